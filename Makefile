@@ -1,0 +1,119 @@
+# Everything that is built lands in bin/ (and .cache/, which only saves time).
+
+GO      ?= go
+BIN     := $(CURDIR)/bin
+CACHE   := $(CURDIR)/.cache
+MODULES := internal/bundle/modules
+PLUGINS := github.com/containernetworking/plugins/plugins
+CNI     := $(addprefix $(BIN)/cni/,bridge host-local portmap loopback)
+SHIM    := $(BIN)/containerd-shim-monopod-v2
+BUNDLED := $(SHIM) $(CACHE)/runc $(CNI)
+
+LINK    := -trimpath -ldflags "-s -w"
+STATIC  := CGO_ENABLED=0 $(GO) build $(LINK)
+# Tracing in gRPC draws in html/template, and with it every method of every type: 7 MB.
+TAGS    := grpcnotrace
+
+.PHONY: build bundle tools monopod shim
+
+## build: the plain binary, with its shim and CNI plugins beside it; runc is the system's
+build: monopod shim $(CNI)
+
+## bundle: one file that holds shim, runc and CNI plugins and unpacks them when it runs; needs gcc and libseccomp-dev
+bundle: shim $(CACHE)/runc $(CNI)
+	$(GO) run ./internal/bundle/pack internal/bundle $(BUNDLED)
+	$(STATIC) -tags $(TAGS),bundle -o $(BIN)/monopod-bundle ./cmd/monopod
+	@ls -l $(BIN)/monopod-bundle | awk '{ printf "monopod-bundle: %.1f MB\n", $$5 / 1e6; if ($$5 > 35e6) { print "more than 35 MB"; exit 1 } }'
+
+## tools: what only tests need: an ordinary containerd daemon
+tools: $(BIN)/tools/containerd
+
+monopod:
+	$(STATIC) -tags $(TAGS) -o $(BIN)/monopod ./cmd/monopod
+
+## shim: without gRPC, which it does not speak: half the size, and a third of the start time
+shim:
+	$(STATIC) -tags no_grpc -o $(SHIM) ./cmd/containerd-shim-monopod-v2
+
+# Programs of other projects come from modules that are pinned apart from ours.
+$(BIN)/cni/bridge $(BIN)/cni/loopback: CNI_KIND := main
+$(BIN)/cni/host-local: CNI_KIND := ipam
+$(BIN)/cni/portmap: CNI_KIND := meta
+$(CNI): $(MODULES)/cni.mod $(MODULES)/cni.sum
+	$(STATIC) -modfile=$(MODULES)/cni.mod -o $@ $(PLUGINS)/$(CNI_KIND)/$(@F)
+
+$(CACHE)/runc: $(MODULES)/runc.mod $(MODULES)/runc.sum
+	CGO_ENABLED=1 $(GO) build -modfile=$(MODULES)/runc.mod -trimpath -tags "seccomp netgo osusergo" \
+		-ldflags '-s -w -linkmode external -extldflags "-static"' -o $@ github.com/opencontainers/runc
+
+$(BIN)/tools/containerd: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
+	$(STATIC) -modfile=$(MODULES)/containerd.mod -tags "no_cri no_devmapper no_tracing" -o $@ \
+		github.com/containerd/containerd/v2/cmd/containerd
+
+# ---- running and testing -------------------------------------------------------------------------------------
+
+.PHONY: run test unit e2e e2e-binaries vm-test lint fmt generate bench clean
+
+## run: the hello example on this machine; Ctrl-C removes it
+run:
+	@.ci/install
+	@$(MAKE) --no-print-directory build $(CACHE)/hello/images/hello.tar
+	@examples/hello/run.sh
+
+$(CACHE)/hello/images/hello.tar: $(wildcard examples/hello/program/*.go examples/mkimage/*.go)
+	$(STATIC) -o $(CACHE)/hello/bin/hello ./examples/hello/program
+	$(GO) run ./examples/mkimage -o $@ -name monopod.dev/hello:1 $(CACHE)/hello/bin/hello
+
+## test: everything CI runs; installs what is missing, needs root for the end-to-end tests
+test:
+	@.ci/run
+
+## unit: tests that need no root, no network and no containerd
+unit:
+	$(GO) test ./...
+
+## e2e: the binary and the packages on real containerd, runc and CNI, as root
+e2e: build bundle tools
+	$(GO) test -race -count=1 -p 1 -timeout 40m -tags e2e ./...
+
+# The agent under test has the race detector; clients have not, they would take a second to start.
+e2e-binaries: monopod shim $(CNI) $(BIN)/tools/containerd
+	$(GO) build -race -tags $(TAGS) -o $(BIN)/e2e/monopod ./cmd/monopod
+	cp -a $(BIN)/monopod $(BIN)/e2e/monopod-client
+	cp -a $(SHIM) $(BIN)/e2e/
+	mkdir -p $(BIN)/e2e/cni $(BIN)/e2e/tools
+	cp -a $(CNI) $(BIN)/e2e/cni/
+	cp -a $(BIN)/tools/containerd $(BIN)/e2e/tools/
+
+## vm-test: end-to-end tests in a small VM with pure cgroup v2 (software emulation, some minutes)
+vm-test: bundle
+	.ci/vm
+
+## lint: golangci-lint with the version pinned in .ci/modules, modules tidy, generated files fresh
+lint: $(BIN)/tools/golangci-lint
+	$(BIN)/tools/golangci-lint run
+	$(GO) mod tidy -diff
+	bash -n .ci/run .ci/vm .ci/install examples/hello/run.sh
+
+fmt: $(BIN)/tools/golangci-lint
+	$(BIN)/tools/golangci-lint fmt
+
+$(BIN)/tools/golangci-lint: .ci/modules/lint.mod
+	$(GO) build -modfile=.ci/modules/lint.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+## generate: golden files and documents that are made from code
+generate:
+	$(GO) test ./manifests ./cmd/monopod ./runner/... -update
+
+## bench: what users feel, against the floor of the same run; then the Go benchmarks
+bench: build $(CACHE)/bench/images/stamp.tar
+	$(GO) build -o $(BIN)/tools/bench ./e2e/bench
+	$(BIN)/tools/bench -bin $(BIN) -images $(CACHE)/bench/images -o $(CACHE)/bench.json
+	$(GO) test -run '^$$' -bench . -benchtime 200ms ./manifests ./watcher ./runner/...
+
+$(CACHE)/bench/images/stamp.tar: $(wildcard e2e/bench/stamp/*.go examples/mkimage/*.go)
+	$(STATIC) -o $(CACHE)/bench/bin/stamp ./e2e/bench/stamp
+	$(GO) run ./examples/mkimage -o $@ -name monopod.dev/stamp:1 $(CACHE)/bench/bin/stamp
+
+clean:
+	rm -rf $(BIN) $(CACHE)
