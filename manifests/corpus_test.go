@@ -1,0 +1,284 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// corpusFile is one row of the corpus index.
+type corpusFile struct {
+	name     string
+	data     []byte
+	verdicts []corpusVerdict
+}
+
+// corpusVerdict is what Kubernetes says of one document.
+type corpusVerdict struct {
+	kind    string
+	strict  string
+	invalid string
+}
+
+func (v corpusVerdict) ok() bool { return v.strict == "ok" && (v.invalid == "" || v.invalid == "ok") }
+
+// isEmpty says that the document holds nothing but comments, which Kubernetes calls an object without a kind.
+func (v corpusVerdict) isEmpty() bool {
+	return strings.HasPrefix(v.strict, "ERR(Object 'Kind' is missing in '#") ||
+		strings.HasPrefix(v.strict, "ERR(Object 'Kind' is missing in '--- #") || v.strict == "ERR(Object 'Kind' is missing in '--- ')"
+}
+
+// openCorpus finds the corpus, or skips the test.
+func openCorpus(t *testing.T) []corpusFile {
+	t.Helper()
+	dir := os.Getenv("MONOPOD_CORPUS")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "shared", "corpus")
+	}
+	index, err := os.ReadFile(filepath.Join(dir, "INDEX.tsv"))
+	if err != nil {
+		t.Skipf("the corpus of manifests is not here: %v; MONOPOD_CORPUS names its directory", err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(index), "\n"), "\n")
+	column := slices.Index(strings.Split(lines[0], "\t"), "docs_v1.36")
+	var files []corpusFile
+	for _, line := range lines[1:] {
+		cells := strings.Split(line, "\t")
+		data, err := os.ReadFile(filepath.Join(dir, cells[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, corpusFile{name: cells[0], data: data, verdicts: parseVerdicts(cells[column])})
+	}
+	if len(files) < 300 {
+		t.Fatalf("only %d files in the corpus", len(files))
+	}
+	return files
+}
+
+var (
+	documentStart = regexp.MustCompile(`(?:^|; )(\d+):`)
+	documentText  = regexp.MustCompile(`^(.*?) ?strict=(ok|ERR\(.*?\)?)(?: valid=(ok|ERR\(.*))?$`)
+)
+
+// parseVerdicts reads a cell like "1:v1 Pod strict=ok valid=ok; 2:...". Messages may hold anything, so only
+// numbers in sequence start a document.
+func parseVerdicts(cell string) []corpusVerdict {
+	var starts [][]int
+	for _, m := range documentStart.FindAllStringSubmatchIndex(cell, -1) {
+		if cell[m[2]:m[3]] == strconv.Itoa(len(starts)+1) {
+			starts = append(starts, m)
+		}
+	}
+	var all []corpusVerdict
+	for i, m := range starts {
+		end := len(cell)
+		if i+1 < len(starts) {
+			end = starts[i+1][0]
+		}
+		parts := documentText.FindStringSubmatch(cell[m[1]:end])
+		if parts == nil {
+			parts = []string{"", "?", cell[m[1]:end], ""}
+		}
+		v := corpusVerdict{kind: parts[1], strict: parts[2], invalid: parts[3]}
+		if !v.isEmpty() {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// TestCorpus holds our verdict on each document of the corpus against that of Kubernetes, and each difference
+// against the list of those that we chose.
+func TestCorpus(t *testing.T) {
+	t.Parallel()
+	var differences []string
+	known := knownDifferences(t)
+	for _, f := range openCorpus(t) {
+		_, whole := Load(f.name, f.data, Options{})
+		if len(Errors(whole)) == 0 && whole != nil {
+			t.Errorf("%s: an error without an *Error: %v", f.name, whole)
+		}
+		docs := splitDocuments(f.data)
+		accepted := len(docs) > 0
+		for i, d := range docs {
+			l := loader{file: f.name, first: map[Key]int{}}
+			l.document(d)
+			accepted = accepted && len(l.errs) == 0
+			kubernetes := "nothing"
+			if i < len(f.verdicts) {
+				kubernetes = f.verdicts[i].summary()
+			}
+			if ours := summary(l.errs); (ours == "accepted") != strings.HasPrefix(kubernetes, "accepted") {
+				differences = append(differences, fmt.Sprintf("%s\t%d\t%s\t%s", f.name, i+1, kubernetes, ours))
+			}
+		}
+		if (whole == nil) != accepted && len(docs) > 0 {
+			differences = append(differences, fmt.Sprintf("%s\tall\taccepted\t%s", f.name, summary(Errors(whole))))
+		}
+	}
+	golden(t, filepath.Join("testdata", "corpus-differences.tsv"), "file\tdocument\tKubernetes\tmonopod, and why\n"+strings.Join(differences, "\n")+"\n")
+	for _, d := range differences {
+		cells := strings.Split(d, "\t")
+		wrong := cells[3] == "accepted" && cells[2] == "refused" || cells[2] == "accepted" && strings.Contains(cells[3], "invalid")
+		if wrong && known[cells[0]+"\t"+cells[1]] == "" {
+			t.Errorf("a difference that nobody can want: %s", d)
+		}
+	}
+}
+
+// summary is a verdict in a word.
+func (v corpusVerdict) summary() string {
+	switch {
+	case v.ok() && v.kind == "v1 List":
+		return "accepted without its items"
+	case v.ok():
+		return "accepted"
+	}
+	return "refused"
+}
+
+// summary puts a list of errors into one line: which choices of ours they come from.
+func summary(errs []*Error) string {
+	if len(errs) == 0 {
+		return "accepted"
+	}
+	reasons := map[string]bool{}
+	for _, e := range errs {
+		reasons[reason(e)] = true
+	}
+	return "refused: " + strings.Join(slices.Sorted(maps.Keys(reasons)), "; ")
+}
+
+var inLists = regexp.MustCompile(`\[\d+\]`)
+
+func reason(e *Error) string {
+	path := inLists.ReplaceAllString(e.Field, "[]")
+	switch {
+	case strings.HasPrefix(e.Msg, "kind ") || strings.HasPrefix(e.Msg, "there is no kind"):
+		kind, _, _ := strings.Cut(strings.TrimPrefix(e.Msg, "there is no "), ":")
+		kind, _, _ = strings.Cut(kind, " is planned")
+		return kind
+	case strings.Contains(e.Msg, "planned for release "+release02):
+		return "planned for 0.2: " + path
+	case strings.HasPrefix(e.Msg, "not supported: ") || strings.Contains(e.Msg, "is not supported: "):
+		return "never: " + path
+	case strings.Contains(e.Msg, "already defined at line"):
+		return "the same pod twice in one file"
+	}
+	return "invalid: " + path + ": " + e.Msg
+}
+
+// TestCorpusWithoutFates compares decoding, defaults and validation alone with Kubernetes, for every v1 Pod.
+func TestCorpusWithoutFates(t *testing.T) {
+	t.Parallel()
+	known := knownDifferences(t)
+	pods := 0
+	for _, f := range openCorpus(t) {
+		docs := splitDocuments(f.data)
+		for i, d := range docs {
+			pod, err := strictPod(d)
+			if pod == nil || len(docs) != len(f.verdicts) {
+				continue
+			}
+			pods++
+			if err == nil {
+				setDefaults(pod)
+				err = validatePod(pod).ToAggregate()
+			}
+			name := fmt.Sprintf("%s\t%d", f.name, i+1)
+			if agree := (err == nil) == f.verdicts[i].ok(); agree == (known[name] != "") {
+				t.Errorf("%s: ours %v, Kubernetes %v, known difference %q", name, err, f.verdicts[i], known[name])
+			}
+			delete(known, name)
+		}
+	}
+	for name := range known {
+		t.Errorf("the list of known differences has a stale line: %s", name)
+	}
+	if pods < 200 {
+		t.Errorf("only %d pods compared", pods)
+	}
+}
+
+// strictPod decodes a document that says it is a v1 Pod; nil is something else.
+func strictPod(d document) (*corev1.Pod, error) {
+	data, err := d.data, error(nil)
+	if !d.json {
+		var twice error
+		if data, twice = yaml.YAMLToJSONStrict(d.data); twice != nil {
+			if data, err = yaml.YAMLToJSON(d.data); err == nil {
+				err = twice
+			}
+		}
+	}
+	var pod corev1.Pod
+	if data == nil {
+		return nil, err
+	}
+	strict, decodeErr := kjson.UnmarshalStrict(data, &pod)
+	if pod.Kind != "Pod" || pod.APIVersion != "v1" {
+		return nil, err
+	}
+	for _, e := range append(strict, decodeErr) {
+		if e != nil {
+			err = e
+		}
+	}
+	return &pod, err
+}
+
+// knownDifferences reads the hand-written list.
+func knownDifferences(t *testing.T) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "corpus-validation.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]string{}
+	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n")[1:] {
+		cells := strings.Split(line, "\t")
+		known[cells[0]+"\t"+cells[1]] = cells[2]
+	}
+	return known
+}
+
+// golden compares text with a file, or rewrites the file.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) == got {
+		return
+	}
+	old, now := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	for _, line := range old {
+		if !slices.Contains(now, line) {
+			t.Errorf("%s has a line too many: %s", path, line)
+		}
+	}
+	for _, line := range now {
+		if !slices.Contains(old, line) {
+			t.Errorf("%s lacks the line: %s", path, line)
+		}
+	}
+	t.Errorf("%s differs; -update rewrites it", path)
+}

@@ -1,0 +1,262 @@
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// problem is a finding about one field of one document, before file and position are known.
+type problem struct {
+	// path is the field's path from the root of the document.
+	path string
+	msg  string
+	hint string
+	// line and column are set where they are known without looking for path.
+	line, column int
+	// atKey says that the field itself is the problem, not its value.
+	atKey bool
+}
+
+// document decodes one document. The way of a good pod is short: one YAML parse, one strict JSON decode, as
+// the API server does them. Only what is something else or has a mistake is looked at in detail.
+func (l *loader) document(d document) {
+	it := item{source: &source{file: l.file, doc: d}}
+	data, err := d.data, error(nil)
+	var twice error
+	if !d.json {
+		if data, twice = yaml.YAMLToJSONStrict(d.data); twice != nil {
+			it.twice = true
+			data, err = yaml.YAMLToJSON(d.data)
+		}
+	}
+	if err != nil {
+		l.fail([]*Error{it.syntaxError(err)})
+		return
+	}
+	if it.twice && len(it.duplicates()) == 0 {
+		l.fail([]*Error{it.syntaxError(twice)})
+	}
+	if string(data) != "null" {
+		l.object(data, it)
+	}
+}
+
+// item is one object within a document: the document itself or an element of a list.
+type item struct {
+	*source
+	// prefix is the path of the object in the document, empty or like "items[3]".
+	prefix string
+	// typed says that the object is an element of a PodList, which need not say that it is a Pod.
+	typed bool
+	// twice says that some keys of the document stand twice.
+	twice bool
+}
+
+// duplicates returns the keys of the object that stand twice.
+func (it item) duplicates() []problem {
+	var found []problem
+	for _, p := range it.allDuplicates() {
+		if within(p.path, it.prefix) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// path extends the path of the object.
+func (it item) path(field string) string {
+	if it.prefix == "" || field == "" {
+		return it.prefix + field
+	}
+	return it.prefix + "." + field
+}
+
+// isPod says that a type is that of a Pod here.
+func (it item) isPod(t metav1.TypeMeta) bool {
+	return (t.Kind == "Pod" || it.typed && t.Kind == "") && (t.APIVersion == "v1" || it.typed && t.APIVersion == "")
+}
+
+// object decodes one object of any kind from its JSON.
+func (l *loader) object(data []byte, it item) {
+	var pod corev1.Pod
+	strict, err := kjson.UnmarshalStrict(data, &pod)
+	if err == nil && len(strict) == 0 && !it.twice && it.isPod(pod.TypeMeta) {
+		l.check(&pod, it)
+		return
+	}
+	var value any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &value); err != nil {
+		l.fail([]*Error{it.syntaxError(err)})
+		return
+	}
+	m, ok := value.(map[string]any)
+	if !ok {
+		l.fail(it.errors("", []problem{{path: it.prefix, msg: "expected a Pod, found " + describe(value)}}))
+		return
+	}
+	kind, _ := m["kind"].(string)
+	version, _ := m["apiVersion"].(string)
+	switch {
+	case it.isPod(metav1.TypeMeta{Kind: kind, APIVersion: version}) && m["kind"] != "" && m["apiVersion"] != "":
+		l.podObject(m, it, append(strict, err))
+	case version == "v1" && (kind == "PodList" || kind == "List"):
+		l.listObject(data, m, it)
+	default:
+		pod := ""
+		if kind == "" || kind == "Pod" {
+			pod = podName(m)
+		}
+		l.fail(it.errors(pod, append(it.duplicates(), refuseKind(m, it))))
+	}
+}
+
+// podObject decodes a pod with mistakes: each is reported and cut out, and what is left is checked too, so that
+// all problems are seen at once. complaints are what the decoder had to say about it.
+func (l *loader) podObject(m map[string]any, it item, complaints []error) {
+	twice := it.duplicates()
+	found := append(inspect(m, it), twice...)
+	nothing := len(found) == 0
+	for _, err := range complaints {
+		var at kjson.FieldError
+		switch {
+		case err == nil:
+		case errors.As(err, &at) && strings.HasPrefix(err.Error(), "duplicate field"):
+			if len(twice) == 0 {
+				found = append(found, problem{path: it.path(at.FieldPath()), msg: "duplicate field"})
+			}
+		case nothing:
+			// The decoder knows more than we look for: say what it says.
+			found = append(found, problem{path: it.prefix, msg: strings.TrimPrefix(err.Error(), "json: ")})
+		}
+	}
+	data, err := json.Marshal(m)
+	var pod corev1.Pod
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(data, &pod)
+	}
+	if err != nil {
+		l.fail(it.errors(podName(m), found))
+		return
+	}
+	l.check(&pod, it, found...)
+}
+
+// listObject decodes the items of a List or PodList.
+func (l *loader) listObject(data []byte, m map[string]any, it item) {
+	var list struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+		Items           []json.RawMessage `json:"items"`
+	}
+	strict, err := kjson.UnmarshalStrict(data, &list)
+	var found []problem
+	if err != nil || len(strict) > 0 || it.twice {
+		found = append(inspectList(m, it), it.duplicates()...)
+	}
+	if len(found) == 0 && (err != nil || len(strict) > 0) {
+		found = append(found, problem{path: it.prefix, msg: errors.Join(append(strict, err)...).Error()})
+	}
+	l.fail(it.errors("", slices.DeleteFunc(found, func(p problem) bool { return strings.HasPrefix(p.path, it.path("items[")) })))
+	for i, value := range list.Items {
+		l.object(value, item{
+			source: it.source, prefix: fmt.Sprintf("%s[%d]", it.path("items"), i), typed: list.Kind == "PodList", twice: it.twice,
+		})
+	}
+}
+
+// check refuses, defaults and validates a decoded pod, and takes it over when nothing is wrong with it.
+func (l *loader) check(pod *corev1.Pod, it item, found ...problem) {
+	found = append(found, refusals(pod, it)...)
+	setDefaults(pod)
+	for _, e := range validatePod(pod) {
+		if p := fromValidation(e, it); !masked(p.path, found) {
+			found = append(found, p)
+		}
+	}
+	if len(found) > 0 {
+		l.fail(it.errors(keyOf(pod), found))
+		return
+	}
+	l.add(pod, it.firstLine())
+}
+
+// masked says that a field has been reported already, with the value that was cut out of it.
+func masked(path string, found []problem) bool {
+	for _, p := range found {
+		if within(path, p.path) && p.path != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// within says that path is root or a field inside it.
+func within(path, root string) bool {
+	rest, ok := strings.CutPrefix(path, root)
+	return ok && (root == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// errors turns problems into errors with positions.
+func (it item) errors(pod string, problems []problem) []*Error {
+	errs := make([]*Error, 0, len(problems))
+	for _, p := range problems {
+		e := &Error{File: it.file, Line: p.line, Column: p.column, Pod: pod, Field: p.path, Msg: p.msg, Hint: p.hint}
+		if e.Line == 0 {
+			e.Line, e.Column = it.position(p)
+		}
+		errs = append(errs, e)
+	}
+	return errs
+}
+
+// keyOf is the name of a pod in messages, empty while it has none.
+func keyOf(pod *corev1.Pod) string {
+	if pod.Name == "" {
+		return ""
+	}
+	return Key{Namespace: pod.Namespace, Name: pod.Name}.String()
+}
+
+// podName is keyOf for an object that could not be decoded.
+func podName(m map[string]any) string {
+	meta, _ := m["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	if name == "" {
+		return ""
+	}
+	namespace, _ := meta["namespace"].(string)
+	if namespace == "" {
+		namespace = corev1.NamespaceDefault
+	}
+	return Key{Namespace: namespace, Name: name}.String()
+}
+
+// firstLine is the line at which the object starts.
+func (it item) firstLine() int {
+	if it.prefix != "" {
+		line, _ := it.position(problem{path: it.prefix})
+		return line
+	}
+	line := it.doc.line
+	for rest := it.doc.data; len(rest) > 0; line++ {
+		n, size := lineEnd(rest)
+		text := rest[:n]
+		if behind, ok := marker(text, "---"); ok {
+			text = behind
+		}
+		if hasContent(text) && !bytes.HasPrefix(text, []byte("%")) {
+			break
+		}
+		rest = rest[n+size:]
+	}
+	return line
+}

@@ -1,0 +1,94 @@
+package manifests
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// podFrom decodes a pod without any checks.
+func podFrom(tb testing.TB, text string) *corev1.Pod {
+	tb.Helper()
+	data, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var pod corev1.Pod
+	if strict, err := kjson.UnmarshalStrict(data, &pod); err != nil || len(strict) > 0 {
+		tb.Fatal(err, strict)
+	}
+	return &pod
+}
+
+func TestDefaults(t *testing.T) {
+	pod := podFrom(t, `
+spec:
+  hostNetwork: true
+  serviceAccount: robot
+  terminationGracePeriodSeconds: -3
+  volumes: [{name: a}, {name: b, hostPath: {path: /b}}]
+  containers:
+  - name: c
+    image: app
+    ports: [{containerPort: 80}, {containerPort: 81, hostPort: 81}]
+    resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 0.0005}}
+    env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+`)
+	setDefaults(pod)
+	c := pod.Spec.Containers[0]
+	for _, d := range []struct {
+		name      string
+		got, want any
+	}{
+		{"namespace", pod.Namespace, "default"},
+		{"name", pod.Name, ""},
+		{"uid", string(pod.UID), ""},
+		{"restart policy", pod.Spec.RestartPolicy, corev1.RestartPolicyAlways},
+		{"DNS policy", pod.Spec.DNSPolicy, corev1.DNSClusterFirst},
+		{"a negative grace period", *pod.Spec.TerminationGracePeriodSeconds, int64(1)},
+		{"scheduler", pod.Spec.SchedulerName, "default-scheduler"},
+		{"service links", *pod.Spec.EnableServiceLinks, true},
+		{"the new name of serviceAccount", pod.Spec.ServiceAccountName, "robot"},
+		{"a volume without a source", pod.Spec.Volumes[0].EmptyDir != nil, true},
+		{"a host path's type", *pod.Spec.Volumes[1].HostPath.Type, corev1.HostPathUnset},
+		{"a port of a host-network pod", c.Ports[0].HostPort, int32(80)},
+		{"protocol", c.Ports[0].Protocol, corev1.ProtocolTCP},
+		{"pull policy", c.ImagePullPolicy, corev1.PullAlways},
+		{"message path", c.TerminationMessagePath, "/dev/termination-log"},
+		{"message policy", c.TerminationMessagePolicy, corev1.TerminationMessageReadFile},
+		{"a request from a limit", c.Resources.Requests.Memory().String(), "1Gi"},
+		{"a request finer than a thousandth", c.Resources.Requests.Cpu().String(), "1m"},
+		{"the version of a field", c.Env[0].ValueFrom.FieldRef.APIVersion, "v1"},
+	} {
+		if d.got != d.want {
+			t.Errorf("%s: got %v, want %v", d.name, d.got, d.want)
+		}
+	}
+	again := pod.DeepCopy()
+	setDefaults(again)
+	if diff := cmp.Diff(pod, again); diff != "" {
+		t.Errorf("defaulting twice changes something: %s", diff)
+	}
+}
+
+func TestPullPolicyFollowsTheTag(t *testing.T) {
+	for image, want := range map[string]corev1.PullPolicy{
+		"app":                        corev1.PullAlways,
+		"app:latest":                 corev1.PullAlways,
+		"localhost:5000/app":         corev1.PullAlways,
+		"app:1":                      corev1.PullIfNotPresent,
+		"app@sha256:" + hex64:        corev1.PullIfNotPresent,
+		"app:latest@sha256:" + hex64: corev1.PullAlways,
+		"Not an image":               corev1.PullIfNotPresent,
+		"":                           corev1.PullIfNotPresent,
+	} {
+		if got := defaultPullPolicy(image); got != want {
+			t.Errorf("%q: got %s, want %s", image, got, want)
+		}
+	}
+}
+
+const hex64 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -1,0 +1,164 @@
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"unicode/utf8"
+)
+
+// document is one YAML document or JSON value of an input.
+type document struct {
+	data []byte
+	// line is the 1-based line of the input at which data starts.
+	line int
+	json bool
+}
+
+// splitDocuments cuts an input into its documents, without those that hold nothing but white space,
+// comments and markers. It follows YAML's rule that "---" and "..." at the start of a line always are
+// markers, also inside quoted and block scalars, so it needs no parser.
+func splitDocuments(data []byte) []document {
+	var docs []document
+	s := splitter{data: data, line: 1}
+	for s.pos < len(data) {
+		s.next()
+		if s.ended {
+			docs = s.flush(docs)
+		}
+	}
+	s.end = len(data)
+	return s.flush(docs)
+}
+
+// splitter walks over the lines of an input.
+type splitter struct {
+	data []byte
+	pos  int // start of the next line
+	line int // its number
+	// The current document.
+	start, startLine int
+	end              int
+	content          bool // has something besides white space, comments, directives and markers
+	marked           bool // has had its "---"
+	// The document before the current line is complete.
+	ended bool
+}
+
+// next looks at one line.
+func (s *splitter) next() {
+	if s.startLine == 0 {
+		s.startLine = s.line
+	}
+	from := s.pos
+	text := s.readLine()
+	rest, isStart := marker(text, "---")
+	_, isEnd := marker(text, "...")
+	s.ended = false
+	switch {
+	case isStart && (s.content || s.marked):
+		s.ended, s.end = true, from
+		s.pos, s.line = from, s.line-1 // look at this line again, as the first of its document
+	case isStart:
+		s.marked = true
+		s.content = hasContent(rest)
+	case isEnd:
+		s.ended, s.end = true, from
+	case !s.content:
+		s.content = hasContent(text) && text[0] != '%'
+	}
+}
+
+// flush ends the current document and starts the next one behind the line last read.
+func (s *splitter) flush(docs []document) []document {
+	if s.content {
+		docs = append(docs, jsonDocuments(document{data: s.data[s.start:s.end], line: s.startLine})...)
+	}
+	s.start, s.startLine = s.pos, 0
+	s.content, s.marked, s.ended = false, false, false
+	return docs
+}
+
+// readLine returns the next line without its end and moves behind it.
+func (s *splitter) readLine() []byte {
+	rest := s.data[s.pos:]
+	n, size := lineEnd(rest)
+	s.pos += n + size
+	s.line++
+	return rest[:n]
+}
+
+// lineEnd finds the first line break of data and its length. Besides \n, \r\n and \r, YAML 1.1 breaks lines
+// at NEL, LS and PS; a document marker after one of those must not be missed, or all behind it would be
+// dropped without a word.
+func lineEnd(data []byte) (at, size int) {
+	line, _, found := bytes.Cut(data, []byte{'\n'})
+	if found {
+		size = 1
+	}
+	at = len(line)
+	if i := bytes.IndexAny(line, "\r\u0085\u2028\u2029"); i >= 0 {
+		_, n := utf8.DecodeRune(line[i:])
+		if line[i] == '\r' && i == at-1 && size == 1 {
+			n = 2
+		}
+		return i, n
+	}
+	return at, size
+}
+
+// marker says whether a line is the document marker m, and returns what stands behind it.
+func marker(line []byte, m string) (rest []byte, ok bool) {
+	rest, ok = bytes.CutPrefix(line, []byte(m))
+	if !ok || len(rest) > 0 && rest[0] != ' ' && rest[0] != '\t' {
+		return nil, false
+	}
+	return rest, true
+}
+
+func hasContent(line []byte) bool {
+	line = bytes.TrimLeft(line, " \t\ufeff")
+	return len(line) > 0 && line[0] != '#'
+}
+
+// jsonDocuments takes a document that starts with "{" for JSON, as the API server does: one value, or several
+// behind each other. If it is none, it stays one document and decoding it says what is wrong.
+func jsonDocuments(d document) []document {
+	if !bytes.HasPrefix(bytes.TrimLeft(d.data, jsonSpace), []byte{'{'}) {
+		return []document{d}
+	}
+	d.json = true
+	var docs []document
+	dec := json.NewDecoder(bytes.NewReader(d.data))
+	for {
+		from := int(dec.InputOffset())
+		var value json.RawMessage
+		if err := dec.Decode(&value); errors.Is(err, io.EOF) {
+			return docs
+		} else if err != nil {
+			return []document{d}
+		}
+		part := d.data[from:dec.InputOffset()]
+		value = bytes.TrimLeft(part, jsonSpace)
+		line, _ := lineColumn(d.data, from+len(part)-len(value))
+		docs = append(docs, document{data: value, line: d.line + line - 1, json: true})
+	}
+}
+
+// jsonSpace is what JSON calls white space.
+const jsonSpace = " \t\r\n"
+
+// lineColumn converts an offset into a 1-based line and column; columns count characters.
+func lineColumn(data []byte, offset int) (line, column int) {
+	offset = min(offset, len(data))
+	start := 0
+	for line = 1; ; line++ {
+		n, size := lineEnd(data[start:])
+		next := start + n + size
+		if size == 0 || next > offset {
+			return line, 1 + utf8.RuneCount(data[start:offset])
+		}
+		start = next
+	}
+}

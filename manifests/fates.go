@@ -1,0 +1,254 @@
+package manifests
+
+// fates is the table of what becomes of each field of a Pod. docs/fields.md is made from it, and a test holds
+// it against the Go types: each field has a line, each line has a field.
+func fates() []fieldFate {
+	var all []fieldFate
+	for _, part := range [][]fieldFate{
+		metadataFates(), podFates(), schedulingFates(), networkFates(), podSecurityFates(),
+		containerFates(), resourceFates(), containerSecurityFates(), mountFates(), volumeFates(),
+	} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+const (
+	release02   = "0.2"
+	apiServer   = "never: needs an API server"
+	clusterDisk = "never: Kubernetes has removed this volume type or needs a cluster for it"
+	linuxOnly   = "never: monopod runs Linux containers"
+)
+
+func metadataFates() []fieldFate {
+	return []fieldFate{
+		{path: "apiVersion", fate: enforced, note: "v1"},
+		{path: "kind", fate: enforced, note: "Pod, in a List or PodList too"},
+		{path: "metadata.name", fate: enforced, note: "as written; a kubelet adds the node name to it"},
+		{path: "metadata.namespace", fate: enforced, note: "part of the pod's identity; namespaces need not exist"},
+		{path: "metadata.labels", fate: enforced},
+		{path: "metadata.annotations", fate: enforced, note: "kept and shown, and readable through the downward API"},
+		{
+			path: "metadata.annotations{container.apparmor.security.beta.kubernetes.io/*}", fate: refused, note: release02,
+			hint: "remove it to run without an AppArmor profile",
+		},
+		{path: "metadata.annotations{kubernetes.io/ingress-bandwidth}", fate: refused, note: release02},
+		{path: "metadata.annotations{kubernetes.io/egress-bandwidth}", fate: refused, note: release02},
+		{path: "metadata.annotations{cdi.k8s.io/*}", fate: refused, note: release02},
+		{path: "metadata.uid", fate: enforced, note: "made by monopod when left out; a change replaces the pod"},
+		{path: "metadata.generateName", fate: harmless, note: "pods of files need a name that stays, so metadata.name is required beside it"},
+		{path: "metadata.selfLink", fate: harmless, note: "written by API servers of old"},
+		{path: "metadata.resourceVersion", fate: harmless, note: "counts changes in an API server"},
+		{path: "metadata.generation", fate: harmless, note: "counts changes in an API server"},
+		{path: "metadata.creationTimestamp", fate: harmless, note: "monopod records when it made the pod"},
+		{
+			path: "metadata.deletionTimestamp", fate: refused, note: "never: it says that the pod is going away",
+			hint: "remove the field to run the pod, or the document to stop it",
+		},
+		{
+			path: "metadata.deletionGracePeriodSeconds", fate: refused, note: "never: it says that the pod is going away",
+			hint: "use spec.terminationGracePeriodSeconds",
+		},
+		{path: "metadata.ownerReferences", fate: harmless, note: "there is no garbage collector: a pod lives as long as its document"},
+		{path: "metadata.finalizers", fate: harmless, note: "nothing here waits for finalizers: a pod lives as long as its document"},
+		{path: "metadata.managedFields", fate: harmless, note: "book-keeping of an API server"},
+		{path: "status", fate: harmless, note: "monopod reports the status it observes, as an API server drops the one it is sent"},
+	}
+}
+
+func podFates() []fieldFate {
+	return []fieldFate{
+		{path: "spec.initContainers", fate: refused, note: release02, hint: "do its work in the container's own command"},
+		{path: "spec.ephemeralContainers", fate: refused, note: release02},
+		{path: "spec.restartPolicy", fate: enforced},
+		{path: "spec.terminationGracePeriodSeconds", fate: enforced},
+		{path: "spec.activeDeadlineSeconds", fate: refused, note: release02},
+		{path: "spec.shareProcessNamespace", fate: enforced, only: []string{"false"}, later: []string{"true"}, other: release02},
+		{path: "spec.imagePullSecrets", fate: refused, note: release02, hint: "put the credentials into the node's registry configuration"},
+		{path: "spec.readinessGates", fate: refused, note: release02},
+		{path: "spec.runtimeClassName", fate: refused, note: release02},
+		{path: "spec.overhead", fate: refused, note: release02},
+		{path: "spec.resources", fate: refused, note: release02, hint: "set the resources of each container"},
+		{path: "spec.resourceClaims", fate: refused, note: apiServer},
+		{path: "spec.evictionResponders", fate: refused, note: apiServer},
+		{path: "spec.os.name", fate: enforced, only: []string{"linux"}, later: []string{"windows"}, other: linuxOnly},
+		{
+			path: "spec.serviceAccountName", fate: harmless,
+			note: "it names an identity for an API server; without one no token is mounted, as with a standalone kubelet. The downward API shows it",
+		},
+		{path: "spec.serviceAccount", fate: harmless, note: "the old name of serviceAccountName"},
+		{
+			path: "spec.automountServiceAccountToken", fate: harmless, note: "false is what happens anyway",
+			only: []string{"false"}, other: apiServer, hint: "remove the field: there are no tokens to mount",
+		},
+	}
+}
+
+func schedulingFates() []fieldFate {
+	const oneNode = "it chooses among nodes, and there is only this one"
+	return []fieldFate{
+		{path: "spec.nodeSelector", fate: harmless, note: oneNode},
+		{path: "spec.nodeName", fate: harmless, note: "the pod runs on the machine that has its file; the status shows that machine's name, as with static pods of a kubelet"},
+		{path: "spec.affinity", fate: harmless, note: oneNode},
+		{path: "spec.tolerations", fate: harmless, note: "there are no taints"},
+		{path: "spec.topologySpreadConstraints", fate: harmless, note: oneNode},
+		{path: "spec.schedulerName", fate: harmless, note: "there is nothing to schedule"},
+		{path: "spec.priorityClassName", fate: harmless, note: "nothing here is preempted or evicted by priority"},
+		{path: "spec.priority", fate: harmless, note: "nothing here is preempted or evicted by priority"},
+		{path: "spec.preemptionPolicy", fate: harmless, note: "nothing here is preempted by priority"},
+		{
+			path: "spec.schedulingGates", fate: refused, note: "never: a gated pod waits until a controller opens its gates, and there is none",
+			hint: "remove the gates to run the pod",
+		},
+		{path: "spec.schedulingGroup", fate: refused, note: "never: there is no scheduler that starts pods as a group"},
+	}
+}
+
+func networkFates() []fieldFate {
+	return []fieldFate{
+		{path: "spec.hostNetwork", fate: enforced},
+		{path: "spec.hostPID", fate: enforced},
+		{path: "spec.hostIPC", fate: enforced},
+		{path: "spec.hostUsers", fate: enforced, only: []string{"true"}, later: []string{"false"}, other: release02},
+		{path: "spec.hostname", fate: enforced},
+		{path: "spec.hostnameOverride", fate: refused, note: release02, hint: "use spec.hostname"},
+		{path: "spec.subdomain", fate: refused, note: release02},
+		{path: "spec.setHostnameAsFQDN", fate: enforced, only: []string{"false"}, later: []string{"true"}, other: release02},
+		{path: "spec.hostAliases", fate: enforced},
+		{path: "spec.dnsPolicy", fate: enforced, note: "ClusterFirst is Default while no clusterDNS is configured, as with a kubelet"},
+		{path: "spec.dnsConfig", fate: enforced},
+		{path: "spec.enableServiceLinks", fate: harmless, note: "there are no Services to make variables of"},
+	}
+}
+
+func podSecurityFates() []fieldFate {
+	return []fieldFate{
+		{path: "spec.securityContext.runAsUser", fate: enforced},
+		{path: "spec.securityContext.runAsGroup", fate: enforced},
+		{path: "spec.securityContext.runAsNonRoot", fate: enforced},
+		{path: "spec.securityContext.supplementalGroups", fate: enforced},
+		{path: "spec.securityContext.supplementalGroupsPolicy", fate: enforced, only: []string{"Merge"}, later: []string{"Strict"}, other: release02},
+		{path: "spec.securityContext.fsGroup", fate: refused, note: release02, hint: "use supplementalGroups and set the owner of the host directory"},
+		{path: "spec.securityContext.fsGroupChangePolicy", fate: refused, note: release02},
+		{path: "spec.securityContext.seccompProfile.type", fate: enforced, only: []string{"RuntimeDefault", "Unconfined"}, later: []string{"Localhost"}, other: release02},
+		{path: "spec.securityContext.seccompProfile.localhostProfile", fate: refused, note: release02},
+		{path: "spec.securityContext.sysctls", fate: refused, note: release02},
+		{path: "spec.securityContext.appArmorProfile", fate: refused, note: release02},
+		{path: "spec.securityContext.seLinuxOptions", fate: refused, note: release02},
+		{path: "spec.securityContext.seLinuxChangePolicy", fate: refused, note: release02},
+		{path: "spec.securityContext.windowsOptions", fate: refused, note: linuxOnly},
+	}
+}
+
+func containerFates() []fieldFate {
+	const c = "spec.containers[]."
+	return []fieldFate{
+		{path: c + "name", fate: enforced},
+		{path: c + "image", fate: enforced},
+		{path: c + "imagePullPolicy", fate: enforced},
+		{path: c + "command", fate: enforced},
+		{path: c + "args", fate: enforced},
+		{path: c + "workingDir", fate: enforced},
+		{path: c + "env[].name", fate: enforced},
+		{path: c + "env[].value", fate: enforced, note: "with $(VAR) expansion"},
+		{path: c + "env[].valueFrom.fieldRef", fate: enforced},
+		{path: c + "env[].valueFrom.resourceFieldRef", fate: enforced},
+		{path: c + "env[].valueFrom.configMapKeyRef", fate: refused, note: release02, hint: "write the value into the manifest"},
+		{path: c + "env[].valueFrom.secretKeyRef", fate: refused, note: release02, hint: "mount a file with a hostPath volume"},
+		{path: c + "env[].valueFrom.fileKeyRef", fate: refused, note: release02},
+		{path: c + "envFrom", fate: refused, note: release02, hint: "list the variables under env"},
+		{path: c + "ports", fate: enforced, note: "host ports are mapped; all others are documentation, as in Kubernetes"},
+		{path: c + "terminationMessagePath", fate: enforced},
+		{path: c + "terminationMessagePolicy", fate: enforced},
+		{path: c + "livenessProbe", fate: refused, note: release02},
+		{path: c + "readinessProbe", fate: refused, note: release02},
+		{path: c + "startupProbe", fate: refused, note: release02},
+		{path: c + "lifecycle", fate: refused, note: release02},
+		{path: c + "restartPolicy", fate: refused, note: release02, hint: "use spec.restartPolicy"},
+		{path: c + "restartPolicyRules", fate: refused, note: release02},
+		{path: c + "stdin", fate: refused, note: release02},
+		{path: c + "stdinOnce", fate: refused, note: release02},
+		{path: c + "tty", fate: refused, note: release02},
+	}
+}
+
+func resourceFates() []fieldFate {
+	const r = "spec.containers[].resources."
+	all := []fieldFate{
+		{path: r + "claims", fate: refused, note: apiServer},
+		{path: "spec.containers[].resizePolicy", fate: refused, note: release02},
+	}
+	for _, list := range []string{r + "limits", r + "requests"} {
+		all = append(
+			all,
+			fieldFate{path: list + "{cpu}", fate: enforced},
+			fieldFate{path: list + "{memory}", fate: enforced},
+			fieldFate{path: list + "{}", fate: refused, note: release02, hint: "set cpu and memory only"},
+		)
+	}
+	return all
+}
+
+func containerSecurityFates() []fieldFate {
+	const s = "spec.containers[].securityContext."
+	return []fieldFate{
+		{path: s + "runAsUser", fate: enforced},
+		{path: s + "runAsGroup", fate: enforced},
+		{path: s + "runAsNonRoot", fate: enforced},
+		{path: s + "privileged", fate: enforced},
+		{path: s + "capabilities", fate: enforced},
+		{path: s + "readOnlyRootFilesystem", fate: enforced},
+		{path: s + "allowPrivilegeEscalation", fate: enforced},
+		{path: s + "procMount", fate: enforced, only: []string{"Default"}, later: []string{"Unmasked"}, other: release02},
+		{path: s + "seccompProfile.type", fate: enforced, only: []string{"RuntimeDefault", "Unconfined"}, later: []string{"Localhost"}, other: release02},
+		{path: s + "seccompProfile.localhostProfile", fate: refused, note: release02},
+		{path: s + "appArmorProfile", fate: refused, note: release02},
+		{path: s + "seLinuxOptions", fate: refused, note: release02},
+		{path: s + "windowsOptions", fate: refused, note: linuxOnly},
+	}
+}
+
+func mountFates() []fieldFate {
+	const m = "spec.containers[].volumeMounts[]."
+	return []fieldFate{
+		{path: m + "name", fate: enforced},
+		{path: m + "mountPath", fate: enforced},
+		{path: m + "readOnly", fate: enforced},
+		{path: m + "recursiveReadOnly", fate: enforced, only: []string{"Disabled"}, later: []string{"Enabled", "IfPossible"}, other: release02},
+		{path: m + "mountPropagation", fate: enforced, only: []string{"None"}, later: []string{"HostToContainer", "Bidirectional"}, other: release02},
+		{path: m + "subPath", fate: refused, note: release02, hint: "make a volume of the directory itself"},
+		{path: m + "subPathExpr", fate: refused, note: release02},
+		{path: m + "bindMountOptions", fate: refused, note: release02},
+		{path: "spec.containers[].volumeDevices", fate: refused, note: release02},
+	}
+}
+
+func volumeFates() []fieldFate {
+	const v = "spec.volumes[]."
+	all := []fieldFate{
+		{path: v + "name", fate: enforced},
+		{path: v + "hostPath", fate: enforced, note: "all types"},
+		{path: v + "emptyDir.medium", fate: enforced, only: []string{"", "Memory"}, other: release02},
+		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "with medium Memory; a limit on disk is refused and planned for 0.2"},
+		{path: v + "emptyDir.mode", fate: refused, note: release02},
+	}
+	for _, name := range []string{"configMap", "secret"} {
+		all = append(all, fieldFate{path: v + name, fate: refused, note: release02, hint: "use a hostPath volume"})
+	}
+	for _, name := range []string{
+		"downwardAPI", "projected", "persistentVolumeClaim", "ephemeral", "image", "nfs", "iscsi",
+	} {
+		all = append(all, fieldFate{path: v + name, fate: refused, note: release02})
+	}
+	for _, name := range []string{"serviceAccountToken", "clusterTrustBundle", "podCertificate"} {
+		all = append(all, fieldFate{path: v + "projected.sources[]." + name, fate: refused, note: apiServer})
+	}
+	for _, name := range []string{
+		"gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "glusterfs", "rbd", "flexVolume", "cinder", "cephfs",
+		"flocker", "fc", "azureFile", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk",
+		"portworxVolume", "scaleIO", "storageos", "csi",
+	} {
+		all = append(all, fieldFate{path: v + name, fate: refused, note: clusterDisk, hint: "mount it on the host and use a hostPath volume"})
+	}
+	return all
+}

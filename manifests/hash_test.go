@@ -1,0 +1,150 @@
+package manifests
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const hashBase = `
+metadata: {name: web, namespace: apps, labels: {a: b}, annotations: {c: d}}
+spec:
+  hostAliases: [{ip: 10.0.0.1, hostnames: [x]}]
+  securityContext: {runAsUser: 0}
+  volumes:
+  - {name: data, hostPath: {path: /data}}
+  - {name: other, emptyDir: {}}
+  containers:
+  - name: one
+    image: app:1
+    args: ["", x]
+    ports: [{containerPort: 80, hostPort: 8080}]
+    env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.serviceAccountName}}}]
+    resources: {limits: {cpu: 0.5}}
+    volumeMounts: [{name: data, mountPath: /data}]
+  - {name: two, image: app:2, volumeMounts: [{name: other, mountPath: /other}]}
+`
+
+// TestHashesDoNotChange pins hashes: they are in labels on running pods, and a change restarts every pod.
+func TestHashesDoNotChange(t *testing.T) {
+	pod := podFrom(t, hashBase)
+	setDefaults(pod)
+	for _, h := range []struct{ name, got, want string }{
+		{"pod", PodHash(pod), "6192b4dc48d417bce00ecbacf80501d2"},
+		{"sandbox", SandboxHash(pod), "48ebea953fdc9ad6c9c62867176cd14c"},
+		{"container one", ContainerHash(pod, "one"), "b358ccdab2ee692e82f578375e42dde7"},
+		{"container two", ContainerHash(pod, "two"), "433738033ccbc1c51d962a093855e020"},
+		{"a container that does not exist", ContainerHash(pod, "three"), ""},
+	} {
+		if h.got != h.want {
+			t.Errorf("%s: got %s, want %s", h.name, h.got, h.want)
+		}
+	}
+}
+
+func hashesOf(pod *corev1.Pod) map[string]string {
+	pod = pod.DeepCopy()
+	setDefaults(pod)
+	return map[string]string{
+		"pod": PodHash(pod), "sandbox": SandboxHash(pod),
+		"one": ContainerHash(pod, "one"), "two": ContainerHash(pod, "two"),
+	}
+}
+
+func TestWhatChangesWhichHash(t *testing.T) {
+	base := hashesOf(podFrom(t, hashBase))
+	for _, c := range []struct {
+		name     string
+		old, new string
+		// want lists the hashes that change, besides that of the pod.
+		want string
+	}{
+		{"labels", "a: b", "a: c", ""},
+		{"annotations", "c: d", "c: e", ""},
+		{"restart policy", "spec:\n", "spec:\n  restartPolicy: Never\n", ""},
+		{"grace period", "spec:\n", "spec:\n  terminationGracePeriodSeconds: 1\n", ""},
+		{"tolerations", "spec:\n", "spec:\n  tolerations: [{operator: Exists}]\n", ""},
+		{"message policy", "image: app:1", "image: app:1\n    terminationMessagePolicy: FallbackToLogsOnError", ""},
+		{"pull policy", "image: app:1", "image: app:1\n    imagePullPolicy: Always", ""},
+		{"a probe", "image: app:1", "image: app:1\n    livenessProbe: {exec: {command: [x]}}", ""},
+		{"the name of a port", "containerPort: 80,", "containerPort: 80, name: web,", ""},
+		{"a port without a mapping", "[{containerPort: 80, ", "[{containerPort: 81}, {containerPort: 80, ", ""},
+		{"the same quantity in other words", "cpu: 0.5", "cpu: 500m", "same"},
+		{"an empty field", "image: app:1", "image: app:1\n    command: []\n    securityContext: {}", "same"},
+
+		{"image", "image: app:1", "image: app:3", "one"},
+		{"arguments", `["", x]`, `[x]`, "one"},
+		{"limits", "cpu: 0.5", "cpu: 0.6", "one"},
+		{"message path", "image: app:1", "image: app:1\n    terminationMessagePath: /x", "one"},
+		{"a mounted volume", "path: /data}", "path: /data2}", "one"},
+		{"the other mounted volume", "emptyDir: {}", "emptyDir: {medium: Memory}", "two"},
+		{"a volume that nobody mounts", "  containers:\n", "  - {name: third}\n  containers:\n", ""},
+		{"the account, which container one shows", "spec:\n", "spec:\n  serviceAccountName: x\n", "one"},
+		{"the pod's user", "runAsUser: 0", "runAsUser: 1", "one two"},
+		{"the pod's user, root or none", "runAsUser: 0", "", "one two"},
+		{"hostPID", "spec:\n", "spec:\n  hostPID: true\n", "one two"},
+
+		{"a host port", "hostPort: 8080", "hostPort: 8081", "sandbox"},
+		{"the target of a host port", "containerPort: 80,", "containerPort: 81,", "sandbox"},
+		{"host aliases", "hostnames: [x]", "hostnames: [z]", "sandbox"},
+		{"hostname", "spec:\n", "spec:\n  hostname: h\n", "sandbox"},
+		{"uid", "metadata: {", "metadata: {uid: u, ", "sandbox"},
+		{"DNS", "spec:\n", "spec:\n  dnsPolicy: Default\n", "sandbox"},
+		{"sysctls", "runAsUser: 0", "runAsUser: 0, sysctls: [{name: net.x, value: z}]", "sandbox"},
+		{"host network", "spec:\n", "spec:\n  hostNetwork: true\n", "sandbox one two"},
+		{"hostIPC", "spec:\n", "spec:\n  hostIPC: true\n", "sandbox one two"},
+	} {
+		if !strings.Contains(hashBase, c.old) {
+			t.Fatalf("%s: the base has no %q", c.name, c.old)
+		}
+		now := hashesOf(podFrom(t, strings.Replace(hashBase, c.old, c.new, 1)))
+		var changed []string
+		for _, name := range []string{"sandbox", "one", "two"} {
+			if now[name] != base[name] {
+				changed = append(changed, name)
+			}
+		}
+		want := c.want
+		if want == "same" {
+			want = ""
+		}
+		if got := strings.Join(changed, " "); got != want {
+			t.Errorf("%s: changes %q, want %q", c.name, got, want)
+		}
+		if samePod := now["pod"] == base["pod"]; samePod != (c.want == "same") {
+			t.Errorf("%s: the pod's hash stays: %t", c.name, samePod)
+		}
+	}
+}
+
+func TestHashesOfDifferentThingsDiffer(t *testing.T) {
+	hashes := slices.Sorted(maps.Values(hashesOf(podFrom(t, hashBase))))
+	if n := len(slices.Compact(hashes)); n != 4 {
+		t.Errorf("only %d different hashes", n)
+	}
+}
+
+func TestCanonicalDropsWhatIsEmptyOnly(t *testing.T) {
+	in := map[string]any{
+		"null": nil, "text": "", "list": []any{}, "map": map[string]any{}, "deep": map[string]any{"a": map[string]any{"b": ""}},
+		"zero": 0, "false": false, "elements": []any{"", map[string]any{}, nil}, "z": "<&>", "large": 9007199254740993,
+	}
+	want := `{"elements":["",{},null],"false":false,"large":9007199254740993,"z":"\u003c\u0026\u003e","zero":0}`
+	if got := string(canonical(in)); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestPodsAreNotChangedByHashing(t *testing.T) {
+	pod := podFrom(t, hashBase)
+	setDefaults(pod)
+	before := string(canonical(pod))
+	SandboxHash(pod)
+	ContainerHash(pod, "one")
+	if after := string(canonical(pod)); after != before {
+		t.Errorf("got %s, want %s", after, before)
+	}
+}

@@ -1,0 +1,191 @@
+package manifests
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	kjson "sigs.k8s.io/json"
+)
+
+// inspect compares a decoded object with the Go type of a Pod, reports each unknown field and each value of
+// a wrong type, and cuts them out of m so that the rest can be decoded.
+func inspect(m map[string]any, it item) []problem {
+	in := inspector{source: it.source}
+	in.value(m, reflect.TypeFor[corev1.Pod](), it.prefix)
+	return in.found
+}
+
+// inspectList does the same for what stands around the items of a list.
+func inspectList(m map[string]any, it item) []problem {
+	type list struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+		Items           any `json:"items"`
+	}
+	in := inspector{source: it.source}
+	in.value(m, reflect.TypeFor[list](), it.prefix)
+	return in.found
+}
+
+type inspector struct {
+	source *source
+	found  []problem
+}
+
+// value checks one value and says whether it may stay.
+func (in *inspector) value(v any, t reflect.Type, path string) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if v == nil || t.Kind() == reflect.Interface {
+		return true
+	}
+	switch {
+	case isLeaf(t):
+		return in.leaf(v, t, path)
+	case t.Kind() == reflect.Slice:
+		list, ok := v.([]any)
+		if !ok {
+			return in.wrongType(v, t, path)
+		}
+		for i := range list {
+			if !in.value(list[i], t.Elem(), path+"["+strconv.Itoa(i)+"]") {
+				list[i] = nil
+			}
+		}
+		return true
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return in.wrongType(v, t, path)
+	}
+	for _, name := range sortedKeys(m) {
+		if !in.entry(m[name], t, path, name) {
+			delete(m, name)
+		}
+	}
+	return true
+}
+
+// entry checks one field of a struct or one key of a map.
+func (in *inspector) entry(v any, t reflect.Type, path, name string) bool {
+	if t.Kind() == reflect.Map {
+		return in.value(v, t.Elem(), path+"["+name+"]")
+	}
+	at := name
+	if path != "" {
+		at = path + "." + name
+	}
+	for _, f := range jsonFields(t) {
+		if f.name == name {
+			return in.value(v, f.typ, at)
+		}
+	}
+	in.found = append(in.found, problem{path: at, msg: "unknown field", hint: suggestField(t, at, name), atKey: true})
+	return false
+}
+
+// leaf checks a value by decoding it alone.
+func (in *inspector) leaf(v any, t reflect.Type, path string) bool {
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(data, reflect.New(t).Interface())
+	}
+	if err == nil {
+		return true
+	}
+	if t == reflect.TypeFor[resource.Quantity]() {
+		in.found = append(in.found, problem{
+			path: path, msg: fmt.Sprintf("%s is not a quantity", data), hint: `write a number with a unit, like 500m, 2 or 128Mi`,
+		})
+		return false
+	}
+	return in.wrongType(v, t, path)
+}
+
+func (in *inspector) wrongType(v any, t reflect.Type, path string) bool {
+	p := problem{path: path, msg: fmt.Sprintf("expected %s, found %s", expectation(t), describe(v))}
+	_, isString := v.(string)
+	switch _, isMap := v.(map[string]any); {
+	case t.Kind() == reflect.String && isScalar(v):
+		// YAML reads words like y, on and 010 as something else: quote what was written.
+		p.hint = fmt.Sprintf("put it in quotes: %q", cmp.Or(in.source.scalar(path), fmt.Sprint(v)))
+	case t.Kind() == reflect.Slice && isMap:
+		p.hint = `start each element with "- "`
+	case isString && (t.Kind() == reflect.Bool || isNumber(v.(string)) && t.Kind() != reflect.Struct):
+		p.hint = "write it without quotes"
+	}
+	in.found = append(in.found, p)
+	return false
+}
+
+func isScalar(v any) bool {
+	switch v.(type) {
+	case bool, int64, float64:
+		return true
+	}
+	return false
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseInt(s, 10, 64)
+	return err == nil
+}
+
+// describe says what a value of a document is.
+func describe(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "nothing"
+	case string:
+		if len(v) > 40 {
+			return "a string"
+		}
+		return fmt.Sprintf("the string %q", v)
+	case bool:
+		return fmt.Sprintf("%t", v)
+	case int64, float64:
+		return fmt.Sprintf("the number %v", v)
+	case []any:
+		return "a list"
+	}
+	return "a mapping"
+}
+
+// expectation says what values a type takes.
+func expectation(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int32, reflect.Int64:
+		return fmt.Sprintf("a whole number (%s)", t.Kind())
+	case reflect.Slice:
+		return "a list"
+	}
+	switch t {
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
+		return "a time like 2006-01-02T15:04:05Z"
+	case reflect.TypeFor[intstr.IntOrString]():
+		return "a number or a name"
+	}
+	return "a mapping"
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,142 @@
+package manifests
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaxSize is the most bytes one input may have; a kubelet reads no more either.
+const MaxSize = 10 << 20
+
+// Options says about an input what its bytes do not tell.
+type Options struct {
+	// Source is the name of the source that read the input; it becomes Origin.Source.
+	Source string
+}
+
+// Load decodes, defaults and validates every document of one input, which is YAML or JSON and holds Pods,
+// PodLists and Lists. It returns either all pods of the input, or no pod and every problem of every
+// document, in document order; Errors takes such an error apart.
+//
+// An input of comments, empty documents or an empty list is valid and has no pods. An input of no bytes, or
+// of white space only, is an error: that is what a power cut or an interrupted copy leaves behind, not what
+// somebody wrote to say "run nothing".
+func Load(file string, data []byte, o Options) ([]*Pod, error) {
+	l := loader{file: file, source: o.Source, first: map[Key]int{}}
+	if err := l.checkBytes(data); err != nil {
+		return nil, err
+	}
+	for _, d := range splitDocuments(bytes.TrimPrefix(data, []byte(utf8BOM))) {
+		l.document(d)
+	}
+	if len(l.errs) > 0 {
+		return nil, joinErrors(l.errs)
+	}
+	return l.pods, nil
+}
+
+// Errors returns the problems that Load joined into one error. An error that holds none yields nil.
+func Errors(err error) []*Error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []*Error
+		for _, e := range joined.Unwrap() {
+			all = append(all, Errors(e)...)
+		}
+		return all
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return []*Error{e}
+	}
+	return nil
+}
+
+// loader collects what one input yields.
+type loader struct {
+	file   string
+	source string
+	pods   []*Pod
+	errs   []*Error
+	// first holds the line at which each pod of the input was first defined.
+	first map[Key]int
+}
+
+const utf8BOM = "\ufeff"
+
+// checkBytes refuses inputs that cannot be looked at as documents at all.
+func (l *loader) checkBytes(data []byte) error {
+	bad := func(msg, hint string) error {
+		return joinErrors([]*Error{{File: l.file, Msg: msg, Hint: hint}})
+	}
+	switch {
+	case len(data) > MaxSize:
+		return bad(fmt.Sprintf("the file has %d bytes, more than the %d MiB a manifest may have", len(data), MaxSize>>20), "split it")
+	case len(bytes.TrimSpace(data)) == 0:
+		return bad("the file is empty", "write a Pod, or a comment if it is meant to hold none")
+	case len(bytes.Trim(data, "\x00")) == 0:
+		return bad("the file holds nothing but zero bytes, as after a power cut", "write it again")
+	case bytes.HasPrefix(data, []byte{0xff, 0xfe}), bytes.HasPrefix(data, []byte{0xfe, 0xff}):
+		return bad("the file is UTF-16", "save it as UTF-8")
+	case !utf8.Valid(data):
+		return l.notUTF8(data)
+	}
+	return nil
+}
+
+func (l *loader) notUTF8(data []byte) error {
+	valid := 0
+	for valid < len(data) {
+		r, n := utf8.DecodeRune(data[valid:])
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		valid += n
+	}
+	line, column := lineColumn(data, valid)
+	return joinErrors([]*Error{{
+		File: l.file, Line: line, Column: column,
+		Msg: fmt.Sprintf("the byte 0x%02x is not UTF-8", data[valid]), Hint: "save the file as UTF-8",
+	}})
+}
+
+// add takes over a complete pod.
+func (l *loader) add(pod *corev1.Pod, line int) {
+	pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"} // elements of a PodList may leave it out
+	p := &Pod{Object: pod, Origin: Origin{Source: l.source, File: l.file, Line: line}}
+	key := p.Key()
+	if at, twice := l.first[key]; twice {
+		l.errs = append(l.errs, &Error{
+			File: l.file, Line: line, Pod: key.String(), Field: "metadata.name",
+			Msg:  fmt.Sprintf("this pod is already defined at line %d of the same input", at),
+			Hint: "remove one of them or give it another name",
+		})
+		return
+	}
+	l.first[key] = line
+	l.pods = append(l.pods, p)
+}
+
+// fail takes over the problems of one document, in the order of their lines.
+func (l *loader) fail(errs []*Error) {
+	slices.SortStableFunc(errs, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	l.errs = append(l.errs, errs...)
+}
+
+func joinErrors(errs []*Error) error {
+	all := make([]error, len(errs))
+	for i, e := range errs {
+		all[i] = e
+	}
+	return errors.Join(all...)
+}

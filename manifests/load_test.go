@@ -1,0 +1,167 @@
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// files returns the files of a directory below testdata.
+func files(tb testing.TB, dir string) map[string][]byte {
+	tb.Helper()
+	entries, err := os.ReadDir(filepath.Join("testdata", dir))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join("testdata", dir, e.Name()))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all[e.Name()] = data
+	}
+	if len(all) == 0 {
+		tb.Fatalf("testdata/%s is empty", dir)
+	}
+	return all
+}
+
+func TestValidManifestsAreAccepted(t *testing.T) {
+	want := map[string]string{
+		"minimal.yaml":    "default/web:1",
+		"enforced.yaml":   "apps/all:2",
+		"harmless.yaml":   "default/exported:2",
+		"documents.yaml":  "default/first:6 default/second:19 default/third:25",
+		"lists.yaml":      "default/one:5 default/two:12 default/three:14",
+		"anchors.yaml":    "default/anchors:1",
+		"empty-list.yaml": "",
+		"comments.yaml":   "",
+		"crlf-bom.yaml":   "default/windows-editor:1",
+		"stream.json":     "default/one:1 default/two:8",
+	}
+	for name, data := range files(t, "valid") {
+		pods, err := Load(name, data, Options{Source: "file"})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, p := range pods {
+			got = append(got, fmt.Sprintf("%s:%d", p.Key(), p.Origin.Line))
+			if p.Origin.Source != "file" || p.Origin.File != name || p.Object.Kind != "Pod" || p.Object.APIVersion != "v1" {
+				t.Errorf("%s: %+v %+v", name, p.Origin, p.Object.TypeMeta)
+			}
+		}
+		if w, known := want[name]; !known || w != strings.Join(got, " ") {
+			t.Errorf("%s: got pods %q, want %q", name, strings.Join(got, " "), w)
+		}
+	}
+}
+
+func TestInvalidManifestsAreRefusedWithAllProblems(t *testing.T) {
+	for name, data := range files(t, "invalid") {
+		if strings.HasSuffix(name, ".err") {
+			continue
+		}
+		pods, err := Load(name, data, Options{})
+		if err == nil || pods != nil {
+			t.Errorf("%s: accepted with %d pods", name, len(pods))
+			continue
+		}
+		golden(t, filepath.Join("testdata", "invalid", name+".err"), err.Error()+"\n")
+		checkErrors(t, name, data, err)
+	}
+}
+
+// checkErrors checks what holds for all errors of Load.
+func checkErrors(t *testing.T, name string, data []byte, err error) {
+	t.Helper()
+	lines, _ := lineColumn(data, len(data))
+	for _, e := range Errors(err) {
+		if e.File != name || e.Msg == "" || e.Line < 0 || e.Line > lines {
+			t.Errorf("%s: %#v", name, e)
+		}
+	}
+	if len(Errors(err)) == 0 {
+		t.Errorf("%s: %v holds no *Error", name, err)
+	}
+}
+
+func TestOneBadDocumentMeansNoPods(t *testing.T) {
+	data := "apiVersion: v1\nkind: Pod\nmetadata: {name: good}\nspec: {containers: [{name: c, image: app}]}\n---\nkind: Nonsense\n"
+	pods, err := Load("f", []byte(data), Options{})
+	if pods != nil || len(Errors(err)) != 1 {
+		t.Errorf("got %d pods and %v", len(pods), err)
+	}
+}
+
+func TestInputsOfMoreThan10MiBAreRefused(t *testing.T) {
+	comment := bytes.Repeat([]byte("# x\n"), MaxSize/4)
+	if _, err := Load("f", comment, Options{}); err != nil {
+		t.Errorf("10 MiB: %v", err)
+	}
+	if _, err := Load("f", append(comment, '#'), Options{}); err == nil {
+		t.Error("10 MiB and a byte are accepted")
+	}
+}
+
+func TestErrorsTakesApartWhatLoadJoined(t *testing.T) {
+	a, b := &Error{Msg: "a"}, &Error{Msg: "b"}
+	for _, c := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"nothing", nil, 0},
+		{"a single error", a, 1},
+		{"joined errors", joinErrors([]*Error{a, b}), 2},
+		{"joined errors within a wrapped one", errors.Join(fmt.Errorf("x: %w", a), joinErrors([]*Error{a, b})), 3},
+		{"an error of somebody else", errors.New("x"), 0},
+	} {
+		if got := Errors(c.err); len(got) != c.want {
+			t.Errorf("%s: got %v", c.name, got)
+		}
+	}
+}
+
+func TestErrorPrintsLikeACompiler(t *testing.T) {
+	e := &Error{File: "f.yaml", Line: 3, Column: 5, Pod: "ns/n", Field: "spec.x", Msg: "wrong", Hint: "fix it"}
+	if got, want := e.Error(), "f.yaml:3:5: pod ns/n: spec.x: wrong; fix it"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := (&Error{File: "f", Msg: "m"}).Error(), "f: m"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAPodReloadsFromItsOwnJSON(t *testing.T) {
+	for name, data := range files(t, "valid") {
+		pods, err := Load(name, data, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pods {
+			text, err := json.Marshal(p.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Load(name, text, Options{})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if diff := cmp.Diff(p.Object, again[0].Object, cmpopts.EquateEmpty()); diff != "" || PodHash(p.Object) != PodHash(again[0].Object) {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+	}
+}

@@ -1,0 +1,89 @@
+// Package manifests turns bytes into Pods: it decodes, defaults, validates and hashes manifests.
+//
+// It is pure: no clock, no disk, no network, no goroutines. What it returns is either complete and valid, or
+// an error that names file, line, column, pod and field and says what to do. It must not know where the
+// bytes come from nor what will run them.
+package manifests
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Key identifies a pod on this machine: one namespace/name pair runs at most once.
+type Key struct {
+	Namespace string
+	Name      string
+}
+
+// String returns "namespace/name".
+func (k Key) String() string { return k.Namespace + "/" + k.Name }
+
+// Less orders keys by namespace, then name.
+func (k Key) Less(o Key) bool {
+	if k.Namespace != o.Namespace {
+		return k.Namespace < o.Namespace
+	}
+	return k.Name < o.Name
+}
+
+// Origin says where a pod was written.
+type Origin struct {
+	// Source is the name of the source that read it: "file" or "http".
+	Source string `json:"source"`
+	// File is the path or URL of the document.
+	File string `json:"file"`
+	// Line is the 1-based line at which the document starts; 0 when unknown.
+	Line int `json:"line,omitempty"`
+}
+
+// Pod is one accepted manifest: defaulted, valid, every field of it enforced or harmless.
+// A Pod is immutable: whoever wants to change one makes a DeepCopy of Object first.
+type Pod struct {
+	Object *corev1.Pod
+	Origin Origin
+}
+
+// Key returns the pod's namespace and name.
+func (p *Pod) Key() Key { return Key{Namespace: p.Object.Namespace, Name: p.Object.Name} }
+
+// Error is one problem of one document. It prints like a compiler message:
+// "file:line:column: pod ns/name: field: message; hint".
+type Error struct {
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	// Pod is "namespace/name", empty when the document could not be read that far.
+	Pod string `json:"pod,omitempty"`
+	// Field is the path as the API server prints it, e.g. spec.containers[0].image.
+	Field string `json:"field,omitempty"`
+	Msg   string `json:"message"`
+	// Hint says what to do about it; may be empty.
+	Hint string `json:"hint,omitempty"`
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+		if e.Column > 0 {
+			fmt.Fprintf(&b, ":%d", e.Column)
+		}
+	}
+	b.WriteString(": ")
+	if e.Pod != "" {
+		fmt.Fprintf(&b, "pod %s: ", e.Pod)
+	}
+	if e.Field != "" {
+		b.WriteString(e.Field + ": ")
+	}
+	b.WriteString(e.Msg)
+	if e.Hint != "" {
+		b.WriteString("; " + e.Hint)
+	}
+	return b.String()
+}
