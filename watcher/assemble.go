@@ -1,0 +1,106 @@
+package watcher
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
+)
+
+// assemble builds the Set of this moment.
+func (s *FileSource) assemble(now time.Time) Set {
+	set := Set{
+		Source: fileSource, Unread: !s.read,
+		Pods: make([]*manifests.Pod, 0, len(s.inputs)), Reports: make([]Report, 0, len(s.inputs)+len(s.ignored)+1),
+	}
+	var missing []*input
+	for _, path := range slices.Sorted(maps.Keys(s.inputs)) {
+		in := s.inputs[path]
+		if !in.known {
+			set.Unknown = append(set.Unknown, path)
+		}
+		if in.gone() {
+			missing = append(missing, in)
+			continue
+		}
+		set.Pods = append(set.Pods, in.pods...)
+		if r, ok := in.report(now); ok {
+			set.Reports = append(set.Reports, r)
+		}
+	}
+	owners := make(map[manifests.Key]manifests.Origin, len(set.Pods))
+	set.Pods, set.Reports = claim(owners, set)
+	set.addMissing(now, missing, owners)
+	set.Reports = s.withPlaces(set.Reports)
+	return set
+}
+
+// addMissing adds inputs that are missing but not yet forgotten. They rank last and never conflict: a pod that is
+// written in another file by now is that file's.
+func (set *Set) addMissing(now time.Time, missing []*input, owners map[manifests.Key]manifests.Origin) {
+	for _, in := range missing {
+		r, ok := in.report(now)
+		r.Pods = nil
+		for _, p := range in.pods {
+			if _, taken := owners[p.Key()]; taken {
+				continue
+			}
+			owners[p.Key()] = p.Origin
+			set.Pods = append(set.Pods, p)
+			r.Pods = append(r.Pods, p.Key().String())
+		}
+		if ok {
+			set.Reports = append(set.Reports, r)
+		}
+	}
+}
+
+// withPlaces adds the reports on what is not read and on the path itself, and sorts by input.
+func (s *FileSource) withPlaces(reports []Report) []Report {
+	reports = slices.AppendSeq(reports, maps.Values(s.ignored))
+	path := s.path
+	if s.deaf != nil {
+		path.Errors = append(slices.Clone(path.Errors), s.deafness())
+	}
+	if i := slices.IndexFunc(reports, func(r Report) bool { return r.Input == path.Input }); i < 0 {
+		reports = append(reports, path)
+	} else if path.State == Unreachable { // a single file: the path and the input are the same
+		path.Pods = reports[i].Pods
+		reports[i] = path
+	}
+	slices.SortFunc(reports, func(a, b Report) int { return cmp.Compare(a.Input, b.Input) })
+	return reports
+}
+
+func (s *FileSource) deafness() string {
+	line := fmt.Sprintf("%s: changes are only seen every %v: %v", s.cfg.Path, s.cfg.CheckFrequency, s.deaf)
+	switch {
+	case errors.Is(s.deaf, unix.EMFILE):
+		line += "; raise fs.inotify.max_user_instances"
+	case errors.Is(s.deaf, unix.ENOSPC):
+		line += "; raise fs.inotify.max_user_watches"
+	}
+	return line
+}
+
+// listen sets up notifications if there are none. Without them the source works on, at the pace of CheckFrequency.
+func (s *FileSource) listen() {
+	if s.notify != nil {
+		return
+	}
+	n, err := newNotifier()
+	s.notify, s.deaf = n, err
+}
+
+func (s *FileSource) stopListening() {
+	if s.notify != nil {
+		s.notify.close()
+		s.notify = nil
+	}
+}

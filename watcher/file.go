@@ -1,0 +1,251 @@
+package watcher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"time"
+)
+
+const fileSource = "file"
+
+// FileConfig configures a FileSource.
+type FileConfig struct {
+	// Path is a directory or a file. It is taken literally, metacharacters mean nothing.
+	Path string
+	// CheckFrequency is how often everything is looked at even without an event; 0 means 20 s.
+	CheckFrequency time.Duration
+	// Load turns a file into pods.
+	Load Loader
+	// Log gets one line per file whose state changes; nil means none.
+	Log *slog.Logger
+}
+
+// FileSource reads the manifests of a directory (not of its sub-directories), or a single file.
+type FileSource struct {
+	cfg    FileConfig
+	log    *slog.Logger
+	graces graces
+
+	// The rest belongs to the goroutine of Run. It outlives a Run, so that one that follows a panic still has the
+	// last good contents.
+	inputs map[string]*input
+	// absent are the inputs that were missing from the last listing.
+	absent []*input
+	// read says that the path was listed at least once; site is where that was.
+	read   bool
+	single bool
+	site   site
+	// replacedAt is when the directory was last found to be another one.
+	replacedAt time.Time
+	// lastLoss is when an input was last found missing.
+	lastLoss time.Time
+	ignored  map[string]Report
+	path     Report
+	notify   *notifier
+	// deaf is why changes are only seen by the periodic read.
+	deaf error
+}
+
+// NewFileSource makes a FileSource; Run starts it.
+func NewFileSource(cfg FileConfig) *FileSource {
+	if cfg.CheckFrequency <= 0 {
+		cfg.CheckFrequency = 20 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &FileSource{
+		cfg: cfg, log: cfg.Log.With("source", fileSource), graces: defaultGraces(),
+		inputs: map[string]*input{}, ignored: map[string]Report{},
+	}
+}
+
+// Name implements Source.
+func (s *FileSource) Name() string { return fileSource }
+
+// Run implements Source.
+func (s *FileSource) Run(ctx context.Context, out chan<- Set) error {
+	path, err := filepath.Abs(s.cfg.Path)
+	if err != nil {
+		return err
+	}
+	s.cfg.Path = path
+	defer s.stopListening()
+	var last Set
+	for first := true; ; first = false {
+		set, wake := s.pass()
+		if first || !sameSet(last, set) {
+			logChanges(s.log, last.Reports, set.Reports)
+			send(ctx, out, set)
+			last = set
+		}
+		if !s.sleep(ctx, wake) {
+			return nil
+		}
+	}
+}
+
+// Between two looks lies at least minGap, or what the last look took if that is more: a burst of events costs no more
+// than half a core.
+const (
+	minGap = time.Millisecond
+	maxGap = 200 * time.Millisecond
+)
+
+// rest is when to look again: not before earliest, at latest at latest, in between on an event.
+type rest struct {
+	earliest time.Duration
+	latest   time.Duration
+}
+
+// sleep waits for a reason to look again. It returns false when ctx ends.
+func (s *FileSource) sleep(ctx context.Context, r rest) bool {
+	if !pause(ctx, r.earliest) {
+		return false
+	}
+	t := time.NewTimer(max(r.latest-r.earliest, 0))
+	defer t.Stop()
+	var events <-chan struct{}
+	if s.notify != nil {
+		events = s.notify.trigger
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-events:
+	case <-t.C:
+	}
+	return true
+}
+
+// pass looks at everything once, reads what changed, and says what there is now and when to look again.
+func (s *FileSource) pass() (Set, rest) {
+	start := time.Now()
+	dirty, lost, l := s.look()
+	if l.err == nil && s.unmounted(l) {
+		l.err = errUnmounted
+	}
+	if l.err != nil {
+		s.unreachable(start, l.err)
+	} else {
+		s.reachable(start, l)
+		for _, c := range l.files {
+			s.visit(c, lost || dirty[c.real])
+		}
+		s.forget(start) // what is still missing from a listing made after its grace
+	}
+	now := time.Now()
+	r := rest{earliest: min(max(minGap, now.Sub(start)), maxGap), latest: s.cfg.CheckFrequency}
+	if due := s.due(); !due.IsZero() {
+		r.latest = min(r.latest, due.Sub(now))
+	}
+	return s.assemble(now), r
+}
+
+// look lists the path with all watches in place: whatever changes after it comes as an event.
+func (s *FileSource) look() (dirty map[string]bool, lost bool, l listing) {
+	s.listen()
+	const rounds = 5 // each watch that is added may show another one to be needed, e.g. along a path being made
+	for range rounds {
+		if s.notify != nil {
+			d, all := s.notify.take()
+			if dirty == nil {
+				dirty = d
+			}
+			maps.Copy(dirty, d)
+			lost = lost || all
+		}
+		want := interests{}
+		l = survey(s.cfg.Path, s.single, want)
+		if s.notify == nil {
+			break
+		}
+		added, err := s.notify.watch(want)
+		s.deaf = err
+		if !added {
+			break
+		}
+	}
+	return dirty, lost, l
+}
+
+// reachable takes note of a listing: where it was and which inputs are missing from it.
+func (s *FileSource) reachable(now time.Time, l listing) {
+	if s.read && s.site != l.site {
+		s.replacedAt = now
+	}
+	s.read, s.site, s.single = true, l.site, l.single
+	s.path = keepSince(now, s.path, Report{Source: fileSource, Input: s.cfg.Path, State: Accepted})
+	ignored := make(map[string]Report, len(l.ignored))
+	for path, why := range l.ignored {
+		r := Report{Source: fileSource, Input: path, State: Ignored, Errors: []string{path + ": " + why}}
+		ignored[path] = keepSince(now, s.ignored[path], r)
+	}
+	s.ignored = ignored
+	s.miss(now, l)
+}
+
+// unreachable takes note that nothing is known about the content at now. Nothing is removed: what was about to be
+// forgotten stays.
+func (s *FileSource) unreachable(now time.Time, err error) {
+	r := Report{Source: fileSource, Input: s.cfg.Path, State: Unreachable, Errors: lines(err)}
+	s.path = keepSince(now, s.path, r)
+	for _, in := range s.inputs {
+		in.missing, in.writing = absence{}, writing{}
+	}
+}
+
+// keepSince gives r the time at which its input came into its state.
+func keepSince(now time.Time, was, r Report) Report {
+	r.Since = was.Since
+	if was.State != r.State {
+		r.Since = now
+	}
+	return r
+}
+
+// visit reads an input if it may have changed.
+func (s *FileSource) visit(c candidate, dirty bool) {
+	in := s.inputs[c.path]
+	if in == nil {
+		in = s.adopt(c)
+		s.inputs[c.path] = in
+	}
+	in.missing = absence{}
+	if c.err != nil {
+		in.fail(lines(c.err))
+		return
+	}
+	if in.stable && in.id == c.id && !dirty {
+		return
+	}
+	got, err := readFile(c.path, waitForWriters)
+	if errors.Is(err, errBeingWritten) {
+		waited := in.wait(time.Now(), got.id)
+		switch {
+		case waited >= writerPatience:
+			got, err = readFile(c.path, readAnyway)
+		case waited >= quietWrite:
+			in.trouble = []string{in.path + ": " + err.Error()}
+		}
+	}
+	if err != nil {
+		in.reject(got, err)
+		return
+	}
+	in.judge(got, s.cfg.Load, s.graces.shrink)
+}
+
+// adopt makes the input of a new path. If a file of another name was moved there, what is known of it goes along.
+func (s *FileSource) adopt(c candidate) *input {
+	for _, in := range s.absent {
+		if in.known && in.id.sameFile(c.id) {
+			in.missing.patience = 0
+			return in.moved(c.path)
+		}
+	}
+	return &input{path: c.path}
+}

@@ -1,0 +1,155 @@
+package watcher
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTheRequestCarriesHeadersAndValidators(t *testing.T) {
+	got := make(chan *http.Request, 100)
+	web := newWebServer(t, func(rw http.ResponseWriter, r *http.Request) {
+		select {
+		case got <- r:
+		default:
+		}
+		if r.Header.Get("If-None-Match") == `"v1"` {
+			rw.WriteHeader(http.StatusNotModified)
+			return
+		}
+		rw.Header().Set("ETag", `"v1"`)
+		rw.Header().Set("Last-Modified", "Fri, 20 Nov 2026 18:00:00 GMT")
+		text("pod x v1\n")(rw, r)
+	})
+	s := askOften(t, web.URL+"/pods", func(c *HTTPConfig) {
+		c.Header = http.Header{"authorization": {"Bearer t"}, "X-Many": {"1", "2"}, "Host": {"pods.example"}}
+	})
+	s.until("x", func(set Set) bool { return len(set.Pods) == 1 })
+	first, second := <-got, <-got
+	if first.Header.Get("Authorization") != "Bearer t" || !slices.Equal(first.Header["X-Many"], []string{"1", "2"}) || first.Host != "pods.example" {
+		t.Errorf("first request: host %s, %v", first.Host, first.Header)
+	}
+	if first.Header.Get("If-None-Match")+first.Header.Get("If-Modified-Since") != "" {
+		t.Errorf("the first request is conditional: %v", first.Header)
+	}
+	if second.Header.Get("If-None-Match") != `"v1"` || second.Header.Get("If-Modified-Since") != "Fri, 20 Nov 2026 18:00:00 GMT" {
+		t.Errorf("the second request is not conditional: %v", second.Header)
+	}
+	<-got
+	if sets := s.history(); len(sets) != 1 || s.loader.calls.Load() != 1 {
+		t.Errorf("%d sets, %d parsed, for answers that say nothing changed", len(sets), s.loader.calls.Load())
+	}
+}
+
+func TestARedirectOnTheSameHostIsFollowed(t *testing.T) {
+	web := newWebServer(t, func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/old" {
+			http.Redirect(rw, r, "/new", http.StatusMovedPermanently)
+			return
+		}
+		text("pod x v1\n")(rw, r)
+	})
+	askOften(t, web.URL+"/old").until("x", func(set Set) bool { return len(set.Pods) == 1 })
+}
+
+func TestARedirectToPlainHTTPIsRefused(t *testing.T) {
+	from, err := url.Parse("https://h/a")
+	must(t, err)
+	to, err := url.Parse("http://h/a")
+	must(t, err)
+	if err := sameHost(&http.Request{URL: to}, []*http.Request{{URL: from}}); err == nil {
+		t.Error("followed from https to http")
+	}
+	if err := sameHost(&http.Request{URL: from}, []*http.Request{{URL: to}}); err != nil {
+		t.Errorf("from http to https: %v", err)
+	}
+}
+
+func TestAPasswordInTheURLIsSentAndNotShown(t *testing.T) {
+	web := newWebServer(t, func(rw http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "secret" {
+			rw.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		text("pod x v1\n")(rw, r)
+	})
+	s := askOften(t, strings.Replace(web.URL, "http://", "http://user:secret@", 1))
+	set := s.until("x", func(set Set) bool { return len(set.Pods) == 1 })
+	web.Close()
+	down := s.state(set.Reports[0].Input, Unreachable)
+	for _, shown := range []string{fmt.Sprintf("%+v", set.Reports), fmt.Sprintf("%+v", down.Reports), set.Pods[0].Origin.File} {
+		if strings.Contains(shown, "secret") {
+			t.Errorf("shown: %s", shown)
+		}
+	}
+}
+
+func TestPausesOfTheHTTPSource(t *testing.T) {
+	s := NewHTTPSource(HTTPConfig{URL: "http://h/"})
+	for i, want := range []time.Duration{20, 1, 2, 4, 8, 16, 20, 20} {
+		if s.failures = i; s.delay() != want*time.Second {
+			t.Errorf("pause after %d failures is %v, want %v s", i, s.delay(), int(want))
+		}
+	}
+	s.failures = 1 << 30
+	if s.delay() != 20*time.Second {
+		t.Errorf("pause after very many failures is %v", s.delay())
+	}
+	low, high := time.Hour, time.Duration(0)
+	for range 1000 {
+		d := spread(20 * time.Second)
+		low, high = min(low, d), max(high, d)
+	}
+	if low < 18*time.Second || high > 22*time.Second || high-low < 2*time.Second {
+		t.Errorf("pauses from %v to %v", low, high)
+	}
+}
+
+func TestTheSameFailureIsReportedOnce(t *testing.T) {
+	reset := func(rw http.ResponseWriter, _ *http.Request) {
+		conn, _, err := rw.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_ = conn.(*net.TCPConn).SetLinger(0) // the client reads a reset, with its own port in the message
+		_ = conn.Close()
+	}
+	web := newWebServer(t, text("pod x v1\n"))
+	s := askOften(t, web.URL)
+	s.state(web.URL, Accepted)
+	web.answer(reset)
+	set := s.state(web.URL, Unreachable)
+	if why := set.Reports[0].Errors[0]; strings.Contains(why, "->") {
+		t.Errorf("reason %q", why)
+	}
+	asked := web.asked.Load()
+	s.waitFor("ten more requests", func() bool { return web.asked.Load() > asked+10 })
+	for _, set := range s.history() {
+		for _, why := range set.Reports[0].Errors {
+			if strings.Contains(why, "->") {
+				t.Errorf("reason %q", why)
+			}
+		}
+	}
+	if n := len(s.history()); n > 4 { // accepted, reset, and perhaps EOF or broken pipe in between
+		t.Errorf("%d sets for one failure", n)
+	}
+}
+
+func TestLocalAddressesAreTakenOutOfErrors(t *testing.T) {
+	tests := map[string]string{
+		"read tcp 127.0.0.1:51234->127.0.0.1:80: read: connection reset": "read tcp 127.0.0.1:80: read: connection reset",
+		"read udp [fe80::1%eth0]:43434->[fd00::2]:53: i/o timeout":       "read udp [fd00::2]:53: i/o timeout",
+		"dial tcp 127.0.0.1:80: connect: connection refused":             "dial tcp 127.0.0.1:80: connect: connection refused",
+	}
+	for in, want := range tests {
+		if got := localAddress.ReplaceAllString(in, "$1"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

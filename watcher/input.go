@@ -1,0 +1,157 @@
+package watcher
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"monopod/manifests"
+)
+
+// input is one file with its last good content:
+//
+//	           read, valid                read, invalid
+//	(new) ------------------> Accepted <----------------> Refused     verdict; pods stay those of the last valid read
+//	   \_ cannot be read ___> (either, with trouble) _____/           shown as Unreachable until it can be read again
+//	missing from its directory ---- patience passes ----> (forgotten) its pods are no longer wanted
+type input struct {
+	path string
+	// id is what was read last; it is only compared when stable is set.
+	id     identity
+	stable bool
+	// sum is the hash of what was judged last.
+	sum    [sha256.Size]byte
+	judged bool
+
+	verdict ReportState
+	reasons []string
+	// trouble says why it cannot be read now.
+	trouble []string
+	// known says that pods is what it held at least once in this run.
+	known bool
+	pods  []*manifests.Pod
+	// keys are those of pods, kept because every Set names them.
+	keys []string
+
+	// state and since are what was reported last.
+	state ReportState
+	since time.Time
+
+	missing absence
+	writing writing
+}
+
+// writing is the wait for the end of a write.
+type writing struct {
+	// id and since say how long the file has been seen without a change; since is zero when nothing is waited for.
+	id    identity
+	since time.Time
+	// next is when to look again, after a pause that grows.
+	next  time.Time
+	pause time.Duration
+}
+
+// How often and how long an input that is open for writing is looked at. Its content is taken as it is after
+// writerPatience without a change: somebody may keep it open for ever.
+const (
+	firstWritePause = time.Millisecond
+	lastWritePause  = 100 * time.Millisecond
+	writerPatience  = 5 * time.Second
+	// quietWrite is how long a write may take before it is reported.
+	quietWrite = time.Second
+)
+
+// wait notes that the input, seen as id, is not to be believed yet at now, and returns for how long it has not changed.
+func (in *input) wait(now time.Time, id identity) time.Duration {
+	w := &in.writing
+	if w.since.IsZero() || w.id != id {
+		w.id, w.since, w.pause = id, now, 0
+	}
+	w.pause = min(max(2*w.pause, firstWritePause), lastWritePause)
+	w.next = now.Add(w.pause)
+	in.stable = false
+	return now.Sub(w.since)
+}
+
+// judge replaces the content by what was read, unless that is what it had.
+func (in *input) judge(c contents, load Loader, shrink time.Duration) {
+	if in.judged && in.sum == c.sum {
+		in.settle(c)
+		return
+	}
+	pods, err := safeLoad(load, in.path, c.data)
+	if err == nil && loses(in.pods, pods) && in.wait(time.Now(), c.id) < shrink {
+		return
+	}
+	in.settle(c)
+	in.sum, in.judged = c.sum, true
+	if err != nil {
+		in.refuse(lines(err))
+		return
+	}
+	in.verdict, in.reasons, in.known = Accepted, nil, true
+	in.pods, in.keys = pods, keys(pods)
+}
+
+// settle notes that the content of c has been dealt with.
+func (in *input) settle(c contents) {
+	in.id, in.stable, in.trouble, in.writing = c.id, c.stable, nil, writing{}
+}
+
+// loses says that a pod of old is missing from now.
+func loses(old, now []*manifests.Pod) bool {
+	there := make(map[manifests.Key]bool, len(now))
+	for _, p := range now {
+		there[p.Key()] = true
+	}
+	return slices.ContainsFunc(old, func(p *manifests.Pod) bool { return !there[p.Key()] })
+}
+
+// reject takes the error of readFile.
+func (in *input) reject(got contents, err error) {
+	switch {
+	case errors.Is(err, errBeingWritten), errors.Is(err, fs.ErrNotExist):
+		in.stable = false // it changes right now: an event, or writing.next, brings us back
+	case errors.Is(err, errTooLarge):
+		in.settle(got)
+		in.judged = false
+		in.refuse([]string{in.path + ": " + err.Error()})
+	default:
+		in.fail(lines(err))
+	}
+}
+
+func (in *input) refuse(reasons []string) { in.verdict, in.reasons = Refused, reasons }
+
+// fail notes that it cannot be read now.
+func (in *input) fail(reasons []string) {
+	in.trouble, in.stable, in.writing = reasons, false, writing{}
+}
+
+// moved returns the input under another path: the file was renamed.
+func (in *input) moved(path string) *input {
+	out := &input{path: path, known: in.known, keys: in.keys, verdict: in.verdict, reasons: in.reasons, state: in.state, since: in.since}
+	for _, p := range in.pods {
+		origin := p.Origin
+		origin.File = path
+		out.pods = append(out.pods, &manifests.Pod{Object: p.Object, Origin: origin})
+	}
+	return out
+}
+
+// report says how the input is at now. ok is false as long as there is nothing to say about a new file.
+func (in *input) report(now time.Time) (r Report, ok bool) {
+	state, reasons := in.verdict, in.reasons
+	if len(in.trouble) > 0 {
+		state, reasons = Unreachable, in.trouble
+	}
+	if state == "" {
+		return Report{}, false
+	}
+	if in.state != state {
+		in.state, in.since = state, now
+	}
+	return Report{Source: fileSource, Input: in.path, State: state, Errors: reasons, Pods: in.keys, Since: in.since}, true
+}

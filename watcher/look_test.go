@@ -1,0 +1,213 @@
+package watcher
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSpecialFilesAreNeverOpened(t *testing.T) {
+	dir := t.TempDir()
+	fifo, sock, dev := filepath.Join(dir, "f.yaml"), filepath.Join(dir, "s.yaml"), filepath.Join(dir, "d.yaml")
+	must(t, syscall.Mkfifo(fifo, 0o644))
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	must(t, err)
+	defer func() { must(t, unix.Close(fd)) }()
+	must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: sock}))
+	must(t, os.Symlink("/dev/zero", dev))
+	write(t, filepath.Join(dir, "x.yaml"), "pod x v1\n")
+	s := standOn(t, dir)
+	set := s.pods("x=v1@x.yaml")
+	for path, what := range map[string]string{fifo: "a fifo", sock: "a socket", dev: "a device"} {
+		if r := reportOn(set, path); r.State != Ignored || !strings.Contains(r.Errors[0], what) {
+			t.Errorf("report on %s is %+v", path, r)
+		}
+	}
+	if len(set.Unknown) > 0 {
+		t.Errorf("unknown is %v", set.Unknown)
+	}
+	// Had the source opened the fifo, even without blocking, a writer would find a reader now and then.
+	if _, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0); !errors.Is(err, unix.ENXIO) {
+		t.Errorf("opening the fifo for writing: %v, want ENXIO", err)
+	}
+}
+
+func TestForeignFilesAreReportedOnceAndDroppingsNot(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"README", "x.yaml.bak", "y.YAML", ".hidden", "x.yaml~", "4913"} {
+		write(t, filepath.Join(dir, name), "pod no v1\n")
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
+	s := standOn(t, dir)
+	set := s.until("a first set", func(set Set) bool { return !set.Unread })
+	var ignored []string
+	for _, r := range set.Reports {
+		if r.State == Ignored {
+			ignored = append(ignored, filepath.Base(r.Input))
+		}
+	}
+	if want := []string{"README", "sub", "x.yaml.bak", "y.YAML"}; !slices.Equal(ignored, want) {
+		t.Errorf("ignored are %v, want %v", ignored, want)
+	}
+	write(t, filepath.Join(dir, "x.yaml"), "pod x v1\n")
+	after := s.pods("x=v1@x.yaml")
+	if was, is := reportOn(set, filepath.Join(dir, "README")), reportOn(after, filepath.Join(dir, "README")); !sameReport(was, is) {
+		t.Errorf("the report changed from %+v to %+v", was, is)
+	}
+}
+
+func TestASameSizeSameMtimeRewriteIsSeenWithoutAnEvent(t *testing.T) {
+	dir := t.TempDir()
+	x := filepath.Join(dir, "x.yaml")
+	stamp := time.Now().Add(-time.Hour)
+	write(t, x, "pod x v1\n")
+	must(t, os.Chtimes(x, stamp, stamp))
+	loader := &lineLoader{source: "file"}
+	src := NewFileSource(FileConfig{Path: dir, Load: loader.load})
+	src.pass()
+	defer src.stopListening()
+	for i, image := range []string{"v2", "v3", "v4"} {
+		write(t, x, "pod x "+image+"\n")
+		must(t, os.Chtimes(x, stamp, stamp))
+		src.stopListening() // and with it what it heard
+		set, _ := src.pass()
+		if got, want := content(set.Pods), "x="+image+"@x.yaml"; got != want {
+			t.Fatalf("round %d: %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestAnIdleLookReadsNothing(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		write(t, filepath.Join(dir, name+".yaml"), "pod "+name+" v1\n")
+	}
+	loader := &lineLoader{source: "file"}
+	src := NewFileSource(FileConfig{Path: dir, Load: loader.load})
+	defer src.stopListening()
+	first, _ := src.pass()
+	calls := loader.calls.Load()
+	unseen(2 * tick)
+	for range 3 {
+		set, r := src.pass()
+		if !sameSet(first, set) {
+			t.Fatalf("the set changed: %+v", set)
+		}
+		if r.latest != 20*time.Second {
+			t.Fatalf("next look in %v", r.latest)
+		}
+	}
+	if got := loader.calls.Load(); got != calls {
+		t.Errorf("%d more files were parsed", got-calls)
+	}
+	for path, in := range src.inputs {
+		if !in.stable {
+			t.Errorf("%s would be read again", path)
+		}
+	}
+}
+
+func TestAnUnreadableFileKeepsItsContent(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Chmod(filepath.Dir(dir), 0o755))
+	x, y := filepath.Join(dir, "x.yaml"), filepath.Join(dir, "y.yaml")
+	write(t, x, "pod x v1\n")
+	src := NewFileSource(FileConfig{Path: dir, Load: (&lineLoader{source: "file"}).load})
+	defer src.stopListening()
+	src.pass()
+	write(t, y, "pod y v1\n")
+	must(t, os.Chmod(x, 0))
+	must(t, os.Chmod(y, 0))
+	var set Set
+	asNobody(t, func() { set, _ = src.pass() })
+	if r := reportOn(set, x); r.State != Unreachable || content(set.Pods) != "x=v1@x.yaml" || !slices.Equal(set.Unknown, []string{y}) {
+		t.Fatalf("report %+v, pods %q, unknown %v", r, content(set.Pods), set.Unknown)
+	}
+	must(t, os.Chmod(x, 0o644))
+	must(t, os.Chmod(y, 0o644))
+	if set, _ = src.pass(); content(set.Pods) != "x=v1@x.yaml y=v1@y.yaml" || stateOf(set, x) != Accepted {
+		t.Fatalf("pods %q, report %+v", content(set.Pods), reportOn(set, x))
+	}
+}
+
+func TestAnUnreadableDirectoryRemovesNothing(t *testing.T) {
+	parent := t.TempDir()
+	must(t, os.Chmod(filepath.Dir(parent), 0o755))
+	dir := filepath.Join(parent, "manifests")
+	must(t, os.Mkdir(dir, 0o755))
+	write(t, filepath.Join(dir, "x.yaml"), "pod x v1\n")
+	src := NewFileSource(FileConfig{Path: dir, Load: (&lineLoader{source: "file"}).load})
+	defer src.stopListening()
+	src.pass()
+	must(t, os.Chmod(dir, 0))
+	defer func() { must(t, os.Chmod(dir, 0o755)) }()
+	var set Set
+	asNobody(t, func() { set, _ = src.pass() })
+	if r := reportOn(set, dir); r.State != Unreachable || !strings.HasPrefix(r.Errors[0], "open "+dir) || content(set.Pods) != "x=v1@x.yaml" || set.Unread {
+		t.Fatalf("report %+v, pods %q", r, content(set.Pods))
+	}
+}
+
+// asNobody runs f without the rights of root over files.
+func asNobody(t *testing.T, f func()) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		f()
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	must(t, unix.Setfsuid(65534))
+	defer func() { must(t, unix.Setfsuid(0)) }()
+	f()
+}
+
+func TestLostEventsMakeEverythingBeReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	x := filepath.Join(dir, "x.yaml")
+	write(t, x, "pod x v1\n")
+	src := NewFileSource(FileConfig{Path: dir, Load: (&lineLoader{source: "file"}).load})
+	defer src.stopListening()
+	src.pass()
+	write(t, x, "pod x v2\n")
+	src.stopListening()
+	info, err := os.Stat(x)
+	must(t, err)
+	src.inputs[x].id, src.inputs[x].stable = identify(info), true // as if two writes fell into one tick of the file system's clock
+	if set, _ := src.pass(); content(set.Pods) != "x=v1@x.yaml" {
+		t.Fatalf("pods %q: the premise is wrong", content(set.Pods))
+	}
+	src.notify.wake(func() { src.notify.lost = true })
+	if set, _ := src.pass(); content(set.Pods) != "x=v2@x.yaml" {
+		t.Fatalf("pods %q", content(set.Pods))
+	}
+}
+
+func TestTwoPathsOfOneDirectoryShareTheirInterest(t *testing.T) {
+	root := t.TempDir()
+	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
+	must(t, os.Mkdir(b, 0o755))
+	must(t, os.Symlink("b", a))
+	want := interests{}
+	want.follow([]hop{{a, "only"}})
+	want.listen(b)
+	if ids := want.resolve(); len(ids) != 1 || ids[a] == (fileID{}) {
+		t.Fatalf("watched are %v", ids)
+	}
+	for path, concern := range map[string]bool{
+		filepath.Join(a, "only"): true, filepath.Join(a, "x.yaml"): true, filepath.Join(a, "README"): true, a: true,
+		filepath.Join(a, ".x.swp"): false, filepath.Join(root, "other"): false,
+	} {
+		if want.concern(path) != concern {
+			t.Errorf("concern for %s is %v", path, !concern)
+		}
+	}
+}

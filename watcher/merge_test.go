@@ -1,0 +1,203 @@
+package watcher
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"monopod/manifests"
+)
+
+func podIn(source, file, name, image string) *manifests.Pod {
+	return newPod(name, image, manifests.Origin{Source: source, File: file, Line: 1})
+}
+
+func setOf(source string, pods ...*manifests.Pod) Set {
+	s := Set{Source: source, Pods: pods}
+	for _, p := range pods {
+		if i := slices.IndexFunc(s.Reports, func(r Report) bool { return r.Input == p.Origin.File }); i >= 0 {
+			s.Reports[i].Pods = append(s.Reports[i].Pods, p.Key().String())
+			continue
+		}
+		s.Reports = append(s.Reports, Report{Source: source, Input: p.Origin.File, State: Accepted, Pods: []string{p.Key().String()}})
+	}
+	return s
+}
+
+func TestMerge(t *testing.T) {
+	file := setOf("file", podIn("file", "/m/a.yaml", "a", "v1"), podIn("file", "/m/a.yaml", "b", "v1"))
+	web := setOf("http", podIn("http", "http://h/", "b", "v2"), podIn("http", "http://h/", "c", "v2"))
+	unread := Set{Source: "http", Unread: true, Reports: []Report{{Source: "http", Input: "http://h/", State: Unreachable}}}
+	tests := []struct {
+		name     string
+		order    []string
+		sets     map[string]Set
+		pods     string
+		reported []string
+		states   string
+	}{
+		{"nothing known wants nothing and reports nobody", []string{"file", "http"}, nil, "", nil, ""},
+		{"one source alone", []string{"file", "http"}, map[string]Set{"file": file}, "a=v1@a.yaml b=v1@a.yaml", []string{"file"}, "/m/a.yaml:Accepted[default/a default/b]"},
+		{"the earlier source wins", []string{"file", "http"}, map[string]Set{"file": file, "http": web}, "a=v1@a.yaml b=v1@a.yaml c=v2@h", []string{"file", "http"}, "/m/a.yaml:Accepted[default/a default/b] http://h/:Conflict[default/c]"},
+		{"the order decides", []string{"http", "file"}, map[string]Set{"file": file, "http": web}, "b=v2@h c=v2@h a=v1@a.yaml", []string{"file", "http"}, "http://h/:Accepted[default/b default/c] /m/a.yaml:Conflict[default/a]"},
+		{"an unread source is not reported", []string{"file", "http"}, map[string]Set{"file": file, "http": unread}, "a=v1@a.yaml b=v1@a.yaml", []string{"file"}, "/m/a.yaml:Accepted[default/a default/b] http://h/:Unreachable[]"},
+		{"an empty source is reported", []string{"file"}, map[string]Set{"file": {Source: "file"}}, "", []string{"file"}, ""},
+		{"sources outside the order come last", []string{"http"}, map[string]Set{"file": file, "http": web}, "b=v2@h c=v2@h a=v1@a.yaml", []string{"file", "http"}, "http://h/:Accepted[default/b default/c] /m/a.yaml:Conflict[default/a]"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := Merge(tt.order, tt.sets)
+			if got := content(d.Pods); got != tt.pods {
+				t.Errorf("pods %q, want %q", got, tt.pods)
+			}
+			for _, source := range []string{"file", "http"} {
+				if d.Reported[source] != slices.Contains(tt.reported, source) {
+					t.Errorf("reported %v, want %v", d.Reported, tt.reported)
+				}
+			}
+			var states []string
+			for _, r := range d.Reports {
+				states = append(states, fmt.Sprintf("%s:%s%v", r.Input, r.State, r.Pods))
+			}
+			if got := strings.Join(states, " "); got != tt.states {
+				t.Errorf("reports %q, want %q", got, tt.states)
+			}
+		})
+	}
+}
+
+func TestMergeSaysWhoDefinesAPodAlready(t *testing.T) {
+	d := Merge([]string{"file", "http"}, map[string]Set{
+		"file": setOf("file", podIn("file", "/m/a.yaml", "b", "v1")),
+		"http": setOf("http", podIn("http", "http://h/", "b", "v2")),
+	})
+	want := "http://h/:1: pod default/b is already defined in /m/a.yaml:1; give one of them another name or remove it"
+	if got := d.Reports[1].Errors; !slices.Equal(got, []string{want}) {
+		t.Errorf("errors %q, want %q", got, want)
+	}
+}
+
+func TestRemovable(t *testing.T) {
+	d := Desired{Reported: map[string]bool{"file": true}, Unknown: map[string][]string{"file": {"/m/broken.yaml"}}}
+	tests := []struct {
+		name   string
+		origin manifests.Origin
+		want   bool
+	}{
+		{"a file that is gone", manifests.Origin{Source: "file", File: "/m/gone.yaml"}, true},
+		{"a file that was never read", manifests.Origin{Source: "file", File: "/m/broken.yaml"}, false},
+		{"a source that has not reported", manifests.Origin{Source: "http", File: "http://h/"}, false},
+		{"no origin", manifests.Origin{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := d.Removable(tt.origin); got != tt.want {
+				t.Errorf("removable is %v", got)
+			}
+		})
+	}
+	if (Desired{}).Removable(manifests.Origin{Source: "file", File: "/m/x.yaml"}) {
+		t.Error("the zero Desired removes pods")
+	}
+}
+
+// drawSets makes a few sources with overlapping pods and files.
+func drawSets(t *rapid.T) ([]string, map[string]Set) {
+	names := []string{"file", "http", "push", "oci"}
+	sets := map[string]Set{}
+	for _, source := range names {
+		if !rapid.Bool().Draw(t, "has "+source) {
+			continue
+		}
+		var pods []*manifests.Pod
+		for i := range rapid.IntRange(0, 6).Draw(t, "pods of "+source) {
+			name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "name")
+			file := fmt.Sprintf("/%s/%d", source, rapid.IntRange(0, 2).Draw(t, "file"))
+			pods = append(pods, podIn(source, file, name, fmt.Sprintf("%s-%d", source, i)))
+		}
+		set := setOf(source, pods...)
+		set.Unread = len(pods) == 0 && rapid.Bool().Draw(t, "unread")
+		if rapid.Bool().Draw(t, "without reports") {
+			set.Reports = nil
+		}
+		sets[source] = set
+	}
+	return rapid.Permutation(names).Draw(t, "order")[:rapid.IntRange(0, 4).Draw(t, "ordered")], sets
+}
+
+func TestMergeLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		order, sets := drawSets(t)
+		before := fmt.Sprintf("%+v", sets)
+		d := Merge(order, sets)
+		if after := fmt.Sprintf("%+v", sets); before != after {
+			t.Fatal("the input was changed")
+		}
+		for range 3 {
+			if again := Merge(order, sets); !reflect.DeepEqual(d, again) {
+				t.Fatalf("not deterministic:\n%+v\n%+v", d, again)
+			}
+		}
+		checkOwners(t, order, sets, d)
+		checkIdempotent(t, d)
+		checkConflicts(t, sets, d)
+	})
+}
+
+// checkOwners: each pod that any set has is wanted exactly once, from the first set that has it, in its first form.
+func checkOwners(t *rapid.T, order []string, sets map[string]Set, d Desired) {
+	want := map[manifests.Key]*manifests.Pod{}
+	for _, name := range slices.Concat(order, []string{"file", "http", "oci", "push"}) { // the rest goes by name
+		for _, p := range sets[name].Pods {
+			if want[p.Key()] == nil {
+				want[p.Key()] = p
+			}
+		}
+	}
+	if len(want) != len(d.Pods) {
+		t.Fatalf("%d pods wanted, %d expected", len(d.Pods), len(want))
+	}
+	for _, p := range d.Pods {
+		if want[p.Key()] != p {
+			t.Fatalf("%s comes from %v, not from %v", p.Key(), p.Origin, want[p.Key()].Origin)
+		}
+	}
+}
+
+// checkIdempotent: merging the outcome changes nothing.
+func checkIdempotent(t *rapid.T, d Desired) {
+	again := Merge(nil, map[string]Set{"all": {Source: "all", Pods: d.Pods, Reports: d.Reports}})
+	if !samePods(again.Pods, d.Pods) || !slices.EqualFunc(again.Reports, d.Reports, sameReport) {
+		t.Fatalf("not idempotent:\n%+v\n%+v", d, again)
+	}
+}
+
+// checkConflicts: each pod that lost is told once, at its own input, and at no other.
+func checkConflicts(t *rapid.T, sets map[string]Set, d Desired) {
+	losers := map[string]int{}
+	for _, set := range sets {
+		for _, p := range set.Pods {
+			if !slices.Contains(d.Pods, p) {
+				losers[p.Origin.File]++
+			}
+		}
+	}
+	told := 0
+	for _, r := range d.Reports {
+		if len(r.Errors) != losers[r.Input] || (r.State == Conflict) != (losers[r.Input] > 0) {
+			t.Fatalf("%d pods of %s lost, the report is %+v", losers[r.Input], r.Input, r)
+		}
+		told += len(r.Errors)
+	}
+	sum := 0
+	for _, n := range losers {
+		sum += n
+	}
+	if told != sum {
+		t.Fatalf("%d pods lost, %d told", sum, told)
+	}
+}

@@ -1,0 +1,89 @@
+// Package watcher knows what should run: it reads manifests from their sources, keeps the last good content of
+// each input, and publishes all of it merged into one Desired whenever something changed.
+//
+// It owns: the files and URLs it reads, their last good content, and a Report on each of them. It must not decide
+// what happens to a pod, nor know what runs; broken, half-written or unreachable inputs never take a pod away.
+//
+// Goroutines: Watcher.Run starts one per source and one that publishes, and waits for all of them. A FileSource
+// adds one that empties the inotify queue while a read is under way.
+package watcher
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"monopod/manifests"
+)
+
+// Set is the full content of one source at one moment, never a delta. A source keeps the last good
+// content of each of its files, so a broken file changes Reports and leaves Pods as they are.
+type Set struct {
+	// Source is the name of the source, e.g. "file".
+	Source string
+	// Unread says that the source has never been read successfully in this run: Pods is empty because
+	// nothing is known, and Reports says why.
+	Unread bool
+	// Unknown holds the inputs whose content has never been read successfully in this run although they exist (a
+	// file that has been broken since the start). Pods that run from one of them must not be removed.
+	Unknown []string
+	// Pods in order of precedence within the source (file name order, then document order).
+	Pods []*manifests.Pod
+	// Reports tells about every input that was looked at and is not simply fine, and about those that are.
+	Reports []Report
+}
+
+// Report is the state of one input (a file, a directory, a URL) of a source.
+type Report struct {
+	Source string `json:"source"`
+	// Input is its path or URL.
+	Input string `json:"input"`
+	// State is one of Accepted, Refused, Ignored, Unreachable, Conflict.
+	State ReportState `json:"state"`
+	// Errors are the reasons, one line each.
+	Errors []string `json:"errors,omitempty"`
+	// Pods are the keys ("ns/name") that this input now contributes; for a refused file those of its last good content.
+	Pods []string `json:"pods,omitempty"`
+	// Since is when the input came into this state.
+	Since time.Time `json:"since"`
+}
+
+// ReportState classifies a Report.
+type ReportState string
+
+// Report states.
+const (
+	Accepted    ReportState = "Accepted"
+	Refused     ReportState = "Refused"     // content is wrong; the last good content stays
+	Ignored     ReportState = "Ignored"     // not a manifest by its name or type
+	Unreachable ReportState = "Unreachable" // cannot be read now; the last good content stays
+	Conflict    ReportState = "Conflict"    // a pod of it is already defined by an input of higher precedence
+)
+
+// Source reads pods from one place and sends its whole content whenever it changed.
+type Source interface {
+	// Name is unique among the sources of a process.
+	Name() string
+	// Run sends Sets until ctx ends, then returns nil. The first Set is sent as soon as the source has been
+	// read successfully for the first time; until then a source only sends Sets with Unread set.
+	Run(ctx context.Context, out chan<- Set) error
+}
+
+// Desired is what all sources together want.
+type Desired struct {
+	// Pods by precedence: earlier sources win over later ones.
+	Pods []*manifests.Pod
+	// Reported holds the names of sources that have been read successfully in this run. Only pods of these
+	// sources may be removed when they are missing from Pods.
+	Reported map[string]bool
+	// Unknown holds, by source, the inputs whose content is not known in this run; see Set.Unknown.
+	Unknown map[string][]string
+	// Reports of all sources, conflicts between sources included.
+	Reports []Report
+}
+
+// Removable says whether a pod written at o may be removed when it is missing from Pods: its source has been
+// read in this run, and so has the input it was written in, unless that input is gone. The zero Desired removes nothing.
+func (d Desired) Removable(o manifests.Origin) bool {
+	return d.Reported[o.Source] && !slices.Contains(d.Unknown[o.Source], o.File)
+}
