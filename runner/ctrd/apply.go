@@ -1,0 +1,195 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/spec"
+)
+
+// Apply implements runner.Runtime.
+func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+	ctx = r.ns(ctx)
+	switch a.Kind {
+	case runner.StopContainer:
+		return r.stopContainer(ctx, key, a)
+	case runner.KillContainer:
+		return r.killContainer(ctx, key, a)
+	case runner.FinishContainer:
+		return r.finishContainer(ctx, key, a)
+	case runner.RemoveContainer:
+		return r.applyRemoveContainer(ctx, key, a)
+	case runner.RemoveSandbox:
+		return r.removeSandbox(ctx, key)
+	case runner.StartContainer:
+		return r.startContainer(ctx, key, a)
+	case runner.SetupNetwork:
+		return r.setupNetwork(ctx, key)
+	}
+	if pod == nil {
+		return fmt.Errorf("%s needs a pod", a.Kind)
+	}
+	switch a.Kind {
+	case runner.CheckPod:
+		return r.checkPod(ctx, pod)
+	case runner.CreateSandbox:
+		return stepError(runner.ReasonCreatePodSandboxError, r.createSandbox(ctx, key, pod, a))
+	case runner.RecordPod:
+		return r.recordPod(ctx, key, pod)
+	case runner.EnsureImage:
+		return r.ensureImage(ctx, pod, a)
+	case runner.CreateContainer:
+		return r.createContainer(ctx, key, pod, a)
+	}
+	return fmt.Errorf("unknown action %s", a.Kind)
+}
+
+func (r *Runtime) applyRemoveContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.find(key, a)
+	if rec == nil {
+		return nil
+	}
+	done, err := r.slots.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return r.removeContainer(ctx, rec.ID)
+}
+
+func (r *Runtime) ensureImage(ctx context.Context, pod *manifests.Pod, a runner.Action) error {
+	c := findContainer(pod.Object, a.Container)
+	if c == nil {
+		return fmt.Errorf("pod %s has no container %s", pod.Key(), a.Container)
+	}
+	if a.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.Timeout)
+		defer cancel()
+	}
+	_, err := r.images.Ensure(ctx, c.Image, c.ImagePullPolicy)
+	return stepError(runner.ReasonErrImagePull, err)
+}
+
+// checkPod verifies all that can be before anything that runs is touched: images, users, host paths, specs.
+func (r *Runtime) checkPod(ctx context.Context, pod *manifests.Pod) error {
+	if _, err := spec.Hostname(pod.Object, r.cfg.NodeName, r.cfg.ClusterDomain); err != nil {
+		return stepError(runner.ReasonCreatePodSandboxError, err)
+	}
+	if err := checkVolumes(pod.Object, r.host); err != nil {
+		return stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	var errs []error
+	for _, list := range [][]corev1.Container{pod.Object.Spec.InitContainers, pod.Object.Spec.Containers} {
+		for i := range list {
+			errs = append(errs, r.checkContainer(ctx, pod.Object, &list[i]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Runtime) checkContainer(ctx context.Context, pod *corev1.Pod, c *corev1.Container) error {
+	img, err := r.images.Ensure(ctx, c.Image, c.ImagePullPolicy)
+	if err != nil {
+		return stepError(runner.ReasonErrImagePull, err)
+	}
+	user, err := r.user(ctx, pod, c, img)
+	if err != nil {
+		return err
+	}
+	err = spec.Check(spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Host: r.facts()})
+	return stepError(runner.ReasonCreateContainerConfigError, err)
+}
+
+// user resolves who a container runs as.
+func (r *Runtime) user(ctx context.Context, pod *corev1.Pod, c *corev1.Container, img *image.Image) (spec.User, error) {
+	uid, gid, _ := spec.RequestedUser(pod, c.Name)
+	u, err := r.images.ResolveUser(ctx, img, uid, gid)
+	return u, stepError(runner.ReasonCreateContainerError, wrap("resolve user", err))
+}
+
+// specRequest is what a spec is made of besides the configuration.
+type specRequest struct {
+	pod       *corev1.Pod
+	container *corev1.Container
+	image     *image.Image
+	sandbox   *sandboxRecord
+	id        string
+	// message is the host file behind terminationMessagePath.
+	message string
+}
+
+// input gathers everything the spec of a container depends on, and prepares its volumes.
+func (r *Runtime) input(ctx context.Context, q specRequest) (spec.Input, error) {
+	user, err := r.user(ctx, q.pod, q.container, q.image)
+	if err != nil {
+		return spec.Input{}, err
+	}
+	pod := q.pod.DeepCopy()
+	pod.UID = uidOf(q.sandbox)
+	volumes, err := r.prepareVolumes(pod, q.container)
+	if err != nil {
+		return spec.Input{}, stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	sb, err := r.specSandbox(pod, q.sandbox)
+	if err != nil {
+		return spec.Input{}, stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	sb.TerminationLogPath = q.message
+	in := spec.Input{
+		Pod:       pod,
+		Container: q.container.Name,
+		ID:        q.id,
+		Image:     q.image.Config,
+		User:      user,
+		Sandbox:   sb,
+		Volumes:   volumes,
+		Host:      r.facts(),
+	}
+	if s := q.container.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
+		in.Host.Devices = hostDevices("/dev") // those of now: devices come and go
+	}
+	return in, nil
+}
+
+// facts are those of the machine as it is now.
+func (r *Runtime) facts() spec.Host {
+	h := r.host
+	h.NodeIPs = r.cfg.NodeIPs()
+	return h
+}
+
+// specSandbox describes what the containers of a sandbox share.
+func (r *Runtime) specSandbox(pod *corev1.Pod, rec *sandboxRecord) (spec.Sandbox, error) {
+	name, err := spec.Hostname(pod, r.cfg.NodeName, r.cfg.ClusterDomain)
+	if err != nil {
+		return spec.Sandbox{}, err
+	}
+	f := r.files(rec.Labels.UID)
+	s := spec.Sandbox{
+		ID:             rec.ID,
+		Hostname:       name,
+		IPs:            rec.Network.IPs,
+		HostsPath:      f.hosts,
+		HostnamePath:   f.hostname,
+		ResolvConfPath: f.resolvConf,
+	}
+	ns := namespacesOf(pod)
+	if ns.Net {
+		s.NetNS = r.path("ns", rec.ID, "net")
+	}
+	if ns.UTS {
+		s.UTSNS = r.path("ns", rec.ID, "uts")
+	}
+	if ns.IPC {
+		s.IPCNS = r.path("ns", rec.ID, "ipc")
+		s.ShmPath = r.shmDir(rec.ID)
+	}
+	return s, nil
+}

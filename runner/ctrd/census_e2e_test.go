@@ -1,0 +1,150 @@
+//go:build e2e
+
+package ctrd
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	corelease "github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/google/go-cmp/cmp"
+	"github.com/moby/sys/mountinfo"
+	"github.com/vishvananda/netlink"
+)
+
+// census counts everything that could leak.
+func (a *agent) census(t testing.TB) map[string]int {
+	t.Helper()
+	within(t, 10*time.Second, "ended shims are reaped", func() bool { return len(zombieShims()) == 0 })
+	ctx := a.ns(context.Background())
+	tasks, err := a.client.TaskService().List(ctx, &tasksapi.ListTasksRequest{})
+	check(t, err)
+	ctrs, err := a.client.ContainerService().List(ctx)
+	check(t, err)
+	sbs, err := a.client.SandboxStore().List(ctx)
+	check(t, err)
+	leases, err := a.client.LeasesService().List(ctx)
+	check(t, err)
+	// Those with an end go by themselves.
+	leases = slices.DeleteFunc(leases, func(l corelease.Lease) bool { return l.Labels["containerd.io/gc.expire"] != "" })
+	n := map[string]int{
+		"tasks": len(tasks.Tasks), "containers": len(ctrs), "sandboxes": len(sbs), "leases": len(leases),
+		"goroutines": runtime.NumGoroutine(),
+		"fds":        len(names("/proc/self/fd")),
+		"links":      countLinks(t),
+		"rules":      countRules(t),
+		"addresses":  countAddresses(a.cfg.Network.DataDir),
+		"shims":      countShims(a.cfg.StateDirectory),
+	}
+	check(t, a.client.SnapshotService(a.cfg.Snapshotter).Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+		if i.Kind != snapshots.KindView { // a look into an image, kept by a lease with an end
+			n["snapshots"]++
+		}
+		return nil
+	}))
+	for _, d := range []string{a.cfg.RootDirectory, a.cfg.StateDirectory} {
+		m, err := mountinfo.GetMounts(mountinfo.PrefixFilter(d))
+		check(t, err)
+		n["mounts"] += len(m)
+	}
+	for _, d := range []string{"ns", "shm", "logs", "exits", "runc/monopod"} {
+		n[d] = len(names(a.path(d)))
+	}
+	n["pod dirs"], n["log dirs"], n["log links"] = len(names(a.podsDir())), len(names(a.cfg.PodLogsDir)), len(names(a.cfg.ContainerLogsDir))
+	for _, root := range a.cgroups.roots {
+		n["cgroups"] += len(names(filepath.Join(root, a.cgroups.parent))) - filesOf(filepath.Join(root, a.cgroups.parent))
+	}
+	return n
+}
+
+// sameCensus waits until everything is as it was: sockets and goroutines take their time.
+func (a *agent) sameCensus(t testing.TB, before map[string]int) {
+	t.Helper()
+	var diff string
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		now := a.census(t)
+		for k := range now {
+			if _, ok := before[k]; !ok {
+				delete(now, k)
+			}
+		}
+		// What happened to be open in the process at the first count may be closed by now; more is a leak.
+		for _, k := range []string{"fds", "goroutines"} {
+			if now[k] < before[k] {
+				now[k] = before[k]
+			}
+		}
+		if diff = cmp.Diff(before, now); diff == "" {
+			return
+		}
+	}
+	t.Errorf("left behind (-before +after):\n%s", diff)
+}
+
+func filesOf(dir string) int {
+	n := 0
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if !e.IsDir() {
+			n++
+		}
+	}
+	return n
+}
+
+func countLinks(t testing.TB) int {
+	t.Helper()
+	l, err := netlink.LinkList()
+	check(t, err)
+	return len(l)
+}
+
+func countRules(t testing.TB) int {
+	t.Helper()
+	n := 0
+	for _, args := range [][]string{{"-t", "nat", "-S"}, {"-S"}} {
+		out, err := exec.Command("iptables", args...).Output()
+		check(t, err)
+		n += strings.Count(string(out), "\n")
+	}
+	return n
+}
+
+// countAddresses counts host-local's files of addresses and libcni's cached results.
+func countAddresses(dir string) int {
+	n := 0
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		base := filepath.Base(path)
+		if err == nil && !d.IsDir() && base != "lock" && !strings.HasPrefix(base, "last_reserved") {
+			n++
+		}
+		return nil
+	})
+	return n
+}
+
+// countShims counts shim processes of an instance.
+func countShims(state string) int {
+	n := 0
+	for _, pid := range names("/proc") {
+		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%s/cmdline", pid))
+		if err != nil || !strings.Contains(string(cmdline), "containerd-shim-monopod") {
+			continue
+		}
+		if cwd, err := os.Readlink("/proc/" + pid + "/cwd"); err == nil && strings.HasPrefix(cwd, state+"/") {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,321 @@
+package ctrd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/typeurl/v2"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/shim"
+	"monopod/runner/spec"
+)
+
+// cleanupTimeout bounds the removal of what a failed step leaves.
+const cleanupTimeout = 30 * time.Second
+
+// labelGCRoot keeps containerd's garbage collection from a snapshot whose container record does not exist yet.
+const labelGCRoot = "containerd.io/gc.root"
+
+// newContainer is a container on its way into being.
+type newContainer struct {
+	rec     *containerRecord
+	sandbox *sandboxRecord
+	image   *image.Image
+	spec    *specs.Spec
+}
+
+// createContainer makes record, snapshot, log files and task of a new instance. On failure nothing of it stays.
+func (r *Runtime) createContainer(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+	n, err := r.planContainer(ctx, key, pod, a)
+	if err != nil {
+		return err
+	}
+	done, err := r.slots.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := r.makeContainer(ctx, n); err != nil {
+		r.index.putContainer(n.rec) // so that a failing clean-up is tried again
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		if cerr := r.removeContainer(clean, n.rec.ID); cerr != nil {
+			r.teardown.discard(n.rec.ID)
+			r.log.Warn("clean up after failed create", "container", n.rec.ID, "err", cerr)
+		}
+		return err
+	}
+	r.index.putContainer(n.rec)
+	return nil
+}
+
+// planContainer decides everything about a new instance; it only touches the volumes.
+func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) (*newContainer, error) {
+	sb := r.index.sandbox(key)
+	if sb == nil {
+		return nil, stepError(runner.ReasonCreateContainerError, fmt.Errorf("pod %s has no sandbox", key))
+	}
+	c := findContainer(pod.Object, a.Container)
+	if c == nil {
+		return nil, stepError(runner.ReasonCreateContainerConfigError, fmt.Errorf("pod %s has no container %s", key, a.Container))
+	}
+	img, err := r.images.Get(ctx, c.Image)
+	if err != nil {
+		return nil, stepError(runner.ReasonImageInspectError, err)
+	}
+	if spec.NeedsIPs(pod.Object, c.Name) {
+		if err := r.waitNetwork(ctx, sb.ID); err != nil {
+			return nil, err
+		}
+		sb = r.index.sandboxByID(sb.ID)
+	}
+	id := newID()
+	message, err := r.terminationFile(sb.Labels.UID, c)
+	if err != nil {
+		return nil, stepError(runner.ReasonCreateContainerError, err)
+	}
+	in, err := r.input(ctx, specRequest{pod: pod.Object, container: c, image: img, sandbox: sb, id: id, message: message})
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.buildSpec(in)
+	if err != nil {
+		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	rec := &containerRecord{ID: id, Image: c.Image, CreatedAt: time.Now(), Labels: containerLabels{
+		Owner:           r.cfg.RootDirectory,
+		Key:             key,
+		UID:             sb.Labels.UID,
+		Name:            c.Name,
+		SandboxID:       sb.ID,
+		Generation:      nextGeneration(r.index.ofPod(key)),
+		Hash:            manifests.ContainerHash(pod.Object, c.Name),
+		ImageID:         img.ID,
+		RestartCount:    a.RestartCount,
+		BackOff:         a.BackOff,
+		Last:            a.Last,
+		LogPath:         nextLogPath(r.containerLogDir(sb.Labels.Key, sb.Labels.UID, c.Name), a.RestartCount),
+		StopSignal:      img.Config.StopSignal,
+		MessagePath:     message,
+		MessageLimit:    messageLimit(pod.Object),
+		MessageFromLogs: c.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError,
+	}}
+	return &newContainer{rec: rec, sandbox: sb, image: img, spec: s}, nil
+}
+
+// nextGeneration is one more than that of any container of the pod.
+func nextGeneration(existing []*containerRecord) int {
+	n := 0
+	for _, c := range existing {
+		n = max(n, c.Labels.Generation)
+	}
+	return n + 1
+}
+
+// buildSpec adds to the pure spec what needs containerd or our directories.
+func (r *Runtime) buildSpec(in spec.Input) (*specs.Spec, error) {
+	s, err := spec.Build(in)
+	if err != nil {
+		return nil, err
+	}
+	if s.Annotations == nil {
+		s.Annotations = map[string]string{}
+	}
+	s.Annotations[shim.AnnotationExitFile] = r.exitFile(in.ID)
+	if spec.SeccompFor(in.Pod, in.Container) == spec.SeccompRuntimeDefault {
+		s.Linux.Seccomp = seccomp.DefaultProfile(s)
+	}
+	return s, nil
+}
+
+// makeContainer makes record, snapshot and log files side by side, then the task.
+func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
+	var (
+		rootfs         []mount.Mount
+		stdout, stderr string
+	)
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.createRecord(gctx, n) })
+	g.Go(func() (err error) {
+		rootfs, err = r.client.SnapshotService(r.cfg.Snapshotter).Prepare(gctx, n.rec.ID, n.image.ChainID,
+			snapshots.WithLabels(map[string]string{
+				labelGCRoot:  time.Now().UTC().Format(time.RFC3339),
+				labelOwner:   r.cfg.RootDirectory,
+				labelSandbox: n.sandbox.ID,
+			}))
+		return wrap("prepare snapshot", err)
+	})
+	g.Go(func() (err error) {
+		stdout, stderr, err = r.attachLogs(n.rec)
+		return wrap("attach logs", err)
+	})
+	if err := g.Wait(); err != nil {
+		return stepError(runner.ReasonCreateContainerError, err)
+	}
+	// Not before the record: its directory is not ours alone, so nobody could tell later whose the link was.
+	if err := r.linkLog(n.rec); err != nil {
+		return stepError(runner.ReasonCreateContainerError, err)
+	}
+	req := &tasksapi.CreateTaskRequest{ContainerID: n.rec.ID, Stdout: stdout, Stderr: stderr}
+	for _, m := range rootfs {
+		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
+	}
+	if _, err := r.client.TaskService().Create(ctx, req); err != nil {
+		// What runc refuses here (command not found, ...) users know as a failed start.
+		return stepError(runner.ReasonRunContainerError, fmt.Errorf("create task: %w", errgrpc.ToNative(err)))
+	}
+	return nil
+}
+
+func (r *Runtime) createRecord(ctx context.Context, n *newContainer) error {
+	opts, err := typeurl.MarshalAny(&options.Options{BinaryName: r.cfg.OCIRuntime, Root: r.path("runc")})
+	if err != nil {
+		return err
+	}
+	s, err := typeurl.MarshalAny(n.spec)
+	if err != nil {
+		return err
+	}
+	created, err := r.client.ContainerService().Create(ctx, containers.Container{
+		ID:          n.rec.ID,
+		Labels:      n.rec.Labels.encode(),
+		Image:       n.rec.Image,
+		Runtime:     containers.RuntimeInfo{Name: r.cfg.ShimPath, Options: opts},
+		Spec:        s,
+		SnapshotKey: n.rec.ID,
+		Snapshotter: r.cfg.Snapshotter,
+	})
+	if err != nil {
+		return fmt.Errorf("create record: %w", err)
+	}
+	n.rec.CreatedAt = created.CreatedAt
+	return nil
+}
+
+// attachLogs makes the log file's directory and the FIFOs.
+func (r *Runtime) attachLogs(rec *containerRecord) (stdout, stderr string, err error) {
+	if err := os.MkdirAll(filepath.Dir(rec.Labels.LogPath), 0o755); err != nil {
+		return "", "", err
+	}
+	return r.logs.Attach(rec.ID, rec.Labels.LogPath)
+}
+
+// startContainer waits for the network and starts the process. A start that fails leaves no instance.
+func (r *Runtime) startContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.find(key, a)
+	if rec == nil {
+		return stepError(runner.ReasonRunContainerError, fmt.Errorf("container %s of pod %s does not exist", a.Container, key))
+	}
+	if err := r.waitNetwork(ctx, rec.Labels.SandboxID); err != nil {
+		return err
+	}
+	t, err := r.task(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	if s := statusOf(t); s != task.Status_CREATED && s != noTask && !rec.Labels.StartedAt.IsZero() {
+		return nil // started before
+	}
+	rec, err = r.relabel(ctx, rec, func(l *containerLabels) { l.StartedAt = time.Now().UTC().Round(0) })
+	if err != nil {
+		return fmt.Errorf("record start: %w", err)
+	}
+	if _, err = r.client.TaskService().Start(ctx, &tasksapi.StartRequest{ContainerID: rec.ID}); err == nil {
+		return nil
+	}
+	err = fmt.Errorf("start task: %w", errgrpc.ToNative(err))
+	if ctx.Err() != nil || errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) {
+		return err // it may have been started: the next Observe tells
+	}
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if cerr := r.removeContainer(clean, rec.ID); cerr != nil {
+		r.teardown.discard(rec.ID)
+		err = errors.Join(err, cerr)
+	}
+	return stepError(runner.ReasonRunContainerError, err)
+}
+
+// find returns the instance an action is about: by id, else the newest with that name.
+func (r *Runtime) find(key manifests.Key, a runner.Action) *containerRecord {
+	var found *containerRecord
+	for _, rec := range r.index.ofPod(key) {
+		if a.ContainerID == rec.ID || (a.ContainerID == "" && a.Container == rec.Labels.Name) {
+			found = rec
+		}
+	}
+	return found
+}
+
+// relabel changes the labels of a record in containerd, then in the index.
+func (r *Runtime) relabel(ctx context.Context, rec *containerRecord, change func(*containerLabels)) (*containerRecord, error) {
+	next := *rec
+	change(&next.Labels)
+	_, err := r.client.ContainerService().Update(ctx, containers.Container{ID: rec.ID, Labels: next.Labels.encode()}, "labels")
+	if err != nil {
+		if errdefs.IsNotFound(err) {
+			r.index.deleteContainer(rec.ID)
+		}
+		return nil, err
+	}
+	r.index.putContainer(&next)
+	return &next, nil
+}
+
+func findContainer(pod *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// newID returns an id as kubelet's runtimes make them.
+func newID() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// stepError gives an error a waiting reason, unless it has one.
+func stepError(reason string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*runner.StepError](err); ok {
+		return err
+	}
+	return &runner.StepError{Reason: reason, Err: err}
+}
+
+func wrap(step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", step, err)
+}

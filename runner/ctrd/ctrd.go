@@ -1,0 +1,79 @@
+// Package ctrd runs pods on containerd: it implements runner.Runtime with containerd's v2 client.
+//
+// It owns everything of a pod that exists outside the manifests: containerd records, snapshots, tasks, pinned
+// namespaces, network, volumes, log files and directories below rootDirectory and stateDirectory. It decides
+// nothing (runner.Plan does) and touches nothing that does not carry its labels or lie in its directories.
+//
+// What survives the agent is in containerd: one record per sandbox in the sandbox store (labels and JSON
+// extensions, no controller and no pause process) and one container record per instance (labels). The index in
+// memory is a copy of them, written through.
+//
+// Goroutines: Run keeps the event subscription, the teardown queue and the preload watcher; each CreateSandbox
+// starts one for CNI ADD, which Close waits for; logs has two per attached container.
+package ctrd
+
+import (
+	"log/slog"
+
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/network"
+)
+
+// DefaultNamespace is the containerd namespace of all our objects.
+const DefaultNamespace = "monopod"
+
+// Config of a Runtime. Open fills in the defaults of DefaultConfig for zero fields.
+type Config struct {
+	// RootDirectory is persistent: embedded containerd, pod directories, volumes.
+	RootDirectory string
+	// StateDirectory is volatile: pins, shm, FIFOs, exit records, sockets.
+	StateDirectory string
+	// PodLogsDir is where log files go, e.g. /var/log/pods.
+	PodLogsDir string
+	// ContainerLogsDir gets the links that log collectors look for; empty: none.
+	ContainerLogsDir string
+	// Endpoint is unix:///path of a running containerd; empty: containerd runs inside this process.
+	Endpoint string
+	// Namespace is the containerd namespace.
+	Namespace string
+	// Snapshotter is the name of the snapshotter; empty: overlayfs, or what works on RootDirectory.
+	Snapshotter string
+	// OCIRuntime is the path or name of runc or crun.
+	OCIRuntime string
+	// ShimPath is the absolute path of our shim.
+	ShimPath string
+	// CgroupParent is the cgroup below which pod cgroups are made.
+	CgroupParent string
+
+	NodeName string
+	// NodeIPs returns the node's addresses of now, IPv4 first: there may be none yet when the machine has booted.
+	NodeIPs       func() []string
+	ClusterDNS    []string
+	ClusterDomain string
+	// ResolvConf is the host's resolver configuration; empty: none is used.
+	ResolvConf string
+	// PodPidsLimit is pids.max of each container; 0 or less: none.
+	PodPidsLimit int64
+	// MaxConcurrent bounds how many containers are created, and how many networks set up, at once; 0: by the processors.
+	MaxConcurrent int
+
+	Network network.Config
+	Image   image.Config
+	Log     *slog.Logger
+}
+
+// DefaultConfig returns the values of a stand-alone node.
+func DefaultConfig() Config {
+	return Config{
+		RootDirectory:    "/var/lib/monopod",
+		StateDirectory:   "/run/monopod",
+		PodLogsDir:       "/var/log/pods",
+		ContainerLogsDir: "/var/log/containers",
+		Namespace:        DefaultNamespace,
+		OCIRuntime:       "runc",
+		ShimPath:         "/usr/local/bin/containerd-shim-monopod-v2",
+		CgroupParent:     "/monopod",
+		ClusterDomain:    "cluster.local",
+		ResolvConf:       "/etc/resolv.conf",
+	}
+}

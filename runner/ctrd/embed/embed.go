@@ -1,0 +1,196 @@
+// Package embed runs containerd inside this process. It owns containerd's directories while it runs, the lock
+// on them, and which of containerd's plugins are loaded: the stores, the overlayfs (or native) snapshotter,
+// the runtime, and a ttrpc server for the shims' events. There is no CRI, no gRPC and no metrics.
+//
+// It must not know pods or images; it hands out an ordinary containerd client, without the services nobody here
+// needs (transfer, streaming, sandbox controllers).
+//
+// Goroutines: those of containerd; a few of its event exchange and collector outlive stop. Start and stop may follow each other in one process. What stop cannot undo
+// are the connections to shims: they end with the shim or the process, because closing one makes containerd
+// kill its container.
+package embed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/pkg/timeout"
+	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
+)
+
+// Namespace is the default namespace of the client: all of ours lives there. Calls in one process do not pass
+// the interceptors that add it, so callers put it into their context with namespaces.WithNamespace.
+const Namespace = "monopod"
+
+// Snapshotters that are built in.
+const (
+	Overlayfs = "overlayfs"
+	Native    = "native"
+)
+
+// Config says where the embedded containerd keeps its files.
+type Config struct {
+	// Root is the persistent directory (content, snapshots, metadata).
+	Root string
+	// State is the volatile directory (task bundles, sockets).
+	State string
+	// Snapshotter is Overlayfs or Native; empty: what Snapshotter(Root) says.
+	Snapshotter string
+	Log         *slog.Logger
+}
+
+// Snapshotter returns the snapshotter for root: the one that has been used there, else Overlayfs, or Native
+// (slow, copies everything) where the file system or the kernel cannot do overlays. Finding that out takes
+// some mounts.
+func Snapshotter(root string) (string, error) {
+	for _, name := range []string{Overlayfs, Native} {
+		if _, err := os.Stat(filepath.Join(root, "io.containerd.snapshotter.v1."+name, "metadata.db")); err == nil {
+			return name, nil
+		}
+	}
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return "", fmt.Errorf("snapshotter: %w", err)
+	}
+	if err := overlayutils.Supported(root); err != nil {
+		return Native, nil //nolint:nilerr // not supporting it is the answer
+	}
+	return Overlayfs, nil
+}
+
+// Start runs containerd in this process and returns a client to it and a function that stops it.
+// Stopping leaves every shim and container running. While it runs, containerd's messages (its logger is
+// global) go to cfg.Log. A directory that is in use by another instance is an error at once.
+func Start(ctx context.Context, cfg Config) (*client.Client, func(context.Context) error, error) {
+	i, err := start(ctx, cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("start containerd in %s: %w", cfg.Root, err)
+	}
+	return i.client, i.stop, nil
+}
+
+// instance is a running containerd.
+type instance struct {
+	client  *client.Client
+	cancel  context.CancelFunc
+	closers []func() error
+}
+
+func start(ctx context.Context, cfg Config) (*instance, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	// containerd's goroutines live until stop, not until ctx ends: whoever shuts down still needs a client.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	i := &instance{cancel: cancel}
+	err := i.open(ctx, cfg)
+	if err != nil {
+		return nil, errors.Join(err, i.close())
+	}
+	return i, nil
+}
+
+// complete checks the configuration and fills in what is empty.
+func (c *Config) complete() (err error) {
+	switch {
+	case !filepath.IsAbs(c.Root) || !filepath.IsAbs(c.State):
+		return fmt.Errorf("root %q and state %q must be absolute paths", c.Root, c.State)
+	case filepath.Clean(c.Root) == filepath.Clean(c.State):
+		return fmt.Errorf("root and state are both %q; they must differ", c.Root)
+	}
+	c.Root, c.State = filepath.Clean(c.Root), filepath.Clean(c.State)
+	if c.Snapshotter == "" {
+		c.Snapshotter, err = Snapshotter(c.Root)
+	}
+	if c.Snapshotter == Native {
+		c.Log.Warn("images are copied for each container: overlayfs does not work here", "directory", c.Root)
+	}
+	return err
+}
+
+// shimPatience is how long a shim may take to answer when containerd starts; until then nothing can be seen.
+const shimPatience = 30 * time.Second
+
+func (i *instance) open(ctx context.Context, cfg Config) error {
+	// State may be seen by users of other user namespaces; what is in it protects itself.
+	for dir, mode := range map[string]os.FileMode{cfg.Root: 0o700, cfg.State: 0o711} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return err
+		}
+		lock, err := lockDir(dir)
+		if err != nil {
+			return err
+		}
+		i.closers = append(i.closers, lock.Close)
+	}
+	restore := setLog(cfg.Log)
+	i.closers = append(i.closers, func() error { restore(); return nil })
+	if err := cleanTemp(cfg); err != nil {
+		return err
+	}
+	dir := sockets(cfg.State)
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return err
+	}
+	sweepSockets(dir)
+	i.closers = append(i.closers, func() error { removeSockets(dir, cfg.State); return nil })
+	// A containerd that is not ours has no lock file; its database would make us wait for ever.
+	timeout.Set("io.containerd.timeout.bolt.open", 5*time.Second)
+	// A shim that does not answer in time is given up, and its container killed: a machine that is short of memory
+	// or processors must not lose its pods because of a restart of ours.
+	timeout.Set("io.containerd.timeout.shim.load", shimPatience)
+	l := &loader{cfg: cfg}
+	err := l.load(ctx)
+	i.closers = append(i.closers, l.close)
+	if err != nil {
+		return err
+	}
+	i.client, err = l.client()
+	if err != nil {
+		return err
+	}
+	i.closers = append(i.closers, i.client.Close)
+	return nil
+}
+
+// cleanTemp removes mounts that an earlier instance left when it was killed while it unpacked an image.
+func cleanTemp(cfg Config) error {
+	dir := filepath.Join(cfg.State, "tmpmounts")
+	if err := mount.SetTempMountLocation(dir); err != nil {
+		return fmt.Errorf("directory for temporary mounts: %w", err)
+	}
+	warnings, err := mount.CleanupTempMounts(0)
+	if err != nil {
+		warnings = append(warnings, err)
+	}
+	for _, w := range warnings {
+		cfg.Log.Warn("temporary mount is left", "directory", dir, "error", w)
+	}
+	return nil
+}
+
+// stop waits for what is being written; ctx is not needed for anything that takes long.
+func (i *instance) stop(context.Context) error {
+	if err := i.close(); err != nil {
+		return fmt.Errorf("stop containerd: %w", err)
+	}
+	return nil
+}
+
+// close undoes what open did, backwards.
+func (i *instance) close() error {
+	i.cancel()
+	var errs []error
+	for _, c := range slices.Backward(i.closers) {
+		errs = append(errs, c())
+	}
+	i.closers = nil
+	return errors.Join(errs...)
+}

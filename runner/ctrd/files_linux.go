@@ -1,0 +1,131 @@
+package ctrd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// shmFlags are the mount flags of a pod's /dev/shm.
+const shmFlags = unix.MS_NOEXEC | unix.MS_NOSUID | unix.MS_NODEV
+
+// writeInPlace writes a small file without replacing it: containers that have it mounted see the new text.
+func writeInPlace(path, text string) error {
+	if old, err := os.ReadFile(path); err == nil && string(old) == text {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o644) // whatever the umask
+}
+
+// openRegular opens a file for reading if it is a regular one: no link is followed, no FIFO waited for.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// isMountPoint says whether something is mounted at path.
+func isMountPoint(path string) bool {
+	ok, err := mountinfo.Mounted(path)
+	return err == nil && ok
+}
+
+// mountTmpfs mounts a tmpfs unless there is one.
+func mountTmpfs(path, options string, flags uintptr) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	if isMountPoint(path) {
+		return nil
+	}
+	if err := unix.Mount("tmpfs", path, "tmpfs", flags, options); err != nil {
+		return fmt.Errorf("mount tmpfs on %s: %w", path, err)
+	}
+	return nil
+}
+
+// unmountBelow unmounts everything at and below path, the innermost first.
+func unmountBelow(path string) error {
+	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
+	if err != nil {
+		return fmt.Errorf("read mounts: %w", err)
+	}
+	// Later mounts may lie on earlier ones.
+	for _, m := range slices.Backward(infos) {
+		if err := unix.Unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW); err == nil || errors.Is(err, unix.EINVAL) {
+			continue
+		}
+		// Busy: somebody looks into it. It disappears with the last user.
+		if err := unix.Unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
+		}
+	}
+	return nil
+}
+
+// removeTree unmounts everything below path and removes it. It refuses while anything is mounted there: through
+// a mount it would delete what is not ours.
+func removeTree(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := unmountBelow(path); err != nil {
+		return err
+	}
+	left, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
+	if err != nil {
+		return fmt.Errorf("read mounts: %w", err)
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("not removed: %s is still mounted", left[0].Mountpoint)
+	}
+	return os.RemoveAll(path)
+}
+
+// lockFile opens a file and locks it for this process.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another instance uses %s (it holds %s)", filepath.Dir(path), path)
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// endpointPath turns unix:///path into the path.
+func endpointPath(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
+
+// readBootID returns the id of this boot of the machine.
+func readBootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(b)), nil
+}

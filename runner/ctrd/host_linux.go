@@ -1,0 +1,185 @@
+package ctrd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/containerd/v2/pkg/cap"
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"monopod/runner/spec"
+)
+
+const capSysResource = "CAP_SYS_RESOURCE"
+
+// hostFacts gathers what specs depend on.
+func hostFacts(cfg Config, log *slog.Logger) (spec.Host, error) {
+	h := spec.Host{
+		NodeName:       cfg.NodeName,
+		CgroupParent:   cfg.CgroupParent,
+		MilliCPU:       int64(runtime.NumCPU()) * 1000,
+		MinOOMScoreAdj: -1000,
+		PodPidsLimit:   cfg.PodPidsLimit,
+		MaskedPaths:    thermalThrottlePaths(),
+	}
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return h, fmt.Errorf("memory of this machine: %w", err)
+	}
+	h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
+	var err error
+	if h.Capabilities, err = boundingSet(); err != nil {
+		return h, fmt.Errorf("capabilities: %w", err)
+	}
+	if h.CgroupV2, h.CgroupMountOptions, err = cgroupMode(); err != nil {
+		return h, fmt.Errorf("cgroups: %w", err)
+	}
+	h.SwapAccounting = swapAccounting(h.CgroupV2, cfg.CgroupParent)
+	var st unix.Statfs_t
+	if err := unix.Statfs(cfg.RootDirectory, &st); err == nil {
+		h.EphemeralStorageBytes = int64(st.Blocks) * st.Bsize
+	}
+	if !slices.Contains(h.Capabilities, capSysResource) {
+		h.MinOOMScoreAdj = ownOOMScoreAdj()
+		log.Warn("CAP_SYS_RESOURCE is missing: containers get no oom_score_adj below our own", "oom_score_adj", h.MinOOMScoreAdj)
+	}
+	return h, nil
+}
+
+// boundingSet returns the names of the capabilities this process can pass on.
+func boundingSet() ([]string, error) {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return nil, err
+	}
+	m, err := cap.ParseProcPIDStatus(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	names, _ := cap.FromBitmap(m[cap.Bounding])
+	return names, nil
+}
+
+// cgroupMode says whether the unified hierarchy is the only one, and with which of the options that a container's
+// mount could undo it is mounted.
+func cgroupMode() (unified bool, options []string, err error) {
+	infos, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	if err != nil {
+		return false, nil, err
+	}
+	for _, i := range infos {
+		if i.FSType != "cgroup2" || i.Mountpoint != "/sys/fs/cgroup" {
+			continue
+		}
+		for o := range strings.SplitSeq(i.VFSOptions, ",") {
+			if o == "nsdelegate" || o == "memory_recursiveprot" {
+				options = append(options, o)
+			}
+		}
+		return true, options, nil
+	}
+	if len(infos) == 0 {
+		return false, nil, errors.New("no cgroup file system is mounted")
+	}
+	return false, nil, nil
+}
+
+// swapAccounting says whether the kernel can limit swap.
+func swapAccounting(unified bool, parent string) bool {
+	if !unified {
+		_, err := os.Stat("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
+		return err == nil
+	}
+	// The root cgroup, in which we may be ourselves, has no limits: the parent of our pods tells.
+	dir := "/sys/fs/cgroup"
+	for name := range strings.SplitSeq(strings.Trim(parent, "/"), "/") {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory"), 0o644) // may be on already
+		dir = filepath.Join(dir, name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return false
+		}
+	}
+	_, err := os.Stat(filepath.Join(dir, "memory.swap.max"))
+	return err == nil
+}
+
+// ownOOMScoreAdj returns this process's value, the lowest it may give without CAP_SYS_RESOURCE.
+func ownOOMScoreAdj() int {
+	b, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// thermalThrottlePaths are hidden from containers.
+func thermalThrottlePaths() []string {
+	paths, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle")
+	return paths
+}
+
+// hostDevices lists the devices of the machine; what vanishes while we look, or lies on another file system
+// (terminals, shared memory), is left out.
+func hostDevices(root string) []spec.Device {
+	var out []spec.Device
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // it may vanish while we look
+		}
+		if d.IsDir() {
+			if skipDevices(path) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if dev, ok := device(path); ok {
+			out = append(out, dev)
+		}
+		return nil
+	})
+	return out
+}
+
+// skipDevices names what each container has of its own.
+func skipDevices(path string) bool {
+	switch path {
+	case "/dev/pts", "/dev/shm", "/dev/fd", "/dev/mqueue", "/dev/.lxc", "/dev/.lxd-mounts", "/dev/.udev":
+		return true
+	}
+	return false
+}
+
+func device(path string) (spec.Device, bool) {
+	var st unix.Stat_t
+	if path == "/dev/console" || unix.Lstat(path, &st) != nil {
+		return spec.Device{}, false
+	}
+	kind := ""
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFBLK:
+		kind = "b"
+	case unix.S_IFCHR:
+		kind = "c"
+	default:
+		return spec.Device{}, false
+	}
+	return spec.Device{
+		Path: path, Type: kind,
+		Major: int64(unix.Major(st.Rdev)), Minor: int64(unix.Minor(st.Rdev)),
+		FileMode: st.Mode &^ unix.S_IFMT, UID: st.Uid, GID: st.Gid,
+	}, true
+}

@@ -1,0 +1,138 @@
+// Package image finds, pulls, imports and describes container images. It owns the image records of its
+// containerd namespace: nobody else there makes any. It never removes an image, and it decides nothing about
+// when to try again: that is the worker's business.
+//
+// Goroutines: one per pull that is under way, which ends when its last waiter has gone, and those of RunPreload.
+package image
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner"
+)
+
+// Config of a Store.
+type Config struct {
+	Snapshotter string
+	// AuthFile is a docker config.json with registry credentials; empty or absent: none.
+	AuthFile string
+	// PreloadDirs hold OCI or docker archives that are imported.
+	PreloadDirs []string
+	// OnChange, which may be nil, is called when a preload archive brought images, so that pods that wait for
+	// one can try again at once.
+	OnChange func()
+	Log      *slog.Logger
+}
+
+// Image is an unpacked image of this machine.
+type Image struct {
+	// Name is the normalised reference.
+	Name string
+	// ID is the digest of its config, e.g. sha256:...
+	ID string
+	// Digest is name@digest of what a registry gave us; empty for images that only came from an archive.
+	Digest string
+	// ChainID is the snapshot that containers of it start from.
+	ChainID string
+	Config  ocispec.ImageConfig
+}
+
+// Store finds and fetches images. Its methods may be called concurrently.
+type Store struct {
+	client *client.Client
+	cfg    Config
+
+	pulls flights
+
+	mu sync.Mutex
+	// known describes images by the digest of their target, which says all about their content.
+	known map[string]*description
+}
+
+// NewStore returns a Store on the client's default namespace, or that of the contexts it is called with. It
+// does no I/O.
+func NewStore(c *client.Client, cfg Config) *Store {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights()}
+}
+
+// Ensure makes the image present and unpacked, by pull policy. Errors are *runner.StepError.
+// Concurrent calls for one reference share one pull.
+func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy) (*Image, error) {
+	ctx = s.namespaced(ctx)
+	name, err := normalize(ref)
+	if err != nil {
+		return nil, &runner.StepError{Reason: runner.ReasonInvalidImageName, Err: err}
+	}
+	if policy != corev1.PullAlways {
+		img, err := s.present(ctx, name)
+		switch {
+		case err == nil:
+			return img, nil
+		case !errdefs.IsNotFound(err):
+			return nil, &runner.StepError{Reason: runner.ReasonImageInspectError, Err: fmt.Errorf("inspect image %q: %w", ref, err)}
+		case policy == corev1.PullNever:
+			return nil, &runner.StepError{Reason: runner.ReasonErrImageNeverPull, Err: neverPullError(ref)}
+		}
+	}
+	img, err := s.pulls.do(ctx, name, func(ctx context.Context) (*Image, error) { return s.refresh(ctx, name) })
+	if err != nil {
+		return nil, &runner.StepError{Reason: runner.ReasonErrImagePull, Err: fmt.Errorf("pull image %q: %w", ref, err)}
+	}
+	return img, nil
+}
+
+// neverPullError is kubelet's sentence, which people and tools look for.
+type neverPullError string
+
+// Error implements error.
+func (e neverPullError) Error() string {
+	return fmt.Sprintf("Container image %q is not present with pull policy of Never", string(e))
+}
+
+// Get returns an image that is present and unpacked. An error for one that is absent matches errdefs.ErrNotFound.
+func (s *Store) Get(ctx context.Context, ref string) (*Image, error) {
+	name, err := normalize(ref)
+	if err != nil {
+		return nil, err
+	}
+	img, err := s.present(s.namespaced(ctx), name)
+	if err != nil {
+		return nil, fmt.Errorf("image %q: %w", ref, err)
+	}
+	return img, nil
+}
+
+// normalize completes a reference as docker does: docker.io, library, latest. With a digest a tag means nothing.
+func normalize(ref string) (string, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return "", fmt.Errorf("couldn't parse image name %q: %w", ref, err)
+	}
+	return named.String(), nil
+}
+
+// namespaced gives contexts without a containerd namespace the client's: in-process calls need it.
+func (s *Store) namespaced(ctx context.Context) context.Context {
+	if _, ok := namespaces.Namespace(ctx); ok {
+		return ctx
+	}
+	return namespaces.WithNamespace(ctx, s.client.DefaultNamespace())
+}
+
+func (s *Store) namespace(ctx context.Context) string {
+	ns, _ := namespaces.Namespace(ctx)
+	return ns
+}

@@ -1,0 +1,273 @@
+package ctrd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// Labels of our records. The io.kubernetes names are the kubelet's, so that tools find pods where they expect them.
+const (
+	labelPodNamespace  = "io.kubernetes.pod.namespace"
+	labelPodName       = "io.kubernetes.pod.name"
+	labelPodUID        = "io.kubernetes.pod.uid"
+	labelContainerName = "io.kubernetes.container.name"
+
+	// labelOwner holds the root directory of the instance that made the record: what carries another value, or
+	// none, is not ours and is never touched.
+	labelOwner       = "monopod.dev/owner"
+	labelSource      = "monopod.dev/source"
+	labelSandboxHash = "monopod.dev/sandbox-hash"
+	labelState       = "monopod.dev/state"
+	labelBootID      = "monopod.dev/boot-id"
+
+	labelSandbox      = "monopod.dev/sandbox"
+	labelHash         = "monopod.dev/hash"
+	labelGeneration   = "monopod.dev/generation"
+	labelImageID      = "monopod.dev/image-id"
+	labelRestartCount = "monopod.dev/restart-count"
+	labelBackOff      = "monopod.dev/back-off"
+	labelLogPath      = "monopod.dev/log-path"
+	labelStopSignal   = "monopod.dev/stop-signal"
+	labelMessagePath  = "monopod.dev/termination-message"
+	labelMessageLimit = "monopod.dev/termination-message-limit"
+	labelMessageLogs  = "monopod.dev/termination-message-from-logs"
+	labelStartedAt    = "monopod.dev/started-at"
+	labelStopSentAt   = "monopod.dev/stop-sent-at"
+	labelLast         = "monopod.dev/last"
+	labelLastMessage  = "monopod.dev/last-message"
+	labelExit         = "monopod.dev/exit"
+	labelExitMessage  = "monopod.dev/exit-message"
+)
+
+// maxLabel is containerd's limit for key and value together.
+const maxLabel = 4096
+
+// sandboxState is the life of a sandbox record: active until RemoveSandbox, then removing until nothing of it is left.
+type sandboxState string
+
+const (
+	sandboxActive   sandboxState = "active"
+	sandboxRemoving sandboxState = "removing"
+)
+
+// containerLabels is what the labels of a container record say.
+type containerLabels struct {
+	Owner     string
+	Key       manifests.Key
+	UID       string
+	Name      string
+	SandboxID string
+	// Generation counts the containers of the pod: which is the newer of two does not depend on the clock.
+	Generation   int
+	Hash         string
+	ImageID      string
+	RestartCount int
+	BackOff      time.Duration
+	Last         *runner.Termination
+	LogPath      string
+	// StopSignal is the image's STOPSIGNAL, empty for SIGTERM.
+	StopSignal string
+	// MessagePath is the host file with the termination message, MessageLimit its share of the pod's 12 KiB.
+	MessagePath  string
+	MessageLimit int
+	// MessageFromLogs is terminationMessagePolicy FallbackToLogsOnError.
+	MessageFromLogs bool
+	// StartedAt is written just before the start: its presence says that a start was attempted.
+	StartedAt  time.Time
+	StopSentAt time.Time
+	Exit       *runner.Termination
+}
+
+// encode returns the labels. Values that are not set are left out.
+func (l *containerLabels) encode() map[string]string {
+	m := map[string]string{
+		labelOwner:         l.Owner,
+		labelPodNamespace:  l.Key.Namespace,
+		labelPodName:       l.Key.Name,
+		labelPodUID:        l.UID,
+		labelContainerName: l.Name,
+		labelSandbox:       l.SandboxID,
+		labelGeneration:    strconv.Itoa(l.Generation),
+		labelHash:          l.Hash,
+		labelImageID:       l.ImageID,
+		labelRestartCount:  strconv.Itoa(l.RestartCount),
+		labelBackOff:       l.BackOff.String(),
+		labelLogPath:       l.LogPath,
+		labelStopSignal:    l.StopSignal,
+		labelMessagePath:   l.MessagePath,
+		labelMessageLimit:  strconv.Itoa(l.MessageLimit),
+		labelStartedAt:     encodeTime(l.StartedAt),
+		labelStopSentAt:    encodeTime(l.StopSentAt),
+	}
+	if l.MessageFromLogs {
+		m[labelMessageLogs] = "true"
+	}
+	putTermination(m, labelLast, labelLastMessage, l.Last)
+	putTermination(m, labelExit, labelExitMessage, l.Exit)
+	for k, v := range m {
+		if v == "" {
+			delete(m, k)
+		}
+	}
+	return m
+}
+
+// decodeContainerLabels is the inverse of encode.
+func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
+	l := &containerLabels{
+		Owner:           m[labelOwner],
+		Key:             manifests.Key{Namespace: m[labelPodNamespace], Name: m[labelPodName]},
+		UID:             m[labelPodUID],
+		Name:            m[labelContainerName],
+		SandboxID:       m[labelSandbox],
+		Hash:            m[labelHash],
+		ImageID:         m[labelImageID],
+		LogPath:         m[labelLogPath],
+		StopSignal:      m[labelStopSignal],
+		MessagePath:     m[labelMessagePath],
+		MessageFromLogs: m[labelMessageLogs] == "true",
+	}
+	d := decoder{m: m}
+	l.Generation = d.number(labelGeneration)
+	l.RestartCount = d.number(labelRestartCount)
+	l.MessageLimit = d.number(labelMessageLimit)
+	l.BackOff = d.duration(labelBackOff)
+	l.StartedAt = d.time(labelStartedAt)
+	l.StopSentAt = d.time(labelStopSentAt)
+	l.Last = d.termination(labelLast, labelLastMessage)
+	l.Exit = d.termination(labelExit, labelExitMessage)
+	return l, errors.Join(d.errs...)
+}
+
+// decoder collects the errors of several labels.
+type decoder struct {
+	m    map[string]string
+	errs []error
+}
+
+func (d *decoder) fail(key string, err error) {
+	if err != nil {
+		d.errs = append(d.errs, fmt.Errorf("label %s: %w", key, err))
+	}
+}
+
+func (d *decoder) number(key string) int {
+	if d.m[key] == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(d.m[key])
+	d.fail(key, err)
+	return n
+}
+
+func (d *decoder) duration(key string) time.Duration {
+	if d.m[key] == "" {
+		return 0
+	}
+	v, err := time.ParseDuration(d.m[key])
+	d.fail(key, err)
+	return v
+}
+
+func (d *decoder) time(key string) time.Time {
+	if d.m[key] == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, d.m[key])
+	d.fail(key, err)
+	return t
+}
+
+func (d *decoder) termination(key, messageKey string) *runner.Termination {
+	if d.m[key] == "" {
+		return nil
+	}
+	t := &runner.Termination{}
+	d.fail(key, json.Unmarshal([]byte(d.m[key]), t))
+	t.Message = d.m[messageKey]
+	return t
+}
+
+func encodeTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// putTermination writes a termination as two labels, because a full message leaves no room for anything else.
+func putTermination(m map[string]string, key, messageKey string, t *runner.Termination) {
+	if t == nil {
+		return
+	}
+	bare := *t
+	bare.Message = ""
+	b, err := json.Marshal(bare)
+	if err != nil {
+		panic(err) // a struct of strings, ints and times always encodes
+	}
+	m[key] = string(b)
+	m[messageKey] = fitLabel(messageKey, t.Message)
+}
+
+// fitLabel makes a value storable: valid UTF-8, and cut at the front so that the end, where the reason of a
+// crash stands, is kept.
+func fitLabel(key, value string) string {
+	return lastBytes(strings.ToValidUTF8(value, "\uFFFD"), maxLabel-len(key))
+}
+
+// lastBytes returns the last n bytes of s or, to stay on a rune boundary, a few less.
+func lastBytes(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	s = s[len(s)-n:]
+	for s != "" && !utf8.RuneStart(s[0]) {
+		s = s[1:]
+	}
+	return s
+}
+
+// sandboxLabels is what the labels of a sandbox record say.
+type sandboxLabels struct {
+	Owner  string
+	Key    manifests.Key
+	UID    string
+	Source string
+	Hash   string
+	State  sandboxState
+	BootID string
+}
+
+func (l *sandboxLabels) encode() map[string]string {
+	return map[string]string{
+		labelOwner:        l.Owner,
+		labelPodNamespace: l.Key.Namespace,
+		labelPodName:      l.Key.Name,
+		labelPodUID:       l.UID,
+		labelSource:       l.Source,
+		labelSandboxHash:  l.Hash,
+		labelState:        string(l.State),
+		labelBootID:       l.BootID,
+	}
+}
+
+func decodeSandboxLabels(m map[string]string) *sandboxLabels {
+	return &sandboxLabels{
+		Owner:  m[labelOwner],
+		Key:    manifests.Key{Namespace: m[labelPodNamespace], Name: m[labelPodName]},
+		UID:    m[labelPodUID],
+		Source: m[labelSource],
+		Hash:   m[labelSandboxHash],
+		State:  sandboxState(m[labelState]),
+		BootID: m[labelBootID],
+	}
+}

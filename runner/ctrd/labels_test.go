@@ -1,0 +1,120 @@
+package ctrd
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/containerd/containerd/v2/pkg/labels"
+	"github.com/google/go-cmp/cmp"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+func fullLabels() containerLabels {
+	at := time.Date(2026, 11, 20, 18, 0, 0, 123456789, time.UTC)
+	return containerLabels{
+		Owner:           "/var/lib/monopod",
+		Key:             manifests.Key{Namespace: "default", Name: "web"},
+		UID:             "uid",
+		Name:            "main",
+		SandboxID:       "sb",
+		Hash:            "h",
+		ImageID:         "sha256:1",
+		Generation:      7,
+		RestartCount:    7,
+		BackOff:         80 * time.Second,
+		Last:            &runner.Termination{ContainerID: "old", ExitCode: 1, Reason: runner.ReasonError, Message: "boom\n", StartedAt: at, FinishedAt: at},
+		LogPath:         "/var/log/pods/x/7.log",
+		StopSignal:      "SIGQUIT",
+		MessagePath:     "/p",
+		MessageLimit:    4096,
+		MessageFromLogs: true,
+		StartedAt:       at,
+		StopSentAt:      at.Add(time.Second),
+		Exit:            &runner.Termination{ContainerID: "id", ExitCode: 137, Reason: runner.ReasonOOMKilled, FinishedAt: at},
+	}
+}
+
+func TestContainerLabelsComeBackAsTheyWere(t *testing.T) {
+	for name, l := range map[string]containerLabels{
+		"everything set": fullLabels(),
+		"least":          {Owner: "/r", Key: manifests.Key{Namespace: "a", Name: "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := decodeContainerLabels(l.encode())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(&l, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestLabelsAlwaysFitContainerd(t *testing.T) {
+	l := fullLabels()
+	for name, msg := range map[string]string{
+		"plain":         strings.Repeat("x", 5000),
+		"runes":         strings.Repeat("é", 3000),
+		"invalid utf-8": strings.Repeat("\xff", 4096),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l.Exit = &runner.Termination{Message: msg}
+			l.Last = &runner.Termination{Message: msg}
+			for k, v := range l.encode() {
+				if err := labels.Validate(k, v); err != nil {
+					t.Error(err)
+				}
+				if !utf8.ValidString(v) {
+					t.Errorf("%s is not valid UTF-8", k)
+				}
+			}
+		})
+	}
+}
+
+func TestALongMessageKeepsItsEnd(t *testing.T) {
+	got := fitLabel(labelExitMessage, strings.Repeat("x", 5000)+"the end")
+	if !strings.HasSuffix(got, "the end") || len(got)+len(labelExitMessage) != maxLabel {
+		t.Errorf("got %d bytes ending in %q", len(got), got[len(got)-10:])
+	}
+}
+
+func TestLastBytesCutsOnlyBetweenRunes(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		n    int
+		want string
+	}{
+		{"abc", 5, "abc"}, {"abc", 2, "bc"}, {"aé", 1, ""}, {"aéb", 2, "b"}, {"", 3, ""}, {"abc", 0, ""},
+	} {
+		if got := lastBytes(c.in, c.n); got != c.want {
+			t.Errorf("lastBytes(%q, %d) = %q, want %q", c.in, c.n, got, c.want)
+		}
+	}
+}
+
+func TestDamagedLabelsAreAnError(t *testing.T) {
+	for _, k := range []string{labelRestartCount, labelBackOff, labelStartedAt, labelExit, labelLast} {
+		l := fullLabels()
+		m := l.encode()
+		m[k] = "{"
+		if _, err := decodeContainerLabels(m); err == nil || !strings.Contains(err.Error(), k) {
+			t.Errorf("%s: got %v", k, err)
+		}
+	}
+}
+
+func TestSandboxLabelsComeBackAsTheyWere(t *testing.T) {
+	l := sandboxLabels{
+		Owner: "/r", Key: manifests.Key{Namespace: "a", Name: "b"}, UID: "u", Source: "file", Hash: "h",
+		State: sandboxRemoving, BootID: "boot",
+	}
+	if d := cmp.Diff(&l, decodeSandboxLabels(l.encode())); d != "" {
+		t.Error(d)
+	}
+}

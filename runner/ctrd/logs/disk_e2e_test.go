@@ -1,0 +1,58 @@
+//go:build e2e
+
+package logs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A disk that is really full takes part of a batch; the file must still hold whole lines only.
+func TestAFullDiskTearsNoLine(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount a small tmpfs")
+	}
+	dir := t.TempDir()
+	disk := filepath.Join(dir, "disk")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	ballast := filepath.Join(disk, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 512<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCollector(t, filepath.Join(dir, "fifos"))
+	path := filepath.Join(disk, "0.log")
+	o, _ := attach(t, c, "a", path)
+	const n = 20000
+	put(t, o, strings.Repeat(strings.Repeat("x", 99)+"\n", n)) // 3 MB with its prefixes
+	eventually(t, "the disk is full", func() bool { return c.Lost("a") > 0 })
+	eventually(t, "every line is written or counted", func() bool {
+		return uint64(strings.Count(content(t, path), "\n"))+c.Lost("a") == n
+	})
+	for line := range strings.Lines(plain(t, path)) {
+		if line != "stdout F "+strings.Repeat("x", 99)+"\n" {
+			t.Fatalf("torn line %q", line)
+		}
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	put(t, o, "room again\n")
+	finish(t, c, "a")
+	if got := plain(t, path); !strings.HasSuffix(got, "x\nstdout F room again\n") {
+		t.Errorf("ends in %q", got[max(0, len(got)-200):])
+	}
+}

@@ -1,0 +1,142 @@
+package logs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"time"
+)
+
+// entry is one line of a CRI log file.
+type entry struct {
+	stamp   []byte
+	stream  string
+	partial bool
+	content []byte
+}
+
+// parseEntry takes a line without its newline apart; false when it is none of the CRI format, as after a
+// power cut in the middle of a write.
+func parseEntry(line []byte) (entry, bool) {
+	stamp, rest, ok1 := bytes.Cut(line, []byte{' '})
+	stream, rest, ok2 := bytes.Cut(rest, []byte{' '})
+	tags, content, ok3 := bytes.Cut(rest, []byte{' '})
+	if !ok1 || !ok2 || !ok3 {
+		return entry{}, false
+	}
+	e := entry{stamp: stamp, content: content}
+	switch string(stream) {
+	case stdoutName:
+		e.stream = stdoutName
+	case stderrName:
+		e.stream = stderrName
+	default:
+		return entry{}, false
+	}
+	first, _, _ := bytes.Cut(tags, []byte{':'})
+	switch string(first) {
+	case "P":
+		e.partial = true
+	case "F":
+	default:
+		return entry{}, false
+	}
+	return e, true
+}
+
+// errLimit ends the printing at LimitBytes; callers of Read never see it.
+var errLimit = errors.New("byte limit reached")
+
+// printer writes entries the way they were written by the container, joining the pieces of long lines.
+type printer struct {
+	opts ReadOptions
+	// out holds the destination of each stream.
+	out map[string]*outStream
+	// last is the stream written to last; another one is written only after last has been flushed, so that
+	// the order is kept where both lead to the same place.
+	last *outStream
+	// remain is what LimitBytes leaves; negative: no limit.
+	remain int64
+}
+
+// outStream is the state of one stream.
+type outStream struct {
+	w *bufio.Writer
+	// inLine says that the last entry was a partial one; skipped that the line it began is not printed.
+	inLine, skipped bool
+}
+
+func newPrinter(o ReadOptions, stdout, stderr io.Writer) *printer {
+	p := &printer{opts: o, remain: -1, out: map[string]*outStream{
+		stdoutName: {w: bufio.NewWriterSize(stdout, 32<<10)},
+		stderrName: {w: bufio.NewWriterSize(stderr, 32<<10)},
+	}}
+	if o.LimitBytes > 0 {
+		p.remain = o.LimitBytes
+	}
+	return p
+}
+
+func (p *printer) print(e entry) error {
+	s := p.out[e.stream]
+	first := !s.inLine
+	s.inLine = e.partial
+	if first {
+		s.skipped = p.tooOld(e.stamp)
+	}
+	if s.skipped {
+		return nil
+	}
+	if p.last != nil && p.last != s {
+		if err := p.last.w.Flush(); err != nil {
+			return err
+		}
+	}
+	p.last = s
+	if first && p.opts.Timestamps {
+		if err := p.write(s, e.stamp, []byte{' '}); err != nil {
+			return err
+		}
+	}
+	if e.partial {
+		return p.write(s, e.content)
+	}
+	return p.write(s, e.content, []byte{'\n'})
+}
+
+// tooOld says whether an entry is older than asked for. An unreadable time counts as new.
+func (p *printer) tooOld(stamp []byte) bool {
+	if p.opts.Since.IsZero() {
+		return false
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(stamp))
+	return err == nil && t.Before(p.opts.Since)
+}
+
+func (p *printer) write(s *outStream, parts ...[]byte) error {
+	for _, b := range parts {
+		cut := p.remain >= 0 && int64(len(b)) >= p.remain
+		if cut {
+			b = b[:p.remain]
+		}
+		if _, err := s.w.Write(b); err != nil {
+			return err
+		}
+		if cut {
+			return errLimit
+		}
+		if p.remain > 0 {
+			p.remain -= int64(len(b))
+		}
+	}
+	return nil
+}
+
+// flush hands everything on to the destination.
+func (p *printer) flush() error {
+	if p.last == nil {
+		return nil
+	}
+	return p.last.w.Flush()
+}

@@ -1,0 +1,73 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// maxFileName is the longest file name of ext4 and most others.
+const maxFileName = 255
+
+// LinkName identifies the link to a container's log, as kubelet names those in /var/log/containers.
+type LinkName struct {
+	Pod       string
+	Namespace string
+	Container string
+	ID        string
+}
+
+// Path returns where the link is in dir: <pod>_<ns>_<container>-<id>.log. When that is too long, the pod's name is
+// cut. kubelet cuts the end, and with it the id: links of different containers would take each other's place.
+func (n LinkName) Path(dir string) string {
+	rest := "_" + n.Namespace + "_" + n.Container + "-" + n.ID + ".log"
+	return filepath.Join(dir, cut(n.Pod, maxFileName-len(rest))+rest)
+}
+
+// PodDir returns the directory for the logs of a pod in dir: <ns>_<name>_<uid>. When that is too long, the pod's
+// name is cut; kubelet cannot run such a pod.
+func PodDir(dir, namespace, name, uid string) string {
+	first, last := namespace+"_", "_"+uid
+	return filepath.Join(dir, first+cut(name, maxFileName-len(first)-len(last))+last)
+}
+
+func cut(s string, n int) string { return s[:max(0, min(len(s), n))] }
+
+// Link makes the link in dir point to logPath, replacing another one of that name. It is idempotent.
+func Link(dir string, name LinkName, logPath string) error {
+	path := name.Path(dir)
+	if old, err := os.Readlink(path); err == nil && old == logPath {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("link log: %w", err)
+	}
+	err := os.Symlink(logPath, path)
+	if errors.Is(err, fs.ErrExist) {
+		err = replaceLink(path, logPath)
+	}
+	if err != nil {
+		return fmt.Errorf("link log: %w", err)
+	}
+	return nil
+}
+
+// replaceLink puts a new link in the place of an old one without a moment in which there is none.
+func replaceLink(path, target string) error {
+	tmp := filepath.Join(filepath.Dir(path), ".monopod-"+fmt.Sprint(os.Getpid()))
+	_ = os.Remove(tmp)
+	if err := os.Symlink(target, tmp); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// Unlink removes the link. It is idempotent.
+func Unlink(dir string, name LinkName) error {
+	if err := os.Remove(name.Path(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unlink log: %w", err)
+	}
+	return nil
+}

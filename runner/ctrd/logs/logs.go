@@ -1,0 +1,288 @@
+// Package logs copies the output of containers from FIFOs to CRI log files, and reads those files.
+//
+// It owns the FIFO directories, the log files and the links to them. It must not know pods, nor decide when
+// a container has ended: the owner calls Finish after the task was deleted.
+//
+// Goroutines: two per attached container, which end with Finish or Close; idle ones hold no buffers. Read
+// runs in its caller's goroutine (and fsnotify's own while following).
+//
+// What is lost: output that was read from a FIFO but not yet written when the process is killed, that is one
+// batch in the microseconds between two system calls (never part of a line: see cutTornLine), and the
+// beginning of a line younger than a second; and what the disk refuses. Everything else waits in the FIFO, which
+// the shim holds open.
+package logs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names in the directory of a container.
+const (
+	stdoutName = "stdout"
+	stderrName = "stderr"
+	metaName   = "meta.json"
+)
+
+// Collector owns one directory with a subdirectory per container: FIFOs and where their output goes.
+// Its methods may be called concurrently, but not two at once for the same container.
+type Collector struct {
+	dir  string
+	log  *slog.Logger
+	pool batches
+
+	mu         sync.Mutex // guards all below
+	containers map[string]*container
+	closed     bool
+}
+
+// container is one attached container.
+type container struct {
+	out     *logFile
+	readers [2]*reader
+	// running counts the readers that have not ended; done is closed by the last one.
+	running atomic.Int32
+	done    chan struct{}
+}
+
+// meta is what Recover needs to know.
+type meta struct {
+	LogPath string `json:"logPath"`
+}
+
+// NewCollector returns a Collector on dir. It does no I/O.
+func NewCollector(dir string, log *slog.Logger) *Collector {
+	return &Collector{dir: dir, log: log, containers: map[string]*container{}}
+}
+
+// Recover re-attaches all containers found in the directory. Call it before containerd starts: output
+// that piled up while nobody read is in the FIFOs only as long as the shim lives. Containers whose shim is
+// gone are attached too; they cost little until Finish is called for them.
+func (c *Collector) Recover() error {
+	entries, err := os.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("recover logs: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if err := c.recoverOne(e.Name()); err != nil {
+			errs = append(errs, fmt.Errorf("recover logs of %s: %w", e.Name(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Collector) recoverOne(id string) error {
+	b, err := os.ReadFile(filepath.Join(c.dir, id, metaName))
+	if errors.Is(err, fs.ErrNotExist) {
+		// Attach was cut off before it returned: no task can have been made with these FIFOs.
+		return os.RemoveAll(filepath.Join(c.dir, id))
+	}
+	if err != nil {
+		return err
+	}
+	var m meta
+	if err := json.Unmarshal(b, &m); err != nil || m.LogPath == "" {
+		return fmt.Errorf("%s is damaged: %q", metaName, b)
+	}
+	_, _, err = c.Attach(id, m.LogPath)
+	return err
+}
+
+// Attach makes the FIFOs of container id, remembers logPath on disk, and copies in the background.
+// It is idempotent. A log file that cannot be opened is no error: it is tried again with each output.
+func (c *Collector) Attach(id, logPath string) (stdout, stderr string, err error) {
+	dir := filepath.Join(c.dir, id)
+	stdout, stderr = filepath.Join(dir, stdoutName), filepath.Join(dir, stderrName)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return "", "", fmt.Errorf("attach logs of %s: %w", id, os.ErrClosed)
+	case id == "" || filepath.Base(id) != id || id == "." || id == "..":
+		return "", "", fmt.Errorf("attach logs: %q is no container id", id)
+	}
+	if old := c.containers[id]; old != nil {
+		if old.out.path != logPath {
+			return "", "", fmt.Errorf("attach logs of %s: already attached to %s", id, old.out.path)
+		}
+		return stdout, stderr, nil
+	}
+	if err := prepare(dir, logPath); err != nil {
+		return "", "", fmt.Errorf("attach logs of %s: %w", id, err)
+	}
+	ct, err := c.start(dir, logPath)
+	if err != nil {
+		return "", "", fmt.Errorf("attach logs of %s: %w", id, err)
+	}
+	c.containers[id] = ct
+	return stdout, stderr, nil
+}
+
+// prepare makes the directory of a container. meta.json is last: where it is missing, nothing was handed out.
+func prepare(dir, logPath string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range []string{stdoutName, stderrName} {
+		if err := makeFIFO(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	b, err := json.Marshal(meta{LogPath: logPath})
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(dir, "."+metaName)
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(dir, metaName))
+}
+
+func makeFIFO(path string) error {
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == fs.ModeNamedPipe {
+		return nil
+	}
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		return &os.PathError{Op: "mkfifo", Path: path, Err: err}
+	}
+	return nil
+}
+
+// start opens the FIFOs in dir and starts the two readers.
+func (c *Collector) start(dir, logPath string) (*container, error) {
+	ct := &container{out: &logFile{path: logPath, log: c.log}, done: make(chan struct{})}
+	for i, name := range []string{stdoutName, stderrName} {
+		r := &reader{out: ct.out, pool: &c.pool, split: splitter{stream: name}, log: c.log, now: time.Now}
+		if err := r.open(filepath.Join(dir, name)); err != nil {
+			if i > 0 {
+				ct.readers[0].fifo.Close()
+			}
+			return nil, err
+		}
+		ct.readers[i] = r
+	}
+	if err := ct.out.reopen(); err != nil {
+		c.log.Warn("cannot open log file, will be tried with each output", "path", logPath, "error", err)
+	}
+	ct.running.Store(int32(len(ct.readers)))
+	for _, r := range ct.readers {
+		go func() {
+			defer ct.ended()
+			r.run()
+		}()
+	}
+	return ct, nil
+}
+
+// ended is called by each reader; the last one closes the file.
+func (ct *container) ended() {
+	if ct.running.Add(-1) == 0 {
+		ct.out.close()
+		close(ct.done)
+	}
+}
+
+func (ct *container) tell(m mode) {
+	for _, r := range ct.readers {
+		r.tell(m)
+	}
+}
+
+// Finish waits until all output of id has been written (the task must be deleted or gone) but not longer
+// than ctx, then removes its FIFOs. It is idempotent; after an error it can be called again.
+func (c *Collector) Finish(ctx context.Context, id string) error {
+	c.mu.Lock()
+	ct := c.containers[id]
+	c.mu.Unlock()
+	if ct != nil {
+		ct.tell(modeDrain)
+		select {
+		case <-ct.done:
+		case <-ctx.Done():
+			return fmt.Errorf("write last output of %s to %s: %w", id, ct.out.path, context.Cause(ctx))
+		}
+	}
+	if id == "" || filepath.Base(id) != id || id == "." || id == ".." {
+		return fmt.Errorf("finish logs: %q is no container id", id)
+	}
+	if err := os.RemoveAll(filepath.Join(c.dir, id)); err != nil {
+		return fmt.Errorf("remove fifos of %s: %w", id, err)
+	}
+	c.mu.Lock()
+	delete(c.containers, id)
+	c.mu.Unlock()
+	return nil
+}
+
+// Reopen makes the container's log file anew under its path, after somebody renamed it away.
+func (c *Collector) Reopen(id string) error {
+	c.mu.Lock()
+	ct := c.containers[id]
+	c.mu.Unlock()
+	if ct == nil {
+		return fmt.Errorf("reopen log of %s: %w", id, fs.ErrNotExist)
+	}
+	if err := ct.out.reopen(); err != nil {
+		return fmt.Errorf("reopen log of %s: %w", id, err)
+	}
+	return nil
+}
+
+// IDs returns the attached containers, sorted. After Recover the owner calls Finish for those it does not know.
+func (c *Collector) IDs() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ids := make([]string, 0, len(c.containers))
+	for id := range c.containers {
+		ids = append(ids, id)
+	}
+	sort.Strings(ids)
+	return ids
+}
+
+// Lost returns how many lines of id could not be written to its log file so far.
+func (c *Collector) Lost(id string) uint64 {
+	c.mu.Lock()
+	ct := c.containers[id]
+	c.mu.Unlock()
+	if ct == nil {
+		return 0
+	}
+	return ct.out.lostLines()
+}
+
+// Close stops copying without waiting for the containers; their output waits in the FIFOs for the next
+// Recover. The beginning of a line that was read already is written as a P piece, so it is not lost.
+func (c *Collector) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	all := make([]*container, 0, len(c.containers))
+	for _, ct := range c.containers {
+		all = append(all, ct)
+	}
+	c.mu.Unlock()
+	for _, ct := range all {
+		ct.tell(modeStop)
+	}
+	for _, ct := range all {
+		<-ct.done
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package logs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("LOGS_TEST_COLLECT"); dir != "" {
+		collectForEver(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// collectForEver is the body of a child process that is going to be killed.
+func collectForEver(dir string) {
+	c := NewCollector(dir, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err := c.Recover(); err != nil {
+		panic(err)
+	}
+	fmt.Println("attached")
+	select {}
+}
+
+// eventually fails the test when cond has not become true in 10 s.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if cond() {
+			return
+		}
+	}
+	t.Fatal("did not happen:", what)
+}
+
+func newCollector(t *testing.T, dir string) *Collector {
+	t.Helper()
+	c := NewCollector(dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// openShim opens a FIFO the way the shim does.
+func openShim(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func attach(t *testing.T, c *Collector, id, path string) (stdout, stderr *os.File) {
+	t.Helper()
+	o, e, err := c.Attach(id, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openShim(t, o), openShim(t, e)
+}
+
+func finish(t *testing.T, c *Collector, id string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := c.Finish(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(t *testing.T, f *os.File, s string) {
+	t.Helper()
+	if _, err := f.WriteString(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+var stampRE = regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z `)
+
+// plain returns the log file without the times, and fails when a line has none.
+func plain(t *testing.T, path string) string {
+	t.Helper()
+	s := content(t, path)
+	out := stampRE.ReplaceAllString(s, "")
+	if n := strings.Count(s, "\n"); len(s)-len(out) != n*len("2006-01-02T15:04:05.000000000Z ") {
+		t.Errorf("a line of %q has no time", s)
+	}
+	return out
+}
+
+func TestOutputBecomesALogFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "pods", "default_web_1", "web", "0.log")
+	c := newCollector(t, filepath.Join(dir, "fifos"))
+	o, e := attach(t, c, "a", path)
+	put(t, o, "hello\nwor")
+	eventually(t, "a line is written at once", func() bool { return plain(t, path) == "stdout F hello\n" })
+	put(t, e, "oops\n")
+	eventually(t, "the other stream", func() bool { return strings.Contains(content(t, path), " stderr F oops\n") })
+	put(t, o, "ld\nthe end")
+	finish(t, c, "a")
+	if got, want := plain(t, path), "stdout F hello\nstderr F oops\nstdout F world\nstdout P the end\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	st, err := os.Stat(path)
+	if err != nil || st.Mode() != 0o640 {
+		t.Errorf("mode %v, %v", st.Mode(), err)
+	}
+	if st, err := os.Stat(filepath.Dir(path)); err != nil || st.Mode().Perm() != 0o755 {
+		t.Errorf("directory: %v, %v", st.Mode(), err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(dir, "fifos")); len(left) != 0 || len(c.IDs()) != 0 {
+		t.Errorf("left behind: %v, attached %v", left, c.IDs())
+	}
+	finish(t, c, "a")
+	finish(t, c, "never attached")
+}
+
+func TestAttachIsIdempotentAndMakesTheFileAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "0.log")
+	c := newCollector(t, filepath.Join(dir, "fifos"))
+	o1, e1, err := c.Attach("a", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o2, e2, err := c.Attach("a", path)
+	if err != nil || o1 != o2 || e1 != e2 {
+		t.Errorf("second Attach: %s %s %v", o2, e2, err)
+	}
+	if _, _, err := c.Attach("a", path+"x"); err == nil {
+		t.Error("another file was accepted")
+	}
+	for _, id := range []string{"", ".", "..", "../x", "a/b"} {
+		if _, _, err := c.Attach(id, path); err == nil {
+			t.Errorf("id %q was accepted", id)
+		}
+		if err := c.Finish(t.Context(), id); err == nil {
+			t.Errorf("Finish with id %q was accepted", id)
+		}
+	}
+	if content(t, path) != "" {
+		t.Error("not empty")
+	}
+	finish(t, c, "a")
+}
+
+func TestTheBeginningOfALineBecomesVisibleAfterAWhile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "0.log")
+	c := newCollector(t, filepath.Join(dir, "fifos"))
+	o, _ := attach(t, c, "a", path)
+	put(t, o, "Password: ")
+	eventually(t, "the prompt is written", func() bool { return plain(t, path) == "stdout P Password: \n" })
+	put(t, o, "secret\n")
+	finish(t, c, "a")
+	out, _ := readFile(t, path, ReadOptions{Tail: 1})
+	if out != "Password: secret\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+func TestRestartsLoseNothing(t *testing.T) {
+	dir := t.TempDir()
+	fifos, path := filepath.Join(dir, "fifos"), filepath.Join(dir, "0.log")
+	c := newCollector(t, fifos)
+	o, e := attach(t, c, "a", path)
+	put(t, o, "one\ntw")
+	eventually(t, "first line", func() bool { return strings.Contains(content(t, path), "one") })
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, o, "o\nthree\n")
+	put(t, e, "while nobody looked\n")
+	if _, _, err := c.Attach("b", path); err == nil {
+		t.Error("Attach works after Close")
+	}
+
+	c = newCollector(t, fifos)
+	if err := c.Recover(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, o, "four\n")
+	finish(t, c, "a")
+	out, errs := readFile(t, path, ReadOptions{Tail: -1})
+	if out != "one\ntwo\nthree\nfour\n" || errs != "while nobody looked\n" {
+		t.Errorf("got %q and %q", out, errs)
+	}
+}
+
+func TestRecoverCopesWithWhatItFinds(t *testing.T) {
+	dir := t.TempDir()
+	fifos := filepath.Join(dir, "fifos")
+	c := newCollector(t, fifos)
+	if err := c.Recover(); err != nil {
+		t.Error("no directory:", err)
+	}
+	o, _ := attach(t, c, "abandoned", filepath.Join(dir, "abandoned.log"))
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.Close() // the shim is gone
+	for path, s := range map[string]string{"halfmade/.meta.json": "", "damaged/meta.json": "{"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(fifos, path)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(fifos, path), []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c = newCollector(t, fifos)
+	if err := c.Recover(); err == nil || !strings.Contains(err.Error(), "damaged") || strings.Contains(err.Error(), "halfmade") {
+		t.Error("Recover:", err)
+	}
+	if got := c.IDs(); len(got) != 1 || got[0] != "abandoned" {
+		t.Errorf("attached: %v", got)
+	}
+	finish(t, c, "abandoned")
+	finish(t, c, "damaged")
+	if left, _ := os.ReadDir(fifos); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestFinishGivesUpWithItsContextAndCanBeRepeated(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "0.log")
+	c := newCollector(t, filepath.Join(dir, "fifos"))
+	o, _ := attach(t, c, "a", path)
+	ct := c.containers["a"]
+	ct.out.mu.Lock() // a disk that hangs
+	put(t, o, "late\n")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := c.Finish(ctx, "a"); err == nil {
+		t.Error("Finish did not wait for the last write")
+	}
+	ct.out.mu.Unlock()
+	finish(t, c, "a")
+	if got := plain(t, path); got != "stdout F late\n" {
+		t.Errorf("got %q", got)
+	}
+}

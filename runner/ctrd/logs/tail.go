@@ -1,0 +1,69 @@
+package logs
+
+import (
+	"bytes"
+	"io"
+)
+
+const blockSize = 64 << 10
+
+// tailStart returns the offset at which the last n lines of a CRI log of the given size begin; n below 0
+// means all. The pieces of a long line count as one. The file is read from its end, in blocks.
+//
+// Where a long line of one stream is interleaved with lines of the other, its first pieces may be left out.
+func tailStart(f io.ReaderAt, size int64, n int) (int64, error) {
+	if n < 0 {
+		return 0, nil
+	}
+	c := tailCounter{want: n}
+	var head []byte // the beginning of the block after, up to its first newline
+	for end := size; end > 0; {
+		start := max(0, end-blockSize)
+		block := make([]byte, end-start, int(end-start)+len(head))
+		if _, err := f.ReadAt(block, start); err != nil && err != io.EOF {
+			return 0, err
+		}
+		block = append(block, head...)
+		for {
+			i := bytes.LastIndexByte(block[:max(0, len(block)-1)], '\n')
+			if i < 0 {
+				break
+			}
+			if c.add(block[i+1:]) {
+				return start + int64(len(block)), nil
+			}
+			block = block[:i+1]
+		}
+		head, end = block, start
+	}
+	if c.add(head) {
+		return int64(len(head)), nil
+	}
+	return 0, nil
+}
+
+// tailCounter counts lines, the last one first.
+type tailCounter struct {
+	want, have int
+	// seen says that an entry of the stream was met, so that a P entry is not its last.
+	seen [2]bool
+}
+
+// add takes the line before those added so far and says whether it is one too many.
+func (c *tailCounter) add(line []byte) bool {
+	line, whole := bytes.CutSuffix(line, []byte{'\n'})
+	e, ok := parseEntry(line)
+	if !ok || !whole {
+		return false
+	}
+	stream := 0
+	if e.stream == stderrName {
+		stream = 1
+	}
+	// The last piece of a line ends it; so does a P that nothing follows (the stream ended without a newline).
+	if !e.partial || !c.seen[stream] {
+		c.have++
+	}
+	c.seen[stream] = true
+	return c.have > c.want
+}

@@ -1,0 +1,71 @@
+//go:build e2e
+
+package network
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// BenchmarkPod measures ADD and DEL of our arrangement and of the one it replaces; the cpu figures are of all
+// processes they start too.
+func BenchmarkPod(b *testing.B) {
+	port := PortMapping{HostPort: 9000, ContainerPort: 80}
+	b.Run("own", func(b *testing.B) { benchmarkPod(b, newBed(b, "10.199.20.0/24").init(b)) })
+	b.Run("own,hostPort", func(b *testing.B) { benchmarkPod(b, newBed(b, "10.199.20.0/24").init(b), port) })
+	for name, ports := range map[string][]PortMapping{"ipMasq+portmap+loopback": nil, "ipMasq+portmap+loopback,hostPort": {port}} {
+		b.Run(name, func(b *testing.B) {
+			n := newBed(b, "")
+			writeForeign(b, n, "10-classic.conflist", `{"cniVersion":"1.0.0","name":"classic","plugins":[
+				{"type":"bridge","bridge":"classic0","isGateway":true,"ipMasq":true,"hairpinMode":true,
+				 "ipam":{"type":"host-local","dataDir":"`+n.dir+`/hl","subnet":"10.199.21.0/24","routes":[{"dst":"0.0.0.0/0"}]}},
+				{"type":"portmap","capabilities":{"portMappings":true}}, {"type":"loopback"}]}`)
+			if err := n.Init(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = deleteLink("classic0") })
+			benchmarkPod(b, n, ports...)
+		})
+	}
+}
+
+func benchmarkPod(b *testing.B, n *bed, ports ...PortMapping) {
+	b.Helper()
+	var add, del, addCPU, delCPU time.Duration
+	i := 0
+	for b.Loop() {
+		i++
+		p := n.pod(b, fmt.Sprint("bench", i), ports...)
+		start, cpu := time.Now(), cpuTime(b)
+		if _, err := n.Setup(b.Context(), p); err != nil {
+			b.Fatal(err)
+		}
+		add += time.Since(start)
+		addCPU += cpuTime(b) - cpu
+		start, cpu = time.Now(), cpuTime(b)
+		if err := n.Teardown(b.Context(), p); err != nil {
+			b.Fatal(err)
+		}
+		del += time.Since(start)
+		delCPU += cpuTime(b) - cpu
+	}
+	for name, d := range map[string]time.Duration{"add-ms": add, "del-ms": del, "add-cpu-ms": addCPU, "del-cpu-ms": delCPU} {
+		b.ReportMetric(float64(d.Microseconds())/1000/float64(i), name)
+	}
+}
+
+func cpuTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var sum time.Duration
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if err := unix.Getrusage(who, &u); err != nil {
+			tb.Fatal(err)
+		}
+		sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return sum
+}

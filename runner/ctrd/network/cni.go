@@ -1,0 +1,244 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+)
+
+const (
+	// podInterface is the name of the interface in the pod.
+	podInterface = "eth0"
+	// cleanupTimeout bounds the DEL after an ADD that did not work.
+	cleanupTimeout = 30 * time.Second
+
+	capPortMappings = "portMappings"
+)
+
+// PortMapping is one hostPort.
+type PortMapping struct {
+	HostPort      int32
+	ContainerPort int32
+	Protocol      string // tcp, udp, sctp
+	HostIP        string
+}
+
+// Pod is what CNI is told about a sandbox.
+type Pod struct {
+	SandboxID    string
+	NetNS        string
+	Namespace    string
+	Name         string
+	UID          string
+	PortMappings []PortMapping
+}
+
+// Setup runs CNI ADD and returns the pod's addresses, IPv4 first. lo is up already: Pin did it. After an error
+// nothing of the pod is left behind, or Teardown is still to be called; repeating starts with Teardown.
+func (n *Network) Setup(ctx context.Context, p Pod) ([]string, error) {
+	ips, err := n.setup(ctx, p)
+	if err == nil {
+		return ips, nil
+	}
+	// Also when ctx has ended: half a network would block the next try.
+	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	return nil, fmt.Errorf("set up network of pod %s/%s: %w", p.Namespace, p.Name, errors.Join(err, n.teardown(cctx, p)))
+}
+
+func (n *Network) setup(ctx context.Context, p Pod) ([]string, error) {
+	conf, err := n.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := conf.plain
+	if len(hostPorts(p)) > 0 {
+		list = conf.full
+		if !hasCapability(list, capPortMappings) {
+			return nil, fmt.Errorf("the CNI configuration %q of %s has no plugin for hostPort; add portmap with the capability portMappings", list.Name, n.cfg.ConfDir)
+		}
+	}
+	if conf.own == nil {
+		return n.add(ctx, list, p)
+	}
+	if err := ensureBridge(conf.own.bridge); err != nil {
+		return nil, err
+	}
+	rules := make(chan error, 1)
+	go func() { rules <- conf.own.firewall.ensure(ctx) }()
+	ips, err := n.add(ctx, list, p)
+	return ips, errors.Join(err, <-rules)
+}
+
+func (n *Network) add(ctx context.Context, list *libcni.NetworkConfigList, p Pod) ([]string, error) {
+	result, err := n.cni.AddNetworkList(ctx, list, runtimeConf(p, p.NetNS))
+	if err != nil {
+		return nil, err
+	}
+	return addresses(result)
+}
+
+func hasCapability(list *libcni.NetworkConfigList, name string) bool {
+	for _, p := range list.Plugins {
+		if p.Network.Capabilities[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// portMapEntry is a port mapping as CNI's conventions spell it.
+type portMapEntry struct {
+	HostPort      int32  `json:"hostPort"`
+	ContainerPort int32  `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP,omitempty"`
+}
+
+func hostPorts(p Pod) []portMapEntry {
+	var out []portMapEntry
+	for _, m := range p.PortMappings {
+		if m.HostPort <= 0 {
+			continue
+		}
+		protocol := strings.ToLower(m.Protocol)
+		if protocol == "" {
+			protocol = "tcp"
+		}
+		out = append(out, portMapEntry{m.HostPort, m.ContainerPort, protocol, m.HostIP})
+	}
+	return out
+}
+
+// runtimeConf has the arguments that containerd's CRI gives.
+func runtimeConf(p Pod, netns string) *libcni.RuntimeConf {
+	rt := &libcni.RuntimeConf{
+		ContainerID: p.SandboxID,
+		NetNS:       netns,
+		IfName:      podInterface,
+		Args: [][2]string{
+			{"IgnoreUnknown", "1"},
+			{"K8S_POD_NAMESPACE", p.Namespace},
+			{"K8S_POD_NAME", p.Name},
+			{"K8S_POD_INFRA_CONTAINER_ID", p.SandboxID},
+			{"K8S_POD_UID", p.UID},
+		},
+	}
+	if ports := hostPorts(p); len(ports) > 0 {
+		rt.CapabilityArgs = map[string]any{capPortMappings: ports}
+	}
+	return rt
+}
+
+// addresses returns those of the pod's interface, IPv4 first.
+func addresses(r types.Result) ([]string, error) {
+	result, err := types100.NewResultFromResult(r)
+	if err != nil {
+		return nil, fmt.Errorf("result of the CNI plugins: %w", err)
+	}
+	var v4, v6 []string
+	for _, ip := range result.IPs {
+		if !inPod(result, ip.Interface) {
+			continue
+		}
+		if isV4(ip.Address.IP) {
+			v4 = append(v4, ip.Address.IP.String())
+		} else {
+			v6 = append(v6, ip.Address.IP.String())
+		}
+	}
+	if len(v4)+len(v6) == 0 {
+		return nil, fmt.Errorf("the CNI plugins gave %s no address", podInterface)
+	}
+	return append(v4, v6...), nil
+}
+
+// inPod says whether index means the pod's interface; plugins may leave it out when there is only one.
+func inPod(r *types100.Result, index *int) bool {
+	if index == nil {
+		return true
+	}
+	return *index >= 0 && *index < len(r.Interfaces) && r.Interfaces[*index].Name == podInterface
+}
+
+func isV4(ip net.IP) bool { return ip.To4() != nil }
+
+// Teardown runs CNI DEL. It is idempotent; a namespace that is gone already is not an error. The configuration
+// is the one of the pod's ADD, which libcni has kept; only where that is lost, the present one is used.
+func (n *Network) Teardown(ctx context.Context, p Pod) error {
+	if err := n.teardown(ctx, p); err != nil {
+		return fmt.Errorf("tear down network of pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}
+
+func (n *Network) teardown(ctx context.Context, p Pod) error {
+	netns := p.NetNS
+	if !isNamespace(netns) {
+		netns = "" // gone, by a reboot for example: plugins then release what is not in it
+	}
+	kept, err := n.cni.GetCachedAttachments(p.SandboxID)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, k := range kept {
+		list, err := libcni.NetworkConfFromBytes(k.Config)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("kept configuration of network %s: %w", k.Network, err))
+			continue
+		}
+		rt := &libcni.RuntimeConf{ContainerID: p.SandboxID, NetNS: netns, IfName: k.IfName, Args: k.CniArgs, CapabilityArgs: k.CapabilityArgs}
+		errs = append(errs, n.del(ctx, list, rt))
+	}
+	if len(kept) > 0 {
+		return errors.Join(errs...)
+	}
+	for _, list := range n.candidates() {
+		errs = append(errs, n.del(ctx, list, runtimeConf(p, netns)))
+	}
+	return errors.Join(errs...)
+}
+
+// candidates are the configurations a pod without a kept one may have been set up with.
+func (n *Network) candidates() []*libcni.NetworkConfigList {
+	var lists []*libcni.NetworkConfigList
+	conf := n.active()
+	if conf != nil {
+		lists = append(lists, conf.full)
+	}
+	if conf != nil && conf.own != nil {
+		return lists
+	}
+	if own, err := libcni.NetworkConfFromFile(n.ownConfPath()); err == nil {
+		lists = append(lists, own)
+	}
+	return lists
+}
+
+func (n *Network) del(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+	err := n.cni.DelNetworkList(ctx, list, rt)
+	if err == nil || list.Name == ownNetwork || !alreadyGone(err, rt.NetNS) {
+		return err
+	}
+	// libcni has kept the cached result for another try, which would end the same way.
+	return removeFile(filepath.Join(n.cfg.DataDir, "results", fmt.Sprintf("%s-%s-%s", list.Name, rt.ContainerID, rt.IfName)))
+}
+
+// alreadyGone recognizes foreign plugins that complain about things which were removed before, by the words
+// containerd looks for. A tool that is missing on the host is another matter.
+func alreadyGone(err error, netns string) bool {
+	text := err.Error()
+	if strings.Contains(text, "executable file not found") {
+		return false
+	}
+	return (netns == "" && strings.Contains(text, "no such file or directory")) || strings.Contains(text, "not found")
+}

@@ -1,0 +1,186 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/containerd/go-cni"
+	"github.com/containernetworking/cni/libcni"
+)
+
+const (
+	// ownConfName is the file of our own configuration.
+	ownConfName = "10-monopod.conflist"
+	// ownNetwork is its network's name: the directory of host-local below DataDir/networks.
+	ownNetwork = "monopod"
+	cniVersion = "1.0.0"
+)
+
+// foreignConf returns the configuration of dir that containerd's CRI would choose, nil when there is none.
+func foreignConf(dir string, binDirs []string) (*libcni.NetworkConfigList, error) {
+	files, err := libcni.ConfFiles(dir, []string{".conf", ".conflist", ".json"})
+	if err != nil {
+		return nil, fmt.Errorf("look for a CNI configuration in %s: %w", dir, err)
+	}
+	if len(files) == 0 {
+		return nil, nil
+	}
+	c, err := cni.New(cni.WithPluginConfDir(dir), cni.WithPluginDir(binDirs), cni.WithDefaultConf)
+	if err != nil {
+		return nil, fmt.Errorf("CNI configuration: %w", err)
+	}
+	list, err := libcni.NetworkConfFromBytes([]byte(c.GetConfig().Networks[0].Config.Source))
+	if err != nil {
+		return nil, fmt.Errorf("CNI configuration in %s: %w", dir, err)
+	}
+	return list, nil
+}
+
+// ownConf is what our own configuration depends on.
+type ownConf struct {
+	bridge  string
+	cidrs   []netip.Prefix
+	mtu     int
+	dataDir string
+	// backend of portmap: iptables or nftables.
+	backend string
+}
+
+type (
+	confList struct {
+		CNIVersion string `json:"cniVersion"`
+		Name       string `json:"name"`
+		Plugins    []any  `json:"plugins"`
+	}
+	bridgeConf struct {
+		Type        string   `json:"type"`
+		Bridge      string   `json:"bridge"`
+		IsGateway   bool     `json:"isGateway"`
+		IPMasq      bool     `json:"ipMasq"`
+		HairpinMode bool     `json:"hairpinMode"`
+		MTU         int      `json:"mtu,omitempty"`
+		IPAM        ipamConf `json:"ipam"`
+	}
+	ipamConf struct {
+		Type    string         `json:"type"`
+		DataDir string         `json:"dataDir"`
+		Ranges  [][]ipamRange  `json:"ranges"`
+		Routes  []ipamRouteDst `json:"routes"`
+	}
+	ipamRange struct {
+		Subnet netip.Prefix `json:"subnet"`
+	}
+	ipamRouteDst struct {
+		Dst string `json:"dst"`
+	}
+	portmapConf struct {
+		Type         string          `json:"type"`
+		Backend      string          `json:"backend"`
+		Capabilities map[string]bool `json:"capabilities"`
+	}
+)
+
+// portmapping says whether a pod's chain has the portmap plugin.
+type portmapping int
+
+const (
+	withoutPortmap portmapping = iota
+	withPortmap
+)
+
+// list renders the configuration. ipMasq is off: one rule for the whole subnet does it (see firewall.go).
+func (c ownConf) list(pm portmapping) ([]byte, error) {
+	b := bridgeConf{
+		Type: "bridge", Bridge: c.bridge, IsGateway: true, HairpinMode: true, MTU: c.mtu,
+		IPAM: ipamConf{Type: "host-local", DataDir: allocationDir(c.dataDir)},
+	}
+	for _, p := range c.cidrs {
+		b.IPAM.Ranges = append(b.IPAM.Ranges, []ipamRange{{Subnet: p}})
+		dst := "0.0.0.0/0"
+		if p.Addr().Is6() {
+			dst = "::/0"
+		}
+		b.IPAM.Routes = append(b.IPAM.Routes, ipamRouteDst{Dst: dst})
+	}
+	l := confList{CNIVersion: cniVersion, Name: ownNetwork, Plugins: []any{b}}
+	if pm == withPortmap {
+		l.Plugins = append(l.Plugins, portmapConf{
+			Type: "portmap", Backend: c.backend, Capabilities: map[string]bool{"portMappings": true},
+		})
+	}
+	return json.MarshalIndent(l, "", "  ")
+}
+
+// allocationDir is where host-local keeps a directory per network.
+func allocationDir(dataDir string) string { return filepath.Join(dataDir, "networks") }
+
+// storedBridge returns the bridge of an own configuration of an earlier run, if it has the same subnets.
+// An unreadable one counts as none: it is written anew.
+func storedBridge(conf []byte, cidrs []netip.Prefix) string {
+	var l struct {
+		Plugins []bridgeConf `json:"plugins"`
+	}
+	if json.Unmarshal(conf, &l) != nil || len(l.Plugins) == 0 {
+		return ""
+	}
+	var have []netip.Prefix
+	for _, r := range l.Plugins[0].IPAM.Ranges {
+		if len(r) == 1 {
+			have = append(have, r[0].Subnet)
+		}
+	}
+	if !slices.Equal(have, cidrs) {
+		return ""
+	}
+	return l.Plugins[0].Bridge
+}
+
+// writeFile replaces a file atomically, also with regard to a power cut; an equal one is left alone.
+func writeFile(path string, b []byte) error {
+	if old, err := os.ReadFile(path); err == nil && string(old) == string(b) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".conf-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // gone already when all went well
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// dropEmptyAllocations removes the files host-local had just made when the power went: nobody would ever
+// release them, as their owner is not in them.
+func dropEmptyAllocations(dataDir string) error {
+	dir := filepath.Join(allocationDir(dataDir), ownNetwork)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if _, perr := netip.ParseAddr(e.Name()); err != nil || perr != nil || info.Size() > 0 {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

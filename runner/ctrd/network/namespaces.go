@@ -1,0 +1,230 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Namespaces are the pinned namespaces of a sandbox.
+type Namespaces struct {
+	Net bool
+	IPC bool
+	UTS bool
+	// Hostname is set in the new UTS namespace; empty: the host's name is kept.
+	Hostname string
+	// Sysctls are written in the new net and ipc namespaces, in either spelling (net.ipv4.x or net/ipv4/x).
+	// Two of containerd's CRI are added unless given: net.ipv4.ip_unprivileged_port_start=0 and
+	// net.ipv4.ping_group_range="0 2147483647". A sysctl outside the new namespaces is refused.
+	Sysctls map[string]string
+}
+
+// kind is one of the namespace types that can be pinned.
+type kind struct {
+	// file is the name of the pin and of the entry in /proc/thread-self/ns.
+	file string
+	flag int
+}
+
+// kinds lists the namespaces asked for, in a fixed order.
+func (n Namespaces) kinds() []kind {
+	var ks []kind
+	if n.Net {
+		ks = append(ks, kind{"net", unix.CLONE_NEWNET})
+	}
+	if n.IPC {
+		ks = append(ks, kind{"ipc", unix.CLONE_NEWIPC})
+	}
+	if n.UTS {
+		ks = append(ks, kind{"uts", unix.CLONE_NEWUTS})
+	}
+	return ks
+}
+
+// Pin makes new namespaces and pins them as dir/net, dir/ipc and dir/uts. It is idempotent: what is pinned
+// already stays. A pin appears only after its namespace is complete (lo up, sysctls, hostname), so that a
+// crash in the middle never leaves a half-made one behind.
+//
+// The pins are made unbindable: a pod that mounts the host's / or /run would otherwise get copies of them
+// and keep the namespaces of removed pods alive.
+func Pin(dir string, ns Namespaces) error {
+	settings, err := sysctlSettings(ns)
+	if err != nil {
+		return fmt.Errorf("pin namespaces in %s: %w", dir, err)
+	}
+	var missing []kind
+	for _, k := range ns.kinds() {
+		if !isNamespace(filepath.Join(dir, k.file)) {
+			missing = append(missing, k)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return fmt.Errorf("pin namespaces: %w", err)
+	}
+	p := pinner{dir: dir, kinds: missing, ns: ns, settings: settings}
+	if err := onDyingThread(p.run); err != nil {
+		return fmt.Errorf("pin namespaces in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// onDyingThread runs fn on an OS thread that ends with it: the thread's namespaces cannot be given back.
+// The process's first thread is never used, since it would be parked instead of ended: it would keep the
+// namespaces alive and /proc/<pid>/ns would show them.
+func onDyingThread(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// Held while another thread does the work, so that the scheduler cannot pick this one again.
+			done <- onDyingThread(fn)
+			runtime.UnlockOSThread()
+			return
+		}
+		done <- fn()
+	}()
+	return <-done
+}
+
+// pinner makes and pins the missing namespaces of one sandbox; run is called on a thread of its own.
+type pinner struct {
+	dir      string
+	kinds    []kind
+	ns       Namespaces
+	settings []setting
+}
+
+func (p *pinner) run() error {
+	flags := 0
+	for _, k := range p.kinds {
+		flags |= k.flag
+	}
+	if err := unix.Unshare(flags); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := p.configure(flags); err != nil {
+		return err
+	}
+	for _, k := range p.kinds {
+		if err := bindPin(filepath.Join("/proc/thread-self/ns", k.file), filepath.Join(p.dir, k.file)); err != nil {
+			return fmt.Errorf("%s: %w", k.file, err)
+		}
+	}
+	return nil
+}
+
+func (p *pinner) configure(flags int) error {
+	if flags&unix.CLONE_NEWNET != 0 {
+		if err := loopbackUp(); err != nil {
+			return fmt.Errorf("bring lo up: %w", err)
+		}
+	}
+	if flags&unix.CLONE_NEWUTS != 0 && p.ns.Hostname != "" {
+		if err := unix.Sethostname([]byte(p.ns.Hostname)); err != nil {
+			return fmt.Errorf("set hostname %q: %w", p.ns.Hostname, err)
+		}
+	}
+	for _, s := range p.settings {
+		if flags&s.flag == 0 {
+			continue
+		}
+		if err := s.write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bindPin mounts the namespace file at target.
+func bindPin(source, target string) error {
+	f, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o444)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+		return &os.PathError{Op: "bind mount", Path: target, Err: err}
+	}
+	if err := unix.Mount("", target, "", unix.MS_UNBINDABLE, ""); err != nil {
+		return &os.PathError{Op: "make unbindable", Path: target, Err: err}
+	}
+	return nil
+}
+
+// loopbackUp sets lo of the calling thread's network namespace up.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, ifr); err != nil {
+		return err
+	}
+	ifr.SetUint16(ifr.Uint16() | unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+}
+
+// Pinned says whether all of them are pinned in dir. A plain file, as a reboot leaves it where dir is on
+// disk, does not count.
+func Pinned(dir string, ns Namespaces) bool {
+	for _, k := range ns.kinds() {
+		if !isNamespace(filepath.Join(dir, k.file)) {
+			return false
+		}
+	}
+	return true
+}
+
+// isNamespace says whether path is a live namespace file.
+func isNamespace(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
+}
+
+// Unpin undoes Pin and removes dir. It is idempotent, and copes with pins that are missing, mounted more
+// than once, or plain files.
+func Unpin(dir string) error {
+	var errs []error
+	for _, k := range (Namespaces{Net: true, IPC: true, UTS: true}).kinds() {
+		path := filepath.Join(dir, k.file)
+		errs = append(errs, unmountAll(path))
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("unpin namespaces: %w", err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("unpin namespaces: %w", err)
+	}
+	return nil
+}
+
+// unmountAll takes off every mount on path, the topmost first.
+func unmountAll(path string) error {
+	for {
+		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		switch {
+		case err == nil, errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+			return nil // nothing mounted (any more)
+		default:
+			return &os.PathError{Op: "unmount", Path: path, Err: err}
+		}
+	}
+}

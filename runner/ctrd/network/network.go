@@ -1,0 +1,270 @@
+// Package network gives sandboxes their namespaces and their network.
+//
+// It owns the namespace pins, our own CNI configuration with its bridge and firewall rules, and the calls of
+// CNI plugins. It must not know containers, nor decide when a network is set up or torn down.
+//
+// It has no goroutines of its own beyond a call's, and one OS thread per Pin, which ends with it.
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/version"
+)
+
+// Config of a Network.
+type Config struct {
+	// ConfDir is looked at first; when it holds a CNI configuration, that one is used.
+	ConfDir string
+	// OwnConfDir is where our own configuration is written otherwise.
+	OwnConfDir string
+	// BinDirs hold the CNI plugins.
+	BinDirs []string
+	// DataDir is where host-local keeps its allocations (our own configuration only) and libcni its cache.
+	// It also identifies this monopod among several on one host.
+	DataDir string
+	// PodCIDR is the subnet of our own configuration: IPv4, IPv6, or one of each with a comma between.
+	PodCIDR string
+	// Bridge is the bridge of our own configuration; empty: monopod0, or a name made from PodCIDR when
+	// monopod0 belongs to another subnet.
+	Bridge string
+	Log    *slog.Logger
+}
+
+// Network runs CNI. Its methods may be called concurrently.
+type Network struct {
+	cfg Config
+	cni *libcni.CNIConfig
+
+	// init lets one Init run at a time.
+	init sync.Mutex
+
+	mu sync.Mutex // guards the pointer; what it points to never changes
+	// conf is nil until Init has worked.
+	conf *active
+}
+
+// active is the configuration that Init chose.
+type active struct {
+	// full is for pods with port mappings, and all pods of a foreign configuration; plain for the others.
+	full, plain *libcni.NetworkConfigList
+	// own is nil for a foreign configuration.
+	own *ownNet
+}
+
+// ownNet is what our own configuration needs on the host.
+type ownNet struct {
+	bridge   bridgeSpec
+	firewall *firewall
+}
+
+// New returns a Network. It does no I/O.
+func New(cfg Config) *Network {
+	exec := &invoke.DefaultExec{
+		RawExec:       &invoke.RawExec{Stderr: pluginLog{cfg.Log}},
+		PluginDecoder: version.PluginDecoder{},
+	}
+	return &Network{cfg: cfg, cni: libcni.NewCNIConfigWithCacheDir(cfg.BinDirs, cfg.DataDir, exec)}
+}
+
+// pluginLog takes what plugins say on stderr.
+type pluginLog struct{ log *slog.Logger }
+
+func (l pluginLog) Write(p []byte) (int, error) {
+	l.log.Warn("CNI plugin says", "text", string(p))
+	return len(p), nil
+}
+
+// Init picks or writes the configuration. It refuses a PodCIDR that overlaps a route of the host which is not
+// ours. It may be called again; pods that run are not touched. After an Init that failed each Setup tries it
+// again: what was missing at boot may be there by then.
+func (n *Network) Init(ctx context.Context) error {
+	n.init.Lock()
+	defer n.init.Unlock()
+	conf, err := n.choose(ctx)
+	if err != nil {
+		return fmt.Errorf("set up pod network: %w", err)
+	}
+	n.mu.Lock()
+	n.conf = conf
+	n.mu.Unlock()
+	return nil
+}
+
+func (n *Network) choose(ctx context.Context) (*active, error) {
+	list, err := foreignConf(n.cfg.ConfDir, n.cfg.BinDirs)
+	if err != nil {
+		return nil, err
+	}
+	if list != nil {
+		n.cfg.Log.Info("using a CNI configuration of the host", "directory", n.cfg.ConfDir, "network", list.Name)
+		return &active{full: list, plain: list}, n.checkPlugins(list)
+	}
+	return n.chooseOwn(ctx)
+}
+
+// chooseOwn writes our own configuration and makes what it needs.
+func (n *Network) chooseOwn(ctx context.Context) (*active, error) {
+	cidrs, err := parsePodCIDR(n.cfg.PodCIDR)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := n.chooseBridge(cidrs)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := chooseTables(ctx, cidrs)
+	if err != nil {
+		return nil, err
+	}
+	conf := ownConf{bridge: spec.name, cidrs: cidrs, mtu: spec.mtu, dataDir: n.cfg.DataDir, backend: tables.backend()}
+	a, raw, err := conf.active()
+	if err != nil {
+		return nil, err
+	}
+	a.own = &ownNet{bridge: spec, firewall: &firewall{bridge: spec.name, cidrs: cidrs, tables: tables}}
+	if err := errors.Join(n.checkPlugins(a.full), n.needPlugin("host-local")); err != nil {
+		return nil, err
+	}
+	// The file first: it tells a run after a crash that a bridge without alias and pods is ours.
+	if err := writeFile(n.ownConfPath(), raw); err != nil {
+		return nil, fmt.Errorf("write CNI configuration: %w", err)
+	}
+	if err := dropEmptyAllocations(n.cfg.DataDir); err != nil {
+		return nil, fmt.Errorf("clean up IP allocations: %w", err)
+	}
+	n.cfg.Log.Debug("using our own CNI configuration", "file", n.ownConfPath(), "bridge", spec.name, "firewall", tables.backend())
+	return a, a.own.ensure(ctx)
+}
+
+// active parses the two variants of the configuration; raw is the full one.
+func (c ownConf) active() (a *active, raw []byte, err error) {
+	a = &active{}
+	if raw, err = c.list(withPortmap); err != nil {
+		return nil, nil, err
+	}
+	if a.full, err = libcni.NetworkConfFromBytes(raw); err != nil {
+		return nil, nil, err
+	}
+	plain, err := c.list(withoutPortmap)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.plain, err = libcni.NetworkConfFromBytes(plain)
+	return a, raw, err
+}
+
+// chooseBridge decides on the bridge and removes those of a former podCIDR that nobody uses.
+func (n *Network) chooseBridge(cidrs []netip.Prefix) (bridgeSpec, error) {
+	facts, err := readHost()
+	if err != nil {
+		return bridgeSpec{}, err
+	}
+	stored, err := os.ReadFile(n.ownConfPath())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return bridgeSpec{}, err
+	}
+	c := choice{cidrs: cidrs, configured: n.cfg.Bridge, stored: storedBridge(stored, cidrs), owner: bridgeAlias(n.cfg.DataDir)}
+	for _, name := range c.outdated(facts) {
+		if err := deleteLink(name); err != nil {
+			return bridgeSpec{}, err
+		}
+		facts = facts.without(name)
+	}
+	name, err := c.bridge(facts)
+	if err != nil && name == "" {
+		return bridgeSpec{}, err
+	}
+	if err != nil {
+		n.cfg.Log.Warn("the pods' subnet is used twice; it is kept because pods run on it", "error", err)
+	}
+	return bridgeSpec{name: name, alias: c.owner, mtu: facts.MTU, cidrs: cidrs}, nil
+}
+
+// bridgeAlias marks a bridge as ours. The kernel keeps 255 bytes.
+func bridgeAlias(dataDir string) string {
+	alias := aliasPrefix + dataDir
+	return alias[:min(len(alias), 255)]
+}
+
+func (n *Network) ownConfPath() string { return filepath.Join(n.cfg.OwnConfDir, ownConfName) }
+
+// checkPlugins fails for the plugins of a configuration that are not there.
+func (n *Network) checkPlugins(list *libcni.NetworkConfigList) error {
+	var errs []error
+	for _, p := range list.Plugins {
+		errs = append(errs, n.needPlugin(p.Network.Type))
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Network) needPlugin(name string) error {
+	if _, err := invoke.FindInPath(name, n.cfg.BinDirs); err != nil {
+		return fmt.Errorf("CNI plugin %s is missing: %w", name, err)
+	}
+	return nil
+}
+
+// ensure puts back what somebody took away from the host since the last time.
+func (o *ownNet) ensure(ctx context.Context) error {
+	return errors.Join(ensureBridge(o.bridge), o.firewall.ensure(ctx))
+}
+
+// Repair puts the bridge and the firewall rules of our own configuration back where they are missing, as each
+// Setup does. For a foreign configuration, or before Init, there is nothing to do.
+func (n *Network) Repair(ctx context.Context) error {
+	if conf := n.active(); conf != nil && conf.own != nil {
+		return conf.own.ensure(ctx)
+	}
+	return nil
+}
+
+// Destroy removes what Init made: bridge, firewall rules and configuration. All pods must have been torn down.
+func (n *Network) Destroy(ctx context.Context) error {
+	conf := n.active()
+	if conf == nil || conf.own == nil {
+		return nil
+	}
+	err := errors.Join(
+		conf.own.firewall.remove(ctx),
+		deleteLink(conf.own.bridge.name),
+		removeFile(n.ownConfPath()),
+	)
+	if err != nil {
+		return fmt.Errorf("remove pod network: %w", err)
+	}
+	return nil
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// ready returns the configuration, if need be by another Init.
+func (n *Network) ready(ctx context.Context) (*active, error) {
+	if conf := n.active(); conf != nil {
+		return conf, nil
+	}
+	if err := n.Init(ctx); err != nil {
+		return nil, err
+	}
+	return n.active(), nil
+}
+
+func (n *Network) active() *active {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.conf
+}

@@ -1,0 +1,93 @@
+package network
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// setting is a sysctl to write in a new namespace.
+type setting struct {
+	// path is relative to /proc/sys.
+	path  string
+	value string
+	// flag is the namespace it belongs to.
+	flag int
+}
+
+// write sets it in the namespaces of the calling thread: /proc/sys resolves by who opens it.
+func (s setting) write() error {
+	f, err := os.OpenFile("/proc/sys/"+s.path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("sysctl %s: %w", s.path, err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(s.value); err != nil {
+		return fmt.Errorf("sysctl %s=%q: %w", s.path, s.value, err)
+	}
+	return nil
+}
+
+// sysctlSettings returns what to write, sorted by path. Everything that would reach outside the new
+// namespaces is an error: it would change the host.
+func sysctlSettings(ns Namespaces) ([]setting, error) {
+	values := map[string]string{}
+	if ns.Net {
+		values["net/ipv4/ip_unprivileged_port_start"] = "0"
+		values["net/ipv4/ping_group_range"] = "0 2147483647"
+	}
+	for name, v := range ns.Sysctls {
+		values[sysctlPath(name)] = v
+	}
+	settings := make([]setting, 0, len(values))
+	for path, v := range values {
+		flag := sysctlNamespace(path)
+		switch {
+		case flag == 0 || strings.Contains(path, ".."):
+			return nil, fmt.Errorf("sysctl %s is not part of a network or ipc namespace", path)
+		case flag == unix.CLONE_NEWNET && !ns.Net:
+			return nil, fmt.Errorf("sysctl %s needs a network namespace of the pod's own", path)
+		case flag == unix.CLONE_NEWIPC && !ns.IPC:
+			return nil, fmt.Errorf("sysctl %s needs an ipc namespace of the pod's own", path)
+		}
+		settings = append(settings, setting{path: path, value: v, flag: flag})
+	}
+	sort.Slice(settings, func(i, j int) bool { return settings[i].path < settings[j].path })
+	return settings, nil
+}
+
+// sysctlPath turns a sysctl name into a path. As in sysctl(8), the separator is whichever of '.' and '/'
+// comes first; the other one is then part of a name (an interface such as eth0.1).
+func sysctlPath(name string) string {
+	i := strings.IndexAny(name, "./")
+	if i < 0 || name[i] == '/' {
+		return strings.Trim(name, "/")
+	}
+	swap := func(r rune) rune {
+		switch r {
+		case '.':
+			return '/'
+		case '/':
+			return '.'
+		}
+		return r
+	}
+	return strings.Map(swap, name)
+}
+
+// sysctlNamespace returns the clone flag of the namespace a sysctl belongs to, 0 when it is none of ours.
+func sysctlNamespace(path string) int {
+	switch {
+	case strings.HasPrefix(path, "net/"):
+		return unix.CLONE_NEWNET
+	case path == "kernel/sem",
+		strings.HasPrefix(path, "kernel/shm"),
+		strings.HasPrefix(path, "kernel/msg"),
+		strings.HasPrefix(path, "fs/mqueue/"):
+		return unix.CLONE_NEWIPC
+	}
+	return 0
+}

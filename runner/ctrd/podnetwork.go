@@ -1,0 +1,225 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/network"
+)
+
+// networkTimeout bounds one CNI ADD or DEL.
+const networkTimeout = 2 * time.Minute
+
+// adds are the network set-ups of this process, by sandbox. A failed one stays until SetupNetwork or removal.
+type adds struct {
+	mu sync.Mutex
+	m  map[string]*add
+	wg sync.WaitGroup
+}
+
+// add is one network set-up; err is set before done is closed.
+type add struct {
+	done   chan struct{}
+	err    error
+	cancel context.CancelFunc
+}
+
+func newAdds() *adds { return &adds{m: map[string]*add{}} }
+
+func (a *adds) get(id string) *add {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.m[id]
+}
+
+// start runs f in the background unless one runs already, and returns the one that does.
+func (a *adds) start(ctx context.Context, id string, f func(context.Context) error) *add {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := a.m[id]; n != nil && !n.ended() {
+		return n
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), networkTimeout)
+	n := &add{done: make(chan struct{}), cancel: cancel}
+	a.m[id] = n
+	a.wg.Go(func() {
+		defer cancel()
+		defer close(n.done)
+		n.err = f(ctx)
+	})
+	return n
+}
+
+func (n *add) ended() bool {
+	select {
+	case <-n.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (n *add) wait(ctx context.Context) error {
+	select {
+	case <-n.done:
+		return n.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// cancel ends a set-up that is under way.
+func (a *adds) cancel(id string) {
+	if n := a.get(id); n != nil {
+		n.cancel()
+	}
+}
+
+// forget waits for the end of a set-up and drops it.
+func (a *adds) forget(id string) {
+	n := a.get(id)
+	if n == nil {
+		return
+	}
+	n.cancel()
+	<-n.done
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.m, id)
+}
+
+// wait waits for all, and cancels those that take longer than ctx.
+func (a *adds) wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.wg.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		a.mu.Lock()
+		for _, n := range a.m {
+			n.cancel()
+		}
+		a.mu.Unlock()
+		<-done
+	}
+}
+
+// startNetwork runs CNI ADD in the background.
+func (r *Runtime) startNetwork(ctx context.Context, rec *sandboxRecord) *add {
+	return r.adds.start(ctx, rec.ID, func(ctx context.Context) error {
+		err := r.addNetwork(ctx, rec.ID)
+		r.watch.notify(rec.Labels.Key)
+		return err
+	})
+}
+
+// addNetwork runs ADD and stores its result: in /etc/hosts, on the record, in the index.
+func (r *Runtime) addNetwork(ctx context.Context, id string) error {
+	done, err := r.netSlots.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	rec := r.index.sandboxByID(id)
+	if rec == nil {
+		return fmt.Errorf("sandbox %s is gone", id)
+	}
+	ips, err := r.net.Setup(ctx, r.networkPod(rec))
+	if err != nil {
+		return fmt.Errorf("set up network: %w", err)
+	}
+	rec = r.index.sandboxByID(id)
+	if rec == nil || rec.Labels.State != sandboxActive {
+		return fmt.Errorf("sandbox %s is gone", id)
+	}
+	withIPs := *rec
+	withIPs.Network.IPs = ips
+	if err := r.writeHosts(&withIPs); err != nil {
+		return fmt.Errorf("write hosts file: %w", err)
+	}
+	_, err = r.updateSandbox(ctx, id, func(s *sandboxRecord) {
+		s.Network = networkResult{Ready: true, IPs: ips}
+	}, "extensions."+extNetwork)
+	return err
+}
+
+// setupNetwork repeats a set-up that was cut off or failed.
+func (r *Runtime) setupNetwork(ctx context.Context, key manifests.Key) error {
+	rec := r.index.sandbox(key)
+	if rec == nil {
+		return fmt.Errorf("pod %s has no sandbox", key)
+	}
+	if rec.Network.Ready {
+		return nil
+	}
+	n := r.adds.start(ctx, rec.ID, func(ctx context.Context) error {
+		if err := r.net.Teardown(ctx, r.networkPod(rec)); err != nil {
+			return fmt.Errorf("undo network: %w", err)
+		}
+		err := r.addNetwork(ctx, rec.ID)
+		r.watch.notify(key)
+		return err
+	})
+	return stepError(runner.ReasonCreatePodSandboxError, n.wait(ctx))
+}
+
+// waitNetwork waits until the sandbox's network is up.
+func (r *Runtime) waitNetwork(ctx context.Context, id string) error {
+	rec := r.index.sandboxByID(id)
+	switch {
+	case rec == nil:
+		return stepError(runner.ReasonCreatePodSandboxError, fmt.Errorf("sandbox %s is gone", id))
+	case rec.Network.Ready:
+		return nil
+	}
+	n := r.adds.get(id)
+	if n == nil {
+		return stepError(runner.ReasonCreatePodSandboxError, errors.New("the network set-up was cut off and must be repeated"))
+	}
+	return stepError(runner.ReasonCreatePodSandboxError, n.wait(ctx))
+}
+
+// networkPod is what CNI is told.
+func (r *Runtime) networkPod(rec *sandboxRecord) network.Pod {
+	p := network.Pod{
+		SandboxID: rec.ID,
+		NetNS:     filepath.Join(r.nsDir(rec.ID), "net"),
+		Namespace: rec.Labels.Key.Namespace,
+		Name:      rec.Labels.Key.Name,
+		UID:       rec.Labels.UID,
+	}
+	for i := range rec.Pod.Object.Spec.Containers {
+		for _, m := range rec.Pod.Object.Spec.Containers[i].Ports {
+			if m.HostPort > 0 {
+				p.PortMappings = append(p.PortMappings, network.PortMapping{
+					HostPort:      m.HostPort,
+					ContainerPort: m.ContainerPort,
+					Protocol:      protocol(m.Protocol),
+					HostIP:        m.HostIP,
+				})
+			}
+		}
+	}
+	return p
+}
+
+func protocol(p corev1.Protocol) string {
+	switch p {
+	case corev1.ProtocolUDP:
+		return "udp"
+	case corev1.ProtocolSCTP:
+		return "sctp"
+	}
+	return "tcp"
+}

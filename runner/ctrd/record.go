@@ -1,0 +1,297 @@
+package ctrd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/sandbox"
+	"github.com/containerd/typeurl/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// Extensions of a sandbox record: JSON, because labels are limited to 4096 bytes.
+const (
+	extPod     = "monopod.dev/pod"
+	extOrigin  = "monopod.dev/origin"
+	extNetwork = "monopod.dev/network"
+)
+
+// jsonAny is a JSON value as containerd stores extensions.
+type jsonAny struct {
+	url   string
+	value []byte
+}
+
+// GetTypeUrl implements typeurl.Any.
+func (a jsonAny) GetTypeUrl() string { return a.url } //nolint:revive // containerd's name
+
+// GetValue implements typeurl.Any.
+func (a jsonAny) GetValue() []byte { return a.value }
+
+func toAny(name string, v any) (typeurl.Any, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", name, err)
+	}
+	return jsonAny{url: name, value: b}, nil
+}
+
+func fromAny(m map[string]typeurl.Any, name string, v any) error {
+	a, ok := m[name]
+	if !ok {
+		return nil
+	}
+	if err := json.Unmarshal(a.GetValue(), v); err != nil {
+		return fmt.Errorf("decode %s: %w", name, err)
+	}
+	return nil
+}
+
+// networkResult is the outcome of CNI ADD. A sandbox without one has none, or was cut off before it was stored.
+type networkResult struct {
+	Ready bool     `json:"ready"`
+	IPs   []string `json:"ips,omitempty"`
+}
+
+// sandboxRecord is a sandbox record with its extensions decoded.
+type sandboxRecord struct {
+	ID        string
+	CreatedAt time.Time
+	Labels    sandboxLabels
+	Pod       *manifests.Pod
+	Network   networkResult
+}
+
+// extensions returns the record's extensions.
+func (r *sandboxRecord) extensions() (map[string]typeurl.Any, error) {
+	pod, err1 := toAny(extPod, r.Pod.Object)
+	origin, err2 := toAny(extOrigin, r.Pod.Origin)
+	net, err3 := toAny(extNetwork, r.Network)
+	return map[string]typeurl.Any{extPod: pod, extOrigin: origin, extNetwork: net}, errors.Join(err1, err2, err3)
+}
+
+// decodeSandbox reads a record of the sandbox store.
+func decodeSandbox(sb sandbox.Sandbox) (*sandboxRecord, error) {
+	r := &sandboxRecord{
+		ID:        sb.ID,
+		CreatedAt: sb.CreatedAt,
+		Labels:    *decodeSandboxLabels(sb.Labels),
+		Pod:       &manifests.Pod{Object: &corev1.Pod{}},
+	}
+	err := errors.Join(
+		fromAny(sb.Extensions, extPod, r.Pod.Object),
+		fromAny(sb.Extensions, extOrigin, &r.Pod.Origin),
+		fromAny(sb.Extensions, extNetwork, &r.Network),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %s: %w", sb.ID, err)
+	}
+	return r, nil
+}
+
+// containerRecord is a container record without its spec.
+type containerRecord struct {
+	ID        string
+	CreatedAt time.Time
+	Image     string
+	Labels    containerLabels
+	// LostAt is when its task was found to be gone without any trace; kept in memory only.
+	LostAt time.Time
+}
+
+// index is the copy in memory of our records, so that observing a pod does not read those of all others.
+// The records in it are immutable: who changes one stores a changed copy.
+type index struct {
+	mu sync.Mutex
+	// sandboxes by id, removing ones included.
+	sandboxes map[string]*sandboxRecord
+	// active maps a pod to its sandbox.
+	active     map[manifests.Key]string
+	containers map[string]*containerRecord
+	byPod      map[manifests.Key][]string
+}
+
+func newIndex() *index {
+	x := &index{}
+	x.resetLocked()
+	return x
+}
+
+func (x *index) resetLocked() {
+	x.sandboxes = map[string]*sandboxRecord{}
+	x.active = map[manifests.Key]string{}
+	x.containers = map[string]*containerRecord{}
+	x.byPod = map[manifests.Key][]string{}
+}
+
+// replace puts other records in the place of all.
+func (x *index) replace(sandboxes []*sandboxRecord, containers []*containerRecord) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.resetLocked()
+	for _, s := range sandboxes {
+		x.putSandboxLocked(s)
+	}
+	for _, c := range containers {
+		x.putContainerLocked(c)
+	}
+}
+
+func (x *index) putSandbox(s *sandboxRecord) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.putSandboxLocked(s)
+}
+
+func (x *index) putSandboxLocked(s *sandboxRecord) {
+	x.sandboxes[s.ID] = s
+	key := s.Labels.Key
+	switch {
+	case s.Labels.State == sandboxActive:
+		x.active[key] = s.ID
+	case x.active[key] == s.ID:
+		delete(x.active, key)
+	}
+}
+
+func (x *index) deleteSandbox(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s, ok := x.sandboxes[id]
+	if !ok {
+		return
+	}
+	delete(x.sandboxes, id)
+	if x.active[s.Labels.Key] == id {
+		delete(x.active, s.Labels.Key)
+	}
+}
+
+func (x *index) putContainer(c *containerRecord) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.putContainerLocked(c)
+}
+
+func (x *index) putContainerLocked(c *containerRecord) {
+	if _, ok := x.containers[c.ID]; !ok {
+		x.byPod[c.Labels.Key] = append(x.byPod[c.Labels.Key], c.ID)
+	}
+	x.containers[c.ID] = c
+}
+
+func (x *index) deleteContainer(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c, ok := x.containers[id]
+	if !ok {
+		return
+	}
+	delete(x.containers, id)
+	key := c.Labels.Key
+	ids := x.byPod[key]
+	kept := make([]string, 0, len(ids))
+	for _, i := range ids {
+		if i != id {
+			kept = append(kept, i)
+		}
+	}
+	if len(kept) == 0 {
+		delete(x.byPod, key)
+		return
+	}
+	x.byPod[key] = kept
+}
+
+// sandbox returns the active sandbox of a pod, or nil.
+func (x *index) sandbox(key manifests.Key) *sandboxRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.sandboxes[x.active[key]]
+}
+
+// sandboxByID returns a sandbox in any state, or nil.
+func (x *index) sandboxByID(id string) *sandboxRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.sandboxes[id]
+}
+
+// container returns a container, or nil.
+func (x *index) container(id string) *containerRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.containers[id]
+}
+
+// ofPod returns the containers of a pod in the order they were made.
+func (x *index) ofPod(key manifests.Key) []*containerRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var out []*containerRecord
+	for _, id := range x.byPod[key] {
+		out = append(out, x.containers[id])
+	}
+	return out
+}
+
+// ofSandbox returns the containers made in a sandbox.
+func (x *index) ofSandbox(id string) []*containerRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var out []*containerRecord
+	for _, c := range x.containers {
+		if c.Labels.SandboxID == id {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// list returns all sandboxes.
+func (x *index) list() []*sandboxRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := make([]*sandboxRecord, 0, len(x.sandboxes))
+	for _, s := range x.sandboxes {
+		out = append(out, s)
+	}
+	return out
+}
+
+// all returns all containers.
+func (x *index) all() []*containerRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := make([]*containerRecord, 0, len(x.containers))
+	for _, c := range x.containers {
+		out = append(out, c)
+	}
+	return out
+}
+
+// ofUID returns the containers of a pod's uid.
+func (x *index) ofUID(uid string) []*containerRecord {
+	var out []*containerRecord
+	for _, c := range x.all() {
+		if c.Labels.UID == uid {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// uidInUse says whether another sandbox than the given one has the uid.
+func (x *index) uidInUse(uid, except string) bool {
+	for _, s := range x.list() {
+		if s.Labels.UID == uid && s.ID != except {
+			return true
+		}
+	}
+	return false
+}

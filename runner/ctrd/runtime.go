@@ -1,0 +1,367 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/events"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/embed"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/logs"
+	"monopod/runner/ctrd/network"
+	"monopod/runner/spec"
+)
+
+var _ runner.Runtime = (*Runtime)(nil)
+
+// Runtime runs pods on containerd. Its methods may be called concurrently, but not for the same pod.
+type Runtime struct {
+	cfg    Config
+	log    *slog.Logger
+	client *client.Client
+	images *image.Store
+	net    *network.Network
+	logs   *logs.Collector
+	host   spec.Host
+	bootID string
+	index  *index
+
+	teardown *teardown
+	watch    *watchers
+	adds     *adds
+	locks    keyLock
+	// slots bound how many containers are created or removed at once, netSlots how many CNI runs go on: more
+	// than twice the processors only makes all of them slower.
+	slots, netSlots slots
+	cgroups         cgroups
+
+	events *subscription
+	close  []func(context.Context) error
+}
+
+// Open takes the instance lock, re-attaches the logs, starts or connects to containerd and brings its records and
+// the directories in order. The order matters: logs first, because what containers wrote meanwhile sits in FIFOs
+// that live no longer than the shims; the subscription before the records are read, so that no exit is missed.
+// Until Run is called, events wait in the subscription and teardown does not proceed.
+func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
+	cfg = cfg.withDefaults()
+	r := &Runtime{
+		cfg:   cfg,
+		log:   cfg.Log,
+		index: newIndex(),
+		watch: newWatchers(),
+		adds:  newAdds(),
+		slots: newSlots(cfg.MaxConcurrent), netSlots: newSlots(cfg.MaxConcurrent),
+	}
+	r.teardown = newTeardown(r)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	if err := r.prepareDirs(); err != nil {
+		return nil, err
+	}
+	if r.bootID, err = readBootID(); err != nil {
+		return nil, err
+	}
+	if r.host, err = hostFacts(cfg, r.log); err != nil {
+		return nil, err
+	}
+	if r.cgroups, err = findCgroups(cfg.CgroupParent); err != nil {
+		return nil, err
+	}
+	r.logs = logs.NewCollector(r.path("logs"), r.log)
+	r.onClose(func(context.Context) error { return r.logs.Close() })
+	if err := r.logs.Recover(); err != nil {
+		return nil, fmt.Errorf("recover logs: %w", err)
+	}
+	if err := r.connect(ctx); err != nil {
+		return nil, err
+	}
+	cfg.Image.Snapshotter = r.cfg.Snapshotter
+	if cfg.Image.OnChange == nil {
+		cfg.Image.OnChange = func() { r.watch.notify(manifests.Key{}) }
+	}
+	r.images = image.NewStore(r.client, cfg.Image)
+	r.net = network.New(cfg.Network)
+	if err := r.net.Init(ctx); err != nil {
+		// Pods that run are not touched by it, and those on the host network need none.
+		r.log.Error("pods get no network until this is mended", "err", err)
+	}
+	r.events = r.subscribe(ctx)
+	r.onClose(func(context.Context) error { r.events.cancel(); return nil })
+	if err := r.load(r.ns(ctx)); err != nil {
+		return nil, err
+	}
+	return r, r.cleanStart(r.ns(ctx))
+}
+
+// withDefaults fills in zero fields.
+func (c Config) withDefaults() Config {
+	d := DefaultConfig()
+	for _, f := range []struct{ to, from *string }{
+		{&c.RootDirectory, &d.RootDirectory},
+		{&c.StateDirectory, &d.StateDirectory},
+		{&c.PodLogsDir, &d.PodLogsDir},
+		{&c.Namespace, &d.Namespace},
+		{&c.OCIRuntime, &d.OCIRuntime},
+		{&c.ShimPath, &d.ShimPath},
+		{&c.CgroupParent, &d.CgroupParent},
+		{&c.ClusterDomain, &d.ClusterDomain},
+	} {
+		if *f.to == "" {
+			*f.to = *f.from
+		}
+	}
+	if c.MaxConcurrent <= 0 {
+		c.MaxConcurrent = max(4, 2*runtime.NumCPU())
+	}
+	if c.NodeIPs == nil {
+		c.NodeIPs = func() []string { return nil }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Image.Log == nil {
+		c.Image.Log = c.Log
+	}
+	if c.Network.Log == nil {
+		c.Network.Log = c.Log
+	}
+	return c
+}
+
+// prepareDirs makes our directories and takes the lock in both of them.
+func (r *Runtime) prepareDirs() error {
+	for _, d := range []string{
+		r.cfg.RootDirectory, r.cfg.StateDirectory, r.podsDir(), r.cfg.PodLogsDir,
+		r.path("exits"), r.path("ns"), r.path("shm"), r.path("logs"),
+	} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	// Mounts are known by their real paths.
+	for _, d := range []*string{&r.cfg.RootDirectory, &r.cfg.StateDirectory, &r.cfg.PodLogsDir} {
+		path, err := filepath.EvalSymlinks(*d)
+		if err != nil {
+			return err
+		}
+		*d = path
+	}
+	for _, d := range []string{r.cfg.RootDirectory, r.cfg.StateDirectory} {
+		f, err := lockFile(filepath.Join(d, "lock"))
+		if err != nil {
+			return err
+		}
+		r.onClose(func(context.Context) error { return f.Close() })
+	}
+	return nil
+}
+
+// connect starts the embedded containerd or connects to another.
+func (r *Runtime) connect(ctx context.Context) error {
+	if r.cfg.Endpoint != "" {
+		return r.connectTo(ctx)
+	}
+	if err := becomeSubreaper(); err != nil {
+		return err
+	}
+	root := filepath.Join(r.cfg.RootDirectory, "containerd")
+	if r.cfg.Snapshotter == "" {
+		var err error
+		if r.cfg.Snapshotter, err = embed.Snapshotter(root); err != nil {
+			return err
+		}
+	}
+	c, stop, err := embed.Start(ctx, embed.Config{
+		Root:        root,
+		State:       filepath.Join(r.cfg.StateDirectory, "containerd"),
+		Snapshotter: r.cfg.Snapshotter,
+		Log:         r.log,
+	})
+	if err != nil {
+		return err
+	}
+	r.client = c
+	r.onClose(stop)
+	return nil
+}
+
+func (r *Runtime) connectTo(ctx context.Context) error {
+	// The client's own back-off would keep us from a containerd that is back for up to ten seconds.
+	retry := backoff.Config{BaseDelay: minReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
+	c, err := client.New(endpointPath(r.cfg.Endpoint), client.WithDefaultNamespace(r.cfg.Namespace),
+		client.WithExtraDialOpts([]grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second})}))
+	if err != nil {
+		return fmt.Errorf("connect to containerd at %s: %w", r.cfg.Endpoint, err)
+	}
+	r.client = c
+	r.onClose(func(context.Context) error { return c.Close() })
+	if r.cfg.Snapshotter == "" {
+		r.cfg.Snapshotter = embed.Overlayfs
+	}
+	if _, err := c.Version(ctx); err != nil {
+		return fmt.Errorf("containerd at %s: %w", r.cfg.Endpoint, err)
+	}
+	// Images are mounted by this process to look into them; what it left there when it was killed goes.
+	if err := mount.SetTempMountLocation(r.path("tmpmounts")); err != nil {
+		return fmt.Errorf("directory for temporary mounts: %w", err)
+	}
+	warnings, err := mount.CleanupTempMounts(0)
+	for _, w := range append(warnings, err) {
+		if w != nil {
+			r.log.Warn("temporary mount is left", "err", w)
+		}
+	}
+	return nil
+}
+
+// Run follows containerd's events, tears down what was removed and watches the preload directories. It returns
+// nil when ctx ends, and has waited for its goroutines.
+func (r *Runtime) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(r.ns(ctx))
+	g.Go(func() error { return r.followEvents(ctx) })
+	g.Go(func() error { return r.teardown.run(ctx) })
+	g.Go(func() error { return reapShims(ctx) })
+	err := g.Wait()
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Preload imports the archives of the preload directories, reports once to done, and follows changes until ctx ends.
+func (r *Runtime) Preload(ctx context.Context, done func(error)) error {
+	return r.images.RunPreload(r.ns(ctx), done)
+}
+
+// Close waits for network set-ups under way and lets go of containerd; every container runs on. Call it when Run has returned.
+func (r *Runtime) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	r.adds.wait(ctx)
+	var errs []error
+	for _, f := range slices.Backward(r.close) {
+		errs = append(errs, f(ctx))
+	}
+	r.close = nil
+	return errors.Join(errs...)
+}
+
+func (r *Runtime) onClose(f func(context.Context) error) { r.close = append(r.close, f) }
+
+// ns puts the containerd namespace on a context: the in-process services ask for it.
+func (r *Runtime) ns(ctx context.Context) context.Context {
+	return namespaces.WithNamespace(ctx, r.cfg.Namespace)
+}
+
+// path returns a path below the state directory.
+func (r *Runtime) path(elem ...string) string {
+	return filepath.Join(append([]string{r.cfg.StateDirectory}, elem...)...)
+}
+
+func (r *Runtime) podsDir() string { return filepath.Join(r.cfg.RootDirectory, "pods") }
+
+// podDir is where a pod's files and volumes are.
+func (r *Runtime) podDir(uid string) string { return filepath.Join(r.podsDir(), uid) }
+
+func (r *Runtime) exitFile(id string) string { return r.path("exits", id+".json") }
+func (r *Runtime) nsDir(id string) string    { return r.path("ns", id) }
+func (r *Runtime) shmDir(id string) string   { return r.path("shm", id) }
+
+// List returns the pods that have a sandbox which is not being removed.
+func (r *Runtime) List(ctx context.Context) ([]manifests.Key, error) {
+	sandboxes, err := r.client.SandboxStore().List(r.ns(ctx), r.ownFilter())
+	if err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	var keys []manifests.Key
+	for _, sb := range sandboxes {
+		if l := decodeSandboxLabels(sb.Labels); l.State == sandboxActive {
+			keys = append(keys, l.Key)
+		}
+	}
+	return keys, nil
+}
+
+// ownFilter matches the records of this instance.
+func (r *Runtime) ownFilter() string {
+	return fmt.Sprintf("labels.%q==%q", labelOwner, r.cfg.RootDirectory)
+}
+
+// keyLock is one mutex per key, for work on one container or sandbox that the worker and the teardown may both do.
+type keyLock struct {
+	mu   sync.Mutex
+	held map[string]*heldKey
+}
+
+type heldKey struct {
+	free  chan struct{}
+	users int
+}
+
+// lock waits for the key and returns the function that gives it back.
+func (k *keyLock) lock(key string) func() {
+	k.mu.Lock()
+	if k.held == nil {
+		k.held = map[string]*heldKey{}
+	}
+	h := k.held[key]
+	if h == nil {
+		h = &heldKey{free: make(chan struct{}, 1)}
+		h.free <- struct{}{}
+		k.held[key] = h
+	}
+	h.users++
+	k.mu.Unlock()
+	<-h.free
+	return func() {
+		h.free <- struct{}{}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if h.users--; h.users == 0 {
+			delete(k.held, key)
+		}
+	}
+}
+
+// subscription is a live stream of containerd's events.
+type subscription struct {
+	events <-chan *events.Envelope
+	errs   <-chan error
+	cancel context.CancelFunc
+}
+
+// slots bound concurrent work.
+type slots chan struct{}
+
+func newSlots(n int) slots { return make(slots, n) }
+
+// take waits for a slot and returns the function that gives it back.
+func (s slots) take(ctx context.Context) (func(), error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,273 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/sandbox"
+	"github.com/containerd/containerd/v2/pkg/identifiers"
+	"github.com/containerd/errdefs"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/network"
+	"monopod/runner/spec"
+)
+
+// namespacesOf says which namespaces the containers of a pod share, apart from hostname and sysctls.
+func namespacesOf(pod *corev1.Pod) network.Namespaces {
+	return network.Namespaces{
+		Net: !pod.Spec.HostNetwork,
+		UTS: !pod.Spec.HostNetwork,
+		IPC: !pod.Spec.HostIPC,
+	}
+}
+
+// createSandbox makes record, namespaces, files and shm side by side, then starts CNI ADD. Called again after it was
+// cut off, it completes what is there.
+func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+	if err := identifiers.Validate(a.UID); err != nil {
+		return fmt.Errorf("uid: %w", err)
+	}
+	rec := r.index.sandbox(key)
+	switch {
+	case rec == nil:
+		if err := r.teardown.finishUID(ctx, a.UID); err != nil {
+			return fmt.Errorf("what is left of the pod's previous sandbox: %w", err)
+		}
+		rec = r.newSandbox(key, pod, a.UID)
+	case rec.Labels.BootID != r.bootID:
+		return fmt.Errorf("pod %s has sandbox %s of an earlier boot, which must be removed first", key, rec.ID)
+	}
+	var g errgroup.Group
+	g.Go(func() error { return r.storeSandbox(ctx, rec) })
+	g.Go(func() error { return r.prepareSandbox(rec) })
+	if err := g.Wait(); err != nil {
+		r.dropSandbox(ctx, rec)
+		return err
+	}
+	r.index.putSandbox(rec)
+	if !rec.Network.Ready {
+		r.startNetwork(ctx, rec)
+	}
+	return nil
+}
+
+func (r *Runtime) newSandbox(key manifests.Key, pod *manifests.Pod, uid string) *sandboxRecord {
+	return &sandboxRecord{
+		ID:        newID(),
+		CreatedAt: time.Now(),
+		Pod:       pod,
+		Network:   networkResult{Ready: pod.Object.Spec.HostNetwork},
+		Labels: sandboxLabels{
+			Owner:  r.cfg.RootDirectory,
+			Key:    key,
+			UID:    uid,
+			Source: pod.Origin.Source,
+			Hash:   manifests.SandboxHash(pod.Object),
+			State:  sandboxActive,
+			BootID: r.bootID,
+		},
+	}
+}
+
+// storeSandbox writes a new record; one that exists is fine.
+func (r *Runtime) storeSandbox(ctx context.Context, rec *sandboxRecord) error {
+	ext, err := rec.extensions()
+	if err != nil {
+		return err
+	}
+	created, err := r.client.SandboxStore().Create(ctx, sandbox.Sandbox{
+		ID:         rec.ID,
+		Labels:     rec.Labels.encode(),
+		Extensions: ext,
+		Runtime:    sandbox.RuntimeOpts{Name: r.cfg.ShimPath},
+	})
+	if errdefs.IsAlreadyExists(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create sandbox record: %w", err)
+	}
+	rec.CreatedAt = created.CreatedAt
+	return nil
+}
+
+// dropSandbox undoes a createSandbox that failed: the teardown does it, as for any other sandbox.
+func (r *Runtime) dropSandbox(ctx context.Context, rec *sandboxRecord) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if err := r.markRemoving(ctx, rec); err != nil {
+		r.log.Warn("give up sandbox", "sandbox", rec.ID, "err", err)
+	}
+}
+
+// prepareSandbox makes namespaces, shm and files. It is idempotent.
+func (r *Runtime) prepareSandbox(rec *sandboxRecord) error {
+	pod := rec.Pod.Object
+	ns := namespacesOf(pod)
+	if ns.UTS {
+		name, err := spec.Hostname(pod, r.cfg.NodeName, r.cfg.ClusterDomain)
+		if err != nil {
+			return err
+		}
+		ns.Hostname = name
+	}
+	if s := pod.Spec.SecurityContext; s != nil {
+		ns.Sysctls = map[string]string{}
+		for _, c := range s.Sysctls {
+			ns.Sysctls[c.Name] = c.Value
+		}
+	}
+	if err := network.Pin(r.nsDir(rec.ID), ns); err != nil {
+		return err
+	}
+	if !pod.Spec.HostIPC {
+		if err := mountTmpfs(r.shmDir(rec.ID), "mode=1777,size=67108864", shmFlags); err != nil {
+			return fmt.Errorf("shm: %w", err)
+		}
+	}
+	return r.writeFiles(rec)
+}
+
+// sandboxFiles are the files of a sandbox that its containers see.
+type sandboxFiles struct{ hosts, hostname, resolvConf string }
+
+func (r *Runtime) files(uid string) sandboxFiles {
+	d := r.podDir(uid)
+	return sandboxFiles{
+		hosts:      filepath.Join(d, "etc-hosts"),
+		hostname:   filepath.Join(d, "hostname"),
+		resolvConf: filepath.Join(d, "resolv.conf"),
+	}
+}
+
+func (r *Runtime) writeFiles(rec *sandboxRecord) error {
+	if err := os.MkdirAll(r.podDir(rec.Labels.UID), 0o750); err != nil {
+		return err
+	}
+	f := r.files(rec.Labels.UID)
+	name, err := spec.Hostname(rec.Pod.Object, r.cfg.NodeName, r.cfg.ClusterDomain)
+	if err != nil {
+		return err
+	}
+	text, warnings := spec.ResolvConf(spec.DNS{
+		Pod:           rec.Pod.Object,
+		HostFile:      r.hostResolvConf(),
+		ClusterDNS:    r.cfg.ClusterDNS,
+		ClusterDomain: r.cfg.ClusterDomain,
+		NodeIPs:       r.cfg.NodeIPs(),
+	})
+	for _, w := range warnings {
+		r.log.Warn(w, "pod", rec.Labels.Key.String())
+	}
+	return errors.Join(
+		writeInPlace(f.hostname, name+"\n"),
+		writeInPlace(f.resolvConf, text),
+		r.writeHosts(rec),
+	)
+}
+
+// hostResolvConf returns the host's resolver file; nil when the configuration says that there is none.
+func (r *Runtime) hostResolvConf() *string {
+	if r.cfg.ResolvConf == "" {
+		return nil
+	}
+	b, err := os.ReadFile(r.cfg.ResolvConf)
+	if err != nil {
+		r.log.Warn("read the host's resolver configuration", "err", err)
+	}
+	text := string(b)
+	return &text
+}
+
+// writeHosts writes /etc/hosts in place: containers have the file bind-mounted.
+func (r *Runtime) writeHosts(rec *sandboxRecord) error {
+	var node []byte
+	if rec.Pod.Object.Spec.HostNetwork {
+		var err error
+		if node, err = os.ReadFile("/etc/hosts"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	text, err := spec.HostsFile(spec.Hosts{
+		Pod:           rec.Pod.Object,
+		IPs:           rec.Network.IPs,
+		ClusterDomain: r.cfg.ClusterDomain,
+		NodeFile:      string(node),
+	})
+	if err != nil {
+		return err
+	}
+	return writeInPlace(r.files(rec.Labels.UID).hosts, text)
+}
+
+// recordPod stores another manifest on the record.
+func (r *Runtime) recordPod(ctx context.Context, key manifests.Key, pod *manifests.Pod) error {
+	rec := r.index.sandbox(key)
+	if rec == nil {
+		return fmt.Errorf("pod %s has no sandbox", key)
+	}
+	next, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) {
+		s.Pod = pod
+		s.Labels.Source = pod.Origin.Source
+	}, "extensions."+extPod, "extensions."+extOrigin, "labels."+labelSource)
+	if err != nil {
+		return err
+	}
+	return r.writeHosts(next) // hostAliases may be among what changed
+}
+
+// updateSandbox changes fields of a record in containerd, then in the index. The worker and a network set-up may
+// do so at the same time.
+func (r *Runtime) updateSandbox(ctx context.Context, id string, change func(*sandboxRecord), fields ...string) (*sandboxRecord, error) {
+	defer r.locks.lock("record " + id)()
+	rec := r.index.sandboxByID(id)
+	if rec == nil {
+		return nil, fmt.Errorf("sandbox %s: %w", id, errdefs.ErrNotFound)
+	}
+	next := *rec
+	change(&next)
+	ext, err := next.extensions()
+	if err != nil {
+		return nil, err
+	}
+	_, err = r.client.SandboxStore().Update(ctx, sandbox.Sandbox{ID: id, Labels: next.Labels.encode(), Extensions: ext}, fields...)
+	if err != nil {
+		return nil, fmt.Errorf("update sandbox record: %w", err)
+	}
+	r.index.putSandbox(&next)
+	return &next, nil
+}
+
+// removeSandbox gives the sandbox up; the teardown does the rest.
+func (r *Runtime) removeSandbox(ctx context.Context, key manifests.Key) error {
+	rec := r.index.sandbox(key)
+	if rec == nil {
+		return nil
+	}
+	return r.markRemoving(ctx, rec)
+}
+
+// markRemoving makes a sandbox, whose record may not exist yet, one that is being removed.
+func (r *Runtime) markRemoving(ctx context.Context, rec *sandboxRecord) error {
+	_, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) { s.Labels.State = sandboxRemoving }, "labels."+labelState)
+	if errdefs.IsNotFound(err) {
+		next := *rec
+		next.Labels.State = sandboxRemoving
+		r.index.putSandbox(&next)
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	r.adds.cancel(rec.ID)
+	r.teardown.add(rec.ID)
+	return nil
+}

@@ -1,0 +1,57 @@
+package shim
+
+import (
+	"io"
+	"strings"
+
+	"github.com/containerd/log"
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+)
+
+// setLogger sends warnings to containerd through the FIFO "log" in the working directory. containerd's own
+// set-up would block until somebody reads, and pass on lines that mean nothing.
+func setLogger() {
+	log.L.Logger.SetLevel(logrus.WarnLevel)
+	log.L.Logger.SetFormatter(quietFormatter{&logrus.TextFormatter{DisableColors: true}})
+	log.L.Logger.SetOutput(io.Discard)
+	// Without blocking: a line nobody reads is dropped.
+	fd, err := unix.Open("log", unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		log.L.Logger.SetOutput(dropper{fdWriter(fd)})
+	}
+}
+
+// fdWriter writes to a descriptor; unlike os.File it returns EAGAIN where a write would block.
+type fdWriter int
+
+// Write implements io.Writer.
+func (fd fdWriter) Write(p []byte) (int, error) { return unix.Write(int(fd), p) }
+
+// dropper hides write errors, which logrus would print to stderr.
+type dropper struct{ io.Writer }
+
+// Write implements io.Writer.
+func (d dropper) Write(p []byte) (int, error) {
+	_, _ = d.Writer.Write(p)
+	return len(p), nil
+}
+
+// quietFormatter drops messages that are known to be noise of a normal life.
+type quietFormatter struct {
+	logrus.Formatter
+}
+
+// Format implements logrus.Formatter.
+func (f quietFormatter) Format(e *logrus.Entry) ([]byte, error) {
+	if noise(e.Message) {
+		return nil, nil
+	}
+	return f.Formatter.Format(e)
+}
+
+// noise: the v1 OOM watcher's epoll loop spins on its closed descriptor while the shim ends; events cannot be
+// delivered while the agent is away, which is what the exit record is for.
+func noise(msg string) bool {
+	return strings.HasPrefix(msg, "cgroups: epoll wait") || msg == "post event" || msg == "forward event"
+}

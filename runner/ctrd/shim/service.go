@@ -1,0 +1,137 @@
+package shim
+
+import (
+	"context"
+	"time"
+
+	eventstypes "github.com/containerd/containerd/api/events"
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/events"
+	"github.com/containerd/containerd/v2/pkg/shim"
+	"github.com/containerd/log"
+	"github.com/containerd/ttrpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// service is containerd's task service, with a watcher per container beside it. Every call that can tell the
+// caller about an exit writes the exit record first.
+type service struct {
+	taskapi.TTRPCTaskService
+	ws *watchers
+}
+
+// RegisterTTRPC implements shim.TTRPCService.
+func (s *service) RegisterTTRPC(srv *ttrpc.Server) error {
+	taskapi.RegisterTTRPCTaskService(srv, s)
+	return nil
+}
+
+// Create implements the task service.
+func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*taskapi.CreateTaskResponse, error) {
+	w := newWatcher(r.Bundle)
+	if !r.Terminal {
+		if err := w.hold(r.Stdout, r.Stderr); err != nil {
+			return nil, err
+		}
+	}
+	// Known before it exists: its process may end before Create returns.
+	s.ws.add(r.ID, w)
+	resp, err := s.TTRPCTaskService.Create(ctx, r)
+	if err != nil {
+		s.ws.remove(r.ID)
+		return nil, err
+	}
+	w.started(int(resp.Pid))
+	return resp, nil
+}
+
+// State implements the task service.
+func (s *service) State(ctx context.Context, r *taskapi.StateRequest) (*taskapi.StateResponse, error) {
+	resp, err := s.TTRPCTaskService.State(ctx, r)
+	if err == nil && r.ExecID == "" && resp.Status == tasktypes.Status_STOPPED {
+		s.record(ctx, r.ID, resp.ExitStatus, resp.ExitedAt)
+	}
+	return resp, err
+}
+
+// Wait implements the task service.
+func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.WaitResponse, error) {
+	resp, err := s.TTRPCTaskService.Wait(ctx, r)
+	if err == nil && r.ExecID == "" {
+		s.record(ctx, r.ID, resp.ExitStatus, resp.ExitedAt)
+	}
+	return resp, err
+}
+
+// Delete implements the task service. The record is written before the cgroup with its OOM counter goes,
+// and the FIFOs are closed last, so that readers see the end only after everything has been written.
+func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
+	if r.ExecID != "" {
+		return s.TTRPCTaskService.Delete(ctx, r)
+	}
+	_, _ = s.State(ctx, &taskapi.StateRequest{ID: r.ID}) // which records; an error comes again from Delete
+	resp, err := s.TTRPCTaskService.Delete(ctx, r)
+	if err != nil {
+		return resp, err
+	}
+	if w := s.ws.get(r.ID); w != nil {
+		if err := markDeleted(w.bundle); err != nil {
+			log.G(ctx).WithError(err).WithField("id", r.ID).Warn("mark as deleted")
+		}
+	}
+	s.ws.remove(r.ID)
+	return resp, nil
+}
+
+// Pids implements the task service. Unlike containerd's it does not ask the OCI runtime (an exec for each
+// container when containerd starts), and it names the init process even when that has ended: containerd
+// kills shims without pids at its start, and with them the exit code and the output still in the FIFOs.
+func (s *service) Pids(ctx context.Context, r *taskapi.PidsRequest) (*taskapi.PidsResponse, error) {
+	w := s.ws.get(r.ID)
+	if w == nil || w.initPid() == 0 {
+		return s.TTRPCTaskService.Pids(ctx, r)
+	}
+	resp := &taskapi.PidsResponse{}
+	for _, pid := range w.pids() {
+		resp.Processes = append(resp.Processes, &tasktypes.ProcessInfo{Pid: uint32(pid)})
+	}
+	return resp, nil
+}
+
+// record writes the exit record of a container, once. It only logs: an exit must not get stuck in the shim.
+func (s *service) record(ctx context.Context, id string, status uint32, at *timestamppb.Timestamp) {
+	s.ws.exited(ctx, id, status, at.AsTime())
+}
+
+// publisher writes exit records before it passes exit events on.
+type publisher struct {
+	shim.Publisher
+	ws *watchers
+}
+
+// Publish implements events.Publisher.
+func (p *publisher) Publish(ctx context.Context, topic string, event events.Event) error {
+	switch e := event.(type) {
+	case *eventstypes.TaskExit:
+		if e.ID == e.ContainerID {
+			p.ws.exited(ctx, e.ContainerID, e.ExitStatus, e.ExitedAt.AsTime())
+		}
+	case *eventstypes.TaskOOM:
+		if w := p.ws.get(e.ContainerID); w != nil {
+			w.oom()
+		}
+	}
+	return p.Publisher.Publish(ctx, topic, event)
+}
+
+// exited writes the exit record of a container, once.
+func (ws *watchers) exited(ctx context.Context, id string, status uint32, at time.Time) {
+	w := ws.get(id)
+	if w == nil {
+		return
+	}
+	if err := w.exited(int(status), at); err != nil {
+		log.G(ctx).WithError(err).WithField("id", id).Error("exit record")
+	}
+}

@@ -1,0 +1,124 @@
+package shim
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// watchers are the containers of this shim process by id: one, as long as nobody groups containers.
+type watchers struct {
+	mu sync.Mutex
+	m  map[string]*watcher
+}
+
+func newWatchers() *watchers { return &watchers{m: map[string]*watcher{}} }
+
+func (ws *watchers) add(id string, w *watcher) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.m[id] = w
+}
+
+func (ws *watchers) get(id string) *watcher {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return ws.m[id]
+}
+
+// remove forgets a container and closes its FIFOs.
+func (ws *watchers) remove(id string) {
+	ws.mu.Lock()
+	w := ws.m[id]
+	delete(ws.m, id)
+	ws.mu.Unlock()
+	if w != nil {
+		w.release()
+	}
+}
+
+// watcher is what the shim keeps about one container besides containerd's own state.
+type watcher struct {
+	bundle   string
+	exitFile string
+	// sharesPIDs: the other processes do not end with the init process.
+	sharesPIDs bool
+
+	mu sync.Mutex
+	// held are descriptors of the log FIFOs, open for reading and writing.
+	held []int
+	pid  int
+	// cgroup is the directory with the container's OOM counter and processes; "" when unknown.
+	cgroup string
+	// oomSeen: an OOM event came. Only a fallback for kernels without a counter, because cgroup v1 also
+	// reports a lack of memory that ended without a kill.
+	oomSeen  bool
+	recorded bool
+}
+
+func newWatcher(bundle string) *watcher {
+	spec := readBundle(bundle)
+	return &watcher{bundle: bundle, exitFile: spec.exitFile(), sharesPIDs: spec.sharesPIDs()}
+}
+
+// started tells the pid of the init process, which waits in its cgroup to be started.
+func (w *watcher) started(pid int) {
+	dir := cgroupDir(pid)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pid, w.cgroup = pid, dir
+}
+
+func (w *watcher) initPid() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pid
+}
+
+// pids returns the processes of the container, the init process first, even when it has ended.
+func (w *watcher) pids() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pids := []int{w.pid}
+	for _, p := range cgroupPids(w.cgroup) {
+		if !slices.Contains(pids, p) {
+			pids = append(pids, p)
+		}
+	}
+	return pids
+}
+
+func (w *watcher) oom() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.oomSeen = true
+}
+
+// exited kills what is left of the container and writes the exit record. It writes none when that has been done:
+// the agent may have read and removed the file since.
+//
+// containerd's service kills the rest as well, but not when the init process ended while it was being started.
+func (w *watcher) exited(code int, at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sharesPIDs {
+		killAll(w.cgroup)
+	}
+	if w.recorded || w.exitFile == "" {
+		return nil
+	}
+	r := ExitRecord{ExitCode: code, ExitedAt: at, OOMKilled: w.oomKilledLocked()}
+	if err := writeExitRecord(w.exitFile, r); err != nil {
+		return err
+	}
+	w.recorded = true
+	return nil
+}
+
+// oomKilledLocked asks the kernel's counter, which is raised before the victim gets its signal.
+func (w *watcher) oomKilledLocked() bool {
+	if n, ok := oomKills(w.cgroup); ok {
+		return n > 0
+	}
+	return w.oomSeen
+}

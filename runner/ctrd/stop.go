@@ -1,0 +1,261 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/moby/sys/signal"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// logFlushTimeout bounds the wait for the last output of a container whose task is gone.
+const logFlushTimeout = 2 * time.Second
+
+// stopContainer sends the stop signal, once in the container's life. It is sent before it is recorded: a crash in
+// between repeats it, while the other order could lose it.
+func (r *Runtime) stopContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.find(key, a)
+	if rec == nil || !rec.Labels.StopSentAt.IsZero() {
+		return nil
+	}
+	if err := r.signal(ctx, rec, r.stopSignal(rec)); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	_, err := r.relabel(ctx, rec, func(l *containerLabels) { l.StopSentAt = time.Now().UTC().Round(0) })
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return wrap("record stop", err)
+}
+
+func (r *Runtime) killContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.find(key, a)
+	if rec == nil {
+		return nil
+	}
+	return wrap("kill", r.signal(ctx, rec, unix.SIGKILL))
+}
+
+// stopSignal returns the image's STOPSIGNAL or SIGTERM.
+func (r *Runtime) stopSignal(rec *containerRecord) syscall.Signal {
+	if rec.Labels.StopSignal == "" {
+		return unix.SIGTERM
+	}
+	sig, err := signal.ParseSignal(rec.Labels.StopSignal)
+	if err != nil {
+		r.log.Warn("image asks for an unknown stop signal, sending SIGTERM", "container", rec.Labels.Name, "signal", rec.Labels.StopSignal)
+		return unix.SIGTERM
+	}
+	return sig
+}
+
+// signal sends a signal to the container's init process; one that has ended, or does not exist, is fine.
+// A process that was not started yet ignores everything but SIGKILL.
+func (r *Runtime) signal(ctx context.Context, rec *containerRecord, sig syscall.Signal) error {
+	t, err := r.task(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	switch statusOf(t) {
+	case noTask, task.Status_STOPPED:
+		return nil
+	case task.Status_CREATED:
+		sig = unix.SIGKILL
+	}
+	if signalPid(int(t.Pid), rec.ID, sig) {
+		return nil
+	}
+	_, err = r.client.TaskService().Kill(ctx, &tasksapi.KillRequest{ContainerID: rec.ID, Signal: uint32(sig)})
+	if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// signalPid signals a process directly, which saves the exec of runc. The pid may have been given to another
+// process meanwhile: only after a handle on it is held, and its cgroup proves to be the container's, does it get the signal.
+func signalPid(pid int, id string, sig syscall.Signal) bool {
+	if pid <= 0 {
+		return false
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil || !inCgroup(string(b), id) {
+		return false
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+}
+
+// inCgroup says whether one of the paths in /proc/<pid>/cgroup has the container's cgroup in it.
+func inCgroup(cgroups, id string) bool {
+	for line := range strings.Lines(cgroups) {
+		_, path, _ := strings.Cut(strings.TrimSpace(line), ":/")
+		for elem := range strings.SplitSeq(path, "/") {
+			if elem == id {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// finishContainer puts the exit on the labels and deletes the task. As long as the shim's exit record is there the
+// task goes first, so that the message can be taken from the complete log; without it, the labels do.
+func (r *Runtime) finishContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.find(key, a)
+	if rec == nil {
+		return nil
+	}
+	defer r.locks.lock(rec.ID)()
+	exit := a.Exit
+	if rec.Labels.Exit != nil {
+		exit = rec.Labels.Exit
+	}
+	if exit == nil {
+		return fmt.Errorf("finish container %s: no exit given", rec.ID)
+	}
+	final := *exit
+	if _, err := os.Stat(r.exitFile(rec.ID)); err != nil {
+		if rec, err = r.recordExit(ctx, rec, &final); rec == nil {
+			return err
+		}
+	}
+	if err := r.deleteTask(ctx, rec.ID); err != nil {
+		return err
+	}
+	flush, cancel := context.WithTimeout(ctx, logFlushTimeout)
+	defer cancel()
+	if err := r.logs.Finish(flush, rec.ID); err != nil {
+		r.log.Warn("flush log", "container", rec.ID, "err", err)
+	}
+	if final.Message == "" || rec.Labels.MessageFromLogs {
+		final.Message = r.terminationMessage(ctx, rec, &final)
+	}
+	if rec, err := r.recordExit(ctx, rec, &final); rec == nil {
+		return err
+	}
+	return removeFile(r.exitFile(rec.ID))
+}
+
+// recordExit writes the exit on the labels unless it is there. It returns nil, nil when the container is gone.
+func (r *Runtime) recordExit(ctx context.Context, rec *containerRecord, exit *runner.Termination) (*containerRecord, error) {
+	if rec.Labels.Exit != nil && *rec.Labels.Exit == *exit {
+		return rec, nil
+	}
+	next, err := r.relabel(ctx, rec, func(l *containerLabels) { l.Exit = exit })
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	return next, wrap("record exit", err)
+}
+
+// removeContainer deletes everything of a container, killing it if need be.
+func (r *Runtime) removeContainer(ctx context.Context, id string) error {
+	defer r.locks.lock(id)()
+	rec := r.index.container(id)
+	if rec == nil {
+		return nil
+	}
+	if err := r.deleteTask(ctx, id); err != nil {
+		return err
+	}
+	if err := r.cgroups.remove(ctx, r.cgroups.container(rec.Labels.UID, id)); err != nil {
+		return err
+	}
+	var g errgroup.Group
+	g.Go(func() error {
+		err := r.client.SnapshotService(r.cfg.Snapshotter).Remove(ctx, id)
+		return wrap("remove snapshot", ignoreNotFound(err))
+	})
+	g.Go(func() error {
+		flush, cancel := context.WithTimeout(ctx, logFlushTimeout)
+		defer cancel()
+		return errors.Join(
+			wrap("finish log", r.logs.Finish(flush, id)),
+			r.unlinkLog(rec),
+			removeFile(r.exitFile(id)),
+		)
+	})
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("remove container %s: %w", id, err)
+	}
+	if err := r.deleteRecord(ctx, id); err != nil {
+		return err
+	}
+	if r.index.uidInUse(rec.Labels.UID, "") || len(r.index.ofUID(rec.Labels.UID)) > 0 {
+		return nil
+	}
+	return removeTree(r.podLogDir(rec.Labels.Key, rec.Labels.UID)) // it outlived its sandbox
+}
+
+// deleteRecord is the last step of a removal: whatever fails before is tried again.
+func (r *Runtime) deleteRecord(ctx context.Context, id string) error {
+	if err := ignoreNotFound(r.client.ContainerService().Delete(ctx, id)); err != nil {
+		return fmt.Errorf("delete record of container %s: %w", id, err)
+	}
+	r.index.deleteContainer(id)
+	return nil
+}
+
+// deleteTask deletes a task, killing its process if it still runs.
+func (r *Runtime) deleteTask(ctx context.Context, id string) error {
+	t, err := r.task(ctx, id)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		return nil
+	}
+	if t.Status != task.Status_STOPPED {
+		if err := r.killAndWait(ctx, id, int(t.Pid)); err != nil {
+			return err
+		}
+	}
+	_, err = r.client.TaskService().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
+	return wrap("delete task "+id, ignoreNotFound(errgrpc.ToNative(err)))
+}
+
+func (r *Runtime) killAndWait(ctx context.Context, id string, pid int) error {
+	if !signalPid(pid, id, unix.SIGKILL) {
+		_, err := r.client.TaskService().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(unix.SIGKILL)})
+		if err = ignoreNotFound(errgrpc.ToNative(err)); err != nil {
+			return fmt.Errorf("kill task %s: %w", id, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	_, err := r.client.TaskService().Wait(ctx, &tasksapi.WaitRequest{ContainerID: id})
+	return wrap("wait for the end of task "+id, ignoreNotFound(errgrpc.ToNative(err)))
+}
+
+func ignoreNotFound(err error) error {
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// removeFile removes a file that may be gone already.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package ctrd
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
+	"monopod/runner/ctrd/logs"
+	"monopod/runner/spec"
+)
+
+// Limits of termination messages, for one container and all of a pod.
+const (
+	maxMessage    = 4096
+	maxPodMessage = 12 << 10
+)
+
+func uidOf(rec *sandboxRecord) types.UID { return types.UID(rec.Labels.UID) }
+
+// prepareVolumes makes the volumes that a container mounts. It is idempotent.
+func (r *Runtime) prepareVolumes(pod *corev1.Pod, c *corev1.Container) (map[string]spec.Volume, error) {
+	plans, err := spec.Volumes(pod, r.host)
+	if err != nil {
+		return nil, err
+	}
+	volumes := map[string]spec.Volume{}
+	for _, p := range plans {
+		if !mounts(c, p.Name) {
+			continue
+		}
+		var path string
+		if p.HostPath != nil {
+			path, err = prepareHostPath(*p.HostPath)
+		} else {
+			path, err = r.prepareEmptyDir(string(pod.UID), p)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("volume %q: %w", p.Name, err)
+		}
+		volumes[p.Name] = spec.Volume{HostPath: path}
+	}
+	return volumes, nil
+}
+
+func mounts(c *corev1.Container, volume string) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
+}
+
+// checkVolumes says whether the host paths of a pod are what they should be, creating nothing.
+func checkVolumes(pod *corev1.Pod, host spec.Host) error {
+	plans, err := spec.Volumes(pod, host)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range plans {
+		if p.HostPath != nil {
+			_, err := statHostPath(*p.HostPath)
+			errs = append(errs, wrap(fmt.Sprintf("volume %q", p.Name), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// statHostPath checks the type of a path and says whether it exists.
+func statHostPath(h spec.HostPath) (exists bool, err error) {
+	info, err := os.Stat(h.Path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	if err != nil {
+		info = nil
+	}
+	return info != nil, h.Check(info)
+}
+
+// prepareHostPath checks a path, creates it where its type says so, and resolves its symlinks.
+func prepareHostPath(h spec.HostPath) (string, error) {
+	exists, err := statHostPath(h)
+	if err != nil {
+		return "", err
+	}
+	if !exists {
+		if err := createHostPath(h); err != nil {
+			return "", err
+		}
+	}
+	return filepath.EvalSymlinks(h.Path)
+}
+
+func createHostPath(h spec.HostPath) error {
+	switch h.Missing() {
+	case spec.CreateDirectory:
+		return os.MkdirAll(h.Path, 0o755)
+	case spec.CreateFile:
+		f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		return f.Close()
+	}
+	return nil
+}
+
+// prepareEmptyDir makes the directory or tmpfs once; what is there is kept.
+func (r *Runtime) prepareEmptyDir(uid string, p spec.VolumePlan) (string, error) {
+	path := filepath.Join(r.podDir(uid), "volumes", "kubernetes.io~empty-dir", p.Name)
+	if p.EmptyDir.Memory {
+		if isMountPoint(path) {
+			return path, nil
+		}
+		return path, errors.Join(
+			mountTmpfs(path, fmt.Sprintf("mode=0777,size=%d", p.EmptyDir.SizeBytes), 0),
+			ownEmptyDir(path, p.EmptyDir.GID),
+		)
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	// Made complete under another name first: a directory that exists is never touched again.
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", err
+	}
+	tmp := path + ".tmp"
+	if err := os.MkdirAll(tmp, 0o777); err != nil {
+		return "", err
+	}
+	if err := ownEmptyDir(tmp, p.EmptyDir.GID); err != nil {
+		return "", err
+	}
+	return path, os.Rename(tmp, path)
+}
+
+// ownEmptyDir opens an emptyDir to everybody and gives it to fsGroup.
+func ownEmptyDir(path string, gid *int64) error {
+	if gid == nil {
+		return os.Chmod(path, 0o777)
+	}
+	if err := os.Lchown(path, -1, int(*gid)); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o777|fs.ModeSetgid)
+}
+
+// terminationFile makes the file behind terminationMessagePath, one for each instance.
+func (r *Runtime) terminationFile(uid string, c *corev1.Container) (string, error) {
+	if c.TerminationMessagePath == "" {
+		return "", nil
+	}
+	dir := filepath.Join(r.podDir(uid), "containers", c.Name)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return "", err
+	}
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	path := filepath.Join(dir, hex.EncodeToString(b[:]))
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return "", err
+	}
+	return path, os.Chmod(path, 0o666) // whatever user the container runs as; the umask must not matter
+}
+
+// messageLimit is how much of the pod's 12 KiB of termination messages each container has.
+func messageLimit(pod *corev1.Pod) int {
+	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers)
+	return min(maxMessage, maxPodMessage/max(n, 1))
+}
+
+// podLogDir is where the log files of a pod are.
+func (r *Runtime) podLogDir(key manifests.Key, uid string) string {
+	return logs.PodDir(r.cfg.PodLogsDir, key.Namespace, key.Name, uid)
+}
+
+func (r *Runtime) containerLogDir(key manifests.Key, uid, container string) string {
+	return filepath.Join(r.podLogDir(key, uid), container)
+}
+
+// nextLogPath names the log file after the restart count, or the next number that is free: a new instance after
+// an edit has the same count as the one before.
+func nextLogPath(dir string, n int) string {
+	for ; ; n++ {
+		path := filepath.Join(dir, fmt.Sprintf("%d.log", n))
+		if _, err := os.Lstat(path); err != nil {
+			return path
+		}
+	}
+}
+
+// linkName is the name under which log collectors find a container's log.
+func linkName(rec *containerRecord) logs.LinkName {
+	l := &rec.Labels
+	return logs.LinkName{Pod: l.Key.Name, Namespace: l.Key.Namespace, Container: l.Name, ID: rec.ID}
+}
+
+func (r *Runtime) linkLog(rec *containerRecord) error {
+	if r.cfg.ContainerLogsDir == "" {
+		return nil
+	}
+	return logs.Link(r.cfg.ContainerLogsDir, linkName(rec), rec.Labels.LogPath)
+}
+
+// unlinkLog removes the link; the log itself stays until the pod goes.
+func (r *Runtime) unlinkLog(rec *containerRecord) error {
+	if r.cfg.ContainerLogsDir == "" {
+		return nil
+	}
+	return logs.Unlink(r.cfg.ContainerLogsDir, linkName(rec))
+}

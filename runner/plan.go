@@ -1,0 +1,386 @@
+package runner
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// Plan decides what to do now to bring a pod from what was observed to what is desired, and when to look
+// again without an event: the zero next means that there is nothing to wait for but events. A nil desired
+// means that the pod must go. Plan is pure; an empty plan with a zero next is the state of a converged pod.
+//
+// The actions are meant to be applied in order. What is left when one fails:
+//   - an action of the pod (no Container) fails: the rest is not applied;
+//   - an action of a container fails: the rest of that container is not applied, the other containers go on,
+//     and RemoveSandbox is not applied.
+//
+// The sandbox comes before the images, although it is of no use without them: its network is set up in the
+// background while images are looked up and containers created, and so costs nothing (CNI takes 15 to 70 ms,
+// creating a container about 50). It also gives the pod its uid, its addresses and its record at once,
+// however long a pull takes. Containers follow one by one in the order of the manifest: creating all of them
+// before starting the first would delay the first and not bring the last one forward.
+func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, next time.Time) {
+	p := &planner{now: now, pod: desired, o: o, hashes: o.hashes}
+	if p.hashes == nil {
+		p.hashes = &hashes{}
+	}
+	switch {
+	case desired == nil:
+		p.remove()
+	case o.Sandbox == nil:
+		p.create()
+	case !o.Sandbox.Alive:
+		p.revive()
+	case o.Sandbox.Hash != p.hashes.sandbox(desired):
+		p.replace()
+	default:
+		p.update()
+	}
+	return p.actions, p.next
+}
+
+// planner collects a plan. pod is the manifest that is followed: the desired one, or for parts of a plan the
+// recorded one (see byRecord).
+type planner struct {
+	now      time.Time
+	pod      *manifests.Pod
+	manifest Manifest
+	o        Observed
+	hashes   *hashes
+	actions  []Action
+	next     time.Time
+	// fresh says that the sandbox is made in this plan: none of the observed containers is in it.
+	fresh bool
+	// network says that the plan waits for the network already.
+	network bool
+}
+
+func (p *planner) add(a Action) {
+	a.Manifest = p.manifest
+	p.actions = append(p.actions, a)
+}
+
+// at asks to be called again at t.
+func (p *planner) at(t time.Time) {
+	if p.next.IsZero() || t.Before(p.next) {
+		p.next = t
+	}
+}
+
+// blocked says that the last try failed not long enough ago. A failure in the future does not block.
+func (p *planner) blocked(key string) bool {
+	f, ok := p.o.Failures[key]
+	if !ok || f.At.After(p.now) || !p.now.Before(f.due()) {
+		return false
+	}
+	p.at(f.due())
+	return true
+}
+
+func (p *planner) podBlocked() bool { return p.blocked(p.manifest.key("")) }
+
+// create makes a pod of which there is no sandbox.
+func (p *planner) create() {
+	if p.podBlocked() {
+		return
+	}
+	p.createSandbox("pod added")
+	p.containers()
+}
+
+func (p *planner) createSandbox(reason string) {
+	uid := string(p.pod.Object.UID)
+	if uid == "" {
+		uid = p.o.NewUID
+	}
+	p.add(Action{Kind: CreateSandbox, UID: uid, Reason: reason})
+	p.fresh = true
+}
+
+// update handles a pod whose sandbox is as desired: each container by itself.
+func (p *planner) update() {
+	p.containers()
+	p.record()
+}
+
+func (p *planner) containers() {
+	for i := range p.pod.Object.Spec.Containers {
+		p.container(&p.pod.Object.Spec.Containers[i])
+	}
+	p.strangers()
+}
+
+// strangers takes containers away that the manifest does not have.
+func (p *planner) strangers() {
+	for i := range p.o.Containers {
+		switch c := &p.o.Containers[i]; {
+		case hasContainer(p.pod, c.Name):
+		case p.holding():
+			p.settle(c)
+		default:
+			p.discard(c, "container removed from the manifest")
+		}
+	}
+}
+
+// holding says that the manifest followed is the recorded one. It may be older than some of what runs, because
+// it is stored at the end of an update: what runs is then left alone, whatever its definition.
+func (p *planner) holding() bool { return p.o.Kept || p.manifest == RecordedManifest }
+
+// record stores a changed manifest, but only when the stored one is no longer needed: while an instance runs
+// by a definition of the stored manifest that the desired one has replaced, it is what would be gone back to.
+func (p *planner) record() {
+	if p.holding() || !p.recordDiffers() || p.recordNeeded() || p.podBlocked() {
+		return
+	}
+	p.add(Action{Kind: RecordPod, Reason: "manifest changed"})
+}
+
+func (p *planner) recordDiffers() bool {
+	rec := p.o.Sandbox.Pod
+	if rec == nil || rec == p.pod {
+		return rec == nil
+	}
+	moved := rec.Origin.Source != p.pod.Origin.Source || rec.Origin.File != p.pod.Origin.File
+	return moved || p.hashes.podHash(rec) != p.hashes.podHash(p.pod)
+}
+
+func (p *planner) recordNeeded() bool {
+	rec := p.o.Sandbox.Pod
+	return rec != nil && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
+		return hasContainer(p.pod, c.Name) && c.Hash != p.hashes.container(p.pod, c.Name) &&
+			hasContainer(rec, c.Name) && c.Hash == p.hashes.container(rec, c.Name)
+	})
+}
+
+// replace handles a change that needs a new sandbox. Nothing is stopped before everything that can be
+// verified has been; until then, and if that fails, the old pod is kept alive from its recorded manifest.
+func (p *planner) replace() {
+	if !p.stopping() {
+		switch {
+		case p.o.Kept, p.o.Prepared[""] == PreparationRunning:
+			p.keepOld()
+			return
+		case p.o.Prepared[""] == PreparationDone:
+		case p.podBlocked():
+			p.keepOld()
+			return
+		default:
+			p.add(Action{Kind: CheckPod, Reason: "pod definition changed"})
+		}
+	}
+	p.rebuild("pod definition changed")
+}
+
+// stopping says that the old pod is on its way out already: it was signaled, and nothing else runs.
+func (p *planner) stopping() bool {
+	begun := false
+	for i := range p.o.Containers {
+		c := &p.o.Containers[i]
+		if c.State == ContainerRunning && c.StopSentAt.IsZero() {
+			return false
+		}
+		begun = begun || !c.StopSentAt.IsZero()
+	}
+	return begun
+}
+
+func (p *planner) keepOld() {
+	if p.o.Sandbox.Pod != nil {
+		p.byRecord((*planner).containers)
+	}
+}
+
+// byRecord makes a part of the plan by the manifest recorded on the sandbox.
+func (p *planner) byRecord(part func(*planner)) {
+	q := *p
+	q.pod, q.manifest = p.o.Sandbox.Pod, RecordedManifest
+	part(&q)
+	p.actions, p.next, p.network = q.actions, q.next, q.network
+}
+
+// rebuild takes everything down and starts the pod anew.
+func (p *planner) rebuild(reason string) {
+	if !p.stopAll(reason) || p.podBlocked() || !p.removeAll(reason) {
+		return
+	}
+	p.o.Containers = nil
+	p.createSandbox(reason)
+	p.containers()
+}
+
+// remove takes the whole pod away.
+func (p *planner) remove() {
+	if p.o.Sandbox == nil && len(p.o.Containers) == 0 {
+		return
+	}
+	if p.stopAll("pod removed") && !p.podBlocked() {
+		p.removeAll("pod removed")
+	}
+}
+
+// stopAll stops what runs, all at once, and says whether nothing runs any more.
+func (p *planner) stopAll(reason string) bool {
+	stopped := true
+	for i := range p.o.Containers {
+		if c := &p.o.Containers[i]; c.State == ContainerRunning {
+			p.stop(c, reason)
+			stopped = false
+		}
+	}
+	return stopped
+}
+
+// removeAll removes all containers and the sandbox, and says whether nothing is left to be waited for.
+func (p *planner) removeAll(reason string) bool {
+	ok := true
+	for i := range p.o.Containers {
+		ok = p.removeInstance(&p.o.Containers[i], reason) && ok
+	}
+	if ok && p.o.Sandbox != nil {
+		p.add(Action{Kind: RemoveSandbox, Reason: reason})
+	}
+	return ok
+}
+
+// revive handles a sandbox whose namespaces are gone, which is what a reboot leaves. When nothing is to be
+// started it stays as it is: a completed pod stays completed. Otherwise it is replaced. Images are seen to
+// before the old records go, because those tell that the image was good enough before (see image).
+func (p *planner) revive() {
+	same := p.o.Sandbox.Hash == p.hashes.sandbox(p.pod)
+	if !same && slices.ContainsFunc(p.o.Containers, func(c Container) bool { return c.State == ContainerRunning }) {
+		p.replace()
+		return
+	}
+	starts, complete := p.survey(same)
+	if len(starts) == 0 {
+		p.tidy()
+		p.record()
+		return
+	}
+	ready := p.imagesFirst(starts)
+	if len(ready) == 0 || p.podBlocked() {
+		p.finishAll()
+		return
+	}
+	if !p.stopAll("node restarted") {
+		return
+	}
+	p.o.Containers = slices.DeleteFunc(slices.Clone(p.o.Containers), func(c Container) bool { return complete[c.ID] })
+	if !p.removeAll("node restarted") {
+		return
+	}
+	p.createSandbox("node restarted")
+	for _, s := range ready {
+		p.add(s.create)
+		p.startNew(s.create.Container, "node restarted")
+	}
+}
+
+// start is a container to be started after a reboot.
+type start struct {
+	prev   *Container
+	create Action
+}
+
+// survey finds what is to be started in a new sandbox, and the instances that need not run again. Containers
+// that still run as desired (only the pins are gone) are no reason for a new sandbox, but go with it.
+func (p *planner) survey(same bool) (starts []start, complete map[string]bool) {
+	complete = map[string]bool{}
+	needed := false
+	for i := range p.pod.Object.Spec.Containers {
+		s := start{create: Action{
+			Kind: CreateContainer, Container: p.pod.Object.Spec.Containers[i].Name, Reason: "node restarted",
+		}}
+		if all := p.instances(s.create.Container); same && len(all) > 0 {
+			s.prev = all[len(all)-1]
+		}
+		if s.prev != nil && p.completed(s.prev) {
+			complete[s.prev.ID] = true
+			continue
+		}
+		needed = needed || s.prev == nil || !p.fine(s.prev)
+		s.carry()
+		starts = append(starts, s)
+	}
+	if !needed {
+		return nil, complete
+	}
+	return starts, complete
+}
+
+// fine says that the instance runs as desired.
+func (p *planner) fine(c *Container) bool {
+	return c.State == ContainerRunning && c.StopSentAt.IsZero() && (p.holding() || p.fits(c.Name, c))
+}
+
+// completed says that the instance ended by itself and that its policy does not want it again. Restarts after a
+// reboot do not wait for their back-off: it was a longer break than most, and kubelet does not wait either.
+func (p *planner) completed(c *Container) bool {
+	return c.State == ContainerExited && p.fits(c.Name, c) &&
+		!NextRestart(p.now, p.policy(), c, p.o.Options).Wanted
+}
+
+// carry takes the history of the previous instance over.
+func (s *start) carry() {
+	switch {
+	case s.prev == nil:
+	case s.prev.State == ContainerCreated: // it never ran: the new one takes its place
+		s.create.RestartCount, s.create.Last = s.prev.RestartCount, s.prev.Last
+	default:
+		s.create.RestartCount, s.create.Last = s.prev.RestartCount+1, s.prev.Exit
+	}
+}
+
+// imagesFirst adds the image steps and returns the containers that can be created once these are done. It
+// returns none while an image is still on its way.
+func (p *planner) imagesFirst(starts []start) (ready []start) {
+	for _, s := range starts {
+		switch p.image(s.create.Container, s.prev) {
+		case imageReady:
+			ready = append(ready, s)
+		case imageComing:
+			return nil
+		case imageBlocked:
+		}
+	}
+	return ready
+}
+
+// tidy brings a pod to rest of which nothing is to be started: one instance of each container stays.
+func (p *planner) tidy() {
+	for i := range p.pod.Object.Spec.Containers {
+		all := p.instances(p.pod.Object.Spec.Containers[i].Name)
+		for _, c := range all[:max(0, len(all)-1)] {
+			p.discard(c, "replaced")
+		}
+		for _, c := range all[max(0, len(all)-1):] {
+			p.settle(c)
+		}
+	}
+	p.strangers()
+}
+
+func (p *planner) finishAll() {
+	for i := range p.o.Containers {
+		p.finish(&p.o.Containers[i])
+	}
+}
+
+func (p *planner) policy() corev1.RestartPolicy { return p.pod.Object.Spec.RestartPolicy }
+
+func hasContainer(pod *manifests.Pod, name string) bool { return containerSpec(pod, name) != nil }
+
+// containerSpec returns the container's definition, nil when the pod has none of that name.
+func containerSpec(pod *manifests.Pod, name string) *corev1.Container {
+	for i := range pod.Object.Spec.Containers {
+		if c := &pod.Object.Spec.Containers[i]; c.Name == name {
+			return c
+		}
+	}
+	return nil
+}

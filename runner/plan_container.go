@@ -1,0 +1,387 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// Planning of one container. Its instances, oldest first, are at most: what is left of the past (exited), one
+// that runs, and a new one that waits for the running one to end:
+//
+//	definition changed:  [old Running] -> [old Running, new Created] -> [old Exited, new Created] -> [new Running]
+//	crashed:             [old Exited] -> [old Exited, new Created] -> [old Exited, new Running] -> [new Running]
+//
+// The instance that the container is to live on with is the keeper; all others go.
+
+// container plans one container of the manifest.
+func (p *planner) container(spec *corev1.Container) {
+	all := p.instances(spec.Name)
+	keep := p.keeper(all, p.hashes.container(p.pod, spec.Name))
+	if keep == nil {
+		p.exchange(spec.Name, all)
+		return
+	}
+	others := make([]*Container, 0, len(all))
+	for _, c := range all {
+		if c != keep {
+			others = append(others, c)
+		}
+	}
+	switch keep.State {
+	case ContainerCreated:
+		p.startWaiting(keep, others)
+	case ContainerRunning:
+		p.keepRunning(keep, others)
+	case ContainerExited:
+		p.exited(keep, others)
+	}
+}
+
+// instances returns the instances of a container, oldest first.
+func (p *planner) instances(name string) []*Container {
+	var all []*Container
+	for i := range p.o.Containers {
+		if p.o.Containers[i].Name == name {
+			all = append(all, &p.o.Containers[i])
+		}
+	}
+	return all
+}
+
+// keeper returns the instance that fits the wanted definition: one that runs and has not been told to stop (an
+// older one, when an edit was taken back in time), else the newest of all. Instances of another sandbox fit
+// only as the record that they completed.
+func (p *planner) keeper(all []*Container, want string) *Container {
+	for _, c := range slices.Backward(all) {
+		if c.Hash == want && p.inSandbox(c) && c.State == ContainerRunning && c.StopSentAt.IsZero() {
+			return c
+		}
+	}
+	if n := len(all); n > 0 {
+		if c := all[n-1]; c.Hash == want && (p.inSandbox(c) || c.State == ContainerExited) {
+			return c
+		}
+	}
+	return nil
+}
+
+func (p *planner) inSandbox(c *Container) bool {
+	return !p.fresh && p.o.Sandbox != nil && c.SandboxID == p.o.Sandbox.ID
+}
+
+// exchange makes a new instance when none fits. The old one is stopped only after the new one stands ready.
+func (p *planner) exchange(name string, all []*Container) {
+	old := newestThatRan(all)
+	if p.holding() && old != nil && old.State == ContainerRunning {
+		p.settle(old)
+		return
+	}
+	reason, count, last := "first start", 0, (*Termination)(nil)
+	if n := len(all); n > 0 {
+		reason, count = "definition changed", all[n-1].RestartCount+1
+		if p.fits(name, all[n-1]) {
+			reason = "left over from another sandbox"
+		}
+	}
+	if old != nil {
+		last = old.Exit
+	}
+	if p.blocked(p.manifest.key(name)) && !p.fallsBack(name, old) {
+		p.holdOut(name, all)
+		return
+	}
+	if p.image(name, old) != imageReady || !p.networkSetUp() {
+		p.holdOut(name, all)
+		return
+	}
+	p.removeThose(all, ContainerCreated, "superseded")
+	p.add(Action{Kind: CreateContainer, Container: name, RestartCount: count, Last: last, Reason: reason})
+	if p.stopOthers(all, reason) {
+		p.startNew(name, reason)
+		p.removeThose(all, ContainerExited, reason)
+	}
+}
+
+// holdOut is what happens while the new instance cannot be made: the old one goes on, restarts included, by the
+// definition that is recorded on the sandbox. If that is not its definition, it is left alone.
+func (p *planner) holdOut(name string, all []*Container) {
+	old := newestThatRan(all)
+	if old == nil {
+		return
+	}
+	rec := p.recorded(name)
+	if rec != nil && p.hashes.container(p.o.Sandbox.Pod, name) == old.Hash && p.inSandbox(old) {
+		p.byRecord(func(q *planner) { q.container(rec) })
+		return
+	}
+	for _, c := range all {
+		p.settle(c)
+	}
+}
+
+// recorded returns the container's definition in the recorded manifest.
+func (p *planner) recorded(name string) *corev1.Container {
+	if p.o.Sandbox == nil || p.o.Sandbox.Pod == nil {
+		return nil
+	}
+	return containerSpec(p.o.Sandbox.Pod, name)
+}
+
+// newestThatRan returns the newest instance that runs or ran.
+func newestThatRan(all []*Container) *Container {
+	for _, c := range slices.Backward(all) {
+		if c.State != ContainerCreated {
+			return c
+		}
+	}
+	return nil
+}
+
+// startWaiting starts an instance that stands ready, when nothing of the container runs any more.
+func (p *planner) startWaiting(keep *Container, others []*Container) {
+	if !p.stopOthers(others, "definition changed") || p.blocked(p.manifest.key(keep.Name)) || !p.networkSetUp() {
+		return
+	}
+	p.add(Action{Kind: StartContainer, Container: keep.Name, ContainerID: keep.ID, Reason: "ready"})
+	p.removeThose(others, ContainerCreated, "superseded")
+	p.removeThose(others, ContainerExited, "replaced")
+}
+
+// startNew starts the instance that this plan creates.
+func (p *planner) startNew(name, reason string) {
+	if p.networkSetUp() {
+		p.add(Action{Kind: StartContainer, Container: name, Reason: reason})
+	}
+}
+
+// networkSetUp adds the set-up of a network that was cut off or has failed, once per plan and before anything
+// is created (an environment can have the pod's address in it) or started. A sandbox made in this plan sets
+// its network up by itself.
+func (p *planner) networkSetUp() bool {
+	if p.fresh || p.network || p.o.Sandbox.Network != NetworkPending {
+		return true
+	}
+	if p.podBlocked() {
+		return false
+	}
+	p.network = true
+	p.add(Action{Kind: SetupNetwork, Reason: "network set-up was not completed"})
+	return true
+}
+
+// keepRunning leaves the instance alone, unless it has been told to stop: then it must also end.
+func (p *planner) keepRunning(keep *Container, others []*Container) {
+	p.settle(keep)
+	p.stopOthers(others, "superseded")
+	p.removeThose(others, ContainerCreated, "superseded")
+	p.removeThose(others, ContainerExited, "replaced")
+}
+
+// exited decides about the restart of an instance that ended by itself. The new one is started before the old
+// one is removed, because removing takes longer than a restart should.
+func (p *planner) exited(keep *Container, others []*Container) {
+	stopped := p.stopOthers(others, "superseded")
+	p.removeThose(others, ContainerCreated, "superseded")
+	r := NextRestart(p.now, p.policy(), keep, p.o.Options)
+	if !r.Wanted || !stopped || !p.mayRestart(keep, r) {
+		p.finish(keep)
+		p.removeThose(others, ContainerExited, "replaced")
+		return
+	}
+	p.add(Action{
+		Kind: CreateContainer, Container: keep.Name, Reason: r.Reason,
+		RestartCount: keep.RestartCount + 1, BackOff: r.BackOff, Last: keep.Exit,
+	})
+	p.startNew(keep.Name, r.Reason)
+	p.removeThose(append(others, keep), ContainerExited, "restarted")
+}
+
+// mayRestart says that the time has come and that the image is there; it adds the step for the image.
+func (p *planner) mayRestart(c *Container, r Restart) bool {
+	if r.At.After(p.now) {
+		p.at(r.At)
+		return false
+	}
+	if p.blocked(p.manifest.key(c.Name)) && !p.fallsBack(c.Name, c) {
+		return false
+	}
+	return p.image(c.Name, c) == imageReady && p.networkSetUp()
+}
+
+// imageStep is how far the image of a container is.
+type imageStep int
+
+const (
+	imageReady   imageStep = iota // present, or its step is in the plan
+	imageComing                   // on its way in the background
+	imageBlocked                  // failed not long ago
+)
+
+// imageTimeout bounds the look for a newer image where the one that ran before will do.
+const imageTimeout = 10 * time.Second
+
+// image adds EnsureImage where it is needed. prev is an instance that has run.
+//
+// A container that ran by the same definition and is started again, after a crash or a reboot, does not
+// depend on its registry: pull policy Always makes it ask, but when the answer does not come it goes on with
+// the image it had. kubelet reports ErrImagePull and leaves it down, which turns a lost uplink into a lost
+// workload. A first start and a changed definition do insist on the answer.
+func (p *planner) image(name string, prev *Container) imageStep {
+	if p.manifest == RecordedManifest {
+		return imageReady // it ran; if its image is gone nevertheless, CreateContainer says so
+	}
+	switch p.o.Prepared[name] {
+	case PreparationDone:
+		return imageReady
+	case PreparationRunning:
+		return imageComing
+	}
+	if p.fallsBack(name, prev) {
+		return imageReady
+	}
+	if p.blocked(name) {
+		return imageBlocked
+	}
+	a := Action{Kind: EnsureImage, Container: name}
+	if f, failed := p.o.Failures[name]; p.canFallBack(name, prev) && (!failed || !f.isImage()) {
+		a.Timeout = imageTimeout
+	}
+	p.add(a)
+	return imageReady
+}
+
+// fallsBack says that the registry did not answer, but that there is an image to fall back on. If that turns
+// out to be gone, CreateContainer fails for another reason, and the next pull takes as long as it takes.
+func (p *planner) fallsBack(name string, prev *Container) bool {
+	f, failed := p.o.Failures[p.manifest.key(name)]
+	return failed && f.Reason == ReasonErrImagePull && p.canFallBack(name, prev)
+}
+
+// canFallBack says that the registry is asked only for a newer image. With other policies it is asked only when
+// there is none.
+func (p *planner) canFallBack(name string, prev *Container) bool {
+	spec := containerSpec(p.pod, name)
+	return spec != nil && spec.ImagePullPolicy == corev1.PullAlways && p.fits(name, prev)
+}
+
+// fits says that the instance was made from the definition that is followed.
+func (p *planner) fits(name string, c *Container) bool {
+	return c != nil && c.Hash == p.hashes.container(p.pod, name)
+}
+
+// stopOthers stops those that run and says whether none does.
+func (p *planner) stopOthers(all []*Container, reason string) bool {
+	stopped := true
+	for _, c := range all {
+		if c.State == ContainerRunning {
+			p.stop(c, reason)
+			stopped = false
+		}
+	}
+	return stopped
+}
+
+func (p *planner) removeThose(all []*Container, state ContainerState, reason string) {
+	for _, c := range all {
+		if c.State == state {
+			p.removeInstance(c, reason)
+		}
+	}
+}
+
+// discard takes an instance away that nothing wants.
+func (p *planner) discard(c *Container, reason string) {
+	if c.State == ContainerRunning {
+		p.stop(c, reason)
+		return
+	}
+	p.removeInstance(c, reason)
+}
+
+// settle brings an instance that nothing else is decided about to rest: one that was told to stop is seen to
+// its end, the exit of one that ended is recorded.
+func (p *planner) settle(c *Container) {
+	switch {
+	case c.State == ContainerRunning && !c.StopSentAt.IsZero():
+		p.stop(c, "was told to stop")
+	case c.State == ContainerExited:
+		p.finish(c)
+	}
+}
+
+func (p *planner) finish(c *Container) {
+	if c.State != ContainerExited || c.Recorded || p.blocked(instanceKey(c.ID)) {
+		return
+	}
+	a := Action{Kind: FinishContainer, Container: c.Name, ContainerID: c.ID, Exit: c.Exit}
+	if c.Exit != nil {
+		a.Reason = fmt.Sprintf("exited with %d", c.Exit.ExitCode)
+	}
+	p.add(a)
+}
+
+func (p *planner) removeInstance(c *Container, reason string) bool {
+	if p.blocked(instanceKey(c.ID)) {
+		return false
+	}
+	p.add(Action{Kind: RemoveContainer, Container: c.Name, ContainerID: c.ID, Reason: reason})
+	return true
+}
+
+// killAgain is how long a killed process may take to disappear before it is killed once more. One in
+// uninterruptible sleep takes as long as the kernel likes; its exit is an event.
+const killAgain = 10 * time.Second
+
+// stop tells a running instance to stop, and kills it when its grace period is over. The period is exactly
+// what the manifest says: kubelet's floor of 2 s is not applied, and 0 kills at once. It is counted again on
+// each plan, so that an edit can shorten it. When the clock was set back since the signal, the rest of
+// the period cannot be known and is given up.
+func (p *planner) stop(c *Container, reason string) {
+	if p.blocked(instanceKey(c.ID)) {
+		return
+	}
+	grace := p.grace()
+	if c.StopSentAt.IsZero() {
+		p.add(Action{Kind: StopContainer, Container: c.Name, ContainerID: c.ID, Reason: reason})
+		if grace == 0 {
+			p.add(Action{Kind: KillContainer, Container: c.Name, ContainerID: c.ID, Reason: "grace period 0"})
+			return
+		}
+		p.at(p.now.Add(grace))
+		return
+	}
+	deadline := c.StopSentAt.Add(grace)
+	if p.now.Before(deadline) && !c.StopSentAt.After(p.now) {
+		p.at(deadline)
+		return
+	}
+	if killed, ok := p.o.Killed[c.ID]; ok && !killed.After(p.now) && p.now.Before(killed.Add(killAgain)) {
+		p.at(killed.Add(killAgain))
+		return
+	}
+	p.add(Action{
+		Kind: KillContainer, Container: c.Name, ContainerID: c.ID,
+		Reason: fmt.Sprintf("did not stop within %s", grace),
+	})
+}
+
+func (p *planner) grace() time.Duration {
+	for _, pod := range []*manifests.Pod{p.pod, p.sandboxPod()} {
+		if pod != nil && pod.Object.Spec.TerminationGracePeriodSeconds != nil {
+			return time.Duration(*pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
+		}
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+}
+
+func (p *planner) sandboxPod() *manifests.Pod {
+	if p.o.Sandbox == nil {
+		return nil
+	}
+	return p.o.Sandbox.Pod
+}

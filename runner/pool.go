@@ -1,0 +1,393 @@
+// Package runner decides what happens to pods, and makes it happen.
+//
+// The decisions are pure: Plan (desired and observed state to actions), Status, NextRestart and Admit know
+// neither clock nor disk nor containerd. Around them, a Pool keeps one worker for each pod, which observes,
+// plans and applies through the Runtime interface. The package must not know where manifests come from
+// (package watcher) nor how a container is made (package runner/ctrd).
+//
+// Goroutines: Pool.Run keeps one that hands out assignments, one that lists the pods of the runtime at the
+// start, one that waits for the runtime's events, one for each pod, and for each image that is being fetched.
+// Run waits for all of them.
+package runner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"monopod/manifests"
+)
+
+// Desired is everything that is wanted.
+type Desired struct {
+	// Pods by precedence: for a host port, or a place under MaxPods, the earlier one comes first.
+	Pods []*manifests.Pod
+	// Removable says whether a pod that is not in Pods and was written at the given place may be removed:
+	// whether that place has been read. nil: none may.
+	Removable func(manifests.Origin) bool
+}
+
+// Config of a Pool. NewPool fills in zero fields.
+type Config struct {
+	Log      *slog.Logger
+	NodeName string
+	// NodeIPs returns the node's addresses of now, IPv4 first. It is called often. nil: there are none.
+	NodeIPs func() []string
+	// MaxConcurrent is how many pods start at the same time, and how many are taken down. Default 4: twice the
+	// cores of a small machine; more makes all of them slower.
+	MaxConcurrent int
+	// MaxPods is the most pods there may be; 0: no limit.
+	MaxPods int
+	// Options are the limits of planning.
+	Options Options
+	// Now is the clock.
+	Now func() time.Time
+	// NewUID makes a uid for a pod whose manifest has none.
+	NewUID func() string
+	// Resync is how often a pod is looked at without any reason, a safety net under lost events.
+	Resync time.Duration
+	// SettleAfter is how long found pods are left untouched at the start while no Update has come.
+	SettleAfter time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.NodeIPs == nil {
+		c.NodeIPs = func() []string { return nil }
+	}
+	if c.MaxConcurrent <= 0 {
+		c.MaxConcurrent = 4
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.NewUID == nil {
+		c.NewUID = newUID
+	}
+	if c.Resync <= 0 {
+		c.Resync = 10 * time.Minute
+	}
+	if c.SettleAfter <= 0 {
+		c.SettleAfter = 2 * time.Second
+	}
+	return c
+}
+
+// Pool runs the desired pods. All methods may be called from any goroutine, before, during and after Run.
+type Pool struct {
+	rt  Runtime
+	cfg Config
+	// starts and stops are semaphores; see worker.acquire.
+	starts, stops chan struct{}
+	// trigger wakes Run's loop: there is something to hand out.
+	trigger chan struct{}
+	group   sync.WaitGroup
+
+	mu sync.Mutex
+	// All below is guarded by mu.
+	desired Desired
+	settled bool
+	listed  bool
+	// anyHeld says that a pod waits for others, whose changes must therefore be looked at.
+	anyHeld  bool
+	entries  map[manifests.Key]*entry
+	watchers map[*watch]struct{}
+}
+
+// entry is what the pool knows of a pod.
+type entry struct {
+	worker     *worker
+	running    bool
+	assignment assignment
+	report     report
+}
+
+// report is what a worker tells.
+type report struct {
+	status PodStatus
+	seen   bool
+	holds  *manifests.Pod
+}
+
+// NewPool returns a Pool. It does nothing until Run is called.
+func NewPool(rt Runtime, cfg Config) *Pool {
+	cfg = cfg.withDefaults()
+	return &Pool{
+		rt:       rt,
+		cfg:      cfg,
+		starts:   make(chan struct{}, cfg.MaxConcurrent),
+		stops:    make(chan struct{}, cfg.MaxConcurrent),
+		trigger:  make(chan struct{}, 1),
+		entries:  map[manifests.Key]*entry{},
+		watchers: map[*watch]struct{}{},
+	}
+}
+
+// Update replaces what is desired. It never blocks; of several updates in a row only the last counts.
+func (p *Pool) Update(d Desired) {
+	if d.Removable == nil {
+		d.Removable = func(manifests.Origin) bool { return false }
+	}
+	p.mu.Lock()
+	p.desired, p.settled = d, true
+	p.mu.Unlock()
+	signal(p.trigger)
+}
+
+// Run works until ctx ends, then returns nil when all goroutines have ended. The pods go on running.
+func (p *Pool) Run(ctx context.Context) error {
+	defer p.group.Wait()
+	p.group.Go(func() { p.list(ctx) })
+	p.group.Go(func() { p.watchRuntime(ctx) })
+	settle := time.NewTimer(p.cfg.SettleAfter)
+	defer settle.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-settle.C:
+			p.settle()
+		case <-p.trigger:
+			p.handOut(ctx)
+		}
+	}
+}
+
+// settle ends the wait for a first Update: pods that were found are kept as they are.
+func (p *Pool) settle() {
+	p.mu.Lock()
+	first := !p.settled
+	if first {
+		p.desired.Removable = func(manifests.Origin) bool { return false }
+		p.settled = true
+	}
+	p.mu.Unlock()
+	if first {
+		p.cfg.Log.Warn("no manifests known yet; pods that were found are kept as they are")
+		signal(p.trigger)
+	}
+}
+
+// list finds the pods that the runtime has, once.
+func (p *Pool) list(ctx context.Context) {
+	p.retry(ctx, "the runtime's pods cannot be listed", func() error {
+		keys, err := p.rt.List(ctx)
+		if err == nil {
+			p.found(keys)
+		}
+		return err
+	})
+}
+
+// watchRuntime passes the runtime's events on until ctx ends. After each interruption everybody looks anew.
+func (p *Pool) watchRuntime(ctx context.Context) {
+	p.retry(ctx, "the runtime's events cannot be watched", func() error {
+		err := p.rt.Watch(ctx, p.notify)
+		p.notify(manifests.Key{})
+		if err == nil && ctx.Err() == nil {
+			err = errors.New("the stream has ended")
+		}
+		return err
+	})
+}
+
+// retry calls f until it succeeds or ctx ends. It warns once of each error.
+func (p *Pool) retry(ctx context.Context, what string, f func() error) {
+	last := ""
+	for try := 1; ; try++ {
+		err := f()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		wait := doubled(100*time.Millisecond, 5*time.Second, try)
+		if err.Error() != last {
+			p.cfg.Log.Warn(what, "error", err, "again", wait)
+			last, try = err.Error(), 1
+		}
+		if !pause(ctx, wait) {
+			return
+		}
+	}
+}
+
+// pause waits, and says whether ctx is still alive.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (p *Pool) found(keys []manifests.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listed = true
+	for _, key := range keys {
+		p.ensureLocked(key)
+	}
+	signal(p.trigger)
+}
+
+// notify wakes the worker of a pod, or with the zero key all of them. What failed is then tried again at once:
+// an image may have arrived, or containerd has come back.
+func (p *Pool) notify(key manifests.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if key == (manifests.Key{}) {
+		now := p.cfg.Now()
+		for _, e := range p.entries {
+			e.worker.retry.Store(&now)
+			signal(e.worker.events)
+		}
+		return
+	}
+	if e, ok := p.entries[key]; ok {
+		signal(e.worker.events)
+	}
+}
+
+// ensureLocked makes an entry for a pod that has none.
+func (p *Pool) ensureLocked(key manifests.Key) {
+	if _, ok := p.entries[key]; !ok {
+		p.entries[key] = &entry{worker: newWorker(p, key)}
+	}
+}
+
+// handOut gives every worker its assignment and starts those that are new.
+func (p *Pool) handOut(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wanted := make(map[manifests.Key]*manifests.Pod, len(p.desired.Pods))
+	for _, pod := range p.desired.Pods {
+		wanted[pod.Key()] = pod
+		p.ensureLocked(pod.Key())
+	}
+	held := p.admitLocked()
+	p.anyHeld = len(held) > 0
+	for key, e := range p.entries {
+		a := assignment{settled: p.settled, desired: wanted[key], removable: p.desired.Removable}
+		if h, ok := held[key]; ok {
+			a.held = &h
+		}
+		p.assignLocked(e, a)
+		if !e.running {
+			e.running = true
+			p.group.Go(func() { e.worker.run(ctx) })
+		}
+	}
+}
+
+func (p *Pool) admitLocked() map[manifests.Key]Held {
+	a := Admission{
+		Desired: p.desired.Pods,
+		Known:   make(map[manifests.Key]Holding, len(p.entries)),
+		Listed:  p.listed,
+		MaxPods: p.cfg.MaxPods,
+	}
+	for key, e := range p.entries {
+		a.Known[key] = Holding{Seen: e.report.seen, Pod: e.report.holds}
+	}
+	return Admit(a)
+}
+
+// assignLocked stores an assignment and wakes the worker if it is another one. For a pod that is not wanted it
+// always is, since what may be removed cannot be compared.
+func (p *Pool) assignLocked(e *entry, a assignment) {
+	old := e.assignment
+	sameHeld := (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
+	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld
+	e.assignment = a
+	if e.report.status.Pod == nil {
+		p.setStatusLocked(e, Status(StatusInput{
+			Now: p.cfg.Now(), Key: e.worker.key, Desired: a.desired, Held: a.held, Node: p.node(),
+		}))
+	}
+	if !same {
+		signal(e.worker.assign)
+	}
+}
+
+// assignment returns the latest assignment of a worker. Its channel is emptied first, so that nothing is missed.
+func (p *Pool) assignment(w *worker) assignment {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-w.assign:
+	default:
+	}
+	return p.entries[w.key].assignment
+}
+
+// report takes a worker's report.
+func (p *Pool) report(w *worker, r report) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.entries[w.key]
+	changed := e.report.seen != r.seen || e.report.holds != r.holds
+	e.report.seen, e.report.holds = r.seen, r.holds
+	p.setStatusLocked(e, r.status)
+	if changed && p.anyHeld {
+		signal(p.trigger)
+	}
+}
+
+// reportCrash makes the status say that nobody looks after the pod at the moment.
+func (p *Pool) reportCrash(w *worker, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.entries[w.key].report.status
+	s.Why = "internal error: " + err.Error()
+	p.setStatusLocked(p.entries[w.key], s)
+}
+
+func (p *Pool) node() Node { return Node{Name: p.cfg.NodeName, IPs: p.cfg.NodeIPs()} }
+
+// retire ends a worker whose pod is gone, unless it has become wanted meanwhile.
+func (p *Pool) retire(w *worker) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.entries[w.key]
+	if e.assignment.desired != nil {
+		return false
+	}
+	delete(p.entries, w.key)
+	p.goneLocked(w.key, e.report.status)
+	if p.anyHeld {
+		signal(p.trigger)
+	}
+	return true
+}
+
+// Pods returns all pods, sorted by namespace and name: those that are desired, and those that exist still.
+// They share memory with the pool: do not change them.
+func (p *Pool) Pods() []PodStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]PodStatus, 0, len(p.entries))
+	for _, e := range p.entries {
+		if e.report.status.Pod != nil {
+			all = append(all, e.report.status)
+		}
+	}
+	slices.SortFunc(all, func(a, b PodStatus) int { return compareKeys(a.Key(), b.Key()) })
+	return all
+}
+
+func compareKeys(a, b manifests.Key) int {
+	switch {
+	case a == b:
+		return 0
+	case a.Less(b):
+		return -1
+	}
+	return 1
+}

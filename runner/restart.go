@@ -1,0 +1,113 @@
+package runner
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Crash back-off, as kubelet's: the first restart comes at once, then after 10, 20,
+// 40, 80, 160, 300, 300... seconds from the exit; an instance that ran longer than 10 minutes starts it over.
+// Unlike kubelet's it is a property of the container record, so that it outlives the agent.
+const (
+	initialBackOff    = 10 * time.Second
+	defaultMaxBackOff = 300 * time.Second
+	backOffResetAfter = 600 * time.Second
+)
+
+// Restart says what becomes of a container whose instance has exited.
+type Restart struct {
+	// Wanted says that it is to be started again.
+	Wanted bool
+	// At is when. It is not after the time asked about if it may start now.
+	At time.Time
+	// BackOff is what the next instance will wait after its own exit.
+	BackOff time.Duration
+	// Reason says why it is restarted, or why not.
+	Reason string
+}
+
+// NextRestart decides about an exited instance.
+//
+// An instance that we stopped ourselves and that is wanted again (an edit or a removal was taken back) starts
+// at once whatever its policy says: it did not end by itself. An exit in the future, which a clock that was
+// set back leaves behind, does not count as a reason to wait; nor does one at an unknown time.
+func NextRestart(now time.Time, policy corev1.RestartPolicy, c *Container, o Options) Restart {
+	if !c.StopSentAt.IsZero() {
+		return Restart{Wanted: true, At: now, Reason: "it was stopped, but is wanted"}
+	}
+	if c.Exit == nil || c.StartedAt.IsZero() {
+		return Restart{Wanted: true, At: now, Reason: "it did not run"}
+	}
+	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && c.Exit.ExitCode == 0 {
+		return Restart{Reason: fmt.Sprintf("exited with %d, restart policy %s", c.Exit.ExitCode, policy)}
+	}
+	wait := c.BackOff
+	if c.Exit.FinishedAt.Sub(c.StartedAt) > backOffResetAfter {
+		wait = 0
+	}
+	wait = min(wait, o.maxBackOff())
+	r := Restart{
+		Wanted:  true,
+		At:      now,
+		BackOff: nextBackOff(wait, o.maxBackOff()),
+		Reason:  fmt.Sprintf("exited with %d, restart policy %s", c.Exit.ExitCode, policy),
+	}
+	if finished := c.Exit.FinishedAt; !finished.IsZero() && !finished.After(now) {
+		r.At = finished.Add(wait)
+	}
+	return r
+}
+
+func nextBackOff(wait, longest time.Duration) time.Duration {
+	if wait == 0 {
+		return min(initialBackOff, longest)
+	}
+	return min(2*wait, longest)
+}
+
+func (o Options) maxBackOff() time.Duration {
+	if o.MaxBackOff == 0 {
+		return defaultMaxBackOff
+	}
+	return min(max(o.MaxBackOff, time.Second), defaultMaxBackOff)
+}
+
+// Back-off of failed steps. Pulling is kubelet's (10 s doubling to 300 s): registries and links do not like to be
+// hurried. Everything else fails for reasons on this machine (a missing hostPath, a full disk, a CNI plugin
+// that is not there yet) which go away without notice; a try costs less than a tenth of a second, so it
+// starts at 1 s and is never more than a minute behind.
+const (
+	imageBackOff    = 10 * time.Second
+	maxImageBackOff = 300 * time.Second
+	stepBackOff     = time.Second
+	maxStepBackOff  = 60 * time.Second
+)
+
+// due is when the failed step may be tried again.
+func (f Failure) due() time.Time {
+	if f.isImage() {
+		return f.At.Add(doubled(imageBackOff, maxImageBackOff, f.Count))
+	}
+	return f.At.Add(doubled(stepBackOff, maxStepBackOff, f.Count))
+}
+
+// isImage says that what failed is getting the image.
+func (f Failure) isImage() bool {
+	switch f.Reason {
+	case ReasonErrImagePull, ReasonImagePullBackOff, ReasonErrImageNeverPull, ReasonInvalidImageName, ReasonImageInspectError:
+		return true
+	}
+	return false
+}
+
+// doubled is d doubled for each failure after the first.
+func doubled(d, longest time.Duration, count int) time.Duration {
+	for range count - 1 {
+		if d *= 2; d >= longest {
+			return longest
+		}
+	}
+	return d
+}

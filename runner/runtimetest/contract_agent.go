@@ -1,0 +1,239 @@
+package runtimetest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+func testRecord(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	sb := p.sandbox()
+	next := &manifests.Pod{Object: p.Object.DeepCopy(), Origin: p.Origin}
+	next.Object.Labels["app"] = "renamed"
+	next.Origin.File = "/contract/elsewhere.yaml"
+	p.Pod = next
+	p.apply(runner.Action{Kind: runner.RecordPod})
+	for _, when := range []string{"at once", "after a restart"} {
+		now := p.observe().Sandbox
+		if diff := cmp.Diff(next, now.Pod); diff != "" {
+			t.Errorf("%s the recorded pod differs (-want +got):\n%s", when, diff)
+		}
+		if now.ID != sb.ID || now.UID != sb.UID || now.Hash != sb.Hash || !now.CreatedAt.Equal(sb.CreatedAt) {
+			t.Errorf("%s the sandbox is another: %+v", when, now)
+		}
+		s.restart(nil)
+	}
+}
+
+func testRestart(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{podNetwork: s.h.PodNetwork}, ScriptServe, ScriptStubborn)
+	p.sandbox()
+	last := &runner.Termination{ContainerID: "old", ExitCode: 1, Reason: runner.ReasonError, FinishedAt: time.Unix(1700000000, 0).UTC()}
+	c := p.create(runner.Action{Container: "c0", RestartCount: 4, BackOff: 80 * time.Second, Last: last})
+	p.start(c)
+	stubborn := p.serve("c1")
+	p.apply(onInstance(runner.StopContainer, stubborn))
+	before := p.observe()
+	s.restart(nil)
+	if diff := cmp.Diff(before, p.observe()); diff != "" {
+		t.Errorf("a restart changed (-before +after):\n%s", diff)
+	}
+	for _, c := range before.Containers {
+		if !s.h.ProcessAlive(c.PID) {
+			t.Errorf("%s has ended", c.Name)
+		}
+	}
+	p.apply(onInstance(runner.KillContainer, stubborn))
+	p.exited(stubborn.ID)
+}
+
+func testExitWhileAway(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptFailSoon)
+	p.sandbox()
+	c := p.run("c0")
+	var gone time.Time
+	s.restart(func() {
+		s.eventually("the process has ended", func() bool { return !s.h.ProcessAlive(c.PID) })
+		gone = time.Now()
+	})
+	c = p.exited(c.ID)
+	if c.Exit.ExitCode != 7 || c.Exit.Reason != runner.ReasonError {
+		t.Errorf("%d %s, want 7 Error", c.Exit.ExitCode, c.Exit.Reason)
+	}
+	wantTime(t, "the end", c.Exit.FinishedAt, c.StartedAt, gone)
+	p.apply(onInstance(runner.FinishContainer, c))
+	if c = p.instance(c.ID); !c.Recorded || c.Exit.ExitCode != 7 {
+		t.Errorf("finished: recorded %t, %+v", c.Recorded, c.Exit)
+	}
+}
+
+func testStartAfterRestart(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{podNetwork: s.h.PodNetwork}, ScriptServe)
+	p.sandbox()
+	c := p.create(runner.Action{Container: "c0"})
+	s.restart(nil)
+	if now := p.instance(c.ID); now.State != runner.ContainerCreated {
+		t.Fatalf("after a restart it is %s", now.State)
+	}
+	if p.observe().Sandbox.Network == runner.NetworkPending {
+		p.apply(runner.Action{Kind: runner.SetupNetwork})
+	}
+	p.start(c)
+	if now := p.instance(c.ID); now.State != runner.ContainerRunning || !s.h.ProcessAlive(now.PID) {
+		t.Errorf("%s with pid %d", now.State, now.PID)
+	}
+}
+
+func testReplaceSandbox(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{podNetwork: s.h.PodNetwork}, ScriptSucceed)
+	seen := map[string]bool{}
+	for range 3 { // each time with the same uid
+		sb := p.sandbox()
+		if sb == nil || seen[sb.ID] || !sb.Alive {
+			t.Fatalf("sandbox %+v", sb)
+		}
+		seen[sb.ID] = true
+		c := p.create(runner.Action{Container: "c0"})
+		p.start(c)
+		c = p.exited(c.ID)
+		if c.Exit.ExitCode != 0 {
+			t.Errorf("exited with %d", c.Exit.ExitCode)
+		}
+		p.apply(onInstance(runner.RemoveContainer, c))
+		p.apply(runner.Action{Kind: runner.RemoveSandbox})
+		if st := p.observe(); st.Sandbox != nil || len(st.Containers) != 0 {
+			t.Fatalf("left over: %+v", st)
+		}
+	}
+}
+
+func testCompletedStays(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{policy: "OnFailure"}, ScriptSucceed)
+	old := p.sandbox()
+	c := p.create(runner.Action{Container: "c0"})
+	p.start(c)
+	c = p.exited(c.ID)
+	p.apply(onInstance(runner.FinishContainer, c))
+	p.apply(runner.Action{Kind: runner.RemoveSandbox})
+	p.sandbox()
+	c = p.instance(c.ID)
+	if c.State != runner.ContainerExited || c.SandboxID != old.ID || c.Exit == nil || c.Exit.ExitCode != 0 {
+		t.Errorf("the completed container is %+v", c)
+	}
+}
+
+func testList(t *testing.T, s *suite) {
+	t.Helper()
+	a, b := s.newPod(podOptions{}, ScriptServe), s.newPod(podOptions{}, ScriptServe)
+	a.sandbox()
+	b.sandbox()
+	for range 2 {
+		listed := s.list()
+		if !listed[a.Key()] || !listed[b.Key()] {
+			t.Errorf("listed: %v", listed)
+		}
+		s.restart(nil)
+	}
+	a.apply(runner.Action{Kind: runner.RemoveSandbox})
+	if listed := s.list(); listed[a.Key()] || !listed[b.Key()] {
+		t.Errorf("after removing %s: %v", a.Key(), listed)
+	}
+}
+
+func (s *suite) list() map[manifests.Key]bool {
+	s.t.Helper()
+	keys, err := s.rt.List(s.t.Context())
+	if err != nil {
+		s.t.Fatalf("list: %v", err)
+	}
+	listed := map[manifests.Key]bool{}
+	for _, k := range keys {
+		if listed[k] {
+			s.t.Errorf("%s is listed twice", k)
+		}
+		listed[k] = true
+	}
+	return listed
+}
+
+func testWatch(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	p.sandbox()
+	ctx, cancel := context.WithCancel(t.Context())
+	told := make(chan manifests.Key, 1000)
+	ended := make(chan error, 1)
+	go func() { ended <- s.rt.Watch(ctx, func(k manifests.Key) { told <- k }) }()
+	// The start of a Watch cannot be seen from outside, so exits are made until one is told of.
+	heard := false
+	for wait := 20 * time.Millisecond; wait < patience && !heard; wait *= 2 {
+		c := p.run("c0")
+		if err := s.h.KillProcess(c.PID); err != nil {
+			t.Fatal(err)
+		}
+		deadline := time.After(wait)
+		for waiting := true; waiting; {
+			select {
+			case k := <-told:
+				heard = k == p.Key() && p.instance(c.ID).State == runner.ContainerExited
+				waiting = !heard
+			case <-deadline:
+				waiting = false
+			}
+		}
+		p.exited(c.ID)
+		p.apply(onInstance(runner.RemoveContainer, c))
+	}
+	if !heard {
+		t.Error("no exit was announced")
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("Watch: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("Watch does not end with its context")
+	}
+}
+
+func testParallel(t *testing.T, s *suite) {
+	t.Helper()
+	var g sync.WaitGroup
+	for range 4 {
+		p := s.newPod(podOptions{podNetwork: s.h.PodNetwork}, ScriptServe)
+		g.Go(func() {
+			for _, a := range []runner.Action{
+				{Kind: runner.CreateSandbox, UID: "uid-" + p.Object.Name},
+				{Kind: runner.EnsureImage, Container: "c0"},
+				{Kind: runner.CreateContainer, Container: "c0"},
+				{Kind: runner.StartContainer, Container: "c0"},
+			} {
+				if err := p.try(a); err != nil {
+					t.Errorf("%s: %s: %v", p.Key(), a, err)
+					return
+				}
+			}
+		})
+		defer func() {
+			if got := names(p.observe().Containers); got != "c0:Running" {
+				t.Errorf("%s: %s", p.Key(), got)
+			}
+		}()
+	}
+	g.Wait()
+}

@@ -1,0 +1,325 @@
+package runtimetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+func testSandbox(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	began := time.Now()
+	sb := p.sandbox()
+	if sb == nil {
+		t.Fatal("no sandbox")
+	}
+	if sb.ID == "" || sb.UID != "uid-"+p.Object.Name {
+		t.Errorf("id %q, uid %q", sb.ID, sb.UID)
+	}
+	if want := manifests.SandboxHash(p.Object); sb.Hash != want {
+		t.Errorf("hash %q, want %q", sb.Hash, want)
+	}
+	if !sb.Alive || sb.Network != runner.NetworkReady || len(sb.IPs) != 0 {
+		t.Errorf("alive %t, network %s %v; want a host network that is ready", sb.Alive, sb.Network, sb.IPs)
+	}
+	wantTime(t, "the creation", sb.CreatedAt, began, time.Now())
+	if diff := cmp.Diff(p.Pod, sb.Pod); diff != "" {
+		t.Errorf("the recorded pod differs (-want +got):\n%s", diff)
+	}
+	p.apply(runner.Action{Kind: runner.CreateSandbox, UID: "another"})
+	if again := p.observe().Sandbox; again.ID != sb.ID || again.UID != sb.UID {
+		t.Errorf("creating it again made %s/%s of %s/%s", again.ID, again.UID, sb.ID, sb.UID)
+	}
+}
+
+func testPodNetwork(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{podNetwork: true}, ScriptServe)
+	p.sandbox()
+	c := p.create(runner.Action{Container: "c0"})
+	p.start(c)
+	sb := p.observe().Sandbox
+	if sb.Network != runner.NetworkReady || len(sb.IPs) == 0 {
+		t.Errorf("a container was started, but the network is %s %v", sb.Network, sb.IPs)
+	}
+	p.apply(runner.Action{Kind: runner.SetupNetwork})
+	if again := p.observe().Sandbox; again.Network != runner.NetworkReady || len(again.IPs) == 0 {
+		t.Errorf("after setting it up again the network is %s %v", again.Network, again.IPs)
+	}
+}
+
+func testLife(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	sb := p.sandbox()
+	last := &runner.Termination{
+		ContainerID: "old", ExitCode: 3, Reason: runner.ReasonError, Message: "it broke\nbadly",
+		StartedAt: time.Unix(1700000000, 0).UTC(), FinishedAt: time.Unix(1700000100, 5000).UTC(),
+	}
+	began := time.Now()
+	c := p.create(runner.Action{Container: "c0", RestartCount: 2, BackOff: 20 * time.Second, Last: last})
+	want := runner.Container{
+		ID: c.ID, Name: "c0", SandboxID: sb.ID, Hash: manifests.ContainerHash(p.Object, "c0"),
+		Image: s.h.Image, ImageID: c.ImageID, State: runner.ContainerCreated, PID: c.PID,
+		RestartCount: 2, BackOff: 20 * time.Second, Last: last, CreatedAt: c.CreatedAt,
+	}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("created (-want +got):\n%s", diff)
+	}
+	if c.ID == "" || c.ImageID == "" {
+		t.Errorf("id %q, image id %q", c.ID, c.ImageID)
+	}
+	wantTime(t, "the creation", c.CreatedAt, began, time.Now())
+	p.start(c)
+	p.start(c)
+	r := p.instance(c.ID)
+	if r.State != runner.ContainerRunning || r.PID == 0 || !s.h.ProcessAlive(r.PID) {
+		t.Errorf("after the start it is %s with pid %d", r.State, r.PID)
+	}
+	wantTime(t, "the start", r.StartedAt, began, time.Now())
+	want.State, want.PID, want.StartedAt = runner.ContainerRunning, r.PID, r.StartedAt
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("running (-want +got):\n%s", diff)
+	}
+}
+
+func testExitCodes(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{policy: "Never"}, ScriptSucceed, ScriptFail)
+	p.sandbox()
+	began := time.Now()
+	for _, want := range []struct {
+		name, reason string
+		code         int
+	}{{"c0", runner.ReasonCompleted, 0}, {"c1", runner.ReasonError, 3}} {
+		c := p.create(runner.Action{Container: want.name})
+		p.start(c)
+		c = p.exited(c.ID)
+		if c.Exit.ExitCode != want.code || c.Exit.Reason != want.reason {
+			t.Errorf("%s: %d %s, want %d %s", want.name, c.Exit.ExitCode, c.Exit.Reason, want.code, want.reason)
+		}
+		wantTime(t, "the start", c.Exit.StartedAt, began, time.Now())
+		wantTime(t, "the end", c.Exit.FinishedAt, began, time.Now())
+		if !c.StopSentAt.IsZero() {
+			t.Errorf("%s ended by itself, but was stopped at %s", want.name, c.StopSentAt)
+		}
+	}
+}
+
+func testKilledFromOutside(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	p.sandbox()
+	c := p.run("c0")
+	if err := s.h.KillProcess(c.PID); err != nil {
+		t.Fatal(err)
+	}
+	if c = p.exited(c.ID); c.Exit.ExitCode != 137 || c.Exit.Reason != runner.ReasonError {
+		t.Errorf("%d %s", c.Exit.ExitCode, c.Exit.Reason)
+	}
+}
+
+func testOOM(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{memory: "16Mi"}, ScriptEatMemory)
+	p.sandbox()
+	c := p.create(runner.Action{Container: "c0"})
+	p.start(c)
+	if c = p.exited(c.ID); c.Exit.Reason != runner.ReasonOOMKilled {
+		t.Errorf("%d %s", c.Exit.ExitCode, c.Exit.Reason)
+	}
+}
+
+func testStop(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptSlowStop)
+	p.sandbox()
+	c := p.serve("c0")
+	began := time.Now()
+	p.apply(onInstance(runner.StopContainer, c))
+	sent := p.instance(c.ID).StopSentAt
+	wantTime(t, "the stop", sent, began, time.Now())
+	p.apply(onInstance(runner.StopContainer, c))
+	c = p.exited(c.ID)
+	if c.Exit.ExitCode != 4 || c.Exit.Reason != runner.ReasonError {
+		t.Errorf("%d %s, want what the handler exits with", c.Exit.ExitCode, c.Exit.Reason)
+	}
+	if !c.StopSentAt.Equal(sent) {
+		t.Errorf("stopped at %s, but the second time says %s", sent, c.StopSentAt)
+	}
+	p.apply(onInstance(runner.StopContainer, c))
+	p.apply(onInstance(runner.KillContainer, c))
+}
+
+func testStubborn(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptStubborn)
+	p.sandbox()
+	c := p.serve("c0")
+	p.apply(onInstance(runner.StopContainer, c))
+	p.apply(onInstance(runner.KillContainer, c))
+	if c = p.exited(c.ID); c.Exit.ExitCode != 137 {
+		t.Errorf("exit code %d, want 137", c.Exit.ExitCode)
+	}
+}
+
+func testFinish(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{policy: "Never"}, ScriptFail)
+	p.sandbox()
+	c := p.create(runner.Action{Container: "c0"})
+	p.start(c)
+	c = p.exited(c.ID)
+	if c.Recorded {
+		t.Error("recorded before it was finished")
+	}
+	exit := *c.Exit
+	for range 2 {
+		p.apply(onInstance(runner.FinishContainer, c))
+		c = p.instance(c.ID)
+		if !c.Recorded || c.State != runner.ContainerExited {
+			t.Fatalf("%s, recorded %t", c.State, c.Recorded)
+		}
+		if diff := cmp.Diff(&exit, c.Exit); diff != "" {
+			t.Errorf("the exit has changed (-before +now):\n%s", diff)
+		}
+	}
+	s.restart(nil)
+	if c = p.instance(c.ID); !c.Recorded || c.Exit == nil || c.Exit.ExitCode != 3 {
+		t.Errorf("after a restart: recorded %t, %+v", c.Recorded, c.Exit)
+	}
+}
+
+func testTwoInstances(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	p.sandbox()
+	old := p.serve("c0")
+	waiting := p.create(runner.Action{Container: "c0", RestartCount: 1})
+	if got := names(p.observe().Containers); got != "c0:Running c0:Created" {
+		t.Fatalf("instances: %s", got)
+	}
+	if now := p.instance(old.ID); now.PID != old.PID {
+		t.Errorf("the old one has pid %d now, had %d", now.PID, old.PID)
+	}
+	p.apply(onInstance(runner.StopContainer, old))
+	old = p.exited(old.ID)
+	p.apply(runner.Action{Kind: runner.StartContainer, Container: "c0"}) // without an id: the newest
+	p.apply(onInstance(runner.RemoveContainer, old))
+	if got := names(p.observe().Containers); got != "c0:Running" {
+		t.Errorf("instances: %s", got)
+	}
+	if c := p.instance(waiting.ID); c.RestartCount != 1 {
+		t.Errorf("restart count %d", c.RestartCount)
+	}
+}
+
+func testRemoveCreated(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	p.sandbox()
+	old := p.run("c0")
+	waiting := p.create(runner.Action{Container: "c0"})
+	p.apply(onInstance(runner.RemoveContainer, waiting))
+	if got := names(p.observe().Containers); got != "c0:Running" {
+		t.Errorf("instances: %s", got)
+	}
+	if !s.h.ProcessAlive(old.PID) {
+		t.Error("the other instance has ended")
+	}
+}
+
+func testRemoveTwice(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptSucceed)
+	p.sandbox()
+	c := p.create(runner.Action{Container: "c0"})
+	p.start(c)
+	c = p.exited(c.ID)
+	for range 2 {
+		p.apply(onInstance(runner.RemoveContainer, c))
+		if n := len(p.observe().Containers); n != 0 {
+			t.Errorf("%d containers left", n)
+		}
+	}
+	for range 2 {
+		p.apply(runner.Action{Kind: runner.RemoveSandbox})
+		if st := p.observe(); st.Sandbox != nil {
+			t.Errorf("sandbox %s left", st.Sandbox.ID)
+		}
+	}
+}
+
+func testUnknown(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	st := p.observe()
+	if st.Sandbox != nil || len(st.Containers) != 0 {
+		t.Errorf("a pod that was never made: %+v", st)
+	}
+	ghost := runner.Container{
+		ID: "ghost", Name: "c0", Exit: &runner.Termination{ContainerID: "ghost", Reason: runner.ReasonError, ExitCode: 1},
+	}
+	for _, kind := range []runner.ActionKind{
+		runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer,
+	} {
+		p.apply(onInstance(kind, ghost))
+	}
+	if err := p.rt.Apply(t.Context(), p.Key(), nil, runner.Action{Kind: runner.RemoveSandbox}); err != nil {
+		t.Errorf("RemoveSandbox: %v", err)
+	}
+}
+
+func testMissingCommand(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{command: []string{MissingCommand}}, "")
+	p.sandbox()
+	err := p.try(runner.Action{Kind: runner.CreateContainer, Container: "c0"})
+	if err == nil {
+		err = p.try(runner.Action{Kind: runner.StartContainer, Container: "c0"})
+	}
+	wantReason(t, err, runner.ReasonRunContainerError)
+	if st := p.observe(); len(st.Containers) != 0 {
+		t.Errorf("left over: %s", names(st.Containers))
+	}
+}
+
+func testMissingImage(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{image: s.h.MissingImage, pull: "Never"}, ScriptServe)
+	wantReason(t, p.try(runner.Action{Kind: runner.EnsureImage, Container: "c0"}), runner.ReasonErrImageNeverPull)
+	wantReason(t, p.try(runner.Action{Kind: runner.CheckPod}), runner.ReasonErrImageNeverPull)
+}
+
+func wantReason(t *testing.T, err error, reason string) {
+	t.Helper()
+	se, ok := errors.AsType[*runner.StepError](err)
+	if !ok || se.Reason != reason {
+		t.Errorf("error %v (%T), want a StepError with reason %s", err, err, reason)
+	}
+}
+
+func testCheck(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	p.apply(runner.Action{Kind: runner.CheckPod})
+	if st := p.observe(); st.Sandbox != nil || len(st.Containers) != 0 {
+		t.Errorf("checking made %+v", st)
+	}
+	p.sandbox()
+	c := p.run("c0")
+	before := p.observe()
+	p.apply(runner.Action{Kind: runner.CheckPod})
+	if diff := cmp.Diff(before, p.observe()); diff != "" {
+		t.Errorf("checking changed (-before +after):\n%s", diff)
+	}
+	if !s.h.ProcessAlive(c.PID) {
+		t.Error("the process has ended")
+	}
+}

@@ -1,0 +1,394 @@
+package runtimetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// Apply implements runner.Runtime.
+func (f *Fake) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+	slow := a.Kind == runner.EnsureImage || a.Kind == runner.CheckPod
+	if err := f.begin(key, a, slow); err != nil {
+		return err
+	}
+	if !slow {
+		defer f.finish(key)
+	}
+	if err := f.take(ctx, a, slow); err != nil {
+		return err
+	}
+	if f.Fail != nil {
+		if err := f.Fail(key, a); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.Kind == runner.StartContainer, a.Kind == runner.SetupNetwork,
+		a.Kind == runner.CreateContainer && needsAddress(spec(pod, a.Container)):
+		if err := f.awaitNetwork(key, a.Kind == runner.SetupNetwork); err != nil {
+			return err
+		}
+	}
+	after, err := f.effect(key, pod, a)
+	if after != nil {
+		after()
+	}
+	return err
+}
+
+func (f *Fake) begin(key manifests.Key, a runner.Action, slow bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dead {
+		return ErrDead
+	}
+	if slow {
+		return nil
+	}
+	if other := f.busy[key]; other != "" {
+		f.overlaps = append(f.overlaps, fmt.Sprintf("%s: %s during %s", key, a, other))
+	}
+	f.busy[key] = a.String()
+	return nil
+}
+
+func (f *Fake) finish(key manifests.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.busy, key)
+}
+
+// take lets the time of an action pass. Slow steps end with ctx, the others only with the agent.
+func (f *Fake) take(ctx context.Context, a runner.Action, slow bool) error {
+	if f.Delay == nil {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(f.Delay(a))
+	defer timer.Stop()
+	stopped := ctx.Done()
+	if !slow {
+		stopped = nil
+	}
+	select {
+	case <-timer.C:
+		return nil
+	case <-f.died:
+		return ErrDead
+	case <-stopped:
+		return ctx.Err()
+	}
+}
+
+// effect changes the machine. after, if not nil, is to be called without the lock.
+func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (after func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dead {
+		return nil, ErrDead
+	}
+	p := f.pods[key]
+	if p == nil {
+		p = &fakePod{}
+		f.pods[key] = p
+	}
+	switch a.Kind {
+	case runner.CheckPod:
+		err = f.checkLocked(pod)
+	case runner.CreateSandbox:
+		f.createSandboxLocked(p, pod, a)
+	case runner.SetupNetwork:
+	case runner.RecordPod:
+		err = f.recordLocked(p, pod)
+	case runner.EnsureImage:
+		err = f.imageLocked(spec(pod, a.Container))
+	case runner.RemoveSandbox:
+		p.sandbox = nil
+	default:
+		after, err = f.containerEffectLocked(key, p, pod, a)
+	}
+	if p.sandbox == nil && len(p.containers) == 0 {
+		delete(f.pods, key)
+	}
+	if err != nil {
+		return after, err
+	}
+	f.journal = append(f.journal, Entry{Key: key, Action: a, At: time.Now()})
+	f.applied++
+	if f.killAt > 0 && f.applied >= f.killAt {
+		f.killAt = 0
+		f.dieLocked()
+		return after, ErrDead
+	}
+	return after, nil
+}
+
+func (f *Fake) containerEffectLocked(key manifests.Key, p *fakePod, pod *manifests.Pod, a runner.Action) (func(), error) {
+	if a.Kind == runner.CreateContainer {
+		return nil, f.createLocked(p, pod, a)
+	}
+	i := slices.IndexFunc(p.containers, func(c *fakeContainer) bool { return c.ID == a.ContainerID })
+	if a.Kind == runner.StartContainer {
+		return f.startLocked(key, p, a, i)
+	}
+	if i < 0 {
+		return nil, nil // gone already
+	}
+	c := p.containers[i]
+	switch a.Kind {
+	case runner.StopContainer:
+		return f.stopLocked(key, c), nil
+	case runner.KillContainer:
+		if c.State == runner.ContainerRunning && !c.process.unkillable {
+			f.exitLocked(c, 137, "")
+			return func() { f.notify(key) }, nil
+		}
+	case runner.FinishContainer:
+		if c.State == runner.ContainerExited {
+			c.Recorded = true
+		}
+	case runner.RemoveContainer:
+		c.stopTimer()
+		p.containers = slices.Delete(p.containers, i, i+1)
+	default:
+		return nil, fmt.Errorf("unknown action %q", a.Kind)
+	}
+	return nil, nil
+}
+
+func (f *Fake) checkLocked(pod *manifests.Pod) error {
+	for i := range pod.Object.Spec.Containers {
+		c := &pod.Object.Spec.Containers[i]
+		if err := f.imageLocked(c); err != nil {
+			return err
+		}
+		if err := newProcess(c).createError; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fake) imageLocked(c *corev1.Container) error {
+	present, known := f.images[c.Image]
+	if c.ImagePullPolicy == corev1.PullNever && known && !present {
+		return &runner.StepError{
+			Reason: runner.ReasonErrImageNeverPull,
+			Err:    fmt.Errorf("container image %q is not present with pull policy of Never", c.Image),
+		}
+	}
+	f.images[c.Image] = true
+	return nil
+}
+
+func (f *Fake) createSandboxLocked(p *fakePod, pod *manifests.Pod, a runner.Action) {
+	if p.sandbox != nil {
+		return
+	}
+	f.nextID++
+	p.sandbox = &runner.Sandbox{
+		ID:        fmt.Sprintf("s%d", f.nextID),
+		UID:       a.UID,
+		Hash:      manifests.SandboxHash(pod.Object),
+		Pod:       pod,
+		CreatedAt: time.Now(),
+		Alive:     true,
+		Network:   runner.NetworkPending,
+	}
+	if pod.Object.Spec.HostNetwork {
+		p.sandbox.Network = runner.NetworkReady
+		return
+	}
+	f.adds[p.sandbox.ID] = add{end: time.Now().Add(f.NetworkDelay)}
+	key := pod.Key()
+	f.networkLocked(key, p)
+	if f.NetworkDelay > 0 {
+		time.AfterFunc(f.NetworkDelay, func() { f.notify(key) })
+	}
+}
+
+// networkLocked completes a network set-up whose time has come.
+func (f *Fake) networkLocked(key manifests.Key, p *fakePod) {
+	if p.sandbox == nil || p.sandbox.Network == runner.NetworkReady {
+		return
+	}
+	n, ok := f.adds[p.sandbox.ID]
+	if !ok || n.over || time.Now().Before(n.end) {
+		return
+	}
+	n.over = true
+	if f.NetworkFail != nil {
+		n.err = f.NetworkFail(key)
+	}
+	f.adds[p.sandbox.ID] = n
+	if n.err == nil {
+		p.sandbox.Network = runner.NetworkReady
+		p.sandbox.IPs = []string{"10.0.0." + strings.TrimPrefix(p.sandbox.ID, "s")}
+	}
+}
+
+// awaitNetwork waits for the network set-up of this agent. SetupNetwork begins one if there is none under way.
+func (f *Fake) awaitNetwork(key manifests.Key, begin bool) error {
+	f.mu.Lock()
+	p := f.pods[key]
+	if p == nil || p.sandbox == nil {
+		f.mu.Unlock()
+		return networkError("pod %s has no sandbox", key)
+	}
+	id := p.sandbox.ID
+	n, begun := f.adds[id]
+	if p.sandbox.Network == runner.NetworkPending && (!begun || n.over) && begin {
+		n, begun = add{end: time.Now().Add(f.NetworkDelay)}, true
+		f.adds[id] = n
+	}
+	ready := p.sandbox.Network == runner.NetworkReady
+	f.mu.Unlock()
+	if ready {
+		return nil
+	}
+	if !begun {
+		return networkError("pod %s has no network", key)
+	}
+	timer := time.NewTimer(time.Until(n.end))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.died:
+		return ErrDead
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.networkLocked(key, p)
+	if err := f.adds[id].err; err != nil {
+		return networkError("%w", err)
+	}
+	return nil
+}
+
+func networkError(format string, args ...any) error {
+	return &runner.StepError{Reason: runner.ReasonCreatePodSandboxError, Err: fmt.Errorf(format, args...)}
+}
+
+// needsAddress says that the environment of a container has the pod's address in it.
+func needsAddress(c *corev1.Container) bool {
+	return c != nil && slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+		return e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.FieldPath == "status.podIP"
+	})
+}
+
+func (f *Fake) recordLocked(p *fakePod, pod *manifests.Pod) error {
+	if p.sandbox == nil {
+		return fmt.Errorf("pod %s has no sandbox", pod.Key())
+	}
+	p.sandbox.Pod = pod
+	return nil
+}
+
+func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) error {
+	c := spec(pod, a.Container)
+	switch {
+	case p.sandbox == nil || !p.sandbox.Alive:
+		return &runner.StepError{Reason: runner.ReasonCreateContainerError, Err: fmt.Errorf("pod %s has no sandbox", pod.Key())}
+	case c == nil:
+		return fmt.Errorf("pod %s has no container %s", pod.Key(), a.Container)
+	case !f.images[c.Image]:
+		return &runner.StepError{Reason: runner.ReasonCreateContainerError, Err: fmt.Errorf("image %s is not present", c.Image)}
+	}
+	proc := newProcess(c)
+	if proc.createError != nil {
+		return proc.createError
+	}
+	f.nextID++
+	p.containers = append(p.containers, &fakeContainer{
+		Container: runner.Container{
+			ID:           fmt.Sprintf("c%d", f.nextID),
+			Name:         a.Container,
+			SandboxID:    p.sandbox.ID,
+			Hash:         manifests.ContainerHash(pod.Object, a.Container),
+			Image:        c.Image,
+			ImageID:      "sha256:" + c.Image,
+			State:        runner.ContainerCreated,
+			RestartCount: a.RestartCount,
+			BackOff:      a.BackOff,
+			Last:         a.Last,
+			CreatedAt:    time.Now(),
+		},
+		process: proc,
+	})
+	return nil
+}
+
+// startLocked starts the instance with index i or, when there is no id, the newest one that waits.
+func (f *Fake) startLocked(key manifests.Key, p *fakePod, a runner.Action, i int) (func(), error) {
+	if a.ContainerID == "" {
+		for j, c := range p.containers {
+			if c.Name == a.Container && c.State == runner.ContainerCreated {
+				i = j
+			}
+		}
+	}
+	if i < 0 {
+		return nil, fmt.Errorf("pod %s: no instance of %s to start", key, a.Container)
+	}
+	c := p.containers[i]
+	if c.State != runner.ContainerCreated {
+		return nil, nil
+	}
+	if c.process.startError != nil {
+		p.containers = slices.Delete(p.containers, i, i+1)
+		return nil, c.process.startError
+	}
+	f.nextPID++
+	c.State, c.StartedAt, c.PID = runner.ContainerRunning, time.Now(), f.nextPID
+	if c.process.runs {
+		return nil, nil
+	}
+	c.timer = time.AfterFunc(c.process.after, func() { f.timeUp(key, c, c.process.code, c.process.reason) })
+	return nil, nil
+}
+
+// stopLocked signals a process as its script wants it.
+func (f *Fake) stopLocked(key manifests.Key, c *fakeContainer) func() {
+	if c.State != runner.ContainerRunning || !c.StopSentAt.IsZero() {
+		return nil
+	}
+	c.StopSentAt = time.Now()
+	switch {
+	case c.process.ignoresTerm:
+		return nil
+	case c.process.termAfter > 0:
+		c.stopTimer()
+		c.timer = time.AfterFunc(c.process.termAfter, func() { f.timeUp(key, c, c.process.termCode, "") })
+		return nil
+	}
+	f.exitLocked(c, c.process.termCode, "")
+	return func() { f.notify(key) }
+}
+
+func (m *Machine) timeUp(key manifests.Key, c *fakeContainer, code int, reason string) {
+	m.mu.Lock()
+	alive := c.State == runner.ContainerRunning
+	if alive {
+		m.exitLocked(c, code, reason)
+	}
+	m.mu.Unlock()
+	if alive {
+		m.notify(key)
+	}
+}
+
+func spec(pod *manifests.Pod, name string) *corev1.Container {
+	for i := range pod.Object.Spec.Containers {
+		if pod.Object.Spec.Containers[i].Name == name {
+			return &pod.Object.Spec.Containers[i]
+		}
+	}
+	return nil
+}

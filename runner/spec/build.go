@@ -1,0 +1,187 @@
+// Package spec turns a pod and an image config into the OCI runtime spec of one container.
+//
+// It owns the rules that lie between a manifest and runc: what kubelet 1.36 and containerd's CRI plugin together
+// would ask for. It is pure: no disk, no clock, no environment, no goroutines; all it depends on is in Input, and
+// equal inputs give equal specs. It must not know containerd: its callers prepare what Input points to and add
+// the seccomp profile (SeccompFor).
+//
+// AppArmor and SELinux labels are not set in this release.
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ociVersion is the oldest version that has all we use; crun 1.8.1 refuses specs of later ones.
+const ociVersion = "1.0.2"
+
+// rootfs is the root file system's directory, relative to the bundle.
+const rootfs = "rootfs"
+
+// Build returns the OCI spec of one container. An error means that the container cannot be configured as written
+// (the waiting reason is CreateContainerConfigError); trying again with the same input is of no use.
+func Build(in Input) (*specs.Spec, error) {
+	c, err := findContainer(in.Pod, in.Container)
+	if err != nil {
+		return nil, err
+	}
+	sec := effectiveSecurity(in.Pod, c)
+	if err := checkInput(in, c, sec); err != nil {
+		return nil, err
+	}
+	process, err := buildProcess(in, c, sec)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := buildMounts(in, c, sec)
+	if err != nil {
+		return nil, err
+	}
+	return &specs.Spec{
+		Version:     ociVersion,
+		Root:        &specs.Root{Path: rootfs, Readonly: sec.readOnlyRoot},
+		Process:     process,
+		Mounts:      mounts,
+		Linux:       buildLinux(in, c, sec),
+		Annotations: maps.Clone(in.Host.Annotations),
+	}, nil
+}
+
+// Check says whether Build would work for this container once its sandbox and volumes exist. What is missing in
+// Sandbox and Volumes is made up; the rest of Input must be as for Build.
+func Check(in Input) error {
+	s := &in.Sandbox
+	for _, p := range []*string{&s.NetNS, &s.IPCNS, &s.UTSNS} {
+		if *p == "" {
+			*p = "/later"
+		}
+	}
+	if len(s.IPs) == 0 {
+		s.IPs = []string{"192.0.2.1"}
+	}
+	volumes := map[string]Volume{}
+	for i := range in.Pod.Spec.Volumes {
+		volumes[in.Pod.Spec.Volumes[i].Name] = Volume{HostPath: "/later"}
+	}
+	in.Volumes = volumes
+	if in.ID == "" {
+		in.ID = "later"
+	}
+	if in.Pod.UID == "" {
+		pod := *in.Pod
+		pod.UID = "later"
+		in.Pod = &pod
+	}
+	_, err := Build(in)
+	return err
+}
+
+// findContainer returns a regular or init container by name.
+func findContainer(pod *corev1.Pod, name string) (*corev1.Container, error) {
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i], nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("container %s not found", name)
+}
+
+// checkInput refuses inputs that would give a spec weaker than what the manifest says.
+func checkInput(in Input, c *corev1.Container, sec security) error {
+	spec := &in.Pod.Spec
+	switch {
+	case in.ID == "" || in.Pod.UID == "":
+		return errors.New("the id of the container or of its pod is missing")
+	case !spec.HostNetwork && (in.Sandbox.NetNS == "" || in.Sandbox.UTSNS == ""):
+		return errors.New("the pod's network namespace does not exist")
+	case !spec.HostIPC && in.Sandbox.IPCNS == "":
+		return errors.New("the pod's ipc namespace does not exist")
+	case len(in.Host.Capabilities) == 0:
+		return errors.New("the capabilities of this machine are not known")
+	case in.Host.MemoryBytes <= 0:
+		return errors.New("the memory of this machine is not known")
+	}
+	return refuse(spec, c, sec)
+}
+
+// refuse names the fields that a later release will enforce. Manifests with them are refused when they are read;
+// this keeps the promise for pods that come another way, for example from an older sandbox record.
+func refuse(pod *corev1.PodSpec, c *corev1.Container, sec security) error {
+	localhost := sec.seccomp != nil && sec.seccomp.Type == corev1.SeccompProfileTypeLocalhost
+	for _, f := range []struct {
+		set  bool
+		name string
+	}{
+		{isTrue(pod.ShareProcessNamespace), "shareProcessNamespace"},
+		{pod.HostUsers != nil && !*pod.HostUsers, "hostUsers: false"},
+		{len(c.EnvFrom) > 0, "envFrom"},
+		{len(c.VolumeDevices) > 0, "volumeDevices"},
+		{localhost && !sec.privileged, "seccompProfile Localhost"},
+	} {
+		if f.set {
+			return fmt.Errorf("container %s: %s is not supported by this release", c.Name, f.name)
+		}
+	}
+	return nil
+}
+
+// buildLinux returns everything that is particular to Linux.
+func buildLinux(in Input, c *corev1.Container, sec security) *specs.Linux {
+	l := &specs.Linux{
+		Namespaces:  namespaces(in, sec),
+		CgroupsPath: path.Join("/", in.Host.CgroupParent, "pod"+string(in.Pod.UID), in.ID),
+		Resources:   resources(in, c),
+	}
+	if sec.privileged {
+		l.Devices = hostDevices(in.Host.Devices)
+		l.Resources.Devices = []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}
+		return l
+	}
+	// The usual devices (null, zero, full, random, urandom, tty, ptmx, pts) need no rule here: runc and crun
+	// make them and append their rules to ours.
+	l.Resources.Devices = []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}
+	if !sec.procUnmasked {
+		l.MaskedPaths = maskedPaths(in.Host)
+		l.ReadonlyPaths = readonlyPaths()
+	}
+	return l
+}
+
+// namespaces returns the new and joined namespaces. A namespace that is not listed is the host's.
+func namespaces(in Input, sec security) []specs.LinuxNamespace {
+	pod := &in.Pod.Spec
+	var all []specs.LinuxNamespace
+	if !pod.HostPID {
+		all = append(all, specs.LinuxNamespace{Type: specs.PIDNamespace})
+	}
+	if !pod.HostIPC {
+		all = append(all, specs.LinuxNamespace{Type: specs.IPCNamespace, Path: in.Sandbox.IPCNS})
+	}
+	if !pod.HostNetwork {
+		// The uts namespace goes with the network, as in kubelet. Its hostname was set when it was made,
+		// so the spec has none.
+		all = append(all, specs.LinuxNamespace{Type: specs.UTSNamespace, Path: in.Sandbox.UTSNS})
+	}
+	all = append(all, specs.LinuxNamespace{Type: specs.MountNamespace})
+	if !pod.HostNetwork {
+		all = append(all, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: in.Sandbox.NetNS})
+	}
+	if ownCgroupNamespace(in.Host, sec) {
+		all = append(all, specs.LinuxNamespace{Type: specs.CgroupNamespace})
+	}
+	return all
+}
+
+// ownCgroupNamespace: containers see only their own cgroup on v2; on v1 the runtime bind-mounts just theirs.
+func ownCgroupNamespace(h Host, sec security) bool { return h.CgroupV2 && !sec.privileged }
+
+// isTrue reads an optional flag.
+func isTrue(b *bool) bool { return b != nil && *b }

@@ -1,0 +1,106 @@
+package spec
+
+import (
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Input is everything a container's OCI spec depends on. Build reads nothing else: no disk, no clock, no environment.
+type Input struct {
+	// Pod is defaulted and valid. Pod.UID is the uid of the running pod (not that of the manifest).
+	Pod *corev1.Pod
+	// Container is the name of one of Pod's containers.
+	Container string
+	// ID is the container's id, last element of its cgroup path.
+	ID string
+	// Image is the config of its image.
+	Image ocispec.ImageConfig
+	// User is the numeric identity, resolved against the image's /etc/passwd and /etc/group.
+	User User
+	// Sandbox tells what all containers of the pod share.
+	Sandbox Sandbox
+	// Volumes maps each volume name of the pod to what is mounted for it.
+	Volumes map[string]Volume
+	// ImageVolumes maps each path of ImageVolumePaths to the host directory bind-mounted there. An image's
+	// VOLUME that is missing here stays part of the root file system.
+	ImageVolumes map[string]string
+	// Host holds the facts of this machine.
+	Host Host
+}
+
+// User is a resolved process identity.
+type User struct {
+	UID uint32
+	GID uint32
+	// Groups are the additional gids of the image's /etc/group, without the pod's own supplementalGroups and fsGroup.
+	Groups []uint32
+}
+
+// Sandbox is the part of a pod that its containers share. Empty namespace paths mean the host's.
+type Sandbox struct {
+	ID string
+	// Hostname is what HOSTNAME says; for host-network pods it is the machine's.
+	Hostname string
+	NetNS    string
+	IPCNS    string
+	UTSNS    string
+	// IPs are the pod's addresses; for host-network pods those of the node.
+	IPs []string
+	// ShmPath, HostsPath, HostnamePath and ResolvConfPath are host paths bind-mounted into each container.
+	ShmPath        string
+	HostsPath      string
+	HostnamePath   string
+	ResolvConfPath string
+	// TerminationLogPath is the host file behind terminationMessagePath of this container; empty: none.
+	TerminationLogPath string
+}
+
+// Volume is a prepared volume.
+type Volume struct {
+	// HostPath is the bind source.
+	HostPath string
+}
+
+// Host holds facts about the machine that change the spec.
+type Host struct {
+	NodeName string
+	// NodeIPs are the node's addresses, IPv4 first.
+	NodeIPs []string
+	// CgroupV2 says that the unified hierarchy is the only one.
+	CgroupV2 bool
+	// CgroupMountOptions are those of nsdelegate and memory_recursiveprot with which /sys/fs/cgroup is mounted
+	// on the host: a container without its own cgroup namespace would otherwise switch them off for everybody.
+	CgroupMountOptions []string
+	// SwapAccounting says that the kernel can limit swap (memory.memsw.limit_in_bytes or memory.swap.max exists).
+	SwapAccounting bool
+	// CgroupParent is the cgroup under which pod cgroups are made, e.g. "/monopod".
+	CgroupParent string
+	// MemoryBytes and MilliCPU are the machine's, for oom_score_adj and resource fields without a limit.
+	MemoryBytes int64
+	MilliCPU    int64
+	// EphemeralStorageBytes is the size of the file system of the pods' disks, for resource fields without a limit; 0: not known.
+	EphemeralStorageBytes int64
+	// Capabilities is the bounding set of this process ("CAP_CHOWN", ...): privileged containers get all of it.
+	Capabilities []string
+	// MinOOMScoreAdj is the lowest oom_score_adj this process may give: lower values are raised to it.
+	MinOOMScoreAdj int
+	// PodPidsLimit is pids.max for each container; 0 or less: none.
+	PodPidsLimit int64
+	// MaskedPaths are the paths hidden from unprivileged containers beyond the fixed list (thermal_throttle files).
+	MaskedPaths []string
+	// Devices are all host devices, for privileged containers.
+	Devices []Device
+	// Annotations are added to each spec (for the shim).
+	Annotations map[string]string
+}
+
+// Device is a host device node.
+type Device struct {
+	Path     string
+	Type     string
+	Major    int64
+	Minor    int64
+	FileMode uint32
+	UID      uint32
+	GID      uint32
+}

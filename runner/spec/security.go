@@ -1,0 +1,156 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// security is what the pod's and the container's security contexts say together; the container's wins.
+type security struct {
+	user, group     *int64
+	nonRoot         bool
+	privileged      bool
+	readOnlyRoot    bool
+	noNewPrivileges bool
+	procUnmasked    bool
+	add, drop       []corev1.Capability
+	seccomp         *corev1.SeccompProfile
+}
+
+// effectiveSecurity merges the security contexts.
+func effectiveSecurity(pod *corev1.Pod, c *corev1.Container) security {
+	var sec security
+	if p := pod.Spec.SecurityContext; p != nil {
+		sec.user, sec.group, sec.seccomp = p.RunAsUser, p.RunAsGroup, p.SeccompProfile
+		sec.nonRoot = isTrue(p.RunAsNonRoot)
+	}
+	s := c.SecurityContext
+	if s == nil {
+		return sec
+	}
+	if s.RunAsUser != nil {
+		sec.user = s.RunAsUser
+	}
+	if s.RunAsGroup != nil {
+		sec.group = s.RunAsGroup
+	}
+	if s.RunAsNonRoot != nil {
+		sec.nonRoot = *s.RunAsNonRoot
+	}
+	if s.SeccompProfile != nil {
+		sec.seccomp = s.SeccompProfile
+	}
+	if s.Capabilities != nil {
+		sec.add, sec.drop = s.Capabilities.Add, s.Capabilities.Drop
+	}
+	sec.privileged = isTrue(s.Privileged)
+	sec.readOnlyRoot = isTrue(s.ReadOnlyRootFilesystem)
+	sec.noNewPrivileges = s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation
+	sec.procUnmasked = s.ProcMount != nil && *s.ProcMount == corev1.UnmaskedProcMount
+	return sec
+}
+
+// RequestedUser returns what the security contexts ask for: nil means the image's user, or that user's group.
+// nonRoot is runAsNonRoot; Build checks it. A group without a user is fine at both levels (kubelet's sandbox
+// fails with one at pod level).
+func RequestedUser(pod *corev1.Pod, container string) (uid, gid *int64, nonRoot bool) {
+	c, err := findContainer(pod, container)
+	if err != nil {
+		return nil, nil, false
+	}
+	sec := effectiveSecurity(pod, c)
+	return sec.user, sec.group, sec.nonRoot
+}
+
+// SeccompProfile names the seccomp profile of a container.
+type SeccompProfile string
+
+// Seccomp profiles.
+const (
+	// SeccompUnconfined: none.
+	SeccompUnconfined SeccompProfile = "Unconfined"
+	// SeccompRuntimeDefault: containerd's own, made for the container's final capabilities.
+	SeccompRuntimeDefault SeccompProfile = "RuntimeDefault"
+)
+
+// SeccompFor returns the profile to add to a built spec. Nothing set means unconfined, as in the CRI plugin, and
+// privileged containers never have one.
+func SeccompFor(pod *corev1.Pod, container string) SeccompProfile {
+	c, err := findContainer(pod, container)
+	if err != nil {
+		return SeccompRuntimeDefault
+	}
+	sec := effectiveSecurity(pod, c)
+	if sec.privileged || sec.seccomp == nil || sec.seccomp.Type == corev1.SeccompProfileTypeUnconfined {
+		return SeccompUnconfined
+	}
+	return SeccompRuntimeDefault
+}
+
+// checkUser refuses root where the manifest says runAsNonRoot, with kubelet's words, and an Input.User that is
+// not the requested one.
+func checkUser(in Input, c *corev1.Container, sec security) error {
+	if sec.user != nil && *sec.user != int64(in.User.UID) {
+		return fmt.Errorf("container %s: user resolved to %d instead of %d", c.Name, in.User.UID, *sec.user)
+	}
+	if sec.group != nil && *sec.group != int64(in.User.GID) {
+		return fmt.Errorf("container %s: group resolved to %d instead of %d", c.Name, in.User.GID, *sec.group)
+	}
+	if !sec.nonRoot {
+		return nil
+	}
+	where := fmt.Sprintf("(pod: %q, container: %s)", fmt.Sprintf("%s_%s(%s)", in.Pod.Name, in.Pod.Namespace, in.Pod.UID), c.Name)
+	if sec.user != nil {
+		if *sec.user == 0 {
+			return fmt.Errorf("container's runAsUser breaks non-root policy %s", where)
+		}
+		return nil
+	}
+	return checkImageUser(in.Image.User, where)
+}
+
+// checkImageUser verifies that an image's user is a number and not root's.
+func checkImageUser(user, where string) error {
+	name, _, _ := strings.Cut(user, ":")
+	if name == "" {
+		name = "0"
+	}
+	uid, err := strconv.ParseInt(name, 10, 64)
+	switch {
+	case err != nil:
+		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s", name, where)
+	case uid == 0:
+		return fmt.Errorf("container has runAsNonRoot and image will run as root %s", where)
+	case uid < 0 || uid > math.MaxInt32:
+		return fmt.Errorf("container has runAsNonRoot and image has an invalid user id (%d). (Must be 1-(%d)) %s", uid, math.MaxInt32, where)
+	}
+	return nil
+}
+
+// groups returns all groups of the process, sorted: the primary one, those of the image (unless the policy is
+// Strict), fsGroup and supplementalGroups.
+func groups(in Input) []uint32 {
+	set := map[uint32]bool{in.User.GID: true}
+	p := in.Pod.Spec.SecurityContext
+	if p == nil {
+		p = &corev1.PodSecurityContext{}
+	}
+	if p.SupplementalGroupsPolicy == nil || *p.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyStrict {
+		for _, g := range in.User.Groups {
+			set[g] = true
+		}
+	}
+	if p.FSGroup != nil {
+		set[uint32(*p.FSGroup)] = true
+	}
+	for _, g := range p.SupplementalGroups {
+		set[uint32(g)] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}

@@ -1,0 +1,176 @@
+package spec
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// VolumePlan says how to prepare one volume. Exactly one of HostPath and EmptyDir is set.
+type VolumePlan struct {
+	Name     string
+	HostPath *HostPath
+	EmptyDir *EmptyDir
+}
+
+// HostPath is a path of the machine. To prepare it: stat it (following symlinks), Check what is there, create what
+// Missing says if nothing is, and mount the path with its symlinks resolved.
+type HostPath struct {
+	Path string
+	Type corev1.HostPathType
+}
+
+// EmptyDir is a directory of mode 0777 that lives as long as the pod's sandbox.
+type EmptyDir struct {
+	// Memory: it is a tmpfs.
+	Memory bool
+	// SizeBytes is the size of the tmpfs; 0 for directories on disk.
+	SizeBytes int64
+	// GID owns the directory, which then has the setgid bit; nil: root's group.
+	GID *int64
+}
+
+// Volumes returns the volumes that at least one container mounts, in the order of the manifest. Kubelet does not
+// look at the others either.
+func Volumes(pod *corev1.Pod, host Host) ([]VolumePlan, error) {
+	mounted := map[string]bool{}
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			for j := range list[i].VolumeMounts {
+				mounted[list[i].VolumeMounts[j].Name] = true
+			}
+		}
+	}
+	var plans []VolumePlan
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if !mounted[v.Name] {
+			continue
+		}
+		plan, err := planVolume(pod, host, v)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, plan)
+	}
+	return plans, nil
+}
+
+// planVolume plans one volume.
+func planVolume(pod *corev1.Pod, host Host, v *corev1.Volume) (VolumePlan, error) {
+	switch {
+	case v.HostPath != nil:
+		h := HostPath{Path: path.Clean(v.HostPath.Path)}
+		if v.HostPath.Type != nil {
+			h.Type = *v.HostPath.Type
+		}
+		return VolumePlan{Name: v.Name, HostPath: &h}, nil
+	case v.EmptyDir != nil:
+		e := EmptyDir{}
+		if s := pod.Spec.SecurityContext; s != nil {
+			e.GID = s.FSGroup
+		}
+		switch v.EmptyDir.Medium {
+		case corev1.StorageMediumDefault:
+		case corev1.StorageMediumMemory:
+			e.Memory, e.SizeBytes = true, tmpfsSize(pod, host, v.EmptyDir)
+		default:
+			return VolumePlan{}, fmt.Errorf("volume %q: emptyDir medium %q is not supported by this release", v.Name, v.EmptyDir.Medium)
+		}
+		return VolumePlan{Name: v.Name, EmptyDir: &e}, nil
+	default:
+		return VolumePlan{}, fmt.Errorf("volume %q: this kind of volume is not supported by this release", v.Name)
+	}
+}
+
+// tmpfsSize is the least of the volume's sizeLimit, the pod's memory limit (if all its containers have one) and
+// the machine's memory.
+func tmpfsSize(pod *corev1.Pod, host Host, e *corev1.EmptyDirVolumeSource) int64 {
+	size := host.MemoryBytes
+	if limit := podMemoryLimit(pod); limit > 0 {
+		size = min(size, limit)
+	}
+	if e.SizeLimit != nil && e.SizeLimit.Value() > 0 {
+		size = min(size, e.SizeLimit.Value())
+	}
+	return size
+}
+
+// podMemoryLimit returns what all containers together may use, 0 if one of them has no limit.
+func podMemoryLimit(pod *corev1.Pod) int64 {
+	var sum, most int64
+	for i := range pod.Spec.Containers {
+		limit := memoryBytes(pod.Spec.Containers[i].Resources.Limits)
+		if limit == 0 {
+			return 0
+		}
+		sum += limit
+	}
+	for i := range pod.Spec.InitContainers {
+		limit := memoryBytes(pod.Spec.InitContainers[i].Resources.Limits)
+		if limit == 0 {
+			return 0
+		}
+		most = max(most, limit)
+	}
+	return max(sum, most)
+}
+
+// Creation is what to make where a host path does not exist.
+type Creation string
+
+// Creations.
+const (
+	// CreateNothing: a missing path is an error.
+	CreateNothing Creation = ""
+	// CreateDirectory: with its parents, mode 0755.
+	CreateDirectory Creation = "directory"
+	// CreateFile: an empty one of mode 0644; its parent must exist.
+	CreateFile Creation = "file"
+)
+
+// Missing returns what to create when the path does not exist.
+func (h HostPath) Missing() Creation {
+	switch h.Type {
+	case corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate:
+		return CreateDirectory
+	case corev1.HostPathFileOrCreate:
+		return CreateFile
+	default:
+		return CreateNothing
+	}
+}
+
+// Check compares the type with what is at the path; info is nil when nothing is. Errors have kubelet's words.
+func (h HostPath) Check(info fs.FileInfo) error {
+	if info == nil && h.Missing() != CreateNothing {
+		return nil
+	}
+	var mode fs.FileMode
+	if info != nil {
+		mode = info.Mode()
+	}
+	const char, device = fs.ModeCharDevice, fs.ModeDevice
+	ok, what := true, ""
+	switch h.Type {
+	case corev1.HostPathUnset:
+	case corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate:
+		ok, what = mode.IsDir(), "a directory"
+	case corev1.HostPathFile, corev1.HostPathFileOrCreate:
+		ok, what = info != nil && mode.IsRegular(), "a file"
+	case corev1.HostPathSocket:
+		ok, what = mode&fs.ModeSocket != 0, "a socket file"
+	case corev1.HostPathCharDev:
+		ok, what = mode&char != 0, "a character device"
+	case corev1.HostPathBlockDev:
+		ok, what = mode&device != 0 && mode&char == 0, "a block device"
+	default:
+		return fmt.Errorf("%s is an invalid volume type", h.Type)
+	}
+	if !ok {
+		return fmt.Errorf("hostPath type check failed: %s is not %s", h.Path, what)
+	}
+	return nil
+}

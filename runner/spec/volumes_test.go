@@ -1,0 +1,168 @@
+package spec
+
+import (
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+)
+
+// volumePod mounts all the volumes.
+func volumePod(volumes ...corev1.Volume) *corev1.Pod {
+	return onePod(func(p *corev1.Pod, c *corev1.Container) {
+		p.Spec.Volumes = volumes
+		for _, v := range volumes {
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name})
+		}
+	})
+}
+
+func emptyDir(name string, medium corev1.StorageMedium, size string) corev1.Volume {
+	e := &corev1.EmptyDirVolumeSource{Medium: medium}
+	if size != "" {
+		e.SizeLimit = new(resource.MustParse(size))
+	}
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: e}}
+}
+
+func hostPath(name, path string, kind *corev1.HostPathType) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: kind}}}
+}
+
+func TestVolumes(t *testing.T) {
+	pod := volumePod(
+		hostPath("a", "/data/", ptr.To(corev1.HostPathDirectory)),
+		hostPath("b", "/x", nil),
+		emptyDir("c", "", "1Gi"),
+		emptyDir("d", corev1.StorageMediumMemory, ""),
+	)
+	pod.Spec.Volumes = append(pod.Spec.Volumes, emptyDir("unused", "", ""))
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To[int64](2000)}
+	got, err := Volumes(pod, testHost())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []VolumePlan{
+		{Name: "a", HostPath: &HostPath{Path: "/data", Type: corev1.HostPathDirectory}},
+		{Name: "b", HostPath: &HostPath{Path: "/x"}},
+		{Name: "c", EmptyDir: &EmptyDir{GID: ptr.To[int64](2000)}},
+		{Name: "d", EmptyDir: &EmptyDir{Memory: true, SizeBytes: 8 << 30, GID: ptr.To[int64](2000)}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestVolumesRefuses(t *testing.T) {
+	for want, v := range map[string]corev1.Volume{
+		`volume "v": this kind of volume is not supported by this release`: {
+			Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}},
+		},
+		`volume "v": emptyDir medium "HugePages" is not supported by this release`: emptyDir("v", corev1.StorageMediumHugePages, ""),
+	} {
+		if _, err := Volumes(volumePod(v), testHost()); err == nil || err.Error() != want {
+			t.Errorf("Volumes: %v, want %s", err, want)
+		}
+	}
+}
+
+func TestTmpfsSize(t *testing.T) {
+	tests := []struct {
+		name    string
+		size    string
+		limits  []string
+		initial []string
+		want    int64
+	}{
+		{name: "the machine's memory", limits: []string{""}, want: 8 << 30},
+		{name: "sizeLimit", size: "1Mi", limits: []string{""}, want: 1 << 20},
+		{name: "a sizeLimit beyond the machine", size: "1Ti", limits: []string{""}, want: 8 << 30},
+		{name: "a sizeLimit of zero is none", size: "0", limits: []string{""}, want: 8 << 30},
+		{name: "the limits of all containers together", limits: []string{"1Mi", "2Mi"}, want: 3 << 20},
+		{name: "a container without limit", limits: []string{"1Mi", ""}, want: 8 << 30},
+		{name: "a larger init container", limits: []string{"1Mi"}, initial: []string{"5Mi", "4Mi"}, want: 5 << 20},
+		{name: "an init container without limit", limits: []string{"1Mi"}, initial: []string{""}, want: 8 << 30},
+		{name: "the least of all", size: "2Mi", limits: []string{"1Mi", "2Mi"}, want: 2 << 20},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			v := emptyDir("v", corev1.StorageMediumMemory, tt.size)
+			pod := &corev1.Pod{}
+			for _, l := range tt.limits {
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: corev1.ResourceRequirements{Limits: amounts("", l)}})
+			}
+			for _, l := range tt.initial {
+				pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Resources: corev1.ResourceRequirements{Limits: amounts("", l)}})
+			}
+			if got := tmpfsSize(pod, testHost(), v.EmptyDir); got != tt.want {
+				t.Errorf("tmpfsSize = %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// stat is a FileInfo of a mode.
+type stat fs.FileMode
+
+func (s stat) Name() string       { return "x" }
+func (s stat) Size() int64        { return 0 }
+func (s stat) Mode() fs.FileMode  { return fs.FileMode(s) }
+func (s stat) ModTime() time.Time { return time.Time{} }
+func (s stat) IsDir() bool        { return fs.FileMode(s).IsDir() }
+func (s stat) Sys() any           { return nil }
+
+func TestHostPathCheck(t *testing.T) {
+	kinds := map[string]fs.FileInfo{
+		"missing": nil, "file": stat(0o644), "directory": stat(fs.ModeDir | 0o755), "socket": stat(fs.ModeSocket | 0o600),
+		"char": stat(fs.ModeDevice | fs.ModeCharDevice), "block": stat(fs.ModeDevice), "pipe": stat(fs.ModeNamedPipe),
+	}
+	tests := []struct {
+		kind corev1.HostPathType
+		ok   []string
+		what string
+		make Creation
+	}{
+		{corev1.HostPathUnset, []string{"missing", "file", "directory", "socket", "char", "block", "pipe"}, "", CreateDirectory},
+		{corev1.HostPathDirectory, []string{"directory"}, "a directory", CreateNothing},
+		{corev1.HostPathDirectoryOrCreate, []string{"missing", "directory"}, "a directory", CreateDirectory},
+		{corev1.HostPathFile, []string{"file"}, "a file", CreateNothing},
+		{corev1.HostPathFileOrCreate, []string{"missing", "file"}, "a file", CreateFile},
+		{corev1.HostPathSocket, []string{"socket"}, "a socket file", CreateNothing},
+		{corev1.HostPathCharDev, []string{"char"}, "a character device", CreateNothing},
+		{corev1.HostPathBlockDev, []string{"block"}, "a block device", CreateNothing},
+	}
+	for _, tt := range tests {
+		h := HostPath{Path: "/p", Type: tt.kind}
+		if got := h.Missing(); got != tt.make {
+			t.Errorf("%q: a missing path makes %q, want %q", tt.kind, got, tt.make)
+		}
+		good := map[string]bool{}
+		for _, k := range tt.ok {
+			good[k] = true
+		}
+		for name, info := range kinds {
+			err := h.Check(info)
+			if good[name] && err != nil {
+				t.Errorf("%q on %s: %v", tt.kind, name, err)
+			}
+			if want := "hostPath type check failed: /p is not " + tt.what; !good[name] && (err == nil || err.Error() != want) {
+				t.Errorf("%q on %s: %v, want %s", tt.kind, name, err, want)
+			}
+		}
+	}
+	if err := (HostPath{Path: "/p", Type: "Odd"}).Check(stat(0)); err == nil || err.Error() != "Odd is an invalid volume type" {
+		t.Errorf("an unknown type: %v", err)
+	}
+}
+
+func TestImageVolumePaths(t *testing.T) {
+	in := loadFixture(t, "testdata/image-volumes.yaml")
+	got, err := ImageVolumePaths(in)
+	if diff := cmp.Diff([]string{"/var/cache"}, got); err != nil || diff != "" {
+		t.Errorf("ImageVolumePaths: %v\n%s", err, diff)
+	}
+}

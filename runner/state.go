@@ -1,0 +1,329 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// PodState is what the runtime knows about one pod at one moment, read from containerd's labels and task
+// status only. It is a plain snapshot: planning never changes it.
+type PodState struct {
+	// Sandbox is nil when nothing of the pod exists.
+	Sandbox *Sandbox
+	// Containers holds every container record of the pod, oldest first. The last one with a given name is
+	// the current one, the others are leftovers of an update or a restart in progress.
+	Containers []Container
+}
+
+// Sandbox is the pod-level record: identity, namespaces and network. There is no pause process.
+type Sandbox struct {
+	ID string
+	// UID is metadata.uid of the pod. It changes only when the sandbox is replaced.
+	UID string
+	// Hash is manifests.SandboxHash of the manifest the sandbox was made for.
+	Hash string
+	// Pod is the manifest last recorded by RecordPod or CreateSandbox, with Origin.
+	Pod       *manifests.Pod
+	CreatedAt time.Time
+	// Alive says that its namespaces exist: it was made in this boot and its pins are in place.
+	Alive bool
+	// Network says how far CNI ADD has come. Host-network sandboxes are always NetworkReady.
+	Network NetworkState
+	// IPs are the pod's addresses, IPv4 first; empty for host-network pods.
+	IPs []string
+}
+
+// NetworkState is the progress of a sandbox's network set-up.
+type NetworkState string
+
+// Network states.
+const (
+	// NetworkPending: CNI ADD runs in this process, or never ran or was cut off and must be repeated.
+	NetworkPending NetworkState = "Pending"
+	// NetworkReady: ADD succeeded, or none is needed.
+	NetworkReady NetworkState = "Ready"
+)
+
+// ContainerState is where a container is in its life:
+//
+//	(none) --CreateContainer--> Created --StartContainer--> Running --exit--> Exited --RemoveContainer--> (none)
+type ContainerState string
+
+// Container states.
+const (
+	// ContainerCreated: record, snapshot and task exist, the process has not been started.
+	ContainerCreated ContainerState = "Created"
+	// ContainerRunning: its process runs.
+	ContainerRunning ContainerState = "Running"
+	// ContainerExited: its process ended, or never came to be; see Container.Exit.
+	ContainerExited ContainerState = "Exited"
+)
+
+// Container is one container record.
+type Container struct {
+	ID   string
+	Name string
+	// SandboxID is the sandbox it was made in; differs from Sandbox.ID for leftovers of a replaced one.
+	SandboxID string
+	// Hash is manifests.ContainerHash of the definition it was made from.
+	Hash    string
+	Image   string
+	ImageID string
+	State   ContainerState
+	PID     uint32
+	// RestartCount, BackOff and Last were given to CreateContainer.
+	RestartCount int
+	// BackOff is how long to wait after this instance's exit before the next start; see restart.go.
+	BackOff   time.Duration
+	Last      *Termination
+	CreatedAt time.Time
+	// StartedAt is zero until the process ran.
+	StartedAt time.Time
+	// Exit is set when State is ContainerExited.
+	Exit *Termination
+	// Recorded says that Exit is safe on the container's labels and the task is gone (FinishContainer ran).
+	Recorded bool
+	// StopSentAt is when StopContainer last signaled it; zero when it was never asked to stop.
+	StopSentAt time.Time
+}
+
+// Termination tells how a container instance ended.
+type Termination struct {
+	ContainerID string    `json:"containerID"`
+	ExitCode    int       `json:"exitCode"`
+	Reason      string    `json:"reason"`
+	Message     string    `json:"message,omitempty"`
+	StartedAt   time.Time `json:"startedAt,omitzero"`
+	FinishedAt  time.Time `json:"finishedAt,omitzero"`
+}
+
+// Termination reasons, as kubelet and containerd's CRI plugin give them.
+const (
+	ReasonCompleted  = "Completed"
+	ReasonError      = "Error"
+	ReasonOOMKilled  = "OOMKilled"
+	ReasonStartError = "StartError"
+	// ReasonUnknown: the exit happened while nobody could see it and the shim left no record (exit code 255).
+	ReasonUnknown = "Unknown"
+)
+
+// Failure is the memory of the worker about a step that did not work, kept until it works or the manifest changes.
+type Failure struct {
+	// Reason is a waiting reason, e.g. ErrImagePull or CreateContainerConfigError.
+	Reason  string
+	Message string
+	// Count is how often in a row.
+	Count int
+	// At is when it last failed.
+	At time.Time
+}
+
+// Observed is everything Plan decides on besides the desired pod and the time. PodState comes from the
+// runtime and survives everything; the rest is the memory of the worker and may be empty at any time.
+type Observed struct {
+	PodState
+	// Failures by Action.FailureKey: the container's name, empty for the pod. Steps that stop or remove one
+	// instance, and those that follow the recorded manifest, have keys of their own, so that trouble with
+	// them delays nothing else.
+	Failures map[string]Failure
+	// NewUID is the uid for the next sandbox, unless the manifest has one.
+	NewUID string
+	// Prepared tells about the slow preparations of this desired pod that went on in the background: by
+	// container name for EnsureImage, the empty name for CheckPod.
+	Prepared map[string]Preparation
+	// Killed holds, by container id, when KillContainer was last applied.
+	Killed map[string]time.Time
+	// Kept says that desired is only the manifest recorded on the sandbox: the pod is kept as it is, so
+	// what runs by another definition (an update that was under way) is left alone.
+	Kept bool
+	// Options are the configured limits.
+	Options Options
+	// hashes spares the worker computing them again; Plan does without.
+	hashes *hashes
+}
+
+// Options of planning.
+type Options struct {
+	// MaxBackOff is the longest wait before a crashed container is started again, 1 s to 300 s; 0 means 300 s.
+	MaxBackOff time.Duration
+}
+
+// Preparation is the state of an EnsureImage or CheckPod that was not waited for.
+type Preparation string
+
+// Preparation states.
+const (
+	// PreparationRunning: it goes on in the background; its end is an event.
+	PreparationRunning Preparation = "Running"
+	// PreparationDone: it succeeded and need not be repeated now.
+	PreparationDone Preparation = "Done"
+)
+
+// ActionKind names what an action does.
+type ActionKind string
+
+// The actions. Each is idempotent: applying it again after a crash in the middle of it completes it.
+const (
+	// CheckPod verifies everything that can be verified without touching what runs: images are pulled by
+	// their policy, users resolved, host paths checked, the OCI specs of all containers built.
+	CheckPod ActionKind = "CheckPod"
+	// CreateSandbox makes the sandbox record (Action.UID) and its namespaces, and starts CNI ADD in the
+	// background; StartContainer waits for it.
+	CreateSandbox ActionKind = "CreateSandbox"
+	// SetupNetwork repeats a network set-up that was cut off or failed (DEL, then ADD) and waits for it. When
+	// ADD is under way in this process, it waits for that one instead.
+	SetupNetwork ActionKind = "SetupNetwork"
+	// RecordPod stores the new manifest on the sandbox record; nothing that runs is touched.
+	RecordPod ActionKind = "RecordPod"
+	// EnsureImage makes the image of Action.Container present, by its pull policy.
+	EnsureImage ActionKind = "EnsureImage"
+	// CreateContainer makes record, snapshot, mounts, log file and task of a new instance of
+	// Action.Container; its process waits to be started. Old instances are not touched. When it fails it
+	// leaves nothing of the new instance behind.
+	CreateContainer ActionKind = "CreateContainer"
+	// StartContainer waits for the network and starts the instance Action.ContainerID; when that is empty,
+	// the newest instance of Action.Container, which the same plan creates. When the process cannot be
+	// started (command not found, ...), it returns a StepError with ReasonRunContainerError and removes the
+	// instance: there is no half container. When the network is what failed, the StepError has
+	// ReasonCreatePodSandboxError and the instance stays Created.
+	StartContainer ActionKind = "StartContainer"
+	// StopContainer sends the stop signal to Action.ContainerID, once, and returns at once.
+	StopContainer ActionKind = "StopContainer"
+	// KillContainer sends SIGKILL to Action.ContainerID and returns at once.
+	KillContainer ActionKind = "KillContainer"
+	// FinishContainer puts the exit of Action.ContainerID on its labels and deletes its task.
+	FinishContainer ActionKind = "FinishContainer"
+	// RemoveContainer deletes all of Action.ContainerID: task, record, snapshot, mounts, FIFOs.
+	RemoveContainer ActionKind = "RemoveContainer"
+	// RemoveSandbox gives the sandbox up: it disappears from Observe at once; CNI DEL, unpinning and the
+	// removal of its directories, volumes and logs follow in the background and are retried until done.
+	// Records of containers that completed may be left: they stay in Observe, with the old SandboxID, since
+	// they are what says that the container need not run again after a reboot. The next sandbox may have the
+	// same UID (metadata.uid): the removal must not take what belongs to the new one.
+	RemoveSandbox ActionKind = "RemoveSandbox"
+)
+
+// Action is one step of a plan: plain data, printed in logs as it is.
+type Action struct {
+	Kind ActionKind
+	// Container is the name in the manifest, for actions about one container.
+	Container string
+	// ContainerID is the instance acted on; CreateContainer has none yet.
+	ContainerID string
+	// Reason says why, in words for the log and the event: "definition changed", "restart policy Always".
+	Reason string
+	// UID is the new pod's uid, for CreateSandbox.
+	UID string
+	// RestartCount, BackOff and Last are what CreateContainer stores on the new instance.
+	RestartCount int
+	BackOff      time.Duration
+	Last         *Termination
+	// Exit is what FinishContainer stores.
+	Exit *Termination
+	// Manifest says which pod Apply is given: the desired one, or the one recorded on the sandbox.
+	Manifest Manifest
+	// Timeout bounds an EnsureImage that can be done without: an image to fall back on is there. 0: none.
+	Timeout time.Duration
+}
+
+// Manifest names the manifest that an action follows.
+type Manifest string
+
+// Manifests that an action can follow.
+const (
+	DesiredManifest Manifest = ""
+	// RecordedManifest is Sandbox.Pod: what runs by it is kept alive while the desired one cannot be had.
+	RecordedManifest Manifest = "recorded"
+)
+
+// FailureKey is where a failure of the action is kept in Observed.Failures. A container name has no colon.
+func (a Action) FailureKey() string {
+	switch a.Kind {
+	case StopContainer, KillContainer, FinishContainer, RemoveContainer:
+		return instanceKey(a.ContainerID)
+	}
+	return a.Manifest.key(a.Container)
+}
+
+func instanceKey(containerID string) string { return "id:" + containerID }
+
+func (m Manifest) key(container string) string {
+	if m == DesiredManifest {
+		return container
+	}
+	return string(m) + ":" + container
+}
+
+// String prints an action for logs and tests, e.g. `StopContainer web (definition changed)`.
+func (a Action) String() string {
+	s := string(a.Kind)
+	if a.Container != "" {
+		s += " " + a.Container
+	}
+	if a.Reason != "" {
+		s += fmt.Sprintf(" (%s)", a.Reason)
+	}
+	return s
+}
+
+// Runtime observes and changes pods. Implementations: runner/ctrd (containerd) and runtimetest.Fake; both
+// pass runtimetest.Contract. All methods may be called from several goroutines, but never two at once for
+// the same pod, with one exception: EnsureImage and CheckPod take long, so for the same pod everything else
+// may be called beside them (and EnsureImage for several containers at once). Both end soon when ctx does.
+type Runtime interface {
+	// List returns the keys of all pods that have a sandbox record of ours.
+	List(ctx context.Context) ([]manifests.Key, error)
+	// Observe reads the state of one pod. An error means "cannot see", never "does not run".
+	Observe(ctx context.Context, key manifests.Key) (PodState, error)
+	// Apply executes one action. pod is the desired pod, or the recorded one if Action.Manifest says so; for
+	// the stopping and removing kinds it may be nil.
+	// An error is a *StepError when a waiting reason is known.
+	Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a Action) error
+	// Watch calls notify with the key of each pod whose state may have changed (an exit, an OOM kill, a
+	// finished network set-up), until ctx ends, and with the zero Key when any pod may have changed (the
+	// connection to containerd was lost and found again). It blocks.
+	Watch(ctx context.Context, notify func(manifests.Key)) error
+}
+
+// StepError is a failed action with the waiting reason users know from Kubernetes.
+type StepError struct {
+	Reason string
+	Err    error
+}
+
+// Error implements error.
+func (e *StepError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// Waiting reasons of failed steps, spelled as kubelet spells them.
+const (
+	ReasonErrImagePull               = "ErrImagePull"
+	ReasonImagePullBackOff           = "ImagePullBackOff"
+	ReasonErrImageNeverPull          = "ErrImageNeverPull"
+	ReasonInvalidImageName           = "InvalidImageName"
+	ReasonImageInspectError          = "ImageInspectError"
+	ReasonCreateContainerConfigError = "CreateContainerConfigError"
+	ReasonCreateContainerError       = "CreateContainerError"
+	ReasonRunContainerError          = "RunContainerError"
+	ReasonCreatePodSandboxError      = "CreatePodSandboxError"
+	ReasonCrashLoopBackOff           = "CrashLoopBackOff"
+	ReasonContainerCreating          = "ContainerCreating"
+)
+
+// PodStatus is a pod as users see it: the manifest with the status filled in.
+type PodStatus struct {
+	Pod *corev1.Pod
+	// Origin is where it was written.
+	Origin manifests.Origin
+	// Why is one line about the first thing in the way, empty when there is none.
+	Why string
+	// NextTry is when the worker will act again by itself; zero when it waits for an event.
+	NextTry time.Time
+}

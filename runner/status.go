@@ -1,0 +1,368 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
+)
+
+// StatusInput is everything the status of a pod follows from. Nothing is booked over time: transition times
+// are derived from those of the sandbox and the containers, so they stay the same over restarts of the agent.
+type StatusInput struct {
+	Now time.Time
+	Key manifests.Key
+	// Desired is the manifest, nil when the pod is not wanted or only kept.
+	Desired *manifests.Pod
+	Observed
+	// Held is set when the desired manifest may not be carried out now.
+	Held *Held
+	// Blind is set when the pod could not be observed; Observed is what was seen last.
+	Blind error
+	// Removing says that the pod is on its way out.
+	Removing bool
+	// Next is when the worker acts again by itself.
+	Next time.Time
+	Node Node
+}
+
+// Node is what the status of a pod says about its node.
+type Node struct {
+	Name string
+	// IPs are the node's addresses, IPv4 first.
+	IPs []string
+}
+
+// Annotations that kubelet puts on pods from files and URLs; tools tell static pods by them.
+const (
+	annotationSource = "kubernetes.io/config.source"
+	annotationHash   = "kubernetes.io/config.hash"
+	annotationSeen   = "kubernetes.io/config.seen"
+)
+
+// ReasonRuntimeUnreachable is the reason of conditions while the pod cannot be observed.
+const ReasonRuntimeUnreachable = "RuntimeUnreachable"
+
+// Status is the pod as users see it.
+func Status(in StatusInput) PodStatus {
+	shown := in.manifest()
+	s := statusBuilder{StatusInput: in, pod: shown.Object.DeepCopy()}
+	s.pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	s.identity(shown.Origin)
+	s.addresses()
+	for i := range s.pod.Spec.Containers {
+		s.pod.Status.ContainerStatuses = append(s.pod.Status.ContainerStatuses, s.container(&s.pod.Spec.Containers[i]))
+	}
+	s.pod.Status.Phase = s.phase()
+	s.pod.Status.QOSClass = manifests.QOSClass(s.pod)
+	s.pod.Status.Conditions = s.conditions()
+	if in.Held != nil && in.Sandbox == nil {
+		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
+	}
+	return PodStatus{Pod: s.pod, Origin: shown.Origin, Why: s.why(), NextTry: in.Next}
+}
+
+// manifest returns what is shown: the wish, else what was recorded, else a bare name.
+func (in *StatusInput) manifest() *manifests.Pod {
+	switch {
+	case in.Desired != nil:
+		return in.Desired
+	case in.Sandbox != nil && in.Sandbox.Pod != nil:
+		return in.Sandbox.Pod
+	}
+	return &manifests.Pod{Object: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: in.Key.Namespace, Name: in.Key.Name},
+	}}
+}
+
+type statusBuilder struct {
+	StatusInput
+	pod *corev1.Pod
+}
+
+func (s *statusBuilder) identity(o manifests.Origin) {
+	uid := s.NewUID
+	if s.pod.UID != "" {
+		uid = string(s.pod.UID)
+	}
+	s.pod.Annotations = withAnnotation(s.pod.Annotations, annotationSource, o.Source)
+	if s.Sandbox != nil {
+		uid = s.Sandbox.UID
+		created := metav1.NewTime(s.Sandbox.CreatedAt)
+		s.pod.CreationTimestamp = created
+		s.pod.Status.StartTime = &created
+		s.pod.Annotations = withAnnotation(s.pod.Annotations, annotationSeen, s.Sandbox.CreatedAt.Format(time.RFC3339Nano))
+	}
+	s.pod.UID = types.UID(uid)
+	s.pod.Annotations = withAnnotation(s.pod.Annotations, annotationHash, uid)
+	s.pod.Spec.NodeName = s.Node.Name
+	if s.Removing {
+		s.terminating()
+	}
+}
+
+func withAnnotation(m map[string]string, key, value string) map[string]string {
+	if value == "" {
+		return m
+	}
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
+}
+
+// terminating sets the deletion time, which is what makes clients print Terminating: when the last container
+// will have been killed.
+func (s *statusBuilder) terminating() {
+	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if g := s.pod.Spec.TerminationGracePeriodSeconds; g != nil {
+		grace = *g
+	}
+	end := s.Now
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if c.State == ContainerRunning && !c.StopSentAt.IsZero() {
+			end = later(end, c.StopSentAt.Add(time.Duration(grace)*time.Second))
+		}
+	}
+	at := metav1.NewTime(end)
+	s.pod.DeletionTimestamp, s.pod.DeletionGracePeriodSeconds = &at, &grace
+}
+
+// addresses fills in host and pod addresses, also those that a kubelet without an API server leaves out.
+func (s *statusBuilder) addresses() {
+	st := &s.pod.Status
+	if len(s.Node.IPs) > 0 {
+		st.HostIP = s.Node.IPs[0]
+	}
+	for _, ip := range s.Node.IPs {
+		st.HostIPs = append(st.HostIPs, corev1.HostIP{IP: ip})
+	}
+	if s.Sandbox == nil || !s.Sandbox.Alive {
+		return
+	}
+	ips := s.Sandbox.IPs
+	if s.pod.Spec.HostNetwork {
+		ips = s.Node.IPs
+	}
+	if len(ips) > 0 {
+		st.PodIP = ips[0]
+	}
+	for _, ip := range ips {
+		st.PodIPs = append(st.PodIPs, corev1.PodIP{IP: ip})
+	}
+}
+
+// phase is what kubelet's getPhase says about a pod without init containers.
+func (s *statusBuilder) phase() corev1.PodPhase {
+	if s.Blind != nil && s.Sandbox == nil {
+		return corev1.PodUnknown
+	}
+	running, restartable, failed := 0, false, false
+	for i := range s.pod.Status.ContainerStatuses {
+		switch c := &s.pod.Status.ContainerStatuses[i]; {
+		case c.State.Running != nil:
+			running++
+		case c.State.Terminated != nil:
+			restartable = restartable || s.restarts(c.Name)
+			failed = failed || c.State.Terminated.ExitCode != 0
+		case c.LastTerminationState.Terminated == nil:
+			return corev1.PodPending
+		default:
+			restartable = true
+		}
+	}
+	switch {
+	case len(s.pod.Status.ContainerStatuses) == 0:
+		return corev1.PodPending
+	case running > 0, restartable:
+		return corev1.PodRunning
+	case failed:
+		return corev1.PodFailed
+	}
+	return corev1.PodSucceeded
+}
+
+// restarts says that the container, which has exited, is going to be started again.
+func (s *statusBuilder) restarts(name string) bool {
+	c := shownInstance(s.Containers, name)
+	return c != nil && c.State == ContainerExited && !s.Removing && s.restart(c).Wanted
+}
+
+func (s *statusBuilder) restart(c *Container) Restart {
+	return NextRestart(s.Now, s.pod.Spec.RestartPolicy, c, s.Options)
+}
+
+// conditions in kubelet's order.
+func (s *statusBuilder) conditions() []corev1.PodCondition {
+	var created time.Time
+	if s.Sandbox != nil {
+		created = s.Sandbox.CreatedAt
+	}
+	network := s.Sandbox != nil && s.Sandbox.Alive && s.Sandbox.Network == NetworkReady
+	ready := s.ready()
+	containersReady := ready
+	containersReady.Type = corev1.ContainersReady
+	return []corev1.PodCondition{
+		condition(corev1.PodReadyToStartContainers, network, created),
+		condition(corev1.PodInitialized, true, created),
+		ready,
+		containersReady,
+		condition(corev1.PodScheduled, true, created),
+	}
+}
+
+func condition(kind corev1.PodConditionType, is bool, since time.Time) corev1.PodCondition {
+	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(since)}
+	if is {
+		c.Status = corev1.ConditionTrue
+	}
+	return c
+}
+
+func (s *statusBuilder) ready() corev1.PodCondition {
+	var unready []string
+	for i := range s.pod.Status.ContainerStatuses {
+		if c := &s.pod.Status.ContainerStatuses[i]; !c.Ready {
+			unready = append(unready, c.Name)
+		}
+	}
+	c := condition(corev1.PodReady, len(unready) == 0 && len(s.pod.Spec.Containers) > 0, s.lastTransition())
+	switch {
+	case s.Blind != nil:
+		c.Status, c.Reason, c.Message = corev1.ConditionUnknown, ReasonRuntimeUnreachable, s.Blind.Error()
+	case s.pod.Status.Phase == corev1.PodSucceeded:
+		c.Reason = "PodCompleted"
+	case s.pod.Status.Phase == corev1.PodFailed:
+		c.Reason = "PodFailed"
+	case len(unready) > 0:
+		c.Reason = "ContainersNotReady"
+		c.Message = fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " "))
+	}
+	return c
+}
+
+// lastTransition is when readiness last changed: the latest start when all run, else the latest end of one that
+// does not, else the pod's beginning.
+func (s *statusBuilder) lastTransition() time.Time {
+	var started, ended time.Time
+	down := false
+	for i := range s.pod.Spec.Containers {
+		c := shownInstance(s.Containers, s.pod.Spec.Containers[i].Name)
+		switch {
+		case c == nil:
+			down = true
+		case c.State == ContainerRunning:
+			started = later(started, c.StartedAt)
+		default:
+			down = true
+			for _, t := range []*Termination{c.Exit, c.Last} {
+				if t != nil {
+					ended = later(ended, t.FinishedAt)
+				}
+			}
+		}
+	}
+	switch {
+	case !down:
+		return started
+	case ended.IsZero() && s.Sandbox != nil:
+		return s.Sandbox.CreatedAt
+	}
+	return ended
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// why is one line about the first thing in the way.
+func (s *statusBuilder) why() string {
+	switch {
+	case s.Blind != nil:
+		return "the runtime cannot be asked: " + s.Blind.Error()
+	case s.Removing:
+		return s.whyRemoving()
+	case s.Held != nil && s.Sandbox != nil:
+		return s.Held.Reason + ": " + s.Held.Message + "; the pod goes on as it was"
+	case s.Held != nil:
+		return s.Held.Reason + ": " + s.Held.Message
+	}
+	if f, ok := s.Failures[""]; ok {
+		return s.whyFailed(f)
+	}
+	if s.Prepared[""] == PreparationRunning {
+		return "checking the new definition before the old one is stopped"
+	}
+	for i := range s.pod.Spec.Containers {
+		if w := s.whyContainer(&s.pod.Spec.Containers[i]); w != "" {
+			return fmt.Sprintf("container %s: %s", s.pod.Spec.Containers[i].Name, w)
+		}
+	}
+	if s.Kept {
+		return "its manifest has not been read since the agent started; the pod goes on as it was"
+	}
+	return ""
+}
+
+func (s *statusBuilder) whyRemoving() string {
+	var names []string
+	for i := range s.Containers {
+		if s.Containers[i].State == ContainerRunning {
+			names = append(names, s.Containers[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return "being removed"
+	}
+	slices.Sort(names)
+	return "being removed: waiting for " + strings.Join(names, ", ") + " to stop"
+}
+
+func (s *statusBuilder) whyFailed(f Failure) string {
+	w := f.Reason + ": " + f.Message
+	if slices.ContainsFunc(s.Containers, func(c Container) bool { return c.State == ContainerRunning }) {
+		w += "; what runs goes on"
+	}
+	return w
+}
+
+// whyContainer is empty when the container is as it should be.
+func (s *statusBuilder) whyContainer(spec *corev1.Container) string {
+	c := shownInstance(s.Containers, spec.Name)
+	if f, ok := s.Failures[spec.Name]; ok {
+		if c != nil && c.State == ContainerRunning {
+			return f.Reason + ": " + f.Message + "; the old one goes on"
+		}
+		return f.Reason + ": " + f.Message
+	}
+	switch {
+	case s.Prepared[spec.Name] == PreparationRunning:
+		return "pulling image " + spec.Image
+	case c == nil:
+		return "being created"
+	case c.State == ContainerCreated:
+		return "about to start"
+	case c.State == ContainerRunning || c.Exit == nil:
+		return ""
+	}
+	r := s.restart(c)
+	text := fmt.Sprintf("exited with %d (%s)", c.Exit.ExitCode, c.Exit.Reason)
+	switch {
+	case !r.Wanted && c.Exit.ExitCode == 0:
+		return ""
+	case !r.Wanted:
+		return text + ", not restarted by restart policy " + string(s.pod.Spec.RestartPolicy)
+	}
+	return text + ", to be restarted at " + r.At.Format(time.RFC3339)
+}

@@ -1,0 +1,112 @@
+package runner
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const containerIDPrefix = "containerd://"
+
+// shownInstance picks the instance that the status is about: the one that runs, else the latest that ran, else
+// the one that is about to. nil if there is none.
+func shownInstance(all []Container, name string) *Container {
+	var shown *Container
+	rank := map[ContainerState]int{ContainerCreated: 0, ContainerExited: 1, ContainerRunning: 2}
+	for i := range all {
+		c := &all[i]
+		if c.Name == name && (shown == nil || rank[c.State] >= rank[shown.State]) {
+			shown = c
+		}
+	}
+	return shown
+}
+
+// container returns the status of one container.
+func (s *statusBuilder) container(spec *corev1.Container) corev1.ContainerStatus {
+	st := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, Started: new(false)}
+	c := shownInstance(s.Containers, spec.Name)
+	if c != nil {
+		st.Image, st.ImageID = c.Image, c.ImageID
+		st.ContainerID = containerIDPrefix + c.ID
+		st.RestartCount = int32(c.RestartCount)
+		st.LastTerminationState = corev1.ContainerState{Terminated: terminated(c.Last)}
+	}
+	switch {
+	case c == nil || c.State == ContainerCreated:
+		st.State.Waiting = s.waiting(spec)
+	case c.State == ContainerRunning:
+		st.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}
+		st.Ready, st.Started = s.Blind == nil, new(true)
+	default:
+		s.ended(&st, spec, c)
+	}
+	return st
+}
+
+// ended describes an instance that has exited: by its exit, or by what its successor waits for.
+func (s *statusBuilder) ended(st *corev1.ContainerStatus, spec *corev1.Container, c *Container) {
+	exit := terminated(c.Exit)
+	if exit == nil {
+		exit = &corev1.ContainerStateTerminated{ExitCode: 255, Reason: ReasonUnknown, ContainerID: containerIDPrefix + c.ID}
+	}
+	wait := s.waiting(spec)
+	r := s.restart(c)
+	switch {
+	case s.Removing || !r.Wanted:
+		st.State.Terminated = exit
+		return
+	case wait.Reason != ReasonContainerCreating: // a failure, or a pull
+	case r.At.After(s.Now):
+		wait = &corev1.ContainerStateWaiting{Reason: ReasonCrashLoopBackOff, Message: s.backOffMessage(spec.Name, c)}
+	default:
+		st.State.Terminated = exit
+		return
+	}
+	st.State.Waiting = wait
+	st.LastTerminationState = corev1.ContainerState{Terminated: exit}
+}
+
+// backOffMessage is kubelet's text.
+func (s *statusBuilder) backOffMessage(name string, c *Container) string {
+	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
+		min(c.BackOff, s.Options.maxBackOff()), name, s.pod.Name, s.pod.Namespace, s.pod.UID)
+}
+
+// waiting says what a container that does not run waits for.
+func (s *statusBuilder) waiting(spec *corev1.Container) *corev1.ContainerStateWaiting {
+	w := &corev1.ContainerStateWaiting{Reason: ReasonContainerCreating}
+	f, failed := s.Failures[spec.Name]
+	if !failed {
+		f, failed = s.Failures[""]
+	}
+	switch {
+	case s.Held != nil:
+		w.Message = s.Held.Message
+	case s.Prepared[spec.Name] == PreparationRunning && failed:
+		w.Reason, w.Message = f.Reason, f.Message
+	case s.Prepared[spec.Name] == PreparationRunning:
+		w.Message = "pulling image " + spec.Image
+	case failed && f.Reason == ReasonErrImagePull:
+		w.Reason = ReasonImagePullBackOff
+		w.Message = fmt.Sprintf("Back-off pulling image %q: %s: %s", spec.Image, f.Reason, f.Message)
+	case failed:
+		w.Reason, w.Message = f.Reason, f.Message
+	}
+	return w
+}
+
+func terminated(t *Termination) *corev1.ContainerStateTerminated {
+	if t == nil {
+		return nil
+	}
+	return &corev1.ContainerStateTerminated{
+		ExitCode:    int32(t.ExitCode),
+		Reason:      t.Reason,
+		Message:     t.Message,
+		StartedAt:   metav1.NewTime(t.StartedAt),
+		FinishedAt:  metav1.NewTime(t.FinishedAt),
+		ContainerID: containerIDPrefix + t.ContainerID,
+	}
+}

@@ -1,0 +1,112 @@
+package runner
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"monopod/manifests"
+)
+
+// Change is a pod that has another status now.
+type Change struct {
+	Key manifests.Key
+	// Status is the present one; when Gone, the last one.
+	Status PodStatus
+	// Gone says that the pod does not exist any more.
+	Gone bool
+}
+
+// watch is one caller of Watch: what it has not been told yet, the latest for each pod.
+type watch struct {
+	pending map[manifests.Key]Change // guarded by Pool.mu
+	wake    chan struct{}
+}
+
+// Watch calls fn for every pod there is, sorted, and then for every change, until ctx ends or fn returns an
+// error, which it returns. A slow fn misses intermediate states of a pod, never the latest.
+func (p *Pool) Watch(ctx context.Context, fn func(Change) error) error {
+	w := &watch{pending: map[manifests.Key]Change{}, wake: make(chan struct{}, 1)}
+	p.subscribe(w)
+	defer p.unsubscribe(w)
+	for {
+		for _, c := range p.take(w) {
+			if err := fn(c); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.wake:
+		}
+	}
+}
+
+func (p *Pool) subscribe(w *watch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watchers[w] = struct{}{}
+	for key, e := range p.entries {
+		if e.report.status.Pod != nil {
+			w.pending[key] = Change{Key: key, Status: e.report.status}
+		}
+	}
+}
+
+func (p *Pool) unsubscribe(w *watch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.watchers, w)
+}
+
+func (p *Pool) take(w *watch) []Change {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]Change, 0, len(w.pending))
+	for _, c := range w.pending {
+		all = append(all, c)
+	}
+	clear(w.pending)
+	slices.SortFunc(all, func(a, b Change) int { return compareKeys(a.Key, b.Key) })
+	return all
+}
+
+// setStatusLocked stores a status and tells the watchers, if it is another one.
+func (p *Pool) setStatusLocked(e *entry, s PodStatus) {
+	old, key := e.report.status, e.worker.key
+	e.report.status = s
+	if len(p.watchers) == 0 || old.Pod != nil && old.Equal(s) {
+		return
+	}
+	for w := range p.watchers {
+		w.pending[key] = Change{Key: key, Status: s}
+		signal(w.wake)
+	}
+}
+
+// goneLocked tells the watchers that a pod does not exist any more.
+func (p *Pool) goneLocked(key manifests.Key, last PodStatus) {
+	for w := range p.watchers {
+		w.pending[key] = Change{Key: key, Status: last, Gone: true}
+		signal(w.wake)
+	}
+}
+
+// Key returns the pod's namespace and name.
+func (s PodStatus) Key() manifests.Key {
+	return manifests.Key{Namespace: s.Pod.Namespace, Name: s.Pod.Name}
+}
+
+// Equal says that two statuses look the same to a user.
+func (s PodStatus) Equal(o PodStatus) bool { return reflect.DeepEqual(s, o) }
+
+// newUID returns a random uid in the usual notation (RFC 9562, version 4).
+func newUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,391 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"monopod/manifests"
+)
+
+// assignment is what the pool wants of a worker. It is a value: the latest one counts.
+type assignment struct {
+	// settled says that the desired set is known; before, the worker looks but does not act.
+	settled bool
+	// desired is the wanted manifest, nil when nobody wants the pod.
+	desired *manifests.Pod
+	// held says why desired must wait.
+	held *Held
+	// removable says whether a pod that nobody wants may go.
+	removable func(manifests.Origin) bool
+}
+
+// worker owns one pod: it alone applies actions to it. All fields below the first group belong to its goroutine.
+//
+//	observe -> plan -> apply --+-> (again, until the plan is empty) -> wait for an event, the pool, or a time
+//	   ^___________________________________________________________________________________________|
+type worker struct {
+	key    manifests.Key
+	pool   *Pool
+	log    *slog.Logger
+	events chan struct{}             // the pod may have changed
+	assign chan struct{}             // the assignment has changed
+	ready  chan struct{}             // a preparation has ended
+	retry  atomic.Pointer[time.Time] // the back-off of failures before then is over
+
+	now         assignment // of this turn
+	observed    Observed
+	blind       error
+	blindFor    int
+	adopted     bool
+	manifest    *manifests.Pod // failures and preparations are about it
+	preparation map[string]*preparation
+	warned      map[string]string
+	removing    bool
+	rounds      int // plans carried out without coming to rest
+}
+
+// maxRounds is how many plans in a row may be needed to come to rest. More means that actions fail without
+// being held back, or succeed without an effect: then the loop slows down.
+const maxRounds = 8
+
+// observeTimeout bounds one look: a runtime that does not answer counts as one that cannot be asked.
+const observeTimeout = 30 * time.Second
+
+func newWorker(p *Pool, key manifests.Key) *worker {
+	return &worker{
+		key:         key,
+		pool:        p,
+		log:         p.cfg.Log.With("pod", key.String()),
+		events:      make(chan struct{}, 1),
+		assign:      make(chan struct{}, 1),
+		ready:       make(chan struct{}, 1),
+		preparation: map[string]*preparation{},
+		warned:      map[string]string{},
+		observed: Observed{
+			NewUID:   p.cfg.NewUID(),
+			Prepared: map[string]Preparation{},
+			Failures: map[string]Failure{},
+			Killed:   map[string]time.Time{},
+			Options:  p.cfg.Options,
+			hashes:   &hashes{},
+		},
+	}
+}
+
+// signal wakes the receiver of a channel of size one; what it has not noticed yet counts for this as well.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// turn is the outcome of one round: look again after wait (never: 0, at once: negative), or end.
+type turn struct {
+	wait time.Duration
+	// deaf: not even an event shortens the wait.
+	deaf bool
+	end  bool
+}
+
+const (
+	never  time.Duration = 0
+	atOnce time.Duration = -1
+)
+
+// run works until ctx ends or the pod is gone and not wanted any more.
+func (w *worker) run(ctx context.Context) {
+	defer w.dropPreparations()
+	crashes := 0
+	for ctx.Err() == nil {
+		t, err := guarded(func() turn { return w.turn(ctx) })
+		switch {
+		case err != nil:
+			crashes++
+			t.wait = doubled(time.Second, time.Minute, crashes)
+			w.log.Error("the worker crashed and starts again", "error", err, "again", t.wait)
+			w.pool.reportCrash(w, err)
+		case t.end:
+			if w.pool.retire(w) {
+				return
+			}
+			continue
+		default:
+			crashes = 0
+		}
+		w.sleep(ctx, t)
+	}
+}
+
+// guarded calls f; a panic of it becomes an error, because one pod must not take the others along.
+func guarded[T any](f func() T) (result T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return f(), nil
+}
+
+func (w *worker) sleep(ctx context.Context, t turn) {
+	d, events := t.wait, w.events
+	if d < 0 {
+		return
+	}
+	if t.deaf {
+		events = nil
+	}
+	if resync := w.pool.cfg.Resync; d == never || d > resync {
+		d = resync
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-events:
+	case <-w.ready:
+	case <-w.assign:
+	case <-timer.C:
+	}
+}
+
+func (w *worker) turn(ctx context.Context) turn {
+	w.now = w.pool.assignment(w)
+	if !w.observe(ctx) {
+		return turn{wait: doubled(100*time.Millisecond, 5*time.Second, w.blindFor)}
+	}
+	if !w.now.settled {
+		w.publish(time.Time{})
+		return turn{wait: never}
+	}
+	var pod *manifests.Pod
+	pod, w.removing = w.choose()
+	w.refer(pod)
+	if pod == nil && !w.removing {
+		w.publish(time.Time{})
+		return turn{wait: never}
+	}
+	now := w.pool.cfg.Now()
+	actions, next := Plan(now, pod, w.observed)
+	w.publish(next)
+	if len(actions) == 0 {
+		w.rounds = 0
+		if w.removing && next.IsZero() && w.observed.Sandbox == nil {
+			return turn{end: true}
+		}
+		return turn{wait: until(now, next)}
+	}
+	w.apply(ctx, pod, actions)
+	if w.rounds++; w.rounds > maxRounds {
+		wait := doubled(100*time.Millisecond, 5*time.Second, w.rounds-maxRounds)
+		w.log.Debug("does not come to rest", "first", actions[0].String(), "again", wait)
+		return turn{wait: wait, deaf: true}
+	}
+	return turn{wait: atOnce}
+}
+
+func until(now, next time.Time) time.Duration {
+	if next.IsZero() {
+		return never
+	}
+	return max(next.Sub(now), time.Millisecond)
+}
+
+// choose picks the manifest to follow. removing means that the pod must go; neither, that nothing may be done.
+func (w *worker) choose() (pod *manifests.Pod, removing bool) {
+	sb := w.observed.Sandbox
+	w.observed.Kept = false
+	if w.now.desired != nil && w.now.held == nil {
+		return w.now.desired, false
+	}
+	switch {
+	case w.now.desired == nil && (sb == nil || w.now.removable(originOf(sb))):
+		return nil, true
+	case sb == nil || sb.Pod == nil:
+		return nil, false
+	}
+	w.observed.Kept = true
+	return sb.Pod, false
+}
+
+func originOf(sb *Sandbox) manifests.Origin {
+	if sb.Pod == nil {
+		return manifests.Origin{}
+	}
+	return sb.Pod.Origin
+}
+
+// observe reads the state of the pod. When that fails, everything stays as it was seen last.
+func (w *worker) observe(ctx context.Context) bool {
+	observeCtx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	state, err := w.pool.rt.Observe(observeCtx, w.key)
+	if ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
+		w.blind = fmt.Errorf("observe: %w", err)
+		w.blindFor++
+		w.warn("observe", w.blind)
+		w.publish(time.Time{})
+		return false
+	}
+	if w.blind != nil {
+		w.log.Info("the pod can be seen again")
+		delete(w.warned, "observe")
+	}
+	w.blind, w.blindFor = nil, 0
+	w.tell(state)
+	w.observed.PodState = state
+	w.collect()
+	if at := w.retry.Swap(nil); at != nil {
+		w.retryNow(*at)
+	}
+	for id := range w.observed.Killed {
+		if !w.has(id) {
+			delete(w.observed.Killed, id)
+		}
+	}
+	return true
+}
+
+// retryNow ends the back-off of all failures before at, but not their memory.
+func (w *worker) retryNow(at time.Time) {
+	for key, f := range w.observed.Failures {
+		if f.At.Before(at) {
+			f.At = time.Time{}
+			w.observed.Failures[key] = f
+		}
+	}
+}
+
+func (w *worker) has(id string) bool {
+	for i := range w.observed.Containers {
+		if w.observed.Containers[i].ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// tell logs what happened to the pod since the last look.
+func (w *worker) tell(state PodState) {
+	if state.Sandbox != nil && !w.adopted && w.observed.Sandbox == nil {
+		w.log.Info("pod adopted", "uid", state.Sandbox.UID, "containers", len(state.Containers))
+	}
+	w.adopted = true
+	before := map[string]ContainerState{}
+	for i := range w.observed.Containers {
+		before[w.observed.Containers[i].ID] = w.observed.Containers[i].State
+	}
+	for i := range state.Containers {
+		c := &state.Containers[i]
+		if c.State != ContainerExited || c.Exit == nil || c.Recorded || before[c.ID] == ContainerExited {
+			continue
+		}
+		args := []any{"container", c.Name, "exitCode", c.Exit.ExitCode, "reason", c.Exit.Reason}
+		if !c.Exit.FinishedAt.IsZero() && !c.StartedAt.IsZero() {
+			args = append(args, "ran", c.Exit.FinishedAt.Sub(c.StartedAt).Round(time.Millisecond))
+		}
+		w.log.Info("container exited", args...)
+	}
+}
+
+// refer makes failures and preparations be about pod: those about another definition are forgotten.
+func (w *worker) refer(pod *manifests.Pod) {
+	if pod == w.manifest {
+		return
+	}
+	h := w.observed.hashes
+	if pod == nil || w.manifest == nil || h.podHash(pod) != h.podHash(w.manifest) {
+		clear(w.observed.Failures)
+		clear(w.warned)
+		w.dropObsolete(pod)
+		w.rounds = 0
+	}
+	w.manifest = pod
+}
+
+// publish tells the pool how the pod is.
+func (w *worker) publish(next time.Time) {
+	in := StatusInput{
+		Now:      w.pool.cfg.Now(),
+		Key:      w.key,
+		Desired:  w.now.desired,
+		Observed: w.observed,
+		Held:     w.now.held,
+		Blind:    w.blind,
+		Removing: w.removing,
+		Next:     next,
+		Node:     w.pool.node(),
+	}
+	r := report{status: Status(in), seen: w.adopted}
+	if sb := w.observed.Sandbox; sb != nil {
+		r.holds = sb.Pod
+	}
+	w.pool.report(w, r)
+}
+
+// warn logs a failure once for each text.
+func (w *worker) warn(key string, err error, args ...any) {
+	args = append(args, "error", err)
+	if w.warned[key] == err.Error() {
+		w.log.Debug("still failing", args...)
+		return
+	}
+	w.warned[key] = err.Error()
+	w.log.Warn("failing", args...)
+}
+
+// fail books a failed action.
+func (w *worker) fail(a Action, err error) {
+	f := Failure{Reason: failureReason(a, err), Message: err.Error(), Count: 1, At: w.pool.cfg.Now()}
+	key := a.FailureKey()
+	if f.Reason == ReasonCreatePodSandboxError {
+		key = a.Manifest.key("")
+	}
+	if last, ok := w.observed.Failures[key]; ok && last.isImage() == f.isImage() {
+		f.Count = last.Count + 1
+	}
+	w.observed.Failures[key] = f
+	args := []any{"action", string(a.Kind), "reason", f.Reason, "again", f.due().Sub(f.At)}
+	if a.Container != "" {
+		args = append(args, "container", a.Container)
+	}
+	w.warn(key, err, args...)
+}
+
+// failureReason is the waiting reason of an error.
+func failureReason(a Action, err error) string {
+	if se, ok := errors.AsType[*StepError](err); ok && se.Reason != "" {
+		return se.Reason
+	}
+	switch a.Kind {
+	case EnsureImage:
+		return ReasonErrImagePull
+	case StartContainer:
+		return ReasonRunContainerError
+	case CheckPod:
+		return ReasonCreateContainerConfigError
+	case CreateSandbox, SetupNetwork:
+		return ReasonCreatePodSandboxError
+	}
+	return ReasonCreateContainerError
+}
+
+// succeed forgets the failures that a successful action proves to be over. That a container could be created
+// proves nothing yet: only its start does.
+func (w *worker) succeed(a Action) {
+	key := a.FailureKey()
+	f, failed := w.observed.Failures[key]
+	if !failed || a.Kind == CreateContainer || a.Kind == EnsureImage && !f.isImage() {
+		return
+	}
+	delete(w.observed.Failures, key)
+	delete(w.warned, key)
+}

@@ -1,0 +1,322 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"monopod/manifests"
+)
+
+const (
+	// detachAfter is how long EnsureImage and CheckPod are waited for before the loop goes on without them: long
+	// enough to find an image that is there, on a busy machine as well.
+	detachAfter = 100 * time.Millisecond
+	// actionTimeout is a safety net under actions that must not be cancelled.
+	actionTimeout = 2 * time.Minute
+	// shutdownGrace is what is left to an action when the agent stops.
+	shutdownGrace = 10 * time.Second
+)
+
+// outcome of one action.
+type outcome int
+
+const (
+	applied outcome = iota
+	failed
+	detached // goes on in the background
+	dropped  // not applied, or not to its end: the agent stops, or there is something newer to do
+)
+
+// apply carries a plan out as Plan says.
+func (w *worker) apply(ctx context.Context, pod *manifests.Pod, actions []Action) {
+	var slot slot
+	defer slot.release()
+	skip := map[string]bool{}
+	for i, a := range actions {
+		if a.Container != "" && skip[a.Container] {
+			continue
+		}
+		if ctx.Err() != nil || w.reassigned() {
+			return
+		}
+		result := w.do(ctx, &slot, pod, a)
+		if result == applied {
+			continue
+		}
+		if result == dropped || a.Container == "" || replacesLater(actions[i:]) {
+			return
+		}
+		skip[a.Container] = true
+	}
+}
+
+// replacesLater says that the sandbox is to be given up further on, which must not happen unless all went well.
+func replacesLater(rest []Action) bool {
+	return slices.ContainsFunc(rest, func(a Action) bool { return a.Kind == RemoveSandbox })
+}
+
+// reassigned says that the pool has something newer than what is being carried out.
+func (w *worker) reassigned() bool { return len(w.assign) > 0 }
+
+func (w *worker) do(ctx context.Context, s *slot, pod *manifests.Pod, a Action) outcome {
+	if a.Manifest == RecordedManifest && w.observed.Sandbox != nil {
+		pod = w.observed.Sandbox.Pod
+	}
+	if !w.acquire(ctx, s, a.Kind) || w.reassigned() {
+		return dropped // the wait for a slot may have been long
+	}
+	if a.Kind == EnsureImage || a.Kind == CheckPod {
+		return w.prepare(ctx, pod, a)
+	}
+	actionCtx, cancel := outlive(ctx)
+	defer cancel()
+	err := w.pool.rt.Apply(actionCtx, w.key, pod, a)
+	w.consume(a)
+	if err != nil {
+		if ctx.Err() != nil {
+			return dropped
+		}
+		w.fail(a, fmt.Errorf("%s: %w", a.Kind.verb(), err))
+		return failed
+	}
+	w.succeed(a)
+	w.logApplied(a)
+	switch a.Kind {
+	case KillContainer:
+		w.observed.Killed[a.ContainerID] = w.pool.cfg.Now()
+	case CreateSandbox:
+		w.observed.NewUID = w.pool.cfg.NewUID()
+	}
+	return applied
+}
+
+// outlive returns a context for an action that must not be torn apart: it does not end with ctx at once.
+func outlive(ctx context.Context) (context.Context, func()) {
+	c, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(shutdownGrace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-c.Done():
+		}
+	})
+	return c, func() { stop(); cancel() }
+}
+
+// slot is a place among the pods that start at the same time; the zero slot holds none.
+type slot struct{ from chan struct{} }
+
+func (s *slot) release() {
+	if s.from != nil {
+		<-s.from
+		s.from = nil
+	}
+}
+
+// acquire takes a slot before the first action that needs one. It is kept until the plan ends, so that pods
+// which have begun come up before others begin. Removing is bounded apart from starting, and signals are not
+// bounded at all: neither may wait for a pod that waits for its network.
+func (w *worker) acquire(ctx context.Context, s *slot, kind ActionKind) bool {
+	var from chan struct{}
+	switch kind {
+	case CreateSandbox, SetupNetwork, CreateContainer, StartContainer:
+		from = w.pool.starts
+	case FinishContainer, RemoveContainer, RemoveSandbox:
+		from = w.pool.stops
+	default:
+		return true
+	}
+	if s.from != nil {
+		if s.from == from || from == w.pool.stops {
+			return true
+		}
+		s.release()
+	}
+	select {
+	case from <- struct{}{}:
+		s.from = from
+		return true
+	case <-ctx.Done():
+	case <-w.assign:
+		signal(w.assign)
+	}
+	return false
+}
+
+// preparation is an EnsureImage or CheckPod that is under way or done. Its goroutine writes err, then closes over.
+type preparation struct {
+	action Action
+	cancel context.CancelFunc
+	over   chan struct{}
+	err    error
+	// stopped says that it was cancelled rather than failed.
+	stopped bool
+}
+
+// prepare runs a slow step in a goroutine and waits a little for it.
+func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a Action) outcome {
+	stepCtx, cancel := context.WithCancel(ctx)
+	if a.Timeout > 0 {
+		stepCtx, cancel = context.WithTimeout(ctx, a.Timeout)
+	}
+	p := &preparation{action: a, cancel: cancel, over: make(chan struct{})}
+	w.preparation[a.Container] = p
+	w.observed.Prepared[a.Container] = PreparationRunning
+	w.pool.group.Go(func() {
+		defer close(p.over)
+		defer signal(w.ready)
+		err, crash := guarded(func() error { return w.pool.rt.Apply(stepCtx, w.key, pod, a) })
+		p.err, p.stopped = errors.Join(err, crash), errors.Is(stepCtx.Err(), context.Canceled)
+	})
+	timer := time.NewTimer(detachAfter)
+	defer timer.Stop()
+	select {
+	case <-p.over:
+		select {
+		case <-w.ready: // nobody needs to be woken; what else has ended is noticed at the next turn
+		default:
+		}
+		return w.settlePreparation(p)
+	case <-timer.C:
+		w.log.Debug("goes on in the background", "action", a.String())
+		return detached
+	case <-w.assign:
+		signal(w.assign)
+	case <-ctx.Done():
+	}
+	return dropped
+}
+
+// settlePreparation books the result of a preparation that is over.
+func (w *worker) settlePreparation(p *preparation) outcome {
+	p.cancel()
+	if p.err == nil {
+		w.observed.Prepared[p.action.Container] = PreparationDone
+		w.succeed(p.action)
+		return applied
+	}
+	w.forget(p.action.Container)
+	if p.stopped {
+		return dropped
+	}
+	w.fail(p.action, fmt.Errorf("%s: %w", p.action.Kind.verb(), p.err))
+	return failed
+}
+
+// collect books the preparations that have ended in the background.
+func (w *worker) collect() {
+	for name, p := range w.preparation {
+		select {
+		case <-p.over:
+			if w.observed.Prepared[name] == PreparationRunning {
+				w.settlePreparation(p)
+			}
+		default:
+		}
+	}
+}
+
+// forget ends a preparation, or uses it up.
+func (w *worker) forget(name string) {
+	if p, ok := w.preparation[name]; ok {
+		p.cancel()
+		delete(w.preparation, name)
+		delete(w.observed.Prepared, name)
+	}
+}
+
+// consume uses up the preparations that an action was prepared by: the next one asks again.
+func (w *worker) consume(a Action) {
+	switch {
+	case a.Manifest != DesiredManifest:
+	case a.Kind == CreateContainer:
+		w.forget(a.Container)
+	case a.Kind == CreateSandbox:
+		w.forget("")
+	}
+}
+
+// dropObsolete cancels preparations that a new manifest has no use for.
+func (w *worker) dropObsolete(pod *manifests.Pod) {
+	w.forget("")
+	for name := range w.preparation {
+		if pod == nil || w.manifest == nil || !sameImage(pod, w.manifest, name) {
+			w.forget(name)
+		}
+	}
+}
+
+func (w *worker) dropPreparations() {
+	for name := range w.preparation {
+		w.forget(name)
+	}
+}
+
+// sameImage says that both manifests want the same image for a container, got in the same way.
+func sameImage(a, b *manifests.Pod, name string) bool {
+	x, y := containerSpec(a, name), containerSpec(b, name)
+	return x != nil && y != nil && x.Image == y.Image && x.ImagePullPolicy == y.ImagePullPolicy
+}
+
+// logApplied logs an action: transitions for everyone, the steps between for those who look closely.
+func (w *worker) logApplied(a Action) {
+	args := make([]any, 0, 6)
+	if a.Container != "" {
+		args = append(args, "container", a.Container)
+	}
+	if a.Reason != "" {
+		args = append(args, "reason", a.Reason)
+	}
+	switch a.Kind {
+	case CreateSandbox:
+		w.log.Info("pod created", append(args, "uid", a.UID)...)
+	case RecordPod:
+		w.log.Info("manifest recorded", args...)
+	case StartContainer:
+		w.log.Info("container started", args...)
+	case StopContainer:
+		w.log.Info("container told to stop", args...)
+	case KillContainer:
+		w.log.Info("container killed", args...)
+	case RemoveSandbox:
+		w.log.Info("pod taken down", args...)
+	default:
+		w.log.Debug(a.Kind.verb(), args...)
+	}
+}
+
+// verb is the action in words, as in "create container: <error>".
+func (k ActionKind) verb() string {
+	switch k {
+	case CheckPod:
+		return "check pod"
+	case CreateSandbox:
+		return "create sandbox"
+	case SetupNetwork:
+		return "set up network"
+	case RecordPod:
+		return "record manifest"
+	case EnsureImage:
+		return "get image"
+	case CreateContainer:
+		return "create container"
+	case StartContainer:
+		return "start container"
+	case StopContainer:
+		return "stop container"
+	case KillContainer:
+		return "kill container"
+	case FinishContainer:
+		return "finish container"
+	case RemoveContainer:
+		return "remove container"
+	case RemoveSandbox:
+		return "remove sandbox"
+	}
+	return string(k)
+}
