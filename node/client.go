@@ -1,0 +1,170 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Client asks the API of a daemon.
+type Client struct {
+	// OnWarning, which may be nil, hears of answers that are not complete.
+	OnWarning func(string)
+
+	socket string
+	http   *http.Client
+}
+
+// NewClient returns a client for the socket. It does no I/O.
+func NewClient(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// ConnectError says that no daemon could be asked.
+type ConnectError struct {
+	Socket string
+	Err    error
+}
+
+// Error says what to do about it.
+func (e *ConnectError) Error() string {
+	switch {
+	case errors.Is(e.Err, fs.ErrPermission):
+		return fmt.Sprintf("%s: permission denied; only root may ask monopod, try sudo", e.Socket)
+	case errors.Is(e.Err, fs.ErrNotExist):
+		return fmt.Sprintf("%s does not exist; is monopod running? Start it with `monopod run`, or name its socket with --socket or MONOPOD_SOCKET", e.Socket)
+	default:
+		return fmt.Sprintf("nobody answers on %s (%v); is monopod running? Start it with `monopod run`", e.Socket, e.Err)
+	}
+}
+
+// Unwrap returns the cause.
+func (e *ConnectError) Unwrap() error { return e.Err }
+
+// Pods lists pods; an empty namespace means all.
+func (c *Client) Pods(ctx context.Context, namespace string) (*corev1.PodList, error) {
+	list := &corev1.PodList{}
+	return list, c.getJSON(ctx, "/v1/pods?"+url.Values{"namespace": {namespace}}.Encode(), list)
+}
+
+// Pod returns one pod.
+func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	return pod, c.getJSON(ctx, podPath(namespace, name), pod)
+}
+
+// Inputs returns the state of all inputs.
+func (c *Client) Inputs(ctx context.Context) ([]Input, error) {
+	var inputs []Input
+	return inputs, c.getJSON(ctx, "/v1/sources", &inputs)
+}
+
+// PodEvent is one event of a watch.
+type PodEvent struct {
+	// Type is ADDED, MODIFIED or DELETED.
+	Type   string     `json:"type"`
+	Object corev1.Pod `json:"object"`
+}
+
+// Watch calls each with the pods that there are and then with each change, until ctx ends or each returns
+// an error. Empty namespace and name select all.
+func (c *Client) Watch(ctx context.Context, namespace, name string, each func(PodEvent) error) error {
+	q := url.Values{"watch": {"true"}, "namespace": {namespace}, "name": {name}}
+	body, err := c.get(ctx, "/v1/pods?"+q.Encode())
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	dec := json.NewDecoder(body)
+	for {
+		var e PodEvent
+		switch err := dec.Decode(&e); {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return errors.New("monopod has ended")
+		case err != nil:
+			return fmt.Errorf("read events: %w", err)
+		}
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+}
+
+// Log opens the log of a container; see Server for the parameters.
+func (c *Client) Log(ctx context.Context, namespace, name string, params url.Values) (io.ReadCloser, error) {
+	return c.get(ctx, podPath(namespace, name)+"/log?"+params.Encode())
+}
+
+func podPath(namespace, name string) string {
+	return "/v1/pods/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+}
+
+func (c *Client) getJSON(ctx context.Context, path string, into any) error {
+	body, err := c.get(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(body).Decode(into); err != nil {
+		return fmt.Errorf("answer to %s: %w", path, err)
+	}
+	return nil
+}
+
+// warn passes on the text of a Warning header: code, agent, quoted text.
+func (c *Client) warn(header string) {
+	parts := strings.SplitN(header, " ", 3)
+	if len(parts) < 3 || c.OnWarning == nil {
+		return
+	}
+	if text, err := strconv.Unquote(parts[2]); err == nil {
+		c.OnWarning(text)
+	}
+}
+
+// get returns the body of a good answer. An error is a *ConnectError or the daemon's Status.
+func (c *Client) get(ctx context.Context, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://monopod"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		if opErr, ok := errors.AsType[*net.OpError](err); ok && opErr.Op == "dial" {
+			return nil, &ConnectError{Socket: c.socket, Err: opErr.Err}
+		}
+		return nil, err
+	}
+	if res.StatusCode == http.StatusOK {
+		c.warn(res.Header.Get("Warning"))
+		return res.Body, nil
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("answer to %s: %w", path, err)
+	}
+	status := metav1.Status{}
+	if json.Unmarshal(b, &status) == nil && status.Kind == "Status" {
+		return nil, &apierrors.StatusError{ErrStatus: status}
+	}
+	return nil, fmt.Errorf("answer to %s: %s: %s", path, res.Status, strings.TrimSpace(string(b)))
+}

@@ -1,0 +1,152 @@
+// Package node answers questions about this machine and its pods: it serves the HTTP API on the unix socket,
+// and holds the client of that API.
+//
+// It sees pods, logs and inputs through small interfaces of its own and changes nothing. It must not decide what
+// runs, nor know how.
+//
+// Goroutines: those of net/http, one per connection; Server.Run waits for them. A followed log adds one that
+// watches for the end of its container.
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
+)
+
+// Annotations that the API adds to the pods it shows. They are not part of the manifest: a manifest's own
+// annotations of these names are hidden by them.
+const (
+	// AnnotationSource is where the pod was written, as "file:line" or URL.
+	AnnotationSource = "monopod.dev/source"
+	// AnnotationWhy is one line about the first thing in the way of the pod; absent when there is none.
+	AnnotationWhy = "monopod.dev/why"
+	// AnnotationNextTry is when monopod will act on the pod again by itself (RFC 3339); absent when it waits for an event.
+	AnnotationNextTry = "monopod.dev/next-try"
+)
+
+// PodView is a pod as users see it. Pod is never changed by this package.
+type PodView struct {
+	Pod     *corev1.Pod
+	Origin  manifests.Origin
+	Why     string
+	NextTry time.Time
+}
+
+// Pods knows all pods.
+type Pods interface {
+	// Pods returns the current state of all pods, in any order. An error says why there may be others: what is
+	// known is returned all the same. It is ErrStarting when more will be known in a moment.
+	Pods() ([]PodView, error)
+	// Subscribe returns a channel that gets a value after each change (several changes may give one), and a
+	// function that ends the subscription.
+	Subscribe() (changed <-chan struct{}, cancel func())
+}
+
+// ErrStarting says that the daemon has not had time to look around.
+var ErrStarting = errors.New("monopod is starting")
+
+// Logs reads log files of containers.
+type Logs interface {
+	ReadLog(ctx context.Context, q LogQuery, w io.Writer) error
+}
+
+// LogQuery selects lines of the log of one container instance.
+type LogQuery struct {
+	// Pod is the pod as in its status.
+	Pod      *corev1.Pod
+	Instance Instance
+	Follow   bool
+	// Tail is the number of last lines wanted; -1: all.
+	Tail       int
+	Since      time.Time
+	Timestamps bool
+	// LimitBytes is 0 for no limit.
+	LimitBytes int64
+	// Ended is closed when the container has ended: a follower then stops at the end of the file.
+	Ended <-chan struct{}
+}
+
+// Instance names one run of a container.
+type Instance struct {
+	Container string
+	// ID is its container id, without a scheme.
+	ID string
+	// Successor is the id of the next instance, empty when there is none. It helps to find the log of an
+	// instance of which nothing else is left.
+	Successor string
+}
+
+// Input is the state of one file, directory or URL that manifests are read from.
+type Input struct {
+	Source string    `json:"source"`
+	Input  string    `json:"input"`
+	State  string    `json:"state"`
+	Errors []string  `json:"errors,omitempty"`
+	Pods   []string  `json:"pods,omitempty"`
+	Since  time.Time `json:"since"`
+}
+
+// Inputs knows where manifests are read from.
+type Inputs interface {
+	Inputs() []Input
+}
+
+// object returns the pod as the API shows it: a copy with kind and annotations set.
+func (v PodView) object() *corev1.Pod {
+	p := v.Pod.DeepCopy()
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	set := func(key, value string) {
+		delete(p.Annotations, key)
+		if value != "" {
+			p.Annotations[key] = value
+		}
+	}
+	set(AnnotationSource, position(v.Origin))
+	set(AnnotationWhy, v.Why)
+	next := ""
+	if !v.NextTry.IsZero() {
+		next = v.NextTry.UTC().Format(time.RFC3339)
+	}
+	set(AnnotationNextTry, next)
+	return p
+}
+
+func position(o manifests.Origin) string {
+	if o.Line > 0 {
+		return fmt.Sprintf("%s:%d", o.File, o.Line)
+	}
+	return o.File
+}
+
+// podFilter selects pods; empty fields select all.
+type podFilter struct {
+	namespace string
+	name      string
+}
+
+// selectPods returns the selected pods as API objects, by namespace and name.
+func selectPods(views []PodView, f podFilter) []corev1.Pod {
+	out := []corev1.Pod{}
+	for _, v := range views {
+		if (f.namespace == "" || v.Pod.Namespace == f.namespace) && (f.name == "" || v.Pod.Name == f.name) {
+			out = append(out, *v.object())
+		}
+	}
+	slices.SortFunc(out, func(a, b corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}

@@ -1,0 +1,177 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// shutdownGrace is how long requests in progress may take when the server stops. Watches and followed logs
+// end at once.
+const shutdownGrace = time.Second
+
+// startPatience is how long a request waits for a daemon that has just been started.
+const startPatience = 10 * time.Second
+
+// Config of a Server.
+type Config struct {
+	Pods   Pods
+	Logs   Logs
+	Inputs Inputs
+	// Settings is the answer to GET /v1/config.
+	Settings json.RawMessage
+	// Version is the answer to GET /v1/version.
+	Version string
+	Log     *slog.Logger
+}
+
+// Server serves the API.
+type Server struct {
+	cfg Config
+}
+
+// NewServer returns a Server. It does no I/O.
+func NewServer(cfg Config) *Server { return &Server{cfg: cfg} }
+
+// Handler returns the routes of the API.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { s.write(w, []byte("ok\n")) })
+	mux.HandleFunc("GET /v1/pods", s.pods)
+	mux.HandleFunc("GET /v1/pods/{namespace}/{name}", s.pod)
+	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/log", s.log)
+	mux.HandleFunc("GET /v1/sources", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Inputs.Inputs()) })
+	mux.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Settings) })
+	mux.HandleFunc("GET /v1/version", func(w http.ResponseWriter, _ *http.Request) { s.json(w, map[string]string{"version": s.cfg.Version}) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			s.fail(w, statusError(http.StatusMethodNotAllowed, "the API only answers GET"))
+			return
+		}
+		s.fail(w, statusError(http.StatusNotFound, "no such path: "+r.URL.Path))
+	})
+	return mux
+}
+
+// Run serves on the listener until ctx ends, and closes it.
+func (s *Server) Run(ctx context.Context, ln net.Listener) error {
+	srv := &http.Server{
+		Handler:           s.Handler(),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ln) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := srv.Shutdown(bounded); err != nil {
+		_ = srv.Close() // what is left is cut off
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	f := podFilter{namespace: q.Get("namespace"), name: q.Get("name")}
+	if q.Get("watch") == "true" || q.Get("watch") == "1" {
+		s.watch(w, r, f)
+		return
+	}
+	items, ok := s.found(w, r, f)
+	if ok {
+		s.json(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: items})
+	}
+}
+
+// found returns the selected pods. While not all pods can be known it adds a warning and, rather than to say
+// that there are none, answers with an error, and false.
+func (s *Server) found(w http.ResponseWriter, r *http.Request, f podFilter) ([]corev1.Pod, bool) {
+	views, err := s.views(r.Context())
+	items := selectPods(views, f)
+	switch {
+	case err != nil && len(items) == 0:
+		s.fail(w, statusError(http.StatusServiceUnavailable, err.Error()))
+		return nil, false
+	case err != nil:
+		w.Header().Set("Warning", "299 monopod "+strconv.Quote(err.Error()))
+	}
+	return items, true
+}
+
+// views waits until the daemon has looked around, but not for ever.
+func (s *Server) views(ctx context.Context) ([]PodView, error) {
+	ctx, stop := context.WithTimeout(ctx, startPatience)
+	defer stop()
+	changed, cancel := s.cfg.Pods.Subscribe()
+	defer cancel()
+	for {
+		views, err := s.cfg.Pods.Pods()
+		if !errors.Is(err, ErrStarting) {
+			return views, err
+		}
+		select {
+		case <-ctx.Done():
+			return views, err
+		case <-changed:
+		}
+	}
+}
+
+func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
+	f := podFilter{namespace: r.PathValue("namespace"), name: r.PathValue("name")}
+	switch found, ok := s.found(w, r, f); {
+	case !ok:
+	case len(found) == 0:
+		s.fail(w, apierrors.NewNotFound(pods(), f.name))
+	default:
+		s.json(w, found[0])
+	}
+}
+
+func (s *Server) json(w http.ResponseWriter, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		s.fail(w, apierrors.NewInternalError(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	s.write(w, append(b, '\n'))
+}
+
+// fail answers with a Status object, as the API server does.
+func (s *Server) fail(w http.ResponseWriter, e *apierrors.StatusError) {
+	status := e.ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	b, err := json.Marshal(status)
+	if err != nil {
+		s.cfg.Log.Error("encode status", "err", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(int(status.Code))
+	s.write(w, append(b, '\n'))
+}
+
+// write sends the body. A client that has gone away is its own business.
+func (s *Server) write(w http.ResponseWriter, b []byte) {
+	if _, err := w.Write(b); err != nil {
+		s.cfg.Log.Debug("answer a request", "err", err)
+	}
+}
