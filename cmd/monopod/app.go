@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"monopod/manifests"
+	"monopod/node"
+	"monopod/runner"
+	"monopod/watcher"
+)
+
+// Runtime is what App needs of a runtime besides running pods.
+type Runtime interface {
+	runner.Runtime
+	// Run does the runtime's own background work until ctx ends.
+	Run(ctx context.Context) error
+	// Preload imports image archives, calls done once, and follows changes until ctx ends.
+	Preload(ctx context.Context, done func(error)) error
+	// Cleanup gives back what is not part of a pod, and refuses while there are pods. Run must be running.
+	Cleanup(ctx context.Context) error
+	// Close lets go of the runtime. What runs goes on.
+	Close() error
+}
+
+// openRuntime starts or connects to the runtime.
+type openRuntime func(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error)
+
+// Waits between attempts to open the runtime, and how long one may take before it is worth a word.
+const (
+	slowOpen    = time.Second
+	firstReopen = 200 * time.Millisecond
+	lastReopen  = 5 * time.Second
+)
+
+// machine is what an App needs of the machine besides files; tests replace it.
+type machine struct {
+	// open starts or connects to the runtime.
+	open openRuntime
+	// addresses returns those of this machine, IPv4 first.
+	addresses func() ([]string, error)
+	// patience is how long to wait for another instance that is about to end.
+	patience time.Duration
+}
+
+// App is the daemon: sources, runner, runtime and API, wired together.
+type App struct {
+	cfg     *LoadedConfig
+	log     *slog.Logger
+	machine machine
+
+	locks    locks
+	listener net.Listener
+	settings json.RawMessage
+	board    *board
+}
+
+// NewApp returns the daemon of a configuration. It does no I/O.
+func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
+	return &App{cfg: cfg, log: log, machine: m, board: newBoard()}
+}
+
+// Open takes the locks and the socket: what another instance may hold already. From here on clients are
+// not refused, and get answers as soon as Run is called.
+func (a *App) Open() (err error) {
+	if a.settings, err = a.cfg.JSON(); err != nil {
+		return err
+	}
+	if a.locks, err = takeLocks(a.machine.patience, a.cfg.StateDirectory, a.cfg.RootDirectory); err != nil {
+		return err
+	}
+	if a.listener, err = node.Listen(a.cfg.Socket); err != nil {
+		a.locks.release()
+		return err
+	}
+	return nil
+}
+
+// Close gives back what Open took.
+func (a *App) Close() {
+	if err := a.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		a.log.Warn("close socket", "err", err)
+	}
+	a.locks.release()
+}
+
+// Run serves until ctx ends. All pods go on running then.
+func (a *App) Run(ctx context.Context) error {
+	for _, w := range a.cfg.Warnings {
+		a.log.Warn("configuration: " + w)
+	}
+	a.log.Info("monopod starts", "version", version(), "pid", os.Getpid(), "node", a.cfg.NodeName, "files", a.cfg.StaticPodPath, "url", redactURL(a.cfg.StaticPodURL), "socket", a.cfg.Socket)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.server().Run(ctx, a.listener) })
+	g.Go(func() error { return a.watch(ctx) })
+	g.Go(func() error { return a.runRuntime(ctx) })
+	err := g.Wait()
+	if err == nil {
+		a.log.Info("monopod stops; the pods keep running")
+	}
+	return err
+}
+
+func (a *App) server() *node.Server {
+	return node.NewServer(node.Config{
+		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Settings: a.settings, Version: version(), Log: a.log,
+	})
+}
+
+// watch follows the manifests.
+func (a *App) watch(ctx context.Context) error {
+	return watcher.New(a.log, a.sources()...).Run(ctx, a.board.publish)
+}
+
+// sources returns the configured sources by precedence. One that is switched off still reports: pods that an
+// earlier run started from it go.
+func (a *App) sources() []watcher.Source {
+	file, url := watcher.Source(watcher.Off("file")), watcher.Source(watcher.Off("http"))
+	if a.cfg.StaticPodPath != "" {
+		file = watcher.NewFileSource(watcher.FileConfig{Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load("file"), Log: a.log})
+	}
+	if a.cfg.StaticPodURL != "" {
+		url = watcher.NewHTTPSource(watcher.HTTPConfig{
+			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: load("http"), Log: a.log,
+		})
+	}
+	return []watcher.Source{file, url}
+}
+
+// load is the watcher's way to manifests.
+func load(source string) watcher.Loader {
+	return func(input string, data []byte) ([]*manifests.Pod, error) {
+		return manifests.Load(input, data, manifests.Options{Source: source})
+	}
+}
+
+// runRuntime keeps a runtime open and a pool running on it. Whatever goes wrong with the runtime is tried
+// again: the machine may have booted with a full disk, or without its containerd.
+func (a *App) runRuntime(ctx context.Context) error {
+	wait, last := firstReopen, ""
+	for ctx.Err() == nil {
+		slow := time.AfterFunc(slowOpen, func() { a.board.blind(a.notYet()) })
+		rt, err := a.machine.open(ctx, a.cfg, a.log)
+		slow.Stop()
+		if err == nil {
+			wait, last = firstReopen, ""
+			err = a.session(ctx, rt)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		level := slog.LevelDebug
+		if err.Error() != last {
+			level, last = slog.LevelError, err.Error()
+		}
+		a.log.Log(ctx, level, "containers cannot be seen or changed now; trying again", "in", wait, "err", err)
+		a.board.blind(err)
+		sleep(ctx, wait)
+		wait = min(2*wait, lastReopen)
+	}
+	return nil
+}
+
+// notYet is what pods wait for while the runtime is being opened.
+func (a *App) notYet() error {
+	if e := a.cfg.ContainerRuntimeEndpoint; e != "" {
+		return fmt.Errorf("containerd at %s has not answered yet", e)
+	}
+	return errors.New("the containerd inside monopod is still starting")
+}
+
+// session runs pods on one open runtime until ctx ends or the runtime fails. The error is nil only when ctx has ended.
+func (a *App) session(ctx context.Context, rt Runtime) error {
+	existing, err := rt.List(ctx)
+	if err != nil {
+		return errors.Join(fmt.Errorf("list pods: %w", err), rt.Close())
+	}
+	imported, done := context.WithCancel(ctx)
+	defer done()
+	pool := runner.NewPool(preloading{rt, imported}, runner.Config{
+		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
+		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod},
+	})
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return ended(ctx, "runtime", rt.Run(ctx)) })
+	g.Go(func() error {
+		return ended(ctx, "preload images", rt.Preload(ctx, func(err error) { a.preloaded(err); done() }))
+	})
+	g.Go(func() error { return ended(ctx, "pods", pool.Run(ctx)) })
+	g.Go(func() error { return a.board.attach(ctx, pool, existing) })
+	err = g.Wait()
+	a.board.detach()
+	if closeErr := rt.Close(); closeErr != nil {
+		a.log.Warn("close runtime", "err", closeErr)
+	}
+	return err
+}
+
+// nodeIPs asks for the addresses of this machine each time: they come and go with its network.
+func nodeIPs(addresses func() ([]string, error), log *slog.Logger) func() []string {
+	return func() []string {
+		ips, err := addresses()
+		if err != nil {
+			log.Debug("pods have no host address", "err", err)
+		}
+		return ips
+	}
+}
+
+// ended turns the end of a component into an error unless ctx has ended.
+func ended(ctx context.Context, what string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err == nil:
+		return fmt.Errorf("%s: ended unexpectedly", what)
+	default:
+		return fmt.Errorf("%s: %w", what, err)
+	}
+}
+
+// preloaded hears that the image archives were imported.
+func (a *App) preloaded(err error) {
+	if err != nil {
+		a.log.Error("preload images", "err", err)
+	}
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"monopod/runner/runtimetest"
+)
+
+// actAsMonopod makes the test binary a daemon with a fake runtime: its value is the configuration file.
+const (
+	actAsMonopod = "TEST_ACT_AS_MONOPOD"
+	actStuck     = "TEST_STUCK"
+)
+
+// patience is how long a condition may take before a test gives up: far more than it ever should.
+const patience = 10 * time.Second
+
+// fakeRuntime is the in-memory runtime with what an App needs besides.
+type fakeRuntime struct {
+	*runtimetest.Fake
+	// stuck keeps Close from returning.
+	stuck bool
+}
+
+func (f *fakeRuntime) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+
+func (f *fakeRuntime) Preload(ctx context.Context, done func(error)) error {
+	done(nil)
+	<-ctx.Done()
+	return nil
+}
+
+func (f *fakeRuntime) Cleanup(ctx context.Context) error {
+	keys, err := f.List(ctx)
+	if err == nil && len(keys) > 0 {
+		err = errors.New("pods are still there")
+	}
+	return err
+}
+
+func (f *fakeRuntime) Close() error {
+	if f.stuck {
+		select {}
+	}
+	return nil
+}
+
+// actAsDaemon is the main function of the child process.
+func actAsDaemon() {
+	p := newProgram()
+	p.euid = func() int { return 0 }
+	p.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+		return &fakeRuntime{Fake: runtimetest.NewFake(), stuck: os.Getenv(actStuck) != ""}, nil
+	}
+	os.Exit(execute(p, []string{"run", "--config", os.Getenv(actAsMonopod)}))
+}
+
+// daemon is a monopod that runs in this process on a fake runtime, with real files and a real socket.
+type daemon struct {
+	t    *testing.T
+	dir  string
+	fake *runtimetest.Fake
+	prog *program
+	log  *syncBuffer
+	stop context.CancelFunc
+	code chan int
+}
+
+// newDaemon prepares a daemon; start runs it.
+func newDaemon(t *testing.T, config ...string) *daemon {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mp") // names of t.TempDir are too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	d := &daemon{t: t, dir: dir, fake: runtimetest.NewFake(), log: &syncBuffer{}}
+	lines := append([]string{
+		"staticPodPath: manifests", "rootDirectory: root", "stateDirectory: run", "podLogsDir: logs/pods", "nodeName: test-node", "cniConfDir: cni", "logging: {level: debug}",
+	}, config...)
+	writeFile(t, d.path("config.yaml"), strings.Join(lines, "\n")+"\n")
+	if err := os.Mkdir(d.path("manifests"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d.prog = d.program()
+	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+		return &fakeRuntime{Fake: d.fake}, nil
+	}
+	return d
+}
+
+func (d *daemon) path(elem ...string) string {
+	return filepath.Join(append([]string{d.dir}, elem...)...)
+}
+
+// program returns a root's command line beside the daemon.
+func (d *daemon) program() *program {
+	return &program{
+		stdin: strings.NewReader(""), stdout: &syncBuffer{}, stderr: &syncBuffer{}, euid: func() int { return 0 },
+		machine: machine{addresses: func() ([]string, error) { return []string{"192.0.2.10", "2001:db8::10"}, nil }},
+		env:     configEnv{environ: []string{"MONOPOD_SOCKET=" + d.path("run", "monopod.sock")}, workDir: d.dir, hostname: os.Hostname},
+	}
+}
+
+func (d *daemon) start() {
+	d.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	d.stop, d.code = stop, make(chan int, 1)
+	d.prog.stderr = d.log
+	go func() { d.code <- d.prog.run(ctx, []string{"run", "--config", d.path("config.yaml")}) }()
+	d.t.Cleanup(func() { d.end() })
+	d.eventually("the socket answers", func() error {
+		if r := d.cmd("get", "sources"); r.code != 0 {
+			return errors.New(r.stderr)
+		}
+		return nil
+	})
+}
+
+// end stops the daemon and returns its exit code.
+func (d *daemon) end() int {
+	if d.stop == nil {
+		return 0
+	}
+	d.stop()
+	d.stop = nil
+	select {
+	case code := <-d.code:
+		if code != 0 {
+			d.t.Errorf("the daemon ended with code %d:\n%s", code, d.log)
+		}
+		return code
+	case <-time.After(patience):
+		d.t.Fatalf("the daemon does not end:\n%s", d.log)
+	}
+	return -1
+}
+
+// result is what a command printed.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// cmd executes a client command.
+func (d *daemon) cmd(args ...string) result { return d.cmdContext(d.t.Context(), args...) }
+
+func (d *daemon) cmdContext(ctx context.Context, args ...string) result {
+	p := d.program()
+	var out, errs bytes.Buffer
+	p.stdout, p.stderr = &out, &errs
+	code := p.run(ctx, args)
+	return result{out.String(), errs.String(), code}
+}
+
+// put writes a manifest the way a careful editor does.
+func (d *daemon) put(name, text string) {
+	d.t.Helper()
+	tmp := d.path("manifests", "."+name)
+	writeFile(d.t, tmp, text)
+	if err := os.Rename(tmp, d.path("manifests", name)); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// eventually waits for a condition that nothing announces.
+func (d *daemon) eventually(what string, check func() error) {
+	d.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			d.t.Fatalf("not so: %s: %v\n%s", what, err, d.log)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// shows waits until a command prints something.
+func (d *daemon) shows(want string, args ...string) result {
+	d.t.Helper()
+	var r result
+	d.eventually(fmt.Sprintf("%v shows %q", args, want), func() error {
+		if r = d.cmd(args...); !strings.Contains(r.stdout, want) {
+			return fmt.Errorf("code %d:\n%s%s", r.code, r.stdout, r.stderr)
+		}
+		return nil
+	})
+	return r
+}
+
+var (
+	uuids  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
+	ages   = regexp.MustCompile(`\b\d+(ms|s|m)\b( ago)?`)
+	ids    = regexp.MustCompile(`containerd://c\d+`)
+	podIPs = regexp.MustCompile(`\b10\.0\.0\.\d+`)
+	spaces = regexp.MustCompile(`(\S) {2,}`)
+)
+
+// steady replaces what is different in each run.
+func (d *daemon) steady(s string) string {
+	s = ownText(strings.ReplaceAll(s, d.dir, "$DIR"))
+	s = uuids.ReplaceAllString(s, "UID")
+	s = stamps.ReplaceAllString(s, "TIME")
+	s = ages.ReplaceAllString(s, "AGE")
+	s = ids.ReplaceAllString(s, "containerd://ID")
+	s = podIPs.ReplaceAllString(s, "POD-IP")
+	return spaces.ReplaceAllString(s, "$1  ")
+}
+
+// syncBuffer may be written and read at once.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/node"
+	"monopod/runner"
+	"monopod/watcher"
+)
+
+// board is where the parts of an App meet: the watcher puts up what is desired, the pool of the open runtime
+// takes it from there, and the API reads both. It is node.Pods and node.Inputs.
+type board struct {
+	mu sync.Mutex
+	// desired is the latest value of the watcher; published says that there is one.
+	desired   watcher.Desired
+	published bool
+	// pool is nil while no runtime is open; trouble says why then, once there is something to say.
+	pool    *runner.Pool
+	trouble error
+	// unseen are the pods that the runtime had when it was opened and that the pool has not told about yet.
+	unseen map[manifests.Key]bool
+	// readers are the subscriptions of the API.
+	readers map[chan struct{}]bool
+}
+
+func newBoard() *board { return &board{readers: map[chan struct{}]bool{}} }
+
+// publish is called by the watcher with each new desired state.
+func (b *board) publish(d watcher.Desired) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.desired, b.published = d, true
+	b.updateLocked()
+	b.notifyLocked()
+}
+
+func (b *board) updateLocked() {
+	if b.pool != nil && b.published {
+		b.pool.Update(runner.Desired{Pods: b.desired.Pods, Removable: b.desired.Removable})
+	}
+}
+
+// attach makes the pool the one that is shown and kept up to date, until ctx ends. existing are the pods of
+// its runtime.
+func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manifests.Key) error {
+	b.mu.Lock()
+	b.pool, b.trouble, b.unseen = pool, nil, map[manifests.Key]bool{}
+	for _, key := range existing {
+		b.unseen[key] = true
+	}
+	b.updateLocked()
+	b.notifyLocked()
+	b.mu.Unlock()
+	return pool.Watch(ctx, func(c runner.Change) error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.unseen, c.Key)
+		b.notifyLocked()
+		return nil
+	})
+}
+
+// detach is the end of the pool.
+func (b *board) detach() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pool = nil
+}
+
+// blind notes why nothing can be seen at the moment.
+func (b *board) blind(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trouble = err
+	b.notifyLocked()
+}
+
+func (b *board) notifyLocked() {
+	for c := range b.readers {
+		select {
+		case c <- struct{}{}:
+		default: // it has not looked at the last change yet
+		}
+	}
+}
+
+// Subscribe implements node.Pods.
+func (b *board) Subscribe() (<-chan struct{}, func()) {
+	c := make(chan struct{}, 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readers[c] = true
+	return c, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.readers, c)
+	}
+}
+
+// Pods implements node.Pods. Without a runtime nothing is known of the pods but their manifests.
+func (b *board) Pods() ([]node.PodView, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.pool != nil && b.published:
+		return b.seenLocked(), nil
+	case b.trouble == nil:
+		return nil, node.ErrStarting
+	}
+	err := fmt.Errorf("containers cannot be seen now: %s", oneLine(b.trouble.Error()))
+	var out []node.PodView
+	for _, p := range b.desired.Pods {
+		pod := p.Object.DeepCopy()
+		pod.Status = corev1.PodStatus{Phase: corev1.PodUnknown}
+		out = append(out, node.PodView{Pod: pod, Origin: p.Origin, Why: err.Error()})
+	}
+	return out, err
+}
+
+// seenLocked returns what the pool tells, and the names of pods that it has not got to yet.
+func (b *board) seenLocked() []node.PodView {
+	var out []node.PodView
+	told := map[manifests.Key]bool{}
+	for _, s := range b.pool.Pods() {
+		told[s.Key()] = true
+		out = append(out, node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry})
+	}
+	for key := range b.unseen {
+		if !told[key] {
+			pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodUnknown}}
+			pod.Namespace, pod.Name = key.Namespace, key.Name
+			out = append(out, node.PodView{Pod: pod, Why: "monopod has just started and has not looked at it yet"})
+		}
+	}
+	return out
+}
+
+// Inputs implements node.Inputs.
+func (b *board) Inputs() []node.Input {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := []node.Input{}
+	for _, r := range b.desired.Reports {
+		out = append(out, node.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Since: r.Since})
+	}
+	return out
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Config is the effective configuration. Its keys are described in configKeys, which the file loader, the
+// environment, the flags and docs/config.md are made from; a test holds the two together.
+type Config struct {
+	StaticPodPath            string              `koanf:"staticPodPath"`
+	StaticPodURL             string              `koanf:"staticPodURL"`
+	StaticPodURLHeader       map[string][]string `koanf:"staticPodURLHeader"`
+	FileCheckFrequency       time.Duration       `koanf:"fileCheckFrequency"`
+	HTTPCheckFrequency       time.Duration       `koanf:"httpCheckFrequency"`
+	RootDirectory            string              `koanf:"rootDirectory"`
+	StateDirectory           string              `koanf:"stateDirectory"`
+	Socket                   string              `koanf:"socket"`
+	PodLogsDir               string              `koanf:"podLogsDir"`
+	NodeName                 string              `koanf:"nodeName"`
+	ContainerRuntimeEndpoint string              `koanf:"containerRuntimeEndpoint"`
+	OCIRuntime               string              `koanf:"ociRuntime"`
+	ShimPath                 string              `koanf:"shimPath"`
+	Snapshotter              string              `koanf:"snapshotter"`
+	CgroupRoot               string              `koanf:"cgroupRoot"`
+	PreloadDirectories       []string            `koanf:"preloadDirectories"`
+	RegistryConfig           string              `koanf:"registryConfig"`
+	PodCIDR                  string              `koanf:"podCIDR"`
+	BridgeName               string              `koanf:"bridgeName"`
+	CNIConfDir               string              `koanf:"cniConfDir"`
+	CNIBinDirs               []string            `koanf:"cniBinDirs"`
+	ClusterDNS               []string            `koanf:"clusterDNS"`
+	ClusterDomain            string              `koanf:"clusterDomain"`
+	ResolvConf               string              `koanf:"resolvConf"`
+	MaxPods                  int                 `koanf:"maxPods"`
+	PodPidsLimit             int64               `koanf:"podPidsLimit"`
+	MaxConcurrentStarts      int                 `koanf:"maxConcurrentStarts"`
+	CrashLoopBackOff         CrashLoopBackOff    `koanf:"crashLoopBackOff"`
+	Logging                  Logging             `koanf:"logging"`
+}
+
+// CrashLoopBackOff bounds the wait between restarts of a crashing container.
+type CrashLoopBackOff struct {
+	MaxContainerRestartPeriod time.Duration `koanf:"maxContainerRestartPeriod"`
+}
+
+// Logging says how monopod writes its own log, on stderr.
+type Logging struct {
+	Format string `koanf:"format"`
+	Level  string `koanf:"level"`
+}
+
+// derive fills in the values that depend on other keys or on the machine.
+func (c *Config) derive(hostname func() (string, error)) error {
+	if c.Socket == "" {
+		c.Socket = filepath.Join(c.StateDirectory, "monopod.sock")
+	}
+	if c.RegistryConfig == "" {
+		c.RegistryConfig = filepath.Join(c.RootDirectory, "config.json")
+	}
+	if c.NodeName == "" {
+		name, err := hostname()
+		if err != nil {
+			return err
+		}
+		c.NodeName = strings.ToLower(name)
+	}
+	return nil
+}
+
+// configEnv is what loading reads of the world besides files.
+type configEnv struct {
+	environ  []string
+	workDir  string
+	hostname func() (string, error)
+}
+
+func osConfigEnv() configEnv {
+	wd, err := os.Getwd()
+	if err != nil {
+		wd = "/"
+	}
+	return configEnv{environ: os.Environ(), workDir: wd, hostname: os.Hostname}
+}

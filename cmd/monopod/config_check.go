@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// maxSocketPath is what fits into sockaddr_un with its final zero byte.
+const maxSocketPath = 107
+
+// configCheck collects the problems of values; sources says where each value was written.
+type configCheck struct {
+	sources  map[string]string
+	problems ConfigError
+}
+
+func (c *configCheck) add(key, msg, hint string) {
+	where := c.sources[key]
+	if strings.HasPrefix(where, "default") {
+		where = ""
+	}
+	c.problems = append(c.problems, ConfigProblem{Where: where, Key: key, Msg: msg, Hint: hint})
+}
+
+// checkConfig finds values that cannot work, all at once.
+func checkConfig(cfg *Config, sources map[string]string) ConfigError {
+	c := &configCheck{sources: sources}
+	c.sourceValues(cfg)
+	c.directories(cfg)
+	c.network(cfg)
+	c.runtime(cfg)
+	c.numbers(cfg)
+	c.oneOf("logging.format", cfg.Logging.Format, "text", "json")
+	c.oneOf("logging.level", cfg.Logging.Level, "debug", "info", "warn", "error")
+	return c.problems
+}
+
+func (c *configCheck) sourceValues(cfg *Config) {
+	if cfg.StaticPodPath == "" && cfg.StaticPodURL == "" {
+		c.add("staticPodPath", "neither staticPodPath nor staticPodURL is set: there is nothing to run", "set one of them")
+	}
+	if cfg.StaticPodURL != "" {
+		u, err := url.Parse(cfg.StaticPodURL)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			c.add("staticPodURL", fmt.Sprintf("%q is not an http or https URL", cfg.StaticPodURL), "")
+		}
+	} else if len(cfg.StaticPodURLHeader) > 0 {
+		c.add("staticPodURLHeader", "has no effect without staticPodURL", "set staticPodURL, or remove the headers")
+	}
+	for name, values := range cfg.StaticPodURLHeader {
+		if errs := validation.IsHTTPHeaderName(name); len(errs) > 0 {
+			c.add("staticPodURLHeader", fmt.Sprintf("%q is not a header name", name), "")
+		}
+		if slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
+			c.add("staticPodURLHeader", fmt.Sprintf("a value of %s has a line break", name), "")
+		}
+	}
+	if errs := validation.IsDNS1123Subdomain(cfg.NodeName); len(errs) > 0 {
+		c.add("nodeName", fmt.Sprintf("%q is not a node name", cfg.NodeName), "use lower-case letters, digits, - and .")
+	}
+}
+
+func (c *configCheck) directories(cfg *Config) {
+	for _, d := range []struct{ key, path string }{
+		{"rootDirectory", cfg.RootDirectory},
+		{"stateDirectory", cfg.StateDirectory},
+		{"podLogsDir", cfg.PodLogsDir},
+		{"cniConfDir", cfg.CNIConfDir},
+	} {
+		if d.path == "" || d.path == "/" {
+			c.add(d.key, fmt.Sprintf("%q is not a directory of monopod's own", d.path), "")
+		}
+	}
+	if cfg.RootDirectory == cfg.StateDirectory {
+		c.add("stateDirectory", "is the same directory as rootDirectory", "give them different ones")
+	}
+	if len(cfg.Socket) > maxSocketPath {
+		c.add("socket", fmt.Sprintf("%q is longer than the %d bytes a socket's path may have", cfg.Socket, maxSocketPath), "set socket to a shorter path")
+	}
+	for _, d := range []struct {
+		key   string
+		paths []string
+	}{{"preloadDirectories", cfg.PreloadDirectories}, {"cniBinDirs", cfg.CNIBinDirs}} {
+		if slices.Contains(d.paths, "") {
+			c.add(d.key, "has an empty path", "")
+		}
+	}
+}
+
+func (c *configCheck) network(cfg *Config) {
+	switch p, err := netip.ParsePrefix(cfg.PodCIDR); {
+	case err != nil:
+		c.add("podCIDR", fmt.Sprintf("%q is not a subnet", cfg.PodCIDR), "write it as 10.87.0.0/16")
+	case !p.Addr().Is4():
+		c.add("podCIDR", fmt.Sprintf("%s is not an IPv4 subnet", p), "")
+	case p != p.Masked():
+		c.add("podCIDR", fmt.Sprintf("%s has bits set behind its mask", p), "write "+p.Masked().String())
+	case p.Bits() < 8 || p.Bits() > 29:
+		c.add("podCIDR", fmt.Sprintf("%s has no sensible size", p), "use a mask from /8 to /29")
+	}
+	if len(cfg.BridgeName) > 15 || strings.ContainsAny(cfg.BridgeName, "/ :\t\n") || cfg.BridgeName == "." || cfg.BridgeName == ".." {
+		c.add("bridgeName", fmt.Sprintf("%q is not a name of a network interface", cfg.BridgeName), "at most 15 characters, no slash, colon or space")
+	}
+	for _, ip := range cfg.ClusterDNS {
+		if _, err := netip.ParseAddr(ip); err != nil {
+			c.add("clusterDNS", fmt.Sprintf("%q is not an IP address", ip), "")
+		}
+	}
+	if len(cfg.ClusterDNS) > 3 {
+		c.add("clusterDNS", fmt.Sprintf("%d name servers; the resolver uses 3 at most", len(cfg.ClusterDNS)), "")
+	}
+	if errs := validation.IsDNS1123Subdomain(cfg.ClusterDomain); len(errs) > 0 {
+		c.add("clusterDomain", fmt.Sprintf("%q is not a domain", cfg.ClusterDomain), "use lower-case letters, digits, - and .")
+	}
+}
+
+func (c *configCheck) runtime(cfg *Config) {
+	if e := cfg.ContainerRuntimeEndpoint; e != "" {
+		sock, ok := strings.CutPrefix(e, "unix://")
+		if !ok || !path.IsAbs(sock) {
+			c.add("containerRuntimeEndpoint", fmt.Sprintf("%q is not the address of a unix socket", e), "write unix:///run/containerd/containerd.sock, or leave it empty")
+		}
+		if cfg.Snapshotter == "" {
+			c.add("snapshotter", "is empty", "")
+		}
+	} else {
+		c.embedded(cfg)
+	}
+	if r := cfg.CgroupRoot; !path.IsAbs(r) || path.Clean(r) != r || r == "/" {
+		c.add("cgroupRoot", fmt.Sprintf("%q is not a cgroup of monopod's own", r), "write it as /monopod")
+	}
+	if strings.ContainsAny(cfg.OCIRuntime, " \t\n") {
+		c.add("ociRuntime", fmt.Sprintf("%q is not a program", cfg.OCIRuntime), "a name or a path, without arguments")
+	}
+}
+
+// embedded checks what only the containerd inside monopod cares about.
+func (c *configCheck) embedded(cfg *Config) {
+	if !slices.Contains([]string{"overlayfs", "native"}, cfg.Snapshotter) {
+		c.add("snapshotter", fmt.Sprintf("the containerd inside monopod has no snapshotter %q", cfg.Snapshotter), "use overlayfs or native, or set containerRuntimeEndpoint")
+	}
+}
+
+func (c *configCheck) numbers(cfg *Config) {
+	for _, d := range []struct {
+		key string
+		val time.Duration
+		min time.Duration
+		max time.Duration
+	}{
+		{"fileCheckFrequency", cfg.FileCheckFrequency, time.Second, 24 * time.Hour},
+		{"httpCheckFrequency", cfg.HTTPCheckFrequency, time.Second, 24 * time.Hour},
+		{"crashLoopBackOff.maxContainerRestartPeriod", cfg.CrashLoopBackOff.MaxContainerRestartPeriod, time.Second, 300 * time.Second},
+	} {
+		if d.val < d.min || d.val > d.max {
+			c.add(d.key, fmt.Sprintf("%s is not between %s and %s", durationText(d.val), durationText(d.min), durationText(d.max)), "")
+		}
+	}
+	c.between("maxPods", cfg.MaxPods, 1, 10000)
+	c.between("maxConcurrentStarts", cfg.MaxConcurrentStarts, 1, 64)
+	if cfg.PodPidsLimit != -1 && cfg.PodPidsLimit < 1 {
+		c.add("podPidsLimit", fmt.Sprintf("%d is neither -1 (no limit) nor positive", cfg.PodPidsLimit), "")
+	}
+}
+
+func (c *configCheck) between(key string, v, low, high int) {
+	if v < low || v > high {
+		c.add(key, fmt.Sprintf("%d is not between %d and %d", v, low, high), "")
+	}
+}
+
+func (c *configCheck) oneOf(key, v string, allowed ...string) {
+	if !slices.Contains(allowed, v) {
+		c.add(key, fmt.Sprintf("%q is none of %s", v, strings.Join(allowed, ", ")), didYouMean(v, allowed))
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *program) configCommand() *cobra.Command {
+	var output string
+	var docs bool
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print the effective configuration and where each value comes from",
+		Long: "Print the configuration that `monopod run` would have with the same files, environment and flags, as a\n" +
+			"configuration file with a comment at each key that says where its value comes from.",
+		Args: noArgs,
+	}
+	flags := addConfigFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: yaml (default) or json")
+	cmd.Flags().BoolVar(&docs, "docs", false, "print docs/config.md: the description of all keys")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if err := oneOfOutputs(output, "yaml", "json"); err != nil {
+			return err
+		}
+		if docs {
+			fmt.Fprint(p.stdout, configDocs())
+			return nil
+		}
+		cfg, err := LoadConfig(flags, p.env)
+		if err != nil {
+			return err
+		}
+		for _, w := range cfg.Warnings {
+			fmt.Fprintln(p.stderr, "warning:", w)
+		}
+		return p.printConfig(cfg, output)
+	}
+	return cmd
+}
+
+func (p *program) printConfig(cfg *LoadedConfig, output string) error {
+	if output == "json" {
+		b, err := cfg.JSON()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(p.stdout, "%s\n", b)
+		return nil
+	}
+	text, err := cfg.YAML()
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(p.stdout, text)
+	return nil
+}

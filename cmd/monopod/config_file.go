@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// parseConfigFile reads one YAML (or JSON) document strictly. Whatever is wrong is reported with its line;
+// what is right is in the layer nevertheless, so that later checks find their problems too.
+func parseConfigFile(path string, b []byte, keys []configKey) (layer, ConfigError) {
+	f := &configFile{path: path, dir: filepath.Dir(path), keys: map[string]configKey{}, out: layer{}}
+	for _, k := range keys {
+		f.keys[k.path] = k
+	}
+	if len(b) == 0 {
+		f.problem(0, ConfigProblem{Msg: "the file is empty (0 bytes)", Hint: "restore it, or remove it to run with the defaults"})
+		return f.out, f.problems
+	}
+	root, err := singleDocument(b)
+	switch {
+	case err != nil:
+		line, msg := splitYAMLError(err)
+		f.problem(line, ConfigProblem{Msg: msg})
+	case root == nil: // comments only
+	case root.Kind != yaml.MappingNode:
+		f.problem(root.Line, ConfigProblem{Msg: "not a map of keys and values"})
+	default:
+		f.mapping("", root)
+	}
+	return f.out, f.problems
+}
+
+// singleDocument returns the only document's root, nil when it holds nothing.
+func singleDocument(b []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	var doc, more yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		if err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("yaml: line %d: a second document: a configuration file holds one", more.Line)
+	}
+	if len(doc.Content) == 0 || isNull(doc.Content[0]) {
+		return nil, nil
+	}
+	return doc.Content[0], nil
+}
+
+var yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
+
+// splitYAMLError takes the line out of the YAML parser's message.
+func splitYAMLError(problem error) (int, string) {
+	msg := strings.TrimPrefix(problem.Error(), "yaml: ")
+	m := yamlErrorLine.FindStringSubmatch(msg)
+	if m == nil {
+		return 0, "yaml: " + msg
+	}
+	line, err := strconv.Atoi(m[1])
+	if err != nil {
+		return 0, "yaml: " + msg
+	}
+	return line, "yaml: " + msg[len(m[0]):]
+}
+
+// configFile is one file being read.
+type configFile struct {
+	path     string
+	dir      string
+	keys     map[string]configKey
+	out      layer
+	problems ConfigError
+}
+
+func (f *configFile) where(line int) string {
+	if line == 0 {
+		return f.path
+	}
+	return fmt.Sprintf("%s:%d", f.path, line)
+}
+
+func (f *configFile) problem(line int, p ConfigProblem) {
+	p.Where = f.where(line)
+	f.problems = append(f.problems, p)
+}
+
+// mapping reads the keys below prefix, which is empty or ends with a dot.
+func (f *configFile) mapping(prefix string, n *yaml.Node) {
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, val := n.Content[i], resolveAlias(n.Content[i+1])
+		path := prefix + name.Value
+		if first, dup := seen[name.Value]; dup {
+			f.problem(name.Line, ConfigProblem{Key: path, Msg: fmt.Sprintf("given twice, first in line %d", first)})
+			continue
+		}
+		seen[name.Value] = name.Line
+		f.entry(path, name, val)
+	}
+}
+
+func (f *configFile) entry(path string, name, val *yaml.Node) {
+	key, isKey := f.keys[path]
+	section := f.section(path + ".")
+	switch {
+	case !isKey && len(section) == 0:
+		msg, hint := unknownKey(path, f.keys)
+		f.problem(name.Line, ConfigProblem{Key: path, Msg: msg, Hint: hint})
+	case isNull(val):
+		for _, k := range append(section, path) {
+			if _, ok := f.keys[k]; ok {
+				f.out[k] = setting{reset: true, where: f.where(name.Line)}
+			}
+		}
+	case !isKey && val.Kind != yaml.MappingNode:
+		f.problem(val.Line, ConfigProblem{Key: path, Msg: "wants a map, not " + describeNode(val), Hint: "its keys: " + strings.Join(section, ", ")})
+	case !isKey:
+		f.mapping(path+".", val)
+	default:
+		value, problem := valueOf(key, val)
+		if problem != nil {
+			problem.Key = path
+			f.problem(val.Line, *problem)
+			return
+		}
+		f.out[path] = setting{value: resolvePaths(key, value, f.dir), where: f.where(name.Line)}
+	}
+}
+
+// section lists the keys that begin with prefix, in the order of the table.
+func (f *configFile) section(prefix string) []string {
+	var out []string
+	for _, k := range configKeys() {
+		if strings.HasPrefix(k.path, prefix) {
+			out = append(out, k.path)
+		}
+	}
+	return out
+}
+
+// valueOf reads a YAML value of the key's kind.
+func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
+	switch key.kind {
+	case kindInt:
+		if n.Tag != "!!int" {
+			return nil, wrongType(key, n)
+		}
+		return parseInt(n.Value)
+	case kindDuration:
+		if n.Tag != "!!str" && n.Tag != "!!int" && n.Tag != "!!float" {
+			return nil, wrongType(key, n)
+		}
+		return parseDuration(n.Value)
+	case kindStrings, kindPaths:
+		return stringList(key, n)
+	case kindHeaders:
+		return headerMap(key, n)
+	default:
+		if n.Tag != "!!str" {
+			return nil, wrongType(key, n)
+		}
+		return n.Value, nil
+	}
+}
+
+func stringList(key configKey, n *yaml.Node) (any, *ConfigProblem) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, wrongType(key, n)
+	}
+	out := []string{}
+	for i, item := range n.Content {
+		if item = resolveAlias(item); item.Tag != "!!str" {
+			return nil, &ConfigProblem{Msg: fmt.Sprintf("item %d wants a string, not %s", i+1, describeNode(item)), Hint: quoteHint(item)}
+		}
+		out = append(out, item.Value)
+	}
+	return out, nil
+}
+
+func headerMap(key configKey, n *yaml.Node) (any, *ConfigProblem) {
+	if n.Kind != yaml.MappingNode {
+		return nil, wrongType(key, n)
+	}
+	out := map[string]any{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		values, problem := stringList(configKey{kind: kindStrings}, resolveAlias(n.Content[i+1]))
+		if problem != nil {
+			problem.Msg = name + ": " + problem.Msg
+			return nil, problem
+		}
+		out[name] = values
+	}
+	return out, nil
+}
+
+func wrongType(key configKey, n *yaml.Node) *ConfigProblem {
+	p := &ConfigProblem{Msg: fmt.Sprintf("wants a %s, not %s", key.kind, describeNode(n))}
+	switch key.kind {
+	case kindInt:
+		p.Msg = fmt.Sprintf("wants an %s, not %s", key.kind, describeNode(n))
+	case kindString, kindPath:
+		p.Hint = quoteHint(n)
+	case kindStrings, kindPaths:
+		if n.Tag == "!!str" {
+			p.Hint = fmt.Sprintf("write [%s]", n.Value)
+		}
+	}
+	return p
+}
+
+func quoteHint(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode && n.Tag != "!!str" && n.Tag != "!!null" {
+		return fmt.Sprintf("quote it: %q", n.Value)
+	}
+	return ""
+}
+
+func describeNode(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a map"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case isNull(n):
+		return "nothing"
+	case n.Tag == "!!str":
+		return fmt.Sprintf("the string %q", n.Value)
+	case n.Tag == "!!bool":
+		return "the boolean " + n.Value
+	default:
+		return "the number " + n.Value
+	}
+}
+
+func resolveAlias(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

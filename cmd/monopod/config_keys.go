@@ -1,0 +1,140 @@
+package main
+
+import (
+	"strings"
+	"time"
+	"unicode"
+)
+
+// keyKind is the type of a configuration value.
+type keyKind string
+
+const (
+	kindString   keyKind = "string"
+	kindPath     keyKind = "path"
+	kindInt      keyKind = "integer"
+	kindDuration keyKind = "duration"
+	kindStrings  keyKind = "list of strings"
+	kindPaths    keyKind = "list of paths"
+	kindHeaders  keyKind = "map of lists of strings"
+)
+
+// configKey describes one key of the configuration.
+type configKey struct {
+	// path is the key as written in a file; a dot separates levels.
+	path string
+	kind keyKind
+	// def is the built-in default; the zero value of the kind when nil.
+	def any
+	// derived says in words where the default comes from when it is not a constant.
+	derived string
+	doc     string
+}
+
+// configKeys lists every key in the order in which they are printed.
+func configKeys() []configKey {
+	return append(append(sourceKeys(), runtimeKeys()...), agentKeys()...)
+}
+
+func sourceKeys() []configKey {
+	return []configKey{
+		{path: "staticPodPath", kind: kindPath, def: "/etc/monopod/manifests", doc: "Directory, or single file, with the Pod manifests to run (`.yaml`, `.yml`, `.json`). Empty: no file source."},
+		{path: "staticPodURL", kind: kindString, doc: "http or https URL of further manifests. Empty: no URL source. On conflict the file source wins."},
+		{path: "staticPodURLHeader", kind: kindHeaders, doc: "Headers sent with each request for `staticPodURL`, as in `{Authorization: [\"Bearer ...\"]}`. The values are secrets: they are never printed."},
+		{path: "fileCheckFrequency", kind: kindDuration, def: 20 * time.Second, doc: "How often `staticPodPath` is read again besides on each change that the kernel reports."},
+		{path: "httpCheckFrequency", kind: kindDuration, def: 20 * time.Second, doc: "How often `staticPodURL` is asked."},
+		{path: "nodeName", kind: kindString, derived: "the host name in lower case", doc: "Name of this machine: `spec.nodeName` of each pod, and the default host name of pods on the host network."},
+	}
+}
+
+func runtimeKeys() []configKey {
+	return []configKey{
+		{path: "rootDirectory", kind: kindPath, def: "/var/lib/monopod", doc: "What must survive a reboot: images, containers, volumes. One instance at a time may use it."},
+		{path: "stateDirectory", kind: kindPath, def: "/run/monopod", doc: "What need not survive a reboot: namespaces, sockets, the lock. Best on a tmpfs."},
+		{path: "socket", kind: kindPath, derived: "`monopod.sock` in `stateDirectory`", doc: "Unix socket on which `monopod get`, `describe` and `logs` find the daemon. Only root may use it."},
+		{path: "podLogsDir", kind: kindPath, def: "/var/log/pods", doc: "Where the output of containers is written, as `<namespace>_<name>_<uid>/<container>/<n>.log`."},
+		{path: "containerRuntimeEndpoint", kind: kindString, doc: "Empty: containerd runs inside monopod. `unix:///run/containerd/containerd.sock`: the containerd that is already there is used."},
+		{path: "ociRuntime", kind: kindString, derived: "the system's `runc`, else the one that came with monopod", doc: "OCI runtime: a name to look up in PATH, such as `crun`, or a path."},
+		{path: "shimPath", kind: kindPath, derived: "`containerd-shim-monopod-v2` that came with monopod, beside it, or in PATH", doc: "Path of monopod's containerd shim."},
+		{path: "snapshotter", kind: kindString, def: "overlayfs", doc: "containerd snapshotter. The containerd inside monopod has `overlayfs` and, for file systems without overlays, `native`, which copies everything."},
+		{path: "cgroupRoot", kind: kindString, def: "/monopod", doc: "Cgroup below which the cgroups of pods are made."},
+		{path: "preloadDirectories", kind: kindPaths, doc: "Directories with OCI or docker image archives, imported at start and when they change."},
+		{path: "registryConfig", kind: kindPath, derived: "`config.json` in `rootDirectory`", doc: "File with registry credentials, in the format of docker's `config.json`. It may be missing."},
+		{path: "podCIDR", kind: kindString, def: "10.87.0.0/16", doc: "Subnet of the pods on monopod's own bridge; unused when `cniConfDir` holds a configuration."},
+		{path: "bridgeName", kind: kindString, derived: "`monopod0`; another name when that bridge belongs to another subnet", doc: "Name of monopod's own bridge, at most 15 characters."},
+		{path: "cniConfDir", kind: kindPath, def: "/etc/cni/net.d", doc: "When this directory holds a CNI configuration it is used instead of monopod's own bridge."},
+		{path: "cniBinDirs", kind: kindPaths, derived: "the plugins that came with monopod, `/opt/cni/bin`, `/usr/lib/cni`", doc: "Directories with CNI plugins."},
+		{path: "clusterDNS", kind: kindStrings, doc: "Name servers of pods with dnsPolicy ClusterFirst, at most 3. Empty: such pods get those of `resolvConf`."},
+		{path: "clusterDomain", kind: kindString, def: "cluster.local", doc: "Domain in the full host name of pods with a `subdomain`, and in the search list of pods that use `clusterDNS`."},
+		{path: "resolvConf", kind: kindPath, def: "/etc/resolv.conf", doc: "File from which pods get the name servers of the host. Empty: none."},
+	}
+}
+
+func agentKeys() []configKey {
+	return []configKey{
+		{path: "maxPods", kind: kindInt, def: int64(110), doc: "Most pods that run at once; further ones wait, in order of precedence."},
+		{path: "podPidsLimit", kind: kindInt, def: int64(-1), doc: "Most processes and threads of one container. -1: no limit."},
+		{path: "maxConcurrentStarts", kind: kindInt, def: int64(4), doc: "How many pods are worked on at once when many start or stop."},
+		{path: "crashLoopBackOff.maxContainerRestartPeriod", kind: kindDuration, def: 300 * time.Second, doc: "Longest wait between two restarts of a crashing container; 1s to 300s."},
+		{path: "logging.format", kind: kindString, def: "text", doc: "Format of monopod's own log on stderr: `text` or `json`."},
+		{path: "logging.level", kind: kindString, def: "info", doc: "Least important messages to log: `debug`, `info`, `warn` or `error`."},
+	}
+}
+
+// isPath says that relative values are resolved.
+func (k configKey) isPath() bool { return k.kind == kindPath || k.kind == kindPaths }
+
+// value returns the built-in default.
+func (k configKey) value() any {
+	switch {
+	case k.def != nil:
+		return k.def
+	case k.kind == kindStrings || k.kind == kindPaths:
+		return []string{}
+	case k.kind == kindHeaders:
+		return map[string]any{}
+	default:
+		return ""
+	}
+}
+
+// env is the name of the environment variable of the key: MONOPOD_ and the key in upper case, with an
+// underscore between words and two between levels.
+func (k configKey) env() string {
+	levels := strings.Split(k.path, ".")
+	for i, l := range levels {
+		levels[i] = strings.ToUpper(strings.Join(words(l), "_"))
+	}
+	return envPrefix + strings.Join(levels, "__")
+}
+
+// flag is the name of the key's flag; empty for keys that have none because their values are secrets, and
+// any user of the machine can read a command line.
+func (k configKey) flag() string {
+	if k.kind == kindHeaders {
+		return ""
+	}
+	var all []string
+	for l := range strings.SplitSeq(k.path, ".") {
+		all = append(all, words(l)...)
+	}
+	return strings.ToLower(strings.Join(all, "-"))
+}
+
+// words splits camelCase: staticPodURLHeader is static, Pod, URL, Header.
+func words(s string) []string {
+	r := []rune(s)
+	var out []string
+	start := 0
+	for i := 1; i < len(r); i++ {
+		if !unicode.IsUpper(r[i]) {
+			continue
+		}
+		endOfAcronym := i+1 < len(r) && unicode.IsLower(r[i+1])
+		if unicode.IsLower(r[i-1]) || endOfAcronym {
+			out = append(out, string(r[start:i]))
+			start = i
+		}
+	}
+	return append(out, string(r[start:]))
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+const (
+	defaultConfigFile = "/etc/monopod/config.yaml"
+	// layerDelim separates the levels of a key inside koanf. It is not the dot, which may be part of a header name.
+	layerDelim = "/"
+)
+
+// ConfigProblem is one thing wrong with the configuration.
+type ConfigProblem struct {
+	// Where is "file:line", or names the variable or flag.
+	Where string
+	// Key is empty when the problem is not about one key.
+	Key  string
+	Msg  string
+	Hint string
+}
+
+// Error prints the problem like a compiler message.
+func (p ConfigProblem) Error() string {
+	var b strings.Builder
+	for _, part := range []string{p.Where, p.Key} {
+		if part != "" {
+			b.WriteString(part + ": ")
+		}
+	}
+	b.WriteString(p.Msg)
+	if p.Hint != "" {
+		b.WriteString("; " + p.Hint)
+	}
+	return b.String()
+}
+
+// ConfigError holds all that is wrong with the configuration.
+type ConfigError []ConfigProblem
+
+// Error prints one problem per line.
+func (e ConfigError) Error() string {
+	lines := make([]string, len(e))
+	for i, p := range e {
+		lines[i] = p.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// LoadedConfig is a valid configuration and where it came from.
+type LoadedConfig struct {
+	Config
+	// Sources says for each key which layers its value comes from.
+	Sources map[string]string
+	// Files are the files that were read, in order.
+	Files []string
+	// Warnings tell about things that were found beside the configuration and not used.
+	Warnings []string
+}
+
+// setting is the value one layer gives to a key.
+type setting struct {
+	value any
+	where string
+	// reset says that the layer asks for the built-in default (a null in a file).
+	reset bool
+}
+
+// layer is what one file, the environment or the flags say, by key.
+type layer map[string]setting
+
+// configLoader collects layers and problems.
+type configLoader struct {
+	env      configEnv
+	keys     []configKey
+	layers   []layer
+	problems ConfigError
+	files    []string
+	warnings []string
+}
+
+// LoadConfig merges the built-in defaults, the configuration file with its drop-ins, the environment and
+// the flags. The error is a ConfigError with everything that is wrong.
+func LoadConfig(flags *configFlags, env configEnv) (*LoadedConfig, error) {
+	l := &configLoader{env: env, keys: configKeys()}
+	l.readFiles(flags.file)
+	l.readEnviron()
+	l.readFlags(flags.set)
+	return l.finish()
+}
+
+// readFiles reads the named file, or the default one if it exists, then the drop-ins beside it.
+func (l *configLoader) readFiles(named string) {
+	file, where := defaultConfigFile, ""
+	for _, v := range l.env.environ {
+		if val, ok := strings.CutPrefix(v, envConfigFile+"="); ok && val != "" {
+			file, where = val, envConfigFile
+		}
+	}
+	if named != "" {
+		file, where = named, "--config"
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(l.env.workDir, file)
+	}
+	switch _, err := os.Stat(file); {
+	case err == nil:
+		l.readFile(file)
+	case errors.Is(err, fs.ErrNotExist) && where == "":
+	default:
+		l.problems = append(l.problems, ConfigProblem{Where: where, Msg: err.Error()})
+	}
+	l.readDropIns(filepath.Join(filepath.Dir(file), "config.d"))
+}
+
+func (l *configLoader) readDropIns(dir string) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.problems = append(l.problems, ConfigProblem{Where: dir, Msg: err.Error()})
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), "."):
+		case filepath.Ext(e.Name()) != ".yaml":
+			l.warnings = append(l.warnings, path+": not read, only *.yaml files are")
+		default:
+			l.readFile(path)
+		}
+	}
+}
+
+func (l *configLoader) readFile(path string) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		l.problems = append(l.problems, ConfigProblem{Where: path, Msg: err.Error()})
+		return
+	}
+	l.files = append(l.files, path)
+	lay, problems := parseConfigFile(path, b, l.keys)
+	l.layers = append(l.layers, lay)
+	l.problems = append(l.problems, problems...)
+}
+
+// finish merges the layers, decodes and checks the result.
+func (l *configLoader) finish() (*LoadedConfig, error) {
+	out := &LoadedConfig{Sources: map[string]string{}, Files: l.files, Warnings: l.warnings}
+	k := koanf.New(layerDelim)
+	defaults := layer{}
+	for _, key := range l.keys {
+		defaults[key.path] = setting{value: key.value()}
+		out.Sources[key.path] = "default"
+		if key.derived != "" {
+			out.Sources[key.path] = "default: " + strings.ReplaceAll(key.derived, "`", "")
+		}
+	}
+	for _, lay := range append([]layer{defaults}, l.layers...) {
+		if err := merge(k, lay, defaults); err != nil {
+			return nil, fmt.Errorf("merge configuration: %w", err)
+		}
+		l.trace(lay, out.Sources)
+	}
+	dc := &mapstructure.DecoderConfig{ErrorUnused: true}
+	if err := k.UnmarshalWithConf("", &out.Config, koanf.UnmarshalConf{DecoderConfig: dc}); err != nil {
+		return nil, fmt.Errorf("decode configuration: %w", err)
+	}
+	if err := out.derive(l.env.hostname); err != nil {
+		l.problems = append(l.problems, ConfigProblem{Key: "nodeName", Msg: "host name: " + err.Error(), Hint: "set nodeName"})
+	}
+	l.problems = append(l.problems, checkConfig(&out.Config, out.Sources)...)
+	if len(l.problems) > 0 {
+		return nil, l.problems
+	}
+	return out, nil
+}
+
+func merge(k *koanf.Koanf, lay, defaults layer) error {
+	flat := map[string]any{}
+	for path, s := range lay {
+		name := strings.ReplaceAll(path, ".", layerDelim)
+		if s.reset {
+			k.Delete(name)
+			s.value = defaults[path].value
+		}
+		flat[name] = s.value
+	}
+	return k.Load(confmap.Provider(flat, layerDelim), nil)
+}
+
+// trace notes where the values of a layer come from. Maps of several layers are merged, so that all count.
+func (l *configLoader) trace(lay layer, sources map[string]string) {
+	for _, key := range l.keys {
+		s, ok := lay[key.path]
+		if !ok || s.where == "" {
+			continue
+		}
+		if key.kind == kindHeaders && !s.reset && !strings.HasPrefix(sources[key.path], "default") {
+			sources[key.path] += ", " + s.where
+			continue
+		}
+		sources[key.path] = s.where
+	}
+}
+
+// readFlags takes the flags that were given on the command line.
+func (l *configLoader) readFlags(set *pflag.FlagSet) {
+	lay := layer{}
+	for _, key := range l.keys {
+		name := key.flag()
+		if name == "" || set == nil || !set.Changed(name) {
+			continue
+		}
+		l.takeText(lay, key, textSetting{text: set.Lookup(name).Value.String(), where: "--" + name})
+	}
+	l.layers = append(l.layers, lay)
+}
+
+// readEnviron takes the MONOPOD_* variables. An empty one counts as not set. One that looks like a misspelled
+// setting is refused; others may be somebody else's, and are only mentioned.
+func (l *configLoader) readEnviron() {
+	byName := map[string]configKey{}
+	known := []string{strings.TrimPrefix(envConfigFile, envPrefix)}
+	for _, key := range l.keys {
+		byName[key.env()] = key
+		known = append(known, strings.TrimPrefix(key.env(), envPrefix))
+	}
+	lay := layer{}
+	environ := slices.Clone(l.env.environ)
+	slices.Sort(environ)
+	for _, v := range environ {
+		name, text, _ := strings.Cut(v, "=")
+		rest, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || text == "" || name == envConfigFile {
+			continue
+		}
+		key, ok := byName[name]
+		switch near := nearest(rest, known); {
+		case ok:
+			l.takeText(lay, key, textSetting{text: text, where: name})
+		case near != "":
+			l.problems = append(l.problems, ConfigProblem{Where: "environment", Key: name, Msg: "unknown variable", Hint: "did you mean " + envPrefix + near + "?"})
+		default:
+			l.warnings = append(l.warnings, "environment: "+name+": unknown variable, not used")
+		}
+	}
+	l.layers = append(l.layers, lay)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// unknownKey says what is wrong with a key that is not ours, and what may have been meant.
+func unknownKey(path string, keys map[string]configKey) (msg, hint string) {
+	if path == "apiVersion" || path == "kind" {
+		return "a monopod configuration has no " + path, "remove the line"
+	}
+	known := slices.Sorted(maps.Keys(keys))
+	top, _, _ := strings.Cut(path, ".")
+	if own, ok := formerNames()[path]; ok {
+		return "unknown key", "monopod calls it " + own
+	}
+	if slices.ContainsFunc(strings.Fields(kubeletKeys), func(k string) bool { return strings.EqualFold(k, top) }) && !hasTop(known, top) {
+		return fmt.Sprintf("monopod has no %s, it is a setting of the kubelet only", path), "remove it"
+	}
+	return "unknown key", didYouMean(path, known)
+}
+
+func hasTop(known []string, top string) bool {
+	return slices.ContainsFunc(known, func(k string) bool { t, _, _ := strings.Cut(k, "."); return strings.EqualFold(t, top) })
+}
+
+// formerNames maps names that other programs, or older flags of the kubelet, have for a key of ours.
+func formerNames() map[string]string {
+	return map[string]string{
+		"podManifestPath": "staticPodPath", "manifestPath": "staticPodPath", "manifestURL": "staticPodURL", "manifestURLHeader": "staticPodURLHeader",
+		"rootDir": "rootDirectory", "hostnameOverride": "nodeName", "runtimeEndpoint": "containerRuntimeEndpoint",
+		"resolverConfig": "resolvConf", "logLevel": "logging.level", "logFormat": "logging.format", "logging.verbosity": "logging.level",
+		"imageServiceEndpoint": "containerRuntimeEndpoint",
+	}
+}
+
+// didYouMean returns a hint with the nearest of the known names, empty when none is near.
+func didYouMean(name string, known []string) string {
+	if best := nearest(name, known); best != "" {
+		return "did you mean " + best + "?"
+	}
+	return ""
+}
+
+// nearest returns the known name that takes the fewest edits, empty when all take too many.
+func nearest(name string, known []string) string {
+	best, bestDist := "", max(2, len(name)/3)+1
+	for _, k := range known {
+		d := distance(strings.ToLower(name), strings.ToLower(k))
+		if _, last, nested := strings.Cut(k, "."); nested && !strings.Contains(name, ".") {
+			d = min(d, distance(strings.ToLower(name), strings.ToLower(last)))
+		}
+		if d < bestDist {
+			best, bestDist = k, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, delete, replace, or swap with the next one.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// kubeletKeys are the top-level keys of a KubeletConfiguration (Kubernetes 1.36). Those that are not ours
+// get an error that says so instead of a far-fetched suggestion.
+const kubeletKeys = `
+enableServer staticPodPath podLogsDir syncFrequency fileCheckFrequency httpCheckFrequency staticPodURL staticPodURLHeader
+address port readOnlyPort volumePluginDir providerID tlsCertFile tlsPrivateKeyFile tlsCipherSuites tlsCurvePreferences
+tlsMinVersion rotateCertificates serverTLSBootstrap authentication authorization registryPullQPS registryBurst
+imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist eventRecordQPS eventBurst
+enableDebuggingHandlers enableContentionProfiling healthzPort healthzBindAddress oomScoreAdj clusterDomain clusterDNS
+streamingConnectionIdleTimeout nodeStatusUpdateFrequency nodeStatusReportFrequency nodeLeaseDurationSeconds
+imageMinimumGCAge imageMaximumGCAge imageGCHighThresholdPercent imageGCLowThresholdPercent volumeStatsAggPeriod
+kubeletCgroups systemCgroups cgroupRoot cgroupsPerQOS cgroupDriver singleProcessOOMKill cpuManagerPolicy
+cpuManagerPolicyOptions cpuManagerReconcilePeriod memoryManagerPolicy topologyManagerPolicy topologyManagerScope
+topologyManagerPolicyOptions qosReserved runtimeRequestTimeout hairpinMode maxPods podCIDR podPidsLimit resolvConf runOnce
+cpuCFSQuota cpuCFSQuotaPeriod maxOpenFiles nodeStatusMaxImages contentType kubeAPIQPS kubeAPIBurst serializeImagePulls
+maxParallelImagePulls evictionHard evictionSoft evictionSoftGracePeriod evictionPressureTransitionPeriod
+evictionMaxPodGracePeriod evictionMinimumReclaim mergeDefaultEvictionSettings podsPerCore enableControllerAttachDetach
+protectKernelDefaults makeIPTablesUtilChains iptablesMasqueradeBit iptablesDropBit featureGates failSwapOn memorySwap
+containerLogMaxSize containerLogMaxFiles containerLogMaxWorkers containerLogMonitorInterval
+configMapAndSecretChangeDetectionStrategy allowedUnsafeSysctls kernelMemcgNotification systemReserved kubeReserved
+systemReservedCgroup kubeReservedCgroup enforceNodeAllocatable reservedSystemCPUs showHiddenMetricsForVersion logging
+enableSystemLogHandler enableSystemLogQuery shutdownGracePeriod shutdownGracePeriodCriticalPods
+shutdownGracePeriodByPodPriority reservedMemory enableProfilingHandler enableDebugFlagsHandler seccompDefault
+memoryThrottlingFactor memoryReservationPolicy registerWithTaints registerNode tracing localStorageCapacityIsolation
+containerRuntimeEndpoint imageServiceEndpoint failCgroupV1 crashLoopBackOff userNamespaces`

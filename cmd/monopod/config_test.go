@@ -1,0 +1,346 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"golang.org/x/tools/txtar"
+)
+
+// loadIn loads the configuration of a directory with the given environment and command line.
+func loadIn(dir string, environ, args []string) (*LoadedConfig, error) {
+	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	flags := addConfigFlags(set)
+	if err := set.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.file == "" {
+		flags.file = filepath.Join(dir, "config.yaml")
+	}
+	return LoadConfig(flags, configEnv{environ: environ, workDir: dir, hostname: func() (string, error) { return "Edge-1.Example", nil }})
+}
+
+// TestConfigStories runs testdata/config/*.txtar: files of a configuration directory, "env" and "flags" with one
+// entry per line, and "want": the values that differ from the defaults with their sources, or all errors.
+func TestConfigStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/config/*.txtar")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("stories: %v %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			story, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			var environ, args []string
+			want := -1
+			for i, f := range story.Files {
+				lines := strings.FieldsFunc(string(f.Data), func(r rune) bool { return r == '\n' })
+				switch f.Name {
+				case "env":
+					environ = lines
+				case "flags":
+					args = lines
+				case "want":
+					want = i
+				default:
+					writeFile(t, filepath.Join(dir, f.Name), string(f.Data))
+				}
+			}
+			got := strings.ReplaceAll(tell(loadIn(dir, environ, args)), dir, "$DIR")
+			if *update {
+				story.Files[want].Data = []byte(got)
+				if err := os.WriteFile(file, txtar.Format(story), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(story.Files[want].Data), got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// tell prints what somebody set, or what is wrong.
+func tell(cfg *LoadedConfig, err error) string {
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	text, err := cfg.YAML()
+	if err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	section := ""
+	for _, line := range strings.SplitAfter(text, "\n") {
+		if strings.HasSuffix(line, ":\n") && !strings.HasPrefix(line, " ") {
+			section = line
+			continue
+		}
+		if !strings.HasPrefix(line, " ") {
+			section = ""
+		}
+		if line != "" && !strings.Contains(line, "# default") {
+			b.WriteString(section + line)
+			section = ""
+		}
+	}
+	for _, w := range cfg.Warnings {
+		b.WriteString("warning: " + w + "\n")
+	}
+	return b.String()
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheTableOfKeysAndTheStructHoldTheSameKeysAndTypes(t *testing.T) {
+	inTable := map[string]configKey{}
+	for _, k := range configKeys() {
+		if _, twice := inTable[k.path]; twice {
+			t.Errorf("%s is in the table twice", k.path)
+		}
+		inTable[k.path] = k
+	}
+	kinds := map[string][]keyKind{
+		"string": {kindString, kindPath}, "int": {kindInt}, "int64": {kindInt}, "time.Duration": {kindDuration},
+		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders},
+	}
+	var walk func(typ reflect.Type, prefix string)
+	walk = func(typ reflect.Type, prefix string) {
+		for f := range typ.Fields() {
+			path := prefix + f.Tag.Get("koanf")
+			if f.Type.Kind() == reflect.Struct {
+				walk(f.Type, path+".")
+				continue
+			}
+			k, ok := inTable[path]
+			if !ok || !slices.Contains(kinds[f.Type.String()], k.kind) {
+				t.Errorf("field %s (key %q, %s): the table says %q", f.Name, path, f.Type, k.kind)
+			}
+			delete(inTable, path)
+		}
+	}
+	walk(reflect.TypeFor[Config](), "")
+	for path := range inTable {
+		t.Errorf("%s is in the table only", path)
+	}
+}
+
+func TestEachKeyHasADocLineThatIsASentence(t *testing.T) {
+	for _, k := range configKeys() {
+		if len(k.doc) < 20 || !strings.HasSuffix(k.doc, ".") || strings.Contains(k.doc, "\n") {
+			t.Errorf("%s: %q", k.path, k.doc)
+		}
+	}
+}
+
+func TestDocsConfigIsWhatTheProgramPrints(t *testing.T) {
+	golden(t, "../../docs/config.md", configDocs())
+}
+
+func TestNamesOfVariablesAndFlags(t *testing.T) {
+	for path, want := range map[string][2]string{
+		"staticPodURLHeader": {"MONOPOD_STATIC_POD_URL_HEADER", "static-pod-url-header"},
+		"podCIDR":            {"MONOPOD_POD_CIDR", "pod-cidr"},
+		"clusterDNS":         {"MONOPOD_CLUSTER_DNS", "cluster-dns"},
+		"cniBinDirs":         {"MONOPOD_CNI_BIN_DIRS", "cni-bin-dirs"},
+		"crashLoopBackOff.maxContainerRestartPeriod": {
+			"MONOPOD_CRASH_LOOP_BACK_OFF__MAX_CONTAINER_RESTART_PERIOD", "crash-loop-back-off-max-container-restart-period",
+		},
+		"socket": {"MONOPOD_SOCKET", "socket"},
+	} {
+		k := configKey{path: path}
+		if got := [2]string{k.env(), k.flag()}; got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
+	type values struct{ file, env, flag, bad string }
+	byKind := map[keyKind]values{
+		kindString:   {file: "f1", env: "e1", flag: "g1", bad: "[1]"},
+		kindPath:     {file: "/f1", env: "/e1", flag: "/g1", bad: "{a: b}"},
+		kindInt:      {file: "5", env: "6", flag: "7", bad: "many"},
+		kindDuration: {file: "5s", env: "6s", flag: "7s", bad: "20"},
+		kindStrings:  {file: "[f1]", env: "e1", flag: "g1,g2", bad: "[1]"},
+		kindPaths:    {file: "[/f1]", env: "/e1", flag: "/g1,/g2", bad: "/x"},
+		kindHeaders:  {file: "{A: [f1]}", env: "{B: [e1]}", bad: "[x]"},
+	}
+	special := map[string]values{
+		"staticPodURL":             {"http://f", "http://e", "http://g", "1"},
+		"podCIDR":                  {"10.1.0.0/24", "10.2.0.0/24", "10.3.0.0/24", "1"},
+		"clusterDNS":               {"[10.0.0.1]", "10.0.0.2", "10.0.0.3,10.0.0.4", "[1]"},
+		"containerRuntimeEndpoint": {"unix:///f", "unix:///e", "unix:///g", "1"},
+		"cgroupRoot":               {"/f", "/e", "/g", "1"},
+		"snapshotter":              {"native", "overlayfs", "native", "1"},
+		"logging.format":           {"json", "text", "json", "1"},
+		"logging.level":            {"warn", "error", "debug", "1"},
+	}
+	for _, k := range configKeys() {
+		t.Run(k.path, func(t *testing.T) {
+			v, ok := special[k.path]
+			if !ok {
+				v = byKind[k.kind]
+			}
+			dir := t.TempDir()
+			url := ""
+			if k.kind == kindHeaders {
+				url = "staticPodURL: http://x\n"
+			}
+			nested := func(value string) string {
+				section, rest, isNested := strings.Cut(k.path, ".")
+				if isNested {
+					return section + ": {" + rest + ": " + value + "}\n"
+				}
+				return k.path + ": " + value + "\n"
+			}
+			writeFile(t, filepath.Join(dir, "config.yaml"), url+nested(v.file))
+			layers := []struct {
+				environ, args []string
+				source        string
+			}{
+				{nil, nil, filepath.Join(dir, "config.yaml:")},
+				{[]string{k.env() + "=" + v.env}, nil, k.env()},
+			}
+			if k.flag() != "" {
+				layers = append(layers, struct {
+					environ, args []string
+					source        string
+				}{[]string{k.env() + "=" + v.env}, []string{"--" + k.flag() + "=" + v.flag}, "--" + k.flag()})
+			}
+			seen := map[string]bool{}
+			for _, l := range layers {
+				cfg, err := loadIn(dir, l.environ, l.args)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s := cfg.Sources[k.path]; !strings.HasPrefix(s, l.source) && !strings.HasSuffix(s, l.source) {
+					t.Errorf("source is %q, want %q", s, l.source)
+				}
+				b, err := cfg.JSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if k.kind != kindHeaders && seen[string(b)] {
+					t.Errorf("%s does not change the value", l.source)
+				}
+				seen[string(b)] = true
+			}
+			writeFile(t, filepath.Join(dir, "config.yaml"), url+nested(v.bad))
+			_, err := loadIn(dir, nil, nil)
+			if all, ok := errors.AsType[ConfigError](err); !ok || all[0].Key != k.path || !strings.HasPrefix(all[0].Where, dir) {
+				t.Errorf("%s: %s is not refused with its place: %v", k.path, v.bad, err)
+			}
+		})
+	}
+}
+
+func TestSecretsAreNotPrinted(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "config.yaml"), "staticPodURL: https://me:hunter2@example.com/pods\nstaticPodURLHeader: {Authorization: [\"Bearer hunter2\"]}\n")
+	cfg, err := loadIn(dir, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.StaticPodURLHeader["Authorization"][0] != "Bearer hunter2" {
+		t.Errorf("header is %v", cfg.StaticPodURLHeader)
+	}
+	text, err1 := cfg.YAML()
+	b, err2 := cfg.JSON()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	if all := text + string(b); strings.Contains(all, "hunter2") || !strings.Contains(all, "Authorization") {
+		t.Errorf("printed:\n%s", all)
+	}
+}
+
+func TestWhatConfigPrintsIsAConfigurationWithTheSameValues(t *testing.T) {
+	dir, again := t.TempDir(), t.TempDir()
+	writeFile(t, filepath.Join(dir, "config.yaml"), "preloadDirectories: [images, /more]\nclusterDNS: [10.0.0.1]\nlogging: {level: debug}\nmaxPods: 3\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\n")
+	first, err := loadIn(dir, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := first.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(again, "config.yaml"), text)
+	second, err := loadIn(again, nil, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if diff := cmp.Diff(first.values(), second.values()); diff != "" {
+		t.Errorf("-first +second:\n%s", diff)
+	}
+}
+
+func TestDistanceCountsASwapOfNeighboursAsOne(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"stiatc", "static", 2}, {"sttaic", "static", 1}, {"same", "same", 0}} {
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
+		}
+		if got := distance(c.b, c.a); got != c.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", c.b, c.a, got, c.want)
+		}
+	}
+}
+
+func TestAMissingConfigFileMattersOnlyWhenItIsNamed(t *testing.T) {
+	env := configEnv{workDir: "/", hostname: func() (string, error) { return "h", nil }}
+	if _, err := LoadConfig(&configFlags{file: "/no/such/config.yaml"}, env); err == nil || !strings.Contains(err.Error(), "--config: ") {
+		t.Errorf("named by flag: %v", err)
+	}
+	env.environ = []string{"MONOPOD_CONFIG=/no/such/config.yaml"}
+	if _, err := LoadConfig(&configFlags{}, env); err == nil || !strings.Contains(err.Error(), "MONOPOD_CONFIG: ") {
+		t.Errorf("named by variable: %v", err)
+	}
+	if _, err := os.Stat(defaultConfigFile); err == nil {
+		t.Skip("this machine has a " + defaultConfigFile)
+	}
+	env.environ = nil
+	if _, err := LoadConfig(&configFlags{}, env); err != nil {
+		t.Errorf("not named: %v", err)
+	}
+}
+
+func FuzzConfigFileNeverPanicsAndRefusesWhatItDoesNotTake(f *testing.F) {
+	for _, seed := range []string{"", "a: b", "maxPods: 3\nlogging: {level: x}", "- 1", "a: &x [1]\nb: *x", "staticPodURLHeader: {A: [b]}", "? [a]\n: b", "logging:\n", "<<: {maxPods: 1}", "---\n---\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		lay, problems := parseConfigFile("/x/config.yaml", b, configKeys())
+		for _, p := range problems {
+			if p.Msg == "" || p.Where == "" {
+				t.Errorf("a problem that says nothing: %+v", p)
+			}
+		}
+		for path, s := range lay {
+			if s.where == "" || !s.reset && s.value == nil {
+				t.Errorf("%s: %+v", path, s)
+			}
+		}
+	})
+}

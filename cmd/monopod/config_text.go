@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	envPrefix     = "MONOPOD_"
+	envConfigFile = "MONOPOD_CONFIG"
+)
+
+// configFlags are the command line flags of the configuration.
+type configFlags struct {
+	file string
+	set  *pflag.FlagSet
+}
+
+// addConfigFlags adds --config and a flag for each key.
+func addConfigFlags(set *pflag.FlagSet) *configFlags {
+	f := &configFlags{set: set}
+	set.StringVar(&f.file, "config", "", "configuration `file` (default "+defaultConfigFile+" if it exists)")
+	for _, key := range configKeys() {
+		if name := key.flag(); name != "" {
+			set.Var(&textFlag{kind: key.kind}, name, strings.ReplaceAll(key.doc, "`", "'"))
+		}
+	}
+	return f
+}
+
+// textFlag keeps the text of a flag: it is read together with the other layers, so that all problems are
+// reported at once.
+type textFlag struct {
+	text string
+	kind keyKind
+}
+
+func (f *textFlag) String() string     { return f.text }
+func (f *textFlag) Set(s string) error { f.text = s; return nil }
+func (f *textFlag) Type() string {
+	switch f.kind {
+	case kindStrings, kindPaths:
+		return "list"
+	default:
+		return string(f.kind)
+	}
+}
+
+// textSetting is the value of a variable or flag.
+type textSetting struct {
+	text  string
+	where string
+}
+
+// takeText reads the value of a variable or flag into the layer.
+func (l *configLoader) takeText(lay layer, key configKey, t textSetting) {
+	value, problem := parseText(key, t.text)
+	if problem != nil {
+		problem.Where, problem.Key = t.where, key.path
+		l.problems = append(l.problems, *problem)
+		return
+	}
+	lay[key.path] = setting{value: resolvePaths(key, value, l.env.workDir), where: t.where}
+}
+
+// parseText reads the text form of a value: lists are separated by commas, headers are written as in YAML.
+func parseText(key configKey, s string) (any, *ConfigProblem) {
+	switch key.kind {
+	case kindStrings, kindPaths:
+		out := []string{}
+		for part := range strings.SplitSeq(s, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				out = append(out, part)
+			}
+		}
+		return out, nil
+	case kindHeaders:
+		var n yaml.Node
+		if err := yaml.Unmarshal([]byte(s), &n); err != nil || len(n.Content) != 1 {
+			return nil, &ConfigProblem{Msg: "not a map of lists", Hint: `write it as in YAML: {Authorization: ["Bearer ..."]}`}
+		}
+		return valueOf(key, n.Content[0])
+	case kindInt:
+		return parseInt(s)
+	case kindDuration:
+		return parseDuration(s)
+	default:
+		return s, nil
+	}
+}
+
+func parseInt(s string) (any, *ConfigProblem) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return nil, &ConfigProblem{Msg: fmt.Sprintf("%q is not an integer", s)}
+	}
+	return n, nil
+}
+
+func parseDuration(s string) (any, *ConfigProblem) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		p := &ConfigProblem{Msg: fmt.Sprintf("%q is not a duration", s), Hint: "write a number and a unit, such as 20s or 5m"}
+		if _, err := strconv.ParseFloat(s, 64); err == nil {
+			p.Hint = fmt.Sprintf("write the unit too, such as %ss", s)
+		}
+		return nil, p
+	}
+	return d, nil
+}
+
+// resolvePaths makes relative paths absolute: those of a file begin at its directory, those of variables
+// and flags at the working directory.
+func resolvePaths(key configKey, value any, base string) any {
+	abs := func(p string) string {
+		if p == "" {
+			return p
+		}
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(base, p)
+		}
+		return filepath.Clean(p)
+	}
+	switch v := value.(type) {
+	case string:
+		if key.isPath() || key.path == "ociRuntime" && strings.Contains(v, "/") {
+			return abs(v)
+		}
+	case []string:
+		if key.isPath() {
+			for i := range v {
+				v[i] = abs(v[i])
+			}
+		}
+	}
+	return value
+}

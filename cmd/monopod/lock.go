@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// lockName is the file in rootDirectory and stateDirectory that a running instance holds locked. The kernel
+// gives the lock back when the process ends, however it ends.
+const lockName = "monopod.pid"
+
+// locks are the locks of an instance.
+type locks []*os.File
+
+// takeLocks locks each directory for this process, making it if necessary. A lock that somebody holds is
+// waited for as long as patience.
+func takeLocks(patience time.Duration, dirs ...string) (locks, error) {
+	var held locks
+	for _, dir := range dirs {
+		f, err := takeLock(patience, dir)
+		if err != nil {
+			held.release()
+			return nil, err
+		}
+		held = append(held, f)
+	}
+	return held, nil
+}
+
+func takeLock(patience time.Duration, dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if err := flock(f, patience); err != nil {
+		defer f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+		return nil, fmt.Errorf("another monopod%s uses %s; stop it, or give this one a rootDirectory, stateDirectory and podCIDR of its own", holder(f), dir)
+	}
+	if err := errors.Join(f.Truncate(0), writePID(f)); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return f, nil
+}
+
+// lockPatience is how long a process that was just killed may take to be gone: whoever kills one and starts the
+// next need not wait in between.
+const lockPatience = time.Second
+
+// flock locks a file, or says after patience who did not let go of it: nothing else tells that a lock is free.
+func flock(f *os.File, patience time.Duration) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func writePID(f *os.File) error {
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// holder names the process that holds the lock, as far as its file says so.
+func holder(f *os.File) string {
+	b, err := io.ReadAll(io.LimitReader(f, 32))
+	pid := strings.TrimSpace(string(b))
+	if err != nil || pid == "" {
+		return ""
+	}
+	return " (pid " + pid + ")"
+}
+
+// release gives the locks back.
+func (l locks) release() {
+	for _, f := range l {
+		f.Close()
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"monopod/node"
+)
+
+// podRow is one line of `get pods`.
+type podRow struct {
+	namespace, name, ready, status, restarts, age string
+	ip, node, source, why                         string
+}
+
+func podHeader() podRow {
+	return podRow{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "SOURCE", "WHY"}
+}
+
+// rowOf sums up a pod the way kubectl does.
+func rowOf(pod *corev1.Pod, now time.Time) podRow {
+	ready, restarts, last := 0, 0, time.Time{}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Ready && c.State.Running != nil {
+			ready++
+		}
+		restarts += int(c.RestartCount)
+		if t := c.LastTerminationState.Terminated; t != nil && t.FinishedAt.After(last) {
+			last = t.FinishedAt.Time
+		}
+	}
+	r := podRow{
+		namespace: pod.Namespace, name: pod.Name, ready: fmt.Sprintf("%d/%d", ready, len(pod.Spec.Containers)), status: podStatus(pod),
+		restarts: strconv.Itoa(restarts), age: age(pod, now), ip: or(pod.Status.PodIP, "<none>"), node: or(pod.Spec.NodeName, "<none>"),
+		source: pod.Annotations[node.AnnotationSource], why: oneLine(pod.Annotations[node.AnnotationWhy]),
+	}
+	if restarts > 0 && !last.IsZero() {
+		r.restarts += fmt.Sprintf(" (%s ago)", duration.HumanDuration(now.Sub(last)))
+	}
+	return r
+}
+
+func age(pod *corev1.Pod, now time.Time) string {
+	since := pod.CreationTimestamp.Time
+	if since.IsZero() && pod.Status.StartTime != nil {
+		since = pod.Status.StartTime.Time
+	}
+	if since.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(now.Sub(since))
+}
+
+func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
+
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// podStatus is kubectl's STATUS column: the first thing in the way, else the phase.
+func podStatus(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return "Terminating"
+	}
+	status := or(pod.Status.Reason, string(pod.Status.Phase))
+	if s := initStatus(pod); s != "" {
+		return s
+	}
+	running := false
+	// The first container with something to say decides, as with kubectl, which goes from the last to the first.
+	for _, c := range slices.Backward(pod.Status.ContainerStatuses) {
+		switch {
+		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
+			status = c.State.Waiting.Reason
+		case c.State.Terminated != nil:
+			status = terminatedReason(c.State.Terminated)
+		case c.Ready && c.State.Running != nil:
+			running = true
+		}
+	}
+	if status == "Completed" && running {
+		status = "NotReady"
+		if isReady(pod) {
+			status = "Running"
+		}
+	}
+	return status
+}
+
+// initStatus is empty when initialisation is done.
+func initStatus(pod *corev1.Pod) string {
+	for i, c := range pod.Status.InitContainerStatuses {
+		sidecar := i < len(pod.Spec.InitContainers) && pod.Spec.InitContainers[i].RestartPolicy != nil &&
+			*pod.Spec.InitContainers[i].RestartPolicy == corev1.ContainerRestartPolicyAlways
+		switch t, w := c.State.Terminated, c.State.Waiting; {
+		case t != nil && t.ExitCode == 0:
+		case sidecar && c.Started != nil && *c.Started:
+		case t != nil:
+			return "Init:" + terminatedReason(t)
+		case w != nil && w.Reason != "" && w.Reason != "PodInitializing":
+			return "Init:" + w.Reason
+		default:
+			return fmt.Sprintf("Init:%d/%d", i, len(pod.Spec.InitContainers))
+		}
+	}
+	return ""
+}
+
+func terminatedReason(t *corev1.ContainerStateTerminated) string {
+	switch {
+	case t.Reason != "":
+		return t.Reason
+	case t.Signal != 0:
+		return fmt.Sprintf("Signal:%d", t.Signal)
+	default:
+		return fmt.Sprintf("ExitCode:%d", t.ExitCode)
+	}
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// table prints rows in columns. Widths only grow, so that rows that are printed later stay aligned.
+type table struct {
+	w      io.Writer
+	widths []int
+}
+
+// fit makes room for a row before anything is printed.
+func (t *table) fit(cells []string) {
+	for i, c := range cells {
+		if i == len(t.widths) {
+			t.widths = append(t.widths, 0)
+		}
+		t.widths[i] = max(t.widths[i], len(c))
+	}
+}
+
+func (t *table) print(cells []string) {
+	t.fit(cells)
+	var b strings.Builder
+	for i, c := range cells {
+		b.WriteString(c)
+		if i < len(cells)-1 {
+			b.WriteString(strings.Repeat(" ", t.widths[i]-len(c)+3))
+		}
+	}
+	fmt.Fprintln(t.w, strings.TrimRight(b.String(), " "))
+}
+
+// cells returns the columns of a row.
+func (r podRow) cells(wide bool) []string {
+	c := []string{r.namespace, r.name, r.ready, r.status, r.restarts, r.age}
+	if wide {
+		c = append(c, r.ip, r.node, or(r.source, "<none>"), or(r.why, "<none>"))
+	}
+	return c
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"monopod/node"
+)
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1
+	// exitUsage is for command lines and configurations that cannot be understood.
+	exitUsage = 2
+	// exitSignal is what a shell reports for Ctrl-C.
+	exitSignal = 130
+)
+
+// program is monopod with everything it touches of the process around it.
+type program struct {
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+	env     configEnv
+	machine machine
+	// euid tells whether this is root.
+	euid func() int
+}
+
+func newProgram() *program {
+	return &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: osConfigEnv(), machine: machine{openCtrd, node.Addresses, lockPatience}, euid: os.Geteuid}
+}
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ error }
+
+// silentError ends the program with exitError; what is wrong has been printed already.
+type silentError struct{}
+
+func (silentError) Error() string { return "" }
+
+// run executes a command line and returns the exit code.
+func (p *program) run(ctx context.Context, args []string) int {
+	root := p.root()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if errors.Is(err, silentError{}) {
+		return exitError
+	}
+	fmt.Fprintln(p.stderr, errorText(err))
+	if _, ok := errors.AsType[ConfigError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
+		fmt.Fprintf(p.stderr, "see `%s --help`\n", cmd.CommandPath())
+		return exitUsage
+	}
+	return exitError
+}
+
+// errorText marks each line of an error.
+func errorText(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	for i, l := range lines {
+		lines[i] = "monopod: " + l
+	}
+	return strings.Join(lines, "\n")
+}
+
+// root returns the whole command tree.
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "monopod",
+		Short:         "Run Kubernetes Pods on this machine, from files and URLs, without Kubernetes",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			var names []string
+			for _, c := range cmd.Commands() {
+				names = append(names, c.Name())
+			}
+			return usagef("unknown command %q%s", args[0], appendHint(didYouMean(args[0], names)))
+		},
+	}
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.logsCommand(), p.cleanupCommand(), p.versionCommand())
+	return root
+}
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func appendHint(hint string) string {
+	if hint == "" {
+		return ""
+	}
+	return "; " + hint
+}
+
+// noArgs refuses arguments.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("unexpected argument %q", args[0])
+	}
+	return nil
+}
+
+// oneOfOutputs checks an -o flag.
+func oneOfOutputs(output string, allowed ...string) error {
+	if output == "" || slices.Contains(allowed, output) {
+		return nil
+	}
+	return usagef("unknown output format %q; one of %s", output, strings.Join(allowed, ", "))
+}

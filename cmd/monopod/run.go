@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *program) runCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the pods of the configured manifests until stopped; the pods go on running then",
+		Long: "Run the daemon. It must be root. SIGTERM and SIGINT stop it and leave all pods running; the next start takes them\n" +
+			"over as they are. A second signal ends it at once. Only one instance runs per rootDirectory and stateDirectory.",
+		Args: noArgs,
+	}
+	flags := addConfigFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := LoadConfig(flags, p.env)
+		if err != nil {
+			return err
+		}
+		if p.euid() != 0 {
+			return errors.New("run must be started by root, because it makes containers, mounts and networks; try sudo")
+		}
+		return p.serve(cmd.Context(), cfg)
+	}
+	return cmd
+}
+
+// serve runs an App until ctx ends.
+func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
+	log := newLogger(p.stderr, cfg.Logging)
+	app := NewApp(cfg, log, p.machine)
+	if err := app.Open(); err != nil {
+		return err
+	}
+	defer app.Close()
+	return app.Run(ctx)
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"monopod/internal/bundle"
+	"monopod/node"
+	"monopod/runner/ctrd"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/network"
+)
+
+const shimName = "containerd-shim-monopod-v2"
+
+// openCtrd opens the containerd runtime that the configuration describes.
+func openCtrd(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error) {
+	c, err := ctrdConfig(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	rt, err := ctrd.Open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return rt, nil
+}
+
+// ctrdConfig translates the configuration and finds the programs.
+func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
+	f := finder{}
+	var err error
+	if f.shipped, err = bundle.Unpack(filepath.Join(cfg.RootDirectory, "bin")); err != nil {
+		return ctrd.Config{}, fmt.Errorf("unpack the programs that came with monopod: %w", err)
+	}
+	if exe, err := os.Executable(); err == nil {
+		f.beside = filepath.Dir(exe)
+	}
+	shim, err := f.shim(cfg.ShimPath)
+	if err != nil {
+		return ctrd.Config{}, err
+	}
+	oci, err := f.ociRuntime(cfg.OCIRuntime)
+	if err != nil {
+		return ctrd.Config{}, err
+	}
+	return ctrd.Config{
+		RootDirectory: cfg.RootDirectory, StateDirectory: cfg.StateDirectory, PodLogsDir: cfg.PodLogsDir,
+		ContainerLogsDir: containerLogsDir(cfg.PodLogsDir),
+		Endpoint:         cfg.ContainerRuntimeEndpoint, Snapshotter: cfg.Snapshotter, OCIRuntime: oci, ShimPath: shim, CgroupParent: cfg.CgroupRoot,
+		NodeName: cfg.NodeName, NodeIPs: nodeIPs(node.Addresses, log), ClusterDNS: cfg.ClusterDNS, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
+		PodPidsLimit: cfg.PodPidsLimit,
+		Network: network.Config{
+			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),
+			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Log: log,
+		},
+		Image: image.Config{Snapshotter: cfg.Snapshotter, AuthFile: cfg.RegistryConfig, PreloadDirs: cfg.PreloadDirectories, Log: log},
+		Log:   log,
+	}, nil
+}
+
+// finder looks for the programs that monopod starts.
+type finder struct {
+	// shipped is the directory with the programs that came inside monopod; empty when none did.
+	shipped string
+	// beside is the directory of monopod itself.
+	beside string
+}
+
+// systemDirs are searched besides PATH, which lacks sbin for many callers.
+func systemDirs() []string {
+	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+}
+
+func (f finder) shim(configured string) (string, error) {
+	if configured != "" {
+		return configuredProgram("shimPath", configured)
+	}
+	if path := firstProgram(shimName, append([]string{f.shipped, f.beside}, pathDirs()...)); path != "" {
+		return path, nil
+	}
+	return "", fmt.Errorf("%s is neither beside monopod nor in PATH; install it there or set shimPath", shimName)
+}
+
+// ociRuntime prefers the system's runc, which its distribution keeps up to date, to the one we carry.
+func (f finder) ociRuntime(configured string) (string, error) {
+	if strings.Contains(configured, "/") {
+		return configuredProgram("ociRuntime", configured)
+	}
+	name := or(configured, "runc")
+	if path := firstProgram(name, append(pathDirs(), f.shipped, f.beside)); path != "" {
+		return path, nil
+	}
+	return "", fmt.Errorf("the OCI runtime %s is not in PATH; install it (apt install %s) or set ociRuntime", name, name)
+}
+
+func (f finder) cniDirs(configured []string) []string {
+	if len(configured) > 0 {
+		return configured
+	}
+	var dirs []string
+	for _, own := range []string{f.shipped, f.beside} {
+		if own != "" {
+			dirs = append(dirs, own, filepath.Join(own, "cni"))
+		}
+	}
+	return append(dirs, "/opt/cni/bin", "/usr/lib/cni")
+}
+
+func pathDirs() []string { return append(filepath.SplitList(os.Getenv("PATH")), systemDirs()...) }
+
+// configuredProgram checks a configured path.
+func configuredProgram(key, path string) (string, error) {
+	if _, err := exec.LookPath(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fs.ErrNotExist
+		}
+		return "", fmt.Errorf("%s %s: %w", key, path, err)
+	}
+	return path, nil
+}
+
+// firstProgram returns the first executable of that name; empty when there is none.
+func firstProgram(name string, dirs []string) string {
+	for _, d := range dirs {
+		if d == "" || !filepath.IsAbs(d) {
+			continue
+		}
+		if path, err := exec.LookPath(filepath.Join(d, name)); err == nil {
+			return path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// executable makes a program and returns its path.
+func executable(t *testing.T, elem ...string) string {
+	t.Helper()
+	path := filepath.Join(elem...)
+	writeFile(t, path, "#!/bin/sh\n")
+	if err := os.Chmod(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTheShimIsOursBeforeAnybodyElses(t *testing.T) {
+	dir := t.TempDir()
+	inPath := executable(t, dir, "path", shimName)
+	t.Setenv("PATH", filepath.Join(dir, "path"))
+	f := finder{shipped: filepath.Join(dir, "shipped"), beside: filepath.Join(dir, "beside")}
+	check := func(configured, want string) {
+		t.Helper()
+		if got, err := f.shim(configured); got != want || err != nil {
+			t.Errorf("shim(%q) is %q, %v, want %q", configured, got, err, want)
+		}
+	}
+	check("", inPath)
+	beside := executable(t, dir, "beside", shimName)
+	check("", beside)
+	shipped := executable(t, dir, "shipped", shimName)
+	check("", shipped)
+	other := executable(t, dir, "other")
+	check(other, other)
+	if _, err := f.shim(filepath.Join(dir, "missing")); err == nil || !strings.HasPrefix(err.Error(), "shimPath "+dir+"/missing: ") {
+		t.Errorf("a configured shim that is missing: %v", err)
+	}
+}
+
+func TestTheSystemsOCIRuntimeComesBeforeTheShippedOne(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", filepath.Join(dir, "path"))
+	f := finder{shipped: filepath.Join(dir, "shipped")}
+	// No system has this one.
+	if got, err := f.ociRuntime("no-such-runtime"); err == nil || !strings.Contains(err.Error(), "apt install no-such-runtime") {
+		t.Errorf("missing: %q %v", got, err)
+	}
+	shipped := executable(t, dir, "shipped", "no-such-runtime")
+	if got, err := f.ociRuntime("no-such-runtime"); got != shipped || err != nil {
+		t.Errorf("only shipped: %q %v", got, err)
+	}
+	system := executable(t, dir, "path", "no-such-runtime")
+	if got, err := f.ociRuntime("no-such-runtime"); got != system || err != nil {
+		t.Errorf("both: %q %v", got, err)
+	}
+	runc := executable(t, dir, "path", "runc")
+	if got, err := f.ociRuntime(""); got != runc || err != nil {
+		t.Errorf("by default: %q %v", got, err)
+	}
+	if got, err := f.ociRuntime(shipped); got != shipped || err != nil {
+		t.Errorf("by path: %q %v", got, err)
+	}
+	writeFile(t, filepath.Join(dir, "not-executable"), "")
+	if got, err := f.ociRuntime(filepath.Join(dir, "not-executable")); err == nil {
+		t.Errorf("not executable: %q", got)
+	}
+}
+
+func TestCNIPluginsAreOursUnlessConfigured(t *testing.T) {
+	f := finder{beside: "/beside"}
+	if got := f.cniDirs(nil); !slices.Equal(got, []string{"/beside", "/beside/cni", "/opt/cni/bin", "/usr/lib/cni"}) {
+		t.Errorf("%v", got)
+	}
+	if got := f.cniDirs([]string{"/x"}); !slices.Equal(got, []string{"/x"}) {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestEachConfigurationKeyReachesTheRuntime(t *testing.T) {
+	dir := t.TempDir()
+	shim, oci := executable(t, dir, "shim"), executable(t, dir, "crun")
+	writeFile(t, filepath.Join(dir, "config.yaml"), `rootDirectory: root
+stateDirectory: /run/x
+podLogsDir: logs/pods
+nodeName: n
+containerRuntimeEndpoint: unix:///c.sock
+ociRuntime: ./crun
+shimPath: shim
+snapshotter: zfs
+cgroupRoot: /cg
+preloadDirectories: [images]
+registryConfig: auth.json
+podCIDR: 10.1.2.0/24
+bridgeName: br
+cniConfDir: net.d
+cniBinDirs: [plugins]
+clusterDNS: [10.0.0.1]
+clusterDomain: a.b
+resolvConf: resolv
+podPidsLimit: 9
+`)
+	cfg, err := loadIn(dir, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ctrdConfig(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for what, pair := range map[string][2]string{
+		"root":        {c.RootDirectory, in("root")},
+		"state":       {c.StateDirectory, "/run/x"},
+		"logs":        {c.PodLogsDir, in("logs/pods")},
+		"links":       {c.ContainerLogsDir, in("logs/containers")},
+		"endpoint":    {c.Endpoint, "unix:///c.sock"},
+		"oci":         {c.OCIRuntime, oci},
+		"shim":        {c.ShimPath, shim},
+		"snapshotter": {c.Snapshotter + c.Image.Snapshotter, "zfszfs"},
+		"cgroup":      {c.CgroupParent, "/cg"},
+		"node":        {c.NodeName, "n"},
+		"preload":     {strings.Join(c.Image.PreloadDirs, " "), in("images")},
+		"auth":        {c.Image.AuthFile, in("auth.json")},
+		"cidr":        {c.Network.PodCIDR, "10.1.2.0/24"},
+		"bridge":      {c.Network.Bridge, "br"},
+		"cni":         {c.Network.ConfDir + " " + strings.Join(c.Network.BinDirs, " "), in("net.d") + " " + in("plugins")},
+		"dns":         {strings.Join(c.ClusterDNS, " ") + " " + c.ClusterDomain, "10.0.0.1 a.b"},
+		"resolv":      {c.ResolvConf, in("resolv")},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: %q, want %q", what, pair[0], pair[1])
+		}
+	}
+	if c.PodPidsLimit != 9 {
+		t.Errorf("pids: %d", c.PodPidsLimit)
+	}
+}

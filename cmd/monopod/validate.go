@@ -1,0 +1,230 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// stdinName is how messages name the standard input.
+const stdinName = "<stdin>"
+
+func (p *program) validateCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "validate PATH...|-",
+		Short: "Say what monopod would say about manifests, without running them",
+		Long: "Read manifest files, and all *.yaml, *.yml and *.json files in and below directories, and print a verdict on each:\n" +
+			"accepted files on stdout, errors as file:line:column: pod: field: message on stderr. All files are taken as one\n" +
+			"set: a pod that is defined twice and host ports that clash are errors too. `-` is the standard input.\n\n" +
+			"Exit code 0: all can run; 1: there are errors; 2: the command line is wrong. Neither root nor a daemon is needed.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("what is to be validated? Name files or directories, or - for the standard input")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := oneOfOutputs(output, "text", "json"); err != nil {
+				return err
+			}
+			return p.validate(args, output)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: text (default) or json")
+	return cmd
+}
+
+// verdict is what is said about one input.
+type verdict struct {
+	File string `json:"file"`
+	// Ignored says that the daemon would not read it either.
+	Ignored bool               `json:"ignored,omitempty"`
+	Pods    []validPod         `json:"pods"`
+	Errors  []*manifests.Error `json:"errors"`
+
+	loaded []*manifests.Pod
+}
+
+type validPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Line      int    `json:"line,omitempty"`
+}
+
+// validateAnswer is the answer as JSON.
+type validateAnswer struct {
+	Valid bool       `json:"valid"`
+	Files []*verdict `json:"files"`
+}
+
+func (p *program) validate(paths []string, output string) error {
+	var all []*verdict
+	seen := map[string]bool{}
+	for _, path := range paths {
+		for _, v := range p.verdicts(path) {
+			if clean := filepath.Clean(v.File); !seen[clean] { // a file may be named twice, or with its directory
+				seen[clean] = true
+				all = append(all, v)
+			}
+		}
+	}
+	conflicts(all)
+	bad := slices.ContainsFunc(all, func(v *verdict) bool { return len(v.Errors) > 0 })
+	if output == "json" {
+		b, err := json.MarshalIndent(validateAnswer{Valid: !bad, Files: all}, "", "  ")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(p.stdout, "%s\n", b)
+	} else {
+		p.printVerdicts(all)
+	}
+	if bad {
+		return silentError{}
+	}
+	return nil
+}
+
+// verdicts reads one argument: a file, a directory with what is below it, or the standard input.
+func (p *program) verdicts(path string) []*verdict {
+	if path == "-" {
+		b, err := io.ReadAll(io.LimitReader(p.stdin, manifests.MaxSize+1))
+		return []*verdict{judge(stdinName, b, err)}
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return []*verdict{readVerdict(path)}
+	}
+	var out []*verdict
+	err = filepath.WalkDir(path, func(file string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			out = append(out, judge(file, nil, err))
+			return nil
+		case file != path && strings.HasPrefix(e.Name(), ".") && e.IsDir():
+			return fs.SkipDir
+		case e.IsDir() || strings.HasPrefix(e.Name(), "."):
+		case !isManifestName(e.Name()):
+			out = append(out, &verdict{File: file, Ignored: true, Pods: []validPod{}, Errors: []*manifests.Error{}})
+		default:
+			out = append(out, readVerdict(file))
+		}
+		return nil
+	})
+	if err != nil {
+		out = append(out, judge(path, nil, err))
+	}
+	if !slices.ContainsFunc(out, func(v *verdict) bool { return !v.Ignored }) {
+		out = append(out, judge(path, nil, errors.New("no manifests in this directory; their names end with .yaml, .yml or .json")))
+	}
+	return out
+}
+
+// isManifestName says whether the daemon reads files of this name.
+func isManifestName(name string) bool {
+	switch filepath.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+func readVerdict(path string) *verdict {
+	f, err := os.Open(path)
+	if err != nil {
+		return judge(path, nil, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, manifests.MaxSize+1))
+	return judge(path, b, err)
+}
+
+// judge turns content, or the error of reading it, into a verdict.
+func judge(file string, content []byte, err error) *verdict {
+	v := &verdict{File: file, Pods: []validPod{}, Errors: []*manifests.Error{}}
+	if err == nil {
+		v.loaded, err = manifests.Load(file, content, manifests.Options{Source: "file"})
+	}
+	if err != nil {
+		v.Errors = manifests.Errors(err)
+		if len(v.Errors) == 0 {
+			if pe, ok := errors.AsType[*fs.PathError](err); ok {
+				err = pe.Err
+			}
+			v.Errors = []*manifests.Error{{File: file, Msg: err.Error()}}
+		}
+	}
+	for _, pod := range v.loaded {
+		v.Pods = append(v.Pods, validPod{Namespace: pod.Object.Namespace, Name: pod.Object.Name, Line: pod.Origin.Line})
+	}
+	return v
+}
+
+// conflicts adds the errors that several inputs make together: what the watcher and the admission of the
+// runner would say if all of it were in one directory.
+func conflicts(all []*verdict) {
+	first := map[manifests.Key]*manifests.Pod{}
+	in := map[manifests.Key]*verdict{}
+	a := runner.Admission{Known: map[manifests.Key]runner.Holding{}, Listed: true}
+	for _, v := range all {
+		for _, pod := range v.loaded {
+			if other := first[pod.Key()]; other != nil {
+				v.add(pod, "metadata.name", "is already defined at "+place(other.Origin), "give one of them another name, or remove it")
+				continue
+			}
+			first[pod.Key()], in[pod.Key()] = pod, v
+			a.Desired = append(a.Desired, pod)
+			a.Known[pod.Key()] = runner.Holding{Seen: true}
+		}
+	}
+	held := runner.Admit(a)
+	for _, pod := range a.Desired {
+		if h, ok := held[pod.Key()]; ok {
+			in[pod.Key()].add(pod, "spec", h.Message, "")
+		}
+	}
+}
+
+func (v *verdict) add(pod *manifests.Pod, field, msg, hint string) {
+	v.Errors = append(v.Errors, &manifests.Error{File: v.File, Line: pod.Origin.Line, Pod: pod.Key().String(), Field: field, Msg: msg, Hint: hint})
+}
+
+func place(o manifests.Origin) string {
+	if o.Line == 0 {
+		return o.File
+	}
+	return fmt.Sprintf("%s:%d", o.File, o.Line)
+}
+
+func (p *program) printVerdicts(all []*verdict) {
+	for _, v := range all {
+		switch {
+		case v.Ignored:
+			fmt.Fprintf(p.stdout, "%s: ignored, not a .yaml, .yml or .json file\n", v.File)
+		case len(v.Errors) > 0:
+			for _, e := range v.Errors {
+				fmt.Fprintln(p.stderr, e)
+			}
+		case len(v.Pods) == 0:
+			fmt.Fprintf(p.stdout, "%s: ok, no pods\n", v.File)
+		default:
+			var names []string
+			for _, pod := range v.Pods {
+				names = append(names, pod.Namespace+"/"+pod.Name)
+			}
+			fmt.Fprintf(p.stdout, "%s: ok, %s\n", v.File, strings.Join(names, " "))
+		}
+	}
+}

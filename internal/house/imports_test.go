@@ -1,0 +1,157 @@
+package house
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// listed is what `go list -json` says about a package.
+type listed struct {
+	ImportPath   string
+	Doc          string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-tags", "e2e", "-json=ImportPath,Doc,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = root(t)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 8 {
+		t.Fatalf("go list found %d packages only: %v", len(all), all)
+	}
+	return all
+}
+
+// allowed says which packages of this module each package may import. The longest matching prefix counts;
+// what is not listed may be imported by nobody but cmd, e2e and examples.
+func allowed() map[string][]string {
+	return map[string][]string{
+		"monopod/manifests":           {},
+		"monopod/watcher":             {"monopod/manifests", "monopod/internal"},
+		"monopod/runner":              {"monopod/manifests", "monopod/internal"},
+		"monopod/runner/spec":         {"monopod/manifests", "monopod/internal"},
+		"monopod/runner/runtimetest":  {"monopod/runner", "monopod/manifests", "monopod/internal"},
+		"monopod/runner/ctrd":         {"monopod/runner/ctrd", "monopod/runner", "monopod/runner/spec", "monopod/manifests", "monopod/internal"},
+		"monopod/runner/ctrd/shim":    {"monopod/internal"},
+		"monopod/runner/ctrd/embed":   {"monopod/internal"},
+		"monopod/runner/ctrd/logs":    {"monopod/internal"},
+		"monopod/runner/ctrd/network": {"monopod/internal"},
+		"monopod/node":                {"monopod/manifests", "monopod/internal"},
+		"monopod/internal":            {"monopod/internal"},
+		"monopod/cmd":                 {"monopod"},
+		"monopod/e2e":                 {"monopod"},
+		"monopod/examples":            {"monopod"},
+	}
+}
+
+func rule(path string) ([]string, bool) {
+	best := ""
+	rules := allowed()
+	for prefix := range rules {
+		if (path == prefix || strings.HasPrefix(path, prefix+"/")) && len(prefix) > len(best) {
+			best = prefix
+		}
+	}
+	return rules[best], best != ""
+}
+
+func permitted(from, to string) bool {
+	list, ok := rule(from)
+	if !ok {
+		return false
+	}
+	for _, p := range list {
+		exact := p == "monopod/runner" || p == "monopod/manifests"
+		if to == p || (!exact && strings.HasPrefix(to, p+"/")) || strings.HasPrefix(to, from+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestImportsGoOnlyDownTheArrowsOfHouseStyle(t *testing.T) {
+	for _, p := range packages(t) {
+		if _, ok := rule(p.ImportPath); !ok {
+			t.Errorf("%s has no import rule: add one to allowed()", p.ImportPath)
+		}
+		for _, to := range p.Imports {
+			if strings.HasPrefix(to, "monopod/cmd") {
+				t.Errorf("%s imports %s: nothing imports cmd", p.ImportPath, to)
+			}
+			if (to == "monopod" || strings.HasPrefix(to, "monopod/")) && !permitted(p.ImportPath, to) {
+				t.Errorf("%s may not import %s", p.ImportPath, to)
+			}
+		}
+	}
+}
+
+func TestEachOutsideLibraryStaysWhereItBelongs(t *testing.T) {
+	homes := []struct {
+		library, reason string
+		homes           []string
+	}{
+		{"github.com/containerd/", "containerd stays below runner/ctrd", []string{"monopod/runner/ctrd", "monopod/e2e"}},
+		{"github.com/vishvananda/", "netlink stays below runner/ctrd", []string{"monopod/runner/ctrd", "monopod/e2e"}},
+		{"github.com/fsnotify/", "only what watches files watches files", []string{"monopod/watcher", "monopod/runner/ctrd/image", "monopod/runner/ctrd/logs"}},
+		{"k8s.io/client-go", "the API server is an add-on of node", []string{"monopod/node"}},
+		{"github.com/spf13/", "the command line belongs to cmd", []string{"monopod/cmd"}},
+		{"github.com/knadh/", "the configuration belongs to cmd", []string{"monopod/cmd"}},
+	}
+	for _, p := range packages(t) {
+		for _, h := range homes {
+			for _, to := range p.Imports {
+				if strings.HasPrefix(to, h.library) && !within(p.ImportPath, h.homes) {
+					t.Errorf("%s imports %s: %s", p.ImportPath, to, h.reason)
+				}
+			}
+		}
+	}
+}
+
+func within(path string, homes []string) bool {
+	for _, h := range homes {
+		if path == h || strings.HasPrefix(path, h+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestEachPackageSaysWhatItOwns(t *testing.T) {
+	for _, p := range packages(t) {
+		if strings.TrimSpace(p.Doc) == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
