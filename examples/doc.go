@@ -1,0 +1,2 @@
+// Package examples holds manifests ready to run. Its tests load, validate and plan each of them.
+package examples

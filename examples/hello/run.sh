@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Runs the hello example with a monopod of its own: own directories, own subnet. Ctrl-C removes all of it.
+# Called by `make run`, which has built bin/monopod and .cache/hello/images/hello.tar.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+work=$PWD/.cache/hello
+state=/run/monopod-hello
+export MONOPOD_SOCKET=$state/monopod.sock
+[ "$(id -u)" = 0 ] || { echo "make run needs root: it makes containers and networks" >&2; exit 1; }
+
+rm -rf "$work/manifests" "$work/logs"
+mkdir -p "$work/manifests" "$work/cni" "$state"
+cp examples/hello/manifests/*.yaml "$work/manifests/"
+cat >"$work/config.yaml" <<YAML
+staticPodPath: $work/manifests
+rootDirectory: $work/root
+stateDirectory: $state
+podLogsDir: $work/logs/pods
+preloadDirectories: [$work/images]
+cniConfDir: $work/cni
+podCIDR: 10.86.0.0/24
+cgroupRoot: /monopod-hello
+YAML
+
+start() {
+	# in a session of its own: Ctrl-C must reach this script first
+	setsid bin/monopod run --config "$work/config.yaml" >>"$work/monopod.log" 2>&1 &
+	agent=$!
+}
+
+finish() {
+	trap '' INT TERM
+	echo
+	echo "removing the pods ..."
+	rm -f "$work"/manifests/*
+	kill -0 "$agent" 2>/dev/null || start
+	for _ in $(seq 300); do
+		left=$(bin/monopod get pods -A -o name 2>/dev/null) && [ -z "$left" ] && break
+		sleep 0.1
+	done
+	kill "$agent" 2>/dev/null || true
+	wait "$agent" 2>/dev/null || true
+	cp "$work/monopod.log" .cache/hello.log
+	if ! bin/monopod cleanup --config "$work/config.yaml" >>.cache/hello.log 2>&1; then
+		tail -n 5 .cache/hello.log >&2
+		echo "something is left behind, see .cache/hello.log; \`make run\` and Ctrl-C try again" >&2
+		exit 1
+	fi
+	rm -rf --one-file-system "$work/root" "$work/logs" "$work/manifests" "$work/cni" "$work/monopod.log" "$state"
+	echo "nothing is left behind but the log in .cache/hello.log"
+}
+rm -f "$work/monopod.log"
+start
+trap finish EXIT
+trap 'exit 0' INT TERM
+
+ready() {
+	kill -0 "$agent" 2>/dev/null || { cat "$work/monopod.log" >&2; echo "monopod did not start" >&2; exit 1; }
+	bin/monopod get pods 2>/dev/null | grep -Eq '^(default +)?web +1/1 +Running' &&
+		bin/monopod get pods 2>/dev/null | grep -Eq '^(default +)?pair +2/2 +Running' &&
+		(exec 3<>/dev/tcp/127.0.0.1/18080) 2>/dev/null
+}
+for _ in $(seq 600); do ready && break; sleep 0.1; done
+ready || { bin/monopod get pods; tail -n 20 "$work/monopod.log"; echo "the pods did not become ready within a minute" >&2; exit 1; }
+
+echo
+bin/monopod get pods -o wide
+cat <<TEXT
+
+  open     http://127.0.0.1:18080/
+  edit     $work/manifests/web.yaml   (save, and only that container is replaced)
+  remove   rm $work/manifests/crash.yaml
+  add      copy any Pod manifest into $work/manifests
+  watch    MONOPOD_SOCKET=$MONOPOD_SOCKET bin/monopod get pods -w
+  logs     MONOPOD_SOCKET=$MONOPOD_SOCKET bin/monopod logs -f pair -c reader
+  why      MONOPOD_SOCKET=$MONOPOD_SOCKET bin/monopod describe pod crash
+
+Ctrl-C stops and removes everything.
+TEXT
+wait "$agent" || true
