@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// agent is the monopod under test.
+type agent struct {
+	b         *bench
+	manifests string
+	socket    string
+	log       string
+	cmd       *exec.Cmd
+}
+
+func startAgent(ctx context.Context, b *bench) (*agent, error) {
+	a := &agent{b: b, manifests: filepath.Join(b.work, "manifests"), socket: filepath.Join(b.state, "agent", "monopod.sock"), log: filepath.Join(b.work, "monopod.log")}
+	for _, d := range []string{a.manifests, filepath.Join(b.work, "cni")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.WriteFile(a.config(), []byte(strings.Join([]string{
+		"staticPodPath: " + a.manifests,
+		"rootDirectory: " + filepath.Join(b.work, "root"),
+		"stateDirectory: " + filepath.Join(b.state, "agent"),
+		"podLogsDir: " + filepath.Join(b.work, "logs", "pods"),
+		"preloadDirectories: [" + b.images + "]",
+		"cniConfDir: " + filepath.Join(b.work, "cni"),
+		"podCIDR: 10.211.0.0/24", "cgroupRoot: /monopod-bench", "",
+	}, "\n")), 0o644); err != nil {
+		return nil, err
+	}
+	f, err := os.Create(a.log)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	a.cmd = exec.Command(filepath.Join(b.bin, "monopod"), "run", "--config", a.config())
+	a.cmd.Stdout, a.cmd.Stderr = f, f
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := a.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if _, err = command(ctx, b.bin, a.socket, "get", "pods"); err == nil {
+			return a, nil
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("monopod does not answer: %w\n%s", err, a.logTail()), a.stop())
+}
+
+func (a *agent) config() string { return filepath.Join(a.b.work, "config.yaml") }
+
+// put writes a manifest by rename and returns the time just before.
+func (a *agent) put(name, network string, generation int) time.Duration {
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  hostNetwork: %t
+  terminationGracePeriodSeconds: 2
+  containers:
+  - name: c
+    image: %s
+    args: [/out, %s-%d]
+    volumeMounts: [{name: out, mountPath: /out}]
+  volumes: [{name: out, hostPath: {path: %s, type: Directory}}]
+`, name, network == "host", imageName, name, generation, a.b.stamps)
+	tmp := filepath.Join(a.manifests, "."+name)
+	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
+		panic(err) // a directory we just made
+	}
+	t0 := monotonic()
+	if err := os.Rename(tmp, filepath.Join(a.manifests, name+".yaml")); err != nil {
+		panic(err) // within one directory
+	}
+	return t0
+}
+
+func (a *agent) drop(name string) time.Duration {
+	t0 := monotonic()
+	if err := os.Remove(filepath.Join(a.manifests, name+".yaml")); err != nil {
+		panic(err) // put wrote it
+	}
+	return t0
+}
+
+// stop removes all pods, ends the agent and cleans its network up.
+func (a *agent) stop() error {
+	files, _ := filepath.Glob(filepath.Join(a.manifests, "*.yaml"))
+	for _, f := range files {
+		_ = os.Remove(f)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for ctx.Err() == nil {
+		out, err := command(ctx, a.b.bin, a.socket, "get", "pods", "-A", "-o", "name")
+		if err != nil || len(strings.TrimSpace(string(out))) == 0 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	err := a.cmd.Process.Signal(syscall.SIGTERM)
+	err = errors.Join(err, a.cmd.Wait())
+	if out, cerr := command(ctx, a.b.bin, a.socket, "cleanup", "--config", a.config()); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("cleanup: %w: %s", cerr, out))
+	}
+	return err
+}
+
+func (a *agent) logTail() string {
+	b, _ := os.ReadFile(a.log)
+	if len(b) > 4000 {
+		b = b[len(b)-4000:]
+	}
+	return string(b)
+}
+
+// rss is the resident memory of the agent with the containerd inside it, in MiB.
+func (a *agent) rss() float64 {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+	for line := range strings.SplitSeq(string(b), "\n") {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmRSS:" {
+			kib, _ := strconv.ParseFloat(f[1], 64)
+			return kib / 1024
+		}
+	}
+	return 0
+}
+
+// cpu is the processor time the agent has used: the sum over its threads, in nanoseconds resolution.
+func (a *agent) cpu() time.Duration {
+	var sum time.Duration
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", a.cmd.Process.Pid))
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		if fields := strings.Fields(string(b)); len(fields) > 0 {
+			ns, _ := strconv.ParseInt(fields[0], 10, 64)
+			sum += time.Duration(ns)
+		}
+	}
+	return sum
+}

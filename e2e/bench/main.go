@@ -1,0 +1,321 @@
+// bench measures what users feel: how long after a manifest was dropped its process runs, and what the agent costs.
+//
+// "Runs" is what the workload itself saw: its first act is to write down CLOCK_MONOTONIC. Beside each start
+// stands the floor of the same run: the same container made with raw containerd client calls. Times depend
+// on the machine, ratios hardly do.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const imageName = "monopod.dev/stamp:1"
+
+// bench is one run: directories, the agent under test, and the floor.
+type bench struct {
+	bin    string
+	work   string
+	state  string
+	images string
+	stamps string
+	reps   int
+	pods   int
+	agent  *agent
+	floor  *floor
+	result map[string]float64
+}
+
+func main() {
+	b := &bench{result: map[string]float64{}}
+	flag.StringVar(&b.bin, "bin", "bin", "directory with monopod, the shim and cni/")
+	flag.StringVar(&b.images, "images", ".cache/bench/images", "directory with the archive of "+imageName)
+	flag.IntVar(&b.reps, "reps", 11, "repetitions of the single-pod figures; the median counts")
+	flag.IntVar(&b.pods, "pods", 30, "pods of the bulk figures")
+	out := flag.String("o", "", "also write the figures to this file, as JSON")
+	flag.Parse()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	if err := b.run(ctx, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(ctx context.Context, out string) (err error) {
+	for _, p := range []*string{&b.bin, &b.images} {
+		if *p, err = filepath.Abs(*p); err != nil {
+			return err
+		}
+	}
+	if b.work, err = os.MkdirTemp("", "monopod-bench-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(b.work) }()
+	if b.state, err = os.MkdirTemp("/run", "monopod-bench-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(b.state) }()
+	b.stamps = filepath.Join(b.work, "stamps")
+	if err := os.MkdirAll(b.stamps, 0o777); err != nil {
+		return err
+	}
+	floor, stop, err := newFloor(ctx, b)
+	if err != nil {
+		return fmt.Errorf("floor: %w", err)
+	}
+	defer stop()
+	b.floor = floor
+	if b.agent, err = startAgent(ctx, b); err != nil {
+		return err
+	}
+	defer func() { err = firstOf(err, b.agent.stop()) }()
+	if err := b.measure(ctx); err != nil {
+		return fmt.Errorf("%w\n%s", err, b.agent.logTail())
+	}
+	b.print()
+	if out == "" {
+		return nil
+	}
+	j, err := json.MarshalIndent(b.result, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, append(j, '\n'), 0o644)
+}
+
+func firstOf(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func (b *bench) measure(ctx context.Context) error {
+	time.Sleep(2 * time.Second) // the agent has just started; idle means idle
+	b.result["rss_idle_mib"] = b.agent.rss()
+	for _, network := range []string{"pod", "host"} {
+		if err := b.single(ctx, network); err != nil {
+			return fmt.Errorf("single pods on the %s network: %w", network, err)
+		}
+		if err := b.bulk(ctx, network); err != nil {
+			return fmt.Errorf("%d pods on the %s network: %w", b.pods, network, err)
+		}
+	}
+	return nil
+}
+
+// single measures one pod at a time, alternating with the floor so that both see the same machine.
+func (b *bench) single(ctx context.Context, network string) error {
+	samples := map[string][]time.Duration{}
+	add := func(what string, d time.Duration) { samples[what] = append(samples[what], d) }
+	for i := range b.reps {
+		f, err := b.floor.run(ctx, network == "pod")
+		if err != nil {
+			return fmt.Errorf("floor: %w", err)
+		}
+		add("floor", f)
+		if err := b.life(fmt.Sprintf("s%s%d", network, i), network, add); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	for what, s := range samples {
+		slices.Sort(s)
+		b.result[network+"_"+what+"_ms"] = ms(s[len(s)/2])
+		b.result[network+"_"+what+"_best_ms"] = ms(s[0])
+	}
+	return nil
+}
+
+// life takes one pod through start, crash, edit and removal.
+func (b *bench) life(name, network string, add func(string, time.Duration)) error {
+	t0 := b.agent.put(name, network, 0)
+	at, err := stamp(b.stamps, name+"-0")
+	if err != nil {
+		return err
+	}
+	add("start", at-t0)
+	time.Sleep(300 * time.Millisecond)
+
+	pids := workload(name + "-0")
+	if len(pids) != 1 {
+		return fmt.Errorf("%s has processes %v", name, pids)
+	}
+	t0 = monotonic()
+	if err := unix.Kill(pids[0], unix.SIGKILL); err != nil {
+		return err
+	}
+	if at, err = stampAfter(b.stamps, name+"-0", t0); err != nil {
+		return err
+	}
+	add("crash", at-t0)
+	time.Sleep(300 * time.Millisecond)
+
+	t0 = b.agent.put(name, network, 1)
+	if at, err = stamp(b.stamps, name+"-1"); err != nil {
+		return err
+	}
+	add("edit", at-t0)
+	time.Sleep(300 * time.Millisecond)
+
+	t0 = b.agent.drop(name)
+	if err := gone(name + "-1"); err != nil {
+		return err
+	}
+	add("remove", monotonic()-t0)
+	time.Sleep(300 * time.Millisecond)
+	return nil
+}
+
+func (b *bench) bulk(ctx context.Context, network string) error {
+	if b.pods == 0 {
+		return nil
+	}
+	prefix := "n" + network
+	names := make([]string, b.pods)
+	t0 := monotonic()
+	for i := range names {
+		names[i] = fmt.Sprintf("%s%d", prefix, i)
+		b.agent.put(names[i], network, 0)
+	}
+	var last time.Duration
+	for _, n := range names {
+		at, err := stamp(b.stamps, n+"-0")
+		if err != nil {
+			return err
+		}
+		last = max(last, at)
+	}
+	b.result[fmt.Sprintf("%s_start%d_ms", network, b.pods)] = ms(last - t0)
+	if err := b.idle(ctx, network); err != nil {
+		return err
+	}
+	t0 = monotonic()
+	for _, n := range names {
+		b.agent.drop(n)
+	}
+	for _, n := range names {
+		if err := gone(n + "-0"); err != nil {
+			return err
+		}
+	}
+	b.result[fmt.Sprintf("%s_remove%d_ms", network, b.pods)] = ms(monotonic() - t0)
+	time.Sleep(3 * time.Second)
+	return nil
+}
+
+// idle watches the agent for 20 seconds with all pods running and nothing happening.
+func (b *bench) idle(ctx context.Context, network string) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(5 * time.Second):
+	}
+	c0 := b.agent.cpu()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(20 * time.Second):
+	}
+	b.result[network+"_cpu_idle_ms_per_s"] = float64(b.agent.cpu()-c0) / float64(time.Millisecond) / 20
+	b.result[fmt.Sprintf("%s_rss%d_mib", network, b.pods)] = b.agent.rss()
+	return nil
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // the clock of the kernel is always there
+	}
+	return time.Duration(ts.Nano())
+}
+
+// stamp waits for the first act of a workload.
+func stamp(dir, name string) (time.Duration, error) { return stampAfter(dir, name, 0) }
+
+func stampAfter(dir, name string, after time.Duration) (time.Duration, error) {
+	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(2 * time.Millisecond) {
+		files, err := filepath.Glob(filepath.Join(dir, name+".*"))
+		if err != nil {
+			return 0, err
+		}
+		for _, f := range files {
+			if at, err := strconv.ParseInt(strings.TrimPrefix(filepath.Base(f), name+"."), 10, 64); err == nil && time.Duration(at) > after {
+				return time.Duration(at), nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("%s did not run within a minute", name)
+}
+
+// workload finds the processes of a workload on this machine.
+func workload(name string) []int {
+	var pids []int
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err == nil && strings.HasSuffix(string(b), "\x00/out\x00"+name+"\x00") && strings.HasPrefix(string(b), "/bin/stamp\x00") {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func gone(name string) error {
+	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(2 * time.Millisecond) {
+		if len(workload(name)) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s did not go within a minute", name)
+}
+
+func (b *bench) print() {
+	r := b.result
+	n := b.pods
+	fmt.Printf("%-44s %12s %12s %8s\n", "", "monopod", "floor", "ratio")
+	for _, net := range []string{"pod", "host"} {
+		start, floor := r[net+"_start_ms"], r[net+"_floor_ms"]
+		fmt.Printf("%-44s %9.1f ms %9.1f ms %7.2fx\n", "manifest dropped -> process runs, "+net+" network", start, floor, start/floor)
+	}
+	for _, net := range []string{"pod", "host"} {
+		all, floor := r[fmt.Sprintf("%s_start%d_ms", net, n)], r[net+"_floor_ms"]*float64(n)
+		fmt.Printf("%-44s %9.0f ms %9.0f ms %7.2fx\n", fmt.Sprintf("%d pods at once, %s network", n, net), all, floor, all/floor)
+	}
+	for _, net := range []string{"pod", "host"} {
+		fmt.Printf("%-44s %9.1f ms\n", "edit one container -> new process, "+net+" network", r[net+"_edit_ms"])
+		fmt.Printf("%-44s %9.1f ms\n", "kill -9 -> runs again, "+net+" network", r[net+"_crash_ms"])
+		fmt.Printf("%-44s %9.1f ms\n", "manifest removed -> process gone, "+net+" network", r[net+"_remove_ms"])
+		fmt.Printf("%-44s %9.0f ms\n", fmt.Sprintf("%d manifests removed -> all gone, %s network", n, net), r[fmt.Sprintf("%s_remove%d_ms", net, n)])
+	}
+	fmt.Printf("%-44s %9.1f MiB\n", "resident memory, idle", r["rss_idle_mib"])
+	for _, net := range []string{"pod", "host"} {
+		fmt.Printf("%-44s %9.1f MiB\n", fmt.Sprintf("resident memory, %d pods, %s network", n, net), r[fmt.Sprintf("%s_rss%d_mib", net, n)])
+		fmt.Printf("%-44s %9.2f ms/s\n", fmt.Sprintf("CPU, idle with %d pods, %s network", n, net), r[net+"_cpu_idle_ms_per_s"])
+	}
+}
+
+// command runs a client command of the agent under test.
+func command(ctx context.Context, bin, socket string, args ...string) ([]byte, error) {
+	c := exec.CommandContext(ctx, filepath.Join(bin, "monopod"), args...)
+	c.Env = append(os.Environ(), "MONOPOD_SOCKET="+socket)
+	return c.Output()
+}

@@ -1,0 +1,36 @@
+// stamp is the workload of the benchmark: its first act is to write down when it runs, then it waits for TERM.
+//
+//	stamp DIR NAME
+//
+// writes DIR/NAME.PID with CLOCK_MONOTONIC in nanoseconds and its pid as the host sees it, if it can.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		fmt.Fprintln(os.Stderr, "stamp:", err)
+		os.Exit(1)
+	}
+	now := strconv.FormatInt(ts.Nano(), 10)
+	tmp := os.Args[1] + "/." + os.Args[2] + now
+	if err := os.WriteFile(tmp, []byte(now), 0o644); err == nil {
+		err = os.Rename(tmp, os.Args[1]+"/"+os.Args[2]+"."+now)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "stamp:", err)
+			os.Exit(1)
+		}
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	<-stop
+}

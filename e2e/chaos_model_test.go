@@ -1,0 +1,267 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// definition is everything that chaos changes about a pod.
+type definition struct {
+	// command and env are generations: a container with another one is another container.
+	command, env int
+	// host changes the sandbox, label nothing that runs.
+	host, label int
+}
+
+// chaosPod is one of the pods that chaos plays with: what its file says, and what must run.
+type chaosPod struct {
+	name       string
+	index      int
+	containers []string
+	policy     corev1.RestartPolicy
+	// exits is the code with which the first container ends by itself; -1: it runs on.
+	exits int
+
+	// file is where the manifest is; empty when there is none.
+	file string
+	def  definition
+	// live is what must run; nil when nothing may.
+	live *definition
+	// bad says that the file holds something that cannot run.
+	bad bool
+	// edited says that the file was changed since the last quiescence.
+	edited bool
+	// disturbed are the containers that may be others than before.
+	disturbed map[string]bool
+	// spent are the containers that were killed and, by their policy, may be left dead.
+	spent map[string]bool
+	// before are the ids of the containers at the last quiescence.
+	before map[string]string
+}
+
+func newChaosPod(i int) *chaosPod {
+	p := &chaosPod{
+		name: fmt.Sprintf("p%d", i), index: i, containers: []string{"a"}, policy: corev1.RestartPolicyAlways, exits: -1,
+		disturbed: map[string]bool{}, spent: map[string]bool{}, before: map[string]string{},
+	}
+	if i%2 == 0 {
+		p.containers = append(p.containers, "b")
+	}
+	switch i {
+	case 5:
+		p.policy = corev1.RestartPolicyOnFailure
+	case 6, 7:
+		p.policy = corev1.RestartPolicyNever
+	case 8:
+		p.exits = 3
+	case 9:
+		p.policy, p.exits = corev1.RestartPolicyNever, 0
+	case 10:
+		p.policy, p.exits = corev1.RestartPolicyNever, 7
+	case 11:
+		p.policy, p.exits = corev1.RestartPolicyOnFailure, 0
+	}
+	return p
+}
+
+func (p *chaosPod) hostNetwork() bool { return p.index%5 == 1 }
+
+// hostPort is the pod's port on the node; 0: none.
+func (p *chaosPod) hostPort() int {
+	if p.exits < 0 && !p.hostNetwork() && p.index%2 == 0 {
+		return 29100 + p.index
+	}
+	return 0
+}
+
+// ends says that the container ends by itself.
+func (p *chaosPod) ends(container string) bool { return container == "a" && p.exits >= 0 }
+
+// generations are the generations of a container: an edit of the command is one of the first container, an
+// edit of the environment one of the last.
+func (p *chaosPod) generations(d definition, container string) string {
+	gen := 0
+	if container == "a" {
+		gen = d.command
+	}
+	env := 0
+	if container == p.containers[len(p.containers)-1] {
+		env = d.env
+	}
+	return fmt.Sprintf("%d/%d", gen, env)
+}
+
+// mark is how a container's process is recognized, in the process table of the whole machine.
+func (c *chaos) mark(p *chaosPod, container string) string {
+	return fmt.Sprintf("chaos=%s/%s/%s=", c.id, p.name, container)
+}
+
+func (c *chaos) script(p *chaosPod, container string) string {
+	if p.ends(container) {
+		return fmt.Sprintf("echo bye; sleep 0.%d; exit %d", p.index, p.exits)
+	}
+	s := "trap 'exit 0' TERM; "
+	switch {
+	case container == "b":
+		s += "yes flood of output | head -n 20000; "
+	case p.hostPort() > 0:
+		s += fmt.Sprintf("mkdir -p /tmp/w; echo %s >/tmp/w/index.html; httpd -p 80 -h /tmp/w; ", p.name)
+	case p.index == 3:
+		s = "trap '' TERM; " // must be killed
+	}
+	if p.index%3 == 0 {
+		s += "echo x >/disk/x; echo x >/memory/x; "
+	}
+	return s + "while :; do sleep 3600 & wait $!; done"
+}
+
+// text is the manifest.
+func (c *chaos) text(p *chaosPod, d definition) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {v: \"%d\"}}\nspec:\n", p.name, d.label)
+	fmt.Fprintf(&b, "  terminationGracePeriodSeconds: 1\n  restartPolicy: %s\n", p.policy)
+	if p.hostNetwork() {
+		b.WriteString("  hostNetwork: true\n")
+	}
+	if d.host > 0 {
+		fmt.Fprintf(&b, "  hostname: host%d\n", d.host)
+	}
+	if p.index%3 == 0 {
+		b.WriteString("  volumes: [{name: disk, emptyDir: {}}, {name: memory, emptyDir: {medium: Memory, sizeLimit: 1Mi}}]\n")
+	}
+	b.WriteString("  containers:\n")
+	for _, name := range p.containers {
+		gen, env, _ := strings.Cut(p.generations(d, name), "/")
+		fmt.Fprintf(&b, "  - name: %s\n    image: %s\n    command: [sh, -c, %q]\n", name, image, ": "+c.mark(p, name)+gen+"; "+c.script(p, name))
+		fmt.Fprintf(&b, "    env: [{name: GEN, value: \"%s\"}]\n", env)
+		if p.index%3 == 0 {
+			b.WriteString("    volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}]\n")
+		}
+		if name == "a" && p.hostPort() > 0 {
+			fmt.Fprintf(&b, "    ports: [{containerPort: 80, hostPort: %d}]\n", p.hostPort())
+		}
+	}
+	return b.String()
+}
+
+func (p *chaosPod) disturb(containers ...string) {
+	for _, name := range containers {
+		p.disturbed[name] = true
+	}
+}
+
+// edit changes the pod's file to another valid definition.
+func (c *chaos) edit(p *chaosPod) string {
+	d := p.def
+	what := []string{"command", "env", "label", "host"}[c.rnd.IntN(4)]
+	if what == "host" && p.hostNetwork() {
+		what = "label" // it has the name of the node
+	}
+	c.gen++
+	switch what {
+	case "command":
+		d.command = c.gen
+	case "env":
+		d.env = c.gen
+	case "label":
+		d.label = c.gen
+	case "host":
+		d.host = c.gen
+	}
+	c.accept(p, d)
+	return "edit " + what + " of " + p.name
+}
+
+// accept writes a valid manifest.
+func (c *chaos) accept(p *chaosPod, d definition) {
+	if p.file == "" {
+		p.file = p.name
+		p.live = nil
+	}
+	for _, name := range p.containers {
+		same := p.live != nil && p.live.host == d.host && p.generations(*p.live, name) == p.generations(d, name)
+		if !same || p.edited {
+			p.disturb(name)
+		}
+		if !same {
+			delete(p.spent, name)
+		}
+	}
+	p.def, p.live, p.bad, p.edited = d, &d, false, true
+	c.write(p.file, c.text(p, d))
+}
+
+// spoil writes something that must not run over a pod's manifest. It may do so once between two quiescences
+// and only as the first edit: else nobody could say which definition was the last good one.
+func (c *chaos) spoil(p *chaosPod) string {
+	if p.edited {
+		return ""
+	}
+	if p.file == "" {
+		p.file = p.name
+	}
+	p.edited, p.bad = true, true
+	good := c.text(p, p.def)
+	kinds := map[string]string{
+		"missing image": strings.ReplaceAll(c.text(p, definition{command: c.gen, host: p.def.host}), image, "127.0.0.1:1/none:1"),
+		"unknown field": strings.Replace(good, "image:", "imag:", 1),
+		"half a file":   good[:strings.Index(good, "spec:")+3],
+		"no YAML":       "{{{ nonsense",
+		"empty":         "",
+	}
+	names := []string{"missing image", "unknown field", "half a file", "no YAML", "empty"}
+	kind := names[c.rnd.IntN(len(names))]
+	c.write(p.file, kinds[kind])
+	return kind + " for " + p.name
+}
+
+// remove removes the manifest.
+func (c *chaos) remove(p *chaosPod) string {
+	if p.file == "" {
+		return ""
+	}
+	if err := os.Remove(c.path(p.file)); err != nil {
+		c.t.Fatal(err)
+	}
+	p.file, p.live, p.bad, p.edited = "", nil, false, true
+	p.disturb(p.containers...)
+	clear(p.spent)
+	return "remove " + p.name
+}
+
+// rename moves the manifest to another file name, which must be no reason to touch the pod.
+func (c *chaos) rename(p *chaosPod) string {
+	if p.file == "" || p.bad {
+		return ""
+	}
+	c.gen++
+	to := fmt.Sprintf("%s-renamed-%d", p.name, c.gen)
+	if err := os.Rename(c.path(p.file), c.path(to)); err != nil {
+		c.t.Fatal(err)
+	}
+	p.file = to
+	return "rename the file of " + p.name
+}
+
+// write replaces a file in one of the ways in which people do.
+func (c *chaos) write(file, text string) {
+	if c.rnd.IntN(2) == 0 {
+		c.in.write(c.path(file), text)
+		return
+	}
+	if err := os.WriteFile(c.path(file), []byte(text), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *chaos) path(file string) string { return c.in.manifests + "/" + file + ".yaml" }
+
+func (c *chaos) any() *chaosPod { return c.pods[c.rnd.IntN(len(c.pods))] }
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }

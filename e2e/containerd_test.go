@@ -1,0 +1,196 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/e2e/testimages"
+)
+
+// daemon is a containerd of its own, as a user might already have one.
+type daemon struct {
+	t      *testing.T
+	dir    string
+	socket string
+	cmd    *exec.Cmd
+	log    *syncBuffer
+}
+
+func startContainerd(t *testing.T) *daemon {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs containers")
+	}
+	dir, err := os.MkdirTemp("/run", "ctrd-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{t: t, dir: dir, socket: filepath.Join(dir, "c.sock"), log: &syncBuffer{}}
+	config := fmt.Sprintf(`version = 3
+root = %q
+state = %q
+disabled_plugins = ["io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images", "io.containerd.grpc.v1.cri"]
+[grpc]
+  address = %q
+[ttrpc]
+  address = %q
+`, filepath.Join(t.TempDir(), "root"), filepath.Join(dir, "state"), d.socket, d.socket+".ttrpc")
+	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d.start()
+	t.Cleanup(func() {
+		_ = d.cmd.Process.Signal(syscall.SIGTERM)
+		_ = d.cmd.Wait()
+		_ = os.RemoveAll(dir)
+	})
+	return d
+}
+
+func (d *daemon) start() {
+	d.t.Helper()
+	d.cmd = exec.Command(filepath.Join(binaries(d.t), "tools", "containerd"), "--config", filepath.Join(d.dir, "config.toml"))
+	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	w := &instance{t: d.t, log: d.log}
+	w.eventually("containerd listens", func() error {
+		c, err := net.Dial("unix", d.socket)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	})
+}
+
+func (d *daemon) kill9() {
+	d.t.Helper()
+	if err := d.cmd.Process.Kill(); err != nil {
+		d.t.Fatal(err)
+	}
+	_ = d.cmd.Wait()
+}
+
+func TestPodsOutliveContainerd(t *testing.T) {
+	d := startContainerd(t)
+	in := newInstance(t, "containerRuntimeEndpoint: unix://"+d.socket)
+	in.start()
+	for _, name := range []string{"one", "two"} {
+		in.put(name, sleeper(name, "echo start"))
+	}
+	before := map[string]string{"one": containerID(in.ready("one"), "c"), "two": containerID(in.ready("two"), "c")}
+	d.kill9()
+	in.eventually("monopod says that it cannot see", func() error {
+		out, err := in.run("describe", "pod", "one")
+		if err == nil && !strings.Contains(out, "containerd") {
+			err = fmt.Errorf("describe says %s", out)
+		}
+		return err
+	})
+	in.put("three", sleeper("three", "echo start"))
+	d.start()
+	in.ready("three")
+	for name, id := range before {
+		if p := in.ready(name); containerID(p, "c") != id || p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("%s was restarted: %s", name, brief(p))
+		}
+	}
+	in.drop("one")
+	in.gone("one")
+}
+
+func TestTheSecondSignalEndsTheAgentAtOnce(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	in.put("p", sleeper("p", "echo start"))
+	before := in.ready("p")
+	pid := in.cmd.Process.Pid
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = syscall.Kill(pid, syscall.SIGTERM)
+	select {
+	case <-in.exited: //nolint:errcheck // a second signal ends it with whatever code
+	case <-time.After(5 * time.Second):
+		t.Fatal("still there after two signals")
+	}
+	in.cmd = nil
+	in.start()
+	if after := in.ready("p"); containerID(after, "c") != containerID(before, "c") {
+		t.Error("the pod was restarted")
+	}
+}
+
+func TestImagesComeFromRegistriesWithAndWithoutCredentials(t *testing.T) {
+	open, closed := testimages.Registry(t), testimages.AuthRegistry(t, "someone", "secret")
+	public, private := open+"/lib/busybox:2", closed+"/lib/private:2"
+	testimages.Push(t, public, testimages.Busybox(t, nil))
+	testimages.Push(t, private, testimages.Busybox(t, nil), remote.WithAuth(&authn.Basic{Username: "someone", Password: "secret"}))
+	auth := filepath.Join(t.TempDir(), "auth.json")
+	in := newInstance(t, "registryConfig: "+auth)
+	in.start()
+	in.put("public", strings.Replace(sleeper("public", "echo"), image, public, 1))
+	in.ready("public")
+	in.put("private", strings.Replace(sleeper("private", "echo"), image, private, 1))
+	p := in.pod("private", "cannot be pulled", func(p corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Reason, "Pull")
+	})
+	if msg := p.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(msg, "authorization failed") {
+		t.Errorf("the message does not say why: %s", msg)
+	}
+	token := base64.StdEncoding.EncodeToString([]byte("someone:secret"))
+	in.write(auth, fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, closed, token))
+	in.ready("private")
+}
+
+func TestTheBundleNeedsNothingButIptables(t *testing.T) {
+	in := newInstance(t)
+	bundle, err := filepath.Abs("../bin/monopod-bundle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := t.TempDir()
+	in.copyFile(bundle, filepath.Join(alone, "monopod"))
+	if err := os.Chmod(filepath.Join(alone, "monopod"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("monopod", filepath.Join(alone, "monopod-client")); err != nil {
+		t.Fatal(err)
+	}
+	in.bin = alone
+	path := filepath.Join(alone, "path")
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"iptables", "iptables-restore", "iptables-save", "ip6tables", "ip6tables-restore", "ip6tables-save", "nft"} {
+		if found, err := exec.LookPath(tool); err == nil {
+			if err := os.Symlink(found, filepath.Join(path, tool)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Setenv("PATH", path)
+	in.start()
+	in.put("web", sleeper("web", "echo", `    ports: [{containerPort: 80, hostPort: 28082}]`))
+	in.ready("web")
+	info, err := os.Stat(bundle)
+	if err != nil || info.Size() > 35<<20 {
+		t.Errorf("the bundle has %d bytes, more than 35 MiB (%v)", info.Size(), err)
+	}
+}

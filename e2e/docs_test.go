@@ -1,0 +1,175 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// commands returns what the docs tell people to type: the lines of all ```console blocks. In a block with
+// prompts ("$ " or "# ") only those lines are commands, the others are output.
+func commands(t *testing.T, file string) []string {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []string
+	inside := false
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		line := sc.Text()
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inside = strings.HasPrefix(line, "```console")
+		case inside && strings.TrimSpace(line) != "":
+			all = append(all, line)
+		}
+	}
+	var typed []string
+	for _, line := range all {
+		if cmd, ok := strings.CutPrefix(line, "$ "); ok {
+			typed = append(typed, cmd)
+		}
+	}
+	if len(typed) == 0 {
+		return all
+	}
+	return typed
+}
+
+func TestEachCommandInTheDocsWorks(t *testing.T) {
+	files, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := newInstance(t)
+	in.start()
+	in.put("web", sleeper("web", "echo served"))
+	in.ready("web")
+	plain, err := filepath.Abs("../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := map[string]string{
+		"make run":  "TestMakeRunShowsTheExampleAndLeavesNothing",
+		"make test": "it runs this test",
+	}
+	n := 0
+	for _, file := range append([]string{"../README.md"}, files...) {
+		for _, cmd := range commands(t, file) {
+			if elsewhere[cmd] != "" {
+				continue
+			}
+			n++
+			t.Run(filepath.Base(file)+": "+cmd, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer cancel()
+				c := exec.CommandContext(ctx, "bash", "-c", cmd)
+				c.Dir = ".."
+				c.Env = append(os.Environ(), "MONOPOD_SOCKET="+filepath.Join(in.state, "monopod.sock"), "PATH="+plain+":"+os.Getenv("PATH"))
+				if out, err := c.CombinedOutput(); err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		}
+	}
+	if n < 4 {
+		t.Errorf("only %d commands found in the docs", n)
+	}
+}
+
+func TestMakeRunShowsTheExampleAndLeavesNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs containers")
+	}
+	before := snapshot(t)
+	cmd := exec.Command("make", "run")
+	cmd.Dir = ".."
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out := &syncBuffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait(); close(done) }()
+	t.Cleanup(func() { // whatever failed, the example does not stay
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+		for range done {
+		}
+	})
+	w := &instance{t: t, log: out}
+	w.eventually("the example is shown", func() error {
+		select {
+		case err := <-done:
+			t.Fatalf("make run ended: %v\n%s", err, out)
+		default:
+		}
+		if !out.contains("Ctrl-C stops and removes everything.") {
+			return fmt.Errorf("output so far: %s", out)
+		}
+		return nil
+	})
+	for _, want := range []string{"web", "pair", "crash", "http://127.0.0.1:18080/"} {
+		if !out.contains(want) {
+			t.Errorf("%q is not shown:\n%s", want, out)
+		}
+	}
+	r, err := http.Get("http://127.0.0.1:18080/")
+	if err != nil {
+		t.Fatalf("the URL does not open: %v\n%s", err, out)
+	}
+	body, _ := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	if !strings.Contains(string(body), "default/web") {
+		t.Errorf("the page is %s", body)
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-done: //nolint:errcheck // make reports the interrupt
+	case <-time.After(patience):
+		t.Fatalf("Ctrl-C does not end it:\n%s", out)
+	}
+	after := snapshot(t)
+	for what, was := range before {
+		if after[what] != was {
+			t.Errorf("%s before:\n%s\nafter:\n%s\n%s", what, was, after[what], out)
+		}
+	}
+}
+
+// snapshot is what a run could leave on the machine.
+func snapshot(t *testing.T) map[string]string {
+	t.Helper()
+	s := map[string]string{}
+	for what, cmd := range map[string]string{
+		"mounts":    "grep -c monopod-hello /proc/self/mountinfo || true",
+		"links":     "ip -br link | awk '{print $1}' | sort",
+		"iptables":  "iptables-save 2>/dev/null | grep -v '^#' | sed 's/\\[[0-9:]*\\]//' | grep -E '10\\.86\\.|18080' || true",
+		"processes": "pgrep -f 'monopod-hell[o]' || true",
+		"cgroups":   "find /sys/fs/cgroup -maxdepth 3 -name monopod-hello | sort",
+		"run":       "ls -d /run/monopod-hello 2>/dev/null || true",
+		"routes":    "ip route",
+	} {
+		out, err := exec.Command("bash", "-c", cmd).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", cmd, err, out)
+		}
+		s[what] = string(out)
+	}
+	return s
+}

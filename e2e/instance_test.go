@@ -1,0 +1,331 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// patience is how long a condition may take before a test gives up: far more than it ever should.
+const patience = 60 * time.Second
+
+var subnets atomic.Int32
+
+// subnetPrefix is where the instances get their subnets from: test runs at the same time need one each.
+func subnetPrefix() string {
+	if p := os.Getenv("MONOPOD_E2E_SUBNETS"); p != "" {
+		return p
+	}
+	return "10.213"
+}
+
+// instance is one monopod with directories and a subnet of its own.
+type instance struct {
+	t         *testing.T
+	dir       string
+	state     string
+	manifests string
+	subnet    string
+	config    string
+	cgroup    string
+	bin       string
+	cmd       *exec.Cmd
+	log       *syncBuffer
+	exited    chan error
+}
+
+// newInstance prepares an instance; start runs it. At the end of the test all its pods are removed, and
+// what it leaves on the machine fails the test.
+func newInstance(t *testing.T, extra ...string) *instance {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs containers")
+	}
+	dir := t.TempDir()
+	n := subnets.Add(1)
+	run, err := os.MkdirTemp("/run", "monopod-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(run) })
+	// longer than the sockets of shims may be
+	state := filepath.Join(run, "state-directory")
+	in := &instance{
+		t: t, dir: dir, state: state, manifests: filepath.Join(dir, "manifests"), bin: binaries(t),
+		subnet: fmt.Sprintf("%s.%d.0/24", subnetPrefix(), n), config: filepath.Join(dir, "config.yaml"),
+		cgroup: fmt.Sprintf("/monopod-e2e-%d-%d", os.Getpid(), n), log: &syncBuffer{},
+	}
+	for _, d := range []string{"manifests", "cni", "images"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(testImage(t), filepath.Join(dir, "images", "busybox.tar")); err != nil {
+		in.copyFile(testImage(t), filepath.Join(dir, "images", "busybox.tar"))
+	}
+	lines := []string{
+		"staticPodPath: " + in.manifests, "rootDirectory: " + filepath.Join(dir, "root"), "stateDirectory: " + state,
+		"podLogsDir: " + filepath.Join(dir, "logs", "pods"), "preloadDirectories: [" + filepath.Join(dir, "images") + "]",
+		"cniConfDir: " + filepath.Join(dir, "cni"), "podCIDR: " + in.subnet, "cgroupRoot: " + in.cgroup,
+		"nodeName: e2e", "logging: {level: debug}",
+	}
+	in.write(in.config, strings.Join(append(lines, extra...), "\n")+"\n")
+	t.Cleanup(in.cleanup)
+	return in
+}
+
+func (in *instance) copyFile(from, to string) {
+	in.t.Helper()
+	b, err := os.ReadFile(from)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	in.write(to, string(b))
+}
+
+// write replaces a file the way a careful editor does: dot file, then rename.
+func (in *instance) write(path, text string) {
+	in.t.Helper()
+	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
+		in.t.Fatal(err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		in.t.Fatal(err)
+	}
+}
+
+// put writes a manifest, drop removes it.
+func (in *instance) put(name, text string) {
+	in.t.Helper()
+	in.write(filepath.Join(in.manifests, name+".yaml"), text)
+}
+
+func (in *instance) drop(name string) {
+	in.t.Helper()
+	if err := os.Remove(filepath.Join(in.manifests, name+".yaml")); err != nil {
+		in.t.Fatal(err)
+	}
+}
+
+// start runs the agent and returns when its socket answers.
+func (in *instance) start() {
+	in.t.Helper()
+	in.cmd = exec.Command(filepath.Join(in.bin, "monopod"), "run", "--config", in.config)
+	in.cmd.Stdout, in.cmd.Stderr = in.log, in.log
+	in.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := in.cmd.Start(); err != nil {
+		in.t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	in.exited = exited
+	go func(c *exec.Cmd) { exited <- c.Wait(); close(exited) }(in.cmd)
+	in.eventually("the socket answers", func() error {
+		select {
+		case err := <-exited:
+			in.t.Fatalf("monopod ended at start: %v\n%s", err, in.log)
+		default:
+		}
+		_, err := in.run("get", "pods", "-A")
+		return err
+	})
+}
+
+// signal sends a signal to the agent and returns its exit error.
+func (in *instance) signal(s syscall.Signal) error {
+	in.t.Helper()
+	if err := in.cmd.Process.Signal(s); err != nil {
+		in.t.Fatal(err)
+	}
+	select {
+	case err := <-in.exited:
+		in.cmd = nil
+		return err
+	case <-time.After(patience):
+		in.t.Fatalf("monopod did not end %v after %v\n%s", patience, s, in.log.tail())
+		return nil
+	}
+}
+
+func (in *instance) kill9() {
+	in.t.Helper()
+	var exit *exec.ExitError
+	if err := in.signal(syscall.SIGKILL); !errors.As(err, &exit) {
+		in.t.Fatalf("kill -9: %v", err)
+	}
+}
+
+// run executes a client command.
+func (in *instance) run(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c := exec.CommandContext(ctx, filepath.Join(in.bin, "monopod-client"), args...)
+	c.Env = append(os.Environ(), "MONOPOD_SOCKET="+filepath.Join(in.state, "monopod.sock"))
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	err := c.Run()
+	if err != nil {
+		err = fmt.Errorf("monopod %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+	}
+	return out.String(), err
+}
+
+// pods is `monopod get pods -A -o json`.
+func (in *instance) pods() (map[string]corev1.Pod, error) {
+	out, err := in.run("get", "pods", "-A", "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	all := map[string]corev1.Pod{}
+	for _, p := range list.Items {
+		all[p.Name] = p
+	}
+	return all, nil
+}
+
+// pod waits until the pod is as wanted and returns it.
+func (in *instance) pod(name, what string, is func(p corev1.Pod) bool) corev1.Pod {
+	in.t.Helper()
+	var found corev1.Pod
+	in.eventually(name+" "+what, func() error {
+		all, err := in.pods()
+		if err != nil {
+			return err
+		}
+		p, ok := all[name]
+		if !ok {
+			return fmt.Errorf("no pod %s", name)
+		}
+		found = p
+		if !is(p) {
+			return fmt.Errorf("pod is %s", brief(p))
+		}
+		return nil
+	})
+	return found
+}
+
+func (in *instance) ready(name string) corev1.Pod {
+	in.t.Helper()
+	return in.pod(name, "is ready", isReady)
+}
+
+func (in *instance) gone(name string) {
+	in.t.Helper()
+	in.eventually(name+" is gone", func() error {
+		all, err := in.pods()
+		if err != nil {
+			return err
+		}
+		if p, ok := all[name]; ok {
+			return fmt.Errorf("pod is %s", brief(p))
+		}
+		return nil
+	})
+}
+
+func isReady(p corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func brief(p corev1.Pod) string {
+	b, _ := json.Marshal(p.Status)
+	return string(b)
+}
+
+// eventually polls a condition that nothing announces: what other processes show to the outside.
+func (in *instance) eventually(what string, check func() error) {
+	in.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			in.t.Fatalf("not so after %v: %s: %v\n%s", patience, what, err, in.log.tail())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// cleanup removes all pods through monopod itself and then looks for what is left.
+func (in *instance) cleanup() {
+	t := in.t
+	entries, _ := os.ReadDir(in.manifests)
+	for _, e := range entries {
+		_ = os.Remove(filepath.Join(in.manifests, e.Name()))
+	}
+	_ = os.MkdirAll(in.manifests, 0o755)
+	if in.cmd == nil {
+		in.start()
+	}
+	in.eventually("all pods are gone", func() error {
+		all, err := in.pods()
+		if err == nil && len(all) > 0 {
+			err = fmt.Errorf("%d pods left", len(all))
+		}
+		return err
+	})
+	if err := in.signal(syscall.SIGTERM); err != nil {
+		t.Errorf("monopod ended with %v after SIGTERM\n%s", err, in.log.tail())
+	}
+	if out, err := exec.Command(filepath.Join(in.bin, "monopod-client"), "cleanup", "--config", in.config).CombinedOutput(); err != nil {
+		t.Errorf("monopod cleanup: %v: %s", err, out)
+	}
+	if in.log.contains("DATA RACE") || in.log.contains("panic:") {
+		t.Errorf("the agent raced or panicked:\n%s", in.log)
+	}
+	in.leftovers()
+}
+
+// leftovers fails the test for mounts, processes and log directories that survived removal.
+func (in *instance) leftovers() {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(string(mounts), "\n") {
+		if strings.Contains(line, in.dir+"/") || strings.Contains(line, in.state+"/") {
+			in.t.Errorf("mount left behind: %s", line)
+		}
+	}
+	cmdlines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range cmdlines {
+		b, err := os.ReadFile(f)
+		if err == nil && (bytes.Contains(b, []byte(in.state)) || bytes.Contains(b, []byte(in.dir))) {
+			in.t.Errorf("process left behind: %s: %s", f, bytes.ReplaceAll(b, []byte{0}, []byte(" ")))
+		}
+	}
+	logs := filepath.Join(in.dir, "logs")
+	_ = filepath.WalkDir(logs, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			in.t.Errorf("log left behind: %s", path)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,144 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/e2e/testimages"
+)
+
+func TestCreatesWhileContainerdIsKilledAgainAndAgainConverge(t *testing.T) {
+	d := startContainerd(t)
+	in := newInstance(t, "containerRuntimeEndpoint: unix://"+d.socket)
+	in.start()
+	before := in.census()
+	const pods = 10
+	for i := range pods {
+		in.put(fmt.Sprintf("p%d", i), sleeper(fmt.Sprintf("p%d", i), fmt.Sprintf(": only-one=%d.", i)))
+		if i%3 == 1 {
+			time.Sleep(time.Duration(20*i) * time.Millisecond) // in the middle of creating something
+			d.kill9()
+			d.start()
+		}
+	}
+	for i := range pods {
+		in.ready(fmt.Sprintf("p%d", i))
+	}
+	in.eventually("each container runs once", func() error {
+		n := map[string]int{}
+		for _, p := range in.table() {
+			if _, mark, ok := strings.Cut(p.cmdline, "only-one="); ok {
+				n[strings.SplitN(mark, ".", 2)[0]]++
+			}
+		}
+		for i := range pods {
+			if n[fmt.Sprint(i)] != 1 {
+				return fmt.Errorf("processes: %v", n)
+			}
+		}
+		return nil
+	})
+	for i := range pods {
+		in.drop(fmt.Sprintf("p%d", i))
+		if i == pods/2 {
+			d.kill9()
+			d.start()
+		}
+	}
+	for i := range pods {
+		in.gone(fmt.Sprintf("p%d", i))
+	}
+	in.sameCensus(before)
+}
+
+func TestAPodCanBeRemovedWhileItsRegistryDoesNotAnswer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	in := newInstance(t)
+	in.start()
+	before := in.census()
+	hangs := strings.Replace(sleeper("hangs", "echo"), image, l.Addr().String()+"/none:1", 1)
+	in.put("hangs", hangs)
+	in.put("fine", sleeper("fine", "echo"))
+	fine := in.ready("fine")
+	in.put("fine", strings.Replace(sleeper("fine", "echo"), image, l.Addr().String()+"/none:1", 1))
+	in.pod("hangs", "waits for its image", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodPending })
+	began := time.Now()
+	in.drop("hangs")
+	in.gone("hangs")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the removal took %v", took)
+	}
+	if p := in.ready("fine"); containerID(p, "c") != containerID(fine, "c") {
+		t.Error("the pod that waits for a new image was stopped")
+	}
+	in.drop("fine")
+	in.gone("fine")
+	in.sameCensus(before)
+}
+
+func TestANewArchiveUnderTheSameNameIsForTheNextStart(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	in.put("p", sleeper("p", "echo version=$VERSION"))
+	before := in.ready("p")
+	archive := filepath.Join(in.dir, "images", "busybox.tar")
+	next := filepath.Join(in.dir, "next.tar")
+	testimages.ArchiveOf(t, next, testimages.Busybox(t, func(c *v1.Config) { c.Env = append(c.Env, "VERSION=2") }), image)
+	if err := os.Rename(next, archive); err != nil {
+		t.Fatal(err)
+	}
+	in.eventually("the archive was imported again", func() error {
+		if n := strings.Count(in.log.String(), "preload archive imported"); n < 2 {
+			return fmt.Errorf("%d imports", n)
+		}
+		return nil
+	})
+	if p := in.ready("p"); containerID(p, "c") != containerID(before, "c") {
+		t.Error("a new image restarted the pod by itself")
+	}
+	in.put("q", sleeper("q", "echo version=$VERSION"))
+	in.ready("q")
+	in.eventually("the new pod has the new image", func() error {
+		out, err := in.run("logs", "q")
+		if err == nil && out != "version=2\n" {
+			err = fmt.Errorf("log is %q", out)
+		}
+		return err
+	})
+}
+
+func TestThreeHundredRewritesEndInTheLastOneRunningOnce(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	const last = 300
+	for i := range last {
+		in.put("p", sleeper("p", fmt.Sprintf(": generation=%d.", i+1)))
+	}
+	in.eventually("only the last one runs", func() error {
+		var found []string
+		for _, p := range in.table() {
+			if strings.Contains(p.cmdline, "generation=") {
+				found = append(found, p.cmdline)
+			}
+		}
+		if len(found) != 1 || !strings.Contains(found[0], fmt.Sprintf("generation=%d.", last)) {
+			return fmt.Errorf("these run: %v", found)
+		}
+		return nil
+	})
+	in.ready("p")
+}
