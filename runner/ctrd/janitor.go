@@ -19,7 +19,8 @@ import (
 // what carries our labels or lies in our directories is looked at. What cannot be removed is no reason not to start.
 func (r *Runtime) cleanStart(ctx context.Context) error {
 	r.resumeTeardowns(ctx)
-	if err := r.discardLeftovers(ctx); err != nil {
+	unmade, err := r.discardLeftovers(ctx)
+	if err != nil {
 		return err
 	}
 	for _, c := range []struct {
@@ -27,7 +28,7 @@ func (r *Runtime) cleanStart(ctx context.Context) error {
 		clean func(context.Context) error
 	}{
 		{"leases", r.cleanLeases},
-		{"shims", r.cleanShims}, // before the rest: they keep other things in use
+		{"shims", func(ctx context.Context) error { return r.cleanShims(ctx, unmade) }}, // before the rest: they keep other things in use
 		{"snapshots", r.cleanSnapshots},
 		{"namespaces", r.cleanNamespaces},
 		{"files", r.cleanFiles},
@@ -56,8 +57,10 @@ func (r *Runtime) resumeTeardowns(ctx context.Context) {
 	}
 }
 
-// discardLeftovers removes containers that never were started, and those that no sandbox record knows of any more.
-func (r *Runtime) discardLeftovers(ctx context.Context) error {
+// discardLeftovers removes containers that never were started, and those that no sandbox record knows of any more. It
+// returns the ids of those without a task: containerd knows of no shim of theirs.
+func (r *Runtime) discardLeftovers(ctx context.Context) (unmade map[string]bool, err error) {
+	unmade = map[string]bool{}
 	for _, rec := range r.index.all() {
 		if !rec.Labels.StartedAt.IsZero() || rec.Labels.Exit != nil {
 			if r.index.sandbox(rec.Labels.Key) == nil && r.index.sandboxByID(rec.Labels.SandboxID) == nil {
@@ -67,13 +70,17 @@ func (r *Runtime) discardLeftovers(ctx context.Context) error {
 		}
 		t, err := r.task(ctx, rec.ID)
 		if err != nil {
-			return fmt.Errorf("container %s: %w", rec.ID, err)
+			return nil, fmt.Errorf("container %s: %w", rec.ID, err)
 		}
-		if s := statusOf(t); s == noTask || s == task.Status_STOPPED {
+		switch statusOf(t) {
+		case noTask:
+			unmade[rec.ID] = true
+			r.teardown.discard(rec.ID)
+		case task.Status_STOPPED:
 			r.teardown.discard(rec.ID)
 		}
 	}
-	return nil
+	return unmade, nil
 }
 
 // cleanLeases ends the leases of an agent that was killed: they would keep what it was at work on for a day. Those in

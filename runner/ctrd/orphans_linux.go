@@ -44,11 +44,12 @@ func parseShim(cmdline string) (p shimProcess, ok bool) {
 // shimScans bounds how often the processes are looked through: a shim being started turns into another process.
 const shimScans = 10
 
-// cleanShims kills shims of our containerd and namespace that have no container record, whoever's. The record of a
-// container is made before its shim and goes after it.
-func (r *Runtime) cleanShims(ctx context.Context) error {
+// cleanShims kills shims of our containerd and namespace that have no container record, whoever's, and those of the
+// unmade, our own containers whose record is all that containerd has. The record of a container is made before its
+// shim and goes after it.
+func (r *Runtime) cleanShims(ctx context.Context, unmade map[string]bool) error {
 	for range shimScans {
-		n, err := r.killLostShims(ctx)
+		n, err := r.killLostShims(ctx, unmade)
 		if err != nil {
 			return err
 		}
@@ -59,7 +60,7 @@ func (r *Runtime) cleanShims(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	known, err := r.knownContainers(ctx)
+	known, err := r.knownContainers(ctx, unmade)
 	if err != nil {
 		return err
 	}
@@ -67,12 +68,12 @@ func (r *Runtime) cleanShims(ctx context.Context) error {
 }
 
 // killLostShims looks through the processes once and says how many it killed.
-func (r *Runtime) killLostShims(ctx context.Context) (int, error) {
+func (r *Runtime) killLostShims(ctx context.Context, unmade map[string]bool) (int, error) {
 	found := r.ownShims()
 	if len(found) == 0 {
 		return 0, nil
 	}
-	known, err := r.knownContainers(ctx)
+	known, err := r.knownContainers(ctx, unmade)
 	if err != nil {
 		return 0, err
 	}
@@ -112,15 +113,16 @@ func (r *Runtime) ownShims() map[int]shimProcess {
 	return found
 }
 
-// knownContainers returns the ids of all containers in the namespace, also of those that are not ours.
-func (r *Runtime) knownContainers(ctx context.Context) (map[string]bool, error) {
+// knownContainers returns the ids of all containers in the namespace, also of those that are not ours, but not the
+// unmade.
+func (r *Runtime) knownContainers(ctx context.Context, unmade map[string]bool) (map[string]bool, error) {
 	all, err := r.client.ContainerService().List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
 	known := map[string]bool{}
 	for _, c := range all {
-		known[c.ID] = true
+		known[c.ID] = !unmade[c.ID]
 	}
 	return known, nil
 }
