@@ -57,12 +57,22 @@ trap 'exit 0' INT TERM
 
 ready() {
 	kill -0 "$agent" 2>/dev/null || { cat "$work/monopod.log" >&2; echo "monopod did not start" >&2; exit 1; }
-	bin/monopod get pods 2>/dev/null | grep -Eq '^(default +)?web +1/1 +Running' &&
-		bin/monopod get pods 2>/dev/null | grep -Eq '^(default +)?pair +2/2 +Running' &&
+	# into a variable: a pipe to grep -q breaks when grep has seen enough, and pipefail takes that for a failure
+	local pods
+	pods=$(bin/monopod get pods 2>/dev/null) || return 1
+	grep -Eq '^(default +)?web +1/1 +Running' <<<"$pods" &&
+		grep -Eq '^(default +)?pair +2/2 +Running' <<<"$pods" &&
 		(exec 3<>/dev/tcp/127.0.0.1/18080) 2>/dev/null
 }
-for _ in $(seq 600); do ready && break; sleep 0.1; done
-ready || { bin/monopod get pods; tail -n 20 "$work/monopod.log"; echo "the pods did not become ready within a minute" >&2; exit 1; }
+up=
+for _ in $(seq 600); do
+	if ready; then
+		up=1
+		break
+	fi
+	sleep 0.1
+done
+[ "$up" ] || { bin/monopod get pods; tail -n 20 "$work/monopod.log"; echo "the pods did not become ready within a minute" >&2; exit 1; }
 
 echo
 bin/monopod get pods -o wide
