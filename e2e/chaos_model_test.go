@@ -235,7 +235,8 @@ func (c *chaos) remove(p *chaosPod) string {
 	return "remove " + p.name
 }
 
-// rename moves the manifest to another file name, which must be no reason to touch the pod.
+// rename moves the manifest to another file name, which must be no reason to touch the pod. It is not followed by bad
+// content before all is quiet: a file that was moved and then replaced between two looks is a new file to anybody.
 func (c *chaos) rename(p *chaosPod) string {
 	if p.file == "" || p.bad {
 		return ""
@@ -245,7 +246,7 @@ func (c *chaos) rename(p *chaosPod) string {
 	if err := os.Rename(c.path(p.file), c.path(to)); err != nil {
 		c.t.Fatal(err)
 	}
-	p.file = to
+	p.file, p.edited = to, true
 	return "rename the file of " + p.name
 }
 
