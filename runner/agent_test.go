@@ -325,6 +325,29 @@ func TestWatchTellsEveryChange(t *testing.T) {
 	})
 }
 
+func TestASubscriberHearsOfAPodThatWentBeforeHeListened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		r.update(testPod("x", testContainer("a", runtimetest.ScriptServe)))
+		r.pass(time.Second)
+		r.stop()
+		r.start()
+		changes := r.pool.Subscribe()
+		r.update()
+		r.pass(time.Minute)
+		gone := errors.New("gone")
+		err := changes.Watch(t.Context(), func(c runner.Change) error {
+			if c.Key == key("x") && c.Gone {
+				return gone
+			}
+			return fmt.Errorf("told of %+v", c)
+		})
+		if !errors.Is(err, gone) {
+			t.Error(err)
+		}
+	})
+}
+
 func TestStoppingTheAgentEndsNoPodAndNoActionHalfway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -96,7 +96,7 @@ type Pool struct {
 	// anyHeld says that a pod waits for others, whose changes must therefore be looked at.
 	anyHeld  bool
 	entries  map[manifests.Key]*entry
-	watchers map[*watch]struct{}
+	watchers map[*Subscription]struct{}
 }
 
 // entry is what the pool knows of a pod.
@@ -124,7 +124,7 @@ func NewPool(rt Runtime, cfg Config) *Pool {
 		stops:    make(chan struct{}, cfg.MaxConcurrent),
 		trigger:  make(chan struct{}, 1),
 		entries:  map[manifests.Key]*entry{},
-		watchers: map[*watch]struct{}{},
+		watchers: map[*Subscription]struct{}{},
 	}
 }
 

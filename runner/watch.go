@@ -19,20 +19,27 @@ type Change struct {
 	Gone bool
 }
 
-// watch is one caller of Watch: what it has not been told yet, the latest for each pod.
-type watch struct {
+// Subscription keeps the changes for one reader until they are read: the latest for each pod.
+type Subscription struct {
+	pool    *Pool
 	pending map[manifests.Key]Change // guarded by Pool.mu
 	wake    chan struct{}
 }
 
+// Subscribe begins to follow the pods: a pod that is removed between Subscribe and Watch is told of as gone. Watch
+// must be called, it ends the subscription.
+func (p *Pool) Subscribe() *Subscription {
+	s := &Subscription{pool: p, pending: map[manifests.Key]Change{}, wake: make(chan struct{}, 1)}
+	p.subscribe(s)
+	return s
+}
+
 // Watch calls fn for every pod there is, sorted, and then for every change, until ctx ends or fn returns an
 // error, which it returns. A slow fn misses intermediate states of a pod, never the latest.
-func (p *Pool) Watch(ctx context.Context, fn func(Change) error) error {
-	w := &watch{pending: map[manifests.Key]Change{}, wake: make(chan struct{}, 1)}
-	p.subscribe(w)
-	defer p.unsubscribe(w)
+func (s *Subscription) Watch(ctx context.Context, fn func(Change) error) error {
+	defer s.pool.unsubscribe(s)
 	for {
-		for _, c := range p.take(w) {
+		for _, c := range s.pool.take(s) {
 			if err := fn(c); err != nil {
 				return err
 			}
@@ -40,12 +47,17 @@ func (p *Pool) Watch(ctx context.Context, fn func(Change) error) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.wake:
+		case <-s.wake:
 		}
 	}
 }
 
-func (p *Pool) subscribe(w *watch) {
+// Watch follows the pods from now on; see Subscription.Watch.
+func (p *Pool) Watch(ctx context.Context, fn func(Change) error) error {
+	return p.Subscribe().Watch(ctx, fn)
+}
+
+func (p *Pool) subscribe(w *Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watchers[w] = struct{}{}
@@ -56,13 +68,13 @@ func (p *Pool) subscribe(w *watch) {
 	}
 }
 
-func (p *Pool) unsubscribe(w *watch) {
+func (p *Pool) unsubscribe(w *Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.watchers, w)
 }
 
-func (p *Pool) take(w *watch) []Change {
+func (p *Pool) take(w *Subscription) []Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make([]Change, 0, len(w.pending))

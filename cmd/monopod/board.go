@@ -49,6 +49,7 @@ func (b *board) updateLocked() {
 // attach makes the pool the one that is shown and kept up to date, until ctx ends. existing are the pods of
 // its runtime.
 func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manifests.Key) error {
+	changes := pool.Subscribe() // before it is told what is wanted: a pod may be gone at once
 	b.mu.Lock()
 	b.pool, b.trouble, b.unseen = pool, nil, map[manifests.Key]bool{}
 	for _, key := range existing {
@@ -57,7 +58,7 @@ func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manife
 	b.updateLocked()
 	b.notifyLocked()
 	b.mu.Unlock()
-	return pool.Watch(ctx, func(c runner.Change) error {
+	return changes.Watch(ctx, func(c runner.Change) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.unseen, c.Key)
