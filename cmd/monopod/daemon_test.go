@@ -138,6 +138,7 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 }
 
 func TestWhileTheRuntimeCannotBeOpenedPodsAreUnknownAndItIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	var tries int
 	up := make(chan struct{})
@@ -165,6 +166,7 @@ func TestWhileTheRuntimeCannotBeOpenedPodsAreUnknownAndItIsTriedAgain(t *testing
 }
 
 func TestASlowRuntimeIsNamedAndASignalDoesNotWaitForIt(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t, "containerRuntimeEndpoint: unix:///no/such.sock")
 	d.prog.machine.open = func(ctx context.Context, _ *LoadedConfig, _ *slog.Logger) (Runtime, error) {
 		<-ctx.Done()
@@ -177,6 +179,7 @@ func TestASlowRuntimeIsNamedAndASignalDoesNotWaitForIt(t *testing.T) {
 }
 
 func TestARuntimeThatEndsIsOpenedAgain(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	fail := make(chan error)
 	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestALockIsWaitedForAsLongAsAProcessTakesToDie(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first, err := takeLocks(lockPatience, dir)
 	if err != nil {
