@@ -23,17 +23,7 @@ func (p *program) cleanupCommand() *cobra.Command {
 			"rootDirectory, which can be deleted afterwards.",
 		Args: noArgs,
 	}
-	flags := addConfigFlags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := LoadConfig(flags, p.env)
-		if err != nil {
-			return err
-		}
-		if p.euid() != 0 {
-			return errors.New("cleanup must be started by root; try sudo")
-		}
-		return p.cleanup(cmd.Context(), cfg)
-	}
+	p.asRoot(cmd, "cleanup must be started by root; try sudo", p.cleanup)
 	return cmd
 }
 

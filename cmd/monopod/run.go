@@ -15,6 +15,12 @@ func (p *program) runCommand() *cobra.Command {
 			"over as they are. A second signal ends it at once. Only one instance runs per rootDirectory and stateDirectory.",
 		Args: noArgs,
 	}
+	p.asRoot(cmd, "run must be started by root, because it makes containers, mounts and networks; try sudo", p.serve)
+	return cmd
+}
+
+// asRoot makes cmd load its configuration and do its work, and refuse with denial without root.
+func (p *program) asRoot(cmd *cobra.Command, denial string, do func(context.Context, *LoadedConfig) error) {
 	flags := addConfigFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := LoadConfig(flags, p.env)
@@ -22,11 +28,10 @@ func (p *program) runCommand() *cobra.Command {
 			return err
 		}
 		if p.euid() != 0 {
-			return errors.New("run must be started by root, because it makes containers, mounts and networks; try sudo")
+			return errors.New(denial)
 		}
-		return p.serve(cmd.Context(), cfg)
+		return do(cmd.Context(), cfg)
 	}
-	return cmd
 }
 
 // serve runs an App until ctx ends.

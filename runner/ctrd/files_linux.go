@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -100,22 +99,6 @@ func removeTree(path string) error {
 		return fmt.Errorf("not removed: %s is still mounted", left[0].Mountpoint)
 	}
 	return os.RemoveAll(path)
-}
-
-// lockFile opens a file and locks it for this process.
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another instance uses %s (it holds %s)", filepath.Dir(path), path)
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return f, nil
 }
 
 // endpointPath turns unix:///path into the path.

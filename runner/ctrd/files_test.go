@@ -11,25 +11,6 @@ import (
 	"monopod/runner/spec"
 )
 
-func TestASecondInstanceIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	f, err := lockFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lockFile(path); err == nil || !strings.Contains(err.Error(), "another instance") {
-		t.Errorf("got %v", err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	f, err = lockFile(path)
-	if err != nil {
-		t.Fatal("the lock was not given back: ", err)
-	}
-	_ = f.Close()
-}
-
 func TestWriteInPlaceKeepsTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hosts")
 	var before, after os.FileInfo

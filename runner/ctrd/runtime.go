@@ -56,8 +56,8 @@ type Runtime struct {
 	close  []func(context.Context) error
 }
 
-// Open takes the instance lock, re-attaches the logs, starts or connects to containerd and brings its records and
-// the directories in order. The order matters: logs first, because what containers wrote meanwhile sits in FIFOs
+// Open re-attaches the logs, starts or connects to containerd and brings its records and the directories in order.
+// The caller holds a lock on both directories. The order matters: logs first, because what containers wrote meanwhile sits in FIFOs
 // that live no longer than the shims; the subscription before the records are read, so that no exit is missed.
 // Until Run is called, events wait in the subscription and teardown does not proceed.
 func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
@@ -149,7 +149,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// prepareDirs makes our directories and takes the lock in both of them.
+// prepareDirs makes our directories.
 func (r *Runtime) prepareDirs() error {
 	for _, d := range []string{
 		r.cfg.RootDirectory, r.cfg.StateDirectory, r.podsDir(), r.cfg.PodLogsDir,
@@ -166,13 +166,6 @@ func (r *Runtime) prepareDirs() error {
 			return err
 		}
 		*d = path
-	}
-	for _, d := range []string{r.cfg.RootDirectory, r.cfg.StateDirectory} {
-		f, err := lockFile(filepath.Join(d, "lock"))
-		if err != nil {
-			return err
-		}
-		r.onClose(func(context.Context) error { return f.Close() })
 	}
 	return nil
 }
