@@ -12,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"monopod/runner/ctrd/embed/embedtest"
 )
 
 // Environment of child processes.
@@ -109,11 +111,10 @@ func buildPrograms() (string, error) {
 
 // leakOptions ignore the connections to shims, which containerd cannot close without killing their containers.
 func leakOptions() []goleak.Option {
-	return []goleak.Option{
-		goleak.IgnoreAnyFunction("github.com/docker/go-events.(*Broadcaster).run"), // containerd's exchange has no Close
+	return append(embedtest.Leftovers(),
 		goleak.IgnoreAnyFunction("github.com/containerd/ttrpc.(*Client).run"),
 		goleak.IgnoreAnyFunction("github.com/containerd/ttrpc.(*receiveLoop).run"),
 		goleak.IgnoreAnyFunction("github.com/containerd/containerd/v2/core/runtime/v2.loadShim.func2"),
 		goleak.IgnoreAnyFunction("github.com/containerd/fifo.openFifo.func2"),
-	}
+	)
 }
