@@ -394,3 +394,23 @@ func TestOnlyTheLastOfManyUpdatesCounts(t *testing.T) {
 		}
 	})
 }
+
+func TestNoEndOfAPullIsMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.fake.Delay = func(a runner.Action) time.Duration {
+			if a.Kind == runner.EnsureImage {
+				return time.Second
+			}
+			return 0
+		}
+		r.start()
+		r.update(servers(500)...)
+		r.pass(time.Minute)
+		for _, s := range r.pool.Pods() {
+			if s.Pod.Status.Phase != corev1.PodRunning {
+				t.Errorf("%s is %s: %s", s.Key(), s.Pod.Status.Phase, s.Why)
+			}
+		}
+	})
+}

@@ -168,8 +168,8 @@ func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a Action) outc
 	w.preparation[a.Container] = p
 	w.observed.Prepared[a.Container] = PreparationRunning
 	w.pool.group.Go(func() {
+		defer signal(w.ready) // after over is closed: who is woken looks at that
 		defer close(p.over)
-		defer signal(w.ready)
 		err, crash := guarded(func() error { return w.pool.rt.Apply(stepCtx, w.key, pod, a) })
 		p.err, p.stopped = errors.Join(err, crash), errors.Is(stepCtx.Err(), context.Canceled)
 	})
