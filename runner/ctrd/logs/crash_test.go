@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +15,21 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // collectInChild runs a Collector in a process of its own.
 func collectInChild(t *testing.T, fifos string) *exec.Cmd {
+	t.Helper()
+	cmd, out := startChild(t, fifos)
+	if b := make([]byte, 9); func() bool { _, err := io.ReadFull(out, b); return err != nil }() {
+		t.Fatalf("child says %q", b)
+	}
+	return cmd
+}
+
+// startChild starts the process and returns its output, which is "attached" when it has recovered.
+func startChild(t *testing.T, fifos string) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "LOGS_TEST_COLLECT="+fifos)
@@ -30,10 +42,7 @@ func collectInChild(t *testing.T, fifos string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if b := make([]byte, 9); func() bool { _, err := io.ReadFull(out, b); return err != nil }() {
-		t.Fatalf("child says %q", b)
-	}
-	return cmd
+	return cmd, out
 }
 
 func kill(t *testing.T, cmd *exec.Cmd) {
@@ -76,33 +85,37 @@ func TestKilledWhileIdleNothingIsLost(t *testing.T) {
 	}
 }
 
-func TestKilledUnderLoadAtMostTheBatchInHandIsLost(t *testing.T) {
+func TestKilledUnderLoadNothingIsLostOrDoubled(t *testing.T) {
+	t.Parallel()
+	killUnderLoad(t, 100)
+}
+
+// killUnderLoad kills a Collector many times, at any moment of its life, while both streams are written to as fast
+// as they take it.
+func killUnderLoad(t *testing.T, kills int) {
+	t.Helper()
 	dir := t.TempDir()
 	fifos, path := filepath.Join(dir, "fifos"), filepath.Join(dir, "0.log")
 	c := newCollector(t, fifos)
-	o, _ := attach(t, c, "a", path)
+	o, e := attach(t, c, "a", path)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	const rounds = 4
 	stop := make(chan struct{})
-	var writer sync.WaitGroup
-	written := 0
-	writer.Go(func() {
-		for ; !isClosed(stop); written++ {
-			fmt.Fprintf(o, "%09d\n", written)
+	var writers sync.WaitGroup
+	var lines [2]int
+	for i, f := range []*os.File{o, e} {
+		writers.Go(func() { lines[i] = flood(f, i, stop) })
+	}
+	for round := range kills {
+		var child *exec.Cmd
+		if round%4 == 0 { // while it starts, or soon after
+			child, _ = startChild(t, fifos)
+			<-time.After(rand.N(12 * time.Millisecond))
+		} else {
+			child = collectInChild(t, fifos)
+			<-time.After(rand.N(time.Millisecond))
 		}
-	})
-	for round := range rounds {
-		child := collectInChild(t, fifos)
-		size := int64(0)
-		if st, err := os.Stat(path); err == nil {
-			size = st.Size()
-		}
-		eventually(t, "the child writes", func() bool {
-			st, err := os.Stat(path)
-			return err == nil && st.Size() > size+int64(round+1)*100000
-		})
 		kill(t, child)
 	}
 	c = newCollector(t, fifos)
@@ -110,25 +123,54 @@ func TestKilledUnderLoadAtMostTheBatchInHandIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(stop)
-	writer.Wait()
+	writers.Wait()
 	finish(t, c, "a")
-	out, _ := readFile(t, path, ReadOptions{Tail: -1})
-	gaps, last := 0, -1
-	for line := range strings.Lines(out) {
-		n, err := strconv.Atoi(strings.TrimSpace(line))
-		if err != nil || n <= last {
-			t.Fatalf("line %q after %d: torn, doubled or out of order", line, last)
-		}
-		if lost := n - last - 1; lost > 0 {
-			gaps++
-			if lost*10 > readSize+10 {
-				t.Errorf("%d lines lost at once, more than a batch", lost)
-			}
-		}
-		last = n
+	out, errs := readFile(t, path, ReadOptions{Tail: -1})
+	for i, got := range []string{out, errs} {
+		compareLines(t, got, i, lines[i])
 	}
-	if last != written-1 || gaps > rounds {
-		t.Errorf("last line %d of %d, %d gaps after %d kills", last, written, gaps, rounds)
+	t.Logf("%d and %d lines, %d and %d bytes", lines[0], lines[1], len(out), len(errs))
+}
+
+// flood writes lines until told to stop, in pieces that end anywhere, and returns how many.
+func flood(f *os.File, stream int, stop <-chan struct{}) int {
+	rnd := rand.New(rand.NewPCG(0, uint64(stream)))
+	n := 0
+	var b []byte
+	for ; !isClosed(stop); n++ {
+		b = appendLine(b, stream, n)
+		for size := 1 + rnd.IntN(8000); len(b) > size; size = 1 + rnd.IntN(8000) {
+			_, _ = f.Write(b[:size])
+			b = b[size:]
+		}
+	}
+	_, _ = f.Write(b)
+	return n
+}
+
+// appendLine appends line n of a stream. Most are short, some longer than one entry of a log file.
+func appendLine(b []byte, stream, n int) []byte {
+	size := n * 37 % 150
+	if n%50 == 49 {
+		size = n * 7919 % (3 * maxLine)
+	}
+	b = fmt.Appendf(b, "%d/%d ", stream, n)
+	return append(append(b, strings.Repeat("x", size)...), '\n')
+}
+
+func compareLines(t *testing.T, got string, stream, want int) {
+	t.Helper()
+	n := 0
+	var line []byte
+	for g := range strings.Lines(got) {
+		line = appendLine(line[:0], stream, n)
+		if g != string(line) {
+			t.Fatalf("line %d of %d is %.40q (%d bytes), want %.40q (%d)", n, want, g, len(g), line, len(line))
+		}
+		n++
+	}
+	if n != want {
+		t.Errorf("%d lines, want %d", n, want)
 	}
 }
 

@@ -35,11 +35,12 @@ type logFile struct {
 	closed        bool
 }
 
-// write appends b, which holds whole lines only.
-func (l *logFile) write(b []byte) {
+// write appends b, which holds whole lines only. m is where they come from.
+func (l *logFile) write(b []byte, m mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n, err := l.appendLocked(b)
+	n, err := l.appendLocked(b, m)
+	m.done()
 	if err != nil {
 		l.failLocked(err, bytes.Count(b[n:], []byte{'\n'}))
 		return
@@ -51,14 +52,15 @@ func (l *logFile) write(b []byte) {
 }
 
 // appendLocked appends b and returns how much of it is in the file: all, or up to the end of a line.
-func (l *logFile) appendLocked(b []byte) (int, error) {
+func (l *logFile) appendLocked(b []byte, m mark) (int, error) {
 	if l.closed {
 		return 0, os.ErrClosed
 	}
-	size, err := l.openLocked()
+	st, err := l.openLocked()
 	if err != nil {
 		return 0, err
 	}
+	m.begin(&st, len(b))
 	n, err := l.f.Write(b)
 	if err == nil {
 		return n, nil
@@ -66,7 +68,7 @@ func (l *logFile) appendLocked(b []byte) (int, error) {
 	// The disk may have taken part of a line: cut it off, or the next line would be glued to it.
 	whole := bytes.LastIndexByte(b[:n], '\n') + 1
 	if whole < n {
-		err = errors.Join(err, l.f.Truncate(size+int64(whole)))
+		err = errors.Join(err, l.f.Truncate(st.Size+int64(whole)))
 	}
 	return whole, err
 }
@@ -81,50 +83,47 @@ func (l *logFile) failLocked(err error, lines int) {
 	l.closeLocked()
 }
 
-// openLocked makes sure that f is an open file which still has a name, and returns its size.
-func (l *logFile) openLocked() (int64, error) {
+// openLocked makes sure that f is an open file which still has a name, and returns what it is now.
+func (l *logFile) openLocked() (st unix.Stat_t, err error) {
 	if l.f != nil {
-		var st unix.Stat_t
-		err := unix.Fstat(int(l.f.Fd()), &st)
-		if err == nil && st.Nlink > 0 {
-			return st.Size, nil
+		if err := unix.Fstat(int(l.f.Fd()), &st); err == nil && st.Nlink > 0 {
+			return st, nil
 		}
 		l.closeLocked()
 	}
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
-		return 0, err
+		return st, err
 	}
 	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_RDWR|unix.O_NOFOLLOW, 0o640)
 	if err != nil {
-		return 0, err
+		return st, err
 	}
-	size, err := cutTornLine(f)
-	if err != nil {
+	if err := errors.Join(cutTornLine(f), unix.Fstat(int(f.Fd()), &st)); err != nil {
 		f.Close()
-		return 0, err
+		return st, err
 	}
 	l.f = f
-	return size, nil
+	return st, nil
 }
 
-// cutTornLine removes the beginning of a line from the end of the file and returns the file's size. A process
-// that is killed in the middle of a write leaves such a thing, and so does a power cut; the next line would be
-// glued to it. A tail that is longer than any line of ours is left alone.
-func cutTornLine(f *os.File) (int64, error) {
+// cutTornLine removes the beginning of a line from the end of the file. A power cut leaves such a thing, and so
+// does a process that is killed in the middle of a write without journal; the next line would be glued to it. A
+// tail that is longer than any line of ours is left alone.
+func cutTornLine(f *os.File) error {
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() || st.Size() == 0 {
-		return 0, err
+		return err
 	}
 	tail := make([]byte, min(st.Size(), 2*maxLine))
 	start := st.Size() - int64(len(tail))
 	if _, err := f.ReadAt(tail, start); err != nil {
-		return 0, err
+		return err
 	}
 	end := start + int64(bytes.LastIndexByte(tail, '\n')) + 1
 	if end == st.Size() || (end == start && start > 0) {
-		return st.Size(), nil
+		return nil
 	}
-	return end, f.Truncate(end)
+	return f.Truncate(end)
 }
 
 // reopen closes the file and opens what has its name now, for rotation. No line is lost or split.

@@ -63,6 +63,7 @@ func TestATornLineIsCutOffBeforeTheNext(t *testing.T) {
 }
 
 func TestReopenAfterRotationSplitsNoLine(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "0.log")
 	c := newCollector(t, filepath.Join(dir, "fifos"))
@@ -161,6 +162,7 @@ func (s *syncBuffer) String() string {
 }
 
 func TestBothStreamsAtFullSpeedMixNoBytes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "0.log")
 	c := newCollector(t, filepath.Join(dir, "fifos"))

@@ -6,10 +6,15 @@
 // Goroutines: two per attached container, which end with Finish or Close; idle ones hold no buffers. Read
 // runs in its caller's goroutine (and fsnotify's own while following).
 //
-// What is lost: output that was read from a FIFO but not yet written when the process is killed, that is one
-// batch in the microseconds between two system calls (never part of a line: see cutTornLine), and the
-// beginning of a line younger than a second; and what the disk refuses. Everything else waits in the FIFO, which
-// the shim holds open.
+// What is lost: what the disk of the log files refuses. A process that is killed, at whatever instruction, loses
+// and doubles nothing: output is in the FIFO, which the shim holds open, or in a spool beside it, or in the log
+// file, and the journal says what of a spool is in the log file. See journal and spool. The exceptions:
+//   - a power cut ends FIFOs and spools;
+//   - a journal that cannot be made, or a spool that finds no room, is left out with one warning, and then a kill
+//     loses what was taken from the FIFO and not written;
+//   - the journal itself may be on its way to a disk or to swap in the microseconds of the kill: see spool;
+//   - a log file that is moved to another directory in the instant of a write during which the process is killed
+//     gets those lines, and so does its successor.
 package logs
 
 import (
@@ -34,14 +39,18 @@ const (
 	stdoutName = "stdout"
 	stderrName = "stderr"
 	metaName   = "meta.json"
+
+	journalName = "journal"
+	spoolSuffix = ".spool"
 )
 
 // Collector owns one directory with a subdirectory per container: FIFOs and where their output goes.
 // Its methods may be called concurrently, but not two at once for the same container.
 type Collector struct {
-	dir  string
-	log  *slog.Logger
-	pool batches
+	dir   string
+	log   *slog.Logger
+	delay time.Duration
+	pool  batches
 
 	mu         sync.Mutex // guards all below
 	containers map[string]*container
@@ -51,6 +60,7 @@ type Collector struct {
 // container is one attached container.
 type container struct {
 	out     *logFile
+	journal *journal // nil: none could be made
 	readers [2]*reader
 	// running counts the readers that have not ended; done is closed by the last one.
 	running atomic.Int32
@@ -64,7 +74,7 @@ type meta struct {
 
 // NewCollector returns a Collector on dir. It does no I/O.
 func NewCollector(dir string, log *slog.Logger) *Collector {
-	return &Collector{dir: dir, log: log, containers: map[string]*container{}}
+	return &Collector{dir: dir, log: log, delay: partialDelay, containers: map[string]*container{}}
 }
 
 // Recover re-attaches all containers found in the directory. Call it before containerd starts: output
@@ -167,14 +177,24 @@ func makeFIFO(path string) error {
 
 // start opens the FIFOs in dir and starts the two readers.
 func (c *Collector) start(dir, logPath string) (*container, error) {
-	ct := &container{out: &logFile{path: logPath, log: c.log}, done: make(chan struct{})}
+	ct := &container{
+		out:     &logFile{path: logPath, log: c.log},
+		journal: c.journal(dir, logPath),
+		done:    make(chan struct{}),
+	}
 	for i, name := range []string{stdoutName, stderrName} {
-		r := &reader{out: ct.out, pool: &c.pool, split: splitter{stream: name}, log: c.log, now: time.Now}
-		if err := r.open(filepath.Join(dir, name)); err != nil {
+		r := &reader{
+			out: ct.out, pool: &c.pool, split: splitter{stream: name}, log: c.log, now: time.Now, delay: c.delay,
+		}
+		path := filepath.Join(dir, name)
+		if ct.journal != nil {
+			r.spool = &spool{path: path + spoolSuffix, journal: ct.journal, stream: i}
+		}
+		if err := r.open(path); err != nil {
 			if i > 0 {
-				ct.readers[0].fifo.Close()
+				ct.readers[0].close()
 			}
-			return nil, err
+			return nil, errors.Join(err, ct.journal.close())
 		}
 		ct.readers[i] = r
 	}
@@ -191,10 +211,25 @@ func (c *Collector) start(dir, logPath string) (*container, error) {
 	return ct, nil
 }
 
-// ended is called by each reader; the last one closes the file.
+// journal opens the journal in dir and ends what was under way when the last process was killed. It returns nil
+// after an error, which it tells.
+func (c *Collector) journal(dir, logPath string) *journal {
+	j, err := openJournal(filepath.Join(dir, journalName))
+	if err != nil {
+		c.log.Warn("container output is copied without a journal: a kill can lose some", "dir", dir, "error", err)
+		return nil
+	}
+	if err := j.settle(logPath); err != nil {
+		c.log.Warn("lines may come twice in log file", "path", logPath, "error", err)
+	}
+	return j
+}
+
+// ended is called by each reader; the last one closes the file and the journal.
 func (ct *container) ended() {
 	if ct.running.Add(-1) == 0 {
 		ct.out.close()
+		_ = ct.journal.close() // only a wrong address is an error
 		close(ct.done)
 	}
 }
@@ -269,7 +304,7 @@ func (c *Collector) Lost(id string) uint64 {
 }
 
 // Close stops copying without waiting for the containers; their output waits in the FIFOs for the next
-// Recover. The beginning of a line that was read already is written as a P piece, so it is not lost.
+// Recover. The beginning of a line that was read already is written as a P piece: it may be long until then.
 func (c *Collector) Close() error {
 	c.mu.Lock()
 	c.closed = true

@@ -172,6 +172,7 @@ func TestTheBeginningOfALineBecomesVisibleAfterAWhile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "0.log")
 	c := newCollector(t, filepath.Join(dir, "fifos"))
+	c.delay = 20 * time.Millisecond
 	o, _ := attach(t, c, "a", path)
 	put(t, o, "Password: ")
 	eventually(t, "the prompt is written", func() bool { return plain(t, path) == "stdout P Password: \n" })

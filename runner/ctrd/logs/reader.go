@@ -19,8 +19,8 @@ const (
 	// writeSize bounds the output kept in memory before it goes to the file.
 	writeSize = 256 << 10
 	// partialDelay is how long the beginning of a line may wait for its end before it is written as a P
-	// piece. It makes prompts visible, and bounds what a kill -9 can lose of a line. Programs that write
-	// one line in several pieces are much faster than this, so their lines stay in one piece.
+	// piece. It makes prompts visible. Programs that write one line in several pieces are much faster than
+	// this, so their lines stay in one piece.
 	partialDelay = time.Second
 )
 
@@ -69,8 +69,12 @@ type reader struct {
 	out   *logFile
 	pool  *batches
 	split splitter
+	// spool is nil when the container has no journal: then output is in memory only until it is written.
+	spool *spool
 	log   *slog.Logger
 	now   func() time.Time
+	// delay is partialDelay, but for tests.
+	delay time.Duration
 
 	mode atomic.Int32
 
@@ -78,9 +82,11 @@ type reader struct {
 	batch *batch
 	n     int
 	err   error
+	// loose says that the pending line is not in the spool, warned that this was told.
+	loose, warned bool
 }
 
-// open opens the FIFO for r.
+// open opens the FIFO for r, and the spool.
 func (r *reader) open(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -92,6 +98,11 @@ func (r *reader) open(path string) error {
 		return fmt.Errorf("fifo %s: %w", path, err)
 	}
 	r.fifo, r.raw = f, raw
+	if r.spool != nil {
+		if err := r.spool.recover(); err != nil {
+			r.bypass(err)
+		}
+	}
 	return nil
 }
 
@@ -102,9 +113,18 @@ func (r *reader) tell(m mode) {
 	_ = r.fifo.SetReadDeadline(time.Unix(1, 0))
 }
 
-// run copies until it is told to end.
+// close releases what open opened.
+func (r *reader) close() {
+	r.fifo.Close()
+	if r.spool != nil {
+		r.spool.close()
+	}
+}
+
+// run copies until it is told to end, what an earlier process has left in the spool first.
 func (r *reader) run() {
-	defer r.fifo.Close()
+	defer r.close()
+	r.resume()
 	for {
 		err := r.wait()
 		switch {
@@ -126,8 +146,8 @@ func (r *reader) run() {
 // wait blocks until it has read something, or the deadline: that of a pending line, or a call of tell.
 func (r *reader) wait() error {
 	var deadline time.Time
-	if len(r.split.pending) > 0 {
-		deadline = time.Now().Add(partialDelay)
+	if len(trimCR(r.split.pending)) > 0 {
+		deadline = time.Now().Add(r.delay)
 	}
 	if err := r.fifo.SetReadDeadline(deadline); err != nil {
 		return err
@@ -151,10 +171,7 @@ func (r *reader) read(attempt func(uintptr) bool) error {
 // tryRead reads once without blocking; false means that there was nothing.
 func (r *reader) tryRead(fd uintptr) bool {
 	b := r.pool.get()
-	n, err := unix.Read(int(fd), b.in[:])
-	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Read(int(fd), b.in[:])
-	}
+	n, err := r.take(int(fd), b.in[:])
 	if n > 0 {
 		r.batch, r.n = b, n
 		return true
@@ -170,6 +187,42 @@ func (r *reader) tryRead(fd uintptr) bool {
 	return true
 }
 
+// take takes out of the FIFO what is there, through the spool when that works.
+func (r *reader) take(fd int, buf []byte) (int, error) {
+	if r.spool != nil && !r.loose {
+		n, err := r.spool.take(fd, buf)
+		if err == nil || errors.Is(err, unix.EAGAIN) {
+			return n, err
+		}
+		r.bypass(err)
+	}
+	return uninterrupted(func() (int, error) { return unix.Read(fd, buf) })
+}
+
+// bypass leaves the spool out until tidy can bring it back.
+func (r *reader) bypass(err error) {
+	r.loose = true
+	if err := errors.Join(err, r.spool.drop()); !r.warned {
+		r.log.Warn("output is copied without its journal: a kill now can lose some", "fifo", r.fifo.Name(), "error", err)
+		r.warned = true
+	}
+}
+
+// resume writes the lines that are in the spool, and leaves a last line without end pending.
+func (r *reader) resume() {
+	for r.spool != nil && r.spool.left() {
+		b := r.pool.get()
+		n, err := r.spool.next(b.in[:])
+		if err != nil {
+			r.pool.put(b)
+			r.bypass(err)
+			return
+		}
+		r.batch, r.n = b, n
+		r.process()
+	}
+}
+
 // process writes the lines of the batch that was read.
 func (r *reader) process() {
 	b := r.batch
@@ -181,16 +234,44 @@ func (r *reader) process() {
 		part := data[:min(len(data), 4<<10)]
 		data = data[len(part):]
 		b.out = r.split.add(b.out, stamp, part)
+		if r.spooled() {
+			r.spool.fed += int64(len(part))
+		}
 		if len(b.out) >= writeSize {
-			r.out.write(b.out)
+			r.out.write(b.out, r.mark())
 			b.out = b.out[:0]
 		}
 	}
 	if len(b.out) > 0 {
-		r.out.write(b.out)
+		r.out.write(b.out, r.mark())
 	}
 	b.out = b.out[:0]
 	r.pool.put(b)
+	r.tidy(spoolSlack)
+}
+
+// spooled says whether the output in memory is in the spool too.
+func (r *reader) spooled() bool { return r.spool != nil && !r.loose }
+
+// mark returns the mark for a write of all that is not pending.
+func (r *reader) mark() mark {
+	if !r.spooled() {
+		return mark{}
+	}
+	return mark{spool: r.spool, upTo: r.spool.fed - int64(len(r.split.pending))}
+}
+
+// tidy removes from the spool what was written, but for slack bytes. After bypass it brings the spool back.
+func (r *reader) tidy(slack int64) {
+	switch {
+	case r.spool == nil:
+	case r.loose:
+		r.loose = r.spool.hold(r.split.pending) != nil
+	default:
+		if err := r.spool.shrink(r.split.pending, slack); err != nil {
+			r.bypass(err)
+		}
+	}
 }
 
 func (r *reader) stamp() []byte {
@@ -200,8 +281,9 @@ func (r *reader) stamp() []byte {
 // flush writes what the splitter holds, by its method f.
 func (r *reader) flush(f func(dst, stamp []byte) []byte) {
 	if out := f(nil, r.stamp()); len(out) > 0 {
-		r.out.write(out)
+		r.out.write(out, r.mark())
 	}
+	r.tidy(spoolIdle)
 }
 
 // finish ends the copying: drained, or at once with the pending beginning of a line written as a P piece.

@@ -37,10 +37,18 @@ func (s *splitter) add(dst, stamp, data []byte) []byte {
 			s.pending = append(s.pending, line...)
 			line = s.pending
 		}
-		dst = s.full(dst, stamp, bytes.TrimSuffix(line, []byte{'\r'}))
+		dst = s.full(dst, stamp, trimCR(line))
 		s.clear()
 		data = data[i+1:]
 	}
+}
+
+// trimCR removes a carriage return from the end; bytes.TrimSuffix takes a third of the time of a short line.
+func trimCR(line []byte) []byte {
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		return line[:n-1]
+	}
+	return line
 }
 
 // full appends one whole line.
@@ -68,7 +76,7 @@ func (s *splitter) keep(dst, stamp, data []byte) []byte {
 
 // flush appends what is pending as a P piece. A carriage return at its end stays: a newline may follow it.
 func (s *splitter) flush(dst, stamp []byte) []byte {
-	piece := bytes.TrimSuffix(s.pending, []byte{'\r'})
+	piece := trimCR(s.pending)
 	if len(piece) == 0 {
 		return dst
 	}
