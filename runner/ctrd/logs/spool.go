@@ -26,8 +26,9 @@ const (
 // The journal knows start and end. Output comes from the FIFO by splice, and end is that call's offset: the kernel
 // takes from the pipe what it has added to the file and stores the new offset, all before a signal can end the
 // process. (But for a journal that the kernel swaps out, or writes back to a disk, in the same microseconds as the
-// kill; a tmpfs is never written back.) What the next process finds between start and end is what it has to write. While nothing comes the file is empty, or as long as a line
-// that has begun; without any output there is no file.
+// kill; a tmpfs is never written back.) What the next process finds between start and end is what it has to write.
+//
+// While nothing comes the file has at most a page, or a line that has begun; without any output there is no file.
 type spool struct {
 	path    string
 	journal *journal
