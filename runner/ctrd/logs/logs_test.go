@@ -265,3 +265,32 @@ func TestFinishGivesUpWithItsContextAndCanBeRepeated(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestDrainingIsNotEndedByTheDeadlineThatBeginsIt(t *testing.T) {
+	dir := t.TempDir()
+	fifo, path := filepath.Join(dir, stdoutName), filepath.Join(dir, "0.log")
+	if err := makeFIFO(fifo); err != nil {
+		t.Fatal(err)
+	}
+	shim := openShim(t, fifo)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	r := &reader{out: &logFile{path: path, log: log}, pool: &batches{}, split: splitter{stream: stdoutName}, log: log}
+	late := false
+	r.now = func() time.Time { // while the first output is processed
+		if !late {
+			late = true
+			put(t, shim, "two\n")
+			r.tell(modeDrain)
+		}
+		return time.Now()
+	}
+	if err := r.open(fifo); err != nil {
+		t.Fatal(err)
+	}
+	put(t, shim, "one\n")
+	r.mode.Store(modeDrain)
+	r.run()
+	if got := plain(t, path); got != "stdout F one\nstdout F two\n" {
+		t.Errorf("got %q", got)
+	}
+}

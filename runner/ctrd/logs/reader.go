@@ -292,13 +292,16 @@ func (r *reader) finish() {
 		r.flush(r.split.flush)
 		return
 	}
-	_ = r.fifo.SetReadDeadline(time.Time{})
 	for r.mode.Load() == modeDrain {
+		_ = r.fifo.SetReadDeadline(time.Time{})
 		empty := false
 		err := r.read(func(fd uintptr) bool {
 			empty = !r.tryRead(fd)
 			return true
 		})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue // tell stores the mode first: its deadline may come only now
+		}
 		if empty || err != nil {
 			break
 		}
