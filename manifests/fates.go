@@ -1,5 +1,7 @@
 package manifests
 
+import "strings"
+
 // fates is the table of what becomes of each field of a Pod. docs/fields.md is made from it, and a test holds
 // it against the Go types: each field has a line, each line has a field.
 func fates() []fieldFate {
@@ -10,7 +12,28 @@ func fates() []fieldFate {
 	} {
 		all = append(all, part...)
 	}
-	return all
+	return append(all, initContainerFates(all)...)
+}
+
+// initContainerFates are those of regular containers: what means nothing for init containers is no valid field
+// of theirs, which validation says.
+func initContainerFates(all []fieldFate) []fieldFate {
+	var lines []fieldFate
+	for _, line := range all {
+		rest, ok := strings.CutPrefix(line.path, "spec.containers[].")
+		if !ok {
+			continue
+		}
+		line.same, line.path = line.path, "spec.initContainers[]."+rest
+		if rest == "restartPolicy" {
+			line = fieldFate{
+				path: line.path, fate: enforced, only: []string{"Always"}, later: []string{"Never", "OnFailure"}, other: release02,
+				note: "Always makes a sidecar",
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 const (
@@ -58,8 +81,10 @@ func metadataFates() []fieldFate {
 
 func podFates() []fieldFate {
 	return []fieldFate{
-		{path: "spec.initContainers", fate: refused, note: release02, hint: "do its work in the container's own command"},
-		{path: "spec.ephemeralContainers", fate: refused, note: release02},
+		{
+			path: "spec.ephemeralContainers", fate: refused, note: "never: they are added to a running pod through an API, not written in its manifest",
+			hint: "add a regular container or a sidecar, or enter the pod with nsenter",
+		},
 		{path: "spec.restartPolicy", fate: enforced},
 		{path: "spec.terminationGracePeriodSeconds", fate: enforced},
 		{path: "spec.activeDeadlineSeconds", fate: refused, note: release02},

@@ -45,6 +45,8 @@ type fieldFate struct {
 	other string
 	// hint says what to do instead of using a refused field or value.
 	hint string
+	// same is the path of the line that this one repeats, for init containers.
+	same string
 }
 
 // allows says that a value is not one of those that the line refuses.

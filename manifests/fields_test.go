@@ -162,6 +162,8 @@ Generated from manifests/fates.go; do not edit (` + "`go test ./manifests -run T
 - **refused**: a manifest that sets the field is refused, with file, line and what to do. The note names the release that
   plans the field, or says why there will be none.
 
+Where nothing is said of a field of ` + "`spec.initContainers[]`" + `, what is said of the same field of ` + "`spec.containers[]`" + ` holds.
+
 ` + "`[]`" + ` stands for any element of a list, ` + "`{}`" + ` for any key of a map that has no line of its own. Fields that a manifest does
 not set are never refused, nor are those it sets to their zero value.
 
@@ -184,6 +186,9 @@ func fieldsDoc() string {
 
 // fieldRows writes the rows of a field: one for a whole subtree of harmless or refused fields, else one for each leaf.
 func fieldRows(f *fieldNode) []string {
+	if f.fate != nil && f.fate.same != "" {
+		return nil
+	}
 	if !f.mixed && f.fate != nil && (len(f.children) == 0 || f.fate.fate != enforced) {
 		return []string{fieldRow(f)}
 	}

@@ -23,7 +23,8 @@ func PodHash(p *corev1.Pod) string { return hash(p) }
 
 // SandboxHash covers what cannot be changed without making the whole pod anew: its identity, its network and
 // the namespaces that containers share. Labels and annotations are not in it, nor anything of one container
-// except its host ports.
+// except its host ports. The definitions of init containers are in it, but not those of sidecars: what has
+// run once, before everything else, can only be run again with everything else after it.
 func SandboxHash(p *corev1.Pod) string {
 	spec := &p.Spec
 	s := sandboxParts{
@@ -45,7 +46,12 @@ func SandboxHash(p *corev1.Pod) string {
 		s.Sysctls = spec.SecurityContext.Sysctls
 	}
 	if !spec.HostNetwork {
-		s.HostPorts = hostPorts(spec.Containers)
+		s.HostPorts = hostPorts(spec)
+	}
+	for i := range spec.InitContainers {
+		if c := &spec.InitContainers[i]; !IsSidecar(c) {
+			s.InitContainers = append(s.InitContainers, c.Name+" "+ContainerHash(p, c.Name))
+		}
 	}
 	return hash(s)
 }
@@ -67,13 +73,14 @@ type sandboxParts struct {
 	RuntimeClassName      *string              `json:"runtimeClassName,omitempty"`
 	Sysctls               []corev1.Sysctl      `json:"sysctls,omitempty"`
 	HostPorts             []string             `json:"hostPorts,omitempty"`
+	InitContainers        []string             `json:"initContainers,omitempty"`
 }
 
 // hostPorts lists the port mappings of a pod, whichever container has them and in whatever order.
-func hostPorts(containers []corev1.Container) []string {
+func hostPorts(spec *corev1.PodSpec) []string {
 	var ports []string
-	for i := range containers {
-		for _, p := range containers[i].Ports {
+	for c := range LastingContainers(spec) {
+		for _, p := range c.Ports {
 			if p.HostPort > 0 {
 				ports = append(ports, fmt.Sprintf("%s:%d:%d/%s", p.HostIP, p.HostPort, p.ContainerPort, p.Protocol))
 			}
@@ -88,11 +95,11 @@ func hostPorts(containers []corev1.Container) []string {
 // restart and message policies, ports) and what the environment of a container does not follow in Kubernetes
 // either (labels and annotations). It is empty for a container that the pod does not have.
 func ContainerHash(p *corev1.Pod, container string) string {
-	i := slices.IndexFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == container })
-	if i < 0 {
+	found := FindContainer(&p.Spec, container)
+	if found == nil {
 		return ""
 	}
-	c := p.Spec.Containers[i] // a copy, to blank fields in
+	c := *found // a copy, to blank fields in
 	parts := containerParts{
 		HostPID:     p.Spec.HostPID,
 		HostIPC:     p.Spec.HostIPC,

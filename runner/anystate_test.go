@@ -46,7 +46,7 @@ func anyState(rt *rapid.T, want *manifests.Pod) runner.Observed {
 func anyInstance(rt *rapid.T, i int, now time.Time, pods ...*manifests.Pod) runner.Container {
 	c := runner.Container{
 		ID:        fmt.Sprintf("i%d", i),
-		Name:      rapid.SampledFrom([]string{"a", "b", "gone"}).Draw(rt, "name"),
+		Name:      rapid.SampledFrom([]string{"a", "b", "i", "s", "j", "gone"}).Draw(rt, "name"),
 		SandboxID: rapid.SampledFrom([]string{"s901", "s901", "s901", "s900"}).Draw(rt, "sandbox id"),
 		Image:     "busybox:1", ImageID: "sha256:1", CreatedAt: now.Add(-time.Hour),
 		State:        rapid.SampledFrom([]runner.ContainerState{runner.ContainerCreated, runner.ContainerRunning, runner.ContainerExited}).Draw(rt, "state"),
@@ -66,6 +66,9 @@ func anyInstance(rt *rapid.T, i int, now time.Time, pods ...*manifests.Pod) runn
 	if rapid.IntRange(0, 3).Draw(rt, "stopped") == 0 {
 		c.StopSentAt = at("stop sent")
 	}
+	if rapid.IntRange(0, 4).Draw(rt, "stop announced") == 0 {
+		c.StoppingAt = at("stopping")
+	}
 	if c.State == runner.ContainerExited {
 		c.Exit = &runner.Termination{ContainerID: c.ID, ExitCode: rapid.IntRange(0, 1).Draw(rt, "code"), StartedAt: c.StartedAt, FinishedAt: at("finished")}
 		c.Recorded, c.PID = rapid.Bool().Draw(rt, "recorded exit"), 0
@@ -77,7 +80,12 @@ func TestAnyStateConverges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		policy := rapid.SampledFrom([]corev1.RestartPolicy{"Always", "OnFailure", "Never"}).Draw(rt, "policy")
 		want := edited(testPod("x", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe)),
-			func(p *corev1.Pod) { p.Spec.RestartPolicy = policy })
+			func(p *corev1.Pod) {
+				p.Spec.RestartPolicy = policy
+				if rapid.Bool().Draw(rt, "with init containers") {
+					p.Spec.InitContainers = []corev1.Container{testContainer("i", "after 3s"), testSidecar("s", runtimetest.ScriptServe), testContainer("j", runtimetest.ScriptSucceed)}
+				}
+			})
 		var wrong []string
 		remove := rapid.IntRange(0, 4).Draw(rt, "remove") == 0
 		var o runner.Observed
@@ -93,6 +101,7 @@ func TestAnyStateConverges(t *testing.T) {
 				wrong = append(wrong, fmt.Sprintf("two plans of one state:\n%v %s\n%v %s", a1, n1, a2, n2))
 			}
 			c := newChaos(t)
+			c.anyState = true
 			if desired != nil {
 				c.desired[desired.Key()] = desired
 			}

@@ -108,10 +108,19 @@ func (p *planner) update() {
 }
 
 func (p *planner) containers() {
+	if len(p.pod.Object.Spec.InitContainers) > 0 {
+		p.inOrder()
+	} else {
+		p.regular()
+	}
+	p.strangers()
+}
+
+// regular plans the regular containers.
+func (p *planner) regular() {
 	for i := range p.pod.Object.Spec.Containers {
 		p.container(&p.pod.Object.Spec.Containers[i])
 	}
-	p.strangers()
 }
 
 // strangers takes containers away that the manifest does not have.
@@ -151,7 +160,7 @@ func (p *planner) recordDiffers() bool {
 
 func (p *planner) recordNeeded() bool {
 	rec := p.o.Sandbox.Pod
-	return rec != nil && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
+	return rec != nil && !p.initFailed() && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
 		return hasContainer(p.pod, c.Name) && c.Hash != p.hashes.container(p.pod, c.Name) &&
 			hasContainer(rec, c.Name) && c.Hash == p.hashes.container(rec, c.Name)
 	})
@@ -181,10 +190,10 @@ func (p *planner) stopping() bool {
 	begun := false
 	for i := range p.o.Containers {
 		c := &p.o.Containers[i]
-		if c.State == ContainerRunning && c.StopSentAt.IsZero() {
+		if c.State == ContainerRunning && !c.leaving() {
 			return false
 		}
-		begun = begun || !c.StopSentAt.IsZero()
+		begun = begun || c.leaving()
 	}
 	return begun
 }
@@ -223,18 +232,6 @@ func (p *planner) remove() {
 	}
 }
 
-// stopAll stops what runs, all at once, and says whether nothing runs any more.
-func (p *planner) stopAll(reason string) bool {
-	stopped := true
-	for i := range p.o.Containers {
-		if c := &p.o.Containers[i]; c.State == ContainerRunning {
-			p.stop(c, reason)
-			stopped = false
-		}
-	}
-	return stopped
-}
-
 // removeAll removes all containers and the sandbox, and says whether nothing is left to be waited for.
 func (p *planner) removeAll(reason string) bool {
 	ok := true
@@ -251,6 +248,10 @@ func (p *planner) removeAll(reason string) bool {
 // started it stays as it is: a completed pod stays completed. Otherwise it is replaced. Images are seen to
 // before the old records go, because those tell that the image was good enough before (see image).
 func (p *planner) revive() {
+	if len(p.pod.Object.Spec.InitContainers) > 0 {
+		p.reviveInOrder()
+		return
+	}
 	same := p.o.Sandbox.Hash == p.hashes.sandbox(p.pod)
 	if !same && slices.ContainsFunc(p.o.Containers, func(c Container) bool { return c.State == ContainerRunning }) {
 		p.replace()
@@ -315,14 +316,13 @@ func (p *planner) survey(same bool) (starts []start, complete map[string]bool) {
 
 // fine says that the instance runs as desired.
 func (p *planner) fine(c *Container) bool {
-	return c.State == ContainerRunning && c.StopSentAt.IsZero() && (p.holding() || p.fits(c.Name, c))
+	return c.State == ContainerRunning && !c.leaving() && (p.holding() || p.fits(c.Name, c))
 }
 
 // completed says that the instance ended by itself and that its policy does not want it again. Restarts after a
 // reboot do not wait for their back-off: it was a longer break than most, and kubelet does not wait either.
 func (p *planner) completed(c *Container) bool {
-	return c.State == ContainerExited && p.fits(c.Name, c) &&
-		!NextRestart(p.now, p.policy(), c, p.o.Options).Wanted
+	return c.State == ContainerExited && p.fits(c.Name, c) && !p.restart(c).Wanted
 }
 
 // carry takes the history of the previous instance over.
@@ -353,12 +353,15 @@ func (p *planner) imagesFirst(starts []start) (ready []start) {
 
 // tidy brings a pod to rest of which nothing is to be started: one instance of each container stays.
 func (p *planner) tidy() {
-	for i := range p.pod.Object.Spec.Containers {
-		all := p.instances(p.pod.Object.Spec.Containers[i].Name)
+	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+		all := p.instances(spec.Name)
 		for _, c := range all[:max(0, len(all)-1)] {
 			p.discard(c, "replaced")
 		}
 		for _, c := range all[max(0, len(all)-1):] {
+			if c.State == ContainerCreated {
+				p.discard(c, "not needed any more")
+			}
 			p.settle(c)
 		}
 	}
@@ -371,16 +374,13 @@ func (p *planner) finishAll() {
 	}
 }
 
-func (p *planner) policy() corev1.RestartPolicy { return p.pod.Object.Spec.RestartPolicy }
+func (p *planner) restart(c *Container) Restart {
+	return NextRestart(p.now, &p.pod.Object.Spec, c, p.o.Options)
+}
 
 func hasContainer(pod *manifests.Pod, name string) bool { return containerSpec(pod, name) != nil }
 
 // containerSpec returns the container's definition, nil when the pod has none of that name.
 func containerSpec(pod *manifests.Pod, name string) *corev1.Container {
-	for i := range pod.Object.Spec.Containers {
-		if c := &pod.Object.Spec.Containers[i]; c.Name == name {
-			return c
-		}
-	}
-	return nil
+	return manifests.FindContainer(&pod.Object.Spec, name)
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"monopod/manifests"
 )
 
 // Planning of one container. Its instances, oldest first, are at most: what is left of the past (exited), one
@@ -55,15 +53,15 @@ func (p *planner) instances(name string) []*Container {
 
 // keeper returns the instance that fits the wanted definition: one that runs and has not been told to stop (an
 // older one, when an edit was taken back in time), else the newest of all. Instances of another sandbox fit
-// only as the record that they completed.
+// only as the record that they completed, and those of init containers not even so.
 func (p *planner) keeper(all []*Container, want string) *Container {
 	for _, c := range slices.Backward(all) {
-		if c.Hash == want && p.inSandbox(c) && c.State == ContainerRunning && c.StopSentAt.IsZero() {
+		if c.Hash == want && p.inSandbox(c) && c.State == ContainerRunning && !c.leaving() {
 			return c
 		}
 	}
 	if n := len(all); n > 0 {
-		if c := all[n-1]; c.Hash == want && (p.inSandbox(c) || c.State == ContainerExited) {
+		if c := all[n-1]; c.Hash == want && (p.inSandbox(c) || c.State == ContainerExited && !p.isInit(c.Name)) {
 			return c
 		}
 	}
@@ -187,7 +185,10 @@ func (p *planner) keepRunning(keep *Container, others []*Container) {
 func (p *planner) exited(keep *Container, others []*Container) {
 	stopped := p.stopOthers(others, "superseded")
 	p.removeThose(others, ContainerCreated, "superseded")
-	r := NextRestart(p.now, p.policy(), keep, p.o.Options)
+	r := p.restart(keep)
+	if !p.inSandbox(keep) {
+		r.At = p.now // the break was longer than most
+	}
 	if !r.Wanted || !stopped || !p.mayRestart(keep, r) {
 		p.finish(keep)
 		p.removeThose(others, ContainerExited, "replaced")
@@ -248,6 +249,9 @@ func (p *planner) image(name string, prev *Container) imageStep {
 		return imageBlocked
 	}
 	a := Action{Kind: EnsureImage, Container: name}
+	if p.planned(EnsureImage, name) {
+		return imageReady
+	}
 	if f, failed := p.o.Failures[name]; p.canFallBack(name, prev) && (!failed || !f.isImage()) {
 		a.Timeout = imageTimeout
 	}
@@ -307,7 +311,7 @@ func (p *planner) discard(c *Container, reason string) {
 // its end, the exit of one that ended is recorded.
 func (p *planner) settle(c *Container) {
 	switch {
-	case c.State == ContainerRunning && !c.StopSentAt.IsZero():
+	case c.State == ContainerRunning && c.leaving():
 		p.stop(c, "was told to stop")
 	case c.State == ContainerExited:
 		p.finish(c)
@@ -331,57 +335,4 @@ func (p *planner) removeInstance(c *Container, reason string) bool {
 	}
 	p.add(Action{Kind: RemoveContainer, Container: c.Name, ContainerID: c.ID, Reason: reason})
 	return true
-}
-
-// killAgain is how long a killed process may take to disappear before it is killed once more. One in
-// uninterruptible sleep takes as long as the kernel likes; its exit is an event.
-const killAgain = 10 * time.Second
-
-// stop tells a running instance to stop, and kills it when its grace period is over. The period is exactly
-// what the manifest says: kubelet's floor of 2 s is not applied, and 0 kills at once. It is counted again on
-// each plan, so that an edit can shorten it. When the clock was set back since the signal, the rest of
-// the period cannot be known and is given up.
-func (p *planner) stop(c *Container, reason string) {
-	if p.blocked(instanceKey(c.ID)) {
-		return
-	}
-	grace := p.grace()
-	if c.StopSentAt.IsZero() {
-		p.add(Action{Kind: StopContainer, Container: c.Name, ContainerID: c.ID, Reason: reason})
-		if grace == 0 {
-			p.add(Action{Kind: KillContainer, Container: c.Name, ContainerID: c.ID, Reason: "grace period 0"})
-			return
-		}
-		p.at(p.now.Add(grace))
-		return
-	}
-	deadline := c.StopSentAt.Add(grace)
-	if p.now.Before(deadline) && !c.StopSentAt.After(p.now) {
-		p.at(deadline)
-		return
-	}
-	if killed, ok := p.o.Killed[c.ID]; ok && !killed.After(p.now) && p.now.Before(killed.Add(killAgain)) {
-		p.at(killed.Add(killAgain))
-		return
-	}
-	p.add(Action{
-		Kind: KillContainer, Container: c.Name, ContainerID: c.ID,
-		Reason: fmt.Sprintf("did not stop within %s", grace),
-	})
-}
-
-func (p *planner) grace() time.Duration {
-	for _, pod := range []*manifests.Pod{p.pod, p.sandboxPod()} {
-		if pod != nil && pod.Object.Spec.TerminationGracePeriodSeconds != nil {
-			return time.Duration(*pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
-		}
-	}
-	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
-}
-
-func (p *planner) sandboxPod() *manifests.Pod {
-	if p.o.Sandbox == nil {
-		return nil
-	}
-	return p.o.Sandbox.Pod
 }

@@ -60,6 +60,7 @@ type scenarioInstance struct {
 	Restarts   int                   `json:"restarts"`
 	BackOff    string                `json:"backoff"`
 	StopSent   string                `json:"stop-sent"`
+	Stopping   string                `json:"stopping"`
 	Exit       *struct {
 		Code int    `json:"code"`
 		At   string `json:"at"`
@@ -163,6 +164,7 @@ func (s *story) instance(i scenarioInstance) runner.Container {
 		ID: i.ID, Name: i.Name, SandboxID: "sandbox", Image: "busybox", ImageID: "sha256:1", State: i.State,
 		Hash: manifests.ContainerHash(s.manifest(i.MadeFor).Object, i.Name), RestartCount: i.Restarts,
 		BackOff: s.duration(i.BackOff), CreatedAt: zero, Recorded: i.Recorded, StopSentAt: s.at(i.StopSent),
+		StoppingAt: s.at(i.Stopping),
 	}
 	if i.OldSandbox {
 		c.SandboxID = "old-sandbox"

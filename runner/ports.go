@@ -98,8 +98,8 @@ func (h hostPort) overlaps(o hostPort) bool {
 // hostPorts returns the host ports of a pod. All spellings of "every address" become the empty one.
 func hostPorts(pod *manifests.Pod) []hostPort {
 	var all []hostPort
-	for i := range pod.Object.Spec.Containers {
-		for _, p := range pod.Object.Spec.Containers[i].Ports {
+	for c := range manifests.LastingContainers(&pod.Object.Spec) {
+		for _, p := range c.Ports {
 			if p.HostPort == 0 {
 				continue
 			}

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,8 @@ type chaos struct {
 	// editedAt is when a pod was last edited. In that very instant (of the bubble's clock) the worker may be
 	// past its last look at what is wanted.
 	editedAt map[manifests.Key]time.Time
+	// anyState says that the story begins with a state that no story leads to.
+	anyState bool
 	fault    runner.ActionKind
 	reason   string
 	offline  bool
@@ -77,7 +80,7 @@ func (c *chaos) network(manifests.Key) error {
 }
 
 func usesBadImage(p *manifests.Pod, name string) bool {
-	for _, c := range p.Object.Spec.Containers {
+	for c := range manifests.AllContainers(&p.Object.Spec) {
 		if (c.Name == name || name == "") && c.Image == badImage {
 			return true
 		}
@@ -108,6 +111,9 @@ func (c *chaos) check(key manifests.Key, a runner.Action, st runner.PodState, wa
 		if a.Kind == runner.StartContainer && running[a.Container] > 0 {
 			c.wrongf("%s: %s while the old one runs", key, a)
 		}
+		if a.Kind == runner.StartContainer && want != nil && a.Manifest == runner.DesiredManifest && !c.editedAt[key].Equal(time.Now()) {
+			c.checkOrder(key, a, st, want)
+		}
 	case runner.StopContainer, runner.KillContainer:
 		c.checkStop(key, a, st, target, want)
 	case runner.RemoveContainer:
@@ -123,20 +129,84 @@ func (c *chaos) check(key manifests.Key, a runner.Action, st runner.PodState, wa
 	}
 }
 
+// checkOrder: init containers run one after another and only once in a sandbox, and nothing overtakes them.
+func (c *chaos) checkOrder(key manifests.Key, a runner.Action, st runner.PodState, want *manifests.Pod) {
+	begun := false
+	succeeded, runs := map[string]bool{}, map[string]bool{}
+	for _, i := range st.Containers {
+		if st.Sandbox == nil || i.SandboxID != st.Sandbox.ID {
+			continue
+		}
+		begun = begun || kindOf(want, i.Name) == "regular" && !i.StartedAt.IsZero()
+		runs[i.Name] = runs[i.Name] || i.State == runner.ContainerRunning
+		succeeded[i.Name] = succeeded[i.Name] || i.State == runner.ContainerExited && i.StopSentAt.IsZero() && i.StoppingAt.IsZero() && i.Exit.ExitCode == 0
+	}
+	if kindOf(want, a.Container) == "init" && (begun || succeeded[a.Container]) {
+		c.wrongf("%s: %s again", key, a)
+	}
+	for before := range manifests.AllContainers(&want.Object.Spec) {
+		kind := kindOf(want, before.Name)
+		switch {
+		case before.Name == a.Container || kind == "regular" || begun:
+			return
+		case kind == "init" && !succeeded[before.Name], kind == "sidecar" && !runs[before.Name]:
+			c.wrongf("%s: %s overtakes %s", key, a, before.Name)
+		}
+	}
+}
+
+// kindOf says what a container is in a pod; what the pod does not have is regular.
+func kindOf(p *manifests.Pod, name string) string {
+	for i := range p.Object.Spec.InitContainers {
+		if c := &p.Object.Spec.InitContainers[i]; c.Name == name {
+			if manifests.IsSidecar(c) {
+				return "sidecar"
+			}
+			return "init"
+		}
+	}
+	return "regular"
+}
+
+// checkStopOrder: while a pod is removed, sidecars are told to stop after all others, the last one first, unless
+// the grace period is over.
+func (c *chaos) checkStopOrder(key manifests.Key, a runner.Action, st runner.PodState, target *runner.Container) {
+	if a.Kind != runner.StopContainer || st.Sandbox == nil || kindOf(st.Sandbox.Pod, target.Name) != "sidecar" {
+		return
+	}
+	grace := time.Duration(*st.Sandbox.Pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
+	if grace == 0 || !target.StoppingAt.IsZero() && !time.Now().Before(target.StoppingAt.Add(grace)) {
+		return
+	}
+	after := false
+	for other := range manifests.AllContainers(&st.Sandbox.Pod.Object.Spec) {
+		for _, i := range st.Containers {
+			if i.Name == other.Name && i.State == runner.ContainerRunning && i.ID != target.ID && (after || kindOf(st.Sandbox.Pod, i.Name) != "sidecar") {
+				c.wrongf("%s: %s while %s runs", key, a, i.Name)
+			}
+		}
+		after = after || other.Name == target.Name
+	}
+}
+
 // checkStop: what is as desired is never stopped, nor what cannot be replaced.
 func (c *chaos) checkStop(key manifests.Key, a runner.Action, st runner.PodState, target *runner.Container, want *manifests.Pod) {
 	if target == nil {
 		c.wrongf("%s: %s %s, which does not exist", key, a, a.ContainerID)
 		return
 	}
-	if want == nil || st.Sandbox == nil || !target.StopSentAt.IsZero() || c.editedAt[key].Equal(time.Now()) {
+	if want == nil {
+		c.checkStopOrder(key, a, st, target)
+	}
+	if want == nil || st.Sandbox == nil || !target.StopSentAt.IsZero() || !target.StoppingAt.IsZero() || c.editedAt[key].Equal(time.Now()) {
 		return
 	}
 	if target.SandboxID != st.Sandbox.ID || c.twins(target, st) {
 		return // left over from something that went wrong
 	}
 	same := st.Sandbox.Hash == manifests.SandboxHash(want.Object)
-	if same && st.Sandbox.Alive && target.Hash == manifests.ContainerHash(want.Object, target.Name) {
+	ends := kindOf(want, target.Name) == "sidecar" && ended(want, st) || kindOf(want, target.Name) == "init" && c.anyState
+	if same && st.Sandbox.Alive && target.Hash == manifests.ContainerHash(want.Object, target.Name) && !ends {
 		c.wrongf("%s: %s, which is as desired", key, a)
 	}
 	if manifests.ContainerHash(want.Object, target.Name) != "" && usesBadImage(want, target.Name) {
@@ -145,6 +215,50 @@ func (c *chaos) checkStop(key manifests.Key, a runner.Action, st runner.PodState
 	if !same && usesBadImage(want, "") {
 		c.wrongf("%s: %s for a pod whose images cannot be had", key, a)
 	}
+}
+
+// checkComplete: there is one instance of each container, except of those that are not needed any more.
+func (c *chaos) checkComplete(k manifests.Key, want *manifests.Pod, st runner.PodState) {
+	count := map[string]int{}
+	for _, i := range st.Containers {
+		count[i.Name]++
+	}
+	for spec := range manifests.AllContainers(&want.Object.Spec) {
+		kind := kindOf(want, spec.Name)
+		dispensable := kind == "init" && begun(want, st) || len(want.Object.Spec.InitContainers) > 0 && ended(want, st)
+		if n := count[spec.Name]; n > 1 || n == 0 && !dispensable {
+			c.wrongf("%s: %d instances of %s", k, n, spec.Name)
+		}
+		delete(count, spec.Name)
+	}
+	if len(count) > 0 {
+		c.wrongf("%s: strangers %v", k, count)
+	}
+}
+
+// begun says that a regular container has been started.
+func begun(want *manifests.Pod, st runner.PodState) bool {
+	return slices.ContainsFunc(st.Containers, func(i runner.Container) bool {
+		return kindOf(want, i.Name) == "regular" && !i.StartedAt.IsZero()
+	})
+}
+
+// ended says that no regular container of the pod will run again, or that an init container has failed for good.
+func ended(want *manifests.Pod, st runner.PodState) bool {
+	over := map[string]bool{}
+	for _, i := range st.Containers {
+		over[i.Name] = i.State == runner.ContainerExited && i.Hash == manifests.ContainerHash(want.Object, i.Name) &&
+			!runner.NextRestart(time.Now(), &want.Object.Spec, &i, runner.Options{}).Wanted
+		if over[i.Name] && kindOf(want, i.Name) == "init" && i.Exit.ExitCode != 0 {
+			return true
+		}
+	}
+	for _, c := range want.Object.Spec.Containers {
+		if !over[c.Name] {
+			return false
+		}
+	}
+	return true
 }
 
 // twins says that two instances of one container run.
@@ -169,6 +283,7 @@ func steps() *rapid.Generator[[]step] {
 		return step{
 			What: rapid.SampledFrom([]string{
 				"add", "remove", "env", "env", "image", "bad image", "good image", "sandbox", "label", "policy", "grace",
+				"init env", "add init", "add sidecar", "remove init", "init fails",
 				"add container", "remove container", "exit", "exit", "kill", "stubborn", "fault", "fault", "no fault",
 				"agent dies", "agent restarts", "offline", "reboot", "blind", "see", "pass", "pass", "a while",
 			}).Draw(t, "what"),
@@ -232,7 +347,7 @@ func (c *chaos) play(s step) {
 	case "a while":
 		c.pass(time.Duration(s.N) * 5 * time.Minute)
 	case "exit":
-		_ = c.fake.Exit(key(name), []string{"a", "b"}[s.N%2], s.N/2) // there may be none
+		_ = c.fake.Exit(key(name), []string{"a", "b", "s", "i"}[s.N%4], s.N/4) // there may be none
 	case "kill":
 		for _, i := range c.fake.State(key(name)).Containers {
 			_ = c.fake.KillProcess(i.PID)
@@ -290,6 +405,9 @@ func (c *chaos) edit(k manifests.Key, s step) {
 		return
 	case p == nil:
 		p = testPod(k.Name, testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptSlowStop))
+		if k.Name == "y" {
+			p.Object.Spec.InitContainers = []corev1.Container{testContainer("i", "after 3s"), testSidecar("s", runtimetest.ScriptSlowStop)}
+		}
 	}
 	c.desired[k] = edited(p, func(o *corev1.Pod) { change(o, s) })
 	c.editedAt[k] = time.Now()
@@ -306,8 +424,11 @@ func change(o *corev1.Pod, s step) {
 	case "bad image":
 		one.Image = badImage
 	case "good image":
-		for i := range cs {
-			cs[i].Image = "busybox:1"
+		for c := range manifests.AllContainers(&o.Spec) {
+			c.Image = "busybox:1"
+			if c.Command[2] == runtimetest.ScriptFail {
+				c.Command[2] = runtimetest.ScriptSucceed
+			}
 		}
 	case "stubborn":
 		one.Command[2] = runtimetest.ScriptStubborn
@@ -319,6 +440,8 @@ func change(o *corev1.Pod, s step) {
 		o.Spec.RestartPolicy = []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}[s.N%3]
 	case "grace":
 		o.Spec.TerminationGracePeriodSeconds = new(int64(s.N))
+	case "init env", "init fails", "add init", "add sidecar", "remove init":
+		changeInit(o, s)
 	case "add container":
 		if len(cs) < 3 && manifests.ContainerHash(o, fmt.Sprintf("c%d", s.N)) == "" {
 			o.Spec.Containers = append(cs, testContainer(fmt.Sprintf("c%d", s.N), runtimetest.ScriptServe))
@@ -327,6 +450,25 @@ func change(o *corev1.Pod, s step) {
 		if len(cs) > 1 {
 			o.Spec.Containers = cs[1:]
 		}
+	}
+}
+
+// changeInit changes the init containers.
+func changeInit(o *corev1.Pod, s step) {
+	is := o.Spec.InitContainers
+	name := fmt.Sprintf("i%d", s.N)
+	switch {
+	case s.What == "add init" && manifests.ContainerHash(o, name) == "" && len(is) < 4:
+		o.Spec.InitContainers = slices.Insert(is, s.N%(len(is)+1), testContainer(name, runtimetest.ScriptSucceed))
+	case s.What == "add sidecar" && manifests.ContainerHash(o, name) == "" && len(is) < 4:
+		o.Spec.InitContainers = slices.Insert(is, s.N%(len(is)+1), testSidecar(name, runtimetest.ScriptServe))
+	case len(is) == 0:
+	case s.What == "remove init":
+		o.Spec.InitContainers = is[1:]
+	case s.What == "init env":
+		is[s.N%len(is)].Env = []corev1.EnvVar{{Name: "N", Value: fmt.Sprint(s.N)}}
+	case s.What == "init fails" && !manifests.IsSidecar(&is[s.N%len(is)]):
+		is[s.N%len(is)].Command[2] = runtimetest.ScriptFail
 	}
 }
 
@@ -373,15 +515,17 @@ func (c *chaos) checkEnd(k manifests.Key, want *manifests.Pod) {
 	if manifests.PodHash(st.Sandbox.Pod.Object) != manifests.PodHash(want.Object) {
 		c.wrongf("%s: another manifest is recorded", k)
 	}
-	if len(st.Containers) != len(want.Object.Spec.Containers) {
-		c.wrongf("%s: %d instances of %d containers", k, len(st.Containers), len(want.Object.Spec.Containers))
-	}
+	c.checkComplete(k, want, st)
 	for _, i := range st.Containers {
+		if len(want.Object.Spec.InitContainers) > 0 && ended(want, st) && i.State == runner.ContainerExited && i.Recorded {
+			continue // an init container has failed: what was of no use stays on record
+		}
 		if i.Hash != manifests.ContainerHash(want.Object, i.Name) {
 			c.wrongf("%s: %s has another definition", k, i.Name)
 		}
 		completed := i.State == runner.ContainerExited && i.Recorded &&
-			!runner.NextRestart(time.Now(), want.Object.Spec.RestartPolicy, &i, runner.Options{}).Wanted
+			!runner.NextRestart(time.Now(), &want.Object.Spec, &i, runner.Options{}).Wanted
+		completed = completed || i.State == runner.ContainerExited && i.Recorded && (kindOf(want, i.Name) == "sidecar" && ended(want, st) || kindOf(want, i.Name) == "init" && begun(want, st))
 		if i.State != runner.ContainerRunning && !completed {
 			c.wrongf("%s: %s is %s", k, i.Name, i.State)
 		}

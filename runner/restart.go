@@ -28,13 +28,35 @@ type Restart struct {
 	Reason string
 }
 
-// NextRestart decides about an exited instance.
+// NextRestart decides about an exited instance of a pod.
+func NextRestart(now time.Time, pod *corev1.PodSpec, c *Container, o Options) Restart {
+	return nextRestart(now, restartPolicy(pod, c), c, o)
+}
+
+// restartPolicy is what the pod wants of an instance that ended as this one did. An init container that has
+// succeeded is never run again, and one that failed only unless the pod's policy is Never.
+func restartPolicy(pod *corev1.PodSpec, c *Container) corev1.RestartPolicy {
+	switch roleIn(pod, c.Name) {
+	case sidecar:
+		return corev1.RestartPolicyAlways
+	case initial:
+		switch {
+		case c.succeeded():
+			return corev1.RestartPolicyOnFailure
+		case pod.RestartPolicy != corev1.RestartPolicyNever:
+			return corev1.RestartPolicyAlways
+		}
+	}
+	return pod.RestartPolicy
+}
+
+// nextRestart decides about an exited instance by the policy that it has.
 //
 // An instance that we stopped ourselves and that is wanted again (an edit or a removal was taken back) starts
 // at once whatever its policy says: it did not end by itself. An exit in the future, which a clock that was
 // set back leaves behind, does not count as a reason to wait; nor does one at an unknown time.
-func NextRestart(now time.Time, policy corev1.RestartPolicy, c *Container, o Options) Restart {
-	if !c.StopSentAt.IsZero() {
+func nextRestart(now time.Time, policy corev1.RestartPolicy, c *Container, o Options) Restart {
+	if c.leaving() {
 		return Restart{Wanted: true, At: now, Reason: "it was stopped, but is wanted"}
 	}
 	if c.Exit == nil || c.StartedAt.IsZero() {

@@ -54,7 +54,7 @@ func TestNextRestart(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := NextRestart(now, tt.policy, &tt.c, Options{MaxBackOff: tt.max})
+			r := nextRestart(now, tt.policy, &tt.c, Options{MaxBackOff: tt.max})
 			if r.Wanted != tt.wanted || r.Reason == "" {
 				t.Fatalf("wanted %t (%s), want %t", r.Wanted, r.Reason, tt.wanted)
 			}
@@ -75,7 +75,7 @@ func TestACrashLoopWaitsAsKubeletDoes(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	c := Container{State: ContainerExited, StartedAt: now, Exit: &Termination{ExitCode: 1, FinishedAt: now}}
 	for i, want := range []int{0, 10, 20, 40, 80, 160, 300, 300} {
-		r := NextRestart(now, corev1.RestartPolicyAlways, &c, Options{})
+		r := nextRestart(now, corev1.RestartPolicyAlways, &c, Options{})
 		if got := int(r.At.Sub(now).Seconds()); got != want {
 			t.Errorf("restart %d after %d s, want %d", i+1, got, want)
 		}

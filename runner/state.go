@@ -90,7 +90,13 @@ type Container struct {
 	Recorded bool
 	// StopSentAt is when StopContainer last signaled it; zero when it was never asked to stop.
 	StopSentAt time.Time
+	// StoppingAt is when MarkStopping was applied: its grace period counts from then, though the signal may come
+	// later. Zero when it came first, or not at all.
+	StoppingAt time.Time
 }
+
+// leaving says that the instance was told to stop, or is going to be.
+func (c *Container) leaving() bool { return !c.StopSentAt.IsZero() || !c.StoppingAt.IsZero() }
 
 // Termination tells how a container instance ended.
 type Termination struct {
@@ -147,6 +153,11 @@ type Observed struct {
 	hashes *hashes
 }
 
+// Started says that a container is as far as those that come after it wait for: it runs.
+func (o *Observed) Started(spec *corev1.Container, c *Container) bool {
+	return c.State == ContainerRunning && !c.leaving()
+}
+
 // Options of planning.
 type Options struct {
 	// MaxBackOff is the longest wait before a crashed container is started again, 1 s to 300 s; 0 means 300 s.
@@ -192,6 +203,9 @@ const (
 	// instance: there is no half container. When the network is what failed, the StepError has
 	// ReasonCreatePodSandboxError and the instance stays Created.
 	StartContainer ActionKind = "StartContainer"
+	// MarkStopping puts on record that Action.ContainerID is going to be stopped: its grace period has begun, the
+	// signal comes later. The first time counts.
+	MarkStopping ActionKind = "MarkStopping"
 	// StopContainer sends the stop signal to Action.ContainerID, once, and returns at once.
 	StopContainer ActionKind = "StopContainer"
 	// KillContainer sends SIGKILL to Action.ContainerID and returns at once.
@@ -244,7 +258,7 @@ const (
 // FailureKey is where a failure of the action is kept in Observed.Failures. A container name has no colon.
 func (a Action) FailureKey() string {
 	switch a.Kind {
-	case StopContainer, KillContainer, FinishContainer, RemoveContainer:
+	case MarkStopping, StopContainer, KillContainer, FinishContainer, RemoveContainer:
 		return instanceKey(a.ContainerID)
 	}
 	return a.Manifest.key(a.Container)
@@ -315,6 +329,7 @@ const (
 	ReasonCreatePodSandboxError      = "CreatePodSandboxError"
 	ReasonCrashLoopBackOff           = "CrashLoopBackOff"
 	ReasonContainerCreating          = "ContainerCreating"
+	ReasonPodInitializing            = "PodInitializing"
 )
 
 // PodStatus is a pod as users see it: the manifest with the status filled in.

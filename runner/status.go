@@ -56,9 +56,7 @@ func Status(in StatusInput) PodStatus {
 	s.pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	s.identity(shown.Origin)
 	s.addresses()
-	for i := range s.pod.Spec.Containers {
-		s.pod.Status.ContainerStatuses = append(s.pod.Status.ContainerStatuses, s.container(&s.pod.Spec.Containers[i]))
-	}
+	s.containers()
 	s.pod.Status.Phase = s.phase()
 	s.pod.Status.QOSClass = manifests.QOSClass(s.pod)
 	s.pod.Status.Conditions = s.conditions()
@@ -84,6 +82,20 @@ func (in *StatusInput) manifest() *manifests.Pod {
 type statusBuilder struct {
 	StatusInput
 	pod *corev1.Pod
+	// initialized says that nothing stands before the regular containers any more.
+	initialized bool
+}
+
+func (s *statusBuilder) containers() {
+	st := &s.pod.Status
+	s.initialized = s.uninitialized() == nil
+	for i := range s.pod.Spec.InitContainers {
+		st.InitContainerStatuses = append(st.InitContainerStatuses, s.initContainer(&s.pod.Spec.InitContainers[i]))
+	}
+	for i := range s.pod.Spec.Containers {
+		c := &s.pod.Spec.Containers[i]
+		st.ContainerStatuses = append(st.ContainerStatuses, s.container(c, shownInstance(s.Containers, c.Name)))
+	}
 }
 
 func (s *statusBuilder) identity(o manifests.Origin) {
@@ -160,10 +172,15 @@ func (s *statusBuilder) addresses() {
 	}
 }
 
-// phase is what kubelet's getPhase says about a pod without init containers.
+// phase is what kubelet's getPhase says.
 func (s *statusBuilder) phase() corev1.PodPhase {
-	if s.Blind != nil && s.Sandbox == nil {
+	switch {
+	case s.Blind != nil && s.Sandbox == nil:
 		return corev1.PodUnknown
+	case s.initFailed():
+		return corev1.PodFailed
+	case !s.initialized:
+		return corev1.PodPending
 	}
 	running, restartable, failed := 0, false, false
 	for i := range s.pod.Status.ContainerStatuses {
@@ -177,6 +194,11 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 			return corev1.PodPending
 		default:
 			restartable = true
+		}
+	}
+	for i := range s.pod.Status.InitContainerStatuses {
+		if s.pod.Status.InitContainerStatuses[i].State.Running != nil {
+			running++ // a sidecar: the others have ended
 		}
 	}
 	switch {
@@ -197,7 +219,7 @@ func (s *statusBuilder) restarts(name string) bool {
 }
 
 func (s *statusBuilder) restart(c *Container) Restart {
-	return NextRestart(s.Now, s.pod.Spec.RestartPolicy, c, s.Options)
+	return NextRestart(s.Now, &s.pod.Spec, c, s.Options)
 }
 
 // conditions in kubelet's order.
@@ -212,7 +234,7 @@ func (s *statusBuilder) conditions() []corev1.PodCondition {
 	containersReady.Type = corev1.ContainersReady
 	return []corev1.PodCondition{
 		condition(corev1.PodReadyToStartContainers, network, created),
-		condition(corev1.PodInitialized, true, created),
+		s.initializedCondition(created),
 		ready,
 		containersReady,
 		condition(corev1.PodScheduled, true, created),
@@ -229,8 +251,8 @@ func condition(kind corev1.PodConditionType, is bool, since time.Time) corev1.Po
 
 func (s *statusBuilder) ready() corev1.PodCondition {
 	var unready []string
-	for i := range s.pod.Status.ContainerStatuses {
-		if c := &s.pod.Status.ContainerStatuses[i]; !c.Ready {
+	for _, c := range s.lasting() {
+		if !c.Ready {
 			unready = append(unready, c.Name)
 		}
 	}
@@ -254,8 +276,8 @@ func (s *statusBuilder) ready() corev1.PodCondition {
 func (s *statusBuilder) lastTransition() time.Time {
 	var started, ended time.Time
 	down := false
-	for i := range s.pod.Spec.Containers {
-		c := shownInstance(s.Containers, s.pod.Spec.Containers[i].Name)
+	for spec := range manifests.LastingContainers(&s.pod.Spec) {
+		c := shownInstance(s.Containers, spec.Name)
 		switch {
 		case c == nil:
 			down = true
@@ -303,6 +325,9 @@ func (s *statusBuilder) why() string {
 	}
 	if s.Prepared[""] == PreparationRunning {
 		return "checking the new definition before the old one is stopped"
+	}
+	if w := s.whyInit(); w != "" {
+		return w
 	}
 	for i := range s.pod.Spec.Containers {
 		if w := s.whyContainer(&s.pod.Spec.Containers[i]); w != "" {
@@ -362,7 +387,7 @@ func (s *statusBuilder) whyContainer(spec *corev1.Container) string {
 	case !r.Wanted && c.Exit.ExitCode == 0:
 		return ""
 	case !r.Wanted:
-		return text + ", not restarted by restart policy " + string(s.pod.Spec.RestartPolicy)
+		return text + ", not restarted by restart policy " + string(restartPolicy(&s.pod.Spec, c))
 	}
 	return text + ", to be restarted at " + r.At.Format(time.RFC3339)
 }

@@ -24,9 +24,8 @@ func shownInstance(all []Container, name string) *Container {
 }
 
 // container returns the status of one container.
-func (s *statusBuilder) container(spec *corev1.Container) corev1.ContainerStatus {
+func (s *statusBuilder) container(spec *corev1.Container, c *Container) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, Started: new(false)}
-	c := shownInstance(s.Containers, spec.Name)
 	if c != nil {
 		st.Image, st.ImageID = c.Image, c.ImageID
 		st.ContainerID = containerIDPrefix + c.ID
@@ -57,7 +56,7 @@ func (s *statusBuilder) ended(st *corev1.ContainerStatus, spec *corev1.Container
 	case s.Removing || !r.Wanted:
 		st.State.Terminated = exit
 		return
-	case wait.Reason != ReasonContainerCreating: // a failure, or a pull
+	case wait.Reason != s.waitingReason(): // a failure, or a pull
 	case r.At.After(s.Now):
 		wait = &corev1.ContainerStateWaiting{Reason: ReasonCrashLoopBackOff, Message: s.backOffMessage(spec.Name, c)}
 	default:
@@ -76,7 +75,7 @@ func (s *statusBuilder) backOffMessage(name string, c *Container) string {
 
 // waiting says what a container that does not run waits for.
 func (s *statusBuilder) waiting(spec *corev1.Container) *corev1.ContainerStateWaiting {
-	w := &corev1.ContainerStateWaiting{Reason: ReasonContainerCreating}
+	w := &corev1.ContainerStateWaiting{Reason: s.waitingReason()}
 	f, failed := s.Failures[spec.Name]
 	if !failed {
 		f, failed = s.Failures[""]
@@ -95,6 +94,14 @@ func (s *statusBuilder) waiting(spec *corev1.Container) *corev1.ContainerStateWa
 		w.Reason, w.Message = f.Reason, f.Message
 	}
 	return w
+}
+
+// waitingReason is the reason of a container of which nothing special can be said.
+func (s *statusBuilder) waitingReason() string {
+	if len(s.pod.Spec.InitContainers) > 0 {
+		return ReasonPodInitializing
+	}
+	return ReasonContainerCreating
 }
 
 func terminated(t *Termination) *corev1.ContainerStateTerminated {

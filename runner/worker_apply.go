@@ -279,6 +279,8 @@ func (w *worker) logApplied(a Action) {
 		w.log.Info("manifest recorded", args...)
 	case StartContainer:
 		w.log.Info("container started", args...)
+	case MarkStopping:
+		w.log.Info("container is going to be stopped", args...)
 	case StopContainer:
 		w.log.Info("container told to stop", args...)
 	case KillContainer:
@@ -307,6 +309,8 @@ func (k ActionKind) verb() string {
 		return "create container"
 	case StartContainer:
 		return "start container"
+	case MarkStopping:
+		return "mark container as stopping"
 	case StopContainer:
 		return "stop container"
 	case KillContainer:

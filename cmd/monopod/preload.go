@@ -40,12 +40,10 @@ func withoutPull(pod *manifests.Pod, a runner.Action) *manifests.Pod {
 		return nil
 	}
 	o := pod.Object.DeepCopy()
-	for i := range o.Spec.Containers {
-		c := &o.Spec.Containers[i]
-		if c.Name == a.Container && c.ImagePullPolicy != corev1.PullAlways {
-			c.ImagePullPolicy = corev1.PullNever
-			return &manifests.Pod{Object: o, Origin: pod.Origin}
-		}
+	c := manifests.FindContainer(&o.Spec, a.Container)
+	if c == nil || c.ImagePullPolicy == corev1.PullAlways {
+		return nil
 	}
-	return nil
+	c.ImagePullPolicy = corev1.PullNever
+	return &manifests.Pod{Object: o, Origin: pod.Origin}
 }

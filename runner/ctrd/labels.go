@@ -41,6 +41,7 @@ const (
 	labelMessageLogs  = "monopod.dev/termination-message-from-logs"
 	labelStartedAt    = "monopod.dev/started-at"
 	labelStopSentAt   = "monopod.dev/stop-sent-at"
+	labelStoppingAt   = "monopod.dev/stopping-at"
 	labelLast         = "monopod.dev/last"
 	labelLastMessage  = "monopod.dev/last-message"
 	labelExit         = "monopod.dev/exit"
@@ -83,6 +84,7 @@ type containerLabels struct {
 	// StartedAt is written just before the start: its presence says that a start was attempted.
 	StartedAt  time.Time
 	StopSentAt time.Time
+	StoppingAt time.Time
 	Exit       *runner.Termination
 }
 
@@ -106,6 +108,7 @@ func (l *containerLabels) encode() map[string]string {
 		labelMessageLimit:  strconv.Itoa(l.MessageLimit),
 		labelStartedAt:     encodeTime(l.StartedAt),
 		labelStopSentAt:    encodeTime(l.StopSentAt),
+		labelStoppingAt:    encodeTime(l.StoppingAt),
 	}
 	if l.MessageFromLogs {
 		m[labelMessageLogs] = "true"
@@ -142,6 +145,7 @@ func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
 	l.BackOff = d.duration(labelBackOff)
 	l.StartedAt = d.time(labelStartedAt)
 	l.StopSentAt = d.time(labelStopSentAt)
+	l.StoppingAt = d.time(labelStoppingAt)
 	l.Last = d.termination(labelLast, labelLastMessage)
 	l.Exit = d.termination(labelExit, labelExitMessage)
 	return l, errors.Join(d.errs...)

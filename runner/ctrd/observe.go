@@ -107,6 +107,7 @@ func (r *Runtime) observeContainer(ctx context.Context, rec *containerRecord) (*
 		CreatedAt:    rec.CreatedAt,
 		StartedAt:    l.StartedAt,
 		StopSentAt:   l.StopSentAt,
+		StoppingAt:   l.StoppingAt,
 	}
 	if l.Exit != nil {
 		c.State, c.Exit, c.Recorded = runner.ContainerExited, l.Exit, true

@@ -199,8 +199,8 @@ func (r *Runtime) networkPod(rec *sandboxRecord) network.Pod {
 		Name:      rec.Labels.Key.Name,
 		UID:       rec.Labels.UID,
 	}
-	for i := range rec.Pod.Object.Spec.Containers {
-		for _, m := range rec.Pod.Object.Spec.Containers[i].Ports {
+	for c := range manifests.LastingContainers(&rec.Pod.Object.Spec) {
+		for _, m := range c.Ports {
 			if m.HostPort > 0 {
 				p.PortMappings = append(p.PortMappings, network.PortMapping{
 					HostPort:      m.HostPort,

@@ -41,6 +41,16 @@ func (r *Runtime) stopContainer(ctx context.Context, key manifests.Key, a runner
 	return wrap("record stop", err)
 }
 
+// markStopping puts on record when the end of a container began.
+func (r *Runtime) markStopping(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.find(key, a)
+	if rec == nil || !rec.Labels.StoppingAt.IsZero() {
+		return nil
+	}
+	_, err := r.relabel(ctx, rec, func(l *containerLabels) { l.StoppingAt = time.Now().UTC().Round(0) })
+	return wrap("record the end's beginning", ignoreNotFound(err))
+}
+
 func (r *Runtime) killContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.find(key, a)
 	if rec == nil {

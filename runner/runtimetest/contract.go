@@ -74,6 +74,8 @@ var contract = []contractTest{
 	{name: "a process killed from outside has 137 and Error", test: testKilledFromOutside},
 	{name: "a process killed for lack of memory is OOMKilled", needs: func(h Harness) bool { return h.OOM }, test: testOOM},
 	{name: "the stop signal is sent once and its time kept", test: testStop},
+	{name: "the beginning of the end is kept, and nobody is signaled", test: testMarkStopping},
+	{name: "an init container is made as any other", test: testInitContainer},
 	{name: "a process that ignores the stop signal can be killed", test: testStubborn},
 	{name: "finishing keeps the exit", test: testFinish},
 	{name: "a new instance waits beside the old one", test: testTwoInstances},
@@ -210,8 +212,8 @@ func (p *pod) observe() runner.PodState {
 func (p *pod) sandbox() *runner.Sandbox {
 	p.t.Helper()
 	p.apply(runner.Action{Kind: runner.CreateSandbox, UID: "uid-" + p.Object.Name})
-	for i := range p.Object.Spec.Containers {
-		p.apply(runner.Action{Kind: runner.EnsureImage, Container: p.Object.Spec.Containers[i].Name})
+	for c := range manifests.AllContainers(&p.Object.Spec) {
+		p.apply(runner.Action{Kind: runner.EnsureImage, Container: c.Name})
 	}
 	return p.observe().Sandbox
 }

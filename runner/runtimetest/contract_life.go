@@ -157,6 +157,44 @@ func testStop(t *testing.T, s *suite) {
 	p.apply(onInstance(runner.KillContainer, c))
 }
 
+func testMarkStopping(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	p.sandbox()
+	c := p.serve("c0")
+	began := time.Now()
+	p.apply(onInstance(runner.MarkStopping, c))
+	marked := p.instance(c.ID)
+	wantTime(t, "the end's beginning", marked.StoppingAt, began, time.Now())
+	p.apply(onInstance(runner.MarkStopping, c))
+	s.restart(nil)
+	now := p.instance(c.ID)
+	if now.State != runner.ContainerRunning || !now.StoppingAt.Equal(marked.StoppingAt) || !now.StopSentAt.IsZero() {
+		t.Errorf("%s, marked at %s and then at %s, signaled at %s", now.State, marked.StoppingAt, now.StoppingAt, now.StopSentAt)
+	}
+	p.apply(onInstance(runner.StopContainer, c))
+	p.exited(c.ID)
+}
+
+func testInitContainer(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	next := &manifests.Pod{Object: p.Object.DeepCopy(), Origin: p.Origin}
+	init := *p.Object.Spec.Containers[0].DeepCopy()
+	init.Name, init.Command = "init", []string{"sh", "-c", ScriptFail}
+	next.Object.Spec.InitContainers = append(next.Object.Spec.InitContainers, init)
+	p.Pod = next
+	p.sandbox()
+	c := p.create(runner.Action{Container: "init"})
+	if want := manifests.ContainerHash(next.Object, "init"); c.Hash != want || want == "" {
+		t.Errorf("hash %q, want %q", c.Hash, want)
+	}
+	p.start(c)
+	if c = p.exited(c.ID); c.Exit.ExitCode != 3 {
+		t.Errorf("exited with %d", c.Exit.ExitCode)
+	}
+}
+
 func testStubborn(t *testing.T, s *suite) {
 	t.Helper()
 	p := s.newPod(podOptions{}, ScriptStubborn)
@@ -267,7 +305,7 @@ func testUnknown(t *testing.T, s *suite) {
 		ID: "ghost", Name: "c0", Exit: &runner.Termination{ContainerID: "ghost", Reason: runner.ReasonError, ExitCode: 1},
 	}
 	for _, kind := range []runner.ActionKind{
-		runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer,
+		runner.MarkStopping, runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer,
 	} {
 		p.apply(onInstance(kind, ghost))
 	}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -214,7 +216,8 @@ func (m *Machine) State(key manifests.Key) runner.PodState {
 	return m.stateLocked(key)
 }
 
-// Put makes a pod have the given state, with processes that run until they are stopped.
+// Put makes a pod have the given state, with processes that run until they are stopped; those of init containers
+// do what their script says.
 func (m *Machine) Put(key manifests.Key, s runner.PodState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,9 +228,22 @@ func (m *Machine) Put(key manifests.Key, s runner.PodState) {
 	}
 	for _, c := range s.Containers {
 		m.images[c.Image] = true
-		p.containers = append(p.containers, &fakeContainer{Container: c, process: process{runs: true}})
+		f := &fakeContainer{Container: c, process: process{runs: true}}
+		if s.Sandbox != nil && isInit(s.Sandbox.Pod, c.Name) {
+			f.process = newProcess(spec(s.Sandbox.Pod, c.Name))
+		}
+		p.containers = append(p.containers, f)
+		if f.State == runner.ContainerRunning && !f.process.runs {
+			f.timer = time.AfterFunc(f.process.after, func() { m.timeUp(key, f, f.process.code, f.process.reason) })
+		}
 	}
 	m.pods[key] = p
+}
+
+func isInit(pod *manifests.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Object.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == name && !manifests.IsSidecar(&c)
+	})
 }
 
 func (m *Machine) stateLocked(key manifests.Key) runner.PodState {

@@ -143,6 +143,10 @@ func (f *Fake) containerEffectLocked(key manifests.Key, p *fakePod, pod *manifes
 	}
 	c := p.containers[i]
 	switch a.Kind {
+	case runner.MarkStopping:
+		if c.StoppingAt.IsZero() {
+			c.StoppingAt = time.Now()
+		}
 	case runner.StopContainer:
 		return f.stopLocked(key, c), nil
 	case runner.KillContainer:
@@ -164,8 +168,7 @@ func (f *Fake) containerEffectLocked(key manifests.Key, p *fakePod, pod *manifes
 }
 
 func (f *Fake) checkLocked(pod *manifests.Pod) error {
-	for i := range pod.Object.Spec.Containers {
-		c := &pod.Object.Spec.Containers[i]
+	for c := range manifests.AllContainers(&pod.Object.Spec) {
 		if err := f.imageLocked(c); err != nil {
 			return err
 		}
@@ -385,10 +388,5 @@ func (m *Machine) timeUp(key manifests.Key, c *fakeContainer, code int, reason s
 }
 
 func spec(pod *manifests.Pod, name string) *corev1.Container {
-	for i := range pod.Object.Spec.Containers {
-		if pod.Object.Spec.Containers[i].Name == name {
-			return &pod.Object.Spec.Containers[i]
-		}
-	}
-	return nil
+	return manifests.FindContainer(&pod.Object.Spec, name)
 }

@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,6 +82,11 @@ func newProcess(c *corev1.Container) process {
 		return process{code: 137, reason: runner.ReasonOOMKilled}
 	case ScriptFailSoon:
 		return process{after: 500 * time.Millisecond, code: 7}
+	}
+	if after, ok := strings.CutPrefix(script, "after "); ok { // the time after which it exits with 0
+		if d, err := time.ParseDuration(after); err == nil {
+			return process{after: d, termCode: 143}
+		}
 	}
 	return process{runs: true, termCode: 143} // as a program without a handler
 }

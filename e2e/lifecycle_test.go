@@ -1,0 +1,212 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// diary is a file on the host in which containers write down what they do; each line is one word.
+type diary struct {
+	in   *instance
+	path string
+}
+
+func (in *instance) newDiary(name string) *diary {
+	in.t.Helper()
+	d := &diary{in: in, path: filepath.Join(in.dir, "diary-"+name)}
+	if err := os.MkdirAll(d.path, 0o777); err != nil {
+		in.t.Fatal(err)
+	}
+	return d
+}
+
+func (d *diary) words() []string {
+	b, err := os.ReadFile(filepath.Join(d.path, "words"))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(b))
+}
+
+// wait returns when the diary says exactly that.
+func (d *diary) wait(want string) {
+	d.in.t.Helper()
+	d.in.eventually("the diary says "+want, func() error {
+		if got := strings.Join(d.words(), " "); got != want {
+			return fmt.Errorf("it says %q", got)
+		}
+		return nil
+	})
+}
+
+func (d *diary) clear() {
+	d.in.t.Helper()
+	if err := os.Remove(filepath.Join(d.path, "words")); err != nil {
+		d.in.t.Fatal(err)
+	}
+}
+
+// open lets containers go on that wait for a gate.
+func (d *diary) open(gate string) {
+	d.in.t.Helper()
+	if err := os.WriteFile(filepath.Join(d.path, gate), nil, 0o644); err != nil {
+		d.in.t.Fatal(err)
+	}
+}
+
+// writer is a container that runs a script with say WORD and wait-for GATE; more are lines of its own.
+func (d *diary) writer(name, script string, more ...string) string {
+	script = "say() { echo $1 >> /diary/words; }; gate() { until [ -e /diary/$1 ]; do sleep 0.02; done; }; " + script
+	lines := append([]string{
+		"  - name: " + name, "    image: " + image, fmt.Sprintf("    command: [sh, -c, %q]", script),
+		"    volumeMounts: [{name: diary, mountPath: /diary}]",
+	}, more...)
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// server is a script that says its name when it starts and when it is told to stop.
+func server(name string) string {
+	return fmt.Sprintf("trap 'say %s-ends; exit 0' TERM; say %s; while :; do sleep 3600 & wait $!; done", name, name)
+}
+
+const sidecarLine = "    restartPolicy: Always"
+
+func (d *diary) pod(name, init, containers string, more ...string) string {
+	text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  terminationGracePeriodSeconds: 10\n", name)
+	if init != "" {
+		text += "  initContainers:\n" + init
+	}
+	text += "  containers:\n" + containers
+	text += fmt.Sprintf("  volumes: [{name: diary, hostPath: {path: %s, type: Directory}}]\n", d.path)
+	return text + strings.Join(more, "\n") + "\n"
+}
+
+func TestInitContainersAndSidecarsKeepTheirOrder(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("order")
+	in.start()
+	text := d.pod("order",
+		d.writer("one", "say one; gate one")+d.writer("s1", server("s1"), sidecarLine)+
+			d.writer("two", "say two")+d.writer("s2", server("s2"), sidecarLine),
+		d.writer("a", server("a")))
+	in.put("order", text)
+	d.wait("one")
+	p := in.pod("order", "waits for its init container", func(p corev1.Pod) bool {
+		return len(p.Status.InitContainerStatuses) == 4 && p.Status.InitContainerStatuses[0].State.Running != nil
+	})
+	if p.Status.Phase != corev1.PodPending || p.Status.ContainerStatuses[0].State.Waiting == nil ||
+		p.Status.ContainerStatuses[0].State.Waiting.Reason != "PodInitializing" {
+		t.Errorf("while it initializes: %s", brief(p))
+	}
+	if out, err := in.run("get", "pods"); err != nil || !strings.Contains(out, "Init:0/4") {
+		t.Errorf("get pods: %v\n%s", err, out)
+	}
+	d.open("one")
+	before := in.ready("order")
+	d.wait("one s1 two s2 a")
+	// One sidecar is edited: nothing else is restarted.
+	in.put("order", strings.Replace(text, "say s2;", "say s2b;", 1))
+	after := in.pod("order", "has a new sidecar", func(p corev1.Pod) bool {
+		return isReady(p) && p.Status.InitContainerStatuses[3].ContainerID != before.Status.InitContainerStatuses[3].ContainerID
+	})
+	d.wait("one s1 two s2 a s2-ends s2b")
+	if after.UID != before.UID || containerID(after, "a") != containerID(before, "a") ||
+		after.Status.InitContainerStatuses[1].ContainerID != before.Status.InitContainerStatuses[1].ContainerID {
+		t.Errorf("more than the sidecar was restarted: %s", brief(after))
+	}
+	d.clear()
+	in.drop("order")
+	in.gone("order")
+	d.wait("a-ends s2-ends s1-ends")
+}
+
+func TestSidecarsEndWithAPodThatCompletes(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("job")
+	in.start()
+	in.put("job", d.pod("job",
+		d.writer("s1", server("s1"), sidecarLine)+d.writer("s2", server("s2"), sidecarLine),
+		d.writer("a", "say a; exit 0"), "  restartPolicy: Never"))
+	p := in.pod("job", "has succeeded", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded })
+	d.wait("s1 s2 a s2-ends s1-ends")
+	for _, st := range p.Status.InitContainerStatuses {
+		if st.State.Terminated == nil || st.RestartCount != 0 {
+			t.Errorf("sidecar %s: %+v", st.Name, st.State)
+		}
+	}
+}
+
+func TestAnInitContainerThatFailsHoldsThePodBack(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("fails")
+	in.start()
+	text := d.pod("fails", d.writer("one", "say one; exit 3"), d.writer("a", server("a")))
+	in.put("fails", text)
+	in.pod("fails", "crash-loops", func(p corev1.Pod) bool {
+		st := p.Status.InitContainerStatuses
+		return p.Status.Phase == corev1.PodPending && len(st) == 1 && st[0].RestartCount == 1 &&
+			st[0].State.Waiting != nil && st[0].State.Waiting.Reason == "CrashLoopBackOff" &&
+			st[0].LastTerminationState.Terminated != nil && st[0].LastTerminationState.Terminated.ExitCode == 3
+	})
+	d.wait("one one")
+	in.put("fails", strings.Replace(text, "exit 3", "exit 0", 1))
+	in.ready("fails")
+	d.wait("one one one a")
+	in.put("never", strings.Replace(text, "name: fails", "name: never", 1)+"  restartPolicy: Never\n")
+	p := in.pod("never", "has failed", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
+	if st := p.Status.InitContainerStatuses[0].State.Terminated; st == nil || st.ExitCode != 3 || p.Status.ContainerStatuses[0].ContainerID != "" {
+		t.Errorf("failed: %s", brief(p))
+	}
+}
+
+func TestInitializationSurvivesTheAgentAndIsRepeatedAfterAReboot(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("boot")
+	in.start()
+	in.put("boot", d.pod("boot",
+		d.writer("one", "say one")+d.writer("s1", server("s1"), sidecarLine)+d.writer("two", "say two; gate two"),
+		d.writer("a", server("a"))))
+	d.wait("one s1 two")
+	in.kill9()
+	d.open("two") // the second one ends while nobody looks
+	in.start()
+	before := in.ready("boot")
+	d.wait("one s1 two a")
+	d.clear()
+	in.kill9()
+	in.powerCut()
+	in.start()
+	after := in.pod("boot", "runs again", func(p corev1.Pod) bool { return isReady(p) && p.UID != before.UID })
+	d.wait("one s1 two a")
+	for _, st := range append(after.Status.InitContainerStatuses, after.Status.ContainerStatuses...) {
+		if st.RestartCount != 1 {
+			t.Errorf("%s: %d restarts", st.Name, st.RestartCount)
+		}
+	}
+}
+
+func TestAStubbornContainerLeavesItsSidecarsTwoSeconds(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("stubborn")
+	in.start()
+	in.put("stubborn", strings.Replace(d.pod("stubborn",
+		d.writer("s1", server("s1"), sidecarLine),
+		d.writer("a", "trap '' TERM; say a; while :; do sleep 1; done")), "PeriodSeconds: 10", "PeriodSeconds: 1", 1))
+	in.ready("stubborn")
+	d.wait("s1 a")
+	began := time.Now()
+	in.drop("stubborn")
+	in.gone("stubborn")
+	if took := time.Since(began); took < time.Second || took > 5*time.Second {
+		t.Errorf("it took %s to go", took)
+	}
+	d.wait("s1 a s1-ends")
+}

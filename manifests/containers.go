@@ -1,0 +1,51 @@
+package manifests
+
+import (
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// IsSidecar says that an init container goes on beside the regular containers: restartPolicy Always.
+func IsSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// AllContainers yields the containers of a pod in the order in which they start: init containers, then the others.
+func AllContainers(spec *corev1.PodSpec) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// LastingContainers yields the containers that stay: sidecars, then regular ones.
+func LastingContainers(spec *corev1.PodSpec) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for i := range spec.InitContainers {
+			if c := &spec.InitContainers[i]; IsSidecar(c) && !yield(c) {
+				return
+			}
+		}
+		for i := range spec.Containers {
+			if !yield(&spec.Containers[i]) {
+				return
+			}
+		}
+	}
+}
+
+// FindContainer returns a container's definition, of whatever kind; nil when the pod has none of that name.
+func FindContainer(spec *corev1.PodSpec, name string) *corev1.Container {
+	for c := range AllContainers(spec) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,314 @@
+package runner
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// Planning of pods with init containers. They run one by one, in the order of the manifest; those with
+// restartPolicy Always are sidecars, of which the next one only waits to be started. Regular containers come last.
+//
+//	init 1: [Running] -> [Exited 0]
+//	sidecar:              [Running] . . . . . . . . . . . . . . . . . . . . . -> [Exited]
+//	init 2:                          [Running] -> [Exited 0]
+//	regular:                                       [Running] -> [Exited]
+//
+// What has completed once is not run again in the same sandbox. Its definition cannot change there either: the
+// hash of the sandbox covers it.
+
+// role is what a container is in its pod.
+type role int
+
+const (
+	regular role = iota
+	initial      // an init container that ends
+	sidecar
+)
+
+// roleIn returns the role of a container; one that the pod does not have was a regular one, as far as it matters.
+func roleIn(spec *corev1.PodSpec, name string) role {
+	for i := range spec.InitContainers {
+		if c := &spec.InitContainers[i]; c.Name == name {
+			if manifests.IsSidecar(c) {
+				return sidecar
+			}
+			return initial
+		}
+	}
+	return regular
+}
+
+// roleOf returns the role in which an instance was made, or if nobody knows, the one it is to have.
+func (p *planner) roleOf(c *Container) role {
+	for _, pod := range []*manifests.Pod{p.sandboxPod(), p.pod} {
+		if pod != nil && hasContainer(pod, c.Name) {
+			return roleIn(&pod.Object.Spec, c.Name)
+		}
+	}
+	return regular
+}
+
+// position is where a container stands among the init containers.
+func (p *planner) position(name string) int {
+	for _, pod := range []*manifests.Pod{p.sandboxPod(), p.pod} {
+		if pod == nil {
+			continue
+		}
+		if i := slices.IndexFunc(pod.Object.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *planner) isInit(name string) bool { return roleIn(&p.pod.Object.Spec, name) == initial }
+
+// inOrder plans the containers of a pod that has init containers.
+func (p *planner) inOrder() {
+	switch {
+	case p.initFailed():
+		for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+			if roleIn(&p.pod.Object.Spec, spec.Name) != sidecar {
+				p.stopOthers(p.instances(spec.Name), "pod has failed")
+			}
+		}
+		for i := range p.pod.Object.Spec.Containers {
+			p.tidyOne(p.pod.Object.Spec.Containers[i].Name)
+		}
+		p.rest()
+		return
+	case p.completedAll():
+		p.regular()
+		p.rest()
+		return
+	}
+	if p.initialize() {
+		p.regular()
+	} else {
+		p.getReady()
+	}
+	// Not earlier: what comes next need not wait for it.
+	for i := range p.pod.Object.Spec.InitContainers {
+		if c := &p.pod.Object.Spec.InitContainers[i]; !manifests.IsSidecar(c) && p.passed(c.Name) {
+			p.tidyOne(c.Name)
+		}
+	}
+}
+
+// initialize plans the init containers and says whether the regular ones may run.
+func (p *planner) initialize() bool {
+	serving := slices.ContainsFunc(p.o.Containers, func(c Container) bool {
+		return p.inSandbox(&c) && c.State == ContainerRunning && p.roleOf(&c) == regular
+	})
+	open := true
+	for i := range p.pod.Object.Spec.InitContainers {
+		c := &p.pod.Object.Spec.InitContainers[i]
+		switch isSidecar := manifests.IsSidecar(c); {
+		case !isSidecar && p.passed(c.Name):
+		case !open && !p.runs(c.Name):
+			p.settleAll(c.Name)
+		default:
+			p.container(c)
+			open = open && isSidecar && (serving || p.started(c))
+		}
+	}
+	return open
+}
+
+// passed says that an init container need not run any more in this sandbox: it has succeeded, or a regular
+// container has been started, which it came before.
+func (p *planner) passed(name string) bool {
+	return !p.fresh && p.o.Sandbox != nil && initPassed(&p.pod.Object.Spec, &p.o.PodState, name)
+}
+
+// initPassed is passed for whoever has no plan to make.
+func initPassed(spec *corev1.PodSpec, o *PodState, name string) bool {
+	return slices.ContainsFunc(o.Containers, func(c Container) bool {
+		switch {
+		case o.Sandbox == nil || c.SandboxID != o.Sandbox.ID:
+			return false
+		case roleIn(spec, c.Name) == regular:
+			return !c.StartedAt.IsZero()
+		}
+		return c.Name == name && c.succeeded()
+	})
+}
+
+// succeeded says that an init container has done its work.
+func (c *Container) succeeded() bool {
+	return c.State == ContainerExited && !c.leaving() && c.Exit != nil && c.Exit.ExitCode == 0 && c.Exit.Reason != ReasonOOMKilled
+}
+
+// initFailed says that an init container has failed for good, and the pod with it.
+func (p *planner) initFailed() bool {
+	for i := range p.pod.Object.Spec.InitContainers {
+		name := p.pod.Object.Spec.InitContainers[i].Name
+		if p.fresh || !p.isInit(name) || p.passed(name) {
+			continue
+		}
+		all := p.instances(name)
+		if n := len(all); n > 0 && p.inSandbox(all[n-1]) && !all[n-1].succeeded() && p.completed(all[n-1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// completedAll says that no regular container will run again.
+func (p *planner) completedAll() bool {
+	for i := range p.pod.Object.Spec.Containers {
+		all := p.instances(p.pod.Object.Spec.Containers[i].Name)
+		if n := len(all); n == 0 || !p.completed(all[n-1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// rest ends the sidecars of a pod that has completed or failed, and brings the others to rest.
+func (p *planner) rest() {
+	var running []*Container
+	others := false
+	for i := range p.o.Containers {
+		c := &p.o.Containers[i]
+		switch {
+		case c.State != ContainerRunning:
+		case p.roleOf(c) == sidecar && hasContainer(p.pod, c.Name):
+			running = append(running, c)
+		default:
+			others = true
+		}
+	}
+	p.stopInTurn(running, others, "pod has ended")
+	for i := range p.pod.Object.Spec.InitContainers {
+		p.tidyOne(p.pod.Object.Spec.InitContainers[i].Name)
+	}
+}
+
+// tidyOne leaves one instance of a container: the newest that ran. One that runs still is not its business.
+func (p *planner) tidyOne(name string) {
+	all := p.instances(name)
+	stays := newestThatRan(all)
+	for _, c := range all {
+		switch {
+		case c.State == ContainerRunning:
+		case c == stays:
+			p.finish(c)
+		default:
+			p.removeInstance(c, "not needed any more")
+		}
+	}
+}
+
+func (p *planner) settleAll(name string) {
+	for _, c := range p.instances(name) {
+		p.settle(c)
+	}
+}
+
+func (p *planner) runs(name string) bool {
+	return slices.ContainsFunc(p.instances(name), func(c *Container) bool { return c.State == ContainerRunning })
+}
+
+// started says that a sidecar is as far as those after it wait for.
+func (p *planner) started(spec *corev1.Container) bool {
+	return slices.ContainsFunc(p.instances(spec.Name), func(c *Container) bool {
+		return p.inSandbox(c) && (p.holding() || p.fits(c.Name, c)) && p.o.Started(spec, c)
+	})
+}
+
+// getReady is for the time in which init containers run: the images of what comes after them are fetched, and
+// what ended is put on record.
+func (p *planner) getReady() {
+	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+		all := p.instances(spec.Name)
+		if p.isInit(spec.Name) && p.passed(spec.Name) || slices.ContainsFunc(all, func(c *Container) bool {
+			return p.inSandbox(c) && c.State != ContainerExited
+		}) {
+			continue
+		}
+		if !p.planned(CreateContainer, spec.Name) {
+			p.image(spec.Name, newestThatRan(all))
+		}
+	}
+	p.regularAtRest()
+}
+
+func (p *planner) regularAtRest() {
+	for i := range p.pod.Object.Spec.Containers {
+		p.settleAll(p.pod.Object.Spec.Containers[i].Name)
+	}
+}
+
+func (p *planner) planned(kind ActionKind, name string) bool {
+	return slices.ContainsFunc(p.actions, func(a Action) bool { return a.Kind == kind && a.Container == name })
+}
+
+// reviveInOrder is revive for a pod with init containers: all of them run again, before anything else. Old records
+// stay until their container runs again, because they have its history.
+func (p *planner) reviveInOrder() {
+	same := p.o.Sandbox.Hash == p.hashes.sandbox(p.pod)
+	if !same && slices.ContainsFunc(p.o.Containers, func(c Container) bool { return c.State == ContainerRunning }) {
+		p.replace()
+		return
+	}
+	starts, needed := p.surveyInOrder(same)
+	if !needed {
+		p.tidy()
+		p.record()
+		return
+	}
+	if ready := p.imagesFirst(starts); len(ready) == 0 || p.podBlocked() {
+		p.finishAll()
+		return
+	}
+	if !p.stopAll("node restarted") {
+		return
+	}
+	ok := true
+	for i := range p.o.Containers {
+		c := &p.o.Containers[i]
+		if all := p.instances(c.Name); same && c.State == ContainerExited && c == all[len(all)-1] {
+			p.finish(c)
+		} else {
+			ok = p.removeInstance(c, "node restarted") && ok
+		}
+	}
+	if !ok {
+		return
+	}
+	p.add(Action{Kind: RemoveSandbox, Reason: "node restarted"})
+	p.o.Containers = slices.DeleteFunc(slices.Clone(p.o.Containers), func(c Container) bool {
+		all := p.instances(c.Name)
+		return !same || c.State != ContainerExited || c.ID != all[len(all)-1].ID
+	})
+	for i := range p.o.Containers {
+		p.o.Containers[i].Recorded = true
+	}
+	p.createSandbox("node restarted")
+	p.containers()
+}
+
+// surveyInOrder finds what is to be started in a new sandbox, and whether one is needed at all.
+func (p *planner) surveyInOrder(same bool) (starts []start, needed bool) {
+	if same && (p.initFailed() || p.completedAll()) {
+		return nil, false
+	}
+	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+		s := start{create: Action{Container: spec.Name}}
+		if all := p.instances(spec.Name); same && len(all) > 0 {
+			s.prev = all[len(all)-1]
+		}
+		isInit := p.isInit(spec.Name)
+		if s.prev != nil && !isInit && p.completed(s.prev) {
+			continue
+		}
+		fine := s.prev != nil && p.fine(s.prev) || isInit && p.passed(spec.Name)
+		needed = needed || !fine
+		starts = append(starts, s)
+	}
+	return starts, needed
+}
