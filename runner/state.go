@@ -287,8 +287,8 @@ func (a Action) String() string {
 
 // Runtime observes and changes pods. Implementations: runner/ctrd (containerd) and runtimetest.Fake; both
 // pass runtimetest.Contract. All methods may be called from several goroutines, but never two at once for
-// the same pod, with one exception: EnsureImage and CheckPod take long, so for the same pod everything else
-// may be called beside them (and EnsureImage for several containers at once). Both end soon when ctx does.
+// the same pod, with these exceptions: EnsureImage, CheckPod and Exec take long, so for the same pod everything
+// else may be called beside them (and EnsureImage and Exec several times at once). They end soon when ctx does.
 type Runtime interface {
 	// List returns the keys of all pods that have a sandbox record of ours.
 	List(ctx context.Context) ([]manifests.Key, error)
@@ -298,6 +298,12 @@ type Runtime interface {
 	// the stopping and removing kinds it may be nil.
 	// An error is a *StepError when a waiting reason is known.
 	Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a Action) error
+	// Exec runs a command in a running container of the pod, with the user, environment, directory and rights
+	// of its own process, and waits for it. It may be called beside everything else, several times at once.
+	// Any exit code is a result; an error says that the command could not be run or was not seen to its end:
+	// when its time is over it is killed and the error is ErrExecTimeout, when ctx ends it is killed and the
+	// error is ctx's. The output so far comes with both.
+	Exec(ctx context.Context, key manifests.Key, r ExecRequest) (ExecResult, error)
 	// Watch calls notify with the key of each pod whose state may have changed (an exit, an OOM kill, a
 	// finished network set-up), until ctx ends, and with the zero Key when any pod may have changed (the
 	// connection to containerd was lost and found again). It blocks.

@@ -19,6 +19,7 @@ import (
 // what carries our labels or lies in our directories is looked at. What cannot be removed is no reason not to start.
 func (r *Runtime) cleanStart(ctx context.Context) error {
 	r.resumeTeardowns(ctx)
+	r.commands.left = names(r.path("exec"))
 	unmade, err := r.discardLeftovers(ctx)
 	if err != nil {
 		return err

@@ -46,6 +46,7 @@ type Runtime struct {
 	teardown *teardown
 	watch    *watchers
 	adds     *adds
+	commands commands
 	locks    keyLock
 	// slots bound how many containers are created or removed at once, netSlots how many CNI runs go on: more
 	// than twice the processors only makes all of them slower.
@@ -235,6 +236,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.followEvents(ctx) })
 	g.Go(func() error { return r.teardown.run(ctx) })
 	g.Go(func() error { return reapShims(ctx) })
+	g.Go(func() error { r.cleanCommands(ctx); return nil })
 	err := g.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
@@ -252,6 +254,7 @@ func (r *Runtime) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	r.adds.wait(ctx)
+	r.commands.wait()
 	var errs []error
 	for _, f := range slices.Backward(r.close) {
 		errs = append(errs, f(ctx))

@@ -93,6 +93,14 @@ var contract = []contractTest{
 	{name: "the record of a completed container outlives its sandbox", test: testCompletedStays},
 	{name: "all pods are listed", test: testList},
 	{name: "exits are announced", test: testWatch},
+	{name: "a command in a container gives its exit code and output", test: testExec},
+	{name: "output of a command beyond the limit is dropped", test: testExecLimit},
+	{name: "a command that takes too long is killed", test: testExecTimeout},
+	{name: "a command ends with its context", test: testExecCancel},
+	{name: "a command that leaves a process behind is not waited for", test: testExecLeaves},
+	{name: "a command that cannot be run is an error", test: testExecErrors},
+	{name: "commands run beside each other and beside everything else", test: testExecParallel},
+	{name: "commands run after a restart of the agent", test: testExecAfterRestart},
 	{name: "different pods can be worked on at the same time", test: testParallel},
 }
 

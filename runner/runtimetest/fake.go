@@ -44,6 +44,8 @@ type Machine struct {
 	NetworkDelay time.Duration
 	// NetworkFail is asked when CNI ADD ends. nil: it succeeds.
 	NetworkFail func(manifests.Key) error
+	// OnExec answers Exec in a container that runs. nil: the scripts of this package.
+	OnExec func(ctx context.Context, key manifests.Key, container string, r runner.ExecRequest) (runner.ExecResult, error)
 
 	mu sync.Mutex
 	// All below is guarded by mu.
@@ -59,6 +61,7 @@ type Machine struct {
 	agent    *Fake
 	busy     map[manifests.Key]string
 	overlaps []string
+	executed []Executed
 }
 
 // Entry is one applied action.
@@ -92,6 +95,8 @@ type fakeContainer struct {
 	runner.Container
 	process process
 	timer   *time.Timer
+	// gone is closed when the process ends; nil until somebody waits for that.
+	gone chan struct{}
 }
 
 // NewFake returns the first agent on an empty machine, where every image can be pulled.
@@ -163,6 +168,7 @@ func (m *Machine) Reboot() {
 				continue
 			}
 			c.stopTimer()
+			c.leave()
 			c.State, c.PID = runner.ContainerExited, 0
 			c.Exit = &runner.Termination{
 				ContainerID: c.ID, ExitCode: 255, Reason: runner.ReasonUnknown, StartedAt: c.StartedAt,

@@ -160,6 +160,7 @@ func (f *Fake) containerEffectLocked(key manifests.Key, p *fakePod, pod *manifes
 		}
 	case runner.RemoveContainer:
 		c.stopTimer()
+		c.leave()
 		p.containers = slices.Delete(p.containers, i, i+1)
 	default:
 		return nil, fmt.Errorf("unknown action %q", a.Kind)

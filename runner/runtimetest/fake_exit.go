@@ -85,6 +85,7 @@ func (m *Machine) ProcessAlive(pid uint32) bool {
 // exitLocked ends a process. An empty reason follows from the code.
 func (m *Machine) exitLocked(c *fakeContainer, code int, reason string) {
 	c.stopTimer()
+	c.leave()
 	if reason == "" {
 		reason = runner.ReasonError
 		if code == 0 {
@@ -100,5 +101,13 @@ func (m *Machine) exitLocked(c *fakeContainer, code int, reason string) {
 func (c *fakeContainer) stopTimer() {
 	if c.timer != nil {
 		c.timer.Stop()
+	}
+}
+
+// leave ends the commands that run beside the process.
+func (c *fakeContainer) leave() {
+	if c.gone != nil {
+		close(c.gone)
+		c.gone = nil
 	}
 }

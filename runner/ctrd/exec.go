@@ -1,0 +1,283 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/typeurl/v2"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+const (
+	// execDrain is how long the rest of the output is waited for after the end of a command. What it left
+	// running in the background may hold the output open for good.
+	execDrain = 500 * time.Millisecond
+	// execStart bounds the start of a command: runc, on a machine that may be busy.
+	execStart = 30 * time.Second
+)
+
+// command is an exec'd process. The FIFO that takes its output is also what tells the next agent that it is there.
+type command struct {
+	container, id string
+	pid           int
+	fifo          string
+	out           *os.File
+}
+
+// Exec implements runner.Runtime.
+func (r *Runtime) Exec(ctx context.Context, key manifests.Key, q runner.ExecRequest) (runner.ExecResult, error) {
+	rec := r.find(key, runner.Action{ContainerID: q.ContainerID})
+	if rec == nil || q.ContainerID == "" {
+		return runner.ExecResult{}, fmt.Errorf("container %q of pod %s does not exist", q.ContainerID, key)
+	}
+	c, err := r.startCommand(r.ns(ctx), rec, q.Command)
+	if err != nil {
+		return runner.ExecResult{}, err
+	}
+	output := make(chan []byte, 1)
+	go func() { output <- readUpTo(c.out, q.Limit) }()
+	code, err := r.awaitCommand(r.ns(ctx), c, q.Timeout)
+	_ = c.out.SetReadDeadline(time.Now().Add(execDrain))
+	result := runner.ExecResult{ExitCode: code, Output: <-output}
+	r.endCommand(r.ns(ctx), c)
+	return result, err
+}
+
+// startCommand runs a command; on failure nothing of it stays.
+func (r *Runtime) startCommand(ctx context.Context, rec *containerRecord, args []string) (*command, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	process, err := r.commandSpec(ctx, rec.ID, args)
+	if err != nil {
+		return nil, err
+	}
+	c := &command{container: rec.ID, id: "exec-" + newID()[:16]}
+	c.fifo = r.path("exec", c.container+"."+c.id)
+	if err := c.openOutput(); err != nil {
+		return nil, fmt.Errorf("output of command: %w", err)
+	}
+	// It must not be torn apart: a runc that is cut off leaves nobody who knows whether the process exists.
+	start, cancel := context.WithTimeout(context.WithoutCancel(ctx), execStart)
+	defer cancel()
+	_, err = r.client.TaskService().Exec(start, &tasksapi.ExecProcessRequest{
+		ContainerID: c.container, ExecID: c.id, Stdout: c.fifo, Stderr: c.fifo, Spec: typeurl.MarshalProto(process),
+	})
+	if err != nil {
+		c.close()
+		return nil, fmt.Errorf("exec: %w", errgrpc.ToNative(err))
+	}
+	resp, err := r.client.TaskService().Start(start, &tasksapi.StartRequest{ContainerID: c.container, ExecID: c.id})
+	if err != nil {
+		r.endCommand(ctx, c)
+		return nil, fmt.Errorf("exec: %w", errgrpc.ToNative(err))
+	}
+	c.pid = int(resp.Pid)
+	return c, nil
+}
+
+// commandSpec is the container's own process with other arguments.
+func (r *Runtime) commandSpec(ctx context.Context, id string, args []string) (typeurl.Any, error) {
+	stored, err := r.client.ContainerService().Get(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("container record: %w", err)
+	}
+	var s specs.Spec
+	if err := typeurl.UnmarshalTo(stored.Spec, &s); err != nil {
+		return nil, fmt.Errorf("container spec: %w", err)
+	}
+	if s.Process == nil {
+		return nil, errors.New("container spec has no process")
+	}
+	s.Process.Args, s.Process.Terminal, s.Process.ConsoleSize = args, false, nil
+	return typeurl.MarshalAny(s.Process)
+}
+
+// openOutput makes the FIFO. Its reading end is open before anybody writes, so that nothing blocks or gets lost.
+func (c *command) openOutput() error {
+	if err := os.MkdirAll(filepath.Dir(c.fifo), 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mkfifo(c.fifo, 0o600); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(c.fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		_ = os.Remove(c.fifo)
+		return err
+	}
+	c.out = out
+	return nil
+}
+
+func (c *command) close() {
+	_ = c.out.Close()
+	_ = os.Remove(c.fifo)
+}
+
+// readUpTo reads to the end, or the deadline, and keeps the first limit bytes.
+func readUpTo(f io.Reader, limit int) []byte {
+	kept, _ := io.ReadAll(io.LimitReader(f, int64(limit)))
+	_, _ = io.Copy(io.Discard, f)
+	return kept
+}
+
+// awaitCommand waits for the end of the process, which comes with its time or with ctx at the latest. One call
+// of Wait sees it to its end: taking one back while its answer comes is what the shim's protocol warns of.
+func (r *Runtime) awaitCommand(ctx context.Context, c *command, timeout time.Duration) (code int, err error) {
+	wait, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		var resp *tasksapi.WaitResponse
+		resp, err = r.client.TaskService().Wait(wait, &tasksapi.WaitRequest{ContainerID: c.container, ExecID: c.id})
+		if err == nil {
+			code = int(resp.ExitStatus)
+		}
+	}()
+	var over <-chan time.Time
+	if timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		over = timer.C
+	}
+	var cause error
+	select {
+	case <-ended:
+		if err == nil {
+			return code, nil
+		}
+		cause = fmt.Errorf("wait for command: %w", errgrpc.ToNative(err))
+	case <-over:
+		cause = fmt.Errorf("%w after %s", runner.ErrExecTimeout, timeout)
+	case <-ctx.Done():
+		cause = ctx.Err()
+	}
+	r.killCommand(wait, c)
+	unkillable := time.AfterFunc(cleanupTimeout, cancel)
+	defer unkillable.Stop()
+	<-ended
+	return 0, cause
+}
+
+// killCommand kills the process and what is left of its group.
+func (r *Runtime) killCommand(ctx context.Context, c *command) {
+	if killGroup(c.pid, c.container) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	_, err := r.client.TaskService().Kill(ctx, &tasksapi.KillRequest{
+		ContainerID: c.container, ExecID: c.id, Signal: uint32(unix.SIGKILL),
+	})
+	if err = errgrpc.ToNative(err); err != nil && !errdefs.IsNotFound(err) {
+		r.log.Debug("kill command", "container", c.container, "err", err)
+	}
+}
+
+// killGroup kills the process group that an exec'd process leads. Kernels before 6.9 cannot do that safely.
+func killGroup(pid int, container string) bool {
+	if pid <= 0 {
+		return false
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil || !inCgroup(string(b), container) {
+		return false
+	}
+	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP) == nil
+}
+
+// endCommand deletes what containerd and we have of a command. Where the output is still held open by what the
+// command left behind, that takes the shim long: it is not waited for.
+func (r *Runtime) endCommand(ctx context.Context, c *command) {
+	ended := make(chan struct{})
+	r.commands.wg.Go(func() {
+		defer close(ended)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		_, err := r.client.TaskService().DeleteProcess(ctx, &tasksapi.DeleteProcessRequest{ContainerID: c.container, ExecID: c.id})
+		if err = ignoreNotFound(errgrpc.ToNative(err)); err != nil && r.index.container(c.container) != nil {
+			r.log.Debug("delete command", "container", c.container, "err", err)
+		}
+		c.close()
+	})
+	timer := time.NewTimer(execDrain)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
+}
+
+// commands are those whose end goes on in the background, and those that an earlier agent left.
+type commands struct {
+	wg sync.WaitGroup
+	// left are the names of FIFOs found at the start.
+	left []string
+}
+
+// wait waits for the commands that are being ended, but not for those that hold on to their output: the next
+// agent sees to them.
+func (c *commands) wait() {
+	done := make(chan struct{})
+	go func() {
+		c.wg.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(execDrain)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// clean ends the commands that an earlier agent did not see to their end.
+func (r *Runtime) cleanCommands(ctx context.Context) {
+	for _, name := range r.commands.left {
+		container, id, _ := strings.Cut(name, ".")
+		if r.index.container(container) != nil {
+			r.discardCommand(ctx, container, id)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		_ = removeFile(r.path("exec", name))
+	}
+}
+
+func (r *Runtime) discardCommand(ctx context.Context, container, id string) {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	tasks := r.client.TaskService()
+	p, err := tasks.Get(ctx, &tasksapi.GetRequest{ContainerID: container, ExecID: id})
+	if err == nil && p.Process.Status == task.Status_RUNNING {
+		r.killCommand(ctx, &command{container: container, id: id, pid: int(p.Process.Pid)})
+		_, _ = tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: container, ExecID: id})
+	}
+	_, err = tasks.DeleteProcess(ctx, &tasksapi.DeleteProcessRequest{ContainerID: container, ExecID: id})
+	if err = ignoreNotFound(errgrpc.ToNative(err)); err != nil {
+		r.log.Debug("delete command of an earlier agent", "container", container, "err", err)
+	}
+}
