@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -209,4 +210,104 @@ func TestAStubbornContainerLeavesItsSidecarsTwoSeconds(t *testing.T) {
 		t.Errorf("it took %s to go", took)
 	}
 	d.wait("s1 a s1-ends")
+}
+
+func TestHooksRunAfterTheStartAndBeforeTheSignal(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("hooks")
+	in.start()
+	in.put("hooks", d.pod("hooks", "",
+		d.writer("a", server("a"),
+			"    lifecycle:",
+			`      postStart: {exec: {command: [sh, -c, "echo post >> /diary/words; until [ -e /diary/post ]; do sleep 0.02; done"]}}`,
+			`      preStop: {exec: {command: [sh, -c, "echo pre >> /diary/words; until [ -e /diary/pre ]; do sleep 0.02; done; echo over >> /diary/words"]}}`)+
+			d.writer("b", server("b"))))
+	in.pod("hooks", "waits for its hook", func(p corev1.Pod) bool {
+		st := p.Status.ContainerStatuses
+		return len(d.words()) == 2 && len(st) == 2 && st[0].State.Running != nil && !st[0].Ready && st[1].State.Waiting != nil
+	})
+	in.kill9() // in the middle of the hook, which then runs again
+	in.start()
+	in.eventually("the hook runs again", func() error {
+		if n := strings.Count(strings.Join(d.words(), " "), "post"); n != 2 {
+			return fmt.Errorf("it ran %d times", n)
+		}
+		return nil
+	})
+	d.open("post")
+	in.ready("hooks")
+	if got := d.words(); got[len(got)-1] != "b" {
+		t.Errorf("the second container did not wait: %v", got)
+	}
+	d.clear()
+	in.drop("hooks")
+	in.eventually("the hook holds the signal back", func() error {
+		if got := strings.Join(d.words(), " "); got != "pre b-ends" && got != "b-ends pre" {
+			return fmt.Errorf("the diary says %q", got)
+		}
+		return nil
+	})
+	d.open("pre")
+	in.gone("hooks")
+	if got := strings.Join(d.words()[2:], " "); got != "over a-ends" {
+		t.Errorf("at last the diary says %q", got)
+	}
+}
+
+func TestAPreStopHookHasNoMoreThanTheGracePeriod(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("long")
+	in.start()
+	text := d.pod("long", "", d.writer("a", server("a"), "    lifecycle: {preStop: {exec: {command: [sleep, \"3600\"]}}}"))
+	in.put("long", strings.Replace(text, "PeriodSeconds: 10", "PeriodSeconds: 2", 1))
+	in.put("sleeps", d.pod("sleeps", "", d.writer("s", server("s"), "    lifecycle: {preStop: {sleep: {seconds: 1}}}")))
+	in.ready("long")
+	in.ready("sleeps")
+	d.clear()
+	began := time.Now()
+	in.drop("sleeps")
+	in.gone("sleeps")
+	if took := time.Since(began); took < time.Second || took > 4*time.Second {
+		t.Errorf("with a sleep of 1 s it took %s to go", took)
+	}
+	began = time.Now()
+	in.drop("long")
+	in.gone("long")
+	if took := time.Since(began); took < 2*time.Second || took > 6*time.Second {
+		t.Errorf("with a grace period of 2 s it took %s to go", took)
+	}
+	d.wait("s-ends a-ends")
+}
+
+func TestAPostStartHookThatFailsRestartsItsContainer(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("bad")
+	in.start()
+	in.put("bad", d.pod("bad", "", d.writer("a", server("a"), `    lifecycle: {postStart: {exec: {command: [sh, -c, "echo why; exit 4"]}}}`)))
+	in.pod("bad", "has been restarted and says why", func(p corev1.Pod) bool {
+		st := p.Status.ContainerStatuses
+		return len(st) == 1 && st[0].RestartCount >= 1 && st[0].State.Waiting != nil && st[0].State.Waiting.Reason == "PostStartHookError" &&
+			strings.Contains(st[0].State.Waiting.Message, "exit code 4") && strings.Contains(st[0].State.Waiting.Message, "why")
+	})
+}
+
+func TestAnHTTPHookReachesThePod(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("http")
+	in.start()
+	script := `mkdir -p /www/cgi-bin; printf '#!/bin/sh\necho $QUERY_STRING-$HTTP_USER_AGENT >> /diary/words\necho; echo' > /www/cgi-bin/h; chmod +x /www/cgi-bin/h; trap 'exit 0' TERM; httpd -f -p 8080 -h /www & wait`
+	in.put("http", d.pod("http", "", d.writer("a", script,
+		"    ports: [{name: web, containerPort: 8080}]",
+		"    lifecycle: {preStop: {httpGet: {port: web, path: \"/cgi-bin/h?bye\"}}}")))
+	p := in.ready("http")
+	in.eventually("the server answers", func() error {
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(p.Status.PodIP, "8080"), time.Second)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	in.drop("http")
+	in.gone("http")
+	d.wait("bye-kube-lifecycle/1.36")
 }

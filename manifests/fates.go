@@ -41,6 +41,8 @@ const (
 	apiServer   = "never: needs an API server"
 	clusterDisk = "never: Kubernetes has removed this volume type or needs a cluster for it"
 	linuxOnly   = "never: monopod runs Linux containers"
+	tcpHook     = "never: Kubernetes accepts it and then fails, each time the hook is to run"
+	tcpHint     = "use exec or httpGet"
 )
 
 func metadataFates() []fieldFate {
@@ -188,7 +190,11 @@ func containerFates() []fieldFate {
 		{path: c + "livenessProbe", fate: refused, note: release02},
 		{path: c + "readinessProbe", fate: refused, note: release02},
 		{path: c + "startupProbe", fate: refused, note: release02},
-		{path: c + "lifecycle", fate: refused, note: release02},
+		{path: c + "lifecycle.postStart", fate: enforced},
+		{path: c + "lifecycle.preStop", fate: enforced},
+		{path: c + "lifecycle.postStart.tcpSocket", fate: refused, note: tcpHook, hint: tcpHint},
+		{path: c + "lifecycle.preStop.tcpSocket", fate: refused, note: tcpHook, hint: tcpHint},
+		{path: c + "lifecycle.stopSignal", fate: refused, note: release02},
 		{path: c + "restartPolicy", fate: refused, note: release02, hint: "use spec.restartPolicy"},
 		{path: c + "restartPolicyRules", fate: refused, note: release02},
 		{path: c + "stdin", fate: refused, note: release02},

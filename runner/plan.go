@@ -57,6 +57,8 @@ type planner struct {
 	fresh bool
 	// network says that the plan waits for the network already.
 	network bool
+	// held says that no container may be started: the hook of an earlier one runs.
+	held bool
 }
 
 func (p *planner) add(a Action) {
@@ -119,8 +121,15 @@ func (p *planner) containers() {
 // regular plans the regular containers.
 func (p *planner) regular() {
 	for i := range p.pod.Object.Spec.Containers {
-		p.container(&p.pod.Object.Spec.Containers[i])
+		c := &p.pod.Object.Spec.Containers[i]
+		if p.held && !p.runs(c.Name) {
+			p.settleAll(c.Name)
+			continue
+		}
+		p.container(c)
+		p.held = p.held || p.holdsBack(c)
 	}
+	p.held = false
 }
 
 // strangers takes containers away that the manifest does not have.

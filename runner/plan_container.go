@@ -142,7 +142,7 @@ func newestThatRan(all []*Container) *Container {
 
 // startWaiting starts an instance that stands ready, when nothing of the container runs any more.
 func (p *planner) startWaiting(keep *Container, others []*Container) {
-	if !p.stopOthers(others, "definition changed") || p.blocked(p.manifest.key(keep.Name)) || !p.networkSetUp() {
+	if !p.stopOthers(others, "definition changed") || p.held || p.blocked(p.manifest.key(keep.Name)) || !p.networkSetUp() {
 		return
 	}
 	p.add(Action{Kind: StartContainer, Container: keep.Name, ContainerID: keep.ID, Reason: "ready"})
@@ -152,7 +152,7 @@ func (p *planner) startWaiting(keep *Container, others []*Container) {
 
 // startNew starts the instance that this plan creates.
 func (p *planner) startNew(name, reason string) {
-	if p.networkSetUp() {
+	if !p.held && p.networkSetUp() {
 		p.add(Action{Kind: StartContainer, Container: name, Reason: reason})
 	}
 }
@@ -175,6 +175,7 @@ func (p *planner) networkSetUp() bool {
 // keepRunning leaves the instance alone, unless it has been told to stop: then it must also end.
 func (p *planner) keepRunning(keep *Container, others []*Container) {
 	p.settle(keep)
+	p.postStart(keep)
 	p.stopOthers(others, "superseded")
 	p.removeThose(others, ContainerCreated, "superseded")
 	p.removeThose(others, ContainerExited, "replaced")

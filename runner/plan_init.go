@@ -216,7 +216,7 @@ func (p *planner) runs(name string) bool {
 // started says that a sidecar is as far as those after it wait for.
 func (p *planner) started(spec *corev1.Container) bool {
 	return slices.ContainsFunc(p.instances(spec.Name), func(c *Container) bool {
-		return p.inSandbox(c) && (p.holding() || p.fits(c.Name, c)) && p.o.Started(spec, c)
+		return p.inSandbox(c) && (p.holding() || p.fits(c.Name, c)) && !c.leaving() && p.o.Started(spec, c)
 	})
 }
 

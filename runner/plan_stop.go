@@ -63,7 +63,7 @@ func (p *planner) stopLater(c *Container, reason string) {
 		p.stop(c, reason)
 		return
 	}
-	if p.blocked(instanceKey(c.ID)) {
+	if p.blocked(instanceKey(c.ID)) || p.preStop(c, grace, StopUnwanted, reason) {
 		return
 	}
 	if c.StoppingAt.IsZero() {
@@ -84,13 +84,19 @@ func (p *planner) graceOver(c *Container, grace time.Duration) bool {
 // what the manifest says: kubelet's floor of 2 s is applied only where something else has used it up, and 0 kills
 // at once. It is counted again on each plan, so that an edit can shorten it. When the clock was set back since
 // the signal, the rest of the period cannot be known and is given up.
-func (p *planner) stop(c *Container, reason string) {
+func (p *planner) stop(c *Container, reason string) { p.stopFor(c, StopUnwanted, reason) }
+
+// stopFor is stop for a cause.
+func (p *planner) stopFor(c *Container, cause StopCause, reason string) {
 	if p.blocked(instanceKey(c.ID)) {
 		return
 	}
 	grace := p.grace()
 	if c.StopSentAt.IsZero() {
-		p.add(Action{Kind: StopContainer, Container: c.Name, ContainerID: c.ID, Reason: reason})
+		if p.preStop(c, grace, cause, reason) {
+			return
+		}
+		p.add(Action{Kind: StopContainer, Container: c.Name, ContainerID: c.ID, Cause: cause, Reason: reason})
 		if grace == 0 {
 			p.add(Action{Kind: KillContainer, Container: c.Name, ContainerID: c.ID, Reason: "grace period 0"})
 			return

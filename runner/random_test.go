@@ -42,6 +42,7 @@ func newChaos(t *testing.T) *chaos {
 	t.Helper()
 	c := &chaos{rig: newRig(t), desired: map[manifests.Key]*manifests.Pod{}, editedAt: map[manifests.Key]time.Time{}}
 	c.fake.Fail = c.judge
+	c.fake.OnExec = scripted
 	c.fake.NetworkDelay = 30 * time.Millisecond
 	c.fake.NetworkFail = c.network
 	return c
@@ -406,7 +407,8 @@ func (c *chaos) edit(k manifests.Key, s step) {
 	case p == nil:
 		p = testPod(k.Name, testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptSlowStop))
 		if k.Name == "y" {
-			p.Object.Spec.InitContainers = []corev1.Container{testContainer("i", "after 3s"), testSidecar("s", runtimetest.ScriptSlowStop)}
+			p.Object.Spec.InitContainers = []corev1.Container{testContainer("i", "after 3s"), hooked(testSidecar("s", runtimetest.ScriptSlowStop), "quick", "slow")}
+			p.Object.Spec.Containers[0] = hooked(p.Object.Spec.Containers[0], "slow", "slow")
 		}
 	}
 	c.desired[k] = edited(p, func(o *corev1.Pod) { change(o, s) })

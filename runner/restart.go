@@ -47,6 +47,9 @@ func restartPolicy(pod *corev1.PodSpec, c *Container) corev1.RestartPolicy {
 			return corev1.RestartPolicyAlways
 		}
 	}
+	if pod.RestartPolicy == corev1.RestartPolicyOnFailure && c.StopCause != StopUnwanted {
+		return corev1.RestartPolicyAlways // whatever it exited with, it has failed
+	}
 	return pod.RestartPolicy
 }
 
@@ -56,7 +59,7 @@ func restartPolicy(pod *corev1.PodSpec, c *Container) corev1.RestartPolicy {
 // at once whatever its policy says: it did not end by itself. An exit in the future, which a clock that was
 // set back leaves behind, does not count as a reason to wait; nor does one at an unknown time.
 func nextRestart(now time.Time, policy corev1.RestartPolicy, c *Container, o Options) Restart {
-	if c.leaving() {
+	if c.leaving() && c.StopCause == StopUnwanted {
 		return Restart{Wanted: true, At: now, Reason: "it was stopped, but is wanted"}
 	}
 	if c.Exit == nil || c.StartedAt.IsZero() {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/runner/hook"
 )
 
 // PodState is what the runtime knows about one pod at one moment, read from containerd's labels and task
@@ -93,7 +94,36 @@ type Container struct {
 	// StoppingAt is when MarkStopping was applied: its grace period counts from then, though the signal may come
 	// later. Zero when it came first, or not at all.
 	StoppingAt time.Time
+	// StopCause says whether it was stopped for a fault of its own; see the constants.
+	StopCause StopCause
+	// PostStart says whether its postStart hook still has to run. It was made with the container: a hook that an
+	// edit adds is for the next one.
+	PostStart PostStart
 }
+
+// PostStart is how far the postStart hook of an instance is.
+type PostStart string
+
+// States of postStart hooks.
+const (
+	// PostStartNone: there is none.
+	PostStartNone PostStart = ""
+	// PostStartPending: it runs after the start; until it has, the container counts as not started.
+	PostStartPending PostStart = "Pending"
+	// PostStartDone: it has succeeded.
+	PostStartDone PostStart = "Done"
+)
+
+// StopCause is why an instance was told to stop. With the empty one nothing was wrong with it: it is not wanted any
+// more, and if that is taken back it starts again at once. All others count as a failure of the container.
+type StopCause string
+
+// Causes.
+const (
+	StopUnwanted StopCause = ""
+	// StopPostStart: its postStart hook has failed.
+	StopPostStart StopCause = "PostStartHookError"
+)
 
 // leaving says that the instance was told to stop, or is going to be.
 func (c *Container) leaving() bool { return !c.StopSentAt.IsZero() || !c.StoppingAt.IsZero() }
@@ -142,6 +172,8 @@ type Observed struct {
 	// Prepared tells about the slow preparations of this desired pod that went on in the background: by
 	// container name for EnsureImage, the empty name for CheckPod.
 	Prepared map[string]Preparation
+	// Hooks are those that this agent has begun and whose container still exists.
+	Hooks map[HookKey]HookState
 	// Killed holds, by container id, when KillContainer was last applied.
 	Killed map[string]time.Time
 	// Kept says that desired is only the manifest recorded on the sandbox: the pod is kept as it is, so
@@ -153,9 +185,10 @@ type Observed struct {
 	hashes *hashes
 }
 
-// Started says that a container is as far as those that come after it wait for: it runs.
-func (o *Observed) Started(spec *corev1.Container, c *Container) bool {
-	return c.State == ContainerRunning && !c.leaving()
+// Started says that a container is as far as those that come after it wait for: it runs, and its postStart hook
+// has succeeded.
+func (o *Observed) Started(_ *corev1.Container, c *Container) bool {
+	return c.State == ContainerRunning && c.PostStart != PostStartPending
 }
 
 // Options of planning.
@@ -206,7 +239,13 @@ const (
 	// MarkStopping puts on record that Action.ContainerID is going to be stopped: its grace period has begun, the
 	// signal comes later. The first time counts.
 	MarkStopping ActionKind = "MarkStopping"
-	// StopContainer sends the stop signal to Action.ContainerID, once, and returns at once.
+	// RunHook runs a hook of Action.ContainerID in the background; it is the worker that does it, no Runtime. How it
+	// ends is an event and found in Observed.Hooks.
+	RunHook ActionKind = "RunHook"
+	// MarkStarted puts on record that the postStart hook of Action.ContainerID has succeeded.
+	MarkStarted ActionKind = "MarkStarted"
+	// StopContainer sends the stop signal to Action.ContainerID, once, and returns at once. It also keeps
+	// Action.Cause, as MarkStopping does; the first one counts.
 	StopContainer ActionKind = "StopContainer"
 	// KillContainer sends SIGKILL to Action.ContainerID and returns at once.
 	KillContainer ActionKind = "KillContainer"
@@ -241,9 +280,46 @@ type Action struct {
 	Exit *Termination
 	// Manifest says which pod Apply is given: the desired one, or the one recorded on the sandbox.
 	Manifest Manifest
-	// Timeout bounds an EnsureImage that can be done without: an image to fall back on is there. 0: none.
+	// Timeout bounds an EnsureImage that can be done without: an image to fall back on is there. 0: none. It bounds
+	// a preStop hook to what is left of the grace period.
 	Timeout time.Duration
+	// Cause is why MarkStopping and StopContainer are applied.
+	Cause StopCause
+	// Hook and Handler say what RunHook is to do.
+	Hook    HookKind
+	Handler *Handler
 }
+
+// HookKind is one of the hooks that a container can have.
+type HookKind string
+
+// Hooks.
+const (
+	PostStartHook HookKind = "postStart"
+	PreStopHook   HookKind = "preStop"
+)
+
+// Handler is a hook that is ready to run, or Err if it cannot be.
+type Handler struct {
+	hook.Hook
+	Err error
+}
+
+// HookKey names a hook of an instance.
+type HookKey struct {
+	ContainerID string
+	Hook        HookKind
+}
+
+// HookState is the state of a hook that this agent has begun.
+type HookState string
+
+// States of hooks.
+const (
+	HookRunning HookState = "Running"
+	HookDone    HookState = "Done"
+	HookFailed  HookState = "Failed"
+)
 
 // Manifest names the manifest that an action follows.
 type Manifest string
@@ -258,7 +334,7 @@ const (
 // FailureKey is where a failure of the action is kept in Observed.Failures. A container name has no colon.
 func (a Action) FailureKey() string {
 	switch a.Kind {
-	case MarkStopping, StopContainer, KillContainer, FinishContainer, RemoveContainer:
+	case MarkStarted, RunHook, MarkStopping, StopContainer, KillContainer, FinishContainer, RemoveContainer:
 		return instanceKey(a.ContainerID)
 	}
 	return a.Manifest.key(a.Container)
@@ -336,6 +412,7 @@ const (
 	ReasonCrashLoopBackOff           = "CrashLoopBackOff"
 	ReasonContainerCreating          = "ContainerCreating"
 	ReasonPodInitializing            = "PodInitializing"
+	ReasonPostStartHookError         = "PostStartHookError"
 )
 
 // PodStatus is a pod as users see it: the manifest with the status filled in.

@@ -366,7 +366,7 @@ func (s *statusBuilder) whyFailed(f Failure) string {
 func (s *statusBuilder) whyContainer(spec *corev1.Container) string {
 	c := shownInstance(s.Containers, spec.Name)
 	if f, ok := s.Failures[spec.Name]; ok {
-		if c != nil && c.State == ContainerRunning {
+		if c != nil && c.State == ContainerRunning && f.Reason != ReasonPostStartHookError {
 			return f.Reason + ": " + f.Message + "; the old one goes on"
 		}
 		return f.Reason + ": " + f.Message
@@ -378,6 +378,8 @@ func (s *statusBuilder) whyContainer(spec *corev1.Container) string {
 		return "being created"
 	case c.State == ContainerCreated:
 		return "about to start"
+	case c.State == ContainerRunning && c.PostStart == PostStartPending:
+		return "its postStart hook runs"
 	case c.State == ContainerRunning || c.Exit == nil:
 		return ""
 	}

@@ -44,6 +44,7 @@ type worker struct {
 	adopted     bool
 	manifest    *manifests.Pod // failures and preparations are about it
 	preparation map[string]*preparation
+	hooks       map[HookKey]*hookRun
 	warned      map[string]string
 	removing    bool
 	rounds      int // plans carried out without coming to rest
@@ -65,11 +66,13 @@ func newWorker(p *Pool, key manifests.Key) *worker {
 		assign:      make(chan struct{}, 1),
 		ready:       make(chan struct{}, 1),
 		preparation: map[string]*preparation{},
+		hooks:       map[HookKey]*hookRun{},
 		warned:      map[string]string{},
 		observed: Observed{
 			NewUID:   p.cfg.NewUID(),
 			Prepared: map[string]Preparation{},
 			Failures: map[string]Failure{},
+			Hooks:    map[HookKey]HookState{},
 			Killed:   map[string]time.Time{},
 			Options:  p.cfg.Options,
 			hashes:   &hashes{},
@@ -101,6 +104,7 @@ const (
 // run works until ctx ends or the pod is gone and not wanted any more.
 func (w *worker) run(ctx context.Context) {
 	defer w.dropPreparations()
+	defer w.dropHooks()
 	crashes := 0
 	for ctx.Err() == nil {
 		t, err := guarded(func() turn { return w.turn(ctx) })
@@ -243,6 +247,7 @@ func (w *worker) observe(ctx context.Context) bool {
 	w.tell(state)
 	w.observed.PodState = state
 	w.collect()
+	w.collectHooks()
 	if at := w.retry.Swap(nil); at != nil {
 		w.retryNow(*at)
 	}

@@ -68,8 +68,14 @@ func (w *worker) do(ctx context.Context, s *slot, pod *manifests.Pod, a Action) 
 	if !w.acquire(ctx, s, a.Kind) || w.reassigned() {
 		return dropped // the wait for a slot may have been long
 	}
-	if a.Kind == EnsureImage || a.Kind == CheckPod {
+	switch a.Kind {
+	case EnsureImage, CheckPod:
 		return w.prepare(ctx, pod, a)
+	case RunHook:
+		w.runHook(ctx, a)
+		return applied
+	case StopContainer:
+		w.endHooks(a.ContainerID)
 	}
 	actionCtx, cancel := outlive(ctx)
 	defer cancel()
@@ -311,6 +317,10 @@ func (k ActionKind) verb() string {
 		return "start container"
 	case MarkStopping:
 		return "mark container as stopping"
+	case MarkStarted:
+		return "mark container as started"
+	case RunHook:
+		return "run hook"
 	case StopContainer:
 		return "stop container"
 	case KillContainer:

@@ -120,9 +120,18 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 		StopSignal:      img.Config.StopSignal,
 		MessagePath:     message,
 		MessageLimit:    messageLimit(pod.Object),
+		PostStart:       postStart(c),
 		MessageFromLogs: c.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError,
 	}}
 	return &newContainer{rec: rec, sandbox: sb, image: img, spec: s}, nil
+}
+
+// postStart says whether a new instance has a hook to wait for.
+func postStart(c *corev1.Container) runner.PostStart {
+	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
+		return runner.PostStartPending
+	}
+	return runner.PostStartNone
 }
 
 // nextGeneration is one more than that of any container of the pod.

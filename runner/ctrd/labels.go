@@ -42,6 +42,8 @@ const (
 	labelStartedAt    = "monopod.dev/started-at"
 	labelStopSentAt   = "monopod.dev/stop-sent-at"
 	labelStoppingAt   = "monopod.dev/stopping-at"
+	labelStopCause    = "monopod.dev/stop-cause"
+	labelPostStart    = "monopod.dev/post-start"
 	labelLast         = "monopod.dev/last"
 	labelLastMessage  = "monopod.dev/last-message"
 	labelExit         = "monopod.dev/exit"
@@ -85,6 +87,8 @@ type containerLabels struct {
 	StartedAt  time.Time
 	StopSentAt time.Time
 	StoppingAt time.Time
+	StopCause  runner.StopCause
+	PostStart  runner.PostStart
 	Exit       *runner.Termination
 }
 
@@ -109,6 +113,8 @@ func (l *containerLabels) encode() map[string]string {
 		labelStartedAt:     encodeTime(l.StartedAt),
 		labelStopSentAt:    encodeTime(l.StopSentAt),
 		labelStoppingAt:    encodeTime(l.StoppingAt),
+		labelStopCause:     string(l.StopCause),
+		labelPostStart:     string(l.PostStart),
 	}
 	if l.MessageFromLogs {
 		m[labelMessageLogs] = "true"
@@ -137,6 +143,8 @@ func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
 		StopSignal:      m[labelStopSignal],
 		MessagePath:     m[labelMessagePath],
 		MessageFromLogs: m[labelMessageLogs] == "true",
+		StopCause:       runner.StopCause(m[labelStopCause]),
+		PostStart:       runner.PostStart(m[labelPostStart]),
 	}
 	d := decoder{m: m}
 	l.Generation = d.number(labelGeneration)

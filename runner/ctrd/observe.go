@@ -108,6 +108,8 @@ func (r *Runtime) observeContainer(ctx context.Context, rec *containerRecord) (*
 		StartedAt:    l.StartedAt,
 		StopSentAt:   l.StopSentAt,
 		StoppingAt:   l.StoppingAt,
+		StopCause:    l.StopCause,
+		PostStart:    l.PostStart,
 	}
 	if l.Exit != nil {
 		c.State, c.Exit, c.Recorded = runner.ContainerExited, l.Exit, true

@@ -34,7 +34,12 @@ func (r *Runtime) stopContainer(ctx context.Context, key manifests.Key, a runner
 	if err := r.signal(ctx, rec, r.stopSignal(rec)); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
-	_, err := r.relabel(ctx, rec, func(l *containerLabels) { l.StopSentAt = time.Now().UTC().Round(0) })
+	_, err := r.relabel(ctx, rec, func(l *containerLabels) {
+		l.StopSentAt = time.Now().UTC().Round(0)
+		if l.StoppingAt.IsZero() {
+			l.StopCause = a.Cause
+		}
+	})
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
@@ -47,8 +52,20 @@ func (r *Runtime) markStopping(ctx context.Context, key manifests.Key, a runner.
 	if rec == nil || !rec.Labels.StoppingAt.IsZero() {
 		return nil
 	}
-	_, err := r.relabel(ctx, rec, func(l *containerLabels) { l.StoppingAt = time.Now().UTC().Round(0) })
+	_, err := r.relabel(ctx, rec, func(l *containerLabels) {
+		l.StoppingAt, l.StopCause = time.Now().UTC().Round(0), a.Cause
+	})
 	return wrap("record the end's beginning", ignoreNotFound(err))
+}
+
+// markStarted puts on record that a container's postStart hook has succeeded.
+func (r *Runtime) markStarted(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.find(key, a)
+	if rec == nil {
+		return nil
+	}
+	_, err := r.relabel(ctx, rec, func(l *containerLabels) { l.PostStart = runner.PostStartDone })
+	return wrap("record the postStart hook", ignoreNotFound(err))
 }
 
 func (r *Runtime) killContainer(ctx context.Context, key manifests.Key, a runner.Action) error {

@@ -75,6 +75,7 @@ var contract = []contractTest{
 	{name: "a process killed for lack of memory is OOMKilled", needs: func(h Harness) bool { return h.OOM }, test: testOOM},
 	{name: "the stop signal is sent once and its time kept", test: testStop},
 	{name: "the beginning of the end is kept, and nobody is signaled", test: testMarkStopping},
+	{name: "a postStart hook is due until it is marked", test: testPostStart},
 	{name: "an init container is made as any other", test: testInitContainer},
 	{name: "a process that ignores the stop signal can be killed", test: testStubborn},
 	{name: "finishing keeps the exit", test: testFinish},

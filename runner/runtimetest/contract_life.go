@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 	"monopod/runner"
@@ -163,7 +164,9 @@ func testMarkStopping(t *testing.T, s *suite) {
 	p.sandbox()
 	c := p.serve("c0")
 	began := time.Now()
-	p.apply(onInstance(runner.MarkStopping, c))
+	first := onInstance(runner.MarkStopping, c)
+	first.Cause = runner.StopPostStart
+	p.apply(first)
 	marked := p.instance(c.ID)
 	wantTime(t, "the end's beginning", marked.StoppingAt, began, time.Now())
 	p.apply(onInstance(runner.MarkStopping, c))
@@ -173,7 +176,40 @@ func testMarkStopping(t *testing.T, s *suite) {
 		t.Errorf("%s, marked at %s and then at %s, signaled at %s", now.State, marked.StoppingAt, now.StoppingAt, now.StopSentAt)
 	}
 	p.apply(onInstance(runner.StopContainer, c))
-	p.exited(c.ID)
+	if c = p.exited(c.ID); c.StopCause != runner.StopPostStart || !c.StoppingAt.Equal(marked.StoppingAt) {
+		t.Errorf("cause %q, marked at %s", c.StopCause, c.StoppingAt)
+	}
+	again := p.serve("c0")
+	stop := onInstance(runner.StopContainer, again)
+	stop.Cause = runner.StopPostStart
+	p.apply(stop)
+	if again = p.exited(again.ID); again.StopCause != runner.StopPostStart || !again.StoppingAt.IsZero() {
+		t.Errorf("stopped at once: cause %q, marked at %s", again.StopCause, again.StoppingAt)
+	}
+}
+
+func testPostStart(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe, ScriptServe)
+	next := &manifests.Pod{Object: p.Object.DeepCopy(), Origin: p.Origin}
+	next.Object.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+		PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}},
+	}
+	p.Pod = next
+	p.sandbox()
+	c, without := p.run("c0"), p.run("c1")
+	if c.PostStart != runner.PostStartPending || without.PostStart != runner.PostStartNone {
+		t.Errorf("hooks: %q and %q", c.PostStart, without.PostStart)
+	}
+	s.restart(nil)
+	if c = p.instance(c.ID); c.PostStart != runner.PostStartPending {
+		t.Errorf("after a restart: %q", c.PostStart)
+	}
+	p.apply(onInstance(runner.MarkStarted, c))
+	s.restart(nil)
+	if c = p.instance(c.ID); c.PostStart != runner.PostStartDone || c.State != runner.ContainerRunning {
+		t.Errorf("after the hook: %q, %s", c.PostStart, c.State)
+	}
 }
 
 func testInitContainer(t *testing.T, s *suite) {
@@ -305,7 +341,7 @@ func testUnknown(t *testing.T, s *suite) {
 		ID: "ghost", Name: "c0", Exit: &runner.Termination{ContainerID: "ghost", Reason: runner.ReasonError, ExitCode: 1},
 	}
 	for _, kind := range []runner.ActionKind{
-		runner.MarkStopping, runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer,
+		runner.MarkStarted, runner.MarkStopping, runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer,
 	} {
 		p.apply(onInstance(kind, ghost))
 	}

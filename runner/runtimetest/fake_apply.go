@@ -143,11 +143,16 @@ func (f *Fake) containerEffectLocked(key manifests.Key, p *fakePod, pod *manifes
 	}
 	c := p.containers[i]
 	switch a.Kind {
+	case runner.MarkStarted:
+		c.PostStart = runner.PostStartDone
 	case runner.MarkStopping:
 		if c.StoppingAt.IsZero() {
-			c.StoppingAt = time.Now()
+			c.StoppingAt, c.StopCause = time.Now(), a.Cause
 		}
 	case runner.StopContainer:
+		if c.State == runner.ContainerRunning && c.StoppingAt.IsZero() && c.StopSentAt.IsZero() {
+			c.StopCause = a.Cause
+		}
 		return f.stopLocked(key, c), nil
 	case runner.KillContainer:
 		if c.State == runner.ContainerRunning && !c.process.unkillable {
@@ -310,6 +315,10 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 		return proc.createError
 	}
 	f.nextID++
+	postStart := runner.PostStartNone
+	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
+		postStart = runner.PostStartPending
+	}
 	p.containers = append(p.containers, &fakeContainer{
 		Container: runner.Container{
 			ID:           fmt.Sprintf("c%d", f.nextID),
@@ -323,6 +332,7 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 			BackOff:      a.BackOff,
 			Last:         a.Last,
 			CreatedAt:    time.Now(),
+			PostStart:    postStart,
 		},
 		process: proc,
 	})

@@ -1,0 +1,159 @@
+// Package hook runs the postStart and preStop hooks of containers.
+//
+// Resolve turns what a manifest says into what is to be done; it is pure. Run does it and blocks until it is
+// done. The package decides neither when a hook runs nor what becomes of a container whose hook fails, and it starts
+// no goroutines of its own.
+package hook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Hook is what is to be done: one of the three.
+type Hook struct {
+	// Exec is a command to run in the container.
+	Exec []string
+	// URL is where to send a GET, with Header.
+	URL    string
+	Header http.Header
+	// Sleep is how long to wait, when there is nothing else to do.
+	Sleep time.Duration
+}
+
+// String says what the hook does, for logs.
+func (h Hook) String() string {
+	switch {
+	case len(h.Exec) > 0:
+		return "exec " + strings.Join(h.Exec, " ")
+	case h.URL != "":
+		return "GET " + h.URL
+	}
+	return "sleep " + h.Sleep.String()
+}
+
+// Resolve returns what a handler of a container means in a pod with the given address. Named ports are those of the
+// container.
+func Resolve(h *corev1.LifecycleHandler, c *corev1.Container, ip string) (Hook, error) {
+	switch {
+	case h.Exec != nil:
+		return Hook{Exec: h.Exec.Command}, nil
+	case h.Sleep != nil:
+		return Hook{Sleep: time.Duration(h.Sleep.Seconds) * time.Second}, nil
+	case h.HTTPGet != nil:
+		return resolveHTTP(h.HTTPGet, c, ip)
+	}
+	return Hook{}, errors.New("the hook has no action that can be run")
+}
+
+func resolveHTTP(get *corev1.HTTPGetAction, c *corev1.Container, ip string) (Hook, error) {
+	port, err := portOf(get.Port, c)
+	if err != nil {
+		return Hook{}, err
+	}
+	host := get.Host
+	if host == "" {
+		host = ip
+	}
+	if host == "" {
+		return Hook{}, errors.New("the pod has no address yet")
+	}
+	u, err := url.Parse(get.Path)
+	if err != nil { // as kubelet: then it is the path as it stands
+		u = &url.URL{Path: get.Path}
+	}
+	u.Scheme, u.Host = strings.ToLower(string(get.Scheme)), net.JoinHostPort(host, strconv.Itoa(port))
+	if u.Scheme == "" {
+		u.Scheme = "http"
+	}
+	header := http.Header{"User-Agent": {"kube-lifecycle/1.36"}, "Accept": {"*/*"}}
+	seen := map[string]bool{}
+	for _, h := range get.HTTPHeaders {
+		key := http.CanonicalHeaderKey(h.Name)
+		if !seen[key] {
+			header.Del(key)
+		}
+		seen[key] = true
+		header.Add(key, h.Value)
+	}
+	return Hook{URL: u.String(), Header: header}, nil
+}
+
+func portOf(port intstr.IntOrString, c *corev1.Container) (int, error) {
+	if port.Type == intstr.Int {
+		return port.IntValue(), nil
+	}
+	for _, p := range c.Ports {
+		if p.Name == port.StrVal {
+			return int(p.ContainerPort), nil
+		}
+	}
+	return 0, fmt.Errorf("container %s has no port named %q", c.Name, port.StrVal)
+}
+
+// Exec runs a command in the container and returns its exit code and the beginning of its output.
+type Exec func(ctx context.Context, command []string) (code int, output string, err error)
+
+// Run does what the hook says. Any answer to a request is a success, as it is for kubelet, also one with status 500;
+// of commands it is only exit code 0.
+func Run(ctx context.Context, h Hook, exec Exec) error {
+	switch {
+	case len(h.Exec) > 0:
+		code, output, err := exec(ctx, h.Exec)
+		if err == nil && code != 0 {
+			err = fmt.Errorf("exit code %d, output %q", code, output)
+		}
+		return err
+	case h.URL != "":
+		return get(ctx, h)
+	}
+	timer := time.NewTimer(h.Sleep)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// get sends the request. A server that speaks plain HTTP on a port that is said to speak HTTPS is asked that way.
+func get(ctx context.Context, h Hook) error {
+	err := getURL(ctx, h, h.URL)
+	if rest, secure := strings.CutPrefix(h.URL, "https:"); secure && err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+		return getURL(ctx, h, "http:"+rest)
+	}
+	return err
+}
+
+func getURL(ctx context.Context, h Hook, to string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header = h.Header
+	if host := h.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	// Certificates of pods are their own, and a hook sends no secret of ours.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return err
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 10<<10)
+	return resp.Body.Close()
+}

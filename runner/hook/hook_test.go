@@ -1,0 +1,107 @@
+package hook_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"monopod/runner/hook"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestResolve(t *testing.T) {
+	c := &corev1.Container{Name: "c", Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 8081}}}
+	get := func(g corev1.HTTPGetAction) *corev1.LifecycleHandler { return &corev1.LifecycleHandler{HTTPGet: &g} }
+	for _, tt := range []struct {
+		name, ip string
+		h        *corev1.LifecycleHandler
+		want     string // or a part of the error
+	}{
+		{"a command", "", &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"a", "b"}}}, "exec a b"},
+		{"a sleep", "", &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}, "sleep 3s"},
+		{"the pod's address", "10.0.0.1", get(corev1.HTTPGetAction{Path: "/x?y=1", Port: intstr.FromInt(80)}), "GET http://10.0.0.1:80/x?y=1"},
+		{"an address of the sixth version", "fd00::1", get(corev1.HTTPGetAction{Scheme: "HTTPS", Port: intstr.FromInt(443)}), "GET https://[fd00::1]:443"},
+		{"a host and a named port", "10.0.0.1", get(corev1.HTTPGetAction{Host: "h", Path: "/", Port: intstr.FromString("admin")}), "GET http://h:8081/"},
+		{"a port that there is not", "10.0.0.1", get(corev1.HTTPGetAction{Port: intstr.FromString("nope")}), `has no port named "nope"`},
+		{"no address", "", get(corev1.HTTPGetAction{Port: intstr.FromInt(80)}), "no address"},
+		{"what Kubernetes does not run either", "", &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{}}, "no action"},
+	} {
+		h, err := hook.Resolve(tt.h, c, tt.ip)
+		if err != nil && strings.Contains(err.Error(), tt.want) {
+			continue
+		}
+		if err != nil || h.String() != tt.want {
+			t.Errorf("%s: %s, %v; want %s", tt.name, h, err, tt.want)
+		}
+	}
+}
+
+func TestAnyAnswerIsASuccess(t *testing.T) {
+	var header http.Header
+	var host string
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header, host = r.Header, r.Host
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
+	defer plain.Close()
+	defer secure.Close()
+	secure.Config.ErrorLog = nil
+	for _, to := range []string{plain.URL, secure.URL, "https" + strings.TrimPrefix(plain.URL, "http")} {
+		header = nil
+		h := hook.Hook{URL: to, Header: http.Header{"X-A": {"b"}, "Host": {"named"}}}
+		if err := hook.Run(t.Context(), h, nil); err != nil || header.Get("X-A") != "b" || host != "named" {
+			t.Errorf("%s: %v, header %v, host %q", to, err, header, host)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close() // nobody listens there any more
+	if err := hook.Run(t.Context(), hook.Hook{URL: "http://" + l.Addr().String()}, nil); err == nil {
+		t.Error("no answer is a success")
+	}
+}
+
+func TestCommandsSucceedWithCode0(t *testing.T) {
+	answer := func(code int, err error) hook.Exec {
+		return func(context.Context, []string) (int, string, error) { return code, "why", err }
+	}
+	h := hook.Hook{Exec: []string{"x"}}
+	if err := hook.Run(t.Context(), h, answer(0, nil)); err != nil {
+		t.Error(err)
+	}
+	if err := hook.Run(t.Context(), h, answer(3, nil)); err == nil || err.Error() != `exit code 3, output "why"` {
+		t.Error(err)
+	}
+	gone := errors.New("gone")
+	if err := hook.Run(t.Context(), h, answer(0, gone)); !errors.Is(err, gone) {
+		t.Error(err)
+	}
+}
+
+func TestASleepEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if err := hook.Run(t.Context(), hook.Hook{Sleep: 3 * time.Second}, nil); err != nil || time.Since(began) != 3*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := hook.Run(ctx, hook.Hook{Sleep: time.Hour}, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
