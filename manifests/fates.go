@@ -25,12 +25,6 @@ func initContainerFates(all []fieldFate) []fieldFate {
 			continue
 		}
 		line.same, line.path = line.path, "spec.initContainers[]."+rest
-		if rest == "restartPolicy" {
-			line = fieldFate{
-				path: line.path, fate: enforced, only: []string{"Always"}, later: []string{"Never", "OnFailure"}, other: release02,
-				note: "Always makes a sidecar",
-			}
-		}
 		lines = append(lines, line)
 	}
 	return lines
@@ -194,9 +188,9 @@ func containerFates() []fieldFate {
 		{path: c + "lifecycle.preStop", fate: enforced},
 		{path: c + "lifecycle.postStart.tcpSocket", fate: refused, note: tcpHook, hint: tcpHint},
 		{path: c + "lifecycle.preStop.tcpSocket", fate: refused, note: tcpHook, hint: tcpHint},
-		{path: c + "lifecycle.stopSignal", fate: refused, note: release02},
-		{path: c + "restartPolicy", fate: refused, note: release02, hint: "use spec.restartPolicy"},
-		{path: c + "restartPolicyRules", fate: refused, note: release02},
+		{path: c + "lifecycle.stopSignal", fate: enforced, note: "needs spec.os.name"},
+		{path: c + "restartPolicy", fate: enforced, note: "Always makes a sidecar of an init container"},
+		{path: c + "restartPolicyRules", fate: enforced},
 		{path: c + "stdin", fate: refused, note: release02},
 		{path: c + "stdinOnce", fate: refused, note: release02},
 		{path: c + "tty", fate: refused, note: release02},

@@ -51,6 +51,7 @@ func anyInstance(rt *rapid.T, i int, now time.Time, pods ...*manifests.Pod) runn
 		Image:     "busybox:1", ImageID: "sha256:1", CreatedAt: now.Add(-time.Hour),
 		State:        rapid.SampledFrom([]runner.ContainerState{runner.ContainerCreated, runner.ContainerRunning, runner.ContainerExited}).Draw(rt, "state"),
 		RestartCount: i,
+		Round:        rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(rt, "round"),
 		BackOff:      rapid.SampledFrom([]time.Duration{0, 10 * time.Second, 300 * time.Second}).Draw(rt, "back-off"),
 	}
 	if c.Hash = manifests.ContainerHash(rapid.SampledFrom(pods).Draw(rt, "made for").Object, c.Name); c.Hash == "" {
@@ -82,6 +83,9 @@ func TestAnyStateConverges(t *testing.T) {
 		want := edited(testPod("x", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe)),
 			func(p *corev1.Pod) {
 				p.Spec.RestartPolicy = policy
+				if rapid.Bool().Draw(rt, "with a rule") {
+					p.Spec.Containers[0] = ruled(p.Spec.Containers[0], "Never", onCodes(restartAll, in, 1))
+				}
 				if rapid.Bool().Draw(rt, "with init containers") {
 					p.Spec.InitContainers = []corev1.Container{testContainer("i", "after 3s"), testSidecar("s", runtimetest.ScriptServe), testContainer("j", runtimetest.ScriptSucceed)}
 				}

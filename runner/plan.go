@@ -28,6 +28,9 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, 
 	if p.hashes == nil {
 		p.hashes = &hashes{}
 	}
+	if desired != nil && o.Sandbox != nil {
+		p.round = roundOf(&desired.Object.Spec, &o.PodState)
+	}
 	switch {
 	case desired == nil:
 		p.remove()
@@ -57,6 +60,8 @@ type planner struct {
 	fresh bool
 	// network says that the plan waits for the network already.
 	network bool
+	// round is the round that the pod is in; see plan_round.go.
+	round int
 	// held says that no container may be started: the hook of an earlier one runs.
 	held bool
 }
@@ -100,7 +105,7 @@ func (p *planner) createSandbox(reason string) {
 		uid = p.o.NewUID
 	}
 	p.add(Action{Kind: CreateSandbox, UID: uid, Reason: reason})
-	p.fresh = true
+	p.fresh, p.round = true, 0
 }
 
 // update handles a pod whose sandbox is as desired: each container by itself.
@@ -110,6 +115,9 @@ func (p *planner) update() {
 }
 
 func (p *planner) containers() {
+	if p.nextRound() {
+		return
+	}
 	if len(p.pod.Object.Spec.InitContainers) > 0 {
 		p.inOrder()
 	} else {
@@ -331,7 +339,7 @@ func (p *planner) fine(c *Container) bool {
 // completed says that the instance ended by itself and that its policy does not want it again. Restarts after a
 // reboot do not wait for their back-off: it was a longer break than most, and kubelet does not wait either.
 func (p *planner) completed(c *Container) bool {
-	return c.State == ContainerExited && p.fits(c.Name, c) && !p.restart(c).Wanted
+	return c.State == ContainerExited && p.fits(c.Name, c) && !p.outdated(c) && !p.restart(c).Wanted
 }
 
 // carry takes the history of the previous instance over.

@@ -61,7 +61,7 @@ func (p *planner) keeper(all []*Container, want string) *Container {
 		}
 	}
 	if n := len(all); n > 0 {
-		if c := all[n-1]; c.Hash == want && (p.inSandbox(c) || c.State == ContainerExited && !p.isInit(c.Name)) {
+		if c := all[n-1]; c.Hash == want && (p.inSandbox(c) || c.State == ContainerExited && !p.isInit(c.Name) && !p.outdated(c)) {
 			return c
 		}
 	}
@@ -69,7 +69,7 @@ func (p *planner) keeper(all []*Container, want string) *Container {
 }
 
 func (p *planner) inSandbox(c *Container) bool {
-	return !p.fresh && p.o.Sandbox != nil && c.SandboxID == p.o.Sandbox.ID
+	return !p.fresh && p.o.Sandbox != nil && c.SandboxID == p.o.Sandbox.ID && c.Round == p.round
 }
 
 // exchange makes a new instance when none fits. The old one is stopped only after the new one stands ready.
@@ -79,16 +79,17 @@ func (p *planner) exchange(name string, all []*Container) {
 		p.settle(old)
 		return
 	}
-	reason, count, last := "first start", 0, (*Termination)(nil)
+	create, reason := p.inherit(old), "first start"
 	if n := len(all); n > 0 {
-		reason, count = "definition changed", all[n-1].RestartCount+1
-		if p.fits(name, all[n-1]) {
+		reason, create.RestartCount = "definition changed", all[n-1].RestartCount+1
+		switch {
+		case p.outdated(all[n-1]):
+			reason = "all containers are restarted"
+		case p.fits(name, all[n-1]):
 			reason = "left over from another sandbox"
 		}
 	}
-	if old != nil {
-		last = old.Exit
-	}
+	create.Container, create.Reason = name, reason
 	if p.blocked(p.manifest.key(name)) && !p.fallsBack(name, old) {
 		p.holdOut(name, all)
 		return
@@ -98,7 +99,7 @@ func (p *planner) exchange(name string, all []*Container) {
 		return
 	}
 	p.removeThose(all, ContainerCreated, "superseded")
-	p.add(Action{Kind: CreateContainer, Container: name, RestartCount: count, Last: last, Reason: reason})
+	p.add(create)
 	if p.stopOthers(all, reason) {
 		p.startNew(name, reason)
 		p.removeThose(all, ContainerExited, reason)
@@ -197,7 +198,7 @@ func (p *planner) exited(keep *Container, others []*Container) {
 	}
 	p.add(Action{
 		Kind: CreateContainer, Container: keep.Name, Reason: r.Reason,
-		RestartCount: keep.RestartCount + 1, BackOff: r.BackOff, Last: keep.Exit,
+		RestartCount: keep.RestartCount + 1, BackOff: r.BackOff, Last: keep.Exit, Round: p.round,
 	})
 	p.startNew(keep.Name, r.Reason)
 	p.removeThose(append(others, keep), ContainerExited, "restarted")

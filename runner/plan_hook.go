@@ -41,7 +41,7 @@ func (p *planner) postStart(c *Container) {
 // preStop says that the preStop hook of an instance is under way, or must be waited for; it begins it.
 func (p *planner) preStop(c *Container, grace time.Duration, cause StopCause, reason string) bool {
 	l, spec := p.lifecycle(c)
-	if l == nil || l.PreStop == nil || grace == 0 || p.graceOver(c, grace) {
+	if l == nil || l.PreStop == nil || grace == 0 || cause == StopRestartAll || p.graceOver(c, grace) {
 		return false
 	}
 	begun := c.StoppingAt

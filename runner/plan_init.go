@@ -121,14 +121,14 @@ func (p *planner) initialize() bool {
 // passed says that an init container need not run any more in this sandbox: it has succeeded, or a regular
 // container has been started, which it came before.
 func (p *planner) passed(name string) bool {
-	return !p.fresh && p.o.Sandbox != nil && initPassed(&p.pod.Object.Spec, &p.o.PodState, name)
+	return !p.fresh && p.o.Sandbox != nil && initPassed(&p.pod.Object.Spec, &p.o.PodState, p.round, name)
 }
 
 // initPassed is passed for whoever has no plan to make.
-func initPassed(spec *corev1.PodSpec, o *PodState, name string) bool {
+func initPassed(spec *corev1.PodSpec, o *PodState, round int, name string) bool {
 	return slices.ContainsFunc(o.Containers, func(c Container) bool {
 		switch {
-		case o.Sandbox == nil || c.SandboxID != o.Sandbox.ID:
+		case o.Sandbox == nil || c.SandboxID != o.Sandbox.ID || c.Round != round:
 			return false
 		case roleIn(spec, c.Name) == regular:
 			return !c.StartedAt.IsZero()

@@ -91,12 +91,12 @@ func (p *planner) stopFor(c *Container, cause StopCause, reason string) {
 	if p.blocked(instanceKey(c.ID)) {
 		return
 	}
-	grace := p.grace()
+	grace := p.graceFor(c, cause)
 	if c.StopSentAt.IsZero() {
 		if p.preStop(c, grace, cause, reason) {
 			return
 		}
-		p.add(Action{Kind: StopContainer, Container: c.Name, ContainerID: c.ID, Cause: cause, Reason: reason})
+		p.add(Action{Kind: StopContainer, Container: c.Name, ContainerID: c.ID, Cause: cause, Signal: p.signal(c), Reason: reason})
 		if grace == 0 {
 			p.add(Action{Kind: KillContainer, Container: c.Name, ContainerID: c.ID, Reason: "grace period 0"})
 			return
@@ -125,6 +125,25 @@ func killTime(c *Container, sent time.Time, grace time.Duration) time.Time {
 		return sent.Add(grace)
 	}
 	return later(c.StoppingAt.Add(grace), sent.Add(min(grace, shortestStop)))
+}
+
+// signal returns the stop signal of the manifest, empty when the image decides.
+func (p *planner) signal(c *Container) string {
+	if l, _ := p.lifecycle(c); l != nil && l.StopSignal != nil {
+		return string(*l.StopSignal)
+	}
+	return ""
+}
+
+// graceFor is the grace period of an instance that is stopped for a cause.
+func (p *planner) graceFor(c *Container, cause StopCause) time.Duration {
+	if c.leaving() {
+		cause = c.StopCause
+	}
+	if cause == StopRestartAll {
+		return min(p.grace(), shortestStop)
+	}
+	return p.grace()
 }
 
 func (p *planner) grace() time.Duration {

@@ -132,10 +132,15 @@ func (c *chaos) check(key manifests.Key, a runner.Action, st runner.PodState, wa
 
 // checkOrder: init containers run one after another and only once in a sandbox, and nothing overtakes them.
 func (c *chaos) checkOrder(key manifests.Key, a runner.Action, st runner.PodState, want *manifests.Pod) {
-	begun := false
+	begun, round := false, 0
+	for _, i := range st.Containers {
+		if i.Name == a.Container && i.State == runner.ContainerCreated {
+			round = i.Round
+		}
+	}
 	succeeded, runs := map[string]bool{}, map[string]bool{}
 	for _, i := range st.Containers {
-		if st.Sandbox == nil || i.SandboxID != st.Sandbox.ID {
+		if st.Sandbox == nil || i.SandboxID != st.Sandbox.ID || i.Round != round {
 			continue
 		}
 		begun = begun || kindOf(want, i.Name) == "regular" && !i.StartedAt.IsZero()
@@ -199,7 +204,7 @@ func (c *chaos) checkStop(key manifests.Key, a runner.Action, st runner.PodState
 	if want == nil {
 		c.checkStopOrder(key, a, st, target)
 	}
-	if want == nil || st.Sandbox == nil || !target.StopSentAt.IsZero() || !target.StoppingAt.IsZero() || c.editedAt[key].Equal(time.Now()) {
+	if want == nil || st.Sandbox == nil || !target.StopSentAt.IsZero() || !target.StoppingAt.IsZero() || a.Cause != runner.StopUnwanted || c.editedAt[key].Equal(time.Now()) {
 		return
 	}
 	if target.SandboxID != st.Sandbox.ID || c.twins(target, st) {
@@ -408,6 +413,7 @@ func (c *chaos) edit(k manifests.Key, s step) {
 		p = testPod(k.Name, testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptSlowStop))
 		if k.Name == "y" {
 			p.Object.Spec.InitContainers = []corev1.Container{testContainer("i", "after 3s"), hooked(testSidecar("s", runtimetest.ScriptSlowStop), "quick", "slow")}
+			p.Object.Spec.Containers[1] = ruled(p.Object.Spec.Containers[1], "OnFailure", onCodes(restartAll, in, 1))
 			p.Object.Spec.Containers[0] = hooked(p.Object.Spec.Containers[0], "slow", "slow")
 		}
 	}

@@ -2,9 +2,12 @@ package runner
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
 )
 
 // Crash back-off, as kubelet's: the first restart comes at once, then after 10, 20,
@@ -34,23 +37,52 @@ func NextRestart(now time.Time, pod *corev1.PodSpec, c *Container, o Options) Re
 }
 
 // restartPolicy is what the pod wants of an instance that ended as this one did. An init container that has
-// succeeded is never run again, and one that failed only unless the pod's policy is Never.
+// succeeded is never run again, and one that failed only unless its policy is Never.
 func restartPolicy(pod *corev1.PodSpec, c *Container) corev1.RestartPolicy {
-	switch roleIn(pod, c.Name) {
-	case sidecar:
-		return corev1.RestartPolicyAlways
-	case initial:
-		switch {
-		case c.succeeded():
-			return corev1.RestartPolicyOnFailure
-		case pod.RestartPolicy != corev1.RestartPolicyNever:
-			return corev1.RestartPolicyAlways
+	policy, role := pod.RestartPolicy, roleIn(pod, c.Name)
+	if spec := manifests.FindContainer(pod, c.Name); spec != nil && spec.RestartPolicy != nil {
+		policy = corev1.RestartPolicy(*spec.RestartPolicy)
+		if c.Exit != nil && matchingRule(spec, c.Exit.ExitCode) != nil {
+			policy = corev1.RestartPolicyAlways
 		}
 	}
-	if pod.RestartPolicy == corev1.RestartPolicyOnFailure && c.StopCause != StopUnwanted {
+	switch {
+	case role == initial && c.succeeded():
+		return corev1.RestartPolicyOnFailure
+	case role == initial && policy == corev1.RestartPolicyOnFailure:
+		return corev1.RestartPolicyAlways // it has failed, if only for lack of memory
+	case policy == corev1.RestartPolicyOnFailure && c.StopCause.failed():
 		return corev1.RestartPolicyAlways // whatever it exited with, it has failed
 	}
-	return pod.RestartPolicy
+	return policy
+}
+
+// matchingRule returns the first rule of a container about an exit code; nil if there is none.
+func matchingRule(spec *corev1.Container, code int) *corev1.ContainerRestartRule {
+	for i := range spec.RestartPolicyRules {
+		r := &spec.RestartPolicyRules[i]
+		if r.ExitCodes == nil {
+			continue
+		}
+		listed := slices.Contains(r.ExitCodes.Values, int32(code))
+		if listed == (r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+			return r
+		}
+	}
+	return nil
+}
+
+// restartsAll says that the end of an instance wants all containers of the pod to be started again.
+func restartsAll(pod *corev1.PodSpec, c *Container) bool {
+	spec := manifests.FindContainer(pod, c.Name)
+	if spec == nil || c.State != ContainerExited || c.Exit == nil || c.StartedAt.IsZero() || c.leaving() && !c.StopCause.failed() {
+		return false
+	}
+	if roleIn(pod, c.Name) == initial && c.succeeded() {
+		return false
+	}
+	rule := matchingRule(spec, c.Exit.ExitCode)
+	return rule != nil && rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
 }
 
 // nextRestart decides about an exited instance by the policy that it has.
@@ -59,7 +91,7 @@ func restartPolicy(pod *corev1.PodSpec, c *Container) corev1.RestartPolicy {
 // at once whatever its policy says: it did not end by itself. An exit in the future, which a clock that was
 // set back leaves behind, does not count as a reason to wait; nor does one at an unknown time.
 func nextRestart(now time.Time, policy corev1.RestartPolicy, c *Container, o Options) Restart {
-	if c.leaving() && c.StopCause == StopUnwanted {
+	if c.leaving() && !c.StopCause.failed() {
 		return Restart{Wanted: true, At: now, Reason: "it was stopped, but is wanted"}
 	}
 	if c.Exit == nil || c.StartedAt.IsZero() {

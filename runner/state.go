@@ -96,6 +96,9 @@ type Container struct {
 	StoppingAt time.Time
 	// StopCause says whether it was stopped for a fault of its own; see the constants.
 	StopCause StopCause
+	// Round was given to CreateContainer: how often all containers of the sandbox have been started again by a
+	// rule with the action RestartAllContainers. Those of an earlier round than the latest are to go.
+	Round int
 	// PostStart says whether its postStart hook still has to run. It was made with the container: a hook that an
 	// edit adds is for the next one.
 	PostStart PostStart
@@ -123,7 +126,12 @@ const (
 	StopUnwanted StopCause = ""
 	// StopPostStart: its postStart hook has failed.
 	StopPostStart StopCause = "PostStartHookError"
+	// StopRestartAll: another container's exit wants all of them to be started again. It is no failure of this one.
+	StopRestartAll StopCause = "RestartingAllContainers"
 )
+
+// failed says that the instance was stopped for a fault of its own.
+func (s StopCause) failed() bool { return s != StopUnwanted && s != StopRestartAll }
 
 // leaving says that the instance was told to stop, or is going to be.
 func (c *Container) leaving() bool { return !c.StopSentAt.IsZero() || !c.StoppingAt.IsZero() }
@@ -272,8 +280,9 @@ type Action struct {
 	Reason string
 	// UID is the new pod's uid, for CreateSandbox.
 	UID string
-	// RestartCount, BackOff and Last are what CreateContainer stores on the new instance.
+	// RestartCount, BackOff, Last and Round are what CreateContainer stores on the new instance.
 	RestartCount int
+	Round        int
 	BackOff      time.Duration
 	Last         *Termination
 	// Exit is what FinishContainer stores.
@@ -285,6 +294,8 @@ type Action struct {
 	Timeout time.Duration
 	// Cause is why MarkStopping and StopContainer are applied.
 	Cause StopCause
+	// Signal is what StopContainer sends, e.g. SIGUSR1; empty: the STOPSIGNAL of the image, or SIGTERM.
+	Signal string
 	// Hook and Handler say what RunHook is to do.
 	Hook    HookKind
 	Handler *Handler
@@ -412,6 +423,7 @@ const (
 	ReasonCrashLoopBackOff           = "CrashLoopBackOff"
 	ReasonContainerCreating          = "ContainerCreating"
 	ReasonPodInitializing            = "PodInitializing"
+	ReasonRestartingAllContainers    = "RestartingAllContainers"
 	ReasonPostStartHookError         = "PostStartHookError"
 )
 

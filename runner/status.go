@@ -82,12 +82,15 @@ func (in *StatusInput) manifest() *manifests.Pod {
 type statusBuilder struct {
 	StatusInput
 	pod *corev1.Pod
+	// round is the round that the pod is in; see plan_round.go.
+	round int
 	// initialized says that nothing stands before the regular containers any more.
 	initialized bool
 }
 
 func (s *statusBuilder) containers() {
 	st := &s.pod.Status
+	s.round = roundOf(&s.pod.Spec, &s.PodState)
 	s.initialized = s.uninitialized() == nil
 	for i := range s.pod.Spec.InitContainers {
 		st.InitContainerStatuses = append(st.InitContainerStatuses, s.initContainer(&s.pod.Spec.InitContainers[i]))
@@ -232,13 +235,32 @@ func (s *statusBuilder) conditions() []corev1.PodCondition {
 	ready := s.ready()
 	containersReady := ready
 	containersReady.Type = corev1.ContainersReady
-	return []corev1.PodCondition{
+	all := []corev1.PodCondition{
 		condition(corev1.PodReadyToStartContainers, network, created),
 		s.initializedCondition(created),
 		ready,
 		containersReady,
 		condition(corev1.PodScheduled, true, created),
 	}
+	if since, restarting := s.restarting(); restarting {
+		all = append(all, condition(corev1.AllContainersRestarting, true, since))
+	}
+	return all
+}
+
+// restarting says that a rule has all containers started again, and since when.
+func (s *statusBuilder) restarting() (since time.Time, restarting bool) {
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if s.Sandbox == nil || c.SandboxID != s.Sandbox.ID || c.Round >= s.round {
+			continue
+		}
+		restarting = true
+		if c.Exit != nil && restartsAll(&s.pod.Spec, c) {
+			since = c.Exit.FinishedAt
+		}
+	}
+	return since, restarting
 }
 
 func condition(kind corev1.PodConditionType, is bool, since time.Time) corev1.PodCondition {

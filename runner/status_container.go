@@ -26,6 +26,9 @@ func shownInstance(all []Container, name string) *Container {
 // container returns the status of one container.
 func (s *statusBuilder) container(spec *corev1.Container, c *Container) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, Started: new(false)}
+	if spec.Lifecycle != nil {
+		st.StopSignal = spec.Lifecycle.StopSignal
+	}
 	if c != nil {
 		st.Image, st.ImageID = c.Image, c.ImageID
 		st.ContainerID = containerIDPrefix + c.ID

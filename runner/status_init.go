@@ -29,16 +29,18 @@ func (s *statusBuilder) initContainer(spec *corev1.Container) corev1.ContainerSt
 
 // initInstance is the instance of an init container that belongs to this sandbox; nil if there is none.
 func (s *statusBuilder) initInstance(name string) *Container {
-	if s.Sandbox == nil {
-		return nil
-	}
 	var here []Container
 	for _, c := range s.Containers {
-		if c.SandboxID == s.Sandbox.ID {
+		if s.here(&c) {
 			here = append(here, c)
 		}
 	}
 	return shownInstance(here, name)
+}
+
+// here says that an instance is of this sandbox and this round.
+func (s *statusBuilder) here(c *Container) bool {
+	return s.Sandbox != nil && c.SandboxID == s.Sandbox.ID && c.Round == s.round
 }
 
 // serving says that a regular container runs: then nothing stands before it any more.
@@ -53,7 +55,7 @@ func (s *statusBuilder) uninitialized() []string {
 	var names []string
 	for i := range s.pod.Spec.InitContainers {
 		spec := &s.pod.Spec.InitContainers[i]
-		done := initPassed(&s.pod.Spec, &s.PodState, spec.Name)
+		done := initPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name)
 		if manifests.IsSidecar(spec) {
 			c := s.initInstance(spec.Name)
 			done = c != nil && s.Started(spec, c) || s.serving() || s.begun()
@@ -68,7 +70,7 @@ func (s *statusBuilder) uninitialized() []string {
 // begun says that a regular container has been started in this sandbox.
 func (s *statusBuilder) begun() bool {
 	return slices.ContainsFunc(s.Containers, func(c Container) bool {
-		return s.Sandbox != nil && c.SandboxID == s.Sandbox.ID && !c.StartedAt.IsZero() && roleIn(&s.pod.Spec, c.Name) == regular
+		return s.here(&c) && !c.StartedAt.IsZero() && roleIn(&s.pod.Spec, c.Name) == regular
 	})
 }
 
@@ -83,7 +85,7 @@ func (s *statusBuilder) initFailed() bool {
 func (s *statusBuilder) failedInit(spec *corev1.Container) *Container {
 	c := s.initInstance(spec.Name)
 	if c == nil || manifests.IsSidecar(spec) || c.State != ContainerExited || c.succeeded() || s.Removing ||
-		initPassed(&s.pod.Spec, &s.PodState, spec.Name) || s.restart(c).Wanted {
+		initPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name) || s.restart(c).Wanted {
 		return nil
 	}
 	return c
@@ -125,7 +127,7 @@ func (s *statusBuilder) initializedCondition(created time.Time) corev1.PodCondit
 func (s *statusBuilder) whyInit() string {
 	for i := range s.pod.Spec.InitContainers {
 		spec := &s.pod.Spec.InitContainers[i]
-		if !manifests.IsSidecar(spec) && initPassed(&s.pod.Spec, &s.PodState, spec.Name) {
+		if !manifests.IsSidecar(spec) && initPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name) {
 			continue
 		}
 		if s.pod.Status.Phase == corev1.PodSucceeded || s.pod.Status.Phase == corev1.PodFailed && s.failedInit(spec) == nil {

@@ -121,6 +121,7 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 		MessagePath:     message,
 		MessageLimit:    messageLimit(pod.Object),
 		PostStart:       postStart(c),
+		Round:           a.Round,
 		MessageFromLogs: c.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError,
 	}}
 	return &newContainer{rec: rec, sandbox: sb, image: img, spec: s}, nil

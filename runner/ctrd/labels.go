@@ -44,6 +44,7 @@ const (
 	labelStoppingAt   = "monopod.dev/stopping-at"
 	labelStopCause    = "monopod.dev/stop-cause"
 	labelPostStart    = "monopod.dev/post-start"
+	labelRound        = "monopod.dev/round"
 	labelLast         = "monopod.dev/last"
 	labelLastMessage  = "monopod.dev/last-message"
 	labelExit         = "monopod.dev/exit"
@@ -89,7 +90,9 @@ type containerLabels struct {
 	StoppingAt time.Time
 	StopCause  runner.StopCause
 	PostStart  runner.PostStart
-	Exit       *runner.Termination
+	// Round is given by CreateContainer; 0 is left out.
+	Round int
+	Exit  *runner.Termination
 }
 
 // encode returns the labels. Values that are not set are left out.
@@ -115,6 +118,9 @@ func (l *containerLabels) encode() map[string]string {
 		labelStoppingAt:    encodeTime(l.StoppingAt),
 		labelStopCause:     string(l.StopCause),
 		labelPostStart:     string(l.PostStart),
+	}
+	if l.Round > 0 {
+		m[labelRound] = strconv.Itoa(l.Round)
 	}
 	if l.MessageFromLogs {
 		m[labelMessageLogs] = "true"
@@ -150,6 +156,7 @@ func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
 	l.Generation = d.number(labelGeneration)
 	l.RestartCount = d.number(labelRestartCount)
 	l.MessageLimit = d.number(labelMessageLimit)
+	l.Round = d.number(labelRound)
 	l.BackOff = d.duration(labelBackOff)
 	l.StartedAt = d.time(labelStartedAt)
 	l.StopSentAt = d.time(labelStopSentAt)

@@ -110,6 +110,7 @@ func (r *Runtime) observeContainer(ctx context.Context, rec *containerRecord) (*
 		StoppingAt:   l.StoppingAt,
 		StopCause:    l.StopCause,
 		PostStart:    l.PostStart,
+		Round:        l.Round,
 	}
 	if l.Exit != nil {
 		c.State, c.Exit, c.Recorded = runner.ContainerExited, l.Exit, true

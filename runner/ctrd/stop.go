@@ -31,7 +31,7 @@ func (r *Runtime) stopContainer(ctx context.Context, key manifests.Key, a runner
 	if rec == nil || !rec.Labels.StopSentAt.IsZero() {
 		return nil
 	}
-	if err := r.signal(ctx, rec, r.stopSignal(rec)); err != nil {
+	if err := r.signal(ctx, rec, r.stopSignal(rec, a.Signal)); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
 	_, err := r.relabel(ctx, rec, func(l *containerLabels) {
@@ -76,14 +76,18 @@ func (r *Runtime) killContainer(ctx context.Context, key manifests.Key, a runner
 	return wrap("kill", r.signal(ctx, rec, unix.SIGKILL))
 }
 
-// stopSignal returns the image's STOPSIGNAL or SIGTERM.
-func (r *Runtime) stopSignal(rec *containerRecord) syscall.Signal {
-	if rec.Labels.StopSignal == "" {
+// stopSignal returns the wanted signal, the image's STOPSIGNAL or SIGTERM.
+func (r *Runtime) stopSignal(rec *containerRecord, wanted string) syscall.Signal {
+	name := wanted
+	if name == "" {
+		name = rec.Labels.StopSignal
+	}
+	if name == "" {
 		return unix.SIGTERM
 	}
-	sig, err := signal.ParseSignal(rec.Labels.StopSignal)
+	sig, err := signal.ParseSignal(name)
 	if err != nil {
-		r.log.Warn("image asks for an unknown stop signal, sending SIGTERM", "container", rec.Labels.Name, "signal", rec.Labels.StopSignal)
+		r.log.Warn("unknown stop signal, sending SIGTERM", "container", rec.Labels.Name, "signal", name)
 		return unix.SIGTERM
 	}
 	return sig

@@ -74,6 +74,7 @@ var contract = []contractTest{
 	{name: "a process killed from outside has 137 and Error", test: testKilledFromOutside},
 	{name: "a process killed for lack of memory is OOMKilled", needs: func(h Harness) bool { return h.OOM }, test: testOOM},
 	{name: "the stop signal is sent once and its time kept", test: testStop},
+	{name: "the stop signal can be another than the image's", test: testStopSignal},
 	{name: "the beginning of the end is kept, and nobody is signaled", test: testMarkStopping},
 	{name: "a postStart hook is due until it is marked", test: testPostStart},
 	{name: "an init container is made as any other", test: testInitContainer},

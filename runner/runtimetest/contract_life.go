@@ -64,11 +64,11 @@ func testLife(t *testing.T, s *suite) {
 		StartedAt: time.Unix(1700000000, 0).UTC(), FinishedAt: time.Unix(1700000100, 5000).UTC(),
 	}
 	began := time.Now()
-	c := p.create(runner.Action{Container: "c0", RestartCount: 2, BackOff: 20 * time.Second, Last: last})
+	c := p.create(runner.Action{Container: "c0", RestartCount: 2, BackOff: 20 * time.Second, Last: last, Round: 3})
 	want := runner.Container{
 		ID: c.ID, Name: "c0", SandboxID: sb.ID, Hash: manifests.ContainerHash(p.Object, "c0"),
 		Image: s.h.Image, ImageID: c.ImageID, State: runner.ContainerCreated, PID: c.PID,
-		RestartCount: 2, BackOff: 20 * time.Second, Last: last, CreatedAt: c.CreatedAt,
+		RestartCount: 2, BackOff: 20 * time.Second, Last: last, Round: 3, CreatedAt: c.CreatedAt,
 	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
@@ -156,6 +156,19 @@ func testStop(t *testing.T, s *suite) {
 	}
 	p.apply(onInstance(runner.StopContainer, c))
 	p.apply(onInstance(runner.KillContainer, c))
+}
+
+func testStopSignal(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptUser)
+	p.sandbox()
+	c := p.serve("c0")
+	stop := onInstance(runner.StopContainer, c)
+	stop.Signal = "SIGUSR1"
+	p.apply(stop)
+	if c = p.exited(c.ID); c.Exit.ExitCode != 5 {
+		t.Errorf("exited with %d, want 5", c.Exit.ExitCode)
+	}
 }
 
 func testMarkStopping(t *testing.T, s *suite) {

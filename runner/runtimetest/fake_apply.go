@@ -153,7 +153,7 @@ func (f *Fake) containerEffectLocked(key manifests.Key, p *fakePod, pod *manifes
 		if c.State == runner.ContainerRunning && c.StoppingAt.IsZero() && c.StopSentAt.IsZero() {
 			c.StopCause = a.Cause
 		}
-		return f.stopLocked(key, c), nil
+		return f.stopLocked(key, c, a.Signal), nil
 	case runner.KillContainer:
 		if c.State == runner.ContainerRunning && !c.process.unkillable {
 			f.exitLocked(c, 137, "")
@@ -333,6 +333,7 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 			Last:         a.Last,
 			CreatedAt:    time.Now(),
 			PostStart:    postStart,
+			Round:        a.Round,
 		},
 		process: proc,
 	})
@@ -369,12 +370,15 @@ func (f *Fake) startLocked(key manifests.Key, p *fakePod, a runner.Action, i int
 }
 
 // stopLocked signals a process as its script wants it.
-func (f *Fake) stopLocked(key manifests.Key, c *fakeContainer) func() {
+func (f *Fake) stopLocked(key manifests.Key, c *fakeContainer, signal string) func() {
 	if c.State != runner.ContainerRunning || !c.StopSentAt.IsZero() {
 		return nil
 	}
 	c.StopSentAt = time.Now()
 	switch {
+	case signal != "" && signal == c.process.signal:
+		f.exitLocked(c, 5, "")
+		return func() { f.notify(key) }
 	case c.process.ignoresTerm:
 		return nil
 	case c.process.termAfter > 0:

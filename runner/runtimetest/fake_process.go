@@ -19,6 +19,8 @@ const (
 	ScriptStubborn = "trap '' TERM; while :; do sleep 1; done"
 	// ScriptSlowStop takes 200 ms to stop, then exits with 4.
 	ScriptSlowStop = "trap 'sleep 0.2; exit 4' TERM; while :; do sleep 1 & wait $!; done"
+	// ScriptUser exits with 5 on SIGUSR1 and ignores SIGTERM.
+	ScriptUser = "trap 'exit 5' USR1; trap '' TERM; while :; do sleep 1 & wait $!; done"
 	// ScriptSucceed exits with 0 at once.
 	ScriptSucceed = "exit 0"
 	// ScriptFail exits with 3 at once.
@@ -44,6 +46,7 @@ type process struct {
 	reason      string
 	ignoresTerm bool
 	unkillable  bool
+	signal      string // it exits with 5 on this one
 	termAfter   time.Duration
 	termCode    int
 	createError error
@@ -70,6 +73,8 @@ func newProcess(c *corev1.Container) process {
 		return process{runs: true}
 	case ScriptStubborn:
 		return process{runs: true, ignoresTerm: true}
+	case ScriptUser:
+		return process{runs: true, ignoresTerm: true, signal: "SIGUSR1"}
 	case ScriptHang:
 		return process{runs: true, ignoresTerm: true, unkillable: true}
 	case ScriptSlowStop:
