@@ -311,3 +311,80 @@ func TestAnHTTPHookReachesThePod(t *testing.T) {
 	in.gone("http")
 	d.wait("bye-kube-lifecycle/1.36")
 }
+
+func TestAPodThatIsTooOldFailsForGood(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("old")
+	in.start()
+	text := d.pod("old", d.writer("s", server("s"), sidecarLine), d.writer("a", server("a")), "  activeDeadlineSeconds: 3")
+	began := time.Now()
+	in.put("old", text)
+	in.ready("old")
+	failed := func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "DeadlineExceeded" }
+	in.pod("old", "has failed", failed)
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("it failed after %s", took)
+	}
+	d.wait("s a a-ends s-ends")
+	in.kill9()
+	in.powerCut()
+	in.start()
+	p := in.pod("old", "has failed still", failed)
+	if d.wait("s a a-ends s-ends"); p.Status.ContainerStatuses[0].State.Terminated == nil {
+		t.Errorf("after a reboot: %s", brief(p))
+	}
+	in.put("old", strings.Replace(text, "Seconds: 3", "Seconds: 3000", 1))
+	in.ready("old")
+	d.wait("s a a-ends s-ends s a")
+}
+
+func TestContainersHavePoliciesAndRulesOfTheirOwn(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("rules")
+	in.start()
+	in.put("rules", d.pod("rules", d.writer("one", "say one"),
+		d.writer("never", "say never; exit 1", "    restartPolicy: Never")+
+			d.writer("ruled", "say ruled; n=$(grep -c ruled /diary/words); [ $n = 1 ] && exit 42; exit 3",
+				"    restartPolicy: Never", "    restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]")+
+			d.writer("a", server("a"))))
+	p := in.pod("rules", "is as the rules say", func(p corev1.Pod) bool {
+		st := p.Status.ContainerStatuses
+		return len(st) == 3 && st[0].State.Terminated != nil && st[0].State.Terminated.ExitCode == 1 && st[0].RestartCount == 0 &&
+			st[1].State.Terminated != nil && st[1].State.Terminated.ExitCode == 3 && st[1].RestartCount == 1 && st[2].State.Running != nil
+	})
+	if p.Status.Phase != corev1.PodRunning {
+		t.Errorf("phase %s", p.Status.Phase)
+	}
+	in.drop("rules")
+	in.gone("rules")
+	d.clear()
+	in.put("all", d.pod("all", d.writer("one", "say one"),
+		d.writer("ruled", "say ruled; gate now; rm /diary/now; exit 42",
+			"    restartPolicy: Never", "    restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]")+
+			d.writer("a", server("a")), "  restartPolicy: Never"))
+	before := in.ready("all")
+	d.wait("one ruled a")
+	d.open("now")
+	after := in.pod("all", "has been restarted", func(p corev1.Pod) bool {
+		return isReady(p) && p.Status.ContainerStatuses[1].RestartCount == 1 && p.Status.InitContainerStatuses[0].RestartCount == 1
+	})
+	d.wait("one ruled a a-ends one ruled a")
+	last := after.Status.ContainerStatuses[1].LastTerminationState.Terminated
+	if after.UID != before.UID || after.Status.PodIP != before.Status.PodIP || last == nil || last.Reason != "RestartingAllContainers" {
+		t.Errorf("all restarted: %s", brief(after))
+	}
+}
+
+func TestTheStopSignalOfAContainerIsSent(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("signal")
+	in.start()
+	in.put("signal", d.pod("signal", "",
+		d.writer("a", "trap 'say term' TERM; trap 'say usr1; exit 0' USR1; say a; while :; do sleep 3600 & wait $!; done",
+			"    lifecycle: {stopSignal: SIGUSR1}"), "  os: {name: linux}"))
+	in.ready("signal")
+	d.wait("a")
+	in.drop("signal")
+	in.gone("signal")
+	d.wait("a usr1")
+}

@@ -58,7 +58,7 @@ func metadataFates() []fieldFate {
 		{path: "metadata.generateName", fate: harmless, note: "pods of files need a name that stays, so metadata.name is required beside it"},
 		{path: "metadata.selfLink", fate: harmless, note: "written by API servers of old"},
 		{path: "metadata.resourceVersion", fate: harmless, note: "counts changes in an API server"},
-		{path: "metadata.generation", fate: harmless, note: "counts changes in an API server"},
+		{path: "metadata.generation", fate: harmless, note: "counts changes in an API server; shown as status.observedGeneration once it is carried out"},
 		{path: "metadata.creationTimestamp", fate: harmless, note: "monopod records when it made the pod"},
 		{
 			path: "metadata.deletionTimestamp", fate: refused, note: "never: it says that the pod is going away",
@@ -83,7 +83,7 @@ func podFates() []fieldFate {
 		},
 		{path: "spec.restartPolicy", fate: enforced},
 		{path: "spec.terminationGracePeriodSeconds", fate: enforced},
-		{path: "spec.activeDeadlineSeconds", fate: refused, note: release02},
+		{path: "spec.activeDeadlineSeconds", fate: enforced, note: "counted from the making of the sandbox, whatever the clock is set to"},
 		{path: "spec.shareProcessNamespace", fate: enforced, only: []string{"false"}, later: []string{"true"}, other: release02},
 		{path: "spec.imagePullSecrets", fate: refused, note: release02, hint: "put the credentials into the node's registry configuration"},
 		{path: "spec.readinessGates", fate: refused, note: release02},

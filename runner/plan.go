@@ -36,10 +36,14 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, 
 		p.remove()
 	case o.Sandbox == nil:
 		p.create()
+	case o.Sandbox.Failed != nil && o.Sandbox.Hash == p.hashes.sandbox(desired):
+		p.failed()
 	case !o.Sandbox.Alive:
 		p.revive()
 	case o.Sandbox.Hash != p.hashes.sandbox(desired):
 		p.replace()
+	case desired.Object.Spec.ActiveDeadlineSeconds != nil && p.overdue():
+		p.expire()
 	default:
 		p.update()
 	}

@@ -37,7 +37,22 @@ type Sandbox struct {
 	Network NetworkState
 	// IPs are the pod's addresses, IPv4 first; empty for host-network pods.
 	IPs []string
+	// Age is how long it has existed, sleep of the machine included, by a clock that cannot be set. It is only
+	// known of pods whose recorded manifest has a deadline, 0 for others.
+	Age time.Duration
+	// Failed is what FailPod has recorded; nil for a pod that has not failed as a whole.
+	Failed *PodFailure
 }
+
+// PodFailure says that a pod has failed for a reason that is none of one container.
+type PodFailure struct {
+	// Reason is e.g. DeadlineExceeded.
+	Reason string
+	At     time.Time
+}
+
+// ReasonDeadlineExceeded is why a pod fails that runs longer than activeDeadlineSeconds.
+const ReasonDeadlineExceeded = "DeadlineExceeded"
 
 // NetworkState is the progress of a sandbox's network set-up.
 type NetworkState string
@@ -232,6 +247,8 @@ const (
 	SetupNetwork ActionKind = "SetupNetwork"
 	// RecordPod stores the new manifest on the sandbox record; nothing that runs is touched.
 	RecordPod ActionKind = "RecordPod"
+	// FailPod puts on the sandbox record that the pod has failed, for Action.Failure. The first time counts.
+	FailPod ActionKind = "FailPod"
 	// EnsureImage makes the image of Action.Container present, by its pull policy.
 	EnsureImage ActionKind = "EnsureImage"
 	// CreateContainer makes record, snapshot, mounts, log file and task of a new instance of
@@ -296,6 +313,8 @@ type Action struct {
 	Cause StopCause
 	// Signal is what StopContainer sends, e.g. SIGUSR1; empty: the STOPSIGNAL of the image, or SIGTERM.
 	Signal string
+	// Failure is the reason of FailPod.
+	Failure string
 	// Hook and Handler say what RunHook is to do.
 	Hook    HookKind
 	Handler *Handler

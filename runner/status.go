@@ -58,12 +58,29 @@ func Status(in StatusInput) PodStatus {
 	s.addresses()
 	s.containers()
 	s.pod.Status.Phase = s.phase()
+	s.observed()
 	s.pod.Status.QOSClass = manifests.QOSClass(s.pod)
 	s.pod.Status.Conditions = s.conditions()
+	for i := range s.pod.Status.Conditions {
+		s.pod.Status.Conditions[i].ObservedGeneration = s.pod.Status.ObservedGeneration
+	}
+	if f := s.failure(); f != nil {
+		s.pod.Status.Reason, s.pod.Status.Message = f.Reason, failureMessage
+	}
 	if in.Held != nil && in.Sandbox == nil {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
 	}
 	return PodStatus{Pod: s.pod, Origin: shown.Origin, Why: s.why(), NextTry: in.Next}
+}
+
+// observed sets the generation that is carried out: that of the recorded manifest. Manifests have one when they come
+// from an API server.
+func (s *statusBuilder) observed() {
+	if s.Sandbox == nil || s.Sandbox.Pod == nil {
+		return
+	}
+	g := s.Sandbox.Pod.Object.Generation
+	s.pod.Status.ObservedGeneration = g
 }
 
 // manifest returns what is shown: the wish, else what was recorded, else a bare name.
@@ -180,7 +197,7 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 	switch {
 	case s.Blind != nil && s.Sandbox == nil:
 		return corev1.PodUnknown
-	case s.initFailed():
+	case s.failure() != nil, s.initFailed():
 		return corev1.PodFailed
 	case !s.initialized:
 		return corev1.PodPending
@@ -213,6 +230,17 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 		return corev1.PodFailed
 	}
 	return corev1.PodSucceeded
+}
+
+// failureMessage is kubelet's, for DeadlineExceeded, the only way a pod fails as a whole.
+const failureMessage = "Pod was active on the node longer than the specified deadline"
+
+// failure is why the pod has failed as a whole; nil if it has not.
+func (s *statusBuilder) failure() *PodFailure {
+	if s.Sandbox == nil {
+		return nil
+	}
+	return s.Sandbox.Failed
 }
 
 // restarts says that the container, which has exited, is going to be started again.
@@ -344,6 +372,9 @@ func (s *statusBuilder) why() string {
 	}
 	if f, ok := s.Failures[""]; ok {
 		return s.whyFailed(f)
+	}
+	if f := s.failure(); f != nil {
+		return f.Reason + ": " + failureMessage
 	}
 	if s.Prepared[""] == PreparationRunning {
 		return "checking the new definition before the old one is stopped"

@@ -281,6 +281,8 @@ func (w *worker) logApplied(a Action) {
 	switch a.Kind {
 	case CreateSandbox:
 		w.log.Info("pod created", append(args, "uid", a.UID)...)
+	case FailPod:
+		w.log.Warn("pod has failed", args...)
 	case RecordPod:
 		w.log.Info("manifest recorded", args...)
 	case StartContainer:
@@ -317,6 +319,8 @@ func (k ActionKind) verb() string {
 		return "start container"
 	case MarkStopping:
 		return "mark container as stopping"
+	case FailPod:
+		return "record that the pod has failed"
 	case MarkStarted:
 		return "mark container as started"
 	case RunHook:

@@ -17,6 +17,8 @@ import (
 func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
 	ctx = r.ns(ctx)
 	switch a.Kind {
+	case runner.FailPod:
+		return r.failPod(ctx, key, a)
 	case runner.MarkStarted:
 		return r.markStarted(ctx, key, a)
 	case runner.MarkStopping:

@@ -27,6 +27,9 @@ const (
 	labelSandboxHash = "monopod.dev/sandbox-hash"
 	labelState       = "monopod.dev/state"
 	labelBootID      = "monopod.dev/boot-id"
+	labelBorn        = "monopod.dev/born"
+	labelFailed      = "monopod.dev/failed"
+	labelFailedAt    = "monopod.dev/failed-at"
 
 	labelSandbox      = "monopod.dev/sandbox"
 	labelHash         = "monopod.dev/hash"
@@ -264,10 +267,15 @@ type sandboxLabels struct {
 	Hash   string
 	State  sandboxState
 	BootID string
+	// Born is the time since boot when it was made.
+	Born time.Duration
+	// Failed and FailedAt say that the pod has failed as a whole.
+	Failed   string
+	FailedAt time.Time
 }
 
 func (l *sandboxLabels) encode() map[string]string {
-	return map[string]string{
+	m := map[string]string{
 		labelOwner:        l.Owner,
 		labelPodNamespace: l.Key.Namespace,
 		labelPodName:      l.Key.Name,
@@ -276,17 +284,26 @@ func (l *sandboxLabels) encode() map[string]string {
 		labelSandboxHash:  l.Hash,
 		labelState:        string(l.State),
 		labelBootID:       l.BootID,
+		labelBorn:         l.Born.String(),
 	}
+	if l.Failed != "" {
+		m[labelFailed], m[labelFailedAt] = l.Failed, encodeTime(l.FailedAt)
+	}
+	return m
 }
 
 func decodeSandboxLabels(m map[string]string) *sandboxLabels {
+	d := decoder{m: m} // times that cannot be read are unknown, which is no reason to lose the sandbox
 	return &sandboxLabels{
-		Owner:  m[labelOwner],
-		Key:    manifests.Key{Namespace: m[labelPodNamespace], Name: m[labelPodName]},
-		UID:    m[labelPodUID],
-		Source: m[labelSource],
-		Hash:   m[labelSandboxHash],
-		State:  sandboxState(m[labelState]),
-		BootID: m[labelBootID],
+		Born:     d.duration(labelBorn),
+		Failed:   m[labelFailed],
+		FailedAt: d.time(labelFailedAt),
+		Owner:    m[labelOwner],
+		Key:      manifests.Key{Namespace: m[labelPodNamespace], Name: m[labelPodName]},
+		UID:      m[labelPodUID],
+		Source:   m[labelSource],
+		Hash:     m[labelSandboxHash],
+		State:    sandboxState(m[labelState]),
+		BootID:   m[labelBootID],
 	}
 }

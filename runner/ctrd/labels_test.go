@@ -34,6 +34,10 @@ func fullLabels() containerLabels {
 		MessageFromLogs: true,
 		StartedAt:       at,
 		StopSentAt:      at.Add(time.Second),
+		StoppingAt:      at,
+		StopCause:       runner.StopPostStart,
+		PostStart:       runner.PostStartDone,
+		Round:           2,
 		Exit:            &runner.Termination{ContainerID: "id", ExitCode: 137, Reason: runner.ReasonOOMKilled, FinishedAt: at},
 	}
 }
@@ -112,7 +116,8 @@ func TestDamagedLabelsAreAnError(t *testing.T) {
 func TestSandboxLabelsComeBackAsTheyWere(t *testing.T) {
 	l := sandboxLabels{
 		Owner: "/r", Key: manifests.Key{Namespace: "a", Name: "b"}, UID: "u", Source: "file", Hash: "h",
-		State: sandboxRemoving, BootID: "boot",
+		State: sandboxRemoving, BootID: "boot", Born: 90*time.Minute + 1,
+		Failed: runner.ReasonDeadlineExceeded, FailedAt: time.Date(2026, 11, 20, 18, 0, 0, 5, time.UTC),
 	}
 	if d := cmp.Diff(&l, decodeSandboxLabels(l.encode())); d != "" {
 		t.Error(d)

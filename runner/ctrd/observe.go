@@ -81,6 +81,12 @@ func (r *Runtime) observeSandbox(rec *sandboxRecord) *runner.Sandbox {
 	if rec.Network.Ready {
 		s.Network = runner.NetworkReady
 	}
+	if rec.Pod.Object.Spec.ActiveDeadlineSeconds != nil && rec.Labels.BootID == r.bootID {
+		s.Age = max(0, sinceBoot()-rec.Labels.Born)
+	}
+	if rec.Labels.Failed != "" {
+		s.Failed = &runner.PodFailure{Reason: rec.Labels.Failed, At: rec.Labels.FailedAt}
+	}
 	return s
 }
 

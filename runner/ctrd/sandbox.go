@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/identifiers"
 	"github.com/containerd/errdefs"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
@@ -73,6 +74,7 @@ func (r *Runtime) newSandbox(key manifests.Key, pod *manifests.Pod, uid string) 
 			Hash:   manifests.SandboxHash(pod.Object),
 			State:  sandboxActive,
 			BootID: r.bootID,
+			Born:   sinceBoot(),
 		},
 	}
 }
@@ -222,6 +224,27 @@ func (r *Runtime) recordPod(ctx context.Context, key manifests.Key, pod *manifes
 		return err
 	}
 	return r.writeHosts(next) // hostAliases may be among what changed
+}
+
+// failPod puts on the record that the pod has failed.
+func (r *Runtime) failPod(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.index.sandbox(key)
+	if rec == nil || rec.Labels.Failed != "" {
+		return nil
+	}
+	_, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) {
+		s.Labels.Failed, s.Labels.FailedAt = a.Failure, time.Now().UTC().Round(0)
+	}, "labels."+labelFailed, "labels."+labelFailedAt)
+	return err
+}
+
+// sinceBoot is the time since the machine was booted, sleep included. Nobody can set it.
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(err) // the clock of the kernel is always there
+	}
+	return time.Duration(ts.Nano())
 }
 
 // updateSandbox changes fields of a record in containerd, then in the index. The worker and a network set-up may

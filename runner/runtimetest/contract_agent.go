@@ -33,6 +33,30 @@ func testRecord(t *testing.T, s *suite) {
 	}
 }
 
+func testFailPod(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	next := &manifests.Pod{Object: p.Object.DeepCopy(), Origin: p.Origin}
+	next.Object.Spec.ActiveDeadlineSeconds = new(int64(1000))
+	p.Pod = next
+	before := time.Now()
+	sb := p.sandbox()
+	s.eventually("the sandbox has an age", func() bool { return p.observe().Sandbox.Age > sb.Age })
+	if sb = p.observe().Sandbox; sb.Age > time.Since(before)+time.Second || sb.Failed != nil {
+		t.Errorf("age %s after %s, failed %v", sb.Age, time.Since(before), sb.Failed)
+	}
+	for range 2 {
+		p.apply(runner.Action{Kind: runner.FailPod, Failure: runner.ReasonDeadlineExceeded})
+	}
+	began := p.observe().Sandbox.Failed
+	s.restart(nil)
+	now := p.observe().Sandbox
+	if now.Failed == nil || now.Failed.Reason != runner.ReasonDeadlineExceeded || !now.Failed.At.Equal(began.At) || now.Age <= sb.Age {
+		t.Errorf("after a restart: failed %+v, was %+v, age %s", now.Failed, began, now.Age)
+	}
+	wantTime(t, "the failure", now.Failed.At, before, time.Now())
+}
+
 func testRestart(t *testing.T, s *suite) {
 	t.Helper()
 	p := s.newPod(podOptions{podNetwork: s.h.PodNetwork}, ScriptServe, ScriptStubborn)

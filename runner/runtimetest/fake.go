@@ -261,6 +261,9 @@ func (m *Machine) stateLocked(key manifests.Key) runner.PodState {
 	if p.sandbox != nil {
 		sb := *p.sandbox
 		sb.IPs = slices.Clone(sb.IPs)
+		if sb.Pod != nil && sb.Pod.Object.Spec.ActiveDeadlineSeconds != nil {
+			sb.Age = time.Since(sb.CreatedAt)
+		}
 		s.Sandbox = &sb
 	}
 	for _, c := range p.containers {

@@ -105,6 +105,10 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 	case runner.CreateSandbox:
 		f.createSandboxLocked(p, pod, a)
 	case runner.SetupNetwork:
+	case runner.FailPod:
+		if p.sandbox != nil && p.sandbox.Failed == nil {
+			p.sandbox.Failed = &runner.PodFailure{Reason: a.Failure, At: time.Now()}
+		}
 	case runner.RecordPod:
 		err = f.recordLocked(p, pod)
 	case runner.EnsureImage:

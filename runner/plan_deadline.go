@@ -1,0 +1,72 @@
+package runner
+
+import (
+	"time"
+
+	"monopod/manifests"
+)
+
+// Planning of pods that fail as a whole: those that run longer than activeDeadlineSeconds. The failure is recorded
+// before anything is stopped, so that nothing is started again whatever happens meanwhile. It stands until the
+// definition changes: then the pod is made anew.
+
+// overdue says that the pod has existed for longer than it may while it still has something to do.
+func (p *planner) overdue() bool {
+	limit := p.pod.Object.Spec.ActiveDeadlineSeconds
+	if limit == nil || p.initFailed() || p.completedAll() {
+		return false
+	}
+	left := time.Duration(*limit)*time.Second - p.o.Sandbox.Age
+	if left > 0 {
+		p.at(p.now.Add(left))
+		return false
+	}
+	return true
+}
+
+// expire fails a pod and ends it.
+func (p *planner) expire() {
+	p.add(Action{Kind: FailPod, Failure: ReasonDeadlineExceeded, Reason: "activeDeadlineSeconds are over"})
+	p.endFailed()
+}
+
+// endFailed stops what runs of a pod that has failed and leaves one instance of each container on record.
+func (p *planner) endFailed() {
+	p.stopAll("pod has failed")
+	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+		p.tidyOne(spec.Name)
+	}
+	for i := range p.o.Containers {
+		if c := &p.o.Containers[i]; !hasContainer(p.pod, c.Name) && c.State != ContainerRunning {
+			p.removeInstance(c, "container removed from the manifest")
+		}
+	}
+}
+
+// failed plans a pod that has failed.
+func (p *planner) failed() {
+	if rec := p.o.Sandbox.Pod; !p.holding() && rec != nil && p.redefined(rec) {
+		p.rebuild("definition of a failed pod changed")
+		return
+	}
+	p.endFailed()
+	if !p.holding() && p.recordDiffers() && !p.podBlocked() {
+		p.add(Action{Kind: RecordPod, Reason: "manifest changed"})
+	}
+}
+
+// redefined says that the pod is another than the recorded one in what its processes or its deadline are.
+func (p *planner) redefined(rec *manifests.Pod) bool {
+	a, b := rec.Object.Spec.ActiveDeadlineSeconds, p.pod.Object.Spec.ActiveDeadlineSeconds
+	if (a == nil) != (b == nil) || a != nil && *a != *b {
+		return true
+	}
+	n := 0
+	for c := range manifests.AllContainers(&rec.Object.Spec) {
+		if p.hashes.container(rec, c.Name) != p.hashes.container(p.pod, c.Name) {
+			return true
+		}
+		n++
+	}
+	return n != len(p.pod.Object.Spec.Containers)+len(p.pod.Object.Spec.InitContainers)
+}
