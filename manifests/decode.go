@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -59,6 +60,10 @@ type item struct {
 	typed bool
 	// twice says that some keys of the document stand twice.
 	twice bool
+	// kind is the kind of an object that is no Pod.
+	kind string
+	// secret says that values must not be shown.
+	secret bool
 }
 
 // duplicates returns the keys of the object that stand twice.
@@ -100,7 +105,7 @@ func (l *loader) object(data []byte, it item) {
 	}
 	m, ok := value.(map[string]any)
 	if !ok {
-		l.fail(it.errors("", []problem{{path: it.prefix, msg: "expected a Pod, found " + describe(value)}}))
+		l.fail(it.errors("", []problem{{path: it.prefix, msg: "expected an object like a Pod, found " + describe(value)}}))
 		return
 	}
 	kind, _ := m["kind"].(string)
@@ -111,12 +116,70 @@ func (l *loader) object(data []byte, it item) {
 	case version == "v1" && (kind == "PodList" || kind == "List"):
 		l.listObject(data, m, it)
 	default:
-		pod := ""
-		if kind == "" || kind == "Pod" {
-			pod = podName(m)
-		}
-		l.fail(it.errors(pod, append(it.duplicates(), refuseKind(m, it))))
+		l.otherObject(m, it, kind, version)
 	}
+}
+
+// otherObject decodes an object that is no Pod and no list.
+func (l *loader) otherObject(m map[string]any, it item, kind, version string) {
+	known := knownKinds()
+	if info, ok := known.byKind[kind]; ok && info.version == version {
+		l.typedObject(m, it, info)
+		return
+	}
+	if note, ok := known.ignores(kind, version); ok {
+		l.ignore(it, kind, note)
+		return
+	}
+	pod := ""
+	if kind == "" || kind == "Pod" {
+		pod = podName(m)
+	}
+	l.fail(it.errors(pod, append(it.duplicates(), refuseKind(m, it))))
+}
+
+// ignore notes that a document means nothing here.
+func (l *loader) ignore(it item, kind, note string) {
+	l.content.Ignored = append(l.content.Ignored, fmt.Sprintf("%s:%d: kind %s is ignored: %s", l.file, it.firstLine(), kind, note))
+}
+
+// typedObject decodes an object that is read besides Pods. Mistakes are cut out as in podObject.
+func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
+	obj := info.make()
+	kind, _ := m["kind"].(string)
+	it.kind, it.secret = kind, kind == "Secret"
+	found := append(inspectAs(m, it, reflect.TypeOf(obj)), it.duplicates()...)
+	data, err := json.Marshal(m)
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
+	}
+	if err != nil {
+		if len(found) == 0 {
+			found = append(found, problem{path: it.prefix, msg: "it cannot be decoded"})
+		}
+		l.fail(it.errors(objectName(m, info), found))
+		return
+	}
+	defaultObject(obj, info)
+	for _, e := range validateObject(obj, info) {
+		if p := fromValidation(e, it); !masked(p.path, found) {
+			found = append(found, p)
+		}
+	}
+	if len(found) > 0 {
+		l.fail(it.errors(objectName(m, info), found))
+		return
+	}
+	l.addObject(&Object{Object: obj, Kind: kind, Origin: Origin{Source: l.source, File: l.file, Line: it.firstLine()}}, info)
+}
+
+// objectName is podName for any kind.
+func objectName(m map[string]any, info kindInfo) string {
+	name := podName(m)
+	if info.cluster {
+		_, name, _ = strings.Cut(name, "/")
+	}
+	return name
 }
 
 // podObject decodes a pod with mistakes: each is reported and cut out, and what is left is checked too, so that
@@ -209,7 +272,7 @@ func within(path, root string) bool {
 func (it item) errors(pod string, problems []problem) []*Error {
 	errs := make([]*Error, 0, len(problems))
 	for _, p := range problems {
-		e := &Error{File: it.file, Line: p.line, Column: p.column, Pod: pod, Field: p.path, Msg: p.msg, Hint: p.hint}
+		e := &Error{File: it.file, Line: p.line, Column: p.column, Kind: it.kind, Pod: pod, Field: p.path, Msg: p.msg, Hint: p.hint}
 		if e.Line == 0 {
 			e.Line, e.Column = it.position(p)
 		}

@@ -18,8 +18,13 @@ import (
 // inspect compares a decoded object with the Go type of a Pod, reports each unknown field and each value of
 // a wrong type, and cuts them out of m so that the rest can be decoded.
 func inspect(m map[string]any, it item) []problem {
-	in := inspector{source: it.source}
-	in.value(m, reflect.TypeFor[corev1.Pod](), it.prefix)
+	return inspectAs(m, it, reflect.TypeFor[corev1.Pod]())
+}
+
+// inspectAs does the same for any type of the API.
+func inspectAs(m map[string]any, it item, t reflect.Type) []problem {
+	in := inspector{source: it.source, secret: it.secret, pod: t == reflect.TypeFor[corev1.Pod]()}
+	in.value(m, t, it.prefix)
 	return in.found
 }
 
@@ -30,7 +35,7 @@ func inspectList(m map[string]any, it item) []problem {
 		metav1.ListMeta `json:"metadata"`
 		Items           any `json:"items"`
 	}
-	in := inspector{source: it.source}
+	in := inspector{source: it.source, pod: true}
 	in.value(m, reflect.TypeFor[list](), it.prefix)
 	return in.found
 }
@@ -38,6 +43,10 @@ func inspectList(m map[string]any, it item) []problem {
 type inspector struct {
 	source *source
 	found  []problem
+	// secret says that values must not be shown.
+	secret bool
+	// pod says that the object is a Pod: fields of Pods may be meant.
+	pod bool
 }
 
 // value checks one value and says whether it may stay.
@@ -89,7 +98,11 @@ func (in *inspector) entry(v any, t reflect.Type, path, name string) bool {
 			return in.value(v, f.typ, at)
 		}
 	}
-	in.found = append(in.found, problem{path: at, msg: "unknown field", hint: suggestField(t, at, name), atKey: true})
+	hint := suggestName(t, name)
+	if in.pod {
+		hint = suggestField(t, at, name)
+	}
+	in.found = append(in.found, problem{path: at, msg: "unknown field", hint: hint, atKey: true})
 	return false
 }
 
@@ -108,11 +121,23 @@ func (in *inspector) leaf(v any, t reflect.Type, path string) bool {
 		})
 		return false
 	}
+	if _, isString := v.(string); isString && t.Kind() == reflect.Slice {
+		in.found = append(in.found, problem{path: path, msg: "it is not in base64", hint: "encode it with base64, or use a field for plain text"})
+		return false
+	}
 	return in.wrongType(v, t, path)
 }
 
 func (in *inspector) wrongType(v any, t reflect.Type, path string) bool {
 	p := problem{path: path, msg: fmt.Sprintf("expected %s, found %s", expectation(t), describe(v))}
+	if in.secret {
+		p.msg = fmt.Sprintf("expected %s, found something else", expectation(t))
+		if t.Kind() == reflect.String && isScalar(v) {
+			p.hint = "put it in quotes"
+		}
+		in.found = append(in.found, p)
+		return false
+	}
 	_, isString := v.(string)
 	switch _, isMap := v.(map[string]any); {
 	case t.Kind() == reflect.String && isScalar(v):

@@ -2,10 +2,152 @@ package manifests
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// refuseKind says why an object that is not a v1 Pod or list is not accepted.
+// kindRole says what becomes of documents of a kind.
+type kindRole int
+
+const (
+	// kindIgnored: they mean nothing here, and are reported.
+	kindIgnored kindRole = iota
+	// kindObject: pods refer to them.
+	kindObject
+	// kindWorkload: they make pods.
+	kindWorkload
+)
+
+// kindInfo is what is known of a kind of Kubernetes.
+type kindInfo struct {
+	// version is the apiVersion that is read.
+	version string
+	role    kindRole
+	// make returns an empty one.
+	make func() metav1.Object
+	// cluster: it has no namespace.
+	cluster bool
+}
+
+// kinds are the kinds that are read besides Pods.
+func kinds() map[string]kindInfo {
+	return map[string]kindInfo{
+		"ConfigMap":             {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.ConfigMap{} }},
+		"Secret":                {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.Secret{} }},
+		"PersistentVolume":      {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.PersistentVolume{} }, cluster: true},
+		"PersistentVolumeClaim": {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.PersistentVolumeClaim{} }},
+		"RuntimeClass":          {version: "node.k8s.io/v1", role: kindObject, make: func() metav1.Object { return &nodev1.RuntimeClass{} }, cluster: true},
+		"Service":               {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.Service{} }},
+		"Deployment":            {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.Deployment{} }},
+		"DaemonSet":             {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.DaemonSet{} }},
+		"ReplicaSet":            {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.ReplicaSet{} }},
+		"StatefulSet":           {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.StatefulSet{} }},
+		"Job":                   {version: "batch/v1", role: kindWorkload, make: func() metav1.Object { return &batchv1.Job{} }},
+		"CronJob":               {version: "batch/v1", role: kindWorkload, make: func() metav1.Object { return &batchv1.CronJob{} }},
+	}
+}
+
+// ignoredKinds are the kinds of Kubernetes that mean nothing on one machine, by API group.
+func ignoredKinds() map[string][]string {
+	return map[string][]string{
+		"": {
+			"Binding", "ComponentStatus", "Endpoints", "Event", "LimitRange", "Namespace", "Node", "PodTemplate",
+			"ReplicationController", "ResourceQuota", "ServiceAccount",
+		},
+		"admissionregistration.k8s.io": {
+			"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+		},
+		"apiextensions.k8s.io":         {"CustomResourceDefinition"},
+		"apiregistration.k8s.io":       {"APIService"},
+		"apps":                         {"ControllerRevision"},
+		"authentication.k8s.io":        {"SelfSubjectReview", "TokenRequest", "TokenReview"},
+		"authorization.k8s.io":         {"LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"},
+		"autoscaling":                  {"HorizontalPodAutoscaler", "Scale"},
+		"batch":                        {},
+		"certificates.k8s.io":          {"CertificateSigningRequest", "ClusterTrustBundle", "PodCertificateRequest"},
+		"coordination.k8s.io":          {"Lease", "LeaseCandidate"},
+		"discovery.k8s.io":             {"EndpointSlice"},
+		"events.k8s.io":                {"Event"},
+		"extensions":                   {"Ingress", "NetworkPolicy", "PodSecurityPolicy"},
+		"flowcontrol.apiserver.k8s.io": {"FlowSchema", "PriorityLevelConfiguration"},
+		"internal.apiserver.k8s.io":    {"StorageVersion"},
+		"networking.k8s.io":            {"IPAddress", "Ingress", "IngressClass", "NetworkPolicy", "ServiceCIDR"},
+		"node.k8s.io":                  {},
+		"policy":                       {"Eviction", "PodDisruptionBudget", "PodSecurityPolicy"},
+		"rbac.authorization.k8s.io":    {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
+		"resource.k8s.io":              {"DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"},
+		"scheduling.k8s.io":            {"PodGroup", "PriorityClass", "Workload"},
+		"storage.k8s.io":               {"CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"},
+		"storagemigration.k8s.io":      {"StorageVersionMigration"},
+	}
+}
+
+// ignoredNotes say of some kinds why they are ignored, or what to write instead.
+func ignoredNotes() map[string]string {
+	return map[string]string{
+		"Namespace":             "namespaces need not exist",
+		"NetworkPolicy":         "nothing here filters the traffic of pods",
+		"ReplicationController": "write a Deployment to run its template",
+		"PodTemplate":           "write a Pod or a Deployment to run it",
+		"ServiceAccount":        "there is no API server that a pod could log in to",
+	}
+}
+
+// kindTable is what can be looked up by kind.
+type kindTable struct {
+	byKind map[string]kindInfo
+	// ignored are the groups of Kubernetes with their kinds that mean nothing here.
+	ignored map[string][]string
+	// names are all kinds that can be meant by a misspelt one.
+	names []string
+}
+
+var knownKinds = sync.OnceValue(func() *kindTable { //nolint:gochecknoglobals // a constant that Go cannot write as one
+	t := &kindTable{byKind: kinds(), ignored: ignoredKinds(), names: []string{"Pod", "PodList", "List"}}
+	t.names = slices.AppendSeq(t.names, maps.Keys(t.byKind))
+	for _, list := range t.ignored {
+		t.names = append(t.names, list...)
+	}
+	slices.Sort(t.names)
+	return t
+})
+
+// groupOf returns the group of an apiVersion, empty for v1.
+func groupOf(version string) string {
+	group, _, found := strings.Cut(version, "/")
+	if !found {
+		return ""
+	}
+	return group
+}
+
+// ignores returns a line about a document that means nothing here, and whether it is one. Kinds of other makers (custom
+// resources) are told by the dot in their group.
+func (t *kindTable) ignores(kind, version string) (note string, ok bool) {
+	group := groupOf(version)
+	if list, known := t.ignored[group]; known {
+		if !slices.Contains(list, kind) {
+			return "", false
+		}
+		note = "it means nothing on one machine"
+		if why := ignoredNotes()[kind]; why != "" {
+			note = why
+		}
+		return note, true
+	}
+	return "it is no kind of Kubernetes itself and means nothing here", strings.Contains(group, ".") && kind != ""
+}
+
+// refuseKind says why an object of no known kind is not accepted.
 func refuseKind(m map[string]any, it item) problem {
 	kind, hasKind := m["kind"].(string)
 	version, hasVersion := m["apiVersion"].(string)
@@ -17,29 +159,22 @@ func refuseKind(m map[string]any, it item) problem {
 	case kind == "":
 		return missingKind(m, it)
 	case kind == "Pod" || kind == "PodList" || kind == "List":
-		return wrongVersion(kind, version, it)
+		return wrongVersion(kind, version, "v1", it)
 	}
-	p := problem{path: it.prefix, msg: fmt.Sprintf("kind %s: monopod runs Pods", kind)}
+	if info, ok := knownKinds().byKind[kind]; ok {
+		return wrongVersion(kind, version, info.version, it)
+	}
+	p := problem{path: it.prefix}
 	p.line, p.column = it.position(problem{path: it.path("kind")})
-	if guess := nearest(kind, []string{"Pod", "PodList", "List"}); guess != "" && kind != "Job" {
-		p.msg = fmt.Sprintf("there is no kind %s", kind)
-		p.hint = fmt.Sprintf("did you mean %q?", guess)
-		return p
-	}
 	switch {
-	case slices.Contains([]string{"ConfigMap", "Secret", "PersistentVolumeClaim", "PersistentVolume", "RuntimeClass"}, kind):
-		p.msg = fmt.Sprintf("kind %s is planned for release 0.2", kind)
-		p.hint = "until then put what the pod needs into environment variables or hostPath files, and remove this document"
-	case slices.Contains([]string{"Deployment", "DaemonSet", "ReplicaSet", "StatefulSet", "Job", "CronJob"}, kind):
-		p.msg = fmt.Sprintf("kind %s: monopod runs Pods; running the pod template of a %s is planned for release 0.2", kind, kind)
-		p.hint = "write spec.template as a Pod of its own: apiVersion v1, kind Pod, with a metadata.name"
-	case kind == "Service":
-		p.msg = "kind Service: monopod runs Pods; names for Services are planned for release 0.2"
-		p.hint = "use hostPort or hostNetwork to reach the pod, and remove this document"
-	case kind == "ReplicationController" || kind == "PodTemplate":
-		p.hint = "write its template as a Pod of its own"
+	case version == "":
+		p.msg = fmt.Sprintf("kind %s without an apiVersion", kind)
 	default:
-		p.hint = "remove this document from the file"
+		p.msg = fmt.Sprintf("there is no kind %s in apiVersion %s", kind, version)
+	}
+	p.hint = "remove this document from the file"
+	if guess := nearest(kind, knownKinds().names); guess != "" && guess != kind {
+		p.hint = fmt.Sprintf("did you mean %q?", guess)
 	}
 	return p
 }
@@ -52,8 +187,8 @@ func missingKind(m map[string]any, it item) problem {
 	return p
 }
 
-func wrongVersion(kind, version string, it item) problem {
-	p := problem{path: it.path("apiVersion"), hint: "write apiVersion: v1"}
+func wrongVersion(kind, version, want string, it item) problem {
+	p := problem{path: it.path("apiVersion"), hint: "write apiVersion: " + want}
 	switch version {
 	case "":
 		p.msg = "the apiVersion is missing"

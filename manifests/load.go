@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,15 +22,15 @@ type Options struct {
 	Source string
 }
 
-// Load decodes, defaults and validates every document of one input, which is YAML or JSON and holds Pods,
-// PodLists and Lists. It returns either all pods of the input, or no pod and every problem of every
-// document, in document order; Errors takes such an error apart.
+// LoadAll decodes, defaults and validates every document of one input, which is YAML or JSON and holds Pods, other
+// objects that pods use, workloads, and PodLists and Lists of them. It returns either all of the input, or nothing and
+// every problem of every document, in document order; Errors takes such an error apart.
 //
 // An input of comments, empty documents or an empty list is valid and has no pods. An input of no bytes, or
 // of white space only, is an error: that is what a power cut or an interrupted copy leaves behind, not what
 // somebody wrote to say "run nothing".
-func Load(file string, data []byte, o Options) ([]*Pod, error) {
-	l := loader{file: file, source: o.Source, first: map[Key]int{}}
+func LoadAll(file string, data []byte, o Options) (*Content, error) {
+	l := loader{file: file, source: o.Source, first: map[ObjectID]int{}}
 	if err := l.checkBytes(data); err != nil {
 		return nil, err
 	}
@@ -39,7 +40,16 @@ func Load(file string, data []byte, o Options) ([]*Pod, error) {
 	if len(l.errs) > 0 {
 		return nil, joinErrors(l.errs)
 	}
-	return l.pods, nil
+	return &l.content, nil
+}
+
+// Load is LoadAll for those who look at pods only.
+func Load(file string, data []byte, o Options) ([]*Pod, error) {
+	c, err := LoadAll(file, data, o)
+	if err != nil {
+		return nil, err
+	}
+	return c.Pods, nil
 }
 
 // Errors returns the problems that Load joined into one error. An error that holds none yields nil.
@@ -62,12 +72,12 @@ func Errors(err error) []*Error {
 
 // loader collects what one input yields.
 type loader struct {
-	file   string
-	source string
-	pods   []*Pod
-	errs   []*Error
-	// first holds the line at which each pod of the input was first defined.
-	first map[Key]int
+	file    string
+	source  string
+	content Content
+	errs    []*Error
+	// first holds the line at which each object of the input was first defined.
+	first map[ObjectID]int
 }
 
 const utf8BOM = "\ufeff"
@@ -113,16 +123,37 @@ func (l *loader) add(pod *corev1.Pod, line int) {
 	pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"} // elements of a PodList may leave it out
 	p := &Pod{Object: pod, Origin: Origin{Source: l.source, File: l.file, Line: line}}
 	key := p.Key()
-	if at, twice := l.first[key]; twice {
-		l.errs = append(l.errs, &Error{
-			File: l.file, Line: line, Pod: key.String(), Field: "metadata.name",
-			Msg:  fmt.Sprintf("this pod is already defined at line %d of the same input", at),
-			Hint: "remove one of them or give it another name",
-		})
-		return
+	if l.claim(ObjectID{Kind: "Pod", Namespace: key.Namespace, Name: key.Name}, "this pod", &Error{Pod: key.String(), Line: line}) {
+		l.content.Pods = append(l.content.Pods, p)
 	}
-	l.first[key] = line
-	l.pods = append(l.pods, p)
+}
+
+// addObject takes over a complete object.
+func (l *loader) addObject(o *Object, info kindInfo) {
+	id := o.ID()
+	name := strings.TrimPrefix(id.String(), id.Kind+" ")
+	switch {
+	case !l.claim(id, "this "+id.Kind, &Error{Kind: id.Kind, Pod: name, Line: o.Origin.Line}):
+	case info.role == kindWorkload:
+		l.content.Ignored = append(l.content.Ignored, fmt.Sprintf("%s:%d: %s: its pods are not run yet", l.file, o.Origin.Line, id))
+		l.content.Workloads = append(l.content.Workloads, o)
+	default:
+		l.content.Objects = append(l.content.Objects, o)
+	}
+}
+
+// claim says whether an identity is free in the input, and else reports e, completed.
+func (l *loader) claim(id ObjectID, what string, e *Error) bool {
+	at, twice := l.first[id]
+	if !twice {
+		l.first[id] = e.Line
+		return true
+	}
+	e.File, e.Field = l.file, "metadata.name"
+	e.Msg = fmt.Sprintf("%s is already defined at line %d of the same input", what, at)
+	e.Hint = "remove one of them or give it another name"
+	l.errs = append(l.errs, e)
+	return false
 }
 
 // fail takes over the problems of one document, in the order of their lines.

@@ -6,6 +6,7 @@
 package manifests
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -44,6 +45,9 @@ type Origin struct {
 type Pod struct {
 	Object *corev1.Pod
 	Origin Origin
+	// Refs is the content of the objects that the pod refers to, as far as it is known; nil before WithRefs. It is in
+	// no hash and must never be stored: it can hold Secrets.
+	Refs *Refs
 }
 
 // Key returns the pod's namespace and name.
@@ -55,6 +59,8 @@ type Error struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
+	// Kind is empty for a Pod.
+	Kind string `json:"kind,omitempty"`
 	// Pod is "namespace/name", empty when the document could not be read that far.
 	Pod string `json:"pod,omitempty"`
 	// Field is the path as the API server prints it, e.g. spec.containers[0].image.
@@ -76,7 +82,7 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(": ")
 	if e.Pod != "" {
-		fmt.Fprintf(&b, "pod %s: ", e.Pod)
+		fmt.Fprintf(&b, "%s %s: ", strings.ToLower(cmp.Or(e.Kind, "pod")), e.Pod)
 	}
 	if e.Field != "" {
 		b.WriteString(e.Field + ": ")

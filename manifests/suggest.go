@@ -9,14 +9,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// suggestField says what somebody may have meant with an unknown field of a struct.
-func suggestField(t reflect.Type, path, name string) string {
+// suggestName says which field of a struct somebody may have meant with an unknown one.
+func suggestName(t reflect.Type, name string) string {
 	names := make([]string, 0, t.NumField())
 	for _, f := range jsonFields(t) {
 		names = append(names, f.name)
 	}
 	if guess := nearest(name, names); guess != "" {
 		return fmt.Sprintf("did you mean %q?", guess)
+	}
+	return ""
+}
+
+// suggestField says what somebody may have meant with an unknown field of a struct in a Pod.
+func suggestField(t reflect.Type, path, name string) string {
+	if hint := suggestName(t, name); hint != "" {
+		return hint
 	}
 	if elsewhere := findField(name); elsewhere != "" && elsewhere != indexes.ReplaceAllString(path, "[]") {
 		return "there is a field of this name at " + elsewhere

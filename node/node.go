@@ -88,12 +88,14 @@ type Instance struct {
 
 // Input is the state of one file, directory or URL that manifests are read from.
 type Input struct {
-	Source string    `json:"source"`
-	Input  string    `json:"input"`
-	State  string    `json:"state"`
-	Errors []string  `json:"errors,omitempty"`
-	Pods   []string  `json:"pods,omitempty"`
-	Since  time.Time `json:"since"`
+	Source string   `json:"source"`
+	Input  string   `json:"input"`
+	State  string   `json:"state"`
+	Errors []string `json:"errors,omitempty"`
+	Pods   []string `json:"pods,omitempty"`
+	// Objects are the documents besides pods, like "ConfigMap default/app".
+	Objects []string  `json:"objects,omitempty"`
+	Since   time.Time `json:"since"`
 }
 
 // Inputs knows where manifests are read from.

@@ -25,6 +25,8 @@ import (
 type Desired struct {
 	// Pods by precedence: for a host port, or a place under MaxPods, the earlier one comes first.
 	Pods []*manifests.Pod
+	// Objects are what pods can refer to; nil: there are none.
+	Objects *manifests.Objects
 	// Removable says whether a pod that is not in Pods and was written at the given place may be removed:
 	// whether that place has been read. nil: none may.
 	Removable func(manifests.Origin) bool
@@ -268,13 +270,13 @@ func (p *Pool) handOut(ctx context.Context) {
 	defer p.mu.Unlock()
 	wanted := make(map[manifests.Key]*manifests.Pod, len(p.desired.Pods))
 	for _, pod := range p.desired.Pods {
-		wanted[pod.Key()] = pod
 		p.ensureLocked(pod.Key())
+		wanted[pod.Key()] = manifests.WithRefs(pod, p.entries[pod.Key()].assignment.desired, p.desired.Objects)
 	}
 	held := p.admitLocked()
 	p.anyHeld = len(held) > 0
 	for key, e := range p.entries {
-		a := assignment{settled: p.settled, desired: wanted[key], removable: p.desired.Removable}
+		a := assignment{settled: p.settled, desired: wanted[key], objects: p.desired.Objects, removable: p.desired.Removable}
 		if h, ok := held[key]; ok {
 			a.held = &h
 		}
@@ -303,7 +305,7 @@ func (p *Pool) admitLocked() map[manifests.Key]Held {
 // always is, since what may be removed cannot be compared.
 func (p *Pool) assignLocked(e *entry, a assignment) {
 	old := e.assignment
-	sameHeld := (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
+	sameHeld := (a.held == nil || old.objects == a.objects) && (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
 	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld
 	e.assignment = a
 	if e.report.status.Pod == nil {

@@ -18,6 +18,8 @@ type assignment struct {
 	settled bool
 	// desired is the wanted manifest, nil when nobody wants the pod.
 	desired *manifests.Pod
+	// objects are what a recorded manifest is resolved by; desired is resolved already.
+	objects *manifests.Objects
 	// held says why desired must wait.
 	held *Held
 	// removable says whether a pod that nobody wants may go.
@@ -42,6 +44,7 @@ type worker struct {
 	blind       error
 	blindFor    int
 	adopted     bool
+	recorded    *manifests.Pod // what recordedPod returned last
 	manifest    *manifests.Pod // failures and preparations are about it
 	preparation map[string]*preparation
 	hooks       map[HookKey]*hookRun
@@ -214,7 +217,13 @@ func (w *worker) choose() (pod *manifests.Pod, removing bool) {
 		return nil, false
 	}
 	w.observed.Kept = true
-	return sb.Pod, false
+	return w.recordedPod(), false
+}
+
+// recordedPod is the manifest on the sandbox with what it refers to.
+func (w *worker) recordedPod() *manifests.Pod {
+	w.recorded = manifests.WithRefs(w.observed.Sandbox.Pod, w.recorded, w.now.objects)
+	return w.recorded
 }
 
 func originOf(sb *Sandbox) manifests.Origin {
@@ -312,6 +321,10 @@ func (w *worker) refer(pod *manifests.Pod) {
 		clear(w.warned)
 		w.dropObsolete(pod)
 		w.rounds = 0
+	} else if pod.Refs != w.manifest.Refs {
+		// What was missing may be there now.
+		w.retryNow(w.pool.cfg.Now().Add(1))
+		w.dropObsolete(pod)
 	}
 	w.manifest = pod
 }

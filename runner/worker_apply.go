@@ -62,8 +62,8 @@ func replacesLater(rest []Action) bool {
 func (w *worker) reassigned() bool { return len(w.assign) > 0 }
 
 func (w *worker) do(ctx context.Context, s *slot, pod *manifests.Pod, a Action) outcome {
-	if a.Manifest == RecordedManifest && w.observed.Sandbox != nil {
-		pod = w.observed.Sandbox.Pod
+	if a.Manifest == RecordedManifest && w.observed.Sandbox != nil && w.observed.Sandbox.Pod != nil {
+		pod = w.recordedPod()
 	}
 	if !w.acquire(ctx, s, a.Kind) || w.reassigned() {
 		return dropped // the wait for a slot may have been long

@@ -29,32 +29,30 @@ func (s *FileSource) assemble(now time.Time) Set {
 			missing = append(missing, in)
 			continue
 		}
-		set.Pods = append(set.Pods, in.pods...)
+		set.Pods = append(set.Pods, in.content.Pods...)
+		set.Objects = append(set.Objects, in.content.Objects...)
+		set.Workloads = append(set.Workloads, in.content.Workloads...)
 		if r, ok := in.report(now); ok {
 			set.Reports = append(set.Reports, r)
 		}
 	}
-	owners := make(map[manifests.Key]manifests.Origin, len(set.Pods))
-	set.Pods, set.Reports = claim(owners, set)
-	set.addMissing(now, missing, owners)
+	own := newOwners(len(set.Pods))
+	set = own.claim(set)
+	set.addMissing(now, missing, own)
 	set.Reports = s.withPlaces(set.Reports)
 	return set
 }
 
 // addMissing adds inputs that are missing but not yet forgotten. They rank last and never conflict: a pod that is
 // written in another file by now is that file's.
-func (set *Set) addMissing(now time.Time, missing []*input, owners map[manifests.Key]manifests.Origin) {
+func (set *Set) addMissing(now time.Time, missing []*input, own owners) {
 	for _, in := range missing {
 		r, ok := in.report(now)
-		r.Pods = nil
-		for _, p := range in.pods {
-			if _, taken := owners[p.Key()]; taken {
-				continue
-			}
-			owners[p.Key()] = p.Origin
-			set.Pods = append(set.Pods, p)
-			r.Pods = append(r.Pods, p.Key().String())
-		}
+		free := own.claim(Set{Pods: in.content.Pods, Objects: in.content.Objects, Workloads: in.content.Workloads})
+		set.Pods = append(set.Pods, free.Pods...)
+		set.Objects = append(set.Objects, free.Objects...)
+		set.Workloads = append(set.Workloads, free.Workloads...)
+		r.Pods, r.Objects = keys(free.Pods), append(objectNames(free.Objects), objectNames(free.Workloads)...)
 		if ok {
 			set.Reports = append(set.Reports, r)
 		}

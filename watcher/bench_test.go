@@ -11,8 +11,8 @@ import (
 	"monopod/manifests"
 )
 
-func realLoad(file string, data []byte) ([]*manifests.Pod, error) {
-	return manifests.Load(file, data, manifests.Options{Source: "file"})
+func realLoad(file string, data []byte) (*manifests.Content, error) {
+	return manifests.LoadAll(file, data, manifests.Options{Source: "file"})
 }
 
 func realPod(name string, revision int) string {
@@ -90,7 +90,7 @@ func BenchmarkSeen(b *testing.B) {
 			path := filepath.Join(dir, "edited.yaml")
 			write(b, path, realPod("edited", 0))
 			loads := 0
-			load := func(file string, data []byte) ([]*manifests.Pod, error) { loads++; return realLoad(file, data) }
+			load := func(file string, data []byte) (*manifests.Content, error) { loads++; return realLoad(file, data) }
 			s := standWith(b, FileConfig{Path: dir, Load: load})
 			s.until("all", func(set Set) bool { return len(set.Pods) == n+1 })
 			unseen(2 * tick)

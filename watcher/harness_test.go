@@ -29,7 +29,7 @@ type lineLoader struct {
 	calls  atomic.Int64
 }
 
-func (l *lineLoader) load(file string, data []byte) ([]*manifests.Pod, error) {
+func (l *lineLoader) load(file string, data []byte) (*manifests.Content, error) {
 	l.calls.Add(1)
 	if len(strings.TrimSpace(string(data))) == 0 {
 		return nil, &manifests.Error{File: file, Msg: "the file is empty"}
@@ -49,7 +49,7 @@ func (l *lineLoader) load(file string, data []byte) ([]*manifests.Pod, error) {
 			return nil, &manifests.Error{File: file, Line: line, Msg: "not a pod: " + strings.TrimSpace(text)}
 		}
 	}
-	return pods, nil
+	return &manifests.Content{Pods: pods}, nil
 }
 
 func newPod(name, image string, o manifests.Origin) *manifests.Pod {

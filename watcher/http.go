@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"regexp"
 	"time"
+
+	"monopod/manifests"
 )
 
 const httpSource = "http"
@@ -53,6 +55,8 @@ type HTTPSource struct {
 
 	// The rest belongs to the goroutine of Run.
 	set Set
+	// content is that of the last valid answer.
+	content manifests.Content
 	// good and bad are the hashes of the last valid and the last refused answer; badErr says what was wrong with it.
 	good, bad [sha256.Size]byte
 	badErr    error
@@ -225,13 +229,17 @@ func (s *HTTPSource) take(data []byte) error {
 	case s.badErr != nil && sum == s.bad:
 		return s.badErr
 	}
-	pods, err := safeLoad(s.cfg.Load, s.name, data)
+	c, err := safeLoad(s.cfg.Load, s.name, data)
+	if err == nil {
+		err = immutableEdits(&s.content, c)
+	}
 	if err != nil {
 		s.bad, s.badErr = sum, &refusal{err}
 		return s.badErr
 	}
 	s.good = sum
-	s.set.Unread, s.set.Pods = false, pods
+	s.content = *c
+	s.set.Unread, s.set.Pods, s.set.Objects, s.set.Workloads = false, c.Pods, c.Objects, c.Workloads
 	return nil
 }
 
@@ -241,7 +249,7 @@ var localAddress = regexp.MustCompile(`((?:tcp|udp)[46]? )[0-9A-Fa-f.:\[\]%a-z]+
 
 // note enters the outcome of a request into the set.
 func (s *HTTPSource) note(now time.Time, err error) {
-	r := Report{Source: httpSource, Input: s.name, State: Unreachable, Errors: lines(err), Pods: keys(s.set.Pods)}
+	r := Report{Source: httpSource, Input: s.name, State: Unreachable, Errors: lines(err)}
 	for i := range r.Errors {
 		r.Errors[i] = localAddress.ReplaceAllString(r.Errors[i], "$1")
 	}
@@ -253,6 +261,7 @@ func (s *HTTPSource) note(now time.Time, err error) {
 	case errors.As(err, &refused):
 		r.State = Refused
 	}
+	r = r.withContent(&s.content)
 	var was Report
 	if len(s.set.Reports) > 0 {
 		was = s.set.Reports[0]

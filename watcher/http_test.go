@@ -247,11 +247,11 @@ func TestGzipAndUndelimitedJSONAreAccepted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			web := newWebServer(t, h)
 			s := askOften(t, web.URL, func(c *HTTPConfig) {
-				c.Load = func(file string, data []byte) ([]*manifests.Pod, error) {
+				c.Load = func(file string, data []byte) (*manifests.Content, error) {
 					if strings.TrimSpace(string(data)) != "{pod}" {
 						return nil, fmt.Errorf("unexpected %q", data)
 					}
-					return []*manifests.Pod{podIn("http", file, "j", "v1")}, nil
+					return &manifests.Content{Pods: []*manifests.Pod{podIn("http", file, "j", "v1")}}, nil
 				}
 			})
 			s.until("j", func(set Set) bool { return len(set.Pods) == 1 })

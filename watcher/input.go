@@ -13,7 +13,7 @@ import (
 // input is one file with its last good content:
 //
 //	           read, valid                read, invalid
-//	(new) ------------------> Accepted <----------------> Refused     verdict; pods stay those of the last valid read
+//	(new) ------------------> Accepted <----------------> Refused     verdict; content stays that of the last valid read
 //	   \_ cannot be read ___> (either, with trouble) _____/           shown as Unreachable until it can be read again
 //	missing from its directory ---- patience passes ----> (forgotten) its pods are no longer wanted
 type input struct {
@@ -29,11 +29,11 @@ type input struct {
 	reasons []string
 	// trouble says why it cannot be read now.
 	trouble []string
-	// known says that pods is what it held at least once in this run.
-	known bool
-	pods  []*manifests.Pod
-	// keys are those of pods, kept because every Set names them.
-	keys []string
+	// known says that content is what it held at least once in this run.
+	known   bool
+	content manifests.Content
+	// contributed are the names in content, kept because every Set names them.
+	contributed Report
 
 	// state and since are what was reported last.
 	state ReportState
@@ -81,18 +81,35 @@ func (in *input) judge(c contents, load Loader, shrink time.Duration) {
 		in.settle(c)
 		return
 	}
-	pods, err := safeLoad(load, in.path, c.data)
-	if err == nil && loses(in.pods, pods) && in.wait(time.Now(), c.id) < shrink {
+	got, err := safeLoad(load, in.path, c.data)
+	if err == nil && loses(&in.content, got) && in.wait(time.Now(), c.id) < shrink {
 		return
 	}
 	in.settle(c)
 	in.sum, in.judged = c.sum, true
+	if err == nil {
+		err = immutableEdits(&in.content, got)
+	}
 	if err != nil {
 		in.refuse(lines(err))
 		return
 	}
 	in.verdict, in.reasons, in.known = Accepted, nil, true
-	in.pods, in.keys = pods, keys(pods)
+	in.take(*got)
+}
+
+// take replaces the content.
+func (in *input) take(c manifests.Content) {
+	in.content, in.contributed = c, Report{State: Accepted}.withContent(&c)
+}
+
+// immutableEdits says what changes an object that must not change.
+func immutableEdits(old, now *manifests.Content) error {
+	var errs []error
+	for _, e := range manifests.ImmutableEdits(old.Objects, now.Objects) {
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
 }
 
 // settle notes that the content of c has been dealt with.
@@ -100,13 +117,16 @@ func (in *input) settle(c contents) {
 	in.id, in.stable, in.trouble, in.writing = c.id, c.stable, nil, writing{}
 }
 
-// loses says that a pod of old is missing from now.
-func loses(old, now []*manifests.Pod) bool {
-	there := make(map[manifests.Key]bool, len(now))
-	for _, p := range now {
+// loses says that a pod or object of old is missing from now.
+func loses(old, now *manifests.Content) bool {
+	there := make(map[manifests.Key]bool, len(now.Pods))
+	for _, p := range now.Pods {
 		there[p.Key()] = true
 	}
-	return slices.ContainsFunc(old, func(p *manifests.Pod) bool { return !there[p.Key()] })
+	objects := manifests.NewObjects(slices.Concat(now.Objects, now.Workloads))
+	gone := func(o *manifests.Object) bool { return objects.Get(o.ID()) == nil }
+	return slices.ContainsFunc(old.Pods, func(p *manifests.Pod) bool { return !there[p.Key()] }) ||
+		slices.ContainsFunc(old.Objects, gone) || slices.ContainsFunc(old.Workloads, gone)
 }
 
 // reject takes the error of readFile.
@@ -132,11 +152,24 @@ func (in *input) fail(reasons []string) {
 
 // moved returns the input under another path: the file was renamed.
 func (in *input) moved(path string) *input {
-	out := &input{path: path, known: in.known, keys: in.keys, verdict: in.verdict, reasons: in.reasons, state: in.state, since: in.since}
-	for _, p := range in.pods {
+	out := &input{path: path, known: in.known, verdict: in.verdict, reasons: in.reasons, state: in.state, since: in.since}
+	c := manifests.Content{Ignored: in.content.Ignored}
+	for _, p := range in.content.Pods {
 		origin := p.Origin
 		origin.File = path
-		out.pods = append(out.pods, &manifests.Pod{Object: p.Object, Origin: origin})
+		c.Pods = append(c.Pods, &manifests.Pod{Object: p.Object, Origin: origin})
+	}
+	c.Objects, c.Workloads = movedObjects(in.content.Objects, path), movedObjects(in.content.Workloads, path)
+	out.take(c)
+	return out
+}
+
+func movedObjects(objects []*manifests.Object, path string) []*manifests.Object {
+	var out []*manifests.Object
+	for _, o := range objects {
+		origin := o.Origin
+		origin.File = path
+		out = append(out, &manifests.Object{Object: o.Object, Kind: o.Kind, Origin: origin})
 	}
 	return out
 }
@@ -150,8 +183,13 @@ func (in *input) report(now time.Time) (r Report, ok bool) {
 	if state == "" {
 		return Report{}, false
 	}
-	if in.state != state {
-		in.state, in.since = state, now
+	r = Report{Source: fileSource, Input: in.path, State: state, Errors: reasons, Pods: in.contributed.Pods, Objects: in.contributed.Objects}
+	if state == Accepted {
+		r.State, r.Errors = in.contributed.State, in.contributed.Errors
 	}
-	return Report{Source: fileSource, Input: in.path, State: state, Errors: reasons, Pods: in.keys, Since: in.since}, true
+	if in.state != r.State {
+		in.state, in.since = r.State, now
+	}
+	r.Since = in.since
+	return r, true
 }

@@ -13,7 +13,7 @@ import (
 // that order does not name come last, by name. It is pure and deterministic.
 func Merge(order []string, sets map[string]Set) Desired {
 	d := Desired{Reported: map[string]bool{}, Unknown: map[string][]string{}}
-	owners := map[manifests.Key]manifests.Origin{}
+	own := newOwners(0)
 	for _, name := range precedence(order, sets) {
 		set := sets[name]
 		if !set.Unread {
@@ -22,9 +22,11 @@ func Merge(order []string, sets map[string]Set) Desired {
 		if len(set.Unknown) > 0 {
 			d.Unknown[name] = set.Unknown
 		}
-		pods, reports := claim(owners, set)
-		d.Pods = append(d.Pods, pods...)
-		d.Reports = append(d.Reports, reports...)
+		set = own.claim(set)
+		d.Pods = append(d.Pods, set.Pods...)
+		d.Objects = append(d.Objects, set.Objects...)
+		d.Workloads = append(d.Workloads, set.Workloads...)
+		d.Reports = append(d.Reports, set.Reports...)
 	}
 	return d
 }
@@ -40,44 +42,74 @@ func precedence(order []string, sets map[string]Set) []string {
 	return names
 }
 
-// claim enters the pods of set into owners and returns those that got their place, with the set's reports
-// telling of those that did not.
-func claim(owners map[manifests.Key]manifests.Origin, set Set) ([]*manifests.Pod, []Report) {
+// owners knows where each pod and object that has got its place was written.
+type owners struct {
+	pods    map[manifests.Key]manifests.Origin
+	objects map[manifests.ObjectID]manifests.Origin
+}
+
+func newOwners(pods int) owners {
+	return owners{pods: make(map[manifests.Key]manifests.Origin, pods), objects: map[manifests.ObjectID]manifests.Origin{}}
+}
+
+// claim enters the content of set and returns the set with what got its place, and with reports that tell of what did
+// not. Slices of the set are replaced, not changed.
+func (o owners) claim(set Set) Set {
 	pods := make([]*manifests.Pod, 0, len(set.Pods))
-	reports := slices.Clone(set.Reports)
+	set.Reports = slices.Clone(set.Reports)
 	for _, p := range set.Pods {
-		owner, taken := owners[p.Key()]
+		owner, taken := o.pods[p.Key()]
 		if !taken {
-			owners[p.Key()] = p.Origin
+			o.pods[p.Key()] = p.Origin
 			pods = append(pods, p)
 			continue
 		}
-		reports = yield(reports, p, owner)
+		r := conflicting(&set.Reports, p.Origin)
+		r.Errors = append(slices.Clone(r.Errors), conflictLine(p.Origin, "pod "+p.Key().String(), owner))
+		r.Pods = without(r.Pods, p.Key().String())
 	}
-	return pods, reports
+	set.Pods = pods
+	set.Objects = o.claimObjects(set.Objects, &set.Reports)
+	set.Workloads = o.claimObjects(set.Workloads, &set.Reports)
+	return set
 }
 
-// yield changes the report on p's input, or adds one: p gives way to the pod of the same name written at owner.
-// Slices inside of reports are replaced, not changed: they belong to the set.
-func yield(reports []Report, p *manifests.Pod, owner manifests.Origin) []Report {
-	i := slices.IndexFunc(reports, func(r Report) bool { return r.Input == p.Origin.File })
-	if i < 0 {
-		reports = append(reports, Report{Source: p.Origin.Source, Input: p.Origin.File, State: Accepted})
-		i = len(reports) - 1
+func (o owners) claimObjects(objects []*manifests.Object, reports *[]Report) []*manifests.Object {
+	var got []*manifests.Object
+	for _, obj := range objects {
+		owner, taken := o.objects[obj.ID()]
+		if !taken {
+			o.objects[obj.ID()] = obj.Origin
+			got = append(got, obj)
+			continue
+		}
+		r := conflicting(reports, obj.Origin)
+		r.Errors = append(slices.Clone(r.Errors), conflictLine(obj.Origin, obj.String(), owner))
+		r.Objects = without(r.Objects, obj.String())
 	}
-	r := &reports[i]
+	return got
+}
+
+// conflicting returns the report on the input written at, now in conflict; one is added if there is none.
+func conflicting(reports *[]Report, at manifests.Origin) *Report {
+	i := slices.IndexFunc(*reports, func(r Report) bool { return r.Input == at.File })
+	if i < 0 {
+		*reports = append(*reports, Report{Source: at.Source, Input: at.File, State: Accepted})
+		i = len(*reports) - 1
+	}
+	r := &(*reports)[i]
 	if r.State == Accepted {
 		r.State = Conflict
 	}
-	r.Errors = append(slices.Clone(r.Errors), conflictLine(p, owner))
-	key := p.Key().String()
-	r.Pods = slices.DeleteFunc(slices.Clone(r.Pods), func(k string) bool { return k == key })
-	return reports
+	return r
 }
 
-func conflictLine(p *manifests.Pod, owner manifests.Origin) string {
-	return fmt.Sprintf("%s: pod %s is already defined in %s; give one of them another name or remove it",
-		place(p.Origin), p.Key(), place(owner))
+func without(list []string, one string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == one })
+}
+
+func conflictLine(at manifests.Origin, what string, owner manifests.Origin) string {
+	return fmt.Sprintf("%s: %s is already defined in %s; give one of them another name or remove it", place(at), what, place(owner))
 }
 
 // place prints an origin as file:line.
@@ -93,17 +125,23 @@ func samePods(a, b []*manifests.Pod) bool {
 	return slices.EqualFunc(a, b, func(p, q *manifests.Pod) bool { return p == q || reflect.DeepEqual(p, q) })
 }
 
+func sameObjects(a, b []*manifests.Object) bool {
+	return slices.EqualFunc(a, b, func(p, q *manifests.Object) bool { return p == q || reflect.DeepEqual(p, q) })
+}
+
 func sameReport(a, b Report) bool {
 	return a.Source == b.Source && a.Input == b.Input && a.State == b.State && a.Since.Equal(b.Since) &&
-		slices.Equal(a.Errors, b.Errors) && slices.Equal(a.Pods, b.Pods)
+		slices.Equal(a.Errors, b.Errors) && slices.Equal(a.Pods, b.Pods) && slices.Equal(a.Objects, b.Objects)
 }
 
 func sameSet(a, b Set) bool {
 	return a.Source == b.Source && a.Unread == b.Unread && slices.Equal(a.Unknown, b.Unknown) &&
-		samePods(a.Pods, b.Pods) && slices.EqualFunc(a.Reports, b.Reports, sameReport)
+		samePods(a.Pods, b.Pods) && sameObjects(a.Objects, b.Objects) && sameObjects(a.Workloads, b.Workloads) &&
+		slices.EqualFunc(a.Reports, b.Reports, sameReport)
 }
 
 func sameDesired(a, b Desired) bool {
 	return maps.Equal(a.Reported, b.Reported) && maps.EqualFunc(a.Unknown, b.Unknown, slices.Equal[[]string]) &&
-		samePods(a.Pods, b.Pods) && slices.EqualFunc(a.Reports, b.Reports, sameReport)
+		samePods(a.Pods, b.Pods) && sameObjects(a.Objects, b.Objects) && sameObjects(a.Workloads, b.Workloads) &&
+		slices.EqualFunc(a.Reports, b.Reports, sameReport)
 }

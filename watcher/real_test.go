@@ -91,7 +91,7 @@ func TestAManifestWrittenLineByLineRunsOnlyWhole(t *testing.T) {
 	must(t, err)
 	s.until("both pods", func(set Set) bool { return len(set.Pods) == 2 })
 	for _, set := range s.history() {
-		if len(set.Pods) != 0 && !reflect.DeepEqual(set.Pods, want) {
+		if len(set.Pods) != 0 && !reflect.DeepEqual(set.Pods, want.Pods) {
 			t.Fatalf("ran in pieces: %v", keys(set.Pods))
 		}
 	}

@@ -3,6 +3,7 @@ package watcher
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"monopod/manifests"
@@ -28,6 +29,30 @@ func keys(pods []*manifests.Pod) []string {
 		names = append(names, p.Key().String())
 	}
 	return names
+}
+
+func objectNames(objects []*manifests.Object) []string {
+	var all []string
+	for _, o := range objects {
+		all = append(all, o.String())
+	}
+	return all
+}
+
+// withContent fills in what an input contributes, and what of it means nothing. An input in which nothing else is, is
+// ignored as a whole.
+func (r Report) withContent(c *manifests.Content) Report {
+	r.Pods = keys(c.Pods)
+	r.Objects = objectNames(c.Objects)
+	r.Objects = append(r.Objects, objectNames(c.Workloads)...)
+	if r.State != Accepted || len(c.Ignored) == 0 {
+		return r
+	}
+	r.Errors = slices.Concat(r.Errors, c.Ignored)
+	if len(r.Pods)+len(r.Objects) == 0 {
+		r.State = Ignored
+	}
+	return r
 }
 
 // logChanges writes one line per input that came into another state, or was refused for other reasons.
@@ -56,19 +81,19 @@ func logChanges(log *slog.Logger, old, now []Report) {
 }
 
 // safeLoad is load with a panic turned into an error: one document that no one expected must not stop the others.
-func safeLoad(load Loader, input string, data []byte) (pods []*manifests.Pod, err error) {
+func safeLoad(load Loader, input string, data []byte) (c *manifests.Content, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			pods, err = nil, fmt.Errorf("%s: this manifest crashes the reader (%v); please report it with the file", input, p)
+			c, err = nil, fmt.Errorf("%s: this manifest crashes the reader (%v); please report it with the file", input, p)
 		}
 	}()
 	return load(input, data)
 }
 
-// Loader turns the content of an input into pods: all of them, or an error that says everything that is wrong. An
+// Loader turns the bytes of an input into its content: all of it, or an error that says everything that is wrong. An
 // input of no bytes must be an error: that is what a crash in the middle of a write leaves behind. It is called
 // from one goroutine per source.
-type Loader func(input string, data []byte) ([]*manifests.Pod, error)
+type Loader func(input string, data []byte) (*manifests.Content, error)
 
 // MaxInput is the largest file or answer that is read.
 const MaxInput = 10 << 20

@@ -29,6 +29,8 @@ type Set struct {
 	Unknown []string
 	// Pods in order of precedence within the source (file name order, then document order).
 	Pods []*manifests.Pod
+	// Objects and Workloads are the documents that are no pods, in the same order.
+	Objects, Workloads []*manifests.Object
 	// Reports tells about every input that was looked at and is not simply fine, and about those that are.
 	Reports []Report
 }
@@ -44,6 +46,8 @@ type Report struct {
 	Errors []string `json:"errors,omitempty"`
 	// Pods are the keys ("ns/name") that this input now contributes; for a refused file those of its last good content.
 	Pods []string `json:"pods,omitempty"`
+	// Objects are the documents besides pods that it contributes, like "ConfigMap default/app".
+	Objects []string `json:"objects,omitempty"`
 	// Since is when the input came into this state.
 	Since time.Time `json:"since"`
 }
@@ -55,9 +59,9 @@ type ReportState string
 const (
 	Accepted    ReportState = "Accepted"
 	Refused     ReportState = "Refused"     // content is wrong; the last good content stays
-	Ignored     ReportState = "Ignored"     // not a manifest by its name or type
+	Ignored     ReportState = "Ignored"     // not a manifest by its name or type, or nothing in it means anything here
 	Unreachable ReportState = "Unreachable" // cannot be read now; the last good content stays
-	Conflict    ReportState = "Conflict"    // a pod of it is already defined by an input of higher precedence
+	Conflict    ReportState = "Conflict"    // a pod or object of it is already defined by an input of higher precedence
 )
 
 // Source reads pods from one place and sends its whole content whenever it changed.
@@ -73,6 +77,8 @@ type Source interface {
 type Desired struct {
 	// Pods by precedence: earlier sources win over later ones.
 	Pods []*manifests.Pod
+	// Objects and Workloads are what is defined besides pods, by the same precedence: one for each identity.
+	Objects, Workloads []*manifests.Object
 	// Reported holds the names of sources that have been read successfully in this run. Only pods of these
 	// sources may be removed when they are missing from Pods.
 	Reported map[string]bool

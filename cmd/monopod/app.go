@@ -137,8 +137,8 @@ func (a *App) sources() []watcher.Source {
 
 // load is the watcher's way to manifests.
 func load(source string) watcher.Loader {
-	return func(input string, data []byte) ([]*manifests.Pod, error) {
-		return manifests.Load(input, data, manifests.Options{Source: source})
+	return func(input string, data []byte) (*manifests.Content, error) {
+		return manifests.LoadAll(input, data, manifests.Options{Source: source})
 	}
 }
 

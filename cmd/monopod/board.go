@@ -42,7 +42,9 @@ func (b *board) publish(d watcher.Desired) {
 
 func (b *board) updateLocked() {
 	if b.pool != nil && b.published {
-		b.pool.Update(runner.Desired{Pods: b.desired.Pods, Removable: b.desired.Removable})
+		b.pool.Update(runner.Desired{
+			Pods: b.desired.Pods, Objects: manifests.NewObjects(b.desired.Objects), Removable: b.desired.Removable,
+		})
 	}
 }
 
@@ -148,7 +150,7 @@ func (b *board) Inputs() []node.Input {
 	defer b.mu.Unlock()
 	out := []node.Input{}
 	for _, r := range b.desired.Reports {
-		out = append(out, node.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Since: r.Since})
+		out = append(out, node.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Objects: r.Objects, Since: r.Since})
 	}
 	return out
 }

@@ -50,9 +50,13 @@ func (p *program) validateCommand() *cobra.Command {
 type verdict struct {
 	File string `json:"file"`
 	// Ignored says that the daemon would not read it either.
-	Ignored bool               `json:"ignored,omitempty"`
-	Pods    []validPod         `json:"pods"`
-	Errors  []*manifests.Error `json:"errors"`
+	Ignored bool       `json:"ignored,omitempty"`
+	Pods    []validPod `json:"pods"`
+	// Objects are the documents besides pods, like "ConfigMap default/app".
+	Objects []string `json:"objects,omitempty"`
+	// Notes tell of documents that mean nothing here.
+	Notes  []string           `json:"notes,omitempty"`
+	Errors []*manifests.Error `json:"errors"`
 
 	loaded []*manifests.Pod
 }
@@ -155,7 +159,13 @@ func readVerdict(path string) *verdict {
 func judge(file string, content []byte, err error) *verdict {
 	v := &verdict{File: file, Pods: []validPod{}, Errors: []*manifests.Error{}}
 	if err == nil {
-		v.loaded, err = manifests.Load(file, content, manifests.Options{Source: "file"})
+		var c *manifests.Content
+		if c, err = manifests.LoadAll(file, content, manifests.Options{Source: "file"}); err == nil {
+			v.loaded, v.Notes = c.Pods, c.Ignored
+			for _, o := range slices.Concat(c.Objects, c.Workloads) {
+				v.Objects = append(v.Objects, o.String())
+			}
+		}
 	}
 	if err != nil {
 		v.Errors = manifests.Errors(err)
@@ -217,14 +227,26 @@ func (p *program) printVerdicts(all []*verdict) {
 			for _, e := range v.Errors {
 				fmt.Fprintln(p.stderr, e)
 			}
-		case len(v.Pods) == 0:
+		case len(v.Pods)+len(v.Objects) == 0:
+			v.printNotes(p.stdout)
 			fmt.Fprintf(p.stdout, "%s: ok, no pods\n", v.File)
 		default:
 			var names []string
 			for _, pod := range v.Pods {
 				names = append(names, pod.Namespace+"/"+pod.Name)
 			}
+			for _, o := range v.Objects {
+				names = append(names, strings.Replace(o, " ", ":", 1))
+			}
+			v.printNotes(p.stdout)
 			fmt.Fprintf(p.stdout, "%s: ok, %s\n", v.File, strings.Join(names, " "))
 		}
+	}
+}
+
+// printNotes prints what is no mistake but has no effect.
+func (v *verdict) printNotes(w io.Writer) {
+	for _, n := range v.Notes {
+		fmt.Fprintln(w, n)
 	}
 }

@@ -1,0 +1,170 @@
+package manifests
+
+import (
+	"log/slog"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Content is everything that one input holds.
+type Content struct {
+	Pods []*Pod
+	// Objects are what pods can refer to: ConfigMap, Secret, PersistentVolume, PersistentVolumeClaim, RuntimeClass
+	// and Service documents.
+	Objects []*Object
+	// Workloads are Deployment, DaemonSet, ReplicaSet, StatefulSet, Job and CronJob documents.
+	Workloads []*Object
+	// Ignored has one line for each document that is valid Kubernetes but means nothing here.
+	Ignored []string
+}
+
+// Object is an accepted document that is no Pod: defaulted and valid. It is immutable, and never printed with its
+// content, which may be a Secret.
+type Object struct {
+	// Object is a pointer to the type of the API: *corev1.ConfigMap, *appsv1.Deployment and so on. A Secret has all
+	// its values in Data.
+	Object metav1.Object
+	Kind   string
+	Origin Origin
+}
+
+// ObjectID names an object on this machine. The namespace of cluster-wide kinds is empty.
+type ObjectID struct {
+	Kind, Namespace, Name string
+}
+
+// String returns "Kind namespace/name", or "Kind name" for cluster-wide kinds.
+func (id ObjectID) String() string {
+	if id.Namespace == "" {
+		return id.Kind + " " + id.Name
+	}
+	return id.Kind + " " + id.Namespace + "/" + id.Name
+}
+
+// ID returns the object's identity.
+func (o *Object) ID() ObjectID {
+	return ObjectID{Kind: o.Kind, Namespace: o.Object.GetNamespace(), Name: o.Object.GetName()}
+}
+
+// String implements fmt.Stringer.
+func (o *Object) String() string { return o.ID().String() }
+
+// LogValue implements slog.LogValuer.
+func (o *Object) LogValue() slog.Value { return slog.StringValue(o.String()) }
+
+// Objects is an immutable set of objects by their identity. The nil Objects is empty.
+type Objects struct {
+	byID map[ObjectID]*Object
+	// inOrder is how they were given.
+	inOrder []*Object
+}
+
+// NewObjects makes a set; of two with one identity the first counts.
+func NewObjects(list []*Object) *Objects {
+	o := &Objects{byID: make(map[ObjectID]*Object, len(list))}
+	for _, obj := range list {
+		if _, twice := o.byID[obj.ID()]; !twice {
+			o.byID[obj.ID()] = obj
+			o.inOrder = append(o.inOrder, obj)
+		}
+	}
+	return o
+}
+
+// Get returns an object, nil when there is none.
+func (o *Objects) Get(id ObjectID) *Object {
+	if o == nil {
+		return nil
+	}
+	return o.byID[id]
+}
+
+// OfKind returns all objects of a kind, in the order of their precedence.
+func (o *Objects) OfKind(kind string) []*Object {
+	if o == nil {
+		return nil
+	}
+	var all []*Object
+	for _, obj := range o.inOrder {
+		if obj.Kind == kind {
+			all = append(all, obj)
+		}
+	}
+	return all
+}
+
+// typed returns the object of a kind as its type of the API, nil when there is none.
+func typed[T any](o *Objects, kind, namespace, name string) *T {
+	obj := o.Get(ObjectID{Kind: kind, Namespace: namespace, Name: name})
+	if obj == nil {
+		return nil
+	}
+	t, _ := any(obj.Object).(*T)
+	return t
+}
+
+// ConfigMap returns a ConfigMap, nil when there is none.
+func (o *Objects) ConfigMap(namespace, name string) *corev1.ConfigMap {
+	return typed[corev1.ConfigMap](o, "ConfigMap", namespace, name)
+}
+
+// Secret returns a Secret, nil when there is none.
+func (o *Objects) Secret(namespace, name string) *corev1.Secret {
+	return typed[corev1.Secret](o, "Secret", namespace, name)
+}
+
+// PersistentVolumeClaim returns a claim, nil when there is none.
+func (o *Objects) PersistentVolumeClaim(namespace, name string) *corev1.PersistentVolumeClaim {
+	return typed[corev1.PersistentVolumeClaim](o, "PersistentVolumeClaim", namespace, name)
+}
+
+// RuntimeClass returns a RuntimeClass, nil when there is none.
+func (o *Objects) RuntimeClass(name string) *nodev1.RuntimeClass {
+	return typed[nodev1.RuntimeClass](o, "RuntimeClass", "", name)
+}
+
+// ImmutableEdits returns an error for each object of now that changes an object of old which says that it is
+// immutable. Taking such an object away is allowed, and making it anew after that.
+func ImmutableEdits(old, now []*Object) []*Error {
+	before := NewObjects(old)
+	var errs []*Error
+	for _, o := range now {
+		was := before.Get(o.ID())
+		if was == nil || was == o || !immutable(was) || sameContent(was, o) {
+			continue
+		}
+		errs = append(errs, &Error{
+			File: o.Origin.File, Line: o.Origin.Line, Kind: o.Kind, Pod: Key{o.ID().Namespace, o.ID().Name}.String(),
+			Msg:  "it is immutable and cannot be changed",
+			Hint: "give the changed one another name, or remove the document first and add it again",
+		})
+	}
+	return errs
+}
+
+func immutable(o *Object) bool {
+	var flag *bool
+	switch t := o.Object.(type) {
+	case *corev1.ConfigMap:
+		flag = t.Immutable
+	case *corev1.Secret:
+		flag = t.Immutable
+	}
+	return flag != nil && *flag
+}
+
+// sameContent compares what immutable protects, the flag included.
+func sameContent(a, b *Object) bool {
+	switch x := a.Object.(type) {
+	case *corev1.ConfigMap:
+		y, ok := b.Object.(*corev1.ConfigMap)
+		return ok && immutable(b) && reflect.DeepEqual(x.Data, y.Data) && reflect.DeepEqual(x.BinaryData, y.BinaryData)
+	case *corev1.Secret:
+		y, ok := b.Object.(*corev1.Secret)
+		return ok && immutable(b) && x.Type == y.Type && reflect.DeepEqual(x.Data, y.Data)
+	}
+	return true
+}

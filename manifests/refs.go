@@ -1,0 +1,170 @@
+package manifests
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+)
+
+// Refs is the content of the objects that one pod refers to. What does not exist is not in it: whether that is in the
+// way is decided where it is used.
+type Refs struct {
+	// ConfigMaps, Secrets and Claims by name; all are in the pod's namespace.
+	ConfigMaps map[string]*corev1.ConfigMap
+	Secrets    map[string]*corev1.Secret
+	Claims     map[string]*corev1.PersistentVolumeClaim
+	// Volumes are all PersistentVolumes, for pods with claims: any of them may be the one that fits.
+	Volumes []*corev1.PersistentVolume
+	// RuntimeClass is the one that spec.runtimeClassName names.
+	RuntimeClass *nodev1.RuntimeClass
+}
+
+// ConfigMap returns a ConfigMap of the pod's namespace, nil when there is none.
+func (r *Refs) ConfigMap(name string) *corev1.ConfigMap {
+	if r == nil {
+		return nil
+	}
+	return r.ConfigMaps[name]
+}
+
+// Secret returns a Secret of the pod's namespace, nil when there is none.
+func (r *Refs) Secret(name string) *corev1.Secret {
+	if r == nil {
+		return nil
+	}
+	return r.Secrets[name]
+}
+
+// same compares by identity: an object that did not change keeps its pointer.
+func (r *Refs) same(o *Refs) bool {
+	if r == nil || o == nil {
+		return r == o
+	}
+	return maps.Equal(r.ConfigMaps, o.ConfigMaps) && maps.Equal(r.Secrets, o.Secrets) && maps.Equal(r.Claims, o.Claims) &&
+		slices.Equal(r.Volumes, o.Volumes) && r.RuntimeClass == o.RuntimeClass
+}
+
+// Resolve returns what a pod refers to, nil when it refers to nothing.
+func Resolve(pod *corev1.Pod, objects *Objects) *Refs {
+	names := referredNames(&pod.Spec)
+	if names.empty() {
+		return nil
+	}
+	refs := &Refs{
+		ConfigMaps: pick(names.configMaps, func(n string) *corev1.ConfigMap { return objects.ConfigMap(pod.Namespace, n) }),
+		Secrets:    pick(names.secrets, func(n string) *corev1.Secret { return objects.Secret(pod.Namespace, n) }),
+		Claims: pick(names.claims, func(n string) *corev1.PersistentVolumeClaim {
+			return objects.PersistentVolumeClaim(pod.Namespace, n)
+		}),
+	}
+	if len(names.claims) > 0 {
+		for _, o := range objects.OfKind("PersistentVolume") {
+			if v, ok := o.Object.(*corev1.PersistentVolume); ok {
+				refs.Volumes = append(refs.Volumes, v)
+			}
+		}
+	}
+	if names.runtimeClass != "" {
+		refs.RuntimeClass = objects.RuntimeClass(names.runtimeClass)
+	}
+	return refs
+}
+
+// WithRefs returns the pod with what it refers to. It is was itself when that is the same pod with the same content
+// already, and pod itself when it refers to nothing: pointers tell whether anything changed.
+func WithRefs(pod, was *Pod, objects *Objects) *Pod {
+	refs := Resolve(pod.Object, objects)
+	switch {
+	case refs.same(pod.Refs):
+		return pod
+	case was != nil && was.Object == pod.Object && was.Origin == pod.Origin && was.Refs.same(refs):
+		return was
+	}
+	return &Pod{Object: pod.Object, Origin: pod.Origin, Refs: refs}
+}
+
+// pick looks names up and keeps what is there.
+func pick[T any](names []string, get func(string) *T) map[string]*T {
+	found := map[string]*T{}
+	for _, name := range names {
+		if o := get(name); o != nil {
+			found[name] = o
+		}
+	}
+	return found
+}
+
+// referred are the names of objects in a spec.
+type referred struct {
+	configMaps, secrets, claims []string
+	runtimeClass                string
+}
+
+func (r *referred) empty() bool {
+	return len(r.configMaps)+len(r.secrets)+len(r.claims) == 0 && r.runtimeClass == ""
+}
+
+func referredNames(spec *corev1.PodSpec) referred {
+	var r referred
+	if spec.RuntimeClassName != nil {
+		r.runtimeClass = *spec.RuntimeClassName
+	}
+	for _, s := range spec.ImagePullSecrets {
+		r.secrets = append(r.secrets, s.Name)
+	}
+	for i := range spec.Volumes {
+		r.volume(&spec.Volumes[i].VolumeSource)
+	}
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			r.environment(&list[i])
+		}
+	}
+	return r
+}
+
+func (r *referred) volume(v *corev1.VolumeSource) {
+	switch {
+	case v.ConfigMap != nil:
+		r.configMaps = append(r.configMaps, v.ConfigMap.Name)
+	case v.Secret != nil:
+		r.secrets = append(r.secrets, v.Secret.SecretName)
+	case v.PersistentVolumeClaim != nil:
+		r.claims = append(r.claims, v.PersistentVolumeClaim.ClaimName)
+	case v.Projected != nil:
+		for i := range v.Projected.Sources {
+			s := &v.Projected.Sources[i]
+			if s.ConfigMap != nil {
+				r.configMaps = append(r.configMaps, s.ConfigMap.Name)
+			}
+			if s.Secret != nil {
+				r.secrets = append(r.secrets, s.Secret.Name)
+			}
+		}
+	}
+}
+
+func (r *referred) environment(c *corev1.Container) {
+	for i := range c.EnvFrom {
+		if ref := c.EnvFrom[i].ConfigMapRef; ref != nil {
+			r.configMaps = append(r.configMaps, ref.Name)
+		}
+		if ref := c.EnvFrom[i].SecretRef; ref != nil {
+			r.secrets = append(r.secrets, ref.Name)
+		}
+	}
+	for i := range c.Env {
+		from := c.Env[i].ValueFrom
+		if from == nil {
+			continue
+		}
+		if from.ConfigMapKeyRef != nil {
+			r.configMaps = append(r.configMaps, from.ConfigMapKeyRef.Name)
+		}
+		if from.SecretKeyRef != nil {
+			r.secrets = append(r.secrets, from.SecretKeyRef.Name)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package manifests
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// defaultObject fills in what the API fills in, and the namespace.
+func defaultObject(obj metav1.Object, info kindInfo) {
+	if !info.cluster && obj.GetNamespace() == "" {
+		obj.SetNamespace(corev1.NamespaceDefault)
+	}
+	s, ok := obj.(*corev1.Secret)
+	if !ok {
+		return
+	}
+	orDefault(&s.Type, corev1.SecretTypeOpaque)
+	if len(s.StringData) > 0 && s.Data == nil {
+		s.Data = map[string][]byte{}
+	}
+	for key, value := range s.StringData {
+		s.Data[key] = []byte(value)
+	}
+	s.StringData = nil
+}
+
+// validateObject checks a defaulted object as the API server does: metadata of all kinds, the content of ConfigMaps and
+// Secrets, and the handler of a RuntimeClass.
+func validateObject(obj metav1.Object, info kindInfo) field.ErrorList {
+	name := apivalidation.ValidateNameFunc(apivalidation.NameIsDNSSubdomain)
+	if _, ok := obj.(*corev1.Service); ok {
+		name = apivalidation.NameIsDNSLabel
+	}
+	c := &checker{}
+	c.add(apivalidation.ValidateObjectMetaAccessor(obj, !info.cluster, name, field.NewPath("metadata"))...)
+	switch o := obj.(type) {
+	case *corev1.ConfigMap:
+		c.configMap(o)
+	case *corev1.Secret:
+		c.secret(o)
+	case *nodev1.RuntimeClass:
+		c.label(field.NewPath("handler"), o.Handler)
+	}
+	return c.errs
+}
+
+// maxObjectData is the most bytes of values that a ConfigMap or Secret may have.
+const maxObjectData = 1 << 20
+
+func (c *checker) configMap(m *corev1.ConfigMap) {
+	total := 0
+	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
+		path := field.NewPath("data").Key(key)
+		c.invalid(path, key, validation.IsConfigMapKey(key)...)
+		if _, twice := m.BinaryData[key]; twice {
+			c.invalid(path, key, "duplicate of key present in binaryData")
+		}
+		total += len(m.Data[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.BinaryData)) {
+		c.invalid(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key)...)
+		total += len(m.BinaryData[key])
+	}
+	if total > maxObjectData {
+		c.add(field.TooLong(field.NewPath(""), "", maxObjectData))
+	}
+}
+
+// redacted stands for values of Secrets in messages, as in those of the API server.
+const redacted = "<secret contents redacted>"
+
+func (c *checker) secret(s *corev1.Secret) {
+	data, total := field.NewPath("data"), 0
+	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+		c.invalid(data.Key(key), key, validation.IsConfigMapKey(key)...)
+		total += len(s.Data[key])
+	}
+	if total > maxObjectData {
+		c.add(field.TooLong(data, "", maxObjectData))
+	}
+	switch s.Type {
+	case corev1.SecretTypeServiceAccountToken:
+		account := field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey)
+		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
+			c.required(account, "")
+		}
+	case corev1.SecretTypeDockercfg:
+		c.jsonKey(s, data, corev1.DockerConfigKey)
+	case corev1.SecretTypeDockerConfigJson:
+		c.jsonKey(s, data, corev1.DockerConfigJsonKey)
+	case corev1.SecretTypeBasicAuth:
+		_, user := s.Data[corev1.BasicAuthUsernameKey]
+		_, password := s.Data[corev1.BasicAuthPasswordKey]
+		if !user && !password {
+			c.required(data.Key(corev1.BasicAuthUsernameKey), "")
+			c.required(data.Key(corev1.BasicAuthPasswordKey), "")
+		}
+	case corev1.SecretTypeSSHAuth:
+		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
+			c.required(data.Key(corev1.SSHAuthPrivateKey), "")
+		}
+	case corev1.SecretTypeTLS:
+		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+			if _, ok := s.Data[key]; !ok {
+				c.required(data.Key(key), "")
+			}
+		}
+	}
+}
+
+// jsonKey wants a key that holds JSON.
+func (c *checker) jsonKey(s *corev1.Secret, data *field.Path, key string) {
+	value, ok := s.Data[key]
+	switch {
+	case !ok:
+		c.required(data.Key(key), "")
+	case !json.Valid(value):
+		c.invalid(data.Key(key), redacted, "it is not valid JSON")
+	}
+}
