@@ -174,10 +174,10 @@ func containerFates() []fieldFate {
 		{path: c + "env[].value", fate: enforced, note: "with $(VAR) expansion"},
 		{path: c + "env[].valueFrom.fieldRef", fate: enforced},
 		{path: c + "env[].valueFrom.resourceFieldRef", fate: enforced},
-		{path: c + "env[].valueFrom.configMapKeyRef", fate: refused, note: release02, hint: "write the value into the manifest"},
-		{path: c + "env[].valueFrom.secretKeyRef", fate: refused, note: release02, hint: "mount a file with a hostPath volume"},
+		{path: c + "env[].valueFrom.configMapKeyRef", fate: enforced, note: "of a ConfigMap document of the same namespace"},
+		{path: c + "env[].valueFrom.secretKeyRef", fate: enforced, note: "of a Secret document of the same namespace; the value is never stored"},
 		{path: c + "env[].valueFrom.fileKeyRef", fate: refused, note: release02},
-		{path: c + "envFrom", fate: refused, note: release02, hint: "list the variables under env"},
+		{path: c + "envFrom", fate: enforced},
 		{path: c + "ports", fate: enforced, note: "host ports are mapped; all others are documentation, as in Kubernetes"},
 		{path: c + "terminationMessagePath", fate: enforced},
 		{path: c + "terminationMessagePolicy", fate: enforced},
@@ -257,11 +257,11 @@ func volumeFates() []fieldFate {
 		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "with medium Memory; a limit on disk is refused and planned for 0.2"},
 		{path: v + "emptyDir.mode", fate: refused, note: release02},
 	}
-	for _, name := range []string{"configMap", "secret"} {
-		all = append(all, fieldFate{path: v + name, fate: refused, note: release02, hint: "use a hostPath volume"})
+	for _, name := range []string{"configMap", "secret", "downwardAPI", "projected"} {
+		all = append(all, fieldFate{path: v + name, fate: enforced, note: "on a tmpfs; follows edits within a second, as a whole"})
 	}
 	for _, name := range []string{
-		"downwardAPI", "projected", "persistentVolumeClaim", "ephemeral", "image", "nfs", "iscsi",
+		"persistentVolumeClaim", "ephemeral", "image", "nfs", "iscsi",
 	} {
 		all = append(all, fieldFate{path: v + name, fate: refused, note: release02})
 	}

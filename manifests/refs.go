@@ -168,3 +168,10 @@ func (r *referred) environment(c *corev1.Container) {
 		}
 	}
 }
+
+// FollowsEdits says that a spec has volumes whose content follows edits, of objects or of the pod itself.
+func FollowsEdits(spec *corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+		return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+	})
+}

@@ -116,6 +116,17 @@ func (p *planner) createSandbox(reason string) {
 func (p *planner) update() {
 	p.containers()
 	p.record()
+	p.syncVolumes()
+}
+
+// syncVolumes brings volumes of a pod that runs up to date. Those of new containers are made so.
+func (p *planner) syncVolumes() {
+	if !p.o.VolumesStale || p.holding() || p.blocked(volumesKey) {
+		return
+	}
+	if slices.ContainsFunc(p.o.Containers, func(c Container) bool { return c.State == ContainerRunning && p.inSandbox(&c) }) {
+		p.add(Action{Kind: SyncVolumes, Reason: "content of volumes may have changed"})
+	}
 }
 
 func (p *planner) containers() {

@@ -202,6 +202,8 @@ type Observed struct {
 	// Kept says that desired is only the manifest recorded on the sandbox: the pod is kept as it is, so
 	// what runs by another definition (an update that was under way) is left alone.
 	Kept bool
+	// VolumesStale says that volumes which follow edits have not been synced with this pod yet.
+	VolumesStale bool
 	// Options are the configured limits.
 	Options Options
 	// hashes spares the worker computing them again; Plan does without.
@@ -249,6 +251,9 @@ const (
 	RecordPod ActionKind = "RecordPod"
 	// FailPod puts on the sandbox record that the pod has failed, for Action.Failure. The first time counts.
 	FailPod ActionKind = "FailPod"
+	// SyncVolumes brings the content of configMap, secret, downwardAPI and projected volumes that exist up to date with
+	// the pod and its Refs, each as a whole. A volume for which something is missing keeps what it has.
+	SyncVolumes ActionKind = "SyncVolumes"
 	// EnsureImage makes the image of Action.Container present, by its pull policy.
 	EnsureImage ActionKind = "EnsureImage"
 	// CreateContainer makes record, snapshot, mounts, log file and task of a new instance of
@@ -366,9 +371,14 @@ func (a Action) FailureKey() string {
 	switch a.Kind {
 	case MarkStarted, RunHook, MarkStopping, StopContainer, KillContainer, FinishContainer, RemoveContainer:
 		return instanceKey(a.ContainerID)
+	case SyncVolumes:
+		return volumesKey
 	}
 	return a.Manifest.key(a.Container)
 }
+
+// volumesKey is the key of failures to sync volumes. A container name has no colon.
+const volumesKey = "volumes:"
 
 func instanceKey(containerID string) string { return "id:" + containerID }
 
@@ -440,6 +450,7 @@ const (
 	ReasonRunContainerError          = "RunContainerError"
 	ReasonCreatePodSandboxError      = "CreatePodSandboxError"
 	ReasonCrashLoopBackOff           = "CrashLoopBackOff"
+	ReasonFailedMount                = "FailedMount"
 	ReasonContainerCreating          = "ContainerCreating"
 	ReasonPodInitializing            = "PodInitializing"
 	ReasonRestartingAllContainers    = "RestartingAllContainers"

@@ -376,6 +376,9 @@ func (s *statusBuilder) why() string {
 	if f := s.failure(); f != nil {
 		return f.Reason + ": " + failureMessage
 	}
+	if f, ok := s.Failures[volumesKey]; ok {
+		return s.whyFailed(f)
+	}
 	if s.Prepared[""] == PreparationRunning {
 		return "checking the new definition before the old one is stopped"
 	}

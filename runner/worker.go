@@ -44,6 +44,7 @@ type worker struct {
 	blind       error
 	blindFor    int
 	adopted     bool
+	synced      *manifests.Pod // what SyncVolumes was last applied for
 	recorded    *manifests.Pod // what recordedPod returned last
 	manifest    *manifests.Pod // failures and preparations are about it
 	preparation map[string]*preparation
@@ -177,6 +178,7 @@ func (w *worker) turn(ctx context.Context) turn {
 		w.publish(time.Time{})
 		return turn{wait: never}
 	}
+	w.observed.VolumesStale = pod != nil && pod != w.synced && manifests.FollowsEdits(&pod.Object.Spec)
 	now := w.pool.cfg.Now()
 	actions, next := Plan(now, pod, w.observed)
 	w.publish(next)
@@ -390,6 +392,8 @@ func failureReason(a Action, err error) string {
 		return ReasonRunContainerError
 	case CheckPod:
 		return ReasonCreateContainerConfigError
+	case SyncVolumes:
+		return ReasonFailedMount
 	case CreateSandbox, SetupNetwork:
 		return ReasonCreatePodSandboxError
 	}

@@ -93,6 +93,8 @@ func (w *worker) do(ctx context.Context, s *slot, pod *manifests.Pod, a Action) 
 	switch a.Kind {
 	case KillContainer:
 		w.observed.Killed[a.ContainerID] = w.pool.cfg.Now()
+	case SyncVolumes:
+		w.synced = pod
 	case CreateSandbox:
 		w.observed.NewUID = w.pool.cfg.NewUID()
 	}
@@ -311,6 +313,8 @@ func (k ActionKind) verb() string {
 		return "set up network"
 	case RecordPod:
 		return "record manifest"
+	case SyncVolumes:
+		return "sync volumes"
 	case EnsureImage:
 		return "get image"
 	case CreateContainer:

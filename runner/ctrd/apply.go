@@ -46,6 +46,8 @@ func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.P
 		return r.checkPod(ctx, pod)
 	case runner.CreateSandbox:
 		return stepError(runner.ReasonCreatePodSandboxError, r.createSandbox(ctx, key, pod, a))
+	case runner.SyncVolumes:
+		return r.syncVolumes(key, pod)
 	case runner.RecordPod:
 		return r.recordPod(ctx, key, pod)
 	case runner.EnsureImage:
@@ -88,19 +90,20 @@ func (r *Runtime) checkPod(ctx context.Context, pod *manifests.Pod) error {
 	if _, err := spec.Hostname(pod.Object, r.cfg.NodeName, r.cfg.ClusterDomain); err != nil {
 		return stepError(runner.ReasonCreatePodSandboxError, err)
 	}
-	if err := checkVolumes(pod.Object, r.host); err != nil {
+	if err := checkVolumes(pod, r.host); err != nil {
 		return stepError(runner.ReasonCreateContainerConfigError, err)
 	}
 	var errs []error
 	for _, list := range [][]corev1.Container{pod.Object.Spec.InitContainers, pod.Object.Spec.Containers} {
 		for i := range list {
-			errs = append(errs, r.checkContainer(ctx, pod.Object, &list[i]))
+			errs = append(errs, r.checkContainer(ctx, pod, &list[i]))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (r *Runtime) checkContainer(ctx context.Context, pod *corev1.Pod, c *corev1.Container) error {
+func (r *Runtime) checkContainer(ctx context.Context, p *manifests.Pod, c *corev1.Container) error {
+	pod := p.Object
 	img, err := r.images.Ensure(ctx, c.Image, c.ImagePullPolicy)
 	if err != nil {
 		return stepError(runner.ReasonErrImagePull, err)
@@ -109,7 +112,7 @@ func (r *Runtime) checkContainer(ctx context.Context, pod *corev1.Pod, c *corev1
 	if err != nil {
 		return err
 	}
-	err = spec.Check(spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Host: r.facts()})
+	err = spec.Check(spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Refs: p.Refs, Host: r.facts()})
 	return stepError(runner.ReasonCreateContainerConfigError, err)
 }
 
@@ -123,6 +126,7 @@ func (r *Runtime) user(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 // specRequest is what a spec is made of besides the configuration.
 type specRequest struct {
 	pod       *corev1.Pod
+	refs      *manifests.Refs
 	container *corev1.Container
 	image     *image.Image
 	sandbox   *sandboxRecord
@@ -139,7 +143,7 @@ func (r *Runtime) input(ctx context.Context, q specRequest) (spec.Input, error) 
 	}
 	pod := q.pod.DeepCopy()
 	pod.UID = uidOf(q.sandbox)
-	volumes, err := r.prepareVolumes(pod, q.container)
+	volumes, err := r.prepareVolumes(pod, q.refs, q.container)
 	if err != nil {
 		return spec.Input{}, stepError(runner.ReasonCreateContainerConfigError, err)
 	}
@@ -156,6 +160,7 @@ func (r *Runtime) input(ctx context.Context, q specRequest) (spec.Input, error) 
 		User:      user,
 		Sandbox:   sb,
 		Volumes:   volumes,
+		Refs:      q.refs,
 		Host:      r.facts(),
 	}
 	if s := q.container.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {

@@ -96,13 +96,18 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 	if err != nil {
 		return nil, stepError(runner.ReasonCreateContainerError, err)
 	}
-	in, err := r.input(ctx, specRequest{pod: pod.Object, container: c, image: img, sandbox: sb, id: id, message: message})
+	in, err := r.input(ctx, specRequest{pod: pod.Object, refs: pod.Refs, container: c, image: img, sandbox: sb, id: id, message: message})
 	if err != nil {
 		return nil, err
 	}
 	s, err := r.buildSpec(in)
 	if err != nil {
 		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	if spec.HasSecretEnv(c) {
+		if err := r.hide(id, s); err != nil {
+			return nil, stepError(runner.ReasonCreateContainerError, err)
+		}
 	}
 	rec := &containerRecord{ID: id, Image: c.Image, CreatedAt: time.Now(), Labels: containerLabels{
 		Owner:           r.cfg.RootDirectory,

@@ -181,6 +181,7 @@ func (r *Runtime) cleanPods(ctx context.Context) error {
 		}
 		errs = append(errs, removeTree(r.podDir(uid)))
 	}
+	errs = append(errs, r.cleanSecrets(known))
 	for _, uid := range r.cgroups.uids() {
 		if !known[uid] {
 			errs = append(errs, r.cgroups.removeEmpty(r.cgroups.pod(uid)))

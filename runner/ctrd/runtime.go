@@ -53,6 +53,10 @@ type Runtime struct {
 	slots, netSlots slots
 	cgroups         cgroups
 
+	// secretsMu guards secretsMounted.
+	secretsMu      sync.Mutex
+	secretsMounted bool
+
 	events *subscription
 	close  []func(context.Context) error
 }

@@ -222,6 +222,7 @@ func (r *Runtime) removeContainer(ctx context.Context, id string) error {
 			wrap("finish log", r.logs.Finish(flush, id)),
 			r.unlinkLog(rec),
 			removeFile(r.exitFile(id)),
+			r.removeHidden(id),
 		)
 	})
 	if err := g.Wait(); err != nil {

@@ -214,7 +214,7 @@ func (r *Runtime) removePodDirs(ctx context.Context, rec *sandboxRecord) error {
 	if r.index.uidInUse(uid, rec.ID) {
 		return nil
 	}
-	errs := []error{removeTree(r.podDir(uid)), r.cgroups.remove(ctx, r.cgroups.pod(uid))}
+	errs := []error{removeTree(r.podDir(uid)), removeTree(r.filesDir(uid)), r.cgroups.remove(ctx, r.cgroups.pod(uid))}
 	if len(r.index.ofUID(uid)) == 0 {
 		errs = append(errs, removeTree(r.podLogDir(rec.Labels.Key, uid)))
 	}

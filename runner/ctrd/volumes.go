@@ -27,7 +27,7 @@ const (
 func uidOf(rec *sandboxRecord) types.UID { return types.UID(rec.Labels.UID) }
 
 // prepareVolumes makes the volumes that a container mounts. It is idempotent.
-func (r *Runtime) prepareVolumes(pod *corev1.Pod, c *corev1.Container) (map[string]spec.Volume, error) {
+func (r *Runtime) prepareVolumes(pod *corev1.Pod, refs *manifests.Refs, c *corev1.Container) (map[string]spec.Volume, error) {
 	plans, err := spec.Volumes(pod, r.host)
 	if err != nil {
 		return nil, err
@@ -37,16 +37,23 @@ func (r *Runtime) prepareVolumes(pod *corev1.Pod, c *corev1.Container) (map[stri
 		if !mounts(c, p.Name) {
 			continue
 		}
-		var path string
-		if p.HostPath != nil {
-			path, err = prepareHostPath(*p.HostPath)
-		} else {
-			path, err = r.prepareEmptyDir(string(pod.UID), p)
+		var v spec.Volume
+		switch {
+		case p.HostPath != nil:
+			v.HostPath, err = prepareHostPath(*p.HostPath)
+		case p.Files != nil:
+			v.ReadOnly = true
+			v.HostPath, err = r.prepareFiles(pod, refs, p)
+		default:
+			v.HostPath, err = r.prepareEmptyDir(string(pod.UID), p)
+		}
+		if err != nil && p.Files == nil {
+			err = fmt.Errorf("volume %q: %w", p.Name, err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("volume %q: %w", p.Name, err)
+			return nil, err
 		}
-		volumes[p.Name] = spec.Volume{HostPath: path}
+		volumes[p.Name] = v
 	}
 	return volumes, nil
 }
@@ -56,8 +63,8 @@ func mounts(c *corev1.Container, volume string) bool {
 }
 
 // checkVolumes says whether the host paths of a pod are what they should be, creating nothing.
-func checkVolumes(pod *corev1.Pod, host spec.Host) error {
-	plans, err := spec.Volumes(pod, host)
+func checkVolumes(pod *manifests.Pod, host spec.Host) error {
+	plans, err := spec.Volumes(pod.Object, host)
 	if err != nil {
 		return err
 	}
@@ -65,6 +72,10 @@ func checkVolumes(pod *corev1.Pod, host spec.Host) error {
 	for _, p := range plans {
 		if p.HostPath != nil {
 			_, err := statHostPath(*p.HostPath)
+			errs = append(errs, wrap(fmt.Sprintf("volume %q", p.Name), err))
+		}
+		if p.Files != nil {
+			_, err := spec.VolumeFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, p.Files)
 			errs = append(errs, wrap(fmt.Sprintf("volume %q", p.Name), err))
 		}
 	}

@@ -104,7 +104,7 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 		err = f.checkLocked(pod)
 	case runner.CreateSandbox:
 		f.createSandboxLocked(p, pod, a)
-	case runner.SetupNetwork:
+	case runner.SetupNetwork, runner.SyncVolumes:
 	case runner.FailPod:
 		if p.sandbox != nil && p.sandbox.Failed == nil {
 			p.sandbox.Failed = &runner.PodFailure{Reason: a.Failure, At: time.Now()}

@@ -122,7 +122,6 @@ func refuse(pod *corev1.PodSpec, c *corev1.Container, sec security) error {
 	}{
 		{isTrue(pod.ShareProcessNamespace), "shareProcessNamespace"},
 		{pod.HostUsers != nil && !*pod.HostUsers, "hostUsers: false"},
-		{len(c.EnvFrom) > 0, "envFrom"},
 		{len(c.VolumeDevices) > 0, "volumeDevices"},
 		{localhost && !sec.privileged, "seccompProfile Localhost"},
 	} {

@@ -135,12 +135,14 @@ func TestBuildRefuses(t *testing.T) {
 			want: "container app: hostUsers: false is not supported by this release",
 		},
 		{
-			name: "envFrom",
-			pod:  func(_ *corev1.Pod, c *corev1.Container) { c.EnvFrom = []corev1.EnvFromSource{{}} },
-			want: "container app: envFrom is not supported by this release",
+			name: "envFrom without its object",
+			pod: func(_ *corev1.Pod, c *corev1.Container) {
+				c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "a"}}}}
+			},
+			want: `configmap "a" not found`,
 		},
 		{
-			name: "variables from secrets", pod: env(corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}),
+			name: "variables from files", pod: env(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}),
 			want: "env X: this kind of valueFrom is not supported by this release",
 		},
 		{

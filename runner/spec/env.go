@@ -3,6 +3,8 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +14,7 @@ import (
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // environment returns the process environment and the variables that $(NAME) may refer to: those of the manifest
-// only, never the image's. The order is fixed (kubelet's is random): PATH, HOSTNAME, the image's, the manifest's;
+// only, never the image's. The order is fixed (kubelet's is random): PATH, HOSTNAME, the image's, envFrom by name, env;
 // a variable that is set again keeps its place.
 func environment(in Input, c *corev1.Container) ([]string, map[string]string, error) {
 	var env envList
@@ -27,9 +29,20 @@ func environment(in Input, c *corev1.Container) ([]string, map[string]string, er
 		}
 	}
 	vars := make(map[string]string, len(c.Env))
+	if err := envFrom(in, c, vars); err != nil {
+		return nil, nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		env.set(name, vars[name])
+	}
 	for i := range c.Env {
 		value, err := envValue(in, c, &c.Env[i], vars)
-		if err != nil {
+		switch {
+		case errors.Is(err, errOptional):
+			continue
+		case isMissing(err):
+			return nil, nil, err // in kubelet's words, which name the object
+		case err != nil:
 			return nil, nil, fmt.Errorf("env %s: %w", c.Env[i].Name, err)
 		}
 		vars[c.Env[i].Name] = value
@@ -47,6 +60,10 @@ func envValue(in Input, c *corev1.Container, e *corev1.EnvVar, vars map[string]s
 		return fieldValue(in, from.FieldRef.FieldPath)
 	case from.ResourceFieldRef != nil:
 		return resourceValue(in, c, from.ResourceFieldRef)
+	case from.ConfigMapKeyRef != nil:
+		return configMapValue(in, from.ConfigMapKeyRef)
+	case from.SecretKeyRef != nil:
+		return secretValue(in, from.SecretKeyRef)
 	default:
 		return "", errors.New("this kind of valueFrom is not supported by this release")
 	}

@@ -3,6 +3,8 @@ package spec
 import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
 )
 
 // Input is everything a container's OCI spec depends on. Build reads nothing else: no disk, no clock, no environment.
@@ -21,6 +23,8 @@ type Input struct {
 	Sandbox Sandbox
 	// Volumes maps each volume name of the pod to what is mounted for it.
 	Volumes map[string]Volume
+	// Refs are the objects that the pod refers to.
+	Refs *manifests.Refs
 	// ImageVolumes maps each path of ImageVolumePaths to the host directory bind-mounted there. An image's
 	// VOLUME that is missing here stays part of the root file system.
 	ImageVolumes map[string]string
@@ -59,6 +63,8 @@ type Sandbox struct {
 type Volume struct {
 	// HostPath is the bind source.
 	HostPath string
+	// ReadOnly: it is mounted read-only whatever the mount says.
+	ReadOnly bool
 }
 
 // Host holds facts about the machine that change the spec.

@@ -104,7 +104,7 @@ func volumeMounts(in Input, c *corev1.Container) ([]bind, error) {
 			return nil, fmt.Errorf("volumeMount %q of container %q: %s is not supported by this release", m.Name, c.Name, field)
 		}
 		b := bind{path.Join("/", m.MountPath), v.HostPath, readWrite}
-		if m.ReadOnly {
+		if m.ReadOnly || v.ReadOnly {
 			b.access = readOnly
 		}
 		if mountedAt(binds, b.destination) {

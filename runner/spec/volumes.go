@@ -8,11 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// VolumePlan says how to prepare one volume. Exactly one of HostPath and EmptyDir is set.
+// VolumePlan says how to prepare one volume. Exactly one of the pointers is set.
 type VolumePlan struct {
 	Name     string
 	HostPath *HostPath
 	EmptyDir *EmptyDir
+	// Files is the definition of a volume that VolumeFiles fills.
+	Files *corev1.VolumeSource
 }
 
 // HostPath is a path of the machine. To prepare it: stat it (following symlinks), Check what is there, create what
@@ -67,6 +69,8 @@ func planVolume(pod *corev1.Pod, host Host, v *corev1.Volume) (VolumePlan, error
 			h.Type = *v.HostPath.Type
 		}
 		return VolumePlan{Name: v.Name, HostPath: &h}, nil
+	case Followed(&v.VolumeSource):
+		return VolumePlan{Name: v.Name, Files: &v.VolumeSource}, nil
 	case v.EmptyDir != nil:
 		e := EmptyDir{}
 		if s := pod.Spec.SecurityContext; s != nil {

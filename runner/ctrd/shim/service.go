@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/log"
 	"github.com/containerd/ttrpc"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -37,13 +38,38 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	}
 	// Known before it exists: its process may end before Create returns.
 	s.ws.add(r.ID, w)
-	resp, err := s.TTRPCTaskService.Create(ctx, r)
+	resp, err := s.createRevealed(ctx, r, w)
 	if err != nil {
 		s.ws.remove(r.ID)
 		return nil, err
 	}
 	w.started(int(resp.Pid))
 	return resp, nil
+}
+
+// createRevealed creates the container with what its stored spec lacks.
+func (s *service) createRevealed(ctx context.Context, r *taskapi.CreateTaskRequest, w *watcher) (*taskapi.CreateTaskResponse, error) {
+	conceal, err := reveal(w.bundle, w.hidden)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := s.TTRPCTaskService.Create(ctx, r)
+	if cerr := conceal(); cerr != nil {
+		log.G(ctx).WithError(cerr).WithField("id", r.ID).Warn("conceal process")
+	}
+	return resp, err
+}
+
+// Exec implements the task service.
+func (s *service) Exec(ctx context.Context, r *taskapi.ExecProcessRequest) (*emptypb.Empty, error) {
+	if w := s.ws.get(r.ID); w != nil && w.hidden != "" {
+		spec, err := revealExec(r.Spec, w.hidden)
+		if err != nil {
+			return nil, err
+		}
+		r.Spec = spec
+	}
+	return s.TTRPCTaskService.Exec(ctx, r)
 }
 
 // State implements the task service.

@@ -1,6 +1,8 @@
 package shim
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -41,6 +43,8 @@ func (ws *watchers) remove(id string) {
 type watcher struct {
 	bundle   string
 	exitFile string
+	// hidden is the file of its HiddenProcess; "": it has none.
+	hidden string
 	// sharesPIDs: the other processes do not end with the init process.
 	sharesPIDs bool
 
@@ -58,7 +62,12 @@ type watcher struct {
 
 func newWatcher(bundle string) *watcher {
 	spec := readBundle(bundle)
-	return &watcher{bundle: bundle, exitFile: spec.exitFile(), sharesPIDs: spec.sharesPIDs()}
+	w := &watcher{bundle: bundle, exitFile: spec.exitFile(), hidden: spec.Annotations[AnnotationHiddenProcess], sharesPIDs: spec.sharesPIDs()}
+	if w.hidden != "" {
+		// Where the runtime's client puts the process of an exec, which is in /tmp else. There is one container to a shim.
+		_ = os.Setenv("XDG_RUNTIME_DIR", filepath.Dir(w.hidden))
+	}
+	return w
 }
 
 // started tells the pid of the init process, which waits in its cgroup to be started.

@@ -1,0 +1,298 @@
+//go:build e2e
+
+package ctrd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// stage is a pool on a real runtime, fed with documents.
+type stage struct {
+	*agent
+	t    *testing.T
+	pool *runner.Pool
+	stop func()
+}
+
+func (w *world) stage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{agent: w.open(t), t: t}
+	s.pool = runner.NewPool(s.agent, runner.Config{Log: w.log})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.pool.Run(ctx) }()
+	s.stop = func() {
+		cancel()
+		check(t, <-done)
+	}
+	return s
+}
+
+// play makes the documents what is desired.
+func (s *stage) play(docs ...string) {
+	s.t.Helper()
+	c, err := manifests.LoadAll("/x/all.yaml", []byte(strings.Join(docs, "\n---\n")), manifests.Options{Source: "file"})
+	check(s.t, err)
+	s.pool.Update(runner.Desired{
+		Pods: c.Pods, Objects: manifests.NewObjects(c.Objects), Removable: func(manifests.Origin) bool { return true },
+	})
+}
+
+// close takes all pods down.
+func (s *stage) close() {
+	s.t.Helper()
+	s.play("# nothing")
+	within(s.t, 30*time.Second, "all pods are gone", func() bool { return len(s.pool.Pods()) == 0 })
+	s.stop()
+	s.end(s.t)
+}
+
+// why returns the waiting reason of the first container, and what the pod says about itself.
+func (s *stage) why(name string) (reason, why string) {
+	for _, p := range s.pool.Pods() {
+		if p.Pod.Name != name {
+			continue
+		}
+		if c := p.Pod.Status.ContainerStatuses; len(c) > 0 && c[0].State.Waiting != nil {
+			reason = c[0].State.Waiting.Reason
+		}
+		return reason, p.Why
+	}
+	return "", ""
+}
+
+// log returns what the newest container of a pod has written.
+func (s *stage) output(name string) string {
+	key := manifests.Key{Namespace: "default", Name: name}
+	all := s.index.ofPod(key)
+	if len(all) == 0 {
+		return ""
+	}
+	data, _ := os.ReadFile(all[len(all)-1].Labels.LogPath)
+	var lines []string
+	for line := range strings.Lines(string(data)) {
+		if words := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4); len(words) == 4 {
+			lines = append(lines, words[3])
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (s *stage) waitOutput(name, want string) {
+	s.t.Helper()
+	got := ""
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if got = s.output(name); strings.Contains(got, want) {
+			return
+		}
+	}
+	reason, why := s.why(name)
+	s.t.Fatalf("pod %s has not written %q but %q (%s %s)", name, want, got, reason, why)
+}
+
+// holding returns the files below dir that contain text, those on our tmpfs left out.
+func (s *stage) holding(dir, text string) []string {
+	s.t.Helper()
+	var found []string
+	check(s.t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // it is gone
+		case path == s.secretsDir():
+			return fs.SkipDir
+		case !d.Type().IsRegular():
+			return nil
+		}
+		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(text)) {
+			found = append(found, path)
+		}
+		return nil
+	}))
+	return found
+}
+
+const (
+	appMap    = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {greeting: %q, a.conf: \"x=1\"}\n"
+	appSecret = "apiVersion: v1\nkind: Secret\nmetadata: {name: app}\nstringData: {password: %q}\n"
+	envPod    = `
+apiVersion: v1
+kind: Pod
+metadata: {name: env}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: ` + testImage + `
+    command: [sh, -c]
+    args: ['echo "[$greeting] [$P_greeting] [$PASSWORD] [$BOTH] [$(PASSWORD)] [$NONE]"; exec sleep 1000']
+    envFrom:
+    - configMapRef: {name: app}
+    - {prefix: P_, configMapRef: {name: app}}
+    - secretRef: {name: gone, optional: true}
+    env:
+    - {name: PASSWORD, valueFrom: {secretKeyRef: {name: app, key: password}}}
+    - {name: BOTH, value: $(greeting)-$(PASSWORD)}
+    - {name: NONE, valueFrom: {configMapKeyRef: {name: app, key: none, optional: true}}}
+`
+)
+
+// TestVariablesOfObjects: env and envFrom of ConfigMaps and Secrets reach the process, and the Secret nothing else.
+func TestVariablesOfObjects(t *testing.T) {
+	for _, external := range []bool{false, true} {
+		t.Run(fmt.Sprintf("external=%t", external), func(t *testing.T) {
+			w := newWorld(t)
+			if external {
+				w.startContainerd(t)
+			}
+			s := w.stage(t)
+			defer s.close()
+			const secret = "s3cret-4711"
+			s.play(envPod)
+			within(t, 20*time.Second, "the pod waits for the ConfigMap", func() bool {
+				reason, why := s.why("env")
+				return reason == runner.ReasonCreateContainerConfigError && strings.Contains(why, `configmap "app" not found`)
+			})
+			s.play(envPod, fmt.Sprintf(appMap, "hello"))
+			within(t, 20*time.Second, "the pod waits for the Secret", func() bool {
+				_, why := s.why("env")
+				return strings.Contains(why, `secret "app" not found`)
+			})
+			s.play(envPod, fmt.Sprintf(appMap, "hello"), fmt.Sprintf(appSecret, secret))
+			s.waitOutput("env", "[hello] [hello] ["+secret+"] [hello-"+secret+"] ["+secret+"] []")
+			key := manifests.Key{Namespace: "default", Name: "env"}
+			pid := s.pidOf(t, key)
+			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			check(t, err)
+			if !bytes.Contains(env, []byte("PASSWORD="+secret+"\x00")) {
+				t.Errorf("environment: %q", env)
+			}
+
+			// An edit restarts nothing, nor does the end of the objects.
+			s.play(envPod, fmt.Sprintf(appMap, "edited"), fmt.Sprintf(appSecret, "other"))
+			s.play(envPod)
+			if now := s.pidOf(t, key); now != pid {
+				t.Errorf("the container was restarted: pid %d is %d", pid, now)
+			}
+			for _, dir := range []string{w.dir, w.run, "/tmp/runc-process"} {
+				for _, path := range s.holding(dir, secret) {
+					if !strings.HasPrefix(path, filepath.Join(w.dir, "pods")) { // what the container itself has printed
+						t.Errorf("%s holds the secret", path)
+					}
+				}
+			}
+			for _, p := range s.pool.Pods() {
+				if text := fmt.Sprintf("%+v", p.Pod); strings.Contains(text, secret) {
+					t.Error("the status shows the secret")
+				}
+			}
+		})
+	}
+}
+
+const filesPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: files, labels: {tier: %q}}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 0
+  securityContext: {runAsUser: 1234}
+  containers:
+  - name: c
+    image: ` + testImage + `
+    command: [sh, -c]
+    args:
+    - |
+      last=
+      while true; do
+        now="$(cat /map/greeting /map/x/conf /secret/password /down/labels /all/g /all/p /all/cpu 2>&1 | tr '\n' ' ') $(stat -L -c %%a /map/greeting /map/x/conf /secret/password | tr '\n' ' ')$(ls /none | wc -l) $(touch /map/new 2>/dev/null && echo writable)"
+        [ "$now" = "$last" ] || echo "$now"
+        last="$now"
+        sleep 0.05
+      done
+    resources: {limits: {cpu: 500m}}
+    volumeMounts:
+    - {name: map, mountPath: /map}
+    - {name: secret, mountPath: /secret}
+    - {name: down, mountPath: /down}
+    - {name: all, mountPath: /all}
+    - {name: none, mountPath: /none}
+  volumes:
+  - {name: map, configMap: {name: app, items: [{key: greeting, path: greeting}, {key: a.conf, path: x/conf, mode: 0440}]}}
+  - {name: secret, secret: {secretName: app, defaultMode: 0444}}
+  - {name: down, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}
+  - name: all
+    projected:
+      sources:
+      - configMap: {name: app, items: [{key: greeting, path: g}]}
+      - secret: {name: app, items: [{key: password, path: p}]}
+      - downwardAPI: {items: [{path: cpu, resourceFieldRef: {containerName: c, resource: limits.cpu, divisor: 1m}}]}
+  - {name: none, configMap: {name: gone, optional: true}}
+`
+
+// TestVolumesOfObjects: content, modes and edits of all four kinds, as the container sees them.
+func TestVolumesOfObjects(t *testing.T) {
+	w := newWorld(t)
+	s := w.stage(t)
+	defer s.close()
+	secret := fmt.Sprintf(appSecret, "s3cret-4712")
+	s.play(fmt.Sprintf(filesPod, "one"), secret)
+	within(t, 20*time.Second, "the pod waits for the ConfigMap", func() bool {
+		reason, why := s.why("files")
+		return reason == runner.ReasonFailedMount && strings.Contains(why, `MountVolume.SetUp failed for volume "map" : configmap "app" not found`)
+	})
+	s.play(fmt.Sprintf(filesPod, "one"), secret, fmt.Sprintf(appMap, "hello"))
+	s.waitOutput("files", `hellox=1s3cret-4712tier="one"hellos3cret-4712500 644 440 444 0 `)
+	key := manifests.Key{Namespace: "default", Name: "files"}
+	pid := s.pidOf(t, key)
+	if strings.Contains(s.output("files"), "writable") {
+		t.Error("the container can write into the volume")
+	}
+	s.play(fmt.Sprintf(filesPod, "two"), secret, fmt.Sprintf(appMap, "edited"))
+	s.waitOutput("files", `editedx=1s3cret-4712tier="two"editeds3cret-4712500 `)
+
+	// What vanishes stays in the volumes; the pod goes on, also when its container is restarted.
+	s.play(fmt.Sprintf(filesPod, "two"), secret)
+	within(t, 10*time.Second, "the pod says what is missing", func() bool {
+		_, why := s.why("files")
+		return strings.Contains(why, `configmap "app" not found; what runs goes on`)
+	})
+	if now := s.pidOf(t, key); now != pid {
+		t.Errorf("the container was restarted: pid %d is %d", pid, now)
+	}
+	check(t, unix.Kill(int(pid), unix.SIGKILL))
+	within(t, 20*time.Second, "the container runs again", func() bool {
+		st := s.state(t, key)
+		c := st.Containers[len(st.Containers)-1]
+		return c.State == runner.ContainerRunning && c.PID != pid
+	})
+	s.waitOutput("files", `editedx=1s3cret-4712tier="two"`)
+
+	out, err := exec.Command("findmnt", "-n", "-o", "FSTYPE", "--target", s.filesDir(s.state(t, key).Sandbox.UID)).Output()
+	check(t, err)
+	if strings.TrimSpace(string(out)) != "tmpfs" {
+		t.Errorf("volumes are on %s", out)
+	}
+	for _, dir := range []string{w.dir, w.run} {
+		for _, path := range s.holding(dir, "s3cret-4712") {
+			if !strings.HasPrefix(path, filepath.Join(w.dir, "pods")) {
+				t.Errorf("%s holds the secret", path)
+			}
+		}
+	}
+}

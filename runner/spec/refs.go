@@ -1,0 +1,106 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// MissingError says that an object, or a key of one, that the pod cannot do without does not exist.
+type MissingError struct{ msg string }
+
+// Error implements error.
+func (e *MissingError) Error() string { return e.msg }
+
+func missing(format string, args ...any) error {
+	return &MissingError{msg: fmt.Sprintf(format, args...)}
+}
+
+func isMissing(err error) bool {
+	_, ok := errors.AsType[*MissingError](err)
+	return ok
+}
+
+// errOptional says that a variable is left out: what it refers to does not exist, and need not.
+var errOptional = errors.New("optional")
+
+// envFrom enters the variables of whole objects; later ones win.
+func envFrom(in Input, c *corev1.Container, vars map[string]string) error {
+	for i := range c.EnvFrom {
+		from := &c.EnvFrom[i]
+		switch {
+		case from.ConfigMapRef != nil:
+			m := in.Refs.ConfigMap(from.ConfigMapRef.Name)
+			if m == nil {
+				if isTrue(from.ConfigMapRef.Optional) {
+					continue
+				}
+				return missing("configmap %q not found", from.ConfigMapRef.Name)
+			}
+			for key, value := range m.Data {
+				vars[from.Prefix+key] = value
+			}
+		case from.SecretRef != nil:
+			s := in.Refs.Secret(from.SecretRef.Name)
+			if s == nil {
+				if isTrue(from.SecretRef.Optional) {
+					continue
+				}
+				return missing("secret %q not found", from.SecretRef.Name)
+			}
+			for key, value := range s.Data {
+				vars[from.Prefix+key] = string(value)
+			}
+		}
+	}
+	return nil
+}
+
+func configMapValue(in Input, ref *corev1.ConfigMapKeySelector) (string, error) {
+	m := in.Refs.ConfigMap(ref.Name)
+	if m != nil {
+		if value, ok := m.Data[ref.Key]; ok {
+			return value, nil
+		}
+	}
+	switch {
+	case isTrue(ref.Optional):
+		return "", errOptional
+	case m == nil:
+		return "", missing("configmap %q not found", ref.Name)
+	}
+	return "", missing("couldn't find key %s in ConfigMap %s/%s", ref.Key, in.Pod.Namespace, ref.Name)
+}
+
+func secretValue(in Input, ref *corev1.SecretKeySelector) (string, error) {
+	s := in.Refs.Secret(ref.Name)
+	if s != nil {
+		if value, ok := s.Data[ref.Key]; ok {
+			return string(value), nil
+		}
+	}
+	switch {
+	case isTrue(ref.Optional):
+		return "", errOptional
+	case s == nil:
+		return "", missing("secret %q not found", ref.Name)
+	}
+	return "", missing("couldn't find key %s in Secret %s/%s", ref.Key, in.Pod.Namespace, ref.Name)
+}
+
+// HasSecretEnv says that the environment of a container can hold Secrets, and with it its arguments: both must then
+// not be stored anywhere.
+func HasSecretEnv(c *corev1.Container) bool {
+	for i := range c.EnvFrom {
+		if c.EnvFrom[i].SecretRef != nil {
+			return true
+		}
+	}
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil && from.SecretKeyRef != nil {
+			return true
+		}
+	}
+	return false
+}
