@@ -85,7 +85,7 @@ func podFates() []fieldFate {
 		{path: "spec.terminationGracePeriodSeconds", fate: enforced},
 		{path: "spec.activeDeadlineSeconds", fate: enforced, note: "counted from the making of the sandbox, whatever the clock is set to"},
 		{path: "spec.shareProcessNamespace", fate: enforced, only: []string{"false"}, later: []string{"true"}, other: release02},
-		{path: "spec.imagePullSecrets", fate: refused, note: release02, hint: "put the credentials into the node's registry configuration"},
+		{path: "spec.imagePullSecrets", fate: enforced, note: "Secret documents of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; the node's registry configuration counts after them"},
 		{path: "spec.readinessGates", fate: refused, note: release02},
 		{path: "spec.runtimeClassName", fate: refused, note: release02},
 		{path: "spec.overhead", fate: refused, note: release02},

@@ -76,13 +76,35 @@ func (r *Runtime) ensureImage(ctx context.Context, pod *manifests.Pod, a runner.
 	if c == nil {
 		return fmt.Errorf("pod %s has no container %s", pod.Key(), a.Container)
 	}
+	ctx, err := withLogins(ctx, pod)
+	if err != nil {
+		return stepError(runner.ReasonErrImagePull, err)
+	}
 	if a.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, a.Timeout)
 		defer cancel()
 	}
-	_, err := r.images.Ensure(ctx, c.Image, c.ImagePullPolicy)
+	_, err = r.images.Ensure(ctx, c.Image, c.ImagePullPolicy)
 	return stepError(runner.ReasonErrImagePull, err)
+}
+
+// withLogins adds the logins of imagePullSecrets. Secrets that do not exist are passed over, as by a kubelet: the image
+// may be there, or to be had without.
+func withLogins(ctx context.Context, pod *manifests.Pod) (context.Context, error) {
+	var logins []image.Login
+	for _, ref := range pod.Object.Spec.ImagePullSecrets {
+		s := pod.Refs.Secret(ref.Name)
+		if s == nil {
+			continue
+		}
+		more, err := image.ParseSecret(s)
+		if err != nil {
+			return nil, err
+		}
+		logins = append(logins, more...)
+	}
+	return image.WithLogins(ctx, logins), nil
 }
 
 // checkPod verifies all that can be before anything that runs is touched: images, users, host paths, specs.
@@ -104,6 +126,10 @@ func (r *Runtime) checkPod(ctx context.Context, pod *manifests.Pod) error {
 
 func (r *Runtime) checkContainer(ctx context.Context, p *manifests.Pod, c *corev1.Container) error {
 	pod := p.Object
+	ctx, err := withLogins(ctx, p)
+	if err != nil {
+		return stepError(runner.ReasonErrImagePull, err)
+	}
 	img, err := r.images.Ensure(ctx, c.Image, c.ImagePullPolicy)
 	if err != nil {
 		return stepError(runner.ReasonErrImagePull, err)

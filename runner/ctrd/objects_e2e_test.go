@@ -14,8 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"golang.org/x/sys/unix"
 
+	"monopod/e2e/testimages"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -293,6 +296,82 @@ func TestVolumesOfObjects(t *testing.T) {
 			if !strings.HasPrefix(path, filepath.Join(w.dir, "pods")) {
 				t.Errorf("%s holds the secret", path)
 			}
+		}
+	}
+}
+
+// TestImagePullSecrets: a private image is pulled with a Secret of either type, as soon as the Secret is there.
+func TestImagePullSecrets(t *testing.T) {
+	w := newWorld(t)
+	s := w.stage(t)
+	defer s.close()
+	const password = "s3cret-4713"
+	addr := testimages.AuthRegistry(t, "me", password)
+	for i, kind := range []string{"kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"} {
+		name := fmt.Sprintf("private%d", i)
+		ref := addr + "/" + name + ":1"
+		testimages.Push(t, ref, testimages.Busybox(t, nil), remote.WithAuth(&authn.Basic{Username: "me", Password: password}))
+		pod := fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 0
+  imagePullSecrets: [{name: registry}]
+  containers: [{name: c, image: %q, command: [sh, -c, "echo pulled; exec sleep 1000"]}]
+`, name, ref)
+		s.play(pod)
+		within(t, 20*time.Second, "the pull is refused", func() bool {
+			reason, _ := s.why(name)
+			return reason == runner.ReasonErrImagePull || reason == runner.ReasonImagePullBackOff
+		})
+		body, key := fmt.Sprintf(`{%q: {"username": "me", "password": %q}}`, addr, password), ".dockercfg"
+		if i == 0 {
+			body, key = `{"auths": `+body+`}`, ".dockerconfigjson"
+		}
+		s.play(pod, fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: registry}\ntype: %s\nstringData: {%s: '%s'}\n", kind, key, body))
+		s.waitOutput(name, "pulled")
+	}
+	for _, path := range s.holding(w.dir, password) {
+		t.Errorf("%s holds the password", path)
+	}
+}
+
+// TestSecretsAcrossTheAgent: variables and volumes of Secrets survive a restart of the agent, and are made again from the
+// manifests when the tmpfs is empty, as after a reboot. Nothing of them is left when the pods are gone.
+func TestSecretsAcrossTheAgent(t *testing.T) {
+	w := newWorld(t)
+	s := w.stage(t)
+	secret, objects := fmt.Sprintf(appSecret, "s3cret-4714"), fmt.Sprintf(appMap, "hello")
+	docs := []string{envPod, fmt.Sprintf(filesPod, "one"), secret, objects}
+	s.play(docs...)
+	s.waitOutput("env", "[s3cret-4714]")
+	s.waitOutput("files", "s3cret-4714")
+	env, files := manifests.Key{Namespace: "default", Name: "env"}, manifests.Key{Namespace: "default", Name: "files"}
+	before := [2]uint32{s.pidOf(t, env), s.pidOf(t, files)}
+	s.stop()
+	s.agent.stop(t)
+
+	s = w.stage(t)
+	s.play(envPod, fmt.Sprintf(filesPod, "two"), secret, fmt.Sprintf(appMap, "edited while away"))
+	s.waitOutput("files", "edited while away")
+	if now := [2]uint32{s.pidOf(t, env), s.pidOf(t, files)}; now != before {
+		t.Errorf("pids were %v, are %v", before, now)
+	}
+	// A container that is started anew gets what the objects say now.
+	check(t, unix.Kill(int(before[0]), unix.SIGKILL))
+	s.waitOutput("env", "[edited while away]")
+
+	key := s.hiddenFile(s.index.ofPod(env)[0].ID)
+	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("hidden process: %v %v", info, err)
+	}
+	dir := s.secretsDir()
+	s.close()
+	for _, d := range []string{"process", "volumes"} {
+		if left := names(filepath.Join(dir, d)); len(left) > 0 {
+			t.Errorf("%s: %v is left", d, left)
 		}
 	}
 }

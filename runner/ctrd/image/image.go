@@ -69,7 +69,7 @@ func NewStore(c *client.Client, cfg Config) *Store {
 }
 
 // Ensure makes the image present and unpacked, by pull policy. Errors are *runner.StepError.
-// Concurrent calls for one reference share one pull.
+// Concurrent calls for one reference with the same logins share one pull.
 func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy) (*Image, error) {
 	ctx = s.namespaced(ctx)
 	name, err := normalize(ref)
@@ -87,7 +87,7 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 			return nil, &runner.StepError{Reason: runner.ReasonErrImageNeverPull, Err: neverPullError(ref)}
 		}
 	}
-	img, err := s.pulls.do(ctx, name, func(ctx context.Context) (*Image, error) { return s.refresh(ctx, name) })
+	img, err := s.pulls.do(ctx, flightKey(ctx, name), func(ctx context.Context) (*Image, error) { return s.refresh(ctx, name) })
 	if err != nil {
 		return nil, &runner.StepError{Reason: runner.ReasonErrImagePull, Err: fmt.Errorf("pull image %q: %w", ref, err)}
 	}

@@ -23,13 +23,29 @@ const stallTimeout = 5 * time.Minute
 var errStalled = errors.New("no data from the registry for 5 minutes")
 
 // refresh makes the image what the registry says it is now. When that is what is here already, nothing but
-// the question goes over the network.
+// the question goes over the network. Logins are tried one after the other.
 func (s *Store) refresh(ctx context.Context, name string) (*Image, error) {
+	var errs []error
+	for _, login := range candidates(ctx, name) {
+		img, err := s.refreshAs(ctx, name, login)
+		if err == nil || ctx.Err() != nil {
+			return img, err
+		}
+		errs = append(errs, err)
+		if errors.Is(err, errStalled) {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// refreshAs shows the registry one login; nil means that of AuthFile.
+func (s *Store) refreshAs(ctx context.Context, name string, login *Login) (*Image, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	transport := newTransport()
 	defer transport.CloseIdleConnections()
-	resolver := s.resolver(&watchdog{next: transport, stalled: func() { cancel(errStalled) }})
+	resolver := s.resolver(&watchdog{next: transport, stalled: func() { cancel(errStalled) }}, login)
 	img, err := s.refreshFrom(ctx, resolver, name)
 	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
 		return nil, fmt.Errorf("%w: %w", errStalled, err)
@@ -70,8 +86,8 @@ func repoDigest(name, digest string) string {
 	return reference.TrimNamed(named).String() + "@" + digest
 }
 
-// resolver talks to registries: https, but plain http to loopback addresses, with the credentials of AuthFile.
-func (s *Store) resolver(rt http.RoundTripper) remotes.Resolver {
+// resolver talks to registries: https, but plain http to loopback addresses, as login or with the credentials of AuthFile.
+func (s *Store) resolver(rt http.RoundTripper, login *Login) remotes.Resolver {
 	c := &http.Client{Transport: rt}
 	return docker.NewResolver(docker.ResolverOptions{
 		Hosts: docker.ConfigureDefaultRegistries(
@@ -79,7 +95,13 @@ func (s *Store) resolver(rt http.RoundTripper) remotes.Resolver {
 			docker.WithClient(c),
 			docker.WithAuthorizer(docker.NewDockerAuthorizer(
 				docker.WithAuthClient(c),
-				docker.WithAuthCreds(func(host string) (string, string, error) { return credentials(s.cfg.AuthFile, host) }),
+				docker.WithAuthCreds(func(host string) (string, string, error) {
+					if login != nil {
+						user, secret := login.credentials()
+						return user, secret, nil
+					}
+					return credentials(s.cfg.AuthFile, host)
+				}),
 			)),
 		),
 	})

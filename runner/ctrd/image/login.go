@@ -1,0 +1,152 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Login is what one entry of an image pull secret says: who to be at registries that match a pattern.
+type Login struct {
+	// pattern is host[:port][/path]; each label of the host may have wildcards.
+	pattern               string
+	user, password, token string
+}
+
+// ParseSecret returns the logins of a Secret of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; Secrets
+// of other types have none. Errors do not show what is in it.
+func ParseSecret(s *corev1.Secret) ([]Login, error) {
+	type entry struct {
+		Username      string `json:"username"`
+		Password      string `json:"password"`
+		Auth          string `json:"auth"`
+		IdentityToken string `json:"identitytoken"`
+	}
+	var entries map[string]entry
+	var err error
+	switch s.Type {
+	case corev1.SecretTypeDockerConfigJson:
+		var file struct {
+			Auths map[string]entry `json:"auths"`
+		}
+		err = json.Unmarshal(s.Data[corev1.DockerConfigJsonKey], &file)
+		entries = file.Auths
+	case corev1.SecretTypeDockercfg:
+		err = json.Unmarshal(s.Data[corev1.DockerConfigKey], &entries)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("secret %s is no docker configuration", s.Name)
+	}
+	var logins []Login
+	for key, e := range entries {
+		l := Login{pattern: patternOf(key), user: e.Username, password: e.Password, token: e.IdentityToken}
+		if l.user == "" && e.Auth != "" {
+			text, err := base64.StdEncoding.DecodeString(strings.TrimRight(e.Auth, "\x00"))
+			if err != nil {
+				return nil, fmt.Errorf("secret %s: the auth of %s is not in base64", s.Name, l.pattern)
+			}
+			l.user, l.password, _ = strings.Cut(string(text), ":")
+		}
+		logins = append(logins, l)
+	}
+	slices.SortFunc(logins, compareLogins)
+	return logins, nil
+}
+
+// compareLogins puts the more specific first.
+func compareLogins(a, b Login) int {
+	return cmp.Or(-cmp.Compare(len(a.pattern), len(b.pattern)), cmp.Compare(a.pattern, b.pattern), cmp.Compare(a.user, b.user))
+}
+
+// patternOf takes scheme and API version off a key of a docker configuration.
+func patternOf(key string) string {
+	if _, rest, ok := strings.Cut(key, "://"); ok {
+		key = rest
+	}
+	host, rest, _ := strings.Cut(key, "/")
+	rest = strings.Trim(rest, "/")
+	if first, after, _ := strings.Cut(rest, "/"); first == "v1" || first == "v2" {
+		rest = after
+	}
+	if rest == "" {
+		return host
+	}
+	return host + "/" + rest
+}
+
+// matches says that the login is for an image, a normalised name.
+func (l Login) matches(name string) bool {
+	host, repository, _ := strings.Cut(name, "/")
+	if host == "docker.io" && l.pattern == "index.docker.io" {
+		return true
+	}
+	wantHost, wantPath, _ := strings.Cut(l.pattern, "/")
+	return matchHost(wantHost, host) && strings.HasPrefix(repository, wantPath)
+}
+
+func matchHost(pattern, host string) bool {
+	p, h := url.URL{Host: pattern}, url.URL{Host: host}
+	patterns, labels := strings.Split(p.Hostname(), "."), strings.Split(h.Hostname(), ".")
+	if p.Port() != h.Port() || len(patterns) != len(labels) {
+		return false
+	}
+	for i := range patterns {
+		if ok, err := path.Match(patterns[i], labels[i]); err != nil || !ok {
+			return false
+		}
+	}
+	return true
+}
+
+type loginsKey struct{}
+
+// WithLogins returns a context in which images are pulled as these logins say. Without one that matches, or when none
+// of those is accepted, AuthFile counts.
+func WithLogins(ctx context.Context, logins []Login) context.Context {
+	if len(logins) == 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, loginsKey{}, logins)
+}
+
+// candidates returns the logins for an image, the most specific first, and nil for AuthFile at the end.
+func candidates(ctx context.Context, name string) []*Login {
+	logins, _ := ctx.Value(loginsKey{}).([]Login)
+	var all []*Login
+	for i := range logins {
+		if logins[i].matches(name) {
+			all = append(all, &logins[i])
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Login) int { return compareLogins(*a, *b) })
+	return append(all, nil)
+}
+
+// flightKey is what calls share a pull by: the image and who asks for it.
+func flightKey(ctx context.Context, name string) string {
+	sum := sha256.New()
+	for _, l := range candidates(ctx, name) {
+		if l != nil {
+			fmt.Fprintf(sum, "%q %q %q %q;", l.pattern, l.user, l.password, l.token)
+		}
+	}
+	return name + " " + hex.EncodeToString(sum.Sum(nil))
+}
+
+// credentials is what the registry is shown. An identity token comes without a user name.
+func (l *Login) credentials() (user, secret string) {
+	if l.token != "" {
+		return "", l.token
+	}
+	return l.user, l.password
+}
