@@ -1,41 +1,6 @@
 package spec
 
-import "strings"
+import words "monopod/internal/expand"
 
-// expand replaces $(NAME) by the value of NAME. A name that is not known stays as it is, $$ stands for one $, so
-// that $$(NAME) is the text $(NAME); any other $ is just a $.
-func expand(s string, vars map[string]string) string {
-	var b strings.Builder
-	for {
-		i := strings.IndexByte(s, '$')
-		if i < 0 || i+1 == len(s) {
-			b.WriteString(s)
-			return b.String()
-		}
-		b.WriteString(s[:i])
-		s = expandOne(&b, s[i+1:], vars)
-	}
-}
-
-// expandOne writes what a $ followed by s stands for and returns the rest of s.
-func expandOne(b *strings.Builder, s string, vars map[string]string) string {
-	if s[0] == '$' {
-		b.WriteByte('$')
-		return s[1:]
-	}
-	if s[0] != '(' {
-		b.WriteByte('$')
-		return s
-	}
-	name, rest, closed := strings.Cut(s[1:], ")")
-	if !closed {
-		b.WriteString("$(")
-		return s[1:]
-	}
-	if value, ok := vars[name]; ok {
-		b.WriteString(value)
-	} else {
-		b.WriteString("$(" + name + ")")
-	}
-	return rest
-}
+// expand replaces $(NAME) by the value of NAME.
+func expand(s string, vars map[string]string) string { return words.Word(s, vars) }

@@ -1,4 +1,4 @@
-package spec
+package expand
 
 import (
 	"strings"
@@ -28,7 +28,7 @@ func TestExpand(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := expand(tt.in, vars); got != tt.want {
+			if got := Word(tt.in, vars); got != tt.want {
 				t.Errorf("expand(%q) = %q, want %q", tt.in, got, tt.want)
 			}
 		})
@@ -65,10 +65,10 @@ func FuzzExpand(f *testing.F) {
 	f.Add("$(A) $$(A) $(")
 	f.Fuzz(func(t *testing.T, s string) {
 		vars := map[string]string{"A": "1", "B": "$$(A)"}
-		if got, want := expand(s, vars), expandModel(s, vars); got != want {
+		if got, want := Word(s, vars), expandModel(s, vars); got != want {
 			t.Errorf("expand(%q) = %q, want %q", s, got, want)
 		}
-		if got := expand(strings.ReplaceAll(s, "$", "$$"), vars); got != s {
+		if got := Word(strings.ReplaceAll(s, "$", "$$"), vars); got != s {
 			t.Errorf("%q with doubled dollars became %q", s, got)
 		}
 	})
@@ -78,7 +78,7 @@ func TestExpandAgreesWithItsModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"$", "(", ")", "A", "B", "x", "$(A)", "é"})).Draw(rt, "parts"), "")
 		vars := map[string]string{"A": "1", "B": "$(A)"}
-		if got, want := expand(s, vars), expandModel(s, vars); got != want {
+		if got, want := Word(s, vars), expandModel(s, vars); got != want {
 			rt.Fatalf("expand(%q) = %q, want %q", s, got, want)
 		}
 	})

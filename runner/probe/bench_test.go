@@ -1,0 +1,102 @@
+package probe
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// server starts another process that answers probes.
+func server(b *testing.B) (web, rpc int) {
+	b.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), envServer+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	if _, err := fmt.Fscan(out, &web, &rpc); err != nil {
+		b.Fatal(err)
+	}
+	return web, rpc
+}
+
+// cpu is the time that this process has spent on a processor.
+func cpu() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkAttempt is one attempt of each handler. cpu-us/op is what it costs this process, the kernel's work for it
+// included; 100 are a tenth of a core at a thousand a second.
+func BenchmarkAttempt(b *testing.B) {
+	web, rpc := server(b)
+	for _, bb := range []struct {
+		name string
+		h    corev1.ProbeHandler
+	}{
+		{"http", httpGet(web, "/ok")},
+		{"tcp", corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(web)}}},
+		{"grpc", grpcProbe(rpc, "")},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			h := newHandler(bb.h, Target{Container: &corev1.Container{}, Host: func() string { return "" }})
+			b.ReportAllocs()
+			began := cpu()
+			for b.Loop() {
+				if o := attempt(b.Context(), h, time.Second); o.Result != Success {
+					b.Fatal(o)
+				}
+			}
+			b.ReportMetric(float64((cpu()-began).Microseconds())/float64(b.N), "cpu-us/op")
+		})
+	}
+}
+
+// BenchmarkAThousandASecond has a thousand HTTP probes with a period of one second; cores is what they take.
+func BenchmarkAThousandASecond(b *testing.B) {
+	web, _ := server(b)
+	const probes, period = 1000, time.Second
+	p := &corev1.Probe{ProbeHandler: httpGet(web, "/ok"), PeriodSeconds: int32(period / time.Second)}
+	c := &corev1.Container{LivenessProbe: p}
+	var group sync.WaitGroup
+	var watches []*Watch
+	for range probes {
+		watches = append(watches, Start(b.Context(), Options{
+			Target:    Target{Container: c, Host: func() string { return "" }},
+			StartedAt: time.Now().Add(-time.Minute), Known: &Known{Started: true, Ready: true},
+			Changed: func() {}, Group: &group,
+			Report: func(_ Kind, o Outcome) { b.Errorf("%+v", o) },
+		}))
+	}
+	time.Sleep(2 * period) // all have been asked once
+	began, start := cpu(), time.Now()
+	for b.Loop() {
+		time.Sleep(period)
+	}
+	b.ReportMetric((cpu()-began).Seconds()/time.Since(start).Seconds(), "cores")
+	for _, w := range watches {
+		w.Stop()
+	}
+	group.Wait()
+}

@@ -1,0 +1,222 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// grpcHandler asks by grpc.health.v1.Health/Check, without TLS.
+//
+// It speaks the few frames of HTTP/2 that one call needs itself: a client of grpc-go starts goroutines and timers
+// for a connection that is to live long, which costs ten times as much.
+type grpcHandler struct {
+	address func() string
+	service string
+}
+
+// servingStatus are the answers of the protocol, by number.
+//
+//nolint:gochecknoglobals // the names in a protocol
+var servingStatus = []string{"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"}
+
+func (h *grpcHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
+	address, deadline := h.address(), time.Now().Add(timeout)
+	c, err := dial(ctx, address, deadline)
+	switch {
+	case err != nil && late(err):
+		return Outcome{Failure, fmt.Sprintf("timeout: failed to connect service %q within %v: %v", address, timeout, err)}
+	case err != nil:
+		return Outcome{Failure, fmt.Sprintf("error: failed to connect service at %q: %v", address, err)}
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	a, err := h.call(c, address, timeout)
+	switch {
+	case err != nil && late(err) || err == nil && a.code == codes.DeadlineExceeded:
+		return Outcome{Failure, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)}
+	case err != nil:
+		return Outcome{Failure, fmt.Sprintf("error: health rpc probe failed: %v", err)}
+	case a.code == codes.Unimplemented:
+		return Outcome{Failure, "this server does not implement the grpc health protocol (grpc.health.v1.Health): " + a.message}
+	case a.code != codes.OK:
+		return Outcome{Failure, fmt.Sprintf("error: health rpc probe failed: %s: %s", a.code, a.message)}
+	case a.status() != "SERVING":
+		return Outcome{Failure, fmt.Sprintf("service unhealthy (responded with %q)", a.status())}
+	}
+	return Outcome{Success, "service healthy"}
+}
+
+func late(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// grpcAnswer is what came back of a call.
+type grpcAnswer struct {
+	data    []byte
+	code    codes.Code
+	message string
+	// told says that a grpc-status was among the headers.
+	told bool
+	http string
+}
+
+// status is the answer's serving status by name.
+func (a *grpcAnswer) status() string {
+	const prefix = 5 // compressed or not, and the length
+	var status uint64
+	for b := a.data[min(prefix, len(a.data)):]; len(b) > 0; {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			break
+		}
+		b = b[n:]
+		if number == 1 && kind == protowire.VarintType {
+			status, _ = protowire.ConsumeVarint(b)
+		}
+		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+			break
+		}
+		b = b[n:]
+	}
+	if status < uint64(len(servingStatus)) {
+		return servingStatus[status]
+	}
+	return strconv.FormatUint(status, 10)
+}
+
+// stream is the only stream of a connection.
+const stream = 1
+
+// call sends the request in one piece and reads frames until the answer is complete.
+func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duration) (*grpcAnswer, error) {
+	var out bytes.Buffer
+	f := http2.NewFramer(&out, c)
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	f.MaxHeaderListSize = outputLimit
+	f.SetReuseFrames()
+	out.WriteString(http2.ClientPreface)
+	if err := h.writeRequest(f, address, timeout); err != nil {
+		return nil, err
+	}
+	a := &grpcAnswer{}
+	for {
+		if out.Len() > 0 {
+			if _, err := out.WriteTo(c); err != nil {
+				return nil, err
+			}
+		}
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return nil, err
+		}
+		if over, err := a.take(f, frame); over || err != nil {
+			return a, err
+		}
+	}
+}
+
+func (h *grpcHandler) writeRequest(f *http2.Framer, address string, timeout time.Duration) error {
+	var head bytes.Buffer
+	enc := hpack.NewEncoder(&head)
+	for _, field := range []hpack.HeaderField{
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: "http"},
+		{Name: ":path", Value: "/grpc.health.v1.Health/Check"},
+		{Name: ":authority", Value: address},
+		{Name: "content-type", Value: "application/grpc"},
+		{Name: "user-agent", Value: UserAgent},
+		{Name: "te", Value: "trailers"},
+		{Name: "grpc-timeout", Value: strconv.FormatInt(timeout.Milliseconds(), 10) + "m"},
+	} {
+		if err := enc.WriteField(field); err != nil {
+			return err
+		}
+	}
+	message := make([]byte, 5, 64)
+	if h.service != "" {
+		message = protowire.AppendTag(message, 1, protowire.BytesType)
+		message = protowire.AppendString(message, h.service)
+	}
+	binary.BigEndian.PutUint32(message[1:], uint32(len(message)-5))
+	return errors.Join(
+		f.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0}),
+		f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head.Bytes(), EndHeaders: true}),
+		f.WriteData(stream, true, message),
+	)
+}
+
+// take adds a frame to the answer, or writes what is to be said to it.
+func (a *grpcAnswer) take(f *http2.Framer, frame http2.Frame) (over bool, err error) {
+	switch frame := frame.(type) {
+	case *http2.SettingsFrame:
+		if !frame.IsAck() {
+			return false, f.WriteSettingsAck()
+		}
+	case *http2.PingFrame:
+		if !frame.IsAck() {
+			return false, f.WritePing(true, frame.Data)
+		}
+	case *http2.GoAwayFrame:
+		if frame.ErrCode != http2.ErrCodeNo || frame.LastStreamID < stream {
+			return false, fmt.Errorf("the server closed the connection: %s", frame.ErrCode)
+		}
+	case *http2.RSTStreamFrame:
+		if !a.told {
+			return false, fmt.Errorf("the server ended the call: %s", frame.ErrCode)
+		}
+		return true, nil
+	case *http2.DataFrame:
+		if len(a.data)+len(frame.Data()) > outputLimit {
+			return false, errors.New("the answer is too long")
+		}
+		a.data = append(a.data, frame.Data()...)
+		return a.end(frame.StreamEnded())
+	case *http2.MetaHeadersFrame:
+		a.headers(frame)
+		return a.end(frame.StreamEnded())
+	}
+	return false, nil
+}
+
+func (a *grpcAnswer) headers(frame *http2.MetaHeadersFrame) {
+	for _, field := range frame.Fields {
+		switch field.Name {
+		case ":status":
+			a.http = field.Value
+		case "grpc-status":
+			n, err := strconv.ParseUint(field.Value, 10, 32)
+			if err != nil {
+				n = uint64(codes.Unknown)
+			}
+			a.code, a.told = codes.Code(n), true
+		case "grpc-message":
+			a.message = field.Value
+		}
+	}
+}
+
+func (a *grpcAnswer) end(ended bool) (bool, error) {
+	switch {
+	case !ended:
+		return false, nil
+	case a.told:
+		return true, nil
+	case a.http == "404":
+		a.code, a.message = codes.Unimplemented, "HTTP status 404"
+		return true, nil
+	}
+	return false, fmt.Errorf("the answer has no gRPC status (HTTP status %q)", a.http)
+}

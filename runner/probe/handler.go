@@ -1,0 +1,166 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"monopod/internal/expand"
+)
+
+// ErrTimeout is what an Exec returns when the command took too long.
+var ErrTimeout = errors.New("command timed out")
+
+// Exec runs a command in the container. Its timeout counts from the start of the process. Any exit code is a result; an error that is
+// not ErrTimeout says that the command could not be run.
+type Exec func(ctx context.Context, command []string, timeout time.Duration, limit int) (code int, output []byte, err error)
+
+// Target is where the probes of a container go.
+type Target struct {
+	Container *corev1.Container
+	// Host returns the address of the pod as seen from here; empty: this machine itself.
+	Host func() string
+	Exec Exec
+}
+
+// handler is one way of asking, made ready once and used for each attempt.
+type handler interface {
+	ask(ctx context.Context, timeout time.Duration) Outcome
+}
+
+// newHandler makes a handler of the manifest's. What is wrong with it (the name of a port that does not exist) is an
+// error at each attempt, as it is to kubelet.
+func newHandler(h corev1.ProbeHandler, t Target) handler {
+	switch {
+	case h.Exec != nil:
+		return &execHandler{command: expanded(h.Exec.Command, t.Container.Env), exec: t.Exec}
+	case h.HTTPGet != nil:
+		port, err := portOf(h.HTTPGet.Port, t.Container)
+		if err != nil {
+			return broken{err}
+		}
+		return newHTTPHandler(h.HTTPGet, t, port)
+	case h.TCPSocket != nil:
+		port, err := portOf(h.TCPSocket.Port, t.Container)
+		if err != nil {
+			return broken{err}
+		}
+		return &tcpHandler{address: addressOf(h.TCPSocket.Host, port, t)}
+	case h.GRPC != nil:
+		g := &grpcHandler{address: addressOf("", int(h.GRPC.Port), t)}
+		if h.GRPC.Service != nil {
+			g.service = *h.GRPC.Service
+		}
+		return g
+	}
+	return broken{errors.New("the probe has no handler")}
+}
+
+// broken is a handler that cannot be used.
+type broken struct{ err error }
+
+func (b broken) ask(context.Context, time.Duration) Outcome {
+	return Outcome{Errored, b.err.Error()}
+}
+
+// portOf finds a port by number, or by its name in the container.
+func portOf(p intstr.IntOrString, c *corev1.Container) (int, error) {
+	port := p.IntValue()
+	if p.Type == intstr.String {
+		for i := range c.Ports {
+			if c.Ports[i].Name == p.StrVal {
+				port = int(c.Ports[i].ContainerPort)
+			}
+		}
+	}
+	if port <= 0 || port > 65535 {
+		return 0, fmt.Errorf("couldn't find port: %s", p.String())
+	}
+	return port, nil
+}
+
+// addressOf returns the function that gives "host:port" of now.
+func addressOf(host string, port int, t Target) func() string {
+	number := strconv.Itoa(port)
+	return func() string { return net.JoinHostPort(hostOf(host, t), number) }
+}
+
+func hostOf(host string, t Target) string {
+	if host == "" {
+		host = t.Host()
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return host
+}
+
+// maxErrors is how often in a row a question that could not be asked is repeated within an attempt.
+const maxErrors = 3
+
+// attempt asks, and asks again when that did not work.
+func attempt(ctx context.Context, h handler, timeout time.Duration) Outcome {
+	var o Outcome
+	for range maxErrors {
+		o = h.ask(ctx, timeout)
+		if o.Result != Errored || ctx.Err() != nil {
+			break
+		}
+	}
+	return o
+}
+
+// expanded replaces $(NAME) in a command. Only entries of env with a literal value count, as with kubelet: what comes
+// from elsewhere is in the environment of the command itself.
+func expanded(command []string, env []corev1.EnvVar) []string {
+	values := map[string]string{}
+	for i := range env {
+		if env[i].ValueFrom == nil {
+			values[env[i].Name] = env[i].Value
+		}
+	}
+	out := make([]string, len(command))
+	for i, word := range command {
+		out[i] = expand.Word(word, values)
+	}
+	return out
+}
+
+// execHandler runs a command in the container.
+type execHandler struct {
+	command []string
+	exec    Exec
+}
+
+func (h *execHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
+	code, output, err := h.exec(ctx, h.command, timeout, outputLimit)
+	switch {
+	case errors.Is(err, ErrTimeout):
+		return Outcome{Failure, fmt.Sprintf("command %q timed out", h.command)}
+	case err != nil:
+		return Outcome{Errored, err.Error()}
+	case code != 0:
+		return Outcome{Failure, string(output)}
+	}
+	return Outcome{Success, string(output)}
+}
+
+// tcpHandler opens a connection and closes it.
+type tcpHandler struct {
+	address func() string
+}
+
+func (h *tcpHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
+	c, err := dial(ctx, h.address(), time.Now().Add(timeout))
+	if err != nil {
+		return Outcome{Failure, err.Error()}
+	}
+	_ = c.Close()
+	return Outcome{Result: Success}
+}

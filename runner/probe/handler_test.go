@@ -1,0 +1,395 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// ask makes one attempt at a handler of a container with the given ports, whose pod is this machine.
+func ask(t *testing.T, h corev1.ProbeHandler, ports ...corev1.ContainerPort) Outcome {
+	t.Helper()
+	target := Target{Container: &corev1.Container{Ports: ports}, Host: func() string { return "" }}
+	return attempt(t.Context(), newHandler(h, target), 2*time.Second)
+}
+
+func check(t *testing.T, o Outcome, result Result, output string) {
+	t.Helper()
+	if o.Result != result || !strings.Contains(o.Output, output) {
+		t.Errorf("%s %q, want %s %q", o.Result, o.Output, result, output)
+	}
+}
+
+func portIn(t *testing.T, address string) int {
+	t.Helper()
+	_, text, err := net.SplitHostPort(strings.TrimPrefix(strings.TrimPrefix(address, "http://"), "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// closedPort is a port that nobody listens on.
+func closedPort(t *testing.T) int {
+	t.Helper()
+	l := listen(t)
+	_ = l.Close()
+	return portIn(t, l.Addr().String())
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func httpGet(port int, path string) corev1.ProbeHandler {
+	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(int32(port)), Path: path, Scheme: corev1.URISchemeHTTP}}
+}
+
+// site answers probes in many ways.
+func site(w http.ResponseWriter, r *http.Request) {
+	hop, _ := strconv.Atoi(r.URL.Query().Get("hop"))
+	switch r.URL.Path {
+	case "/slow":
+		<-r.Context().Done()
+	case "/here":
+		http.Redirect(w, r, "/ok", http.StatusFound)
+	case "/broken-here":
+		http.Redirect(w, r, "/500", http.StatusMovedPermanently)
+	case "/port":
+		http.Redirect(w, r, "http://"+r.Host+"/500", http.StatusTemporaryRedirect)
+	case "/elsewhere":
+		http.Redirect(w, r, "http://elsewhere.example/500", http.StatusFound)
+	case "/hops":
+		if hop > 0 {
+			http.Redirect(w, r, fmt.Sprintf("/hops?hop=%d", hop-1), http.StatusSeeOther)
+		}
+	case "/nowhere":
+		w.WriteHeader(http.StatusFound)
+	case "/early":
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusNoContent)
+	case "/long":
+		_, _ = w.Write(make([]byte, 1<<20))
+	case "/echo":
+		_, _ = fmt.Fprintf(w, "%s %s\n", r.Host, r.RequestURI)
+		for _, name := range slices.Sorted(func(yield func(string) bool) {
+			for k := range r.Header {
+				if !yield(k) {
+					return
+				}
+			}
+		}) {
+			_, _ = fmt.Fprintf(w, "%s=%s\n", name, strings.Join(r.Header[name], ","))
+		}
+		if r.Close {
+			_, _ = fmt.Fprintln(w, "closing")
+		}
+	default:
+		code, err := strconv.Atoi(r.URL.Path[1:])
+		if err != nil {
+			code = http.StatusOK
+		}
+		w.WriteHeader(code)
+		_, _ = fmt.Fprintf(w, "this is %d", code)
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(site))
+	defer s.Close()
+	port := portIn(t, s.URL)
+	for _, tt := range []struct {
+		path   string
+		result Result
+		output string
+	}{
+		{"/ok", Success, "this is 200"},
+		{"", Success, "this is 200"},
+		{"/204", Success, ""},
+		{"/304", Success, ""},
+		{"/399", Success, ""},
+		{"/early", Success, ""},
+		{"/400", Failure, "HTTP probe failed with statuscode: 400"},
+		{"/500", Failure, "HTTP probe failed with statuscode: 500"},
+		{"/here", Success, "this is 200"},
+		{"/broken-here", Failure, "statuscode: 500"},
+		{"/port", Failure, "statuscode: 500"},
+		{"/elsewhere", Warning, "Probe terminated redirects"},
+		{"/nowhere", Success, ""},
+		{"/hops?hop=9", Success, ""},
+		{"/hops?hop=10", Failure, "stopped after 10 redirects"},
+		{"/slow", Failure, "no answer within"},
+		{"/%zz", Success, ""},
+	} {
+		t.Run(tt.path, func(t *testing.T) {
+			target := Target{Container: &corev1.Container{}, Host: func() string { return "" }}
+			check(t, attempt(t.Context(), newHandler(httpGet(port, tt.path), target), 500*time.Millisecond), tt.result, tt.output)
+		})
+	}
+	t.Run("what is kept of a long answer", func(t *testing.T) {
+		if o := ask(t, httpGet(port, "/long")); o.Result != Success || len(o.Output) != outputLimit {
+			t.Errorf("%s with %d bytes", o.Result, len(o.Output))
+		}
+	})
+	check(t, ask(t, httpGet(closedPort(t), "/")), Failure, "connection refused")
+}
+
+func TestHTTPHeaders(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(site))
+	defer s.Close()
+	port := portIn(t, s.URL)
+	tests := []struct {
+		name    string
+		headers []corev1.HTTPHeader
+		want    string
+	}{
+		{"those of every probe", nil, fmt.Sprintf("127.0.0.1:%d /echo?a=b%%20c\nAccept=*/*\nConnection=close\nUser-Agent=kube-probe/1.36\nclosing\n", port)},
+		{
+			"the manifest's own come instead and besides",
+			[]corev1.HTTPHeader{{Name: "host", Value: "web.example"}, {Name: "user-agent", Value: "me"}, {Name: "X-A", Value: "1"}, {Name: "x-a", Value: "2"}, {Name: "Accept", Value: "text/html"}},
+			"web.example /echo?a=b%20c\nAccept=text/html\nConnection=close\nUser-Agent=me\nX-A=1,2\nclosing\n",
+		},
+		{
+			"empty ones are left out",
+			[]corev1.HTTPHeader{{Name: "User-Agent"}, {Name: "Accept"}},
+			fmt.Sprintf("127.0.0.1:%d /echo?a=b%%20c\nConnection=close\nclosing\n", port),
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := httpGet(port, "/echo?a=b%20c")
+			h.HTTPGet.HTTPHeaders = tt.headers
+			if o := ask(t, h); o.Output != tt.want {
+				t.Errorf("the server was asked\n%s\nwant\n%s", o.Output, tt.want)
+			}
+		})
+	}
+}
+
+func TestHTTPSWithACertificateOfNobody(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(site))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer s.Close()
+	h := httpGet(0, "/ok")
+	h.HTTPGet.Scheme, h.HTTPGet.Port, h.HTTPGet.Host = corev1.URISchemeHTTPS, intstr.FromString("secure"), "127.0.0.1"
+	named := corev1.ContainerPort{Name: "secure", ContainerPort: int32(portIn(t, s.URL))}
+	check(t, ask(t, h, named), Success, "this is 200")
+	h.HTTPGet.Path = "/503"
+	check(t, ask(t, h, named), Failure, "503")
+	h.HTTPGet.Scheme = corev1.URISchemeHTTP
+	check(t, ask(t, h, named), Failure, "400") // what Go says to a client without TLS
+	plain := httptest.NewServer(http.HandlerFunc(site))
+	defer plain.Close()
+	h.HTTPGet.Scheme = corev1.URISchemeHTTPS
+	check(t, ask(t, h, corev1.ContainerPort{Name: "secure", ContainerPort: int32(portIn(t, plain.URL))}), Failure, "TLS handshake")
+}
+
+// TestOddAnswers: the server is not one of HTTP, or breaks off.
+func TestOddAnswers(t *testing.T) {
+	for answer, result := range map[string]Result{
+		"":                                  Failure,
+		"SSH-2.0-OpenSSH\r\n":               Failure,
+		"HTTP/1.1 200 OK\r\n":               Failure,
+		"HTTP/1.0 200 OK\r\n\r\nto the end": Success,
+		"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort":                         Errored,
+		"HTTP/1.1 302 Go\r\nLocation: ://\r\n\r\n":                                  Failure,
+		"HTTP/1.1 302 Go\r\nLocation: ftp://127.0.0.1/\r\n\r\n":                     Failure,
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n": Success,
+	} {
+		t.Run(answer, func(t *testing.T) {
+			l := listen(t)
+			defer l.Close()
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = c.Read(make([]byte, 4096))
+					_, _ = io.WriteString(c, answer)
+					_ = c.Close()
+				}
+			}()
+			check(t, ask(t, httpGet(portIn(t, l.Addr().String()), "/")), result, "")
+		})
+	}
+}
+
+func TestTCP(t *testing.T) {
+	l := listen(t)
+	defer l.Close()
+	port := corev1.ContainerPort{Name: "db", ContainerPort: int32(portIn(t, l.Addr().String()))}
+	tcp := func(p intstr.IntOrString) corev1.ProbeHandler {
+		return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: p}}
+	}
+	check(t, ask(t, tcp(intstr.FromString("db")), port), Success, "")
+	check(t, ask(t, tcp(intstr.FromInt32(port.ContainerPort))), Success, "")
+	check(t, ask(t, tcp(intstr.FromString("other")), port), Errored, "couldn't find port: other")
+	check(t, ask(t, tcp(intstr.FromInt(closedPort(t)))), Failure, "connection refused")
+}
+
+// TestTheHostIsThePods: what the manifest says first, then the address of the pod, which may change.
+func TestTheHostIsThePods(t *testing.T) {
+	host := "10.0.0.7"
+	target := Target{Container: &corev1.Container{}, Host: func() string { return host }}
+	if got := addressOf("", 80, target)(); got != "10.0.0.7:80" {
+		t.Error(got)
+	}
+	if got := addressOf("db.example", 80, target)(); got != "db.example:80" {
+		t.Error(got)
+	}
+	h := newHandler(httpGet(80, "/x"), target).(*httpHandler)
+	for _, want := range []string{"10.0.0.7", "fd00::1", ""} {
+		host = want
+		u, text, err := h.request()
+		if want == "" {
+			want = "127.0.0.1"
+		}
+		if err != nil || u.Hostname() != want || !strings.Contains(string(text), "Host: "+net.JoinHostPort(want, "80")) {
+			t.Errorf("%v %s %q, want %s", err, u, text, want)
+		}
+	}
+}
+
+// serveGRPC runs a gRPC server, with the health service or without.
+func serveGRPC(t *testing.T, with bool) (port int, set func(service string, s healthpb.HealthCheckResponse_ServingStatus)) {
+	t.Helper()
+	l := listen(t)
+	s, h := grpc.NewServer(), health.NewServer()
+	if with {
+		healthpb.RegisterHealthServer(s, h)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return portIn(t, l.Addr().String()), h.SetServingStatus
+}
+
+func grpcProbe(port int, service string) corev1.ProbeHandler {
+	return corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(port), Service: &service}}
+}
+
+func TestGRPC(t *testing.T) {
+	port, set := serveGRPC(t, true)
+	check(t, ask(t, grpcProbe(port, "")), Success, "")
+	check(t, ask(t, grpcProbe(port, "a.b.C")), Failure, "NotFound")
+	set("a.b.C", healthpb.HealthCheckResponse_NOT_SERVING)
+	check(t, ask(t, grpcProbe(port, "a.b.C")), Failure, `service unhealthy (responded with "NOT_SERVING")`)
+	set("a.b.C", healthpb.HealthCheckResponse_UNKNOWN)
+	check(t, ask(t, grpcProbe(port, "a.b.C")), Failure, `service unhealthy (responded with "UNKNOWN")`)
+	set("a.b.C", healthpb.HealthCheckResponse_SERVING)
+	check(t, ask(t, grpcProbe(port, "a.b.C")), Success, "")
+	without, _ := serveGRPC(t, false)
+	check(t, ask(t, grpcProbe(without, "")), Failure, "does not implement the grpc health protocol")
+	check(t, ask(t, grpcProbe(closedPort(t), "")), Failure, "failed to connect")
+}
+
+func TestGRPCOfAServerThatIsNone(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(site))
+	defer web.Close()
+	check(t, ask(t, grpcProbe(portIn(t, web.URL), "")), Failure, "health rpc probe failed")
+	silent := listen(t)
+	defer silent.Close()
+	h := newHandler(grpcProbe(portIn(t, silent.Addr().String()), ""), Target{Container: &corev1.Container{}, Host: func() string { return "" }})
+	check(t, attempt(t.Context(), h, 200*time.Millisecond), Failure, "did not complete within 200ms")
+}
+
+func TestExec(t *testing.T) {
+	results := map[string]struct {
+		code int
+		err  error
+	}{"good": {}, "bad": {code: 2}, "late": {err: fmt.Errorf("%w after 1s", ErrTimeout)}, "none": {err: errors.New("no such file")}}
+	target := Target{
+		Container: &corev1.Container{Env: []corev1.EnvVar{
+			{Name: "WORD", Value: "good"}, {Name: "FROM", ValueFrom: &corev1.EnvVarSource{}},
+		}},
+		Exec: func(_ context.Context, command []string, _ time.Duration, _ int) (int, []byte, error) {
+			r := results[command[0]]
+			return r.code, []byte(strings.Join(command, "|")), r.err
+		},
+	}
+	for _, tt := range []struct {
+		command []string
+		result  Result
+		output  string
+	}{
+		{[]string{"$(WORD)", "$(FROM)", "$$(WORD)"}, Success, "good|$(FROM)|$(WORD)"},
+		{[]string{"bad"}, Failure, "bad"},
+		{[]string{"late"}, Failure, "timed out"},
+		{[]string{"none"}, Errored, "no such file"},
+	} {
+		h := newHandler(corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: tt.command}}, target)
+		check(t, attempt(t.Context(), h, time.Second), tt.result, tt.output)
+	}
+}
+
+func TestAnAttemptEndsWithItsContext(t *testing.T) {
+	silent := listen(t)
+	defer silent.Close()
+	port := portIn(t, silent.Addr().String())
+	for _, h := range []corev1.ProbeHandler{httpGet(port, "/"), grpcProbe(port, "")} {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan Outcome, 1)
+		go func() {
+			target := Target{Container: &corev1.Container{}, Host: func() string { return "" }}
+			done <- attempt(ctx, newHandler(h, target), time.Hour)
+		}()
+		c, err := silent.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Read(make([]byte, 1)) // it has asked
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the attempt goes on")
+		}
+		_ = c.Close()
+	}
+}
+
+func FuzzRedirect(f *testing.F) {
+	f.Add("/a", "//b/c")
+	f.Fuzz(func(t *testing.T, path, location string) {
+		from, err := url.Parse("http://10.0.0.1:80" + path)
+		if err != nil {
+			t.Skip()
+		}
+		a := answer{code: 302, location: location}
+		if u, err := a.redirect(from); err == nil && u != nil && u.Scheme == "" {
+			t.Errorf("from %s to %q: %s has no scheme", from, location, u)
+		}
+	})
+}

@@ -1,0 +1,249 @@
+package probe
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// UserAgent is what HTTP probes call themselves; programs know a probe by its beginning.
+const UserAgent = "kube-probe/1.36"
+
+// maxRedirects is how many redirects to the same host are followed.
+const maxRedirects = 10
+
+// httpHandler asks by GET. Each attempt has a connection of its own, as a client that comes for the first time has.
+//
+// It is not http.Client: that starts two goroutines for each connection and costs three times as much, and neither
+// proxies nor cookies, compression or HTTP/2 are wanted.
+type httpHandler struct {
+	target Target
+	get    *corev1.HTTPGetAction
+	port   string
+	header http.Header
+	// mu guards the request as it was last written.
+	mu   sync.Mutex
+	url  *url.URL
+	text []byte
+}
+
+func newHTTPHandler(get *corev1.HTTPGetAction, t Target, port int) handler {
+	return &httpHandler{target: t, get: get, port: strconv.Itoa(port), header: headerOf(get.HTTPHeaders)}
+}
+
+// headerOf adds what is sent unless the manifest says otherwise. An empty value of it takes it away.
+func headerOf(all []corev1.HTTPHeader) http.Header {
+	h := http.Header{"Connection": {"close"}}
+	for _, one := range all {
+		h.Add(one.Name, one.Value)
+	}
+	for name, value := range map[string]string{"User-Agent": UserAgent, "Accept": "*/*"} {
+		if _, ok := h[name]; !ok {
+			h.Set(name, value)
+		} else if h.Get(name) == "" {
+			delete(h, name)
+			if name == "User-Agent" {
+				h[name] = nil // or Go's own would be sent
+			}
+		}
+	}
+	return h
+}
+
+// request returns where to ask now, and the bytes of the question.
+func (h *httpHandler) request() (*url.URL, []byte, error) {
+	host := net.JoinHostPort(hostOf(h.get.Host, h.target), h.port)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.url != nil && h.url.Host == host {
+		return h.url, h.text, nil
+	}
+	u, err := url.Parse(h.get.Path)
+	if err != nil { // a path, whatever it looks like
+		u = &url.URL{Path: h.get.Path}
+	}
+	u.Scheme, u.Host = strings.ToLower(string(h.get.Scheme)), host
+	if u.Scheme == "" {
+		u.Scheme = "http"
+	}
+	text, err := h.write(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	h.url, h.text = u, text
+	return u, text, nil
+}
+
+func (h *httpHandler) write(u *url.URL) ([]byte, error) {
+	r := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: h.header.Clone()}
+	if host := h.header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	var b bytes.Buffer
+	if err := r.Write(&b); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func (h *httpHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
+	first, text, err := h.request()
+	if err != nil {
+		return Outcome{Errored, err.Error()}
+	}
+	deadline := time.Now().Add(timeout)
+	u := first
+	for range maxRedirects {
+		a, err := exchange(ctx, u, text, deadline)
+		if err != nil {
+			return httpError(u, err, timeout)
+		}
+		next, err := a.redirect(u)
+		if err != nil {
+			return httpError(u, err, timeout)
+		}
+		if next == nil || next.Hostname() != first.Hostname() {
+			return a.outcome(next != nil)
+		}
+		if text, err = h.write(next); err != nil {
+			return httpError(next, err, timeout)
+		}
+		u = next
+	}
+	return httpError(u, fmt.Errorf("stopped after %d redirects", maxRedirects), timeout)
+}
+
+func httpError(u *url.URL, err error, timeout time.Duration) Outcome {
+	if e, ok := errors.AsType[*bodyError](err); ok {
+		return Outcome{Errored, e.Error()}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %s: %w", timeout, err)
+	}
+	return Outcome{Failure, fmt.Sprintf("Get %q: %v", u, err)}
+}
+
+// bodyError: the answer began, but could not be read to its end. It says nothing about the program.
+type bodyError struct{ err error }
+
+func (e *bodyError) Error() string { return "read the answer: " + e.err.Error() }
+
+// answer is what is kept of a response.
+type answer struct {
+	code     int
+	location string
+	body     string
+}
+
+func (a answer) outcome(elsewhere bool) Outcome {
+	switch {
+	case elsewhere:
+		return Outcome{Warning, "Probe terminated redirects, Response body: " + a.body}
+	case a.code >= 200 && a.code < 400:
+		return Outcome{Success, a.body}
+	}
+	return Outcome{Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", a.code)}
+}
+
+// redirect returns where the answer sends us, nil when nowhere.
+func (a answer) redirect(from *url.URL) (*url.URL, error) {
+	switch a.code {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		if a.location == "" {
+			return nil, nil
+		}
+		u, err := from.Parse(a.location)
+		if err != nil {
+			return nil, fmt.Errorf("redirect to %q: %w", a.location, err)
+		}
+		return u, nil
+	}
+	return nil, nil
+}
+
+//nolint:gochecknoglobals // a pool of buffers
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
+
+// exchange sends a request on a connection of its own and reads the answer.
+func exchange(ctx context.Context, u *url.URL, text []byte, deadline time.Time) (answer, error) {
+	c, err := connect(ctx, u, deadline)
+	if err != nil {
+		return answer{}, err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := c.Write(text); err != nil {
+		return answer{}, err
+	}
+	r := readers.Get().(*bufio.Reader)
+	r.Reset(c)
+	defer func() {
+		r.Reset(nil)
+		readers.Put(r)
+	}()
+	return read(r)
+}
+
+// read reads a response; those that only announce one are skipped.
+func read(r *bufio.Reader) (answer, error) {
+	for range 6 {
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return answer{}, err
+		}
+		if resp.StatusCode >= 100 && resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols {
+			continue
+		}
+		a := answer{code: resp.StatusCode, location: resp.Header.Get("Location")}
+		body, err := io.ReadAll(io.LimitReader(resp.Body, outputLimit))
+		a.body = string(body)
+		if err != nil {
+			return a, &bodyError{err}
+		}
+		return a, nil
+	}
+	return answer{}, errors.New("too many 1xx informational responses")
+}
+
+// connect opens a connection for a URL. Certificates are not looked at: a probe asks whether the program answers,
+// and most certificates are not made for the address it asks at.
+func connect(ctx context.Context, u *url.URL, deadline time.Time) (conn, error) {
+	switch u.Scheme {
+	case "http", "https":
+	default:
+		return nil, fmt.Errorf("unsupported protocol scheme %q", u.Scheme)
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	address := net.JoinHostPort(u.Hostname(), port)
+	if u.Scheme == "http" {
+		return dial(ctx, address, deadline)
+	}
+	c, err := dialName(ctx, address, deadline)
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: u.Hostname()}) //nolint:gosec // see above
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return secure, nil
+}

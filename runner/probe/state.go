@@ -1,0 +1,82 @@
+package probe
+
+import "time"
+
+// State is what a probe has come to. It is a value: Next returns the following one.
+//
+//	Readiness starts as Failure, Liveness as Success, Startup as Unknown
+//	    outcome --> same as before: run+1, else run=1 --> run >= threshold: it is the result
+type State struct {
+	// Result is what counts: Success, Failure or Unknown.
+	Result Result
+	// Since is when Result came to be.
+	Since time.Time
+	// Due is when the next attempt is to be made; zero: never.
+	Due time.Time
+	// Last is the latest attempt, At when it was made.
+	Last Outcome
+	At   time.Time
+	// Run is how many attempts in a row ended as the latest one that counts did.
+	Run int
+	// counted is how that one ended.
+	counted Result
+}
+
+// First is the state of a probe of a container that started at the given time. before is what is known from an
+// earlier agent, Unknown when nothing is. spread, from 0 to 1, is the part of a period that the first attempt is put
+// off: 0 for a container that has just started, at random for one that was found running, so that not all are asked
+// at once.
+func (c Config) First(started, now time.Time, before Result, spread float64) State {
+	s := State{Result: before, Since: now, Due: started.Add(c.InitialDelay)}
+	if before == Unknown {
+		switch c.Kind {
+		case Readiness:
+			s.Result = Failure
+		case Liveness:
+			s.Result = Success
+		case Startup:
+		}
+	}
+	if s.Due.Before(now) {
+		s.Due = now.Add(time.Duration(spread * float64(c.Period)))
+	}
+	if c.Kind == Startup && before == Success {
+		s.Due = time.Time{}
+	}
+	return s
+}
+
+// Next is the state after an attempt that began at the given time. A startup probe that has succeeded, and one that
+// makes its container end, asks no more.
+func (c Config) Next(s State, began, now time.Time, o Outcome) State {
+	s.Last, s.At = o, began
+	s.Due = began.Add(c.Period)
+	if s.Due.Before(now) {
+		s.Due = now // a slow attempt delays the next one, they are not made up for
+	}
+	result := o.Result
+	switch result {
+	case Warning:
+		result = Success
+	case Errored, Unknown:
+		return s
+	}
+	if result == s.counted {
+		s.Run++
+	} else {
+		s.counted, s.Run = result, 1
+	}
+	if result == Success && s.Run < c.SuccessThreshold || result == Failure && s.Run < c.FailureThreshold {
+		return s
+	}
+	if s.Result != result {
+		s.Result, s.Since = result, now
+	}
+	if c.Kind == Startup || c.Kind == Liveness && result == Failure {
+		s.Due = time.Time{}
+	}
+	return s
+}
+
+// Failing says that the latest attempts that count were failures, be they enough or not.
+func (s State) Failing() bool { return s.counted == Failure }

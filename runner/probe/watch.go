@@ -1,0 +1,255 @@
+package probe
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Health is what the probes of a container say about it.
+type Health struct {
+	// Started: the startup probe has succeeded, or there is none.
+	Started bool
+	// Ready: it has started, and its readiness probe, if it has one, says so.
+	Ready bool
+	// Failed is set when the container is to be stopped.
+	Failed *Verdict
+}
+
+// Verdict is why a container is to be stopped.
+type Verdict struct {
+	Kind   Kind
+	Output string
+}
+
+// Status is what is known of one probe.
+type Status struct {
+	Kind Kind
+	// Result is what counts; Last is how the latest attempt ended, which may not count yet.
+	Result Result
+	Last   Outcome
+	// At is when the latest attempt was made, zero if there was none; Next when the next is, zero if there is none.
+	At, Next time.Time
+	// Run is how many attempts in a row failed (Failing) or did not.
+	Run     int
+	Failing bool
+	// Threshold is how many failures in a row count.
+	Threshold int
+}
+
+// Known is what an earlier agent had found out about a container that goes on running.
+type Known struct {
+	Started, Ready bool
+}
+
+// Options of a Watch.
+type Options struct {
+	Target Target
+	// StartedAt is when the container's process started.
+	StartedAt time.Time
+	// Known is set for a container that was running before this agent, or was probed by another definition.
+	Known *Known
+	// Changed is called when Health may have changed, from goroutines of the Watch.
+	Changed func()
+	// Report, if not nil, is told of attempts that did not simply succeed.
+	Report func(Kind, Outcome)
+	// Group counts the goroutines.
+	Group *sync.WaitGroup
+}
+
+// Watch asks the probes of one running container until it is stopped.
+//
+//	startup: ask ... success --> liveness: ask ... failure --> Verdict, no more asking
+//	                        \--> readiness: ask ... for ever
+type Watch struct {
+	o    Options
+	stop context.CancelFunc
+
+	mu sync.Mutex
+	// All below is guarded by mu.
+	stopped                      bool
+	startup, liveness, readiness *prober
+}
+
+// prober is one probe of a Watch; state and timer are guarded by Watch.mu.
+type prober struct {
+	Config
+	handler handler
+	state   State
+	timer   *time.Timer
+}
+
+// Has says that a container has probes at all.
+func Has(c *corev1.Container) bool {
+	return c.StartupProbe != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil
+}
+
+// Start begins to ask. ctx ends attempts under way, as Stop does.
+func Start(ctx context.Context, o Options) *Watch {
+	ctx, cancel := context.WithCancel(ctx)
+	c := o.Target.Container
+	w := &Watch{
+		o: o, stop: cancel,
+		startup:   newProber(Startup, c.StartupProbe, o.Target),
+		liveness:  newProber(Liveness, c.LivenessProbe, o.Target),
+		readiness: newProber(Readiness, c.ReadinessProbe, o.Target),
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	before := Unknown
+	if o.Known != nil && o.Known.Started {
+		before = Success
+	}
+	w.beginLocked(ctx, w.startup, now, before)
+	if w.startedLocked() {
+		w.beginRestLocked(ctx, now)
+	}
+	return w
+}
+
+func newProber(kind Kind, p *corev1.Probe, t Target) *prober {
+	if p == nil {
+		return nil
+	}
+	return &prober{Config: configOf(kind, p), handler: newHandler(p.ProbeHandler, t)}
+}
+
+func (w *Watch) startedLocked() bool { return w.startup == nil || w.startup.state.Result == Success }
+
+// beginRestLocked begins what waits for the startup probe.
+func (w *Watch) beginRestLocked(ctx context.Context, now time.Time) {
+	before := Unknown
+	if w.o.Known != nil && w.o.Known.Ready {
+		before = Success
+	}
+	w.beginLocked(ctx, w.liveness, now, Unknown)
+	w.beginLocked(ctx, w.readiness, now, before)
+}
+
+// beginLocked begins to ask. Of what was found well, the first attempt is put off for a while: all containers of a
+// node would be asked at once otherwise, when the agent starts.
+func (w *Watch) beginLocked(ctx context.Context, p *prober, now time.Time, before Result) {
+	if p == nil {
+		return
+	}
+	spread := 0.0
+	if w.o.Known != nil && (before == Success || p == w.liveness && w.o.Known.Started) {
+		spread = rand.Float64() //nolint:gosec // spreads load, nothing secret
+	}
+	p.state = p.First(w.o.StartedAt, now, before, spread)
+	w.scheduleLocked(ctx, p, now)
+}
+
+func (w *Watch) scheduleLocked(ctx context.Context, p *prober, now time.Time) {
+	if p.state.Due.IsZero() || w.stopped {
+		return
+	}
+	wait := p.state.Due.Sub(now)
+	if p.timer != nil {
+		p.timer.Reset(wait)
+		return
+	}
+	w.o.Group.Add(1)
+	p.timer = time.AfterFunc(wait, func() { w.ask(ctx, p) })
+}
+
+// ask makes one attempt and books it.
+func (w *Watch) ask(ctx context.Context, p *prober) {
+	began := time.Now()
+	o := attempt(ctx, p.handler, p.Timeout)
+	w.mu.Lock()
+	if w.stopped {
+		w.mu.Unlock()
+		w.o.Group.Done()
+		return
+	}
+	now := time.Now()
+	before := w.healthLocked()
+	p.state = p.Next(p.state, began, now, o)
+	if p == w.startup && w.startedLocked() {
+		w.beginRestLocked(ctx, now)
+	}
+	over := p.state.Due.IsZero()
+	w.scheduleLocked(ctx, p, now)
+	changed := !before.same(w.healthLocked())
+	w.mu.Unlock()
+	if o.Result != Success && w.o.Report != nil {
+		w.o.Report(p.Kind, o)
+	}
+	if changed {
+		w.o.Changed()
+	}
+	if over {
+		w.o.Group.Done()
+	}
+}
+
+// Stop ends it. Attempts under way are cut off and count for nothing.
+func (w *Watch) Stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	w.stopped = true
+	w.stop()
+	for _, p := range w.all() {
+		if p.timer != nil && p.timer.Stop() {
+			w.o.Group.Done()
+		}
+	}
+}
+
+// all returns the probes that there are.
+func (w *Watch) all() []*prober {
+	all := make([]*prober, 0, 3)
+	for _, p := range []*prober{w.startup, w.liveness, w.readiness} {
+		if p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Health returns what counts now.
+func (w *Watch) Health() Health {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.healthLocked()
+}
+
+func (w *Watch) healthLocked() Health {
+	h := Health{Started: w.startedLocked()}
+	h.Ready = h.Started && (w.readiness == nil || w.readiness.state.Result == Success)
+	for _, p := range []*prober{w.startup, w.liveness} {
+		if p != nil && p.state.Result == Failure {
+			h.Failed = &Verdict{Kind: p.Kind, Output: p.state.Last.Output}
+		}
+	}
+	return h
+}
+
+func (h Health) same(o Health) bool {
+	return h.Started == o.Started && h.Ready == o.Ready && (h.Failed == nil) == (o.Failed == nil)
+}
+
+// Statuses returns what is known of each probe that has begun.
+func (w *Watch) Statuses() []Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []Status
+	for _, p := range w.all() {
+		if p.state.Since.IsZero() {
+			continue
+		}
+		out = append(out, Status{
+			Kind: p.Kind, Result: p.state.Result, Last: p.state.Last, At: p.state.At, Next: p.state.Due,
+			Run: p.state.Run, Failing: p.state.Failing(), Threshold: p.FailureThreshold,
+		})
+	}
+	return out
+}
