@@ -11,6 +11,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,8 @@ const (
 	AnnotationWhy = "monopod.dev/why"
 	// AnnotationNextTry is when monopod will act on the pod again by itself (RFC 3339); absent when it waits for an event.
 	AnnotationNextTry = "monopod.dev/next-try"
+	// AnnotationProbes is what is known of the pod's probes, a JSON list of Probe; absent when it has none.
+	AnnotationProbes = "monopod.dev/probes"
 )
 
 // PodView is a pod as users see it. Pod is never changed by this package.
@@ -40,6 +43,24 @@ type PodView struct {
 	Origin  manifests.Origin
 	Why     string
 	NextTry time.Time
+	Probes  []Probe
+}
+
+// Probe is what is known of one probe of a container that runs.
+type Probe struct {
+	Container string `json:"container"`
+	// Kind is Startup, Liveness or Readiness.
+	Kind string `json:"kind"`
+	// Result is what counts: Success, Failure or Unknown.
+	Result string `json:"result"`
+	// Failures is how many attempts in a row have failed, Threshold how many count.
+	Failures  int `json:"failures,omitempty"`
+	Threshold int `json:"threshold"`
+	// Output is what the latest attempt said, unless it succeeded.
+	Output string `json:"output,omitempty"`
+	// Last is when the latest attempt was made, Next when the next will be; zero: never.
+	Last time.Time `json:"last,omitzero"`
+	Next time.Time `json:"next,omitzero"`
 }
 
 // Pods knows all pods.
@@ -123,6 +144,12 @@ func (v PodView) object() *corev1.Pod {
 		next = v.NextTry.UTC().Format(time.RFC3339)
 	}
 	set(AnnotationNextTry, next)
+	probes := ""
+	if len(v.Probes) > 0 {
+		b, _ := json.Marshal(v.Probes) // words, numbers and times always encode
+		probes = string(b)
+	}
+	set(AnnotationProbes, probes)
 	return p
 }
 

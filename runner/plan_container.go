@@ -177,6 +177,7 @@ func (p *planner) networkSetUp() bool {
 func (p *planner) keepRunning(keep *Container, others []*Container) {
 	p.settle(keep)
 	p.postStart(keep)
+	p.probes(keep)
 	p.stopOthers(others, "superseded")
 	p.removeThose(others, ContainerCreated, "superseded")
 	p.removeThose(others, ContainerExited, "replaced")

@@ -58,7 +58,7 @@ func (p *planner) stopInTurn(sidecars []*Container, others bool, reason string) 
 // stopLater begins the grace period of a sidecar whose turn has not come. Its signal does not wait any longer
 // than that.
 func (p *planner) stopLater(c *Container, reason string) {
-	grace := p.grace()
+	grace := p.graceOf(c, StopUnwanted)
 	if !c.StopSentAt.IsZero() || grace == 0 || p.graceOver(c, grace) {
 		p.stop(c, reason)
 		return
@@ -91,7 +91,7 @@ func (p *planner) stopFor(c *Container, cause StopCause, reason string) {
 	if p.blocked(instanceKey(c.ID)) {
 		return
 	}
-	grace := p.graceFor(c, cause)
+	grace := p.graceOf(c, cause)
 	if c.StopSentAt.IsZero() {
 		if p.preStop(c, grace, cause, reason) {
 			return
@@ -133,17 +133,6 @@ func (p *planner) signal(c *Container) string {
 		return string(*l.StopSignal)
 	}
 	return ""
-}
-
-// graceFor is the grace period of an instance that is stopped for a cause.
-func (p *planner) graceFor(c *Container, cause StopCause) time.Duration {
-	if c.leaving() {
-		cause = c.StopCause
-	}
-	if cause == StopRestartAll {
-		return min(p.grace(), shortestStop)
-	}
-	return p.grace()
 }
 
 func (p *planner) grace() time.Duration {

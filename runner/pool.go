@@ -377,7 +377,9 @@ func (p *Pool) Pods() []PodStatus {
 	all := make([]PodStatus, 0, len(p.entries))
 	for _, e := range p.entries {
 		if e.report.status.Pod != nil {
-			all = append(all, e.report.status)
+			s := e.report.status
+			s.Probes = e.worker.probeStatuses()
+			all = append(all, s)
 		}
 	}
 	slices.SortFunc(all, func(a, b PodStatus) int { return compareKeys(a.Key(), b.Key()) })

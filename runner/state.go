@@ -9,6 +9,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner/hook"
+	"monopod/runner/probe"
 )
 
 // PodState is what the runtime knows about one pod at one moment, read from containerd's labels and task
@@ -117,6 +118,8 @@ type Container struct {
 	// PostStart says whether its postStart hook still has to run. It was made with the container: a hook that an
 	// edit adds is for the next one.
 	PostStart PostStart
+	// Health is what its probes said last, by RecordHealth.
+	Health Health
 }
 
 // PostStart is how far the postStart hook of an instance is.
@@ -143,6 +146,9 @@ const (
 	StopPostStart StopCause = "PostStartHookError"
 	// StopRestartAll: another container's exit wants all of them to be started again. It is no failure of this one.
 	StopRestartAll StopCause = "RestartingAllContainers"
+	// StopLivenessProbe and StopStartupProbe: that probe has failed.
+	StopLivenessProbe StopCause = "LivenessProbe"
+	StopStartupProbe  StopCause = "StartupProbe"
 )
 
 // failed says that the instance was stopped for a fault of its own.
@@ -197,6 +203,9 @@ type Observed struct {
 	Prepared map[string]Preparation
 	// Hooks are those that this agent has begun and whose container still exists.
 	Hooks map[HookKey]HookState
+	// Probes is what the probes of this agent say about running containers, by container id. Containers that
+	// have none are not in it.
+	Probes map[string]probe.Health
 	// Killed holds, by container id, when KillContainer was last applied.
 	Killed map[string]time.Time
 	// Kept says that desired is only the manifest recorded on the sandbox: the pod is kept as it is, so
@@ -208,12 +217,6 @@ type Observed struct {
 	Options Options
 	// hashes spares the worker computing them again; Plan does without.
 	hashes *hashes
-}
-
-// Started says that a container is as far as those that come after it wait for: it runs, and its postStart hook
-// has succeeded.
-func (o *Observed) Started(_ *corev1.Container, c *Container) bool {
-	return c.State == ContainerRunning && c.PostStart != PostStartPending
 }
 
 // Options of planning.
@@ -272,6 +275,8 @@ const (
 	// RunHook runs a hook of Action.ContainerID in the background; it is the worker that does it, no Runtime. How it
 	// ends is an event and found in Observed.Hooks.
 	RunHook ActionKind = "RunHook"
+	// RecordHealth puts on record what the probes of Action.ContainerID say (Action.Health), and since when.
+	RecordHealth ActionKind = "RecordHealth"
 	// MarkStarted puts on record that the postStart hook of Action.ContainerID has succeeded.
 	MarkStarted ActionKind = "MarkStarted"
 	// StopContainer sends the stop signal to Action.ContainerID, once, and returns at once. It also keeps
@@ -320,6 +325,8 @@ type Action struct {
 	Signal string
 	// Failure is the reason of FailPod.
 	Failure string
+	// Health is what RecordHealth records.
+	Health Health
 	// Hook and Handler say what RunHook is to do.
 	Hook    HookKind
 	Handler *Handler
@@ -369,7 +376,7 @@ const (
 // FailureKey is where a failure of the action is kept in Observed.Failures. A container name has no colon.
 func (a Action) FailureKey() string {
 	switch a.Kind {
-	case MarkStarted, RunHook, MarkStopping, StopContainer, KillContainer, FinishContainer, RemoveContainer:
+	case RecordHealth, MarkStarted, RunHook, MarkStopping, StopContainer, KillContainer, FinishContainer, RemoveContainer:
 		return instanceKey(a.ContainerID)
 	case SyncVolumes:
 		return volumesKey
@@ -464,6 +471,8 @@ type PodStatus struct {
 	Origin manifests.Origin
 	// Why is one line about the first thing in the way, empty when there is none.
 	Why string
+	// Probes is what is known of the pod's probes at this moment.
+	Probes []ProbeStatus
 	// NextTry is when the worker will act again by itself; zero when it waits for an event.
 	NextTry time.Time
 }

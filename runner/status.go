@@ -46,6 +46,9 @@ const (
 	annotationSeen   = "kubernetes.io/config.seen"
 )
 
+// ReasonReadinessGatesNotReady is the reason of a pod that is not Ready although its containers are.
+const ReasonReadinessGatesNotReady = "ReadinessGatesNotReady"
+
 // ReasonRuntimeUnreachable is the reason of conditions while the pod cannot be observed.
 const ReasonRuntimeUnreachable = "RuntimeUnreachable"
 
@@ -263,6 +266,7 @@ func (s *statusBuilder) conditions() []corev1.PodCondition {
 	ready := s.ready()
 	containersReady := ready
 	containersReady.Type = corev1.ContainersReady
+	s.gates(&ready)
 	all := []corev1.PodCondition{
 		condition(corev1.PodReadyToStartContainers, network, created),
 		s.initializedCondition(created),
@@ -299,6 +303,18 @@ func condition(kind corev1.PodConditionType, is bool, since time.Time) corev1.Po
 	return c
 }
 
+// gates makes a pod that is ready wait for its readiness gates. Their conditions come from controllers, of which
+// there are none here.
+func (s *statusBuilder) gates(ready *corev1.PodCondition) {
+	var missing []string
+	for _, g := range s.pod.Spec.ReadinessGates {
+		missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
+	}
+	if ready.Status == corev1.ConditionTrue && len(missing) > 0 {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, ReasonReadinessGatesNotReady, strings.Join(missing, ", ")
+	}
+}
+
 func (s *statusBuilder) ready() corev1.PodCondition {
 	var unready []string
 	for _, c := range s.lasting() {
@@ -321,8 +337,8 @@ func (s *statusBuilder) ready() corev1.PodCondition {
 	return c
 }
 
-// lastTransition is when readiness last changed: the latest start when all run, else the latest end of one that
-// does not, else the pod's beginning.
+// lastTransition is when readiness last changed: the latest start, or word of a probe, when all are ready, else the
+// latest end, or word of a probe, of one that is not, else the pod's beginning.
 func (s *statusBuilder) lastTransition() time.Time {
 	var started, ended time.Time
 	down := false
@@ -331,8 +347,11 @@ func (s *statusBuilder) lastTransition() time.Time {
 		switch {
 		case c == nil:
 			down = true
+		case c.State == ContainerRunning && s.Ready(spec, c):
+			started = later(started, later(c.StartedAt, c.Health.Since))
 		case c.State == ContainerRunning:
-			started = later(started, c.StartedAt)
+			down = true
+			ended = later(ended, later(c.StartedAt, c.Health.Since))
 		default:
 			down = true
 			for _, t := range []*Termination{c.Exit, c.Last} {
@@ -436,7 +455,9 @@ func (s *statusBuilder) whyContainer(spec *corev1.Container) string {
 		return "about to start"
 	case c.State == ContainerRunning && c.PostStart == PostStartPending:
 		return "its postStart hook runs"
-	case c.State == ContainerRunning || c.Exit == nil:
+	case c.State == ContainerRunning:
+		return s.whyUnhealthy(spec, c)
+	case c.Exit == nil:
 		return ""
 	}
 	r := s.restart(c)
@@ -448,4 +469,21 @@ func (s *statusBuilder) whyContainer(spec *corev1.Container) string {
 		return text + ", not restarted by restart policy " + string(restartPolicy(&s.pod.Spec, c))
 	}
 	return text + ", to be restarted at " + r.At.Format(time.RFC3339)
+}
+
+// whyUnhealthy is about what the probes of a container that runs say.
+func (s *statusBuilder) whyUnhealthy(spec *corev1.Container, c *Container) string {
+	switch h, ok := s.Probes[c.ID]; {
+	case ok && h.Failed != nil:
+		return unhealthy(h.Failed) + "; it is being stopped"
+	case c.leaving() && c.StopCause == StopLivenessProbe:
+		return "Unhealthy: Liveness probe failed; it is being stopped"
+	case c.leaving() && c.StopCause == StopStartupProbe:
+		return "Unhealthy: Startup probe failed; it is being stopped"
+	case !s.Started(spec, c):
+		return "its startup probe has not succeeded yet"
+	case !s.Ready(spec, c):
+		return "its readiness probe has not succeeded"
+	}
+	return ""
 }

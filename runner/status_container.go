@@ -40,7 +40,7 @@ func (s *statusBuilder) container(spec *corev1.Container, c *Container) corev1.C
 		st.State.Waiting = s.waiting(spec)
 	case c.State == ContainerRunning:
 		st.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.StartedAt)}
-		st.Ready = s.Blind == nil && s.Started(spec, c)
+		st.Ready = s.Blind == nil && s.Ready(spec, c)
 		*st.Started = s.Started(spec, c)
 	default:
 		s.ended(&st, spec, c)

@@ -49,6 +49,7 @@ type worker struct {
 	manifest    *manifests.Pod // failures and preparations are about it
 	preparation map[string]*preparation
 	hooks       map[HookKey]*hookRun
+	probing     probing
 	warned      map[string]string
 	removing    bool
 	rounds      int // plans carried out without coming to rest
@@ -109,6 +110,7 @@ const (
 func (w *worker) run(ctx context.Context) {
 	defer w.dropPreparations()
 	defer w.dropHooks()
+	defer w.dropProbes()
 	crashes := 0
 	for ctx.Err() == nil {
 		t, err := guarded(func() turn { return w.turn(ctx) })
@@ -174,6 +176,7 @@ func (w *worker) turn(ctx context.Context) turn {
 	var pod *manifests.Pod
 	pod, w.removing = w.choose()
 	w.refer(pod)
+	w.watchProbes(ctx, pod)
 	if pod == nil && !w.removing {
 		w.publish(time.Time{})
 		return turn{wait: never}

@@ -289,6 +289,8 @@ func (w *worker) logApplied(a Action) {
 		w.log.Info("manifest recorded", args...)
 	case StartContainer:
 		w.log.Info("container started", args...)
+	case RecordHealth:
+		w.log.Info("container is "+a.Health.String(), "container", a.Container)
 	case MarkStopping:
 		w.log.Info("container is going to be stopped", args...)
 	case StopContainer:
@@ -325,6 +327,8 @@ func (k ActionKind) verb() string {
 		return "mark container as stopping"
 	case FailPod:
 		return "record that the pod has failed"
+	case RecordHealth:
+		return "record health"
 	case MarkStarted:
 		return "mark container as started"
 	case RunHook:

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner"
+	"monopod/runner/probe"
 	"monopod/watcher"
 )
 
@@ -132,7 +136,7 @@ func (b *board) seenLocked() []node.PodView {
 	told := map[manifests.Key]bool{}
 	for _, s := range b.pool.Pods() {
 		told[s.Key()] = true
-		out = append(out, node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry})
+		out = append(out, node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Probes: probeViews(s.Probes)})
 	}
 	for key := range b.unseen {
 		if !told[key] {
@@ -152,5 +156,27 @@ func (b *board) Inputs() []node.Input {
 	for _, r := range b.desired.Reports {
 		out = append(out, node.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Objects: r.Objects, Since: r.Since})
 	}
+	return out
+}
+
+// probeViews sorts and translates what is known of probes.
+func probeViews(all []runner.ProbeStatus) []node.Probe {
+	var out []node.Probe
+	for _, s := range all {
+		v := node.Probe{
+			Container: s.Container, Kind: string(s.Kind), Result: string(s.Result), Threshold: s.Threshold,
+			Last: s.At.UTC().Truncate(time.Second), Next: s.Next.UTC().Truncate(time.Second),
+		}
+		if s.Failing {
+			v.Failures = s.Run
+		}
+		if s.Last.Result != probe.Success {
+			v.Output = s.Last.Output
+		}
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b node.Probe) int {
+		return cmp.Or(cmp.Compare(a.Container, b.Container), cmp.Compare(a.Kind, b.Kind))
+	})
 	return out
 }

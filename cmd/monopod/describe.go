@@ -44,7 +44,7 @@ func (p *program) describe(ctx context.Context, c *node.Client, key manifests.Ke
 	if err != nil {
 		return err
 	}
-	d := &description{w: p.stdout, now: time.Now()}
+	d := &description{w: p.stdout, now: time.Now(), probes: probesOf(pod)}
 	d.head(pod, inputsOf(pod, inputs))
 	d.containers("Init Containers", pod.Spec.InitContainers, pod.Status.InitContainerStatuses)
 	d.containers("Containers", pod.Spec.Containers, pod.Status.ContainerStatuses)
@@ -71,6 +71,7 @@ type description struct {
 	w      io.Writer
 	now    time.Time
 	indent string
+	probes []node.Probe
 }
 
 // field prints "Name: value" unless the value is empty.
@@ -108,7 +109,7 @@ func (d *description) time(t time.Time) string {
 
 func (d *description) head(pod *corev1.Pod, inputs []node.Input) {
 	notes := maps.Clone(pod.Annotations)
-	for _, own := range []string{node.AnnotationSource, node.AnnotationWhy, node.AnnotationNextTry} {
+	for _, own := range []string{node.AnnotationSource, node.AnnotationWhy, node.AnnotationNextTry, node.AnnotationProbes} {
 		delete(notes, own)
 	}
 	d.field("Name", pod.Name)
@@ -198,6 +199,9 @@ func (d *description) container(c *corev1.Container, st *corev1.ContainerStatus)
 		d.field("Ready", fmt.Sprint(st.Ready))
 		d.field("Restart Count", fmt.Sprint(st.RestartCount))
 	}
+	d.probe("Startup", c.Name, c.StartupProbe)
+	d.probe("Liveness", c.Name, c.LivenessProbe)
+	d.probe("Readiness", c.Name, c.ReadinessProbe)
 	d.list("Limits", resourceLines(c.Resources.Limits))
 	d.list("Requests", resourceLines(c.Resources.Requests))
 	var mounts []string

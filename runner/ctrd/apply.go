@@ -19,6 +19,8 @@ func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.P
 	switch a.Kind {
 	case runner.FailPod:
 		return r.failPod(ctx, key, a)
+	case runner.RecordHealth:
+		return r.recordHealth(ctx, key, a)
 	case runner.MarkStarted:
 		return r.markStarted(ctx, key, a)
 	case runner.MarkStopping:

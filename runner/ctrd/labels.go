@@ -48,6 +48,7 @@ const (
 	labelStopCause    = "monopod.dev/stop-cause"
 	labelPostStart    = "monopod.dev/post-start"
 	labelRound        = "monopod.dev/round"
+	labelHealth       = "monopod.dev/health"
 	labelLast         = "monopod.dev/last"
 	labelLastMessage  = "monopod.dev/last-message"
 	labelExit         = "monopod.dev/exit"
@@ -95,7 +96,9 @@ type containerLabels struct {
 	PostStart  runner.PostStart
 	// Round is given by CreateContainer; 0 is left out.
 	Round int
-	Exit  *runner.Termination
+	// Health is zero until probes have said something.
+	Health runner.Health
+	Exit   *runner.Termination
 }
 
 // encode returns the labels. Values that are not set are left out.
@@ -127,6 +130,10 @@ func (l *containerLabels) encode() map[string]string {
 	}
 	if l.MessageFromLogs {
 		m[labelMessageLogs] = "true"
+	}
+	if l.Health != (runner.Health{}) {
+		b, _ := json.Marshal(l.Health) // two flags and a time always encode
+		m[labelHealth] = string(b)
 	}
 	putTermination(m, labelLast, labelLastMessage, l.Last)
 	putTermination(m, labelExit, labelExitMessage, l.Exit)
@@ -164,6 +171,9 @@ func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
 	l.StartedAt = d.time(labelStartedAt)
 	l.StopSentAt = d.time(labelStopSentAt)
 	l.StoppingAt = d.time(labelStoppingAt)
+	if text := m[labelHealth]; text != "" {
+		d.fail(labelHealth, json.Unmarshal([]byte(text), &l.Health))
+	}
 	l.Last = d.termination(labelLast, labelLastMessage)
 	l.Exit = d.termination(labelExit, labelExitMessage)
 	return l, errors.Join(d.errs...)

@@ -117,6 +117,7 @@ func (r *Runtime) observeContainer(ctx context.Context, rec *containerRecord) (*
 		StopCause:    l.StopCause,
 		PostStart:    l.PostStart,
 		Round:        l.Round,
+		Health:       l.Health,
 	}
 	if l.Exit != nil {
 		c.State, c.Exit, c.Recorded = runner.ContainerExited, l.Exit, true

@@ -58,6 +58,18 @@ func (r *Runtime) markStopping(ctx context.Context, key manifests.Key, a runner.
 	return wrap("record the end's beginning", ignoreNotFound(err))
 }
 
+// recordHealth puts on record what a container's probes say.
+func (r *Runtime) recordHealth(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.find(key, a)
+	if rec == nil {
+		return nil
+	}
+	_, err := r.relabel(ctx, rec, func(l *containerLabels) {
+		l.Health = runner.Health{Started: a.Health.Started, Ready: a.Health.Ready, Since: time.Now().UTC().Round(0)}
+	})
+	return wrap("record health", ignoreNotFound(err))
+}
+
 // markStarted puts on record that a container's postStart hook has succeeded.
 func (r *Runtime) markStarted(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.find(key, a)

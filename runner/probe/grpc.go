@@ -17,13 +17,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// grpcHandler asks by grpc.health.v1.Health/Check, without TLS.
+// grpcHandler asks by grpc.health.v1.Health/Check.
 //
 // It speaks the few frames of HTTP/2 that one call needs itself: a client of grpc-go starts goroutines and timers
 // for a connection that is to live long, which costs ten times as much.
 type grpcHandler struct {
 	address func() string
 	service string
+	// secure: with TLS, whatever the certificate.
+	secure bool
 }
 
 // servingStatus are the answers of the protocol, by number.
@@ -33,7 +35,7 @@ var servingStatus = []string{"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNO
 
 func (h *grpcHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 	address, deadline := h.address(), time.Now().Add(timeout)
-	c, err := dial(ctx, address, deadline)
+	c, err := h.dial(ctx, address, deadline)
 	switch {
 	case err != nil && late(err):
 		return Outcome{Failure, fmt.Sprintf("timeout: failed to connect service %q within %v: %v", address, timeout, err)}
@@ -57,6 +59,20 @@ func (h *grpcHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 		return Outcome{Failure, fmt.Sprintf("service unhealthy (responded with %q)", a.status())}
 	}
 	return Outcome{Success, "service healthy"}
+}
+
+func (h *grpcHandler) dial(ctx context.Context, address string, deadline time.Time) (conn, error) {
+	if h.secure {
+		return dialTLS(ctx, address, deadline, http2.NextProtoTLS)
+	}
+	return dial(ctx, address, deadline)
+}
+
+func (h *grpcHandler) scheme() string {
+	if h.secure {
+		return "https"
+	}
+	return "http"
 }
 
 func late(err error) bool {
@@ -133,7 +149,7 @@ func (h *grpcHandler) writeRequest(f *http2.Framer, address string, timeout time
 	enc := hpack.NewEncoder(&head)
 	for _, field := range []hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
-		{Name: ":scheme", Value: "http"},
+		{Name: ":scheme", Value: h.scheme()},
 		{Name: ":path", Value: "/grpc.health.v1.Health/Check"},
 		{Name: ":authority", Value: address},
 		{Name: "content-type", Value: "application/grpc"},

@@ -57,6 +57,7 @@ func newHandler(h corev1.ProbeHandler, t Target) handler {
 		if h.GRPC.Service != nil {
 			g.service = *h.GRPC.Service
 		}
+		g.secure = h.GRPC.Mode != nil && *h.GRPC.Mode == corev1.GRPCProbeModeTLS
 		return g
 	}
 	return broken{errors.New("the probe has no handler")}

@@ -17,10 +17,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 // ask makes one attempt at a handler of a container with the given ports, whose pod is this machine.
@@ -278,10 +280,10 @@ func TestTheHostIsThePods(t *testing.T) {
 }
 
 // serveGRPC runs a gRPC server, with the health service or without.
-func serveGRPC(t *testing.T, with bool) (port int, set func(service string, s healthpb.HealthCheckResponse_ServingStatus)) {
+func serveGRPC(t *testing.T, with bool, options ...grpc.ServerOption) (port int, set func(service string, s healthpb.HealthCheckResponse_ServingStatus)) {
 	t.Helper()
 	l := listen(t)
-	s, h := grpc.NewServer(), health.NewServer()
+	s, h := grpc.NewServer(options...), health.NewServer()
 	if with {
 		healthpb.RegisterHealthServer(s, h)
 	}
@@ -313,6 +315,17 @@ func TestGRPC(t *testing.T) {
 	without, _ := serveGRPC(t, false)
 	check(t, ask(t, grpcProbe(without, "")), Failure, "does not implement the grpc health protocol")
 	check(t, ask(t, grpcProbe(closedPort(t), "")), Failure, "failed to connect")
+}
+
+func TestGRPCWithTLS(t *testing.T) {
+	web := httptest.NewTLSServer(http.HandlerFunc(site)) // for its certificate
+	defer web.Close()
+	port, _ := serveGRPC(t, true, grpc.Creds(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0])))
+	h := grpcProbe(port, "")
+	h.GRPC.Mode = ptr.To(corev1.GRPCProbeModeTLS)
+	check(t, ask(t, h), Success, "")
+	h.GRPC.Mode = ptr.To(corev1.GRPCProbeModePlaintext)
+	check(t, ask(t, h), Failure, "")
 }
 
 func TestGRPCOfAServerThatIsNone(t *testing.T) {

@@ -220,8 +220,7 @@ func read(r *bufio.Reader) (answer, error) {
 	return answer{}, errors.New("too many 1xx informational responses")
 }
 
-// connect opens a connection for a URL. Certificates are not looked at: a probe asks whether the program answers,
-// and most certificates are not made for the address it asks at.
+// connect opens a connection for a URL.
 func connect(ctx context.Context, u *url.URL, deadline time.Time) (conn, error) {
 	switch u.Scheme {
 	case "http", "https":
@@ -236,11 +235,18 @@ func connect(ctx context.Context, u *url.URL, deadline time.Time) (conn, error) 
 	if u.Scheme == "http" {
 		return dial(ctx, address, deadline)
 	}
+	return dialTLS(ctx, address, deadline)
+}
+
+// dialTLS connects with TLS. Certificates are not looked at: a probe asks whether the program answers, and most
+// certificates are not made for the address it asks at.
+func dialTLS(ctx context.Context, address string, deadline time.Time, protocols ...string) (conn, error) {
 	c, err := dialName(ctx, address, deadline)
 	if err != nil {
 		return nil, err
 	}
-	secure := tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: u.Hostname()}) //nolint:gosec // see above
+	host, _, _ := net.SplitHostPort(address)
+	secure := tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: host, NextProtos: protocols}) //nolint:gosec // see above
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = c.Close()
 		return nil, err

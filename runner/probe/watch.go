@@ -108,6 +108,7 @@ func Start(ctx context.Context, o Options) *Watch {
 	if w.startedLocked() {
 		w.beginRestLocked(ctx, now)
 	}
+	w.o.Known = nil // what begins later is new
 	return w
 }
 

@@ -147,6 +147,8 @@ func (f *Fake) containerEffectLocked(key manifests.Key, p *fakePod, pod *manifes
 	}
 	c := p.containers[i]
 	switch a.Kind {
+	case runner.RecordHealth:
+		c.Health = runner.Health{Started: a.Health.Started, Ready: a.Health.Ready, Since: time.Now()}
 	case runner.MarkStarted:
 		c.PostStart = runner.PostStartDone
 	case runner.MarkStopping:
