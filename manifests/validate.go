@@ -117,6 +117,13 @@ func (c *checker) annotations(path *field.Path) {
 	if profile, ok := annotations[corev1.SeccompPodAnnotationKey]; ok {
 		c.seccompAnnotation(path.Child(corev1.SeccompPodAnnotationKey), profile)
 	}
+	for _, name := range []string{IngressBandwidth, EgressBandwidth} {
+		if value, ok := annotations[name]; ok {
+			if _, err := parseBandwidth(value); err != nil {
+				c.invalid(path.Key(name), value, err.Error()) // an API server leaves it to the kubelet
+			}
+		}
+	}
 	for key, value := range annotations {
 		if strings.HasPrefix(key, corev1.SeccompContainerAnnotationKeyPrefix) {
 			c.seccompAnnotation(path.Child(key), value)

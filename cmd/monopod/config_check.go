@@ -95,16 +95,7 @@ func (c *configCheck) directories(cfg *Config) {
 }
 
 func (c *configCheck) network(cfg *Config) {
-	switch p, err := netip.ParsePrefix(cfg.PodCIDR); {
-	case err != nil:
-		c.add("podCIDR", fmt.Sprintf("%q is not a subnet", cfg.PodCIDR), "write it as 10.87.0.0/16")
-	case !p.Addr().Is4():
-		c.add("podCIDR", fmt.Sprintf("%s is not an IPv4 subnet", p), "")
-	case p != p.Masked():
-		c.add("podCIDR", fmt.Sprintf("%s has bits set behind its mask", p), "write "+p.Masked().String())
-	case p.Bits() < 8 || p.Bits() > 29:
-		c.add("podCIDR", fmt.Sprintf("%s has no sensible size", p), "use a mask from /8 to /29")
-	}
+	c.podCIDR(cfg.PodCIDR)
 	if len(cfg.BridgeName) > 15 || strings.ContainsAny(cfg.BridgeName, "/ :\t\n") || cfg.BridgeName == "." || cfg.BridgeName == ".." {
 		c.add("bridgeName", fmt.Sprintf("%q is not a name of a network interface", cfg.BridgeName), "at most 15 characters, no slash, colon or space")
 	}
@@ -118,6 +109,31 @@ func (c *configCheck) network(cfg *Config) {
 	}
 	if errs := validation.IsDNS1123Subdomain(cfg.ClusterDomain); len(errs) > 0 {
 		c.add("clusterDomain", fmt.Sprintf("%q is not a domain", cfg.ClusterDomain), "use lower-case letters, digits, - and .")
+	}
+}
+
+// podCIDR is a subnet of either address family, or one of each.
+func (c *configCheck) podCIDR(value string) {
+	families := map[bool]bool{}
+	for part := range strings.SplitSeq(value, ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(part))
+		least, most := 8, 29
+		if p.Addr().Is6() {
+			least, most = 48, 125
+		}
+		switch {
+		case err != nil:
+			c.add("podCIDR", fmt.Sprintf("%q is not a subnet", strings.TrimSpace(part)), "write it as 10.87.0.0/16, or with an IPv6 subnet after a comma")
+		case p.Addr().Is4In6():
+			c.add("podCIDR", fmt.Sprintf("%s is IPv4 in IPv6", p), "write it as an IPv4 subnet")
+		case p != p.Masked():
+			c.add("podCIDR", fmt.Sprintf("%s has bits set behind its mask", p), "write "+p.Masked().String())
+		case p.Bits() < least || p.Bits() > most:
+			c.add("podCIDR", fmt.Sprintf("%s has no sensible size", p), fmt.Sprintf("use a mask from /%d to /%d", least, most))
+		case families[p.Addr().Is6()]:
+			c.add("podCIDR", fmt.Sprintf("%s is the second subnet of its address family", p), "at most one of each")
+		}
+		families[p.Addr().Is6()] = true
 	}
 }
 

@@ -60,7 +60,7 @@ func runtimeKeys() []configKey {
 		{path: "cgroupRoot", kind: kindString, def: "/monopod", doc: "Cgroup below which the cgroups of pods are made."},
 		{path: "preloadDirectories", kind: kindPaths, doc: "Directories with OCI or docker image archives, imported at start and when they change."},
 		{path: "registryConfig", kind: kindPath, derived: "`config.json` in `rootDirectory`", doc: "File with registry credentials, in the format of docker's `config.json`. It may be missing."},
-		{path: "podCIDR", kind: kindString, def: "10.87.0.0/16", doc: "Subnet of the pods on monopod's own bridge; unused when `cniConfDir` holds a configuration."},
+		{path: "podCIDR", kind: kindString, def: "10.87.0.0/16", doc: "Subnet of the pods on monopod's own bridge, IPv4 or IPv6, or one of each with a comma between; unused when `cniConfDir` holds a configuration."},
 		{path: "bridgeName", kind: kindString, derived: "`monopod0`; another name when that bridge belongs to another subnet", doc: "Name of monopod's own bridge, at most 15 characters."},
 		{path: "cniConfDir", kind: kindPath, def: "/etc/cni/net.d", doc: "When this directory holds a CNI configuration it is used instead of monopod's own bridge."},
 		{path: "cniBinDirs", kind: kindPaths, derived: "the plugins that came with monopod, `/opt/cni/bin`, `/usr/lib/cni`", doc: "Directories with CNI plugins."},

@@ -198,6 +198,7 @@ func (r *Runtime) networkPod(rec *sandboxRecord) network.Pod {
 		Namespace: rec.Labels.Key.Namespace,
 		Name:      rec.Labels.Key.Name,
 		UID:       rec.Labels.UID,
+		Bandwidth: bandwidthOf(rec.Pod),
 	}
 	for c := range manifests.LastingContainers(&rec.Pod.Object.Spec) {
 		for _, m := range c.Ports {
@@ -212,6 +213,15 @@ func (r *Runtime) networkPod(rec *sandboxRecord) network.Pod {
 		}
 	}
 	return p
+}
+
+// bandwidthOf returns the limits of a pod; a manifest whose limits cannot be read was refused.
+func bandwidthOf(pod *manifests.Pod) network.Bandwidth {
+	b, err := manifests.PodBandwidth(pod.Object)
+	if err != nil {
+		return network.Bandwidth{}
+	}
+	return network.Bandwidth(b)
 }
 
 func protocol(p corev1.Protocol) string {

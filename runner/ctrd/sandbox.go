@@ -216,12 +216,18 @@ func (r *Runtime) recordPod(ctx context.Context, key manifests.Key, pod *manifes
 	if rec == nil {
 		return fmt.Errorf("pod %s has no sandbox", key)
 	}
+	before := bandwidthOf(rec.Pod)
 	next, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) {
 		s.Pod = pod
 		s.Labels.Source = pod.Origin.Source
 	}, "extensions."+extPod, "extensions."+extOrigin, "labels."+labelSource)
 	if err != nil {
 		return err
+	}
+	if before != bandwidthOf(pod) && next.Network.Ready && !pod.Object.Spec.HostNetwork {
+		if err := r.net.Shape(r.networkPod(next)); err != nil {
+			return err
+		}
 	}
 	return r.writeHosts(next) // hostAliases may be among what changed
 }

@@ -39,6 +39,7 @@ type Pod struct {
 	Name         string
 	UID          string
 	PortMappings []PortMapping
+	Bandwidth    Bandwidth
 }
 
 // Setup runs CNI ADD and returns the pod's addresses, IPv4 first. lo is up already: Pin did it. After an error
@@ -67,6 +68,9 @@ func (n *Network) setup(ctx context.Context, p Pod) ([]string, error) {
 		}
 	}
 	if conf.own == nil {
+		if p.Bandwidth != (Bandwidth{}) && !hasCapability(list, capBandwidth) {
+			return nil, fmt.Errorf("the CNI configuration %q of %s has no plugin that limits bandwidth; add bandwidth with the capability bandwidth", list.Name, n.cfg.ConfDir)
+		}
 		return n.add(ctx, list, p)
 	}
 	if err := ensureBridge(conf.own.bridge); err != nil {
@@ -75,6 +79,9 @@ func (n *Network) setup(ctx context.Context, p Pod) ([]string, error) {
 	rules := make(chan error, 1)
 	go func() { rules <- conf.own.firewall.ensure(ctx) }()
 	ips, err := n.add(ctx, list, p)
+	if err == nil && p.Bandwidth != (Bandwidth{}) {
+		err = n.Shape(p)
+	}
 	return ips, errors.Join(err, <-rules)
 }
 
@@ -132,8 +139,15 @@ func runtimeConf(p Pod, netns string) *libcni.RuntimeConf {
 			{"K8S_POD_UID", p.UID},
 		},
 	}
+	args := map[string]any{}
 	if ports := hostPorts(p); len(ports) > 0 {
-		rt.CapabilityArgs = map[string]any{capPortMappings: ports}
+		args[capPortMappings] = ports
+	}
+	if p.Bandwidth != (Bandwidth{}) {
+		args[capBandwidth] = p.Bandwidth.entry()
+	}
+	if len(args) > 0 {
+		rt.CapabilityArgs = args
 	}
 	return rt
 }

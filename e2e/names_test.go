@@ -1,0 +1,99 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// logHas waits until a line of a pod's log is this one.
+func (in *instance) logHas(pod, line string) {
+	in.t.Helper()
+	in.eventually("the log of "+pod+" has the line "+line, func() error {
+		out, err := in.run("logs", pod)
+		if err == nil && !strings.Contains("\n"+out, "\n"+line+"\n") {
+			err = fmt.Errorf("log is %q", out)
+		}
+		return err
+	})
+}
+
+// named is a sleeper with more fields in its spec.
+func named(name, script, spec string) string {
+	return strings.Replace(sleeper(name, script), "spec:\n", "spec:\n  "+spec+"\n", 1)
+}
+
+func TestNamesOfAPodAreInItsKernelItsHostsFileAndItsResolver(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	show := "echo kernel $(cat /proc/sys/kernel/hostname); grep svc /etc/hosts | cut -f2-; grep -v '^#' /etc/resolv.conf"
+	in.put("db", named("db", show, "hostname: primary\n  subdomain: db"))
+	in.put("fqdn", named("fqdn", show, "hostname: primary\n  subdomain: dbs\n  setHostnameAsFQDN: true"))
+	in.put("other", named("other", show, "hostname: primary\n  subdomain: dbs\n  hostnameOverride: any.name.example"))
+	in.put("own", named("own", show, "dnsPolicy: None\n  dnsConfig: {nameservers: [192.0.2.53], searches: [lan.example], options: [{name: ndots, value: \"3\"}]}"))
+	in.put("long", named("long", show, "subdomain: "+strings.Repeat("d", 60)+"\n  setHostnameAsFQDN: true"))
+	in.logHas("db", "kernel primary")
+	in.logHas("db", "primary.db.default.svc.cluster.local\tprimary")
+	in.logHas("fqdn", "kernel primary.dbs.default.svc.cluster.local")
+	in.logHas("fqdn", "primary.dbs.default.svc.cluster.local\tprimary")
+	in.logHas("other", "kernel any.name.example")
+	for _, line := range []string{"search lan.example", "nameserver 192.0.2.53", "options ndots:3"} {
+		in.logHas("own", line)
+	}
+	in.pod("long", "waits because its name is too long", func(p corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].State.Waiting != nil &&
+			strings.Contains(s[0].State.Waiting.Message, "is too long (64 characters is the max, 91 characters requested)")
+	})
+}
+
+func TestBandwidthAnnotationsAreFollowedAlsoWhileThePodRuns(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	limited := func(rate string) string {
+		return strings.Replace(sleeper("slow", "true"), "metadata: {", `metadata: {annotations: {kubernetes.io/ingress-bandwidth: "`+rate+`"}, `, 1)
+	}
+	has := func(rate string) {
+		t.Helper()
+		in.eventually("a device is limited to "+rate, func() error {
+			out, err := exec.Command("tc", "qdisc", "show").CombinedOutput()
+			if err == nil && !strings.Contains(string(out), "rate "+rate) {
+				err = fmt.Errorf("qdiscs are %s", out)
+			}
+			return err
+		})
+	}
+	in.put("slow", limited("7777k"))
+	before := in.ready("slow")
+	has("7777Kbit")
+	in.put("slow", limited("8888k"))
+	has("8888Kbit")
+	if after := in.ready("slow"); containerID(after, "c") != containerID(before, "c") {
+		t.Error("a new limit restarted the container")
+	}
+}
+
+func TestPodsHaveAnAddressOfEachFamilyWhenPodCIDRHasTwo(t *testing.T) {
+	in := newInstance(t)
+	conf, err := os.ReadFile(in.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.write(in.config, strings.Replace(string(conf), "podCIDR: "+in.subnet, "podCIDR: '"+in.subnet+",fd13:"+fmt.Sprintf("%x", os.Getpid())+"::/64'", 1))
+	in.start()
+	in.put("dual", sleeper("dual", "true"))
+	p := in.ready("dual")
+	if len(p.Status.PodIPs) != 2 || p.Status.PodIP != p.Status.PodIPs[0].IP ||
+		!strings.HasPrefix(p.Status.PodIP, "10.") || !strings.HasPrefix(p.Status.PodIPs[1].IP, "fd13:") {
+		t.Errorf("addresses are %+v", p.Status.PodIPs)
+	}
+	if out, err := exec.Command("/bin/busybox", "ping", "-6", "-c", "1", "-W", "5", p.Status.PodIPs[1].IP).CombinedOutput(); err != nil {
+		t.Errorf("ping: %v: %s", err, out)
+	}
+}
