@@ -97,3 +97,75 @@ func TestPodsHaveAnAddressOfEachFamilyWhenPodCIDRHasTwo(t *testing.T) {
 		t.Errorf("ping: %v: %s", err, out)
 	}
 }
+
+// asks runs a script in a pod of its own, with that dnsPolicy, until it succeeds, and waits for a line of its output.
+func (in *instance) asks(policy, namespace, script, want string) {
+	in.t.Helper()
+	name := fmt.Sprintf("ask-%d", subnets.Add(1))
+	text := sleeper(name, "until ("+script+"); do sleep 0.2; done; echo asked", "  dnsPolicy: "+policy)
+	in.put(name, strings.Replace(text, "metadata: {", "metadata: {namespace: "+namespace+", ", 1))
+	in.eventually(name+" prints "+want, func() error {
+		out, err := in.run("logs", "-n", namespace, name)
+		if err == nil && !strings.Contains("\n"+out, "\n"+want+"\n") {
+			err = fmt.Errorf("log is %q", out)
+		}
+		return err
+	})
+	in.drop(name)
+}
+
+const web = "mkdir /www; hostname > /www/index.html; httpd -p 8080 -h /www"
+
+func TestPodsFindEachOtherByName(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	in.put("web", sleeper("web", web))
+	in.put("db", named("db", web, "hostname: primary\n  subdomain: dbs"))
+	in.put("host", named("host", "true", "hostNetwork: true"))
+	ips := map[string]string{}
+	for _, name := range []string{"web", "db", "host"} {
+		ips[name] = in.ready(name).Status.PodIP
+	}
+	in.asks("ClusterFirst", "default", "wget -qO- http://web:8080", "web")
+	in.asks("ClusterFirst", "other", "wget -qO- http://web.default:8080", "web")
+	in.asks("ClusterFirst", "default", "wget -qO- http://primary.dbs:8080", "primary")
+	in.asks("ClusterFirst", "default", "nslookup -type=a host.default.svc.cluster.local | tail -n 2 | head -n 1", "Address: "+ips["host"])
+	in.asks("ClusterFirst", "default", "nslookup "+ips["db"]+" | grep -o 'primary.*'", "primary.dbs.default.svc.cluster.local")
+	in.asks("ClusterFirstWithHostNet\n  hostNetwork: true", "default", "wget -qO- http://web:8080", "web")
+
+	// A name follows its pod, and goes with it.
+	in.put("web", named("web", web, "hostname: moved"))
+	in.pod("web", "has another address", func(p corev1.Pod) bool { return isReady(p) && p.Status.PodIP != ips["web"] })
+	in.asks("ClusterFirst", "default", "wget -qO- http://web:8080", "moved")
+	in.drop("web")
+	in.gone("web")
+	in.asks("ClusterFirst", "default", "! nslookup -type=a web.default.svc.cluster.local | grep -q NXDOMAIN || echo gone", "gone")
+
+	// The agent comes back, and with it the names; what runs was told to ask there all along.
+	in.kill9()
+	in.start()
+	in.asks("ClusterFirst", "default", "wget -qO- http://primary.dbs:8080", "primary")
+}
+
+func TestWithoutTheResolverPodsAskTheHosts(t *testing.T) {
+	in := newInstance(t, "podDNS: 'off'")
+	in.start()
+	in.put("plain", sleeper("plain", "cat /etc/resolv.conf; echo end"))
+	in.logHas("plain", "end")
+	out, err := in.run("logs", "plain")
+	if err != nil || strings.Contains(out, strings.TrimSuffix(in.subnet, "0/24")) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestTwoInstancesAnswerForTheirOwnPodsOnly(t *testing.T) {
+	one, two := newInstance(t), newInstance(t)
+	one.start()
+	two.start()
+	for i, in := range []*instance{one, two} {
+		in.put("web", named("web", web, fmt.Sprintf("hostname: of-%d", i+1)))
+		in.ready("web")
+	}
+	one.asks("ClusterFirst", "default", "wget -qO- http://web:8080", "of-1")
+	two.asks("ClusterFirst", "default", "wget -qO- http://web:8080", "of-2")
+}

@@ -386,6 +386,18 @@ func (p *Pool) Pods() []PodStatus {
 	return all
 }
 
+// Seen says that the pods of the runtime are known, and that each of them has been looked at.
+func (p *Pool) Seen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.entries {
+		if !e.report.seen {
+			return false
+		}
+	}
+	return p.listed
+}
+
 func compareKeys(a, b manifests.Key) int {
 	switch {
 	case a == b:

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"monopod/manifests"
+	"monopod/names"
 	"monopod/node"
 	"monopod/runner"
 	"monopod/watcher"
@@ -47,6 +49,8 @@ type machine struct {
 	open openRuntime
 	// addresses returns those of this machine, IPv4 first.
 	addresses func() ([]string, error)
+	// gateways returns where pods may ask for names; nil: nowhere.
+	gateways func(*Config) ([]netip.Prefix, error)
 	// patience is how long to wait for another instance that is about to end.
 	patience time.Duration
 }
@@ -61,11 +65,16 @@ type App struct {
 	listener net.Listener
 	settings json.RawMessage
 	board    *board
+	resolver *names.Server
 }
 
 // NewApp returns the daemon of a configuration. It does no I/O.
 func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
-	return &App{cfg: cfg, log: log, machine: m, board: newBoard()}
+	a := &App{cfg: cfg, log: log, machine: m, board: newBoard()}
+	if m.gateways != nil && cfg.PodDNS == podDNSAuto && len(cfg.ClusterDNS) == 0 {
+		a.cfg.Resolver = a.nameServers
+	}
+	return a
 }
 
 // Open takes the locks and the socket: what another instance may hold already. From here on clients are
@@ -99,6 +108,9 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	a.log.Info("monopod starts", "version", version(), "pid", os.Getpid(), "node", a.cfg.NodeName, "files", a.cfg.StaticPodPath, "url", redactURL(a.cfg.StaticPodURL), "socket", a.cfg.Socket)
 	g, ctx := errgroup.WithContext(ctx)
+	if a.cfg.Resolver != nil {
+		a.startResolver(ctx, g)
+	}
 	g.Go(func() error { return a.server().Run(ctx, a.listener) })
 	g.Go(func() error { return a.watch(ctx) })
 	g.Go(func() error { return a.runRuntime(ctx) })

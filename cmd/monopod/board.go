@@ -29,6 +29,8 @@ type board struct {
 	trouble error
 	// unseen are the pods that the runtime had when it was opened and that the pool has not told about yet.
 	unseen map[manifests.Key]bool
+	// seen says that the pool has looked at every pod at least once.
+	seen bool
 	// readers are the subscriptions of the API.
 	readers map[chan struct{}]bool
 }
@@ -57,7 +59,7 @@ func (b *board) updateLocked() {
 func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manifests.Key) error {
 	changes := pool.Subscribe() // before it is told what is wanted: a pod may be gone at once
 	b.mu.Lock()
-	b.pool, b.trouble, b.unseen = pool, nil, map[manifests.Key]bool{}
+	b.pool, b.trouble, b.unseen, b.seen = pool, nil, map[manifests.Key]bool{}, false
 	for _, key := range existing {
 		b.unseen[key] = true
 	}
@@ -71,6 +73,22 @@ func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manife
 		b.notifyLocked()
 		return nil
 	})
+}
+
+// endpoints returns the pods; ok is false until each has been looked at, and while none can be seen.
+func (b *board) endpoints() (pods []*corev1.Pod, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pool == nil || !b.published {
+		return nil, false
+	}
+	if b.seen = b.seen || b.pool.Seen(); !b.seen {
+		return nil, false
+	}
+	for _, s := range b.pool.Pods() {
+		pods = append(pods, s.Pod)
+	}
+	return pods, true
 }
 
 // detach is the end of the pool.

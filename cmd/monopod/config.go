@@ -31,6 +31,7 @@ type Config struct {
 	BridgeName               string              `koanf:"bridgeName"`
 	CNIConfDir               string              `koanf:"cniConfDir"`
 	CNIBinDirs               []string            `koanf:"cniBinDirs"`
+	PodDNS                   string              `koanf:"podDNS"`
 	ClusterDNS               []string            `koanf:"clusterDNS"`
 	ClusterDomain            string              `koanf:"clusterDomain"`
 	ResolvConf               string              `koanf:"resolvConf"`

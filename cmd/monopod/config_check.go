@@ -96,6 +96,7 @@ func (c *configCheck) directories(cfg *Config) {
 
 func (c *configCheck) network(cfg *Config) {
 	c.podCIDR(cfg.PodCIDR)
+	c.oneOf("podDNS", cfg.PodDNS, podDNSAuto, podDNSOff)
 	if len(cfg.BridgeName) > 15 || strings.ContainsAny(cfg.BridgeName, "/ :\t\n") || cfg.BridgeName == "." || cfg.BridgeName == ".." {
 		c.add("bridgeName", fmt.Sprintf("%q is not a name of a network interface", cfg.BridgeName), "at most 15 characters, no slash, colon or space")
 	}

@@ -64,7 +64,8 @@ func runtimeKeys() []configKey {
 		{path: "bridgeName", kind: kindString, derived: "`monopod0`; another name when that bridge belongs to another subnet", doc: "Name of monopod's own bridge, at most 15 characters."},
 		{path: "cniConfDir", kind: kindPath, def: "/etc/cni/net.d", doc: "When this directory holds a CNI configuration it is used instead of monopod's own bridge."},
 		{path: "cniBinDirs", kind: kindPaths, derived: "the plugins that came with monopod, `/opt/cni/bin`, `/usr/lib/cni`", doc: "Directories with CNI plugins."},
-		{path: "clusterDNS", kind: kindStrings, doc: "Name servers of pods with dnsPolicy ClusterFirst, at most 3. Empty: such pods get those of `resolvConf`."},
+		{path: "podDNS", kind: kindString, def: "auto", doc: "`auto`: monopod answers on its bridge, port 53, for the names of pods and Services, and pods with dnsPolicy ClusterFirst ask it; not when `clusterDNS` is set or `cniConfDir` holds a configuration. `off`: never."},
+		{path: "clusterDNS", kind: kindStrings, doc: "Name servers of pods with dnsPolicy ClusterFirst, at most 3. Empty: such pods ask monopod (`podDNS`), else get those of `resolvConf`."},
 		{path: "clusterDomain", kind: kindString, def: "cluster.local", doc: "Domain in the full host name of pods with a `subdomain`, and in the search list of pods that use `clusterDNS`."},
 		{path: "resolvConf", kind: kindPath, def: "/etc/resolv.conf", doc: "File from which pods get the name servers of the host. Empty: none."},
 	}

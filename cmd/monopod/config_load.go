@@ -67,6 +67,8 @@ type LoadedConfig struct {
 	Files []string
 	// Warnings tell about things that were found beside the configuration and not used.
 	Warnings []string
+	// Resolver returns where monopod itself resolves names for pods; nil: it does not.
+	Resolver func() []string
 }
 
 // setting is the value one layer gives to a key.

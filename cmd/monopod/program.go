@@ -36,7 +36,7 @@ type program struct {
 }
 
 func newProgram() *program {
-	return &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: osConfigEnv(), machine: machine{openCtrd, node.Addresses, lockPatience}, euid: os.Geteuid}
+	return &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: osConfigEnv(), machine: machine{openCtrd, node.Addresses, resolverGateways, lockPatience}, euid: os.Geteuid}
 }
 
 // usageError is a command line that cannot be understood.

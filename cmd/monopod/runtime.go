@@ -55,11 +55,11 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 		RootDirectory: cfg.RootDirectory, StateDirectory: cfg.StateDirectory, PodLogsDir: cfg.PodLogsDir,
 		ContainerLogsDir: containerLogsDir(cfg.PodLogsDir),
 		Endpoint:         cfg.ContainerRuntimeEndpoint, Snapshotter: cfg.Snapshotter, OCIRuntime: oci, ShimPath: shim, CgroupParent: cfg.CgroupRoot,
-		NodeName: cfg.NodeName, NodeIPs: nodeIPs(node.Addresses, log), ClusterDNS: cfg.ClusterDNS, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
+		NodeName: cfg.NodeName, NodeIPs: nodeIPs(node.Addresses, log), ClusterDNS: cfg.ClusterDNS, Resolver: cfg.Resolver, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
 		PodPidsLimit: cfg.PodPidsLimit,
 		Network: network.Config{
 			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),
-			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Log: log,
+			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil, Log: log,
 		},
 		Image: image.Config{Snapshotter: cfg.Snapshotter, AuthFile: cfg.RegistryConfig, PreloadDirs: cfg.PreloadDirectories, Log: log},
 		Log:   log,

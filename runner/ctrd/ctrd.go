@@ -49,6 +49,8 @@ type Config struct {
 	// NodeIPs returns the node's addresses of now, IPv4 first: there may be none yet when the machine has booted.
 	NodeIPs       func() []string
 	ClusterDNS    []string
+	// Resolver returns the addresses of our own resolver, which pods use when ClusterDNS is empty; nil: there is none.
+	Resolver      func() []string
 	ClusterDomain string
 	// ResolvConf is the host's resolver configuration; empty: none is used.
 	ResolvConf string

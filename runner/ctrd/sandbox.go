@@ -162,7 +162,7 @@ func (r *Runtime) writeFiles(rec *sandboxRecord) error {
 	text, warnings := spec.ResolvConf(spec.DNS{
 		Pod:           rec.Pod.Object,
 		HostFile:      r.hostResolvConf(),
-		ClusterDNS:    r.cfg.ClusterDNS,
+		ClusterDNS:    r.clusterDNS(),
 		ClusterDomain: r.cfg.ClusterDomain,
 		NodeIPs:       r.cfg.NodeIPs(),
 	})
@@ -174,6 +174,14 @@ func (r *Runtime) writeFiles(rec *sandboxRecord) error {
 		writeInPlace(f.resolvConf, text),
 		r.writeHosts(rec),
 	)
+}
+
+// clusterDNS returns the resolvers of pods with dnsPolicy ClusterFirst.
+func (r *Runtime) clusterDNS() []string {
+	if len(r.cfg.ClusterDNS) > 0 || r.cfg.Resolver == nil {
+		return r.cfg.ClusterDNS
+	}
+	return r.cfg.Resolver()
 }
 
 // hostResolvConf returns the host's resolver file; nil when the configuration says that there is none.

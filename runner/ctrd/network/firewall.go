@@ -22,6 +22,8 @@ type firewall struct {
 	bridge string
 	cidrs  []netip.Prefix
 	tables ruleset
+	// resolver: pods may ask the bridge's addresses for names.
+	resolver bool
 
 	mu     sync.Mutex // guards seenAt, and that one goroutine at a time works on the rules
 	seenAt time.Time
@@ -120,16 +122,27 @@ func (j jump) args(command string) []string {
 
 func masqChain(cidrs []netip.Prefix) string    { return "MONOPOD-MASQ-" + subnetID(cidrs) }
 func forwardChain(cidrs []netip.Prefix) string { return "MONOPOD-FWD-" + subnetID(cidrs) }
+func inputChain(cidrs []netip.Prefix) string   { return "MONOPOD-IN-" + subnetID(cidrs) }
 
 // jumps lists them for one subnet. The one in FORWARD is first, or a rule there that rejects the rest would
 // hide it; rules that an administrator inserts later stay above it.
 func (f *firewall) jumps(p netip.Prefix) []jump {
+	all := f.everyJump(p)
+	if !f.resolver {
+		all = all[:len(all)-1]
+	}
+	return all
+}
+
+// everyJump has the one for the resolver last, whether or not there is one now: an earlier run may have had it.
+func (f *firewall) everyJump(p netip.Prefix) []jump {
 	return []jump{
 		{
 			table: "nat", from: "POSTROUTING", to: masqChain(f.cidrs), insert: "-A",
 			match: []string{"-s", p.String(), "!", "-d", p.String()},
 		},
 		{table: "filter", from: "FORWARD", to: forwardChain(f.cidrs), insert: "-I"},
+		{table: "filter", from: "INPUT", to: inputChain(f.cidrs), insert: "-I"},
 	}
 }
 
@@ -140,7 +153,7 @@ func (f *firewall) restore(p netip.Prefix) string {
 		multicast = "ff00::/8"
 	}
 	masq, fwd := masqChain(f.cidrs), forwardChain(f.cidrs)
-	return strings.Join([]string{
+	lines := []string{
 		"*nat",
 		":" + masq + " - [0:0]",
 		"-A " + masq + " -d " + multicast + " -j RETURN",
@@ -151,8 +164,15 @@ func (f *firewall) restore(p netip.Prefix) string {
 		fmt.Sprintf("-A %s -i %s -s %s -j ACCEPT", fwd, f.bridge, p),
 		fmt.Sprintf("-A %s -o %s -d %s -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", fwd, f.bridge, p),
 		fmt.Sprintf("-A %s -o %s -d %s -m conntrack --ctstate DNAT -j ACCEPT", fwd, f.bridge, p), // hostPorts
-		"COMMIT", "",
-	}, "\n")
+	}
+	if f.resolver {
+		in := inputChain(f.cidrs)
+		lines = append(lines, ":"+in+" - [0:0]")
+		for _, protocol := range []string{"udp", "tcp"} {
+			lines = append(lines, fmt.Sprintf("-A %s -i %s -s %s -d %s -p %s --dport 53 -j ACCEPT", in, f.bridge, p, gateway(p).Addr(), protocol))
+		}
+	}
+	return strings.Join(append(lines, "COMMIT", ""), "\n")
 }
 
 func (iptables) backend() string { return "iptables" }
@@ -190,7 +210,7 @@ func (iptables) remove(ctx context.Context, f *firewall) error {
 	var errs []error
 	for _, p := range f.cidrs {
 		tool := iptablesOf(p)
-		for _, j := range f.jumps(p) {
+		for _, j := range f.everyJump(p) {
 			if _, err := run(ctx, "", tool, "-w", "5", "-t", j.table, "-S", j.to); err != nil {
 				continue // the chain is gone, and so is what led to it
 			}

@@ -37,7 +37,9 @@ type Config struct {
 	// Bridge is the bridge of our own configuration; empty: monopod0, or a name made from PodCIDR when
 	// monopod0 belongs to another subnet.
 	Bridge string
-	Log    *slog.Logger
+	// Resolver says that a resolver listens on the bridge's addresses: its port is opened in the firewall.
+	Resolver bool
+	Log      *slog.Logger
 }
 
 // Network runs CNI. Its methods may be called concurrently.
@@ -131,7 +133,7 @@ func (n *Network) chooseOwn(ctx context.Context) (*active, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.own = &ownNet{bridge: spec, firewall: &firewall{bridge: spec.name, cidrs: cidrs, tables: tables}}
+	a.own = &ownNet{bridge: spec, firewall: &firewall{bridge: spec.name, cidrs: cidrs, tables: tables, resolver: n.cfg.Resolver}}
 	if err := errors.Join(n.checkPlugins(a.full), n.needPlugin("host-local")); err != nil {
 		return nil, err
 	}
@@ -144,6 +146,23 @@ func (n *Network) chooseOwn(ctx context.Context) (*active, error) {
 	}
 	n.cfg.Log.Debug("using our own CNI configuration", "file", n.ownConfPath(), "bridge", spec.name, "firewall", tables.backend())
 	return a, a.own.ensure(ctx)
+}
+
+// Gateways returns the addresses of the bridge of our own configuration, each with its subnet; none when the host
+// has a configuration that is used instead. Neither need exist yet.
+func Gateways(cfg Config) ([]netip.Prefix, error) {
+	list, err := foreignConf(cfg.ConfDir, cfg.BinDirs)
+	if err != nil || list != nil {
+		return nil, err
+	}
+	cidrs, err := parsePodCIDR(cfg.PodCIDR)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range cidrs {
+		cidrs[i] = gateway(c)
+	}
+	return cidrs, nil
 }
 
 // active parses the two variants of the configuration; raw is the full one.
