@@ -84,7 +84,9 @@ func world() *Zone {
 		}),
 		service("empty", nil),
 		service("manual", func(s *corev1.ServiceSpec) { s.Selector = nil }),
-		service("early", func(s *corev1.ServiceSpec) { s.Selector, s.PublishNotReadyAddresses = map[string]string{"app": "web"}, true }),
+		service("early", func(s *corev1.ServiceSpec) {
+			s.Selector, s.PublishNotReadyAddresses = map[string]string{"app": "web"}, true
+		}),
 		service("inside", func(s *corev1.ServiceSpec) {
 			s.Type, s.ExternalName = corev1.ServiceTypeExternalName, "one.default.svc.cluster.local."
 		}),

@@ -187,6 +187,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 	special := map[string]values{
 		"staticPodURL":             {"http://f", "http://e", "http://g", "1"},
 		"podCIDR":                  {"10.1.0.0/24", "10.2.0.0/24", "10.3.0.0/24", "1"},
+		"podDNS":                   {"off", "auto", "off", "1"},
 		"clusterDNS":               {"[10.0.0.1]", "10.0.0.2", "10.0.0.3,10.0.0.4", "[1]"},
 		"containerRuntimeEndpoint": {"unix:///f", "unix:///e", "unix:///g", "1"},
 		"cgroupRoot":               {"/f", "/e", "/g", "1"},

@@ -47,8 +47,8 @@ type Config struct {
 
 	NodeName string
 	// NodeIPs returns the node's addresses of now, IPv4 first: there may be none yet when the machine has booted.
-	NodeIPs       func() []string
-	ClusterDNS    []string
+	NodeIPs    func() []string
+	ClusterDNS []string
 	// Resolver returns the addresses of our own resolver, which pods use when ClusterDNS is empty; nil: there is none.
 	Resolver      func() []string
 	ClusterDomain string
