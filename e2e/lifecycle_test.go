@@ -320,7 +320,9 @@ func TestAPodThatIsTooOldFailsForGood(t *testing.T) {
 	began := time.Now()
 	in.put("old", text)
 	in.ready("old")
-	failed := func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "DeadlineExceeded" }
+	failed := func(p corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "DeadlineExceeded"
+	}
 	in.pod("old", "has failed", failed)
 	if took := time.Since(began); took < 3*time.Second {
 		t.Errorf("it failed after %s", took)

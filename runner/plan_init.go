@@ -87,10 +87,10 @@ func (p *planner) inOrder() {
 	}
 	if p.initialize() {
 		p.regular()
-	} else {
-		p.getReady()
+	} else if p.getReady(); len(p.actions) > 0 {
+		return
 	}
-	// Not earlier: what comes next need not wait for it.
+	// Not earlier: what comes next need not wait for what has ended to be put on record.
 	for i := range p.pod.Object.Spec.InitContainers {
 		if c := &p.pod.Object.Spec.InitContainers[i]; !manifests.IsSidecar(c) && p.passed(c.Name) {
 			p.tidyOne(c.Name)

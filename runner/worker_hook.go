@@ -33,8 +33,8 @@ func (w *worker) runHook(ctx context.Context, a Action) {
 	w.observed.Hooks[key] = HookRunning
 	w.log.Debug("hook begins", "container", a.Container, "hook", string(a.Hook), "what", a.Handler.String())
 	w.pool.group.Go(func() {
+		defer signal(w.ready) // after over is closed: who is woken looks at that
 		defer close(h.over)
-		defer signal(w.ready)
 		err, crash := guarded(func() error { return w.hookError(hookCtx, a) })
 		if crash != nil {
 			err = crash

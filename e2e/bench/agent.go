@@ -76,6 +76,35 @@ spec:
     volumeMounts: [{name: out, mountPath: /out}]
   volumes: [{name: out, hostPath: {path: %s, type: Directory}}]
 `, name, network == "host", imageName, name, generation, a.b.stamps)
+	return a.write(name, text)
+}
+
+// putOrdered writes a pod with an init container, two sidecars and three containers, and returns the time just
+// before. Each of them writes a stamp: name-0 the init container, name-1 and so on the others.
+func (a *agent) putOrdered(name, network string) time.Duration {
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  hostNetwork: %t\n  terminationGracePeriodSeconds: 2\n  initContainers:\n",
+		name, network == "host")
+	for i := range 6 {
+		if i == 3 {
+			b.WriteString("  containers:\n")
+		}
+		once, policy := "", ""
+		switch i {
+		case 0:
+			once = ", once"
+		case 1, 2:
+			policy = "restartPolicy: Always, "
+		}
+		fmt.Fprintf(&b, "  - {name: c%d, image: %q, %sargs: [/out, %s-%d%s], volumeMounts: [{name: out, mountPath: /out}]}\n",
+			i, imageName, policy, name, i, once)
+	}
+	fmt.Fprintf(&b, "  volumes: [{name: out, hostPath: {path: %s, type: Directory}}]\n", a.b.stamps)
+	return a.write(name, b.String())
+}
+
+// write writes a manifest by rename and returns the time just before.
+func (a *agent) write(name, text string) time.Duration {
 	tmp := filepath.Join(a.manifests, "."+name)
 	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
 		panic(err) // a directory we just made

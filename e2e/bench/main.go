@@ -110,6 +110,9 @@ func (b *bench) measure(ctx context.Context) error {
 		if err := b.single(ctx, network); err != nil {
 			return fmt.Errorf("single pods on the %s network: %w", network, err)
 		}
+		if err := b.ordered(ctx, network); err != nil {
+			return fmt.Errorf("pods with init containers on the %s network: %w", network, err)
+		}
 		if err := b.bulk(ctx, network); err != nil {
 			return fmt.Errorf("%d pods on the %s network: %w", b.pods, network, err)
 		}
@@ -139,6 +142,38 @@ func (b *bench) single(ctx context.Context, network string) error {
 		b.result[network+"_"+what+"_ms"] = ms(s[len(s)/2])
 		b.result[network+"_"+what+"_best_ms"] = ms(s[0])
 	}
+	return nil
+}
+
+// ordered measures pods with an init container, two sidecars and three containers, until the last one runs.
+func (b *bench) ordered(ctx context.Context, network string) error {
+	var samples []time.Duration
+	for i := range b.reps {
+		name := fmt.Sprintf("o%s%d", network, i)
+		t0 := b.agent.putOrdered(name, network)
+		var last time.Duration
+		for c := range 6 {
+			at, err := stamp(b.stamps, fmt.Sprintf("%s-%d", name, c))
+			if err != nil {
+				return err
+			}
+			last = max(last, at)
+		}
+		samples = append(samples, last-t0)
+		time.Sleep(300 * time.Millisecond)
+		b.agent.drop(name)
+		for c := range 6 {
+			if err := gone(fmt.Sprintf("%s-%d", name, c)); err != nil {
+				return err
+			}
+		}
+		time.Sleep(300 * time.Millisecond)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	slices.Sort(samples)
+	b.result[network+"_ordered_ms"], b.result[network+"_ordered_best_ms"] = ms(samples[len(samples)/2]), ms(samples[0])
 	return nil
 }
 
@@ -301,6 +336,7 @@ func (b *bench) print() {
 		fmt.Printf("%-44s %9.0f ms %9.0f ms %7.2fx\n", fmt.Sprintf("%d pods at once, %s network", n, net), all, floor, all/floor)
 	}
 	for _, net := range []string{"pod", "host"} {
+		fmt.Printf("%-44s %9.1f ms\n", "1 init, 2 sidecars, 3 containers, "+net+" network", r[net+"_ordered_ms"])
 		fmt.Printf("%-44s %9.1f ms\n", "edit one container -> new process, "+net+" network", r[net+"_edit_ms"])
 		fmt.Printf("%-44s %9.1f ms\n", "kill -9 -> runs again, "+net+" network", r[net+"_crash_ms"])
 		fmt.Printf("%-44s %9.1f ms\n", "manifest removed -> process gone, "+net+" network", r[net+"_remove_ms"])
