@@ -82,6 +82,7 @@ e2e: build bundle tools
 # The agent under test has the race detector; clients have not, they would take a second to start.
 e2e-binaries: monopod shim $(CNI) $(BIN)/tools/containerd
 	$(GO) build -race -tags $(TAGS) -o $(BIN)/e2e/monopod ./cmd/monopod
+	$(STATIC) -tags $(TAGS) -o $(BIN)/e2e/probed ./e2e/probed
 	cp -a $(BIN)/monopod $(BIN)/e2e/monopod-client
 	cp -a $(SHIM) $(BIN)/e2e/
 	mkdir -p $(BIN)/e2e/cni $(BIN)/e2e/tools

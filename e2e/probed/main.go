@@ -1,0 +1,116 @@
+// Command probed is a server for tests of probes, to be run in a container. It answers on four ports, well as long as
+// the file named by its first argument holds "ok":
+//
+//	probed FILE HTTP HTTPS TCP GRPC    serves on these ports; with STUBBORN set it ignores SIGTERM
+//	probed FILE                        exits with 0 or 1
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+func main() {
+	file := os.Args[1]
+	if len(os.Args) == 2 {
+		if !well(file) {
+			fmt.Println("not well")
+			os.Exit(1)
+		}
+		return
+	}
+	stop := make(chan os.Signal, 1)
+	if os.Getenv("STUBBORN") == "" {
+		signal.Notify(stop, syscall.SIGTERM)
+	} else {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	web := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !well(file) {
+			http.Error(w, "not well", http.StatusServiceUnavailable)
+		}
+		fmt.Println(r.Method, r.URL.Path, r.UserAgent())
+	})
+	go func() { fail(http.Serve(listen(os.Args[2]), web)) }()                                //nolint:gosec // for tests
+	go func() { fail(http.Serve(tls.NewListener(listen(os.Args[3]), selfSigned()), web)) }() //nolint:gosec // for tests
+	go tcp(file, os.Args[4])
+	rpc := grpc.NewServer()
+	healthpb.RegisterHealthServer(rpc, health{file: file})
+	go func() { fail(rpc.Serve(listen(os.Args[5]))) }()
+	<-stop
+}
+
+func well(file string) bool {
+	b, _ := os.ReadFile(file)
+	return strings.TrimSpace(string(b)) == "ok"
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(2)
+}
+
+func listen(port string) net.Listener {
+	l, err := net.Listen("tcp", ":"+port)
+	if err != nil {
+		fail(err)
+	}
+	return l
+}
+
+// tcp listens while all is well.
+func tcp(file, port string) {
+	var open net.Listener
+	for ; ; time.Sleep(20 * time.Millisecond) {
+		switch is := well(file); {
+		case is && open == nil:
+			open = listen(port)
+		case !is && open != nil:
+			_ = open.Close()
+			open = nil
+		}
+	}
+}
+
+// selfSigned is a certificate of nobody, for no address.
+func selfSigned() *tls.Config {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		fail(err)
+	}
+	t := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
+	if err != nil {
+		fail(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+}
+
+type health struct {
+	healthpb.UnimplementedHealthServer
+	file string
+}
+
+// Check implements the health service.
+func (h health) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	if well(h.file) {
+		return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
+	}
+	return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING}, nil
+}
