@@ -155,7 +155,7 @@ func TestEachProbeByEachHandler(t *testing.T) {
 func TestALivenessProbeHasAGracePeriodOfItsOwn(t *testing.T) {
 	in := newInstance(t)
 	in.start()
-	probes := "    livenessProbe: {" + handlers["http"] + ", periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 1, terminationGracePeriodSeconds: 1}"
+	probes := "    livenessProbe: {" + handlers["http"] + ", initialDelaySeconds: 3, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 2, terminationGracePeriodSeconds: 1}"
 	text := in.probedPod("stubborn", probes, probedPorts, "", ", {name: STUBBORN, value: \"1\"}")
 	in.turn("stubborn", "ok")
 	in.put("stubborn", strings.Replace(text, "terminationGracePeriodSeconds: 2", "terminationGracePeriodSeconds: 600", 1))

@@ -96,6 +96,7 @@ var contract = []contractTest{
 	{name: "the record of a completed container outlives its sandbox", test: testCompletedStays},
 	{name: "all pods are listed", test: testList},
 	{name: "exits are announced", test: testWatch},
+	{name: "what probes say is kept on record", test: testHealth},
 	{name: "a command in a container gives its exit code and output", test: testExec},
 	{name: "output of a command beyond the limit is dropped", test: testExecLimit},
 	{name: "a command that takes too long is killed", test: testExecTimeout},

@@ -164,3 +164,23 @@ func testExecAfterRestart(t *testing.T, s *suite) {
 	s.restart(nil)
 	p.wantExec(c, ExecFail, 3, "no")
 }
+
+func testHealth(t *testing.T, s *suite) {
+	t.Helper()
+	p, c := s.serving()
+	if c.Health != (runner.Health{}) {
+		t.Errorf("before anything was recorded: %+v", c.Health)
+	}
+	for _, want := range []runner.Health{{Started: true}, {Started: true, Ready: true}, {}} {
+		began := time.Now()
+		a := onInstance(runner.RecordHealth, c)
+		a.Health = want
+		p.apply(a)
+		s.restart(nil)
+		got := p.instance(c.ID).Health
+		if got.Started != want.Started || got.Ready != want.Ready {
+			t.Errorf("recorded %+v, got %+v", want, got)
+		}
+		wantTime(t, "the record", got.Since, began, time.Now())
+	}
+}

@@ -354,7 +354,7 @@ func testUnknown(t *testing.T, s *suite) {
 		ID: "ghost", Name: "c0", Exit: &runner.Termination{ContainerID: "ghost", Reason: runner.ReasonError, ExitCode: 1},
 	}
 	for _, kind := range []runner.ActionKind{
-		runner.MarkStarted, runner.MarkStopping, runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer,
+		runner.RecordHealth, runner.MarkStarted, runner.MarkStopping, runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer,
 	} {
 		p.apply(onInstance(kind, ghost))
 	}
