@@ -18,10 +18,8 @@ import (
 type kindRole int
 
 const (
-	// kindIgnored: they mean nothing here, and are reported.
-	kindIgnored kindRole = iota
 	// kindObject: pods refer to them.
-	kindObject
+	kindObject kindRole = iota + 1
 	// kindWorkload: they make pods.
 	kindWorkload
 )
@@ -107,7 +105,7 @@ type kindTable struct {
 	byKind map[string]kindInfo
 	// ignored are the groups of Kubernetes with their kinds that mean nothing here.
 	ignored map[string][]string
-	// names are all kinds that can be meant by a misspelt one.
+	// names are all kinds that can be meant by a misspelled one.
 	names []string
 }
 
@@ -166,11 +164,9 @@ func refuseKind(m map[string]any, it item) problem {
 	}
 	p := problem{path: it.prefix}
 	p.line, p.column = it.position(problem{path: it.path("kind")})
-	switch {
-	case version == "":
+	p.msg = fmt.Sprintf("there is no kind %s in apiVersion %s", kind, version)
+	if version == "" {
 		p.msg = fmt.Sprintf("kind %s without an apiVersion", kind)
-	default:
-		p.msg = fmt.Sprintf("there is no kind %s in apiVersion %s", kind, version)
 	}
 	p.hint = "remove this document from the file"
 	if guess := nearest(kind, knownKinds().names); guess != "" && guess != kind {

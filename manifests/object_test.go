@@ -84,7 +84,7 @@ func TestAFileMayHoldObjectsWorkloadsAndWhatMeansNothing(t *testing.T) {
 func TestMistakesInObjectsAreRefusedWithPositionAndWithoutSecrets(t *testing.T) {
 	for _, c := range []struct{ name, doc, want string }{
 		{"an unknown field", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndate: {a: b}\n", `f:4:1: configmap default/a: date: unknown field; did you mean "data"?`},
-		{"a misspelt kind", "apiVersion: v1\nkind: ConfgMap\nmetadata: {name: a}\n", `f:2:7: there is no kind ConfgMap in apiVersion v1; did you mean "ConfigMap"?`},
+		{"a misspelled kind", "apiVersion: v1\nkind: ConfgMap\nmetadata: {name: a}\n", `f:2:7: there is no kind ConfgMap in apiVersion v1; did you mean "ConfigMap"?`},
 		{"a kind of another group", "apiVersion: v1\nkind: Deployment\nmetadata: {name: a}\n", `f:1:13: apiVersion: there is no Deployment in apiVersion v1; write apiVersion: apps/v1`},
 		{"a key", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a/b: c\n", `f:5:8: configmap default/a: data[a/b]: Invalid value: "a/b"`},
 		{"a key in both", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: c}\nbinaryData: {k: AAE=}\n", `data[k]: Invalid value: "k": duplicate of key present in binaryData`},

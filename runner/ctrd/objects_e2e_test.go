@@ -185,6 +185,14 @@ func TestVariablesOfObjects(t *testing.T) {
 				t.Errorf("environment: %q", env)
 			}
 
+			id := s.index.ofPod(key)[0].ID
+			result, err := s.Exec(t.Context(), key, runner.ExecRequest{
+				ContainerID: id, Command: []string{"sh", "-c", "echo $BOTH"}, Timeout: 20 * time.Second, Limit: 1000,
+			})
+			if err != nil || strings.TrimSpace(string(result.Output)) != "hello-"+secret {
+				t.Errorf("a command in the container sees %q (%v)", result.Output, err)
+			}
+
 			// An edit restarts nothing, nor does the end of the objects.
 			s.play(envPod, fmt.Sprintf(appMap, "edited"), fmt.Sprintf(appSecret, "other"))
 			s.play(envPod)

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"monopod/manifests"
 )
@@ -48,15 +47,15 @@ func TestEnvironmentFromObjects(t *testing.T) {
 		{"env wins over envFrom", []corev1.EnvFromSource{configMap("app", "")}, []corev1.EnvVar{{Name: "a", Value: "own $(b.c)"}}, "a=own 2 b.c=2"},
 		{"values of objects are not expanded", []corev1.EnvFromSource{configMap("other", "")}, []corev1.EnvVar{{Name: "e", Value: "$(a) $(z)"}}, "a=other e=other $(z)"},
 		{"a missing ConfigMap", []corev1.EnvFromSource{configMap("gone", "")}, nil, `configmap "gone" not found`},
-		{"an optional one", []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named("gone"), Optional: ptr.To(true)}}}, nil, ""},
+		{"an optional one", []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named("gone"), Optional: new(true)}}}, nil, ""},
 		{"a missing Secret", []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: named("gone")}}}, nil, `secret "gone" not found`},
 		{"one key", nil, []corev1.EnvVar{key("app", "b.c", nil)}, "X=2"},
 		{"a missing key", nil, []corev1.EnvVar{key("app", "z", nil)}, "couldn't find key z in ConfigMap default/app"},
-		{"an optional key", nil, []corev1.EnvVar{key("app", "z", ptr.To(true)), {Name: "Y", Value: "$(X)"}}, "Y=$(X)"},
+		{"an optional key", nil, []corev1.EnvVar{key("app", "z", new(true)), {Name: "Y", Value: "$(X)"}}, "Y=$(X)"},
 		{"a key of binaryData", nil, []corev1.EnvVar{key("app", "bin", nil)}, "couldn't find key bin in ConfigMap default/app"},
 		{"a secret key", nil, []corev1.EnvVar{secretKey("app", "password", nil)}, "X=hush"},
 		{"a missing secret key", nil, []corev1.EnvVar{secretKey("app", "z", nil)}, "couldn't find key z in Secret default/app"},
-		{"an optional secret", nil, []corev1.EnvVar{secretKey("gone", "z", ptr.To(true))}, ""},
+		{"an optional secret", nil, []corev1.EnvVar{secretKey("gone", "z", new(true))}, ""},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 		pod.Spec.Containers = []corev1.Container{{Name: "c", EnvFrom: c.from, Env: c.env}}
@@ -81,10 +80,10 @@ func TestFilesOfVolumes(t *testing.T) {
 		Namespace: "default", Name: "p", Labels: map[string]string{"b": "2", "a": `say "x"`}, Annotations: map[string]string{"n": "line\nbreak"},
 	}}
 	pod.Spec.Containers = []corev1.Container{{Name: "c"}}
-	items := []corev1.KeyToPath{{Key: "a", Path: "d/x", Mode: ptr.To[int32](0o400)}, {Key: "bin", Path: "y"}}
+	items := []corev1.KeyToPath{{Key: "a", Path: "d/x", Mode: new(int32(0o400))}, {Key: "bin", Path: "y"}}
 	downward := []corev1.DownwardAPIVolumeFile{
 		{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
-		{Path: "notes", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations"}, Mode: ptr.To[int32](0o600)},
+		{Path: "notes", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations"}, Mode: new(int32(0o600))},
 		{Path: "a", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['b']"}},
 		{Path: "cpu", ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu"}},
 	}
@@ -94,14 +93,14 @@ func TestFilesOfVolumes(t *testing.T) {
 		want string
 	}{
 		{"a ConfigMap", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("app")}}, "a:644=1 b.c:644=2 bin:644=\x00\x01"},
-		{"items and modes", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("app"), Items: items, DefaultMode: ptr.To[int32](0o440)}}, "d/x:400=1 y:440=\x00\x01"},
+		{"items and modes", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("app"), Items: items, DefaultMode: new(int32(0o440))}}, "d/x:400=1 y:440=\x00\x01"},
 		{"an item that is not there", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("app"), Items: []corev1.KeyToPath{{Key: "z", Path: "z"}}}}, "configmap references non-existent config key: z"},
-		{"an optional item", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("app"), Optional: ptr.To(true), Items: []corev1.KeyToPath{{Key: "z", Path: "z"}}}}, ""},
-		{"a Secret", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "app", DefaultMode: ptr.To[int32](0o600)}}, "a:600=secret password:600=hush"},
+		{"an optional item", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("app"), Optional: new(true), Items: []corev1.KeyToPath{{Key: "z", Path: "z"}}}}, ""},
+		{"a Secret", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "app", DefaultMode: new(int32(0o600))}}, "a:600=secret password:600=hush"},
 		{"a missing Secret", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "gone"}}, `secret "gone" not found`},
-		{"an optional Secret", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "gone", Optional: ptr.To(true)}}, ""},
+		{"an optional Secret", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "gone", Optional: new(true)}}, ""},
 		{"fields", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: downward}}, `a:644=2 cpu:644=2 labels:644=a="say \"x\""` + "\n" + `b="2" notes:600=n="line\nbreak"`},
-		{"all in one", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: ptr.To[int32](0o444), Sources: []corev1.VolumeProjection{
+		{"all in one", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o444)), Sources: []corev1.VolumeProjection{
 			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: named("app"), Items: items}},
 			{Secret: &corev1.SecretProjection{LocalObjectReference: named("app"), Items: []corev1.KeyToPath{{Key: "password", Path: "d/p"}}}},
 			{DownwardAPI: &corev1.DownwardAPIProjection{Items: downward[2:3]}},

@@ -22,16 +22,16 @@ func content(t *testing.T, dir string) string {
 		if strings.HasPrefix(e.Name(), "..") {
 			continue
 		}
-		real, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name()))
+		target, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
+		err = filepath.WalkDir(target, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}
 			data, err := os.ReadFile(path)
-			rel, _ := filepath.Rel(real, path)
+			rel, _ := filepath.Rel(target, path)
 			all = append(all, filepath.Join(e.Name(), rel)+"="+string(data))
 			return err
 		})
