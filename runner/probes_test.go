@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"monopod/manifests"
 	"monopod/runner"
@@ -136,10 +135,10 @@ func TestALivenessProbeThatFailsRestartsItsContainer(t *testing.T) {
 				a.set("l", "deadlock")
 				c := testContainer("a", tt.script)
 				c.LivenessProbe = asking("l")
-				c.LivenessProbe.TerminationGracePeriodSeconds = ptr.To(int64(4))
+				c.LivenessProbe.TerminationGracePeriodSeconds = new(int64(4))
 				began := time.Now()
 				r.update(edited(testPod("web", c, testContainer("b", runtimetest.ScriptServe)), func(p *corev1.Pod) {
-					p.Spec.RestartPolicy, p.Spec.TerminationGracePeriodSeconds = tt.policy, ptr.To(int64(1000))
+					p.Spec.RestartPolicy, p.Spec.TerminationGracePeriodSeconds = tt.policy, new(int64(1000))
 				}))
 				r.pass(30 * time.Second)
 				var of []runtimetest.Entry

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -73,9 +74,8 @@ func dialIP(a netip.AddrPort, deadline time.Time) (*os.File, error) {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	linger(fd)
-	switch err = unix.Connect(fd, to); err {
-	case nil, unix.EINPROGRESS, unix.EINTR:
-	default:
+	err = unix.Connect(fd, to)
+	if err != nil && !errors.Is(err, unix.EINPROGRESS) && !errors.Is(err, unix.EINTR) {
 		_ = unix.Close(fd)
 		return nil, os.NewSyscallError("connect", err)
 	}
@@ -108,12 +108,12 @@ func connected(f *os.File, to unix.Sockaddr, deadline time.Time) error {
 	// Asked before the first wait: if it has succeeded by now, the poller does not tell again.
 	err = raw.Write(func(fd uintptr) bool {
 		result = unix.Connect(int(fd), to)
-		return result != unix.EALREADY && result != unix.EINTR //nolint:errorlint // a bare errno
+		return result != unix.EALREADY && result != unix.EINTR
 	})
 	switch {
 	case err != nil:
 		return os.ErrDeadlineExceeded
-	case result != nil && result != unix.EISCONN: //nolint:errorlint // a bare errno
+	case result != nil && result != unix.EISCONN:
 		return os.NewSyscallError("connect", result)
 	}
 	return nil
