@@ -412,8 +412,8 @@ func TestAPodComesBackAfterAReboot(t *testing.T) {
 	in.powerCut()
 	in.start()
 	after := in.pod("phoenix", "runs again", func(p corev1.Pod) bool { return isReady(p) && containerID(p, "c") != containerID(before, "c") })
-	if after.UID == before.UID {
-		t.Errorf("the sandbox is new but the uid is not: %s", after.UID)
+	if after.UID != before.UID {
+		t.Errorf("uid was %s, is %s", before.UID, after.UID)
 	}
 	if p := in.pod("done", "is still there", func(p corev1.Pod) bool { return true }); p.Status.Phase != corev1.PodSucceeded || containerID(p, "c") != containerID(done, "c") {
 		t.Errorf("a completed pod ran again: %s", brief(p))

@@ -53,7 +53,7 @@ func metadataFates() []fieldFate {
 		},
 		{path: "metadata.annotations{kubernetes.io/ingress-bandwidth}", fate: enforced, note: "also while the pod runs; host-network pods have no limit"},
 		{path: "metadata.annotations{kubernetes.io/egress-bandwidth}", fate: enforced, note: "also while the pod runs; host-network pods have no limit"},
-		{path: "metadata.annotations{cdi.k8s.io/*}", fate: refused, note: release02},
+		{path: "metadata.annotations{cdi.k8s.io/*}", fate: enforced, note: "devices by their CDI names, for each container of the pod"},
 		{path: "metadata.uid", fate: enforced, note: "made by monopod when left out; a change replaces the pod"},
 		{path: "metadata.generateName", fate: harmless, note: "pods of files need a name that stays, so metadata.name is required beside it"},
 		{path: "metadata.selfLink", fate: harmless, note: "written by API servers of old"},
@@ -214,6 +214,10 @@ func resourceFates() []fieldFate {
 			all,
 			fieldFate{path: list + "{cpu}", fate: enforced},
 			fieldFate{path: list + "{memory}", fate: enforced},
+			fieldFate{
+				path: list + "{" + deviceKinds + "}", fate: enforced,
+				note: "so many devices of that kind, by the CDI specs of the machine, for the container alone",
+			},
 			fieldFate{path: list + "{}", fate: refused, note: release02, hint: "set cpu and memory only"},
 		)
 	}
@@ -245,11 +249,11 @@ func mountFates() []fieldFate {
 		{path: m + "name", fate: enforced},
 		{path: m + "mountPath", fate: enforced},
 		{path: m + "readOnly", fate: enforced},
-		{path: m + "recursiveReadOnly", fate: enforced, only: []string{"Disabled"}, later: []string{"Enabled", "IfPossible"}, other: release02},
-		{path: m + "mountPropagation", fate: enforced, only: []string{"None"}, later: []string{"HostToContainer", "Bidirectional"}, other: release02},
-		{path: m + "subPath", fate: refused, note: release02, hint: "make a volume of the directory itself"},
-		{path: m + "subPathExpr", fate: refused, note: release02},
-		{path: m + "bindMountOptions", fate: refused, note: release02},
+		{path: m + "recursiveReadOnly", fate: enforced, note: "Enabled needs Linux 5.12 and an OCI runtime that knows the mount option rro"},
+		{path: m + "mountPropagation", fate: enforced},
+		{path: m + "subPath", fate: enforced, note: "links in the volume are followed as long as they do not lead out of it"},
+		{path: m + "subPathExpr", fate: enforced},
+		{path: m + "bindMountOptions", fate: enforced},
 		{path: "spec.containers[].volumeDevices", fate: refused, note: release02},
 	}
 }
@@ -259,6 +263,7 @@ func volumeFates() []fieldFate {
 	all := []fieldFate{
 		{path: v + "name", fate: enforced},
 		{path: v + "hostPath", fate: enforced, note: "all types"},
+		{path: v + "image", fate: enforced, note: "pulled with the images of the containers that mount it; read-only, nothing in it can be executed"},
 		{path: v + "emptyDir.medium", fate: enforced, only: []string{"", "Memory"}, other: release02},
 		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "with medium Memory; a limit on disk is refused and planned for 0.2"},
 		{path: v + "emptyDir.mode", fate: refused, note: release02},
@@ -267,7 +272,7 @@ func volumeFates() []fieldFate {
 		all = append(all, fieldFate{path: v + name, fate: enforced, note: "on a tmpfs; follows edits within a second, as a whole"})
 	}
 	for _, name := range []string{
-		"persistentVolumeClaim", "ephemeral", "image", "nfs", "iscsi",
+		"persistentVolumeClaim", "ephemeral", "nfs", "iscsi",
 	} {
 		all = append(all, fieldFate{path: v + name, fate: refused, note: release02})
 	}

@@ -133,13 +133,22 @@ func (f *fieldNode) add(suffix, name string, index []int, t reflect.Type) {
 	f.children = append(f.children, &fieldNode{path: f.path + suffix, name: name, index: index, typ: t})
 }
 
+// deviceKinds is the key that stands for resources which are kinds of devices.
+const deviceKinds = "<vendor>/<class>"
+
+// IsDeviceKind says that a resource is a kind of devices (vendor/class) and none of Kubernetes' own.
+func IsDeviceKind(name corev1.ResourceName) bool {
+	vendor, class, ok := strings.Cut(string(name), "/")
+	return ok && class != "" && vendor != "kubernetes.io" && !strings.HasSuffix(vendor, ".kubernetes.io")
+}
+
 // key returns the field for a key of a map.
 func (f *fieldNode) key(key string) *fieldNode {
 	var best *fieldNode
 	for _, c := range f.children {
 		prefix, isPrefix := strings.CutSuffix(c.name, "*")
 		switch {
-		case c.name == key:
+		case c.name == key, c.name == deviceKinds && IsDeviceKind(corev1.ResourceName(key)):
 			return c
 		case c.name == "" && best == nil, isPrefix && strings.HasPrefix(key, prefix):
 			best = c

@@ -107,6 +107,7 @@ func ContainerHash(p *corev1.Pod, container string) string {
 		HostUsers:   p.Spec.HostUsers,
 		Volumes:     mountedVolumes(p.Spec.Volumes, c.VolumeMounts),
 		Fields:      specFields(&p.Spec, c.Env),
+		Devices:     deviceAnnotations(p.Annotations),
 	}
 	if p.Spec.SecurityContext != nil {
 		pod := *p.Spec.SecurityContext
@@ -132,6 +133,18 @@ type containerParts struct {
 	HostNetwork bool                       `json:"hostNetwork,omitempty"`
 	HostUsers   *bool                      `json:"hostUsers,omitempty"`
 	Fields      map[string]string          `json:"fields,omitempty"`
+	Devices     map[string]string          `json:"devices,omitempty"`
+}
+
+// deviceAnnotations are those by which containers get devices.
+func deviceAnnotations(annotations map[string]string) map[string]string {
+	devices := map[string]string{}
+	for key, value := range annotations {
+		if strings.HasPrefix(key, "cdi.k8s.io/") {
+			devices[key] = value
+		}
+	}
+	return devices
 }
 
 // mountedVolumes returns the volumes that are mounted, by name.

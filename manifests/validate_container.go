@@ -209,6 +209,22 @@ func (c *checker) mounts(path *field.Path, container *corev1.Container) {
 		c.subPaths(path, at, mount)
 		c.propagation(path.Child("mountPropagation"), mount.MountPropagation, container)
 		c.recursiveReadOnly(path.Child("recursiveReadOnly"), mount)
+		c.bindOptions(at.Child("bindMountOptions"), mount)
+	}
+}
+
+// bindOptions lets only options through that make a mount able to do less.
+func (c *checker) bindOptions(path *field.Path, mount corev1.VolumeMount) {
+	seen := map[string]bool{}
+	for i, o := range mount.BindMountOptions {
+		oneOf(c, path.Index(i), corev1.BindMountOption(o), corev1.BindMountOptionNoDev, corev1.BindMountOptionNoExec, corev1.BindMountOptionNoSUID)
+		if seen[o] {
+			c.add(field.Duplicate(path.Index(i), o))
+		}
+		seen[o] = true
+	}
+	if v := c.validVolume(mount.Name); v != nil && v.Image != nil && len(mount.BindMountOptions) > 0 {
+		c.forbidden(path, "may not be specified for image volumes")
 	}
 }
 

@@ -277,8 +277,9 @@ func (p *planner) removeAll(reason string) bool {
 }
 
 // revive handles a sandbox whose namespaces are gone, which is what a reboot leaves. When nothing is to be
-// started it stays as it is: a completed pod stays completed. Otherwise it is replaced. Images are seen to
-// before the old records go, because those tell that the image was good enough before (see image).
+// started it stays as it is: a completed pod stays completed. Otherwise it is set up again, or replaced if it is not
+// as desired. Images are seen to before the old records go, because those tell that the image was good enough before
+// (see image).
 func (p *planner) revive() {
 	if len(p.pod.Object.Spec.InitContainers) > 0 {
 		p.reviveInOrder()
@@ -303,6 +304,10 @@ func (p *planner) revive() {
 	if !p.stopAll("node restarted") {
 		return
 	}
+	if same {
+		p.takeUp(ready, "node restarted")
+		return
+	}
 	p.o.Containers = slices.DeleteFunc(slices.Clone(p.o.Containers), func(c Container) bool { return complete[c.ID] })
 	if !p.removeAll("node restarted") {
 		return
@@ -311,6 +316,20 @@ func (p *planner) revive() {
 	for _, s := range ready {
 		p.add(s.create)
 		p.startNew(s.create.Container, "node restarted")
+	}
+}
+
+// takeUp sets the sandbox up again, with its uid and what is on its disk, and starts what is ready in it. The old
+// instances go last: until then they are the history, should this be cut off.
+func (p *planner) takeUp(ready []start, reason string) {
+	p.add(Action{Kind: ReviveSandbox, Reason: reason})
+	p.fresh = true
+	for _, s := range ready {
+		p.add(s.create)
+		p.startNew(s.create.Container, reason)
+		for _, c := range p.instances(s.create.Container) {
+			p.removeInstance(c, reason)
+		}
 	}
 }
 

@@ -280,7 +280,10 @@ func (p *planner) reviveInOrder() {
 	if !ok {
 		return
 	}
-	p.add(Action{Kind: RemoveSandbox, Reason: "node restarted"})
+	p.add(Action{Kind: RemoveSandbox, KeepFiles: same, Reason: "node restarted"})
+	if same {
+		p.o.NewUID = p.o.Sandbox.UID
+	}
 	p.o.Containers = slices.DeleteFunc(slices.Clone(p.o.Containers), func(c Container) bool {
 		all := p.instances(c.Name)
 		return !same || c.State != ContainerExited || c.ID != all[len(all)-1].ID

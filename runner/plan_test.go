@@ -198,6 +198,9 @@ func printPlan(actions []runner.Action, next time.Time) string {
 		if a.UID != "" {
 			fmt.Fprintf(&b, " uid=%s", a.UID)
 		}
+		if a.KeepFiles {
+			b.WriteString(" keep-files")
+		}
 		if a.RestartCount != 0 {
 			fmt.Fprintf(&b, " restarts=%d", a.RestartCount)
 		}

@@ -105,6 +105,10 @@ func (c *chaos) check(key manifests.Key, a runner.Action, st runner.PodState, wa
 		if st.Sandbox != nil {
 			c.wrongf("%s: %s while there is one", key, a)
 		}
+	case runner.ReviveSandbox:
+		if st.Sandbox == nil || st.Sandbox.Alive || len(running) > 0 {
+			c.wrongf("%s: %s of %v with %v running", key, a, st.Sandbox, running)
+		}
 	case runner.CreateContainer, runner.StartContainer:
 		if st.Sandbox == nil || !st.Sandbox.Alive {
 			c.wrongf("%s: %s without a sandbox that is alive", key, a)
@@ -327,7 +331,7 @@ func (c *chaos) play(s step) {
 	switch s.What {
 	case "fault":
 		c.setFault([]runner.ActionKind{
-			runner.EnsureImage, runner.CreateContainer, runner.StartContainer, runner.CreateSandbox,
+			runner.EnsureImage, runner.CreateContainer, runner.StartContainer, runner.CreateSandbox, runner.ReviveSandbox,
 			runner.RemoveContainer, runner.CheckPod, runner.RecordPod, runner.StopContainer,
 		}[s.N])
 	case "no fault":

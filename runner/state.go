@@ -247,6 +247,10 @@ const (
 	// CreateSandbox makes the sandbox record (Action.UID) and its namespaces, and starts CNI ADD in the
 	// background; StartContainer waits for it.
 	CreateSandbox ActionKind = "CreateSandbox"
+	// ReviveSandbox makes the namespaces of a sandbox anew that lost them (Sandbox.Alive is false), for a pod with
+	// the same sandbox hash, stores its manifest and starts the network's set-up in the background, like
+	// CreateSandbox. Uid, directories, volumes on disk, logs and records of containers stay.
+	ReviveSandbox ActionKind = "ReviveSandbox"
 	// SetupNetwork repeats a network set-up that was cut off or failed (DEL, then ADD) and waits for it. When
 	// ADD is under way in this process, it waits for that one instead.
 	SetupNetwork ActionKind = "SetupNetwork"
@@ -307,6 +311,8 @@ type Action struct {
 	Reason string
 	// UID is the new pod's uid, for CreateSandbox.
 	UID string
+	// KeepFiles makes RemoveSandbox leave directories, volumes and logs of the uid to the sandbox that is created next.
+	KeepFiles bool
 	// RestartCount, BackOff, Last and Round are what CreateContainer stores on the new instance.
 	RestartCount int
 	Round        int

@@ -397,7 +397,7 @@ func failureReason(a Action, err error) string {
 		return ReasonCreateContainerConfigError
 	case SyncVolumes:
 		return ReasonFailedMount
-	case CreateSandbox, SetupNetwork:
+	case CreateSandbox, ReviveSandbox, SetupNetwork:
 		return ReasonCreatePodSandboxError
 	}
 	return ReasonCreateContainerError

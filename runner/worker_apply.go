@@ -132,7 +132,7 @@ func (s *slot) release() {
 func (w *worker) acquire(ctx context.Context, s *slot, kind ActionKind) bool {
 	var from chan struct{}
 	switch kind {
-	case CreateSandbox, SetupNetwork, CreateContainer, StartContainer:
+	case CreateSandbox, ReviveSandbox, SetupNetwork, CreateContainer, StartContainer:
 		from = w.pool.starts
 	case FinishContainer, RemoveContainer, RemoveSandbox:
 		from = w.pool.stops
@@ -285,6 +285,8 @@ func (w *worker) logApplied(a Action) {
 		w.log.Info("pod created", append(args, "uid", a.UID)...)
 	case FailPod:
 		w.log.Warn("pod has failed", args...)
+	case ReviveSandbox:
+		w.log.Info("pod set up again", args...)
 	case RecordPod:
 		w.log.Info("manifest recorded", args...)
 	case StartContainer:
@@ -311,6 +313,8 @@ func (k ActionKind) verb() string {
 		return "check pod"
 	case CreateSandbox:
 		return "create sandbox"
+	case ReviveSandbox:
+		return "set up sandbox again"
 	case SetupNetwork:
 		return "set up network"
 	case RecordPod:

@@ -6,6 +6,14 @@ import "strings"
 // Word replaces $(NAME) by the value of NAME. A name that is not known stays as it is, $$ stands for one $, so
 // that $$(NAME) is the text $(NAME); any other $ is just a $.
 func Word(s string, vars map[string]string) string {
+	return With(s, func(name string) (string, bool) {
+		value, ok := vars[name]
+		return value, ok
+	})
+}
+
+// With is Word for variables that a function knows.
+func With(s string, value func(name string) (string, bool)) string {
 	var b strings.Builder
 	for {
 		i := strings.IndexByte(s, '$')
@@ -14,12 +22,12 @@ func Word(s string, vars map[string]string) string {
 			return b.String()
 		}
 		b.WriteString(s[:i])
-		s = expandOne(&b, s[i+1:], vars)
+		s = expandOne(&b, s[i+1:], value)
 	}
 }
 
 // expandOne writes what a $ followed by s stands for and returns the rest of s.
-func expandOne(b *strings.Builder, s string, vars map[string]string) string {
+func expandOne(b *strings.Builder, s string, value func(string) (string, bool)) string {
 	if s[0] == '$' {
 		b.WriteByte('$')
 		return s[1:]
@@ -33,8 +41,8 @@ func expandOne(b *strings.Builder, s string, vars map[string]string) string {
 		b.WriteString("$(")
 		return s[1:]
 	}
-	if value, ok := vars[name]; ok {
-		b.WriteString(value)
+	if v, ok := value(name); ok {
+		b.WriteString(v)
 	} else {
 		b.WriteString("$(" + name + ")")
 	}

@@ -34,7 +34,7 @@ func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.P
 	case runner.RemoveContainer:
 		return r.applyRemoveContainer(ctx, key, a)
 	case runner.RemoveSandbox:
-		return r.removeSandbox(ctx, key)
+		return r.removeSandbox(ctx, key, a)
 	case runner.StartContainer:
 		return r.startContainer(ctx, key, a)
 	case runner.SetupNetwork:
@@ -50,6 +50,8 @@ func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.P
 		return stepError(runner.ReasonCreatePodSandboxError, r.createSandbox(ctx, key, pod, a))
 	case runner.SyncVolumes:
 		return r.syncVolumes(key, pod)
+	case runner.ReviveSandbox:
+		return stepError(runner.ReasonCreatePodSandboxError, r.reviveSandbox(ctx, key, pod))
 	case runner.RecordPod:
 		return r.recordPod(ctx, key, pod)
 	case runner.EnsureImage:
@@ -87,8 +89,10 @@ func (r *Runtime) ensureImage(ctx context.Context, pod *manifests.Pod, a runner.
 		ctx, cancel = context.WithTimeout(ctx, a.Timeout)
 		defer cancel()
 	}
-	_, err = r.images.Ensure(ctx, c.Image, c.ImagePullPolicy)
-	return stepError(runner.ReasonErrImagePull, err)
+	if _, err := r.images.Ensure(ctx, c.Image, c.ImagePullPolicy); err != nil {
+		return stepError(runner.ReasonErrImagePull, err)
+	}
+	return r.ensureImageVolumes(ctx, pod.Object, c)
 }
 
 // withLogins adds the logins of imagePullSecrets. Secrets that do not exist are passed over, as by a kubelet: the image
@@ -136,11 +140,16 @@ func (r *Runtime) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 	if err != nil {
 		return stepError(runner.ReasonErrImagePull, err)
 	}
+	if err := r.ensureImageVolumes(ctx, pod, c); err != nil {
+		return err
+	}
 	user, err := r.user(ctx, pod, c, img)
 	if err != nil {
 		return err
 	}
-	err = spec.Check(spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Refs: p.Refs, Host: r.facts()})
+	in := spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Refs: p.Refs, Host: r.facts()}
+	in.Host.RecursiveReadOnly = r.recursiveReadOnly(ctx, c)
+	err = errors.Join(spec.Check(in), r.checkDevices(pod, c))
 	return stepError(runner.ReasonCreateContainerConfigError, err)
 }
 
@@ -171,7 +180,7 @@ func (r *Runtime) input(ctx context.Context, q specRequest) (spec.Input, error) 
 	}
 	pod := q.pod.DeepCopy()
 	pod.UID = uidOf(q.sandbox)
-	volumes, err := r.prepareVolumes(pod, q.refs, q.container)
+	volumes, err := r.prepareVolumes(ctx, pod, q)
 	if err != nil {
 		return spec.Input{}, stepError(runner.ReasonCreateContainerConfigError, err)
 	}
@@ -194,7 +203,7 @@ func (r *Runtime) input(ctx context.Context, q specRequest) (spec.Input, error) 
 	if s := q.container.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
 		in.Host.Devices = hostDevices("/dev") // those of now: devices come and go
 	}
-	return in, nil
+	return r.prepareMounts(ctx, in, q)
 }
 
 // facts are those of the machine as it is now.

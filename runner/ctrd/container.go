@@ -52,6 +52,8 @@ func (r *Runtime) createContainer(ctx context.Context, key manifests.Key, pod *m
 	if err != nil {
 		return err
 	}
+	defer r.dropSubPaths(n.rec.ID) // the task has its own mounts by then
+	defer r.book.forget(n.rec.ID)
 	done, err := r.slots.take(ctx)
 	if err != nil {
 		return err
@@ -102,6 +104,7 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 	}
 	s, err := r.buildSpec(in)
 	if err != nil {
+		r.dropMounts(in)
 		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
 	}
 	if spec.HasSecretEnv(c) {
@@ -129,7 +132,13 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 		Round:           a.Round,
 		MessageFromLogs: c.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError,
 	}}
-	return &newContainer{rec: rec, sandbox: sb, image: img, spec: s}, nil
+	n := &newContainer{rec: rec, sandbox: sb, image: img, spec: s}
+	if rec.Labels.Devices, err = r.giveDevices(n, pod.Object, c, s); err != nil {
+		r.book.forget(id)
+		r.dropMounts(in)
+		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	return n, nil
 }
 
 // postStart says whether a new instance has a hook to wait for.

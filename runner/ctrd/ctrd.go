@@ -56,6 +56,8 @@ type Config struct {
 	ResolvConf string
 	// PodPidsLimit is pids.max of each container; 0 or less: none.
 	PodPidsLimit int64
+	// CDIDirs hold the CDI specs of this machine's devices, later ones win.
+	CDIDirs []string
 	// MaxConcurrent bounds how many containers are created, and how many networks set up, at once; 0: by the processors.
 	MaxConcurrent int
 
@@ -77,5 +79,6 @@ func DefaultConfig() Config {
 		CgroupParent:     "/monopod",
 		ClusterDomain:    "cluster.local",
 		ResolvConf:       "/etc/resolv.conf",
+		CDIDirs:          []string{"/etc/cdi", "/var/run/cdi"},
 	}
 }

@@ -101,6 +101,7 @@ func (w *world) config() Config {
 		NodeName:         "node",
 		NodeIPs:          func() []string { return []string{"192.0.2.1"} },
 		ResolvConf:       "/etc/resolv.conf",
+		CDIDirs:          []string{filepath.Join(w.dir, "cdi")},
 		Network: network.Config{
 			ConfDir:    filepath.Join(w.dir, "none"),
 			OwnConfDir: filepath.Join(w.dir, "cni"),

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/volumes"
 )
 
 // cleanStart takes up what the last run left: teardowns are resumed, and what belongs to no record is removed. Only
@@ -30,9 +31,9 @@ func (r *Runtime) cleanStart(ctx context.Context) error {
 	}{
 		{"leases", r.cleanLeases},
 		{"shims", func(ctx context.Context) error { return r.cleanShims(ctx, unmade) }}, // before the rest: they keep other things in use
-		{"snapshots", r.cleanSnapshots},
 		{"namespaces", r.cleanNamespaces},
 		{"files", r.cleanFiles},
+		{"snapshots", r.cleanSnapshots}, // after the mounts of them
 		{"pod directories", r.cleanPods},
 	} {
 		if err := c.clean(ctx); err != nil {
@@ -105,7 +106,8 @@ func (r *Runtime) cleanSnapshots(ctx context.Context) error {
 	s := r.client.SnapshotService(r.cfg.Snapshotter)
 	var gone []string
 	err := s.Walk(ctx, func(_ context.Context, i snapshots.Info) error {
-		if i.Labels[labelOwner] == r.cfg.RootDirectory && r.index.container(i.Name) == nil {
+		used := r.index.container(i.Name) != nil || i.Labels[labelImageVolume] != "" && r.index.sandboxByID(i.Labels[labelSandbox]) != nil
+		if i.Labels[labelOwner] == r.cfg.RootDirectory && !used {
 			gone = append(gone, i.Name)
 		}
 		return nil
@@ -143,6 +145,14 @@ func (r *Runtime) cleanFiles(ctx context.Context) error {
 		if r.index.sandboxByID(id) == nil {
 			errs = append(errs, removeTree(r.shmDir(id)))
 		}
+	}
+	for _, id := range names(r.path("image-volumes")) {
+		if r.index.sandboxByID(id) == nil {
+			errs = append(errs, removeTree(r.path("image-volumes", id)))
+		}
+	}
+	for _, id := range names(r.path("subpaths")) {
+		errs = append(errs, volumes.Unbind(r.subPathDir(id))) // nothing is being created yet
 	}
 	for _, name := range names(r.path("exits")) {
 		if r.index.container(strings.TrimSuffix(name, ".json")) == nil {
@@ -182,6 +192,13 @@ func (r *Runtime) cleanPods(ctx context.Context) error {
 		errs = append(errs, removeTree(r.podDir(uid)))
 	}
 	errs = append(errs, r.cleanSecrets(known))
+	for _, uid := range names(r.podsDir()) {
+		for _, id := range names(r.imageVolumeDir(uid, "")) {
+			if r.index.container(id) == nil {
+				errs = append(errs, removeTree(r.imageVolumeDir(uid, id)))
+			}
+		}
+	}
 	for _, uid := range r.cgroups.uids() {
 		if !known[uid] {
 			errs = append(errs, r.cgroups.removeEmpty(r.cgroups.pod(uid)))

@@ -27,6 +27,7 @@ const (
 	labelSandboxHash = "monopod.dev/sandbox-hash"
 	labelState       = "monopod.dev/state"
 	labelBootID      = "monopod.dev/boot-id"
+	labelKeepFiles   = "monopod.dev/keep-files"
 	labelBorn        = "monopod.dev/born"
 	labelFailed      = "monopod.dev/failed"
 	labelFailedAt    = "monopod.dev/failed-at"
@@ -38,6 +39,7 @@ const (
 	labelRestartCount = "monopod.dev/restart-count"
 	labelBackOff      = "monopod.dev/back-off"
 	labelLogPath      = "monopod.dev/log-path"
+	labelDevices      = "monopod.dev/devices"
 	labelStopSignal   = "monopod.dev/stop-signal"
 	labelMessagePath  = "monopod.dev/termination-message"
 	labelMessageLimit = "monopod.dev/termination-message-limit"
@@ -81,6 +83,8 @@ type containerLabels struct {
 	BackOff      time.Duration
 	Last         *runner.Termination
 	LogPath      string
+	// Devices are those that the container holds for itself alone, by their CDI names.
+	Devices []string
 	// StopSignal is the image's STOPSIGNAL, empty for SIGTERM.
 	StopSignal string
 	// MessagePath is the host file with the termination message, MessageLimit its share of the pod's 12 KiB.
@@ -116,6 +120,7 @@ func (l *containerLabels) encode() map[string]string {
 		labelRestartCount:  strconv.Itoa(l.RestartCount),
 		labelBackOff:       l.BackOff.String(),
 		labelLogPath:       l.LogPath,
+		labelDevices:       strings.Join(l.Devices, ","),
 		labelStopSignal:    l.StopSignal,
 		labelMessagePath:   l.MessagePath,
 		labelMessageLimit:  strconv.Itoa(l.MessageLimit),
@@ -161,6 +166,9 @@ func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
 		MessageFromLogs: m[labelMessageLogs] == "true",
 		StopCause:       runner.StopCause(m[labelStopCause]),
 		PostStart:       runner.PostStart(m[labelPostStart]),
+	}
+	if m[labelDevices] != "" {
+		l.Devices = strings.Split(m[labelDevices], ",")
 	}
 	d := decoder{m: m}
 	l.Generation = d.number(labelGeneration)
@@ -279,6 +287,8 @@ type sandboxLabels struct {
 	BootID string
 	// Born is the time since boot when it was made.
 	Born time.Duration
+	// KeepFiles: what belongs to the uid is left to another sandbox.
+	KeepFiles bool
 	// Failed and FailedAt say that the pod has failed as a whole.
 	Failed   string
 	FailedAt time.Time
@@ -295,6 +305,9 @@ func (l *sandboxLabels) encode() map[string]string {
 		labelState:        string(l.State),
 		labelBootID:       l.BootID,
 		labelBorn:         l.Born.String(),
+	}
+	if l.KeepFiles {
+		m[labelKeepFiles] = "true"
 	}
 	if l.Failed != "" {
 		m[labelFailed], m[labelFailedAt] = l.Failed, encodeTime(l.FailedAt)
@@ -315,5 +328,7 @@ func decodeSandboxLabels(m map[string]string) *sandboxLabels {
 		Hash:     m[labelSandboxHash],
 		State:    sandboxState(m[labelState]),
 		BootID:   m[labelBootID],
+
+		KeepFiles: m[labelKeepFiles] == "true",
 	}
 }

@@ -28,7 +28,7 @@ func fullLabels() containerLabels {
 		BackOff:         80 * time.Second,
 		Last:            &runner.Termination{ContainerID: "old", ExitCode: 1, Reason: runner.ReasonError, Message: "boom\n", StartedAt: at, FinishedAt: at},
 		LogPath:         "/var/log/pods/x/7.log",
-		StopSignal:      "SIGQUIT",
+		StopSignal:      "SIGQUIT", Devices: []string{"example.com/dev=one", "example.com/dev=two"},
 		MessagePath:     "/p",
 		MessageLimit:    4096,
 		MessageFromLogs: true,
@@ -116,7 +116,7 @@ func TestDamagedLabelsAreAnError(t *testing.T) {
 func TestSandboxLabelsComeBackAsTheyWere(t *testing.T) {
 	l := sandboxLabels{
 		Owner: "/r", Key: manifests.Key{Namespace: "a", Name: "b"}, UID: "u", Source: "file", Hash: "h",
-		State: sandboxRemoving, BootID: "boot", Born: 90*time.Minute + 1,
+		State: sandboxRemoving, BootID: "boot", Born: 90*time.Minute + 1, KeepFiles: true,
 		Failed: runner.ReasonDeadlineExceeded, FailedAt: time.Date(2026, 11, 20, 18, 0, 0, 5, time.UTC),
 	}
 	if d := cmp.Diff(&l, decodeSandboxLabels(l.encode())); d != "" {

@@ -163,15 +163,19 @@ func (r *Runtime) setupNetwork(ctx context.Context, key manifests.Key) error {
 	if rec.Network.Ready {
 		return nil
 	}
-	n := r.adds.start(ctx, rec.ID, func(ctx context.Context) error {
+	return stepError(runner.ReasonCreatePodSandboxError, r.repeatNetwork(ctx, rec).wait(ctx))
+}
+
+// repeatNetwork runs CNI DEL and ADD in the background.
+func (r *Runtime) repeatNetwork(ctx context.Context, rec *sandboxRecord) *add {
+	return r.adds.start(ctx, rec.ID, func(ctx context.Context) error {
 		if err := r.net.Teardown(ctx, r.networkPod(rec)); err != nil {
 			return fmt.Errorf("undo network: %w", err)
 		}
 		err := r.addNetwork(ctx, rec.ID)
-		r.watch.notify(key)
+		r.watch.notify(rec.Labels.Key)
 		return err
 	})
-	return stepError(runner.ReasonCreatePodSandboxError, n.wait(ctx))
 }
 
 // waitNetwork waits until the sandbox's network is up.

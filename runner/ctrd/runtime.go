@@ -42,6 +42,10 @@ type Runtime struct {
 	host   spec.Host
 	bootID string
 	index  *index
+	// rro remembers whether mounts can be made read-only recursively.
+	rro rroSupport
+	// book keeps two containers from being given one device.
+	book deviceBook
 
 	teardown *teardown
 	watch    *watchers
@@ -135,6 +139,9 @@ func (c Config) withDefaults() Config {
 		if *f.to == "" {
 			*f.to = *f.from
 		}
+	}
+	if c.CDIDirs == nil {
+		c.CDIDirs = d.CDIDirs
 	}
 	if c.MaxConcurrent <= 0 {
 		c.MaxConcurrent = max(4, 2*runtime.NumCPU())

@@ -60,6 +60,39 @@ func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *man
 	return nil
 }
 
+// reviveSandbox makes what a reboot took from a sandbox: namespaces, shm, files, network. That it is of this boot is
+// recorded first: should this be cut off, it is still not alive without all of it, and done again. Volumes are prepared
+// with the containers; those in memory are new.
+func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod) error {
+	rec := r.index.sandbox(key)
+	if rec == nil {
+		return fmt.Errorf("pod %s has no sandbox", key)
+	}
+	if r.alive(rec) {
+		return nil
+	}
+	if rec.Labels.Hash != manifests.SandboxHash(pod.Object) {
+		return fmt.Errorf("pod %s needs another sandbox than %s", key, rec.ID)
+	}
+	r.adds.forget(rec.ID)
+	rec, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) {
+		s.Pod = pod
+		s.Labels.Source = pod.Origin.Source
+		s.Labels.BootID, s.Labels.Born = r.bootID, sinceBoot()
+		s.Network = networkResult{Ready: pod.Object.Spec.HostNetwork}
+	}, "extensions."+extPod, "extensions."+extOrigin, "extensions."+extNetwork, "labels."+labelSource, "labels."+labelBootID, "labels."+labelBorn)
+	if err != nil {
+		return err
+	}
+	if err := r.prepareSandbox(rec); err != nil {
+		return err
+	}
+	if !rec.Network.Ready {
+		r.repeatNetwork(ctx, rec) // the addresses it had are still booked
+	}
+	return nil
+}
+
 func (r *Runtime) newSandbox(key manifests.Key, pod *manifests.Pod, uid string) *sandboxRecord {
 	return &sandboxRecord{
 		ID:        newID(),
@@ -284,10 +317,16 @@ func (r *Runtime) updateSandbox(ctx context.Context, id string, change func(*san
 }
 
 // removeSandbox gives the sandbox up; the teardown does the rest.
-func (r *Runtime) removeSandbox(ctx context.Context, key manifests.Key) error {
+func (r *Runtime) removeSandbox(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.index.sandbox(key)
 	if rec == nil {
 		return nil
+	}
+	if a.KeepFiles { // before it is given up: from then on the teardown may be at work
+		var err error
+		if rec, err = r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) { s.Labels.KeepFiles = true }, "labels."+labelKeepFiles); err != nil {
+			return err
+		}
 	}
 	return r.markRemoving(ctx, rec)
 }

@@ -235,6 +235,7 @@ func (r *Runtime) removeContainer(ctx context.Context, id string) error {
 			r.unlinkLog(rec),
 			removeFile(r.exitFile(id)),
 			r.removeHidden(id),
+			removeTree(r.imageVolumeDir(rec.Labels.UID, id)),
 		)
 	})
 	if err := g.Wait(); err != nil {

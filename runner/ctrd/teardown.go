@@ -182,11 +182,13 @@ func (r *Runtime) teardownSandbox(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	if err := errors.Join(network.Unpin(r.nsDir(id)), removeTree(r.shmDir(id))); err != nil {
+	if err := errors.Join(network.Unpin(r.nsDir(id)), removeTree(r.shmDir(id)), r.dropImageVolumes(ctx, id)); err != nil {
 		return err
 	}
-	if err := r.removePodDirs(ctx, rec); err != nil {
-		return err
+	if !rec.Labels.KeepFiles {
+		if err := r.removePodDirs(ctx, rec); err != nil {
+			return err
+		}
 	}
 	if err := ignoreNotFound(r.client.SandboxStore().Delete(ctx, id)); err != nil {
 		return fmt.Errorf("delete record of sandbox %s: %w", id, err)

@@ -1,6 +1,7 @@
 package ctrd
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -27,23 +28,26 @@ const (
 func uidOf(rec *sandboxRecord) types.UID { return types.UID(rec.Labels.UID) }
 
 // prepareVolumes makes the volumes that a container mounts. It is idempotent.
-func (r *Runtime) prepareVolumes(pod *corev1.Pod, refs *manifests.Refs, c *corev1.Container) (map[string]spec.Volume, error) {
+func (r *Runtime) prepareVolumes(ctx context.Context, pod *corev1.Pod, q specRequest) (map[string]spec.Volume, error) {
 	plans, err := spec.Volumes(pod, r.host)
 	if err != nil {
 		return nil, err
 	}
-	volumes := map[string]spec.Volume{}
+	prepared := map[string]spec.Volume{}
 	for _, p := range plans {
-		if !mounts(c, p.Name) {
+		if !mounts(q.container, p.Name) {
 			continue
 		}
-		var v spec.Volume
+		v := spec.Volume{}
 		switch {
 		case p.HostPath != nil:
 			v.HostPath, err = prepareHostPath(*p.HostPath)
 		case p.Files != nil:
 			v.ReadOnly = true
-			v.HostPath, err = r.prepareFiles(pod, refs, p)
+			v.HostPath, err = r.prepareFiles(pod, q.refs, p)
+		case p.Image != nil:
+			v.ReadOnly, v.Options = true, imageVolumeOptions()
+			v.HostPath, err = r.prepareImageVolume(ctx, q.sandbox.ID, p.Image)
 		default:
 			v.HostPath, err = r.prepareEmptyDir(string(pod.UID), p)
 		}
@@ -53,9 +57,9 @@ func (r *Runtime) prepareVolumes(pod *corev1.Pod, refs *manifests.Refs, c *corev
 		if err != nil {
 			return nil, err
 		}
-		volumes[p.Name] = v
+		prepared[p.Name] = v
 	}
-	return volumes, nil
+	return prepared, nil
 }
 
 func mounts(c *corev1.Container, volume string) bool {

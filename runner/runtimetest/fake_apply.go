@@ -104,6 +104,8 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 		err = f.checkLocked(pod)
 	case runner.CreateSandbox:
 		f.createSandboxLocked(p, pod, a)
+	case runner.ReviveSandbox:
+		err = f.reviveSandboxLocked(p, pod)
 	case runner.SetupNetwork, runner.SyncVolumes:
 	case runner.FailPod:
 		if p.sandbox != nil && p.sandbox.Failed == nil {
@@ -217,6 +219,27 @@ func (f *Fake) createSandboxLocked(p *fakePod, pod *manifests.Pod, a runner.Acti
 		Alive:     true,
 		Network:   runner.NetworkPending,
 	}
+	f.startNetworkLocked(p, pod)
+}
+
+func (f *Fake) reviveSandboxLocked(p *fakePod, pod *manifests.Pod) error {
+	switch {
+	case p.sandbox == nil:
+		return fmt.Errorf("pod %s has no sandbox", pod.Key())
+	case p.sandbox.Alive:
+		return nil
+	case p.sandbox.Hash != manifests.SandboxHash(pod.Object):
+		return fmt.Errorf("pod %s needs another sandbox", pod.Key())
+	}
+	revived := *p.sandbox
+	revived.Alive, revived.Pod, revived.Network, revived.IPs = true, pod, runner.NetworkPending, nil
+	p.sandbox = &revived
+	f.startNetworkLocked(p, pod)
+	return nil
+}
+
+// startNetworkLocked begins the set-up of a sandbox's network.
+func (f *Fake) startNetworkLocked(p *fakePod, pod *manifests.Pod) {
 	if pod.Object.Spec.HostNetwork {
 		p.sandbox.Network = runner.NetworkReady
 		return

@@ -78,7 +78,15 @@ func Check(in Input) error {
 		pod.UID = "later"
 		in.Pod = &pod
 	}
-	_, err := Build(in)
+	paths, err := SubPaths(in)
+	if err != nil {
+		return err
+	}
+	in.SubPaths = map[int]string{}
+	for i := range paths {
+		in.SubPaths[i] = "/later"
+	}
+	_, err = Build(in)
 	return err
 }
 
@@ -138,6 +146,8 @@ func buildLinux(in Input, c *corev1.Container, sec security) *specs.Linux {
 		Namespaces:  namespaces(in, sec),
 		CgroupsPath: path.Join("/", in.Host.CgroupParent, "pod"+string(in.Pod.UID), in.ID),
 		Resources:   resources(in, c),
+
+		RootfsPropagation: rootPropagation(c),
 	}
 	if sec.privileged {
 		l.Devices = hostDevices(in.Host.Devices)

@@ -25,6 +25,9 @@ type Input struct {
 	Volumes map[string]Volume
 	// Refs are the objects that the pod refers to.
 	Refs *manifests.Refs
+	// SubPaths maps each index of SubPaths(in) to the host path that was made for it: a file or directory that
+	// lies in the volume.
+	SubPaths map[int]string
 	// ImageVolumes maps each path of ImageVolumePaths to the host directory bind-mounted there. An image's
 	// VOLUME that is missing here stays part of the root file system.
 	ImageVolumes map[string]string
@@ -63,8 +66,10 @@ type Sandbox struct {
 type Volume struct {
 	// HostPath is the bind source.
 	HostPath string
-	// ReadOnly: it is mounted read-only whatever the mount says.
+	// ReadOnly: every mount of it is.
 	ReadOnly bool
+	// Options are further mount options of every mount of it.
+	Options []string
 }
 
 // Host holds facts about the machine that change the spec.
@@ -90,6 +95,8 @@ type Host struct {
 	Capabilities []string
 	// MinOOMScoreAdj is the lowest oom_score_adj this process may give: lower values are raised to it.
 	MinOOMScoreAdj int
+	// RecursiveReadOnly says that kernel and runtime can make a mount and all below it read-only.
+	RecursiveReadOnly bool
 	// PodPidsLimit is pids.max for each container; 0 or less: none.
 	PodPidsLimit int64
 	// MaskedPaths are the paths hidden from unprivileged containers beyond the fixed list (thermal_throttle files).

@@ -2,14 +2,18 @@ package spec
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
+
+	words "monopod/internal/expand"
 )
 
 // Files that every container gets unless it mounts something there itself.
@@ -41,16 +45,16 @@ func buildMounts(in Input, c *corev1.Container, sec security) ([]specs.Mount, er
 	}
 	// What the pod mounts itself wins over what is added for it.
 	added := []bind{
-		{hostsFile, in.Sandbox.HostsPath, readWrite}, // writable even below a read-only root, as kubelet's
-		{termination, in.Sandbox.TerminationLogPath, readWrite},
+		{destination: hostsFile, source: in.Sandbox.HostsPath, access: readWrite}, // writable even below a read-only root, as kubelet's
+		{destination: termination, source: in.Sandbox.TerminationLogPath, access: readWrite},
 	}
 	for _, p := range slices.Sorted(maps.Keys(in.ImageVolumes)) {
-		added = append(added, bind{path.Join("/", p), in.ImageVolumes[p], readWrite})
+		added = append(added, bind{destination: path.Join("/", p), source: in.ImageVolumes[p], access: readWrite})
 	}
 	added = append(added,
-		bind{hostnameFile, in.Sandbox.HostnamePath, readOnlyRoot},
-		bind{resolvFile, in.Sandbox.ResolvConfPath, readOnlyRoot},
-		bind{shmDir, shm, readWrite},
+		bind{destination: hostnameFile, source: in.Sandbox.HostnamePath, access: readOnlyRoot},
+		bind{destination: resolvFile, source: in.Sandbox.ResolvConfPath, access: readOnlyRoot},
+		bind{destination: shmDir, source: shm, access: readWrite},
 	)
 	for _, b := range added {
 		if b.destination != "" && b.source != "" && !mountedAt(binds, b.destination) {
@@ -63,7 +67,7 @@ func buildMounts(in Input, c *corev1.Container, sec security) ([]specs.Mount, er
 	for _, b := range binds {
 		mounts = append(mounts, specs.Mount{
 			Destination: b.destination, Type: "bind", Source: b.source,
-			Options: []string{"rbind", "rprivate", string(b.access)},
+			Options: append([]string{"rbind", cmp.Or(b.propagation, propagationPrivate), string(b.access)}, b.options...),
 		})
 	}
 	return mounts, nil
@@ -75,12 +79,24 @@ type access string
 const (
 	readWrite access = "rw"
 	readOnly  access = "ro"
+	// readOnlyBelow makes what is mounted below the mount read-only as well.
+	readOnlyBelow access = "rro"
+)
+
+// Propagation of mounts between container and host, in mount(8)'s words.
+const (
+	propagationPrivate = "rprivate"
+	propagationSlave   = "rslave"
+	propagationShared  = "rshared"
 )
 
 // bind is a bind mount.
 type bind struct {
 	destination, source string
 	access              access
+	// propagation is private when it is not set.
+	propagation string
+	options     []string
 }
 
 // mountedAt says whether one of the binds is at this destination.
@@ -96,16 +112,20 @@ func volumeMounts(in Input, c *corev1.Container) ([]bind, error) {
 	binds := make([]bind, 0, len(c.VolumeMounts)+8)
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]
-		v, ok := in.Volumes[m.Name]
-		if !ok || v.HostPath == "" {
+		source := in.Volumes[m.Name].HostPath
+		if HasSubPath(m) {
+			source = in.SubPaths[i]
+		}
+		if source == "" {
 			return nil, fmt.Errorf("cannot find volume %q to mount into container %q", m.Name, c.Name)
 		}
-		if field := unsupportedMount(m); field != "" {
-			return nil, fmt.Errorf("volumeMount %q of container %q: %s is not supported by this release", m.Name, c.Name, field)
+		b := bind{
+			destination: path.Join("/", m.MountPath), source: source,
+			propagation: propagation(m), options: sorted(slices.Concat(m.BindMountOptions, in.Volumes[m.Name].Options)),
 		}
-		b := bind{path.Join("/", m.MountPath), v.HostPath, readWrite}
-		if m.ReadOnly || v.ReadOnly {
-			b.access = readOnly
+		var err error
+		if b.access, err = accessOf(in, m); err != nil {
+			return nil, fmt.Errorf("volumeMount %q of container %q: %w", m.Name, c.Name, err)
 		}
 		if mountedAt(binds, b.destination) {
 			// Kubelet would hide the earlier one below the later.
@@ -116,19 +136,109 @@ func volumeMounts(in Input, c *corev1.Container) ([]bind, error) {
 	return binds, nil
 }
 
-// unsupportedMount names the first field of a mount that a later release will enforce.
-func unsupportedMount(m *corev1.VolumeMount) string {
-	switch {
-	case m.SubPath != "":
-		return "subPath"
-	case m.SubPathExpr != "":
-		return "subPathExpr"
-	case m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone:
-		return "mountPropagation"
-	case m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled:
-		return "recursiveReadOnly"
+// accessOf returns what a mount allows. Volumes that nobody may write to are read-only whatever the mount says.
+func accessOf(in Input, m *corev1.VolumeMount) (access, error) {
+	if in.Volumes[m.Name].ReadOnly {
+		return readOnly, nil
 	}
-	return ""
+	if !m.ReadOnly {
+		return readWrite, nil
+	}
+	mode := corev1.RecursiveReadOnlyDisabled
+	if m.RecursiveReadOnly != nil {
+		mode = *m.RecursiveReadOnly
+	}
+	switch {
+	case mode == corev1.RecursiveReadOnlyDisabled:
+		return readOnly, nil
+	case in.Host.RecursiveReadOnly:
+		return readOnlyBelow, nil
+	case mode == corev1.RecursiveReadOnlyIfPossible:
+		return readOnly, nil
+	}
+	return "", errors.New("recursiveReadOnly: Enabled needs Linux 5.12 and an OCI runtime with the mount option rro")
+}
+
+// propagation returns how mounts below a volume mount are passed on.
+func propagation(m *corev1.VolumeMount) string {
+	if m.MountPropagation == nil {
+		return propagationPrivate
+	}
+	switch *m.MountPropagation {
+	case corev1.MountPropagationHostToContainer:
+		return propagationSlave
+	case corev1.MountPropagationBidirectional:
+		return propagationShared
+	}
+	return propagationPrivate
+}
+
+// rootPropagation is what the runtime must make of all mounts it starts from, so that those of the volumes can be
+// passed on. Empty: its default.
+func rootPropagation(c *corev1.Container) string {
+	all := ""
+	for i := range c.VolumeMounts {
+		switch propagation(&c.VolumeMounts[i]) {
+		case propagationShared:
+			return propagationShared
+		case propagationSlave:
+			all = propagationSlave
+		}
+	}
+	return all
+}
+
+// HasSubPath says that not the root of a volume is mounted.
+func HasSubPath(m *corev1.VolumeMount) bool { return m.SubPath != "" || m.SubPathExpr != "" }
+
+// SubPaths returns what is mounted of volumes of which not all is mounted: a path relative to the volume for each
+// index of the container's volumeMounts. It needs what the environment is made of, but neither Volumes nor SubPaths.
+func SubPaths(in Input) (map[int]string, error) {
+	c, err := findContainer(in.Pod, in.Container)
+	if err != nil || !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return HasSubPath(&m) }) {
+		return nil, err
+	}
+	_, vars, err := environment(in, c)
+	if err != nil {
+		return nil, err
+	}
+	paths := map[int]string{}
+	for i := range c.VolumeMounts {
+		m := &c.VolumeMounts[i]
+		if !HasSubPath(m) {
+			continue
+		}
+		if paths[i], err = subPath(m, vars); err != nil {
+			return nil, fmt.Errorf("volumeMount %q of container %q: %w", m.Name, c.Name, err)
+		}
+	}
+	return paths, nil
+}
+
+// subPath returns the path of one mount. A variable that is empty would silently mount something else.
+func subPath(m *corev1.VolumeMount, vars map[string]string) (string, error) {
+	sub := m.SubPath
+	if m.SubPathExpr != "" {
+		var missing []string
+		sub = words.With(m.SubPathExpr, func(name string) (string, bool) {
+			value := vars[name]
+			if value == "" {
+				missing = append(missing, strconv.Quote(name))
+			}
+			return value, true
+		})
+		if len(missing) > 0 {
+			slices.Sort(missing)
+			return "", fmt.Errorf("missing value for %s", strings.Join(slices.Compact(missing), ", "))
+		}
+	}
+	switch {
+	case path.IsAbs(sub):
+		return "", fmt.Errorf("subPath %q must not be an absolute path", sub)
+	case slices.Contains(strings.Split(sub, "/"), ".."):
+		return "", fmt.Errorf("subPath %q must not contain '..'", sub)
+	}
+	return sub, nil
 }
 
 // systemMounts returns the mounts of a container without any volumes, minus those that a bind replaces. A bind at

@@ -15,6 +15,8 @@ type VolumePlan struct {
 	EmptyDir *EmptyDir
 	// Files is the definition of a volume that VolumeFiles fills.
 	Files *corev1.VolumeSource
+	// Image is an image whose content is mounted, read-only.
+	Image *corev1.ImageVolumeSource
 }
 
 // HostPath is a path of the machine. To prepare it: stat it (following symlinks), Check what is there, create what
@@ -71,6 +73,8 @@ func planVolume(pod *corev1.Pod, host Host, v *corev1.Volume) (VolumePlan, error
 		return VolumePlan{Name: v.Name, HostPath: &h}, nil
 	case Followed(&v.VolumeSource):
 		return VolumePlan{Name: v.Name, Files: &v.VolumeSource}, nil
+	case v.Image != nil:
+		return VolumePlan{Name: v.Name, Image: v.Image}, nil
 	case v.EmptyDir != nil:
 		e := EmptyDir{}
 		if s := pod.Spec.SecurityContext; s != nil {

@@ -270,7 +270,7 @@ func TestUsersOfAnImage(t *testing.T) {
 	if u.UID != 0 || u.GID != 0 || len(u.Groups) != 0 {
 		t.Errorf("image without /etc/passwd: %+v", u)
 	}
-	if left, err := snapshots(t, c); err != nil || slices.ContainsFunc(left, func(k string) bool { return strings.HasPrefix(k, "monopod-users") }) {
+	if left, err := snapshots(t, c); err != nil || slices.ContainsFunc(left, func(k string) bool { return strings.HasPrefix(k, "monopod-look") }) {
 		t.Errorf("snapshots left: %v, %v", left, err)
 	}
 

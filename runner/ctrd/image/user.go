@@ -12,10 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/containerd/containerd/v2/core/mount"
 	cfs "github.com/containerd/continuity/fs"
-	"github.com/containerd/errdefs"
-	"github.com/google/uuid"
 	"github.com/moby/sys/user"
 	"golang.org/x/sys/unix"
 
@@ -78,25 +75,9 @@ func (f *userFiles) load(read func() ([]user.User, []user.Group, error)) (err er
 	return err
 }
 
-// readUsers mounts a view of the image for a moment.
+// readUsers looks into an image.
 func (s *Store) readUsers(ctx context.Context, chainID string) (users []user.User, groups []user.Group, err error) {
-	ctx, release, err := s.client.WithLease(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = release(context.WithoutCancel(ctx)) }()
-	sn := s.client.SnapshotService(s.cfg.Snapshotter)
-	key := "monopod-users-" + uuid.NewString()
-	mounts, err := sn.View(ctx, key, chainID)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		if rerr := sn.Remove(context.WithoutCancel(ctx), key); rerr != nil && !errdefs.IsNotFound(rerr) {
-			err = errors.Join(err, rerr)
-		}
-	}()
-	err = mount.WithReadonlyTempMount(ctx, mounts, func(root string) error {
+	err = s.look(ctx, chainID, func(root string) error {
 		var rerr error
 		users, groups, rerr = readUserFiles(root)
 		return rerr

@@ -1,0 +1,111 @@
+//go:build e2e
+
+package ctrd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// cdiSpec has two devices, both of them /dev/fuse under other names, with an environment variable each.
+const cdiSpec = `{
+  "cdiVersion": "0.6.0", "kind": "example.com/dev",
+  "devices": [
+    {"name": "one", "containerEdits": {"env": ["ONE=1"], "deviceNodes": [{"path": "/dev/one", "hostPath": "%[1]s/node", "permissions": "rw"}]}},
+    {"name": "two", "containerEdits": {"env": ["TWO=2"], "deviceNodes": [{"path": "/dev/two", "hostPath": "%[1]s/node"}]}}
+  ],
+  "containerEdits": {"env": ["KIND=dev"], "mounts": [{"hostPath": "%[1]s", "containerPath": "/lib/dev", "options": ["bind", "ro"]}]}
+}`
+
+// devicePod asks for devices by annotation and by number.
+func devicePod(t testing.TB, name, annotation, script string, n int) *manifests.Pod {
+	t.Helper()
+	limits := "{}"
+	if n > 0 {
+		limits = fmt.Sprintf("{example.com/dev: %d}", n)
+	}
+	return load(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, annotations: {%s}}
+spec:
+  hostNetwork: true
+  restartPolicy: Never
+  containers: [{name: c, image: %s, command: [sh, -c, %q], resources: {limits: %s}}]
+`, name, annotation, testImage, "exec 2>&1; "+script, limits))
+}
+
+func (w *world) addDevices(t testing.TB) {
+	t.Helper()
+	dir := filepath.Join(w.dir, "cdi")
+	check(t, os.MkdirAll(dir, 0o755))
+	// fuse: no container has it by default.
+	check(t, unix.Mknod(filepath.Join(dir, "node"), unix.S_IFCHR|0o666, int(unix.Mkdev(10, 229))))
+	check(t, os.WriteFile(filepath.Join(dir, "dev.json"), fmt.Appendf(nil, cdiSpec, dir), 0o644))
+}
+
+func TestDevicesByAnnotation(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	defer a.end(t)
+	const annotation = "cdi.k8s.io/test: 'example.com/dev=one'"
+	pod := devicePod(t, "ann", annotation, "stat -c '%t %T' /dev/one; : 3< /dev/one && echo opened; ls /dev/two; ls /lib/dev; echo $KIND $ONE $TWO.", 0)
+	if err := startPod(t.Context(), a, pod); err == nil || !strings.Contains(err.Error(), "has device example.com/dev=one") {
+		t.Errorf("without a CDI spec: %v", err)
+	}
+	check(t, removePod(t.Context(), a, pod.Key()))
+	w.addDevices(t)
+	want := "a e5\nopened\nls: /dev/two: No such file or directory\ndev.json\nnode\ndev 1 .\n"
+	if got := a.output(t, pod); got != want {
+		t.Errorf("the container says\n%s\nwant\n%s", got, want)
+	}
+	// Without the annotation there is neither the node nor the right to use one.
+	plain := devicePod(t, "plain", "a: b", "ls /dev/one; mknod /x c 10 229 && : 3< /x && echo opened; echo done", 0)
+	if got := a.output(t, plain); strings.Contains(got, "opened") || !strings.Contains(got, "No such file") {
+		t.Errorf("a container that asked for nothing says\n%s", got)
+	}
+}
+
+func TestDevicesByNumberBelongToOneContainer(t *testing.T) {
+	w := newWorld(t)
+	w.addDevices(t)
+	a := w.open(t)
+	defer a.end(t)
+	first, second, third := devicePod(t, "first", "a: b", "sleep 1000", 1), devicePod(t, "second", "a: b", "sleep 1000", 1), devicePod(t, "third", "a: b", "sleep 1000", 1)
+	check(t, startPod(t.Context(), a, first))
+	check(t, startPod(t.Context(), a, second))
+	for pod, device := range map[*manifests.Pod]string{first: "one", second: "two"} {
+		for _, name := range []string{"one", "two"} {
+			_, err := os.Stat(fmt.Sprintf("/proc/%d/root/dev/%s", a.pidOf(t, pod.Key()), name))
+			if (err == nil) != (name == device) {
+				t.Errorf("pod %s, device %s: %v", pod.Key(), name, err)
+			}
+		}
+	}
+	a.stop(t)
+	*a = *w.open(t) // who has what is on the records
+	var step *runner.StepError
+	if err := startPod(t.Context(), a, third); !errors.As(err, &step) || step.Reason != runner.ReasonCreateContainerConfigError || !strings.Contains(err.Error(), "1 devices example.com/dev are wanted, 0 are free") {
+		t.Errorf("a third pod: %v", err)
+	}
+	// A new instance of a container does not wait for its own old one.
+	check(t, a.Apply(t.Context(), first.Key(), first, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
+	check(t, removePod(t.Context(), a, first.Key()))
+	check(t, a.Apply(t.Context(), third.Key(), third, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
+	if err := a.Apply(t.Context(), third.Key(), devicePod(t, "third", "a: b", "true", 3), runner.Action{Kind: runner.CheckPod}); err == nil || !strings.Contains(err.Error(), "3 devices example.com/dev are wanted") {
+		t.Errorf("a check of what the machine does not have: %v", err)
+	}
+	for _, pod := range []*manifests.Pod{second, third} {
+		check(t, removePod(t.Context(), a, pod.Key()))
+	}
+	a.idle(t)
+}

@@ -1,0 +1,88 @@
+package ctrd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner"
+)
+
+// labelImageVolume marks the snapshots of images that are mounted as volumes.
+const labelImageVolume = "monopod.dev/image-volume"
+
+// ensureImageVolumes makes the images present that a container mounts as volumes, by their pull policies.
+func (r *Runtime) ensureImageVolumes(ctx context.Context, pod *corev1.Pod, c *corev1.Container) error {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.Image == nil || !mounts(c, v.Name) {
+			continue
+		}
+		if _, err := r.images.Ensure(ctx, v.Image.Reference, v.Image.PullPolicy); err != nil {
+			return stepError(runner.ReasonErrImagePull, fmt.Errorf("volume %q: %w", v.Name, err))
+		}
+	}
+	return nil
+}
+
+// imageVolumeOptions say what an image that is a volume may not do.
+func imageVolumeOptions() []string { return []string{"nodev", "noexec", "nosuid"} }
+
+// prepareImageVolume mounts the content of an image, once for all containers of a sandbox, and returns where.
+func (r *Runtime) prepareImageVolume(ctx context.Context, sandbox string, v *corev1.ImageVolumeSource) (string, error) {
+	img, err := r.images.Get(ctx, v.Reference)
+	if err != nil {
+		return "", stepError(runner.ReasonImageInspectError, err)
+	}
+	defer r.locks.lock("image volumes " + sandbox)()
+	name := digest.FromString(img.ChainID).Encoded()
+	path := r.path("image-volumes", sandbox, name)
+	if isMountPoint(path) {
+		return path, nil
+	}
+	key := sandbox + "-" + name
+	sn := r.client.SnapshotService(r.cfg.Snapshotter)
+	from, err := sn.View(ctx, key, img.ChainID, snapshots.WithLabels(map[string]string{
+		labelGCRoot:      time.Now().UTC().Format(time.RFC3339),
+		labelOwner:       r.cfg.RootDirectory,
+		labelSandbox:     sandbox,
+		labelImageVolume: name,
+	}))
+	if errdefs.IsAlreadyExists(err) { // an earlier try was cut off
+		from, err = sn.Mounts(ctx, key)
+	}
+	if err != nil {
+		return "", fmt.Errorf("prepare image %s: %w", img.Name, err)
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return "", err
+	}
+	for i := range from {
+		from[i].Options = append(append(from[i].Options, "ro"), imageVolumeOptions()...)
+	}
+	return path, wrap("mount image "+img.Name, mount.All(from, path))
+}
+
+// dropImageVolumes undoes prepareImageVolume for a sandbox.
+func (r *Runtime) dropImageVolumes(ctx context.Context, sandbox string) error {
+	dir := r.path("image-volumes", sandbox)
+	mounted := names(dir)
+	if err := removeTree(dir); err != nil {
+		return err
+	}
+	sn := r.client.SnapshotService(r.cfg.Snapshotter)
+	for _, name := range mounted {
+		if err := ignoreNotFound(sn.Remove(ctx, sandbox+"-"+filepath.Base(name))); err != nil {
+			return fmt.Errorf("remove snapshot of an image volume: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package ctrd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner"
+	"monopod/runner/ctrd/volumes"
+	"monopod/runner/spec"
+)
+
+// subPathDir holds the bind mounts of a container that is being created.
+func (r *Runtime) subPathDir(container string) string { return r.path("subpaths", container) }
+
+// imageVolumeDir holds the directories that a container has for the VOLUMEs of its image.
+func (r *Runtime) imageVolumeDir(uid, container string) string {
+	return filepath.Join(r.podDir(uid), "image-volumes", container)
+}
+
+// prepareMounts makes what only single mounts of one instance need. What fails leaves nothing.
+func (r *Runtime) prepareMounts(ctx context.Context, in spec.Input, q specRequest) (_ spec.Input, err error) {
+	defer func() {
+		if err != nil {
+			r.dropMounts(in)
+		}
+	}()
+	c := q.container
+	in.Host.RecursiveReadOnly = r.recursiveReadOnly(ctx, c)
+	if err := r.checkPropagation(in, c); err != nil {
+		return in, stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	paths, err := spec.SubPaths(in)
+	if err != nil {
+		return in, stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	in.SubPaths = map[int]string{}
+	for i, sub := range paths {
+		if in.SubPaths[i], err = r.bindSubPath(in, c.VolumeMounts[i].Name, sub); err != nil {
+			return in, stepError(runner.ReasonCreateContainerConfigError,
+				fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", c.VolumeMounts[i].Name, c.Name, err))
+		}
+	}
+	anonymous, err := spec.ImageVolumePaths(in)
+	if err == nil && len(anonymous) > 0 {
+		in.ImageVolumes, err = r.images.CopyOut(ctx, q.image, r.imageVolumeDir(string(in.Pod.UID), in.ID), anonymous)
+	}
+	return in, stepError(runner.ReasonCreateContainerError, wrap("volumes of the image", err))
+}
+
+// dropMounts undoes prepareMounts for an instance that does not come to be.
+func (r *Runtime) dropMounts(in spec.Input) {
+	r.dropSubPaths(in.ID)
+	if err := removeTree(r.imageVolumeDir(string(in.Pod.UID), in.ID)); err != nil {
+		r.log.Warn("remove volumes of an image", "container", in.ID, "err", err)
+	}
+}
+
+// bindSubPath binds a part of a volume where nobody but us can change it, and returns where.
+func (r *Runtime) bindSubPath(in spec.Input, volume, sub string) (string, error) {
+	v := in.Volumes[volume]
+	open := volumes.MakeBelow
+	if v.ReadOnly {
+		open = volumes.OpenBelow
+	}
+	f, err := open(v.HostPath, sub)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	dir := r.subPathDir(in.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	target := filepath.Join(dir, strconv.Itoa(len(names(dir))))
+	return target, volumes.Bind(f, target)
+}
+
+// dropSubPaths undoes bindSubPath. What cannot be undone now is at the next start.
+func (r *Runtime) dropSubPaths(container string) {
+	if err := volumes.Unbind(r.subPathDir(container)); err != nil {
+		r.log.Warn("unmount subPaths", "container", container, "err", err)
+	}
+}
+
+// checkPropagation sees to it that the volumes whose mounts are passed on lie on mounts that can do so. Directories of
+// our own are made so; for others it is the administrator's decision.
+func (r *Runtime) checkPropagation(in spec.Input, c *corev1.Container) error {
+	for i := range c.VolumeMounts {
+		m := &c.VolumeMounts[i]
+		if m.MountPropagation == nil || *m.MountPropagation == corev1.MountPropagationNone {
+			continue
+		}
+		path := in.Volumes[m.Name].HostPath
+		if strings.HasPrefix(path, r.cfg.RootDirectory+"/") {
+			if err := makeShared(path); err != nil {
+				return fmt.Errorf("volume %q: %w", m.Name, err)
+			}
+			continue
+		}
+		at, err := mountOf(path)
+		if err != nil {
+			return fmt.Errorf("volume %q: %w", m.Name, err)
+		}
+		shared, slave := strings.Contains(at.Optional, "shared:"), strings.Contains(at.Optional, "master:")
+		switch {
+		case shared:
+		case *m.MountPropagation == corev1.MountPropagationBidirectional:
+			return fmt.Errorf("path %q is mounted on %q but it is not a shared mount", path, at.Mountpoint)
+		case !slave:
+			return fmt.Errorf("path %q is mounted on %q but it is not a shared or slave mount", path, at.Mountpoint)
+		}
+	}
+	return nil
+}
+
+// mountOf returns the mount that a path lies on.
+func mountOf(path string) (*mountinfo.Info, error) {
+	infos, err := mountinfo.GetMounts(mountinfo.ParentsFilter(path))
+	if err != nil {
+		return nil, fmt.Errorf("read mounts: %w", err)
+	}
+	var best *mountinfo.Info
+	for _, i := range infos { // of several at one place the last is on top
+		if best == nil || len(i.Mountpoint) >= len(best.Mountpoint) {
+			best = i
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("%s is on no mount", path)
+	}
+	return best, nil
+}
+
+// makeShared makes a directory one whose mounts are passed on, unless it is.
+func makeShared(path string) error {
+	at, err := mountOf(path)
+	if err != nil || strings.Contains(at.Optional, "shared:") {
+		return err
+	}
+	if at.Mountpoint != path {
+		if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind %s to itself: %w", path, err)
+		}
+	}
+	if err := unix.Mount("", path, "", unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("share mounts of %s: %w", path, err)
+	}
+	return nil
+}
+
+// rroSupport is found out when the first container asks for it.
+type rroSupport struct {
+	once sync.Once
+	has  bool
+}
+
+// recursiveReadOnly says whether mounts can be made read-only recursively. Only for a container that wants it somebody
+// is asked.
+func (r *Runtime) recursiveReadOnly(ctx context.Context, c *corev1.Container) bool {
+	if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
+	}) {
+		return false
+	}
+	r.rro.once.Do(func() {
+		if err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}); errors.Is(err, unix.ENOSYS) {
+			return
+		}
+		out, err := exec.CommandContext(context.WithoutCancel(ctx), r.cfg.OCIRuntime, "features").Output()
+		var features struct {
+			MountOptions []string `json:"mountOptions"`
+		}
+		r.rro.has = err == nil && json.Unmarshal(out, &features) == nil && slices.Contains(features.MountOptions, "rro")
+	})
+	return r.rro.has
+}
