@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"monopod/manifests"
 	"monopod/runner"
@@ -14,7 +13,7 @@ import (
 )
 
 func withDeadline(p *manifests.Pod, seconds int64) *manifests.Pod {
-	return edited(p, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To(seconds) })
+	return edited(p, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(seconds) })
 }
 
 func TestAPodFailsAtItsDeadline(t *testing.T) {
@@ -110,8 +109,10 @@ func TestTheClockHasNoSayInTheDeadline(t *testing.T) {
 		created, age time.Duration
 		fails        bool
 	}{
-		{-time.Hour, 99 * time.Second, false}, {time.Hour, 99 * time.Second, false},
-		{-time.Second, 100 * time.Second, true}, {time.Hour, 101 * time.Second, true},
+		{-time.Hour, 99 * time.Second, false},
+		{time.Hour, 99 * time.Second, false},
+		{-time.Second, 100 * time.Second, true},
+		{time.Hour, 101 * time.Second, true},
 	} {
 		sb := &runner.Sandbox{
 			ID: "s", Hash: manifests.SandboxHash(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady,

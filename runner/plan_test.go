@@ -48,6 +48,8 @@ type scenarioSandbox struct {
 	Recorded string `json:"recorded"`
 	Dead     bool   `json:"dead"`
 	Network  string `json:"network"`
+	Age      string `json:"age"`
+	Failed   string `json:"failed"`
 }
 
 type scenarioInstance struct {
@@ -61,6 +63,8 @@ type scenarioInstance struct {
 	BackOff    string                `json:"backoff"`
 	StopSent   string                `json:"stop-sent"`
 	Stopping   string                `json:"stopping"`
+	Cause      runner.StopCause      `json:"cause"`
+	Round      int                   `json:"round"`
 	Exit       *struct {
 		Code int    `json:"code"`
 		At   string `json:"at"`
@@ -144,8 +148,11 @@ func (s *story) fill(sc scenario) {
 		made := s.manifest(sb.MadeFor)
 		o.Sandbox = &runner.Sandbox{
 			ID: "sandbox", UID: "uid", Hash: manifests.SandboxHash(made.Object), Pod: s.manifest(or(sb.Recorded, sb.MadeFor)),
-			CreatedAt: zero, Alive: !sb.Dead, Network: runner.NetworkState(or(sb.Network, "Ready")),
+			Age: s.duration(sb.Age), CreatedAt: zero, Alive: !sb.Dead, Network: runner.NetworkState(or(sb.Network, "Ready")),
 		}
+	}
+	if sb := sc.Sandbox; sb != nil && sb.Failed != "" {
+		o.Sandbox.Failed = &runner.PodFailure{Reason: sb.Failed, At: s.now}
 	}
 	for _, i := range sc.Containers {
 		o.Containers = append(o.Containers, s.instance(i))
@@ -164,7 +171,7 @@ func (s *story) instance(i scenarioInstance) runner.Container {
 		ID: i.ID, Name: i.Name, SandboxID: "sandbox", Image: "busybox", ImageID: "sha256:1", State: i.State,
 		Hash: manifests.ContainerHash(s.manifest(i.MadeFor).Object, i.Name), RestartCount: i.Restarts,
 		BackOff: s.duration(i.BackOff), CreatedAt: zero, Recorded: i.Recorded, StopSentAt: s.at(i.StopSent),
-		StoppingAt: s.at(i.Stopping),
+		StoppingAt: s.at(i.Stopping), StopCause: i.Cause, Round: i.Round,
 	}
 	if i.OldSandbox {
 		c.SandboxID = "old-sandbox"
@@ -215,6 +222,15 @@ func printPlan(actions []runner.Action, next time.Time) string {
 		}
 		if a.Timeout != 0 {
 			fmt.Fprintf(&b, " timeout=%s", a.Timeout)
+		}
+		if a.Round != 0 {
+			fmt.Fprintf(&b, " round=%d", a.Round)
+		}
+		if a.Failure != "" {
+			fmt.Fprintf(&b, " failure=%s", a.Failure)
+		}
+		if a.Handler != nil {
+			fmt.Fprintf(&b, " %s=%q", a.Hook, a.Handler.String())
 		}
 		if a.Manifest != runner.DesiredManifest {
 			fmt.Fprintf(&b, " by=%s", a.Manifest)
