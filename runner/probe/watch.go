@@ -121,6 +121,10 @@ func newProber(kind Kind, p *corev1.Probe, t Target) *prober {
 
 func (w *Watch) startedLocked() bool { return w.startup == nil || w.startup.state.Result == Success }
 
+// grid is what attempts are put off to: those of many probes then share a wake-up of the process, which costs as much
+// as an attempt.
+const grid = 50 * time.Millisecond
+
 // beginRestLocked begins what waits for the startup probe.
 func (w *Watch) beginRestLocked(ctx context.Context, now time.Time) {
 	before := Unknown
@@ -150,6 +154,9 @@ func (w *Watch) scheduleLocked(ctx context.Context, p *prober, now time.Time) {
 		return
 	}
 	wait := p.state.Due.Sub(now)
+	if wait > 0 {
+		wait += p.state.Due.Add(grid - 1).Truncate(grid).Sub(p.state.Due)
+	}
 	if p.timer != nil {
 		p.timer.Reset(wait)
 		return
