@@ -44,7 +44,6 @@ spec:
 `, name, testImage, "exec 2>&1; "+script, strings.Contains(mounts, "Propagation"), mounts, volumes))
 }
 
-
 // output runs a pod to its end, removes it and returns what it wrote.
 func (a *agent) output(t testing.TB, pod *manifests.Pod) string {
 	t.Helper()
@@ -295,8 +294,10 @@ func TestVolumesOfAnImage(t *testing.T) {
 func TestAnImageIsAVolume(t *testing.T) {
 	w := newWorld(t)
 	img := testimages.FromFiles(t, []testimages.File{
-		{Path: "dir", Mode: 0o755}, {Path: "dir/file", Content: []byte("content\n"), Mode: 0o644},
-		{Path: "prog", Content: []byte("#!/bin/sh\necho executed\n"), Mode: 0o755}, {Path: "out", Link: "../../../../../../../..", Mode: 0o777},
+		{Path: "dir", Mode: 0o755},
+		{Path: "dir/file", Content: []byte("content\n"), Mode: 0o644},
+		{Path: "prog", Content: []byte("#!/bin/sh\necho executed\n"), Mode: 0o755},
+		{Path: "out", Link: "../../../../../../../..", Mode: 0o777},
 	}, nil)
 	testimages.ArchiveOf(t, filepath.Join(w.dir, "images", "data.tar"), img, "example.com/data:1")
 	a := w.open(t)
@@ -405,8 +406,11 @@ spec:
 		t.Fatal("half a sandbox is alive")
 	}
 	for _, act := range []runner.Action{
-		{Kind: runner.ReviveSandbox}, {Kind: runner.EnsureImage, Container: "c"}, {Kind: runner.CreateContainer, Container: "c", RestartCount: 1},
-		{Kind: runner.StartContainer, Container: "c"}, {Kind: runner.RemoveContainer, Container: "c", ContainerID: before.Containers[0].ID},
+		{Kind: runner.ReviveSandbox},
+		{Kind: runner.EnsureImage, Container: "c"},
+		{Kind: runner.CreateContainer, Container: "c", RestartCount: 1},
+		{Kind: runner.StartContainer, Container: "c"},
+		{Kind: runner.RemoveContainer, Container: "c", ContainerID: before.Containers[0].ID},
 	} {
 		if err := a.Apply(t.Context(), key, pod, act); err != nil {
 			t.Fatalf("%s: %v", act, err)

@@ -165,7 +165,7 @@ func Bind(f *os.File, target string) error {
 	return nil
 }
 
-func makeMountPoint(target string, dir bool) error { //nolint:revive // a kind of file, not a control flag
+func makeMountPoint(target string, dir bool) error {
 	if dir {
 		return os.Mkdir(target, 0o700)
 	}

@@ -151,10 +151,10 @@ func TestASwapDoesNotLeadOut(t *testing.T) {
 			continue
 		}
 		opened++
-		real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+		place, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 		check(t, err)
-		if in := filepath.Dir(filepath.Dir(real)); in != volume {
-			t.Errorf("opened %s", real)
+		if in := filepath.Dir(filepath.Dir(place)); in != volume {
+			t.Errorf("opened %s", place)
 		}
 		check(t, f.Close())
 	}
