@@ -110,6 +110,16 @@ func (in *instance) write(path, text string) {
 	}
 }
 
+// read returns a file of the instance's directory.
+func (in *instance) read(name string) string {
+	in.t.Helper()
+	b, err := os.ReadFile(filepath.Join(in.dir, name))
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return string(b)
+}
+
 // put writes a manifest, drop removes it.
 func (in *instance) put(name, text string) {
 	in.t.Helper()
@@ -260,14 +270,18 @@ func brief(p corev1.Pod) string {
 // eventually polls a condition that nothing announces: what other processes show to the outside.
 func (in *instance) eventually(what string, check func() error) {
 	in.t.Helper()
-	deadline := time.Now().Add(patience)
+	in.eventuallyUntil(time.Now().Add(patience), what, check)
+}
+
+func (in *instance) eventuallyUntil(deadline time.Time, what string, check func() error) {
+	in.t.Helper()
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			in.t.Fatalf("not so after %v: %s: %v\n%s", patience, what, err, in.log.tail())
+			in.t.Fatalf("not so in time: %s: %v\n%s", what, err, in.log.tail())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

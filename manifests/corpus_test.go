@@ -175,6 +175,8 @@ var inLists = regexp.MustCompile(`\[\d+\]`)
 func reason(e *Error) string {
 	path := inLists.ReplaceAllString(e.Field, "[]")
 	switch {
+	case knownKinds().byKind[e.Kind].role == kindWorkload && strings.HasPrefix(path, "spec."):
+		return "what a " + e.Kind + " makes, which the reference program does not check"
 	case strings.HasPrefix(e.Msg, "kind ") || strings.HasPrefix(e.Msg, "there is no kind"):
 		kind, _, _ := strings.Cut(strings.TrimPrefix(e.Msg, "there is no "), ":")
 		kind, _, _ = strings.Cut(kind, " is planned")

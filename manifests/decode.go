@@ -166,6 +166,11 @@ func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
 			found = append(found, p)
 		}
 	}
+	for _, p := range templateProblems(obj, it) {
+		if !masked(p.path, found) {
+			found = append(found, p)
+		}
+	}
 	if len(found) > 0 {
 		l.fail(it.errors(objectName(m, info), found))
 		return

@@ -135,7 +135,6 @@ func (l *loader) addObject(o *Object, info kindInfo) {
 	switch {
 	case !l.claim(id, "this "+id.Kind, &Error{Kind: id.Kind, Pod: name, Line: o.Origin.Line}):
 	case info.role == kindWorkload:
-		l.content.Ignored = append(l.content.Ignored, fmt.Sprintf("%s:%d: %s: its pods are not run yet", l.file, o.Origin.Line, id))
 		l.content.Workloads = append(l.content.Workloads, o)
 	default:
 		l.content.Objects = append(l.content.Objects, o)

@@ -274,7 +274,7 @@ func upstream(t *testing.T, addr string) uint16 {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	t.Cleanup(func() { c.Close(); <-done })
+	t.Cleanup(func() { _ = c.Close(); <-done })
 	go func() {
 		defer close(done)
 		b := make([]byte, 512)
@@ -310,7 +310,7 @@ func serving(t *testing.T, resolvConf string, port uint16) (*Server, string) {
 		t.Fatal(err)
 	}
 	at := netip.MustParseAddrPort(free.Addr().String())
-	free.Close()
+	_ = free.Close()
 	s := NewServer(Config{Domain: "cluster.local", Gateways: []netip.Prefix{netip.PrefixFrom(at.Addr(), 32)}, Port: at.Port(), ResolvConf: path})
 	s.forward.port = port
 	ctx, stop := context.WithCancel(context.Background())

@@ -34,7 +34,7 @@ type Config struct {
 	// Domain is the one below which our own names are, e.g. cluster.local.
 	Domain string
 	// Gateways are the addresses to listen on, each with the subnet whose queries are answered. Others get no answer:
-	// the host must not become an open resolver for its neighbours.
+	// the host must not become an open resolver for its neighbors.
 	Gateways []netip.Prefix
 	// Port is 53 if zero.
 	Port uint16
@@ -196,8 +196,8 @@ func (s *Server) serve(ctx context.Context, k socket) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	stop := context.AfterFunc(ctx, func() {
-		k.udp.Close()
-		k.tcp.Close()
+		_ = k.udp.Close()
+		_ = k.tcp.Close()
 	})
 	defer stop()
 	all.Go(func() { s.serveTCP(ctx, k, &all) })

@@ -475,6 +475,8 @@ type PodStatus struct {
 	Pod *corev1.Pod
 	// Origin is where it was written.
 	Origin manifests.Origin
+	// Recorded is the manifest that has been carried out to the end; nil when none has.
+	Recorded *manifests.Pod
 	// Why is one line about the first thing in the way, empty when there is none.
 	Why string
 	// Probes is what is known of the pod's probes at this moment.

@@ -73,7 +73,11 @@ func Status(in StatusInput) PodStatus {
 	if in.Held != nil && in.Sandbox == nil {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
 	}
-	return PodStatus{Pod: s.pod, Origin: shown.Origin, Why: s.why(), NextTry: in.Next}
+	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Why: s.why(), NextTry: in.Next}
+	if in.Sandbox != nil {
+		status.Recorded = in.Sandbox.Pod
+	}
+	return status
 }
 
 // observed sets the generation that is carried out: that of the recorded manifest. Manifests have one when they come

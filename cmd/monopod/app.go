@@ -208,6 +208,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	})
 	g.Go(func() error { return ended(ctx, "pods", pool.Run(ctx)) })
 	g.Go(func() error { return a.board.attach(ctx, pool, existing) })
+	g.Go(func() error { a.followWorkloads(ctx, pool); return nil })
 	err = g.Wait()
 	a.board.detach()
 	if closeErr := rt.Close(); closeErr != nil {

@@ -31,11 +31,17 @@ type board struct {
 	unseen map[manifests.Key]bool
 	// seen says that the pool has looked at every pod at least once.
 	seen bool
+	// expanding says that there are workloads, or have been: the pool is then updated by followWorkloads. expand
+	// wakes that.
+	expanding bool
+	expand    chan struct{}
 	// readers are the subscriptions of the API.
 	readers map[chan struct{}]bool
 }
 
-func newBoard() *board { return &board{readers: map[chan struct{}]bool{}} }
+func newBoard() *board {
+	return &board{readers: map[chan struct{}]bool{}, expand: make(chan struct{}, 1)}
+}
 
 // publish is called by the watcher with each new desired state.
 func (b *board) publish(d watcher.Desired) {
@@ -47,10 +53,24 @@ func (b *board) publish(d watcher.Desired) {
 }
 
 func (b *board) updateLocked() {
-	if b.pool != nil && b.published {
-		b.pool.Update(runner.Desired{
-			Pods: b.desired.Pods, Objects: manifests.NewObjects(b.desired.Objects), Removable: b.desired.Removable,
-		})
+	if b.pool == nil || !b.published {
+		return
+	}
+	if len(b.desired.Workloads) > 0 || b.expanding {
+		b.expanding = true
+		b.expandLater()
+		return
+	}
+	b.pool.Update(runner.Desired{
+		Pods: b.desired.Pods, Objects: manifests.NewObjects(b.desired.Objects), Removable: b.desired.Removable,
+	})
+}
+
+// expandLater asks for another look at the workloads.
+func (b *board) expandLater() {
+	select {
+	case b.expand <- struct{}{}:
+	default: // one is due already
 	}
 }
 
@@ -71,24 +91,32 @@ func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manife
 		defer b.mu.Unlock()
 		delete(b.unseen, c.Key)
 		b.notifyLocked()
+		if b.expanding {
+			b.expandLater()
+		}
 		return nil
 	})
 }
 
-// endpoints returns the pods; ok is false until each has been looked at, and while none can be seen.
-func (b *board) endpoints() (pods []*corev1.Pod, ok bool) {
+// endpoints returns the pods and the Services; ok is false until each has been looked at, and while none can be seen.
+func (b *board) endpoints() (pods []*corev1.Pod, services []*corev1.Service, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pool == nil || !b.published {
-		return nil, false
+		return nil, nil, false
 	}
 	if b.seen = b.seen || b.pool.Seen(); !b.seen {
-		return nil, false
+		return nil, nil, false
 	}
 	for _, s := range b.pool.Pods() {
 		pods = append(pods, s.Pod)
 	}
-	return pods, true
+	for _, o := range b.desired.Objects {
+		if s, ok := o.Object.(*corev1.Service); ok {
+			services = append(services, s)
+		}
+	}
+	return pods, services, true
 }
 
 // detach is the end of the pool.

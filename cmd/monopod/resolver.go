@@ -70,9 +70,9 @@ func (a *App) followNames(ctx context.Context) {
 		case <-changed:
 		case <-again.C:
 		}
-		pods, ok := a.board.endpoints()
+		pods, services, ok := a.board.endpoints()
 		if ok {
-			a.resolver.SetZone(names.NewZone(a.cfg.ClusterDomain, pods, nil))
+			a.resolver.SetZone(names.NewZone(a.cfg.ClusterDomain, pods, services))
 		} else {
 			again.Reset(lookAgain)
 		}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/watcher"
+	"monopod/workload"
+)
+
+const (
+	// seenWithin is how often is asked, after a start, whether all pods have been looked at.
+	seenWithin = 20 * time.Millisecond
+	// farAway is a time that does not come.
+	farAway = 24 * time.Hour
+)
+
+// workloads keeps the pool at what documents and workloads together ask for.
+type workloads struct {
+	pool *runner.Pool
+	// seen says that each pod that was there at the start has been looked at.
+	seen     bool
+	expander *workload.Expander
+	last     runner.Desired
+	lastSeen watcher.Desired
+	claims   []*manifests.Object
+}
+
+// followWorkloads expands the workloads whenever documents or pods have changed, until ctx ends. It sleeps while there
+// are none and none have been.
+func (a *App) followWorkloads(ctx context.Context, pool *runner.Pool) {
+	x, err := workload.NewExpander(workload.NewStore(filepath.Join(a.cfg.RootDirectory, "workloads.json")), a.log)
+	if err != nil {
+		a.log.Error("read what Jobs have done", "err", err)
+	}
+	if !x.Idle() {
+		a.board.startExpanding()
+	}
+	w := &workloads{pool: pool, expander: x}
+	timer := time.NewTimer(farAway)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.board.expand:
+		case <-timer.C:
+		}
+		wait := farAway
+		if d, ok := a.board.wanted(pool); ok {
+			wait = w.update(time.Now(), d)
+		}
+		timer.Reset(wait)
+	}
+}
+
+// update expands once and returns when to look again.
+func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
+	if w.seen = w.seen || w.pool.Seen(); !w.seen {
+		// What runs is not known yet, so nothing of a workload may be made or taken away.
+		w.pool.Update(runner.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects)})
+		return seenWithin
+	}
+	var pods []workload.Observed
+	for _, s := range w.pool.Pods() {
+		pods = append(pods, workload.Observed{Status: s.Pod, Recorded: s.Recorded})
+	}
+	r := w.expander.Expand(now, workload.Wanted{Workloads: d.Workloads, Pods: d.Pods, Removable: d.Removable}, pods)
+	w.hand(d, r)
+	if r.Next.IsZero() {
+		return farAway
+	}
+	return max(r.Next.Sub(now), time.Millisecond)
+}
+
+// hand updates the pool if something has changed.
+func (w *workloads) hand(d watcher.Desired, r workload.Result) {
+	sameClaims := slices.Equal(w.claims, r.Claims)
+	sameObjects := sameClaims && slices.Equal(w.lastSeen.Objects, d.Objects)
+	sameSources := equalSources(w.lastSeen, d)
+	if w.last.Removable != nil && sameObjects && sameSources && slices.Equal(w.last.Pods, r.Pods) {
+		return
+	}
+	objects := w.last.Objects
+	if objects == nil || !sameObjects {
+		objects = manifests.NewObjects(slices.Concat(d.Objects, r.Claims))
+	}
+	w.lastSeen, w.claims = d, r.Claims
+	w.last = runner.Desired{Pods: r.Pods, Objects: objects, Removable: d.Removable}
+	w.pool.Update(w.last)
+}
+
+// equalSources says that the same may be removed.
+func equalSources(a, b watcher.Desired) bool {
+	if len(a.Reported) != len(b.Reported) || len(a.Unknown) != len(b.Unknown) {
+		return false
+	}
+	for name := range a.Reported {
+		if !b.Reported[name] {
+			return false
+		}
+	}
+	for name, list := range a.Unknown {
+		if !slices.Equal(list, b.Unknown[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// startExpanding makes the board leave updates to followWorkloads from now on.
+func (b *board) startExpanding() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expanding = true
+	b.expandLater()
+}
+
+// wanted returns what the documents ask for; ok is false while that is not known, for another pool, and without workloads.
+func (b *board) wanted(pool *runner.Pool) (d watcher.Desired, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.desired, b.expanding && b.published && b.pool == pool
+}

@@ -1,0 +1,142 @@
+package workload
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	batchv1 "k8s.io/api/batch/v1"
+
+	"monopod/manifests"
+)
+
+const (
+	// leastYear is before any machine that has this program: an earlier clock has not been set yet.
+	leastYear = 2025
+	// clockWentBack is how far the last run may lie in the future, because the clock was a little ahead, before it is
+	// taken for the mistake of a clock that was quite wrong.
+	clockWentBack = 24 * time.Hour
+)
+
+// cronJob returns the pods of the runs of a CronJob.
+func (e *expansion) cronJob(w Workload, c *batchv1.CronJob) {
+	schedule, err := manifests.CronSchedule(&c.Spec)
+	if err != nil {
+		e.problem(w, err)
+		e.keep(w)
+		if old := e.State.Crons[w.id()]; old != nil {
+			e.out.State.Crons[w.id()] = old
+		}
+		return
+	}
+	st := &CronState{Origin: w.Origin}
+	if old := e.State.Crons[w.id()]; old != nil {
+		st.Last, st.Runs = old.Last, slices.Clone(old.Runs)
+	}
+	e.out.State.Crons[w.id()] = st
+	if due, ok := e.due(st, schedule, &c.Spec); ok {
+		st.begin(c, due)
+	}
+	e.runs(w, c, st)
+}
+
+// due returns the time of the schedule for which to begin a run now.
+func (e *expansion) due(st *CronState, s cron.Schedule, spec *batchv1.CronJobSpec) (time.Time, bool) {
+	now := e.Now
+	if now.Year() < leastYear {
+		return time.Time{}, false // a machine without a battery: the clock is set soon, and nothing is missed till then
+	}
+	if st.Last.IsZero() || st.Last.Sub(now) > clockWentBack {
+		st.Last = now.Round(0)
+	}
+	if next := s.Next(now); !next.IsZero() {
+		e.wake(next)
+	}
+	at, ok := latest(s, now)
+	if !ok || !at.After(st.Last) {
+		return time.Time{}, false
+	}
+	if spec.Suspend != nil && *spec.Suspend {
+		return time.Time{}, false
+	}
+	if d := spec.StartingDeadlineSeconds; d != nil && now.Sub(at) > time.Duration(*d)*time.Second {
+		st.Last = at
+		return time.Time{}, false
+	}
+	if spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && slices.ContainsFunc(st.Runs, Run.active) {
+		return time.Time{}, false // it begins when the other one has ended, unless that is too late
+	}
+	return at, true
+}
+
+// latest returns the last time of a schedule up to now. It looks back in steps, so that a clock that jumps by years
+// costs nothing.
+func latest(s cron.Schedule, now time.Time) (time.Time, bool) {
+	for _, back := range []time.Duration{2 * time.Minute, time.Hour, 25 * time.Hour, 32 * 24 * time.Hour, 5 * 366 * 24 * time.Hour} {
+		at := s.Next(now.Add(-back))
+		if at.IsZero() || at.After(now) {
+			continue
+		}
+		for next := s.Next(at); !next.IsZero() && !next.After(now); next = s.Next(at) {
+			at = next
+		}
+		return at, true
+	}
+	return time.Time{}, false
+}
+
+func (r Run) active() bool { return r.Job == nil || r.Job.Finished == "" }
+
+// begin adds a run. Replace ends those that are going on.
+func (st *CronState) begin(c *batchv1.CronJob, at time.Time) {
+	if c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent {
+		st.Runs = slices.DeleteFunc(st.Runs, Run.active)
+	}
+	st.Last = at
+	st.Runs = append(st.Runs, Run{Name: c.Name + "-" + strconv.FormatInt(at.Unix()/60, 10), At: at})
+}
+
+// runs goes on with all runs, and forgets old ones.
+func (e *expansion) runs(w Workload, c *batchv1.CronJob, st *CronState) {
+	all := map[string]*jobRun{}
+	for i := range st.Runs {
+		spec := &c.Spec.JobTemplate.Spec
+		run := e.run(w, st.Runs[i].Name, spec, st.Runs[i].Job)
+		if old := st.Runs[i].Job; old != nil && old.Revision != run.st.Revision {
+			// An edit is for runs to come. What runs is finished as it is, pod by pod.
+			run.st = old.clone()
+		}
+		run.ttl = spec.TTLSecondsAfterFinished
+		st.Runs[i].Job = run.st
+		run.advance()
+		all[run.name] = run
+	}
+	st.Runs = forget(st.Runs, c.Spec.SuccessfulJobsHistoryLimit, c.Spec.FailedJobsHistoryLimit)
+	for _, r := range st.Runs {
+		all[r.Name].list()
+	}
+}
+
+// forget drops the oldest finished runs beyond the limits, with their pods.
+func forget(runs []Run, successful, failed *int32) []Run {
+	left := map[string]int{Complete: 3, Failed: 1}
+	if successful != nil {
+		left[Complete] = int(*successful)
+	}
+	if failed != nil {
+		left[Failed] = int(*failed)
+	}
+	var kept []Run
+	for _, r := range slices.Backward(runs) {
+		if !r.active() {
+			if left[r.Job.Finished] <= 0 {
+				continue
+			}
+			left[r.Job.Finished]--
+		}
+		kept = append(kept, r)
+	}
+	slices.Reverse(kept)
+	return kept
+}

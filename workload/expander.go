@@ -1,0 +1,219 @@
+package workload
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
+)
+
+// saveEvery is how old what is stored about the duration of Jobs may become.
+const saveEvery = time.Minute
+
+// Expander expands the workloads of a running agent: around Expand it remembers what it gave out and stores what must
+// survive. It belongs to one goroutine.
+type Expander struct {
+	store *Store
+	log   *slog.Logger
+	state State
+	saved time.Time
+	// made holds the pods and claims of each document.
+	made   map[madeKey]*manifests.Pod
+	claims map[madeKey]*manifests.Object
+	// assigned is what was last given out.
+	assigned map[manifests.Key]*manifests.Pod
+	// said are the problems that were logged.
+	said map[string]string
+}
+
+type madeKey struct {
+	document metav1.Object
+	name     string
+}
+
+// NewExpander reads what is stored. An error is about that only: the Expander works.
+func NewExpander(store *Store, log *slog.Logger) (*Expander, error) {
+	x := &Expander{
+		store: store, log: log, made: map[madeKey]*manifests.Pod{}, claims: map[madeKey]*manifests.Object{},
+		assigned: map[manifests.Key]*manifests.Pod{}, said: map[string]string{},
+	}
+	var err error
+	x.state, err = store.Load()
+	return x, err
+}
+
+// Idle says that there is nothing stored: without workloads there is nothing to do.
+func (x *Expander) Idle() bool { return len(x.state.Jobs)+len(x.state.Crons) == 0 }
+
+// Wanted is what the documents ask for.
+type Wanted struct {
+	Workloads []*manifests.Object
+	// Pods are the documents that are pods: they come before those of workloads.
+	Pods []*manifests.Pod
+	// Removable says of which documents it is known that they are gone.
+	Removable func(manifests.Origin) bool
+}
+
+// Observed is a pod as the runner sees it.
+type Observed struct {
+	Status *corev1.Pod
+	// Recorded is the manifest that has been carried out to the end; nil: none.
+	Recorded *manifests.Pod
+}
+
+// Result is what to run, the pods of documents included.
+type Result struct {
+	Pods   []*manifests.Pod
+	Claims []*manifests.Object
+	// Next is when to expand again without any change; zero: never.
+	Next time.Time
+}
+
+// Expand says what to run now.
+func (x *Expander) Expand(now time.Time, w Wanted, pods []Observed) Result {
+	in := Input{Now: now, Pods: x.current(pods), State: x.state, Make: x.make}
+	documents := map[metav1.Object]bool{}
+	for _, o := range w.Workloads {
+		in.Workloads = append(in.Workloads, Workload{Object: o.Object, Kind: o.Kind, Origin: o.Origin})
+		documents[o.Object] = true
+	}
+	maps.DeleteFunc(x.made, func(k madeKey, _ *manifests.Pod) bool { return !documents[k.document] })
+	maps.DeleteFunc(x.claims, func(k madeKey, _ *manifests.Object) bool { return !documents[k.document] })
+	out := Expand(in)
+	out.State.keep(x.state, w.Removable)
+	x.save(now, out.State)
+	x.report(out.Problems)
+	r := Result{Pods: x.merge(w.Pods, out.Pods), Next: out.Next}
+	for _, c := range out.Claims {
+		r.Claims = append(r.Claims, x.claim(in.Workloads, c))
+	}
+	return r
+}
+
+// current joins what was given out with what is seen.
+func (x *Expander) current(pods []Observed) map[manifests.Key]Current {
+	all := map[manifests.Key]Current{}
+	for key, p := range x.assigned {
+		all[key] = Current{Pod: p}
+	}
+	for _, o := range pods {
+		key := manifests.Key{Namespace: o.Status.Namespace, Name: o.Status.Name}
+		c := all[key]
+		if c.Pod == nil {
+			c.Pod = o.Recorded
+		}
+		if c.Pod == nil {
+			continue
+		}
+		c.Settled = o.Recorded != nil && maps.Equal(o.Recorded.Object.Labels, c.Pod.Object.Labels)
+		c.Phase = o.Status.Status.Phase
+		for _, cond := range o.Status.Status.Conditions {
+			c.Ready = c.Ready || cond.Type == corev1.PodReady && cond.Status == corev1.ConditionTrue
+		}
+		for i := range o.Status.Status.ContainerStatuses {
+			c.Restarts += int(o.Status.Status.ContainerStatuses[i].RestartCount)
+		}
+		all[key] = c
+	}
+	return all
+}
+
+// make completes a pod as if it were a document of its own.
+func (x *Expander) make(w Workload, pod *corev1.Pod) (*manifests.Pod, error) {
+	key := madeKey{w.Object, pod.Name + " " + pod.Labels["pod-template-hash"]}
+	if p := x.made[key]; p != nil {
+		return p, nil
+	}
+	b, err := json.Marshal(pod)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := manifests.Load(w.Origin.File, b, manifests.Options{Source: w.Origin.Source})
+	if err != nil {
+		return nil, err
+	}
+	if len(pods) != 1 {
+		return nil, fmt.Errorf("made %d pods", len(pods))
+	}
+	pods[0].Origin = w.Origin
+	x.made[key] = pods[0]
+	return pods[0], nil
+}
+
+func (x *Expander) claim(all []Workload, c Claim) *manifests.Object {
+	var document metav1.Object
+	for _, w := range all {
+		if w.Origin == c.Origin {
+			document = w.Object
+		}
+	}
+	key := madeKey{document, c.Object.Namespace + "/" + c.Object.Name}
+	if x.claims[key] == nil {
+		x.claims[key] = &manifests.Object{Object: c.Object, Kind: "PersistentVolumeClaim", Origin: c.Origin}
+	}
+	return x.claims[key]
+}
+
+// save stores the state before anybody acts on it. A state that cannot be stored is acted on all the same: a Job that
+// runs twice is better than one that does not run.
+func (x *Expander) save(now time.Time, st State) {
+	old := x.state
+	x.state = st
+	if !progress(old, st) && now.Sub(x.saved) < saveEvery {
+		return
+	}
+	x.saved = now
+	if err := x.store.Save(st); err != nil {
+		x.log.Error("what Jobs have done cannot be stored; after a restart they may run again", "err", err)
+	}
+}
+
+// report logs each problem once.
+func (x *Expander) report(problems map[string]error) {
+	for id, err := range problems {
+		if x.said[id] != err.Error() {
+			x.said[id] = err.Error()
+			x.log.Error("workload cannot be run as written; its pods stay as they are", "workload", id, "err", err)
+		}
+	}
+	maps.DeleteFunc(x.said, func(id, _ string) bool { return problems[id] == nil && !strings.HasPrefix(id, clashPrefix) })
+}
+
+// merge puts the pods of workloads behind those of documents; of two with one name the first stays.
+func (x *Expander) merge(documents, made []*manifests.Pod) []*manifests.Pod {
+	all := slices.Clone(documents)
+	taken := map[manifests.Key]*manifests.Pod{}
+	for _, p := range documents {
+		taken[p.Key()] = p
+	}
+	clear(x.assigned)
+	for _, p := range made {
+		if by := taken[p.Key()]; by != nil {
+			x.clash(p, by)
+			continue
+		}
+		taken[p.Key()], x.assigned[p.Key()] = p, p
+		all = append(all, p)
+	}
+	return all
+}
+
+// clashPrefix begins the ids of clashes among what was said.
+const clashPrefix = "name "
+
+func (x *Expander) clash(p, by *manifests.Pod) {
+	id := clashPrefix + p.Key().String()
+	text := fmt.Sprintf("%s:%d and %s:%d", p.Origin.File, p.Origin.Line, by.Origin.File, by.Origin.Line)
+	if x.said[id] != text {
+		x.said[id] = text
+		x.log.Error("two pods have one name; the one of the second place is not run", "pod", p.Key(), "places", text)
+	}
+}
