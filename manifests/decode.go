@@ -250,6 +250,8 @@ func (l *loader) check(pod *corev1.Pod, it item, found ...problem) {
 			found = append(found, p)
 		}
 	}
+	appArmorFields(pod)
+	found = append(found, l.policy.violations(pod, it)...)
 	if len(found) > 0 {
 		l.fail(it.errors(keyOf(pod), found))
 		return

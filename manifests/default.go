@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"reflect"
+	"strings"
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,49 @@ func setDefaults(pod *corev1.Pod) {
 		defaultHostPorts(spec.InitContainers)
 		defaultHostPorts(spec.Containers)
 	}
+}
+
+// appArmorFields turns the annotations by which AppArmor profiles were named before there were fields into those, as
+// the API server does when a pod is created. The pod is valid: annotations and fields agree.
+func appArmorFields(pod *corev1.Pod) {
+	for key, value := range pod.Annotations {
+		name, ok := strings.CutPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
+		if !ok {
+			continue
+		}
+		profile := appArmorField(value)
+		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range list {
+				if profile != nil && list[i].Name == name {
+					setAppArmor(&list[i], profile, pod.Spec.SecurityContext.AppArmorProfile)
+				}
+			}
+		}
+	}
+}
+
+// setAppArmor sets the profile of a container that has none, unless the pod's is the same.
+func setAppArmor(c *corev1.Container, profile, ofPod *corev1.AppArmorProfile) {
+	if reflect.DeepEqual(profile, ofPod) {
+		return
+	}
+	orPointer(&c.SecurityContext, corev1.SecurityContext{})
+	orPointer(&c.SecurityContext.AppArmorProfile, *profile)
+}
+
+// appArmorField is the field for an annotation, nil when it names no profile.
+func appArmorField(annotation string) *corev1.AppArmorProfile {
+	switch annotation {
+	case corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
+	case corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+	}
+	local, ok := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
+	if !ok || local == "" {
+		return nil
+	}
+	return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &local}
 }
 
 // orDefault sets a field that has its zero value.

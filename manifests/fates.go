@@ -34,6 +34,7 @@ const (
 	release02   = "0.2"
 	apiServer   = "never: needs an API server"
 	clusterDisk = "never: Kubernetes has removed this volume type or needs a cluster for it"
+	noSELinux   = "without SELinux in the kernel there is nothing to label, and a warning says so; with it the container waits, since monopod sets no labels"
 	linuxOnly   = "never: monopod runs Linux containers"
 	tcpHook     = "never: Kubernetes accepts it and then fails, each time the hook is to run"
 	tcpHint     = "use exec or httpGet"
@@ -48,8 +49,8 @@ func metadataFates() []fieldFate {
 		{path: "metadata.labels", fate: enforced},
 		{path: "metadata.annotations", fate: enforced, note: "kept and shown, and readable through the downward API"},
 		{
-			path: "metadata.annotations{container.apparmor.security.beta.kubernetes.io/*}", fate: refused, note: release02,
-			hint: "remove it to run without an AppArmor profile",
+			path: "metadata.annotations{container.apparmor.security.beta.kubernetes.io/*}", fate: enforced,
+			note: "the old way to write a container's appArmorProfile",
 		},
 		{path: "metadata.annotations{kubernetes.io/ingress-bandwidth}", fate: enforced, note: "also while the pod runs; host-network pods have no limit"},
 		{path: "metadata.annotations{kubernetes.io/egress-bandwidth}", fate: enforced, note: "also while the pod runs; host-network pods have no limit"},
@@ -84,7 +85,7 @@ func podFates() []fieldFate {
 		{path: "spec.restartPolicy", fate: enforced},
 		{path: "spec.terminationGracePeriodSeconds", fate: enforced},
 		{path: "spec.activeDeadlineSeconds", fate: enforced, note: "counted from the making of the sandbox, whatever the clock is set to"},
-		{path: "spec.shareProcessNamespace", fate: enforced, only: []string{"false"}, later: []string{"true"}, other: release02},
+		{path: "spec.shareProcessNamespace", fate: enforced},
 		{path: "spec.imagePullSecrets", fate: enforced, note: "Secret documents of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; the node's registry configuration counts after them"},
 		{path: "spec.readinessGates", fate: enforced, note: "nothing here sets such conditions, so the pod is never Ready"},
 		{path: "spec.runtimeClassName", fate: refused, note: release02},
@@ -130,7 +131,7 @@ func networkFates() []fieldFate {
 		{path: "spec.hostNetwork", fate: enforced},
 		{path: "spec.hostPID", fate: enforced},
 		{path: "spec.hostIPC", fate: enforced},
-		{path: "spec.hostUsers", fate: enforced, only: []string{"true"}, later: []string{"false"}, other: release02},
+		{path: "spec.hostUsers", fate: enforced, note: "false needs a kernel with id-mapped mounts and runc 1.2 or another runtime that has them"},
 		{path: "spec.hostname", fate: enforced},
 		{path: "spec.hostnameOverride", fate: enforced},
 		{path: "spec.subdomain", fate: enforced},
@@ -148,15 +149,15 @@ func podSecurityFates() []fieldFate {
 		{path: "spec.securityContext.runAsGroup", fate: enforced},
 		{path: "spec.securityContext.runAsNonRoot", fate: enforced},
 		{path: "spec.securityContext.supplementalGroups", fate: enforced},
-		{path: "spec.securityContext.supplementalGroupsPolicy", fate: enforced, only: []string{"Merge"}, later: []string{"Strict"}, other: release02},
-		{path: "spec.securityContext.fsGroup", fate: refused, note: release02, hint: "use supplementalGroups and set the owner of the host directory"},
-		{path: "spec.securityContext.fsGroupChangePolicy", fate: refused, note: release02},
-		{path: "spec.securityContext.seccompProfile.type", fate: enforced, only: []string{"RuntimeDefault", "Unconfined"}, later: []string{"Localhost"}, other: release02},
-		{path: "spec.securityContext.seccompProfile.localhostProfile", fate: refused, note: release02},
-		{path: "spec.securityContext.sysctls", fate: refused, note: release02},
-		{path: "spec.securityContext.appArmorProfile", fate: refused, note: release02},
-		{path: "spec.securityContext.seLinuxOptions", fate: refused, note: release02},
-		{path: "spec.securityContext.seLinuxChangePolicy", fate: refused, note: release02},
+		{path: "spec.securityContext.supplementalGroupsPolicy", fate: enforced},
+		{path: "spec.securityContext.fsGroup", fate: enforced, note: "hostPath volumes are not touched, as in Kubernetes"},
+		{path: "spec.securityContext.fsGroupChangePolicy", fate: enforced},
+		{path: "spec.securityContext.seccompProfile.type", fate: enforced},
+		{path: "spec.securityContext.seccompProfile.localhostProfile", fate: enforced, note: "a file below seccompProfileRoot, by default `<rootDirectory>/seccomp`"},
+		{path: "spec.securityContext.sysctls", fate: enforced, note: "the safe ones of Kubernetes 1.36, others when `allowedUnsafeSysctls` names them"},
+		{path: "spec.securityContext.appArmorProfile", fate: enforced, note: "a profile asked for by name or type keeps the container waiting where the machine has no AppArmor"},
+		{path: "spec.securityContext.seLinuxOptions", fate: harmless, note: noSELinux},
+		{path: "spec.securityContext.seLinuxChangePolicy", fate: harmless, note: "it says how volumes get SELinux labels"},
 		{path: "spec.securityContext.windowsOptions", fate: refused, note: linuxOnly},
 	}
 }
@@ -234,11 +235,11 @@ func containerSecurityFates() []fieldFate {
 		{path: s + "capabilities", fate: enforced},
 		{path: s + "readOnlyRootFilesystem", fate: enforced},
 		{path: s + "allowPrivilegeEscalation", fate: enforced},
-		{path: s + "procMount", fate: enforced, only: []string{"Default"}, later: []string{"Unmasked"}, other: release02},
-		{path: s + "seccompProfile.type", fate: enforced, only: []string{"RuntimeDefault", "Unconfined"}, later: []string{"Localhost"}, other: release02},
-		{path: s + "seccompProfile.localhostProfile", fate: refused, note: release02},
-		{path: s + "appArmorProfile", fate: refused, note: release02},
-		{path: s + "seLinuxOptions", fate: refused, note: release02},
+		{path: s + "procMount", fate: enforced},
+		{path: s + "seccompProfile.type", fate: enforced},
+		{path: s + "seccompProfile.localhostProfile", fate: enforced, note: "a file below seccompProfileRoot, by default `<rootDirectory>/seccomp`"},
+		{path: s + "appArmorProfile", fate: enforced},
+		{path: s + "seLinuxOptions", fate: harmless, note: noSELinux},
 		{path: s + "windowsOptions", fate: refused, note: linuxOnly},
 	}
 }

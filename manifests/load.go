@@ -20,6 +20,8 @@ const MaxSize = 10 << 20
 type Options struct {
 	// Source is the name of the source that read the input; it becomes Origin.Source.
 	Source string
+	// Policy is that of the node for this source.
+	Policy Policy
 }
 
 // LoadAll decodes, defaults and validates every document of one input, which is YAML or JSON and holds Pods, other
@@ -30,7 +32,7 @@ type Options struct {
 // of white space only, is an error: that is what a power cut or an interrupted copy leaves behind, not what
 // somebody wrote to say "run nothing".
 func LoadAll(file string, data []byte, o Options) (*Content, error) {
-	l := loader{file: file, source: o.Source, first: map[ObjectID]int{}}
+	l := loader{file: file, source: o.Source, policy: o.Policy, first: map[ObjectID]int{}}
 	if err := l.checkBytes(data); err != nil {
 		return nil, err
 	}
@@ -74,6 +76,7 @@ func Errors(err error) []*Error {
 type loader struct {
 	file    string
 	source  string
+	policy  Policy
 	content Content
 	errs    []*Error
 	// first holds the line at which each object of the input was first defined.

@@ -468,6 +468,8 @@ const (
 	ReasonPodInitializing            = "PodInitializing"
 	ReasonRestartingAllContainers    = "RestartingAllContainers"
 	ReasonPostStartHookError         = "PostStartHookError"
+	// ReasonAppArmor is a kubelet's reason to turn down a pod; here its containers wait with it.
+	ReasonAppArmor = "AppArmor"
 )
 
 // PodStatus is a pod as users see it: the manifest with the status filled in.

@@ -137,20 +137,20 @@ func (a *App) watch(ctx context.Context) error {
 func (a *App) sources() []watcher.Source {
 	file, url := watcher.Source(watcher.Off("file")), watcher.Source(watcher.Off("http"))
 	if a.cfg.StaticPodPath != "" {
-		file = watcher.NewFileSource(watcher.FileConfig{Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load("file"), Log: a.log})
+		file = watcher.NewFileSource(watcher.FileConfig{Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load("file", a.cfg.policy(a.cfg.StaticPodPathSecurity)), Log: a.log})
 	}
 	if a.cfg.StaticPodURL != "" {
 		url = watcher.NewHTTPSource(watcher.HTTPConfig{
-			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: load("http"), Log: a.log,
+			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: load("http", a.cfg.policy(a.cfg.StaticPodURLSecurity)), Log: a.log,
 		})
 	}
 	return []watcher.Source{file, url}
 }
 
 // load is the watcher's way to manifests.
-func load(source string) watcher.Loader {
+func load(source string, policy manifests.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
-		return manifests.LoadAll(input, data, manifests.Options{Source: source})
+		return manifests.LoadAll(input, data, manifests.Options{Source: source, Policy: policy})
 	}
 }
 

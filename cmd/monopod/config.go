@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"monopod/manifests"
 )
 
 // Config is the effective configuration. Its keys are described in configKeys, which the file loader, the
@@ -35,6 +37,11 @@ type Config struct {
 	ClusterDNS               []string            `koanf:"clusterDNS"`
 	ClusterDomain            string              `koanf:"clusterDomain"`
 	ResolvConf               string              `koanf:"resolvConf"`
+	SeccompProfileRoot       string              `koanf:"seccompProfileRoot"`
+	AllowedUnsafeSysctls     []string            `koanf:"allowedUnsafeSysctls"`
+	PodSecurity              string              `koanf:"podSecurity"`
+	StaticPodPathSecurity    string              `koanf:"staticPodPathSecurity"`
+	StaticPodURLSecurity     string              `koanf:"staticPodURLSecurity"`
 	MaxPods                  int                 `koanf:"maxPods"`
 	PodPidsLimit             int64               `koanf:"podPidsLimit"`
 	MaxConcurrentStarts      int                 `koanf:"maxConcurrentStarts"`
@@ -61,6 +68,14 @@ func (c *Config) derive(hostname func() (string, error)) error {
 	if c.RegistryConfig == "" {
 		c.RegistryConfig = filepath.Join(c.RootDirectory, "config.json")
 	}
+	if c.SeccompProfileRoot == "" {
+		c.SeccompProfileRoot = filepath.Join(c.RootDirectory, "seccomp")
+	}
+	for _, source := range []*string{&c.StaticPodPathSecurity, &c.StaticPodURLSecurity} {
+		if *source == "" {
+			*source = c.PodSecurity
+		}
+	}
 	if c.NodeName == "" {
 		name, err := hostname()
 		if err != nil {
@@ -69,6 +84,11 @@ func (c *Config) derive(hostname func() (string, error)) error {
 		c.NodeName = strings.ToLower(name)
 	}
 	return nil
+}
+
+// policy is what pods of a source may do.
+func (c *Config) policy(podSecurity string) manifests.Policy {
+	return manifests.Policy{PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls}
 }
 
 // configEnv is what loading reads of the world besides files.

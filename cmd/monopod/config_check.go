@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"monopod/manifests"
 )
 
 // maxSocketPath is what fits into sockaddr_un with its final zero byte.
@@ -37,6 +39,7 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 	c.network(cfg)
 	c.runtime(cfg)
 	c.numbers(cfg)
+	c.security(cfg)
 	c.oneOf("logging.format", cfg.Logging.Format, "text", "json")
 	c.oneOf("logging.level", cfg.Logging.Level, "debug", "info", "warn", "error")
 	return c.problems
@@ -162,6 +165,20 @@ func (c *configCheck) runtime(cfg *Config) {
 func (c *configCheck) embedded(cfg *Config) {
 	if !slices.Contains([]string{"overlayfs", "native"}, cfg.Snapshotter) {
 		c.add("snapshotter", fmt.Sprintf("the containerd inside monopod has no snapshotter %q", cfg.Snapshotter), "use overlayfs or native, or set containerRuntimeEndpoint")
+	}
+}
+
+func (c *configCheck) security(cfg *Config) {
+	for _, pattern := range cfg.AllowedUnsafeSysctls {
+		if err := manifests.CheckUnsafeSysctl(pattern); err != nil {
+			c.add("allowedUnsafeSysctls", err.Error(), "")
+		}
+	}
+	c.oneOf("podSecurity", cfg.PodSecurity, manifests.PodSecurityLevels()...)
+	for key, level := range map[string]string{"staticPodPathSecurity": cfg.StaticPodPathSecurity, "staticPodURLSecurity": cfg.StaticPodURLSecurity} {
+		if level != cfg.PodSecurity { // else it is that key's problem
+			c.oneOf(key, level, manifests.PodSecurityLevels()...)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -33,7 +34,7 @@ type configKey struct {
 
 // configKeys lists every key in the order in which they are printed.
 func configKeys() []configKey {
-	return append(append(sourceKeys(), runtimeKeys()...), agentKeys()...)
+	return slices.Concat(sourceKeys(), runtimeKeys(), securityKeys(), agentKeys())
 }
 
 func sourceKeys() []configKey {
@@ -68,6 +69,16 @@ func runtimeKeys() []configKey {
 		{path: "clusterDNS", kind: kindStrings, doc: "Name servers of pods with dnsPolicy ClusterFirst, at most 3. Empty: such pods ask monopod (`podDNS`), else get those of `resolvConf`."},
 		{path: "clusterDomain", kind: kindString, def: "cluster.local", doc: "Domain in the full host name of pods with a `subdomain`, and in the search list of pods that use `clusterDNS`."},
 		{path: "resolvConf", kind: kindPath, def: "/etc/resolv.conf", doc: "File from which pods get the name servers of the host. Empty: none."},
+	}
+}
+
+func securityKeys() []configKey {
+	return []configKey{
+		{path: "seccompProfileRoot", kind: kindPath, derived: "`seccomp` in `rootDirectory`", doc: "Directory with the files that `seccompProfile` of type Localhost names: JSON, as in `linux.seccomp` of an OCI spec."},
+		{path: "allowedUnsafeSysctls", kind: kindStrings, doc: "Sysctls that pods may set besides the safe ones of Kubernetes: names, or prefixes as in `net.core.*`. Only those of network and ipc namespaces."},
+		{path: "podSecurity", kind: kindString, def: "privileged", doc: "Pod Security Standard that each pod must meet: `privileged` (no demands), `baseline` or `restricted`. A manifest that does not is refused; what runs already runs on."},
+		{path: "staticPodPathSecurity", kind: kindString, derived: "`podSecurity`", doc: "Pod Security Standard for the pods of `staticPodPath`."},
+		{path: "staticPodURLSecurity", kind: kindString, derived: "`podSecurity`", doc: "Pod Security Standard for the pods of `staticPodURL`."},
 	}
 }
 

@@ -56,7 +56,8 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 		ContainerLogsDir: containerLogsDir(cfg.PodLogsDir),
 		Endpoint:         cfg.ContainerRuntimeEndpoint, Snapshotter: cfg.Snapshotter, OCIRuntime: oci, ShimPath: shim, CgroupParent: cfg.CgroupRoot,
 		NodeName: cfg.NodeName, NodeIPs: nodeIPs(node.Addresses, log), ClusterDNS: cfg.ClusterDNS, Resolver: cfg.Resolver, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
-		PodPidsLimit: cfg.PodPidsLimit,
+		PodPidsLimit:       cfg.PodPidsLimit,
+		SeccompProfileRoot: cfg.SeccompProfileRoot,
 		Network: network.Config{
 			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),
 			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil, Log: log,

@@ -121,6 +121,11 @@ func (r *Runtime) checkPod(ctx context.Context, pod *manifests.Pod) error {
 	if err := checkVolumes(pod, r.host); err != nil {
 		return stepError(runner.ReasonCreateContainerConfigError, err)
 	}
+	if ownUsers(pod.Object) {
+		if err := r.checkUserNamespaces(ctx); err != nil {
+			return stepError(runner.ReasonCreatePodSandboxError, err)
+		}
+	}
 	var errs []error
 	for _, list := range [][]corev1.Container{pod.Object.Spec.InitContainers, pod.Object.Spec.Containers} {
 		for i := range list {
@@ -149,8 +154,10 @@ func (r *Runtime) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 	}
 	in := spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Refs: p.Refs, Host: r.facts()}
 	in.Host.RecursiveReadOnly = r.recursiveReadOnly(ctx, c)
-	err = errors.Join(spec.Check(in), r.checkDevices(pod, c))
-	return stepError(runner.ReasonCreateContainerConfigError, err)
+	if err := errors.Join(spec.Check(in), r.checkDevices(pod, c)); err != nil {
+		return stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	return r.checkProfiles(in)
 }
 
 // user resolves who a container runs as.
@@ -234,6 +241,12 @@ func (r *Runtime) specSandbox(pod *corev1.Pod, rec *sandboxRecord) (spec.Sandbox
 	}
 	if ns.UTS {
 		s.UTSNS = r.path("ns", rec.ID, "uts")
+	}
+	if rec.Labels.FirstID > 0 {
+		s.UserNS, s.FirstID = r.path("ns", rec.ID, "user"), rec.Labels.FirstID
+	}
+	if sharesProcesses(pod) {
+		s.PIDNS = r.path("ns", rec.ID, "pid")
 	}
 	if ns.IPC {
 		s.IPCNS = r.path("ns", rec.ID, "ipc")

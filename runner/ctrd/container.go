@@ -14,7 +14,6 @@ import (
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/api/types/task"
-	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
@@ -168,10 +167,7 @@ func (r *Runtime) buildSpec(in spec.Input) (*specs.Spec, error) {
 		s.Annotations = map[string]string{}
 	}
 	s.Annotations[shim.AnnotationExitFile] = r.exitFile(in.ID)
-	if spec.SeccompFor(in.Pod, in.Container) == spec.SeccompRuntimeDefault {
-		s.Linux.Seccomp = seccomp.DefaultProfile(s)
-	}
-	return s, nil
+	return s, r.addProfiles(s, in)
 }
 
 // makeContainer makes record, snapshot and log files side by side, then the task.
@@ -188,7 +184,8 @@ func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
 				labelGCRoot:  time.Now().UTC().Format(time.RFC3339),
 				labelOwner:   r.cfg.RootDirectory,
 				labelSandbox: n.sandbox.ID,
-			}))
+			}),
+			snapshots.WithLabels(mapLabels(n.sandbox.Labels.FirstID)))
 		return wrap("prepare snapshot", err)
 	})
 	g.Go(func() (err error) {
@@ -214,7 +211,10 @@ func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
 }
 
 func (r *Runtime) createRecord(ctx context.Context, n *newContainer) error {
-	opts, err := typeurl.MarshalAny(&options.Options{BinaryName: r.cfg.OCIRuntime, Root: r.path("runc")})
+	opts, err := typeurl.MarshalAny(&options.Options{
+		BinaryName: r.cfg.OCIRuntime, Root: r.path("runc"),
+		IoUid: n.sandbox.Labels.FirstID, IoGid: n.sandbox.Labels.FirstID, // so that /dev/stdout can be opened again
+	})
 	if err != nil {
 		return err
 	}

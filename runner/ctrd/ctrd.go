@@ -54,6 +54,8 @@ type Config struct {
 	ClusterDomain string
 	// ResolvConf is the host's resolver configuration; empty: none is used.
 	ResolvConf string
+	// SeccompProfileRoot holds the profiles of seccompProfile Localhost; empty: seccomp in RootDirectory.
+	SeccompProfileRoot string
 	// PodPidsLimit is pids.max of each container; 0 or less: none.
 	PodPidsLimit int64
 	// CDIDirs hold the CDI specs of this machine's devices, later ones win.

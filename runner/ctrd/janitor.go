@@ -31,6 +31,7 @@ func (r *Runtime) cleanStart(ctx context.Context) error {
 	}{
 		{"leases", r.cleanLeases},
 		{"shims", func(ctx context.Context) error { return r.cleanShims(ctx, unmade) }}, // before the rest: they keep other things in use
+		{"process namespaces", r.cleanPauses},
 		{"namespaces", r.cleanNamespaces},
 		{"files", r.cleanFiles},
 		{"snapshots", r.cleanSnapshots}, // after the mounts of them
@@ -134,6 +135,17 @@ func (r *Runtime) cleanNamespaces(ctx context.Context) error {
 			errs = append(errs, r.net.Teardown(ctx, network.Pod{SandboxID: id, NetNS: filepath.Join(dir, "net")}))
 		}
 		errs = append(errs, network.Unpin(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// cleanPauses ends process namespaces without a sandbox.
+func (r *Runtime) cleanPauses(ctx context.Context) error {
+	var errs []error
+	for _, id := range names(r.path("pause")) {
+		if r.index.sandboxByID(id) == nil {
+			errs = append(errs, r.stopPause(ctx, id))
+		}
 	}
 	return errors.Join(errs...)
 }

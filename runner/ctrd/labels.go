@@ -31,6 +31,7 @@ const (
 	labelBorn        = "monopod.dev/born"
 	labelFailed      = "monopod.dev/failed"
 	labelFailedAt    = "monopod.dev/failed-at"
+	labelFirstID     = "monopod.dev/first-id"
 
 	labelSandbox      = "monopod.dev/sandbox"
 	labelHash         = "monopod.dev/hash"
@@ -292,6 +293,8 @@ type sandboxLabels struct {
 	// Failed and FailedAt say that the pod has failed as a whole.
 	Failed   string
 	FailedAt time.Time
+	// FirstID is the first of the machine's user and group ids that the pod's user namespace has; 0: it has none.
+	FirstID uint32
 }
 
 func (l *sandboxLabels) encode() map[string]string {
@@ -312,10 +315,14 @@ func (l *sandboxLabels) encode() map[string]string {
 	if l.Failed != "" {
 		m[labelFailed], m[labelFailedAt] = l.Failed, encodeTime(l.FailedAt)
 	}
+	if l.FirstID > 0 {
+		m[labelFirstID] = strconv.FormatUint(uint64(l.FirstID), 10)
+	}
 	return m
 }
 
 func decodeSandboxLabels(m map[string]string) *sandboxLabels {
+	first, _ := strconv.ParseUint(m[labelFirstID], 10, 32)
 	d := decoder{m: m} // times that cannot be read are unknown, which is no reason to lose the sandbox
 	return &sandboxLabels{
 		Born:     d.duration(labelBorn),
@@ -328,6 +335,7 @@ func decodeSandboxLabels(m map[string]string) *sandboxLabels {
 		Hash:     m[labelSandboxHash],
 		State:    sandboxState(m[labelState]),
 		BootID:   m[labelBootID],
+		FirstID:  uint32(first),
 
 		KeepFiles: m[labelKeepFiles] == "true",
 	}

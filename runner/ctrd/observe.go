@@ -94,6 +94,8 @@ func (r *Runtime) observeSandbox(rec *sandboxRecord) *runner.Sandbox {
 func (r *Runtime) alive(rec *sandboxRecord) bool {
 	return rec.Labels.BootID == r.bootID &&
 		network.Pinned(r.nsDir(rec.ID), namespacesOf(rec.Pod.Object)) &&
+		(rec.Labels.FirstID == 0 || network.Pinned(r.nsDir(rec.ID), network.Namespaces{Users: &network.Users{}})) &&
+		(!sharesProcesses(rec.Pod.Object) || r.pauseAlive(rec.ID)) &&
 		(rec.Pod.Object.Spec.HostIPC || isMountPoint(r.shmDir(rec.ID)))
 }
 

@@ -52,6 +52,7 @@ type Runtime struct {
 	adds     *adds
 	commands commands
 	locks    keyLock
+	ids      idRanges
 	// slots bound how many containers are created or removed at once, netSlots how many CNI runs go on: more
 	// than twice the processors only makes all of them slower.
 	slots, netSlots slots
@@ -143,6 +144,9 @@ func (c Config) withDefaults() Config {
 	if c.CDIDirs == nil {
 		c.CDIDirs = d.CDIDirs
 	}
+	if c.SeccompProfileRoot == "" {
+		c.SeccompProfileRoot = filepath.Join(c.RootDirectory, "seccomp")
+	}
 	if c.MaxConcurrent <= 0 {
 		c.MaxConcurrent = max(4, 2*runtime.NumCPU())
 	}
@@ -165,7 +169,7 @@ func (c Config) withDefaults() Config {
 func (r *Runtime) prepareDirs() error {
 	for _, d := range []string{
 		r.cfg.RootDirectory, r.cfg.StateDirectory, r.podsDir(), r.cfg.PodLogsDir,
-		r.path("exits"), r.path("ns"), r.path("shm"), r.path("logs"),
+		r.path("exits"), r.path("ns"), r.path("shm"), r.path("logs"), r.path("pause"),
 	} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err

@@ -42,13 +42,16 @@ func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *man
 		if err := r.teardown.finishUID(ctx, a.UID); err != nil {
 			return fmt.Errorf("what is left of the pod's previous sandbox: %w", err)
 		}
-		rec = r.newSandbox(key, pod, a.UID)
+		var err error
+		if rec, err = r.newSandbox(ctx, key, pod, a.UID); err != nil {
+			return err
+		}
 	case rec.Labels.BootID != r.bootID:
 		return fmt.Errorf("pod %s has sandbox %s of an earlier boot, which must be removed first", key, rec.ID)
 	}
 	var g errgroup.Group
 	g.Go(func() error { return r.storeSandbox(ctx, rec) })
-	g.Go(func() error { return r.prepareSandbox(rec) })
+	g.Go(func() error { return r.prepareSandbox(ctx, rec) })
 	if err := g.Wait(); err != nil {
 		r.dropSandbox(ctx, rec)
 		return err
@@ -84,7 +87,7 @@ func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *man
 	if err != nil {
 		return err
 	}
-	if err := r.prepareSandbox(rec); err != nil {
+	if err := r.prepareSandbox(ctx, rec); err != nil {
 		return err
 	}
 	if !rec.Network.Ready {
@@ -93,8 +96,8 @@ func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *man
 	return nil
 }
 
-func (r *Runtime) newSandbox(key manifests.Key, pod *manifests.Pod, uid string) *sandboxRecord {
-	return &sandboxRecord{
+func (r *Runtime) newSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, uid string) (*sandboxRecord, error) {
+	rec := &sandboxRecord{
 		ID:        newID(),
 		CreatedAt: time.Now(),
 		Pod:       pod,
@@ -110,6 +113,15 @@ func (r *Runtime) newSandbox(key manifests.Key, pod *manifests.Pod, uid string) 
 			Born:   sinceBoot(),
 		},
 	}
+	if !ownUsers(pod.Object) {
+		return rec, nil
+	}
+	if err := r.checkUserNamespaces(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	rec.Labels.FirstID, err = r.ids.take(rec.ID, foreignRanges())
+	return rec, err
 }
 
 // storeSandbox writes a new record; one that exists is fine.
@@ -144,7 +156,7 @@ func (r *Runtime) dropSandbox(ctx context.Context, rec *sandboxRecord) {
 }
 
 // prepareSandbox makes namespaces, shm and files. It is idempotent.
-func (r *Runtime) prepareSandbox(rec *sandboxRecord) error {
+func (r *Runtime) prepareSandbox(ctx context.Context, rec *sandboxRecord) error {
 	pod := rec.Pod.Object
 	ns := namespacesOf(pod)
 	if ns.UTS {
@@ -160,15 +172,26 @@ func (r *Runtime) prepareSandbox(rec *sandboxRecord) error {
 			ns.Sysctls[c.Name] = c.Value
 		}
 	}
+	if rec.Labels.FirstID > 0 {
+		ns.Users = &network.Users{FirstID: rec.Labels.FirstID, Count: spec.UserIDs}
+	}
 	if err := network.Pin(r.nsDir(rec.ID), ns); err != nil {
 		return err
 	}
 	if !pod.Spec.HostIPC {
-		if err := mountTmpfs(r.shmDir(rec.ID), "mode=1777,size=67108864", shmFlags); err != nil {
+		// Made for the ids of the pod, it needs no mapping.
+		options := fmt.Sprintf("mode=1777,size=67108864,uid=%d,gid=%[1]d", rec.Labels.FirstID)
+		if err := mountTmpfs(r.shmDir(rec.ID), options, shmFlags); err != nil {
 			return fmt.Errorf("shm: %w", err)
 		}
 	}
-	return r.writeFiles(rec)
+	if err := r.writeFiles(rec); err != nil {
+		return err
+	}
+	if sharesProcesses(pod) {
+		return r.startPause(ctx, rec)
+	}
+	return nil
 }
 
 // sandboxFiles are the files of a sandbox that its containers see.

@@ -177,6 +177,9 @@ func (r *Runtime) teardownSandbox(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	if err := r.stopPause(ctx, id); err != nil {
+		return err
+	}
 	if namespacesOf(rec.Pod.Object).Net {
 		if err := r.teardownNetwork(ctx, rec); err != nil {
 			return err
@@ -194,6 +197,7 @@ func (r *Runtime) teardownSandbox(ctx context.Context, id string) error {
 		return fmt.Errorf("delete record of sandbox %s: %w", id, err)
 	}
 	r.index.deleteSandbox(id)
+	r.ids.release(id)
 	r.watch.notify(rec.Labels.Key)
 	return nil
 }

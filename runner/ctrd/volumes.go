@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests"
+	"monopod/runner/ctrd/fsgroup"
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/spec"
 )
@@ -131,7 +132,7 @@ func (r *Runtime) prepareEmptyDir(uid string, p spec.VolumePlan) (string, error)
 	path := filepath.Join(r.podDir(uid), "volumes", "kubernetes.io~empty-dir", p.Name)
 	if p.EmptyDir.Memory {
 		if isMountPoint(path) {
-			return path, nil
+			return path, regroup(path, p.EmptyDir.GID)
 		}
 		return path, errors.Join(
 			mountTmpfs(path, fmt.Sprintf("mode=0777,size=%d", p.EmptyDir.SizeBytes), 0),
@@ -139,7 +140,7 @@ func (r *Runtime) prepareEmptyDir(uid string, p spec.VolumePlan) (string, error)
 		)
 	}
 	if _, err := os.Stat(path); err == nil {
-		return path, nil
+		return path, regroup(path, p.EmptyDir.GID)
 	}
 	// Made complete under another name first: a directory that exists is never touched again.
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -164,6 +165,15 @@ func ownEmptyDir(path string, gid *int64) error {
 		return err
 	}
 	return os.Chmod(path, 0o777|fs.ModeSetgid)
+}
+
+// regroup gives an emptyDir that is there to another fsGroup after an edit. As a rule it has the right one: the walk
+// of fsGroupChangePolicy Always has nothing to do in a directory that was made for the group.
+func regroup(path string, gid *int64) error {
+	if gid == nil {
+		return nil
+	}
+	return fsgroup.Apply(path, fsgroup.Owner{GID: *gid, OnRootMismatch: true})
 }
 
 // terminationFile makes the file behind terminationMessagePath, one for each instance.

@@ -207,6 +207,7 @@ func (r *Runtime) load(ctx context.Context) error {
 			return err
 		}
 		sandboxes = append(sandboxes, rec)
+		r.ids.keep(rec.ID, rec.Labels.FirstID)
 	}
 	var containers []*containerRecord
 	for _, c := range ctrs {

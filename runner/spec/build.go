@@ -32,7 +32,7 @@ func Build(in Input) (*specs.Spec, error) {
 		return nil, err
 	}
 	sec := effectiveSecurity(in.Pod, c)
-	if err := checkInput(in, c, sec); err != nil {
+	if err := checkInput(in, c); err != nil {
 		return nil, err
 	}
 	process, err := buildProcess(in, c, sec)
@@ -57,10 +57,13 @@ func Build(in Input) (*specs.Spec, error) {
 // Sandbox and Volumes is made up; the rest of Input must be as for Build.
 func Check(in Input) error {
 	s := &in.Sandbox
-	for _, p := range []*string{&s.NetNS, &s.IPCNS, &s.UTSNS} {
+	for _, p := range []*string{&s.NetNS, &s.IPCNS, &s.UTSNS, &s.PIDNS} {
 		if *p == "" {
 			*p = "/later"
 		}
+	}
+	if users := in.Pod.Spec.HostUsers; users != nil && !*users && s.UserNS == "" {
+		s.UserNS, s.FirstID = "/later", UserIDs
 	}
 	if len(s.IPs) == 0 {
 		s.IPs = []string{"192.0.2.1"}
@@ -103,13 +106,17 @@ func findContainer(pod *corev1.Pod, name string) (*corev1.Container, error) {
 }
 
 // checkInput refuses inputs that would give a spec weaker than what the manifest says.
-func checkInput(in Input, c *corev1.Container, sec security) error {
+func checkInput(in Input, c *corev1.Container) error {
 	spec := &in.Pod.Spec
 	switch {
 	case in.ID == "" || in.Pod.UID == "":
 		return errors.New("the id of the container or of its pod is missing")
 	case !spec.HostNetwork && (in.Sandbox.NetNS == "" || in.Sandbox.UTSNS == ""):
 		return errors.New("the pod's network namespace does not exist")
+	case spec.HostUsers != nil && !*spec.HostUsers && (in.Sandbox.UserNS == "" || in.Sandbox.FirstID == 0):
+		return errors.New("the pod's user namespace does not exist")
+	case isTrue(spec.ShareProcessNamespace) && in.Sandbox.PIDNS == "":
+		return errors.New("the pod's process namespace does not exist")
 	case !spec.HostIPC && in.Sandbox.IPCNS == "":
 		return errors.New("the pod's ipc namespace does not exist")
 	case len(in.Host.Capabilities) == 0:
@@ -117,21 +124,17 @@ func checkInput(in Input, c *corev1.Container, sec security) error {
 	case in.Host.MemoryBytes <= 0:
 		return errors.New("the memory of this machine is not known")
 	}
-	return refuse(spec, c, sec)
+	return refuse(c)
 }
 
 // refuse names the fields that a later release will enforce. Manifests with them are refused when they are read;
 // this keeps the promise for pods that come another way, for example from an older sandbox record.
-func refuse(pod *corev1.PodSpec, c *corev1.Container, sec security) error {
-	localhost := sec.seccomp != nil && sec.seccomp.Type == corev1.SeccompProfileTypeLocalhost
+func refuse(c *corev1.Container) error {
 	for _, f := range []struct {
 		set  bool
 		name string
 	}{
-		{isTrue(pod.ShareProcessNamespace), "shareProcessNamespace"},
-		{pod.HostUsers != nil && !*pod.HostUsers, "hostUsers: false"},
 		{len(c.VolumeDevices) > 0, "volumeDevices"},
-		{localhost && !sec.privileged, "seccompProfile Localhost"},
 	} {
 		if f.set {
 			return fmt.Errorf("container %s: %s is not supported by this release", c.Name, f.name)
@@ -149,6 +152,7 @@ func buildLinux(in Input, c *corev1.Container, sec security) *specs.Linux {
 
 		RootfsPropagation: rootPropagation(c),
 	}
+	l.UIDMappings, l.GIDMappings = idMappings(in.Sandbox), idMappings(in.Sandbox)
 	if sec.privileged {
 		l.Devices = hostDevices(in.Host.Devices)
 		l.Resources.Devices = []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}
@@ -168,8 +172,11 @@ func buildLinux(in Input, c *corev1.Container, sec security) *specs.Linux {
 func namespaces(in Input, sec security) []specs.LinuxNamespace {
 	pod := &in.Pod.Spec
 	var all []specs.LinuxNamespace
+	if in.Sandbox.UserNS != "" {
+		all = append(all, specs.LinuxNamespace{Type: specs.UserNamespace, Path: in.Sandbox.UserNS})
+	}
 	if !pod.HostPID {
-		all = append(all, specs.LinuxNamespace{Type: specs.PIDNamespace})
+		all = append(all, specs.LinuxNamespace{Type: specs.PIDNamespace, Path: in.Sandbox.PIDNS})
 	}
 	if !pod.HostIPC {
 		all = append(all, specs.LinuxNamespace{Type: specs.IPCNamespace, Path: in.Sandbox.IPCNS})

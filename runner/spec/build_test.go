@@ -95,13 +95,6 @@ func TestBuildRefuses(t *testing.T) {
 			want: `securityContext.capabilities.drop: "NET_RWA" is not a capability`,
 		},
 		{
-			name: "a seccomp profile of the machine",
-			pod: context(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{
-				Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: new("x.json"),
-			}}),
-			want: "container app: seccompProfile Localhost is not supported by this release",
-		},
-		{
 			name: "a volume that is not there", pod: mount(corev1.VolumeMount{Name: "other", MountPath: "/x"}),
 			want: `cannot find volume "other" to mount into container "app"`,
 		},
@@ -120,14 +113,22 @@ func TestBuildRefuses(t *testing.T) {
 			want: `volumeMount "v" of container "app": recursiveReadOnly: Enabled needs Linux 5.12 and an OCI runtime with the mount option rro`,
 		},
 		{
-			name: "a shared process namespace",
+			name: "a sandbox without the process namespace to share",
 			pod:  func(p *corev1.Pod, _ *corev1.Container) { p.Spec.ShareProcessNamespace = new(true) },
-			want: "container app: shareProcessNamespace is not supported by this release",
+			want: "the pod's process namespace does not exist",
 		},
 		{
-			name: "user namespaces",
+			name: "a sandbox without user namespace",
 			pod:  func(p *corev1.Pod, _ *corev1.Container) { p.Spec.HostUsers = new(false) },
-			want: "container app: hostUsers: false is not supported by this release",
+			want: "the pod's user namespace does not exist",
+		},
+		{
+			name: "a user that the user namespace does not have",
+			pod:  func(p *corev1.Pod, _ *corev1.Container) { p.Spec.HostUsers = new(false) },
+			in: func(in *Input) {
+				in.Sandbox.UserNS, in.Sandbox.FirstID, in.User.UID = "/run/monopod/ns/s1/user", 65536, 65536
+			},
+			want: "hostUsers: false: the pod has user and group ids up to 65535, not 65536",
 		},
 		{
 			name: "envFrom without its object",

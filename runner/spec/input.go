@@ -51,6 +51,11 @@ type Sandbox struct {
 	NetNS    string
 	IPCNS    string
 	UTSNS    string
+	// UserNS is that of a pod with hostUsers: false; its id 0 is FirstID on the machine. Empty: the machine's own.
+	UserNS  string
+	FirstID uint32
+	// PIDNS is that of a pod with shareProcessNamespace; empty: each container has one of its own.
+	PIDNS string
 	// IPs are the pod's addresses; for host-network pods those of the node.
 	IPs []string
 	// ShmPath, HostsPath, HostnamePath and ResolvConfPath are host paths bind-mounted into each container.

@@ -65,10 +65,14 @@ func buildMounts(in Input, c *corev1.Container, sec security) ([]specs.Mount, er
 
 	mounts := systemMounts(in.Host, sec, binds)
 	for _, b := range binds {
-		mounts = append(mounts, specs.Mount{
+		m := specs.Mount{
 			Destination: b.destination, Type: "bind", Source: b.source,
 			Options: append([]string{"rbind", cmp.Or(b.propagation, propagationPrivate), string(b.access)}, b.options...),
-		})
+		}
+		if b.destination != shmDir || b.source != in.Sandbox.ShmPath {
+			m.UIDMappings, m.GIDMappings = idMappings(in.Sandbox), idMappings(in.Sandbox)
+		}
+		mounts = append(mounts, m)
 	}
 	return mounts, nil
 }

@@ -15,6 +15,9 @@ func buildProcess(in Input, c *corev1.Container, sec security) (*specs.Process, 
 	if err := checkUser(in, c, sec); err != nil {
 		return nil, err
 	}
+	if err := checkMapped(in); err != nil {
+		return nil, err
+	}
 	env, vars, err := environment(in, c)
 	if err != nil {
 		return nil, err

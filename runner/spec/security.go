@@ -68,29 +68,47 @@ func RequestedUser(pod *corev1.Pod, container string) (uid, gid *int64, nonRoot 
 	return sec.user, sec.group, sec.nonRoot
 }
 
-// SeccompProfile names the seccomp profile of a container.
-type SeccompProfile string
-
-// Seccomp profiles.
-const (
-	// SeccompUnconfined: none.
-	SeccompUnconfined SeccompProfile = "Unconfined"
-	// SeccompRuntimeDefault: containerd's own, made for the container's final capabilities.
-	SeccompRuntimeDefault SeccompProfile = "RuntimeDefault"
-)
-
 // SeccompFor returns the profile to add to a built spec. Nothing set means unconfined, as in the CRI plugin, and
-// privileged containers never have one.
-func SeccompFor(pod *corev1.Pod, container string) SeccompProfile {
+// privileged containers never have one. RuntimeDefault is containerd's own profile, made for the container's final
+// capabilities; Localhost is a file of the machine.
+func SeccompFor(pod *corev1.Pod, container string) corev1.SeccompProfile {
 	c, err := findContainer(pod, container)
 	if err != nil {
-		return SeccompRuntimeDefault
+		return corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	}
 	sec := effectiveSecurity(pod, c)
-	if sec.privileged || sec.seccomp == nil || sec.seccomp.Type == corev1.SeccompProfileTypeUnconfined {
-		return SeccompUnconfined
+	if sec.privileged || sec.seccomp == nil {
+		return corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
 	}
-	return SeccompRuntimeDefault
+	return *sec.seccomp
+}
+
+// AppArmorFor returns the AppArmor profile that a container asks for, nil when it names none, and whether it is privileged.
+func AppArmorFor(pod *corev1.Pod, container string) (profile *corev1.AppArmorProfile, privileged bool) {
+	c, err := findContainer(pod, container)
+	if err != nil {
+		return nil, false
+	}
+	if s := pod.Spec.SecurityContext; s != nil {
+		profile = s.AppArmorProfile
+	}
+	if s := c.SecurityContext; s != nil {
+		if s.AppArmorProfile != nil {
+			profile = s.AppArmorProfile
+		}
+		privileged = isTrue(s.Privileged)
+	}
+	return profile, privileged
+}
+
+// WantsSELinux says that a container or its pod has seLinuxOptions.
+func WantsSELinux(pod *corev1.Pod, container string) bool {
+	c, err := findContainer(pod, container)
+	if err != nil {
+		return false
+	}
+	return pod.Spec.SecurityContext != nil && pod.Spec.SecurityContext.SELinuxOptions != nil ||
+		c.SecurityContext != nil && c.SecurityContext.SELinuxOptions != nil
 }
 
 // checkUser refuses root where the manifest says runAsNonRoot, with kubelet's words, and an Input.User that is

@@ -104,13 +104,14 @@ func TestSeccompFor(t *testing.T) {
 		name           string
 		pod, container *corev1.SeccompProfile
 		privileged     bool
-		want           SeccompProfile
+		want           corev1.SeccompProfileType
 	}{
-		{name: "nothing said is unconfined", want: SeccompUnconfined},
-		{name: "the pod's", pod: standard, want: SeccompRuntimeDefault},
-		{name: "the container's", container: standard, want: SeccompRuntimeDefault},
-		{name: "the container's wins", pod: standard, container: unconfined, want: SeccompUnconfined},
-		{name: "privileged is always unconfined", pod: standard, container: standard, privileged: true, want: SeccompUnconfined},
+		{name: "nothing said is unconfined", want: corev1.SeccompProfileTypeUnconfined},
+		{name: "the pod's", pod: standard, want: corev1.SeccompProfileTypeRuntimeDefault},
+		{name: "the container's", container: standard, want: corev1.SeccompProfileTypeRuntimeDefault},
+		{name: "the container's wins", pod: standard, container: unconfined, want: corev1.SeccompProfileTypeUnconfined},
+		{name: "a file of the machine", container: profile(corev1.SeccompProfileTypeLocalhost), want: corev1.SeccompProfileTypeLocalhost},
+		{name: "privileged is always unconfined", pod: standard, container: standard, privileged: true, want: corev1.SeccompProfileTypeUnconfined},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestSeccompFor(t *testing.T) {
 				p.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: tt.pod}
 				c.SecurityContext = &corev1.SecurityContext{SeccompProfile: tt.container, Privileged: &tt.privileged}
 			})
-			if got := SeccompFor(pod, "app"); got != tt.want {
+			if got := SeccompFor(pod, "app").Type; got != tt.want {
 				t.Errorf("SeccompFor = %s, want %s", got, tt.want)
 			}
 		})

@@ -6,7 +6,10 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
 
 	"monopod/internal/bundle"
 )
@@ -27,8 +30,30 @@ func run(dir string, programs []string) error {
 	if err := bundle.Pack(&archive, programs...); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "bundle.tar.zst"), archive.Bytes(), 0o644); err != nil {
+	packed := squeeze(archive.Bytes())
+	if err := os.WriteFile(filepath.Join(dir, "bundle.tar.zst"), packed, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "bundle.version"), []byte(bundle.Version(archive.Bytes())), 0o644)
+	return os.WriteFile(filepath.Join(dir, "bundle.version"), []byte(bundle.Version(packed)), 0o644)
+}
+
+// squeeze compresses an archive again with the zstd program, which has levels that the Go package has not: an eighth
+// less. Where there is no such program the archive stays as it is.
+func squeeze(archive []byte) []byte {
+	program, err := exec.LookPath("zstd")
+	if err != nil {
+		return archive
+	}
+	z, err := zstd.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		return archive
+	}
+	defer z.Close()
+	var out bytes.Buffer
+	cmd := exec.Command(program, "-q", "-19", "--long=24", "-c")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = z, &out, os.Stderr
+	if cmd.Run() != nil || out.Len() >= len(archive) {
+		return archive
+	}
+	return out.Bytes()
 }

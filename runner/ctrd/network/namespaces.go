@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/containerd/containerd/v2/pkg/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,12 +17,22 @@ type Namespaces struct {
 	Net bool
 	IPC bool
 	UTS bool
+	// Users makes a user namespace that owns the others; nil: the machine's is kept.
+	Users *Users
+	// PID is not made by Pin, which has no process to put into it; see PinPID.
+	PID bool
 	// Hostname is set in the new UTS namespace; empty: the host's name is kept.
 	Hostname string
 	// Sysctls are written in the new net and ipc namespaces, in either spelling (net.ipv4.x or net/ipv4/x).
 	// Two of containerd's CRI are added unless given: net.ipv4.ip_unprivileged_port_start=0 and
 	// net.ipv4.ping_group_range="0 2147483647". A sysctl outside the new namespaces is refused.
 	Sysctls map[string]string
+}
+
+// Users are the ids of the machine that a user namespace has as its own, from 0 on.
+type Users struct {
+	FirstID uint32
+	Count   uint32
 }
 
 // kind is one of the namespace types that can be pinned.
@@ -34,6 +45,9 @@ type kind struct {
 // kinds lists the namespaces asked for, in a fixed order.
 func (n Namespaces) kinds() []kind {
 	var ks []kind
+	if n.Users != nil {
+		ks = append(ks, kind{"user", unix.CLONE_NEWUSER})
+	}
 	if n.Net {
 		ks = append(ks, kind{"net", unix.CLONE_NEWNET})
 	}
@@ -43,10 +57,13 @@ func (n Namespaces) kinds() []kind {
 	if n.UTS {
 		ks = append(ks, kind{"uts", unix.CLONE_NEWUTS})
 	}
+	if n.PID {
+		ks = append(ks, kind{"pid", unix.CLONE_NEWPID})
+	}
 	return ks
 }
 
-// Pin makes new namespaces and pins them as dir/net, dir/ipc and dir/uts. It is idempotent: what is pinned
+// Pin makes new namespaces and pins them as dir/net, dir/ipc, dir/uts and dir/user. It is idempotent: what is pinned
 // already stays. A pin appears only after its namespace is complete (lo up, sysctls, hostname), so that a
 // crash in the middle never leaves a half-made one behind.
 //
@@ -69,7 +86,10 @@ func Pin(dir string, ns Namespaces) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return fmt.Errorf("pin namespaces: %w", err)
 	}
-	p := pinner{dir: dir, kinds: missing, ns: ns, settings: settings}
+	p := pinner{dir: dir, kinds: missing, ns: ns, settings: settings, source: "/proc/thread-self/ns"}
+	if ns.Users != nil {
+		return p.inUserNamespace()
+	}
 	if err := onDyingThread(p.run); err != nil {
 		return fmt.Errorf("pin namespaces in %s: %w", dir, err)
 	}
@@ -94,28 +114,96 @@ func onDyingThread(fn func() error) error {
 	return <-done
 }
 
+// PinPID pins the process namespace of a process as dir/pid.
+func PinPID(dir string, pid int) error {
+	if err := bindPin(fmt.Sprintf("/proc/%d/ns/pid", pid), filepath.Join(dir, "pid")); err != nil {
+		return fmt.Errorf("pin process namespace: %w", err)
+	}
+	return nil
+}
+
 // pinner makes and pins the missing namespaces of one sandbox; run is called on a thread of its own.
 type pinner struct {
 	dir      string
 	kinds    []kind
 	ns       Namespaces
 	settings []setting
+	// source is the directory in /proc with the namespaces to pin.
+	source string
 }
 
 func (p *pinner) run() error {
-	flags := 0
-	for _, k := range p.kinds {
-		flags |= k.flag
-	}
+	flags := p.flags()
 	if err := unix.Unshare(flags); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}
 	if err := p.configure(flags); err != nil {
 		return err
 	}
+	return p.pin()
+}
+
+func (p *pinner) flags() int {
+	flags := 0
 	for _, k := range p.kinds {
-		if err := bindPin(filepath.Join("/proc/thread-self/ns", k.file), filepath.Join(p.dir, k.file)); err != nil {
+		flags |= k.flag
+	}
+	return flags
+}
+
+func (p *pinner) pin() error {
+	for _, k := range p.kinds {
+		if err := bindPin(filepath.Join(p.source, k.file), filepath.Join(p.dir, k.file)); err != nil {
 			return fmt.Errorf("%s: %w", k.file, err)
+		}
+	}
+	return nil
+}
+
+// inUserNamespace makes all namespaces anew: those that were pinned before a crash belong to another user namespace,
+// and nobody uses them yet. They belong to a process that never runs and is gone when they are pinned.
+func (p *pinner) inUserNamespace() error {
+	if err := Unpin(p.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(p.dir, 0o711); err != nil {
+		return fmt.Errorf("pin namespaces: %w", err)
+	}
+	p.kinds = p.ns.kinds()
+	others := p.flags() &^ unix.CLONE_NEWUSER
+	ids := fmt.Sprintf("0:%d:%d", p.ns.Users.FirstID, p.ns.Users.Count)
+	err := sys.UnshareAfterEnterUserns(ids, ids, uintptr(others), func(pid int) error {
+		p.source = fmt.Sprintf("/proc/%d/ns", pid)
+		return onDyingThread(func() error {
+			if err := p.join(); err != nil {
+				return err
+			}
+			if err := p.configure(others); err != nil {
+				return err
+			}
+			return p.pin()
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("pin namespaces in %s: %w", p.dir, err)
+	}
+	return nil
+}
+
+// join moves the calling thread into all but the user namespace: to set them up takes rights of the machine.
+func (p *pinner) join() error {
+	for _, k := range p.kinds {
+		if k.flag == unix.CLONE_NEWUSER {
+			continue
+		}
+		f, err := os.Open(filepath.Join(p.source, k.file))
+		if err != nil {
+			return err
+		}
+		err = unix.Setns(int(f.Fd()), k.flag)
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("join %s namespace: %w", k.file, err)
 		}
 	}
 	return nil
@@ -198,7 +286,7 @@ func isNamespace(path string) bool {
 // than once, or plain files.
 func Unpin(dir string) error {
 	var errs []error
-	for _, k := range (Namespaces{Net: true, IPC: true, UTS: true}).kinds() {
+	for _, k := range (Namespaces{Net: true, IPC: true, UTS: true, PID: true, Users: &Users{}}).kinds() {
 		path := filepath.Join(dir, k.file)
 		errs = append(errs, unmountAll(path))
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

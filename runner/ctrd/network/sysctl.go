@@ -37,7 +37,9 @@ func sysctlSettings(ns Namespaces) ([]setting, error) {
 	values := map[string]string{}
 	if ns.Net {
 		values["net/ipv4/ip_unprivileged_port_start"] = "0"
-		values["net/ipv4/ping_group_range"] = "0 2147483647"
+		if ns.Users == nil { // which has not all groups
+			values["net/ipv4/ping_group_range"] = "0 2147483647"
+		}
 	}
 	for name, v := range ns.Sysctls {
 		values[sysctlPath(name)] = v

@@ -1,0 +1,132 @@
+package manifests
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// Policy is what the operator of a node lets pods do, beyond being valid. The zero Policy is that of a node where
+// nobody configured any.
+type Policy struct {
+	// PodSecurity is the Pod Security Standard that every pod must meet: privileged (or empty: no demands),
+	// baseline or restricted.
+	PodSecurity string
+	// AllowedUnsafeSysctls are the sysctls that pods may set besides the safe ones: names, or prefixes that end with "*".
+	AllowedUnsafeSysctls []string
+}
+
+// PodSecurityLevels are the Pod Security Standards, the most lenient first.
+func PodSecurityLevels() []string {
+	return []string{string(api.LevelPrivileged), string(api.LevelBaseline), string(api.LevelRestricted)}
+}
+
+// CheckUnsafeSysctl says why a pattern cannot stand in AllowedUnsafeSysctls, in kubelet's words.
+func CheckUnsafeSysctl(pattern string) error {
+	name := strings.TrimSuffix(pattern, "*")
+	switch {
+	case !sysctlName.MatchString(strings.TrimSuffix(name, ".")) && name != "kernel.shm" && name != "kernel.msg":
+		return fmt.Errorf("sysctl %q must have at most %d characters and match %s, with an optional * at the end", pattern, longestSysctl, sysctlName)
+	case sysctlNamespace(dotted(pattern)) == "":
+		return fmt.Errorf("the sysctls %q are not known to be namespaced", pattern)
+	}
+	return nil
+}
+
+// violations are the problems of a valid pod that this node does not let it have.
+func (p Policy) violations(pod *corev1.Pod, it item) []problem {
+	return append(p.forbiddenSysctls(pod, it), p.podSecurity(pod, it)...)
+}
+
+// safeSysctls are those of Kubernetes 1.36 on any kernel from 4.15 on.
+func safeSysctls() []string {
+	return []string{
+		"kernel.shm_rmid_forced",
+		"net.ipv4.ip_local_port_range",
+		"net.ipv4.ip_local_reserved_ports",
+		"net.ipv4.ip_unprivileged_port_start",
+		"net.ipv4.ping_group_range",
+		"net.ipv4.tcp_fin_timeout",
+		"net.ipv4.tcp_keepalive_intvl",
+		"net.ipv4.tcp_keepalive_probes",
+		"net.ipv4.tcp_keepalive_time",
+		"net.ipv4.tcp_rmem",
+		"net.ipv4.tcp_syncookies",
+		"net.ipv4.tcp_wmem",
+	}
+}
+
+func (p Policy) forbiddenSysctls(pod *corev1.Pod, it item) []problem {
+	if pod.Spec.SecurityContext == nil {
+		return nil
+	}
+	var found []problem
+	for i, s := range pod.Spec.SecurityContext.Sysctls {
+		name := dotted(s.Name)
+		if slices.Contains(safeSysctls(), name) || slices.ContainsFunc(p.AllowedUnsafeSysctls, func(pattern string) bool { return matches(pattern, name) }) {
+			continue
+		}
+		at := problem{
+			path: it.path("spec.securityContext.sysctls[" + strconv.Itoa(i) + "].name"),
+			msg:  fmt.Sprintf("SysctlForbidden: forbidden sysctl: %q not allowlisted", s.Name),
+		}
+		if sysctlNamespace(name) == "" {
+			at.hint = "it belongs to the whole machine: set it there"
+		} else {
+			at.hint = "name it in allowedUnsafeSysctls of the configuration"
+		}
+		found = append(found, at)
+	}
+	return found
+}
+
+// matches says that a name is the pattern or begins with it.
+func matches(pattern, name string) bool {
+	prefix, isPrefix := strings.CutSuffix(dotted(pattern), "*")
+	return prefix == name || isPrefix && strings.HasPrefix(name, prefix)
+}
+
+// dotted spells the name of a sysctl with dots between its parts.
+func dotted(name string) string {
+	if i := strings.IndexAny(name, "./"); i < 0 || name[i] == '.' {
+		return name
+	}
+	return strings.NewReplacer("/", ".", ".", "/").Replace(name)
+}
+
+// evaluator holds the checks of the Pod Security Standards. It is the same for ever.
+var evaluator = sync.OnceValue(func() policy.Evaluator { //nolint:gochecknoglobals // a constant that Go cannot write as one
+	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		panic(fmt.Sprintf("the checks of the Pod Security Standards: %v", err))
+	}
+	return e
+})
+
+// standardVersion is the version of the Pod Security Standards: that of the Kubernetes that monopod follows.
+func standardVersion() api.Version { return api.MajorMinorVersion(1, 36) }
+
+func (p Policy) podSecurity(pod *corev1.Pod, it item) []problem {
+	level := api.LevelVersion{Level: api.Level(p.PodSecurity), Version: standardVersion()}
+	if level.Level == "" || level.Level == api.LevelPrivileged {
+		return nil
+	}
+	var found []problem
+	for _, r := range evaluator().EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
+		if r.Allowed {
+			continue
+		}
+		msg := fmt.Sprintf("violates PodSecurity %q: %s", level, r.ForbiddenReason)
+		if r.ForbiddenDetail != "" {
+			msg += " (" + r.ForbiddenDetail + ")"
+		}
+		found = append(found, problem{path: it.path("spec"), msg: msg, atKey: true})
+	}
+	return found
+}

@@ -1,0 +1,88 @@
+package manifests
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestSysctlsOfANode(t *testing.T) {
+	const pod = `--- {apiVersion: v1, kind: Pod, metadata: {name: s}, spec: {containers: [{name: c, image: i}], securityContext: {sysctls: [{name: NAME, value: "1"}]}}}`
+	for _, tt := range []struct {
+		name    string
+		allowed []string
+		want    string
+	}{
+		{name: "net.ipv4.tcp_syncookies"},
+		{name: "net/ipv4/tcp_syncookies"},
+		{name: "kernel.shm_rmid_forced"},
+		{name: "kernel.msgmax", want: `SysctlForbidden: forbidden sysctl: "kernel.msgmax" not allowlisted; name it in allowedUnsafeSysctls`},
+		{name: "kernel.msgmax", allowed: []string{"kernel.msg*"}},
+		{name: "kernel/msgmax", allowed: []string{"kernel.msgmax"}},
+		{name: "net.core.somaxconn", allowed: []string{"net.core.*"}},
+		{name: "net.core.somaxconn", allowed: []string{"net.core.some", "kernel.msg*"}, want: "not allowlisted"},
+		{name: "net.core.somaxconn", allowed: []string{"net.core"}, want: "not allowlisted"},
+		{name: "vm.swappiness", want: "it belongs to the whole machine"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Load("f", []byte(strings.Replace(pod, "NAME", tt.name, 1)), Options{Policy: Policy{AllowedUnsafeSysctls: tt.allowed}})
+			switch {
+			case tt.want == "" && err != nil:
+				t.Error(err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("error is %v, want %q", err, tt.want)
+			case tt.want != "" && Errors(err)[0].Field != "spec.securityContext.sysctls[0].name":
+				t.Errorf("the field is %s", Errors(err)[0].Field)
+			}
+		})
+	}
+}
+
+func TestCheckUnsafeSysctl(t *testing.T) {
+	for pattern, ok := range map[string]bool{
+		"net.*": true, "net.core.somaxconn": true, "kernel.shm*": true, "kernel.msgmax": true, "fs.mqueue.*": true, "kernel.sem": true,
+		"vm.swappiness": false, "kernel.*": false, "*": false, "": false, "net.*.x": false, "NET.x": false,
+	} {
+		if err := CheckUnsafeSysctl(pattern); (err == nil) != ok {
+			t.Errorf("%q: %v", pattern, err)
+		}
+	}
+}
+
+func TestPodSecurityStandards(t *testing.T) {
+	const (
+		plain      = `{}`
+		host       = `hostNetwork: true`
+		restricted = `securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}`
+		tight      = `{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}`
+	)
+	for _, tt := range []struct {
+		name, level, spec, container string
+		// want are parts of the messages, in their order.
+		want []string
+	}{
+		{name: "nothing is demanded by default", spec: host, container: `{privileged: true}`},
+		{name: "privileged demands nothing", level: "privileged", spec: host, container: `{privileged: true}`},
+		{name: "baseline has no host namespaces and privileges", level: "baseline", spec: host, container: `{privileged: true}`, want: []string{
+			`violates PodSecurity "baseline:v1.36": host namespaces (hostNetwork=true)`, "privileged (container",
+		}},
+		{name: "baseline takes a plain pod", level: "baseline", spec: restricted, container: plain},
+		{name: "restricted wants more", level: "restricted", spec: `terminationGracePeriodSeconds: 1`, container: plain, want: []string{
+			`violates PodSecurity "restricted:v1.36": allowPrivilegeEscalation != false`, "unrestricted capabilities", "runAsNonRoot != true", "seccompProfile",
+		}},
+		{name: "restricted is met", level: "restricted", spec: restricted, container: tight},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  " + tt.spec + "\n  containers: [{name: c, image: i, securityContext: " + tt.container + "}]\n"
+			_, err := Load("f", []byte(text), Options{Policy: Policy{PodSecurity: tt.level}})
+			errs := Errors(err)
+			if len(errs) != len(tt.want) {
+				t.Fatalf("%d problems, want %d: %v", len(errs), len(tt.want), err)
+			}
+			for i, want := range tt.want {
+				if e := errs[i]; !strings.Contains(e.Msg, want) || e.Field != "spec" || e.Line != 4 {
+					t.Errorf("problem %d is %v, want %q at spec", i, e, want)
+				}
+			}
+		})
+	}
+}

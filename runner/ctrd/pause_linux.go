@@ -1,0 +1,160 @@
+package ctrd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner/ctrd/network"
+	"monopod/runner/spec"
+)
+
+// A process namespace lives as long as its process 1. Pods whose containers share one (shareProcessNamespace) get a
+// process of ours for that: our shim's program under the name pause, alone in a container that containerd does not
+// know. Other pods have none.
+
+// sharesProcesses says that the containers of a pod have one process namespace.
+func sharesProcesses(pod *corev1.Pod) bool {
+	return pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace && !pod.Spec.HostPID
+}
+
+// pauseDir is the bundle of a sandbox's process 1.
+func (r *Runtime) pauseDir(id string) string { return r.path("pause", id) }
+
+// pauseRoot is the state directory of the OCI runtime for those.
+func (r *Runtime) pauseRoot() string { return r.path("pause-runc") }
+
+const pidFile = "pid"
+
+// startPause starts process 1 of a sandbox and pins its namespace. It is idempotent.
+func (r *Runtime) startPause(ctx context.Context, rec *sandboxRecord) error {
+	if r.pauseAlive(rec.ID) {
+		return nil
+	}
+	if err := r.stopPause(ctx, rec.ID); err != nil {
+		return err
+	}
+	if err := r.writePause(rec); err != nil {
+		return err
+	}
+	dir := r.pauseDir(rec.ID)
+	if err := r.runPause(ctx, "run", "--detach", "--bundle", dir, "--pid-file", filepath.Join(dir, pidFile), rec.ID); err != nil {
+		return err
+	}
+	pid, err := readPid(filepath.Join(dir, pidFile))
+	if err != nil {
+		return err
+	}
+	return network.PinPID(r.nsDir(rec.ID), pid)
+}
+
+// writePause writes the bundle.
+func (r *Runtime) writePause(rec *sandboxRecord) error {
+	pod := rec.Pod.Object.DeepCopy()
+	pod.UID = uidOf(rec)
+	sb, err := r.specSandbox(pod, rec)
+	if err != nil {
+		return err
+	}
+	s := spec.Pause(spec.Input{Pod: pod, ID: rec.ID, Sandbox: sb, Host: r.facts()}, r.cfg.ShimPath)
+	s.Linux.Seccomp = seccomp.DefaultProfile(s)
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	root := filepath.Join(r.pauseDir(rec.ID), s.Root.Path)
+	return errors.Join(
+		os.MkdirAll(filepath.Join(root, "proc"), 0o755),
+		os.MkdirAll(filepath.Join(root, "dev"), 0o755),
+		os.WriteFile(filepath.Join(root, spec.PauseProgram), nil, 0o755),
+		os.WriteFile(filepath.Join(r.pauseDir(rec.ID), "config.json"), b, 0o600),
+	)
+}
+
+// runPause calls the OCI runtime.
+func (r *Runtime) runPause(ctx context.Context, args ...string) error {
+	// Output goes to a file: the new process keeps it open for ever.
+	out, err := os.CreateTemp(r.path("pause"), ".output-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = out.Close()
+		_ = os.Remove(out.Name())
+	}()
+	cmd := exec.CommandContext(ctx, r.cfg.OCIRuntime, append([]string{"--root", r.pauseRoot()}, args...)...)
+	cmd.Stderr = out
+	if err := cmd.Run(); err != nil {
+		text, _ := os.ReadFile(out.Name())
+		return fmt.Errorf("process namespace: %s %s: %w: %s", filepath.Base(r.cfg.OCIRuntime), args[0], err, strings.TrimSpace(string(text)))
+	}
+	return nil
+}
+
+// pauseAlive says that the pinned namespace has its process 1.
+func (r *Runtime) pauseAlive(id string) bool {
+	pid, err := readPid(filepath.Join(r.pauseDir(id), pidFile))
+	if err != nil {
+		return false
+	}
+	var pin, process unix.Stat_t
+	return network.Pinned(r.nsDir(id), network.Namespaces{PID: true}) &&
+		unix.Stat(filepath.Join(r.nsDir(id), "pid"), &pin) == nil &&
+		unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", pid), &process) == nil && // without process 1 nobody is in it
+		pin.Ino == process.Ino && pin.Dev == process.Dev
+}
+
+// stopPause ends process 1 of a sandbox, and with it all others in its namespace. It is idempotent.
+func (r *Runtime) stopPause(ctx context.Context, id string) error {
+	dir := r.pauseDir(id)
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	pid, _ := readPid(filepath.Join(dir, pidFile))
+	if _, err := os.Lstat(filepath.Join(r.pauseRoot(), id)); err == nil {
+		if err := r.runPause(ctx, "delete", "--force", id); err != nil {
+			return err
+		}
+	}
+	reap(ctx, pid)
+	return removeTree(dir)
+}
+
+// reap collects a process that was killed, if it has become our child.
+func reap(ctx context.Context, pid int) {
+	if pid <= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, cgroupPatience)
+	defer cancel()
+	for {
+		got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
+		if got == pid || err != nil && !errors.Is(err, unix.EINTR) || !sleep(ctx, time.Millisecond) {
+			return
+		}
+	}
+}
+
+func readPid(path string) (int, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err == nil && pid <= 0 {
+		err = fmt.Errorf("%s holds no pid", path)
+	}
+	return pid, err
+}

@@ -1,0 +1,77 @@
+package ctrd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner"
+	"monopod/runner/spec"
+)
+
+// addProfiles adds what confines a container beyond its capabilities.
+func (r *Runtime) addProfiles(s *specs.Spec, in spec.Input) error {
+	var err error
+	switch p := spec.SeccompFor(in.Pod, in.Container); p.Type {
+	case corev1.SeccompProfileTypeUnconfined:
+	case corev1.SeccompProfileTypeLocalhost:
+		s.Linux.Seccomp, err = r.localSeccomp(p)
+	default:
+		s.Linux.Seccomp = seccomp.DefaultProfile(s)
+	}
+	if err != nil {
+		return stepError(runner.ReasonCreateContainerError, err)
+	}
+	if s.Process.ApparmorProfile, err = r.appArmor(spec.AppArmorFor(in.Pod, in.Container)); err != nil {
+		return stepError(runner.ReasonCreateContainerError, err)
+	}
+	return r.checkSELinux(in)
+}
+
+// checkSELinux refuses labels on a machine where they would mean something: we do not set any. Elsewhere they mean
+// nothing, which kubelet does not mention at all.
+func (r *Runtime) checkSELinux(in spec.Input) error {
+	if !spec.WantsSELinux(in.Pod, in.Container) {
+		return nil
+	}
+	var st unix.Statfs_t
+	if unix.Statfs("/sys/fs/selinux", &st) == nil && st.Type == unix.SELINUX_MAGIC {
+		return stepError(runner.ReasonCreateContainerConfigError, errors.New("seLinuxOptions: monopod does not set labels, and this machine has SELinux"))
+	}
+	r.log.Warn("seLinuxOptions mean nothing on this machine, which has no SELinux", "pod", in.Pod.Namespace+"/"+in.Pod.Name, "container", in.Container)
+	return nil
+}
+
+// checkProfiles says whether addProfiles will work.
+func (r *Runtime) checkProfiles(in spec.Input) error {
+	return r.addProfiles(&specs.Spec{
+		Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}, Linux: &specs.Linux{},
+	}, in)
+}
+
+// localSeccomp reads a profile of the machine: JSON in the form of an OCI spec's linux.seccomp.
+func (r *Runtime) localSeccomp(p corev1.SeccompProfile) (*specs.LinuxSeccomp, error) {
+	if p.LocalhostProfile == nil || !filepath.IsLocal(*p.LocalhostProfile) {
+		return nil, errors.New("localhostProfile must be set if seccompProfile type is Localhost, to a path below the profiles' directory")
+	}
+	path := filepath.Join(r.cfg.SeccompProfileRoot, *p.LocalhostProfile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot load seccomp profile: %w", err)
+	}
+	profile := &specs.LinuxSeccomp{}
+	if err := json.Unmarshal(b, profile); err != nil {
+		return nil, fmt.Errorf("cannot decode seccomp profile %s: %w", path, err)
+	}
+	if profile.DefaultAction == "" {
+		return nil, fmt.Errorf("seccomp profile %s has no defaultAction", path)
+	}
+	return profile, nil
+}
