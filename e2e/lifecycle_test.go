@@ -185,7 +185,7 @@ func TestInitializationSurvivesTheAgentAndIsRepeatedAfterAReboot(t *testing.T) {
 	in.kill9()
 	in.powerCut()
 	in.start()
-	after := in.pod("boot", "runs again", func(p corev1.Pod) bool { return isReady(p) && p.UID != before.UID })
+	after := in.pod("boot", "runs again", func(p corev1.Pod) bool { return isReady(p) && containerID(p, "a") != containerID(before, "a") })
 	d.wait("one s1 two a")
 	for _, st := range append(after.Status.InitContainerStatuses, after.Status.ContainerStatuses...) {
 		if st.RestartCount != 1 {

@@ -84,7 +84,7 @@ func podFates() []fieldFate {
 		},
 		{path: "spec.restartPolicy", fate: enforced},
 		{path: "spec.terminationGracePeriodSeconds", fate: enforced},
-		{path: "spec.activeDeadlineSeconds", fate: enforced, note: "counted from the making of the sandbox, whatever the clock is set to"},
+		{path: "spec.activeDeadlineSeconds", fate: enforced, note: "counted from the making of the sandbox, whatever the clock is set to; a reboot begins it anew"},
 		{path: "spec.shareProcessNamespace", fate: enforced},
 		{path: "spec.imagePullSecrets", fate: enforced, note: "Secret documents of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; the node's registry configuration counts after them"},
 		{path: "spec.readinessGates", fate: enforced, note: "nothing here sets such conditions, so the pod is never Ready"},

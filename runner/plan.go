@@ -325,6 +325,7 @@ func (p *planner) takeUp(ready []start, reason string) {
 	p.add(Action{Kind: ReviveSandbox, Reason: reason})
 	p.fresh = true
 	for _, s := range ready {
+		s.create.Round = p.round
 		p.add(s.create)
 		p.startNew(s.create.Container, reason)
 		for _, c := range p.instances(s.create.Container) {

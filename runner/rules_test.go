@@ -208,3 +208,26 @@ func TestTheStopSignalOfTheManifestIsSent(t *testing.T) {
 		}
 	})
 }
+
+func TestARebootAfterAllWereRestartedStartsThemOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		pod := testPod("web", restarter(), testContainer("b", runtimetest.ScriptServe))
+		r.update(pod)
+		if err := r.fake.Exit(key("web"), "main", 42); err != nil {
+			t.Fatal(err)
+		}
+		r.pass(5 * time.Second)
+		if got := r.began(); got != "main b main b" {
+			t.Errorf("started %q", got)
+		}
+		r.fake.Reboot()
+		r.restart()
+		r.update(pod)
+		r.pass(time.Minute)
+		// Never: main is not wanted again when nobody knows how it ended, b always is.
+		if got := r.began(); got != "b" {
+			t.Errorf("after a reboot started %q", got)
+		}
+	})
+}
