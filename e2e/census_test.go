@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -45,7 +47,7 @@ func (in *instance) table() map[int]process {
 		cmdline, _ := os.ReadFile(d + "/cmdline")
 		p.cmdline = strings.ReplaceAll(string(cmdline), "\x00", " ")
 		cgroup, _ := os.ReadFile(d + "/cgroup")
-		p.mine = strings.Contains(string(cgroup), in.cgroup+"/")
+		p.mine = strings.Contains(string(cgroup), in.cgroups.Class(corev1.PodQOSGuaranteed)+"/")
 		if cwd, _ := os.Readlink(d + "/cwd"); strings.HasPrefix(cwd, in.state+"/") && strings.Contains(p.cmdline, "containerd-shim") {
 			p.shim = filepath.Base(cwd)
 		}
@@ -72,7 +74,9 @@ func (in *instance) census() map[string]int {
 	n["pod directories"] = count(filepath.Join(in.dir, "root/pods/*"))
 	n["log directories"] = count(filepath.Join(in.dir, "logs/pods/*"))
 	n["log links"] = count(filepath.Join(in.dir, "logs/containers/*"))
-	n["cgroups"] = count("/sys/fs/cgroup/*"+in.cgroup+"/pod*") + count("/sys/fs/cgroup"+in.cgroup+"/pod*")
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+		n["cgroups"] += count(root+in.cgroup+"/pod*") + count(root+in.cgroup+"/*/pod*")
+	}
 	addresses := strings.Split(in.subnet, ".")
 	n["addresses"] = count(filepath.Join(in.dir, "root/cni/*", strings.Join(addresses[:3], ".")+".*")) +
 		count(filepath.Join(in.dir, "root/cni/*/*", strings.Join(addresses[:3], ".")+".*"))

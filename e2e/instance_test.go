@@ -19,6 +19,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner/spec"
 )
 
 // patience is how long a condition may take before a test gives up: far more than it ever should.
@@ -49,6 +51,7 @@ type instance struct {
 	subnet    string
 	config    string
 	cgroup    string
+	cgroups   spec.Cgroups
 	bin       string
 	cmd       *exec.Cmd
 	log       *syncBuffer
@@ -75,6 +78,10 @@ func newInstance(t *testing.T, extra ...string) *instance {
 		t: t, dir: dir, state: state, manifests: filepath.Join(dir, "manifests"), bin: binaries(t),
 		subnet: fmt.Sprintf("%s.%d.0/24", subnetPrefix(), n), config: filepath.Join(dir, "config.yaml"),
 		cgroup: fmt.Sprintf("/monopod-e2e-%d-%d", os.Getpid(), n), log: &syncBuffer{},
+	}
+	in.cgroups = spec.Cgroups{Root: in.cgroup, Driver: spec.CgroupDriver(os.Getenv("E2E_CGROUP_DRIVER"))}
+	if in.cgroups.Driver != "" {
+		extra = append(extra, "cgroupDriver: "+string(in.cgroups.Driver))
 	}
 	for _, d := range []string{"manifests", "cni", "images"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {

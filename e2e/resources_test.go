@@ -16,11 +16,21 @@ import (
 func cgroupFile(t *testing.T, in *instance, p corev1.Pod, v2, v1 string) string {
 	t.Helper()
 	id := strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://")
-	parent := in.cgroup + "/pod" + string(p.UID) + "/" + id
-	path := filepath.Join("/sys/fs/cgroup", parent, v2)
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
+	return readCgroup(t, in.cgroups.Container(podCgroup(in, p), id), v2, v1)
+}
+
+// podCgroup is the cgroup of a pod.
+func podCgroup(in *instance, p corev1.Pod) string {
+	return in.cgroups.Pod(p.Status.QOSClass, string(p.UID))
+}
+
+// readCgroup reads a file of a cgroup: its v2 name, or controller/name on v1.
+func readCgroup(t *testing.T, cgroup, v2, v1 string) string {
+	t.Helper()
+	path := filepath.Join("/sys/fs/cgroup", cgroup, v2)
+	if !cgroupV2() {
 		controller, name, _ := strings.Cut(v1, "/")
-		path = filepath.Join("/sys/fs/cgroup", controller, parent, name)
+		path = filepath.Join("/sys/fs/cgroup", controller, cgroup, name)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -43,7 +53,6 @@ func TestResourcesReachTheCgroup(t *testing.T) {
 		{"memory.max", "memory/memory.limit_in_bytes", "33554432", "33554432"},
 		{"cpu.max", "cpu/cpu.cfs_quota_us", "50000 100000", "50000"},
 		{"cpu.weight", "cpu/cpu.shares", "", "256"},
-		{"pids.max", "pids/pids.max", "64", "64"},
 		{"memory.swap.max", "memory/memory.limit_in_bytes", "0", "33554432"},
 		{"memory.oom.group", "memory/memory.limit_in_bytes", "1", "33554432"},
 	}
@@ -59,8 +68,130 @@ func TestResourcesReachTheCgroup(t *testing.T) {
 			t.Errorf("%s is %q, want %q", w.v2, got, expected)
 		}
 	}
+	for _, w := range []struct{ v2, v1, on2, on1 string }{
+		{"memory.max", "memory/memory.limit_in_bytes", "33554432", "33554432"},
+		{"cpu.max", "cpu/cpu.cfs_quota_us", "50000 100000", "50000"},
+		{"cpu.weight", "cpu/cpu.shares", "10", "256"},
+		{"pids.max", "pids/pids.max", "64", "64"},
+	} {
+		if got, want := readCgroup(t, podCgroup(in, p), w.v2, w.v1), choose(w.on2, w.on1); got != want {
+			t.Errorf("%s of the pod is %q, want %q", w.v2, got, want)
+		}
+	}
 	if p.Status.QOSClass != corev1.PodQOSBurstable {
 		t.Errorf("QoS class is %s", p.Status.QOSClass)
+	}
+}
+
+// choose returns what is right on this machine.
+func choose(v2, v1 string) string {
+	if cgroupV2() {
+		return v2
+	}
+	return v1
+}
+
+// TestResourcesAreChangedWhileThePodRuns edits cpu and memory alone, and looks from the outside and from within.
+func TestResourcesAreChangedWhileThePodRuns(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	manifest := func(limits string) string {
+		look := "(while :; do cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null; sleep 1; done) & true"
+		return sleeper("resized", look, "    resources: {requests: {cpu: 100m, memory: 16Mi}, limits: "+limits+"}")
+	}
+	in.put("resized", manifest("{cpu: 500m, memory: 48Mi}"))
+	before := in.ready("resized")
+	in.put("resized", manifest("{cpu: 250m, memory: 64Mi}"))
+	p := in.pod("resized", "has other resources", func(p corev1.Pod) bool {
+		r := p.Status.ContainerStatuses[0].Resources
+		return r != nil && r.Limits.Memory().String() == "64Mi" && r.Limits.Cpu().String() == "250m"
+	})
+	if containerID(p, "c") != containerID(before, "c") || p.Status.ContainerStatuses[0].RestartCount != 0 || p.UID != before.UID {
+		t.Errorf("the edit restarted it: %s", brief(p))
+	}
+	for _, of := range []string{"container", "pod"} {
+		cg := podCgroup(in, p)
+		if of == "container" {
+			cg = in.cgroups.Container(cg, strings.TrimPrefix(containerID(p, "c"), "containerd://"))
+		}
+		in.eventually("the "+of+" has the new limits", func() error {
+			memory, quota := readCgroup(t, cg, "memory.max", "memory/memory.limit_in_bytes"), readCgroup(t, cg, "cpu.max", "cpu/cpu.cfs_quota_us")
+			if memory != "67108864" || quota != choose("25000 100000", "25000") {
+				return fmt.Errorf("memory %s, cpu %s", memory, quota)
+			}
+			return nil
+		})
+	}
+	in.eventually("the container itself sees the new limit", func() error {
+		out, err := in.run("logs", "resized")
+		if err == nil && !strings.Contains(out, "67108864") {
+			err = fmt.Errorf("log is %q", out)
+		}
+		return err
+	})
+}
+
+// TestResourcesInUseAreNotTakenAway lowers memory below what is used: nothing is killed, the status says why.
+func TestResourcesInUseAreNotTakenAway(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	manifest := func(memory string) string {
+		return sleeper("full", "dd if=/dev/zero of=/dev/shm/x bs=1M count=40; echo filled", "    resources: {limits: {memory: "+memory+"}}")
+	}
+	in.put("full", manifest("96Mi"))
+	before := in.ready("full")
+	in.eventually("memory is in use", func() error {
+		out, err := in.run("logs", "full")
+		if err == nil && !strings.Contains(out, "filled") {
+			err = fmt.Errorf("log is %q", out)
+		}
+		return err
+	})
+	in.put("full", manifest("24Mi"))
+	p := in.pod("full", "says that the resize does not work", func(p corev1.Pod) bool {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodResizeInProgress && c.Reason == "Error" && c.Message != "" {
+				return true
+			}
+		}
+		return false
+	})
+	st := p.Status.ContainerStatuses[0]
+	if st.ContainerID != containerID(before, "c") || st.State.Running == nil || st.Resources.Limits.Memory().String() != "96Mi" {
+		t.Errorf("after the refusal: %s", brief(p))
+	}
+	if got := cgroupFile(t, in, p, "memory.max", "memory/memory.limit_in_bytes"); got != "100663296" {
+		t.Errorf("the limit is %s", got)
+	}
+}
+
+// TestResourcesOfMemoryQuality has what only cgroup v2 can do.
+func TestResourcesOfMemoryQuality(t *testing.T) {
+	if !cgroupV2() {
+		t.Skip("memory.high, memory.low and memory.min exist on cgroup v2 only; .ci/vm runs this")
+	}
+	in := newInstance(t, "memoryThrottlingFactor: 0.9\nmemoryReservationPolicy: TieredReservation\nsingleProcessOOMKill: true")
+	in.start()
+	in.put("some", sleeper("some", "echo", "    resources: {requests: {memory: 20Mi}, limits: {memory: 40Mi}}"))
+	in.put("sure", sleeper("sure", "echo", "    resources: {limits: {cpu: 100m, memory: 24Mi}}"))
+	some, sure := in.ready("some"), in.ready("sure")
+	container := func(p corev1.Pod) string {
+		return in.cgroups.Container(podCgroup(in, p), strings.TrimPrefix(containerID(p, "c"), "containerd://"))
+	}
+	for _, w := range []struct{ cgroup, file, want string }{
+		{container(some), "memory.high", "39845888"},
+		{container(some), "memory.low", "20971520"},
+		{container(some), "memory.min", "0"},
+		{container(some), "memory.oom.group", "0"},
+		{podCgroup(in, some), "memory.low", "20971520"},
+		{in.cgroups.Class(corev1.PodQOSBurstable), "memory.low", "20971520"},
+		{container(sure), "memory.high", "max"},
+		{container(sure), "memory.min", "25165824"},
+		{podCgroup(in, sure), "memory.min", "25165824"},
+	} {
+		if got := readCgroup(t, w.cgroup, w.file, ""); got != w.want {
+			t.Errorf("%s of %s is %s, want %s", w.file, w.cgroup, got, w.want)
+		}
 	}
 }
 

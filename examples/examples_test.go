@@ -54,7 +54,7 @@ func planned(t *testing.T, p *manifests.Pod) {
 	if starts != len(p.Object.Spec.Containers) {
 		t.Errorf("%s: %d containers would start, %d are written: %v", p.Key(), starts, len(p.Object.Spec.Containers), actions)
 	}
-	host := spec.Host{CgroupParent: "/monopod", MemoryBytes: 1 << 30, MilliCPU: 1000, NodeName: "node", NodeIPs: []string{"192.0.2.1"}, Capabilities: []string{"CAP_CHOWN"}}
+	host := spec.Host{Cgroups: spec.Cgroups{Root: "/monopod"}, MemoryBytes: 1 << 30, MilliCPU: 1000, NodeName: "node", NodeIPs: []string{"192.0.2.1"}, Capabilities: []string{"CAP_CHOWN"}}
 	if _, err := spec.Volumes(p.Object, host); err != nil {
 		t.Errorf("%s: %v", p.Key(), err)
 	}

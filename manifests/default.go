@@ -26,6 +26,7 @@ func setDefaults(pod *corev1.Pod) {
 		defaultContainer(&spec.Containers[i])
 		requestLimits(&spec.Containers[i].Resources)
 	}
+	defaultPodResources(spec)
 	for i := range spec.EphemeralContainers {
 		defaultContainer((*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon))
 	}
@@ -191,6 +192,43 @@ func requestLimits(r *corev1.ResourceRequirements) {
 	for name, limit := range r.Limits {
 		if _, has := r.Requests[name]; !has {
 			r.Requests[name] = limit.DeepCopy()
+		}
+	}
+}
+
+// defaultPodResources completes the resources of the pod as a whole, where it has any: huge pages are limited to what
+// the containers have, requests are those of the containers together, else the pod's limits.
+func defaultPodResources(spec *corev1.PodSpec) {
+	r := spec.Resources
+	if r == nil {
+		return
+	}
+	for name, limit := range PodLimits(spec) {
+		if _, has := r.Limits[name]; !has && isHugePage(name) {
+			if r.Limits == nil {
+				r.Limits = corev1.ResourceList{}
+			}
+			r.Limits[name] = limit
+		}
+	}
+	requests := corev1.ResourceList{}
+	for name, q := range AggregateRequests(spec) {
+		if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
+			requests[name] = q
+		}
+	}
+	for name, limit := range r.Limits {
+		known := name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugePage(name)
+		if _, has := requests[name]; known && !has {
+			requests[name] = limit.DeepCopy()
+		}
+	}
+	for name, q := range requests {
+		if _, has := r.Requests[name]; !has {
+			if r.Requests == nil {
+				r.Requests = corev1.ResourceList{}
+			}
+			r.Requests[name] = q
 		}
 	}
 }

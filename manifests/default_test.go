@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -118,6 +119,30 @@ func TestAppArmorAnnotationsBecomeFields(t *testing.T) {
 			}
 			if got != tt.want || pods[0].Object.Spec.Containers[1].SecurityContext != nil {
 				t.Errorf("the profile is %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestResourcesOfThePodAreCompleted(t *testing.T) {
+	for _, c := range []struct{ name, pod, containers, want string }{
+		{"none", "", "{requests: {cpu: 1}}", "null"},
+		{"requests are those of the containers", "{limits: {cpu: 2, memory: 1Gi}}", "{requests: {cpu: 1}}", `{"limits":{"cpu":"2","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}`},
+		{"else the limits", "{limits: {cpu: 2}}", "{}", `{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}`},
+		{"what is written stays", "{limits: {cpu: 2}, requests: {cpu: 500m}}", "{requests: {cpu: 100m, memory: 1Mi}}", `{"limits":{"cpu":"2"},"requests":{"cpu":"500m","memory":"1Mi"}}`},
+		{"huge pages are limited to those of the containers", "{limits: {cpu: 2}}", "{limits: {hugepages-2Mi: 2Mi, ephemeral-storage: 1Gi}}", `{"limits":{"cpu":"2","hugepages-2Mi":"2Mi"},"requests":{"cpu":"2","hugepages-2Mi":"2Mi"}}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := "spec: {containers: [{name: a, resources: " + c.containers + "}]"
+			if c.pod != "" {
+				text += ", resources: " + c.pod
+			}
+			pod := podFrom(t, text+"}")
+			for range 2 {
+				setDefaults(pod)
+				if b, err := json.Marshal(pod.Spec.Resources); err != nil || string(b) != c.want {
+					t.Errorf("got %s, %v, want %s", b, err, c.want)
+				}
 			}
 		})
 	}

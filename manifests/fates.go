@@ -90,7 +90,6 @@ func podFates() []fieldFate {
 		{path: "spec.readinessGates", fate: enforced, note: "nothing here sets such conditions, so the pod is never Ready"},
 		{path: "spec.runtimeClassName", fate: refused, note: release02},
 		{path: "spec.overhead", fate: refused, note: release02},
-		{path: "spec.resources", fate: refused, note: release02, hint: "set the resources of each container"},
 		{path: "spec.resourceClaims", fate: refused, note: apiServer},
 		{path: "spec.evictionResponders", fate: refused, note: apiServer},
 		{path: "spec.os.name", fate: enforced, only: []string{"linux"}, later: []string{"windows"}, other: linuxOnly},
@@ -205,21 +204,37 @@ func containerFates() []fieldFate {
 }
 
 func resourceFates() []fieldFate {
-	const r = "spec.containers[].resources."
+	const (
+		r         = "spec.containers[].resources."
+		hugepages = "by the hugetlb cgroup controller; where a machine does not have it, or the page size, the container waits with the reason"
+		disk      = "a kubelet enforces it by evicting pods, and does not evict those of files and URLs; the downward API shows it"
+	)
 	all := []fieldFate{
 		{path: r + "claims", fate: refused, note: apiServer},
-		{path: "spec.containers[].resizePolicy", fate: refused, note: release02},
+		{path: "spec.resources.claims", fate: refused, note: apiServer},
+		{path: "spec.containers[].resizePolicy", fate: enforced, note: "cpu and memory are changed while the container runs, unless RestartContainer is asked for"},
 	}
 	for _, list := range []string{r + "limits", r + "requests"} {
 		all = append(
 			all,
 			fieldFate{path: list + "{cpu}", fate: enforced},
 			fieldFate{path: list + "{memory}", fate: enforced},
+			fieldFate{path: list + "{hugepages-*}", fate: enforced, note: hugepages},
+			fieldFate{path: list + "{ephemeral-storage}", fate: harmless, note: disk},
 			fieldFate{
 				path: list + "{" + deviceKinds + "}", fate: enforced,
 				note: "so many devices of that kind, by the CDI specs of the machine, for the container alone",
 			},
-			fieldFate{path: list + "{}", fate: refused, note: release02, hint: "set cpu and memory only"},
+			fieldFate{path: list + "{}", fate: refused, note: release02, hint: "set cpu, memory and huge pages only"},
+		)
+	}
+	for _, list := range []string{"spec.resources.limits", "spec.resources.requests"} {
+		all = append(
+			all,
+			fieldFate{path: list + "{cpu}", fate: enforced},
+			fieldFate{path: list + "{memory}", fate: enforced},
+			fieldFate{path: list + "{hugepages-*}", fate: enforced, note: hugepages},
+			fieldFate{path: list + "{}", fate: refused, note: "never: a pod as a whole has cpu, memory and huge pages only", hint: "set it on a container"},
 		)
 	}
 	return all

@@ -93,8 +93,14 @@ func hostPorts(spec *corev1.PodSpec) []string {
 // ContainerHash covers what a process of the container can notice: its definition, the volumes it mounts and
 // the fields of the pod that reach into it. Left out is what only the agent acts on (pull policy, probes,
 // restart and message policies, ports) and what the environment of a container does not follow in Kubernetes
-// either (labels and annotations). It is empty for a container that the pod does not have.
+// either (labels and annotations), and cpu and memory, which ResourcesHash covers. It is empty for a container
+// that the pod does not have.
 func ContainerHash(p *corev1.Pod, container string) string {
+	return containerHash(p, container, dropResizable)
+}
+
+// containerHash blanks what strip blanks, besides what no hash of a container covers.
+func containerHash(p *corev1.Pod, container string, strip func(*corev1.Container)) string {
 	found := FindContainer(&p.Spec, container)
 	if found == nil {
 		return ""
@@ -119,6 +125,7 @@ func ContainerHash(p *corev1.Pod, container string) string {
 	c.TerminationMessagePolicy = ""
 	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil
 	c.RestartPolicy, c.RestartPolicyRules, c.ResizePolicy = nil, nil, nil
+	strip(&c)
 	parts.Container = &c
 	return hash(parts)
 }

@@ -35,7 +35,12 @@ func TestHashesDoNotChange(t *testing.T) {
 	for _, h := range []struct{ name, got, want string }{
 		{"pod", PodHash(pod), "6192b4dc48d417bce00ecbacf80501d2"},
 		{"sandbox", SandboxHash(pod), "48ebea953fdc9ad6c9c62867176cd14c"},
-		{"container one", ContainerHash(pod, "one"), "b358ccdab2ee692e82f578375e42dde7"},
+		{"container one", ContainerHash(pod, "one"), "8dbdf92ebf4b9ba728ff1acb7dbb4e92"},
+		{"container one as part 1 had it", FormerContainerHash(pod, "one"), "b358ccdab2ee692e82f578375e42dde7"},
+		{"container two as part 1 had it", FormerContainerHash(pod, "two"), "433738033ccbc1c51d962a093855e020"},
+		{"resources of one", ResourcesHash(pod, "one"), "336b99f6ed187d04b2fc23503f13a841"},
+		{"resources of two", ResourcesHash(pod, "two"), "44136fa355b3678a1146ad16f7e8649e"},
+		{"resources of the pod", PodResourcesHash(pod), "37287d9a448a18eed2dfa9b79f0047c0"},
 		{"container two", ContainerHash(pod, "two"), "433738033ccbc1c51d962a093855e020"},
 		{"a container that does not exist", ContainerHash(pod, "three"), ""},
 	} {
@@ -51,6 +56,7 @@ func hashesOf(pod *corev1.Pod) map[string]string {
 	return map[string]string{
 		"pod": PodHash(pod), "sandbox": SandboxHash(pod),
 		"one": ContainerHash(pod, "one"), "two": ContainerHash(pod, "two"),
+		"size of one": ResourcesHash(pod, "one"), "size of two": ResourcesHash(pod, "two"), "size of the pod": PodResourcesHash(pod),
 	}
 }
 
@@ -77,7 +83,12 @@ func TestWhatChangesWhichHash(t *testing.T) {
 
 		{"image", "image: app:1", "image: app:3", "one"},
 		{"arguments", `["", x]`, `[x]`, "one"},
-		{"limits", "cpu: 0.5", "cpu: 0.6", "one"},
+		{"a cpu limit", "cpu: 0.5", "cpu: 0.6", "size of one size of the pod"},
+		{"a memory limit", "cpu: 0.5", "cpu: 0.5, memory: 1Gi", "size of one size of the pod"},
+		{"the limits gone", "resources: {limits: {cpu: 0.5}}", "", "size of one size of the pod"},
+		{"a limit of what cannot be changed", "cpu: 0.5", "cpu: 0.5, ephemeral-storage: 1Gi", "one size of the pod"},
+		{"resources of the pod", "spec:\n", "spec:\n  resources: {limits: {memory: 1Gi}}\n", "size of one size of two size of the pod"},
+		{"when a restart is needed", "image: app:1", "image: app:1\n    resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]", ""},
 		{"message path", "image: app:1", "image: app:1\n    terminationMessagePath: /x", "one"},
 		{"a mounted volume", "path: /data}", "path: /data2}", "one"},
 		{"the other mounted volume", "emptyDir: {}", "emptyDir: {medium: Memory}", "two"},
@@ -102,7 +113,7 @@ func TestWhatChangesWhichHash(t *testing.T) {
 		}
 		now := hashesOf(podFrom(t, strings.Replace(hashBase, c.old, c.new, 1)))
 		var changed []string
-		for _, name := range []string{"sandbox", "one", "two"} {
+		for _, name := range []string{"sandbox", "one", "two", "size of one", "size of two", "size of the pod"} {
 			if now[name] != base[name] {
 				changed = append(changed, name)
 			}
@@ -122,7 +133,7 @@ func TestWhatChangesWhichHash(t *testing.T) {
 
 func TestHashesOfDifferentThingsDiffer(t *testing.T) {
 	hashes := slices.Sorted(maps.Values(hashesOf(podFrom(t, hashBase))))
-	if n := len(slices.Compact(hashes)); n != 4 {
+	if n := len(slices.Compact(hashes)); n != 7 {
 		t.Errorf("only %d different hashes", n)
 	}
 }

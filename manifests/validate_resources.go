@@ -146,8 +146,7 @@ func podResource(c *checker, path *field.Path, name corev1.ResourceName) {
 	}
 }
 
-// podResources checks the resources of the pod itself; those of its containers are not summed up, as long as
-// the field is refused.
+// podResources checks the resources of the pod itself, also against those of its containers.
 func (c *checker) podResources(path *field.Path) {
 	spec := &c.pod.Spec
 	switch {
@@ -159,6 +158,34 @@ func (c *checker) podResources(path *field.Path) {
 			c.forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level")
 		}
 		c.resources(path, spec.Resources, podResource)
+		c.podHoldsContainers(path)
+	}
+}
+
+// podHoldsContainers checks that the containers together do not request more than the pod, and that none of them may
+// use more.
+func (c *checker) podHoldsContainers(path *field.Path) {
+	spec := &c.pod.Spec
+	sum := AggregateRequests(spec)
+	for _, name := range slices.Sorted(maps.Keys(sum)) {
+		total, pod := sum[name], spec.Resources.Requests[name]
+		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && !isHugePage(name) {
+			continue
+		}
+		if total.Cmp(pod) > 0 {
+			c.invalid(path.Child("requests").Key(string(name)), pod.String(),
+				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", total.String()))
+		}
+	}
+	for i := range spec.Containers {
+		limits := spec.Containers[i].Resources.Limits
+		for _, name := range slices.Sorted(maps.Keys(limits)) {
+			limit := limits[name]
+			if pod, limited := spec.Resources.Limits[name]; limited && limit.Cmp(pod) > 0 {
+				c.invalid(field.NewPath("spec", "containers").Index(i).Child("resources", "limits").Key(string(name)), limit.String(),
+					fmt.Sprintf("must be less than or equal to pod limits of %s", pod.String()))
+			}
+		}
 	}
 }
 

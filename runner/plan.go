@@ -36,11 +36,11 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, 
 		p.remove()
 	case o.Sandbox == nil:
 		p.create()
-	case o.Sandbox.Failed != nil && o.Sandbox.Hash == p.hashes.sandbox(desired):
+	case o.Sandbox.Failed != nil && p.sameSandbox(desired):
 		p.failed()
 	case !o.Sandbox.Alive:
 		p.revive()
-	case o.Sandbox.Hash != p.hashes.sandbox(desired):
+	case !p.sameSandbox(desired):
 		p.replace()
 	case desired.Object.Spec.ActiveDeadlineSeconds != nil && p.overdue():
 		p.expire()
@@ -115,6 +115,7 @@ func (p *planner) createSandbox(reason string) {
 // update handles a pod whose sandbox is as desired: each container by itself.
 func (p *planner) update() {
 	p.containers()
+	p.resizePod()
 	p.record()
 	p.syncVolumes()
 }
@@ -193,8 +194,8 @@ func (p *planner) recordDiffers() bool {
 func (p *planner) recordNeeded() bool {
 	rec := p.o.Sandbox.Pod
 	return rec != nil && !p.initFailed() && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
-		return hasContainer(p.pod, c.Name) && c.Hash != p.hashes.container(p.pod, c.Name) &&
-			hasContainer(rec, c.Name) && c.Hash == p.hashes.container(rec, c.Name)
+		return hasContainer(p.pod, c.Name) && !p.hashes.made(p.pod, &c) &&
+			hasContainer(rec, c.Name) && p.hashes.made(rec, &c)
 	})
 }
 
@@ -285,7 +286,7 @@ func (p *planner) revive() {
 		p.reviveInOrder()
 		return
 	}
-	same := p.o.Sandbox.Hash == p.hashes.sandbox(p.pod)
+	same := p.sameSandbox(p.pod)
 	if !same && slices.ContainsFunc(p.o.Containers, func(c Container) bool { return c.State == ContainerRunning }) {
 		p.replace()
 		return

@@ -19,7 +19,7 @@ import (
 // container plans one container of the manifest.
 func (p *planner) container(spec *corev1.Container) {
 	all := p.instances(spec.Name)
-	keep := p.keeper(all, p.hashes.container(p.pod, spec.Name))
+	keep := p.keeper(all)
 	if keep == nil {
 		p.exchange(spec.Name, all)
 		return
@@ -54,14 +54,14 @@ func (p *planner) instances(name string) []*Container {
 // keeper returns the instance that fits the wanted definition: one that runs and has not been told to stop (an
 // older one, when an edit was taken back in time), else the newest of all. Instances of another sandbox fit
 // only as the record that they completed, and those of init containers not even so.
-func (p *planner) keeper(all []*Container, want string) *Container {
+func (p *planner) keeper(all []*Container) *Container {
 	for _, c := range slices.Backward(all) {
-		if c.Hash == want && p.inSandbox(c) && c.State == ContainerRunning && !c.leaving() {
+		if p.asWanted(c) && p.inSandbox(c) && c.State == ContainerRunning && !c.leaving() {
 			return c
 		}
 	}
 	if n := len(all); n > 0 {
-		if c := all[n-1]; c.Hash == want && (p.inSandbox(c) || c.State == ContainerExited && !p.isInit(c.Name) && !p.outdated(c)) {
+		if c := all[n-1]; p.asWanted(c) && (p.inSandbox(c) || c.State == ContainerExited && !p.isInit(c.Name) && !p.outdated(c)) {
 			return c
 		}
 	}
@@ -87,6 +87,9 @@ func (p *planner) exchange(name string, all []*Container) {
 			reason = "all containers are restarted"
 		case p.fits(name, all[n-1]):
 			reason = "left over from another sandbox"
+			if p.inSandbox(all[n-1]) {
+				reason = "resize requires restart"
+			}
 		}
 	}
 	create.Container, create.Reason = name, reason
@@ -114,7 +117,7 @@ func (p *planner) holdOut(name string, all []*Container) {
 		return
 	}
 	rec := p.recorded(name)
-	if rec != nil && p.hashes.container(p.o.Sandbox.Pod, name) == old.Hash && p.inSandbox(old) {
+	if rec != nil && p.hashes.made(p.o.Sandbox.Pod, old) && p.inSandbox(old) {
 		p.byRecord(func(q *planner) { q.container(rec) })
 		return
 	}
@@ -178,6 +181,7 @@ func (p *planner) keepRunning(keep *Container, others []*Container) {
 	p.settle(keep)
 	p.postStart(keep)
 	p.probes(keep)
+	p.resize(keep)
 	p.stopOthers(others, "superseded")
 	p.removeThose(others, ContainerCreated, "superseded")
 	p.removeThose(others, ContainerExited, "replaced")
@@ -278,7 +282,7 @@ func (p *planner) canFallBack(name string, prev *Container) bool {
 
 // fits says that the instance was made from the definition that is followed.
 func (p *planner) fits(name string, c *Container) bool {
-	return c != nil && c.Hash == p.hashes.container(p.pod, name)
+	return c != nil && c.Name == name && p.hashes.made(p.pod, c)
 }
 
 // stopOthers stops those that run and says whether none does.

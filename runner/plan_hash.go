@@ -1,6 +1,10 @@
 package runner
 
-import "monopod/manifests"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
 
 // hashes remembers the hashes of manifests, which are immutable, by their address: computing one costs more
 // than all the rest of a plan. A nil *hashes remembers nothing.
@@ -9,8 +13,9 @@ type hashes struct {
 }
 
 type podHashes struct {
-	pod, sandbox string
-	containers   map[string]string
+	pod, sandbox, resources string
+	// of containers, by kind and name
+	containers map[string]string
 }
 
 // maxHashes is how many manifests a worker deals with at a time: the desired one, the recorded one, and the
@@ -48,13 +53,34 @@ func (h *hashes) sandbox(pod *manifests.Pod) string {
 	return m.sandbox
 }
 
+func (h *hashes) podResources(pod *manifests.Pod) string {
+	m := h.of(pod)
+	if m.resources == "" {
+		m.resources = manifests.PodResourcesHash(pod.Object)
+	}
+	return m.resources
+}
+
 // container is empty when the pod has no such container.
 func (h *hashes) container(pod *manifests.Pod, name string) string {
+	return h.ofContainer(pod, name, "definition", manifests.ContainerHash)
+}
+
+func (h *hashes) formerContainer(pod *manifests.Pod, name string) string {
+	return h.ofContainer(pod, name, "former", manifests.FormerContainerHash)
+}
+
+func (h *hashes) resources(pod *manifests.Pod, name string) string {
+	return h.ofContainer(pod, name, "resources", manifests.ResourcesHash)
+}
+
+func (h *hashes) ofContainer(pod *manifests.Pod, name, kind string, compute func(*corev1.Pod, string) string) string {
 	m := h.of(pod)
-	hash, ok := m.containers[name]
+	key := kind + " " + name
+	hash, ok := m.containers[key]
 	if !ok {
-		hash = manifests.ContainerHash(pod.Object, name)
-		m.containers[name] = hash
+		hash = compute(pod.Object, name)
+		m.containers[key] = hash
 	}
 	return hash
 }

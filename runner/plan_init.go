@@ -250,7 +250,7 @@ func (p *planner) planned(kind ActionKind, name string) bool {
 // reviveInOrder is revive for a pod with init containers: all of them run again, before anything else. Old records
 // stay until their container runs again, because they have its history.
 func (p *planner) reviveInOrder() {
-	same := p.o.Sandbox.Hash == p.hashes.sandbox(p.pod)
+	same := p.sameSandbox(p.pod)
 	if !same && slices.ContainsFunc(p.o.Containers, func(c Container) bool { return c.State == ContainerRunning }) {
 		p.replace()
 		return

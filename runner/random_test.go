@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
 	"monopod/manifests"
@@ -214,9 +215,10 @@ func (c *chaos) checkStop(key manifests.Key, a runner.Action, st runner.PodState
 	if target.SandboxID != st.Sandbox.ID || c.twins(target, st) {
 		return // left over from something that went wrong
 	}
-	same := st.Sandbox.Hash == manifests.SandboxHash(want.Object)
+	same := st.Sandbox.Hash == manifests.SandboxHash(want.Object) &&
+		(st.Sandbox.QOSClass == "" || st.Sandbox.QOSClass == manifests.QOSClass(want.Object))
 	ends := kindOf(want, target.Name) == "sidecar" && ended(want, st) || kindOf(want, target.Name) == "init" && c.anyState
-	if same && st.Sandbox.Alive && target.Hash == manifests.ContainerHash(want.Object, target.Name) && !ends {
+	if same && st.Sandbox.Alive && target.Hash == manifests.ContainerHash(want.Object, target.Name) && !ends && !resizeByRestart(want, target) {
 		c.wrongf("%s: %s, which is as desired", key, a)
 	}
 	if manifests.ContainerHash(want.Object, target.Name) != "" && usesBadImage(want, target.Name) {
@@ -271,6 +273,16 @@ func ended(want *manifests.Pod, st runner.PodState) bool {
 	return true
 }
 
+// resizeByRestart says that the container wants to be restarted for a change of its resources.
+func resizeByRestart(want *manifests.Pod, c *runner.Container) bool {
+	for i := range want.Object.Spec.Containers {
+		if s := &want.Object.Spec.Containers[i]; s.Name == c.Name {
+			return c.ResourcesHash != manifests.ResourcesHash(want.Object, c.Name) && len(s.ResizePolicy) > 0 && s.ResizePolicy[0].RestartPolicy == corev1.RestartContainer
+		}
+	}
+	return false
+}
+
 // twins says that two instances of one container run.
 func (c *chaos) twins(target *runner.Container, st runner.PodState) bool {
 	for _, i := range st.Containers {
@@ -294,7 +306,7 @@ func steps() *rapid.Generator[[]step] {
 			What: rapid.SampledFrom([]string{
 				"add", "remove", "env", "env", "image", "bad image", "good image", "sandbox", "label", "policy", "grace",
 				"init env", "add init", "add sidecar", "remove init", "init fails",
-				"add container", "remove container", "exit", "exit", "kill", "stubborn", "fault", "fault", "no fault",
+				"add container", "remove container", "resize", "resize", "exit", "exit", "kill", "stubborn", "fault", "fault", "no fault",
 				"agent dies", "agent restarts", "offline", "reboot", "blind", "see", "pass", "pass", "a while",
 			}).Draw(t, "what"),
 			Pod: rapid.IntRange(0, 1).Draw(t, "pod"),
@@ -458,6 +470,9 @@ func change(o *corev1.Pod, s step) {
 		if len(cs) < 3 && manifests.ContainerHash(o, fmt.Sprintf("c%d", s.N)) == "" {
 			o.Spec.Containers = append(cs, testContainer(fmt.Sprintf("c%d", s.N), runtimetest.ScriptServe))
 		}
+	case "resize":
+		one.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(int64(10+s.N), resource.DecimalSI)}
+		one.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: []corev1.ResourceResizeRestartPolicy{corev1.NotRequired, corev1.RestartContainer}[s.N%2]}}
 	case "remove container":
 		if len(cs) > 1 {
 			o.Spec.Containers = cs[1:]
@@ -528,7 +543,13 @@ func (c *chaos) checkEnd(k manifests.Key, want *manifests.Pod) {
 		c.wrongf("%s: another manifest is recorded", k)
 	}
 	c.checkComplete(k, want, st)
+	if h := st.Sandbox.ResourcesHash; h != "" && h != manifests.PodResourcesHash(want.Object) {
+		c.wrongf("%s: the pod's cgroup is another one's", k)
+	}
 	for _, i := range st.Containers {
+		if i.State == runner.ContainerRunning && i.ResourcesHash != "" && i.ResourcesHash != manifests.ResourcesHash(want.Object, i.Name) {
+			c.wrongf("%s: %s has other resources", k, i.Name)
+		}
 		if len(want.Object.Spec.InitContainers) > 0 && ended(want, st) && i.State == runner.ContainerExited && i.Recorded {
 			continue // an init container has failed: what was of no use stays on record
 		}

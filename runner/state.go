@@ -29,6 +29,10 @@ type Sandbox struct {
 	UID string
 	// Hash is manifests.SandboxHash of the manifest the sandbox was made for.
 	Hash string
+	// QOSClass is the class whose cgroups the pod's is among; empty: it was made when there were none.
+	QOSClass corev1.PodQOSClass
+	// ResourcesHash is manifests.PodResourcesHash of what the pod's cgroup was set to; empty: not known.
+	ResourcesHash string
 	// Pod is the manifest last recorded by RecordPod or CreateSandbox, with Origin.
 	Pod       *manifests.Pod
 	CreatedAt time.Time
@@ -88,11 +92,16 @@ type Container struct {
 	// SandboxID is the sandbox it was made in; differs from Sandbox.ID for leftovers of a replaced one.
 	SandboxID string
 	// Hash is manifests.ContainerHash of the definition it was made from.
-	Hash    string
-	Image   string
-	ImageID string
-	State   ContainerState
-	PID     uint32
+	Hash string
+	// ResourcesHash is manifests.ResourcesHash of what its cgroup has; empty: it is part of Hash, as releases did
+	// that could not change resources in place.
+	ResourcesHash string
+	// Resources are those its cgroup has; nil: not known.
+	Resources *corev1.ResourceRequirements
+	Image     string
+	ImageID   string
+	State     ContainerState
+	PID       uint32
 	// RestartCount, BackOff and Last were given to CreateContainer.
 	RestartCount int
 	// BackOff is how long to wait after this instance's exit before the next start; see restart.go.
@@ -273,6 +282,10 @@ const (
 	// instance: there is no half container. When the network is what failed, the StepError has
 	// ReasonCreatePodSandboxError and the instance stays Created.
 	StartContainer ActionKind = "StartContainer"
+	// UpdateResources gives the running Action.ContainerID the cpu and memory of the manifest; without Container,
+	// the pod's cgroup. The pod's is widened first where that is needed. A memory limit below what is in use is
+	// refused with ReasonResizeError: nothing is killed for it.
+	UpdateResources ActionKind = "UpdateResources"
 	// MarkStopping puts on record that Action.ContainerID is going to be stopped: its grace period has begun, the
 	// signal comes later. The first time counts.
 	MarkStopping ActionKind = "MarkStopping"
@@ -386,6 +399,8 @@ func (a Action) FailureKey() string {
 		return instanceKey(a.ContainerID)
 	case SyncVolumes:
 		return volumesKey
+	case UpdateResources:
+		return resizeKey(a.Container)
 	}
 	return a.Manifest.key(a.Container)
 }
@@ -470,6 +485,8 @@ const (
 	ReasonPostStartHookError         = "PostStartHookError"
 	// ReasonAppArmor is a kubelet's reason to turn down a pod; here its containers wait with it.
 	ReasonAppArmor = "AppArmor"
+	// ReasonResizeError is the reason of the condition PodResizeInProgress.
+	ReasonResizeError = "Error"
 )
 
 // PodStatus is a pod as users see it: the manifest with the status filled in.

@@ -271,13 +271,13 @@ func (s *statusBuilder) conditions() []corev1.PodCondition {
 	containersReady := ready
 	containersReady.Type = corev1.ContainersReady
 	s.gates(&ready)
-	all := []corev1.PodCondition{
+	all := append(s.resizing(), []corev1.PodCondition{
 		condition(corev1.PodReadyToStartContainers, network, created),
 		s.initializedCondition(created),
 		ready,
 		containersReady,
 		condition(corev1.PodScheduled, true, created),
-	}
+	}...)
 	if since, restarting := s.restarting(); restarting {
 		all = append(all, condition(corev1.AllContainersRestarting, true, since))
 	}
@@ -412,6 +412,9 @@ func (s *statusBuilder) why() string {
 		if w := s.whyContainer(&s.pod.Spec.Containers[i]); w != "" {
 			return fmt.Sprintf("container %s: %s", s.pod.Spec.Containers[i].Name, w)
 		}
+	}
+	if r := s.resizing(); len(r) > 0 {
+		return "resources are not changed yet: " + r[0].Message
 	}
 	if s.Kept {
 		return "its manifest has not been read since the agent started; the pod goes on as it was"

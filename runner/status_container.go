@@ -34,6 +34,7 @@ func (s *statusBuilder) container(spec *corev1.Container, c *Container) corev1.C
 		st.ContainerID = containerIDPrefix + c.ID
 		st.RestartCount = int32(c.RestartCount)
 		st.LastTerminationState = corev1.ContainerState{Terminated: terminated(c.Last)}
+		st.AllocatedResources, st.Resources = shownResources(spec, c)
 	}
 	switch {
 	case c == nil || c.State == ContainerCreated:

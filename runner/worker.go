@@ -399,6 +399,8 @@ func failureReason(a Action, err error) string {
 		return ReasonFailedMount
 	case CreateSandbox, ReviveSandbox, SetupNetwork:
 		return ReasonCreatePodSandboxError
+	case UpdateResources:
+		return ReasonResizeError
 	}
 	return ReasonCreateContainerError
 }

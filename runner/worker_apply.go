@@ -289,6 +289,8 @@ func (w *worker) logApplied(a Action) {
 		w.log.Info("pod set up again", args...)
 	case RecordPod:
 		w.log.Info("manifest recorded", args...)
+	case UpdateResources:
+		w.log.Info("resources updated", args...)
 	case StartContainer:
 		w.log.Info("container started", args...)
 	case RecordHealth:
@@ -337,6 +339,8 @@ func (k ActionKind) verb() string {
 		return "mark container as started"
 	case RunHook:
 		return "run hook"
+	case UpdateResources:
+		return "update resources"
 	case StopContainer:
 		return "stop container"
 	case KillContainer:

@@ -82,7 +82,7 @@ func (w *worker) probedAs(pod *manifests.Pod, c *Container) *corev1.Container {
 			continue
 		}
 		spec := containerSpec(p, c.Name)
-		if spec != nil && w.observed.hashes.container(p, c.Name) == c.Hash {
+		if spec != nil && w.observed.hashes.made(p, c) {
 			if probe.Has(spec) {
 				return spec
 			}

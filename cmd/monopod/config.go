@@ -43,6 +43,15 @@ type Config struct {
 	StaticPodPathSecurity    string              `koanf:"staticPodPathSecurity"`
 	StaticPodURLSecurity     string              `koanf:"staticPodURLSecurity"`
 	MaxPods                  int                 `koanf:"maxPods"`
+	CgroupDriver             string              `koanf:"cgroupDriver"`
+	CPUCFSQuota              bool                `koanf:"cpuCFSQuota"`
+	CPUCFSQuotaPeriod        time.Duration       `koanf:"cpuCFSQuotaPeriod"`
+	CPUManagerPolicy         string              `koanf:"cpuManagerPolicy"`
+	ReservedSystemCPUs       string              `koanf:"reservedSystemCPUs"`
+	MemorySwap               MemorySwap          `koanf:"memorySwap"`
+	MemoryThrottlingFactor   float64             `koanf:"memoryThrottlingFactor"`
+	MemoryReservationPolicy  string              `koanf:"memoryReservationPolicy"`
+	SingleProcessOOMKill     bool                `koanf:"singleProcessOOMKill"`
 	PodPidsLimit             int64               `koanf:"podPidsLimit"`
 	MaxConcurrentStarts      int                 `koanf:"maxConcurrentStarts"`
 	CrashLoopBackOff         CrashLoopBackOff    `koanf:"crashLoopBackOff"`
@@ -52,6 +61,11 @@ type Config struct {
 // CrashLoopBackOff bounds the wait between restarts of a crashing container.
 type CrashLoopBackOff struct {
 	MaxContainerRestartPeriod time.Duration `koanf:"maxContainerRestartPeriod"`
+}
+
+// MemorySwap says who may swap.
+type MemorySwap struct {
+	SwapBehavior string `koanf:"swapBehavior"`
 }
 
 // Logging says how monopod writes its own log, on stderr.

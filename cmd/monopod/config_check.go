@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"monopod/manifests"
+	"monopod/runner/spec"
 )
 
 // maxSocketPath is what fits into sockaddr_un with its final zero byte.
@@ -40,6 +41,7 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 	c.runtime(cfg)
 	c.numbers(cfg)
 	c.security(cfg)
+	c.resources(cfg)
 	c.oneOf("logging.format", cfg.Logging.Format, "text", "json")
 	c.oneOf("logging.level", cfg.Logging.Level, "debug", "info", "warn", "error")
 	return c.problems
@@ -202,6 +204,25 @@ func (c *configCheck) numbers(cfg *Config) {
 	if cfg.PodPidsLimit != -1 && cfg.PodPidsLimit < 1 {
 		c.add("podPidsLimit", fmt.Sprintf("%d is neither -1 (no limit) nor positive", cfg.PodPidsLimit), "")
 	}
+}
+
+func (c *configCheck) resources(cfg *Config) {
+	if d := cfg.CPUCFSQuotaPeriod; d < time.Millisecond || d > time.Second {
+		c.add("cpuCFSQuotaPeriod", durationText(d)+" is not between 1ms and 1s", "")
+	}
+	if f := cfg.MemoryThrottlingFactor; f < 0 || f > 1 {
+		c.add("memoryThrottlingFactor", fmt.Sprintf("%g is not between 0 and 1", f), "write 0.9 to slow containers down at nine tenths of their limit")
+	}
+	c.oneOf("cpuManagerPolicy", cfg.CPUManagerPolicy, "none", "static")
+	switch cpus, err := spec.ParseCPUSet(cfg.ReservedSystemCPUs); {
+	case err != nil:
+		c.add("reservedSystemCPUs", err.Error(), "write it as 0-1,8")
+	case len(cpus) == 0 && cfg.CPUManagerPolicy == "static":
+		c.add("reservedSystemCPUs", "is empty: with cpuManagerPolicy static the machine itself needs a processor", "write 0 to keep the first one")
+	}
+	c.oneOf("cgroupDriver", cfg.CgroupDriver, string(spec.CgroupfsDriver), string(spec.SystemdDriver))
+	c.oneOf("memorySwap.swapBehavior", cfg.MemorySwap.SwapBehavior, "NoSwap", "LimitedSwap")
+	c.oneOf("memoryReservationPolicy", cfg.MemoryReservationPolicy, "None", "TieredReservation")
 }
 
 func (c *configCheck) between(key string, v, low, high int) {

@@ -159,6 +159,16 @@ func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 			return nil, wrongType(key, n)
 		}
 		return parseInt(n.Value)
+	case kindBool:
+		if n.Tag != "!!bool" {
+			return nil, wrongType(key, n)
+		}
+		return parseBool(n.Value)
+	case kindNumber:
+		if n.Tag != "!!float" && n.Tag != "!!int" {
+			return nil, wrongType(key, n)
+		}
+		return parseNumber(n.Value)
 	case kindDuration:
 		if n.Tag != "!!str" && n.Tag != "!!int" && n.Tag != "!!float" {
 			return nil, wrongType(key, n)

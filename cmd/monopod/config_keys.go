@@ -14,6 +14,8 @@ const (
 	kindString   keyKind = "string"
 	kindPath     keyKind = "path"
 	kindInt      keyKind = "integer"
+	kindBool     keyKind = "boolean"
+	kindNumber   keyKind = "number"
 	kindDuration keyKind = "duration"
 	kindStrings  keyKind = "list of strings"
 	kindPaths    keyKind = "list of paths"
@@ -34,7 +36,22 @@ type configKey struct {
 
 // configKeys lists every key in the order in which they are printed.
 func configKeys() []configKey {
-	return slices.Concat(sourceKeys(), runtimeKeys(), securityKeys(), agentKeys())
+	return slices.Concat(sourceKeys(), runtimeKeys(), resourceKeys(), securityKeys(), agentKeys())
+}
+
+func resourceKeys() []configKey {
+	return []configKey{
+		{path: "cgroupDriver", kind: kindString, def: "cgroupfs", doc: "Who makes cgroups: `cgroupfs`: monopod itself; `systemd`: systemd, as slices and scopes (`cgroupRoot: /monopod` is then `monopod.slice`)."},
+		{path: "cpuCFSQuota", kind: kindBool, def: true, doc: "Whether cpu limits are enforced."},
+		{path: "cpuCFSQuotaPeriod", kind: kindDuration, def: 100 * time.Millisecond, doc: "Over which time the cpu that a limit allows is counted; 1ms to 1s. A shorter one shortens the waits of those that hit it."},
+		{path: "cpuManagerPolicy", kind: kindString, def: "none", doc: "`static`: containers of guaranteed pods that ask for whole cpus have them for themselves. `none`: all share all."},
+		{path: "reservedSystemCPUs", kind: kindString, doc: "Processors that `cpuManagerPolicy: static`, which needs some, gives to nobody: `0` or `0-1,8`."},
+		{path: "memorySwap.swapBehavior", kind: kindString, def: "NoSwap", doc: "`NoSwap`: containers do not swap. `LimitedSwap`: those of burstable pods may, in proportion to the memory they request (cgroup v2)."},
+		{path: "memoryThrottlingFactor", kind: kindNumber, def: float64(0), doc: "From which part of the way from its memory request to its limit a container is slowed down (cgroup v2, memory.high), as 0.9. 0: it is not."},
+		{path: "memoryReservationPolicy", kind: kindString, def: "None", doc: "`TieredReservation`: requested memory is protected from being reclaimed, absolutely in guaranteed pods and as far as possible in burstable ones (cgroup v2, memory.min and memory.low). `None`: it is not."},
+		{path: "singleProcessOOMKill", kind: kindBool, def: false, doc: "Whether a container goes on when one of its processes runs out of memory. It always may on cgroup v1."},
+		{path: "podPidsLimit", kind: kindInt, def: int64(-1), doc: "Most processes and threads of one pod. -1: no limit."},
+	}
 }
 
 func sourceKeys() []configKey {
@@ -85,7 +102,6 @@ func securityKeys() []configKey {
 func agentKeys() []configKey {
 	return []configKey{
 		{path: "maxPods", kind: kindInt, def: int64(110), doc: "Most pods that run at once; further ones wait, in order of precedence."},
-		{path: "podPidsLimit", kind: kindInt, def: int64(-1), doc: "Most processes and threads of one container. -1: no limit."},
 		{path: "maxConcurrentStarts", kind: kindInt, def: int64(4), doc: "How many pods are worked on at once when many start or stop."},
 		{path: "crashLoopBackOff.maxContainerRestartPeriod", kind: kindDuration, def: 300 * time.Second, doc: "Longest wait between two restarts of a crashing container; 1s to 300s."},
 		{path: "logging.format", kind: kindString, def: "text", doc: "Format of monopod's own log on stderr: `text` or `json`."},
@@ -133,7 +149,7 @@ func (k configKey) flag() string {
 	return strings.ToLower(strings.Join(all, "-"))
 }
 
-// words splits camelCase: staticPodURLHeader is static, Pod, URL, Header.
+// words splits camelCase: staticPodURLHeader is static, Pod, URL, Header; reservedSystemCPUs ends with CPUs.
 func words(s string) []string {
 	r := []rune(s)
 	var out []string
@@ -142,7 +158,8 @@ func words(s string) []string {
 		if !unicode.IsUpper(r[i]) {
 			continue
 		}
-		endOfAcronym := i+1 < len(r) && unicode.IsLower(r[i+1])
+		plural := i+1 < len(r) && r[i+1] == 's' && (i+2 == len(r) || unicode.IsUpper(r[i+2]))
+		endOfAcronym := i+1 < len(r) && unicode.IsLower(r[i+1]) && !plural
 		if unicode.IsLower(r[i-1]) || endOfAcronym {
 			out = append(out, string(r[start:i]))
 			start = i

@@ -119,7 +119,7 @@ func TestTheTableOfKeysAndTheStructHoldTheSameKeysAndTypes(t *testing.T) {
 		inTable[k.path] = k
 	}
 	kinds := map[string][]keyKind{
-		"string": {kindString, kindPath}, "int": {kindInt}, "int64": {kindInt}, "time.Duration": {kindDuration},
+		"string": {kindString, kindPath}, "int": {kindInt}, "int64": {kindInt}, "time.Duration": {kindDuration}, "bool": {kindBool}, "float64": {kindNumber},
 		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders},
 	}
 	var walk func(typ reflect.Type, prefix string)
@@ -160,6 +160,7 @@ func TestNamesOfVariablesAndFlags(t *testing.T) {
 		"staticPodURLHeader": {"MONOPOD_STATIC_POD_URL_HEADER", "static-pod-url-header"},
 		"podCIDR":            {"MONOPOD_POD_CIDR", "pod-cidr"},
 		"clusterDNS":         {"MONOPOD_CLUSTER_DNS", "cluster-dns"},
+		"reservedSystemCPUs": {"MONOPOD_RESERVED_SYSTEM_CPUS", "reserved-system-cpus"},
 		"cniBinDirs":         {"MONOPOD_CNI_BIN_DIRS", "cni-bin-dirs"},
 		"crashLoopBackOff.maxContainerRestartPeriod": {
 			"MONOPOD_CRASH_LOOP_BACK_OFF__MAX_CONTAINER_RESTART_PERIOD", "crash-loop-back-off-max-container-restart-period",
@@ -180,6 +181,8 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		kindPath:     {file: "/f1", env: "/e1", flag: "/g1", bad: "{a: b}"},
 		kindInt:      {file: "5", env: "6", flag: "7", bad: "many"},
 		kindDuration: {file: "5s", env: "6s", flag: "7s", bad: "20"},
+		kindBool:     {file: "true", env: "false", flag: "true", bad: "yes please"},
+		kindNumber:   {file: "0.5", env: "0.25", flag: "1", bad: "half"},
 		kindStrings:  {file: "[f1]", env: "e1", flag: "g1,g2", bad: "[1]"},
 		kindPaths:    {file: "[/f1]", env: "/e1", flag: "/g1,/g2", bad: "/x"},
 		kindHeaders:  {file: "{A: [f1]}", env: "{B: [e1]}", bad: "[x]"},
@@ -196,6 +199,12 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"staticPodPathSecurity":    {"baseline", "restricted", "privileged", "[1]"},
 		"staticPodURLSecurity":     {"baseline", "restricted", "privileged", "[1]"},
 		"snapshotter":              {"native", "overlayfs", "native", "1"},
+		"cgroupDriver":             {"systemd", "cgroupfs", "systemd", "[1]"},
+		"cpuManagerPolicy":         {"none", "none", "none", "[1]"},
+		"reservedSystemCPUs":       {"'0'", "0-1", "1,3", "[1]"},
+		"cpuCFSQuotaPeriod":        {"5ms", "6ms", "7ms", "20"},
+		"memorySwap.swapBehavior":  {"LimitedSwap", "NoSwap", "LimitedSwap", "[1]"},
+		"memoryReservationPolicy":  {"TieredReservation", "None", "TieredReservation", "[1]"},
 		"logging.format":           {"json", "text", "json", "1"},
 		"logging.level":            {"warn", "error", "debug", "1"},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -88,6 +89,10 @@ func parseText(key configKey, s string) (any, *ConfigProblem) {
 		return valueOf(key, n.Content[0])
 	case kindInt:
 		return parseInt(s)
+	case kindBool:
+		return parseBool(s)
+	case kindNumber:
+		return parseNumber(s)
 	case kindDuration:
 		return parseDuration(s)
 	default:
@@ -101,6 +106,24 @@ func parseInt(s string) (any, *ConfigProblem) {
 		return nil, &ConfigProblem{Msg: fmt.Sprintf("%q is not an integer", s)}
 	}
 	return n, nil
+}
+
+func parseBool(s string) (any, *ConfigProblem) {
+	switch s {
+	case "true", "True", "TRUE":
+		return true, nil
+	case "false", "False", "FALSE":
+		return false, nil
+	}
+	return nil, &ConfigProblem{Msg: fmt.Sprintf("%q is neither true nor false", s)}
+}
+
+func parseNumber(s string) (any, *ConfigProblem) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		return nil, &ConfigProblem{Msg: fmt.Sprintf("%q is not a number", s)}
+	}
+	return f, nil
 }
 
 func parseDuration(s string) (any, *ConfigProblem) {

@@ -16,6 +16,7 @@ import (
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/network"
+	"monopod/runner/spec"
 )
 
 const shimName = "containerd-shim-monopod-v2"
@@ -56,7 +57,7 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 		ContainerLogsDir: containerLogsDir(cfg.PodLogsDir),
 		Endpoint:         cfg.ContainerRuntimeEndpoint, Snapshotter: cfg.Snapshotter, OCIRuntime: oci, ShimPath: shim, CgroupParent: cfg.CgroupRoot,
 		NodeName: cfg.NodeName, NodeIPs: nodeIPs(node.Addresses, log), ClusterDNS: cfg.ClusterDNS, Resolver: cfg.Resolver, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
-		PodPidsLimit:       cfg.PodPidsLimit,
+		CgroupDriver: spec.CgroupDriver(cfg.CgroupDriver), Enforce: enforcement(&cfg.Config), ReservedCPUs: cfg.ReservedSystemCPUs,
 		SeccompProfileRoot: cfg.SeccompProfileRoot,
 		Network: network.Config{
 			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),
@@ -65,6 +66,20 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 		Image: image.Config{Snapshotter: cfg.Snapshotter, AuthFile: cfg.RegistryConfig, PreloadDirs: cfg.PreloadDirectories, Log: log},
 		Log:   log,
 	}, nil
+}
+
+// enforcement translates how resources are enforced.
+func enforcement(cfg *Config) spec.Enforcement {
+	return spec.Enforcement{
+		NoCPUQuota:           !cfg.CPUCFSQuota,
+		CPUPeriod:            uint64(cfg.CPUCFSQuotaPeriod.Microseconds()),
+		LimitedSwap:          cfg.MemorySwap.SwapBehavior == "LimitedSwap",
+		SingleProcessOOMKill: cfg.SingleProcessOOMKill,
+		MemoryThrottling:     cfg.MemoryThrottlingFactor,
+		ReserveMemory:        cfg.MemoryReservationPolicy == "TieredReservation",
+		StaticCPUs:           cfg.CPUManagerPolicy == "static",
+		PodPidsLimit:         cfg.PodPidsLimit,
+	}
 }
 
 // finder looks for the programs that monopod starts.

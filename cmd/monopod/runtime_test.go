@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"monopod/runner/spec"
 )
 
 // executable makes a program and returns its path.
@@ -93,6 +95,9 @@ ociRuntime: ./crun
 shimPath: shim
 snapshotter: zfs
 cgroupRoot: /cg
+cgroupDriver: systemd
+cpuManagerPolicy: static
+reservedSystemCPUs: "0"
 preloadDirectories: [images]
 registryConfig: auth.json
 podCIDR: 10.1.2.0/24
@@ -103,6 +108,12 @@ clusterDNS: [10.0.0.1]
 clusterDomain: a.b
 resolvConf: resolv
 podPidsLimit: 9
+cpuCFSQuota: false
+cpuCFSQuotaPeriod: 10ms
+memorySwap: {swapBehavior: LimitedSwap}
+memoryThrottlingFactor: 0.8
+memoryReservationPolicy: TieredReservation
+singleProcessOOMKill: true
 `)
 	cfg, err := loadIn(dir, nil, nil)
 	if err != nil {
@@ -122,7 +133,8 @@ podPidsLimit: 9
 		"oci":         {c.OCIRuntime, oci},
 		"shim":        {c.ShimPath, shim},
 		"snapshotter": {c.Snapshotter + c.Image.Snapshotter, "zfszfs"},
-		"cgroup":      {c.CgroupParent, "/cg"},
+		"cpus":        {c.ReservedCPUs, "0"},
+		"cgroup":      {c.CgroupParent + " " + string(c.CgroupDriver), "/cg systemd"},
 		"node":        {c.NodeName, "n"},
 		"preload":     {strings.Join(c.Image.PreloadDirs, " "), in("images")},
 		"auth":        {c.Image.AuthFile, in("auth.json")},
@@ -136,7 +148,11 @@ podPidsLimit: 9
 			t.Errorf("%s: %q, want %q", what, pair[0], pair[1])
 		}
 	}
-	if c.PodPidsLimit != 9 {
-		t.Errorf("pids: %d", c.PodPidsLimit)
+	want := spec.Enforcement{
+		NoCPUQuota: true, CPUPeriod: 10_000, LimitedSwap: true, SingleProcessOOMKill: true,
+		MemoryThrottling: 0.8, ReserveMemory: true, StaticCPUs: true, PodPidsLimit: 9,
+	}
+	if c.Enforce != want {
+		t.Errorf("enforcement: %+v", c.Enforce)
 	}
 }

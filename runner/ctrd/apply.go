@@ -54,6 +54,8 @@ func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.P
 		return stepError(runner.ReasonCreatePodSandboxError, r.reviveSandbox(ctx, key, pod))
 	case runner.RecordPod:
 		return r.recordPod(ctx, key, pod)
+	case runner.UpdateResources:
+		return r.updateResources(ctx, key, pod, a)
 	case runner.EnsureImage:
 		return r.ensureImage(ctx, pod, a)
 	case runner.CreateContainer:
@@ -229,6 +231,7 @@ func (r *Runtime) specSandbox(pod *corev1.Pod, rec *sandboxRecord) (spec.Sandbox
 	f := r.files(rec.Labels.UID)
 	s := spec.Sandbox{
 		ID:             rec.ID,
+		Cgroup:         r.podCgroup(rec),
 		Hostname:       name,
 		IPs:            rec.Network.IPs,
 		HostsPath:      f.hosts,

@@ -62,9 +62,7 @@ func (a *agent) census(t testing.TB) map[string]int {
 		n[d] = len(names(a.path(d)))
 	}
 	n["pod dirs"], n["log dirs"], n["log links"] = len(names(a.podsDir())), len(names(a.cfg.PodLogsDir)), len(names(a.cfg.ContainerLogsDir))
-	for _, root := range a.cgroups.roots {
-		n["cgroups"] += len(names(filepath.Join(root, a.cgroups.parent))) - filesOf(filepath.Join(root, a.cgroups.parent))
-	}
+	n["cgroups"] = len(a.cgroups.pods())
 	return n
 }
 
@@ -90,17 +88,6 @@ func (a *agent) sameCensus(t testing.TB, before map[string]int) {
 		}
 	}
 	t.Errorf("left behind (-before +after):\n%s", diff)
-}
-
-func filesOf(dir string) int {
-	n := 0
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if !e.IsDir() {
-			n++
-		}
-	}
-	return n
 }
 
 func countLinks(t testing.TB) int {

@@ -14,32 +14,63 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner/spec"
 )
 
 // cgroups knows where the cgroups of our pods are: one directory in the unified hierarchy, or one in each of v1's.
 type cgroups struct {
+	spec.Cgroups
 	// roots are the mount points of all hierarchies.
 	roots []string
-	// parent is the cgroup of all our pods, e.g. /monopod.
-	parent string
+	// controllers are the mount points of v1's controllers by name; nil where there is only the unified hierarchy.
+	controllers map[string]string
+	// slices makes systemd's; nil where cgroups are directories that anybody makes.
+	slices *systemd
 }
 
-func findCgroups(parent string) (cgroups, error) {
+func findCgroups(layout spec.Cgroups) (cgroups, error) {
 	infos, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
 		return cgroups{}, fmt.Errorf("read mounts: %w", err)
 	}
-	c := cgroups{parent: filepath.Join("/", parent)}
+	c := cgroups{Cgroups: layout}
+	unified := slices.ContainsFunc(infos, isUnified)
+	if !unified {
+		c.controllers = map[string]string{}
+	}
 	for _, i := range infos {
 		c.roots = append(c.roots, i.Mountpoint)
+		if i.FSType == "cgroup2" || unified {
+			continue
+		}
+		for name := range strings.SplitSeq(i.VFSOptions, ",") {
+			if _, seen := c.controllers[name]; !seen {
+				c.controllers[name] = i.Mountpoint
+			}
+		}
 	}
-	return c, nil
+	if layout.Driver == spec.SystemdDriver {
+		c.slices, err = newSystemd(unified)
+	}
+	return c, err
 }
 
-// pod is the cgroup of a pod, container that of one of its containers, relative to the hierarchies.
-func (c cgroups) pod(uid string) string { return filepath.Join(c.parent, "pod"+uid) }
+// isUnified says that a mount makes the unified hierarchy the only one.
+func isUnified(i *mountinfo.Info) bool {
+	return i.FSType == "cgroup2" && i.Mountpoint == unifiedRoot
+}
 
-func (c cgroups) container(uid, id string) string { return filepath.Join(c.pod(uid), id) }
+const unifiedRoot = "/sys/fs/cgroup"
+
+// root is the cgroup of all our pods.
+func (c cgroups) root() string { return c.Class(corev1.PodQOSGuaranteed) }
+
+// parents are the cgroups that have cgroups of pods in them.
+func (c cgroups) parents() []string {
+	return []string{c.root(), c.Class(corev1.PodQOSBurstable), c.Class(corev1.PodQOSBestEffort)}
+}
 
 // cgroupPatience is how long killed processes get to leave a cgroup.
 const cgroupPatience = 2 * time.Second
@@ -51,6 +82,9 @@ func (c cgroups) remove(ctx context.Context, cgroup string) error {
 	var errs []error
 	for _, root := range c.roots {
 		errs = append(errs, removeCgroup(ctx, filepath.Join(root, cgroup)))
+	}
+	if c.slices != nil && strings.HasSuffix(cgroup, ".slice") {
+		errs = append(errs, c.slices.stop(filepath.Base(cgroup)))
 	}
 	return errors.Join(errs...)
 }
@@ -116,34 +150,51 @@ func killCgroup(dir string) {
 	}
 }
 
-// uids returns the pods that have a cgroup.
-func (c cgroups) uids() []string {
+// pods returns the cgroups of pods that there are, those of the layout without classes among them.
+func (c cgroups) pods() []string {
 	seen := map[string]bool{}
 	for _, root := range c.roots {
-		entries, err := os.ReadDir(filepath.Join(root, c.parent))
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			if uid, ok := strings.CutPrefix(e.Name(), "pod"); ok && e.IsDir() {
-				seen[uid] = true
+		for _, parent := range append(c.parents(), c.Root) {
+			entries, err := os.ReadDir(filepath.Join(root, parent))
+			if err != nil {
+				continue
+			}
+			for _, e := range entries {
+				if e.IsDir() && isPodCgroup(e.Name()) {
+					seen[filepath.Join("/", parent, e.Name())] = true
+				}
 			}
 		}
 	}
 	var out []string
-	for uid := range seen {
-		out = append(out, uid)
+	for path := range seen {
+		out = append(out, path)
 	}
 	return out
+}
+
+// isPodCgroup says that a cgroup has the name of a pod's.
+func isPodCgroup(name string) bool {
+	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
+		return strings.HasPrefix(slice[strings.LastIndexByte(slice, '-')+1:], "pod")
+	}
+	return strings.HasPrefix(name, "pod")
 }
 
 // removeEmpty removes a cgroup unless there are processes in it: those of another instance, perhaps.
 func (c cgroups) removeEmpty(cgroup string) error {
 	var errs []error
+	busy := false
 	for _, root := range c.roots {
-		if err := removeCgroupTree(filepath.Join(root, cgroup)); !errors.Is(err, unix.EBUSY) {
-			errs = append(errs, err)
+		err := removeCgroupTree(filepath.Join(root, cgroup))
+		if errors.Is(err, unix.EBUSY) {
+			busy = true
+			continue
 		}
+		errs = append(errs, err)
+	}
+	if c.slices != nil && !busy && strings.HasSuffix(cgroup, ".slice") {
+		errs = append(errs, c.slices.stop(filepath.Base(cgroup)))
 	}
 	return errors.Join(errs...)
 }

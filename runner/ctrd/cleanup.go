@@ -27,7 +27,7 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 			return fmt.Errorf("remove pods: %d removals do not end: %w", r.teardown.pending(), ctx.Err())
 		}
 	}
-	err = errors.Join(r.net.Destroy(ctx), r.cgroups.removeEmpty(r.cfg.CgroupParent), removeTree(r.secretsDir()))
+	err = errors.Join(r.net.Destroy(ctx), r.cgroups.removeEmpty(r.cgroups.root()), r.cgroups.removeEmpty(r.cfg.CgroupParent), removeTree(r.secretsDir()))
 	// Logs of gone pods are gone; the directories go if nothing else is in them.
 	_ = os.Remove(r.cfg.PodLogsDir)
 	_ = os.Remove(r.cfg.ContainerLogsDir)

@@ -43,6 +43,10 @@ type newContainer struct {
 	sandbox *sandboxRecord
 	image   *image.Image
 	spec    *specs.Spec
+	// cpus is the list of processors in its spec.
+	cpus string
+	// release ends the claim to its processors that its record makes good.
+	release func()
 }
 
 // createContainer makes record, snapshot, log files and task of a new instance. On failure nothing of it stays.
@@ -53,6 +57,7 @@ func (r *Runtime) createContainer(ctx context.Context, key manifests.Key, pod *m
 	}
 	defer r.dropSubPaths(n.rec.ID) // the task has its own mounts by then
 	defer r.book.forget(n.rec.ID)
+	defer n.release()
 	done, err := r.slots.take(ctx)
 	if err != nil {
 		return err
@@ -69,6 +74,9 @@ func (r *Runtime) createContainer(ctx context.Context, key manifests.Key, pod *m
 		return err
 	}
 	r.index.putContainer(n.rec)
+	if n.rec.Labels.CPUs != "" || n.cpus != r.sharedCPUs().String() {
+		r.shareCPUs() // before it starts
+	}
 	return nil
 }
 
@@ -101,17 +109,33 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.buildSpec(in)
+	own, release, err := r.assignCPUs(id, sb, pod.Object, c.Name)
 	if err != nil {
 		r.dropMounts(in)
+		return nil, stepError(runner.ReasonCreateContainerError, err)
+	}
+	undo := func() {
+		release()
+		r.book.forget(id)
+		r.dropMounts(in)
+	}
+	in.CPUs, in.ExclusiveCPUs = r.cpusOf(own)
+	n := &newContainer{sandbox: sb, image: img, cpus: in.CPUs, release: release}
+	if n.spec, err = r.buildSpec(in); err != nil {
+		undo()
 		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
 	}
 	if spec.HasSecretEnv(c) {
-		if err := r.hide(id, s); err != nil {
+		if err := r.hide(id, n.spec); err != nil {
+			undo()
 			return nil, stepError(runner.ReasonCreateContainerError, err)
 		}
 	}
-	rec := &containerRecord{ID: id, Image: c.Image, CreatedAt: time.Now(), Labels: containerLabels{
+	if err := r.widenPod(sb, pod); err != nil {
+		undo()
+		return nil, stepError(runner.ReasonCreateContainerError, err)
+	}
+	n.rec = &containerRecord{ID: id, Image: c.Image, CreatedAt: time.Now(), Labels: containerLabels{
 		Owner:           r.cfg.RootDirectory,
 		Key:             key,
 		UID:             sb.Labels.UID,
@@ -119,6 +143,10 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 		SandboxID:       sb.ID,
 		Generation:      nextGeneration(r.index.ofPod(key)),
 		Hash:            manifests.ContainerHash(pod.Object, c.Name),
+		ResourcesHash:   manifests.ResourcesHash(pod.Object, c.Name),
+		Resources:       new(manifests.Resizable(c.Resources)),
+		Cgroup:          sb.Labels.Cgroup,
+		CPUs:            own.String(),
 		ImageID:         img.ID,
 		RestartCount:    a.RestartCount,
 		BackOff:         a.BackOff,
@@ -131,10 +159,8 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 		Round:           a.Round,
 		MessageFromLogs: c.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError,
 	}}
-	n := &newContainer{rec: rec, sandbox: sb, image: img, spec: s}
-	if rec.Labels.Devices, err = r.giveDevices(n, pod.Object, c, s); err != nil {
-		r.book.forget(id)
-		r.dropMounts(in)
+	if n.rec.Labels.Devices, err = r.giveDevices(n, pod.Object, c, n.spec); err != nil {
+		undo()
 		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
 	}
 	return n, nil
@@ -212,7 +238,7 @@ func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
 
 func (r *Runtime) createRecord(ctx context.Context, n *newContainer) error {
 	opts, err := typeurl.MarshalAny(&options.Options{
-		BinaryName: r.cfg.OCIRuntime, Root: r.path("runc"),
+		BinaryName: r.cfg.OCIRuntime, Root: r.path("runc"), SystemdCgroup: spec.IsSystemd(n.spec.Linux.CgroupsPath),
 		IoUid: n.sandbox.Labels.FirstID, IoGid: n.sandbox.Labels.FirstID, // so that /dev/stdout can be opened again
 	})
 	if err != nil {

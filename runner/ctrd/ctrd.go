@@ -17,6 +17,7 @@ import (
 
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/network"
+	"monopod/runner/spec"
 )
 
 // DefaultNamespace is the containerd namespace of all our objects.
@@ -44,6 +45,12 @@ type Config struct {
 	ShimPath string
 	// CgroupParent is the cgroup below which pod cgroups are made.
 	CgroupParent string
+	// CgroupDriver says who makes cgroups; empty: we do.
+	CgroupDriver spec.CgroupDriver
+	// Enforce says how resources are enforced.
+	Enforce spec.Enforcement
+	// ReservedCPUs is the list of processors that no container gets for itself.
+	ReservedCPUs string
 
 	NodeName string
 	// NodeIPs returns the node's addresses of now, IPv4 first: there may be none yet when the machine has booted.
@@ -56,8 +63,6 @@ type Config struct {
 	ResolvConf string
 	// SeccompProfileRoot holds the profiles of seccompProfile Localhost; empty: seccomp in RootDirectory.
 	SeccompProfileRoot string
-	// PodPidsLimit is pids.max of each container; 0 or less: none.
-	PodPidsLimit int64
 	// CDIDirs hold the CDI specs of this machine's devices, later ones win.
 	CDIDirs []string
 	// MaxConcurrent bounds how many containers are created, and how many networks set up, at once; 0: by the processors.

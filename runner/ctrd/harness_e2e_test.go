@@ -21,6 +21,7 @@ import (
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/runtimetest"
+	"monopod/runner/spec"
 )
 
 const testImage = "example.com/busybox:1"
@@ -74,8 +75,8 @@ func testLog() *slog.Logger {
 // remove checks that nothing is mounted or in use any more.
 func (w *world) remove(t testing.TB) {
 	t.Helper()
-	if c, err := findCgroups(w.config().CgroupParent); err != nil || c.removeEmpty(c.parent) != nil {
-		t.Errorf("cgroup %s stays: %v", c.parent, err)
+	if c, err := findCgroups(spec.Cgroups{Root: w.config().CgroupParent}); err != nil || c.removeEmpty(c.Root) != nil {
+		t.Errorf("cgroup %s stays: %v", c.Root, err)
 	}
 	for _, d := range []string{w.dir, w.run} {
 		if err := unmountBelow(d); err != nil {
@@ -125,7 +126,15 @@ type agent struct {
 // open starts a Runtime with its background work; stop ends it.
 func (w *world) open(t testing.TB) *agent {
 	t.Helper()
-	rt, err := Open(context.Background(), w.config())
+	return w.openWith(t, func(*Config) {})
+}
+
+// openWith is open with another configuration.
+func (w *world) openWith(t testing.TB, edit func(*Config)) *agent {
+	t.Helper()
+	cfg := w.config()
+	edit(&cfg)
+	rt, err := Open(context.Background(), cfg)
 	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &agent{Runtime: rt, cancel: cancel, ended: make(chan error, 1)}

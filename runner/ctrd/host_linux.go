@@ -26,10 +26,11 @@ const capSysResource = "CAP_SYS_RESOURCE"
 func hostFacts(cfg Config, log *slog.Logger) (spec.Host, error) {
 	h := spec.Host{
 		NodeName:       cfg.NodeName,
-		CgroupParent:   cfg.CgroupParent,
+		Cgroups:        spec.Cgroups{Driver: cfg.CgroupDriver, Root: cfg.CgroupParent},
 		MilliCPU:       int64(runtime.NumCPU()) * 1000,
 		MinOOMScoreAdj: -1000,
-		PodPidsLimit:   cfg.PodPidsLimit,
+		Enforce:        cfg.Enforce,
+		PageSize:       int64(os.Getpagesize()),
 		MaskedPaths:    thermalThrottlePaths(),
 	}
 	var info unix.Sysinfo_t
@@ -37,6 +38,7 @@ func hostFacts(cfg Config, log *slog.Logger) (spec.Host, error) {
 		return h, fmt.Errorf("memory of this machine: %w", err)
 	}
 	h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
+	h.SwapBytes = int64(info.Totalswap) * int64(info.Unit)
 	var err error
 	if h.Capabilities, err = boundingSet(); err != nil {
 		return h, fmt.Errorf("capabilities: %w", err)
@@ -44,7 +46,8 @@ func hostFacts(cfg Config, log *slog.Logger) (spec.Host, error) {
 	if h.CgroupV2, h.CgroupMountOptions, err = cgroupMode(); err != nil {
 		return h, fmt.Errorf("cgroups: %w", err)
 	}
-	h.SwapAccounting = swapAccounting(h.CgroupV2, cfg.CgroupParent)
+	h.SwapAccounting = swapAccounting(h.CgroupV2, h.Cgroups)
+	h.HugePageSizes = hugePageSizes(h.CgroupV2)
 	var st unix.Statfs_t
 	if err := unix.Statfs(cfg.RootDirectory, &st); err == nil {
 		h.EphemeralStorageBytes = int64(st.Blocks) * st.Bsize
@@ -78,7 +81,7 @@ func cgroupMode() (unified bool, options []string, err error) {
 		return false, nil, err
 	}
 	for _, i := range infos {
-		if i.FSType != "cgroup2" || i.Mountpoint != "/sys/fs/cgroup" {
+		if !isUnified(i) {
 			continue
 		}
 		for o := range strings.SplitSeq(i.VFSOptions, ",") {
@@ -95,14 +98,17 @@ func cgroupMode() (unified bool, options []string, err error) {
 }
 
 // swapAccounting says whether the kernel can limit swap.
-func swapAccounting(unified bool, parent string) bool {
+func swapAccounting(unified bool, c spec.Cgroups) bool {
 	if !unified {
 		_, err := os.Stat("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
 		return err == nil
 	}
-	// The root cgroup, in which we may be ourselves, has no limits: the parent of our pods tells.
+	// The root cgroup, in which we may be ourselves, has no limits: those below it tell.
+	if found, _ := filepath.Glob("/sys/fs/cgroup/*/memory.swap.max"); len(found) > 0 || c.Driver == spec.SystemdDriver {
+		return len(found) > 0
+	}
 	dir := "/sys/fs/cgroup"
-	for name := range strings.SplitSeq(strings.Trim(parent, "/"), "/") {
+	for name := range strings.SplitSeq(strings.Trim(c.Root, "/"), "/") {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory"), 0o644) // may be on already
 		dir = filepath.Join(dir, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -111,6 +117,25 @@ func swapAccounting(unified bool, parent string) bool {
 	}
 	_, err := os.Stat(filepath.Join(dir, "memory.swap.max"))
 	return err == nil
+}
+
+// hugePageSizes returns the sizes, in bytes, that the kernel has and can limit.
+func hugePageSizes(unified bool) []int64 {
+	if unified {
+		b, _ := os.ReadFile(filepath.Join(unifiedRoot, "cgroup.controllers"))
+		if !slices.Contains(strings.Fields(string(b)), "hugetlb") {
+			return nil
+		}
+	} else if found, _ := filepath.Glob("/sys/fs/cgroup/*/hugetlb.*.limit_in_bytes"); len(found) == 0 {
+		return nil
+	}
+	var sizes []int64
+	for _, name := range names("/sys/kernel/mm/hugepages") {
+		if kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(name, "hugepages-"), "kB"), 10, 64); err == nil {
+			sizes = append(sizes, kb<<10)
+		}
+	}
+	return sizes
 }
 
 // ownOOMScoreAdj returns this process's value, the lowest it may give without CAP_SYS_RESOURCE.

@@ -21,6 +21,10 @@ import (
 func (r *Runtime) cleanStart(ctx context.Context) error {
 	r.resumeTeardowns(ctx)
 	r.commands.left = names(r.path("exec"))
+	r.limitFormerPods()
+	if r.host.Enforce.StaticCPUs || r.sharedCPUs() != nil {
+		r.shareCPUs()
+	}
 	unmade, err := r.discardLeftovers(ctx)
 	if err != nil {
 		return err
@@ -211,12 +215,7 @@ func (r *Runtime) cleanPods(ctx context.Context) error {
 			}
 		}
 	}
-	for _, uid := range r.cgroups.uids() {
-		if !known[uid] {
-			errs = append(errs, r.cgroups.removeEmpty(r.cgroups.pod(uid)))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.cleanCgroups())...)
 }
 
 // names lists a directory, hidden entries left out; one that cannot be read is empty.

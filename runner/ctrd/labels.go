@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -32,6 +34,13 @@ const (
 	labelFailed      = "monopod.dev/failed"
 	labelFailedAt    = "monopod.dev/failed-at"
 	labelFirstID     = "monopod.dev/first-id"
+	labelQOSClass    = "monopod.dev/qos-class"
+
+	// labelCgroup is the cgroup of the pod, labelResourcesHash tells what it, or the container's, was set to.
+	labelCgroup        = "monopod.dev/cgroup"
+	labelResourcesHash = "monopod.dev/resources-hash"
+	labelResources     = "monopod.dev/resources"
+	labelCPUs          = "monopod.dev/cpus"
 
 	labelSandbox      = "monopod.dev/sandbox"
 	labelHash         = "monopod.dev/hash"
@@ -77,8 +86,15 @@ type containerLabels struct {
 	Name      string
 	SandboxID string
 	// Generation counts the containers of the pod: which is the newer of two does not depend on the clock.
-	Generation   int
-	Hash         string
+	Generation int
+	Hash       string
+	// ResourcesHash and Resources are what its cgroup has; empty for containers of releases that had it in Hash.
+	ResourcesHash string
+	Resources     *corev1.ResourceRequirements
+	// Cgroup is that of its pod; empty in the layout without classes.
+	Cgroup string
+	// CPUs are the processors it has for itself; empty: it shares.
+	CPUs         string
 	ImageID      string
 	RestartCount int
 	BackOff      time.Duration
@@ -117,6 +133,10 @@ func (l *containerLabels) encode() map[string]string {
 		labelSandbox:       l.SandboxID,
 		labelGeneration:    strconv.Itoa(l.Generation),
 		labelHash:          l.Hash,
+		labelResourcesHash: l.ResourcesHash,
+		labelResources:     encodeResources(l.Resources),
+		labelCgroup:        l.Cgroup,
+		labelCPUs:          l.CPUs,
 		labelImageID:       l.ImageID,
 		labelRestartCount:  strconv.Itoa(l.RestartCount),
 		labelBackOff:       l.BackOff.String(),
@@ -160,6 +180,9 @@ func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
 		Name:            m[labelContainerName],
 		SandboxID:       m[labelSandbox],
 		Hash:            m[labelHash],
+		ResourcesHash:   m[labelResourcesHash],
+		Cgroup:          m[labelCgroup],
+		CPUs:            m[labelCPUs],
 		ImageID:         m[labelImageID],
 		LogPath:         m[labelLogPath],
 		StopSignal:      m[labelStopSignal],
@@ -177,6 +200,7 @@ func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
 	l.MessageLimit = d.number(labelMessageLimit)
 	l.Round = d.number(labelRound)
 	l.BackOff = d.duration(labelBackOff)
+	l.Resources = d.resources(labelResources)
 	l.StartedAt = d.time(labelStartedAt)
 	l.StopSentAt = d.time(labelStopSentAt)
 	l.StoppingAt = d.time(labelStoppingAt)
@@ -237,6 +261,26 @@ func (d *decoder) termination(key, messageKey string) *runner.Termination {
 	return t
 }
 
+func (d *decoder) resources(key string) *corev1.ResourceRequirements {
+	if d.m[key] == "" {
+		return nil
+	}
+	r := &corev1.ResourceRequirements{}
+	d.fail(key, json.Unmarshal([]byte(d.m[key]), r))
+	return r
+}
+
+func encodeResources(r *corev1.ResourceRequirements) string {
+	if r == nil {
+		return ""
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // quantities always encode
+	}
+	return string(b)
+}
+
 func encodeTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -295,6 +339,10 @@ type sandboxLabels struct {
 	FailedAt time.Time
 	// FirstID is the first of the machine's user and group ids that the pod's user namespace has; 0: it has none.
 	FirstID uint32
+	// Cgroup is the pod's, in those of QOSClass, set to what ResourcesHash is of; all empty in the layout without classes.
+	Cgroup        string
+	QOSClass      corev1.PodQOSClass
+	ResourcesHash string
 }
 
 func (l *sandboxLabels) encode() map[string]string {
@@ -318,6 +366,9 @@ func (l *sandboxLabels) encode() map[string]string {
 	if l.FirstID > 0 {
 		m[labelFirstID] = strconv.FormatUint(uint64(l.FirstID), 10)
 	}
+	if l.Cgroup != "" {
+		m[labelCgroup], m[labelQOSClass], m[labelResourcesHash] = l.Cgroup, string(l.QOSClass), l.ResourcesHash
+	}
 	return m
 }
 
@@ -338,5 +389,6 @@ func decodeSandboxLabels(m map[string]string) *sandboxLabels {
 		FirstID:  uint32(first),
 
 		KeepFiles: m[labelKeepFiles] == "true",
+		Cgroup:    m[labelCgroup], QOSClass: corev1.PodQOSClass(m[labelQOSClass]), ResourcesHash: m[labelResourcesHash],
 	}
 }

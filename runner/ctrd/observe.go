@@ -69,9 +69,12 @@ func (r *Runtime) Observe(ctx context.Context, key manifests.Key) (runner.PodSta
 
 func (r *Runtime) observeSandbox(rec *sandboxRecord) *runner.Sandbox {
 	s := &runner.Sandbox{
-		ID:        rec.ID,
-		UID:       rec.Labels.UID,
-		Hash:      rec.Labels.Hash,
+		ID:   rec.ID,
+		UID:  rec.Labels.UID,
+		Hash: rec.Labels.Hash,
+
+		QOSClass: rec.Labels.QOSClass, ResourcesHash: rec.Labels.ResourcesHash,
+
 		Pod:       rec.Pod,
 		CreatedAt: rec.CreatedAt,
 		Alive:     r.alive(rec),
@@ -103,10 +106,14 @@ func (r *Runtime) alive(rec *sandboxRecord) bool {
 func (r *Runtime) observeContainer(ctx context.Context, rec *containerRecord) (*runner.Container, error) {
 	l := &rec.Labels
 	c := &runner.Container{
-		ID:           rec.ID,
-		Name:         l.Name,
-		SandboxID:    l.SandboxID,
-		Hash:         l.Hash,
+		ID:        rec.ID,
+		Name:      l.Name,
+		SandboxID: l.SandboxID,
+		Hash:      l.Hash,
+
+		ResourcesHash: l.ResourcesHash,
+		Resources:     l.Resources,
+
 		Image:        rec.Image,
 		ImageID:      l.ImageID,
 		RestartCount: l.RestartCount,

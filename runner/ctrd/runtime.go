@@ -57,6 +57,7 @@ type Runtime struct {
 	// than twice the processors only makes all of them slower.
 	slots, netSlots slots
 	cgroups         cgroups
+	cpus            *cpus
 
 	// secretsMu guards secretsMounted.
 	secretsMu      sync.Mutex
@@ -95,8 +96,14 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if r.host, err = hostFacts(cfg, r.log); err != nil {
 		return nil, err
 	}
-	if r.cgroups, err = findCgroups(cfg.CgroupParent); err != nil {
+	if r.cgroups, err = findCgroups(r.host.Cgroups); err != nil {
 		return nil, err
+	}
+	if r.cpus, err = readCPUs("/sys/devices/system/cpu", cfg.ReservedCPUs); err != nil {
+		return nil, fmt.Errorf("processors: %w", err)
+	}
+	if r.cgroups.slices != nil {
+		r.onClose(func(context.Context) error { r.cgroups.slices.close(); return nil })
 	}
 	r.logs = logs.NewCollector(r.path("logs"), r.log)
 	r.onClose(func(context.Context) error { return r.logs.Close() })

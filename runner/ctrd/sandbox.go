@@ -52,6 +52,9 @@ func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *man
 	var g errgroup.Group
 	g.Go(func() error { return r.storeSandbox(ctx, rec) })
 	g.Go(func() error { return r.prepareSandbox(ctx, rec) })
+	if rec.Labels.Cgroup != "" {
+		g.Go(func() error { return r.preparePodCgroup(rec) })
+	}
 	if err := g.Wait(); err != nil {
 		r.dropSandbox(ctx, rec)
 		return err
@@ -111,6 +114,10 @@ func (r *Runtime) newSandbox(ctx context.Context, key manifests.Key, pod *manife
 			State:  sandboxActive,
 			BootID: r.bootID,
 			Born:   sinceBoot(),
+
+			Cgroup:        r.cgroups.Pod(manifests.QOSClass(pod.Object), uid),
+			QOSClass:      manifests.QOSClass(pod.Object),
+			ResourcesHash: manifests.PodResourcesHash(pod.Object),
 		},
 	}
 	if !ownUsers(pod.Object) {

@@ -19,6 +19,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/spec"
 )
 
 // logFlushTimeout bounds the wait for the last output of a container whose task is gone.
@@ -151,7 +152,7 @@ func inCgroup(cgroups, id string) bool {
 	for line := range strings.Lines(cgroups) {
 		_, path, _ := strings.Cut(strings.TrimSpace(line), ":/")
 		for elem := range strings.SplitSeq(path, "/") {
-			if elem == id {
+			if spec.ContainerOf(elem) == id {
 				return true
 			}
 		}
@@ -194,6 +195,9 @@ func (r *Runtime) finishContainer(ctx context.Context, key manifests.Key, a runn
 	if rec, err := r.recordExit(ctx, rec, &final); rec == nil {
 		return err
 	}
+	if rec.Labels.CPUs != "" {
+		r.shareCPUs()
+	}
 	return removeFile(r.exitFile(rec.ID))
 }
 
@@ -219,7 +223,7 @@ func (r *Runtime) removeContainer(ctx context.Context, id string) error {
 	if err := r.deleteTask(ctx, id); err != nil {
 		return err
 	}
-	if err := r.cgroups.remove(ctx, r.cgroups.container(rec.Labels.UID, id)); err != nil {
+	if err := r.cgroups.remove(ctx, r.cgroupOf(rec)); err != nil {
 		return err
 	}
 	var g errgroup.Group
@@ -243,6 +247,9 @@ func (r *Runtime) removeContainer(ctx context.Context, id string) error {
 	}
 	if err := r.deleteRecord(ctx, id); err != nil {
 		return err
+	}
+	if rec.Labels.CPUs != "" {
+		r.shareCPUs()
 	}
 	if r.index.uidInUse(rec.Labels.UID, "") || len(r.index.ofUID(rec.Labels.UID)) > 0 {
 		return nil

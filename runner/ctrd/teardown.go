@@ -217,10 +217,11 @@ func (r *Runtime) teardownNetwork(ctx context.Context, rec *sandboxRecord) error
 // Logs stay as long as there are containers to ask for them.
 func (r *Runtime) removePodDirs(ctx context.Context, rec *sandboxRecord) error {
 	uid := rec.Labels.UID
+	errs := []error{r.removePodCgroup(ctx, rec)}
 	if r.index.uidInUse(uid, rec.ID) {
-		return nil
+		return errors.Join(errs...)
 	}
-	errs := []error{removeTree(r.podDir(uid)), removeTree(r.filesDir(uid)), r.cgroups.remove(ctx, r.cgroups.pod(uid))}
+	errs = append(errs, removeTree(r.podDir(uid)), removeTree(r.filesDir(uid)))
 	if len(r.index.ofUID(uid)) == 0 {
 		errs = append(errs, removeTree(r.podLogDir(rec.Labels.Key, uid)))
 	}

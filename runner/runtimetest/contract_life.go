@@ -67,6 +67,7 @@ func testLife(t *testing.T, s *suite) {
 	c := p.create(runner.Action{Container: "c0", RestartCount: 2, BackOff: 20 * time.Second, Last: last, Round: 3})
 	want := runner.Container{
 		ID: c.ID, Name: "c0", SandboxID: sb.ID, Hash: manifests.ContainerHash(p.Object, "c0"),
+		ResourcesHash: manifests.ResourcesHash(p.Object, "c0"), Resources: new(manifests.Resizable(p.Object.Spec.Containers[0].Resources)),
 		Image: s.h.Image, ImageID: c.ImageID, State: runner.ContainerCreated, PID: c.PID,
 		RestartCount: 2, BackOff: 20 * time.Second, Last: last, Round: 3, CreatedAt: c.CreatedAt,
 	}

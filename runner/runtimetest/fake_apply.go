@@ -115,6 +115,8 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 		err = f.recordLocked(p, pod)
 	case runner.EnsureImage:
 		err = f.imageLocked(spec(pod, a.Container))
+	case runner.UpdateResources:
+		resizeLocked(p, pod, a)
 	case runner.RemoveSandbox:
 		p.sandbox = nil
 	default:
@@ -218,6 +220,9 @@ func (f *Fake) createSandboxLocked(p *fakePod, pod *manifests.Pod, a runner.Acti
 		CreatedAt: time.Now(),
 		Alive:     true,
 		Network:   runner.NetworkPending,
+
+		QOSClass:      manifests.QOSClass(pod.Object),
+		ResourcesHash: manifests.PodResourcesHash(pod.Object),
 	}
 	f.startNetworkLocked(p, pod)
 }
@@ -350,23 +355,40 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 	}
 	p.containers = append(p.containers, &fakeContainer{
 		Container: runner.Container{
-			ID:           fmt.Sprintf("c%d", f.nextID),
-			Name:         a.Container,
-			SandboxID:    p.sandbox.ID,
-			Hash:         manifests.ContainerHash(pod.Object, a.Container),
-			Image:        c.Image,
-			ImageID:      "sha256:" + c.Image,
-			State:        runner.ContainerCreated,
-			RestartCount: a.RestartCount,
-			BackOff:      a.BackOff,
-			Last:         a.Last,
-			CreatedAt:    time.Now(),
-			PostStart:    postStart,
-			Round:        a.Round,
+			ID:            fmt.Sprintf("c%d", f.nextID),
+			Name:          a.Container,
+			SandboxID:     p.sandbox.ID,
+			Hash:          manifests.ContainerHash(pod.Object, a.Container),
+			ResourcesHash: manifests.ResourcesHash(pod.Object, a.Container),
+			Resources:     new(manifests.Resizable(c.Resources)),
+			Image:         c.Image,
+			ImageID:       "sha256:" + c.Image,
+			State:         runner.ContainerCreated,
+			RestartCount:  a.RestartCount,
+			BackOff:       a.BackOff,
+			Last:          a.Last,
+			CreatedAt:     time.Now(),
+			PostStart:     postStart,
+			Round:         a.Round,
 		},
 		process: proc,
 	})
 	return nil
+}
+
+// resizeLocked gives a container, or the pod, the resources of the manifest.
+func resizeLocked(p *fakePod, pod *manifests.Pod, a runner.Action) {
+	if a.Container == "" {
+		if p.sandbox != nil {
+			p.sandbox.ResourcesHash = manifests.PodResourcesHash(pod.Object)
+		}
+		return
+	}
+	for _, c := range p.containers {
+		if s := spec(pod, c.Name); c.ID == a.ContainerID && s != nil {
+			c.ResourcesHash, c.Resources = manifests.ResourcesHash(pod.Object, c.Name), new(manifests.Resizable(s.Resources))
+		}
+	}
 }
 
 // startLocked starts the instance with index i or, when there is no id, the newest one that waits.

@@ -12,10 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
 )
 
 // ociVersion is the oldest version that has all we use; crun 1.8.1 refuses specs of later ones.
@@ -124,6 +125,9 @@ func checkInput(in Input, c *corev1.Container) error {
 	case in.Host.MemoryBytes <= 0:
 		return errors.New("the memory of this machine is not known")
 	}
+	if err := checkHugepages(in.Host, c); err != nil {
+		return err
+	}
 	return refuse(c)
 }
 
@@ -147,7 +151,7 @@ func refuse(c *corev1.Container) error {
 func buildLinux(in Input, c *corev1.Container, sec security) *specs.Linux {
 	l := &specs.Linux{
 		Namespaces:  namespaces(in, sec),
-		CgroupsPath: path.Join("/", in.Host.CgroupParent, "pod"+string(in.Pod.UID), in.ID),
+		CgroupsPath: cgroupsPath(in),
 		Resources:   resources(in, c),
 
 		RootfsPropagation: rootPropagation(c),
@@ -166,6 +170,17 @@ func buildLinux(in Input, c *corev1.Container, sec security) *specs.Linux {
 		l.ReadonlyPaths = readonlyPaths()
 	}
 	return l
+}
+
+// cgroupsPath names the container's cgroup, in that of its pod.
+func cgroupsPath(in Input) string { return in.Host.Cgroups.OCIPath(podCgroup(in), in.ID) }
+
+// podCgroup is the cgroup of the pod.
+func podCgroup(in Input) string {
+	if in.Sandbox.Cgroup != "" {
+		return in.Sandbox.Cgroup
+	}
+	return in.Host.Cgroups.Pod(manifests.QOSClass(in.Pod), string(in.Pod.UID))
 }
 
 // namespaces returns the new and joined namespaces. A namespace that is not listed is the host's.

@@ -111,6 +111,9 @@ func resourceValue(in Input, c *corev1.Container, ref *corev1.ResourceFieldSelec
 		unit = (*resource.Quantity).MilliValue
 	}
 	amount := list[corev1.ResourceName(name)]
+	if kind == "limits" {
+		amount = *containerLimit(in.Pod, c, corev1.ResourceName(name))
+	}
 	value := unit(&amount)
 	if value == 0 && kind == "limits" {
 		var err error

@@ -53,7 +53,7 @@ func newMachine(t *testing.T) *machine {
 		must(t, os.Chmod(filepath.Join(dir, d), 0o777))
 	}
 	m.host = Host{
-		NodeName: "node1", NodeIPs: []string{"192.0.2.10"}, CgroupParent: m.parent, MemoryBytes: 8 << 30, MilliCPU: 2000,
+		NodeName: "node1", NodeIPs: []string{"192.0.2.10"}, Cgroups: Cgroups{Root: m.parent}, MemoryBytes: 8 << 30, MilliCPU: 2000,
 		Capabilities: boundingSet(t), SwapAccounting: exists("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"),
 		MinOOMScoreAdj: -1000,
 	}

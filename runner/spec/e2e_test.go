@@ -22,7 +22,6 @@ func TestRestrictedContainerInAPodNetwork(t *testing.T) {
 	for _, r := range runtimes(t) {
 		t.Run(r.name, func(t *testing.T) {
 			m := newMachine(t)
-			m.host.PodPidsLimit = 50
 			in := m.input(m.pin(t), look, func(p *corev1.Pod, c *corev1.Container) {
 				p.Spec.SecurityContext = &corev1.PodSecurityContext{
 					RunAsUser: ptr.To[int64](1000), RunAsGroup: ptr.To[int64](3000), RunAsNonRoot: new(true),
@@ -81,7 +80,7 @@ func TestRestrictedContainerInAPodNetwork(t *testing.T) {
 			}
 			checkCgroup(t, got.cgroup, map[string]string{
 				"memory.limit_in_bytes": "33554432", "memory.memsw.limit_in_bytes": "33554432", "cpu.shares": "256",
-				"cpu.cfs_quota_us": "50000", "pids.max": "50",
+				"cpu.cfs_quota_us": "50000", "pids.max": "max",
 			})
 			log, err := os.ReadFile(filepath.Join(m.dir, "termination-log"))
 			if err != nil || string(log) != "bye\n" {

@@ -44,7 +44,7 @@ func testHost() Host {
 		}
 	}
 	return Host{
-		NodeName: "node1", NodeIPs: []string{"192.0.2.10", "2001:db8::10"}, CgroupParent: "/monopod",
+		NodeName: "node1", NodeIPs: []string{"192.0.2.10", "2001:db8::10"}, Cgroups: Cgroups{Root: "/monopod"},
 		MemoryBytes: 8 << 30, MilliCPU: 2000, Capabilities: caps,
 	}
 }

@@ -31,6 +31,10 @@ type Input struct {
 	// ImageVolumes maps each path of ImageVolumePaths to the host directory bind-mounted there. An image's
 	// VOLUME that is missing here stays part of the root file system.
 	ImageVolumes map[string]string
+	// CPUs is the list of processors the container may use ("2-3"); empty: all that its pod may.
+	CPUs string
+	// ExclusiveCPUs says that nobody else may use CPUs: there is nothing left for a quota to do.
+	ExclusiveCPUs bool
 	// Host holds the facts of this machine.
 	Host Host
 }
@@ -46,6 +50,8 @@ type User struct {
 // Sandbox is the part of a pod that its containers share. Empty namespace paths mean the host's.
 type Sandbox struct {
 	ID string
+	// Cgroup is the pod's cgroup, relative to the mount points of the hierarchies; empty: where Host.Cgroups has it.
+	Cgroup string
 	// Hostname is what HOSTNAME says; for host-network pods it is the machine's.
 	Hostname string
 	NetNS    string
@@ -89,8 +95,16 @@ type Host struct {
 	CgroupMountOptions []string
 	// SwapAccounting says that the kernel can limit swap (memory.memsw.limit_in_bytes or memory.swap.max exists).
 	SwapAccounting bool
-	// CgroupParent is the cgroup under which pod cgroups are made, e.g. "/monopod".
-	CgroupParent string
+	// Cgroups is where the cgroups of pods are.
+	Cgroups Cgroups
+	// Enforce says how resources are enforced.
+	Enforce Enforcement
+	// HugePageSizes are those that the kernel has and can limit, in bytes.
+	HugePageSizes []int64
+	// PageSize is that of ordinary memory; 0: 4096.
+	PageSize int64
+	// SwapBytes is the size of the machine's swap.
+	SwapBytes int64
 	// MemoryBytes and MilliCPU are the machine's, for oom_score_adj and resource fields without a limit.
 	MemoryBytes int64
 	MilliCPU    int64
@@ -102,8 +116,6 @@ type Host struct {
 	MinOOMScoreAdj int
 	// RecursiveReadOnly says that kernel and runtime can make a mount and all below it read-only.
 	RecursiveReadOnly bool
-	// PodPidsLimit is pids.max for each container; 0 or less: none.
-	PodPidsLimit int64
 	// MaskedPaths are the paths hidden from unprivileged containers beyond the fixed list (thermal_throttle files).
 	MaskedPaths []string
 	// Devices are all host devices, for privileged containers.

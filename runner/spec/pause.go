@@ -23,7 +23,7 @@ func Pause(in Input, program string) *specs.Spec {
 	score := max(pauseScore, in.Host.MinOOMScoreAdj)
 	l := &specs.Linux{
 		Namespaces:    namespaces(in, sec),
-		CgroupsPath:   path.Join("/", in.Host.CgroupParent, "pod"+string(in.Pod.UID), in.ID),
+		CgroupsPath:   path.Join(podCgroup(in), in.ID),
 		Resources:     &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}},
 		MaskedPaths:   maskedPaths(in.Host),
 		ReadonlyPaths: readonlyPaths(),

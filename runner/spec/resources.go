@@ -1,6 +1,9 @@
 package spec
 
 import (
+	"math"
+	"strconv"
+
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -10,11 +13,11 @@ import (
 
 // Bounds of the cpu controller.
 const (
-	minShares   = 2
-	maxShares   = 262144
-	quotaPeriod = 100_000 // microseconds
-	minQuota    = 1000
-	maxMilliCPU = 1 << 40 // more than any machine has; keeps the products below from overflowing
+	minShares     = 2
+	maxShares     = 262144
+	defaultPeriod = 100_000 // microseconds
+	minQuota      = 1000
+	maxMilliCPU   = 1 << 40 // more than any machine has; keeps the products below from overflowing
 )
 
 // OOM scores by class. The lowest a burstable pod may have is above what a guaranteed one reaches with all its memory.
@@ -24,52 +27,177 @@ const (
 	oomBurstableMin = 3
 )
 
-// nodeCritical is the priority class whose pods are killed last, whatever they ask for.
-const nodeCritical = "system-node-critical"
+// Priority classes of pods that the machine needs. nodeCritical ones are killed last, whatever they ask for.
+const (
+	nodeCritical    = "system-node-critical"
+	clusterCritical = "system-cluster-critical"
+)
+
+// Enforcement says how resources are enforced, as a kubelet's configuration does. The zero value is its default.
+type Enforcement struct {
+	// NoCPUQuota: cpu limits have no effect (cpuCFSQuota: false).
+	NoCPUQuota bool
+	// CPUPeriod is that of quotas, in microseconds; 0: 100 ms.
+	CPUPeriod uint64
+	// LimitedSwap: burstable pods get a share of the swap, in proportion to the memory they request.
+	LimitedSwap bool
+	// SingleProcessOOMKill: a process out of memory does not end the whole container (cgroup v2).
+	SingleProcessOOMKill bool
+	// MemoryThrottling is the part of the way from request to limit from which a container is slowed down, above 0
+	// and up to 1; 0: it is not (cgroup v2, memory.high).
+	MemoryThrottling float64
+	// ReserveMemory: requested memory is protected, hard for guaranteed pods, softly for burstable ones (cgroup v2,
+	// memory.min and memory.low).
+	ReserveMemory bool
+	// StaticCPUs: containers of guaranteed pods that ask for whole processors have them for themselves
+	// (cpuManagerPolicy: static).
+	StaticCPUs bool
+	// PodPidsLimit is pids.max of each pod; 0 or less: none.
+	PodPidsLimit int64
+}
+
+func (e Enforcement) period() uint64 {
+	if e.CPUPeriod == 0 {
+		return defaultPeriod
+	}
+	return e.CPUPeriod
+}
+
+// Resources returns what the cgroup of a running container is to be changed to: cpu and memory as Build gives them.
+func Resources(in Input) (*specs.LinuxResources, error) {
+	c, err := findContainer(in.Pod, in.Container)
+	if err != nil {
+		return nil, err
+	}
+	r := resources(in, c)
+	unlimited := int64(-1)
+	if r.Memory.Limit == nil {
+		r.Memory.Limit = &unlimited
+		if in.Host.SwapAccounting && !in.Host.CgroupV2 {
+			r.Memory.Swap = &unlimited
+		}
+	}
+	if r.CPU.Quota == nil {
+		r.CPU.Quota = &unlimited
+	}
+	r.HugepageLimits = nil
+	return r, nil
+}
 
 // resources returns the limits of the container's cgroup. Device rules are added by the caller.
 func resources(in Input, c *corev1.Container) *specs.LinuxResources {
-	limits := c.Resources.Limits
-	r := &specs.LinuxResources{CPU: cpu(c.Resources), Memory: &specs.LinuxMemory{}}
-	memory := memoryBytes(limits)
+	r := &specs.LinuxResources{CPU: cpu(in, c), Memory: &specs.LinuxMemory{}, HugepageLimits: hugepages(in.Host, c.Resources.Limits)}
+	memory := containerLimit(in.Pod, c, corev1.ResourceMemory).Value()
 	if memory > 0 {
 		r.Memory.Limit = &memory
 	}
-	if in.Host.PodPidsLimit > 0 {
-		pids := in.Host.PodPidsLimit
-		r.Pids = &specs.LinuxPids{Limit: &pids}
-	}
 	if in.Host.CgroupV2 {
-		// One process out of memory ends the whole container, and nobody swaps.
-		r.Unified = map[string]string{"memory.oom.group": "1"}
-		if in.Host.SwapAccounting {
-			r.Unified["memory.swap.max"] = "0"
-		}
-	} else if memory > 0 && in.Host.SwapAccounting {
-		r.Memory.Swap = &memory // memory and swap together
+		r.Unified = unified(in, c)
+		return r
+	}
+	if memory > 0 && in.Host.SwapAccounting {
+		swap := memory + swapShare(in, c)
+		r.Memory.Swap = &swap // memory and swap together
 	}
 	return r
 }
 
-// cpu returns weight and quota. The period is always given, as kubelet does.
-func cpu(r corev1.ResourceRequirements) *specs.LinuxCPU {
-	limit := milli(r.Limits, corev1.ResourceCPU)
-	request := limit
-	if _, ok := r.Requests[corev1.ResourceCPU]; ok {
-		request = milli(r.Requests, corev1.ResourceCPU)
+// unified returns what has no field in the OCI spec.
+func unified(in Input, c *corev1.Container) map[string]string {
+	m := map[string]string{"memory.oom.group": "1"} // one process out of memory ends the whole container
+	if in.Host.Enforce.SingleProcessOOMKill {
+		m["memory.oom.group"] = "0"
 	}
-	shares, period := cpuShares(request), uint64(quotaPeriod)
-	out := &specs.LinuxCPU{Shares: &shares, Period: &period}
-	if limit > 0 {
-		quota := max(limit*quotaPeriod/1000, minQuota)
-		out.Quota = &quota
+	if in.Host.SwapAccounting {
+		m["memory.swap.max"] = strconv.FormatInt(swapShare(in, c), 10)
+	}
+	request := memoryBytes(c.Resources.Requests)
+	class := manifests.QOSClass(in.Pod)
+	if in.Host.Enforce.ReserveMemory && request > 0 {
+		switch class {
+		case corev1.PodQOSGuaranteed:
+			m["memory.min"] = strconv.FormatInt(request, 10)
+		case corev1.PodQOSBurstable:
+			m["memory.low"] = strconv.FormatInt(request, 10)
+		}
+	}
+	if high := memoryHigh(in, c, request); high > 0 && class != corev1.PodQOSGuaranteed {
+		m["memory.high"] = strconv.FormatInt(high, 10)
+	}
+	return m
+}
+
+// memoryHigh is from where on a container is slowed down; 0: nowhere.
+func memoryHigh(in Input, c *corev1.Container, request int64) int64 {
+	factor := in.Host.Enforce.MemoryThrottling
+	if factor <= 0 {
+		return 0
+	}
+	limit := containerLimit(in.Pod, c, corev1.ResourceMemory).Value()
+	if limit <= 0 {
+		limit = in.Host.MemoryBytes
+	}
+	page := max(in.Host.PageSize, 4096)
+	high := (request + int64(factor*float64(limit-request))) / page * page
+	if high <= request {
+		return 0
+	}
+	return high
+}
+
+// swapShare is how much swap a container may use. Unlike a kubelet, to which all static pods are critical, it gives
+// some to each burstable pod that has no critical priority class.
+func swapShare(in Input, c *corev1.Container) int64 {
+	h := in.Host
+	if !h.Enforce.LimitedSwap || !h.CgroupV2 || h.MemoryBytes <= 0 || h.SwapBytes <= 0 ||
+		in.Pod.Spec.PriorityClassName == nodeCritical || in.Pod.Spec.PriorityClassName == clusterCritical ||
+		manifests.QOSClass(in.Pod) != corev1.PodQOSBurstable {
+		return 0
+	}
+	request, limit := memoryBytes(c.Resources.Requests), memoryBytes(c.Resources.Limits)
+	if request <= 0 || request == limit {
+		return 0
+	}
+	page := max(h.PageSize, 4096)
+	share := float64(min(request, h.MemoryBytes)) / float64(h.MemoryBytes) * float64(h.SwapBytes)
+	return int64(share) / page * page
+}
+
+// cpu returns weight and quota. The period is always given, as kubelet does.
+func cpu(in Input, c *corev1.Container) *specs.LinuxCPU {
+	limit := milliOf(containerLimit(in.Pod, c, corev1.ResourceCPU))
+	request := limit
+	if _, ok := c.Resources.Requests[corev1.ResourceCPU]; ok {
+		request = milli(c.Resources.Requests, corev1.ResourceCPU)
+	}
+	shares, period := cpuShares(request), in.Host.Enforce.period()
+	out := &specs.LinuxCPU{Shares: &shares, Period: &period, Cpus: in.CPUs}
+	if !in.ExclusiveCPUs {
+		out.Quota = cpuQuota(in.Host.Enforce, limit)
 	}
 	return out
+}
+
+// cpuQuota converts a limit in thousandths of a cpu; nil: no limit.
+func cpuQuota(e Enforcement, limit int64) *int64 {
+	if limit <= 0 || e.NoCPUQuota {
+		return nil
+	}
+	quota := max(limit*int64(e.period())/1000, minQuota)
+	return &quota
 }
 
 // cpuShares converts thousandths of a cpu.
 func cpuShares(milli int64) uint64 {
 	return uint64(min(max(milli*1024/1000, minShares), maxShares))
+}
+
+// containerLimit is the limit of a container, or that of its pod where it has none.
+func containerLimit(pod *corev1.Pod, c *corev1.Container, name corev1.ResourceName) *resource.Quantity {
+	if q := amount(c.Resources.Limits, name); q.Sign() > 0 || pod == nil || pod.Spec.Resources == nil {
+		return q
+	}
+	return amount(pod.Spec.Resources.Limits, name)
 }
 
 // oomScoreAdj returns how early the kernel kills this container, by the pod's class and the container's share of
@@ -87,9 +215,45 @@ func wantedOOMScoreAdj(in Input, c *corev1.Container) int {
 	case class == corev1.PodQOSBestEffort:
 		return oomBestEffort
 	}
-	requested := min(memoryBytes(c.Resources.Requests), in.Host.MemoryBytes) // keeps the product small
-	score := int(1000 - 1000*requested/in.Host.MemoryBytes)
+	score := burstableScore(in.Host, memoryBytes(c.Resources.Requests)+unclaimedMemory(&in.Pod.Spec))
+	if isSidecar(&in.Pod.Spec, c) {
+		score = min(score, burstableScore(in.Host, leastMemory(&in.Pod.Spec)))
+	}
 	return min(max(score, oomBurstableMin), oomBestEffort-1)
+}
+
+func burstableScore(h Host, requested int64) int {
+	requested = min(requested, h.MemoryBytes) // keeps the product small
+	return int(1000 - 1000*requested/h.MemoryBytes)
+}
+
+// unclaimedMemory is one container's part of what the pod requests beyond its containers.
+func unclaimedMemory(spec *corev1.PodSpec) int64 {
+	n := int64(len(spec.Containers) + len(spec.InitContainers))
+	if spec.Resources == nil || n == 0 {
+		return 0
+	}
+	rest := memoryBytes(spec.Resources.Requests) - memoryBytes(manifests.AggregateRequests(spec))
+	return max(rest, 0) / n
+}
+
+// isSidecar says that a container is an init container that goes on beside the others.
+func isSidecar(spec *corev1.PodSpec, c *corev1.Container) bool {
+	for i := range spec.InitContainers {
+		if o := &spec.InitContainers[i]; o.Name == c.Name {
+			return o.RestartPolicy != nil && *o.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		}
+	}
+	return false
+}
+
+// leastMemory is the least that a regular container requests.
+func leastMemory(spec *corev1.PodSpec) int64 {
+	least := int64(math.MaxInt64)
+	for i := range spec.Containers {
+		least = min(least, memoryBytes(spec.Containers[i].Resources.Requests))
+	}
+	return least
 }
 
 // memoryBytes returns an amount of memory, zero when it is not set.
@@ -99,8 +263,10 @@ func memoryBytes(l corev1.ResourceList) int64 {
 
 // milli returns an amount in thousandths, zero when it is not set.
 func milli(l corev1.ResourceList, name corev1.ResourceName) int64 {
-	return min(amount(l, name).MilliValue(), maxMilliCPU)
+	return milliOf(amount(l, name))
 }
+
+func milliOf(q *resource.Quantity) int64 { return min(q.MilliValue(), maxMilliCPU) }
 
 func amount(l corev1.ResourceList, name corev1.ResourceName) *resource.Quantity {
 	q := l[name]

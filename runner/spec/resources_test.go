@@ -41,7 +41,8 @@ func TestCPU(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := cpu(corev1.ResourceRequirements{Requests: amounts(tt.request, ""), Limits: amounts(tt.limit, "")})
+			c := &corev1.Container{Resources: corev1.ResourceRequirements{Requests: amounts(tt.request, ""), Limits: amounts(tt.limit, "")}}
+			got := cpu(Input{}, c)
 			if *got.Shares != tt.shares || !ptr.Equal(got.Quota, tt.quota) || *got.Period != 100000 {
 				t.Errorf("shares %d quota %d period %d", *got.Shares, ptr.Deref(got.Quota, 0), *got.Period)
 			}
@@ -68,7 +69,7 @@ func TestMemoryAndSwap(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &corev1.Container{Resources: corev1.ResourceRequirements{Limits: amounts("", tt.limit)}}
-			got := resources(Input{Host: tt.host}, c)
+			got := resources(Input{Pod: &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{*c}}}, Host: tt.host}, c)
 			if !ptr.Equal(got.Memory.Limit, tt.want) || !ptr.Equal(got.Memory.Swap, tt.swap) {
 				t.Errorf("limit %d swap %d", ptr.Deref(got.Memory.Limit, -1), ptr.Deref(got.Memory.Swap, -1))
 			}

@@ -1,0 +1,85 @@
+package manifests
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// PodRequests is what a pod asks for as a whole: spec.resources where it names a resource, else what its containers
+// need at the moment they need most.
+func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
+	sum := aggregate(spec, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
+	return override(sum, spec.Resources, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
+}
+
+// PodLimits is what the containers of a pod may use together, where all that is limited counts: a container without
+// a limit adds nothing.
+func PodLimits(spec *corev1.PodSpec) corev1.ResourceList {
+	sum := aggregate(spec, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits })
+	return override(sum, spec.Resources, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits })
+}
+
+// AllLimited says that the pod itself, or each of its containers, has a limit of the resource.
+func AllLimited(spec *corev1.PodSpec, name corev1.ResourceName) bool {
+	if spec.Resources != nil && positive(spec.Resources.Limits, name) != nil {
+		return true
+	}
+	for c := range AllContainers(spec) {
+		if positive(c.Resources.Limits, name) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// AggregateRequests sums up the requests of the containers alone.
+func AggregateRequests(spec *corev1.PodSpec) corev1.ResourceList {
+	return aggregate(spec, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
+}
+
+// aggregate follows the life of a pod: init containers run one after another beside the sidecars started before
+// them, then all others together with all sidecars.
+func aggregate(spec *corev1.PodSpec, list func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
+	together, sidecars, most := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
+	for i := range spec.Containers {
+		addTo(together, list(&spec.Containers[i].Resources))
+	}
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		if IsSidecar(c) {
+			addTo(sidecars, list(&c.Resources))
+			addTo(together, list(&c.Resources))
+			raiseTo(most, sidecars)
+			continue
+		}
+		now := sidecars.DeepCopy()
+		addTo(now, list(&c.Resources))
+		raiseTo(most, now)
+	}
+	raiseTo(together, most)
+	return together
+}
+
+func addTo(sum, list corev1.ResourceList) {
+	for name, q := range list {
+		total := sum[name]
+		total.Add(q)
+		sum[name] = total
+	}
+}
+
+func raiseTo(most, list corev1.ResourceList) {
+	for name, q := range list {
+		if old, ok := most[name]; !ok || q.Cmp(old) > 0 {
+			most[name] = q.DeepCopy()
+		}
+	}
+}
+
+func override(sum corev1.ResourceList, pod *corev1.ResourceRequirements, list func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
+	if pod != nil {
+		for name, q := range list(pod) {
+			sum[name] = q.DeepCopy()
+		}
+	}
+	return sum
+}

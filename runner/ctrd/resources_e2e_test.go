@@ -1,0 +1,393 @@
+//go:build e2e
+
+package ctrd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/sandbox"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/spec"
+)
+
+// sized is a pod of one container with these resources, which runs a script.
+func sized(t testing.TB, name, resources, script string) *manifests.Pod {
+	t.Helper()
+	return load(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: %s
+    command: [sh, -c, %q]
+    resources: %s
+    resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}, {resourceName: memory, restartPolicy: NotRequired}]
+`, name, testImage, script, resources))
+}
+
+// drive does what the worker of a pod does, until there is nothing left to do, and returns what it did.
+func (a *agent) drive(t testing.TB, key manifests.Key, desired *manifests.Pod) []string {
+	t.Helper()
+	var did []string
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		o := runner.Observed{PodState: a.state(t, key), NewUID: "uid-" + key.Name}
+		actions, _ := runner.Plan(time.Now(), desired, o)
+		if len(actions) == 0 {
+			return did
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still to do: %v", actions)
+		}
+		for _, x := range actions {
+			pod := desired
+			if x.Manifest == runner.RecordedManifest {
+				pod = o.Sandbox.Pod
+			}
+			check(t, a.Apply(t.Context(), key, pod, x))
+			did = append(did, strings.TrimSpace(string(x.Kind)+" "+x.Container))
+		}
+	}
+}
+
+// cgroup reads a value: by its name on v2, or as controller/name on v1.
+func (a *agent) cgroup(t testing.TB, cgroup, v2, v1 string) string {
+	t.Helper()
+	path := filepath.Join(unifiedRoot, cgroup, v2)
+	if a.cgroups.controllers != nil {
+		controller, name, _ := strings.Cut(v1, "/")
+		path = filepath.Join(a.cgroups.controllers[controller], cgroup, name)
+	}
+	b, err := os.ReadFile(path)
+	check(t, err)
+	return strings.TrimSpace(string(b))
+}
+
+// limits are quota, memory and weight of a cgroup.
+func (a *agent) limits(t testing.TB, cgroup string) string {
+	t.Helper()
+	quota, _, _ := strings.Cut(a.cgroup(t, cgroup, "cpu.max", "cpu/cpu.cfs_quota_us"), " ")
+	memory := limitOf(a.cgroup(t, cgroup, "memory.max", "memory/memory.limit_in_bytes"))
+	return fmt.Sprintf("quota %s memory %s", orUnlimited(limitOf(quota)), orUnlimited(memory))
+}
+
+func (a *agent) weight(t testing.TB, cgroup string) string {
+	t.Helper()
+	return a.cgroup(t, cgroup, "cpu.weight", "cpu/cpu.shares")
+}
+
+// weightOf is what weight returns for shares.
+func (a *agent) weightOf(shares uint64) string {
+	if a.cgroups.controllers != nil {
+		return fmt.Sprint(shares)
+	}
+	return fmt.Sprint(cpuWeight(shares))
+}
+
+// containerCgroup is the cgroup of the pod's newest container.
+func (a *agent) containerCgroup(t testing.TB, key manifests.Key) string {
+	t.Helper()
+	all := a.index.ofPod(key)
+	if len(all) == 0 {
+		t.Fatalf("%s has no container", key)
+	}
+	return a.cgroupOf(all[len(all)-1])
+}
+
+func TestPodsAreInTheCgroupsOfTheirClass(t *testing.T) {
+	w := newWorld(t)
+	a := w.openWith(t, func(c *Config) { c.Enforce.PodPidsLimit = 77 })
+	defer a.end(t)
+	root := w.config().CgroupParent
+	for _, c := range []struct {
+		name, resources string
+		parent          string
+		limits          string
+		shares          uint64
+	}{
+		{"best", "{}", root + "/besteffort", "quota -1 memory -1", 2},
+		{"half", "{requests: {cpu: 250m}, limits: {memory: 64Mi}}", root + "/burstable", "quota -1 memory 67108864", 256},
+		{"burst", "{requests: {cpu: 250m}, limits: {cpu: 500m}}", root + "/burstable", "quota 50000 memory -1", 256},
+		{"sure", "{limits: {cpu: 200m, memory: 32Mi}}", root, "quota 20000 memory 33554432", 204},
+	} {
+		pod := sized(t, c.name, c.resources, "exec sleep 1000")
+		a.drive(t, pod.Key(), pod)
+		cg := a.containerCgroup(t, pod.Key())
+		if dir := filepath.Dir(cg); dir != c.parent+"/poduid-"+c.name {
+			t.Errorf("%s: its cgroup is %s", c.name, dir)
+		}
+		pid := a.pidOf(t, pod.Key())
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		check(t, err)
+		if !strings.Contains(string(b), cg+"\n") {
+			t.Errorf("%s: its process is in\n%s", c.name, b)
+		}
+		if got := a.limits(t, filepath.Dir(cg)); got != c.limits {
+			t.Errorf("%s: the pod has %s, want %s", c.name, got, c.limits)
+		}
+		if got := a.weight(t, filepath.Dir(cg)); got != a.weightOf(c.shares) {
+			t.Errorf("%s: the pod weighs %s, want %s", c.name, got, a.weightOf(c.shares))
+		}
+		if got := a.cgroup(t, filepath.Dir(cg), "pids.max", "pids/pids.max"); got != "77" {
+			t.Errorf("%s: pids.max of the pod is %s", c.name, got)
+		}
+	}
+	if got := a.weight(t, root+"/burstable"); got != a.weightOf(512) {
+		t.Errorf("both burstable pods weigh %s", got)
+	}
+	if got := a.weight(t, root+"/besteffort"); got != a.weightOf(2) {
+		t.Errorf("best-effort pods weigh %s", got)
+	}
+	for _, name := range []string{"best", "half", "burst", "sure"} {
+		a.drive(t, manifests.Key{Namespace: "default", Name: name}, nil)
+	}
+	a.idle(t)
+	if left := a.cgroups.pods(); len(left) > 0 {
+		t.Errorf("cgroups are left: %v", left)
+	}
+	if got := a.weight(t, root+"/burstable"); got != a.weightOf(2) {
+		t.Errorf("no burstable pods weigh %s", got)
+	}
+}
+
+func TestResourcesAreChangedInPlace(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	defer func() { a.end(t) }()
+	pod := sized(t, "resized", "{requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 200m, memory: 32Mi}}", "exec sleep 1000")
+	key := pod.Key()
+	a.drive(t, key, pod)
+	pid, cg := a.pidOf(t, key), a.containerCgroup(t, key)
+	for _, c := range []struct {
+		resources, limits string
+		shares            uint64
+	}{
+		{"{requests: {cpu: 300m, memory: 16Mi}, limits: {cpu: 900m, memory: 128Mi}}", "quota 90000 memory 134217728", 307},
+		{"{requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 300m, memory: 24Mi}}", "quota 30000 memory 25165824", 102},
+		{"{requests: {cpu: 50m, memory: 16Mi}, limits: {memory: 48Mi}}", "quota -1 memory 50331648", 51},
+		{"{requests: {cpu: 50m, memory: 16Mi}}", "quota -1 memory -1", 51},
+	} {
+		pod = sized(t, "resized", c.resources, "exec sleep 1000")
+		if did := fmt.Sprint(a.drive(t, key, pod)); did != "[UpdateResources c RecordPod UpdateResources]" {
+			t.Errorf("%s: it took %s", c.resources, did)
+		}
+		for what, path := range map[string]string{"container": cg, "pod": filepath.Dir(cg)} {
+			if got := a.limits(t, path); got != c.limits {
+				t.Errorf("%s: the %s has %s, want %s", c.resources, what, got, c.limits)
+			}
+		}
+		if got := a.weight(t, filepath.Dir(cg)); got != a.weightOf(c.shares) {
+			t.Errorf("%s: the pod weighs %s, want %s", c.resources, got, a.weightOf(c.shares))
+		}
+		if got := a.pidOf(t, key); got != pid {
+			t.Errorf("%s: the process is %d, was %d", c.resources, got, pid)
+		}
+	}
+	a.stop(t)
+	a = w.open(t)
+	if did := a.drive(t, key, pod); len(did) > 0 {
+		t.Errorf("after a restart of the agent it took %v", did)
+	}
+	has := a.state(t, key).Containers[0].Resources
+	if has == nil || has.Limits != nil || has.Requests.Cpu().String() != "50m" {
+		t.Errorf("after a restart of the agent the resources are %+v", has)
+	}
+	a.drive(t, key, nil)
+}
+
+func TestAResizePolicyRestarts(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	defer a.end(t)
+	pod := sized(t, "strict", "{requests: {memory: 16Mi}, limits: {memory: 32Mi}}", "exec sleep 1000")
+	pod.Object.Spec.Containers[0].ResizePolicy[1].RestartPolicy = corev1.RestartContainer
+	key := pod.Key()
+	a.drive(t, key, pod)
+	pid := a.pidOf(t, key)
+	bigger := sized(t, "strict", "{requests: {cpu: 100m, memory: 16Mi}, limits: {memory: 48Mi}}", "exec sleep 1000")
+	bigger.Object.Spec.Containers[0].ResizePolicy[1].RestartPolicy = corev1.RestartContainer
+	a.drive(t, key, bigger)
+	st := a.state(t, key)
+	if c := st.Containers[0]; len(st.Containers) != 1 || c.PID == pid || c.RestartCount != 1 || c.State != runner.ContainerRunning {
+		t.Errorf("%+v", st.Containers)
+	}
+	cg := a.containerCgroup(t, key)
+	for _, path := range []string{cg, filepath.Dir(cg)} {
+		if got := a.limits(t, path); got != "quota -1 memory 50331648" {
+			t.Errorf("%s has %s", path, got)
+		}
+	}
+	a.drive(t, key, nil)
+}
+
+func TestMemoryInUseIsNotTakenAway(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	defer a.end(t)
+	pod := sized(t, "holds", "{limits: {cpu: 500m, memory: 96Mi}}", "dd if=/dev/zero of=/dev/shm/x bs=1M count=40 && touch /dev/shm/done; exec sleep 1000")
+	key := pod.Key()
+	a.drive(t, key, pod)
+	pid, cg := a.pidOf(t, key), a.containerCgroup(t, key)
+	within(t, 20*time.Second, "memory is in use", func() bool {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d/root/dev/shm/done", pid))
+		return err == nil
+	})
+	less := sized(t, "holds", "{limits: {cpu: 500m, memory: 24Mi}}", "dd if=/dev/zero of=/dev/shm/x bs=1M count=40 && touch /dev/shm/done; exec sleep 1000")
+	c := a.state(t, key).Containers[0]
+	err := a.Apply(t.Context(), key, less, runner.Action{Kind: runner.UpdateResources, Container: "c", ContainerID: c.ID})
+	if se, ok := errors.AsType[*runner.StepError](err); !ok || se.Reason != runner.ReasonResizeError {
+		t.Errorf("taking memory away that is in use: %v", err)
+	}
+	if err := a.Apply(t.Context(), key, less, runner.Action{Kind: runner.UpdateResources}); err == nil {
+		t.Error("the pod's memory can be taken away")
+	}
+	st := a.state(t, key)
+	if now := st.Containers[0]; now.PID != pid || !alive(pid) || now.Resources.Limits.Memory().String() != "96Mi" || st.Sandbox.ResourcesHash != manifests.PodResourcesHash(pod.Object) {
+		t.Errorf("after the refusal: %+v", now)
+	}
+	if got := a.limits(t, cg); got != "quota 50000 memory 100663296" {
+		t.Errorf("after the refusal the container has %s", got)
+	}
+	check(t, os.Remove(fmt.Sprintf("/proc/%d/root/dev/shm/x", pid)))
+	a.drive(t, key, less)
+	if got := a.limits(t, cg); got != "quota 50000 memory 25165824" || a.pidOf(t, key) != pid {
+		t.Errorf("when the memory is given back the container has %s", got)
+	}
+	a.drive(t, key, nil)
+}
+
+// TestPodsOfTheFormerLayoutAreKept has a pod as part 1 left it: in a cgroup without a class, with cpu and memory in
+// the hash of its container.
+func TestPodsOfTheFormerLayoutAreKept(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	defer func() { a.end(t) }()
+	pod := sized(t, "former", "{limits: {cpu: 500m, memory: 64Mi}}", "exec sleep 1000")
+	key := pod.Key()
+	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateSandbox, UID: "uid-former"}))
+	ctx := a.ns(t.Context())
+	sb := *a.index.sandbox(key)
+	check(t, a.cgroups.removeEmpty(sb.Labels.Cgroup))
+	sb.Labels.Cgroup, sb.Labels.QOSClass, sb.Labels.ResourcesHash = "", "", ""
+	ext, err := sb.extensions()
+	check(t, err)
+	_, err = a.client.SandboxStore().Update(ctx, sandbox.Sandbox{ID: sb.ID, Labels: sb.Labels.encode(), Extensions: ext}, "labels."+labelCgroup, "labels."+labelQOSClass, "labels."+labelResourcesHash)
+	check(t, err)
+	a.index.putSandbox(&sb)
+	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
+	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.StartContainer, Container: "c"}))
+	rec := *a.index.ofPod(key)[0]
+	rec.Labels.Hash, rec.Labels.ResourcesHash, rec.Labels.Resources = manifests.FormerContainerHash(pod.Object, "c"), "", nil
+	_, err = a.client.ContainerService().Update(ctx, containers.Container{ID: rec.ID, Labels: rec.Labels.encode()}, "labels")
+	check(t, err)
+	pid := a.pidOf(t, key)
+	a.stop(t)
+
+	a = w.openWith(t, func(c *Config) { c.Enforce.PodPidsLimit = 55 })
+	if did := a.drive(t, key, pod); len(did) > 0 || a.pidOf(t, key) != pid {
+		t.Errorf("adopting it took %v", did)
+	}
+	cg := a.containerCgroup(t, key)
+	if want := w.config().CgroupParent + "/poduid-former/" + rec.ID; cg != want {
+		t.Errorf("its cgroup is taken for %s, not %s", cg, want)
+	}
+	if got := a.limits(t, cg); got != "quota 50000 memory 67108864" {
+		t.Errorf("it has %s", got)
+	}
+	if got := a.cgroup(t, filepath.Dir(cg), "pids.max", "pids/pids.max"); got != "55" {
+		t.Errorf("pids.max of the pod is %s", got)
+	}
+	more := sized(t, "former", "{limits: {cpu: 500m, memory: 96Mi}}", "exec sleep 1000")
+	a.drive(t, key, more)
+	if got := a.limits(t, a.containerCgroup(t, key)); got != "quota 50000 memory 100663296" {
+		t.Errorf("after an edit it has %s", got)
+	}
+	a.drive(t, key, nil)
+	a.idle(t)
+	if left := a.cgroups.pods(); len(left) > 0 {
+		t.Errorf("cgroups are left: %v", left)
+	}
+}
+
+func TestResourcesOfThePodAsAWhole(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	defer a.end(t)
+	whole := func(resources string) *manifests.Pod {
+		pod := load(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: whole}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 0
+  resources: `+resources+`
+  containers:
+  - {name: c, image: `+testImage+`, command: [sleep, "1000"]}
+  - {name: d, image: `+testImage+`, command: [sleep, "1000"], resources: {limits: {memory: 16Mi}}}
+`)
+		return pod
+	}
+	pod := whole("{requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 300m, memory: 64Mi}}")
+	key := pod.Key()
+	a.drive(t, key, pod)
+	cgroups := func() map[string]string {
+		got := map[string]string{}
+		for _, c := range a.index.ofPod(key) {
+			got[c.Labels.Name] = a.limits(t, a.cgroupOf(c))
+			got["pod"] = a.limits(t, filepath.Dir(a.cgroupOf(c)))
+		}
+		return got
+	}
+	want := map[string]string{"pod": "quota 30000 memory 67108864", "c": "quota 30000 memory 67108864", "d": "quota 30000 memory 16777216"}
+	if got := cgroups(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	before := fmt.Sprint(a.state(t, key).Containers[0].PID, a.state(t, key).Containers[1].PID)
+	a.drive(t, key, whole("{requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 400m, memory: 80Mi}}"))
+	want = map[string]string{"pod": "quota 40000 memory 83886080", "c": "quota 40000 memory 83886080", "d": "quota 40000 memory 16777216"}
+	if got := cgroups(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("after an edit: got  %v\nwant %v", got, want)
+	}
+	if after := fmt.Sprint(a.state(t, key).Containers[0].PID, a.state(t, key).Containers[1].PID); after != before {
+		t.Errorf("the edit restarted something: %s, was %s", after, before)
+	}
+	a.drive(t, key, nil)
+}
+
+func TestQuotasFollowTheConfiguration(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		enforce       spec.Enforcement
+		quota, period string
+	}{
+		{spec.Enforcement{NoCPUQuota: true}, "-1", "100000"},
+		{spec.Enforcement{CPUPeriod: 10_000}, "5000", "10000"},
+	} {
+		a := w.openWith(t, func(cfg *Config) { cfg.Enforce = c.enforce })
+		pod := sized(t, "quota", "{limits: {cpu: 500m, memory: 64Mi}}", "exec sleep 1000")
+		a.drive(t, pod.Key(), pod)
+		cg := a.containerCgroup(t, pod.Key())
+		for _, path := range []string{cg, filepath.Dir(cg)} {
+			v := a.cgroups.values(path)
+			if got := orUnlimited(v.Quota); got != c.quota || fmt.Sprint(v.Period) != c.period {
+				t.Errorf("%+v: %s has %s of %d", c.enforce, path, got, v.Period)
+			}
+		}
+		a.drive(t, pod.Key(), nil)
+		a.end(t)
+	}
+}
