@@ -3,6 +3,7 @@ package runner_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,8 @@ func anyState(rt *rapid.T, want *manifests.Pod) runner.Observed {
 	for i := range rapid.IntRange(0, 5).Draw(rt, "instances") {
 		o.Containers = append(o.Containers, anyInstance(rt, i, now, want, old))
 	}
+	// Oldest first: those of an earlier sandbox were made before those of this one.
+	slices.SortStableFunc(o.Containers, func(a, b runner.Container) int { return strings.Compare(a.SandboxID, b.SandboxID) })
 	return o
 }
 
