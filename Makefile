@@ -13,6 +13,9 @@ LINK    := -trimpath -ldflags "-s -w"
 STATIC  := CGO_ENABLED=0 $(GO) build $(LINK)
 # Tracing in gRPC draws in html/template, and with it every method of every type: 7 MB.
 TAGS    := grpcnotrace
+# Functions of libraries are inlined only where much data goes through them, and aligned to 16 bytes: 2 MB.
+LEAN    := -gcflags=all=-l $(addprefix -gcflags=,std= monopod/...= github.com/klauspost/...= go.etcd.io/...=) \
+	-ldflags "-s -w -funcalign=16"
 
 .PHONY: build bundle tools monopod shim
 
@@ -22,14 +25,14 @@ build: monopod shim $(CNI)
 ## bundle: one file that holds shim, runc and CNI plugins and unpacks them when it runs; needs gcc and libseccomp-dev
 bundle: shim $(CACHE)/runc $(CNI)
 	$(GO) run ./internal/bundle/pack internal/bundle $(BUNDLED)
-	$(STATIC) -tags $(TAGS),bundle -o $(BIN)/monopod-bundle ./cmd/monopod
+	$(STATIC) $(LEAN) -tags $(TAGS),bundle -o $(BIN)/monopod-bundle ./cmd/monopod
 	@ls -l $(BIN)/monopod-bundle | awk '{ printf "monopod-bundle: %.1f MB\n", $$5 / 1e6; if ($$5 > 35e6) { print "more than 35 MB"; exit 1 } }'
 
 ## tools: what only tests need: an ordinary containerd daemon
 tools: $(BIN)/tools/containerd
 
 monopod:
-	$(STATIC) -tags $(TAGS) -o $(BIN)/monopod ./cmd/monopod
+	$(STATIC) $(LEAN) -tags $(TAGS) -o $(BIN)/monopod ./cmd/monopod
 
 ## shim: without gRPC, which it does not speak: half the size, and a third of the start time
 shim:
