@@ -13,9 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // process is one process of the machine, as far as the tests look at it.

@@ -77,7 +77,7 @@ func (p *planner) resizePod() {
 		return
 	}
 	pending := slices.ContainsFunc(p.o.Containers, func(c Container) bool {
-		return c.State == ContainerRunning && !(p.hashes.made(p.pod, &c) && p.sized(&c))
+		return c.State == ContainerRunning && (!p.hashes.made(p.pod, &c) || !p.sized(&c))
 	})
 	if !pending {
 		p.add(Action{Kind: UpdateResources, Reason: "resources changed"})

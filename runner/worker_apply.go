@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"monopod/manifests"
 )
@@ -311,46 +313,27 @@ func (w *worker) logApplied(a Action) {
 // verb is the action in words, as in "create container: <error>".
 func (k ActionKind) verb() string {
 	switch k {
-	case CheckPod:
-		return "check pod"
-	case CreateSandbox:
-		return "create sandbox"
 	case ReviveSandbox:
 		return "set up sandbox again"
 	case SetupNetwork:
 		return "set up network"
 	case RecordPod:
 		return "record manifest"
-	case SyncVolumes:
-		return "sync volumes"
 	case EnsureImage:
 		return "get image"
-	case CreateContainer:
-		return "create container"
-	case StartContainer:
-		return "start container"
 	case MarkStopping:
 		return "mark container as stopping"
-	case FailPod:
-		return "record that the pod has failed"
-	case RecordHealth:
-		return "record health"
 	case MarkStarted:
 		return "mark container as started"
-	case RunHook:
-		return "run hook"
-	case UpdateResources:
-		return "update resources"
-	case StopContainer:
-		return "stop container"
-	case KillContainer:
-		return "kill container"
-	case FinishContainer:
-		return "finish container"
-	case RemoveContainer:
-		return "remove container"
-	case RemoveSandbox:
-		return "remove sandbox"
+	case FailPod:
+		return "record that the pod has failed"
 	}
-	return string(k)
+	var words strings.Builder
+	for i, r := range string(k) {
+		if unicode.IsUpper(r) && i > 0 {
+			words.WriteByte(' ')
+		}
+		words.WriteRune(unicode.ToLower(r))
+	}
+	return words.String()
 }

@@ -43,6 +43,11 @@ func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.P
 	if pod == nil {
 		return fmt.Errorf("%s needs a pod", a.Kind)
 	}
+	return r.applyByPod(ctx, key, pod, a)
+}
+
+// applyByPod executes the actions that follow a manifest.
+func (r *Runtime) applyByPod(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
 	switch a.Kind {
 	case runner.CheckPod:
 		return r.checkPod(ctx, pod)

@@ -135,35 +135,40 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 		undo()
 		return nil, stepError(runner.ReasonCreateContainerError, err)
 	}
-	n.rec = &containerRecord{ID: id, Image: c.Image, CreatedAt: time.Now(), Labels: containerLabels{
+	n.rec = r.newRecord(id, pod, c, n, a)
+	n.rec.Labels.CPUs, n.rec.Labels.MessagePath = own.String(), message
+	if n.rec.Labels.Devices, err = r.giveDevices(n, pod.Object, c, n.spec); err != nil {
+		undo()
+		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	return n, nil
+}
+
+// newRecord tells all of a new instance that is known before it is made.
+func (r *Runtime) newRecord(id string, pod *manifests.Pod, c *corev1.Container, n *newContainer, a runner.Action) *containerRecord {
+	sb, img := n.sandbox, n.image
+	return &containerRecord{ID: id, Image: c.Image, CreatedAt: time.Now(), Labels: containerLabels{
 		Owner:           r.cfg.RootDirectory,
-		Key:             key,
+		Key:             pod.Key(),
 		UID:             sb.Labels.UID,
 		Name:            c.Name,
 		SandboxID:       sb.ID,
-		Generation:      nextGeneration(r.index.ofPod(key)),
+		Generation:      nextGeneration(r.index.ofPod(pod.Key())),
 		Hash:            manifests.ContainerHash(pod.Object, c.Name),
 		ResourcesHash:   manifests.ResourcesHash(pod.Object, c.Name),
 		Resources:       new(manifests.Resizable(c.Resources)),
 		Cgroup:          sb.Labels.Cgroup,
-		CPUs:            own.String(),
 		ImageID:         img.ID,
 		RestartCount:    a.RestartCount,
 		BackOff:         a.BackOff,
 		Last:            a.Last,
 		LogPath:         nextLogPath(r.containerLogDir(sb.Labels.Key, sb.Labels.UID, c.Name), a.RestartCount),
 		StopSignal:      img.Config.StopSignal,
-		MessagePath:     message,
 		MessageLimit:    messageLimit(pod.Object),
 		PostStart:       postStart(c),
 		Round:           a.Round,
 		MessageFromLogs: c.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError,
 	}}
-	if n.rec.Labels.Devices, err = r.giveDevices(n, pod.Object, c, n.spec); err != nil {
-		undo()
-		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
-	}
-	return n, nil
 }
 
 // postStart says whether a new instance has a hook to wait for.

@@ -19,11 +19,15 @@ func TestWhereCgroupsAre(t *testing.T) {
 		{"burstable", Cgroups{Root: "/a/b", Driver: CgroupfsDriver}, corev1.PodQOSBurstable, "/a/b/burstable/poda-b", "/a/b/burstable/poda-b/c1", "/a/b/burstable/poda-b/c1"},
 		{"best effort", Cgroups{Root: "/monopod"}, corev1.PodQOSBestEffort, "/monopod/besteffort/poda-b", "/monopod/besteffort/poda-b/c1", "/monopod/besteffort/poda-b/c1"},
 		{
-			"systemd, guaranteed", Cgroups{Root: "/monopod", Driver: SystemdDriver}, corev1.PodQOSGuaranteed,
+			"systemd, guaranteed",
+			Cgroups{Root: "/monopod", Driver: SystemdDriver},
+			corev1.PodQOSGuaranteed,
 			"/monopod.slice/monopod-poda_b.slice", "/monopod.slice/monopod-poda_b.slice/monopod-c1.scope", "monopod-poda_b.slice:monopod:c1",
 		},
 		{
-			"systemd, burstable, below others", Cgroups{Root: "/edge.slice/my-pods", Driver: SystemdDriver}, corev1.PodQOSBurstable,
+			"systemd, burstable, below others",
+			Cgroups{Root: "/edge.slice/my-pods", Driver: SystemdDriver},
+			corev1.PodQOSBurstable,
 			"/edge.slice/edge-my_pods.slice/edge-my_pods-burstable.slice/edge-my_pods-burstable-poda_b.slice",
 			"/edge.slice/edge-my_pods.slice/edge-my_pods-burstable.slice/edge-my_pods-burstable-poda_b.slice/monopod-c1.scope",
 			"edge-my_pods-burstable-poda_b.slice:monopod:c1",

@@ -134,8 +134,8 @@ func WholeCPUs(pod *corev1.Pod, container string) int {
 	if err != nil || manifests.QOSClass(pod) != corev1.PodQOSGuaranteed || isOnce(&pod.Spec, container) {
 		return 0
 	}
-	n := milli(c.Resources.Requests, corev1.ResourceCPU)
-	if n%1000 != 0 || n != milli(c.Resources.Limits, corev1.ResourceCPU) {
+	n := milliCPU(c.Resources.Requests)
+	if n%1000 != 0 || n != milliCPU(c.Resources.Limits) {
 		return 0
 	}
 	return int(n / 1000)

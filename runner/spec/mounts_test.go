@@ -124,7 +124,10 @@ func TestSubPaths(t *testing.T) {
 				app.VolumeMounts = []corev1.VolumeMount{c.mount}
 				app.Env = []corev1.EnvVar{
 					{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-					{Name: "A", Value: "one"}, {Name: "EMPTY"}, {Name: "UP", Value: ".."}, {Name: "ROOT", Value: "/etc"},
+					{Name: "A", Value: "one"},
+					{Name: "EMPTY"},
+					{Name: "UP", Value: ".."},
+					{Name: "ROOT", Value: "/etc"},
 				}
 			}), "app")
 			got, err := SubPaths(in)

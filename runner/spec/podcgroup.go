@@ -38,9 +38,9 @@ func PodCgroup(pod *corev1.Pod, h Host) CgroupValues {
 	}
 	class := manifests.QOSClass(pod)
 	if class != corev1.PodQOSBestEffort {
-		v.Shares = cpuShares(milli(requests, corev1.ResourceCPU))
-		if manifests.AllLimited(&pod.Spec, corev1.ResourceCPU) && !(h.Enforce.StaticCPUs && hasWholeCPUs(pod)) {
-			v.Quota = cpuQuota(h.Enforce, milli(limits, corev1.ResourceCPU))
+		v.Shares = cpuShares(milliCPU(requests))
+		if manifests.AllLimited(&pod.Spec, corev1.ResourceCPU) && (!h.Enforce.StaticCPUs || !hasWholeCPUs(pod)) {
+			v.Quota = cpuQuota(h.Enforce, milliCPU(limits))
 		}
 		if memory := memoryBytes(limits); memory > 0 && manifests.AllLimited(&pod.Spec, corev1.ResourceMemory) {
 			v.Memory = &memory
@@ -102,7 +102,7 @@ func ClassCgroup(class corev1.PodQOSClass, pods []*corev1.Pod, h Host) CgroupVal
 	var cpu, memory int64
 	for _, p := range pods {
 		requests := manifests.PodRequests(&p.Spec)
-		cpu += milli(requests, corev1.ResourceCPU)
+		cpu += milliCPU(requests)
 		memory += memoryBytes(requests)
 	}
 	v := CgroupValues{Shares: minShares, Period: h.Enforce.period()}

@@ -54,21 +54,37 @@ func TestPodCgroup(t *testing.T) {
 			Containers: []corev1.Container{{Resources: needs(amounts("1", "9Mi"), amounts("1", "9Mi"))}},
 		}, Host{}, "shares 4096 quota 400000/100000 memory 10485760 min 0 low 0 pids - map[]"},
 		{"the pod's own come first", corev1.PodSpec{
-			Resources:  ptr.To(needs(amounts("2", "8Mi"), amounts("4", "16Mi"))),
+			Resources:  new(needs(amounts("2", "8Mi"), amounts("4", "16Mi"))),
 			Containers: []corev1.Container{{Resources: needs(amounts("1", ""), nil)}, {}},
 		}, Host{}, "shares 2048 quota 400000/100000 memory 16777216 min 0 low 0 pids - map[]"},
 		{"what the runtime needs comes on top", corev1.PodSpec{
 			Overhead:   amounts("500m", "1Mi"),
 			Containers: []corev1.Container{{Resources: needs(amounts("1", "1Mi"), amounts("1", "1Mi"))}},
 		}, Host{}, "shares 1536 quota 150000/100000 memory 2097152 min 0 low 0 pids - map[]"},
-		{"no quotas", corev1.PodSpec{Containers: []corev1.Container{{Resources: needs(amounts("1", "1Mi"), amounts("1", "1Mi"))}}},
-			Host{Enforce: Enforcement{NoCPUQuota: true, PodPidsLimit: 9}}, "shares 1024 quota -/100000 memory 1048576 min 0 low 0 pids 9 map[]"},
-		{"another period", corev1.PodSpec{Containers: []corev1.Container{{Resources: needs(amounts("1", "1Mi"), amounts("1", "1Mi"))}}},
-			Host{Enforce: Enforcement{CPUPeriod: 5000}}, "shares 1024 quota 5000/5000 memory 1048576 min 0 low 0 pids - map[]"},
-		{"memory reserved, guaranteed", corev1.PodSpec{Containers: []corev1.Container{{Resources: needs(amounts("1", "1Mi"), amounts("1", "1Mi"))}}},
-			Host{Enforce: Enforcement{ReserveMemory: true}}, "shares 1024 quota 100000/100000 memory 1048576 min 1048576 low 0 pids - map[]"},
-		{"memory reserved, burstable", corev1.PodSpec{Containers: []corev1.Container{{Resources: needs(amounts("", "1Mi"), nil)}}},
-			Host{Enforce: Enforcement{ReserveMemory: true}}, "shares 2 quota -/100000 memory - min 0 low 1048576 pids - map[]"},
+		{
+			"no quotas",
+			corev1.PodSpec{Containers: []corev1.Container{{Resources: needs(amounts("1", "1Mi"), amounts("1", "1Mi"))}}},
+			Host{Enforce: Enforcement{NoCPUQuota: true, PodPidsLimit: 9}},
+			"shares 1024 quota -/100000 memory 1048576 min 0 low 0 pids 9 map[]",
+		},
+		{
+			"another period",
+			corev1.PodSpec{Containers: []corev1.Container{{Resources: needs(amounts("1", "1Mi"), amounts("1", "1Mi"))}}},
+			Host{Enforce: Enforcement{CPUPeriod: 5000}},
+			"shares 1024 quota 5000/5000 memory 1048576 min 0 low 0 pids - map[]",
+		},
+		{
+			"memory reserved, guaranteed",
+			corev1.PodSpec{Containers: []corev1.Container{{Resources: needs(amounts("1", "1Mi"), amounts("1", "1Mi"))}}},
+			Host{Enforce: Enforcement{ReserveMemory: true}},
+			"shares 1024 quota 100000/100000 memory 1048576 min 1048576 low 0 pids - map[]",
+		},
+		{
+			"memory reserved, burstable",
+			corev1.PodSpec{Containers: []corev1.Container{{Resources: needs(amounts("", "1Mi"), nil)}}},
+			Host{Enforce: Enforcement{ReserveMemory: true}},
+			"shares 2 quota -/100000 memory - min 0 low 1048576 pids - map[]",
+		},
 		{"huge pages: what is not asked for is forbidden", corev1.PodSpec{Containers: []corev1.Container{
 			{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi"), "memory": resource.MustParse("1Mi")}}},
 		}}, Host{HugePageSizes: []int64{1 << 30, 2 << 20, 64 << 10}}, "shares 2 quota -/100000 memory 1048576 min 0 low 0 pids - map[1GB:0 2MB:4194304 64KB:0]"},
@@ -142,7 +158,7 @@ func TestMemoryQuality(t *testing.T) {
 
 func TestResourcesOfThePodStandInForThoseOfAContainer(t *testing.T) {
 	pod := onePod(func(p *corev1.Pod, c *corev1.Container) {
-		p.Spec.Resources = ptr.To(needs(amounts("1", "2Gi"), amounts("2", "4Gi")))
+		p.Spec.Resources = new(needs(amounts("1", "2Gi"), amounts("2", "4Gi")))
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b", Resources: needs(amounts("", "512Mi"), nil)})
 	})
 	in := testInput(pod, "app")

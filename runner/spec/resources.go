@@ -168,7 +168,7 @@ func cpu(in Input, c *corev1.Container) *specs.LinuxCPU {
 	limit := milliOf(containerLimit(in.Pod, c, corev1.ResourceCPU))
 	request := limit
 	if _, ok := c.Resources.Requests[corev1.ResourceCPU]; ok {
-		request = milli(c.Resources.Requests, corev1.ResourceCPU)
+		request = milliCPU(c.Resources.Requests)
 	}
 	shares, period := cpuShares(request), in.Host.Enforce.period()
 	out := &specs.LinuxCPU{Shares: &shares, Period: &period, Cpus: in.CPUs}
@@ -261,9 +261,9 @@ func memoryBytes(l corev1.ResourceList) int64 {
 	return amount(l, corev1.ResourceMemory).Value()
 }
 
-// milli returns an amount in thousandths, zero when it is not set.
-func milli(l corev1.ResourceList, name corev1.ResourceName) int64 {
-	return milliOf(amount(l, name))
+// milliCPU returns an amount of cpu in thousandths, zero when it is not set.
+func milliCPU(l corev1.ResourceList) int64 {
+	return milliOf(amount(l, corev1.ResourceCPU))
 }
 
 func milliOf(q *resource.Quantity) int64 { return min(q.MilliValue(), maxMilliCPU) }
