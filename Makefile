@@ -76,7 +76,7 @@ unit:
 	$(GO) test $(UNIT) ./...
 
 # Tests mostly wait, for timers and for the kernel, while others link: the packages that wait longest begin first.
-UNIT = -count=1 -vet=off -ldflags=-w -p 3 -parallel 8 ./watcher ./cmd/monopod ./runner/ctrd/logs
+UNIT = -count=1 -vet=off -ldflags=-w -p 4 -parallel 8 ./watcher ./cmd/monopod ./runner/runtimetest ./runner/ctrd/logs ./runner/probe
 
 ## e2e: the binary and the packages on real containerd, runc and CNI, as root
 e2e: build bundle tools
