@@ -129,7 +129,7 @@ func TestABadEditNeverStopsWhatRuns(t *testing.T) {
 		{"an empty file", "", "empty"},
 		{"not YAML", "{{{ nonsense", "steady.yaml"},
 		{"a pod that is not valid", strings.Replace(good, "name: c", "name: C_", 1), "spec.containers[0].name"},
-		{"a field that cannot be honoured", good + "  schedulingGates: [{name: example.com/gate}]\n", "schedulingGates"},
+		{"a field that cannot be honored", good + "  schedulingGates: [{name: example.com/gate}]\n", "schedulingGates"},
 		{"an image that nobody has", strings.Replace(good, image, "127.0.0.1:1/none:1", 1), "ErrImagePull"},
 		{"a host path that is not there", good + "    volumeMounts: [{name: v, mountPath: /v}]\n  volumes: [{name: v, hostPath: {path: /no/such/dir, type: Directory}}]\n", "hostPath"},
 	}
