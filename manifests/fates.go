@@ -197,9 +197,9 @@ func containerFates() []fieldFate {
 		{path: c + "lifecycle.stopSignal", fate: enforced, note: "needs spec.os.name"},
 		{path: c + "restartPolicy", fate: enforced, note: "Always makes a sidecar of an init container"},
 		{path: c + "restartPolicyRules", fate: enforced},
-		{path: c + "stdin", fate: refused, note: release02},
-		{path: c + "stdinOnce", fate: refused, note: release02},
-		{path: c + "tty", fate: refused, note: release02},
+		{path: c + "stdin", fate: enforced, note: "open, and empty as long as nobody is attached"},
+		{path: c + "stdinOnce", fate: enforced, note: "it counts from the first attach, for which there is no command yet"},
+		{path: c + "tty", fate: enforced, note: "what is written to the terminal is in the log"},
 	}
 }
 

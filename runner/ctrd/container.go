@@ -45,6 +45,8 @@ type newContainer struct {
 	spec    *specs.Spec
 	// cpus is the list of processors in its spec.
 	cpus string
+	// stdin says that its standard input is not at its end from the beginning.
+	stdin bool
 	// release ends the claim to its processors that its record makes good.
 	release func()
 }
@@ -120,7 +122,7 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 		r.dropMounts(in)
 	}
 	in.CPUs, in.ExclusiveCPUs = r.cpusOf(own)
-	n := &newContainer{sandbox: sb, image: img, cpus: in.CPUs, release: release}
+	n := &newContainer{sandbox: sb, image: img, cpus: in.CPUs, stdin: c.Stdin, release: release}
 	if n.spec, err = r.buildSpec(in); err != nil {
 		undo()
 		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
@@ -204,8 +206,8 @@ func (r *Runtime) buildSpec(in spec.Input) (*specs.Spec, error) {
 // makeContainer makes record, snapshot and log files side by side, then the task.
 func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
 	var (
-		rootfs         []mount.Mount
-		stdout, stderr string
+		rootfs                []mount.Mount
+		stdin, stdout, stderr string
 	)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.createRecord(gctx, n) })
@@ -220,7 +222,9 @@ func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
 		return wrap("prepare snapshot", err)
 	})
 	g.Go(func() (err error) {
-		stdout, stderr, err = r.attachLogs(n.rec)
+		if stdout, stderr, err = r.attachLogs(n.rec); err == nil && n.stdin {
+			stdin, err = r.logs.Stdin(n.rec.ID)
+		}
 		return wrap("attach logs", err)
 	})
 	if err := g.Wait(); err != nil {
@@ -230,7 +234,9 @@ func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
 	if err := r.linkLog(n.rec); err != nil {
 		return stepError(runner.ReasonCreateContainerError, err)
 	}
-	req := &tasksapi.CreateTaskRequest{ContainerID: n.rec.ID, Stdout: stdout, Stderr: stderr}
+	req := &tasksapi.CreateTaskRequest{
+		ContainerID: n.rec.ID, Stdin: stdin, Stdout: stdout, Stderr: stderr, Terminal: n.spec.Process.Terminal,
+	}
 	for _, m := range rootfs {
 		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}

@@ -14,11 +14,14 @@ import (
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // environment returns the process environment and the variables that $(NAME) may refer to: those of the manifest
-// only, never the image's. The order is fixed (kubelet's is random): PATH, HOSTNAME, the image's, envFrom by name, env;
+// only, never the image's. The order is fixed (kubelet's is random): PATH, TERM for a terminal, HOSTNAME, the image's, envFrom by name, env;
 // a variable that is set again keeps its place.
 func environment(in Input, c *corev1.Container) ([]string, map[string]string, error) {
 	var env envList
 	env.set("PATH", defaultPath)
+	if c.TTY {
+		env.set("TERM", "xterm")
+	}
 	env.set("HOSTNAME", hostnameOf(in))
 	for _, e := range in.Image.Env {
 		// An entry without "=" removes what was set before; containerd reads images like that.

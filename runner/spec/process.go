@@ -32,6 +32,8 @@ func buildProcess(in Input, c *corev1.Container, sec security) (*specs.Process, 
 	}
 	oom := oomScoreAdj(in, c)
 	return &specs.Process{
+		Terminal: c.TTY,
+
 		Args: args,
 		Env:  env,
 		Cwd:  workingDir(c, in.Image),

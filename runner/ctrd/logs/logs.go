@@ -36,6 +36,7 @@ import (
 
 // Names in the directory of a container.
 const (
+	stdinName  = "stdin"
 	stdoutName = "stdout"
 	stderrName = "stderr"
 	metaName   = "meta.json"
@@ -173,6 +174,16 @@ func makeFIFO(path string) error {
 		return &os.PathError{Op: "mkfifo", Path: path, Err: err}
 	}
 	return nil
+}
+
+// Stdin makes the FIFO that an attached container reads its standard input from. The shim holds its other end open, so
+// that there is no end of it; nobody writes to it here. It goes with Finish.
+func (c *Collector) Stdin(id string) (path string, err error) {
+	path = filepath.Join(c.dir, id, stdinName)
+	if err := makeFIFO(path); err != nil {
+		return "", fmt.Errorf("standard input of %s: %w", id, err)
+	}
+	return path, nil
 }
 
 // start opens the FIFOs in dir and starts the two readers.

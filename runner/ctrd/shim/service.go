@@ -31,10 +31,8 @@ func (s *service) RegisterTTRPC(srv *ttrpc.Server) error {
 // Create implements the task service.
 func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*taskapi.CreateTaskResponse, error) {
 	w := newWatcher(r.Bundle)
-	if !r.Terminal {
-		if err := w.hold(r.Stdout, r.Stderr); err != nil {
-			return nil, err
-		}
+	if err := w.hold(r.Stdout, r.Stderr); err != nil {
+		return nil, err
 	}
 	// Known before it exists: its process may end before Create returns.
 	s.ws.add(r.ID, w)
