@@ -115,11 +115,13 @@ func TestBuildRefuses(t *testing.T) {
 		{
 			name: "a sandbox without the process namespace to share",
 			pod:  func(p *corev1.Pod, _ *corev1.Container) { p.Spec.ShareProcessNamespace = new(true) },
+			in:   func(in *Input) { in.Sandbox.PIDNS = "" },
 			want: "the pod's process namespace does not exist",
 		},
 		{
 			name: "a sandbox without user namespace",
 			pod:  func(p *corev1.Pod, _ *corev1.Container) { p.Spec.HostUsers = new(false) },
+			in:   func(in *Input) { in.Sandbox.UserNS = "" },
 			want: "the pod's user namespace does not exist",
 		},
 		{

@@ -1,14 +1,12 @@
 package spec
 
 import (
-	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -70,6 +68,12 @@ func testInput(pod *corev1.Pod, container string) Input {
 	if pod.Spec.HostIPC {
 		in.Sandbox.IPCNS, in.Sandbox.ShmPath = "", ""
 	}
+	if isTrue(pod.Spec.ShareProcessNamespace) {
+		in.Sandbox.PIDNS = "/run/monopod/ns/s1/pid"
+	}
+	if users := pod.Spec.HostUsers; users != nil && !*users {
+		in.Sandbox.UserNS, in.Sandbox.FirstID = "/run/monopod/ns/s1/user", 2*UserIDs
+	}
 	for _, v := range pod.Spec.Volumes {
 		if v.HostPath != nil {
 			in.Volumes[v.Name] = Volume{HostPath: v.HostPath.Path}
@@ -126,24 +130,7 @@ func TestGoldenSpecs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := json.MarshalIndent(s, "", "  ")
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, '\n')
-			golden := strings.TrimSuffix(file, ".yaml") + ".json"
-			if update() {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("spec differs from %s (run with -update if that is right):\n%s", golden, diff)
-			}
+			sameAsGolden(t, strings.TrimSuffix(file, ".yaml")+".json", s)
 		})
 	}
 }

@@ -1,0 +1,192 @@
+package spec
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// goldenPod is everything that this package says of one pod.
+type goldenPod struct {
+	Class       corev1.PodQOSClass
+	Hostname    string
+	Hosts       string
+	ResolvConf  string
+	CgroupPath  string
+	Cgroup      CgroupValues
+	Volumes     []VolumePlan                 `json:",omitempty"`
+	VolumeFiles map[string]map[string]string `json:",omitempty"`
+	Pause       *specs.Spec                  `json:",omitempty"`
+	Containers  map[string]goldenContainer
+}
+
+type goldenContainer struct {
+	Seccomp  corev1.SeccompProfile
+	AppArmor *corev1.AppArmorProfile `json:",omitempty"`
+	SubPaths map[int]string          `json:",omitempty"`
+	Spec     *specs.Spec
+}
+
+// TestGoldenPods reads manifests as a user writes them, and compares all that is made of them.
+func TestGoldenPods(t *testing.T) {
+	files, err := filepath.Glob("testdata/pods/*.yaml")
+	fixtures, _ := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files)+len(fixtures) < 40 {
+		t.Fatalf("%d pods and %d containers found: %v", len(files), len(fixtures), err)
+	}
+	machines := map[string]func(in *Input){
+		"hugepages": func(in *Input) { in.Host.HugePageSizes = []int64{2 << 20, 1 << 30} },
+		"swap-v2": func(in *Input) {
+			in.Host.CgroupV2, in.Host.SwapAccounting, in.Host.SwapBytes = true, true, 4<<30
+			in.Host.Enforce = Enforcement{LimitedSwap: true, ReserveMemory: true, MemoryThrottling: 0.9, PodPidsLimit: 1000}
+		},
+		"pinned-cpus": func(in *Input) {
+			in.CPUs, in.ExclusiveCPUs, in.Host.Enforce.StaticCPUs = "0-1", true, true
+		},
+		"storage-driver": func(in *Input) {
+			in.Host.RecursiveReadOnly = true
+			in.Host.Devices = []Device{{Path: "/dev/vda", Type: "b", Major: 252, FileMode: 0o660, GID: 6}}
+		},
+		"systemd-cgroups": func(in *Input) { in.Host.Cgroups = Cgroups{Driver: SystemdDriver, Root: "/kube"} },
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			machine := machines[name]
+			delete(machines, name)
+			if machine == nil {
+				machine = func(*Input) {}
+			}
+			sameAsGolden(t, strings.TrimSuffix(file, ".yaml")+".json", podFacts(t, loadPod(t, file), machine))
+		})
+	}
+	for name := range machines {
+		t.Errorf("a machine for no pod: %s", name)
+	}
+}
+
+// loadPod returns the only pod of a file, with what it refers to.
+func loadPod(t *testing.T, file string) *manifests.Pod {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := manifests.LoadAll(file, data, manifests.Options{Source: "file"})
+	if err != nil || len(content.Pods) != 1 {
+		t.Fatalf("one pod is wanted: %v", err)
+	}
+	pod := *content.Pods[0]
+	if pod.Object.UID == "" {
+		pod.Object = pod.Object.DeepCopy()
+		pod.Object.UID = "11111111-2222-3333-4444-555555555555"
+	}
+	return manifests.WithRefs(&pod, nil, manifests.NewObjects(content.Objects))
+}
+
+// podFacts builds everything for a pod.
+func podFacts(t *testing.T, p *manifests.Pod, machine func(*Input)) goldenPod {
+	t.Helper()
+	in := testInput(p.Object, "")
+	in.Refs = p.Refs
+	in.Image = ocispec.ImageConfig{Env: []string{"PATH=/bin"}, Entrypoint: []string{"/bin/app"}}
+	in.Host.MinOOMScoreAdj = -1000
+	machine(&in)
+	pod := p.Object
+	out := goldenPod{
+		Class: manifests.QOSClass(pod), CgroupPath: podCgroup(in), Cgroup: PodCgroup(pod, in.Host),
+		VolumeFiles: map[string]map[string]string{}, Containers: map[string]goldenContainer{},
+	}
+	var err error
+	out.Hostname, err = Hostname(pod, in.Host.NodeName, "cluster.local")
+	must(t, err)
+	in.Sandbox.Hostname = out.Hostname
+	out.Hosts, err = HostsFile(Hosts{Pod: pod, IPs: in.Sandbox.IPs, ClusterDomain: "cluster.local", NodeFile: "127.0.0.1 node1\n"})
+	must(t, err)
+	out.ResolvConf, _ = ResolvConf(DNS{Pod: pod, ClusterDomain: "cluster.local", ClusterDNS: []string{"192.0.2.2"}, HostFile: new("nameserver 192.0.2.3\n")})
+	out.Volumes, err = Volumes(pod, in.Host)
+	must(t, err)
+	for _, v := range out.Volumes {
+		if v.Files != nil {
+			out.VolumeFiles[v.Name] = texts(t, in, v.Files)
+		}
+	}
+	if in.Sandbox.PIDNS != "" {
+		out.Pause = Pause(in, "/usr/bin/shim")
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			out.Containers[list[i].Name] = containerFacts(t, in, list[i].Name)
+		}
+	}
+	return out
+}
+
+func containerFacts(t *testing.T, in Input, name string) goldenContainer {
+	t.Helper()
+	in.Container = name
+	if uid, gid, _ := RequestedUser(in.Pod, name); uid != nil {
+		in.User = User{UID: uint32(*uid)}
+		if gid != nil {
+			in.User.GID = uint32(*gid)
+		}
+	}
+	out := goldenContainer{Seccomp: SeccompFor(in.Pod, name)}
+	out.AppArmor, _ = AppArmorFor(in.Pod, name)
+	var err error
+	out.SubPaths, err = SubPaths(in)
+	must(t, err)
+	in.SubPaths = map[int]string{}
+	for i, path := range out.SubPaths {
+		in.SubPaths[i] = "/run/monopod/subpaths/" + path
+	}
+	out.Spec, err = Build(in)
+	must(t, err)
+	return out
+}
+
+// texts are the files of a volume: "mode content" by path.
+func texts(t *testing.T, in Input, v *corev1.VolumeSource) map[string]string {
+	t.Helper()
+	files, err := VolumeFiles(in, v)
+	must(t, err)
+	out := map[string]string{}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		out[path] = files[path].Mode.String() + " " + string(files[path].Data)
+	}
+	return out
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sameAsGolden compares a value with a JSON file, or rewrites the file.
+func sameAsGolden(t *testing.T, golden string, value any) {
+	t.Helper()
+	got, err := json.MarshalIndent(value, "", "  ")
+	must(t, err)
+	got = append(got, '\n')
+	if update() {
+		must(t, os.WriteFile(golden, got, 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	must(t, err)
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("it differs from %s (run with -update if that is right):\n%s", golden, diff)
+	}
+}
