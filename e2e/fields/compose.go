@@ -1,0 +1,238 @@
+package fields
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Run is one pod of a row: with all fields, or without one of them.
+type Run struct {
+	Row *Row
+	// Without is the field that is taken out, "" in the first run.
+	Without string
+	Name    string
+}
+
+// Want is the verdict that shows that the field has an effect.
+func (r *Run) Want() Verdict {
+	if r.Without == "" {
+		return Holds
+	}
+	return Fails
+}
+
+// Runs are the pods of a row: none when another test stands for it.
+func (r *Row) Runs() []*Run {
+	if r.By != "" {
+		return nil
+	}
+	runs := []*Run{{Row: r, Name: r.Name}}
+	for i, f := range r.Fields {
+		if !slices.Contains(r.Refused, f) {
+			runs = append(runs, &Run{Row: r, Without: f, Name: fmt.Sprintf("%s-no-%d", r.Name, i+1)})
+		}
+	}
+	return runs
+}
+
+// RefusedRuns are the runs that no agent would accept.
+func (r *Row) RefusedRuns() []*Run {
+	var runs []*Run
+	for _, f := range r.Refused {
+		runs = append(runs, &Run{Row: r, Without: f, Name: r.Name + "-refused"})
+	}
+	return runs
+}
+
+// Words replace the words of a row's texts.
+type Words map[string]string
+
+func (w Words) in(text string) string {
+	// The longest first: PORT is in PORT2.
+	keys := slices.SortedFunc(maps.Keys(w), func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, k := range keys {
+		pairs = append(pairs, k, w[k])
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// value replaces words in a value of any kind; a word that is replaced by a number becomes one.
+func (w Words) value(v any) (any, error) {
+	b, err := yaml.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return parse[any](w.in(string(b)))
+}
+
+// Manifest is the file of a run; edited says whether after the row's Edit.
+func (r *Run) Manifest(w Words, edited bool) (string, error) {
+	w = maps.Clone(w)
+	w["NAME"] = r.Name
+	pod, err := r.Row.compose(w)
+	if err != nil {
+		return "", fmt.Errorf("row %s: %w", r.Row.Name, err)
+	}
+	if edited {
+		for _, field := range slices.Sorted(maps.Keys(r.Row.Edit)) {
+			if err := change(pod, field, r.Row.Edit[field], w); err != nil {
+				return "", fmt.Errorf("row %s: edit: %w", r.Row.Name, err)
+			}
+		}
+	}
+	if r.Without != "" {
+		if err := r.takeOut(pod, w); err != nil {
+			return "", fmt.Errorf("row %s: %w", r.Row.Name, err)
+		}
+	}
+	b, err := yaml.Marshal(pod)
+	if err != nil {
+		return "", err
+	}
+	text := string(b)
+	if r.Row.Objects != "" {
+		text += "---\n" + w.in(r.Row.Objects)
+	}
+	return text, nil
+}
+
+func (r *Run) takeOut(pod map[string]any, w Words) error {
+	if value, ok := r.Row.Otherwise[r.Without]; ok {
+		return change(pod, r.Without, value, w)
+	}
+	path := r.Without
+	if cut, ok := r.Row.Cut[r.Without]; ok {
+		path = cut
+	}
+	if visit(pod, split(path), func(m map[string]any, key string) { delete(m, key) }) == 0 {
+		return fmt.Errorf("the pod has no %s", path)
+	}
+	return nil
+}
+
+// change gives a field another value, everywhere.
+func change(pod map[string]any, field string, value any, w Words) error {
+	value, err := w.value(value)
+	if err != nil {
+		return err
+	}
+	if visit(pod, split(field), func(m map[string]any, key string) { m[key] = value }) == 0 {
+		return fmt.Errorf("the pod has no %s", field)
+	}
+	return nil
+}
+
+// compose makes the pod of a row.
+func (r *Row) compose(w Words) (map[string]any, error) {
+	meta, err := parse[map[string]any](w.in(r.Meta))
+	if err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
+	}
+	spec, err := parse[map[string]any](w.in(r.Spec))
+	if err != nil {
+		return nil, fmt.Errorf("spec: %w", err)
+	}
+	c, err := parse[map[string]any](w.in(r.Container))
+	if err != nil {
+		return nil, fmt.Errorf("container: %w", err)
+	}
+	if r.Script != "" || r.Container != "" {
+		others, _ := spec["containers"].([]any)
+		more := map[string]any{"name": "c", "image": w["IMAGE"]}
+		if r.Script != "" {
+			more["command"] = []any{"sh", "-ec", w.in(r.Script)}
+		}
+		spec["containers"] = append([]any{merge(more, c)}, others...)
+	}
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": merge(map[string]any{"name": w["NAME"], "labels": map[string]any{"row": w["NAME"]}}, meta),
+		"spec":     merge(map[string]any{"restartPolicy": "Never", "terminationGracePeriodSeconds": 1}, spec),
+	}, nil
+}
+
+func merge(base, over map[string]any) map[string]any {
+	maps.Copy(base, over)
+	return base
+}
+
+// parse reads YAML; an empty map is made of nothing.
+func parse[T any](text string) (T, error) {
+	var v T
+	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+		return v, err
+	}
+	if m, ok := any(&v).(*map[string]any); ok && *m == nil {
+		*m = map[string]any{}
+	}
+	return v, nil
+}
+
+// split cuts a path into names, "[]" and "{key}". What comes last is always a name or a key: of a list or a map it is the
+// whole.
+func split(path string) []string {
+	var parts []string
+	for path != "" {
+		path = strings.TrimPrefix(path, ".")
+		n := strings.IndexAny(path, ".[{")
+		switch {
+		case n < 0:
+			n = len(path)
+		case n == 0 && path[0] == '{':
+			n = strings.IndexByte(path, '}') + 1
+		case n == 0:
+			n = len("[]")
+		}
+		parts = append(parts, path[:n])
+		path = path[n:]
+	}
+	if last := len(parts) - 1; parts[last] == "[]" || parts[last] == "{}" {
+		parts = parts[:last]
+	}
+	return parts
+}
+
+// visit calls do for each place of a path that exists and returns how many there are.
+func visit(at any, path []string, do func(m map[string]any, key string)) int {
+	n := 0
+	if path[0] == "[]" {
+		list, _ := at.([]any)
+		for _, e := range list {
+			n += visit(e, path[1:], do)
+		}
+		return n
+	}
+	m, _ := at.(map[string]any)
+	for _, key := range keysOf(m, path[0]) {
+		if len(path) > 1 {
+			n += visit(m[key], path[1:], do)
+			continue
+		}
+		do(m, key)
+		n++
+	}
+	return n
+}
+
+// keysOf are the keys of a map that a part of a path speaks of.
+func keysOf(m map[string]any, part string) []string {
+	key, isKey := strings.CutPrefix(part, "{")
+	key = strings.TrimSuffix(key, "}")
+	prefix, isPrefix := strings.CutSuffix(key, "*")
+	return slices.Sorted(func(yield func(string) bool) {
+		for k := range m {
+			ok := k == key
+			if isKey {
+				ok = ok || isPrefix && strings.HasPrefix(k, prefix) || key == "<vendor>/<class>" && strings.Contains(k, "/")
+			}
+			if ok && !yield(k) {
+				return
+			}
+		}
+	})
+}

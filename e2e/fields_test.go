@@ -1,0 +1,319 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/e2e/fields"
+	"monopod/e2e/testimages"
+)
+
+// atOnce is how many pods of the table run at the same time.
+const atOnce = 48
+
+// TestEachEnforcedFieldHasAnEffect runs the table of e2e/fields: each row with all its fields, and without each of them.
+// MONOPOD_E2E_FIELDS is a pattern of rows (their names) for those who write them.
+func TestEachEnforcedFieldHasAnEffect(t *testing.T) {
+	f := newFieldTest(t)
+	only := regexp.MustCompile(os.Getenv("MONOPOD_E2E_FIELDS"))
+	all := fields.All()
+	results := make([][]error, len(all))
+	began, runs := time.Now(), 0
+	var wait sync.WaitGroup
+	for i := range all {
+		if !only.MatchString(all[i].Name) {
+			continue
+		}
+		list := all[i].Runs()
+		results[i] = make([]error, len(list))
+		runs += len(list)
+		for j, run := range list {
+			wait.Go(func() {
+				f.free <- struct{}{}
+				defer func() { <-f.free }()
+				results[i][j] = f.run(run)
+			})
+		}
+	}
+	wait.Wait()
+	f.look.stop()
+	t.Logf("%d pods in %s", runs, time.Since(began).Round(time.Millisecond))
+	for i := range all {
+		if len(results[i]) > 0 {
+			t.Run(all[i].Name, func(t *testing.T) {
+				if err := errors.Join(results[i]...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+type fieldTest struct {
+	in    *instance
+	words fields.Words
+	free  chan struct{}
+	look  *lookout
+}
+
+func newFieldTest(t *testing.T) *fieldTest {
+	t.Helper()
+	in := newInstance(t)
+	registry := testimages.Registry(t)
+	testimages.Push(t, registry+"/busybox:1", testimages.Busybox(t, nil))
+	in.start()
+	f := &fieldTest{
+		in: in, free: make(chan struct{}, atOnce), look: newLookout(in),
+		words: fields.Words{"IMAGE": image, "REGISTRY": registry, "NODE": "e2e", "BIN": in.bin},
+	}
+	t.Cleanup(f.look.stop)
+	return f
+}
+
+// run runs one pod until its check says something.
+func (f *fieldTest) run(r *fields.Run) (err error) {
+	defer func() {
+		if err != nil {
+			what := "with all fields"
+			if r.Without != "" {
+				what = "without " + r.Without
+			}
+			err = fmt.Errorf("%s: %w", what, err)
+		}
+	}()
+	o := &ongoing{f: f, run: r, deadline: time.Now().Add(patience), file: filepath.Join(f.in.manifests, r.Name+".yaml")}
+	if err := o.begin(); err != nil {
+		return err
+	}
+	defer o.end()
+	if err := o.write(false); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.remove()) }()
+	if err := o.act(); err != nil {
+		return err
+	}
+	got := fields.Undecided
+	check := r.Row.Check
+	if check == nil {
+		check = fields.ByPhase
+	}
+	s, err := o.until("the check says something", func(s *fields.Seen) bool {
+		if r.Row.Remove && s.Pod != nil {
+			return false
+		}
+		got = check(s)
+		return got != fields.Undecided
+	})
+	if err == nil && got != r.Want() {
+		err = fmt.Errorf("it %s, want that it %s\n%s", got, r.Want(), o.describe(s))
+	}
+	return err
+}
+
+// ongoing is a run that goes on.
+type ongoing struct {
+	f        *fieldTest
+	run      *fields.Run
+	words    fields.Words
+	dir      string
+	file     string
+	servers  []*fields.Server
+	before   *corev1.Pod
+	deadline time.Time
+}
+
+func (o *ongoing) begin() error {
+	o.dir = filepath.Join(o.f.in.dir, "fields", o.run.Name)
+	if err := os.MkdirAll(o.dir, 0o777); err != nil {
+		return err
+	}
+	for _, answer := range []func(int, *fields.Request) int{o.run.Row.Answer, nil} {
+		s, err := fields.NewServer(o.f.in.t.Context(), answer)
+		if err != nil {
+			return err
+		}
+		o.servers = append(o.servers, s)
+	}
+	// A port that was free a moment ago, and is not given to anybody soon.
+	free, err := fields.NewServer(o.f.in.t.Context(), nil)
+	if err != nil {
+		return err
+	}
+	free.Close()
+	o.words = maps.Clone(o.f.words)
+	maps.Copy(o.words, fields.Words{"DIR": o.dir, "PORT": o.servers[0].Port(), "PORT2": o.servers[1].Port(), "FREEPORT": free.Port()})
+	return nil
+}
+
+func (o *ongoing) end() {
+	for _, s := range o.servers {
+		s.Close()
+	}
+}
+
+func (o *ongoing) write(edited bool) error {
+	text, err := o.run.Manifest(o.words, edited)
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(filepath.Dir(o.file), "."+filepath.Base(o.file))
+	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, o.file)
+}
+
+// remove removes the pod and waits until it is gone.
+func (o *ongoing) remove() error {
+	if err := os.Remove(o.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	o.deadline = time.Now().Add(patience)
+	_, err := o.until("the pod is gone", func(s *fields.Seen) bool { return s.Pod == nil })
+	return err
+}
+
+// act does what the row says is to be done to the pod, once it is ready for that.
+func (o *ongoing) act() error {
+	r := o.run.Row
+	if r.Edit == nil && !r.Remove {
+		return nil
+	}
+	when := r.When
+	if when == nil {
+		when = func(s *fields.Seen) bool { return s.Pod != nil && isReady(*s.Pod) }
+	}
+	s, err := o.until("the pod is ready to be edited or removed", when)
+	if err != nil {
+		return err
+	}
+	o.before = s.Pod
+	if r.Remove {
+		return os.Remove(o.file)
+	}
+	return o.write(true)
+}
+
+// until asks a condition each time the lookout has looked.
+func (o *ongoing) until(what string, is func(*fields.Seen) bool) (*fields.Seen, error) {
+	for round := uint64(0); ; {
+		pods, n, at := o.f.look.after(round)
+		round = n
+		s := o.seen(pods)
+		s.Now = at
+		if is(s) {
+			return s, nil
+		}
+		if time.Now().After(o.deadline) {
+			return s, fmt.Errorf("not so in time: %s\n%s", what, o.describe(s))
+		}
+	}
+}
+
+func (o *ongoing) seen(pods []corev1.Pod) *fields.Seen {
+	s := &fields.Seen{
+		Dir: o.dir, Name: o.run.Name, Requests: o.servers[0].Requests(), Requests2: o.servers[1].Requests(),
+		FreePort: o.words["FREEPORT"], Before: o.before,
+	}
+	for i := range pods {
+		if pods[i].Labels["row"] == o.run.Name || pods[i].Name == o.run.Name {
+			s.Pod = &pods[i]
+		}
+	}
+	s.Log = func(container string) string {
+		if s.Pod == nil {
+			return ""
+		}
+		out, _ := o.f.in.run("logs", "-n", s.Pod.Namespace, "-c", container, s.Pod.Name)
+		return out
+	}
+	return s
+}
+
+// describe is what helps to understand a failure.
+func (o *ongoing) describe(s *fields.Seen) string {
+	var b strings.Builder
+	text, _ := o.run.Manifest(o.words, false)
+	fmt.Fprintf(&b, "%s\n", text)
+	for i, list := range [][]*fields.Request{s.Requests, s.Requests2} {
+		for _, r := range list {
+			fmt.Fprintf(&b, "request to port %d: %s %s %v to %s, %+v\n", i+1, r.Method, r.URI, r.At, r.To, r.Header)
+		}
+	}
+	if s.Pod == nil {
+		sources, _ := o.f.in.run("get", "sources")
+		fmt.Fprintf(&b, "no such pod\n%s", sources)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s\n", brief(*s.Pod))
+	for _, c := range append(s.Pod.Spec.InitContainers, s.Pod.Spec.Containers...) {
+		fmt.Fprintf(&b, "log of %s: %s\n", c.Name, s.Log(c.Name))
+	}
+	return b.String()
+}
+
+// lookout asks the agent for all pods, again and again, for all runs together.
+type lookout struct {
+	mu    sync.Mutex
+	cond  *sync.Cond
+	pods  []corev1.Pod
+	round uint64
+	at    time.Time
+	quit  chan struct{}
+	ended chan struct{}
+	once  sync.Once
+}
+
+func newLookout(in *instance) *lookout {
+	l := &lookout{quit: make(chan struct{}), ended: make(chan struct{})}
+	l.cond = sync.NewCond(&l.mu)
+	go l.watch(in)
+	return l
+}
+
+func (l *lookout) watch(in *instance) {
+	defer close(l.ended)
+	for {
+		at := time.Now()
+		pods, err := in.podList()
+		l.mu.Lock()
+		if l.round++; err == nil {
+			l.pods, l.at = pods, at
+		}
+		l.mu.Unlock()
+		l.cond.Broadcast()
+		select {
+		case <-l.quit:
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// after returns what was seen after a round, and when.
+func (l *lookout) after(round uint64) ([]corev1.Pod, uint64, time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.round <= round {
+		l.cond.Wait()
+	}
+	return l.pods, l.round, l.at
+}
+
+func (l *lookout) stop() {
+	l.once.Do(func() { close(l.quit) })
+	<-l.ended
+}
