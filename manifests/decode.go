@@ -252,6 +252,9 @@ func (l *loader) check(pod *corev1.Pod, it item, found ...problem) {
 	}
 	appArmorFields(pod)
 	found = append(found, l.policy.violations(pod, it)...)
+	if len(pod.Spec.Overhead) > 0 && pod.Spec.RuntimeClassName == nil {
+		found = append(found, problem{path: it.path("spec.overhead"), msg: noOverhead})
+	}
 	if len(found) > 0 {
 		l.fail(it.errors(keyOf(pod), found))
 		return

@@ -127,13 +127,13 @@ func (o *Objects) RuntimeClass(name string) *nodev1.RuntimeClass {
 }
 
 // ImmutableEdits returns an error for each object of now that changes an object of old which says that it is
-// immutable. Taking such an object away is allowed, and making it anew after that.
+// immutable, or the handler of a RuntimeClass. Taking such an object away is allowed, and making it anew after that.
 func ImmutableEdits(old, now []*Object) []*Error {
 	before := NewObjects(old)
 	var errs []*Error
 	for _, o := range now {
 		was := before.Get(o.ID())
-		if was == nil || was == o || !immutable(was) || sameContent(was, o) {
+		if was == nil || was == o || sameHandler(was, o) && (!immutable(was) || sameContent(was, o)) {
 			continue
 		}
 		errs = append(errs, &Error{
@@ -154,6 +154,13 @@ func immutable(o *Object) bool {
 		flag = t.Immutable
 	}
 	return flag != nil && *flag
+}
+
+// sameHandler compares the handlers of RuntimeClasses, which the API lets nobody change.
+func sameHandler(a, b *Object) bool {
+	x, ok1 := a.Object.(*nodev1.RuntimeClass)
+	y, ok2 := b.Object.(*nodev1.RuntimeClass)
+	return !ok1 || !ok2 || x.Handler == y.Handler
 }
 
 // sameContent compares what immutable protects, the flag included.

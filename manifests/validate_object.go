@@ -9,6 +9,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -17,6 +18,9 @@ import (
 func defaultObject(obj metav1.Object, info kindInfo) {
 	if !info.cluster && obj.GetNamespace() == "" {
 		obj.SetNamespace(corev1.NamespaceDefault)
+	}
+	if r, ok := obj.(*nodev1.RuntimeClass); ok && r.Overhead != nil {
+		roundToMilli(r.Overhead.PodFixed)
 	}
 	s, ok := obj.(*corev1.Secret)
 	if !ok {
@@ -33,7 +37,7 @@ func defaultObject(obj metav1.Object, info kindInfo) {
 }
 
 // validateObject checks a defaulted object as the API server does: metadata of all kinds, the content of ConfigMaps and
-// Secrets, and the handler of a RuntimeClass.
+// Secrets, and RuntimeClasses.
 func validateObject(obj metav1.Object, info kindInfo) field.ErrorList {
 	name := apivalidation.ValidateNameFunc(apivalidation.NameIsDNSSubdomain)
 	if _, ok := obj.(*corev1.Service); ok {
@@ -47,9 +51,23 @@ func validateObject(obj metav1.Object, info kindInfo) field.ErrorList {
 	case *corev1.Secret:
 		c.secret(o)
 	case *nodev1.RuntimeClass:
-		c.label(field.NewPath("handler"), o.Handler)
+		c.runtimeClass(o)
 	}
 	return c.errs
+}
+
+func (c *checker) runtimeClass(r *nodev1.RuntimeClass) {
+	c.label(field.NewPath("handler"), r.Handler)
+	if r.Overhead != nil {
+		c.resources(field.NewPath("overhead"), &corev1.ResourceRequirements{Limits: r.Overhead.PodFixed}, containerResource)
+	}
+	if s := r.Scheduling; s != nil { // it chooses among nodes, and there is only this one
+		at := field.NewPath("scheduling")
+		c.add(metav1validation.ValidateLabels(s.NodeSelector, at.Child("nodeSelector"))...)
+		for i := range s.Tolerations {
+			c.toleration(at.Child("tolerations").Index(i), &s.Tolerations[i])
+		}
+	}
 }
 
 // maxObjectData is the most bytes of values that a ConfigMap or Secret may have.

@@ -58,6 +58,7 @@ func Status(in StatusInput) PodStatus {
 	s := statusBuilder{StatusInput: in, pod: shown.Object.DeepCopy()}
 	s.pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	s.identity(shown.Origin)
+	s.overhead(shown)
 	s.addresses()
 	s.containers()
 	s.pod.Status.Phase = s.phase()
@@ -78,6 +79,13 @@ func Status(in StatusInput) PodStatus {
 		status.Recorded = in.Sandbox.Pod
 	}
 	return status
+}
+
+// overhead shows that of the RuntimeClass, as the admission plugin of an API server writes it down.
+func (s *statusBuilder) overhead(shown *manifests.Pod) {
+	if class, err := manifests.RuntimeOf(shown); err == nil && len(s.pod.Spec.Overhead) == 0 {
+		s.pod.Spec.Overhead = class.Overhead
+	}
 }
 
 // observed sets the generation that is carried out: that of the recorded manifest. Manifests have one when they come

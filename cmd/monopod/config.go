@@ -24,6 +24,7 @@ type Config struct {
 	NodeName                 string              `koanf:"nodeName"`
 	ContainerRuntimeEndpoint string              `koanf:"containerRuntimeEndpoint"`
 	OCIRuntime               string              `koanf:"ociRuntime"`
+	RuntimeHandlers          map[string]string   `koanf:"runtimeHandlers"`
 	ShimPath                 string              `koanf:"shimPath"`
 	Snapshotter              string              `koanf:"snapshotter"`
 	CgroupRoot               string              `koanf:"cgroupRoot"`
@@ -37,6 +38,7 @@ type Config struct {
 	ClusterDNS               []string            `koanf:"clusterDNS"`
 	ClusterDomain            string              `koanf:"clusterDomain"`
 	ResolvConf               string              `koanf:"resolvConf"`
+	SeccompDefault           bool                `koanf:"seccompDefault"`
 	SeccompProfileRoot       string              `koanf:"seccompProfileRoot"`
 	AllowedUnsafeSysctls     []string            `koanf:"allowedUnsafeSysctls"`
 	PodSecurity              string              `koanf:"podSecurity"`

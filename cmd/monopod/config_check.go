@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"path"
@@ -160,6 +161,14 @@ func (c *configCheck) runtime(cfg *Config) {
 	}
 	if strings.ContainsAny(cfg.OCIRuntime, " \t\n") {
 		c.add("ociRuntime", fmt.Sprintf("%q is not a program", cfg.OCIRuntime), "a name or a path, without arguments")
+	}
+	for _, handler := range slices.Sorted(maps.Keys(cfg.RuntimeHandlers)) {
+		if msgs := validation.IsDNS1123Label(handler); len(msgs) > 0 {
+			c.add("runtimeHandlers", fmt.Sprintf("%q is not the handler of a RuntimeClass", handler), msgs[0])
+		}
+		if p := cfg.RuntimeHandlers[handler]; p == "" || strings.ContainsAny(p, " \t\n") {
+			c.add("runtimeHandlers", fmt.Sprintf("%s: %q is not a program", handler, p), "a name or a path, without arguments")
+		}
 	}
 }
 

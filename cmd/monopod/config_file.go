@@ -178,6 +178,8 @@ func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 		return stringList(key, n)
 	case kindHeaders:
 		return headerMap(key, n)
+	case kindPrograms:
+		return programMap(key, n)
 	default:
 		if n.Tag != "!!str" {
 			return nil, wrongType(key, n)
@@ -213,6 +215,21 @@ func headerMap(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 			return nil, problem
 		}
 		out[name] = values
+	}
+	return out, nil
+}
+
+func programMap(key configKey, n *yaml.Node) (any, *ConfigProblem) {
+	if n.Kind != yaml.MappingNode {
+		return nil, wrongType(key, n)
+	}
+	out := map[string]any{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := n.Content[i].Value, resolveAlias(n.Content[i+1])
+		if value.Tag != "!!str" {
+			return nil, &ConfigProblem{Msg: fmt.Sprintf("%s: wants a string, not %s", name, describeNode(value)), Hint: quoteHint(value)}
+		}
+		out[name] = value.Value
 	}
 	return out, nil
 }

@@ -20,6 +20,7 @@ const (
 	kindStrings  keyKind = "list of strings"
 	kindPaths    keyKind = "list of paths"
 	kindHeaders  keyKind = "map of lists of strings"
+	kindPrograms keyKind = "map of programs"
 )
 
 // configKey describes one key of the configuration.
@@ -73,6 +74,7 @@ func runtimeKeys() []configKey {
 		{path: "podLogsDir", kind: kindPath, def: "/var/log/pods", doc: "Where the output of containers is written, as `<namespace>_<name>_<uid>/<container>/<n>.log`."},
 		{path: "containerRuntimeEndpoint", kind: kindString, doc: "Empty: containerd runs inside monopod. `unix:///run/containerd/containerd.sock`: the containerd that is already there is used."},
 		{path: "ociRuntime", kind: kindString, derived: "the system's `runc`, else the one that came with monopod", doc: "OCI runtime: a name to look up in PATH, such as `crun`, or a path."},
+		{path: "runtimeHandlers", kind: kindPrograms, derived: "`runc`, `crun`, `youki` and `runsc` are looked up in PATH, and for `nvidia` `nvidia-container-runtime`", doc: "OCI runtimes by the `handler` of RuntimeClasses, as in `{wasm: /usr/local/bin/crun-wasm}`: names to look up in PATH, or paths. They are called as runc is; containerd shims, such as kata's, cannot be used."},
 		{path: "shimPath", kind: kindPath, derived: "`containerd-shim-monopod-v2` that came with monopod, beside it, or in PATH", doc: "Path of monopod's containerd shim."},
 		{path: "snapshotter", kind: kindString, def: "overlayfs", doc: "containerd snapshotter. The containerd inside monopod has `overlayfs` and, for file systems without overlays, `native`, which copies everything."},
 		{path: "cgroupRoot", kind: kindString, def: "/monopod", doc: "Cgroup below which the cgroups of pods are made."},
@@ -91,6 +93,7 @@ func runtimeKeys() []configKey {
 
 func securityKeys() []configKey {
 	return []configKey{
+		{path: "seccompDefault", kind: kindBool, def: false, doc: "Whether containers that ask for no seccomp profile get RuntimeDefault, as if they asked for that. Counts for containers that are made from then on."},
 		{path: "seccompProfileRoot", kind: kindPath, derived: "`seccomp` in `rootDirectory`", doc: "Directory with the files that `seccompProfile` of type Localhost names: JSON, as in `linux.seccomp` of an OCI spec."},
 		{path: "allowedUnsafeSysctls", kind: kindStrings, doc: "Sysctls that pods may set besides the safe ones of Kubernetes: names, or prefixes as in `net.core.*`. Only those of network and ipc namespaces."},
 		{path: "podSecurity", kind: kindString, def: "privileged", doc: "Pod Security Standard that each pod must meet: `privileged` (no demands), `baseline` or `restricted`. A manifest that does not is refused; what runs already runs on."},
@@ -112,6 +115,9 @@ func agentKeys() []configKey {
 // isPath says that relative values are resolved.
 func (k configKey) isPath() bool { return k.kind == kindPath || k.kind == kindPaths }
 
+// isMap says that the values of all layers count together.
+func (k configKey) isMap() bool { return k.kind == kindHeaders || k.kind == kindPrograms }
+
 // value returns the built-in default.
 func (k configKey) value() any {
 	switch {
@@ -119,7 +125,7 @@ func (k configKey) value() any {
 		return k.def
 	case k.kind == kindStrings || k.kind == kindPaths:
 		return []string{}
-	case k.kind == kindHeaders:
+	case k.isMap():
 		return map[string]any{}
 	default:
 		return ""

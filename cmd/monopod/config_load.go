@@ -207,7 +207,7 @@ func (l *configLoader) trace(lay layer, sources map[string]string) {
 		if !ok || s.where == "" {
 			continue
 		}
-		if key.kind == kindHeaders && !s.reset && !strings.HasPrefix(sources[key.path], "default") {
+		if key.isMap() && !s.reset && !strings.HasPrefix(sources[key.path], "default") {
 			sources[key.path] += ", " + s.where
 			continue
 		}

@@ -58,7 +58,7 @@ func collectValues(v reflect.Value, prefix string, out map[string]any) {
 			out[path] = durationText(f)
 		case []string:
 			out[path] = append([]string{}, f...)
-		case map[string][]string, string, int, int64, bool, float64:
+		case map[string][]string, map[string]string, string, int, int64, bool, float64:
 			out[path] = f
 		default:
 			collectValues(v.Field(i), path+".", out)

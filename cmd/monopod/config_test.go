@@ -120,7 +120,7 @@ func TestTheTableOfKeysAndTheStructHoldTheSameKeysAndTypes(t *testing.T) {
 	}
 	kinds := map[string][]keyKind{
 		"string": {kindString, kindPath}, "int": {kindInt}, "int64": {kindInt}, "time.Duration": {kindDuration}, "bool": {kindBool}, "float64": {kindNumber},
-		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders},
+		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders}, "map[string]string": {kindPrograms},
 	}
 	var walk func(typ reflect.Type, prefix string)
 	walk = func(typ reflect.Type, prefix string) {
@@ -186,6 +186,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		kindStrings:  {file: "[f1]", env: "e1", flag: "g1,g2", bad: "[1]"},
 		kindPaths:    {file: "[/f1]", env: "/e1", flag: "/g1,/g2", bad: "/x"},
 		kindHeaders:  {file: "{A: [f1]}", env: "{B: [e1]}", bad: "[x]"},
+		kindPrograms: {file: "{a: /f1}", env: "{a: /e1}", flag: "{a: g1, b: g2}", bad: "{a: 1}"},
 	}
 	special := map[string]values{
 		"staticPodURL":             {"http://f", "http://e", "http://g", "1"},

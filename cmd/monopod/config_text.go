@@ -70,7 +70,7 @@ func (l *configLoader) takeText(lay layer, key configKey, t textSetting) {
 	lay[key.path] = setting{value: resolvePaths(key, value, l.env.workDir), where: t.where}
 }
 
-// parseText reads the text form of a value: lists are separated by commas, headers are written as in YAML.
+// parseText reads the text form of a value: lists are separated by commas, maps are written as in YAML.
 func parseText(key configKey, s string) (any, *ConfigProblem) {
 	switch key.kind {
 	case kindStrings, kindPaths:
@@ -81,10 +81,11 @@ func parseText(key configKey, s string) (any, *ConfigProblem) {
 			}
 		}
 		return out, nil
-	case kindHeaders:
+	case kindHeaders, kindPrograms:
 		var n yaml.Node
 		if err := yaml.Unmarshal([]byte(s), &n); err != nil || len(n.Content) != 1 {
-			return nil, &ConfigProblem{Msg: "not a map of lists", Hint: `write it as in YAML: {Authorization: ["Bearer ..."]}`}
+			hint := map[keyKind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindPrograms: "{crun: /usr/bin/crun}"}[key.kind]
+			return nil, &ConfigProblem{Msg: "not a " + string(key.kind), Hint: "write it as in YAML: " + hint}
 		}
 		return valueOf(key, n.Content[0])
 	case kindInt:
@@ -159,6 +160,12 @@ func resolvePaths(key configKey, value any, base string) any {
 		if key.isPath() {
 			for i := range v {
 				v[i] = abs(v[i])
+			}
+		}
+	case map[string]any:
+		for name, program := range v {
+			if s, ok := program.(string); ok && key.kind == kindPrograms && strings.Contains(s, "/") {
+				v[name] = abs(s)
 			}
 		}
 	}

@@ -53,12 +53,15 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 		return ctrd.Config{}, err
 	}
 	return ctrd.Config{
+		ShippedRuntime: f.shippedRuntime(oci),
+		Handlers:       func(handler string) (string, error) { return f.handler(cfg.RuntimeHandlers, handler) },
+
 		RootDirectory: cfg.RootDirectory, StateDirectory: cfg.StateDirectory, PodLogsDir: cfg.PodLogsDir,
 		ContainerLogsDir: containerLogsDir(cfg.PodLogsDir),
 		Endpoint:         cfg.ContainerRuntimeEndpoint, Snapshotter: cfg.Snapshotter, OCIRuntime: oci, ShimPath: shim, CgroupParent: cfg.CgroupRoot,
 		NodeName: cfg.NodeName, NodeIPs: nodeIPs(node.Addresses, log), ClusterDNS: cfg.ClusterDNS, Resolver: cfg.Resolver, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
 		CgroupDriver: spec.CgroupDriver(cfg.CgroupDriver), Enforce: enforcement(&cfg.Config), ReservedCPUs: cfg.ReservedSystemCPUs,
-		SeccompProfileRoot: cfg.SeccompProfileRoot,
+		SeccompProfileRoot: cfg.SeccompProfileRoot, SeccompDefault: cfg.SeccompDefault,
 		Network: network.Config{
 			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),
 			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil, Log: log,
@@ -115,6 +118,35 @@ func (f finder) ociRuntime(configured string) (string, error) {
 		return path, nil
 	}
 	return "", fmt.Errorf("the OCI runtime %s is not in PATH; install it (apt install %s) or set ociRuntime", name, name)
+}
+
+// shippedRuntime is the runc we carry, for what the usual runtime cannot do; empty when there is none, or it is the usual one.
+func (f finder) shippedRuntime(usual string) string {
+	path := firstProgram("runc", []string{f.shipped, f.beside})
+	if path == usual {
+		return ""
+	}
+	return path
+}
+
+// wellKnownRuntimes are the programs that common handlers of RuntimeClasses stand for.
+func wellKnownRuntimes() map[string]string {
+	return map[string]string{"runc": "runc", "crun": "crun", "youki": "youki", "runsc": "runsc", "nvidia": "nvidia-container-runtime"}
+}
+
+// handler finds the OCI runtime of a RuntimeClass.
+func (f finder) handler(configured map[string]string, handler string) (string, error) {
+	name := or(configured[handler], wellKnownRuntimes()[handler])
+	if name == "" {
+		return "", fmt.Errorf("there is no OCI runtime for handler %q; set runtimeHandlers: {%s: /path/of/runtime}", handler, handler)
+	}
+	if strings.Contains(name, "/") {
+		return configuredProgram("runtimeHandlers: "+handler+":", name)
+	}
+	if path := firstProgram(name, append(pathDirs(), f.shipped, f.beside)); path != "" {
+		return path, nil
+	}
+	return "", fmt.Errorf("the OCI runtime %s for handler %q is not in PATH; install it or set runtimeHandlers: {%s: /path/of/runtime}", name, handler, handler)
 }
 
 func (f finder) cniDirs(configured []string) []string {

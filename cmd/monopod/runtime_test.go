@@ -73,6 +73,35 @@ func TestTheSystemsOCIRuntimeComesBeforeTheShippedOne(t *testing.T) {
 	}
 }
 
+func TestHandlersOfRuntimeClassesAreFound(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", filepath.Join(dir, "path"))
+	f := finder{shipped: filepath.Join(dir, "shipped")}
+	nvidia, mine := executable(t, dir, "path", "nvidia-container-runtime"), executable(t, dir, "mine")
+	runc := executable(t, dir, "shipped", "runc")
+	configured := map[string]string{"wasm": mine, "byname": "no-such-runtime", "gone": filepath.Join(dir, "gone")}
+	for handler, want := range map[string]string{"wasm": mine, "nvidia": nvidia} {
+		if got, err := f.handler(configured, handler); got != want || err != nil {
+			t.Errorf("%s: %q %v", handler, got, err)
+		}
+	}
+	for handler, want := range map[string]string{
+		"kata":   `there is no OCI runtime for handler "kata"; set runtimeHandlers: {kata: /path/of/runtime}`,
+		"byname": `the OCI runtime no-such-runtime for handler "byname" is not in PATH; install it or set runtimeHandlers: {byname: /path/of/runtime}`,
+		"gone":   "runtimeHandlers: gone: " + filepath.Join(dir, "gone") + ": file does not exist",
+	} {
+		if got, err := f.handler(configured, handler); err == nil || err.Error() != want {
+			t.Errorf("%s: %q %v, want %s", handler, got, err, want)
+		}
+	}
+	if got := f.shippedRuntime("/usr/sbin/runc"); got != runc {
+		t.Errorf("beside the system's: %q", got)
+	}
+	if got := f.shippedRuntime(runc); got != "" {
+		t.Errorf("when it is the usual one: %q", got)
+	}
+}
+
 func TestCNIPluginsAreOursUnlessConfigured(t *testing.T) {
 	f := finder{beside: "/beside"}
 	if got := f.cniDirs(nil); !slices.Equal(got, []string{"/beside", "/beside/cni", "/opt/cni/bin", "/usr/lib/cni"}) {
@@ -92,6 +121,8 @@ podLogsDir: logs/pods
 nodeName: n
 containerRuntimeEndpoint: unix:///c.sock
 ociRuntime: ./crun
+runtimeHandlers: {mine: ./crun}
+seccompDefault: true
 shimPath: shim
 snapshotter: zfs
 cgroupRoot: /cg

@@ -128,10 +128,8 @@ func (r *Runtime) checkPod(ctx context.Context, pod *manifests.Pod) error {
 	if err := checkVolumes(pod, r.host); err != nil {
 		return stepError(runner.ReasonCreateContainerConfigError, err)
 	}
-	if ownUsers(pod.Object) {
-		if err := r.checkUserNamespaces(ctx); err != nil {
-			return stepError(runner.ReasonCreatePodSandboxError, err)
-		}
+	if _, err := r.checkRuntime(ctx, pod); err != nil {
+		return stepError(runner.ReasonCreatePodSandboxError, err)
 	}
 	var errs []error
 	for _, list := range [][]corev1.Container{pod.Object.Spec.InitContainers, pod.Object.Spec.Containers} {
@@ -160,7 +158,17 @@ func (r *Runtime) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 		return err
 	}
 	in := spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Refs: p.Refs, Host: r.facts()}
-	in.Host.RecursiveReadOnly = r.recursiveReadOnly(ctx, c)
+	if wantsRecursiveReadOnly(c) {
+		class, err := manifests.RuntimeOf(p)
+		if err != nil {
+			return stepError(runner.ReasonCreatePodSandboxError, err)
+		}
+		rt, err := r.runtimeFor(ctx, class.Handler, ownUsers(pod))
+		if err != nil {
+			return stepError(runner.ReasonCreatePodSandboxError, err)
+		}
+		in.Host.RecursiveReadOnly = r.readsOnlyRecursively(ctx, rt)
+	}
 	if err := errors.Join(spec.Check(in), r.checkDevices(pod, c)); err != nil {
 		return stepError(runner.ReasonCreateContainerConfigError, err)
 	}

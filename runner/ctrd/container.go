@@ -248,8 +248,12 @@ func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
 }
 
 func (r *Runtime) createRecord(ctx context.Context, n *newContainer) error {
+	rt, err := r.runtimeOf(ctx, n.sandbox)
+	if err != nil {
+		return err
+	}
 	opts, err := typeurl.MarshalAny(&options.Options{
-		BinaryName: r.cfg.OCIRuntime, Root: r.path("runc"), SystemdCgroup: spec.IsSystemd(n.spec.Linux.CgroupsPath),
+		BinaryName: rt.path, Root: rt.root, SystemdCgroup: spec.IsSystemd(n.spec.Linux.CgroupsPath),
 		IoUid: n.sandbox.Labels.FirstID, IoGid: n.sandbox.Labels.FirstID, // so that /dev/stdout can be opened again
 	})
 	if err != nil {

@@ -41,6 +41,10 @@ type Config struct {
 	Snapshotter string
 	// OCIRuntime is the path or name of runc or crun.
 	OCIRuntime string
+	// ShippedRuntime is the path of one that may be able to do more, for pods that need it; empty: there is none.
+	ShippedRuntime string
+	// Handlers finds the OCI runtimes of RuntimeClasses; nil: there are none.
+	Handlers func(handler string) (path string, err error)
 	// ShimPath is the absolute path of our shim.
 	ShimPath string
 	// CgroupParent is the cgroup below which pod cgroups are made.
@@ -63,6 +67,8 @@ type Config struct {
 	ResolvConf string
 	// SeccompProfileRoot holds the profiles of seccompProfile Localhost; empty: seccomp in RootDirectory.
 	SeccompProfileRoot string
+	// SeccompDefault: containers that name no seccomp profile get RuntimeDefault.
+	SeccompDefault bool
 	// CDIDirs hold the CDI specs of this machine's devices, later ones win.
 	CDIDirs []string
 	// MaxConcurrent bounds how many containers are created, and how many networks set up, at once; 0: by the processors.

@@ -35,6 +35,8 @@ const (
 	labelFailedAt    = "monopod.dev/failed-at"
 	labelFirstID     = "monopod.dev/first-id"
 	labelQOSClass    = "monopod.dev/qos-class"
+	labelHandler     = "monopod.dev/runtime-handler"
+	labelOverhead    = "monopod.dev/overhead"
 
 	// labelCgroup is the cgroup of the pod, labelResourcesHash tells what it, or the container's, was set to.
 	labelCgroup        = "monopod.dev/cgroup"
@@ -343,6 +345,9 @@ type sandboxLabels struct {
 	Cgroup        string
 	QOSClass      corev1.PodQOSClass
 	ResourcesHash string
+	// Handler and Overhead are those of the RuntimeClass when the sandbox was made, which its containers stay with.
+	Handler  string
+	Overhead corev1.ResourceList
 }
 
 func (l *sandboxLabels) encode() map[string]string {
@@ -369,13 +374,19 @@ func (l *sandboxLabels) encode() map[string]string {
 	if l.Cgroup != "" {
 		m[labelCgroup], m[labelQOSClass], m[labelResourcesHash] = l.Cgroup, string(l.QOSClass), l.ResourcesHash
 	}
+	if l.Handler != "" {
+		m[labelHandler] = l.Handler
+	}
+	if len(l.Overhead) > 0 {
+		m[labelOverhead] = encodeResources(&corev1.ResourceRequirements{Requests: l.Overhead})
+	}
 	return m
 }
 
 func decodeSandboxLabels(m map[string]string) *sandboxLabels {
 	first, _ := strconv.ParseUint(m[labelFirstID], 10, 32)
 	d := decoder{m: m} // times that cannot be read are unknown, which is no reason to lose the sandbox
-	return &sandboxLabels{
+	l := &sandboxLabels{
 		Born:     d.duration(labelBorn),
 		Failed:   m[labelFailed],
 		FailedAt: d.time(labelFailedAt),
@@ -390,5 +401,10 @@ func decodeSandboxLabels(m map[string]string) *sandboxLabels {
 
 		KeepFiles: m[labelKeepFiles] == "true",
 		Cgroup:    m[labelCgroup], QOSClass: corev1.PodQOSClass(m[labelQOSClass]), ResourcesHash: m[labelResourcesHash],
+		Handler: m[labelHandler],
 	}
+	if o := d.resources(labelOverhead); o != nil {
+		l.Overhead = o.Requests
+	}
+	return l
 }

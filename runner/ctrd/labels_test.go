@@ -8,6 +8,8 @@ import (
 
 	"github.com/containerd/containerd/v2/pkg/labels"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod/manifests"
 	"monopod/runner"
@@ -118,6 +120,7 @@ func TestSandboxLabelsComeBackAsTheyWere(t *testing.T) {
 		Owner: "/r", Key: manifests.Key{Namespace: "a", Name: "b"}, UID: "u", Source: "file", Hash: "h",
 		State: sandboxRemoving, BootID: "boot", Born: 90*time.Minute + 1, KeepFiles: true,
 		Failed: runner.ReasonDeadlineExceeded, FailedAt: time.Date(2026, 11, 20, 18, 0, 0, 5, time.UTC),
+		Handler: "crun", Overhead: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("120Mi")},
 	}
 	if d := cmp.Diff(&l, decodeSandboxLabels(l.encode())); d != "" {
 		t.Error(d)

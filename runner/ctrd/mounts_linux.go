@@ -2,16 +2,12 @@ package ctrd
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -38,7 +34,13 @@ func (r *Runtime) prepareMounts(ctx context.Context, in spec.Input, q specReques
 		}
 	}()
 	c := q.container
-	in.Host.RecursiveReadOnly = r.recursiveReadOnly(ctx, c)
+	if wantsRecursiveReadOnly(c) {
+		rt, err := r.runtimeOf(ctx, q.sandbox)
+		if err != nil {
+			return in, stepError(runner.ReasonCreateContainerError, err)
+		}
+		in.Host.RecursiveReadOnly = r.readsOnlyRecursively(ctx, rt)
+	}
 	if err := r.checkPropagation(in, c); err != nil {
 		return in, stepError(runner.ReasonCreateContainerConfigError, err)
 	}
@@ -161,29 +163,9 @@ func makeShared(path string) error {
 	return nil
 }
 
-// rroSupport is found out when the first container asks for it.
-type rroSupport struct {
-	once sync.Once
-	has  bool
-}
-
-// recursiveReadOnly says whether mounts can be made read-only recursively. Only for a container that wants it somebody
-// is asked.
-func (r *Runtime) recursiveReadOnly(ctx context.Context, c *corev1.Container) bool {
-	if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+// wantsRecursiveReadOnly says that a container asks for it. Only then somebody is asked whether it is to be had.
+func wantsRecursiveReadOnly(c *corev1.Container) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 		return m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
-	}) {
-		return false
-	}
-	r.rro.once.Do(func() {
-		if err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}); errors.Is(err, unix.ENOSYS) {
-			return
-		}
-		out, err := exec.CommandContext(context.WithoutCancel(ctx), r.cfg.OCIRuntime, "features").Output()
-		var features struct {
-			MountOptions []string `json:"mountOptions"`
-		}
-		r.rro.has = err == nil && json.Unmarshal(out, &features) == nil && slices.Contains(features.MountOptions, "rro")
 	})
-	return r.rro.has
 }

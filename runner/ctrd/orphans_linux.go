@@ -144,17 +144,31 @@ func killShim(pid int, id string) error {
 	return nil
 }
 
-// cleanRuntime deletes containers that only the OCI runtime knows. Its state directory is ours alone.
+// cleanRuntime deletes containers that only their OCI runtime knows. Its state directory is ours alone.
 func (r *Runtime) cleanRuntime(ctx context.Context, known map[string]bool) error {
-	root := r.path("runc", r.cfg.Namespace)
-	var errs []error
-	for _, id := range names(root) {
-		if known[id] {
+	runtimes := []ociRuntime{r.usual()}
+	if r.cfg.ShippedRuntime != "" {
+		runtimes = append(runtimes, r.shipped())
+	}
+	for _, handler := range names(r.handlersDir()) {
+		rt, err := r.handled(handler)
+		if err != nil {
+			r.log.Warn("containers of a RuntimeClass are not looked through", "err", err)
 			continue
 		}
-		out, err := exec.CommandContext(ctx, r.cfg.OCIRuntime, "--root", root, "delete", "--force", id).CombinedOutput()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("delete %s: %w: %s", id, err, strings.TrimSpace(string(out))))
+		runtimes = append(runtimes, rt)
+	}
+	var errs []error
+	for _, rt := range runtimes {
+		root := filepath.Join(rt.root, r.cfg.Namespace)
+		for _, id := range names(root) {
+			if known[id] {
+				continue
+			}
+			out, err := exec.CommandContext(ctx, rt.path, "--root", root, "delete", "--force", id).CombinedOutput()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("delete %s: %w: %s", id, err, strings.TrimSpace(string(out))))
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -36,7 +36,11 @@ func (r *Runtime) pauseDir(id string) string { return r.path("pause", id) }
 // pauseRoot is the state directory of the OCI runtime for those.
 func (r *Runtime) pauseRoot() string { return r.path("pause-runc") }
 
-const pidFile = "pid"
+// Files of a bundle: the pid of the process, and the path of the OCI runtime that made it.
+const (
+	pidFile     = "pid"
+	runtimeFile = "runtime"
+)
 
 // startPause starts process 1 of a sandbox and pins its namespace. It is idempotent.
 func (r *Runtime) startPause(ctx context.Context, rec *sandboxRecord) error {
@@ -46,11 +50,15 @@ func (r *Runtime) startPause(ctx context.Context, rec *sandboxRecord) error {
 	if err := r.stopPause(ctx, rec.ID); err != nil {
 		return err
 	}
-	if err := r.writePause(rec); err != nil {
+	rt, err := r.runtimeOf(ctx, rec)
+	if err != nil {
+		return err
+	}
+	if err := r.writePause(rec, rt); err != nil {
 		return err
 	}
 	dir := r.pauseDir(rec.ID)
-	if err := r.runPause(ctx, "run", "--detach", "--bundle", dir, "--pid-file", filepath.Join(dir, pidFile), rec.ID); err != nil {
+	if err := r.runPause(ctx, rt.path, "run", "--detach", "--bundle", dir, "--pid-file", filepath.Join(dir, pidFile), rec.ID); err != nil {
 		return err
 	}
 	pid, err := readPid(filepath.Join(dir, pidFile))
@@ -61,7 +69,7 @@ func (r *Runtime) startPause(ctx context.Context, rec *sandboxRecord) error {
 }
 
 // writePause writes the bundle.
-func (r *Runtime) writePause(rec *sandboxRecord) error {
+func (r *Runtime) writePause(rec *sandboxRecord, rt ociRuntime) error {
 	pod := rec.Pod.Object.DeepCopy()
 	pod.UID = uidOf(rec)
 	sb, err := r.specSandbox(pod, rec)
@@ -79,12 +87,13 @@ func (r *Runtime) writePause(rec *sandboxRecord) error {
 		os.MkdirAll(filepath.Join(root, "proc"), 0o755),
 		os.MkdirAll(filepath.Join(root, "dev"), 0o755),
 		os.WriteFile(filepath.Join(root, spec.PauseProgram), nil, 0o755),
+		os.WriteFile(filepath.Join(r.pauseDir(rec.ID), runtimeFile), []byte(rt.path), 0o600),
 		os.WriteFile(filepath.Join(r.pauseDir(rec.ID), "config.json"), b, 0o600),
 	)
 }
 
-// runPause calls the OCI runtime.
-func (r *Runtime) runPause(ctx context.Context, args ...string) error {
+// runPause calls an OCI runtime.
+func (r *Runtime) runPause(ctx context.Context, runtime string, args ...string) error {
 	// Output goes to a file: the new process keeps it open for ever.
 	out, err := os.CreateTemp(r.path("pause"), ".output-*")
 	if err != nil {
@@ -94,11 +103,11 @@ func (r *Runtime) runPause(ctx context.Context, args ...string) error {
 		_ = out.Close()
 		_ = os.Remove(out.Name())
 	}()
-	cmd := exec.CommandContext(ctx, r.cfg.OCIRuntime, append([]string{"--root", r.pauseRoot()}, args...)...)
+	cmd := exec.CommandContext(ctx, runtime, append([]string{"--root", r.pauseRoot()}, args...)...)
 	cmd.Stderr = out
 	if err := cmd.Run(); err != nil {
 		text, _ := os.ReadFile(out.Name())
-		return fmt.Errorf("process namespace: %s %s: %w: %s", filepath.Base(r.cfg.OCIRuntime), args[0], err, strings.TrimSpace(string(text)))
+		return fmt.Errorf("process namespace: %s %s: %w: %s", filepath.Base(runtime), args[0], err, strings.TrimSpace(string(text)))
 	}
 	return nil
 }
@@ -124,7 +133,11 @@ func (r *Runtime) stopPause(ctx context.Context, id string) error {
 	}
 	pid, _ := readPid(filepath.Join(dir, pidFile))
 	if _, err := os.Lstat(filepath.Join(r.pauseRoot(), id)); err == nil {
-		if err := r.runPause(ctx, "delete", "--force", id); err != nil {
+		runtime := r.cfg.OCIRuntime // of releases that knew only one
+		if b, err := os.ReadFile(filepath.Join(dir, runtimeFile)); err == nil && len(b) > 0 {
+			runtime = string(b)
+		}
+		if err := r.runPause(ctx, runtime, "delete", "--force", id); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // addProfiles adds what confines a container beyond its capabilities.
 func (r *Runtime) addProfiles(s *specs.Spec, in spec.Input) error {
 	var err error
-	switch p := spec.SeccompFor(in.Pod, in.Container); p.Type {
+	switch p := spec.SeccompFor(in.Pod, in.Container, r.cfg.SeccompDefault); p.Type {
 	case corev1.SeccompProfileTypeUnconfined:
 	case corev1.SeccompProfileTypeLocalhost:
 		s.Linux.Seccomp, err = r.localSeccomp(p)

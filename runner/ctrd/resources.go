@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/typeurl/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"monopod/manifests"
 	"monopod/runner"
@@ -23,7 +24,7 @@ func (r *Runtime) preparePodCgroup(rec *sandboxRecord) error {
 	if err := r.cgroups.make(rec.Labels.Cgroup); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
-	if err := r.cgroups.set(rec.Labels.Cgroup, spec.PodCgroup(rec.Pod.Object, r.host)); err != nil {
+	if err := r.cgroups.set(rec.Labels.Cgroup, spec.PodCgroup(rec.loaded(rec.Pod), r.host)); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
 	return wrap("cgroup", r.weighClasses(rec))
@@ -53,7 +54,7 @@ func (r *Runtime) weighClasses(with *sandboxRecord) error {
 	}
 	for _, s := range all {
 		if s.Labels.State == sandboxActive && s.Labels.QOSClass == corev1.PodQOSBurstable {
-			pods[s.ID] = s.Pod.Object
+			pods[s.ID] = s.loaded(s.Pod)
 		}
 	}
 	var burstable []*corev1.Pod
@@ -95,12 +96,33 @@ func (r *Runtime) updateResources(ctx context.Context, key manifests.Key, pod *m
 	return wrap("record resources", ignoreNotFound(err))
 }
 
+// loaded is a manifest with the overhead of the sandbox: that of the RuntimeClass when it was made.
+func (s *sandboxRecord) loaded(pod *manifests.Pod) *corev1.Pod {
+	if len(s.Labels.Overhead) == 0 {
+		return pod.Object
+	}
+	p := *pod.Object // a copy of all that is looked at
+	p.Spec.Overhead = s.Labels.Overhead
+	return &p
+}
+
+// checkOverhead refuses an edit that gives a pod that runs another overhead.
+func checkOverhead(s *sandboxRecord, pod *manifests.Pod) error {
+	if own := pod.Object.Spec.Overhead; len(own) > 0 && !equality.Semantic.DeepEqual(own, s.Labels.Overhead) {
+		return errors.New("spec.overhead is not what the pod was made with, which the API allows nobody to change")
+	}
+	return nil
+}
+
 // resizePod gives the pod's cgroup exactly what the manifest says, and records it.
 func (r *Runtime) resizePod(ctx context.Context, sb *sandboxRecord, pod *manifests.Pod) error {
 	if sb.Labels.Cgroup == "" {
 		return nil // of a release that set no values
 	}
-	if err := r.cgroups.set(sb.Labels.Cgroup, spec.PodCgroup(pod.Object, r.host)); err != nil {
+	if err := checkOverhead(sb, pod); err != nil {
+		return err
+	}
+	if err := r.cgroups.set(sb.Labels.Cgroup, spec.PodCgroup(sb.loaded(pod), r.host)); err != nil {
 		return err
 	}
 	next, err := r.updateSandbox(ctx, sb.ID, func(s *sandboxRecord) {
@@ -119,7 +141,7 @@ func (r *Runtime) widenPod(sb *sandboxRecord, pod *manifests.Pod) error {
 	if sb.Labels.Cgroup == "" || sb.Labels.ResourcesHash == manifests.PodResourcesHash(pod.Object) {
 		return nil
 	}
-	want, has := spec.PodCgroup(pod.Object, r.host), r.cgroups.values(sb.Labels.Cgroup)
+	want, has := spec.PodCgroup(sb.loaded(pod), r.host), r.cgroups.values(sb.Labels.Cgroup)
 	if has.Quota != nil && has.Period > 0 {
 		*has.Quota = *has.Quota * int64(want.Period) / int64(has.Period)
 	}

@@ -42,8 +42,8 @@ type Runtime struct {
 	host   spec.Host
 	bootID string
 	index  *index
-	// rro remembers whether mounts can be made read-only recursively.
-	rro rroSupport
+	// features remembers what the OCI runtimes can do.
+	features featureBook
 	// book keeps two containers from being given one device.
 	book deviceBook
 

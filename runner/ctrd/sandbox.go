@@ -100,6 +100,10 @@ func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *man
 }
 
 func (r *Runtime) newSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, uid string) (*sandboxRecord, error) {
+	class, err := r.checkRuntime(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
 	rec := &sandboxRecord{
 		ID:        newID(),
 		CreatedAt: time.Now(),
@@ -118,15 +122,14 @@ func (r *Runtime) newSandbox(ctx context.Context, key manifests.Key, pod *manife
 			Cgroup:        r.cgroups.Pod(manifests.QOSClass(pod.Object), uid),
 			QOSClass:      manifests.QOSClass(pod.Object),
 			ResourcesHash: manifests.PodResourcesHash(pod.Object),
+
+			Handler:  class.Handler,
+			Overhead: class.Overhead,
 		},
 	}
 	if !ownUsers(pod.Object) {
 		return rec, nil
 	}
-	if err := r.checkUserNamespaces(ctx); err != nil {
-		return nil, err
-	}
-	var err error
 	rec.Labels.FirstID, err = r.ids.take(rec.ID, foreignRanges())
 	return rec, err
 }

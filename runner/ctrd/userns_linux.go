@@ -2,13 +2,10 @@ package ctrd
 
 import (
 	"bufio"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -122,38 +119,18 @@ func parseSubIDs(text string) []idRange {
 	return all
 }
 
-// checkUserNamespaces says whether this machine can run pods in user namespaces. The answer of the OCI runtime is
-// asked for each time: it may have been replaced.
-func (r *Runtime) checkUserNamespaces(ctx context.Context) error {
-	const cannot = "can't set `spec.hostUsers: false`"
+// noUserNamespace is how a kubelet begins to say that a pod cannot have one.
+const noUserNamespace = "can't set `spec.hostUsers: false`"
+
+// checkUserNamespaces says whether kernel and snapshotter can run pods in user namespaces.
+func (r *Runtime) checkUserNamespaces() error {
 	if r.cfg.Snapshotter != embed.Overlayfs {
-		return fmt.Errorf("%s, snapshotter %s cannot map ids", cannot, r.cfg.Snapshotter)
+		return fmt.Errorf("%s, snapshotter %s cannot map ids", noUserNamespace, r.cfg.Snapshotter)
 	}
 	if ok, err := overlayutils.SupportsIDMappedMounts(); err != nil || !ok {
-		return errors.Join(fmt.Errorf("%s, the kernel has no id-mapped overlays", cannot), err)
-	}
-	out, err := exec.CommandContext(ctx, r.cfg.OCIRuntime, "features").Output()
-	if err != nil {
-		return fmt.Errorf("%s, %s does not tell what it can: %w", cannot, r.cfg.OCIRuntime, err)
-	}
-	if !mapsIDs(out) {
-		return fmt.Errorf("%s, runtime does not support user namespaces: %s has no id-mapped mounts; runc has them from 1.2 on", cannot, r.cfg.OCIRuntime)
+		return errors.Join(fmt.Errorf("%s, the kernel has no id-mapped overlays", noUserNamespace), err)
 	}
 	return nil
-}
-
-// mapsIDs reads what an OCI runtime says about itself.
-func mapsIDs(features []byte) bool {
-	var f struct {
-		Linux struct {
-			MountExtensions struct {
-				IDMap struct {
-					Enabled bool `json:"enabled"`
-				} `json:"idmap"`
-			} `json:"mountExtensions"`
-		} `json:"linux"`
-	}
-	return json.Unmarshal(features, &f) == nil && f.Linux.MountExtensions.IDMap.Enabled
 }
 
 // mapLabels tell the snapshotter whose ids a root file system has; none for those of the machine.

@@ -42,8 +42,8 @@ func TestMapsIDs(t *testing.T) {
 		`{"ociVersionMin": "1.0.0", "linux": {}}`:                       false,
 		`nonsense`: false,
 	} {
-		if got := mapsIDs([]byte(text)); got != want {
-			t.Errorf("%s: %t", text, got)
+		if got, _ := parseFeatures([]byte(text)); got.mapsIDs != want {
+			t.Errorf("%s: %t", text, got.mapsIDs)
 		}
 	}
 }

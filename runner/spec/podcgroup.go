@@ -102,6 +102,7 @@ func ClassCgroup(class corev1.PodQOSClass, pods []*corev1.Pod, h Host) CgroupVal
 	var cpu, memory int64
 	for _, p := range pods {
 		requests := manifests.PodRequests(&p.Spec)
+		addOverhead(p.Spec.Overhead, requests, nil)
 		cpu += milliCPU(requests)
 		memory += memoryBytes(requests)
 	}

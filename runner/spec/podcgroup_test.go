@@ -115,6 +115,10 @@ func TestClassCgroup(t *testing.T) {
 	if got, want := ClassCgroup(corev1.PodQOSBurstable, pods, h).text(), "shares 1280 quota -/100000 memory - min 0 low 3145728 pids - map[]"; got != want {
 		t.Errorf("burstable: got  %s\nwant %s", got, want)
 	}
+	pods[0].Spec.Overhead = amounts("750m", "1Mi")
+	if got, want := ClassCgroup(corev1.PodQOSBurstable, pods, h).text(), "shares 2048 quota -/100000 memory - min 0 low 4194304 pids - map[]"; got != want {
+		t.Errorf("burstable with overhead: got  %s\nwant %s", got, want)
+	}
 	if got, want := ClassCgroup(corev1.PodQOSBestEffort, nil, h).text(), "shares 2 quota -/100000 memory - min 0 low 0 pids - map[]"; got != want {
 		t.Errorf("best effort: got  %s\nwant %s", got, want)
 	}

@@ -68,16 +68,19 @@ func RequestedUser(pod *corev1.Pod, container string) (uid, gid *int64, nonRoot 
 	return sec.user, sec.group, sec.nonRoot
 }
 
-// SeccompFor returns the profile to add to a built spec. Nothing set means unconfined, as in the CRI plugin, and
-// privileged containers never have one. RuntimeDefault is containerd's own profile, made for the container's final
+// SeccompFor returns the profile to add to a built spec. Nothing set means unconfined, as in the CRI plugin, unless
+// the machine gives such containers RuntimeDefault (seccompDefault), and privileged containers never have one. RuntimeDefault is containerd's own profile, made for the container's final
 // capabilities; Localhost is a file of the machine.
-func SeccompFor(pod *corev1.Pod, container string) corev1.SeccompProfile {
+func SeccompFor(pod *corev1.Pod, container string, defaults bool) corev1.SeccompProfile {
 	c, err := findContainer(pod, container)
 	if err != nil {
 		return corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	}
 	sec := effectiveSecurity(pod, c)
-	if sec.privileged || sec.seccomp == nil {
+	switch {
+	case !sec.privileged && sec.seccomp == nil && defaults:
+		return corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	case sec.privileged || sec.seccomp == nil:
 		return corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
 	}
 	return *sec.seccomp

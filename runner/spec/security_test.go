@@ -104,8 +104,12 @@ func TestSeccompFor(t *testing.T) {
 		name           string
 		pod, container *corev1.SeccompProfile
 		privileged     bool
+		defaults       bool
 		want           corev1.SeccompProfileType
 	}{
+		{name: "nothing said where the machine has a default", defaults: true, want: corev1.SeccompProfileTypeRuntimeDefault},
+		{name: "what is said wins over the default of the machine", pod: unconfined, defaults: true, want: corev1.SeccompProfileTypeUnconfined},
+		{name: "privileged has no default", privileged: true, defaults: true, want: corev1.SeccompProfileTypeUnconfined},
 		{name: "nothing said is unconfined", want: corev1.SeccompProfileTypeUnconfined},
 		{name: "the pod's", pod: standard, want: corev1.SeccompProfileTypeRuntimeDefault},
 		{name: "the container's", container: standard, want: corev1.SeccompProfileTypeRuntimeDefault},
@@ -119,7 +123,7 @@ func TestSeccompFor(t *testing.T) {
 				p.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: tt.pod}
 				c.SecurityContext = &corev1.SecurityContext{SeccompProfile: tt.container, Privileged: &tt.privileged}
 			})
-			if got := SeccompFor(pod, "app").Type; got != tt.want {
+			if got := SeccompFor(pod, "app", tt.defaults).Type; got != tt.want {
 				t.Errorf("SeccompFor = %s, want %s", got, tt.want)
 			}
 		})
