@@ -142,7 +142,7 @@ func containerFacts(t *testing.T, in Input, name string) goldenContainer {
 			in.User.GID = uint32(*gid)
 		}
 	}
-	out := goldenContainer{Seccomp: SeccompFor(in.Pod, name)}
+	out := goldenContainer{Seccomp: SeccompFor(in.Pod, name, false)}
 	out.AppArmor, _ = AppArmorFor(in.Pod, name)
 	var err error
 	out.SubPaths, err = SubPaths(in)
