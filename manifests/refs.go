@@ -37,6 +37,9 @@ func (r *Refs) Secret(name string) *corev1.Secret {
 	return r.Secrets[name]
 }
 
+// SameRefs says that two pods refer to the same content.
+func SameRefs(a, b *Pod) bool { return a.Refs.same(b.Refs) }
+
 // same compares by identity: an object that did not change keeps its pointer.
 func (r *Refs) same(o *Refs) bool {
 	if r == nil || o == nil {
@@ -174,4 +177,12 @@ func FollowsEdits(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
 		return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 	})
+}
+
+// ReadsOnce says that a container sees content as it was when it was made: variables and subPath mounts do not follow
+// edits.
+func ReadsOnce(c *corev1.Container) bool {
+	return len(c.EnvFrom) > 0 ||
+		slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom != nil }) ||
+		slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.SubPath != "" || m.SubPathExpr != "" })
 }

@@ -95,6 +95,7 @@ func TestAnyStateConverges(t *testing.T) {
 				}
 			})
 		var wrong []string
+		parallel := rapid.SampledFrom([]int{0, 3}).Draw(rt, "parallel")
 		remove := rapid.IntRange(0, 4).Draw(rt, "remove") == 0
 		var o runner.Observed
 		synctest.Test(t, func(t *testing.T) {
@@ -112,7 +113,7 @@ func TestAnyStateConverges(t *testing.T) {
 			if after := asJSON(t, o.PodState); after != before {
 				wrong = append(wrong, "the plan changed the state:\n"+before+"\n"+after)
 			}
-			c := newChaos(t)
+			c := newChaos(t, parallel)
 			c.anyState = true
 			if desired != nil {
 				c.desired[desired.Key()] = desired

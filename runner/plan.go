@@ -21,8 +21,9 @@ import (
 // The sandbox comes before the images, although it is of no use without them: its network is set up in the
 // background while images are looked up and containers created, and so costs nothing (CNI takes 15 to 70 ms,
 // creating a container about 50). It also gives the pod its uid, its addresses and its record at once,
-// however long a pull takes. Containers follow one by one in the order of the manifest: creating all of them
-// before starting the first would delay the first and not bring the last one forward.
+// however long a pull takes. Containers follow one by one in the order of the manifest. Who applies the plan may create
+// several at once (see batch), but starts them in this order; what is created before its turn to be started is in the
+// plan without its start (see plan_init.go).
 func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, next time.Time) {
 	p := &planner{now: now, pod: desired, o: o, hashes: o.hashes}
 	if p.hashes == nil {

@@ -61,12 +61,15 @@ func (p *planner) keeper(all []*Container) *Container {
 		}
 	}
 	if n := len(all); n > 0 {
-		if c := all[n-1]; p.asWanted(c) && (p.inSandbox(c) || c.State == ContainerExited && !p.isInit(c.Name) && !p.outdated(c)) {
+		if c := all[n-1]; p.asWanted(c) && !p.stale(c) && (p.inSandbox(c) || c.State == ContainerExited && !p.isInit(c.Name) && !p.outdated(c)) {
 			return c
 		}
 	}
 	return nil
 }
+
+// stale says that an instance that waits to be started has become outdated meanwhile.
+func (p *planner) stale(c *Container) bool { return c.State == ContainerCreated && p.o.Stale[c.ID] }
 
 func (p *planner) inSandbox(c *Container) bool {
 	return !p.fresh && p.o.Sandbox != nil && c.SandboxID == p.o.Sandbox.ID && c.Round == p.round
@@ -79,20 +82,7 @@ func (p *planner) exchange(name string, all []*Container) {
 		p.settle(old)
 		return
 	}
-	create, reason := p.inherit(old), "first start"
-	if n := len(all); n > 0 {
-		reason, create.RestartCount = "definition changed", all[n-1].RestartCount+1
-		switch {
-		case p.outdated(all[n-1]):
-			reason = "all containers are restarted"
-		case p.fits(name, all[n-1]):
-			reason = "left over from another sandbox"
-			if p.inSandbox(all[n-1]) {
-				reason = "resize requires restart"
-			}
-		}
-	}
-	create.Container, create.Reason = name, reason
+	create, reason := p.succeed(name, all, old)
 	if p.blocked(p.manifest.key(name)) && !p.fallsBack(name, old) {
 		p.holdOut(name, all)
 		return
@@ -107,6 +97,34 @@ func (p *planner) exchange(name string, all []*Container) {
 		p.startNew(name, reason)
 		p.removeThose(all, ContainerExited, reason)
 	}
+}
+
+// succeed is the action that makes an instance in place of those there are, and its reason. One that never ran leaves
+// its history to the next.
+func (p *planner) succeed(name string, all []*Container, old *Container) (create Action, reason string) {
+	create, reason = p.inherit(old), "first start"
+	if n := len(all); n > 0 {
+		last := all[n-1]
+		create.RestartCount = last.RestartCount + 1
+		if last.State == ContainerCreated {
+			create.RestartCount = last.RestartCount
+			if old == nil {
+				create.Last, create.BackOff = last.Last, last.BackOff
+			}
+		}
+		switch reason = "definition changed"; {
+		case p.outdated(last):
+			reason = "all containers are restarted"
+		case p.stale(last):
+			reason = "what it refers to may have changed"
+		case p.fits(name, last) && p.inSandbox(last):
+			reason = "resize requires restart"
+		case p.fits(name, last):
+			reason = "left over from another sandbox"
+		}
+	}
+	create.Container, create.Reason = name, reason
+	return create, reason
 }
 
 // holdOut is what happens while the new instance cannot be made: the old one goes on, restarts included, by the

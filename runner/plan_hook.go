@@ -103,7 +103,7 @@ func (p *planner) lifecycle(c *Container) (*corev1.Lifecycle, *corev1.Container)
 // holdsBack says that a container is starting, or waits for its image only, but that its postStart hook has not
 // ended: those after it wait, as they do with a kubelet.
 func (p *planner) holdsBack(spec *corev1.Container) bool {
-	if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
+	if !hasPostStart(spec) {
 		return false
 	}
 	if p.planned(StartContainer, spec.Name) || p.o.Prepared[spec.Name] == PreparationRunning && !p.runs(spec.Name) {
@@ -115,4 +115,8 @@ func (p *planner) holdsBack(spec *corev1.Container) bool {
 		}
 	}
 	return false
+}
+
+func hasPostStart(spec *corev1.Container) bool {
+	return spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil
 }

@@ -16,6 +16,11 @@ import (
 //	init 2:                          [Running] -> [Exited 0]
 //	regular:                                       [Running] -> [Exited]
 //
+// To start in order does not mean to be made in order: while a sidecar starts that nothing is to be waited for with
+// but its process, what comes after it is made already (ahead), and waits for its turn. Behind everything else that
+// is waited for nothing is made early: an init container, a hook or a startup probe may stand for files and links that
+// a container is to find when it is made.
+//
 // What has completed once is not run again in the same sandbox. Its definition cannot change there either: the
 // hash of the sandbox covers it.
 
@@ -85,9 +90,10 @@ func (p *planner) inOrder() {
 		p.rest()
 		return
 	}
-	if p.initialize() {
+	gate := p.initialize()
+	if gate == gateOpen {
 		p.regular()
-	} else if p.getReady(); len(p.actions) > 0 {
+	} else if p.getReady(gate); len(p.actions) > 0 {
 		return
 	}
 	// Not earlier: what comes next need not wait for what has ended to be put on record.
@@ -98,24 +104,93 @@ func (p *planner) inOrder() {
 	}
 }
 
-// initialize plans the init containers and says whether the regular ones may run.
-func (p *planner) initialize() bool {
+// gate says what those after a container may do.
+type gate int
+
+const (
+	gateShut gate = iota // nothing
+	gateSoon             // be made
+	gateOpen             // be started
+)
+
+// initialize plans the init containers and says what the regular ones may do.
+func (p *planner) initialize() gate {
 	serving := slices.ContainsFunc(p.o.Containers, func(c Container) bool {
 		return p.inSandbox(&c) && c.State == ContainerRunning && p.roleOf(&c) == regular
 	})
-	open := true
+	g := gateOpen
 	for i := range p.pod.Object.Spec.InitContainers {
 		c := &p.pod.Object.Spec.InitContainers[i]
 		switch isSidecar := manifests.IsSidecar(c); {
 		case !isSidecar && p.passed(c.Name):
-		case !open && !p.runs(c.Name):
-			p.settleAll(c.Name)
+		case g != gateOpen && !p.runs(c.Name):
+			g = p.ahead(c, g)
 		default:
 			p.container(c)
-			open = open && isSidecar && (serving || p.started(c))
+			if g == gateOpen {
+				g = p.after(c, serving)
+			}
 		}
 	}
-	return open
+	return g
+}
+
+// after says what may be done after an init container whose turn it is.
+func (p *planner) after(c *corev1.Container, serving bool) gate {
+	switch {
+	case !manifests.IsSidecar(c):
+		return gateShut
+	case serving || p.started(c):
+		return gateOpen
+	case p.o.Options.Parallel > 1 && startsAtOnce(c) && p.planned(StartContainer, c.Name) && p.untried(c.Name):
+		return gateSoon
+	}
+	return gateShut
+}
+
+// startsAtOnce says that a sidecar has started as soon as its process runs.
+func startsAtOnce(c *corev1.Container) bool {
+	return manifests.IsSidecar(c) && c.StartupProbe == nil && !hasPostStart(c)
+}
+
+// untried says that no instance of a container has ended, nor failed to start.
+func (p *planner) untried(name string) bool {
+	_, failed := p.o.Failures[p.manifest.key(name)]
+	return !failed && newestThatRan(p.instances(name)) == nil
+}
+
+// ahead plans a container whose turn has not come, and says what those after it may do. Where the wait turns out to be
+// longer, what was made early goes: it may have become outdated.
+func (p *planner) ahead(c *corev1.Container, g gate) gate {
+	all := p.instances(c.Name)
+	if g != gateSoon {
+		p.takeBack(all)
+		return gateShut
+	}
+	untried, regular := p.untried(c.Name), roleIn(&p.pod.Object.Spec, c.Name) == regular
+	if untried {
+		held := p.held
+		p.held = true
+		p.container(c)
+		p.held = held
+	} else {
+		p.settleAll(c.Name)
+	}
+	if untried && startsAtOnce(c) || regular && !hasPostStart(c) {
+		return gateSoon
+	}
+	return gateShut
+}
+
+// takeBack removes instances that were made early; those that take the place of one that ran stay, for its history.
+func (p *planner) takeBack(all []*Container) {
+	for _, c := range all {
+		if c.State == ContainerCreated && p.inSandbox(c) && c.RestartCount == 0 && c.Last == nil && newestThatRan(all) == nil {
+			p.removeInstance(c, "made too early")
+			continue
+		}
+		p.settle(c)
+	}
 }
 
 // passed says that an init container need not run any more in this sandbox: it has succeeded, or a regular
@@ -220,9 +295,12 @@ func (p *planner) started(spec *corev1.Container) bool {
 	})
 }
 
-// getReady is for the time in which init containers run: the images of what comes after them are fetched, and
-// what ended is put on record.
-func (p *planner) getReady() {
+// getReady is for the time in which init containers run: what comes after them is made if that may be, else its images
+// are fetched, and what ended is put on record.
+func (p *planner) getReady(g gate) {
+	for i := range p.pod.Object.Spec.Containers {
+		g = p.ahead(&p.pod.Object.Spec.Containers[i], g)
+	}
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		all := p.instances(spec.Name)
 		if p.isInit(spec.Name) && p.passed(spec.Name) || slices.ContainsFunc(all, func(c *Container) bool {
@@ -233,13 +311,6 @@ func (p *planner) getReady() {
 		if !p.planned(CreateContainer, spec.Name) {
 			p.image(spec.Name, newestThatRan(all))
 		}
-	}
-	p.regularAtRest()
-}
-
-func (p *planner) regularAtRest() {
-	for i := range p.pod.Object.Spec.Containers {
-		p.settleAll(p.pod.Object.Spec.Containers[i].Name)
 	}
 }
 

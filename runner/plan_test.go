@@ -41,6 +41,8 @@ type scenario struct {
 	} `json:"failures"`
 	Prepared map[string]runner.Preparation `json:"prepared"`
 	Killed   map[string]string             `json:"killed"`
+	Stale    map[string]bool               `json:"stale"`
+	Parallel int                           `json:"parallel"`
 }
 
 type scenarioSandbox struct {
@@ -142,7 +144,7 @@ func (s *story) fill(sc scenario) {
 	s.t.Helper()
 	o := &s.observed
 	o.NewUID, o.Kept, o.Prepared = or(sc.NewUID, "new-uid"), sc.Kept, sc.Prepared
-	o.Options.MaxBackOff = s.duration(sc.MaxBackOff)
+	o.Options.MaxBackOff, o.Options.Parallel, o.Stale = s.duration(sc.MaxBackOff), sc.Parallel, sc.Stale
 	o.Failures, o.Killed = map[string]runner.Failure{}, map[string]time.Time{}
 	if sb := sc.Sandbox; sb != nil {
 		made := s.manifest(sb.MadeFor)

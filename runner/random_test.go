@@ -39,9 +39,20 @@ type chaos struct {
 // badImage cannot be pulled.
 const badImage = "bad:1"
 
-func newChaos(t *testing.T) *chaos {
+// newChaos has a pool that creates up to n containers of a pod at once. Then that takes time, and whatever happens next
+// happens meanwhile.
+func newChaos(t *testing.T, n int) *chaos {
 	t.Helper()
 	c := &chaos{rig: newRig(t), desired: map[manifests.Key]*manifests.Pod{}, editedAt: map[manifests.Key]time.Time{}}
+	c.cfg.Options.Parallel = n
+	if n > 0 {
+		c.fake.Delay = func(a runner.Action) time.Duration {
+			if a.Kind == runner.CreateContainer {
+				return time.Duration(1+a.Container[0]%3) * 20 * time.Millisecond
+			}
+			return 0
+		}
+	}
 	c.fake.Fail = c.judge
 	c.fake.OnExec = scripted
 	c.fake.NetworkDelay = 30 * time.Millisecond
@@ -318,10 +329,10 @@ func steps() *rapid.Generator[[]step] {
 
 func TestRandomStoriesEndAsDesired(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		story := steps().Draw(rt, "story")
+		story, parallel := steps().Draw(rt, "story"), rapid.SampledFrom([]int{0, 2, 4}).Draw(rt, "parallel")
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
-			c := newChaos(t)
+			c := newChaos(t, parallel)
 			c.start()
 			for _, s := range story {
 				c.play(s)

@@ -222,6 +222,9 @@ type Observed struct {
 	Kept bool
 	// VolumesStale says that volumes which follow edits have not been synced with this pod yet.
 	VolumesStale bool
+	// Stale has the ids of instances that wait to be started and whose environment, or part of a volume, was made from
+	// content that has changed since, or may have: a kubelet looks at that right before the start.
+	Stale map[string]bool
 	// Options are the configured limits.
 	Options Options
 	// hashes spares the worker computing them again; Plan does without.
@@ -232,6 +235,8 @@ type Observed struct {
 type Options struct {
 	// MaxBackOff is the longest wait before a crashed container is started again, 1 s to 300 s; 0 means 300 s.
 	MaxBackOff time.Duration
+	// Parallel is how many containers of one pod are made at the same time. With 0 or 1, one after another.
+	Parallel int
 }
 
 // Preparation is the state of an EnsureImage or CheckPod that was not waited for.
@@ -433,6 +438,7 @@ func (a Action) String() string {
 // pass runtimetest.Contract. All methods may be called from several goroutines, but never two at once for
 // the same pod, with these exceptions: EnsureImage, CheckPod and Exec take long, so for the same pod everything
 // else may be called beside them (and EnsureImage and Exec several times at once). They end soon when ctx does.
+// CreateContainer may be called for several containers of a pod at once, and StartContainer of others beside them.
 type Runtime interface {
 	// List returns the keys of all pods that have a sandbox record of ours.
 	List(ctx context.Context) ([]manifests.Key, error)

@@ -44,9 +44,10 @@ type worker struct {
 	blind       error
 	blindFor    int
 	adopted     bool
-	synced      *manifests.Pod // what SyncVolumes was last applied for
-	recorded    *manifests.Pod // what recordedPod returned last
-	manifest    *manifests.Pod // failures and preparations are about it
+	synced      *manifests.Pod            // what SyncVolumes was last applied for
+	recorded    *manifests.Pod            // what recordedPod returned last
+	manifest    *manifests.Pod            // failures and preparations are about it
+	made        map[string]*manifests.Pod // what CreateContainer was last applied for, by container
 	preparation map[string]*preparation
 	hooks       map[HookKey]*hookRun
 	probing     probing
@@ -73,6 +74,7 @@ func newWorker(p *Pool, key manifests.Key) *worker {
 		preparation: map[string]*preparation{},
 		hooks:       map[HookKey]*hookRun{},
 		warned:      map[string]string{},
+		made:        map[string]*manifests.Pod{},
 		observed: Observed{
 			NewUID:   p.cfg.NewUID(),
 			Prepared: map[string]Preparation{},
@@ -181,6 +183,7 @@ func (w *worker) turn(ctx context.Context) turn {
 		w.publish(time.Time{})
 		return turn{wait: never}
 	}
+	w.observed.Stale = w.stale(pod)
 	w.observed.VolumesStale = pod != nil && pod != w.synced && manifests.FollowsEdits(&pod.Object.Spec)
 	now := w.pool.cfg.Now()
 	actions, next := Plan(now, pod, w.observed)
@@ -223,6 +226,30 @@ func (w *worker) choose() (pod *manifests.Pod, removing bool) {
 	}
 	w.observed.Kept = true
 	return w.recordedPod(), false
+}
+
+// stale finds the instances that wait to be started and were made with content that may have changed since.
+func (w *worker) stale(pod *manifests.Pod) map[string]bool {
+	var stale map[string]bool
+	for i := range w.observed.Containers {
+		c := &w.observed.Containers[i]
+		if c.State != ContainerCreated || pod == nil || w.madeFor(c.Name, pod) {
+			continue
+		}
+		if spec := containerSpec(pod, c.Name); spec != nil && manifests.ReadsOnce(spec) {
+			if stale == nil {
+				stale = map[string]bool{}
+			}
+			stale[c.ID] = true
+		}
+	}
+	return stale
+}
+
+// madeFor says that the newest instance of a container was made by this agent from this manifest and content.
+func (w *worker) madeFor(name string, pod *manifests.Pod) bool {
+	was := w.made[name]
+	return was != nil && (was == pod || manifests.SameRefs(was, pod) && w.observed.hashes.podHash(was) == w.observed.hashes.podHash(pod))
 }
 
 // recordedPod is the manifest on the sandbox with what it refers to.

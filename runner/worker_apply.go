@@ -32,29 +32,6 @@ const (
 	dropped  // not applied, or not to its end: the agent stops, or there is something newer to do
 )
 
-// apply carries a plan out as Plan says.
-func (w *worker) apply(ctx context.Context, pod *manifests.Pod, actions []Action) {
-	var slot slot
-	defer slot.release()
-	skip := map[string]bool{}
-	for i, a := range actions {
-		if a.Container != "" && skip[a.Container] {
-			continue
-		}
-		if ctx.Err() != nil || w.reassigned() {
-			return
-		}
-		result := w.do(ctx, &slot, pod, a)
-		if result == applied {
-			continue
-		}
-		if result == dropped || a.Container == "" || replacesLater(actions[i:]) {
-			return
-		}
-		skip[a.Container] = true
-	}
-}
-
 // replacesLater says that the sandbox is to be given up further on, which must not happen unless all went well.
 func replacesLater(rest []Action) bool {
 	return slices.ContainsFunc(rest, func(a Action) bool { return a.Kind == RemoveSandbox })
@@ -63,25 +40,37 @@ func replacesLater(rest []Action) bool {
 // reassigned says that the pool has something newer than what is being carried out.
 func (w *worker) reassigned() bool { return len(w.assign) > 0 }
 
-func (w *worker) do(ctx context.Context, s *slot, pod *manifests.Pod, a Action) outcome {
+// followed is the manifest that an action follows.
+func (w *worker) followed(pod *manifests.Pod, a Action) *manifests.Pod {
 	if a.Manifest == RecordedManifest && w.observed.Sandbox != nil && w.observed.Sandbox.Pod != nil {
-		pod = w.recordedPod()
+		return w.recordedPod()
 	}
-	if !w.acquire(ctx, s, a.Kind) || w.reassigned() {
-		return dropped // the wait for a slot may have been long
-	}
+	return pod
+}
+
+// do applies an action. meanwhile has something as soon as there is more to do than to wait for an image.
+func (w *worker) do(ctx context.Context, pod *manifests.Pod, a Action, meanwhile chan creation) outcome {
 	switch a.Kind {
 	case EnsureImage, CheckPod:
-		return w.prepare(ctx, pod, a)
+		return w.prepare(ctx, pod, a, meanwhile)
 	case RunHook:
 		w.runHook(ctx, a)
 		return applied
 	case StopContainer:
 		w.endHooks(a.ContainerID)
 	}
-	actionCtx, cancel := outlive(ctx)
+	return w.book(ctx, pod, a, w.act(ctx, pod, a))
+}
+
+// act has the runtime apply an action.
+func (w *worker) act(ctx context.Context, pod *manifests.Pod, a Action) error {
+	ctx, cancel := outlive(ctx)
 	defer cancel()
-	err := w.pool.rt.Apply(actionCtx, w.key, pod, a)
+	return w.pool.rt.Apply(ctx, w.key, pod, a)
+}
+
+// book notes how an action went.
+func (w *worker) book(ctx context.Context, pod *manifests.Pod, a Action, err error) outcome {
 	w.consume(a)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -97,6 +86,8 @@ func (w *worker) do(ctx context.Context, s *slot, pod *manifests.Pod, a Action) 
 		w.observed.Killed[a.ContainerID] = w.pool.cfg.Now()
 	case SyncVolumes:
 		w.synced = pod
+	case CreateContainer:
+		w.made[a.Container] = pod
 	case CreateSandbox:
 		w.observed.NewUID = w.pool.cfg.NewUID()
 	}
@@ -168,8 +159,8 @@ type preparation struct {
 	stopped bool
 }
 
-// prepare runs a slow step in a goroutine and waits a little for it.
-func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a Action) outcome {
+// prepare runs a slow step in a goroutine and waits a little for it, unless there is something to do meanwhile.
+func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a Action, meanwhile chan creation) outcome {
 	stepCtx, cancel := context.WithCancel(ctx)
 	if a.Timeout > 0 {
 		stepCtx, cancel = context.WithTimeout(ctx, a.Timeout)
@@ -194,6 +185,10 @@ func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a Action) outc
 		return w.settlePreparation(p)
 	case <-timer.C:
 		w.log.Debug("goes on in the background", "action", a.String())
+		return detached
+	case c := <-meanwhile:
+		meanwhile <- c
+		w.log.Debug("goes on in the background, there is more to do", "action", a.String())
 		return detached
 	case <-w.assign:
 		signal(w.assign)

@@ -51,9 +51,12 @@ type newContainer struct {
 	release func()
 }
 
-// createContainer makes record, snapshot, log files and task of a new instance. On failure nothing of it stays.
+// createContainer makes record, snapshot, log files and task of a new instance. On failure nothing of it stays. Several
+// of a pod may be made at once; what they share, its volumes above all, is prepared by one after another.
 func (r *Runtime) createContainer(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+	unlock := r.locks.lock("plan " + key.String())
 	n, err := r.planContainer(ctx, key, pod, a)
+	unlock()
 	if err != nil {
 		return err
 	}
@@ -155,7 +158,7 @@ func (r *Runtime) newRecord(id string, pod *manifests.Pod, c *corev1.Container, 
 		UID:             sb.Labels.UID,
 		Name:            c.Name,
 		SandboxID:       sb.ID,
-		Generation:      nextGeneration(r.index.ofPod(pod.Key())),
+		Generation:      r.index.nextGeneration(pod.Key()),
 		Hash:            manifests.ContainerHash(pod.Object, c.Name),
 		ResourcesHash:   manifests.ResourcesHash(pod.Object, c.Name),
 		Resources:       new(manifests.Resizable(c.Resources)),
@@ -179,15 +182,6 @@ func postStart(c *corev1.Container) runner.PostStart {
 		return runner.PostStartPending
 	}
 	return runner.PostStartNone
-}
-
-// nextGeneration is one more than that of any container of the pod.
-func nextGeneration(existing []*containerRecord) int {
-	n := 0
-	for _, c := range existing {
-		n = max(n, c.Labels.Generation)
-	}
-	return n + 1
 }
 
 // buildSpec adds to the pure spec what needs containerd or our directories.

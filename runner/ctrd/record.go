@@ -114,6 +114,8 @@ type index struct {
 	active     map[manifests.Key]string
 	containers map[string]*containerRecord
 	byPod      map[manifests.Key][]string
+	// generations has the last one given out in this run, by pod; of pods that have containers, or are about to.
+	generations map[manifests.Key]int
 }
 
 func newIndex() *index {
@@ -127,6 +129,9 @@ func (x *index) resetLocked() {
 	x.active = map[manifests.Key]string{}
 	x.containers = map[string]*containerRecord{}
 	x.byPod = map[manifests.Key][]string{}
+	if x.generations == nil {
+		x.generations = map[manifests.Key]int{}
+	}
 }
 
 // replace puts other records in the place of all.
@@ -156,6 +161,7 @@ func (x *index) putSandboxLocked(s *sandboxRecord) {
 		x.active[key] = s.ID
 	case x.active[key] == s.ID:
 		delete(x.active, key)
+		x.forgetLocked(key)
 	}
 }
 
@@ -169,6 +175,14 @@ func (x *index) deleteSandbox(id string) {
 	delete(x.sandboxes, id)
 	if x.active[s.Labels.Key] == id {
 		delete(x.active, s.Labels.Key)
+		x.forgetLocked(s.Labels.Key)
+	}
+}
+
+// forgetLocked drops what is kept of a pod, once nothing of it is left.
+func (x *index) forgetLocked(key manifests.Key) {
+	if x.active[key] == "" && len(x.byPod[key]) == 0 {
+		delete(x.generations, key)
 	}
 }
 
@@ -203,6 +217,7 @@ func (x *index) deleteContainer(id string) {
 	}
 	if len(kept) == 0 {
 		delete(x.byPod, key)
+		x.forgetLocked(key)
 		return
 	}
 	x.byPod[key] = kept
@@ -238,6 +253,18 @@ func (x *index) ofPod(key manifests.Key) []*containerRecord {
 		out = append(out, x.containers[id])
 	}
 	return out
+}
+
+// nextGeneration is one more than that of any container of the pod, those included that are being made.
+func (x *index) nextGeneration(key manifests.Key) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.generations[key]
+	for _, id := range x.byPod[key] {
+		n = max(n, x.containers[id].Labels.Generation)
+	}
+	x.generations[key] = n + 1
+	return n + 1
 }
 
 // ofSandbox returns the containers made in a sandbox.

@@ -105,6 +105,7 @@ var contract = []contractTest{
 	{name: "a command that cannot be run is an error", test: testExecErrors},
 	{name: "commands run beside each other and beside everything else", test: testExecParallel},
 	{name: "commands run after a restart of the agent", test: testExecAfterRestart},
+	{name: "containers of a pod can be created at the same time", test: testCreateTogether},
 	{name: "different pods can be worked on at the same time", test: testParallel},
 }
 

@@ -2,11 +2,13 @@ package runtimetest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 	"monopod/runner"
@@ -260,4 +262,55 @@ func testParallel(t *testing.T, s *suite) {
 		}()
 	}
 	g.Wait()
+}
+
+func testCreateTogether(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{podNetwork: s.h.PodNetwork}, ScriptServe, ScriptServe, MissingCommand, ScriptServe, ScriptServe)
+	p.Object.Spec.Containers[2].Command = []string{MissingCommand}
+	for i := range p.Object.Spec.Containers {
+		p.Object.Spec.Containers[i].VolumeMounts = []corev1.VolumeMount{{Name: "memory", MountPath: "/m"}, {Name: "text", MountPath: "/t"}}
+	}
+	p.Object.Spec.Volumes = []corev1.Volume{
+		{Name: "memory", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+		{Name: "text", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			DefaultMode: new(int32(0o644)),
+			Items:       []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
+		}}},
+	}
+	p.sandbox()
+	var g sync.WaitGroup
+	for i := range 5 {
+		g.Go(func() {
+			err := p.try(runner.Action{Kind: runner.CreateContainer, Container: fmt.Sprintf("c%d", i)})
+			if (err != nil) != (i == 2) {
+				t.Errorf("create c%d: %v", i, err)
+			}
+			if i == 0 {
+				p.apply(runner.Action{Kind: runner.StartContainer, Container: "c0"})
+			}
+		})
+	}
+	g.Wait()
+	for _, when := range []string{"at once", "after a restart"} {
+		states := map[string]runner.ContainerState{}
+		for _, c := range p.observe().Containers {
+			states[c.Name] = c.State
+		}
+		want := map[string]runner.ContainerState{
+			"c0": runner.ContainerRunning, "c1": runner.ContainerCreated, "c3": runner.ContainerCreated, "c4": runner.ContainerCreated,
+		}
+		if diff := cmp.Diff(want, states); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+		s.restart(nil)
+	}
+	for _, name := range []string{"c1", "c3", "c4"} {
+		p.apply(runner.Action{Kind: runner.StartContainer, Container: name})
+	}
+	for _, c := range p.observe().Containers {
+		if c.State != runner.ContainerRunning {
+			t.Errorf("%s is %s", c.Name, c.State)
+		}
+	}
 }

@@ -59,7 +59,7 @@ type Machine struct {
 	applied  int // how many actions so far
 	killAt   int // the agent dies when that many have been applied; 0: never
 	agent    *Fake
-	busy     map[manifests.Key]string
+	busy     map[manifests.Key][]runner.Action
 	overlaps []string
 	executed []Executed
 }
@@ -105,7 +105,7 @@ func NewFake() *Fake {
 		pods:     map[manifests.Key]*fakePod{},
 		images:   map[string]bool{},
 		watchers: map[*watcher]struct{}{},
-		busy:     map[manifests.Key]string{},
+		busy:     map[manifests.Key][]runner.Action{},
 		nextPID:  100,
 	}
 	return m.agentOf()

@@ -20,7 +20,7 @@ func (f *Fake) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod,
 		return err
 	}
 	if !slow {
-		defer f.finish(key)
+		defer f.finish(key, a)
 	}
 	if err := f.take(ctx, a, slow); err != nil {
 		return err
@@ -53,17 +53,38 @@ func (f *Fake) begin(key manifests.Key, a runner.Action, slow bool) error {
 	if slow {
 		return nil
 	}
-	if other := f.busy[key]; other != "" {
-		f.overlaps = append(f.overlaps, fmt.Sprintf("%s: %s during %s", key, a, other))
+	for _, other := range f.busy[key] {
+		if !mayOverlap(a, other) {
+			f.overlaps = append(f.overlaps, fmt.Sprintf("%s: %s during %s", key, a, other))
+		}
 	}
-	f.busy[key] = a.String()
+	f.busy[key] = append(f.busy[key], a)
 	return nil
 }
 
-func (f *Fake) finish(key manifests.Key) {
+// mayOverlap says that two actions on a pod may be applied at once: creations and starts of other containers.
+func mayOverlap(a, b runner.Action) bool {
+	creations := 0
+	for _, x := range []runner.Action{a, b} {
+		switch x.Kind {
+		case runner.CreateContainer:
+			creations++
+		case runner.StartContainer:
+		default:
+			return false
+		}
+	}
+	return creations > 0 && a.Container != b.Container
+}
+
+func (f *Fake) finish(key manifests.Key, a runner.Action) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.busy, key)
+	i := slices.IndexFunc(f.busy[key], func(b runner.Action) bool { return b.Kind == a.Kind && b.Container == a.Container })
+	f.busy[key] = slices.Delete(f.busy[key], i, i+1)
+	if len(f.busy[key]) == 0 {
+		delete(f.busy, key)
+	}
 }
 
 // take lets the time of an action pass. Slow steps end with ctx, the others only with the agent.
