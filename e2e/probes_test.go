@@ -55,13 +55,14 @@ func (in *instance) turn(name, state string) {
 var handlers = map[string]string{
 	"exec": "exec: {command: [/bin-of-test/probed, $(FILE)]}",
 	"http": "httpGet: {path: /healthz, port: web, httpHeaders: [{name: X-Probe, value: \"1\"}]}",
+	"h2c":  "httpGet: {path: /http2, port: web, protocol: HTTP2}",
 	"tcp":  "tcpSocket: {port: raw}",
 	"grpc": "grpc: {port: 9001}",
 }
 
 func restarts(p corev1.Pod) int32 { return p.Status.ContainerStatuses[0].RestartCount }
 
-// TestEachProbeByEachHandler: twelve pods at once.
+// TestEachProbeByEachHandler: fifteen pods at once.
 func TestEachProbeByEachHandler(t *testing.T) {
 	in := newInstance(t)
 	in.start()
@@ -136,12 +137,8 @@ func TestEachProbeByEachHandler(t *testing.T) {
 	t.Run("what was ready stays ready over a kill -9 of the agent", func(t *testing.T) {
 		in.kill9()
 		in.start()
-		all, err := in.pods()
-		if err != nil {
-			t.Fatal(err)
-		}
 		each(func(h string) {
-			p := all["readiness-"+h]
+			p := in.pod("readiness-"+h, "is seen again", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 			if !isReady(p) || containerID(p, "c") != first[p.Name] {
 				t.Errorf("%s: %s", p.Name, brief(p))
 			}

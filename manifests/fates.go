@@ -179,7 +179,7 @@ func containerFates() []fieldFate {
 		{path: c + "env[].valueFrom.resourceFieldRef", fate: enforced},
 		{path: c + "env[].valueFrom.configMapKeyRef", fate: enforced, note: "of a ConfigMap document of the same namespace"},
 		{path: c + "env[].valueFrom.secretKeyRef", fate: enforced, note: "of a Secret document of the same namespace; the value is never stored"},
-		{path: c + "env[].valueFrom.fileKeyRef", fate: refused, note: release02},
+		{path: c + "env[].valueFrom.fileKeyRef", fate: enforced, note: "a file of an emptyDir with lines `NAME='value'`, of at most 1 MiB"},
 		{path: c + "envFrom", fate: enforced},
 		{path: c + "ports", fate: enforced, note: "host ports are mapped; all others are documentation, as in Kubernetes"},
 		{path: c + "terminationMessagePath", fate: enforced},
@@ -187,9 +187,6 @@ func containerFates() []fieldFate {
 		{path: c + "livenessProbe", fate: enforced},
 		{path: c + "readinessProbe", fate: enforced},
 		{path: c + "startupProbe", fate: enforced},
-		{path: c + "livenessProbe.httpGet.protocol", fate: enforced, only: []string{"HTTP1"}, later: []string{"HTTP2"}, other: release02},
-		{path: c + "readinessProbe.httpGet.protocol", fate: enforced, only: []string{"HTTP1"}, later: []string{"HTTP2"}, other: release02},
-		{path: c + "startupProbe.httpGet.protocol", fate: enforced, only: []string{"HTTP1"}, later: []string{"HTTP2"}, other: release02},
 		{path: c + "livenessProbe.grpc.mode", fate: enforced, note: "Plaintext, or TLS with any certificate"},
 		{path: c + "readinessProbe.grpc.mode", fate: enforced, note: "Plaintext, or TLS with any certificate"},
 		{path: c + "startupProbe.grpc.mode", fate: enforced, note: "Plaintext, or TLS with any certificate"},
@@ -228,7 +225,10 @@ func resourceFates() []fieldFate {
 				path: list + "{" + deviceKinds + "}", fate: enforced,
 				note: "so many devices of that kind, by the CDI specs of the machine, for the container alone",
 			},
-			fieldFate{path: list + "{}", fate: refused, note: release02, hint: "set cpu, memory and huge pages only"},
+			fieldFate{
+				path: list + "{}", fate: refused, note: "never: resources of kubernetes.io come from the controllers of a cluster",
+				hint: "ask for a device by its CDI kind, vendor/class",
+			},
 		)
 	}
 	for _, list := range []string{"spec.resources.limits", "spec.resources.requests"} {

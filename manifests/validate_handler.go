@@ -147,8 +147,24 @@ func (c *checker) handler(path *field.Path, h handler) {
 func (c *checker) httpGet(path *field.Path, get *corev1.HTTPGetAction) {
 	c.port(path.Child("port"), get.Port)
 	oneOf(c, path.Child("scheme"), get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)
+	if get.Protocol != nil {
+		oneOf(c, path.Child("protocol"), *get.Protocol, corev1.HTTPProtocolHTTP1, corev1.HTTPProtocolHTTP2)
+		if *get.Protocol == corev1.HTTPProtocolHTTP2 {
+			c.httpGet2(path, get)
+		}
+	}
 	for _, header := range get.HTTPHeaders {
 		c.invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name)...)
+	}
+}
+
+// httpGet2 checks what HTTP/2 cannot be combined with.
+func (c *checker) httpGet2(path *field.Path, get *corev1.HTTPGetAction) {
+	if get.Scheme != corev1.URISchemeHTTP {
+		c.invalid(path.Child("scheme"), get.Scheme, "must be HTTP when `protocol` is HTTP2")
+	}
+	if get.Host != "" {
+		c.forbidden(path.Child("host"), "may not be set when `protocol` is HTTP2")
 	}
 }
 

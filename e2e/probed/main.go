@@ -42,12 +42,18 @@ func main() {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	web := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/http2" && r.ProtoMajor != 2 {
+			http.Error(w, "by HTTP/2 only", http.StatusHTTPVersionNotSupported)
+		}
 		if !well(file) {
 			http.Error(w, "not well", http.StatusServiceUnavailable)
 		}
 		fmt.Println(r.Method, r.URL.Path, r.UserAgent())
 	})
-	go func() { fail(http.Serve(listen(os.Args[2]), web)) }()                                //nolint:gosec // for tests
+	plain := &http.Server{Handler: web, Protocols: new(http.Protocols)} //nolint:gosec // for tests
+	plain.Protocols.SetHTTP1(true)
+	plain.Protocols.SetUnencryptedHTTP2(true)
+	go func() { fail(plain.Serve(listen(os.Args[2]))) }()
 	go func() { fail(http.Serve(tls.NewListener(listen(os.Args[3]), selfSigned()), web)) }() //nolint:gosec // for tests
 	go tcp(file, os.Args[4])
 	rpc := grpc.NewServer()

@@ -222,6 +222,9 @@ func (r *Runtime) input(ctx context.Context, q specRequest) (spec.Input, error) 
 		Refs:      q.refs,
 		Host:      r.facts(),
 	}
+	if in.EnvFiles, err = r.readEnvFiles(string(pod.UID), q.container); err != nil {
+		return spec.Input{}, stepError(runner.ReasonCreateContainerConfigError, err)
+	}
 	if s := q.container.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
 		in.Host.Devices = hostDevices("/dev") // those of now: devices come and go
 	}

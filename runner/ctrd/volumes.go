@@ -17,6 +17,7 @@ import (
 	"monopod/manifests"
 	"monopod/runner/ctrd/fsgroup"
 	"monopod/runner/ctrd/logs"
+	"monopod/runner/ctrd/volumes"
 	"monopod/runner/spec"
 )
 
@@ -127,9 +128,36 @@ func createHostPath(h spec.HostPath) error {
 	return nil
 }
 
+// emptyDir is where an emptyDir volume of a pod is.
+func (r *Runtime) emptyDir(uid, volume string) string {
+	return filepath.Join(r.podDir(uid), "volumes", "kubernetes.io~empty-dir", volume)
+}
+
+// maxEnvFile is how large a file of variables may be.
+const maxEnvFile = 1 << 20
+
+// readEnvFiles reads the files that variables of a container come from. What does not exist is left out.
+func (r *Runtime) readEnvFiles(uid string, c *corev1.Container) (map[spec.EnvFile]string, error) {
+	var read map[spec.EnvFile]string
+	for _, f := range spec.EnvFiles(c) {
+		text, err := volumes.ReadBelow(r.emptyDir(uid, f.Volume), f.Path, maxEnvFile)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("file %q of volume %q: %w", f.Path, f.Volume, err)
+		}
+		if read == nil {
+			read = map[spec.EnvFile]string{}
+		}
+		read[f] = string(text)
+	}
+	return read, nil
+}
+
 // prepareEmptyDir makes the directory or tmpfs once; what is there is kept.
 func (r *Runtime) prepareEmptyDir(uid string, p spec.VolumePlan) (string, error) {
-	path := filepath.Join(r.podDir(uid), "volumes", "kubernetes.io~empty-dir", p.Name)
+	path := r.emptyDir(uid, p.Name)
 	if p.EmptyDir.Memory {
 		if isMountPoint(path) {
 			return path, regroup(path, p.EmptyDir.GID)

@@ -29,6 +29,8 @@ type Hook struct {
 	// URL is where to send a GET, with Header.
 	URL    string
 	Header http.Header
+	// HTTP2 says to send it by HTTP/2 without TLS.
+	HTTP2 bool
 	// Sleep is how long to wait, when there is nothing else to do.
 	Sleep time.Duration
 }
@@ -88,7 +90,8 @@ func resolveHTTP(get *corev1.HTTPGetAction, c *corev1.Container, ip string) (Hoo
 		seen[key] = true
 		header.Add(key, h.Value)
 	}
-	return Hook{URL: u.String(), Header: header}, nil
+	http2 := get.Protocol != nil && *get.Protocol == corev1.HTTPProtocolHTTP2
+	return Hook{URL: u.String(), Header: header, HTTP2: http2}, nil
 }
 
 func portOf(port intstr.IntOrString, c *corev1.Container) (int, error) {
@@ -150,6 +153,10 @@ func getURL(ctx context.Context, h Hook, to string) error {
 	// Certificates of pods are their own, and a hook sends no secret of ours.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
+	if h.HTTP2 {
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
 		return err

@@ -75,6 +75,22 @@ func TestAnyAnswerIsASuccess(t *testing.T) {
 	}
 }
 
+func TestRequestsByHTTP2(t *testing.T) {
+	asked := 0
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked += r.ProtoMajor }))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	defer s.Close()
+	if err := hook.Run(t.Context(), hook.Hook{URL: s.URL, HTTP2: true}, nil); err != nil || asked != 2 {
+		t.Errorf("%v, asked by HTTP/%d", err, asked)
+	}
+	get := &corev1.HTTPGetAction{Port: intstr.FromInt32(80), Protocol: new(corev1.HTTPProtocolHTTP2)}
+	if h, err := hook.Resolve(&corev1.LifecycleHandler{HTTPGet: get}, &corev1.Container{}, "10.0.0.1"); err != nil || !h.HTTP2 {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
 func TestCommandsSucceedWithCode0(t *testing.T) {
 	answer := func(code int, err error) hook.Exec {
 		return func(context.Context, []string) (int, string, error) { return code, "why", err }

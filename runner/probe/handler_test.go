@@ -162,6 +162,64 @@ func TestHTTP(t *testing.T) {
 	check(t, ask(t, httpGet(closedPort(t), "/")), Failure, "connection refused")
 }
 
+// siteHTTP2 is the site by HTTP/2 without TLS, and by nothing else.
+func siteHTTP2(t *testing.T) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(site))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestHTTP2WithoutTLS(t *testing.T) {
+	s := siteHTTP2(t)
+	port := portIn(t, s.URL)
+	http2 := func(port int, path string) corev1.ProbeHandler {
+		h := httpGet(port, path)
+		h.HTTPGet.Protocol = new(corev1.HTTPProtocolHTTP2)
+		return h
+	}
+	for _, tt := range []struct {
+		path   string
+		result Result
+		output string
+	}{
+		{"/ok", Success, "this is 200"},
+		{"", Success, "this is 200"},
+		{"/204", Success, ""},
+		{"/304", Success, ""},
+		{"/early", Success, ""},
+		{"/500", Failure, "HTTP probe failed with statuscode: 500"},
+		{"/here", Success, "this is 200"},
+		{"/broken-here", Failure, "statuscode: 500"},
+		{"/elsewhere", Warning, "Probe terminated redirects"},
+		{"/hops?hop=10", Failure, "stopped after 10 redirects"},
+		{"/slow", Failure, "no answer within"},
+		{"/%zz", Success, ""},
+	} {
+		t.Run(tt.path, func(t *testing.T) {
+			target := Target{Container: &corev1.Container{}, Host: func() string { return "" }}
+			check(t, attempt(t.Context(), newHandler(http2(port, tt.path), target), 500*time.Millisecond), tt.result, tt.output)
+		})
+	}
+	if o := ask(t, http2(port, "/long")); o.Result != Success || len(o.Output) != outputLimit {
+		t.Errorf("%s with %d bytes", o.Result, len(o.Output))
+	}
+	h := http2(port, "/echo?a=b%20c")
+	h.HTTPGet.HTTPHeaders = []corev1.HTTPHeader{{Name: "host", Value: "web.example"}, {Name: "X-A", Value: "1"}}
+	if o := ask(t, h); o.Output != "web.example /echo?a=b%20c\nAccept=*/*\nUser-Agent=kube-probe/1.36\nX-A=1\n" {
+		t.Errorf("the server was asked\n%s", o.Output)
+	}
+	check(t, ask(t, httpGet(port, "/ok")), Failure, "")
+	old := httptest.NewServer(http.HandlerFunc(site))
+	defer old.Close()
+	check(t, ask(t, http2(portIn(t, old.URL), "/ok")), Failure, "")
+	check(t, ask(t, http2(closedPort(t), "/ok")), Failure, "connection refused")
+}
+
 func TestHTTPHeaders(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(site))
 	defer s.Close()

@@ -29,7 +29,7 @@ const maxRedirects = 10
 // httpHandler asks by GET. Each attempt has a connection of its own, as a client that comes for the first time has.
 //
 // It is not http.Client: that starts two goroutines for each connection and costs three times as much, and neither
-// proxies nor cookies, compression or HTTP/2 are wanted.
+// proxies nor cookies or compression are wanted. Only HTTP/2 is left to the library.
 type httpHandler struct {
 	target Target
 	get    *corev1.HTTPGetAction
@@ -108,7 +108,7 @@ func (h *httpHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 	deadline := time.Now().Add(timeout)
 	u := first
 	for range maxRedirects {
-		a, err := exchange(ctx, u, text, deadline)
+		a, err := h.exchange(ctx, u, text, deadline)
 		if err != nil {
 			return httpError(u, err, timeout)
 		}
@@ -125,6 +125,14 @@ func (h *httpHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 		u = next
 	}
 	return httpError(u, fmt.Errorf("stopped after %d redirects", maxRedirects), timeout)
+}
+
+// exchange sends the request to a URL, text by HTTP/1, and reads the answer.
+func (h *httpHandler) exchange(ctx context.Context, u *url.URL, text []byte, deadline time.Time) (answer, error) {
+	if p := h.get.Protocol; p != nil && *p == corev1.HTTPProtocolHTTP2 {
+		return exchangeHTTP2(ctx, u, h.header, deadline)
+	}
+	return exchange(ctx, u, text, deadline)
 }
 
 func httpError(u *url.URL, err error, timeout time.Duration) Outcome {

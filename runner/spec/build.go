@@ -73,7 +73,7 @@ func Check(in Input) error {
 	for i := range in.Pod.Spec.Volumes {
 		volumes[in.Pod.Spec.Volumes[i].Name] = Volume{HostPath: "/later"}
 	}
-	in.Volumes = volumes
+	in.Volumes, in.later = volumes, true
 	if in.ID == "" {
 		in.ID = "later"
 	}

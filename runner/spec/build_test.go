@@ -140,7 +140,7 @@ func TestBuildRefuses(t *testing.T) {
 			want: `configmap "a" not found`,
 		},
 		{
-			name: "variables from files", pod: env(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}),
+			name: "variables from nowhere", pod: env(corev1.EnvVarSource{}),
 			want: "env X: this kind of valueFrom is not supported by this release",
 		},
 		{

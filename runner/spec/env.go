@@ -67,6 +67,8 @@ func envValue(in Input, c *corev1.Container, e *corev1.EnvVar, vars map[string]s
 		return configMapValue(in, from.ConfigMapKeyRef)
 	case from.SecretKeyRef != nil:
 		return secretValue(in, from.SecretKeyRef)
+	case from.FileKeyRef != nil:
+		return fileValue(in, from.FileKeyRef)
 	default:
 		return "", errors.New("this kind of valueFrom is not supported by this release")
 	}

@@ -25,6 +25,8 @@ type Input struct {
 	Volumes map[string]Volume
 	// Refs are the objects that the pod refers to.
 	Refs *manifests.Refs
+	// EnvFiles are the contents of those files of EnvFiles that exist.
+	EnvFiles map[EnvFile]string
 	// SubPaths maps each index of SubPaths(in) to the host path that was made for it: a file or directory that
 	// lies in the volume.
 	SubPaths map[int]string
@@ -37,6 +39,8 @@ type Input struct {
 	ExclusiveCPUs bool
 	// Host holds the facts of this machine.
 	Host Host
+	// later says that what containers leave for each other does not exist yet.
+	later bool
 }
 
 // User is a resolved process identity.

@@ -3,6 +3,7 @@ package volumes
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -44,6 +45,33 @@ func OpenBelow(volume, sub string) (*os.File, error) {
 		return nil, err
 	}
 	return openIn(root, inside, unix.O_PATH, beneath|unix.RESOLVE_NO_SYMLINKS)
+}
+
+// ReadBelow reads a regular file of a volume, at most limit bytes of it: more is an error. Whoever writes the volume may
+// be trusted with nothing: nothing is opened that could block, or that lies elsewhere.
+func ReadBelow(volume, sub string, limit int) ([]byte, error) {
+	place, err := OpenBelow(volume, strings.TrimLeft(sub, "/"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = place.Close() }()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(place.Fd()), &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, errors.New("not a regular file")
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", place.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err == nil && len(text) > limit {
+		err = fmt.Errorf("larger than %d bytes", limit)
+	}
+	return text, err
 }
 
 // MakeBelow is OpenBelow that makes directories which do not exist, with the mode of the volume's root. They belong to

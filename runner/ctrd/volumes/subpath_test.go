@@ -167,3 +167,31 @@ func TestASwapDoesNotLeadOut(t *testing.T) {
 		t.Error("a directory was made outside")
 	}
 }
+
+func TestFilesOfAVolumeAreReadWithCare(t *testing.T) {
+	volume, outside := tree(t)
+	check(t, os.WriteFile(filepath.Join(outside, "secret", "file"), []byte("secret"), 0o600))
+	check(t, os.WriteFile(filepath.Join(volume, "a", "file"), []byte("content"), 0o600))
+	check(t, unix.Mkfifo(filepath.Join(volume, "fifo"), 0o666))
+	check(t, os.Symlink("a/file", filepath.Join(volume, "inside")))
+	check(t, os.Symlink("../outside/secret/file", filepath.Join(volume, "relative")))
+	check(t, os.Symlink("/proc/self/fd/0", filepath.Join(volume, "magic")))
+	for _, sub := range []string{"a/file", "inside", "/a/file"} {
+		if text, err := ReadBelow(volume, sub, len("content")); err != nil || string(text) != "content" {
+			t.Errorf("%s: %q, %v", sub, text, err)
+		}
+	}
+	for _, sub := range []string{"relative", "magic", "fifo", "a"} {
+		if text, err := ReadBelow(volume, sub, 100); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %q, error %v", sub, text, err)
+		}
+	}
+	if text, err := ReadBelow(volume, "a/file", 3); err == nil {
+		t.Errorf("of at most 3 bytes: %q", text)
+	}
+	for _, sub := range []string{"none", "a/none"} {
+		if _, err := ReadBelow(volume, sub, 100); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", sub, err)
+		}
+	}
+}

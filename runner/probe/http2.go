@@ -1,0 +1,46 @@
+package probe
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// exchangeHTTP2 sends a request by HTTP/2 without TLS (h2c) on a connection of its own and reads the answer. That the
+// server speaks it is taken for granted: one that does not fails.
+func exchangeHTTP2(ctx context.Context, u *url.URL, header http.Header, deadline time.Time) (answer, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	t := transportHTTP2(deadline)
+	defer t.CloseIdleConnections()
+	r := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header.Clone()}
+	if host := header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	resp, err := t.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	a := answer{code: resp.StatusCode, location: resp.Header.Get("Location")}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, outputLimit))
+	a.body = string(body)
+	if err != nil {
+		return a, &bodyError{err}
+	}
+	return a, nil
+}
+
+func transportHTTP2(deadline time.Time) *http.Transport {
+	var h2c http.Protocols
+	h2c.SetUnencryptedHTTP2(true)
+	return &http.Transport{
+		Protocols: &h2c, DisableKeepAlives: true, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return dialName(ctx, address, deadline)
+		},
+	}
+}
