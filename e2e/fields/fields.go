@@ -92,7 +92,7 @@ type Seen struct {
 
 // All is the whole table.
 func All() []Row {
-	return slices.Concat(containerRows(), probeRows(), hookRows(), podRows(), volumeRows(), runtimeRows())
+	return slices.Concat(containerRows(), probeRows(), hookRows(), podRows(), volumeRows(), storageRows(), runtimeRows())
 }
 
 // Normal is the path under which docs/fields.md speaks of a field.
