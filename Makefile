@@ -83,13 +83,14 @@ e2e: build bundle tools
 	$(GO) test -race -count=1 -p 1 -timeout 40m -tags e2e ./...
 
 # The agent under test has the race detector; clients have not, they would take a second to start.
-e2e-binaries: monopod shim $(CNI) $(BIN)/tools/containerd
+e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 	$(GO) build -race -tags $(TAGS) -o $(BIN)/e2e/monopod ./cmd/monopod
 	$(STATIC) -tags $(TAGS) -o $(BIN)/e2e/probed ./e2e/probed
 	cp -a $(BIN)/monopod $(BIN)/e2e/monopod-client
 	cp -a $(SHIM) $(BIN)/e2e/
 	mkdir -p $(BIN)/e2e/cni $(BIN)/e2e/tools
 	cp -a $(CNI) $(BIN)/e2e/cni/
+	cp -a $(CACHE)/runc $(BIN)/e2e/
 	cp -a $(BIN)/tools/containerd $(BIN)/e2e/tools/
 
 ## vm-test: end-to-end tests in a small VM with pure cgroup v2 (software emulation, some minutes)

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/runner"
@@ -36,17 +39,20 @@ func (r *Runtime) ensureImageVolumes(ctx context.Context, pod *corev1.Pod, c *co
 // imageVolumeOptions say what an image that is a volume may not do.
 func imageVolumeOptions() []string { return []string{"nodev", "noexec", "nosuid"} }
 
-// prepareImageVolume mounts the content of an image, once for all containers of a sandbox, and returns where.
-func (r *Runtime) prepareImageVolume(ctx context.Context, sandbox string, v *corev1.ImageVolumeSource) (string, error) {
+// prepareImageVolume mounts the content of an image, once for all containers of a sandbox, and returns where, and whether
+// its files have the ids of the pod. An overlay has them for a pod with a user namespace, as its ids can be mapped in its
+// layers only; a bind mount of a single layer has not.
+func (r *Runtime) prepareImageVolume(ctx context.Context, sb *sandboxRecord, v *corev1.ImageVolumeSource) (path string, mapped bool, err error) {
+	sandbox, users := sb.ID, sb.Labels.FirstID > 0
 	img, err := r.images.Get(ctx, v.Reference)
 	if err != nil {
-		return "", stepError(runner.ReasonImageInspectError, err)
+		return "", false, stepError(runner.ReasonImageInspectError, err)
 	}
 	defer r.locks.lock("image volumes " + sandbox)()
 	name := digest.FromString(img.ChainID).Encoded()
-	path := r.path("image-volumes", sandbox, name)
+	path = r.path("image-volumes", sandbox, name)
 	if isMountPoint(path) {
-		return path, nil
+		return path, users && isOverlay(path), nil
 	}
 	key := sandbox + "-" + name
 	sn := r.client.SnapshotService(r.cfg.Snapshotter)
@@ -55,20 +61,32 @@ func (r *Runtime) prepareImageVolume(ctx context.Context, sandbox string, v *cor
 		labelOwner:       r.cfg.RootDirectory,
 		labelSandbox:     sandbox,
 		labelImageVolume: name,
-	}))
+	}), snapshots.WithLabels(mapLabels(sb.Labels.FirstID)))
 	if errdefs.IsAlreadyExists(err) { // an earlier try was cut off
 		from, err = sn.Mounts(ctx, key)
 	}
 	if err != nil {
-		return "", fmt.Errorf("prepare image %s: %w", img.Name, err)
+		return "", false, fmt.Errorf("prepare image %s: %w", img.Name, err)
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return "", err
+		return "", false, err
 	}
 	for i := range from {
 		from[i].Options = append(append(from[i].Options, "ro"), imageVolumeOptions()...)
+		if from[i].Type != "overlay" {
+			from[i].Options = slices.DeleteFunc(from[i].Options, func(o string) bool { return strings.HasPrefix(o, "uidmap=") || strings.HasPrefix(o, "gidmap=") })
+		}
 	}
-	return path, wrap("mount image "+img.Name, mount.All(from, path))
+	if err := mount.All(from, path); err != nil {
+		return "", false, fmt.Errorf("mount image %s: %w", img.Name, err)
+	}
+	return path, users && isOverlay(path), nil
+}
+
+// isOverlay says that a path lies on an overlay.
+func isOverlay(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 // dropImageVolumes undoes prepareImageVolume for a sandbox.

@@ -42,10 +42,10 @@ func handlers(known map[string]string) func(string) (string, error) {
 	}
 }
 
-// classed loads a pod and resolves it by RuntimeClasses.
-func classed(t *testing.T, pod, classes string) *manifests.Pod {
+// resolved loads a pod with the documents that it refers to.
+func resolved(t *testing.T, pod, documents string) *manifests.Pod {
 	t.Helper()
-	c, err := manifests.LoadAll("/x/classes.yaml", []byte(classes), manifests.Options{})
+	c, err := manifests.LoadAll("/x/documents.yaml", []byte(documents), manifests.Options{})
 	check(t, err)
 	return manifests.WithRefs(load(t, pod), nil, manifests.NewObjects(c.Objects))
 }
@@ -95,13 +95,13 @@ func TestTheRuntimeOfAClassMakesItsContainers(t *testing.T) {
 		t.Fatalf("the runtime of a class is asked for a pod without one:\n%s", said)
 	}
 	for class, want := range map[string]string{"strange": `RuntimeClass "strange": nothing is known of handler "strange"`, "gone": `RuntimeClass "gone" not found`} {
-		err := startPod(t.Context(), a, classed(t, classPod("waits", class, "exec sleep 1000"), twoClasses))
+		err := startPod(t.Context(), a, resolved(t, classPod("waits", class, "exec sleep 1000"), twoClasses))
 		var step *runner.StepError
 		if !errors.As(err, &step) || step.Reason != runner.ReasonCreatePodSandboxError || !strings.Contains(err.Error(), want) {
 			t.Errorf("class %s: %v", class, err)
 		}
 	}
-	pod := classed(t, classPod("classy", "mine", "exec sleep 1000"), twoClasses)
+	pod := resolved(t, classPod("classy", "mine", "exec sleep 1000"), twoClasses)
 	a.drive(t, pod.Key(), pod)
 	id := a.state(t, pod.Key()).Containers[0].ID
 	for _, want := range []string{"run --detach", "create --bundle", " start " + id} {
@@ -157,7 +157,7 @@ func TestCrunIsARuntimeClass(t *testing.T) {
 	a := w.openWith(t, func(c *Config) { c.Handlers = handlers(map[string]string{"mine": crun}) })
 	defer a.end(t)
 	usual := load(t, strings.Replace(classPod("usual", "x", "exec sleep 1000"), "  runtimeClassName: x\n", "", 1))
-	pod := classed(t, classPod("crun", "mine", "exec sleep 1000"), twoClasses)
+	pod := resolved(t, classPod("crun", "mine", "exec sleep 1000"), twoClasses)
 	for _, p := range []*manifests.Pod{usual, pod} {
 		a.drive(t, p.Key(), p)
 		a.pidOf(t, p.Key())

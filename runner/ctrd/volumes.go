@@ -49,7 +49,7 @@ func (r *Runtime) prepareVolumes(ctx context.Context, pod *corev1.Pod, q specReq
 			v.HostPath, err = r.prepareFiles(pod, q.refs, p)
 		case p.Image != nil:
 			v.ReadOnly, v.Options = true, imageVolumeOptions()
-			v.HostPath, err = r.prepareImageVolume(ctx, q.sandbox.ID, p.Image)
+			v.HostPath, v.Mapped, err = r.prepareImageVolume(ctx, q.sandbox, p.Image)
 		default:
 			v.HostPath, err = r.prepareEmptyDir(string(pod.UID), p)
 		}

@@ -85,6 +85,8 @@ type Volume struct {
 	ReadOnly bool
 	// Options are further mount options of every mount of it.
 	Options []string
+	// Mapped: its files have the ids of the pod's user namespace already.
+	Mapped bool
 }
 
 // Host holds facts about the machine that change the spec.

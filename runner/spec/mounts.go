@@ -54,7 +54,7 @@ func buildMounts(in Input, c *corev1.Container, sec security) ([]specs.Mount, er
 	added = append(added,
 		bind{destination: hostnameFile, source: in.Sandbox.HostnamePath, access: readOnlyRoot},
 		bind{destination: resolvFile, source: in.Sandbox.ResolvConfPath, access: readOnlyRoot},
-		bind{destination: shmDir, source: shm, access: readWrite},
+		bind{destination: shmDir, source: shm, access: readWrite, mapped: shm == in.Sandbox.ShmPath},
 	)
 	for _, b := range added {
 		if b.destination != "" && b.source != "" && !mountedAt(binds, b.destination) {
@@ -69,7 +69,7 @@ func buildMounts(in Input, c *corev1.Container, sec security) ([]specs.Mount, er
 			Destination: b.destination, Type: "bind", Source: b.source,
 			Options: append([]string{"rbind", cmp.Or(b.propagation, propagationPrivate), string(b.access)}, b.options...),
 		}
-		if b.destination != shmDir || b.source != in.Sandbox.ShmPath {
+		if !b.mapped {
 			m.UIDMappings, m.GIDMappings = idMappings(in.Sandbox), idMappings(in.Sandbox)
 		}
 		mounts = append(mounts, m)
@@ -101,6 +101,8 @@ type bind struct {
 	// propagation is private when it is not set.
 	propagation string
 	options     []string
+	// mapped: its files have the ids of the pod already.
+	mapped bool
 }
 
 // mountedAt says whether one of the binds is at this destination.
@@ -125,7 +127,7 @@ func volumeMounts(in Input, c *corev1.Container) ([]bind, error) {
 		}
 		b := bind{
 			destination: path.Join("/", m.MountPath), source: source,
-			propagation: propagation(m), options: sorted(slices.Concat(m.BindMountOptions, in.Volumes[m.Name].Options)),
+			mapped: in.Volumes[m.Name].Mapped, propagation: propagation(m), options: sorted(slices.Concat(m.BindMountOptions, in.Volumes[m.Name].Options)),
 		}
 		var err error
 		if b.access, err = accessOf(in, m); err != nil {
