@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 )
 
 // atOnce is how many pods of the table run at the same time.
-const atOnce = 48
+const atOnce = 32
 
 // TestEachEnforcedFieldHasAnEffect runs the table of e2e/fields: each row with all its fields, and without each of them.
 // MONOPOD_E2E_FIELDS is a pattern of rows (their names) for those who write them.
@@ -73,6 +74,11 @@ func newFieldTest(t *testing.T) *fieldTest {
 	in := newInstance(t)
 	registry := testimages.Registry(t)
 	testimages.Push(t, registry+"/busybox:1", testimages.Busybox(t, nil))
+	in.prepareFields()
+	// Ids of pods with user namespaces must be able to look for their root file systems there.
+	if err := os.Chmod(filepath.Dir(in.state), 0o711); err != nil {
+		t.Fatal(err)
+	}
 	in.start()
 	f := &fieldTest{
 		in: in, free: make(chan struct{}, atOnce), look: newLookout(in),
@@ -80,6 +86,31 @@ func newFieldTest(t *testing.T) *fieldTest {
 	}
 	t.Cleanup(f.look.stop)
 	return f
+}
+
+// prepareFields puts on the machine what rows speak of: a shared mount, seccomp profiles, two devices.
+func (in *instance) prepareFields() {
+	in.t.Helper()
+	dir, profiles, cdi := filepath.Join(in.dir, "fields"), filepath.Join(in.dir, "root", "seccomp"), "/var/run/cdi"
+	for _, d := range []string{dir, profiles, cdi} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			in.t.Fatal(err)
+		}
+	}
+	if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
+		in.t.Fatal(err)
+	}
+	in.t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	if err := syscall.Mount("", dir, "", syscall.MS_SHARED, ""); err != nil {
+		in.t.Fatal(err)
+	}
+	in.write(filepath.Join(profiles, "allow.json"), `{"defaultAction": "SCMP_ACT_ALLOW"}`)
+	in.write(filepath.Join(profiles, "no-mkdir.json"),
+		`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}`)
+	devices := filepath.Join(cdi, fmt.Sprintf("monopod-e2e-%d.json", os.Getpid()))
+	in.t.Cleanup(func() { _ = os.Remove(devices) })
+	in.write(devices, `{"cdiVersion": "0.6.0", "kind": "e2e.monopod.dev/row", "devices": [
+		{"name": "one", "containerEdits": {"env": ["DEVICE=one"]}}, {"name": "two", "containerEdits": {"env": ["DEVICE=two"]}}]}`)
 }
 
 // run runs one pod until its check says something.
@@ -132,12 +163,13 @@ type ongoing struct {
 	file     string
 	servers  []*fields.Server
 	before   *corev1.Pod
+	acted    time.Time
 	deadline time.Time
 }
 
 func (o *ongoing) begin() error {
 	o.dir = filepath.Join(o.f.in.dir, "fields", o.run.Name)
-	if err := os.MkdirAll(o.dir, 0o777); err != nil {
+	if err := errors.Join(os.Mkdir(o.dir, 0o777), os.Chmod(o.dir, 0o777)); err != nil {
 		return err
 	}
 	for _, answer := range []func(int, *fields.Request) int{o.run.Row.Answer, nil} {
@@ -200,7 +232,7 @@ func (o *ongoing) act() error {
 	if err != nil {
 		return err
 	}
-	o.before = s.Pod
+	o.before, o.acted = s.Pod, time.Now()
 	if r.Remove {
 		return os.Remove(o.file)
 	}
@@ -226,7 +258,7 @@ func (o *ongoing) until(what string, is func(*fields.Seen) bool) (*fields.Seen, 
 func (o *ongoing) seen(pods []corev1.Pod) *fields.Seen {
 	s := &fields.Seen{
 		Dir: o.dir, Name: o.run.Name, Requests: o.servers[0].Requests(), Requests2: o.servers[1].Requests(),
-		FreePort: o.words["FREEPORT"], Before: o.before,
+		FreePort: o.words["FREEPORT"], Before: o.before, ActedAt: o.acted,
 	}
 	for i := range pods {
 		if pods[i].Labels["row"] == o.run.Name || pods[i].Name == o.run.Name {

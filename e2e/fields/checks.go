@@ -96,3 +96,9 @@ func verdict(holds bool) Verdict {
 	}
 	return Fails
 }
+
+// Has says that there is such a file in Dir.
+func (s *Seen) Has(name string) bool {
+	_, err := os.Stat(filepath.Join(s.Dir, name))
+	return err == nil
+}

@@ -115,13 +115,23 @@ func (r *Run) takeOut(pod map[string]any, w Words) error {
 	return nil
 }
 
-// change gives a field another value, everywhere.
+// change gives a field another value, everywhere where it is or could be.
 func change(pod map[string]any, field string, value any, w Words) error {
 	value, err := w.value(value)
 	if err != nil {
 		return err
 	}
-	if visit(pod, split(field), func(m map[string]any, key string) { m[key] = value }) == 0 {
+	path := split(field)
+	set := func(m map[string]any, key string) { m[key] = value }
+	if visit(pod, path, set) > 0 {
+		return nil
+	}
+	last := len(path) - 1
+	if visit(pod, path[:last], func(m map[string]any, key string) {
+		if in, ok := m[key].(map[string]any); ok {
+			set(in, path[last])
+		}
+	}) == 0 {
 		return fmt.Errorf("the pod has no %s", field)
 	}
 	return nil

@@ -28,13 +28,13 @@ type Row struct {
 	// Fields are paths as in docs/fields.md; spec.initContainers[] counts as spec.containers[]. Each is taken out of the
 	// pod, everywhere, for a run of its own.
 	Fields []string
-	// Otherwise gives the value that a field has in the run "without" it, when it must have one. A path of the document
-	// that differs from the field itself may be given in Cut.
+	// Otherwise gives the value that a field has in the run "without" it, when it must have one.
 	Otherwise map[string]any
 	// Cut names what to take out instead of the field, when the field cannot go alone: the path of something around it
 	// or beside it.
 	Cut map[string]string
-	// Refused are those of Fields without which (or with Otherwise) the manifest is refused: there is nothing to run.
+	// Refused are those of Fields without which (or with Otherwise) the manifest is refused, so that there is nothing
+	// to run: for fields that have only one valid value.
 	Refused []string
 
 	// Script, Container, Spec and Meta are the parts of the pod: the shell script of container c, and more fields of it,
@@ -84,8 +84,9 @@ type Seen struct {
 	FreePort string
 	// Log returns the log of a container so far.
 	Log func(container string) string
-	// Before is the pod as it was before Edit or Remove.
-	Before *corev1.Pod
+	// Before is the pod as it was before Edit or Remove, which were done at ActedAt.
+	Before  *corev1.Pod
+	ActedAt time.Time
 	// Now is the time of the look.
 	Now time.Time
 }
