@@ -166,7 +166,7 @@ func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
 			found = append(found, p)
 		}
 	}
-	for _, p := range templateProblems(obj, it) {
+	for _, p := range append(templateProblems(obj, it), l.objectRefusals(obj, it)...) {
 		if !masked(p.path, found) {
 			found = append(found, p)
 		}

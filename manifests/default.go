@@ -269,10 +269,7 @@ func defaultVolume(v *corev1.Volume) {
 	case v.Image != nil:
 		orDefault(&v.Image.PullPolicy, defaultPullPolicy(v.Image.Reference))
 	case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
-		claim := &v.Ephemeral.VolumeClaimTemplate.Spec
-		orPointer(&claim.VolumeMode, corev1.PersistentVolumeFilesystem)
-		roundToMilli(claim.Resources.Limits)
-		roundToMilli(claim.Resources.Requests)
+		defaultClaim(&v.Ephemeral.VolumeClaimTemplate.Spec)
 	case v.ISCSI != nil:
 		orDefault(&v.ISCSI.ISCSIInterface, "default")
 	}

@@ -33,6 +33,8 @@ func initContainerFates(all []fieldFate) []fieldFate {
 const (
 	release02   = "0.2"
 	apiServer   = "never: needs an API server"
+	noFill      = "never: nothing here copies volumes or restores snapshots"
+	fillHint    = "fill the volume from an init container"
 	clusterDisk = "never: Kubernetes has removed this volume type or needs a cluster for it"
 	noSELinux   = "without SELinux in the kernel there is nothing to label, and a warning says so; with it the container waits, since monopod sets no labels"
 	linuxOnly   = "never: monopod runs Linux containers"
@@ -273,7 +275,7 @@ func mountFates() []fieldFate {
 		{path: m + "subPath", fate: enforced, note: "links in the volume are followed as long as they do not lead out of it"},
 		{path: m + "subPathExpr", fate: enforced},
 		{path: m + "bindMountOptions", fate: enforced},
-		{path: "spec.containers[].volumeDevices", fate: refused, note: release02},
+		{path: "spec.containers[].volumeDevices", fate: enforced, note: "of a claim with volumeMode Block that is bound to a PersistentVolume of a block device"},
 	}
 }
 
@@ -286,12 +288,14 @@ func volumeFates() []fieldFate {
 		{path: v + "emptyDir.medium", fate: enforced, only: []string{"", "Memory"}, other: release02},
 		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "with medium Memory; a limit on disk is refused and planned for 0.2"},
 		{path: v + "emptyDir.mode", fate: refused, note: release02},
+		{path: v + "persistentVolumeClaim", fate: enforced, note: "bound to a PersistentVolume document (hostPath, local, nfs, iscsi), else a directory below `<rootDirectory>/volumes`; see docs/volumes.md"},
 	}
+	all = append(all, ephemeralFates(v+"ephemeral.volumeClaimTemplate.")...)
 	for _, name := range []string{"configMap", "secret", "downwardAPI", "projected"} {
 		all = append(all, fieldFate{path: v + name, fate: enforced, note: "on a tmpfs; follows edits within a second, as a whole"})
 	}
 	for _, name := range []string{
-		"persistentVolumeClaim", "ephemeral", "nfs", "iscsi",
+		"nfs", "iscsi",
 	} {
 		all = append(all, fieldFate{path: v + name, fate: refused, note: release02})
 	}
@@ -306,4 +310,22 @@ func volumeFates() []fieldFate {
 		all = append(all, fieldFate{path: v + name, fate: refused, note: clusterDisk, hint: "mount it on the host and use a hostPath volume"})
 	}
 	return all
+}
+
+// ephemeralFates are those of the claim of an ephemeral volume.
+func ephemeralFates(t string) []fieldFate {
+	return []fieldFate{
+		{path: strings.TrimSuffix(t, "."), fate: enforced, note: "made with the pod and removed with it, not with its containers"},
+		{path: t + "metadata", fate: harmless, note: "nobody can ask for the claim; labels and annotations are all that the API allows"},
+		{path: t + "spec.accessModes", fate: enforced},
+		{path: t + "spec.selector", fate: enforced},
+		{path: t + "spec.resources.requests", fate: enforced, note: "the least size of a PersistentVolume; the size of a directory is not limited"},
+		{path: t + "spec.resources.limits", fate: harmless, note: "it bounds what a provisioner makes, and directories have no size"},
+		{path: t + "spec.volumeName", fate: enforced},
+		{path: t + "spec.storageClassName", fate: enforced},
+		{path: t + "spec.volumeMode", fate: enforced},
+		{path: t + "spec.dataSource", fate: refused, note: noFill, hint: fillHint},
+		{path: t + "spec.dataSourceRef", fate: refused, note: noFill, hint: fillHint},
+		{path: t + "spec.volumeAttributesClassName", fate: harmless, note: "it tunes volumes of CSI drivers, and there are none"},
+	}
 }

@@ -111,7 +111,7 @@ func containerHash(p *corev1.Pod, container string, strip func(*corev1.Container
 		HostIPC:     p.Spec.HostIPC,
 		HostNetwork: p.Spec.HostNetwork,
 		HostUsers:   p.Spec.HostUsers,
-		Volumes:     mountedVolumes(p.Spec.Volumes, c.VolumeMounts),
+		Volumes:     mountedVolumes(p.Spec.Volumes, &c),
 		Fields:      specFields(&p.Spec, c.Env),
 		Devices:     deviceAnnotations(p.Annotations),
 	}
@@ -154,11 +154,17 @@ func deviceAnnotations(annotations map[string]string) map[string]string {
 	return devices
 }
 
-// mountedVolumes returns the volumes that are mounted, by name.
-func mountedVolumes(volumes []corev1.Volume, mounts []corev1.VolumeMount) []corev1.Volume {
+// UsesVolume says that a container has a volume mounted, or as a device.
+func UsesVolume(c *corev1.Container, name string) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name }) ||
+		slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == name })
+}
+
+// mountedVolumes returns the volumes that a container uses, by name.
+func mountedVolumes(volumes []corev1.Volume, c *corev1.Container) []corev1.Volume {
 	var used []corev1.Volume
 	for _, v := range volumes {
-		if slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }) {
+		if UsesVolume(c, v.Name) {
 			used = append(used, v)
 		}
 	}

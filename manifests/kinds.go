@@ -42,6 +42,7 @@ func kinds() map[string]kindInfo {
 		"Secret":                {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.Secret{} }},
 		"PersistentVolume":      {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.PersistentVolume{} }, cluster: true},
 		"PersistentVolumeClaim": {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.PersistentVolumeClaim{} }},
+		"StorageClass":          {version: "storage.k8s.io/v1", role: kindObject, make: func() metav1.Object { return &StorageClass{} }, cluster: true},
 		"RuntimeClass":          {version: "node.k8s.io/v1", role: kindObject, make: func() metav1.Object { return &nodev1.RuntimeClass{} }, cluster: true},
 		"Service":               {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.Service{} }},
 		"Deployment":            {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.Deployment{} }},

@@ -12,8 +12,8 @@ import (
 // Content is everything that one input holds.
 type Content struct {
 	Pods []*Pod
-	// Objects are what pods can refer to: ConfigMap, Secret, PersistentVolume, PersistentVolumeClaim, RuntimeClass
-	// and Service documents.
+	// Objects are what pods can refer to: ConfigMap, Secret, PersistentVolume, PersistentVolumeClaim, StorageClass,
+	// RuntimeClass and Service documents.
 	Objects []*Object
 	// Workloads are Deployment, DaemonSet, ReplicaSet, StatefulSet, Job and CronJob documents.
 	Workloads []*Object

@@ -44,6 +44,23 @@ func (p Policy) violations(pod *corev1.Pod, it item) []problem {
 	return append(p.forbiddenSysctls(pod, it), p.podSecurity(pod, it)...)
 }
 
+// volumeViolations are the problems of a PersistentVolume that a source which may not mount the machine's paths must not
+// have either: a claim would give them to its pods.
+func (p Policy) volumeViolations(v *corev1.PersistentVolume, it item) []problem {
+	if p.PodSecurity == "" || p.PodSecurity == string(api.LevelPrivileged) {
+		return nil
+	}
+	for name, set := range map[string]bool{"spec.hostPath": v.Spec.HostPath != nil, "spec.local": v.Spec.Local != nil} {
+		if set {
+			return []problem{{
+				path: it.path(name), msg: fmt.Sprintf("violates PodSecurity %q: pods of this source may not use paths of the machine", p.PodSecurity),
+				hint: "write the PersistentVolume in a source of the administrator's",
+			}}
+		}
+	}
+	return nil
+}
+
 // safeSysctls are those of Kubernetes 1.36 on any kernel from 4.15 on.
 func safeSysctls() []string {
 	return []string{

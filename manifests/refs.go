@@ -17,6 +17,10 @@ type Refs struct {
 	Claims     map[string]*corev1.PersistentVolumeClaim
 	// Volumes are all PersistentVolumes, for pods with claims: any of them may be the one that fits.
 	Volumes []*corev1.PersistentVolume
+	// Classes are all StorageClasses, for pods with claims.
+	Classes []*StorageClass
+	// Named says which claim names a PersistentVolume (spec.volumeName): namespace/name by the volume's name.
+	Named map[string]string
 	// RuntimeClass is the one that spec.runtimeClassName names.
 	RuntimeClass *nodev1.RuntimeClass
 }
@@ -46,12 +50,12 @@ func (r *Refs) same(o *Refs) bool {
 		return r == o
 	}
 	return maps.Equal(r.ConfigMaps, o.ConfigMaps) && maps.Equal(r.Secrets, o.Secrets) && maps.Equal(r.Claims, o.Claims) &&
-		slices.Equal(r.Volumes, o.Volumes) && r.RuntimeClass == o.RuntimeClass
+		slices.Equal(r.Volumes, o.Volumes) && slices.Equal(r.Classes, o.Classes) && maps.Equal(r.Named, o.Named) && r.RuntimeClass == o.RuntimeClass
 }
 
 // Resolve returns what a pod refers to, nil when it refers to nothing.
 func Resolve(pod *corev1.Pod, objects *Objects) *Refs {
-	names := referredNames(&pod.Spec)
+	names := referredNames(pod)
 	if names.empty() {
 		return nil
 	}
@@ -63,16 +67,40 @@ func Resolve(pod *corev1.Pod, objects *Objects) *Refs {
 		}),
 	}
 	if len(names.claims) > 0 {
-		for _, o := range objects.OfKind("PersistentVolume") {
-			if v, ok := o.Object.(*corev1.PersistentVolume); ok {
-				refs.Volumes = append(refs.Volumes, v)
-			}
-		}
+		refs.storage(objects)
 	}
 	if names.runtimeClass != "" {
 		refs.RuntimeClass = objects.RuntimeClass(names.runtimeClass)
 	}
 	return refs
+}
+
+// StorageRefs are the references of a claim alone.
+func StorageRefs(objects *Objects) *Refs {
+	r := &Refs{}
+	r.storage(objects)
+	return r
+}
+
+// storage adds all that claims can be bound to, and by what.
+func (r *Refs) storage(objects *Objects) {
+	for _, o := range objects.OfKind("PersistentVolume") {
+		if v, ok := o.Object.(*corev1.PersistentVolume); ok {
+			r.Volumes = append(r.Volumes, v)
+		}
+	}
+	for _, o := range objects.OfKind("StorageClass") {
+		if s, ok := o.Object.(*StorageClass); ok {
+			r.Classes = append(r.Classes, s)
+		}
+	}
+	r.Named = map[string]string{}
+	for _, o := range objects.OfKind("PersistentVolumeClaim") {
+		c, ok := o.Object.(*corev1.PersistentVolumeClaim)
+		if ok && c.Spec.VolumeName != "" && r.Named[c.Spec.VolumeName] == "" {
+			r.Named[c.Spec.VolumeName] = c.Namespace + "/" + c.Name
+		}
+	}
 }
 
 // WithRefs returns the pod with what it refers to. It is was itself when that is the same pod with the same content
@@ -109,8 +137,9 @@ func (r *referred) empty() bool {
 	return len(r.configMaps)+len(r.secrets)+len(r.claims) == 0 && r.runtimeClass == ""
 }
 
-func referredNames(spec *corev1.PodSpec) referred {
+func referredNames(pod *corev1.Pod) referred {
 	var r referred
+	spec := &pod.Spec
 	if spec.RuntimeClassName != nil {
 		r.runtimeClass = *spec.RuntimeClassName
 	}
@@ -119,6 +148,10 @@ func referredNames(spec *corev1.PodSpec) referred {
 	}
 	for i := range spec.Volumes {
 		r.volume(&spec.Volumes[i].VolumeSource)
+		if spec.Volumes[i].Ephemeral != nil {
+			// Looked at to see that nobody else has written it.
+			r.claims = append(r.claims, TemplateClaimName(pod, &spec.Volumes[i]))
+		}
 	}
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
@@ -134,6 +167,8 @@ func (r *referred) volume(v *corev1.VolumeSource) {
 		r.configMaps = append(r.configMaps, v.ConfigMap.Name)
 	case v.Secret != nil:
 		r.secrets = append(r.secrets, v.Secret.SecretName)
+	case v.ISCSI != nil && v.ISCSI.SecretRef != nil:
+		r.secrets = append(r.secrets, v.ISCSI.SecretRef.Name)
 	case v.PersistentVolumeClaim != nil:
 		r.claims = append(r.claims, v.PersistentVolumeClaim.ClaimName)
 	case v.Projected != nil:

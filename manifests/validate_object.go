@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -19,13 +20,25 @@ func defaultObject(obj metav1.Object, info kindInfo) {
 	if !info.cluster && obj.GetNamespace() == "" {
 		obj.SetNamespace(corev1.NamespaceDefault)
 	}
-	if r, ok := obj.(*nodev1.RuntimeClass); ok && r.Overhead != nil {
-		roundToMilli(r.Overhead.PodFixed)
+	switch o := obj.(type) {
+	case *corev1.Secret:
+		defaultSecret(o)
+	case *nodev1.RuntimeClass:
+		if o.Overhead != nil {
+			roundToMilli(o.Overhead.PodFixed)
+		}
+	case *corev1.PersistentVolumeClaim:
+		defaultClaim(&o.Spec)
+	case *corev1.PersistentVolume:
+		defaultPersistentVolume(&o.Spec)
+	case *appsv1.StatefulSet:
+		for i := range o.Spec.VolumeClaimTemplates {
+			defaultClaim(&o.Spec.VolumeClaimTemplates[i].Spec)
+		}
 	}
-	s, ok := obj.(*corev1.Secret)
-	if !ok {
-		return
-	}
+}
+
+func defaultSecret(s *corev1.Secret) {
 	orDefault(&s.Type, corev1.SecretTypeOpaque)
 	if len(s.StringData) > 0 && s.Data == nil {
 		s.Data = map[string][]byte{}
@@ -36,8 +49,9 @@ func defaultObject(obj metav1.Object, info kindInfo) {
 	s.StringData = nil
 }
 
-// validateObject checks a defaulted object as the API server does: metadata of all kinds, the content of ConfigMaps and
-// Secrets, and RuntimeClasses.
+// validateObject checks a defaulted object as the API server does: metadata of all kinds, the content of ConfigMaps,
+// Secrets and what has to do with storage, and RuntimeClasses. It does check the claims of a StatefulSet,
+// of which an API server says nothing until it is to make them.
 func validateObject(obj metav1.Object, info kindInfo) field.ErrorList {
 	name := apivalidation.ValidateNameFunc(apivalidation.NameIsDNSSubdomain)
 	if _, ok := obj.(*corev1.Service); ok {
@@ -52,6 +66,16 @@ func validateObject(obj metav1.Object, info kindInfo) field.ErrorList {
 		c.secret(o)
 	case *nodev1.RuntimeClass:
 		c.runtimeClass(o)
+	case *corev1.PersistentVolumeClaim:
+		c.claimSpec(field.NewPath("spec"), &o.Spec)
+	case *corev1.PersistentVolume:
+		c.persistentVolume(o)
+	case *StorageClass:
+		c.storageClass(o)
+	case *appsv1.StatefulSet:
+		for i := range o.Spec.VolumeClaimTemplates {
+			c.claimSpec(field.NewPath("spec", "volumeClaimTemplates").Index(i).Child("spec"), &o.Spec.VolumeClaimTemplates[i].Spec)
+		}
 	}
 	return c.errs
 }

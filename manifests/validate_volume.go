@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -102,6 +103,12 @@ func (c *checker) firstSource(path *field.Path, v *corev1.Volume, name string) {
 		oneOf(c, at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	case "nfs":
 		c.nfs(at, v.NFS)
+	case "iscsi":
+		s := v.ISCSI
+		c.iscsi(at, iscsiFields{
+			portal: s.TargetPortal, iqn: s.IQN, lun: s.Lun, secret: s.SecretRef != nil,
+			chapDiscovery: s.DiscoveryCHAPAuth, chapSession: s.SessionCHAPAuth, initiator: s.InitiatorName,
+		})
 	}
 }
 
@@ -234,8 +241,10 @@ func (c *checker) accountToken(volume, path *field.Path, token *corev1.ServiceAc
 }
 
 func (c *checker) ephemeralVolume(path *field.Path, v *corev1.Volume) {
-	if v.Ephemeral.VolumeClaimTemplate == nil {
-		c.required(path.Child("ephemeral", "volumeClaimTemplate"), "")
+	if t := path.Child("ephemeral", "volumeClaimTemplate"); v.Ephemeral.VolumeClaimTemplate == nil {
+		c.required(t, "")
+	} else {
+		c.claimTemplate(t, v.Ephemeral.VolumeClaimTemplate)
 	}
 	if c.pod.Name == "" || v.Name == "" {
 		return
@@ -255,6 +264,48 @@ func (c *checker) nfs(at *field.Path, source *corev1.NFSVolumeSource) {
 	}
 	if !path.IsAbs(source.Path) {
 		c.invalid(at.Child("path"), source.Path, "must be an absolute path")
+	}
+}
+
+// iscsiFields are what the two kinds of iSCSI sources have in common.
+type iscsiFields struct {
+	portal, iqn                string
+	lun                        int32
+	chapDiscovery, chapSession bool
+	secret                     bool
+	initiator                  *string
+}
+
+// iqnFormat is the name of an iSCSI target.
+var iqnFormat = regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`)
+
+func (c *checker) iscsi(at *field.Path, f iscsiFields) {
+	if f.portal == "" {
+		c.required(at.Child("targetPortal"), "")
+	}
+	if f.iqn == "" {
+		c.required(at.Child("iqn"), "")
+	} else {
+		c.iscsiName(at.Child("iqn"), f.iqn)
+	}
+	if f.lun < 0 || f.lun > 255 {
+		c.invalid(at.Child("lun"), f.lun, validation.InclusiveRangeError(0, 255))
+	}
+	if (f.chapDiscovery || f.chapSession) && !f.secret {
+		c.required(at.Child("secretRef"), "")
+	}
+	if f.initiator != nil {
+		c.iscsiName(at.Child("initiatorName"), *f.initiator)
+	}
+}
+
+func (c *checker) iscsiName(at *field.Path, name string) {
+	switch {
+	case strings.HasPrefix(name, "iqn") && !iqnFormat.MatchString(name),
+		strings.HasPrefix(name, "eui") && len(name) != 20,
+		strings.HasPrefix(name, "naa") && len(name) != 20 && len(name) != 36,
+		!strings.HasPrefix(name, "iqn") && !strings.HasPrefix(name, "eui") && !strings.HasPrefix(name, "naa"):
+		c.invalid(at, name, "must be valid format")
 	}
 }
 

@@ -51,6 +51,8 @@ type Config struct {
 	NewUID func() string
 	// Resync is how often a pod is looked at without any reason, a safety net under lost events.
 	Resync time.Duration
+	// Follow is told what is desired before it is carried out; nil: nobody wants to know.
+	Follow func(Desired)
 	// SettleAfter is how long found pods are left untouched at the start while no Update has come.
 	SettleAfter time.Duration
 }
@@ -266,6 +268,7 @@ func (p *Pool) ensureLocked(key manifests.Key) {
 
 // handOut gives every worker its assignment and starts those that are new.
 func (p *Pool) handOut(ctx context.Context) {
+	p.follow()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wanted := make(map[manifests.Key]*manifests.Pod, len(p.desired.Pods))
@@ -285,6 +288,19 @@ func (p *Pool) handOut(ctx context.Context) {
 			e.running = true
 			p.group.Go(func() { e.worker.run(ctx) })
 		}
+	}
+}
+
+// follow tells what is desired, once it is known.
+func (p *Pool) follow() {
+	if p.cfg.Follow == nil {
+		return
+	}
+	p.mu.Lock()
+	d, known := p.desired, p.settled && p.desired.Removable != nil
+	p.mu.Unlock()
+	if known {
+		p.cfg.Follow(d)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
 )
@@ -173,10 +174,19 @@ func (e *expansion) statefulSet(w Workload, s *appsv1.StatefulSet) {
 			c := s.Spec.VolumeClaimTemplates[j].DeepCopy()
 			c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim"
 			c.Name, c.Namespace = c.Name+"-"+r.name(w, i), s.Namespace
+			if keepsClaims(s) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, manifests.AnnotationRetain, "true")
+			}
 			e.out.Claims = append(e.out.Claims, Claim{Object: c, Origin: w.Origin})
 		}
 	}
 	e.replicas(w, r)
+}
+
+// keepsClaims says that the claims of a StatefulSet are kept without it, or when it gets smaller. Both is the default.
+func keepsClaims(s *appsv1.StatefulSet) bool {
+	p := s.Spec.PersistentVolumeClaimRetentionPolicy
+	return p == nil || p.WhenDeleted != appsv1.DeletePersistentVolumeClaimRetentionPolicyType || p.WhenScaled != appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
 // claimVolume makes the volume of a template's name the pod's claim.

@@ -28,6 +28,8 @@ type Runtime interface {
 	Run(ctx context.Context) error
 	// Preload imports image archives, calls done once, and follows changes until ctx ends.
 	Preload(ctx context.Context, done func(error)) error
+	// FollowObjects tells what documents there are, and of which places it is known that what is not there is gone.
+	FollowObjects(objects *manifests.Objects, removable func(manifests.Origin) bool)
 	// Cleanup gives back what is not part of a pod, and refuses while there are pods. Run must be running.
 	Cleanup(ctx context.Context) error
 	// Close lets go of the runtime. What runs goes on.
@@ -200,6 +202,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	defer done()
 	pool := runner.NewPool(preloading{rt, imported}, runner.Config{
 		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
+		Follow:  func(d runner.Desired) { rt.FollowObjects(d.Objects, d.Removable) },
 		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
 	})
 	g, ctx := errgroup.WithContext(ctx)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"monopod/manifests"
 	"monopod/runner/runtimetest"
 )
 
@@ -40,6 +41,8 @@ func (f *fakeRuntime) Preload(ctx context.Context, done func(error)) error {
 	<-ctx.Done()
 	return nil
 }
+
+func (f *fakeRuntime) FollowObjects(*manifests.Objects, func(manifests.Origin) bool) {}
 
 func (f *fakeRuntime) Cleanup(ctx context.Context) error {
 	keys, err := f.List(ctx)

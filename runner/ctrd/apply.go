@@ -125,7 +125,7 @@ func (r *Runtime) checkPod(ctx context.Context, pod *manifests.Pod) error {
 	if _, err := spec.Hostname(pod.Object, r.cfg.NodeName, r.cfg.ClusterDomain); err != nil {
 		return stepError(runner.ReasonCreatePodSandboxError, err)
 	}
-	if err := checkVolumes(pod, r.host); err != nil {
+	if err := r.checkVolumes(pod); err != nil {
 		return stepError(runner.ReasonCreateContainerConfigError, err)
 	}
 	if _, err := r.checkRuntime(ctx, pod); err != nil {

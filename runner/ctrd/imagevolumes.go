@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/manifests"
 	"monopod/runner"
 )
 
@@ -26,7 +27,7 @@ const labelImageVolume = "monopod.dev/image-volume"
 func (r *Runtime) ensureImageVolumes(ctx context.Context, pod *corev1.Pod, c *corev1.Container) error {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if v.Image == nil || !mounts(c, v.Name) {
+		if v.Image == nil || !manifests.UsesVolume(c, v.Name) {
 			continue
 		}
 		if _, err := r.images.Ensure(ctx, v.Image.Reference, v.Image.PullPolicy); err != nil {

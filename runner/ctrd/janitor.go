@@ -205,9 +205,9 @@ func (r *Runtime) cleanPods(ctx context.Context) error {
 				errs = append(errs, removeTree(filepath.Join(r.cfg.PodLogsDir, name)))
 			}
 		}
-		errs = append(errs, removeTree(r.podDir(uid)))
+		errs = append(errs, r.removePodDir(uid))
 	}
-	errs = append(errs, r.cleanSecrets(known))
+	errs = append(errs, r.cleanSecrets(known), r.claims.Clean(func(uid string) bool { return known[uid] }))
 	for _, uid := range names(r.podsDir()) {
 		for _, id := range names(r.imageVolumeDir(uid, "")) {
 			if r.index.container(id) == nil {

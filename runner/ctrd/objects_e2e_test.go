@@ -34,7 +34,9 @@ type stage struct {
 func (w *world) stage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{agent: w.open(t), t: t}
-	s.pool = runner.NewPool(s.agent, runner.Config{Log: w.log})
+	s.pool = runner.NewPool(s.agent, runner.Config{
+		Log: w.log, Follow: func(d runner.Desired) { s.FollowObjects(d.Objects, d.Removable) },
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.pool.Run(ctx) }()

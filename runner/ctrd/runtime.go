@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -22,10 +23,12 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/claims"
 	"monopod/runner/ctrd/embed"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/remote"
 	"monopod/runner/spec"
 )
 
@@ -58,6 +61,13 @@ type Runtime struct {
 	slots, netSlots slots
 	cgroups         cgroups
 	cpus            *cpus
+
+	// claims knows which claim has which storage; remote mounts what takes a tool to mount.
+	claims   *claims.Book
+	remote   *remote.Mounter
+	followed atomic.Pointer[followed]
+	// freed says that a pod with claims is gone.
+	freed atomic.Bool
 
 	// secretsMu guards secretsMounted.
 	secretsMu      sync.Mutex
@@ -93,6 +103,9 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if r.bootID, err = readBootID(); err != nil {
 		return nil, err
 	}
+	r.openBook()
+	r.remote = remote.NewMounter(func() { r.watch.notify(manifests.Key{}) })
+	r.onClose(func(context.Context) error { r.remote.Close(); return nil })
 	if r.host, err = hostFacts(cfg, r.log); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"monopod/manifests"
 	"monopod/runner/ctrd/network"
 )
 
@@ -45,6 +46,11 @@ func newTeardown(r *Runtime) *teardown {
 // add queues a sandbox.
 func (t *teardown) add(id string) {
 	t.put(id, func(ctx context.Context) error { return t.r.teardownSandbox(ctx, id) })
+}
+
+// reclaim queues the directory of a claim.
+func (t *teardown) reclaim(claim string) {
+	t.put("claim "+claim, func(context.Context) error { return t.r.claims.Remove(claim) })
 }
 
 // discard queues a container.
@@ -199,6 +205,10 @@ func (r *Runtime) teardownSandbox(ctx context.Context, id string) error {
 	r.index.deleteSandbox(id)
 	r.ids.release(id)
 	r.watch.notify(rec.Labels.Key)
+	if r.freed.Swap(false) { // others may wait for what the pod had
+		r.reclaim()
+		r.watch.notify(manifests.Key{})
+	}
 	return nil
 }
 
@@ -221,7 +231,7 @@ func (r *Runtime) removePodDirs(ctx context.Context, rec *sandboxRecord) error {
 	if r.index.uidInUse(uid, rec.ID) {
 		return errors.Join(errs...)
 	}
-	errs = append(errs, removeTree(r.podDir(uid)), removeTree(r.filesDir(uid)))
+	errs = append(errs, r.removePodDir(uid), removeTree(r.filesDir(uid)))
 	if len(r.index.ofUID(uid)) == 0 {
 		errs = append(errs, removeTree(r.podLogDir(rec.Labels.Key, uid)))
 	}

@@ -9,12 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests"
+	"monopod/runner"
 	"monopod/runner/ctrd/fsgroup"
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/volumes"
@@ -37,7 +37,7 @@ func (r *Runtime) prepareVolumes(ctx context.Context, pod *corev1.Pod, q specReq
 	}
 	prepared := map[string]spec.Volume{}
 	for _, p := range plans {
-		if !mounts(q.container, p.Name) {
+		if !manifests.UsesVolume(q.container, p.Name) {
 			continue
 		}
 		v := spec.Volume{}
@@ -50,10 +50,12 @@ func (r *Runtime) prepareVolumes(ctx context.Context, pod *corev1.Pod, q specReq
 		case p.Image != nil:
 			v.ReadOnly, v.Options = true, imageVolumeOptions()
 			v.HostPath, v.Mapped, err = r.prepareImageVolume(ctx, q.sandbox, p.Image)
-		default:
+		case p.EmptyDir != nil:
 			v.HostPath, err = r.prepareEmptyDir(string(pod.UID), p)
+		default:
+			v, err = r.prepareStorage(pod, q, p)
 		}
-		if err != nil && p.Files == nil {
+		if _, told := errors.AsType[*runner.StepError](err); err != nil && !told {
 			err = fmt.Errorf("volume %q: %w", p.Name, err)
 		}
 		if err != nil {
@@ -64,12 +66,9 @@ func (r *Runtime) prepareVolumes(ctx context.Context, pod *corev1.Pod, q specReq
 	return prepared, nil
 }
 
-func mounts(c *corev1.Container, volume string) bool {
-	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
-}
-
-// checkVolumes says whether the host paths of a pod are what they should be, creating nothing.
-func checkVolumes(pod *manifests.Pod, host spec.Host) error {
+// checkVolumes says whether the volumes of a pod are what they should be, creating nothing.
+func (r *Runtime) checkVolumes(pod *manifests.Pod) error {
+	host := r.host
 	plans, err := spec.Volumes(pod.Object, host)
 	if err != nil {
 		return err
@@ -84,6 +83,7 @@ func checkVolumes(pod *manifests.Pod, host spec.Host) error {
 			_, err := spec.VolumeFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, p.Files)
 			errs = append(errs, wrap(fmt.Sprintf("volume %q", p.Name), err))
 		}
+		errs = append(errs, r.checkStorage(pod, p))
 	}
 	return errors.Join(errs...)
 }

@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
+	"slices"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
@@ -73,6 +75,11 @@ func Check(in Input) error {
 	for i := range in.Pod.Spec.Volumes {
 		volumes[in.Pod.Spec.Volumes[i].Name] = Volume{HostPath: "/later"}
 	}
+	if c, err := findContainer(in.Pod, in.Container); err == nil {
+		for _, d := range c.VolumeDevices {
+			volumes[d.Name] = Volume{Device: &Device{Path: "/later", Type: "b"}}
+		}
+	}
 	in.Volumes, in.later = volumes, true
 	if in.ID == "" {
 		in.ID = "later"
@@ -128,20 +135,19 @@ func checkInput(in Input, c *corev1.Container) error {
 	if err := checkHugepages(in.Host, c); err != nil {
 		return err
 	}
-	return refuse(c)
+	return checkDevices(in, c)
 }
 
-// refuse names the fields that a later release will enforce. Manifests with them are refused when they are read;
-// this keeps the promise for pods that come another way, for example from an older sandbox record.
-func refuse(c *corev1.Container) error {
-	for _, f := range []struct {
-		set  bool
-		name string
-	}{
-		{len(c.VolumeDevices) > 0, "volumeDevices"},
-	} {
-		if f.set {
-			return fmt.Errorf("container %s: %s is not supported by this release", c.Name, f.name)
+// checkDevices sees to it that volumes are used as what they are, in kubelet's words.
+func checkDevices(in Input, c *corev1.Container) error {
+	for _, d := range c.VolumeDevices {
+		if in.Volumes[d.Name].Device == nil {
+			return fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", d.Name)
+		}
+	}
+	for _, m := range c.VolumeMounts {
+		if in.Volumes[m.Name].Device != nil {
+			return fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", m.Name)
 		}
 	}
 	return nil
@@ -160,16 +166,36 @@ func buildLinux(in Input, c *corev1.Container, sec security) *specs.Linux {
 	if sec.privileged {
 		l.Devices = hostDevices(in.Host.Devices)
 		l.Resources.Devices = []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}
+		addVolumeDevices(l, in, c)
 		return l
 	}
 	// The usual devices (null, zero, full, random, urandom, tty, ptmx, pts) need no rule here: runc and crun
 	// make them and append their rules to ours.
 	l.Resources.Devices = []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}
+	addVolumeDevices(l, in, c)
 	if !sec.procUnmasked {
 		l.MaskedPaths = maskedPaths(in.Host)
 		l.ReadonlyPaths = readonlyPaths()
 	}
 	return l
+}
+
+// addVolumeDevices adds the volumes that the container has as devices, in place of what is at their paths on the machine.
+func addVolumeDevices(l *specs.Linux, in Input, c *corev1.Container) {
+	for _, d := range c.VolumeDevices {
+		v := in.Volumes[d.Name]
+		device := *v.Device
+		device.Path = path.Clean(d.DevicePath)
+		l.Devices = slices.DeleteFunc(l.Devices, func(o specs.LinuxDevice) bool { return o.Path == device.Path })
+		l.Devices = append(l.Devices, hostDevices([]Device{device})...)
+		access := "rwm"
+		if v.ReadOnly {
+			access = "r"
+		}
+		l.Resources.Devices = append(l.Resources.Devices, specs.LinuxDeviceCgroup{
+			Allow: true, Type: device.Type, Major: &device.Major, Minor: &device.Minor, Access: access,
+		})
+	}
 }
 
 // cgroupsPath names the container's cgroup, in that of its pod.

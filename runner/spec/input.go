@@ -87,6 +87,8 @@ type Volume struct {
 	Options []string
 	// Mapped: its files have the ids of the pod's user namespace already.
 	Mapped bool
+	// Device is what containers get that use the volume as a device; nil for volumes with a file system.
+	Device *Device
 }
 
 // Host holds facts about the machine that change the spec.

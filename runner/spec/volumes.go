@@ -6,6 +6,8 @@ import (
 	"path"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
 )
 
 // VolumePlan says how to prepare one volume. Exactly one of the pointers is set.
@@ -17,6 +19,20 @@ type VolumePlan struct {
 	Files *corev1.VolumeSource
 	// Image is an image whose content is mounted, read-only.
 	Image *corev1.ImageVolumeSource
+	Claim *Claim
+	// NFS and ISCSI are storage of other machines.
+	NFS   *corev1.NFSVolumeSource
+	ISCSI *corev1.ISCSIVolumeSource
+}
+
+// Claim is a PersistentVolumeClaim that a pod uses.
+type Claim struct {
+	// Name is that of the claim, in the pod's namespace.
+	Name string
+	// ReadOnly: every mount of it is.
+	ReadOnly bool
+	// Template is the claim of an ephemeral volume, which lives as long as the pod; nil for claims with documents.
+	Template *corev1.PersistentVolumeClaim
 }
 
 // HostPath is a path of the machine. To prepare it: stat it (following symlinks), Check what is there, create what
@@ -36,7 +52,7 @@ type EmptyDir struct {
 	GID *int64
 }
 
-// Volumes returns the volumes that at least one container mounts, in the order of the manifest. Kubelet does not
+// Volumes returns the volumes that at least one container uses, in the order of the manifest. Kubelet does not
 // look at the others either.
 func Volumes(pod *corev1.Pod, host Host) ([]VolumePlan, error) {
 	mounted := map[string]bool{}
@@ -44,6 +60,9 @@ func Volumes(pod *corev1.Pod, host Host) ([]VolumePlan, error) {
 		for i := range list {
 			for j := range list[i].VolumeMounts {
 				mounted[list[i].VolumeMounts[j].Name] = true
+			}
+			for j := range list[i].VolumeDevices {
+				mounted[list[i].VolumeDevices[j].Name] = true
 			}
 		}
 	}
@@ -75,6 +94,16 @@ func planVolume(pod *corev1.Pod, host Host, v *corev1.Volume) (VolumePlan, error
 		return VolumePlan{Name: v.Name, Files: &v.VolumeSource}, nil
 	case v.Image != nil:
 		return VolumePlan{Name: v.Name, Image: v.Image}, nil
+	case v.PersistentVolumeClaim != nil:
+		c := Claim{Name: v.PersistentVolumeClaim.ClaimName, ReadOnly: v.PersistentVolumeClaim.ReadOnly}
+		return VolumePlan{Name: v.Name, Claim: &c}, nil
+	case v.Ephemeral != nil:
+		c := Claim{Name: manifests.TemplateClaimName(pod, v), Template: manifests.TemplateClaim(pod, v)}
+		return VolumePlan{Name: v.Name, Claim: &c}, nil
+	case v.NFS != nil:
+		return VolumePlan{Name: v.Name, NFS: v.NFS}, nil
+	case v.ISCSI != nil:
+		return VolumePlan{Name: v.Name, ISCSI: v.ISCSI}, nil
 	case v.EmptyDir != nil:
 		e := EmptyDir{}
 		if s := pod.Spec.SecurityContext; s != nil {

@@ -1,0 +1,384 @@
+package ctrd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/claims"
+	"monopod/runner/ctrd/fsgroup"
+	"monopod/runner/ctrd/remote"
+	"monopod/runner/spec"
+)
+
+// storage is what a volume of a pod stands for. That of a claim is written down with the pod when the pod first needs
+// it, so that it stays the same for as long as the pod lives, whatever becomes of the documents:
+//
+//	<pod directory>/claims/<claim>
+type storage struct {
+	// Volume is the name of the PersistentVolume; empty for directories of claims and for what the pod itself names.
+	Volume string `json:"volume,omitempty"`
+	// One of these is set.
+	Directory string                       `json:"directory,omitempty"`
+	HostPath  *corev1.HostPathVolumeSource `json:"hostPath,omitempty"`
+	Local     *corev1.LocalVolumeSource    `json:"local,omitempty"`
+	NFS       *corev1.NFSVolumeSource      `json:"nfs,omitempty"`
+	ISCSI     *corev1.ISCSIVolumeSource    `json:"iscsi,omitempty"`
+	// Options are for mount.
+	Options []string `json:"options,omitempty"`
+	// Block: the volume is a device.
+	Block bool `json:"block,omitempty"`
+}
+
+// volumesDir is where the directories of claims are.
+func (r *Runtime) volumesDir() string { return filepath.Join(r.cfg.RootDirectory, "volumes") }
+
+func (r *Runtime) pinDir(uid string) string { return filepath.Join(r.podDir(uid), "claims") }
+
+// openBook reads which claim has what.
+func (r *Runtime) openBook() {
+	var err error
+	if r.claims, err = claims.OpenBook(r.volumesDir(), func(claim string) bool { return len(r.usersOf(claim)) > 0 }); err != nil {
+		r.log.Error("read the volumes of claims", "err", err)
+	}
+}
+
+// usersOf returns the sandboxes of pods that have the storage of a claim (namespace/name), those being removed as well.
+func (r *Runtime) usersOf(claim string) []*sandboxRecord {
+	namespace, name, _ := strings.Cut(claim, "/")
+	var users []*sandboxRecord
+	for _, rec := range r.index.list() {
+		if rec.Labels.Key.Namespace != namespace {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(r.pinDir(rec.Labels.UID), name)); err == nil {
+			users = append(users, rec)
+		}
+	}
+	return users
+}
+
+// FollowObjects takes notice of all documents there are. Directories of claims that are gone, and whose class says so, are
+// removed; removable says whether what was written at a place, and is not there now, is really gone.
+func (r *Runtime) FollowObjects(objects *manifests.Objects, removable func(manifests.Origin) bool) {
+	r.followed.Store(&followed{objects, removable})
+	r.reclaim()
+}
+
+// followed is the latest that FollowObjects was told.
+type followed struct {
+	objects   *manifests.Objects
+	removable func(manifests.Origin) bool
+}
+
+// reclaim queues the removal of directories that nobody wants any more.
+func (r *Runtime) reclaim() {
+	f := r.followed.Load()
+	if f == nil {
+		return
+	}
+	gone, err := r.claims.Follow(f.objects, f.removable)
+	if err != nil {
+		r.log.Warn("record the volumes of claims", "err", err)
+	}
+	for _, claim := range gone {
+		r.teardown.reclaim(claim)
+	}
+}
+
+// prepareStorage prepares a volume that outlives the pod, or is on another machine. What is in the way may be so for long,
+// and is not said before it is known: the reason is FailedMount.
+func (r *Runtime) prepareStorage(pod *corev1.Pod, q specRequest, p spec.VolumePlan) (spec.Volume, error) {
+	s, readOnly := storage{NFS: p.NFS, ISCSI: p.ISCSI}, false
+	var err error
+	if p.Claim != nil {
+		readOnly = p.Claim.ReadOnly
+		s, err = r.pinClaim(pod, q.refs, p.Claim)
+	}
+	v := spec.Volume{ReadOnly: readOnly}
+	if err == nil {
+		v, err = r.attach(pod, q, p.Name, s, readOnly)
+	}
+	if err != nil {
+		return v, failedMount(p.Name, err)
+	}
+	return v, nil
+}
+
+func failedMount(volume string, err error) error {
+	return &runner.StepError{Reason: runner.ReasonFailedMount, Err: fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume, err)}
+}
+
+// pinClaim returns what a claim stands for in a pod, and writes it down.
+func (r *Runtime) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) (storage, error) {
+	var s storage
+	path := filepath.Join(r.pinDir(string(pod.UID)), c.Name)
+	data, err := os.ReadFile(path)
+	if err == nil {
+		return s, json.Unmarshal(data, &s)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	defer r.locks.lock("claim " + pod.Namespace + "/" + c.Name)()
+	q, owner, err := r.claimRequest(pod, refs, c)
+	if err != nil {
+		return s, err
+	}
+	e, err := r.claims.Bind(q, owner)
+	if err != nil {
+		return s, err
+	}
+	if s, err = r.storageOf(pod, q, e); err != nil {
+		return s, err
+	}
+	if data, err = json.Marshal(s); err != nil {
+		return s, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return s, err
+	}
+	tmp := filepath.Join(filepath.Dir(path), "."+c.Name) // no claim has a name like that
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return s, err
+	}
+	return s, os.Rename(tmp, path)
+}
+
+// claimRequest returns what is to be decided for a claim, and the pod that owns it.
+func (r *Runtime) claimRequest(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) (q claims.Request, owner string, err error) {
+	var written *corev1.PersistentVolumeClaim
+	if refs != nil {
+		written = refs.Claims[c.Name]
+	} else {
+		refs = &manifests.Refs{}
+	}
+	q = claims.Request{Claim: written, Refs: refs, NodeName: r.cfg.NodeName}
+	switch {
+	case c.Template != nil && written != nil:
+		return q, "", fmt.Errorf("PVC \"%s/%s\" was not created for pod \"%s/%s\" (pod is not owner)", pod.Namespace, c.Name, pod.Namespace, pod.Name)
+	case c.Template != nil:
+		q.Claim, owner = c.Template, string(pod.UID)
+	case written == nil:
+		return q, "", fmt.Errorf("persistentvolumeclaim %q not found", c.Name)
+	}
+	return q, owner, r.onlyUser(pod, q.Claim)
+}
+
+// onlyUser sees to it that nobody else has a claim of the mode ReadWriteOncePod.
+func (r *Runtime) onlyUser(pod *corev1.Pod, c *corev1.PersistentVolumeClaim) error {
+	if !slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
+		return nil
+	}
+	for _, rec := range r.usersOf(claims.Key(c)) {
+		if rec.Labels.State == sandboxActive && rec.Labels.Key.Name != pod.Name && !r.completed(rec) {
+			return fmt.Errorf("claim %q is in use by pod %s, and its access mode is ReadWriteOncePod", c.Name, rec.Labels.Key)
+		}
+	}
+	return nil
+}
+
+// completed says that the containers of a pod have ended and are not started again.
+func (r *Runtime) completed(rec *sandboxRecord) bool {
+	spec := &rec.Pod.Object.Spec
+	if spec.RestartPolicy == corev1.RestartPolicyAlways {
+		return false
+	}
+	ended := map[string]bool{}
+	for _, c := range r.index.ofPod(rec.Labels.Key) { // the newest comes last
+		ended[c.Labels.Name] = c.Labels.Exit != nil && (c.Labels.Exit.ExitCode == 0 || spec.RestartPolicy == corev1.RestartPolicyNever)
+	}
+	return !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return !ended[c.Name] })
+}
+
+// storageOf returns what was decided for a claim as something that can be mounted.
+func (r *Runtime) storageOf(pod *corev1.Pod, q claims.Request, e claims.Entry) (storage, error) {
+	s := storage{Volume: e.Volume, Block: claims.IsBlock(q.Claim)}
+	switch {
+	case e.Volume != "":
+	case e.Pod != "":
+		s.Directory = filepath.Join(r.podDir(string(pod.UID)), "volumes", "monopod.dev~ephemeral", q.Claim.Name)
+		return s, nil
+	default:
+		s.Directory = r.claims.Directory(claims.Key(q.Claim))
+		return s, nil
+	}
+	i := slices.IndexFunc(q.Refs.Volumes, func(v *corev1.PersistentVolume) bool { return v.Name == e.Volume })
+	if i < 0 {
+		return s, fmt.Errorf("there is no PersistentVolume %q", e.Volume)
+	}
+	v := &q.Refs.Volumes[i].Spec
+	s.HostPath, s.Local, s.NFS, s.Options = v.HostPath, v.Local, v.NFS, v.MountOptions
+	if i := v.ISCSI; i != nil {
+		s.ISCSI = &corev1.ISCSIVolumeSource{
+			TargetPortal: i.TargetPortal, IQN: i.IQN, Lun: i.Lun, ISCSIInterface: i.ISCSIInterface, FSType: i.FSType, ReadOnly: i.ReadOnly, Portals: i.Portals,
+			DiscoveryCHAPAuth: i.DiscoveryCHAPAuth, SessionCHAPAuth: i.SessionCHAPAuth, InitiatorName: i.InitiatorName,
+		}
+		if i.SecretRef != nil {
+			s.ISCSI.SecretRef = &corev1.LocalObjectReference{Name: i.SecretRef.Name}
+		}
+	}
+	return s, nil
+}
+
+// attach makes storage present on this machine.
+func (r *Runtime) attach(pod *corev1.Pod, q specRequest, volume string, s storage, readOnly bool) (spec.Volume, error) {
+	v := spec.Volume{ReadOnly: readOnly}
+	if asDevice := slices.ContainsFunc(q.container.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume }); asDevice != s.Block {
+		if s.Block {
+			return v, fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", volume)
+		}
+		return v, fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", volume)
+	}
+	target := func(kind string) string { return remote.Target(r.podDir(string(pod.UID)), kind, volume) }
+	var err error
+	owned := true // fsGroup counts
+	switch {
+	case s.Directory != "":
+		v.HostPath, err = s.Directory, makeVolumeDir(s.Directory)
+	case s.HostPath != nil:
+		owned = false
+		v.HostPath, err = prepareHostPath(hostPathOf(s.HostPath))
+	case s.Local != nil:
+		v.HostPath, err = r.attachLocal(target("local-volume"), s, readOnly)
+	case s.NFS != nil:
+		owned, v.HostPath = false, target("nfs")
+		v.ReadOnly = readOnly || s.NFS.ReadOnly
+		err = r.remote.NFS(v.HostPath, s.NFS, readOnly, s.Options)
+	default:
+		return v, errors.New("this kind of volume is not supported by this release")
+	}
+	if err != nil {
+		return v, err
+	}
+	if s.Block {
+		return asDevice(v)
+	}
+	if owned && !v.ReadOnly {
+		err = r.giveToGroup(pod, volume, v.HostPath)
+	}
+	return v, err
+}
+
+func hostPathOf(source *corev1.HostPathVolumeSource) spec.HostPath {
+	h := spec.HostPath{Path: filepath.Clean(source.Path)}
+	if source.Type != nil {
+		h.Type = *source.Type
+	}
+	return h
+}
+
+// attachLocal returns the directory or device of a local volume, which must exist. A device with a file system is mounted.
+func (r *Runtime) attachLocal(target string, s storage, readOnly bool) (string, error) {
+	path, err := filepath.EvalSymlinks(s.Local.Path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	if err != nil || s.Block || info.Mode()&fs.ModeDevice == 0 {
+		return path, err
+	}
+	d := remote.Disk{Device: path, ReadOnly: readOnly, Options: s.Options}
+	if s.Local.FSType != nil {
+		d.FSType = *s.Local.FSType
+	}
+	return target, r.remote.Disk(target, d)
+}
+
+// asDevice makes a device of a volume whose path is one.
+func asDevice(v spec.Volume) (spec.Volume, error) {
+	d, ok := device(v.HostPath)
+	if !ok || d.Type != "b" {
+		return v, fmt.Errorf("%s is not a block device", v.HostPath)
+	}
+	v.Device = &d
+	return v, nil
+}
+
+// makeVolumeDir makes the directory of a claim, open to everybody who can get at it.
+func makeVolumeDir(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	// Made complete under another name first, as it is never touched again.
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	if err := os.MkdirAll(tmp, 0o777); err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp, 0o777); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// giveToGroup gives a volume to the pod's fsGroup: once for each pod as fsGroupChangePolicy says, then only if its root
+// is somebody else's.
+func (r *Runtime) giveToGroup(pod *corev1.Pod, volume, dir string) error {
+	sec := pod.Spec.SecurityContext
+	if sec == nil || sec.FSGroup == nil {
+		return nil
+	}
+	mark := filepath.Join(r.podDir(string(pod.UID)), "fsgroup", volume)
+	_, err := os.Lstat(mark)
+	once := err == nil
+	o := fsgroup.Owner{GID: *sec.FSGroup, OnRootMismatch: once}
+	if p := sec.FSGroupChangePolicy; p != nil && *p == corev1.FSGroupChangeOnRootMismatch {
+		o.OnRootMismatch = true
+	}
+	if err := fsgroup.Apply(dir, o); err != nil || once {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(mark), 0o750); err != nil {
+		return err
+	}
+	return os.WriteFile(mark, nil, 0o600)
+}
+
+// checkStorage says whether a pod that is edited would get its storage, deciding nothing.
+func (r *Runtime) checkStorage(pod *manifests.Pod, p spec.VolumePlan) error {
+	if p.Claim == nil {
+		return nil
+	}
+	if sb := r.index.sandbox(pod.Key()); sb != nil {
+		if _, err := os.Lstat(filepath.Join(r.pinDir(sb.Labels.UID), p.Claim.Name)); err == nil {
+			return nil
+		}
+	}
+	q, owner, err := r.claimRequest(pod.Object, pod.Refs, p.Claim)
+	if err == nil {
+		_, err = r.claims.Check(q, owner)
+	}
+	if err != nil {
+		return failedMount(p.Name, err)
+	}
+	return nil
+}
+
+// removePodDir removes the directory of a pod, and what is mounted below it.
+func (r *Runtime) removePodDir(uid string) error {
+	dir := r.podDir(uid)
+	if err := r.remote.UnmountBelow(dir); err != nil {
+		return err
+	}
+	claimed := len(names(r.pinDir(uid))) > 0
+	if err := removeTree(dir); err != nil || !claimed {
+		return err
+	}
+	if err := r.claims.Release(uid); err != nil {
+		return fmt.Errorf("free the volumes of pod %s: %w", uid, err)
+	}
+	r.freed.Store(true)
+	return nil
+}

@@ -1,0 +1,299 @@
+// Package claims decides which storage a PersistentVolumeClaim gets, and remembers it.
+//
+// Choose is pure and follows the rules by which Kubernetes binds: a volume is bound to one claim, a claim to the smallest
+// volume that has what it asks for, or else it gets a directory of its own. Book keeps what was decided in a file. The
+// package must not know how storage is mounted, nor who uses it: that it is told. No goroutines.
+package claims
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"monopod/manifests"
+)
+
+// Request is a claim that needs storage, and all that there is.
+type Request struct {
+	// Claim may lack its defaults: the claims of a StatefulSet are made, not read.
+	Claim *corev1.PersistentVolumeClaim
+	// Refs holds the volumes and classes.
+	Refs *manifests.Refs
+	// NodeName is that of this machine.
+	NodeName string
+	// Taken says which claim has a volume: namespace/name by the volume's name.
+	Taken map[string]string
+}
+
+// Key is the name of a claim on this machine.
+func Key(c *corev1.PersistentVolumeClaim) string { return c.Namespace + "/" + c.Name }
+
+// Choose finds storage for a claim that has none: the name of a PersistentVolume, or none when a directory is to be made.
+// An error says what the claim waits for.
+func Choose(q Request) (string, error) {
+	if name := q.Claim.Spec.VolumeName; name != "" {
+		v := q.volume(name)
+		if v == nil {
+			return "", fmt.Errorf("there is no PersistentVolume %q, which the claim names", name)
+		}
+		if owner := q.owner(v); owner != "" && owner != Key(q.Claim) {
+			return "", fmt.Errorf("PersistentVolume %q, which the claim names, belongs to claim %s", name, owner)
+		}
+		if why := q.mismatch(v); why != "" {
+			return "", fmt.Errorf("PersistentVolume %q, which the claim names, does not fit: %s", name, why)
+		}
+		return name, nil
+	}
+	if v := q.reserved(); v != nil {
+		return v.Name, nil
+	}
+	if v := q.smallest(); v != nil {
+		return v.Name, nil
+	}
+	return "", q.provisionable()
+}
+
+// explicit returns the volume that the documents give to the claim, whatever was decided before; empty: none.
+func (q Request) explicit() string {
+	if q.Claim.Spec.VolumeName != "" {
+		return q.Claim.Spec.VolumeName
+	}
+	if v := q.reserved(); v != nil {
+		return v.Name
+	}
+	return ""
+}
+
+func (q Request) volume(name string) *corev1.PersistentVolume {
+	for _, v := range q.Refs.Volumes {
+		if v.Name == name {
+			return v
+		}
+	}
+	return nil
+}
+
+// owner returns the claim that a volume belongs to: the one it names itself, then the one that has it, then one that names it.
+func (q Request) owner(v *corev1.PersistentVolume) string {
+	return cmp.Or(claimRef(v), q.Taken[v.Name], q.Refs.Named[v.Name])
+}
+
+// claimRef is the claim that a volume names.
+func claimRef(v *corev1.PersistentVolume) string {
+	ref := v.Spec.ClaimRef
+	if ref == nil || ref.Name == "" {
+		return ""
+	}
+	return cmp.Or(ref.Namespace, corev1.NamespaceDefault) + "/" + ref.Name
+}
+
+// reserved returns a volume that names the claim and is large enough.
+func (q Request) reserved() *corev1.PersistentVolume {
+	for _, v := range q.Refs.Volumes {
+		if claimRef(v) == Key(q.Claim) && supported(v) && sameMode(v, q.Claim) && size(v) >= q.request() && q.elsewhere(v) == "" {
+			return v
+		}
+	}
+	return nil
+}
+
+// smallest returns the smallest free volume that has all that the claim asks for; of several the first by name.
+func (q Request) smallest() *corev1.PersistentVolume {
+	var best *corev1.PersistentVolume
+	for _, v := range q.Refs.Volumes {
+		if q.owner(v) != "" || q.mismatch(v) != "" {
+			continue
+		}
+		if best == nil || cmp.Or(cmp.Compare(size(v), size(best)), cmp.Compare(v.Name, best.Name)) < 0 {
+			best = v
+		}
+	}
+	return best
+}
+
+// mismatch says what a claim asks for and a volume has not.
+func (q Request) mismatch(v *corev1.PersistentVolume) string {
+	c := q.Claim
+	class, _ := q.class()
+	switch {
+	case !supported(v):
+		return "it is of a kind that cannot be mounted here (hostPath, local, nfs and iscsi can)"
+	case size(v) < q.request():
+		return fmt.Sprintf("it has %s", v.Spec.Capacity.Storage())
+	case !sameMode(v, c):
+		return fmt.Sprintf("its volumeMode is %s", volumeMode(v.Spec.VolumeMode))
+	case manifests.VolumeClass(v) != class:
+		return fmt.Sprintf("its storageClassName is %q", manifests.VolumeClass(v))
+	case !selects(c.Spec.Selector, v.Labels):
+		return "the claim's selector does not select it"
+	}
+	for _, m := range c.Spec.AccessModes {
+		if !slices.Contains(v.Spec.AccessModes, m) {
+			return fmt.Sprintf("it has no access mode %s", m)
+		}
+	}
+	return q.elsewhere(v)
+}
+
+// class returns the class of the claim, and whether it names one itself. A claim that names none is of the default
+// class, if there is one.
+func (q Request) class() (name string, named bool) {
+	if class := manifests.ClaimClass(q.Claim); class != nil {
+		return *class, true
+	}
+	for _, s := range q.Refs.Classes {
+		if s.IsDefault() {
+			return s.Name, false
+		}
+	}
+	return "", false
+}
+
+// storageClass returns the document of the claim's class, nil when there is none.
+func (q Request) storageClass() *manifests.StorageClass {
+	name, _ := q.class()
+	for _, s := range q.Refs.Classes {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// provisionable says why no directory can be made for the claim; nil: it can.
+func (q Request) provisionable() error {
+	name, named := q.class()
+	none := func(why string) error {
+		text := "no PersistentVolume fits"
+		if closest := q.closest(); closest != "" {
+			text += " (" + closest + ")"
+		}
+		return fmt.Errorf("%s, and none is made: %s", text, why)
+	}
+	doc := q.storageClass()
+	switch {
+	case volumeMode(q.Claim.Spec.VolumeMode) == corev1.PersistentVolumeBlock:
+		return none("block devices are not made here")
+	case q.Claim.Spec.Selector != nil:
+		return none("the claim has a selector")
+	case named && name == "":
+		return none(`storageClassName "" asks for a PersistentVolume that is there`)
+	case doc != nil && doc.Provisioner == manifests.NoProvisioner:
+		return none(fmt.Sprintf("StorageClass %q has no provisioner", name))
+	case doc == nil && name != "" && slices.ContainsFunc(q.Refs.Volumes, func(v *corev1.PersistentVolume) bool { return manifests.VolumeClass(v) == name }):
+		return none(fmt.Sprintf("class %q is one of PersistentVolumes", name))
+	}
+	return nil
+}
+
+// closest says of a volume of the claim's class why it is not the one.
+func (q Request) closest() string {
+	class, _ := q.class()
+	for _, v := range q.Refs.Volumes {
+		if manifests.VolumeClass(v) != class {
+			continue
+		}
+		if owner := q.owner(v); owner != "" {
+			return fmt.Sprintf("%s belongs to claim %s", v.Name, owner)
+		}
+		return fmt.Sprintf("%s: %s", v.Name, q.mismatch(v))
+	}
+	return ""
+}
+
+// reclaims says that a directory made for the claim goes with the claim's document.
+func (q Request) reclaims() bool {
+	s := q.storageClass()
+	return q.Claim.Annotations[manifests.AnnotationRetain] == "" && s != nil && s.ReclaimPolicy != nil && *s.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+}
+
+func supported(v *corev1.PersistentVolume) bool {
+	s := &v.Spec.PersistentVolumeSource
+	return s.HostPath != nil || s.Local != nil || s.NFS != nil || s.ISCSI != nil
+}
+
+func size(v *corev1.PersistentVolume) int64 { return v.Spec.Capacity.Storage().Value() }
+
+func (q Request) request() int64 { return q.Claim.Spec.Resources.Requests.Storage().Value() }
+
+func sameMode(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) bool {
+	return volumeMode(v.Spec.VolumeMode) == volumeMode(c.Spec.VolumeMode)
+}
+
+func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
+	if m == nil {
+		return corev1.PersistentVolumeFilesystem
+	}
+	return *m
+}
+
+// IsBlock says that a claim wants a device and no file system.
+func IsBlock(c *corev1.PersistentVolumeClaim) bool {
+	return volumeMode(c.Spec.VolumeMode) == corev1.PersistentVolumeBlock
+}
+
+func selects(selector *metav1.LabelSelector, have map[string]string) bool {
+	if selector == nil {
+		return true
+	}
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && s.Matches(labels.Set(have))
+}
+
+// elsewhere says for which other machine a volume is; empty: for this one as well.
+func (q Request) elsewhere(v *corev1.PersistentVolume) string {
+	a := v.Spec.NodeAffinity
+	if a == nil || a.Required == nil {
+		return ""
+	}
+	if slices.ContainsFunc(a.Required.NodeSelectorTerms, q.satisfies) {
+		return ""
+	}
+	return fmt.Sprintf("its nodeAffinity is not for this node, %s", q.NodeName)
+}
+
+// satisfies says that this machine meets a term. Of its labels only those are known that every node has: what is asked of
+// others was decided when the document was put on this machine.
+func (q Request) satisfies(term corev1.NodeSelectorTerm) bool {
+	known := map[string]string{
+		corev1.LabelHostname: q.NodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH,
+		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": runtime.GOARCH,
+	}
+	for _, r := range term.MatchExpressions {
+		if value, ok := known[r.Key]; ok && !meets(r, value) {
+			return false
+		}
+	}
+	for _, r := range term.MatchFields {
+		if r.Key == metav1.ObjectNameField && !meets(r, q.NodeName) {
+			return false
+		}
+	}
+	return len(term.MatchExpressions)+len(term.MatchFields) > 0
+}
+
+// meets compares the value of a label that the machine has.
+func meets(r corev1.NodeSelectorRequirement, value string) bool {
+	switch r.Operator {
+	case corev1.NodeSelectorOpIn:
+		return slices.Contains(r.Values, value)
+	case corev1.NodeSelectorOpNotIn:
+		return !slices.Contains(r.Values, value)
+	case corev1.NodeSelectorOpExists:
+		return true
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
+		have, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || len(r.Values) != 1 {
+			return false
+		}
+		want, err := strconv.ParseInt(r.Values[0], 10, 64)
+		return err == nil && (r.Operator == corev1.NodeSelectorOpGt && have > want || r.Operator == corev1.NodeSelectorOpLt && have < want)
+	}
+	return false // DoesNotExist
+}

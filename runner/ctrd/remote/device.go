@@ -1,0 +1,117 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/mount"
+)
+
+// Disk is a block device with a file system, or one that is to get one.
+type Disk struct {
+	// Device is its path.
+	Device string
+	// FSType is that of the file system; empty: the one it has, or ext4.
+	FSType   string
+	ReadOnly bool
+	Options  []string
+}
+
+// Disk mounts a device at target, unless it is mounted there. A device without any content gets a file system first.
+func (m *Mounter) Disk(target string, d Disk) error {
+	return m.mount(target, d.Device, func(ctx context.Context) error { return d.mount(ctx, target) })
+}
+
+func (d Disk) mount(ctx context.Context, target string) error {
+	has, err := contentOf(ctx, d.Device)
+	if err != nil {
+		return err
+	}
+	fsType := d.FSType
+	switch {
+	case has == "" && d.ReadOnly:
+		return fmt.Errorf("%s is empty and read-only", d.Device)
+	case has == "":
+		if fsType == "" {
+			fsType = "ext4"
+		}
+		if err := format(ctx, d.Device, fsType); err != nil {
+			return err
+		}
+	case fsType != "" && fsType != has:
+		return fmt.Errorf("%s has %s on it, not %s: it is not overwritten", d.Device, has, fsType)
+	default:
+		fsType = has
+	}
+	options := slices.Clone(d.Options)
+	if d.ReadOnly {
+		options = append(options, "ro")
+	}
+	return mount.All([]mount.Mount{{Type: fsType, Source: d.Device, Options: options}}, target)
+}
+
+// contentOf returns the type of what is on a device, empty for nothing at all.
+func contentOf(ctx context.Context, device string) (string, error) {
+	blkid, err := tool("blkid", "util-linux")
+	if err != nil {
+		return "", err
+	}
+	// To blkid a device that it cannot read is one with nothing on it.
+	if err := readable(device); err != nil {
+		return "", err
+	}
+	out, err := run(ctx, blkid, "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 2 {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	table := ""
+	for line := range strings.Lines(out) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch key {
+		case "TYPE":
+			return value, nil
+		case "PTTYPE":
+			table = "a partition table (" + value + ")"
+		}
+	}
+	if table == "" {
+		return "", fmt.Errorf("what is on %s is not known", device)
+	}
+	return table, nil
+}
+
+func readable(device string) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.ReadFull(f, make([]byte, 4096))
+	return err
+}
+
+func format(ctx context.Context, device, fsType string) error {
+	install := map[string]string{"ext4": "e2fsprogs", "ext3": "e2fsprogs", "ext2": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs"}[fsType]
+	if install == "" {
+		install = "the tools of " + fsType
+	}
+	mkfs, err := tool("mkfs."+fsType, install)
+	if err != nil {
+		return err
+	}
+	var args []string
+	if strings.HasPrefix(fsType, "ext") {
+		args = []string{"-F", "-m0"}
+	}
+	_, err = run(ctx, mkfs, append(args, device)...)
+	return err
+}
