@@ -93,7 +93,7 @@ type Seen struct {
 
 // All is the whole table.
 func All() []Row {
-	return slices.Concat(containerRows(), probeRows(), hookRows(), podRows(), volumeRows(), storageRows(), runtimeRows())
+	return slices.Concat(containerRows(), probeRows(), hookRows(), podRows(), volumeRows(), storageRows(), runtimeRows(), claimRows())
 }
 
 // Normal is the path under which docs/fields.md speaks of a field.

@@ -372,3 +372,41 @@ func TestAnUnreadableBookLosesNothing(t *testing.T) {
 	s.play(append(docs, volume("v", "1Gi", "hostPath: {path: "+w.dir+"/v}"))...)
 	s.waitOutput("a", "lines 2")
 }
+
+// TestTheTemplateOfAnEphemeralVolumeChooses: of two volumes the larger one, because of one field each.
+func TestTheTemplateOfAnEphemeralVolumeChooses(t *testing.T) {
+	w := newWorld(t)
+	s := w.stage(t)
+	dev := loopDevice(t, filepath.Join(w.dir, "disk.img"))
+	check(t, os.WriteFile(dev, []byte("block-yes\n"), 0o600))
+	defer func() { s.close() }()
+	const modes, size = "accessModes: [ReadWriteOnce]", "resources: {requests: {storage: 1Gi}}"
+	var docs, want []string
+	for _, c := range []struct{ name, yes, template string }{
+		{"modes", "accessModes: [ReadWriteOnce, ReadWriteMany]", "accessModes: [ReadWriteMany], " + size},
+		{"size", modes, modes + ", resources: {requests: {storage: 2Gi}}"},
+		{"labels", modes, modes + ", " + size + ", selector: {matchLabels: {name: labels-yes}}"},
+		{"expressions", modes, modes + ", " + size + ", selector: {matchExpressions: [{key: name, operator: NotIn, values: [expressions-no]}]}"},
+		{"name", modes, modes + ", " + size + ", volumeName: name-yes"},
+	} {
+		for _, v := range []struct{ name, size, modes string }{{c.name + "-no", "1Gi", modes}, {c.name + "-yes", "3Gi", c.yes}} {
+			dir := filepath.Join(w.dir, v.name)
+			check(t, os.Mkdir(dir, 0o755))
+			check(t, os.WriteFile(filepath.Join(dir, v.name), nil, 0o600))
+			docs = append(docs, "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: "+v.name+", labels: {name: "+v.name+"}}\nspec: {storageClassName: "+c.name+", capacity: {storage: "+v.size+"}, hostPath: {path: "+dir+"}, "+v.modes+"}")
+		}
+		docs = append(docs, claimPod(c.name, "ls /data", onData, "[{name: d, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: "+c.name+", "+c.template+"}}}}]"))
+		want = append(want, c.name)
+	}
+	docs = append(docs,
+		volume("block-no", "1Gi", "storageClassName: block, hostPath: {path: /}"), volume("block-yes", "2Gi", "storageClassName: block, volumeMode: Block, hostPath: {path: "+dev+"}"),
+		claimPod("block", "head -c 10 /dev/x", "volumeDevices: [{name: d, devicePath: /dev/x}]",
+			"[{name: d, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: block, volumeMode: Block, "+modes+", "+size+"}}}}]"))
+	s.play(docs...)
+	for _, name := range append(want, "block") {
+		s.waitOutput(name, name+"-yes")
+		if out := s.output(name); strings.Contains(out, name+"-no") {
+			t.Errorf("%s got %s", name, out)
+		}
+	}
+}

@@ -19,10 +19,10 @@ type VolumePlan struct {
 	Files *corev1.VolumeSource
 	// Image is an image whose content is mounted, read-only.
 	Image *corev1.ImageVolumeSource
-	Claim *Claim
+	Claim *Claim `json:",omitempty"`
 	// NFS and ISCSI are storage of other machines.
-	NFS   *corev1.NFSVolumeSource
-	ISCSI *corev1.ISCSIVolumeSource
+	NFS   *corev1.NFSVolumeSource   `json:",omitempty"`
+	ISCSI *corev1.ISCSIVolumeSource `json:",omitempty"`
 }
 
 // Claim is a PersistentVolumeClaim that a pod uses.
