@@ -36,7 +36,7 @@ const (
 	noFill      = "never: nothing here copies volumes or restores snapshots"
 	fillHint    = "fill the volume from an init container"
 	clusterDisk = "never: Kubernetes has removed this volume type or needs a cluster for it"
-	noSELinux   = "without SELinux in the kernel there is nothing to label, and a warning says so; with it the container waits, since monopod sets no labels"
+	noSELinux   = "without SELinux in the kernel there is nothing to label, and a warning says so; with it process, root file system and volumes get the labels"
 	linuxOnly   = "never: monopod runs Linux containers"
 	tcpHook     = "never: Kubernetes accepts it and then fails, each time the hook is to run"
 	tcpHint     = "use exec or httpGet"
@@ -161,7 +161,7 @@ func podSecurityFates() []fieldFate {
 		{path: "spec.securityContext.sysctls", fate: enforced, note: "the safe ones of Kubernetes 1.36, others when `allowedUnsafeSysctls` names them"},
 		{path: "spec.securityContext.appArmorProfile", fate: enforced, note: "a profile asked for by name or type keeps the container waiting where the machine has no AppArmor"},
 		{path: "spec.securityContext.seLinuxOptions", fate: harmless, note: noSELinux},
-		{path: "spec.securityContext.seLinuxChangePolicy", fate: harmless, note: "it says how volumes get SELinux labels"},
+		{path: "spec.securityContext.seLinuxChangePolicy", fate: harmless, note: "it says how volumes get SELinux labels: here each file gets one (Recursive), where there is SELinux"},
 		{path: "spec.securityContext.windowsOptions", fate: refused, note: linuxOnly},
 	}
 }

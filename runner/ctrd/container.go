@@ -194,7 +194,10 @@ func (r *Runtime) buildSpec(in spec.Input) (*specs.Spec, error) {
 		s.Annotations = map[string]string{}
 	}
 	s.Annotations[shim.AnnotationExitFile] = r.exitFile(in.ID)
-	return s, r.addProfiles(s, in)
+	if err := r.addProfiles(s, in); err != nil {
+		return nil, err
+	}
+	return s, r.addLabels(s, in)
 }
 
 // makeContainer makes record, snapshot and log files side by side, then the task.
@@ -232,6 +235,9 @@ func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
 		ContainerID: n.rec.ID, Stdin: stdin, Stdout: stdout, Stderr: stderr, Terminal: n.spec.Process.Terminal,
 	}
 	for _, m := range rootfs {
+		if label := n.spec.Linux.MountLabel; label != "" && m.Type == "overlay" {
+			m.Options = append(m.Options, fmt.Sprintf("context=%q", label))
+		}
 		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}
 	if _, err := r.client.TaskService().Create(ctx, req); err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/runner"
@@ -32,25 +31,14 @@ func (r *Runtime) addProfiles(s *specs.Spec, in spec.Input) error {
 	if s.Process.ApparmorProfile, err = r.appArmor(spec.AppArmorFor(in.Pod, in.Container)); err != nil {
 		return stepError(runner.ReasonCreateContainerError, err)
 	}
-	return r.checkSELinux(in)
-}
-
-// checkSELinux refuses labels on a machine where they would mean something: we do not set any. Elsewhere they mean
-// nothing, which kubelet does not mention at all.
-func (r *Runtime) checkSELinux(in spec.Input) error {
-	if !spec.WantsSELinux(in.Pod, in.Container) {
-		return nil
-	}
-	var st unix.Statfs_t
-	if unix.Statfs("/sys/fs/selinux", &st) == nil && st.Type == unix.SELINUX_MAGIC {
-		return stepError(runner.ReasonCreateContainerConfigError, errors.New("seLinuxOptions: monopod does not set labels, and this machine has SELinux"))
-	}
-	r.log.Warn("seLinuxOptions mean nothing on this machine, which has no SELinux", "pod", in.Pod.Namespace+"/"+in.Pod.Name, "container", in.Container)
 	return nil
 }
 
 // checkProfiles says whether addProfiles will work.
 func (r *Runtime) checkProfiles(in spec.Input) error {
+	if _, err := r.labels(in); err != nil {
+		return stepError(runner.ReasonCreateContainerConfigError, err)
+	}
 	return r.addProfiles(&specs.Spec{
 		Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}, Linux: &specs.Linux{},
 	}, in)

@@ -27,7 +27,7 @@ func (r *Runtime) preparePodCgroup(rec *sandboxRecord) error {
 	if err := r.cgroups.set(rec.Labels.Cgroup, spec.PodCgroup(rec.loaded(rec.Pod), r.host)); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
-	return wrap("cgroup", r.weighClasses(rec))
+	return nil
 }
 
 // limitFormerPods puts the limit of processes on pods of releases that set it on each container.
@@ -44,7 +44,7 @@ func (r *Runtime) limitFormerPods() {
 }
 
 // weighClasses sets what the cgroups above pods have: a share of the processors by what all pods of a class request.
-// with is a sandbox that may not be in the index yet.
+// with is a sandbox that counts with another manifest than that in the index.
 func (r *Runtime) weighClasses(with *sandboxRecord) error {
 	defer r.locks.lock("classes")()
 	pods := map[string]*corev1.Pod{}

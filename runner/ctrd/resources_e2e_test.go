@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/sandbox"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
@@ -105,6 +106,28 @@ func (a *agent) containerCgroup(t testing.TB, key manifests.Key) string {
 		t.Fatalf("%s has no container", key)
 	}
 	return a.cgroupOf(all[len(all)-1])
+}
+
+// TestPodsThatAreMadeTogetherWeighTogether makes many sandboxes at once.
+func TestPodsThatAreMadeTogetherWeighTogether(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	defer a.end(t)
+	const n = 8
+	var g errgroup.Group
+	for i := range n {
+		pod := sized(t, fmt.Sprintf("p%d", i), "{requests: {cpu: 250m}}", "exec sleep 1000")
+		g.Go(func() error {
+			return a.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.CreateSandbox, UID: "uid-" + pod.Object.Name})
+		})
+	}
+	check(t, g.Wait())
+	if got, want := a.weight(t, w.config().CgroupParent+"/burstable"), a.weightOf(n*256); got != want {
+		t.Errorf("the cgroup of all burstable pods weighs %s, want %s", got, want)
+	}
+	for i := range n {
+		check(t, removePod(t.Context(), a, manifests.Key{Namespace: "default", Name: fmt.Sprintf("p%d", i)}))
+	}
 }
 
 func TestPodsAreInTheCgroupsOfTheirClass(t *testing.T) {

@@ -63,6 +63,14 @@ func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *man
 	if !rec.Network.Ready {
 		r.startNetwork(ctx, rec)
 	}
+	if rec.Labels.Cgroup == "" {
+		return nil
+	}
+	// Not before it is in the index: of pods that are made at the same time each must count the others.
+	if err := r.weighClasses(nil); err != nil {
+		r.dropSandbox(ctx, rec)
+		return fmt.Errorf("cgroup: %w", err)
+	}
 	return nil
 }
 

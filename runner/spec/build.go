@@ -3,9 +3,7 @@
 // It owns the rules that lie between a manifest and runc: what kubelet 1.36 and containerd's CRI plugin together
 // would ask for. It is pure: no disk, no clock, no environment, no goroutines; all it depends on is in Input, and
 // equal inputs give equal specs. It must not know containerd: its callers prepare what Input points to and add
-// the seccomp profile (SeccompFor).
-//
-// AppArmor and SELinux labels are not set in this release.
+// the seccomp profile (SeccompFor), the AppArmor profile and the SELinux labels.
 package spec
 
 import (

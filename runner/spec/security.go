@@ -104,16 +104,6 @@ func AppArmorFor(pod *corev1.Pod, container string) (profile *corev1.AppArmorPro
 	return profile, privileged
 }
 
-// WantsSELinux says that a container or its pod has seLinuxOptions.
-func WantsSELinux(pod *corev1.Pod, container string) bool {
-	c, err := findContainer(pod, container)
-	if err != nil {
-		return false
-	}
-	return pod.Spec.SecurityContext != nil && pod.Spec.SecurityContext.SELinuxOptions != nil ||
-		c.SecurityContext != nil && c.SecurityContext.SELinuxOptions != nil
-}
-
 // checkUser refuses root where the manifest says runAsNonRoot, with kubelet's words, and an Input.User that is
 // not the requested one.
 func checkUser(in Input, c *corev1.Container, sec security) error {
