@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,13 +17,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/e2e/fields"
 	"monopod/e2e/testimages"
+	"monopod/node"
 )
 
 // atOnce is how many pods of the table run at the same time.
-const atOnce = 32
+const atOnce = 20
 
 // TestEachEnforcedFieldHasAnEffect runs the table of e2e/fields: each row with all its fields, and without each of them.
 // MONOPOD_E2E_FIELDS is a pattern of rows (their names) for those who write them.
@@ -233,6 +236,7 @@ func (o *ongoing) act() error {
 		return err
 	}
 	o.before, o.acted = s.Pod, time.Now()
+	o.deadline = o.acted.Add(patience)
 	if r.Remove {
 		return os.Remove(o.file)
 	}
@@ -242,9 +246,12 @@ func (o *ongoing) act() error {
 // until asks a condition each time the lookout has looked.
 func (o *ongoing) until(what string, is func(*fields.Seen) bool) (*fields.Seen, error) {
 	for round := uint64(0); ; {
-		pods, n, at := o.f.look.after(round)
+		pod, n, at, err := o.f.look.after(round, o.run.Name)
+		if err != nil {
+			return nil, err
+		}
 		round = n
-		s := o.seen(pods)
+		s := o.seen(pod)
 		s.Now = at
 		if is(s) {
 			return s, nil
@@ -255,15 +262,10 @@ func (o *ongoing) until(what string, is func(*fields.Seen) bool) (*fields.Seen, 
 	}
 }
 
-func (o *ongoing) seen(pods []corev1.Pod) *fields.Seen {
+func (o *ongoing) seen(pod *corev1.Pod) *fields.Seen {
 	s := &fields.Seen{
-		Dir: o.dir, Name: o.run.Name, Requests: o.servers[0].Requests(), Requests2: o.servers[1].Requests(),
+		Pod: pod, Dir: o.dir, Name: o.run.Name, Requests: o.servers[0].Requests(), Requests2: o.servers[1].Requests(),
 		FreePort: o.words["FREEPORT"], Before: o.before, ActedAt: o.acted,
-	}
-	for i := range pods {
-		if pods[i].Labels["row"] == o.run.Name || pods[i].Name == o.run.Name {
-			s.Pod = &pods[i]
-		}
 	}
 	s.Log = func(container string) string {
 		if s.Pod == nil {
@@ -297,55 +299,80 @@ func (o *ongoing) describe(s *fields.Seen) string {
 	return b.String()
 }
 
-// lookout asks the agent for all pods, again and again, for all runs together.
+// lookout follows all pods of the agent, for all runs together.
 type lookout struct {
-	mu    sync.Mutex
-	cond  *sync.Cond
-	pods  []corev1.Pod
+	mu   sync.Mutex
+	cond *sync.Cond
+	pods map[types.NamespacedName]*corev1.Pod
+	// round counts the looks; the last one was at that time.
 	round uint64
 	at    time.Time
-	quit  chan struct{}
-	ended chan struct{}
-	once  sync.Once
+	err   error
+	end   context.CancelFunc
+	wait  sync.WaitGroup
 }
 
 func newLookout(in *instance) *lookout {
-	l := &lookout{quit: make(chan struct{}), ended: make(chan struct{})}
+	l := &lookout{pods: map[types.NamespacedName]*corev1.Pod{}}
 	l.cond = sync.NewCond(&l.mu)
-	go l.watch(in)
+	ctx, end := context.WithCancel(in.t.Context())
+	l.end = end
+	l.wait.Go(func() {
+		client := node.NewClient(filepath.Join(in.state, "monopod.sock"))
+		err := client.Watch(ctx, "", "", func(e node.PodEvent) error { l.see(e); return nil })
+		l.look(func() { l.err = err })
+	})
+	l.wait.Go(func() { l.tick(ctx) })
 	return l
 }
 
-func (l *lookout) watch(in *instance) {
-	defer close(l.ended)
-	for {
-		at := time.Now()
-		pods, err := in.podList()
-		l.mu.Lock()
-		if l.round++; err == nil {
-			l.pods, l.at = pods, at
+func (l *lookout) see(e node.PodEvent) {
+	l.look(func() {
+		key := types.NamespacedName{Namespace: e.Object.Namespace, Name: e.Object.Name}
+		if e.Type == "DELETED" {
+			delete(l.pods, key)
+		} else {
+			l.pods[key] = &e.Object
 		}
-		l.mu.Unlock()
-		l.cond.Broadcast()
+	})
+}
+
+// tick has everybody look again who waits for what the agent does not tell: requests and files.
+func (l *lookout) tick(ctx context.Context) {
+	for ctx.Err() == nil {
 		select {
-		case <-l.quit:
-			return
-		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
 		}
+		l.look(func() {})
 	}
 }
 
-// after returns what was seen after a round, and when.
-func (l *lookout) after(round uint64) ([]corev1.Pod, uint64, time.Time) {
+func (l *lookout) look(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.round <= round {
+	change()
+	l.round++
+	l.at = time.Now()
+	l.cond.Broadcast()
+}
+
+// after waits for a look after a round, and returns a pod by its label or name; nil when there is none.
+func (l *lookout) after(round uint64, name string) (pod *corev1.Pod, now uint64, at time.Time, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.round <= round && l.err == nil {
 		l.cond.Wait()
 	}
-	return l.pods, l.round, l.at
+	for _, p := range l.pods {
+		if p.Labels["row"] == name || p.Name == name {
+			pod = p
+		}
+	}
+	return pod, l.round, l.at, l.err
 }
 
 func (l *lookout) stop() {
-	l.once.Do(func() { close(l.quit) })
-	<-l.ended
+	l.end()
+	l.wait.Wait()
 }

@@ -210,18 +210,6 @@ func (in *instance) run(args ...string) (string, error) {
 
 // pods is `monopod get pods -A -o json`.
 func (in *instance) pods() (map[string]corev1.Pod, error) {
-	list, err := in.podList()
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]corev1.Pod{}
-	for _, p := range list {
-		all[p.Name] = p
-	}
-	return all, nil
-}
-
-func (in *instance) podList() ([]corev1.Pod, error) {
 	out, err := in.run("get", "pods", "-A", "-o", "json")
 	if err != nil {
 		return nil, err
@@ -230,7 +218,11 @@ func (in *instance) podList() ([]corev1.Pod, error) {
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}
-	return list.Items, nil
+	all := map[string]corev1.Pod{}
+	for _, p := range list.Items {
+		all[p.Name] = p
+	}
+	return all, nil
 }
 
 // pod waits until the pod is as wanted and returns it.

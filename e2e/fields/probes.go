@@ -189,9 +189,11 @@ func probeThresholdRows(kind string) []Row {
 		},
 		{
 			Name: kind + "-grace", Fields: []string{p + "terminationGracePeriodSeconds"},
-			Spec:      "{hostNetwork: true, terminationGracePeriodSeconds: 30}",
-			Container: text + "{" + ask + "periodSeconds: 1, failureThreshold: 1, terminationGracePeriodSeconds: 1}",
-			Script:    "trap 'sleep 4; exit 7' TERM; sleep 3600 & wait", Answer: unwell,
+			Spec: "terminationGracePeriodSeconds: 30",
+			// It fails once the container is prepared for its end.
+			Container: text + "{exec: {command: [sh, -c, 'until [ -e /tmp/set ]; do sleep 0.05; done; exit 1']}, " +
+				"timeoutSeconds: 60, failureThreshold: 1, terminationGracePeriodSeconds: 1}",
+			Script: "trap 'sleep 4; exit 7' TERM; touch /tmp/set; sleep 3600 & wait",
 			Check: func(s *Seen) Verdict {
 				if s.Ended() == nil {
 					return Undecided
