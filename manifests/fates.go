@@ -37,6 +37,7 @@ const (
 	fillHint    = "fill the volume from an init container"
 	clusterDisk = "never: Kubernetes has removed this volume type or needs a cluster for it"
 	noSELinux   = "without SELinux in the kernel there is nothing to label, and a warning says so; with it process, root file system and volumes get the labels"
+	noMedium    = "never: there is no such medium"
 	linuxOnly   = "never: monopod runs Linux containers"
 	tcpHook     = "never: Kubernetes accepts it and then fails, each time the hook is to run"
 	tcpHint     = "use exec or httpGet"
@@ -285,9 +286,9 @@ func volumeFates() []fieldFate {
 		{path: v + "name", fate: enforced},
 		{path: v + "hostPath", fate: enforced, note: "all types"},
 		{path: v + "image", fate: enforced, note: "pulled with the images of the containers that mount it; read-only, nothing in it can be executed"},
-		{path: v + "emptyDir.medium", fate: enforced, only: []string{"", "Memory"}, other: release02},
-		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "with medium Memory; a limit on disk is refused and planned for 0.2"},
-		{path: v + "emptyDir.mode", fate: refused, note: release02},
+		{path: v + "emptyDir.medium", fate: enforced, note: "HugePages of a size that the pod requests", only: []string{"", "Memory", "HugePages", "HugePages-*"}, other: noMedium},
+		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "with medium Memory or HugePages; a limit on disk is refused and planned for 0.2"},
+		{path: v + "emptyDir.mode", fate: enforced, note: "fsGroup adds the rights of the group"},
 		{path: v + "persistentVolumeClaim", fate: enforced, note: "bound to a PersistentVolume document (hostPath, local, nfs, iscsi), else a directory below `<rootDirectory>/volumes`; see docs/volumes.md"},
 	}
 	all = append(all, ephemeralFates(v+"ephemeral.volumeClaimTemplate.")...)

@@ -53,12 +53,20 @@ type fieldFate struct {
 func (f *fieldFate) allows(v reflect.Value) bool {
 	value := scalar(v)
 	switch {
-	case f.only == nil || slices.Contains(f.only, value):
+	case f.only == nil || slices.ContainsFunc(f.only, func(only string) bool { return isOneOf(only, value) }):
 		return true
 	case f.later != nil:
 		return !slices.Contains(f.later, value)
 	}
 	return false
+}
+
+// isOneOf says that a value is the one of the table, or begins as it does up to its star.
+func isOneOf(only, value string) bool {
+	if prefix, ok := strings.CutSuffix(only, "*"); ok {
+		return strings.HasPrefix(value, prefix)
+	}
+	return value == only
 }
 
 // fieldNode is a field of a Pod, or any element or key of one, with the line of the table that speaks for it.

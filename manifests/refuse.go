@@ -160,7 +160,7 @@ func (r *refuser) identity(pod *corev1.Pod, it item) {
 
 // diskLimit refuses a size limit for an emptyDir on disk: nothing counts the bytes there yet.
 func (r *refuser) diskLimit(v *corev1.Volume, path string) {
-	if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.Medium == corev1.StorageMediumMemory {
+	if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault {
 		return
 	}
 	r.add(nil, path, "a limit on disk is "+notSupported(release02), "use medium: Memory, or leave the limit out")

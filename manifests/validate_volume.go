@@ -53,6 +53,9 @@ func (c *checker) volumeSource(path *field.Path, v *corev1.Volume) {
 	if v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil && v.EmptyDir.SizeLimit.Sign() < 0 {
 		c.forbidden(path.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity")
 	}
+	if v.EmptyDir != nil && v.EmptyDir.Mode != nil && (*v.EmptyDir.Mode < 0 || *v.EmptyDir.Mode > 0o1777) {
+		c.invalid(path.Child("emptyDir", "mode"), *v.EmptyDir.Mode, "must be a number between 0 and 01777 (octal), both inclusive")
+	}
 	first := ""
 	if v.EmptyDir != nil {
 		first = "emptyDir"

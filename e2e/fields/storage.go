@@ -23,6 +23,21 @@ volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}]`
 			Script: `[ "${K-none}" = none ]`,
 			Check:  when(func(s *Seen) bool { return ByPhase(s) == Holds }, waits("CreateContainerConfigError")),
 		},
+		{
+			Name: "emptydir-mode", Fields: []string{"spec.volumes[].emptyDir.mode"},
+			Spec: "volumes: [{name: v, emptyDir: {mode: 01750}}]", Container: "volumeMounts: [{name: v, mountPath: /v}]",
+			Script: "[ $(stat -c %a /v) = 1750 ]",
+		},
+		{
+			Name: "emptydir-medium", Fields: []string{"spec.volumes[].emptyDir.medium"},
+			Spec: "volumes: [{name: v, emptyDir: {medium: Memory}}]", Container: "volumeMounts: [{name: v, mountPath: /v}]",
+			Script: "grep -q '^tmpfs /v ' /proc/mounts",
+		},
+		{
+			Name: "emptydir-sizelimit", Fields: []string{"spec.volumes[].emptyDir.sizeLimit"},
+			Spec: "volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 1Mi}}]", Container: "volumeMounts: [{name: v, mountPath: /v}]",
+			Script: "if dd if=/dev/zero of=/v/f bs=64k count=20 2>/dev/null; then false; fi",
+		},
 		{Name: "tty", Fields: []string{c + "tty"}, Container: "tty: true", Script: "test -t 0; test -t 1; test -t 2"},
 		{Name: "stdin", Fields: []string{c + "stdin", c + "stdinOnce"}, By: "TestStandardInputStaysOpen"},
 	}

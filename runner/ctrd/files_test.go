@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/manifests"
 	"monopod/runner/spec"
 )
 
@@ -120,9 +121,9 @@ func TestHostPathsAreCheckedAndCreatedByType(t *testing.T) {
 func TestAnEmptyDirIsMadeOnceForEverybody(t *testing.T) {
 	r := bareRuntime()
 	r.cfg.RootDirectory = t.TempDir()
-	plan := spec.VolumePlan{Name: "data", EmptyDir: &spec.EmptyDir{}}
-	path, err := r.prepareEmptyDir("uid", plan)
-	if err != nil {
+	plan := spec.VolumePlan{Name: "data", EmptyDir: &spec.EmptyDir{Mode: 0o777}}
+	recorded, path := &manifests.Pod{Object: &corev1.Pod{}}, r.emptyDir("uid", "data")
+	if err := r.prepareEmptyDir("uid", plan, recorded); err != nil {
 		t.Fatal(err)
 	}
 	fi, err := os.Stat(path)
@@ -136,7 +137,7 @@ func TestAnEmptyDirIsMadeOnceForEverybody(t *testing.T) {
 	if err := os.Chmod(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.prepareEmptyDir("uid", plan); err != nil {
+	if err := r.prepareEmptyDir("uid", plan, recorded); err != nil {
 		t.Fatal(err)
 	}
 	if fi, _ = os.Stat(path); fi.Mode().Perm() != 0o700 {

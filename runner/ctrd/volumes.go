@@ -15,7 +15,6 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
-	"monopod/runner/ctrd/fsgroup"
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/volumes"
 	"monopod/runner/spec"
@@ -51,7 +50,7 @@ func (r *Runtime) prepareVolumes(ctx context.Context, pod *corev1.Pod, q specReq
 			v.ReadOnly, v.Options = true, imageVolumeOptions()
 			v.HostPath, v.Mapped, err = r.prepareImageVolume(ctx, q.sandbox, p.Image)
 		case p.EmptyDir != nil:
-			v.HostPath, err = r.prepareEmptyDir(string(pod.UID), p)
+			v.HostPath, err = r.emptyDir(string(pod.UID), p.Name), r.prepareEmptyDir(string(pod.UID), p, q.sandbox.Pod)
 		default:
 			v, err = r.prepareStorage(pod, q, p)
 		}
@@ -128,11 +127,6 @@ func createHostPath(h spec.HostPath) error {
 	return nil
 }
 
-// emptyDir is where an emptyDir volume of a pod is.
-func (r *Runtime) emptyDir(uid, volume string) string {
-	return filepath.Join(r.podDir(uid), "volumes", "kubernetes.io~empty-dir", volume)
-}
-
 // maxEnvFile is how large a file of variables may be.
 const maxEnvFile = 1 << 20
 
@@ -153,55 +147,6 @@ func (r *Runtime) readEnvFiles(uid string, c *corev1.Container) (map[spec.EnvFil
 		read[f] = string(text)
 	}
 	return read, nil
-}
-
-// prepareEmptyDir makes the directory or tmpfs once; what is there is kept.
-func (r *Runtime) prepareEmptyDir(uid string, p spec.VolumePlan) (string, error) {
-	path := r.emptyDir(uid, p.Name)
-	if p.EmptyDir.Memory {
-		if isMountPoint(path) {
-			return path, regroup(path, p.EmptyDir.GID)
-		}
-		return path, errors.Join(
-			mountTmpfs(path, fmt.Sprintf("mode=0777,size=%d", p.EmptyDir.SizeBytes), 0),
-			ownEmptyDir(path, p.EmptyDir.GID),
-		)
-	}
-	if _, err := os.Stat(path); err == nil {
-		return path, regroup(path, p.EmptyDir.GID)
-	}
-	// Made complete under another name first: a directory that exists is never touched again.
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return "", err
-	}
-	tmp := path + ".tmp"
-	if err := os.MkdirAll(tmp, 0o777); err != nil {
-		return "", err
-	}
-	if err := ownEmptyDir(tmp, p.EmptyDir.GID); err != nil {
-		return "", err
-	}
-	return path, os.Rename(tmp, path)
-}
-
-// ownEmptyDir opens an emptyDir to everybody and gives it to fsGroup.
-func ownEmptyDir(path string, gid *int64) error {
-	if gid == nil {
-		return os.Chmod(path, 0o777)
-	}
-	if err := os.Lchown(path, -1, int(*gid)); err != nil {
-		return err
-	}
-	return os.Chmod(path, 0o777|fs.ModeSetgid)
-}
-
-// regroup gives an emptyDir that is there to another fsGroup after an edit. As a rule it has the right one: the walk
-// of fsGroupChangePolicy Always has nothing to do in a directory that was made for the group.
-func regroup(path string, gid *int64) error {
-	if gid == nil {
-		return nil
-	}
-	return fsgroup.Apply(path, fsgroup.Owner{GID: *gid, OnRootMismatch: true})
 }
 
 // terminationFile makes the file behind terminationMessagePath, one for each instance.

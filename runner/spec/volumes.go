@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod/manifests"
 )
@@ -42,12 +44,16 @@ type HostPath struct {
 	Type corev1.HostPathType
 }
 
-// EmptyDir is a directory of mode 0777 that lives as long as the pod's sandbox.
+// EmptyDir is a directory that lives as long as the pod's sandbox.
 type EmptyDir struct {
 	// Memory: it is a tmpfs.
 	Memory bool
-	// SizeBytes is the size of the tmpfs; 0 for directories on disk.
+	// PageBytes is the size of the pages of a hugetlbfs; 0: it is none.
+	PageBytes int64
+	// SizeBytes is the size of the tmpfs, or of the hugetlbfs if it has a limit; 0 for directories on disk.
 	SizeBytes int64
+	// Mode has the permissions and perhaps the sticky bit.
+	Mode fs.FileMode
 	// GID owns the directory, which then has the setgid bit; nil: root's group.
 	GID *int64
 }
@@ -105,21 +111,92 @@ func planVolume(pod *corev1.Pod, host Host, v *corev1.Volume) (VolumePlan, error
 	case v.ISCSI != nil:
 		return VolumePlan{Name: v.Name, ISCSI: v.ISCSI}, nil
 	case v.EmptyDir != nil:
-		e := EmptyDir{}
+		e := EmptyDir{Mode: EmptyDirMode(v.EmptyDir)}
 		if s := pod.Spec.SecurityContext; s != nil {
 			e.GID = s.FSGroup
 		}
-		switch v.EmptyDir.Medium {
-		case corev1.StorageMediumDefault:
-		case corev1.StorageMediumMemory:
-			e.Memory, e.SizeBytes = true, tmpfsSize(pod, host, v.EmptyDir)
-		default:
-			return VolumePlan{}, fmt.Errorf("volume %q: emptyDir medium %q is not supported by this release", v.Name, v.EmptyDir.Medium)
-		}
-		return VolumePlan{Name: v.Name, EmptyDir: &e}, nil
+		return VolumePlan{Name: v.Name, EmptyDir: &e}, planMedium(pod, host, v, &e)
 	default:
 		return VolumePlan{}, fmt.Errorf("volume %q: this kind of volume is not supported by this release", v.Name)
 	}
+}
+
+// EmptyDirMode is the mode of an emptyDir: its own, or 0777.
+func EmptyDirMode(e *corev1.EmptyDirVolumeSource) fs.FileMode {
+	if e.Mode == nil {
+		return 0o777
+	}
+	mode := fs.FileMode(*e.Mode) & fs.ModePerm
+	if *e.Mode&0o1000 != 0 {
+		mode |= fs.ModeSticky
+	}
+	return mode
+}
+
+// planMedium decides what an emptyDir is made of.
+func planMedium(pod *corev1.Pod, host Host, v *corev1.Volume, e *EmptyDir) (err error) {
+	switch medium := v.EmptyDir.Medium; {
+	case medium == corev1.StorageMediumDefault:
+	case medium == corev1.StorageMediumMemory:
+		e.Memory, e.SizeBytes = true, tmpfsSize(pod, host, v.EmptyDir)
+	case medium == corev1.StorageMediumHugePages, strings.HasPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix)):
+		if e.PageBytes, err = pageSize(pod, medium); err != nil {
+			return fmt.Errorf("volume %q: %w", v.Name, err)
+		}
+		if limit := v.EmptyDir.SizeLimit; limit != nil {
+			e.SizeBytes = limit.Value()
+		}
+	default:
+		return fmt.Errorf("volume %q: unknown storage medium %q", v.Name, medium)
+	}
+	return nil
+}
+
+// pageSize returns the size of the huge pages of a volume, which the pod must have requested. Errors have kubelet's words.
+func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
+	wanted := int64(0)
+	if text, sized := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix)); sized {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return 0, fmt.Errorf("medium %s: %w", medium, err)
+		}
+		wanted = q.Value()
+	}
+	found := int64(0)
+	for name := range hugePageRequests(pod) {
+		switch size, ok := hugePageSize(name); {
+		case !ok, wanted > 0 && size != wanted:
+		case found > 0 && size != found:
+			return 0, fmt.Errorf("medium: %s can't be used if container requests multiple huge page sizes", medium)
+		default:
+			found = size
+		}
+	}
+	if found == 0 {
+		return 0, fmt.Errorf("medium %s: hugePages storage requested, but there is no resource request for huge pages", medium)
+	}
+	return found, nil
+}
+
+// hugePageRequests are the names of all huge pages that the pod and its containers request.
+func hugePageRequests(pod *corev1.Pod) map[corev1.ResourceName]bool {
+	names := map[corev1.ResourceName]bool{}
+	add := func(r corev1.ResourceList) {
+		for name := range r {
+			if _, ok := hugePageSize(name); ok {
+				names[name] = true
+			}
+		}
+	}
+	if pod.Spec.Resources != nil {
+		add(pod.Spec.Resources.Requests)
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			add(list[i].Resources.Requests)
+		}
+	}
+	return names
 }
 
 // tmpfsSize is the least of the volume's sizeLimit, the pod's memory limit (if all its containers have one) and

@@ -53,8 +53,8 @@ func TestVolumes(t *testing.T) {
 	want := []VolumePlan{
 		{Name: "a", HostPath: &HostPath{Path: "/data", Type: corev1.HostPathDirectory}},
 		{Name: "b", HostPath: &HostPath{Path: "/x"}},
-		{Name: "c", EmptyDir: &EmptyDir{GID: ptr.To[int64](2000)}},
-		{Name: "d", EmptyDir: &EmptyDir{Memory: true, SizeBytes: 8 << 30, GID: ptr.To[int64](2000)}},
+		{Name: "c", EmptyDir: &EmptyDir{Mode: 0o777, GID: ptr.To[int64](2000)}},
+		{Name: "d", EmptyDir: &EmptyDir{Memory: true, SizeBytes: 8 << 30, Mode: 0o777, GID: ptr.To[int64](2000)}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -66,7 +66,8 @@ func TestVolumesRefuses(t *testing.T) {
 		`volume "v": this kind of volume is not supported by this release`: {
 			Name: "v", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}},
 		},
-		`volume "v": emptyDir medium "HugePages" is not supported by this release`: emptyDir("v", corev1.StorageMediumHugePages, ""),
+		`volume "v": unknown storage medium "Paper"`:                                                                 emptyDir("v", "Paper", ""),
+		`volume "v": medium HugePages: hugePages storage requested, but there is no resource request for huge pages`: emptyDir("v", corev1.StorageMediumHugePages, ""),
 	} {
 		if _, err := Volumes(volumePod(v), testHost()); err == nil || err.Error() != want {
 			t.Errorf("Volumes: %v, want %s", err, want)
@@ -223,5 +224,68 @@ func TestVolumesAsDevices(t *testing.T) {
 	in.Volumes = map[string]Volume{"disk": disk}
 	if _, err := Build(in); err == nil || !strings.Contains(err.Error(), "volume disk has volumeMode Block, but is specified in volumeMounts") {
 		t.Errorf("a device as a directory: %v", err)
+	}
+}
+
+func TestHugePagesOfAVolume(t *testing.T) {
+	requests := func(names ...corev1.ResourceName) corev1.ResourceRequirements {
+		r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}}
+		for _, name := range names {
+			r.Requests[name] = resource.MustParse("1Gi")
+		}
+		return r
+	}
+	const mega, giga = "hugepages-2Mi", "hugepages-1Gi"
+	for _, tt := range []struct {
+		name, medium, limit string
+		init, app           corev1.ResourceRequirements
+		pod                 *corev1.ResourceRequirements
+		want                EmptyDir
+		err                 string
+	}{
+		{name: "of the only size", medium: "HugePages", app: requests(mega, "cpu"), want: EmptyDir{PageBytes: 2 << 20}},
+		{name: "of an init container", medium: "HugePages", init: requests(giga), want: EmptyDir{PageBytes: 1 << 30}},
+		{name: "of the pod", medium: "HugePages", pod: new(requests(giga)), want: EmptyDir{PageBytes: 1 << 30}},
+		{name: "with a limit", medium: "HugePages", limit: "4Mi", app: requests(mega), want: EmptyDir{PageBytes: 2 << 20, SizeBytes: 4 << 20}},
+		{name: "of one of two sizes", medium: "HugePages-1Gi", app: requests(mega), init: requests(giga), want: EmptyDir{PageBytes: 1 << 30}},
+		{name: "written in another way", medium: "HugePages-2048Ki", app: requests(mega), want: EmptyDir{PageBytes: 2 << 20}},
+		{name: "of two sizes", medium: "HugePages", app: requests(mega, giga), err: "medium: HugePages can't be used if container requests multiple huge page sizes"},
+		{name: "of another size", medium: "HugePages-1Gi", app: requests(mega), err: "medium HugePages-1Gi: hugePages storage requested, but there is no resource request for huge pages"},
+		{name: "of no size", medium: "HugePages-big", app: requests(mega), err: "medium HugePages-big: quantities must match"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMedium(tt.medium)}}}
+			if tt.limit != "" {
+				v.EmptyDir.SizeLimit = new(resource.MustParse(tt.limit))
+			}
+			pod := &corev1.Pod{Spec: corev1.PodSpec{
+				Resources:      tt.pod,
+				InitContainers: []corev1.Container{{Name: "i", Resources: tt.init}},
+				Containers:     []corev1.Container{{Name: "c", Resources: tt.app, VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}}},
+				Volumes:        []corev1.Volume{v},
+			}}
+			plans, err := Volumes(pod, testHost())
+			if tt.err != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), `volume "v": `+tt.err) {
+					t.Errorf("error %v, want %s", err, tt.err)
+				}
+				return
+			}
+			tt.want.Mode = 0o777
+			if err != nil || len(plans) != 1 || *plans[0].EmptyDir != tt.want {
+				t.Errorf("%v, %v", plans, err)
+			}
+		})
+	}
+}
+
+func TestModesOfEmptyDirs(t *testing.T) {
+	for mode, want := range map[int32]fs.FileMode{0: 0, 0o750: 0o750, 0o1777: 0o777 | fs.ModeSticky} {
+		if got := EmptyDirMode(&corev1.EmptyDirVolumeSource{Mode: &mode}); got != want {
+			t.Errorf("%#o: %s, want %s", mode, got, want)
+		}
+	}
+	if got := EmptyDirMode(&corev1.EmptyDirVolumeSource{}); got != 0o777 {
+		t.Errorf("without one: %s", got)
 	}
 }
