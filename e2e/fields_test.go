@@ -124,7 +124,7 @@ func (f *fieldTest) run(r *fields.Run) (err error) {
 			if r.Without != "" {
 				what = "without " + r.Without
 			}
-			err = fmt.Errorf("%s: %w", what, err)
+			err = fmt.Errorf("%s, %s: %w", r.Name, what, err)
 		}
 	}()
 	o := &ongoing{f: f, run: r, deadline: time.Now().Add(patience), file: filepath.Join(f.in.manifests, r.Name+".yaml")}

@@ -14,7 +14,9 @@ type Run struct {
 	Row *Row
 	// Without is the field that is taken out, "" in the first run.
 	Without string
-	Name    string
+	// Init says that container c is an init container here.
+	Init bool
+	Name string
 }
 
 // Want is the verdict that shows that the field has an effect.
@@ -30,13 +32,41 @@ func (r *Row) Runs() []*Run {
 	if r.By != "" {
 		return nil
 	}
-	runs := []*Run{{Row: r, Name: r.Name}}
+	runs := r.runs(Run{Row: r, Name: r.Name})
+	if r.forInit() {
+		runs = append(runs, r.runs(Run{Row: r, Name: r.Name + "-init", Init: true})...)
+	}
+	return runs
+}
+
+func (r *Row) runs(first Run) []*Run {
+	runs := []*Run{&first}
 	for i, f := range r.Fields {
 		if !slices.Contains(r.Refused, f) {
-			runs = append(runs, &Run{Row: r, Without: f, Name: fmt.Sprintf("%s-no-%d", r.Name, i+1)})
+			run := first
+			run.Without, run.Name = f, fmt.Sprintf("%s-no-%d", first.Name, i+1)
+			runs = append(runs, &run)
 		}
 	}
 	return runs
+}
+
+// forInit says that the row is about an init container just as well.
+func (r *Row) forInit() bool {
+	for _, f := range r.Fields {
+		if !strings.HasPrefix(f, "spec.containers[].") {
+			return false
+		}
+	}
+	return r.Script != "" && r.Check == nil && r.Edit == nil && !r.Remove && !r.NotInit && !strings.Contains(r.Spec, "initContainers")
+}
+
+// path is that of a field in this run.
+func (r *Run) path(field string) string {
+	if rest, ok := strings.CutPrefix(field, "spec.containers[]"); ok && r.Init {
+		return "spec.initContainers[]" + rest
+	}
+	return field
 }
 
 // RefusedRuns are the runs that no agent would accept.
@@ -85,6 +115,12 @@ func (r *Run) Manifest(w Words, edited bool) (string, error) {
 			}
 		}
 	}
+	if r.Init {
+		spec := pod["spec"].(map[string]any)
+		all := spec["containers"].([]any)
+		main := map[string]any{"name": "main", "image": w["IMAGE"], "command": []any{"true"}}
+		spec["initContainers"], spec["containers"] = all[:1:1], append(all[1:], main)
+	}
 	if r.Without != "" {
 		if err := r.takeOut(pod, w); err != nil {
 			return "", fmt.Errorf("row %s: %w", r.Row.Name, err)
@@ -103,11 +139,11 @@ func (r *Run) Manifest(w Words, edited bool) (string, error) {
 
 func (r *Run) takeOut(pod map[string]any, w Words) error {
 	if value, ok := r.Row.Otherwise[r.Without]; ok {
-		return change(pod, r.Without, value, w)
+		return change(pod, r.path(r.Without), value, w)
 	}
-	path := r.Without
+	path := r.path(r.Without)
 	if cut, ok := r.Row.Cut[r.Without]; ok {
-		path = cut
+		path = r.path(cut)
 	}
 	if visit(pod, split(path), func(m map[string]any, key string) { delete(m, key) }) == 0 {
 		return fmt.Errorf("the pod has no %s", path)

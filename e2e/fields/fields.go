@@ -43,6 +43,9 @@ type Row struct {
 	// Objects are other documents, e.g. ConfigMaps. They are not touched.
 	Objects string
 
+	// NotInit is set where c could not be an init container. Else rows of containers that need no more than their script
+	// are run with c as one, too.
+	NotInit bool
 	// Edit changes these fields, in each run, once the pod is Ready; Remove removes the pod then. Check is asked
 	// afterwards, after Remove only when the pod is gone. When, if given, is waited for instead of Ready.
 	Edit   map[string]any
