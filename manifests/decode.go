@@ -166,7 +166,7 @@ func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
 			found = append(found, p)
 		}
 	}
-	for _, p := range append(templateProblems(obj, it), l.objectRefusals(obj, it)...) {
+	for _, p := range append(l.templateProblems(obj, it), l.objectRefusals(obj, it)...) {
 		if !masked(p.path, found) {
 			found = append(found, p)
 		}
@@ -251,15 +251,21 @@ func (l *loader) check(pod *corev1.Pod, it item, found ...problem) {
 		}
 	}
 	appArmorFields(pod)
-	found = append(found, l.policy.violations(pod, it)...)
-	if len(pod.Spec.Overhead) > 0 && pod.Spec.RuntimeClassName == nil {
-		found = append(found, problem{path: it.path("spec.overhead"), msg: noOverhead})
-	}
+	found = append(found, l.notHere(pod, it)...)
 	if len(found) > 0 {
 		l.fail(it.errors(keyOf(pod), found))
 		return
 	}
 	l.add(pod, it.firstLine())
+}
+
+// notHere are the problems that a valid pod has on this node.
+func (l *loader) notHere(pod *corev1.Pod, it item) []problem {
+	found := l.policy.violations(pod, it)
+	if len(pod.Spec.Overhead) > 0 && pod.Spec.RuntimeClassName == nil {
+		found = append(found, problem{path: it.path("spec.overhead"), msg: noOverhead})
+	}
+	return found
 }
 
 // masked says that a field has been reported already, with the value that was cut out of it.

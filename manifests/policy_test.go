@@ -86,3 +86,42 @@ func TestPodSecurityStandards(t *testing.T) {
 		})
 	}
 }
+
+// TestThePolicyOfANodeIsThatOfWorkloadsToo: nobody gets around it by a Deployment.
+func TestThePolicyOfANodeIsThatOfWorkloadsToo(t *testing.T) {
+	const (
+		deployment = `--- {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {matchLabels: {a: b}}, template: TEMPLATE}}`
+		set        = `--- {apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {serviceName: s, selector: {matchLabels: {a: b}}, template: TEMPLATE,` +
+			` volumeClaimTemplates: [{metadata: {name: v}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}`
+		cron     = `--- {apiVersion: batch/v1, kind: CronJob, metadata: {name: c}, spec: {schedule: "* * * * *", jobTemplate: {spec: {template: TEMPLATE}}}}`
+		template = `{metadata: {labels: {a: b}}, spec: {POLICY containers: [{name: c, image: i, securityContext: SECURITY}], securityContext: {SYSCTLS}}}`
+		tight    = `{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}`
+		sysctls  = `sysctls: [{name: net.core.somaxconn, value: "9"}]`
+	)
+	for _, tt := range []struct {
+		name, workload, security, sysctls string
+		policy                            Policy
+		want                              string
+	}{
+		{"anything, without a policy", deployment, `{privileged: true}`, "", Policy{}, ""},
+		{"a privileged Deployment", deployment, `{privileged: true}`, "", Policy{PodSecurity: "baseline"}, `spec.template.spec: violates PodSecurity "baseline:v1.36": privileged`},
+		{"a privileged CronJob", cron, `{privileged: true}`, "", Policy{PodSecurity: "baseline"}, `spec.jobTemplate.spec.template.spec: violates PodSecurity "baseline:v1.36": privileged`},
+		{"a restricted Deployment", deployment, tight, "", Policy{PodSecurity: "restricted"}, ""},
+		{"a restricted StatefulSet with claims", set, tight, "", Policy{PodSecurity: "restricted"}, ""},
+		{"a sysctl that is not allowed", deployment, tight, sysctls, Policy{}, `spec.template.spec.securityContext.sysctls[0].name: SysctlForbidden`},
+		{"a sysctl that is allowed", deployment, tight, sysctls, Policy{AllowedUnsafeSysctls: []string{"net.core.*"}}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			policy := ""
+			if tt.workload == cron {
+				policy = "restartPolicy: Never,"
+			}
+			text := strings.Replace(tt.workload, "TEMPLATE", template, 1)
+			text = strings.NewReplacer("POLICY", policy, "SECURITY", tt.security, "SYSCTLS", tt.sysctls).Replace(text)
+			_, err := LoadAll("f", []byte(text), Options{Policy: tt.policy})
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error is %v, want %q", err, tt.want)
+			}
+		})
+	}
+}

@@ -36,7 +36,7 @@ func podTemplate(obj metav1.Object) (t *corev1.PodTemplateSpec, selector *metav1
 }
 
 // templateProblems checks the pods that a workload would make, and what it says about their number.
-func templateProblems(obj metav1.Object, it item) []problem {
+func (l *loader) templateProblems(obj metav1.Object, it item) []problem {
 	t, selector, path := podTemplate(obj)
 	if t == nil {
 		return nil
@@ -61,6 +61,7 @@ func templateProblems(obj metav1.Object, it item) []problem {
 			found = append(found, p)
 		}
 	}
+	found = append(found, l.notHere(pod, inner)...)
 	c := &checker{}
 	if selector != nil || isApps(obj) {
 		c.selects(path.Child("selector"), selector, t.Labels)

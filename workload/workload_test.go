@@ -509,3 +509,18 @@ func TestNotesStayWhileTheirDocumentMayComeBack(t *testing.T) {
 		t.Error("the notes of a removed Job stay")
 	}
 }
+
+// TestWhatANodeAllowsIsNotAskedAgain: the policy is that of the source of the document.
+func TestWhatANodeAllowsIsNotAskedAgain(t *testing.T) {
+	const text = `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}},
+ spec: {securityContext: {sysctls: [{name: net.core.somaxconn, value: "9"}]}, containers: [{name: c, image: i}]}}}}`
+	w := newWorld(t, "# nothing yet\n")
+	policy := manifests.Policy{AllowedUnsafeSysctls: []string{"net.core.somaxconn"}}
+	c, err := manifests.LoadAll("w.yaml", []byte("---\n"+text), manifests.Options{Source: "file", Policy: policy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.docs = c.Workloads
+	w.step()
+	w.pod("web-0")
+}
