@@ -21,6 +21,7 @@ const probedPorts = "8080 8443 9000 9001"
 func (in *instance) probedPod(name, probes, ports, more, env string) string {
 	in.t.Helper()
 	dir := filepath.Join(in.dir, "probed", name)
+	port := strings.Fields(ports)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		in.t.Fatal(err)
 	}
@@ -33,16 +34,15 @@ spec:
   containers:
   - name: c
     image: %s
-    command: [/bin-of-test/probed, /state/state, %s]
-    env: [{name: FILE, value: /state/state}%s]
+    command: [/bin-of-test/probed, /state/state, serve, "http:%[7]s", "https:%[8]s", "tcp:%[9]s", "grpc:%[4]s"]
+    env: [{name: FILE, value: /state/state}%[5]s]
     ports: [{name: web, containerPort: %[7]s}, {name: secure, containerPort: %[8]s}, {name: raw, containerPort: %[9]s}]
 %[6]s
     volumeMounts: [{name: bin, mountPath: /bin-of-test, readOnly: true}, {name: state, mountPath: /state}]
   volumes:
   - {name: bin, hostPath: {path: %[10]s}}
   - {name: state, hostPath: {path: %[11]s}}
-`, name, more, image, `"`+strings.ReplaceAll(ports, " ", `", "`)+`"`, env, probes,
-		strings.Fields(ports)[0], strings.Fields(ports)[1], strings.Fields(ports)[2], in.bin, dir)
+`, name, more, image, port[3], env, probes, port[0], port[1], port[2], in.bin, dir)
 }
 
 // turn writes the state of a pod's server.

@@ -7,96 +7,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"monopod/e2e/corpus"
 )
-
-// corpusFile is one row of the corpus index.
-type corpusFile struct {
-	name     string
-	data     []byte
-	verdicts []corpusVerdict
-}
-
-// corpusVerdict is what Kubernetes says of one document.
-type corpusVerdict struct {
-	kind    string
-	strict  string
-	invalid string
-}
-
-func (v corpusVerdict) ok() bool { return v.strict == "ok" && (v.invalid == "" || v.invalid == "ok") }
-
-// isEmpty says that the document holds nothing but comments, which Kubernetes calls an object without a kind.
-func (v corpusVerdict) isEmpty() bool {
-	return strings.HasPrefix(v.strict, "ERR(Object 'Kind' is missing in '#") ||
-		strings.HasPrefix(v.strict, "ERR(Object 'Kind' is missing in '--- #") || v.strict == "ERR(Object 'Kind' is missing in '--- ')"
-}
-
-// openCorpus finds the corpus, or skips the test.
-func openCorpus(t *testing.T) []corpusFile {
-	t.Helper()
-	dir := os.Getenv("MONOPOD_CORPUS")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared", "corpus")
-	}
-	index, err := os.ReadFile(filepath.Join(dir, "INDEX.tsv"))
-	if err != nil {
-		t.Skipf("the corpus of manifests is not here: %v; MONOPOD_CORPUS names its directory", err)
-	}
-	lines := strings.Split(strings.TrimSuffix(string(index), "\n"), "\n")
-	column := slices.Index(strings.Split(lines[0], "\t"), "docs_v1.36")
-	var files []corpusFile
-	for _, line := range lines[1:] {
-		cells := strings.Split(line, "\t")
-		data, err := os.ReadFile(filepath.Join(dir, cells[0]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, corpusFile{name: cells[0], data: data, verdicts: parseVerdicts(cells[column])})
-	}
-	if len(files) < 300 {
-		t.Fatalf("only %d files in the corpus", len(files))
-	}
-	return files
-}
-
-var (
-	documentStart = regexp.MustCompile(`(?:^|; )(\d+):`)
-	documentText  = regexp.MustCompile(`^(.*?) ?strict=(ok|ERR\(.*?\)?)(?: valid=(ok|ERR\(.*))?$`)
-)
-
-// parseVerdicts reads a cell like "1:v1 Pod strict=ok valid=ok; 2:...". Messages may hold anything, so only
-// numbers in sequence start a document.
-func parseVerdicts(cell string) []corpusVerdict {
-	var starts [][]int
-	for _, m := range documentStart.FindAllStringSubmatchIndex(cell, -1) {
-		if cell[m[2]:m[3]] == strconv.Itoa(len(starts)+1) {
-			starts = append(starts, m)
-		}
-	}
-	var all []corpusVerdict
-	for i, m := range starts {
-		end := len(cell)
-		if i+1 < len(starts) {
-			end = starts[i+1][0]
-		}
-		parts := documentText.FindStringSubmatch(cell[m[1]:end])
-		if parts == nil {
-			parts = []string{"", "?", cell[m[1]:end], ""}
-		}
-		v := corpusVerdict{kind: parts[1], strict: parts[2], invalid: parts[3]}
-		if !v.isEmpty() {
-			all = append(all, v)
-		}
-	}
-	return all
-}
 
 // TestCorpus holds our verdict on each document of the corpus against that of Kubernetes, and each difference
 // against the list of those that we chose.
@@ -104,31 +23,31 @@ func TestCorpus(t *testing.T) {
 	t.Parallel()
 	var differences []string
 	known := knownDifferences(t)
-	for _, f := range openCorpus(t) {
+	for _, f := range corpus.Open(t) {
 		lenient := Policy{AllowedUnsafeSysctls: []string{"net.*", "kernel.shm*", "kernel.msg*", "kernel.sem", "fs.mqueue.*"}}
-		_, whole := Load(f.name, f.data, Options{Policy: lenient})
+		_, whole := Load(f.Name, f.Data, Options{Policy: lenient})
 		if len(Errors(whole)) == 0 && whole != nil {
-			t.Errorf("%s: an error without an *Error: %v", f.name, whole)
+			t.Errorf("%s: an error without an *Error: %v", f.Name, whole)
 		}
-		docs := splitDocuments(f.data)
+		docs := splitDocuments(f.Data)
 		accepted := len(docs) > 0
 		for i, d := range docs {
-			l := loader{file: f.name, policy: lenient, first: map[ObjectID]int{}}
+			l := loader{file: f.Name, policy: lenient, first: map[ObjectID]int{}}
 			l.document(d)
 			accepted = accepted && len(l.errs) == 0
 			if unregistered(&l) {
 				continue
 			}
 			kubernetes := "nothing"
-			if i < len(f.verdicts) {
-				kubernetes = f.verdicts[i].summary()
+			if i < len(f.Verdicts) {
+				kubernetes = kubernetesSays(f.Verdicts[i])
 			}
 			if ours := summary(l.errs); (ours == "accepted") != strings.HasPrefix(kubernetes, "accepted") {
-				differences = append(differences, fmt.Sprintf("%s\t%d\t%s\t%s", f.name, i+1, kubernetes, ours))
+				differences = append(differences, fmt.Sprintf("%s\t%d\t%s\t%s", f.Name, i+1, kubernetes, ours))
 			}
 		}
 		if (whole == nil) != accepted && len(docs) > 0 {
-			differences = append(differences, fmt.Sprintf("%s\tall\taccepted\t%s", f.name, summary(Errors(whole))))
+			differences = append(differences, fmt.Sprintf("%s\tall\taccepted\t%s", f.Name, summary(Errors(whole))))
 		}
 	}
 	golden(t, filepath.Join("testdata", "corpus-differences.tsv"), "file\tdocument\tKubernetes\tmonopod, and why\n"+strings.Join(differences, "\n")+"\n")
@@ -148,12 +67,12 @@ func unregistered(l *loader) bool {
 	return len(l.errs) == 0 && (len(l.content.Ignored) > 0 || slices.ContainsFunc(l.content.Objects, unknown))
 }
 
-// summary is a verdict in a word.
-func (v corpusVerdict) summary() string {
+// kubernetesSays is a verdict in a word.
+func kubernetesSays(v corpus.Verdict) string {
 	switch {
-	case v.ok() && v.kind == "v1 List":
+	case v.OK() && v.Kind == "v1 List":
 		return "accepted without its items"
-	case v.ok():
+	case v.OK():
 		return "accepted"
 	}
 	return "refused"
@@ -201,11 +120,11 @@ func TestCorpusWithoutFates(t *testing.T) {
 	t.Parallel()
 	known := knownDifferences(t)
 	pods := 0
-	for _, f := range openCorpus(t) {
-		docs := splitDocuments(f.data)
+	for _, f := range corpus.Open(t) {
+		docs := splitDocuments(f.Data)
 		for i, d := range docs {
 			pod, err := strictPod(d)
-			if pod == nil || len(docs) != len(f.verdicts) {
+			if pod == nil || len(docs) != len(f.Verdicts) {
 				continue
 			}
 			pods++
@@ -213,9 +132,9 @@ func TestCorpusWithoutFates(t *testing.T) {
 				setDefaults(pod)
 				err = validatePod(pod).ToAggregate()
 			}
-			name := fmt.Sprintf("%s\t%d", f.name, i+1)
-			if agree := (err == nil) == f.verdicts[i].ok(); agree == (known[name] != "") {
-				t.Errorf("%s: ours %v, Kubernetes %v, known difference %q", name, err, f.verdicts[i], known[name])
+			name := fmt.Sprintf("%s\t%d", f.Name, i+1)
+			if agree := (err == nil) == f.Verdicts[i].OK(); agree == (known[name] != "") {
+				t.Errorf("%s: ours %v, Kubernetes %v, known difference %q", name, err, f.Verdicts[i], known[name])
 			}
 			delete(known, name)
 		}

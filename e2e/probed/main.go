@@ -1,7 +1,7 @@
-// Command probed is a server for tests of probes, to be run in a container. It answers on four ports, well as long as
-// the file named by its first argument holds "ok":
+// Command probed is a server for tests of probes, to be run in a container. It answers on any number of ports, well as
+// long as the file named by its first argument holds "ok"; "-" is always well:
 //
-//	probed FILE HTTP HTTPS TCP GRPC    serves on these ports; with STUBBORN set it ignores SIGTERM
+//	probed FILE serve [KIND:PORT...]   serves until SIGTERM; kinds are http, https, tcp, grpc; with STUBBORN set it goes on
 //	probed FILE                        exits with 0 or 1
 package main
 
@@ -41,6 +41,15 @@ func main() {
 	} else {
 		signal.Ignore(syscall.SIGTERM)
 	}
+	for _, server := range os.Args[3:] {
+		kind, port, _ := strings.Cut(server, ":")
+		go serve(file, kind, port)
+	}
+	<-stop
+}
+
+// serve answers on one port.
+func serve(file, kind, port string) {
 	web := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/http2" && r.ProtoMajor != 2 {
 			http.Error(w, "by HTTP/2 only", http.StatusHTTPVersionNotSupported)
@@ -50,19 +59,29 @@ func main() {
 		}
 		fmt.Println(r.Method, r.URL.Path, r.UserAgent())
 	})
-	plain := &http.Server{Handler: web, Protocols: new(http.Protocols)} //nolint:gosec // for tests
-	plain.Protocols.SetHTTP1(true)
-	plain.Protocols.SetUnencryptedHTTP2(true)
-	go func() { fail(plain.Serve(listen(os.Args[2]))) }()
-	go func() { fail(http.Serve(tls.NewListener(listen(os.Args[3]), selfSigned()), web)) }() //nolint:gosec // for tests
-	go tcp(file, os.Args[4])
-	rpc := grpc.NewServer()
-	healthpb.RegisterHealthServer(rpc, health{file: file})
-	go func() { fail(rpc.Serve(listen(os.Args[5]))) }()
-	<-stop
+	switch kind {
+	case "http":
+		plain := &http.Server{Handler: web, Protocols: new(http.Protocols)} //nolint:gosec // for tests
+		plain.Protocols.SetHTTP1(true)
+		plain.Protocols.SetUnencryptedHTTP2(true)
+		fail(plain.Serve(listen(port)))
+	case "https":
+		fail(http.Serve(tls.NewListener(listen(port), selfSigned()), web)) //nolint:gosec // for tests
+	case "tcp":
+		tcp(file, port)
+	case "grpc":
+		rpc := grpc.NewServer()
+		healthpb.RegisterHealthServer(rpc, health{file: file})
+		fail(rpc.Serve(listen(port)))
+	default:
+		fail(fmt.Errorf("unknown kind of server %q", kind))
+	}
 }
 
 func well(file string) bool {
+	if file == "-" {
+		return true
+	}
 	b, _ := os.ReadFile(file)
 	return strings.TrimSpace(string(b)) == "ok"
 }

@@ -46,10 +46,11 @@ app:x:1000:
 extra:x:2000:app,root
 `
 
-// Busybox returns the image described above. edit, which may be nil, changes its config, e.g. User or Env.
-func Busybox(tb testing.TB, edit func(*v1.Config)) v1.Image {
+// Busybox returns the image described above, with more files if any are given. edit, which may be nil, changes its
+// config, e.g. User or Env.
+func Busybox(tb testing.TB, edit func(*v1.Config), more ...File) v1.Image {
 	tb.Helper()
-	return FromFiles(tb, busyboxFiles(tb), edit)
+	return FromFiles(tb, append(busyboxFiles(tb), more...), edit)
 }
 
 // File is one entry of an image's only layer.

@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/e2e/corpus"
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/spec"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// TestWhatBecomesOfPodsOfOthers compares what is expected of each pod of the groups A and B of the corpus with a table
+// to read. TestPodsOfOthersReachTheirPhase, which needs containers, shows that it comes true.
+func TestWhatBecomesOfPodsOfOthers(t *testing.T) {
+	all := borrow(t, "AB")
+	lines := []string{"file\tpod\tphase\twaiting\twhy"}
+	seen := map[string]bool{}
+	for _, b := range all {
+		seen[b.file] = seen[b.file] || b.pod != nil || strings.Contains(b.why, "not supported")
+		if b.pod == nil {
+			lines = append(lines, fmt.Sprintf("%s\tnot run\t-\t%s", b, b.why))
+			continue
+		}
+		f := expected(b)
+		reason := f.reason
+		if reason == "" {
+			reason = "-"
+		}
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s", b, f.phase, reason, f.why))
+	}
+	for _, f := range corpus.Open(t) {
+		if strings.ContainsAny(f.Name[:1], "AB") && f.Kubelet == "ok" && !seen[f.Name] {
+			t.Errorf("a kubelet runs %s, and it is neither run here nor refused for a field that is not supported", f.Name)
+		}
+	}
+	golden := filepath.Join("testdata", "corpus-pods.tsv")
+	got := strings.Join(lines, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		for _, line := range lines {
+			if !strings.Contains(string(want), line+"\n") {
+				t.Errorf("%s lacks the line %s", golden, line)
+			}
+		}
+		t.Errorf("%s differs; -update rewrites it", golden)
+	}
+}
+
+// TestNodePodsOfOthersHaveAPlanAndSpecs: each pod that people run on nodes gets a plan that starts all of it, and a spec
+// for each of its containers, unless the objects that it needs are missing.
+func TestNodePodsOfOthersHaveAPlanAndSpecs(t *testing.T) {
+	n := 0
+	for _, b := range borrow(t, "A") {
+		if b.pod == nil {
+			continue
+		}
+		missing := missingVolume(b) != ""
+		for _, c := range containersOf(b.pod.Object) {
+			missing = missing || missingVariable(b, c) != ""
+		}
+		actions, _ := runner.Plan(time.Unix(1, 0), b.pod, runner.Observed{NewUID: "uid"})
+		first := &b.pod.Object.Spec.Containers[0]
+		if len(b.pod.Object.Spec.InitContainers) > 0 {
+			first = &b.pod.Object.Spec.InitContainers[0]
+		}
+		if !hasAction(actions, runner.CreateSandbox, "") || !hasAction(actions, runner.StartContainer, first.Name) {
+			t.Errorf("%s: the plan does not begin with container %s: %v", b, first.Name, actions)
+		}
+		if missing {
+			continue
+		}
+		n++
+		for _, c := range containersOf(b.pod.Object) {
+			if _, err := specOf(b.pod, c.Name); err != nil {
+				t.Errorf("%s: container %s: %v", b, c.Name, err)
+			}
+		}
+	}
+	if n < 50 {
+		t.Errorf("only %d pods had all they need", n)
+	}
+}
+
+func hasAction(actions []runner.Action, kind runner.ActionKind, container string) bool {
+	for _, a := range actions {
+		if a.Kind == kind && a.Container == container {
+			return true
+		}
+	}
+	return false
+}
+
+// containersOf returns all containers of a pod.
+func containersOf(pod *corev1.Pod) []*corev1.Container {
+	var all []*corev1.Container
+	for i := range pod.Spec.InitContainers {
+		all = append(all, &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		all = append(all, &pod.Spec.Containers[i])
+	}
+	return all
+}
+
+// specOf builds the spec of a container on a machine of 8 GiB and 4 processors with cgroup v2, whose image runs as a
+// user of its own. The volumes are where their plans say, those that must be made below /volumes.
+func specOf(p *manifests.Pod, container string) (*specs.Spec, error) {
+	pod := p.Object.DeepCopy()
+	pod.UID = "uid"
+	in := spec.Input{
+		Pod: pod, Container: container, ID: "id", Refs: p.Refs, Volumes: map[string]spec.Volume{}, SubPaths: map[int]string{},
+		Sandbox: spec.Sandbox{
+			ID: "sandbox", IPCNS: "/ns/ipc", ShmPath: "/sandbox/shm", HostsPath: "/sandbox/hosts",
+			HostnamePath: "/sandbox/hostname", ResolvConfPath: "/sandbox/resolv.conf", TerminationLogPath: "/sandbox/log",
+		},
+		Host: spec.Host{
+			NodeName: "node", NodeIPs: []string{"192.0.2.1"}, CgroupV2: true, SwapAccounting: true, Cgroups: spec.Cgroups{Root: "/monopod"},
+			MemoryBytes: 8 << 30, MilliCPU: 4000, MinOOMScoreAdj: -1000, RecursiveReadOnly: true,
+			Capabilities: []string{
+				"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID", "CAP_SETFCAP",
+				"CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE", "CAP_NET_ADMIN", "CAP_SYS_ADMIN", "CAP_SYS_TIME",
+			},
+		},
+	}
+	in.Image.Entrypoint, in.Image.User, in.User = []string{"/image/entrypoint"}, "65532:65532", spec.User{UID: 65532, GID: 65532}
+	uid, gid, _ := spec.RequestedUser(pod, container)
+	if uid != nil {
+		in.User = spec.User{UID: uint32(*uid)}
+	}
+	if gid != nil {
+		in.User.GID = uint32(*gid)
+	}
+	if !pod.Spec.HostNetwork {
+		in.Sandbox.NetNS, in.Sandbox.UTSNS, in.Sandbox.IPs = "/ns/net", "/ns/uts", []string{"10.1.0.5"}
+	}
+	if users := pod.Spec.HostUsers; users != nil && !*users {
+		in.Sandbox.UserNS, in.Sandbox.FirstID = "/ns/user", spec.UserIDs
+	}
+	if pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace {
+		in.Sandbox.PIDNS = "/ns/pid"
+	}
+	plans, err := spec.Volumes(pod, in.Host)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range plans {
+		in.Volumes[v.Name] = spec.Volume{HostPath: "/volumes/" + v.Name}
+		if v.HostPath != nil {
+			in.Volumes[v.Name] = spec.Volume{HostPath: v.HostPath.Path}
+		}
+		if v.Files != nil {
+			if _, err := spec.VolumeFiles(in, v.Files); err != nil {
+				return nil, err
+			}
+		}
+	}
+	paths, err := spec.SubPaths(in)
+	if err != nil {
+		return nil, err
+	}
+	for i, path := range paths {
+		in.SubPaths[i] = "/subpaths/" + path
+	}
+	return spec.Build(in)
+}

@@ -1,0 +1,393 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/e2e/corpus"
+	"monopod/manifests"
+)
+
+// borrowed is one pod of the corpus: of a Pod document, or of the template of a workload.
+type borrowed struct {
+	file string
+	// from is the kind and name of its document.
+	from string
+	// pod has the defaults of an API server; nil when it is not run.
+	pod *manifests.Pod
+	// objects are those of its file.
+	objects []*manifests.Object
+	// why it is not run.
+	why string
+}
+
+func (b *borrowed) String() string { return b.file + "\t" + b.from }
+
+var (
+	betweenDocuments = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?$`)
+	somePod          = regexp.MustCompile(`(?m)^[\s-]*["']?kind["']?:\s*["']?(Pod|Deployment|DaemonSet|ReplicaSet|StatefulSet|Job|CronJob|List)\b`)
+	lineNumbers      = regexp.MustCompile(`^.*?:(\d+:)+ `)
+)
+
+// borrow returns the pods of a group of the corpus. Unlike the agent it takes documents one by one: one that is refused
+// does not keep the others of its file from being run.
+func borrow(t *testing.T, groups string) []*borrowed {
+	t.Helper()
+	files := corpus.Open(t)
+	once.Do(func() { once.all = borrowAll(files) })
+	var all []*borrowed
+	for _, b := range once.all {
+		if strings.Contains(groups, b.file[:1]) {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// once holds what borrow has read.
+var once struct {
+	sync.Once
+	all []*borrowed
+}
+
+func borrowAll(files []corpus.File) []*borrowed {
+	var all []*borrowed
+	for _, f := range files {
+		if !strings.ContainsAny(f.Name[:1], "AB") {
+			continue
+		}
+		var objects []*manifests.Object
+		first := len(all)
+		for _, text := range betweenDocuments.Split(string(f.Data), -1) {
+			content, err := load(f.Name, "---\n"+text)
+			if err != nil {
+				if somePod.MatchString(text) {
+					all = append(all, refused(f, err))
+				}
+				continue
+			}
+			objects = append(objects, content.Objects...)
+			for _, p := range content.Pods {
+				all = append(all, &borrowed{file: f.Name, from: "Pod " + p.Object.Name, pod: p})
+			}
+			for _, w := range content.Workloads {
+				b, claims := ofTemplate(f.Name, w)
+				all, objects = append(all, b), append(objects, claims...)
+			}
+		}
+		for _, b := range all[first:] {
+			b.objects = objects
+			if b.pod != nil {
+				b.pod = manifests.WithRefs(b.pod, nil, manifests.NewObjects(objects))
+			}
+		}
+	}
+	return all
+}
+
+// refused is a document that cannot be run, and what is wrong with it first.
+func refused(f corpus.File, err error) *borrowed {
+	b := &borrowed{file: f.Name, from: "a document", why: "refused"}
+	if errs := manifests.Errors(err); len(errs) > 0 {
+		b.from = strings.TrimSpace(errs[0].Kind + " " + errs[0].Pod)
+		if errs[0].Kind == "" {
+			b.from = strings.TrimSpace("Pod " + errs[0].Pod)
+		}
+		b.why = "refused: " + oneLine(errs[0].Error())
+	}
+	return b
+}
+
+// ofTemplate makes the first pod of a workload, and the claims of a StatefulSet for it.
+func ofTemplate(file string, w *manifests.Object) (b *borrowed, claims []*manifests.Object) {
+	b = &borrowed{file: file, from: w.Kind + " " + w.Object.GetName()}
+	var t corev1.PodTemplateSpec
+	name := w.Object.GetName()
+	switch o := w.Object.(type) {
+	case *appsv1.Deployment:
+		t = o.Spec.Template
+	case *appsv1.DaemonSet:
+		t = o.Spec.Template
+	case *appsv1.ReplicaSet:
+		t = o.Spec.Template
+	case *appsv1.StatefulSet:
+		t, name = o.Spec.Template, name+"-0"
+		for i := range o.Spec.VolumeClaimTemplates {
+			claim, volume := claimOf(&o.Spec.VolumeClaimTemplates[i], name, o.Namespace)
+			t.Spec.Volumes = append(slices.Clone(t.Spec.Volumes), volume)
+			if content, err := load(file, asJSON(claim)); err == nil {
+				claims = append(claims, content.Objects...)
+			}
+		}
+	case *batchv1.Job:
+		t = o.Spec.Template
+	case *batchv1.CronJob:
+		t = o.Spec.JobTemplate.Spec.Template
+	default:
+		b.why = fmt.Sprintf("no template is known for %T", o)
+		return b, nil
+	}
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: t.ObjectMeta, Spec: t.Spec}
+	pod.Name, pod.Namespace, pod.GenerateName = name, w.Object.GetNamespace(), ""
+	content, err := load(file, asJSON(pod))
+	if err != nil {
+		b.why = "refused: " + oneLine(err.Error())
+		return b, nil
+	}
+	b.pod = content.Pods[0]
+	return b, claims
+}
+
+// claimOf is what a StatefulSet makes of a template of a claim.
+func claimOf(template *corev1.PersistentVolumeClaim, pod, namespace string) (*corev1.PersistentVolumeClaim, corev1.Volume) {
+	claim := template.DeepCopy()
+	claim.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
+	claim.Name, claim.Namespace = template.Name+"-"+pod, namespace
+	source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}
+	return claim, corev1.Volume{Name: template.Name, VolumeSource: source}
+}
+
+// load reads documents.
+func load(file, text string) (*manifests.Content, error) {
+	return manifests.LoadAll(file, []byte(text), manifests.Options{})
+}
+
+// asJSON prints an object.
+func asJSON(o any) string {
+	data, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// oneLine is a message without the place where it was found.
+func oneLine(message string) string {
+	return strings.ReplaceAll(lineNumbers.ReplaceAllString(message, ""), "\n", " ")
+}
+
+// fate is what becomes of a pod when its images are replaced by programs that do what theirs would.
+type fate struct {
+	phase corev1.PodPhase
+	// reason is that of a container that waits, or several of which one must be; empty: all are ready, or have ended.
+	reason string
+	// why is what the pod is expected to be so for.
+	why string
+	// serves says that the containers run for ever although they look as if they end.
+	serves bool
+	// asWritten says that the stand-in can run the commands of the manifest.
+	asWritten bool
+}
+
+// expected says which phase a kubelet would give. It looks at the manifest only:
+//
+//   - a RuntimeClass needs an OCI runtime that no machine of ours has (CreatePodSandboxError);
+//   - a volume of a ConfigMap, Secret or claim that does not exist holds up the pod (FailedMount);
+//   - a variable of such an object holds up its container (CreateContainerConfigError), and the phase stays Pending;
+//   - runAsNonRoot with an image that is known to run as root does the same;
+//   - a seccomp profile that is not on the machine holds up its container (CreateContainerError);
+//   - what must not be restarted and has neither ports nor probes is taken for something that ends, well: Succeeded;
+//   - all else runs for ever, and its probes succeed.
+func expected(b *borrowed) fate {
+	spec := &b.pod.Object.Spec
+	if known, ok := exceptions()[path.Base(b.file)+" "+b.from]; ok {
+		return known
+	}
+	if spec.RuntimeClassName != nil {
+		return fate{phase: corev1.PodPending, reason: "CreatePodSandboxError", why: "there is no OCI runtime for RuntimeClass " + *spec.RuntimeClassName}
+	}
+	if missing := missingVolume(b); missing != "" {
+		return fate{phase: corev1.PodPending, reason: "FailedMount", why: "there is no " + missing}
+	}
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			if missing := missingVariable(b, c); missing != "" {
+				return fate{phase: corev1.PodPending, reason: "CreateContainerConfigError", why: "there is no " + missing}
+			}
+			if rootImage(c.Image) && wantsNonRoot(spec, c) {
+				return fate{phase: corev1.PodPending, reason: "CreateContainerConfigError", why: "runAsNonRoot, and the image runs as root"}
+			}
+			if profile := localProfile(spec, c); profile != "" {
+				return fate{phase: corev1.PodPending, reason: "CreateContainerError", why: "there is no seccomp profile " + profile}
+			}
+		}
+	}
+	if !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return !ends(spec, &c) }) {
+		return fate{phase: corev1.PodSucceeded, why: "restartPolicy " + string(spec.RestartPolicy) + ", no ports, no probes: it ends"}
+	}
+	return fate{phase: corev1.PodRunning, why: "it serves"}
+}
+
+// localProfile is the file of the seccomp profile that a container wants.
+func localProfile(spec *corev1.PodSpec, c *corev1.Container) string {
+	var profile *corev1.SeccompProfile
+	if s := spec.SecurityContext; s != nil {
+		profile = s.SeccompProfile
+	}
+	if s := c.SecurityContext; s != nil && s.SeccompProfile != nil {
+		profile = s.SeccompProfile
+	}
+	if profile == nil || profile.LocalhostProfile == nil {
+		return ""
+	}
+	return *profile.LocalhostProfile
+}
+
+// ends says that a container is taken for one that does something and ends.
+func ends(spec *corev1.PodSpec, c *corev1.Container) bool {
+	policy := spec.RestartPolicy
+	if c.RestartPolicy != nil {
+		policy = corev1.RestartPolicy(*c.RestartPolicy)
+	}
+	return policy != corev1.RestartPolicyAlways && len(c.Ports) == 0 &&
+		c.LivenessProbe == nil && c.ReadinessProbe == nil && c.StartupProbe == nil
+}
+
+// wantsNonRoot says that the user of the image decides whether a container may run.
+func wantsNonRoot(spec *corev1.PodSpec, c *corev1.Container) bool {
+	wanted, known := false, false
+	if s := spec.SecurityContext; s != nil {
+		wanted, known = s.RunAsNonRoot != nil && *s.RunAsNonRoot, s.RunAsUser != nil
+	}
+	if s := c.SecurityContext; s != nil {
+		if s.RunAsNonRoot != nil {
+			wanted = *s.RunAsNonRoot
+		}
+		known = known || s.RunAsUser != nil
+	}
+	return wanted && !known
+}
+
+// rootImage says that an image is one of those that everybody knows to run as root.
+func rootImage(image string) bool {
+	name := image[strings.LastIndexByte(image, '/')+1:]
+	name, _, _ = strings.Cut(name, ":")
+	return slices.Contains([]string{"busybox", "nginx", "debian", "alpine", "bash", "ubuntu", "fedora", "redis"}, name)
+}
+
+// missingVolume names what a mounted volume needs and nobody has.
+func missingVolume(b *borrowed) string {
+	spec := &b.pod.Object.Spec
+	mounted := map[string]bool{}
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			for _, m := range list[i].VolumeMounts {
+				mounted[m.Name] = true
+			}
+		}
+	}
+	for _, v := range spec.Volumes {
+		if !mounted[v.Name] {
+			continue
+		}
+		var missing string
+		switch {
+		case v.ConfigMap != nil:
+			missing = b.missing("ConfigMap", v.ConfigMap.Name, v.ConfigMap.Optional)
+		case v.Secret != nil:
+			missing = b.missing("Secret", v.Secret.SecretName, v.Secret.Optional)
+		case v.PersistentVolumeClaim != nil:
+			missing = b.missing("PersistentVolumeClaim", v.PersistentVolumeClaim.ClaimName, nil)
+		case v.Projected != nil:
+			for _, s := range v.Projected.Sources {
+				switch {
+				case missing != "":
+				case s.ConfigMap != nil:
+					missing = b.missing("ConfigMap", s.ConfigMap.Name, s.ConfigMap.Optional)
+				case s.Secret != nil:
+					missing = b.missing("Secret", s.Secret.Name, s.Secret.Optional)
+				}
+			}
+		}
+		if missing != "" {
+			return missing
+		}
+	}
+	return ""
+}
+
+// missingVariable names what a container's environment needs and nobody has.
+func missingVariable(b *borrowed, c *corev1.Container) string {
+	for _, from := range c.EnvFrom {
+		var missing string
+		switch {
+		case from.ConfigMapRef != nil:
+			missing = b.missing("ConfigMap", from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+		case from.SecretRef != nil:
+			missing = b.missing("Secret", from.SecretRef.Name, from.SecretRef.Optional)
+		}
+		if missing != "" {
+			return missing
+		}
+	}
+	for _, e := range c.Env {
+		var missing string
+		switch from := e.ValueFrom; {
+		case from == nil:
+		case from.ConfigMapKeyRef != nil:
+			missing = b.missing("ConfigMap", from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Optional)
+		case from.SecretKeyRef != nil:
+			missing = b.missing("Secret", from.SecretKeyRef.Name, from.SecretKeyRef.Optional)
+		}
+		if missing != "" {
+			return missing
+		}
+	}
+	return ""
+}
+
+// missing returns "Kind name" when the file has no such object in the pod's namespace.
+func (b *borrowed) missing(kind, name string, optional *bool) string {
+	if optional != nil && *optional {
+		return ""
+	}
+	for _, o := range b.objects {
+		if o.Kind == kind && o.Object.GetName() == name && o.Object.GetNamespace() == b.pod.Object.Namespace {
+			return ""
+		}
+	}
+	return kind + " " + name
+}
+
+// exceptions are the pods for which the rules of expected are wrong, by the last element of the file's name and by the
+// document.
+func exceptions() map[string]fate {
+	return map[string]fate{
+		"content-en-examples-pods-restart-policy-restart-all-containers.yaml Pod restart-all-containers": {
+			phase: corev1.PodRunning, serves: true, why: "its container sleeps for an hour, and is not restarted",
+		},
+		"content-en-examples-pods-inject-envars-file-container.yaml Pod envfile-test-pod": {
+			phase: corev1.PodSucceeded, asWritten: true, why: "its init container writes the file of which its container takes a variable",
+		},
+		"docs-admin-apparmor-hello-apparmor-pod.yaml Pod hello-apparmor": {
+			phase: corev1.PodPending, reason: "AppArmor CreateContainerError",
+			why: "its profile is not loaded, or the kernel has no AppArmor; a kubelet fails the latter (docs/differences.md)",
+		},
+		"testdata-job-1.yaml Job j-e2e-1": {
+			phase: corev1.PodPending, reason: "CreateContainerConfigError",
+			why: "there is no GPU: Pending in a cluster as well, where no node fits; a kubelet alone ignores devices that it does not know (docs/differences.md)",
+		},
+		"docs-tasks-inject-data-application-dapi-volume.yaml Pod kubernetes-downwardapi-volume-example":            readOnlyEtc(),
+		"docs-user-guide-downward-api-volume-dapi-volume-resources.yaml Pod kubernetes-downwardapi-volume-example": readOnlyEtc(),
+	}
+}
+
+// readOnlyEtc is what becomes of a volume that nobody may write to, at /etc: there is no place for /etc/hosts.
+func readOnlyEtc() fate {
+	return fate{
+		phase: corev1.PodPending, reason: "RunContainerError",
+		why: "its volume at /etc is read-only since 1.10: /etc/hosts cannot be mounted; a kubelet calls such a pod Running (docs/differences.md)",
+	}
+}
