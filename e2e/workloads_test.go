@@ -86,6 +86,40 @@ func TestADeploymentRunsBehindItsService(t *testing.T) {
 	in.podNames()
 }
 
+func TestADaemonSetRunsOnceAndAReplicaSetAsOftenAsItSays(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	set := func(kind, script string) string {
+		text := strings.NewReplacer("kind: Deployment", "kind: "+kind, "web", strings.ToLower(kind)).Replace(deployment(2, script))
+		if kind == "DaemonSet" {
+			text = strings.Replace(text, "  replicas: 2\n", "", 1)
+		}
+		return text
+	}
+	in.put("daemons", strings.Replace(set("DaemonSet", "true"), "name: front", "name: back", 1))
+	in.put("replicas", set("ReplicaSet", "true"))
+	in.podNames("daemonset-0", "replicaset-0", "replicaset-1")
+	before := map[string]corev1.Pod{}
+	for _, name := range []string{"daemonset-0", "replicaset-0", "replicaset-1"} {
+		before[name] = in.ready(name)
+		kind := map[bool]string{true: "DaemonSet", false: "ReplicaSet"}[name == "daemonset-0"]
+		if o := before[name].OwnerReferences; len(o) != 1 || o[0].Kind != kind {
+			t.Errorf("the owner of %s is %+v", name, o)
+		}
+	}
+	in.put("daemons", strings.Replace(set("DaemonSet", "echo second"), "name: front", "name: back", 1))
+	in.pod("daemonset-0", "has been rolled", func(p corev1.Pod) bool {
+		return isReady(p) && containerID(p, "c") != containerID(before["daemonset-0"], "c")
+	})
+	in.put("replicas", strings.Replace(set("ReplicaSet", "true"), "replicas: 2", "replicas: 1", 1))
+	in.podNames("daemonset-0", "replicaset-0")
+	if p := in.ready("replicaset-0"); containerID(p, "c") != containerID(before["replicaset-0"], "c") {
+		t.Error("a smaller number restarted the pod that stays")
+	}
+	in.drop("daemons")
+	in.podNames("replicaset-0")
+}
+
 func TestAStatefulSetStartsInOrderAndItsPodsFindEachOther(t *testing.T) {
 	in := newInstance(t)
 	in.start()

@@ -24,13 +24,18 @@ func TestEachExampleLoadsAndHasAPlanAndASpec(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		pods, err := manifests.Load(path, data, manifests.Options{Source: "file"})
+		content, err := manifests.LoadAll(path, data, manifests.Options{Source: "file"})
 		if err != nil {
 			t.Errorf("refused: %v", err)
+			return nil
 		}
-		for _, p := range pods {
+		if len(content.Ignored) > 0 {
+			t.Errorf("%s: %v", path, content.Ignored)
+		}
+		objects := manifests.NewObjects(content.Objects)
+		for _, p := range content.Pods {
 			n++
-			planned(t, p)
+			planned(t, manifests.WithRefs(p, nil, objects))
 		}
 		return nil
 	})
@@ -39,6 +44,19 @@ func TestEachExampleLoadsAndHasAPlanAndASpec(t *testing.T) {
 	}
 	if n < 3 {
 		t.Errorf("only %d pods found", n)
+	}
+}
+
+func TestTheRestrictedExampleIsWhatItSays(t *testing.T) {
+	for file, allowed := range map[string]bool{"restricted.yaml": true, "daemonset.yaml": false} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = manifests.LoadAll(file, data, manifests.Options{Policy: manifests.Policy{PodSecurity: "restricted"}})
+		if (err == nil) != allowed {
+			t.Errorf("%s under the standard restricted: %v", file, err)
+		}
 	}
 }
 
@@ -51,15 +69,19 @@ func planned(t *testing.T, p *manifests.Pod) {
 			starts++
 		}
 	}
-	if starts != len(p.Object.Spec.Containers) {
-		t.Errorf("%s: %d containers would start, %d are written: %v", p.Key(), starts, len(p.Object.Spec.Containers), actions)
+	wanted := len(p.Object.Spec.Containers)
+	if len(p.Object.Spec.InitContainers) > 0 {
+		wanted = 1 // the first of them, before all others
+	}
+	if starts != wanted {
+		t.Errorf("%s: %d containers would start first, want %d: %v", p.Key(), starts, wanted, actions)
 	}
 	host := spec.Host{Cgroups: spec.Cgroups{Root: "/monopod"}, MemoryBytes: 1 << 30, MilliCPU: 1000, NodeName: "node", NodeIPs: []string{"192.0.2.1"}, Capabilities: []string{"CAP_CHOWN"}}
 	if _, err := spec.Volumes(p.Object, host); err != nil {
 		t.Errorf("%s: %v", p.Key(), err)
 	}
 	for _, c := range p.Object.Spec.Containers {
-		in := spec.Input{Pod: p.Object, Container: c.Name, Host: host}
+		in := spec.Input{Pod: p.Object, Container: c.Name, Host: host, Refs: p.Refs}
 		in.Image.Entrypoint = []string{"/bin/program"}
 		in.User = user(p.Object, c.Name)
 		if err := spec.Check(in); err != nil {
