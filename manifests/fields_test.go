@@ -157,7 +157,8 @@ const fieldsIntro = `# What becomes of each field
 
 Generated from manifests/fates.go; do not edit (` + "`go test ./manifests -run TestFieldsDoc -update`" + `).
 
-- **enforced**: the field does what Kubernetes says it does.
+- **enforced**: the field does what Kubernetes says it does. For each of them a test runs a real container with the field
+  and, in most cases, one without it, which must show the difference (e2e/fields).
 - **harmless**: accepted, and without effect on one machine for the reason given.
 - **refused**: a manifest that sets the field is refused, with file, line and what to do. The note names the release that
   plans the field, or says why there will be none.

@@ -14,23 +14,23 @@ func hookRows() []Row {
 			Name: "poststart-sleep", Fields: []string{c + "lifecycle.postStart.sleep.seconds"},
 			Spec:      "{hostNetwork: true, terminationGracePeriodSeconds: 20}",
 			Otherwise: map[string]any{c + "lifecycle.postStart.sleep.seconds": 1},
-			Container: "lifecycle: {postStart: {sleep: {seconds: 4}}}",
+			Container: "lifecycle: {postStart: {sleep: {seconds: 8}}}",
 			Script:    "wget -q -O /dev/null http://127.0.0.1:PORT/started; " + forever,
 			Check: func(s *Seen) Verdict {
 				if len(s.Requests) == 0 || !s.Ready() {
 					return Undecided
 				}
-				return verdict(s.Now.Sub(s.Requests[0].At) > 2500*time.Millisecond)
+				return verdict(s.Now.Sub(s.Requests[0].At) > 4500*time.Millisecond)
 			},
 		},
 		Row{
 			Name: "prestop-sleep", Fields: []string{c + "lifecycle.preStop.sleep.seconds"}, Remove: true,
 			Spec:      "{hostNetwork: true, terminationGracePeriodSeconds: 20}",
 			Otherwise: map[string]any{c + "lifecycle.preStop.sleep.seconds": 1},
-			Container: "lifecycle: {preStop: {sleep: {seconds: 4}}}",
+			Container: "lifecycle: {preStop: {sleep: {seconds: 8}}}",
 			Script:    "trap 'wget -q -O /dev/null http://127.0.0.1:PORT/told; exit 0' TERM; sleep 3600 & wait",
 			Check: func(s *Seen) Verdict {
-				return verdict(len(s.Requests) > 0 && s.Requests[0].At.Sub(s.ActedAt) > 2500*time.Millisecond)
+				return verdict(len(s.Requests) > 0 && s.Requests[0].At.Sub(s.ActedAt) > 4500*time.Millisecond)
 			},
 		},
 		Row{

@@ -109,29 +109,29 @@ func probeTimeRows(kind string) []Row {
 	rows := []Row{
 		{
 			Name: kind + "-initialdelay", Fields: []string{p + "initialDelaySeconds"},
-			Container: text + "{" + ask + "initialDelaySeconds: 4}",
+			Container: text + "{" + ask + "initialDelaySeconds: 6}",
 			Script:    "wget -q -O /dev/null http://127.0.0.1:PORT2/started; " + forever,
 			Check: func(s *Seen) Verdict {
 				if len(s.Requests) == 0 || len(s.Requests2) == 0 {
 					return Undecided
 				}
-				return verdict(s.Requests[0].At.Sub(s.Requests2[0].At) > 2500*time.Millisecond)
+				return verdict(s.Requests[0].At.Sub(s.Requests2[0].At) > 3*time.Second)
 			},
 		},
 		{
 			Name: kind + "-timeout", Fields: []string{p + "timeoutSeconds"},
-			Container: text + "{" + ask + "timeoutSeconds: 3}", Script: forever,
+			Container: text + "{" + ask + "timeoutSeconds: 5}", Script: forever,
 			Answer: func(_ int, r *Request) int { <-r.GaveUp; return http.StatusOK },
 			Check: func(s *Seen) Verdict {
 				if len(s.Requests) == 0 || s.Requests[0].Took == 0 {
 					return Undecided
 				}
-				return verdict(s.Requests[0].Took > 2*time.Second)
+				return verdict(s.Requests[0].Took > 3*time.Second)
 			},
 		},
 		{
 			Name: kind + "-period", Fields: []string{p + "periodSeconds"},
-			Otherwise: map[string]any{p + "periodSeconds": 4},
+			Otherwise: map[string]any{p + "periodSeconds": 8},
 			Container: text + "{" + ask + "periodSeconds: 1, failureThreshold: 100}", Script: forever,
 			// A startup probe goes on only as long as it fails.
 			Answer: func(int, *Request) int {
@@ -144,7 +144,7 @@ func probeTimeRows(kind string) []Row {
 				if len(s.Requests) < 2 {
 					return Undecided
 				}
-				return verdict(s.Requests[1].At.Sub(s.Requests[0].At) < 2500*time.Millisecond)
+				return verdict(s.Requests[1].At.Sub(s.Requests[0].At) < 4*time.Second)
 			},
 		},
 	}
@@ -164,10 +164,11 @@ func probeThresholdRows(kind string) []Row {
 	return []Row{
 		{
 			Name: kind + "-failurethreshold", Fields: []string{p + "failureThreshold"}, Spec: "hostNetwork: true",
+			Otherwise: map[string]any{p + "failureThreshold": 6},
 			Container: text + "{" + ask + "periodSeconds: 1, failureThreshold: 1}", Script: forever, Answer: unwell,
 			Check: func(s *Seen) Verdict {
 				switch {
-				case len(s.Requests) > 2:
+				case len(s.Requests) > 5:
 					return Fails
 				case s.Ended() != nil:
 					return Holds
@@ -193,7 +194,7 @@ func probeThresholdRows(kind string) []Row {
 			// It fails once the container is prepared for its end.
 			Container: text + "{exec: {command: [sh, -c, 'until [ -e /tmp/set ]; do sleep 0.05; done; exit 1']}, " +
 				"timeoutSeconds: 60, failureThreshold: 1, terminationGracePeriodSeconds: 1}",
-			Script: "trap 'sleep 4; exit 7' TERM; touch /tmp/set; sleep 3600 & wait",
+			Script: "trap 'sleep 8; exit 7' TERM; touch /tmp/set; sleep 3600 & wait",
 			Check: func(s *Seen) Verdict {
 				if s.Ended() == nil {
 					return Undecided
@@ -209,16 +210,17 @@ func readinessThresholdRows() []Row {
 	return []Row{
 		{
 			Name: "readiness-successthreshold", Fields: []string{p + "successThreshold"}, Spec: "hostNetwork: true",
-			Container: text + "{" + ask + "periodSeconds: 1, successThreshold: 3}", Script: forever,
+			Container: text + "{" + ask + "periodSeconds: 1, successThreshold: 6}", Script: forever,
 			Check: func(s *Seen) Verdict {
 				if !s.Ready() {
 					return Undecided
 				}
-				return verdict(len(s.Requests) >= 3)
+				return verdict(len(s.Requests) >= 6)
 			},
 		},
 		{
 			Name: "readiness-failurethreshold", Fields: []string{p + "failureThreshold"}, Spec: "hostNetwork: true",
+			Otherwise: map[string]any{p + "failureThreshold": 6},
 			Container: text + "{" + ask + "periodSeconds: 1, failureThreshold: 1}", Script: forever,
 			Answer: func(n int, _ *Request) int {
 				if n == 1 {
@@ -226,10 +228,10 @@ func readinessThresholdRows() []Row {
 				}
 				return http.StatusServiceUnavailable
 			},
-			// By default it is unready with the fourth request, the third one that fails.
+			// Otherwise it is unready with the seventh request, the sixth one that fails.
 			Check: func(s *Seen) Verdict {
 				switch n := len(s.Requests); {
-				case n > 3:
+				case n > 6:
 					return Fails
 				case n > 1 && !s.Ready() && s.Status("c").State.Running != nil:
 					return Holds
