@@ -82,12 +82,15 @@ func (c *checker) firstSource(path *field.Path, v *corev1.Volume, name string) {
 		c.hostPath(at, v.HostPath)
 	case "secret":
 		c.fileSource(at, "secretName", v.Secret.SecretName, v.Secret.DefaultMode)
+		c.userID(at.Child("defaultUser"), v.Secret.DefaultUser)
 		c.items(at.Child("items"), v.Secret.Items)
 	case "configMap":
 		c.fileSource(at, "name", v.ConfigMap.Name, v.ConfigMap.DefaultMode)
+		c.userID(at.Child("defaultUser"), v.ConfigMap.DefaultUser)
 		c.items(at.Child("items"), v.ConfigMap.Items)
 	case "downwardAPI":
 		c.fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
+		c.userID(at.Child("defaultUser"), v.DownwardAPI.DefaultUser)
 		for i := range v.DownwardAPI.Items {
 			c.downwardFile(at, &v.DownwardAPI.Items[i])
 		}
@@ -150,6 +153,7 @@ func (c *checker) items(path *field.Path, items []corev1.KeyToPath) {
 		}
 		c.fileName(at.Child("path"), item.Path)
 		c.fileMode(at.Child("mode"), item.Mode)
+		c.userID(at.Child("user"), item.User)
 	}
 }
 
@@ -173,10 +177,12 @@ func (c *checker) downwardFile(path *field.Path, file *corev1.DownwardAPIVolumeF
 		c.required(path, "one of fieldRef and resourceFieldRef is required")
 	}
 	c.fileMode(path.Child("mode"), file.Mode)
+	c.userID(path.Child("user"), file.User)
 }
 
 func (c *checker) projected(path *field.Path, projected *corev1.ProjectedVolumeSource) {
 	c.fileMode(path.Child("defaultMode"), projected.DefaultMode)
+	c.userID(path.Child("defaultUser"), projected.DefaultUser)
 	paths := map[string]bool{}
 	unique := func(name, shown string) {
 		if name != "" && paths[name] {

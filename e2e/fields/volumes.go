@@ -2,7 +2,7 @@ package fields
 
 // volumeRows are the rows of spec.volumes.
 func volumeRows() []Row {
-	return []Row{
+	return append(podVolumeRows(), []Row{
 		{
 			Name: "hostpath", Fields: []string{"spec.volumes[].hostPath.path"},
 			Otherwise: map[string]any{"spec.volumes[].hostPath.path": "/etc"},
@@ -10,5 +10,5 @@ func volumeRows() []Row {
 			Container: "volumeMounts: [{name: v, mountPath: /v}]",
 			Script:    "[ -z \"$(ls /v)\" ]",
 		},
-	}
+	}...)
 }

@@ -96,7 +96,7 @@ func (r *Runtime) writeVolume(pod *corev1.Pod, refs *manifests.Refs, p spec.Volu
 	}
 	files := make(map[string]payload.File, len(contents))
 	for path, f := range contents {
-		files[path] = payload.File{Data: f.Data, Mode: f.Mode}
+		files[path] = payload.File{Data: f.Data, Mode: f.Mode, UID: f.UID}
 	}
 	var owner *payload.Owner
 	if s := pod.Spec.SecurityContext; s != nil && s.FSGroup != nil {

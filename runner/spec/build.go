@@ -130,7 +130,7 @@ func checkInput(in Input, c *corev1.Container) error {
 	case in.Host.MemoryBytes <= 0:
 		return errors.New("the memory of this machine is not known")
 	}
-	if err := checkHugepages(in.Host, c); err != nil {
+	if err := checkHugepages(in.Host, in.Pod, c); err != nil {
 		return err
 	}
 	return checkDevices(in, c)

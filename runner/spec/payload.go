@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -16,6 +17,8 @@ import (
 type File struct {
 	Data []byte
 	Mode fs.FileMode
+	// UID owns it; nil: root.
+	UID *int64 `json:",omitempty"`
 }
 
 // Followed says that a volume has content that follows the edits of what it is made of.
@@ -30,11 +33,11 @@ func VolumeFiles(in Input, v *corev1.VolumeSource) (map[string]File, error) {
 	var err error
 	switch {
 	case v.ConfigMap != nil:
-		err = configMapFiles(in, files, configMapSource{v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional, v.ConfigMap.DefaultMode})
+		err = configMapFiles(in, files, configMapSource{v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional, fileDefaults{v.ConfigMap.DefaultMode, v.ConfigMap.DefaultUser}})
 	case v.Secret != nil:
-		err = secretFiles(in, files, configMapSource{v.Secret.SecretName, v.Secret.Items, v.Secret.Optional, v.Secret.DefaultMode})
+		err = secretFiles(in, files, configMapSource{v.Secret.SecretName, v.Secret.Items, v.Secret.Optional, fileDefaults{v.Secret.DefaultMode, v.Secret.DefaultUser}})
 	case v.DownwardAPI != nil:
-		err = downwardFiles(in, files, v.DownwardAPI.Items, v.DownwardAPI.DefaultMode)
+		err = downwardFiles(in, files, v.DownwardAPI.Items, fileDefaults{v.DownwardAPI.DefaultMode, v.DownwardAPI.DefaultUser})
 	case v.Projected != nil:
 		err = projectedFiles(in, files, v.Projected)
 	}
@@ -46,7 +49,18 @@ type configMapSource struct {
 	name     string
 	items    []corev1.KeyToPath
 	optional *bool
-	mode     *int32
+	defaults fileDefaults
+}
+
+// fileDefaults are what a volume says of files that say nothing of it themselves.
+type fileDefaults struct {
+	mode *int32
+	user *int64
+}
+
+// file makes a file with a mode and an owner of its own, or those of the volume.
+func (d fileDefaults) file(data []byte, mode *int32, user *int64) File {
+	return File{Data: data, Mode: modeOf(mode, d.mode), UID: cmp.Or(user, d.user)}
 }
 
 func configMapFiles(in Input, files map[string]File, src configMapSource) error {
@@ -82,7 +96,7 @@ func secretFiles(in Input, files map[string]File, src configMapSource) error {
 func (src configMapSource) put(files map[string]File, data map[string][]byte, noKey string) error {
 	if len(src.items) == 0 {
 		for key, value := range data {
-			files[key] = File{Data: value, Mode: modeOf(nil, src.mode)}
+			files[key] = src.defaults.file(value, nil, nil)
 		}
 		return nil
 	}
@@ -90,7 +104,7 @@ func (src configMapSource) put(files map[string]File, data map[string][]byte, no
 		value, ok := data[item.Key]
 		switch {
 		case ok:
-			files[path.Clean(item.Path)] = File{Data: value, Mode: modeOf(item.Mode, src.mode)}
+			files[path.Clean(item.Path)] = src.defaults.file(value, item.Mode, item.User)
 		case !isTrue(src.optional):
 			return missing(noKey, item.Key)
 		}
@@ -107,14 +121,14 @@ func modeOf(own, common *int32) fs.FileMode {
 	return fs.FileMode(corev1.ConfigMapVolumeSourceDefaultMode)
 }
 
-func downwardFiles(in Input, files map[string]File, items []corev1.DownwardAPIVolumeFile, mode *int32) error {
+func downwardFiles(in Input, files map[string]File, items []corev1.DownwardAPIVolumeFile, defaults fileDefaults) error {
 	for i := range items {
 		item := &items[i]
 		value, err := downwardText(in, item)
 		if err != nil {
 			return err
 		}
-		files[path.Clean(item.Path)] = File{Data: []byte(value), Mode: modeOf(item.Mode, mode)}
+		files[path.Clean(item.Path)] = defaults.file([]byte(value), item.Mode, item.User)
 	}
 	return nil
 }
@@ -149,15 +163,16 @@ func formatMap(m map[string]string) string {
 }
 
 func projectedFiles(in Input, files map[string]File, p *corev1.ProjectedVolumeSource) error {
+	defaults := fileDefaults{p.DefaultMode, p.DefaultUser}
 	for i := range p.Sources {
 		var err error
 		switch s := &p.Sources[i]; {
 		case s.ConfigMap != nil:
-			err = configMapFiles(in, files, configMapSource{s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, p.DefaultMode})
+			err = configMapFiles(in, files, configMapSource{s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, defaults})
 		case s.Secret != nil:
-			err = secretFiles(in, files, configMapSource{s.Secret.Name, s.Secret.Items, s.Secret.Optional, p.DefaultMode})
+			err = secretFiles(in, files, configMapSource{s.Secret.Name, s.Secret.Items, s.Secret.Optional, defaults})
 		case s.DownwardAPI != nil:
-			err = downwardFiles(in, files, s.DownwardAPI.Items, p.DefaultMode)
+			err = downwardFiles(in, files, s.DownwardAPI.Items, defaults)
 		default:
 			err = fmt.Errorf("source %d of the projected volume is not supported", i)
 		}

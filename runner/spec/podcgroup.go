@@ -154,9 +154,19 @@ func hugePageSize(name corev1.ResourceName) (int64, bool) {
 	return q.Value(), err == nil
 }
 
+// hugepageLimits are the limits of a container, and of its pod for pages of which the container says nothing.
+func hugepageLimits(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
+	limits := corev1.ResourceList{}
+	if pod.Spec.Resources != nil {
+		maps.Copy(limits, pod.Spec.Resources.Limits)
+	}
+	maps.Copy(limits, c.Resources.Limits)
+	return limits
+}
+
 // checkHugepages refuses huge pages that the machine does not have or cannot limit.
-func checkHugepages(h Host, c *corev1.Container) error {
-	for name, q := range c.Resources.Limits {
+func checkHugepages(h Host, pod *corev1.Pod, c *corev1.Container) error {
+	for name, q := range hugepageLimits(pod, c) {
 		size, ok := hugePageSize(name)
 		if ok && q.Sign() > 0 && !slices.Contains(h.HugePageSizes, size) {
 			return fmt.Errorf("container %s: this machine has no %s, or its kernel cannot limit them (hugetlb cgroup controller)", c.Name, name)

@@ -201,16 +201,21 @@ func TestWhatAnUpdateSets(t *testing.T) {
 }
 
 func TestHugePagesThatTheMachineDoesNotHaveAreRefused(t *testing.T) {
-	pod := onePod(func(_ *corev1.Pod, c *corev1.Container) {
-		c.Resources.Limits = corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi"), "memory": resource.MustParse("1Mi")}
-	})
-	in := testInput(pod, "app")
-	if _, err := Build(in); err == nil {
-		t.Error("accepted without a hugetlb controller")
-	}
-	in.Host.HugePageSizes = []int64{2 << 20}
-	s, err := Build(in)
-	if err != nil || len(s.Linux.Resources.HugepageLimits) != 1 || s.Linux.Resources.HugepageLimits[0].Limit != 4<<20 {
-		t.Errorf("%+v, %v", s, err)
+	limits := corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi"), "memory": resource.MustParse("1Mi")}
+	for of, pod := range map[string]*corev1.Pod{
+		"container": onePod(func(_ *corev1.Pod, c *corev1.Container) { c.Resources.Limits = limits }),
+		"pod": onePod(func(p *corev1.Pod, _ *corev1.Container) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Limits: limits}
+		}),
+	} {
+		in := testInput(pod, "app")
+		if _, err := Build(in); err == nil {
+			t.Errorf("%s: accepted without a hugetlb controller", of)
+		}
+		in.Host.HugePageSizes = []int64{2 << 20}
+		s, err := Build(in)
+		if err != nil || len(s.Linux.Resources.HugepageLimits) != 1 || s.Linux.Resources.HugepageLimits[0].Limit != 4<<20 {
+			t.Errorf("%s: %+v, %v", of, s, err)
+		}
 	}
 }

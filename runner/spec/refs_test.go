@@ -123,3 +123,33 @@ func TestFilesOfVolumes(t *testing.T) {
 		}
 	}
 }
+
+func TestFilesOfVolumesHaveOwners(t *testing.T) {
+	pod := onePod(nil)
+	items := []corev1.KeyToPath{{Key: "a", Path: "x", User: new(int64(1000))}, {Key: "b.c", Path: "y"}}
+	fields := []corev1.DownwardAPIVolumeFile{
+		{Path: "x", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}, User: new(int64(1000))},
+		{Path: "y", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+	}
+	config := func(user *int64) corev1.VolumeSource {
+		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}, Items: items, DefaultUser: user}}
+	}
+	for name, c := range map[string]struct {
+		v corev1.VolumeSource
+		y *int64
+	}{
+		"a ConfigMap":    {config(new(int64(2000))), new(int64(2000))},
+		"the user zero":  {config(new(int64(0))), new(int64(0))},
+		"no default":     {config(nil), nil},
+		"fields":         {corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: fields, DefaultUser: new(int64(2000))}}, new(int64(2000))},
+		"several in one": {corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{DownwardAPI: &corev1.DownwardAPIProjection{Items: fields}}}, DefaultUser: new(int64(2000))}}, new(int64(2000))},
+	} {
+		files, err := VolumeFiles(Input{Pod: pod, Refs: testRefs(), Host: testHost()}, &c.v)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if x, y := files["x"].UID, files["y"].UID; x == nil || *x != 1000 || (y == nil) != (c.y == nil) || y != nil && *y != *c.y {
+			t.Errorf("%s: %+v", name, files)
+		}
+	}
+}

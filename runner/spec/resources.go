@@ -86,7 +86,7 @@ func Resources(in Input) (*specs.LinuxResources, error) {
 
 // resources returns the limits of the container's cgroup. Device rules are added by the caller.
 func resources(in Input, c *corev1.Container) *specs.LinuxResources {
-	r := &specs.LinuxResources{CPU: cpu(in, c), Memory: &specs.LinuxMemory{}, HugepageLimits: hugepages(in.Host, c.Resources.Limits)}
+	r := &specs.LinuxResources{CPU: cpu(in, c), Memory: &specs.LinuxMemory{}, HugepageLimits: hugepages(in.Host, hugepageLimits(in.Pod, c))}
 	memory := containerLimit(in.Pod, c, corev1.ResourceMemory).Value()
 	if memory > 0 {
 		r.Memory.Limit = &memory

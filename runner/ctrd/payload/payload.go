@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -30,6 +31,15 @@ const (
 type File struct {
 	Data []byte
 	Mode fs.FileMode
+	// UID owns it; nil: this process.
+	UID *int64
+}
+
+func (f File) uid() int {
+	if f.UID == nil {
+		return os.Geteuid()
+	}
+	return int(*f.UID)
 }
 
 // Owner is fsGroup: who else may read the files. The nil Owner is nobody.
@@ -115,6 +125,11 @@ func write(root, path string, f File, owner *Owner) error {
 	if err := os.WriteFile(at, f.Data, 0o600); err != nil {
 		return err
 	}
+	if f.UID != nil {
+		if err := os.Lchown(at, f.uid(), -1); err != nil {
+			return err
+		}
+	}
 	return permit(at, f.Mode, owner, false)
 }
 
@@ -155,13 +170,20 @@ func same(root string, files map[string]File, owner *Owner) bool {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		if !wanted || err != nil || !bytes.Equal(data, f.Data) || info.Mode() != modeFor(f.Mode, owner, false) {
+		if !wanted || err != nil || !bytes.Equal(data, f.Data) || info.Mode() != modeFor(f.Mode, owner, false) || uidOf(info) != f.uid() {
 			return errors.Join(errDiffers, err)
 		}
 		found++
 		return nil
 	})
 	return err == nil && found == len(files)
+}
+
+func uidOf(info fs.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
 }
 
 var errDiffers = errors.New("differs")

@@ -83,6 +83,26 @@ func TestContentIsReplacedAsAWholeAndOnlyWhenItChanged(t *testing.T) {
 	}
 }
 
+// TestFilesHaveOwners gives files away as far as this process may.
+func TestFilesHaveOwners(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "v")
+	own := int64(os.Geteuid())
+	other := own
+	if own == 0 {
+		other = 1000
+	}
+	for _, uid := range []*int64{&other, &own, &other, nil} {
+		f := File{Data: []byte("1"), Mode: 0o400, UID: uid}
+		if err := Write(dir, map[string]File{"a": f}, nil); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(dir, "a"))
+		if err != nil || uidOf(info) != f.uid() || info.Mode() != 0o400 {
+			t.Errorf("user %d: got %d and mode %v (%v)", f.uid(), uidOf(info), info.Mode(), err)
+		}
+	}
+}
+
 func TestWhatWasLeftHalfwayIsMended(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]File{"a": file("1")}
