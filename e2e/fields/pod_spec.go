@@ -127,6 +127,18 @@ func podSecurityRows() []Row {
 			Container: mounted, Script: "touch /v/x; [ $(stat -c %g /v/x) = 3000 ]; id -G | grep -qw 3000",
 		},
 		{
+			// The volume belongs to the group since the first time; the second time a file in it does not.
+			Name: "fsgroupchangepolicy", Fields: under(s, "fsGroupChangePolicy"),
+			Objects: "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: NAME}\n" +
+				"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}\n",
+			Spec: "{hostname: first, securityContext: {fsGroup: 3000, fsGroupChangePolicy: OnRootMismatch}, " +
+				"volumes: [{name: v, persistentVolumeClaim: {claimName: NAME}}, {name: d, hostPath: {path: DIR}}]}",
+			Container: "volumeMounts: [{name: v, mountPath: /v}, {name: d, mountPath: /d}]",
+			Script:    "if [ -e /v/x ]; then stat -c %g /v/x > /d/group; else touch /v/x; chgrp 5 /v/x; touch /d/set; fi; " + forever,
+			When:      func(s *Seen) bool { return s.Has("set") }, Edit: map[string]any{"spec.hostname": "second"},
+			Check: when(func(s *Seen) bool { return s.File("group") == "5" }, func(s *Seen) bool { return s.File("group") == "3000" }),
+		},
+		{
 			Name: "sysctl", Fields: under(s, "sysctls[].name", "sysctls[].value"),
 			Otherwise: map[string]any{s + "sysctls[].name": "net.ipv4.tcp_keepalive_time", s + "sysctls[].value": "124"},
 			Spec:      "securityContext: {sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: \"123\"}]}",
