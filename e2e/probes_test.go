@@ -167,6 +167,7 @@ func TestALivenessProbeHasAGracePeriodOfItsOwn(t *testing.T) {
 	}
 	// So that the end of the test does not take as long either.
 	in.put("stubborn", text)
+	in.pod("stubborn", "has a short grace period", func(p corev1.Pod) bool { return *p.Spec.TerminationGracePeriodSeconds == 2 })
 }
 
 // TestHTTPSOnLoopbackWithACertificateOfNobody is what kubeadm's manifests ask for: hostNetwork, 127.0.0.1, a port by
