@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,9 +174,9 @@ func TestWhatWaitsToBeStartedFollowsEdits(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
-			offline := true
+			var online atomic.Bool
 			r.fake.NetworkFail = func(manifests.Key) error {
-				if offline {
+				if !online.Load() {
 					return errors.New("no bridge")
 				}
 				return nil
@@ -186,7 +187,7 @@ func TestWhatWaitsToBeStartedFollowsEdits(t *testing.T) {
 				t.Fatalf("%s: it should wait for the network: %+v", what, st.Containers)
 			}
 			c.meanwhile(r, c.pod)
-			offline = false
+			online.Store(true)
 			r.pass(10 * time.Minute)
 			if got := r.those(runner.CreateContainer); got != c.want {
 				t.Errorf("%s: created %s, want %s", what, got, c.want)

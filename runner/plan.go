@@ -194,7 +194,7 @@ func (p *planner) recordDiffers() bool {
 
 func (p *planner) recordNeeded() bool {
 	rec := p.o.Sandbox.Pod
-	return rec != nil && !p.initFailed() && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
+	return rec != nil && !p.initFailed() && !p.completedAll() && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
 		return hasContainer(p.pod, c.Name) && !p.hashes.made(p.pod, &c) &&
 			hasContainer(rec, c.Name) && p.hashes.made(rec, &c)
 	})
@@ -317,7 +317,15 @@ func (p *planner) revive() {
 	p.createSandbox("node restarted")
 	for _, s := range ready {
 		p.add(s.create)
-		p.startNew(s.create.Container, "node restarted")
+		p.startAgain(s.create.Container, "node restarted")
+	}
+}
+
+// startAgain starts an instance that this plan creates after a reboot, unless an earlier one has a hook to wait for.
+func (p *planner) startAgain(name, reason string) {
+	p.startNew(name, reason)
+	if spec := containerSpec(p.pod, name); spec != nil {
+		p.held = p.held || p.holdsBack(spec)
 	}
 }
 
@@ -329,7 +337,7 @@ func (p *planner) takeUp(ready []start, reason string) {
 	for _, s := range ready {
 		s.create.Round = p.round
 		p.add(s.create)
-		p.startNew(s.create.Container, reason)
+		p.startAgain(s.create.Container, reason)
 		for _, c := range p.instances(s.create.Container) {
 			p.removeInstance(c, reason)
 		}

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,6 +34,11 @@ type chaos struct {
 	fault    runner.ActionKind
 	reason   string
 	offline  bool
+	skew     time.Duration // of the machine's clock
+	// sick says that probes fail.
+	sick bool
+	// answered is when the startup probe of a container, by pod and name, last succeeded.
+	answered map[string]time.Time
 	wrong    []string
 }
 
@@ -43,7 +49,8 @@ const badImage = "bad:1"
 // happens meanwhile.
 func newChaos(t *testing.T, n int) *chaos {
 	t.Helper()
-	c := &chaos{rig: newRig(t), desired: map[manifests.Key]*manifests.Pod{}, editedAt: map[manifests.Key]time.Time{}}
+	c := &chaos{rig: newRig(t), desired: map[manifests.Key]*manifests.Pod{}, editedAt: map[manifests.Key]time.Time{}, answered: map[string]time.Time{}}
+	c.cfg.Now = c.fake.Now
 	c.cfg.Options.Parallel = n
 	if n > 0 {
 		c.fake.Delay = func(a runner.Action) time.Duration {
@@ -54,11 +61,14 @@ func newChaos(t *testing.T, n int) *chaos {
 		}
 	}
 	c.fake.Fail = c.judge
-	c.fake.OnExec = scripted
+	c.fake.OnExec = c.exec
 	c.fake.NetworkDelay = 30 * time.Millisecond
 	c.fake.NetworkFail = c.network
 	return c
 }
+
+// now is the machine's clock, which may have been set.
+func (c *chaos) now() time.Time { return time.Now().Add(c.skew) }
 
 func (c *chaos) wrongf(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
@@ -71,6 +81,9 @@ func (c *chaos) judge(key manifests.Key, a runner.Action) error {
 	defer c.mu.Unlock()
 	want := c.desired[key]
 	c.check(key, a, st, want)
+	if a.Kind == runner.StartContainer {
+		delete(c.answered, key.Name+"/"+a.Container)
+	}
 	if a.Kind == c.fault {
 		return &runner.StepError{Reason: c.reason, Err: errors.New("made to fail")}
 	}
@@ -80,6 +93,22 @@ func (c *chaos) judge(key manifests.Key, a runner.Action) error {
 		}
 	}
 	return nil
+}
+
+// exec answers hooks and probes.
+func (c *chaos) exec(ctx context.Context, k manifests.Key, container string, r runner.ExecRequest) (runner.ExecResult, error) {
+	if !strings.HasSuffix(r.Command[0], "-probe") {
+		return scripted(ctx, k, container, r)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sick {
+		return runner.ExecResult{ExitCode: 1}, nil
+	}
+	if r.Command[0] == "startup-probe" {
+		c.answered[k.Name+"/"+container] = time.Now()
+	}
+	return runner.ExecResult{}, nil
 }
 
 // network is the outcome of CNI ADD.
@@ -128,9 +157,7 @@ func (c *chaos) check(key manifests.Key, a runner.Action, st runner.PodState, wa
 		if a.Kind == runner.StartContainer && running[a.Container] > 0 {
 			c.wrongf("%s: %s while the old one runs", key, a)
 		}
-		if a.Kind == runner.StartContainer && want != nil && a.Manifest == runner.DesiredManifest && !c.editedAt[key].Equal(time.Now()) {
-			c.checkOrder(key, a, st, want)
-		}
+		c.checkWanted(key, a, st, want)
 	case runner.StopContainer, runner.KillContainer:
 		c.checkStop(key, a, st, target, want)
 	case runner.RemoveContainer:
@@ -146,35 +173,95 @@ func (c *chaos) check(key manifests.Key, a runner.Action, st runner.PodState, wa
 	}
 }
 
-// checkOrder: init containers run one after another and only once in a sandbox, and nothing overtakes them.
+// slowest is how long a creation takes at most: what is wanted may have changed meanwhile.
+const slowest = 100 * time.Millisecond
+
+// checkWanted: nothing is made or started in a pod that has failed or is to go, and all else in its order.
+func (c *chaos) checkWanted(key manifests.Key, a runner.Action, st runner.PodState, want *manifests.Pod) {
+	since := time.Since(c.editedAt[key])
+	switch {
+	case since == 0 || a.Kind == runner.CreateContainer && since <= slowest || st.Sandbox == nil:
+	case want == nil:
+		c.wrongf("%s: %s in a pod that is to go", key, a)
+	case st.Sandbox.Failed != nil:
+		c.wrongf("%s: %s in a pod that has failed", key, a)
+	case a.Manifest == runner.DesiredManifest:
+		c.checkOrder(key, a, st, want)
+	}
+}
+
+// checkOrder: init containers run one after another and only once in a sandbox, and nothing overtakes them, nor a
+// sidecar that is not there yet. What is made before its turn is never behind anything but the start of sidecars.
 func (c *chaos) checkOrder(key manifests.Key, a runner.Action, st runner.PodState, want *manifests.Pod) {
-	begun, round := false, 0
+	begun, round := false, a.Round
 	for _, i := range st.Containers {
-		if i.Name == a.Container && i.State == runner.ContainerCreated {
+		if i.Name == a.Container && i.State == runner.ContainerCreated && a.Kind == runner.StartContainer {
 			round = i.Round
 		}
 	}
-	succeeded, runs := map[string]bool{}, map[string]bool{}
+	succeeded, there := map[string]bool{}, map[string]bool{}
 	for _, i := range st.Containers {
 		if st.Sandbox == nil || i.SandboxID != st.Sandbox.ID || i.Round != round {
 			continue
 		}
 		begun = begun || kindOf(want, i.Name) == "regular" && !i.StartedAt.IsZero()
-		runs[i.Name] = runs[i.Name] || i.State == runner.ContainerRunning
+		// Its end may have come between the plan and the start.
+		alive := i.State == runner.ContainerRunning || i.State == runner.ContainerExited && c.now().Sub(i.Exit.FinishedAt) <= slowest
+		there[i.Name] = there[i.Name] || alive && c.isStarted(key, want, &i)
 		succeeded[i.Name] = succeeded[i.Name] || i.State == runner.ContainerExited && i.StopSentAt.IsZero() && i.StoppingAt.IsZero() && i.Exit.ExitCode == 0
 	}
 	if kindOf(want, a.Container) == "init" && (begun || succeeded[a.Container]) {
 		c.wrongf("%s: %s again", key, a)
 	}
+	if a.Kind == runner.CreateContainer && (c.anyState || slices.ContainsFunc(st.Containers, func(i runner.Container) bool {
+		return i.Name == a.Container && i.State == runner.ContainerRunning
+	})) {
+		return // the next instance waits beside it
+	}
+	c.checkHooks(key, a, st, want)
 	for before := range manifests.AllContainers(&want.Object.Spec) {
 		kind := kindOf(want, before.Name)
 		switch {
 		case before.Name == a.Container || kind == "regular" || begun:
 			return
-		case kind == "init" && !succeeded[before.Name], kind == "sidecar" && !runs[before.Name]:
+		case kind == "sidecar" && a.Kind == runner.CreateContainer && !waitedFor(before):
+		case kind == "init" && !succeeded[before.Name], kind == "sidecar" && !there[before.Name]:
 			c.wrongf("%s: %s overtakes %s", key, a, before.Name)
 		}
 	}
+}
+
+// checkHooks: no regular container is started while the postStart hook of an earlier one runs.
+func (c *chaos) checkHooks(key manifests.Key, a runner.Action, st runner.PodState, want *manifests.Pod) {
+	if kindOf(want, a.Container) != "regular" || a.Kind != runner.StartContainer {
+		return
+	}
+	for _, before := range want.Object.Spec.Containers {
+		if before.Name == a.Container {
+			return
+		}
+		for _, i := range st.Containers {
+			leaving := !i.StopSentAt.IsZero() || !i.StoppingAt.IsZero()
+			if i.Name == before.Name && i.State == runner.ContainerRunning && i.PostStart == runner.PostStartPending && !leaving &&
+				i.SandboxID == st.Sandbox.ID && waitedFor(&before) {
+				c.wrongf("%s: %s while the hook of %s runs", key, a, before.Name)
+			}
+		}
+	}
+}
+
+// waitedFor says that a container has not started as soon as its process runs.
+func waitedFor(spec *corev1.Container) bool {
+	return spec.StartupProbe != nil || spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil
+}
+
+// isStarted says that a sidecar is as far as those after it wait for, as far as can be told from outside.
+func (c *chaos) isStarted(key manifests.Key, want *manifests.Pod, i *runner.Container) bool {
+	spec := manifests.FindContainer(&want.Object.Spec, i.Name)
+	if spec == nil || i.PostStart == runner.PostStartPending {
+		return false
+	}
+	return spec.StartupProbe == nil || i.Health.Started || !c.answered[key.Name+"/"+i.Name].IsZero()
 }
 
 // kindOf says what a container is in a pod; what the pod does not have is regular.
@@ -197,7 +284,7 @@ func (c *chaos) checkStopOrder(key manifests.Key, a runner.Action, st runner.Pod
 		return
 	}
 	grace := time.Duration(*st.Sandbox.Pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second
-	if grace == 0 || !target.StoppingAt.IsZero() && !time.Now().Before(target.StoppingAt.Add(grace)) {
+	if grace == 0 || !target.StoppingAt.IsZero() && (!c.now().Before(target.StoppingAt.Add(grace)) || target.StoppingAt.After(c.now())) {
 		return
 	}
 	after := false
@@ -223,7 +310,7 @@ func (c *chaos) checkStop(key manifests.Key, a runner.Action, st runner.PodState
 	if want == nil || st.Sandbox == nil || !target.StopSentAt.IsZero() || !target.StoppingAt.IsZero() || a.Cause != runner.StopUnwanted || c.editedAt[key].Equal(time.Now()) {
 		return
 	}
-	if target.SandboxID != st.Sandbox.ID || c.twins(target, st) {
+	if target.SandboxID != st.Sandbox.ID || c.twins(target, st) || st.Sandbox.Failed != nil {
 		return // left over from something that went wrong
 	}
 	same := st.Sandbox.Hash == manifests.SandboxHash(want.Object) &&
@@ -271,7 +358,7 @@ func ended(want *manifests.Pod, st runner.PodState) bool {
 	over := map[string]bool{}
 	for _, i := range st.Containers {
 		over[i.Name] = i.State == runner.ContainerExited && i.Hash == manifests.ContainerHash(want.Object, i.Name) &&
-			!runner.NextRestart(time.Now(), &want.Object.Spec, &i, runner.Options{}).Wanted
+			!runner.NextRestart(zero, &want.Object.Spec, &i, runner.Options{}).Wanted
 		if over[i.Name] && kindOf(want, i.Name) == "init" && i.Exit.ExitCode != 0 {
 			return true
 		}
@@ -319,6 +406,7 @@ func steps() *rapid.Generator[[]step] {
 				"init env", "add init", "add sidecar", "remove init", "init fails",
 				"add container", "remove container", "resize", "resize", "exit", "exit", "kill", "stubborn", "fault", "fault", "no fault",
 				"agent dies", "agent restarts", "offline", "reboot", "blind", "see", "pass", "pass", "a while",
+				"a moment", "a moment", "clock", "sick", "well", "probe", "deadline",
 			}).Draw(t, "what"),
 			Pod: rapid.IntRange(0, 1).Draw(t, "pod"),
 			N:   rapid.IntRange(0, 7).Draw(t, "n"),
@@ -338,6 +426,88 @@ func TestRandomStoriesEndAsDesired(t *testing.T) {
 				c.play(s)
 			}
 			c.finale()
+			wrong = c.wrong
+			if len(wrong) > 0 {
+				wrong = append(wrong, "log:\n"+c.log.String())
+			}
+		})
+		if len(wrong) > 0 {
+			rt.Fatalf("%s", strings.Join(wrong, "\n"))
+		}
+	})
+}
+
+// randomPod draws a pod with containers of all kinds.
+func randomPod(t *rapid.T) *manifests.Pod {
+	draw := func(label string, from ...string) string { return rapid.SampledFrom(from).Draw(t, label) }
+	hooks := func(c corev1.Container) corev1.Container {
+		if post, pre := draw("postStart", "", "", "", "quick", "slow", "fail"), draw("preStop", "", "", "", "quick", "slow", "fail"); post != "" || pre != "" {
+			return hooked(c, post, pre)
+		}
+		return c
+	}
+	lasting := func(c corev1.Container) corev1.Container {
+		if p := draw("probe", "", "", "", "startup", "liveness"); p != "" {
+			setProbe(&c, p == "startup")
+		}
+		return hooks(c)
+	}
+	serving := []string{runtimetest.ScriptServe, runtimetest.ScriptServe, runtimetest.ScriptSlowStop, runtimetest.ScriptStubborn, "after 20s", runtimetest.ScriptFailSoon}
+	p := testPod("x")
+	spec := &p.Object.Spec
+	spec.RestartPolicy = corev1.RestartPolicy(draw("policy", "Always", "OnFailure", "Never"))
+	spec.TerminationGracePeriodSeconds = new(int64(rapid.SampledFrom([]int{0, 1, 10, 30, 30}).Draw(t, "grace")))
+	for i := range rapid.IntRange(0, 4).Draw(t, "init containers") {
+		if name := fmt.Sprintf("i%d", i); rapid.Bool().Draw(t, "sidecar") {
+			spec.InitContainers = append(spec.InitContainers, lasting(testSidecar(name, draw("script", serving...))))
+		} else {
+			spec.InitContainers = append(spec.InitContainers, testContainer(name, draw("script", runtimetest.ScriptSucceed, "after 3s", "after 30ms", runtimetest.ScriptFail)))
+		}
+	}
+	for i := range rapid.IntRange(1, 3).Draw(t, "containers") {
+		c := lasting(testContainer(fmt.Sprintf("c%d", i), draw("script", serving...)))
+		switch draw("rule", "", "", "", "restart", "all") {
+		case "restart":
+			c = ruled(c, corev1.ContainerRestartPolicyNever, onCodes(corev1.ContainerRestartRuleActionRestart, in, 1, 7))
+		case "all":
+			c = ruled(c, corev1.ContainerRestartPolicyOnFailure, onCodes(restartAll, in, 1))
+		}
+		spec.Containers = append(spec.Containers, c)
+	}
+	return p
+}
+
+// TestRandomPodsEndAsDesired takes a pod of any kind through faults, and then away.
+func TestRandomPodsEndAsDesired(t *testing.T) {
+	story := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+		return step{
+			What: rapid.SampledFrom([]string{
+				"exit", "exit", "kill", "fault", "no fault", "agent dies", "agent dies", "agent restarts", "pass", "pass", "a moment",
+				"a moment", "clock", "sick", "well", "reboot", "env", "init env", "sandbox", "offline", "a while", "deadline", "resize",
+			}).Draw(t, "what"),
+			N: rapid.IntRange(0, 7).Draw(t, "n"),
+		}
+	}), 0, 12)
+	rapid.Check(t, func(rt *rapid.T) {
+		pod, steps, parallel := randomPod(rt), story.Draw(rt, "story"), rapid.SampledFrom([]int{0, 3}).Draw(rt, "parallel")
+		gone := rapid.IntRange(0, 60).Draw(rt, "seconds before it goes")
+		var wrong []string
+		synctest.Test(t, func(t *testing.T) {
+			c := newChaos(t, parallel)
+			c.start()
+			c.desired[pod.Key()], c.editedAt[pod.Key()] = pod, time.Now()
+			c.push()
+			for _, s := range steps {
+				c.play(s)
+			}
+			c.finale()
+			c.play(step{What: "sandbox", N: 9}) // it starts anew, and goes at any moment of that
+			c.pass(time.Duration(gone) * time.Second)
+			c.play(step{What: "remove"})
+			c.pass(30 * time.Minute)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.checkEnd(pod.Key(), nil)
 			wrong = c.wrong
 			if len(wrong) > 0 {
 				wrong = append(wrong, "log:\n"+c.log.String())
@@ -379,8 +549,15 @@ func (c *chaos) play(s step) {
 		c.pass(time.Duration(s.N) * 7 * time.Second)
 	case "a while":
 		c.pass(time.Duration(s.N) * 5 * time.Minute)
+	case "a moment":
+		c.pass(time.Duration(1+s.N) * 13 * time.Millisecond)
+	case "clock":
+		c.setClock([]time.Duration{-100 * time.Hour, -time.Hour, -10 * time.Second, -time.Millisecond, time.Millisecond, 10 * time.Second, time.Hour, 100 * time.Hour}[s.N])
+	case "sick", "well":
+		c.setSick(s.What == "sick")
 	case "exit":
-		_ = c.fake.Exit(key(name), []string{"a", "b", "s", "i"}[s.N%4], s.N/4) // there may be none
+		_ = c.fake.Exit(key(name), []string{"a", "b", "s", "i", "t"}[s.N%5], s.N/4) // there may be none
+		_ = c.fake.Exit(key(name), []string{"c0", "c1", "i0", "i1"}[s.N%4], s.N/4)
 	case "kill":
 		for _, i := range c.fake.State(key(name)).Containers {
 			_ = c.fake.KillProcess(i.PID)
@@ -407,6 +584,19 @@ func (c *chaos) setFault(kind runner.ActionKind) {
 	}
 }
 
+func (c *chaos) setClock(by time.Duration) {
+	c.fake.SetClock(by)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.skew += by
+}
+
+func (c *chaos) setSick(sick bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sick = sick
+}
+
 func (c *chaos) setOffline(offline bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -428,6 +618,7 @@ func (c *chaos) push() {
 
 // edit changes what is desired.
 func (c *chaos) edit(k manifests.Key, s step) {
+	there := c.fake.State(k).Containers
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.desired[k]
@@ -439,12 +630,18 @@ func (c *chaos) edit(k manifests.Key, s step) {
 	case p == nil:
 		p = testPod(k.Name, testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptSlowStop))
 		if k.Name == "y" {
-			p.Object.Spec.InitContainers = []corev1.Container{testContainer("i", "after 3s"), hooked(testSidecar("s", runtimetest.ScriptSlowStop), "quick", "slow")}
+			p.Object.Spec.InitContainers = []corev1.Container{testContainer("i", "after 3s"), hooked(testSidecar("s", runtimetest.ScriptSlowStop), "quick", "slow"), testSidecar("t", runtimetest.ScriptSlowStop)}
+			setProbe(&p.Object.Spec.InitContainers[2], true)
 			p.Object.Spec.Containers[1] = ruled(p.Object.Spec.Containers[1], "OnFailure", onCodes(restartAll, in, 1))
 			p.Object.Spec.Containers[0] = hooked(p.Object.Spec.Containers[0], "slow", "slow")
 		}
 	}
 	c.desired[k] = edited(p, func(o *corev1.Pod) { change(o, s) })
+	if s.What == "probe" { // what runs has started, by the definition it was started with
+		for _, i := range there {
+			c.answered[k.Name+"/"+i.Name] = time.Now()
+		}
+	}
 	c.editedAt[k] = time.Now()
 }
 
@@ -459,12 +656,7 @@ func change(o *corev1.Pod, s step) {
 	case "bad image":
 		one.Image = badImage
 	case "good image":
-		for c := range manifests.AllContainers(&o.Spec) {
-			c.Image = "busybox:1"
-			if c.Command[2] == runtimetest.ScriptFail {
-				c.Command[2] = runtimetest.ScriptSucceed
-			}
-		}
+		mend(o)
 	case "stubborn":
 		one.Command[2] = runtimetest.ScriptStubborn
 	case "sandbox":
@@ -475,6 +667,11 @@ func change(o *corev1.Pod, s step) {
 		o.Spec.RestartPolicy = []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}[s.N%3]
 	case "grace":
 		o.Spec.TerminationGracePeriodSeconds = new(int64(s.N))
+	case "deadline":
+		o.Spec.ActiveDeadlineSeconds = new(int64(10 * (1 + s.N)))
+	case "probe":
+		all := slices.Collect(manifests.LastingContainers(&o.Spec))
+		setProbe(all[s.N/2%len(all)], s.N%2 == 0)
 	case "init env", "init fails", "add init", "add sidecar", "remove init":
 		changeInit(o, s)
 	case "add container":
@@ -488,6 +685,33 @@ func change(o *corev1.Pod, s step) {
 		if len(cs) > 1 {
 			o.Spec.Containers = cs[1:]
 		}
+	}
+}
+
+// mend takes away what keeps a pod from coming to rest.
+func mend(o *corev1.Pod) {
+	for c := range manifests.AllContainers(&o.Spec) {
+		c.Image = "busybox:1"
+		if l := c.Lifecycle; l != nil && l.PostStart != nil {
+			l.PostStart = execHook("quick")
+		}
+		switch c.Command[2] {
+		case runtimetest.ScriptFail, runtimetest.ScriptFailSoon:
+			c.Command[2] = runtimetest.ScriptSucceed
+		}
+		lasts := kindOf(&manifests.Pod{Object: o}, c.Name) != "init"
+		if lasts && (c.Command[2] == runtimetest.ScriptSucceed || strings.HasPrefix(c.Command[2], "after ")) {
+			c.Command[2] = runtimetest.ScriptServe
+		}
+	}
+}
+
+// setProbe gives a container that stays a startup probe, or a liveness probe.
+func setProbe(c *corev1.Container, startup bool) {
+	if startup {
+		c.StartupProbe = asking("startup-probe")
+	} else {
+		c.LivenessProbe = asking("liveness-probe")
 	}
 }
 
@@ -514,11 +738,15 @@ func changeInit(o *corev1.Pod, s step) {
 func (c *chaos) finale() {
 	c.setFault("")
 	c.setOffline(false)
+	c.setSick(false)
 	c.fake.Blind(nil)
 	c.fake.KillAfter(0)
 	c.mu.Lock()
 	for k, p := range c.desired {
-		c.desired[k] = edited(p, func(o *corev1.Pod) { change(o, step{What: "good image"}) })
+		c.desired[k] = edited(p, func(o *corev1.Pod) {
+			mend(o)
+			o.Spec.ActiveDeadlineSeconds = nil // a failed pod is made anew then
+		})
 		c.editedAt[k] = time.Now()
 	}
 	c.mu.Unlock()
@@ -542,7 +770,7 @@ func (c *chaos) checkEnd(k manifests.Key, want *manifests.Pod) {
 		}
 		return
 	}
-	actions, next := runner.Plan(time.Now(), want, runner.Observed{PodState: st, NewUID: "u"})
+	actions, next := runner.Plan(c.now(), want, runner.Observed{PodState: st, NewUID: "u"})
 	if len(actions) > 0 || !next.IsZero() {
 		c.wrongf("%s: not converged: %v, next %s", k, actions, next)
 	}
@@ -568,7 +796,7 @@ func (c *chaos) checkEnd(k manifests.Key, want *manifests.Pod) {
 			c.wrongf("%s: %s has another definition", k, i.Name)
 		}
 		completed := i.State == runner.ContainerExited && i.Recorded &&
-			!runner.NextRestart(time.Now(), &want.Object.Spec, &i, runner.Options{}).Wanted
+			!runner.NextRestart(zero, &want.Object.Spec, &i, runner.Options{}).Wanted
 		completed = completed || i.State == runner.ContainerExited && i.Recorded && (kindOf(want, i.Name) == "sidecar" && ended(want, st) || kindOf(want, i.Name) == "init" && begun(want, st))
 		if i.State != runner.ContainerRunning && !completed {
 			c.wrongf("%s: %s is %s", k, i.Name, i.State)

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -26,6 +28,17 @@ type grpcHandler struct {
 	service string
 	// secure: with TLS, whatever the certificate.
 	secure bool
+
+	mu sync.Mutex
+	// last is what was sent last: as a rule the next request is the same. Guarded by mu.
+	last grpcRequest
+}
+
+// grpcRequest is a request as it is sent, and what it is made of.
+type grpcRequest struct {
+	address string
+	timeout time.Duration
+	bytes   []byte
 }
 
 // servingStatus are the answers of the protocol, by number.
@@ -116,20 +129,26 @@ func (a *grpcAnswer) status() string {
 // stream is the only stream of a connection.
 const stream = 1
 
-// call sends the request in one piece and reads frames until the answer is complete.
+// readBuffer is enough for all frames of an ordinary answer: reading and writing are the dearest things here.
+const readBuffer = 1024
+
+// call sends the request in one piece and reads frames until the answer is complete. What the server is to be told about
+// its frames waits until there is nothing left to read: as a rule the answer is complete by then.
 func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duration) (*grpcAnswer, error) {
 	var out bytes.Buffer
-	f := http2.NewFramer(&out, c)
+	in := bufio.NewReaderSize(c, readBuffer)
+	f := http2.NewFramer(&out, in)
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	f.MaxHeaderListSize = outputLimit
 	f.SetReuseFrames()
-	out.WriteString(http2.ClientPreface)
-	if err := h.writeRequest(f, address, timeout); err != nil {
+	request, err := h.request(address, timeout)
+	if err != nil {
 		return nil, err
 	}
+	out.Write(request)
 	a := &grpcAnswer{}
 	for {
-		if out.Len() > 0 {
+		if in.Buffered() == 0 && out.Len() > 0 {
 			if _, err := out.WriteTo(c); err != nil {
 				return nil, err
 			}
@@ -142,6 +161,22 @@ func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duratio
 			return a, err
 		}
 	}
+}
+
+// request returns all that is sent unasked.
+func (h *grpcHandler) request(address string, timeout time.Duration) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last.bytes != nil && h.last.address == address && h.last.timeout == timeout {
+		return h.last.bytes, nil
+	}
+	var out bytes.Buffer
+	out.WriteString(http2.ClientPreface)
+	if err := h.writeRequest(http2.NewFramer(&out, nil), address, timeout); err != nil {
+		return nil, err
+	}
+	h.last = grpcRequest{address, timeout, out.Bytes()}
+	return h.last.bytes, nil
 }
 
 func (h *grpcHandler) writeRequest(f *http2.Framer, address string, timeout time.Duration) error {

@@ -27,6 +27,9 @@ type State struct {
 // off: 0 for a container that has just started, at random for one that was found running, so that not all are asked
 // at once.
 func (c Config) First(started, now time.Time, before Result, spread float64) State {
+	if started.After(now) {
+		started = now // the clock was set back since
+	}
 	s := State{Result: before, Since: now, Due: started.Add(c.InitialDelay)}
 	if before == Unknown {
 		switch c.Kind {

@@ -62,6 +62,7 @@ type Machine struct {
 	busy     map[manifests.Key][]runner.Action
 	overlaps []string
 	executed []Executed
+	skew     time.Duration // of the machine's clock
 }
 
 // Entry is one applied action.
@@ -87,7 +88,9 @@ type watcher struct {
 }
 
 type fakePod struct {
-	sandbox    *runner.Sandbox
+	sandbox *runner.Sandbox
+	// born is when the sandbox was made, by a clock that cannot be set.
+	born       time.Time
 	containers []*fakeContainer
 }
 
@@ -177,6 +180,22 @@ func (m *Machine) Reboot() {
 	}
 }
 
+// Now is the machine's clock.
+func (m *Machine) Now() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.nowLocked()
+}
+
+func (m *Machine) nowLocked() time.Time { return time.Now().Add(m.skew) }
+
+// SetClock sets the machine's clock forward, or back. What takes time takes no longer for it.
+func (m *Machine) SetClock(by time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.skew += by
+}
+
 // Blind makes List and Observe fail with err, until it is called with nil.
 func (m *Machine) Blind(err error) {
 	m.mu.Lock()
@@ -230,7 +249,7 @@ func (m *Machine) Put(key manifests.Key, s runner.PodState) {
 	p := &fakePod{}
 	if s.Sandbox != nil {
 		sb := *s.Sandbox
-		p.sandbox = &sb
+		p.sandbox, p.born = &sb, sb.CreatedAt
 	}
 	for _, c := range s.Containers {
 		m.images[c.Image] = true
@@ -262,7 +281,7 @@ func (m *Machine) stateLocked(key manifests.Key) runner.PodState {
 		sb := *p.sandbox
 		sb.IPs = slices.Clone(sb.IPs)
 		if sb.Pod != nil && sb.Pod.Object.Spec.ActiveDeadlineSeconds != nil {
-			sb.Age = time.Since(sb.CreatedAt)
+			sb.Age = time.Since(p.born)
 		}
 		s.Sandbox = &sb
 	}

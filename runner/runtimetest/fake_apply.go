@@ -130,7 +130,7 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 	case runner.SetupNetwork, runner.SyncVolumes:
 	case runner.FailPod:
 		if p.sandbox != nil && p.sandbox.Failed == nil {
-			p.sandbox.Failed = &runner.PodFailure{Reason: a.Failure, At: time.Now()}
+			p.sandbox.Failed = &runner.PodFailure{Reason: a.Failure, At: f.nowLocked()}
 		}
 	case runner.RecordPod:
 		err = f.recordLocked(p, pod)
@@ -173,12 +173,12 @@ func (f *Fake) containerEffectLocked(key manifests.Key, p *fakePod, pod *manifes
 	c := p.containers[i]
 	switch a.Kind {
 	case runner.RecordHealth:
-		c.Health = runner.Health{Started: a.Health.Started, Ready: a.Health.Ready, Since: time.Now()}
+		c.Health = runner.Health{Started: a.Health.Started, Ready: a.Health.Ready, Since: f.nowLocked()}
 	case runner.MarkStarted:
 		c.PostStart = runner.PostStartDone
 	case runner.MarkStopping:
 		if c.StoppingAt.IsZero() {
-			c.StoppingAt, c.StopCause = time.Now(), a.Cause
+			c.StoppingAt, c.StopCause = f.nowLocked(), a.Cause
 		}
 	case runner.StopContainer:
 		if c.State == runner.ContainerRunning && c.StoppingAt.IsZero() && c.StopSentAt.IsZero() {
@@ -233,12 +233,13 @@ func (f *Fake) createSandboxLocked(p *fakePod, pod *manifests.Pod, a runner.Acti
 		return
 	}
 	f.nextID++
+	p.born = time.Now()
 	p.sandbox = &runner.Sandbox{
 		ID:        fmt.Sprintf("s%d", f.nextID),
 		UID:       a.UID,
 		Hash:      manifests.SandboxHash(pod.Object),
 		Pod:       pod,
-		CreatedAt: time.Now(),
+		CreatedAt: f.nowLocked(),
 		Alive:     true,
 		Network:   runner.NetworkPending,
 
@@ -388,7 +389,7 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 			RestartCount:  a.RestartCount,
 			BackOff:       a.BackOff,
 			Last:          a.Last,
-			CreatedAt:     time.Now(),
+			CreatedAt:     f.nowLocked(),
 			PostStart:     postStart,
 			Round:         a.Round,
 		},
@@ -433,7 +434,7 @@ func (f *Fake) startLocked(key manifests.Key, p *fakePod, a runner.Action, i int
 		return nil, c.process.startError
 	}
 	f.nextPID++
-	c.State, c.StartedAt, c.PID = runner.ContainerRunning, time.Now(), f.nextPID
+	c.State, c.StartedAt, c.PID = runner.ContainerRunning, f.nowLocked(), f.nextPID
 	if c.process.runs {
 		return nil, nil
 	}
@@ -446,7 +447,7 @@ func (f *Fake) stopLocked(key manifests.Key, c *fakeContainer, signal string) fu
 	if c.State != runner.ContainerRunning || !c.StopSentAt.IsZero() {
 		return nil
 	}
-	c.StopSentAt = time.Now()
+	c.StopSentAt = f.nowLocked()
 	switch {
 	case signal != "" && signal == c.process.signal:
 		f.exitLocked(c, 5, "")

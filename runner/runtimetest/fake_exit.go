@@ -3,7 +3,6 @@ package runtimetest
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"monopod/manifests"
 	"monopod/runner"
@@ -94,7 +93,7 @@ func (m *Machine) exitLocked(c *fakeContainer, code int, reason string) {
 	}
 	c.State, c.PID = runner.ContainerExited, 0
 	c.Exit = &runner.Termination{
-		ContainerID: c.ID, ExitCode: code, Reason: reason, StartedAt: c.StartedAt, FinishedAt: time.Now(),
+		ContainerID: c.ID, ExitCode: code, Reason: reason, StartedAt: c.StartedAt, FinishedAt: m.nowLocked(),
 	}
 }
 
