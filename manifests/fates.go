@@ -295,11 +295,10 @@ func volumeFates() []fieldFate {
 	for _, name := range []string{"configMap", "secret", "downwardAPI", "projected"} {
 		all = append(all, fieldFate{path: v + name, fate: enforced, note: "on a tmpfs; follows edits within a second, as a whole"})
 	}
-	for _, name := range []string{
-		"nfs", "iscsi",
-	} {
-		all = append(all, fieldFate{path: v + name, fate: refused, note: release02})
-	}
+	all = append(all,
+		fieldFate{path: v + "nfs", fate: enforced, note: "by the machine's mount.nfs; where that is not installed the pod waits, and says which package has it"},
+		fieldFate{path: v + "iscsi", fate: enforced, note: "by the machine's iscsiadm; where that is not installed the pod waits, and says which package has it"},
+	)
 	for _, name := range []string{"serviceAccountToken", "clusterTrustBundle", "podCertificate"} {
 		all = append(all, fieldFate{path: v + "projected.sources[]." + name, fate: refused, note: apiServer})
 	}

@@ -21,6 +21,8 @@ type Refs struct {
 	Classes []*StorageClass
 	// Named says which claim names a PersistentVolume (spec.volumeName): namespace/name by the volume's name.
 	Named map[string]string
+	// VolumeSecrets are those that Volumes need, by namespace/name.
+	VolumeSecrets map[string]*corev1.Secret
 	// RuntimeClass is the one that spec.runtimeClassName names.
 	RuntimeClass *nodev1.RuntimeClass
 }
@@ -50,7 +52,7 @@ func (r *Refs) same(o *Refs) bool {
 		return r == o
 	}
 	return maps.Equal(r.ConfigMaps, o.ConfigMaps) && maps.Equal(r.Secrets, o.Secrets) && maps.Equal(r.Claims, o.Claims) &&
-		slices.Equal(r.Volumes, o.Volumes) && slices.Equal(r.Classes, o.Classes) && maps.Equal(r.Named, o.Named) && r.RuntimeClass == o.RuntimeClass
+		slices.Equal(r.Volumes, o.Volumes) && slices.Equal(r.Classes, o.Classes) && maps.Equal(r.Named, o.Named) && maps.Equal(r.VolumeSecrets, o.VolumeSecrets) && r.RuntimeClass == o.RuntimeClass
 }
 
 // Resolve returns what a pod refers to, nil when it refers to nothing.
@@ -87,6 +89,7 @@ func (r *Refs) storage(objects *Objects) {
 	for _, o := range objects.OfKind("PersistentVolume") {
 		if v, ok := o.Object.(*corev1.PersistentVolume); ok {
 			r.Volumes = append(r.Volumes, v)
+			r.volumeSecret(v, objects)
 		}
 	}
 	for _, o := range objects.OfKind("StorageClass") {
@@ -100,6 +103,20 @@ func (r *Refs) storage(objects *Objects) {
 		if ok && c.Spec.VolumeName != "" && r.Named[c.Spec.VolumeName] == "" {
 			r.Named[c.Spec.VolumeName] = c.Namespace + "/" + c.Name
 		}
+	}
+}
+
+// volumeSecret adds the login of a volume.
+func (r *Refs) volumeSecret(v *corev1.PersistentVolume, objects *Objects) {
+	if v.Spec.ISCSI == nil || v.Spec.ISCSI.SecretRef == nil {
+		return
+	}
+	ref := v.Spec.ISCSI.SecretRef
+	if s := objects.Secret(ref.Namespace, ref.Name); s != nil {
+		if r.VolumeSecrets == nil {
+			r.VolumeSecrets = map[string]*corev1.Secret{}
+		}
+		r.VolumeSecrets[ref.Namespace+"/"+ref.Name] = s
 	}
 }
 

@@ -5,6 +5,7 @@ func claimRows() []Row {
 	const (
 		claim   = "spec.volumes[].persistentVolumeClaim."
 		spec    = "spec.volumes[].ephemeral.volumeClaimTemplate.spec."
+		iscsi   = "spec.volumes[].iscsi."
 		chooses = "TestTheTemplateOfAnEphemeralVolumeChooses"
 	)
 	return []Row{
@@ -15,6 +16,17 @@ func claimRows() []Row {
 			Fields: []string{
 				spec + "accessModes[]", spec + "selector.matchLabels{}", spec + "selector.matchExpressions[].key", spec + "selector.matchExpressions[].operator",
 				spec + "selector.matchExpressions[].values[]", spec + "resources.requests{}", spec + "volumeName", spec + "storageClassName", spec + "volumeMode",
+			},
+		},
+		{
+			Name: "nfs", By: "TestNFS", Marker: "nfs",
+			Fields: []string{"spec.volumes[].nfs.server", "spec.volumes[].nfs.path", "spec.volumes[].nfs.readOnly"},
+		},
+		{
+			Name: "iscsi", By: "TestISCSI",
+			Fields: []string{
+				iscsi + "targetPortal", iscsi + "iqn", iscsi + "lun", iscsi + "iscsiInterface", iscsi + "fsType", iscsi + "readOnly", iscsi + "portals[]",
+				iscsi + "chapAuthDiscovery", iscsi + "chapAuthSession", iscsi + "secretRef.name", iscsi + "initiatorName",
 			},
 		},
 		{Name: "block", Fields: []string{"spec.containers[].volumeDevices[].devicePath"}, By: "TestBlockDevices"},

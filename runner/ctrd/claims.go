@@ -1,6 +1,7 @@
 package ctrd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ type storage struct {
 	Local     *corev1.LocalVolumeSource    `json:"local,omitempty"`
 	NFS       *corev1.NFSVolumeSource      `json:"nfs,omitempty"`
 	ISCSI     *corev1.ISCSIVolumeSource    `json:"iscsi,omitempty"`
+	// Secret is where the login of ISCSI is, as namespace/name; empty: in the pod's namespace.
+	Secret string `json:"secret,omitempty"`
 	// Options are for mount.
 	Options []string `json:"options,omitempty"`
 	// Block: the volume is a device.
@@ -225,6 +228,7 @@ func (r *Runtime) storageOf(pod *corev1.Pod, q claims.Request, e claims.Entry) (
 		}
 		if i.SecretRef != nil {
 			s.ISCSI.SecretRef = &corev1.LocalObjectReference{Name: i.SecretRef.Name}
+			s.Secret = cmp.Or(i.SecretRef.Namespace, pod.Namespace) + "/" + i.SecretRef.Name
 		}
 	}
 	return s, nil
@@ -254,6 +258,9 @@ func (r *Runtime) attach(pod *corev1.Pod, q specRequest, volume string, s storag
 		owned, v.HostPath = false, target("nfs")
 		v.ReadOnly = readOnly || s.NFS.ReadOnly
 		err = r.remote.NFS(v.HostPath, s.NFS, readOnly, s.Options)
+	case s.ISCSI != nil:
+		v.ReadOnly = readOnly || s.ISCSI.ReadOnly
+		v.HostPath, err = r.attachISCSI(pod, q.refs, volume, s, v.ReadOnly)
 	default:
 		return v, errors.New("this kind of volume is not supported by this release")
 	}
@@ -294,9 +301,29 @@ func (r *Runtime) attachLocal(target string, s storage, readOnly bool) (string, 
 	return target, r.remote.Disk(target, d)
 }
 
+// attachISCSI logs in and returns the directory or device of a disk.
+func (r *Runtime) attachISCSI(pod *corev1.Pod, refs *manifests.Refs, volume string, s storage, readOnly bool) (string, error) {
+	l := remote.LUN{Source: s.ISCSI, Volume: volume, ReadOnly: readOnly, Options: s.Options, Block: s.Block}
+	if ref := s.ISCSI.SecretRef; ref != nil && (s.ISCSI.DiscoveryCHAPAuth || s.ISCSI.SessionCHAPAuth) {
+		secret := refs.Secret(ref.Name)
+		if s.Secret != "" && refs != nil {
+			secret = refs.VolumeSecrets[s.Secret]
+		}
+		if secret == nil {
+			return "", fmt.Errorf("secret %q not found", ref.Name)
+		}
+		l.Secret = secret.Data
+	}
+	return r.remote.ISCSI(r.podDir(string(pod.UID)), l)
+}
+
 // asDevice makes a device of a volume whose path is one.
 func asDevice(v spec.Volume) (spec.Volume, error) {
-	d, ok := device(v.HostPath)
+	path, err := filepath.EvalSymlinks(v.HostPath)
+	if err != nil {
+		return v, err
+	}
+	d, ok := device(path)
 	if !ok || d.Type != "b" {
 		return v, fmt.Errorf("%s is not a block device", v.HostPath)
 	}
@@ -370,6 +397,9 @@ func (r *Runtime) checkStorage(pod *manifests.Pod, p spec.VolumePlan) error {
 func (r *Runtime) removePodDir(uid string) error {
 	dir := r.podDir(uid)
 	if err := r.remote.UnmountBelow(dir); err != nil {
+		return err
+	}
+	if err := r.remote.Logout(dir); err != nil {
 		return err
 	}
 	claimed := len(names(r.pinDir(uid))) > 0

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/mount"
+	"golang.org/x/sys/unix"
 )
 
 // Disk is a block device with a file system, or one that is to get one.
@@ -49,11 +50,21 @@ func (d Disk) mount(ctx context.Context, target string) error {
 	default:
 		fsType = has
 	}
-	options := slices.Clone(d.Options)
-	if d.ReadOnly {
-		options = append(options, "ro")
+	at := func(options ...string) error {
+		return mount.All([]mount.Mount{{Type: fsType, Source: d.Device, Options: slices.Concat(d.Options, options)}}, target)
 	}
-	return mount.All([]mount.Mount{{Type: fsType, Source: d.Device, Options: options}}, target)
+	if !d.ReadOnly {
+		return at()
+	}
+	err = at("ro")
+	if !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	// Another pod writes to it. Of one file system all mounts are writable or none, but for what is said of one alone.
+	if err := at(); err != nil {
+		return err
+	}
+	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
 }
 
 // contentOf returns the type of what is on a device, empty for nothing at all.

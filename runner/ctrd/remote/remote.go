@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +26,7 @@ import (
 
 const (
 	// patience is how long a caller is kept waiting.
-	patience = time.Second
+	patience = 250 * time.Millisecond
 	// attemptTimeout ends tools that do not come to an end.
 	attemptTimeout = 2 * time.Minute
 	// killDelay is how long a tool that was killed may keep its output open.
@@ -39,23 +41,26 @@ type Mounter struct {
 	cancel context.CancelFunc
 
 	mu sync.Mutex
-	// attempts by target, guarded by mu.
+	// attempts by target, guarded by mu. One that failed when nobody waited stays until somebody asks.
 	attempts map[string]*attempt
+	// targets are the iSCSI targets that somebody is logging in to or out of, guarded by mu.
+	targets map[string]chan struct{}
 }
 
 type attempt struct {
-	what  string
-	began time.Time
+	what   string
+	began  time.Time
+	cancel context.CancelFunc
 	// over is closed when err is set.
 	over chan struct{}
 	err  error
-	// missed says that the caller did not wait for the end.
+	// missed says that the caller did not wait for the end; guarded by Mounter.mu.
 	missed bool
 }
 
 // NewMounter returns a Mounter. done is called, from any goroutine, when something has ended that took long.
 func NewMounter(done func()) *Mounter {
-	m := &Mounter{done: done, attempts: map[string]*attempt{}}
+	m := &Mounter{done: done, attempts: map[string]*attempt{}, targets: map[string]chan struct{}{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }
@@ -64,12 +69,9 @@ func NewMounter(done func()) *Mounter {
 func (m *Mounter) Close() {
 	m.cancel()
 	m.mu.Lock()
-	var open []*attempt
-	for _, a := range m.attempts {
-		open = append(open, a)
-	}
+	open := slices.Collect(maps.Values(m.attempts))
 	m.mu.Unlock()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(killDelay)
 	defer timer.Stop()
 	for _, a := range open {
 		select {
@@ -83,42 +85,51 @@ func (m *Mounter) Close() {
 // try runs do for a target unless that is going on, and returns its error, or one that says that it is still going on.
 func (m *Mounter) try(target, what string, do func(context.Context) error) error {
 	m.mu.Lock()
-	a := m.attempts[target]
-	if a == nil {
+	a, old := m.attempts[target]
+	if !old {
 		a = &attempt{what: what, began: time.Now(), over: make(chan struct{})}
 		m.attempts[target] = a
-		go m.run(target, a, do)
+		var ctx context.Context
+		ctx, a.cancel = context.WithTimeout(m.ctx, attemptTimeout)
+		go m.run(ctx, target, a, do)
 	}
 	m.mu.Unlock()
-	timer := time.NewTimer(patience)
+	wait := patience
+	if old {
+		wait = 0 // somebody has waited
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-a.over:
 	case <-timer.C:
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		select {
-		case <-a.over: // just now
-		default:
-			a.missed = true
-			return fmt.Errorf("%s: no answer after %s", a.what, time.Since(a.began).Round(time.Second))
-		}
 	}
-	return a.err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-a.over:
+		if m.attempts[target] == a {
+			delete(m.attempts, target)
+		}
+		return a.err
+	default:
+		a.missed = true
+		return fmt.Errorf("%s: no answer after %s", a.what, time.Since(a.began).Round(10*time.Millisecond))
+	}
 }
 
-func (m *Mounter) run(target string, a *attempt, do func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(m.ctx, attemptTimeout)
-	defer cancel()
+func (m *Mounter) run(ctx context.Context, target string, a *attempt, do func(context.Context) error) {
+	defer a.cancel()
 	err := do(ctx)
 	m.mu.Lock()
-	a.err = err
 	if err != nil {
 		a.err = fmt.Errorf("%s: %w", a.what, err)
 	}
 	close(a.over)
 	missed := a.missed
-	delete(m.attempts, target)
+	if err == nil && m.attempts[target] == a {
+		delete(m.attempts, target)
+	}
 	m.mu.Unlock()
 	if missed {
 		m.done()
@@ -151,8 +162,8 @@ func (m *Mounter) mount(target, what string, do func(context.Context) error) err
 	})
 }
 
-// Unmount unmounts what is mounted at a target. A server that does not answer does not keep it there.
-func (m *Mounter) Unmount(target string) error {
+// unmount unmounts what is mounted at a target. A server that does not answer does not keep it there.
+func (m *Mounter) unmount(target string) error {
 	there, err := mounted(target)
 	if err != nil || !there {
 		return err
@@ -166,17 +177,36 @@ func (m *Mounter) Unmount(target string) error {
 	return err
 }
 
-// UnmountBelow unmounts all that comes from other machines in a directory.
-func (m *Mounter) UnmountBelow(dir string) error {
+// UnmountBelow unmounts all that was mounted for a pod, and removes the places where it was: whatever is still under way
+// finds none to be mounted at. When it returns nil, nothing in the directory is anybody else's.
+func (m *Mounter) UnmountBelow(podDir string) error {
+	m.mu.Lock()
+	for target, a := range m.attempts {
+		if strings.HasPrefix(target, podDir+"/") {
+			a.cancel()
+			a.missed = false
+		}
+	}
+	m.mu.Unlock()
 	infos, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
-		return !strings.HasPrefix(i.Mountpoint, dir+"/") || !isTarget(i.Mountpoint), false
+		return !strings.HasPrefix(i.Mountpoint, podDir+"/") || !slices.Contains(kinds(), filepath.Base(filepath.Dir(i.Mountpoint))), false
 	})
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, i := range slices.Backward(infos) {
-		errs = append(errs, m.Unmount(i.Mountpoint))
+		errs = append(errs, m.unmount(i.Mountpoint))
+	}
+	for _, kind := range kinds() {
+		dir := filepath.Join(podDir, "volumes", kind)
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		for _, e := range entries {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -186,12 +216,9 @@ func Target(podDir, kind, volume string) string {
 	return filepath.Join(podDir, "volumes", "kubernetes.io~"+kind, volume)
 }
 
-func isTarget(path string) bool {
-	switch filepath.Base(filepath.Dir(path)) {
-	case "kubernetes.io~nfs", "kubernetes.io~iscsi", "kubernetes.io~local-volume":
-		return true
-	}
-	return false
+// kinds are the directories of targets.
+func kinds() []string {
+	return []string{"kubernetes.io~nfs", "kubernetes.io~iscsi", "kubernetes.io~local-volume"}
 }
 
 // tool finds a program of the machine. install says what to install when it is not there.

@@ -1,0 +1,269 @@
+//go:build e2e
+
+package ctrd
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"monopod/manifests"
+)
+
+// program puts a shell script into the PATH, as a tool of the machine that the tests do without: no kernel that runs them
+// has nfs or iscsi. $DIR is a directory of the test; all arguments of all calls are in its file log.
+func program(t *testing.T, name, script string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	text := "#!/bin/sh\nDIR=" + dir + "\necho \"$@\" >> $DIR/log\n" + script
+	check(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
+	check(t, os.WriteFile(filepath.Join(dir, "bin", name), []byte(text), 0o755))
+	t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	return dir
+}
+
+// calls are the lines of the log with a text.
+func calls(t *testing.T, dir, text string) []string {
+	t.Helper()
+	var found []string
+	data, err := os.ReadFile(filepath.Join(dir, "log"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, text) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+// fakeNFS mounts directories of $DIR/exports. While there is a file hang it does not come to an end; with one called deny it fails.
+const fakeNFS = `
+[ -e $DIR/hang ] && exec sleep 300
+[ -e $DIR/deny ] && echo "mount.nfs: access denied by server" >&2 && exit 32
+case "$*" in *"-o "*ro*) ro="-o bind,ro";; esac
+exec mount --bind $ro $DIR/exports${1##*:} $2
+`
+
+func nfsPod(name, script, source string) string {
+	return claimPod(name, script, onData, "[{name: d, nfs: {server: nas, "+source+"}}]")
+}
+
+// TestNFS: an export is mounted once for a pod, however often its containers and the agent start, and unmounted with it.
+func TestNFS(t *testing.T) {
+	w := newWorld(t)
+	dir := program(t, "mount.nfs", fakeNFS)
+	export := filepath.Join(dir, "exports", "srv")
+	check(t, os.MkdirAll(export, 0o777))
+	check(t, os.WriteFile(filepath.Join(dir, "deny"), nil, 0o600))
+	s := w.stage(t)
+	defer func() { s.close() }()
+	docs := []string{
+		nfsPod("a", "echo x >> /data/n; echo lines $(wc -l < /data/n)", "path: /srv"),
+		nfsPod("ro", "touch /data/new; echo end", "path: /srv, readOnly: true"),
+		volume("share", "1Gi", "storageClassName: nas, mountOptions: [nfsvers=4.1, hard], nfs: {server: 'fd00::1', path: /srv}"),
+		claim("share", ", storageClassName: nas"),
+		claimPod("c", "ls -d /data; echo end", "volumeMounts: [{name: d, mountPath: /data}, {name: d, mountPath: /sub, subPath: sub/dir}]",
+			"[{name: d, persistentVolumeClaim: {claimName: share, readOnly: false}}]"),
+	}
+	s.play(docs...)
+	s.waits("a", "mount.nfs: exit status 32: mount.nfs: access denied by server")
+	check(t, os.Remove(filepath.Join(dir, "deny")))
+	s.waitOutput("a", "lines 1")
+	s.waitOutput("ro", "touch: /data/new: Read-only file system\nend")
+	s.waitOutput("c", "/data\nend")
+	if _, err := os.Stat(filepath.Join(export, "sub", "dir")); err != nil {
+		t.Error(err)
+	}
+	target := func(name string) string {
+		return filepath.Join(s.podDir(s.index.sandbox(manifests.Key{Namespace: "default", Name: name}).Labels.UID), "volumes", "kubernetes.io~nfs", "d")
+	}
+	for name, want := range map[string]string{"a": "nas:/srv " + target("a"), "ro": "nas:/srv " + target("ro") + " -o ro", "c": "[fd00::1]:/srv " + target("c") + " -o nfsvers=4.1,hard"} {
+		if got := calls(t, dir, target(name)); len(got) == 0 || got[len(got)-1] != want {
+			t.Errorf("%s: called %q, want %q", name, got, want)
+		}
+	}
+	before := len(calls(t, dir, ""))
+	s = w.again(s, func() {})
+	s.play(docs...)
+	check(t, syscall.Kill(int(s.pid("a")), syscall.SIGKILL))
+	s.waitOutput("a", "lines 2")
+	if now := len(calls(t, dir, "")); now != before {
+		t.Errorf("mounted again: %q", calls(t, dir, ""))
+	}
+	s.clear()
+	if mounts := read(t, "/proc/self/mountinfo"); strings.Contains(mounts, "kubernetes.io~nfs") {
+		t.Errorf("still mounted: %s", mounts)
+	}
+	if got := read(t, filepath.Join(export, "n")); got != "x\nx\n" {
+		t.Errorf("the export holds %q", got)
+	}
+}
+
+// TestAHangingServerIsNobodyElsesTrouble: more pods wait for it than may start at the same time, and others start; it is
+// done with when they go.
+func TestAHangingServerIsNobodyElsesTrouble(t *testing.T) {
+	w := newWorld(t)
+	dir := program(t, "mount.nfs", fakeNFS)
+	check(t, os.MkdirAll(filepath.Join(dir, "exports", "srv"), 0o777))
+	hang := filepath.Join(dir, "hang")
+	check(t, os.WriteFile(hang, nil, 0o600))
+	s := w.stage(t)
+	defer func() { s.close() }()
+	var docs []string
+	for i := range 6 {
+		docs = append(docs, nfsPod(fmt.Sprintf("n%d", i), "echo ready", "path: /srv"))
+	}
+	s.play(docs...)
+	for i := range 6 {
+		s.waits(fmt.Sprintf("n%d", i), "mount nas:/srv: no answer after")
+	}
+	began := time.Now()
+	s.play(append(docs, claimPod("plain", "echo ready", "env: []", "[]"))...)
+	s.waitOutput("plain", "ready")
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("a pod that has nothing to do with it took %s to start", took)
+	}
+	check(t, os.Remove(hang))
+	s.play(claimPod("plain", "echo ready", "env: []", "[]"), nfsPod("late", "echo ready", "path: /srv"))
+	s.waitOutput("late", "ready")
+	within(t, 20*time.Second, "the others are gone", func() bool { return len(s.index.list()) == 2 })
+	s.idle(t)
+	if left := calls(t, dir, "nas:/srv"); len(left) != 7 {
+		t.Errorf("%d calls: %q", len(left), left)
+	}
+	out, _ := exec.Command("pgrep", "-f", "sleep 300").Output()
+	if len(out) > 0 {
+		t.Errorf("a mount.nfs is left: %s", out)
+	}
+}
+
+const (
+	testIQN    = "iqn.2001-04.com.example:disk-%d"
+	chapSecret = "apiVersion: v1\nkind: Secret\nmetadata: {name: chap}\ntype: kubernetes.io/iscsi-chap\nstringData: {discovery.sendtargets.auth.username: finder, node.session.auth.username: me, node.session.auth.password: pass}\n"
+)
+
+// fakeISCSI makes and removes the links of udev. $DIR/device is the disk; with a file deny nothing is found.
+const fakeISCSI = `
+link="/dev/disk/by-path/ip-$4-iscsi-$6-lun-1"
+case "$*" in
+*"-o show") printf 'iface.iscsi_ifacename = default\niface.net_ifacename = eth7\niface.transport_name = tcp\niface.initiatorname = <empty>\n';;
+*--discover) [ -e $DIR/deny ] && echo "iscsiadm: cannot make connection" >&2 && exit 4;;
+*--login) mkdir -p /dev/disk/by-path; [ -e "$link" ] && exit 15; ln -s $(cat $DIR/device) "$link";;
+*--logout) [ -e "$link" ] || exit 21; rm "$link";;
+esac
+exit 0
+`
+
+// TestISCSI: log in by portals, with logins and an initiator name of the pod's own; mount, or hand the device out; log
+// out with the last pod.
+func TestISCSI(t *testing.T) {
+	w := newWorld(t)
+	dir := program(t, "iscsiadm", fakeISCSI)
+	s := w.stage(t)
+	dev := loopDevice(t, filepath.Join(w.dir, "disk.img"))
+	defer func() { s.close() }()
+	check(t, os.WriteFile(filepath.Join(dir, "device"), []byte(dev), 0o600))
+	check(t, os.WriteFile(filepath.Join(dir, "deny"), nil, 0o600))
+	iqn := fmt.Sprintf(testIQN, os.Getpid())
+	source := "iscsi: {targetPortal: 192.0.2.7, portals: ['192.0.2.8:3261'], iqn: '" + iqn + "', lun: 1, fsType: ext3, iscsiInterface: eth, " +
+		"initiatorName: 'iqn.2001-04.com.example:me', chapAuthDiscovery: true, chapAuthSession: true, secretRef: {name: chap}%s}"
+	a := claimPod("a", "grep ' /data ' /proc/mounts; ls -ld /data | cut -c 1-10; echo x >> /data/n; echo lines $(wc -l < /data/n)", onData, "[{name: d, "+fmt.Sprintf(source, "")+"}]", "securityContext: {fsGroup: 4321}")
+	b := claimPod("b", "cat /data/n; touch /data/new; echo end", onData, "[{name: d, "+fmt.Sprintf(source, ", readOnly: true")+"}]")
+	s.play(a)
+	s.waits("a", `secret "chap" not found`)
+	s.play(a, chapSecret)
+	s.waits("a", "portal 192.0.2.7:3260: iscsiadm: exit status 4: iscsiadm: cannot make connection")
+	check(t, os.Remove(filepath.Join(dir, "deny")))
+	s.waitOutput("a", " ext3 rw")
+	s.waitOutput("a", "drwxrwsr-x")
+	s.waitOutput("a", "lines 1")
+	iface := "192.0.2.7:3260:d"
+	node := "-m node -p 192.0.2.7:3260 -T " + iqn + " -I " + iface
+	for _, want := range []string{
+		"-m iface -I eth -o show", "-m iface -I " + iface + " -o update -n iface.initiatorname -v iqn.2001-04.com.example:me", "-m iface -I " + iface + " -o update -n iface.net_ifacename -v eth7",
+		"-m discoverydb -t sendtargets -p 192.0.2.7:3260 -I " + iface + " -o update -n discovery.sendtargets.auth.authmethod -v CHAP",
+		"-m discoverydb -t sendtargets -p 192.0.2.7:3260 -I " + iface + " -o update -n discovery.sendtargets.auth.username -v finder",
+		node + " -o update -n node.session.auth.authmethod -v CHAP", node + " -o update -n node.session.auth.password -v pass",
+		node + " -o update -n node.startup -v manual", node + " --login", "-m node -p 192.0.2.8:3261 -T " + iqn + " -I " + iface + " --login",
+	} {
+		if len(calls(t, dir, want)) == 0 {
+			t.Errorf("never called: %s", want)
+		}
+	}
+	s = w.again(s, func() {})
+	s.play(a, b, chapSecret)
+	s.waitOutput("b", "x\ntouch: /data/new: Read-only file system\nend")
+	check(t, syscall.Kill(int(s.pid("a")), syscall.SIGKILL))
+	s.waitOutput("a", "lines 2")
+	if got := calls(t, dir, node+" --login"); len(got) != 1 {
+		t.Errorf("logged in %d times", len(got))
+	}
+	s.play(b, chapSecret)
+	within(t, 20*time.Second, "the first pod is gone", func() bool { return len(s.index.list()) == 1 })
+	s.idle(t)
+	if got := calls(t, dir, "--logout"); len(got) != 0 {
+		t.Errorf("logged out although another pod has the disk: %q", got)
+	}
+	s.clear()
+	for _, portal := range []string{"192.0.2.7:3260", "192.0.2.8:3261"} {
+		if _, err := os.Lstat("/dev/disk/by-path/ip-" + portal + "-iscsi-" + iqn + "-lun-1"); err == nil {
+			t.Errorf("still logged in at %s", portal)
+		}
+	}
+	if got := calls(t, dir, "-m iface -I "+iface+" -o delete"); len(got) != 1 {
+		t.Errorf("the interface is left: %q", calls(t, dir, "iface"))
+	}
+}
+
+// TestAnISCSIVolumeCanBeADevice, with the login in another namespace.
+func TestAnISCSIVolumeCanBeADevice(t *testing.T) {
+	w := newWorld(t)
+	dir := program(t, "iscsiadm", fakeISCSI)
+	s := w.stage(t)
+	dev := loopDevice(t, filepath.Join(w.dir, "disk.img"))
+	defer func() { s.close() }()
+	check(t, os.WriteFile(filepath.Join(dir, "device"), []byte(dev), 0o600))
+	check(t, os.WriteFile(dev, []byte("raw content\n"), 0o600))
+	iqn := fmt.Sprintf(testIQN, os.Getpid()) + "-raw"
+	s.play(strings.Replace(chapSecret, "{name: chap}", "{name: chap, namespace: storage}", 1),
+		volume("raw", "1Gi", "volumeMode: Block, storageClassName: raw, iscsi: {targetPortal: 192.0.2.7, iqn: '"+iqn+"', lun: 1, chapAuthSession: true, secretRef: {name: chap, namespace: storage}}"),
+		claim("raw", ", storageClassName: raw, volumeMode: Block"),
+		claimPod("a", "head -c 12 /dev/x", "volumeDevices: [{name: d, devicePath: /dev/x}]", "[{name: d, persistentVolumeClaim: {claimName: raw}}]"))
+	s.waitOutput("a", "raw content")
+	s.clear()
+	if got := calls(t, dir, "--logout"); len(got) != 1 {
+		t.Errorf("logouts: %q", got)
+	}
+	if err := filepath.WalkDir(s.podsDir(), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			t.Errorf("left: %s", path)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestToolsThatAreMissingAreNamed, with the packages that have them.
+func TestToolsThatAreMissingAreNamed(t *testing.T) {
+	w := newWorld(t)
+	// What the machine does have, without the directories that are searched besides the PATH.
+	for _, name := range []string{"mount.nfs", "iscsiadm"} {
+		if path, err := exec.LookPath(name); err == nil {
+			t.Fatalf("this test is for machines without %s", path)
+		}
+	}
+	s := w.stage(t)
+	defer func() { s.close() }()
+	s.play(nfsPod("a", "true", "path: /srv"), claimPod("b", "true", onData, "[{name: d, iscsi: {targetPortal: t, iqn: 'iqn.2001-04.com.example:x', lun: 0}}]"))
+	s.waits("a", "mount.nfs is not on this machine: install nfs-common (Debian, Ubuntu)")
+	s.waits("b", "iscsiadm is not on this machine: install open-iscsi (Debian, Ubuntu")
+}
