@@ -85,7 +85,7 @@ func newFieldTest(t *testing.T) *fieldTest {
 	in.start()
 	f := &fieldTest{
 		in: in, free: make(chan struct{}, atOnce), look: newLookout(in),
-		words: fields.Words{"IMAGE": image, "REGISTRY": registry, "NODE": "e2e", "BIN": in.bin},
+		words: fields.Words{"IMAGE": image, "REGISTRY": registry, "NODE": "e2e", "BIN": in.bin, "CDIKIND": cdiKind()},
 	}
 	t.Cleanup(f.look.stop)
 	return f
@@ -112,9 +112,12 @@ func (in *instance) prepareFields() {
 		`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}`)
 	devices := filepath.Join(cdi, fmt.Sprintf("monopod-e2e-%d.json", os.Getpid()))
 	in.t.Cleanup(func() { _ = os.Remove(devices) })
-	in.write(devices, `{"cdiVersion": "0.6.0", "kind": "e2e.monopod.dev/row", "devices": [
+	// Other tests may run at the same time, and a device that two specs describe exists for nobody.
+	in.write(devices, `{"cdiVersion": "0.6.0", "kind": "`+cdiKind()+`", "devices": [
 		{"name": "one", "containerEdits": {"env": ["DEVICE=one"]}}, {"name": "two", "containerEdits": {"env": ["DEVICE=two"]}}]}`)
 }
+
+func cdiKind() string { return fmt.Sprintf("e2e-%d.monopod.dev/row", os.Getpid()) }
 
 // run runs one pod until its check says something.
 func (f *fieldTest) run(r *fields.Run) (err error) {

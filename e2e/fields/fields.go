@@ -21,7 +21,8 @@ import (
 // In all texts these words are replaced: NAME (the pod's name, another one for each run), IMAGE (testimages.Busybox),
 // DIR (an empty directory of the host, for this run alone), PORT and PORT2 (ports of this host where a Server
 // listens, on all addresses), FREEPORT (a port of this host that nobody uses), REGISTRY (host:port of a registry of
-// the test with busybox:1), NODE (name of the node), BIN (where programs of tests are).
+// the test with busybox:1), NODE (name of the node), BIN (where programs of tests are),
+// CDIKIND (a kind of devices, of which there are one and two; they set DEVICE).
 type Row struct {
 	// Name is that of the test, and begins those of its pods: a DNS label.
 	Name string

@@ -90,7 +90,7 @@ func todo(t *testing.T) []string {
 func words() Words {
 	return Words{
 		"IMAGE": "monopod.test/busybox:1", "DIR": "/dir", "PORT": "40001", "PORT2": "40002", "FREEPORT": "40003",
-		"REGISTRY": "127.0.0.1:40004", "NODE": "e2e", "BIN": "/bin",
+		"REGISTRY": "127.0.0.1:40004", "NODE": "e2e", "BIN": "/bin", "CDIKIND": "e2e.monopod.dev/row",
 	}
 }
 

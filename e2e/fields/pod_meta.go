@@ -37,7 +37,7 @@ func metaRows() []Row {
 			Container: shown("metadata.annotations['a']"), Script: "[ \"$SHOWN\" = b ]",
 		},
 		{
-			Name: "cdi", Fields: []string{annotations + "{cdi.k8s.io/*}"}, Meta: "annotations: {cdi.k8s.io/row: e2e.monopod.dev/row=one}",
+			Name: "cdi", Fields: []string{annotations + "{cdi.k8s.io/*}"}, Meta: "annotations: {cdi.k8s.io/row: CDIKIND=one}",
 			Script: "[ \"$DEVICE\" = one ]",
 		},
 		{

@@ -43,7 +43,7 @@ func resourceRows() []Row {
 			Name: "device", Fields: []string{limits + "{<vendor>/<class>}", requests + "{<vendor>/<class>}"}, Refused: []string{requests + "{<vendor>/<class>}"},
 			Otherwise: map[string]any{requests + "{<vendor>/<class>}": 2},
 			Cut:       map[string]string{limits + "{<vendor>/<class>}": c + "resources"},
-			Container: "resources: {limits: {e2e.monopod.dev/row: 1}, requests: {e2e.monopod.dev/row: 1}}",
+			Container: "resources: {limits: {CDIKIND: 1}, requests: {CDIKIND: 1}}",
 			Script:    "[ -n \"$DEVICE\" ]",
 		},
 		{
