@@ -1,0 +1,190 @@
+package house
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sleepers are the functions of tests that may sleep outside of a loop that looks for something meanwhile, and why.
+func sleepers() map[string]string {
+	const bubble = "it is called in bubbles of synctest, where time costs nothing"
+	const moment = "it does something at any moment, and waits for nothing"
+	return map[string]string{
+		"runner/pool_test.go settle":                   bubble,
+		"runner/pool_test.go pass":                     bubble,
+		"runner/probe/watch_test.go pass":              bubble,
+		"watcher/file_test.go unseen":                  bubble,
+		"runner/ctrd/image/image_test.go":              bubble,
+		"runner/ctrd/agent_e2e_test.go":                moment,
+		"runner/ctrd/logs/crash_test.go killUnderLoad": moment,
+		"e2e/chaos_test.go":                            moment,
+		"e2e/stubborn_test.go":                         moment,
+		"runner/ctrd/network/init_e2e_test.go":         "what was seen is believed for a time",
+		"runner/ctrd/image/preload_e2e_test.go":        "the pace of what it does",
+		"runner/probe/bench_test.go aThousandASecond":  "a benchmark: the time is what is measured",
+	}
+}
+
+// eachFile parses the Go files of the module.
+func eachFile(t *testing.T, do func(path string, files *token.FileSet, f *ast.File)) {
+	t.Helper()
+	top, files := root(t), token.NewFileSet()
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(top, path)
+		do(filepath.ToSlash(rel), files, f)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isCall says that a node calls pkg.name.
+func isCall(n ast.Node, pkg string, names ...string) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	s, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || !slices.Contains(names, s.Sel.Name) {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return pkg == "" || ok && x.Name == pkg
+}
+
+// TestTestsDoNotSleepToWait: a test that waits looks again and again, until a deadline, or its time is that of a bubble.
+func TestTestsDoNotSleepToWait(t *testing.T) {
+	unused := sleepers()
+	eachFile(t, func(path string, files *token.FileSet, f *ast.File) {
+		if !strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(path, "runner/runtimetest/") {
+			return
+		}
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			for _, at := range sleeps(fn) {
+				excused := false
+				for _, name := range []string{path, path + " " + fn.Name.Name} {
+					if _, ok := sleepers()[name]; ok {
+						delete(unused, name)
+						excused = true
+					}
+				}
+				if !excused {
+					t.Errorf("%s: %s sleeps: look for what it waits for, with a deadline, or use synctest", files.Position(at), fn.Name.Name)
+				}
+			}
+		}
+	})
+	for name := range unused {
+		t.Errorf("%s does not sleep any more: take it out of the list", name)
+	}
+}
+
+// sleeps returns the places where a function sleeps, apart from loops with a deadline and bubbles.
+func sleeps(fn *ast.FuncDecl) []token.Pos {
+	var found []token.Pos
+	var walk func(n ast.Node) bool
+	walk = func(n ast.Node) bool {
+		loop, isLoop := n.(*ast.ForStmt)
+		if clause, ok := n.(*ast.CommClause); ok { // a limit beside something else
+			for _, s := range clause.Body {
+				ast.Inspect(s, walk)
+			}
+			return false
+		}
+		switch {
+		case isCall(n, "synctest", "Test"):
+			return false
+		case isLoop && mentionsTime(loop):
+			return false
+		case isCall(n, "time", "Sleep"):
+			found = append(found, n.Pos())
+		case isReceive(n):
+			found = append(found, n.Pos())
+		}
+		return true
+	}
+	ast.Inspect(fn, walk)
+	return found
+}
+
+// mentionsTime says that a loop looks at the clock: it has a deadline.
+func mentionsTime(loop *ast.ForStmt) bool {
+	looks := false
+	ast.Inspect(loop, func(n ast.Node) bool {
+		looks = looks || isCall(n, "time", "Now", "Since", "Until") || isCall(n, "", "After", "Before")
+		return !looks
+	})
+	return looks
+}
+
+// isReceive is `<-time.After(d)` as a statement of its own, which is a sleep by another name.
+func isReceive(n ast.Node) bool {
+	s, ok := n.(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	u, ok := s.X.(*ast.UnaryExpr)
+	return ok && u.Op == token.ARROW && isCall(u.X, "time", "After")
+}
+
+// TestPackagesThatStartGoroutinesLookForLeaks: their tests end with goleak, those above them where they
+// have none.
+func TestPackagesThatStartGoroutinesLookForLeaks(t *testing.T) {
+	starts, looks, tested := map[string]string{}, map[string]bool{}, map[string]bool{}
+	eachFile(t, func(path string, files *token.FileSet, f *ast.File) {
+		dir := filepath.Dir(path)
+		if strings.HasSuffix(path, "_test.go") {
+			tested[dir] = true
+			ast.Inspect(f, func(n ast.Node) bool {
+				looks[dir] = looks[dir] || isCall(n, "goleak", "VerifyTestMain", "Find")
+				return true
+			})
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if _, ok := n.(*ast.GoStmt); ok || isCall(n, "", "Go", "AfterFunc") {
+				starts[dir] = fmt.Sprint(files.Position(n.Pos()))
+			}
+			return true
+		})
+	})
+	for dir, where := range starts {
+		if strings.HasPrefix(dir, "e2e/") || strings.HasPrefix(dir, "examples/") {
+			continue
+		}
+		if !tested[dir] {
+			dir = filepath.Dir(dir) // it is tested from there
+		}
+		if !looks[dir] {
+			t.Errorf("%s starts a goroutine (%s), but no test of it looks for leaks: add goleak.VerifyTestMain", dir, where)
+		}
+	}
+	if len(starts) < 8 {
+		t.Errorf("goroutines are started in %d packages only: %v", len(starts), starts)
+	}
+}
