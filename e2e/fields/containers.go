@@ -12,7 +12,10 @@ const c = "spec.containers[]."
 
 // containerRows are the rows of containers without their probes and hooks.
 func containerRows() []Row {
-	return slices.Concat(processRows(), endRows(), portRows(), envRows(), objectRows(), resourceRows(), mountRows(), capabilityRows(), identityRows())
+	return slices.Concat(
+		onHost(slices.Concat(processRows(), endRows(), envRows(), objectRows(), resourceRows(), mountRows(), identityRows())),
+		portRows(), capabilityRows(),
+	)
 }
 
 // processRows are about the process of a container and where it comes from.

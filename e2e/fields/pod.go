@@ -4,5 +4,5 @@ import "slices"
 
 // podRows are the rows of metadata and of spec outside of containers and volumes.
 func podRows() []Row {
-	return slices.Concat(metaRows(), lifeRows(), namespaceRows(), nameRows(), podSecurityRows(), podResourceRows())
+	return slices.Concat(metaRows(), onHost(lifeRows()), namespaceRows(), nameRows(), podSecurityRows(), onHost(podResourceRows()))
 }

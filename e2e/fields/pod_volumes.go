@@ -46,7 +46,7 @@ func podVolumeRows() []Row {
 			kind: kind, at: v + "projected.sources[]." + kind + ".", options: v + "projected.", projected: true,
 		})...)
 	}
-	return rows
+	return onHost(rows)
 }
 
 // waitsFor makes a condition: container c waits, and says this.
@@ -104,7 +104,6 @@ func filesRows(f files) []Row {
 	}
 	for i := range rows {
 		rows[i].Container = mounted + "\n" + rows[i].Container
-		rows[i].Spec += "\nhostNetwork: true" // which is quicker
 	}
 	return rows
 }
