@@ -57,7 +57,7 @@ $(BIN)/tools/containerd: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
-.PHONY: run test unit e2e e2e-binaries vm-test lint fmt generate bench clean
+.PHONY: run test unit e2e e2e-binaries vm-test vm-systemd-test lint fmt generate bench clean
 
 ## run: the hello example on this machine; Ctrl-C removes it
 run:
@@ -99,11 +99,15 @@ e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 vm-test: bundle
 	.ci/vm
 
+## vm-systemd-test: the same with systemd and its cgroup driver: tests of resources (not part of CI)
+vm-systemd-test: bundle
+	.ci/vm-systemd
+
 ## lint: golangci-lint with the version pinned in .ci/modules, modules tidy, generated files fresh
 lint: $(BIN)/tools/golangci-lint
 	$(BIN)/tools/golangci-lint run
 	$(GO) mod tidy -diff
-	bash -n .ci/run .ci/vm .ci/install examples/hello/run.sh
+	bash -n .ci/run .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
 
 fmt: $(BIN)/tools/golangci-lint
 	$(BIN)/tools/golangci-lint fmt
