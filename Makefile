@@ -98,6 +98,7 @@ e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 ## vm-test: end-to-end tests in a small VM with pure cgroup v2 (software emulation, some minutes)
 vm-test: bundle
 	.ci/vm
+	.ci/vm -selinux
 
 ## vm-systemd-test: the same with systemd and its cgroup driver: tests of resources (not part of CI)
 vm-systemd-test: bundle

@@ -39,13 +39,13 @@ spec:
 	}
 	in.put("plain", pod("plain", "", ""))
 	in.put("asks", pod("asks", `seLinuxOptions: {level: "s0:c1,c2", type: machine_t}`, ""))
-	in.put("special", pod("special", `seLinuxOptions: {level: "s0:c1,c2"}`, `seLinuxOptions: {type: special_t, level: "s0:c3"}`))
+	in.put("special", pod("special", `seLinuxOptions: {level: "s0:c1,c2"}`, `seLinuxOptions: {user: other_u, role: other_r, type: special_t, level: "s0:c3"}`))
 	in.put("mighty", pod("mighty", `seLinuxOptions: {level: "s0:c1,c2"}`, "privileged: true"))
 	const machine = "system_u:system_r:machine_t:s0"
 	for name, want := range map[string]struct{ process, file string }{
 		"plain":   {machine, "system_u:object_r:machine_t:s0"},
 		"asks":    {"system_u:system_r:machine_t:s0:c1,c2", "system_u:object_r:container_file_t:s0:c1,c2"},
-		"special": {"system_u:system_r:special_t:s0:c3", "system_u:object_r:container_file_t:s0:c3"},
+		"special": {"other_u:other_r:special_t:s0:c3", "other_u:object_r:container_file_t:s0:c3"},
 		"mighty":  {machine, "system_u:object_r:container_file_t:s0:c1,c2"},
 	} {
 		in.ready(name)

@@ -36,8 +36,10 @@ const (
 	noFill      = "never: nothing here copies volumes or restores snapshots"
 	fillHint    = "fill the volume from an init container"
 	clusterDisk = "never: Kubernetes has removed this volume type or needs a cluster for it"
-	noSELinux   = "without SELinux in the kernel there is nothing to label, and a warning says so; with it process, root file system and volumes get the labels"
+	noSELinux   = "where the kernel has SELinux: on process, root file system and volumes; elsewhere there is nothing to label, and a warning says so"
 	noMedium    = "never: there is no such medium"
+	noSeccomp   = "without one Unconfined, or RuntimeDefault with `seccompDefault`; privileged containers never have one"
+	noAppArmor  = "a profile asked for by name or type keeps the container waiting where the machine has no AppArmor; without one the default profile where it has"
 	linuxOnly   = "never: monopod runs Linux containers"
 	tcpHook     = "never: Kubernetes accepts it and then fails, each time the hook is to run"
 	tcpHint     = "use exec or httpGet"
@@ -157,11 +159,11 @@ func podSecurityFates() []fieldFate {
 		{path: "spec.securityContext.supplementalGroupsPolicy", fate: enforced},
 		{path: "spec.securityContext.fsGroup", fate: enforced, note: "hostPath volumes are not touched, as in Kubernetes"},
 		{path: "spec.securityContext.fsGroupChangePolicy", fate: enforced},
-		{path: "spec.securityContext.seccompProfile.type", fate: enforced},
+		{path: "spec.securityContext.seccompProfile.type", fate: enforced, note: noSeccomp},
 		{path: "spec.securityContext.seccompProfile.localhostProfile", fate: enforced, note: "a file below seccompProfileRoot, by default `<rootDirectory>/seccomp`"},
 		{path: "spec.securityContext.sysctls", fate: enforced, note: "the safe ones of Kubernetes 1.36, others when `allowedUnsafeSysctls` names them"},
-		{path: "spec.securityContext.appArmorProfile", fate: enforced, note: "a profile asked for by name or type keeps the container waiting where the machine has no AppArmor"},
-		{path: "spec.securityContext.seLinuxOptions", fate: harmless, note: noSELinux},
+		{path: "spec.securityContext.appArmorProfile", fate: enforced, note: noAppArmor},
+		{path: "spec.securityContext.seLinuxOptions", fate: enforced, note: noSELinux},
 		{path: "spec.securityContext.seLinuxChangePolicy", fate: harmless, note: "it says how volumes get SELinux labels: here each file gets one (Recursive), where there is SELinux"},
 		{path: "spec.securityContext.windowsOptions", fate: refused, note: linuxOnly},
 	}
@@ -256,11 +258,11 @@ func containerSecurityFates() []fieldFate {
 		{path: s + "capabilities", fate: enforced},
 		{path: s + "readOnlyRootFilesystem", fate: enforced},
 		{path: s + "allowPrivilegeEscalation", fate: enforced},
-		{path: s + "procMount", fate: enforced},
-		{path: s + "seccompProfile.type", fate: enforced},
+		{path: s + "procMount", fate: enforced, note: "Unmasked needs hostUsers: false"},
+		{path: s + "seccompProfile.type", fate: enforced, note: noSeccomp},
 		{path: s + "seccompProfile.localhostProfile", fate: enforced, note: "a file below seccompProfileRoot, by default `<rootDirectory>/seccomp`"},
-		{path: s + "appArmorProfile", fate: enforced},
-		{path: s + "seLinuxOptions", fate: harmless, note: noSELinux},
+		{path: s + "appArmorProfile", fate: enforced, note: noAppArmor},
+		{path: s + "seLinuxOptions", fate: enforced, note: noSELinux},
 		{path: s + "windowsOptions", fate: refused, note: linuxOnly},
 	}
 }
