@@ -212,7 +212,8 @@ func resourceFates() []fieldFate {
 	const (
 		r         = "spec.containers[].resources."
 		hugepages = "by the hugetlb cgroup controller; where a machine does not have it, or the page size, the container waits with the reason"
-		disk      = "a kubelet enforces it by evicting pods, and does not evict those of files and URLs; the downward API shows it"
+		disk      = "writable layer and logs of the container, with the emptyDirs on disk those of the pod, by accounting every 10 s: the pod is evicted, and comes back with back-off; see docs/differences.md"
+		reserved  = "a scheduler counts it when it looks for a node; the downward API shows it"
 	)
 	all := []fieldFate{
 		{path: r + "claims", fate: refused, note: apiServer},
@@ -225,7 +226,6 @@ func resourceFates() []fieldFate {
 			fieldFate{path: list + "{cpu}", fate: enforced},
 			fieldFate{path: list + "{memory}", fate: enforced},
 			fieldFate{path: list + "{hugepages-*}", fate: enforced, note: hugepages},
-			fieldFate{path: list + "{ephemeral-storage}", fate: harmless, note: disk},
 			fieldFate{
 				path: list + "{" + deviceKinds + "}", fate: enforced,
 				note: "so many devices of that kind, by the CDI specs of the machine, for the container alone",
@@ -236,6 +236,11 @@ func resourceFates() []fieldFate {
 			},
 		)
 	}
+	all = append(
+		all,
+		fieldFate{path: r + "limits{ephemeral-storage}", fate: enforced, note: disk},
+		fieldFate{path: r + "requests{ephemeral-storage}", fate: harmless, note: reserved},
+	)
 	for _, list := range []string{"spec.resources.limits", "spec.resources.requests"} {
 		all = append(
 			all,
@@ -289,7 +294,7 @@ func volumeFates() []fieldFate {
 		{path: v + "hostPath", fate: enforced, note: "all types"},
 		{path: v + "image", fate: enforced, note: "pulled with the images of the containers that mount it; read-only, nothing in it can be executed"},
 		{path: v + "emptyDir.medium", fate: enforced, note: "HugePages of a size that the pod requests", only: []string{"", "Memory", "HugePages", "HugePages-*"}, other: noMedium},
-		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "with medium Memory or HugePages; a limit on disk is refused and planned for 0.2"},
+		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "on disk by accounting every 10 s: the pod is evicted, and comes back with back-off; see docs/differences.md"},
 		{path: v + "emptyDir.mode", fate: enforced, note: "fsGroup adds the rights of the group"},
 		{path: v + "persistentVolumeClaim", fate: enforced, note: "bound to a PersistentVolume document (hostPath, local, nfs, iscsi), else a directory below `<rootDirectory>/volumes`; see docs/volumes.md"},
 	}

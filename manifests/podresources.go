@@ -31,6 +31,11 @@ func AllLimited(spec *corev1.PodSpec, name corev1.ResourceName) bool {
 	return true
 }
 
+// AggregateLimits sums up the limits of those containers that have one.
+func AggregateLimits(spec *corev1.PodSpec) corev1.ResourceList {
+	return aggregate(spec, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits })
+}
+
 // AggregateRequests sums up the requests of the containers alone.
 func AggregateRequests(spec *corev1.PodSpec) corev1.ResourceList {
 	return aggregate(spec, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })

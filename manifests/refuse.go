@@ -17,9 +17,6 @@ func refusals(pod *corev1.Pod, it item) []problem {
 	r := refuser{}
 	r.value(podFields(), reflect.ValueOf(pod).Elem(), it.prefix)
 	r.identity(pod, it)
-	for i := range pod.Spec.Volumes {
-		r.diskLimit(&pod.Spec.Volumes[i], it.path(fmt.Sprintf("spec.volumes[%d].emptyDir.sizeLimit", i)))
-	}
 	found := make([]problem, len(r.found))
 	for i := range r.found {
 		found[i] = r.found[i].problem
@@ -156,12 +153,4 @@ func (r *refuser) identity(pod *corev1.Pod, it item) {
 		nil, it.path("metadata.uid"), describe(uid)+" cannot be part of a directory name",
 		fmt.Sprintf("use at most %d letters, digits, '-', '_' and '.', or leave the uid out", maxUID),
 	)
-}
-
-// diskLimit refuses a size limit for an emptyDir on disk: nothing counts the bytes there yet.
-func (r *refuser) diskLimit(v *corev1.Volume, path string) {
-	if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault {
-		return
-	}
-	r.add(nil, path, "a limit on disk is "+notSupported(release02), "use medium: Memory, or leave the limit out")
 }

@@ -46,6 +46,10 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, 
 	case desired.Object.Spec.ActiveDeadlineSeconds != nil && p.overdue():
 		p.expire()
 	default:
+		if message := p.overuse(); message != "" {
+			p.evict(message)
+			break
+		}
 		p.update()
 	}
 	return p.actions, p.next
@@ -63,6 +67,8 @@ type planner struct {
 	next     time.Time
 	// fresh says that the sandbox is made in this plan: none of the observed containers is in it.
 	fresh bool
+	// evicting says that the pod is evicted in this plan.
+	evicting bool
 	// network says that the plan waits for the network already.
 	network bool
 	// round is the round that the pod is in; see plan_round.go.
@@ -109,7 +115,11 @@ func (p *planner) createSandbox(reason string) {
 	if uid == "" {
 		uid = p.o.NewUID
 	}
-	p.add(Action{Kind: CreateSandbox, UID: uid, Reason: reason})
+	a := Action{Kind: CreateSandbox, UID: uid, Reason: reason}
+	if p.evicted() {
+		a.Evictions = evictions(p.o.Sandbox)
+	}
+	p.add(a)
 	p.fresh, p.round = true, 0
 }
 

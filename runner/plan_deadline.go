@@ -6,9 +6,9 @@ import (
 	"monopod/manifests"
 )
 
-// Planning of pods that fail as a whole: those that run longer than activeDeadlineSeconds. The failure is recorded
-// before anything is stopped, so that nothing is started again whatever happens meanwhile. It stands until the
-// definition changes: then the pod is made anew.
+// Planning of pods that fail as a whole: those that run longer than activeDeadlineSeconds, and those that are evicted. The
+// failure is recorded before anything is stopped, so that nothing is started again whatever happens meanwhile. It stands
+// until the definition changes, or the time of an eviction is over: then the pod is made anew.
 
 // overdue says that the pod has existed for longer than it may while it still has something to do.
 func (p *planner) overdue() bool {
@@ -47,6 +47,10 @@ func (p *planner) endFailed() {
 func (p *planner) failed() {
 	if rec := p.o.Sandbox.Pod; !p.holding() && rec != nil && p.redefined(rec) {
 		p.rebuild("definition of a failed pod changed")
+		return
+	}
+	if p.returns() {
+		p.rebuild("evicted pod comes back")
 		return
 	}
 	p.endFailed()

@@ -101,6 +101,9 @@ func (p *planner) graceOf(c *Container, cause StopCause) time.Duration {
 	if c.leaving() {
 		cause = c.StopCause
 	}
+	if p.evicted() {
+		return min(p.grace(), evictionGrace)
+	}
 	if cause == StopRestartAll {
 		return min(p.grace(), shortestStop)
 	}

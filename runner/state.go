@@ -47,13 +47,19 @@ type Sandbox struct {
 	Age time.Duration
 	// Failed is what FailPod has recorded; nil for a pod that has not failed as a whole.
 	Failed *PodFailure
+	// Evictions was given to CreateSandbox: how often in a row the pod has been evicted before.
+	Evictions int
+	// Disk is what the pod used of the disk when that was last measured, of pods that LimitsDisk; nil: not known.
+	Disk *DiskUsage
 }
 
 // PodFailure says that a pod has failed for a reason that is none of one container.
 type PodFailure struct {
 	// Reason is e.g. DeadlineExceeded.
 	Reason string
-	At     time.Time
+	// Message says more; empty: the reason says it all.
+	Message string
+	At      time.Time
 }
 
 // ReasonDeadlineExceeded is why a pod fails that runs longer than activeDeadlineSeconds.
@@ -270,7 +276,7 @@ const (
 	SetupNetwork ActionKind = "SetupNetwork"
 	// RecordPod stores the new manifest on the sandbox record; nothing that runs is touched.
 	RecordPod ActionKind = "RecordPod"
-	// FailPod puts on the sandbox record that the pod has failed, for Action.Failure. The first time counts.
+	// FailPod puts on the sandbox record that the pod has failed, for Action.Failure and Message. The first time counts.
 	FailPod ActionKind = "FailPod"
 	// SyncVolumes brings the content of configMap, secret, downwardAPI and projected volumes that exist up to date with
 	// the pod and its Refs, each as a whole. A volume for which something is missing keeps what it has.
@@ -347,8 +353,11 @@ type Action struct {
 	Cause StopCause
 	// Signal is what StopContainer sends, e.g. SIGUSR1; empty: the STOPSIGNAL of the image, or SIGTERM.
 	Signal string
-	// Failure is the reason of FailPod.
+	// Failure and Message are those of FailPod.
 	Failure string
+	Message string
+	// Evictions is what CreateSandbox stores on the sandbox.
+	Evictions int
 	// Health is what RecordHealth records.
 	Health Health
 	// Hook and Handler say what RunHook is to do.

@@ -69,7 +69,7 @@ func Status(in StatusInput) PodStatus {
 		s.pod.Status.Conditions[i].ObservedGeneration = s.pod.Status.ObservedGeneration
 	}
 	if f := s.failure(); f != nil {
-		s.pod.Status.Reason, s.pod.Status.Message = f.Reason, failureMessage
+		s.pod.Status.Reason, s.pod.Status.Message = f.Reason, f.message()
 	}
 	if in.Held != nil && in.Sandbox == nil {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
@@ -247,8 +247,22 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 	return corev1.PodSucceeded
 }
 
-// failureMessage is kubelet's, for DeadlineExceeded, the only way a pod fails as a whole.
-const failureMessage = "Pod was active on the node longer than the specified deadline"
+// message is kubelet's.
+func (f *PodFailure) message() string {
+	if f.Message == "" && f.Reason == ReasonDeadlineExceeded {
+		return "Pod was active on the node longer than the specified deadline"
+	}
+	return f.Message
+}
+
+// whyFailedPod is about a pod that has failed as a whole.
+func (s *statusBuilder) whyFailedPod(f *PodFailure) string {
+	why := f.Reason + ": " + f.message()
+	if f.Reason == ReasonEvicted && s.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		why += " It comes back at " + evictionOver(s.Sandbox, s.Options).Format(time.RFC3339) + "."
+	}
+	return why
+}
 
 // failure is why the pod has failed as a whole; nil if it has not.
 func (s *statusBuilder) failure() *PodFailure {
@@ -405,7 +419,7 @@ func (s *statusBuilder) why() string {
 		return s.whyFailed(f)
 	}
 	if f := s.failure(); f != nil {
-		return f.Reason + ": " + failureMessage
+		return s.whyFailedPod(f)
 	}
 	if f, ok := s.Failures[volumesKey]; ok {
 		return s.whyFailed(f)

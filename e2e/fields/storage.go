@@ -38,7 +38,24 @@ volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}]`
 			Spec: "volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 1Mi}}]", Container: "volumeMounts: [{name: v, mountPath: /v}]",
 			Script: "if dd if=/dev/zero of=/v/f bs=64k count=20 2>/dev/null; then false; fi",
 		},
+		evictedRow("emptydir-sizelimit-disk", "spec.volumes[].emptyDir.sizeLimit",
+			"volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]", "volumeMounts: [{name: v, mountPath: /v}]", "/v/f",
+			`Usage of EmptyDir volume "v" exceeds the limit "1Mi".`),
+		evictedRow("ephemeral-storage", c+"resources.limits{ephemeral-storage}",
+			"", "resources: {limits: {ephemeral-storage: 1Mi}}", "/f",
+			"Pod ephemeral local storage usage exceeds the total limit of containers 1Mi."),
 		{Name: "tty", Fields: []string{c + "tty"}, Container: "tty: true", Script: "test -t 0; test -t 1; test -t 2"},
 		{Name: "stdin", Fields: []string{c + "stdin", c + "stdinOnce"}, By: "TestStandardInputStaysOpen"},
+	}
+}
+
+// evictedRow is a pod that writes 2 MiB into a file and is evicted for it.
+func evictedRow(name, field, spec, container, file, message string) Row {
+	return Row{
+		Name: name, Fields: []string{field}, Spec: spec, Container: container,
+		Script: "dd if=/dev/zero of=" + file + " bs=64k count=32 2>/dev/null; sleep 45",
+		Check: when(func(s *Seen) bool {
+			return s.Phase() == "Failed" && s.Pod.Status.Reason == "Evicted" && s.Pod.Status.Message == message
+		}, func(s *Seen) bool { return s.Phase() == "Succeeded" }),
 	}
 }

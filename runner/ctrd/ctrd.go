@@ -14,6 +14,7 @@ package ctrd
 
 import (
 	"log/slog"
+	"time"
 
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/network"
@@ -73,6 +74,9 @@ type Config struct {
 	CDIDirs []string
 	// MaxConcurrent bounds how many containers are created, and how many networks set up, at once; 0: by the processors.
 	MaxConcurrent int
+
+	// UsagePeriod is how often the use of the disk is measured, of pods that have a limit; 0: 10 s.
+	UsagePeriod time.Duration
 
 	Network network.Config
 	Image   image.Config

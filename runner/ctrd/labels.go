@@ -33,6 +33,8 @@ const (
 	labelBorn        = "monopod.dev/born"
 	labelFailed      = "monopod.dev/failed"
 	labelFailedAt    = "monopod.dev/failed-at"
+	labelFailedMsg   = "monopod.dev/failed-message"
+	labelEvictions   = "monopod.dev/evictions"
 	labelFirstID     = "monopod.dev/first-id"
 	labelQOSClass    = "monopod.dev/qos-class"
 	labelHandler     = "monopod.dev/runtime-handler"
@@ -336,9 +338,12 @@ type sandboxLabels struct {
 	Born time.Duration
 	// KeepFiles: what belongs to the uid is left to another sandbox.
 	KeepFiles bool
-	// Failed and FailedAt say that the pod has failed as a whole.
-	Failed   string
-	FailedAt time.Time
+	// Failed, FailedMessage and FailedAt say that the pod has failed as a whole.
+	Failed        string
+	FailedMessage string
+	FailedAt      time.Time
+	// Evictions is how often in a row the pod was evicted before.
+	Evictions int
 	// FirstID is the first of the machine's user and group ids that the pod's user namespace has; 0: it has none.
 	FirstID uint32
 	// Cgroup is the pod's, in those of QOSClass, set to what ResourcesHash is of; all empty in the layout without classes.
@@ -366,7 +371,10 @@ func (l *sandboxLabels) encode() map[string]string {
 		m[labelKeepFiles] = "true"
 	}
 	if l.Failed != "" {
-		m[labelFailed], m[labelFailedAt] = l.Failed, encodeTime(l.FailedAt)
+		m[labelFailed], m[labelFailedAt], m[labelFailedMsg] = l.Failed, encodeTime(l.FailedAt), l.FailedMessage
+	}
+	if l.Evictions > 0 {
+		m[labelEvictions] = strconv.Itoa(l.Evictions)
 	}
 	if l.FirstID > 0 {
 		m[labelFirstID] = strconv.FormatUint(uint64(l.FirstID), 10)
@@ -385,19 +393,24 @@ func (l *sandboxLabels) encode() map[string]string {
 
 func decodeSandboxLabels(m map[string]string) *sandboxLabels {
 	first, _ := strconv.ParseUint(m[labelFirstID], 10, 32)
+	evictions, _ := strconv.Atoi(m[labelEvictions])
 	d := decoder{m: m} // times that cannot be read are unknown, which is no reason to lose the sandbox
 	l := &sandboxLabels{
 		Born:     d.duration(labelBorn),
 		Failed:   m[labelFailed],
 		FailedAt: d.time(labelFailedAt),
-		Owner:    m[labelOwner],
-		Key:      manifests.Key{Namespace: m[labelPodNamespace], Name: m[labelPodName]},
-		UID:      m[labelPodUID],
-		Source:   m[labelSource],
-		Hash:     m[labelSandboxHash],
-		State:    sandboxState(m[labelState]),
-		BootID:   m[labelBootID],
-		FirstID:  uint32(first),
+
+		FailedMessage: m[labelFailedMsg],
+		Evictions:     evictions,
+
+		Owner:   m[labelOwner],
+		Key:     manifests.Key{Namespace: m[labelPodNamespace], Name: m[labelPodName]},
+		UID:     m[labelPodUID],
+		Source:  m[labelSource],
+		Hash:    m[labelSandboxHash],
+		State:   sandboxState(m[labelState]),
+		BootID:  m[labelBootID],
+		FirstID: uint32(first),
 
 		KeepFiles: m[labelKeepFiles] == "true",
 		Cgroup:    m[labelCgroup], QOSClass: corev1.PodQOSClass(m[labelQOSClass]), ResourcesHash: m[labelResourcesHash],

@@ -120,6 +120,7 @@ func TestSandboxLabelsComeBackAsTheyWere(t *testing.T) {
 		Owner: "/r", Key: manifests.Key{Namespace: "a", Name: "b"}, UID: "u", Source: "file", Hash: "h",
 		State: sandboxRemoving, BootID: "boot", Born: 90*time.Minute + 1, KeepFiles: true,
 		Failed: runner.ReasonDeadlineExceeded, FailedAt: time.Date(2026, 11, 20, 18, 0, 0, 5, time.UTC),
+		FailedMessage: "too much", Evictions: 3,
 		Handler: "crun", Overhead: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("120Mi")},
 	}
 	if d := cmp.Diff(&l, decodeSandboxLabels(l.encode())); d != "" {

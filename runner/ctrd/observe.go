@@ -88,8 +88,9 @@ func (r *Runtime) observeSandbox(rec *sandboxRecord) *runner.Sandbox {
 		s.Age = max(0, sinceBoot()-rec.Labels.Born)
 	}
 	if rec.Labels.Failed != "" {
-		s.Failed = &runner.PodFailure{Reason: rec.Labels.Failed, At: rec.Labels.FailedAt}
+		s.Failed = &runner.PodFailure{Reason: rec.Labels.Failed, Message: rec.Labels.FailedMessage, At: rec.Labels.FailedAt}
 	}
+	s.Evictions, s.Disk = rec.Labels.Evictions, r.usage.of(rec.ID)
 	return s
 }
 

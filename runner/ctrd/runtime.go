@@ -69,6 +69,9 @@ type Runtime struct {
 	// freed says that a pod with claims is gone.
 	freed atomic.Bool
 
+	// usage is what pods use of the disk.
+	usage *usage
+
 	// secretsMu guards secretsMounted.
 	secretsMu      sync.Mutex
 	secretsMounted bool
@@ -89,6 +92,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		index: newIndex(),
 		watch: newWatchers(),
 		adds:  newAdds(),
+		usage: newUsage(),
 		slots: newSlots(cfg.MaxConcurrent), netSlots: newSlots(cfg.MaxConcurrent),
 	}
 	r.teardown = newTeardown(r)
@@ -169,6 +173,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxConcurrent <= 0 {
 		c.MaxConcurrent = max(4, 2*runtime.NumCPU())
+	}
+	if c.UsagePeriod <= 0 {
+		c.UsagePeriod = defaultUsagePeriod
 	}
 	if c.NodeIPs == nil {
 		c.NodeIPs = func() []string { return nil }
@@ -272,6 +279,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.teardown.run(ctx) })
 	g.Go(func() error { return reapShims(ctx) })
 	g.Go(func() error { r.cleanCommands(ctx); return nil })
+	g.Go(func() error { r.measureUsage(ctx); return nil })
 	err := g.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil

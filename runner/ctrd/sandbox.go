@@ -43,7 +43,7 @@ func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *man
 			return fmt.Errorf("what is left of the pod's previous sandbox: %w", err)
 		}
 		var err error
-		if rec, err = r.newSandbox(ctx, key, pod, a.UID); err != nil {
+		if rec, err = r.newSandbox(ctx, key, pod, a); err != nil {
 			return err
 		}
 	case rec.Labels.BootID != r.bootID:
@@ -60,6 +60,7 @@ func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *man
 		return err
 	}
 	r.index.putSandbox(rec)
+	r.usage.limited(pod)
 	if !rec.Network.Ready {
 		r.startNetwork(ctx, rec)
 	}
@@ -98,6 +99,7 @@ func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *man
 	if err != nil {
 		return err
 	}
+	r.usage.limited(pod)
 	if err := r.prepareSandbox(ctx, rec); err != nil {
 		return err
 	}
@@ -107,7 +109,7 @@ func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *man
 	return nil
 }
 
-func (r *Runtime) newSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, uid string) (*sandboxRecord, error) {
+func (r *Runtime) newSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) (*sandboxRecord, error) {
 	class, err := r.checkRuntime(ctx, pod)
 	if err != nil {
 		return nil, err
@@ -120,14 +122,16 @@ func (r *Runtime) newSandbox(ctx context.Context, key manifests.Key, pod *manife
 		Labels: sandboxLabels{
 			Owner:  r.cfg.RootDirectory,
 			Key:    key,
-			UID:    uid,
+			UID:    a.UID,
 			Source: pod.Origin.Source,
 			Hash:   manifests.SandboxHash(pod.Object),
 			State:  sandboxActive,
 			BootID: r.bootID,
 			Born:   sinceBoot(),
 
-			Cgroup:        r.cgroups.Pod(manifests.QOSClass(pod.Object), uid),
+			Evictions: a.Evictions,
+
+			Cgroup:        r.cgroups.Pod(manifests.QOSClass(pod.Object), a.UID),
 			QOSClass:      manifests.QOSClass(pod.Object),
 			ResourcesHash: manifests.PodResourcesHash(pod.Object),
 
@@ -298,6 +302,7 @@ func (r *Runtime) recordPod(ctx context.Context, key manifests.Key, pod *manifes
 	if rec == nil {
 		return fmt.Errorf("pod %s has no sandbox", key)
 	}
+	defer r.usage.limited(pod)
 	before := bandwidthOf(rec.Pod)
 	next, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) {
 		s.Pod = pod
@@ -321,8 +326,8 @@ func (r *Runtime) failPod(ctx context.Context, key manifests.Key, a runner.Actio
 		return nil
 	}
 	_, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) {
-		s.Labels.Failed, s.Labels.FailedAt = a.Failure, time.Now().UTC().Round(0)
-	}, "labels."+labelFailed, "labels."+labelFailedAt)
+		s.Labels.Failed, s.Labels.FailedMessage, s.Labels.FailedAt = a.Failure, a.Message, time.Now().UTC().Round(0)
+	}, "labels."+labelFailed, "labels."+labelFailedAt, "labels."+labelFailedMsg)
 	return err
 }
 

@@ -48,12 +48,12 @@ func testFailPod(t *testing.T, s *suite) {
 		t.Errorf("age %s after %s, failed %v", sb.Age, time.Since(before), sb.Failed)
 	}
 	for range 2 {
-		p.apply(runner.Action{Kind: runner.FailPod, Failure: runner.ReasonDeadlineExceeded})
+		p.apply(runner.Action{Kind: runner.FailPod, Failure: runner.ReasonDeadlineExceeded, Message: "too late"})
 	}
 	began := p.observe().Sandbox.Failed
 	s.restart(nil)
 	now := p.observe().Sandbox
-	if now.Failed == nil || now.Failed.Reason != runner.ReasonDeadlineExceeded || !now.Failed.At.Equal(began.At) || now.Age <= sb.Age {
+	if now.Failed == nil || now.Failed.Reason != runner.ReasonDeadlineExceeded || now.Failed.Message != "too late" || !now.Failed.At.Equal(began.At) || now.Age <= sb.Age {
 		t.Errorf("after a restart: failed %+v, was %+v, age %s", now.Failed, began, now.Age)
 	}
 	wantTime(t, "the failure", now.Failed.At, before, time.Now())

@@ -130,7 +130,7 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 	case runner.SetupNetwork, runner.SyncVolumes:
 	case runner.FailPod:
 		if p.sandbox != nil && p.sandbox.Failed == nil {
-			p.sandbox.Failed = &runner.PodFailure{Reason: a.Failure, At: f.nowLocked()}
+			p.sandbox.Failed = &runner.PodFailure{Reason: a.Failure, Message: a.Message, At: f.nowLocked()}
 		}
 	case runner.RecordPod:
 		err = f.recordLocked(p, pod)
@@ -242,6 +242,7 @@ func (f *Fake) createSandboxLocked(p *fakePod, pod *manifests.Pod, a runner.Acti
 		CreatedAt: f.nowLocked(),
 		Alive:     true,
 		Network:   runner.NetworkPending,
+		Evictions: a.Evictions,
 
 		QOSClass:      manifests.QOSClass(pod.Object),
 		ResourcesHash: manifests.PodResourcesHash(pod.Object),

@@ -110,3 +110,13 @@ func (c *fakeContainer) leave() {
 		c.gone = nil
 	}
 }
+
+// UseDisk makes a pod's sandbox use so much of the disk.
+func (m *Machine) UseDisk(key manifests.Key, used runner.DiskUsage) {
+	m.mu.Lock()
+	if p := m.pods[key]; p != nil && p.sandbox != nil {
+		p.sandbox.Disk = &used
+	}
+	m.mu.Unlock()
+	m.notify(key)
+}

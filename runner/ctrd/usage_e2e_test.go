@@ -1,0 +1,99 @@
+//go:build e2e
+
+package ctrd
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// usagePod writes 1 MiB into its writable layer, 2 MiB into volume v, 1 MiB into w and 128 KiB into its log, waits for a
+// line at its standard input, and writes 4 MiB more into its writable layer.
+func usagePod(t testing.TB, name, limits, limit string) *manifests.Pod {
+	t.Helper()
+	return load(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  hostNetwork: true
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: %s
+    stdin: true
+    resources: {limits: {%s}}
+    command: [sh, -c, "f() { dd if=/dev/zero of=$1 bs=64k count=$2 2>/dev/null; }; f /f 16; f /v/f 32; f /w/f 16; f /m/f 16;
+      head -c 128k /dev/zero | tr '\\0' x | fold -w 99; echo; echo written; read go; f /g 64; echo more; exec sleep 1000"]
+    volumeMounts: [{name: v, mountPath: /v}, {name: w, mountPath: /w}, {name: m, mountPath: /m}]
+  volumes: [{name: v, emptyDir: {%s}}, {name: w, emptyDir: {}}, {name: m, emptyDir: {medium: Memory}}]
+`, name, testImage, limits, limit))
+}
+
+// TestTheUseOfTheDiskIsMeasured of pods that have a limit, and of them what counts for it.
+func TestTheUseOfTheDiskIsMeasured(t *testing.T) {
+	w := newWorld(t)
+	a := w.openWith(t, func(c *Config) { c.UsagePeriod = 20 * time.Millisecond })
+	defer a.end(t)
+	told := make(chan manifests.Key, 1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = a.Watch(ctx, func(k manifests.Key) { told <- k }) }()
+	volume := usagePod(t, "volume", "", "sizeLimit: 1Mi")
+	all := usagePod(t, "all", "ephemeral-storage: 7Mi", "")
+	none := usagePod(t, "none", "", "")
+	for _, pod := range []*manifests.Pod{none, volume, all} {
+		check(t, startPod(t.Context(), a, pod))
+		a.says(t, pod.Key(), "written")
+	}
+	disk := func(pod *manifests.Pod) *runner.DiskUsage { return a.state(t, pod.Key()).Sandbox.Disk }
+	const mi = 1 << 20
+	near := func(got, want int64) bool { return got >= want && got < want+mi/2 }
+	within(t, 10*time.Second, "the volume with a limit is measured, and nothing else of its pod", func() bool {
+		d := disk(volume)
+		return d != nil && near(d.EmptyDirs["v"], 2*mi) && len(d.EmptyDirs) == 1 && len(d.Containers) == 0
+	})
+	within(t, 10*time.Second, "all that counts is measured", func() bool {
+		d := disk(all)
+		return d != nil && near(d.EmptyDirs["v"], 2*mi) && near(d.EmptyDirs["w"], mi) && len(d.EmptyDirs) == 2 && near(d.Containers["c"], mi+128<<10)
+	})
+	tells := func(pod *manifests.Pod) {
+		t.Helper()
+		for deadline := time.After(10 * time.Second); ; {
+			select {
+			case k := <-told:
+				if k == pod.Key() {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("nobody is told of %s", pod.Key())
+			}
+		}
+	}
+	tells(volume)
+	if got := runner.Overuse(&all.Object.Spec, disk(all)); got != "" {
+		t.Errorf("before it writes more: %s", got)
+	}
+	a.typeIn(t, all.Key(), "go")
+	a.says(t, all.Key(), "more")
+	within(t, 10*time.Second, "the container has more", func() bool { return near(disk(all).Containers["c"], 5*mi+128<<10) })
+	tells(all)
+	if got, want := runner.Overuse(&all.Object.Spec, disk(all)), "Pod ephemeral local storage usage exceeds the total limit of containers 7Mi."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	check(t, a.Apply(t.Context(), all.Key(), all, runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: "too much"}))
+	within(t, 10*time.Second, "a pod that has failed is not measured", func() bool { return disk(all) == nil })
+	if d := disk(none); d != nil {
+		t.Errorf("a pod without a limit is measured: %+v", d)
+	}
+	for _, pod := range []*manifests.Pod{none, volume, all} {
+		check(t, removePod(t.Context(), a, pod.Key()))
+	}
+	a.idle(t)
+}

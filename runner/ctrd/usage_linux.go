@@ -1,0 +1,171 @@
+package ctrd
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/embed"
+	"monopod/runner/ctrd/volumes"
+)
+
+// What pods use of the disk is measured by one goroutine, by walking: no kernel tells when a directory has grown. Only
+// pods that have a limit are walked, and of them only what counts for it; without any such pod it sleeps. It waits
+// between two rounds for the period, but at least nine times as long as the last one took: nobody's disk is kept busy.
+
+// defaultUsagePeriod is kubelet's between two looks for pods to evict.
+const defaultUsagePeriod = 10 * time.Second
+
+// usage is what was measured last, by sandbox.
+type usage struct {
+	wake chan struct{}
+
+	mu   sync.Mutex
+	used map[string]*runner.DiskUsage
+}
+
+func newUsage() *usage { return &usage{wake: make(chan struct{}, 1)} }
+
+// of returns what a sandbox uses; nil: it is not known.
+func (u *usage) of(sandbox string) *runner.DiskUsage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.used[sandbox]
+}
+
+func (u *usage) set(used map[string]*runner.DiskUsage) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.used = used
+}
+
+// limited tells that there may be a pod to measure.
+func (u *usage) limited(pod *manifests.Pod) {
+	if !runner.LimitsDisk(&pod.Object.Spec) {
+		return
+	}
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+// measureUsage measures until ctx ends.
+func (r *Runtime) measureUsage(ctx context.Context) {
+	for took := time.Duration(0); ; {
+		if len(r.limitedSandboxes()) == 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.usage.wake:
+			}
+		}
+		if !sleep(ctx, max(r.cfg.UsagePeriod, 9*took)) {
+			return
+		}
+		began := time.Now()
+		r.measureAll(ctx)
+		took = time.Since(began)
+	}
+}
+
+// limitedSandboxes are those whose pod has a limit and has not failed or ended.
+func (r *Runtime) limitedSandboxes() []*sandboxRecord {
+	var limited []*sandboxRecord
+	for _, rec := range r.index.list() {
+		l := &rec.Labels
+		if l.State == sandboxActive && l.Failed == "" && l.BootID == r.bootID && runner.LimitsDisk(&rec.Pod.Object.Spec) {
+			limited = append(limited, rec)
+		}
+	}
+	return limited
+}
+
+// measureAll measures all pods that have a limit, and wakes the workers of those that exceed one.
+func (r *Runtime) measureAll(ctx context.Context) {
+	used := map[string]*runner.DiskUsage{}
+	for _, rec := range r.limitedSandboxes() {
+		u, err := r.measure(ctx, rec)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			r.log.Warn("measure use of the disk", "pod", rec.Labels.Key.String(), "err", err)
+			u = r.usage.of(rec.ID)
+		}
+		used[rec.ID] = u
+	}
+	r.usage.set(used)
+	for id, u := range used {
+		if rec := r.index.sandboxByID(id); rec != nil && runner.Overuse(&rec.Pod.Object.Spec, u) != "" {
+			r.watch.notify(rec.Labels.Key)
+		}
+	}
+}
+
+// measure returns what counts for the limits of a pod.
+func (r *Runtime) measure(ctx context.Context, rec *sandboxRecord) (*runner.DiskUsage, error) {
+	spec := &rec.Pod.Object.Spec
+	all := manifests.AggregateLimits(spec)
+	local := all.StorageEphemeral().Sign() > 0
+	u := &runner.DiskUsage{EmptyDirs: map[string]int64{}, Containers: map[string]int64{}}
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || !local && v.EmptyDir.SizeLimit == nil {
+			continue
+		}
+		n, err := volumes.DiskUsage(ctx, r.emptyDir(rec.Labels.UID, v.Name))
+		if err != nil {
+			return nil, fmt.Errorf("volume %q: %w", v.Name, err)
+		}
+		u.EmptyDirs[v.Name] = n
+	}
+	if !local {
+		return u, nil
+	}
+	logs := map[string]bool{}
+	for _, c := range r.index.ofSandbox(rec.ID) {
+		n, err := r.measureContainer(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("container %s: %w", c.Labels.Name, err)
+		}
+		u.Containers[c.Labels.Name] += n
+		logs[c.Labels.Name] = true
+	}
+	for name := range maps.Keys(logs) {
+		n, err := volumes.DiskUsage(ctx, r.containerLogDir(rec.Labels.Key, rec.Labels.UID, name))
+		if err != nil {
+			return nil, fmt.Errorf("logs of container %s: %w", name, err)
+		}
+		u.Containers[name] += n
+	}
+	return u, nil
+}
+
+// measureContainer returns the size of the writable layer of one instance, and of the volumes of its image.
+func (r *Runtime) measureContainer(ctx context.Context, c *containerRecord) (int64, error) {
+	snapshots := r.client.SnapshotService(r.cfg.Snapshotter)
+	layer, err := snapshots.Usage(ctx, c.ID)
+	if err != nil {
+		return 0, ignoreNotFound(err)
+	}
+	size := layer.Size
+	if r.cfg.Snapshotter == embed.Native { // its layers are copies of all below them
+		info, err := snapshots.Stat(ctx, c.ID)
+		if err == nil && info.Parent != "" {
+			layer, err = snapshots.Usage(ctx, info.Parent)
+			size -= layer.Size
+		}
+		if err != nil {
+			return 0, ignoreNotFound(err)
+		}
+	}
+	anonymous, err := volumes.DiskUsage(ctx, r.imageVolumeDir(c.Labels.UID, c.ID))
+	return max(0, size) + anonymous, err
+}

@@ -1,0 +1,98 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDepth is how many directories in each other are looked into; each holds a file descriptor meanwhile.
+const maxDepth = 1000
+
+// DiskUsage returns how many bytes a directory and all in it take on its file system, like du: holes take none, a file
+// with several names counts once, and what is mounted in it does not count. Whoever writes there may go on: no link is
+// followed, and what vanishes is left out. Nothing counts that does not exist. A directory more than 1000 levels down
+// counts without what is in it.
+func DiskUsage(ctx context.Context, dir string) (int64, error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	u := usage{device: st.Dev, bytes: st.Blocks * blockSize, linked: map[uint64]bool{}}
+	err = u.add(ctx, f, 1)
+	return u.bytes, err
+}
+
+// blockSize is the unit of Stat_t.Blocks.
+const blockSize = 512
+
+type usage struct {
+	device uint64
+	bytes  int64
+	// linked are the files with several names that were counted.
+	linked map[uint64]bool
+}
+
+// add counts what is in an open directory.
+func (u *usage) add(ctx context.Context, dir *os.File, depth int) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		names, err := dir.Readdirnames(512)
+		for _, name := range names {
+			if err := u.addEntry(ctx, dir, name, depth); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (u *usage) addEntry(ctx context.Context, dir *os.File, name string, depth int) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) || err == nil && st.Dev != u.device {
+		return nil
+	}
+	if err != nil {
+		return &fs.PathError{Op: "stat", Path: dir.Name() + "/" + name, Err: err}
+	}
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if !isDir && st.Nlink > 1 {
+		if u.linked[st.Ino] {
+			return nil
+		}
+		u.linked[st.Ino] = true
+	}
+	u.bytes += st.Blocks * blockSize
+	if !isDir || depth >= maxDepth {
+		return nil
+	}
+	inner, err := openIn(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, beneath|unix.RESOLVE_NO_XDEV)
+	switch {
+	case err == nil:
+		defer inner.Close()
+		return u.add(ctx, inner, depth+1)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+		return nil // it has become something else
+	}
+	return err
+}

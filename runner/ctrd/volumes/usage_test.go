@@ -1,0 +1,78 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestDiskUsageIsThatOfDu(t *testing.T) {
+	dir, outside := tree(t)
+	measure := func() int64 {
+		t.Helper()
+		n, err := DiskUsage(t.Context(), dir)
+		check(t, err)
+		return n
+	}
+	write := func(path string, size int) {
+		t.Helper()
+		check(t, os.WriteFile(path, make([]byte, size), 0o600))
+	}
+	empty := measure()
+	const mi = 1 << 20
+	grown := func(what string, want int64) {
+		t.Helper()
+		if got := measure() - empty; got < want || got > want+64<<10 {
+			t.Errorf("%s: %d more bytes, want %d", what, got, want)
+		}
+	}
+	write(filepath.Join(dir, "file"), mi)
+	grown("a file", mi)
+	write(filepath.Join(dir, "a", "b", "file"), mi)
+	grown("a file below", 2*mi)
+	check(t, os.Link(filepath.Join(dir, "file"), filepath.Join(dir, "a", "link")))
+	grown("another name", 2*mi)
+	check(t, os.Truncate(filepath.Join(dir, "a", "b", "file"), 1<<40))
+	grown("a hole", 2*mi)
+	write(filepath.Join(outside, "large"), 4*mi)
+	check(t, os.Symlink(outside, filepath.Join(dir, "out")))
+	check(t, os.Symlink(filepath.Join(outside, "large"), filepath.Join(dir, "large")))
+	grown("links that lead out", 2*mi)
+	check(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	grown("a FIFO", 2*mi)
+	if n, err := DiskUsage(t.Context(), filepath.Join(dir, "none")); n != 0 || err != nil {
+		t.Errorf("what does not exist: %d, %v", n, err)
+	}
+	if _, err := DiskUsage(t.Context(), filepath.Join(dir, "out")); err == nil {
+		t.Error("a link is followed")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := DiskUsage(ended, dir); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
+// TestDeepDirectoriesTakeNoMoreDescriptors: whoever nests directories must not stop the agent.
+func TestDeepDirectoriesTakeNoMoreDescriptors(t *testing.T) {
+	dir := t.TempDir()
+	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	check(t, err)
+	for range maxDepth + 200 {
+		check(t, unix.Mkdirat(fd, "d", 0o700))
+		next, err := unix.Openat(fd, "d", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		check(t, err)
+		check(t, unix.Close(fd))
+		fd = next
+	}
+	check(t, unix.Close(fd))
+	n, err := DiskUsage(t.Context(), dir)
+	if err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	check(t, os.RemoveAll(dir))
+}

@@ -1,0 +1,132 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// Planning of pods that use more of the disk than they may: they are evicted as by a kubelet, with its words. Other than
+// there they come back, as new pods with empty volumes, unless their restart policy is Never: nobody else would make
+// another one.
+
+// ReasonEvicted is why a pod fails that uses too much of the disk.
+const ReasonEvicted = "Evicted"
+
+// evictionGrace is what the containers of an evicted pod are left, if they have not less anyway. It is kubelet's.
+const evictionGrace = time.Second
+
+// DiskUsage is what a pod uses of the disk, in bytes, as it was measured last.
+type DiskUsage struct {
+	// EmptyDirs are the volumes on disk, by name.
+	EmptyDirs map[string]int64
+	// Containers are writable layers, logs and volumes of images, of all instances, by the name of the container.
+	Containers map[string]int64
+}
+
+// total is what counts for the pod.
+func (u *DiskUsage) total() int64 {
+	sum := int64(0)
+	for _, used := range []map[string]int64{u.EmptyDirs, u.Containers} {
+		for _, n := range used {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// LimitsDisk says that somebody has to measure what the pod uses of the disk.
+func LimitsDisk(spec *corev1.PodSpec) bool {
+	if slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return diskLimit(&v) > 0 }) {
+		return true
+	}
+	for c := range manifests.AllContainers(spec) {
+		if c.Resources.Limits.StorageEphemeral().Sign() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// diskLimit is the limit of an emptyDir on disk, 0 for others.
+func diskLimit(v *corev1.Volume) int64 {
+	if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || v.EmptyDir.SizeLimit == nil {
+		return 0
+	}
+	return v.EmptyDir.SizeLimit.Value()
+}
+
+// Overuse says in kubelet's words, and in its order, which limit a pod exceeds; empty: none.
+func Overuse(spec *corev1.PodSpec, used *DiskUsage) string {
+	if used == nil {
+		return ""
+	}
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		if limit := diskLimit(v); limit > 0 && used.EmptyDirs[v.Name] > limit {
+			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q.", v.Name, v.EmptyDir.SizeLimit.String())
+		}
+	}
+	all := manifests.AggregateLimits(spec)
+	if limit := all.StorageEphemeral(); limit.Sign() > 0 && used.total() > limit.Value() {
+		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s.", limit)
+	}
+	for c := range manifests.AllContainers(spec) {
+		if limit := c.Resources.Limits.StorageEphemeral(); limit.Sign() > 0 && used.Containers[c.Name] > limit.Value() {
+			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q.", c.Name, limit)
+		}
+	}
+	return ""
+}
+
+// overuse is Overuse of a pod that has something to do yet.
+func (p *planner) overuse() string {
+	if p.o.Sandbox.Disk == nil || p.initFailed() || p.completedAll() {
+		return ""
+	}
+	return Overuse(&p.pod.Object.Spec, p.o.Sandbox.Disk)
+}
+
+// evict fails a pod and ends it.
+func (p *planner) evict(message string) {
+	p.add(Action{Kind: FailPod, Failure: ReasonEvicted, Message: message, Reason: message})
+	p.evicting = true
+	p.endFailed()
+}
+
+// evicted says that the pod is on its way out, or ended, because it was evicted.
+func (p *planner) evicted() bool {
+	sb := p.o.Sandbox
+	return p.evicting || sb != nil && sb.Failed != nil && sb.Failed.Reason == ReasonEvicted
+}
+
+// returns says that a failed pod is to be made again now; it asks to be called again when the time for that has not come.
+func (p *planner) returns() bool {
+	if !p.evicted() || p.pod.Object.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		return false
+	}
+	at := evictionOver(p.o.Sandbox, p.o.Options)
+	if p.now.Before(at) && !p.o.Sandbox.Failed.At.After(p.now) {
+		p.at(at)
+		return false
+	}
+	return true
+}
+
+// evictionOver is when an evicted pod is made again: after 10 s, twice as long each time, as for a container that
+// crashes.
+func evictionOver(sb *Sandbox, o Options) time.Time {
+	return sb.Failed.At.Add(doubled(initialBackOff, o.maxBackOff(), evictions(sb)))
+}
+
+// evictions is how often in a row a pod that is evicted has been so; one that lasted for long begins anew.
+func evictions(sb *Sandbox) int {
+	if sb.Failed.At.Sub(sb.CreatedAt) > backOffResetAfter {
+		return 1
+	}
+	return sb.Evictions + 1
+}
