@@ -4,5 +4,5 @@ import "slices"
 
 // podRows are the rows of metadata and of spec outside of containers and volumes.
 func podRows() []Row {
-	return slices.Concat(metaRows(), onHost(lifeRows()), namespaceRows(), nameRows(), podSecurityRows(), onHost(podResourceRows()))
+	return slices.Concat(metaRows(), onHost(lifeRows()), namespaceRows(), nameRows(), onHost(slices.Concat(podSecurityRows(), podResourceRows())))
 }

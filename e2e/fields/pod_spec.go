@@ -41,8 +41,9 @@ func lifeRows() []Row {
 	}
 }
 
-// namespaceRows are about what a pod shares with the machine.
+// namespaceRows are about what a pod shares with the machine, and what it has for itself.
 func namespaceRows() []Row {
+	const sysctls = "spec.securityContext.sysctls[]."
 	// Each container tells in which namespace it is.
 	shares := func(name, field, spec, kind string, own bool) Row {
 		return Row{
@@ -65,6 +66,12 @@ func namespaceRows() []Row {
 			// The first process is the sandbox's.
 			Name: "shareprocesses", Fields: []string{"spec.shareProcessNamespace"}, Spec: "shareProcessNamespace: true",
 			Script: "[ $$$$ != 1 ]; tr '\\0' '\\n' < /proc/1/cmdline | grep -qx /pause",
+		},
+		{
+			Name: "sysctl", Fields: under(sysctls, "name", "value"),
+			Otherwise: map[string]any{sysctls + "name": "net.ipv4.tcp_keepalive_time", sysctls + "value": "124"},
+			Spec:      "securityContext: {sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: \"123\"}]}",
+			Script:    "[ $(cat /proc/sys/net/ipv4/ip_unprivileged_port_start) = 123 ]",
 		},
 	}
 }
@@ -137,12 +144,6 @@ func podSecurityRows() []Row {
 			Script:    "if [ -e /v/x ]; then stat -c %g /v/x > /d/group; else touch /v/x; chgrp 5 /v/x; touch /d/set; fi; " + forever,
 			When:      func(s *Seen) bool { return s.Has("set") }, Edit: map[string]any{"spec.hostname": "second"},
 			Check: when(func(s *Seen) bool { return s.File("group") == "5" }, func(s *Seen) bool { return s.File("group") == "3000" }),
-		},
-		{
-			Name: "sysctl", Fields: under(s, "sysctls[].name", "sysctls[].value"),
-			Otherwise: map[string]any{s + "sysctls[].name": "net.ipv4.tcp_keepalive_time", s + "sysctls[].value": "124"},
-			Spec:      "securityContext: {sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: \"123\"}]}",
-			Script:    "[ $(cat /proc/sys/net/ipv4/ip_unprivileged_port_start) = 123 ]",
 		},
 		{
 			Name: "pod-seccomp", Fields: under(s, "seccompProfile.type"), Otherwise: map[string]any{s + "seccompProfile.type": "Unconfined"},
