@@ -97,6 +97,8 @@ type grpcAnswer struct {
 	data    []byte
 	code    codes.Code
 	message string
+	// seen says that the server has acknowledged our settings.
+	seen bool
 	// told says that a grpc-status was among the headers.
 	told bool
 	http string
@@ -133,7 +135,8 @@ const stream = 1
 const readBuffer = 1024
 
 // call sends the request in one piece and reads frames until the answer is complete. What the server is to be told about
-// its frames waits until there is nothing left to read: as a rule the answer is complete by then.
+// its frames waits until there is nothing left to read: as a rule the answer is complete by then. Nor is it sent before
+// the server has acknowledged the request's settings, because that comes without being asked for.
 func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duration) (*grpcAnswer, error) {
 	var out bytes.Buffer
 	in := bufio.NewReaderSize(c, readBuffer)
@@ -145,10 +148,12 @@ func (h *grpcHandler) call(c io.ReadWriter, address string, timeout time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	out.Write(request)
+	if _, err := c.Write(request); err != nil {
+		return nil, err
+	}
 	a := &grpcAnswer{}
 	for {
-		if in.Buffered() == 0 && out.Len() > 0 {
+		if in.Buffered() == 0 && a.seen && out.Len() > 0 {
 			if _, err := out.WriteTo(c); err != nil {
 				return nil, err
 			}
@@ -213,9 +218,11 @@ func (h *grpcHandler) writeRequest(f *http2.Framer, address string, timeout time
 func (a *grpcAnswer) take(f *http2.Framer, frame http2.Frame) (over bool, err error) {
 	switch frame := frame.(type) {
 	case *http2.SettingsFrame:
-		if !frame.IsAck() {
-			return false, f.WriteSettingsAck()
+		if frame.IsAck() {
+			a.seen = true
+			return false, nil
 		}
+		return false, f.WriteSettingsAck()
 	case *http2.PingFrame:
 		if !frame.IsAck() {
 			return false, f.WritePing(true, frame.Data)
