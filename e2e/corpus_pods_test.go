@@ -387,7 +387,7 @@ func exceptions() map[string]fate {
 // readOnlyEtc is what becomes of a volume that nobody may write to, at /etc: there is no place for /etc/hosts.
 func readOnlyEtc() fate {
 	return fate{
-		phase: corev1.PodPending, reason: "RunContainerError",
-		why: "its volume at /etc is read-only since 1.10: /etc/hosts cannot be mounted; a kubelet calls such a pod Running (docs/differences.md)",
+		phase: corev1.PodRunning, reason: "CrashLoopBackOff",
+		why: "its volume at /etc is read-only since 1.10: /etc/hosts cannot be mounted (StartError)",
 	}
 }

@@ -85,13 +85,15 @@ func TestEachExampleRuns(t *testing.T) {
 				if isReady(p) {
 					return true
 				}
-				if p.Status.Phase != corev1.PodPending || len(p.Status.ContainerStatuses) != 1 {
+				if len(p.Status.ContainerStatuses) != 1 {
 					return false
 				}
-				w := p.Status.ContainerStatuses[0].State.Waiting
-				_, missing := exec.LookPath("crun")
-				return w != nil && (missing != nil && w.Reason == "CreatePodSandboxError" ||
-					missing == nil && w.Reason == "RunContainerError" && strings.Contains(w.Message, "cgroups in hybrid mode"))
+				c := p.Status.ContainerStatuses[0]
+				if _, err := exec.LookPath("crun"); err != nil {
+					return c.State.Waiting != nil && c.State.Waiting.Reason == "CreatePodSandboxError"
+				}
+				last := c.LastTerminationState.Terminated
+				return last != nil && last.Reason == "StartError" && strings.Contains(last.Message, "cgroups in hybrid mode")
 			})
 		},
 		"sidecar": func() {

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -389,4 +390,59 @@ func TestTheStopSignalOfAContainerIsSent(t *testing.T) {
 	in.drop("signal")
 	in.gone("signal")
 	d.wait("a usr1")
+}
+
+func TestWhatCannotBeStartedHasEnded(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	pod := func(name, policy, command string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  restartPolicy: %s\n  terminationGracePeriodSeconds: 2\n"+
+			"  containers:\n  - {name: c, image: %q, command: [%s]}\n", name, policy, image, command)
+	}
+	startError := func(s *corev1.ContainerStateTerminated) bool {
+		return s != nil && s.Reason == "StartError" && s.ExitCode == 128 && strings.Contains(s.Message, "/no/such")
+	}
+	in.put("never", pod("never", "Never", "/no/such"))
+	in.pod("never", "has failed", func(p corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodFailed && startError(p.Status.ContainerStatuses[0].State.Terminated)
+	})
+	in.put("always", pod("always", "Always", "/no/such"))
+	in.pod("always", "waits to be started again", func(p corev1.Pod) bool {
+		c := p.Status.ContainerStatuses
+		return p.Status.Phase == corev1.PodRunning && c[0].RestartCount > 0 && c[0].State.Waiting != nil &&
+			c[0].State.Waiting.Reason == "CrashLoopBackOff" && startError(c[0].LastTerminationState.Terminated)
+	})
+	in.put("job", "apiVersion: batch/v1\nkind: Job\nmetadata: {name: job}\nspec:\n  backoffLimit: 1\n  template:\n    spec:\n      restartPolicy: Never\n"+
+		fmt.Sprintf("      containers: [{name: c, image: %q, command: [/no/such]}]\n", image))
+	in.eventually("the job has failed", func() error {
+		all, err := in.pods()
+		failed := 0
+		for _, p := range all {
+			if strings.HasPrefix(p.Name, "job-") && p.Status.Phase == corev1.PodFailed {
+				failed++
+			}
+		}
+		if err == nil && failed != 2 {
+			err = fmt.Errorf("%d pods have failed, want 2", failed)
+		}
+		return err
+	})
+	// What runs is not given up for something that cannot be started.
+	in.put("edited", pod("edited", "Always", "sleep, infinity"))
+	before := in.ready("edited")
+	in.put("edited", pod("edited", "Always", "/no/such"))
+	in.eventually("the edit is tried", func() error {
+		out, err := in.run("describe", "pod", "edited")
+		if err == nil && !strings.Contains(out, "/no/such") {
+			err = errors.New(out)
+		}
+		return err
+	})
+	if p := in.ready("edited"); containerID(p, "c") != containerID(before, "c") {
+		t.Error("the old container is gone")
+	}
+	in.put("always", pod("always", "Always", "sleep, infinity"))
+	in.ready("always")
+	in.drop("never")
+	in.gone("never")
 }

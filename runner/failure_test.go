@@ -68,13 +68,13 @@ func TestAStartThatFailsIsRepeatedLaterAndLater(t *testing.T) {
 	})
 }
 
-func TestAStartThatLeavesNoInstanceIsRepeatedLaterAndLater(t *testing.T) {
+func TestAStartThatIsRefusedIsRepeatedLaterAndLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		began := time.Now()
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptCannotStart)))
 		r.pass(100 * time.Second)
-		if got, want := times(r.fake.Journal(), runner.CreateContainer, began), "0 1 3 7 15 31 63"; got != want {
+		if got, want := times(r.fake.Journal(), runner.CreateContainer, began), "0 0 10 30 70"; got != want {
 			t.Errorf("tried at %s, want %s", got, want)
 		}
 	})

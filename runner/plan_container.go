@@ -92,6 +92,7 @@ func (p *planner) exchange(name string, all []*Container) {
 		return
 	}
 	p.removeThose(all, ContainerCreated, "superseded")
+	create.OrExit = !p.held && (old == nil || old.State != ContainerRunning) // while another runs, nothing has happened
 	p.add(create)
 	if p.stopOthers(all, reason) {
 		p.startNew(name, reason)
@@ -167,7 +168,7 @@ func (p *planner) startWaiting(keep *Container, others []*Container) {
 	if !p.stopOthers(others, "definition changed") || p.held || p.blocked(p.manifest.key(keep.Name)) || !p.networkSetUp() {
 		return
 	}
-	p.add(Action{Kind: StartContainer, Container: keep.Name, ContainerID: keep.ID, Reason: "ready"})
+	p.add(Action{Kind: StartContainer, Container: keep.Name, ContainerID: keep.ID, Reason: "ready", OrExit: true})
 	p.removeThose(others, ContainerCreated, "superseded")
 	p.removeThose(others, ContainerExited, "replaced")
 }
@@ -175,7 +176,7 @@ func (p *planner) startWaiting(keep *Container, others []*Container) {
 // startNew starts the instance that this plan creates.
 func (p *planner) startNew(name, reason string) {
 	if !p.held && p.networkSetUp() {
-		p.add(Action{Kind: StartContainer, Container: name, Reason: reason})
+		p.add(Action{Kind: StartContainer, Container: name, Reason: reason, OrExit: true})
 	}
 }
 
@@ -221,7 +222,7 @@ func (p *planner) exited(keep *Container, others []*Container) {
 	}
 	p.add(Action{
 		Kind: CreateContainer, Container: keep.Name, Reason: r.Reason,
-		RestartCount: keep.RestartCount + 1, BackOff: r.BackOff, Last: keep.Exit, Round: p.round,
+		RestartCount: keep.RestartCount + 1, BackOff: r.BackOff, Last: keep.Exit, Round: p.round, OrExit: !p.held,
 	})
 	p.startNew(keep.Name, r.Reason)
 	p.removeThose(append(others, keep), ContainerExited, "restarted")

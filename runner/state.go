@@ -192,6 +192,9 @@ const (
 	ReasonUnknown = "Unknown"
 )
 
+// ExitCodeStartError is the exit code of a process that could not be started, containerd's CRI plugin's.
+const ExitCodeStartError = 128
+
 // Failure is the memory of the worker about a step that did not work, kept until it works or the manifest changes.
 type Failure struct {
 	// Reason is a waiting reason, e.g. ErrImagePull or CreateContainerConfigError.
@@ -285,12 +288,14 @@ const (
 	EnsureImage ActionKind = "EnsureImage"
 	// CreateContainer makes record, snapshot, mounts, log file and task of a new instance of
 	// Action.Container; its process waits to be started. Old instances are not touched. When it fails it
-	// leaves nothing of the new instance behind.
+	// leaves nothing of the new instance behind, except with Action.OrExit: what the OCI runtime refuses to start
+	// (command not found, no place for a mount, ...) is then an instance that has ended with ExitCodeStartError, and
+	// the StepError has ReasonStartError.
 	CreateContainer ActionKind = "CreateContainer"
 	// StartContainer waits for the network and starts the instance Action.ContainerID; when that is empty,
 	// the newest instance of Action.Container, which the same plan creates. When the process cannot be
 	// started (command not found, ...), it returns a StepError with ReasonRunContainerError and removes the
-	// instance: there is no half container. When the network is what failed, the StepError has
+	// instance: there is no half container; or it has ended, with Action.OrExit, as CreateContainer says. When the network is what failed, the StepError has
 	// ReasonCreatePodSandboxError and the instance stays Created.
 	StartContainer ActionKind = "StartContainer"
 	// UpdateResources gives the running Action.ContainerID the cpu and memory of the manifest; without Container,
@@ -344,6 +349,8 @@ type Action struct {
 	Last         *Termination
 	// Exit is what FinishContainer stores.
 	Exit *Termination
+	// OrExit says of CreateContainer and StartContainer that a process which the OCI runtime refuses has ended.
+	OrExit bool
 	// Manifest says which pod Apply is given: the desired one, or the one recorded on the sandbox.
 	Manifest Manifest
 	// Timeout bounds an EnsureImage that can be done without: an image to fall back on is there. 0: none. It bounds

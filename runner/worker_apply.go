@@ -76,6 +76,10 @@ func (w *worker) book(ctx context.Context, pod *manifests.Pod, a Action, err err
 		if ctx.Err() != nil {
 			return dropped
 		}
+		if se, ok := errors.AsType[*StepError](err); ok && se.Reason == ReasonStartError {
+			w.log.Warn("container could not be started", "container", a.Container, "reason", a.Reason, "err", err)
+			return failed // an exit, which the next look at the pod finds
+		}
 		w.fail(a, fmt.Errorf("%s: %w", a.Kind.verb(), err))
 		return failed
 	}

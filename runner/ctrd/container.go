@@ -70,6 +70,9 @@ func (r *Runtime) createContainer(ctx context.Context, key manifests.Key, pod *m
 	defer done()
 	if err := r.makeContainer(ctx, n); err != nil {
 		r.index.putContainer(n.rec) // so that a failing clean-up is tried again
+		if a.OrExit && refused(err) {
+			return r.recordRefusal(ctx, n.rec, err)
+		}
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		if cerr := r.removeContainer(clean, n.rec.ID); cerr != nil {
@@ -311,8 +314,12 @@ func (r *Runtime) startContainer(ctx context.Context, key manifests.Key, a runne
 		return nil
 	}
 	err = fmt.Errorf("start task: %w", errgrpc.ToNative(err))
-	if ctx.Err() != nil || errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) {
+	if ctx.Err() != nil || unanswered(err) {
 		return err // it may have been started: the next Observe tells
+	}
+	err = stepError(runner.ReasonRunContainerError, err)
+	if a.OrExit {
+		return r.recordRefusal(ctx, rec, err)
 	}
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -321,6 +328,38 @@ func (r *Runtime) startContainer(ctx context.Context, key manifests.Key, a runne
 		err = errors.Join(err, cerr)
 	}
 	return stepError(runner.ReasonRunContainerError, err)
+}
+
+// unanswered says that nobody knows what has become of a request.
+func unanswered(err error) bool {
+	return errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err)
+}
+
+// refused says that the OCI runtime did not take a container; that it could not be asked is something else.
+func refused(err error) bool {
+	se, ok := errors.AsType[*runner.StepError](err)
+	return ok && se.Reason == runner.ReasonRunContainerError && !unanswered(err)
+}
+
+// recordRefusal puts on record that an instance has ended because its process could not be started.
+func (r *Runtime) recordRefusal(ctx context.Context, rec *containerRecord, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	now := time.Now().UTC().Round(0)
+	_, err := r.relabel(ctx, rec, func(l *containerLabels) {
+		l.StartedAt = now
+		l.Exit = &runner.Termination{
+			ContainerID: rec.ID, ExitCode: runner.ExitCodeStartError, Reason: runner.ReasonStartError,
+			Message: cause.Error(), StartedAt: now, FinishedAt: now,
+		}
+	})
+	if err == nil {
+		err = r.finishContainer(ctx, rec.Labels.Key, runner.Action{Container: rec.Labels.Name, ContainerID: rec.ID})
+	}
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	return &runner.StepError{Reason: runner.ReasonStartError, Err: cause}
 }
 
 // find returns the instance an action is about: by id, else the newest with that name.

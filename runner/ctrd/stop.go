@@ -189,7 +189,7 @@ func (r *Runtime) finishContainer(ctx context.Context, key manifests.Key, a runn
 	if err := r.logs.Finish(flush, rec.ID); err != nil {
 		r.log.Warn("flush log", "container", rec.ID, "err", err)
 	}
-	if final.Message == "" || rec.Labels.MessageFromLogs {
+	if final.Reason != runner.ReasonStartError && (final.Message == "" || rec.Labels.MessageFromLogs) {
 		final.Message = r.terminationMessage(ctx, rec, &final)
 	}
 	if rec, err := r.recordExit(ctx, rec, &final); rec == nil {

@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -376,6 +377,32 @@ func testMissingCommand(t *testing.T, s *suite) {
 	if st := p.observe(); len(st.Containers) != 0 {
 		t.Errorf("left over: %s", names(st.Containers))
 	}
+}
+
+func testRefusedStart(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{command: []string{MissingCommand}}, "")
+	p.sandbox()
+	err := p.try(runner.Action{Kind: runner.CreateContainer, Container: "c0", RestartCount: 2, OrExit: true})
+	if err == nil {
+		err = p.try(runner.Action{Kind: runner.StartContainer, Container: "c0", OrExit: true})
+	}
+	wantReason(t, err, runner.ReasonStartError)
+	for range 2 {
+		st := p.observe()
+		if len(st.Containers) != 1 {
+			t.Fatalf("%d instances, want 1", len(st.Containers))
+		}
+		c := st.Containers[0]
+		if c.State != runner.ContainerExited || c.Exit == nil || c.StartedAt.IsZero() || c.RestartCount != 2 || !c.Recorded {
+			t.Fatalf("the instance is %+v", c)
+		}
+		if x := c.Exit; x.ExitCode != 128 || x.Reason != "StartError" || !strings.Contains(x.Message, MissingCommand) || x.FinishedAt.IsZero() {
+			t.Errorf("it ended with %+v", x)
+		}
+		p.apply(runner.Action{Kind: runner.FinishContainer, Container: "c0", ContainerID: c.ID, Exit: c.Exit})
+	}
+	p.apply(runner.Action{Kind: runner.RemoveContainer, Container: "c0", ContainerID: p.observe().Containers[0].ID})
 }
 
 func testMissingImage(t *testing.T, s *suite) {

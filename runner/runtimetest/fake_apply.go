@@ -368,7 +368,7 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 		return &runner.StepError{Reason: runner.ReasonCreateContainerError, Err: fmt.Errorf("image %s is not present", c.Image)}
 	}
 	proc := newProcess(c)
-	if proc.createError != nil {
+	if proc.createError != nil && !a.OrExit {
 		return proc.createError
 	}
 	f.nextID++
@@ -396,7 +396,21 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 		},
 		process: proc,
 	})
+	if proc.createError != nil {
+		return f.refuseLocked(p.containers[len(p.containers)-1], proc.createError)
+	}
 	return nil
+}
+
+// refuseLocked ends an instance whose process cannot be started.
+func (f *Fake) refuseLocked(c *fakeContainer, cause error) error {
+	now := f.nowLocked()
+	c.State, c.StartedAt, c.Recorded = runner.ContainerExited, now, true
+	c.Exit = &runner.Termination{
+		ContainerID: c.ID, ExitCode: runner.ExitCodeStartError, Reason: runner.ReasonStartError,
+		Message: cause.Error(), StartedAt: now, FinishedAt: now,
+	}
+	return &runner.StepError{Reason: runner.ReasonStartError, Err: cause}
 }
 
 // resizeLocked gives a container, or the pod, the resources of the manifest.
@@ -429,6 +443,9 @@ func (f *Fake) startLocked(key manifests.Key, p *fakePod, a runner.Action, i int
 	c := p.containers[i]
 	if c.State != runner.ContainerCreated {
 		return nil, nil
+	}
+	if c.process.startError != nil && a.OrExit {
+		return nil, f.refuseLocked(c, c.process.startError)
 	}
 	if c.process.startError != nil {
 		p.containers = slices.Delete(p.containers, i, i+1)
