@@ -44,21 +44,29 @@ func (p Policy) violations(pod *corev1.Pod, it item) []problem {
 	return append(p.forbiddenSysctls(pod, it), p.podSecurity(pod, it)...)
 }
 
-// volumeViolations are the problems of a PersistentVolume that a source which may not mount the machine's paths must not
-// have either: a claim would give them to its pods.
+// volumeViolations are the problems of a PersistentVolume whose source a pod of the same origin might not mount itself: a
+// claim would give it to that pod.
 func (p Policy) volumeViolations(v *corev1.PersistentVolume, it item) []problem {
-	if p.PodSecurity == "" || p.PodSecurity == string(api.LevelPrivileged) {
+	s := &v.Spec.PersistentVolumeSource
+	kind := ""
+	switch {
+	case p.PodSecurity == "" || p.PodSecurity == string(api.LevelPrivileged):
+	case s.HostPath != nil:
+		kind = "hostPath"
+	case s.Local != nil:
+		kind = "local"
+	case p.PodSecurity == string(api.LevelRestricted) && s.NFS != nil:
+		kind = "nfs"
+	case p.PodSecurity == string(api.LevelRestricted) && s.ISCSI != nil:
+		kind = "iscsi"
+	}
+	if kind == "" {
 		return nil
 	}
-	for name, set := range map[string]bool{"spec.hostPath": v.Spec.HostPath != nil, "spec.local": v.Spec.Local != nil} {
-		if set {
-			return []problem{{
-				path: it.path(name), msg: fmt.Sprintf("violates PodSecurity %q: pods of this source may not use paths of the machine", p.PodSecurity),
-				hint: "write the PersistentVolume in a source of the administrator's",
-			}}
-		}
-	}
-	return nil
+	return []problem{{
+		path: it.path("spec." + kind), msg: fmt.Sprintf("violates PodSecurity %q: pods of this source may not use %s volumes, not even through claims", p.PodSecurity, kind),
+		hint: "write the PersistentVolume in a source of the administrator's",
+	}}
 }
 
 // safeSysctls are those of Kubernetes 1.36 on any kernel from 4.15 on.

@@ -98,7 +98,7 @@ func (r *Runtime) dropSubPaths(container string) {
 }
 
 // checkPropagation sees to it that the volumes whose mounts are passed on lie on mounts that can do so. Directories of
-// our own are made so; for others it is the administrator's decision.
+// pods are made so; for others, which outlive the pod, it is the administrator's decision.
 func (r *Runtime) checkPropagation(in spec.Input, c *corev1.Container) error {
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]
@@ -106,7 +106,7 @@ func (r *Runtime) checkPropagation(in spec.Input, c *corev1.Container) error {
 			continue
 		}
 		path := in.Volumes[m.Name].HostPath
-		if strings.HasPrefix(path, r.cfg.RootDirectory+"/") {
+		if strings.HasPrefix(path, r.cfg.RootDirectory+"/") && !strings.HasPrefix(path, r.volumesDir()+"/") {
 			if err := makeShared(path); err != nil {
 				return fmt.Errorf("volume %q: %w", m.Name, err)
 			}
