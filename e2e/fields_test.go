@@ -24,8 +24,10 @@ import (
 	"monopod/node"
 )
 
-// atOnce is how many pods of the table run at the same time.
+// atOnce is how many pods of the table run at the same time. Each thing that one of them waits for may take fieldPatience.
 const atOnce = 20
+
+var fieldPatience = 2 * patience
 
 // TestEachEnforcedFieldHasAnEffect runs the table of e2e/fields: each row with all its fields, and without each of them.
 // MONOPOD_E2E_FIELDS is a pattern of rows (their names) for those who write them.
@@ -130,7 +132,7 @@ func (f *fieldTest) run(r *fields.Run) (err error) {
 			err = fmt.Errorf("%s, %s: %w", r.Name, what, err)
 		}
 	}()
-	o := &ongoing{f: f, run: r, deadline: time.Now().Add(patience), file: filepath.Join(f.in.manifests, r.Name+".yaml")}
+	o := &ongoing{f: f, run: r, deadline: time.Now().Add(fieldPatience), file: filepath.Join(f.in.manifests, r.Name+".yaml")}
 	if err := o.begin(); err != nil {
 		return err
 	}
@@ -219,7 +221,7 @@ func (o *ongoing) remove() error {
 	if err := os.Remove(o.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	o.deadline = time.Now().Add(patience)
+	o.deadline = time.Now().Add(fieldPatience)
 	_, err := o.until("the pod is gone", func(s *fields.Seen) bool { return s.Pod == nil })
 	return err
 }
@@ -239,7 +241,7 @@ func (o *ongoing) act() error {
 		return err
 	}
 	o.before, o.acted = s.Pod, time.Now()
-	o.deadline = o.acted.Add(patience)
+	o.deadline = o.acted.Add(fieldPatience)
 	if r.Remove {
 		return os.Remove(o.file)
 	}

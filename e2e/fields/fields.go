@@ -95,9 +95,9 @@ type Seen struct {
 	Now time.Time
 }
 
-// All is the whole table.
+// All is the whole table. Rows that take long come first, so that nothing waits for them at last.
 func All() []Row {
-	return slices.Concat(containerRows(), probeRows(), hookRows(), podRows(), volumeRows(), storageRows(), runtimeRows(), claimRows())
+	return slices.Concat(storageRows(), containerRows(), probeRows(), hookRows(), podRows(), volumeRows(), runtimeRows(), claimRows())
 }
 
 // Normal is the path under which docs/fields.md speaks of a field.
