@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,36 +25,36 @@ func check(t testing.TB, err error) {
 // TestAnAttemptThatHangs is waited for once, and told about when it ends; a failure of it is not lost.
 func TestAnAttemptThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := 0
-		m := NewMounter(func() { told++ })
+		var told, runs atomic.Int32
+		m := NewMounter(func() { told.Add(1) })
 		defer m.Close()
-		release, runs := make(chan error), 0
+		release := make(chan error)
 		try := func() (time.Duration, error) {
 			began := time.Now()
-			err := m.try("/target", "mount x", func(context.Context) error { runs++; return <-release })
+			err := m.try("/target", "mount x", func(context.Context) error { runs.Add(1); return <-release })
 			return time.Since(began), err
 		}
 		took, err := try()
 		if err == nil || !strings.Contains(err.Error(), "mount x: no answer after 250ms") || took != patience {
 			t.Errorf("%v after %s", err, took)
 		}
-		if took, err := try(); err == nil || took != 0 || runs != 1 {
-			t.Errorf("%v after %s, %d runs", err, took, runs)
+		if took, err := try(); err == nil || took != 0 || runs.Load() != 1 {
+			t.Errorf("%v after %s, %d runs", err, took, runs.Load())
 		}
 		if err := m.try("/other", "mount y", func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}
 		release <- errors.New("refused")
 		synctest.Wait()
-		if told != 1 {
-			t.Errorf("told %d times", told)
+		if told.Load() != 1 {
+			t.Errorf("told %d times", told.Load())
 		}
-		if _, err := try(); err == nil || err.Error() != "mount x: refused" || runs != 1 {
-			t.Errorf("%v, %d runs", err, runs)
+		if _, err := try(); err == nil || err.Error() != "mount x: refused" || runs.Load() != 1 {
+			t.Errorf("%v, %d runs", err, runs.Load())
 		}
 		go func() { release <- nil }()
-		if _, err := try(); err != nil || runs != 2 || told != 1 {
-			t.Errorf("%v, %d runs, told %d times", err, runs, told)
+		if _, err := try(); err != nil || runs.Load() != 2 || told.Load() != 1 {
+			t.Errorf("%v, %d runs, told %d times", err, runs.Load(), told.Load())
 		}
 	})
 }
