@@ -75,10 +75,7 @@ test:
 
 ## unit: tests that need no root, no network and no containerd
 unit:
-	$(GO) test $(UNIT) ./...
-
-# Tests mostly wait, for timers and for the kernel, while others link: the packages that wait longest begin first.
-UNIT = -count=1 -vet=off -ldflags=-w -p 4 -parallel 8 ./watcher ./cmd/monopod ./runner/runtimetest ./runner/ctrd/logs ./runner/probe
+	@GO="$(GO)" .ci/unit
 
 ## e2e: the binary and the packages on real containerd, runc and CNI, as root
 e2e: build bundle tools
@@ -108,7 +105,7 @@ vm-systemd-test: bundle
 lint: $(BIN)/tools/golangci-lint
 	$(BIN)/tools/golangci-lint run
 	$(GO) mod tidy -diff
-	bash -n .ci/run .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
+	bash -n .ci/run .ci/unit .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
 
 fmt: $(BIN)/tools/golangci-lint
 	$(BIN)/tools/golangci-lint fmt

@@ -229,6 +229,7 @@ func (m *machine) makeReal(t *testing.T, s *specs.Spec, pinned Sandbox) {
 			s.Linux.Namespaces[i].Path = paths[n.Type]
 		}
 	}
+	s.Process.Terminal = false // who makes one hands over a socket for it, as the shim does
 	s.Linux.CgroupsPath = m.parent + "/golden"
 	s.Linux.Resources.Unified = nil
 	*s.Process.OOMScoreAdj = max(*s.Process.OOMScoreAdj, m.host.MinOOMScoreAdj)
