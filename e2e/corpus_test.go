@@ -447,7 +447,7 @@ func (s *scene) as(p corev1.Pod, found bool) error {
 	}
 	all := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 	for _, c := range all {
-		if c.RestartCount > 0 {
+		if c.RestartCount > 0 && s.fate.reason != "CrashLoopBackOff" {
 			return fmt.Errorf("container %s was restarted", c.Name)
 		}
 	}
