@@ -188,11 +188,25 @@ func (p *Pool) list(ctx context.Context) {
 	})
 }
 
+// relist finds pods that nobody knew of, after an interruption: one that was made in its last moment, while its removal
+// did not see it any more.
+func (p *Pool) relist(ctx context.Context) {
+	if keys, err := p.rt.List(ctx); err == nil {
+		p.found(keys)
+	}
+}
+
 // watchRuntime passes the runtime's events on until ctx ends. After each interruption everybody looks anew.
 func (p *Pool) watchRuntime(ctx context.Context) {
 	p.retry(ctx, "the runtime's events cannot be watched", func() error {
-		err := p.rt.Watch(ctx, p.notify)
-		p.notify(manifests.Key{})
+		look := func(key manifests.Key) {
+			p.notify(key)
+			if key == (manifests.Key{}) {
+				p.relist(ctx)
+			}
+		}
+		err := p.rt.Watch(ctx, look)
+		look(manifests.Key{})
 		if err == nil && ctx.Err() == nil {
 			err = errors.New("the stream has ended")
 		}
