@@ -279,6 +279,29 @@ func TestEverybodyLooksAgainWhenEventsWereLost(t *testing.T) {
 	})
 }
 
+// A pod can be made in the last moment of an interruption, after the look that saw it removed.
+func TestAPodThatNobodyKnewOfIsFoundAfterEventsWereLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		d := &deaf{Runtime: r.fake, broken: make(chan struct{})}
+		r.runtime = d
+		r.start()
+		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
+		left := r.fake.State(key("web"))
+		r.update()
+		r.pass(time.Minute)
+		r.fake.Put(key("web"), left)
+		d.mu.Lock()
+		close(d.broken)
+		d.broken = make(chan struct{})
+		d.mu.Unlock()
+		r.pass(time.Minute)
+		if st := r.fake.State(key("web")); st.Sandbox != nil || len(st.Containers) > 0 {
+			t.Errorf("left behind: %+v", st)
+		}
+	})
+}
+
 func TestWhatFailedIsTriedAgainAtOnceWhenTheRuntimeSaysThatAnythingMayHaveChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
