@@ -178,7 +178,8 @@ func (r *Runtime) awaitCommand(ctx context.Context, c *command, timeout time.Dur
 
 // killCommand kills the process and what is left of its group.
 func (r *Runtime) killCommand(ctx context.Context, c *command) {
-	if killGroup(c.pid, c.container) {
+	// Kernels before 6.9 cannot kill a group safely.
+	if signalPid(c.pid, c.container, unix.SIGKILL, unix.PIDFD_SIGNAL_PROCESS_GROUP) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
@@ -189,23 +190,6 @@ func (r *Runtime) killCommand(ctx context.Context, c *command) {
 	if err = errgrpc.ToNative(err); err != nil && !errdefs.IsNotFound(err) {
 		r.log.Debug("kill command", "container", c.container, "err", err)
 	}
-}
-
-// killGroup kills the process group that an exec'd process leads. Kernels before 6.9 cannot do that safely.
-func killGroup(pid int, container string) bool {
-	if pid <= 0 {
-		return false
-	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = unix.Close(fd) }()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil || !inCgroup(string(b), container) {
-		return false
-	}
-	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP) == nil
 }
 
 // endCommand deletes what containerd and we have of a command. Where the output is still held open by what the

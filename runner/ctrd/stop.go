@@ -119,7 +119,7 @@ func (r *Runtime) signal(ctx context.Context, rec *containerRecord, sig syscall.
 	case task.Status_CREATED:
 		sig = unix.SIGKILL
 	}
-	if signalPid(int(t.Pid), rec.ID, sig) {
+	if signalPid(int(t.Pid), rec.ID, sig, 0) {
 		return nil
 	}
 	_, err = r.client.TaskService().Kill(ctx, &tasksapi.KillRequest{ContainerID: rec.ID, Signal: uint32(sig)})
@@ -131,7 +131,8 @@ func (r *Runtime) signal(ctx context.Context, rec *containerRecord, sig syscall.
 
 // signalPid signals a process directly, which saves the exec of runc. The pid may have been given to another
 // process meanwhile: only after a handle on it is held, and its cgroup proves to be the container's, does it get the signal.
-func signalPid(pid int, id string, sig syscall.Signal) bool {
+// The flags are those of pidfd_send_signal(2).
+func signalPid(pid int, id string, sig syscall.Signal, flags int) bool {
 	if pid <= 0 {
 		return false
 	}
@@ -144,7 +145,7 @@ func signalPid(pid int, id string, sig syscall.Signal) bool {
 	if err != nil || !inCgroup(string(b), id) {
 		return false
 	}
-	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+	return unix.PidfdSendSignal(fd, sig, nil, flags) == nil
 }
 
 // inCgroup says whether one of the paths in /proc/<pid>/cgroup has the container's cgroup in it.
@@ -285,7 +286,7 @@ func (r *Runtime) deleteTask(ctx context.Context, id string) error {
 }
 
 func (r *Runtime) killAndWait(ctx context.Context, id string, pid int) error {
-	if !signalPid(pid, id, unix.SIGKILL) {
+	if !signalPid(pid, id, unix.SIGKILL, 0) {
 		_, err := r.client.TaskService().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(unix.SIGKILL)})
 		if err = ignoreNotFound(errgrpc.ToNative(err)); err != nil {
 			return fmt.Errorf("kill task %s: %w", id, err)

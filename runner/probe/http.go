@@ -207,6 +207,17 @@ func exchange(ctx context.Context, u *url.URL, text []byte, deadline time.Time) 
 	return read(r)
 }
 
+// answerOf reads the body of a response, as far as anyone looks at it.
+func answerOf(resp *http.Response) (answer, error) {
+	a := answer{code: resp.StatusCode, location: resp.Header.Get("Location")}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, outputLimit))
+	a.body = string(body)
+	if err != nil {
+		return a, &bodyError{err}
+	}
+	return a, nil
+}
+
 // read reads a response; those that only announce one are skipped.
 func read(r *bufio.Reader) (answer, error) {
 	for range 6 {
@@ -217,13 +228,7 @@ func read(r *bufio.Reader) (answer, error) {
 		if resp.StatusCode >= 100 && resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols {
 			continue
 		}
-		a := answer{code: resp.StatusCode, location: resp.Header.Get("Location")}
-		body, err := io.ReadAll(io.LimitReader(resp.Body, outputLimit))
-		a.body = string(body)
-		if err != nil {
-			return a, &bodyError{err}
-		}
-		return a, nil
+		return answerOf(resp)
 	}
 	return answer{}, errors.New("too many 1xx informational responses")
 }

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -25,13 +24,7 @@ func exchangeHTTP2(ctx context.Context, u *url.URL, header http.Header, deadline
 		return answer{}, err
 	}
 	defer resp.Body.Close()
-	a := answer{code: resp.StatusCode, location: resp.Header.Get("Location")}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, outputLimit))
-	a.body = string(body)
-	if err != nil {
-		return a, &bodyError{err}
-	}
-	return a, nil
+	return answerOf(resp)
 }
 
 func transportHTTP2(deadline time.Time) *http.Transport {
