@@ -9,9 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -34,12 +37,27 @@ var patience = func() time.Duration {
 
 var subnets atomic.Int32
 
-// subnetPrefix is where the instances get their subnets from: test runs at the same time need one each.
-func subnetPrefix() string {
+// freeSubnet takes the next subnet that no address of the machine is in: what a killed run left behind is in nobody's way.
+// MONOPOD_E2E_SUBNETS is where the subnets come from; test runs at the same time need one each.
+func freeSubnet(t *testing.T) string {
+	t.Helper()
+	prefix := "10.213"
 	if p := os.Getenv("MONOPOD_E2E_SUBNETS"); p != "" {
-		return p
+		prefix = p
 	}
-	return "10.213"
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		subnet := netip.PrefixFrom(netip.MustParseAddr(fmt.Sprintf("%s.%d.0", prefix, subnets.Add(1))), 24)
+		if !slices.ContainsFunc(addresses, func(a net.Addr) bool {
+			of, err := netip.ParsePrefix(a.String())
+			return err == nil && of.Overlaps(subnet)
+		}) {
+			return subnet.String()
+		}
+	}
 }
 
 // instance is one monopod with directories and a subnet of its own.
@@ -66,7 +84,6 @@ func newInstance(t *testing.T, extra ...string) *instance {
 		t.Skip("needs root: it runs containers")
 	}
 	dir := t.TempDir()
-	n := subnets.Add(1)
 	run, err := os.MkdirTemp("/run", "monopod-e2e-")
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +93,8 @@ func newInstance(t *testing.T, extra ...string) *instance {
 	state := filepath.Join(run, "state-directory")
 	in := &instance{
 		t: t, dir: dir, state: state, manifests: filepath.Join(dir, "manifests"), bin: binaries(t),
-		subnet: fmt.Sprintf("%s.%d.0/24", subnetPrefix(), n), config: filepath.Join(dir, "config.yaml"),
-		cgroup: fmt.Sprintf("/monopod-e2e-%d-%d", os.Getpid(), n), log: &syncBuffer{},
+		subnet: freeSubnet(t), config: filepath.Join(dir, "config.yaml"),
+		cgroup: fmt.Sprintf("/monopod-e2e-%d-%d", os.Getpid(), subnets.Load()), log: &syncBuffer{},
 	}
 	in.cgroups = spec.Cgroups{Root: in.cgroup, Driver: spec.CgroupDriver(os.Getenv("E2E_CGROUP_DRIVER"))}
 	if in.cgroups.Driver != "" {

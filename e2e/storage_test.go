@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,11 +30,16 @@ spec:
   containers:
   - name: c
     image: %s
-    command: [sh, -c, "ls /v >> /host/seen; echo seen >> /host/seen; dd if=/dev/zero of=/v/f bs=64k count=$(cat /host/count 2>/dev/null || echo 32); sleep 100000"]
+    command: [sh, -c, "ls /v >> /host/seen; echo seen >> /host/seen; dd if=/dev/zero of=/v/f bs=64k count=$(cat /host/count 2>/dev/null || echo 32); %[3]s"]
     volumeMounts: [{name: v, mountPath: /v}, {name: host, mountPath: /host}]
-  - {name: other, image: %[1]s, command: [sh, -c, "trap '' TERM; while :; do sleep 1; done"]}
-  volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}, {name: host, hostPath: {path: %s}}]
-`, image, host)
+  - name: other
+    image: %[1]s
+    command: [sh, -c, "%[3]s"]
+    volumeMounts: [{name: host, mountPath: /host}]
+  volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}, {name: host, hostPath: {path: %[2]s}}]
+`, image, host, "trap 'test ! -e /host/stop || exit' TERM; while :; do sleep 1; done")
+	// The grace is longer than the test: only an eviction ends the containers before they may stop.
+	t.Cleanup(func() { in.write(filepath.Join(host, "stop"), "") })
 	in.put("eats", text)
 	first := in.ready("eats")
 	p := in.pod("eats", "is evicted", func(p corev1.Pod) bool { return p.Status.Reason == "Evicted" })
@@ -59,6 +63,4 @@ spec:
 	if b, err := os.ReadFile(filepath.Join(host, "seen")); err != nil || string(b) != "seen\nseen\n" {
 		t.Errorf("its volume had %q, %v", b, err)
 	}
-	// So that the end of the test does not take as long.
-	in.put("eats", strings.Replace(text, "terminationGracePeriodSeconds: 600", "terminationGracePeriodSeconds: 1", 1))
 }
