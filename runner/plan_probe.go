@@ -58,7 +58,7 @@ func (p *planner) probes(c *Container) {
 	if !ok || c.State != ContainerRunning || p.blocked(instanceKey(c.ID)) {
 		return
 	}
-	if h.Failed != nil && c.StopSentAt.IsZero() && (!c.leaving() || c.StopCause == causeOf(h.Failed.Kind)) {
+	if h.Failed != nil && !c.leaving() {
 		p.stopFor(c, causeOf(h.Failed.Kind), unhealthy(h.Failed))
 		return
 	}

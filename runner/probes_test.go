@@ -306,3 +306,28 @@ func TestReadinessGatesKeepAPodFromBeingReady(t *testing.T) {
 		}
 	})
 }
+
+func TestALivenessProbeThatFailsRunsThePreStopHookOnceAndSignalsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, a := newRig(t), &answers{m: map[string]string{"l": "deadlock"}}
+		r.fake.OnExec = func(ctx context.Context, key manifests.Key, c string, q runner.ExecRequest) (runner.ExecResult, error) {
+			if q.Command[0] == "slow" {
+				return scripted(ctx, key, c, q)
+			}
+			return a.exec(ctx, key, c, q)
+		}
+		r.start()
+		c := hooked(testContainer("a", runtimetest.ScriptServe), "", "slow")
+		c.LivenessProbe = asking("l")
+		began := time.Now()
+		r.update(edited(testPod("web", c), func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }))
+		r.pass(time.Minute)
+		if got := times(r.fake.Journal(), runner.StopContainer, began); got != "7" {
+			t.Errorf("signals at %s", got)
+		}
+		hooks := slices.DeleteFunc(r.fake.Executed(), func(s string) bool { return s != "a: slow" })
+		if len(hooks) != 1 {
+			t.Errorf("hooks %v", hooks)
+		}
+	})
+}
