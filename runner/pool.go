@@ -6,7 +6,7 @@
 // (package watcher) nor how a container is made (package runner/ctrd).
 //
 // Goroutines: Pool.Run keeps one that hands out assignments, one that lists the pods of the runtime at the
-// start, one that waits for the runtime's events, one for each pod, and for each image that is being fetched.
+// start and when events were lost, one that waits for the runtime's events, one for each pod, and for each image that is being fetched.
 // Run waits for all of them.
 package runner
 
@@ -90,7 +90,9 @@ type Pool struct {
 	starts, stops chan struct{}
 	// trigger wakes Run's loop: there is something to hand out.
 	trigger chan struct{}
-	group   sync.WaitGroup
+	// lost asks for another list of the runtime's pods.
+	lost  chan struct{}
+	group sync.WaitGroup
 
 	mu sync.Mutex
 	// All below is guarded by mu.
@@ -127,6 +129,7 @@ func NewPool(rt Runtime, cfg Config) *Pool {
 		starts:   make(chan struct{}, cfg.MaxConcurrent),
 		stops:    make(chan struct{}, cfg.MaxConcurrent),
 		trigger:  make(chan struct{}, 1),
+		lost:     make(chan struct{}, 1),
 		entries:  map[manifests.Key]*entry{},
 		watchers: map[*Subscription]struct{}{},
 	}
@@ -177,36 +180,30 @@ func (p *Pool) settle() {
 	}
 }
 
-// list finds the pods that the runtime has, once.
+// list finds the pods that the runtime has: at the start, and after each interruption those that nobody knew of, because
+// they were made in its last moment, when their removal did not see them any more.
 func (p *Pool) list(ctx context.Context) {
-	p.retry(ctx, "the runtime's pods cannot be listed", func() error {
-		keys, err := p.rt.List(ctx)
-		if err == nil {
-			p.found(keys)
+	for {
+		p.retry(ctx, "the runtime's pods cannot be listed", func() error {
+			keys, err := p.rt.List(ctx)
+			if err == nil {
+				p.found(keys)
+			}
+			return err
+		})
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.lost:
 		}
-		return err
-	})
-}
-
-// relist finds pods that nobody knew of, after an interruption: one that was made in its last moment, while its removal
-// did not see it any more.
-func (p *Pool) relist(ctx context.Context) {
-	if keys, err := p.rt.List(ctx); err == nil {
-		p.found(keys)
 	}
 }
 
 // watchRuntime passes the runtime's events on until ctx ends. After each interruption everybody looks anew.
 func (p *Pool) watchRuntime(ctx context.Context) {
 	p.retry(ctx, "the runtime's events cannot be watched", func() error {
-		look := func(key manifests.Key) {
-			p.notify(key)
-			if key == (manifests.Key{}) {
-				p.relist(ctx)
-			}
-		}
-		err := p.rt.Watch(ctx, look)
-		look(manifests.Key{})
+		err := p.rt.Watch(ctx, p.notify)
+		p.notify(manifests.Key{})
 		if err == nil && ctx.Err() == nil {
 			err = errors.New("the stream has ended")
 		}
@@ -261,6 +258,7 @@ func (p *Pool) notify(key manifests.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if key == (manifests.Key{}) {
+		signal(p.lost)
 		now := p.cfg.Now()
 		for _, e := range p.entries {
 			e.worker.retry.Store(&now)
