@@ -88,12 +88,30 @@ func ptrTime(t time.Time) *metav1.Time {
 }
 
 func TestAPodBeingRemovedIsTerminating(t *testing.T) {
-	in := statusCase{instances: []runner.Container{
-		with(running("1", "a", 3), func(c *runner.Container) { c.StopSentAt = at(90) }),
-	}}.input("a")
-	in.Desired, in.Removing = nil, true
-	p := runner.Status(in).Pod
-	if p.DeletionTimestamp == nil || !p.DeletionTimestamp.Time.Equal(at(120)) || *p.DeletionGracePeriodSeconds != 30 {
-		t.Errorf("deletion %v, grace %v", p.DeletionTimestamp, p.DeletionGracePeriodSeconds)
+	for name, tt := range map[string]struct {
+		stopping, signal, end int
+	}{
+		"after its signal":     {signal: 90, end: 120},
+		"while its hook runs":  {stopping: 90, end: 120},
+		"signaled after it":    {stopping: 80, signal: 90, end: 110},
+		"signaled at the last": {stopping: 80, signal: 109, end: 111},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := statusCase{instances: []runner.Container{
+				with(running("1", "a", 3), func(c *runner.Container) {
+					if tt.stopping > 0 {
+						c.StoppingAt = at(tt.stopping)
+					}
+					if tt.signal > 0 {
+						c.StopSentAt = at(tt.signal)
+					}
+				}),
+			}}.input("a")
+			in.Desired, in.Removing = nil, true
+			p := runner.Status(in).Pod
+			if p.DeletionTimestamp == nil || !p.DeletionTimestamp.Time.Equal(at(tt.end)) || *p.DeletionGracePeriodSeconds != 30 {
+				t.Errorf("deletion %v, grace %v", p.DeletionTimestamp, p.DeletionGracePeriodSeconds)
+			}
+		})
 	}
 }

@@ -116,14 +116,14 @@ type statusBuilder struct {
 	pod *corev1.Pod
 	// round is the round that the pod is in; see plan_round.go.
 	round int
-	// initialized says that nothing stands before the regular containers any more.
-	initialized bool
+	// waitsFor are the init containers that stand before the regular ones.
+	waitsFor []string
 }
 
 func (s *statusBuilder) containers() {
 	st := &s.pod.Status
 	s.round = roundOf(&s.pod.Spec, &s.PodState)
-	s.initialized = s.uninitialized() == nil
+	s.waitsFor = s.uninitialized()
 	for i := range s.pod.Spec.InitContainers {
 		st.InitContainerStatuses = append(st.InitContainerStatuses, s.initContainer(&s.pod.Spec.InitContainers[i]))
 	}
@@ -175,9 +175,14 @@ func (s *statusBuilder) terminating() {
 	end := s.Now
 	for i := range s.Containers {
 		c := &s.Containers[i]
-		if c.State == ContainerRunning && !c.StopSentAt.IsZero() {
-			end = later(end, c.StopSentAt.Add(time.Duration(grace)*time.Second))
+		if c.State != ContainerRunning || !c.leaving() {
+			continue
 		}
+		sent := c.StopSentAt
+		if sent.IsZero() { // its hook runs, or it waits for its turn
+			sent = c.StoppingAt
+		}
+		end = later(end, killTime(c, sent, time.Duration(grace)*time.Second))
 	}
 	at := metav1.NewTime(end)
 	s.pod.DeletionTimestamp, s.pod.DeletionGracePeriodSeconds = &at, &grace
@@ -214,7 +219,7 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 		return corev1.PodUnknown
 	case s.failure() != nil, s.initFailed():
 		return corev1.PodFailed
-	case !s.initialized:
+	case len(s.waitsFor) > 0:
 		return corev1.PodPending
 	}
 	running, restartable, failed := 0, false, false

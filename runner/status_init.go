@@ -107,7 +107,6 @@ func (s *statusBuilder) lasting() []*corev1.ContainerStatus {
 
 // initializedCondition is true since the last init container has done its part.
 func (s *statusBuilder) initializedCondition(created time.Time) corev1.PodCondition {
-	names := s.uninitialized()
 	since := created
 	for i := range s.pod.Spec.InitContainers {
 		c := s.initInstance(s.pod.Spec.InitContainers[i].Name)
@@ -115,10 +114,10 @@ func (s *statusBuilder) initializedCondition(created time.Time) corev1.PodCondit
 			since = later(since, c.Exit.FinishedAt)
 		}
 	}
-	c := condition(corev1.PodInitialized, len(names) == 0, since)
-	if len(names) > 0 {
+	c := condition(corev1.PodInitialized, len(s.waitsFor) == 0, since)
+	if len(s.waitsFor) > 0 {
 		c.Reason = ReasonContainersNotInitialized
-		c.Message = fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(names, " "))
+		c.Message = fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(s.waitsFor, " "))
 	}
 	return c
 }
