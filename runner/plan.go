@@ -204,7 +204,7 @@ func (p *planner) recordDiffers() bool {
 
 func (p *planner) recordNeeded() bool {
 	rec := p.o.Sandbox.Pod
-	return rec != nil && !p.initFailed() && !p.completedAll() && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
+	return rec != nil && !p.ended() && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
 		return hasContainer(p.pod, c.Name) && !p.hashes.made(p.pod, &c) &&
 			hasContainer(rec, c.Name) && p.hashes.made(rec, &c)
 	})
@@ -293,10 +293,6 @@ func (p *planner) removeAll(reason string) bool {
 // as desired. Images are seen to before the old records go, because those tell that the image was good enough before
 // (see image).
 func (p *planner) revive() {
-	if len(p.pod.Object.Spec.InitContainers) > 0 {
-		p.reviveInOrder()
-		return
-	}
 	same := p.sameSandbox(p.pod)
 	if !same && slices.ContainsFunc(p.o.Containers, func(c Container) bool { return c.State == ContainerRunning }) {
 		p.replace()
@@ -316,7 +312,11 @@ func (p *planner) revive() {
 	if !p.stopAll("node restarted") {
 		return
 	}
-	if same {
+	switch {
+	case len(p.pod.Object.Spec.InitContainers) > 0:
+		p.anewInOrder(same)
+		return
+	case same:
 		p.takeUp(ready, "node restarted")
 		return
 	}
@@ -363,6 +363,9 @@ type start struct {
 // survey finds what is to be started in a new sandbox, and the instances that need not run again. Containers
 // that still run as desired (only the pins are gone) are no reason for a new sandbox, but go with it.
 func (p *planner) survey(same bool) (starts []start, complete map[string]bool) {
+	if len(p.pod.Object.Spec.InitContainers) > 0 {
+		return p.surveyInOrder(same), nil
+	}
 	complete = map[string]bool{}
 	needed := false
 	for i := range p.pod.Object.Spec.Containers {

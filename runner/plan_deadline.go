@@ -13,7 +13,7 @@ import (
 // overdue says that the pod has existed for longer than it may while it still has something to do.
 func (p *planner) overdue() bool {
 	limit := p.pod.Object.Spec.ActiveDeadlineSeconds
-	if limit == nil || p.initFailed() || p.completedAll() {
+	if limit == nil || p.ended() {
 		return false
 	}
 	left := time.Duration(*limit)*time.Second - p.o.Sandbox.Age

@@ -85,7 +85,7 @@ func Overuse(spec *corev1.PodSpec, used *DiskUsage) string {
 
 // overuse is Overuse of a pod that has something to do yet.
 func (p *planner) overuse() string {
-	if p.o.Sandbox.Disk == nil || p.initFailed() || p.completedAll() {
+	if p.o.Sandbox.Disk == nil || p.ended() {
 		return ""
 	}
 	return Overuse(&p.pod.Object.Spec, p.o.Sandbox.Disk)

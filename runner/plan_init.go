@@ -232,6 +232,9 @@ func (p *planner) initFailed() bool {
 	return false
 }
 
+// ended says that the pod has nothing to do any more.
+func (p *planner) ended() bool { return p.initFailed() || p.completedAll() }
+
 // completedAll says that no regular container will run again.
 func (p *planner) completedAll() bool {
 	for i := range p.pod.Object.Spec.Containers {
@@ -318,31 +321,16 @@ func (p *planner) planned(kind ActionKind, name string) bool {
 	return slices.ContainsFunc(p.actions, func(a Action) bool { return a.Kind == kind && a.Container == name })
 }
 
-// reviveInOrder is revive for a pod with init containers: all of them run again, before anything else. Old records
-// stay until their container runs again, because they have its history.
-func (p *planner) reviveInOrder() {
-	same := p.sameSandbox(p.pod)
-	if !same && slices.ContainsFunc(p.o.Containers, func(c Container) bool { return c.State == ContainerRunning }) {
-		p.replace()
-		return
-	}
-	starts, needed := p.surveyInOrder(same)
-	if !needed {
-		p.tidy()
-		p.record()
-		return
-	}
-	if ready := p.imagesFirst(starts); len(ready) == 0 || p.podBlocked() {
-		p.finishAll()
-		return
-	}
-	if !p.stopAll("node restarted") {
-		return
+// anewInOrder makes the sandbox of a pod with init containers anew after a reboot: all of them run again, before anything
+// else. Old records stay until their container runs again, because they have its history.
+func (p *planner) anewInOrder(same bool) {
+	stays := func(c *Container) bool {
+		all := p.instances(c.Name)
+		return same && c.State == ContainerExited && c.ID == all[len(all)-1].ID
 	}
 	ok := true
 	for i := range p.o.Containers {
-		c := &p.o.Containers[i]
-		if all := p.instances(c.Name); same && c.State == ContainerExited && c == all[len(all)-1] {
+		if c := &p.o.Containers[i]; stays(c) {
 			p.finish(c)
 		} else {
 			ok = p.removeInstance(c, "node restarted") && ok
@@ -355,10 +343,7 @@ func (p *planner) reviveInOrder() {
 	if same {
 		p.o.NewUID = p.o.Sandbox.UID
 	}
-	p.o.Containers = slices.DeleteFunc(slices.Clone(p.o.Containers), func(c Container) bool {
-		all := p.instances(c.Name)
-		return !same || c.State != ContainerExited || c.ID != all[len(all)-1].ID
-	})
+	p.o.Containers = slices.DeleteFunc(slices.Clone(p.o.Containers), func(c Container) bool { return !stays(&c) })
 	for i := range p.o.Containers {
 		p.o.Containers[i].Recorded = true
 	}
@@ -366,11 +351,13 @@ func (p *planner) reviveInOrder() {
 	p.containers()
 }
 
-// surveyInOrder finds what is to be started in a new sandbox, and whether one is needed at all.
-func (p *planner) surveyInOrder(same bool) (starts []start, needed bool) {
-	if same && (p.initFailed() || p.completedAll()) {
-		return nil, false
+// surveyInOrder is survey for a pod with init containers.
+func (p *planner) surveyInOrder(same bool) []start {
+	if same && p.ended() {
+		return nil
 	}
+	var starts []start
+	needed := false
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		s := start{create: Action{Container: spec.Name}}
 		if all := p.instances(spec.Name); same && len(all) > 0 {
@@ -384,5 +371,8 @@ func (p *planner) surveyInOrder(same bool) (starts []start, needed bool) {
 		needed = needed || !fine
 		starts = append(starts, s)
 	}
-	return starts, needed
+	if !needed {
+		return nil
+	}
+	return starts
 }

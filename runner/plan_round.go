@@ -13,17 +13,20 @@ import (
 
 // roundOf is the round of a pod: 0 unless all containers have been started again.
 func roundOf(pod *corev1.PodSpec, o *PodState) int {
-	if o.Sandbox == nil {
-		return 0
+	round := newestRound(o)
+	if o.Sandbox != nil && trigger(pod, o, round) != nil {
+		return round + 1
 	}
+	return round
+}
+
+// newestRound is the latest round that has an instance.
+func newestRound(o *PodState) int {
 	round := 0
 	for i := range o.Containers {
-		if c := &o.Containers[i]; c.SandboxID == o.Sandbox.ID {
+		if c := &o.Containers[i]; o.Sandbox != nil && c.SandboxID == o.Sandbox.ID {
 			round = max(round, c.Round)
 		}
-	}
-	if trigger(pod, o, round) != nil {
-		return round + 1
 	}
 	return round
 }
@@ -60,7 +63,7 @@ func (p *planner) nextRound() bool {
 	if waiting {
 		return true
 	}
-	if p.newest() == p.round {
+	if newestRound(&p.o.PodState) == p.round {
 		return false
 	}
 	if c := trigger(&p.pod.Object.Spec, &p.o.PodState, p.round-1); c != nil {
@@ -71,17 +74,6 @@ func (p *planner) nextRound() bool {
 		}
 	}
 	return false
-}
-
-// newest is the latest round that has an instance.
-func (p *planner) newest() int {
-	round := 0
-	for i := range p.o.Containers {
-		if c := &p.o.Containers[i]; c.SandboxID == p.o.Sandbox.ID {
-			round = max(round, c.Round)
-		}
-	}
-	return round
 }
 
 // inherit is the action that makes an instance in place of one of an earlier round, or of none.

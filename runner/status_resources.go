@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -46,7 +45,11 @@ func (s *statusBuilder) resizing() []corev1.PodCondition {
 	var refused []string
 	for key, f := range s.Failures {
 		if name, ok := strings.CutPrefix(key, resizeKey("")); ok {
-			refused = append(refused, strings.TrimPrefix(fmt.Sprintf("container %s: %s", name, f.Message), "container : "))
+			text := f.Message
+			if name != "" {
+				text = "container " + name + ": " + text
+			}
+			refused = append(refused, text)
 		}
 	}
 	if len(refused) == 0 {

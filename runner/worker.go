@@ -48,8 +48,8 @@ type worker struct {
 	recorded    *manifests.Pod            // what recordedPod returned last
 	manifest    *manifests.Pod            // failures and preparations are about it
 	made        map[string]*manifests.Pod // what CreateContainer was last applied for, by container
-	preparation map[string]*preparation
-	hooks       map[HookKey]*hookRun
+	preparation map[string]*step
+	hooks       map[HookKey]*step
 	probing     probing
 	warned      map[string]string
 	removing    bool
@@ -71,8 +71,8 @@ func newWorker(p *Pool, key manifests.Key) *worker {
 		events:      make(chan struct{}, 1),
 		assign:      make(chan struct{}, 1),
 		ready:       make(chan struct{}, 1),
-		preparation: map[string]*preparation{},
-		hooks:       map[HookKey]*hookRun{},
+		preparation: map[string]*step{},
+		hooks:       map[HookKey]*step{},
 		warned:      map[string]string{},
 		made:        map[string]*manifests.Pod{},
 		observed: Observed{
@@ -293,7 +293,7 @@ func (w *worker) observe(ctx context.Context) bool {
 		w.retryNow(*at)
 	}
 	for id := range w.observed.Killed {
-		if !w.has(id) {
+		if w.instance(id) == nil {
 			delete(w.observed.Killed, id)
 		}
 	}
@@ -310,13 +310,14 @@ func (w *worker) retryNow(at time.Time) {
 	}
 }
 
-func (w *worker) has(id string) bool {
+// instance returns a container that was seen last; nil when there is none.
+func (w *worker) instance(id string) *Container {
 	for i := range w.observed.Containers {
-		if w.observed.Containers[i].ID == id {
-			return true
+		if c := &w.observed.Containers[i]; c.ID == id {
+			return c
 		}
 	}
-	return false
+	return nil
 }
 
 // tell logs what happened to the pod since the last look.

@@ -153,8 +153,9 @@ func (w *worker) acquire(ctx context.Context, s *slot, kind ActionKind) bool {
 	return false
 }
 
-// preparation is an EnsureImage or CheckPod that is under way or done. Its goroutine writes err, then closes over.
-type preparation struct {
+// step is an action that is under way in the background, or over: an EnsureImage, a CheckPod or a hook. Its goroutine
+// writes err, then closes over.
+type step struct {
 	action Action
 	cancel context.CancelFunc
 	over   chan struct{}
@@ -163,21 +164,38 @@ type preparation struct {
 	stopped bool
 }
 
-// prepare runs a slow step in a goroutine and waits a little for it, unless there is something to do meanwhile.
-func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a Action, meanwhile chan creation) outcome {
-	stepCtx, cancel := context.WithCancel(ctx)
-	if a.Timeout > 0 {
-		stepCtx, cancel = context.WithTimeout(ctx, a.Timeout)
-	}
-	p := &preparation{action: a, cancel: cancel, over: make(chan struct{})}
-	w.preparation[a.Container] = p
-	w.observed.Prepared[a.Container] = PreparationRunning
+// background begins an action that may take Action.Timeout; do carries it out.
+func (w *worker) background(ctx context.Context, a Action, do func(context.Context) error) *step {
+	ctx, cancel := withTimeout(ctx, a.Timeout)
+	s := &step{action: a, cancel: cancel, over: make(chan struct{})}
 	w.pool.group.Go(func() {
 		defer signal(w.ready) // after over is closed: who is woken looks at that
-		defer close(p.over)
-		err, crash := guarded(func() error { return w.pool.rt.Apply(stepCtx, w.key, pod, a) })
-		p.err, p.stopped = errors.Join(err, crash), errors.Is(stepCtx.Err(), context.Canceled)
+		defer close(s.over)
+		s.err = contained(func() error { return do(ctx) })
+		s.stopped = errors.Is(ctx.Err(), context.Canceled)
 	})
+	return s
+}
+
+// withTimeout is context.WithTimeout for which 0 means none.
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d > 0 {
+		return context.WithTimeout(ctx, d)
+	}
+	return context.WithCancel(ctx)
+}
+
+// contained turns a panic of f into an error.
+func contained(f func() error) error {
+	err, crash := guarded(f)
+	return errors.Join(err, crash)
+}
+
+// prepare runs a slow step in a goroutine and waits a little for it, unless there is something to do meanwhile.
+func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a Action, meanwhile chan creation) outcome {
+	p := w.background(ctx, a, func(ctx context.Context) error { return w.pool.rt.Apply(ctx, w.key, pod, a) })
+	w.preparation[a.Container] = p
+	w.observed.Prepared[a.Container] = PreparationRunning
 	timer := time.NewTimer(detachAfter)
 	defer timer.Stop()
 	select {
@@ -202,7 +220,7 @@ func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a Action, mean
 }
 
 // settlePreparation books the result of a preparation that is over.
-func (w *worker) settlePreparation(p *preparation) outcome {
+func (w *worker) settlePreparation(p *step) outcome {
 	p.cancel()
 	if p.err == nil {
 		w.observed.Prepared[p.action.Container] = PreparationDone

@@ -113,12 +113,7 @@ func (b *batch) begin(ctx context.Context, i int) bool {
 	}
 	b.making[a.Container] = true
 	w.pool.group.Go(func() {
-		c := creation{action: a, pod: pod}
-		err, crash := guarded(func() error { return w.act(ctx, pod, a) })
-		if c.err = err; crash != nil {
-			c.err = crash
-		}
-		b.over <- c
+		b.over <- creation{action: a, pod: pod, err: contained(func() error { return w.act(ctx, pod, a) })}
 	})
 	return true
 }

@@ -10,37 +10,15 @@ import (
 // hookOutput is how much of the output of a hook's command is kept, for the log when it fails.
 const hookOutput = 1024
 
-// hookRun is a hook that is under way or over. Its goroutine writes err, then closes over.
-type hookRun struct {
-	action Action
-	cancel context.CancelFunc
-	over   chan struct{}
-	err    error
-}
-
 // runHook begins a hook in the background.
 func (w *worker) runHook(ctx context.Context, a Action) {
 	key := HookKey{a.ContainerID, a.Hook}
 	if _, begun := w.hooks[key]; begun {
 		return
 	}
-	hookCtx, cancel := context.WithCancel(ctx)
-	if a.Timeout > 0 {
-		hookCtx, cancel = context.WithTimeout(ctx, a.Timeout)
-	}
-	h := &hookRun{action: a, cancel: cancel, over: make(chan struct{})}
-	w.hooks[key] = h
-	w.observed.Hooks[key] = HookRunning
 	w.log.Debug("hook begins", "container", a.Container, "hook", string(a.Hook), "what", a.Handler.String())
-	w.pool.group.Go(func() {
-		defer signal(w.ready) // after over is closed: who is woken looks at that
-		defer close(h.over)
-		err, crash := guarded(func() error { return w.hookError(hookCtx, a) })
-		if crash != nil {
-			err = crash
-		}
-		h.err = err
-	})
+	w.hooks[key] = w.background(ctx, a, func(ctx context.Context) error { return w.hookError(ctx, a) })
+	w.observed.Hooks[key] = HookRunning
 }
 
 // hookError runs a hook and returns why it failed.
@@ -59,7 +37,8 @@ func (w *worker) hookError(ctx context.Context, a Action) error {
 // collectHooks books the hooks that have ended, and forgets those of containers that are gone.
 func (w *worker) collectHooks() {
 	for key, h := range w.hooks {
-		running := w.runsInstance(key.ContainerID)
+		c := w.instance(key.ContainerID)
+		running := c != nil && c.State == ContainerRunning
 		if !running {
 			h.cancel()
 		}
@@ -69,7 +48,7 @@ func (w *worker) collectHooks() {
 			continue
 		}
 		switch {
-		case !w.has(key.ContainerID):
+		case c == nil:
 			delete(w.hooks, key)
 			delete(w.observed.Hooks, key)
 		case w.observed.Hooks[key] == HookRunning:
@@ -78,7 +57,7 @@ func (w *worker) collectHooks() {
 	}
 }
 
-func (w *worker) bookHook(key HookKey, h *hookRun, running bool) {
+func (w *worker) bookHook(key HookKey, h *step, running bool) {
 	h.cancel()
 	w.observed.Hooks[key] = HookDone
 	if h.err == nil {
@@ -111,13 +90,4 @@ func (w *worker) dropHooks() {
 	for _, h := range w.hooks {
 		h.cancel()
 	}
-}
-
-func (w *worker) runsInstance(id string) bool {
-	for i := range w.observed.Containers {
-		if c := &w.observed.Containers[i]; c.ID == id {
-			return c.State == ContainerRunning
-		}
-	}
-	return false
 }

@@ -108,7 +108,8 @@ func (w *worker) watchContainer(ctx context.Context, c *Container, spec *corev1.
 	case found:
 		known = &probe.Known{Started: c.Health.Started || spec.StartupProbe == nil, Ready: c.Health.Ready}
 	}
-	w.probing.address.Store(w.podAddress())
+	address := w.podAddress()
+	w.probing.address.Store(&address)
 	watch := probe.Start(ctx, probe.Options{
 		Target:    probe.Target{Container: spec, Host: w.probeHost, Exec: w.probeExec(c.ID)},
 		StartedAt: c.StartedAt,
@@ -132,13 +133,12 @@ func sameProbes(a, b *corev1.Container) bool {
 		equality.Semantic.DeepEqual(a.Ports, b.Ports)
 }
 
-// podAddress is where the pod's servers are asked: the pod's own address, or the node's on the host's network.
-func (w *worker) podAddress() *string {
-	address := ""
+// podAddress is the pod's own address; empty when it has none, as on the host's network.
+func (w *worker) podAddress() string {
 	if sb := w.observed.Sandbox; sb != nil && len(sb.IPs) > 0 {
-		address = sb.IPs[0]
+		return sb.IPs[0]
 	}
-	return &address
+	return ""
 }
 
 // probeHost is the address of now. A pod on the host's network has the node's, which may change; without one it is

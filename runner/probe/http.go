@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -139,7 +138,7 @@ func httpError(u *url.URL, err error, timeout time.Duration) Outcome {
 	if e, ok := errors.AsType[*bodyError](err); ok {
 		return Outcome{Errored, e.Error()}
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+	if late(err) {
 		err = fmt.Errorf("no answer within %s: %w", timeout, err)
 	}
 	return Outcome{Failure, fmt.Sprintf("Get %q: %v", u, err)}
