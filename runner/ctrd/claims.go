@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/atomicfile"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/claims"
@@ -150,11 +151,7 @@ func (r *Runtime) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim)
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return s, err
 	}
-	tmp := filepath.Join(filepath.Dir(path), "."+c.Name) // no claim has a name like that
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return s, err
-	}
-	return s, os.Rename(tmp, path)
+	return s, atomicfile.Write(path, data, 0o600)
 }
 
 // claimRequest returns what is to be decided for a claim, and the pod that owns it.

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/atomicfile"
 	"monopod/manifests"
 )
 
@@ -278,22 +279,5 @@ func (b *Book) save() error {
 	if err := os.MkdirAll(b.dir, 0o750); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(b.dir, ".bindings-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already when all went well
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), filepath.Join(b.dir, bookFile)); err != nil {
-		return err
-	}
-	d, err := os.Open(b.dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return atomicfile.Write(filepath.Join(b.dir, bookFile), data, 0o600)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/containerd/go-cni"
 	"github.com/containernetworking/cni/libcni"
+
+	"monopod/internal/atomicfile"
 )
 
 const (
@@ -149,17 +151,7 @@ func writeFile(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".conf-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already when all went well
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return atomicfile.Write(path, b, 0o644)
 }
 
 // dropEmptyAllocations removes the files host-local had just made when the power went: nobody would ever

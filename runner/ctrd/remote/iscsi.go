@@ -15,6 +15,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/atomicfile"
 )
 
 const iscsiPackages = "open-iscsi (Debian, Ubuntu, SUSE) or iscsi-initiator-utils (Fedora, RHEL), and start its service"
@@ -147,6 +149,9 @@ func sessions(podDir string) map[string]session {
 	all := map[string]session{}
 	entries, _ := os.ReadDir(filepath.Join(podDir, sessionDir)) // mostly there is none
 	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue // one that was not written to its end
+		}
 		var s session
 		data, err := os.ReadFile(filepath.Join(podDir, sessionDir, e.Name()))
 		if e.Type().IsRegular() && err == nil && json.Unmarshal(data, &s) == nil {
@@ -181,11 +186,7 @@ func (s session) write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
-	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
+	return atomicfile.Write(path, data, 0o600)
 }
 
 // lock waits until nobody else logs in to or out of a target, and returns the function that lets others do so.

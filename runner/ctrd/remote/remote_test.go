@@ -128,6 +128,24 @@ func TestSessionsOfLUNs(t *testing.T) {
 	}
 }
 
+// TestSessionsOnRecord: what a power cut left half written is none.
+func TestSessionsOnRecord(t *testing.T) {
+	dir := t.TempDir()
+	want := session{Portals: []string{"h:3260"}, IQN: "q", Iface: "default"}
+	for range 2 {
+		check(t, want.write(filepath.Join(dir, sessionDir, "v")))
+	}
+	check(t, os.WriteFile(filepath.Join(dir, sessionDir, ".tmp-1"), []byte(`{"IQN": "half"}`), 0o600))
+	check(t, os.Symlink("/dev/null", filepath.Join(dir, sessionDir, "v.device")))
+	got := sessions(dir)
+	if len(got) != 1 || !slices.Equal(got["v"].Portals, want.Portals) || got["v"].IQN != want.IQN || got["v"].Iface != want.Iface {
+		t.Errorf("sessions are %+v, want %+v", got, want)
+	}
+	if entries, err := os.ReadDir(filepath.Join(dir, sessionDir)); err != nil || len(entries) != 3 {
+		t.Errorf("files: %v (%v)", entries, err)
+	}
+}
+
 func TestAToolThatIsMissing(t *testing.T) {
 	if _, err := tool("mount.of-no-kind", "the moon"); err == nil || err.Error() != "mount.of-no-kind is not on this machine: install the moon" {
 		t.Error(err)

@@ -1,0 +1,83 @@
+package atomicfile
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// files are the names in a directory.
+func files(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+func TestAFileIsMadeAndReplacedWithItsMode(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"f", strings.Repeat("n", 255)} {
+		path := filepath.Join(dir, name)
+		for _, w := range []struct {
+			text string
+			mode fs.FileMode
+		}{{"first", 0o600}, {"", 0o644}, {"the third one", 0o666}} {
+			if err := Write(path, []byte(w.text), w.mode); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(path)
+			if err != nil || string(got) != w.text {
+				t.Errorf("%q is in the file, %q was written (%v)", got, w.text, err)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode() != w.mode {
+				t.Errorf("the file has mode %v, want %v (%v)", info.Mode(), w.mode, err)
+			}
+		}
+	}
+	if got, want := files(t, dir), "f "+strings.Repeat("n", 255); got != want {
+		t.Errorf("there are the files %s", got)
+	}
+}
+
+func TestWhoHasTheOldFileOpenKeepsIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := Write(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := Write(path, []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var b [8]byte
+	if n, _ := f.Read(b[:]); string(b[:n]) != "old" {
+		t.Errorf("the old file says %q", b[:n])
+	}
+}
+
+func TestAWriteThatFailsLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "f", "inside"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(filepath.Join(dir, "f"), []byte("x"), 0o600); err == nil {
+		t.Error("a directory was replaced")
+	}
+	if got := files(t, dir); got != "f" {
+		t.Errorf("there are the files %s", got)
+	}
+	if err := Write(filepath.Join(dir, "none", "f"), []byte("x"), 0o600); err == nil {
+		t.Error("a directory that is not there was written to")
+	}
+}
