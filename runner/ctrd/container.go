@@ -49,6 +49,8 @@ type newContainer struct {
 	stdin bool
 	// release ends the claim to its processors that its record makes good.
 	release func()
+	// undo takes back all that was prepared for it, before there is anything of its own.
+	undo func()
 }
 
 // createContainer makes record, snapshot, log files and task of a new instance. On failure nothing of it stays. Several
@@ -65,6 +67,7 @@ func (r *Runtime) createContainer(ctx context.Context, key manifests.Key, pod *m
 	defer n.release()
 	done, err := r.slots.take(ctx)
 	if err != nil {
+		n.undo()
 		return err
 	}
 	defer done()
@@ -88,7 +91,7 @@ func (r *Runtime) createContainer(ctx context.Context, key manifests.Key, pod *m
 	return nil
 }
 
-// planContainer decides everything about a new instance; it only touches the volumes.
+// planContainer decides everything about a new instance; it only touches what undo takes back, and the volumes.
 func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) (*newContainer, error) {
 	sb := r.index.sandbox(key)
 	if sb == nil {
@@ -126,18 +129,15 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 		release()
 		r.book.forget(id)
 		r.dropMounts(in)
+		if err := r.removeHidden(id); err != nil {
+			r.log.Warn("remove the environment of a container", "container", id, "err", err)
+		}
 	}
 	in.CPUs, in.ExclusiveCPUs = r.cpusOf(own)
-	n := &newContainer{sandbox: sb, image: img, cpus: in.CPUs, stdin: c.Stdin, release: release}
+	n := &newContainer{sandbox: sb, image: img, cpus: in.CPUs, stdin: c.Stdin, release: release, undo: undo}
 	if n.spec, err = r.buildSpec(in); err != nil {
 		undo()
 		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
-	}
-	if spec.HasSecretEnv(c) {
-		if err := r.hide(id, n.spec); err != nil {
-			undo()
-			return nil, stepError(runner.ReasonCreateContainerError, err)
-		}
 	}
 	if err := r.widenPod(sb, pod); err != nil {
 		undo()
@@ -148,6 +148,12 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 	if n.rec.Labels.Devices, err = r.giveDevices(n, pod.Object, c, n.spec); err != nil {
 		undo()
 		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
+	}
+	if spec.HasSecretEnv(c) { // last: devices may add to the environment
+		if err := r.hide(id, n.spec); err != nil {
+			undo()
+			return nil, stepError(runner.ReasonCreateContainerError, err)
+		}
 	}
 	return n, nil
 }

@@ -3,14 +3,17 @@
 package ctrd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 	"monopod/runner"
@@ -108,4 +111,50 @@ func TestDevicesByNumberBelongToOneContainer(t *testing.T) {
 		check(t, removePod(t.Context(), a, pod.Key()))
 	}
 	a.idle(t)
+}
+
+// TestDevicesAddToAnEnvironmentWithSecrets: what the CDI spec says is in the environment that is not stored, of which a
+// creation that is given up leaves nothing.
+func TestDevicesAddToAnEnvironmentWithSecrets(t *testing.T) {
+	w := newWorld(t)
+	w.addDevices(t)
+	a := w.open(t)
+	defer a.end(t)
+	pod := devicePod(t, "hidden", "cdi.k8s.io/test: 'example.com/dev=one'", "echo $KIND $ONE $WORD.", 0)
+	key, c := pod.Key(), &pod.Object.Spec.Containers[0]
+	c.Env = append(c.Env, corev1.EnvVar{Name: "WORD", ValueFrom: &corev1.EnvVarSource{
+		SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "word"},
+	}})
+	pod.Refs = &manifests.Refs{Secrets: map[string]*corev1.Secret{"s": {Data: map[string][]byte{"word": []byte("w0rd")}}}}
+
+	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateSandbox, UID: "uid-hidden"}))
+	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.EnsureImage, Container: "c"}))
+	var free []func()
+	for range cap(a.slots) {
+		done, err := a.slots.take(t.Context())
+		check(t, err)
+		free = append(free, done)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- a.Apply(ctx, key, pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}) }()
+	hidden := filepath.Join(a.secretsDir(), "process")
+	within(t, 10*time.Second, "the environment is written", func() bool { return len(names(hidden)) == 1 })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the creation ended with %v", err)
+	}
+	if left := names(hidden); len(left) > 0 {
+		t.Errorf("an environment is left: %v", left)
+	}
+	for _, done := range free {
+		done()
+	}
+	if got, want := a.output(t, pod), "dev 1 w0rd.\n"; got != want {
+		t.Errorf("the container says %q, want %q", got, want)
+	}
+	if left := names(hidden); len(left) > 0 {
+		t.Errorf("after the pod an environment is left: %v", left)
+	}
 }
