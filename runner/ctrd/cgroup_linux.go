@@ -72,6 +72,11 @@ func (c cgroups) parents() []string {
 	return []string{c.root(), c.Class(corev1.PodQOSBurstable), c.Class(corev1.PodQOSBestEffort)}
 }
 
+// slice returns the unit of systemd that a cgroup is. Pods that the other driver made keep their directories.
+func (c cgroups) slice(cgroup string) (unit string, ok bool) {
+	return filepath.Base(cgroup), c.slices != nil && strings.HasSuffix(cgroup, ".slice")
+}
+
 // cgroupPatience is how long killed processes get to leave a cgroup.
 const cgroupPatience = 2 * time.Second
 
@@ -83,8 +88,8 @@ func (c cgroups) remove(ctx context.Context, cgroup string) error {
 	for _, root := range c.roots {
 		errs = append(errs, removeCgroup(ctx, filepath.Join(root, cgroup)))
 	}
-	if c.slices != nil && strings.HasSuffix(cgroup, ".slice") {
-		errs = append(errs, c.slices.stop(filepath.Base(cgroup)))
+	if unit, ok := c.slice(cgroup); ok {
+		errs = append(errs, c.slices.stop(unit))
 	}
 	return errors.Join(errs...)
 }
@@ -193,8 +198,8 @@ func (c cgroups) removeEmpty(cgroup string) error {
 		}
 		errs = append(errs, err)
 	}
-	if c.slices != nil && !busy && strings.HasSuffix(cgroup, ".slice") {
-		errs = append(errs, c.slices.stop(filepath.Base(cgroup)))
+	if unit, ok := c.slice(cgroup); ok && !busy {
+		errs = append(errs, c.slices.stop(unit))
 	}
 	return errors.Join(errs...)
 }

@@ -19,8 +19,8 @@ const unlimited = -1
 
 // make makes a cgroup where its values can be set, and enables the controllers for what is below it.
 func (c cgroups) make(cgroup string) error {
-	if c.slices != nil {
-		if err := c.slices.start(filepath.Base(cgroup)); err != nil {
+	if unit, ok := c.slice(cgroup); ok {
+		if err := c.slices.start(unit); err != nil {
 			return err
 		}
 	}
@@ -86,8 +86,8 @@ func (c cgroups) set(cgroup string, v spec.CgroupValues) error {
 			return err
 		}
 	}
-	if c.slices != nil {
-		if err := c.slices.set(filepath.Base(cgroup), v); err != nil {
+	if unit, ok := c.slice(cgroup); ok {
+		if err := c.slices.set(unit, v); err != nil {
 			return err
 		}
 	}

@@ -71,6 +71,40 @@ func TestSetUnified(t *testing.T) {
 	}
 }
 
+func TestSlices(t *testing.T) {
+	const slice, dir = "/monopod.slice/monopod-podx.slice", "/monopod/podx"
+	for _, tt := range []struct {
+		driver string
+		slices *systemd
+		cgroup string
+		want   bool
+	}{{"systemd", &systemd{}, slice, true}, {"systemd", &systemd{}, dir, false}, {"cgroupfs", nil, slice, false}, {"cgroupfs", nil, dir, false}} {
+		if unit, ok := (cgroups{slices: tt.slices}).slice(tt.cgroup); ok != tt.want || ok && unit != "monopod-podx.slice" {
+			t.Errorf("driver %s, cgroup %s: %s %t", tt.driver, tt.cgroup, unit, ok)
+		}
+	}
+}
+
+// TestPodsOfTheOtherDriver: systemd, which there may be none of where this runs, is not asked about their cgroups.
+func TestPodsOfTheOtherDriver(t *testing.T) {
+	root := t.TempDir()
+	c := cgroups{roots: []string{root}, controllers: map[string]string{"memory": root}, slices: &systemd{}}
+	const cgroup = "/monopod/burstable/podx"
+	if err := c.make(cgroup); err != nil {
+		t.Fatal(err)
+	}
+	limit := filepath.Join(root, cgroup, "memory.limit_in_bytes")
+	if err := os.WriteFile(limit, []byte("9223372036854771712\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.set(cgroup, spec.CgroupValues{Memory: ptr.To[int64](4096)}); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(limit); err != nil || !strings.HasPrefix(string(b), "4096") {
+		t.Errorf("the limit is %q (%v)", b, err)
+	}
+}
+
 func TestQuotaPerSecond(t *testing.T) {
 	for _, c := range []struct {
 		quota, period int64
