@@ -270,8 +270,8 @@ const (
 	// CreateSandbox makes the sandbox record (Action.UID) and its namespaces, and starts CNI ADD in the
 	// background; StartContainer waits for it.
 	CreateSandbox ActionKind = "CreateSandbox"
-	// ReviveSandbox makes the namespaces of a sandbox anew that lost them (Sandbox.Alive is false), for a pod with
-	// the same sandbox hash, stores its manifest and starts the network's set-up in the background, like
+	// ReviveSandbox makes the cgroup and namespaces of a sandbox anew that lost them (Sandbox.Alive is false), for a pod
+	// with the same sandbox hash, stores its manifest and starts the network's set-up in the background, like
 	// CreateSandbox. Uid, directories, volumes on disk, logs and records of containers stay.
 	ReviveSandbox ActionKind = "ReviveSandbox"
 	// SetupNetwork repeats a network set-up that was cut off or failed (DEL, then ADD) and waits for it. When

@@ -19,8 +19,12 @@ import (
 	"monopod/runner/spec"
 )
 
-// preparePodCgroup makes the cgroup of a new sandbox before there is anything in it.
+// preparePodCgroup makes the cgroup of a sandbox before there is anything in it. Those of releases that set no values have
+// none of their own.
 func (r *Runtime) preparePodCgroup(rec *sandboxRecord) error {
+	if rec.Labels.Cgroup == "" {
+		return nil
+	}
 	if err := r.cgroups.make(rec.Labels.Cgroup); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
@@ -41,6 +45,14 @@ func (r *Runtime) limitFormerPods() {
 			r.log.Warn("limit the processes of a pod of an earlier release", "pod", s.Labels.Key.String(), "err", err)
 		}
 	}
+}
+
+// weighClassOf does weighClasses for a sandbox that is in the index now; guaranteed pods change nothing there.
+func (r *Runtime) weighClassOf(rec *sandboxRecord) error {
+	if rec.Labels.Cgroup == "" || rec.Labels.QOSClass == corev1.PodQOSGuaranteed {
+		return nil
+	}
+	return wrap("cgroup", r.weighClasses(nil))
 }
 
 // weighClasses sets what the cgroups above pods have: a share of the processors by what all pods of a class request.

@@ -52,9 +52,7 @@ func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *man
 	var g errgroup.Group
 	g.Go(func() error { return r.storeSandbox(ctx, rec) })
 	g.Go(func() error { return r.prepareSandbox(ctx, rec) })
-	if rec.Labels.Cgroup != "" {
-		g.Go(func() error { return r.preparePodCgroup(rec) })
-	}
+	g.Go(func() error { return r.preparePodCgroup(rec) })
 	if err := g.Wait(); err != nil {
 		r.dropSandbox(ctx, rec)
 		return err
@@ -64,20 +62,17 @@ func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *man
 	if !rec.Network.Ready {
 		r.startNetwork(ctx, rec)
 	}
-	if rec.Labels.Cgroup == "" {
-		return nil
-	}
 	// Not before it is in the index: of pods that are made at the same time each must count the others.
-	if err := r.weighClasses(nil); err != nil {
+	if err := r.weighClassOf(rec); err != nil {
 		r.dropSandbox(ctx, rec)
-		return fmt.Errorf("cgroup: %w", err)
+		return err
 	}
 	return nil
 }
 
-// reviveSandbox makes what a reboot took from a sandbox: namespaces, shm, files, network. That it is of this boot is
-// recorded first: should this be cut off, it is still not alive without all of it, and done again. Volumes are prepared
-// with the containers; those in memory are new.
+// reviveSandbox makes what a reboot took from a sandbox: its cgroup, namespaces, shm, files, network. That it is of this
+// boot is recorded first: should this be cut off, it is still not alive without its namespaces, which come after the
+// cgroup, and done again. Volumes are prepared with the containers; those in memory are new.
 func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod) error {
 	rec := r.index.sandbox(key)
 	if rec == nil {
@@ -100,6 +95,12 @@ func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *man
 		return err
 	}
 	r.usage.limited(pod)
+	if err := r.preparePodCgroup(rec); err != nil {
+		return err
+	}
+	if err := r.weighClassOf(rec); err != nil {
+		return err
+	}
 	if err := r.prepareSandbox(ctx, rec); err != nil {
 		return err
 	}

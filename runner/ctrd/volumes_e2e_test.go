@@ -345,7 +345,7 @@ func TestAnImageIsAVolume(t *testing.T) {
 	a.idle(t)
 }
 
-// powerCut leaves of an instance what a power cut leaves: no process, no mount, nothing in /run.
+// powerCut leaves of an instance what a power cut leaves: no process, no cgroup, no mount, nothing in /run.
 func (w *world) powerCut(t testing.TB, a *agent, pids ...uint32) {
 	t.Helper()
 	shims := a.ownShims()
@@ -362,6 +362,7 @@ func (w *world) powerCut(t testing.TB, a *agent, pids ...uint32) {
 			return !alive(pid)
 		})
 	}
+	check(t, a.cgroups.remove(t.Context(), a.cgroups.root()))
 	for _, d := range []string{w.run, w.dir} {
 		check(t, unmountBelow(d))
 	}
@@ -383,12 +384,26 @@ spec:
   - name: c
     image: `+testImage+`
     command: [sh, -c, "echo run; echo x >> /disk/runs; echo x >> /mem/runs; wc -l < /disk/runs; wc -l < /mem/runs; exec sleep 1000"]
+    resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 64Mi}}
     volumeMounts: [{name: disk, mountPath: /disk}, {name: mem, mountPath: /mem}]
   volumes: [{name: disk, emptyDir: {}}, {name: mem, emptyDir: {medium: Memory}}]
 `)
 	key := pod.Key()
+	limited := func() {
+		t.Helper()
+		cg := filepath.Dir(a.containerCgroup(t, key))
+		if got, want := a.limits(t, cg), "quota 50000 memory 67108864"; got != want {
+			t.Errorf("the pod has %s, want %s", got, want)
+		}
+		for _, of := range []string{cg, filepath.Dir(cg)} {
+			if got := a.weight(t, of); got != a.weightOf(256) {
+				t.Errorf("%s weighs %s, want %s", of, got, a.weightOf(256))
+			}
+		}
+	}
 	check(t, startPod(t.Context(), a, pod))
 	within(t, 10*time.Second, "it has written", func() bool { return a.logOf(t, key) == "run\n1\n1\n" })
+	limited()
 	before := a.state(t, key)
 	w.powerCut(t, a, before.Containers[0].PID)
 
@@ -420,6 +435,7 @@ spec:
 	if got := a.logOf(t, key); got != "run\n2\n1\n" {
 		t.Errorf("volumes on disk stay, those in memory do not; the container says %q", got)
 	}
+	limited()
 	after := a.state(t, key)
 	if after.Sandbox.UID != before.Sandbox.UID || after.Sandbox.ID != before.Sandbox.ID || !after.Sandbox.Alive || len(after.Sandbox.IPs) == 0 {
 		t.Errorf("sandbox was %+v, is %+v", before.Sandbox, after.Sandbox)
