@@ -199,37 +199,16 @@ func hugePageRequests(pod *corev1.Pod) map[corev1.ResourceName]bool {
 	return names
 }
 
-// tmpfsSize is the least of the volume's sizeLimit, the pod's memory limit (if all its containers have one) and
-// the machine's memory.
+// tmpfsSize is the least of the volume's sizeLimit, the memory limit of the pod's cgroup and the machine's memory.
 func tmpfsSize(pod *corev1.Pod, host Host, e *corev1.EmptyDirVolumeSource) int64 {
 	size := host.MemoryBytes
-	if limit := podMemoryLimit(pod); limit > 0 {
-		size = min(size, limit)
+	if limit := PodCgroup(pod, host).Memory; limit != nil {
+		size = min(size, *limit)
 	}
 	if e.SizeLimit != nil && e.SizeLimit.Value() > 0 {
 		size = min(size, e.SizeLimit.Value())
 	}
 	return size
-}
-
-// podMemoryLimit returns what all containers together may use, 0 if one of them has no limit.
-func podMemoryLimit(pod *corev1.Pod) int64 {
-	var sum, most int64
-	for i := range pod.Spec.Containers {
-		limit := memoryBytes(pod.Spec.Containers[i].Resources.Limits)
-		if limit == 0 {
-			return 0
-		}
-		sum += limit
-	}
-	for i := range pod.Spec.InitContainers {
-		limit := memoryBytes(pod.Spec.InitContainers[i].Resources.Limits)
-		if limit == 0 {
-			return 0
-		}
-		most = max(most, limit)
-	}
-	return max(sum, most)
 }
 
 // Creation is what to make where a host path does not exist.

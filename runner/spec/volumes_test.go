@@ -77,11 +77,13 @@ func TestVolumesRefuses(t *testing.T) {
 
 func TestTmpfsSize(t *testing.T) {
 	tests := []struct {
-		name    string
-		size    string
-		limits  []string
-		initial []string
-		want    int64
+		name     string
+		size     string
+		limits   []string
+		initial  []string
+		sidecars []string
+		pod      string
+		want     int64
 	}{
 		{name: "the machine's memory", limits: []string{""}, want: 8 << 30},
 		{name: "sizeLimit", size: "1Mi", limits: []string{""}, want: 1 << 20},
@@ -91,6 +93,8 @@ func TestTmpfsSize(t *testing.T) {
 		{name: "a container without limit", limits: []string{"1Mi", ""}, want: 8 << 30},
 		{name: "a larger init container", limits: []string{"1Mi"}, initial: []string{"5Mi", "4Mi"}, want: 5 << 20},
 		{name: "an init container without limit", limits: []string{"1Mi"}, initial: []string{""}, want: 8 << 30},
+		{name: "a sidecar beside the others", limits: []string{"1Mi"}, sidecars: []string{"2Mi"}, want: 3 << 20},
+		{name: "the limit of the pod as a whole", limits: []string{"", ""}, pod: "4Mi", want: 4 << 20},
 		{name: "the least of all", size: "2Mi", limits: []string{"1Mi", "2Mi"}, want: 2 << 20},
 	}
 	for _, tt := range tests {
@@ -102,6 +106,14 @@ func TestTmpfsSize(t *testing.T) {
 			}
 			for _, l := range tt.initial {
 				pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Resources: corev1.ResourceRequirements{Limits: amounts("", l)}})
+			}
+			for _, l := range tt.sidecars {
+				pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{
+					RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{Limits: amounts("", l)},
+				})
+			}
+			if tt.pod != "" {
+				pod.Spec.Resources = &corev1.ResourceRequirements{Limits: amounts("", tt.pod)}
 			}
 			if got := tmpfsSize(pod, testHost(), v.EmptyDir); got != tt.want {
 				t.Errorf("tmpfsSize = %d, want %d", got, tt.want)
