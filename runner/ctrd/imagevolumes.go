@@ -55,6 +55,9 @@ func (r *Runtime) prepareImageVolume(ctx context.Context, sb *sandboxRecord, v *
 	if isMountPoint(path) {
 		return path, users && isOverlay(path), nil
 	}
+	if err := os.MkdirAll(path, 0o755); err != nil { // before the snapshot, which dropImageVolumes finds by it
+		return "", false, err
+	}
 	key := sandbox + "-" + name
 	sn := r.client.SnapshotService(r.cfg.Snapshotter)
 	from, err := sn.View(ctx, key, img.ChainID, snapshots.WithLabels(map[string]string{
@@ -68,9 +71,6 @@ func (r *Runtime) prepareImageVolume(ctx context.Context, sb *sandboxRecord, v *
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("prepare image %s: %w", img.Name, err)
-	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return "", false, err
 	}
 	for i := range from {
 		from[i].Options = append(append(from[i].Options, "ro"), imageVolumeOptions()...)
@@ -90,12 +90,15 @@ func isOverlay(path string) bool {
 	return unix.Statfs(path, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
-// dropImageVolumes undoes prepareImageVolume for a sandbox.
+// dropImageVolumes undoes prepareImageVolume for a sandbox. The directories, which tell the snapshots, go last: what fails
+// is done again.
 func (r *Runtime) dropImageVolumes(ctx context.Context, sandbox string) error {
 	dir := r.path("image-volumes", sandbox)
 	mounted := names(dir)
-	if err := removeTree(dir); err != nil {
-		return err
+	if len(mounted) > 0 {
+		if err := unmountBelow(dir); err != nil {
+			return err
+		}
 	}
 	sn := r.client.SnapshotService(r.cfg.Snapshotter)
 	for _, name := range mounted {
@@ -103,5 +106,5 @@ func (r *Runtime) dropImageVolumes(ctx context.Context, sandbox string) error {
 			return fmt.Errorf("remove snapshot of an image volume: %w", err)
 		}
 	}
-	return nil
+	return removeTree(dir)
 }

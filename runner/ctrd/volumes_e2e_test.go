@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
@@ -321,6 +322,10 @@ func TestAnImageIsAVolume(t *testing.T) {
 	}
 	// Another instance shares the mount.
 	check(t, a.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
+	// A removal that is cut off after the mounts is done again. No namespace can have this name.
+	if err := a.dropImageVolumes(namespaces.WithNamespace(t.Context(), "Not/Valid"), sandbox); err == nil {
+		t.Error("snapshots are removed in no namespace")
+	}
 	check(t, removePod(t.Context(), a, pod.Key()))
 	a.idle(t)
 	if left := names(a.path("image-volumes")); len(left) > 0 {
