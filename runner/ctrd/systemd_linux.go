@@ -20,7 +20,7 @@ type systemd struct {
 	unified bool
 
 	mu   sync.Mutex
-	conn *dbus.Conn // guarded by mu; nil until it is needed, and after it broke
+	conn *dbus.Conn // guarded by mu; nil until it is needed
 }
 
 const (
@@ -42,28 +42,47 @@ func newSystemd(unified bool) (*systemd, error) {
 	return &systemd{unified: unified}, nil
 }
 
-// call calls systemd, once more when the connection turns out to be broken.
+// call calls systemd, once more when the connection turns out to be broken. Calls do not wait for each other.
 func (s *systemd) call(f func(context.Context, *dbus.Conn) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), systemdTimeout)
 	defer cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for again := range 2 {
-		if s.conn == nil {
-			conn, err := dbus.NewWithContext(ctx)
-			if err != nil {
-				return fmt.Errorf("connect to systemd: %w", err)
-			}
-			s.conn = conn
+		conn, err := s.connect(ctx)
+		if err != nil {
+			return fmt.Errorf("connect to systemd: %w", err)
 		}
-		err := f(ctx, s.conn)
-		if err == nil || s.conn.Connected() || again > 0 {
+		if err = f(ctx, conn); err == nil || conn.Connected() || again > 0 {
 			return err
 		}
+	}
+	return nil
+}
+
+// connect returns the connection, a new one if there is none that holds.
+func (s *systemd) connect(ctx context.Context) (*dbus.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil && s.conn.Connected() {
+		return s.conn, nil
+	}
+	if s.conn != nil {
 		s.conn.Close()
 		s.conn = nil
 	}
-	return nil
+	// A connection ends with the context it is made with: that of this call is for the making only.
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+	made := context.AfterFunc(ctx, end)
+	conn, err := dbus.NewWithContext(lasting)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	if !made() {
+		conn.Close()
+		return nil, ctx.Err()
+	}
+	s.conn = conn
+	return conn, nil
 }
 
 func (s *systemd) close() {
