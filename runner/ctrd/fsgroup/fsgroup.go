@@ -18,14 +18,11 @@ type Owner struct {
 	GID int64
 	// OnRootMismatch spares the walk when the volume's root has the right group and mode already.
 	OnRootMismatch bool
-	// ReadOnly: the group gets no right to write.
-	ReadOnly bool
 }
 
 // Bits that the group gets, besides what is there.
 const (
 	readWrite  fs.FileMode = 0o660
-	readOnly   fs.FileMode = 0o440
 	searchable fs.FileMode = 0o110
 )
 
@@ -76,24 +73,20 @@ func (o Owner) own(root *os.Root, path string, d fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
-	return root.Chmod(path, (info.Mode()&^fs.ModeType)|o.bits(info.IsDir()))
+	return root.Chmod(path, (info.Mode()&^fs.ModeType)|bits(info.IsDir()))
 }
 
 // bits are what a file or directory must have at least.
-func (o Owner) bits(dir bool) fs.FileMode {
-	bits := readWrite
-	if o.ReadOnly {
-		bits = readOnly
-	}
+func bits(dir bool) fs.FileMode {
 	if dir {
-		bits |= searchable | fs.ModeSetgid
+		return readWrite | searchable | fs.ModeSetgid
 	}
-	return bits
+	return readWrite
 }
 
 // matches says that a volume's root needs no change.
 func (o Owner) matches(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
-	bits := o.bits(true)
-	return ok && int64(st.Gid) == o.GID && info.Mode()&bits == bits
+	want := bits(true)
+	return ok && int64(st.Gid) == o.GID && info.Mode()&want == want
 }
