@@ -83,7 +83,7 @@ func (r *Runtime) applyRemoveContainer(ctx context.Context, key manifests.Key, a
 }
 
 func (r *Runtime) ensureImage(ctx context.Context, pod *manifests.Pod, a runner.Action) error {
-	c := findContainer(pod.Object, a.Container)
+	c := manifests.FindContainer(&pod.Object.Spec, a.Container)
 	if c == nil {
 		return fmt.Errorf("pod %s has no container %s", pod.Key(), a.Container)
 	}
@@ -132,10 +132,8 @@ func (r *Runtime) checkPod(ctx context.Context, pod *manifests.Pod) error {
 		return stepError(runner.ReasonCreatePodSandboxError, err)
 	}
 	var errs []error
-	for _, list := range [][]corev1.Container{pod.Object.Spec.InitContainers, pod.Object.Spec.Containers} {
-		for i := range list {
-			errs = append(errs, r.checkContainer(ctx, pod, &list[i]))
-		}
+	for c := range manifests.AllContainers(&pod.Object.Spec) {
+		errs = append(errs, r.checkContainer(ctx, pod, c))
 	}
 	return errors.Join(errs...)
 }

@@ -248,7 +248,7 @@ func (r *Runtime) attach(pod *corev1.Pod, q specRequest, volume string, s storag
 		v.HostPath, err = s.Directory, makeVolumeDir(s.Directory)
 	case s.HostPath != nil:
 		owned = false
-		v.HostPath, err = prepareHostPath(hostPathOf(s.HostPath))
+		v.HostPath, err = prepareHostPath(spec.HostPathOf(s.HostPath))
 	case s.Local != nil:
 		v.HostPath, err = r.attachLocal(target("local-volume"), s, readOnly)
 	case s.NFS != nil:
@@ -271,14 +271,6 @@ func (r *Runtime) attach(pod *corev1.Pod, q specRequest, volume string, s storag
 		err = r.giveToGroup(pod, volume, v.HostPath)
 	}
 	return v, err
-}
-
-func hostPathOf(source *corev1.HostPathVolumeSource) spec.HostPath {
-	h := spec.HostPath{Path: filepath.Clean(source.Path)}
-	if source.Type != nil {
-		h.Type = *source.Type
-	}
-	return h
 }
 
 // attachLocal returns the directory or device of a local volume, which must exist. A device with a file system is mounted.

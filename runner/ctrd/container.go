@@ -97,7 +97,7 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 	if sb == nil {
 		return nil, stepError(runner.ReasonCreateContainerError, fmt.Errorf("pod %s has no sandbox", key))
 	}
-	c := findContainer(pod.Object, a.Container)
+	c := manifests.FindContainer(&pod.Object.Spec, a.Container)
 	if c == nil {
 		return nil, stepError(runner.ReasonCreateContainerConfigError, fmt.Errorf("pod %s has no container %s", key, a.Container))
 	}
@@ -392,17 +392,6 @@ func (r *Runtime) relabel(ctx context.Context, rec *containerRecord, change func
 	}
 	r.index.putContainer(&next)
 	return &next, nil
-}
-
-func findContainer(pod *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }
 
 // newID returns an id as kubelet's runtimes make them.

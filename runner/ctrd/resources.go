@@ -92,7 +92,7 @@ func (r *Runtime) updateResources(ctx context.Context, key manifests.Key, pod *m
 		return stepError(runner.ReasonResizeError, r.resizePod(ctx, sb, pod))
 	}
 	rec := r.find(key, a)
-	c := findContainer(pod.Object, a.Container)
+	c := manifests.FindContainer(&pod.Object.Spec, a.Container)
 	if rec == nil || c == nil {
 		return nil // it is gone: the next look tells
 	}

@@ -2,7 +2,6 @@ package ctrd
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
-	"monopod/runner"
 	"monopod/runner/ctrd/payload"
 	"monopod/runner/ctrd/shim"
 	"monopod/runner/spec"
@@ -84,15 +82,12 @@ func (r *Runtime) prepareFiles(pod *corev1.Pod, refs *manifests.Refs, p spec.Vol
 }
 
 func (r *Runtime) writeVolume(pod *corev1.Pod, refs *manifests.Refs, p spec.VolumePlan, dir string) error {
-	fail := func(err error) error {
-		return &runner.StepError{Reason: runner.ReasonFailedMount, Err: fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", p.Name, err)}
-	}
 	contents, err := spec.VolumeFiles(spec.Input{Pod: pod, Refs: refs, Host: r.facts()}, p.Files)
 	if err != nil {
-		return fail(err)
+		return failedMount(p.Name, err)
 	}
 	if err := r.mountSecrets(); err != nil {
-		return fail(err)
+		return failedMount(p.Name, err)
 	}
 	files := make(map[string]payload.File, len(contents))
 	for path, f := range contents {
@@ -103,7 +98,7 @@ func (r *Runtime) writeVolume(pod *corev1.Pod, refs *manifests.Refs, p spec.Volu
 		owner = &payload.Owner{GID: int(*s.FSGroup)}
 	}
 	if err := payload.Write(dir, files, owner); err != nil {
-		return fail(err)
+		return failedMount(p.Name, err)
 	}
 	return nil
 }

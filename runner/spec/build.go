@@ -101,12 +101,8 @@ func Check(in Input) error {
 
 // findContainer returns a regular or init container by name.
 func findContainer(pod *corev1.Pod, name string) (*corev1.Container, error) {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i], nil
-			}
-		}
+	if c := manifests.FindContainer(&pod.Spec, name); c != nil {
+		return c, nil
 	}
 	return nil, fmt.Errorf("container %s not found", name)
 }

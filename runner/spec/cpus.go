@@ -153,11 +153,9 @@ func isOnce(spec *corev1.PodSpec, name string) bool {
 
 // hasWholeCPUs says that a container of the pod has processors for itself, which a quota of the pod would cut into.
 func hasWholeCPUs(pod *corev1.Pod) bool {
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if WholeCPUs(pod, list[i].Name) > 0 {
-				return true
-			}
+	for c := range manifests.AllContainers(&pod.Spec) {
+		if WholeCPUs(pod, c.Name) > 0 {
+			return true
 		}
 	}
 	return false

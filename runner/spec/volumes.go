@@ -62,14 +62,12 @@ type EmptyDir struct {
 // look at the others either.
 func Volumes(pod *corev1.Pod, host Host) ([]VolumePlan, error) {
 	mounted := map[string]bool{}
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			for j := range list[i].VolumeMounts {
-				mounted[list[i].VolumeMounts[j].Name] = true
-			}
-			for j := range list[i].VolumeDevices {
-				mounted[list[i].VolumeDevices[j].Name] = true
-			}
+	for c := range manifests.AllContainers(&pod.Spec) {
+		for i := range c.VolumeMounts {
+			mounted[c.VolumeMounts[i].Name] = true
+		}
+		for i := range c.VolumeDevices {
+			mounted[c.VolumeDevices[i].Name] = true
 		}
 	}
 	var plans []VolumePlan
@@ -91,10 +89,7 @@ func Volumes(pod *corev1.Pod, host Host) ([]VolumePlan, error) {
 func planVolume(pod *corev1.Pod, host Host, v *corev1.Volume) (VolumePlan, error) {
 	switch {
 	case v.HostPath != nil:
-		h := HostPath{Path: path.Clean(v.HostPath.Path)}
-		if v.HostPath.Type != nil {
-			h.Type = *v.HostPath.Type
-		}
+		h := HostPathOf(v.HostPath)
 		return VolumePlan{Name: v.Name, HostPath: &h}, nil
 	case Followed(&v.VolumeSource):
 		return VolumePlan{Name: v.Name, Files: &v.VolumeSource}, nil
@@ -119,6 +114,15 @@ func planVolume(pod *corev1.Pod, host Host, v *corev1.Volume) (VolumePlan, error
 	default:
 		return VolumePlan{}, fmt.Errorf("volume %q: this kind of volume is not supported by this release", v.Name)
 	}
+}
+
+// HostPathOf is the path of the machine that a volume is.
+func HostPathOf(source *corev1.HostPathVolumeSource) HostPath {
+	h := HostPath{Path: path.Clean(source.Path)}
+	if source.Type != nil {
+		h.Type = *source.Type
+	}
+	return h
 }
 
 // EmptyDirMode is the mode of an emptyDir: its own, or 0777.
@@ -191,10 +195,8 @@ func hugePageRequests(pod *corev1.Pod) map[corev1.ResourceName]bool {
 	if pod.Spec.Resources != nil {
 		add(pod.Spec.Resources.Requests)
 	}
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			add(list[i].Resources.Requests)
-		}
+	for c := range manifests.AllContainers(&pod.Spec) {
+		add(c.Resources.Requests)
 	}
 	return names
 }
