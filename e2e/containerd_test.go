@@ -187,7 +187,7 @@ func TestTheBundleNeedsNothingButIptables(t *testing.T) {
 	}
 	t.Setenv("PATH", path)
 	in.start()
-	in.put("web", sleeper("web", "echo", `    ports: [{containerPort: 80, hostPort: 28082}]`))
+	in.put("web", sleeper("web", "echo", fmt.Sprintf("    ports: [{containerPort: 80, hostPort: %d}]", ports.Take(t))))
 	in.ready("web")
 	info, err := os.Stat(bundle)
 	if err != nil || info.Size() > 35<<20 {

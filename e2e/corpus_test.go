@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -55,7 +54,6 @@ type machine struct {
 	// dir is a tmpfs whose mounts are passed on, as those of a machine that systemd has started.
 	dir   string
 	paths int
-	port  int
 }
 
 func newMachine(t *testing.T) *machine {
@@ -76,7 +74,7 @@ func newMachine(t *testing.T) *machine {
 	if err := unix.Mount("", dir, "", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
 		t.Fatal(err)
 	}
-	return &machine{t: t, dir: dir, port: 20000}
+	return &machine{t: t, dir: dir}
 }
 
 // hostPath makes a path of the wanted type and returns it.
@@ -111,21 +109,6 @@ func (m *machine) hostPath(v *corev1.HostPathVolumeSource) string {
 		m.t.Fatal(err)
 	}
 	return p
-}
-
-// freePort returns a port that nobody listens on, below those that the kernel gives to connections.
-func (m *machine) freePort() int32 {
-	m.t.Helper()
-	for m.port < 32000 {
-		m.port++
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", m.port))
-		if err == nil {
-			_ = l.Close()
-			return int32(m.port)
-		}
-	}
-	m.t.Fatal("no port is free")
-	return 0
 }
 
 // actor rewrites one pod so that it can be run anywhere and behaves as its images would.
@@ -202,7 +185,7 @@ func (a *actor) servers(c *corev1.Container) []string {
 		case a.spec.HostNetwork:
 			p.HostPort = p.ContainerPort
 		case hostPort:
-			p.HostPort = a.freePort()
+			p.HostPort = ports.Take(a.t)
 		}
 		p.HostIP = ""
 		names[p.Name] = p.ContainerPort
@@ -285,7 +268,7 @@ func (a *actor) portOf(port int32) int32 {
 		return port
 	}
 	if a.ports[port] == 0 {
-		a.ports[port] = a.freePort()
+		a.ports[port] = ports.Take(a.t)
 	}
 	return a.ports[port]
 }
@@ -422,19 +405,12 @@ func (in *instance) play(scenes []*scene) {
 }
 
 func (in *instance) podsByNamespace() (map[string]corev1.Pod, error) {
-	out, err := in.run("get", "pods", "-A", "-o", "json")
-	if err != nil {
-		return nil, err
-	}
-	var list corev1.PodList
-	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, out)
-	}
+	list, err := in.podList()
 	all := map[string]corev1.Pod{}
-	for _, p := range list.Items {
+	for _, p := range list {
 		all[p.Namespace] = p
 	}
-	return all, nil
+	return all, err
 }
 
 // as says what is not yet as it should be.

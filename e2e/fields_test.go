@@ -187,14 +187,8 @@ func (o *ongoing) begin() error {
 		}
 		o.servers = append(o.servers, s)
 	}
-	// A port that was free a moment ago, and is not given to anybody soon.
-	free, err := fields.NewServer(o.f.in.t.Context(), nil)
-	if err != nil {
-		return err
-	}
-	free.Close()
 	o.words = maps.Clone(o.f.words)
-	maps.Copy(o.words, fields.Words{"DIR": o.dir, "PORT": o.servers[0].Port(), "PORT2": o.servers[1].Port(), "FREEPORT": free.Port()})
+	maps.Copy(o.words, fields.Words{"DIR": o.dir, "PORT": o.servers[0].Port(), "PORT2": o.servers[1].Port(), "FREEPORT": fmt.Sprint(ports.Take(o.f.in.t))})
 	return nil
 }
 

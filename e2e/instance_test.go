@@ -9,56 +9,25 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/e2e/testbed"
 	"monopod/runner/spec"
 )
 
-// patience is how long a condition may take before a test gives up: far more than it ever should.
-// MONOPOD_E2E_PATIENCE is another for slow machines, such as the VM of .ci/vm.
-var patience = func() time.Duration {
-	if d, err := time.ParseDuration(os.Getenv("MONOPOD_E2E_PATIENCE")); err == nil {
-		return d
-	}
-	return 60 * time.Second
-}()
-
-var subnets atomic.Int32
-
-// freeSubnet takes the next subnet that no address of the machine is in: what a killed run left behind is in nobody's way.
-// MONOPOD_E2E_SUBNETS is where the subnets come from; test runs at the same time need one each.
-func freeSubnet(t *testing.T) string {
-	t.Helper()
-	prefix := "10.213"
-	if p := os.Getenv("MONOPOD_E2E_SUBNETS"); p != "" {
-		prefix = p
-	}
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		subnet := netip.PrefixFrom(netip.MustParseAddr(fmt.Sprintf("%s.%d.0", prefix, subnets.Add(1))), 24)
-		if !slices.ContainsFunc(addresses, func(a net.Addr) bool {
-			of, err := netip.ParsePrefix(a.String())
-			return err == nil && of.Overlaps(subnet)
-		}) {
-			return subnet.String()
-		}
-	}
-}
+var (
+	patience = testbed.Patience()
+	subnets  = testbed.Subnets{Prefix: "10.213"}
+	ports    testbed.Ports
+)
 
 // instance is one monopod with directories and a subnet of its own.
 type instance struct {
@@ -93,8 +62,7 @@ func newInstance(t *testing.T, extra ...string) *instance {
 	state := filepath.Join(run, "state-directory")
 	in := &instance{
 		t: t, dir: dir, state: state, manifests: filepath.Join(dir, "manifests"), bin: binaries(t),
-		subnet: freeSubnet(t), config: filepath.Join(dir, "config.yaml"),
-		cgroup: fmt.Sprintf("/monopod-e2e-%d-%d", os.Getpid(), subnets.Load()), log: &syncBuffer{},
+		subnet: subnets.Take(t), config: filepath.Join(dir, "config.yaml"), cgroup: "/" + filepath.Base(run), log: &syncBuffer{},
 	}
 	in.cgroups = spec.Cgroups{Root: in.cgroup, Driver: spec.CgroupDriver(os.Getenv("E2E_CGROUP_DRIVER"))}
 	if in.cgroups.Driver != "" {
@@ -225,8 +193,8 @@ func (in *instance) run(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// pods is `monopod get pods -A -o json`.
-func (in *instance) pods() (map[string]corev1.Pod, error) {
+// podList is `monopod get pods -A -o json`.
+func (in *instance) podList() ([]corev1.Pod, error) {
 	out, err := in.run("get", "pods", "-A", "-o", "json")
 	if err != nil {
 		return nil, err
@@ -235,11 +203,17 @@ func (in *instance) pods() (map[string]corev1.Pod, error) {
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}
+	return list.Items, nil
+}
+
+// pods are all pods by name.
+func (in *instance) pods() (map[string]corev1.Pod, error) {
+	list, err := in.podList()
 	all := map[string]corev1.Pod{}
-	for _, p := range list.Items {
+	for _, p := range list {
 		all[p.Name] = p
 	}
-	return all, nil
+	return all, err
 }
 
 // pod waits until the pod is as wanted and returns it.

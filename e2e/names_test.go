@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,7 +86,7 @@ func TestPodsHaveAnAddressOfEachFamilyWhenPodCIDRHasTwo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.write(in.config, strings.Replace(string(conf), "podCIDR: "+in.subnet, "podCIDR: '"+in.subnet+",fd13:"+fmt.Sprintf("%x", os.Getpid())+"::/64'", 1))
+	in.write(in.config, strings.Replace(string(conf), "podCIDR: "+in.subnet, "podCIDR: '"+in.subnet+",fd13:"+fmt.Sprintf("%x", os.Getpid()&0xffff)+"::/64'", 1))
 	in.start()
 	in.put("dual", sleeper("dual", "true"))
 	p := in.ready("dual")
@@ -98,11 +99,14 @@ func TestPodsHaveAnAddressOfEachFamilyWhenPodCIDRHasTwo(t *testing.T) {
 	}
 }
 
-// asks runs a script in a pod of its own, with that dnsPolicy, until it succeeds, and waits for a line of its output.
+// askers counts the pods of asks.
+var askers atomic.Int32
+
+// asks runs a script in a pod of its own, with that dnsPolicy, until a line of its output is the wanted one.
 func (in *instance) asks(policy, namespace, script, want string) {
 	in.t.Helper()
-	name := fmt.Sprintf("ask-%d", subnets.Add(1))
-	text := sleeper(name, "until ("+script+"); do sleep 0.2; done; echo asked", "  dnsPolicy: "+policy)
+	name := fmt.Sprintf("ask-%d", askers.Add(1))
+	text := sleeper(name, "until ("+script+") >/tmp/o 2>&1; cat /tmp/o; grep -qxF '"+want+"' /tmp/o; do sleep 0.2; done", "  dnsPolicy: "+policy)
 	in.put(name, strings.Replace(text, "metadata: {", "metadata: {namespace: "+namespace+", ", 1))
 	in.eventually(name+" prints "+want, func() error {
 		out, err := in.run("logs", "-n", namespace, name)
@@ -139,7 +143,7 @@ func TestPodsFindEachOtherByName(t *testing.T) {
 	in.asks("ClusterFirst", "default", "wget -qO- http://web:8080", "moved")
 	in.drop("web")
 	in.gone("web")
-	in.asks("ClusterFirst", "default", "! nslookup -type=a web.default.svc.cluster.local | grep -q NXDOMAIN || echo gone", "gone")
+	in.asks("ClusterFirst", "default", "nslookup -type=a web.default.svc.cluster.local | grep -q NXDOMAIN && echo gone", "gone")
 
 	// The agent comes back, and with it the names; what runs was told to ask there all along.
 	in.kill9()

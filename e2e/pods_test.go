@@ -333,7 +333,7 @@ spec:
 		return err
 	})
 	t3 := third.Status.ContainerStatuses[0].LastTerminationState.Terminated
-	if wait := t3.StartedAt.Sub(ended.FinishedAt.Time); wait < 9*time.Second || wait > 14*time.Second {
+	if wait := t3.StartedAt.Sub(ended.FinishedAt.Time); wait < 9*time.Second || wait > 19*time.Second {
 		t.Errorf("second restart came %v after the exit, want the 10 s of the back-off", wait)
 	}
 	if out, err := in.run("logs", "crash", "--previous"); err != nil || out != "run\n" {
@@ -344,9 +344,11 @@ spec:
 func TestHostPortsAnswerOnLoopbackAndOnTheNodeAddress(t *testing.T) {
 	in := newInstance(t)
 	in.start()
-	in.put("www", sleeper("www", "mkdir -p /tmp/w && echo served >/tmp/w/index.html && (httpd -f -p 80 -h /tmp/w &)", `    ports: [{containerPort: 80, hostPort: 28081}]`))
+	port := fmt.Sprint(ports.Take(t))
+	onPort := "    ports: [{containerPort: 80, hostPort: " + port + "}]"
+	in.put("www", sleeper("www", "mkdir -p /tmp/w && echo served >/tmp/w/index.html && (httpd -f -p 80 -h /tmp/w &)", onPort))
 	p := in.ready("www")
-	for _, addr := range []string{"127.0.0.1:28081", p.Status.HostIP + ":28081", p.Status.PodIP + ":80"} {
+	for _, addr := range []string{"127.0.0.1:" + port, p.Status.HostIP + ":" + port, p.Status.PodIP + ":80"} {
 		in.eventually(addr+" answers", func() error {
 			c := http.Client{Timeout: 2 * time.Second}
 			r, err := c.Get("http://" + addr + "/")
@@ -361,10 +363,10 @@ func TestHostPortsAnswerOnLoopbackAndOnTheNodeAddress(t *testing.T) {
 			return err
 		})
 	}
-	in.put("xtaken", sleeper("xtaken", "echo", `    ports: [{containerPort: 80, hostPort: 28081}]`))
+	in.put("xtaken", sleeper("xtaken", "echo", onPort))
 	in.pod("xtaken", "waits for the port", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodPending })
 	out, err := in.run("describe", "pod", "xtaken")
-	if err != nil || !strings.Contains(out, "28081") {
+	if err != nil || !strings.Contains(out, port) {
 		t.Errorf("describe does not name the port: %v\n%s", err, out)
 	}
 	in.drop("www")

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -175,10 +174,10 @@ func TestALivenessProbeHasAGracePeriodOfItsOwn(t *testing.T) {
 func TestHTTPSOnLoopbackWithACertificateOfNobody(t *testing.T) {
 	in := newInstance(t)
 	in.start()
-	ports := freePorts(t, 4)
+	four := fmt.Sprint(ports.Take(t), ports.Take(t), ports.Take(t), ports.Take(t))
 	https := "httpGet: {host: 127.0.0.1, path: /livez, port: secure, scheme: HTTPS}, periodSeconds: 1, timeoutSeconds: 15"
 	probes := "    startupProbe: {" + https + ", failureThreshold: 24}\n    livenessProbe: {" + https + ", failureThreshold: 8}\n    readinessProbe: {" + https + ", failureThreshold: 3}"
-	text := in.probedPod("apiserver", probes, ports, "  hostNetwork: true", "")
+	text := in.probedPod("apiserver", probes, four, "  hostNetwork: true", "")
 	in.turn("apiserver", "ok")
 	in.put("apiserver", text)
 	p := in.ready("apiserver")
@@ -194,22 +193,6 @@ func TestHTTPSOnLoopbackWithACertificateOfNobody(t *testing.T) {
 	})
 	in.turn("apiserver", "no")
 	in.pod("apiserver", "is not ready", func(p corev1.Pod) bool { return !isReady(p) })
-}
-
-// freePorts returns ports of this machine that nobody listens on.
-func freePorts(t *testing.T, n int) string {
-	t.Helper()
-	var all []string
-	for range n {
-		l, err := net.Listen("tcp", ":0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		all = append(all, port)
-	}
-	return strings.Join(all, " ")
 }
 
 // TestReadinessGatesAreWaitedFor: nothing here can open them.

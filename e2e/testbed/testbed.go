@@ -1,0 +1,100 @@
+// Package testbed is what end-to-end tests know of the machine that they run on: how long to wait for it, and which of
+// its subnets and ports are in nobody's way. It reserves nothing: what it hands out is free at that moment. For tests only.
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Patience is how long a condition may take before a test gives up: far more than it ever should.
+// MONOPOD_E2E_PATIENCE is another for slow machines, such as the VM of .ci/vm.
+func Patience() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("MONOPOD_E2E_PATIENCE")); err == nil {
+		return d
+	}
+	return time.Minute
+}
+
+// Subnets hands out subnets of 256 addresses, one after the other.
+type Subnets struct {
+	// Prefix is the first half of all their addresses: "10.213". MONOPOD_E2E_SUBNETS is another; test runs at the same
+	// time need one each.
+	Prefix string
+	taken  atomic.Int32
+}
+
+// Take returns the next subnet that no address of the machine is in: what a killed run left behind is in nobody's way.
+func (s *Subnets) Take(t testing.TB) string {
+	t.Helper()
+	prefix := s.Prefix
+	if p := os.Getenv("MONOPOD_E2E_SUBNETS"); p != "" {
+		prefix = p
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	subnet, err := s.next(prefix, addresses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return subnet.String()
+}
+
+// next starts again from the first subnet after the last one.
+func (s *Subnets) next(prefix string, addresses []net.Addr) (netip.Prefix, error) {
+	const all = 255
+	for range all {
+		subnet, err := netip.ParsePrefix(fmt.Sprintf("%s.%d.0/24", prefix, (s.taken.Add(1)-1)%all+1))
+		if err != nil {
+			return subnet, err
+		}
+		if !slices.ContainsFunc(addresses, func(a net.Addr) bool {
+			of, err := netip.ParsePrefix(a.String())
+			return err == nil && of.Overlaps(subnet)
+		}) {
+			return subnet, nil
+		}
+	}
+	return netip.Prefix{}, errors.New("no subnet of " + prefix + " is free")
+}
+
+// Ports hands out ports of this machine, each but once in a long time. They are below those that the kernel gives to
+// connections, and begin elsewhere in each process: nobody listens on the ports of pods, so that others cannot see
+// that they are taken.
+type Ports struct{ taken atomic.Int32 }
+
+// Take returns the next port on which nobody listens.
+func (p *Ports) Take(t testing.TB) int32 {
+	t.Helper()
+	const first, all = 20000, 12000
+	for range all {
+		port := first + (int32(os.Getpid()%all*97)+p.taken.Add(1))%all
+		if unused(fmt.Sprintf(":%d", port)) {
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
+func unused(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	defer l.Close()
+	c, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}
