@@ -58,12 +58,6 @@ spec:
 		return len(s) > 0 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "FailedMount"
 	})
 	in.put("claim", claim)
-	for _, name := range []string{"one", "db-0", "db-1"} {
-		in.ready(name)
-	}
-	in.kill9()
-	in.powerCut()
-	in.start()
 	runs := func(claim, want string) {
 		t.Helper()
 		in.eventually("claim "+claim+" has its data", func() error {
@@ -74,6 +68,15 @@ spec:
 			return err
 		})
 	}
+	for _, name := range []string{"one", "db-0", "db-1"} {
+		in.ready(name)
+	}
+	runs("one", "run\n")
+	runs("data-db-0", "db-0\n")
+	runs("data-db-1", "db-1\n")
+	in.kill9()
+	in.powerCut()
+	in.start()
 	runs("one", "run\nrun\n")
 	runs("data-db-0", "db-0\ndb-0\n")
 	runs("data-db-1", "db-1\ndb-1\n")
@@ -83,6 +86,13 @@ spec:
 	runs("data-db-1", strings.Repeat("db-1\n", 3))
 
 	in.drop("claim")
+	in.eventually("the claim is not wanted any more", func() error {
+		out, err := in.run("get", "sources", "-o", "name")
+		if err == nil && strings.Contains(out, "/claim.yaml") {
+			err = errors.New(out)
+		}
+		return err
+	})
 	in.ready("one")
 	runs("one", "run\nrun\n")
 	in.drop("one")

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,24 +14,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// processWith returns the host's pid of the process with this command line.
-func processWith(t *testing.T, words ...string) int {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err == nil && string(b) == strings.Join(words, "\x00")+"\x00" {
-			var pid int
-			if _, err := fmt.Sscanf(f, "/proc/%d/cmdline", &pid); err != nil {
-				t.Fatal(err)
+// processWith waits until a container of the instance has a process with this command line, and returns it.
+func (in *instance) processWith(cmdline string) process {
+	in.t.Helper()
+	var found process
+	in.eventually("there is a process "+cmdline, func() error {
+		for _, p := range in.table() {
+			if p.mine && strings.TrimSpace(p.cmdline) == cmdline {
+				found = p
+				return nil
 			}
-			return pid
 		}
-	}
-	return 0
+		return errors.New("there is none")
+	})
+	return found
 }
 
 // TestASharedProcessNamespace: containers see each other, are restarted alone, and survive the agent; when process 1
@@ -74,16 +71,16 @@ spec:
 	sleeper, looker := ids(in.ready("share"))
 
 	// The end of one container leaves the other alone, and nothing of its own behind.
-	left := processWith(t, "sleep", "98761")
-	if err := syscall.Kill(processWith(t, "sleep", "98760"), syscall.SIGKILL); err != nil {
+	left := in.processWith("sleep 98761")
+	if err := syscall.Kill(in.processWith("sleep 98760").pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	p := in.pod("share", "has restarted one container", func(p corev1.Pod) bool { s, _ := ids(p); return isReady(p) && s != sleeper })
 	if _, l := ids(p); l != looker {
 		t.Errorf("the other container was %s and is %s", looker, l)
 	}
-	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", left)); left == 0 || err == nil && len(b) > 0 {
-		t.Errorf("process %d of the container that ended runs on: %q", left, b)
+	if now, ok := in.table()[left.pid]; ok && now.cmdline == left.cmdline {
+		t.Errorf("process %d of the container that ended runs on: %s", now.pid, now.cmdline)
 	}
 
 	sleeper, looker = ids(p)

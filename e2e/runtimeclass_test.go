@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -64,6 +65,13 @@ func TestRuntimeClass(t *testing.T) {
 	runs("says what is to be configured", "set runtimeHandlers: {unheard-of: /path/of/runtime}")
 	in.put("classy", pod("mine"))
 	in.put("class", class("mine", "mine"))
+	in.eventually("the edit is taken back", func() error {
+		out, err := in.run("describe", "classy")
+		if err == nil && (strings.Contains(out, "unheard-of") || strings.Contains(out, "not found")) {
+			err = errors.New(out)
+		}
+		return err
+	})
 	if after := in.ready("classy"); containerID(after, "c") != containerID(p, "c") {
 		t.Errorf("after the edit was taken back the pod is %s", brief(after))
 	}

@@ -79,7 +79,7 @@ func TestAPodCanBeRemovedWhileItsRegistryDoesNotAnswer(t *testing.T) {
 	began := time.Now()
 	in.drop("hangs")
 	in.gone("hangs")
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > 30*time.Second { // after a minute the pull ends by itself
 		t.Errorf("the removal took %v", took)
 	}
 	if p := in.ready("fine"); containerID(p, "c") != containerID(fine, "c") {
