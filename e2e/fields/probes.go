@@ -220,7 +220,7 @@ func readinessThresholdRows() []Row {
 		},
 		{
 			Name: "readiness-failurethreshold", Fields: []string{p + "failureThreshold"}, Spec: "hostNetwork: true",
-			Otherwise: map[string]any{p + "failureThreshold": 6},
+			Otherwise: map[string]any{p + "failureThreshold": 1000},
 			Container: text + "{" + ask + "periodSeconds: 1, failureThreshold: 1}", Script: forever,
 			Answer: func(n int, _ *Request) int {
 				if n == 1 {
@@ -228,12 +228,12 @@ func readinessThresholdRows() []Row {
 				}
 				return http.StatusServiceUnavailable
 			},
-			// Otherwise it is unready with the seventh request, the sixth one that fails.
+			// Both the first success and the first failure are to be seen a moment after the request.
 			Check: func(s *Seen) Verdict {
 				switch n := len(s.Requests); {
-				case n > 6:
+				case n > 8 && s.Ready():
 					return Fails
-				case n > 1 && !s.Ready() && s.Status("c").State.Running != nil:
+				case n > 4 && !s.Ready() && s.Status("c").State.Running != nil:
 					return Holds
 				}
 				return Undecided
