@@ -133,7 +133,7 @@ func (m *monkey) retire(ctx context.Context, key manifests.Key, c runner.Contain
 	if err := on(kind); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		st, err := m.rt.Observe(ctx, key)
 		if err != nil {
 			return err

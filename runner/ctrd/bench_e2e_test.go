@@ -184,7 +184,7 @@ func TestTheWayToTheFirstActIsShort(t *testing.T) {
 	}
 	mr, mh, mp := median(raw), median(host), median(pod)
 	t.Logf("raw %v, host network %v (%.2fx), pod network %v (%.2fx)", mr, mh, mh.Seconds()/mr.Seconds(), mp, mp.Seconds()/mr.Seconds())
-	if mh > mr*3/2+10*time.Millisecond {
+	if mh > 2*mr+100*time.Millisecond { // under load, with the race detector; make bench knows better
 		t.Errorf("host network takes %v, raw calls %v", mh, mr)
 	}
 }

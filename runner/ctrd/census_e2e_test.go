@@ -70,7 +70,7 @@ func (a *agent) census(t testing.TB) map[string]int {
 func (a *agent) sameCensus(t testing.TB, before map[string]int) {
 	t.Helper()
 	var diff string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		now := a.census(t)
 		for k := range now {
 			if _, ok := before[k]; !ok {

@@ -53,7 +53,7 @@ func volume(name, size, more string) string {
 func (s *stage) waits(name, text string) {
 	s.t.Helper()
 	reason, why := "", ""
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		if reason, why = s.why(name); reason == runner.ReasonFailedMount && strings.Contains(why, text) {
 			return
 		}

@@ -10,12 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"monopod/e2e/testbed"
 	"monopod/e2e/testimages"
 	"monopod/runner"
 	"monopod/runner/ctrd/image"
@@ -46,8 +46,10 @@ type world struct {
 	log     *slog.Logger
 }
 
-// worlds counts them: subnets must differ between the tests of one process.
-var worlds atomic.Int32
+var (
+	patience = testbed.Patience()
+	subnets  = testbed.Subnets{Prefix: "10.201"}
+)
 
 // newWorld makes the directories, with an archive of the test image to preload.
 func newWorld(t testing.TB) *world {
@@ -56,7 +58,7 @@ func newWorld(t testing.TB) *world {
 	check(t, err)
 	run, err := os.MkdirTemp("/run", "mpc")
 	check(t, err)
-	w := &world{dir: dir, run: run, cidr: fmt.Sprintf("10.201.%d.0/24", worlds.Add(1))}
+	w := &world{dir: dir, run: run, cidr: subnets.Take(t)}
 	w.log = testLog()
 	check(t, os.Mkdir(filepath.Join(dir, "images"), 0o755))
 	testimages.Archive(t, filepath.Join(dir, "images", "busybox.tar"), testImage)
@@ -170,9 +172,10 @@ func (a *agent) idle(t testing.TB) {
 	within(t, 15*time.Second, "the teardown is done", func() bool { return a.teardown.pending() == 0 })
 }
 
-// within waits for a condition.
+// within waits for a condition: d, or longer if that is what patience says.
 func within(t testing.TB, d time.Duration, what string, is func() bool) {
 	t.Helper()
+	d = max(d, patience)
 	for deadline := time.Now().Add(d); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %s it is still not so that %s", d, what)

@@ -100,7 +100,7 @@ func (s *stage) output(name string) string {
 func (s *stage) waitOutput(name, want string) {
 	s.t.Helper()
 	got := ""
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if got = s.output(name); strings.Contains(got, want) {
 			return
 		}

@@ -44,7 +44,7 @@ spec:
 func (a *agent) drive(t testing.TB, key manifests.Key, desired *manifests.Pod) []string {
 	t.Helper()
 	var did []string
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(patience); ; {
 		o := runner.Observed{PodState: a.state(t, key), NewUID: "uid-" + key.Name}
 		actions, _ := runner.Plan(time.Now(), desired, o)
 		if len(actions) == 0 {

@@ -65,7 +65,7 @@ func TestTheUseOfTheDiskIsMeasured(t *testing.T) {
 	})
 	tells := func(pod *manifests.Pod) {
 		t.Helper()
-		for deadline := time.After(10 * time.Second); ; {
+		for deadline := time.After(patience); ; {
 			select {
 			case k := <-told:
 				if k == pod.Key() {

@@ -31,6 +31,7 @@ import (
 	"github.com/containerd/typeurl/v2"
 	"golang.org/x/sys/unix"
 
+	"monopod/e2e/testbed"
 	"monopod/e2e/testimages"
 	"monopod/runner/ctrd/embed"
 	"monopod/runner/ctrd/shim"
@@ -111,9 +112,9 @@ func check(t *testing.T, err error) {
 // eventually waits for a condition of the outside world.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testbed.Patience()); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not in time: %s", what)
 		}
 	}
 }
@@ -275,7 +276,7 @@ func TestContainerRunsAndItsExitIsRecordedBeforeTheEvent(t *testing.T) {
 		}
 	case err := <-errs:
 		t.Fatal(err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(testbed.Patience()):
 		t.Fatal("no exit event")
 	}
 	b.remove(c)
@@ -357,7 +358,7 @@ func TestSecondInstanceOnOneDirectoryIsRefusedAtOnce(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("in use by another monopod (process %d)", os.Getpid())) {
 		t.Errorf("error %v", err)
 	}
-	if d := time.Since(began); d > time.Second {
+	if d := time.Since(began); d > 10*time.Second {
 		t.Errorf("it took %s", d)
 	}
 	other := config(dir)
@@ -578,7 +579,7 @@ func TestShimOfARunningInstanceDiesWithItsContainer(t *testing.T) {
 	killShim(t, dir, "c1")
 	select {
 	case <-events:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testbed.Patience()):
 		t.Fatal("no exit event")
 	}
 	if r := b.record(); r.ExitCode != 137 {

@@ -19,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/e2e/testbed"
 	"monopod/e2e/testimages"
 	"monopod/runner/ctrd/embed"
 )
@@ -55,7 +56,7 @@ func preload(t *testing.T, s *Store) (stop func(), err error) {
 	t.Cleanup(stop)
 	select {
 	case err = <-report:
-	case <-time.After(30 * time.Second):
+	case <-time.After(testbed.Patience()):
 		t.Fatal("no report")
 	}
 	return stop, err
@@ -117,7 +118,7 @@ func TestPreloadFollowsChanges(t *testing.T) {
 		t.Helper()
 		select {
 		case <-changed:
-		case <-time.After(20 * time.Second):
+		case <-time.After(testbed.Patience()):
 			t.Fatal("nothing imported: ", what)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/e2e/testbed"
 )
 
 const uplinkAddr, outsideAddr = "198.51.100.2", "198.51.100.1"
@@ -246,7 +248,7 @@ func (b *bed) traces(tb testing.TB) string {
 func (b *bed) settles(tb testing.TB, before string) {
 	tb.Helper()
 	after := ""
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testbed.Patience()); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if after = b.traces(tb); after == before {
 			return
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/pkg/oci"
 
+	"monopod/e2e/testbed"
 	"monopod/e2e/testimages"
 	"monopod/runner/ctrd/shim"
 )
@@ -55,7 +56,7 @@ func daemon(t *testing.T, dir string) (*client.Client, func()) {
 	cmd.Stdout, cmd.Stderr = log, log
 	check(t, cmd.Start())
 	c, err := client.New(filepath.Join(dir, "c.sock"), client.WithDefaultNamespace("test"), client.WithTimeout(20*time.Second))
-	for end := time.Now().Add(20 * time.Second); err == nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testbed.Patience()); err == nil; time.Sleep(10 * time.Millisecond) {
 		if _, err = c.Version(t.Context()); err == nil || time.Now().After(end) {
 			break
 		}
@@ -130,7 +131,7 @@ func TestOrdinaryContainerdRunsTheShimByItsPath(t *testing.T) {
 
 	kill()
 	check(t, os.WriteFile(filepath.Join(flag, "go"), nil, 0o600))
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testbed.Patience()); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(record); err == nil {
 			break
 		}
