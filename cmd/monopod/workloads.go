@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -62,7 +63,10 @@ func (a *App) followWorkloads(ctx context.Context, pool *runner.Pool) {
 func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 	if w.seen = w.seen || w.pool.Seen(); !w.seen {
 		// What runs is not known yet, so nothing of a workload may be made or taken away.
-		w.pool.Update(runner.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects)})
+		if w.last.Objects == nil || !slices.Equal(w.last.Pods, d.Pods) || !slices.Equal(w.lastSeen.Objects, d.Objects) {
+			w.lastSeen, w.last = d, runner.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects)}
+			w.pool.Update(w.last)
+		}
 		return seenWithin
 	}
 	var pods []workload.Observed
@@ -96,20 +100,7 @@ func (w *workloads) hand(d watcher.Desired, r workload.Result) {
 
 // equalSources says that the same may be removed.
 func equalSources(a, b watcher.Desired) bool {
-	if len(a.Reported) != len(b.Reported) || len(a.Unknown) != len(b.Unknown) {
-		return false
-	}
-	for name := range a.Reported {
-		if !b.Reported[name] {
-			return false
-		}
-	}
-	for name, list := range a.Unknown {
-		if !slices.Equal(list, b.Unknown[name]) {
-			return false
-		}
-	}
-	return true
+	return maps.Equal(a.Reported, b.Reported) && maps.EqualFunc(a.Unknown, b.Unknown, slices.Equal[[]string])
 }
 
 // startExpanding makes the board leave updates to followWorkloads from now on.
