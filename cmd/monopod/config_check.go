@@ -60,11 +60,11 @@ func (c *configCheck) sourceValues(cfg *Config) {
 	} else if len(cfg.StaticPodURLHeader) > 0 {
 		c.add("staticPodURLHeader", "has no effect without staticPodURL", "set staticPodURL, or remove the headers")
 	}
-	for name, values := range cfg.StaticPodURLHeader {
+	for _, name := range slices.Sorted(maps.Keys(cfg.StaticPodURLHeader)) {
 		if errs := validation.IsHTTPHeaderName(name); len(errs) > 0 {
 			c.add("staticPodURLHeader", fmt.Sprintf("%q is not a header name", name), "")
 		}
-		if slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
+		if slices.ContainsFunc(cfg.StaticPodURLHeader[name], func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
 			c.add("staticPodURLHeader", fmt.Sprintf("a value of %s has a line break", name), "")
 		}
 	}
@@ -140,7 +140,9 @@ func (c *configCheck) podCIDR(value string) {
 		case families[p.Addr().Is6()]:
 			c.add("podCIDR", fmt.Sprintf("%s is the second subnet of its address family", p), "at most one of each")
 		}
-		families[p.Addr().Is6()] = true
+		if err == nil {
+			families[p.Addr().Is6()] = true
+		}
 	}
 }
 
@@ -186,9 +188,12 @@ func (c *configCheck) security(cfg *Config) {
 		}
 	}
 	c.oneOf("podSecurity", cfg.PodSecurity, manifests.PodSecurityLevels()...)
-	for key, level := range map[string]string{"staticPodPathSecurity": cfg.StaticPodPathSecurity, "staticPodURLSecurity": cfg.StaticPodURLSecurity} {
-		if level != cfg.PodSecurity { // else it is that key's problem
-			c.oneOf(key, level, manifests.PodSecurityLevels()...)
+	for _, s := range []struct{ key, level string }{
+		{"staticPodPathSecurity", cfg.StaticPodPathSecurity},
+		{"staticPodURLSecurity", cfg.StaticPodURLSecurity},
+	} {
+		if s.level != cfg.PodSecurity { // else it is that key's problem
+			c.oneOf(s.key, s.level, manifests.PodSecurityLevels()...)
 		}
 	}
 }
