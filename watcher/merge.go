@@ -120,13 +120,9 @@ func place(o manifests.Origin) string {
 	return o.File
 }
 
-// samePods compares by identity first: sources hand out the same pointers as long as an input does not change.
-func samePods(a, b []*manifests.Pod) bool {
-	return slices.EqualFunc(a, b, func(p, q *manifests.Pod) bool { return p == q || reflect.DeepEqual(p, q) })
-}
-
-func sameObjects(a, b []*manifests.Object) bool {
-	return slices.EqualFunc(a, b, func(p, q *manifests.Object) bool { return p == q || reflect.DeepEqual(p, q) })
+// same compares by identity first: sources hand out the same pointers as long as an input does not change.
+func same[T any](a, b []*T) bool {
+	return slices.EqualFunc(a, b, func(p, q *T) bool { return p == q || reflect.DeepEqual(p, q) })
 }
 
 func sameReport(a, b Report) bool {
@@ -136,12 +132,12 @@ func sameReport(a, b Report) bool {
 
 func sameSet(a, b Set) bool {
 	return a.Source == b.Source && a.Unread == b.Unread && slices.Equal(a.Unknown, b.Unknown) &&
-		samePods(a.Pods, b.Pods) && sameObjects(a.Objects, b.Objects) && sameObjects(a.Workloads, b.Workloads) &&
+		same(a.Pods, b.Pods) && same(a.Objects, b.Objects) && same(a.Workloads, b.Workloads) &&
 		slices.EqualFunc(a.Reports, b.Reports, sameReport)
 }
 
 func sameDesired(a, b Desired) bool {
 	return maps.Equal(a.Reported, b.Reported) && maps.EqualFunc(a.Unknown, b.Unknown, slices.Equal[[]string]) &&
-		samePods(a.Pods, b.Pods) && sameObjects(a.Objects, b.Objects) && sameObjects(a.Workloads, b.Workloads) &&
+		same(a.Pods, b.Pods) && same(a.Objects, b.Objects) && same(a.Workloads, b.Workloads) &&
 		slices.EqualFunc(a.Reports, b.Reports, sameReport)
 }

@@ -171,7 +171,7 @@ func checkOwners(t *rapid.T, order []string, sets map[string]Set, d Desired) {
 // checkIdempotent: merging the outcome changes nothing.
 func checkIdempotent(t *rapid.T, d Desired) {
 	again := Merge(nil, map[string]Set{"all": {Source: "all", Pods: d.Pods, Reports: d.Reports}})
-	if !samePods(again.Pods, d.Pods) || !slices.EqualFunc(again.Reports, d.Reports, sameReport) {
+	if !same(again.Pods, d.Pods) || !slices.EqualFunc(again.Reports, d.Reports, sameReport) {
 		t.Fatalf("not idempotent:\n%+v\n%+v", d, again)
 	}
 }
