@@ -85,7 +85,7 @@ func ignoredKinds() map[string][]string {
 		"rbac.authorization.k8s.io":    {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
 		"resource.k8s.io":              {"DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"},
 		"scheduling.k8s.io":            {"PodGroup", "PriorityClass", "Workload"},
-		"storage.k8s.io":               {"CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"},
+		"storage.k8s.io":               {"CSIDriver", "CSINode", "CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"},
 		"storagemigration.k8s.io":      {"StorageVersionMigration"},
 	}
 }

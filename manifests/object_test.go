@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,14 @@ func TestAFileMayHoldObjectsWorkloadsAndWhatMeansNothing(t *testing.T) {
 	}
 	if objects.Secret("default", "app") != nil || objects.RuntimeClass("kata") == nil {
 		t.Error("namespaces do not count as they should")
+	}
+}
+
+func TestNoKindThatIsReadIsAlsoIgnored(t *testing.T) {
+	for kind, info := range kinds() {
+		if slices.Contains(ignoredKinds()[groupOf(info.version)], kind) {
+			t.Errorf("a %s of another version than %s is dropped without a word", kind, info.version)
+		}
 	}
 }
 
