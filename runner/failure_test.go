@@ -246,12 +246,26 @@ func (d *deaf) Watch(ctx context.Context, _ func(manifests.Key)) error {
 	}
 }
 
+// interrupt ends the stream of events.
+func (d *deaf) interrupt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.broken)
+	d.broken = make(chan struct{})
+}
+
+// deafRig is a rig whose runtime tells nothing.
+func deafRig(t *testing.T) (*rig, *deaf) {
+	t.Helper()
+	r := newRig(t)
+	d := &deaf{Runtime: r.fake, broken: make(chan struct{})}
+	r.runtime = d
+	return r.start(), d
+}
+
 func TestEverybodyLooksAgainWhenEventsWereLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		d := &deaf{Runtime: r.fake, broken: make(chan struct{})}
-		r.runtime = d
-		r.start()
+		r, d := deafRig(t)
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
 		if err := r.fake.Exit(key("web"), "a", 1); err != nil {
 			t.Fatal(err)
@@ -260,10 +274,7 @@ func TestEverybodyLooksAgainWhenEventsWereLost(t *testing.T) {
 		if st := r.fake.State(key("web")); st.Containers[0].State != runner.ContainerExited {
 			t.Fatalf("the exit was noticed without an event: %+v", st)
 		}
-		d.mu.Lock()
-		close(d.broken)
-		d.broken = make(chan struct{})
-		d.mu.Unlock()
+		d.interrupt()
 		r.pass(time.Second)
 		if st := r.fake.State(key("web")); st.Containers[0].State != runner.ContainerRunning {
 			t.Errorf("still not noticed: %+v", st)
@@ -282,19 +293,13 @@ func TestEverybodyLooksAgainWhenEventsWereLost(t *testing.T) {
 // A pod can be made in the last moment of an interruption, after the look that saw it removed.
 func TestAPodThatNobodyKnewOfIsFoundAfterEventsWereLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		d := &deaf{Runtime: r.fake, broken: make(chan struct{})}
-		r.runtime = d
-		r.start()
+		r, d := deafRig(t)
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
 		left := r.fake.State(key("web"))
 		r.update()
 		r.pass(time.Minute)
 		r.fake.Put(key("web"), left)
-		d.mu.Lock()
-		close(d.broken)
-		d.broken = make(chan struct{})
-		d.mu.Unlock()
+		d.interrupt()
 		r.pass(time.Minute)
 		if st := r.fake.State(key("web")); st.Sandbox != nil || len(st.Containers) > 0 {
 			t.Errorf("left behind: %+v", st)

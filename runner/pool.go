@@ -6,8 +6,8 @@
 // (package watcher) nor how a container is made (package runner/ctrd).
 //
 // Goroutines: Pool.Run keeps one that hands out assignments, one that lists the pods of the runtime at the
-// start and when events were lost, one that waits for the runtime's events, one for each pod, and for each image that is being fetched.
-// Run waits for all of them.
+// start and when events were lost, one that waits for the runtime's events, one for each pod, and for each image
+// that is being fetched. Run waits for all of them.
 package runner
 
 import (
