@@ -124,6 +124,13 @@ func (c *checker) annotations(path *field.Path) {
 			}
 		}
 	}
+	for _, name := range rolloutAnnotations() {
+		if value, ok := annotations[name]; ok {
+			if err := new(Rollout).set(name, value); err != nil {
+				c.invalid(path.Key(name), value, err.Error())
+			}
+		}
+	}
 	for key, value := range annotations {
 		if strings.HasPrefix(key, corev1.SeccompContainerAnnotationKeyPrefix) {
 			c.seccompAnnotation(path.Child(key), value)

@@ -70,6 +70,7 @@ func allowed() map[string][]string {
 		"monopod/runner/ctrd/network": {"monopod/internal"},
 		"monopod/names":               {"monopod/internal"},
 		"monopod/workload":            {"monopod/manifests", "monopod/internal"},
+		"monopod/rollout":             {"monopod/manifests", "monopod/internal"},
 		"monopod/node":                {"monopod/manifests", "monopod/internal"},
 		"monopod/internal":            {"monopod/internal"},
 		"monopod/cmd":                 {"monopod"},

@@ -1,0 +1,72 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// clone copies what may be about to change.
+func (s *State) clone() *State {
+	c := *s
+	c.Revisions = slices.Clone(s.Revisions)
+	if s.Rollback != nil {
+		r := *s.Rollback
+		c.Rollback = &r
+	}
+	if s.Trial != nil {
+		t := *s.Trial
+		c.Trial = &t
+	}
+	return &c
+}
+
+// GoBack returns the state of a pod that a person takes to another revision; 0 is the last one before the active one
+// that has been Ready. Going to the revision that is written ends a rollback.
+func GoBack(now Instant, s *State, to int) (*State, error) {
+	if to == 0 {
+		if to = s.lastReady(s.Active); to == 0 {
+			return nil, fmt.Errorf("no revision before %d has been Ready; kept are %s: name one of them", s.Active, s.numbers())
+		}
+	}
+	switch {
+	case s.Revision(to) == nil:
+		return nil, fmt.Errorf("revision %d is not kept; kept are %s", to, s.numbers())
+	case to == s.Active && (to == s.Wanted || s.Rollback != nil && s.Rollback.Kind == Manual):
+		return nil, fmt.Errorf("revision %d is the active one already", to)
+	}
+	from := s.Active
+	if from == to {
+		from = s.Wanted
+	}
+	s = s.clone()
+	s.Trial, s.Base, s.Active = nil, 0, to
+	if to != s.Wanted {
+		s.Rollback = &Rollback{Kind: Manual, From: from, At: now.Wall}
+		return s, nil
+	}
+	s.Rollback = nil
+	if r := s.Revision(to); r.Outcome != Ready {
+		r.Outcome, r.Reason = Progressing, ""
+	}
+	return s, nil
+}
+
+func (s *State) numbers() string {
+	var all []string
+	for _, r := range s.Revisions {
+		all = append(all, strconv.Itoa(r.Number))
+	}
+	return strings.Join(all, ", ")
+}
+
+// lastReady is the number of the newest revision before one that has been Ready; 0: none.
+func (s *State) lastReady(before int) int {
+	for _, r := range slices.Backward(s.Revisions) {
+		if r.Number < before && r.Outcome == Ready {
+			return r.Number
+		}
+	}
+	return 0
+}
