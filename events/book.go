@@ -1,0 +1,159 @@
+package events
+
+import (
+	"container/list"
+	"time"
+)
+
+// maxSimilar is how many events are kept that differ in their message only: one pod that says something else each time
+// must not drive out the others.
+const maxSimilar = 8
+
+// book is the events in memory, bounded. It knows no clock and no disk.
+type book struct {
+	limit int64 // of used
+	used  int64 // size of all records
+	boot  uint64
+	rev   uint64
+	// entries holds *entry, the one that changed last at the end.
+	entries *list.List
+	byID    map[identity]*list.Element
+	similar map[group][]*list.Element
+}
+
+// entry is a record, and what of it is on disk.
+type entry struct {
+	record
+	// written is the Rev that is on disk, or on its way there; 0: none.
+	written uint64
+}
+
+func newBook(limit int64) *book {
+	return &book{limit: limit, entries: list.New(), byID: map[identity]*list.Element{}, similar: map[group][]*list.Element{}}
+}
+
+// load fills an empty book with what was found on disk, and says whether that was recorded in other boots than this.
+func (b *book) load(found []record, bootID string) (rebooted bool) {
+	known := false
+	for i := range found {
+		r := &found[i]
+		b.rev = max(b.rev, r.Rev, r.ID)
+		switch same := bootID != "" && r.BootID == bootID; {
+		case same && !known:
+			b.boot, known = r.Boot, true
+		case !known:
+			b.boot = max(b.boot, r.Boot)
+		}
+	}
+	if !known {
+		b.boot++
+	}
+	for _, r := range latest(found) {
+		if _, double := b.byID[r.identity]; !double {
+			b.insert(&entry{record: r, written: r.Rev})
+		}
+	}
+	return len(found) > 0 && !known && bootID != ""
+}
+
+// add records an observation and says whether it is a new event rather than the repetition of one.
+func (b *book) add(o observation) (isNew bool) {
+	b.rev++
+	id := identity{Boot: b.boot, group: o.group, Message: o.message}
+	if at, ok := b.byID[id]; ok {
+		e := entryAt(at)
+		e.Rev, e.Count = b.rev, e.Count+1
+		e.Last, e.Wall = max(e.Last, o.at.Since), o.at.Wall
+		b.entries.MoveToBack(at)
+		return e.written == 0
+	}
+	b.insert(&entry{record: record{
+		ID: b.rev, Rev: b.rev, identity: id, BootID: o.at.Boot, First: o.at.Since, Last: o.at.Since, Wall: o.at.Wall, Count: 1,
+	}})
+	return true
+}
+
+// insert adds an entry as the newest, and drops older ones for which there is no room.
+func (b *book) insert(e *entry) {
+	at := b.entries.PushBack(e)
+	b.byID[e.identity] = at
+	b.similar[e.group] = append(b.similar[e.group], at)
+	b.used += e.size()
+	if others := b.similar[e.group]; len(others) > maxSimilar {
+		b.drop(oldest(others))
+	}
+	for b.used > b.limit && b.entries.Len() > 1 {
+		b.drop(b.entries.Front())
+	}
+}
+
+func oldest(elements []*list.Element) *list.Element {
+	first := elements[0]
+	for _, at := range elements[1:] {
+		if entryAt(at).Rev < entryAt(first).Rev {
+			first = at
+		}
+	}
+	return first
+}
+
+func (b *book) drop(at *list.Element) {
+	e := entryAt(at)
+	b.entries.Remove(at)
+	b.used -= e.size()
+	delete(b.byID, e.identity)
+	var left []*list.Element
+	for _, other := range b.similar[e.group] {
+		if other != at {
+			left = append(left, other)
+		}
+	}
+	if b.similar[e.group] = left; left == nil {
+		delete(b.similar, e.group)
+	}
+}
+
+func entryAt(at *list.Element) *entry { return at.Value.(*entry) } // nothing else is put there
+
+// list returns the selected records in order, and what the wall clock showed at the beginning of each boot.
+func (b *book) list(f Filter) ([]record, map[uint64]time.Time) {
+	all := b.all()
+	walls := wallsOf(all)
+	var out []record
+	for i := range all {
+		if f.matches(&all[i].group) {
+			out = append(out, all[i])
+		}
+	}
+	return out, walls
+}
+
+// all returns all records in order: that in which they changed is the same.
+func (b *book) all() []record {
+	out := make([]record, 0, b.entries.Len())
+	for at := b.entries.Front(); at != nil; at = at.Next() {
+		out = append(out, entryAt(at).record)
+	}
+	return out
+}
+
+// take returns the records that are not on disk, and with counts those that have changed there, to be written now.
+func (b *book) take(counts bool) []record {
+	var out []record
+	for at := b.entries.Front(); at != nil; at = at.Next() {
+		if e := entryAt(at); e.written == 0 || counts && e.written != e.Rev {
+			e.written = e.Rev
+			out = append(out, e.record)
+		}
+	}
+	return out
+}
+
+// failed notes that what was taken could not be written.
+func (b *book) failed(batch []record) {
+	for i := range batch {
+		if at, ok := b.byID[batch[i].identity]; ok {
+			entryAt(at).written = 0
+		}
+	}
+}
