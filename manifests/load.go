@@ -32,6 +32,17 @@ type Options struct {
 // of white space only, is an error: that is what a power cut or an interrupted copy leaves behind, not what
 // somebody wrote to say "run nothing".
 func LoadAll(file string, data []byte, o Options) (*Content, error) {
+	c, err := LoadParts(file, data, o)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// LoadParts is LoadAll for those who judge object by object: besides the error it returns every object that has no
+// problem. Of two objects with one identity the first is among them. The content is nil when the input cannot be
+// looked at as documents.
+func LoadParts(file string, data []byte, o Options) (*Content, error) {
 	l := loader{file: file, source: o.Source, policy: o.Policy, first: map[ObjectID]int{}}
 	if err := l.checkBytes(data); err != nil {
 		return nil, err
@@ -39,10 +50,7 @@ func LoadAll(file string, data []byte, o Options) (*Content, error) {
 	for _, d := range splitDocuments(bytes.TrimPrefix(data, []byte(utf8BOM))) {
 		l.document(d)
 	}
-	if len(l.errs) > 0 {
-		return nil, joinErrors(l.errs)
-	}
-	return &l.content, nil
+	return &l.content, joinErrors(l.errs)
 }
 
 // Load is LoadAll for those who look at pods only.
@@ -166,6 +174,7 @@ func (l *loader) fail(errs []*Error) {
 	l.errs = append(l.errs, errs...)
 }
 
+// joinErrors returns nil when there are none.
 func joinErrors(errs []*Error) error {
 	all := make([]error, len(errs))
 	for i, e := range errs {

@@ -70,6 +70,17 @@ type Error struct {
 	Hint string `json:"hint,omitempty"`
 }
 
+// ID names the object that has the problem; ok is false when the document could not be read that far.
+func (e *Error) ID() (id ObjectID, ok bool) {
+	id.Kind = cmp.Or(e.Kind, "Pod")
+	namespace, name, namespaced := strings.Cut(e.Pod, "/")
+	if !namespaced {
+		namespace, name = "", namespace
+	}
+	id.Namespace, id.Name = namespace, name
+	return id, name != ""
+}
+
 // Error implements error.
 func (e *Error) Error() string {
 	var b strings.Builder

@@ -3,125 +3,116 @@ package watcher
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"mime"
 	"net/http"
 	"net/url"
-	"regexp"
+	"os"
+	"strconv"
+	"strings"
 	"time"
-
-	"monopod/manifests"
 )
 
 const httpSource = "http"
 
-// HTTPConfig configures an HTTPSource.
+// HTTPConfig configures a Remote that asks a URL.
 type HTTPConfig struct {
+	// Name is that of the source; empty means "http".
+	Name string
 	// URL is asked by GET.
 	URL string
-	// Header is sent with each request.
-	Header http.Header
+	// Header is sent with each request, HeaderFiles too.
+	Header      http.Header
+	HeaderFiles []HeaderFile
 	// CheckFrequency is the time between two requests; 0 means 20 s.
 	CheckFrequency time.Duration
-	// Client makes the requests; nil means one of its own. Its redirect policy is replaced, and a missing timeout filled in.
+	// Timeout is the longest time of a request with its answer, 0 means 10 s; Stall is the longest time without a byte
+	// of the answer, 0 means 10 s.
+	Timeout, Stall time.Duration
+	// MaxSize is the largest answer in bytes; 0 means MaxInput, which is the most.
+	MaxSize int
+	// Trust is whom to trust and who to be.
+	Trust Trust
+	// Client makes the requests; nil means one of its own. Its redirect policy is replaced, and a missing timeout
+	// filled in; its transport takes the place of Trust and of the proxy of the environment.
 	Client *http.Client
-	// Load turns an answer into pods.
-	Load Loader
-	// Log gets one line when the state of the source changes; nil means none.
-	Log *slog.Logger
+	// The rest is as in RemoteConfig.
+	Load   Loader
+	Atomic bool
+	Verify Verify
+	Copy   *Copy
+	Log    *slog.Logger
+	Now    func() time.Time
 }
 
-// Times of an HTTPSource.
-const (
-	httpTimeout = 10 * time.Second
-	// firstRetry is the pause after a first failure; it doubles up to CheckFrequency.
-	firstRetry = time.Second
-	// jitter is the share of a pause by which it is made shorter or longer, so that a fleet does not ask in step.
-	jitter = 0.1
-)
-
-// HTTPSource reads the manifests behind one URL. Only a complete answer 200 that is valid as a whole changes what
-// it wants; anything else is reported, and the last good content stays.
-type HTTPSource struct {
-	cfg HTTPConfig
-	log *slog.Logger
-	// name is the URL without its password: what reports and origins call this input.
-	name string
-
-	// The rest belongs to the goroutine of Run.
-	set Set
-	// content is that of the last valid answer.
-	content manifests.Content
-	// good and bad are the hashes of the last valid and the last refused answer; badErr says what was wrong with it.
-	good, bad [sha256.Size]byte
-	badErr    error
-	// etag and modified belong to the last valid answer.
-	etag, modified string
-	// failures counts requests in a row that did not give a valid answer.
-	failures int
+// HeaderFile is a header whose value is read from a file at each request.
+type HeaderFile struct {
+	// Name is that of the header.
+	Name string
+	// Before stands before the content of the file, as "Bearer ".
+	Before string
+	// File holds the value; white space around it is not part of it.
+	File string
 }
 
-// NewHTTPSource makes an HTTPSource; Run starts it.
-func NewHTTPSource(cfg HTTPConfig) *HTTPSource {
-	if cfg.CheckFrequency <= 0 {
-		cfg.CheckFrequency = 20 * time.Second
+const httpTimeout = 10 * time.Second
+
+// NewHTTPSource makes a Remote that asks a URL; Run starts it.
+func NewHTTPSource(cfg HTTPConfig) *Remote {
+	if cfg.Name == "" {
+		cfg.Name = httpSource
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	s := &HTTPSource{cfg: cfg, log: cfg.Log.With("source", httpSource), name: cfg.URL, set: Set{Source: httpSource, Unread: true}}
+	input := cfg.URL
 	if u, err := url.Parse(cfg.URL); err == nil {
-		s.name = u.Redacted()
+		input = u.Redacted()
 	}
-	return s
+	return NewRemote(RemoteConfig{
+		Name: cfg.Name, Input: input, Place: cfg.URL, Fetcher: newHTTPFetcher(cfg, input), Period: cfg.CheckFrequency,
+		Load: cfg.Load, Atomic: cfg.Atomic, Verify: cfg.Verify, Copy: cfg.Copy, Log: cfg.Log, Now: cfg.Now,
+	})
 }
 
-// Name implements Source.
-func (s *HTTPSource) Name() string { return httpSource }
-
-// Run implements Source.
-func (s *HTTPSource) Run(ctx context.Context, out chan<- Set) error {
-	client := s.client()
-	defer client.CloseIdleConnections()
-	var last Set
-	for first := true; ; first = false {
-		err := s.ask(ctx, client)
-		if ctx.Err() != nil {
-			return nil
-		}
-		s.note(time.Now(), err)
-		if first || !sameSet(last, s.set) {
-			logChanges(s.log, last.Reports, s.set.Reports)
-			send(ctx, out, s.set)
-			last = s.set
-		}
-		if !pause(ctx, spread(s.delay())) {
-			return nil
-		}
-	}
+// httpFetcher asks a URL. It belongs to the goroutine of its Remote.
+type httpFetcher struct {
+	cfg HTTPConfig
+	// name is the URL without its password.
+	name   string
+	client *http.Client
+	trust  *trustFiles
 }
 
-// client returns the configured client with our rules on it.
-func (s *HTTPSource) client() *http.Client {
-	c := &http.Client{}
-	if s.cfg.Client != nil {
-		*c = *s.cfg.Client
+func newHTTPFetcher(cfg HTTPConfig, name string) *httpFetcher {
+	if cfg.Stall <= 0 {
+		cfg.Stall = httpTimeout
 	}
-	if c.Transport == nil {
-		if t, ok := http.DefaultTransport.(*http.Transport); ok {
-			c.Transport = t.Clone() // its own connections, which end with Run
-		}
+	if cfg.MaxSize <= 0 || cfg.MaxSize > MaxInput {
+		cfg.MaxSize = MaxInput
 	}
-	if c.Timeout == 0 {
-		c.Timeout = httpTimeout
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
-	c.CheckRedirect = sameHost
-	return c
+	f := &httpFetcher{cfg: cfg, name: name, client: &http.Client{Timeout: cfg.Timeout}}
+	if cfg.Client != nil {
+		*f.client = *cfg.Client
+	}
+	if f.client.Timeout == 0 {
+		f.client.Timeout = httpTimeout
+	}
+	if f.client.Transport == nil {
+		f.trust = &trustFiles{files: cfg.Trust, now: cfg.Now}
+	}
+	f.client.CheckRedirect = sameHost
+	return f
+}
+
+// Close implements Fetcher.
+func (f *httpFetcher) Close() {
+	if f.client.Transport != nil {
+		f.client.CloseIdleConnections()
+	}
 }
 
 var errRedirect = errors.New("redirect refused")
@@ -140,144 +131,175 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// refusal is an answer that came but is not acceptable.
-type refusal struct{ err error }
-
-func (r *refusal) Error() string { return r.err.Error() }
-func (r *refusal) Unwrap() error { return r.err }
-
-func refuse(format string, args ...any) error { return &refusal{fmt.Errorf(format, args...)} }
-
-// ask makes one request and takes over a good answer. The error is a *refusal when an answer came.
-func (s *HTTPSource) ask(ctx context.Context, client *http.Client) error {
-	req, err := s.request(ctx)
+// Fetch implements Fetcher.
+func (f *httpFetcher) Fetch(ctx context.Context, seen Validators) (*Answer, error) {
+	if f.trust != nil {
+		if err := f.trust.refresh(f.client); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	req, err := f.request(ctx, f.cfg.URL)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	resp, err := client.Do(req)
+	if seen.ETag != "" {
+		req.Header.Set("If-None-Match", seen.ETag)
+	}
+	if seen.LastModified != "" {
+		req.Header.Set("If-Modified-Since", seen.LastModified)
+	}
+	answer, err := f.get(req)
 	if err != nil {
-		return err
+		return nil, f.explain(err)
 	}
-	defer resp.Body.Close()
-	switch {
-	case resp.StatusCode == http.StatusNotModified && !s.set.Unread:
-		return nil // the same as the last valid answer: only its validators are ever sent
-	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s: answered %s", s.name, resp.Status)
-	}
-	data, err := s.body(resp)
-	if err != nil {
-		return err
-	}
-	if err := s.take(data); err != nil {
-		return err
-	}
-	s.etag, s.modified = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
-	return nil
+	return answer, nil
 }
 
-func (s *HTTPSource) request(ctx context.Context) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.cfg.URL, http.NoBody)
+var errStalled = errors.New("timeout: the answer does not go on")
+
+// get makes a request and reads the whole answer.
+func (f *httpFetcher) get(req *http.Request) (*Answer, error) {
+	ctx, stop := context.WithCancelCause(req.Context())
+	defer stop(nil)
+	stall := time.AfterFunc(f.cfg.Stall, func() { stop(errStalled) })
+	defer stall.Stop()
+	answer, err := f.exchange(req.WithContext(ctx), func() { stall.Reset(f.cfg.Stall) })
+	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
+		return nil, fmt.Errorf("%s: %w for %s", f.name, errStalled, f.cfg.Stall)
+	}
+	return answer, err
+}
+
+// exchange calls moved whenever something of the answer came.
+func (f *httpFetcher) exchange(req *http.Request, moved func()) (*Answer, error) {
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	moved()
+	conditional := req.Header.Get("If-None-Match")+req.Header.Get("If-Modified-Since") != ""
+	switch {
+	case resp.StatusCode == http.StatusNotModified && conditional:
+		return nil, ErrNotModified
+	case resp.StatusCode != http.StatusOK:
+		return nil, f.notOK(resp)
+	}
+	data, err := f.body(resp, moved)
+	if err != nil {
+		return nil, err
+	}
+	return &Answer{Body: data, Validators: Validators{ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}}, nil
+}
+
+// notOK is the error of an answer of another status, with the time to wait that it asks for.
+func (f *httpFetcher) notOK(resp *http.Response) error {
+	err := fmt.Errorf("%s: answered %s", f.name, resp.Status)
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+		return err
+	}
+	after := resp.Header.Get("Retry-After")
+	if seconds, numErr := strconv.ParseUint(after, 10, 31); numErr == nil {
+		return &Later{Err: err, After: time.Duration(seconds) * time.Second}
+	}
+	if at, dateErr := http.ParseTime(after); dateErr == nil {
+		return &Later{Err: err, After: at.Sub(f.cfg.Now())}
+	}
+	return err
+}
+
+// request makes a request with the configured headers.
+func (f *httpFetcher) request(ctx context.Context, address string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("User-Agent", "monopod")
-	for name, values := range s.cfg.Header {
+	for name, values := range f.cfg.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	for _, h := range f.cfg.HeaderFiles {
+		value, err := h.read()
+		if err != nil {
+			return nil, fmt.Errorf("%s: header %s: %w", f.name, h.Name, err)
+		}
+		req.Header.Set(h.Name, value)
 	}
 	if host := req.Header.Get("Host"); host != "" {
 		req.Host = host
 	}
-	if s.etag != "" {
-		req.Header.Set("If-None-Match", s.etag)
-	}
-	if s.modified != "" {
-		req.Header.Set("If-Modified-Since", s.modified)
-	}
 	return req, nil
 }
 
-// body reads a complete answer.
-func (s *HTTPSource) body(resp *http.Response) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(resp.Body, MaxInput+1))
+// maxHeaderFile is more than servers take in a header.
+const maxHeaderFile = 64 << 10
+
+// read returns the value. Its content is in no error.
+func (h HeaderFile) read() (string, error) {
+	info, err := os.Stat(h.File)
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular() || info.Size() > maxHeaderFile:
+		return "", fmt.Errorf("%s is not a regular file of at most %d bytes", h.File, maxHeaderFile)
+	}
+	data, err := os.ReadFile(h.File)
 	if err != nil {
-		return nil, fmt.Errorf("%s: read answer: %w", s.name, err)
+		return "", err
+	}
+	value := strings.TrimSpace(string(data))
+	switch {
+	case value == "":
+		return "", fmt.Errorf("%s is empty", h.File)
+	case strings.ContainsAny(value, "\r\n\x00"):
+		return "", fmt.Errorf("%s holds more than one line", h.File)
+	}
+	return h.Before + value, nil
+}
+
+// body reads a complete answer.
+func (f *httpFetcher) body(resp *http.Response, moved func()) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(&moving{resp.Body, moved}, int64(f.cfg.MaxSize)+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: read answer: %w", f.name, err)
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
-	case len(data) > MaxInput:
-		return nil, refuse("%s: %w", s.name, errTooLarge)
+	case len(data) > f.cfg.MaxSize:
+		return nil, refuse("%s: larger than %s", f.name, sizeText(f.cfg.MaxSize))
 	case kind == "text/html":
-		return nil, refuse("%s: answered with a web page (text/html), not with manifests", s.name)
+		return nil, refuse("%s: answered with a web page (text/html), not with manifests", f.name)
 	case !delimited(resp) && !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")):
-		return nil, refuse("%s: the answer has neither Content-Length nor chunks, so that a cut-off one looks like a whole one; send one of them, or JSON", s.name)
+		return nil, refuse("%s: the answer has neither Content-Length nor chunks, so that a cut-off one looks like a whole one; send one of them, or JSON", f.name)
 	}
 	return data, nil
+}
+
+func sizeText(n int) string {
+	switch {
+	case n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// moving calls moved whenever a read got something.
+type moving struct {
+	io.Reader
+	moved func()
+}
+
+func (m *moving) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if n > 0 {
+		m.moved()
+	}
+	return n, err
 }
 
 // delimited says that a body that was cut off gave a read error.
 func delimited(resp *http.Response) bool {
 	return resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.Uncompressed || resp.ProtoMajor > 1
-}
-
-// take judges an answer, unless it is the one that was judged last.
-func (s *HTTPSource) take(data []byte) error {
-	sum := sha256.Sum256(data)
-	switch {
-	case !s.set.Unread && sum == s.good:
-		return nil
-	case s.badErr != nil && sum == s.bad:
-		return s.badErr
-	}
-	c, err := safeLoad(s.cfg.Load, s.name, data)
-	if err == nil {
-		err = immutableEdits(&s.content, c)
-	}
-	if err != nil {
-		s.bad, s.badErr = sum, &refusal{err}
-		return s.badErr
-	}
-	s.good = sum
-	s.content = *c
-	s.set.Unread, s.set.Pods, s.set.Objects, s.set.Workloads = false, c.Pods, c.Objects, c.Workloads
-	return nil
-}
-
-// localAddress is our side of a connection in an error text. Its port is another one each time, which would make
-// every failed attempt look like news.
-var localAddress = regexp.MustCompile(`((?:tcp|udp)[46]? )[0-9A-Fa-f.:\[\]%a-z]+->`)
-
-// note enters the outcome of a request into the set.
-func (s *HTTPSource) note(now time.Time, err error) {
-	r := Report{Source: httpSource, Input: s.name, State: Unreachable, Errors: lines(err)}
-	for i := range r.Errors {
-		r.Errors[i] = localAddress.ReplaceAllString(r.Errors[i], "$1")
-	}
-	s.failures++
-	var refused *refusal
-	switch {
-	case err == nil:
-		r.State, s.failures = Accepted, 0
-	case errors.As(err, &refused):
-		r.State = Refused
-	}
-	r = r.withContent(&s.content)
-	var was Report
-	if len(s.set.Reports) > 0 {
-		was = s.set.Reports[0]
-	}
-	s.set.Reports = []Report{keepSince(now, was, r)} // a new slice: the old one was sent
-}
-
-// delay is the pause before the next request.
-func (s *HTTPSource) delay() time.Duration {
-	if s.failures == 0 {
-		return s.cfg.CheckFrequency
-	}
-	return min(s.cfg.CheckFrequency, firstRetry<<min(s.failures-1, 10))
-}
-
-// spread makes d up to a jitter shorter or longer.
-func spread(d time.Duration) time.Duration {
-	return d + time.Duration((2*rand.Float64()-1)*jitter*float64(d))
 }

@@ -12,7 +12,7 @@ import (
 // Merge folds the last Set of each source into one Desired. Sources win over those behind them in order; sources
 // that order does not name come last, by name. It is pure and deterministic.
 func Merge(order []string, sets map[string]Set) Desired {
-	d := Desired{Reported: map[string]bool{}, Unknown: map[string][]string{}}
+	d := Desired{Order: order, Reported: map[string]bool{}, Unknown: map[string][]string{}}
 	own := newOwners(0)
 	for _, name := range precedence(order, sets) {
 		set := sets[name]
@@ -126,7 +126,7 @@ func same[T any](a, b []*T) bool {
 }
 
 func sameReport(a, b Report) bool {
-	return a.Source == b.Source && a.Input == b.Input && a.State == b.State && a.Since.Equal(b.Since) &&
+	return a.Source == b.Source && a.Input == b.Input && a.State == b.State && a.Since.Equal(b.Since) && a.FromDisk.Equal(b.FromDisk) &&
 		slices.Equal(a.Errors, b.Errors) && slices.Equal(a.Pods, b.Pods) && slices.Equal(a.Objects, b.Objects)
 }
 

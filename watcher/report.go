@@ -90,9 +90,9 @@ func safeLoad(load Loader, input string, data []byte) (c *manifests.Content, err
 	return load(input, data)
 }
 
-// Loader turns the bytes of an input into its content: all of it, or an error that says everything that is wrong. An
-// input of no bytes must be an error: that is what a crash in the middle of a write leaves behind. It is called
-// from one goroutine per source.
+// Loader turns the bytes of an input into its content, and an error that says everything that is wrong. Besides an
+// error it may return what is not concerned by it. An input of no bytes must be an error: that is what a crash in the
+// middle of a write leaves behind. It is called from one goroutine per source.
 type Loader func(input string, data []byte) (*manifests.Content, error)
 
 // MaxInput is the largest file or answer that is read.

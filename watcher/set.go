@@ -21,8 +21,8 @@ import (
 type Set struct {
 	// Source is the name of the source, e.g. "file".
 	Source string
-	// Unread says that the source has never been read successfully in this run: Pods is empty because
-	// nothing is known, and Reports says why.
+	// Unread says that it is not known what all the source wants, and Reports says why: it has not been read
+	// successfully in this run and Pods is empty, or what is in Pods may not be all.
 	Unread bool
 	// Unknown holds the inputs whose content has never been read successfully in this run although they exist (a
 	// file that has been broken since the start). Pods that run from one of them must not be removed.
@@ -50,6 +50,9 @@ type Report struct {
 	Objects []string `json:"objects,omitempty"`
 	// Since is when the input came into this state.
 	Since time.Time `json:"since"`
+	// FromDisk is when the content was received that counts now, as long as the source has not confirmed it in this
+	// run: it is the copy on disk. Zero else.
+	FromDisk time.Time `json:"fromDisk,omitzero"`
 }
 
 // ReportState classifies a Report.
@@ -82,6 +85,9 @@ type Desired struct {
 	// Reported holds the names of sources that have been read successfully in this run. Only pods of these
 	// sources may be removed when they are missing from Pods.
 	Reported map[string]bool
+	// Order has the names of all sources by precedence. A source that is not among them is no more, and what is left of
+	// it may be removed.
+	Order []string
 	// Unknown holds, by source, the inputs whose content is not known in this run; see Set.Unknown.
 	Unknown map[string][]string
 	// Reports of all sources, conflicts between sources included.
@@ -89,7 +95,11 @@ type Desired struct {
 }
 
 // Removable says whether a pod written at o may be removed when it is missing from Pods: its source has been
-// read in this run, and so has the input it was written in, unless that input is gone. The zero Desired removes nothing.
+// read in this run, and so has the input it was written in, unless that input is gone; or there is no such source any
+// more. The zero Desired removes nothing.
 func (d Desired) Removable(o manifests.Origin) bool {
+	if len(d.Order) > 0 && o.Source != "" && !slices.Contains(d.Order, o.Source) {
+		return true
+	}
 	return d.Reported[o.Source] && !slices.Contains(d.Unknown[o.Source], o.File)
 }

@@ -132,7 +132,17 @@ func (a *App) server() *node.Server {
 
 // watch follows the manifests.
 func (a *App) watch(ctx context.Context) error {
-	return watcher.New(a.log, a.sources()...).Run(ctx, a.board.publish)
+	sources := a.sources()
+	asked := make([]string, 0, len(sources))
+	for _, s := range sources {
+		if _, off := s.(watcher.Off); !off {
+			asked = append(asked, s.Name())
+		}
+	}
+	if err := watcher.RemoveCopies(a.cfg.copiesDirectory(), asked); err != nil {
+		a.log.Warn("remove the copies of sources that are no more", "err", err)
+	}
+	return watcher.New(a.log, sources...).Run(ctx, a.board.publish)
 }
 
 // sources returns the configured sources by precedence. One that is switched off still reports: pods that an
@@ -144,16 +154,24 @@ func (a *App) sources() []watcher.Source {
 	}
 	if a.cfg.StaticPodURL != "" {
 		url = watcher.NewHTTPSource(watcher.HTTPConfig{
-			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: load("http", a.cfg.policy(a.cfg.StaticPodURLSecurity)), Log: a.log,
+			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: loadParts("http", a.cfg.policy(a.cfg.StaticPodURLSecurity)), Log: a.log,
+			Copy: a.cfg.copyOf("http"),
 		})
 	}
-	return []watcher.Source{file, url}
+	return append([]watcher.Source{file, url}, a.remoteSources()...)
 }
 
 // load is the watcher's way to manifests.
 func load(source string, policy manifests.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
 		return manifests.LoadAll(input, data, manifests.Options{Source: source, Policy: policy})
+	}
+}
+
+// loadParts is load for sources that judge object by object.
+func loadParts(source string, policy manifests.Policy) watcher.Loader {
+	return func(input string, data []byte) (*manifests.Content, error) {
+		return manifests.LoadParts(input, data, manifests.Options{Source: source, Policy: policy})
 	}
 }
 

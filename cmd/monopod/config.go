@@ -15,6 +15,7 @@ type Config struct {
 	StaticPodPath            string              `koanf:"staticPodPath"`
 	StaticPodURL             string              `koanf:"staticPodURL"`
 	StaticPodURLHeader       map[string][]string `koanf:"staticPodURLHeader"`
+	RemoteSources            []RemoteSource      `koanf:"sources"`
 	FileCheckFrequency       time.Duration       `koanf:"fileCheckFrequency"`
 	HTTPCheckFrequency       time.Duration       `koanf:"httpCheckFrequency"`
 	RootDirectory            string              `koanf:"rootDirectory"`
@@ -92,6 +93,7 @@ func (c *Config) derive(hostname func() (string, error)) error {
 			*source = c.PodSecurity
 		}
 	}
+	c.deriveSources()
 	if c.NodeName == "" {
 		name, err := hostname()
 		if err != nil {

@@ -49,9 +49,10 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 }
 
 func (c *configCheck) sourceValues(cfg *Config) {
-	if cfg.StaticPodPath == "" && cfg.StaticPodURL == "" {
-		c.add("staticPodPath", "neither staticPodPath nor staticPodURL is set: there is nothing to run", "set one of them")
+	if cfg.StaticPodPath == "" && cfg.StaticPodURL == "" && len(cfg.RemoteSources) == 0 {
+		c.add("staticPodPath", "neither staticPodPath nor staticPodURL nor sources is set: there is nothing to run", "set one of them")
 	}
+	c.remoteSources(cfg)
 	if cfg.StaticPodURL != "" {
 		u, err := url.Parse(cfg.StaticPodURL)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {

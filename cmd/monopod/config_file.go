@@ -129,6 +129,12 @@ func (f *configFile) entry(path string, name, val *yaml.Node) {
 		f.problem(val.Line, ConfigProblem{Key: path, Msg: "wants a map, not " + describeNode(val), Hint: "its keys: " + strings.Join(section, ", ")})
 	case !isKey:
 		f.mapping(path+".", val)
+	case key.kind == kindSources:
+		list, problems := mapList(path, remoteSourceKeys(), val)
+		for _, p := range problems {
+			f.problem(p.line, p.ConfigProblem)
+		}
+		f.out[path] = setting{value: resolvePaths(key, list, f.dir), where: f.where(name.Line)}
 	default:
 		value, problem := valueOf(key, val)
 		if problem != nil {
@@ -180,6 +186,12 @@ func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 		return headerMap(key, n)
 	case kindPrograms:
 		return programMap(key, n)
+	case kindSources:
+		list, problems := mapList(key.path, remoteSourceKeys(), n)
+		if len(problems) > 0 {
+			return nil, &problems[0].ConfigProblem
+		}
+		return list, nil
 	default:
 		if n.Tag != "!!str" {
 			return nil, wrongType(key, n)

@@ -21,6 +21,9 @@ const (
 	kindPaths    keyKind = "list of paths"
 	kindHeaders  keyKind = "map of lists of strings"
 	kindPrograms keyKind = "map of programs"
+	kindSources  keyKind = "list of sources"
+	// kindSourceHeaders is there in entries of sources only.
+	kindSourceHeaders keyKind = "list of headers"
 )
 
 // configKey describes one key of the configuration.
@@ -60,6 +63,7 @@ func sourceKeys() []configKey {
 		{path: "staticPodPath", kind: kindPath, def: "/etc/monopod/manifests", doc: "Directory, or single file, with the Pod manifests to run (`.yaml`, `.yml`, `.json`). Empty: no file source."},
 		{path: "staticPodURL", kind: kindString, doc: "http or https URL of further manifests. Empty: no URL source. On conflict the file source wins."},
 		{path: "staticPodURLHeader", kind: kindHeaders, doc: "Headers sent with each request for `staticPodURL`, as in `{Authorization: [\"Bearer ...\"]}`. The values are secrets: they are never printed."},
+		{path: "sources", kind: kindSources, doc: "Further sources, each with a name. On conflict `staticPodPath` wins, then `staticPodURL`, then these in their order. The last good answer of each is kept on disk, also that of `staticPodURL`, so that its pods start without it."},
 		{path: "fileCheckFrequency", kind: kindDuration, def: 20 * time.Second, doc: "How often `staticPodPath` is read again besides on each change that the kernel reports."},
 		{path: "httpCheckFrequency", kind: kindDuration, def: 20 * time.Second, doc: "How often `staticPodURL` is asked."},
 		{path: "nodeName", kind: kindString, derived: "the host name in lower case", doc: "Name of this machine: `spec.nodeName` of each pod, and the default host name of pods on the host network."},
@@ -127,6 +131,8 @@ func (k configKey) value() any {
 		return []string{}
 	case k.isMap():
 		return map[string]any{}
+	case k.kind == kindSources || k.kind == kindSourceHeaders:
+		return []any{}
 	default:
 		return ""
 	}
@@ -145,7 +151,7 @@ func (k configKey) env() string {
 // flag is the name of the key's flag; empty for keys that have none because their values are secrets, and
 // any user of the machine can read a command line.
 func (k configKey) flag() string {
-	if k.kind == kindHeaders {
+	if k.kind == kindHeaders || k.kind == kindSources {
 		return ""
 	}
 	var all []string

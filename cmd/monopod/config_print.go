@@ -26,6 +26,7 @@ func (c *Config) values() map[string]any {
 	}
 	out["staticPodURLHeader"] = hidden
 	out["staticPodURL"] = redactURL(c.StaticPodURL)
+	out["sources"] = c.printedSources()
 	return out
 }
 
@@ -58,6 +59,7 @@ func collectValues(v reflect.Value, prefix string, out map[string]any) {
 			out[path] = durationText(f)
 		case []string:
 			out[path] = append([]string{}, f...)
+		case []RemoteSource: // values fills it in
 		case map[string][]string, map[string]string, string, int, int64, bool, float64:
 			out[path] = f
 		default:
@@ -171,6 +173,19 @@ func configDocs() string {
 			fmt.Fprintf(&b, "; flag `--%s`", f)
 		}
 		b.WriteString("\n")
+		if key.kind == kindSources {
+			b.WriteString(sourceDocs())
+		}
+	}
+	return b.String()
+}
+
+// sourceDocs describes the keys of an entry of `sources`.
+func sourceDocs() string {
+	var b strings.Builder
+	b.WriteString("\n| key | | default |\n|---|---|---|\n")
+	for _, key := range remoteSourceKeys() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key.path, key.doc, key.docDefault())
 	}
 	return b.String()
 }

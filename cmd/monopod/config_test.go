@@ -111,8 +111,15 @@ func writeFile(t *testing.T, path, text string) {
 }
 
 func TestTheTableOfKeysAndTheStructHoldTheSameKeysAndTypes(t *testing.T) {
+	sameKeysAndTypes(t, configKeys(), reflect.TypeFor[Config]())
+	sameKeysAndTypes(t, remoteSourceKeys(), reflect.TypeFor[RemoteSource]())
+	sameKeysAndTypes(t, sourceHeaderKeys(), reflect.TypeFor[SourceHeader]())
+}
+
+func sameKeysAndTypes(t *testing.T, table []configKey, config reflect.Type) {
+	t.Helper()
 	inTable := map[string]configKey{}
-	for _, k := range configKeys() {
+	for _, k := range table {
 		if _, twice := inTable[k.path]; twice {
 			t.Errorf("%s is in the table twice", k.path)
 		}
@@ -120,7 +127,7 @@ func TestTheTableOfKeysAndTheStructHoldTheSameKeysAndTypes(t *testing.T) {
 	}
 	kinds := map[string][]keyKind{
 		"string": {kindString, kindPath}, "int": {kindInt}, "int64": {kindInt}, "time.Duration": {kindDuration}, "bool": {kindBool}, "float64": {kindNumber},
-		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders}, "map[string]string": {kindPrograms},
+		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders}, "map[string]string": {kindPrograms}, "[]main.RemoteSource": {kindSources}, "[]main.SourceHeader": {kindSourceHeaders},
 	}
 	var walk func(typ reflect.Type, prefix string)
 	walk = func(typ reflect.Type, prefix string) {
@@ -137,14 +144,14 @@ func TestTheTableOfKeysAndTheStructHoldTheSameKeysAndTypes(t *testing.T) {
 			delete(inTable, path)
 		}
 	}
-	walk(reflect.TypeFor[Config](), "")
+	walk(config, "")
 	for path := range inTable {
 		t.Errorf("%s is in the table only", path)
 	}
 }
 
 func TestEachKeyHasADocLineThatIsASentence(t *testing.T) {
-	for _, k := range configKeys() {
+	for _, k := range slices.Concat(configKeys(), remoteSourceKeys(), sourceHeaderKeys()) {
 		if len(k.doc) < 20 || !strings.HasSuffix(k.doc, ".") || strings.Contains(k.doc, "\n") {
 			t.Errorf("%s: %q", k.path, k.doc)
 		}
@@ -186,6 +193,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		kindStrings:  {file: "[f1]", env: "e1", flag: "g1,g2", bad: "[1]"},
 		kindPaths:    {file: "[/f1]", env: "/e1", flag: "/g1,/g2", bad: "/x"},
 		kindHeaders:  {file: "{A: [f1]}", env: "{B: [e1]}", bad: "[x]"},
+		kindSources:  {file: "[{name: f, url: 'http://f'}]", env: "[{name: e, url: 'http://e'}]", bad: "[x]"},
 		kindPrograms: {file: "{a: /f1}", env: "{a: /e1}", flag: "{a: g1, b: g2}", bad: "{a: 1}"},
 	}
 	special := map[string]values{
@@ -261,7 +269,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 			}
 			writeFile(t, filepath.Join(dir, "config.yaml"), url+nested(v.bad))
 			_, err := loadIn(dir, nil, nil)
-			if all, ok := errors.AsType[ConfigError](err); !ok || all[0].Key != k.path || !strings.HasPrefix(all[0].Where, dir) {
+			if all, ok := errors.AsType[ConfigError](err); !ok || !strings.HasPrefix(all[0].Key, k.path) || !strings.HasPrefix(all[0].Where, dir) {
 				t.Errorf("%s: %s is not refused with its place: %v", k.path, v.bad, err)
 			}
 		})
@@ -270,7 +278,11 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 
 func TestSecretsAreNotPrinted(t *testing.T) {
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "config.yaml"), "staticPodURL: https://me:hunter2@example.com/pods\nstaticPodURLHeader: {Authorization: [\"Bearer hunter2\"]}\n")
+	writeFile(t, filepath.Join(dir, "config.yaml"), `staticPodURL: https://me:hunter2@example.com/pods
+staticPodURLHeader: {Authorization: ["Bearer hunter2"]}
+sources:
+- {name: fleet, url: "https://me:hunter2@example.com/", headers: [{name: X-Token, value: hunter2}]}
+`)
 	cfg, err := loadIn(dir, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -278,19 +290,22 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	if cfg.StaticPodURLHeader["Authorization"][0] != "Bearer hunter2" {
 		t.Errorf("header is %v", cfg.StaticPodURLHeader)
 	}
+	if cfg.RemoteSources[0].Headers[0].Value != "hunter2" {
+		t.Errorf("source is %+v", cfg.RemoteSources[0])
+	}
 	text, err1 := cfg.YAML()
 	b, err2 := cfg.JSON()
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	if all := text + string(b); strings.Contains(all, "hunter2") || !strings.Contains(all, "Authorization") {
+	if all := text + string(b); strings.Contains(all, "hunter2") || !strings.Contains(all, "Authorization") || !strings.Contains(all, "X-Token") {
 		t.Errorf("printed:\n%s", all)
 	}
 }
 
 func TestWhatConfigPrintsIsAConfigurationWithTheSameValues(t *testing.T) {
 	dir, again := t.TempDir(), t.TempDir()
-	writeFile(t, filepath.Join(dir, "config.yaml"), "preloadDirectories: [images, /more]\nclusterDNS: [10.0.0.1]\nlogging: {level: debug}\nmaxPods: 3\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\n")
+	writeFile(t, filepath.Join(dir, "config.yaml"), "preloadDirectories: [images, /more]\nclusterDNS: [10.0.0.1]\nlogging: {level: debug}\nmaxPods: 3\nsources: [{name: a, url: 'http://a', caFile: ca.pem, period: 90s, headers: [{name: B, valueFile: b}]}]\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\n")
 	first, err := loadIn(dir, nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -81,10 +81,10 @@ func parseText(key configKey, s string) (any, *ConfigProblem) {
 			}
 		}
 		return out, nil
-	case kindHeaders, kindPrograms:
+	case kindHeaders, kindPrograms, kindSources:
 		var n yaml.Node
 		if err := yaml.Unmarshal([]byte(s), &n); err != nil || len(n.Content) != 1 {
-			hint := map[keyKind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindPrograms: "{crun: /usr/bin/crun}"}[key.kind]
+			hint := map[keyKind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindPrograms: "{crun: /usr/bin/crun}", kindSources: "[{name: fleet, url: \"https://...\"}]"}[key.kind]
 			return nil, &ConfigProblem{Msg: "not a " + string(key.kind), Hint: "write it as in YAML: " + hint}
 		}
 		return valueOf(key, n.Content[0])
@@ -162,6 +162,8 @@ func resolvePaths(key configKey, value any, base string) any {
 				v[i] = abs(v[i])
 			}
 		}
+	case []any:
+		resolveSourcePaths(remoteSourceKeys(), v, base)
 	case map[string]any:
 		for name, program := range v {
 			if s, ok := program.(string); ok && key.kind == kindPrograms && strings.Contains(s, "/") {

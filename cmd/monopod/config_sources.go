@@ -1,0 +1,316 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"monopod/manifests"
+	"monopod/watcher"
+)
+
+// RemoteSource is an entry of `sources`. Its keys are described in remoteSourceKeys.
+type RemoteSource struct {
+	Name        string         `koanf:"name"`
+	URL         string         `koanf:"url"`
+	Headers     []SourceHeader `koanf:"headers"`
+	CAFile      string         `koanf:"caFile"`
+	CertFile    string         `koanf:"certFile"`
+	KeyFile     string         `koanf:"keyFile"`
+	Period      time.Duration  `koanf:"period"`
+	Timeout     time.Duration  `koanf:"timeout"`
+	MaxSize     string         `koanf:"maxSize"`
+	Atomic      bool           `koanf:"atomic"`
+	PodSecurity string         `koanf:"podSecurity"`
+}
+
+// SourceHeader is a header of the requests of a source.
+type SourceHeader struct {
+	Name  string `koanf:"name"`
+	Value string `koanf:"value"`
+	// ValueFile is read at each request; its content stands behind Value.
+	ValueFile string `koanf:"valueFile"`
+}
+
+// Defaults of an entry of `sources`.
+const (
+	defaultSourceTimeout = 30 * time.Second
+	defaultSourceSize    = "10Mi"
+)
+
+// remoteSourceKeys are the keys of an entry of `sources`.
+func remoteSourceKeys() []configKey {
+	return []configKey{
+		{path: "name", kind: kindString, derived: "none: it must be given", doc: "Name of the source, in lower-case letters, digits and -. It names the source of its pods and its copy on disk."},
+		{path: "url", kind: kindString, derived: "none: it must be given", doc: "What to ask: an `http` or `https` URL. Proxies are those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`)."},
+		{path: "headers", kind: kindSourceHeaders, doc: "Headers of each request: a list of `name` with `value`, `valueFile` or both. A `valueFile` is read at each request, and its content stands behind the `value`: `{name: Authorization, value: \"Bearer \", valueFile: /etc/monopod/token}`."},
+		{path: "caFile", kind: kindPath, derived: "the authorities of the system", doc: "File in PEM with the authorities to trust, instead of those of the system. It may change at any time, as `certFile` and `keyFile` may."},
+		{path: "certFile", kind: kindPath, doc: "File in PEM with the certificate to show to the server."},
+		{path: "keyFile", kind: kindPath, doc: "File in PEM with the key of `certFile`."},
+		{path: "period", kind: kindDuration, derived: "`httpCheckFrequency`", doc: "Time between two requests, up to a tenth more or less; after a failure they begin again a second apart and double up to it."},
+		{path: "timeout", kind: kindDuration, def: defaultSourceTimeout, doc: "Longest time of a request with its answer. An answer that stands still for 10s is given up earlier."},
+		{path: "maxSize", kind: kindString, def: defaultSourceSize, doc: "Largest answer, unpacked; at most `10Mi`."},
+		{path: "atomic", kind: kindBool, def: false, doc: "Whether an answer with a mistake is refused as a whole. Else the objects without one count, and the others keep their last good content."},
+		{path: "podSecurity", kind: kindString, derived: "the key `podSecurity` outside", doc: "Pod Security Standard for the pods of the source."},
+	}
+}
+
+func sourceHeaderKeys() []configKey {
+	return []configKey{
+		{path: "name", kind: kindString, doc: "Name of the header, as `Authorization`."},
+		{path: "value", kind: kindString, doc: "Its value; it is a secret."},
+		{path: "valueFile", kind: kindPath, doc: "File whose content stands behind the value."},
+	}
+}
+
+// entryProblem is a problem in a list of maps, with its line.
+type entryProblem struct {
+	ConfigProblem
+	line int
+}
+
+// mapList reads a list of maps with the given keys. name is how the list is called in messages.
+func mapList(name string, keys []configKey, n *yaml.Node) ([]any, []entryProblem) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, []entryProblem{{ConfigProblem{Key: name, Msg: "wants a list of maps, not " + describeNode(n)}, n.Line}}
+	}
+	out, problems := []any{}, []entryProblem(nil)
+	for i, item := range n.Content {
+		entry, found := mapEntry(fmt.Sprintf("%s[%d]", name, i), keys, resolveAlias(item))
+		out, problems = append(out, entry), append(problems, found...)
+	}
+	return out, problems
+}
+
+func mapEntry(name string, keys []configKey, n *yaml.Node) (map[string]any, []entryProblem) {
+	if n.Kind != yaml.MappingNode {
+		return nil, []entryProblem{{ConfigProblem{Key: name, Msg: "wants a map, not " + describeNode(n)}, n.Line}}
+	}
+	out, problems := map[string]any{}, []entryProblem(nil)
+	bad := func(key string, n *yaml.Node, p ConfigProblem) {
+		p.Key = name + "." + key
+		problems = append(problems, entryProblem{p, n.Line})
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		at, val := n.Content[i], resolveAlias(n.Content[i+1])
+		k := slices.IndexFunc(keys, func(k configKey) bool { return k.path == at.Value })
+		switch {
+		case seen[at.Value]:
+			bad(at.Value, at, ConfigProblem{Msg: "given twice"})
+		case k < 0:
+			bad(at.Value, at, ConfigProblem{Msg: "unknown key", Hint: didYouMean(at.Value, pathsOf(keys))})
+		case isNull(val):
+		case keys[k].kind == kindSourceHeaders:
+			list, found := mapList(name+".headers", sourceHeaderKeys(), val)
+			out[at.Value], problems = list, append(problems, found...)
+		default:
+			value, problem := valueOf(keys[k], val)
+			if problem != nil {
+				bad(at.Value, val, *problem)
+				continue
+			}
+			out[at.Value] = value
+		}
+		seen[at.Value] = true
+	}
+	return out, problems
+}
+
+func pathsOf(keys []configKey) []string {
+	var out []string
+	for _, k := range keys {
+		out = append(out, k.path)
+	}
+	return out
+}
+
+// resolveSourcePaths makes the paths of entries absolute.
+func resolveSourcePaths(keys []configKey, list []any, base string) {
+	for _, item := range list {
+		entry, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		for _, key := range keys {
+			switch v := entry[key.path].(type) {
+			case nil:
+			case []any:
+				resolveSourcePaths(sourceHeaderKeys(), v, base)
+			default:
+				entry[key.path] = resolvePaths(key, v, base)
+			}
+		}
+	}
+}
+
+// deriveSources fills in what entries of `sources` do not say.
+func (c *Config) deriveSources() {
+	for i := range c.RemoteSources {
+		s := &c.RemoteSources[i]
+		if s.Period == 0 {
+			s.Period = c.HTTPCheckFrequency
+		}
+		if s.Timeout == 0 {
+			s.Timeout = defaultSourceTimeout
+		}
+		if s.MaxSize == "" {
+			s.MaxSize = defaultSourceSize
+		}
+		if s.PodSecurity == "" {
+			s.PodSecurity = c.PodSecurity
+		}
+	}
+}
+
+// sourceNames are the names of sources that are there without an entry.
+func sourceNames() []string { return []string{"file", "http", "applied"} }
+
+func (c *configCheck) remoteSources(cfg *Config) {
+	seen := map[string]bool{}
+	for i := range cfg.RemoteSources {
+		s := &cfg.RemoteSources[i]
+		bad := func(key, msg, hint string) {
+			c.problems = append(c.problems, ConfigProblem{Where: c.sources["sources"], Key: fmt.Sprintf("sources[%d].%s", i, key), Msg: msg, Hint: hint})
+		}
+		switch {
+		case s.Name == "":
+			bad("name", "is missing", "give the source a name")
+		case len(validation.IsDNS1123Label(s.Name)) > 0:
+			bad("name", fmt.Sprintf("%q is not a name of a source", s.Name), "use lower-case letters, digits and -")
+		case slices.Contains(sourceNames(), s.Name):
+			bad("name", s.Name+" is the name of a source that is always there", "choose another one")
+		case seen[s.Name]:
+			bad("name", s.Name+" is the name of an earlier source too", "choose another one")
+		}
+		seen[s.Name] = true
+		checkRemoteSource(s, cfg, bad)
+	}
+}
+
+// checkRemoteSource finds what is wrong with an entry besides its name.
+func checkRemoteSource(s *RemoteSource, cfg *Config, bad func(key, msg, hint string)) {
+	switch u, err := url.Parse(s.URL); {
+	case s.URL == "":
+		bad("url", "is missing", "write the http or https URL of the manifests")
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		bad("url", fmt.Sprintf("%q is not an http or https URL", redactURL(s.URL)), "")
+	}
+	if (s.CertFile == "") != (s.KeyFile == "") {
+		bad("certFile", "certFile and keyFile belong together", "set both or none")
+	}
+	for _, h := range s.Headers {
+		if len(validation.IsHTTPHeaderName(h.Name)) > 0 {
+			bad("headers", fmt.Sprintf("%q is not a header name", h.Name), "")
+		}
+		if strings.ContainsAny(h.Value, "\r\n\x00") {
+			bad("headers", fmt.Sprintf("the value of %s has a line break", h.Name), "")
+		}
+		if h.Value == "" && h.ValueFile == "" {
+			bad("headers", h.Name+" has neither value nor valueFile", "")
+		}
+	}
+	if s.Period < time.Second || s.Period > 24*time.Hour {
+		bad("period", durationText(s.Period)+" is not between 1s and 24h", "")
+	}
+	if s.Timeout < time.Second || s.Timeout > time.Hour {
+		bad("timeout", durationText(s.Timeout)+" is not between 1s and 1h", "")
+	}
+	if n := s.maxBytes(); n < 1 || n > watcher.MaxInput {
+		bad("maxSize", fmt.Sprintf("%q is not a size up to 10Mi", s.MaxSize), "write it as 512Ki or 10Mi")
+	}
+	if s.PodSecurity != cfg.PodSecurity && !slices.Contains(manifests.PodSecurityLevels(), s.PodSecurity) {
+		bad("podSecurity", fmt.Sprintf("%q is none of %s", s.PodSecurity, strings.Join(manifests.PodSecurityLevels(), ", ")), didYouMean(s.PodSecurity, manifests.PodSecurityLevels()))
+	}
+}
+
+// maxBytes is MaxSize as a number; 0 when it is none.
+func (s *RemoteSource) maxBytes() int {
+	q, err := resource.ParseQuantity(s.MaxSize)
+	if err != nil {
+		return 0
+	}
+	return int(q.Value())
+}
+
+// printedSource is a RemoteSource as it is printed: as in a file, without secrets.
+type printedSource struct {
+	Name        string          `json:"name"                yaml:"name"`
+	URL         string          `json:"url"                 yaml:"url"`
+	Headers     []printedHeader `json:"headers,omitempty"   yaml:"headers,omitempty"`
+	CAFile      string          `json:"caFile,omitempty"    yaml:"caFile,omitempty"`
+	CertFile    string          `json:"certFile,omitempty"  yaml:"certFile,omitempty"`
+	KeyFile     string          `json:"keyFile,omitempty"   yaml:"keyFile,omitempty"`
+	Period      string          `json:"period"              yaml:"period"`
+	Timeout     string          `json:"timeout"             yaml:"timeout"`
+	MaxSize     string          `json:"maxSize"             yaml:"maxSize"`
+	Atomic      bool            `json:"atomic"              yaml:"atomic"`
+	PodSecurity string          `json:"podSecurity"         yaml:"podSecurity"`
+}
+
+type printedHeader struct {
+	Name      string `json:"name"                yaml:"name"`
+	Value     string `json:"value,omitempty"     yaml:"value,omitempty"`
+	ValueFile string `json:"valueFile,omitempty" yaml:"valueFile,omitempty"`
+}
+
+// printedSources returns the entries of `sources` for people.
+func (c *Config) printedSources() []printedSource {
+	out := []printedSource{}
+	for _, s := range c.RemoteSources {
+		p := printedSource{
+			Name: s.Name, URL: redactURL(s.URL), CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
+			Period: durationText(s.Period), Timeout: durationText(s.Timeout), MaxSize: s.MaxSize, Atomic: s.Atomic, PodSecurity: s.PodSecurity,
+		}
+		for _, h := range s.Headers {
+			ph := printedHeader{Name: h.Name, ValueFile: h.ValueFile}
+			if h.Value != "" {
+				ph.Value = secretValue
+			}
+			p.Headers = append(p.Headers, ph)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// copiesDirectory holds the last good answers of remote sources, a directory each.
+func (c *Config) copiesDirectory() string { return filepath.Join(c.RootDirectory, "sources") }
+
+// copyOf is where the last good answer of a source is.
+func (c *Config) copyOf(source string) *watcher.Copy {
+	return watcher.NewCopy(filepath.Join(c.copiesDirectory(), source))
+}
+
+// remoteSources makes the sources of `sources`, in their order.
+func (a *App) remoteSources() []watcher.Source {
+	var out []watcher.Source
+	for i := range a.cfg.RemoteSources {
+		out = append(out, a.remoteSource(&a.cfg.RemoteSources[i]))
+	}
+	return out
+}
+
+// remoteSource makes the source of an entry, by the scheme of its URL.
+func (a *App) remoteSource(s *RemoteSource) watcher.Source {
+	cfg := watcher.HTTPConfig{
+		Name: s.Name, URL: s.URL, Header: map[string][]string{}, CheckFrequency: s.Period, Timeout: s.Timeout, MaxSize: s.maxBytes(),
+		Trust: watcher.Trust{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile},
+		Load:  loadParts(s.Name, a.cfg.policy(s.PodSecurity)), Atomic: s.Atomic, Copy: a.cfg.copyOf(s.Name), Log: a.log,
+	}
+	for _, h := range s.Headers {
+		if h.ValueFile != "" {
+			cfg.HeaderFiles = append(cfg.HeaderFiles, watcher.HeaderFile{Name: h.Name, Before: h.Value, File: h.ValueFile})
+			continue
+		}
+		cfg.Header[h.Name] = append(cfg.Header[h.Name], h.Value)
+	}
+	return watcher.NewHTTPSource(cfg)
+}

@@ -1,0 +1,127 @@
+package watcher
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func someCopy(body string) *Kept {
+	return &Kept{
+		Body: []byte(body), Signature: []byte("vouched"), Counts: []byte("{}\n"),
+		Stamp: Stamp{
+			Place: hashOf("https://h/"), Validators: Validators{ETag: `"v1"`, LastModified: "Fri, 20 Nov 2026 18:00:00 GMT"},
+			Version: 7, Received: time.Date(2026, 11, 20, 18, 0, 1, 5, time.UTC),
+		},
+	}
+}
+
+func TestACopyIsReadAsItWasWrittenAndReplacedAsAWhole(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "root", "sources", "fleet")
+	c := NewCopy(dir)
+	if k, err := c.Load(); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("without a copy: %+v, %v", k, err)
+	}
+	for _, body := range []string{"pod x v1\n", "", "a body with\n\nlines and \x00"} {
+		want := someCopy(body)
+		if body == "" {
+			want.Body, want.Signature, want.Counts = nil, nil, nil
+		}
+		must(t, c.Save(want))
+		got, err := NewCopy(dir).Load()
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	if len(entries) != 1 {
+		t.Errorf("left behind: %v", entries)
+	}
+	for path, want := range map[string]fs.FileMode{dir: 0o700 | fs.ModeDir, filepath.Join(dir, copyFile): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v %v: it may hold Secrets", path, info.Mode(), err)
+		}
+	}
+}
+
+func TestADamagedCopyIsAnErrorWhateverTheDamage(t *testing.T) {
+	dir := t.TempDir()
+	must(t, NewCopy(dir).Save(someCopy("pod x v1\n")))
+	path := filepath.Join(dir, copyFile)
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	refused := func(what string, data []byte) {
+		t.Helper()
+		must(t, os.WriteFile(path, data, 0o600))
+		if k, err := NewCopy(dir).Load(); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("%s: %+v, %v", what, k, err)
+		}
+	}
+	for n := range whole {
+		refused("cut off", whole[:n])
+		flipped := bytes.Clone(whole)
+		flipped[n] ^= 0x10
+		refused("a bit flipped", flipped)
+	}
+	refused("zero bytes, as after a power cut", make([]byte, len(whole)))
+	refused("something behind it", append(bytes.Clone(whole), 'x'))
+	for _, sizes := range []string{"-1,0,0", "1,1000000,0", "1,0,0"} {
+		if _, err := decodeCopy(sealed([]byte(`{"sizes":[` + sizes + "]}\nbody"))); err == nil {
+			t.Errorf("sizes %v: no error", sizes)
+		}
+	}
+	must(t, os.Remove(path))
+	must(t, os.Symlink("/dev/zero", path))
+	if _, err := NewCopy(dir).Load(); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a link to a device: %v", err)
+	}
+}
+
+func TestACopyThatCannotBeReplacedIsStaleUntilItCan(t *testing.T) {
+	dir := t.TempDir()
+	c := NewCopy(dir)
+	must(t, c.Save(someCopy("old")))
+	must(t, os.Mkdir(filepath.Join(dir, newFile), 0o700)) // as good as a full disk, also for root
+	if err := c.Save(someCopy("new")); err == nil {
+		t.Fatal("saved onto a directory")
+	}
+	if err := c.Save(someCopy("new")); err == nil {
+		t.Fatal("saved onto a directory")
+	}
+	if k, err := c.Load(); err != nil || string(k.Body) != "old" || !k.Stale {
+		t.Errorf("%+v, %v", k, err)
+	}
+	must(t, os.Remove(filepath.Join(dir, newFile)))
+	must(t, c.Save(someCopy("new")))
+	if k, err := c.Load(); err != nil || string(k.Body) != "new" || k.Stale {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, staleFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the stale copy is still there: %v", err)
+	}
+}
+
+func TestCopiesOfSourcesThatAreNoMoreAreRemoved(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "sources")
+	must(t, RemoveCopies(root, nil))
+	for _, name := range []string{"http", "fleet", "gone"} {
+		must(t, NewCopy(filepath.Join(root, name)).Save(someCopy(name)))
+	}
+	must(t, RemoveCopies(root, []string{"fleet", "http", "new"}))
+	left, err := filepath.Glob(root + "/*")
+	must(t, err)
+	if want := []string{root + "/fleet", root + "/http"}; !reflect.DeepEqual(left, want) {
+		t.Errorf("left %v", left)
+	}
+}
+
+// sealed gives data a right checksum.
+func sealed(data []byte) []byte {
+	return append([]byte(copyFormat+checksum(data)+"\n"), data...)
+}

@@ -1,0 +1,84 @@
+package watcher
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
+)
+
+// contentOf makes content of words: "a=v1" is a pod, "A=v1" a ConfigMap.
+func contentOf(words string) *manifests.Content {
+	c := &manifests.Content{}
+	for word := range strings.FieldsSeq(words) {
+		name, version, _ := strings.Cut(word, "=")
+		if lower := strings.ToLower(name); lower != name {
+			c.Objects = append(c.Objects, &manifests.Object{Kind: "ConfigMap", Object: &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: lower}, Data: map[string]string{"v": version},
+			}})
+			continue
+		}
+		c.Pods = append(c.Pods, newPod(name, version, manifests.Origin{}))
+	}
+	return c
+}
+
+func wordsOf(c *manifests.Content) string {
+	var words []string
+	for _, p := range c.Pods {
+		words = append(words, p.Object.Name+"="+p.Object.Spec.Containers[0].Image)
+	}
+	for _, o := range c.Objects {
+		cm, ok := o.Object.(*corev1.ConfigMap)
+		if !ok {
+			panic(o)
+		}
+		words = append(words, strings.ToUpper(cm.Name)+"="+cm.Data["v"])
+	}
+	return strings.Join(words, " ")
+}
+
+func TestAnObjectWithAProblemKeepsItsContentAndTheOthersChange(t *testing.T) {
+	tests := []struct {
+		name, was, now string
+		// bad are the objects with problems; "?" is one whose name is not known.
+		bad  string
+		want string
+		// held says that something old counts, uncertain that something may be missing.
+		held, uncertain bool
+	}{
+		{name: "nothing is wrong", was: "a=1 b=1", now: "b=2 c=1", want: "b=2 c=1"},
+		{name: "one is bad", was: "a=1 b=1 c=1", now: "a=2 c=2", bad: "b", want: "a=2 b=1 c=2", held: true},
+		{name: "the first is bad", was: "a=1 b=1", now: "b=2", bad: "a", want: "a=1 b=2", held: true},
+		{name: "a bad one is new", was: "a=1", now: "a=2", bad: "n", want: "a=2", uncertain: true},
+		{name: "one is bad, another one gone", was: "a=1 b=1 c=1", now: "a=2", bad: "b", want: "a=2 b=1", held: true},
+		{name: "one is there twice", was: "a=1 b=1", now: "a=2 b=2", bad: "a", want: "a=1 b=2", held: true},
+		{name: "one has no name", was: "a=1 b=1 c=1", now: "c=2 d=1", bad: "?", want: "a=1 b=1 c=2 d=1", held: true, uncertain: true},
+		{name: "a ConfigMap is bad", was: "a=1 A=1 B=1", now: "a=2 B=2", bad: "A", want: "a=2 A=1 B=2", held: true},
+		{name: "the pod of a ConfigMap's name is bad", was: "a=1 A=1", now: "A=2", bad: "a", want: "a=1 A=2", held: true},
+		{name: "a changed order", was: "a=1 b=1 c=1", now: "c=2 a=2", bad: "b", want: "c=2 a=2 b=1", held: true},
+		{name: "nothing was known", was: "", now: "a=1", bad: "b", want: "a=1", uncertain: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var problems []*manifests.Error
+			for name := range strings.FieldsSeq(tt.bad) {
+				e := &manifests.Error{Pod: "default/" + strings.ToLower(name), Msg: "wrong"}
+				if strings.ToLower(name) != name {
+					e.Kind = "ConfigMap"
+				}
+				if name == "?" {
+					e.Pod = ""
+				}
+				problems = append(problems, e)
+			}
+			got := sift(contentOf(tt.was), contentOf(tt.now), problems)
+			if content := wordsOf(&got.content); content != tt.want || got.held != tt.held || got.whole == tt.uncertain {
+				t.Errorf("content %q, held %v, whole %v", content, got.held, got.whole)
+			}
+		})
+	}
+}
