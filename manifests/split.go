@@ -1,0 +1,169 @@
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Document is one object of an input, an element of a list included, as it was written: neither defaulted nor validated.
+type Document struct {
+	ID ObjectID
+	// Line is the 1-based line at which it starts.
+	Line int
+	// Canonical is the document as YAML of its own: keys sorted, without comments, anchors and styles. Two documents
+	// that say the same in the same words have the same.
+	Canonical []byte
+}
+
+// Split takes an input apart into its objects, in their order. Documents of kinds that mean nothing here are left out.
+// An error tells of everything that cannot be told apart; that the rest is valid is for LoadAll to say.
+func Split(file string, data []byte) ([]Document, error) {
+	l := loader{file: file}
+	if err := l.checkBytes(data); err != nil {
+		return nil, err
+	}
+	var s split
+	for _, d := range splitDocuments(bytes.TrimPrefix(data, []byte(utf8BOM))) {
+		s.document(d, item{source: &source{file: file, doc: d}})
+	}
+	return s.docs, errors.Join(s.errs...)
+}
+
+// split collects the documents of an input.
+type split struct {
+	docs []Document
+	errs []error
+}
+
+func (s *split) fail(errs []*Error) {
+	for _, e := range errs {
+		s.errs = append(s.errs, e)
+	}
+}
+
+func (s *split) document(d document, it item) {
+	data, err := d.data, error(nil)
+	if !d.json {
+		data, err = yaml.YAMLToJSONStrict(d.data)
+	}
+	var value any
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(data, &value)
+	}
+	if err != nil {
+		s.fail([]*Error{it.syntaxError(err)})
+		return
+	}
+	if value != nil {
+		s.object(value, it)
+	}
+}
+
+// object enters an object, or the elements of a list.
+func (s *split) object(value any, it item) {
+	m, ok := value.(map[string]any)
+	if !ok {
+		s.fail(it.errors("", []problem{{path: it.prefix, msg: "expected an object like a Pod, found " + describe(value)}}))
+		return
+	}
+	if it.typed { // the list has said what it is
+		m = maps.Clone(m)
+		for key, def := range map[string]string{"apiVersion": "v1", "kind": "Pod"} {
+			if m[key] == nil || m[key] == "" {
+				m[key] = def
+			}
+		}
+	}
+	kind, _ := m["kind"].(string)
+	version, _ := m["apiVersion"].(string)
+	if items, isList := m["items"].([]any); isList && version == "v1" && (kind == "List" || kind == "PodList") {
+		for i, value := range items {
+			s.object(value, item{source: it.source, prefix: fmt.Sprintf("%s[%d]", it.path("items"), i), typed: kind == "PodList"})
+		}
+		return
+	}
+	info, known := knownKinds().byKind[kind]
+	if _, ignored := knownKinds().ignores(kind, version); ignored && (!known || info.version != version) {
+		return
+	}
+	if kind != "Pod" && !known {
+		if kind != "List" && kind != "PodList" {
+			s.fail(it.errors("", []problem{refuseKind(m, it)}))
+		}
+		return
+	}
+	s.add(m, it, ObjectID{Kind: kind, Namespace: namespaceOf(m, info)})
+}
+
+// add enters an object of a known kind.
+func (s *split) add(m map[string]any, it item, id ObjectID) {
+	meta, _ := m["metadata"].(map[string]any)
+	id.Name, _ = meta["name"].(string)
+	if id.Name == "" {
+		it.kind = id.Kind
+		s.fail(it.errors("", []problem{{path: it.path("metadata.name"), msg: "the name is missing"}}))
+		return
+	}
+	data, err := json.Marshal(m)
+	if err == nil {
+		data, err = yaml.JSONToYAML(data)
+	}
+	if err != nil {
+		s.fail(it.errors("", []problem{{path: it.prefix, msg: "it cannot be written as YAML: " + err.Error()}}))
+		return
+	}
+	s.docs = append(s.docs, Document{ID: id, Line: it.firstLine(), Canonical: data})
+}
+
+// namespaceOf is that of an object; cluster-wide kinds have none.
+func namespaceOf(m map[string]any, info kindInfo) string {
+	if info.cluster {
+		return ""
+	}
+	meta, _ := m["metadata"].(map[string]any)
+	if ns, _ := meta["namespace"].(string); ns != "" {
+		return ns
+	}
+	return corev1.NamespaceDefault
+}
+
+// kindShortNames are those of kubectl.
+func kindShortNames() map[string]string {
+	return map[string]string{
+		"po": "Pod", "cm": "ConfigMap", "pv": "PersistentVolume", "pvc": "PersistentVolumeClaim", "sc": "StorageClass", "svc": "Service",
+		"deploy": "Deployment", "ds": "DaemonSet", "rs": "ReplicaSet", "sts": "StatefulSet", "cj": "CronJob",
+	}
+}
+
+// FindKind returns the kind that a word of a command line means: its name in any case, in the plural or short. namespaced
+// is false for cluster-wide kinds, ok for words that mean none.
+func FindKind(word string) (kind string, namespaced, ok bool) {
+	word = strings.ToLower(word)
+	if kind, ok := kindShortNames()[word]; ok {
+		word = strings.ToLower(kind)
+	}
+	for _, kind := range Kinds() {
+		name := strings.ToLower(kind)
+		if word == name || word == name+"s" || word == name+"es" {
+			return kind, !knownKinds().byKind[kind].cluster, true
+		}
+	}
+	return "", false, false
+}
+
+// Kinds are those that can be written, sorted.
+func Kinds() []string {
+	all := slices.Collect(maps.Keys(knownKinds().byKind))
+	all = append(all, "Pod")
+	slices.Sort(all)
+	return all
+}
