@@ -16,7 +16,7 @@ import (
 // assemble builds the Set of this moment.
 func (s *FileSource) assemble(now time.Time) Set {
 	set := Set{
-		Source: fileSource, Unread: !s.read,
+		Source: s.cfg.Name, Unread: !s.read,
 		Pods: make([]*manifests.Pod, 0, len(s.inputs)), Reports: make([]Report, 0, len(s.inputs)+len(s.ignored)+1),
 	}
 	var missing []*input

@@ -6,13 +6,17 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
+// fileSource is the name of a FileSource that has no other.
 const fileSource = "file"
 
 // FileConfig configures a FileSource.
 type FileConfig struct {
+	// Name is that of the source; empty means "file".
+	Name string
 	// Path is a directory or a file. It is taken literally, metacharacters mean nothing.
 	Path string
 	// CheckFrequency is how often everything is looked at even without an event; 0 means 20 s.
@@ -21,6 +25,8 @@ type FileConfig struct {
 	Load Loader
 	// Log gets one line per file whose state changes; nil means none.
 	Log *slog.Logger
+	// Whole, which may be nil, is held while the files are looked at: who changes several of them at once holds it too.
+	Whole sync.Locker
 }
 
 // FileSource reads the manifests of a directory (not of its sub-directories), or a single file.
@@ -54,17 +60,23 @@ func NewFileSource(cfg FileConfig) *FileSource {
 	if cfg.CheckFrequency <= 0 {
 		cfg.CheckFrequency = 20 * time.Second
 	}
+	if cfg.Name == "" {
+		cfg.Name = fileSource
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &FileSource{
-		cfg: cfg, log: cfg.Log.With("source", fileSource), graces: defaultGraces(),
+		cfg: cfg, log: cfg.Log.With("source", cfg.Name), graces: defaultGraces(),
 		inputs: map[string]*input{}, ignored: map[string]Report{},
 	}
 }
 
 // Name implements Source.
-func (s *FileSource) Name() string { return fileSource }
+func (s *FileSource) Name() string { return s.cfg.Name }
+
+// Prompt says that the first Set does not wait for anybody.
+func (s *FileSource) Prompt() bool { return true }
 
 // Run implements Source.
 func (s *FileSource) Run(ctx context.Context, out chan<- Set) error {
@@ -123,6 +135,10 @@ func (s *FileSource) sleep(ctx context.Context, r rest) bool {
 
 // pass looks at everything once, reads what changed, and says what there is now and when to look again.
 func (s *FileSource) pass() (Set, rest) {
+	if s.cfg.Whole != nil {
+		s.cfg.Whole.Lock()
+		defer s.cfg.Whole.Unlock()
+	}
 	start := time.Now()
 	dirty, lost, l := s.look()
 	if l.err == nil && s.unmounted(l) {
@@ -178,10 +194,10 @@ func (s *FileSource) reachable(now time.Time, l listing) {
 		s.replacedAt = now
 	}
 	s.read, s.site, s.single = true, l.site, l.single
-	s.path = keepSince(now, s.path, Report{Source: fileSource, Input: s.cfg.Path, State: Accepted})
+	s.path = keepSince(now, s.path, Report{Source: s.cfg.Name, Input: s.cfg.Path, State: Accepted})
 	ignored := make(map[string]Report, len(l.ignored))
 	for path, why := range l.ignored {
-		r := Report{Source: fileSource, Input: path, State: Ignored, Errors: []string{path + ": " + why}}
+		r := Report{Source: s.cfg.Name, Input: path, State: Ignored, Errors: []string{path + ": " + why}}
 		ignored[path] = keepSince(now, s.ignored[path], r)
 	}
 	s.ignored = ignored
@@ -191,7 +207,7 @@ func (s *FileSource) reachable(now time.Time, l listing) {
 // unreachable takes note that nothing is known about the content at now. Nothing is removed: what was about to be
 // forgotten stays.
 func (s *FileSource) unreachable(now time.Time, err error) {
-	r := Report{Source: fileSource, Input: s.cfg.Path, State: Unreachable, Errors: lines(err)}
+	r := Report{Source: s.cfg.Name, Input: s.cfg.Path, State: Unreachable, Errors: lines(err)}
 	s.path = keepSince(now, s.path, r)
 	for _, in := range s.inputs {
 		in.missing, in.writing = absence{}, writing{}
@@ -247,5 +263,5 @@ func (s *FileSource) adopt(c candidate) *input {
 			return in.moved(c.path)
 		}
 	}
-	return &input{path: c.path}
+	return &input{source: s.cfg.Name, path: c.path}
 }

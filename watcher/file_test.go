@@ -1,10 +1,12 @@
 package watcher
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -259,4 +261,52 @@ func TestTheSourceStopsWhileItWaits(t *testing.T) {
 	s := standOn(t, t.TempDir())
 	s.until("a set", func(Set) bool { return true })
 	s.stop() // the harness fails if Run returns an error, goleak if it leaves something behind
+}
+
+func TestAFileSourceHasTheNameItIsGiven(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x.yaml"), "pod x v1\n")
+	write(t, filepath.Join(dir, "notes"), "")
+	s := standWith(t, FileConfig{Name: "applied", Path: dir})
+	set := s.pods("x=v1@x.yaml")
+	for _, r := range set.Reports {
+		if set.Source != "applied" || r.Source != "applied" {
+			t.Errorf("%s: %+v", set.Source, r)
+		}
+	}
+	if len(set.Reports) != 3 {
+		t.Errorf("%d reports: %+v", len(set.Reports), set.Reports)
+	}
+	must(t, os.Rename(filepath.Join(dir, "x.yaml"), filepath.Join(dir, "y.yaml")))
+	if r := reportOn(s.pods("x=v1@y.yaml"), filepath.Join(dir, "y.yaml")); r.Source != "applied" {
+		t.Errorf("after a rename: %+v", r)
+	}
+}
+
+// Who holds Whole replaces many files as one: none of them is seen alone.
+func TestAFileSourceDoesNotLookDuringAChangeOfManyFiles(t *testing.T) {
+	dir := t.TempDir()
+	var whole sync.Mutex
+	version := func(v int) {
+		whole.Lock()
+		defer whole.Unlock()
+		for _, name := range []string{"a", "b", "c"} {
+			replace(t, filepath.Join(dir, name+".yaml"), fmt.Sprintf("pod %s v%d\n", name, v))
+		}
+	}
+	version(0)
+	s := standWith(t, FileConfig{Path: dir, Whole: &whole})
+	for v := range 20 {
+		version(v)
+	}
+	s.pods("a=v19@a.yaml b=v19@b.yaml c=v19@c.yaml")
+	for _, set := range s.history() {
+		images := map[string]bool{}
+		for _, p := range set.Pods {
+			images[p.Object.Spec.Containers[0].Image] = true
+		}
+		if len(images) != 1 || len(set.Pods) != 3 {
+			t.Errorf("half a change was seen: %s", content(set.Pods))
+		}
+	}
 }

@@ -17,7 +17,9 @@ import (
 //	   \_ cannot be read ___> (either, with trouble) _____/           shown as Unreachable until it can be read again
 //	missing from its directory ---- patience passes ----> (forgotten) its pods are no longer wanted
 type input struct {
-	path string
+	// source is the name of its source.
+	source string
+	path   string
 	// id is what was read last; it is only compared when stable is set.
 	id     identity
 	stable bool
@@ -152,7 +154,7 @@ func (in *input) fail(reasons []string) {
 
 // moved returns the input under another path: the file was renamed.
 func (in *input) moved(path string) *input {
-	out := &input{path: path, known: in.known, verdict: in.verdict, reasons: in.reasons, state: in.state, since: in.since}
+	out := &input{source: in.source, path: path, known: in.known, verdict: in.verdict, reasons: in.reasons, state: in.state, since: in.since}
 	c := manifests.Content{Ignored: in.content.Ignored}
 	for _, p := range in.content.Pods {
 		origin := p.Origin
@@ -183,7 +185,7 @@ func (in *input) report(now time.Time) (r Report, ok bool) {
 	if state == "" {
 		return Report{}, false
 	}
-	r = Report{Source: fileSource, Input: in.path, State: state, Errors: reasons, Pods: in.contributed.Pods, Objects: in.contributed.Objects}
+	r = Report{Source: in.source, Input: in.path, State: state, Errors: reasons, Pods: in.contributed.Pods, Objects: in.contributed.Objects}
 	if state == Accepted {
 		r.State, r.Errors = in.contributed.State, in.contributed.Errors
 	}

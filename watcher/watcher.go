@@ -18,6 +18,13 @@ const (
 	lastRestart  = time.Minute
 )
 
+// promptPatience is how long the first call waits for sources that are read without waiting for anybody.
+const promptPatience = time.Second
+
+// prompt is a Source that sends its first Set within moments of its start, and whether this one does. As long as it has
+// not, nothing is published: a pod that is written there too must not be started from a source of lower precedence.
+type prompt interface{ Prompt() bool }
+
 // Watcher runs sources and publishes what they want together.
 type Watcher struct {
 	log     *slog.Logger
@@ -48,7 +55,7 @@ func New(log *slog.Logger, sources ...Source) *Watcher {
 }
 
 // Run starts all sources and calls publish with everything that is wanted whenever that changed, until ctx ends.
-// The first call comes as soon as one source has sent something. Calls never overlap; while one is under way newer
+// The first call comes as soon as one source has sent something, and those have that are read from the disk. Calls never overlap; while one is under way newer
 // content replaces older, so publish may take its time.
 func (w *Watcher) Run(ctx context.Context, publish func(Desired)) error {
 	if err := w.check(); err != nil {
@@ -82,11 +89,19 @@ func (w *Watcher) check() error {
 // publish hands over the merged content on each change until ctx ends.
 func (w *Watcher) publish(ctx context.Context, publish func(Desired)) {
 	var last Desired
+	patience := time.NewTimer(promptPatience)
+	defer patience.Stop()
+	patient := true
 	for first := true; ; {
 		select {
 		case <-ctx.Done():
 			return
+		case <-patience.C:
+			patient = false
 		case <-w.changed:
+		}
+		if first && !w.ready(patient) {
+			continue
 		}
 		d := w.desired()
 		if !first && sameDesired(last, d) {
@@ -95,6 +110,21 @@ func (w *Watcher) publish(ctx context.Context, publish func(Desired)) {
 		first, last = false, d
 		publish(d)
 	}
+}
+
+// ready says that there is something to publish, and while patient that it is all that is read from the disk.
+func (w *Watcher) ready(patient bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, src := range w.sources {
+		p, ok := src.(prompt)
+		_, sent := w.sets[src.Name()]
+		_, failed := w.faults[src.Name()]
+		if patient && ok && p.Prompt() && !sent && !failed {
+			return false
+		}
+	}
+	return len(w.sets)+len(w.faults) > 0
 }
 
 // desired merges the sets of this moment and adds the sources that do not run.
@@ -197,6 +227,9 @@ type Off string
 
 // Name implements Source.
 func (o Off) Name() string { return string(o) }
+
+// Prompt says that its only Set comes at once.
+func (o Off) Prompt() bool { return true }
 
 // Run implements Source.
 func (o Off) Run(ctx context.Context, out chan<- Set) error {

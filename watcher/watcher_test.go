@@ -99,6 +99,47 @@ func TestTheFirstPublishWaitsForNoOtherSource(t *testing.T) {
 	})
 }
 
+// promptSource is a scripted source that is read from the disk.
+type promptSource struct{ *scripted }
+
+func (promptSource) Prompt() bool { return true }
+
+// A pod of two sources must not be started from the lower one because that one was read first.
+func TestTheFirstPublishWaitsForSourcesThatAreReadFromTheDisk(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first func(fromFile chan<- Set)
+		want  []string
+		after time.Duration
+	}{
+		"it is read":        {func(c chan<- Set) { c <- setOf("file", podIn("file", "a", "x", "v1")) }, []string{"x=v1@a"}, 0},
+		"it cannot be read": {func(c chan<- Set) { c <- Set{Source: "file", Unread: true} }, []string{"x=v2@b"}, 0},
+		"it hangs":          {func(chan<- Set) {}, []string{"x=v2@b"}, promptPatience},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				file, fromFile := sender("file")
+				pushed, fromPushed := sender("applied")
+				var p published
+				start := time.Now()
+				var took time.Duration
+				running(t, New(nil, promptSource{file}, promptSource{pushed}), func(d Desired) { took = time.Since(start); p.add(d) }, func() {
+					fromPushed <- setOf("applied", podIn("applied", "b", "x", "v2"))
+					synctest.Wait()
+					if got := p.list(); len(got) != 0 {
+						t.Fatalf("published %v before the file was read", got)
+					}
+					tt.first(fromFile)
+					time.Sleep(2 * promptPatience)
+					synctest.Wait()
+					if got := p.contents(); !slices.Equal(got, tt.want) || took != tt.after {
+						t.Errorf("published %q after %v, want %q after %v", got, took, tt.want, tt.after)
+					}
+				})
+			})
+		})
+	}
+}
+
 func TestNothingIsPublishedWhenNothingChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file, from := sender("file")

@@ -1,0 +1,317 @@
+// Package applied keeps what was applied over the API as files: one for each object, in one directory, which a
+// watcher.FileSource reads like any other.
+//
+// It owns that directory. A change of it survives a crash at any moment as a whole or not at all, also one of many
+// objects. It must not know what manifests mean, and starts no goroutines.
+package applied
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"monopod/manifests"
+)
+
+// Names of files that are not read: those of a change under way.
+const (
+	stagedPrefix = ".new-"
+	// journal says what is left to be done of a change that has been decided.
+	journal = ".change"
+)
+
+// Store is the directory. Its methods may be called from any goroutine.
+//
+// A change goes this way; a crash after the journal was written is a crash after the change:
+//
+//	write .new-N for each object, fsync -> write .change (what replaces what), fsync -> rename, remove -> remove .change
+type Store struct {
+	dir string
+
+	// mu is held during a change.
+	mu sync.Mutex
+	// sound says that no journal and no staged files are left from before.
+	sound bool
+	// crash, in tests, ends a change before the step named.
+	crash func(step string)
+	// whole is held while files are replaced; who reads the directory holds it to see a change as a whole.
+	whole sync.Mutex
+}
+
+// NewStore returns the store of a directory. It does no I/O.
+func NewStore(dir string) *Store { return &Store{dir: dir} }
+
+// Dir is the directory.
+func (s *Store) Dir() string { return s.dir }
+
+// Whole keeps changes away while it is held.
+func (s *Store) Whole() sync.Locker { return &s.whole }
+
+// Open makes the directory and finishes, or takes back, a change that a crash has interrupted. Change does so too.
+func (s *Store) Open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.openLocked()
+}
+
+func (s *Store) openLocked() error {
+	if s.sound {
+		return nil
+	}
+	// The documents may be Secrets.
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("directory of applied objects: %w", err)
+	}
+	if err := s.finish(); err != nil {
+		return fmt.Errorf("finish the change of applied objects that was interrupted: %w", err)
+	}
+	if err := s.dropStaged(); err != nil {
+		return fmt.Errorf("clear the directory of applied objects: %w", err)
+	}
+	s.sound = true
+	return nil
+}
+
+// FileName is where an object is stored: kind.namespace.name.yaml, with _ for the namespace of cluster-wide kinds. Names
+// too long for a file end with a hash.
+func FileName(id manifests.ObjectID) string {
+	const longest = 255
+	ns := id.Namespace
+	if ns == "" {
+		ns = "_"
+	}
+	name := strings.ToLower(id.Kind) + "." + ns + "." + id.Name
+	if len(name)+len(".yaml") > longest {
+		sum := sha256.Sum256([]byte(name))
+		end := "~" + hex.EncodeToString(sum[:8])
+		name = name[:longest-len(".yaml")-len(end)] + end
+	}
+	return name + ".yaml"
+}
+
+// Path is where an object is stored.
+func (s *Store) Path(id manifests.ObjectID) string { return filepath.Join(s.dir, FileName(id)) }
+
+// Get returns the stored document of an object, nil when there is none.
+func (s *Store) Get(id manifests.ObjectID) ([]byte, error) {
+	data, err := os.ReadFile(s.Path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what was applied: %w", err)
+	}
+	return data, nil
+}
+
+// Change is a set of documents to store and to remove.
+type Change struct {
+	Put    map[manifests.ObjectID][]byte
+	Remove []manifests.ObjectID
+}
+
+// Change carries out a change. After an error nothing has changed, unless it is an UnfinishedError.
+func (s *Store) Change(c Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.openLocked(); err != nil {
+		return err
+	}
+	if len(c.Put)+len(c.Remove) == 0 {
+		return nil
+	}
+	s.sound = false
+	p, err := s.stage(c)
+	switch {
+	case err == nil && p.steps() == 1:
+		err = s.carryOut(p)
+	case err == nil:
+		err = s.decide(p)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("store what was applied: %w; nothing was changed", err), s.openLocked())
+	}
+	if p.steps() > 1 {
+		if err := s.carryOut(p); err != nil {
+			return &UnfinishedError{Err: err}
+		}
+	}
+	if err := s.settle(p); err != nil {
+		return &UnfinishedError{Err: err}
+	}
+	s.sound = true
+	return nil
+}
+
+// UnfinishedError is a change that has been decided and could not be carried out to its end: the next start, or the next
+// change, does that.
+type UnfinishedError struct{ Err error }
+
+// Error says what is left.
+func (e *UnfinishedError) Error() string {
+	return fmt.Sprintf("store what was applied: %v; it is stored, and will be finished with the next change or start", e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *UnfinishedError) Unwrap() error { return e.Err }
+
+// plan is a change as the journal has it: names in the directory only.
+type plan struct {
+	// Rename maps staged files to what they replace.
+	Rename map[string]string `json:"rename,omitempty"`
+	Remove []string          `json:"remove,omitempty"`
+}
+
+func (p plan) steps() int { return len(p.Rename) + len(p.Remove) }
+
+// stage writes the new documents beside the old ones.
+func (s *Store) stage(c Change) (plan, error) {
+	p := plan{Rename: map[string]string{}}
+	for _, id := range c.Remove {
+		p.Remove = append(p.Remove, FileName(id))
+	}
+	slices.Sort(p.Remove)
+	for id, data := range c.Put {
+		s.at("stage")
+		tmp := fmt.Sprintf("%s%d", stagedPrefix, len(p.Rename))
+		if err := writeSynced(filepath.Join(s.dir, tmp), data); err != nil {
+			return plan{}, err
+		}
+		p.Rename[tmp] = FileName(id)
+	}
+	return p, nil
+}
+
+// decide writes the journal: from its rename on, the change has happened.
+func (s *Store) decide(p plan) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	s.at("journal")
+	tmp := filepath.Join(s.dir, stagedPrefix+"journal")
+	if err := errors.Join(writeSynced(tmp, data), syncDir(s.dir)); err != nil {
+		return err
+	}
+	s.at("decide")
+	if err := os.Rename(tmp, filepath.Join(s.dir, journal)); err != nil {
+		return err
+	}
+	s.at("decided")
+	if err := syncDir(s.dir); err != nil {
+		// Whether it is on the disk is not known: take it back.
+		return errors.Join(err, os.Remove(filepath.Join(s.dir, journal)))
+	}
+	return nil
+}
+
+// carryOut does what is left of a change. It can be repeated.
+func (s *Store) carryOut(p plan) error {
+	s.whole.Lock()
+	defer s.whole.Unlock()
+	for _, tmp := range slices.Sorted(maps.Keys(p.Rename)) {
+		s.at("rename")
+		err := os.Rename(filepath.Join(s.dir, tmp), filepath.Join(s.dir, p.Rename[tmp]))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, name := range p.Remove {
+		s.at("remove")
+		if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle puts a change that was carried out on the disk, and removes its journal.
+func (s *Store) settle(p plan) error {
+	s.at("settle")
+	if err := syncDir(s.dir); err != nil {
+		return err
+	}
+	if p.steps() == 1 {
+		return nil
+	}
+	s.at("forget")
+	if err := os.Remove(filepath.Join(s.dir, journal)); err != nil {
+		return err
+	}
+	s.at("forgotten")
+	return syncDir(s.dir) // before the next change: this one must not be done again after it
+}
+
+func (s *Store) at(step string) {
+	if s.crash != nil {
+		s.crash(step)
+	}
+}
+
+// finish carries out what the journal says, if there is one.
+func (s *Store) finish() error {
+	data, err := os.ReadFile(filepath.Join(s.dir, journal))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var p plan
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		return fmt.Errorf("%s is damaged (%w); look at the %s* files beside it and remove it", filepath.Join(s.dir, journal), err, stagedPrefix)
+	}
+	if err := s.carryOut(p); err != nil {
+		return err
+	}
+	return s.settle(p)
+}
+
+// dropStaged removes what a change has left that was never decided.
+func (s *Store) dropStaged() error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), stagedPrefix) {
+			errs = append(errs, os.Remove(filepath.Join(s.dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeSynced writes a file that is on the disk when it returns.
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncDir puts the names of a directory on the disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,282 @@
+package applied
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"monopod/manifests"
+)
+
+func pod(name string) manifests.ObjectID {
+	return manifests.ObjectID{Kind: "Pod", Namespace: "default", Name: name}
+}
+
+// stored is what a reader of the directory sees: names and content of the files that are no dot files.
+func stored(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(data)
+	}
+	return all
+}
+
+func hidden(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, ".[a-z]*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func change(t *testing.T, s *Store, c Change) {
+	t.Helper()
+	if err := s.Change(c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(content string, names ...string) map[manifests.ObjectID][]byte {
+	all := map[manifests.ObjectID][]byte{}
+	for _, n := range names {
+		all[pod(n)] = []byte(content + " " + n)
+	}
+	return all
+}
+
+func TestStoreKeepsOneFileForEachObject(t *testing.T) {
+	s := NewStore(filepath.Join(t.TempDir(), "root", "applied"))
+	change(t, s, Change{Put: put("v1", "a", "b")})
+	change(t, s, Change{Put: put("v2", "b"), Remove: []manifests.ObjectID{pod("a"), pod("never")}})
+	want := map[string]string{"pod.default.b.yaml": "v2 b"}
+	if got := stored(t, s.Dir()); !maps.Equal(got, want) {
+		t.Errorf("stored %v, want %v", got, want)
+	}
+	if left := hidden(t, s.Dir()); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if data, err := s.Get(pod("b")); err != nil || string(data) != "v2 b" {
+		t.Errorf("%q %v", data, err)
+	}
+	if data, err := s.Get(pod("a")); err != nil || data != nil {
+		t.Errorf("%q %v", data, err)
+	}
+	for path, want := range map[string]fs.FileMode{s.Dir(): 0o700, s.Path(pod("b")): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v %v, want %v: it may hold Secrets", path, info, err, want)
+		}
+	}
+}
+
+func TestFileNames(t *testing.T) {
+	long := strings.Repeat("n", 253)
+	tests := map[string]manifests.ObjectID{
+		"pod.default.web.yaml":        pod("web"),
+		"storageclass._.fast.v1.yaml": {Kind: "StorageClass", Name: "fast.v1"},
+		"configmap.a.b.c.yaml":        {Kind: "ConfigMap", Namespace: "a", Name: "b.c"},
+	}
+	for want, id := range tests {
+		if got := FileName(id); got != want {
+			t.Errorf("%s: %q, want %q", id, got, want)
+		}
+	}
+	a := FileName(manifests.ObjectID{Kind: "PersistentVolumeClaim", Namespace: "x", Name: long})
+	b := FileName(manifests.ObjectID{Kind: "PersistentVolumeClaim", Namespace: "x", Name: long[:252] + "m"})
+	if len(a) > 255 || a == b || !strings.HasSuffix(a, ".yaml") {
+		t.Errorf("%q (%d)\n%q", a, len(a), b)
+	}
+}
+
+// crashed is what a test throws to end a change.
+type crashed struct{ step string }
+
+// crashAt runs a change that ends at the nth step, and returns the step; empty when it was done before.
+func crashAt(t *testing.T, s *Store, n int, c Change) (step string) {
+	t.Helper()
+	defer func() {
+		if p := recover(); p != nil {
+			at, ok := p.(crashed)
+			if !ok {
+				panic(p)
+			}
+			step = at.step
+		}
+	}()
+	s.crash = func(step string) {
+		if n--; n < 0 {
+			panic(crashed{step})
+		}
+	}
+	change(t, s, c)
+	return ""
+}
+
+func TestAChangeThatIsCutOffHappensAsAWholeOrNotAtAll(t *testing.T) {
+	old := map[string]string{"pod.default.a.yaml": "v1 a", "pod.default.b.yaml": "v1 b", "pod.default.c.yaml": "v1 c"}
+	now := map[string]string{"pod.default.a.yaml": "v2 a", "pod.default.b.yaml": "v2 b", "pod.default.new.yaml": "v2 new"}
+	whole := Change{Put: put("v2", "a", "b", "new"), Remove: []manifests.ObjectID{pod("c")}}
+	var steps []string
+	for n := 0; ; n++ {
+		s := NewStore(filepath.Join(t.TempDir(), "applied"))
+		change(t, s, Change{Put: put("v1", "a", "b", "c")})
+		step := crashAt(t, s, n, whole)
+		if step == "" {
+			break
+		}
+		steps = append(steps, step)
+		next := NewStore(s.Dir())
+		if err := next.Open(); err != nil {
+			t.Fatalf("cut off at %s: %v", step, err)
+		}
+		got := stored(t, s.Dir())
+		decided := slices.Contains(steps, "decided")
+		if want := map[bool]map[string]string{false: old, true: now}[decided]; !maps.Equal(got, want) {
+			t.Errorf("cut off at step %d (%s): %v, want %v", n, step, got, want)
+		}
+		if left := hidden(t, s.Dir()); len(left) > 0 {
+			t.Errorf("cut off at %s: left behind: %v", step, left)
+		}
+		change(t, next, Change{Put: put("v3", "a")})
+		if got := stored(t, s.Dir())["pod.default.a.yaml"]; got != "v3 a" {
+			t.Errorf("cut off at %s: the next change gave %q", step, got)
+		}
+	}
+	if want := "stage stage stage journal decide decided rename rename rename remove settle forget forgotten"; strings.Join(steps, " ") != want {
+		t.Errorf("steps %v, want %s", steps, want)
+	}
+}
+
+func TestAChangeOfOneObjectThatIsCutOff(t *testing.T) {
+	for n := 0; ; n++ {
+		s := NewStore(filepath.Join(t.TempDir(), "applied"))
+		change(t, s, Change{Put: put("v1", "a")})
+		step := crashAt(t, s, n, Change{Put: put("v2", "a")})
+		if step == "" {
+			if n < 3 {
+				t.Fatalf("only %d steps", n)
+			}
+			break
+		}
+		if err := NewStore(s.Dir()).Open(); err != nil {
+			t.Fatal(err)
+		}
+		want := "v1 a"
+		if step == "settle" {
+			want = "v2 a"
+		}
+		if got := stored(t, s.Dir())["pod.default.a.yaml"]; got != want || len(hidden(t, s.Dir())) > 0 {
+			t.Errorf("cut off at %s: %q, want %q; %v", step, got, want, hidden(t, s.Dir()))
+		}
+	}
+}
+
+// What is a directory cannot be renamed over: the change is decided, and is finished once the way is free.
+func TestAChangeThatCannotBeFinishedIsFinishedLater(t *testing.T) {
+	s := NewStore(t.TempDir())
+	change(t, s, Change{Put: put("v1", "a")})
+	way := s.Path(pod("b"))
+	if err := os.MkdirAll(filepath.Join(way, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Change(Change{Put: put("v2", "a", "b")})
+	if _, ok := errors.AsType[*UnfinishedError](err); !ok {
+		t.Fatalf("%v", err)
+	}
+	if err := s.Change(Change{Put: put("v3", "c")}); err == nil {
+		t.Error("another change was made before the first was finished")
+	}
+	if err := os.RemoveAll(way); err != nil {
+		t.Fatal(err)
+	}
+	change(t, s, Change{Put: put("v3", "c")})
+	want := map[string]string{"pod.default.a.yaml": "v2 a", "pod.default.b.yaml": "v2 b", "pod.default.c.yaml": "v3 c"}
+	if got := stored(t, s.Dir()); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestAChangeThatCannotBeStoredChangesNothing(t *testing.T) {
+	s := NewStore(t.TempDir())
+	change(t, s, Change{Put: put("v1", "a", "b")})
+	// The kernel lets nobody write more than this, as on a full disk.
+	old := syscall.Rlimit{}
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 4096, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Change(Change{Put: map[manifests.ObjectID][]byte{pod("a"): []byte("v2 a"), pod("b"): make([]byte, 8192)}})
+	if back := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); back != nil {
+		t.Fatal(back)
+	}
+	if !errors.Is(err, syscall.EFBIG) || !strings.Contains(fmt.Sprint(err), "nothing was changed") {
+		t.Fatalf("%v", err)
+	}
+	want := map[string]string{"pod.default.a.yaml": "v1 a", "pod.default.b.yaml": "v1 b"}
+	if got := stored(t, s.Dir()); !maps.Equal(got, want) || len(hidden(t, s.Dir())) > 0 {
+		t.Errorf("%v, want %v; %v", got, want, hidden(t, s.Dir()))
+	}
+	change(t, s, Change{Put: put("v2", "a")})
+}
+
+func TestADamagedJournalIsReported(t *testing.T) {
+	s := NewStore(t.TempDir())
+	if err := os.WriteFile(filepath.Join(s.Dir(), journal), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Open(); err == nil || !strings.Contains(err.Error(), journal+" is damaged") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestNobodyWhoHoldsWholeSeesHalfAChange(t *testing.T) {
+	s := NewStore(t.TempDir())
+	change(t, s, Change{Put: put("v0", "a", "b")})
+	done := make(chan error)
+	go func() {
+		var err error
+		for i := 1; i <= 50 && err == nil; i++ {
+			err = s.Change(Change{Put: put(fmt.Sprint("v", i), "a", "b")})
+		}
+		done <- err
+	}()
+	for {
+		s.Whole().Lock()
+		got := stored(t, s.Dir())
+		s.Whole().Unlock()
+		a, _, _ := strings.Cut(got["pod.default.a.yaml"], " ")
+		b, _, _ := strings.Cut(got["pod.default.b.yaml"], " ")
+		if a != b || a == "" {
+			t.Fatalf("half a change: %v", got)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		default:
+		}
+	}
+}
