@@ -77,7 +77,7 @@ func (c *Client) Inputs(ctx context.Context) ([]Input, error) {
 
 // PodEvent is one event of a watch.
 type PodEvent struct {
-	// Type is ADDED, MODIFIED or DELETED.
+	// Type is ADDED, MODIFIED or DELETED, or Bookmark where that is asked for.
 	Type   string     `json:"type"`
 	Object corev1.Pod `json:"object"`
 }
@@ -86,7 +86,12 @@ type PodEvent struct {
 // an error. Empty namespace and name select all.
 func (c *Client) Watch(ctx context.Context, namespace, name string, each func(PodEvent) error) error {
 	q := url.Values{"watch": {"true"}, "namespace": {namespace}, "name": {name}}
-	body, err := c.get(ctx, "/v1/pods?"+q.Encode())
+	return c.follow(ctx, "/v1/pods?"+q.Encode(), each)
+}
+
+// follow reads events until ctx ends or each returns an error.
+func (c *Client) follow(ctx context.Context, path string, each func(PodEvent) error) error {
+	body, err := c.get(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -146,6 +151,12 @@ func (c *Client) get(ctx context.Context, path string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.do(req)
+}
+
+// do is get for any request.
+func (c *Client) do(req *http.Request) (io.ReadCloser, error) {
+	path := req.URL.Path
 	res, err := c.http.Do(req)
 	if err != nil {
 		if opErr, ok := errors.AsType[*net.OpError](err); ok && opErr.Op == "dial" {

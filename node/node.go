@@ -1,8 +1,8 @@
 // Package node answers questions about this machine and its pods: it serves the HTTP API on the unix socket,
 // and holds the client of that API.
 //
-// It sees pods, logs and inputs through small interfaces of its own and changes nothing. It must not decide what
-// runs, nor know how.
+// It sees pods, logs and inputs through small interfaces of its own, and hands documents that clients send to another one.
+// It must not decide what runs, nor know how.
 //
 // Goroutines: those of net/http, one per connection; Server.Run waits for them. A followed log adds one that
 // watches for the end of its container.
@@ -35,6 +35,9 @@ const (
 	AnnotationNextTry = "monopod.dev/next-try"
 	// AnnotationProbes is what is known of the pod's probes, a JSON list of Probe; absent when it has none.
 	AnnotationProbes = "monopod.dev/probes"
+	// AnnotationManifest is the hash of the manifest that has been carried out to the end; absent while none has. It
+	// tells a pod that is Ready as it is to be from one that is still as it was.
+	AnnotationManifest = "monopod.dev/manifest"
 )
 
 // PodView is a pod as users see it. Pod is never changed by this package.
@@ -44,6 +47,8 @@ type PodView struct {
 	Why     string
 	NextTry time.Time
 	Probes  []Probe
+	// Manifest is the hash of the manifest that has been carried out to the end, empty while none has.
+	Manifest string
 }
 
 // Probe is what is known of one probe of a container that runs.
@@ -139,6 +144,7 @@ func (v PodView) object() *corev1.Pod {
 	}
 	set(AnnotationSource, position(v.Origin))
 	set(AnnotationWhy, v.Why)
+	set(AnnotationManifest, v.Manifest)
 	next := ""
 	if !v.NextTry.IsZero() {
 		next = v.NextTry.UTC().Format(time.RFC3339)

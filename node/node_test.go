@@ -35,6 +35,7 @@ type machine struct {
 	queries []LogQuery
 	readLog func(ctx context.Context, q LogQuery, w io.Writer) error
 	inputs  []Input
+	applier Applier
 }
 
 func (m *machine) Pods() ([]PodView, error) {
@@ -102,7 +103,7 @@ func (m *machine) ReadLog(ctx context.Context, q LogQuery, w io.Writer) error {
 func (m *machine) Inputs() []Input { return m.inputs }
 
 func (m *machine) server() *Server {
-	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)})
+	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Applier: m.applier, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)})
 }
 
 // view is a pod with one status per container: "a running", "b waiting ImagePullBackOff", "c ended", "d crashed".
@@ -213,7 +214,7 @@ func TestErrorsAreStatusObjects(t *testing.T) {
 		{"GET", "/v1/pods/other/x", 404, `pods "x" not found`},
 		{"GET", "/v2/pods", 404, "no such path: /v2/pods"},
 		{"GET", "/v1/pods/a/nope/log", 404, `pod "nope" does not exist`},
-		{"POST", "/v1/pods", 405, "only answers GET"},
+		{"POST", "/v1/pods", 405, "the API has no POST for /v1/pods"},
 	} {
 		code, body := ask(t, m.server(), c.method, c.target)
 		var s metav1.Status

@@ -27,6 +27,8 @@ type Config struct {
 	Pods   Pods
 	Logs   Logs
 	Inputs Inputs
+	// Applier, which may be nil, takes documents from clients.
+	Applier Applier
 	// Settings is the answer to GET /v1/config.
 	Settings json.RawMessage
 	// Version is the answer to GET /v1/version.
@@ -52,9 +54,10 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/sources", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Inputs.Inputs()) })
 	mux.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Settings) })
 	mux.HandleFunc("GET /v1/version", func(w http.ResponseWriter, _ *http.Request) { s.json(w, map[string]string{"version": s.cfg.Version}) })
+	s.applyRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
-			s.fail(w, statusError(http.StatusMethodNotAllowed, "the API only answers GET"))
+			s.fail(w, statusError(http.StatusMethodNotAllowed, "the API has no "+r.Method+" for "+r.URL.Path))
 			return
 		}
 		s.fail(w, statusError(http.StatusNotFound, "no such path: "+r.URL.Path))
@@ -67,6 +70,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	srv := &http.Server{
 		Handler:           s.Handler(),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       withPeer,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
@@ -92,7 +96,7 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := podFilter{namespace: q.Get("namespace"), name: q.Get("name")}
 	if q.Get("watch") == "true" || q.Get("watch") == "1" {
-		s.watch(w, r, f)
+		s.watch(w, r, f, q.Get("sendInitialEvents") == "true")
 		return
 	}
 	items, ok := s.found(w, r, f)

@@ -18,7 +18,10 @@ func pods() schema.GroupResource { return corev1.Resource("pods") }
 
 // watch streams one JSON event per line, in the shape of the Kubernetes watch API: first an ADDED event for
 // each pod there is, then the changes. A pod that changed several times in a moment may give one event.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, f podFilter) {
+//
+// With bookmark, a BOOKMARK event follows the pods that there are, as with sendInitialEvents of Kubernetes, once all of
+// them can be seen.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, f podFilter, bookmark bool) {
 	changed, cancel := s.cfg.Pods.Subscribe()
 	defer cancel()
 	w.Header().Set("Content-Type", "application/json")
@@ -31,7 +34,12 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, f podFilter) {
 		if blind != nil {
 			current = withUnseen(current, known)
 		}
-		for _, e := range changes(known, current) {
+		events := changes(known, current)
+		if bookmark && blind == nil {
+			bookmark = false
+			events = append(events, initialEventsEnd())
+		}
+		for _, e := range events {
 			if err := enc.Encode(e); err != nil {
 				return
 			}
@@ -48,6 +56,13 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, f podFilter) {
 			}
 		}
 	}
+}
+
+// initialEventsEnd is the BOOKMARK event of Kubernetes.
+func initialEventsEnd() metav1.WatchEvent {
+	mark := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+	mark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	return metav1.WatchEvent{Type: Bookmark, Object: runtime.RawExtension{Object: mark}}
 }
 
 // withUnseen adds the known pods that are not among the current ones: that a pod cannot be seen at the moment

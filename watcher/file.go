@@ -75,9 +75,6 @@ func NewFileSource(cfg FileConfig) *FileSource {
 // Name implements Source.
 func (s *FileSource) Name() string { return s.cfg.Name }
 
-// Prompt says that the first Set does not wait for anybody.
-func (s *FileSource) Prompt() bool { return true }
-
 // Run implements Source.
 func (s *FileSource) Run(ctx context.Context, out chan<- Set) error {
 	path, err := filepath.Abs(s.cfg.Path)

@@ -21,10 +21,6 @@ const (
 // promptPatience is how long the first call waits for sources that are read without waiting for anybody.
 const promptPatience = time.Second
 
-// prompt is a Source that sends its first Set within moments of its start, and whether this one does. As long as it has
-// not, nothing is published: a pod that is written there too must not be started from a source of lower precedence.
-type prompt interface{ Prompt() bool }
-
 // Watcher runs sources and publishes what they want together.
 type Watcher struct {
 	log     *slog.Logger
@@ -227,9 +223,6 @@ type Off string
 
 // Name implements Source.
 func (o Off) Name() string { return string(o) }
-
-// Prompt says that its only Set comes at once.
-func (o Off) Prompt() bool { return true }
 
 // Run implements Source.
 func (o Off) Run(ctx context.Context, out chan<- Set) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +22,7 @@ import (
 	"monopod/node"
 	"monopod/runner"
 	"monopod/watcher"
+	"monopod/watcher/applied"
 )
 
 // Runtime is what App needs of a runtime besides running pods.
@@ -68,12 +72,13 @@ type App struct {
 	listener net.Listener
 	settings json.RawMessage
 	board    *board
+	applied  *applied.Store
 	resolver *names.Server
 }
 
 // NewApp returns the daemon of a configuration. It does no I/O.
 func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
-	a := &App{cfg: cfg, log: log, machine: m, board: newBoard()}
+	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
 	if m.gateways != nil && cfg.PodDNS == podDNSAuto && len(cfg.ClusterDNS) == 0 {
 		a.cfg.Resolver = a.nameServers
 	}
@@ -126,12 +131,19 @@ func (a *App) Run(ctx context.Context) error {
 
 func (a *App) server() *node.Server {
 	return node.NewServer(node.Config{
-		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Settings: a.settings, Version: version(), Log: a.log,
+		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Applier: a.applier(), Settings: a.settings, Version: version(), Log: a.log,
 	})
+}
+
+func (a *App) applier() *applier {
+	return &applier{store: a.applied, board: a.board, policy: a.cfg.policy(a.cfg.AppliedSecurity), order: a.cfg.sourceNames(), log: a.log}
 }
 
 // watch follows the manifests.
 func (a *App) watch(ctx context.Context) error {
+	if err := a.applied.Open(); err != nil {
+		a.log.Error("what was applied cannot be read or changed", "err", err)
+	}
 	sources := a.sources()
 	asked := make([]string, 0, len(sources))
 	for _, s := range sources {
@@ -148,17 +160,26 @@ func (a *App) watch(ctx context.Context) error {
 // sources returns the configured sources by precedence. One that is switched off still reports: pods that an
 // earlier run started from it go.
 func (a *App) sources() []watcher.Source {
-	file, url := watcher.Source(watcher.Off("file")), watcher.Source(watcher.Off("http"))
+	file, url := watcher.Source(watcher.Off(sourceFile)), watcher.Source(watcher.Off(sourceHTTP))
 	if a.cfg.StaticPodPath != "" {
-		file = watcher.NewFileSource(watcher.FileConfig{Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load("file", a.cfg.policy(a.cfg.StaticPodPathSecurity)), Log: a.log})
+		file = watcher.NewFileSource(watcher.FileConfig{Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load(sourceFile, a.cfg.policy(a.cfg.StaticPodPathSecurity)), Log: a.log})
 	}
 	if a.cfg.StaticPodURL != "" {
 		url = watcher.NewHTTPSource(watcher.HTTPConfig{
-			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: loadParts("http", a.cfg.policy(a.cfg.StaticPodURLSecurity)), Log: a.log,
-			Copy: a.cfg.copyOf("http"),
+			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: loadParts(sourceHTTP, a.cfg.policy(a.cfg.StaticPodURLSecurity)), Log: a.log,
+			Copy: a.cfg.copyOf(sourceHTTP),
 		})
 	}
-	return append([]watcher.Source{file, url}, a.remoteSources()...)
+	pushed := watcher.NewFileSource(watcher.FileConfig{
+		Name: sourceApplied, Path: a.applied.Dir(), CheckFrequency: a.cfg.FileCheckFrequency, Whole: a.applied.Whole(),
+		Load: load(sourceApplied, a.cfg.policy(a.cfg.AppliedSecurity)), Log: a.log,
+	})
+	all := append([]watcher.Source{file, url, pushed}, a.remoteSources()...)
+	order := a.cfg.sourceNames()
+	slices.SortStableFunc(all, func(x, y watcher.Source) int {
+		return cmp.Compare(slices.Index(order, x.Name()), slices.Index(order, y.Name()))
+	})
+	return all
 }
 
 // load is the watcher's way to manifests.

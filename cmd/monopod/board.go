@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,12 +36,14 @@ type board struct {
 	// wakes that.
 	expanding bool
 	expand    chan struct{}
+	// hashes are those of the manifests that have been carried out.
+	hashes manifestHashes
 	// readers are the subscriptions of the API.
 	readers map[chan struct{}]bool
 }
 
 func newBoard() *board {
-	return &board{readers: map[chan struct{}]bool{}, expand: make(chan struct{}, 1)}
+	return &board{readers: map[chan struct{}]bool{}, hashes: manifestHashes{}, expand: make(chan struct{}, 1)}
 }
 
 // publish is called by the watcher with each new desired state.
@@ -182,8 +185,9 @@ func (b *board) seenLocked() []node.PodView {
 	told := map[manifests.Key]bool{}
 	for _, s := range b.pool.Pods() {
 		told[s.Key()] = true
-		out = append(out, node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Probes: probeViews(s.Probes)})
+		out = append(out, node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Probes: probeViews(s.Probes), Manifest: b.hashes.get(s.Recorded)})
 	}
+	maps.DeleteFunc(b.hashes, func(key manifests.Key, _ recordedHash) bool { return !told[key] })
 	for key := range b.unseen {
 		if !told[key] {
 			pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodUnknown}}
@@ -200,6 +204,9 @@ func (b *board) Inputs() []node.Input {
 	defer b.mu.Unlock()
 	out := []node.Input{}
 	for _, r := range b.desired.Reports {
+		if r.Source == sourceApplied && r.State == watcher.Accepted && len(r.Pods)+len(r.Objects) == 0 {
+			continue // the directory of our own, which nobody asks for
+		}
 		out = append(out, node.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Objects: r.Objects, Since: r.Since})
 	}
 	return out

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ type Config struct {
 	StaticPodURL             string              `koanf:"staticPodURL"`
 	StaticPodURLHeader       map[string][]string `koanf:"staticPodURLHeader"`
 	RemoteSources            []RemoteSource      `koanf:"sources"`
+	SourceOrder              []string            `koanf:"sourceOrder"`
 	FileCheckFrequency       time.Duration       `koanf:"fileCheckFrequency"`
 	HTTPCheckFrequency       time.Duration       `koanf:"httpCheckFrequency"`
 	RootDirectory            string              `koanf:"rootDirectory"`
@@ -45,6 +47,7 @@ type Config struct {
 	PodSecurity              string              `koanf:"podSecurity"`
 	StaticPodPathSecurity    string              `koanf:"staticPodPathSecurity"`
 	StaticPodURLSecurity     string              `koanf:"staticPodURLSecurity"`
+	AppliedSecurity          string              `koanf:"appliedSecurity"`
 	MaxPods                  int                 `koanf:"maxPods"`
 	CgroupDriver             string              `koanf:"cgroupDriver"`
 	CPUCFSQuota              bool                `koanf:"cpuCFSQuota"`
@@ -88,7 +91,7 @@ func (c *Config) derive(hostname func() (string, error)) error {
 	if c.SeccompProfileRoot == "" {
 		c.SeccompProfileRoot = filepath.Join(c.RootDirectory, "seccomp")
 	}
-	for _, source := range []*string{&c.StaticPodPathSecurity, &c.StaticPodURLSecurity} {
+	for _, source := range []*string{&c.StaticPodPathSecurity, &c.StaticPodURLSecurity, &c.AppliedSecurity} {
 		if *source == "" {
 			*source = c.PodSecurity
 		}
@@ -102,6 +105,33 @@ func (c *Config) derive(hostname func() (string, error)) error {
 		c.NodeName = strings.ToLower(name)
 	}
 	return nil
+}
+
+// Names of the sources that are always there.
+const (
+	sourceFile    = "file"
+	sourceHTTP    = "http"
+	sourceApplied = "applied"
+)
+
+// allSources are the names of all sources in the order that they have when nobody says otherwise.
+func (c *Config) allSources() []string {
+	all := []string{sourceFile, sourceHTTP}
+	for _, s := range c.RemoteSources {
+		all = append(all, s.Name)
+	}
+	return append(all, sourceApplied)
+}
+
+// sourceNames are the names of all sources by their precedence: those of sourceOrder, then the others.
+func (c *Config) sourceNames() []string {
+	order := slices.Clone(c.SourceOrder)
+	for _, name := range c.allSources() {
+		if !slices.Contains(order, name) {
+			order = append(order, name)
+		}
+	}
+	return order
 }
 
 // policy is what pods of a source may do.

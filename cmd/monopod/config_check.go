@@ -49,10 +49,8 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 }
 
 func (c *configCheck) sourceValues(cfg *Config) {
-	if cfg.StaticPodPath == "" && cfg.StaticPodURL == "" && len(cfg.RemoteSources) == 0 {
-		c.add("staticPodPath", "neither staticPodPath nor staticPodURL nor sources is set: there is nothing to run", "set one of them")
-	}
 	c.remoteSources(cfg)
+	c.sourceOrder(cfg)
 	if cfg.StaticPodURL != "" {
 		u, err := url.Parse(cfg.StaticPodURL)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -71,6 +69,19 @@ func (c *configCheck) sourceValues(cfg *Config) {
 	}
 	if errs := validation.IsDNS1123Subdomain(cfg.NodeName); len(errs) > 0 {
 		c.add("nodeName", fmt.Sprintf("%q is not a node name", cfg.NodeName), "use lower-case letters, digits, - and .")
+	}
+}
+
+// sourceOrder names sources, each once.
+func (c *configCheck) sourceOrder(cfg *Config) {
+	all := cfg.allSources()
+	seen := map[string]bool{}
+	for _, name := range cfg.SourceOrder {
+		if seen[name] {
+			c.add("sourceOrder", fmt.Sprintf("%q stands twice", name), "")
+		}
+		seen[name] = true
+		c.oneOf("sourceOrder", name, all...)
 	}
 }
 
@@ -192,6 +203,7 @@ func (c *configCheck) security(cfg *Config) {
 	for _, s := range []struct{ key, level string }{
 		{"staticPodPathSecurity", cfg.StaticPodPathSecurity},
 		{"staticPodURLSecurity", cfg.StaticPodURLSecurity},
+		{"appliedSecurity", cfg.AppliedSecurity},
 	} {
 		if s.level != cfg.PodSecurity { // else it is that key's problem
 			c.oneOf(s.key, s.level, manifests.PodSecurityLevels()...)

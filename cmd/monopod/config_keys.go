@@ -61,9 +61,10 @@ func resourceKeys() []configKey {
 func sourceKeys() []configKey {
 	return []configKey{
 		{path: "staticPodPath", kind: kindPath, def: "/etc/monopod/manifests", doc: "Directory, or single file, with the Pod manifests to run (`.yaml`, `.yml`, `.json`). Empty: no file source."},
-		{path: "staticPodURL", kind: kindString, doc: "http or https URL of further manifests. Empty: no URL source. On conflict the file source wins."},
+		{path: "staticPodURL", kind: kindString, doc: "http or https URL of further manifests. Empty: no URL source."},
 		{path: "staticPodURLHeader", kind: kindHeaders, doc: "Headers sent with each request for `staticPodURL`, as in `{Authorization: [\"Bearer ...\"]}`. The values are secrets: they are never printed."},
-		{path: "sources", kind: kindSources, doc: "Further sources, each with a name. On conflict `staticPodPath` wins, then `staticPodURL`, then these in their order. The last good answer of each is kept on disk, also that of `staticPodURL`, so that its pods start without it."},
+		{path: "sources", kind: kindSources, doc: "Further sources, each with a name. On conflict `sourceOrder` decides. The last good answer of each is kept on disk, also that of `staticPodURL`, so that its pods start without it."},
+		{path: "sourceOrder", kind: kindStrings, derived: "`file`, `http`, those of `sources`, `applied`", doc: "Precedence of the sources, by their names: of an object that two of them define, that of the earlier one counts. `file` is `staticPodPath`, `http` is `staticPodURL`, `applied` is what `monopod apply` stored. Those that are not named follow in their usual order."},
 		{path: "fileCheckFrequency", kind: kindDuration, def: 20 * time.Second, doc: "How often `staticPodPath` is read again besides on each change that the kernel reports."},
 		{path: "httpCheckFrequency", kind: kindDuration, def: 20 * time.Second, doc: "How often `staticPodURL` is asked."},
 		{path: "nodeName", kind: kindString, derived: "the host name in lower case", doc: "Name of this machine: `spec.nodeName` of each pod, and the default host name of pods on the host network."},
@@ -103,6 +104,7 @@ func securityKeys() []configKey {
 		{path: "podSecurity", kind: kindString, def: "privileged", doc: "Pod Security Standard that each pod must meet: `privileged` (no demands), `baseline` or `restricted`. A manifest that does not is refused; what runs already runs on."},
 		{path: "staticPodPathSecurity", kind: kindString, derived: "`podSecurity`", doc: "Pod Security Standard for the pods of `staticPodPath`."},
 		{path: "staticPodURLSecurity", kind: kindString, derived: "`podSecurity`", doc: "Pod Security Standard for the pods of `staticPodURL`."},
+		{path: "appliedSecurity", kind: kindString, derived: "`podSecurity`", doc: "Pod Security Standard for the pods of `monopod apply`."},
 	}
 }
 

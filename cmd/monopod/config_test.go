@@ -207,6 +207,8 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"podSecurity":              {"baseline", "restricted", "privileged", "[1]"},
 		"staticPodPathSecurity":    {"baseline", "restricted", "privileged", "[1]"},
 		"staticPodURLSecurity":     {"baseline", "restricted", "privileged", "[1]"},
+		"appliedSecurity":          {"baseline", "restricted", "privileged", "[1]"},
+		"sourceOrder":              {"[http]", "applied", "http,file", "[1]"},
 		"snapshotter":              {"native", "overlayfs", "native", "1"},
 		"cgroupDriver":             {"systemd", "cgroupfs", "systemd", "[1]"},
 		"cpuManagerPolicy":         {"none", "none", "none", "[1]"},

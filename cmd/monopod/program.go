@@ -20,6 +20,8 @@ const (
 	exitError = 1
 	// exitUsage is for command lines and configurations that cannot be understood.
 	exitUsage = 2
+	// exitTimeout is that of a run whose pods did not come up in time.
+	exitTimeout = 2
 	// exitSignal is what a shell reports for Ctrl-C.
 	exitSignal = 130
 )
@@ -42,6 +44,15 @@ func newProgram() *program {
 // usageError is a command line that cannot be understood.
 type usageError struct{ error }
 
+// codeError ends the program with a code of its own. Without an error, what is wrong has been printed already.
+type codeError struct {
+	code int
+	err  error
+}
+
+// Error implements error.
+func (e codeError) Error() string { return fmt.Sprint(e.err) }
+
 // silentError ends the program with exitError; what is wrong has been printed already.
 type silentError struct{}
 
@@ -57,6 +68,12 @@ func (p *program) run(ctx context.Context, args []string) int {
 	}
 	if errors.Is(err, silentError{}) {
 		return exitError
+	}
+	if c, ok := errors.AsType[codeError](err); ok {
+		if c.err != nil {
+			fmt.Fprintln(p.stderr, errorText(c.err))
+		}
+		return c.code
 	}
 	fmt.Fprintln(p.stderr, errorText(err))
 	if _, ok := errors.AsType[ConfigError](err); ok {
@@ -101,7 +118,7 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.logsCommand(), p.cleanupCommand(), p.versionCommand())
+	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.logsCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.cleanupCommand(), p.versionCommand())
 	return root
 }
 

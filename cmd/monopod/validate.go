@@ -77,7 +77,7 @@ func (p *program) validate(paths []string, output string) error {
 	var all []*verdict
 	seen := map[string]bool{}
 	for _, path := range paths {
-		for _, v := range p.verdicts(path) {
+		for _, v := range p.verdicts(path, manifests.Options{Source: "file"}) {
 			if clean := filepath.Clean(v.File); !seen[clean] { // a file may be named twice, or with its directory
 				seen[clean] = true
 				all = append(all, v)
@@ -102,36 +102,60 @@ func (p *program) validate(paths []string, output string) error {
 }
 
 // verdicts reads one argument: a file, a directory with what is below it, or the standard input.
-func (p *program) verdicts(path string) []*verdict {
+func (p *program) verdicts(path string, o manifests.Options) []*verdict {
+	var out []*verdict
+	for _, f := range p.manifestFiles(path) {
+		if f.ignored {
+			out = append(out, &verdict{File: f.name, Ignored: true, Pods: []validPod{}, Errors: []*manifests.Error{}})
+			continue
+		}
+		out = append(out, judge(f.name, f.content, f.err, o))
+	}
+	return out
+}
+
+// manifestFile is a file that a command line names, or one of a directory that it names.
+type manifestFile struct {
+	name    string
+	content []byte
+	// err is why it cannot be read.
+	err error
+	// ignored says that the daemon would not read it either, by its name.
+	ignored bool
+}
+
+// manifestFiles reads one argument: a file, a directory with what is below it, or the standard input. A directory without
+// manifests is an error.
+func (p *program) manifestFiles(path string) []manifestFile {
 	if path == "-" {
 		b, err := io.ReadAll(io.LimitReader(p.stdin, manifests.MaxSize+1))
-		return []*verdict{judge(stdinName, b, err)}
+		return []manifestFile{{name: stdinName, content: b, err: err}}
 	}
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
-		return []*verdict{readVerdict(path)}
+		return []manifestFile{readManifest(path)}
 	}
-	var out []*verdict
+	var out []manifestFile
 	err = filepath.WalkDir(path, func(file string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			out = append(out, judge(file, nil, err))
+			out = append(out, manifestFile{name: file, err: err})
 			return nil
 		case file != path && strings.HasPrefix(e.Name(), ".") && e.IsDir():
 			return fs.SkipDir
 		case e.IsDir() || strings.HasPrefix(e.Name(), "."):
 		case !isManifestName(e.Name()):
-			out = append(out, &verdict{File: file, Ignored: true, Pods: []validPod{}, Errors: []*manifests.Error{}})
+			out = append(out, manifestFile{name: file, ignored: true})
 		default:
-			out = append(out, readVerdict(file))
+			out = append(out, readManifest(file))
 		}
 		return nil
 	})
 	if err != nil {
-		out = append(out, judge(path, nil, err))
+		out = append(out, manifestFile{name: path, err: err})
 	}
-	if !slices.ContainsFunc(out, func(v *verdict) bool { return !v.Ignored }) {
-		out = append(out, judge(path, nil, errors.New("no manifests in this directory; their names end with .yaml, .yml or .json")))
+	if !slices.ContainsFunc(out, func(f manifestFile) bool { return !f.ignored }) {
+		out = append(out, manifestFile{name: path, err: errors.New("no manifests in this directory; their names end with .yaml, .yml or .json")})
 	}
 	return out
 }
@@ -145,22 +169,22 @@ func isManifestName(name string) bool {
 	return false
 }
 
-func readVerdict(path string) *verdict {
+func readManifest(path string) manifestFile {
 	f, err := os.Open(path)
 	if err != nil {
-		return judge(path, nil, err)
+		return manifestFile{name: path, err: err}
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, manifests.MaxSize+1))
-	return judge(path, b, err)
+	return manifestFile{name: path, content: b, err: err}
 }
 
 // judge turns content, or the error of reading it, into a verdict.
-func judge(file string, content []byte, err error) *verdict {
+func judge(file string, content []byte, err error, o manifests.Options) *verdict {
 	v := &verdict{File: file, Pods: []validPod{}, Errors: []*manifests.Error{}}
 	if err == nil {
 		var c *manifests.Content
-		if c, err = manifests.LoadAll(file, content, manifests.Options{Source: "file"}); err == nil {
+		if c, err = manifests.LoadAll(file, content, o); err == nil {
 			v.loaded, v.Notes = c.Pods, c.Ignored
 			for _, o := range slices.Concat(c.Objects, c.Workloads) {
 				v.Objects = append(v.Objects, o.String())

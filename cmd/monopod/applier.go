@@ -1,0 +1,465 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
+	"monopod/node"
+	"monopod/watcher"
+	"monopod/watcher/applied"
+)
+
+// takenUpWithin is how long an answer waits until what it tells of can be seen.
+const takenUpWithin = 2 * time.Second
+
+// applier stores what clients apply. It is node.Applier.
+type applier struct {
+	store  *applied.Store
+	board  *board
+	policy manifests.Policy
+	// order is that of the sources: those before sourceApplied cannot be overridden.
+	order []string
+	log   *slog.Logger
+
+	// mu is held from the first look at what is stored to the end of a change.
+	mu sync.Mutex
+}
+
+// pushed is one object of a request.
+type pushed struct {
+	manifests.Document
+	file string
+	// pod or object is the document, defaulted and valid.
+	pod    *manifests.Pod
+	object *manifests.Object
+	// workload says that object makes pods.
+	workload bool
+	verdict  node.Verdict
+	warning  string
+}
+
+func (p *pushed) origin() manifests.Origin {
+	return manifests.Origin{Source: sourceApplied, File: p.file, Line: p.Line}
+}
+
+// refuse makes an error about the object.
+func (p *pushed) refuse(msg, hint string) *manifests.Error {
+	kind, name := p.ID.Kind, p.ID.Name
+	if p.ID.Namespace != "" {
+		name = p.ID.Namespace + "/" + name
+	}
+	if kind == "Pod" {
+		kind = ""
+	}
+	return &manifests.Error{File: p.file, Line: p.Line, Kind: kind, Pod: name, Msg: msg, Hint: hint}
+}
+
+// refusal answers with all errors there are, nil when there are none.
+func refusal(code int, reason metav1.StatusReason, errs []*manifests.Error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, e := range errs {
+		lines = append(lines, e.Error())
+	}
+	return node.Refusal(code, reason, lines)
+}
+
+// Apply implements node.Applier.
+func (a *applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyResult, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	objects, notes, errs := a.read(r.Files)
+	if err := refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, errs); err != nil {
+		return node.ApplyResult{}, err
+	}
+	if err := a.compare(objects); err != nil {
+		return node.ApplyResult{}, err
+	}
+	if err := refusal(http.StatusConflict, metav1.StatusReasonConflict, a.owned(objects)); err != nil {
+		return node.ApplyResult{}, err
+	}
+	result := node.ApplyResult{Objects: []node.AppliedObject{}, Notes: notes}
+	change := applied.Change{Put: map[manifests.ObjectID][]byte{}}
+	for _, p := range objects {
+		o := node.AppliedObject{ObjectRef: refOf(p.ID), Verdict: p.verdict, Warning: p.warning}
+		if p.pod != nil {
+			o.Manifest = manifests.PodHash(p.pod.Object)
+		}
+		result.Objects = append(result.Objects, o)
+		if p.verdict != node.Unchanged {
+			change.Put[p.ID] = p.Canonical
+		}
+	}
+	if r.DryRun {
+		return result, nil
+	}
+	if err := a.store.Change(change); err != nil {
+		return node.ApplyResult{}, err
+	}
+	a.tell("applied", result)
+	a.await(ctx, func(v view) bool { return v.shows(objects) })
+	return result, nil
+}
+
+// Delete implements node.Applier.
+func (a *applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyResult, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ids, err := deletedIDs(r)
+	if err != nil {
+		return node.ApplyResult{}, err
+	}
+	result := node.ApplyResult{Objects: []node.AppliedObject{}}
+	var change applied.Change
+	var lines []string
+	now := a.board.view()
+	for _, id := range ids {
+		o := node.AppliedObject{ObjectRef: refOf(id), Verdict: node.NotFound}
+		stored, err := a.store.Get(id)
+		if err != nil {
+			return node.ApplyResult{}, err
+		}
+		elsewhere := now.elsewhere(id)
+		switch {
+		case stored != nil:
+			o.Verdict = node.Deleted
+			change.Remove = append(change.Remove, id)
+			if elsewhere != "" {
+				o.Warning = "goes on: it is " + elsewhere + " too"
+			}
+		case elsewhere != "":
+			lines = append(lines, fmt.Sprintf("%s is %s; remove it there", id, elsewhere))
+		}
+		result.Objects = append(result.Objects, o)
+	}
+	if len(lines) > 0 {
+		return node.ApplyResult{}, node.Refusal(http.StatusConflict, metav1.StatusReasonConflict, lines)
+	}
+	if r.DryRun {
+		return result, nil
+	}
+	if err := a.store.Change(change); err != nil {
+		return node.ApplyResult{}, err
+	}
+	a.tell("deleted what was applied", result)
+	a.await(ctx, func(v view) bool { return v.lacks(change.Remove) })
+	return result, nil
+}
+
+// tell writes what was done into the log.
+func (a *applier) tell(what string, r node.ApplyResult) {
+	var names []string
+	for _, o := range r.Objects {
+		if o.Verdict != node.Unchanged && o.Verdict != node.NotFound {
+			names = append(names, string(o.Verdict)+" "+o.String())
+		}
+	}
+	if len(names) > 0 {
+		a.log.Info(what, "objects", names)
+	}
+}
+
+// await waits until the change can be seen, so that who asks next sees it. It is stored in any case.
+func (a *applier) await(ctx context.Context, seen func(view) bool) {
+	ctx, cancel := context.WithTimeout(ctx, takenUpWithin)
+	defer cancel()
+	changed, stop := a.board.Subscribe()
+	defer stop()
+	for !seen(a.board.view()) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// read decodes and validates all files as one set.
+func (a *applier) read(files []node.ManifestFile) (objects []*pushed, notes []string, errs []*manifests.Error) {
+	var all []*verdict
+	for _, f := range files {
+		v := judge(f.Name, f.Content, nil, manifests.Options{Source: sourceApplied, Policy: a.policy})
+		all = append(all, v)
+		if len(v.Errors) > 0 {
+			continue
+		}
+		notes = append(notes, v.Notes...)
+		docs, err := manifests.Split(f.Name, f.Content)
+		if err != nil {
+			v.Errors = append(v.Errors, manifests.Errors(err)...)
+			continue
+		}
+		found, err := a.match(f.Name, docs)
+		if err != nil {
+			v.Errors = append(v.Errors, &manifests.Error{File: f.Name, Msg: err.Error()})
+		}
+		objects = append(objects, found...)
+	}
+	conflicts(all)
+	for _, v := range all {
+		errs = append(errs, v.Errors...)
+	}
+	return objects, notes, append(errs, definedTwice(objects)...)
+}
+
+// match reads each document again as it will be read once it is stored.
+func (a *applier) match(file string, docs []manifests.Document) ([]*pushed, error) {
+	var out []*pushed
+	for _, d := range docs {
+		c, err := manifests.LoadAll(a.store.Path(d.ID), d.Canonical, manifests.Options{Source: sourceApplied, Policy: a.policy})
+		if err != nil {
+			return nil, fmt.Errorf("this document changes when it is stored; please report it with the file: %w", err)
+		}
+		p := &pushed{Document: d, file: file}
+		switch {
+		case len(c.Pods) == 1:
+			p.pod = c.Pods[0]
+		case len(c.Objects) == 1:
+			p.object = c.Objects[0]
+		case len(c.Workloads) == 1:
+			p.object, p.workload = c.Workloads[0], true
+		default:
+			return nil, fmt.Errorf("%s gets lost when it is stored; please report it with the file", d.ID)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// definedTwice finds objects in two files; pods are compared by conflicts.
+func definedTwice(objects []*pushed) []*manifests.Error {
+	first := map[manifests.ObjectID]*pushed{}
+	var errs []*manifests.Error
+	for _, p := range objects {
+		if was := first[p.ID]; was != nil && p.pod == nil {
+			errs = append(errs, p.refuse("is already defined at "+place(was.origin()), "give one of them another name, or remove it"))
+			continue
+		}
+		first[p.ID] = p
+	}
+	return errs
+}
+
+// compare fills in the verdicts, and refuses changes of objects that must not change.
+func (a *applier) compare(objects []*pushed) error {
+	var errs []*manifests.Error
+	for _, p := range objects {
+		stored, err := a.store.Get(p.ID)
+		if err != nil {
+			return err
+		}
+		switch {
+		case stored == nil:
+			p.verdict = node.Created
+		case slices.Equal(stored, p.Canonical):
+			p.verdict = node.Unchanged
+		default:
+			p.verdict = node.Configured
+			errs = append(errs, a.immutable(p, stored)...)
+		}
+	}
+	return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, errs)
+}
+
+func (a *applier) immutable(p *pushed, stored []byte) []*manifests.Error {
+	was, err := manifests.LoadAll(a.store.Path(p.ID), stored, manifests.Options{Source: sourceApplied})
+	if err != nil || p.object == nil {
+		return nil // what cannot be read any more protects nothing
+	}
+	errs := manifests.ImmutableEdits(was.Objects, []*manifests.Object{p.object})
+	for _, e := range errs {
+		e.File, e.Line = p.file, p.Line
+		e.Hint = "give the changed one another name, or delete it first"
+	}
+	return errs
+}
+
+// owned refuses what a source of higher precedence says otherwise. What it says alike may be applied: the object moves
+// here when it is removed there.
+func (a *applier) owned(objects []*pushed) []*manifests.Error {
+	var errs []*manifests.Error
+	now := a.board.view()
+	for _, p := range objects {
+		owner, same := now.owner(p)
+		if owner.Source == "" || !a.before(owner.Source) {
+			continue
+		}
+		where := place(owner)
+		if !same {
+			errs = append(errs, p.refuse("is defined in "+where+" already, which cannot be overridden", "change it there, or remove it there first"))
+			continue
+		}
+		p.warning = "is defined in " + where + " too, which counts until it is removed there"
+	}
+	return errs
+}
+
+// before says that a source has precedence over what is applied.
+func (a *applier) before(source string) bool {
+	at := slices.Index(a.order, source)
+	return at >= 0 && at < slices.Index(a.order, sourceApplied)
+}
+
+// deletedIDs are the objects that a request names.
+func deletedIDs(r node.DeleteRequest) ([]manifests.ObjectID, error) {
+	var ids []manifests.ObjectID
+	add := func(id manifests.ObjectID) {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	for _, o := range r.Objects {
+		add(manifests.ObjectID{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
+	}
+	var errs []error
+	for _, f := range r.Files {
+		docs, err := manifests.Split(f.Name, f.Content)
+		errs = append(errs, err)
+		for _, d := range docs {
+			add(d.ID)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, manifests.Errors(err))
+	}
+	return ids, nil
+}
+
+func refOf(id manifests.ObjectID) node.ObjectRef {
+	return node.ObjectRef{Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}
+}
+
+// view is what the board knows at one moment.
+type view struct {
+	desired watcher.Desired
+	// pods are those that are shown; seen says that they can be.
+	pods map[manifests.Key]node.PodView
+	seen bool
+}
+
+// view returns what is known now.
+func (b *board) view() view {
+	views, err := b.Pods()
+	v := view{pods: make(map[manifests.Key]node.PodView, len(views)), seen: err == nil}
+	for _, p := range views {
+		v.pods[manifests.Key{Namespace: p.Pod.Namespace, Name: p.Pod.Name}] = p
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v.desired = b.desired
+	return v
+}
+
+// pod returns the desired pod of a name, nil when there is none.
+func (v view) pod(id manifests.ObjectID) *manifests.Pod {
+	i := slices.IndexFunc(v.desired.Pods, func(p *manifests.Pod) bool {
+		return id.Kind == "Pod" && p.Object.Namespace == id.Namespace && p.Object.Name == id.Name
+	})
+	if i < 0 {
+		return nil
+	}
+	return v.desired.Pods[i]
+}
+
+// object is pod for the other kinds.
+func (v view) object(id manifests.ObjectID) *manifests.Object {
+	for _, list := range [][]*manifests.Object{v.desired.Objects, v.desired.Workloads} {
+		if i := slices.IndexFunc(list, func(o *manifests.Object) bool { return o.ID() == id }); i >= 0 {
+			return list[i]
+		}
+	}
+	return nil
+}
+
+// owner is where the object of that name is written that counts now, and whether it says the same.
+func (v view) owner(p *pushed) (manifests.Origin, bool) {
+	if pod := v.pod(p.ID); pod != nil {
+		return pod.Origin, p.pod != nil && reflect.DeepEqual(pod.Object, p.pod.Object)
+	}
+	if o := v.object(p.ID); o != nil {
+		return o.Origin, p.object != nil && reflect.DeepEqual(o.Object, p.object.Object)
+	}
+	return manifests.Origin{}, false
+}
+
+// elsewhere says where an object comes from besides from what was applied; empty when from nowhere.
+func (v view) elsewhere(id manifests.ObjectID) string {
+	at := manifests.Origin{}
+	if p := v.pod(id); p != nil {
+		at = p.Origin
+	} else if o := v.object(id); o != nil {
+		at = o.Origin
+	} else if p, ok := v.pods[manifests.Key{Namespace: id.Namespace, Name: id.Name}]; ok && id.Kind == "Pod" {
+		if p.Pod.DeletionTimestamp != nil {
+			return ""
+		}
+		if owner := metav1.GetControllerOf(p.Pod); owner != nil {
+			return fmt.Sprintf("a pod of %s %s, written in %s", owner.Kind, owner.Name, place(p.Origin))
+		}
+		at = p.Origin
+	}
+	if at.Source == sourceApplied || at.File == "" {
+		return ""
+	}
+	return "defined in " + place(at)
+}
+
+// shows says that what was applied is desired, as far as another source does not have its place, and that its pods can
+// be asked for.
+func (v view) shows(objects []*pushed) bool {
+	for _, p := range objects {
+		owner, same := v.owner(p)
+		if !same && (owner.Source == sourceApplied || owner.Source == "") {
+			return false
+		}
+		if _, shown := v.pods[manifests.Key{Namespace: p.ID.Namespace, Name: p.ID.Name}]; p.pod != nil && v.seen && !shown {
+			return false
+		}
+	}
+	return true
+}
+
+// lacks says that none of the objects is desired as it was applied.
+func (v view) lacks(ids []manifests.ObjectID) bool {
+	return !slices.ContainsFunc(ids, func(id manifests.ObjectID) bool {
+		if p := v.pod(id); p != nil {
+			return p.Origin.Source == sourceApplied
+		}
+		o := v.object(id)
+		return o != nil && o.Origin.Source == sourceApplied
+	})
+}
+
+// manifestHashes remembers the hashes of recorded manifests by their address: they are immutable.
+type manifestHashes map[manifests.Key]recordedHash
+
+type recordedHash struct {
+	of   *corev1.Pod
+	hash string
+}
+
+// get returns the hash of a recorded manifest, empty for none.
+func (m manifestHashes) get(p *manifests.Pod) string {
+	if p == nil {
+		return ""
+	}
+	was := m[p.Key()]
+	if was.of != p.Object {
+		was = recordedHash{of: p.Object, hash: manifests.PodHash(p.Object)}
+		m[p.Key()] = was
+	}
+	return was.hash
+}

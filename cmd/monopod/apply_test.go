@@ -1,0 +1,333 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"monopod/manifests"
+	"monopod/node"
+	"monopod/runner/runtimetest"
+)
+
+const configMapYAML = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {k: %s}\n"
+
+// file writes a file beside the daemon's and returns its path.
+func (d *daemon) file(name, text string) string {
+	d.t.Helper()
+	path := d.path("files", name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		d.t.Fatal(err)
+	}
+	writeFile(d.t, path, text)
+	return path
+}
+
+// says runs a command and compares what it prints and returns.
+func (d *daemon) says(code int, stdout, stderr string, args ...string) {
+	d.t.Helper()
+	r := d.cmd(args...)
+	got, errs := strings.ReplaceAll(r.stdout, d.dir, "$DIR"), strings.ReplaceAll(r.stderr, d.dir, "$DIR")
+	if r.code != code || got != stdout || errs != stderr {
+		d.t.Errorf("monopod %s: code %d, want %d\nstdout %q\n  want %q\nstderr %q\n  want %q", strings.Join(args, " "), r.code, code, got, stdout, errs, stderr)
+	}
+}
+
+// applied are the names of the stored files.
+func (d *daemon) applied() string {
+	d.t.Helper()
+	paths, err := filepath.Glob(d.path("root", "applied", "*"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var names []string
+	for _, p := range paths {
+		names = append(names, filepath.Base(p))
+	}
+	return strings.Join(names, " ")
+}
+
+func TestApplyStoresWhatIsNewAndSaysSo(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	dir := filepath.Dir(d.file("set/web.yaml", "# the web\n"+podYAML("web", runtimetest.ScriptServe)))
+	d.file("set/below/app.yaml", fmt.Sprintf(configMapYAML, "v1"))
+	d.file("set/README", "not a manifest\n")
+	d.says(0, "configmap/app created (dry run)\npod/web created (dry run)\n", "", "apply", "-f", dir, "--dry-run")
+	if got := d.applied(); got != "" {
+		t.Errorf("a dry run stored %s", got)
+	}
+	d.says(0, "configmap/app created\npod/web created\n", "", "apply", "-f", dir, "--wait")
+	d.says(0, "configmap/app unchanged\npod/web unchanged\n", "", "apply", "-f", dir)
+	if got := d.applied(); got != "configmap.default.app.yaml pod.default.web.yaml" {
+		t.Errorf("stored: %s", got)
+	}
+	d.says(0, "configmap/app configured\n", "", "apply", "-f", d.file("other.yaml", fmt.Sprintf(configMapYAML, "v2")))
+	// The same in other words is no change.
+	d.says(0, "configmap/app unchanged\n", "", "apply", "-f", d.file("flow.yaml", `{"kind": "ConfigMap", "apiVersion": "v1", "data": {"k": "v2"}, "metadata": {"name": "app"}}`))
+	web := d.pod("web")
+	if source := web.Annotations[node.AnnotationSource]; source != d.path("root", "applied", "pod.default.web.yaml")+":1" {
+		t.Errorf("source %q", source)
+	}
+	d.end()
+	d.start() // what was applied survives
+	d.shows("Running", "get", "pod", "web")
+	if again := d.pod("web"); again.UID != web.UID {
+		t.Errorf("another pod after a restart of the agent: %s, was %s", again.UID, web.UID)
+	}
+	d.says(0, "pod/web deleted (dry run)\n", "", "delete", "pod", "web", "--dry-run")
+	d.says(0, "pod/web deleted\n", "", "delete", "pod", "web")
+	d.says(1, "", "monopod: pod \"web\" not found in namespace \"default\"\n", "get", "pod", "web")
+	d.says(1, "configmap/app deleted\n", "monopod: pod/web not found among what was applied\n", "delete", "-f", dir)
+	d.says(0, "", "", "delete", "cm/app", "--ignore-not-found")
+	if got := d.applied(); got != "" {
+		t.Errorf("left: %s", got)
+	}
+}
+
+func TestARefusedDocumentNamesItsPlaceAndNothingIsStored(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, "appliedSecurity: baseline")
+	d.start()
+	bad := d.file("bad.yaml", fmt.Sprintf(configMapYAML, "v1")+"---\n"+strings.Replace(podYAML("web", "x"), "image:", "imag:", 1))
+	d.says(1, "", "$DIR/files/bad.yaml:11:5: pod default/web: spec.containers[0].image: Required value\n"+
+		`$DIR/files/bad.yaml:11:15: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`+"\n", "apply", "-f", bad)
+	privileged := d.file("privileged.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  hostNetwork: true\n  containers: [{name: c, image: i}]\n")
+	if r := d.cmd("apply", "-f", privileged); r.code != 1 || !strings.Contains(r.stderr, "privileged.yaml:4") || !strings.Contains(r.stderr, "baseline") {
+		t.Errorf("code %d: %s", r.code, r.stderr)
+	}
+	one, two := d.file("one.yaml", podYAML("web", "x")), d.file("two.yaml", podYAML("web", "y"))
+	if r := d.cmd("apply", "-f", one, "-f", two); r.code != 1 || !strings.Contains(r.stderr, "two.yaml:1: pod default/web: metadata.name: is already defined at "+one+":1") {
+		t.Errorf("code %d: %s", r.code, r.stderr)
+	}
+	cm1, cm2 := d.file("cm1.yaml", fmt.Sprintf(configMapYAML, "x")), d.file("cm2.yaml", fmt.Sprintf(configMapYAML, "z"))
+	if r := d.cmd("apply", "-f", cm1, "-f", cm2); r.code != 1 || !strings.Contains(r.stderr, "cm2.yaml:1: configmap default/app: is already defined at "+cm1+":1") {
+		t.Errorf("code %d: %s", r.code, r.stderr)
+	}
+	d.says(1, "", "monopod: open $DIR/files/none.yaml: no such file or directory\n", "apply", "-f", d.path("files", "none.yaml"))
+	d.says(2, "", "monopod: what is to be applied? Name files or directories with -f, or -f - for the standard input\nsee `monopod apply --help`\n", "apply")
+	if got := d.applied(); got != "" {
+		t.Errorf("stored: %s", got)
+	}
+}
+
+func TestImmutableObjectsAreNotConfigured(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	text := fmt.Sprintf(configMapYAML, "v1") + "immutable: true\n"
+	d.says(0, "configmap/app created\n", "", "apply", "-f", d.file("cm.yaml", text))
+	d.says(1, "", "$DIR/files/cm.yaml:1: configmap default/app: it is immutable and cannot be changed; give the changed one another name, or delete it first\n",
+		"apply", "-f", d.file("cm.yaml", strings.Replace(text, "k: v1", "k: v2", 1)))
+	d.says(0, "configmap/app deleted\n", "", "delete", "configmap", "app")
+	d.says(0, "configmap/app created\n", "", "apply", "-f", d.path("files", "cm.yaml"))
+}
+
+func TestApplyReadsTheStandardInput(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	p := d.program()
+	out, errs := &syncBuffer{}, &syncBuffer{}
+	p.stdin, p.stdout, p.stderr = strings.NewReader(podYAML("web", runtimetest.ScriptServe)+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n"), out, errs
+	if code := p.run(t.Context(), []string{"apply", "-f", "-", "-o", "name"}); code != 0 || out.String() != "pod/web\n" || !strings.Contains(errs.String(), "kind Namespace is ignored") {
+		t.Errorf("code %d: %s %s", code, out, errs)
+	}
+}
+
+func TestWhatAFileDefinesCanNeitherBeDeletedNorOverridden(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("jobs.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: many}\nspec:\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec: {containers: [{name: c, image: i, command: [sh, -c, \""+runtimetest.ScriptServe+"\"]}]}\n")
+	d.start()
+	d.shows("Running", "get", "pod", "web")
+	d.shows("Running", "get", "pod", "many-0")
+	const place = "$DIR/manifests/web.yaml:1"
+	d.says(1, "", "Pod default/web is defined in "+place+"; remove it there\n", "delete", "pod", "web")
+	d.says(1, "", "Deployment default/many is defined in $DIR/manifests/jobs.yaml:1; remove it there\n", "delete", "deploy", "many")
+	d.says(1, "", "Pod default/many-0 is a pod of Deployment many, written in $DIR/manifests/jobs.yaml:1; remove it there\n", "delete", "pod", "many-0")
+	other := d.file("web.yaml", podYAML("web", runtimetest.ScriptStubborn))
+	d.says(1, "", "$DIR/files/web.yaml:1: pod default/web: is defined in "+place+" already, which cannot be overridden; change it there, or remove it there first\n", "apply", "-f", other)
+	if got := d.applied(); got != "" {
+		t.Errorf("stored: %s", got)
+	}
+}
+
+// A pod goes from its file to the applied objects and back. It is the same pod all the time.
+func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	text := podYAML("web", runtimetest.ScriptServe)
+	d.put("web.yaml", text)
+	d.start()
+	d.shows("Running", "get", "pod", "web")
+	before := d.pod("web")
+	stored := d.path("root", "applied", "pod.default.web.yaml")
+	manifest := d.path("manifests", "web.yaml")
+	at := func(file string) {
+		t.Helper()
+		d.eventually("the pod is that of "+file, func() error {
+			if got := d.pod("web").Annotations[node.AnnotationSource]; got != file+":1" {
+				return errors.New(got)
+			}
+			return nil
+		})
+	}
+	conflict := func(want bool) {
+		t.Helper()
+		d.eventually(fmt.Sprint("a conflict is reported: ", want), func() error {
+			r := d.cmd("get", "sources")
+			if strings.Contains(r.stdout, "Conflict") != want || strings.Contains(r.stdout, "is already defined in "+manifest+":1") != want {
+				return errors.New(r.stdout)
+			}
+			return nil
+		})
+	}
+	d.says(0, "pod/web created\n", "warning: pod/web is defined in $DIR/manifests/web.yaml:1 too, which counts until it is removed there\n", "apply", "-f", d.file("web.yaml", text))
+	conflict(true)
+	at(manifest)
+	if err := os.Remove(manifest); err != nil {
+		t.Fatal(err)
+	}
+	at(stored)
+	conflict(false)
+	d.put("web.yaml", text)
+	at(manifest)
+	conflict(true)
+	d.says(0, "pod/web deleted\n", "warning: pod/web goes on: it is defined in $DIR/manifests/web.yaml:1 too\n", "delete", "pod", "web")
+	conflict(false)
+	// The other way round: it vanishes first, within the grace of its source.
+	if err := os.Rename(manifest, manifest+".off"); err != nil {
+		t.Fatal(err)
+	}
+	d.says(0, "pod/web created\n", "warning: pod/web is defined in $DIR/manifests/web.yaml:1 too, which counts until it is removed there\n", "apply", "-f", d.path("files", "web.yaml"))
+	at(stored)
+	after := d.pod("web")
+	if a, b := before.Status.ContainerStatuses[0].ContainerID, after.Status.ContainerStatuses[0].ContainerID; a != b || before.UID != after.UID {
+		t.Errorf("the pod was replaced: %s %s, was %s %s", after.UID, b, before.UID, a)
+	}
+}
+
+func TestSourceOrderDecidesWhoOverridesWhom(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, "sourceOrder: [applied]")
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.start()
+	d.shows("Running", "get", "pod", "web")
+	d.says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.file("web.yaml", podYAML("web", runtimetest.ScriptStubborn)))
+	if got := d.pod("web").Spec.Containers[0].Command[2]; got != runtimetest.ScriptStubborn {
+		t.Errorf("it runs %q", got)
+	}
+	d.shows("is already defined in "+d.path("root", "applied", "pod.default.web.yaml"), "get", "sources")
+	if r := d.cmd("config"); !strings.Contains(r.stdout, "sourceOrder") {
+		t.Error(r.stdout)
+	}
+}
+
+// While the agent was away nothing has changed: whichever source is read first, nothing may flap.
+func TestAConflictDoesNotFlapWhenTheAgentStarts(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	d.says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.file("web.yaml", strings.Replace(podYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1)))
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.eventually("the file has won", func() error {
+		w := d.pod("web")
+		if w.Spec.Containers[0].Image != "example.com/app:1" || !strings.HasSuffix(w.Annotations[node.AnnotationSource], "manifests/web.yaml:1") || len(w.Status.ContainerStatuses) == 0 || w.Status.ContainerStatuses[0].State.Running == nil {
+			return fmt.Errorf("%+v", w.Status)
+		}
+		return nil
+	})
+	id := ""
+	d.eventually("the old one is gone", func() error {
+		s := d.fake.State(manifests.Key{Namespace: "default", Name: "web"})
+		if len(s.Containers) != 1 {
+			return fmt.Errorf("%d containers", len(s.Containers))
+		}
+		id = s.Containers[0].ID
+		return nil
+	})
+	for range 5 {
+		d.end()
+		d.start()
+		d.shows("Running", "get", "pod", "web")
+		d.shows("Conflict", "get", "sources")
+	}
+	if s := d.fake.State(manifests.Key{Namespace: "default", Name: "web"}); len(s.Containers) != 1 || s.Containers[0].ID != id {
+		t.Errorf("the container was replaced: %+v, was %s", s.Containers, id)
+	}
+}
+
+func TestWaitForPods(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	never := strings.Replace(podYAML("bad", runtimetest.ScriptFail), "spec:\n", "spec:\n  restartPolicy: Never\n", 1)
+	once := strings.Replace(podYAML("once", runtimetest.ScriptSucceed), "spec:\n", "spec:\n  restartPolicy: Never\n", 1)
+	done := make(chan result, 1)
+	go func() { done <- d.cmd("wait", "--for=condition=Ready", "pod/web", "--timeout=10s") }() // it does not exist yet
+	d.says(0, "pod/web created\n", "", "apply", "-f", d.file("web.yaml", podYAML("web", runtimetest.ScriptServe)))
+	if r := <-done; r.code != 0 || r.stdout != "pod/web condition met\n" {
+		t.Errorf("%+v", r)
+	}
+	d.says(0, "pod/once created\n", "", "apply", "--wait", "-f", d.file("once.yaml", once))
+	d.says(0, "pod/once condition met\n", "", "wait", "--for=phase=succeeded", "pod", "once")
+	d.says(1, "", "monopod: pod default/once has ended: it is Succeeded\n", "wait", "--for=condition=Ready", "once")
+	d.says(0, "pod/once condition met\n", "", "wait", "--for=condition=Ready=false", "default/once")
+	d.says(1, "pod/bad created\n", "monopod: pod default/bad has ended: it is Failed: container a: exited with 3 (Error), not restarted by restart policy Never\n", "apply", "--wait", "-f", d.file("bad.yaml", never))
+	d.says(2, "", "monopod: timed out after 30ms waiting for condition Ready of pod default/nope: it does not exist\n", "wait", "--timeout=30ms", "nope")
+	d.says(2, "", "monopod: timed out after 30ms waiting for deletion of pod default/web: it is Running\n", "wait", "--for=delete", "--timeout=30ms", "web")
+	d.says(0, "pod/nope condition met\n", "", "wait", "--for=delete", "nope")
+	go func() { done <- d.cmd("wait", "--for=delete", "pod", "web", "bad", "--timeout=10s") }()
+	d.says(0, "pod/web deleted\npod/bad deleted\n", "", "delete", "pod", "web", "bad")
+	if r := <-done; r.code != 0 || strings.Count(r.stdout, "condition met") != 2 {
+		t.Errorf("%+v", r)
+	}
+	for _, wrong := range [][]string{{"wait"}, {"wait", "--for=ready", "x"}, {"wait", "--for=phase=Done", "x"}, {"wait", "--for=condition=", "x"}, {"delete"}, {"delete", "pod"}, {"delete", "pdo", "x"}, {"delete", "web"}, {"delete", "sc", "a/b"}} {
+		if r := d.cmd(wrong...); r.code != exitUsage {
+			t.Errorf("%v: code %d: %s", wrong, r.code, r.stderr)
+		}
+	}
+}
+
+// A pod that is Ready as it was is not Ready as it was applied.
+func TestApplyWaitIsNotSatisfiedByTheOldPod(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	d.says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.file("web.yaml", podYAML("web", runtimetest.ScriptSlowStop)))
+	for i := range 3 {
+		text := strings.Replace(podYAML("web", runtimetest.ScriptSlowStop), "example.com/app:1", fmt.Sprint("example.com/app:", i+2), 1)
+		d.says(0, "pod/web configured\n", "", "apply", "--wait", "-f", d.file("web.yaml", text))
+		var running []string
+		for _, c := range d.fake.State(manifests.Key{Namespace: "default", Name: "web"}).Containers {
+			if c.Exit == nil {
+				running = append(running, c.Image)
+			}
+		}
+		if want := fmt.Sprint("example.com/app:", i+2); len(running) != 1 || !strings.Contains(running[0], want) {
+			t.Errorf("after --wait %v run, want %s", running, want)
+		}
+	}
+}
+
+func TestWithoutADaemonNothingIsApplied(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	r := d.cmd("apply", "-f", d.file("web.yaml", podYAML("web", "x")))
+	if r.code != exitError || !strings.Contains(r.stderr, "is monopod running?") {
+		t.Errorf("%+v", r)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if r := d.cmdContext(ctx, "wait", "x"); r.code != exitError {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/node"
+)
+
+// goal is what a pod is to become.
+type goal struct {
+	// what names it, as "condition Ready".
+	what string
+	// met looks at a pod that is there; gone says that one that is not there is what is wanted.
+	met  func(*corev1.Pod) bool
+	gone bool
+	// lost says that the pod has come to rest somewhere else; nil: that does not matter.
+	lost func(*corev1.Pod) bool
+}
+
+// goneGoal is that the pod does not exist.
+func goneGoal() goal {
+	return goal{what: "deletion", met: func(*corev1.Pod) bool { return false }, gone: true}
+}
+
+// appliedGoal is that the manifest with this hash is carried out, and the pod Ready or at its end.
+func appliedGoal(hash string) goal {
+	current := func(p *corev1.Pod) bool { return p.Annotations[node.AnnotationManifest] == hash }
+	return goal{
+		what: "condition Ready",
+		met: func(p *corev1.Pod) bool {
+			return current(p) && (conditionStatus(p, string(corev1.PodReady)) == corev1.ConditionTrue || p.Status.Phase == corev1.PodSucceeded)
+		},
+		lost: func(p *corev1.Pod) bool { return current(p) && p.Status.Phase == corev1.PodFailed && atRest(p) },
+	}
+}
+
+// conditionGoal reads "Ready" or "Ready=False".
+func conditionGoal(text string) goal {
+	kind, want, explicit := strings.Cut(text, "=")
+	if !explicit {
+		want = string(corev1.ConditionTrue)
+	}
+	g := goal{
+		what: "condition " + text,
+		met:  func(p *corev1.Pod) bool { return strings.EqualFold(string(conditionStatus(p, kind)), want) },
+	}
+	if strings.EqualFold(want, string(corev1.ConditionTrue)) {
+		g.lost = atRest
+	}
+	return g
+}
+
+func phaseGoal(phase string) goal {
+	return goal{
+		what: "phase " + phase,
+		met:  func(p *corev1.Pod) bool { return strings.EqualFold(string(p.Status.Phase), phase) },
+		lost: atRest,
+	}
+}
+
+func conditionStatus(p *corev1.Pod, kind string) corev1.ConditionStatus {
+	for _, c := range p.Status.Conditions {
+		if strings.EqualFold(string(c.Type), kind) {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// atRest says that the pod has ended, and that nothing more happens to it by itself.
+func atRest(p *corev1.Pod) bool {
+	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	return ended && p.Annotations[node.AnnotationNextTry] == ""
+}
+
+// parseGoal reads the value of --for.
+func parseGoal(text string) (goal, error) {
+	kind, value, _ := strings.Cut(text, "=")
+	switch {
+	case text == "delete":
+		return goneGoal(), nil
+	case kind == "condition" && value != "":
+		return conditionGoal(value), nil
+	case kind == "phase" && slices.ContainsFunc(phases(), func(p corev1.PodPhase) bool { return strings.EqualFold(string(p), value) }):
+		return phaseGoal(value), nil
+	case kind == "phase":
+		return goal{}, usagef("a pod has no phase %q; its phases are Pending, Running, Succeeded, Failed and Unknown", value)
+	}
+	return goal{}, usagef("--for=%s means nothing; write condition=Ready, phase=Running or delete", text)
+}
+
+func phases() []corev1.PodPhase {
+	return []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
+}
+
+// awaited are pods and what they are to become.
+type awaited struct {
+	goals   map[manifests.Key]goal
+	timeout time.Duration
+	// met hears of each pod that has reached its goal; nil: nobody does.
+	met func(manifests.Key, goal)
+}
+
+func (p *program) waitCommand() *cobra.Command {
+	var flags clientFlags
+	var until string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "wait --for=condition=NAME[=VALUE]|phase=PHASE|delete POD...",
+		Short: "Wait until pods are as wanted",
+		Long: "Wait until each of the pods has a condition, as `--for=condition=Ready` or `--for=condition=Ready=False`, is in a phase,\n" +
+			"as `--for=phase=Succeeded`, or is gone, with `--for=delete`. A pod that does not exist yet is waited for.\n\n" +
+			"Exit code 0: they are so; 1: one of them has ended otherwise, for good, or cannot be looked at; 2: not in time, or the\n" +
+			"command line is wrong.",
+		Args: cobra.MinimumNArgs(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			g, err := parseGoal(until)
+			if err != nil {
+				return err
+			}
+			keys, err := flags.podArgs(args)
+			if err != nil {
+				return err
+			}
+			goals := map[manifests.Key]goal{}
+			for _, key := range keys {
+				goals[key] = g
+			}
+			met := func(key manifests.Key, _ goal) { fmt.Fprintf(p.stdout, "pod/%s condition met\n", key.Name) }
+			return p.await(cmd.Context(), p.client(&flags), awaited{goals: goals, timeout: timeout, met: met})
+		},
+	}
+	flags.add(cmd.Flags())
+	cmd.Flags().StringVar(&until, "for", "condition=Ready", "what to wait `for`: condition=NAME, condition=NAME=VALUE, phase=PHASE or delete")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait; 0: for ever")
+	return cmd
+}
+
+// podArgs reads "NAME...", "pod/NAME..." or "pod NAME...".
+func (c *clientFlags) podArgs(args []string) ([]manifests.Key, error) {
+	if len(args) > 1 && isPodWord(args[0]) {
+		args = args[1:]
+	}
+	var keys []manifests.Key
+	for _, arg := range args {
+		key, err := c.podArg([]string{arg})
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, usagef("which pods?")
+	}
+	return keys, nil
+}
+
+// errMet ends a watch when nothing is left to wait for.
+var errMet = errors.New("all goals are met")
+
+// await waits until all pods have reached their goals.
+func (p *program) await(ctx context.Context, c *node.Client, a awaited) error {
+	if len(a.goals) == 0 {
+		return nil
+	}
+	if a.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.timeout)
+		defer cancel()
+	}
+	w := &waiting{awaited: a, left: maps.Clone(a.goals), pods: map[manifests.Key]*corev1.Pod{}}
+	err := c.WatchAll(ctx, w.see)
+	lost, isLost := errors.AsType[lostError](err)
+	switch {
+	case errors.Is(err, errMet):
+		return nil
+	case isLost:
+		fmt.Fprintf(p.stderr, "monopod: pod %s has ended: it is %s%s\n", lost.key, lost.pod.Status.Phase, whyText(lost.pod))
+		return codeError{code: exitError}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		for _, key := range slices.SortedFunc(maps.Keys(w.left), compareKeys) {
+			fmt.Fprintf(p.stderr, "monopod: timed out after %s waiting for %s of pod %s: %s\n", a.timeout, w.left[key].what, key, w.state(key))
+		}
+		return codeError{code: exitTimeout}
+	case err == nil:
+		return ctx.Err()
+	}
+	return err
+}
+
+func compareKeys(a, b manifests.Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// waiting follows a watch.
+type waiting struct {
+	awaited
+	// left are the pods that have not reached their goal, pods what is known of all.
+	left map[manifests.Key]goal
+	pods map[manifests.Key]*corev1.Pod
+	// complete says that the pods which have not been seen do not exist.
+	complete bool
+}
+
+// lostError is a pod that has come to rest elsewhere.
+type lostError struct {
+	key manifests.Key
+	pod *corev1.Pod
+}
+
+func (e lostError) Error() string { return "pod " + e.key.String() + " has ended" }
+
+// see takes an event; the error ends the watch.
+func (w *waiting) see(e node.PodEvent) error {
+	key := manifests.Key{Namespace: e.Object.Namespace, Name: e.Object.Name}
+	g, wanted := w.left[key]
+	switch {
+	case e.Type == node.Bookmark:
+		w.complete = true
+		for _, key := range slices.SortedFunc(maps.Keys(w.left), compareKeys) {
+			if w.left[key].gone && w.pods[key] == nil {
+				w.reached(key)
+			}
+		}
+	case !wanted:
+		return nil
+	case e.Type == "DELETED":
+		delete(w.pods, key)
+		if g.gone {
+			w.reached(key)
+		}
+	default:
+		w.pods[key] = &e.Object
+		switch {
+		case g.met(&e.Object):
+			w.reached(key)
+		case g.lost != nil && g.lost(&e.Object):
+			return lostError{key: key, pod: &e.Object}
+		}
+	}
+	if len(w.left) == 0 {
+		return errMet
+	}
+	return nil
+}
+
+func (w *waiting) reached(key manifests.Key) {
+	if w.met != nil {
+		w.met(key, w.left[key])
+	}
+	delete(w.left, key)
+}
+
+// state says how a pod is that is not as it is to be.
+func (w *waiting) state(key manifests.Key) string {
+	pod := w.pods[key]
+	if pod == nil {
+		return "it does not exist"
+	}
+	return "it is " + string(pod.Status.Phase) + whyText(pod)
+}
+
+func whyText(pod *corev1.Pod) string {
+	if why := pod.Annotations[node.AnnotationWhy]; why != "" {
+		return ": " + why
+	}
+	return ""
+}

@@ -1,0 +1,52 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+)
+
+// Apply stores documents and returns what became of each.
+func (c *Client) Apply(ctx context.Context, r ApplyRequest) (ApplyResult, error) {
+	return c.change(ctx, http.MethodPut, r)
+}
+
+// Delete removes documents that were applied.
+func (c *Client) Delete(ctx context.Context, r DeleteRequest) (ApplyResult, error) {
+	return c.change(ctx, http.MethodDelete, r)
+}
+
+func (c *Client) change(ctx context.Context, method string, request any) (ApplyResult, error) {
+	const path = "/v1/applied"
+	var result ApplyResult
+	b, err := json.Marshal(request)
+	if err != nil {
+		return result, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://monopod"+path, bytes.NewReader(b))
+	if err != nil {
+		return result, err
+	}
+	body, err := c.do(req)
+	if err != nil {
+		return result, err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(body).Decode(&result); err != nil {
+		return result, fmt.Errorf("answer to %s: %w", path, err)
+	}
+	return result, nil
+}
+
+// Bookmark is the type of the event that WatchAll adds behind the pods that there were at its start.
+const Bookmark = string(apiwatch.Bookmark)
+
+// WatchAll is Watch for all pods with a Bookmark event behind those that there are: a pod that has not been seen before it
+// does not exist. It comes only once all pods can be seen.
+func (c *Client) WatchAll(ctx context.Context, each func(PodEvent) error) error {
+	return c.follow(ctx, "/v1/pods?watch=true&sendInitialEvents=true", each)
+}

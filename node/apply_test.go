@@ -1,0 +1,219 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// shelf is an Applier that keeps the requests and answers as it is told.
+type shelf struct {
+	applied []ApplyRequest
+	deleted []DeleteRequest
+	err     error
+}
+
+func (s *shelf) Apply(_ context.Context, r ApplyRequest) (ApplyResult, error) {
+	s.applied = append(s.applied, r)
+	return ApplyResult{Objects: []AppliedObject{{ObjectRef: ObjectRef{"Pod", "default", "web"}, Verdict: Created, Manifest: "h"}}}, s.err
+}
+
+func (s *shelf) Delete(_ context.Context, r DeleteRequest) (ApplyResult, error) {
+	s.deleted = append(s.deleted, r)
+	return ApplyResult{Objects: []AppliedObject{{ObjectRef: r.Objects[0], Verdict: Deleted}}}, s.err
+}
+
+func TestDocumentsReachTheApplierAsTheyWere(t *testing.T) {
+	s := &shelf{}
+	c, _ := serve(t, &machine{applier: s})
+	want := ApplyRequest{Files: []ManifestFile{{Name: "a.yaml", Content: []byte("\xff\x00 any bytes")}}, DryRun: true}
+	got, err := c.Apply(t.Context(), want)
+	if err != nil || len(got.Objects) != 1 || got.Objects[0].String() != "pod/web" || got.Objects[0].Verdict != Created {
+		t.Errorf("%+v %v", got, err)
+	}
+	del := DeleteRequest{Objects: []ObjectRef{{Kind: "Secret", Namespace: "x", Name: "s"}}}
+	gone, err := c.Delete(t.Context(), del)
+	if err != nil || gone.Objects[0].String() != "secret/s in x" {
+		t.Errorf("%+v %v", gone, err)
+	}
+	if diff := cmp.Diff([]ApplyRequest{want}, s.applied) + cmp.Diff([]DeleteRequest{del}, s.deleted); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhyNothingWasApplied(t *testing.T) {
+	s := &shelf{}
+	c, _ := serve(t, &machine{applier: s})
+	for _, tt := range []struct {
+		err  error
+		is   func(error) bool
+		says string
+	}{
+		{Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, []string{"a.yaml:1: one", "a.yaml:2: two"}), apierrors.IsInvalid, "a.yaml:1: one\na.yaml:2: two"},
+		{Refusal(http.StatusConflict, metav1.StatusReasonConflict, []string{"x"}), apierrors.IsConflict, "x"},
+		{fmt.Errorf("store: %w", syscall.ENOSPC), func(err error) bool { return code(err) == http.StatusInsufficientStorage }, "store: no space left on device"},
+		{errors.New("surprise"), apierrors.IsInternalError, "surprise"},
+	} {
+		s.err = tt.err
+		if _, err := c.Apply(t.Context(), ApplyRequest{}); !tt.is(err) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%v became %v", tt.err, err)
+		}
+	}
+}
+
+func code(err error) int {
+	status, _ := errors.AsType[*apierrors.StatusError](err)
+	if status == nil {
+		return 0
+	}
+	return int(status.ErrStatus.Code)
+}
+
+func TestRequestsThatCannotBeRead(t *testing.T) {
+	s := &shelf{}
+	h := (&machine{applier: s}).server().Handler()
+	for _, body := range []string{"", "{", `{"fils": []}`, `{"files": [{"content": "not base64!"}]}`} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/applied", strings.NewReader(body)))
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "cannot be read") {
+			t.Errorf("%q: %d %s", body, w.Code, w.Body)
+		}
+	}
+	if len(s.applied) > 0 {
+		t.Errorf("applied: %v", s.applied)
+	}
+}
+
+// Somebody has opened the socket to others, who may look and must not touch.
+func TestOnlyRootMayChangeWhatRuns(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it asks as another user")
+	}
+	dir, err := os.MkdirTemp("", "mp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	ln, err := Listen(filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, "s"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	s := &shelf{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- (&machine{applier: s}).server().Run(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	ask := func(method, path string) string {
+		t.Helper()
+		conn, err := dialAs(filepath.Join(dir, "s"), 65534)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: monopod\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}", method, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	for _, method := range []string{"PUT", "DELETE"} {
+		if got := ask(method, "/v1/applied"); !strings.HasPrefix(got, "HTTP/1.1 403") || !strings.Contains(got, "only root may change what runs; you are user 65534") {
+			t.Errorf("%s: %s", method, got)
+		}
+	}
+	if got := ask("GET", "/v1/pods"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+		t.Error(got)
+	}
+	if len(s.applied)+len(s.deleted) > 0 {
+		t.Error("it was done all the same")
+	}
+}
+
+// dialAs connects as another user: only the thread of a goroutine that ends with it changes hands.
+func dialAs(socket string, uid int) (conn net.Conn, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends too
+		fd, failed := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err = failed; err != nil {
+			return
+		}
+		f := os.NewFile(uintptr(fd), socket)
+		defer f.Close()
+		if _, _, no := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); no != 0 {
+			err = no
+			return
+		}
+		if err = unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err == nil {
+			conn, err = net.FileConn(f)
+		}
+	}()
+	<-done
+	return conn, err
+}
+
+func TestAWatchSaysWhereThePodsThatThereAreEnd(t *testing.T) {
+	m := &machine{}
+	m.see(errors.New("blind"), view("a", "x"))
+	c, _ := serve(t, m)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	events := make(chan string, 10)
+	done := make(chan error, 1)
+	go func() {
+		done <- c.WatchAll(ctx, func(e PodEvent) error { events <- e.Type + " " + e.Object.Name; return nil })
+	}()
+	want := func(text string) {
+		t.Helper()
+		if got := <-events; got != text {
+			t.Errorf("event %q, want %q", got, text)
+		}
+	}
+	want("ADDED x")
+	// Not before all can be seen: y may be there.
+	m.set(view("a", "x"), view("a", "y"))
+	want("ADDED y")
+	want("BOOKMARK ")
+	m.set(view("a", "y"))
+	want("DELETED x")
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWithoutAnApplierThereIsNoSuchPath(t *testing.T) {
+	s := NewServer(Config{Pods: &machine{}, Log: slog.New(slog.DiscardHandler)})
+	if status, _ := ask(t, s, http.MethodPut, "/v1/applied"); status != http.StatusMethodNotAllowed {
+		t.Error(status)
+	}
+}
