@@ -1,0 +1,497 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"monopod/manifests"
+)
+
+const (
+	// saveAfter is how long what may get lost is held back, so that what happens in quick succession is written once.
+	saveAfter = time.Second
+	// saveAgain is after how long is tried again what could not be written.
+	saveAgain = time.Minute
+)
+
+// Config of a Controller.
+type Config struct {
+	Store   *Store
+	Options Options
+	Log     *slog.Logger
+	// Clock tells the time; see Clock.
+	Clock func() Instant
+	// Changed, which may be nil, is told each transition after it was noted. Like Notify and Wanted.Hand it must not block,
+	// and of the Controller call nothing but Update, Observe, Blind and View.
+	Changed func(Transition)
+	// Notify, which may be nil, is called when View says something else about any pod.
+	Notify func()
+}
+
+// Wanted is what is to run if no pod is gone back to.
+type Wanted struct {
+	Pods []*manifests.Pod
+	// Removable says of which documents it is known that they are gone.
+	Removable func(manifests.Origin) bool
+	// Hand gets the pods to run, in the order of Pods, now and whenever they change. It must not block.
+	Hand func(pods []*manifests.Pod)
+}
+
+// View is what is shown of a pod.
+type View struct {
+	Active, Wanted int
+	Rollback       *Rollback
+	Trial          *Trial
+	// Waits is the pod that must be Ready first; zero: none.
+	Waits manifests.Key
+}
+
+// Controller decides while an agent runs. Its methods may be called from any goroutine; only Rollback waits for the disk.
+type Controller struct {
+	cfg     Config
+	trigger chan struct{}
+
+	// work guards what is decided on. It is held while states are written; inbox is taken within it, never the other way.
+	work   sync.Mutex
+	states map[manifests.Key]*State
+	pods   map[manifests.Key]*followed
+	units  map[string]*unit
+	wanted Wanted
+	// moved says that pods may have another revision to run than was handed out.
+	moved bool
+	// unsaved are the states that are not on disk; late is when to write them.
+	unsaved map[manifests.Key]bool
+	late    time.Duration
+	// dead are pods whose states are to be removed from disk.
+	dead []manifests.Key
+
+	inbox sync.Mutex
+	// next is what Update left; nil: nothing new.
+	next  *Wanted
+	seen  map[manifests.Key]Observed
+	noted map[manifests.Key]bool // seen anew, and it matters
+	busy  map[manifests.Key]bool
+	views map[manifests.Key]View
+}
+
+// Observed is Seen as a runner has it.
+type Observed struct {
+	// Recorded is the manifest that has been carried out to the end; nil: none.
+	Recorded *manifests.Pod
+	Seen
+}
+
+// followed is a pod of the present Wanted.
+type followed struct {
+	pod  *manifests.Pod
+	hash string
+	unit string
+	// old is the pod that runs instead, made of the revision with the number.
+	old     *manifests.Pod
+	number  int
+	origin  manifests.Origin
+	carried *manifests.Pod // what carriedHash is of
+	hashed  string
+}
+
+// unit is the pods that are decided on together.
+type unit struct {
+	keys []manifests.Key
+	next time.Duration
+	busy bool
+}
+
+// New returns a Controller. It does nothing until Run is called.
+func New(cfg Config) *Controller {
+	return &Controller{
+		cfg: cfg, trigger: make(chan struct{}, 1), states: map[manifests.Key]*State{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{},
+		unsaved: map[manifests.Key]bool{}, seen: map[manifests.Key]Observed{}, noted: map[manifests.Key]bool{}, busy: map[manifests.Key]bool{}, views: map[manifests.Key]View{},
+	}
+}
+
+// Update replaces what is wanted. It never blocks; of several updates in a row only the last counts.
+func (c *Controller) Update(w Wanted) {
+	c.inbox.Lock()
+	c.next = &w
+	c.inbox.Unlock()
+	c.wake()
+}
+
+// Observe tells how a pod is. nil: it cannot be seen now.
+func (c *Controller) Observe(key manifests.Key, o *Observed) {
+	c.inbox.Lock()
+	defer c.inbox.Unlock()
+	if o == nil {
+		delete(c.seen, key)
+	} else {
+		c.seen[key] = *o
+	}
+	if c.busy[key] {
+		c.noted[key] = true
+		c.wake()
+	}
+}
+
+// Blind forgets how the pods are: there is another runner, which has not looked yet.
+func (c *Controller) Blind() {
+	c.inbox.Lock()
+	defer c.inbox.Unlock()
+	clear(c.seen)
+}
+
+// View returns what is to be shown of a pod; false: nothing is noted of it.
+func (c *Controller) View(key manifests.Key) (View, bool) {
+	c.inbox.Lock()
+	defer c.inbox.Unlock()
+	v, ok := c.views[key]
+	return v, ok
+}
+
+// State returns what is noted of a pod, nil if there is nothing.
+func (c *Controller) State(key manifests.Key) *State {
+	c.work.Lock()
+	defer c.work.Unlock()
+	return c.states[key]
+}
+
+// States returns what is noted of all pods.
+func (c *Controller) States() map[manifests.Key]*State {
+	c.work.Lock()
+	defer c.work.Unlock()
+	return maps.Clone(c.states)
+}
+
+func (c *Controller) wake() {
+	select {
+	case c.trigger <- struct{}{}:
+	default:
+	}
+}
+
+// Run decides until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	c.load()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			c.flush()
+			return nil
+		case <-c.trigger:
+		case <-timer.C:
+		}
+		if wait := c.turn(); wait > 0 {
+			timer.Reset(wait)
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+func (c *Controller) load() {
+	c.work.Lock()
+	defer c.work.Unlock()
+	if c.cfg.Store == nil {
+		return
+	}
+	states, err := c.cfg.Store.Load()
+	if err != nil {
+		c.cfg.Log.Error("revisions are lost; the pods run what is written", "err", err)
+	}
+	c.states = states
+	c.inbox.Lock()
+	defer c.inbox.Unlock()
+	for key, s := range states {
+		c.views[key] = View{Active: s.Active, Wanted: s.Wanted, Rollback: s.Rollback, Trial: s.Trial}
+	}
+}
+
+// flush writes what was held back.
+func (c *Controller) flush() {
+	c.work.Lock()
+	defer c.work.Unlock()
+	c.saveLate()
+	for left := len(c.unsaved) + 1; len(c.unsaved) > 0 && len(c.unsaved) < left; {
+		left = len(c.unsaved)
+		c.saveLate()
+	}
+}
+
+// turn decides on what is new or due, and returns when to look again; 0: never.
+func (c *Controller) turn() time.Duration {
+	c.work.Lock()
+	defer c.work.Unlock()
+	now := c.cfg.Clock()
+	next, noted := c.empty()
+	if next != nil {
+		c.wanted, c.moved = *next, true
+		c.follow()
+	}
+	c.decide(now, c.due(now, next != nil, noted))
+	c.hand()
+	if c.late != 0 && now.Since >= c.late {
+		c.saveLate()
+	}
+	return c.nextTurn(now)
+}
+
+// due returns the units to decide on, by name.
+func (c *Controller) due(now Instant, all bool, noted map[manifests.Key]bool) []*unit {
+	var ids []string
+	for id, u := range c.units {
+		if all || u.next != 0 && now.Since >= u.next {
+			ids = append(ids, id)
+		}
+	}
+	for key := range noted {
+		if f := c.pods[key]; f != nil {
+			ids = append(ids, f.unit)
+		}
+	}
+	slices.Sort(ids)
+	units := make([]*unit, 0, len(ids))
+	for _, id := range slices.Compact(ids) {
+		units = append(units, c.units[id])
+	}
+	return units
+}
+
+// empty takes what is in the inbox.
+func (c *Controller) empty() (next *Wanted, noted map[manifests.Key]bool) {
+	c.inbox.Lock()
+	defer c.inbox.Unlock()
+	next, noted = c.next, c.noted
+	c.next, c.noted = nil, map[manifests.Key]bool{}
+	return next, noted
+}
+
+func (c *Controller) nextTurn(now Instant) time.Duration {
+	at := c.late
+	for _, u := range c.units {
+		if u.next != 0 && (at == 0 || u.next < at) {
+			at = u.next
+		}
+	}
+	if at == 0 {
+		return 0
+	}
+	return max(at-now.Since, time.Millisecond)
+}
+
+// Stable says that a pod has a name that stays over its changes. Those of Jobs have none: they run once.
+func Stable(pod *manifests.Pod) bool {
+	refs := pod.Object.OwnerReferences
+	return len(refs) == 0 || refs[0].Kind != "Job"
+}
+
+// follow takes over what is wanted: which pods there are, in which units.
+func (c *Controller) follow() {
+	pods := make(map[manifests.Key]*followed, len(c.wanted.Pods))
+	c.units = map[string]*unit{}
+	for _, p := range c.wanted.Pods {
+		if !Stable(p) {
+			continue
+		}
+		f := c.pods[p.Key()]
+		if f == nil {
+			f = &followed{}
+		}
+		if f.pod != p {
+			f.pod, f.hash, f.unit = p, Hash(p.Object), unitOf(p)
+		}
+		pods[p.Key()] = f
+		u := c.units[f.unit]
+		if u == nil {
+			u = &unit{}
+			c.units[f.unit] = u
+		}
+		u.keys = append(u.keys, p.Key())
+	}
+	c.pods = pods
+	for key, s := range c.states {
+		if pods[key] == nil && c.wanted.Removable != nil && c.wanted.Removable(s.Origin) {
+			c.forget(key)
+		}
+	}
+}
+
+// unitOf names the unit of a pod.
+func unitOf(p *manifests.Pod) string {
+	if r, err := manifests.PodRollout(p.Object); err == nil && r.Group != "" {
+		return "group " + p.Object.Namespace + "/" + r.Group
+	}
+	return "pod " + p.Key().String()
+}
+
+// forget drops a pod that is not written any more.
+func (c *Controller) forget(key manifests.Key) {
+	delete(c.states, key)
+	c.dead = append(c.dead, key)
+	c.soon()
+	c.inbox.Lock()
+	defer c.inbox.Unlock()
+	delete(c.views, key)
+	delete(c.busy, key)
+}
+
+// soon has what was held back written in a moment.
+func (c *Controller) soon() {
+	if c.late == 0 {
+		c.late = c.cfg.Clock().Since + saveAfter
+	}
+}
+
+// decide decides on units, and writes what must be written before it is acted on.
+func (c *Controller) decide(now Instant, units []*unit) {
+	var happened []Transition
+	var sooner, later []Entry
+	shown := false
+	for _, u := range units {
+		verdicts, next, busy := Decide(now, c.members(u), c.cfg.Options)
+		u.next, u.busy = next, busy
+		for i, v := range verdicts {
+			key := u.keys[i]
+			happened = append(happened, v.Transitions...)
+			shown = c.show(key, v, busy) || shown
+			old := c.states[key]
+			if old == v.State {
+				continue
+			}
+			c.states[key] = v.State
+			c.moved = c.moved || old == nil || old.Active != v.State.Active || old.Wanted != v.State.Wanted
+			switch {
+			case !v.First:
+				c.hold(key)
+			case v.Changed:
+				later = append(later, Entry{key, v.State})
+			default:
+				sooner = append(sooner, Entry{key, v.State})
+			}
+		}
+	}
+	_ = c.save(append(sooner, later...)) // it has told
+	for _, t := range happened {
+		c.tell(t)
+	}
+	if shown && c.cfg.Notify != nil {
+		c.cfg.Notify()
+	}
+}
+
+func (c *Controller) tell(t Transition) {
+	level := slog.LevelInfo
+	switch {
+	case t.Kind == RevisionFailed:
+		level = slog.LevelWarn
+	case t.Revision == 1 && t.Kind != RolledBack:
+		level = slog.LevelDebug // the runner tells of a new pod
+	}
+	c.cfg.Log.Log(context.Background(), level, t.Message, "pod", t.Key)
+	if c.cfg.Changed != nil {
+		c.cfg.Changed(t)
+	}
+}
+
+func (c *Controller) members(u *unit) []Member {
+	all := make([]Member, len(u.keys))
+	for i, key := range u.keys {
+		f := c.pods[key]
+		all[i] = Member{Wanted: f.pod, Hash: f.hash, State: c.states[key], Seen: c.sight(key, f)}
+	}
+	return all
+}
+
+// sight is what was last seen of a pod.
+func (c *Controller) sight(key manifests.Key, f *followed) *Seen {
+	c.inbox.Lock()
+	o, ok := c.seen[key]
+	c.inbox.Unlock()
+	if !ok {
+		return nil
+	}
+	if o.Recorded == nil {
+		o.Hash = ""
+		return &o.Seen
+	}
+	if f.carried != o.Recorded {
+		f.carried, f.hashed = o.Recorded, Hash(o.Recorded.Object)
+	}
+	o.Hash = f.hashed
+	return &o.Seen
+}
+
+// show publishes what is known of a pod and says whether that is new.
+func (c *Controller) show(key manifests.Key, v Verdict, busy bool) bool {
+	s := v.State
+	view := View{Active: s.Active, Wanted: s.Wanted, Rollback: s.Rollback, Trial: s.Trial, Waits: v.Waits}
+	c.inbox.Lock()
+	defer c.inbox.Unlock()
+	old := c.views[key]
+	c.views[key] = view
+	if c.busy[key] = busy; !busy {
+		delete(c.busy, key)
+	}
+	return old != view
+}
+
+// hand gives out the pods to run if they may be others than before.
+func (c *Controller) hand() {
+	if c.wanted.Hand == nil || !c.moved {
+		return
+	}
+	c.moved = false
+	run := make([]*manifests.Pod, len(c.wanted.Pods))
+	for i, p := range c.wanted.Pods {
+		run[i] = c.toRun(p)
+	}
+	c.wanted.Hand(run)
+}
+
+// toRun is the pod as written, or the one that was gone back to.
+func (c *Controller) toRun(p *manifests.Pod) *manifests.Pod {
+	f, s := c.pods[p.Key()], c.states[p.Key()]
+	if f == nil || f.pod != p || s == nil || s.Active == s.Wanted {
+		return p
+	}
+	if f.old != nil && f.number == s.Active && f.origin == p.Origin {
+		return f.old
+	}
+	old, err := s.Revision(s.Active).Pod(p.Origin)
+	if err != nil {
+		c.cfg.Log.Error("a revision cannot be run; what is written runs", "pod", p.Key(), "err", err)
+		return p
+	}
+	f.old, f.number, f.origin = old, s.Active, p.Origin
+	return old
+}
+
+// Rollback takes a pod to a revision; see GoBack. When it returns, the decision is on disk and handed out. An error that
+// wraps ErrNotStored is about the former only.
+func (c *Controller) Rollback(key manifests.Key, to int) (*State, error) {
+	c.work.Lock()
+	defer c.work.Unlock()
+	s := c.states[key]
+	if s == nil || c.pods[key] == nil {
+		return nil, fmt.Errorf("pod %s: %w", key, ErrUnknown)
+	}
+	now := c.cfg.Clock()
+	s, err := GoBack(now, s, to)
+	if err != nil {
+		return nil, err
+	}
+	c.states[key], c.moved = s, true
+	if err = c.save([]Entry{{key, s}}); err != nil {
+		err = fmt.Errorf("%w: %w", ErrNotStored, err)
+	}
+	c.tell(Transition{Key: key, Kind: RolledBack, Revision: s.Active, Message: fmt.Sprintf("taken to revision %d by hand", s.Active)})
+	c.decide(now, []*unit{c.units[c.pods[key].unit]})
+	c.hand()
+	c.wake() // for the times of its unit
+	return c.states[key], err
+}

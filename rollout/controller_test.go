@@ -1,0 +1,329 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
+)
+
+// agent is a Controller that runs, with a runner that does at once what it is told.
+type agent struct {
+	t     *testing.T
+	c     *Controller
+	stop  func()
+	pods  []*manifests.Pod
+	hands int
+	last  []*manifests.Pod
+	gone  bool
+}
+
+// newAgent starts one; its clock is that of the bubble.
+func newAgent(t *testing.T, dir string, o Options) *agent {
+	a := &agent{t: t}
+	began := time.Now()
+	a.c = New(Config{
+		Store: NewStore(dir), Options: o, Log: slog.New(slog.DiscardHandler),
+		Clock: func() Instant {
+			return Instant{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()}
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.c.Run(ctx) }()
+	a.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	return a
+}
+
+// want has a's pods wanted.
+func (a *agent) want(pods ...*actor) {
+	a.pods = nil
+	for _, p := range pods {
+		a.pods = append(a.pods, p.wanted)
+	}
+	a.c.Update(Wanted{Pods: a.pods, Removable: func(manifests.Origin) bool { return a.gone }, Hand: func(run []*manifests.Pod) { a.hands++; a.last = run }})
+	synctest.Wait()
+}
+
+// carry tells that what was handed out runs, and is Ready if it is good.
+func (a *agent) carry() {
+	for _, p := range a.last {
+		a.c.Observe(p.Key(), &Observed{Recorded: p, Seen: Seen{Ready: p.Object.Spec.Containers[0].Image == string(good), Images: map[string]string{"c": "sha256:1"}}})
+	}
+	synctest.Wait()
+}
+
+func (a *agent) runs(want ...*manifests.Pod) {
+	a.t.Helper()
+	if !slices.EqualFunc(a.last, want, func(x, y *manifests.Pod) bool { return Hash(x.Object) == Hash(y.Object) }) {
+		a.t.Errorf("other pods are to run than %v", want)
+	}
+}
+
+func files(t *testing.T, dir string) map[string]time.Time {
+	t.Helper()
+	all := map[string]time.Time{}
+	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			info, err := d.Info()
+			if err != nil {
+				t.Error(err)
+			}
+			all[strings.TrimPrefix(path, dir)] = info.ModTime()
+		}
+		return nil
+	})
+	return all
+}
+
+func TestAFirstRevisionIsHandedOutBeforeItIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, dir, Options{})
+		defer a.stop()
+		p := &actor{name: "a"}
+		p.write(good)
+		a.want(p)
+		if a.hands != 1 || a.last[0] != p.wanted {
+			t.Fatalf("handed out %d times", a.hands)
+		}
+		a.carry()
+		if got := files(t, dir); len(got) != 0 {
+			t.Errorf("written already: %v", got)
+		}
+		time.Sleep(2 * saveAfter)
+		synctest.Wait()
+		all, err := NewStore(dir).Load()
+		if s := all[p.wanted.Key()]; err != nil || s == nil || s.Revision(1).Outcome != Ready || s.Revision(1).Images["c"] != "sha256:1" {
+			t.Errorf("%v, %v", all, err)
+		}
+	})
+}
+
+func TestNothingIsWrittenOrHandedOutWhenNothingChanges(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, dir, Options{})
+		defer a.stop()
+		p := &actor{name: "a"}
+		p.write(good)
+		a.want(p)
+		a.carry()
+		time.Sleep(time.Minute)
+		before, hands := files(t, dir), a.hands
+		for range 10 {
+			a.carry()
+			a.c.Observe(p.wanted.Key(), &Observed{Recorded: p.wanted})
+			a.c.Observe(p.wanted.Key(), nil)
+			time.Sleep(time.Hour)
+		}
+		synctest.Wait()
+		after := files(t, dir)
+		if len(before) != 1 || len(after) != 1 || !before["/default/a/state"].Equal(after["/default/a/state"]) || a.hands != hands {
+			t.Errorf("%v, then %v; handed out %d times", before, after, a.hands-hands)
+		}
+	})
+}
+
+func TestAFailedTrialHandsOutTheOldRevisionAndStaysAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{AutoRollback: true, ReadyDeadline: deadline, Soak: soak}
+		a := newAgent(t, dir, o)
+		p := &actor{name: "a"}
+		p.write(good)
+		a.want(p)
+		a.carry()
+		old := p.wanted
+		p.write(neverReady)
+		a.want(p)
+		a.runs(p.wanted)
+		if all, err := NewStore(dir).Load(); err != nil || all[old.Key()] == nil || all[old.Key()].Active != 2 {
+			t.Errorf("handed out before it was written: %v, %v", all, err)
+		}
+		a.carry()
+		time.Sleep(deadline - time.Second)
+		synctest.Wait()
+		a.runs(p.wanted)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		a.runs(old)
+		if a.last[0].Origin != p.wanted.Origin {
+			t.Errorf("it is from %v", a.last[0].Origin)
+		}
+		pointer := a.last[0]
+		a.want(p)
+		if a.last[0] != pointer {
+			t.Error("the same revision is another pod now")
+		}
+		if v, ok := a.c.View(old.Key()); !ok || v.Active != 1 || v.Wanted != 2 || v.Rollback == nil || v.Rollback.Kind != Automatic {
+			t.Errorf("%+v", v)
+		}
+		a.stop()
+		b := newAgent(t, dir, o)
+		b.want(p)
+		b.runs(old)
+		b.stop()
+	})
+}
+
+func TestAPersonsRollbackIsStoredWhenItIsAnswered(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, dir, Options{})
+		p := &actor{name: "a"}
+		p.write(good)
+		a.want(p)
+		a.carry()
+		old := p.wanted
+		if _, err := a.c.Rollback(manifests.Key{Namespace: "default", Name: "b"}, 0); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%v", err)
+		}
+		if _, err := a.c.Rollback(old.Key(), 0); err == nil {
+			t.Error("there is nothing to go back to")
+		}
+		p.write(good)
+		a.want(p)
+		a.carry()
+		s, err := a.c.Rollback(old.Key(), 0)
+		if err != nil || s.Active != 1 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		if all, err := NewStore(dir).Load(); err != nil || all[old.Key()].Active != 1 {
+			t.Errorf("%v, %v", all, err)
+		}
+		a.runs(old)
+		a.stop()
+	})
+}
+
+func TestARollbackIsCarriedOutOnAFullDiskAndStoredLater(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, dir, Options{})
+		defer a.stop()
+		p := &actor{name: "a"}
+		p.write(good)
+		a.want(p)
+		a.carry()
+		old := p.wanted
+		p.write(good)
+		a.want(p)
+		a.carry()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		pods := filepath.Join(dir, "default")
+		if err := errors.Join(os.Rename(pods, pods+"-away"), os.WriteFile(pods, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.c.Rollback(old.Key(), 1); !errors.Is(err, ErrNotStored) {
+			t.Errorf("%v", err)
+		}
+		a.runs(old)
+		if err := errors.Join(os.Remove(pods), os.Rename(pods+"-away", pods)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * saveAgain)
+		synctest.Wait()
+		if all, err := NewStore(dir).Load(); err != nil || all[old.Key()].Active != 1 {
+			t.Errorf("%v, %v", all, err)
+		}
+	})
+}
+
+func TestAPodThatIsGoneIsForgottenOnceThatIsKnown(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, dir, Options{})
+		defer a.stop()
+		p := &actor{name: "a"}
+		p.write(good)
+		a.want(p)
+		a.carry()
+		time.Sleep(time.Minute)
+		a.want() // its source has not been read
+		time.Sleep(time.Minute)
+		if got := files(t, dir); len(got) != 1 || a.c.State(p.wanted.Key()) == nil {
+			t.Errorf("forgotten too early: %v", got)
+		}
+		a.gone = true
+		a.want()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := files(t, dir); len(got) != 0 || a.c.State(p.wanted.Key()) != nil {
+			t.Errorf("not forgotten: %v", got)
+		}
+	})
+}
+
+func TestPodsOfJobsHaveNoRevisions(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, dir, Options{})
+		p := &actor{name: "job-0"}
+		p.write(good)
+		p.wanted.Object.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "job"}}
+		a.want(p)
+		a.carry()
+		if len(a.c.States()) != 0 || a.last[0] != p.wanted {
+			t.Errorf("%v", a.c.States())
+		}
+		a.stop()
+		if got := files(t, dir); len(got) != 0 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+func TestAGroupGoesOnWhenThoseBeforeAreReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, t.TempDir(), Options{})
+		defer a.stop()
+		x, y := &actor{name: "x", group: "g"}, &actor{name: "y", group: "g", order: 1}
+		x.write(good)
+		y.write(good)
+		a.want(y, x)
+		a.carry()
+		oldY := y.wanted
+		x.write(neverReady)
+		y.write(good)
+		a.want(y, x)
+		a.carry()
+		a.runs(oldY, x.wanted)
+		if v, _ := a.c.View(oldY.Key()); v.Waits != x.wanted.Key() {
+			t.Errorf("%+v", v)
+		}
+		a.c.Observe(x.wanted.Key(), &Observed{Recorded: x.wanted, Seen: Seen{Ready: true}})
+		synctest.Wait()
+		a.runs(y.wanted, x.wanted)
+		a.c.Blind()
+		a.want(y, x)
+		a.runs(y.wanted, x.wanted)
+	})
+}
+
+func TestTheClockGoesOn(t *testing.T) {
+	clock, err := Clock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := clock(), clock()
+	if a.Boot == "" || a.Boot != b.Boot || b.Since < a.Since || a.Since == 0 || a.Wall.IsZero() {
+		t.Errorf("%+v, %+v", a, b)
+	}
+}

@@ -1,0 +1,329 @@
+package rollout
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// Options are what the annotations of pods override.
+type Options struct {
+	// AutoRollback puts each changed pod on trial.
+	AutoRollback bool
+	// ReadyDeadline is within which a pod on trial must be Ready, Soak for how long it must stay so.
+	ReadyDeadline time.Duration
+	Soak          time.Duration
+}
+
+// Member is one pod of a unit, which is the pods of one update group, or one pod alone.
+type Member struct {
+	Wanted *manifests.Pod
+	// Hash is Hash of Wanted.
+	Hash string
+	// State is what Decide said last; nil: nothing is noted.
+	State *State
+	// Seen is nil while the pod cannot be seen, which says nothing about how it is.
+	Seen *Seen
+}
+
+// Verdict is what was decided about a member.
+type Verdict struct {
+	// State is to be noted. It is the one that was given if there is nothing new.
+	State *State
+	// First says that State must be stored before it is acted on. Else it is no harm if it gets lost.
+	First bool
+	// Changed says that another manifest is written than before. It is stored after those of the other members, which
+	// follow from it: who dies in between notices the change again.
+	Changed bool
+	// Waits is the pod that must be Ready before this one gets its turn in its group.
+	Waits manifests.Key
+	// Transitions are what happened, in order.
+	Transitions []Transition
+}
+
+// TransitionKind is one of the things that happen to revisions.
+type TransitionKind string
+
+// Kinds of transitions, in the words of events.
+const (
+	RevisionAccepted TransitionKind = "RevisionAccepted"
+	RevisionReady    TransitionKind = "RevisionReady"
+	RevisionFailed   TransitionKind = "RevisionFailed"
+	RolledBack       TransitionKind = "RolledBack"
+)
+
+// Transition tells of one.
+type Transition struct {
+	Key      manifests.Key
+	Kind     TransitionKind
+	Revision int
+	Message  string
+}
+
+// Hash tells revisions apart: all of a pod counts, but for the book-keeping of an API server that it came from.
+func Hash(pod *corev1.Pod) string {
+	p := *pod
+	p.ResourceVersion, p.Generation, p.ManagedFields = "", 0, nil
+	p.Status = corev1.PodStatus{}
+	return manifests.PodHash(&p)
+}
+
+// Decide says which revisions the pods of one unit are to run now. The verdicts are in the order of the members; the
+// pods to run follow from State.Active. next is the time since the boot at which to decide again without any change; 0:
+// never. busy says that what is seen of the members matters.
+func Decide(now Instant, members []Member, o Options) (verdicts []Verdict, next time.Duration, busy bool) {
+	d := newDecision(now, members, o)
+	d.closeWaves()
+	for _, m := range d.members {
+		d.accept(m)
+	}
+	d.lift()
+	for _, m := range d.members {
+		d.judge(m)
+	}
+	d.revert()
+	d.release()
+	d.closeWaves()
+	verdicts = make([]Verdict, len(members))
+	for _, m := range d.members {
+		m.trim()
+		verdicts[m.index] = m.verdict()
+		busy = busy || m.busy()
+	}
+	return verdicts, d.next, busy
+}
+
+// decision is a Decide under way. Its members are in the order of the group.
+type decision struct {
+	now     Instant
+	members []*member
+	next    time.Duration
+}
+
+type member struct {
+	Member
+	index int
+	set   settings
+	// st is State, or a copy of it as soon as something is to be noted.
+	st       *State
+	copied   bool
+	first    bool
+	changed  bool // another manifest is written than before
+	failed   bool // the trial has failed in this decision
+	waits    manifests.Key
+	happened []Transition
+}
+
+// settings are the annotations of a pod over the options.
+type settings struct {
+	auto           bool
+	deadline, soak time.Duration
+	group          string
+	order          int
+}
+
+func settingsOf(pod *manifests.Pod, o Options) settings {
+	r, err := manifests.PodRollout(pod.Object)
+	if err != nil { // it was accepted by a release that knew less
+		r = manifests.Rollout{}
+	}
+	s := settings{auto: o.AutoRollback, deadline: o.ReadyDeadline, soak: o.Soak, group: r.Group, order: r.Order}
+	if r.AutoRollback != nil {
+		s.auto = *r.AutoRollback
+	}
+	if r.ReadyDeadline != nil {
+		s.deadline = *r.ReadyDeadline
+	}
+	if r.Soak != nil {
+		s.soak = *r.Soak
+	}
+	return s
+}
+
+func newDecision(now Instant, members []Member, o Options) *decision {
+	d := &decision{now: now}
+	for i, m := range members {
+		d.members = append(d.members, &member{Member: m, index: i, set: settingsOf(m.Wanted, o), st: m.State})
+	}
+	slices.SortStableFunc(d.members, func(a, b *member) int {
+		x, y := a.Wanted.Object, b.Wanted.Object
+		return cmp.Or(cmp.Compare(a.set.order, b.set.order), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Namespace, y.Namespace))
+	})
+	return d
+}
+
+// at asks for another decision at a time since the boot.
+func (d *decision) at(t time.Duration) {
+	if d.next == 0 || t < d.next {
+		d.next = t
+	}
+}
+
+// note returns the state to change. first says that the change must be stored before it is acted on.
+func (m *member) note(first bool) *State {
+	if !m.copied {
+		m.copied = true
+		if m.st == nil {
+			m.st = &State{}
+		}
+		m.st = m.st.clone()
+	}
+	m.first = m.first || first
+	return m.st
+}
+
+func (m *member) tell(kind TransitionKind, revision int, format string, args ...any) {
+	m.happened = append(m.happened, Transition{Key: m.Wanted.Key(), Kind: kind, Revision: revision, Message: fmt.Sprintf(format, args...)})
+}
+
+func (m *member) verdict() Verdict {
+	return Verdict{State: m.st, First: m.first, Changed: m.changed, Waits: m.waits, Transitions: m.happened}
+}
+
+// queued says that the revision that is written waits to become active.
+func (m *member) queued() bool { return m.st.Active != m.st.Wanted && m.st.Rollback == nil }
+
+// fine says that the active revision has been Ready for as long as it must.
+func (m *member) fine() bool {
+	r := m.st.Revision(m.st.Active)
+	return m.st.Trial == nil && !m.queued() && r != nil && r.Outcome == Ready
+}
+
+func (m *member) busy() bool { return m.st.Base != 0 || !m.fine() }
+
+// readyNow says that the active revision is seen Ready.
+func (m *member) readyNow() bool {
+	r := m.st.Revision(m.st.Active)
+	return m.Seen != nil && r != nil && m.Seen.Ready && m.Seen.Hash == r.Hash
+}
+
+// accept notes a manifest that differs from the one that was written before.
+func (d *decision) accept(m *member) {
+	if m.st == nil {
+		s := m.note(false)
+		s.Wanted, s.Active, s.Origin = 1, 1, m.Wanted.Origin
+		d.add(m)
+		return
+	}
+	if o := m.Wanted.Origin; o.Source != m.st.Origin.Source || o.File != m.st.Origin.File {
+		m.note(false).Origin = o
+	}
+	if w := m.st.Revision(m.st.Wanted); w != nil && w.Hash == m.Hash {
+		return
+	}
+	s := m.note(true)
+	s.supersede()
+	s.Rollback = nil
+	if a := s.Revision(s.Active); a != nil && a.Hash == m.Hash {
+		s.Wanted = s.Active // what is written is what runs
+		return
+	}
+	s.Trial, m.changed = nil, true
+	d.open(m)
+	s.Wanted = s.newest() + 1
+	d.add(m)
+}
+
+// add appends the wanted revision.
+func (d *decision) add(m *member) {
+	s := m.st
+	// Nothing in it but what was written and defaults; an accepted pod always encodes.
+	b, _ := json.Marshal(m.Wanted.Object)
+	s.Revisions = append(s.Revisions, Revision{
+		Number: s.Wanted, Hash: m.Hash, Manifest: b, Origin: m.Wanted.Origin, Accepted: d.now.Wall, Outcome: Progressing,
+	})
+	m.tell(RevisionAccepted, s.Wanted, "revision %d accepted from %s", s.Wanted, m.Wanted.Origin.File)
+}
+
+func (s *State) newest() int {
+	if len(s.Revisions) == 0 {
+		return 0
+	}
+	return s.Revisions[len(s.Revisions)-1].Number
+}
+
+// supersede settles the revision that was written until now, if it never came to be Ready.
+func (s *State) supersede() {
+	if r := s.Revision(s.Wanted); r != nil && r.Outcome == Progressing {
+		r.Outcome = Superseded
+	}
+}
+
+// judge follows the active revision until it has been Ready, on trial or not.
+func (d *decision) judge(m *member) {
+	if m.st.Trial != nil {
+		if m.set.auto {
+			d.try(m)
+			return
+		}
+		m.note(false).Trial = nil
+	}
+	if r := m.st.Revision(m.st.Active); r != nil && r.Outcome != Ready && m.readyNow() {
+		d.pass(m)
+	}
+}
+
+// try carries the trial of the active revision on.
+func (d *decision) try(m *member) {
+	if m.st.Trial.Boot != d.now.Boot {
+		m.note(false).Trial = &Trial{Boot: d.now.Boot, Began: d.now.Since}
+	}
+	t := m.st.Trial
+	switch ready := m.readyNow(); {
+	case m.Seen == nil: // no verdict about what nobody can see
+	case t.ReadyAt == 0 && ready && m.set.soak == 0:
+		d.pass(m)
+	case t.ReadyAt == 0 && ready:
+		t = m.note(false).Trial
+		t.ReadyAt, t.Restarts = d.now.Since, m.Seen.Restarts
+		d.at(t.ReadyAt + m.set.soak)
+	case t.ReadyAt == 0 && d.now.Since >= t.Began+m.set.deadline:
+		d.fail(m, fmt.Sprintf("it was not Ready within %s", m.set.deadline))
+	case t.ReadyAt == 0:
+		d.at(t.Began + m.set.deadline)
+	case !ready:
+		d.fail(m, fmt.Sprintf("it did not stay Ready for %s", m.set.soak))
+	case m.Seen.Restarts > t.Restarts:
+		d.fail(m, fmt.Sprintf("a container was restarted within %s after it was Ready", m.set.soak))
+	case d.now.Since >= t.ReadyAt+m.set.soak:
+		d.pass(m)
+	default:
+		d.at(t.ReadyAt + m.set.soak)
+	}
+}
+
+func (d *decision) pass(m *member) {
+	s := m.note(m.st.Trial != nil)
+	s.Trial = nil
+	r := s.Revision(s.Active)
+	r.Outcome, r.Reason, r.Settled, r.Images = Ready, "", d.now.Wall, m.Seen.Images
+	m.tell(RevisionReady, s.Active, "revision %d is Ready", s.Active)
+}
+
+func (d *decision) fail(m *member, reason string) {
+	if m.Seen.Why != "" {
+		reason += ": " + m.Seen.Why
+	}
+	s := m.note(true)
+	s.Trial, m.failed = nil, true
+	r := s.Revision(s.Active)
+	r.Outcome, r.Reason, r.Settled = Failed, reason, d.now.Wall
+	m.tell(RevisionFailed, s.Active, "revision %d has failed: %s", s.Active, reason)
+}
+
+// trim drops the oldest revisions that nothing needs.
+func (m *member) trim() {
+	for len(m.st.Revisions) > Kept {
+		s := m.st
+		needed := []int{s.Active, s.Wanted, s.Base, s.newest(), s.lastReady(s.newest() + 1)}
+		i := slices.IndexFunc(s.Revisions, func(r Revision) bool { return !slices.Contains(needed, r.Number) })
+		s = m.note(false)
+		s.Revisions = slices.Delete(s.Revisions, i, i+1)
+	}
+}

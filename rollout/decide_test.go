@@ -1,0 +1,690 @@
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"monopod/manifests"
+)
+
+// conduct is how a manifest turns out to be; it is the image of its container.
+type conduct string
+
+const (
+	good       conduct = "good"
+	neverReady conduct = "never-ready"
+	crashes    conduct = "crashes"    // Ready at first
+	unpullable conduct = "unpullable" // what ran before goes on
+)
+
+// world is a machine with the pods of one unit: what is written, what is on disk, what runs.
+type world struct {
+	now     Instant
+	options Options
+	pods    []*actor
+	memory  map[string]*State
+	disk    map[string]*State
+	blind   bool
+	log     []Transition
+	next    time.Duration
+	busy    bool
+}
+
+// actor is one pod.
+type actor struct {
+	name   string
+	order  int
+	group  string
+	notes  map[string]string
+	edits  int
+	wanted *manifests.Pod
+	hash   string
+	// runs is what has been carried out to the end, since then.
+	runs     *corev1.Pod
+	runsHash string
+	since    time.Duration
+	restarts int
+}
+
+const (
+	deadline = time.Minute
+	soak     = 10 * time.Second
+)
+
+func newWorld(auto bool, pods ...*actor) *world {
+	w := &world{
+		now:     Instant{Boot: "boot-1", Since: time.Hour, Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
+		options: Options{AutoRollback: auto, ReadyDeadline: deadline, Soak: soak},
+		pods:    pods, memory: map[string]*State{}, disk: map[string]*State{},
+	}
+	for _, a := range pods {
+		a.write(good)
+	}
+	return w
+}
+
+// write is an edit of the manifest: another one each time.
+func (a *actor) write(c conduct) {
+	a.edits++
+	a.writeAgain(c, a.edits)
+}
+
+// writeAgain writes the content of an edit.
+func (a *actor) writeAgain(c conduct, edit int) {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: a.name, Labels: map[string]string{"edit": fmt.Sprint(edit)}, Annotations: map[string]string{}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: string(c)}}},
+	}
+	if a.group != "" {
+		p.Annotations[manifests.AnnotationUpdateGroup] = a.group
+		p.Annotations[manifests.AnnotationUpdateOrder] = fmt.Sprint(a.order)
+	}
+	maps.Copy(p.Annotations, a.notes)
+	a.wanted = &manifests.Pod{Object: p, Origin: manifests.Origin{Source: "file", File: "/m/" + a.name + ".yaml"}}
+	a.hash = Hash(p)
+}
+
+func (w *world) actor(name string) *actor {
+	for _, a := range w.pods {
+		if a.name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// seen is what the runner tells of a pod.
+func (w *world) seen(a *actor) *Seen {
+	if w.blind || a.runs == nil {
+		return nil
+	}
+	s := &Seen{Hash: a.runsHash, Restarts: a.restarts}
+	up := w.now.Since - a.since
+	switch conduct(a.runs.Spec.Containers[0].Image) {
+	case good:
+		s.Ready = up >= time.Second
+	case crashes:
+		s.Ready = up >= time.Second && up < 3*time.Second
+	case neverReady:
+		s.Why = "its probe fails"
+	}
+	return s
+}
+
+func (w *world) members() []Member {
+	var all []Member
+	for _, a := range w.pods {
+		all = append(all, Member{Wanted: a.wanted, Hash: a.hash, State: w.memory[a.name], Seen: w.seen(a)})
+	}
+	return all
+}
+
+// decide decides, stores and acts. It dies after cut writes; -1: never.
+func (w *world) decide(cut int) (died bool) {
+	verdicts, next, busy := Decide(w.now, w.members(), w.options)
+	w.next, w.busy = next, busy
+	for _, changed := range []bool{false, true} {
+		for i, v := range verdicts {
+			if !v.First || v.Changed != changed {
+				continue
+			}
+			if cut == 0 {
+				return true
+			}
+			cut--
+			w.disk[w.pods[i].name] = v.State
+		}
+	}
+	for i, v := range verdicts {
+		w.memory[w.pods[i].name] = v.State
+		w.log = append(w.log, v.Transitions...)
+	}
+	for i, v := range verdicts {
+		w.act(w.pods[i], v.State)
+	}
+	for i, v := range verdicts {
+		if cut == 0 {
+			return true
+		}
+		w.disk[w.pods[i].name] = v.State
+	}
+	return false
+}
+
+// act runs the active revision, as far as that can be done.
+func (w *world) act(a *actor, s *State) {
+	target, hash := a.wanted.Object, s.Revision(s.Active).Hash
+	if s.Active != s.Wanted {
+		pod, err := s.Revision(s.Active).Pod(a.wanted.Origin)
+		if err != nil {
+			panic(err)
+		}
+		target = pod.Object
+	}
+	if conduct(target.Spec.Containers[0].Image) == unpullable && a.runs != nil {
+		return
+	}
+	if a.runs == nil || a.runsHash != hash {
+		a.runs, a.runsHash, a.since, a.restarts = target, hash, w.now.Since, 0
+	}
+}
+
+func (w *world) pass(d time.Duration) {
+	w.now.Since += d
+	w.now.Wall = w.now.Wall.Add(d)
+}
+
+// settle lets time go by until nothing happens any more.
+func (w *world) settle() {
+	began := w.now.Since
+	for quiet := 0; quiet < 3*len(w.pods); w.pass(time.Second) {
+		w.decide(-1)
+		if quiet++; w.busy {
+			quiet = 0
+		}
+		if w.now.Since > began+400*time.Second { // without trials some pods never come to rest
+			return
+		}
+	}
+}
+
+// restart is the agent's: what is not on disk is forgotten.
+func (w *world) restart() {
+	w.memory = maps.Clone(w.disk)
+}
+
+func (w *world) reboot() {
+	w.restart()
+	w.now.Boot += "'"
+	w.now.Since = time.Minute
+	for _, a := range w.pods {
+		a.since = w.now.Since
+	}
+}
+
+// runs is what runs, as "name=conduct/edit ...".
+func (w *world) runs() string {
+	var all []string
+	for _, a := range w.pods {
+		all = append(all, fmt.Sprintf("%s=%s/%s", a.name, a.runs.Spec.Containers[0].Image, a.runs.Labels["edit"]))
+	}
+	return strings.Join(all, " ")
+}
+
+func (w *world) expect(t *testing.T, want string) {
+	t.Helper()
+	if got := w.runs(); got != want {
+		t.Errorf("runs %s, want %s\n%s", got, want, w.story())
+	}
+}
+
+func (w *world) story() string {
+	var b strings.Builder
+	for _, tr := range w.log {
+		fmt.Fprintf(&b, "%s %s: %s\n", tr.Key.Name, tr.Kind, tr.Message)
+	}
+	return b.String()
+}
+
+func (w *world) state(name string) *State { return w.memory[name] }
+
+func (w *world) outcomes(name string) string {
+	var all []string
+	for _, r := range w.state(name).Revisions {
+		all = append(all, fmt.Sprintf("%d:%s", r.Number, r.Outcome))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestWithoutAutoRollbackAPodRunsWhatIsWritten(t *testing.T) {
+	w := newWorld(false, &actor{name: "a"})
+	w.settle()
+	w.pods[0].write(neverReady)
+	w.settle()
+	w.expect(t, "a=never-ready/2")
+	w.pods[0].write(good)
+	w.settle()
+	w.expect(t, "a=good/3")
+	if got := w.outcomes("a"); got != "1:Ready 2:Superseded 3:Ready" || w.busy || w.next != 0 {
+		t.Errorf("%s, busy %v, next %s", got, w.busy, w.next)
+	}
+}
+
+func TestARevisionThatFailsIsTakenBackAndNotTriedAgain(t *testing.T) {
+	for _, c := range []conduct{neverReady, crashes, unpullable} {
+		t.Run(string(c), func(t *testing.T) {
+			w := newWorld(true, &actor{name: "a"})
+			w.settle()
+			began := w.pods[0].since
+			w.pods[0].write(c)
+			w.settle()
+			w.expect(t, "a=good/1")
+			if got := w.outcomes("a"); got != "1:Ready 2:Failed" || w.busy {
+				t.Errorf("%s, busy %v\n%s", got, w.busy, w.story())
+			}
+			if c == unpullable && w.pods[0].since != began {
+				t.Error("what never stopped was started again")
+			}
+			for _, fault := range []func(){w.restart, w.reboot} {
+				fault()
+				w.settle()
+				w.expect(t, "a=good/1")
+			}
+			rollback := w.state("a").Rollback
+			if rollback == nil || rollback.Kind != Automatic || rollback.From != 2 || !strings.Contains(rollback.Reason, "revision 2 has failed: it ") {
+				t.Errorf("%+v", rollback)
+			}
+			w.pods[0].write(good)
+			w.settle()
+			w.expect(t, "a=good/3")
+			if w.state("a").Rollback != nil {
+				t.Error("it is still gone back")
+			}
+		})
+	}
+}
+
+func TestATrialIsHeldInTime(t *testing.T) {
+	w := newWorld(true, &actor{name: "a"})
+	w.settle()
+	w.pods[0].write(neverReady)
+	w.decide(-1)
+	if w.next != w.now.Since+deadline {
+		t.Errorf("next %s", w.next-w.now.Since)
+	}
+	w.pass(deadline - 1)
+	w.decide(-1)
+	w.expect(t, "a=never-ready/2")
+	w.pass(1)
+	w.decide(-1)
+	w.expect(t, "a=good/1")
+
+	w.pods[0].write(good)
+	w.decide(-1)
+	w.pass(time.Second)
+	w.decide(-1)
+	if r := w.state("a").Revision(3); r.Outcome != Progressing || w.next != w.now.Since+soak {
+		t.Errorf("soaks: %+v, next %s", r.Outcome, w.next-w.now.Since)
+	}
+	w.pods[0].restarts++ // unseen between two looks
+	w.pass(soak)
+	w.decide(-1)
+	if r := w.state("a").Revision(3); r.Outcome != Failed {
+		t.Errorf("restarted while it soaked: %s", r.Outcome)
+	}
+}
+
+func TestATrialGoesOnAfterARestartAndBeginsAnewAfterAReboot(t *testing.T) {
+	w := newWorld(true, &actor{name: "a"})
+	w.settle()
+	w.pods[0].write(neverReady)
+	w.decide(-1)
+	w.pass(deadline / 2)
+	w.restart()
+	w.blind = true
+	w.decide(-1)
+	w.pass(deadline)
+	w.decide(-1)
+	w.expect(t, "a=never-ready/2") // nobody can see it
+	w.blind = false
+	w.decide(-1)
+	w.expect(t, "a=good/1")
+
+	w.pods[0].write(neverReady)
+	w.decide(-1)
+	w.pass(deadline - 1)
+	w.reboot()
+	w.decide(-1)
+	w.pass(deadline - 1)
+	w.decide(-1)
+	w.expect(t, "a=never-ready/3")
+	w.pass(1)
+	w.decide(-1)
+	w.expect(t, "a=good/1")
+}
+
+func TestWithNothingToGoBackToThereIsNoTrial(t *testing.T) {
+	w := newWorld(true, &actor{name: "a"})
+	w.pods[0].writeAgain(neverReady, 1)
+	w.settle()
+	w.pods[0].write(crashes)
+	w.settle()
+	w.expect(t, "a=crashes/2")
+	if w.state("a").Trial != nil || w.state("a").Rollback != nil {
+		t.Errorf("%+v", w.state("a"))
+	}
+}
+
+func TestTheAnnotationOfThePodCountsMore(t *testing.T) {
+	off := &actor{name: "a", notes: map[string]string{manifests.AnnotationAutoRollback: "false"}}
+	w := newWorld(true, off)
+	w.settle()
+	off.write(neverReady)
+	w.settle()
+	w.expect(t, "a=never-ready/2")
+	on := &actor{name: "a", notes: map[string]string{
+		manifests.AnnotationAutoRollback: "true", manifests.AnnotationReadyDeadline: "3s", manifests.AnnotationSoak: "0s",
+	}}
+	w = newWorld(false, on)
+	w.settle()
+	on.write(crashes) // good for a moment, which is enough without a soak time
+	w.settle()
+	w.expect(t, "a=crashes/2")
+	on.write(neverReady)
+	w.decide(-1)
+	w.pass(3 * time.Second)
+	w.decide(-1)
+	w.expect(t, "a=crashes/2")
+}
+
+func TestASourceThatReturnsToWhatRunsAgreesWithIt(t *testing.T) {
+	w := newWorld(true, &actor{name: "a"})
+	w.settle()
+	w.pods[0].write(neverReady)
+	w.settle()
+	began := w.pods[0].since
+	w.pods[0].writeAgain(good, 1)
+	w.settle()
+	w.expect(t, "a=good/1")
+	if s := w.state("a"); s.Rollback != nil || s.Wanted != 1 || len(s.Revisions) != 2 || w.pods[0].since != began {
+		t.Errorf("%+v", s)
+	}
+	w.pods[0].writeAgain(neverReady, 2)
+	w.decide(-1)
+	w.expect(t, "a=never-ready/2") // written again: tried again
+}
+
+func TestAPersonsRollbackStaysUntilTheSourceChanges(t *testing.T) {
+	w := newWorld(true, &actor{name: "a"})
+	w.settle()
+	w.pods[0].write(good)
+	w.settle()
+	s, err := GoBack(w.now, w.state("a"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.memory["a"], w.disk["a"] = s, s
+	for _, fault := range []func(){func() {}, w.restart, w.reboot} {
+		fault()
+		w.settle()
+		w.expect(t, "a=good/1")
+	}
+	w.pods[0].write(good)
+	w.settle()
+	w.expect(t, "a=good/3")
+}
+
+func TestOnlyTheLastRevisionsAreKeptAndThoseThatAreNeeded(t *testing.T) {
+	w := newWorld(true, &actor{name: "a"})
+	w.settle()
+	for range 3 * Kept {
+		w.pods[0].write(neverReady)
+		w.settle()
+		w.expect(t, "a=good/1")
+	}
+	s := w.state("a")
+	if len(s.Revisions) != Kept || s.Revision(1) == nil || s.newest() != 3*Kept+1 {
+		t.Errorf("%s", w.outcomes("a"))
+	}
+}
+
+func TestBookkeepingOfAnAPIServerIsNoRevision(t *testing.T) {
+	w := newWorld(false, &actor{name: "a"})
+	w.settle()
+	p := w.pods[0].wanted.Object.DeepCopy()
+	p.ResourceVersion, p.Generation, p.ManagedFields = "17", 4, []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	w.pods[0].wanted = &manifests.Pod{Object: p, Origin: w.pods[0].wanted.Origin}
+	before := w.state("a")
+	if w.decide(-1); w.state("a") != before {
+		t.Error(cmp.Diff(before, w.state("a")))
+	}
+}
+
+func plane(auto bool) *world {
+	return newWorld(auto,
+		&actor{name: "scheduler", order: 2, group: "plane"}, &actor{name: "apiserver", order: 1, group: "plane"},
+		&actor{name: "etcd", group: "plane"}, &actor{name: "controllers", order: 2, group: "plane"})
+}
+
+func TestAGroupIsChangedOneByOneInItsOrder(t *testing.T) {
+	w := plane(false)
+	w.settle()
+	w.log = nil
+	for _, a := range w.pods {
+		a.write(good)
+	}
+	var order []string
+	for range 60 {
+		w.decide(-1)
+		if v := w.state("scheduler"); v.Active != v.Wanted {
+			verdicts, _, _ := Decide(w.now, w.members(), w.options)
+			order = append(order, verdicts[0].Waits.Name)
+		}
+		w.pass(time.Second)
+	}
+	w.expect(t, "scheduler=good/2 apiserver=good/2 etcd=good/2 controllers=good/2")
+	if at := func(name string) time.Duration { return w.actor(name).since }; at("etcd") >= at("apiserver") || at("apiserver") >= at("controllers") || at("controllers") >= at("scheduler") {
+		t.Errorf("begun at %s %s %s %s", at("etcd"), at("apiserver"), at("controllers"), at("scheduler"))
+	}
+	if got := strings.Join(order, " "); got != "etcd apiserver controllers" {
+		t.Errorf("the last one waited for %s", got)
+	}
+	if w.busy {
+		t.Error("it does not come to rest")
+	}
+}
+
+func TestAGroupStopsAtTheOneThatIsNotReady(t *testing.T) {
+	w := plane(false)
+	w.settle()
+	for _, a := range w.pods {
+		a.write(good)
+	}
+	w.actor("apiserver").write(unpullable) // the old one stays Ready
+	w.settle()
+	w.expect(t, "scheduler=good/1 apiserver=good/1 etcd=good/2 controllers=good/1")
+	w.actor("apiserver").write(good)
+	w.settle()
+	w.expect(t, "scheduler=good/2 apiserver=good/4 etcd=good/2 controllers=good/2")
+}
+
+func TestAGroupIsRevertedAsAWhole(t *testing.T) {
+	w := plane(true)
+	w.settle()
+	for _, a := range w.pods {
+		a.write(good)
+	}
+	w.actor("controllers").write(crashes)
+	w.settle()
+	w.expect(t, "scheduler=good/1 apiserver=good/1 etcd=good/1 controllers=good/1")
+	if got := w.outcomes("etcd") + " / " + w.outcomes("controllers") + " / " + w.outcomes("scheduler"); got != "1:Ready 2:Reverted / 1:Ready 2:Failed / 1:Ready 2:Reverted" {
+		t.Errorf("%s\n%s", got, w.story())
+	}
+	if r := w.state("etcd").Rollback; r == nil || !strings.HasPrefix(r.Reason, "pod controllers of its update group: revision 2 has failed: ") {
+		t.Errorf("%+v", r)
+	}
+	// The one that was wrong is mended: the group is tried again, as a whole.
+	w.actor("controllers").write(good)
+	w.settle()
+	w.expect(t, "scheduler=good/2 apiserver=good/2 etcd=good/2 controllers=good/4")
+}
+
+func TestARevertThatWasCutOffIsCompleted(t *testing.T) {
+	for cut := range 5 {
+		w := plane(true)
+		w.settle()
+		for _, a := range w.pods {
+			a.write(good)
+		}
+		w.actor("apiserver").write(neverReady)
+		for range 60 {
+			if w.now.Since += time.Second; w.next != 0 && w.now.Since >= w.next && w.state("apiserver").Active == 2 && w.state("apiserver").Trial.ReadyAt == 0 {
+				break
+			}
+			w.decide(-1)
+		}
+		w.decide(cut)
+		w.reboot()
+		w.settle()
+		w.settle()
+		w.expect(t, "scheduler=good/1 apiserver=good/1 etcd=good/1 controllers=good/1")
+	}
+}
+
+// TestWhateverHappensThePodsEndUpRight lets random things happen at random moments, with crashes between any two writes.
+func TestWhateverHappensThePodsEndUpRight(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		auto := rapid.Bool().Draw(t, "auto")
+		grouped := rapid.Bool().Draw(t, "grouped")
+		n := 1
+		if grouped {
+			n = rapid.IntRange(1, 4).Draw(t, "pods")
+		}
+		var pods []*actor
+		for i := range n {
+			a := &actor{name: fmt.Sprintf("p%d", i), order: rapid.IntRange(0, 2).Draw(t, "order")}
+			if grouped {
+				a.group = "g"
+			}
+			pods = append(pods, a)
+		}
+		w := newWorld(auto, pods...)
+		w.settle()
+		failed := map[string]string{} // by pod: what is written and has failed
+		write := func(a *actor, c conduct) {
+			a.write(c)
+			clear(failed) // a change of one is a change of the group
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			a := rapid.SampledFrom(w.pods).Draw(t, "pod")
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0, 1:
+				write(a, good)
+			case 2, 3:
+				write(a, rapid.SampledFrom([]conduct{neverReady, crashes, unpullable}).Draw(t, "conduct"))
+			case 4:
+				w.restart()
+			case 5:
+				w.reboot()
+			case 6:
+				w.blind = !w.blind
+			case 7:
+				w.settle()
+			default:
+				w.pass(time.Duration(rapid.IntRange(1, 90).Draw(t, "seconds")) * time.Second)
+			}
+			w.check(t)
+			if w.decide(rapid.IntRange(-1, 3).Draw(t, "cut")) {
+				w.restart()
+			}
+			for _, a := range w.pods {
+				if s := w.memory[a.name]; s != nil && s.Revision(s.Wanted).Outcome == Failed && w.disk[a.name] == s && w.accepted() {
+					failed[a.name] = s.Revision(s.Wanted).Hash
+				}
+				if s := w.memory[a.name]; s != nil && failed[a.name] != "" && s.Revision(s.Active).Hash == failed[a.name] {
+					t.Fatalf("%s runs again what has failed\n%s", a.name, w.story())
+				}
+			}
+		}
+		w.blind = false
+		w.settle()
+		w.ended(t, auto)
+	})
+}
+
+// accepted says that what is written now has been noted of all pods.
+func (w *world) accepted() bool {
+	return !slices.ContainsFunc(w.pods, func(a *actor) bool {
+		s := w.memory[a.name]
+		return s == nil || s.Revision(s.Wanted).Hash != a.hash
+	})
+}
+
+// check holds Decide to its laws.
+func (w *world) check(t *rapid.T) {
+	members := w.members()
+	var before []*State
+	for _, m := range members {
+		var c *State
+		if m.State != nil {
+			c = m.State.clone()
+		}
+		before = append(before, c)
+	}
+	verdicts, _, _ := Decide(w.now, members, w.options)
+	for i, v := range verdicts {
+		if !reflect.DeepEqual(before[i], members[i].State) {
+			t.Fatalf("a state was changed in place: %s", cmp.Diff(before[i], members[i].State))
+		}
+		s := v.State
+		if s.Revision(s.Active) == nil || s.Revision(s.Wanted) == nil || len(s.Revisions) > Kept {
+			t.Fatalf("revisions are missing, or too many: %+v", s)
+		}
+		if s.Revision(s.Wanted).Hash != members[i].Hash {
+			t.Fatalf("what is written is not what is wanted: %+v", s)
+		}
+		if s.Active != s.Wanted && s.Rollback == nil && v.Waits == (manifests.Key{}) {
+			t.Fatalf("it waits for nobody: %+v", s)
+		}
+		w.checkTurn(t, members, verdicts, i)
+		members[i].State = s
+	}
+	again, _, _ := Decide(w.now, members, w.options)
+	for i, v := range again {
+		if v.State != verdicts[i].State || len(v.Transitions) > 0 {
+			t.Fatalf("a second look says something else: %s", cmp.Diff(verdicts[i].State, v.State))
+		}
+	}
+}
+
+// checkTurn says that a pod that gets its turn has it: all before it are Ready at what they are to be.
+func (w *world) checkTurn(t *rapid.T, members []Member, verdicts []Verdict, i int) {
+	old, s := members[i].State, verdicts[i].State
+	if old == nil || s.Active != s.Wanted || old.Active == s.Active || old.Base == 0 && s.Base == 0 {
+		return
+	}
+	for j, a := range w.pods {
+		o, st := w.pods[i], verdicts[j].State
+		if a.order > o.order || a.order == o.order && a.name >= o.name {
+			continue
+		}
+		if seen := members[j].Seen; seen == nil || !seen.Ready || seen.Hash != st.Revision(st.Active).Hash || st.Trial != nil {
+			t.Fatalf("%s got its turn before %s was Ready\n%s", o.name, a.name, w.story())
+		}
+	}
+}
+
+// ended holds the end of the story to what was asked for.
+func (w *world) ended(t *rapid.T, auto bool) {
+	allGood, anyBack := true, false
+	for _, a := range w.pods {
+		allGood = allGood && a.wanted.Object.Spec.Containers[0].Image == string(good)
+		anyBack = anyBack || w.state(a.name).Rollback != nil
+	}
+	for _, a := range w.pods {
+		s := w.state(a.name)
+		runs := conduct(a.runs.Spec.Containers[0].Image)
+		written := a.runsHash == a.hash
+		switch {
+		case allGood && (!written || anyBack):
+			t.Fatalf("%s does not run what is written and good\n%s", a.name, w.story())
+		case auto && runs != good && s.lastReady(s.Wanted) != 0 && len(w.pods) == 1:
+			t.Fatalf("%s runs what is bad: %s\n%s", a.name, w.outcomes(a.name), w.story())
+		case auto && anyBack && s.Rollback == nil && s.Wave != 0 && s.Base != 0:
+			t.Fatalf("%s was left out of the revert\n%s", a.name, w.story())
+		}
+	}
+	if auto && w.busy {
+		t.Fatalf("it does not come to rest\n%s", w.story())
+	}
+}

@@ -1,0 +1,215 @@
+package rollout
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"monopod/manifests"
+)
+
+const (
+	// stateFile holds the State of one pod: a line with magic and checksum, then JSON.
+	stateFile = "state"
+	// damagedFile is where a state goes that is not what was written.
+	damagedFile = "state.damaged"
+	tempPrefix  = ".state-"
+	// atOnce is how many states are written together.
+	atOnce     = 64
+	stateMagic = "monopod-revisions-1 sha256:"
+)
+
+// Store keeps the states of pods in a directory each, DIR/NAMESPACE/NAME/. At any moment of a power cut there is the old
+// state or the new one. Only root may read them.
+type Store struct{ dir string }
+
+// NewStore returns the store of a directory. It does no I/O.
+func NewStore(dir string) *Store { return &Store{dir: dir} }
+
+func (s *Store) path(key manifests.Key) string { return filepath.Join(s.dir, key.Namespace, key.Name) }
+
+// Entry is the state of one pod.
+type Entry struct {
+	Key   manifests.Key
+	State *State
+}
+
+// Load reads all states. Those that are damaged are set aside and not among them; the error tells of them.
+func (s *Store) Load() (map[manifests.Key]*State, error) {
+	all := map[manifests.Key]*State{}
+	dirs, err := filepath.Glob(filepath.Join(s.dir, "*", "*"))
+	if err != nil {
+		return all, err
+	}
+	var problems []error
+	for _, dir := range dirs {
+		key := manifests.Key{Namespace: filepath.Base(filepath.Dir(dir)), Name: filepath.Base(dir)}
+		st, err := load(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			problems = append(problems, fmt.Errorf("revisions of pod %s: %w", key, err))
+		default:
+			all[key] = st
+		}
+	}
+	return all, errors.Join(problems...)
+}
+
+// load reads the state in a directory, and clears away what a crash has left there.
+func load(dir string) (*State, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), tempPrefix) {
+			_ = os.Remove(filepath.Join(dir, e.Name())) // it is in nobody's way
+		}
+	}
+	path := filepath.Join(dir, stateFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	st, err := decode(b)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), os.Rename(path, filepath.Join(dir, damagedFile)))
+	}
+	return st, nil
+}
+
+func encode(st *State) ([]byte, error) {
+	b, err := json.Marshal(st)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(b)
+	return fmt.Appendf(nil, "%s%s\n%s\n", stateMagic, hex.EncodeToString(sum[:]), b), nil
+}
+
+func decode(b []byte) (*State, error) {
+	head, body, _ := bytes.Cut(b, []byte("\n"))
+	sum := sha256.Sum256(bytes.TrimSuffix(body, []byte("\n")))
+	if string(head) != stateMagic+hex.EncodeToString(sum[:]) {
+		return nil, errors.New("it is damaged: the checksum is wrong")
+	}
+	st := &State{}
+	if err := json.Unmarshal(body, st); err != nil {
+		return nil, err
+	}
+	if st.Revision(st.Active) == nil || st.Revision(st.Wanted) == nil {
+		return nil, errors.New("it lacks the revision that runs")
+	}
+	return st, nil
+}
+
+// Save writes states, in this order: after a crash there are the first few of them. What cannot be written is left as
+// it was; the others are written all the same.
+func (s *Store) Save(entries []Entry) error {
+	var problems []error
+	for part := range slices.Chunk(entries, atOnce) {
+		problems = append(problems, s.save(part))
+	}
+	return errors.Join(problems...)
+}
+
+func (s *Store) save(entries []Entry) error {
+	var problems []error
+	files := make([]*os.File, len(entries))
+	// All are written before the first one is synced: the file system then syncs them together.
+	for i, e := range entries {
+		f, err := s.write(e)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("store revisions of pod %s: %w", e.Key, err))
+		}
+		files[i] = f
+	}
+	for i, f := range files {
+		if f == nil {
+			continue
+		}
+		if err := s.settle(entries[i].Key, f); err != nil {
+			problems = append(problems, fmt.Errorf("store revisions of pod %s: %w", entries[i].Key, err), os.Remove(f.Name()))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// write writes a state beside the one there is.
+func (s *Store) write(e Entry) (*os.File, error) {
+	b, err := encode(e.State)
+	if err != nil {
+		return nil, err
+	}
+	dir := s.path(e.Key)
+	if err := makeDirs(s.dir, filepath.Dir(dir), dir); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, tempPrefix+"*")
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.Write(b); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return f, nil
+}
+
+// settle puts a written file in the place of the state.
+func (s *Store) settle(key manifests.Key, f *os.File) error {
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	dir := s.path(key)
+	if err := os.Rename(f.Name(), filepath.Join(dir, stateFile)); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// Remove forgets a pod.
+func (s *Store) Remove(key manifests.Key) error {
+	dir := s.path(key)
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(dir)) // other pods may be in the namespace
+	return nil
+}
+
+// makeDirs makes directories, each in the one before, that are there after a power cut.
+func makeDirs(dirs ...string) error {
+	if err := os.MkdirAll(filepath.Dir(dirs[0]), 0o700); err != nil {
+		return err
+	}
+	for _, d := range dirs {
+		switch err := os.Mkdir(d, 0o700); {
+		case errors.Is(err, fs.ErrExist):
+		case err != nil:
+			return err
+		default:
+			if err := syncDir(filepath.Dir(d)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,143 @@
+package rollout
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"monopod/manifests"
+)
+
+func sample(number int) *State {
+	return &State{
+		Revisions: []Revision{
+			{Number: number - 1, Hash: "a", Manifest: []byte(`{"kind":"Pod"}`), Outcome: Ready, Accepted: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Images: map[string]string{"c": "sha256:1"}},
+			{Number: number, Hash: "b", Manifest: []byte(`{"kind":"Pod","x":1}`), Outcome: Failed, Reason: "why\nnot", Origin: manifests.Origin{Source: "file", File: "/m/a.yaml", Line: 3}},
+		},
+		Wanted: number, Active: number - 1, Wave: 2, Base: 1, Trial: &Trial{Boot: "b", Began: 5, ReadyAt: 7},
+		Rollback: &Rollback{Kind: Automatic, From: number, Reason: "why", Wave: 2},
+	}
+}
+
+func TestWhatIsSavedIsLoaded(t *testing.T) {
+	s := NewStore(filepath.Join(t.TempDir(), "root", "revisions"))
+	if all, err := s.Load(); err != nil || len(all) > 0 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	want := map[manifests.Key]*State{}
+	var entries []Entry
+	for i := range 3 * atOnce {
+		key := manifests.Key{Namespace: fmt.Sprintf("ns%d", i%3), Name: fmt.Sprintf("pod%d", i)}
+		want[key] = sample(i + 2)
+		entries = append(entries, Entry{key, want[key]})
+	}
+	if err := s.Save(entries); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Load()
+	if err != nil || !cmp.Equal(got, want) {
+		t.Fatalf("%v: %s", err, cmp.Diff(want, got))
+	}
+	gone := entries[0].Key
+	if err := s.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Load(); err != nil || got[gone] != nil || len(got) != len(want)-1 {
+		t.Fatalf("%v: %d", err, len(got))
+	}
+	_ = filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := d.Info(); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s is for everybody: %v", path, info.Mode())
+		}
+		return nil
+	})
+}
+
+// TestATornStateIsFoundOut cuts a state at each length, and changes each of its bytes.
+func TestATornStateIsFoundOut(t *testing.T) {
+	s := NewStore(t.TempDir())
+	key := manifests.Key{Namespace: "ns", Name: "pod"}
+	path := filepath.Join(s.path(key), stateFile)
+	if err := s.Save([]Entry{{key, sample(4)}}); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, b []byte) {
+		if _, err := decode(b); err == nil {
+			t.Errorf("%s: it is taken for whole", what)
+		}
+	}
+	for n := range len(whole) - 1 { // without the last newline it is whole
+		check(fmt.Sprintf("cut at %d", n), whole[:n])
+		b := []byte(string(whole))
+		b[n] ^= 0x10
+		check(fmt.Sprintf("byte %d changed", n), b)
+	}
+	check("zeros", make([]byte, len(whole)))
+	if err := os.WriteFile(path, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Load()
+	if err == nil || !strings.Contains(err.Error(), "revisions of pod ns/pod: ") || len(got) > 0 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if got, err := s.Load(); err != nil || len(got) > 0 {
+		t.Errorf("it was not set aside: %v, %v", got, err)
+	}
+	if err := s.Save([]Entry{{key, sample(5)}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Load(); err != nil || got[key] == nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestTheOldStateStaysUntilTheNewOneIsWhole leaves what a power cut leaves while the new one is written.
+func TestTheOldStateStaysUntilTheNewOneIsWhole(t *testing.T) {
+	s := NewStore(t.TempDir())
+	key := manifests.Key{Namespace: "ns", Name: "pod"}
+	if err := s.Save([]Entry{{key, sample(4)}}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.write(Entry{key, sample(9)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	got, err := s.Load()
+	if err != nil || !cmp.Equal(got[key], sample(4)) {
+		t.Errorf("%v: %s", err, cmp.Diff(sample(4), got[key]))
+	}
+	if _, err := os.Stat(f.Name()); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", f.Name(), err)
+	}
+}
+
+func TestOneStateThatCannotBeWrittenStopsNoOther(t *testing.T) {
+	s := NewStore(t.TempDir())
+	bad, fine := manifests.Key{Namespace: "ns", Name: "bad"}, manifests.Key{Namespace: "ns", Name: "fine"}
+	if err := s.Save([]Entry{{fine, sample(4)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.path(bad), nil, 0o600); err != nil { // in the place of its directory
+		t.Fatal(err)
+	}
+	err := s.Save([]Entry{{bad, sample(2)}, {fine, sample(5)}})
+	if err == nil || !strings.Contains(err.Error(), "ns/bad") || strings.Contains(err.Error(), "ns/fine") {
+		t.Errorf("%v", err)
+	}
+	if got, _ := s.Load(); !cmp.Equal(got[fine], sample(5)) {
+		t.Errorf("%s", cmp.Diff(sample(5), got[fine]))
+	}
+}

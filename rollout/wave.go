@@ -1,0 +1,155 @@
+package rollout
+
+import "fmt"
+
+// A wave is a set of changes of one unit that succeed or fail together:
+//
+//	        change           its turn              Ready, soaked, and all others of the wave too
+//	(rest) -------> queued ---------> active/trial ---------------------------------------------> (rest)
+//	                                     | one fails
+//	                                     v
+//	                 all of the wave: back to Base, Rollback  -- a source changes --> queued, in a new wave
+//
+// Which wave a pod is in is noted with each pod, because they are stored one by one: whoever finds one pod of a wave
+// reverted finishes the others.
+
+// open makes the member part of the wave that is under way, or of a new one.
+func (d *decision) open(m *member) {
+	if m.st.Base != 0 {
+		return
+	}
+	wave, last := 0, 0
+	for _, o := range d.members {
+		if o.st == nil {
+			continue
+		}
+		last = max(last, o.st.Wave)
+		if o.st.Base != 0 {
+			wave = o.st.Wave
+		}
+		if r := o.st.Rollback; r != nil {
+			last = max(last, r.Wave)
+		}
+	}
+	if wave == 0 {
+		wave = max(last+1, int(d.now.Wall.UnixMilli())) // of no other group either: a pod may move between groups
+	}
+	s := m.note(true)
+	s.Wave, s.Base = wave, s.Active
+	if r := s.Revision(s.Active); r == nil || r.Outcome != Ready {
+		if ready := s.lastReady(s.Active); ready != 0 {
+			s.Base = ready
+		}
+	}
+}
+
+// lift has another try at what was reverted as a group, when something else is written for any pod of it.
+func (d *decision) lift() {
+	changed := false
+	for _, m := range d.members {
+		changed = changed || m.changed
+	}
+	if !changed {
+		return
+	}
+	for _, m := range d.members {
+		if r := m.st.Rollback; r == nil || r.Kind != Automatic || m.set.group == "" {
+			continue
+		}
+		s := m.note(true)
+		s.Rollback = nil
+		if r := s.Revision(s.Wanted); r != nil {
+			r.Outcome, r.Reason = Progressing, ""
+		}
+		d.open(m)
+	}
+}
+
+// revert takes back what is part of a wave in which a trial has failed, now or before a crash.
+func (d *decision) revert() {
+	for _, bad := range d.members {
+		wave := 0
+		switch r := bad.st.Rollback; {
+		case bad.failed:
+			wave = bad.st.Wave
+		case r != nil && r.Kind == Automatic:
+			wave = r.Wave
+		}
+		if wave == 0 {
+			continue
+		}
+		for _, m := range d.members {
+			if m.st.Base != 0 && m.st.Wave == wave && m.st.Rollback == nil {
+				d.goBack(m, bad, wave)
+			}
+		}
+	}
+}
+
+// goBack takes a member to where it was before the wave.
+func (d *decision) goBack(m, bad *member, wave int) {
+	s := m.note(true)
+	base := s.Base
+	s.Trial, s.Base = nil, 0
+	if s.Wanted == base {
+		s.Active = base
+		return
+	}
+	reason := fmt.Sprintf("pod %s of its update group: ", bad.Wanted.Object.Name)
+	if m == bad {
+		reason = ""
+	}
+	if r := bad.st.Revision(bad.st.Wanted); r != nil {
+		reason += fmt.Sprintf("revision %d has failed: %s", r.Number, r.Reason)
+	}
+	if r := s.Revision(s.Wanted); r.Outcome != Failed {
+		r.Outcome, r.Reason, r.Settled = Reverted, reason, d.now.Wall
+	}
+	s.Active = base
+	s.Rollback = &Rollback{Kind: Automatic, From: s.Wanted, Reason: reason, At: d.now.Wall, Wave: wave}
+	m.tell(RolledBack, base, "back to revision %d: %s", base, reason)
+}
+
+// release makes what is written active, in the order of the group: each when all before it are Ready at what they are to be.
+func (d *decision) release() {
+	var before *member // the first that is not
+	for _, m := range d.members {
+		if m.queued() {
+			if before != nil {
+				m.waits = before.Wanted.Key()
+				continue
+			}
+			d.activate(m)
+			d.judge(m) // after a crash it may run already
+		}
+		if before == nil && (m.queued() || m.st.Trial != nil || !m.readyNow()) {
+			before = m
+		}
+	}
+}
+
+// activate begins with a revision, on trial if there is one to go back to.
+func (d *decision) activate(m *member) {
+	s := m.note(true)
+	s.Active = s.Wanted
+	base := s.Revision(s.Base)
+	if !m.set.auto || base == nil || base.Outcome != Ready {
+		return
+	}
+	s.Trial = &Trial{Boot: d.now.Boot, Began: d.now.Since}
+	d.at(d.now.Since + m.set.deadline)
+}
+
+// closeWaves ends the wave once all of its members are fine.
+func (d *decision) closeWaves() {
+	for _, m := range d.members {
+		if m.st != nil && m.st.Base != 0 && !m.fine() {
+			return
+		}
+	}
+	for _, m := range d.members {
+		if m.st != nil && m.st.Base != 0 {
+			m.note(false).Base = 0
+		}
+	}
+}
