@@ -113,7 +113,7 @@ func (p *planner) succeed(name string, all []*Container, old *Container) (create
 				create.Last, create.BackOff = last.Last, last.BackOff
 			}
 		}
-		switch reason = "definition changed"; {
+		switch reason = reasonDefinitionChanged; {
 		case p.outdated(last):
 			reason = "all containers are restarted"
 		case p.stale(last):
@@ -165,7 +165,7 @@ func newestThatRan(all []*Container) *Container {
 
 // startWaiting starts an instance that stands ready, when nothing of the container runs any more.
 func (p *planner) startWaiting(keep *Container, others []*Container) {
-	if !p.stopOthers(others, "definition changed") || p.held || p.blocked(p.manifest.key(keep.Name)) || !p.networkSetUp() {
+	if !p.stopOthers(others, reasonDefinitionChanged) || p.held || p.blocked(p.manifest.key(keep.Name)) || !p.networkSetUp() {
 		return
 	}
 	p.add(Action{Kind: StartContainer, Container: keep.Name, ContainerID: keep.ID, Reason: "ready", OrExit: true})

@@ -51,6 +51,8 @@ type Config struct {
 	NewUID func() string
 	// Resync is how often a pod is looked at without any reason, a safety net under lost events.
 	Resync time.Duration
+	// Events keeps what happens to the pods; nil: nobody does.
+	Events Recorder
 	// Follow is told what is desired before it is carried out; nil: nobody wants to know.
 	Follow func(Desired)
 	// SettleAfter is how long found pods are left untouched at the start while no Update has come.
@@ -60,6 +62,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Events == nil {
+		c.Events = noRecorder{}
 	}
 	if c.NodeIPs == nil {
 		c.NodeIPs = func() []string { return nil }

@@ -284,7 +284,8 @@ const (
 	// SyncVolumes brings the content of configMap, secret, downwardAPI and projected volumes that exist up to date with
 	// the pod and its Refs, each as a whole. A volume for which something is missing keeps what it has.
 	SyncVolumes ActionKind = "SyncVolumes"
-	// EnsureImage makes the image of Action.Container present, by its pull policy.
+	// EnsureImage makes the image of Action.Container present, by its pull policy. What becomes of it is told by
+	// TellImageProgress.
 	EnsureImage ActionKind = "EnsureImage"
 	// CreateContainer makes record, snapshot, mounts, log file and task of a new instance of
 	// Action.Container; its process waits to be started. Old instances are not touched. When it fails it
@@ -510,6 +511,9 @@ const (
 	// ReasonResizeError is the reason of the condition PodResizeInProgress.
 	ReasonResizeError = "Error"
 )
+
+// reasonDefinitionChanged is the reason of actions that replace a container by another definition of it.
+const reasonDefinitionChanged = "definition changed"
 
 // PodStatus is a pod as users see it: the manifest with the status filled in.
 type PodStatus struct {

@@ -53,6 +53,7 @@ type worker struct {
 	probing     probing
 	warned      map[string]string
 	removing    bool
+	told        told
 	rounds      int // plans carried out without coming to rest
 }
 
@@ -121,6 +122,7 @@ func (w *worker) run(ctx context.Context) {
 			crashes++
 			t.wait = doubled(time.Second, time.Minute, crashes)
 			w.log.Error("the worker crashed and starts again", "error", err, "again", t.wait)
+			w.recordCrash(err)
 			w.pool.reportCrash(w, err)
 		case t.end:
 			if w.pool.retire(w) {
@@ -285,6 +287,10 @@ func (w *worker) observe(ctx context.Context) bool {
 		delete(w.warned, "observe")
 	}
 	w.blind, w.blindFor = nil, 0
+	w.told.uid = ""
+	if state.Sandbox != nil {
+		w.told.uid = state.Sandbox.UID
+	}
 	w.tell(state)
 	w.observed.PodState = state
 	w.collect()
@@ -340,6 +346,9 @@ func (w *worker) tell(state PodState) {
 			args = append(args, "ran", c.Exit.FinishedAt.Sub(c.StartedAt).Round(time.Millisecond))
 		}
 		w.log.Info("container exited", args...)
+		if c.Exit.Reason != ReasonStartError { // that is recorded when it is tried
+			w.record(c.Name, exitEvent(c.Exit, c.leaving()))
+		}
 	}
 }
 
@@ -376,6 +385,7 @@ func (w *worker) publish(next time.Time) {
 		Node:     w.pool.node(),
 	}
 	r := report{status: Status(in), seen: w.adopted}
+	w.recordLook(r.status.Pod)
 	if sb := w.observed.Sandbox; sb != nil {
 		r.holds = sb.Pod
 	}
@@ -409,6 +419,7 @@ func (w *worker) fail(a Action, err error) {
 		args = append(args, "container", a.Container)
 	}
 	w.warn(key, err, args...)
+	w.recordFailed(a, f.Reason, err)
 }
 
 // failureReason is the waiting reason of an error.

@@ -78,6 +78,7 @@ func (w *worker) book(ctx context.Context, pod *manifests.Pod, a Action, err err
 		}
 		if se, ok := errors.AsType[*StepError](err); ok && se.Reason == ReasonStartError {
 			w.log.Warn("container could not be started", "container", a.Container, "reason", a.Reason, "err", err)
+			w.record(a.Container, failureEvent(a, se.Reason, "", err))
 			return failed // an exit, which the next look at the pod finds
 		}
 		w.fail(a, fmt.Errorf("%s: %w", a.Kind.verb(), err))
@@ -85,6 +86,7 @@ func (w *worker) book(ctx context.Context, pod *manifests.Pod, a Action, err err
 	}
 	w.succeed(a)
 	w.logApplied(a)
+	w.recordApplied(a)
 	switch a.Kind {
 	case KillContainer:
 		w.observed.Killed[a.ContainerID] = w.pool.cfg.Now()
@@ -193,7 +195,7 @@ func contained(f func() error) error {
 
 // prepare runs a slow step in a goroutine and waits a little for it, unless there is something to do meanwhile.
 func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a Action, meanwhile chan creation) outcome {
-	p := w.background(ctx, a, func(ctx context.Context) error { return w.pool.rt.Apply(ctx, w.key, pod, a) })
+	p := w.background(w.imageProgress(ctx, a), a, func(ctx context.Context) error { return w.pool.rt.Apply(ctx, w.key, pod, a) })
 	w.preparation[a.Container] = p
 	w.observed.Prepared[a.Container] = PreparationRunning
 	timer := time.NewTimer(detachAfter)

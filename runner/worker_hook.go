@@ -70,6 +70,7 @@ func (w *worker) bookHook(key HookKey, h *step, running bool) {
 	}
 	err := fmt.Errorf("%s hook: %s: %w", key.Hook, h.action.Handler, h.err)
 	w.log.Warn("hook failed", "container", h.action.Container, "hook", string(key.Hook), "error", err)
+	w.recordHook(h.action.Container, key.Hook, h.err)
 	if key.Hook == PostStartHook {
 		w.observed.Failures[h.action.Container] = Failure{
 			Reason: ReasonPostStartHookError, Message: err.Error(), Count: 1, At: w.pool.cfg.Now(),

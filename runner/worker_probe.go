@@ -163,11 +163,13 @@ func (w *worker) probeExec(id string) probe.Exec {
 	}
 }
 
-// probeReport logs what probes say, once for each text.
+// probeReport logs what probes say, once for each text, and records it.
 func (w *worker) probeReport(container string) func(probe.Kind, probe.Outcome) {
+	record := w.probeRecorder(container)
 	var mu sync.Mutex
 	last := map[probe.Kind]string{}
 	return func(kind probe.Kind, o probe.Outcome) {
+		record(kind, o)
 		mu.Lock()
 		known := last[kind] == o.Output
 		last[kind] = o.Output

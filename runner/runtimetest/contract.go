@@ -86,6 +86,7 @@ var contract = []contractTest{
 	{name: "actions on what does not exist are done already", test: testUnknown},
 	{name: "a command that does not exist fails and leaves no instance", test: testMissingCommand},
 	{name: "or an instance that has ended with StartError", test: testRefusedStart},
+	{name: "it is told whether an image is here", test: testImageProgress},
 	{name: "a missing image with policy Never is refused", test: testMissingImage},
 	{name: "checking touches nothing", test: testCheck},
 	{name: "a recorded manifest is kept", test: testRecord},

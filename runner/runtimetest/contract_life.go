@@ -412,6 +412,27 @@ func testMissingImage(t *testing.T, s *suite) {
 	wantReason(t, p.try(runner.Action{Kind: runner.CheckPod}), runner.ReasonErrImageNeverPull)
 }
 
+func testImageProgress(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	ensure := runner.Action{Kind: runner.EnsureImage, Container: "c0"}
+	p.apply(ensure)
+	var told []runner.ImageProgress
+	ctx := runner.WithImageProgress(t.Context(), func(progress runner.ImageProgress) { told = append(told, progress) })
+	if err := s.rt.Apply(ctx, p.Key(), p.Pod, ensure); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 1 || !told[0].Present || told[0].Pulling || told[0].Image != p.Object.Spec.Containers[0].Image {
+		t.Errorf("of an image that is here it is told: %+v", told)
+	}
+	never := s.newPod(podOptions{image: s.h.MissingImage, pull: "Never"}, ScriptServe)
+	told = nil
+	wantReason(t, s.rt.Apply(ctx, never.Key(), never.Pod, ensure), runner.ReasonErrImageNeverPull)
+	if len(told) != 0 {
+		t.Errorf("of an image that must not be pulled it is told: %+v", told)
+	}
+}
+
 func wantReason(t *testing.T, err error, reason string) {
 	t.Helper()
 	se, ok := errors.AsType[*runner.StepError](err)

@@ -14,13 +14,16 @@ import (
 )
 
 // Apply implements runner.Runtime.
-func (f *Fake) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+func (f *Fake) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) (err error) {
 	slow := a.Kind == runner.EnsureImage || a.Kind == runner.CheckPod
 	if err := f.begin(key, a, slow); err != nil {
 		return err
 	}
 	if !slow {
 		defer f.finish(key, a)
+	}
+	if a.Kind == runner.EnsureImage {
+		defer f.tellImage(ctx, spec(pod, a.Container))(&err)
 	}
 	if err := f.take(ctx, a, slow); err != nil {
 		return err
@@ -43,6 +46,26 @@ func (f *Fake) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod,
 	}
 	return err
 }
+
+// tellImage tells what becomes of an image; the function it returns is called at the end.
+func (f *Fake) tellImage(ctx context.Context, c *corev1.Container) func(*error) {
+	f.mu.Lock()
+	present := f.images[c.Image] || c.ImagePullPolicy == corev1.PullNever
+	f.mu.Unlock()
+	p, began := runner.ImageProgress{Image: c.Image, Present: present && c.ImagePullPolicy != corev1.PullAlways}, time.Now()
+	if !p.Present {
+		runner.TellImageProgress(ctx, runner.ImageProgress{Image: c.Image, Pulling: true})
+	}
+	return func(err *error) {
+		if *err == nil {
+			p.Took, p.Size = time.Since(began), fakeImageSize
+			runner.TellImageProgress(ctx, p)
+		}
+	}
+}
+
+// fakeImageSize is the size of each image.
+const fakeImageSize = 1 << 20
 
 func (f *Fake) begin(key manifests.Key, a runner.Action, slow bool) error {
 	f.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
@@ -80,6 +81,7 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 		img, err := s.present(ctx, name)
 		switch {
 		case err == nil:
+			runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Present: true})
 			return img, nil
 		case !errdefs.IsNotFound(err):
 			return nil, &runner.StepError{Reason: runner.ReasonImageInspectError, Err: fmt.Errorf("inspect image %q: %w", ref, err)}
@@ -87,11 +89,27 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 			return nil, &runner.StepError{Reason: runner.ReasonErrImageNeverPull, Err: neverPullError(ref)}
 		}
 	}
+	began := time.Now()
+	runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Pulling: true})
 	img, err := s.pulls.do(ctx, flightKey(ctx, name), func(ctx context.Context) (*Image, error) { return s.refresh(ctx, name) })
 	if err != nil {
 		return nil, &runner.StepError{Reason: runner.ReasonErrImagePull, Err: fmt.Errorf("pull image %q: %w", ref, err)}
 	}
+	runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Took: time.Since(began), Size: s.size(ctx, name)})
 	return img, nil
+}
+
+// size is how large the content of an image is; 0: it is not known.
+func (s *Store) size(ctx context.Context, name string) int64 {
+	rec, err := s.record(ctx, name)
+	if err != nil {
+		return 0
+	}
+	n, err := client.NewImage(s.client, rec).Size(ctx)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // neverPullError is kubelet's sentence, which people and tools look for.
