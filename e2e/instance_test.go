@@ -299,6 +299,10 @@ func (in *instance) cleanup() {
 		_ = os.Remove(filepath.Join(in.manifests, e.Name()))
 	}
 	_ = os.MkdirAll(in.manifests, 0o755)
+	applied, _ := filepath.Glob(filepath.Join(in.dir, "root", "applied", "*"))
+	for _, path := range applied {
+		_ = os.Remove(path)
+	}
 	if in.cmd == nil {
 		in.start()
 	}

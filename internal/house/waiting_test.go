@@ -25,6 +25,7 @@ func sleepers() map[string]string {
 		"runner/ctrd/agent_e2e_test.go":                moment,
 		"runner/ctrd/logs/crash_test.go killUnderLoad": moment,
 		"e2e/chaos_test.go":                            moment,
+		"e2e/apply_test.go":                            moment,
 		"e2e/stubborn_test.go":                         moment,
 		"runner/ctrd/network/init_e2e_test.go":         "what was seen is believed for a time",
 		"runner/ctrd/image/preload_e2e_test.go":        "the pace of what it does",

@@ -1,0 +1,340 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// file writes a file for -f and returns its path.
+func (in *instance) file(name, text string) string {
+	in.t.Helper()
+	path := filepath.Join(in.dir, name)
+	in.write(path, text)
+	return path
+}
+
+// does runs a client command that must succeed and returns what it prints.
+func (in *instance) does(args ...string) string {
+	in.t.Helper()
+	out, err := in.run(args...)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return out
+}
+
+// refuses runs a client command that must fail with a message.
+func (in *instance) refuses(want string, args ...string) {
+	in.t.Helper()
+	if out, err := in.run(args...); err == nil || !strings.Contains(err.Error(), want) {
+		in.t.Errorf("monopod %s: %q, %v; want %q", strings.Join(args, " "), out, err, want)
+	}
+}
+
+func TestWhatIsAppliedRunsSurvivesAndIsDeleted(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: text}\ndata: {say: %s}\n---\n"
+	pod := sleeper("pushed", "echo I say $SAY", `    env: [{name: SAY, valueFrom: {configMapKeyRef: {name: text, key: say}}}]`)
+	path := in.file("set.yaml", fmt.Sprintf(config, "hello")+pod)
+	if out := in.does("apply", "--wait", "-f", path); out != "configmap/text created\npod/pushed created\n" {
+		t.Errorf("apply: %s", out)
+	}
+	in.logHas("pushed", "I say hello")
+	first := in.ready("pushed")
+	in.kill9()
+	in.start()
+	if again := in.ready("pushed"); again.UID != first.UID || containerID(again, "c") != containerID(first, "c") {
+		t.Errorf("another pod after kill -9: %s", brief(again))
+	}
+	// An edit runs before apply --wait returns, and the old container is gone.
+	edited := strings.Replace(pod, "echo I say $SAY", "echo I shout $SAY", 1)
+	if out := in.does("apply", "--wait", "-f", in.file("set.yaml", fmt.Sprintf(config, "hello")+edited)); out != "configmap/text unchanged\npod/pushed configured\n" {
+		t.Errorf("apply: %s", out)
+	}
+	in.logHas("pushed", "I shout hello")
+	in.refuses("set.yaml:", "apply", "-f", in.file("set.yaml", strings.Replace(pod, "image:", "imag:", 1)))
+	in.does("wait", "--for=condition=Ready", "pushed")
+	if out := in.does("delete", "-f", in.file("set.yaml", fmt.Sprintf(config, "hello")+pod)); out != "configmap/text deleted\npod/pushed deleted\n" {
+		t.Errorf("delete: %s", out)
+	}
+	in.refuses(`pod "pushed" not found`, "get", "pod", "pushed") // delete has waited
+	in.does("wait", "--for=delete", "pushed")
+	in.refuses("exit status 2", "wait", "--timeout=50ms", "pushed")
+}
+
+// The container must not notice that its manifest is now here, now there.
+func TestAPodMovesFromSourceToSourceWithoutARestart(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	text := sleeper("mover", "echo started")
+	in.put("mover", text)
+	before := in.ready("mover")
+	pid := in.pidOf("mover")
+	from := func(want string) {
+		t.Helper()
+		in.pod("mover", "is of "+want, func(p corev1.Pod) bool { return strings.Contains(p.Annotations["monopod.dev/source"], want) })
+	}
+	manifest := filepath.Join(in.manifests, "mover.yaml")
+	path := in.file("mover.yaml", text)
+	for range 3 {
+		in.refuses("mover.yaml:1; remove it there", "delete", "pod", "mover")
+		in.refuses("which cannot be overridden", "apply", "-f", in.file("other.yaml", strings.Replace(text, "echo started", "echo other", 1)))
+		in.does("apply", "-f", path) // there in the second before it is gone from the first
+		in.drop("mover")
+		from("/root/applied/pod.default.mover.yaml")
+		in.put("mover", text)
+		from(manifest)
+		in.does("delete", "pod", "mover")
+		// Gone from the first before it is there in the second, within the grace of a file that was put aside.
+		if err := os.Rename(manifest, manifest+".off"); err != nil {
+			t.Fatal(err)
+		}
+		in.does("apply", "-f", path)
+		from("/root/applied/pod.default.mover.yaml")
+		if err := os.Rename(manifest+".off", manifest); err != nil {
+			t.Fatal(err)
+		}
+		from(manifest)
+		in.does("delete", "pod", "mover")
+	}
+	after := in.ready("mover")
+	if now := in.pidOf("mover"); now != pid || after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("process %d is now %d: %s", pid, now, brief(after))
+	}
+}
+
+// slowToEnd notes each of its starts in a file on the host, and needs a while to end.
+func slowToEnd(name, dir string, version int, ends string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  terminationGracePeriodSeconds: 600
+  containers:
+  - name: c
+    image: %s
+    command: [sh, -c, "echo start %d >> /notes/starts; trap 'echo end %d >> /notes/starts; sleep %s; exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
+    volumeMounts: [{name: notes, mountPath: /notes}]
+  volumes: [{name: notes, hostPath: {path: %s}}]
+`, name, image, version, version, ends, dir)
+}
+
+// shells returns the processes of the instance that run a script with this in it.
+func (in *instance) shells(mark string) []int {
+	var found []int
+	for pid, p := range in.table() {
+		if p.mine && strings.HasPrefix(p.cmdline, "sh ") && strings.Contains(p.cmdline, mark) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// field-notes 4 B11, with a shorter pause: what counts is what the manifest says when the old container has ended.
+func TestThreeHundredRewritesDuringTheTerminationEndInTheLastSpec(t *testing.T) {
+	apply := func(in *instance, text string) { in.does("apply", "-f", in.file("slow.yaml", text)) }
+	write := func(in *instance, text string) { in.put("slow", text) }
+	for name, tt := range map[string]struct {
+		first, rewrite func(in *instance, text string)
+		rewrites       int
+	}{
+		"in the directory": {write, write, 300},
+		"removed and written anew": {write, func(in *instance, text string) {
+			in.drop("slow")
+			in.put("slow", text)
+		}, 300},
+		"applied": {apply, apply, 50}, // each is a process
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := newInstance(t)
+			in.start()
+			notes := t.TempDir()
+			starts := func() string {
+				b, err := os.ReadFile(filepath.Join(notes, "starts"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return strings.TrimSpace(string(b))
+			}
+			tt.first(in, slowToEnd("slow", notes, 0, "300"))
+			in.ready("slow")
+			found := in.shells("start 0 ")
+			if len(found) != 1 {
+				t.Fatalf("processes %v run", found)
+			}
+			old := found[0]
+			tt.rewrite(in, slowToEnd("slow", notes, 1, "0"))
+			in.eventually("the old one ends", func() error {
+				if got := starts(); !strings.HasSuffix(got, "end 0") {
+					return fmt.Errorf("notes: %s", got)
+				}
+				return nil
+			})
+			for i := 2; i <= tt.rewrites; i++ {
+				tt.rewrite(in, slowToEnd("slow", notes, i, "0"))
+			}
+			if err := syscall.Kill(old, 0); err != nil {
+				t.Fatalf("the old one ended before the rewrites did: %v", err)
+			}
+			if got := starts(); got != "start 0\nend 0" {
+				t.Errorf("something started beside the old one: %s", got)
+			}
+			_ = syscall.Kill(old, syscall.SIGKILL) // its 300 s need not be waited for
+			last := fmt.Sprintf("start %d", tt.rewrites)
+			in.eventually("the last spec runs", func() error {
+				if got := starts(); !strings.HasSuffix(got, last) {
+					return fmt.Errorf("notes: %s", got)
+				}
+				return nil
+			})
+			in.pod("slow", "is ready as it was written last", func(p corev1.Pod) bool {
+				return isReady(p) && strings.Contains(p.Spec.Containers[0].Command[2], last+" ")
+			})
+			if got := starts(); got != "start 0\nend 0\n"+last {
+				t.Errorf("not once each: %s", got)
+			}
+			if n := in.shells("/notes/starts"); len(n) != 1 {
+				t.Errorf("processes %v run", n)
+			}
+		})
+	}
+}
+
+// The agent is killed at any moment of an apply of many objects: all of them are as before or as after it, and as after it
+// when the client was told so.
+func TestKillNineDuringAnApplyLeavesAllOldOrAllNew(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	const objects, rounds = 12, 15
+	set := func(version int) string {
+		var b strings.Builder
+		for i := range objects {
+			fmt.Fprintf(&b, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: part-%d}\ndata: {version: \"%d\"}\n---\n", i, version)
+		}
+		b.WriteString(sleeper("pushed", fmt.Sprintf(": version %d.", version)))
+		return b.String()
+	}
+	versions := func() []string {
+		t.Helper()
+		paths, err := filepath.Glob(filepath.Join(in.dir, "root", "applied", "*"))
+		if err != nil || len(paths) != objects+1 {
+			t.Fatalf("%d files are stored: %v %v", len(paths), paths, err)
+		}
+		var found []string
+		for _, path := range paths {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, rest, _ := strings.Cut(string(b), "version")
+			found = append(found, strings.Trim(strings.FieldsFunc(rest, func(r rune) bool { return r == '\n' || r == '.' || r == ';' })[0], `: "'`))
+		}
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	began := time.Now()
+	in.does("apply", "-f", in.file("set.yaml", set(0)))
+	took := time.Since(began)
+	outcomes := map[string]int{}
+	current := 0
+	for i := 1; i <= rounds; i++ {
+		path := in.file("set.yaml", set(i))
+		done := make(chan error, 1)
+		go func() {
+			_, err := in.run("apply", "-f", path)
+			done <- err
+		}()
+		time.Sleep(rand.N(3 * took)) // any moment will do
+		in.kill9()
+		err := <-done
+		in.start()
+		got := versions()
+		switch {
+		case len(got) != 1:
+			t.Errorf("round %d: versions %v are stored side by side", i, got)
+		case got[0] == fmt.Sprint(i):
+			current = i
+			outcomes["new"]++
+		case got[0] == fmt.Sprint(current) && err != nil:
+			outcomes["old"]++
+		default:
+			t.Errorf("round %d: version %s is stored after %v, before it was %d", i, got[0], err, current)
+		}
+		if left, _ := filepath.Glob(filepath.Join(in.dir, "root", "applied", ".[a-z]*")); len(left) > 0 {
+			t.Errorf("round %d: left behind: %v", i, left)
+		}
+	}
+	t.Logf("an apply took %v; outcomes %v", took, outcomes)
+	in.pod("pushed", "is as it is stored", func(p corev1.Pod) bool {
+		return isReady(p) && strings.Contains(p.Spec.Containers[0].Command[2], fmt.Sprintf("version %d.", current))
+	})
+}
+
+func TestAnApplyOnAFullDiskIsRefusedAndWhatRunsRunsOn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts a file system")
+	}
+	root, err := os.MkdirTemp("/run", "monopod-e2e-root-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // after the instance has ended
+		if err := syscall.Unmount(root, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+		_ = os.Remove(root)
+	})
+	if err := syscall.Mount("monopod-e2e", root, "tmpfs", 0, "size=64m"); err != nil {
+		t.Fatal(err)
+	}
+	in := newInstance(t)
+	conf, err := os.ReadFile(in.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.write(in.config, strings.Replace(string(conf), "rootDirectory: "+filepath.Join(in.dir, "root"), "rootDirectory: "+root, 1))
+	in.start()
+	in.does("apply", "--wait", "-f", in.file("one.yaml", sleeper("one", "echo v1")))
+	before, pid := in.ready("one"), in.pidOf("one")
+	fill := filepath.Join(root, "fill")
+	f, err := os.Create(fill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := make([]byte, 4096)
+	for err == nil {
+		_, err = f.Write(block)
+	}
+	_ = f.Close()
+	both := in.file("both.yaml", strings.Replace(sleeper("one", "echo v2"), "kind: Pod", "kind: Pod # another", 1)+"---\n"+sleeper("two", "echo"))
+	for range 3 {
+		in.refuses("no space left on device; nothing was changed", "apply", "-f", both)
+	}
+	stored, err := filepath.Glob(filepath.Join(root, "applied", "*"))
+	hidden, _ := filepath.Glob(filepath.Join(root, "applied", ".[a-z]*"))
+	if err != nil || len(stored) != 1 || len(hidden) > 0 {
+		t.Errorf("stored: %v %v %v", stored, hidden, err)
+	}
+	after := in.ready("one")
+	if now := in.pidOf("one"); now != pid || after.UID != before.UID {
+		t.Errorf("process %d is now %d", pid, now)
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	in.does("apply", "--wait", "-f", both)
+	in.logHas("one", "v2")
+	in.does("delete", "pod", "one", "two")
+}
