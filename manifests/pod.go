@@ -32,7 +32,7 @@ func (k Key) Less(o Key) bool {
 
 // Origin says where a pod was written.
 type Origin struct {
-	// Source is the name of the source that read it: "file" or "http".
+	// Source is the name of the source that read it: "file", "http", or one of the configuration.
 	Source string `json:"source"`
 	// File is the path or URL of the document.
 	File string `json:"file"`

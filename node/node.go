@@ -122,6 +122,9 @@ type Input struct {
 	// Objects are the documents besides pods, like "ConfigMap default/app".
 	Objects []string  `json:"objects,omitempty"`
 	Since   time.Time `json:"since"`
+	// FromDisk is when the content was received that counts now, while it is the copy on disk of a source that has not
+	// answered yet. Zero else.
+	FromDisk time.Time `json:"fromDisk,omitzero"`
 }
 
 // Inputs knows where manifests are read from.

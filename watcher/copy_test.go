@@ -58,9 +58,8 @@ func TestADamagedCopyIsAnErrorWhateverTheDamage(t *testing.T) {
 	must(t, err)
 	refused := func(what string, data []byte) {
 		t.Helper()
-		must(t, os.WriteFile(path, data, 0o600))
-		if k, err := NewCopy(dir).Load(); !errors.Is(err, ErrDamaged) {
-			t.Fatalf("%s: %+v, %v", what, k, err)
+		if k, err := decodeCopy(data); err == nil {
+			t.Fatalf("%s: %+v", what, k)
 		}
 	}
 	for n := range whole {
@@ -75,6 +74,10 @@ func TestADamagedCopyIsAnErrorWhateverTheDamage(t *testing.T) {
 		if _, err := decodeCopy(sealed([]byte(`{"sizes":[` + sizes + "]}\nbody"))); err == nil {
 			t.Errorf("sizes %v: no error", sizes)
 		}
+	}
+	must(t, os.WriteFile(path, whole[:len(whole)-1], 0o600))
+	if _, err := NewCopy(dir).Load(); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a file cut off: %v", err)
 	}
 	must(t, os.Remove(path))
 	must(t, os.Symlink("/dev/zero", path))

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -152,4 +153,42 @@ func TestLocalAddressesAreTakenOutOfErrors(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+}
+
+func TestValuesOfHeadersAreReadFromFilesAtEachRequest(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	web := newWebServer(t, func(rw http.ResponseWriter, r *http.Request) {
+		text("pod x "+strings.ReplaceAll(r.Header.Get("Authorization"), " ", "-")+"\n")(rw, r)
+	})
+	s := askOften(t, web.URL, func(c *HTTPConfig) {
+		c.HeaderFiles = []HeaderFile{{Name: "authorization", Before: "Bearer ", File: file}}
+	})
+	set := s.state(web.URL, Unreachable)
+	if !strings.Contains(set.Reports[0].Errors[0], "header authorization: stat "+file) {
+		t.Errorf("%+v", set.Reports)
+	}
+	for _, token := range []string{"one", "two"} {
+		replace(t, file, " "+token+"\n")
+		s.until(token, func(set Set) bool { return strings.HasPrefix(content(set.Pods), "x=Bearer-"+token+"@") })
+	}
+	for bad, why := range map[string]string{"": "is empty", "se\ncret": "more than one line", strings.Repeat("secret", maxHeaderFile): "at most"} {
+		replace(t, file, bad)
+		set := s.until(why, func(set Set) bool {
+			return len(set.Reports[0].Errors) > 0 && strings.Contains(set.Reports[0].Errors[0], why)
+		})
+		if all := fmt.Sprintf("%+v", set.Reports); strings.Contains(all, "cret") && bad != "" {
+			t.Errorf("shown: %s", all)
+		}
+	}
+	s.neverWithout("x")
+}
+
+func TestTheProxyOfTheEnvironmentIsAsked(t *testing.T) {
+	proxy := newWebServer(t, func(rw http.ResponseWriter, r *http.Request) {
+		text("pod x "+r.URL.Host+"\n")(rw, r)
+	})
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	t.Setenv("NO_PROXY", "")
+	s := askOften(t, "http://fleet.invalid/pods")
+	s.until("an answer by the proxy", func(set Set) bool { return strings.HasPrefix(content(set.Pods), "x=fleet.invalid@") })
 }

@@ -26,6 +26,13 @@ type webServer struct {
 
 func newWebServer(t *testing.T, h http.HandlerFunc) *webServer {
 	t.Helper()
+	w := unstartedWebServer(h)
+	w.Start()
+	t.Cleanup(w.Close)
+	return w
+}
+
+func unstartedWebServer(h http.HandlerFunc) *webServer {
 	w := &webServer{}
 	w.answer(h)
 	w.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -33,8 +40,6 @@ func newWebServer(t *testing.T, h http.HandlerFunc) *webServer {
 		(*w.handler.Load())(rw, r)
 	}))
 	w.Config.ErrorLog = log.New(io.Discard, "", 0)
-	w.Start()
-	t.Cleanup(w.Close)
 	return w
 }
 

@@ -82,7 +82,7 @@ func TestMergeSaysWhoDefinesAPodAlready(t *testing.T) {
 }
 
 func TestRemovable(t *testing.T) {
-	d := Desired{Reported: map[string]bool{"file": true}, Unknown: map[string][]string{"file": {"/m/broken.yaml"}}}
+	d := Desired{Order: []string{"file", "http"}, Reported: map[string]bool{"file": true}, Unknown: map[string][]string{"file": {"/m/broken.yaml"}}}
 	tests := []struct {
 		name   string
 		origin manifests.Origin
@@ -91,6 +91,7 @@ func TestRemovable(t *testing.T) {
 		{"a file that is gone", manifests.Origin{Source: "file", File: "/m/gone.yaml"}, true},
 		{"a file that was never read", manifests.Origin{Source: "file", File: "/m/broken.yaml"}, false},
 		{"a source that has not reported", manifests.Origin{Source: "http", File: "http://h/"}, false},
+		{"a source that is configured no more", manifests.Origin{Source: "fleet", File: "https://h/"}, true},
 		{"no origin", manifests.Origin{}, false},
 	}
 	for _, tt := range tests {

@@ -1,11 +1,17 @@
 package watcher
 
 import (
+	"errors"
 	"net/http"
+	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"monopod/manifests"
 )
@@ -122,4 +128,216 @@ func TestAnAtomicSourceRefusesAnAnswerWithAMistakeAsAWhole(t *testing.T) {
 	s.wants("a=v1 b=v1", Accepted)
 	web.answer(text(podYAML("a", "v2") + "---\nkind: Pod\n"))
 	s.wants("a=v1 b=v1", Refused)
+}
+
+func TestADamagedCopyIsReportedAndNotUsed(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "fleet", copyFile)
+	web := newWebServer(t, text(podYAML("x", "v1")))
+	s := askKept(t, web.URL, dir)
+	s.wants("x=v1", Accepted)
+	s.stop()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	data[len(data)-3] ^= 1 // a pod of another name, or none at all
+	must(t, os.WriteFile(path, data, 0o600))
+
+	web.answer(status(500))
+	s = askKept(t, web.URL, dir)
+	set := s.until("500", func(set Set) bool {
+		return len(set.Reports) == 1 && strings.Contains(strings.Join(set.Reports[0].Errors, "\n"), "500")
+	})
+	if why := strings.Join(set.Reports[0].Errors, "\n"); !set.Unread || len(set.Pods) > 0 || !strings.Contains(why, "damaged and not used") {
+		t.Errorf("%+v", set)
+	}
+	if first := s.history()[0]; !first.Unread || !strings.Contains(strings.Join(first.Reports[0].Errors, "\n"), "damaged") {
+		t.Errorf("before it was asked: %+v", first)
+	}
+	web.answer(text(podYAML("x", "v2")))
+	set = s.wants("x=v2", Accepted)
+	if len(set.Reports[0].Errors) > 0 {
+		t.Errorf("%+v", set.Reports)
+	}
+	s.stop()
+	if k, err := NewCopy(filepath.Join(dir, "fleet")).Load(); err != nil || string(k.Body) != podYAML("x", "v2") {
+		t.Errorf("the copy after it: %+v, %v", k, err)
+	}
+}
+
+func TestACopyThatIsRefusedNowIsNotUsedAndNothingMayBeRemoved(t *testing.T) {
+	dir := t.TempDir()
+	web := newWebServer(t, text(podYAML("x", "v1")))
+	s := askKept(t, web.URL, dir)
+	s.wants("x=v1", Accepted)
+	s.stop()
+	web.Close()
+	strict := askKept(t, web.URL, dir, func(c *HTTPConfig) {
+		c.Load = func(input string, data []byte) (*manifests.Content, error) {
+			return manifests.LoadParts(input, data, manifests.Options{Source: "fleet", Policy: manifests.Policy{PodSecurity: "restricted"}})
+		}
+	})
+	set := strict.until("a refused connection", func(set Set) bool {
+		return strings.Contains(strings.Join(set.Reports[0].Errors, "\n"), "connection refused")
+	})
+	if why := strings.Join(set.Reports[0].Errors, "\n"); !set.Unread || len(set.Pods) > 0 || !strings.Contains(why, "the copy on disk is not used") || !strings.Contains(why, "restricted") {
+		t.Errorf("%+v", set)
+	}
+}
+
+func TestAnAnswerThatCannotBeKeptCountsAndIsReportedAndTheStaleCopyRemovesNothing(t *testing.T) {
+	dir := t.TempDir()
+	web := newWebServer(t, text(podYAML("x", "v1")))
+	s := askKept(t, web.URL, dir)
+	s.wants("x=v1", Accepted)
+	block := filepath.Join(dir, "fleet", newFile)
+	must(t, os.Mkdir(block, 0o700)) // as good as a full disk, also for root
+	web.answer(text(podYAML("x", "v2") + podYAML("w", "v2")))
+	set := s.wants("x=v2 w=v2", Accepted)
+	if why := strings.Join(set.Reports[0].Errors, "\n"); !strings.Contains(why, "keep a copy on disk") {
+		t.Errorf("%+v", set.Reports)
+	}
+	s.stop()
+	web.answer(status(500))
+
+	stale := askKept(t, web.URL, dir)
+	set = stale.wants("x=v1", Unreachable)
+	if !set.Unread {
+		t.Error("w, which may run, may be removed because of a stale copy")
+	}
+	must(t, os.Remove(block))
+	web.answer(text(podYAML("x", "v1")))
+	stale.until("that all is known", func(set Set) bool { return !set.Unread && images(set) == "x=v1" && len(set.Reports[0].Errors) == 0 })
+	stale.stop()
+	if k, err := NewCopy(filepath.Join(dir, "fleet")).Load(); err != nil || k.Stale || string(k.Body) != podYAML("x", "v1") {
+		t.Errorf("the copy after it: %+v, %v", k, err)
+	}
+}
+
+func TestACopyIsWrittenOnlyWhenTheAnswerChanges(t *testing.T) {
+	dir := t.TempDir()
+	web := newWebServer(t, text(podYAML("x", "v1")))
+	s := askKept(t, web.URL, dir)
+	s.wants("x=v1", Accepted)
+	written, err := os.Stat(filepath.Join(dir, "fleet", copyFile))
+	must(t, err)
+	n := web.asked.Load()
+	s.waitFor("ten more requests", func() bool { return web.asked.Load() > n+10 })
+	s.stop()
+	s = askKept(t, web.URL, dir)
+	s.until("an answer", func(set Set) bool { return len(set.Reports) == 1 && set.Reports[0].FromDisk.IsZero() })
+	again, err := os.Stat(filepath.Join(dir, "fleet", copyFile))
+	if err != nil || !os.SameFile(written, again) {
+		t.Errorf("written again: %v", err)
+	}
+}
+
+func TestWhatWasKnownOfAnotherURLIsNotSentToIt(t *testing.T) {
+	dir := t.TempDir()
+	web := newWebServer(t, func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("If-None-Match") != "" && r.URL.Path == "/new" {
+			rw.WriteHeader(http.StatusNotModified)
+			return
+		}
+		rw.Header().Set("ETag", `"1"`)
+		text(podYAML("x", "v"+strings.TrimPrefix(r.URL.Path, "/")))(rw, r)
+	})
+	s := askKept(t, web.URL+"/old", dir)
+	s.wants("x=vold", Accepted)
+	s.stop()
+	s = askKept(t, web.URL+"/new", dir)
+	s.wants("x=vnew", Accepted)
+	if first := s.history()[0]; images(first) != "x=vold" {
+		t.Errorf("until then: %+v", first)
+	}
+}
+
+func TestOnlyAnAnswerThatIsVouchedForCountsAlsoFromDisk(t *testing.T) {
+	dir := t.TempDir()
+	envelope := func(key, payload string) http.HandlerFunc { return text(key + "\n" + payload) }
+	web := newWebServer(t, envelope("good", podYAML("x", "v1")))
+	verifiedBy := func(want string) func(*HTTPConfig) {
+		return func(c *HTTPConfig) {
+			c.Verify = func(body, _ []byte) ([]byte, uint64, error) {
+				key, payload, _ := strings.Cut(string(body), "\n")
+				if key != want {
+					return nil, 0, errors.New("nobody vouches for it")
+				}
+				return []byte(payload), 3, nil
+			}
+		}
+	}
+	s := askKept(t, web.URL, dir, verifiedBy("good"))
+	s.wants("x=v1", Accepted)
+	web.answer(envelope("bad", podYAML("x", "v2")))
+	set := s.wants("x=v1", Refused)
+	if !strings.Contains(set.Reports[0].Errors[0], "nobody vouches for it") {
+		t.Errorf("%+v", set.Reports)
+	}
+	s.stop()
+	web.Close()
+	if k, err := NewCopy(filepath.Join(dir, "fleet")).Load(); err != nil || k.Version != 3 {
+		t.Errorf("%+v, %v", k, err)
+	}
+	askKept(t, web.URL, dir, verifiedBy("good")).wants("x=v1", Unreachable)
+	set = askKept(t, web.URL, dir, verifiedBy("another")).until("a report", func(set Set) bool { return true })
+	if !set.Unread || len(set.Pods) > 0 {
+		t.Errorf("taken from disk without its key: %+v", set)
+	}
+}
+
+func TestEveryKindIsHeldOverARestartAsItWas(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"../manifests/testdata/valid/*.yaml", "../examples/*.yaml", "../examples/*/*.yaml"} {
+		found, err := filepath.Glob(pattern)
+		must(t, err)
+		files = append(files, found...)
+	}
+	var all []byte
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		must(t, err)
+		if c, err := partsLoader("fleet")(file, data); err == nil && len(c.Pods)+len(c.Objects)+len(c.Workloads) > 0 {
+			all = append(append(all, "\n---\n"...), data...)
+		}
+	}
+	was, _ := partsLoader("fleet")("all", all) // some share names
+	if len(was.Pods) < 3 || len(was.Objects) < 3 || len(was.Workloads) < 1 {
+		t.Fatalf("%d pods, %d objects, %d workloads are not enough", len(was.Pods), len(was.Objects), len(was.Workloads))
+	}
+	list, err := listOf(was)
+	must(t, err)
+	now, err := partsLoader("fleet")("all", list)
+	must(t, err)
+	if len(now.Pods) != len(was.Pods) || len(now.Objects) != len(was.Objects) || len(now.Workloads) != len(was.Workloads) {
+		t.Fatalf("%d pods, %d objects, %d workloads", len(now.Pods), len(now.Objects), len(now.Workloads))
+	}
+	for i, p := range was.Pods {
+		if manifests.PodHash(p.Object) != manifests.PodHash(now.Pods[i].Object) {
+			t.Errorf("pod %s is another one", p.Key())
+		}
+	}
+	for i, o := range slices.Concat(was.Objects, was.Workloads) {
+		if n := slices.Concat(now.Objects, now.Workloads)[i]; !reflect.DeepEqual(o.Object, n.Object) {
+			t.Errorf("%s is another one: %s", o, cmp.Diff(o.Object, n.Object))
+		}
+	}
+}
+
+func TestAPlaceMaySayWhenToAskAgain(t *testing.T) {
+	f := newHTTPFetcher(HTTPConfig{Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }}, "u")
+	s := NewRemote(RemoteConfig{Name: "fleet", Fetcher: f})
+	for header, want := range map[string]time.Duration{
+		"": time.Second, "soon": time.Second, "0": time.Second, "90": 90 * time.Second, "999999": longestLater,
+		"Sat, 21 Nov 2026 12:02:00 GMT": 2 * time.Minute, "Sat, 21 Nov 2026 11:00:00 GMT": time.Second,
+	} {
+		s.failures = 0
+		s.note(f.notOK(&http.Response{StatusCode: 503, Header: http.Header{"Retry-After": {header}}}))
+		if got := s.delay(); got != want {
+			t.Errorf("Retry-After %q: pause %v, want %v", header, got, want)
+		}
+	}
+	s.note(f.notOK(&http.Response{StatusCode: 500, Header: http.Header{"Retry-After": {"90"}}}))
+	if got := s.delay(); got != 2*time.Second {
+		t.Errorf("an error that is no request to wait: pause %v", got)
+	}
 }

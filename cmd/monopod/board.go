@@ -207,7 +207,7 @@ func (b *board) Inputs() []node.Input {
 		if r.Source == sourceApplied && r.State == watcher.Accepted && len(r.Pods)+len(r.Objects) == 0 {
 			continue // the directory of our own, which nobody asks for
 		}
-		out = append(out, node.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Objects: r.Objects, Since: r.Since})
+		out = append(out, node.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Objects: r.Objects, Since: r.Since, FromDisk: r.FromDisk})
 	}
 	return out
 }

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"monopod/runner/runtimetest"
+)
+
+// manifestServer says what it is told to, by path.
+type manifestServer struct {
+	*httptest.Server
+	body atomic.Pointer[map[string]string]
+}
+
+func newManifestServer(t *testing.T, body map[string]string) *manifestServer {
+	t.Helper()
+	m := &manifestServer{}
+	m.body.Store(&body)
+	m.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		text, ok := (*m.body.Load())[r.URL.Path]
+		if !ok {
+			http.NotFound(rw, r)
+			return
+		}
+		_, _ = io.WriteString(rw, text)
+	}))
+	t.Cleanup(m.Close)
+	return m
+}
+
+// gone waits until there is no pod of that name.
+func (d *daemon) gone(name string) {
+	d.t.Helper()
+	d.eventually(name+" is gone", func() error {
+		if r := d.cmd("get", "pods"); r.code != 0 || strings.Contains(r.stdout, name) {
+			return errors.New(r.stdout + r.stderr)
+		}
+		return nil
+	})
+}
+
+func TestPodsOfSeveralURLsStartOfflineFromTheirCopiesAndGoWithTheirSource(t *testing.T) {
+	web := newManifestServer(t, map[string]string{
+		"/static": podYAML("static", runtimetest.ScriptServe),
+		"/fleet":  podYAML("fleet", runtimetest.ScriptServe) + "---\n" + podYAML("both", runtimetest.ScriptServe),
+		"/site":   podYAML("site", runtimetest.ScriptServe) + "---\n" + podYAML("both", runtimetest.ScriptServe),
+	})
+	fleet := fmt.Sprintf("{name: fleet, url: %q}", web.URL+"/fleet")
+	both := fmt.Sprintf("sources: [%s, {name: site, url: %q}]", fleet, web.URL+"/site")
+	d := newDaemon(t, "staticPodURL: "+web.URL+"/static", both)
+	d.start()
+	for _, name := range []string{"static", "fleet", "both", "site"} {
+		d.eventually(name+" runs", func() error {
+			if r := d.cmd("get", "pod", name); !strings.Contains(r.stdout, "Running") {
+				return errors.New(r.stdout + r.stderr)
+			}
+			return nil
+		})
+	}
+	d.shows("is already defined in "+web.URL+"/fleet:", "get", "sources")
+	d.end()
+
+	web.Close()
+	d.fake = runtimetest.NewFake() // a reboot: nothing runs
+	d.start()
+	r := d.shows("connection refused", "get", "sources")
+	if strings.Count(r.stdout, "this is the copy on disk of the answer of ") != 3 {
+		t.Errorf("not each source says that it is from disk:\n%s", r.stdout)
+	}
+	for _, name := range []string{"static", "fleet", "both", "site"} {
+		d.eventually(name+" runs", func() error {
+			if r := d.cmd("get", "pod", name); !strings.Contains(r.stdout, "Running") {
+				return errors.New(r.stdout + r.stderr)
+			}
+			return nil
+		})
+	}
+	d.shows(`"fromDisk": "20`, "get", "sources", "-o", "json")
+	d.end()
+
+	config, err := os.ReadFile(d.path("config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, d.path("config.yaml"), strings.Replace(string(config), both, "sources: ["+fleet+"]", 1))
+	d.start()
+	d.gone("site")
+	d.shows("both", "get", "pods") // the other source has it too
+	if _, err := os.Stat(d.path("root", "sources", "site")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the copy of the source that is no more: %v", err)
+	}
+}
+
+func TestOneBadObjectOfAURLDoesNotStopTheOthers(t *testing.T) {
+	good, bad := podYAML("good", runtimetest.ScriptServe), strings.Replace(podYAML("bad", runtimetest.ScriptServe), "containers", "containrs", 1)
+	web := newManifestServer(t, map[string]string{"/parts": good + "---\n" + bad, "/whole": strings.ReplaceAll(good+"---\n"+bad, "good", "whole")})
+	d := newDaemon(t, fmt.Sprintf("sources: [{name: parts, url: %q}, {name: whole, url: %q, atomic: true}]", web.URL+"/parts", web.URL+"/whole"))
+	d.start()
+	d.shows("Running", "get", "pod", "good")
+	r := d.shows("unknown field; did you mean", "get", "sources")
+	if strings.Count(r.stdout, "Refused") != 2 || strings.Contains(d.cmd("get", "pods").stdout, "whole") {
+		t.Errorf("sources:\n%s\npods:\n%s", r.stdout, d.cmd("get", "pods").stdout)
+	}
+}
+
+func TestTheSourcesInTheDocsAreAConfiguration(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/change.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(docs), "```yaml\n# /etc/monopod/config.yaml\n")
+	text, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("there is no configuration in docs/change.md")
+	}
+	dir := t.TempDir()
+	writeFile(t, dir+"/config.yaml", text)
+	cfg, err := loadIn(dir, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.RemoteSources) != 2 || cfg.RemoteSources[0].Headers[0].ValueFile == "" || !cfg.RemoteSources[1].Atomic {
+		t.Errorf("%+v", cfg.RemoteSources)
+	}
+}
