@@ -48,5 +48,5 @@ const Bookmark = string(apiwatch.Bookmark)
 // WatchAll is Watch for all pods with a Bookmark event behind those that there are: a pod that has not been seen before it
 // does not exist. It comes only once all pods can be seen.
 func (c *Client) WatchAll(ctx context.Context, each func(PodEvent) error) error {
-	return c.follow(ctx, "/v1/pods?watch=true&sendInitialEvents=true", each)
+	return follow(ctx, c, "/v1/pods?watch=true&sendInitialEvents=true", each)
 }

@@ -86,11 +86,11 @@ type PodEvent struct {
 // an error. Empty namespace and name select all.
 func (c *Client) Watch(ctx context.Context, namespace, name string, each func(PodEvent) error) error {
 	q := url.Values{"watch": {"true"}, "namespace": {namespace}, "name": {name}}
-	return c.follow(ctx, "/v1/pods?"+q.Encode(), each)
+	return follow(ctx, c, "/v1/pods?"+q.Encode(), each)
 }
 
-// follow reads events until ctx ends or each returns an error.
-func (c *Client) follow(ctx context.Context, path string, each func(PodEvent) error) error {
+// follow calls each with each object of a stream, until ctx ends or each returns an error.
+func follow[T any](ctx context.Context, c *Client, path string, each func(T) error) error {
 	body, err := c.get(ctx, path)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (c *Client) follow(ctx context.Context, path string, each func(PodEvent) er
 	defer body.Close()
 	dec := json.NewDecoder(body)
 	for {
-		var e PodEvent
+		var e T
 		switch err := dec.Decode(&e); {
 		case ctx.Err() != nil:
 			return nil

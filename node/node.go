@@ -1,7 +1,7 @@
 // Package node answers questions about this machine and its pods: it serves the HTTP API on the unix socket,
 // and holds the client of that API.
 //
-// It sees pods, logs and inputs through small interfaces of its own, and hands documents that clients send to another one.
+// It sees pods, logs, inputs and events through small interfaces of its own, and hands documents that clients send to another one.
 // It must not decide what runs, nor know how.
 //
 // Goroutines: those of net/http, one per connection; Server.Run waits for them. A followed log adds one that

@@ -36,6 +36,7 @@ type machine struct {
 	readLog func(ctx context.Context, q LogQuery, w io.Writer) error
 	inputs  []Input
 	applier Applier
+	events  Events
 }
 
 func (m *machine) Pods() ([]PodView, error) {
@@ -103,7 +104,7 @@ func (m *machine) ReadLog(ctx context.Context, q LogQuery, w io.Writer) error {
 func (m *machine) Inputs() []Input { return m.inputs }
 
 func (m *machine) server() *Server {
-	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Applier: m.applier, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)})
+	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Events: m.events, Applier: m.applier, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)})
 }
 
 // view is a pod with one status per container: "a running", "b waiting ImagePullBackOff", "c ended", "d crashed".

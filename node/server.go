@@ -27,6 +27,7 @@ type Config struct {
 	Pods   Pods
 	Logs   Logs
 	Inputs Inputs
+	Events Events
 	// Applier, which may be nil, takes documents from clients.
 	Applier Applier
 	// Settings is the answer to GET /v1/config.
@@ -51,6 +52,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/pods", s.pods)
 	mux.HandleFunc("GET /v1/pods/{namespace}/{name}", s.pod)
 	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/log", s.log)
+	mux.HandleFunc("GET /v1/events", s.events)
 	mux.HandleFunc("GET /v1/sources", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Inputs.Inputs()) })
 	mux.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Settings) })
 	mux.HandleFunc("GET /v1/version", func(w http.ResponseWriter, _ *http.Request) { s.json(w, map[string]string{"version": s.cfg.Version}) })

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"monopod/events"
 	"monopod/manifests"
 	"monopod/names"
 	"monopod/node"
@@ -72,6 +73,9 @@ type App struct {
 	listener net.Listener
 	settings json.RawMessage
 	board    *board
+	events   *events.Recorder
+	// inputs are those in trouble, for publish.
+	inputs   map[inputKey]watcher.Report
 	applied  *applied.Store
 	resolver *names.Server
 }
@@ -79,6 +83,8 @@ type App struct {
 // NewApp returns the daemon of a configuration. It does no I/O.
 func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
+	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log})
+	a.cfg.Containerd = a.containerd
 	if m.gateways != nil && cfg.PodDNS == podDNSAuto && len(cfg.ClusterDNS) == 0 {
 		a.cfg.Resolver = a.nameServers
 	}
@@ -115,6 +121,7 @@ func (a *App) Run(ctx context.Context) error {
 		a.log.Warn("configuration: " + w)
 	}
 	a.log.Info("monopod starts", "version", version(), "pid", os.Getpid(), "node", a.cfg.NodeName, "files", a.cfg.StaticPodPath, "url", redactURL(a.cfg.StaticPodURL), "socket", a.cfg.Socket)
+	defer a.record(ctx)()
 	g, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Resolver != nil {
 		a.startResolver(ctx, g)
@@ -131,7 +138,7 @@ func (a *App) Run(ctx context.Context) error {
 
 func (a *App) server() *node.Server {
 	return node.NewServer(node.Config{
-		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Applier: a.applier(), Settings: a.settings, Version: version(), Log: a.log,
+		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Events: a.events, Applier: a.applier(), Settings: a.settings, Version: version(), Log: a.log,
 	})
 }
 
@@ -154,7 +161,7 @@ func (a *App) watch(ctx context.Context) error {
 	if err := watcher.RemoveCopies(a.cfg.copiesDirectory(), asked); err != nil {
 		a.log.Warn("remove the copies of sources that are no more", "err", err)
 	}
-	return watcher.New(a.log, sources...).Run(ctx, a.board.publish)
+	return watcher.New(a.log, sources...).Run(ctx, a.publish)
 }
 
 // sources returns the configured sources by precedence. One that is switched off still reports: pods that an
@@ -205,6 +212,9 @@ func (a *App) runRuntime(ctx context.Context) error {
 		rt, err := a.machine.open(ctx, a.cfg, a.log)
 		slow.Stop()
 		if err == nil {
+			if last != "" {
+				a.containerd(nil)
+			}
 			wait, last = firstReopen, ""
 			err = a.session(ctx, rt)
 		}
@@ -214,6 +224,7 @@ func (a *App) runRuntime(ctx context.Context) error {
 		level := slog.LevelDebug
 		if err.Error() != last {
 			level, last = slog.LevelError, err.Error()
+			a.containerd(err)
 		}
 		a.log.Log(ctx, level, "containers cannot be seen or changed now; trying again", "in", wait, "err", err)
 		a.board.blind(err)
@@ -241,6 +252,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	defer done()
 	pool := runner.NewPool(preloading{rt, imported}, runner.Config{
 		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
+		Events:  a.events,
 		Follow:  func(d runner.Desired) { rt.FollowObjects(d.Objects, d.Removable) },
 		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
 	})

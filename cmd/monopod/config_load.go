@@ -69,6 +69,8 @@ type LoadedConfig struct {
 	Warnings []string
 	// Resolver returns where monopod itself resolves names for pods; nil: it does not.
 	Resolver func() []string
+	// Containerd, which may be nil, is told why containerd does not answer any more, and with nil that it does again.
+	Containerd func(error)
 }
 
 // setting is the value one layer gives to a key.

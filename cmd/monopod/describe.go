@@ -44,12 +44,17 @@ func (p *program) describe(ctx context.Context, c *node.Client, key manifests.Ke
 	if err != nil {
 		return err
 	}
+	happened, err := c.Events(ctx, podEvents(pod.Namespace, pod.Name))
+	if err != nil {
+		return err
+	}
 	d := &description{w: p.stdout, now: time.Now(), probes: probesOf(pod)}
 	d.head(pod, inputsOf(pod, inputs))
 	d.containers("Init Containers", pod.Spec.InitContainers, pod.Status.InitContainerStatuses)
 	d.containers("Containers", pod.Spec.Containers, pod.Status.ContainerStatuses)
 	d.conditions(pod.Status.Conditions)
 	d.volumes(pod.Spec.Volumes)
+	d.events(happened.Items)
 	return nil
 }
 

@@ -78,6 +78,9 @@ type Config struct {
 	// UsagePeriod is how often the use of the disk is measured, of pods that have a limit; 0: 10 s.
 	UsagePeriod time.Duration
 
+	// Connection, which may be nil, is told why containerd does not answer any more, and with nil that it does again.
+	Connection func(error)
+
 	Network network.Config
 	Image   image.Config
 	Log     *slog.Logger

@@ -177,6 +177,9 @@ func (c Config) withDefaults() Config {
 	if c.UsagePeriod <= 0 {
 		c.UsagePeriod = defaultUsagePeriod
 	}
+	if c.Connection == nil {
+		c.Connection = func(error) {}
+	}
 	if c.NodeIPs == nil {
 		c.NodeIPs = func() []string { return nil }
 	}

@@ -93,6 +93,7 @@ func (r *Runtime) followEvents(ctx context.Context) error {
 			return nil
 		}
 		r.log.Warn("lost containerd's event stream", "err", err)
+		r.cfg.Connection(err)
 		if time.Since(began) > maxReconnect {
 			delay = minReconnect
 		}
@@ -107,6 +108,7 @@ func (r *Runtime) followEvents(ctx context.Context) error {
 			r.log.Debug("containerd is not back", "err", err)
 		}
 		r.log.Info("found containerd again")
+		r.cfg.Connection(nil)
 		r.watch.notify(manifests.Key{})
 	}
 }
