@@ -178,13 +178,19 @@ func (c *Copy) write(data []byte) error {
 	return syncDirectory(c.dir)
 }
 
-// markStale keeps the old copy under a name that says that it is older than what runs.
+// markStale keeps the old copy under a name that says that it is older than what runs. Without one, an empty file of
+// that name says that something may run.
 func (c *Copy) markStale() error {
-	err := os.Rename(filepath.Join(c.dir, copyFile), filepath.Join(c.dir, staleFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	stale := filepath.Join(c.dir, staleFile)
+	err := os.Rename(filepath.Join(c.dir, copyFile), stale)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	f, err := os.OpenFile(stale, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // makeDirectory makes a directory that outlives a power cut, and its parents.

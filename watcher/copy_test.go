@@ -110,6 +110,17 @@ func TestACopyThatCannotBeReplacedIsStaleUntilItCan(t *testing.T) {
 	}
 }
 
+func TestAFirstAnswerThatCannotBeKeptLeavesASign(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, newFile), 0o700))
+	if err := NewCopy(dir).Save(someCopy("new")); err == nil {
+		t.Fatal("saved onto a directory")
+	}
+	if k, err := NewCopy(dir).Load(); !errors.Is(err, ErrDamaged) {
+		t.Errorf("%+v, %v", k, err)
+	}
+}
+
 func TestCopiesOfSourcesThatAreNoMoreAreRemoved(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "sources")
 	must(t, RemoveCopies(root, nil))

@@ -337,6 +337,8 @@ func (s *Remote) restore() (found bool, err error) {
 	s.loaded = true
 	k, err := s.cfg.Copy.Load()
 	if errors.Is(err, fs.ErrNotExist) {
+		// Nothing runs from a source that has never had an answer. That of staticPodURL is older than copies are.
+		s.whole = s.cfg.Name != httpSource
 		return false, nil
 	}
 	if err == nil {

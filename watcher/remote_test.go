@@ -122,6 +122,51 @@ func TestOneBadObjectKeepsItsLastGoodContentAlsoOverARestart(t *testing.T) {
 	}
 }
 
+func TestWhatMayBeRemovedWhileAnObjectIsBadFromTheBeginning(t *testing.T) {
+	bad := strings.Replace(podYAML("b", "v1"), "image:", "imige:", 1)
+	for name, unread := range map[string]bool{
+		"fleet": false, // nothing can run from a source that has never had an answer
+		"http":  true,  // b may run since before there were copies
+	} {
+		t.Run(name, func(t *testing.T) {
+			web := newWebServer(t, text(podYAML("a", "v1")+bad))
+			s := askKept(t, web.URL, t.TempDir(), func(c *HTTPConfig) { c.Name = name })
+			if set := s.wants("a=v1", Refused); set.Unread != unread {
+				t.Errorf("%+v", set)
+			}
+			web.answer(text(podYAML("a", "v1")))
+			s.until("that all is known", func(set Set) bool { return !set.Unread && stateOf(set, web.URL) == Accepted })
+		})
+	}
+}
+
+func TestListsAndAllKindsAreJudgedObjectByObject(t *testing.T) {
+	item := func(name, image string) string {
+		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `"},"spec":{"containers":[{"name":"c","image":` + image + `}]}}`
+	}
+	settings := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"s"},"data":{"a":"1"}}`
+	tests := map[string]struct {
+		answer, pods string
+		objects      int
+		state        ReportState
+	}{
+		"a pod":      {item("a", `"v1"`), "a=v1", 0, Accepted},
+		"a PodList":  {`{"apiVersion":"v1","kind":"PodList","items":[` + item("a", `"v1"`) + "," + item("b", "7") + `]}`, "a=v1", 0, Refused},
+		"a List":     {`{"apiVersion":"v1","kind":"List","items":[` + settings + "," + item("b", "7") + "," + item("a", `"v1"`) + `]}`, "a=v1", 1, Refused},
+		"documents":  {"# of all kinds\n" + podYAML("a", "v1") + "---\n" + settings + "\n---\n{kind: Pod, apiVersion: v1, metadata: {name: b}, spec: {}}\n---\n{kind: Ingress, apiVersion: networking.k8s.io/v1}\n", "a=v1", 1, Refused},
+		"only lists": {`{"apiVersion":"v1","kind":"List","items":[]}`, "", 0, Accepted},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			web := newWebServer(t, text(tt.answer))
+			set := askKept(t, web.URL, t.TempDir()).wants(tt.pods, tt.state)
+			if len(set.Objects) != tt.objects || set.Unread {
+				t.Errorf("%+v", set)
+			}
+		})
+	}
+}
+
 func TestAnAtomicSourceRefusesAnAnswerWithAMistakeAsAWhole(t *testing.T) {
 	web := newWebServer(t, text(podYAML("a", "v1")+podYAML("b", "v1")))
 	s := askKept(t, web.URL, t.TempDir(), func(c *HTTPConfig) { c.Atomic = true })

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	"monopod/manifests"
 )
@@ -81,4 +82,55 @@ func TestAnObjectWithAProblemKeepsItsContentAndTheOthersChange(t *testing.T) {
 			}
 		})
 	}
+}
+
+// drawContent makes pods of a few names, each once, in any order.
+func drawContent(t *rapid.T, what string) *manifests.Content {
+	var words []string
+	for _, name := range rapid.Permutation([]string{"a", "b", "c", "d", "e"}).Draw(t, what)[:rapid.IntRange(0, 5).Draw(t, "how many "+what)] {
+		words = append(words, name+"="+what)
+	}
+	return contentOf(strings.Join(words, " "))
+}
+
+func TestSiftLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		was, now := drawContent(t, "was"), drawContent(t, "now")
+		var problems []*manifests.Error
+		blamed := map[string]bool{}
+		nameless := rapid.Bool().Draw(t, "nameless")
+		if nameless {
+			problems = append(problems, &manifests.Error{Msg: "unreadable"})
+		}
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			if rapid.Bool().Draw(t, name+" is bad") {
+				blamed[name] = true
+				problems = append(problems, &manifests.Error{Pod: "default/" + name})
+			}
+		}
+		before, said := versions(t, was), versions(t, now)
+		got := sift(was, now, problems)
+		after := versions(t, &got.content)
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			want := said[name]
+			if blamed[name] || nameless && said[name] == "" {
+				want = before[name]
+			}
+			if after[name] != want {
+				t.Errorf("%s was %q, the answer says %q, it is %q, want %q", name, before[name], said[name], after[name], want)
+			}
+		}
+	})
+}
+
+// versions fails when a pod is there twice.
+func versions(t *rapid.T, c *manifests.Content) map[string]string {
+	all := map[string]string{}
+	for _, p := range c.Pods {
+		if all[p.Object.Name] != "" {
+			t.Errorf("%s is there twice", p.Object.Name)
+		}
+		all[p.Object.Name] = p.Object.Spec.Containers[0].Image
+	}
+	return all
 }
