@@ -69,10 +69,19 @@ const (
 type AppliedObject struct {
 	ObjectRef
 	Verdict Verdict `json:"verdict"`
-	// Manifest is, for a pod that was applied, what AnnotationManifest of the pod will be once it is carried out.
-	Manifest string `json:"manifest,omitempty"`
+	// Pods are those to which what was applied comes: a pod itself, or those of a workload whose pods stay. Of what was
+	// deleted they are those that go.
+	Pods []AppliedPod `json:"pods,omitempty"`
 	// Warning tells that it has no effect now, and why.
 	Warning string `json:"warning,omitempty"`
+}
+
+// AppliedPod is a pod to come, or to go.
+type AppliedPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Manifest is what AnnotationManifest of the pod will be; empty for one that goes.
+	Manifest string `json:"manifest,omitempty"`
 }
 
 // ApplyResult is the answer to both requests.

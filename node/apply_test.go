@@ -31,7 +31,7 @@ type shelf struct {
 
 func (s *shelf) Apply(_ context.Context, r ApplyRequest) (ApplyResult, error) {
 	s.applied = append(s.applied, r)
-	return ApplyResult{Objects: []AppliedObject{{ObjectRef: ObjectRef{"Pod", "default", "web"}, Verdict: Created, Manifest: "h"}}}, s.err
+	return ApplyResult{Objects: []AppliedObject{{ObjectRef: ObjectRef{"Pod", "default", "web"}, Verdict: Created}}}, s.err
 }
 
 func (s *shelf) Delete(_ context.Context, r DeleteRequest) (ApplyResult, error) {

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -132,21 +131,12 @@ func (x *Expander) make(w Workload, pod *corev1.Pod) (*manifests.Pod, error) {
 	if p := x.made[key]; p != nil {
 		return p, nil
 	}
-	b, err := json.Marshal(pod)
+	p, err := complete(w, pod)
 	if err != nil {
 		return nil, err
 	}
-	// What the node allows was checked with the workload: only its source knows the policy.
-	pods, err := manifests.Load(w.Origin.File, b, manifests.Options{Source: w.Origin.Source, Policy: manifests.Policy{AllowedUnsafeSysctls: []string{"*"}}})
-	if err != nil {
-		return nil, err
-	}
-	if len(pods) != 1 {
-		return nil, fmt.Errorf("made %d pods", len(pods))
-	}
-	pods[0].Origin = w.Origin
-	x.made[key] = pods[0]
-	return pods[0], nil
+	x.made[key] = p
+	return p, nil
 }
 
 func (x *Expander) claim(all []Workload, c Claim) *manifests.Object {

@@ -16,8 +16,8 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/watcher"
 	"monopod/watcher/applied"
+	"monopod/workload"
 )
 
 // takenUpWithin is how long an answer waits until what it tells of can be seen.
@@ -51,6 +51,17 @@ type pushed struct {
 
 func (p *pushed) origin() manifests.Origin {
 	return manifests.Origin{Source: sourceApplied, File: p.file, Line: p.Line}
+}
+
+// pods are those to which the object comes.
+func (p *pushed) pods() []*manifests.Pod {
+	switch {
+	case p.pod != nil:
+		return []*manifests.Pod{p.pod}
+	case p.workload:
+		return workload.Final(p.object)
+	}
+	return nil
 }
 
 // refuse makes an error about the object.
@@ -95,8 +106,8 @@ func (a *applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyRes
 	change := applied.Change{Put: map[manifests.ObjectID][]byte{}}
 	for _, p := range objects {
 		o := node.AppliedObject{ObjectRef: refOf(p.ID), Verdict: p.verdict, Warning: p.warning}
-		if p.pod != nil {
-			o.Manifest = manifests.PodHash(p.pod.Object)
+		for _, pod := range p.pods() {
+			o.Pods = append(o.Pods, node.AppliedPod{Namespace: pod.Object.Namespace, Name: pod.Object.Name, Manifest: manifests.PodHash(pod.Object)})
 		}
 		result.Objects = append(result.Objects, o)
 		if p.verdict != node.Unchanged {
@@ -139,6 +150,8 @@ func (a *applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyR
 			change.Remove = append(change.Remove, id)
 			if elsewhere != "" {
 				o.Warning = "goes on: it is " + elsewhere + " too"
+			} else {
+				o.Pods = now.podsOf(id)
 			}
 		case elsewhere != "":
 			lines = append(lines, fmt.Sprintf("%s is %s; remove it there", id, elsewhere))
@@ -344,7 +357,9 @@ func refOf(id manifests.ObjectID) node.ObjectRef {
 
 // view is what the board knows at one moment.
 type view struct {
-	desired watcher.Desired
+	// documents are the desired pods, objects the other documents that are desired.
+	documents map[manifests.Key]*manifests.Pod
+	objects   map[manifests.ObjectID]*manifests.Object
 	// pods are those that are shown; seen says that they can be.
 	pods map[manifests.Key]node.PodView
 	seen bool
@@ -353,36 +368,35 @@ type view struct {
 // view returns what is known now.
 func (b *board) view() view {
 	views, err := b.Pods()
-	v := view{pods: make(map[manifests.Key]node.PodView, len(views)), seen: err == nil}
+	b.mu.Lock()
+	d := b.desired
+	b.mu.Unlock()
+	v := view{
+		documents: make(map[manifests.Key]*manifests.Pod, len(d.Pods)), objects: map[manifests.ObjectID]*manifests.Object{},
+		pods: make(map[manifests.Key]node.PodView, len(views)), seen: err == nil,
+	}
+	for _, p := range d.Pods {
+		v.documents[p.Key()] = p
+	}
+	for _, o := range slices.Concat(d.Objects, d.Workloads) {
+		v.objects[o.ID()] = o
+	}
 	for _, p := range views {
 		v.pods[manifests.Key{Namespace: p.Pod.Namespace, Name: p.Pod.Name}] = p
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	v.desired = b.desired
 	return v
 }
 
 // pod returns the desired pod of a name, nil when there is none.
 func (v view) pod(id manifests.ObjectID) *manifests.Pod {
-	i := slices.IndexFunc(v.desired.Pods, func(p *manifests.Pod) bool {
-		return id.Kind == "Pod" && p.Object.Namespace == id.Namespace && p.Object.Name == id.Name
-	})
-	if i < 0 {
+	if id.Kind != "Pod" {
 		return nil
 	}
-	return v.desired.Pods[i]
+	return v.documents[manifests.Key{Namespace: id.Namespace, Name: id.Name}]
 }
 
 // object is pod for the other kinds.
-func (v view) object(id manifests.ObjectID) *manifests.Object {
-	for _, list := range [][]*manifests.Object{v.desired.Objects, v.desired.Workloads} {
-		if i := slices.IndexFunc(list, func(o *manifests.Object) bool { return o.ID() == id }); i >= 0 {
-			return list[i]
-		}
-	}
-	return nil
-}
+func (v view) object(id manifests.ObjectID) *manifests.Object { return v.objects[id] }
 
 // owner is where the object of that name is written that counts now, and whether it says the same.
 func (v view) owner(p *pushed) (manifests.Origin, bool) {
@@ -415,6 +429,21 @@ func (v view) elsewhere(id manifests.ObjectID) string {
 		return ""
 	}
 	return "defined in " + place(at)
+}
+
+// podsOf are the pods that go with an object: itself, or those of a workload.
+func (v view) podsOf(id manifests.ObjectID) []node.AppliedPod {
+	if id.Kind == "Pod" {
+		return []node.AppliedPod{{Namespace: id.Namespace, Name: id.Name}}
+	}
+	var pods []node.AppliedPod
+	for key, p := range v.pods {
+		owner := metav1.GetControllerOf(p.Pod)
+		if owner != nil && owner.Kind == id.Kind && owner.Name == id.Name && key.Namespace == id.Namespace {
+			pods = append(pods, node.AppliedPod{Namespace: key.Namespace, Name: key.Name})
+		}
+	}
+	return pods
 }
 
 // shows says that what was applied is desired, as far as another source does not have its place, and that its pods can

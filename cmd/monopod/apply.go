@@ -44,8 +44,9 @@ func (p *program) applyCommand() *cobra.Command {
 			"object is said whether it is created, configured (it was applied before and has changed) or unchanged.\n\n" +
 			"What a file of staticPodPath or a URL defines cannot be overridden: the error names it. The same content can be\n" +
 			"applied, and counts once it is removed there, without a restart.\n\n" +
-			"With --wait it returns when all pods of the files are Ready, or have succeeded, as they were applied. Exit code 0: done;\n" +
-			"1: refused, or a pod has failed; 2: not in time, or the command line is wrong. Only root may apply.",
+			"With --wait it returns when all pods of the files, those of Deployments, ReplicaSets, DaemonSets and StatefulSets included,\n" +
+			"are Ready, or have succeeded, as they were applied. Exit code 0: done; 1: refused, or a pod has failed; 2: not in time,\n" +
+			"or the command line is wrong. Only root may apply.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.apply(cmd.Context(), o) },
 	}
@@ -97,8 +98,10 @@ func (p *program) apply(ctx context.Context, o *applyOptions) error {
 	}
 	goals := map[manifests.Key]goal{}
 	for _, object := range result.Objects {
-		if object.Kind == "Pod" && object.Warning == "" {
-			goals[manifests.Key{Namespace: object.Namespace, Name: object.Name}] = appliedGoal(object.Manifest)
+		for _, pod := range object.Pods {
+			if object.Warning == "" {
+				goals[manifests.Key{Namespace: pod.Namespace, Name: pod.Name}] = appliedGoal(pod.Manifest)
+			}
 		}
 	}
 	return p.await(ctx, c, awaited{goals: goals, timeout: o.timeout})
@@ -181,8 +184,8 @@ func (p *program) delete(ctx context.Context, o *applyOptions, args []string) er
 	if o.wait && !o.dryRun {
 		goals := map[manifests.Key]goal{}
 		for _, object := range result.Objects {
-			if object.Kind == "Pod" && object.Verdict == node.Deleted && object.Warning == "" {
-				goals[manifests.Key{Namespace: object.Namespace, Name: object.Name}] = goneGoal()
+			for _, pod := range object.Pods {
+				goals[manifests.Key{Namespace: pod.Namespace, Name: pod.Name}] = goneGoal()
 			}
 		}
 		if err := p.await(ctx, c, awaited{goals: goals, timeout: o.timeout}); err != nil {

@@ -318,6 +318,36 @@ func TestApplyWaitIsNotSatisfiedByTheOldPod(t *testing.T) {
 	}
 }
 
+func TestApplyWaitsForThePodsOfWorkloads(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	text := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: many}\nspec:\n  replicas: 3\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n" +
+		"    spec: {containers: [{name: c, image: \"example.com/app:%d\", command: [sh, -c, \"" + runtimetest.ScriptServe + "\"]}]}\n"
+	for i, verdict := range []string{"created", "configured"} {
+		d.says(0, "deployment/many "+verdict+"\n", "", "apply", "--wait", "-f", d.file("many.yaml", fmt.Sprintf(text, i)))
+		for n := range 3 {
+			s := d.fake.State(manifests.Key{Namespace: "default", Name: fmt.Sprint("many-", n)})
+			if len(s.Containers) != 1 || !strings.Contains(s.Containers[0].Image, fmt.Sprint("app:", i)) {
+				t.Errorf("many-%d after %s: %+v", n, verdict, s.Containers)
+			}
+		}
+	}
+}
+
+func TestDeleteWaitsForThePodsOfWorkloads(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	path := d.file("set.yaml", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db}\nspec:\n  replicas: 2\n  serviceName: db\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n"+
+		"    spec: {containers: [{name: c, image: i, command: [sh, -c, \""+runtimetest.ScriptSlowStop+"\"]}]}\n")
+	d.says(0, "statefulset/db created\n", "", "apply", "--wait", "-f", path)
+	d.says(0, "statefulset/db deleted\n", "", "delete", "-f", path)
+	if r := d.cmd("get", "pods"); r.stdout != "" {
+		t.Errorf("left: %s", r.stdout)
+	}
+}
+
 func TestWithoutADaemonNothingIsApplied(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
