@@ -75,6 +75,9 @@ func (c *Client) Inputs(ctx context.Context) ([]Input, error) {
 	return inputs, c.getJSON(ctx, "/v1/sources", &inputs)
 }
 
+// ErrEnded is the end of a watch because the daemon has ended.
+var ErrEnded = errors.New("monopod has ended")
+
 // PodEvent is one event of a watch.
 type PodEvent struct {
 	// Type is ADDED, MODIFIED or DELETED, or Bookmark where that is asked for.
@@ -103,7 +106,7 @@ func follow[T any](ctx context.Context, c *Client, path string, each func(T) err
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			return errors.New("monopod has ended")
+			return ErrEnded
 		case err != nil:
 			return fmt.Errorf("read events: %w", err)
 		}

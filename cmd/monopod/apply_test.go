@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -295,6 +296,37 @@ func TestWaitForPods(t *testing.T) {
 			t.Errorf("%v: code %d: %s", wrong, r.code, r.stderr)
 		}
 	}
+}
+
+func TestWaitGoesOnOverARestartOfTheDaemon(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	if err := os.MkdirAll(d.path("run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := node.Listen(d.path("run", "monopod.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	first := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked == 1 {
+			fmt.Fprintln(w, `{"type": "ADDED", "object": {"metadata": {"namespace": "default", "name": "web"}}}`)
+			return // it ends
+		}
+		fmt.Fprintln(w, `{"type": "ADDED", "object": {"metadata": {"namespace": "default", "name": "web"}, "status": {"phase": "Running"}}}`)
+	})}
+	done := make(chan error, 1)
+	go func() { done <- first.Serve(l) }()
+	d.says(0, "pod/web condition met\n", "", "wait", "--for=phase=Running", "web", "--timeout=10s")
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) || asked != 2 {
+		t.Errorf("%v, asked %d times", err, asked)
+	}
+	// Nobody has been there from the start: that is no restart.
+	d.says(1, "", "monopod: $DIR/run/monopod.sock does not exist; is monopod running? Start it with `monopod run`, or name its socket with --socket or MONOPOD_SOCKET\n", "wait", "web")
 }
 
 // A pod that is Ready as it was is not Ready as it was applied.

@@ -180,7 +180,7 @@ func (p *program) await(ctx context.Context, c *node.Client, a awaited) error {
 		defer cancel()
 	}
 	w := &waiting{awaited: a, left: maps.Clone(a.goals), pods: map[manifests.Key]*corev1.Pod{}}
-	err := c.WatchAll(ctx, w.see)
+	err := w.watch(ctx, c)
 	lost, isLost := errors.AsType[lostError](err)
 	switch {
 	case errors.Is(err, errMet):
@@ -209,8 +209,23 @@ type waiting struct {
 	// left are the pods that have not reached their goal, pods what is known of all.
 	left map[manifests.Key]goal
 	pods map[manifests.Key]*corev1.Pod
-	// complete says that the pods which have not been seen do not exist.
-	complete bool
+}
+
+// rewatch is how long to wait for a daemon that has ended while it was watched: it is probably being restarted.
+const rewatch = 200 * time.Millisecond
+
+// watch follows all pods, also over restarts of the daemon.
+func (w *waiting) watch(ctx context.Context, c *node.Client) error {
+	for ended := false; ; {
+		err := c.WatchAll(ctx, w.see)
+		_, absent := errors.AsType[*node.ConnectError](err)
+		ended = ended || errors.Is(err, node.ErrEnded)
+		if ctx.Err() != nil || !ended || !absent && !errors.Is(err, node.ErrEnded) {
+			return err
+		}
+		clear(w.pods)
+		sleep(ctx, rewatch)
+	}
 }
 
 // lostError is a pod that has come to rest elsewhere.
@@ -227,7 +242,6 @@ func (w *waiting) see(e node.PodEvent) error {
 	g, wanted := w.left[key]
 	switch {
 	case e.Type == node.Bookmark:
-		w.complete = true
 		for _, key := range slices.SortedFunc(maps.Keys(w.left), compareKeys) {
 			if w.left[key].gone && w.pods[key] == nil {
 				w.reached(key)

@@ -2,7 +2,9 @@
 // watcher.FileSource reads like any other.
 //
 // It owns that directory. A change of it survives a crash at any moment as a whole or not at all, also one of many
-// objects. It must not know what manifests mean, and starts no goroutines.
+// objects. It must not know what manifests mean.
+//
+// Goroutines: a change of many objects syncs their files side by side, and waits for that.
 package applied
 
 import (
@@ -19,6 +21,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"monopod/manifests"
 )
@@ -184,12 +188,22 @@ func (s *Store) stage(c Change) (plan, error) {
 	for id, data := range c.Put {
 		s.at("stage")
 		tmp := fmt.Sprintf("%s%d", stagedPrefix, len(p.Rename))
-		if err := writeSynced(filepath.Join(s.dir, tmp), data); err != nil {
+		if err := os.WriteFile(filepath.Join(s.dir, tmp), data, 0o600); err != nil {
 			return plan{}, err
 		}
 		p.Rename[tmp] = FileName(id)
 	}
-	return p, nil
+	return p, s.syncAll(slices.Collect(maps.Keys(p.Rename)))
+}
+
+// syncAll puts files on the disk, many at once: what they share is then written once.
+func (s *Store) syncAll(names []string) error {
+	var g errgroup.Group
+	g.SetLimit(32)
+	for _, name := range names {
+		g.Go(func() error { return syncPath(filepath.Join(s.dir, name)) })
+	}
+	return g.Wait()
 }
 
 // decide writes the journal: from its rename on, the change has happened.
@@ -200,7 +214,7 @@ func (s *Store) decide(p plan) error {
 	}
 	s.at("journal")
 	tmp := filepath.Join(s.dir, stagedPrefix+"journal")
-	if err := errors.Join(writeSynced(tmp, data), syncDir(s.dir)); err != nil {
+	if err := errors.Join(writeSynced(tmp, data), syncPath(s.dir)); err != nil {
 		return err
 	}
 	s.at("decide")
@@ -208,7 +222,7 @@ func (s *Store) decide(p plan) error {
 		return err
 	}
 	s.at("decided")
-	if err := syncDir(s.dir); err != nil {
+	if err := syncPath(s.dir); err != nil {
 		// Whether it is on the disk is not known: take it back.
 		return errors.Join(err, os.Remove(filepath.Join(s.dir, journal)))
 	}
@@ -238,7 +252,7 @@ func (s *Store) carryOut(p plan) error {
 // settle puts a change that was carried out on the disk, and removes its journal.
 func (s *Store) settle(p plan) error {
 	s.at("settle")
-	if err := syncDir(s.dir); err != nil {
+	if err := syncPath(s.dir); err != nil {
 		return err
 	}
 	if p.steps() == 1 {
@@ -249,7 +263,7 @@ func (s *Store) settle(p plan) error {
 		return err
 	}
 	s.at("forgotten")
-	return syncDir(s.dir) // before the next change: this one must not be done again after it
+	return syncPath(s.dir) // before the next change: this one must not be done again after it
 }
 
 func (s *Store) at(step string) {
@@ -296,22 +310,17 @@ func (s *Store) dropStaged() error {
 
 // writeSynced writes a file that is on the disk when it returns.
 func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := os.WriteFile(path, data, 0o600); err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return syncPath(path)
 }
 
-// syncDir puts the names of a directory on the disk.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+// syncPath puts a file, or the names of a directory, on the disk.
+func syncPath(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(f.Sync(), f.Close())
 }

@@ -12,8 +12,12 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"monopod/manifests"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func pod(name string) manifests.ObjectID {
 	return manifests.ObjectID{Kind: "Pod", Namespace: "default", Name: name}
@@ -253,10 +257,10 @@ func TestADamagedJournalIsReported(t *testing.T) {
 func TestNobodyWhoHoldsWholeSeesHalfAChange(t *testing.T) {
 	s := NewStore(t.TempDir())
 	change(t, s, Change{Put: put("v0", "a", "b")})
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
 		var err error
-		for i := 1; i <= 50 && err == nil; i++ {
+		for i := 1; i <= 10 && err == nil; i++ {
 			err = s.Change(Change{Put: put(fmt.Sprint("v", i), "a", "b")})
 		}
 		done <- err

@@ -1,0 +1,21 @@
+package watcher
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestARemoteSourceIsPromptWhenItHasACopy(t *testing.T) {
+	c := NewCopy(filepath.Join(t.TempDir(), "sources", "web"))
+	if r := NewRemote(RemoteConfig{Name: "web", Copy: c}); r.Prompt() {
+		t.Error("prompt without a copy")
+	}
+	if r := NewRemote(RemoteConfig{Name: "web"}); r.Prompt() {
+		t.Error("prompt without a place for a copy")
+	}
+	must(t, c.Save(&Kept{Body: []byte("x"), Stamp: Stamp{Received: time.Unix(0, 0)}}))
+	if r := NewRemote(RemoteConfig{Name: "web", Copy: c}); !r.Prompt() {
+		t.Error("not prompt with a copy")
+	}
+}
