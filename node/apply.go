@@ -118,7 +118,7 @@ func (s *Server) applyRoutes(mux *http.ServeMux) {
 }
 
 // serveChange decodes a request, carries it out and answers.
-func serveChange[R any](s *Server, w http.ResponseWriter, r *http.Request, do func(context.Context, R) (ApplyResult, error)) {
+func serveChange[R, A any](s *Server, w http.ResponseWriter, r *http.Request, do func(context.Context, R) (A, error)) {
 	if err := mayChange(r.Context()); err != nil {
 		s.fail(w, statusError(http.StatusForbidden, err.Error()))
 		return

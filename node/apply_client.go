@@ -20,26 +20,30 @@ func (c *Client) Delete(ctx context.Context, r DeleteRequest) (ApplyResult, erro
 	return c.change(ctx, http.MethodDelete, r)
 }
 
-func (c *Client) change(ctx context.Context, method string, request any) (ApplyResult, error) {
-	const path = "/v1/applied"
-	var result ApplyResult
+func (c *Client) change(ctx context.Context, method string, request any) (result ApplyResult, err error) {
+	err = c.send(ctx, method, "/v1/applied", request, &result)
+	return result, err
+}
+
+// send asks for a change and reads the answer.
+func (c *Client) send(ctx context.Context, method, path string, request, answer any) error {
 	b, err := json.Marshal(request)
 	if err != nil {
-		return result, err
+		return err
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://monopod"+path, bytes.NewReader(b))
 	if err != nil {
-		return result, err
+		return err
 	}
 	body, err := c.do(req)
 	if err != nil {
-		return result, err
+		return err
 	}
 	defer body.Close()
-	if err := json.NewDecoder(body).Decode(&result); err != nil {
-		return result, fmt.Errorf("answer to %s: %w", path, err)
+	if err := json.NewDecoder(body).Decode(answer); err != nil {
+		return fmt.Errorf("answer to %s: %w", path, err)
 	}
-	return result, nil
+	return nil
 }
 
 // Bookmark is the type of the event that WatchAll adds behind the pods that there were at its start.

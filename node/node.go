@@ -49,6 +49,8 @@ type PodView struct {
 	Probes  []Probe
 	// Manifest is the hash of the manifest that has been carried out to the end, empty while none has.
 	Manifest string
+	// Revision is which one of it runs.
+	Revision RevisionView
 }
 
 // Probe is what is known of one probe of a container that runs.
@@ -159,6 +161,7 @@ func (v PodView) object() *corev1.Pod {
 		probes = string(b)
 	}
 	set(AnnotationProbes, probes)
+	v.Revision.annotate(set)
 	return p
 }
 

@@ -27,7 +27,12 @@ type Config struct {
 	Pods   Pods
 	Logs   Logs
 	Inputs Inputs
+<<<<<<< HEAD
 	Events Events
+=======
+	// Revisions may be nil: nothing is told of them then.
+	Revisions Revisions
+>>>>>>> 24913bb (monopod: history, diff and rollback of pods; changes that fail are taken back, groups change in their order)
 	// Applier, which may be nil, takes documents from clients.
 	Applier Applier
 	// Settings is the answer to GET /v1/config.
@@ -57,6 +62,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Settings) })
 	mux.HandleFunc("GET /v1/version", func(w http.ResponseWriter, _ *http.Request) { s.json(w, map[string]string{"version": s.cfg.Version}) })
 	s.applyRoutes(mux)
+	s.revisionRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			s.fail(w, statusError(http.StatusMethodNotAllowed, "the API has no "+r.Method+" for "+r.URL.Path))

@@ -522,6 +522,8 @@ type PodStatus struct {
 	Origin manifests.Origin
 	// Recorded is the manifest that has been carried out to the end; nil when none has.
 	Recorded *manifests.Pod
+	// Looked says that this agent has looked at the pod; before, the status is only what was wanted.
+	Looked bool
 	// Why is one line about the first thing in the way, empty when there is none.
 	Why string
 	// Probes is what is known of the pod's probes at this moment.

@@ -21,6 +21,7 @@ import (
 	"monopod/manifests"
 	"monopod/names"
 	"monopod/node"
+	"monopod/rollout"
 	"monopod/runner"
 	"monopod/watcher"
 	"monopod/watcher/applied"
@@ -77,6 +78,7 @@ type App struct {
 	// inputs are those in trouble, for publish.
 	inputs   map[inputKey]watcher.Report
 	applied  *applied.Store
+	rollouts *rollout.Controller
 	resolver *names.Server
 }
 
@@ -97,6 +99,10 @@ func (a *App) Open() (err error) {
 	if a.settings, err = a.cfg.JSON(); err != nil {
 		return err
 	}
+	if a.rollouts, err = a.newRollouts(); err != nil {
+		return err
+	}
+	a.board.rollouts = a.rollouts
 	if a.locks, err = takeLocks(a.machine.patience, a.cfg.StateDirectory, a.cfg.RootDirectory); err != nil {
 		return err
 	}
@@ -128,6 +134,7 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return a.server().Run(ctx, a.listener) })
 	g.Go(func() error { return a.watch(ctx) })
+	g.Go(func() error { return a.rollouts.Run(ctx) })
 	g.Go(func() error { return a.runRuntime(ctx) })
 	err := g.Wait()
 	if err == nil {
@@ -138,7 +145,8 @@ func (a *App) Run(ctx context.Context) error {
 
 func (a *App) server() *node.Server {
 	return node.NewServer(node.Config{
-		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Events: a.events, Applier: a.applier(), Settings: a.settings, Version: version(), Log: a.log,
+		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Events: a.events, Applier: a.applier(), Revisions: revisions{a.rollouts},
+		Settings: a.settings, Version: version(), Log: a.log,
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/rollout"
 	"monopod/runner"
 	"monopod/runner/probe"
 	"monopod/watcher"
@@ -25,6 +26,8 @@ type board struct {
 	// desired is the latest value of the watcher; published says that there is one.
 	desired   watcher.Desired
 	published bool
+	// rollouts stands between what is wanted and the pool.
+	rollouts *rollout.Controller
 	// pool is nil while no runtime is open; trouble says why then, once there is something to say.
 	pool    *runner.Pool
 	trouble error
@@ -64,9 +67,9 @@ func (b *board) updateLocked() {
 		b.expandLater()
 		return
 	}
-	b.pool.Update(runner.Desired{
+	b.rollouts.Update(toPool(b.pool, runner.Desired{
 		Pods: b.desired.Pods, Objects: manifests.NewObjects(b.desired.Objects), Removable: b.desired.Removable,
-	})
+	}))
 }
 
 // expandLater asks for another look at the workloads.
@@ -80,6 +83,7 @@ func (b *board) expandLater() {
 // attach makes the pool the one that is shown and kept up to date, until ctx ends. existing are the pods of
 // its runtime.
 func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manifests.Key) error {
+	b.rollouts.Blind()
 	changes := pool.Subscribe() // before it is told what is wanted: a pod may be gone at once
 	b.mu.Lock()
 	b.pool, b.trouble, b.unseen, b.seen = pool, nil, map[manifests.Key]bool{}, false
@@ -90,6 +94,11 @@ func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manife
 	b.notifyLocked()
 	b.mu.Unlock()
 	return changes.Watch(ctx, func(c runner.Change) error {
+		seen := sighting(c.Status)
+		if c.Gone {
+			seen = nil
+		}
+		b.rollouts.Observe(c.Key, seen)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.unseen, c.Key)
@@ -137,6 +146,13 @@ func (b *board) blind(err error) {
 	b.notifyLocked()
 }
 
+// notify tells the readers that something has changed.
+func (b *board) notify() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.notifyLocked()
+}
+
 func (b *board) notifyLocked() {
 	for c := range b.readers {
 		select {
@@ -174,7 +190,7 @@ func (b *board) Pods() ([]node.PodView, error) {
 	for _, p := range b.desired.Pods {
 		pod := p.Object.DeepCopy()
 		pod.Status = corev1.PodStatus{Phase: corev1.PodUnknown}
-		out = append(out, node.PodView{Pod: pod, Origin: p.Origin, Why: err.Error()})
+		out = append(out, b.withRevision(node.PodView{Pod: pod, Origin: p.Origin, Why: err.Error()}))
 	}
 	return out, err
 }
@@ -185,7 +201,7 @@ func (b *board) seenLocked() []node.PodView {
 	told := map[manifests.Key]bool{}
 	for _, s := range b.pool.Pods() {
 		told[s.Key()] = true
-		out = append(out, node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Probes: probeViews(s.Probes), Manifest: b.hashes.get(s.Recorded)})
+		out = append(out, b.withRevision(node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Probes: probeViews(s.Probes), Manifest: b.hashes.get(s.Recorded)}))
 	}
 	maps.DeleteFunc(b.hashes, func(key manifests.Key, _ recordedHash) bool { return !told[key] })
 	for key := range b.unseen {

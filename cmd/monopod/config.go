@@ -61,12 +61,20 @@ type Config struct {
 	PodPidsLimit             int64               `koanf:"podPidsLimit"`
 	MaxConcurrentStarts      int                 `koanf:"maxConcurrentStarts"`
 	CrashLoopBackOff         CrashLoopBackOff    `koanf:"crashLoopBackOff"`
+	AutoRollback             AutoRollback        `koanf:"autoRollback"`
 	Logging                  Logging             `koanf:"logging"`
 }
 
 // CrashLoopBackOff bounds the wait between restarts of a crashing container.
 type CrashLoopBackOff struct {
 	MaxContainerRestartPeriod time.Duration `koanf:"maxContainerRestartPeriod"`
+}
+
+// AutoRollback says whether changes that fail are taken back. Annotations of a pod override it.
+type AutoRollback struct {
+	Enabled       bool          `koanf:"enabled"`
+	ReadyDeadline time.Duration `koanf:"readyDeadline"`
+	Soak          time.Duration `koanf:"soak"`
 }
 
 // MemorySwap says who may swap.

@@ -221,6 +221,8 @@ func (c *configCheck) numbers(cfg *Config) {
 		{"fileCheckFrequency", cfg.FileCheckFrequency, time.Second, 24 * time.Hour},
 		{"httpCheckFrequency", cfg.HTTPCheckFrequency, time.Second, 24 * time.Hour},
 		{"crashLoopBackOff.maxContainerRestartPeriod", cfg.CrashLoopBackOff.MaxContainerRestartPeriod, time.Second, 300 * time.Second},
+		{"autoRollback.readyDeadline", cfg.AutoRollback.ReadyDeadline, time.Second, 24 * time.Hour},
+		{"autoRollback.soak", cfg.AutoRollback.Soak, 0, 24 * time.Hour},
 	} {
 		if d.val < d.min || d.val > d.max {
 			c.add(d.key, fmt.Sprintf("%s is not between %s and %s", durationText(d.val), durationText(d.min), durationText(d.max)), "")

@@ -114,7 +114,7 @@ func (d *description) time(t time.Time) string {
 
 func (d *description) head(pod *corev1.Pod, inputs []node.Input) {
 	notes := maps.Clone(pod.Annotations)
-	for _, own := range []string{node.AnnotationSource, node.AnnotationWhy, node.AnnotationNextTry, node.AnnotationProbes, node.AnnotationManifest} {
+	for _, own := range []string{node.AnnotationSource, node.AnnotationWhy, node.AnnotationNextTry, node.AnnotationProbes, node.AnnotationManifest, node.AnnotationRevision, node.AnnotationRollback, node.AnnotationUpdate} {
 		delete(notes, own)
 	}
 	d.field("Name", pod.Name)
@@ -123,6 +123,9 @@ func (d *description) head(pod *corev1.Pod, inputs []node.Input) {
 	for _, i := range inputs {
 		d.list("Input "+i.State, or2(i.Errors, i.Input))
 	}
+	d.field("Revision", pod.Annotations[node.AnnotationRevision])
+	d.field("Rollback", pod.Annotations[node.AnnotationRollback])
+	d.field("Update", pod.Annotations[node.AnnotationUpdate])
 	d.field("Status", podStatus(pod))
 	d.field("Why", pod.Annotations[node.AnnotationWhy])
 	d.field("Next Try", d.nextTry(pod.Annotations[node.AnnotationNextTry]))

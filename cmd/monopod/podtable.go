@@ -17,11 +17,11 @@ import (
 // podRow is one line of `get pods`.
 type podRow struct {
 	namespace, name, ready, status, restarts, age string
-	ip, node, source, why                         string
+	ip, node, revision, source, why               string
 }
 
 func podHeader() podRow {
-	return podRow{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "SOURCE", "WHY"}
+	return podRow{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "REVISION", "SOURCE", "WHY"}
 }
 
 // rowOf sums up a pod the way kubectl does.
@@ -39,7 +39,10 @@ func rowOf(pod *corev1.Pod, now time.Time) podRow {
 	r := podRow{
 		namespace: pod.Namespace, name: pod.Name, ready: fmt.Sprintf("%d/%d", ready, len(pod.Spec.Containers)), status: podStatus(pod),
 		restarts: strconv.Itoa(restarts), age: age(pod, now), ip: or(pod.Status.PodIP, "<none>"), node: or(pod.Spec.NodeName, "<none>"),
-		source: pod.Annotations[node.AnnotationSource], why: oneLine(pod.Annotations[node.AnnotationWhy]),
+		revision: node.RevisionText(pod.Annotations), source: pod.Annotations[node.AnnotationSource], why: oneLine(pod.Annotations[node.AnnotationWhy]),
+	}
+	if pod.Annotations[node.AnnotationRollback] != "" {
+		r.status += ",RolledBack"
 	}
 	if restarts > 0 && !last.IsZero() {
 		r.restarts += fmt.Sprintf(" (%s ago)", duration.HumanDuration(now.Sub(last)))
@@ -168,7 +171,7 @@ func (t *table) print(cells []string) {
 func (r podRow) cells(wide bool) []string {
 	c := []string{r.namespace, r.name, r.ready, r.status, r.restarts, r.age}
 	if wide {
-		c = append(c, r.ip, r.node, or(r.source, "<none>"), or(r.why, "<none>"))
+		c = append(c, r.ip, r.node, r.revision, or(r.source, "<none>"), or(r.why, "<none>"))
 	}
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"monopod/manifests"
+	"monopod/rollout"
 	"monopod/runner"
 	"monopod/watcher"
 	"monopod/workload"
@@ -23,6 +24,8 @@ const (
 // workloads keeps the pool at what documents and workloads together ask for.
 type workloads struct {
 	pool *runner.Pool
+	// rollouts stands between the workloads and the pool.
+	rollouts *rollout.Controller
 	// seen says that each pod that was there at the start has been looked at.
 	seen     bool
 	expander *workload.Expander
@@ -41,7 +44,7 @@ func (a *App) followWorkloads(ctx context.Context, pool *runner.Pool) {
 	if !x.Idle() {
 		a.board.startExpanding()
 	}
-	w := &workloads{pool: pool, expander: x}
+	w := &workloads{pool: pool, rollouts: a.rollouts, expander: x}
 	timer := time.NewTimer(farAway)
 	defer timer.Stop()
 	for {
@@ -65,7 +68,7 @@ func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 		// What runs is not known yet, so nothing of a workload may be made or taken away.
 		if w.last.Objects == nil || !slices.Equal(w.last.Pods, d.Pods) || !slices.Equal(w.lastSeen.Objects, d.Objects) {
 			w.lastSeen, w.last = d, runner.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects)}
-			w.pool.Update(w.last)
+			w.rollouts.Update(toPool(w.pool, w.last))
 		}
 		return seenWithin
 	}
@@ -95,7 +98,7 @@ func (w *workloads) hand(d watcher.Desired, r workload.Result) {
 	}
 	w.lastSeen, w.claims = d, r.Claims
 	w.last = runner.Desired{Pods: r.Pods, Objects: objects, Removable: d.Removable}
-	w.pool.Update(w.last)
+	w.rollouts.Update(toPool(w.pool, w.last))
 }
 
 // equalSources says that the same may be removed.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"monopod/manifests"
+	"monopod/rollout"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
@@ -15,7 +16,8 @@ func TestWhileNotAllPodsHaveBeenSeenTheSameIsHandedOnOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &workloads{pool: runner.NewPool(runtimetest.NewFake(), runner.Config{})} // which does not run, and sees nothing
+	// The pool does not run, and sees nothing.
+	w := &workloads{pool: runner.NewPool(runtimetest.NewFake(), runner.Config{}), rollouts: rollout.New(rollout.Config{})}
 	update := func(d watcher.Desired) *manifests.Objects {
 		if next := w.update(time.Now(), d); next != seenWithin {
 			t.Errorf("it looks again after %v", next)

@@ -1,0 +1,304 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node"
+)
+
+// edition is a pod that says in the diary which edition of it runs. Its readiness probe asks for the file ready-EDITION.
+func (d *diary) edition(name, edition, notes, script string, more ...string) string {
+	text := d.pod(name, "", d.writer("c", script, append([]string{
+		fmt.Sprintf("    readinessProbe: {exec: {command: [test, -e, /diary/ready-%s]}, periodSeconds: 1}", edition),
+	}, more...)...), "  terminationGracePeriodSeconds: 3")
+	text = strings.Replace(text, "  terminationGracePeriodSeconds: 10\n", "", 1)
+	return strings.Replace(text, "metadata: {name: "+name+"}", fmt.Sprintf("metadata: {name: %s, labels: {edition: %q}, annotations: {%s}}", name, edition, notes), 1)
+}
+
+const (
+	quickTrial = `monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 4s, monopod.dev/soak: 3s`
+	slowTrial  = `monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 20s, monopod.dev/soak: 1s`
+)
+
+func (in *instance) history(name string) *node.History {
+	in.t.Helper()
+	out, err := in.run("history", "pod", name, "-o", "json")
+	h := &node.History{}
+	if err == nil {
+		err = json.Unmarshal([]byte(out), h)
+	}
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return h
+}
+
+// outcome waits until a revision has come to an end, and returns it.
+func (in *instance) outcome(name string, number int, want string) *node.Revision {
+	in.t.Helper()
+	var found *node.Revision
+	in.eventually(fmt.Sprintf("revision %d of %s is %s", number, name, want), func() error {
+		h := in.history(name)
+		if found = h.Revision(number); found == nil || found.Outcome != want {
+			return fmt.Errorf("it is %+v", found)
+		}
+		return nil
+	})
+	return found
+}
+
+func edition(p corev1.Pod) string { return p.Labels["edition"] }
+
+// back waits until an edition is Ready again, shown as gone back to.
+func (in *instance) back(name, want string) corev1.Pod {
+	in.t.Helper()
+	return in.pod(name, "is back at edition "+want, func(p corev1.Pod) bool {
+		return edition(p) == want && isReady(p) && p.Annotations[node.AnnotationRollback] != "" && p.Annotations[node.AnnotationManifest] != ""
+	})
+}
+
+// TestABadRevisionIsTakenBack has revisions that crash, are never Ready, cannot be pulled and are no manifests at all.
+func TestABadRevisionIsTakenBack(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("bad")
+	in.start()
+	goodText := d.edition("bad", "one", quickTrial, server("one"))
+	d.open("ready-one")
+	in.put("bad", goodText)
+	in.ready("bad")
+	first := in.outcome("bad", 1, "Ready")
+	if first.Source != filepath.Join(in.manifests, "bad.yaml")+":1" {
+		t.Errorf("the source is %s", first.Source)
+	}
+	for n, c := range []struct{ edition, script, reason string }{
+		{"crashes", "say crashes; touch /diary/ready-crashes; sleep 1.5; exit 3", "it did not stay Ready for 3s"},
+		{"never", server("never"), "it was not Ready within 4s"},
+	} {
+		d.clear()
+		in.put("bad", d.edition("bad", c.edition, quickTrial, c.script))
+		if r := in.outcome("bad", n+2, "Failed"); !strings.HasPrefix(r.Reason, c.reason) {
+			t.Errorf("%s: %s", c.edition, r.Reason)
+		}
+		p := in.back("bad", "one")
+		if got := strings.Join(d.words(), " "); !strings.HasPrefix(got, "one-ends "+c.edition) || !strings.HasSuffix(got, " one") {
+			t.Errorf("%s: the diary says %s", c.edition, got)
+		}
+		if p.Annotations[node.AnnotationRevision] != "1" {
+			t.Errorf("%s: revision %s", c.edition, p.Annotations[node.AnnotationRevision])
+		}
+	}
+	// What never stopped is not started again.
+	before := in.ready("bad")
+	d.clear()
+	in.put("bad", strings.Replace(d.edition("bad", "unpullable", quickTrial, server("unpullable")), image, "monopod.test/no-such:1", 1))
+	if r := in.outcome("bad", 4, "Failed"); !strings.Contains(r.Reason, "it was not Ready within 4s: ") || !strings.Contains(r.Reason, "no-such") {
+		t.Errorf("unpullable: %s", r.Reason)
+	}
+	in.put("bad", "this: is\nno: manifest\n")
+	in.eventually("the file is refused", func() error {
+		out, err := in.run("get", "sources")
+		if err == nil && !strings.Contains(out, "Refused") {
+			err = fmt.Errorf("%s", out)
+		}
+		return err
+	})
+	after := in.back("bad", "one")
+	if containerID(after, "c") != containerID(before, "c") || len(d.words()) != 0 || len(in.history("bad").Revisions) != 4 {
+		t.Errorf("what never stopped was started again: %s, %v", brief(after), d.words())
+	}
+	for _, args := range [][]string{{"get", "pods"}, {"describe", "pod", "bad"}, {"history", "pod", "bad"}} {
+		if out, err := in.run(args...); err != nil || !strings.Contains(out, "RolledBack") && !strings.Contains(out, "revision 1 runs instead of 4 until the manifest changes: revision 4 has failed: ") {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// TestAFailedRevisionIsNotTriedAgainAfterRestartsAndReboots kills the agent in the middle of a trial and after it.
+func TestAFailedRevisionIsNotTriedAgainAfterRestartsAndReboots(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("again")
+	in.start()
+	d.open("ready-one")
+	in.put("again", d.edition("again", "one", quickTrial, server("one")))
+	in.ready("again")
+	in.outcome("again", 1, "Ready")
+	in.put("again", d.edition("again", "two", quickTrial, server("two")))
+	in.pod("again", "is at edition two", func(p corev1.Pod) bool { return edition(p) == "two" && len(d.words()) == 3 })
+	in.kill9() // its trial goes on
+	in.start()
+	in.outcome("again", 2, "Failed")
+	in.back("again", "one")
+	for _, fault := range []func(){func() {}, in.powerCut} {
+		in.kill9()
+		fault()
+		d.clear()
+		in.start()
+		in.back("again", "one")
+		if got := strings.Join(d.words(), " "); strings.Contains(got, "two") {
+			t.Errorf("it was tried again: %s", got)
+		}
+		d.note("over")
+	}
+	d.open("ready-three")
+	in.put("again", d.edition("again", "three", quickTrial, server("three")))
+	in.outcome("again", 3, "Ready")
+	if p := in.ready("again"); edition(p) != "three" || p.Annotations[node.AnnotationRollback] != "" {
+		t.Errorf("after an edit: %s, %v", edition(p), p.Annotations)
+	}
+}
+
+// note writes a word itself, so that there is something to clear.
+func (d *diary) note(word string) {
+	d.in.t.Helper()
+	f, err := os.OpenFile(filepath.Join(d.path, "words"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err == nil {
+		_, err = fmt.Fprintln(f, word)
+		f.Close()
+	}
+	if err != nil {
+		d.in.t.Fatal(err)
+	}
+}
+
+// TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision kills the agent again and again while it updates.
+func TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("killed")
+	in.start()
+	d.open("ready-0")
+	in.put("killed", d.edition("killed", "0", slowTrial, server("e0")))
+	in.ready("killed")
+	for i := 1; i <= 8; i++ {
+		e := fmt.Sprint(i)
+		d.open("ready-" + e)
+		in.put("killed", d.edition("killed", e, slowTrial, server("e"+e)))
+		time.Sleep(time.Duration(i*i*7) * time.Millisecond) // any moment
+		in.kill9()
+		in.start()
+		p := in.pod("killed", "is at edition "+e, func(p corev1.Pod) bool {
+			return edition(p) == e && isReady(p) && p.Annotations[node.AnnotationRollback] == ""
+		})
+		if len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].State.Running == nil {
+			t.Errorf("edition %s: %s", e, brief(p))
+		}
+	}
+	h := in.history("killed")
+	if h.Active != h.Wanted || h.Rollback != "" {
+		t.Errorf("at last: %+v", h)
+	}
+}
+
+// group is three pods of one update group, in reverse order of their names.
+func (d *diary) group(in *instance, e string, names ...string) {
+	for i, name := range []string{"c-first", "b-second", "a-third"} {
+		notes := fmt.Sprintf(`monopod.dev/update-group: plane, monopod.dev/update-order: "%d", `, i)
+		ed := e
+		if len(names) > i && names[i] != "" {
+			ed = names[i]
+		}
+		in.put(name, d.edition(name, ed, notes+strings.Replace(quickTrial, "soak: 3s", "soak: 1s", 1), server(name+"-"+ed)))
+	}
+}
+
+func TestAGroupIsUpdatedInOrderAndRevertedAsAWhole(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("group")
+	in.start()
+	d.open("ready-one")
+	d.group(in, "one")
+	all := []string{"c-first", "b-second", "a-third"}
+	for _, name := range all {
+		in.ready(name)
+		in.outcome(name, 1, "Ready")
+	}
+	d.clear()
+	d.open("ready-two")
+	d.group(in, "two")
+	for _, name := range all {
+		in.outcome(name, 2, "Ready")
+	}
+	d.wait("c-first-one-ends c-first-two b-second-one-ends b-second-two a-third-one-ends a-third-two")
+
+	// The second one is never Ready: the third is not touched, the first goes back.
+	before := in.ready("a-third")
+	d.clear()
+	d.open("ready-three")
+	d.group(in, "three", "", "bad", "")
+	in.eventually("the third waits", func() error {
+		out, err := in.run("describe", "pod", "a-third")
+		if err == nil && !strings.Contains(out, "revision 3 waits until pod default/") {
+			err = fmt.Errorf("%s", out)
+		}
+		return err
+	})
+	in.outcome("b-second", 3, "Failed")
+	for _, name := range all {
+		in.back(name, "two")
+	}
+	in.outcome("c-first", 3, "Reverted")
+	in.outcome("a-third", 3, "Reverted")
+	if after := in.ready("a-third"); containerID(after, "c") != containerID(before, "c") {
+		t.Error("the third one was restarted")
+	}
+	words := strings.Join(d.words(), " ")
+	if !strings.HasPrefix(words, "c-first-two-ends c-first-three b-second-two-ends b-second-bad ") || strings.Contains(words, "a-third") {
+		t.Errorf("the diary says %s", words)
+	}
+	in.kill9()
+	in.powerCut()
+	in.start()
+	for _, name := range all {
+		in.back(name, "two")
+	}
+
+	// The bad one is mended: all are tried again, in order.
+	d.clear()
+	d.group(in, "three")
+	for _, name := range all {
+		in.pod(name, "is at edition three", func(p corev1.Pod) bool {
+			return edition(p) == "three" && isReady(p) && p.Annotations[node.AnnotationRollback] == "" && p.Annotations[node.AnnotationUpdate] == ""
+		})
+	}
+	d.wait("c-first-two-ends c-first-three b-second-two-ends b-second-three a-third-two-ends a-third-three")
+}
+
+func TestAPersonGoesBackAndForth(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("hand")
+	in.start()
+	for _, e := range []string{"one", "two"} {
+		d.open("ready-" + e)
+		in.put("hand", d.edition("hand", e, "", server(e)))
+		in.pod("hand", "is at edition "+e, func(p corev1.Pod) bool { return edition(p) == e && isReady(p) })
+	}
+	in.outcome("hand", 2, "Ready")
+	if out, err := in.run("rollback", "pod", "hand"); err != nil || !strings.Contains(out, "runs revision 1 instead of 2 until its manifest changes") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	in.back("hand", "one")
+	diff := exec.Command(filepath.Join(in.bin, "monopod-client"), "diff", "pod", "hand", "--socket", filepath.Join(in.state, "monopod.sock"))
+	if out, _ := diff.Output(); diff.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "\n-    edition: one\n+    edition: two\n") {
+		t.Errorf("diff: %d\n%s", diff.ProcessState.ExitCode(), out)
+	}
+	in.kill9()
+	in.powerCut()
+	in.start()
+	in.back("hand", "one")
+	if out, err := in.run("rollback", "pod", "hand", "--to", "2"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	in.pod("hand", "is at edition two again", func(p corev1.Pod) bool {
+		return edition(p) == "two" && isReady(p) && p.Annotations[node.AnnotationRollback] == ""
+	})
+}
