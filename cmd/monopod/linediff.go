@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -33,9 +34,9 @@ func lineEdits(from, to []string) []edit {
 	for i := range common {
 		common[i] = make([]int, len(to)+1)
 	}
-	for i := len(from) - 1; i >= 0; i-- {
-		for j := len(to) - 1; j >= 0; j-- {
-			if common[i][j] = max(common[i+1][j], common[i][j+1]); from[i] == to[j] {
+	for i, old := range slices.Backward(from) {
+		for j, line := range slices.Backward(to) {
+			if common[i][j] = max(common[i+1][j], common[i][j+1]); old == line {
 				common[i][j] = common[i+1][j+1] + 1
 			}
 		}
