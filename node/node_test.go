@@ -36,12 +36,9 @@ type machine struct {
 	readLog func(ctx context.Context, q LogQuery, w io.Writer) error
 	inputs  []Input
 	applier Applier
-<<<<<<< HEAD
 	events  Events
-=======
 	// revisions may be nil
 	revisions Revisions
->>>>>>> 24913bb (monopod: history, diff and rollback of pods; changes that fail are taken back, groups change in their order)
 }
 
 func (m *machine) Pods() ([]PodView, error) {
@@ -109,11 +106,7 @@ func (m *machine) ReadLog(ctx context.Context, q LogQuery, w io.Writer) error {
 func (m *machine) Inputs() []Input { return m.inputs }
 
 func (m *machine) server() *Server {
-<<<<<<< HEAD
-	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Events: m.events, Applier: m.applier, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)})
-=======
-	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Applier: m.applier, Revisions: m.revisions, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)})
->>>>>>> 24913bb (monopod: history, diff and rollback of pods; changes that fail are taken back, groups change in their order)
+	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Events: m.events, Applier: m.applier, Revisions: m.revisions, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)})
 }
 
 // view is a pod with one status per container: "a running", "b waiting ImagePullBackOff", "c ended", "d crashed".

@@ -27,12 +27,9 @@ type Config struct {
 	Pods   Pods
 	Logs   Logs
 	Inputs Inputs
-<<<<<<< HEAD
 	Events Events
-=======
 	// Revisions may be nil: nothing is told of them then.
 	Revisions Revisions
->>>>>>> 24913bb (monopod: history, diff and rollback of pods; changes that fail are taken back, groups change in their order)
 	// Applier, which may be nil, takes documents from clients.
 	Applier Applier
 	// Settings is the answer to GET /v1/config.

@@ -385,11 +385,8 @@ func (w *worker) publish(next time.Time) {
 		Node:     w.pool.node(),
 	}
 	r := report{status: Status(in), seen: w.adopted}
-<<<<<<< HEAD
 	w.recordLook(r.status.Pod)
-=======
 	r.status.Looked = w.adopted
->>>>>>> 24913bb (monopod: history, diff and rollback of pods; changes that fail are taken back, groups change in their order)
 	if sb := w.observed.Sandbox; sb != nil {
 		r.holds = sb.Pod
 	}

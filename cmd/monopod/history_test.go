@@ -59,6 +59,9 @@ func TestAPodIsTakenBackUntilItsManifestChanges(t *testing.T) {
 	}
 	d.runsImage("1")
 	d.isBack()
+	for _, reason := range []string{"RevisionAccepted", "RevisionReady", "RolledBack"} {
+		d.shows(reason, "events")
+	}
 	r := d.cmd("diff", "pod", "web")
 	if r.code != exitError || !strings.Contains(r.stdout, "--- default/web revision 1 (active)\n+++ default/web revision 2\n") ||
 		!strings.Contains(r.stdout, "\n-    image: example.com/app:1\n+    image: example.com/app:2\n") {

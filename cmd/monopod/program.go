@@ -118,11 +118,7 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-<<<<<<< HEAD
-	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.logsCommand(), p.eventsCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.cleanupCommand(), p.versionCommand())
-=======
-	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.logsCommand(), p.historyCommand(), p.diffCommand(), p.rollbackCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.cleanupCommand(), p.versionCommand())
->>>>>>> 24913bb (monopod: history, diff and rollback of pods; changes that fail are taken back, groups change in their order)
+	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.logsCommand(), p.eventsCommand(), p.historyCommand(), p.diffCommand(), p.rollbackCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.cleanupCommand(), p.versionCommand())
 	return root
 }
 

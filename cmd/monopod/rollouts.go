@@ -22,9 +22,22 @@ func (a *App) newRollouts() (*rollout.Controller, error) {
 	}
 	auto := a.cfg.AutoRollback
 	return rollout.New(rollout.Config{
-		Store: rollout.NewStore(filepath.Join(a.cfg.RootDirectory, "revisions")), Log: a.log, Clock: clock, Notify: a.board.notify,
+		Store: rollout.NewStore(filepath.Join(a.cfg.RootDirectory, "revisions")), Log: a.log, Clock: clock, Notify: a.board.notify, Changed: a.recordTransition,
 		Options: rollout.Options{AutoRollback: auto.Enabled, ReadyDeadline: auto.ReadyDeadline, Soak: auto.Soak},
 	}), nil
+}
+
+// recordTransition records what happened to a revision. That a new pod has come, and is Ready, others record.
+func (a *App) recordTransition(t rollout.Transition) {
+	eventType := corev1.EventTypeNormal
+	switch {
+	case t.Revision == 1 && t.Kind != rollout.RolledBack:
+		return
+	case t.Kind == rollout.RevisionFailed, t.Kind == rollout.RolledBack:
+		eventType = corev1.EventTypeWarning
+	}
+	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: t.Key.Namespace, Name: t.Key.Name}
+	a.events.Event(pod, eventType, string(t.Kind), t.Message)
 }
 
 // toPool is what a Controller hands on to a pool.
