@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
@@ -143,18 +141,19 @@ func (a *applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyR
 		if err != nil {
 			return node.ApplyResult{}, err
 		}
-		elsewhere := now.elsewhere(id)
+		owner := now.owner(id)
+		elsewhere := owner.at.Source != "" && (owner.at.Source != sourceApplied || owner.workload != "")
 		switch {
 		case stored != nil:
 			o.Verdict = node.Deleted
 			change.Remove = append(change.Remove, id)
-			if elsewhere != "" {
-				o.Warning = "goes on: it is " + elsewhere + " too"
+			if elsewhere {
+				o.Warning = "goes on: it is " + owner.String() + " too"
 			} else {
 				o.Pods = now.podsOf(id)
 			}
-		case elsewhere != "":
-			lines = append(lines, fmt.Sprintf("%s is %s; remove it there", id, elsewhere))
+		case elsewhere:
+			lines = append(lines, fmt.Sprintf("%s is %s; remove it there", id, owner))
 		}
 		result.Objects = append(result.Objects, o)
 	}
@@ -306,16 +305,18 @@ func (a *applier) owned(objects []*pushed) []*manifests.Error {
 	var errs []*manifests.Error
 	now := a.board.view()
 	for _, p := range objects {
-		owner, same := now.owner(p)
-		if owner.Source == "" || !a.before(owner.Source) {
+		owner := now.owner(p.ID)
+		if owner.at.Source == "" || !a.before(owner.at.Source) && owner.workload == "" {
 			continue
 		}
-		where := place(owner)
-		if !same {
-			errs = append(errs, p.refuse("is defined in "+where+" already, which cannot be overridden", "change it there, or remove it there first"))
-			continue
+		switch {
+		case owner.workload != "":
+			errs = append(errs, p.refuse("has the name of "+owner.String(), "give it another name"))
+		case !now.same(p):
+			errs = append(errs, p.refuse("is "+owner.String()+" already, which cannot be overridden", "change it there, or remove it there first"))
+		default:
+			p.warning = "is " + owner.String() + " too, which counts until it is removed there"
 		}
-		p.warning = "is defined in " + where + " too, which counts until it is removed there"
 	}
 	return errs
 }
@@ -353,142 +354,4 @@ func deletedIDs(r node.DeleteRequest) ([]manifests.ObjectID, error) {
 
 func refOf(id manifests.ObjectID) node.ObjectRef {
 	return node.ObjectRef{Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}
-}
-
-// view is what the board knows at one moment.
-type view struct {
-	// documents are the desired pods, objects the other documents that are desired.
-	documents map[manifests.Key]*manifests.Pod
-	objects   map[manifests.ObjectID]*manifests.Object
-	// pods are those that are shown; seen says that they can be.
-	pods map[manifests.Key]node.PodView
-	seen bool
-}
-
-// view returns what is known now.
-func (b *board) view() view {
-	views, err := b.Pods()
-	b.mu.Lock()
-	d := b.desired
-	b.mu.Unlock()
-	v := view{
-		documents: make(map[manifests.Key]*manifests.Pod, len(d.Pods)), objects: map[manifests.ObjectID]*manifests.Object{},
-		pods: make(map[manifests.Key]node.PodView, len(views)), seen: err == nil,
-	}
-	for _, p := range d.Pods {
-		v.documents[p.Key()] = p
-	}
-	for _, o := range slices.Concat(d.Objects, d.Workloads) {
-		v.objects[o.ID()] = o
-	}
-	for _, p := range views {
-		v.pods[manifests.Key{Namespace: p.Pod.Namespace, Name: p.Pod.Name}] = p
-	}
-	return v
-}
-
-// pod returns the desired pod of a name, nil when there is none.
-func (v view) pod(id manifests.ObjectID) *manifests.Pod {
-	if id.Kind != "Pod" {
-		return nil
-	}
-	return v.documents[manifests.Key{Namespace: id.Namespace, Name: id.Name}]
-}
-
-// object is pod for the other kinds.
-func (v view) object(id manifests.ObjectID) *manifests.Object { return v.objects[id] }
-
-// owner is where the object of that name is written that counts now, and whether it says the same.
-func (v view) owner(p *pushed) (manifests.Origin, bool) {
-	if pod := v.pod(p.ID); pod != nil {
-		return pod.Origin, p.pod != nil && reflect.DeepEqual(pod.Object, p.pod.Object)
-	}
-	if o := v.object(p.ID); o != nil {
-		return o.Origin, p.object != nil && reflect.DeepEqual(o.Object, p.object.Object)
-	}
-	return manifests.Origin{}, false
-}
-
-// elsewhere says where an object comes from besides from what was applied; empty when from nowhere.
-func (v view) elsewhere(id manifests.ObjectID) string {
-	at := manifests.Origin{}
-	if p := v.pod(id); p != nil {
-		at = p.Origin
-	} else if o := v.object(id); o != nil {
-		at = o.Origin
-	} else if p, ok := v.pods[manifests.Key{Namespace: id.Namespace, Name: id.Name}]; ok && id.Kind == "Pod" {
-		if p.Pod.DeletionTimestamp != nil {
-			return ""
-		}
-		if owner := metav1.GetControllerOf(p.Pod); owner != nil {
-			return fmt.Sprintf("a pod of %s %s, written in %s", owner.Kind, owner.Name, place(p.Origin))
-		}
-		at = p.Origin
-	}
-	if at.Source == sourceApplied || at.File == "" {
-		return ""
-	}
-	return "defined in " + place(at)
-}
-
-// podsOf are the pods that go with an object: itself, or those of a workload.
-func (v view) podsOf(id manifests.ObjectID) []node.AppliedPod {
-	if id.Kind == "Pod" {
-		return []node.AppliedPod{{Namespace: id.Namespace, Name: id.Name}}
-	}
-	var pods []node.AppliedPod
-	for key, p := range v.pods {
-		owner := metav1.GetControllerOf(p.Pod)
-		if owner != nil && owner.Kind == id.Kind && owner.Name == id.Name && key.Namespace == id.Namespace {
-			pods = append(pods, node.AppliedPod{Namespace: key.Namespace, Name: key.Name})
-		}
-	}
-	return pods
-}
-
-// shows says that what was applied is desired, as far as another source does not have its place, and that its pods can
-// be asked for.
-func (v view) shows(objects []*pushed) bool {
-	for _, p := range objects {
-		owner, same := v.owner(p)
-		if !same && (owner.Source == sourceApplied || owner.Source == "") {
-			return false
-		}
-		if _, shown := v.pods[manifests.Key{Namespace: p.ID.Namespace, Name: p.ID.Name}]; p.pod != nil && v.seen && !shown {
-			return false
-		}
-	}
-	return true
-}
-
-// lacks says that none of the objects is desired as it was applied.
-func (v view) lacks(ids []manifests.ObjectID) bool {
-	return !slices.ContainsFunc(ids, func(id manifests.ObjectID) bool {
-		if p := v.pod(id); p != nil {
-			return p.Origin.Source == sourceApplied
-		}
-		o := v.object(id)
-		return o != nil && o.Origin.Source == sourceApplied
-	})
-}
-
-// manifestHashes remembers the hashes of recorded manifests by their address: they are immutable.
-type manifestHashes map[manifests.Key]recordedHash
-
-type recordedHash struct {
-	of   *corev1.Pod
-	hash string
-}
-
-// get returns the hash of a recorded manifest, empty for none.
-func (m manifestHashes) get(p *manifests.Pod) string {
-	if p == nil {
-		return ""
-	}
-	was := m[p.Key()]
-	if was.of != p.Object {
-		was = recordedHash{of: p.Object, hash: manifests.PodHash(p.Object)}
-		m[p.Key()] = was
-	}
-	return was.hash
 }

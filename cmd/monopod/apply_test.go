@@ -156,9 +156,40 @@ func TestWhatAFileDefinesCanNeitherBeDeletedNorOverridden(t *testing.T) {
 	d.says(1, "", "Pod default/many-0 is a pod of Deployment many, written in $DIR/manifests/jobs.yaml:1; remove it there\n", "delete", "pod", "many-0")
 	other := d.file("web.yaml", podYAML("web", runtimetest.ScriptStubborn))
 	d.says(1, "", "$DIR/files/web.yaml:1: pod default/web: is defined in "+place+" already, which cannot be overridden; change it there, or remove it there first\n", "apply", "-f", other)
+	d.says(1, "", "$DIR/files/many.yaml:1: pod default/many-0: has the name of a pod of Deployment many, written in $DIR/manifests/jobs.yaml:1; give it another name\n",
+		"apply", "-f", d.file("many.yaml", podYAML("many-0", runtimetest.ScriptServe)))
 	if got := d.applied(); got != "" {
 		t.Errorf("stored: %s", got)
 	}
+}
+
+// A file that has been broken since the start of the agent keeps its pods all the same.
+func TestWhatAFileSaidBeforeItBrokeCanNeitherBeDeletedNorOverridden(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	text := podYAML("web", runtimetest.ScriptServe)
+	d.put("web.yaml", text)
+	d.start()
+	d.shows("Running", "get", "pod", "web")
+	d.end()
+	d.put("web.yaml", "broken\n")
+	d.start()
+	d.shows("Running", "get", "pod", "web")
+	const owner = "defined in $DIR/manifests/web.yaml:1 (not read since monopod started)"
+	d.says(1, "", "Pod default/web is "+owner+"; remove it there\n", "delete", "pod", "web")
+	d.says(1, "", "$DIR/files/web.yaml:1: pod default/web: is "+owner+" already, which cannot be overridden; change it there, or remove it there first\n",
+		"apply", "-f", d.file("web.yaml", podYAML("web", runtimetest.ScriptStubborn)))
+	d.says(0, "pod/web created\n", "warning: pod/web is "+owner+" too, which counts until it is removed there\n", "apply", "-f", d.file("web.yaml", text))
+	if err := os.Remove(d.path("manifests", "web.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	d.eventually("it is that of the stored file", func() error {
+		if got := d.pod("web").Annotations[node.AnnotationSource]; !strings.Contains(got, "/root/applied/") {
+			return errors.New(got)
+		}
+		return nil
+	})
+	d.says(0, "pod/web deleted\n", "", "delete", "pod", "web")
 }
 
 // A pod goes from its file to the applied objects and back. It is the same pod all the time.
