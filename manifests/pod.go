@@ -48,6 +48,9 @@ type Pod struct {
 	// Refs is the content of the objects that the pod refers to, as far as it is known; nil before WithRefs. It is in
 	// no hash and must never be stored: it can hold Secrets.
 	Refs *Refs
+	// Images are digests (sha256:...) of the images to run in place of what the tags of Object stand for now: by container,
+	// and by ImageVolume. What is not in it runs as written. It is in no hash, because Object is the same.
+	Images map[string]string
 }
 
 // Key returns the pod's namespace and name.

@@ -127,10 +127,10 @@ func WithRefs(pod, was *Pod, objects *Objects) *Pod {
 	switch {
 	case refs.same(pod.Refs):
 		return pod
-	case was != nil && was.Object == pod.Object && was.Origin == pod.Origin && was.Refs.same(refs):
+	case was != nil && was.Object == pod.Object && was.Origin == pod.Origin && SameImages(was, pod) && was.Refs.same(refs):
 		return was
 	}
-	return &Pod{Object: pod.Object, Origin: pod.Origin, Refs: refs}
+	return &Pod{Object: pod.Object, Origin: pod.Origin, Refs: refs, Images: pod.Images}
 }
 
 // pick looks names up and keeps what is there.

@@ -31,6 +31,9 @@ type Config struct {
 	Changed func(Transition)
 	// Notify, which may be nil, is called when View says something else about any pod.
 	Notify func()
+	// Images, which may be nil, is told the digests of the images that the kept revisions ran with, in order: once all
+	// that is stored has been read, and whenever there are others. It must not block.
+	Images func(digests []string)
 }
 
 // Wanted is what is to run if no pod is gone back to.
@@ -69,6 +72,9 @@ type Controller struct {
 	late    time.Duration
 	// dead are pods whose states are to be removed from disk.
 	dead []manifests.Key
+	// images are those of states. imagesTold says that Config.Images knows them.
+	images     digests
+	imagesTold bool
 
 	inbox sync.Mutex
 	// next is what Update left; nil: nothing new.
@@ -111,6 +117,7 @@ func New(cfg Config) *Controller {
 	return &Controller{
 		cfg: cfg, trigger: make(chan struct{}, 1), states: map[manifests.Key]*State{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{},
 		unsaved: map[manifests.Key]bool{}, seen: map[manifests.Key]Observed{}, noted: map[manifests.Key]bool{}, busy: map[manifests.Key]bool{}, views: map[manifests.Key]View{},
+		images: digests{},
 	}
 }
 
@@ -176,6 +183,7 @@ func (c *Controller) wake() {
 // Run decides until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	c.load()
+	c.tellImages()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -208,6 +216,7 @@ func (c *Controller) load() {
 	c.inbox.Lock()
 	defer c.inbox.Unlock()
 	for key, s := range states {
+		c.note(nil, s)
 		c.views[key] = View{Active: s.Active, Wanted: s.Wanted, Rollback: s.Rollback, Trial: s.Trial}
 	}
 }
@@ -235,6 +244,7 @@ func (c *Controller) turn() time.Duration {
 	}
 	c.decide(now, c.due(now, next != nil, noted))
 	c.hand()
+	c.tellImages()
 	if c.late != 0 && now.Since >= c.late {
 		c.saveLate()
 	}
@@ -331,6 +341,7 @@ func unitOf(p *manifests.Pod) string {
 
 // forget drops a pod that is not written any more.
 func (c *Controller) forget(key manifests.Key) {
+	c.note(c.states[key], nil)
 	delete(c.states, key)
 	c.dead = append(c.dead, key)
 	c.soon()
@@ -363,6 +374,7 @@ func (c *Controller) decide(now Instant, units []*unit) {
 			if old == v.State {
 				continue
 			}
+			c.note(old, v.State)
 			c.states[key] = v.State
 			c.moved = c.moved || old == nil || old.Active != v.State.Active || old.Wanted != v.State.Wanted
 			switch {

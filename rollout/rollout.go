@@ -8,13 +8,12 @@
 //
 // # Images
 //
-// Revision.Images is the seam for resolved images: by container, the digest of the image that the revision ran with. It
-// comes in as Seen.Images, and is noted at the moment at which the revision is seen Ready. Revision.Pod is where it goes
-// out: it is the only maker of a pod from a revision, and called only for one that was gone back to, since the newest
-// revision runs as it is written. Pins must not change Object: the image's name is in the hash by which a container that
-// runs is recognized, and going back must not restart what never stopped. They belong beside Object, in no hash, like
-// manifests.Pod.Refs. Which images are needed is what the revisions
-// of all kept States say.
+// Revision.Images is the seam for resolved images: by container, and by manifests.ImageVolume, the digest of the image that
+// the revision ran with. It comes in as Seen.Images, and is noted at the moment at which the revision is seen Ready.
+// Revision.Pod is where it goes out, as manifests.Pod.Images: it is the only maker of a pod from a revision, and called
+// only for one that was gone back to, since the newest revision runs as it is written. Object stays as it was: the image's
+// name is in the hash by which a container that runs is recognized, and going back must not restart what never stopped.
+// Which images are needed is what the revisions of all kept States say; Config.Images is told.
 //
 // Goroutines: Controller.Run is one.
 package rollout
@@ -87,7 +86,7 @@ func (r *Revision) Pod(at manifests.Origin) (*manifests.Pod, error) {
 	if err := json.Unmarshal(r.Manifest, pod); err != nil {
 		return nil, fmt.Errorf("revision %d: %w", r.Number, err)
 	}
-	return &manifests.Pod{Object: pod, Origin: at}, nil
+	return &manifests.Pod{Object: pod, Origin: at, Images: r.Images}, nil
 }
 
 // RollbackKind says who went back.

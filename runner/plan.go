@@ -199,7 +199,7 @@ func (p *planner) recordDiffers() bool {
 		return rec == nil
 	}
 	moved := rec.Origin.Source != p.pod.Origin.Source || rec.Origin.File != p.pod.Origin.File
-	return moved || p.hashes.podHash(rec) != p.hashes.podHash(p.pod)
+	return moved || !manifests.SameImages(rec, p.pod) || p.hashes.podHash(rec) != p.hashes.podHash(p.pod)
 }
 
 func (p *planner) recordNeeded() bool {

@@ -15,6 +15,9 @@ import (
 // made says that the instance was made from the container's definition in pod. Instances of releases that could not
 // resize have no hash of their resources: those are part of their definition.
 func (h *hashes) made(pod *manifests.Pod, c *Container) bool {
+	if !ranWith(pod, c) {
+		return false
+	}
 	if c.ResourcesHash == "" {
 		return c.Hash == h.formerContainer(pod, c.Name)
 	}

@@ -106,8 +106,12 @@ type Container struct {
 	Resources *corev1.ResourceRequirements
 	Image     string
 	ImageID   string
-	State     ContainerState
-	PID       uint32
+	// ImageDigest is by which its image can be run again: that of its manifest or index. VolumeImages are those of the
+	// images that it mounts, by volume. Empty for containers of releases that did not note them.
+	ImageDigest  string
+	VolumeImages map[string]string
+	State        ContainerState
+	PID          uint32
 	// RestartCount, BackOff and Last were given to CreateContainer.
 	RestartCount int
 	// BackOff is how long to wait after this instance's exit before the next start; see restart.go.
@@ -530,4 +534,6 @@ type PodStatus struct {
 	Probes []ProbeStatus
 	// NextTry is when the worker will act again by itself; zero when it waits for an event.
 	NextTry time.Time
+	// Images are the digests of the images that its containers run, or ran, with; keys are those of manifests.Pod.Images.
+	Images map[string]string
 }

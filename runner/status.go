@@ -74,7 +74,7 @@ func Status(in StatusInput) PodStatus {
 	if in.Held != nil && in.Sandbox == nil {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
 	}
-	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Why: s.why(), NextTry: in.Next}
+	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Why: s.why(), NextTry: in.Next, Images: imagesOf(&s.pod.Spec, s.Containers)}
 	if in.Sandbox != nil {
 		status.Recorded = in.Sandbox.Pod
 	}

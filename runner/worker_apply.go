@@ -289,7 +289,7 @@ func (w *worker) dropPreparations() {
 // sameImage says that both manifests want the same image for a container, got in the same way.
 func sameImage(a, b *manifests.Pod, name string) bool {
 	x, y := containerSpec(a, name), containerSpec(b, name)
-	return x != nil && y != nil && x.Image == y.Image && x.ImagePullPolicy == y.ImagePullPolicy
+	return x != nil && y != nil && x.Image == y.Image && x.ImagePullPolicy == y.ImagePullPolicy && manifests.SameImages(a, b)
 }
 
 // logApplied logs an action: transitions for everyone, the steps between for those who look closely.

@@ -45,5 +45,5 @@ func withoutPull(pod *manifests.Pod, a runner.Action) *manifests.Pod {
 		return nil
 	}
 	c.ImagePullPolicy = corev1.PullNever
-	return &manifests.Pod{Object: o, Origin: pod.Origin}
+	return &manifests.Pod{Object: o, Origin: pod.Origin, Images: pod.Images}
 }

@@ -96,10 +96,11 @@ func (r *Runtime) ensureImage(ctx context.Context, pod *manifests.Pod, a runner.
 		ctx, cancel = context.WithTimeout(ctx, a.Timeout)
 		defer cancel()
 	}
-	if _, err := r.images.Ensure(ctx, c.Image, c.ImagePullPolicy); err != nil {
+	ref, policy := imageOf(pod, c.Name, c.Image, c.ImagePullPolicy)
+	if _, err := r.images.Ensure(ctx, ref, policy); err != nil {
 		return stepError(runner.ReasonErrImagePull, err)
 	}
-	return r.ensureImageVolumes(ctx, pod.Object, c)
+	return r.ensureImageVolumes(ctx, pod, c)
 }
 
 // withLogins adds the logins of imagePullSecrets. Secrets that do not exist are passed over, as by a kubelet: the image
@@ -144,11 +145,12 @@ func (r *Runtime) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 	if err != nil {
 		return stepError(runner.ReasonErrImagePull, err)
 	}
-	img, err := r.images.Ensure(ctx, c.Image, c.ImagePullPolicy)
+	ref, policy := imageOf(p, c.Name, c.Image, c.ImagePullPolicy)
+	img, err := r.images.Ensure(ctx, ref, policy)
 	if err != nil {
 		return stepError(runner.ReasonErrImagePull, err)
 	}
-	if err := r.ensureImageVolumes(ctx, pod, c); err != nil {
+	if err := r.ensureImageVolumes(ctx, p, c); err != nil {
 		return err
 	}
 	user, err := r.user(ctx, pod, c, img)
@@ -182,8 +184,10 @@ func (r *Runtime) user(ctx context.Context, pod *corev1.Pod, c *corev1.Container
 
 // specRequest is what a spec is made of besides the configuration.
 type specRequest struct {
-	pod       *corev1.Pod
-	refs      *manifests.Refs
+	pod  *corev1.Pod
+	refs *manifests.Refs
+	// images are those of manifests.Pod.
+	images    map[string]string
 	container *corev1.Container
 	image     *image.Image
 	sandbox   *sandboxRecord

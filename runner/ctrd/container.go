@@ -101,7 +101,8 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 	if c == nil {
 		return nil, stepError(runner.ReasonCreateContainerConfigError, fmt.Errorf("pod %s has no container %s", key, a.Container))
 	}
-	img, err := r.images.Get(ctx, c.Image)
+	ref, _ := imageOf(pod, c.Name, c.Image, "")
+	img, err := r.images.Get(ctx, ref)
 	if err != nil {
 		return nil, stepError(runner.ReasonImageInspectError, err)
 	}
@@ -116,7 +117,7 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 	if err != nil {
 		return nil, stepError(runner.ReasonCreateContainerError, err)
 	}
-	in, err := r.input(ctx, specRequest{pod: pod.Object, refs: pod.Refs, container: c, image: img, sandbox: sb, id: id, message: message})
+	in, err := r.input(ctx, specRequest{pod: pod.Object, refs: pod.Refs, images: pod.Images, container: c, image: img, sandbox: sb, id: id, message: message})
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +146,7 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 	}
 	n.rec = r.newRecord(id, pod, c, n, a)
 	n.rec.Labels.CPUs, n.rec.Labels.MessagePath = own.String(), message
+	n.rec.Labels.VolumeImages = mountedImages(in.Volumes)
 	if n.rec.Labels.Devices, err = r.giveDevices(n, pod.Object, c, n.spec); err != nil {
 		undo()
 		return nil, stepError(runner.ReasonCreateContainerConfigError, err)
@@ -173,6 +175,7 @@ func (r *Runtime) newRecord(id string, pod *manifests.Pod, c *corev1.Container, 
 		Resources:       new(manifests.Resizable(c.Resources)),
 		Cgroup:          sb.Labels.Cgroup,
 		ImageID:         img.ID,
+		Image:           img.Target,
 		RestartCount:    a.RestartCount,
 		BackOff:         a.BackOff,
 		Last:            a.Last,

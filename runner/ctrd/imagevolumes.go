@@ -18,19 +18,22 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/spec"
 )
 
 // labelImageVolume marks the snapshots of images that are mounted as volumes.
 const labelImageVolume = "monopod.dev/image-volume"
 
 // ensureImageVolumes makes the images present that a container mounts as volumes, by their pull policies.
-func (r *Runtime) ensureImageVolumes(ctx context.Context, pod *corev1.Pod, c *corev1.Container) error {
-	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
+func (r *Runtime) ensureImageVolumes(ctx context.Context, pod *manifests.Pod, c *corev1.Container) error {
+	for i := range pod.Object.Spec.Volumes {
+		v := &pod.Object.Spec.Volumes[i]
 		if v.Image == nil || !manifests.UsesVolume(c, v.Name) {
 			continue
 		}
-		if _, err := r.images.Ensure(ctx, v.Image.Reference, v.Image.PullPolicy); err != nil {
+		ref, policy := imageOf(pod, manifests.ImageVolume(v.Name), v.Image.Reference, v.Image.PullPolicy)
+		if _, err := r.images.Ensure(ctx, ref, policy); err != nil {
 			return stepError(runner.ReasonErrImagePull, fmt.Errorf("volume %q: %w", v.Name, err))
 		}
 	}
@@ -40,37 +43,45 @@ func (r *Runtime) ensureImageVolumes(ctx context.Context, pod *corev1.Pod, c *co
 // imageVolumeOptions say what an image that is a volume may not do.
 func imageVolumeOptions() []string { return []string{"nodev", "noexec", "nosuid"} }
 
-// prepareImageVolume mounts the content of an image, once for all containers of a sandbox, and returns where, and whether
-// its files have the ids of the pod. An overlay has them for a pod with a user namespace, as its ids can be mapped in its
-// layers only; a bind mount of a single layer has not.
-func (r *Runtime) prepareImageVolume(ctx context.Context, sb *sandboxRecord, v *corev1.ImageVolumeSource) (path string, mapped bool, err error) {
+// prepareImageVolume mounts the content of an image, once for all containers of a sandbox, and fills in where, of which
+// image, and whether its files have the ids of the pod. An overlay has them for a pod with a user namespace, as its ids can
+// be mapped in its layers only; a bind mount of a single layer has not.
+func (r *Runtime) prepareImageVolume(ctx context.Context, sb *sandboxRecord, ref string, v *spec.Volume) error {
 	sandbox, users := sb.ID, sb.Labels.FirstID > 0
-	img, err := r.images.Get(ctx, v.Reference)
+	img, err := r.images.Get(ctx, ref)
 	if err != nil {
-		return "", false, stepError(runner.ReasonImageInspectError, err)
+		return stepError(runner.ReasonImageInspectError, err)
 	}
 	defer r.locks.lock("image volumes " + sandbox)()
 	name := digest.FromString(img.ChainID).Encoded()
-	path = r.path("image-volumes", sandbox, name)
-	if isMountPoint(path) {
-		return path, users && isOverlay(path), nil
+	v.HostPath, v.Image = r.path("image-volumes", sandbox, name), img.Target
+	if !isMountPoint(v.HostPath) {
+		if err := r.mountImageVolume(ctx, sb, img, v.HostPath); err != nil {
+			return err
+		}
 	}
+	v.Mapped = users && isOverlay(v.HostPath)
+	return nil
+}
+
+func (r *Runtime) mountImageVolume(ctx context.Context, sb *sandboxRecord, img *image.Image, path string) error {
+	name := filepath.Base(path)
 	if err := os.MkdirAll(path, 0o755); err != nil { // before the snapshot, which dropImageVolumes finds by it
-		return "", false, err
+		return err
 	}
-	key := sandbox + "-" + name
+	key := sb.ID + "-" + name
 	sn := r.client.SnapshotService(r.cfg.Snapshotter)
 	from, err := sn.View(ctx, key, img.ChainID, snapshots.WithLabels(map[string]string{
 		labelGCRoot:      time.Now().UTC().Format(time.RFC3339),
 		labelOwner:       r.cfg.RootDirectory,
-		labelSandbox:     sandbox,
+		labelSandbox:     sb.ID,
 		labelImageVolume: name,
 	}), snapshots.WithLabels(mapLabels(sb.Labels.FirstID)))
 	if errdefs.IsAlreadyExists(err) { // an earlier try was cut off
 		from, err = sn.Mounts(ctx, key)
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("prepare image %s: %w", img.Name, err)
+		return fmt.Errorf("prepare image %s: %w", img.Name, err)
 	}
 	for i := range from {
 		from[i].Options = append(append(from[i].Options, "ro"), imageVolumeOptions()...)
@@ -79,9 +90,9 @@ func (r *Runtime) prepareImageVolume(ctx context.Context, sb *sandboxRecord, v *
 		}
 	}
 	if err := mount.All(from, path); err != nil {
-		return "", false, fmt.Errorf("mount image %s: %w", img.Name, err)
+		return fmt.Errorf("mount image %s: %w", img.Name, err)
 	}
-	return path, users && isOverlay(path), nil
+	return nil
 }
 
 // isOverlay says that a path lies on an overlay.

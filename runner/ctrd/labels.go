@@ -46,10 +46,14 @@ const (
 	labelResources     = "monopod.dev/resources"
 	labelCPUs          = "monopod.dev/cpus"
 
-	labelSandbox      = "monopod.dev/sandbox"
-	labelHash         = "monopod.dev/hash"
-	labelGeneration   = "monopod.dev/generation"
-	labelImageID      = "monopod.dev/image-id"
+	labelSandbox    = "monopod.dev/sandbox"
+	labelHash       = "monopod.dev/hash"
+	labelGeneration = "monopod.dev/generation"
+	labelImageID    = "monopod.dev/image-id"
+	// labelImage, and labelVolumeImage with the name of a volume, hold digests of images. Their names make containerd keep
+	// what they refer to for as long as the container is there, whatever becomes of the tag.
+	labelImage        = "containerd.io/gc.ref.content.image"
+	labelVolumeImage  = "containerd.io/gc.ref.content.volume."
 	labelRestartCount = "monopod.dev/restart-count"
 	labelBackOff      = "monopod.dev/back-off"
 	labelLogPath      = "monopod.dev/log-path"
@@ -98,8 +102,11 @@ type containerLabels struct {
 	// Cgroup is that of its pod; empty in the layout without classes.
 	Cgroup string
 	// CPUs are the processors it has for itself; empty: it shares.
-	CPUs         string
-	ImageID      string
+	CPUs    string
+	ImageID string
+	// Image is the digest of the image's manifest or index, VolumeImages those of images that are mounted, by volume.
+	Image        string
+	VolumeImages map[string]string
 	RestartCount int
 	BackOff      time.Duration
 	Last         *runner.Termination
@@ -142,6 +149,7 @@ func (l *containerLabels) encode() map[string]string {
 		labelCgroup:        l.Cgroup,
 		labelCPUs:          l.CPUs,
 		labelImageID:       l.ImageID,
+		labelImage:         l.Image,
 		labelRestartCount:  strconv.Itoa(l.RestartCount),
 		labelBackOff:       l.BackOff.String(),
 		labelLogPath:       l.LogPath,
@@ -154,6 +162,9 @@ func (l *containerLabels) encode() map[string]string {
 		labelStoppingAt:    encodeTime(l.StoppingAt),
 		labelStopCause:     string(l.StopCause),
 		labelPostStart:     string(l.PostStart),
+	}
+	for volume, digest := range l.VolumeImages {
+		m[labelVolumeImage+volume] = digest
 	}
 	if l.Round > 0 {
 		m[labelRound] = strconv.Itoa(l.Round)
@@ -188,6 +199,8 @@ func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
 		Cgroup:          m[labelCgroup],
 		CPUs:            m[labelCPUs],
 		ImageID:         m[labelImageID],
+		Image:           m[labelImage],
+		VolumeImages:    volumeImages(m),
 		LogPath:         m[labelLogPath],
 		StopSignal:      m[labelStopSignal],
 		MessagePath:     m[labelMessagePath],
@@ -214,6 +227,21 @@ func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
 	l.Last = d.termination(labelLast, labelLastMessage)
 	l.Exit = d.termination(labelExit, labelExitMessage)
 	return l, errors.Join(d.errs...)
+}
+
+func volumeImages(m map[string]string) map[string]string {
+	var images map[string]string
+	for key, digest := range m {
+		volume, ok := strings.CutPrefix(key, labelVolumeImage)
+		if !ok {
+			continue
+		}
+		if images == nil {
+			images = map[string]string{}
+		}
+		images[volume] = digest
+	}
+	return images
 }
 
 // decoder collects the errors of several labels.

@@ -117,6 +117,8 @@ func (r *Runtime) observeContainer(ctx context.Context, rec *containerRecord) (*
 
 		Image:        rec.Image,
 		ImageID:      l.ImageID,
+		ImageDigest:  l.Image,
+		VolumeImages: l.VolumeImages,
 		RestartCount: l.RestartCount,
 		BackOff:      l.BackOff,
 		Last:         l.Last,

@@ -58,6 +58,12 @@ type networkResult struct {
 	IPs   []string `json:"ips,omitempty"`
 }
 
+// written is what extOrigin holds: what a pod has beside its manifest.
+type written struct {
+	manifests.Origin
+	Images map[string]string `json:"images,omitempty"`
+}
+
 // sandboxRecord is a sandbox record with its extensions decoded.
 type sandboxRecord struct {
 	ID        string
@@ -70,7 +76,7 @@ type sandboxRecord struct {
 // extensions returns the record's extensions.
 func (r *sandboxRecord) extensions() (map[string]typeurl.Any, error) {
 	pod, err1 := toAny(extPod, r.Pod.Object)
-	origin, err2 := toAny(extOrigin, r.Pod.Origin)
+	origin, err2 := toAny(extOrigin, written{r.Pod.Origin, r.Pod.Images})
 	net, err3 := toAny(extNetwork, r.Network)
 	return map[string]typeurl.Any{extPod: pod, extOrigin: origin, extNetwork: net}, errors.Join(err1, err2, err3)
 }
@@ -83,14 +89,16 @@ func decodeSandbox(sb sandbox.Sandbox) (*sandboxRecord, error) {
 		Labels:    *decodeSandboxLabels(sb.Labels),
 		Pod:       &manifests.Pod{Object: &corev1.Pod{}},
 	}
+	var from written
 	err := errors.Join(
 		fromAny(sb.Extensions, extPod, r.Pod.Object),
-		fromAny(sb.Extensions, extOrigin, &r.Pod.Origin),
+		fromAny(sb.Extensions, extOrigin, &from),
 		fromAny(sb.Extensions, extNetwork, &r.Network),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %s: %w", sb.ID, err)
 	}
+	r.Pod.Origin, r.Pod.Images = from.Origin, from.Images
 	return r, nil
 }
 

@@ -78,6 +78,7 @@ var contract = []contractTest{
 	{name: "the beginning of the end is kept, and nobody is signaled", test: testMarkStopping},
 	{name: "a postStart hook is due until it is marked", test: testPostStart},
 	{name: "an init container is made as any other", test: testInitContainer},
+	{name: "a container is made of the digest that is asked for", test: testDigest},
 	{name: "a process that ignores the stop signal can be killed", test: testStubborn},
 	{name: "finishing keeps the exit", test: testFinish},
 	{name: "a new instance waits beside the old one", test: testTwoInstances},

@@ -69,14 +69,14 @@ func testLife(t *testing.T, s *suite) {
 	want := runner.Container{
 		ID: c.ID, Name: "c0", SandboxID: sb.ID, Hash: manifests.ContainerHash(p.Object, "c0"),
 		ResourcesHash: manifests.ResourcesHash(p.Object, "c0"), Resources: new(manifests.Resizable(p.Object.Spec.Containers[0].Resources)),
-		Image: s.h.Image, ImageID: c.ImageID, State: runner.ContainerCreated, PID: c.PID,
+		Image: s.h.Image, ImageID: c.ImageID, ImageDigest: c.ImageDigest, State: runner.ContainerCreated, PID: c.PID,
 		RestartCount: 2, BackOff: 20 * time.Second, Last: last, Round: 3, CreatedAt: c.CreatedAt,
 	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
 	}
-	if c.ID == "" || c.ImageID == "" {
-		t.Errorf("id %q, image id %q", c.ID, c.ImageID)
+	if c.ID == "" || c.ImageID == "" || !strings.HasPrefix(c.ImageDigest, "sha256:") {
+		t.Errorf("id %q, image id %q, digest %q", c.ID, c.ImageID, c.ImageDigest)
 	}
 	wantTime(t, "the creation", c.CreatedAt, began, time.Now())
 	p.start(c)
@@ -224,6 +224,27 @@ func testPostStart(t *testing.T, s *suite) {
 	s.restart(nil)
 	if c = p.instance(c.ID); c.PostStart != runner.PostStartDone || c.State != runner.ContainerRunning {
 		t.Errorf("after the hook: %q, %s", c.PostStart, c.State)
+	}
+}
+
+func testDigest(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	p.sandbox()
+	first := p.create(runner.Action{Container: "c0"})
+	p.Pod = &manifests.Pod{Object: p.Object, Origin: p.Origin, Images: map[string]string{"c0": first.ImageDigest}}
+	p.apply(runner.Action{Kind: runner.RecordPod})
+	s.restart(nil)
+	if rec := p.observe().Sandbox.Pod; !manifests.SameImages(rec, p.Pod) {
+		t.Errorf("recorded are the images %v", rec.Images)
+	}
+	p.apply(runner.Action{Kind: runner.EnsureImage, Container: "c0"})
+	if c := p.create(runner.Action{Container: "c0"}); c.ImageDigest != first.ImageDigest || c.Image != first.Image {
+		t.Errorf("made of %s, %s instead of %s, %s", c.Image, c.ImageDigest, first.Image, first.ImageDigest)
+	}
+	p.Pod = &manifests.Pod{Object: p.Object, Origin: p.Origin, Images: map[string]string{"c0": "sha256:" + strings.Repeat("0", 64)}}
+	if err := p.try(runner.Action{Kind: runner.CreateContainer, Container: "c0"}); err == nil {
+		t.Error("another digest was taken for the one that was asked for")
 	}
 }
 

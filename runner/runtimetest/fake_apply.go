@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -380,6 +381,9 @@ func (f *Fake) recordLocked(p *fakePod, pod *manifests.Pod) error {
 	return nil
 }
 
+// digestOf is that of an image: here a tag never moves.
+func digestOf(image string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(image))) }
+
 func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) error {
 	c := spec(pod, a.Container)
 	switch {
@@ -389,6 +393,8 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 		return fmt.Errorf("pod %s has no container %s", pod.Key(), a.Container)
 	case !f.images[c.Image]:
 		return &runner.StepError{Reason: runner.ReasonCreateContainerError, Err: fmt.Errorf("image %s is not present", c.Image)}
+	case pod.Images[c.Name] != "" && pod.Images[c.Name] != digestOf(c.Image):
+		return &runner.StepError{Reason: runner.ReasonImageInspectError, Err: fmt.Errorf("image %s@%s is not present", c.Image, pod.Images[c.Name])}
 	}
 	proc := newProcess(c)
 	if proc.createError != nil && !a.OrExit {
@@ -409,6 +415,7 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 			Resources:     new(manifests.Resizable(c.Resources)),
 			Image:         c.Image,
 			ImageID:       "sha256:" + c.Image,
+			ImageDigest:   digestOf(c.Image),
 			State:         runner.ContainerCreated,
 			RestartCount:  a.RestartCount,
 			BackOff:       a.BackOff,

@@ -87,6 +87,8 @@ type Volume struct {
 	Options []string
 	// Mapped: its files have the ids of the pod's user namespace already.
 	Mapped bool
+	// Image is the digest of the image that it is; empty for other volumes.
+	Image string
 	// Device is what containers get that use the volume as a device; nil for volumes with a file system.
 	Device *Device
 }

@@ -1,6 +1,6 @@
 // Package image finds, pulls, imports and describes container images. It owns the image records of its
-// containerd namespace: nobody else there makes any. It never removes an image, and it decides nothing about
-// when to try again: that is the worker's business.
+// containerd namespace: nobody else there makes any. It removes none but those that SyncPins made, and it decides nothing
+// about when to try again: that is the worker's business.
 //
 // Goroutines: one per pull that is under way, which ends when its last waiter has gone, and those of RunPreload.
 package image
@@ -43,6 +43,8 @@ type Image struct {
 	ID string
 	// Digest is name@digest of what a registry gave us; empty for images that only came from an archive.
 	Digest string
+	// Target is the digest of its manifest or index, with which AtDigest names it whatever becomes of Name.
+	Target string
 	// ChainID is the snapshot that containers of it start from.
 	ChainID string
 	Config  ocispec.ImageConfig

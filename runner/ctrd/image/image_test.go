@@ -301,3 +301,22 @@ func TestWatchdogBarksAtSilenceOnly(t *testing.T) {
 }
 
 func utoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+
+func TestAtDigest(t *testing.T) {
+	const d = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	const other = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	for ref, want := range map[string]string{
+		"busybox":                  "docker.io/library/busybox@" + d,
+		"example.com:5000/a/b:1":   "example.com:5000/a/b@" + d,
+		"example.com/a@" + other:   "example.com/a@" + other,
+		"example.com/a:1@" + other: "example.com/a:1@" + other,
+		"No Name":                  "No Name",
+	} {
+		if got := AtDigest(ref, d); got != want {
+			t.Errorf("%s: %s, want %s", ref, got, want)
+		}
+		if _, err := normalize(AtDigest(ref, d)); (err == nil) != (ref != "No Name") {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func (s *Store) present(ctx context.Context, name string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Image{Name: name, ID: d.id, Digest: rec.Labels[labelPulled], ChainID: d.chainID, Config: d.config}, nil
+	return &Image{Name: name, ID: d.id, Digest: rec.Labels[labelPulled], Target: rec.Target.Digest.String(), ChainID: d.chainID, Config: d.config}, nil
 }
 
 // record finds the image record of a name. A reference by digest also finds an image that has the digest but

@@ -1,0 +1,92 @@
+package rollout
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"monopod/manifests"
+)
+
+// pinning is a Controller that notes what images it tells of.
+func pinning(t *testing.T, dir string) (c *Controller, told *[]string, stop func()) {
+	t.Helper()
+	told = &[]string{}
+	began := time.Now()
+	c = New(Config{
+		Store: NewStore(dir), Log: slog.New(slog.DiscardHandler),
+		Clock:  func() Instant { return Instant{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()} },
+		Images: func(digests []string) { *told = append(*told, strings.Join(digests, " ")) },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	synctest.Wait()
+	return c, told, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTheImagesOfKeptRevisionsAreTold(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c, told, stop := pinning(t, dir)
+		gone := false
+		x, y := &actor{name: "x"}, &actor{name: "y"}
+		run := func(digest string, actors ...*actor) {
+			var pods []*manifests.Pod
+			for _, a := range actors {
+				pods = append(pods, a.wanted)
+			}
+			c.Update(Wanted{Pods: pods, Removable: func(manifests.Origin) bool { return gone }})
+			synctest.Wait()
+			for _, p := range pods {
+				c.Observe(p.Key(), &Observed{Recorded: p, Seen: Seen{Ready: true, Images: map[string]string{"c": digest, "volume/v": "v"}}})
+			}
+			synctest.Wait()
+		}
+		x.write(good)
+		run("0", x)
+		y.write(good)
+		run("0", x, y) // the same images: nothing new
+		x.write(good)
+		run("1", x, y)
+		run("9", x, y) // not a new revision
+		if want := []string{"", "0 v", "0 1 v"}; !slices.Equal(*told, want) {
+			t.Fatalf("told %q, want %q", *told, want)
+		}
+		old, err := c.State(x.wanted.Key()).Revision(1).Pod(x.wanted.Origin)
+		if err != nil || old.Images["c"] != "0" || old.Images["volume/v"] != "v" {
+			t.Errorf("gone back to: %+v, %v", old, err)
+		}
+		gone = true
+		run("0", x)
+		for i := range Kept + 1 { // x's first ones are not kept
+			x.write(good)
+			run(string(rune('a'+i)), x)
+		}
+		if got, want := (*told)[len(*told)-1], "b c d e f g h i j k v"; got != want {
+			t.Errorf("at last %q, want %q", got, want)
+		}
+		time.Sleep(time.Minute)
+		stop()
+
+		c, told, stop = pinning(t, dir)
+		if want := []string{"b c d e f g h i j k v"}; !slices.Equal(*told, want) {
+			t.Errorf("after a restart: %q, want %q", *told, want)
+		}
+		run("", nil...)
+		time.Sleep(time.Minute)
+		if got := (*told)[len(*told)-1]; got != "" || len(*told) != 2 {
+			t.Errorf("with all pods gone: %q", *told)
+		}
+		stop()
+	})
+}

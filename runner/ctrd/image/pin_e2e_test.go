@@ -1,0 +1,162 @@
+//go:build e2e
+
+package image
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/opencontainers/go-digest"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/e2e/testimages"
+)
+
+// collect has containerd's garbage collector run to its end.
+func collect(t *testing.T, c *client.Client) {
+	t.Helper()
+	l, err := c.LeasesService().Create(ns(t), leases.WithRandomID())
+	check(t, err)
+	check(t, c.LeasesService().Delete(ns(t), l, leases.SynchronousDelete))
+}
+
+// edition is an image that differs from others by one variable.
+func edition(t *testing.T, name string) v1.Image {
+	t.Helper()
+	return testimages.Busybox(t, func(c *v1.Config) { c.Env = append(c.Env, "EDITION="+name) }, testimages.File{Path: "/edition", Content: []byte(name), Mode: 0o644})
+}
+
+func pins(t *testing.T, c *client.Client) []images.Image {
+	t.Helper()
+	list, err := c.ImageService().List(ns(t), `labels."`+labelPin+`"`)
+	check(t, err)
+	return list
+}
+
+// TestAPinnedImageOutlivesItsTag imports a tag three times with other content each time, and pins the first.
+func TestAPinnedImageOutlivesItsTag(t *testing.T) {
+	c := containerd(t)
+	dir := t.TempDir()
+	const tag = "example.com/app:stable"
+	digests := map[string]string{}
+	bring := func(name string) {
+		t.Helper()
+		file := filepath.Join(dir, "app.tar")
+		check(t, os.RemoveAll(file))
+		testimages.ArchiveOf(t, file, edition(t, name), tag)
+		s := store(t, c, func(c *Config) { c.PreloadDirs = []string{dir} })
+		stop, err := preload(t, s)
+		check(t, err)
+		stop()
+		img, err := s.Get(t.Context(), tag)
+		check(t, err)
+		if !slices.Contains(img.Config.Env, "EDITION="+name) || img.Digest != "" {
+			t.Fatalf("the tag is %+v", img)
+		}
+		digests[name] = img.Target
+	}
+	s := store(t, c, nil) // one that has seen nothing yet
+	runs := func(name string) error {
+		img, err := s.Ensure(t.Context(), AtDigest(tag, digests[name]), corev1.PullNever)
+		if err == nil && (!slices.Contains(img.Config.Env, "EDITION="+name) || img.Target != digests[name]) {
+			t.Errorf("edition %s is %+v", name, img)
+		}
+		if err == nil {
+			err = s.look(ns(t), img.ChainID, func(root string) error {
+				if b, err := os.ReadFile(filepath.Join(root, "edition")); err != nil || string(b) != name {
+					t.Errorf("edition %s holds %q, %v", name, b, err)
+				}
+				return nil
+			})
+		}
+		return err
+	}
+	bring("one")
+	check(t, s.SyncPins(t.Context(), "me", []string{digests["one"]}))
+	bring("two")
+	bring("three")
+	collect(t, c)
+	check(t, runs("one"))
+	check(t, runs("three"))
+	if err := runs("two"); reason(err) != "ErrImageNeverPull" {
+		t.Errorf("the one that nobody wants: %v", err)
+	}
+	if _, err := c.ContentStore().Info(ns(t), digest.Digest(digests["two"])); !errdefs.IsNotFound(err) {
+		t.Errorf("its content: %v", err)
+	}
+
+	// The record of the tag goes too. A second instance keeps what it wants, for itself.
+	check(t, s.SyncPins(t.Context(), "other", []string{digests["three"]}))
+	check(t, c.ImageService().Delete(ns(t), tag))
+	collect(t, c)
+	check(t, runs("one"))
+	check(t, runs("three"))
+	before := pins(t, c)
+	again := []string{digests["one"], digests["one"]}
+	check(t, store(t, c, nil).SyncPins(t.Context(), "me", again))
+	if after := pins(t, c); len(after) != 2 || !slices.EqualFunc(before, after, func(a, b images.Image) bool { return a.Name == b.Name && a.UpdatedAt.Equal(b.UpdatedAt) }) {
+		t.Errorf("written again:\n%v\n%v", before, after)
+	}
+
+	// What is gone does not keep others from being pinned, and what is given up goes.
+	err := s.SyncPins(t.Context(), "me", []string{digests["two"], "sha256:nonsense", digests["three"]})
+	if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), digests["two"]) || !strings.Contains(err.Error(), "sha256:nonsense") {
+		t.Errorf("what is gone: %v", err)
+	}
+	collect(t, c)
+	if err := runs("one"); err == nil {
+		t.Error("one stays without a pin")
+	}
+	check(t, s.SyncPins(t.Context(), "other", nil))
+	collect(t, c)
+	check(t, runs("three"))
+	check(t, s.SyncPins(t.Context(), "me", nil))
+	collect(t, c)
+	if left := pins(t, c); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	if keys, err := snapshots(t, c); err != nil || len(keys) != 0 {
+		t.Errorf("snapshots are left: %v, %v", keys, err)
+	}
+}
+
+func TestAPulledIndexCanBePinned(t *testing.T) {
+	c := containerd(t)
+	s := store(t, c, nil)
+	ref, err := name.ParseReference(testimages.Registry(t) + "/app:1")
+	check(t, err)
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
+		Add: edition(t, "one"), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}},
+	})
+	check(t, remote.WriteIndex(ref, index))
+	img, err := s.Ensure(t.Context(), ref.Name(), corev1.PullAlways)
+	check(t, err)
+	if want, err := index.Digest(); err != nil || img.Target != want.String() || !strings.HasSuffix(img.Digest, "@"+img.Target) {
+		t.Errorf("the registry has %s, %v; here is %s, %s", want, err, img.Target, img.Digest)
+	}
+	check(t, s.SyncPins(t.Context(), "me", []string{img.Target}))
+	was, err := c.ImageService().Get(ns(t), img.Name)
+	check(t, err)
+	if p := pins(t, c); len(p) != 1 || p[0].Target.Digest != was.Target.Digest || p[0].Target.MediaType != was.Target.MediaType || p[0].Target.Size != was.Target.Size {
+		t.Errorf("pinned %+v instead of %+v", p, was.Target)
+	}
+	check(t, c.ImageService().Delete(ns(t), img.Name))
+	collect(t, c)
+	if again, err := s.Ensure(t.Context(), AtDigest(ref.Name(), img.Target), corev1.PullNever); err != nil || again.ChainID != img.ChainID {
+		t.Errorf("without its tag: %+v, %v", again, err)
+	}
+}

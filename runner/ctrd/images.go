@@ -1,0 +1,45 @@
+package ctrd
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/spec"
+)
+
+// imageOf returns the reference to run for a key of manifests.Pod.Images, and its pull policy: a digest that is here need
+// not be asked for again, so that a revision can be gone back to without a registry.
+func imageOf(pod *manifests.Pod, key, ref string, policy corev1.PullPolicy) (string, corev1.PullPolicy) {
+	digest := pod.Images[key]
+	if digest == "" {
+		return ref, policy
+	}
+	if policy == corev1.PullAlways {
+		policy = corev1.PullIfNotPresent
+	}
+	return image.AtDigest(ref, digest), policy
+}
+
+// mountedImages are the digests of the images among the volumes of a container.
+func mountedImages(volumes map[string]spec.Volume) map[string]string {
+	var images map[string]string
+	for name, v := range volumes {
+		if v.Image == "" {
+			continue
+		}
+		if images == nil {
+			images = map[string]string{}
+		}
+		images[name] = v.Image
+	}
+	return images
+}
+
+// SyncPins makes containerd keep the images with these digests, whatever their tags come to stand for, and no others on
+// behalf of this instance. An error that is nothing but image.ErrGone is about digests of which there is nothing to keep.
+func (r *Runtime) SyncPins(ctx context.Context, digests []string) error {
+	return r.images.SyncPins(r.ns(ctx), r.cfg.RootDirectory, digests)
+}
