@@ -280,8 +280,8 @@ func TestAConflictDoesNotFlapWhenTheAgentStarts(t *testing.T) {
 	id := ""
 	d.eventually("the old one is gone", func() error {
 		s := d.fake.State(manifests.Key{Namespace: "default", Name: "web"})
-		if len(s.Containers) != 1 {
-			return fmt.Errorf("%d containers", len(s.Containers))
+		if len(s.Containers) != 1 || s.Containers[0].Image != "example.com/app:1" {
+			return fmt.Errorf("containers %+v", s.Containers)
 		}
 		id = s.Containers[0].ID
 		return nil

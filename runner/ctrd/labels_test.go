@@ -25,6 +25,8 @@ func fullLabels() containerLabels {
 		SandboxID:    "sb",
 		Hash:         "h",
 		ImageID:      "sha256:1",
+		Image:        "sha256:2",
+		VolumeImages: map[string]string{"v": "sha256:3", "w": "sha256:4"},
 		Generation:   7,
 		RestartCount: 7,
 		BackOff:      80 * time.Second,

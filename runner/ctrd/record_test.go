@@ -30,6 +30,7 @@ func sandboxOf(id string, state sandboxState) *sandboxRecord {
 func TestASandboxRecordComesBackAsItWas(t *testing.T) {
 	want := sandboxOf("sb", sandboxActive)
 	want.Network = networkResult{Ready: true, IPs: []string{"10.0.0.2", "fd00::2"}}
+	want.Pod.Images = map[string]string{"a": "sha256:1", "volume/v": "sha256:2"}
 	ext, err := want.extensions()
 	if err != nil {
 		t.Fatal(err)
