@@ -52,7 +52,14 @@ func newInstance(t *testing.T, extra ...string) *instance {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs containers")
 	}
-	dir := t.TempDir()
+	in := newInstanceIn(t, t.TempDir(), extra...)
+	t.Cleanup(in.cleanup)
+	return in
+}
+
+// newInstanceIn prepares an instance with files in dir, which is there.
+func newInstanceIn(t *testing.T, dir string, extra ...string) *instance {
+	t.Helper()
 	run, err := os.MkdirTemp("/run", "monopod-e2e-")
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +80,7 @@ func newInstance(t *testing.T, extra ...string) *instance {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Link(testImage(t), filepath.Join(dir, "images", "busybox.tar")); err != nil {
+	if err := os.Link(testImage(t), filepath.Join(dir, "images", "busybox.tar")); err != nil && !errors.Is(err, fs.ErrExist) {
 		in.copyFile(testImage(t), filepath.Join(dir, "images", "busybox.tar"))
 	}
 	lines := []string{
@@ -83,7 +90,6 @@ func newInstance(t *testing.T, extra ...string) *instance {
 		"nodeName: e2e", "logging: {level: debug}",
 	}
 	in.write(in.config, strings.Join(append(lines, extra...), "\n")+"\n")
-	t.Cleanup(in.cleanup)
 	return in
 }
 

@@ -386,3 +386,22 @@ func TestAPlaceMaySayWhenToAskAgain(t *testing.T) {
 		t.Errorf("an error that is no request to wait: pause %v", got)
 	}
 }
+
+func TestAnAnswerWithAMistakeStaysOneWhenNothingHasChanged(t *testing.T) {
+	bad := strings.Replace(podYAML("b", "v1"), "image:", "imige:", 1)
+	web := newWebServer(t, func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("If-None-Match") == `"1"` {
+			rw.WriteHeader(http.StatusNotModified)
+			return
+		}
+		rw.Header().Set("ETag", `"1"`)
+		text(podYAML("a", "v1")+bad)(rw, r)
+	})
+	s := askKept(t, web.URL, t.TempDir())
+	s.wants("a=v1", Refused)
+	n := web.asked.Load()
+	s.waitFor("five more requests", func() bool { return web.asked.Load() > n+5 })
+	if sets := s.history(); len(sets) != 1 || sets[0].Reports[0].State != Refused {
+		t.Errorf("%d sets: %+v", len(sets), sets[len(sets)-1])
+	}
+}
