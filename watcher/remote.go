@@ -3,14 +3,11 @@ package watcher
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"time"
 
 	"monopod/manifests"
@@ -328,87 +325,6 @@ func spread(d time.Duration) time.Duration {
 	return d + time.Duration((2*rand.Float64()-1)*jitter*float64(d))
 }
 
-// restore makes the copy on disk what counts, once. found says whether there was something to tell about, err is what
-// to say of it.
-func (s *Remote) restore() (found bool, err error) {
-	if s.loaded || s.cfg.Copy == nil {
-		return false, nil
-	}
-	s.loaded = true
-	k, err := s.cfg.Copy.Load()
-	if errors.Is(err, fs.ErrNotExist) {
-		// Nothing runs from a source that has never had an answer. That of staticPodURL is older than copies are.
-		s.whole = s.cfg.Name != httpSource
-		return false, nil
-	}
-	if err == nil {
-		err = s.revive(k)
-	}
-	if err != nil {
-		s.copyErr = err
-		return true, fmt.Errorf("%s: has not answered yet", s.cfg.Input)
-	}
-	return true, s.flaws
-}
-
-// revive takes over what was kept.
-func (s *Remote) revive(k *Kept) error {
-	if k.Counts != nil {
-		counted, err := safeLoad(s.cfg.Load, s.cfg.Input, k.Counts)
-		if counted == nil {
-			return fmt.Errorf("the copy on disk is not used: %w", err)
-		}
-		s.content = *counted
-	}
-	got, _, err := s.judge(k.Body, k.Signature)
-	if err != nil {
-		s.content = manifests.Content{}
-		return fmt.Errorf("the copy on disk is not used: %w", err)
-	}
-	got.whole = got.whole && !k.Stale
-	s.accept(sumOf(k.Body, k.Signature), got)
-	s.kept = keptSum(k)
-	if k.Stale {
-		s.kept = [sha256.Size]byte{} // to be written again, also if it is still the answer
-		s.unkept = k
-	}
-	if k.Place == hashOf(s.cfg.Place) {
-		s.seen = k.Validators
-	}
-	s.copied = k.Received
-	s.age = fmt.Sprintf("this is the copy on disk of the answer of %s (%s)", k.Received.Format(time.RFC3339), ageText(s.cfg.Now().Sub(k.Received)))
-	return nil
-}
-
-// ageText tells an age; a clock that was wrong then, or is now, makes it mean nothing.
-func ageText(age time.Duration) string {
-	switch {
-	case age < 0:
-		return "by the clock that is in the future"
-	case age < time.Minute:
-		return "less than a minute old"
-	case age < 2*time.Hour:
-		return fmt.Sprintf("%d minutes old", int(age/time.Minute))
-	case age < 48*time.Hour:
-		return fmt.Sprintf("%d hours old", int(age/time.Hour))
-	}
-	return fmt.Sprintf("%d days old", int(age/(24*time.Hour)))
-}
-
-// keep writes what is not on disk yet.
-func (s *Remote) keep() {
-	if s.cfg.Copy == nil || s.unkept == nil {
-		return
-	}
-	sum := keptSum(s.unkept)
-	if sum != s.kept {
-		if s.copyErr = s.cfg.Copy.Save(s.unkept); s.copyErr != nil {
-			return
-		}
-	}
-	s.kept, s.unkept, s.copyErr = sum, nil, nil
-}
-
 func sumOf(parts ...[]byte) [sha256.Size]byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -416,21 +332,4 @@ func sumOf(parts ...[]byte) [sha256.Size]byte {
 		h.Write(one[:])
 	}
 	return [sha256.Size]byte(h.Sum(nil))
-}
-
-// keptSum covers what makes it worth to write a copy again.
-func keptSum(k *Kept) [sha256.Size]byte { return sumOf(k.Body, k.Signature, k.Counts) }
-
-func hashOf(place string) string { return checksum([]byte(place)) }
-
-// listOf prints content as a List in JSON.
-func listOf(c *manifests.Content) ([]byte, error) {
-	items := []any{}
-	for _, p := range c.Pods {
-		items = append(items, p.Object)
-	}
-	for _, o := range slices.Concat(c.Objects, c.Workloads) {
-		items = append(items, o.Object)
-	}
-	return json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 }
