@@ -96,6 +96,7 @@ e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 vm-test: bundle
 	.ci/vm
 	.ci/vm -selinux
+	.ci/vm -reboot
 
 ## vm-systemd-test: the same with systemd and its cgroup driver: tests of resources (not part of CI)
 vm-systemd-test: bundle
