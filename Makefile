@@ -122,7 +122,7 @@ generate:
 bench: build $(CACHE)/bench/images/stamp.tar
 	$(GO) build -o $(BIN)/tools/bench ./e2e/bench
 	$(BIN)/tools/bench -bin $(BIN) -images $(CACHE)/bench/images -o $(CACHE)/bench.json
-	$(GO) test -run '^$$' -bench . -benchtime 200ms ./manifests ./watcher ./runner/...
+	$(GO) test -run '^$$' -bench . -benchtime 200ms ./manifests ./watcher ./events ./runner/...
 
 $(CACHE)/bench/images/stamp.tar: $(wildcard e2e/bench/stamp/*.go examples/mkimage/*.go)
 	$(STATIC) -o $(CACHE)/bench/bin/stamp ./e2e/bench/stamp

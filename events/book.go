@@ -2,6 +2,7 @@ package events
 
 import (
 	"container/list"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type book struct {
 	entries *list.List
 	byID    map[identity]*list.Element
 	similar map[group][]*list.Element
+	// walls is what the wall clock showed at the beginning of each earlier boot.
+	walls map[uint64]time.Time
 }
 
 // entry is a record, and what of it is on disk.
@@ -29,7 +32,7 @@ type entry struct {
 }
 
 func newBook(limit int64) *book {
-	return &book{limit: limit, entries: list.New(), byID: map[identity]*list.Element{}, similar: map[group][]*list.Element{}}
+	return &book{limit: limit, entries: list.New(), byID: map[identity]*list.Element{}, similar: map[group][]*list.Element{}, walls: map[uint64]time.Time{}}
 }
 
 // load fills an empty book with what was found on disk, and says whether that was recorded in other boots than this.
@@ -48,7 +51,9 @@ func (b *book) load(found []record, bootID string) (rebooted bool) {
 	if !known {
 		b.boot++
 	}
-	for _, r := range latest(found) {
+	ordered := latest(found)
+	b.walls = wallsOf(ordered)
+	for _, r := range ordered {
 		if _, double := b.byID[r.identity]; !double {
 			b.insert(&entry{record: r, written: r.Rev})
 		}
@@ -115,17 +120,16 @@ func (b *book) drop(at *list.Element) {
 
 func entryAt(at *list.Element) *entry { return at.Value.(*entry) } // nothing else is put there
 
-// list returns the selected records in order, and what the wall clock showed at the beginning of each boot.
-func (b *book) list(f Filter) ([]record, map[uint64]time.Time) {
-	all := b.all()
-	walls := wallsOf(all)
+// list returns the selected records in order.
+func (b *book) list(f Filter) []record {
 	var out []record
-	for i := range all {
-		if f.matches(&all[i].group) {
-			out = append(out, all[i])
+	for at := b.entries.Back(); at != nil && entryAt(at).Rev > f.After; at = at.Prev() {
+		if e := entryAt(at); f.matches(&e.record) {
+			out = append(out, e.record)
 		}
 	}
-	return out, walls
+	slices.Reverse(out)
+	return out
 }
 
 // all returns all records in order: that in which they changed is the same.

@@ -19,6 +19,7 @@ package events
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ const (
 type Filter struct {
 	// Kind is Pod, Node or Input.
 	Kind, Namespace, Name string
+	// After selects those that came, or came again, after the event with this resource version.
+	After uint64
 }
 
 // Config of a Recorder. New fills in zero fields.
@@ -55,13 +58,14 @@ type Config struct {
 }
 
 const (
-	defaultMaxFile    = 1 << 20
+	defaultMaxFile    = 512 << 10
 	defaultWriteAfter = time.Second
 	defaultCountAfter = time.Minute
 	// lastRetry is the longest wait between attempts to write to a disk that refuses.
 	lastRetry = time.Minute
-	// maxEarly is how many events are kept that come before the record has been read.
-	maxEarly = 1000
+	// maxEarly is how many events are kept that come before the record has been read; when half of that has come, it
+	// is read at once.
+	maxEarly = 10_000
 )
 
 func (c Config) withDefaults() Config {
@@ -124,6 +128,12 @@ func (r *Recorder) Event(object corev1.ObjectReference, eventType, reason, messa
 		if len(r.early) < maxEarly {
 			r.early = append(r.early, o)
 		}
+		if r.fresh.IsZero() {
+			r.fresh = time.Now()
+		}
+		if len(r.early) >= maxEarly/2 {
+			signal(r.changed)
+		}
 		return
 	}
 	r.addLocked(o)
@@ -161,10 +171,10 @@ func (r *Recorder) List(f Filter) []corev1.Event {
 	r.load()
 	now := r.cfg.Now()
 	r.mu.Lock()
-	all, walls := r.book.list(f)
-	boot := r.book.boot
+	all := r.book.list(f)
+	walls := maps.Clone(r.book.walls)
+	walls[r.book.boot] = now.Wall.Add(-now.Since)
 	r.mu.Unlock()
-	walls[boot] = now.Wall.Add(-now.Since)
 	return convert(all, walls, r.cfg.Node)
 }
 
@@ -212,9 +222,14 @@ func (r *Recorder) load() {
 // be written to is reported and tried again.
 func (r *Recorder) Run(ctx context.Context) error {
 	defer r.store.close()
-	r.load()
-	timer := time.NewTimer(time.Hour)
+	timer := time.NewTimer(r.cfg.WriteAfter)
 	defer timer.Stop()
+	select { // reading takes a while, and right after a start there is more important work
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-r.changed:
+	}
+	r.load()
 	for {
 		var due <-chan time.Time
 		if at := r.due(); !at.IsZero() {

@@ -360,3 +360,42 @@ func BenchmarkEvent(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkRecord is what a full record costs: to write a batch of ten to disk, to list all, to read it at a start.
+func BenchmarkRecord(b *testing.B) {
+	dir := b.TempDir()
+	r := New(Config{Dir: dir, Node: "edge"})
+	r.load()
+	for i := range 5000 {
+		r.Event(pod(fmt.Sprint("pod-", i)), corev1.EventTypeWarning, "Failed", `Failed to pull image "registry.example.com/app:1": connection refused`)
+	}
+	r.write(true)
+	n := 5000
+	b.Run("write 10", func(b *testing.B) {
+		for range b.N {
+			for range 10 {
+				n++
+				r.Event(pod(fmt.Sprint("pod-", n)), corev1.EventTypeNormal, "Started", "Container started")
+			}
+			r.write(false)
+		}
+	})
+	b.Run("list all", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			b.ReportMetric(float64(len(r.List(Filter{}))), "events")
+		}
+	})
+	b.Run("list one pod", func(b *testing.B) {
+		for range b.N {
+			r.List(Filter{Kind: "Pod", Name: "pod-4999"})
+		}
+	})
+	b.Run("read", func(b *testing.B) {
+		for range b.N {
+			if _, err := Read(dir, Filter{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -185,8 +185,8 @@ func InputRef(input string) corev1.ObjectReference {
 }
 
 // matches says that a record is about what the filter selects.
-func (f Filter) matches(g *group) bool {
-	return (f.Kind == "" || f.Kind == g.Kind) && (f.Namespace == "" || f.Namespace == g.Namespace) && (f.Name == "" || f.Name == g.Name)
+func (f Filter) matches(r *record) bool {
+	return (f.Kind == "" || f.Kind == r.Kind) && (f.Namespace == "" || f.Namespace == r.Namespace) && (f.Name == "" || f.Name == r.Name) && r.Rev > f.After
 }
 
 // latest returns the newest line of each event, ordered.

@@ -61,7 +61,7 @@ func readAt(now Moment, dir string, f Filter) ([]corev1.Event, error) {
 		if now.Boot != "" && r.BootID == now.Boot {
 			walls[r.Boot] = now.Wall.Add(-now.Since)
 		}
-		if f.matches(&r.group) {
+		if f.matches(r) {
 			out = append(out, *r)
 		}
 	}

@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -152,6 +154,52 @@ func TestADiskThatRefusesIsTriedAgainAndNothingIsLost(t *testing.T) {
 		}
 		m.stop()
 	})
+}
+
+// TestADiskThatHangsHoldsUpNobody has a pipe in the place of the log: whoever opens it to write hangs until somebody reads.
+func TestADiskThatHangsHoldsUpNobody(t *testing.T) {
+	m := newMachine(t)
+	m.cfg.WriteAfter = time.Nanosecond
+	m.rec = New(m.cfg)
+	m.rec.List(Filter{}) // there is no record yet
+	if err := os.MkdirAll(m.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(m.dir, logFile)
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.rec.Run(ctx) }()
+	warn(m.rec, "web", "Failed", "first")
+	waitFor(t, "it hangs", func() bool {
+		m.rec.mu.Lock()
+		defer m.rec.mu.Unlock()
+		return m.rec.fresh.IsZero() // what was new is on its way
+	})
+	began := time.Now()
+	for i := range 1000 {
+		warn(m.rec, "web", "Failed", fmt.Sprint(i%3))
+	}
+	m.wants(m.rec.List(Filter{}), "web Failed first x1", "web Failed 1 x333", "web Failed 2 x333", "web Failed 0 x334")
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("a thousand events took %v", took)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	waitFor(t, "it is told that a pipe is no file", func() bool { return strings.Contains(m.log.String(), "kept in memory only") })
+	if err := os.Remove(pipe); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "all is written", func() bool { all, err := Read(m.dir, Filter{}); return err == nil && len(all) == 4 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestARecordThatCannotBeReadIsReportedAndLeftAlone(t *testing.T) {

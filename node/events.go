@@ -3,8 +3,10 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,10 +52,9 @@ func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, f events.Fi
 	w.Header().Set("Content-Type", "application/json")
 	flush := http.NewResponseController(w)
 	enc := json.NewEncoder(w)
-	known := map[string]string{}
+	told := map[string]bool{}
 	for {
-		all := s.cfg.Events.List(f)
-		for _, e := range eventChanges(known, all) {
+		for _, e := range s.eventChanges(&f, told) {
 			if err := enc.Encode(e); err != nil {
 				return
 			}
@@ -69,28 +70,30 @@ func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, f events.Fi
 	}
 }
 
-// eventChanges returns what is new among all, and makes known, which has the resource version of each name, be all.
-func eventChanges(known map[string]string, all []corev1.Event) []metav1.WatchEvent {
-	var out []metav1.WatchEvent
-	there := make(map[string]bool, len(all))
-	for i := range all {
-		e := &all[i]
-		there[e.Name] = true
-		version, old := known[e.Name]
-		if version == e.ResourceVersion {
-			continue
+// maxTold is how many names of events a watch remembers before it forgets those that are no more.
+const maxTold = 5000
+
+// eventChanges returns what came since the last call, of which f and told keep account: the latest version that was
+// told, and the names that were.
+func (s *Server) eventChanges(f *events.Filter, told map[string]bool) []metav1.WatchEvent {
+	if len(told) > maxTold {
+		there := map[string]bool{}
+		for _, e := range s.cfg.Events.List(events.Filter{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name}) {
+			there[e.Name] = true
 		}
-		known[e.Name] = e.ResourceVersion
-		change := metav1.WatchEvent{Type: string(apiwatch.Added), Object: runtime.RawExtension{Object: e}}
-		if old {
+		maps.DeleteFunc(told, func(name string, _ bool) bool { return !there[name] })
+	}
+	var out []metav1.WatchEvent
+	for _, e := range s.cfg.Events.List(*f) {
+		change := metav1.WatchEvent{Type: string(apiwatch.Added), Object: runtime.RawExtension{Object: &e}}
+		if told[e.Name] {
 			change.Type = string(apiwatch.Modified)
 		}
-		out = append(out, change)
-	}
-	for name := range known {
-		if !there[name] {
-			delete(known, name)
+		told[e.Name] = true
+		if version, err := strconv.ParseUint(e.ResourceVersion, 10, 64); err == nil {
+			f.After = max(f.After, version)
 		}
+		out = append(out, change)
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -94,20 +95,29 @@ func TestAWatchOfEventsTellsWhatIsNewAndWhatCameAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsForgottenIsNotToldAgain(t *testing.T) {
-	known := map[string]string{}
-	event := func(name, version string) corev1.Event {
-		e := corev1.Event{}
-		e.Name, e.ResourceVersion = name, version
-		return e
+func TestAWatchForgetsTheNamesOfEventsThatAreNoMore(t *testing.T) {
+	m, r := recorded(t)
+	tell(r, "a", "web", "Old")
+	told, f := map[string]bool{}, events.Filter{}
+	for i := range maxTold {
+		told[strconv.Itoa(i)] = true
 	}
-	if n := len(eventChanges(known, []corev1.Event{event("a", "1"), event("b", "2")})); n != 2 {
-		t.Errorf("%d changes at first", n)
+	types := func() string {
+		var out []string
+		for _, e := range m.server().eventChanges(&f, told) {
+			out = append(out, e.Type)
+		}
+		return strings.Join(out, " ")
 	}
-	if all := eventChanges(known, []corev1.Event{event("b", "2"), event("c", "3")}); len(all) != 1 || all[0].Type != "ADDED" {
-		t.Errorf("changes: %+v", all)
+	if got := types(); got != "ADDED" {
+		t.Errorf("at first: %s", got)
 	}
-	if len(known) != 2 {
-		t.Errorf("known: %v", known)
+	tell(r, "a", "web", "Old")
+	tell(r, "a", "web", "New")
+	if got := types(); got != "MODIFIED ADDED" || len(told) != 2 {
+		t.Errorf("then: %s, %d names", got, len(told))
+	}
+	if got := types(); got != "" {
+		t.Errorf("without a change: %s", got)
 	}
 }
