@@ -64,6 +64,8 @@ type Controller struct {
 	states map[manifests.Key]*State
 	pods   map[manifests.Key]*followed
 	units  map[string]*unit
+	// timed are the units that ask for another look at a time.
+	timed  map[string]*unit
 	wanted Wanted
 	// moved says that pods may have another revision to run than was handed out.
 	moved bool
@@ -97,6 +99,8 @@ type followed struct {
 	pod  *manifests.Pod
 	hash string
 	unit string
+	// fresh says that pod is another one than was decided on.
+	fresh bool
 	// old is the pod that runs instead, made of the revision with the number.
 	old     *manifests.Pod
 	number  int
@@ -107,7 +111,10 @@ type followed struct {
 
 // unit is the pods that are decided on together.
 type unit struct {
+	id   string
 	keys []manifests.Key
+	// fresh says that it was not decided on with these pods.
+	fresh bool
 	next time.Duration
 	busy bool
 }
@@ -115,7 +122,7 @@ type unit struct {
 // New returns a Controller. It does nothing until Run is called.
 func New(cfg Config) *Controller {
 	return &Controller{
-		cfg: cfg, trigger: make(chan struct{}, 1), states: map[manifests.Key]*State{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{},
+		cfg: cfg, trigger: make(chan struct{}, 1), states: map[manifests.Key]*State{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{}, timed: map[string]*unit{},
 		unsaved: map[manifests.Key]bool{}, seen: map[manifests.Key]Observed{}, noted: map[manifests.Key]bool{}, busy: map[manifests.Key]bool{}, views: map[manifests.Key]View{},
 		images: digests{},
 	}
@@ -254,8 +261,15 @@ func (c *Controller) turn() time.Duration {
 // due returns the units to decide on, by name.
 func (c *Controller) due(now Instant, all bool, noted map[manifests.Key]bool) []*unit {
 	var ids []string
-	for id, u := range c.units {
-		if all || u.next != 0 && now.Since >= u.next {
+	if all {
+		for id, u := range c.units {
+			if u.fresh || u.busy {
+				ids = append(ids, id)
+			}
+		}
+	}
+	for id, u := range c.timed {
+		if now.Since >= u.next {
 			ids = append(ids, id)
 		}
 	}
@@ -283,8 +297,8 @@ func (c *Controller) empty() (next *Wanted, noted map[manifests.Key]bool) {
 
 func (c *Controller) nextTurn(now Instant) time.Duration {
 	at := c.late
-	for _, u := range c.units {
-		if u.next != 0 && (at == 0 || u.next < at) {
+	for _, u := range c.timed {
+		if at == 0 || u.next < at {
 			at = u.next
 		}
 	}
@@ -303,7 +317,7 @@ func Stable(pod *manifests.Pod) bool {
 // follow takes over what is wanted: which pods there are, in which units.
 func (c *Controller) follow() {
 	pods := make(map[manifests.Key]*followed, len(c.wanted.Pods))
-	c.units = map[string]*unit{}
+	units := make(map[string]*unit, len(c.units))
 	for _, p := range c.wanted.Pods {
 		if !Stable(p) {
 			continue
@@ -313,22 +327,41 @@ func (c *Controller) follow() {
 			f = &followed{}
 		}
 		if f.pod != p {
-			f.pod, f.hash, f.unit = p, Hash(p.Object), unitOf(p)
+			f.pod, f.hash, f.unit, f.fresh = p, Hash(p.Object), unitOf(p), true
 		}
 		pods[p.Key()] = f
-		u := c.units[f.unit]
+		u := units[f.unit]
 		if u == nil {
-			u = &unit{}
-			c.units[f.unit] = u
+			u = &unit{id: f.unit}
+			units[f.unit] = u
 		}
 		u.keys = append(u.keys, p.Key())
+		u.fresh = u.fresh || f.fresh
+		f.fresh = false
 	}
+	c.regroup(units)
 	c.pods = pods
 	for key, s := range c.states {
 		if pods[key] == nil && c.wanted.Removable != nil && c.wanted.Removable(s.Origin) {
 			c.forget(key)
 		}
 	}
+}
+
+// regroup takes over units; what was decided on stays if they have the same pods.
+func (c *Controller) regroup(units map[string]*unit) {
+	clear(c.timed)
+	for id, u := range units {
+		old := c.units[id]
+		if old == nil || old.fresh || !slices.Equal(old.keys, u.keys) {
+			u.fresh = true
+			continue
+		}
+		if u.next, u.busy = old.next, old.busy; u.next != 0 {
+			c.timed[id] = u
+		}
+	}
+	c.units = units
 }
 
 // unitOf names the unit of a pod.
@@ -365,7 +398,10 @@ func (c *Controller) decide(now Instant, units []*unit) {
 	shown := false
 	for _, u := range units {
 		verdicts, next, busy := Decide(now, c.members(u), c.cfg.Options)
-		u.next, u.busy = next, busy
+		u.next, u.busy, u.fresh = next, busy, false
+		if delete(c.timed, u.id); next != 0 {
+			c.timed[u.id] = u
+		}
 		for i, v := range verdicts {
 			key := u.keys[i]
 			happened = append(happened, v.Transitions...)
