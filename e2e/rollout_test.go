@@ -302,3 +302,38 @@ func TestAPersonGoesBackAndForth(t *testing.T) {
 		return edition(p) == "two" && isReady(p) && p.Annotations[node.AnnotationRollback] == ""
 	})
 }
+
+// TestADeploymentStopsAtAPodThatWasGoneBackWith has a template that is never Ready: one of its pods tries it.
+func TestADeploymentStopsAtAPodThatWasGoneBackWith(t *testing.T) {
+	in := newInstance(t)
+	d := in.newDiary("web")
+	in.start()
+	deployment := func(e string) string {
+		pod := d.edition("web", e, quickTrial, server(e))
+		_, spec, _ := strings.Cut(pod, "spec:\n")
+		spec = "      " + strings.ReplaceAll(strings.TrimSuffix(spec, "\n"), "\n", "\n      ")
+		return "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {matchLabels: {app: web}}\n  template:\n" +
+			fmt.Sprintf("    metadata: {labels: {app: web, edition: %q}, annotations: {%s}}\n    spec:\n%s\n", e, quickTrial, spec)
+	}
+	d.open("ready-one")
+	in.put("web", deployment("one"))
+	for _, name := range []string{"web-0", "web-1"} {
+		in.ready(name)
+		in.outcome(name, 1, "Ready")
+	}
+	other := in.ready("web-1")
+	in.put("web", deployment("two"))
+	in.outcome("web-0", 2, "Failed")
+	in.back("web-0", "one")
+	in.kill9()
+	in.start()
+	in.back("web-0", "one")
+	if p := in.ready("web-1"); containerID(p, "c") != containerID(other, "c") || len(in.history("web-1").Revisions) != 1 {
+		t.Errorf("the other pod was touched: %s", brief(p))
+	}
+	d.open("ready-three")
+	in.put("web", deployment("three"))
+	for _, name := range []string{"web-0", "web-1"} {
+		in.pod(name, "is at edition three", func(p corev1.Pod) bool { return edition(p) == "three" && isReady(p) })
+	}
+}

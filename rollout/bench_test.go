@@ -1,0 +1,104 @@
+package rollout
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
+)
+
+// fleet is a number of ordinary pods.
+func fleet(n int) []*manifests.Pod {
+	pods := make([]*manifests.Pod, n)
+	for i := range pods {
+		pods[i] = &manifests.Pod{
+			Object: &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("pod-%d", i), Labels: map[string]string{"app": "a"}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "c", Image: "example.com/app:1", Command: []string{"sh", "-c", "sleep 1"}, Env: []corev1.EnvVar{{Name: "A", Value: "b"}},
+				}}},
+			},
+			Origin: manifests.Origin{Source: "file", File: fmt.Sprintf("/m/%d.yaml", i)},
+		}
+	}
+	return pods
+}
+
+func controllerOf(pods []*manifests.Pod, hand func([]*manifests.Pod)) *Controller {
+	began := time.Now()
+	c := New(Config{Log: slog.New(slog.DiscardHandler), Clock: func() Instant { return Instant{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()} }})
+	c.Update(Wanted{Pods: pods, Hand: hand})
+	return c
+}
+
+// BenchmarkStart is from what is wanted to what runs, for pods that nobody knew.
+func BenchmarkStart(b *testing.B) {
+	for _, n := range []int{1, 1000, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			pods := fleet(n)
+			b.ReportAllocs()
+			for b.Loop() {
+				controllerOf(pods, func([]*manifests.Pod) {}).turn()
+			}
+		})
+	}
+}
+
+// BenchmarkEdit is one edit among pods that stay as they are.
+func BenchmarkEdit(b *testing.B) {
+	for _, n := range []int{1000, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			pods := fleet(n)
+			c := controllerOf(pods, func([]*manifests.Pod) {})
+			c.turn()
+			for _, p := range pods {
+				c.Observe(p.Key(), &Observed{Recorded: p, Seen: Seen{Ready: true}})
+			}
+			c.turn()
+			for i := 0; b.Loop(); i++ {
+				p := *pods[i%n]
+				p.Object = p.Object.DeepCopy()
+				p.Object.Labels["edit"] = fmt.Sprint(i)
+				pods[i%n] = &p
+				c.Update(Wanted{Pods: pods, Hand: func([]*manifests.Pod) {}})
+				c.turn()
+			}
+		})
+	}
+}
+
+// BenchmarkStatus is one change of the status of one pod among many.
+func BenchmarkStatus(b *testing.B) {
+	pods := fleet(10000)
+	c := controllerOf(pods, func([]*manifests.Pod) {})
+	c.turn()
+	o := Observed{Recorded: pods[7], Seen: Seen{Why: "it starts"}}
+	for b.Loop() {
+		c.Observe(pods[7].Key(), &o)
+		c.turn()
+	}
+}
+
+// BenchmarkLoad reads what is noted of 1,000 pods at a start.
+func BenchmarkLoad(b *testing.B) {
+	s := NewStore(b.TempDir())
+	c := controllerOf(fleet(1000), func([]*manifests.Pod) {})
+	c.turn()
+	var entries []Entry
+	for key, st := range c.States() {
+		entries = append(entries, Entry{key, st})
+	}
+	if err := s.Save(entries); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if all, err := s.Load(); err != nil || len(all) != 1000 {
+			b.Fatal(err)
+		}
+	}
+}
