@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -184,11 +186,18 @@ func TestValuesOfHeadersAreReadFromFilesAtEachRequest(t *testing.T) {
 }
 
 func TestTheProxyOfTheEnvironmentIsAsked(t *testing.T) {
+	const child = "MONOPOD_TEST_BEHIND_PROXY"
+	if os.Getenv(child) != "" {
+		s := askOften(t, "http://fleet.invalid/pods")
+		s.until("an answer by the proxy", func(set Set) bool { return strings.HasPrefix(content(set.Pods), "x=fleet.invalid@") })
+		return
+	}
 	proxy := newWebServer(t, func(rw http.ResponseWriter, r *http.Request) {
 		text("pod x "+r.URL.Host+"\n")(rw, r)
 	})
-	t.Setenv("HTTP_PROXY", proxy.URL)
-	t.Setenv("NO_PROXY", "")
-	s := askOften(t, "http://fleet.invalid/pods")
-	s.until("an answer by the proxy", func(set Set) bool { return strings.HasPrefix(content(set.Pods), "x=fleet.invalid@") })
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1") // a process reads it once
+	cmd.Env = append(os.Environ(), child+"=1", "HTTP_PROXY="+proxy.URL, "NO_PROXY=")
+	if out, err := cmd.CombinedOutput(); err != nil || proxy.asked.Load() == 0 {
+		t.Errorf("%v, the proxy was asked %d times:\n%s", err, proxy.asked.Load(), out)
+	}
 }

@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"time"
-
-	"golang.org/x/net/http/httpproxy"
 )
 
 // Trust names files in PEM. They are read again before each request, so that renewed ones count at once.
@@ -57,7 +54,7 @@ func (t *trustFiles) refresh(client *http.Client) error {
 	return nil
 }
 
-// transport has connections of its own, which end with the source.
+// transport has connections of its own, which end with the source, and the proxy of the environment.
 func (t *trustFiles) transport(authorities, cert, key []byte) (*http.Transport, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, Time: t.now}
 	if t.files.CAFile != "" {
@@ -80,8 +77,6 @@ func (t *trustFiles) transport(authorities, cert, key []byte) (*http.Transport, 
 	out := base.Clone()
 	out.TLSClientConfig, out.ForceAttemptHTTP2 = cfg, true
 	out.MaxResponseHeaderBytes = 256 << 10
-	proxy := httpproxy.FromEnvironment().ProxyFunc()
-	out.Proxy = func(req *http.Request) (*url.URL, error) { return proxy(req.URL) }
 	return out, nil
 }
 
