@@ -530,6 +530,8 @@ type PodStatus struct {
 	Looked bool
 	// Why is one line about the first thing in the way, empty when there is none.
 	Why string
+	// Trouble is that thing taken apart; Why is its text.
+	Trouble Trouble
 	// Probes is what is known of the pod's probes at this moment.
 	Probes []ProbeStatus
 	// NextTry is when the worker will act again by itself; zero when it waits for an event.

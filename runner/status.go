@@ -2,7 +2,6 @@ package runner
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +73,8 @@ func Status(in StatusInput) PodStatus {
 	if in.Held != nil && in.Sandbox == nil {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
 	}
-	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Why: s.why(), NextTry: in.Next, Images: imagesOf(&s.pod.Spec, s.Containers)}
+	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Trouble: s.trouble(), NextTry: in.Next, Images: imagesOf(&s.pod.Spec, s.Containers)}
+	status.Why = status.Trouble.Text
 	if in.Sandbox != nil {
 		status.Recorded = in.Sandbox.Pod
 	}
@@ -260,15 +260,6 @@ func (f *PodFailure) message() string {
 	return f.Message
 }
 
-// whyFailedPod is about a pod that has failed as a whole.
-func (s *statusBuilder) whyFailedPod(f *PodFailure) string {
-	why := f.Reason + ": " + f.message()
-	if f.Reason == ReasonEvicted && s.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
-		why += " It comes back at " + evictionOver(s.Sandbox, s.Options).Format(time.RFC3339) + "."
-	}
-	return why
-}
-
 // failure is why the pod has failed as a whole; nil if it has not.
 func (s *statusBuilder) failure() *PodFailure {
 	if s.Sandbox == nil {
@@ -406,118 +397,4 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// why is one line about the first thing in the way.
-func (s *statusBuilder) why() string {
-	switch {
-	case s.Blind != nil:
-		return "the runtime cannot be asked: " + s.Blind.Error()
-	case s.Removing:
-		return s.whyRemoving()
-	case s.Held != nil && s.Sandbox != nil:
-		return s.Held.Reason + ": " + s.Held.Message + "; the pod goes on as it was"
-	case s.Held != nil:
-		return s.Held.Reason + ": " + s.Held.Message
-	}
-	if f, ok := s.Failures[""]; ok {
-		return s.whyFailed(f)
-	}
-	if f := s.failure(); f != nil {
-		return s.whyFailedPod(f)
-	}
-	if f, ok := s.Failures[volumesKey]; ok {
-		return s.whyFailed(f)
-	}
-	if s.Prepared[""] == PreparationRunning {
-		return "checking the new definition before the old one is stopped"
-	}
-	if w := s.whyInit(); w != "" {
-		return w
-	}
-	for i := range s.pod.Spec.Containers {
-		if w := s.whyContainer(&s.pod.Spec.Containers[i]); w != "" {
-			return fmt.Sprintf("container %s: %s", s.pod.Spec.Containers[i].Name, w)
-		}
-	}
-	if r := s.resizing(); len(r) > 0 {
-		return "resources are not changed yet: " + r[0].Message
-	}
-	if s.Kept {
-		return "its manifest has not been read since the agent started; the pod goes on as it was"
-	}
-	return ""
-}
-
-func (s *statusBuilder) whyRemoving() string {
-	var names []string
-	for i := range s.Containers {
-		if s.Containers[i].State == ContainerRunning {
-			names = append(names, s.Containers[i].Name)
-		}
-	}
-	if len(names) == 0 {
-		return "being removed"
-	}
-	slices.Sort(names)
-	return "being removed: waiting for " + strings.Join(names, ", ") + " to stop"
-}
-
-func (s *statusBuilder) whyFailed(f Failure) string {
-	w := f.Reason + ": " + f.Message
-	if slices.ContainsFunc(s.Containers, func(c Container) bool { return c.State == ContainerRunning }) {
-		w += "; what runs goes on"
-	}
-	return w
-}
-
-// whyContainer is empty when the container is as it should be.
-func (s *statusBuilder) whyContainer(spec *corev1.Container) string {
-	c := shownInstance(s.Containers, spec.Name)
-	if f, ok := s.Failures[spec.Name]; ok {
-		if c != nil && c.State == ContainerRunning && f.Reason != ReasonPostStartHookError {
-			return f.Reason + ": " + f.Message + "; the old one goes on"
-		}
-		return f.Reason + ": " + f.Message
-	}
-	switch {
-	case s.Prepared[spec.Name] == PreparationRunning:
-		return "pulling image " + spec.Image
-	case c == nil:
-		return "being created"
-	case c.State == ContainerCreated:
-		return "about to start"
-	case c.State == ContainerRunning && c.PostStart == PostStartPending:
-		return "its postStart hook runs"
-	case c.State == ContainerRunning:
-		return s.whyUnhealthy(spec, c)
-	case c.Exit == nil:
-		return ""
-	}
-	r := s.restart(c)
-	text := fmt.Sprintf("exited with %d (%s)", c.Exit.ExitCode, c.Exit.Reason)
-	switch {
-	case !r.Wanted && c.Exit.ExitCode == 0:
-		return ""
-	case !r.Wanted:
-		return text + ", not restarted by restart policy " + string(restartPolicy(&s.pod.Spec, c))
-	}
-	return text + ", to be restarted at " + r.At.Format(time.RFC3339)
-}
-
-// whyUnhealthy is about what the probes of a container that runs say.
-func (s *statusBuilder) whyUnhealthy(spec *corev1.Container, c *Container) string {
-	switch h, ok := s.Probes[c.ID]; {
-	case ok && h.Failed != nil:
-		return unhealthy(h.Failed) + "; it is being stopped"
-	case c.leaving() && c.StopCause == StopLivenessProbe:
-		return "Unhealthy: Liveness probe failed; it is being stopped"
-	case c.leaving() && c.StopCause == StopStartupProbe:
-		return "Unhealthy: Startup probe failed; it is being stopped"
-	case !s.Started(spec, c):
-		return "its startup probe has not succeeded yet"
-	case !s.Ready(spec, c):
-		return "its readiness probe has not succeeded"
-	}
-	return ""
 }

@@ -121,24 +121,3 @@ func (s *statusBuilder) initializedCondition(created time.Time) corev1.PodCondit
 	}
 	return c
 }
-
-// whyInit is about the first init container that is in the way.
-func (s *statusBuilder) whyInit() string {
-	for i := range s.pod.Spec.InitContainers {
-		spec := &s.pod.Spec.InitContainers[i]
-		if !manifests.IsSidecar(spec) && initPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name) {
-			continue
-		}
-		if s.pod.Status.Phase == corev1.PodSucceeded || s.pod.Status.Phase == corev1.PodFailed && s.failedInit(spec) == nil {
-			continue
-		}
-		w := s.whyContainer(spec)
-		if c := s.initInstance(spec.Name); w == "" && c != nil && c.State == ContainerRunning && !manifests.IsSidecar(spec) {
-			w = "runs before the others"
-		}
-		if w != "" {
-			return fmt.Sprintf("init container %s: %s", spec.Name, w)
-		}
-	}
-	return ""
-}
