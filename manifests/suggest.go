@@ -124,3 +124,6 @@ func editDistance(a, b string) int {
 	}
 	return rows[1][len(b)]
 }
+
+// Nearest returns the candidate that a typing mistake may have turned into name, or nothing.
+func Nearest(name string, candidates []string) string { return nearest(name, candidates) }

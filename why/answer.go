@@ -1,0 +1,335 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// About is One with a name and All without. Without a name, namespace was applied when the facts were collected.
+func (f Facts) About(namespace, name string) Answer {
+	if name == "" {
+		return All(f)
+	}
+	return One(f, namespace, name)
+}
+
+// All answers about everything that is not fine.
+func All(f Facts) Answer {
+	a := Answer{Chains: []Chain{}}
+	a.Chains = append(a.Chains, f.agent()...)
+	for i := range f.Inputs {
+		if c, ok := f.input(&f.Inputs[i]); ok {
+			a.Chains = append(a.Chains, c)
+		}
+	}
+	pods := sortedPods(f.Pods)
+	bad := 0
+	for _, p := range pods {
+		c := f.pod(p)
+		if c.Fine || f.told(&c) {
+			continue
+		}
+		bad++
+		a.Chains = append(a.Chains, c)
+	}
+	a.Fine = len(a.Chains) == 0
+	a.Text = f.summary(bad, len(a.Chains)-bad)
+	return a
+}
+
+func sortedPods(pods []Pod) []Pod {
+	return slices.SortedFunc(slices.Values(pods), func(a, b Pod) int { return cmp.Compare(a.key(), b.key()) })
+}
+
+// told says that the chain of a pod has nothing but what another chain of the answer says already.
+func (f Facts) told(c *Chain) bool {
+	causes := 0
+	for _, s := range c.Steps {
+		if s.Kind == Cause {
+			causes++
+		}
+	}
+	if causes != 1 {
+		return false
+	}
+	switch c.Reason {
+	case InputRefused:
+		return true // the chain of the file says which pods go on
+	case RuntimeDown:
+		return f.Runtime != ""
+	case DaemonDown:
+		return !slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Kind == Output || s.Kind == Events })
+	}
+	return false
+}
+
+func (f Facts) summary(bad, others int) string {
+	switch {
+	case bad+others == 0 && len(f.Pods) == 0:
+		return "all is fine, but there are no pods: put a manifest into " + cmpOr(f.Places.Manifests, "a source")
+	case bad+others == 0:
+		return fmt.Sprintf("all is fine: %s", countPods(len(f.Pods)))
+	case f.Daemon != "":
+		return "monopod does not run; this is what is known from the disk"
+	case bad == 0:
+		return fmt.Sprintf("the pods are as they should be, but %s", things(others))
+	case others == 0:
+		return fmt.Sprintf("%d of %s %s not fine", bad, countPods(len(f.Pods)), isAre(bad))
+	}
+	return fmt.Sprintf("%d of %s %s not fine, and %s", bad, countPods(len(f.Pods)), isAre(bad), things(others))
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+func countPods(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
+}
+
+func things(n int) string {
+	if n == 1 {
+		return "1 other thing is in the way"
+	}
+	return fmt.Sprintf("%d other things are in the way", n)
+}
+
+// agent is about the agent itself, and its runtime.
+func (f Facts) agent() []Chain {
+	switch {
+	case f.Daemon != "":
+		return []Chain{{Text: "monopod does not run", Reason: DaemonDown, Steps: []Step{
+			{Kind: Cause, Reason: DaemonDown, Text: f.Daemon},
+			{Kind: Next, Text: "what runs goes on, and nobody restarts what ends; no manifest is read"},
+			{Kind: Action, Text: "start it: systemctl start monopod, or `monopod run` in a terminal"},
+		}}}
+	case f.Runtime != "":
+		return []Chain{{Text: "containers cannot be seen", Reason: RuntimeDown, Steps: []Step{
+			{Kind: Cause, Reason: RuntimeDown, Text: oneLine(f.Runtime)},
+			{Kind: Next, Text: "it is tried again every few seconds; what runs goes on meanwhile, and nothing is changed"},
+			f.runtimeStep(),
+		}}}
+	}
+	return nil
+}
+
+// input is about a file or URL; ok is false when it is as it should be.
+func (f Facts) input(in *Input) (c Chain, ok bool) {
+	b := builder{Facts: f, chain: Chain{Input: in.Input}}
+	goesOn := "nothing of it runs"
+	if len(in.Pods) > 0 {
+		goesOn = strings.Join(in.Pods, ", ") + " " + goOn(len(in.Pods)) + " by what it said before"
+	}
+	age := b.ago(in.Since)
+	switch in.State {
+	case refused:
+		c.Text = in.Input + " is refused; " + goesOn
+		b.cause(InputRefused, "", "it is refused%s: %s", strings.Replace(age, " ", " since ", 1), problems(len(in.Errors)))
+		b.chain.Steps[0].Text = strings.ReplaceAll(b.chain.Steps[0].Text, " ago", "")
+		b.chain.Steps[0].Lines = in.Errors
+		b.next(time.Time{}, "it is read again as soon as it changes; until then %s", goesOn)
+		if isURL(in.Input) {
+			b.act("correct what the lines above name at the URL")
+		} else {
+			b.act("correct what the lines above name; `monopod validate %s` says whether it is right", in.Input)
+		}
+	case unreachable:
+		c.Text = in.Input + " cannot be read; " + goesOn
+		b.cause(InputUnreachable, "", "%s", b.unreadText(in))
+		b.chain.Steps[0].Lines = in.Errors
+		b.next(time.Time{}, "it is asked again and again; nothing is removed meanwhile")
+		if isURL(in.Input) {
+			b.act("look whether the server runs and can be reached from this machine, and whether the URL is right%s", inFile(f.Places.Config))
+		} else {
+			b.act("look whether it exists and can be read: ls -l %s", in.Input)
+		}
+	case conflict:
+		c.Text = in.Input + " defines what another file defines already"
+		b.cause(InputConflict, "", "the first one counts:")
+		b.chain.Steps[0].Lines = in.Errors
+		b.next(time.Time{}, "it takes its place when the other one goes")
+		b.act("give one of them another name, or remove it")
+	default:
+		return Chain{}, false
+	}
+	c.Input, c.Reason, c.Steps = in.Input, b.chain.Reason, b.chain.Steps
+	return c, true
+}
+
+func (b *builder) unreadText(in *Input) string {
+	switch {
+	case !in.FromDisk.IsZero():
+		return fmt.Sprintf("it has not answered since monopod started; what it said%s counts, of which a copy is on the disk:", b.ago(in.FromDisk))
+	case len(in.Pods) == 0:
+		return "it cannot be read:"
+	}
+	return "it cannot be read now, so its last good content counts:"
+}
+
+func goOn(n int) string {
+	if n == 1 {
+		return "goes on"
+	}
+	return "go on"
+}
+
+func problems(n int) string {
+	if n == 1 {
+		return "one thing is wrong in it"
+	}
+	return fmt.Sprintf("%d things are wrong in it", n)
+}
+
+func isURL(input string) bool { return strings.Contains(input, "://") }
+
+// One answers about a pod, or about what a person may mean by its name.
+func One(f Facts, namespace, name string) Answer {
+	key := namespace + "/" + name
+	pods := sortedPods(f.Pods)
+	if i := slices.IndexFunc(pods, func(p Pod) bool { return p.key() == key }); i >= 0 {
+		return f.answer(f.pod(pods[i]))
+	}
+	if chains := f.workload(pods, namespace, name); len(chains) > 0 {
+		return f.answer(chains...)
+	}
+	if o := f.named(namespace, name); o != nil {
+		return f.answer(f.onlyRefused(key, o))
+	}
+	return f.answer(f.unknown(key, namespace, name))
+}
+
+// answer joins chains; what is wrong with the agent comes first.
+func (f Facts) answer(chains ...Chain) Answer {
+	a := Answer{Fine: true, Chains: slices.Concat(f.agent(), chains)}
+	for _, c := range chains {
+		a.Fine = a.Fine && c.Fine
+	}
+	a.Fine = a.Fine && f.Daemon == ""
+	a.Text = chains[0].Text
+	return a
+}
+
+// workload answers about the pods of a Deployment and its like.
+func (f Facts) workload(pods []Pod, namespace, name string) []Chain {
+	var chains []Chain
+	for _, p := range pods {
+		if p.Object.Namespace == namespace && slices.ContainsFunc(owners(p.Object), func(n string) bool { return n == name }) {
+			chains = append(chains, f.pod(p))
+		}
+	}
+	return chains
+}
+
+func owners(pod *corev1.Pod) []string {
+	var names []string
+	for _, o := range pod.OwnerReferences {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+// named finds a name in a refused file.
+func (f Facts) named(namespace, name string) *Object {
+	for i := range f.Named {
+		if o := &f.Named[i]; o.Name == name && o.Namespace == namespace && !isContent(o.Kind) {
+			return o
+		}
+	}
+	return nil
+}
+
+// isContent says that a kind holds what pods use, rather than pods.
+func isContent(kind string) bool {
+	return slices.Contains([]string{"ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "RuntimeClass", "Service", "Namespace"}, kind)
+}
+
+// onlyRefused is about a pod that only a refused file has.
+func (f Facts) onlyRefused(key string, o *Object) Chain {
+	c := Chain{Pod: key, Input: fileOf(o.Where), Text: fmt.Sprintf("%s does not run: its file has never been accepted", key), Reason: InputRefused}
+	c.Steps = []Step{{Kind: Wanted, Text: o.Where}, {Kind: Runs, Text: "nothing"}}
+	for i := range f.Inputs {
+		if in, ok := f.input(&f.Inputs[i]); ok && in.Input == c.Input {
+			c.Steps = append(c.Steps, in.Steps...)
+			return c
+		}
+	}
+	c.Steps = append(c.Steps, Step{Kind: Cause, Reason: InputRefused, Text: "the file is refused"})
+	return c
+}
+
+// maxListed is how many inputs are named that do not have a pod.
+const maxListed = 8
+
+// unknown is about a name that no source defines.
+func (f Facts) unknown(key, namespace, name string) Chain {
+	c := Chain{Pod: key, Text: fmt.Sprintf("no source defines a pod %s", key), Reason: UnknownName}
+	step := Step{Kind: Cause, Reason: UnknownName, Text: "no manifest of that name has been read"}
+	for i := range f.Inputs {
+		if in := &f.Inputs[i]; in.State != "Ignored" {
+			step.Text = "it is in none of these:"
+			if len(step.Lines) == maxListed {
+				step.Lines = append(step.Lines, "and more (`monopod get sources` lists them)")
+				break
+			}
+			step.Lines = append(step.Lines, fmt.Sprintf("%s (%s)", in.Input, strings.ToLower(in.State)))
+		}
+	}
+	c.Steps = append(c.Steps, step)
+	if len(f.Pods) == 0 && f.Runtime != "" {
+		c.Steps = append(c.Steps, Step{Kind: Cause, Reason: RuntimeDown, Text: "containers cannot be seen now, so there may be pods that are not known: " + oneLine(f.Runtime)})
+	}
+	for _, text := range f.guesses(namespace, name) {
+		c.Steps = append(c.Steps, Step{Kind: Action, Text: text})
+	}
+	return c
+}
+
+// guesses are what may be meant by a name that is not there.
+func (f Facts) guesses(namespace, name string) []string {
+	var here, everywhere []string
+	for _, p := range sortedPods(f.Pods) {
+		if p.Object.Name == name {
+			return []string{fmt.Sprintf("did you mean %s? Then: monopod why -n %s %s", p.key(), p.Object.Namespace, name)}
+		}
+		for _, n := range append([]string{p.Object.Name}, owners(p.Object)...) {
+			everywhere = append(everywhere, n)
+			if p.Object.Namespace == namespace {
+				here = append(here, n)
+			}
+		}
+	}
+	for _, o := range f.Named {
+		if !isContent(o.Kind) {
+			if o.Name == name {
+				return []string{fmt.Sprintf("did you mean %s/%s, which only the refused %s has? Then: monopod why -n %s %s", o.Namespace, name, fileOf(o.Where), o.Namespace, name)}
+			}
+			here = append(here, o.Name)
+		}
+	}
+	if guess := cmp.Or(manifests.Nearest(name, here), manifests.Nearest(name, everywhere)); guess != "" {
+		return []string{fmt.Sprintf("did you mean %s?", guess)}
+	}
+	out := []string{"`monopod get pods` lists the pods there are"}
+	for i := range f.Inputs {
+		if in := &f.Inputs[i]; in.State == "Ignored" && strings.Contains(in.Input, name) {
+			return []string{fmt.Sprintf("%s is ignored: %s", in.Input, strings.Join(in.Errors, "; "))}
+		}
+	}
+	if f.Places.Manifests != "" {
+		out = append(out, "a pod begins to exist when its manifest is put into "+f.Places.Manifests)
+	}
+	return out
+}

@@ -1,0 +1,180 @@
+package why
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// builder makes the chain of one pod.
+type builder struct {
+	Facts
+	Pod
+	chain Chain
+}
+
+func (b *builder) add(s Step) { b.chain.Steps = append(b.chain.Steps, s) }
+
+func (b *builder) cause(r Reason, container, format string, args ...any) {
+	b.chain.Reason = r
+	b.add(Step{Kind: Cause, Reason: r, Container: container, Text: fmt.Sprintf(format, args...)})
+}
+
+func (b *builder) act(format string, args ...any) {
+	b.add(Step{Kind: Action, Text: fmt.Sprintf(format, args...)})
+}
+
+// next says what happens by itself. A zero time means at once, or at an event that text names.
+func (b *builder) next(at time.Time, format string, args ...any) {
+	b.add(Step{Kind: Next, At: at, Text: fmt.Sprintf(format, args...)})
+}
+
+// in words a time to come.
+func (b *builder) in(at time.Time) string {
+	if d := at.Sub(b.Now); d > 0 {
+		return "in " + short(d)
+	}
+	return "now"
+}
+
+// short is a duration as people say it.
+func short(d time.Duration) string {
+	if d < time.Second {
+		return "1s"
+	}
+	return duration.HumanDuration(d)
+}
+
+// ago words a time past; empty when it is not known.
+func (b *builder) ago(at time.Time) string {
+	if at.IsZero() || at.After(b.Now) {
+		return ""
+	}
+	return " " + short(b.Now.Sub(at)) + " ago"
+}
+
+// retried says when a failed step is repeated.
+func (b *builder) retried(what string) {
+	if b.NextTry.IsZero() {
+		b.next(time.Time{}, "%s as soon as something changes", what)
+		return
+	}
+	b.next(b.NextTry, "%s %s%s", what, b.in(b.NextTry), b.repeated())
+}
+
+// repeated says how often it has been tried in vain.
+func (b *builder) repeated() string {
+	switch n := b.Trouble.Count; {
+	case n > 1:
+		return fmt.Sprintf("; it has failed %d times in a row", n)
+	default:
+		return ""
+	}
+}
+
+// key is namespace/name of the pod.
+func (p *Pod) key() string { return p.Object.Namespace + "/" + p.Object.Name }
+
+// field is the path of a container in the manifest, such as spec.containers[1].
+func (p *Pod) field(container string) string {
+	for i := range p.Object.Spec.Containers {
+		if p.Object.Spec.Containers[i].Name == container {
+			return fmt.Sprintf("spec.containers[%d]", i)
+		}
+	}
+	for i := range p.Object.Spec.InitContainers {
+		if p.Object.Spec.InitContainers[i].Name == container {
+			return fmt.Sprintf("spec.initContainers[%d]", i)
+		}
+	}
+	return "spec"
+}
+
+// file is where the manifest is, without the line.
+func (p *Pod) file() string {
+	if i := strings.LastIndexByte(p.Where, ':'); i > 0 {
+		if _, err := strconv.Atoi(p.Where[i+1:]); err == nil {
+			return p.Where[:i]
+		}
+	}
+	return p.Where
+}
+
+// place names where to edit.
+func (p *Pod) place() string {
+	if p.Where == "" {
+		return "the manifest"
+	}
+	return p.Where
+}
+
+func (p *Pod) spec(container string) *corev1.Container {
+	for _, list := range [][]corev1.Container{p.Object.Spec.Containers, p.Object.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == container {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// isInit says that others wait for the container.
+func (p *Pod) isInit(container string) bool {
+	return slices.ContainsFunc(p.Object.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == container })
+}
+
+func (p *Pod) status(container string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{p.Object.Status.ContainerStatuses, p.Object.Status.InitContainerStatuses} {
+		for i := range list {
+			if list[i].Name == container {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// statuses are those of all containers in the order in which they start.
+func (p *Pod) statuses() []corev1.ContainerStatus {
+	return slices.Concat(p.Object.Status.InitContainerStatuses, p.Object.Status.ContainerStatuses)
+}
+
+// condition returns a condition; nil when the pod does not have it.
+func (p *Pod) condition(kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range p.Object.Status.Conditions {
+		if p.Object.Status.Conditions[i].Type == kind {
+			return &p.Object.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// String names the process, as in "nginx (pid 42)".
+func (l Listener) String() string {
+	who := fmt.Sprintf("%s (pid %d)", l.Name, l.PID)
+	switch {
+	case l.PID == 0:
+		who = "a process that cannot be seen from here"
+	case l.Name == "":
+		who = fmt.Sprintf("the process %d", l.PID)
+	}
+	if l.Pod != "" {
+		who += fmt.Sprintf(" of container %s of pod %s", l.Container, l.Pod)
+	}
+	return who
+}
+
+// port is what it listens on, as in 80/TCP.
+func (l Listener) port() string {
+	if l.IP == "" {
+		return fmt.Sprintf("%d/%s", l.Port, l.Protocol)
+	}
+	return net.JoinHostPort(l.IP, strconv.Itoa(l.Port)) + "/" + l.Protocol
+}

@@ -1,0 +1,122 @@
+package why
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"monopod/manifests"
+)
+
+// How missing objects are worded, which is as a kubelet words it.
+var (
+	missingObject = regexp.MustCompile(`\b(configmap|secret|persistentvolumeclaim) "([^"]+)" not found`)
+	missingKey    = regexp.MustCompile(`(?:couldn't find key (\S+) in (ConfigMap|Secret) \S+?/(\S+))|(?:references non-existent (config|secret) key: ([^\s;]+))`)
+	claimWaits    = regexp.MustCompile(`PersistentVolume|claim|PVC|provision`)
+)
+
+// kinds are the documents by the words of errors.
+func kindOf(word string) string {
+	switch word {
+	case "configmap", "config":
+		return "ConfigMap"
+	case "secret":
+		return "Secret"
+	case "persistentvolumeclaim":
+		return "PersistentVolumeClaim"
+	}
+	return word
+}
+
+// missing is about an object that does not exist, and says whether that is in the way.
+func (b *builder) missing() bool {
+	text := oneLine(b.Trouble.Message)
+	if m := missingObject.FindStringSubmatch(text); m != nil {
+		b.missingObject(kindOf(m[1]), m[2])
+		return true
+	}
+	if m := missingKey.FindStringSubmatch(text); m != nil {
+		b.missingKey(kindOf(cmpOr(m[2], m[4])), m[3], cmpOr(m[1], m[5]))
+		return true
+	}
+	if claimWaits.MatchString(text) && b.Trouble.Reason != "CreatePodSandboxError" {
+		b.cause(ClaimUnbound, b.Trouble.Container, "a claim of the pod has no volume: %s", stripSteps(text))
+		b.retried("it is tried again")
+		b.act("define the volume or StorageClass that the message names, or correct the claim")
+		return true
+	}
+	return false
+}
+
+func (b *builder) missingObject(kind, name string) {
+	reason := map[string]Reason{"ConfigMap": MissingConfigMap, "Secret": MissingSecret, "PersistentVolumeClaim": MissingClaim}[kind]
+	ns := b.Object.Namespace
+	b.cause(reason, b.Trouble.Container, "%s uses the %s %s, which no source defines in namespace %s", b.user(b.Trouble.Container), kind, name, ns)
+	var same []string
+	advice := fmt.Sprintf("add a %s named %s in namespace %s to %s (a file of its own is fine)", kind, name, ns, cmpOr(b.Places.Manifests, "a source"))
+	for _, o := range b.Objects {
+		switch {
+		case o.Kind != kind:
+		case o.Name == name:
+			b.cause(reason, b.Trouble.Container, "there is a %s of that name in namespace %s (%s), but a pod only sees those of its own namespace", kind, o.Namespace, o.Where)
+			advice = fmt.Sprintf("write namespace: %s in %s, or the pod into namespace %s", ns, o.Where, o.Namespace)
+		case o.Namespace == ns:
+			same = append(same, o.Name)
+		}
+	}
+	for _, o := range b.Named {
+		if o.Kind == kind && o.Name == name {
+			b.cause(InputRefused, b.Trouble.Container, "%s defines it, but was refused", o.Where)
+			advice = "correct " + fileOf(o.Where) + "; `monopod why` shows what is wrong with it"
+		}
+	}
+	b.missingNext(kind)
+	if guess := manifests.Nearest(name, same); guess != "" {
+		b.act("did you mean %s? Then correct the name in %s", guess, b.place())
+	}
+	b.act("%s", advice)
+}
+
+func (b *builder) missingKey(kind, name, key string) {
+	o := b.find(kind, name)
+	where := ""
+	if o != nil {
+		where = " (" + o.Where + ")"
+	}
+	b.cause(MissingKey, b.Trouble.Container, "%s uses the key %s of %s %s, which has no such key%s", b.user(b.Trouble.Container), key, kind, cmpOr(name, "a volume"), where)
+	b.missingNext(kind)
+	if o == nil {
+		b.act("add the key, or correct its name in %s", b.place())
+		return
+	}
+	if guess := manifests.Nearest(key, o.Keys); guess != "" {
+		b.act("did you mean %s? Then correct the key in %s", guess, b.place())
+	}
+	b.act("add the key to %s, which has %s", o.Where, cmpOr(strings.Join(slices.Sorted(slices.Values(o.Keys)), ", "), "none"))
+}
+
+func (b *builder) missingNext(kind string) {
+	b.next(time.Time{}, "it starts as soon as a source defines the %s", kind)
+}
+
+func (b *builder) find(kind, name string) *Object {
+	for i := range b.Objects {
+		if o := &b.Objects[i]; o.Kind == kind && o.Name == name && o.Namespace == b.Object.Namespace {
+			return o
+		}
+	}
+	return nil
+}
+
+// user is who needs something.
+func (b *builder) user(container string) string {
+	if container == "" {
+		return "the pod"
+	}
+	return "container " + container
+}
+
+// fileOf is a place without its line.
+func fileOf(where string) string { return (&Pod{Where: where}).file() }

@@ -1,0 +1,337 @@
+package why
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// settled is how long a container that was restarted must have run before that is no news any more.
+const settled = 2 * time.Minute
+
+// pod makes the chain of a pod.
+func (f Facts) pod(p Pod) Chain {
+	b := &builder{Facts: f, Pod: p, chain: Chain{Pod: p.key()}}
+	b.wanted()
+	b.runs()
+	b.causes()
+	b.edit()
+	b.chain.Fine = b.chain.Reason == ""
+	b.chain.Text = b.headline()
+	return b.chain
+}
+
+func (b *builder) headline() string {
+	switch {
+	case b.chain.Fine && b.Object.Status.Phase == corev1.PodSucceeded:
+		return b.key() + " has done its work"
+	case b.chain.Fine:
+		return b.key() + " is fine"
+	}
+	state := "is not ready"
+	switch {
+	case b.Daemon != "":
+		state = "cannot be asked about: monopod does not run"
+	case b.chain.Reason == Removing:
+		state = "is being removed"
+	case b.chain.Reason == Underway:
+		state = "is on its way"
+	case b.Object.Status.Phase == corev1.PodFailed:
+		state = "has failed"
+	case b.Trouble.Kind == troubleBlind || b.Object.Status.Phase == corev1.PodUnknown:
+		state = "cannot be seen"
+	case b.ready():
+		state = "is ready, but not all is as it should be"
+	}
+	return b.key() + " " + state
+}
+
+func (b *builder) ready() bool {
+	c := b.condition(corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+func (b *builder) wanted() {
+	text := cmpOr(b.Where, "by a manifest that is not known any more")
+	if b.Revision != "" {
+		text += ", revision " + b.Revision
+	}
+	if of := b.Object.OwnerReferences; len(of) > 0 {
+		text += fmt.Sprintf(", made for %s %s", of[0].Kind, of[0].Name)
+	}
+	b.add(Step{Kind: Wanted, Text: text})
+}
+
+func cmpOr(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+// runs lists what runs.
+func (b *builder) runs() {
+	var running []string
+	all := b.statuses()
+	for i := range all {
+		st := &all[i]
+		if st.State.Running == nil {
+			continue
+		}
+		text := fmt.Sprintf("%s (%s, since %s)", st.Name, st.Image, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
+		if st.RestartCount > 0 {
+			text = strings.TrimSuffix(text, ")") + fmt.Sprintf(", restarted %d times)", st.RestartCount)
+		}
+		running = append(running, text)
+	}
+	lasting := len(b.Object.Spec.Containers)
+	switch {
+	case b.Object.Status.Phase == corev1.PodUnknown && len(running) == 0:
+		b.add(Step{Kind: Runs, Text: "not known: containers cannot be seen now"})
+	case len(running) == 0:
+		b.add(Step{Kind: Runs, Text: "nothing"})
+	case len(running) < lasting:
+		b.add(Step{Kind: Runs, Text: fmt.Sprintf("only %s", strings.Join(running, ", "))})
+	default:
+		b.add(Step{Kind: Runs, Text: strings.Join(running, ", ")})
+	}
+}
+
+// causes finds what is in the way.
+func (b *builder) causes() {
+	if b.Daemon != "" {
+		b.remembered()
+		return
+	}
+	switch b.Trouble.Kind {
+	case troubleBlind:
+		b.blind()
+	case troubleRemoving:
+		b.removing()
+	case troubleHeld:
+		b.held()
+	case troubleStep:
+		b.step()
+	case troubleFailed:
+		b.failed()
+	case troubleExited:
+		b.waiting()
+		b.exited(b.Trouble.Container)
+	case troubleProbe:
+		b.waiting()
+		b.probe()
+	case troubleResize:
+		b.cause(Resize, "", "its resources are not changed yet: %s", b.Trouble.Message)
+		b.retried("it is tried again")
+		b.act("give the container a limit above what it uses now, or restart it")
+	case troubleKept:
+		b.cause(Kept, "", "%s", b.Trouble.Text)
+		b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
+	case troubleUnderway:
+		b.underway()
+	default:
+		b.quiet()
+	}
+}
+
+// remembered is all that can be said while no daemon runs.
+func (b *builder) remembered() {
+	b.cause(DaemonDown, "", "monopod does not run, so nobody knows how the pod is now")
+	if len(b.Events) > 0 {
+		b.add(Step{Kind: Events, Text: "what was written down of it last", Lines: b.Events})
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Output)) {
+		b.add(Step{Kind: Output, Container: name, Text: "the last lines of container " + name, Lines: b.Output[name]})
+	}
+}
+
+// quiet is about a pod of which nothing is in the way as far as the agent is concerned.
+func (b *builder) quiet() {
+	switch {
+	case b.Trouble.Text != "":
+		b.cause(Other, "", "%s", b.Trouble.Text)
+		b.retried("it is tried again")
+	case b.Object.Status.Phase == corev1.PodUnknown:
+		b.cause(RuntimeDown, "", "%s", cmpOr(b.Runtime, "it has not been looked at yet"))
+		b.next(time.Time{}, "it is looked at as soon as that is over; what runs goes on")
+	case b.Object.Status.Phase == corev1.PodSucceeded:
+		b.next(time.Time{}, "it has ended with success; it does not start again")
+	case !b.ready():
+		b.gates()
+	default:
+		b.restarted()
+	}
+}
+
+// gates is about a pod that only its readiness gates keep from being ready.
+func (b *builder) gates() {
+	if c := b.condition(corev1.PodReady); c != nil && c.Reason == "ReadinessGatesNotReady" {
+		b.cause(Gate, "", "its containers are ready, but spec.readinessGates wants conditions that a controller of a cluster sets, and there is none here")
+		b.act("remove readinessGates from %s", b.place())
+		return
+	}
+	b.cause(Underway, "", "it is about to become ready")
+	b.next(time.Time{}, "nothing is to be done")
+}
+
+// restarted tells of a container that runs, but has only just come back.
+func (b *builder) restarted() {
+	all := b.statuses()
+	for i := range all {
+		st := &all[i]
+		last := st.LastTerminationState.Terminated
+		if st.State.Running == nil || last == nil || last.ExitCode == 0 || b.Now.Sub(st.State.Running.StartedAt.Time) > settled {
+			continue
+		}
+		b.cause(Restarted, st.Name, "container %s has only been running for %s again", st.Name, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
+		b.exited(st.Name)
+		return
+	}
+}
+
+func (b *builder) blind() {
+	b.cause(RuntimeDown, "", "containerd cannot be asked: %s", oneLine(b.Trouble.Message))
+	b.add(Step{Kind: Next, Text: "it is asked again and again; what runs goes on meanwhile", At: b.NextTry})
+	b.runtimeAdvice()
+}
+
+// runtimeAdvice is what to do about a containerd that does not answer.
+func (f Facts) runtimeStep() Step {
+	if f.Places.Endpoint != "" {
+		return Step{Kind: Action, Text: fmt.Sprintf("look whether containerd runs and answers on %s (systemctl status containerd)", f.Places.Endpoint)}
+	}
+	return Step{Kind: Action, Text: "look into the log of monopod (journalctl -u monopod) and whether the disk is full (df -h)"}
+}
+
+func (b *builder) runtimeAdvice() { b.add(b.runtimeStep()) }
+
+func (b *builder) removing() {
+	b.cause(Removing, "", "nobody wants it any more: %s", b.Trouble.Text)
+	if d := b.Object.DeletionTimestamp; d != nil {
+		b.next(d.Time, "what still runs then is killed %s", b.in(d.Time))
+	}
+}
+
+func (b *builder) held() {
+	m := b.Trouble.Message
+	switch b.Trouble.Reason {
+	case "HostPortConflict":
+		b.cause(HostPortPod, "", "%s%s", m, b.placeOfPod(after(m, "taken by pod ")))
+		b.next(time.Time{}, "it starts as soon as the port is free")
+		b.act("give one of the two another hostPort, or remove one of them")
+	case "OutOfpods":
+		b.cause(TooManyPods, "", "%s", m)
+		b.next(time.Time{}, "it starts as soon as another pod is removed")
+		b.act("remove a pod, or raise maxPods%s", inFile(b.Places.Config))
+	case "Starting":
+		b.cause(Underway, "", "%s", m)
+		b.next(time.Time{}, "it starts as soon as that is known, in a moment")
+	default:
+		b.cause(Held, "", "%s: %s", b.Trouble.Reason, m)
+		b.retried("it goes on")
+	}
+}
+
+// placeOfPod names where another pod is written.
+func (b *builder) placeOfPod(key string) string {
+	for i := range b.Pods {
+		if b.Pods[i].key() == key && b.Pods[i].Where != "" {
+			return ", which is written in " + b.Pods[i].Where
+		}
+	}
+	return ""
+}
+
+func after(text, word string) string {
+	_, rest, _ := strings.Cut(text, word)
+	return rest
+}
+
+func inFile(path string) string {
+	if path == "" {
+		return " in the configuration"
+	}
+	return " in " + path
+}
+
+func (b *builder) failed() {
+	switch b.Trouble.Reason {
+	case "Evicted":
+		b.cause(Evicted, "", "it was ended%s because it used too much of the disk: %s", b.ago(b.Trouble.At), b.Trouble.Message)
+		if b.NextTry.IsZero() {
+			b.next(time.Time{}, "it does not come back by itself (restartPolicy Never)")
+		} else {
+			b.next(b.NextTry, "it is made again %s, with empty volumes", b.in(b.NextTry))
+		}
+		b.act("raise the limit (emptyDir.sizeLimit, or resources.limits.ephemeral-storage) in %s, or have the program write less", b.place())
+	case "DeadlineExceeded":
+		b.cause(Deadline, "", "it ran longer than its spec.activeDeadlineSeconds allows, and was ended%s", b.ago(b.Trouble.At))
+		b.next(time.Time{}, "it does not start again")
+		b.act("raise activeDeadlineSeconds in %s; any edit makes the pod anew", b.place())
+	default:
+		b.cause(PodFailed, "", "%s: %s", b.Trouble.Reason, b.Trouble.Message)
+		b.next(time.Time{}, "it does not start again until %s is edited", b.place())
+	}
+}
+
+// waiting puts in front that the containers of the pod wait for an init container.
+func (b *builder) waiting() {
+	if c := b.Trouble.Container; c != "" && b.isInit(c) && !b.anyRegular() {
+		b.cause(InitContainer, "", "its containers wait for the init container %s", c)
+	}
+}
+
+// anyRegular says that a container which is no init container has been started.
+func (b *builder) anyRegular() bool {
+	return slices.ContainsFunc(b.Object.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
+		return st.State.Running != nil || st.State.Terminated != nil || st.LastTerminationState.Terminated != nil
+	})
+}
+
+func (b *builder) underway() {
+	b.waiting()
+	text := b.Trouble.Text
+	if c := b.Trouble.Container; c != "" && b.isInit(c) && b.chain.Reason == InitContainer {
+		_, text, _ = strings.Cut(text, ": ")
+		b.cause(Underway, c, "init container %s: %s%s", c, text, b.since(c))
+	} else {
+		b.cause(Underway, c, "%s", text)
+	}
+	if st := b.status(b.Trouble.Container); st != nil && st.State.Waiting != nil && st.LastTerminationState.Terminated != nil && b.restartedOften(st) {
+		b.exited(st.Name)
+		return
+	}
+	b.next(time.Time{}, "nothing is wrong: it goes on as soon as that is done")
+}
+
+// since says for how long an init container has been running.
+func (b *builder) since(container string) string {
+	if st := b.status(container); st != nil && st.State.Running != nil {
+		return ", since " + short(b.Now.Sub(st.State.Running.StartedAt.Time))
+	}
+	return ""
+}
+
+func (b *builder) restartedOften(st *corev1.ContainerStatus) bool {
+	return st.RestartCount > 0 && st.LastTerminationState.Terminated.ExitCode != 0
+}
+
+// edit adds that a newer version of its file was refused.
+func (b *builder) edit() {
+	for i := range b.Inputs {
+		in := &b.Inputs[i]
+		if in.State != refused || !slices.Contains(in.Pods, b.key()) {
+			continue
+		}
+		b.cause(InputRefused, "", "%s was edited%s and refused, so the pod goes on by what it said before", in.Input, b.ago(in.Since))
+		b.chain.Steps[len(b.chain.Steps)-1].Lines = in.Errors
+		b.next(time.Time{}, "the file is read again as soon as it is saved")
+		b.act("correct what the lines above name; `monopod validate %s` says whether it is right", in.Input)
+	}
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,96 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// labels begin the lines of a chain.
+func label(k Kind) string {
+	switch k {
+	case Cause:
+		return "because"
+	case Action:
+		return "do"
+	}
+	return string(k)
+}
+
+// Print words an answer for people: the summary, then a block for each chain. clock prints a time of day.
+func (a *Answer) Print(clock func(time.Time) string) string {
+	var b strings.Builder
+	if len(a.Chains) != 1 {
+		fmt.Fprintln(&b, a.Text+".")
+	}
+	for i := range a.Chains {
+		if len(a.Chains) > 1 {
+			b.WriteByte('\n')
+		}
+		a.Chains[i].print(&b, clock)
+	}
+	return b.String()
+}
+
+func (c *Chain) print(b *strings.Builder, clock func(time.Time) string) {
+	end := ":"
+	if c.Fine {
+		end = "."
+	}
+	fmt.Fprintln(b, c.Text+end)
+	before := Kind("")
+	for _, s := range c.Steps {
+		name := ""
+		if s.Kind != before {
+			name = label(s.Kind)
+		}
+		before = s.Kind
+		text := s.Text
+		if s.Kind == Next && !s.At.IsZero() {
+			text += " (" + clock(s.At) + ")"
+		}
+		fmt.Fprintf(b, "  %-8s %s\n", name, text)
+		for _, line := range s.Lines {
+			fmt.Fprintf(b, "             %s\n", strings.TrimRight(line, "\n"))
+		}
+	}
+}
+
+// count says how often a probe has failed.
+func (p *Probe) count() string {
+	if p == nil || p.Failures == 0 {
+		return ""
+	}
+	times := fmt.Sprintf("%d times in a row", p.Failures)
+	if p.Failures == 1 {
+		times = "once"
+	}
+	return fmt.Sprintf(" (%s; %d count)", times, p.Threshold)
+}
+
+// probeTarget says what a probe asks, and the path of it within the container.
+func probeTarget(c *corev1.Container, kind string) (target, field string) {
+	p := c.ReadinessProbe
+	field = "readinessProbe"
+	switch kind {
+	case "Liveness":
+		p, field = c.LivenessProbe, "livenessProbe"
+	case "Startup":
+		p, field = c.StartupProbe, "startupProbe"
+	}
+	switch {
+	case p == nil:
+		return "", field
+	case p.HTTPGet != nil:
+		return fmt.Sprintf(" (GET %s on port %s)", cmpOr(p.HTTPGet.Path, "/"), p.HTTPGet.Port.String()), field + ".httpGet"
+	case p.TCPSocket != nil:
+		return fmt.Sprintf(" (TCP port %s)", p.TCPSocket.Port.String()), field + ".tcpSocket"
+	case p.GRPC != nil:
+		return fmt.Sprintf(" (gRPC port %d)", p.GRPC.Port), field + ".grpc"
+	case p.Exec != nil:
+		return fmt.Sprintf(" (command %s)", strings.Join(p.Exec.Command, " ")), field + ".exec.command"
+	}
+	return "", field
+}

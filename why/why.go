@@ -1,0 +1,270 @@
+// Package why says in plain words why a pod is as it is: one causal chain for each pod, each file and each source that is
+// not as it should be, from where it is wanted to what a person can do.
+//
+// All and One are pure: they know what they are told (Facts) and neither clock, disk nor containerd. The package owns the
+// words, the kinds of steps and the reasons, which are stable because programs read them; it must not decide anything about
+// pods. It has no goroutines.
+package why
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Kind says what a step of a chain is about.
+type Kind string
+
+// Kinds of steps, in the order in which a chain has them. A chain has several causes when one stands behind the other:
+// the first is what is seen, the last is what started it.
+const (
+	// Wanted: where the pod is written, and its revision.
+	Wanted Kind = "wanted"
+	// Runs: what of it runs now.
+	Runs Kind = "runs"
+	// Cause: what is in the way.
+	Cause Kind = "cause"
+	// Output: the last lines of a container.
+	Output Kind = "output"
+	// Events: what was written down of it lately.
+	Events Kind = "events"
+	// Next: what happens by itself, and when.
+	Next Kind = "next"
+	// Action: what a person can do.
+	Action Kind = "action"
+)
+
+// Reason names a cause for programs.
+type Reason string
+
+// Reasons.
+const (
+	DaemonDown  Reason = "DaemonDown"
+	RuntimeDown Reason = "RuntimeDown"
+
+	InputRefused     Reason = "InputRefused"
+	InputUnreachable Reason = "InputUnreachable"
+	InputConflict    Reason = "InputConflict"
+	UnknownName      Reason = "UnknownName"
+
+	ImageNotFound       Reason = "ImageNotFound"
+	ImageUnauthorized   Reason = "ImageUnauthorized"
+	ImageForbidden      Reason = "ImageForbidden"
+	ImageRateLimited    Reason = "ImageRateLimited"
+	ImagePlatform       Reason = "ImagePlatform"
+	ImageName           Reason = "ImageName"
+	ImageNeverPull      Reason = "ImageNeverPull"
+	ImageStalled        Reason = "ImageStalled"
+	ImageBroken         Reason = "ImageBroken"
+	ImagePull           Reason = "ImagePull"
+	RegistryError       Reason = "RegistryError"
+	RegistryUnknown     Reason = "RegistryUnknown"
+	RegistryUnreachable Reason = "RegistryUnreachable"
+	RegistryCertificate Reason = "RegistryCertificate"
+	RegistryNotTLS      Reason = "RegistryNotTLS"
+	NoSpace             Reason = "NoSpace"
+
+	MissingConfigMap Reason = "MissingConfigMap"
+	MissingSecret    Reason = "MissingSecret"
+	MissingKey       Reason = "MissingKey"
+	MissingClaim     Reason = "MissingClaim"
+	MissingVolume    Reason = "MissingVolume"
+	ClaimUnbound     Reason = "ClaimUnbound"
+	HostPath         Reason = "HostPath"
+	Mount            Reason = "Mount"
+
+	HostPortPod     Reason = "HostPortPod"
+	HostPortProcess Reason = "HostPortProcess"
+	PodCIDR         Reason = "PodCIDR"
+	CNIPlugin       Reason = "CNIPlugin"
+	Network         Reason = "Network"
+
+	CommandNotFound Reason = "CommandNotFound"
+	NonRoot         Reason = "NonRoot"
+	Config          Reason = "Config"
+	Start           Reason = "Start"
+	Hook            Reason = "Hook"
+	Resize          Reason = "Resize"
+
+	Exited       Reason = "Exited"
+	Signaled     Reason = "Signaled"
+	OutOfMemory  Reason = "OutOfMemory"
+	Restarted    Reason = "Restarted"
+	ProbeFailed  Reason = "ProbeFailed"
+	ProbePending Reason = "ProbePending"
+	Gate         Reason = "ReadinessGate"
+
+	InitContainer Reason = "InitContainer"
+	Held          Reason = "Held"
+	TooManyPods   Reason = "TooManyPods"
+	Evicted       Reason = "Evicted"
+	Deadline      Reason = "DeadlineExceeded"
+	PodFailed     Reason = "PodFailed"
+	Removing      Reason = "Removing"
+	Underway      Reason = "Underway"
+	Kept          Reason = "Kept"
+	Other         Reason = "Other"
+)
+
+// Step is one link of a chain.
+type Step struct {
+	Kind Kind `json:"kind"`
+	// Reason is set for causes.
+	Reason Reason `json:"reason,omitempty"`
+	// Container is set when the step is about one.
+	Container string `json:"container,omitempty"`
+	Text      string `json:"text"`
+	// Lines are what was printed, or what is wrong with a file, line by line.
+	Lines []string `json:"lines,omitempty"`
+	// At is when it happened; of Next, when it will.
+	At time.Time `json:"at,omitzero"`
+}
+
+// Chain is why one pod, one input or the agent itself is as it is.
+type Chain struct {
+	// Pod is namespace/name; empty when it is not about one pod.
+	Pod string `json:"pod,omitempty"`
+	// Input is the file or URL, for those.
+	Input string `json:"input,omitempty"`
+	// Text is the headline.
+	Text string `json:"text"`
+	// Fine says that nothing is in the way.
+	Fine bool `json:"fine"`
+	// Reason is that of the last cause, the one to begin with; empty when there is none.
+	Reason Reason `json:"reason,omitempty"`
+	Steps  []Step `json:"steps"`
+}
+
+// Answer is what `monopod why` says.
+type Answer struct {
+	// Text is one line about all of it.
+	Text string `json:"text"`
+	// Fine says that everything asked about is as it should be.
+	Fine   bool    `json:"fine"`
+	Chains []Chain `json:"chains"`
+}
+
+// Facts are all that is known.
+type Facts struct {
+	Now time.Time
+	// Daemon says why nobody could be asked; empty: this comes from a daemon that runs.
+	Daemon string
+	// Runtime says why containers cannot be seen now; empty: they can.
+	Runtime string
+	Pods    []Pod
+	Inputs  []Input
+	// Objects are the documents besides pods.
+	Objects []Object
+	// Named are the documents of files that were refused, as far as they can be told.
+	Named []Object
+	// Places are paths of the configuration that answers name.
+	Places Places
+}
+
+// Places are paths of the configuration.
+type Places struct {
+	// Manifests is staticPodPath, Logins is registryConfig, Preload is the first of preloadDirectories; Endpoint is
+	// containerRuntimeEndpoint.
+	Manifests, Logins, Preload, Endpoint string
+	// Config is the configuration file.
+	Config string
+}
+
+// Pod is what is known of a pod.
+type Pod struct {
+	// Object is the manifest with the status filled in.
+	Object *corev1.Pod
+	// Where is the place of its manifest, as file:line or URL.
+	Where string
+	// Revision is the one that is to run; empty when that is not known.
+	Revision string
+	Trouble  Trouble
+	// NextTry is when the agent acts again by itself; zero: it waits for an event.
+	NextTry time.Time
+	Probes  []Probe
+	// Output has the last lines of containers that ended, by name.
+	Output map[string][]string
+	// Events are the last ones on disk, a line each.
+	Events []string
+	// Listeners are the processes on the port of the machine that a program of the pod could not have; of a pod whose
+	// probes find nobody, those on all ports of the pod.
+	Listeners []Listener
+}
+
+// Trouble is the first thing in the way; see runner.Trouble.
+type Trouble struct {
+	Kind, Container, Reason, Message string
+	Count                            int
+	At                               time.Time
+	// Stopped says that it was the agent that ended the container, and why.
+	Stopped string
+	Text    string
+}
+
+// Kinds of trouble, spelled as those of runner.
+const (
+	troubleBlind    = "Blind"
+	troubleRemoving = "Removing"
+	troubleHeld     = "Held"
+	troubleStep     = "Step"
+	troubleFailed   = "Failed"
+	troubleUnderway = "Underway"
+	troubleExited   = "Exited"
+	troubleProbe    = "Probe"
+	troubleResize   = "Resize"
+	troubleKept     = "Kept"
+)
+
+// Probe is how one probe of a container is doing.
+type Probe struct {
+	Container string
+	// Kind is Startup, Liveness or Readiness.
+	Kind string
+	// Failures are how many attempts in a row failed, Threshold how many count.
+	Failures, Threshold int
+	// Output is what the latest attempt said, unless it succeeded.
+	Output string
+	Next   time.Time
+}
+
+// Listener is a process that has a port of the host.
+type Listener struct {
+	// Protocol is TCP or UDP; IP is empty for all addresses.
+	Protocol string
+	IP       string
+	Port     int
+	PID      int
+	// Name is that of the program; empty when it cannot be told.
+	Name string
+	// Pod is namespace/name of the pod that the process is part of, with Container; empty: of none.
+	Pod, Container string
+}
+
+// Input is the state of a file, directory or URL.
+type Input struct {
+	Source, Input string
+	// State is Accepted, Refused, Ignored, Unreachable or Conflict.
+	State  string
+	Errors []string
+	// Pods are those that it contributes: of its last good content, unless it is accepted.
+	Pods  []string
+	Since time.Time
+	// FromDisk is when the content was received that counts, as long as it is the copy on disk; zero else.
+	FromDisk time.Time
+}
+
+// States of inputs that are in the way.
+const (
+	refused     = "Refused"
+	unreachable = "Unreachable"
+	conflict    = "Conflict"
+)
+
+// Object is a document besides pods, or one that is only known by its name.
+type Object struct {
+	Kind, Namespace, Name string
+	// Where is file:line.
+	Where string
+	// Keys are those of a ConfigMap or Secret.
+	Keys []string
+}

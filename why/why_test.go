@@ -1,0 +1,449 @@
+package why_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	"monopod/why"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// now is when all questions are asked.
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// golden compares text with testdata/NAME.txt.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s is another now:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+// shown is an answer as people see it, and below it what programs see.
+func shown(t *testing.T, a why.Answer) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString(a.Print(func(at time.Time) string { return at.Format(time.TimeOnly) }))
+	fmt.Fprintf(&b, "--\nfine: %v\n", a.Fine)
+	for _, c := range a.Chains {
+		var kinds []string
+		for _, s := range c.Steps {
+			k := string(s.Kind)
+			if s.Reason != "" {
+				k += ":" + string(s.Reason)
+			}
+			kinds = append(kinds, k)
+		}
+		fmt.Fprintf(&b, "%s%s %s: %s\n", c.Pod, c.Input, c.Reason, strings.Join(kinds, " "))
+	}
+	return b.String()
+}
+
+// maker builds a pod that is as it should be; changes make it another.
+type change func(p *why.Pod)
+
+func web(changes ...change) why.Pod {
+	p := why.Pod{
+		Where: "/etc/monopod/manifests/web.yaml:3",
+		Object: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID("u")},
+			Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{
+				{Name: "app", Image: "registry.example/app:1"},
+			}},
+			Status: corev1.PodStatus{
+				Phase:      corev1.PodRunning,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+				ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "app", Image: "registry.example/app:1", Ready: true,
+					State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-time.Hour))}},
+				}},
+			},
+		},
+	}
+	for _, c := range changes {
+		c(&p)
+	}
+	return p
+}
+
+func unready(p *why.Pod) {
+	p.Object.Status.Conditions[0].Status = corev1.ConditionFalse
+	p.Object.Status.ContainerStatuses[0].Ready = false
+}
+
+// waits: nothing of it runs.
+func waits(reason string) change {
+	return func(p *why.Pod) {
+		unready(p)
+		p.Object.Status.Phase = corev1.PodPending
+		p.Object.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+	}
+}
+
+// step failed and is tried again in 8 s.
+func failing(container, reason, message string) change {
+	return func(p *why.Pod) {
+		waits(reason)(p)
+		p.Trouble = why.Trouble{Kind: "Step", Container: container, Reason: reason, Message: message, Count: 2, At: now.Add(-2 * time.Second), Text: reason + ": " + message}
+		p.NextTry = now.Add(8 * time.Second)
+	}
+}
+
+// ended: the container has ended and waits for its next start.
+func ended(code int32, reason, message string, lines ...string) change {
+	return func(p *why.Pod) {
+		waits("CrashLoopBackOff")(p)
+		p.Object.Status.Phase = corev1.PodRunning
+		st := &p.Object.Status.ContainerStatuses[0]
+		st.RestartCount = 4
+		st.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode: code, Reason: reason, Message: message, FinishedAt: metav1.NewTime(now.Add(-12 * time.Second)),
+		}
+		p.Trouble = why.Trouble{Kind: "Exited", Container: "app", Reason: reason, Text: "container app: exited"}
+		p.NextTry = now.Add(68 * time.Second)
+		p.Output = map[string][]string{"app": lines}
+	}
+}
+
+func trouble(t why.Trouble) change { return func(p *why.Pod) { p.Trouble = t } }
+
+func next(d time.Duration) change { return func(p *why.Pod) { p.NextTry = now.Add(d) } }
+
+func spec(text string) change {
+	return func(p *why.Pod) {
+		if err := yaml.Unmarshal([]byte(text), &p.Object.Spec); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// pulling is a failed pull with the words of the library that pulls.
+func pulling(message string) change {
+	return failing("app", "ErrImagePull", `get image: pull image "registry.example/app:1": failed to resolve reference "registry.example/app:1": `+message)
+}
+
+// probed: a probe of the container says something.
+func probed(kind, output string, failures int, listeners ...why.Listener) change {
+	return func(p *why.Pod) {
+		unready(p)
+		h := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8081)}}
+		c := &p.Object.Spec.Containers[0]
+		switch kind {
+		case "Readiness":
+			c.ReadinessProbe = &corev1.Probe{ProbeHandler: h}
+		case "Startup":
+			c.StartupProbe = &corev1.Probe{ProbeHandler: h}
+		case "Liveness":
+			c.LivenessProbe = &corev1.Probe{ProbeHandler: h}
+		}
+		p.Trouble = why.Trouble{Kind: "Probe", Container: "app", Reason: kind, Text: "container app: its probe has not succeeded"}
+		p.Probes = []why.Probe{{Container: "app", Kind: kind, Failures: failures, Threshold: 3, Output: output, Next: now.Add(4 * time.Second)}}
+		p.Listeners = listeners
+	}
+}
+
+func withInit(p *why.Pod) {
+	p.Object.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "registry.example/setup:1"}}
+	waits("PodInitializing")(p)
+}
+
+func oneOf(p why.Pod, more ...func(*why.Facts)) why.Facts {
+	f := why.Facts{Now: now, Pods: []why.Pod{p}, Places: why.Places{
+		Manifests: "/etc/monopod/manifests", Logins: "/var/lib/monopod/config.json", Preload: "/var/lib/monopod/images", Config: "/etc/monopod/config.yaml",
+	}}
+	for _, m := range more {
+		m(&f)
+	}
+	return f
+}
+
+func objects(all ...why.Object) func(*why.Facts) {
+	return func(f *why.Facts) { f.Objects = all }
+}
+
+func TestEachCauseHasItsChain(t *testing.T) {
+	elsewhere := why.Object{Kind: "ConfigMap", Namespace: "other", Name: "settings", Where: "/etc/monopod/manifests/other.yaml:1"}
+	near := why.Object{Kind: "ConfigMap", Namespace: "default", Name: "settings", Where: "/etc/monopod/manifests/maps.yaml:1", Keys: []string{"color", "size"}}
+	for name, f := range map[string]why.Facts{
+		"fine":               oneOf(web()),
+		"fine with revision": oneOf(web(func(p *why.Pod) { p.Revision = "3" })),
+		"done": oneOf(web(waits(""), func(p *why.Pod) {
+			p.Object.Status.Phase = corev1.PodSucceeded
+			p.Object.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		})),
+
+		"image not found":         oneOf(web(pulling("registry.example/app:1: not found"))),
+		"image unauthorized":      oneOf(web(pulling("unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 401 Unauthorized"))),
+		"image denied":            oneOf(web(pulling("pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed"))),
+		"image forbidden":         oneOf(web(pulling("unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 403 Forbidden"))),
+		"image rate limited":      oneOf(web(pulling("unexpected status from GET request to https://registry.example/v2/app/manifests/1: 429 Too Many Requests: toomanyrequests: You have reached your pull rate limit"))),
+		"image of another arch":   oneOf(web(pulling("no match for platform in manifest sha256:00: not found"))),
+		"registry sick":           oneOf(web(pulling("unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 503 Service Unavailable"))),
+		"registry unknown":        oneOf(web(pulling(`failed to do request: Head "https://registry.example/v2/app/manifests/1": dial tcp: lookup registry.example on 127.0.0.53:53: no such host`))),
+		"registry unreachable":    oneOf(web(pulling(`failed to do request: Head "https://registry.example/v2/app/manifests/1": dial tcp 192.0.2.1:443: connect: no route to host`))),
+		"registry untrusted":      oneOf(web(pulling(`failed to do request: Head "https://registry.example/v2/app/manifests/1": tls: failed to verify certificate: x509: certificate signed by unknown authority`))),
+		"registry without tls":    oneOf(web(pulling(`failed to do request: Head "https://registry.example/v2/app/manifests/1": http: server gave HTTP response to HTTPS client`))),
+		"registry stalls":         oneOf(web(pulling("no data from the registry for 5 minutes: context canceled"))),
+		"image disk full":         oneOf(web(pulling("write /var/lib/monopod/x: no space left on device"))),
+		"image other":             oneOf(web(pulling("something nobody has seen"))),
+		"image never pulled":      oneOf(web(failing("app", "ErrImageNeverPull", `get image: Container image "registry.example/app:1" is not present with pull policy of Never`))),
+		"image name":              oneOf(web(failing("app", "InvalidImageName", `get image: couldn't parse image name "A B": invalid reference format`))),
+		"image broken":            oneOf(web(failing("app", "ImageInspectError", `get image: inspect image "registry.example/app:1": content digest sha256:00: not found`))),
+		"edit that cannot be had": oneOf(web(trouble(why.Trouble{Kind: "Step", Container: "app", Reason: "ErrImagePull", Message: `get image: pull image "registry.example/app:2": registry.example/app:2: not found`, Count: 1}), next(9*time.Second))),
+
+		"missing configmap":           oneOf(web(failing("app", "CreateContainerConfigError", `create container: configmap "setings" not found`)), objects(near)),
+		"missing configmap elsewhere": oneOf(web(failing("app", "CreateContainerConfigError", `create container: configmap "settings" not found`)), objects(elsewhere)),
+		"missing configmap refused":   oneOf(web(failing("app", "CreateContainerConfigError", `create container: configmap "settings" not found`)), func(f *why.Facts) { f.Named = []why.Object{near} }),
+		"missing key":                 oneOf(web(failing("app", "CreateContainerConfigError", `create container: couldn't find key colr in ConfigMap default/settings`)), objects(near)),
+		"missing secret volume":       oneOf(web(failing("", "FailedMount", `create sandbox: MountVolume.SetUp failed for volume "v" : secret "login" not found`))),
+		"missing claim":               oneOf(web(failing("", "FailedMount", `check pod: persistentvolumeclaim "data" not found`))),
+		"claim without volume":        oneOf(web(failing("", "FailedMount", `check pod: there is no PersistentVolume "disk1", which the claim names`))),
+		"host path":                   oneOf(web(failing("", "FailedMount", `check pod: hostPath type check failed: /srv/data is not a directory`))),
+		"volume":                      oneOf(web(failing("", "FailedMount", `create sandbox: MountVolume.SetUp failed for volume "nfs" : connection timed out`))),
+
+		"host port of a pod": oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "HostPortConflict", Message: "host port 80/TCP is taken by pod default/other"})), func(f *why.Facts) {
+			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name, p.Where = "other", "/etc/monopod/manifests/other.yaml:1" }))
+		}),
+		"too many pods":      oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "OutOfpods", Message: "there are maxPods (110) pods already"}))),
+		"held for a group":   oneOf(web(trouble(why.Trouble{Kind: "Held", Reason: "UpdateGroup", Message: "waits until pod default/first is ready"}))),
+		"just started":       oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "Starting", Message: "which pods hold host ports is not known yet"}))),
+		"pod cidr":           oneOf(web(failing("", "CreatePodSandboxError", `create sandbox: set up network: set up pod network: podCIDR 10.88.0.0/16 overlaps the route 10.0.0.0/8 by eth0; set podCIDR to a subnet that is free on this machine`))),
+		"cni plugin missing": oneOf(web(failing("", "CreatePodSandboxError", `create sandbox: set up pod network: CNI plugin bridge is missing: failed to find plugin "bridge" in path [/opt/cni/bin]`))),
+		"network":            oneOf(web(failing("", "CreatePodSandboxError", `start container: set up network: plugin type="bridge" failed (add): no IP addresses available in range set`))),
+
+		"no program":       oneOf(web(failing("app", "RunContainerError", `create container: create task: runc create failed: unable to start container process: error during container init: exec: "nginxx": executable file not found in $PATH`))),
+		"no such path":     oneOf(web(ended(128, "StartError", `failed to create task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: exec: "/bin/nope": stat /bin/nope: no such file or directory`), spec(`containers: [{name: app, image: a, command: [/bin/nope]}]`))),
+		"cannot start":     oneOf(web(ended(128, "StartError", `runc create failed: error mounting "/x" to rootfs at "/etc/hosts": read-only file system`))),
+		"must not be root": oneOf(web(failing("app", "CreateContainerConfigError", `create container: container has runAsNonRoot and image will run as root (pod: "web_default(u)", container: app)`))),
+		"cannot be made":   oneOf(web(failing("app", "CreateContainerConfigError", `create container: monopod does not have CAP_SYS_BOOT on this machine and cannot give it`))),
+		"disk full":        oneOf(web(failing("app", "CreateContainerError", `create container: mkdir /var/lib/monopod/x: no space left on device`))),
+		"hook":             oneOf(web(failing("app", "PostStartHookError", `run hook: command "false" exited with 1`))),
+
+		"exit":              oneOf(web(ended(3, "Error", "", "reading settings", "no settings"))),
+		"exit silent":       oneOf(web(ended(1, "Error", ""))),
+		"exit with message": oneOf(web(ended(1, "Error", "cannot reach the database\n"))),
+		"exit with success": oneOf(web(ended(0, "Completed", "", "done"))),
+		"exit for good": oneOf(web(ended(2, "Error", "", "bad"), func(p *why.Pod) {
+			st := &p.Object.Status.ContainerStatuses[0]
+			st.State, st.LastTerminationState = st.LastTerminationState, corev1.ContainerState{}
+			st.RestartCount, p.NextTry, p.Object.Status.Phase, p.Object.Spec.RestartPolicy = 0, time.Time{}, corev1.PodFailed, corev1.RestartPolicyNever
+			p.Trouble.Text = "container app: exited with 2 (Error), not restarted by restart policy Never"
+		})),
+		"command not found in a shell": oneOf(web(ended(127, "Error", "", "sh: serve: not found"))),
+		"signal":                       oneOf(web(ended(139, "Error", "", "about to crash"))),
+		"out of memory":                oneOf(web(ended(137, "OOMKilled", "", "loading"), spec(`containers: [{name: app, image: a, resources: {limits: {memory: 64Mi}}}]`))),
+		"out of memory of the machine": oneOf(web(ended(137, "OOMKilled", ""))),
+		"killed by a probe":            oneOf(web(ended(137, "Error", ""), func(p *why.Pod) { p.Trouble.Stopped = "LivenessProbe" })),
+		"back after a crash": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) {
+			p.Trouble, p.NextTry = why.Trouble{}, time.Time{}
+			p.Object.Status.Conditions[0].Status = corev1.ConditionTrue
+			p.Object.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-5 * time.Second))}}
+		})),
+		"port taken by a process": oneOf(web(ended(1, "Error", "", "nginx: [emerg] bind() to 0.0.0.0:80 failed (98: Address in use)"), func(p *why.Pod) {
+			p.Object.Spec.HostNetwork = true
+			p.Listeners = []why.Listener{{Protocol: "TCP", Port: 80, PID: 421, Name: "apache2"}}
+		})),
+		"port taken by a container": oneOf(web(ended(1, "Error", "", "listen tcp :8080: bind: address already in use"), func(p *why.Pod) {
+			p.Object.Spec.HostNetwork = true
+			p.Listeners = []why.Listener{{Protocol: "TCP", Port: 8080, PID: 77, Name: "front", Pod: "default/front", Container: "c"}}
+		})),
+		"port taken in the pod":    oneOf(web(ended(1, "Error", "", "Error: listen EADDRINUSE: address already in use :::3000"))),
+		"port taken by nobody now": oneOf(web(ended(1, "Error", "", "bind: Address already in use"), func(p *why.Pod) { p.Object.Spec.HostNetwork = true })),
+
+		"readiness pending":     oneOf(web(probed("Readiness", "", 0))),
+		"readiness refused":     oneOf(web(probed("Readiness", `Get "http://10.88.0.2:8081/healthz": dial tcp 10.88.0.2:8081: connect: connection refused`, 7, why.Listener{Protocol: "TCP", Port: 8080, PID: 9, Name: "app", Pod: "default/web", Container: "app"}))),
+		"readiness on loopback": oneOf(web(probed("Readiness", `dial tcp 10.88.0.2:8081: connect: connection refused`, 1, why.Listener{Protocol: "TCP", IP: "127.0.0.1", Port: 8081, PID: 9, Name: "app"}))),
+		"readiness path":        oneOf(web(probed("Readiness", "HTTP probe failed with statuscode: 404", 2))),
+		"liveness slow":         oneOf(web(probed("Liveness", `Get "http://10.88.0.2:8081/healthz": context deadline exceeded`, 2))),
+		"startup fails":         oneOf(web(probed("Startup", "HTTP probe failed with statuscode: 503", 5))),
+		"readiness gate":        oneOf(web(unready, func(p *why.Pod) { p.Object.Status.Conditions[0].Reason = "ReadinessGatesNotReady" })),
+
+		"init runs": oneOf(web(withInit, func(p *why.Pod) {
+			p.Object.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "setup", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-90 * time.Second))}}}}
+		}, trouble(why.Trouble{Kind: "Underway", Container: "setup", Text: "init container setup: runs before the others"}))),
+		"init fails": oneOf(web(withInit, func(p *why.Pod) {
+			p.Object.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+				Name: "setup", RestartCount: 1, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", FinishedAt: metav1.NewTime(now.Add(-3 * time.Second))}},
+			}}
+			p.Output = map[string][]string{"setup": {"no disk"}}
+		}, trouble(why.Trouble{Kind: "Exited", Container: "setup", Text: "init container setup: exited"}), next(7*time.Second))),
+
+		"evicted":          oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
+		"evicted for good": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, At: now.Add(-4 * time.Second)}))),
+		"deadline":         oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "DeadlineExceeded", At: now.Add(-time.Minute)}))),
+		"failed otherwise": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Odd", Message: "nobody knows"}))),
+		"removing":         oneOf(web(trouble(why.Trouble{Kind: "Removing", Text: "being removed: waiting for app to stop"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(20 * time.Second)} })),
+		"kept":             oneOf(web(trouble(why.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod goes on as it was"}))),
+		"resize":           oneOf(web(trouble(why.Trouble{Kind: "Resize", Message: "container app: 90 bytes of memory are in use, more than the new limit of 80"}), next(3*time.Second))),
+		"pulling":          oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}))),
+		"blind":            oneOf(web(trouble(why.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"}), next(time.Second)), func(f *why.Facts) { f.Places.Endpoint = "unix:///run/containerd/containerd.sock" }),
+		"not looked at":    oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containers cannot be seen: no space left\non device" }),
+		"edit refused": oneOf(web(), func(f *why.Facts) {
+			f.Inputs = []why.Input{{Input: "/etc/monopod/manifests/web.yaml", State: "Refused", Errors: []string{`/etc/monopod/manifests/web.yaml:7:5: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`}, Pods: []string{"default/web"}, Since: now.Add(-time.Minute)}}
+		}),
+		"without a daemon": oneOf(web(func(p *why.Pod) {
+			p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown}
+			p.Events = []string{"2026-11-21 11:58:00 Started: Started container app"}
+			p.Output = map[string][]string{"app": {"ready"}}
+		}), func(f *why.Facts) { f.Daemon = "/run/monopod/monopod.sock does not exist; is monopod running?" }),
+	} {
+		t.Run(name, func(t *testing.T) { golden(t, name, shown(t, why.One(f, "default", "web"))) })
+	}
+}
+
+func TestWithoutANameEverythingThatIsNotFineIsTold(t *testing.T) {
+	broken := why.Input{Input: "/etc/monopod/manifests/new.yaml", State: "Refused", Errors: []string{"/etc/monopod/manifests/new.yaml:2: not YAML", "/etc/monopod/manifests/new.yaml:9: nor this"}, Since: now.Add(-3 * time.Minute)}
+	edited := broken
+	edited.Pods = []string{"default/web", "default/db"}
+	silent := why.Input{Source: "fleet", Input: "https://fleet.example/pods.yaml", State: "Unreachable", Errors: []string{"Get: 503 Service Unavailable"}, Pods: []string{"default/web"}, Since: now.Add(-time.Hour)}
+	copied := silent
+	copied.FromDisk = now.Add(-26 * time.Hour)
+	unread := why.Input{Input: "/etc/monopod/manifests/locked.yaml", State: "Unreachable", Errors: []string{"permission denied"}}
+	double := why.Input{Input: "/etc/monopod/manifests/copy.yaml", State: "Conflict", Errors: []string{"copy.yaml:1: pod default/web is already defined in web.yaml:1; give one of them another name or remove it"}}
+	fine := why.Input{Input: "/etc/monopod/manifests/web.yaml", State: "Accepted", Pods: []string{"default/web"}}
+	inputs := func(all ...why.Input) func(*why.Facts) { return func(f *why.Facts) { f.Inputs = all } }
+	nothing := oneOf(web(), inputs(fine))
+	nothing.Pods = nil
+	two := oneOf(web(pulling("registry.example/app:1: not found")), inputs(broken, fine))
+	two.Pods = append(two.Pods, web(func(p *why.Pod) { p.Object.Name = "db" }))
+	for name, f := range map[string]why.Facts{
+		"all fine":         oneOf(web(), inputs(fine)),
+		"all no pods":      nothing,
+		"all refused":      oneOf(web(), inputs(fine, broken)),
+		"all edited":       oneOf(web(), inputs(edited)),
+		"all unreachable":  oneOf(web(), inputs(silent, copied, unread)),
+		"all conflict":     oneOf(web(), inputs(fine, double)),
+		"all pod and file": two,
+		"all runtime down": oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containerd: no space left on device" }),
+		"all daemon down":  oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), inputs(broken), func(f *why.Facts) { f.Daemon = "nobody answers on /run/monopod/monopod.sock" }),
+	} {
+		t.Run(name, func(t *testing.T) { golden(t, name, shown(t, why.All(f))) })
+	}
+}
+
+func TestANameThatIsNotThereIsExplained(t *testing.T) {
+	other := func(ns, name string) why.Pod {
+		return web(func(p *why.Pod) { p.Object.Namespace, p.Object.Name = ns, name })
+	}
+	owned := web(func(p *why.Pod) {
+		p.Object.Name = "shop-0"
+		p.Object.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "web"}}
+	})
+	file := "/etc/monopod/manifests/web.yaml"
+	inFile := why.Input{Input: file, State: "Refused", Errors: []string{file + `:7:5: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`}, Since: now.Add(-time.Minute)}
+	for name, f := range map[string]why.Facts{
+		"unknown near":                  oneOf(other("default", "webb")),
+		"unknown in other place":        oneOf(other("shop", "web")),
+		"unknown far":                   oneOf(other("default", "database")),
+		"unknown while blind":           {Now: now, Runtime: "containerd does not answer"},
+		"unknown of a workload":         oneOf(owned),
+		"unknown but refused":           {Now: now, Inputs: []why.Input{inFile}, Named: []why.Object{{Kind: "Pod", Namespace: "default", Name: "web", Where: file + ":1"}}},
+		"unknown but refused elsewhere": {Now: now, Inputs: []why.Input{inFile}, Named: []why.Object{{Kind: "Pod", Namespace: "shop", Name: "web", Where: file + ":1"}}},
+		"unknown but ignored":           {Now: now, Inputs: []why.Input{{Input: "/etc/monopod/manifests/web.yaml.bak", State: "Ignored", Errors: []string{"only files that end in .yaml, .yml or .json are read"}}}},
+	} {
+		t.Run(name, func(t *testing.T) { golden(t, name, shown(t, why.One(f, "default", "web"))) })
+	}
+}
+
+func TestNamesAreFoundInWhatCannotBeRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want string
+	}{
+		"block style":       {"# a comment\napiVersion: v1\nkind: Pod\nmetadata:\n  labels: {app: x}\n  name: web\n  namespace: shop\nspec:\n  containers:\n  - name: c\n    imag: x\n", "Pod shop/web f:2"},
+		"json":              {`{"apiVersion":"v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"template":{"metadata":{"name":"no"}}}`, "Deployment default/web f:1"},
+		"flow style":        {"{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {", "Pod default/web f:1"},
+		"several documents": {"kind: Pod\nmetadata: {name: a}\n---\nkind: ConfigMap\nmetadata: {name: b}\n", "Pod default/a f:1, ConfigMap default/b f:4"},
+		"a name of others":  {"kind: Pod\nspec:\n  containers: [{name: c}]\n", ""},
+		"nothing":           {"", ""},
+		"bytes":             {"\x00\xff\x01", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, o := range why.Names("f", []byte(c.text)) {
+				got = append(got, fmt.Sprintf("%s %s/%s %s", o.Kind, o.Namespace, o.Name, o.Where))
+			}
+			if g := strings.Join(got, ", "); g != c.want {
+				t.Errorf("got %q, want %q", g, c.want)
+			}
+		})
+	}
+}
+
+func FuzzNames(f *testing.F) {
+	f.Add("kind: Pod\nmetadata: {name: a}\n---\nkind: ConfigMap\nmetadata: {name: b}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, o := range why.Names("f", []byte(text)) {
+			if o.Name == "" || o.Kind == "" || o.Namespace == "" || !strings.Contains(text, o.Name) {
+				t.Errorf("%+v in %q", o, text)
+			}
+		}
+	})
+}
+
+// TestTheJSONFormIsStable: programs read it.
+func TestTheJSONFormIsStable(t *testing.T) {
+	a := why.One(oneOf(web(ended(3, "Error", "", "no settings"))), "default", "web")
+	b, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "json", string(b)+"\n")
+	var back why.Answer
+	if err := json.Unmarshal(b, &back); err != nil || back.Print(clock) != a.Print(clock) {
+		t.Errorf("what a client reads is another: %v", err)
+	}
+}
+
+func clock(t time.Time) string { return t.Format(time.TimeOnly) }
+
+// TestEachChainEndsInSomethingToDo: whatever is wrong, there is a next step, of the agent or of a person.
+func TestEachChainEndsInSomethingToDo(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) < 60 {
+		t.Fatalf("%d golden files: %v", len(files), err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(b)
+		if strings.Contains(text, "fine: true") || strings.HasSuffix(file, "json.txt") {
+			continue
+		}
+		if !strings.Contains(text, "\n  next ") && !strings.Contains(text, "\n  do ") {
+			t.Errorf("%s: nothing follows:\n%s", file, text)
+		}
+		for _, bad := range []string{"%!", "  because  \n", "<nil>", "..", " ,", "(("} {
+			if strings.Contains(text, bad) {
+				t.Errorf("%s has %q:\n%s", file, bad, text)
+			}
+		}
+	}
+}
