@@ -39,6 +39,7 @@ type machine struct {
 	events  Events
 	// revisions may be nil
 	revisions Revisions
+	whys      Whys
 }
 
 func (m *machine) Pods() ([]PodView, error) {
@@ -106,7 +107,7 @@ func (m *machine) ReadLog(ctx context.Context, q LogQuery, w io.Writer) error {
 func (m *machine) Inputs() []Input { return m.inputs }
 
 func (m *machine) server() *Server {
-	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Events: m.events, Applier: m.applier, Revisions: m.revisions, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)})
+	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Whys: m.whys, Events: m.events, Applier: m.applier, Revisions: m.revisions, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)})
 }
 
 // view is a pod with one status per container: "a running", "b waiting ImagePullBackOff", "c ended", "d crashed".

@@ -32,6 +32,7 @@ type Config struct {
 	Revisions Revisions
 	// Applier, which may be nil, takes documents from clients.
 	Applier Applier
+	Whys    Whys
 	// Settings is the answer to GET /v1/config.
 	Settings json.RawMessage
 	// Version is the answer to GET /v1/version.
@@ -56,6 +57,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/log", s.log)
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.HandleFunc("GET /v1/sources", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Inputs.Inputs()) })
+	mux.HandleFunc("GET /v1/why", s.why)
+	mux.HandleFunc("GET /v1/why/{namespace}/{name}", s.why)
 	mux.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Settings) })
 	mux.HandleFunc("GET /v1/version", func(w http.ResponseWriter, _ *http.Request) { s.json(w, map[string]string{"version": s.cfg.Version}) })
 	s.applyRoutes(mux)
@@ -126,19 +129,24 @@ func (s *Server) found(w http.ResponseWriter, r *http.Request, f podFilter) ([]c
 }
 
 // views waits until the daemon has looked around, but not for ever.
-func (s *Server) views(ctx context.Context) ([]PodView, error) {
+func (s *Server) views(ctx context.Context) (views []PodView, err error) {
+	err = s.patient(ctx, func() (err error) { views, err = s.cfg.Pods.Pods(); return err })
+	return views, err
+}
+
+// patient repeats what answers ErrStarting, after each change, but not for ever.
+func (s *Server) patient(ctx context.Context, ask func() error) error {
 	ctx, stop := context.WithTimeout(ctx, startPatience)
 	defer stop()
 	changed, cancel := s.cfg.Pods.Subscribe()
 	defer cancel()
 	for {
-		views, err := s.cfg.Pods.Pods()
-		if !errors.Is(err, ErrStarting) {
-			return views, err
+		if err := ask(); !errors.Is(err, ErrStarting) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return views, err
+			return ErrStarting
 		case <-changed:
 		}
 	}

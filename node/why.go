@@ -1,0 +1,45 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"monopod/why"
+)
+
+// Whys explains why pods are as they are.
+type Whys interface {
+	// Why answers about one pod, or with an empty name about everything that is not fine, of one namespace or, if that is
+	// empty, of all. The error is ErrStarting when more will be known in a moment.
+	Why(ctx context.Context, namespace, name string) (why.Answer, error)
+}
+
+// why answers GET /v1/why and /v1/why/NAMESPACE/NAME. What is known is told while containers cannot be seen, too.
+func (s *Server) why(w http.ResponseWriter, r *http.Request) {
+	namespace, name := r.PathValue("namespace"), r.PathValue("name")
+	if name == "" {
+		namespace = r.URL.Query().Get("namespace")
+	}
+	var answer why.Answer
+	err := s.patient(r.Context(), func() (err error) {
+		answer, err = s.cfg.Whys.Why(r.Context(), namespace, name)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrStarting) {
+		s.fail(w, statusError(http.StatusServiceUnavailable, err.Error()))
+		return
+	}
+	s.json(w, answer)
+}
+
+// Why asks about one pod, or with an empty name about everything that is not fine.
+func (c *Client) Why(ctx context.Context, namespace, name string) (why.Answer, error) {
+	path := "/v1/why?" + url.Values{"namespace": {namespace}}.Encode()
+	if name != "" {
+		path = "/v1/why/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+	}
+	var a why.Answer
+	return a, c.getJSON(ctx, path, &a)
+}
