@@ -145,7 +145,7 @@ func (a *App) Run(ctx context.Context) error {
 
 func (a *App) server() *node.Server {
 	return node.NewServer(node.Config{
-		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Events: a.events, Applier: a.applier(), Revisions: revisions{a.rollouts},
+		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Whys: a.explainer(), Events: a.events, Applier: a.applier(), Revisions: revisions{a.rollouts},
 		Settings: a.settings, Version: version(), Log: a.log,
 	})
 }

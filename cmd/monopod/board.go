@@ -220,12 +220,17 @@ func (b *board) Inputs() []node.Input {
 	defer b.mu.Unlock()
 	out := []node.Input{}
 	for _, r := range b.desired.Reports {
-		if r.Source == sourceApplied && r.State == watcher.Accepted && len(r.Pods)+len(r.Objects) == 0 {
-			continue // the directory of our own, which nobody asks for
+		if isOwnDirectory(r) {
+			continue
 		}
 		out = append(out, node.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Objects: r.Objects, Since: r.Since, FromDisk: r.FromDisk})
 	}
 	return out
+}
+
+// isOwnDirectory says that a report is about the directory of what is applied, which nobody asks for.
+func isOwnDirectory(r watcher.Report) bool {
+	return r.Source == sourceApplied && r.State == watcher.Accepted && len(r.Pods)+len(r.Objects) == 0
 }
 
 // probeViews sorts and translates what is known of probes.

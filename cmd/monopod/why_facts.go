@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/node"
+	"monopod/runner"
+	"monopod/watcher"
+	"monopod/why"
+)
+
+const (
+	// lastLines is how many lines of a container are shown, and lineLength how much of each.
+	lastLines  = 10
+	lineLength = 400
+)
+
+// explainer is node.Whys: it collects what the daemon knows, and looks at the machine while it is asked.
+type explainer struct {
+	board  *board
+	logs   logFiles
+	places why.Places
+	// now is the clock.
+	now func() time.Time
+	// proc is /proc.
+	proc string
+}
+
+func (a *App) explainer() *explainer {
+	return &explainer{
+		board: a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc",
+	}
+}
+
+// placesOf are the paths that answers name.
+func placesOf(cfg *LoadedConfig) why.Places {
+	p := why.Places{Manifests: cfg.StaticPodPath, Logins: cfg.RegistryConfig, Endpoint: cfg.ContainerRuntimeEndpoint}
+	if n := len(cfg.Files); n > 0 {
+		p.Config = cfg.Files[n-1]
+	}
+	if len(cfg.PreloadDirectories) > 0 {
+		p.Preload = cfg.PreloadDirectories[0]
+	}
+	return p
+}
+
+// known is what the board knows at one moment.
+type known struct {
+	desired  watcher.Desired
+	statuses []runner.PodStatus
+	trouble  error
+}
+
+// known returns ErrStarting until there is something to tell.
+func (b *board) known() (known, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := known{desired: b.desired, trouble: b.trouble}
+	switch {
+	case !b.published, b.pool == nil && b.trouble == nil:
+		return k, node.ErrStarting
+	case b.pool != nil:
+		k.trouble = nil
+		k.statuses = b.pool.Pods()
+		return k, nil
+	}
+	for _, p := range b.desired.Pods {
+		pod := p.Object.DeepCopy()
+		pod.Status = corev1.PodStatus{Phase: corev1.PodUnknown}
+		k.statuses = append(k.statuses, runner.PodStatus{Pod: pod, Origin: p.Origin})
+	}
+	return k, nil
+}
+
+// Why implements node.Whys.
+func (e *explainer) Why(ctx context.Context, namespace, name string) (why.Answer, error) {
+	k, err := e.board.known()
+	f := why.Facts{Now: e.now(), Places: e.places}
+	if k.trouble != nil {
+		f.Runtime = k.trouble.Error()
+	}
+	for i := range k.statuses {
+		if name == "" && namespace != "" && k.statuses[i].Pod.Namespace != namespace {
+			continue
+		}
+		f.Pods = append(f.Pods, e.pod(ctx, &k.statuses[i], k.statuses))
+	}
+	f.Inputs = inputFacts(k.desired.Reports)
+	f.Objects = objectFacts(slices.Concat(k.desired.Objects, k.desired.Workloads))
+	f.Named = namesInRefused(f.Inputs)
+	return f.About(namespace, name), err
+}
+
+// pod is what is known of a pod, with the last lines of what ended and with who has its ports.
+func (e *explainer) pod(ctx context.Context, s *runner.PodStatus, all []runner.PodStatus) why.Pod {
+	t := s.Trouble
+	p := why.Pod{
+		Object: s.Pod, Where: place(s.Origin), NextTry: s.NextTry,
+		Trouble: why.Trouble{
+			Kind: string(t.Kind), Container: t.Container, Reason: t.Reason, Message: t.Message, Count: t.Count, At: t.At, Stopped: t.Stopped, Text: s.Why,
+		},
+	}
+	for _, v := range probeViews(s.Probes) {
+		p.Probes = append(p.Probes, why.Probe{Container: v.Container, Kind: v.Kind, Failures: v.Failures, Threshold: v.Threshold, Output: v.Output, Next: v.Next})
+	}
+	p.Output = e.output(ctx, s.Pod)
+	if port, taken := takenPort(p.Output); taken && s.Pod.Spec.HostNetwork {
+		p.Listeners = e.holders(port, s.Pod, all)
+	}
+	if refuses := func(v why.Probe) bool { return strings.Contains(v.Output, "connection refused") }; slices.ContainsFunc(p.Probes, refuses) {
+		p.Listeners = e.inside(s.Pod, t.Container, all)
+	}
+	return p
+}
+
+// inside finds who waits on which port where the pod's containers are.
+func (e *explainer) inside(pod *corev1.Pod, container string, all []runner.PodStatus) []why.Listener {
+	for _, st := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if st.Name != container || st.State.Running == nil {
+			continue
+		}
+		pid := node.ProcessIn(e.proc, bareContainerID(st.ContainerID))
+		if pid == 0 {
+			return nil
+		}
+		found, _ := node.Listeners(e.proc, pid, func(int) bool { return true })
+		of := listenerFacts(found, all)
+		if pod.Spec.HostNetwork { // the machine has many
+			of = slices.DeleteFunc(of, func(l why.Listener) bool { return l.Pod != pod.Namespace+"/"+pod.Name })
+		}
+		return of
+	}
+	return nil
+}
+
+// output reads the last lines of the containers of a pod whose last run was in vain.
+func (e *explainer) output(ctx context.Context, pod *corev1.Pod) map[string][]string {
+	lines := map[string][]string{}
+	for _, st := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		end := st.State.Terminated
+		if end == nil {
+			end = st.LastTerminationState.Terminated
+		}
+		if end == nil || end.ContainerID == "" {
+			continue
+		}
+		id, next := bareContainerID(end.ContainerID), bareContainerID(st.ContainerID)
+		if next == id {
+			next = ""
+		}
+		var out bytes.Buffer
+		q := node.LogQuery{Pod: pod, Instance: node.Instance{Container: st.Name, ID: id, Successor: next}, Tail: lastLines}
+		if err := e.logs.ReadLog(ctx, q, &out); err == nil {
+			lines[st.Name] = splitLines(out.String())
+		}
+	}
+	return lines
+}
+
+func bareContainerID(id string) string { return id[strings.Index(id, "://")+len("://"):] }
+
+func splitLines(text string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		line = strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "?")
+		if len(line) > lineLength {
+			line = line[:lineLength] + " ..."
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+func takenPort(output map[string][]string) (int, bool) {
+	for _, name := range slices.Sorted(maps.Keys(output)) {
+		if port, taken := why.PortTaken(output[name]); taken {
+			return port, true
+		}
+	}
+	return 0, false
+}
+
+// holders finds who waits on a port, or if that is 0, on any number that the pod's containers name, in ports, commands or
+// the environment.
+func (e *explainer) holders(port int, pod *corev1.Pod, all []runner.PodStatus) []why.Listener {
+	named := map[int]bool{port: true}
+	for c := range manifests.AllContainers(&pod.Spec) {
+		for _, p := range c.Ports {
+			named[int(p.ContainerPort)] = true
+		}
+		words := slices.Concat(c.Command, c.Args)
+		for _, v := range c.Env {
+			words = append(words, v.Value)
+		}
+		for _, number := range portNumbers.FindAllString(strings.Join(words, " "), -1) {
+			n, _ := strconv.Atoi(number)
+			named[n] = true
+		}
+	}
+	found, _ := node.Listeners(e.proc, 0, func(p int) bool { return p == port || port == 0 && named[p] })
+	return listenerFacts(found, all)
+}
+
+var portNumbers = regexp.MustCompile(`\b\d{2,5}\b`)
+
+func listenerFacts(found []node.Listener, all []runner.PodStatus) []why.Listener {
+	var out []why.Listener
+	for _, l := range found {
+		w := why.Listener{Protocol: l.Protocol, Port: int(l.Addr.Port()), PID: l.PID, Name: l.Name}
+		if ip := l.Addr.Addr(); !ip.IsUnspecified() {
+			w.IP = ip.String()
+		}
+		w.Pod, w.Container = containerOf(l.Cgroup, all)
+		out = append(out, w)
+	}
+	return out
+}
+
+// containerOf finds the container whose process is in a cgroup, which is named after it.
+func containerOf(cgroup string, all []runner.PodStatus) (pod, container string) {
+	for i := range all {
+		p := all[i].Pod
+		for _, st := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if id := bareContainerID(st.ContainerID); st.ContainerID != "" && strings.Contains(cgroup, id) {
+				return p.Namespace + "/" + p.Name, st.Name
+			}
+		}
+	}
+	return "", ""
+}
+
+func inputFacts(reports []watcher.Report) []why.Input {
+	var all []why.Input
+	for _, r := range reports {
+		if isOwnDirectory(r) {
+			continue
+		}
+		all = append(all, why.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Since: r.Since, FromDisk: r.FromDisk})
+	}
+	return all
+}
+
+func objectFacts(objects []*manifests.Object) []why.Object {
+	var all []why.Object
+	for _, o := range objects {
+		w := why.Object{Kind: o.Kind, Namespace: o.Object.GetNamespace(), Name: o.Object.GetName(), Where: place(o.Origin)}
+		switch c := o.Object.(type) {
+		case *corev1.ConfigMap:
+			w.Keys = slices.Concat(slices.Collect(maps.Keys(c.Data)), slices.Collect(maps.Keys(c.BinaryData)))
+		case *corev1.Secret:
+			w.Keys = slices.Collect(maps.Keys(c.Data))
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// namesInRefused looks into the files that were refused for the names of their documents.
+func namesInRefused(inputs []why.Input) []why.Object {
+	var all []why.Object
+	for _, in := range inputs {
+		if in.State != string(watcher.Refused) || !filepath.IsAbs(in.Input) {
+			continue
+		}
+		info, err := os.Stat(in.Input)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > manifests.MaxSize {
+			continue
+		}
+		if b, err := os.ReadFile(in.Input); err == nil {
+			all = append(all, why.Names(in.Input, b)...)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b why.Object) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"monopod/runner/runtimetest"
+	"monopod/why"
+)
+
+// clockTimes are times of day, and how often something was done so far, which is another in each run.
+var clockTimes = regexp.MustCompile(`\(\d\d:\d\d:\d\d\)|; it has failed \d+ times in a row|; it has been restarted \d+ times|, restarted \d+ times`)
+
+func TestWhatWhyPrints(t *testing.T) {
+	d := settled(t)
+	d.writeLogs()
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"fine", []string{"why", "web"}},
+		{"crash", []string{"why", "crash"}},
+		{"pull", []string{"why", "-n", "other", "pull"}},
+		{"pull-with-kind", []string{"why", "pod", "other/pull"}},
+		{"only-in-a-refused-file", []string{"why", "broken"}},
+		{"typing-mistake", []string{"why", "crahs"}},
+		{"other-namespace", []string{"why", "pull"}},
+		{"of-a-namespace", []string{"why", "-n", "other"}},
+		{"bad-format", []string{"why", "-o", "yaml"}},
+		{"bad-name", []string{"why", "a/b/c"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := d.cmd(c.args...)
+			got := fmt.Sprintf("$ monopod %s\n%s", strings.Join(c.args, " "), clockTimes.ReplaceAllString(d.steady(r.stdout), ""))
+			if r.stderr != "" {
+				got += "-- stderr --\n" + d.steady(r.stderr)
+			}
+			golden(t, filepath.Join("testdata", "why", c.name+".txt"), got+fmt.Sprintf("-- exit code %d --\n", r.code))
+		})
+	}
+}
+
+// whyJSON is `why -o json`.
+func (d *daemon) whyJSON(args ...string) why.Answer {
+	d.t.Helper()
+	r := d.cmd(append([]string{"why", "-o", "json"}, args...)...)
+	var a why.Answer
+	if err := json.Unmarshal([]byte(r.stdout), &a); err != nil {
+		d.t.Fatalf("%v\n%s%s", err, r.stdout, r.stderr)
+	}
+	return a
+}
+
+func TestWhyWithoutANameCoversAllThatIsNotFine(t *testing.T) {
+	d := newDaemon(t)
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.start()
+	d.shows("all is fine: 1 pod", "why")
+	if a := d.whyJSON(); !a.Fine || len(a.Chains) != 0 {
+		t.Errorf("answer: %+v", a)
+	}
+	d.put("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web\n")
+	d.shows("default/web goes on by what it said before", "why")
+	d.put("crash.yaml", podYAML("crash", runtimetest.ScriptFail))
+	d.shows("exit code 3", "why")
+	a := d.whyJSON()
+	if a.Fine || len(a.Chains) != 2 || a.Chains[0].Reason != why.InputRefused || a.Chains[1].Pod != "default/crash" || a.Chains[1].Reason != why.Exited {
+		t.Errorf("answer: %+v", a)
+	}
+	if one := d.whyJSON("web"); one.Fine || one.Chains[0].Reason != why.InputRefused {
+		t.Errorf("of web: %+v", one)
+	}
+}
+
+func TestWhyAnswersWhileContainersCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, "containerRuntimeEndpoint: unix:///no/such.sock")
+	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+		return nil, errors.New("containerd: connection refused")
+	}
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("broken.yaml", "kind: Pod\nmetadata: {name: broken}\n")
+	d.start()
+	r := d.shows("systemctl status containerd", "why")
+	for _, want := range []string{"containerd: connection refused", "what runs goes on", "broken.yaml is refused"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("%q is not in\n%s", want, r.stdout)
+		}
+	}
+	if a := d.whyJSON("web"); a.Fine || len(a.Chains) != 2 || a.Chains[1].Reason != why.RuntimeDown || a.Chains[1].Steps[0].Text != d.path("manifests", "web.yaml")+":1" {
+		t.Errorf("of web: %+v", a)
+	}
+}
+
+func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
+	d := newDaemon(t)
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("broken.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: broken}\nspec:\n  containers:\n  - {name: c, imag: x}\n")
+	writeFile(t, d.path("logs", "pods", "default_web_u1", "a", "0.log"), "2026-01-01T00:00:01Z stdout F from the first run\n")
+	ask := func(args ...string) result {
+		p := d.program()
+		p.env.environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
+		var out, errs syncBuffer
+		p.stdout, p.stderr = &out, &errs
+		return result{code: p.run(t.Context(), append([]string{"why"}, args...)), stdout: out.String(), stderr: errs.String()}
+	}
+	for name, c := range map[string]struct{ args, wants []string }{
+		"everything":      {nil, []string{"monopod does not run", "systemctl start monopod", "broken.yaml is refused", `did you mean "image"?`, "from the first run"}},
+		"a pod":           {[]string{"web"}, []string{"monopod does not run", "web.yaml:1", "from the first run"}},
+		"a refused pod":   {[]string{"broken"}, []string{`did you mean "image"?`}},
+		"a mistyped name": {[]string{"wbe"}, []string{"did you mean web?"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := ask(c.args...)
+			for _, want := range c.wants {
+				if !strings.Contains(r.stdout, want) {
+					t.Errorf("%q is not in\n%s%s", want, r.stdout, r.stderr)
+				}
+			}
+			if r.code != exitOK {
+				t.Errorf("exit code %d", r.code)
+			}
+		})
+	}
+	writeFile(t, d.path("config.yaml"), "nonsense: 1\n")
+	if r := ask(); r.code != exitOK || !strings.Contains(r.stdout, "its configuration is not right") || !strings.Contains(r.stdout, "nonsense") {
+		t.Errorf("with a bad configuration: code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if _, err := os.Stat(d.path("root")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("asking has made something: %v", err)
+	}
+}
