@@ -18,7 +18,9 @@ func (f Facts) pod(p Pod) Chain {
 	b := &builder{Facts: f, Pod: p, chain: Chain{Pod: p.key()}}
 	b.wanted()
 	b.runs()
+	b.rolledBack()
 	b.causes()
+	b.updating()
 	b.edit()
 	b.chain.Fine = b.chain.Reason == ""
 	b.chain.Text = b.headline()
@@ -38,7 +40,7 @@ func (b *builder) headline() string {
 		state = "cannot be asked about: monopod does not run"
 	case b.chain.Reason == Removing:
 		state = "is being removed"
-	case b.chain.Reason == Underway:
+	case b.chain.Reason == Underway, b.chain.Reason == Updating:
 		state = "is on its way"
 	case b.Object.Status.Phase == corev1.PodFailed:
 		state = "has failed"
@@ -57,8 +59,8 @@ func (b *builder) ready() bool {
 
 func (b *builder) wanted() {
 	text := cmpOr(b.Where, "by a manifest that is not known any more")
-	if b.Revision != "" {
-		text += ", revision " + b.Revision
+	if b.Revision > 0 {
+		text += fmt.Sprintf(", revision %d", b.Revision)
 	}
 	if of := b.Object.OwnerReferences; len(of) > 0 {
 		text += fmt.Sprintf(", made for %s %s", of[0].Kind, of[0].Name)
@@ -136,6 +138,27 @@ func (b *builder) causes() {
 	default:
 		b.quiet()
 	}
+}
+
+// rolledBack is about a pod that runs by an earlier revision than its manifest.
+func (b *builder) rolledBack() {
+	if b.Rollback == "" {
+		return
+	}
+	b.cause(RolledBack, "", "%s", b.Rollback)
+	if b.Trouble.Kind == "" {
+		b.next(time.Time{}, "nothing, until the manifest changes")
+		b.act("correct %s, which is tried as a new revision; `monopod history -n %s %s` shows what went wrong", b.place(), b.Object.Namespace, b.Object.Name)
+	}
+}
+
+// updating is about a change that waits for others, or is on trial.
+func (b *builder) updating() {
+	if b.Update == "" || b.Rollback != "" || b.chain.Reason != "" && b.chain.Reason != Underway {
+		return
+	}
+	b.cause(Updating, "", "%s", b.Update)
+	b.next(time.Time{}, "it goes on by itself; `monopod history -n %s %s` shows how it went", b.Object.Namespace, b.Object.Name)
 }
 
 // remembered is all that can be said while no daemon runs.

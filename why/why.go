@@ -96,6 +96,8 @@ const (
 
 	InitContainer Reason = "InitContainer"
 	Held          Reason = "Held"
+	RolledBack    Reason = "RolledBack"
+	Updating      Reason = "Updating"
 	TooManyPods   Reason = "TooManyPods"
 	Evicted       Reason = "Evicted"
 	Deadline      Reason = "DeadlineExceeded"
@@ -176,9 +178,13 @@ type Pod struct {
 	Object *corev1.Pod
 	// Where is the place of its manifest, as file:line or URL.
 	Where string
-	// Revision is the one that is to run; empty when that is not known.
-	Revision string
-	Trouble  Trouble
+	// Revision is the one that runs, or is being made; 0 when that is not known.
+	Revision int
+	// Rollback says that another revision runs than the manifest asks for, and why; empty: none does.
+	Rollback string
+	// Update is what the change of the manifest waits for, or that it is on trial; empty: nothing.
+	Update  string
+	Trouble Trouble
 	// NextTry is when the agent acts again by itself; zero: it waits for an event.
 	NextTry time.Time
 	Probes  []Probe

@@ -190,7 +190,15 @@ func TestEachCauseHasItsChain(t *testing.T) {
 	near := why.Object{Kind: "ConfigMap", Namespace: "default", Name: "settings", Where: "/etc/monopod/manifests/maps.yaml:1", Keys: []string{"color", "size"}}
 	for name, f := range map[string]why.Facts{
 		"fine":               oneOf(web()),
-		"fine with revision": oneOf(web(func(p *why.Pod) { p.Revision = "3" })),
+		"fine with revision": oneOf(web(func(p *why.Pod) { p.Revision = 3 })),
+		"rolled back": oneOf(web(func(p *why.Pod) {
+			p.Revision, p.Rollback = 2, "revision 2 runs instead of 3 until the manifest changes: it was not Ready within 2m0s"
+		})),
+		"rolled back and crashing": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) { p.Rollback = "revision 2 runs instead of 3 until the manifest changes: by hand" })),
+		"on trial":                 oneOf(web(func(p *why.Pod) { p.Revision, p.Update = 3, "revision 3 is on trial: it must stay Ready" })),
+		"waits in its group": oneOf(web(func(p *why.Pod) {
+			p.Update = "revision 3 waits until pod default/db is Ready, which comes before it in its update group"
+		})),
 		"done": oneOf(web(waits(""), func(p *why.Pod) {
 			p.Object.Status.Phase = corev1.PodSucceeded
 			p.Object.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}

@@ -96,7 +96,11 @@ func (e *explainer) Why(ctx context.Context, namespace, name string) (why.Answer
 		if name == "" && namespace != "" && k.statuses[i].Pod.Namespace != namespace {
 			continue
 		}
-		f.Pods = append(f.Pods, e.pod(ctx, &k.statuses[i], k.statuses))
+		p := e.pod(ctx, &k.statuses[i], k.statuses)
+		if v, ok := e.board.rollouts.View(k.statuses[i].Key()); ok {
+			p.Revision, p.Rollback, p.Update = v.Active, rollbackText(v), updateText(v)
+		}
+		f.Pods = append(f.Pods, p)
 	}
 	f.Inputs = inputFacts(k.desired.Reports)
 	f.Objects = objectFacts(slices.Concat(k.desired.Objects, k.desired.Workloads))
