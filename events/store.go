@@ -156,7 +156,7 @@ func (s *store) open() error {
 
 // turn makes the log the old file and begins a new one. When the disk is full, the old file makes room.
 func (s *store) turn(all []record) error {
-	text, err := linesWithin(all, s.limit/2)
+	text, err := linesWithin(all, s.limit/4*3) // the book holds about half of it, and does not count exactly
 	if err != nil {
 		return err
 	}
