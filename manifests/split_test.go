@@ -16,7 +16,7 @@ func joined(t *testing.T, docs []Document) *Content {
 	t.Helper()
 	all := &Content{}
 	for _, d := range docs {
-		c, err := LoadAll("canonical", d.Canonical, Options{Source: "file"})
+		c, err := LoadAll("canonical", d.Canonical, Options{})
 		if err != nil {
 			t.Fatalf("%s, as it is stored, is refused: %v\n%s", d.ID, err, d.Canonical)
 		}
@@ -57,7 +57,7 @@ func validFiles(t *testing.T) map[string][]byte {
 
 func TestSplitKeepsWhatADocumentSays(t *testing.T) {
 	for path, data := range validFiles(t) {
-		want, _ := LoadAll(path, data, Options{Source: "file"})
+		want, _ := LoadAll(path, data, Options{})
 		docs, err := Split(path, data)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)

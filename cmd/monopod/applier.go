@@ -18,6 +18,9 @@ import (
 	"monopod/workload"
 )
 
+// knownWithin is how long a request waits for a daemon that has just been started.
+const knownWithin = 10 * time.Second
+
 // takenUpWithin is how long an answer waits until what it tells of can be seen.
 const takenUpWithin = 2 * time.Second
 
@@ -90,6 +93,9 @@ func refusal(code int, reason metav1.StatusReason, errs []*manifests.Error) erro
 func (a *applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyResult, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if err := a.ready(ctx); err != nil {
+		return node.ApplyResult{}, err
+	}
 	objects, notes, errs := a.read(r.Files)
 	if err := refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, errs); err != nil {
 		return node.ApplyResult{}, err
@@ -127,6 +133,9 @@ func (a *applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyRes
 func (a *applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyResult, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if err := a.ready(ctx); err != nil {
+		return node.ApplyResult{}, err
+	}
 	ids, err := deletedIDs(r)
 	if err != nil {
 		return node.ApplyResult{}, err
@@ -169,6 +178,22 @@ func (a *applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyR
 	a.tell("deleted what was applied", result)
 	a.await(ctx, func(v view) bool { return v.lacks(change.Remove) })
 	return result, nil
+}
+
+// ready waits until it is known what the other sources say: before that nobody can tell what must not be overridden.
+func (a *applier) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, knownWithin)
+	defer cancel()
+	changed, stop := a.board.Subscribe()
+	defer stop()
+	for !a.board.knows() {
+		select {
+		case <-ctx.Done():
+			return node.Refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, []string{"monopod is starting and has not read its manifests yet; try again"})
+		case <-changed:
+		}
+	}
+	return nil
 }
 
 // tell writes what was done into the log.

@@ -24,6 +24,13 @@ type view struct {
 	seen bool
 }
 
+// knows says that the sources have been read, as far as they could.
+func (b *board) knows() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.published
+}
+
 // view returns what is known now.
 func (b *board) view() view {
 	views, err := b.Pods()

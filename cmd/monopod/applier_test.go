@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"monopod/manifests"
+	"monopod/node"
+	"monopod/rollout"
+	"monopod/watcher"
+	"monopod/watcher/applied"
+)
+
+// What a file says is not known in the first moments: nothing may slip in before it.
+func TestARequestWaitsUntilTheManifestsHaveBeenRead(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		b.rollouts = rollout.New(rollout.Config{Store: rollout.NewStore(dir + "/revisions"), Log: slog.New(slog.DiscardHandler), Notify: b.notify})
+		b.blind(errors.New("no runtime"))
+		a := &applier{store: applied.NewStore(dir), board: b, order: []string{sourceFile, sourceApplied}, log: slog.New(slog.DiscardHandler)}
+		request := node.ApplyRequest{Files: []node.ManifestFile{{Name: "web.yaml", Content: []byte(podYAML("web", "x"))}}}
+		start := time.Now()
+		if _, err := a.Apply(t.Context(), request); !apierrors.IsServiceUnavailable(err) || time.Since(start) != knownWithin {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		done := make(chan error)
+		go func() {
+			_, err := a.Apply(context.WithoutCancel(t.Context()), request)
+			done <- err
+		}()
+		synctest.Wait()
+		pods, err := manifests.Load("/m/web.yaml", []byte(podYAML("web", "y")), manifests.Options{Source: sourceFile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.publish(watcher.Desired{Pods: pods, Reported: map[string]bool{sourceFile: true}})
+		if err := <-done; !apierrors.IsConflict(err) {
+			t.Errorf("the file was overridden: %v", err)
+		}
+	})
+}
