@@ -139,3 +139,43 @@ func TestCopiesOfSourcesThatAreNoMoreAreRemoved(t *testing.T) {
 func sealed(data []byte) []byte {
 	return append([]byte(copyFormat+checksum(data)+"\n"), data...)
 }
+
+func FuzzACopyIsWhatWasWrittenOrAnError(f *testing.F) {
+	whole, err := encodeCopy(someCopy("pod x v1\n"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, data := range [][]byte{whole, sealed([]byte("{}\n")), sealed([]byte(`{"sizes":[1,2,3]}` + "\nabcdef")), sealed([]byte("x")), []byte(copyFormat)} {
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		k, err := decodeCopy(sealed(data)) // a fuzzer does not find the checksum by itself
+		if err != nil {
+			return
+		}
+		again, err := encodeCopy(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same, err := decodeCopy(again); err != nil || !reflect.DeepEqual(same, k) {
+			t.Errorf("%+v is read as %+v, %v", k, same, err)
+		}
+	})
+}
+
+func TestAPowerCutWhileACopyIsWrittenLeavesTheOldOne(t *testing.T) {
+	dir := t.TempDir()
+	must(t, NewCopy(dir).Save(someCopy("old")))
+	next, err := encodeCopy(someCopy("new"))
+	must(t, err)
+	for _, written := range []int{0, len(next) / 2, len(next)} {
+		must(t, os.WriteFile(filepath.Join(dir, newFile), next[:written], 0o600))
+		if k, err := NewCopy(dir).Load(); err != nil || string(k.Body) != "old" || k.Stale {
+			t.Errorf("%d bytes written: %+v, %v", written, k, err)
+		}
+	}
+	must(t, NewCopy(dir).Save(someCopy("newer")))
+	if k, err := NewCopy(dir).Load(); err != nil || string(k.Body) != "newer" {
+		t.Errorf("%+v, %v", k, err)
+	}
+}
