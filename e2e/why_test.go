@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/e2e/corpus"
 	"monopod/e2e/testimages"
 	"monopod/why"
@@ -120,6 +122,9 @@ func TestWhyNamesTheCauseOfRealTrouble(t *testing.T) {
 		{"hungry", podOf("hungry", local+`command: [sh, -c, "tail /dev/zero"], resources: {limits: {memory: 16Mi}}`, ""), why.OutOfMemory, []string{"16Mi", "raise spec.containers[0].resources.limits.memory"}},
 		{"deaf", podOf("deaf", local+sleeping+", readinessProbe: {tcpSocket: {port: 81}, periodSeconds: 1}", ""), why.ProbeFailed, []string{"TCP port 81", "connection refused", "nothing listens"}},
 		{"first", podOf("first", local+sleeping, "initContainers: [{name: setup, image: "+image+", command: [sh, -c, 'echo no disk; exit 1']}],"), why.Exited, []string{"wait for the init container setup", "no disk"}},
+		{"second", podOf("the-first", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", "") + podOf("second", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", ""), why.HostPortPod, []string{"38081/TCP is taken by pod default/the-first", "second.yaml:2"}},
+		{"full", podOf("full", local+`command: [sh, -c, "head -c 3000000 /dev/zero > /v/x; sleep 3600"], volumeMounts: [{name: v, mountPath: /v}]`, "volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}],"), why.Evicted, []string{"too much of the disk", "sizeLimit", "made again in"}},
+		{"silent", podOf("silent", fmt.Sprintf(`%scommand: [sh, -c, "nc -l -p %d 2>/dev/null; exit 1"], ports: [{containerPort: %d}]`, local, taken, taken), "hostNetwork: true,"), why.HostPortProcess, []string{"which the pod names", fmt.Sprintf("pid %d", os.Getpid())}},
 		{"port-taken", podOf("port-taken", fmt.Sprintf(`%scommand: [sh, -c, "httpd -f -p 127.0.0.1:%d"]`, local, taken), "hostNetwork: true,"), why.HostPortProcess, []string{fmt.Sprintf("%d/TCP", taken), filepath.Base(me)[:min(15, len(filepath.Base(me)))], fmt.Sprintf("pid %d", os.Getpid())}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -263,6 +268,26 @@ func TestWhatWhySaysIsEnoughToMendAManifest(t *testing.T) {
 		}
 		in.gone(b.pod)
 	}
+}
+
+func TestWhyTellsOfARevisionThatWasGoneBackFrom(t *testing.T) {
+	in := newInstance(t)
+	in.start()
+	in.put("web", sleeper("web", "echo one"))
+	first := in.ready("web")
+	in.eventually("the first revision is known to be good", func() error {
+		out, err := in.run("history", "web")
+		if err == nil && !strings.Contains(out, "Ready") {
+			err = errors.New(out)
+		}
+		return err
+	})
+	in.put("web", sleeper("web", "echo two"))
+	in.pod("web", "was changed", func(p corev1.Pod) bool { return isReady(p) && containerID(p, "c") != containerID(first, "c") })
+	if out, err := in.run("rollback", "web"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Log("\n" + in.explains("web", why.RolledBack, "revision 1", "revision 1 runs instead of 2", "correct "+filepath.Join(in.manifests, "web.yaml")))
 }
 
 func TestWhyAnswersWithoutContainerdAndWithoutADaemon(t *testing.T) {

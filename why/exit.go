@@ -36,6 +36,9 @@ func (b *builder) exited(name string) {
 	} else if end.Message != "" && end.Reason != "StartError" {
 		b.add(Step{Kind: Output, Container: name, Text: "container " + name + " left the message", Lines: strings.Split(strings.TrimSpace(end.Message), "\n")})
 	}
+	if st := b.status(name); len(b.Events) > 0 && (b.Trouble.Stopped != "" || st.State.Running != nil) {
+		b.add(Step{Kind: Events, Text: "what happened to the pod last", Lines: b.Events})
+	}
 	b.restartNext(name)
 	b.act("%s", action)
 }
@@ -112,6 +115,10 @@ func (b *builder) deeper(name string, end *corev1.ContainerStateTerminated) stri
 	if port, ok := PortTaken(b.Output[name]); ok {
 		return b.portTaken(name, port)
 	}
+	if l := b.rival(); l != nil && end.ExitCode != 0 {
+		b.cause(HostPortProcess, name, "the port %s of this machine, which the pod names, is taken by %s; that may be why", l.port(), l)
+		return fmt.Sprintf("stop %s, or give the pod another port, in %s", l, b.place())
+	}
 	if end.ExitCode == 0 {
 		return fmt.Sprintf("let the program of %s go on running, or set restartPolicy: OnFailure or Never in %s", field, b.place())
 	}
@@ -119,6 +126,16 @@ func (b *builder) deeper(name string, end *corev1.ContainerStateTerminated) stri
 		return fmt.Sprintf("it has printed nothing: look at %s.command and args in %s, and what the program needs", field, b.place())
 	}
 	return fmt.Sprintf("correct what its last lines name (all of them: %s), in %s or in the image", logs, b.place())
+}
+
+// rival is a process of others that has a port which the pod names, on the host's network; nil: there is none.
+func (b *builder) rival() *Listener {
+	for i := range b.Listeners {
+		if l := &b.Listeners[i]; b.Object.Spec.HostNetwork && l.Pod != b.key() {
+			return l
+		}
+	}
+	return nil
 }
 
 // memory is about a container that ran out of it.

@@ -68,7 +68,6 @@ const (
 	MissingSecret    Reason = "MissingSecret"
 	MissingKey       Reason = "MissingKey"
 	MissingClaim     Reason = "MissingClaim"
-	MissingVolume    Reason = "MissingVolume"
 	ClaimUnbound     Reason = "ClaimUnbound"
 	HostPath         Reason = "HostPath"
 	Mount            Reason = "Mount"
@@ -190,10 +189,10 @@ type Pod struct {
 	Probes  []Probe
 	// Output has the last lines of containers that ended, by name.
 	Output map[string][]string
-	// Events are the last ones on disk, a line each.
+	// Events are the last ones, a line each.
 	Events []string
-	// Listeners are the processes on the port of the machine that a program of the pod could not have; of a pod whose
-	// probes find nobody, those on all ports of the pod.
+	// Listeners are, of a pod on the host's network with a container that ended, the processes on the port that its program
+	// says it could not have, else on those that the pod names; of a pod whose probes find nobody, those on all its ports.
 	Listeners []Listener
 }
 

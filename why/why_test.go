@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -265,7 +266,10 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"signal":                       oneOf(web(ended(139, "Error", "", "about to crash"))),
 		"out of memory":                oneOf(web(ended(137, "OOMKilled", "", "loading"), spec(`containers: [{name: app, image: a, resources: {limits: {memory: 64Mi}}}]`))),
 		"out of memory of the machine": oneOf(web(ended(137, "OOMKilled", ""))),
-		"killed by a probe":            oneOf(web(ended(137, "Error", ""), func(p *why.Pod) { p.Trouble.Stopped = "LivenessProbe" })),
+		"killed by a probe": oneOf(web(ended(137, "Error", ""), func(p *why.Pod) {
+			p.Trouble.Stopped = "LivenessProbe"
+			p.Events = []string{"2026-11-21 11:59:40 Unhealthy: Liveness probe failed: HTTP probe failed with statuscode: 500"}
+		})),
 		"back after a crash": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) {
 			p.Trouble, p.NextTry = why.Trouble{}, time.Time{}
 			p.Object.Status.Conditions[0].Status = corev1.ConditionTrue
@@ -278,6 +282,10 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"port taken by a container": oneOf(web(ended(1, "Error", "", "listen tcp :8080: bind: address already in use"), func(p *why.Pod) {
 			p.Object.Spec.HostNetwork = true
 			p.Listeners = []why.Listener{{Protocol: "TCP", Port: 8080, PID: 77, Name: "front", Pod: "default/front", Container: "c"}}
+		})),
+		"port taken by a process in silence": oneOf(web(ended(1, "Error", "", "cannot start"), func(p *why.Pod) {
+			p.Object.Spec.HostNetwork = true
+			p.Listeners = []why.Listener{{Protocol: "TCP", Port: 80, PID: 421, Name: "apache2"}}
 		})),
 		"port taken in the pod":    oneOf(web(ended(1, "Error", "", "Error: listen EADDRINUSE: address already in use :::3000"))),
 		"port taken by nobody now": oneOf(web(ended(1, "Error", "", "bind: Address already in use"), func(p *why.Pod) { p.Object.Spec.HostNetwork = true })),
@@ -453,5 +461,26 @@ func TestEachChainEndsInSomethingToDo(t *testing.T) {
 				t.Errorf("%s has %q:\n%s", file, bad, text)
 			}
 		}
+	}
+}
+
+// TestTheDocsNameEachReason: programs rely on them.
+func TestTheDocsNameEachReason(t *testing.T) {
+	source, err := os.ReadFile("why.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile("../docs/why.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?:Reason|Kind)\s+= "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	for _, m := range found {
+		if !strings.Contains(string(docs), "| `"+m[1]+"` |") {
+			t.Errorf("docs/why.md does not say what %s is", m[1])
+		}
+	}
+	if rows := strings.Count(string(docs), "\n| `"); rows+7 != len(found) {
+		t.Errorf("docs/why.md has %d reasons, there are %d", rows, len(found)-7)
 	}
 }

@@ -121,19 +121,20 @@ func podFromDisk(ctx context.Context, cfg *LoadedConfig, pod *manifests.Pod) why
 	object := pod.Object.DeepCopy()
 	object.Status = corev1.PodStatus{Phase: corev1.PodUnknown}
 	w := why.Pod{Object: object, Where: place(pod.Origin), Output: lastOutput(ctx, cfg.PodLogsDir, object)}
-	w.Events = eventLines(recordIn(cfg.RootDirectory), podEvents(object.Namespace, object.Name))
+	found, _ := events.Read(recordIn(cfg.RootDirectory), podEvents(object.Namespace, object.Name)) // it tells what it can
+	w.Events = eventLines(found)
 	return w
 }
 
 // lastEvents is how many events of a pod are shown.
 const lastEvents = 5
 
-// eventLines are the last events that are on disk. A record that cannot be read tells what it can.
-func eventLines(dir string, filter events.Filter) []string {
-	found, _ := events.Read(dir, filter)
+// eventLines are the last of some events, a line each.
+func eventLines(all []corev1.Event) []string {
+	latest := all[max(0, len(all)-lastEvents):]
 	var lines []string
-	for i := range found[max(0, len(found)-lastEvents):] {
-		e := &found[max(0, len(found)-lastEvents)+i]
+	for i := range latest {
+		e := &latest[i]
 		lines = append(lines, fmt.Sprintf("%s %s: %s", e.LastTimestamp.Local().Format(time.DateTime), e.Reason, oneLine(e.Message)))
 	}
 	return lines

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/events"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner"
@@ -36,12 +37,13 @@ type explainer struct {
 	// now is the clock.
 	now func() time.Time
 	// proc is /proc.
-	proc string
+	proc   string
+	events *events.Recorder
 }
 
 func (a *App) explainer() *explainer {
 	return &explainer{
-		board: a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc",
+		board: a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc", events: a.events,
 	}
 }
 
@@ -121,8 +123,11 @@ func (e *explainer) pod(ctx context.Context, s *runner.PodStatus, all []runner.P
 		p.Probes = append(p.Probes, why.Probe{Container: v.Container, Kind: v.Kind, Failures: v.Failures, Threshold: v.Threshold, Output: v.Output, Next: v.Next})
 	}
 	p.Output = e.output(ctx, s.Pod)
-	if port, taken := takenPort(p.Output); taken && s.Pod.Spec.HostNetwork {
-		p.Listeners = e.holders(port, s.Pod, all)
+	if len(p.Output) > 0 {
+		p.Events = eventLines(e.events.List(podEvents(s.Pod.Namespace, s.Pod.Name)))
+	}
+	if s.Pod.Spec.HostNetwork && t.Kind == runner.TroubleExited {
+		p.Listeners = e.holders(p.Output, s.Pod, all)
 	}
 	if refuses := func(v why.Probe) bool { return strings.Contains(v.Output, "connection refused") }; slices.ContainsFunc(p.Probes, refuses) {
 		p.Listeners = e.inside(s.Pod, t.Container, all)
@@ -197,13 +202,17 @@ func takenPort(output map[string][]string) (int, bool) {
 	return 0, false
 }
 
-// holders finds who waits on a port, or if that is 0, on any number that the pod's containers name, in ports, commands or
-// the environment.
-func (e *explainer) holders(port int, pod *corev1.Pod, all []runner.PodStatus) []why.Listener {
-	named := map[int]bool{port: true}
+// holders finds who waits on the port that the output of a pod says is taken. If it does not say which, any number that
+// the pod's containers name in ports, commands or the environment may be; if it says nothing, any port that they name.
+func (e *explainer) holders(output map[string][]string, pod *corev1.Pod, all []runner.PodStatus) []why.Listener {
+	port, taken := takenPort(output)
+	named := map[int]bool{port: port != 0}
 	for c := range manifests.AllContainers(&pod.Spec) {
 		for _, p := range c.Ports {
 			named[int(p.ContainerPort)] = true
+		}
+		if !taken || port != 0 {
+			continue
 		}
 		words := slices.Concat(c.Command, c.Args)
 		for _, v := range c.Env {
