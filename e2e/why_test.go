@@ -123,17 +123,17 @@ func TestWhyNamesTheCauseOfRealTrouble(t *testing.T) {
 		{"deaf", podOf("deaf", local+sleeping+", readinessProbe: {tcpSocket: {port: 81}, periodSeconds: 1}", ""), why.ProbeFailed, []string{"TCP port 81", "connection refused", "nothing listens"}},
 		{"first", podOf("first", local+sleeping, "initContainers: [{name: setup, image: "+image+", command: [sh, -c, 'echo no disk; exit 1']}],"), why.Exited, []string{"wait for the init container setup", "no disk"}},
 		{"second", podOf("the-first", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", "") + podOf("second", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", ""), why.HostPortPod, []string{"38081/TCP is taken by pod default/the-first", "second.yaml:2"}},
-		{"full", podOf("full", local+`command: [sh, -c, "head -c 3000000 /dev/zero > /v/x; sleep 3600"], volumeMounts: [{name: v, mountPath: /v}]`, "volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}],"), why.Evicted, []string{"too much of the disk", "sizeLimit", "made again in"}},
+		{"full", podOf("full", local+`command: [sh, -c, "head -c 3000000 /dev/zero > /v/x; sleep 3600"], volumeMounts: [{name: v, mountPath: /v}]`, "volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}],"), why.Evicted, []string{"too much of the disk", "sizeLimit", "made again"}},
 		{"silent", podOf("silent", fmt.Sprintf(`%scommand: [sh, -c, "nc -l -p %d 2>/dev/null; exit 1"], ports: [{containerPort: %d}]`, local, taken, taken), "hostNetwork: true,"), why.HostPortProcess, []string{"which the pod names", fmt.Sprintf("pid %d", os.Getpid())}},
 		{"port-taken", podOf("port-taken", fmt.Sprintf(`%scommand: [sh, -c, "httpd -f -p 127.0.0.1:%d"]`, local, taken), "hostNetwork: true,"), why.HostPortProcess, []string{fmt.Sprintf("%d/TCP", taken), filepath.Base(me)[:min(15, len(filepath.Base(me)))], fmt.Sprintf("pid %d", os.Getpid())}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in.t = t
 			in.put(c.name, c.manifest)
+			defer in.drop(c.name)
 			t.Log("\n" + in.explains(c.name, c.reason, append(c.words, c.name+".yaml")...))
 		})
 		in.t = t
-		in.drop(c.name)
 	}
 }
 

@@ -285,9 +285,12 @@ func (b *builder) failed() {
 	switch b.Trouble.Reason {
 	case "Evicted":
 		b.cause(Evicted, "", "it was ended%s because it used too much of the disk: %s", b.ago(b.Trouble.At), b.Trouble.Message)
-		if b.NextTry.IsZero() {
+		switch {
+		case b.Object.Spec.RestartPolicy == corev1.RestartPolicyNever:
 			b.next(time.Time{}, "it does not come back by itself (restartPolicy Never)")
-		} else {
+		case b.anyRunning() || b.NextTry.IsZero():
+			b.next(time.Time{}, "what still runs is being stopped; a little later the pod is made again, with empty volumes")
+		default:
 			b.next(b.NextTry, "it is made again %s, with empty volumes", b.in(b.NextTry))
 		}
 		b.act("raise the limit (emptyDir.sizeLimit, or resources.limits.ephemeral-storage) in %s, or have the program write less", b.place())
@@ -299,6 +302,10 @@ func (b *builder) failed() {
 		b.cause(PodFailed, "", "%s: %s", b.Trouble.Reason, b.Trouble.Message)
 		b.next(time.Time{}, "it does not start again until %s is edited", b.place())
 	}
+}
+
+func (b *builder) anyRunning() bool {
+	return slices.ContainsFunc(b.statuses(), func(st corev1.ContainerStatus) bool { return st.State.Running != nil })
 }
 
 // waiting puts in front that the containers of the pod wait for an init container.

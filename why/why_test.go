@@ -310,7 +310,8 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		}, trouble(why.Trouble{Kind: "Exited", Container: "setup", Text: "init container setup: exited"}), next(7*time.Second))),
 
 		"evicted":          oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
-		"evicted for good": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, At: now.Add(-4 * time.Second)}))),
+		"evicted for good": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, At: now.Add(-4 * time.Second)}), func(p *why.Pod) { p.Object.Spec.RestartPolicy = corev1.RestartPolicyNever })),
+		"evicted just now": oneOf(web(unready, trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, At: now}), next(time.Second))),
 		"deadline":         oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "DeadlineExceeded", At: now.Add(-time.Minute)}))),
 		"failed otherwise": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Odd", Message: "nobody knows"}))),
 		"removing":         oneOf(web(trouble(why.Trouble{Kind: "Removing", Text: "being removed: waiting for app to stop"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(20 * time.Second)} })),
