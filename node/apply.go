@@ -119,10 +119,6 @@ func (s *Server) applyRoutes(mux *http.ServeMux) {
 
 // serveChange decodes a request, carries it out and answers.
 func serveChange[R, A any](s *Server, w http.ResponseWriter, r *http.Request, do func(context.Context, R) (A, error)) {
-	if err := mayChange(r.Context()); err != nil {
-		s.fail(w, statusError(http.StatusForbidden, err.Error()))
-		return
-	}
 	var req R
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxApply))
 	dec.DisallowUnknownFields()
@@ -141,6 +137,19 @@ func serveChange[R, A any](s *Server, w http.ResponseWriter, r *http.Request, do
 	default:
 		s.json(w, result)
 	}
+}
+
+// guarded lets requests that can change something through only from those who may.
+func (s *Server) guarded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			if err := mayChange(r.Context()); err != nil {
+				s.fail(w, statusError(http.StatusForbidden, err.Error()))
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // peerKey is where the context of a connection has the user at its other end.

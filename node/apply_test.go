@@ -144,9 +144,9 @@ func TestOnlyRootMayChangeWhatRuns(t *testing.T) {
 		}
 		return string(b)
 	}
-	for _, method := range []string{"PUT", "DELETE"} {
-		if got := ask(method, "/v1/applied"); !strings.HasPrefix(got, "HTTP/1.1 403") || !strings.Contains(got, "only root may change what runs; you are user 65534") {
-			t.Errorf("%s: %s", method, got)
+	for path, method := range map[string]string{"/v1/applied": "PUT", "/v1/applied?": "DELETE", "/v1/pods/default/web/rollback": "POST", "/v1/pods": "PATCH"} {
+		if got := ask(method, path); !strings.HasPrefix(got, "HTTP/1.1 403") || !strings.Contains(got, "only root may change what runs; you are user 65534") {
+			t.Errorf("%s %s: %s", method, path, got)
 		}
 	}
 	if got := ask("GET", "/v1/pods"); !strings.HasPrefix(got, "HTTP/1.1 200") {

@@ -70,7 +70,7 @@ func (s *Server) Handler() http.Handler {
 		}
 		s.fail(w, statusError(http.StatusNotFound, "no such path: "+r.URL.Path))
 	})
-	return mux
+	return s.guarded(mux)
 }
 
 // Run serves on the listener until ctx ends, and closes it.
