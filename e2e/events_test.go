@@ -12,7 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/events"
@@ -240,4 +242,59 @@ func TestEventsTellThatContainerdIsAway(t *testing.T) {
 	if e := in.happens([]string{"one"}, "Started"); e.Count != 1 {
 		t.Errorf("it was started %d times", e.Count)
 	}
+}
+
+// TestRebootKeepsEventsInTheirOrder: the machine wakes up in 1970, as those without a battery do.
+func TestRebootKeepsEventsInTheirOrder(t *testing.T) {
+	in, again := rebooting(t)
+	onDisk := []string{"--record", in.record()}
+	if !again {
+		in.start()
+		in.put("crash", sleeper("crash", "exit 3"))
+		in.happens(append(onDisk, "crash"), "Warning BackOff crash")
+		in.kill9()
+		return
+	}
+	before, err := in.events(onDisk...)
+	if err != nil || len(before) < 5 {
+		t.Fatalf("after the reboot there is on disk: %v\n%s", err, eventTexts(before))
+	}
+	setClock(t, time.Unix(3600, 0))
+	in.start()
+	in.happens(nil, "Warning Rebooted e2e  Node e2e has been rebooted, boot id: ")
+	in.happens([]string{"crash"}, "Warning Exited crash")
+	var all []corev1.Event
+	in.eventually("the crash of this boot is the latest", func() error {
+		all, err = in.events("crash")
+		if last := all[len(all)-1]; err == nil && last.Annotations[events.AnnotationBootID] == before[0].Annotations[events.AnnotationBootID] {
+			err = errors.New(eventTexts(all))
+		}
+		return err
+	})
+	if e := all[len(all)-1]; e.LastTimestamp.Year() != 1970 || !e.LastTimestamp.Before(&before[0].FirstTimestamp) {
+		t.Errorf("it was at %v, an hour after 1970 began", e.LastTimestamp)
+	}
+	everything, err := in.events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range before {
+		if got := everything[i]; got.Name != e.Name || got.Count != e.Count || !got.LastTimestamp.Equal(&e.LastTimestamp) {
+			t.Errorf("event %d is %s, before the start it was %s", i, eventTexts([]corev1.Event{got}), eventTexts([]corev1.Event{e}))
+		}
+	}
+}
+
+// setClock sets the clock of the machine until the test ends: for machines that are made for tests.
+func setClock(t *testing.T, to time.Time) {
+	t.Helper()
+	was := time.Now()
+	set := func(at time.Time) {
+		tv := unix.NsecToTimeval(at.UnixNano())
+		if err := unix.Settimeofday(&tv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { set(was.Add(time.Since(was))) })
+	set(to)
 }
