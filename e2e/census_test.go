@@ -135,26 +135,32 @@ func (in *instance) sameCensus(before map[string]int) {
 // records counts what the embedded containerd has stored, from its database. The agent must have ended.
 func (in *instance) records() map[string]int {
 	in.t.Helper()
-	db, err := bolt.Open(filepath.Join(in.dir, "root/containerd/io.containerd.metadata.v1.bolt/meta.db"), 0o600, &bolt.Options{ReadOnly: true})
+	return recordsIn(in.t, filepath.Join(in.dir, "root"))
+}
+
+// recordsIn is that of the agent that had this root directory.
+func recordsIn(t *testing.T, root string) map[string]int {
+	t.Helper()
+	db, err := bolt.Open(filepath.Join(root, "containerd/io.containerd.metadata.v1.bolt/meta.db"), 0o600, &bolt.Options{ReadOnly: true})
 	if err != nil {
-		in.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer db.Close()
 	n := map[string]int{}
 	err = db.View(func(tx *bolt.Tx) error {
-		root := tx.Bucket([]byte("v1"))
-		if root == nil {
+		v1 := tx.Bucket([]byte("v1"))
+		if v1 == nil {
 			return nil
 		}
-		return root.ForEachBucket(func(ns []byte) error {
+		return v1.ForEachBucket(func(ns []byte) error {
 			for _, kind := range []string{"containers", "sandboxes", "leases"} {
-				b := root.Bucket(ns).Bucket([]byte(kind))
+				b := v1.Bucket(ns).Bucket([]byte(kind))
 				if b == nil {
 					continue
 				}
 				_ = b.ForEachBucket(func([]byte) error { n[kind]++; return nil })
 			}
-			snapshotters := root.Bucket(ns).Bucket([]byte("snapshots"))
+			snapshotters := v1.Bucket(ns).Bucket([]byte("snapshots"))
 			if snapshotters == nil {
 				return nil
 			}
@@ -164,7 +170,7 @@ func (in *instance) records() map[string]int {
 		})
 	})
 	if err != nil {
-		in.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return n
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"monopod/e2e/testimages"
 )
 
 // commands returns what the docs tell people to type: the lines of all ```console blocks. In a block with
@@ -58,6 +60,8 @@ func TestEachCommandInTheDocsWorks(t *testing.T) {
 	in.start()
 	in.put("web", sleeper("web", "echo served"))
 	in.ready("web")
+	r := newRuns(t)
+	testimages.Archive(t, filepath.Join(r.dir, "images", "example.tar"), exampleImage)
 	plain, err := filepath.Abs("../bin")
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +82,7 @@ func TestEachCommandInTheDocsWorks(t *testing.T) {
 				defer cancel()
 				c := exec.CommandContext(ctx, "bash", "-c", cmd)
 				c.Dir = ".."
-				c.Env = append(os.Environ(), "MONOPOD_SOCKET="+filepath.Join(in.state, "monopod.sock"), "PATH="+plain+":"+os.Getenv("PATH"))
+				c.Env = append(r.env, "MONOPOD_SOCKET="+filepath.Join(in.state, "monopod.sock"), "PATH="+plain+":"+os.Getenv("PATH"))
 				if out, err := c.CombinedOutput(); err != nil {
 					t.Errorf("%v\n%s", err, out)
 				}

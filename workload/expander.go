@@ -52,6 +52,17 @@ func NewExpander(store *Store, log *slog.Logger) (*Expander, error) {
 // Idle says that there is nothing stored: without workloads there is nothing to do.
 func (x *Expander) Idle() bool { return len(x.state.Jobs)+len(x.state.Crons) == 0 }
 
+// Finished says of Jobs, by "namespace/name", that they are Complete or have Failed.
+func (x *Expander) Finished() map[string]string {
+	ends := map[string]string{}
+	for id, j := range x.state.Jobs {
+		if j.Finished != "" {
+			ends[strings.TrimPrefix(id, "Job ")] = j.Finished
+		}
+	}
+	return ends
+}
+
 // Wanted is what the documents ask for.
 type Wanted struct {
 	Workloads []*manifests.Object

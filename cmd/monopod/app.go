@@ -62,6 +62,8 @@ type machine struct {
 	gateways func(*Config) ([]netip.Prefix, error)
 	// patience is how long to wait for another instance that is about to end.
 	patience time.Duration
+	// runs are what only runs of their own need.
+	runs runMachine
 }
 
 // App is the daemon: sources, runner, runtime and API, wired together.
@@ -70,6 +72,10 @@ type App struct {
 	log     *slog.Logger
 	machine machine
 
+	// only, unless nil, are read instead of what is configured.
+	only []watcher.Source
+	// lent says that somebody else holds the locks of the directories for this App.
+	lent     bool
 	locks    locks
 	listener net.Listener
 	settings json.RawMessage
@@ -103,8 +109,10 @@ func (a *App) Open() (err error) {
 		return err
 	}
 	a.board.rollouts = a.rollouts
-	if a.locks, err = takeLocks(a.machine.patience, a.cfg.StateDirectory, a.cfg.RootDirectory); err != nil {
-		return err
+	if !a.lent {
+		if a.locks, err = takeLocks(a.machine.patience, a.cfg.StateDirectory, a.cfg.RootDirectory); err != nil {
+			return err
+		}
 	}
 	if a.listener, err = node.Listen(a.cfg.Socket); err != nil {
 		a.locks.release()
@@ -144,10 +152,14 @@ func (a *App) Run(ctx context.Context) error {
 }
 
 func (a *App) server() *node.Server {
-	return node.NewServer(node.Config{
-		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Whys: a.explainer(), Events: a.events, Applier: a.applier(), Revisions: revisions{a.rollouts},
+	cfg := node.Config{
+		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Whys: a.explainer(), Events: a.events, Revisions: revisions{a.rollouts},
 		Settings: a.settings, Version: version(), Log: a.log,
-	})
+	}
+	if a.only == nil { // else nobody reads what is applied
+		cfg.Applier = a.applier()
+	}
+	return node.NewServer(cfg)
 }
 
 func (a *App) applier() *applier {
@@ -175,6 +187,9 @@ func (a *App) watch(ctx context.Context) error {
 // sources returns the configured sources by precedence. One that is switched off still reports: pods that an
 // earlier run started from it go.
 func (a *App) sources() []watcher.Source {
+	if a.only != nil {
+		return a.only
+	}
 	file, url := watcher.Source(watcher.Off(sourceFile)), watcher.Source(watcher.Off(sourceHTTP))
 	if a.cfg.StaticPodPath != "" {
 		file = watcher.NewFileSource(watcher.FileConfig{Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load(sourceFile, a.cfg.policy(a.cfg.StaticPodPathSecurity)), Log: a.log})

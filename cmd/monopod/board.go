@@ -41,6 +41,8 @@ type board struct {
 	expand    chan struct{}
 	// hashes are those of the manifests that have been carried out.
 	hashes manifestHashes
+	// jobs are the ends of Jobs, by "namespace/name".
+	jobs map[string]string
 	// readers are the subscriptions of the API.
 	readers map[chan struct{}]bool
 }
@@ -129,6 +131,33 @@ func (b *board) endpoints() (pods []*corev1.Pod, services []*corev1.Service, ok 
 		}
 	}
 	return pods, services, true
+}
+
+// noteJobs takes down which Jobs have ended, and how.
+func (b *board) noteJobs(ends map[string]string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !maps.Equal(b.jobs, ends) {
+		b.jobs = ends
+		b.notifyLocked()
+	}
+}
+
+// finished returns what noteJobs was last told.
+func (b *board) finished() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.jobs
+}
+
+// emptied says that nothing is wanted and nothing is left.
+func (b *board) emptied() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pool == nil || !b.published || len(b.desired.Pods)+len(b.desired.Workloads) > 0 {
+		return false
+	}
+	return b.pool.Seen() && len(b.seenLocked()) == 0
 }
 
 // detach is the end of the pool.

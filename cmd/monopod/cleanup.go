@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,26 +15,42 @@ import (
 const cleanupPatience = 2 * time.Minute
 
 func (p *program) cleanupCommand() *cobra.Command {
+	var runs bool
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Give back the bridge, firewall rules and cgroups of an instance that has no pods any more",
 		Long: "Undo what `monopod run` with the same configuration has set up on this machine besides pods: its bridge, its\n" +
 			"firewall rules and its cgroups. Removals of pods that were going on are finished first. It refuses while the\n" +
 			"daemon runs, and while there are pods: remove their manifests and let the daemon stop them. Images stay in\n" +
-			"rootDirectory, which can be deleted afterwards.",
+			"rootDirectory, which can be deleted afterwards.\n\n" +
+			"Before, and also while the daemon runs, it removes what runs of `once` and `up` that were killed have left, pods\n" +
+			"included. With --runs it does that only, and deletes the images that runs have used, too. Runs that are alive, and\n" +
+			"what `once` has left on purpose, are not touched: that is for `monopod down`.",
 		Args: noArgs,
 	}
-	p.asRoot(cmd, "cleanup must be started by root; try sudo", p.cleanup)
+	cmd.Flags().BoolVar(&runs, "runs", false, "only what runs of once and up have left, their images included")
+	p.asRoot(cmd, "cleanup must be started by root; try sudo", func(ctx context.Context, cfg *LoadedConfig) error {
+		if runs {
+			return p.dropRuns(ctx, cfg)
+		}
+		return p.cleanup(ctx, cfg)
+	})
 	return cmd
 }
 
-func (p *program) cleanup(ctx context.Context, cfg *LoadedConfig) (err error) {
+func (p *program) cleanup(ctx context.Context, cfg *LoadedConfig) error {
+	swept := p.sweep(ctx, cfg)
 	held, err := takeLocks(p.machine.patience, cfg.StateDirectory, cfg.RootDirectory)
 	if err != nil {
-		return err
+		return errors.Join(swept, err)
 	}
 	defer held.release()
-	rt, err := p.machine.open(ctx, cfg, newLogger(p.stderr, cfg.Logging))
+	return errors.Join(swept, p.giveBack(ctx, cfg, newLogger(p.stderr, cfg.Logging)))
+}
+
+// giveBack undoes what an instance without pods has set up. Its locks must be held.
+func (p *program) giveBack(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (err error) {
+	rt, err := p.machine.open(ctx, cfg, log)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	PreloadDirectories       []string            `koanf:"preloadDirectories"`
 	RegistryConfig           string              `koanf:"registryConfig"`
 	PodCIDR                  string              `koanf:"podCIDR"`
+	RunPodCIDR               string              `koanf:"runPodCIDR"`
 	BridgeName               string              `koanf:"bridgeName"`
 	CNIConfDir               string              `koanf:"cniConfDir"`
 	CNIBinDirs               []string            `koanf:"cniBinDirs"`

@@ -113,7 +113,8 @@ func (c *configCheck) directories(cfg *Config) {
 }
 
 func (c *configCheck) network(cfg *Config) {
-	c.podCIDR(cfg.PodCIDR)
+	c.subnets("podCIDR", cfg.PodCIDR)
+	c.subnets("runPodCIDR", cfg.RunPodCIDR)
 	c.oneOf("podDNS", cfg.PodDNS, podDNSAuto, podDNSOff)
 	if len(cfg.BridgeName) > 15 || strings.ContainsAny(cfg.BridgeName, "/ :\t\n") || cfg.BridgeName == "." || cfg.BridgeName == ".." {
 		c.add("bridgeName", fmt.Sprintf("%q is not a name of a network interface", cfg.BridgeName), "at most 15 characters, no slash, colon or space")
@@ -131,8 +132,8 @@ func (c *configCheck) network(cfg *Config) {
 	}
 }
 
-// podCIDR is a subnet of either address family, or one of each.
-func (c *configCheck) podCIDR(value string) {
+// subnets is a subnet of either address family, or one of each.
+func (c *configCheck) subnets(key, value string) {
 	families := map[bool]bool{}
 	for part := range strings.SplitSeq(value, ",") {
 		p, err := netip.ParsePrefix(strings.TrimSpace(part))
@@ -142,15 +143,15 @@ func (c *configCheck) podCIDR(value string) {
 		}
 		switch {
 		case err != nil:
-			c.add("podCIDR", fmt.Sprintf("%q is not a subnet", strings.TrimSpace(part)), "write it as 10.87.0.0/16, or with an IPv6 subnet after a comma")
+			c.add(key, fmt.Sprintf("%q is not a subnet", strings.TrimSpace(part)), "write it as 10.87.0.0/16, or with an IPv6 subnet after a comma")
 		case p.Addr().Is4In6():
-			c.add("podCIDR", fmt.Sprintf("%s is IPv4 in IPv6", p), "write it as an IPv4 subnet")
+			c.add(key, fmt.Sprintf("%s is IPv4 in IPv6", p), "write it as an IPv4 subnet")
 		case p != p.Masked():
-			c.add("podCIDR", fmt.Sprintf("%s has bits set behind its mask", p), "write "+p.Masked().String())
+			c.add(key, fmt.Sprintf("%s has bits set behind its mask", p), "write "+p.Masked().String())
 		case p.Bits() < least || p.Bits() > most:
-			c.add("podCIDR", fmt.Sprintf("%s has no sensible size", p), fmt.Sprintf("use a mask from /%d to /%d", least, most))
+			c.add(key, fmt.Sprintf("%s has no sensible size", p), fmt.Sprintf("use a mask from /%d to /%d", least, most))
 		case families[p.Addr().Is6()]:
-			c.add("podCIDR", fmt.Sprintf("%s is the second subnet of its address family", p), "at most one of each")
+			c.add(key, fmt.Sprintf("%s is the second subnet of its address family", p), "at most one of each")
 		}
 		if err == nil {
 			families[p.Addr().Is6()] = true

@@ -86,6 +86,7 @@ func runtimeKeys() []configKey {
 		{path: "preloadDirectories", kind: kindPaths, doc: "Directories with OCI or docker image archives, imported at start and when they change."},
 		{path: "registryConfig", kind: kindPath, derived: "`config.json` in `rootDirectory`", doc: "File with registry credentials, in the format of docker's `config.json`. It may be missing."},
 		{path: "podCIDR", kind: kindString, def: "10.87.0.0/16", doc: "Subnet of the pods on monopod's own bridge, IPv4 or IPv6, or one of each with a comma between; unused when `cniConfDir` holds a configuration."},
+		{path: "runPodCIDR", kind: kindString, def: "10.84.0.0/16", doc: "Where `monopod once` and `monopod up` take their subnets from: each a /24 (IPv6: a /64) that is free on this machine."},
 		{path: "bridgeName", kind: kindString, derived: "`monopod0`; another name when that bridge belongs to another subnet", doc: "Name of monopod's own bridge, at most 15 characters."},
 		{path: "cniConfDir", kind: kindPath, def: "/etc/cni/net.d", doc: "When this directory holds a CNI configuration it is used instead of monopod's own bridge."},
 		{path: "cniBinDirs", kind: kindPaths, derived: "the plugins that came with monopod, `/opt/cni/bin`, `/usr/lib/cni`", doc: "Directories with CNI plugins."},

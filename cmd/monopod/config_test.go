@@ -166,6 +166,7 @@ func TestNamesOfVariablesAndFlags(t *testing.T) {
 	for path, want := range map[string][2]string{
 		"staticPodURLHeader": {"MONOPOD_STATIC_POD_URL_HEADER", "static-pod-url-header"},
 		"podCIDR":            {"MONOPOD_POD_CIDR", "pod-cidr"},
+		"runPodCIDR":         {"MONOPOD_RUN_POD_CIDR", "run-pod-cidr"},
 		"clusterDNS":         {"MONOPOD_CLUSTER_DNS", "cluster-dns"},
 		"reservedSystemCPUs": {"MONOPOD_RESERVED_SYSTEM_CPUS", "reserved-system-cpus"},
 		"cniBinDirs":         {"MONOPOD_CNI_BIN_DIRS", "cni-bin-dirs"},
@@ -198,6 +199,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 	}
 	special := map[string]values{
 		"staticPodURL":             {"http://f", "http://e", "http://g", "1"},
+		"runPodCIDR":               {"10.4.0.0/16", "10.5.0.0/16", "10.6.0.0/16", "1"},
 		"podCIDR":                  {"10.1.0.0/24", "10.2.0.0/24", "10.3.0.0/24", "1"},
 		"podDNS":                   {"off", "auto", "off", "1"},
 		"clusterDNS":               {"[10.0.0.1]", "10.0.0.2", "10.0.0.3,10.0.0.4", "[1]"},

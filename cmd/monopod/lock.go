@@ -34,6 +34,14 @@ func takeLocks(patience time.Duration, dirs ...string) (locks, error) {
 	return held, nil
 }
 
+// heldError says that somebody else holds a lock.
+type heldError struct{ error }
+
+func isHeld(err error) bool {
+	_, held := errors.AsType[heldError](err)
+	return held
+}
+
 func takeLock(patience time.Duration, dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
@@ -47,13 +55,24 @@ func takeLock(patience time.Duration, dir string) (*os.File, error) {
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
-		return nil, fmt.Errorf("another monopod%s uses %s; stop it, or give this one a rootDirectory, stateDirectory and podCIDR of its own", holder(f), dir)
+		return nil, heldError{fmt.Errorf("another monopod%s uses %s; stop it, or give this one a rootDirectory, stateDirectory and podCIDR of its own", holder(f), dir)}
+	}
+	if !isAt(f, f.Name()) { // its directory was cleaned up while it was waited for
+		f.Close()
+		return takeLock(patience, dir)
 	}
 	if err := errors.Join(f.Truncate(0), writePID(f)); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	return f, nil
+}
+
+// isAt says that a path leads to an open file.
+func isAt(f *os.File, path string) bool {
+	a, errA := f.Stat()
+	b, errB := os.Stat(path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
 // lockPatience is how long a process that was just killed may take to be gone: whoever kills one and starts the

@@ -7,8 +7,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 )
 
 func main() { os.Exit(execute(newProgram(), os.Args[1:])) }
@@ -18,13 +16,7 @@ func main() { os.Exit(execute(newProgram(), os.Args[1:])) }
 func execute(p *program, args []string) int {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		<-signals
-		stop()
-		<-signals
-		os.Exit(exitSignal)
-	}()
+	p.signals = newInterrupts(stop)
+	go p.signals.run()
 	return p.run(ctx, args)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod/node"
+	"monopod/runner/ctrd/network"
 )
 
 // Exit codes.
@@ -20,8 +21,10 @@ const (
 	exitError = 1
 	// exitUsage is for command lines and configurations that cannot be understood.
 	exitUsage = 2
-	// exitTimeout is that of a run whose pods did not come up in time.
+	// exitTimeout is for what did not come in time: pods of a run that are not up, say.
 	exitTimeout = 2
+	// exitNotRun says that a run did not come to what its exit code is about.
+	exitNotRun = 125
 	// exitSignal is what a shell reports for Ctrl-C.
 	exitSignal = 130
 )
@@ -35,10 +38,15 @@ type program struct {
 	machine machine
 	// euid tells whether this is root.
 	euid func() int
+	// signals is nil in tests.
+	signals *interrupts
 }
 
 func newProgram() *program {
-	return &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: osConfigEnv(), machine: machine{openCtrd, node.Addresses, resolverGateways, lockPatience}, euid: os.Geteuid}
+	return &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: osConfigEnv(), machine: machine{
+		open: openCtrd, addresses: node.Addresses, gateways: resolverGateways, patience: lockPatience,
+		runs: runMachine{subnetLocks: "/run/monopod-subnets.lock", free: network.Free, keep: keepRun},
+	}, euid: os.Geteuid}
 }
 
 // usageError is a command line that cannot be understood.
@@ -52,6 +60,9 @@ type codeError struct {
 
 // Error implements error.
 func (e codeError) Error() string { return fmt.Sprint(e.err) }
+
+// ownCodes marks commands whose exit codes are those of what they run: all that is wrong besides is exitNotRun.
+const ownCodes = "exit-codes"
 
 // silentError ends the program with exitError; what is wrong has been printed already.
 type silentError struct{}
@@ -76,12 +87,19 @@ func (p *program) run(ctx context.Context, args []string) int {
 		return c.code
 	}
 	fmt.Fprintln(p.stderr, errorText(err))
+	usage := exitUsage
+	if cmd.Annotations[ownCodes] != "" {
+		usage = exitNotRun
+	}
 	if _, ok := errors.AsType[ConfigError](err); ok {
-		return exitUsage
+		return usage
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		fmt.Fprintf(p.stderr, "see `%s --help`\n", cmd.CommandPath())
-		return exitUsage
+		return usage
+	}
+	if usage == exitNotRun {
+		return exitNotRun
 	}
 	return exitError
 }
@@ -118,7 +136,7 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.whyCommand(), p.logsCommand(), p.eventsCommand(), p.historyCommand(), p.diffCommand(), p.rollbackCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.cleanupCommand(), p.versionCommand())
+	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.whyCommand(), p.logsCommand(), p.eventsCommand(), p.historyCommand(), p.diffCommand(), p.rollbackCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.onceCommand(), p.upCommand(), p.downCommand(), p.cleanupCommand(), p.versionCommand())
 	return root
 }
 

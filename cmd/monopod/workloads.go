@@ -57,6 +57,7 @@ func (a *App) followWorkloads(ctx context.Context, pool *runner.Pool) {
 		wait := farAway
 		if d, ok := a.board.wanted(pool); ok {
 			wait = w.update(time.Now(), d)
+			a.board.noteJobs(x.Finished())
 		}
 		timer.Reset(wait)
 	}

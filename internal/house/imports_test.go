@@ -74,6 +74,8 @@ func allowed() map[string][]string {
 		"monopod/rollout":             {"monopod/manifests", "monopod/internal"},
 		"monopod/node":                {"monopod/manifests", "monopod/events", "monopod/why", "monopod/internal"},
 		"monopod/why":                 {"monopod/manifests"},
+		"monopod/trial":               {"monopod/manifests"},
+		"monopod/fixture":             {},
 		"monopod/internal":            {"monopod/internal"},
 		"monopod/cmd":                 {"monopod"},
 		"monopod/e2e":                 {"monopod"},

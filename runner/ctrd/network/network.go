@@ -287,3 +287,16 @@ func (n *Network) active() *active {
 	defer n.mu.Unlock()
 	return n.conf
 }
+
+// Free returns an error when a subnet, written as Config.PodCIDR, overlaps an address or a route of this machine.
+func Free(podCIDR string) error {
+	cidrs, err := parsePodCIDR(podCIDR)
+	if err != nil {
+		return err
+	}
+	facts, err := readHost()
+	if err != nil {
+		return err
+	}
+	return choice{cidrs: cidrs}.overlap(facts)
+}

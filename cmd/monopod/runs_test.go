@@ -1,0 +1,699 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/runtimetest"
+	"monopod/trial"
+)
+
+// runBench runs `once`, `up` and `down` in this process, each slot on a fake machine of its own.
+type runBench struct {
+	*daemon
+	mu sync.Mutex
+	// machines are the fakes by root directory.
+	machines map[string]*runtimetest.Fake
+	// fail is given to machines that are made.
+	fail func(manifests.Key, runner.Action) error
+	// kept are the configurations of runs that were left.
+	kept []*LoadedConfig
+	// opened gets the configuration of each runtime that is opened.
+	opened []*LoadedConfig
+}
+
+func newRunBench(t *testing.T) *runBench {
+	t.Helper()
+	return &runBench{daemon: newDaemon(t), machines: map[string]*runtimetest.Fake{}}
+}
+
+func (b *runBench) machine(root string) *runtimetest.Fake {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.machines[root] == nil {
+		b.machines[root] = runtimetest.NewFake()
+		b.machines[root].Fail = b.fail
+	}
+	return b.machines[root]
+}
+
+func (b *runBench) keep(_ context.Context, cfg *LoadedConfig, file string) error {
+	b.kept = append(b.kept, cfg)
+	_, err := os.Stat(file)
+	return err
+}
+
+// prog returns a command line with its own output.
+func (b *runBench) prog() (*program, *bytes.Buffer, *bytes.Buffer) {
+	p := b.program()
+	p.machine.open = func(_ context.Context, cfg *LoadedConfig, _ *slog.Logger) (Runtime, error) {
+		f := b.machine(cfg.RootDirectory)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.opened = append(b.opened, cfg)
+		return &fakeRuntime{Fake: f}, nil
+	}
+	p.machine.runs = runMachine{subnetLocks: b.path("subnets.lock"), free: func(string) error { return nil }, keep: b.keep}
+	p.env.environ = append(p.env.environ, "PATH="+os.Getenv("PATH"))
+	out, errs := &bytes.Buffer{}, &bytes.Buffer{}
+	p.stdout, p.stderr = out, errs
+	return p, out, errs
+}
+
+func (b *runBench) do(args ...string) result { return b.doContext(b.t.Context(), args...) }
+
+func (b *runBench) doContext(ctx context.Context, args ...string) result {
+	p, out, errs := b.prog()
+	flags := []string{args[0], "--config", b.path("config.yaml")}
+	if args[0] == "once" || args[0] == "up" {
+		flags = append(flags, "--min-ready", "0s")
+	}
+	code := p.run(ctx, append(flags, args[1:]...))
+	return result{out.String(), errs.String(), code}
+}
+
+// file writes a manifest for -f and returns its path.
+func (b *runBench) file(name, text string) string {
+	b.t.Helper()
+	path := b.path(name)
+	writeFile(b.t, path, text)
+	return path
+}
+
+// nothingLeft checks that no run has left a pod or a file but its log and its lock.
+func (b *runBench) nothingLeft() {
+	b.t.Helper()
+	for root, f := range b.machines {
+		if keys, err := f.List(context.Background()); err != nil || len(keys) > 0 {
+			b.t.Errorf("%s: pods are left: %v %v", root, keys, err)
+		}
+		entries, err := os.ReadDir(root)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Name() != lockName && e.Name() != runLog {
+				b.t.Errorf("left: %s", filepath.Join(root, e.Name()))
+			}
+		}
+	}
+	if _, err := os.Stat(b.path("run-runs")); !errors.Is(err, os.ErrNotExist) {
+		b.t.Errorf("the state directories are left: %v", err)
+	}
+}
+
+func once(name, script string) string {
+	return podYAML(name, script) + "  restartPolicy: Never\n"
+}
+
+func TestOnceSaysHowThePodsCameOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		files []string
+		flags []string
+		code  int
+		rows  []string
+	}{
+		"ready and finished": {
+			files: []string{podYAML("web", runtimetest.ScriptServe), once("load", runtimetest.ScriptSucceed)}, code: 0,
+			rows: []string{"default load 0/1 Completed ok", "default web 1/1 Running ok"},
+		},
+		"one has failed": {
+			files: []string{podYAML("web", runtimetest.ScriptServe), once("load", runtimetest.ScriptFail)}, code: 1,
+			rows: []string{"default load 0/1 Error failed", "default web 1/1 Running ok"},
+		},
+		"one is not up in time": {
+			files: []string{podYAML("web", runtimetest.ScriptServe), podYAML("pull", runtimetest.ScriptServe)}, flags: []string{"--timeout", "300ms"}, code: 2,
+			rows: []string{"default web 1/1 Running ok", "default pull 0/1 ImagePullBackOff waiting"},
+		},
+		"one has failed, and one is not up in time": {
+			files: []string{once("load", runtimetest.ScriptFail), podYAML("pull", runtimetest.ScriptServe)}, flags: []string{"--timeout", "300ms"}, code: 1,
+			rows: []string{"default load 0/1 Error failed", "default pull 0/1 ImagePullBackOff waiting"},
+		},
+		"the first that fails is enough": {
+			files: []string{once("load", runtimetest.ScriptFail), podYAML("pull", runtimetest.ScriptServe)}, flags: []string{"--fail-fast"}, code: 1,
+			rows: []string{"default load 0/1 Error failed", "default pull 0/1"},
+		},
+		"a Job is waited for": {
+			files: []string{"apiVersion: batch/v1\nkind: Job\nmetadata: {name: sums}\nspec:\n  completions: 2\n  template:\n    spec:\n      restartPolicy: Never\n      containers: [{name: a, image: example.com/app:1, command: [sh, -c, " + strconv.Quote(runtimetest.ScriptSucceed) + "]}]\n"},
+			rows:  []string{"default sums-0 0/1 Completed ok", "default sums-1 0/1 Completed ok", "default job/sums ok"},
+		},
+		"a Deployment is waited for": {
+			files: []string{"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec:\n      containers: [{name: a, image: example.com/app:1, command: [sh, -c, " + strconv.Quote(runtimetest.ScriptServe) + "]}]\n"},
+			rows:  []string{"default web-0 1/1 Running ok", "default web-1 1/1 Running ok", "default deployment/web ok"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newRunBench(t)
+			b.fail = func(key manifests.Key, a runner.Action) error {
+				if key.Name == "pull" && a.Kind == runner.EnsureImage {
+					return &runner.StepError{Reason: runner.ReasonErrImagePull, Err: errors.New("no such host")}
+				}
+				return nil
+			}
+			args := append([]string{"once", "--rm", "--junit", b.path("junit.xml"), "--json", b.path("report.json")}, c.flags...)
+			for i, text := range c.files {
+				args = append(args, "-f", b.file(fmt.Sprintf("%d.yaml", i), text))
+			}
+			r := b.do(args...)
+			if r.code != c.code {
+				t.Errorf("exit code %d, want %d:\n%s%s", r.code, c.code, r.stdout, r.stderr)
+			}
+			for _, want := range c.rows {
+				if !slices.ContainsFunc(strings.Split(r.stdout, "\n"), func(line string) bool { return hasWords(line, want) }) {
+					t.Errorf("no line %q in\n%s%s", want, r.stdout, r.stderr)
+				}
+			}
+			b.nothingLeft()
+			var report trial.Report
+			text := b.readPath("report.json")
+			if err := json.Unmarshal([]byte(text), &report); err != nil || len(report.Pods) == 0 {
+				t.Errorf("%v: %s", err, text)
+			}
+			if !strings.Contains(b.readPath("junit.xml"), "<testcase classname=\"default\"") {
+				t.Errorf("no JUnit report: %s", b.readPath("junit.xml"))
+			}
+		})
+	}
+}
+
+// hasWords says that a line has the words in their order.
+func hasWords(line, words string) bool {
+	fields := strings.Fields(line)
+	for w := range strings.FieldsSeq(words) {
+		i := slices.Index(fields, w)
+		if i < 0 {
+			return false
+		}
+		fields = fields[i+1:]
+	}
+	return true
+}
+
+func (b *runBench) readPath(name string) string {
+	b.t.Helper()
+	text, err := os.ReadFile(b.path(name))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestRunsThatCannotBeginSaySoAndTouchNothing(t *testing.T) {
+	b := newRunBench(t)
+	good := b.file("good.yaml", podYAML("web", runtimetest.ScriptServe))
+	bad := b.file("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n")
+	empty := b.file("empty.yaml", "# nothing\n")
+	ports := b.file("ports.yaml", strings.Replace(podYAML("web", runtimetest.ScriptServe), "labels:", "annotations: {monopod.dev/free-host-ports: http}, labels:", 1))
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		err  string
+	}{
+		"no file":                    {[]string{"once"}, exitNotRun, "with -f"},
+		"an argument":                {[]string{"once", "-f", good, "x"}, exitNotRun, "unexpected argument"},
+		"an unknown flag":            {[]string{"up", "--nope"}, exitNotRun, "unknown flag"},
+		"a time that is none":        {[]string{"up", "-f", good, "--timeout", "-1s"}, exitNotRun, "cannot be negative"},
+		"an unknown format":          {[]string{"once", "-f", good, "-o", "xml"}, exitNotRun, "unknown output format"},
+		"two users of stdout":        {[]string{"up", "-f", good, "-o", "json", "--", "true"}, exitNotRun, "--json FILE"},
+		"a bad configuration":        {[]string{"up", "-f", good, "--run-pod-cidr", "10.84.0.1/16", "--", "true"}, exitNotRun, "runPodCIDR"},
+		"a manifest that is refused": {[]string{"once", "-f", good, "-f", bad}, exitError, "bad.yaml:4"},
+		"the same for up":            {[]string{"up", "-f", bad, "--", "true"}, exitNotRun, "bad.yaml:4"},
+		"a pod twice":                {[]string{"once", "-f", good, "-f", b.file("again.yaml", podYAML("web", runtimetest.ScriptServe))}, exitError, "already defined"},
+		"no pods":                    {[]string{"once", "-f", empty}, exitError, "there are no pods in it"},
+		"no such file":               {[]string{"once", "-f", b.path("nope")}, exitError, "no such file"},
+		"a port that is not there":   {[]string{"up", "-f", ports, "--", "true"}, exitNotRun, `no container has a port "http"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := b.do(c.args...); r.code != c.code || !strings.Contains(r.stderr, c.err) {
+				t.Errorf("code %d, want %d: %s", r.code, c.code, r.stderr)
+			}
+		})
+	}
+	p, _, errs := b.prog()
+	p.euid = func() int { return 1000 }
+	if code := p.run(t.Context(), []string{"up", "-f", good, "--config", b.path("config.yaml"), "--", "true"}); code != exitNotRun || !strings.Contains(errs.String(), "must be started by root") {
+		t.Errorf("not root: code %d: %s", code, errs)
+	}
+	if len(b.opened) > 0 {
+		t.Errorf("a runtime was opened %d times", len(b.opened))
+	}
+}
+
+func TestARuntimeThatCannotBeOpenedEndsARun(t *testing.T) {
+	t.Parallel()
+	b := newRunBench(t)
+	p, _, errs := b.prog()
+	p.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+		return nil, errors.New("runc is not in PATH")
+	}
+	code := p.run(t.Context(), []string{"once", "--rm", "--config", b.path("config.yaml"), "-f", b.file("web.yaml", podYAML("web", runtimetest.ScriptServe))})
+	if code != exitNotRun || !strings.Contains(errs.String(), "runc is not in PATH") {
+		t.Errorf("code %d: %s", code, errs)
+	}
+	if firstSlot(b).used() {
+		t.Error("there is something left to remove")
+	}
+}
+
+func TestUpRunsACommandAmongThePods(t *testing.T) {
+	b := newRunBench(t)
+	web := strings.Replace(podYAML("web", runtimetest.ScriptServe), "labels:", "annotations: {monopod.dev/free-host-ports: all}, labels:", 1)
+	web = strings.Replace(web, "image: example.com/app:1,", "image: example.com/app:1, ports: [{name: http, containerPort: 8080}],", 1)
+	file := b.file("web.yaml", web)
+	r := b.do("up", "-f", file, "--", "sh", "-c", `echo "$POD_WEB_IP $POD_WEB_PORT_HTTP $POD_WEB_HOSTPORT $MONOPOD_SOCKET"; exit 7`)
+	f := strings.Fields(r.stdout)
+	if r.code != 7 || len(f) != 4 || net.ParseIP(f[0]) == nil || f[1] != "8080" || f[3] != b.path("run-runs", "0", "monopod.sock") {
+		t.Fatalf("code %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	if port, err := strconv.Atoi(f[2]); err != nil || port < 1024 {
+		t.Errorf("host port %s", f[2])
+	}
+	b.nothingLeft()
+	for name, c := range map[string]struct {
+		args []string
+		code int
+	}{
+		"success":           {[]string{"true"}, 0},
+		"a signal":          {[]string{"sh", "-c", "kill -TERM $$"}, 128 + int(syscall.SIGTERM)},
+		"not found":         {[]string{"/no/such/program"}, exitNotFound},
+		"not in PATH":       {[]string{"no-such-program"}, exitNotFound},
+		"not a program":     {[]string{file}, exitCannotExecute},
+		"its flags are its": {[]string{"sh", "-c", "exit 9", "--rm"}, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := b.do(append([]string{"up", "-f", file}, c.args...)...); r.code != c.code {
+				t.Errorf("code %d, want %d: %s", r.code, c.code, r.stderr)
+			}
+			b.nothingLeft()
+		})
+	}
+}
+
+func TestUpDoesNotRunTheCommandWhenAPodFails(t *testing.T) {
+	b := newRunBench(t)
+	proof := b.path("proof")
+	file := b.file("bad.yaml", once("bad", runtimetest.ScriptFail))
+	r := b.do("up", "-f", file, "--json", b.path("report.json"), "--", "touch", proof)
+	if r.code != exitNotRun || !strings.Contains(r.stderr, "exit code 3") || r.stdout != "" {
+		t.Errorf("code %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	if _, err := os.Stat(proof); err == nil {
+		t.Error("the command was run")
+	}
+	if text := b.readPath("report.json"); !strings.Contains(text, `"result": "failed"`) || strings.Contains(text, `"command"`) {
+		t.Errorf("report: %s", text)
+	}
+	b.nothingLeft()
+}
+
+func TestUpWithoutACommandEndsWithItsInput(t *testing.T) {
+	b := newRunBench(t)
+	r := b.do("up", "-o", "json", "--until-eof", "-f", b.file("web.yaml", podYAML("web", runtimetest.ScriptServe)))
+	var report trial.Report
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil || r.code != 0 || report.Result != trial.OK || report.Pods[0].IP == "" {
+		t.Errorf("code %d, %v: %s%s", r.code, err, r.stdout, r.stderr)
+	}
+	b.nothingLeft()
+}
+
+func TestASignalWhilePodsComeUpRemovesThem(t *testing.T) {
+	for _, command := range []string{"once", "up"} {
+		b := newRunBench(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		b.fail = func(key manifests.Key, a runner.Action) error {
+			if a.Kind == runner.EnsureImage {
+				cancel()
+				return &runner.StepError{Reason: runner.ReasonErrImagePull, Err: errors.New("no such host")}
+			}
+			return nil
+		}
+		r := b.doContext(ctx, command, "-f", b.file("web.yaml", podYAML("web", runtimetest.ScriptServe)))
+		if r.code != exitSignal {
+			t.Errorf("%s: code %d: %s", command, r.code, r.stderr)
+		}
+		b.nothingLeft()
+	}
+}
+
+func TestWhatOnceLeavesIsLookedAfterAndDownRemovesIt(t *testing.T) {
+	b := newRunBench(t)
+	settings := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n---\n"
+	file := b.file("web.yaml", settings+podYAML("web", runtimetest.ScriptServe))
+	r := b.do("once", "-f", file, "--env", b.path("env"))
+	if env := b.readPath("env"); !strings.Contains(env, "POD_WEB_IP=10.") || !strings.HasSuffix(env, "\nMONOPOD_SOCKET="+b.path("run-runs", "0", "monopod.sock")+"\n") {
+		t.Errorf("environment: %s", env)
+	}
+	if r.code != 0 || len(b.kept) != 1 || !strings.Contains(r.stderr, "monopod down 0") {
+		t.Fatalf("code %d, %d agents: %s", r.code, len(b.kept), r.stderr)
+	}
+	// The agent that takes over must find the same: then it touches nothing.
+	kept := firstSlot(b)
+	cfg, err := kept.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	files, _ := filepath.Glob(filepath.Join(cfg.StaticPodPath, "*.json"))
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := manifests.LoadAll(f, text, manifests.Options{Source: "file"})
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, text)
+		}
+		for _, p := range c.Pods {
+			found[p.Key().String()] = manifests.SandboxHash(p.Object)
+		}
+		for _, o := range c.Objects {
+			found[o.String()] = ""
+		}
+	}
+	original, err := manifests.LoadAll("web.yaml", []byte(b.readPath("web.yaml")), manifests.Options{Source: "file"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"default/web": manifests.SandboxHash(original.Pods[0].Object), "ConfigMap default/c": "", "Secret default/s": ""}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	// Nobody but `down` touches it.
+	if r := b.do("up", "-f", file, "--", "sh", "-c", "echo $MONOPOD_SOCKET"); r.code != 0 || !strings.Contains(r.stdout, b.path("run-runs", "1")) {
+		t.Errorf("beside it: code %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	if r := b.do("cleanup", "--runs"); r.code != 0 {
+		t.Errorf("cleanup: %s", r.stderr)
+	}
+	if keys, _ := b.machine(kept.root).List(t.Context()); len(keys) != 1 {
+		t.Errorf("pods left: %v", keys)
+	}
+	if r := b.do("down"); r.code != exitUsage || !strings.Contains(r.stderr, "There are: 0") {
+		t.Errorf("down: code %d: %s", r.code, r.stderr)
+	}
+	if r := b.do("down", "3"); r.code != exitError || !strings.Contains(r.stderr, "no run 3") {
+		t.Errorf("down 3: code %d: %s", r.code, r.stderr)
+	}
+	if r := b.do("down", "--all"); r.code != 0 || r.stdout != "run 0 is removed\n" {
+		t.Errorf("down --all: code %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	delete(b.machines, b.path("root-runs", "1")) // cleanup has removed it as a whole
+	b.nothingLeft()
+}
+
+// firstSlot is the first slot of the bench.
+func firstSlot(b *runBench) *slot {
+	c := &LoadedConfig{}
+	c.RootDirectory, c.StateDirectory = b.path("root"), b.path("run")
+	return newSlot(c, 0)
+}
+
+// deadRun leaves what a run leaves that is killed.
+func (b *runBench) deadRun() (root string) {
+	b.t.Helper()
+	if r := b.do("once", "-f", b.file("dead.yaml", podYAML("dead", runtimetest.ScriptServe))); r.code != 0 {
+		b.t.Fatalf("code %d: %s", r.code, r.stderr)
+	}
+	root = b.kept[len(b.kept)-1].RootDirectory
+	if err := os.Remove(filepath.Join(root, keptFile)); err != nil {
+		b.t.Fatal(err)
+	}
+	return root
+}
+
+func TestWhatADeadRunLeftIsRemovedByTheNextOrByCleanupButNeverALiveOne(t *testing.T) {
+	for name, next := range map[string][]string{
+		"up":             {"up", "-f", "web.yaml", "--", "true"},
+		"once":           {"once", "--rm", "-f", "web.yaml"},
+		"cleanup":        {"cleanup"},
+		"cleanup --runs": {"cleanup", "--runs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newRunBench(t)
+			t.Chdir(b.dir)
+			b.file("web.yaml", podYAML("web", runtimetest.ScriptServe))
+			root := b.deadRun()
+			live, err := takeLocks(0, root) // somebody lives there after all
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := b.do(next...); r.code != 0 {
+				t.Errorf("code %d: %s", r.code, r.stderr)
+			}
+			if keys, _ := b.machine(root).List(t.Context()); len(keys) != 1 {
+				t.Errorf("the pods of a live run are %v", keys)
+			}
+			live.release()
+			if r := b.do(next...); r.code != 0 || !strings.Contains(r.stderr, "removing what a run that was killed has left (run 0)") {
+				t.Errorf("code %d: %s", r.code, r.stderr)
+			}
+			if keys, _ := b.machine(root).List(t.Context()); len(keys) != 0 {
+				t.Errorf("pods left: %v", keys)
+			}
+			if _, err := os.Stat(root); (err != nil) != (name == "cleanup --runs") {
+				t.Errorf("the directory with the images: %v", err)
+			}
+		})
+	}
+}
+
+func TestRunsAtTheSameTimeHaveNothingInCommon(t *testing.T) {
+	b := newRunBench(t)
+	file := b.file("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	const n = 4
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			// Each waits until all are there.
+			script := fmt.Sprintf("touch %[1]s/here-%[2]d; for i in $(seq 500); do [ $(ls %[1]s/here-* | wc -l) = %[3]d ] && exit 0; sleep 0.01; done; exit 1", b.dir, i, n)
+			if r := b.do("up", "-f", file, "--", "sh", "-c", script); r.code != 0 {
+				t.Errorf("code %d: %s", r.code, r.stderr)
+			}
+		})
+	}
+	group.Wait()
+	unique := map[string]map[string]bool{}
+	for _, cfg := range b.opened {
+		for key, v := range map[string]string{"root": cfg.RootDirectory, "state": cfg.StateDirectory, "subnet": cfg.PodCIDR, "bridge": cfg.BridgeName, "cgroup": cfg.CgroupRoot, "logs": cfg.PodLogsDir} {
+			if unique[key] == nil {
+				unique[key] = map[string]bool{}
+			}
+			unique[key][v] = true
+		}
+	}
+	for key, values := range unique {
+		if len(values) != n {
+			t.Errorf("%d runs have these of %s: %v", n, key, values)
+		}
+	}
+	b.nothingLeft()
+}
+
+func TestASubnetThatIsTakenIsNotChosen(t *testing.T) {
+	b := newRunBench(t)
+	cfg, err := LoadConfig(&configFlags{file: b.path("config.yaml")}, b.program().env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := runMachine{subnetLocks: b.path("subnets.lock"), free: func(s string) error {
+		if s == "10.84.0.0/24" || s == "10.84.2.0/24" {
+			return errors.New("it overlaps a route")
+		}
+		return nil
+	}}
+	for i, want := range []string{"10.84.1.0/24", "10.84.3.0/24", "10.84.4.0/24"} {
+		s := newSlot(cfg, i)
+		defer s.release()
+		if got, err := s.chooseSubnet(m); got != want || err != nil {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
+	}
+	cfg.RunPodCIDR = "10.84.2.0/24"
+	if got, err := newSlot(cfg, 9).chooseSubnet(m); err == nil || !strings.Contains(err.Error(), "overlaps a route") {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+func TestTheConfigurationOfARunIsReadAsItWasWritten(t *testing.T) {
+	b := newRunBench(t)
+	writeFile(t, b.path("config.yaml"), "rootDirectory: root\nstateDirectory: run\nstaticPodURL: http://example.com/\nstaticPodURLHeader: {Authorization: [secret]}\nsources: [{name: fleet, url: https://example.com/fleet}]\nsourceOrder: [fleet]\nregistryConfig: auth.json\nmaxPods: 7\ncpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\nruntimeHandlers: {x: crun}\nallowedUnsafeSysctls: [net.core.*]\n")
+	base, err := LoadConfig(&configFlags{file: b.path("config.yaml")}, b.program().env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSlot(base, 5)
+	cfg := s.config("10.84.9.0/24")
+	if err := s.write(cfg); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(cfg.Config, got.Config, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-written +read:\n%s", diff)
+	}
+	if strings.Contains(b.readPath("root-runs/5/run.yaml"), "secret") {
+		t.Error("a secret was written")
+	}
+}
+
+func TestAReservedPortIsGivenToNobodyElse(t *testing.T) {
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+		port, held, err := reservePort(protocol, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		listen := func() error {
+			if protocol == corev1.ProtocolUDP {
+				c, err := net.ListenPacket("udp", address)
+				if err == nil {
+					err = c.Close()
+				}
+				return err
+			}
+			l, err := net.Listen("tcp", address)
+			if err == nil {
+				err = l.Close()
+			}
+			return err
+		}
+		if err := listen(); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("%s %s: %v", protocol, address, err)
+		}
+		if protocol == corev1.ProtocolTCP {
+			if c, err := net.DialTimeout("tcp", address, time.Second); err == nil {
+				_ = c.Close()
+				t.Error("somebody answers on a port that is only reserved")
+			}
+		}
+		if err := errors.Join(held.Close(), listen()); err != nil {
+			t.Errorf("it is not free again: %v", err)
+		}
+	}
+	if _, _, err := reservePort(corev1.ProtocolSCTP, ""); err == nil {
+		t.Error("SCTP is reserved")
+	}
+}
+
+func TestSignalsGoToTheCommandWhileItRuns(t *testing.T) {
+	stopped := 0
+	i := &interrupts{stop: func() { stopped++ }}
+	var got []os.Signal
+	i.forward(func(s os.Signal) { got = append(got, s) })
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGINT, syscall.SIGUSR1} {
+		if i.take(s) {
+			t.Errorf("%v ends the process", s)
+		}
+	}
+	if len(got) != 3 || stopped != 0 {
+		t.Errorf("forwarded: %v, stopped %d times", got, stopped)
+	}
+	i.forward(nil)
+	if i.take(syscall.SIGUSR1) || stopped != 0 {
+		t.Error("SIGUSR1 is taken for a wish to stop")
+	}
+	if i.take(syscall.SIGTERM) || stopped != 1 || i.exitCode() != 143 {
+		t.Errorf("first signal: stopped %d times, exit code %d", stopped, i.exitCode())
+	}
+	if !i.take(syscall.SIGINT) {
+		t.Error("the second signal waits")
+	}
+}
+
+func TestASignalThatComesBeforeTheCommandIsNotLost(t *testing.T) {
+	i := &interrupts{stop: func() {}}
+	p := &program{signals: i, stdin: strings.NewReader(""), stdout: &syncBuffer{}, stderr: &syncBuffer{}}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	i.take(syscall.SIGTERM)
+	if code, err := p.command(ended, []string{"sleep", "1000"}, os.Environ()); code != 143 || err != nil {
+		t.Errorf("after a signal: %d, %v", code, err)
+	}
+	// From then on they are the command's, also those that come before it is there.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			i.mu.Lock()
+			to := i.to
+			i.mu.Unlock()
+			if to != nil {
+				i.take(syscall.SIGINT)
+				return
+			}
+		}
+	}()
+	if code, err := p.command(t.Context(), []string{"sleep", "1000"}, os.Environ()); code != 128+int(syscall.SIGINT) || err != nil {
+		t.Errorf("%d, %v", code, err)
+	}
+	<-done
+}
+
+func TestACommandDiesWithTheProcessThatRunsIt(t *testing.T) {
+	if os.Getenv("TEST_RUN_A_COMMAND") != "" {
+		p := newProgram()
+		_, _ = p.command(context.Background(), []string{"sleep", "1000"}, os.Environ())
+		return
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command(exe, "-test.run=^"+t.Name()+"$")
+	child.Env = append(os.Environ(), "TEST_RUN_A_COMMAND=1")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	sleepers := func() (found []string) {
+		all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", child.Process.Pid))
+		for _, f := range all {
+			text, _ := os.ReadFile(f)
+			found = append(found, strings.Fields(string(text))...)
+		}
+		return found
+	}
+	d := newDaemon(t)
+	d.eventually("the command runs", func() error {
+		if len(sleepers()) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	pid, err := strconv.Atoi(sleepers()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Process.Kill()
+	_ = child.Wait()
+	d.eventually("the command has ended", func() error {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return nil
+		}
+		return errors.New("it goes on")
+	})
+}

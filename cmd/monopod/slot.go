@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/trial"
+)
+
+// A run of its own, of `once` or `up`, lives in a slot: a numbered pair of directories beside those of the daemon,
+// <rootDirectory>-runs/N and <stateDirectory>-runs/N. The lock of the first is held while the run lives, so the kernel
+// says which runs are dead. runFile is in it as long as anything of a run may be on the machine; what stays after that
+// are the images, for the next run in the slot.
+const (
+	runsSuffix = "-runs"
+	// maxRuns is how many runs there can be at once.
+	maxRuns = 256
+	// runFile is the configuration of the run.
+	runFile = "run.yaml"
+	// keptFile marks a run that `once` has left on purpose: only `down` may end it.
+	keptFile = "kept"
+	// runLog is what the agent of the run says.
+	runLog = "monopod.log"
+)
+
+// runMachine is what runs need of the machine; tests replace it.
+type runMachine struct {
+	// subnetLocks is a file whose bytes stand for subnets: one that is locked is in use by a run.
+	subnetLocks string
+	// free returns an error when a subnet overlaps what the machine has.
+	free func(podCIDR string) error
+	// keep starts the agent that looks after the pods that `once` leaves.
+	keep func(ctx context.Context, cfg *LoadedConfig, configFile string) error
+}
+
+// slot is a slot that this process has.
+type slot struct {
+	number      int
+	base        *LoadedConfig
+	root, state string
+	held        locks
+	// subnet is open while a subnet is locked.
+	subnet *os.File
+}
+
+func newSlot(base *LoadedConfig, number int) *slot {
+	n := strconv.Itoa(number)
+	return &slot{number: number, base: base, root: filepath.Join(base.RootDirectory+runsSuffix, n), state: filepath.Join(base.StateDirectory+runsSuffix, n)}
+}
+
+// slots returns those that exist, by number.
+func slots(base *LoadedConfig) ([]*slot, error) {
+	entries, err := os.ReadDir(base.RootDirectory + runsSuffix)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for runs: %w", err)
+	}
+	var all []*slot
+	for n := range maxRuns {
+		for _, e := range entries {
+			if e.Name() == strconv.Itoa(n) {
+				all = append(all, newSlot(base, n))
+			}
+		}
+	}
+	return all, nil
+}
+
+// lock takes the slot, unless somebody lives in it: that is a heldError.
+func (s *slot) lock() (err error) {
+	s.held, err = takeLocks(0, s.root, s.state)
+	return err
+}
+
+// release leaves the slot to others.
+func (s *slot) release() {
+	s.held.release()
+	s.held = nil
+	if s.subnet != nil {
+		s.subnet.Close()
+		s.subnet = nil
+	}
+}
+
+func (s *slot) has(name string) bool {
+	_, err := os.Stat(filepath.Join(s.root, name))
+	return err == nil
+}
+
+// used says that something of a run may be on the machine.
+func (s *slot) used() bool { return s.has(runFile) }
+
+// kept says that it was left there on purpose.
+func (s *slot) kept() bool { return s.has(keptFile) }
+
+// chooseSubnet finds a subnet that neither the machine nor another run has, and locks it.
+func (s *slot) chooseSubnet(m runMachine) (string, error) {
+	f, err := os.OpenFile(m.subnetLocks, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("choose a subnet: %w", err)
+	}
+	last := errors.New("there is none")
+	for i := 0; ; i++ {
+		subnet, ok, err := trial.Subnet(s.base.RunPodCIDR, i)
+		if err != nil || !ok {
+			f.Close()
+			return "", errors.Join(err, fmt.Errorf("no subnet of runPodCIDR %s is free, set it to another one: %w", s.base.RunPodCIDR, last))
+		}
+		if last = lockByte(f, subnet); last != nil {
+			continue
+		}
+		if last = m.free(subnet); last == nil {
+			s.subnet = f
+			return subnet, nil
+		}
+		if err := unlockByte(f, subnet); err != nil {
+			f.Close()
+			return "", fmt.Errorf("choose a subnet: %w", err)
+		}
+	}
+}
+
+// byteOf is the place of a subnet in the file of locks.
+func byteOf(subnet string) int64 {
+	h := fnv.New64a()
+	h.Write([]byte(subnet))
+	return int64(h.Sum64() >> 2)
+}
+
+// lockByte locks a subnet for as long as f is open: the lock belongs to the open file, not to the process.
+func lockByte(f *os.File, subnet string) error {
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: byteOf(subnet), Len: 1})
+	if err != nil {
+		return fmt.Errorf("%s is that of another run (%w)", subnet, err)
+	}
+	return nil
+}
+
+func unlockByte(f *os.File, subnet string) error {
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Start: byteOf(subnet), Len: 1})
+}
+
+// config is the configuration of a run in the slot: that of the daemon, with places, names and a subnet of its own.
+func (s *slot) config(subnet string) *LoadedConfig {
+	c := *s.base
+	c.Sources = maps.Clone(s.base.Sources)
+	sum := sha256.Sum256([]byte(s.root))
+	id := hex.EncodeToString(sum[:4])
+	c.StaticPodPath, c.StaticPodURL, c.StaticPodURLHeader = filepath.Join(s.root, "manifests"), "", nil
+	c.RemoteSources, c.SourceOrder = nil, nil
+	c.RootDirectory, c.StateDirectory, c.Socket = s.root, s.state, filepath.Join(s.state, "monopod.sock")
+	c.PodLogsDir, c.CNIConfDir = filepath.Join(s.root, "logs", "pods"), filepath.Join(s.root, "cni.d")
+	c.PodCIDR, c.BridgeName, c.CgroupRoot, c.ContainerRuntimeEndpoint = subnet, "mp-"+id, s.base.CgroupRoot+"-"+id, ""
+	for _, key := range []string{
+		"staticPodPath", "staticPodURL", "staticPodURLHeader", "sources", "sourceOrder", "rootDirectory", "stateDirectory", "socket", "podLogsDir", "cniConfDir",
+		"podCIDR", "bridgeName", "cgroupRoot", "containerRuntimeEndpoint",
+	} {
+		c.Sources[key] = "run " + strconv.Itoa(s.number)
+	}
+	c.Warnings = nil
+	return &c
+}
+
+// write notes that the slot is in use, and for what: whoever finds the note without the lock knows what to remove.
+func (s *slot) write(cfg *LoadedConfig) error {
+	text, err := cfg.YAML()
+	if err == nil {
+		err = s.writeFile(runFile, []byte(text))
+	}
+	if err != nil {
+		return fmt.Errorf("run %d: %w", s.number, err)
+	}
+	return nil
+}
+
+// writeFile replaces a file of the slot, also with regard to a power cut.
+func (s *slot) writeFile(name string, content []byte) (err error) {
+	path := filepath.Join(s.root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+		return nil
+	}
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// read returns what write has noted.
+func (s *slot) read() (*LoadedConfig, error) {
+	cfg, err := LoadConfig(&configFlags{file: filepath.Join(s.root, runFile)}, configEnv{workDir: s.root, hostname: os.Hostname})
+	if err != nil {
+		return nil, fmt.Errorf("run %d: %w", s.number, err)
+	}
+	cfg.Warnings = nil
+	return cfg, nil
+}
+
+// clear removes all files of the run but the images and the log, which the next run writes anew. The note goes last.
+func (s *slot) clear() error {
+	entries, err := os.ReadDir(s.root)
+	if err != nil {
+		return err
+	}
+	stay := map[string]bool{"containerd": true, "bin": true, lockName: true, runLog: true, runFile: true}
+	var errs []error
+	for _, e := range entries {
+		if !stay[e.Name()] {
+			errs = append(errs, os.RemoveAll(filepath.Join(s.root, e.Name())))
+		}
+	}
+	errs = append(errs, os.RemoveAll(s.state))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove the files of run %d: %w", s.number, err)
+	}
+	_ = os.Remove(filepath.Dir(s.state)) // unless there are others
+	return ignoreGone(os.Remove(filepath.Join(s.root, runFile)))
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// drop removes the slot with its images. It must be held, and cleared.
+func (s *slot) drop() error {
+	if err := os.RemoveAll(s.root); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(s.root))
+	return nil
+}

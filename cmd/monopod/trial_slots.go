@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/node"
+)
+
+// keeperPatience is how long the agent that looks after kept pods may take to answer.
+const keeperPatience = 30 * time.Second
+
+// openSlot takes the first slot in which nobody lives. Before, what runs that were killed have left is removed.
+func (p *program) openSlot(ctx context.Context, cfg *LoadedConfig) (*slot, error) {
+	if err := p.sweep(ctx, cfg); err != nil {
+		fmt.Fprintln(p.stderr, errorText(err)) // it is in nobody's way
+	}
+	for n := range maxRuns {
+		s := newSlot(cfg, n)
+		if s.used() {
+			continue
+		}
+		switch err := s.lock(); {
+		case isHeld(err):
+		case err != nil:
+			return nil, err
+		case !s.used():
+			return s, nil
+		default: // it was left while the lock was waited for
+			s.release()
+		}
+	}
+	return nil, fmt.Errorf("there are %d runs already", maxRuns)
+}
+
+// sweep removes what runs that were killed have left.
+func (p *program) sweep(ctx context.Context, cfg *LoadedConfig) error {
+	all, err := slots(cfg)
+	errs := []error{err}
+	for _, s := range all {
+		if !s.used() || s.kept() {
+			continue
+		}
+		if err := s.lock(); err != nil {
+			if !isHeld(err) {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		if s.used() && !s.kept() {
+			fmt.Fprintf(p.stderr, "monopod: removing what a run that was killed has left (run %d)\n", s.number)
+			errs = append(errs, p.sweepSlot(ctx, s))
+		}
+		s.release()
+	}
+	return errors.Join(errs...)
+}
+
+// sweepSlot removes all of a run but its images. The slot must be held.
+func (p *program) sweepSlot(ctx context.Context, s *slot) error {
+	cfg, err := s.read()
+	if err != nil {
+		return err
+	}
+	g, err := p.newStage(ctx, s, cfg, &content{})
+	if err != nil {
+		return err
+	}
+	return g.remove(ctx)
+}
+
+// dropRuns sweeps, and deletes the images of slots in which nobody lives.
+func (p *program) dropRuns(ctx context.Context, cfg *LoadedConfig) error {
+	errs := []error{p.sweep(ctx, cfg)}
+	all, err := slots(cfg)
+	errs = append(errs, err)
+	for _, s := range all {
+		if s.used() || s.lock() != nil {
+			continue
+		}
+		if !s.used() {
+			errs = append(errs, os.RemoveAll(s.state), s.drop())
+			_ = os.Remove(filepath.Dir(s.state)) // unless there are others
+		}
+		s.release()
+	}
+	return errors.Join(errs...)
+}
+
+// keep ends the run and leaves its pods, with an agent of their own that looks after them.
+func (g *stage) keep(ctx context.Context) error {
+	documents, err := g.source.documents()
+	for i, d := range documents {
+		err = errors.Join(err, g.slot.writeFile(filepath.Join("manifests", fmt.Sprintf("%04d.json", i)), d))
+	}
+	if err = errors.Join(err, g.slot.writeFile(keptFile, nil)); err != nil {
+		return fmt.Errorf("keep run %d: %w", g.slot.number, err)
+	}
+	err = errors.Join(g.end(), g.log.Close())
+	g.slot.release()
+	if err := errors.Join(err, g.p.machine.runs.keep(ctx, g.cfg, filepath.Join(g.slot.root, runFile))); err != nil {
+		return fmt.Errorf("keep run %d (see %s; `monopod down %d` removes it): %w", g.slot.number, g.log.Name(), g.slot.number, err)
+	}
+	return nil
+}
+
+// documents are what the source holds, as files that hold the same.
+func (s *staged) documents() ([][]byte, error) {
+	var all [][]byte
+	var errs []error
+	add := func(v any) {
+		b, err := json.Marshal(v)
+		all, errs = append(all, b), append(errs, err)
+	}
+	for _, o := range slices.Concat(s.set.Objects, s.set.Workloads) {
+		add(o.Object)
+	}
+	for _, p := range s.set.Pods {
+		add(p.Object)
+	}
+	return all, errors.Join(errs...)
+}
+
+// keepRun starts `monopod run` beside this process and returns when it answers.
+func keepRun(ctx context.Context, cfg *LoadedConfig, configFile string) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(cfg.RootDirectory, runLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	c := exec.Command(exe, "run", "--config", configFile)
+	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, envPrefix) })
+	c.Dir, c.Stdout, c.Stderr = "/", log, log
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }() // it ends with this process, if not before
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keeperPatience)
+	defer cancel()
+	client := node.NewClient(cfg.Socket)
+	for {
+		if _, err = client.Pods(ctx, ""); err == nil {
+			return nil
+		}
+		select {
+		case err := <-ended:
+			return errors.Join(errors.New("its agent has ended"), err)
+		case <-ctx.Done():
+			return fmt.Errorf("its agent does not answer: %w", err)
+		case <-time.After(lookAgain / 2):
+		}
+	}
+}
+
+// template is that of the pods of a workload.
+func template(w *manifests.Object) *corev1.PodTemplateSpec {
+	switch o := w.Object.(type) {
+	case *appsv1.Deployment:
+		return &o.Spec.Template
+	case *appsv1.ReplicaSet:
+		return &o.Spec.Template
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template
+	case *batchv1.Job:
+		return &o.Spec.Template
+	case *batchv1.CronJob:
+		return &o.Spec.JobTemplate.Spec.Template
+	}
+	return nil
+}
+
+// reservation is a socket that has a port and does not listen on it: the kernel gives the port to nobody else, and
+// whoever connects before the pod is there is refused.
+type reservation int
+
+// Close gives the port back.
+func (r reservation) Close() error { return unix.Close(int(r)) }
+
+// reservePort takes a port that is free on all addresses, or on one.
+func reservePort(protocol corev1.Protocol, hostIP string) (int32, reservation, error) {
+	kind := unix.SOCK_STREAM
+	switch protocol {
+	case corev1.ProtocolUDP:
+		kind = unix.SOCK_DGRAM
+	case corev1.ProtocolTCP, "":
+	default:
+		return 0, 0, fmt.Errorf("free ports of %s cannot be found", protocol)
+	}
+	ip := net.ParseIP(hostIP)
+	family, at := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{})
+	switch v4 := ip.To4(); {
+	case v4 != nil:
+		at = &unix.SockaddrInet4{Addr: [4]byte(v4)}
+	case ip != nil:
+		family, at = unix.AF_INET6, &unix.SockaddrInet6{Addr: [16]byte(ip)}
+	}
+	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err = unix.Bind(fd, at); err == nil {
+		at, err = unix.Getsockname(fd)
+	}
+	if err != nil {
+		return 0, 0, errors.Join(err, unix.Close(fd))
+	}
+	switch a := at.(type) {
+	case *unix.SockaddrInet4:
+		return int32(a.Port), reservation(fd), nil
+	case *unix.SockaddrInet6:
+		return int32(a.Port), reservation(fd), nil
+	}
+	return 0, 0, errors.Join(errors.New("a socket without a port"), unix.Close(fd))
+}

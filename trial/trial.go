@@ -1,0 +1,325 @@
+// Package trial judges pods that somebody waits for, as `monopod once` and `monopod up` do, and reports on them.
+//
+// It owns the rules of when a pod is up, has finished or has failed, the report on that with its forms (JSON, JUnit,
+// environment variables), which ports are asked for, and which subnet a run takes. All of it is pure: it is shown pods
+// and a time, and does not know where they come from. It has no goroutines.
+package trial
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
+)
+
+// Result is how something came out.
+type Result string
+
+// Results.
+const (
+	// Waiting is neither up nor finished.
+	Waiting Result = "waiting"
+	// OK is Ready, or has finished well.
+	OK Result = "ok"
+	// Failed has failed for good, as far as the rules say.
+	Failed Result = "failed"
+	// TimedOut is the result of a run some of whose pods were Waiting to the end.
+	TimedOut Result = "timeout"
+	// Interrupted is the result of a run that somebody broke off.
+	Interrupted Result = "interrupted"
+)
+
+// Rules say when a pod is up and when it has failed.
+type Rules struct {
+	// MaxRestarts is how often a container that is not ready may have been restarted; negative: any number of times.
+	MaxRestarts int
+	// MinReady is how long a pod must have been ready in which a container has no readiness probe: nothing else tells
+	// a server from a program that is about to fail.
+	MinReady time.Duration
+	// Finish: pods with restartPolicy Never or OnFailure are waited for until they have finished.
+	Finish bool
+	// Addresses: it is enough that a pod has its addresses.
+	Addresses bool
+}
+
+// View is a pod as it is now.
+type View struct {
+	Pod *corev1.Pod
+	// Why is the first thing in the way, as far as that is known.
+	Why string
+}
+
+// Trial follows pods until each is up, finished or failed. It belongs to one goroutine.
+type Trial struct {
+	rules   Rules
+	began   time.Time
+	pods    []manifests.Key
+	objects []*manifests.Object
+	// ready is since when pods have been ready without a break, as far as was seen.
+	ready map[manifests.Key]time.Time
+	// decided is when the result of a pod came to be what it is.
+	decided map[manifests.Key]decision
+}
+
+type decision struct {
+	result Result
+	after  time.Duration
+}
+
+// New returns the trial of the documents.
+func New(rules Rules, began time.Time, pods []*manifests.Pod, workloads []*manifests.Object) *Trial {
+	t := &Trial{rules: rules, began: began, objects: workloads, ready: map[manifests.Key]time.Time{}, decided: map[manifests.Key]decision{}}
+	for _, p := range pods {
+		t.pods = append(t.pods, p.Key())
+	}
+	return t
+}
+
+// Look judges what is there at now. jobs says of Jobs, by "namespace/name", that they are "Complete" or have "Failed".
+// next is when to look again without any change; zero: not before there is one.
+func (t *Trial) Look(now time.Time, views []View, jobs map[string]string) (r Report, next time.Time) {
+	r = Report{Result: OK, Seconds: seconds(now.Sub(t.began)), Pods: []Pod{}}
+	wake := func(at time.Time) {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	seen := map[manifests.Key]bool{}
+	for _, v := range views {
+		p, again := t.judge(now, v, jobs)
+		wake(again)
+		seen[p.Key()] = true
+		r.Pods = append(r.Pods, p)
+	}
+	for _, key := range t.pods {
+		if !seen[key] {
+			r.Pods = append(r.Pods, Pod{Namespace: key.Namespace, Name: key.Name, Result: Waiting, Reason: "it has not been made yet", Seconds: r.Seconds})
+		}
+	}
+	for _, w := range t.objects {
+		if o := workload(w, r.Pods, jobs); o.Kind != "" {
+			o.Seconds = r.Seconds
+			r.Workloads = append(r.Workloads, o)
+		}
+	}
+	slices.SortFunc(r.Pods, func(a, b Pod) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) })
+	r.Result = r.sum()
+	return r, next
+}
+
+// sum is the result of all together.
+func (r Report) sum() Result {
+	sum := OK
+	add := func(one Result) {
+		if one == Failed || one == Waiting && sum == OK {
+			sum = one
+		}
+	}
+	for _, p := range r.Pods {
+		if !p.byOwner {
+			add(p.Result)
+		}
+	}
+	for _, w := range r.Workloads {
+		add(w.Result)
+	}
+	return sum
+}
+
+// Decided says that nothing is waited for any more.
+func (r Report) Decided() bool {
+	return !slices.ContainsFunc(r.Pods, func(p Pod) bool { return !p.byOwner && p.Result == Waiting }) &&
+		!slices.ContainsFunc(r.Workloads, func(w Workload) bool { return w.Result == Waiting })
+}
+
+func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
+
+// judge says how a pod is doing, and when that may be otherwise without a change of it.
+func (t *Trial) judge(now time.Time, v View, jobs map[string]string) (p Pod, again time.Time) {
+	p = describe(v.Pod)
+	p.Result, p.Reason, again = t.result(now, v)
+	if kind, name := controller(v.Pod); kind == "Job" || kind == "CronJob" {
+		p.byOwner = true
+		switch end := jobs[p.Namespace+"/"+name]; { // what becomes of a pod of a Job is the Job's business
+		case v.Pod.Status.Phase == corev1.PodSucceeded || end == "Complete":
+			p.Result, p.Reason = OK, ""
+		case v.Pod.Status.Phase != corev1.PodFailed && end != "Failed":
+			p.Result, p.Reason = Waiting, cmp.Or(v.Why, "it has not finished")
+		}
+	}
+	was, ok := t.decided[p.Key()]
+	if !ok || was.result != p.Result {
+		was = decision{p.Result, now.Sub(t.began)}
+		t.decided[p.Key()] = was
+	}
+	if p.Seconds = seconds(was.after); p.Result == Waiting {
+		p.Seconds = seconds(now.Sub(t.began))
+	}
+	return p, again
+}
+
+// result judges a pod by itself.
+func (t *Trial) result(now time.Time, v View) (Result, string, time.Time) {
+	pod, key := v.Pod, manifests.Key{Namespace: v.Pod.Namespace, Name: v.Pod.Name}
+	ready := isReady(pod)
+	if !ready {
+		delete(t.ready, key)
+	}
+	switch {
+	case pod.Status.Phase == corev1.PodSucceeded:
+		return OK, "", time.Time{}
+	case pod.Status.Phase == corev1.PodFailed:
+		return Failed, failedReason(pod, v.Why), time.Time{}
+	case t.rules.Addresses && pod.Status.PodIP != "":
+		return OK, "", time.Time{}
+	case t.rules.Finish && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways:
+		if why := t.hopeless(pod); why != "" && !ready {
+			return Failed, why, time.Time{}
+		}
+		return Waiting, cmp.Or(v.Why, "it has not finished"), time.Time{}
+	case !ready:
+		if why := t.hopeless(pod); why != "" {
+			return Failed, why, time.Time{}
+		}
+		return Waiting, cmp.Or(v.Why, "it is not Ready"), time.Time{}
+	}
+	since, known := t.ready[key]
+	if !known {
+		since = now
+		t.ready[key] = now
+	}
+	if at := since.Add(t.rules.MinReady); now.Before(at) && !probed(pod) {
+		return Waiting, "it has only just become Ready", at
+	}
+	return OK, "", time.Time{}
+}
+
+// probed says that a probe stands behind the readiness of each container.
+func probed(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.ReadinessProbe == nil })
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// failedReason is why a pod is in phase Failed.
+func failedReason(pod *corev1.Pod, why string) string {
+	if pod.Status.Reason != "" {
+		return strings.TrimSuffix(pod.Status.Reason+": "+pod.Status.Message, ": ")
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if end := c.State.Terminated; end != nil && end.ExitCode != 0 {
+			return ended(c.Name, end)
+		}
+	}
+	return cmp.Or(why, "it has failed")
+}
+
+func ended(container string, end *corev1.ContainerStateTerminated) string {
+	text := fmt.Sprintf("container %s ended with exit code %d", container, end.ExitCode)
+	if end.Reason != "" && end.Reason != "Error" {
+		text += " (" + end.Reason + ")"
+	}
+	if end.Message != "" {
+		text += ": " + end.Message
+	}
+	return text
+}
+
+// hopeless says why a pod that is not ready is not going to be, "" while it may. All documents of a run are there from
+// its start, so what is missing then stays missing.
+func (t *Trial) hopeless(pod *corev1.Pod) string {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil {
+			switch w.Reason {
+			case "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError":
+				return strings.TrimSuffix(fmt.Sprintf("container %s: %s: %s", c.Name, w.Reason, w.Message), ": ")
+			}
+		}
+		if t.rules.MaxRestarts >= 0 && int(c.RestartCount) >= max(1, t.rules.MaxRestarts) && !c.Ready && c.State.Running == nil {
+			text := fmt.Sprintf("container %s was restarted %d times", c.Name, c.RestartCount)
+			if end := c.LastTerminationState.Terminated; end != nil {
+				text += "; " + ended(c.Name, end)
+			}
+			return text
+		}
+	}
+	return ""
+}
+
+// controller is what the pod was made for.
+func controller(pod *corev1.Pod) (kind, name string) {
+	if o := metav1.GetControllerOf(pod); o != nil {
+		return o.Kind, o.Name
+	}
+	return "", ""
+}
+
+// workload judges a workload by its pods. What comes and goes with the time, as CronJobs do, is not waited for.
+func workload(w *manifests.Object, pods []Pod, jobs map[string]string) Workload {
+	out := Workload{Kind: w.Kind, Namespace: w.Object.GetNamespace(), Name: w.Object.GetName(), Result: Waiting}
+	switch o := w.Object.(type) {
+	case *batchv1.Job:
+		switch jobs[out.Namespace+"/"+out.Name] {
+		case "Complete":
+			out.Result = OK
+		case "Failed":
+			out.Result, out.Reason = Failed, "the Job has failed"
+		default:
+			out.Reason = "the Job has not finished"
+			if o.Spec.Suspend != nil && *o.Spec.Suspend {
+				out.Result, out.Reason = OK, "suspended"
+			}
+		}
+		return out
+	case *appsv1.Deployment:
+		out.wants(o.Spec.Replicas, pods)
+	case *appsv1.ReplicaSet:
+		out.wants(o.Spec.Replicas, pods)
+	case *appsv1.StatefulSet:
+		out.wants(o.Spec.Replicas, pods)
+	case *appsv1.DaemonSet:
+		out.wants(nil, pods)
+	default:
+		return Workload{}
+	}
+	return out
+}
+
+// wants compares the pods there are with their number.
+func (w *Workload) wants(replicas *int32, pods []Pod) {
+	want, good := 1, 0
+	if replicas != nil {
+		want = int(*replicas)
+	}
+	for _, p := range pods {
+		if p.Owner != w.Kind+"/"+w.Name || p.Namespace != w.Namespace {
+			continue
+		}
+		switch p.Result {
+		case OK:
+			good++
+		case Failed:
+			w.Result = Failed
+		}
+	}
+	switch {
+	case w.Result == Failed:
+		w.Reason = "a pod of it has failed"
+	case good >= want:
+		w.Result = OK
+	default:
+		w.Reason = fmt.Sprintf("%d of %d pods are up", good, want)
+	}
+}
