@@ -38,6 +38,9 @@ type Runtime interface {
 	FollowObjects(objects *manifests.Objects, removable func(manifests.Origin) bool)
 	// Cleanup gives back what is not part of a pod, and refuses while there are pods. Run must be running.
 	Cleanup(ctx context.Context) error
+	// SyncPins has the images with these digests kept, whatever their tags come to stand for, and no others; gone are
+	// those of which nothing is there.
+	SyncPins(ctx context.Context, digests []string) (gone []string, err error)
 	// Close lets go of the runtime. What runs goes on.
 	Close() error
 }
@@ -85,12 +88,13 @@ type App struct {
 	inputs   map[inputKey]watcher.Report
 	applied  *applied.Store
 	rollouts *rollout.Controller
+	pins     *pins
 	resolver *names.Server
 }
 
 // NewApp returns the daemon of a configuration. It does no I/O.
 func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
-	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
+	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), pins: newPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
 	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log})
 	a.cfg.Containerd = a.containerd
 	if m.gateways != nil && cfg.PodDNS == podDNSAuto && len(cfg.ClusterDNS) == 0 {
@@ -287,6 +291,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	g.Go(func() error { return ended(ctx, "pods", pool.Run(ctx)) })
 	g.Go(func() error { return a.board.attach(ctx, pool, existing) })
 	g.Go(func() error { a.followWorkloads(ctx, pool); return nil })
+	g.Go(func() error { a.pins.follow(ctx, rt); return nil })
 	err = g.Wait()
 	a.board.detach()
 	if closeErr := rt.Close(); closeErr != nil {

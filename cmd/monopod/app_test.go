@@ -30,6 +30,7 @@ const patience = 10 * time.Second
 // fakeRuntime is the in-memory runtime with what an App needs besides.
 type fakeRuntime struct {
 	*runtimetest.Fake
+	*pinned
 	// stuck keeps Close from returning.
 	stuck bool
 }
@@ -74,6 +75,7 @@ type daemon struct {
 	t    *testing.T
 	dir  string
 	fake *runtimetest.Fake
+	pins *pinned
 	prog *program
 	log  *syncBuffer
 	stop context.CancelFunc
@@ -88,7 +90,7 @@ func newDaemon(t *testing.T, config ...string) *daemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	d := &daemon{t: t, dir: dir, fake: runtimetest.NewFake(), log: &syncBuffer{}}
+	d := &daemon{t: t, dir: dir, fake: runtimetest.NewFake(), pins: &pinned{}, log: &syncBuffer{}}
 	lines := append([]string{
 		"staticPodPath: manifests", "rootDirectory: root", "stateDirectory: run", "podLogsDir: logs/pods", "nodeName: test-node", "cniConfDir: cni", "logging: {level: debug}",
 	}, config...)
@@ -98,7 +100,7 @@ func newDaemon(t *testing.T, config ...string) *daemon {
 	}
 	d.prog = d.program()
 	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
-		return &fakeRuntime{Fake: d.fake}, nil
+		return &fakeRuntime{Fake: d.fake, pinned: d.pins}, nil
 	}
 	return d
 }

@@ -22,7 +22,7 @@ func (a *App) newRollouts() (*rollout.Controller, error) {
 	}
 	auto := a.cfg.AutoRollback
 	return rollout.New(rollout.Config{
-		Store: rollout.NewStore(filepath.Join(a.cfg.RootDirectory, "revisions")), Log: a.log, Clock: clock, Notify: a.board.notify, Changed: a.recordTransition,
+		Store: rollout.NewStore(filepath.Join(a.cfg.RootDirectory, "revisions")), Log: a.log, Clock: clock, Notify: a.board.notify, Changed: a.recordTransition, Images: a.pins.want,
 		Options: rollout.Options{AutoRollback: auto.Enabled, ReadyDeadline: auto.ReadyDeadline, Soak: auto.Soak},
 	}), nil
 }
@@ -54,7 +54,7 @@ func sighting(s runner.PodStatus) *rollout.Observed {
 	if !s.Looked {
 		return nil
 	}
-	o := &rollout.Observed{Recorded: s.Recorded, Seen: rollout.Seen{Why: s.Why, Ready: s.Pod.Status.Phase == corev1.PodSucceeded}}
+	o := &rollout.Observed{Recorded: s.Recorded, Seen: rollout.Seen{Why: s.Why, Images: s.Images, Ready: s.Pod.Status.Phase == corev1.PodSucceeded}}
 	for _, c := range s.Pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionUnknown {
 			return nil

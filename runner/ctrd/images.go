@@ -39,7 +39,7 @@ func mountedImages(volumes map[string]spec.Volume) map[string]string {
 }
 
 // SyncPins makes containerd keep the images with these digests, whatever their tags come to stand for, and no others on
-// behalf of this instance. An error that is nothing but image.ErrGone is about digests of which there is nothing to keep.
-func (r *Runtime) SyncPins(ctx context.Context, digests []string) error {
+// behalf of this instance. Of those that are gone there is nothing to keep, now or later.
+func (r *Runtime) SyncPins(ctx context.Context, digests []string) (gone []string, err error) {
 	return r.images.SyncPins(r.ns(ctx), r.cfg.RootDirectory, digests)
 }

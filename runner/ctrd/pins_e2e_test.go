@@ -31,6 +31,14 @@ func (a *agent) collect(t *testing.T) {
 	check(t, a.client.LeasesService().Delete(ctx, l, leases.SynchronousDelete))
 }
 
+// pin makes these digests all that is kept.
+func (a *agent) pin(t *testing.T, digests ...string) {
+	t.Helper()
+	if gone, err := a.SyncPins(t.Context(), digests); err != nil || len(gone) != 0 {
+		t.Fatalf("gone: %v, %v", gone, err)
+	}
+}
+
 // present says whether the content of a digest is in containerd.
 func (a *agent) present(t *testing.T, dig string) bool {
 	t.Helper()
@@ -118,7 +126,7 @@ spec:
 			t.Fatalf("%s of a pod that runs is gone", key)
 		}
 	}
-	check(t, s.SyncPins(t.Context(), []string{first["c"], first["volume/data"]}))
+	s.pin(t, first["c"], first["volume/data"])
 	two := load("2")
 	run(two)
 	second := says("app-two data-two 2", two)
@@ -156,7 +164,7 @@ spec:
 
 	s.close()
 	s2 := w.open(t)
-	check(t, s2.SyncPins(t.Context(), nil))
+	s2.pin(t)
 	s2.collect(t)
 	if s2.present(t, first["c"]) || s2.present(t, first["volume/data"]) {
 		t.Error("what is not pinned any more is kept")

@@ -20,9 +20,6 @@ import (
 // instance that wants it.
 const labelPin = "monopod.dev/pin"
 
-// ErrGone says that an image to be pinned is not here any more.
-var ErrGone = errors.New("the image is not here any more")
-
 // AtDigest is the reference of what a name stood for when it had the digest. A name that has a digest stays.
 func AtDigest(ref, dig string) string {
 	named, err := reference.ParseDockerRef(ref)
@@ -42,13 +39,13 @@ func pinName(owner, dig string) string {
 }
 
 // SyncPins keeps the images of these digests for an owner and gives up those it kept before. What is so already is not
-// written again. One that cannot be kept is no reason not to keep the others; it is ErrGone when nothing of it is here.
-func (s *Store) SyncPins(ctx context.Context, owner string, digests []string) error {
+// written again. One that cannot be kept is no reason not to keep the others; gone are those of which nothing is here.
+func (s *Store) SyncPins(ctx context.Context, owner string, digests []string) (gone []string, err error) {
 	ctx = s.namespaced(ctx)
 	store := s.client.ImageService()
 	list, err := store.List(ctx, fmt.Sprintf("labels.%q==%q", labelPin, owner))
 	if err != nil {
-		return fmt.Errorf("list pinned images: %w", err)
+		return nil, fmt.Errorf("list pinned images: %w", err)
 	}
 	has := map[string]bool{}
 	for i := range list {
@@ -58,9 +55,15 @@ func (s *Store) SyncPins(ctx context.Context, owner string, digests []string) er
 	var errs []error
 	for _, dig := range digests {
 		name := pinName(owner, dig)
-		if wanted[name] = true; !has[name] {
-			has[name] = true
-			errs = append(errs, s.pin(ctx, owner, dig))
+		if wanted[name] = true; has[name] {
+			continue
+		}
+		has[name] = true
+		switch err := s.pin(ctx, owner, dig); {
+		case errdefs.IsNotFound(err):
+			gone = append(gone, dig)
+		case err != nil && !errdefs.IsAlreadyExists(err):
+			errs = append(errs, fmt.Errorf("pin image %s: %w", dig, err))
 		}
 	}
 	for i := range list {
@@ -70,24 +73,16 @@ func (s *Store) SyncPins(ctx context.Context, owner string, digests []string) er
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return gone, errors.Join(errs...)
 }
 
 func (s *Store) pin(ctx context.Context, owner, dig string) error {
 	target, err := s.target(ctx, dig)
-	if err == nil {
-		_, err = s.client.ImageService().Create(ctx, images.Image{Name: pinName(owner, dig), Target: target, Labels: map[string]string{labelPin: owner}})
-	}
-	switch {
-	case errdefs.IsNotFound(err):
-		err = ErrGone
-	case errdefs.IsAlreadyExists(err):
-		return nil
-	}
 	if err != nil {
-		return fmt.Errorf("pin image %s: %w", dig, err)
+		return err
 	}
-	return nil
+	_, err = s.client.ImageService().Create(ctx, images.Image{Name: pinName(owner, dig), Target: target, Labels: map[string]string{labelPin: owner}})
+	return err
 }
 
 // target describes a manifest or index that is here. Not all of them say what they are.

@@ -3,7 +3,6 @@
 package image
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -47,6 +46,14 @@ func pins(t *testing.T, c *client.Client) []images.Image {
 	return list
 }
 
+// pinned makes these digests all that an owner keeps.
+func pinned(t *testing.T, s *Store, owner string, digests ...string) {
+	t.Helper()
+	if gone, err := s.SyncPins(t.Context(), owner, digests); err != nil || len(gone) != 0 {
+		t.Errorf("gone: %v, %v", gone, err)
+	}
+}
+
 // TestAPinnedImageOutlivesItsTag imports a tag three times with other content each time, and pins the first.
 func TestAPinnedImageOutlivesItsTag(t *testing.T) {
 	c := containerd(t)
@@ -86,7 +93,7 @@ func TestAPinnedImageOutlivesItsTag(t *testing.T) {
 		return err
 	}
 	bring("one")
-	check(t, s.SyncPins(t.Context(), "me", []string{digests["one"]}))
+	pinned(t, s, "me", digests["one"])
 	bring("two")
 	bring("three")
 	collect(t, c)
@@ -100,31 +107,31 @@ func TestAPinnedImageOutlivesItsTag(t *testing.T) {
 	}
 
 	// The record of the tag goes too. A second instance keeps what it wants, for itself.
-	check(t, s.SyncPins(t.Context(), "other", []string{digests["three"]}))
+	pinned(t, s, "other", digests["three"])
 	check(t, c.ImageService().Delete(ns(t), tag))
 	collect(t, c)
 	check(t, runs("one"))
 	check(t, runs("three"))
 	before := pins(t, c)
 	again := []string{digests["one"], digests["one"]}
-	check(t, store(t, c, nil).SyncPins(t.Context(), "me", again))
+	pinned(t, store(t, c, nil), "me", again...)
 	if after := pins(t, c); len(after) != 2 || !slices.EqualFunc(before, after, func(a, b images.Image) bool { return a.Name == b.Name && a.UpdatedAt.Equal(b.UpdatedAt) }) {
 		t.Errorf("written again:\n%v\n%v", before, after)
 	}
 
 	// What is gone does not keep others from being pinned, and what is given up goes.
-	err := s.SyncPins(t.Context(), "me", []string{digests["two"], "sha256:nonsense", digests["three"]})
-	if !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), digests["two"]) || !strings.Contains(err.Error(), "sha256:nonsense") {
-		t.Errorf("what is gone: %v", err)
+	gone, err := s.SyncPins(t.Context(), "me", []string{digests["two"], "sha256:nonsense", digests["three"]})
+	if !slices.Equal(gone, []string{digests["two"]}) || err == nil || !strings.Contains(err.Error(), "sha256:nonsense") {
+		t.Errorf("gone: %v, %v", gone, err)
 	}
 	collect(t, c)
 	if err := runs("one"); err == nil {
 		t.Error("one stays without a pin")
 	}
-	check(t, s.SyncPins(t.Context(), "other", nil))
+	pinned(t, s, "other")
 	collect(t, c)
 	check(t, runs("three"))
-	check(t, s.SyncPins(t.Context(), "me", nil))
+	pinned(t, s, "me")
 	collect(t, c)
 	if left := pins(t, c); len(left) != 0 {
 		t.Errorf("left: %v", left)
@@ -148,7 +155,7 @@ func TestAPulledIndexCanBePinned(t *testing.T) {
 	if want, err := index.Digest(); err != nil || img.Target != want.String() || !strings.HasSuffix(img.Digest, "@"+img.Target) {
 		t.Errorf("the registry has %s, %v; here is %s, %s", want, err, img.Target, img.Digest)
 	}
-	check(t, s.SyncPins(t.Context(), "me", []string{img.Target}))
+	pinned(t, s, "me", img.Target)
 	was, err := c.ImageService().Get(ns(t), img.Name)
 	check(t, err)
 	if p := pins(t, c); len(p) != 1 || p[0].Target.Digest != was.Target.Digest || p[0].Target.MediaType != was.Target.MediaType || p[0].Target.Size != was.Target.Size {
