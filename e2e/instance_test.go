@@ -43,6 +43,8 @@ type instance struct {
 	cmd       *exec.Cmd
 	log       *syncBuffer
 	exited    chan error
+	// left says that it goes on when the test has ended.
+	left bool
 }
 
 // newInstance prepares an instance; start runs it. At the end of the test all its pods are removed, and
@@ -64,13 +66,17 @@ func newInstanceIn(t *testing.T, dir string, extra ...string) *instance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(run) })
 	// longer than the sockets of shims may be
 	state := filepath.Join(run, "state-directory")
 	in := &instance{
 		t: t, dir: dir, state: state, manifests: filepath.Join(dir, "manifests"), bin: binaries(t),
 		subnet: subnets.Take(t), config: filepath.Join(dir, "config.yaml"), cgroup: "/" + filepath.Base(run), log: &syncBuffer{},
 	}
+	t.Cleanup(func() {
+		if !in.left {
+			_ = os.RemoveAll(run)
+		}
+	})
 	in.cgroups = spec.Cgroups{Root: in.cgroup, Driver: spec.CgroupDriver(os.Getenv("E2E_CGROUP_DRIVER"))}
 	if in.cgroups.Driver != "" {
 		extra = append(extra, "cgroupDriver: "+string(in.cgroups.Driver))

@@ -23,6 +23,9 @@ func rebooting(t *testing.T, extra ...string) (in *instance, again bool) {
 		t.Fatal(err)
 	}
 	in = newInstanceIn(t, dir, extra...)
+	if boot == "1" && !strings.Contains(t.Name(), "InTheMiddle") {
+		t.Cleanup(syscall.Sync) // the boot ends with a power cut
+	}
 	if again = boot != "1"; again {
 		t.Cleanup(in.cleanup)
 	}

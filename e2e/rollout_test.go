@@ -4,11 +4,13 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -335,5 +337,59 @@ func TestADeploymentStopsAtAPodThatWasGoneBackWith(t *testing.T) {
 	in.put("web", deployment("three"))
 	for _, name := range []string{"web-0", "web-1"} {
 		in.pod(name, "is at edition three", func(p corev1.Pod) bool { return edition(p) == "three" && isReady(p) })
+	}
+}
+
+// TestRebootInTheMiddleOfUpdatesEndsInWholeRevisions begins updates of several pods, one after the other, and has the power
+// cut while they are at different points. One of them is never Ready: its deadline passes before or after the cut.
+func TestRebootInTheMiddleOfUpdatesEndsInWholeRevisions(t *testing.T) {
+	in, again := rebooting(t)
+	d := in.newDiary("cut")
+	const pods = 3
+	name := func(i int) string { return fmt.Sprintf("cut-%d", i) }
+	const notes = `monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 60s, monopod.dev/soak: 1s`
+	in.start()
+	if !again {
+		for _, gate := range []string{"ready-one", "ready-two"} {
+			d.open(gate)
+		}
+		for i := range pods {
+			in.put(name(i), d.edition(name(i), "one", notes, server("one")))
+		}
+		for i := range pods {
+			in.ready(name(i))
+			in.outcome(name(i), 1, "Ready")
+		}
+		syscall.Sync()
+		in.put(name(0), d.edition(name(0), "bad", strings.Replace(notes, "60s", "5s", 1), server("bad")))
+		for i := 1; i < pods; i++ {
+			in.put(name(i), d.edition(name(i), "two", notes, server("two")))
+			in.eventually("revision 2 is accepted", func() error {
+				if in.history(name(i)).Revision(2) == nil {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+		}
+		in.left = true // it works until the power is cut, which is now
+		return
+	}
+	for i := range pods {
+		written := in.read(filepath.Join("manifests", name(i)+".yaml")) // the power cut may have taken the edit back
+		want := map[bool]string{true: "one", false: "two"}[strings.Contains(written, `edition: "one"`) || i == 0]
+		p := in.pod(name(i), "is at edition "+want, func(p corev1.Pod) bool {
+			return edition(p) == want && isReady(p) && p.Annotations[node.AnnotationUpdate] == ""
+		})
+		h := in.history(name(i))
+		active := h.Revision(h.Active)
+		if active == nil || active.Outcome != "Ready" || !strings.Contains(string(active.Manifest), `"edition": "`+want+`"`) || len(h.Revisions) > 2 {
+			t.Errorf("%s runs %d, %s, instead of %d: %s", name(i), h.Active, edition(p), h.Wanted, h.Rollback)
+		}
+		if p.Annotations[node.AnnotationRevision] != fmt.Sprint(h.Active) || p.Status.ContainerStatuses[0].State.Running == nil {
+			t.Errorf("%s: %s", name(i), brief(p))
+		}
+	}
+	if in.log.contains("revisions are lost") {
+		t.Errorf("a state was torn:\n%s", in.log.tail())
 	}
 }
