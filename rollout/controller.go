@@ -115,8 +115,8 @@ type unit struct {
 	keys []manifests.Key
 	// fresh says that it was not decided on with these pods.
 	fresh bool
-	next time.Duration
-	busy bool
+	next  time.Duration
+	busy  bool
 }
 
 // New returns a Controller. It does nothing until Run is called.
