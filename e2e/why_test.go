@@ -290,7 +290,36 @@ func TestWhyTellsOfARevisionThatWasGoneBackFrom(t *testing.T) {
 	t.Log("\n" + in.explains("web", why.RolledBack, "revision 1", "revision 1 runs instead of 2", "correct "+filepath.Join(in.manifests, "web.yaml")))
 }
 
-func TestWhyAnswersWithoutContainerdAndWithoutADaemon(t *testing.T) {
+func TestWhyAnswersWhileContainerdIsDown(t *testing.T) {
+	d := startContainerd(t)
+	in := newInstance(t, "containerRuntimeEndpoint: unix://"+d.socket)
+	in.start()
+	in.put("one", sleeper("one", "echo start"))
+	in.put("two", sleeper("two", "echo start"))
+	in.ready("one")
+	in.ready("two")
+	d.kill9()
+	in.put("broken", "apiVersion: v1\nkind: Pod\nmetadata: {name: broken}\nspec: {containers: [{name: c, imag: x}]}\n")
+	in.explains("one", why.RuntimeDown, "systemctl status containerd", d.socket, "one.yaml:1")
+	in.eventually("everything is told once", func() error {
+		a, err := in.why()
+		if err == nil && (len(a.Chains) != 2 || a.Chains[0].Reason != why.RuntimeDown || a.Chains[1].Reason != why.InputRefused) {
+			err = fmt.Errorf("%+v", a)
+		}
+		return err
+	})
+	d.start()
+	in.drop("broken")
+	in.eventually("all is fine again", func() error {
+		a, err := in.why()
+		if err == nil && !a.Fine {
+			err = fmt.Errorf("%+v", a)
+		}
+		return err
+	})
+}
+
+func TestWhyAnswersWithoutADaemon(t *testing.T) {
 	in := newInstance(t)
 	in.start()
 	in.put("web", sleeper("web", "echo from the last run"))

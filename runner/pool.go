@@ -419,6 +419,12 @@ func (p *Pool) Pods() []PodStatus {
 	return all
 }
 
+// Reach says why the runtime does not answer now; nil: it does. What is shown of pods is then what was seen last.
+func (p *Pool) Reach(ctx context.Context) error {
+	_, err := p.rt.List(ctx)
+	return err
+}
+
 // Seen says that the pods of the runtime are known, and that each of them has been looked at.
 func (p *Pool) Seen() bool {
 	p.mu.Lock()

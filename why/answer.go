@@ -22,6 +22,7 @@ func (f Facts) About(namespace, name string) Answer {
 
 // All answers about everything that is not fine.
 func All(f Facts) Answer {
+	f.Runtime = cmp.Or(f.Runtime, blindness(f.Pods))
 	a := Answer{Chains: []Chain{}}
 	a.Chains = append(a.Chains, f.agent()...)
 	for i := range f.Inputs {
@@ -42,6 +43,16 @@ func All(f Facts) Answer {
 	a.Fine = len(a.Chains) == 0
 	a.Text = f.summary(bad, len(a.Chains)-bad)
 	return a
+}
+
+// blindness is why the runtime that was open cannot be asked about some pod; empty: it can.
+func blindness(pods []Pod) string {
+	for i := range pods {
+		if t := &pods[i].Trouble; t.Kind == troubleBlind {
+			return cmp.Or(t.Message, t.Text)
+		}
+	}
+	return ""
 }
 
 func sortedPods(pods []Pod) []Pod {
@@ -213,7 +224,13 @@ func One(f Facts, namespace, name string) Answer {
 
 // answer joins chains; what is wrong with the agent comes first.
 func (f Facts) answer(chains ...Chain) Answer {
-	a := Answer{Fine: true, Chains: slices.Concat(f.agent(), chains)}
+	a := Answer{Fine: true, Chains: chains}
+	says := func(c Chain) bool {
+		return slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Reason == RuntimeDown })
+	}
+	if f.Daemon != "" || !slices.ContainsFunc(chains, says) {
+		a.Chains = slices.Concat(f.agent(), chains)
+	}
 	for _, c := range chains {
 		a.Fine = a.Fine && c.Fine
 	}

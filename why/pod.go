@@ -21,6 +21,7 @@ func (f Facts) pod(p Pod) Chain {
 	b.rolledBack()
 	b.causes()
 	b.updating()
+	b.lastSeen()
 	b.edit()
 	b.chain.Fine = b.chain.Reason == ""
 	b.chain.Text = b.headline()
@@ -44,7 +45,7 @@ func (b *builder) headline() string {
 		state = "is on its way"
 	case b.Object.Status.Phase == corev1.PodFailed:
 		state = "has failed"
-	case b.Trouble.Kind == troubleBlind || b.Object.Status.Phase == corev1.PodUnknown:
+	case b.chain.Reason == RuntimeDown, b.Trouble.Kind == troubleBlind || b.Object.Status.Phase == corev1.PodUnknown:
 		state = "cannot be seen"
 	case b.ready():
 		state = "is ready, but not all is as it should be"
@@ -161,6 +162,16 @@ func (b *builder) updating() {
 	b.next(time.Time{}, "it goes on by itself; `monopod history -n %s %s` shows how it went", b.Object.Namespace, b.Object.Name)
 }
 
+// lastSeen is about a pod that was as it should be, before the runtime stopped to answer.
+func (b *builder) lastSeen() {
+	if b.Runtime == "" || b.chain.Reason != "" {
+		return
+	}
+	b.cause(RuntimeDown, "", "it was fine when it was seen last; now containers cannot be seen: %s", oneLine(b.Runtime))
+	b.next(time.Time{}, "it is looked at as soon as that is over; what runs goes on")
+	b.runtimeAdvice()
+}
+
 // remembered is all that can be said while no daemon runs.
 func (b *builder) remembered() {
 	b.cause(DaemonDown, "", "monopod does not run, so nobody knows how the pod is now")
@@ -179,8 +190,9 @@ func (b *builder) quiet() {
 		b.cause(Other, "", "%s", b.Trouble.Text)
 		b.retried("it is tried again")
 	case b.Object.Status.Phase == corev1.PodUnknown:
-		b.cause(RuntimeDown, "", "%s", cmpOr(b.Runtime, "it has not been looked at yet"))
+		b.cause(RuntimeDown, "", "%s", cmpOr(oneLine(b.Runtime), "it has not been looked at yet"))
 		b.next(time.Time{}, "it is looked at as soon as that is over; what runs goes on")
+		b.runtimeAdvice()
 	case b.Object.Status.Phase == corev1.PodSucceeded:
 		b.next(time.Time{}, "it has ended with success; it does not start again")
 	case !b.ready():

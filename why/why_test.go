@@ -319,6 +319,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"resize":           oneOf(web(trouble(why.Trouble{Kind: "Resize", Message: "container app: 90 bytes of memory are in use, more than the new limit of 80"}), next(3*time.Second))),
 		"pulling":          oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}))),
 		"blind":            oneOf(web(trouble(why.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"}), next(time.Second)), func(f *why.Facts) { f.Places.Endpoint = "unix:///run/containerd/containerd.sock" }),
+		"fine until now":   oneOf(web(), func(f *why.Facts) { f.Runtime = "containerd: connection refused" }),
 		"not looked at":    oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containers cannot be seen: no space left\non device" }),
 		"edit refused": oneOf(web(), func(f *why.Facts) {
 			f.Inputs = []why.Input{{Input: "/etc/monopod/manifests/web.yaml", State: "Refused", Errors: []string{`/etc/monopod/manifests/web.yaml:7:5: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`}, Pods: []string{"default/web"}, Since: now.Add(-time.Minute)}}
@@ -357,7 +358,11 @@ func TestWithoutANameEverythingThatIsNotFineIsTold(t *testing.T) {
 		"all conflict":     oneOf(web(), inputs(fine, double)),
 		"all pod and file": two,
 		"all runtime down": oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containerd: no space left on device" }),
-		"all daemon down":  oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), inputs(broken), func(f *why.Facts) { f.Daemon = "nobody answers on /run/monopod/monopod.sock" }),
+		"all blind": oneOf(web(trouble(why.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"})), func(f *why.Facts) {
+			f.Places.Endpoint = "unix:///run/containerd/containerd.sock"
+			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name = "db" }, trouble(why.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"})))
+		}),
+		"all daemon down": oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), inputs(broken), func(f *why.Facts) { f.Daemon = "nobody answers on /run/monopod/monopod.sock" }),
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, shown(t, why.All(f))) })
 	}

@@ -64,6 +64,8 @@ type known struct {
 	desired  watcher.Desired
 	statuses []runner.PodStatus
 	trouble  error
+	// pool is nil while no runtime is open.
+	pool *runner.Pool
 }
 
 // known returns ErrStarting until there is something to tell.
@@ -75,7 +77,7 @@ func (b *board) known() (known, error) {
 	case !b.published, b.pool == nil && b.trouble == nil:
 		return k, node.ErrStarting
 	case b.pool != nil:
-		k.trouble = nil
+		k.trouble, k.pool = nil, b.pool
 		k.statuses = b.pool.Pods()
 		return k, nil
 	}
@@ -91,6 +93,9 @@ func (b *board) known() (known, error) {
 func (e *explainer) Why(ctx context.Context, namespace, name string) (why.Answer, error) {
 	k, err := e.board.known()
 	f := why.Facts{Now: e.now(), Places: e.places}
+	if k.pool != nil {
+		k.trouble = reach(ctx, k.pool)
+	}
 	if k.trouble != nil {
 		f.Runtime = k.trouble.Error()
 	}
@@ -108,6 +113,16 @@ func (e *explainer) Why(ctx context.Context, namespace, name string) (why.Answer
 	f.Objects = objectFacts(slices.Concat(k.desired.Objects, k.desired.Workloads))
 	f.Named = namesInRefused(f.Inputs)
 	return f.About(namespace, name), err
+}
+
+// runtimePatience is how long the runtime is waited for: who asks why wants an answer.
+const runtimePatience = 2 * time.Second
+
+// reach asks whether the runtime answers at this moment. What nobody asked it lately looks as it did before.
+func reach(ctx context.Context, pool *runner.Pool) error {
+	ctx, cancel := context.WithTimeout(ctx, runtimePatience)
+	defer cancel()
+	return pool.Reach(ctx)
 }
 
 // pod is what is known of a pod, with the last lines of what ended and with who has its ports.
