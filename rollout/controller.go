@@ -82,8 +82,8 @@ type Controller struct {
 	// next is what Update left; nil: nothing new.
 	next  *Wanted
 	seen  map[manifests.Key]Observed
-	noted map[manifests.Key]bool // seen anew, and it matters
-	busy  map[manifests.Key]bool
+	noted map[manifests.Key]bool // seen anew since the last turn
+	busy  map[manifests.Key]bool // what is seen of them matters
 	views map[manifests.Key]View
 }
 
@@ -145,8 +145,7 @@ func (c *Controller) Observe(key manifests.Key, o *Observed) {
 	} else {
 		c.seen[key] = *o
 	}
-	if c.busy[key] {
-		c.noted[key] = true
+	if c.noted[key] = true; c.busy[key] {
 		c.wake()
 	}
 }
@@ -274,7 +273,7 @@ func (c *Controller) due(now Instant, all bool, noted map[manifests.Key]bool) []
 		}
 	}
 	for key := range noted {
-		if f := c.pods[key]; f != nil {
+		if f := c.pods[key]; f != nil && c.units[f.unit].busy {
 			ids = append(ids, f.unit)
 		}
 	}
@@ -484,6 +483,8 @@ func (c *Controller) show(key manifests.Key, v Verdict, busy bool) bool {
 	c.views[key] = view
 	if c.busy[key] = busy; !busy {
 		delete(c.busy, key)
+	} else if c.noted[key] { // while it was decided on what was seen before
+		c.wake()
 	}
 	return old != view
 }

@@ -317,6 +317,37 @@ func TestAGroupGoesOnWhenThoseBeforeAreReady(t *testing.T) {
 	})
 }
 
+// TestWhatIsSeenWhileItIsDecidedIsLookedAt has a pod become Ready after its sight was taken and before its unit was busy.
+func TestWhatIsSeenWhileItIsDecidedIsLookedAt(t *testing.T) {
+	p := &actor{name: "a"}
+	p.write(good)
+	c := controllerOf([]*manifests.Pod{p.wanted}, func([]*manifests.Pod) {})
+	now := c.cfg.Clock()
+	next, _ := c.empty()
+	<-c.trigger
+	c.wanted = *next
+	c.follow()
+	u := c.units["pod default/a"]
+	verdicts, _, busy := Decide(now, c.members(u), c.cfg.Options)
+	c.Observe(p.wanted.Key(), &Observed{Recorded: p.wanted, Seen: Seen{Ready: true}})
+	select {
+	case <-c.trigger:
+		t.Fatal("it matters already")
+	default:
+	}
+	c.show(p.wanted.Key(), verdicts[0], busy)
+	c.states[p.wanted.Key()], u.busy, u.fresh = verdicts[0].State, busy, false
+	select {
+	case <-c.trigger:
+	default:
+		t.Fatal("nobody looks again")
+	}
+	c.turn()
+	if r := c.State(p.wanted.Key()).Revision(1); r.Outcome != Ready {
+		t.Errorf("it is %s", r.Outcome)
+	}
+}
+
 func TestTheClockGoesOn(t *testing.T) {
 	clock, err := Clock()
 	if err != nil {
