@@ -131,11 +131,16 @@ spec:
 `, name, image, version, version, ends, dir)
 }
 
-// shells returns the processes of the instance that run a script with this in it.
+// shells returns the processes of the instance that run a script with this in it, without those they have just forked.
 func (in *instance) shells(mark string) []int {
+	table := in.table()
+	runs := func(pid int) bool {
+		p := table[pid]
+		return p.mine && strings.HasPrefix(p.cmdline, "sh ") && strings.Contains(p.cmdline, mark)
+	}
 	var found []int
-	for pid, p := range in.table() {
-		if p.mine && strings.HasPrefix(p.cmdline, "sh ") && strings.Contains(p.cmdline, mark) {
+	for pid, p := range table {
+		if runs(pid) && !runs(p.parent) {
 			found = append(found, pid)
 		}
 	}
@@ -168,6 +173,11 @@ func TestThreeHundredRewritesDuringTheTerminationEndInTheLastSpec(t *testing.T) 
 				}
 				return strings.TrimSpace(string(b))
 			}
+			t.Cleanup(func() { // whatever failed, its 300 s need not be waited for
+				for _, pid := range in.shells("/notes/starts") {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			})
 			tt.first(in, slowToEnd("slow", notes, 0, "300"))
 			in.ready("slow")
 			found := in.shells("start 0 ")
