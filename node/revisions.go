@@ -69,7 +69,7 @@ type Revision struct {
 	Accepted time.Time `json:"accepted"`
 	// Settled is when the outcome was known.
 	Settled time.Time `json:"settled,omitzero"`
-	// Images are the digests of the images it ran with, by container.
+	// Images are the digests of the images it ran with, by container; of image volumes by volume/NAME.
 	Images map[string]string `json:"images,omitempty"`
 	// Manifest is the pod with its defaults.
 	Manifest json.RawMessage `json:"manifest"`

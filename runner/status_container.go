@@ -13,14 +13,24 @@ const containerIDPrefix = "containerd://"
 // the one that is about to. nil if there is none.
 func shownInstance(all []Container, name string) *Container {
 	var shown *Container
-	rank := map[ContainerState]int{ContainerCreated: 0, ContainerExited: 1, ContainerRunning: 2}
 	for i := range all {
 		c := &all[i]
-		if c.Name == name && (shown == nil || rank[c.State] >= rank[shown.State]) {
+		if c.Name == name && (shown == nil || c.State.rank() >= shown.State.rank()) {
 			shown = c
 		}
 	}
 	return shown
+}
+
+// rank orders states by how much they say about a container.
+func (s ContainerState) rank() int {
+	switch s {
+	case ContainerRunning:
+		return 2
+	case ContainerExited:
+		return 1
+	}
+	return 0
 }
 
 // container returns the status of one container.

@@ -30,17 +30,22 @@ func newPins(log *slog.Logger) *pins { return &pins{log: log, changed: make(chan
 // want replaces the digests of all images to keep. It does not block.
 func (p *pins) want(digests []string) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.digests, p.known = digests, true
-	p.mu.Unlock()
 	select {
 	case p.changed <- struct{}{}:
 	default:
 	}
 }
 
-func (p *pins) wanted() (digests []string, known bool) {
+// take returns the digests of all images to keep; that they have changed is not news any more.
+func (p *pins) take() (digests []string, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	select {
+	case <-p.changed:
+	default:
+	}
 	return p.digests, p.known
 }
 
@@ -52,7 +57,7 @@ func (p *pins) follow(ctx context.Context, rt Runtime) {
 	wait := firstRepin
 	for {
 		timer.Stop()
-		if digests, known := p.wanted(); known {
+		if digests, known := p.take(); known {
 			gone, err := rt.SyncPins(ctx, digests)
 			if ctx.Err() != nil {
 				return
