@@ -2,7 +2,6 @@ package trial
 
 import (
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"slices"
@@ -135,91 +134,77 @@ func (r Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-type (
-	junitSuites struct {
-		XMLName xml.Name   `xml:"testsuites"`
-		Suite   junitSuite `xml:"testsuite"`
-	}
-	junitSuite struct {
-		Name     string      `xml:"name,attr"`
-		Tests    int         `xml:"tests,attr"`
-		Failures int         `xml:"failures,attr"`
-		Time     string      `xml:"time,attr"`
-		Cases    []junitCase `xml:"testcase"`
-	}
-	junitCase struct {
-		Class   string        `xml:"classname,attr"`
-		Name    string        `xml:"name,attr"`
-		Time    string        `xml:"time,attr"`
-		Failure *junitFailure `xml:"failure,omitempty"`
-		Out     string        `xml:"system-out,omitempty"`
-	}
-	junitFailure struct {
-		Type    string `xml:"type,attr"`
-		Message string `xml:"message,attr"`
-		Text    string `xml:",chardata"`
-	}
-)
+// junitCase is a test case as CI systems know it.
+type junitCase struct {
+	class, name string
+	seconds     float64
+	result      Result
+	reason, out string
+}
 
-// WriteJUnit writes the report as CI systems read it: a test case for each pod, each workload, each manifest that was
-// refused, and the command.
-func (r Report) WriteJUnit(w io.Writer) error {
-	s := junitSuite{Name: "monopod", Time: junitTime(r.Seconds)}
-	add := func(c junitCase) {
-		s.Tests++
-		if c.Failure != nil {
-			s.Failures++
-		}
-		s.Cases = append(s.Cases, c)
-	}
+// cases are those of the report: one for each pod, each workload, each manifest that was refused, and the command.
+func (r Report) cases() []junitCase {
+	var all []junitCase
 	for _, p := range r.Pods {
-		c := junitCase{Class: p.Namespace, Name: "pod/" + p.Name, Time: junitTime(p.Seconds), Failure: failure(p.Result, p.Reason)}
 		var out strings.Builder
 		for _, l := range p.Logs {
 			fmt.Fprintf(&out, "--- container %s\n%s", l.Container, l.Text)
 		}
-		c.Out = out.String()
-		add(c)
+		all = append(all, junitCase{p.Namespace, "pod/" + p.Name, p.Seconds, p.Result, p.Reason, out.String()})
 	}
 	for _, o := range r.Workloads {
-		add(junitCase{Class: o.Namespace, Name: strings.ToLower(o.Kind) + "/" + o.Name, Time: junitTime(o.Seconds), Failure: failure(o.Result, o.Reason)})
+		all = append(all, junitCase{o.Namespace, strings.ToLower(o.Kind) + "/" + o.Name, o.Seconds, o.Result, o.Reason, ""})
 	}
 	for _, text := range r.Refused {
-		add(junitCase{Class: "manifests", Name: place(text), Time: junitTime(0), Failure: failure(Failed, text)})
+		all = append(all, junitCase{"manifests", place(text), 0, Failed, text, ""})
 	}
 	if r.Reason != "" {
-		add(junitCase{Class: "monopod", Name: "run", Time: junitTime(r.Seconds), Failure: failure(r.Result, r.Reason)})
+		all = append(all, junitCase{"monopod", "run", r.Seconds, r.Result, r.Reason, ""})
 	}
 	if c := r.Command; c != nil {
 		result := OK
 		if c.ExitCode != 0 {
 			result = Failed
 		}
-		add(junitCase{Class: "command", Name: strings.Join(c.Args, " "), Time: junitTime(c.Seconds), Failure: failure(result, fmt.Sprintf("exit code %d", c.ExitCode))})
+		all = append(all, junitCase{"command", strings.Join(c.Args, " "), c.Seconds, result, fmt.Sprintf("exit code %d", c.ExitCode), ""})
 	}
-	if _, err := io.WriteString(w, xml.Header); err != nil {
-		return err
+	return all
+}
+
+// WriteJUnit writes the report as CI systems read it. It is written by hand: encoding/xml would be a third of a
+// megabyte in the program.
+func (r Report) WriteJUnit(w io.Writer) error {
+	cases, failures := r.cases(), 0
+	var b strings.Builder
+	for _, c := range cases {
+		fmt.Fprintf(&b, "    <testcase classname=\"%s\" name=\"%s\" time=\"%.3f\">", escape(c.class), escape(c.name), c.seconds)
+		if c.result != OK {
+			failures++
+			fmt.Fprintf(&b, "\n      <failure type=\"%s\" message=\"%s\"></failure>", escape(string(c.result)), escape(c.reason))
+		}
+		if c.out != "" {
+			fmt.Fprintf(&b, "\n      <system-out>%s</system-out>", escape(c.out))
+		}
+		b.WriteString("\n    </testcase>\n")
 	}
-	e := xml.NewEncoder(w)
-	e.Indent("", "  ")
-	if err := e.Encode(junitSuites{Suite: s}); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "\n")
+	_, err := fmt.Fprintf(w, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"monopod\" tests=\"%d\" failures=\"%d\" time=\"%.3f\">\n%s  </testsuite>\n</testsuites>\n",
+		len(cases), failures, r.Seconds, b.String())
 	return err
+}
+
+// escape makes text part of an XML document. What no document may hold, as colors of a terminal, becomes U+FFFD.
+func escape(text string) string {
+	clean := strings.Map(func(c rune) rune {
+		if c == '\t' || c == '\n' || c == '\r' || c >= 0x20 && c <= 0xd7ff || c >= 0xe000 && c <= 0xfffd || c >= 0x10000 {
+			return c
+		}
+		return '\ufffd'
+	}, text)
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "\n", "&#10;", "\r", "&#13;", "\t", "&#9;").Replace(clean)
 }
 
 // place is the file:line:column in front of a message.
 func place(text string) string {
 	where, _, _ := strings.Cut(text, ": ")
 	return where
-}
-
-func junitTime(s float64) string { return fmt.Sprintf("%.3f", s) }
-
-func failure(result Result, reason string) *junitFailure {
-	if result == OK {
-		return nil
-	}
-	return &junitFailure{Type: string(result), Message: reason, Text: reason}
 }

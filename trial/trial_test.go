@@ -195,7 +195,7 @@ func example() Report {
 		Result: Failed, Seconds: 2.5, Run: Run{Number: 1, Socket: "/run/monopod-runs/1/monopod.sock", Subnet: "10.84.1.0/24", Log: "/var/lib/monopod-runs/1/monopod.log"},
 		Pods: []Pod{
 			{Namespace: "default", Name: "web", Result: OK, Phase: "Running", IP: "10.84.1.2", IPs: []string{"10.84.1.2"}, Ports: []Port{{Name: "http", Container: 80, Host: 40001, Protocol: "TCP"}}, Containers: []string{"web"}, Seconds: 1.25},
-			{Namespace: "team", Name: "web", Result: Failed, Reason: "container a ended with exit code 3", Phase: "Failed", Containers: []string{"a"}, Restarts: 1, Seconds: 2, Logs: []Log{{Container: "a", Text: "<oh> \x1b[31mno\n"}}},
+			{Namespace: "team", Name: "web", Result: Failed, Reason: "container a ended with exit code 3", Phase: "Failed", Containers: []string{"a"}, Restarts: 1, Seconds: 2, Logs: []Log{{Container: "a", Text: "<oh> \x1b[31mno \"&\" \xff\n"}}},
 		},
 		Workloads: []Workload{{Kind: "Job", Namespace: "default", Name: "load", Result: TimedOut, Reason: "the Job has not finished", Seconds: 2.5}},
 		Refused:   []string{"pods.yaml:3:5: pod default/x: spec.containers: is missing"},
@@ -231,10 +231,23 @@ func TestReportsAreWhatToolsRead(t *testing.T) {
 	if err := json.Unmarshal(j.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(example(), back, cmp.AllowUnexported(Pod{})); diff != "" {
+	want := example()
+	want.Pods[1].Logs[0].Text = strings.ToValidUTF8(want.Pods[1].Logs[0].Text, "\ufffd")
+	if diff := cmp.Diff(want, back, cmp.AllowUnexported(Pod{})); diff != "" {
 		t.Errorf("read again: %s", diff)
 	}
-	var suites junitSuites
+	var suites struct {
+		Suite struct {
+			Tests    int `xml:"tests,attr"`
+			Failures int `xml:"failures,attr"`
+			Cases    []struct {
+				Failure *struct {
+					Message string `xml:"message,attr"`
+				} `xml:"failure"`
+				Out string `xml:"system-out"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
 	if err := xml.Unmarshal(x.Bytes(), &suites); err != nil {
 		t.Fatalf("a log breaks the XML: %v", err)
 	}
@@ -244,8 +257,12 @@ func TestReportsAreWhatToolsRead(t *testing.T) {
 			failures++
 		}
 	}
-	if s := suites.Suite; s.Tests != len(s.Cases) || s.Failures != failures || failures != 4 {
+	s := suites.Suite
+	if s.Tests != len(s.Cases) || s.Failures != failures || failures != 4 {
 		t.Errorf("%d tests, %d failures are announced, there are %d and %d", s.Tests, s.Failures, len(s.Cases), failures)
+	}
+	if want := "--- container a\n<oh> \ufffd[31mno \"&\" \ufffd\n"; s.Cases[1].Out != want || s.Cases[1].Failure.Message != "container a ended with exit code 3" {
+		t.Errorf("%q: %q", s.Cases[1].Failure.Message, s.Cases[1].Out)
 	}
 }
 
