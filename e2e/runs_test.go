@@ -262,9 +262,9 @@ func TestOnceRunsPodsAndLeavesNothing(t *testing.T) {
 		tests, failures int
 	}{
 		{"all is well", []string{"-f", web, "-f", good}, 0, "ok", "", 2, 0},
-		{"one has failed", []string{"-f", web, "-f", bad}, 1, "container main ended with exit code 3", "pod default/bad, container main:\nthe disk is full\n", 2, 1},
+		{"one has failed", []string{"-f", web, "-f", bad, "--finish"}, 1, "container main ended with exit code 3", "pod default/bad, container main:\nthe disk is full\n", 2, 1},
 		{"one is not ready in time", []string{"-f", slow, "-f", good, "--timeout", "3s"}, 2, "waiting", "I am slow\nmonopod: after 3s not all pods are up", 2, 1},
-		{"one crashes again and again", []string{"-f", crash, "--max-restarts", "1"}, 1, "container main was restarted 1 times; container main ended with exit code 4", "cannot begin", 1, 1},
+		{"one crashes again and again", []string{"-f", crash, "--max-restarts", "1", "--min-ready", "10s"}, 1, "container main was restarted 1 times; container main ended with exit code 4", "cannot begin", 1, 1},
 	} {
 		report := filepath.Join(r.dir, "junit.xml")
 		code, out, errs := r.do(append([]string{"once", "--rm", "--junit", report}, c.args...)...)
@@ -381,7 +381,7 @@ func TestUpsAtTheSameTimeDoNotMeet(t *testing.T) {
 
 func TestUpDoesNotRunItsCommandWithoutItsPods(t *testing.T) {
 	r := newRuns(t)
-	code, out, errs := r.do("up", "-f", r.manifest("both", serving("web")+"---"+running("bad", "echo no luck; exit 3")), "--json", "report.json", "--", "touch", "proof")
+	code, out, errs := r.do("up", "-f", r.manifest("both", serving("web")+"---"+running("bad", "echo no luck; exit 3")), "--json", "report.json", "--min-ready", "10s", "--", "touch", "proof")
 	if _, err := os.Stat(filepath.Join(r.dir, "proof")); code != 125 || err == nil || out != "" || !strings.Contains(errs, "no luck") {
 		t.Errorf("exit code %d, %v:\n%s%s", code, err, out, errs)
 	}

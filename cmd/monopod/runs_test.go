@@ -172,7 +172,7 @@ func TestOnceSaysHowThePodsCameOut(t *testing.T) {
 				}
 				return nil
 			}
-			args := append([]string{"once", "--rm", "--junit", b.path("junit.xml"), "--json", b.path("report.json")}, c.flags...)
+			args := append([]string{"once", "--rm", "--finish", "--junit", b.path("junit.xml"), "--json", b.path("report.json")}, c.flags...)
 			for i, text := range c.files {
 				args = append(args, "-f", b.file(fmt.Sprintf("%d.yaml", i), text))
 			}
@@ -314,9 +314,15 @@ func TestUpRunsACommandAmongThePods(t *testing.T) {
 func TestUpDoesNotRunTheCommandWhenAPodFails(t *testing.T) {
 	b := newRunBench(t)
 	proof := b.path("proof")
-	file := b.file("bad.yaml", once("bad", runtimetest.ScriptFail))
+	b.fail = func(key manifests.Key, a runner.Action) error {
+		if key.Name == "bad" && a.Kind == runner.EnsureImage {
+			return &runner.StepError{Reason: runner.ReasonErrImageNeverPull, Err: errors.New("it is not here")}
+		}
+		return nil
+	}
+	file := b.file("bad.yaml", podYAML("bad", runtimetest.ScriptServe))
 	r := b.do("up", "-f", file, "--json", b.path("report.json"), "--", "touch", proof)
-	if r.code != exitNotRun || !strings.Contains(r.stderr, "exit code 3") || r.stdout != "" {
+	if r.code != exitNotRun || !strings.Contains(r.stderr, "it is not here") || r.stdout != "" {
 		t.Errorf("code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	if _, err := os.Stat(proof); err == nil {
