@@ -57,7 +57,7 @@ $(BIN)/tools/containerd: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
-.PHONY: run test unit e2e e2e-binaries vm-test vm-systemd-test lint fmt generate bench clean
+.PHONY: run test unit e2e e2e-binaries vm-test vm-systemd-test lint fmt generate bench bench-scale clean
 
 ## run: the hello example on this machine; Ctrl-C removes it
 run:
@@ -123,6 +123,11 @@ bench: build $(CACHE)/bench/images/stamp.tar
 	$(GO) build -o $(BIN)/tools/bench ./e2e/bench
 	$(BIN)/tools/bench -bin $(BIN) -images $(CACHE)/bench/images -o $(CACHE)/bench.json
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./manifests ./watcher ./events ./runner/...
+
+## bench-scale: 1,000 to 10,000 pods: the whole daemon from real files to a runtime in memory, and the parts of it
+bench-scale:
+	$(GO) test -run '^$$' -bench '^BenchmarkScale' -benchtime 1x -timeout 30m ./cmd/monopod
+	$(GO) test -run '^$$' -bench '^(BenchmarkColdRead|BenchmarkIdleLook|BenchmarkSeen|BenchmarkConverge)$$' -benchtime 3x ./watcher ./runner
 
 $(CACHE)/bench/images/stamp.tar: $(wildcard e2e/bench/stamp/*.go examples/mkimage/*.go)
 	$(STATIC) -o $(CACHE)/bench/bin/stamp ./e2e/bench/stamp

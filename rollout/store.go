@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"monopod/manifests"
 )
 
@@ -23,8 +25,10 @@ const (
 	damagedFile = "state.damaged"
 	tempPrefix  = ".state-"
 	// atOnce is how many states are written together.
-	atOnce     = 64
-	stateMagic = "monopod-revisions-1 sha256:"
+	atOnce = 64
+	// syncsAtOnce is how many of them wait for the disk at the same time; each is a thread.
+	syncsAtOnce = 16
+	stateMagic  = "monopod-revisions-1 sha256:"
 )
 
 // Store keeps the states of pods in a directory each, DIR/NAMESPACE/NAME/. At any moment of a power cut there is the old
@@ -123,25 +127,38 @@ func (s *Store) Save(entries []Entry) error {
 }
 
 func (s *Store) save(entries []Entry) error {
-	var problems []error
-	files := make([]*os.File, len(entries))
-	// All are written before the first one is synced: the file system then syncs them together.
-	for i, e := range entries {
-		f, err := s.write(e)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("store revisions of pod %s: %w", e.Key, err))
+	files, failed := make([]*os.File, len(entries)), make([]error, len(entries))
+	// All are written before the first one is synced: the file system then syncs them together, and several syncs that are asked for
+	// at the same time cost it hardly more than one.
+	each := func(do func(i int) error) {
+		var g errgroup.Group
+		g.SetLimit(syncsAtOnce)
+		for i := range entries {
+			g.Go(func() error {
+				if err := do(i); err != nil {
+					failed[i] = fmt.Errorf("store revisions of pod %s: %w", entries[i].Key, err)
+				}
+				return nil
+			})
 		}
-		files[i] = f
+		_ = g.Wait() // what failed is in failed
 	}
-	for i, f := range files {
+	each(func(i int) (err error) {
+		files[i], err = s.write(entries[i])
+		return err
+	})
+	each(func(i int) error {
+		f := files[i]
 		if f == nil {
-			continue
+			return nil
 		}
 		if err := s.settle(entries[i].Key, f); err != nil {
-			problems = append(problems, fmt.Errorf("store revisions of pod %s: %w", entries[i].Key, err), os.Remove(f.Name()))
+			_ = os.Remove(f.Name()) // it is not there if it was renamed
+			return err
 		}
-	}
-	return errors.Join(problems...)
+		return nil
+	})
+	return errors.Join(failed...)
 }
 
 // write writes a state beside the one there is.

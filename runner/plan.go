@@ -161,10 +161,20 @@ func (p *planner) regular() {
 			p.settleAll(c.Name)
 			continue
 		}
+		held := p.held
+		p.held = held || p.portsTaken(c)
 		p.container(c)
-		p.held = p.held || p.holdsBack(c)
+		p.held = held || p.holdsBack(c)
 	}
 	p.held = false
+}
+
+// portsTaken says that a container which is to serve on ports has to wait for one that the manifest does not have any more and
+// that still runs: it may have the same ports under another name.
+func (p *planner) portsTaken(spec *corev1.Container) bool {
+	return len(spec.Ports) > 0 && !p.holding() && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
+		return c.State == ContainerRunning && p.inSandbox(&c) && !hasContainer(p.pod, c.Name)
+	})
 }
 
 // strangers takes containers away that the manifest does not have.

@@ -72,7 +72,7 @@ func actAsDaemon() {
 
 // daemon is a monopod that runs in this process on a fake runtime, with real files and a real socket.
 type daemon struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	fake *runtimetest.Fake
 	pins *pinned
@@ -80,17 +80,19 @@ type daemon struct {
 	log  *syncBuffer
 	stop context.CancelFunc
 	code chan int
+	// patience is that for this daemon.
+	patience time.Duration
 }
 
 // newDaemon prepares a daemon; start runs it.
-func newDaemon(t *testing.T, config ...string) *daemon {
+func newDaemon(t testing.TB, config ...string) *daemon {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mp") // names of t.TempDir are too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	d := &daemon{t: t, dir: dir, fake: runtimetest.NewFake(), pins: &pinned{}, log: &syncBuffer{}}
+	d := &daemon{t: t, dir: dir, fake: runtimetest.NewFake(), pins: &pinned{}, log: &syncBuffer{}, patience: patience}
 	lines := append([]string{
 		"staticPodPath: manifests", "rootDirectory: root", "stateDirectory: run", "podLogsDir: logs/pods", "nodeName: test-node", "cniConfDir: cni", "logging: {level: debug}",
 	}, config...)
@@ -146,7 +148,7 @@ func (d *daemon) end() int {
 			d.t.Errorf("the daemon ended with code %d:\n%s", code, d.log)
 		}
 		return code
-	case <-time.After(patience):
+	case <-time.After(d.patience):
 		d.t.Fatalf("the daemon does not end:\n%s", d.log)
 	}
 	return -1
@@ -182,7 +184,7 @@ func (d *daemon) put(name, text string) {
 // eventually waits for a condition that nothing announces.
 func (d *daemon) eventually(what string, check func() error) {
 	d.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(d.patience)
 	for {
 		err := check()
 		if err == nil {

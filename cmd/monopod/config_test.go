@@ -100,7 +100,7 @@ func tell(cfg *LoadedConfig, err error) string {
 	return b.String()
 }
 
-func writeFile(t *testing.T, path, text string) {
+func writeFile(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// The benchmarks of this file are of the whole daemon, from real files to a runtime in memory: what they measure is all that is ours
+// between a manifest and containerd. `make bench-scale` runs them.
+
+const scalePatience = 5 * time.Minute
+
+// scaleManifest is a pod of ordinary size. A revision is another one for its container.
+func scaleManifest(name string, revision int) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+  labels: {app: %[1]s}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: registry.example/app:1
+    command: [serve]
+    env:
+    - {name: REVISION, value: "%d"}
+    resources:
+      requests: {cpu: 100m, memory: 64Mi}
+      limits: {memory: 128Mi}
+    volumeMounts:
+    - {name: data, mountPath: /data}
+  volumes:
+  - name: data
+    hostPath: {path: /srv/%[1]s, type: DirectoryOrCreate}
+`, name, revision)
+}
+
+// firsts notes when the plan of a pod reaches the runtime, by its first action, and when the pod last did anything.
+type firsts struct {
+	mu    sync.Mutex
+	first map[manifests.Key]time.Time
+	last  time.Time
+	done  int // containers that were started
+}
+
+func (f *firsts) act(key manifests.Key, a runner.Action) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = time.Now()
+	if _, ok := f.first[key]; !ok {
+		f.first[key] = f.last
+	}
+	if a.Kind == runner.StartContainer {
+		f.done++
+	}
+	return nil
+}
+
+// planned returns how many pods have been planned, when the last one was, and how many run.
+func (f *firsts) planned() (n int, at time.Time, running int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range f.first {
+		if t.After(at) {
+			at = t
+		}
+	}
+	return len(f.first), at, f.done
+}
+
+func (f *firsts) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.first, f.done = map[manifests.Key]time.Time{}, 0
+}
+
+// until waits for a number of containers to be started, and for the actions that follow.
+func (f *firsts) until(b *testing.B, running int) time.Time {
+	b.Helper()
+	deadline := time.Now().Add(scalePatience)
+	for {
+		n, at, done := f.planned()
+		f.mu.Lock()
+		quiet := time.Since(f.last) > 50*time.Millisecond
+		f.mu.Unlock()
+		if done >= running && quiet {
+			return at
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("%d pods are planned and %d run of %d", n, done, running)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// newScale prepares a daemon with n manifests.
+func newScale(b *testing.B, n int) (*daemon, *firsts) {
+	b.Helper()
+	d := newDaemon(b, "maxPods: 10000")
+	config, err := os.ReadFile(d.path("config.yaml"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	writeFile(b, d.path("config.yaml"), string(regexp.MustCompile(`(?m)^logging:.*$`).ReplaceAll(config, []byte("logging: {level: error}"))))
+	d.patience = scalePatience
+	for i := range n {
+		d.put(fmt.Sprintf("pod-%05d.yaml", i), scaleManifest(fmt.Sprintf("pod-%05d", i), 0))
+	}
+	f := &firsts{first: map[manifests.Key]time.Time{}}
+	d.fake.Fail = f.act
+	return d, f
+}
+
+func scales() []int { return []int{1000, 2000, 5000, 10000} }
+
+// BenchmarkScaleCold starts a daemon on a directory of manifests. planned-ms is until the runtime was asked for the first action of the last pod: all were
+// read, validated, compared with what runs, and planned by then. An operation is until all run on the fake.
+func BenchmarkScaleCold(b *testing.B) {
+	for _, n := range scales() {
+		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
+			var planned, cpu time.Duration
+			var live float64
+			for b.Loop() {
+				b.StopTimer()
+				d, f := newScale(b, n)
+				before, used := liveMiB(), cpuTime(b)
+				b.StartTimer()
+				began := time.Now()
+				d.start()
+				at := f.until(b, n)
+				planned += at.Sub(began)
+				b.StopTimer()
+				cpu += cpuTime(b) - used
+				live += liveMiB() - before
+				d.end()
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(planned.Milliseconds())/float64(b.N), "planned-ms")
+			b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms")
+			b.ReportMetric(live/float64(b.N), "MiB-live")
+		})
+	}
+}
+
+// liveMiB is what the heap of this process holds, without garbage.
+func liveMiB() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / (1 << 20)
+}
+
+// cpuTime is what this process has used of the processors: a figure that other work on the machine hardly changes.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkScaleEdit renames a changed manifest into place, among others that run, and measures until the runtime is asked for the first action of the new plan.
+func BenchmarkScaleEdit(b *testing.B) {
+	for _, n := range scales() {
+		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
+			d, f := newScale(b, n)
+			d.start()
+			f.until(b, n)
+			var took []time.Duration
+			used := cpuTime(b)
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				f.forget()
+				name := fmt.Sprintf("pod-%05d", i*7919%n)
+				tmp := d.path("manifests", ".edited")
+				writeFile(b, tmp, scaleManifest(name, i+1))
+				b.StartTimer()
+				began := time.Now()
+				if err := os.Rename(tmp, d.path("manifests", name+".yaml")); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, f.until(b, 1).Sub(began))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "median-ms")
+			b.ReportMetric(float64(took[len(took)*9/10].Microseconds())/1000, "p90-ms")
+			b.ReportMetric(float64((cpuTime(b)-used).Microseconds())/1000/float64(len(took)), "cpu-ms/edit")
+			d.end()
+		})
+	}
+}
+
+// BenchmarkScaleMemory measures the memory of a process with a number of pods: the daemon and, in the same process, the fake with its journal. It is done when a
+// revision of each pod is on the disk. RSS is that of the moment, peak what it was at most.
+func BenchmarkScaleMemory(b *testing.B) {
+	for _, n := range append([]int{0}, scales()...) {
+		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
+			var rss, peak float64
+			for b.Loop() {
+				d, _ := newScale(b, n)
+				exe, err := os.Executable()
+				if err != nil {
+					b.Fatal(err)
+				}
+				child := exec.Command(exe)
+				child.Env = append(os.Environ(), actAsMonopod+"="+d.path("config.yaml"))
+				child.Stderr = d.log
+				if err := child.Start(); err != nil {
+					b.Fatal(err)
+				}
+				d.eventually("each pod has a revision", func() error {
+					if _, err := os.Stat(d.path("run", "monopod.sock")); err != nil {
+						return err
+					}
+					states, err := filepath.Glob(d.path("root", "revisions", "*", "*", "state"))
+					if err == nil && len(states) < n {
+						err = errors.New("not all")
+					}
+					return err
+				})
+				rss += statusMiB(b, child.Process.Pid, "VmRSS")
+				peak += statusMiB(b, child.Process.Pid, "VmHWM")
+				_ = child.Process.Kill()
+				_ = child.Wait()
+			}
+			b.ReportMetric(rss/float64(b.N), "MiB-RSS")
+			b.ReportMetric(peak/float64(b.N), "MiB-peak")
+		})
+	}
+}
+
+// statusMiB reads a size of a process.
+func statusMiB(b *testing.B, pid int, field string) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := regexp.MustCompile(field + `:\s+(\d+) kB`).FindSubmatch(text)
+	if m == nil {
+		b.Fatalf("no %s in %s", field, text)
+	}
+	kib, err := strconv.Atoi(string(m[1]))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return float64(kib) / 1024
+}

@@ -1,0 +1,52 @@
+package house
+
+import (
+	"go/ast"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestTestsThatTheFieldNotesNameExist: the table of cases of other suites names tests that are there, and each case has one or a reason.
+func TestTestsThatTheFieldNotesNameExist(t *testing.T) {
+	tests := map[string]bool{}
+	eachFile(t, func(file string, _ *token.FileSet, f *ast.File) {
+		if !strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
+				tests[path.Dir(file)+"."+fn.Name.Name] = true
+			}
+		}
+	})
+	text, err := os.ReadFile(filepath.Join(root(t), "docs", "field-notes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, id := regexp.MustCompile("`([a-z0-9/]+\\.Test\\w+)`"), regexp.MustCompile(`^\| (0\.\d+|[AB]\d+|Test\w+) `)
+	cases := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		named := name.FindAllStringSubmatch(line, -1)
+		for _, m := range named {
+			if !tests[m[1]] {
+				t.Errorf("docs/field-notes.md: there is no test %s", m[1])
+			}
+		}
+		if m := id.FindStringSubmatch(line); m != nil {
+			cases[m[1][:1]]++
+			if len(named) == 0 && !strings.Contains(line, "Not: ") {
+				t.Errorf("docs/field-notes.md: case %s has neither a test nor a reason", m[1])
+			}
+		}
+	}
+	for group, want := range map[string]int{"0": 10, "A": 7, "B": 13, "T": 11} {
+		if cases[group] != want {
+			t.Errorf("docs/field-notes.md: %d cases of group %s, want %d", cases[group], group, want)
+		}
+	}
+}
