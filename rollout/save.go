@@ -18,7 +18,11 @@ func (c *Controller) save(entries []Entry) error {
 	if c.cfg.Store == nil || len(entries) == 0 {
 		return nil
 	}
-	err := c.cfg.Store.Save(entries)
+	return c.saved(entries, c.cfg.Store.Save(entries))
+}
+
+// saved notes what became of states that were to be written.
+func (c *Controller) saved(entries []Entry, err error) error {
 	for _, e := range entries {
 		if delete(c.unsaved, e.Key); err != nil {
 			c.unsaved[e.Key] = true
@@ -64,7 +68,7 @@ func (c *Controller) saveLate() {
 		}
 	}
 	// What went wrong it has told, and will try again.
-	if err := c.save(entries); err == nil && len(c.unsaved) > 0 {
+	if err := c.saved(entries, c.cfg.Store.SaveUnordered(entries)); err == nil && len(c.unsaved) > 0 {
 		c.late = c.cfg.Clock().Since
 	}
 }

@@ -26,7 +26,7 @@ const (
 	tempPrefix  = ".state-"
 	// atOnce is how many states are written together.
 	atOnce = 64
-	// syncsAtOnce is how many of them wait for the disk at the same time; each is a thread.
+	// syncsAtOnce is how many of those without an order wait for the disk at the same time; each is a thread.
 	syncsAtOnce = 16
 	stateMagic  = "monopod-revisions-1 sha256:"
 )
@@ -118,21 +118,27 @@ func decode(b []byte) (*State, error) {
 
 // Save writes states, in this order: after a crash there are the first few of them. What cannot be written is left as
 // it was; the others are written all the same.
-func (s *Store) Save(entries []Entry) error {
+func (s *Store) Save(entries []Entry) error { return s.saveParts(entries, 1) }
+
+// SaveUnordered is Save without an order: after a crash there may be any of them. It is several times as fast.
+func (s *Store) SaveUnordered(entries []Entry) error { return s.saveParts(entries, syncsAtOnce) }
+
+func (s *Store) saveParts(entries []Entry, together int) error {
 	var problems []error
 	for part := range slices.Chunk(entries, atOnce) {
-		problems = append(problems, s.save(part))
+		problems = append(problems, s.save(part, together))
 	}
 	return errors.Join(problems...)
 }
 
-func (s *Store) save(entries []Entry) error {
+// save settles that many at the same time; one: in order.
+func (s *Store) save(entries []Entry, together int) error {
 	files, failed := make([]*os.File, len(entries)), make([]error, len(entries))
 	// All are written before the first one is synced: the file system then syncs them together, and several syncs that are asked for
 	// at the same time cost it hardly more than one.
 	each := func(do func(i int) error) {
 		var g errgroup.Group
-		g.SetLimit(syncsAtOnce)
+		g.SetLimit(together)
 		for i := range entries {
 			g.Go(func() error {
 				if err := do(i); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"monopod/manifests"
 )
@@ -21,6 +22,30 @@ func sample(number int) *State {
 		},
 		Wanted: number, Active: number - 1, Wave: 2, Base: 1, Trial: &Trial{Boot: "b", Began: 5, ReadyAt: 7},
 		Rollback: &Rollback{Kind: Automatic, From: number, Reason: "why", Wave: 2},
+	}
+}
+
+// TestStatesAreStoredInTheirOrder looks at when each state was renamed into its place.
+func TestStatesAreStoredInTheirOrder(t *testing.T) {
+	s := NewStore(t.TempDir())
+	var entries []Entry
+	for i := range 2 * atOnce {
+		entries = append(entries, Entry{manifests.Key{Namespace: "ns", Name: fmt.Sprintf("pod%d", i*37%(2*atOnce))}, sample(2)})
+	}
+	if err := s.Save(entries); err != nil {
+		t.Fatal(err)
+	}
+	var last int64
+	for _, e := range entries {
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(s.path(e.Key), stateFile), &st); err != nil {
+			t.Fatal(err)
+		}
+		at := st.Ctim.Nano()
+		if at < last {
+			t.Fatalf("%s was stored before the one that comes before it", e.Key)
+		}
+		last = at
 	}
 }
 
@@ -42,6 +67,13 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	got, err := s.Load()
 	if err != nil || !cmp.Equal(got, want) {
 		t.Fatalf("%v: %s", err, cmp.Diff(want, got))
+	}
+	other := NewStore(filepath.Join(t.TempDir(), "root", "revisions"))
+	if err := other.SaveUnordered(entries); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := other.Load(); err != nil || !cmp.Equal(got, want) {
+		t.Fatalf("without an order: %v: %s", err, cmp.Diff(want, got))
 	}
 	gone := entries[0].Key
 	if err := s.Remove(gone); err != nil {
