@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -184,6 +183,7 @@ func BenchmarkScaleEdit(b *testing.B) {
 			d, f := newScale(b, n)
 			d.start()
 			f.until(b, n)
+			d.eventually("each pod has a revision", func() error { return d.stored(n) }) // writing them is work of the start
 			var took []time.Duration
 			used := cpuTime(b)
 			for i := 0; b.Loop(); i++ {
@@ -230,11 +230,7 @@ func BenchmarkScaleMemory(b *testing.B) {
 					if _, err := os.Stat(d.path("run", "monopod.sock")); err != nil {
 						return err
 					}
-					states, err := filepath.Glob(d.path("root", "revisions", "*", "*", "state"))
-					if err == nil && len(states) < n {
-						err = errors.New("not all")
-					}
-					return err
+					return d.stored(n)
 				})
 				rss += statusMiB(b, child.Process.Pid, "VmRSS")
 				peak += statusMiB(b, child.Process.Pid, "VmHWM")
@@ -245,6 +241,15 @@ func BenchmarkScaleMemory(b *testing.B) {
 			b.ReportMetric(peak/float64(b.N), "MiB-peak")
 		})
 	}
+}
+
+// stored says that a revision of each of n pods is on the disk.
+func (d *daemon) stored(n int) error {
+	states, err := filepath.Glob(d.path("root", "revisions", "*", "*", "state"))
+	if err == nil && len(states) < n {
+		err = fmt.Errorf("revisions of %d pods", len(states))
+	}
+	return err
 }
 
 // statusMiB reads a size of a process.
