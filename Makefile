@@ -13,9 +13,11 @@ LINK    := -trimpath -ldflags "-s -w"
 STATIC  := CGO_ENABLED=0 $(GO) build $(LINK)
 # Tracing in gRPC draws in html/template, and with it every method of every type: 7 MB.
 TAGS    := grpcnotrace
-# Functions of libraries are inlined only where much data goes through them, and aligned to 16 bytes: 2 MB.
-LEAN    := -gcflags=all=-l $(addprefix -gcflags=,std= monopod/...= github.com/klauspost/...= go.etcd.io/...=) \
-	-ldflags "-s -w -funcalign=16"
+# Functions are inlined only where much data goes through them, and aligned to 8 bytes: 4 MB. Of the standard library
+# that is all but what deals with connections and text.
+LEAN    := -gcflags=all=-l $(addprefix -gcflags=,std= github.com/klauspost/...= go.etcd.io/...=) \
+	$(patsubst %,-gcflags=%=-l,crypto/tls crypto/x509 debug/... log/... math/big mime/... net/... os/... text/... vendor/...) \
+	-ldflags "-s -w -funcalign=8"
 # Programs that mostly wait for the kernel: 0.7 MB less in the bundle.
 SMALL   := -gcflags=all=-l -ldflags "-s -w -funcalign=16"
 
@@ -49,7 +51,7 @@ $(CNI): $(MODULES)/cni.mod $(MODULES)/cni.sum
 
 $(CACHE)/runc: $(MODULES)/runc.mod $(MODULES)/runc.sum
 	CGO_ENABLED=1 $(GO) build -modfile=$(MODULES)/runc.mod -trimpath -gcflags=all=-l \
-		-tags "seccomp netgo osusergo" -ldflags '-s -w -funcalign=16 -linkmode external -extldflags "-static"' -o $@ github.com/opencontainers/runc
+		-tags "seccomp netgo osusergo runc_nocriu" -ldflags '-s -w -funcalign=16 -linkmode external -extldflags "-static"' -o $@ github.com/opencontainers/runc
 
 $(BIN)/tools/containerd: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
 	$(STATIC) -modfile=$(MODULES)/containerd.mod -tags "no_cri no_devmapper no_tracing" -o $@ \
