@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -37,6 +38,20 @@ func (d *daemon) says(code int, stdout, stderr string, args ...string) {
 	if r.code != code || got != stdout || errs != stderr {
 		d.t.Errorf("monopod %s: code %d, want %d\nstdout %q\n  want %q\nstderr %q\n  want %q", strings.Join(args, " "), r.code, code, got, stdout, errs, stderr)
 	}
+}
+
+// saysAtLast does so until it is so: for a command with a limit that may be too short for what it says.
+func (d *daemon) saysAtLast(code int, stdout, stderr string, args ...string) {
+	d.t.Helper()
+	want := result{stdout, stderr, code}
+	d.eventually(fmt.Sprintf("monopod %s says %+v", strings.Join(args, " "), want), func() error {
+		r := d.cmd(args...)
+		r.stdout, r.stderr = strings.ReplaceAll(r.stdout, d.dir, "$DIR"), strings.ReplaceAll(r.stderr, d.dir, "$DIR")
+		if r != want {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
 }
 
 // applied are the names of the stored files.
@@ -235,11 +250,29 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 	conflict(true)
 	d.says(0, "pod/web deleted\n", "warning: pod/web goes on: it is defined in $DIR/manifests/web.yaml:1 too\n", "delete", "pod", "web")
 	conflict(false)
-	// The other way round: it vanishes first, within the grace of its source.
+	// The other way round: it vanishes first, within the grace of its source. All but the request has been done before.
+	p := d.program()
+	in, input := io.Pipe()
+	out, errs := &syncBuffer{}, &syncBuffer{}
+	p.stdin, p.stdout, p.stderr = in, out, errs
+	code := make(chan int, 1)
+	go func() {
+		defer in.Close()
+		code <- p.run(t.Context(), []string{"apply", "-f", "-"})
+	}()
+	if _, err := input.Write([]byte(text[:1])); err != nil { // it reads
+		t.Fatal(err)
+	}
 	if err := os.Rename(manifest, manifest+".off"); err != nil {
 		t.Fatal(err)
 	}
-	d.says(0, "pod/web created\n", "warning: pod/web is defined in $DIR/manifests/web.yaml:1 too, which counts until it is removed there\n", "apply", "-f", d.path("files", "web.yaml"))
+	if _, err := input.Write([]byte(text[1:])); err != nil {
+		t.Fatal(err)
+	}
+	_ = input.Close()
+	if got := <-code; got != 0 || out.String() != "pod/web created\n" || errs.String() != "warning: pod/web is defined in "+manifest+":1 too, which counts until it is removed there\n" {
+		t.Errorf("apply: code %d: %s%s", got, out, errs)
+	}
 	at(stored)
 	after := d.pod("web")
 	if a, b := before.Status.ContainerStatuses[0].ContainerID, after.Status.ContainerStatuses[0].ContainerID; a != b || before.UID != after.UID {
@@ -302,9 +335,10 @@ func TestWaitForPods(t *testing.T) {
 	d := newDaemon(t)
 	d.start()
 	never := strings.Replace(podYAML("bad", runtimetest.ScriptFail), "spec:\n", "spec:\n  restartPolicy: Never\n", 1)
+	never = strings.Replace(never, "image:", "readinessProbe: {tcpSocket: {port: 1}, initialDelaySeconds: 3600}, image:", 1) // not Ready before it fails
 	once := strings.Replace(podYAML("once", runtimetest.ScriptSucceed), "spec:\n", "spec:\n  restartPolicy: Never\n", 1)
 	done := make(chan result, 1)
-	go func() { done <- d.cmd("wait", "--for=condition=Ready", "pod/web", "--timeout=10s") }() // it does not exist yet
+	go func() { done <- d.cmd("wait", "--for=condition=Ready", "pod/web", "--timeout=1m") }() // it does not exist yet
 	d.says(0, "pod/web created\n", "", "apply", "-f", d.file("web.yaml", podYAML("web", runtimetest.ScriptServe)))
 	if r := <-done; r.code != 0 || r.stdout != "pod/web condition met\n" {
 		t.Errorf("%+v", r)
@@ -314,10 +348,10 @@ func TestWaitForPods(t *testing.T) {
 	d.says(1, "", "monopod: pod default/once has ended: it is Succeeded\n", "wait", "--for=condition=Ready", "once")
 	d.says(0, "pod/once condition met\n", "", "wait", "--for=condition=Ready=false", "default/once")
 	d.says(1, "pod/bad created\n", "monopod: pod default/bad has ended: it is Failed: container a: exited with 3 (Error), not restarted by restart policy Never\n", "apply", "--wait", "-f", d.file("bad.yaml", never))
-	d.says(2, "", "monopod: timed out after 30ms waiting for condition Ready of pod default/nope: it does not exist\n", "wait", "--timeout=30ms", "nope")
-	d.says(2, "", "monopod: timed out after 30ms waiting for deletion of pod default/web: it is Running\n", "wait", "--for=delete", "--timeout=30ms", "web")
+	d.saysAtLast(2, "", "monopod: timed out after 200ms waiting for condition Ready of pod default/nope: it does not exist\n", "wait", "--timeout=200ms", "nope")
+	d.saysAtLast(2, "", "monopod: timed out after 200ms waiting for deletion of pod default/web: it is Running\n", "wait", "--for=delete", "--timeout=200ms", "web")
 	d.says(0, "pod/nope condition met\n", "", "wait", "--for=delete", "nope")
-	go func() { done <- d.cmd("wait", "--for=delete", "pod", "web", "bad", "--timeout=10s") }()
+	go func() { done <- d.cmd("wait", "--for=delete", "pod", "web", "bad", "--timeout=1m") }()
 	d.says(0, "pod/web deleted\npod/bad deleted\n", "", "delete", "pod", "web", "bad")
 	if r := <-done; r.code != 0 || strings.Count(r.stdout, "condition met") != 2 {
 		t.Errorf("%+v", r)
@@ -326,6 +360,29 @@ func TestWaitForPods(t *testing.T) {
 		if r := d.cmd(wrong...); r.code != exitUsage {
 			t.Errorf("%v: code %d: %s", wrong, r.code, r.stderr)
 		}
+	}
+}
+
+// Before the daemon has told of the pods that there are, nobody can say that one does not exist.
+func TestWaitDoesNotSayThatAPodIsNotThereBeforeItKnows(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	if err := os.MkdirAll(d.path("run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := node.Listen(d.path("run", "monopod.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mute := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
+	done := make(chan error, 1)
+	go func() { done <- mute.Serve(l) }()
+	d.says(2, "", "monopod: timed out after 50ms waiting for condition Ready of pod default/web: the daemon has not told of it yet\n", "wait", "--timeout=50ms", "web")
+	if err := mute.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
 	}
 }
 
@@ -349,7 +406,7 @@ func TestWaitGoesOnOverARestartOfTheDaemon(t *testing.T) {
 	})}
 	done := make(chan error, 1)
 	go func() { done <- first.Serve(l) }()
-	d.says(0, "pod/web condition met\n", "", "wait", "--for=phase=Running", "web", "--timeout=10s")
+	d.says(0, "pod/web condition met\n", "", "wait", "--for=phase=Running", "web", "--timeout=1m")
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}

@@ -209,6 +209,8 @@ type waiting struct {
 	// left are the pods that have not reached their goal, pods what is known of all.
 	left map[manifests.Key]goal
 	pods map[manifests.Key]*corev1.Pod
+	// seen says that the daemon has told of all pods that there are: one that is not in pods does not exist.
+	seen bool
 }
 
 // rewatch is how long to wait for a daemon that has ended while it was watched: it is probably being restarted.
@@ -224,6 +226,7 @@ func (w *waiting) watch(ctx context.Context, c *node.Client) error {
 			return err
 		}
 		clear(w.pods)
+		w.seen = false
 		sleep(ctx, rewatch)
 	}
 }
@@ -242,6 +245,7 @@ func (w *waiting) see(e node.PodEvent) error {
 	g, wanted := w.left[key]
 	switch {
 	case e.Type == node.Bookmark:
+		w.seen = true
 		for _, key := range slices.SortedFunc(maps.Keys(w.left), compareKeys) {
 			if w.left[key].gone && w.pods[key] == nil {
 				w.reached(key)
@@ -279,10 +283,13 @@ func (w *waiting) reached(key manifests.Key) {
 // state says how a pod is that is not as it is to be.
 func (w *waiting) state(key manifests.Key) string {
 	pod := w.pods[key]
-	if pod == nil {
-		return "it does not exist"
+	switch {
+	case pod != nil:
+		return "it is " + string(pod.Status.Phase) + whyText(pod)
+	case !w.seen:
+		return "the daemon has not told of it yet"
 	}
-	return "it is " + string(pod.Status.Phase) + whyText(pod)
+	return "it does not exist"
 }
 
 func whyText(pod *corev1.Pod) string {
