@@ -208,12 +208,13 @@ func (g *stage) wait(ctx context.Context, t *trial.Trial, w waitLimits) (trial.R
 
 // look judges the pods as they are; visible says that all can be seen.
 func (g *stage) look(t *trial.Trial) (r trial.Report, next time.Time, visible bool) {
+	jobs := g.app.board.finished() // before the pods: those of a Job that has ended are seen as they came out
 	pods, err := g.app.board.Pods()
 	g.views = g.views[:0]
 	for _, v := range pods {
 		g.views = append(g.views, trial.View{Pod: v.Pod, Why: v.Why})
 	}
-	r, next = t.Look(time.Now(), g.views, g.app.board.finished())
+	r, next = t.Look(time.Now(), g.views, jobs)
 	if err != nil {
 		r.Result, r.Reason = trial.Waiting, err.Error()
 	}
