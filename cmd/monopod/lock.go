@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -42,13 +43,29 @@ func isHeld(err error) bool {
 	return held
 }
 
-func takeLock(patience time.Duration, dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
+// openTries is how often a directory is made again that somebody removes before the lock is in it.
+const openTries = 20
+
+// openLock opens the file to lock. A slot of a run may be cleaned up by its last user at that moment.
+func openLock(dir string) (f *os.File, err error) {
+	for range openTries {
+		if err = os.MkdirAll(dir, 0o755); err == nil {
+			f, err = os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) { // it was there for MkdirAll, and is gone
+			break
+		}
 	}
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
+	}
+	return f, nil
+}
+
+func takeLock(patience time.Duration, dir string) (*os.File, error) {
+	f, err := openLock(dir)
+	if err != nil {
+		return nil, err
 	}
 	if err := flock(f, patience); err != nil {
 		defer f.Close()

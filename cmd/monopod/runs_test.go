@@ -517,6 +517,38 @@ func TestRunsAtTheSameTimeHaveNothingInCommon(t *testing.T) {
 	b.nothingLeft()
 }
 
+func TestASlotThatOthersTakeAndDropIsHeldOrTakenWhole(t *testing.T) {
+	t.Parallel()
+	b := newRunBench(t)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			s := firstSlot(b)
+			for taken := 0; taken < 50; {
+				err := s.lock()
+				if isHeld(err) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				taken++
+				err = os.WriteFile(filepath.Join(s.root, "mine"), nil, 0o600)
+				if err == nil && !s.has("mine") {
+					err = errors.New("somebody else has removed a file of this run")
+				}
+				if err = errors.Join(err, os.RemoveAll(s.state), s.drop()); err != nil {
+					t.Error(err)
+				}
+				_ = os.Remove(filepath.Dir(s.state))
+				s.release()
+			}
+		})
+	}
+	group.Wait()
+}
+
 func TestASubnetThatIsTakenIsNotChosen(t *testing.T) {
 	b := newRunBench(t)
 	cfg, err := LoadConfig(&configFlags{file: b.path("config.yaml")}, b.program().env)

@@ -242,11 +242,23 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// drop removes the slot with its images. It must be held, and cleared.
+// drop removes the slot with its images. It must be held, and cleared. The lock goes last: without it others may take the
+// slot at any moment, and what is in it is theirs.
 func (s *slot) drop() error {
-	if err := os.RemoveAll(s.root); err != nil {
+	entries, err := os.ReadDir(s.root)
+	errs := []error{err}
+	for _, e := range entries {
+		if e.Name() != lockName {
+			errs = append(errs, os.RemoveAll(filepath.Join(s.root, e.Name())))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	if err := ignoreGone(os.Remove(filepath.Join(s.root, lockName))); err != nil {
+		return err
+	}
+	_ = os.Remove(s.root) // unless there is somebody already
 	_ = os.Remove(filepath.Dir(s.root))
 	return nil
 }
