@@ -22,10 +22,7 @@ func FreeHostPorts(pod *corev1.Pod, take func(protocol corev1.Protocol, hostIP s
 	if pod.Spec.HostNetwork {
 		return nil, fmt.Errorf("%s: a pod on the host network has the ports that its containers open", AnnotationFreeHostPorts)
 	}
-	var names []string
-	for name := range strings.SplitSeq(asked, ",") {
-		names = append(names, strings.TrimSpace(name))
-	}
+	names := askedFor(asked)
 	out, found := pod.DeepCopy(), map[string]bool{}
 	for _, list := range [][]corev1.Container{out.Spec.InitContainers, out.Spec.Containers} {
 		for c := range list {
@@ -48,6 +45,34 @@ func FreeHostPorts(pod *corev1.Pod, take func(protocol corev1.Protocol, hostIP s
 		}
 	}
 	return out, nil
+}
+
+// GivenHostPorts are the ports with host ports that FreeHostPorts has given a pod, or found written down among those that
+// it asks for.
+func GivenHostPorts(pod *corev1.Pod) (given []corev1.ContainerPort) {
+	asked := pod.Annotations[AnnotationFreeHostPorts]
+	if asked == "" {
+		return nil
+	}
+	names := askedFor(asked)
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, c := range list {
+			for _, p := range c.Ports {
+				if p.HostPort != 0 && wants(names, p, map[string]bool{}) {
+					given = append(given, p)
+				}
+			}
+		}
+	}
+	return given
+}
+
+// askedFor splits the value of the annotation.
+func askedFor(text string) (names []string) {
+	for name := range strings.SplitSeq(text, ",") {
+		names = append(names, strings.TrimSpace(name))
+	}
+	return names
 }
 
 // wants says whether a port is asked for, and notes by which of the names.

@@ -290,14 +290,16 @@ func TestFreeHostPortsAreGivenToThoseThatAsk(t *testing.T) {
 		asked string
 		edit  func(*corev1.Pod)
 		want  []int32
+		// given are those that GivenHostPorts tells afterwards.
+		given []int32
 		err   string
 	}{
 		"none":               {asked: "", want: []int32{0, 0, 7000}},
-		"by name":            {asked: "http", want: []int32{40000, 0, 7000}},
-		"by number, a space": {asked: "8080, 53", want: []int32{40000, 40001, 7000}},
-		"by both":            {asked: "http,8080", want: []int32{40000, 0, 7000}},
-		"all":                {asked: "all", want: []int32{40000, 40001, 7000}},
-		"one that is fixed":  {asked: "7", want: []int32{0, 0, 7000}},
+		"by name":            {asked: "http", want: []int32{40000, 0, 7000}, given: []int32{40000}},
+		"by number, a space": {asked: "8080, 53", want: []int32{40000, 40001, 7000}, given: []int32{40000, 40001}},
+		"by both":            {asked: "http,8080", want: []int32{40000, 0, 7000}, given: []int32{40000}},
+		"all":                {asked: "all", want: []int32{40000, 40001, 7000}, given: []int32{40000, 40001, 7000}},
+		"one that is fixed":  {asked: "7", want: []int32{0, 0, 7000}, given: []int32{7000}},
 		"an unknown one":     {asked: "http,metrics", err: `no container has a port "metrics"`},
 		"on the host":        {asked: "http", edit: func(p *corev1.Pod) { p.Spec.HostNetwork = true }, err: "host network"},
 	} {
@@ -324,6 +326,13 @@ func TestFreeHostPortsAreGivenToThoseThatAsk(t *testing.T) {
 				if port := got.Spec.Containers[0].Ports[i].HostPort; port != want {
 					t.Errorf("port %d has host port %d, want %d", i, port, want)
 				}
+			}
+			var given []int32
+			for _, port := range GivenHostPorts(got) {
+				given = append(given, port.HostPort)
+			}
+			if diff := cmp.Diff(c.given, given); diff != "" {
+				t.Errorf("given, -want +got:\n%s", diff)
 			}
 			if diff := cmp.Diff(before, p); diff != "" {
 				t.Errorf("the manifest itself was changed: %s", diff)

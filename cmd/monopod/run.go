@@ -42,5 +42,6 @@ func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
 		return err
 	}
 	defer app.Close()
-	return app.Run(ctx)
+	held := reserveAgain(cfg, log)
+	return errors.Join(app.Run(ctx), closeAll(held))
 }

@@ -621,7 +621,7 @@ func TestTheConfigurationOfARunIsReadAsItWasWritten(t *testing.T) {
 
 func TestAReservedPortIsGivenToNobodyElse(t *testing.T) {
 	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
-		port, held, err := reservePort(protocol, "")
+		port, held, err := reservePort(protocol, "", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -653,9 +653,48 @@ func TestAReservedPortIsGivenToNobodyElse(t *testing.T) {
 			t.Errorf("it is not free again: %v", err)
 		}
 	}
-	if _, _, err := reservePort(corev1.ProtocolSCTP, ""); err == nil {
+	if _, _, err := reservePort(corev1.ProtocolSCTP, "", 0); err == nil {
 		t.Error("SCTP is reserved")
 	}
+}
+
+func TestTheAgentOfWhatOnceLeavesReservesItsPorts(t *testing.T) {
+	b := newRunBench(t)
+	web := strings.Replace(podYAML("web", runtimetest.ScriptServe), "labels:", "annotations: {monopod.dev/free-host-ports: http}, labels:", 1)
+	web = strings.Replace(web, "image: example.com/app:1,", "image: example.com/app:1, ports: [{name: http, containerPort: 8080}, {containerPort: 8081}],", 1)
+	file := b.file("web.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n---\n"+web)
+	r := b.do("once", "-o", "json", "-f", file)
+	var report trial.Report
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil || len(b.kept) != 1 {
+		t.Fatalf("code %d, %v: %s%s", r.code, err, r.stdout, r.stderr)
+	}
+	address := fmt.Sprintf(":%d", report.Pods[0].Ports[0].Host)
+	listen := func() error {
+		l, err := net.Listen("tcp4", address)
+		if err == nil {
+			err = l.Close()
+		}
+		return err
+	}
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	held := reserveAgain(b.kept[0], logger)
+	if err := listen(); len(held) != 1 || !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("%d ports are held; listen on %s: %v", len(held), address, err)
+	}
+	if again := reserveAgain(b.kept[0], logger); len(again) != 0 || !strings.Contains(log.String(), "address already in use") {
+		t.Errorf("%d ports are held twice: %s", len(again), log.String())
+	}
+	if err := errors.Join(closeAll(held), listen()); err != nil {
+		t.Errorf("it is not free again: %v", err)
+	}
+	if r := b.do("down", "0"); r.code != 0 {
+		t.Errorf("down: code %d: %s", r.code, r.stderr)
+	}
+	if held := reserveAgain(b.kept[0], logger); held != nil {
+		t.Errorf("%d ports of a run that is gone are held", len(held))
+	}
+	b.nothingLeft()
 }
 
 func TestSignalsGoToTheCommandWhileItRuns(t *testing.T) {

@@ -201,7 +201,7 @@ func (p *program) bringUp(ctx context.Context, cfg *LoadedConfig, o *trialFlags,
 // assignPorts gives the pods the host ports that they ask for.
 func (c *content) assignPorts() (held []io.Closer, err error) {
 	take := func(protocol corev1.Protocol, hostIP string) (int32, error) {
-		port, closer, err := reservePort(protocol, hostIP)
+		port, closer, err := reservePort(protocol, hostIP, 0)
 		if err == nil {
 			held = append(held, closer)
 		}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -21,6 +23,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/trial"
 )
 
 // keeperPatience is how long the agent that looks after kept pods may take to answer.
@@ -200,8 +203,38 @@ type reservation int
 // Close gives the port back.
 func (r reservation) Close() error { return unix.Close(int(r)) }
 
-// reservePort takes a port that is free on all addresses, or on one.
-func reservePort(protocol corev1.Protocol, hostIP string) (int32, reservation, error) {
+// reserveAgain reserves the ports that the pods of a run that was left were given, for as long as the agent lives that looks
+// after them. For another agent it does nothing. A port that somebody has taken meanwhile is the pod's all the same.
+func reserveAgain(cfg *LoadedConfig, log *slog.Logger) (held []io.Closer) {
+	if _, err := os.Stat(filepath.Join(cfg.RootDirectory, keptFile)); err != nil {
+		return nil
+	}
+	files, _ := filepath.Glob(filepath.Join(cfg.StaticPodPath, "*.json"))
+	for _, f := range files {
+		for _, p := range givenPorts(f) {
+			_, r, err := reservePort(p.Protocol, p.HostIP, p.HostPort)
+			if err != nil {
+				log.Warn("reserve a host port of a pod", "port", p.HostPort, "err", err)
+				continue
+			}
+			held = append(held, r)
+		}
+	}
+	return held
+}
+
+// givenPorts are those of the pod that a file of a run holds. Files that cannot be read are reported where they are used.
+func givenPorts(file string) []corev1.ContainerPort {
+	pod := &corev1.Pod{}
+	text, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(text, &pod.TypeMeta) != nil || pod.Kind != "Pod" || json.Unmarshal(text, pod) != nil {
+		return nil
+	}
+	return trial.GivenHostPorts(pod)
+}
+
+// reservePort takes a port on all addresses, or on one; 0: one that is free.
+func reservePort(protocol corev1.Protocol, hostIP string, port int32) (int32, reservation, error) {
 	kind := unix.SOCK_STREAM
 	switch protocol {
 	case corev1.ProtocolUDP:
@@ -211,12 +244,12 @@ func reservePort(protocol corev1.Protocol, hostIP string) (int32, reservation, e
 		return 0, 0, fmt.Errorf("free ports of %s cannot be found", protocol)
 	}
 	ip := net.ParseIP(hostIP)
-	family, at := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{})
+	family, at := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Port: int(port)})
 	switch v4 := ip.To4(); {
 	case v4 != nil:
-		at = &unix.SockaddrInet4{Addr: [4]byte(v4)}
+		at = &unix.SockaddrInet4{Port: int(port), Addr: [4]byte(v4)}
 	case ip != nil:
-		family, at = unix.AF_INET6, &unix.SockaddrInet6{Addr: [16]byte(ip)}
+		family, at = unix.AF_INET6, &unix.SockaddrInet6{Port: int(port), Addr: [16]byte(ip)}
 	}
 	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
