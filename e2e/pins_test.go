@@ -68,7 +68,7 @@ func TestARollbackRunsTheImageThatItsTagStoodFor(t *testing.T) {
 		text := d.pod("tag", "", d.writer("c", "trap 'exit 0' TERM; say $EDITION-"+edit+"; while :; do sleep 3600 & wait $!; done",
 			"    readinessProbe: {exec: {command: [sh, -c, '[ $EDITION != bad ]']}, periodSeconds: 1}"))
 		text = strings.Replace(text, "image: "+image, "image: "+tag, 1)
-		in.put("tag", strings.Replace(text, "metadata: {name: tag}", `metadata: {name: tag, annotations: {monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 8s, monopod.dev/soak: 1s}}`, 1))
+		in.put("tag", strings.Replace(text, "metadata: {name: tag}", `metadata: {name: tag, annotations: {monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 20s, monopod.dev/soak: 1s}}`, 1))
 	}
 	runs := func(digest string) {
 		t.Helper()

@@ -29,7 +29,8 @@ func (d *diary) edition(name, edition, notes, script string, more ...string) str
 }
 
 const (
-	quickTrial = `monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 4s, monopod.dev/soak: 3s`
+	// quickTrial is for what is never Ready, slowTrial for what is to become Ready.
+	quickTrial = `monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 4s, monopod.dev/soak: 1s`
 	slowTrial  = `monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 20s, monopod.dev/soak: 1s`
 )
 
@@ -75,7 +76,7 @@ func TestABadRevisionIsTakenBack(t *testing.T) {
 	in := newInstance(t)
 	d := in.newDiary("bad")
 	in.start()
-	goodText := d.edition("bad", "one", quickTrial, server("one"))
+	goodText := d.edition("bad", "one", slowTrial, server("one"))
 	d.open("ready-one")
 	in.put("bad", goodText)
 	in.ready("bad")
@@ -83,12 +84,16 @@ func TestABadRevisionIsTakenBack(t *testing.T) {
 	if first.Source != filepath.Join(in.manifests, "bad.yaml")+":1" {
 		t.Errorf("the source is %s", first.Source)
 	}
-	for n, c := range []struct{ edition, script, reason string }{
-		{"crashes", "say crashes; touch /diary/ready-crashes; sleep 1.5; exit 3", "it did not stay Ready for 3s"},
-		{"never", server("never"), "it was not Ready within 4s"},
+	for n, c := range []struct{ edition, notes, script, reason string }{
+		{"crashes", strings.Replace(slowTrial, "soak: 1s", "soak: 10s", 1), "say crashes; touch /diary/ready-crashes; gate crash; exit 3", "it did not stay Ready for 10s"},
+		{"never", quickTrial, server("never"), "it was not Ready within 4s"},
 	} {
 		d.clear()
-		in.put("bad", d.edition("bad", c.edition, quickTrial, c.script))
+		in.put("bad", d.edition("bad", c.edition, c.notes, c.script))
+		if c.edition == "crashes" {
+			in.pod("bad", "is Ready before it crashes", func(p corev1.Pod) bool { return edition(p) == "crashes" && isReady(p) })
+			d.open("crash")
+		}
 		if r := in.outcome("bad", n+2, "Failed"); !strings.HasPrefix(r.Reason, c.reason) {
 			t.Errorf("%s: %s", c.edition, r.Reason)
 		}
@@ -132,10 +137,10 @@ func TestAFailedRevisionIsNotTriedAgainAfterRestartsAndReboots(t *testing.T) {
 	d := in.newDiary("again")
 	in.start()
 	d.open("ready-one")
-	in.put("again", d.edition("again", "one", quickTrial, server("one")))
+	in.put("again", d.edition("again", "one", slowTrial, server("one")))
 	in.ready("again")
 	in.outcome("again", 1, "Ready")
-	in.put("again", d.edition("again", "two", quickTrial, server("two")))
+	in.put("again", d.edition("again", "two", slowTrial, server("two")))
 	in.pod("again", "is at edition two", func(p corev1.Pod) bool { return edition(p) == "two" && len(d.words()) == 3 })
 	in.kill9() // its trial goes on
 	in.start()
@@ -153,7 +158,7 @@ func TestAFailedRevisionIsNotTriedAgainAfterRestartsAndReboots(t *testing.T) {
 		d.note("over")
 	}
 	d.open("ready-three")
-	in.put("again", d.edition("again", "three", quickTrial, server("three")))
+	in.put("again", d.edition("again", "three", slowTrial, server("three")))
 	in.outcome("again", 3, "Ready")
 	if p := in.ready("again"); edition(p) != "three" || p.Annotations[node.AnnotationRollback] != "" {
 		t.Errorf("after an edit: %s, %v", edition(p), p.Annotations)
@@ -201,15 +206,15 @@ func TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision(t *testing.T) {
 	}
 }
 
-// group is three pods of one update group, in reverse order of their names.
+// group is three pods of one update group, in reverse order of their names. names are editions instead of e, which must fail.
 func (d *diary) group(in *instance, e string, names ...string) {
 	for i, name := range []string{"c-first", "b-second", "a-third"} {
 		notes := fmt.Sprintf(`monopod.dev/update-group: plane, monopod.dev/update-order: "%d", `, i)
-		ed := e
+		ed, trial := e, slowTrial
 		if len(names) > i && names[i] != "" {
-			ed = names[i]
+			ed, trial = names[i], quickTrial
 		}
-		in.put(name, d.edition(name, ed, notes+strings.Replace(quickTrial, "soak: 3s", "soak: 1s", 1), server(name+"-"+ed)))
+		in.put(name, d.edition(name, ed, notes+trial, server(name+"-"+ed)))
 	}
 }
 
@@ -279,12 +284,12 @@ func TestAPersonGoesBackAndForth(t *testing.T) {
 	in := newInstance(t)
 	d := in.newDiary("hand")
 	in.start()
-	for _, e := range []string{"one", "two"} {
+	for i, e := range []string{"one", "two"} {
 		d.open("ready-" + e)
 		in.put("hand", d.edition("hand", e, "", server(e)))
 		in.pod("hand", "is at edition "+e, func(p corev1.Pod) bool { return edition(p) == e && isReady(p) })
+		in.outcome("hand", i+1, "Ready")
 	}
-	in.outcome("hand", 2, "Ready")
 	if out, err := in.run("rollback", "pod", "hand"); err != nil || !strings.Contains(out, "runs revision 1 instead of 2 until its manifest changes") {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -310,21 +315,21 @@ func TestADeploymentStopsAtAPodThatWasGoneBackWith(t *testing.T) {
 	in := newInstance(t)
 	d := in.newDiary("web")
 	in.start()
-	deployment := func(e string) string {
-		pod := d.edition("web", e, quickTrial, server(e))
+	deployment := func(e, trial string) string {
+		pod := d.edition("web", e, trial, server(e))
 		_, spec, _ := strings.Cut(pod, "spec:\n")
 		spec = "      " + strings.ReplaceAll(strings.TrimSuffix(spec, "\n"), "\n", "\n      ")
 		return "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {matchLabels: {app: web}}\n  template:\n" +
-			fmt.Sprintf("    metadata: {labels: {app: web, edition: %q}, annotations: {%s}}\n    spec:\n%s\n", e, quickTrial, spec)
+			fmt.Sprintf("    metadata: {labels: {app: web, edition: %q}, annotations: {%s}}\n    spec:\n%s\n", e, trial, spec)
 	}
 	d.open("ready-one")
-	in.put("web", deployment("one"))
+	in.put("web", deployment("one", slowTrial))
 	for _, name := range []string{"web-0", "web-1"} {
 		in.ready(name)
 		in.outcome(name, 1, "Ready")
 	}
 	other := in.ready("web-1")
-	in.put("web", deployment("two"))
+	in.put("web", deployment("two", quickTrial))
 	in.outcome("web-0", 2, "Failed")
 	in.back("web-0", "one")
 	in.kill9()
@@ -334,7 +339,7 @@ func TestADeploymentStopsAtAPodThatWasGoneBackWith(t *testing.T) {
 		t.Errorf("the other pod was touched: %s", brief(p))
 	}
 	d.open("ready-three")
-	in.put("web", deployment("three"))
+	in.put("web", deployment("three", slowTrial))
 	for _, name := range []string{"web-0", "web-1"} {
 		in.pod(name, "is at edition three", func(p corev1.Pod) bool { return edition(p) == "three" && isReady(p) })
 	}
