@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -263,7 +264,7 @@ func TestOnceRunsPodsAndLeavesNothing(t *testing.T) {
 	}{
 		{"all is well", []string{"-f", web, "-f", good}, 0, "ok", "", 2, 0},
 		{"one has failed", []string{"-f", web, "-f", bad, "--finish"}, 1, "container main ended with exit code 3", "pod default/bad, container main:\nthe disk is full\n", 2, 1},
-		{"one is not ready in time", []string{"-f", slow, "-f", good, "--timeout", "3s"}, 2, "waiting", "I am slow\nmonopod: after 3s not all pods are up", 2, 1},
+		{"one is not ready in time", []string{"-f", slow, "-f", good, "--timeout", "20s"}, 2, "waiting", "I am slow\nmonopod: after 20s not all pods are up", 2, 1},
 		{"one crashes again and again", []string{"-f", crash, "--max-restarts", "1", "--min-ready", "10s"}, 1, "container main was restarted 1 times; container main ended with exit code 4", "cannot begin", 1, 1},
 	} {
 		report := filepath.Join(r.dir, "junit.xml")
@@ -290,10 +291,16 @@ func TestWhatOnceLeavesIsLookedAfter(t *testing.T) {
 	}
 	var report struct {
 		Run  struct{ Socket string }
-		Pods []struct{ IP string }
+		Pods []struct {
+			IP    string
+			Ports []struct{ HostPort int }
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Pods) != 1 {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Pods) != 1 || len(report.Pods[0].Ports) != 1 {
 		t.Fatalf("%v: %s", err, out)
+	}
+	if l, err := net.Listen("tcp4", fmt.Sprintf(":%d", report.Pods[0].Ports[0].HostPort)); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("its host port is not reserved: %v %v", l, err)
 	}
 	ask := func(args ...string) string {
 		_, out, _ := r.do(append(args, "--socket", report.Run.Socket)...)
@@ -310,7 +317,7 @@ func TestWhatOnceLeavesIsLookedAfter(t *testing.T) {
 	if !strings.Contains(before, `"restartCount": 0`) {
 		t.Errorf("before: %s", before)
 	}
-	r.killServer(report.Pods[0].IP)
+	r.killServer()
 	r.eventually("it is started again", func() error {
 		if now := ask("get", "pod", "web", "-o", "json"); !strings.Contains(now, `"restartCount": 1`) {
 			return errors.New(now)
@@ -322,22 +329,40 @@ func TestWhatOnceLeavesIsLookedAfter(t *testing.T) {
 	}
 }
 
-// killServer ends the web server that is in the cgroups of the runs.
-func (r *runs) killServer(ip string) {
-	r.t.Helper()
+// servers are the web servers that are in the cgroups of the runs, without the children that they have for a request.
+func (r *runs) servers() (pids []int) {
+	parents := map[int]int{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
 		cgroup, _ := os.ReadFile(d + "/cgroup")
-		cmdline, _ := os.ReadFile(d + "/cmdline")
-		var pid int
-		if _, err := fmt.Sscanf(filepath.Base(d), "%d", &pid); err == nil && bytes.Contains(cgroup, []byte(r.cgroup)) && bytes.HasPrefix(cmdline, []byte("httpd")) {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				r.t.Fatal(err)
-			}
-			return
+		cmdline, _ := os.ReadFile(d + "/cmdline") // nothing of a zombie
+		stat, _ := os.ReadFile(d + "/stat")
+		var pid, parent int
+		var state string
+		_, behindName, _ := strings.Cut(string(stat), ") ")
+		_, err := fmt.Sscanf(filepath.Base(d)+" "+behindName, "%d %s %d", &pid, &state, &parent)
+		if err == nil && bytes.Contains(cgroup, []byte(r.cgroup)) && bytes.HasPrefix(cmdline, []byte("httpd")) {
+			parents[pid] = parent
 		}
 	}
-	r.t.Fatalf("no server of %s", ip)
+	for pid, parent := range parents {
+		if _, child := parents[parent]; !child {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// killServer ends the only web server.
+func (r *runs) killServer() {
+	r.t.Helper()
+	pids := r.servers()
+	if len(pids) != 1 {
+		r.t.Fatalf("the servers %v run", pids)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // fetch asks for a page and compares it.
@@ -394,6 +419,7 @@ func TestSignalsGoToTheCommandOfUp(t *testing.T) {
 	r := newRuns(t)
 	file := r.manifest("web", serving("web"))
 	c, out, errs := r.command("up", "-f", file, "--", "sh", "-c", "trap 'echo caught; exit 5' INT; echo begun; while :; do sleep 0.1; done")
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // with a terminal, SIGINT would be taken for one that it has sent to the command
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -465,21 +491,31 @@ func TestWhatAKilledUpLeftIsRemovedByTheNextAndByCleanupAndLiveOnesStay(t *testi
 			t.Fatal(err)
 		}
 		r.says(out, "\n")
+		r.eventually("both serve", func() error { // `up` waits for addresses only
+			if pids := r.servers(); len(pids) != 2 {
+				return fmt.Errorf("the servers %v run", pids)
+			}
+			return nil
+		})
 		if err := c.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = c.Wait()
 		command := strings.TrimSpace(out.String())
 		r.eventually("its command has ended, too", func() error {
-			if err := exec.Command("kill", "-0", command).Run(); err == nil {
-				return fmt.Errorf("process %s is there", command)
+			stat, err := os.ReadFile("/proc/" + command + "/stat")
+			if err == nil && !strings.Contains(string(stat), ") Z ") {
+				return fmt.Errorf("process %s is there: %s", command, stat)
 			}
 			return nil
 		})
-		if pods, err := filepath.Glob(r.root + "-runs/1/pods/*"); len(pods) != 1 {
-			t.Errorf("the pod ended with its agent: %v %v", pods, err)
+		if pids := r.servers(); len(pids) != 2 {
+			t.Errorf("the pod ended with its agent: of two servers run %v", pids)
 		}
 		code, _, errs := r.do(next...)
+		if pids := r.servers(); len(pids) != 1 {
+			t.Errorf("after %v the servers %v run instead of that of the live one", next, pids)
+		}
 		if code != 0 || !strings.Contains(errs, "a run that was killed has left (run 1)") {
 			t.Errorf("%v: exit code %d: %s", next, code, errs)
 		}
