@@ -91,7 +91,9 @@ func TestABadRevisionIsTakenBack(t *testing.T) {
 		d.clear()
 		in.put("bad", d.edition("bad", c.edition, c.notes, c.script))
 		if c.edition == "crashes" {
-			in.pod("bad", "is Ready before it crashes", func(p corev1.Pod) bool { return edition(p) == "crashes" && isReady(p) })
+			in.pod("bad", "was seen Ready before it crashes", func(p corev1.Pod) bool {
+				return edition(p) == "crashes" && strings.HasSuffix(p.Annotations[node.AnnotationUpdate], "it must stay Ready")
+			})
 			d.open("crash")
 		}
 		if r := in.outcome("bad", n+2, "Failed"); !strings.HasPrefix(r.Reason, c.reason) {
