@@ -82,20 +82,23 @@ func TestMergeSaysWhoDefinesAPodAlready(t *testing.T) {
 }
 
 func TestRemovable(t *testing.T) {
-	d := Desired{Order: []string{"file", "http"}, Reported: map[string]bool{"file": true}, Unknown: map[string][]string{"file": {"/m/broken.yaml"}}}
+	some, all := map[string]bool{"file": true}, map[string]bool{"file": true, "http": true}
 	tests := []struct {
-		name   string
-		origin manifests.Origin
-		want   bool
+		name     string
+		reported map[string]bool
+		origin   manifests.Origin
+		want     bool
 	}{
-		{"a file that is gone", manifests.Origin{Source: "file", File: "/m/gone.yaml"}, true},
-		{"a file that was never read", manifests.Origin{Source: "file", File: "/m/broken.yaml"}, false},
-		{"a source that has not reported", manifests.Origin{Source: "http", File: "http://h/"}, false},
-		{"a source that is configured no more", manifests.Origin{Source: "fleet", File: "https://h/"}, true},
-		{"no origin", manifests.Origin{}, false},
+		{"a file that is gone", some, manifests.Origin{Source: "file", File: "/m/gone.yaml"}, true},
+		{"a file that was never read", all, manifests.Origin{Source: "file", File: "/m/broken.yaml"}, false},
+		{"a source that has not reported", some, manifests.Origin{Source: "http", File: "http://h/"}, false},
+		{"a source that is no more while another one is unread", some, manifests.Origin{Source: "fleet", File: "https://h/"}, false},
+		{"a source that is no more when all others are read", all, manifests.Origin{Source: "fleet", File: "https://h/"}, true},
+		{"no origin", all, manifests.Origin{}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			d := Desired{Order: []string{"file", "http"}, Reported: tt.reported, Unknown: map[string][]string{"file": {"/m/broken.yaml"}}}
 			if got := d.Removable(tt.origin); got != tt.want {
 				t.Errorf("removable is %v", got)
 			}

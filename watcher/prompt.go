@@ -13,9 +13,6 @@ type prompt interface{ Prompt() bool }
 // Prompt says that the first Set does not wait for anybody.
 func (s *FileSource) Prompt() bool { return true }
 
-// Prompt says that the only Set comes at once.
-func (o Off) Prompt() bool { return true }
-
 // Prompt says that there is a copy of the last good answer to begin with.
 func (s *Remote) Prompt() bool { return s.cfg.Copy != nil && s.cfg.Copy.exists() }
 

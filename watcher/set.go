@@ -85,8 +85,8 @@ type Desired struct {
 	// Reported holds the names of sources that have been read successfully in this run. Only pods of these
 	// sources may be removed when they are missing from Pods.
 	Reported map[string]bool
-	// Order has the names of all sources by precedence. A source that is not among them is no more, and what is left of
-	// it may be removed.
+	// Order has the names of all sources by precedence. A source that is not among them is no more; what is left of it
+	// may be removed once it is known that no other source has it.
 	Order []string
 	// Unknown holds, by source, the inputs whose content is not known in this run; see Set.Unknown.
 	Unknown map[string][]string
@@ -95,11 +95,16 @@ type Desired struct {
 }
 
 // Removable says whether a pod written at o may be removed when it is missing from Pods: its source has been
-// read in this run, and so has the input it was written in, unless that input is gone; or there is no such source any
-// more. The zero Desired removes nothing.
+// read in this run, and so has the input it was written in, unless that input is gone. When there is no such source any
+// more, every other one must have been read: it may have been renamed, or its pods moved. The zero Desired removes nothing.
 func (d Desired) Removable(o manifests.Origin) bool {
 	if len(d.Order) > 0 && o.Source != "" && !slices.Contains(d.Order, o.Source) {
-		return true
+		return d.AllRead()
 	}
 	return d.Reported[o.Source] && !slices.Contains(d.Unknown[o.Source], o.File)
+}
+
+// AllRead says that every source there is has been read in this run.
+func (d Desired) AllRead() bool {
+	return !slices.ContainsFunc(d.Order, func(name string) bool { return !d.Reported[name] })
 }

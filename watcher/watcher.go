@@ -217,20 +217,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Off is a source that is switched off by configuration: it is known to be empty, so pods that an earlier run
-// started from it may go.
-type Off string
-
-// Name implements Source.
-func (o Off) Name() string { return string(o) }
-
-// Run implements Source.
-func (o Off) Run(ctx context.Context, out chan<- Set) error {
-	send(ctx, out, Set{Source: string(o)})
-	<-ctx.Done()
-	return nil
-}
-
 func send(ctx context.Context, out chan<- Set, set Set) {
 	select {
 	case out <- set:

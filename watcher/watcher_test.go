@@ -266,13 +266,3 @@ func TestTwoSourcesOfOneNameAreRefused(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 }
-
-func TestASourceSwitchedOffIsKnownToBeEmpty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var p published
-		running(t, New(nil, Off("http")), p.add, func() {})
-		if d := p.list(); len(d) != 1 || !d[0].Reported["http"] || len(d[0].Pods) > 0 {
-			t.Errorf("published %+v", d)
-		}
-	})
-}

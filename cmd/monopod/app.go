@@ -85,7 +85,9 @@ type App struct {
 	board    *board
 	events   *events.Recorder
 	// inputs are those in trouble, for publish.
-	inputs   map[inputKey]watcher.Report
+	inputs map[inputKey]watcher.Report
+	// tidied says, for publish, that the copies of sources that are no more have been removed.
+	tidied   bool
 	applied  *applied.Store
 	rollouts *rollout.Controller
 	pins     *pins
@@ -175,40 +177,31 @@ func (a *App) watch(ctx context.Context) error {
 	if err := a.applied.Open(); err != nil {
 		a.log.Error("what was applied cannot be read or changed", "err", err)
 	}
-	sources := a.sources()
-	asked := make([]string, 0, len(sources))
-	for _, s := range sources {
-		if _, off := s.(watcher.Off); !off {
-			asked = append(asked, s.Name())
-		}
-	}
-	if err := watcher.RemoveCopies(a.cfg.copiesDirectory(), asked); err != nil {
-		a.log.Warn("remove the copies of sources that are no more", "err", err)
-	}
-	return watcher.New(a.log, sources...).Run(ctx, a.publish)
+	return watcher.New(a.log, a.sources()...).Run(ctx, a.publish)
 }
 
-// sources returns the configured sources by precedence. One that is switched off still reports: pods that an
-// earlier run started from it go.
+// sources returns the configured sources by precedence. Pods that an earlier run started from others go when all of
+// these have been read.
 func (a *App) sources() []watcher.Source {
 	if a.only != nil {
 		return a.only
 	}
-	file, url := watcher.Source(watcher.Off(sourceFile)), watcher.Source(watcher.Off(sourceHTTP))
+	all := a.remoteSources()
 	if a.cfg.StaticPodPath != "" {
-		file = watcher.NewFileSource(watcher.FileConfig{Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load(sourceFile, a.cfg.policy(a.cfg.StaticPodPathSecurity)), Log: a.log})
+		all = append(all, watcher.NewFileSource(watcher.FileConfig{
+			Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load(sourceFile, a.cfg.policy(a.cfg.StaticPodPathSecurity)), Log: a.log,
+		}))
 	}
 	if a.cfg.StaticPodURL != "" {
-		url = watcher.NewHTTPSource(watcher.HTTPConfig{
+		all = append(all, watcher.NewHTTPSource(watcher.HTTPConfig{
 			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: loadParts(sourceHTTP, a.cfg.policy(a.cfg.StaticPodURLSecurity)), Log: a.log,
 			Copy: a.cfg.copyOf(sourceHTTP),
-		})
+		}))
 	}
-	pushed := watcher.NewFileSource(watcher.FileConfig{
+	all = append(all, watcher.NewFileSource(watcher.FileConfig{
 		Name: sourceApplied, Path: a.applied.Dir(), CheckFrequency: a.cfg.FileCheckFrequency, Whole: a.applied.Whole(),
 		Load: load(sourceApplied, a.cfg.policy(a.cfg.AppliedSecurity)), Log: a.log,
-	})
-	all := append([]watcher.Source{file, url, pushed}, a.remoteSources()...)
+	}))
 	order := a.cfg.sourceNames()
 	slices.SortStableFunc(all, func(x, y watcher.Source) int {
 		return cmp.Compare(slices.Index(order, x.Name()), slices.Index(order, y.Name()))

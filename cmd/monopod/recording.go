@@ -67,7 +67,19 @@ func (a *App) containerd(err error) {
 // publish hands over what is desired, and records what has become of its inputs.
 func (a *App) publish(d watcher.Desired) {
 	a.inputs = recordInputs(a.events, a.inputs, d.Reports)
+	a.tidy(d)
 	a.board.publish(d)
+}
+
+// tidy removes the copies of sources that are no more, once, when their pods may go.
+func (a *App) tidy(d watcher.Desired) {
+	if a.tidied || !d.AllRead() {
+		return
+	}
+	a.tidied = true
+	if err := watcher.RemoveCopies(a.cfg.copiesDirectory(), d.Order); err != nil {
+		a.log.Warn("remove the copies of sources that are no more", "err", err)
+	}
 }
 
 // eventRecorder is runner.Recorder.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"monopod/manifests"
 	"monopod/runner/runtimetest"
 )
 
@@ -131,4 +132,40 @@ func TestTheSourcesInTheDocsAreAConfiguration(t *testing.T) {
 	if len(cfg.RemoteSources) != 2 || cfg.RemoteSources[0].Headers[0].ValueFile == "" || !cfg.RemoteSources[1].Atomic {
 		t.Errorf("%+v", cfg.RemoteSources)
 	}
+}
+
+func TestASourceThatIsRenamedKeepsItsPods(t *testing.T) {
+	web := newManifestServer(t, map[string]string{"/fleet": podYAML("web", runtimetest.ScriptServe)})
+	d := newDaemon(t, fmt.Sprintf("sources: [{name: fleet, url: %q, period: 1s}]", web.URL+"/fleet"))
+	d.start()
+	d.shows("Running", "get", "pod", "web")
+	key := manifests.Key{Namespace: "default", Name: "web"}
+	was := d.fake.State(key)
+	d.end()
+
+	config, err := os.ReadFile(d.path("config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, d.path("config.yaml"), strings.Replace(string(config), "name: fleet,", "name: fleet2,", 1))
+	web.body.Store(&map[string]string{}) // the new source has no answer yet
+	d.put("other.yaml", podYAML("other", runtimetest.ScriptServe))
+	d.start()
+	d.shows("Running", "get", "pod", "other") // what is known has been carried out
+	d.shows("Unreachable", "get", "sources")
+	if _, err := os.Stat(d.path("root", "sources", "fleet")); err != nil {
+		t.Errorf("the copy of the old name was removed before the new one was read: %v", err)
+	}
+	web.body.Store(&map[string]string{"/fleet": podYAML("web", runtimetest.ScriptServe) + "---\n" + podYAML("more", runtimetest.ScriptServe)})
+	d.shows("Running", "get", "pod", "more")
+	d.eventually("the copy of the old name is gone", func() error {
+		if _, err := os.Stat(d.path("root", "sources", "fleet")); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("it is there: %w", err)
+		}
+		return nil
+	})
+	if now := d.fake.State(key); now.Sandbox == nil || now.Sandbox.ID != was.Sandbox.ID || now.Containers[0].ID != was.Containers[0].ID {
+		t.Errorf("the pod was %+v and is %+v", was, now)
+	}
+	d.shows("fleet2", "get", "pod", "web", "-o", "yaml")
 }

@@ -132,13 +132,7 @@ func (p *program) newStage(ctx context.Context, s *slot, cfg *LoadedConfig, c *c
 	}
 	g.app = NewApp(cfg, newLogger(f, cfg.Logging), m)
 	g.app.lent = true
-	for _, name := range cfg.sourceNames() {
-		if name == stagedName {
-			g.app.only = append(g.app.only, g.source)
-		} else { // what came from there, in a run that was left, goes with the others
-			g.app.only = append(g.app.only, watcher.Off(name))
-		}
-	}
+	g.app.only = []watcher.Source{g.source} // what came from others, in a run that was left, goes
 	if err := g.app.Open(); err != nil {
 		f.Close()
 		return nil, err
