@@ -135,7 +135,11 @@ func (l *loader) otherObject(m map[string]any, it item, kind, version string) {
 	if kind == "" || kind == "Pod" {
 		pod = podName(m)
 	}
-	l.fail(it.errors(pod, append(it.duplicates(), refuseKind(m, it))))
+	errs := it.errors(pod, append(it.duplicates(), refuseKind(m, it)))
+	for _, e := range errs {
+		e.kindless = kind == ""
+	}
+	l.fail(errs)
 }
 
 // ignore notes that a document means nothing here.

@@ -71,9 +71,11 @@ type Error struct {
 	Msg   string `json:"message"`
 	// Hint says what to do about it; may be empty.
 	Hint string `json:"hint,omitempty"`
+	// kindless says that the document has no kind: Pod names it, but it need not be a Pod.
+	kindless bool
 }
 
-// ID names the object that has the problem; ok is false when the document could not be read that far.
+// ID names the object that has the problem; ok is false when the document does not say enough to know.
 func (e *Error) ID() (id ObjectID, ok bool) {
 	id.Kind = cmp.Or(e.Kind, "Pod")
 	namespace, name, namespaced := strings.Cut(e.Pod, "/")
@@ -81,7 +83,7 @@ func (e *Error) ID() (id ObjectID, ok bool) {
 		namespace, name = "", namespace
 	}
 	id.Namespace, id.Name = namespace, name
-	return id, name != ""
+	return id, name != "" && !e.kindless
 }
 
 // Error implements error.

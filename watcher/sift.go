@@ -1,6 +1,8 @@
 package watcher
 
 import (
+	"strings"
+
 	"monopod/manifests"
 )
 
@@ -15,15 +17,17 @@ type sifted struct {
 
 // sift judges an answer object by object. was is what counted until now, now what of the answer is valid, and problems
 // are those of the rest. An object with a problem keeps its earlier content. As long as it is not known which object
-// a document is, every object that the answer lacks may be that one, and stays.
+// a document is, every object that the answer lacks may be that one, and stays; likewise when it may lack its end.
 func sift(was, now *manifests.Content, problems []*manifests.Error) sifted {
+	there, end := identities(now), lastLine(now)
 	blamed, nameless := map[manifests.ObjectID]bool{}, false
 	for _, e := range problems {
 		id, ok := e.ID()
 		blamed[id] = true
-		nameless = nameless || !ok
+		cutOff := e.Line > end && !there[id]
+		nameless = nameless || !ok || cutOff || misnamed(e)
 	}
-	keep := keeper{blamed: blamed, nameless: nameless, there: identities(now)}
+	keep := keeper{blamed: blamed, nameless: nameless, there: there}
 	pods, heldPods := keepers(keep, was.Pods, now.Pods, podID)
 	objects, heldObjects := keepers(keep, was.Objects, now.Objects, (*manifests.Object).ID)
 	workloads, heldWorkloads := keepers(keep, was.Workloads, now.Workloads, (*manifests.Object).ID)
@@ -37,6 +41,25 @@ func sift(was, now *manifests.Content, problems []*manifests.Error) sifted {
 		out.whole = out.whole && known[id]
 	}
 	return out
+}
+
+// misnamed says that the name is the mistake, so that another object may be meant.
+func misnamed(e *manifests.Error) bool {
+	return strings.HasSuffix(e.Field, "metadata.name") || strings.HasSuffix(e.Field, "metadata.namespace")
+}
+
+// lastLine is where the last object begins.
+func lastLine(c *manifests.Content) int {
+	last := 0
+	for _, p := range c.Pods {
+		last = max(last, p.Origin.Line)
+	}
+	for _, list := range [][]*manifests.Object{c.Objects, c.Workloads} {
+		for _, o := range list {
+			last = max(last, o.Origin.Line)
+		}
+	}
+	return last
 }
 
 func podID(p *manifests.Pod) manifests.ObjectID {

@@ -42,6 +42,50 @@ func wordsOf(c *manifests.Content) string {
 	return strings.Join(words, " ")
 }
 
+// A mistake may hide which object is meant. Then nothing goes that the answer does not have.
+func TestAnObjectThatAMistakeMayHideStays(t *testing.T) {
+	pod := func(name string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\nspec:\n  containers:\n  - name: c\n    image: example.com/app:1\n"
+	}
+	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: d\nspec:\n  selector: {matchLabels: {app: d}}\n" +
+		"  template:\n    metadata: {labels: {app: d}}\n    spec: {containers: [{name: c, image: example.com/app:1}]}\n"
+	join := func(docs ...string) string { return strings.Join(docs, "---\n") }
+	bad := strings.Replace(pod("b"), "image:", "imge:", 1)
+	tests := map[string]struct{ was, now, want string }{
+		"a Deployment without its kind": {join(pod("a"), deployment), join(pod("a"), strings.Replace(deployment, "kind: Deployment\n", "", 1)), "a Deployment/d"},
+		"a name that cannot be one":     {join(pod("a"), pod("b"), pod("c")), join(pod("B_"), pod("c")), "a b c"},
+		"a name that stands twice":      {join(pod("a"), pod("b"), pod("c")), join(pod("c"), pod("c")), "a b c"},
+		"a name given twice":            {join(pod("a"), pod("b"), pod("c")), join(strings.Replace(pod("b"), "  name: b\n", "  name: b\n  name: x\n", 1), pod("c")), "a b c"},
+		"cut off behind a name":         {join(pod("a"), pod("b"), pod("c")), join(pod("a"), "apiVersion: v1\nkind: Pod\nmetadata:\n  name: b\n"), "a b c"},
+		"cut off within a name":         {join(pod("a"), pod("bb"), pod("c")), join(pod("a"), "apiVersion: v1\nkind: Pod\nmetadata:\n  name: b"), "a bb c"},
+		"a mistake before others":       {join(pod("a"), pod("b"), pod("c")), join(bad, pod("c")), "b c"},
+	}
+	load := func(text string) (*manifests.Content, []*manifests.Error) {
+		c, err := manifests.LoadParts("f", []byte(text), manifests.Options{})
+		return c, manifests.Errors(err)
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			was, none := load(tt.was)
+			now, problems := load(tt.now)
+			if len(none) > 0 || len(problems) == 0 {
+				t.Fatalf("problems before %v, now %v", none, problems)
+			}
+			got := sift(was, now, problems)
+			var names []string
+			for _, p := range got.content.Pods {
+				names = append(names, p.Object.Name)
+			}
+			for _, o := range got.content.Workloads {
+				names = append(names, o.Kind+"/"+o.Object.GetName())
+			}
+			if all := strings.Join(names, " "); all != tt.want || !got.held {
+				t.Errorf("%q counts, held %v; problems %v", all, got.held, problems)
+			}
+		})
+	}
+}
+
 func TestAnObjectWithAProblemKeepsItsContentAndTheOthersChange(t *testing.T) {
 	tests := []struct {
 		name, was, now string
