@@ -41,6 +41,9 @@ type Wanted struct {
 	Pods []*manifests.Pod
 	// Removable says of which documents it is known that they are gone.
 	Removable func(manifests.Origin) bool
+	// Keeps, which may be nil, says that what was written at the first place goes on, whatever the second says. What
+	// is written there is no revision then.
+	Keeps func(was, now manifests.Origin) bool
 	// Hand gets the pods to run, in the order of Pods, now and whenever they change. It must not block.
 	Hand func(pods []*manifests.Pod)
 }
@@ -318,7 +321,7 @@ func (c *Controller) follow() {
 	pods := make(map[manifests.Key]*followed, len(c.wanted.Pods))
 	units := make(map[string]*unit, len(c.units))
 	for _, p := range c.wanted.Pods {
-		if !Stable(p) {
+		if !Stable(p) || c.keeps(p) {
 			continue
 		}
 		f := c.pods[p.Key()]
@@ -345,6 +348,12 @@ func (c *Controller) follow() {
 			c.forget(key)
 		}
 	}
+}
+
+// keeps says that a pod goes on as it was written somewhere else.
+func (c *Controller) keeps(p *manifests.Pod) bool {
+	s := c.states[p.Key()]
+	return s != nil && c.wanted.Keeps != nil && c.wanted.Keeps(s.Origin, p.Origin)
 }
 
 // regroup takes over units; what was decided on stays if they have the same pods.

@@ -290,6 +290,45 @@ func TestPodsOfJobsHaveNoRevisions(t *testing.T) {
 	})
 }
 
+func TestWhatALowerSourceSaysIsNoRevisionWhileTheHigherOneIsUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, t.TempDir(), Options{AutoRollback: true, ReadyDeadline: time.Minute})
+		defer a.stop()
+		p := &actor{name: "a"}
+		p.write(good)
+		file := p.wanted
+		file.Origin.Source = "file"
+		a.want(p)
+		a.carry()
+		p.write(neverReady)
+		applied := p.wanted
+		applied.Origin.Source = "applied"
+		unread := true
+		update := func() {
+			known := !unread
+			a.c.Update(Wanted{
+				Pods: []*manifests.Pod{applied}, Hand: func(run []*manifests.Pod) { a.last = run },
+				Keeps: func(was, now manifests.Origin) bool {
+					return !known && was.Source == "file" && now.Source == "applied"
+				},
+			})
+			synctest.Wait()
+		}
+		update()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := a.c.State(file.Key()); s == nil || s.Wanted != 1 || len(s.Revisions) != 1 || s.Origin.Source != "file" {
+			t.Errorf("unread: %+v", s)
+		}
+		a.runs(applied) // should nothing run; the runner keeps what does
+		unread = false
+		update()
+		if s := a.c.State(file.Key()); s == nil || s.Wanted != 2 || s.Origin.Source != "applied" {
+			t.Errorf("read: %+v", s)
+		}
+	})
+}
+
 func TestAGroupGoesOnWhenThoseBeforeAreReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, t.TempDir(), Options{})

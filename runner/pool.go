@@ -30,6 +30,9 @@ type Desired struct {
 	// Removable says whether a pod that is not in Pods and was written at the given place may be removed:
 	// whether that place has been read. nil: none may.
 	Removable func(manifests.Origin) bool
+	// Keeps says whether a pod that was recorded as written at the first place stays as it is although it is in Pods as
+	// written at the second, because it may be in the first one too and that comes before. nil: it does not.
+	Keeps func(was, now manifests.Origin) bool
 }
 
 // Config of a Pool. NewPool fills in zero fields.
@@ -125,6 +128,11 @@ type report struct {
 	holds  *manifests.Pod
 }
 
+// of says that nothing is recorded from another source.
+func (r report) of(source string) bool {
+	return r.seen && (r.holds == nil || r.holds.Origin.Source == source)
+}
+
 // NewPool returns a Pool. It does nothing until Run is called.
 func NewPool(rt Runtime, cfg Config) *Pool {
 	cfg = cfg.withDefaults()
@@ -144,6 +152,9 @@ func NewPool(rt Runtime, cfg Config) *Pool {
 func (p *Pool) Update(d Desired) {
 	if d.Removable == nil {
 		d.Removable = func(manifests.Origin) bool { return false }
+	}
+	if d.Keeps == nil {
+		d.Keeps = func(manifests.Origin, manifests.Origin) bool { return false }
 	}
 	p.mu.Lock()
 	p.desired, p.settled = d, true
@@ -296,7 +307,7 @@ func (p *Pool) handOut(ctx context.Context) {
 	held := p.admitLocked()
 	p.anyHeld = len(held) > 0
 	for key, e := range p.entries {
-		a := assignment{settled: p.settled, desired: wanted[key], objects: p.desired.Objects, removable: p.desired.Removable}
+		a := assignment{settled: p.settled, desired: wanted[key], objects: p.desired.Objects, removable: p.desired.Removable, keeps: p.desired.Keeps}
 		if h, ok := held[key]; ok {
 			a.held = &h
 		}
@@ -334,12 +345,12 @@ func (p *Pool) admitLocked() map[manifests.Key]Held {
 	return Admit(a)
 }
 
-// assignLocked stores an assignment and wakes the worker if it is another one. For a pod that is not wanted it
-// always is, since what may be removed cannot be compared.
+// assignLocked stores an assignment and wakes the worker if it is another one. For a pod that is not wanted, or is
+// recorded from another source, it always is, since what may be removed or is kept cannot be compared.
 func (p *Pool) assignLocked(e *entry, a assignment) {
 	old := e.assignment
 	sameHeld := (a.held == nil || old.objects == a.objects) && (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
-	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld
+	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && e.report.of(a.desired.Origin.Source)
 	e.assignment = a
 	if e.report.status.Pod == nil {
 		p.setStatusLocked(e, Status(StatusInput{

@@ -24,6 +24,8 @@ type assignment struct {
 	held *Held
 	// removable says whether a pod that nobody wants may go.
 	removable func(manifests.Origin) bool
+	// keeps is Desired.Keeps.
+	keeps func(was, now manifests.Origin) bool
 }
 
 // worker owns one pod: it alone applies actions to it. All fields below the first group belong to its goroutine.
@@ -177,6 +179,7 @@ func (w *worker) turn(ctx context.Context) turn {
 		w.publish(time.Time{})
 		return turn{wait: never}
 	}
+	w.yield()
 	var pod *manifests.Pod
 	pod, w.removing = w.choose()
 	w.refer(pod)
@@ -211,6 +214,17 @@ func until(now, next time.Time) time.Duration {
 		return never
 	}
 	return max(next.Sub(now), time.Millisecond)
+}
+
+// yield treats what is wanted as if it were not known, when the recorded manifest goes before it.
+func (w *worker) yield() {
+	if w.observed.Sandbox == nil || w.now.desired == nil {
+		return
+	}
+	was := originOf(w.observed.Sandbox)
+	if w.now.keeps(was, w.now.desired.Origin) && !w.now.removable(was) {
+		w.now.desired, w.now.held = nil, nil
+	}
 }
 
 // choose picks the manifest to follow. removing means that the pod must go; neither, that nothing may be done.

@@ -109,6 +109,32 @@ func TestRemovable(t *testing.T) {
 	}
 }
 
+func TestWhatRunsIsKeptAsLongAsAHigherSourceMayHaveIt(t *testing.T) {
+	d := Desired{
+		Order: []string{"file", "http", "applied"}, Reported: map[string]bool{"file": true, "applied": true},
+		Unknown: map[string][]string{"file": {"/m/broken.yaml"}},
+	}
+	at := func(source, file string) manifests.Origin { return manifests.Origin{Source: source, File: file} }
+	for name, tt := range map[string]struct {
+		was, now manifests.Origin
+		want     bool
+	}{
+		"a higher source that has not been read": {at("http", "http://h/"), at("applied", "/a/web"), true},
+		"a broken file of a higher source":       {at("file", "/m/broken.yaml"), at("applied", "/a/web"), true},
+		"a higher source that lacks it":          {at("file", "/m/gone.yaml"), at("applied", "/a/web"), false},
+		"a lower source":                         {at("http", "http://h/"), at("file", "/m/web.yaml"), false},
+		"the same source":                        {at("http", "http://h/"), at("http", "http://h/"), false},
+		"a source that is no more":               {at("fleet", "http://f/"), at("applied", "/a/web"), false},
+		"no origin":                              {manifests.Origin{}, at("applied", "/a/web"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := d.Keeps(tt.was, tt.now); got != tt.want {
+				t.Errorf("kept: %v", got)
+			}
+		})
+	}
+}
+
 // drawSets makes a few sources with overlapping pods and files.
 func drawSets(t *rapid.T) ([]string, map[string]Set) {
 	names := []string{"file", "http", "push", "oci"}

@@ -104,6 +104,13 @@ func (d Desired) Removable(o manifests.Origin) bool {
 	return d.Reported[o.Source] && !slices.Contains(d.Unknown[o.Source], o.File)
 }
 
+// Keeps says whether a pod that runs as written at was stays as it is although Pods has it from now: was stands in a
+// source of higher precedence, and it is not known that the pod is not there any more.
+func (d Desired) Keeps(was, now manifests.Origin) bool {
+	i := slices.Index(d.Order, was.Source)
+	return i >= 0 && i < slices.Index(d.Order, now.Source) && !d.Removable(was)
+}
+
 // AllRead says that every source there is has been read in this run.
 func (d Desired) AllRead() bool {
 	return !slices.ContainsFunc(d.Order, func(name string) bool { return !d.Reported[name] })

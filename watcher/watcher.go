@@ -18,7 +18,8 @@ const (
 	lastRestart  = time.Minute
 )
 
-// promptPatience is how long the first call waits for sources that are read without waiting for anybody.
+// promptPatience is how long the first call waits for sources that are read without waiting for anybody. What runs is
+// safe without it, by Desired.Keeps; it is for pods that do not run.
 const promptPatience = time.Second
 
 // Watcher runs sources and publishes what they want together.

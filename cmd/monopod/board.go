@@ -70,7 +70,7 @@ func (b *board) updateLocked() {
 		return
 	}
 	b.rollouts.Update(toPool(b.pool, runner.Desired{
-		Pods: b.desired.Pods, Objects: manifests.NewObjects(b.desired.Objects), Removable: b.desired.Removable,
+		Pods: b.desired.Pods, Objects: manifests.NewObjects(b.desired.Objects), Removable: b.desired.Removable, Keeps: b.desired.Keeps,
 	}))
 }
 

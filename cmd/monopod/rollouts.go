@@ -42,7 +42,7 @@ func (a *App) recordTransition(t rollout.Transition) {
 
 // toPool is what a Controller hands on to a pool.
 func toPool(pool *runner.Pool, d runner.Desired) rollout.Wanted {
-	return rollout.Wanted{Pods: d.Pods, Removable: d.Removable, Hand: func(pods []*manifests.Pod) {
+	return rollout.Wanted{Pods: d.Pods, Removable: d.Removable, Keeps: d.Keeps, Hand: func(pods []*manifests.Pod) {
 		handed := d
 		handed.Pods = pods
 		pool.Update(handed)

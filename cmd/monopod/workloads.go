@@ -68,7 +68,7 @@ func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 	if w.seen = w.seen || w.pool.Seen(); !w.seen {
 		// What runs is not known yet, so nothing of a workload may be made or taken away.
 		if w.last.Objects == nil || !slices.Equal(w.last.Pods, d.Pods) || !slices.Equal(w.lastSeen.Objects, d.Objects) {
-			w.lastSeen, w.last = d, runner.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects)}
+			w.lastSeen, w.last = d, runner.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects), Keeps: d.Keeps}
 			w.rollouts.Update(toPool(w.pool, w.last))
 		}
 		return seenWithin
@@ -98,7 +98,7 @@ func (w *workloads) hand(d watcher.Desired, r workload.Result) {
 		objects = manifests.NewObjects(slices.Concat(d.Objects, r.Claims))
 	}
 	w.lastSeen, w.claims = d, r.Claims
-	w.last = runner.Desired{Pods: r.Pods, Objects: objects, Removable: d.Removable}
+	w.last = runner.Desired{Pods: r.Pods, Objects: objects, Removable: d.Removable, Keeps: d.Keeps}
 	w.rollouts.Update(toPool(w.pool, w.last))
 }
 
