@@ -65,14 +65,35 @@ func NewHTTPSource(cfg HTTPConfig) *Remote {
 	if cfg.Name == "" {
 		cfg.Name = httpSource
 	}
-	input := cfg.URL
-	if u, err := url.Parse(cfg.URL); err == nil {
-		input = u.Redacted()
-	}
+	input := RedactURL(cfg.URL)
 	return NewRemote(RemoteConfig{
 		Name: cfg.Name, Input: input, Place: cfg.URL, Fetcher: newHTTPFetcher(cfg, input), Period: cfg.CheckFrequency,
 		Load: cfg.Load, Atomic: cfg.Atomic, Verify: cfg.Verify, Copy: cfg.Copy, Log: cfg.Log, Now: cfg.Now,
 	})
+}
+
+// RedactURL hides the password of a URL, or a user name that stands alone: that is a token. Of what cannot be read as
+// a URL nothing is shown.
+func RedactURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || u.User == nil && strings.Contains(u.Opaque+u.Path, "@") && u.Host == "" {
+		return "(not a URL)"
+	}
+	if _, hasPassword := u.User.Password(); u.User != nil && !hasPassword {
+		u.User = url.User("xxxxx")
+	}
+	if u.User == nil {
+		return s
+	}
+	return u.Redacted()
+}
+
+// redacted is RedactURL for the URL in an error.
+func redacted(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		e.URL = RedactURL(e.URL)
+	}
+	return err
 }
 
 // httpFetcher asks a URL. It belongs to the goroutine of its Remote.
@@ -140,7 +161,7 @@ func (f *httpFetcher) Fetch(ctx context.Context, seen Validators) (*Answer, erro
 	}
 	req, err := f.request(ctx, f.cfg.URL)
 	if err != nil {
-		return nil, err
+		return nil, redacted(err)
 	}
 	if seen.ETag != "" {
 		req.Header.Set("If-None-Match", seen.ETag)
@@ -150,7 +171,7 @@ func (f *httpFetcher) Fetch(ctx context.Context, seen Validators) (*Answer, erro
 	}
 	answer, err := f.get(req)
 	if err != nil {
-		return nil, f.explain(err)
+		return nil, f.explain(redacted(err))
 	}
 	return answer, nil
 }

@@ -92,6 +92,29 @@ func TestAPasswordInTheURLIsSentAndNotShown(t *testing.T) {
 	}
 }
 
+func TestRedactURL(t *testing.T) {
+	for url, want := range map[string]string{
+		"": "", "https://h/p?q#f": "https://h/p?q#f", "https://me:secret@h/": "https://me:xxxxx@h/", "https://TOKEN@h/": "https://xxxxx@h/",
+		"https://me:secret@h:port/": "(not a URL)", "me:secret@h/": "(not a URL)", "secret@h/": "(not a URL)", "pods.yaml": "pods.yaml", "https://h/~@me": "https://h/~@me",
+	} {
+		if got := RedactURL(url); got != want {
+			t.Errorf("%q is shown as %q, want %q", url, got, want)
+		}
+	}
+}
+
+func TestATokenInTheURLIsInNoError(t *testing.T) {
+	web := newWebServer(t, text("pod x v1\n"))
+	address := strings.Replace(web.URL, "http://", "http://hunter2@", 1)
+	web.Close()
+	for _, u := range []string{address, "http://me:hunter2@h:port/"} {
+		_, err := newHTTPFetcher(HTTPConfig{URL: u}, RedactURL(u)).Fetch(t.Context(), Validators{})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("it says: %v", err)
+		}
+	}
+}
+
 func TestPausesOfTheHTTPSource(t *testing.T) {
 	s := NewHTTPSource(HTTPConfig{URL: "http://h/"})
 	for i, want := range []time.Duration{20, 1, 2, 4, 8, 16, 20, 20} {

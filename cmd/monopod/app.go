@@ -140,7 +140,7 @@ func (a *App) Run(ctx context.Context) error {
 	for _, w := range a.cfg.Warnings {
 		a.log.Warn("configuration: " + w)
 	}
-	a.log.Info("monopod starts", "version", version(), "pid", os.Getpid(), "node", a.cfg.NodeName, "files", a.cfg.StaticPodPath, "url", redactURL(a.cfg.StaticPodURL), "socket", a.cfg.Socket)
+	a.log.Info("monopod starts", "version", version(), "pid", os.Getpid(), "node", a.cfg.NodeName, "files", a.cfg.StaticPodPath, "url", watcher.RedactURL(a.cfg.StaticPodURL), "socket", a.cfg.Socket)
 	defer a.record(ctx)()
 	g, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Resolver != nil {

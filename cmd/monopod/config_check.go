@@ -14,6 +14,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner/spec"
+	"monopod/watcher"
 )
 
 // maxSocketPath is what fits into sockaddr_un with its final zero byte.
@@ -54,14 +55,14 @@ func (c *configCheck) sourceValues(cfg *Config) {
 	if cfg.StaticPodURL != "" {
 		u, err := url.Parse(cfg.StaticPodURL)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			c.add("staticPodURL", fmt.Sprintf("%q is not an http or https URL", cfg.StaticPodURL), "")
+			c.add("staticPodURL", fmt.Sprintf("%q is not an http or https URL", watcher.RedactURL(cfg.StaticPodURL)), "")
 		}
 	} else if len(cfg.StaticPodURLHeader) > 0 {
 		c.add("staticPodURLHeader", "has no effect without staticPodURL", "set staticPodURL, or remove the headers")
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.StaticPodURLHeader)) {
 		if errs := validation.IsHTTPHeaderName(name); len(errs) > 0 {
-			c.add("staticPodURLHeader", fmt.Sprintf("%q is not a header name", name), "")
+			c.add("staticPodURLHeader", fmt.Sprintf("%q is not a header name", beforeColon(name)), "")
 		}
 		if slices.ContainsFunc(cfg.StaticPodURLHeader[name], func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
 			c.add("staticPodURLHeader", fmt.Sprintf("a value of %s has a line break", name), "")

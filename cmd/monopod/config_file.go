@@ -216,17 +216,32 @@ func stringList(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 
 func headerMap(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 	if n.Kind != yaml.MappingNode {
-		return nil, wrongType(key, n)
+		return nil, &ConfigProblem{Msg: fmt.Sprintf("wants a %s, not %s", key.kind, describeKind(n))}
 	}
 	out := map[string]any{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name := n.Content[i].Value
-		values, problem := stringList(configKey{kind: kindStrings}, resolveAlias(n.Content[i+1]))
+		values, problem := secretList(resolveAlias(n.Content[i+1]))
 		if problem != nil {
 			problem.Msg = name + ": " + problem.Msg
 			return nil, problem
 		}
 		out[name] = values
+	}
+	return out, nil
+}
+
+// secretList is stringList without values in its problems.
+func secretList(n *yaml.Node) (any, *ConfigProblem) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, &ConfigProblem{Msg: fmt.Sprintf("wants a %s, not %s", kindStrings, describeKind(n)), Hint: "write [\"...\"]"}
+	}
+	out := []string{}
+	for i, item := range n.Content {
+		if item = resolveAlias(item); item.Tag != "!!str" {
+			return nil, &ConfigProblem{Msg: fmt.Sprintf("item %d wants a string, not %s", i+1, describeKind(item)), Hint: "quote it"}
+		}
+		out = append(out, item.Value)
 	}
 	return out, nil
 }
@@ -282,6 +297,20 @@ func describeNode(n *yaml.Node) string {
 		return "the boolean " + n.Value
 	default:
 		return "the number " + n.Value
+	}
+}
+
+// describeKind is describeNode for what may be a secret.
+func describeKind(n *yaml.Node) string {
+	switch {
+	case n.Kind != yaml.ScalarNode || isNull(n):
+		return describeNode(n)
+	case n.Tag == "!!str":
+		return "a string"
+	case n.Tag == "!!bool":
+		return "a boolean"
+	default:
+		return "a number"
 	}
 }
 

@@ -36,6 +36,8 @@ type configKey struct {
 	// derived says in words where the default comes from when it is not a constant.
 	derived string
 	doc     string
+	// secret says that a value must be in no message.
+	secret bool
 }
 
 // configKeys lists every key in the order in which they are printed.

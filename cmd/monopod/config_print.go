@@ -3,12 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"reflect"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"monopod/watcher"
 )
 
 // secretValue stands for the value of a header.
@@ -25,18 +26,9 @@ func (c *Config) values() map[string]any {
 		}
 	}
 	out["staticPodURLHeader"] = hidden
-	out["staticPodURL"] = redactURL(c.StaticPodURL)
+	out["staticPodURL"] = watcher.RedactURL(c.StaticPodURL)
 	out["sources"] = c.printedSources()
 	return out
-}
-
-// redactURL hides the password of a URL.
-func redactURL(s string) string {
-	u, err := url.Parse(s)
-	if err != nil || u.User == nil {
-		return s
-	}
-	return u.Redacted()
 }
 
 // durationText prints 5m0s as 5m.

@@ -65,7 +65,7 @@ func remoteSourceKeys() []configKey {
 func sourceHeaderKeys() []configKey {
 	return []configKey{
 		{path: "name", kind: kindString, doc: "Name of the header, as `Authorization`."},
-		{path: "value", kind: kindString, doc: "Its value; it is a secret."},
+		{path: "value", kind: kindString, secret: true, doc: "Its value; it is a secret."},
 		{path: "valueFile", kind: kindPath, doc: "File whose content stands behind the value."},
 	}
 }
@@ -79,7 +79,7 @@ type entryProblem struct {
 // mapList reads a list of maps with the given keys. name is how the list is called in messages.
 func mapList(name string, keys []configKey, n *yaml.Node) ([]any, []entryProblem) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, []entryProblem{{ConfigProblem{Key: name, Msg: "wants a list of maps, not " + describeNode(n)}, n.Line}}
+		return nil, []entryProblem{{ConfigProblem{Key: name, Msg: "wants a list of maps, not " + describeKind(n)}, n.Line}}
 	}
 	out, problems := []any{}, []entryProblem(nil)
 	for i, item := range n.Content {
@@ -91,7 +91,7 @@ func mapList(name string, keys []configKey, n *yaml.Node) ([]any, []entryProblem
 
 func mapEntry(name string, keys []configKey, n *yaml.Node) (map[string]any, []entryProblem) {
 	if n.Kind != yaml.MappingNode {
-		return nil, []entryProblem{{ConfigProblem{Key: name, Msg: "wants a map, not " + describeNode(n)}, n.Line}}
+		return nil, []entryProblem{{ConfigProblem{Key: name, Msg: "wants a map, not " + describeKind(n)}, n.Line}}
 	}
 	out, problems := map[string]any{}, []entryProblem(nil)
 	bad := func(key string, n *yaml.Node, p ConfigProblem) {
@@ -111,6 +111,8 @@ func mapEntry(name string, keys []configKey, n *yaml.Node) (map[string]any, []en
 		case keys[k].kind == kindSourceHeaders:
 			list, found := mapList(name+".headers", sourceHeaderKeys(), val)
 			out[at.Value], problems = list, append(problems, found...)
+		case keys[k].secret && val.Tag != "!!str":
+			bad(at.Value, val, ConfigProblem{Msg: "wants a string, not " + describeKind(val), Hint: "quote it"})
 		default:
 			value, problem := valueOf(keys[k], val)
 			if problem != nil {
@@ -201,14 +203,14 @@ func checkRemoteSource(s *RemoteSource, cfg *Config, bad func(key, msg, hint str
 	case s.URL == "":
 		bad("url", "is missing", "write the http or https URL of the manifests")
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		bad("url", fmt.Sprintf("%q is not an http or https URL", redactURL(s.URL)), "")
+		bad("url", fmt.Sprintf("%q is not an http or https URL", watcher.RedactURL(s.URL)), "")
 	}
 	if (s.CertFile == "") != (s.KeyFile == "") {
 		bad("certFile", "certFile and keyFile belong together", "set both or none")
 	}
 	for _, h := range s.Headers {
 		if len(validation.IsHTTPHeaderName(h.Name)) > 0 {
-			bad("headers", fmt.Sprintf("%q is not a header name", h.Name), "")
+			bad("headers", fmt.Sprintf("%q is not a header name", beforeColon(h.Name)), "")
 		}
 		if strings.ContainsAny(h.Value, "\r\n\x00") {
 			bad("headers", fmt.Sprintf("the value of %s has a line break", h.Name), "")
@@ -229,6 +231,13 @@ func checkRemoteSource(s *RemoteSource, cfg *Config, bad func(key, msg, hint str
 	if s.PodSecurity != cfg.PodSecurity && !slices.Contains(manifests.PodSecurityLevels(), s.PodSecurity) {
 		bad("podSecurity", fmt.Sprintf("%q is none of %s", s.PodSecurity, strings.Join(manifests.PodSecurityLevels(), ", ")), didYouMean(s.PodSecurity, manifests.PodSecurityLevels()))
 	}
+}
+
+// beforeColon is what may be shown of a text that should be the name of a header: somebody may have written its value
+// there too.
+func beforeColon(name string) string {
+	name, _, _ = strings.Cut(name, ":")
+	return name
 }
 
 // maxBytes is MaxSize as a number; 0 when it is none.
@@ -266,7 +275,7 @@ func (c *Config) printedSources() []printedSource {
 	out := []printedSource{}
 	for _, s := range c.RemoteSources {
 		p := printedSource{
-			Name: s.Name, URL: redactURL(s.URL), CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
+			Name: s.Name, URL: watcher.RedactURL(s.URL), CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
 			Period: durationText(s.Period), Timeout: durationText(s.Timeout), MaxSize: s.MaxSize, Atomic: s.Atomic, PodSecurity: s.PodSecurity,
 		}
 		for _, h := range s.Headers {

@@ -307,6 +307,32 @@ sources:
 	}
 }
 
+func TestMistakesInSecretsDoNotShowThem(t *testing.T) {
+	for name, text := range map[string]string{
+		"a header as a string":             `sources: [{name: fleet, url: "https://h/", headers: ["Authorization: Bearer hunter2"]}]`,
+		"headers as a string":              `sources: [{name: fleet, url: "https://h/", headers: "Authorization: Bearer hunter2"}]`,
+		"a value that is a number":         `sources: [{name: fleet, url: "https://h/", headers: [{name: A, value: 0x40712}]}]`,
+		"a value in the name":              `sources: [{name: fleet, url: "https://h/", headers: [{name: "Authorization: Bearer hunter2"}]}]`,
+		"a source as a string":             `sources: ["https://me:hunter2@h/"]`,
+		"a URL of a source with a mistake": `sources: [{name: fleet, url: "https://me:hunter2@h:port/"}]`,
+		"a URL without its scheme":         `staticPodURL: "me:hunter2@h/"`,
+		"a URL with a mistake":             `staticPodURL: "https://me:hunter2@h:port/"`,
+		"another scheme":                   `staticPodURL: "ftp://me:hunter2@h/"`,
+		"a header that is no list":         "staticPodURL: https://h/\nstaticPodURLHeader: {Authorization: Bearer hunter2}",
+		"a header that is a number":        "staticPodURL: https://h/\nstaticPodURLHeader: {Authorization: [0x40712]}",
+		"all headers as a string":          "staticPodURL: https://h/\nstaticPodURLHeader: 'Authorization: Bearer hunter2'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeFile(t, filepath.Join(dir, "config.yaml"), text+"\n")
+			_, err := loadIn(dir, nil, nil)
+			if err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "40712") {
+				t.Errorf("it says: %v", err)
+			}
+		})
+	}
+}
+
 func TestWhatConfigPrintsIsAConfigurationWithTheSameValues(t *testing.T) {
 	dir, again := t.TempDir(), t.TempDir()
 	writeFile(t, filepath.Join(dir, "config.yaml"), "preloadDirectories: [images, /more]\nclusterDNS: [10.0.0.1]\nlogging: {level: debug}\nmaxPods: 3\nsources: [{name: a, url: 'http://a', caFile: ca.pem, period: 90s, headers: [{name: B, valueFile: b}]}]\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\n")
