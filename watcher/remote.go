@@ -269,6 +269,7 @@ func (s *Remote) judge(body, signature []byte) (verdict, uint64, error) {
 // accept makes an answer the one in effect.
 func (s *Remote) accept(sum [sha256.Size]byte, v verdict) {
 	s.good, s.content, s.flaws = sum, v.content, v.flaws
+	s.bad, s.badErr = [sha256.Size]byte{}, nil // after other content the refused one may be right
 	s.whole = s.whole || v.whole
 	s.set.Unread = !s.whole
 	s.set.Pods, s.set.Objects, s.set.Workloads = v.content.Pods, v.content.Objects, v.content.Workloads

@@ -368,6 +368,21 @@ func TestEveryKindIsHeldOverARestartAsItWas(t *testing.T) {
 	}
 }
 
+func TestARefusedAnswerIsJudgedAnewAfterAnotherOneWasAccepted(t *testing.T) {
+	s := NewRemote(RemoteConfig{Name: "fleet", Input: "u", Load: partsLoader("fleet"), Atomic: true})
+	fixed := func(v string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\nimmutable: true\ndata: {v: \"" + v + "\"}\n"
+	}
+	for i, step := range []struct {
+		body    string
+		refused bool
+	}{{fixed("1"), false}, {fixed("2"), true}, {fixed("2"), true}, {podYAML("x", "v1"), false}, {fixed("2"), false}} {
+		if err := s.take(&Answer{Body: []byte(step.body)}); (err != nil) != step.refused {
+			t.Errorf("answer %d: %v", i+1, err)
+		}
+	}
+}
+
 func TestAPlaceMaySayWhenToAskAgain(t *testing.T) {
 	f := newHTTPFetcher(HTTPConfig{Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }}, "u")
 	s := NewRemote(RemoteConfig{Name: "fleet", Fetcher: f})
