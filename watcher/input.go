@@ -145,7 +145,7 @@ func (in *input) reject(got contents, err error) {
 	}
 }
 
-func (in *input) refuse(reasons []string) { in.verdict, in.reasons = Refused, reasons }
+func (in *input) refuse(reasons []string) { in.verdict, in.reasons = Refused, bounded(reasons) }
 
 // fail notes that it cannot be read now.
 func (in *input) fail(reasons []string) {

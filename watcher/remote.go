@@ -277,7 +277,7 @@ func (s *Remote) accept(sum [sha256.Size]byte, v verdict) {
 
 // note enters the outcome of a request into the set.
 func (s *Remote) note(err error) {
-	r := Report{Source: s.cfg.Name, Input: s.cfg.Input, State: Unreachable, Errors: lines(err), FromDisk: s.copied}
+	r := Report{Source: s.cfg.Name, Input: s.cfg.Input, State: Unreachable, Errors: bounded(lines(err)), FromDisk: s.copied}
 	for i := range r.Errors {
 		r.Errors[i] = localAddress.ReplaceAllString(r.Errors[i], "$1")
 	}

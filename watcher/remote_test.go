@@ -383,6 +383,21 @@ func TestARefusedAnswerIsJudgedAnewAfterAnotherOneWasAccepted(t *testing.T) {
 	}
 }
 
+func TestTheReasonsOfAHostileAnswerAreBounded(t *testing.T) {
+	s := NewRemote(RemoteConfig{Name: "fleet", Input: "u", Load: partsLoader("fleet")})
+	many := strings.Repeat("---\nkind: X\n", 300)
+	s.note(s.take(&Answer{Body: []byte(podYAML("x", "v1") + many)}))
+	got := s.set.Reports[0].Errors
+	if len(got) != maxReasons+1 || got[maxReasons] != "and 200 more" || images(s.set) != "x=v1" {
+		t.Errorf("%d reasons, the last is %q; pods %s", len(got), got[len(got)-1], images(s.set))
+	}
+	in := &input{}
+	in.refuse(strings.Split(strings.Repeat("wrong\n", 300), "\n"))
+	if len(in.reasons) != maxReasons+1 {
+		t.Errorf("%d reasons of a file", len(in.reasons))
+	}
+}
+
 func TestAPlaceMaySayWhenToAskAgain(t *testing.T) {
 	f := newHTTPFetcher(HTTPConfig{Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }}, "u")
 	s := NewRemote(RemoteConfig{Name: "fleet", Fetcher: f})

@@ -23,6 +23,17 @@ func lines(err error) []string {
 	return all
 }
 
+// maxReasons is how many reasons a report has: a hostile answer gives as many as it has lines.
+const maxReasons = 100
+
+// bounded returns the first reasons, and how many there are besides.
+func bounded(reasons []string) []string {
+	if len(reasons) <= maxReasons {
+		return reasons
+	}
+	return append(slices.Clone(reasons[:maxReasons]), fmt.Sprintf("and %d more", len(reasons)-maxReasons))
+}
+
 func keys(pods []*manifests.Pod) []string {
 	names := make([]string, 0, len(pods))
 	for _, p := range pods {
@@ -48,7 +59,7 @@ func (r Report) withContent(c *manifests.Content) Report {
 	if r.State != Accepted || len(c.Ignored) == 0 {
 		return r
 	}
-	r.Errors = slices.Concat(r.Errors, c.Ignored)
+	r.Errors = bounded(slices.Concat(r.Errors, c.Ignored))
 	if len(r.Pods)+len(r.Objects) == 0 {
 		r.State = Ignored
 	}
