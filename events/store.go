@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/atomicfile"
 )
 
 // Files of the record, from old to new.
@@ -138,14 +140,14 @@ func (s *store) open() error {
 	if s.file != nil {
 		return nil
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := atomicfile.MkdirAll(s.dir); err != nil {
 		return fmt.Errorf("write events: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(s.dir, logFile), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("write events: %w", err)
 	}
-	err = errors.Join(f.Truncate(s.size), syncDir(s.dir))
+	err = errors.Join(f.Truncate(s.size), atomicfile.SyncDir(s.dir))
 	if err != nil {
 		_ = f.Close()
 		return fmt.Errorf("write events: %w", err)
@@ -173,7 +175,7 @@ func (s *store) turn(all []record) error {
 
 // begin writes a new file and puts it in the place of the log.
 func (s *store) begin(text []byte) error {
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := atomicfile.MkdirAll(s.dir); err != nil {
 		return err
 	}
 	path := func(name string) string { return filepath.Join(s.dir, name) }
@@ -195,7 +197,7 @@ func (s *store) begin(text []byte) error {
 		err = os.Rename(path(newFile), path(logFile))
 	}
 	if err == nil {
-		err = syncDir(s.dir)
+		err = atomicfile.SyncDir(s.dir)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -220,15 +222,6 @@ func linesWithin(all []record, room int64) ([]byte, error) {
 	}
 	slices.Reverse(lines)
 	return bytes.Join(lines, nil), nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 func (s *store) close() {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"monopod/internal/atomicfile"
 	"monopod/manifests"
 )
 
@@ -174,7 +175,7 @@ func (s *Store) write(e Entry) (*os.File, error) {
 		return nil, err
 	}
 	dir := s.path(e.Key)
-	if err := makeDirs(s.dir, filepath.Dir(dir), dir); err != nil {
+	if err := atomicfile.MkdirAll(dir); err != nil {
 		return nil, err
 	}
 	f, err := os.CreateTemp(dir, tempPrefix+"*")
@@ -196,7 +197,7 @@ func (s *Store) settle(key manifests.Key, f *os.File) error {
 	if err := os.Rename(f.Name(), filepath.Join(dir, stateFile)); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return atomicfile.SyncDir(dir)
 }
 
 // Remove forgets a pod.
@@ -207,32 +208,4 @@ func (s *Store) Remove(key manifests.Key) error {
 	}
 	_ = os.Remove(filepath.Dir(dir)) // other pods may be in the namespace
 	return nil
-}
-
-// makeDirs makes directories, each in the one before, that are there after a power cut.
-func makeDirs(dirs ...string) error {
-	if err := os.MkdirAll(filepath.Dir(dirs[0]), 0o700); err != nil {
-		return err
-	}
-	for _, d := range dirs {
-		switch err := os.Mkdir(d, 0o700); {
-		case errors.Is(err, fs.ErrExist):
-		case err != nil:
-			return err
-		default:
-			if err := syncDir(filepath.Dir(d)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"monopod/internal/atomicfile"
 )
 
 // Copy is the last good answer of a remote source on disk: one file in a directory of the source's own, which is
@@ -160,7 +162,7 @@ func (c *Copy) Save(k *Kept) error {
 }
 
 func (c *Copy) write(data []byte) error {
-	if err := makeDirectory(c.dir); err != nil {
+	if err := atomicfile.MkdirAll(c.dir); err != nil {
 		return err
 	}
 	path := filepath.Join(c.dir, newFile)
@@ -175,7 +177,7 @@ func (c *Copy) write(data []byte) error {
 	if err := os.Rename(path, filepath.Join(c.dir, copyFile)); err != nil {
 		return err
 	}
-	return syncDirectory(c.dir)
+	return atomicfile.SyncDir(c.dir)
 }
 
 // markStale keeps the old copy under a name that says that it is older than what runs. Without one, an empty file of
@@ -191,31 +193,6 @@ func (c *Copy) markStale() error {
 		return err
 	}
 	return f.Close()
-}
-
-// makeDirectory makes a directory that outlives a power cut, and its parents.
-func makeDirectory(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	parent := filepath.Dir(dir)
-	if parent != dir {
-		if err := makeDirectory(parent); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return syncDirectory(parent)
-}
-
-func syncDirectory(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // RemoveCopies removes the copies in root, one directory a source, of all sources but those named. They may hold

@@ -1,7 +1,7 @@
 // Package atomicfile replaces files so that whoever reads one, also after a power cut, finds the old content or the
 // new, never a part.
 //
-// It owns the file it writes and a temporary one beside it. It does not make directories, and has no goroutines.
+// It owns the file it writes and a temporary one beside it. It has no goroutines.
 package atomicfile
 
 import (
@@ -27,10 +27,30 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
-func syncDir(dir string) error {
+// MkdirAll makes a directory and its parents, as far as they are not there, for their owner only. They are on the disk
+// when it returns nil.
+func MkdirAll(dir string) error {
+	info, err := os.Stat(dir)
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := MkdirAll(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && (info != nil || !errors.Is(err, fs.ErrExist)) {
+		return err
+	}
+	return SyncDir(parent)
+}
+
+// SyncDir puts the names in a directory on the disk.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -81,3 +81,26 @@ func TestAWriteThatFailsLeavesNothing(t *testing.T) {
 		t.Error("a directory that is not there was written to")
 	}
 }
+
+func TestDirectoriesAreMadeForTheirOwnerOnly(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "a", "b", "c")
+	for range 2 {
+		if err := MkdirAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []string{dir, filepath.Join(root, "a")} {
+		if info, err := os.Stat(d); err != nil || info.Mode() != fs.ModeDir|0o700 {
+			t.Errorf("%s: %v (%v)", d, info.Mode(), err)
+		}
+	}
+	if err := Write(filepath.Join(root, "f"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"f", "f/below"} {
+		if err := MkdirAll(filepath.Join(root, d)); err == nil {
+			t.Errorf("%s is no directory, but no error says so", d)
+		}
+	}
+}

@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"monopod/internal/atomicfile"
 	"monopod/manifests"
 )
 
@@ -73,7 +74,7 @@ func (s *Store) openLocked() error {
 		return nil
 	}
 	// The documents may be Secrets.
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := atomicfile.MkdirAll(s.dir); err != nil {
 		return fmt.Errorf("directory of applied objects: %w", err)
 	}
 	if err := s.finish(); err != nil {
@@ -214,7 +215,7 @@ func (s *Store) decide(p plan) error {
 	}
 	s.at("journal")
 	tmp := filepath.Join(s.dir, stagedPrefix+"journal")
-	if err := errors.Join(writeSynced(tmp, data), syncPath(s.dir)); err != nil {
+	if err := errors.Join(writeSynced(tmp, data), atomicfile.SyncDir(s.dir)); err != nil {
 		return err
 	}
 	s.at("decide")
@@ -222,7 +223,7 @@ func (s *Store) decide(p plan) error {
 		return err
 	}
 	s.at("decided")
-	if err := syncPath(s.dir); err != nil {
+	if err := atomicfile.SyncDir(s.dir); err != nil {
 		// Whether it is on the disk is not known: take it back.
 		return errors.Join(err, os.Remove(filepath.Join(s.dir, journal)))
 	}
@@ -252,7 +253,7 @@ func (s *Store) carryOut(p plan) error {
 // settle puts a change that was carried out on the disk, and removes its journal.
 func (s *Store) settle(p plan) error {
 	s.at("settle")
-	if err := syncPath(s.dir); err != nil {
+	if err := atomicfile.SyncDir(s.dir); err != nil {
 		return err
 	}
 	if p.steps() == 1 {
@@ -263,7 +264,7 @@ func (s *Store) settle(p plan) error {
 		return err
 	}
 	s.at("forgotten")
-	return syncPath(s.dir) // before the next change: this one must not be done again after it
+	return atomicfile.SyncDir(s.dir) // before the next change: this one must not be done again after it
 }
 
 func (s *Store) at(step string) {
@@ -316,7 +317,7 @@ func writeSynced(path string, data []byte) error {
 	return syncPath(path)
 }
 
-// syncPath puts a file, or the names of a directory, on the disk.
+// syncPath puts a file on the disk.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
