@@ -175,10 +175,13 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, uid)
 }
 
-// mayChange says why a client may not change anything: it is neither root nor the user of the daemon.
+// mayChange says why a client may not change anything: it is neither root nor the user of the daemon, or not known.
 func mayChange(ctx context.Context) error {
 	uid, known := ctx.Value(peerKey{}).(uint32)
-	if known && uid != 0 && int(uid) != os.Geteuid() {
+	switch {
+	case !known:
+		return errors.New("only root may change what runs; it is not known who you are")
+	case uid != 0 && int(uid) != os.Geteuid():
 		return fmt.Errorf("only root may change what runs; you are user %d", uid)
 	}
 	return nil

@@ -77,6 +77,22 @@ func TestWhyNothingWasApplied(t *testing.T) {
 	}
 }
 
+// asRoot is the context of a connection that root has made.
+func asRoot(t *testing.T) context.Context {
+	t.Helper()
+	return context.WithValue(t.Context(), peerKey{}, uint32(0))
+}
+
+func TestNobodyKnownMayChangeAnything(t *testing.T) {
+	s := &shelf{}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/applied", strings.NewReader("{}"))
+	(&machine{applier: s}).server().Handler().ServeHTTP(w, r)
+	if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "it is not known who you are") || len(s.applied) > 0 {
+		t.Errorf("%d %s; applied %v", w.Code, w.Body, s.applied)
+	}
+}
+
 func code(err error) int {
 	status, _ := errors.AsType[*apierrors.StatusError](err)
 	if status == nil {
@@ -90,7 +106,7 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 	h := (&machine{applier: s}).server().Handler()
 	for _, body := range []string{"", "{", `{"fils": []}`, `{"files": [{"content": "not base64!"}]}`} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/applied", strings.NewReader(body)))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(asRoot(t), http.MethodPut, "/v1/applied", strings.NewReader(body)))
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "cannot be read") {
 			t.Errorf("%q: %d %s", body, w.Code, w.Body)
 		}

@@ -148,7 +148,7 @@ func view(ns, name string, containers ...string) PodView {
 func ask(t *testing.T, s *Server, method, target string) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, target, nil))
+	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(asRoot(t), method, target, nil))
 	return w.Code, w.Body.String()
 }
 
