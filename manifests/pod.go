@@ -23,11 +23,11 @@ type Key struct {
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
 // Less orders keys by namespace, then name.
-func (k Key) Less(o Key) bool {
-	if k.Namespace != o.Namespace {
-		return k.Namespace < o.Namespace
-	}
-	return k.Name < o.Name
+func (k Key) Less(o Key) bool { return k.Compare(o) < 0 }
+
+// Compare orders keys as Less does.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
 }
 
 // Origin says where a pod was written.

@@ -426,7 +426,7 @@ func (p *Pool) Pods() []PodStatus {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b PodStatus) int { return compareKeys(a.Key(), b.Key()) })
+	slices.SortFunc(all, func(a, b PodStatus) int { return a.Key().Compare(b.Key()) })
 	return all
 }
 
@@ -446,14 +446,4 @@ func (p *Pool) Seen() bool {
 		}
 	}
 	return p.listed
-}
-
-func compareKeys(a, b manifests.Key) int {
-	switch {
-	case a == b:
-		return 0
-	case a.Less(b):
-		return -1
-	}
-	return 1
 }

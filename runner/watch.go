@@ -82,7 +82,7 @@ func (p *Pool) take(w *Subscription) []Change {
 		all = append(all, c)
 	}
 	clear(w.pending)
-	slices.SortFunc(all, func(a, b Change) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(all, func(a, b Change) int { return a.Key.Compare(b.Key) })
 	return all
 }
 

@@ -119,6 +119,9 @@ func mapEntry(name string, keys []configKey, n *yaml.Node) (map[string]any, []en
 				bad(at.Value, val, *problem)
 				continue
 			}
+			if value == time.Duration(0) { // it would count as not given
+				bad(at.Value, val, ConfigProblem{Msg: "0s is less than 1s"})
+			}
 			out[at.Value] = value
 		}
 		seen[at.Value] = true
@@ -172,8 +175,8 @@ func (c *Config) deriveSources() {
 	}
 }
 
-// sourceNames are the names of sources that are there without an entry.
-func sourceNames() []string { return []string{"file", "http", "applied"} }
+// builtInSources are the names of sources that are there without an entry.
+func builtInSources() []string { return []string{sourceFile, sourceHTTP, sourceApplied} }
 
 func (c *configCheck) remoteSources(cfg *Config) {
 	seen := map[string]bool{}
@@ -187,7 +190,7 @@ func (c *configCheck) remoteSources(cfg *Config) {
 			bad("name", "is missing", "give the source a name")
 		case len(validation.IsDNS1123Label(s.Name)) > 0:
 			bad("name", fmt.Sprintf("%q is not a name of a source", s.Name), "use lower-case letters, digits and -")
-		case slices.Contains(sourceNames(), s.Name):
+		case slices.Contains(builtInSources(), s.Name):
 			bad("name", s.Name+" is the name of a source that is always there", "choose another one")
 		case seen[s.Name]:
 			bad("name", s.Name+" is the name of an earlier source too", "choose another one")

@@ -307,6 +307,17 @@ sources:
 	}
 }
 
+func TestAPeriodOfNothingIsRefused(t *testing.T) {
+	for _, key := range []string{"period", "timeout"} {
+		dir := t.TempDir()
+		writeFile(t, filepath.Join(dir, "config.yaml"), `sources: [{name: fleet, url: "https://h/", `+key+": 0s}]\n")
+		_, err := loadIn(dir, nil, nil)
+		if all, ok := errors.AsType[ConfigError](err); !ok || len(all) != 1 || all[0].Key != "sources[0]."+key || all[0].Msg != "0s is less than 1s" {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
 func TestMistakesInSecretsDoNotShowThem(t *testing.T) {
 	for name, text := range map[string]string{
 		"a header as a string":             `sources: [{name: fleet, url: "https://h/", headers: ["Authorization: Bearer hunter2"]}]`,

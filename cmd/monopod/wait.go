@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,7 +188,7 @@ func (p *program) await(ctx context.Context, c *node.Client, a awaited) error {
 		fmt.Fprintf(p.stderr, "monopod: pod %s has ended: it is %s%s\n", lost.key, lost.pod.Status.Phase, whyText(lost.pod))
 		return codeError{code: exitError}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		for _, key := range slices.SortedFunc(maps.Keys(w.left), compareKeys) {
+		for _, key := range slices.SortedFunc(maps.Keys(w.left), manifests.Key.Compare) {
 			fmt.Fprintf(p.stderr, "monopod: timed out after %s waiting for %s of pod %s: %s\n", a.timeout, w.left[key].what, key, w.state(key))
 		}
 		return codeError{code: exitTimeout}
@@ -197,10 +196,6 @@ func (p *program) await(ctx context.Context, c *node.Client, a awaited) error {
 		return ctx.Err()
 	}
 	return err
-}
-
-func compareKeys(a, b manifests.Key) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // waiting follows a watch.
@@ -246,7 +241,7 @@ func (w *waiting) see(e node.PodEvent) error {
 	switch {
 	case e.Type == node.Bookmark:
 		w.seen = true
-		for _, key := range slices.SortedFunc(maps.Keys(w.left), compareKeys) {
+		for _, key := range slices.SortedFunc(maps.Keys(w.left), manifests.Key.Compare) {
 			if w.left[key].gone && w.pods[key] == nil {
 				w.reached(key)
 			}
