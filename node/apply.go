@@ -87,7 +87,7 @@ type AppliedPod struct {
 // ApplyResult is the answer to both requests.
 type ApplyResult struct {
 	Objects []AppliedObject `json:"objects"`
-	// Notes tell of documents that mean nothing here.
+	// Notes tell of documents that mean nothing here, and of a change that is stored and will be finished later.
 	Notes []string `json:"notes,omitempty"`
 }
 

@@ -174,10 +174,32 @@ func (a *App) applier() *applier {
 
 // watch follows the manifests.
 func (a *App) watch(ctx context.Context) error {
-	if err := a.applied.Open(); err != nil {
+	said := a.openApplied("") // before it is read
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return watcher.New(a.log, a.sources()...).Run(ctx, a.publish) })
+	g.Go(func() error {
+		for sleep(ctx, finishEvery); ctx.Err() == nil; sleep(ctx, finishEvery) {
+			said = a.openApplied(said)
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// finishEvery is how often is tried again what could not be finished.
+const finishEvery = time.Minute
+
+// openApplied finishes a change of applied objects that is stored and could not be carried out, if there is one. It
+// logs an error that has not been said, and returns its text.
+func (a *App) openApplied(said string) string {
+	err := a.applied.Open()
+	if err == nil {
+		return ""
+	}
+	if err.Error() != said {
 		a.log.Error("what was applied cannot be read or changed", "err", err)
 	}
-	return watcher.New(a.log, a.sources()...).Run(ctx, a.publish)
+	return err.Error()
 }
 
 // sources returns the configured sources by precedence. Pods that an earlier run started from others go when all of

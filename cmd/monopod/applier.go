@@ -91,20 +91,29 @@ func refusal(code int, reason metav1.StatusReason, errs []*manifests.Error) erro
 
 // Apply implements node.Applier.
 func (a *applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyResult, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if err := a.ready(ctx); err != nil {
 		return node.ApplyResult{}, err
 	}
+	result, objects, err := a.apply(r)
+	if err == nil && !r.DryRun {
+		a.await(ctx, func(v view) bool { return v.shows(objects) })
+	}
+	return result, err
+}
+
+// apply judges and stores.
+func (a *applier) apply(r node.ApplyRequest) (node.ApplyResult, []*pushed, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	objects, notes, errs := a.read(r.Files)
 	if err := refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, errs); err != nil {
-		return node.ApplyResult{}, err
+		return node.ApplyResult{}, nil, err
 	}
 	if err := a.compare(objects); err != nil {
-		return node.ApplyResult{}, err
+		return node.ApplyResult{}, nil, err
 	}
 	if err := refusal(http.StatusConflict, metav1.StatusReasonConflict, a.owned(objects)); err != nil {
-		return node.ApplyResult{}, err
+		return node.ApplyResult{}, nil, err
 	}
 	result := node.ApplyResult{Objects: []node.AppliedObject{}, Notes: notes}
 	change := applied.Change{Put: map[manifests.ObjectID][]byte{}}
@@ -119,27 +128,46 @@ func (a *applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyRes
 		}
 	}
 	if r.DryRun {
-		return result, nil
+		return result, objects, nil
 	}
-	if err := a.store.Change(change); err != nil {
-		return node.ApplyResult{}, err
+	if err := a.change(change, &result); err != nil {
+		return node.ApplyResult{}, nil, err
 	}
 	a.tell("applied", result)
-	a.await(ctx, func(v view) bool { return v.shows(objects) })
-	return result, nil
+	return result, objects, nil
+}
+
+// change stores. One that is stored, but not carried out to its end, is no error: the answer says so.
+func (a *applier) change(c applied.Change, result *node.ApplyResult) error {
+	err := a.store.Change(c)
+	if unfinished, ok := errors.AsType[*applied.UnfinishedError](err); ok {
+		a.log.Error("a change of applied objects is not finished", "err", err)
+		result.Notes = append(result.Notes, unfinished.Error())
+		return nil
+	}
+	return err
 }
 
 // Delete implements node.Applier.
 func (a *applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyResult, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := a.ready(ctx); err != nil {
-		return node.ApplyResult{}, err
-	}
 	ids, err := deletedIDs(r)
 	if err != nil {
 		return node.ApplyResult{}, err
 	}
+	if err := a.ready(ctx); err != nil {
+		return node.ApplyResult{}, err
+	}
+	result, removed, err := a.remove(ids, r.DryRun)
+	if err == nil && !r.DryRun {
+		a.await(ctx, func(v view) bool { return v.lacks(removed) })
+	}
+	return result, err
+}
+
+// remove judges and removes, and returns what is removed.
+func (a *applier) remove(ids []manifests.ObjectID, dryRun bool) (node.ApplyResult, []manifests.ObjectID, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	result := node.ApplyResult{Objects: []node.AppliedObject{}}
 	var change applied.Change
 	var lines []string
@@ -148,7 +176,7 @@ func (a *applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyR
 		o := node.AppliedObject{ObjectRef: refOf(id), Verdict: node.NotFound}
 		stored, err := a.store.Get(id)
 		if err != nil {
-			return node.ApplyResult{}, err
+			return node.ApplyResult{}, nil, err
 		}
 		owner := now.owner(id)
 		elsewhere := owner.at.Source != "" && (owner.at.Source != sourceApplied || owner.workload != "")
@@ -167,17 +195,16 @@ func (a *applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyR
 		result.Objects = append(result.Objects, o)
 	}
 	if len(lines) > 0 {
-		return node.ApplyResult{}, node.Refusal(http.StatusConflict, metav1.StatusReasonConflict, lines)
+		return node.ApplyResult{}, nil, node.Refusal(http.StatusConflict, metav1.StatusReasonConflict, lines)
 	}
-	if r.DryRun {
-		return result, nil
+	if dryRun {
+		return result, nil, nil
 	}
-	if err := a.store.Change(change); err != nil {
-		return node.ApplyResult{}, err
+	if err := a.change(change, &result); err != nil {
+		return node.ApplyResult{}, nil, err
 	}
 	a.tell("deleted what was applied", result)
-	a.await(ctx, func(v view) bool { return v.lacks(change.Remove) })
-	return result, nil
+	return result, change.Remove, nil
 }
 
 // ready waits until it is known what the other sources say: before that nobody can tell what must not be overridden.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +19,43 @@ import (
 	"monopod/watcher"
 	"monopod/watcher/applied"
 )
+
+// What is a directory cannot be replaced by a file.
+func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
+	dir := t.TempDir()
+	b := newBoard()
+	b.publish(watcher.Desired{Reported: map[string]bool{sourceFile: true}})
+	store := applied.NewStore(dir)
+	a := &applier{store: store, board: b, order: []string{sourceFile, sourceApplied}, log: slog.New(slog.DiscardHandler)}
+	way := store.Path(manifests.ObjectID{Kind: "Pod", Namespace: "default", Name: "b"})
+	change := applied.Change{Put: map[manifests.ObjectID][]byte{
+		{Kind: "Pod", Namespace: "default", Name: "a"}: []byte("a"), {Kind: "Pod", Namespace: "default", Name: "b"}: []byte("b"),
+	}}
+	if err := store.Open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(way, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var result node.ApplyResult
+	if err := a.change(change, &result); err != nil || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "it is stored") {
+		t.Errorf("%+v, %v", result, err)
+	}
+	app := &App{applied: store, log: slog.New(slog.DiscardHandler)}
+	said := app.openApplied("")
+	if said == "" || app.openApplied(said) != said {
+		t.Errorf("it says %q", said)
+	}
+	if err := os.RemoveAll(way); err != nil {
+		t.Fatal(err)
+	}
+	if said := app.openApplied(said); said != "" {
+		t.Errorf("it says %q", said)
+	}
+	if got, err := os.ReadFile(way); err != nil || string(got) != "b" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
 
 // What a file says is not known in the first moments: nothing may slip in before it.
 func TestARequestWaitsUntilTheManifestsHaveBeenRead(t *testing.T) {
