@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/atomicfile"
 	"monopod/trial"
 )
 
@@ -185,7 +186,7 @@ func (s *slot) write(cfg *LoadedConfig) error {
 }
 
 // writeFile replaces a file of the slot, also with regard to a power cut.
-func (s *slot) writeFile(name string, content []byte) (err error) {
+func (s *slot) writeFile(name string, content []byte) error {
 	path := filepath.Join(s.root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -193,15 +194,7 @@ func (s *slot) writeFile(name string, content []byte) (err error) {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		return nil
 	}
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return atomicfile.Write(path, content, 0o600)
 }
 
 // read returns what write has noted.
