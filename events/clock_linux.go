@@ -1,12 +1,10 @@
 package events
 
 import (
-	"os"
-	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"monopod/internal/boottime"
 )
 
 // Moment is a point in time on a machine whose clock may be wrong.
@@ -20,19 +18,12 @@ type Moment struct {
 }
 
 // System returns the moment of now.
-func System() Moment {
-	m := Moment{Boot: bootID(), Wall: time.Now()}
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err == nil {
-		m.Since = time.Duration(ts.Nano())
-	}
-	return m
-}
+func System() Moment { return Moment{Boot: bootID(), Since: boottime.Since(), Wall: time.Now()} }
 
 var bootID = sync.OnceValue(func() string { //nolint:gochecknoglobals // it does not change while a process lives
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	id, err := boottime.ID()
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(b))
+	return id
 })

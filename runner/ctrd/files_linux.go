@@ -103,12 +103,3 @@ func removeTree(path string) error {
 
 // endpointPath turns unix:///path into the path.
 func endpointPath(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
-
-// readBootID returns the id of this boot of the machine.
-func readBootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSpace(string(b)), nil
-}

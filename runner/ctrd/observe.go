@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/logs"
@@ -85,7 +86,7 @@ func (r *Runtime) observeSandbox(rec *sandboxRecord) *runner.Sandbox {
 		s.Network = runner.NetworkReady
 	}
 	if rec.Pod.Object.Spec.ActiveDeadlineSeconds != nil && rec.Labels.BootID == r.bootID {
-		s.Age = max(0, sinceBoot()-rec.Labels.Born)
+		s.Age = max(0, boottime.Since()-rec.Labels.Born)
 	}
 	if rec.Labels.Failed != "" {
 		s.Failed = &runner.PodFailure{Reason: rec.Labels.Failed, Message: rec.Labels.FailedMessage, At: rec.Labels.FailedAt}

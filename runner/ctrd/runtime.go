@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/claims"
@@ -104,7 +105,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if err := r.prepareDirs(); err != nil {
 		return nil, err
 	}
-	if r.bootID, err = readBootID(); err != nil {
+	if r.bootID, err = boottime.ID(); err != nil {
 		return nil, err
 	}
 	r.openBook()

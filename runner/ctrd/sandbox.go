@@ -12,9 +12,9 @@ import (
 	"github.com/containerd/containerd/v2/pkg/identifiers"
 	"github.com/containerd/errdefs"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/network"
@@ -88,7 +88,7 @@ func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *man
 	rec, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) {
 		s.Pod = pod
 		s.Labels.Source = pod.Origin.Source
-		s.Labels.BootID, s.Labels.Born = r.bootID, sinceBoot()
+		s.Labels.BootID, s.Labels.Born = r.bootID, boottime.Since()
 		s.Network = networkResult{Ready: pod.Object.Spec.HostNetwork}
 	}, "extensions."+extPod, "extensions."+extOrigin, "extensions."+extNetwork, "labels."+labelSource, "labels."+labelBootID, "labels."+labelBorn)
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *Runtime) newSandbox(ctx context.Context, key manifests.Key, pod *manife
 			Hash:   manifests.SandboxHash(pod.Object),
 			State:  sandboxActive,
 			BootID: r.bootID,
-			Born:   sinceBoot(),
+			Born:   boottime.Since(),
 
 			Evictions: a.Evictions,
 
@@ -330,15 +330,6 @@ func (r *Runtime) failPod(ctx context.Context, key manifests.Key, a runner.Actio
 		s.Labels.Failed, s.Labels.FailedMessage, s.Labels.FailedAt = a.Failure, a.Message, time.Now().UTC().Round(0)
 	}, "labels."+labelFailed, "labels."+labelFailedAt, "labels."+labelFailedMsg)
 	return err
-}
-
-// sinceBoot is the time since the machine was booted, sleep included. Nobody can set it.
-func sinceBoot() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(err) // the clock of the kernel is always there
-	}
-	return time.Duration(ts.Nano())
 }
 
 // updateSandbox changes fields of a record in containerd, then in the index. The worker and a network set-up may

@@ -1,0 +1,31 @@
+// Package boottime tells the time by the boot of the machine: by a clock that nobody can set, and that goes on in sleep.
+//
+// It keeps nothing and has no goroutines.
+package boottime
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ID returns the kernel's id of this boot. It does not change while a process lives.
+func ID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("which boot this is: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// Since is the time since the boot, sleep included. It never jumps.
+func Since() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(err) // the clock of the kernel is always there
+	}
+	return time.Duration(ts.Nano())
+}
