@@ -65,7 +65,7 @@ func (c *configCheck) sourceValues(cfg *Config) {
 			c.add("staticPodURLHeader", fmt.Sprintf("%q is not a header name", beforeColon(name)), "")
 		}
 		if slices.ContainsFunc(cfg.StaticPodURLHeader[name], func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
-			c.add("staticPodURLHeader", fmt.Sprintf("a value of %s has a line break", name), "")
+			c.add("staticPodURLHeader", fmt.Sprintf("a value of %s has a line break", beforeColon(name)), "")
 		}
 	}
 	if errs := validation.IsDNS1123Subdomain(cfg.NodeName); len(errs) > 0 {

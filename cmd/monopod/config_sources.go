@@ -216,10 +216,10 @@ func checkRemoteSource(s *RemoteSource, cfg *Config, bad func(key, msg, hint str
 			bad("headers", fmt.Sprintf("%q is not a header name", beforeColon(h.Name)), "")
 		}
 		if strings.ContainsAny(h.Value, "\r\n\x00") {
-			bad("headers", fmt.Sprintf("the value of %s has a line break", h.Name), "")
+			bad("headers", fmt.Sprintf("the value of %s has a line break", beforeColon(h.Name)), "")
 		}
 		if h.Value == "" && h.ValueFile == "" {
-			bad("headers", h.Name+" has neither value nor valueFile", "")
+			bad("headers", beforeColon(h.Name)+" has neither value nor valueFile", "")
 		}
 	}
 	if s.Period < time.Second || s.Period > 24*time.Hour {
