@@ -130,7 +130,7 @@ type report struct {
 
 // of says that nothing is recorded from another source.
 func (r report) of(source string) bool {
-	return r.seen && (r.holds == nil || r.holds.Origin.Source == source)
+	return r.holds == nil || r.holds.Origin.Source == source
 }
 
 // NewPool returns a Pool. It does nothing until Run is called.
@@ -379,6 +379,9 @@ func (p *Pool) report(w *worker, r report) {
 	defer p.mu.Unlock()
 	e := p.entries[w.key]
 	changed := e.report.seen != r.seen || e.report.holds != r.holds
+	if a := e.assignment; !e.report.seen && a.desired != nil && !r.of(a.desired.Origin.Source) {
+		signal(w.assign) // until now assignLocked did not know
+	}
 	e.report.seen, e.report.holds = r.seen, r.holds
 	p.setStatusLocked(e, r.status)
 	if changed && p.anyHeld {
