@@ -102,7 +102,7 @@ func TestOneBadObjectKeepsItsLastGoodContentAlsoOverARestart(t *testing.T) {
 	web := newWebServer(t, text(podYAML("a", "v1")+podYAML("b", "v1")+podYAML("c", "v1")))
 	s := askKept(t, web.URL, dir)
 	s.wants("a=v1 b=v1 c=v1", Accepted)
-	web.answer(text(podYAML("a", "v2") + strings.Replace(podYAML("b", "v2"), "image:", "imige:", 1)))
+	web.answer(text(strings.Replace(podYAML("b", "v2"), "image:", "imige:", 1) + podYAML("a", "v2")))
 	set := s.wants("a=v2 b=v1", Refused)
 	if why := strings.Join(set.Reports[0].Errors, "\n"); !strings.Contains(why, "pod default/b") || !strings.Contains(why, "imige") || set.Unread {
 		t.Errorf("%+v", set)
