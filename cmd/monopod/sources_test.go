@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"monopod/manifests"
+	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
 
@@ -168,4 +169,46 @@ func TestASourceThatIsRenamedKeepsItsPods(t *testing.T) {
 		t.Errorf("the pod was %+v and is %+v", was, now)
 	}
 	d.shows("fleet2", "get", "pod", "web", "-o", "yaml")
+}
+
+func TestARunningPodStaysWhenItsFileIsBrokenAtTheStartAndALowerSourceHasAnOlderOne(t *testing.T) {
+	d := newDaemon(t, "autoRollback: {enabled: true, readyDeadline: 1s, soak: 0s}")
+	d.start()
+	older, newer := podYAML("web", runtimetest.ScriptServe), strings.Replace(podYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1)
+	if r := d.cmd("apply", "-f", d.file("web.yaml", older)); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	d.shows("Running", "get", "pod", "web")
+	d.put("web.yaml", newer)
+	key := manifests.Key{Namespace: "default", Name: "web"}
+	runs := func(image string) {
+		t.Helper()
+		d.eventually("the pod runs "+image, func() error {
+			s := d.fake.State(key)
+			if s.Sandbox == nil || s.Sandbox.Pod == nil || s.Sandbox.Pod.Object.Spec.Containers[0].Image != image || len(s.Containers) != 1 || s.Containers[0].State != runner.ContainerRunning {
+				return fmt.Errorf("it is %+v", s)
+			}
+			return nil
+		})
+	}
+	runs("example.com/app:2")
+	d.shows("Ready", "history", "web")
+	was := d.fake.State(key)
+	d.end()
+
+	d.put("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {contain")
+	d.put("other.yaml", podYAML("other", runtimetest.ScriptServe))
+	d.start()
+	d.shows("Running", "get", "pod", "other") // what is known has been carried out
+	d.shows("has not been read since the agent started", "describe", "pod", "web")
+	if now := d.fake.State(key); now.Sandbox == nil || now.Sandbox.ID != was.Sandbox.ID || now.Containers[0].ID != was.Containers[0].ID {
+		t.Errorf("the pod was %+v and is %+v", was, now)
+	}
+	if r := d.cmd("history", "web"); strings.Contains(r.stdout, "\n3 ") {
+		t.Errorf("what was applied has become a revision:\n%s", r.stdout)
+	}
+	if err := os.Remove(d.path("manifests", "web.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	runs("example.com/app:1")
 }
