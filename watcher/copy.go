@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"monopod/internal/atomicfile"
@@ -51,9 +53,13 @@ var ErrDamaged = errors.New("the copy on disk is damaged and not used")
 
 // Names in the directory of a Copy.
 const (
-	copyFile  = "answer"
-	newFile   = "answer.new"
+	copyFile = "answer"
+	// newSuffix ends the name of a file that is being written.
+	newSuffix = ".new"
+	newFile   = copyFile + newSuffix
 	staleFile = "answer.stale"
+	// versionFile has the highest version of a signed answer that was accepted.
+	versionFile = "version"
 	// copyFormat is the first line of a copy.
 	copyFormat = "monopod copy 1\n"
 )
@@ -150,7 +156,7 @@ func checksum(data []byte) string {
 func (c *Copy) Save(k *Kept) error {
 	data, err := encodeCopy(k)
 	if err == nil {
-		err = c.write(data)
+		err = c.write(copyFile, data)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("keep a copy on disk: %w", err), c.markStale())
@@ -161,11 +167,12 @@ func (c *Copy) Save(k *Kept) error {
 	return nil
 }
 
-func (c *Copy) write(data []byte) error {
+// write replaces a file of the copy.
+func (c *Copy) write(name string, data []byte) error {
 	if err := atomicfile.MkdirAll(c.dir); err != nil {
 		return err
 	}
-	path := filepath.Join(c.dir, newFile)
+	path := filepath.Join(c.dir, name+newSuffix)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -174,10 +181,48 @@ func (c *Copy) write(data []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
-	if err := os.Rename(path, filepath.Join(c.dir, copyFile)); err != nil {
+	if err := os.Rename(path, filepath.Join(c.dir, name)); err != nil {
 		return err
 	}
 	return atomicfile.SyncDir(c.dir)
+}
+
+// Highest returns the highest version of a signed answer that was accepted, as far as its own file knows; 0 without one.
+func (c *Copy) Highest() (uint64, error) {
+	path := filepath.Join(c.dir, versionFile)
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case !info.Mode().IsRegular() || info.Size() > maxVersionFile:
+		return 0, fmt.Errorf("%s: %w", path, errVersionFile)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	text, sum, _ := strings.Cut(strings.TrimSuffix(string(data), "\n"), " ")
+	version, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || sum != checksum([]byte(text)) {
+		return 0, fmt.Errorf("%s: %w", path, errVersionFile)
+	}
+	return version, nil
+}
+
+// maxVersionFile is more than the file of a version has.
+const maxVersionFile = 1 << 10
+
+var errVersionFile = errors.New("the highest version that was accepted cannot be read from its file; that of the copy of the answer, if any, counts")
+
+// Raise makes version the one that Highest returns; when it returns nil, that outlives a power cut.
+func (c *Copy) Raise(version uint64) error {
+	text := strconv.FormatUint(version, 10)
+	if err := c.write(versionFile, []byte(text+" "+checksum([]byte(text))+"\n")); err != nil {
+		return fmt.Errorf("keep the version of the answer on disk: %w", err)
+	}
+	return nil
 }
 
 // markStale keeps the old copy under a name that says that it is older than what runs. Without one, an empty file of

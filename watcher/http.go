@@ -34,6 +34,8 @@ type HTTPConfig struct {
 	Timeout, Stall time.Duration
 	// MaxSize is the largest answer in bytes; 0 means MaxInput, which is the most.
 	MaxSize int
+	// Detached asks for the signature of each answer too, at the URL with ".minisig" behind its path.
+	Detached bool
 	// Trust is whom to trust and who to be.
 	Trust Trust
 	// Client makes the requests; nil means one of its own. Its redirect policy is replaced, and a missing timeout
@@ -170,11 +172,54 @@ func (f *httpFetcher) Fetch(ctx context.Context, seen Validators) (*Answer, erro
 		req.Header.Set("If-Modified-Since", seen.LastModified)
 	}
 	answer, err := f.get(req)
+	if err == nil && f.cfg.Detached {
+		answer.Signature, err = f.signature(ctx)
+	}
 	if err != nil {
 		return nil, f.explain(redacted(err))
 	}
 	return answer, nil
 }
+
+const (
+	signatureSuffix = ".minisig"
+	// maxSignature is more than a signature with its comments has.
+	maxSignature = 64 << 10
+)
+
+// signature asks for the signature of the answer that just came.
+func (f *httpFetcher) signature(ctx context.Context) ([]byte, error) {
+	at, err := url.Parse(f.cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	if at.RawPath != "" {
+		at.RawPath += signatureSuffix
+	}
+	at.Path += signatureSuffix
+	of := *f
+	of.name, of.cfg.MaxSize = at.Redacted(), maxSignature
+	req, err := of.request(ctx, at.String())
+	if err != nil {
+		return nil, err
+	}
+	answer, err := of.get(req)
+	if status, ok := errors.AsType[*statusError](err); ok && (status.code == http.StatusNotFound || status.code == http.StatusGone) {
+		return nil, refuse("there is no signature: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer.Body, nil
+}
+
+// statusError is an answer of another status than 200.
+type statusError struct {
+	name, status string
+	code         int
+}
+
+func (s *statusError) Error() string { return s.name + ": answered " + s.status }
 
 var errStalled = errors.New("timeout: the answer does not go on")
 
@@ -215,7 +260,7 @@ func (f *httpFetcher) exchange(req *http.Request, moved func()) (*Answer, error)
 
 // notOK is the error of an answer of another status, with the time to wait that it asks for.
 func (f *httpFetcher) notOK(resp *http.Response) error {
-	err := fmt.Errorf("%s: answered %s", f.name, resp.Status)
+	err := &statusError{name: f.name, status: resp.Status, code: resp.StatusCode}
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return err
 	}

@@ -119,6 +119,8 @@ type Remote struct {
 	badErr    error
 	// seen belongs to the answer in effect.
 	seen Validators
+	// signed says that answers have versions.
+	signed bool
 	// loaded says that the copy on disk has been looked at. copied is when the answer in effect was received, as long as
 	// that is known from the copy only; zero else.
 	loaded bool
@@ -128,6 +130,10 @@ type Remote struct {
 	kept    [sha256.Size]byte
 	unkept  *Kept
 	copyErr error
+	// version is that of the answer in effect, highest that of all that were accepted, raised what of that is on disk;
+	// versionErr says what is wrong with it there.
+	version, highest, raised uint64
+	versionErr               error
 	// failures counts requests in a row that did not give a valid answer; later is the pause the place asked for.
 	failures int
 	later    time.Duration
@@ -144,10 +150,11 @@ func NewRemote(cfg RemoteConfig) *Remote {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Verify == nil {
+	signed := cfg.Verify != nil
+	if !signed {
 		cfg.Verify = func(body, _ []byte) ([]byte, uint64, error) { return body, 0, nil }
 	}
-	return &Remote{cfg: cfg, log: cfg.Log.With("source", cfg.Name), set: Set{Source: cfg.Name, Unread: true}}
+	return &Remote{cfg: cfg, signed: signed, log: cfg.Log.With("source", cfg.Name), set: Set{Source: cfg.Name, Unread: true}}
 }
 
 // Name implements Source.
@@ -197,6 +204,9 @@ func (s *Remote) ask(ctx context.Context) error {
 
 // confirm takes note that the answer in effect is what the place says.
 func (s *Remote) confirm() error {
+	if err := s.outdated(s.version); err != nil {
+		return &Refusal{fmt.Errorf("%s: %w", s.cfg.Input, err)}
+	}
 	s.copied = time.Time{}
 	s.keep()
 	s.whole = s.whole || s.flaws == nil // after all, it was not stale
@@ -214,7 +224,14 @@ func (s *Remote) take(a *Answer) error {
 	case s.badErr != nil && sum == s.bad:
 		return s.badErr
 	}
-	got, version, err := s.judge(a.Body, a.Signature)
+	payload, version, err := s.cfg.Verify(a.Body, a.Signature)
+	if err == nil {
+		err = s.outdated(version)
+	}
+	if err != nil { // asked again, for keys may change
+		return &Refusal{fmt.Errorf("%s: %w", s.cfg.Input, err)}
+	}
+	got, err := s.judge(payload)
 	if err != nil {
 		s.bad, s.badErr = sum, &Refusal{err}
 		return s.badErr
@@ -229,10 +246,20 @@ func (s *Remote) take(a *Answer) error {
 		Body: a.Body, Signature: a.Signature, Counts: counts,
 		Stamp: Stamp{Place: hashOf(s.cfg.Place), Validators: a.Validators, Version: version, Received: s.cfg.Now().UTC()},
 	}
+	s.highest = max(s.highest, version)
 	s.keep()
 	s.seen, s.copied = a.Validators, time.Time{}
+	s.version = version
 	s.accept(sum, got)
 	return s.flaws
+}
+
+// outdated is the error of an answer that is older than one that was accepted before.
+func (s *Remote) outdated(version uint64) error {
+	if version >= s.highest {
+		return nil
+	}
+	return fmt.Errorf("this is version %d, which is older than version %d that was accepted before", version, s.highest)
 }
 
 // verdict is what an answer comes to.
@@ -242,28 +269,24 @@ type verdict struct {
 	flaws error
 }
 
-// judge decides what of an answer counts. The error refuses all of it.
-func (s *Remote) judge(body, signature []byte) (verdict, uint64, error) {
-	payload, version, err := s.cfg.Verify(body, signature)
-	if err != nil {
-		return verdict{}, 0, fmt.Errorf("%s: %w", s.cfg.Input, err)
-	}
+// judge decides what of the manifests of an answer counts. The error refuses all of it.
+func (s *Remote) judge(payload []byte) (verdict, error) {
 	now, err := safeLoad(s.cfg.Load, s.cfg.Input, payload)
 	if now != nil {
 		err = errors.Join(err, immutableEdits(&s.content, now))
 	}
 	if err == nil {
-		return verdict{sifted: sifted{content: *now, whole: true}}, version, nil
+		return verdict{sifted: sifted{content: *now, whole: true}}, nil
 	}
 	problems := manifests.Errors(err)
 	if now == nil || s.cfg.Atomic || len(problems) == 0 {
-		return verdict{}, 0, err
+		return verdict{}, err
 	}
 	v := verdict{sifted: sift(&s.content, now, problems), flaws: &Refusal{err}}
 	if len(identities(now)) == 0 {
-		return verdict{}, 0, err // nothing of it counts
+		return verdict{}, err // nothing of it counts
 	}
-	return v, version, nil
+	return v, nil
 }
 
 // accept makes an answer the one in effect.
@@ -299,8 +322,8 @@ func (s *Remote) note(err error) {
 	if !s.copied.IsZero() {
 		r.Errors = append(r.Errors, s.age)
 	}
-	if s.copyErr != nil {
-		r.Errors = append(r.Errors, lines(s.copyErr)...)
+	for _, err := range []error{s.copyErr, s.versionErr} {
+		r.Errors = append(r.Errors, lines(err)...)
 	}
 	var was Report
 	if len(s.set.Reports) > 0 {

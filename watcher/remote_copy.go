@@ -19,10 +19,14 @@ func (s *Remote) restore() (found bool, err error) {
 		return false, nil
 	}
 	s.loaded = true
+	if s.signed {
+		s.highest, s.versionErr = s.cfg.Copy.Highest()
+		s.raised = s.highest
+	}
 	k, err := s.cfg.Copy.Load()
 	if errors.Is(err, fs.ErrNotExist) {
 		// Nothing runs from a source that has never had an answer. That of staticPodURL is older than copies are.
-		s.whole = s.cfg.Name != httpSource
+		s.whole = s.cfg.Name != httpSource && s.highest == 0
 		return false, nil
 	}
 	if err == nil {
@@ -37,6 +41,9 @@ func (s *Remote) restore() (found bool, err error) {
 
 // revive takes over what was kept.
 func (s *Remote) revive(k *Kept) error {
+	if s.signed {
+		s.highest = max(s.highest, k.Version)
+	}
 	if k.Counts != nil {
 		counted, err := safeLoad(s.cfg.Load, s.cfg.Input, k.Counts)
 		if counted == nil {
@@ -44,11 +51,18 @@ func (s *Remote) revive(k *Kept) error {
 		}
 		s.content = *counted
 	}
-	got, _, err := s.judge(k.Body, k.Signature)
+	payload, version, err := s.cfg.Verify(k.Body, k.Signature)
+	if err != nil {
+		s.content = manifests.Content{}
+		return fmt.Errorf("the copy on disk is not used: %s: %w", s.cfg.Input, err)
+	}
+	got, err := s.judge(payload)
 	if err != nil {
 		s.content = manifests.Content{}
 		return fmt.Errorf("the copy on disk is not used: %w", err)
 	}
+	k.Stale = k.Stale || version < s.highest // what was accepted last is not this
+	s.version = version
 	got.whole = got.whole && !k.Stale
 	s.accept(sumOf(k.Body, k.Signature), got)
 	s.kept = keptSum(k)
@@ -81,7 +95,20 @@ func ageText(age time.Duration) string {
 
 // keep writes what is not on disk yet.
 func (s *Remote) keep() {
-	if s.cfg.Copy == nil || s.unkept == nil {
+	if s.cfg.Copy == nil {
+		return
+	}
+	s.keepAnswer()
+	if s.raised == s.highest {
+		return
+	}
+	if s.versionErr = s.cfg.Copy.Raise(s.highest); s.versionErr == nil {
+		s.raised = s.highest
+	}
+}
+
+func (s *Remote) keepAnswer() {
+	if s.unkept == nil {
 		return
 	}
 	sum := keptSum(s.unkept)

@@ -29,6 +29,8 @@ type RemoteSource struct {
 	MaxSize     string         `koanf:"maxSize"`
 	Atomic      bool           `koanf:"atomic"`
 	PodSecurity string         `koanf:"podSecurity"`
+
+	Signature SourceSignature `koanf:"signature"`
 }
 
 // SourceHeader is a header of the requests of a source.
@@ -47,9 +49,9 @@ const (
 
 // remoteSourceKeys are the keys of an entry of `sources`.
 func remoteSourceKeys() []configKey {
-	return []configKey{
+	return append([]configKey{
 		{path: "name", kind: kindString, derived: "none: it must be given", doc: "Name of the source, in lower-case letters, digits and -. It names the source of its pods and its copy on disk."},
-		{path: "url", kind: kindString, derived: "none: it must be given", doc: "What to ask: an `http` or `https` URL. Proxies are those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`)."},
+		{path: "url", kind: kindString, derived: "none: it must be given", doc: "What to ask: an `http` or `https` URL, or `oci://REGISTRY/REPOSITORY:TAG`, an artifact whose layers are manifests or tars of them. Registries are asked as for images, with the credentials of `registryConfig`; nothing is downloaded as long as the digest is the same. Proxies are those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`)."},
 		{path: "headers", kind: kindSourceHeaders, doc: "Headers of each request: a list of `name` with `value`, `valueFile` or both. A `valueFile` is read at each request, and its content stands behind the `value`: `{name: Authorization, value: \"Bearer \", valueFile: /etc/monopod/token}`."},
 		{path: "caFile", kind: kindPath, derived: "the authorities of the system", doc: "File in PEM with the authorities to trust, instead of those of the system. It may change at any time, as `certFile` and `keyFile` may."},
 		{path: "certFile", kind: kindPath, doc: "File in PEM with the certificate to show to the server."},
@@ -59,7 +61,7 @@ func remoteSourceKeys() []configKey {
 		{path: "maxSize", kind: kindString, def: defaultSourceSize, doc: "Largest answer, unpacked; at most `10Mi`."},
 		{path: "atomic", kind: kindBool, def: false, doc: "Whether an answer with a mistake is refused as a whole. Else the objects without one count, and the others keep their last good content."},
 		{path: "podSecurity", kind: kindString, derived: "the key `podSecurity` outside", doc: "Pod Security Standard for the pods of the source."},
-	}
+	}, sourceSignatureKeys()...)
 }
 
 func sourceHeaderKeys() []configKey {
@@ -101,13 +103,20 @@ func mapEntry(name string, keys []configKey, n *yaml.Node) (map[string]any, []en
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		at, val := n.Content[i], resolveAlias(n.Content[i+1])
-		k := slices.IndexFunc(keys, func(k configKey) bool { return k.path == at.Value })
+		k := slices.IndexFunc(keys, func(k configKey) bool { return k.path == at.Value && !strings.Contains(k.path, ".") })
+		section := subKeys(keys, at.Value)
 		switch {
 		case seen[at.Value]:
 			bad(at.Value, at, ConfigProblem{Msg: "given twice"})
-		case k < 0:
+		case k < 0 && len(section) == 0:
 			bad(at.Value, at, ConfigProblem{Msg: "unknown key", Hint: didYouMean(at.Value, pathsOf(keys))})
 		case isNull(val):
+		case k < 0:
+			m, found := mapEntry(name+"."+at.Value, section, val)
+			if len(m)+len(found) == 0 {
+				bad(at.Value, val, ConfigProblem{Msg: "is empty", Hint: "its keys: " + strings.Join(pathsOf(section), ", ")})
+			}
+			out[at.Value], problems = m, append(problems, found...)
 		case keys[k].kind == kindSourceHeaders:
 			list, found := mapList(name+".headers", sourceHeaderKeys(), val)
 			out[at.Value], problems = list, append(problems, found...)
@@ -145,6 +154,10 @@ func resolveSourcePaths(keys []configKey, list []any, base string) {
 			continue
 		}
 		for _, key := range keys {
+			section, rest, nested := strings.Cut(key.path, ".")
+			if inner, ok := entry[section].(map[string]any); ok && nested && inner[rest] != nil {
+				inner[rest] = resolvePaths(key, inner[rest], base)
+			}
 			switch v := entry[key.path].(type) {
 			case nil:
 			case []any:
@@ -202,12 +215,8 @@ func (c *configCheck) remoteSources(cfg *Config) {
 
 // checkRemoteSource finds what is wrong with an entry besides its name.
 func checkRemoteSource(s *RemoteSource, cfg *Config, bad func(key, msg, hint string)) {
-	switch u, err := url.Parse(s.URL); {
-	case s.URL == "":
-		bad("url", "is missing", "write the http or https URL of the manifests")
-	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		bad("url", fmt.Sprintf("%q is not an http or https URL", watcher.RedactURL(s.URL)), "")
-	}
+	s.checkURL(bad)
+	s.Signature.check(bad)
 	if (s.CertFile == "") != (s.KeyFile == "") {
 		bad("certFile", "certFile and keyFile belong together", "set both or none")
 	}
@@ -243,6 +252,18 @@ func beforeColon(name string) string {
 	return name
 }
 
+func (s *RemoteSource) checkURL(bad func(key, msg, hint string)) {
+	u, err := url.Parse(s.URL)
+	switch ref, oci := ociReference(s.URL); {
+	case s.URL == "":
+		bad("url", "is missing", "write the http, https or oci URL of the manifests")
+	case oci:
+		s.checkOCI(ref, bad)
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		bad("url", fmt.Sprintf("%q is not an http, https or oci URL", watcher.RedactURL(s.URL)), "")
+	}
+}
+
 // maxBytes is MaxSize as a number; 0 when it is none.
 func (s *RemoteSource) maxBytes() int {
 	q, err := resource.ParseQuantity(s.MaxSize)
@@ -265,6 +286,8 @@ type printedSource struct {
 	MaxSize     string          `json:"maxSize"             yaml:"maxSize"`
 	Atomic      bool            `json:"atomic"              yaml:"atomic"`
 	PodSecurity string          `json:"podSecurity"         yaml:"podSecurity"`
+
+	Signature *SourceSignature `json:"signature,omitempty" yaml:"signature,omitempty"`
 }
 
 type printedHeader struct {
@@ -280,6 +303,9 @@ func (c *Config) printedSources() []printedSource {
 		p := printedSource{
 			Name: s.Name, URL: watcher.RedactURL(s.URL), CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
 			Period: durationText(s.Period), Timeout: durationText(s.Timeout), MaxSize: s.MaxSize, Atomic: s.Atomic, PodSecurity: s.PodSecurity,
+		}
+		if s.Signature.Kind != "" {
+			p.Signature = &s.Signature
 		}
 		for _, h := range s.Headers {
 			ph := printedHeader{Name: h.Name, ValueFile: h.ValueFile}
@@ -312,10 +338,14 @@ func (a *App) remoteSources() []watcher.Source {
 
 // remoteSource makes the source of an entry, by the scheme of its URL.
 func (a *App) remoteSource(s *RemoteSource) watcher.Source {
+	if ref, ok := ociReference(s.URL); ok {
+		return a.ociSource(s, ref)
+	}
+	verify, detached := s.Signature.verification()
 	cfg := watcher.HTTPConfig{
 		Name: s.Name, URL: s.URL, Header: map[string][]string{}, CheckFrequency: s.Period, Timeout: s.Timeout, MaxSize: s.maxBytes(),
 		Trust: watcher.Trust{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile},
-		Load:  loadParts(s.Name, a.cfg.policy(s.PodSecurity)), Atomic: s.Atomic, Copy: a.cfg.copyOf(s.Name), Log: a.log,
+		Load:  loadParts(s.Name, a.cfg.policy(s.PodSecurity)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: a.cfg.copyOf(s.Name), Log: a.log,
 	}
 	for _, h := range s.Headers {
 		if h.ValueFile != "" {

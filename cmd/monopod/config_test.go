@@ -346,7 +346,7 @@ func TestMistakesInSecretsDoNotShowThem(t *testing.T) {
 
 func TestWhatConfigPrintsIsAConfigurationWithTheSameValues(t *testing.T) {
 	dir, again := t.TempDir(), t.TempDir()
-	writeFile(t, filepath.Join(dir, "config.yaml"), "preloadDirectories: [images, /more]\nclusterDNS: [10.0.0.1]\nlogging: {level: debug}\nmaxPods: 3\nsources: [{name: a, url: 'http://a', caFile: ca.pem, period: 90s, headers: [{name: B, valueFile: b}]}]\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\n")
+	writeFile(t, filepath.Join(dir, "config.yaml"), "preloadDirectories: [images, /more]\nclusterDNS: [10.0.0.1]\nlogging: {level: debug}\nmaxPods: 3\nsources: [{name: a, url: 'http://a', caFile: ca.pem, period: 90s, headers: [{name: B, valueFile: b}], signature: {kind: minisign, keyFiles: [fleet.pub]}}]\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\n")
 	first, err := loadIn(dir, nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func TestTheSourcesInTheDocsAreAConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cfg.RemoteSources) != 2 || cfg.RemoteSources[0].Headers[0].ValueFile == "" || !cfg.RemoteSources[1].Atomic {
+	if s := cfg.RemoteSources; len(s) != 4 || s[0].Headers[0].ValueFile == "" || !s[1].Atomic || s[2].Signature.KeyFiles[0] == "" || !strings.HasPrefix(s[3].URL, "oci://") {
 		t.Errorf("%+v", cfg.RemoteSources)
 	}
 }

@@ -1,4 +1,4 @@
-// Package image finds, pulls, imports and describes container images. It owns the image records of its
+// Package image finds, pulls, imports and describes container images, and fetches other artifacts from registries. It owns the image records of its
 // containerd namespace: nobody else there makes any. It removes none but those that SyncPins made, and it decides nothing
 // about when to try again: that is the worker's business.
 //

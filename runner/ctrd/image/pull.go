@@ -45,7 +45,7 @@ func (s *Store) refreshAs(ctx context.Context, name string, login *Login) (*Imag
 	defer cancel(nil)
 	transport := newTransport()
 	defer transport.CloseIdleConnections()
-	resolver := s.resolver(&watchdog{next: transport, stalled: func() { cancel(errStalled) }}, login)
+	resolver := newResolver(s.cfg.AuthFile, &watchdog{next: transport, stalled: func() { cancel(errStalled) }}, login)
 	img, err := s.refreshFrom(ctx, resolver, name)
 	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
 		return nil, fmt.Errorf("%w: %w", errStalled, err)
@@ -86,8 +86,8 @@ func repoDigest(name, digest string) string {
 	return reference.TrimNamed(named).String() + "@" + digest
 }
 
-// resolver talks to registries: https, but plain http to loopback addresses, as login or with the credentials of AuthFile.
-func (s *Store) resolver(rt http.RoundTripper, login *Login) remotes.Resolver {
+// newResolver talks to registries: https, but plain http to loopback addresses, as login or with the credentials of authFile.
+func newResolver(authFile string, rt http.RoundTripper, login *Login) remotes.Resolver {
 	c := &http.Client{Transport: rt}
 	return docker.NewResolver(docker.ResolverOptions{
 		Hosts: docker.ConfigureDefaultRegistries(
@@ -100,7 +100,7 @@ func (s *Store) resolver(rt http.RoundTripper, login *Login) remotes.Resolver {
 						user, secret := login.credentials()
 						return user, secret, nil
 					}
-					return credentials(s.cfg.AuthFile, host)
+					return credentials(authFile, host)
 				}),
 			)),
 		),
