@@ -61,20 +61,20 @@ func (b *book) load(found []record, bootID string) (rebooted bool) {
 	return len(found) > 0 && !known && bootID != ""
 }
 
-// add records an observation and says whether it is a new event rather than the repetition of one.
-func (b *book) add(o observation) (isNew bool) {
+// add takes in what was seen in this boot, once or as often as its Count says, and says whether it is a new event
+// rather than the repetition of one. What is given has no ID and no Rev yet, or those of another book.
+func (b *book) add(seen record) (isNew bool) {
 	b.rev++
-	id := identity{Boot: b.boot, group: o.group, Message: o.message}
-	if at, ok := b.byID[id]; ok {
+	seen.Boot = b.boot
+	if at, ok := b.byID[seen.identity]; ok {
 		e := entryAt(at)
-		e.Rev, e.Count = b.rev, e.Count+1
-		e.Last, e.Wall = max(e.Last, o.at.Since), o.at.Wall
+		e.Rev, e.Count = b.rev, e.Count+seen.Count
+		e.Last, e.Wall = max(e.Last, seen.Last), seen.Wall
 		b.entries.MoveToBack(at)
 		return e.written == 0
 	}
-	b.insert(&entry{record: record{
-		ID: b.rev, Rev: b.rev, identity: id, BootID: o.at.Boot, First: o.at.Since, Last: o.at.Since, Wall: o.at.Wall, Count: 1,
-	}})
+	seen.ID, seen.Rev = b.rev, b.rev
+	b.insert(&entry{record: seen})
 	return true
 }
 

@@ -63,9 +63,6 @@ const (
 	defaultCountAfter = time.Minute
 	// lastRetry is the longest wait between attempts to write to a disk that refuses.
 	lastRetry = time.Minute
-	// maxEarly is how many events are kept that come before the record has been read; when half of that has come, it
-	// is read at once.
-	maxEarly = 10_000
 )
 
 func (c Config) withDefaults() Config {
@@ -97,8 +94,8 @@ type Recorder struct {
 	mu sync.Mutex
 	// All below is guarded by mu.
 	book *book // nil until the record has been read
-	// early are the events that came before that.
-	early []observation
+	// early holds the events that came before that, within the same bounds.
+	early *book
 	// fresh and counted are since when new events, and higher counts, wait to be written; zero: there are none.
 	fresh, counted time.Time
 	readers        map[chan struct{}]bool
@@ -115,7 +112,7 @@ func New(cfg Config) *Recorder {
 	cfg = cfg.withDefaults()
 	return &Recorder{
 		cfg: cfg, changed: make(chan struct{}, 1), readers: map[chan struct{}]bool{},
-		store: &store{dir: cfg.Dir, limit: cfg.MaxFile},
+		store: &store{dir: cfg.Dir, limit: cfg.MaxFile}, early: newBook(cfg.MaxFile / 2),
 	}
 }
 
@@ -123,27 +120,22 @@ func New(cfg Config) *Recorder {
 func (r *Recorder) Event(object corev1.ObjectReference, eventType, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := observe(r.cfg.Now(), object, eventType, reason, message)
+	seen := observe(r.cfg.Now(), object, eventType, reason, message)
 	if r.book == nil {
-		if len(r.early) < maxEarly {
-			r.early = append(r.early, o)
-		}
+		r.early.add(seen)
 		if r.fresh.IsZero() {
 			r.fresh = time.Now()
 		}
-		if len(r.early) >= maxEarly/2 {
-			signal(r.changed)
-		}
 		return
 	}
-	r.addLocked(o)
+	r.addLocked(seen)
 	r.wakeLocked()
 }
 
-// addLocked puts an event into the book and notes since when it waits to be written.
-func (r *Recorder) addLocked(o observation) {
+// addLocked puts what was seen into the book and notes since when it waits to be written.
+func (r *Recorder) addLocked(seen record) {
 	waits := &r.fresh
-	if !r.book.add(o) {
+	if !r.book.add(seen) {
 		waits = &r.counted
 	}
 	if waits.IsZero() {
@@ -210,8 +202,8 @@ func (r *Recorder) load() {
 			r.addLocked(observe(now, NodeRef(r.cfg.Node), corev1.EventTypeWarning, "Rebooted",
 				"Node "+r.cfg.Node+" has been rebooted, boot id: "+now.Boot))
 		}
-		for _, o := range r.early {
-			r.addLocked(o)
+		for _, seen := range r.early.all() {
+			r.addLocked(seen)
 		}
 		r.early = nil
 		r.wakeLocked()

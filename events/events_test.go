@@ -250,17 +250,49 @@ func TestTheRecordIsBoundedAndKeepsTheNewest(t *testing.T) {
 }
 
 func TestOneNoisyPodDoesNotDriveOutTheOthers(t *testing.T) {
-	m := newMachine(t)
-	m.session(func(r *Recorder) {
+	noise := func(r *Recorder) {
 		warn(r, "quiet", "Failed", "once")
-		for i := range 10_000 {
+		warn(r, "quiet", "Failed", "once")
+		for i := range 12_000 {
 			warn(r, "noisy", "Unhealthy", fmt.Sprintf("connect: port %d", i))
 		}
+	}
+	check := func(t *testing.T, r *Recorder) {
+		t.Helper()
 		got := texts(r.List(Filter{}))
-		if len(got) != 1+maxSimilar || got[0] != "quiet Failed once x1" || got[maxSimilar] != "noisy Unhealthy connect: port 9999 x1" {
+		if len(got) != 1+maxSimilar || got[0] != "quiet Failed once x2" || got[maxSimilar] != "noisy Unhealthy connect: port 11999 x1" {
 			t.Errorf("kept: %q", got)
 		}
+	}
+	t.Run("once the record has been read", func(t *testing.T) {
+		newMachine(t).session(func(r *Recorder) {
+			r.List(Filter{})
+			noise(r)
+			check(t, r)
+		})
 	})
+	t.Run("before that", func(t *testing.T) {
+		r := New(newMachine(t).cfg)
+		noise(r)
+		check(t, r)
+	})
+}
+
+// TestOfEarlyEventsTheNewestStay has more come before the record was read than there is room for.
+func TestOfEarlyEventsTheNewestStay(t *testing.T) {
+	m := newMachine(t)
+	m.cfg.MaxFile = 20_000
+	r := New(m.cfg)
+	for i := range 400 {
+		warn(r, fmt.Sprintf("pod-%03d", i), "Failed", "something went wrong with it")
+	}
+	if r.early.used > r.early.limit {
+		t.Errorf("%d bytes are kept", r.early.used)
+	}
+	got := texts(r.List(Filter{}))
+	if len(got) < 20 || len(got) > 50 || !strings.HasPrefix(got[len(got)-1], "pod-399 ") {
+		t.Errorf("kept: %q", got)
+	}
 }
 
 func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {

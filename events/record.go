@@ -59,19 +59,15 @@ type record struct {
 	Count  int32         `json:"count"`
 }
 
-// observation is an event that is not in the book yet.
-type observation struct {
-	at      Moment
-	group   group
-	message string
-}
-
-func observe(at Moment, object corev1.ObjectReference, eventType, reason, message string) observation {
-	at.Wall = at.Wall.UTC().Round(time.Millisecond)
-	return observation{at: at, message: shortened(message), group: group{
-		Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, UID: string(object.UID), Field: object.FieldPath,
-		Type: eventType, Reason: reason,
-	}}
+// observe is the record of something that happened once and is in no book yet.
+func observe(at Moment, object corev1.ObjectReference, eventType, reason, message string) record {
+	return record{
+		identity: identity{Message: shortened(message), group: group{
+			Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, UID: string(object.UID), Field: object.FieldPath,
+			Type: eventType, Reason: reason,
+		}},
+		BootID: at.Boot, First: at.Since, Last: at.Since, Wall: at.Wall.UTC().Round(time.Millisecond), Count: 1,
+	}
 }
 
 // shortened cuts a message that is too long.
