@@ -91,7 +91,7 @@ func BenchmarkLoad(b *testing.B) {
 	c.turn()
 	var entries []Entry
 	for key, st := range c.States() {
-		entries = append(entries, Entry{key, st})
+		entries = append(entries, Entry{Key: key, State: st})
 	}
 	if err := s.Save(entries); err != nil {
 		b.Fatal(err)

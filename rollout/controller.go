@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -57,12 +56,16 @@ type View struct {
 	Waits manifests.Key
 }
 
-// Controller decides while an agent runs. Its methods may be called from any goroutine; only Rollback waits for the disk.
+// Controller decides while an agent runs. Its methods may be called from any goroutine; Rollback waits for the disk, and
+// State while what must be stored before it is acted on is being written.
 type Controller struct {
 	cfg     Config
 	trigger chan struct{}
+	// write wakes the writer: what was held back is due.
+	write chan struct{}
 
-	// work guards what is decided on. It is held while states are written; inbox is taken within it, never the other way.
+	// work guards what is decided on. It is held while states are written that must be stored before they are acted on, not
+	// while others are; inbox is taken within it, never the other way.
 	work   sync.Mutex
 	states map[manifests.Key]*State
 	pods   map[manifests.Key]*followed
@@ -75,6 +78,8 @@ type Controller struct {
 	// unsaved are the states that are not on disk; late is when to write them.
 	unsaved map[manifests.Key]bool
 	late    time.Duration
+	// number is that of the last Entry.
+	number uint64
 	// dead are pods whose states are to be removed from disk.
 	dead []manifests.Key
 	// images are those of states. imagesTold says that Config.Images knows them.
@@ -125,7 +130,7 @@ type unit struct {
 // New returns a Controller. It does nothing until Run is called.
 func New(cfg Config) *Controller {
 	return &Controller{
-		cfg: cfg, trigger: make(chan struct{}, 1), states: map[manifests.Key]*State{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{}, timed: map[string]*unit{},
+		cfg: cfg, trigger: make(chan struct{}, 1), write: make(chan struct{}, 1), states: map[manifests.Key]*State{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{}, timed: map[string]*unit{},
 		unsaved: map[manifests.Key]bool{}, seen: map[manifests.Key]Observed{}, noted: map[manifests.Key]bool{}, busy: map[manifests.Key]bool{}, views: map[manifests.Key]View{},
 		images: digests{},
 	}
@@ -175,16 +180,12 @@ func (c *Controller) State(key manifests.Key) *State {
 	return c.states[key]
 }
 
-// States returns what is noted of all pods.
-func (c *Controller) States() map[manifests.Key]*State {
-	c.work.Lock()
-	defer c.work.Unlock()
-	return maps.Clone(c.states)
-}
+func (c *Controller) wake() { signal(c.trigger) }
 
-func (c *Controller) wake() {
+// signal wakes the receiver of a channel of size one.
+func signal(to chan struct{}) {
 	select {
-	case c.trigger <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
@@ -193,11 +194,14 @@ func (c *Controller) wake() {
 func (c *Controller) Run(ctx context.Context) error {
 	c.load()
 	c.tellImages()
+	var writer sync.WaitGroup
+	writer.Go(func() { c.writeLate(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			writer.Wait()
 			c.flush()
 			return nil
 		case <-c.trigger:
@@ -230,17 +234,6 @@ func (c *Controller) load() {
 	}
 }
 
-// flush writes what was held back.
-func (c *Controller) flush() {
-	c.work.Lock()
-	defer c.work.Unlock()
-	c.saveLate()
-	for left := len(c.unsaved) + 1; len(c.unsaved) > 0 && len(c.unsaved) < left; {
-		left = len(c.unsaved)
-		c.saveLate()
-	}
-}
-
 // turn decides on what is new or due, and returns when to look again; 0: never.
 func (c *Controller) turn() time.Duration {
 	c.work.Lock()
@@ -255,7 +248,8 @@ func (c *Controller) turn() time.Duration {
 	c.hand()
 	c.tellImages()
 	if c.late != 0 && now.Since >= c.late {
-		c.saveLate()
+		c.late = 0
+		signal(c.write)
 	}
 	return c.nextTurn(now)
 }
@@ -425,9 +419,9 @@ func (c *Controller) decide(now Instant, units []*unit) {
 			case !v.First:
 				c.hold(key)
 			case v.Changed:
-				later = append(later, Entry{key, v.State})
+				later = append(later, c.entry(key))
 			default:
-				sooner = append(sooner, Entry{key, v.State})
+				sooner = append(sooner, c.entry(key))
 			}
 		}
 	}
@@ -544,7 +538,7 @@ func (c *Controller) Rollback(key manifests.Key, to int) (*State, error) {
 		return nil, err
 	}
 	c.states[key], c.moved = s, true
-	if err = c.save([]Entry{{key, s}}); err != nil {
+	if err = c.save([]Entry{c.entry(key)}); err != nil {
 		err = fmt.Errorf("%w: %w", ErrNotStored, err)
 	}
 	c.tell(Transition{Key: key, Kind: RolledBack, Revision: s.Active, Message: fmt.Sprintf("taken to revision %d by hand", s.Active)})

@@ -29,11 +29,13 @@ type agent struct {
 }
 
 // newAgent starts one; its clock is that of the bubble.
-func newAgent(t *testing.T, dir string, o Options) *agent {
+func newAgent(t *testing.T, dir string, o Options) *agent { return newAgentOn(t, NewStore(dir), o) }
+
+func newAgentOn(t *testing.T, store *Store, o Options) *agent {
 	a := &agent{t: t}
 	began := time.Now()
 	a.c = New(Config{
-		Store: NewStore(dir), Options: o, Log: slog.New(slog.DiscardHandler),
+		Store: store, Options: o, Log: slog.New(slog.DiscardHandler),
 		Clock: func() Instant {
 			return Instant{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()}
 		},
@@ -112,6 +114,111 @@ func TestAFirstRevisionIsHandedOutBeforeItIsWritten(t *testing.T) {
 		if s := all[p.wanted.Key()]; err != nil || s == nil || s.Revision(1).Outcome != Ready || s.Revision(1).Images["c"] != "sha256:1" {
 			t.Errorf("%v, %v", all, err)
 		}
+	})
+}
+
+// slowDisk is a store of which some syncs wait: for the answers of a test, as long as there are any.
+func slowDisk(dir string) (store *Store, answer chan<- error) {
+	store = NewStore(dir)
+	answers := make(chan error)
+	store.fsync = func(f *os.File) error {
+		if err, ok := <-answers; ok {
+			return err
+		}
+		return f.Sync()
+	}
+	return store, answers
+}
+
+func TestADiskThatHangsKeepsNoPodFromStarting(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		store, disk := slowDisk(dir)
+		a := newAgentOn(t, store, Options{})
+		x, y := &actor{name: "x"}, &actor{name: "y"}
+		x.write(good)
+		y.write(good)
+		a.want(x)
+		time.Sleep(2 * saveAfter)
+		synctest.Wait() // the first revision is being written
+		a.want(x, y)
+		a.runs(x.wanted, y.wanted)
+		a.carry()
+		if s := a.c.State(y.wanted.Key()); s == nil || s.Revision(1).Outcome != Ready {
+			t.Errorf("it is not decided on: %+v", s)
+		}
+		if _, err := os.Stat(filepath.Join(store.path(x.wanted.Key()), stateFile)); !os.IsNotExist(err) {
+			t.Errorf("the disk did not hang: %v", err)
+		}
+		close(disk)
+		time.Sleep(2 * saveAfter)
+		synctest.Wait()
+		all, err := NewStore(dir).Load()
+		if err != nil || len(all) != 2 {
+			t.Fatalf("%v, %v", all, err)
+		}
+		for key, s := range all {
+			if s.Revision(1).Outcome != Ready {
+				t.Errorf("what came of %s while the disk hung is lost", key)
+			}
+		}
+		a.stop()
+	})
+}
+
+// TestAnEditIsNotUndoneByWhatIsWrittenLate has a first revision hang on its way to the disk while the pod is edited.
+func TestAnEditIsNotUndoneByWhatIsWrittenLate(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		store := NewStore(dir)
+		first, release := true, make(chan struct{})
+		store.fsync = func(f *os.File) error {
+			if first {
+				first = false
+				<-release
+			}
+			return f.Sync()
+		}
+		a := newAgentOn(t, store, Options{})
+		p := &actor{name: "a"}
+		p.write(good)
+		a.want(p)
+		time.Sleep(2 * saveAfter)
+		synctest.Wait()
+		p.write(good)
+		a.want(p)
+		a.runs(p.wanted)
+		close(release)
+		synctest.Wait()
+		a.stop()
+		all, err := NewStore(dir).Load()
+		if s := all[p.wanted.Key()]; err != nil || s == nil || s.Active != 2 || len(s.Revisions) != 2 {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
+func TestWhatAHungDiskRefusesAtLastIsWrittenLater(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		store, disk := slowDisk(dir)
+		a := newAgentOn(t, store, Options{})
+		p := &actor{name: "a"}
+		p.write(good)
+		a.want(p)
+		time.Sleep(2 * saveAfter)
+		disk <- errors.New("input/output error")
+		close(disk)
+		synctest.Wait()
+		if all := a.c.States(); len(all) != 1 || len(files(t, dir)) != 0 {
+			t.Fatalf("%v, on disk %v", all, files(t, dir))
+		}
+		time.Sleep(saveAgain + time.Second)
+		synctest.Wait()
+		if all, err := NewStore(dir).Load(); err != nil || all[p.wanted.Key()] == nil {
+			t.Errorf("%v, %v", all, err)
+		}
+		a.stop()
 	})
 }
 

@@ -15,7 +15,7 @@
 // name is in the hash by which a container that runs is recognized, and going back must not restart what never stopped.
 // Which images are needed is what the revisions of all kept States say; Config.Images is told.
 //
-// Goroutines: Controller.Run is one.
+// Goroutines: Controller.Run is one, and has another one that writes what may get lost, which it waits for.
 package rollout
 
 import (

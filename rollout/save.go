@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"context"
 	"errors"
 
 	"monopod/manifests"
@@ -21,11 +22,22 @@ func (c *Controller) save(entries []Entry) error {
 	return c.saved(entries, c.cfg.Store.Save(entries))
 }
 
-// saved notes what became of states that were to be written.
+// entry is the present state of a pod, to be stored in place of all that was so before.
+func (c *Controller) entry(key manifests.Key) Entry {
+	c.number++
+	return Entry{Key: key, State: c.states[key], Number: c.number}
+}
+
+// saved notes what became of states that were to be written. One that there is a newer one of by now is not asked for
+// any more.
 func (c *Controller) saved(entries []Entry, err error) error {
 	for _, e := range entries {
-		if delete(c.unsaved, e.Key); err != nil {
+		switch {
+		case c.states[e.Key] != e.State:
+		case err != nil:
 			c.unsaved[e.Key] = true
+		default:
+			delete(c.unsaved, e.Key)
 		}
 	}
 	if err != nil {
@@ -41,34 +53,70 @@ func (c *Controller) hold(key manifests.Key) {
 	c.soon()
 }
 
-// saveLate writes what was held back, or the first part of it.
-func (c *Controller) saveLate() {
-	c.late = 0
+// writeLate writes what was held back whenever it is due, until ctx ends. A disk that is slow or hangs keeps nobody else
+// waiting.
+func (c *Controller) writeLate(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.write:
+		}
+		for c.saveLate() && ctx.Err() == nil {
+		}
+	}
+}
+
+// flush writes all that was held back. It is called when nobody else writes.
+func (c *Controller) flush() {
+	for c.saveLate() {
+	}
+}
+
+// saveLate writes what was held back, or the first part of it, and says whether there is more to be written now. One
+// goroutine at a time may call it.
+func (c *Controller) saveLate() (more bool) {
+	entries, dead := c.takeLate()
+	for _, e := range dead {
+		if err := c.cfg.Store.Remove(e); err != nil {
+			c.cfg.Log.Warn("revisions of a pod that is gone cannot be removed", "pod", e.Key, "err", err)
+		}
+	}
+	if len(entries) == 0 {
+		return false
+	}
+	err := c.cfg.Store.SaveUnordered(entries)
+	c.work.Lock()
+	defer c.work.Unlock()
+	if c.saved(entries, err) != nil { // it has told
+		c.wake() // for the time at which it is tried again
+		return false
+	}
+	return len(c.unsaved) > 0
+}
+
+// takeLate returns the states to write now, and the entries without one of the pods that are to be forgotten.
+func (c *Controller) takeLate() (entries, dead []Entry) {
+	c.work.Lock()
+	defer c.work.Unlock()
 	if c.cfg.Store == nil {
 		clear(c.unsaved)
 		c.dead = nil
-		return
+		return nil, nil
 	}
 	for _, key := range c.dead {
-		if c.states[key] != nil {
-			continue // it has come back
-		}
-		if err := c.cfg.Store.Remove(key); err != nil {
-			c.cfg.Log.Warn("revisions of a pod that is gone cannot be removed", "pod", key, "err", err)
+		if c.states[key] == nil { // it has not come back
+			dead = append(dead, c.entry(key))
 		}
 	}
 	c.dead = nil
-	var entries []Entry
 	for key := range c.unsaved {
-		switch s := c.states[key]; {
-		case s == nil:
+		switch {
+		case c.states[key] == nil:
 			delete(c.unsaved, key)
 		case len(entries) < atOnce:
-			entries = append(entries, Entry{key, s})
+			entries = append(entries, c.entry(key))
 		}
 	}
-	// What went wrong it has told, and will try again.
-	if err := c.saved(entries, c.cfg.Store.SaveUnordered(entries)); err == nil && len(c.unsaved) > 0 {
-		c.late = c.cfg.Clock().Since
-	}
+	return entries, dead
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -33,11 +34,23 @@ const (
 )
 
 // Store keeps the states of pods in a directory each, DIR/NAMESPACE/NAME/. At any moment of a power cut there is the old
-// state or the new one. Only root may read them.
-type Store struct{ dir string }
+// state or the new one. Only root may read them. Its methods may be called from any goroutine.
+type Store struct {
+	dir string
+	// fsync is that of a file. Tests have a disk that hangs.
+	fsync func(*os.File) error
+	// layout is held alone while directories are removed, and together by all who make some and write into them.
+	layout sync.RWMutex
+
+	mu sync.Mutex
+	// newest are the numbers of the entries of each pod that were begun last; guarded by mu.
+	newest map[manifests.Key]uint64
+}
 
 // NewStore returns the store of a directory. It does no I/O.
-func NewStore(dir string) *Store { return &Store{dir: dir} }
+func NewStore(dir string) *Store {
+	return &Store{dir: dir, fsync: (*os.File).Sync, newest: map[manifests.Key]uint64{}}
+}
 
 func (s *Store) path(key manifests.Key) string { return filepath.Join(s.dir, key.Namespace, key.Name) }
 
@@ -45,6 +58,20 @@ func (s *Store) path(key manifests.Key) string { return filepath.Join(s.dir, key
 type Entry struct {
 	Key   manifests.Key
 	State *State
+	// Number orders the entries of a pod that are written by several goroutines: one that is lower than that of another
+	// which was begun is dropped.
+	Number uint64
+}
+
+// begin says whether an entry is to be written: no later one was begun.
+func (s *Store) begin(e Entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.Number < s.newest[e.Key] {
+		return false
+	}
+	s.newest[e.Key] = e.Number
+	return true
 }
 
 // Load reads all states. Those that are damaged are set aside and not among them; the error tells of them.
@@ -159,7 +186,7 @@ func (s *Store) save(entries []Entry, together int) error {
 		if f == nil {
 			return nil
 		}
-		if err := s.settle(entries[i].Key, f); err != nil {
+		if err := s.settle(entries[i], f); err != nil {
 			_ = os.Remove(f.Name()) // it is not there if it was renamed
 			return err
 		}
@@ -168,11 +195,16 @@ func (s *Store) save(entries []Entry, together int) error {
 	return errors.Join(failed...)
 }
 
-// write writes a state beside the one there is.
+// write writes a state beside the one there is. No file and no error: there is a later one.
 func (s *Store) write(e Entry) (*os.File, error) {
 	b, err := encode(e.State)
 	if err != nil {
 		return nil, err
+	}
+	s.layout.RLock()
+	defer s.layout.RUnlock()
+	if !s.begin(e) {
+		return nil, nil
 	}
 	dir := s.path(e.Key)
 	if err := atomicfile.MkdirAll(dir); err != nil {
@@ -189,23 +221,40 @@ func (s *Store) write(e Entry) (*os.File, error) {
 }
 
 // settle puts a written file in the place of the state.
-func (s *Store) settle(key manifests.Key, f *os.File) error {
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+func (s *Store) settle(e Entry, f *os.File) error {
+	if err := errors.Join(s.fsync(f), f.Close()); err != nil {
 		return err
 	}
-	dir := s.path(key)
-	if err := os.Rename(f.Name(), filepath.Join(dir, stateFile)); err != nil {
+	if placed, err := s.place(e, f.Name()); err != nil || !placed {
 		return err
 	}
-	return atomicfile.SyncDir(dir)
+	return atomicfile.SyncDir(s.path(e.Key))
 }
 
-// Remove forgets a pod.
-func (s *Store) Remove(key manifests.Key) error {
-	dir := s.path(key)
+// place renames a written file to the state, unless a later one was begun: then it drops it.
+func (s *Store) place(e Entry, file string) (placed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.Number < s.newest[e.Key] {
+		return false, os.Remove(file)
+	}
+	return true, os.Rename(file, filepath.Join(s.path(e.Key), stateFile))
+}
+
+// Remove forgets the pod of an entry, whose state does not matter, unless a later one was begun.
+func (s *Store) Remove(e Entry) error {
+	s.layout.Lock()
+	defer s.layout.Unlock()
+	if !s.begin(e) {
+		return nil
+	}
+	dir := s.path(e.Key)
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	_ = os.Remove(filepath.Dir(dir)) // other pods may be in the namespace
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.newest, e.Key)
 	return nil
 }

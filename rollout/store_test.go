@@ -30,7 +30,7 @@ func TestStatesAreStoredInTheirOrder(t *testing.T) {
 	s := NewStore(t.TempDir())
 	var entries []Entry
 	for i := range 2 * atOnce {
-		entries = append(entries, Entry{manifests.Key{Namespace: "ns", Name: fmt.Sprintf("pod%d", i*37%(2*atOnce))}, sample(2)})
+		entries = append(entries, Entry{Key: manifests.Key{Namespace: "ns", Name: fmt.Sprintf("pod%d", i*37%(2*atOnce))}, State: sample(2)})
 	}
 	if err := s.Save(entries); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	for i := range 3 * atOnce {
 		key := manifests.Key{Namespace: fmt.Sprintf("ns%d", i%3), Name: fmt.Sprintf("pod%d", i)}
 		want[key] = sample(i + 2)
-		entries = append(entries, Entry{key, want[key]})
+		entries = append(entries, Entry{Key: key, State: want[key]})
 	}
 	if err := s.Save(entries); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 		t.Fatalf("without an order: %v: %s", err, cmp.Diff(want, got))
 	}
 	gone := entries[0].Key
-	if err := s.Remove(gone); err != nil {
+	if err := s.Remove(Entry{Key: gone}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Load(); err != nil || got[gone] != nil || len(got) != len(want)-1 {
@@ -98,7 +98,7 @@ func TestATornStateIsFoundOut(t *testing.T) {
 	s := NewStore(t.TempDir())
 	key := manifests.Key{Namespace: "ns", Name: "pod"}
 	path := filepath.Join(s.path(key), stateFile)
-	if err := s.Save([]Entry{{key, sample(4)}}); err != nil {
+	if err := s.Save([]Entry{{Key: key, State: sample(4)}}); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(path)
@@ -127,7 +127,7 @@ func TestATornStateIsFoundOut(t *testing.T) {
 	if got, err := s.Load(); err != nil || len(got) > 0 {
 		t.Errorf("it was not set aside: %v, %v", got, err)
 	}
-	if err := s.Save([]Entry{{key, sample(5)}}); err != nil {
+	if err := s.Save([]Entry{{Key: key, State: sample(5)}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Load(); err != nil || got[key] == nil {
@@ -139,10 +139,10 @@ func TestATornStateIsFoundOut(t *testing.T) {
 func TestTheOldStateStaysUntilTheNewOneIsWhole(t *testing.T) {
 	s := NewStore(t.TempDir())
 	key := manifests.Key{Namespace: "ns", Name: "pod"}
-	if err := s.Save([]Entry{{key, sample(4)}}); err != nil {
+	if err := s.Save([]Entry{{Key: key, State: sample(4)}}); err != nil {
 		t.Fatal(err)
 	}
-	f, err := s.write(Entry{key, sample(9)})
+	f, err := s.write(Entry{Key: key, State: sample(9)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,17 +159,52 @@ func TestTheOldStateStaysUntilTheNewOneIsWhole(t *testing.T) {
 func TestOneStateThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	s := NewStore(t.TempDir())
 	bad, fine := manifests.Key{Namespace: "ns", Name: "bad"}, manifests.Key{Namespace: "ns", Name: "fine"}
-	if err := s.Save([]Entry{{fine, sample(4)}}); err != nil {
+	if err := s.Save([]Entry{{Key: fine, State: sample(4)}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(s.path(bad), nil, 0o600); err != nil { // in the place of its directory
 		t.Fatal(err)
 	}
-	err := s.Save([]Entry{{bad, sample(2)}, {fine, sample(5)}})
+	err := s.Save([]Entry{{Key: bad, State: sample(2)}, {Key: fine, State: sample(5)}})
 	if err == nil || !strings.Contains(err.Error(), "ns/bad") || strings.Contains(err.Error(), "ns/fine") {
 		t.Errorf("%v", err)
 	}
 	if got, _ := s.Load(); !cmp.Equal(got[fine], sample(5)) {
 		t.Errorf("%s", cmp.Diff(sample(5), got[fine]))
+	}
+}
+
+// TestAStateThatIsLateReplacesNoLaterOne has a state written and not in its place when a later one comes.
+func TestAStateThatIsLateReplacesNoLaterOne(t *testing.T) {
+	s := NewStore(t.TempDir())
+	key := manifests.Key{Namespace: "ns", Name: "pod"}
+	late := Entry{Key: key, State: sample(2), Number: 1}
+	f, err := s.write(late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Save([]Entry{{Key: key, State: sample(3), Number: 3}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.settle(late, f); err != nil {
+		t.Error(err)
+	}
+	if err := s.Save([]Entry{{Key: key, State: sample(2), Number: 2}}); err != nil {
+		t.Error(err)
+	}
+	if err := s.Remove(Entry{Key: key, Number: 2}); err != nil {
+		t.Error(err)
+	}
+	if names := files(t, s.dir); len(names) != 1 {
+		t.Errorf("there are %v", names)
+	}
+	if got, err := s.Load(); err != nil || !cmp.Equal(got[key], sample(3)) {
+		t.Errorf("%v: %s", err, cmp.Diff(sample(3), got[key]))
+	}
+	if err := s.Remove(Entry{Key: key, Number: 4}); err != nil {
+		t.Error(err)
+	}
+	if names := files(t, s.dir); len(names) != 0 || len(s.newest) != 0 {
+		t.Errorf("there are %v, and numbers %v", names, s.newest)
 	}
 }
