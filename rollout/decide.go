@@ -276,7 +276,8 @@ func (d *decision) try(m *member) {
 	}
 	t := m.st.Trial
 	switch ready := m.readyNow(); {
-	case m.Seen == nil: // no verdict about what nobody can see
+	case m.Seen == nil:
+		d.unseen(m)
 	case t.ReadyAt == 0 && ready && m.set.soak == 0:
 		d.pass(m)
 	case t.ReadyAt == 0 && ready:
@@ -296,6 +297,20 @@ func (d *decision) try(m *member) {
 	default:
 		d.at(t.ReadyAt + m.set.soak)
 	}
+}
+
+// unseen has a deadline that passes while nobody can see the pod begin anew: no revision is taken back untried. What has
+// been Ready is judged by what is seen next.
+func (d *decision) unseen(m *member) {
+	t := m.st.Trial
+	if t.ReadyAt != 0 {
+		return
+	}
+	if d.now.Since >= t.Began+m.set.deadline {
+		t = m.note(false).Trial
+		t.Began = d.now.Since
+	}
+	d.at(t.Began + m.set.deadline)
 }
 
 func (d *decision) pass(m *member) {

@@ -324,6 +324,43 @@ func TestATrialIsHeldInTime(t *testing.T) {
 	}
 }
 
+func TestARevisionThatNobodyCouldSeeIsNotTakenBackUntried(t *testing.T) {
+	for name, away := range map[string]func(w *world){
+		"the agent was down": func(w *world) {
+			w.pass(10 * deadline)
+			w.restart()
+			w.blind = true
+			w.decide(-1)
+		},
+		"the runtime did not answer": func(w *world) {
+			w.blind = true
+			for range 10 {
+				w.decide(-1)
+				w.pass(w.next - w.now.Since)
+			}
+			w.decide(-1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(true, &actor{name: "a"})
+			w.settle()
+			a := w.pods[0]
+			a.write(good)
+			w.decide(-1)
+			away(w)
+			w.blind = false
+			a.since = w.now.Since // it starts only now
+			w.decide(-1)
+			w.expect(t, "a=good/2")
+			w.settle()
+			w.expect(t, "a=good/2")
+			if r := w.state("a").Revision(2); r.Outcome != Ready {
+				t.Errorf("it is %s: %s", r.Outcome, r.Reason)
+			}
+		})
+	}
+}
+
 func TestATrialGoesOnAfterARestartAndBeginsAnewAfterAReboot(t *testing.T) {
 	w := newWorld(true, &actor{name: "a"})
 	w.settle()
@@ -333,10 +370,16 @@ func TestATrialGoesOnAfterARestartAndBeginsAnewAfterAReboot(t *testing.T) {
 	w.restart()
 	w.blind = true
 	w.decide(-1)
-	w.pass(deadline)
+	w.pass(deadline - 1)
 	w.decide(-1)
 	w.expect(t, "a=never-ready/2") // nobody can see it
 	w.blind = false
+	w.decide(-1)
+	w.expect(t, "a=never-ready/2") // the deadline began anew
+	w.pass(w.next - w.now.Since - 1)
+	w.decide(-1)
+	w.expect(t, "a=never-ready/2")
+	w.pass(1)
 	w.decide(-1)
 	w.expect(t, "a=good/1")
 
