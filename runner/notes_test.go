@@ -62,6 +62,45 @@ func TestAPortOfTheHostIsGivenUpBeforeItIsTaken(t *testing.T) {
 	}
 }
 
+// TestOnlyANewContainerWaitsForOneThatIsTakenOut has a container taken out that takes 30 s to end.
+func TestOnlyANewContainerWaitsForOneThatIsTakenOut(t *testing.T) {
+	serving := func(script string) *manifests.Pod {
+		c := testContainer("serving", script)
+		c.Ports = []corev1.ContainerPort{{ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
+		return testPod("web", c, testContainer("out", runtimetest.ScriptStubborn))
+	}
+	for _, tt := range []struct {
+		name   string
+		before *manifests.Pod
+		change func(*corev1.Pod)
+	}{
+		{"another one is edited", serving(runtimetest.ScriptServe), func(p *corev1.Pod) { p.Spec.Containers[0].Image = "busybox:2" }},
+		{"another one ends", serving("after 10s"), func(*corev1.Pod) {}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t).start()
+				r.update(tt.before)
+				r.pass(time.Second)
+				r.fake.ClearJournal()
+				r.update(edited(tt.before, func(p *corev1.Pod) {
+					tt.change(p)
+					p.Spec.Containers = p.Spec.Containers[:1]
+				}))
+				r.pass(25 * time.Second)
+				started, killed := false, false
+				for _, e := range r.fake.Journal() {
+					started = started || e.Action.Kind == runner.StartContainer && e.Action.Container == "serving"
+					killed = killed || e.Action.Kind == runner.KillContainer
+				}
+				if !started || killed {
+					t.Errorf("it was started: %t, the other one killed: %t\n%s", started, killed, r.journal())
+				}
+			})
+		})
+	}
+}
+
 func TestAnInitContainerOrASidecarMayBeTakenOutWhileTheAgentIsAway(t *testing.T) {
 	base := initPod("web", testContainer("one", runtimetest.ScriptSucceed), testSidecar("side", runtimetest.ScriptServe))
 	for _, tt := range []struct {

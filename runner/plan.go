@@ -169,10 +169,10 @@ func (p *planner) regular() {
 	p.held = false
 }
 
-// portsTaken says that a container which is to serve on ports has to wait for one that the manifest does not have any more and
-// that still runs: it may have the same ports under another name.
+// portsTaken says that a container which is to serve on ports, and is new under its name, has to wait for one that the manifest
+// does not have any more and that still runs: it may be the same one under another name.
 func (p *planner) portsTaken(spec *corev1.Container) bool {
-	return len(spec.Ports) > 0 && !p.holding() && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
+	return len(spec.Ports) > 0 && !p.holding() && newestThatRan(p.instances(spec.Name)) == nil && slices.ContainsFunc(p.o.Containers, func(c Container) bool {
 		return c.State == ContainerRunning && p.inSandbox(&c) && !hasContainer(p.pod, c.Name)
 	})
 }
