@@ -72,6 +72,26 @@ func BenchmarkEdit(b *testing.B) {
 	}
 }
 
+// BenchmarkEditOfAll is an edit of all pods at once, each of which is on disk before it is handed out.
+func BenchmarkEditOfAll(b *testing.B) {
+	const n = 200
+	pods := fleet(n)
+	c := controllerOf(pods, func([]*manifests.Pod) {})
+	c.cfg.Store = NewStore(b.TempDir())
+	c.turn()
+	c.flush()
+	for i := 0; b.Loop(); i++ {
+		for j, p := range pods {
+			q := *p
+			q.Object = q.Object.DeepCopy()
+			q.Object.Labels["edit"] = fmt.Sprint(i)
+			pods[j] = &q
+		}
+		c.Update(Wanted{Pods: pods, Hand: func([]*manifests.Pod) {}})
+		c.turn()
+	}
+}
+
 // BenchmarkStatus is one change of the status of one pod among many.
 func BenchmarkStatus(b *testing.B) {
 	pods := fleet(10000)

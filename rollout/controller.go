@@ -396,7 +396,7 @@ func (c *Controller) soon() {
 // decide decides on units, and writes what must be written before it is acted on.
 func (c *Controller) decide(now Instant, units []*unit) {
 	var happened []Transition
-	var sooner, later []Entry
+	var alone, sooner, later []Entry
 	shown := false
 	for _, u := range units {
 		verdicts, next, busy := Decide(now, c.members(u), c.cfg.Options)
@@ -418,6 +418,8 @@ func (c *Controller) decide(now Instant, units []*unit) {
 			switch {
 			case !v.First:
 				c.hold(key)
+			case len(u.keys) == 1:
+				alone = append(alone, c.entry(key))
 			case v.Changed:
 				later = append(later, c.entry(key))
 			default:
@@ -425,7 +427,9 @@ func (c *Controller) decide(now Instant, units []*unit) {
 			}
 		}
 	}
-	_ = c.save(append(sooner, later...)) // it has told
+	// What went wrong has been told. Only within a group there is an order.
+	_ = c.save(alone, (*Store).SaveUnordered)
+	_ = c.save(append(sooner, later...), (*Store).Save)
 	for _, t := range happened {
 		c.tell(t)
 	}
@@ -538,7 +542,7 @@ func (c *Controller) Rollback(key manifests.Key, to int) (*State, error) {
 		return nil, err
 	}
 	c.states[key], c.moved = s, true
-	if err = c.save([]Entry{c.entry(key)}); err != nil {
+	if err = c.save([]Entry{c.entry(key)}, (*Store).Save); err != nil {
 		err = fmt.Errorf("%w: %w", ErrNotStored, err)
 	}
 	c.tell(Transition{Key: key, Kind: RolledBack, Revision: s.Active, Message: fmt.Sprintf("taken to revision %d by hand", s.Active)})

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,6 +195,43 @@ func TestAnEditIsNotUndoneByWhatIsWrittenLate(t *testing.T) {
 		all, err := NewStore(dir).Load()
 		if s := all[p.wanted.Key()]; err != nil || s == nil || s.Active != 2 || len(s.Revisions) != 2 {
 			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
+// TestPodsOfNoGroupAreStoredTogether edits several pods on a disk of which no sync ends before all have begun.
+func TestPodsOfNoGroupAreStoredTogether(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		store := NewStore(dir)
+		a := newAgentOn(t, store, Options{})
+		pods := []*actor{{name: "a"}, {name: "b"}, {name: "c"}}
+		write := func() {
+			for _, p := range pods {
+				p.write(good)
+			}
+			a.want(pods...)
+		}
+		write()
+		time.Sleep(2 * saveAfter)
+		synctest.Wait()
+		var begun sync.WaitGroup
+		begun.Add(len(pods))
+		store.fsync = func(f *os.File) error {
+			begun.Done()
+			begun.Wait()
+			return f.Sync()
+		}
+		write()
+		a.stop()
+		all, err := NewStore(dir).Load()
+		if err != nil || len(all) != len(pods) {
+			t.Fatalf("%v, %v", all, err)
+		}
+		for key, s := range all {
+			if s.Active != 2 {
+				t.Errorf("%s is at %d", key, s.Active)
+			}
 		}
 	})
 }

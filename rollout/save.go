@@ -13,13 +13,13 @@ var ErrUnknown = errors.New("monopod keeps no revisions of it")
 // ErrNotStored says that a rollback is carried out, but would not survive the agent.
 var ErrNotStored = errors.New("it is not stored and lasts only until monopod is restarted")
 
-// save writes states now. One that cannot be written is acted on all the same, and tried again later: a full disk must
+// save writes states now, by Store.Save or Store.SaveUnordered. One that cannot be written is acted on all the same, and tried again later: a full disk must
 // not keep a bad revision running.
-func (c *Controller) save(entries []Entry) error {
+func (c *Controller) save(entries []Entry, by func(*Store, []Entry) error) error {
 	if c.cfg.Store == nil || len(entries) == 0 {
 		return nil
 	}
-	return c.saved(entries, c.cfg.Store.Save(entries))
+	return c.saved(entries, by(c.cfg.Store, entries))
 }
 
 // entry is the present state of a pod, to be stored in place of all that was so before.
