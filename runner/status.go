@@ -54,7 +54,7 @@ const ReasonRuntimeUnreachable = "RuntimeUnreachable"
 // Status is the pod as users see it.
 func Status(in StatusInput) PodStatus {
 	shown := in.manifest()
-	s := statusBuilder{StatusInput: in, pod: shown.Object.DeepCopy()}
+	s := statusBuilder{StatusInput: in, pod: toShow(shown.Object)}
 	s.pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	s.identity(shown.Origin)
 	s.overhead(shown)
@@ -79,6 +79,15 @@ func Status(in StatusInput) PodStatus {
 		status.Recorded = in.Sandbox.Pod
 	}
 	return status
+}
+
+// toShow returns a copy of a pod that shares what its Spec refers to: statuses are made often and kept, and of the Spec they set
+// nothing but fields of its own.
+func toShow(pod *corev1.Pod) *corev1.Pod {
+	shown := &corev1.Pod{Spec: pod.Spec}
+	pod.ObjectMeta.DeepCopyInto(&shown.ObjectMeta)
+	pod.Status.DeepCopyInto(&shown.Status)
+	return shown
 }
 
 // overhead shows that of the RuntimeClass, as the admission plugin of an API server writes it down.

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -316,6 +317,25 @@ func TestAPodStatusIsThatOfARealPod(t *testing.T) {
 	in.Desired = guaranteed
 	if q := runner.Status(in).Pod.Status.QOSClass; q != corev1.PodQOSGuaranteed {
 		t.Errorf("class %s", q)
+	}
+}
+
+// TestAStatusSharesTheSpecAndChangesNothing: there is one for each pod at all times.
+func TestAStatusSharesTheSpecAndChangesNothing(t *testing.T) {
+	in := statusCase{instances: []runner.Container{running("a1", "a", 1)}}.input("a", "b")
+	in.Node, in.Removing = runner.Node{Name: "edge", IPs: []string{"192.0.2.1"}}, true
+	in.Desired.Object.Annotations, in.Desired.Object.Labels = map[string]string{"x": "y"}, map[string]string{"app": "web"}
+	before := in.Desired.Object.DeepCopy()
+	shown := runner.Status(in).Pod
+	if !reflect.DeepEqual(before, in.Desired.Object) {
+		t.Errorf("the manifest was changed: %+v", in.Desired.Object)
+	}
+	if &shown.Spec.Containers[0] != &in.Desired.Object.Spec.Containers[0] {
+		t.Error("the containers are a copy")
+	}
+	shown.Annotations["x"], shown.Labels["app"] = "z", "z"
+	if shown.Spec.NodeName != "edge" || !reflect.DeepEqual(before, in.Desired.Object) {
+		t.Errorf("metadata is shared: %+v", in.Desired.Object.ObjectMeta)
 	}
 }
 
