@@ -217,9 +217,7 @@ func (b *board) Pods() ([]node.PodView, error) {
 	err := fmt.Errorf("containers cannot be seen now: %s", oneLine(b.trouble.Error()))
 	var out []node.PodView
 	for _, p := range b.desired.Pods {
-		pod := p.Object.DeepCopy()
-		pod.Status = corev1.PodStatus{Phase: corev1.PodUnknown}
-		out = append(out, b.withRevision(node.PodView{Pod: pod, Origin: p.Origin, Why: err.Error()}))
+		out = append(out, b.withRevision(node.PodView{Pod: unseen(p), Origin: p.Origin, Why: err.Error()}))
 	}
 	return out, err
 }

@@ -89,6 +89,7 @@ func (p *program) fromDisk(ctx context.Context, cfg *LoadedConfig, f *why.Facts,
 		{sourceFile, cfg.StaticPodPath, cfg.StaticPodPathSecurity},
 		{sourceApplied, filepath.Join(cfg.RootDirectory, "applied"), cfg.AppliedSecurity},
 	}
+	r := readRecords(cfg)
 	for _, d := range dirs {
 		if _, err := os.Stat(d.path); err != nil {
 			continue
@@ -107,8 +108,12 @@ func (p *program) fromDisk(ctx context.Context, cfg *LoadedConfig, f *why.Facts,
 			}
 			f.Inputs = append(f.Inputs, in)
 			for _, pod := range v.loaded {
-				if key.Name != "" || key.Namespace == "" || key.Namespace == pod.Object.Namespace {
-					f.Pods = append(f.Pods, podFromDisk(ctx, cfg, pod))
+				switch {
+				case key.Name == "" && key.Namespace != "" && key.Namespace != pod.Object.Namespace:
+				case key.Name == "" || mayMean(pod.Object, key.Namespace, key.Name):
+					f.Pods = append(f.Pods, r.pod(ctx, pod))
+				default:
+					f.Pods = append(f.Pods, why.Pod{Object: unseen(pod), Where: place(pod.Origin)})
 				}
 			}
 		}
@@ -116,14 +121,43 @@ func (p *program) fromDisk(ctx context.Context, cfg *LoadedConfig, f *why.Facts,
 	f.Named = namesInRefused(f.Inputs)
 }
 
-// podFromDisk is what events and logs tell of a pod.
-func podFromDisk(ctx context.Context, cfg *LoadedConfig, pod *manifests.Pod) why.Pod {
+// records are what the disk knows of pods, each read once.
+type records struct {
+	events map[manifests.Key][]corev1.Event
+	// logs are the directories with the logs of the pods of a name.
+	logs map[manifests.Key][]string
+}
+
+// readRecords reads what it can.
+func readRecords(cfg *LoadedConfig) records {
+	r := records{events: map[manifests.Key][]corev1.Event{}, logs: map[manifests.Key][]string{}}
+	found, _ := events.Read(recordIn(cfg.RootDirectory), events.Filter{Kind: "Pod"})
+	for i := range found {
+		o := &found[i].InvolvedObject
+		key := manifests.Key{Namespace: o.Namespace, Name: o.Name}
+		r.events[key] = append(r.events[key], found[i])
+	}
+	dirs, _ := os.ReadDir(cfg.PodLogsDir)
+	for _, d := range dirs {
+		if parts := strings.SplitN(d.Name(), "_", 3); len(parts) == 3 { // of the namespace, the name and the uid
+			key := manifests.Key{Namespace: parts[0], Name: parts[1]}
+			r.logs[key] = append(r.logs[key], filepath.Join(cfg.PodLogsDir, d.Name()))
+		}
+	}
+	return r
+}
+
+// pod is what events and logs tell of a pod.
+func (r records) pod(ctx context.Context, pod *manifests.Pod) why.Pod {
+	object := unseen(pod)
+	return why.Pod{Object: object, Where: place(pod.Origin), Output: lastOutput(ctx, r.logs[pod.Key()], object), Events: eventLines(r.events[pod.Key()])}
+}
+
+// unseen is how a pod is shown of which nothing is known but its manifest.
+func unseen(pod *manifests.Pod) *corev1.Pod {
 	object := pod.Object.DeepCopy()
 	object.Status = corev1.PodStatus{Phase: corev1.PodUnknown}
-	w := why.Pod{Object: object, Where: place(pod.Origin), Output: lastOutput(ctx, cfg.PodLogsDir, object)}
-	found, _ := events.Read(recordIn(cfg.RootDirectory), podEvents(object.Namespace, object.Name)) // it tells what it can
-	w.Events = eventLines(found)
-	return w
+	return object
 }
 
 // lastEvents is how many events of a pod are shown.
@@ -140,9 +174,8 @@ func eventLines(all []corev1.Event) []string {
 	return lines
 }
 
-// lastOutput reads the last lines of each container from the newest log there is of a pod of this name.
-func lastOutput(ctx context.Context, podLogsDir string, pod *corev1.Pod) map[string][]string {
-	dirs, _ := filepath.Glob(filepath.Join(podLogsDir, pod.Namespace+"_"+pod.Name+"_*"))
+// lastOutput reads the last lines of each container from the newest log there is in the directories of a pod's name.
+func lastOutput(ctx context.Context, dirs []string, pod *corev1.Pod) map[string][]string {
 	lines := map[string][]string{}
 	for _, name := range node.ContainerNames(pod) {
 		var newest string

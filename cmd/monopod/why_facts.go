@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/events"
 	"monopod/manifests"
@@ -82,15 +83,19 @@ func (b *board) known() (known, error) {
 		return k, nil
 	}
 	for _, p := range b.desired.Pods {
-		pod := p.Object.DeepCopy()
-		pod.Status = corev1.PodStatus{Phase: corev1.PodUnknown}
-		k.statuses = append(k.statuses, runner.PodStatus{Pod: pod, Origin: p.Origin})
+		k.statuses = append(k.statuses, runner.PodStatus{Pod: unseen(p), Origin: p.Origin})
 	}
 	return k, nil
 }
 
 // Why implements node.Whys.
 func (e *explainer) Why(ctx context.Context, namespace, name string) (why.Answer, error) {
+	f, err := e.facts(ctx, namespace, name)
+	return f.About(namespace, name), err
+}
+
+// facts are what an answer about a name follows from; empty: about all in the namespace, or anywhere.
+func (e *explainer) facts(ctx context.Context, namespace, name string) (why.Facts, error) {
 	k, err := e.board.known()
 	f := why.Facts{Now: e.now(), Places: e.places}
 	if k.pool != nil {
@@ -100,19 +105,27 @@ func (e *explainer) Why(ctx context.Context, namespace, name string) (why.Answer
 		f.Runtime = k.trouble.Error()
 	}
 	for i := range k.statuses {
-		if name == "" && namespace != "" && k.statuses[i].Pod.Namespace != namespace {
+		s := &k.statuses[i]
+		if name == "" && namespace != "" && s.Pod.Namespace != namespace {
 			continue
 		}
-		p := e.pod(ctx, &k.statuses[i], k.statuses)
-		if v, ok := e.board.rollouts.View(k.statuses[i].Key()); ok {
-			p.Revision, p.Rollback, p.Update = v.Active, rollbackText(v), updateText(v)
+		p := reported(s)
+		if name == "" || mayMean(s.Pod, namespace, name) {
+			e.look(ctx, &p, s, k.statuses)
 		}
 		f.Pods = append(f.Pods, p)
 	}
 	f.Inputs = inputFacts(k.desired.Reports)
 	f.Objects = objectFacts(slices.Concat(k.desired.Objects, k.desired.Workloads))
 	f.Named = namesInRefused(f.Inputs)
-	return f.About(namespace, name), err
+	return f, err
+}
+
+// mayMean says that a name may be that of a pod or of what it was made for. Of others an answer says no more than what
+// they are called and where they are written.
+func mayMean(pod *corev1.Pod, namespace, name string) bool {
+	owned := func(o metav1.OwnerReference) bool { return o.Name == name }
+	return pod.Namespace == namespace && (pod.Name == name || slices.ContainsFunc(pod.OwnerReferences, owned))
 }
 
 // runtimePatience is how long the runtime is waited for: who asks why wants an answer.
@@ -125,14 +138,21 @@ func reach(ctx context.Context, pool *runner.Pool) error {
 	return pool.Reach(ctx)
 }
 
-// pod is what is known of a pod, with the last lines of what ended and with who has its ports.
-func (e *explainer) pod(ctx context.Context, s *runner.PodStatus, all []runner.PodStatus) why.Pod {
+// reported is what a pool tells of a pod.
+func reported(s *runner.PodStatus) why.Pod {
 	t := s.Trouble
-	p := why.Pod{
+	return why.Pod{
 		Object: s.Pod, Where: place(s.Origin), NextTry: s.NextTry,
 		Trouble: why.Trouble{
 			Kind: string(t.Kind), Container: t.Container, Reason: t.Reason, Message: t.Message, Count: t.Count, At: t.At, Stopped: t.Stopped, Text: s.Why,
 		},
+	}
+}
+
+// look adds what has to be looked up: the last lines of what ended, who has the pod's ports, which revision it is.
+func (e *explainer) look(ctx context.Context, p *why.Pod, s *runner.PodStatus, all []runner.PodStatus) {
+	if v, ok := e.board.rollouts.View(s.Key()); ok {
+		p.Revision, p.Rollback, p.Update = v.Active, rollbackText(v), updateText(v)
 	}
 	for _, v := range probeViews(s.Probes) {
 		p.Probes = append(p.Probes, why.Probe{Container: v.Container, Kind: v.Kind, Failures: v.Failures, Threshold: v.Threshold, Output: v.Output, Next: v.Next})
@@ -141,13 +161,12 @@ func (e *explainer) pod(ctx context.Context, s *runner.PodStatus, all []runner.P
 	if len(p.Output) > 0 {
 		p.Events = eventLines(e.events.List(podEvents(s.Pod.Namespace, s.Pod.Name)))
 	}
-	if s.Pod.Spec.HostNetwork && t.Kind == runner.TroubleExited {
+	if s.Pod.Spec.HostNetwork && s.Trouble.Kind == runner.TroubleExited {
 		p.Listeners = e.holders(p.Output, s.Pod, all)
 	}
 	if refuses := func(v why.Probe) bool { return strings.Contains(v.Output, "connection refused") }; slices.ContainsFunc(p.Probes, refuses) {
-		p.Listeners = e.inside(s.Pod, t.Container, all)
+		p.Listeners = e.inside(s.Pod, s.Trouble.Container, all)
 	}
-	return p
 }
 
 // inside finds who waits on which port where the pod's containers are.

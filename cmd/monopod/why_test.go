@@ -6,13 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
+	"monopod/rollout"
 	"monopod/runner/runtimetest"
+	"monopod/watcher"
 	"monopod/why"
 )
 
@@ -45,6 +53,56 @@ func TestWhatWhyPrints(t *testing.T) {
 			}
 			golden(t, filepath.Join("testdata", "why", c.name+".txt"), got+fmt.Sprintf("-- exit code %d --\n", r.code))
 		})
+	}
+}
+
+func TestWhichPodsANameMayMean(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0", OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "web"}}}}
+	for name, want := range map[string]bool{"web-0": true, "web": true, "other": false, "we": false, "": false} {
+		if got := mayMean(pod, "default", name); got != want {
+			t.Errorf("%q may mean it: %t", name, got)
+		}
+		if mayMean(pod, "elsewhere", name) {
+			t.Errorf("%q in another namespace may mean it", name)
+		}
+	}
+}
+
+// TestOfOtherPodsNothingIsLookedUp: there may be thousands of them.
+func TestOfOtherPodsNothingIsLookedUp(t *testing.T) {
+	var pods []*manifests.Pod
+	for _, name := range []string{"web", "other"} {
+		loaded, err := manifests.Load("/m/"+name+".yaml", []byte(podYAML(name, "x")), manifests.Options{Source: sourceFile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods = append(pods, loaded...)
+	}
+	b := newBoard()
+	b.rollouts = rollout.New(rollout.Config{Log: slog.New(slog.DiscardHandler), Clock: func() rollout.Instant { return rollout.Instant{Boot: "b", Since: time.Hour} }})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, handed := make(chan error, 1), make(chan struct{})
+	go func() { ended <- b.rollouts.Run(ctx) }()
+	b.rollouts.Update(rollout.Wanted{Pods: pods, Hand: func([]*manifests.Pod) { close(handed) }})
+	<-handed
+	b.blind(errors.New("no runtime"))
+	b.publish(watcher.Desired{Pods: pods})
+	e := &explainer{board: b, now: time.Now}
+	for name, want := range map[string]map[string]int{"web": {"web": 1, "other": 0}, "": {"web": 1, "other": 1}} {
+		f, err := e.facts(ctx, "default", name)
+		got := map[string]int{}
+		for _, p := range f.Pods {
+			if got[p.Object.Name] = p.Revision; p.Where == "" {
+				t.Errorf("%s is nowhere", p.Object.Name)
+			}
+		}
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("about %q: revisions %v, %v", name, got, err)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -105,6 +163,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
 	d.put("broken.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: broken}\nspec:\n  containers:\n  - {name: c, imag: x}\n")
 	writeFile(t, d.path("logs", "pods", "default_web_u1", "a", "0.log"), "2026-01-01T00:00:01Z stdout F from the first run\n")
+	writeFile(t, d.path("logs", "pods", "default_webs_u2", "a", "0.log"), "2026-01-01T00:00:02Z stdout F of somebody else\n")
 	ask := func(args ...string) result {
 		p := d.program()
 		p.env.environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
@@ -125,8 +184,8 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 					t.Errorf("%q is not in\n%s%s", want, r.stdout, r.stderr)
 				}
 			}
-			if r.code != exitOK {
-				t.Errorf("exit code %d", r.code)
+			if r.code != exitOK || strings.Contains(r.stdout, "of somebody else") {
+				t.Errorf("exit code %d\n%s", r.code, r.stdout)
 			}
 		})
 	}
