@@ -15,6 +15,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -394,7 +395,9 @@ func (p *Pool) reportCrash(w *worker, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.entries[w.key].report.status
-	s.Why = "internal error: " + err.Error()
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	s.Trouble = Trouble{Text: "internal error: " + line}
+	s.Why = s.Trouble.Text
 	p.setStatusLocked(p.entries[w.key], s)
 }
 

@@ -338,8 +338,8 @@ func TestAPanicOfOnePodLeavesTheOthersAlone(t *testing.T) {
 		if s := r.status("y"); s.Pod.Status.Phase != corev1.PodRunning {
 			t.Errorf("y is %s", s.Pod.Status.Phase)
 		}
-		if s := r.status("x"); !strings.Contains(s.Why, "out of its mind") {
-			t.Errorf("why: %s", s.Why)
+		if s := r.status("x"); s.Why != "internal error: panic: out of its mind" || s.Trouble != (runner.Trouble{Text: s.Why}) {
+			t.Errorf("why: %s, %+v", s.Why, s.Trouble)
 		}
 		p.mu.Lock()
 		p.key = manifests.Key{}
