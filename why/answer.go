@@ -84,7 +84,7 @@ func (f Facts) told(c *Chain) bool {
 func (f Facts) summary(bad, others int) string {
 	switch {
 	case bad+others == 0 && len(f.Pods) == 0:
-		return "all is fine, but there are no pods: put a manifest into " + cmpOr(f.Places.Manifests, "a source")
+		return "all is fine, but there are no pods: put a manifest into " + cmp.Or(f.Places.Manifests, "a source")
 	case bad+others == 0:
 		return fmt.Sprintf("all is fine: %s", countPods(len(f.Pods)))
 	case f.Daemon != "":

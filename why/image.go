@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -91,10 +92,10 @@ func (b *builder) registryCause(ref, field, text string) []string {
 		b.cause(ImagePlatform, c, "the image exists at %s, but not for the processor of this machine", host)
 		return []string{again + ": take an image that is built for this machine"}
 	case has(text, "429", "toomanyrequests"):
-		b.cause(ImageRateLimited, c, "the registry %s answers %s: it was asked too often", host, cmpOr(answer, "429 Too Many Requests"))
+		b.cause(ImageRateLimited, c, "the registry %s answers %s: it was asked too often", host, cmp.Or(answer, "429 Too Many Requests"))
 		return []string{"wait, or " + login}
 	case has(text, "401 ", "insufficient_scope", "authorization failed", "no basic auth credentials", "failed to authorize", "pull access denied"):
-		b.cause(ImageUnauthorized, c, "the registry %s answers %s: it wants a login, or has no such image and does not say so", host, cmpOr(answer, "401 Unauthorized"))
+		b.cause(ImageUnauthorized, c, "the registry %s answers %s: it wants a login, or has no such image and does not say so", host, cmp.Or(answer, "401 Unauthorized"))
 		return []string{again + ", if the name is wrong", login}
 	case has(text, "403 "):
 		b.cause(ImageForbidden, c, "the registry %s answers %s: this login may not have it", host, answer)
@@ -122,7 +123,7 @@ func (b *builder) registryCause(ref, field, text string) []string {
 		b.cause(ImageStalled, c, "the registry %s sent nothing for 5 minutes", host)
 		return []string{"look at the network of this machine"}
 	case has(text, ": not found", "404 ", "manifest unknown", "name unknown"):
-		b.cause(ImageNotFound, c, "the registry %s answers %s: it has no such image or tag", host, cmpOr(answer, "404 Not Found"))
+		b.cause(ImageNotFound, c, "the registry %s answers %s: it has no such image or tag", host, cmp.Or(answer, "404 Not Found"))
 		return []string{again + ": the name or the tag is wrong, or was never pushed"}
 	case answer != "":
 		b.cause(RegistryError, c, "the registry %s answers %s", host, answer)

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -17,7 +18,7 @@ var (
 	claimWaits    = regexp.MustCompile(`PersistentVolume|claim|PVC|provision`)
 )
 
-// kinds are the documents by the words of errors.
+// kindOf is the kind of document that a word of an error means.
 func kindOf(word string) string {
 	switch word {
 	case "configmap", "config":
@@ -38,7 +39,7 @@ func (b *builder) missing() bool {
 		return true
 	}
 	if m := missingKey.FindStringSubmatch(text); m != nil {
-		b.missingKey(kindOf(cmpOr(m[2], m[4])), m[3], cmpOr(m[1], m[5]))
+		b.missingKey(kindOf(cmp.Or(m[2], m[4])), m[3], cmp.Or(m[1], m[5]))
 		return true
 	}
 	if claimWaits.MatchString(text) && b.Trouble.Reason != "CreatePodSandboxError" {
@@ -55,7 +56,7 @@ func (b *builder) missingObject(kind, name string) {
 	ns := b.Object.Namespace
 	b.cause(reason, b.Trouble.Container, "%s uses the %s %s, which no source defines in namespace %s", b.user(b.Trouble.Container), kind, name, ns)
 	var same []string
-	advice := fmt.Sprintf("add a %s named %s in namespace %s to %s (a file of its own is fine)", kind, name, ns, cmpOr(b.Places.Manifests, "a source"))
+	advice := fmt.Sprintf("add a %s named %s in namespace %s to %s (a file of its own is fine)", kind, name, ns, cmp.Or(b.Places.Manifests, "a source"))
 	for _, o := range b.Objects {
 		switch {
 		case o.Kind != kind:
@@ -85,7 +86,7 @@ func (b *builder) missingKey(kind, name, key string) {
 	if o != nil {
 		where = " (" + o.Where + ")"
 	}
-	b.cause(MissingKey, b.Trouble.Container, "%s uses the key %s of %s %s, which has no such key%s", b.user(b.Trouble.Container), key, kind, cmpOr(name, "a volume"), where)
+	b.cause(MissingKey, b.Trouble.Container, "%s uses the key %s of %s %s, which has no such key%s", b.user(b.Trouble.Container), key, kind, cmp.Or(name, "a volume"), where)
 	b.missingNext(kind)
 	if o == nil {
 		b.act("add the key, or correct its name in %s", b.place())
@@ -94,7 +95,7 @@ func (b *builder) missingKey(kind, name, key string) {
 	if guess := manifests.Nearest(key, o.Keys); guess != "" {
 		b.act("did you mean %s? Then correct the key in %s", guess, b.place())
 	}
-	b.act("add the key to %s, which has %s", o.Where, cmpOr(strings.Join(slices.Sorted(slices.Values(o.Keys)), ", "), "none"))
+	b.act("add the key to %s, which has %s", o.Where, cmp.Or(strings.Join(slices.Sorted(slices.Values(o.Keys)), ", "), "none"))
 }
 
 func (b *builder) missingNext(kind string) {

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
 )
 
 // settled is how long a container that was restarted must have run before that is no news any more.
@@ -59,7 +62,7 @@ func (b *builder) ready() bool {
 }
 
 func (b *builder) wanted() {
-	text := cmpOr(b.Where, "by a manifest that is not known any more")
+	text := cmp.Or(b.Where, "by a manifest that is not known any more")
 	if b.Revision > 0 {
 		text += fmt.Sprintf(", revision %d", b.Revision)
 	}
@@ -69,16 +72,10 @@ func (b *builder) wanted() {
 	b.add(Step{Kind: Wanted, Text: text})
 }
 
-func cmpOr(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
-}
-
 // runs lists what runs.
 func (b *builder) runs() {
 	var running []string
+	up := map[string]bool{}
 	all := b.statuses()
 	for i := range all {
 		st := &all[i]
@@ -90,14 +87,18 @@ func (b *builder) runs() {
 			text = strings.TrimSuffix(text, ")") + fmt.Sprintf(", restarted %d times)", st.RestartCount)
 		}
 		running = append(running, text)
+		up[st.Name] = true
 	}
-	lasting := len(b.Object.Spec.Containers)
+	missing := false
+	for c := range manifests.LastingContainers(&b.Object.Spec) {
+		missing = missing || !up[c.Name]
+	}
 	switch {
 	case b.Object.Status.Phase == corev1.PodUnknown && len(running) == 0:
 		b.add(Step{Kind: Runs, Text: "not known: containers cannot be seen now"})
 	case len(running) == 0:
 		b.add(Step{Kind: Runs, Text: "nothing"})
-	case len(running) < lasting:
+	case missing:
 		b.add(Step{Kind: Runs, Text: fmt.Sprintf("only %s", strings.Join(running, ", "))})
 	default:
 		b.add(Step{Kind: Runs, Text: strings.Join(running, ", ")})
@@ -190,7 +191,7 @@ func (b *builder) quiet() {
 		b.cause(Other, "", "%s", b.Trouble.Text)
 		b.retried("it is tried again")
 	case b.Object.Status.Phase == corev1.PodUnknown:
-		b.cause(RuntimeDown, "", "%s", cmpOr(oneLine(b.Runtime), "it has not been looked at yet"))
+		b.cause(RuntimeDown, "", "%s", cmp.Or(oneLine(b.Runtime), "it has not been looked at yet"))
 		b.next(time.Time{}, "it is looked at as soon as that is over; what runs goes on")
 		b.runtimeAdvice()
 	case b.Object.Status.Phase == corev1.PodSucceeded:
@@ -234,7 +235,7 @@ func (b *builder) blind() {
 	b.runtimeAdvice()
 }
 
-// runtimeAdvice is what to do about a containerd that does not answer.
+// runtimeStep is what to do about a containerd that does not answer.
 func (f Facts) runtimeStep() Step {
 	if f.Places.Endpoint != "" {
 		return Step{Kind: Action, Text: fmt.Sprintf("look whether containerd runs and answers on %s (systemctl status containerd)", f.Places.Endpoint)}

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"time"
@@ -58,7 +59,7 @@ var notFound = regexp.MustCompile(`exec: "([^"]*)": (?:executable file not found
 // commandNotFound names the command.
 func (b *builder) commandNotFound(container, text string) {
 	m := notFound.FindStringSubmatch(text)
-	program := cmpOr(m[1], m[2])
+	program := cmp.Or(m[1], m[2])
 	image, where := "its image", b.field(container)+".args"
 	if c := b.spec(container); c != nil {
 		image = "the image " + c.Image

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -8,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// labels begin the lines of a chain.
+// label begins the lines of a kind of steps.
 func label(k Kind) string {
 	switch k {
 	case Cause:
@@ -84,7 +85,7 @@ func probeTarget(c *corev1.Container, kind string) (target, field string) {
 	case p == nil:
 		return "", field
 	case p.HTTPGet != nil:
-		return fmt.Sprintf(" (GET %s on port %s)", cmpOr(p.HTTPGet.Path, "/"), p.HTTPGet.Port.String()), field + ".httpGet"
+		return fmt.Sprintf(" (GET %s on port %s)", cmp.Or(p.HTTPGet.Path, "/"), p.HTTPGet.Port.String()), field + ".httpGet"
 	case p.TCPSocket != nil:
 		return fmt.Sprintf(" (TCP port %s)", p.TCPSocket.Port.String()), field + ".tcpSocket"
 	case p.GRPC != nil:

@@ -490,3 +490,26 @@ func TestTheDocsNameEachReason(t *testing.T) {
 		t.Errorf("docs/why.md has %d reasons, there are %d", rows, len(found)-7)
 	}
 }
+
+func TestASidecarThatDoesNotRunIsMissed(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	p := web(func(p *why.Pod) {
+		p.Object.Spec.InitContainers = []corev1.Container{{Name: "once"}, {Name: "side", RestartPolicy: &always}}
+		p.Object.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "once"}, {Name: "side"}}
+	})
+	runs := func() string {
+		for _, s := range why.One(why.Facts{Now: now, Pods: []why.Pod{p}}, "default", "web").Chains[0].Steps {
+			if s.Kind == why.Runs {
+				return s.Text
+			}
+		}
+		return ""
+	}
+	if got := runs(); !strings.HasPrefix(got, "only app (") {
+		t.Errorf("without its sidecar: %s", got)
+	}
+	p.Object.Status.InitContainerStatuses[1].State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}
+	if got := runs(); !strings.HasPrefix(got, "side (") || !strings.Contains(got, ", app (") {
+		t.Errorf("with it: %s", got)
+	}
+}

@@ -36,8 +36,7 @@ func (a *App) recordTransition(t rollout.Transition) {
 	case t.Kind == rollout.RevisionFailed, t.Kind == rollout.RolledBack:
 		eventType = corev1.EventTypeWarning
 	}
-	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: t.Key.Namespace, Name: t.Key.Name}
-	a.events.Event(pod, eventType, string(t.Kind), t.Message)
+	a.events.Event(podRef(t.Key), eventType, string(t.Kind), t.Message)
 }
 
 // toPool is what a Controller hands on to a pool.
