@@ -91,6 +91,9 @@ func WithImageProgress(ctx context.Context, tell func(ImageProgress)) context.Co
 	return context.WithValue(ctx, imageProgressKey{}, tell)
 }
 
+// TellsImageProgress says that somebody hears what TellImageProgress tells.
+func TellsImageProgress(ctx context.Context) bool { return ctx.Value(imageProgressKey{}) != nil }
+
 // TellImageProgress is called by a Runtime while it ensures an image.
 func TellImageProgress(ctx context.Context, p ImageProgress) {
 	if tell, ok := ctx.Value(imageProgressKey{}).(func(ImageProgress)); ok {

@@ -1,9 +1,11 @@
 package runner_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -396,4 +398,38 @@ func TestTheEventsOfAResize(t *testing.T) {
 		r.pass(100 * time.Millisecond)
 		d.wants(t, "too much", "W ResizeError webcontainers{a} Pod resize error: too much")
 	})
+}
+
+// asking notes whether somebody hears of the images that are ensured.
+type asking struct {
+	runner.Runtime
+	mu    sync.Mutex
+	heard []bool
+}
+
+func (a *asking) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, act runner.Action) error {
+	if act.Kind == runner.EnsureImage {
+		a.mu.Lock()
+		a.heard = append(a.heard, runner.TellsImageProgress(ctx))
+		a.mu.Unlock()
+	}
+	return a.Runtime.Apply(ctx, key, pod, act)
+}
+
+func TestImagesAreTalkedOfOnlyWhenEventsAreKept(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r, _ := diaryRig(t)
+			if !kept {
+				r.cfg.Events = nil
+			}
+			a := &asking{Runtime: r.fake}
+			r.runtime = a
+			r.start()
+			r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
+			if len(a.heard) == 0 || slices.Contains(a.heard, !kept) {
+				t.Errorf("events are kept: %t, and heard of images: %t", kept, a.heard)
+			}
+		})
+	}
 }

@@ -140,7 +140,7 @@ func (w *worker) recordHook(container string, kind HookKind, err error) {
 // imageProgress returns the context of a preparation; what it tells of images is recorded, also when this worker is
 // about something else by then.
 func (w *worker) imageProgress(ctx context.Context, a Action) context.Context {
-	if a.Kind != EnsureImage {
+	if _, nobody := w.pool.cfg.Events.(noRecorder); nobody || a.Kind != EnsureImage {
 		return ctx
 	}
 	ref := w.ref(a.Container)
