@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
 	"testing"
 	"time"
 
@@ -89,6 +90,32 @@ func BenchmarkEditOfAll(b *testing.B) {
 		}
 		c.Update(Wanted{Pods: pods, Hand: func([]*manifests.Pod) {}})
 		c.turn()
+	}
+}
+
+// BenchmarkKept is what 1,000 pods take in memory that have been edited until the oldest revisions were dropped.
+func BenchmarkKept(b *testing.B) {
+	pods := fleet(1000)
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		c := controllerOf(pods, func([]*manifests.Pod) {})
+		for i := range Kept {
+			edited := make([]*manifests.Pod, len(pods))
+			for j, p := range pods {
+				edited[j] = &manifests.Pod{Object: p.Object.DeepCopy(), Origin: p.Origin}
+				edited[j].Object.Labels["edit"] = fmt.Sprint(i)
+			}
+			c.Update(Wanted{Pods: edited, Hand: func([]*manifests.Pod) {}})
+			c.turn()
+		}
+		c.Update(Wanted{Pods: pods, Hand: func([]*manifests.Pod) {}})
+		c.turn()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1000, "B/pod")
+		runtime.KeepAlive(c)
 	}
 }
 

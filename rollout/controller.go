@@ -397,6 +397,7 @@ func (c *Controller) soon() {
 func (c *Controller) decide(now Instant, units []*unit) {
 	var happened []Transition
 	var alone, sooner, later []Entry
+	var p packer
 	shown := false
 	for _, u := range units {
 		verdicts, next, busy := Decide(now, c.members(u), c.cfg.Options)
@@ -413,6 +414,7 @@ func (c *Controller) decide(now Instant, units []*unit) {
 				continue
 			}
 			c.note(old, v.State)
+			p.pack(v.State)
 			c.states[key] = v.State
 			c.moved = c.moved || old == nil || old.Active != v.State.Active || old.Wanted != v.State.Wanted
 			switch {

@@ -327,6 +327,48 @@ func TestAFailedTrialHandsOutTheOldRevisionAndStaysAfterARestart(t *testing.T) {
 	})
 }
 
+// TestOldManifestsAreSmall edits a pod until the oldest revisions are dropped, and looks at those that are kept.
+func TestOldManifestsAreSmall(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, dir, Options{})
+		p := &actor{name: "a", notes: map[string]string{"text": strings.Repeat("the same again ", 100)}}
+		var written []*manifests.Pod
+		for range Kept + 2 {
+			p.write(good)
+			written = append(written, p.wanted)
+			a.want(p)
+			a.carry()
+		}
+		check := func(s *State) {
+			t.Helper()
+			if len(s.Revisions) != Kept {
+				t.Fatalf("%d are kept", len(s.Revisions))
+			}
+			for _, r := range s.Revisions {
+				if small := len(r.Manifest) < 500; small != (r.Number != s.Active) {
+					t.Errorf("that of revision %d takes %d bytes", r.Number, len(r.Manifest))
+				}
+				pod, err := r.Pod(p.wanted.Origin)
+				if err != nil || Hash(pod.Object) != r.Hash || Hash(written[r.Number-1].Object) != r.Hash {
+					t.Errorf("revision %d is another pod: %v", r.Number, err)
+				}
+			}
+		}
+		check(a.c.State(p.wanted.Key()))
+		a.stop()
+		all, err := NewStore(dir).Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(all[p.wanted.Key()])
+		b, err := os.ReadFile(filepath.Join(dir, "default", "a", stateFile))
+		if err != nil || strings.Count(string(b), `"the same again `) != Kept {
+			t.Errorf("on disk it is not as before: %v\n%s", err, b)
+		}
+	})
+}
+
 func TestAPersonsRollbackIsStoredWhenItIsAnswered(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -64,8 +64,8 @@ type Revision struct {
 	Number int `json:"number"`
 	// Hash is manifests.PodHash of the manifest.
 	Hash string `json:"hash"`
-	// Manifest is the JSON of the defaulted v1 Pod. It refers to Secrets and never holds their content.
-	Manifest json.RawMessage `json:"manifest"`
+	// Manifest refers to Secrets and never holds their content.
+	Manifest Manifest `json:"manifest"`
 	// Images are the digests of the images it ran with, by container; see the package comment.
 	Images map[string]string `json:"images,omitempty"`
 	// Origin is where it was written when it was accepted.
@@ -83,7 +83,7 @@ type Revision struct {
 // for the pod's source finds the one that can change it.
 func (r *Revision) Pod(at manifests.Origin) (*manifests.Pod, error) {
 	pod := &corev1.Pod{}
-	if err := json.Unmarshal(r.Manifest, pod); err != nil {
+	if err := json.Unmarshal(r.Manifest.JSON(), pod); err != nil {
 		return nil, fmt.Errorf("revision %d: %w", r.Number, err)
 	}
 	return &manifests.Pod{Object: pod, Origin: at, Images: r.Images}, nil

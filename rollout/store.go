@@ -82,6 +82,7 @@ func (s *Store) Load() (map[manifests.Key]*State, error) {
 		return all, err
 	}
 	var problems []error
+	var p packer
 	for _, dir := range dirs {
 		key := manifests.Key{Namespace: filepath.Base(filepath.Dir(dir)), Name: filepath.Base(dir)}
 		st, err := load(dir)
@@ -90,6 +91,7 @@ func (s *Store) Load() (map[manifests.Key]*State, error) {
 		case err != nil:
 			problems = append(problems, fmt.Errorf("revisions of pod %s: %w", key, err))
 		default:
+			p.pack(st)
 			all[key] = st
 		}
 	}

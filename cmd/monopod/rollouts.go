@@ -122,7 +122,7 @@ func (r revisions) History(key manifests.Key) *node.History {
 		rev := &s.Revisions[i]
 		h.Revisions = append(h.Revisions, node.Revision{
 			Number: rev.Number, Outcome: string(rev.Outcome), Reason: rev.Reason, Source: node.Position(rev.Origin),
-			Accepted: rev.Accepted, Settled: rev.Settled, Images: rev.Images, Manifest: rev.Manifest,
+			Accepted: rev.Accepted, Settled: rev.Settled, Images: rev.Images, Manifest: rev.Manifest.JSON(),
 		})
 	}
 	return h
