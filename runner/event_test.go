@@ -400,14 +400,14 @@ func TestTheEventsOfAResize(t *testing.T) {
 	})
 }
 
-// asking notes whether somebody hears of the images that are ensured.
-type asking struct {
+// eavesdropper notes whether somebody hears of the images that are ensured.
+type eavesdropper struct {
 	runner.Runtime
 	mu    sync.Mutex
 	heard []bool
 }
 
-func (a *asking) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, act runner.Action) error {
+func (a *eavesdropper) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, act runner.Action) error {
 	if act.Kind == runner.EnsureImage {
 		a.mu.Lock()
 		a.heard = append(a.heard, runner.TellsImageProgress(ctx))
@@ -423,7 +423,7 @@ func TestImagesAreTalkedOfOnlyWhenEventsAreKept(t *testing.T) {
 			if !kept {
 				r.cfg.Events = nil
 			}
-			a := &asking{Runtime: r.fake}
+			a := &eavesdropper{Runtime: r.fake}
 			r.runtime = a
 			r.start()
 			r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
