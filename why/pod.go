@@ -75,7 +75,6 @@ func (b *builder) wanted() {
 // runs lists what runs.
 func (b *builder) runs() {
 	var running []string
-	up := map[string]bool{}
 	all := b.statuses()
 	for i := range all {
 		st := &all[i]
@@ -87,18 +86,17 @@ func (b *builder) runs() {
 			text = strings.TrimSuffix(text, ")") + fmt.Sprintf(", restarted %d times)", st.RestartCount)
 		}
 		running = append(running, text)
-		up[st.Name] = true
 	}
-	missing := false
-	for c := range manifests.LastingContainers(&b.Object.Spec) {
-		missing = missing || !up[c.Name]
+	lasting := 0
+	for range manifests.LastingContainers(&b.Object.Spec) {
+		lasting++
 	}
 	switch {
 	case b.Object.Status.Phase == corev1.PodUnknown && len(running) == 0:
 		b.add(Step{Kind: Runs, Text: "not known: containers cannot be seen now"})
 	case len(running) == 0:
 		b.add(Step{Kind: Runs, Text: "nothing"})
-	case missing:
+	case len(running) < lasting:
 		b.add(Step{Kind: Runs, Text: fmt.Sprintf("only %s", strings.Join(running, ", "))})
 	default:
 		b.add(Step{Kind: Runs, Text: strings.Join(running, ", ")})
