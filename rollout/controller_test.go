@@ -20,14 +20,40 @@ import (
 
 // agent is a Controller that runs, with a runner that does at once what it is told.
 type agent struct {
-	t     *testing.T
-	c     *Controller
-	stop  func()
-	pods  []*manifests.Pod
-	hands int
-	last  []*manifests.Pod
-	gone  bool
+	t    *testing.T
+	c    *Controller
+	stop func()
+	pods []*manifests.Pod
+	gone bool
+
+	mu    sync.Mutex
+	hands int              // guarded by mu
+	last  []*manifests.Pod // guarded by mu
 }
+
+// handed returns what was handed out last.
+func (a *agent) handed() []*manifests.Pod {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last
+}
+
+// times is how often something was handed out.
+func (a *agent) times() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.hands
+}
+
+func (a *agent) hand(run []*manifests.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hands++
+	a.last = run
+}
+
+// first is the first of the pods that were handed out last.
+func (a *agent) first() *manifests.Pod { return a.handed()[0] }
 
 // newAgent starts one; its clock is that of the bubble.
 func newAgent(t *testing.T, dir string, o Options) *agent { return newAgentOn(t, NewStore(dir), o) }
@@ -59,13 +85,13 @@ func (a *agent) want(pods ...*actor) {
 	for _, p := range pods {
 		a.pods = append(a.pods, p.wanted)
 	}
-	a.c.Update(Wanted{Pods: a.pods, Removable: func(manifests.Origin) bool { return a.gone }, Hand: func(run []*manifests.Pod) { a.hands++; a.last = run }})
+	a.c.Update(Wanted{Pods: a.pods, Removable: func(manifests.Origin) bool { return a.gone }, Hand: a.hand})
 	synctest.Wait()
 }
 
 // carry tells that what was handed out runs, and is Ready if it is good.
 func (a *agent) carry() {
-	for _, p := range a.last {
+	for _, p := range a.handed() {
 		a.c.Observe(p.Key(), &Observed{Recorded: p, Seen: Seen{Ready: p.Object.Spec.Containers[0].Image == string(good), Images: map[string]string{"c": "sha256:1"}}})
 	}
 	synctest.Wait()
@@ -73,7 +99,7 @@ func (a *agent) carry() {
 
 func (a *agent) runs(want ...*manifests.Pod) {
 	a.t.Helper()
-	if !slices.EqualFunc(a.last, want, func(x, y *manifests.Pod) bool { return Hash(x.Object) == Hash(y.Object) }) {
+	if !slices.EqualFunc(a.handed(), want, func(x, y *manifests.Pod) bool { return Hash(x.Object) == Hash(y.Object) }) {
 		a.t.Errorf("other pods are to run than %v", want)
 	}
 }
@@ -102,8 +128,8 @@ func TestAFirstRevisionIsHandedOutBeforeItIsWritten(t *testing.T) {
 		p := &actor{name: "a"}
 		p.write(good)
 		a.want(p)
-		if a.hands != 1 || a.last[0] != p.wanted {
-			t.Fatalf("handed out %d times", a.hands)
+		if a.times() != 1 || a.first() != p.wanted {
+			t.Fatalf("handed out %d times", a.times())
 		}
 		a.carry()
 		if got := files(t, dir); len(got) != 0 {
@@ -270,7 +296,7 @@ func TestNothingIsWrittenOrHandedOutWhenNothingChanges(t *testing.T) {
 		a.want(p)
 		a.carry()
 		time.Sleep(time.Minute)
-		before, hands := files(t, dir), a.hands
+		before, hands := files(t, dir), a.times()
 		for range 10 {
 			a.carry()
 			a.c.Observe(p.wanted.Key(), &Observed{Recorded: p.wanted})
@@ -279,8 +305,8 @@ func TestNothingIsWrittenOrHandedOutWhenNothingChanges(t *testing.T) {
 		}
 		synctest.Wait()
 		after := files(t, dir)
-		if len(before) != 1 || len(after) != 1 || !before["/default/a/state"].Equal(after["/default/a/state"]) || a.hands != hands {
-			t.Errorf("%v, then %v; handed out %d times", before, after, a.hands-hands)
+		if len(before) != 1 || len(after) != 1 || !before["/default/a/state"].Equal(after["/default/a/state"]) || a.times() != hands {
+			t.Errorf("%v, then %v; handed out %d times", before, after, a.times()-hands)
 		}
 	})
 }
@@ -308,12 +334,12 @@ func TestAFailedTrialHandsOutTheOldRevisionAndStaysAfterARestart(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		a.runs(old)
-		if a.last[0].Origin != p.wanted.Origin {
-			t.Errorf("it is from %v", a.last[0].Origin)
+		if a.first().Origin != p.wanted.Origin {
+			t.Errorf("it is from %v", a.first().Origin)
 		}
-		pointer := a.last[0]
+		pointer := a.first()
 		a.want(p)
-		if a.last[0] != pointer {
+		if a.first() != pointer {
 			t.Error("the same revision is another pod now")
 		}
 		if v, ok := a.c.View(old.Key()); !ok || v.Active != 1 || v.Wanted != 2 || v.Rollback == nil || v.Rollback.Kind != Automatic {
@@ -467,7 +493,7 @@ func TestPodsOfJobsHaveNoRevisions(t *testing.T) {
 		p.wanted.Object.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "job"}}
 		a.want(p)
 		a.carry()
-		if len(a.c.States()) != 0 || a.last[0] != p.wanted {
+		if len(a.c.States()) != 0 || a.first() != p.wanted {
 			t.Errorf("%v", a.c.States())
 		}
 		a.stop()
