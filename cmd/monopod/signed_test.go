@@ -141,7 +141,7 @@ func TestSignaturesAndRegistriesOfTheConfigurationAreChecked(t *testing.T) {
 		"url: 'http://a', signature: {kind: dsse, keys: [" + key + "]}":  "key 1 is neither a PUBLIC KEY in PEM nor 32 bytes in base64",
 		"url: 'http://a', signature: {kind: dsse, key: x}":               "sources[0].signature.key: unknown key",
 		"url: 'http://a', signature: {}":                                 "sources[0].signature: is empty",
-		"url: 'http://a', signature: minisign":                           `sources[0].signature: wants a map, not the string "minisign"`,
+		"url: 'http://a', signature: minisign":                           `sources[0].signature: wants a map, not a string`,
 		"url: 'http://a', signature.kind: minisign":                      "sources[0].signature.kind: unknown key",
 		"url: 'oci://fleet:1'":                                           "does not begin with the host of a registry",
 		"url: 'oci://r.example/Fleet:1'":                                 "invalid reference format",
