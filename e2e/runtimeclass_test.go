@@ -56,7 +56,7 @@ func TestRuntimeClass(t *testing.T) {
 		t.Helper()
 		after := in.pod("classy", what, func(p corev1.Pod) bool {
 			out, err := in.run("describe", "classy")
-			return err == nil && strings.Contains(out, message)
+			return err == nil && strings.Contains(beforeEvents(out), message)
 		})
 		if containerID(after, "c") != containerID(p, "c") || after.Status.ContainerStatuses[0].State.Running == nil {
 			t.Errorf("the pod that ran is %s", brief(after))
@@ -67,7 +67,7 @@ func TestRuntimeClass(t *testing.T) {
 	in.put("class", class("mine", "mine"))
 	in.eventually("the edit is taken back", func() error {
 		out, err := in.run("describe", "classy")
-		if err == nil && (strings.Contains(out, "unheard-of") || strings.Contains(out, "not found")) {
+		if now := beforeEvents(out); err == nil && (strings.Contains(now, "unheard-of") || strings.Contains(now, "not found")) {
 			err = errors.New(out)
 		}
 		return err
