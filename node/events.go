@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
@@ -49,25 +48,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, f events.Filter) {
 	changed, cancel := s.cfg.Events.Subscribe()
 	defer cancel()
-	w.Header().Set("Content-Type", "application/json")
-	flush := http.NewResponseController(w)
-	enc := json.NewEncoder(w)
 	told := map[string]bool{}
-	for {
-		for _, e := range s.eventChanges(&f, told) {
-			if err := enc.Encode(e); err != nil {
-				return
-			}
-		}
-		if err := flush.Flush(); err != nil {
-			return
-		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-changed:
-		}
-	}
+	stream(w, r, changed, func() []metav1.WatchEvent { return s.eventChanges(&f, told) })
 }
 
 // maxTold is how many names of events a watch remembers before it forgets those that are no more.

@@ -24,11 +24,8 @@ func pods() schema.GroupResource { return corev1.Resource("pods") }
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, f podFilter, bookmark bool) {
 	changed, cancel := s.cfg.Pods.Subscribe()
 	defer cancel()
-	w.Header().Set("Content-Type", "application/json")
-	flush := http.NewResponseController(w)
-	enc := json.NewEncoder(w)
 	known := map[manifests.Key]corev1.Pod{}
-	for {
+	stream(w, r, changed, func() []metav1.WatchEvent {
 		views, blind := s.cfg.Pods.Pods()
 		current := selectPods(views, f)
 		if blind != nil {
@@ -39,7 +36,18 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, f podFilter, book
 			bookmark = false
 			events = append(events, initialEventsEnd())
 		}
-		for _, e := range events {
+		return events
+	})
+}
+
+// stream writes what next returns, one JSON object per line, at once and whenever something has changed, until the
+// client or the source of changes is gone.
+func stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}, next func() []metav1.WatchEvent) {
+	w.Header().Set("Content-Type", "application/json")
+	flush := http.NewResponseController(w)
+	enc := json.NewEncoder(w)
+	for {
+		for _, e := range next() {
 			if err := enc.Encode(e); err != nil {
 				return
 			}
