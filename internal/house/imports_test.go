@@ -1,22 +1,22 @@
 package house
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
-	"os/exec"
+	"go/ast"
+	"go/token"
+	"maps"
+	"path"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// listed is what `go list -json` says about a package.
+// listed is what the files of a package, other than its tests, say about it.
 type listed struct {
-	ImportPath   string
-	Doc          string
-	Imports      []string
-	TestImports  []string
-	XTestImports []string
+	ImportPath string
+	Doc        string
+	Imports    []string
 }
 
 func root(t *testing.T) string {
@@ -28,27 +28,35 @@ func root(t *testing.T) string {
 	return dir
 }
 
+// packages are those of the module, with all build tags.
 func packages(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-tags", "e2e", "-json=ImportPath,Doc,Imports,TestImports,XTestImports", "./...")
-	cmd.Dir = root(t)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	var all []listed
-	dec := json.NewDecoder(strings.NewReader(string(out)))
-	for {
-		var p listed
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
+	byPath := map[string]*listed{}
+	eachFile(t, func(file string, _ *token.FileSet, f *ast.File) {
+		if strings.HasSuffix(file, "_test.go") {
+			return
 		}
-		all = append(all, p)
+		name := path.Join("monopod", path.Dir(file))
+		p := byPath[name]
+		if p == nil {
+			p = &listed{ImportPath: name}
+			byPath[name] = p
+		}
+		p.Doc += f.Doc.Text()
+		for _, imported := range f.Imports {
+			to, err := strconv.Unquote(imported.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Imports = append(p.Imports, to)
+		}
+	})
+	var all []listed
+	for _, name := range slices.Sorted(maps.Keys(byPath)) {
+		all = append(all, *byPath[name])
 	}
 	if len(all) < 8 {
-		t.Fatalf("go list found %d packages only: %v", len(all), all)
+		t.Fatalf("there are %d packages only: %v", len(all), all)
 	}
 	return all
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -34,10 +35,15 @@ func sleepers() map[string]string {
 	}
 }
 
-// eachFile parses the Go files of the module.
-func eachFile(t *testing.T, do func(path string, files *token.FileSet, f *ast.File)) {
-	t.Helper()
-	top, files := root(t), token.NewFileSet()
+// module is the Go files of the module, parsed once for all tests.
+type module struct {
+	paths []string
+	files []*ast.File
+	set   *token.FileSet
+}
+
+var parsed = sync.OnceValues(func() (module, error) {
+	top, m := "../..", module{set: token.NewFileSet()}
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -48,16 +54,26 @@ func eachFile(t *testing.T, do func(path string, files *token.FileSet, f *ast.Fi
 		if d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return nil
 		}
-		f, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(m.set, path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
 		rel, err := filepath.Rel(top, path)
-		do(filepath.ToSlash(rel), files, f)
+		m.paths, m.files = append(m.paths, filepath.ToSlash(rel)), append(m.files, f)
 		return err
 	})
+	return m, err
+})
+
+// eachFile shows the Go files of the module, with their paths below its root.
+func eachFile(t *testing.T, do func(path string, files *token.FileSet, f *ast.File)) {
+	t.Helper()
+	m, err := parsed()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i, f := range m.files {
+		do(m.paths[i], m.set, f)
 	}
 }
 
