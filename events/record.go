@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -197,7 +197,7 @@ func latest(found []record) []record {
 			out[i] = r
 		}
 	}
-	slices.SortFunc(out, func(a, b record) int { return byOrder(&a, &b) })
+	sort.Slice(out, func(i, j int) bool { return byOrder(&out[i], &out[j]) < 0 })
 	return out
 }
 

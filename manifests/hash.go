@@ -1,12 +1,12 @@
 package manifests
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -168,7 +168,7 @@ func mountedVolumes(volumes []corev1.Volume, c *corev1.Container) []corev1.Volum
 			used = append(used, v)
 		}
 	}
-	slices.SortFunc(used, func(a, b corev1.Volume) int { return cmp.Compare(a.Name, b.Name) })
+	sort.Slice(used, func(i, j int) bool { return used[i].Name < used[j].Name })
 	return used
 }
 

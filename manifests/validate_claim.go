@@ -5,6 +5,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -78,7 +79,7 @@ func noFilledClaims(spec *corev1.PersistentVolumeClaimSpec, it item, at string) 
 			found = append(found, problem{path: it.path(at + "." + name), msg: notSupported(noFill), hint: fillHint})
 		}
 	}
-	slices.SortFunc(found, func(a, b problem) int { return strings.Compare(a.path, b.path) })
+	sort.Slice(found, func(i, j int) bool { return found[i].path < found[j].path })
 	return found
 }
 

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -63,8 +64,9 @@ func NewZone(domain string, pods []*corev1.Pod, services []*corev1.Service) *Zon
 			b.hosts = append(b.hosts, host{pod: p, addrs: addrs})
 		}
 	}
-	slices.SortFunc(b.hosts, func(a, c host) int {
-		return cmp.Or(cmp.Compare(a.pod.Namespace, c.pod.Namespace), cmp.Compare(a.pod.Name, c.pod.Name))
+	sort.Slice(b.hosts, func(i, j int) bool {
+		x, y := b.hosts[i].pod, b.hosts[j].pod
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name)) < 0
 	})
 	for _, s := range services {
 		b.service(s)

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -59,7 +59,7 @@ func Listeners(proc string, pid int, wanted func(port int) bool) ([]Listener, er
 	for _, l := range found {
 		all = append(all, l)
 	}
-	slices.SortFunc(all, func(a, b Listener) int { return strings.Compare(a.String(), b.String()) })
+	sort.Slice(all, func(i, j int) bool { return all[i].String() < all[j].String() })
 	return all, nil
 }
 

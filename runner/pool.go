@@ -14,7 +14,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -432,7 +432,7 @@ func (p *Pool) Pods() []PodStatus {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b PodStatus) int { return a.Key().Compare(b.Key()) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Key().Compare(all[j].Key()) < 0 })
 	return all
 }
 

@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"reflect"
-	"slices"
+	"sort"
 
 	"monopod/manifests"
 )
@@ -82,7 +82,7 @@ func (p *Pool) take(w *Subscription) []Change {
 		all = append(all, c)
 	}
 	clear(w.pending)
-	slices.SortFunc(all, func(a, b Change) int { return a.Key.Compare(b.Key) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Key.Compare(all[j].Key) < 0 })
 	return all
 }
 

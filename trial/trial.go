@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -110,7 +111,10 @@ func (t *Trial) Look(now time.Time, views []View, jobs map[string]string) (r Rep
 			r.Workloads = append(r.Workloads, o)
 		}
 	}
-	slices.SortFunc(r.Pods, func(a, b Pod) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) })
+	sort.Slice(r.Pods, func(i, j int) bool {
+		a, b := &r.Pods[i], &r.Pods[j]
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) < 0
+	})
 	r.Result = r.sum()
 	return r, next
 }

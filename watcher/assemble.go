@@ -1,11 +1,11 @@
 package watcher
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +72,7 @@ func (s *FileSource) withPlaces(reports []Report) []Report {
 		path.Pods = reports[i].Pods
 		reports[i] = path
 	}
-	slices.SortFunc(reports, func(a, b Report) int { return cmp.Compare(a.Input, b.Input) })
+	sort.Slice(reports, func(i, j int) bool { return reports[i].Input < reports[j].Input })
 	return reports
 }
 

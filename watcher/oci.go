@@ -3,7 +3,6 @@ package watcher
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -11,7 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"path"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 )
@@ -216,7 +215,7 @@ func untar(data []byte, limit int) ([]file, error) {
 		case bounded.N <= 0:
 			return nil, errOverLimit
 		case errors.Is(err, io.EOF):
-			slices.SortStableFunc(files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
+			sort.SliceStable(files, func(i, j int) bool { return files[i].name < files[j].name })
 			return files, nil
 		case err != nil:
 			return nil, fmt.Errorf("not a whole tar, plain or with gzip: %w", err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -56,7 +57,9 @@ func blindness(pods []Pod) string {
 }
 
 func sortedPods(pods []Pod) []Pod {
-	return slices.SortedFunc(slices.Values(pods), func(a, b Pod) int { return cmp.Compare(a.key(), b.key()) })
+	pods = slices.Clone(pods)
+	sort.Slice(pods, func(i, j int) bool { return pods[i].key() < pods[j].key() })
+	return pods
 }
 
 // told says that the chain of a pod has nothing but what another chain of the answer says already.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -276,8 +276,8 @@ func probeViews(all []runner.ProbeStatus) []node.Probe {
 		}
 		out = append(out, v)
 	}
-	slices.SortFunc(out, func(a, b node.Probe) int {
-		return cmp.Or(cmp.Compare(a.Container, b.Container), cmp.Compare(a.Kind, b.Kind))
+	sort.Slice(out, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(out[i].Container, out[j].Container), cmp.Compare(out[i].Kind, out[j].Kind)) < 0
 	})
 	return out
 }

@@ -2,13 +2,13 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -330,6 +330,6 @@ func namesInRefused(inputs []why.Input) []why.Object {
 			all = append(all, why.Names(in.Input, b)...)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b why.Object) int { return cmp.Compare(a.Name, b.Name) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Name < all[j].Name })
 	return all
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -110,7 +111,7 @@ func PickCPUs(all []CPU, free CPUSet, n int) (CPUSet, bool) {
 // groupsOf puts processors of one place together, in the order of their numbers.
 func groupsOf(all []CPU, where func(CPU) [2]int) []CPUSet {
 	sorted := slices.Clone(all)
-	slices.SortFunc(sorted, func(a, b CPU) int { return cmp.Compare(a.ID, b.ID) })
+	sort.Slice(sorted, func(i, j int) bool { return sorted[i].ID < sorted[j].ID })
 	var order [][2]int
 	groups := map[[2]int]CPUSet{}
 	for _, c := range sorted {

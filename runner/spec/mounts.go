@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -61,7 +62,7 @@ func buildMounts(in Input, c *corev1.Container, sec security) ([]specs.Mount, er
 			binds = append(binds, b)
 		}
 	}
-	slices.SortStableFunc(binds, func(a, b bind) int { return cmp.Compare(depth(a.destination), depth(b.destination)) })
+	sort.SliceStable(binds, func(i, j int) bool { return depth(binds[i].destination) < depth(binds[j].destination) })
 
 	mounts := systemMounts(in.Host, sec, binds)
 	for _, b := range binds {

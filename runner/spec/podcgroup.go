@@ -1,10 +1,10 @@
 package spec
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -129,7 +129,7 @@ func hugepages(h Host, limits corev1.ResourceList) []specs.LinuxHugepageLimit {
 		}
 		out = append(out, l)
 	}
-	slices.SortFunc(out, func(a, b specs.LinuxHugepageLimit) int { return cmp.Compare(a.Pagesize, b.Pagesize) })
+	sort.Slice(out, func(i, j int) bool { return out[i].Pagesize < out[j].Pagesize })
 	return out
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,12 +60,12 @@ func ParseSecret(s *corev1.Secret) ([]Login, error) {
 		}
 		logins = append(logins, l)
 	}
-	slices.SortFunc(logins, compareLogins)
+	sort.Slice(logins, func(i, j int) bool { return compareLogins(&logins[i], &logins[j]) < 0 })
 	return logins, nil
 }
 
 // compareLogins puts the more specific first.
-func compareLogins(a, b Login) int {
+func compareLogins(a, b *Login) int {
 	return cmp.Or(-cmp.Compare(len(a.pattern), len(b.pattern)), cmp.Compare(a.pattern, b.pattern), cmp.Compare(a.user, b.user))
 }
 
@@ -128,7 +129,7 @@ func candidates(ctx context.Context, name string) []*Login {
 			all = append(all, &logins[i])
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *Login) int { return compareLogins(*a, *b) })
+	slices.SortStableFunc(all, compareLogins)
 	return append(all, nil)
 }
 
