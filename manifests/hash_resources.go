@@ -46,7 +46,8 @@ type podResourceParts struct {
 	Overhead  corev1.ResourceList `json:"overhead"`
 }
 
-// Resizable returns the part of a container's resources that can be changed while it runs.
+// Resizable returns the part of a container's resources that can be changed while it runs. It shares what it can with r: pods
+// are immutable.
 func Resizable(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: resizable(r.Limits), Requests: resizable(r.Requests)}
 }
@@ -59,16 +60,25 @@ func podResizable(spec *corev1.PodSpec) corev1.ResourceRequirements {
 }
 
 func resizable(list corev1.ResourceList) corev1.ResourceList {
-	var out corev1.ResourceList
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if q, ok := list[name]; ok {
-			if out == nil {
-				out = corev1.ResourceList{}
-			}
-			out[name] = q
+	cpu, hasCPU := list[corev1.ResourceCPU]
+	memory, hasMemory := list[corev1.ResourceMemory]
+	there := 0
+	for _, has := range []bool{hasCPU, hasMemory} {
+		if has {
+			there++
 		}
 	}
-	return out
+	switch {
+	case there == 0:
+		return nil
+	case there == len(list):
+		return list
+	case there == 2:
+		return corev1.ResourceList{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory}
+	case hasCPU:
+		return corev1.ResourceList{corev1.ResourceCPU: cpu}
+	}
+	return corev1.ResourceList{corev1.ResourceMemory: memory}
 }
 
 // dropResizable takes cpu and memory out of a container's resources.

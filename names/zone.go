@@ -164,7 +164,12 @@ func (b *zoneBuilder) endpoint(h host, service string) []string {
 
 // dashed writes an address as a label.
 func dashed(a netip.Addr) string {
-	return strings.NewReplacer(".", "-", ":", "-").Replace(a.StringExpanded())
+	return strings.Map(func(r rune) rune {
+		if r == '.' || r == ':' {
+			return '-'
+		}
+		return r
+	}, a.StringExpanded())
 }
 
 // servicePorts enters the SRV records of one pod.

@@ -324,6 +324,9 @@ func (c *Controller) follow() {
 		}
 		if f.pod != p {
 			f.pod, f.hash, f.unit, f.fresh = p, Hash(p.Object), unitOf(p), true
+			if s := c.states[p.Key()]; s != nil {
+				c.states[p.Key()] = s.shared(p.Object, f.hash)
+			}
 		}
 		pods[p.Key()] = f
 		u := units[f.unit]
@@ -475,7 +478,11 @@ func (c *Controller) sight(key manifests.Key, f *followed) *Seen {
 		o.Hash = ""
 		return &o.Seen
 	}
-	if f.carried != o.Recorded {
+	switch {
+	case f.carried == o.Recorded:
+	case f.pod == o.Recorded:
+		f.carried, f.hashed = f.pod, f.hash
+	default:
 		f.carried, f.hashed = o.Recorded, Hash(o.Recorded.Object)
 	}
 	o.Hash = f.hashed

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -233,10 +232,8 @@ func (d *decision) accept(m *member) {
 // add appends the wanted revision.
 func (d *decision) add(m *member) {
 	s := m.st
-	// Nothing in it but what was written and defaults; an accepted pod always encodes.
-	b, _ := json.Marshal(m.Wanted.Object)
 	s.Revisions = append(s.Revisions, Revision{
-		Number: s.Wanted, Hash: m.Hash, Manifest: b, Origin: m.Wanted.Origin, Accepted: d.now.Wall, Outcome: Progressing,
+		Number: s.Wanted, Hash: m.Hash, Manifest: Manifest{object: m.Wanted.Object}, Origin: m.Wanted.Origin, Accepted: d.now.Wall, Outcome: Progressing,
 	})
 	m.tell(RevisionAccepted, s.Wanted, "revision %d accepted from %s", s.Wanted, m.Wanted.Origin.File)
 }

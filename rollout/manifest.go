@@ -3,36 +3,58 @@ package rollout
 import (
 	"bytes"
 	"compress/flate"
+	"encoding/json"
 	"io"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
-// Manifest is the JSON of a defaulted v1 Pod, as it is or packed: that of a revision which is neither active nor wanted
-// only lies in memory until a person asks for it. Outside of this process it is always JSON.
-type Manifest []byte
+// Manifest is a defaulted v1 Pod: one that somebody has anyway, or its JSON, as it is or packed. That of a revision which is neither
+// active nor wanted only lies in memory until a person asks for it. Outside of this process it is always JSON.
+type Manifest struct {
+	object *corev1.Pod
+	// text is empty if there is an object.
+	text []byte
+}
 
 // packedMark begins what is packed. No JSON begins so.
 const packedMark = 0
 
 // JSON returns the text.
 func (m Manifest) JSON() []byte {
-	if len(m) == 0 || m[0] != packedMark {
-		return m
+	switch {
+	case m.object != nil:
+		b, _ := json.Marshal(m.object) // nothing in it but what was written and defaults; an accepted pod always encodes
+		return b
+	case !m.packed():
+		return m.text
 	}
-	text, _ := io.ReadAll(flate.NewReader(bytes.NewReader(m[1:]))) // it was packed here, and is in memory
+	text, _ := io.ReadAll(flate.NewReader(bytes.NewReader(m.text[1:]))) // it was packed here, and is in memory
 	return text
+}
+
+func (m Manifest) packed() bool { return len(m.text) > 0 && m.text[0] == packedMark }
+
+// pod returns the Pod, which must not be changed.
+func (m Manifest) pod() (*corev1.Pod, error) {
+	if m.object != nil {
+		return m.object, nil
+	}
+	pod := &corev1.Pod{}
+	return pod, json.Unmarshal(m.JSON(), pod)
 }
 
 // MarshalJSON implements json.Marshaler.
 func (m Manifest) MarshalJSON() ([]byte, error) {
-	if len(m) == 0 {
-		return []byte("null"), nil
+	if text := m.JSON(); len(text) > 0 {
+		return text, nil
 	}
-	return m.JSON(), nil
+	return []byte("null"), nil
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (m *Manifest) UnmarshalJSON(b []byte) error {
-	*m = bytes.Clone(b)
+	*m = Manifest{text: bytes.Clone(b)}
 	return nil
 }
 
@@ -42,7 +64,7 @@ type packer struct{ flate *flate.Writer }
 // pack packs the manifests of the revisions of a state, which nobody else has yet, that are neither active nor wanted.
 func (p *packer) pack(s *State) {
 	for i := range s.Revisions {
-		if r := &s.Revisions[i]; r.Number != s.Active && r.Number != s.Wanted && len(r.Manifest) > 0 && r.Manifest[0] != packedMark {
+		if r := &s.Revisions[i]; r.Number != s.Active && r.Number != s.Wanted && !r.Manifest.packed() {
 			r.Manifest = p.packed(r.Manifest)
 		}
 	}
@@ -56,7 +78,19 @@ func (p *packer) packed(m Manifest) Manifest {
 	} else {
 		p.flate.Reset(&b)
 	}
-	_, _ = p.flate.Write(m) // a buffer takes everything
+	_, _ = p.flate.Write(m.JSON()) // a buffer takes everything
 	_ = p.flate.Close()
-	return bytes.Clone(b.Bytes())
+	return Manifest{text: bytes.Clone(b.Bytes())}
+}
+
+// shared returns a state in which the wanted revision is the given pod itself, if it is that pod: what was read from the disk
+// and what is read from files are one then. The state itself stays as it is.
+func (s *State) shared(pod *corev1.Pod, hash string) *State {
+	r := s.Revision(s.Wanted)
+	if r == nil || r.Hash != hash || r.Manifest.object == pod {
+		return s
+	}
+	s = s.clone()
+	s.Revision(s.Wanted).Manifest = Manifest{object: pod}
+	return s
 }

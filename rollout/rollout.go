@@ -19,12 +19,9 @@
 package rollout
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 )
@@ -82,8 +79,8 @@ type Revision struct {
 // Pod returns the pod to run for a revision that was gone back to. at is where its manifest is written now: who looks
 // for the pod's source finds the one that can change it.
 func (r *Revision) Pod(at manifests.Origin) (*manifests.Pod, error) {
-	pod := &corev1.Pod{}
-	if err := json.Unmarshal(r.Manifest.JSON(), pod); err != nil {
+	pod, err := r.Manifest.pod()
+	if err != nil {
 		return nil, fmt.Errorf("revision %d: %w", r.Number, err)
 	}
 	return &manifests.Pod{Object: pod, Origin: at, Images: r.Images}, nil

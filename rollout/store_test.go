@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,11 +15,14 @@ import (
 	"monopod/manifests"
 )
 
+// Equal is for package cmp.
+func (m Manifest) Equal(o Manifest) bool { return bytes.Equal(m.JSON(), o.JSON()) }
+
 func sample(number int) *State {
 	return &State{
 		Revisions: []Revision{
-			{Number: number - 1, Hash: "a", Manifest: []byte(`{"kind":"Pod"}`), Outcome: Ready, Accepted: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Images: map[string]string{"c": "sha256:1"}},
-			{Number: number, Hash: "b", Manifest: []byte(`{"kind":"Pod","x":1}`), Outcome: Failed, Reason: "why\nnot", Origin: manifests.Origin{Source: "file", File: "/m/a.yaml", Line: 3}},
+			{Number: number - 1, Hash: "a", Manifest: Manifest{text: []byte(`{"kind":"Pod"}`)}, Outcome: Ready, Accepted: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Images: map[string]string{"c": "sha256:1"}},
+			{Number: number, Hash: "b", Manifest: Manifest{text: []byte(`{"kind":"Pod","x":1}`)}, Outcome: Failed, Reason: "why\nnot", Origin: manifests.Origin{Source: "file", File: "/m/a.yaml", Line: 3}},
 		},
 		Wanted: number, Active: number - 1, Wave: 2, Base: 1, Trial: &Trial{Boot: "b", Began: 5, ReadyAt: 7},
 		Rollback: &Rollback{Kind: Automatic, From: number, Reason: "why", Wave: 2},

@@ -9,14 +9,16 @@ import (
 // hashes remembers the hashes of manifests, which are immutable, by their address: computing one costs more
 // than all the rest of a plan. A nil *hashes remembers nothing.
 type hashes struct {
-	pods map[*manifests.Pod]*podHashes
+	pods []*podHashes
 }
 
 type podHashes struct {
+	of                      *manifests.Pod
 	pod, sandbox, resources string
-	// of containers, by kind and name
-	containers map[string]string
+	containers              []containerHash
 }
+
+type containerHash struct{ kind, name, hash string }
 
 // maxHashes is how many manifests a worker deals with at a time: the desired one, the recorded one, and the
 // next of each.
@@ -24,16 +26,18 @@ const maxHashes = 4
 
 func (h *hashes) of(pod *manifests.Pod) *podHashes {
 	if h == nil {
-		return &podHashes{containers: map[string]string{}}
+		return &podHashes{}
 	}
-	if m, ok := h.pods[pod]; ok {
-		return m
+	for _, m := range h.pods {
+		if m.of == pod {
+			return m
+		}
 	}
-	if h.pods == nil || len(h.pods) >= maxHashes {
-		h.pods = map[*manifests.Pod]*podHashes{}
+	if len(h.pods) >= maxHashes {
+		h.pods = nil
 	}
-	m := &podHashes{containers: map[string]string{}}
-	h.pods[pod] = m
+	m := &podHashes{of: pod}
+	h.pods = append(h.pods, m)
 	return m
 }
 
@@ -76,11 +80,12 @@ func (h *hashes) resources(pod *manifests.Pod, name string) string {
 
 func (h *hashes) ofContainer(pod *manifests.Pod, name, kind string, compute func(*corev1.Pod, string) string) string {
 	m := h.of(pod)
-	key := kind + " " + name
-	hash, ok := m.containers[key]
-	if !ok {
-		hash = compute(pod.Object, name)
-		m.containers[key] = hash
+	for _, c := range m.containers {
+		if c.name == name && c.kind == kind {
+			return c.hash
+		}
 	}
+	hash := compute(pod.Object, name)
+	m.containers = append(m.containers, containerHash{kind, name, hash})
 	return hash
 }

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -81,11 +82,11 @@ func Status(in StatusInput) PodStatus {
 	return status
 }
 
-// toShow returns a copy of a pod that shares what its Spec refers to: statuses are made often and kept, and of the Spec they set
-// nothing but fields of its own.
+// toShow returns a copy of a pod that shares what its fields refer to: statuses are made often and kept, and they set nothing
+// but fields of its own and, in maps of its own, annotations.
 func toShow(pod *corev1.Pod) *corev1.Pod {
-	shown := &corev1.Pod{Spec: pod.Spec}
-	pod.ObjectMeta.DeepCopyInto(&shown.ObjectMeta)
+	shown := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
+	shown.Annotations = maps.Clone(pod.Annotations)
 	pod.Status.DeepCopyInto(&shown.Status)
 	return shown
 }

@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// shownResources returns what a container is to have, and what it has: they differ while it is being resized.
+// shownResources returns what a container is to have, and what it has: they differ while it is being resized. Both share
+// memory with the arguments.
 func shownResources(spec *corev1.Container, c *Container) (allocated corev1.ResourceList, has *corev1.ResourceRequirements) {
 	if c.Resources == nil {
 		return nil, nil
@@ -22,22 +23,29 @@ func shownResources(spec *corev1.Container, c *Container) (allocated corev1.Reso
 	if has.Limits == nil && has.Requests == nil {
 		return nil, nil
 	}
-	return spec.Resources.DeepCopy().Requests, has
+	return spec.Resources.Requests, has
 }
 
 // withActual returns a list of the definition with the cpu and memory that are in force.
 func withActual(defined, actual corev1.ResourceList) corev1.ResourceList {
-	out := corev1.ResourceList{}
+	var out corev1.ResourceList
 	for name, q := range defined {
-		if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-			out[name] = q.DeepCopy()
+		if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
+			continue
 		}
+		if out == nil {
+			out = make(corev1.ResourceList, len(defined))
+			maps.Copy(out, actual)
+		}
+		out[name] = q
 	}
-	maps.Copy(out, actual.DeepCopy())
-	if len(out) == 0 {
+	switch {
+	case out != nil:
+		return out
+	case len(actual) == 0:
 		return nil
 	}
-	return out
+	return actual
 }
 
 // resizing is the condition of a pod whose containers do not have yet what they are to have.

@@ -320,8 +320,8 @@ func TestAPodStatusIsThatOfARealPod(t *testing.T) {
 	}
 }
 
-// TestAStatusSharesTheSpecAndChangesNothing: there is one for each pod at all times.
-func TestAStatusSharesTheSpecAndChangesNothing(t *testing.T) {
+// TestAStatusSharesTheManifestAndChangesNothing: there is one for each pod at all times.
+func TestAStatusSharesTheManifestAndChangesNothing(t *testing.T) {
 	in := statusCase{instances: []runner.Container{running("a1", "a", 1)}}.input("a", "b")
 	in.Node, in.Removing = runner.Node{Name: "edge", IPs: []string{"192.0.2.1"}}, true
 	in.Desired.Object.Annotations, in.Desired.Object.Labels = map[string]string{"x": "y"}, map[string]string{"app": "web"}
@@ -333,9 +333,9 @@ func TestAStatusSharesTheSpecAndChangesNothing(t *testing.T) {
 	if &shown.Spec.Containers[0] != &in.Desired.Object.Spec.Containers[0] {
 		t.Error("the containers are a copy")
 	}
-	shown.Annotations["x"], shown.Labels["app"] = "z", "z"
+	shown.Annotations["x"] = "z"
 	if shown.Spec.NodeName != "edge" || !reflect.DeepEqual(before, in.Desired.Object) {
-		t.Errorf("metadata is shared: %+v", in.Desired.Object.ObjectMeta)
+		t.Errorf("annotations are shared: %+v", in.Desired.Object.ObjectMeta)
 	}
 }
 

@@ -91,6 +91,7 @@ type App struct {
 	applied  *applied.Store
 	rollouts *rollout.Controller
 	pins     *pins
+	memory   *thrift
 	resolver *names.Server
 }
 
@@ -98,6 +99,8 @@ type App struct {
 func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), pins: newPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
 	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log})
+	a.memory = newThrift()
+	a.board.stir = a.memory.stir
 	a.cfg.Containerd = a.containerd
 	if m.gateways != nil && cfg.PodDNS == podDNSAuto && len(cfg.ClusterDNS) == 0 {
 		a.cfg.Resolver = a.nameServers
@@ -141,6 +144,7 @@ func (a *App) Run(ctx context.Context) error {
 		a.log.Warn("configuration: " + w)
 	}
 	a.log.Info("monopod starts", "version", version(), "pid", os.Getpid(), "node", a.cfg.NodeName, "files", a.cfg.StaticPodPath, "url", watcher.RedactURL(a.cfg.StaticPodURL), "socket", a.cfg.Socket)
+	limitGarbage()
 	defer a.record(ctx)()
 	g, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Resolver != nil {
@@ -149,6 +153,7 @@ func (a *App) Run(ctx context.Context) error {
 	g.Go(func() error { return a.server().Run(ctx, a.listener) })
 	g.Go(func() error { return a.watch(ctx) })
 	g.Go(func() error { return a.rollouts.Run(ctx) })
+	g.Go(func() error { a.memory.run(ctx); return nil })
 	g.Go(func() error { return a.runRuntime(ctx) })
 	err := g.Wait()
 	if err == nil {

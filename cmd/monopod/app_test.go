@@ -65,7 +65,9 @@ func actAsDaemon() {
 	p := newProgram()
 	p.euid = func() int { return 0 }
 	p.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
-		return &fakeRuntime{Fake: runtimetest.NewFake(), stuck: os.Getenv(actStuck) != ""}, nil
+		fake := runtimetest.NewFake()
+		fake.Forgetful = true
+		return &fakeRuntime{Fake: fake, stuck: os.Getenv(actStuck) != ""}, nil
 	}
 	os.Exit(execute(p, []string{"run", "--config", os.Getenv(actAsMonopod)}))
 }

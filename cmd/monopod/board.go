@@ -45,10 +45,12 @@ type board struct {
 	jobs map[string]string
 	// readers are the subscriptions of the API.
 	readers map[chan struct{}]bool
+	// stir is told each change of a pod. It does not block.
+	stir func()
 }
 
 func newBoard() *board {
-	return &board{readers: map[chan struct{}]bool{}, hashes: manifestHashes{}, expand: make(chan struct{}, 1)}
+	return &board{readers: map[chan struct{}]bool{}, hashes: manifestHashes{}, expand: make(chan struct{}, 1), stir: func() {}}
 }
 
 // publish is called by the watcher with each new desired state.
@@ -96,6 +98,7 @@ func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manife
 	b.notifyLocked()
 	b.mu.Unlock()
 	return changes.Watch(ctx, func(c runner.Change) error {
+		b.stir()
 		seen := sighting(c.Status)
 		if c.Gone {
 			seen = nil

@@ -44,6 +44,8 @@ type Machine struct {
 	NetworkDelay time.Duration
 	// NetworkFail is asked when CNI ADD ends. nil: it succeeds.
 	NetworkFail func(manifests.Key) error
+	// Forgetful: it keeps no journal, which takes memory that an agent does not need.
+	Forgetful bool
 	// OnExec answers Exec in a container that runs. nil: the scripts of this package.
 	OnExec func(ctx context.Context, key manifests.Key, container string, r runner.ExecRequest) (runner.ExecResult, error)
 

@@ -173,7 +173,9 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 	if err != nil {
 		return after, err
 	}
-	f.journal = append(f.journal, Entry{Key: key, Action: a, At: time.Now()})
+	if !f.Forgetful {
+		f.journal = append(f.journal, Entry{Key: key, Action: a, At: time.Now()})
+	}
 	f.applied++
 	if f.killAt > 0 && f.applied >= f.killAt {
 		f.killAt = 0
