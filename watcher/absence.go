@@ -1,6 +1,9 @@
 package watcher
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // absence is how long an input is already missing from its directory.
 type absence struct {
@@ -44,7 +47,7 @@ func (s *FileSource) miss(now time.Time, l listing) {
 		if present[path] {
 			continue
 		}
-		s.absent = append(s.absent, in)
+		s.absent, s.distinct = append(s.absent, in), false
 		if in.gone() {
 			if s.replacedAt.After(in.missing.since) { // it was removed together with its directory
 				in.missing = absence{since: s.replacedAt, patience: s.graces.replaced}
@@ -81,23 +84,32 @@ func (s *FileSource) deadline(in *input) time.Time {
 // forget drops the inputs that have been missing for long enough. now is when the listing began that did not have
 // them: a look that is held up must not let the grace run out while nobody looks.
 func (s *FileSource) forget(now time.Time) {
-	for path, in := range s.inputs {
+	for _, in := range s.absent {
 		if in.gone() && !s.deadline(in).After(now) {
-			delete(s.inputs, path)
+			delete(s.inputs, in.path)
+			delete(s.restless, in.path)
+			s.order, s.distinct = nil, false
 		}
 	}
+	s.absent = slices.DeleteFunc(s.absent, func(in *input) bool { return s.inputs[in.path] != in })
 }
 
 // due is when something is to be done without an event; zero when nothing is.
 func (s *FileSource) due() time.Time {
 	var due time.Time
-	for _, in := range s.inputs {
-		at := in.writing.next
-		if in.gone() {
-			at = s.deadline(in)
-		}
+	consider := func(at time.Time) {
 		if !at.IsZero() && (due.IsZero() || at.Before(due)) {
 			due = at
+		}
+	}
+	for _, in := range s.restless {
+		if !in.gone() {
+			consider(in.writing.next)
+		}
+	}
+	for _, in := range s.absent {
+		if in.gone() {
+			consider(s.deadline(in))
 		}
 	}
 	return due

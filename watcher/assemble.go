@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,10 +21,13 @@ func (s *FileSource) assemble(now time.Time) Set {
 		Pods: make([]*manifests.Pod, 0, len(s.inputs)), Reports: make([]Report, 0, len(s.inputs)+len(s.ignored)+1),
 	}
 	var missing []*input
-	for _, path := range slices.Sorted(maps.Keys(s.inputs)) {
-		in := s.inputs[path]
+	if s.order == nil {
+		s.order = slices.SortedFunc(maps.Values(s.inputs), func(a, b *input) int { return cmp.Compare(a.path, b.path) })
+		s.distinct = false
+	}
+	for _, in := range s.order {
 		if !in.known {
-			set.Unknown = append(set.Unknown, path)
+			set.Unknown = append(set.Unknown, in.path)
 		}
 		if in.gone() {
 			missing = append(missing, in)
@@ -36,9 +40,13 @@ func (s *FileSource) assemble(now time.Time) Set {
 			set.Reports = append(set.Reports, r)
 		}
 	}
-	own := newOwners(len(set.Pods))
-	set = own.claim(set)
-	set.addMissing(now, missing, own)
+	if !s.distinct {
+		own := newOwners(len(set.Pods))
+		all := len(set.Pods) + len(set.Objects) + len(set.Workloads)
+		set = own.claim(set)
+		s.distinct = len(missing) == 0 && all == len(set.Pods)+len(set.Objects)+len(set.Workloads)
+		set.addMissing(now, missing, own)
+	}
 	set.Reports = s.withPlaces(set.Reports)
 	return set
 }

@@ -45,7 +45,7 @@ func fill(b *testing.B, n int) string {
 	b.Helper()
 	dir := b.TempDir()
 	for i := range n {
-		name := fmt.Sprintf("pod-%04d", i)
+		name := fmt.Sprintf("pod-%05d", i)
 		write(b, filepath.Join(dir, name+".yaml"), realPod(name, 0))
 	}
 	unseen(2 * tick)
@@ -53,7 +53,7 @@ func fill(b *testing.B, n int) string {
 }
 
 func BenchmarkColdRead(b *testing.B) {
-	for _, n := range []int{30, 1000} {
+	for _, n := range []int{30, 1000, 10000} {
 		b.Run(fmt.Sprintf("files=%d", n), func(b *testing.B) {
 			dir := fill(b, n)
 			for b.Loop() {
@@ -70,7 +70,7 @@ func BenchmarkColdRead(b *testing.B) {
 
 // BenchmarkIdleLook is what the periodic read costs: once per fileCheckFrequency.
 func BenchmarkIdleLook(b *testing.B) {
-	for _, n := range []int{30, 1000} {
+	for _, n := range []int{30, 1000, 10000} {
 		b.Run(fmt.Sprintf("files=%d", n), func(b *testing.B) {
 			src := NewFileSource(FileConfig{Path: fill(b, n), Load: realLoad})
 			defer src.stopListening()
@@ -84,7 +84,7 @@ func BenchmarkIdleLook(b *testing.B) {
 
 // BenchmarkSeen measures from the return of the rename that puts a manifest there until its Set arrives.
 func BenchmarkSeen(b *testing.B) {
-	for _, n := range []int{0, 30, 1000} {
+	for _, n := range []int{0, 30, 1000, 10000} {
 		b.Run(fmt.Sprintf("files=%d", n), func(b *testing.B) {
 			dir := fill(b, n)
 			path := filepath.Join(dir, "edited.yaml")

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -38,8 +38,16 @@ type FileSource struct {
 	// The rest belongs to the goroutine of Run. It outlives a Run, so that one that follows a panic still has the
 	// last good contents.
 	inputs map[string]*input
+	// order has the inputs by path; nil: there are others than before.
+	order []*input
 	// absent are the inputs that were missing from the last listing.
 	absent []*input
+	// restless are the inputs that are to be looked at again although no event may tell of them.
+	restless map[string]*input
+	// listedAt is when the directory was last listed; zero: what it holds is not known.
+	listedAt time.Time
+	// distinct says that no two inputs contribute something of the same name, as of the last Set.
+	distinct bool
 	// read says that the path was listed at least once; site is where that was.
 	read   bool
 	single bool
@@ -68,7 +76,7 @@ func NewFileSource(cfg FileConfig) *FileSource {
 	}
 	return &FileSource{
 		cfg: cfg, log: cfg.Log.With("source", cfg.Name), graces: defaultGraces(),
-		inputs: map[string]*input{}, ignored: map[string]Report{},
+		inputs: map[string]*input{}, restless: map[string]*input{}, ignored: map[string]Report{},
 	}
 }
 
@@ -84,8 +92,8 @@ func (s *FileSource) Run(ctx context.Context, out chan<- Set) error {
 	s.cfg.Path = path
 	defer s.stopListening()
 	var last Set
+	set, wake := s.pass()
 	for first := true; ; first = false {
-		set, wake := s.pass()
 		if first || !sameSet(last, set) {
 			logChanges(s.log, last.Reports, set.Reports)
 			send(ctx, out, set)
@@ -94,6 +102,7 @@ func (s *FileSource) Run(ctx context.Context, out chan<- Set) error {
 		if !s.sleep(ctx, wake) {
 			return nil
 		}
+		set, wake = s.again()
 	}
 }
 
@@ -132,45 +141,73 @@ func (s *FileSource) sleep(ctx context.Context, r rest) bool {
 
 // pass looks at everything once, reads what changed, and says what there is now and when to look again.
 func (s *FileSource) pass() (Set, rest) {
-	if s.cfg.Whole != nil {
-		s.cfg.Whole.Lock()
-		defer s.cfg.Whole.Unlock()
-	}
+	defer s.hold()()
 	start := time.Now()
-	dirty, lost, l := s.look()
+	s.lookAtAll(start, heard{})
+	return s.conclude(start)
+}
+
+// again is a pass that looks at no more than it must: it is what an edit of one file of thousands costs.
+func (s *FileSource) again() (Set, rest) {
+	defer s.hold()()
+	start := time.Now()
+	h := s.hear()
+	if files, ok := s.glance(start, h); ok {
+		for _, c := range files {
+			s.visit(c, h.dirty[c.real])
+		}
+	} else {
+		s.lookAtAll(start, h)
+	}
+	return s.conclude(start)
+}
+
+// hold keeps others from changing several files at once, until the function that it returns is called.
+func (s *FileSource) hold() (release func()) {
+	if s.cfg.Whole == nil {
+		return func() {}
+	}
+	s.cfg.Whole.Lock()
+	return s.cfg.Whole.Unlock
+}
+
+// lookAtAll lists the path and reads what may have changed.
+func (s *FileSource) lookAtAll(start time.Time, h heard) {
+	l := s.look(&h)
 	if l.err == nil && s.unmounted(l) {
 		l.err = errUnmounted
 	}
 	if l.err != nil {
 		s.unreachable(start, l.err)
-	} else {
-		s.reachable(start, l)
-		for _, c := range l.files {
-			s.visit(c, lost || dirty[c.real])
-		}
-		s.forget(start) // what is still missing from a listing made after its grace
+		return
 	}
+	s.reachable(start, l)
+	for _, c := range l.files {
+		s.visit(c, h.lost || h.dirty[c.real])
+	}
+	s.forget(start) // what is still missing from a listing made after its grace
+}
+
+// conclude says what there is after a look that began at start, and when to look again.
+func (s *FileSource) conclude(start time.Time) (Set, rest) {
 	now := time.Now()
 	r := rest{earliest: min(max(minGap, now.Sub(start)), maxGap), latest: s.cfg.CheckFrequency}
+	if s.listedAt.Before(start) && !s.listedAt.IsZero() {
+		r.latest -= now.Sub(s.listedAt)
+	}
 	if due := s.due(); !due.IsZero() {
 		r.latest = min(r.latest, due.Sub(now))
 	}
 	return s.assemble(now), r
 }
 
-// look lists the path with all watches in place: whatever changes after it comes as an event.
-func (s *FileSource) look() (dirty map[string]bool, lost bool, l listing) {
+// look lists the path with all watches in place: whatever changes after it comes as an event. What was heard until then
+// is added to h.
+func (s *FileSource) look(h *heard) (l listing) {
 	s.listen()
 	const rounds = 5 // each watch that is added may show another one to be needed, e.g. along a path being made
 	for range rounds {
-		if s.notify != nil {
-			d, all := s.notify.take()
-			if dirty == nil {
-				dirty = d
-			}
-			maps.Copy(dirty, d)
-			lost = lost || all
-		}
+		h.add(s.hear())
 		want := interests{}
 		l = survey(s.cfg.Path, s.single, want)
 		if s.notify == nil {
@@ -182,7 +219,7 @@ func (s *FileSource) look() (dirty map[string]bool, lost bool, l listing) {
 			break
 		}
 	}
-	return dirty, lost, l
+	return l
 }
 
 // reachable takes note of a listing: where it was and which inputs are missing from it.
@@ -190,7 +227,7 @@ func (s *FileSource) reachable(now time.Time, l listing) {
 	if s.read && s.site != l.site {
 		s.replacedAt = now
 	}
-	s.read, s.site, s.single = true, l.site, l.single
+	s.read, s.site, s.single, s.listedAt = true, l.site, l.single, now
 	s.path = keepSince(now, s.path, Report{Source: s.cfg.Name, Input: s.cfg.Path, State: Accepted})
 	ignored := make(map[string]Report, len(l.ignored))
 	for path, why := range l.ignored {
@@ -205,7 +242,7 @@ func (s *FileSource) reachable(now time.Time, l listing) {
 // forgotten stays.
 func (s *FileSource) unreachable(now time.Time, err error) {
 	r := Report{Source: s.cfg.Name, Input: s.cfg.Path, State: Unreachable, Errors: lines(err)}
-	s.path = keepSince(now, s.path, r)
+	s.path, s.listedAt = keepSince(now, s.path, r), time.Time{}
 	for _, in := range s.inputs {
 		in.missing, in.writing = absence{}, writing{}
 	}
@@ -225,14 +262,26 @@ func (s *FileSource) visit(c candidate, dirty bool) {
 	in := s.inputs[c.path]
 	if in == nil {
 		in = s.adopt(c)
-		s.inputs[c.path] = in
+		s.inputs[c.path], s.order = in, nil
 	}
-	in.missing = absence{}
-	if c.err != nil {
-		in.fail(lines(c.err))
+	if in.gone() {
+		in.missing, s.distinct = absence{}, false
+	}
+	if c.err == nil && in.stable && in.id == c.id && !dirty {
 		return
 	}
-	if in.stable && in.id == c.id && !dirty {
+	was := in.contributed
+	s.reread(in, c)
+	s.distinct = s.distinct && slices.Equal(was.Pods, in.contributed.Pods) && slices.Equal(was.Objects, in.contributed.Objects)
+	if s.restless[c.path] = in; in.stable {
+		delete(s.restless, c.path)
+	}
+}
+
+// reread reads an input again.
+func (s *FileSource) reread(in *input, c candidate) {
+	if c.err != nil {
+		in.fail(lines(c.err))
 		return
 	}
 	got, err := readFile(c.path, waitForWriters)

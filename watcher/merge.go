@@ -13,7 +13,12 @@ import (
 // that order does not name come last, by name. It is pure and deterministic.
 func Merge(order []string, sets map[string]Set) Desired {
 	d := Desired{Order: order, Reported: map[string]bool{}, Unknown: map[string][]string{}}
-	own := newOwners(0)
+	pods, reports := 0, 0
+	for _, set := range sets {
+		pods, reports = pods+len(set.Pods), reports+len(set.Reports)
+	}
+	own := newOwners(pods)
+	d.Pods, d.Reports = make([]*manifests.Pod, 0, pods), make([]Report, 0, reports)
 	for _, name := range precedence(order, sets) {
 		set := sets[name]
 		if !set.Unread {
@@ -56,56 +61,103 @@ func newOwners(pods int) owners {
 // not. Slices of the set are replaced, not changed.
 func (o owners) claim(set Set) Set {
 	pods := make([]*manifests.Pod, 0, len(set.Pods))
-	set.Reports = slices.Clone(set.Reports)
+	c := conflicts{reports: set.Reports}
 	for _, p := range set.Pods {
-		owner, taken := o.pods[p.Key()]
-		if !taken {
-			o.pods[p.Key()] = p.Origin
-			pods = append(pods, p)
+		key := p.Key()
+		if owner, taken := o.pods[key]; taken {
+			name := key.String()
+			r := c.on(p.Origin)
+			r.pods[name] = true
+			r.errors = append(r.errors, conflictLine(p.Origin, "pod "+name, owner))
 			continue
 		}
-		r := conflicting(&set.Reports, p.Origin)
-		r.Errors = append(slices.Clone(r.Errors), conflictLine(p.Origin, "pod "+p.Key().String(), owner))
-		r.Pods = without(r.Pods, p.Key().String())
+		o.pods[key] = p.Origin
+		pods = append(pods, p)
 	}
 	set.Pods = pods
-	set.Objects = o.claimObjects(set.Objects, &set.Reports)
-	set.Workloads = o.claimObjects(set.Workloads, &set.Reports)
+	set.Objects = o.claimObjects(set.Objects, &c)
+	set.Workloads = o.claimObjects(set.Workloads, &c)
+	set.Reports = c.told()
 	return set
 }
 
-func (o owners) claimObjects(objects []*manifests.Object, reports *[]Report) []*manifests.Object {
+func (o owners) claimObjects(objects []*manifests.Object, c *conflicts) []*manifests.Object {
 	var got []*manifests.Object
 	for _, obj := range objects {
-		owner, taken := o.objects[obj.ID()]
-		if !taken {
-			o.objects[obj.ID()] = obj.Origin
-			got = append(got, obj)
+		if owner, taken := o.objects[obj.ID()]; taken {
+			r := c.on(obj.Origin)
+			r.objects[obj.String()] = true
+			r.errors = append(r.errors, conflictLine(obj.Origin, obj.String(), owner))
 			continue
 		}
-		r := conflicting(reports, obj.Origin)
-		r.Errors = append(slices.Clone(r.Errors), conflictLine(obj.Origin, obj.String(), owner))
-		r.Objects = without(r.Objects, obj.String())
+		o.objects[obj.ID()] = obj.Origin
+		got = append(got, obj)
 	}
 	return got
 }
 
-// conflicting returns the report on the input written at, now in conflict; one is added if there is none.
-func conflicting(reports *[]Report, at manifests.Origin) *Report {
-	i := slices.IndexFunc(*reports, func(r Report) bool { return r.Input == at.File })
-	if i < 0 {
-		*reports = append(*reports, Report{Source: at.Source, Input: at.File, State: Accepted})
-		i = len(*reports) - 1
-	}
-	r := &(*reports)[i]
-	if r.State == Accepted {
-		r.State = Conflict
+// conflicts are what the reports of a set must tell besides.
+type conflicts struct {
+	reports []Report
+	byInput map[string]*conflict
+	// inputs are those of byInput in the order in which they came.
+	inputs []manifests.Origin
+}
+
+// conflict is what an input does not contribute, by the names of pods and of objects, and why.
+type conflict struct {
+	pods, objects map[string]bool
+	errors        []string
+}
+
+// on returns what is said about the input written at.
+func (c *conflicts) on(at manifests.Origin) *conflict {
+	r := c.byInput[at.File]
+	if r == nil {
+		if c.byInput == nil {
+			c.byInput = map[string]*conflict{}
+		}
+		r = &conflict{pods: map[string]bool{}, objects: map[string]bool{}}
+		c.byInput[at.File] = r
+		c.inputs = append(c.inputs, at)
 	}
 	return r
 }
 
-func without(list []string, one string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == one })
+// told returns the reports with the conflicts in them; a report is added for an input that has none.
+func (c *conflicts) told() []Report {
+	if len(c.inputs) == 0 {
+		return c.reports
+	}
+	all := slices.Clone(c.reports)
+	at := make(map[string]int, len(all))
+	for i := range all {
+		if _, double := at[all[i].Input]; !double {
+			at[all[i].Input] = i
+		}
+	}
+	for _, o := range c.inputs {
+		i, there := at[o.File]
+		if !there {
+			i = len(all)
+			all = append(all, Report{Source: o.Source, Input: o.File, State: Accepted})
+		}
+		r, was := &all[i], c.byInput[o.File]
+		if r.State == Accepted {
+			r.State = Conflict
+		}
+		r.Errors = slices.Concat(r.Errors, was.errors)
+		r.Pods, r.Objects = without(r.Pods, was.pods), without(r.Objects, was.objects)
+	}
+	return all
+}
+
+// without returns a list of names without some; it is list itself if none is there.
+func without(list []string, some map[string]bool) []string {
+	if len(some) == 0 {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return some[s] })
 }
 
 func conflictLine(at manifests.Origin, what string, owner manifests.Origin) string {

@@ -68,6 +68,7 @@ func (r Report) withContent(c *manifests.Content) Report {
 
 // logChanges writes one line per input that came into another state, or was refused for other reasons.
 func logChanges(log *slog.Logger, old, now []Report) {
+	old, now = differing(old, now)
 	before := make(map[string]Report, len(old))
 	for _, r := range old {
 		before[r.Input] = r
@@ -75,7 +76,7 @@ func logChanges(log *slog.Logger, old, now []Report) {
 	for _, r := range now {
 		was, known := before[r.Input]
 		delete(before, r.Input)
-		if known && was.State == r.State && strings.Join(was.Errors, "\n") == strings.Join(r.Errors, "\n") {
+		if known && sameVerdict(was, r) {
 			continue
 		}
 		emit := log.Warn
@@ -89,6 +90,23 @@ func logChanges(log *slog.Logger, old, now []Report) {
 			log.Info("input gone", "input", r.Input, "pods", r.Pods)
 		}
 	}
+}
+
+// sameVerdict says that there is nothing to log between two reports on one input.
+func sameVerdict(a, b Report) bool {
+	return a.Input == b.Input && a.State == b.State && slices.Equal(a.Errors, b.Errors)
+}
+
+// differing leaves out what two lists have in common at their beginnings and ends: with thousands of inputs hardly
+// anything else remains.
+func differing(a, b []Report) (restOfA, restOfB []Report) {
+	for len(a) > 0 && len(b) > 0 && sameVerdict(a[0], b[0]) {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && sameVerdict(a[len(a)-1], b[len(b)-1]) {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return a, b
 }
 
 // safeLoad is load with a panic turned into an error: one document that no one expected must not stop the others.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"strings"
 
@@ -99,11 +100,13 @@ type inputKey struct{ source, input string }
 // returns those that are.
 func recordInputs(to eventRecorder, before map[inputKey]watcher.Report, now []watcher.Report) map[inputKey]watcher.Report {
 	trouble := map[inputKey]watcher.Report{}
-	there := map[inputKey]bool{}
+	gone := maps.Clone(before) // hardly ever more than a few, of thousands of inputs
 	for _, r := range now {
 		key := inputKey{r.Source, r.Input}
-		there[key] = true
 		was, had := before[key]
+		if had {
+			delete(gone, key)
+		}
 		switch {
 		case !troubled(r):
 			if had {
@@ -115,10 +118,8 @@ func recordInputs(to eventRecorder, before map[inputKey]watcher.Report, now []wa
 		}
 		trouble[key] = r
 	}
-	for key, was := range before {
-		if !there[key] {
-			to.Event(events.InputRef(was.Input), corev1.EventTypeNormal, eventInputGone, "It is gone")
-		}
+	for _, was := range gone {
+		to.Event(events.InputRef(was.Input), corev1.EventTypeNormal, eventInputGone, "It is gone")
 	}
 	return trouble
 }
