@@ -3,6 +3,7 @@ package manifests
 import (
 	"log/slog"
 	"reflect"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -60,6 +61,9 @@ type Objects struct {
 	byID map[ObjectID]*Object
 	// inOrder is how they were given.
 	inOrder []*Object
+	// storage is what all claims have in common, once somebody has asked for it.
+	storage     Refs
+	findStorage sync.Once
 }
 
 // NewObjects makes a set; of two with one identity the first counts.

@@ -84,8 +84,19 @@ func StorageRefs(objects *Objects) *Refs {
 	return r
 }
 
-// storage adds all that claims can be bound to, and by what.
+// storage adds all that claims can be bound to, and by what. All pods share it: there may be as many claims as pods.
 func (r *Refs) storage(objects *Objects) {
+	if objects == nil {
+		r.Named = map[string]string{}
+		return
+	}
+	objects.findStorage.Do(func() { objects.storage.find(objects) })
+	all := &objects.storage
+	r.Volumes, r.VolumeSecrets, r.Classes, r.Named = all.Volumes, all.VolumeSecrets, all.Classes, all.Named
+}
+
+// find fills in what storage adds.
+func (r *Refs) find(objects *Objects) {
 	for _, o := range objects.OfKind("PersistentVolume") {
 		if v, ok := o.Object.(*corev1.PersistentVolume); ok {
 			r.Volumes = append(r.Volumes, v)

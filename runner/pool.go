@@ -97,8 +97,9 @@ type Pool struct {
 	cfg Config
 	// starts and stops are semaphores; see worker.acquire.
 	starts, stops chan struct{}
-	// trigger wakes Run's loop: there is something to hand out.
-	trigger chan struct{}
+	// trigger wakes Run's loop: there is something to hand out. freed does so too: a pod is not as it was, and others wait for
+	// such a change.
+	trigger, freed chan struct{}
 	// lost asks for another list of the runtime's pods.
 	lost  chan struct{}
 	group sync.WaitGroup
@@ -109,9 +110,12 @@ type Pool struct {
 	settled bool
 	listed  bool
 	// anyHeld says that a pod waits for others, whose changes must therefore be looked at.
-	anyHeld  bool
-	entries  map[manifests.Key]*entry
-	watchers map[*Subscription]struct{}
+	anyHeld bool
+	entries map[manifests.Key]*entry
+	// round is how often was handed out; resolvedBy is what the wishes of the last round were resolved by.
+	round      uint64
+	resolvedBy *manifests.Objects
+	watchers   map[*Subscription]struct{}
 }
 
 // entry is what the pool knows of a pod.
@@ -120,6 +124,31 @@ type entry struct {
 	running    bool
 	assignment assignment
 	report     report
+	wish       wish
+	// holdsPorts says that report.holds has ports of the host.
+	holdsPorts bool
+}
+
+// wish is a pod as it is desired.
+type wish struct {
+	// round is the latest in which it was: another one than that of the Pool means that it is not desired any more.
+	round uint64
+	// written is what is desired, pod the same with what it refers to.
+	written, pod *manifests.Pod
+	// ports says that it asks for ports of the host.
+	ports bool
+}
+
+// follow takes over what is desired. resolved says that the objects are those of the round before.
+func (e *entry) follow(pod *manifests.Pod, objects *manifests.Objects, round uint64, resolved bool) {
+	was := e.wish
+	if was.written != pod {
+		e.wish.written, e.wish.ports = pod, len(hostPorts(pod)) > 0
+	}
+	if was.written != pod || was.round != round-1 || !resolved {
+		e.wish.pod = manifests.WithRefs(pod, e.assignment.desired, objects)
+	}
+	e.wish.round = round
 }
 
 // report is what a worker tells.
@@ -143,6 +172,7 @@ func NewPool(rt Runtime, cfg Config) *Pool {
 		starts:   make(chan struct{}, cfg.MaxConcurrent),
 		stops:    make(chan struct{}, cfg.MaxConcurrent),
 		trigger:  make(chan struct{}, 1),
+		freed:    make(chan struct{}, 1),
 		lost:     make(chan struct{}, 1),
 		entries:  map[manifests.Key]*entry{},
 		watchers: map[*Subscription]struct{}{},
@@ -170,6 +200,10 @@ func (p *Pool) Run(ctx context.Context) error {
 	p.group.Go(func() { p.watchRuntime(ctx) })
 	settle := time.NewTimer(p.cfg.SettleAfter)
 	defer settle.Stop()
+	// While many pods start that wait for each other's ports, each of them would have all looked at: at most a tenth of the time
+	// is spent on that.
+	freed, rested := p.freed, time.NewTimer(0)
+	defer rested.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -178,6 +212,13 @@ func (p *Pool) Run(ctx context.Context) error {
 			p.settle()
 		case <-p.trigger:
 			p.handOut(ctx)
+		case <-freed:
+			began := time.Now()
+			p.handOut(ctx)
+			freed = nil
+			rested.Reset(9 * time.Since(began))
+		case <-rested.C:
+			freed = p.freed
 		}
 	}
 }
@@ -289,10 +330,13 @@ func (p *Pool) notify(key manifests.Key) {
 }
 
 // ensureLocked makes an entry for a pod that has none.
-func (p *Pool) ensureLocked(key manifests.Key) {
-	if _, ok := p.entries[key]; !ok {
-		p.entries[key] = &entry{worker: newWorker(p, key)}
+func (p *Pool) ensureLocked(key manifests.Key) *entry {
+	e, ok := p.entries[key]
+	if !ok {
+		e = &entry{worker: newWorker(p, key)}
+		p.entries[key] = e
 	}
+	return e
 }
 
 // handOut gives every worker its assignment and starts those that are new.
@@ -300,17 +344,30 @@ func (p *Pool) handOut(ctx context.Context) {
 	p.follow()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	wanted := make(map[manifests.Key]*manifests.Pod, len(p.desired.Pods))
+	p.round++
+	objects := p.desired.Objects
+	resolved := p.resolvedBy == objects
+	p.resolvedBy = objects
+	var asking []*manifests.Pod
 	for _, pod := range p.desired.Pods {
-		p.ensureLocked(pod.Key())
-		wanted[pod.Key()] = manifests.WithRefs(pod, p.entries[pod.Key()].assignment.desired, p.desired.Objects)
+		e := p.ensureLocked(pod.Key())
+		e.follow(pod, objects, p.round, resolved)
+		if e.wish.ports {
+			asking = append(asking, pod)
+		}
 	}
-	held := p.admitLocked()
+	held := p.admitLocked(asking)
 	p.anyHeld = len(held) > 0
 	for key, e := range p.entries {
-		a := assignment{settled: p.settled, desired: wanted[key], objects: p.desired.Objects, removable: p.desired.Removable, keeps: p.desired.Keeps}
+		a := assignment{settled: p.settled, objects: objects, removable: p.desired.Removable, keeps: p.desired.Keeps}
+		if e.wish.round == p.round {
+			a.desired = e.wish.pod
+		} else {
+			e.wish.written, e.wish.pod = nil, nil
+		}
 		if h, ok := held[key]; ok {
-			a.held = &h
+			waits := h // not for those that do not wait
+			a.held = &waits
 		}
 		p.assignLocked(e, a)
 		if !e.running {
@@ -333,15 +390,28 @@ func (p *Pool) follow() {
 	}
 }
 
-func (p *Pool) admitLocked() map[manifests.Key]Held {
-	a := Admission{
-		Desired: p.desired.Pods,
-		Known:   make(map[manifests.Key]Holding, len(p.entries)),
-		Listed:  p.listed,
-		MaxPods: p.cfg.MaxPods,
+// admitLocked has decided which pods must wait. asking are the desired ones that ask for ports of the host: as long as there are places
+// for all, no others can be in anybody's way.
+func (p *Pool) admitLocked(asking []*manifests.Pod) map[manifests.Key]Held {
+	places := 0
+	for _, e := range p.entries {
+		if e.report.holds != nil || e.wish.round == p.round {
+			places++
+		}
+	}
+	crowded := p.cfg.MaxPods > 0 && places > p.cfg.MaxPods
+	if len(asking) == 0 && !crowded {
+		return nil
+	}
+	a := Admission{Desired: asking, Known: map[manifests.Key]Holding{}, Listed: p.listed}
+	if crowded {
+		a.Desired, a.MaxPods = p.desired.Pods, p.cfg.MaxPods
 	}
 	for key, e := range p.entries {
-		a.Known[key] = Holding{Seen: e.report.seen, Pod: e.report.holds}
+		wanted := e.wish.round == p.round
+		if crowded || e.holdsPorts || wanted && e.wish.ports || !wanted && !e.report.seen {
+			a.Known[key] = Holding{Seen: e.report.seen, Pod: e.report.holds}
+		}
 	}
 	return Admit(a)
 }
@@ -383,10 +453,13 @@ func (p *Pool) report(w *worker, r report) {
 	if a := e.assignment; !e.report.seen && a.desired != nil && !r.of(a.desired.Origin.Source) {
 		signal(w.assign) // until now assignLocked did not know
 	}
+	if r.holds != e.report.holds {
+		e.holdsPorts = r.holds != nil && len(hostPorts(r.holds)) > 0
+	}
 	e.report.seen, e.report.holds = r.seen, r.holds
 	p.setStatusLocked(e, r.status)
 	if changed && p.anyHeld {
-		signal(p.trigger)
+		signal(p.freed)
 	}
 }
 
@@ -414,7 +487,7 @@ func (p *Pool) retire(w *worker) bool {
 	delete(p.entries, w.key)
 	p.goneLocked(w.key, e.report.status)
 	if p.anyHeld {
-		signal(p.trigger)
+		signal(p.freed)
 	}
 	return true
 }

@@ -54,18 +54,19 @@ spec:
 
 // firsts notes when the plan of a pod reaches the runtime, by its first action, and when the pod last did anything.
 type firsts struct {
-	mu    sync.Mutex
-	first map[manifests.Key]time.Time
-	last  time.Time
-	done  int // containers that were started
+	mu      sync.Mutex
+	planned map[manifests.Key]bool
+	at      time.Time // when the last of these was
+	last    time.Time
+	done    int // containers that were started
 }
 
 func (f *firsts) act(key manifests.Key, a runner.Action) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last = time.Now()
-	if _, ok := f.first[key]; !ok {
-		f.first[key] = f.last
+	if !f.planned[key] {
+		f.planned[key], f.at = true, f.last
 	}
 	if a.Kind == runner.StartContainer {
 		f.done++
@@ -73,32 +74,26 @@ func (f *firsts) act(key manifests.Key, a runner.Action) error {
 	return nil
 }
 
-// planned returns how many pods have been planned, when the last one was, and how many run.
-func (f *firsts) planned() (n int, at time.Time, running int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, t := range f.first {
-		if t.After(at) {
-			at = t
-		}
-	}
-	return len(f.first), at, f.done
-}
-
 func (f *firsts) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.first, f.done = map[manifests.Key]time.Time{}, 0
+	f.planned, f.done = map[manifests.Key]bool{}, 0
 }
 
-// until waits for a number of containers to be started, and for the actions that follow.
+// ended is when a pod last did anything.
+func (f *firsts) ended() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+// until waits for a number of containers to be started, and for the actions that follow. It returns when the last pod was planned.
 func (f *firsts) until(b *testing.B, running int) time.Time {
 	b.Helper()
 	deadline := time.Now().Add(scalePatience)
 	for {
-		n, at, done := f.planned()
 		f.mu.Lock()
-		quiet := time.Since(f.last) > 50*time.Millisecond
+		n, at, done, quiet := len(f.planned), f.at, f.done, time.Since(f.last) > 50*time.Millisecond
 		f.mu.Unlock()
 		if done >= running && quiet {
 			return at
@@ -123,19 +118,32 @@ func newScale(b *testing.B, n int) (*daemon, *firsts) {
 	for i := range n {
 		d.put(fmt.Sprintf("pod-%05d.yaml", i), scaleManifest(fmt.Sprintf("pod-%05d", i), 0))
 	}
-	f := &firsts{first: map[manifests.Key]time.Time{}}
+	f := &firsts{planned: map[manifests.Key]bool{}}
 	d.fake.Fail = f.act
 	return d, f
 }
 
-func scales() []int { return []int{1000, 2000, 5000, 10000} }
+func scales() []int { return []int{1000, 3000, 10000} }
+
+// growth tells how the cost of a pod grows with their number: 1.00 is that of a pod among the fewest that were measured.
+type growth struct{ first float64 }
+
+// of returns the cost of one of n pods that cost total together, in comparison.
+func (g *growth) of(total float64, n int) float64 {
+	each := total / float64(n)
+	if g.first == 0 {
+		g.first = each
+	}
+	return each / g.first
+}
 
 // BenchmarkScaleCold starts a daemon on a directory of manifests. planned-ms is until the runtime was asked for the first action of the last pod: all were
 // read, validated, compared with what runs, and planned by then. An operation is until all run on the fake.
 func BenchmarkScaleCold(b *testing.B) {
+	var ofTime, ofCPU, ofHeap growth
 	for _, n := range scales() {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
-			var planned, cpu time.Duration
+			var planned, running, cpu time.Duration
 			var live float64
 			for b.Loop() {
 				b.StopTimer()
@@ -146,6 +154,7 @@ func BenchmarkScaleCold(b *testing.B) {
 				d.start()
 				at := f.until(b, n)
 				planned += at.Sub(began)
+				running += f.ended().Sub(began)
 				b.StopTimer()
 				cpu += cpuTime(b) - used
 				live += liveMiB() - before
@@ -155,6 +164,9 @@ func BenchmarkScaleCold(b *testing.B) {
 			b.ReportMetric(float64(planned.Milliseconds())/float64(b.N), "planned-ms")
 			b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms")
 			b.ReportMetric(live/float64(b.N), "MiB-live")
+			b.ReportMetric(ofTime.of(running.Seconds()/float64(b.N), n), "x-time/pod")
+			b.ReportMetric(ofCPU.of(cpu.Seconds()/float64(b.N), n), "x-cpu/pod")
+			b.ReportMetric(ofHeap.of(live/float64(b.N), n), "x-live/pod")
 		})
 	}
 }
@@ -177,14 +189,30 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// calm is a daemon with n pods that all run.
+func calm(b *testing.B, n int) (*daemon, *firsts) {
+	b.Helper()
+	d, f := newScale(b, n)
+	d.start()
+	f.until(b, n)
+	d.eventually("each pod has a revision", func() error { return d.stored(n) }) // writing them is work of the start
+	return d, f
+}
+
+// reportEach reports how long something took each time, and what it cost.
+func reportEach(b *testing.B, took []time.Duration, cpu time.Duration) {
+	b.Helper()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "median-ms")
+	b.ReportMetric(float64(took[len(took)*9/10].Microseconds())/1000, "p90-ms")
+	b.ReportMetric(float64(cpu.Microseconds())/1000/float64(len(took)), "cpu-ms/each")
+}
+
 // BenchmarkScaleEdit renames a changed manifest into place, among others that run, and measures until the runtime is asked for the first action of the new plan.
 func BenchmarkScaleEdit(b *testing.B) {
 	for _, n := range scales() {
 		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
-			d, f := newScale(b, n)
-			d.start()
-			f.until(b, n)
-			d.eventually("each pod has a revision", func() error { return d.stored(n) }) // writing them is work of the start
+			d, f := calm(b, n)
 			var took []time.Duration
 			used := cpuTime(b)
 			for i := 0; b.Loop(); i++ {
@@ -200,13 +228,65 @@ func BenchmarkScaleEdit(b *testing.B) {
 				}
 				took = append(took, f.until(b, 1).Sub(began))
 			}
-			slices.Sort(took)
-			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "median-ms")
-			b.ReportMetric(float64(took[len(took)*9/10].Microseconds())/1000, "p90-ms")
-			b.ReportMetric(float64((cpuTime(b)-used).Microseconds())/1000/float64(len(took)), "cpu-ms/edit")
+			reportEach(b, took, cpuTime(b)-used)
 			d.end()
 		})
 	}
+}
+
+// BenchmarkScaleExit ends the process of one pod among others that run, and measures until the runtime is asked for what follows.
+func BenchmarkScaleExit(b *testing.B) {
+	for _, n := range scales() {
+		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
+			d, f := calm(b, n)
+			var took []time.Duration
+			used := cpuTime(b)
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				f.forget()
+				key := manifests.Key{Namespace: "default", Name: fmt.Sprintf("pod-%05d", i*7919%n)}
+				b.StartTimer()
+				began := time.Now()
+				if err := d.fake.Exit(key, "main", 1); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, f.until(b, 1).Sub(began))
+			}
+			reportEach(b, took, cpuTime(b)-used)
+			d.end()
+		})
+	}
+}
+
+// BenchmarkScaleIdle measures what pods cost that nothing happens to, over two periodic reads of their files.
+func BenchmarkScaleIdle(b *testing.B) {
+	const long = 45 * time.Second
+	for _, n := range append([]int{0}, scales()...) {
+		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
+			d, _ := calm(b, n)
+			time.Sleep(5 * time.Second)
+			var used time.Duration
+			var switches int64
+			for b.Loop() {
+				before, woken := cpuTime(b), wakeups(b)
+				time.Sleep(long)
+				used, switches = used+cpuTime(b)-before, switches+wakeups(b)-woken
+			}
+			b.ReportMetric(float64(used.Microseconds())/1000/float64(b.N)/long.Minutes(), "cpu-ms/min")
+			b.ReportMetric(float64(switches)/float64(b.N)/long.Seconds(), "wakeups/s")
+			d.end()
+		})
+	}
+}
+
+// wakeups is how often threads of this process have gone to sleep.
+func wakeups(b *testing.B) int64 {
+	b.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return u.Nvcsw
 }
 
 // BenchmarkScaleMemory measures the resident memory of a process with a number of pods, more than of one with none: the daemon and, in the same process, the

@@ -24,9 +24,10 @@ import (
 // takes it from there, and the API reads both. It is node.Pods and node.Inputs.
 type board struct {
 	mu sync.Mutex
-	// desired is the latest value of the watcher; published says that there is one.
+	// desired is the latest value of the watcher; published says that there is one. objects are those of it.
 	desired   watcher.Desired
 	published bool
+	objects   *manifests.Objects
 	// rollouts stands between what is wanted and the pool.
 	rollouts *rollout.Controller
 	// pool is nil while no runtime is open; trouble says why then, once there is something to say.
@@ -58,6 +59,9 @@ func newBoard() *board {
 func (b *board) publish(d watcher.Desired) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.objects == nil || !slices.Equal(b.desired.Objects, d.Objects) {
+		b.objects = manifests.NewObjects(d.Objects)
+	}
 	b.desired, b.published = d, true
 	b.updateLocked()
 	b.notifyLocked()
@@ -73,7 +77,7 @@ func (b *board) updateLocked() {
 		return
 	}
 	b.rollouts.Update(toPool(b.pool, runner.Desired{
-		Pods: b.desired.Pods, Objects: manifests.NewObjects(b.desired.Objects), Removable: b.desired.Removable, Keeps: b.desired.Keeps,
+		Pods: b.desired.Pods, Objects: b.objects, Removable: b.desired.Removable, Keeps: b.desired.Keeps,
 	}))
 }
 

@@ -31,6 +31,7 @@ func sleepers() map[string]string {
 		"e2e/rollout_test.go TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision": moment,
 		"runner/ctrd/network/init_e2e_test.go":                                     "what was seen is believed for a time",
 		"runner/ctrd/image/preload_e2e_test.go":                                    "the pace of what it does",
+		"cmd/monopod/bench_test.go BenchmarkScaleIdle":                             "a benchmark: the time is what is measured",
 		"runner/probe/bench_test.go aThousandASecond":                              "a benchmark: the time is what is measured",
 		"cmd/monopod/bench_test.go measureResident":                                "a benchmark: what a process does by itself in that time is measured",
 	}
