@@ -166,7 +166,7 @@ func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
 	}
 	defaultObject(obj, info)
 	for _, e := range validateObject(obj, info) {
-		if p := fromValidation(e, it); !masked(p.path, found) {
+		if p := fromValidation(e, it, nil); !masked(p.path, found) && !explained(e, p.path, found) {
 			found = append(found, p)
 		}
 	}
@@ -250,7 +250,7 @@ func (l *loader) check(pod *corev1.Pod, it item, found ...problem) {
 	found = append(found, refusals(pod, it)...)
 	setDefaults(pod)
 	for _, e := range validatePod(pod) {
-		if p := fromValidation(e, it); !masked(p.path, found) {
+		if p := fromValidation(e, it, &pod.Spec); !masked(p.path, found) && !explained(e, p.path, found) {
 			found = append(found, p)
 		}
 	}

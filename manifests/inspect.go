@@ -145,8 +145,12 @@ func (in *inspector) wrongType(v any, t reflect.Type, path string) bool {
 		p.hint = fmt.Sprintf("put it in quotes: %q", cmp.Or(in.source.scalar(path), fmt.Sprint(v)))
 	case t.Kind() == reflect.Slice && isMap:
 		p.hint = `start each element with "- "`
-	case isString && (t.Kind() == reflect.Bool || isNumber(v.(string)) && t.Kind() != reflect.Struct):
+	case t.Kind() == reflect.String && isMap:
+		p.hint = "put it in quotes if it is a text: a colon with a space behind it makes a mapping"
+	case isString && (t.Kind() == reflect.Bool || isNumber(v.(string)) && t.Kind() != reflect.Struct && t.Kind() != reflect.Slice):
 		p.hint = "write it without quotes"
+	default:
+		p.hint = spelledOut(v, t, path)
 	}
 	in.found = append(in.found, p)
 	return false

@@ -179,7 +179,10 @@ func refuseKind(m map[string]any, it item) problem {
 func missingKind(m map[string]any, it item) problem {
 	p := problem{path: it.path("kind"), msg: "the kind is missing", hint: "write apiVersion: v1 and kind: Pod"}
 	if guess := nearest("kind", sortedKeys(m)); guess != "" && m["kind"] == nil {
-		return problem{path: it.path(guess), msg: "unknown field, and the kind is missing", hint: `did you mean "kind"?`}
+		return problem{path: it.path(guess), msg: "unknown field, and the kind is missing", hint: `did you mean "kind"?`, atKey: true}
+	}
+	if _, compose := m["services"].(map[string]any); compose {
+		p.hint = "this looks like a file of Docker Compose: write a Pod for each service, or have kompose convert it"
 	}
 	return p
 }

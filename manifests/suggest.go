@@ -26,12 +26,34 @@ func suggestField(t reflect.Type, path, name string) string {
 	if hint := suggestName(t, name); hint != "" {
 		return hint
 	}
-	if elsewhere := findField(name); elsewhere != "" && elsewhere != indexes.ReplaceAllString(path, "[]") {
-		return "there is a field of this name at " + elsewhere
+	if below := fieldBelow(t, strings.TrimSuffix(path, name), name); below != "" {
+		return elsewhere(below)
+	}
+	if at := findField(name); at != "" && at != indexes.ReplaceAllString(path, "[]") {
+		return elsewhere(at)
+	}
+	for _, f := range jsonFields(t) {
+		if len(name) > 3 && strings.HasPrefix(f.name, name) {
+			return fmt.Sprintf("did you mean %q?", f.name)
+		}
 	}
 	if t == reflect.TypeFor[corev1.PodSpec]() {
 		if hint := suggestField(reflect.TypeFor[corev1.Container](), path, name); strings.HasPrefix(hint, "did") {
 			return hint + " That is a field of spec.containers[]"
+		}
+	}
+	return ""
+}
+
+// fieldBelow finds a field of this name one level deeper; path ends where the names of fields begin. People leave out httpGet in a probe.
+func fieldBelow(t reflect.Type, path, name string) string {
+	for _, f := range jsonFields(t) {
+		inner := f.typ
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct && !isLeaf(inner) && hasField(inner, name) {
+			return path + f.name + "." + name
 		}
 	}
 	return ""

@@ -53,5 +53,11 @@ func (s *source) explainSyntax(e *Error) {
 		e.Hint = "this looks like a template that nobody has rendered yet"
 	case s.doc.json && s.node() != nil:
 		e.Hint = `what starts with "{" is read as JSON; put a line --- before it if it is meant as YAML`
+	case !s.doc.json:
+		at, e.Hint = syntaxAdvice(e.Msg, lines, at)
+		e.Line = s.doc.line + at
+	}
+	if strings.HasPrefix(e.Msg, "invalid map key: ") {
+		e.Msg = "a mapping cannot be the name of a field"
 	}
 }

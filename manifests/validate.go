@@ -32,9 +32,9 @@ func validatePod(pod *corev1.Pod) field.ErrorList {
 	return c.errs
 }
 
-// fromValidation turns an error of the API's kind into a problem.
-func fromValidation(e *field.Error, it item) problem {
-	p := problem{path: it.path(e.Field), msg: e.ErrorBody()}
+// fromValidation turns an error of the API's kind into a problem. spec is that of the pod, or nil.
+func fromValidation(e *field.Error, it item, spec *corev1.PodSpec) problem {
+	p := problem{path: it.path(e.Field), msg: e.ErrorBody(), hint: adviceOn(e, spec)}
 	if e.Field == "metadata.name" && e.Type == field.ErrorTypeRequired {
 		p.msg = "Required value" // the API server adds that a generateName would do
 	}

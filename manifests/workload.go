@@ -57,7 +57,7 @@ func (l *loader) templateProblems(obj metav1.Object, it item) []problem {
 		if e.Field == "metadata.name" {
 			continue // made of the workload's own, which is checked
 		}
-		if p := fromValidation(e, inner); !masked(p.path, found) {
+		if p := fromValidation(e, inner, &pod.Spec); !masked(p.path, found) && !explained(e, p.path, found) {
 			found = append(found, p)
 		}
 	}
@@ -68,7 +68,7 @@ func (l *loader) templateProblems(obj metav1.Object, it item) []problem {
 	}
 	c.job(obj, pod.Spec.RestartPolicy, t.Spec.RestartPolicy)
 	for _, e := range c.errs {
-		found = append(found, fromValidation(e, it))
+		found = append(found, fromValidation(e, it, nil))
 	}
 	return found
 }
