@@ -8,6 +8,7 @@ package trial
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -66,6 +67,8 @@ type Trial struct {
 	objects []*manifests.Object
 	// ready is since when pods have been ready without a break, as far as was seen.
 	ready map[manifests.Key]time.Time
+	// denied is since when a registry has said that it does not give an image of a pod.
+	denied map[manifests.Key]time.Time
 	// decided is when the result of a pod came to be what it is.
 	decided map[manifests.Key]decision
 }
@@ -77,7 +80,7 @@ type decision struct {
 
 // New returns the trial of the documents.
 func New(rules Rules, began time.Time, pods []*manifests.Pod, workloads []*manifests.Object) *Trial {
-	t := &Trial{rules: rules, began: began, objects: workloads, ready: map[manifests.Key]time.Time{}, decided: map[manifests.Key]decision{}}
+	t := &Trial{rules: rules, began: began, objects: workloads, ready: map[manifests.Key]time.Time{}, denied: map[manifests.Key]time.Time{}, decided: map[manifests.Key]decision{}}
 	for _, p := range pods {
 		t.pods = append(t.pods, p.Key())
 	}
@@ -185,15 +188,12 @@ func (t *Trial) result(now time.Time, v View) (Result, string, time.Time) {
 	case t.rules.Addresses && pod.Status.PodIP != "":
 		return OK, "", time.Time{}
 	case t.rules.Finish && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways:
-		if why := t.hopeless(pod); why != "" && !ready {
-			return Failed, why, time.Time{}
+		if ready {
+			return Waiting, cmp.Or(v.Why, "it has not finished"), time.Time{}
 		}
-		return Waiting, cmp.Or(v.Why, "it has not finished"), time.Time{}
+		return t.unready(now, v, "it has not finished")
 	case !ready:
-		if why := t.hopeless(pod); why != "" {
-			return Failed, why, time.Time{}
-		}
-		return Waiting, cmp.Or(v.Why, "it is not Ready"), time.Time{}
+		return t.unready(now, v, "it is not Ready")
 	}
 	since, known := t.ready[key]
 	if !known {
@@ -204,6 +204,48 @@ func (t *Trial) result(now time.Time, v View) (Result, string, time.Time) {
 		return Waiting, "it has only just become Ready", at
 	}
 	return OK, "", time.Time{}
+}
+
+// unready judges a pod that is not Ready; otherwise is the reason of one of which nothing is known.
+func (t *Trial) unready(now time.Time, v View, otherwise string) (Result, string, time.Time) {
+	why, again := t.hopeless(v.Pod), time.Time{}
+	if why == "" {
+		why, again = t.deniedImage(now, v.Pod)
+	}
+	if why != "" {
+		return Failed, why, time.Time{}
+	}
+	return Waiting, cmp.Or(v.Why, otherwise), again
+}
+
+// imagePatience is how long a registry is asked again that says it has no such image: somebody may be pushing it.
+const imagePatience = 20 * time.Second
+
+// denial is how registries say that an image is not there, or not for us.
+var denial = regexp.MustCompile(`: not found|404 Not Found|401 Unauthorized|403 Forbidden|pull access denied|insufficient_scope|manifest unknown`)
+
+// deniedImage says why a pod is not going to have its image, "" while it may; again is when that changes by itself.
+func (t *Trial) deniedImage(now time.Time, pod *corev1.Pod) (why string, again time.Time) {
+	if t.rules.MaxRestarts < 0 { // everything is waited for
+		return "", time.Time{}
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		w := c.State.Waiting
+		if w == nil || w.Reason != "ErrImagePull" && w.Reason != "ImagePullBackOff" || !denial.MatchString(w.Message) {
+			continue
+		}
+		key := manifests.Key{Namespace: pod.Namespace, Name: pod.Name}
+		since, known := t.denied[key]
+		if !known {
+			since = now
+			t.denied[key] = now
+		}
+		if at := since.Add(imagePatience); now.Before(at) {
+			return "", at
+		}
+		return strings.TrimSuffix(fmt.Sprintf("container %s: %s: %s", c.Name, w.Reason, w.Message), ": "), time.Time{}
+	}
+	return "", time.Time{}
 }
 
 // probed says that a probe stands behind the readiness of each container.

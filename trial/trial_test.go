@@ -143,6 +143,41 @@ func TestReadinessIsCountedFromItsLastBeginning(t *testing.T) {
 	}
 }
 
+func TestARegistryThatDoesNotGiveAnImageIsNotAskedForEver(t *testing.T) {
+	says := func(message string) []View {
+		p := pod("a", corev1.PodPending, waits("ImagePullBackOff"))
+		p.Status.ContainerStatuses[0].State.Waiting.Message = message
+		return []View{{Pod: p, Why: "the way is blocked"}}
+	}
+	gone, pulling := says("pull registry.example/a:2: not found"), says("")
+	x := New(Rules{MaxRestarts: 3}, t0, nil, nil)
+	for i, step := range []struct {
+		after time.Duration
+		views []View
+		want  Result
+		again time.Duration
+	}{
+		{0, gone, Waiting, imagePatience},
+		{imagePatience / 2, pulling, Waiting, 0},
+		{imagePatience, says("dial tcp: connection refused"), Waiting, 0},
+		{imagePatience - 1, gone, Waiting, imagePatience},
+		{imagePatience, gone, Failed, 0},
+	} {
+		r, next := x.Look(t0.Add(step.after), step.views, nil)
+		if again := next.Sub(t0); r.Result != step.want || !next.IsZero() && again != step.again || next.IsZero() != (step.again == 0) {
+			t.Errorf("step %d: %s, again at %v", i, r.Result, next)
+		}
+		if i == 4 && r.Pods[0].Reason != "container c: ImagePullBackOff: pull registry.example/a:2: not found" {
+			t.Error(r.Pods[0].Reason)
+		}
+	}
+	x = New(Rules{MaxRestarts: -1}, t0, nil, nil)
+	x.Look(t0, gone, nil)
+	if r, next := x.Look(t0.Add(time.Hour), gone, nil); r.Result != Waiting || !next.IsZero() {
+		t.Errorf("everything is waited for: %s, %v", r.Result, next)
+	}
+}
+
 func TestAPodThatHasNotBeenMadeIsWaitedFor(t *testing.T) {
 	x := New(Rules{}, t0, []*manifests.Pod{{Object: pod("b", "")}, {Object: pod("a", "")}}, nil)
 	r, _ := x.Look(t0, []View{{Pod: pod("a", corev1.PodSucceeded)}}, nil)
