@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -166,7 +167,7 @@ func (f Facts) input(in *Input) (c Chain, ok bool) {
 		b.chain.Steps[0].Lines = in.Errors
 		b.next(time.Time{}, "it is asked again and again; nothing is removed meanwhile")
 		if isURL(in.Input) {
-			b.act("look whether the server runs and can be reached from this machine, and whether the URL is right%s", inFile(f.Places.Config))
+			b.act("%s", f.placeAdvice(strings.Join(in.Errors, "; ")))
 		} else {
 			b.act("look whether it exists and can be read: ls -l %s", in.Input)
 		}
@@ -181,6 +182,39 @@ func (f Facts) input(in *Input) (c Chain, ok bool) {
 	}
 	c.Input, c.Reason, c.Steps = in.Input, b.chain.Reason, b.chain.Steps
 	return c, true
+}
+
+// fileOfSource is how messages begin or go on that name a file of the configuration: a token, a certificate, a key.
+var fileOfSource = regexp.MustCompile(`: (?:stat |open |read )?(/[^ :,]+)(?:, /[^ :,]+)?: `)
+
+// placeAdvice is what to do about a place on the network that cannot be read, by what was said of that.
+func (f Facts) placeAdvice(text string) string {
+	file := fileOfSource.FindStringSubmatch(text)
+	switch config := inFile(f.Places.Config); {
+	case has(text, "redirect refused"):
+		return "set the URL" + config + " to where it leads, if that is right"
+	case has(text, "answered 401", "answered 403"):
+		return "the server runs, but wants another login: look at the headers of the source" + config + " and at the files that they name (has a token expired?)"
+	case has(text, "answered 404", "answered 410"):
+		return "the server runs, but has nothing there: correct the URL" + config + ", or put the manifests there"
+	case has(text, "has expired or is not yet valid"):
+		return "renew the certificate of the server, and look at the clock of this machine (date)"
+	case has(text, "x509: certificate is valid for", "doesn't contain any IP SANs"):
+		return "use a name in the URL" + config + " that the certificate of the server has, or give the server another one"
+	case has(text, "unknown authority"):
+		return "name a file with the authority of the server's certificate as caFile of the source" + config
+	case has(text, "remote error: tls"):
+		return "the server does not take the certificate of this machine: look at certFile and keyFile of the source" + config
+	case file != nil:
+		return "correct " + file[1] + ", or what names it" + config
+	case has(text, "HTTP response to HTTPS client"):
+		return "the server does not speak TLS: correct the URL" + config
+	case has(text, "answered 5"):
+		return "the server runs, but is in trouble: ask who runs it, if it does not pass"
+	case has(text, "no such host", "server misbehaving", "Temporary failure"):
+		return "look at the network and DNS of this machine (/etc/resolv.conf), and whether the name in the URL is right" + config
+	}
+	return "look whether the server runs and can be reached from this machine, and whether the URL is right" + inFile(f.Places.Config)
 }
 
 func (b *builder) unreadText(in *Input) string {

@@ -186,6 +186,31 @@ func objects(all ...why.Object) func(*why.Facts) {
 	return func(f *why.Facts) { f.Objects = all }
 }
 
+func TestWhatToDoAboutAPlaceThatCannotBeRead(t *testing.T) {
+	for text, want := range map[string]string{
+		`Get "https://fleet/x": redirect refused: it leads to another host, other`:                                "set the URL in /etc/monopod/config.yaml to where it leads",
+		"https://fleet/x: answered 401 Unauthorized":                                                              "headers of the source in /etc/monopod/config.yaml",
+		"https://fleet/x: answered 404 Not Found":                                                                 "has nothing there: correct the URL",
+		"https://fleet/x: answered 503 Service Unavailable":                                                       "ask who runs it",
+		"https://fleet/x: header Authorization: stat /etc/monopod/token: no such file or directory":               "correct /etc/monopod/token, or what names it in",
+		"https://fleet/x: /etc/ca.pem: holds no certificate in PEM":                                               "correct /etc/ca.pem, or",
+		"https://fleet/x: /etc/c.pem, /etc/c.key: tls: private key does not match public key":                     "correct /etc/c.pem, or",
+		`Get "https://fleet/x": tls: failed to verify certificate: x509: certificate signed by unknown authority`: "as caFile of the source",
+		`Get "https://fleet/x": tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time 1970-01-01T00:00:00Z is before 2026-01-01T00:00:00Z`: "look at the clock",
+		`Get "https://fleet/x": remote error: tls: unknown certificate authority`:                                                                                                       "look at certFile and keyFile",
+		`Get "https://fleet/x": http: server gave HTTP response to HTTPS client`:                                                                                                        "does not speak TLS",
+		`Get "https://fleet/x": dial tcp: lookup fleet on 192.0.2.1:53: no such host`:                                                                                                   "/etc/resolv.conf",
+		`Get "https://fleet/x": dial tcp 192.0.2.1:443: connect: connection refused`:                                                                                                    "look whether the server runs",
+		"https://fleet/x: read answer: unexpected EOF":                                                                                                                                  "look whether the server runs",
+	} {
+		f := why.Facts{Now: now, Places: why.Places{Config: "/etc/monopod/config.yaml"}, Inputs: []why.Input{{Input: "https://fleet/x", State: "Unreachable", Errors: []string{text}}}}
+		steps := why.All(f).Chains[0].Steps
+		if got := steps[len(steps)-1].Text; !strings.Contains(got, want) {
+			t.Errorf("%s: %q is not in %q", text, want, got)
+		}
+	}
+}
+
 func TestEachCauseHasItsChain(t *testing.T) {
 	elsewhere := why.Object{Kind: "ConfigMap", Namespace: "other", Name: "settings", Where: "/etc/monopod/manifests/other.yaml:1"}
 	near := why.Object{Kind: "ConfigMap", Namespace: "default", Name: "settings", Where: "/etc/monopod/manifests/maps.yaml:1", Keys: []string{"color", "size"}}
