@@ -84,7 +84,7 @@ cat <<TEXT
   add      copy any Pod manifest into $work/manifests
   watch    MONOPOD_SOCKET=$MONOPOD_SOCKET bin/monopod get pods -w
   logs     MONOPOD_SOCKET=$MONOPOD_SOCKET bin/monopod logs -f pair -c reader
-  why      MONOPOD_SOCKET=$MONOPOD_SOCKET bin/monopod describe pod crash
+  why      MONOPOD_SOCKET=$MONOPOD_SOCKET bin/monopod why crash
 
 Ctrl-C stops and removes everything.
 TEXT
