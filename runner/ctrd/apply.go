@@ -96,8 +96,7 @@ func (r *Runtime) ensureImage(ctx context.Context, pod *manifests.Pod, a runner.
 		ctx, cancel = context.WithTimeout(ctx, a.Timeout)
 		defer cancel()
 	}
-	ref, policy := imageOf(pod, c.Name, c.Image, c.ImagePullPolicy)
-	if _, err := r.images.Ensure(ctx, ref, policy); err != nil {
+	if _, err := r.ensureImageOf(ctx, pod, c.Name, c.Image, c.ImagePullPolicy); err != nil {
 		return stepError(runner.ReasonErrImagePull, err)
 	}
 	return r.ensureImageVolumes(ctx, pod, c)
@@ -145,8 +144,7 @@ func (r *Runtime) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 	if err != nil {
 		return stepError(runner.ReasonErrImagePull, err)
 	}
-	ref, policy := imageOf(p, c.Name, c.Image, c.ImagePullPolicy)
-	img, err := r.images.Ensure(ctx, ref, policy)
+	img, err := r.ensureImageOf(ctx, p, c.Name, c.Image, c.ImagePullPolicy)
 	if err != nil {
 		return stepError(runner.ReasonErrImagePull, err)
 	}

@@ -101,8 +101,7 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 	if c == nil {
 		return nil, stepError(runner.ReasonCreateContainerConfigError, fmt.Errorf("pod %s has no container %s", key, a.Container))
 	}
-	ref, _ := imageOf(pod, c.Name, c.Image, "")
-	img, err := r.images.Get(ctx, ref)
+	img, err := r.images.Get(ctx, imageOf(pod, c.Name, c.Image))
 	if err != nil {
 		return nil, stepError(runner.ReasonImageInspectError, err)
 	}

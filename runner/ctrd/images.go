@@ -10,17 +10,25 @@ import (
 	"monopod/runner/spec"
 )
 
-// imageOf returns the reference to run for a key of manifests.Pod.Images, and its pull policy: a digest that is here need
-// not be asked for again, so that a revision can be gone back to without a registry.
-func imageOf(pod *manifests.Pod, key, ref string, policy corev1.PullPolicy) (string, corev1.PullPolicy) {
+// imageOf returns the reference to run for a key of manifests.Pod.Images.
+func imageOf(pod *manifests.Pod, key, ref string) string {
+	if digest := pod.Images[key]; digest != "" {
+		return image.AtDigest(ref, digest)
+	}
+	return ref
+}
+
+// ensureImageOf makes that image present. A digest that is here need not be asked for again, so that a revision can be gone
+// back to without a registry.
+func (r *Runtime) ensureImageOf(ctx context.Context, pod *manifests.Pod, key, ref string, policy corev1.PullPolicy) (*image.Image, error) {
 	digest := pod.Images[key]
 	if digest == "" {
-		return ref, policy
+		return r.images.Ensure(ctx, ref, policy)
 	}
 	if policy == corev1.PullAlways {
 		policy = corev1.PullIfNotPresent
 	}
-	return image.AtDigest(ref, digest), policy
+	return r.images.EnsureDigest(ctx, r.cfg.RootDirectory, ref, digest, policy)
 }
 
 // mountedImages are the digests of the images among the volumes of a container.

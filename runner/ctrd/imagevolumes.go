@@ -32,8 +32,7 @@ func (r *Runtime) ensureImageVolumes(ctx context.Context, pod *manifests.Pod, c 
 		if v.Image == nil || !manifests.UsesVolume(c, v.Name) {
 			continue
 		}
-		ref, policy := imageOf(pod, manifests.ImageVolume(v.Name), v.Image.Reference, v.Image.PullPolicy)
-		if _, err := r.images.Ensure(ctx, ref, policy); err != nil {
+		if _, err := r.ensureImageOf(ctx, pod, manifests.ImageVolume(v.Name), v.Image.Reference, v.Image.PullPolicy); err != nil {
 			return stepError(runner.ReasonErrImagePull, fmt.Errorf("volume %q: %w", v.Name, err))
 		}
 	}

@@ -48,7 +48,7 @@ func (r *Runtime) prepareVolumes(ctx context.Context, pod *corev1.Pod, q specReq
 			v.HostPath, err = r.prepareFiles(pod, q.refs, p)
 		case p.Image != nil:
 			v.ReadOnly, v.Options = true, imageVolumeOptions()
-			ref, _ := imageOf(&manifests.Pod{Images: q.images}, manifests.ImageVolume(p.Name), p.Image.Reference, "")
+			ref := imageOf(&manifests.Pod{Images: q.images}, manifests.ImageVolume(p.Name), p.Image.Reference)
 			err = r.prepareImageVolume(ctx, q.sandbox, ref, &v)
 		case p.EmptyDir != nil:
 			v.HostPath, err = r.emptyDir(string(pod.UID), p.Name), r.prepareEmptyDir(string(pod.UID), p, q.sandbox.Pod)

@@ -14,6 +14,7 @@ import (
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // labelPin marks image records that keep an image by its digest, under a name that nobody else gives. Its value is the
@@ -59,7 +60,7 @@ func (s *Store) SyncPins(ctx context.Context, owner string, digests []string) (g
 			continue
 		}
 		has[name] = true
-		switch err := s.pin(ctx, owner, dig); {
+		switch err := s.pin(ctx, owner, dig, ""); {
 		case errdefs.IsNotFound(err):
 			gone = append(gone, dig)
 		case err != nil && !errdefs.IsAlreadyExists(err):
@@ -76,12 +77,37 @@ func (s *Store) SyncPins(ctx context.Context, owner string, digests []string) (g
 	return gone, errors.Join(errs...)
 }
 
-func (s *Store) pin(ctx context.Context, owner, dig string) error {
+// EnsureDigest is Ensure of what a name stood for when it had the digest. What is pulled for that is kept for the owner,
+// until SyncPins gives it up: under the name of the digest nobody would.
+func (s *Store) EnsureDigest(ctx context.Context, owner, ref, dig string, policy corev1.PullPolicy) (*Image, error) {
+	at := AtDigest(ref, dig)
+	if at == ref {
+		return s.Ensure(ctx, ref, policy)
+	}
+	ctx = s.namespaced(ctx)
+	store := s.client.ImageService()
+	_, before := store.Get(ctx, at)
+	img, err := s.Ensure(ctx, at, policy)
+	if err != nil || before == nil {
+		return img, err
+	}
+	if err := s.pin(ctx, owner, dig, img.Digest); err == nil {
+		_ = store.Delete(ctx, at) // it is not there if nothing was pulled
+	}
+	return img, nil
+}
+
+// pin keeps an image; pulled is the value of labelPulled, if it has one.
+func (s *Store) pin(ctx context.Context, owner, dig, pulled string) error {
 	target, err := s.target(ctx, dig)
 	if err != nil {
 		return err
 	}
-	_, err = s.client.ImageService().Create(ctx, images.Image{Name: pinName(owner, dig), Target: target, Labels: map[string]string{labelPin: owner}})
+	labels := map[string]string{labelPin: owner}
+	if pulled != "" {
+		labels[labelPulled] = pulled
+	}
+	_, err = s.client.ImageService().Create(ctx, images.Image{Name: pinName(owner, dig), Target: target, Labels: labels})
 	return err
 }
 

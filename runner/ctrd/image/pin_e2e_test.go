@@ -167,3 +167,58 @@ func TestAPulledIndexCanBePinned(t *testing.T) {
 		t.Errorf("without its tag: %+v, %v", again, err)
 	}
 }
+
+// TestWhatIsPulledForADigestIsGivenUpWithIt pulls what a tag stood for before. Another pod asks for such a digest itself.
+func TestWhatIsPulledForADigestIsGivenUpWithIt(t *testing.T) {
+	c := containerd(t)
+	s := store(t, c, nil)
+	tag := testimages.Registry(t) + "/app:stable"
+	digests := map[string]string{}
+	for _, e := range []string{"one", "two", "three"} {
+		img := edition(t, e)
+		d, err := img.Digest()
+		check(t, err)
+		digests[e] = d.String()
+		testimages.Push(t, tag, img)
+	}
+	names := func() []string {
+		t.Helper()
+		list, err := c.ImageService().List(ns(t))
+		check(t, err)
+		var all []string
+		for i := range list {
+			all = append(all, list[i].Name)
+		}
+		slices.Sort(all)
+		return all
+	}
+	asked := AtDigest(tag, digests["two"])
+	_, err := s.Ensure(t.Context(), asked, corev1.PullIfNotPresent)
+	check(t, err)
+	for _, e := range []string{"one", "two", "one"} {
+		img, err := s.EnsureDigest(t.Context(), "me", tag, digests[e], corev1.PullIfNotPresent)
+		check(t, err)
+		again, err := s.Get(t.Context(), AtDigest(tag, digests[e]))
+		check(t, err)
+		for _, img := range []*Image{img, again} {
+			if img.Target != digests[e] || img.Digest != AtDigest(tag, digests[e]) || !slices.Contains(img.Config.Env, "EDITION="+e) {
+				t.Errorf("edition %s is %+v", e, img)
+			}
+		}
+	}
+	if got, want := names(), []string{asked, pinName("me", digests["one"])}; !slices.Equal(got, want) {
+		t.Errorf("there are %q, want %q", got, want)
+	}
+	pinned(t, s, "me", digests["one"], digests["two"])
+	pinned(t, s, "me")
+	collect(t, c)
+	if got := names(); !slices.Equal(got, []string{asked}) {
+		t.Errorf("left are %q", got)
+	}
+	if _, err := c.ContentStore().Info(ns(t), digest.Digest(digests["one"])); !errdefs.IsNotFound(err) {
+		t.Errorf("its content: %v", err)
+	}
+	if _, err := s.Ensure(t.Context(), asked, corev1.PullNever); err != nil {
+		t.Errorf("what a pod asks for by its digest: %v", err)
+	}
+}
