@@ -24,6 +24,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/boottime"
 )
 
 // Kinds of objects besides Pod and Node that events are about.
@@ -47,8 +49,8 @@ type Config struct {
 	// Node is the name of this machine.
 	Node string
 	Log  *slog.Logger
-	// Now is the clock; default: System.
-	Now func() Moment
+	// Now is the clock; default: boottime.Now.
+	Now func() boottime.Moment
 	// MaxFile is the size of each of the two files, in bytes. Half of it bounds what is kept in memory.
 	MaxFile int64
 	// WriteAfter is how long new events may wait for others before they are written together.
@@ -70,7 +72,7 @@ func (c Config) withDefaults() Config {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Now == nil {
-		c.Now = System
+		c.Now = boottime.Now
 	}
 	if c.MaxFile <= 0 {
 		c.MaxFile = defaultMaxFile

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/boottime"
 )
 
 // machine is a machine with a clock of its own, on which recorders run one after the other.
@@ -21,19 +23,19 @@ type machine struct {
 	log  *lockedLog
 	cfg  Config
 	mu   sync.Mutex
-	now  Moment
+	now  boottime.Moment
 	rec  *Recorder
 	stop func()
 }
 
 func newMachine(t *testing.T) *machine {
 	m := &machine{t: t, dir: filepath.Join(fastDir(t), "events"), log: &lockedLog{}}
-	m.now = Moment{Boot: "boot-a", Since: 10 * time.Second, Wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	m.now = boottime.Moment{Boot: "boot-a", Since: 10 * time.Second, Wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	m.cfg = Config{Dir: m.dir, Node: "edge", Now: m.clock, Log: slog.New(slog.NewTextHandler(m.log, nil))}
 	return m
 }
 
-func (m *machine) clock() Moment {
+func (m *machine) clock() boottime.Moment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now
@@ -58,7 +60,7 @@ func (m *machine) setClock(wall time.Time) {
 func (m *machine) reboot(id string, wall time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.now = Moment{Boot: id, Since: 5 * time.Second, Wall: wall}
+	m.now = boottime.Moment{Boot: id, Since: 5 * time.Second, Wall: wall}
 }
 
 // start runs a recorder until stop is called.

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/boottime"
 )
 
 // shutdownExt4 is EXT4_IOC_SHUTDOWN; with dropLog nothing that is not on the disk yet gets there any more, not even the
@@ -124,7 +126,7 @@ func TestAPowerCutLosesNothingThatHadBeenWritten(t *testing.T) {
 			if i == last {
 				time.AfterFunc(time.Duration(rand.IntN(5000))*time.Microsecond, func() { falling.Store(true); d.cut(); close(dark) })
 			}
-			at := Moment{Boot: fmt.Sprint("boot-", round), Since: time.Since(began), Wall: time.Now()}
+			at := boottime.Moment{Boot: fmt.Sprint("boot-", round), Since: time.Since(began), Wall: time.Now()}
 			b.add(observe(at, pod(fmt.Sprint("pod-", i%9)), corev1.EventTypeWarning, fmt.Sprint("Reason", i%5), "the same again"))
 			b.add(observe(at, pod(fmt.Sprint("pod-", i)), corev1.EventTypeNormal, "Started", "Container started"))
 			if err = s.write(b.take(true), b.all); err != nil || falling.Load() {

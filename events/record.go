@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/internal/boottime"
 )
 
 // Annotations of events: the moment by which they are ordered.
@@ -60,7 +62,7 @@ type record struct {
 }
 
 // observe is the record of something that happened once and is in no book yet.
-func observe(at Moment, object corev1.ObjectReference, eventType, reason, message string) record {
+func observe(at boottime.Moment, object corev1.ObjectReference, eventType, reason, message string) record {
 	return record{
 		identity: identity{Message: shortened(message), group: group{
 			Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, UID: string(object.UID), Field: object.FieldPath,
@@ -96,17 +98,18 @@ func (r *record) size() int64 {
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// appendLine appends the record as a line: checksum, space, JSON.
-func (r *record) appendLine(to []byte) ([]byte, error) {
+// appendLine appends the record as a line: checksum, space, JSON. A record of a year that JSON has no text for stays in
+// memory: it must not keep others off the disk.
+func (r *record) appendLine(to []byte) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(r); err != nil {
-		return to, fmt.Errorf("encode event: %w", err)
+		return to
 	}
 	text := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 	to = fmt.Appendf(to, "%08x ", crc32.Checksum(text, castagnoli()))
-	return append(append(to, text...), '\n'), nil
+	return append(append(to, text...), '\n')
 }
 
 var errDamaged = errors.New("damaged line")

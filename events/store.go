@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/atomicfile"
+	"monopod/internal/boottime"
 )
 
 // Files of the record, from old to new.
@@ -49,10 +50,10 @@ func (s *store) load() ([]record, error) {
 // Read returns the selected events that are on disk in dir, as List does. It needs no daemon and changes nothing. That
 // there is no record is no error.
 func Read(dir string, f Filter) ([]corev1.Event, error) {
-	return readAt(System(), dir, f)
+	return readAt(boottime.Now(), dir, f)
 }
 
-func readAt(now Moment, dir string, f Filter) ([]corev1.Event, error) {
+func readAt(now boottime.Moment, dir string, f Filter) ([]corev1.Event, error) {
 	s := store{dir: dir}
 	found, err := s.load()
 	ordered := latest(found)
@@ -103,10 +104,7 @@ func readFile(path string) (found []record, whole int64, err error) {
 func (s *store) write(batch []record, everything func() []record) error {
 	var text []byte
 	for i := range batch {
-		var err error
-		if text, err = batch[i].appendLine(text); err != nil {
-			return err
-		}
+		text = batch[i].appendLine(text)
 	}
 	if s.size+int64(len(text)) > s.limit || s.lost() {
 		return s.turn(everything())
@@ -158,11 +156,8 @@ func (s *store) open() error {
 
 // turn makes the log the old file and begins a new one. When the disk is full, the old file makes room.
 func (s *store) turn(all []record) error {
-	text, err := linesWithin(all, s.limit/4*3) // the book holds about half of it, and does not count exactly
-	if err != nil {
-		return err
-	}
-	err = s.begin(text)
+	text := linesWithin(all, s.limit/4*3) // the book holds about half of it, and does not count exactly
+	err := s.begin(text)
 	if errors.Is(err, unix.ENOSPC) && os.Remove(filepath.Join(s.dir, oldFile)) == nil {
 		err = s.begin(text)
 	}
@@ -209,19 +204,16 @@ func (s *store) begin(text []byte) error {
 }
 
 // linesWithin returns the newest records, in order, as far as there is room.
-func linesWithin(all []record, room int64) ([]byte, error) {
+func linesWithin(all []record, room int64) []byte {
 	lines := make([][]byte, 0, len(all))
 	for i := len(all) - 1; i >= 0 && room > 0; i-- {
-		line, err := all[i].appendLine(nil)
-		if err != nil {
-			return nil, err
-		}
+		line := all[i].appendLine(nil)
 		if room -= int64(len(line)); room >= 0 {
 			lines = append(lines, line)
 		}
 	}
 	slices.Reverse(lines)
-	return bytes.Join(lines, nil), nil
+	return bytes.Join(lines, nil)
 }
 
 func (s *store) close() {

@@ -227,6 +227,24 @@ func (m *machine) onDisk2(t *testing.T) []corev1.Event {
 	return all
 }
 
+// TestAnEventThatCannotBeWrittenKeepsNoOtherOffTheDisk has a clock of a year that JSON has no text for.
+func TestAnEventThatCannotBeWrittenKeepsNoOtherOffTheDisk(t *testing.T) {
+	m := newMachine(t)
+	right := m.clock().Wall
+	m.session(func(r *Recorder) {
+		m.setClock(right.AddDate(10_000, 0, 0))
+		warn(r, "web", "Failed", "a")
+		m.setClock(right)
+		warn(r, "web", "Failed", "b")
+		m.wants(r.List(Filter{}), "web Failed a x1", "web Failed b x1")
+	})
+	m.wants(m.onDisk(), "web Failed b x1")
+	m.session(func(r *Recorder) {
+		warn(r, "web", "Failed", "c")
+		m.wants(r.List(Filter{}), "web Failed b x1", "web Failed c x1")
+	})
+}
+
 func TestLinesOfTheFutureOrOfSomebodyElseAreNoEvents(t *testing.T) {
 	for _, line := range []string{"", "hello", "00000000 {}", "zzzzzzzz {}", "0000 {}", strings.Repeat("a", 100)} {
 		if r, err := parseLine([]byte(line)); !errors.Is(err, errDamaged) {
@@ -237,21 +255,14 @@ func TestLinesOfTheFutureOrOfSomebodyElseAreNoEvents(t *testing.T) {
 
 func FuzzParseLine(f *testing.F) {
 	r := record{ID: 1, Rev: 2, Count: 3}
-	line, err := r.appendLine(nil)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(bytes.TrimSpace(line))
+	f.Add(bytes.TrimSpace(r.appendLine(nil)))
 	f.Add([]byte("00000000 {}"))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := parseLine(line)
 		if err != nil {
 			return
 		}
-		again, err := r.appendLine(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := r.appendLine(nil)
 		if back, err := parseLine(bytes.TrimSuffix(again, []byte("\n"))); err != nil || back != r {
 			t.Errorf("%+v became %+v (%v)", r, back, err)
 		}

@@ -21,6 +21,9 @@ const (
 	AnnotationRevision = "monopod.dev/revision"
 	// AnnotationRollback says that another revision than the written one runs, and why; absent when it is the same.
 	AnnotationRollback = "monopod.dev/rollback"
+	// AnnotationWritten is the hash of the manifest that is written, as AnnotationManifest has it; absent unless there is a
+	// rollback.
+	AnnotationWritten = "monopod.dev/written-manifest"
 	// AnnotationUpdate says what a revision that is not settled waits for; absent when there is nothing.
 	AnnotationUpdate = "monopod.dev/update"
 )
@@ -29,7 +32,9 @@ const (
 type RevisionView struct {
 	Number   int
 	Rollback string
-	Update   string
+	// Written is the hash of the manifest that is written while Rollback says that another one runs.
+	Written string
+	Update  string
 }
 
 func (v RevisionView) annotate(set func(key, value string)) {
@@ -39,6 +44,7 @@ func (v RevisionView) annotate(set func(key, value string)) {
 	}
 	set(AnnotationRevision, number)
 	set(AnnotationRollback, v.Rollback)
+	set(AnnotationWritten, v.Written)
 	set(AnnotationUpdate, v.Update)
 }
 

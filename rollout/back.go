@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"monopod/internal/boottime"
 )
 
 // clone copies what may be about to change.
@@ -24,7 +26,7 @@ func (s *State) clone() *State {
 
 // GoBack returns the state of a pod that a person takes to another revision; 0 is the last one before the active one
 // that has been Ready. Going to the revision that is written ends a rollback.
-func GoBack(now Instant, s *State, to int) (*State, error) {
+func GoBack(now boottime.Moment, s *State, to int) (*State, error) {
 	if to == 0 {
 		if to = s.lastReady(s.Active); to == 0 {
 			return nil, fmt.Errorf("no revision before %d has been Ready; kept are %s: name one of them", s.Active, s.numbers())

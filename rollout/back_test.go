@@ -4,10 +4,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"monopod/internal/boottime"
 )
 
 func TestGoBack(t *testing.T) {
-	now := Instant{Boot: "b", Since: time.Hour, Wall: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	now := boottime.Moment{Boot: "b", Since: time.Hour, Wall: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	state := func(wanted, active int, outcomes ...Outcome) *State {
 		s := &State{Wanted: wanted, Active: active, Trial: &Trial{}, Base: 1}
 		for i, o := range outcomes {

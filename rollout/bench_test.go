@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 )
 
@@ -32,7 +33,9 @@ func fleet(n int) []*manifests.Pod {
 
 func controllerOf(pods []*manifests.Pod, hand func([]*manifests.Pod)) *Controller {
 	began := time.Now()
-	c := New(Config{Log: slog.New(slog.DiscardHandler), Clock: func() Instant { return Instant{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()} }})
+	c := New(Config{Log: slog.New(slog.DiscardHandler), Clock: func() boottime.Moment {
+		return boottime.Moment{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()}
+	}})
 	c.Update(Wanted{Pods: pods, Hand: hand})
 	return c
 }
@@ -146,7 +149,7 @@ func BenchmarkLoad(b *testing.B) {
 	for key, st := range c.States() {
 		entries = append(entries, Entry{Key: key, State: st})
 	}
-	if err := s.Save(entries); err != nil {
+	if _, err := s.Save(entries); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 )
 
@@ -23,8 +24,8 @@ type Config struct {
 	Store   *Store
 	Options Options
 	Log     *slog.Logger
-	// Clock tells the time; see Clock.
-	Clock func() Instant
+	// Clock tells the time; it must know which boot it is.
+	Clock func() boottime.Moment
 	// Changed, which may be nil, is told each transition after it was noted. Like Notify and Wanted.Hand it must not block,
 	// and of the Controller call nothing but Update, Observe, Blind and View.
 	Changed func(Transition)
@@ -50,8 +51,10 @@ type Wanted struct {
 // View is what is shown of a pod.
 type View struct {
 	Active, Wanted int
-	Rollback       *Rollback
-	Trial          *Trial
+	// Written is Revision.Hash of the wanted one.
+	Written  string
+	Rollback *Rollback
+	Trial    *Trial
 	// Waits is the pod that must be Ready first; zero: none.
 	Waits manifests.Key
 }
@@ -78,6 +81,10 @@ type Controller struct {
 	// unsaved are the states that are not on disk; late is when to write them.
 	unsaved map[manifests.Key]bool
 	late    time.Duration
+	// refused are states that the disk did not take; again is when they are tried again, trouble what was said of it.
+	refused map[manifests.Key]bool
+	again   time.Duration
+	trouble string
 	// number is that of the last Entry.
 	number uint64
 	// dead are pods whose states are to be removed from disk.
@@ -131,7 +138,7 @@ type unit struct {
 func New(cfg Config) *Controller {
 	return &Controller{
 		cfg: cfg, trigger: make(chan struct{}, 1), write: make(chan struct{}, 1), states: map[manifests.Key]*State{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{}, timed: map[string]*unit{},
-		unsaved: map[manifests.Key]bool{}, seen: map[manifests.Key]Observed{}, noted: map[manifests.Key]bool{}, busy: map[manifests.Key]bool{}, views: map[manifests.Key]View{},
+		unsaved: map[manifests.Key]bool{}, refused: map[manifests.Key]bool{}, seen: map[manifests.Key]Observed{}, noted: map[manifests.Key]bool{}, busy: map[manifests.Key]bool{}, views: map[manifests.Key]View{},
 		images: digests{},
 	}
 }
@@ -230,7 +237,7 @@ func (c *Controller) load() {
 	defer c.inbox.Unlock()
 	for key, s := range states {
 		c.note(nil, s)
-		c.views[key] = View{Active: s.Active, Wanted: s.Wanted, Rollback: s.Rollback, Trial: s.Trial}
+		c.views[key] = viewOf(s, manifests.Key{})
 	}
 }
 
@@ -247,6 +254,7 @@ func (c *Controller) turn() time.Duration {
 	c.decide(now, c.due(now, next != nil, noted))
 	c.hand()
 	c.tellImages()
+	c.retry(now)
 	if c.late != 0 && now.Since >= c.late {
 		c.late = 0
 		signal(c.write)
@@ -255,7 +263,7 @@ func (c *Controller) turn() time.Duration {
 }
 
 // due returns the units to decide on, by name.
-func (c *Controller) due(now Instant, all bool, noted map[manifests.Key]bool) []*unit {
+func (c *Controller) due(now boottime.Moment, all bool, noted map[manifests.Key]bool) []*unit {
 	var ids []string
 	if all {
 		for id, u := range c.units {
@@ -291,8 +299,11 @@ func (c *Controller) empty() (next *Wanted, noted map[manifests.Key]bool) {
 	return next, noted
 }
 
-func (c *Controller) nextTurn(now Instant) time.Duration {
+func (c *Controller) nextTurn(now boottime.Moment) time.Duration {
 	at := c.late
+	if at == 0 || c.again != 0 && c.again < at {
+		at = c.again
+	}
 	for _, u := range c.timed {
 		if at == 0 || u.next < at {
 			at = u.next
@@ -397,7 +408,7 @@ func (c *Controller) soon() {
 }
 
 // decide decides on units, and writes what must be written before it is acted on.
-func (c *Controller) decide(now Instant, units []*unit) {
+func (c *Controller) decide(now boottime.Moment, units []*unit) {
 	var happened []Transition
 	var alone, sooner, later []Entry
 	var p packer
@@ -489,10 +500,13 @@ func (c *Controller) sight(key manifests.Key, f *followed) *Seen {
 	return &o.Seen
 }
 
+func viewOf(s *State, waits manifests.Key) View {
+	return View{Active: s.Active, Wanted: s.Wanted, Written: s.Revision(s.Wanted).Hash, Rollback: s.Rollback, Trial: s.Trial, Waits: waits}
+}
+
 // show publishes what is known of a pod and says whether that is new.
 func (c *Controller) show(key manifests.Key, v Verdict, busy bool) bool {
-	s := v.State
-	view := View{Active: s.Active, Wanted: s.Wanted, Rollback: s.Rollback, Trial: s.Trial, Waits: v.Waits}
+	view := viewOf(v.State, v.Waits)
 	c.inbox.Lock()
 	defer c.inbox.Unlock()
 	old := c.views[key]

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 )
 
@@ -25,6 +27,8 @@ type agent struct {
 	stop func()
 	pods []*manifests.Pod
 	gone bool
+	// deaf: nothing reaches the runner any more.
+	deaf atomic.Bool
 
 	mu    sync.Mutex
 	hands int              // guarded by mu
@@ -46,6 +50,9 @@ func (a *agent) times() int {
 }
 
 func (a *agent) hand(run []*manifests.Pod) {
+	if a.deaf.Load() {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hands++
@@ -63,8 +70,8 @@ func newAgentOn(t *testing.T, store *Store, o Options) *agent {
 	began := time.Now()
 	a.c = New(Config{
 		Store: store, Options: o, Log: slog.New(slog.DiscardHandler),
-		Clock: func() Instant {
-			return Instant{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()}
+		Clock: func() boottime.Moment {
+			return boottime.Moment{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()}
 		},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -283,6 +290,52 @@ func TestWhatAHungDiskRefusesAtLastIsWrittenLater(t *testing.T) {
 			t.Errorf("%v, %v", all, err)
 		}
 		a.stop()
+	})
+}
+
+// TestAStateThatCannotBeWrittenHoldsUpNoOther has a file where the directory of a pod should be.
+func TestAStateThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, dir, Options{})
+		defer a.stop()
+		pods := []*actor{{name: "bad"}, {name: "beside"}, {name: "later"}}
+		for _, p := range pods {
+			p.write(good)
+		}
+		stored := func() string {
+			all, err := NewStore(dir).Load()
+			if err != nil {
+				t.Error(err)
+			}
+			var names []string
+			for key := range all {
+				names = append(names, key.Name)
+			}
+			slices.Sort(names)
+			return strings.Join(names, " ")
+		}
+		obstacle := filepath.Join(dir, "default", "bad")
+		if err := errors.Join(os.Mkdir(filepath.Dir(obstacle), 0o700), os.WriteFile(obstacle, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		a.want(pods[:2]...)
+		time.Sleep(2 * saveAfter)
+		synctest.Wait()
+		a.want(pods...)
+		time.Sleep(2 * saveAfter)
+		synctest.Wait()
+		if err := os.Remove(obstacle); err != nil {
+			t.Fatal(err)
+		}
+		if got := stored(); got != "beside later" {
+			t.Errorf("stored are %q", got)
+		}
+		time.Sleep(saveAgain)
+		synctest.Wait()
+		if got := stored(); got != "bad beside later" {
+			t.Errorf("at last %q are stored", got)
+		}
 	})
 }
 
@@ -600,13 +653,91 @@ func TestWhatIsSeenWhileItIsDecidedIsLookedAt(t *testing.T) {
 	}
 }
 
-func TestTheClockGoesOn(t *testing.T) {
-	clock, err := Clock()
-	if err != nil {
-		t.Fatal(err)
+// TestAnAgentThatDiesBetweenAnyTwoWritesEndsInWholeRevisions edits a group of three pods, and lets nothing reach the disk or
+// the runner any more after some number of writes. The next agent finds what is on the disk and what runs.
+func TestAnAgentThatDiesBetweenAnyTwoWritesEndsInWholeRevisions(t *testing.T) {
+	for _, c := range []conduct{good, neverReady} {
+		deaths := 0
+		for writes := 0; deaths == writes; writes++ {
+			if dieAfter(t, c, writes) {
+				deaths++
+			}
+		}
+		if deaths < 9 {
+			t.Errorf("%s: all is done with %d writes", c, deaths)
+		}
 	}
-	a, b := clock(), clock()
-	if a.Boot == "" || a.Boot != b.Boot || b.Since < a.Since || a.Since == 0 || a.Wall.IsZero() {
-		t.Errorf("%+v, %+v", a, b)
-	}
+}
+
+// dieAfter says whether the agent came to die.
+func dieAfter(t *testing.T, c conduct, writes int) (died bool) {
+	dir := fastDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		store := NewStore(dir)
+		o := Options{AutoRollback: true, ReadyDeadline: deadline, Soak: soak}
+		a := newAgentOn(t, store, o)
+		var pods []*actor
+		for i, name := range []string{"z", "y", "x"} {
+			pods = append(pods, &actor{name: name, group: "g", order: i})
+		}
+		write := func(second conduct) (written []*manifests.Pod) {
+			for i, p := range pods {
+				p.write([]conduct{good, second, good}[i])
+				written = append(written, p.wanted)
+			}
+			return written
+		}
+		goOn := func(a *agent) {
+			for range 4 * int(deadline/(5*time.Second)) {
+				a.carry()
+				time.Sleep(5 * time.Second)
+			}
+		}
+		first := write(good)
+		a.want(pods...)
+		a.carry()
+		time.Sleep(2 * saveAfter)
+		synctest.Wait()
+
+		var mu sync.Mutex
+		store.fsync = func(f *os.File) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if writes--; writes < 0 {
+				died = true
+				a.deaf.Store(true)
+				return errors.New("it is dead")
+			}
+			return f.Sync()
+		}
+		second := write(c)
+		a.want(pods...)
+		goOn(a)
+		a.stop()
+
+		b := newAgent(t, dir, o)
+		b.last = a.handed() // that runs
+		b.carry()
+		b.want(pods...)
+		goOn(b)
+		want, back := second, 0
+		if c != good {
+			want, back = first, len(pods)
+		}
+		b.runs(want...)
+		for _, p := range pods {
+			s := b.c.State(p.wanted.Key())
+			if s.Rollback != nil {
+				back--
+			}
+			if len(s.Revisions) != 2 || s.Trial != nil || s.Base != 0 {
+				t.Errorf("%s: %s: %+v", c, p.name, s)
+			}
+		}
+		if back != 0 {
+			t.Errorf("%s: %d too few are gone back with", c, back)
+		}
+		b.stop()
+	})
+	return died
 }

@@ -3,11 +3,13 @@ package rollout
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 )
 
@@ -76,7 +78,7 @@ func Hash(pod *corev1.Pod) string {
 // Decide says which revisions the pods of one unit are to run now. The verdicts are in the order of the members; the
 // pods to run follow from State.Active. next is the time since the boot at which to decide again without any change; 0:
 // never. busy says that what is seen of the members matters.
-func Decide(now Instant, members []Member, o Options) (verdicts []Verdict, next time.Duration, busy bool) {
+func Decide(now boottime.Moment, members []Member, o Options) (verdicts []Verdict, next time.Duration, busy bool) {
 	d := newDecision(now, members, o)
 	d.closeWaves()
 	for _, m := range d.members {
@@ -100,7 +102,7 @@ func Decide(now Instant, members []Member, o Options) (verdicts []Verdict, next 
 
 // decision is a Decide under way. Its members are in the order of the group.
 type decision struct {
-	now     Instant
+	now     boottime.Moment
 	members []*member
 	next    time.Duration
 }
@@ -145,7 +147,7 @@ func settingsOf(pod *manifests.Pod, o Options) settings {
 	return s
 }
 
-func newDecision(now Instant, members []Member, o Options) *decision {
+func newDecision(now boottime.Moment, members []Member, o Options) *decision {
 	d := &decision{now: now}
 	for i, m := range members {
 		d.members = append(d.members, &member{Member: m, index: i, set: settingsOf(m.Wanted, o), st: m.State})
@@ -221,6 +223,10 @@ func (d *decision) accept(m *member) {
 	s.Rollback = nil
 	if a := s.Revision(s.Active); a != nil && a.Hash == m.Hash {
 		s.Wanted = s.Active // what is written is what runs
+		if a.Outcome == Superseded {
+			a.Outcome = Progressing
+			d.probation(m)
+		}
 		return
 	}
 	s.Trial, m.changed = nil, true
@@ -254,6 +260,7 @@ func (s *State) supersede() {
 
 // judge follows the active revision until it has been Ready, on trial or not.
 func (d *decision) judge(m *member) {
+	m.notice()
 	if m.st.Trial != nil {
 		if m.set.auto {
 			d.try(m)
@@ -264,6 +271,34 @@ func (d *decision) judge(m *member) {
 	if r := m.st.Revision(m.st.Active); r != nil && r.Outcome != Ready && m.readyNow() {
 		d.pass(m)
 	}
+}
+
+// notice notes the images of the active revision for as long as it has not been Ready: one that never is can be gone
+// back to as well.
+func (m *member) notice() {
+	r := m.st.Revision(m.st.Active)
+	if m.Seen == nil || r == nil || r.Outcome == Ready || r.Hash != m.Seen.Hash {
+		return
+	}
+	if images := over(m.Seen.Images, r.Images); len(images) > len(r.Images) {
+		s := m.note(false)
+		s.Revision(s.Active).Images = images
+	}
+}
+
+// over returns the entries of both maps, of two with one key that of top. It changes neither.
+func over(base, top map[string]string) map[string]string {
+	if len(top) == 0 {
+		return base
+	}
+	for key := range base {
+		if _, both := top[key]; !both {
+			all := maps.Clone(base)
+			maps.Copy(all, top)
+			return all
+		}
+	}
+	return top
 }
 
 // try carries the trial of the active revision on.
@@ -314,7 +349,7 @@ func (d *decision) pass(m *member) {
 	s := m.note(m.st.Trial != nil)
 	s.Trial = nil
 	r := s.Revision(s.Active)
-	r.Outcome, r.Reason, r.Settled, r.Images = Ready, "", d.now.Wall, m.Seen.Images
+	r.Outcome, r.Reason, r.Settled, r.Images = Ready, "", d.now.Wall, over(r.Images, m.Seen.Images)
 	m.tell(RevisionReady, s.Active, "revision %d is Ready", s.Active)
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 )
 
@@ -29,7 +30,7 @@ const (
 
 // world is a machine with the pods of one unit: what is written, what is on disk, what runs.
 type world struct {
-	now     Instant
+	now     boottime.Moment
 	options Options
 	pods    []*actor
 	memory  map[string]*State
@@ -54,6 +55,8 @@ type actor struct {
 	runsHash string
 	since    time.Duration
 	restarts int
+	// gone says that it is not written anywhere.
+	gone bool
 }
 
 const (
@@ -63,7 +66,7 @@ const (
 
 func newWorld(auto bool, pods ...*actor) *world {
 	w := &world{
-		now:     Instant{Boot: "boot-1", Since: time.Hour, Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
+		now:     boottime.Moment{Boot: "boot-1", Since: time.Hour, Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 		options: Options{AutoRollback: auto, ReadyDeadline: deadline, Soak: soak},
 		pods:    pods, memory: map[string]*State{}, disk: map[string]*State{},
 	}
@@ -92,6 +95,25 @@ func (a *actor) writeAgain(c conduct, edit int) {
 	maps.Copy(p.Annotations, a.notes)
 	a.wanted = &manifests.Pod{Object: p, Origin: manifests.Origin{Source: "file", File: "/m/" + a.name + ".yaml"}}
 	a.hash = Hash(p)
+}
+
+// here are the pods that are written.
+func (w *world) here() []*actor {
+	return slices.DeleteFunc(slices.Clone(w.pods), func(a *actor) bool { return a.gone })
+}
+
+// remove takes a pod out of all sources: it is forgotten.
+func (w *world) remove(a *actor) {
+	a.gone, a.runs = true, nil
+	delete(w.memory, a.name)
+	delete(w.disk, a.name)
+}
+
+// move has the same content come from another source.
+func (a *actor) move() {
+	p := *a.wanted
+	p.Origin.Source, p.Object = p.Origin.Source+"'", p.Object.DeepCopy()
+	a.wanted = &p
 }
 
 func (w *world) actor(name string) *actor {
@@ -123,7 +145,7 @@ func (w *world) seen(a *actor) *Seen {
 
 func (w *world) members() []Member {
 	var all []Member
-	for _, a := range w.pods {
+	for _, a := range w.here() {
 		all = append(all, Member{Wanted: a.wanted, Hash: a.hash, State: w.memory[a.name], Seen: w.seen(a)})
 	}
 	return all
@@ -131,6 +153,7 @@ func (w *world) members() []Member {
 
 // decide decides, stores and acts. It dies after cut writes; -1: never.
 func (w *world) decide(cut int) (died bool) {
+	here := w.here()
 	verdicts, next, busy := Decide(w.now, w.members(), w.options)
 	w.next, w.busy = next, busy
 	for _, changed := range []bool{false, true} {
@@ -142,21 +165,21 @@ func (w *world) decide(cut int) (died bool) {
 				return true
 			}
 			cut--
-			w.disk[w.pods[i].name] = v.State
+			w.disk[here[i].name] = v.State
 		}
 	}
 	for i, v := range verdicts {
-		w.memory[w.pods[i].name] = v.State
+		w.memory[here[i].name] = v.State
 		w.log = append(w.log, v.Transitions...)
 	}
 	for i, v := range verdicts {
-		w.act(w.pods[i], v.State)
+		w.act(here[i], v.State)
 	}
 	for i, v := range verdicts {
 		if cut == 0 {
 			return true
 		}
-		w.disk[w.pods[i].name] = v.State
+		w.disk[here[i].name] = v.State
 	}
 	return false
 }
@@ -215,7 +238,7 @@ func (w *world) reboot() {
 // runs is what runs, as "name=conduct/edit ...".
 func (w *world) runs() string {
 	var all []string
-	for _, a := range w.pods {
+	for _, a := range w.here() {
 		all = append(all, fmt.Sprintf("%s=%s/%s", a.name, a.runs.Spec.Containers[0].Image, a.runs.Labels["edit"]))
 	}
 	return strings.Join(all, " ")
@@ -291,6 +314,54 @@ func TestARevisionThatFailsIsTakenBackAndNotTriedAgain(t *testing.T) {
 				t.Error("it is still gone back")
 			}
 		})
+	}
+}
+
+// TestWhatWasReadyWhenTheNextRevisionCameCanBeGoneBackTo has a pod become Ready and its manifest change between two looks.
+func TestWhatWasReadyWhenTheNextRevisionCameCanBeGoneBackTo(t *testing.T) {
+	w := newWorld(true, &actor{name: "a"})
+	w.decide(-1)
+	w.pass(time.Second)
+	w.pods[0].write(neverReady)
+	w.settle()
+	w.expect(t, "a=good/1")
+	if got := w.outcomes("a"); got != "1:Ready 2:Failed" {
+		t.Errorf("%s\n%s", got, w.story())
+	}
+}
+
+func TestTheImagesOfARevisionThatIsNeverReadyAreNoted(t *testing.T) {
+	w := newWorld(true, &actor{name: "a"})
+	w.settle()
+	see := func(images map[string]string) map[string]string {
+		m := w.members()
+		m[0].Seen.Images = images
+		verdicts, _, _ := Decide(w.now, m, w.options)
+		w.memory["a"] = verdicts[0].State
+		return w.state("a").Revision(2).Images
+	}
+	w.pods[0].write(neverReady)
+	w.decide(-1)
+	if got := see(map[string]string{"init": "1"}); len(got) != 1 || got["init"] != "1" {
+		t.Errorf("%v", got)
+	}
+	state := w.state("a")
+	if see(nil); w.state("a") != state {
+		t.Error("what is seen no more was never so")
+	}
+	if got := see(map[string]string{"init": "8", "c": "2"}); len(got) != 2 || got["init"] != "1" || got["c"] != "2" {
+		t.Errorf("%v", got)
+	}
+	if state.Revision(2).Images["c"] != "" {
+		t.Error("a state was changed in place")
+	}
+	w.settle()
+	w.expect(t, "a=good/1")
+	if r := w.state("a").Revision(2); r.Outcome != Failed || len(r.Images) != 2 {
+		t.Errorf("%+v", r)
+	}
+	if len(w.state("a").Revision(1).Images) != 0 {
+		t.Error("those of another revision")
 	}
 }
 
@@ -541,6 +612,27 @@ func TestAGroupStopsAtTheOneThatIsNotReady(t *testing.T) {
 	w.expect(t, "scheduler=good/2 apiserver=good/4 etcd=good/2 controllers=good/2")
 }
 
+// TestARevisionThatIsWrittenAgainWhileTheNextOneWaitsIsTriedAgain has the source of a pod return to what is on trial while
+// what replaced it waits for its turn.
+func TestARevisionThatIsWrittenAgainWhileTheNextOneWaitsIsTriedAgain(t *testing.T) {
+	w := newWorld(true, &actor{name: "x", group: "g"}, &actor{name: "y", group: "g", order: 1})
+	w.settle()
+	x, y := w.pods[0], w.pods[1]
+	y.write(neverReady)
+	w.decide(-1)
+	w.expect(t, "x=good/1 y=never-ready/2")
+	x.write(good)
+	y.write(good)
+	w.decide(-1)
+	w.expect(t, "x=good/2 y=never-ready/2")
+	y.writeAgain(neverReady, 2)
+	w.settle()
+	w.expect(t, "x=good/1 y=good/1")
+	if got := w.outcomes("x") + " / " + w.outcomes("y"); got != "1:Ready 2:Reverted / 1:Ready 2:Failed 3:Superseded" {
+		t.Errorf("%s\n%s", got, w.story())
+	}
+}
+
 func TestAGroupIsRevertedAsAWhole(t *testing.T) {
 	w := plane(true)
 	w.settle()
@@ -610,7 +702,11 @@ func TestWhateverHappensThePodsEndUpRight(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			a := rapid.SampledFrom(w.pods).Draw(t, "pod")
-			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			if a.gone {
+				a.gone = false
+				a.write(rapid.SampledFrom([]conduct{good, good, neverReady}).Draw(t, "conduct"))
+			}
+			switch rapid.IntRange(0, 11).Draw(t, "what") {
 			case 0, 1:
 				write(a, good)
 			case 2, 3:
@@ -623,6 +719,13 @@ func TestWhateverHappensThePodsEndUpRight(t *testing.T) {
 				w.blind = !w.blind
 			case 7:
 				w.settle()
+			case 8:
+				if len(w.here()) > 1 {
+					delete(failed, a.name)
+					w.remove(a)
+				}
+			case 9:
+				a.move()
 			default:
 				w.pass(time.Duration(rapid.IntRange(1, 90).Draw(t, "seconds")) * time.Second)
 			}
@@ -630,7 +733,7 @@ func TestWhateverHappensThePodsEndUpRight(t *testing.T) {
 			if w.decide(rapid.IntRange(-1, 3).Draw(t, "cut")) {
 				w.restart()
 			}
-			for _, a := range w.pods {
+			for _, a := range w.here() {
 				if s := w.memory[a.name]; s != nil && s.Revision(s.Wanted).Outcome == Failed && w.disk[a.name] == s && w.accepted() {
 					failed[a.name] = s.Revision(s.Wanted).Hash
 				}
@@ -647,7 +750,7 @@ func TestWhateverHappensThePodsEndUpRight(t *testing.T) {
 
 // accepted says that what is written now has been noted of all pods.
 func (w *world) accepted() bool {
-	return !slices.ContainsFunc(w.pods, func(a *actor) bool {
+	return !slices.ContainsFunc(w.here(), func(a *actor) bool {
 		s := w.memory[a.name]
 		return s == nil || s.Revision(s.Wanted).Hash != a.hash
 	})
@@ -696,8 +799,9 @@ func (w *world) checkTurn(t *rapid.T, members []Member, verdicts []Verdict, i in
 	if old == nil || s.Active != s.Wanted || old.Active == s.Active || old.Base == 0 && s.Base == 0 {
 		return
 	}
-	for j, a := range w.pods {
-		o, st := w.pods[i], verdicts[j].State
+	here := w.here()
+	for j, a := range here {
+		o, st := here[i], verdicts[j].State
 		if a.order > o.order || a.order == o.order && a.name >= o.name {
 			continue
 		}
@@ -709,12 +813,13 @@ func (w *world) checkTurn(t *rapid.T, members []Member, verdicts []Verdict, i in
 
 // ended holds the end of the story to what was asked for.
 func (w *world) ended(t *rapid.T, auto bool) {
-	allGood, anyBack := true, false
-	for _, a := range w.pods {
+	allGood, anyBack, young := true, false, false
+	for _, a := range w.here() {
+		young = young || w.state(a.name).lastReady(w.state(a.name).newest()+1) == 0
 		allGood = allGood && a.wanted.Object.Spec.Containers[0].Image == string(good)
 		anyBack = anyBack || w.state(a.name).Rollback != nil
 	}
-	for _, a := range w.pods {
+	for _, a := range w.here() {
 		s := w.state(a.name)
 		runs := conduct(a.runs.Spec.Containers[0].Image)
 		written := a.runsHash == a.hash
@@ -727,7 +832,7 @@ func (w *world) ended(t *rapid.T, auto bool) {
 			t.Fatalf("%s was left out of the revert\n%s", a.name, w.story())
 		}
 	}
-	if auto && w.busy {
+	if auto && w.busy && !young { // what never was Ready may never be
 		t.Fatalf("it does not come to rest\n%s", w.story())
 	}
 }

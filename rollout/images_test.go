@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 )
 
@@ -19,7 +20,9 @@ func pinning(t *testing.T, dir string) (c *Controller, told *[]string, stop func
 	began := time.Now()
 	c = New(Config{
 		Store: NewStore(dir), Log: slog.New(slog.DiscardHandler),
-		Clock:  func() Instant { return Instant{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()} },
+		Clock: func() boottime.Moment {
+			return boottime.Moment{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()}
+		},
 		Images: func(digests []string) { *told = append(*told, strings.Join(digests, " ")) },
 	})
 	ctx, cancel := context.WithCancel(t.Context())

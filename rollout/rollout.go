@@ -9,7 +9,8 @@
 // # Images
 //
 // Revision.Images is the seam for resolved images: by container, and by manifests.ImageVolume, the digest of the image that
-// the revision ran with. It comes in as Seen.Images, and is noted at the moment at which the revision is seen Ready.
+// the revision ran with. It comes in as Seen.Images, and is noted as containers are made, for the last time at the moment
+// at which the revision is seen Ready.
 // Revision.Pod is where it goes out, as manifests.Pod.Images: it is the only maker of a pod from a revision, and called
 // only for one that was gone back to, since the newest revision runs as it is written. Object stays as it was: the image's
 // name is in the hash by which a container that runs is recognized, and going back must not restart what never stopped.
@@ -28,15 +29,6 @@ import (
 
 // Kept is how many revisions of a pod are kept, those included that are needed.
 const Kept = 10
-
-// Instant is one moment. What is decided follows Boot and Since, which nobody can set; Wall is only shown.
-type Instant struct {
-	// Boot names the run of the machine.
-	Boot string
-	// Since is for how long it has been going on, sleep included.
-	Since time.Duration
-	Wall  time.Time
-}
 
 // Outcome is what became of a revision.
 type Outcome string

@@ -3,7 +3,9 @@ package rollout
 import (
 	"context"
 	"errors"
+	"maps"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 )
 
@@ -15,11 +17,13 @@ var ErrNotStored = errors.New("it is not stored and lasts only until monopod is 
 
 // save writes states now, by Store.Save or Store.SaveUnordered. One that cannot be written is acted on all the same, and tried again later: a full disk must
 // not keep a bad revision running.
-func (c *Controller) save(entries []Entry, by func(*Store, []Entry) error) error {
+func (c *Controller) save(entries []Entry, by func(*Store, []Entry) ([]Entry, error)) error {
 	if c.cfg.Store == nil || len(entries) == 0 {
 		return nil
 	}
-	return c.saved(entries, by(c.cfg.Store, entries))
+	failed, err := by(c.cfg.Store, entries)
+	c.saved(entries, failed, err)
+	return err
 }
 
 // entry is the present state of a pod, to be stored in place of all that was so before.
@@ -30,21 +34,41 @@ func (c *Controller) entry(key manifests.Key) Entry {
 
 // saved notes what became of states that were to be written. One that there is a newer one of by now is not asked for
 // any more.
-func (c *Controller) saved(entries []Entry, err error) error {
+func (c *Controller) saved(entries, failed []Entry, err error) {
 	for _, e := range entries {
-		switch {
-		case c.states[e.Key] != e.State:
-		case err != nil:
-			c.unsaved[e.Key] = true
-		default:
+		if c.states[e.Key] == e.State {
 			delete(c.unsaved, e.Key)
+			delete(c.refused, e.Key)
 		}
 	}
-	if err != nil {
-		c.cfg.Log.Error("revisions cannot be stored; after a restart they may not be known", "err", err)
-		c.late = c.cfg.Clock().Since + saveAgain
+	for _, e := range failed {
+		if c.states[e.Key] == e.State {
+			c.refused[e.Key] = true
+		}
 	}
-	return err
+	if err == nil {
+		if len(c.refused) == 0 {
+			c.trouble = ""
+		}
+		return
+	}
+	if c.again == 0 {
+		c.again = c.cfg.Clock().Since + saveAgain
+	}
+	if text := err.Error(); text != c.trouble {
+		c.trouble = text
+		c.cfg.Log.Error("revisions cannot be stored; after a restart they may not be known", "err", err)
+	}
+}
+
+// retry has what could not be written tried again, if it is time.
+func (c *Controller) retry(now boottime.Moment) {
+	if c.again == 0 || now.Since < c.again {
+		return
+	}
+	maps.Copy(c.unsaved, c.refused)
+	clear(c.refused)
+	c.again, c.late = 0, now.Since
 }
 
 // hold has a state written in a moment.
@@ -67,8 +91,12 @@ func (c *Controller) writeLate(ctx context.Context) {
 	}
 }
 
-// flush writes all that was held back. It is called when nobody else writes.
+// flush writes all that was held back, and tries once more what the disk did not take. It is called when nobody else writes.
 func (c *Controller) flush() {
+	c.work.Lock()
+	maps.Copy(c.unsaved, c.refused)
+	clear(c.refused)
+	c.work.Unlock()
 	for c.saveLate() {
 	}
 }
@@ -85,12 +113,11 @@ func (c *Controller) saveLate() (more bool) {
 	if len(entries) == 0 {
 		return false
 	}
-	err := c.cfg.Store.SaveUnordered(entries)
+	failed, err := c.cfg.Store.SaveUnordered(entries)
 	c.work.Lock()
 	defer c.work.Unlock()
-	if c.saved(entries, err) != nil { // it has told
+	if c.saved(entries, failed, err); err != nil {
 		c.wake() // for the time at which it is tried again
-		return false
 	}
 	return len(c.unsaved) > 0
 }

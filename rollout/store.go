@@ -147,22 +147,28 @@ func decode(b []byte) (*State, error) {
 }
 
 // Save writes states, in this order: after a crash there are the first few of them. What cannot be written is left as
-// it was; the others are written all the same.
-func (s *Store) Save(entries []Entry) error { return s.saveParts(entries, 1) }
+// it was; the others are written all the same. failed are those, err says why.
+func (s *Store) Save(entries []Entry) (failed []Entry, err error) { return s.saveParts(entries, 1) }
 
 // SaveUnordered is Save without an order: after a crash there may be any of them. It is several times as fast.
-func (s *Store) SaveUnordered(entries []Entry) error { return s.saveParts(entries, syncsAtOnce) }
-
-func (s *Store) saveParts(entries []Entry, together int) error {
-	var problems []error
-	for part := range slices.Chunk(entries, atOnce) {
-		problems = append(problems, s.save(part, together))
-	}
-	return errors.Join(problems...)
+func (s *Store) SaveUnordered(entries []Entry) (failed []Entry, err error) {
+	return s.saveParts(entries, syncsAtOnce)
 }
 
-// save settles that many at the same time; one: in order.
-func (s *Store) save(entries []Entry, together int) error {
+func (s *Store) saveParts(entries []Entry, together int) (failed []Entry, err error) {
+	var problems []error
+	for part := range slices.Chunk(entries, atOnce) {
+		for i, err := range s.save(part, together) {
+			if err != nil {
+				failed, problems = append(failed, part[i]), append(problems, err)
+			}
+		}
+	}
+	return failed, errors.Join(problems...)
+}
+
+// save settles that many at the same time; one: in order. What went wrong is at the place of each entry.
+func (s *Store) save(entries []Entry, together int) []error {
 	files, failed := make([]*os.File, len(entries)), make([]error, len(entries))
 	// All are written before the first one is synced: the file system then syncs them together, and several syncs that are asked for
 	// at the same time cost it hardly more than one.
@@ -194,7 +200,7 @@ func (s *Store) save(entries []Entry, together int) error {
 		}
 		return nil
 	})
-	return errors.Join(failed...)
+	return failed
 }
 
 // write writes a state beside the one there is. No file and no error: there is a later one.

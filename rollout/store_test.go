@@ -31,12 +31,12 @@ func sample(number int) *State {
 
 // TestStatesAreStoredInTheirOrder looks at when each state was renamed into its place.
 func TestStatesAreStoredInTheirOrder(t *testing.T) {
-	s := NewStore(t.TempDir())
+	s := NewStore(fastDir(t))
 	var entries []Entry
 	for i := range 2 * atOnce {
 		entries = append(entries, Entry{Key: manifests.Key{Namespace: "ns", Name: fmt.Sprintf("pod%d", i*37%(2*atOnce))}, State: sample(2)})
 	}
-	if err := s.Save(entries); err != nil {
+	if _, err := s.Save(entries); err != nil {
 		t.Fatal(err)
 	}
 	var last int64
@@ -54,7 +54,7 @@ func TestStatesAreStoredInTheirOrder(t *testing.T) {
 }
 
 func TestWhatIsSavedIsLoaded(t *testing.T) {
-	s := NewStore(filepath.Join(t.TempDir(), "root", "revisions"))
+	s := NewStore(filepath.Join(fastDir(t), "root", "revisions"))
 	if all, err := s.Load(); err != nil || len(all) > 0 {
 		t.Fatalf("%v, %v", all, err)
 	}
@@ -65,15 +65,15 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 		want[key] = sample(i + 2)
 		entries = append(entries, Entry{Key: key, State: want[key]})
 	}
-	if err := s.Save(entries); err != nil {
+	if _, err := s.Save(entries); err != nil {
 		t.Fatal(err)
 	}
 	got, err := s.Load()
 	if err != nil || !cmp.Equal(got, want) {
 		t.Fatalf("%v: %s", err, cmp.Diff(want, got))
 	}
-	other := NewStore(filepath.Join(t.TempDir(), "root", "revisions"))
-	if err := other.SaveUnordered(entries); err != nil {
+	other := NewStore(filepath.Join(fastDir(t), "root", "revisions"))
+	if _, err := other.SaveUnordered(entries); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := other.Load(); err != nil || !cmp.Equal(got, want) {
@@ -102,7 +102,7 @@ func TestATornStateIsFoundOut(t *testing.T) {
 	s := NewStore(t.TempDir())
 	key := manifests.Key{Namespace: "ns", Name: "pod"}
 	path := filepath.Join(s.path(key), stateFile)
-	if err := s.Save([]Entry{{Key: key, State: sample(4)}}); err != nil {
+	if _, err := s.Save([]Entry{{Key: key, State: sample(4)}}); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(path)
@@ -131,7 +131,7 @@ func TestATornStateIsFoundOut(t *testing.T) {
 	if got, err := s.Load(); err != nil || len(got) > 0 {
 		t.Errorf("it was not set aside: %v, %v", got, err)
 	}
-	if err := s.Save([]Entry{{Key: key, State: sample(5)}}); err != nil {
+	if _, err := s.Save([]Entry{{Key: key, State: sample(5)}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Load(); err != nil || got[key] == nil {
@@ -143,7 +143,7 @@ func TestATornStateIsFoundOut(t *testing.T) {
 func TestTheOldStateStaysUntilTheNewOneIsWhole(t *testing.T) {
 	s := NewStore(t.TempDir())
 	key := manifests.Key{Namespace: "ns", Name: "pod"}
-	if err := s.Save([]Entry{{Key: key, State: sample(4)}}); err != nil {
+	if _, err := s.Save([]Entry{{Key: key, State: sample(4)}}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := s.write(Entry{Key: key, State: sample(9)})
@@ -163,15 +163,15 @@ func TestTheOldStateStaysUntilTheNewOneIsWhole(t *testing.T) {
 func TestOneStateThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	s := NewStore(t.TempDir())
 	bad, fine := manifests.Key{Namespace: "ns", Name: "bad"}, manifests.Key{Namespace: "ns", Name: "fine"}
-	if err := s.Save([]Entry{{Key: fine, State: sample(4)}}); err != nil {
+	if _, err := s.Save([]Entry{{Key: fine, State: sample(4)}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(s.path(bad), nil, 0o600); err != nil { // in the place of its directory
 		t.Fatal(err)
 	}
-	err := s.Save([]Entry{{Key: bad, State: sample(2)}, {Key: fine, State: sample(5)}})
-	if err == nil || !strings.Contains(err.Error(), "ns/bad") || strings.Contains(err.Error(), "ns/fine") {
-		t.Errorf("%v", err)
+	failed, err := s.Save([]Entry{{Key: bad, State: sample(2)}, {Key: fine, State: sample(5)}})
+	if err == nil || len(failed) != 1 || failed[0].Key != bad || !strings.Contains(err.Error(), "ns/bad") || strings.Contains(err.Error(), "ns/fine") {
+		t.Errorf("%v, %v", failed, err)
 	}
 	if got, _ := s.Load(); !cmp.Equal(got[fine], sample(5)) {
 		t.Errorf("%s", cmp.Diff(sample(5), got[fine]))
@@ -187,13 +187,13 @@ func TestAStateThatIsLateReplacesNoLaterOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Save([]Entry{{Key: key, State: sample(3), Number: 3}}); err != nil {
+	if _, err := s.Save([]Entry{{Key: key, State: sample(3), Number: 3}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.settle(late, f); err != nil {
 		t.Error(err)
 	}
-	if err := s.Save([]Entry{{Key: key, State: sample(2), Number: 2}}); err != nil {
+	if _, err := s.Save([]Entry{{Key: key, State: sample(2), Number: 2}}); err != nil {
 		t.Error(err)
 	}
 	if err := s.Remove(Entry{Key: key, Number: 2}); err != nil {

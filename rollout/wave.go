@@ -128,10 +128,16 @@ func (d *decision) release() {
 	}
 }
 
-// activate begins with a revision, on trial if there is one to go back to.
+// activate begins with a revision.
 func (d *decision) activate(m *member) {
 	s := m.note(true)
 	s.Active = s.Wanted
+	d.probation(m)
+}
+
+// probation puts the active revision on trial if there is one to go back to.
+func (d *decision) probation(m *member) {
+	s := m.note(true)
 	base := s.Revision(s.Base)
 	if !m.set.auto || base == nil || base.Outcome != Ready {
 		return

@@ -14,6 +14,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/rollout"
 	"monopod/watcher/applied"
 	"monopod/workload"
 )
@@ -120,7 +121,7 @@ func (a *applier) apply(r node.ApplyRequest) (node.ApplyResult, []*pushed, error
 	for _, p := range objects {
 		o := node.AppliedObject{ObjectRef: refOf(p.ID), Verdict: p.verdict, Warning: p.warning}
 		for _, pod := range p.pods() {
-			o.Pods = append(o.Pods, node.AppliedPod{Namespace: pod.Object.Namespace, Name: pod.Object.Name, Manifest: manifests.PodHash(pod.Object)})
+			o.Pods = append(o.Pods, node.AppliedPod{Namespace: pod.Object.Namespace, Name: pod.Object.Name, Manifest: rollout.Hash(pod.Object)})
 		}
 		result.Objects = append(result.Objects, o)
 		if p.verdict != node.Unchanged {

@@ -10,6 +10,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/rollout"
 )
 
 // view is what the board knows at one moment of what is wanted and what there is.
@@ -120,7 +121,7 @@ func (v view) same(p *pushed) bool {
 		return p.object != nil && reflect.DeepEqual(was.Object, p.object.Object)
 	}
 	was, ok := v.shown(p.ID)
-	return ok && p.pod != nil && was.Manifest == manifests.PodHash(p.pod.Object)
+	return ok && p.pod != nil && was.Manifest == rollout.Hash(p.pod.Object)
 }
 
 // podsOf are the pods that go with an object: itself, or those of a workload.
@@ -184,7 +185,7 @@ func (m manifestHashes) get(p *manifests.Pod) string {
 	}
 	was := m[p.Key()]
 	if was.of != p.Object {
-		was = recordedHash{of: p.Object, hash: manifests.PodHash(p.Object)}
+		was = recordedHash{of: p.Object, hash: rollout.Hash(p.Object)}
 		m[p.Key()] = was
 	}
 	return was.hash

@@ -45,8 +45,8 @@ func (p *program) applyCommand() *cobra.Command {
 			"What a file of staticPodPath or a URL defines cannot be overridden: the error names it. The same content can be\n" +
 			"applied, and counts once it is removed there, without a restart.\n\n" +
 			"With --wait it returns when all pods of the files, those of Deployments, ReplicaSets, DaemonSets and StatefulSets included,\n" +
-			"are Ready, or have succeeded, as they were applied. Exit code 0: done; 1: refused, or a pod has failed; 2: not in time,\n" +
-			"or the command line is wrong. Only root may apply.",
+			"are Ready, or have succeeded, as they were applied. Exit code 0: done; 1: refused, or a pod has failed or was taken back\n" +
+			"to an older revision; 2: not in time, or the command line is wrong. Only root may apply.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.apply(cmd.Context(), o) },
 	}

@@ -100,6 +100,7 @@ func (d *daemon) isBack() {
 		{`"monopod.dev/rollback": "` + text, []string{"get", "pod", "web", "-o", "json"}},
 		{"Rollback:          " + text, []string{"describe", "pod", "web"}},
 		{"\n" + text, []string{"history", "pod", "web"}},
+		{text, []string{"why", "web"}},
 		{"what is written", []string{"history", "pod", "web"}},
 		{`"active": 1`, []string{"history", "pod", "web", "-o", "json"}},
 	} {

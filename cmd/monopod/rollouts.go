@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/rollout"
@@ -16,13 +17,12 @@ import (
 
 // newRollouts makes what decides which revisions run.
 func (a *App) newRollouts() (*rollout.Controller, error) {
-	clock, err := rollout.Clock()
-	if err != nil {
+	if _, err := boottime.ID(); err != nil { // a trial could not tell a reboot
 		return nil, err
 	}
 	auto := a.cfg.AutoRollback
 	return rollout.New(rollout.Config{
-		Store: rollout.NewStore(filepath.Join(a.cfg.RootDirectory, "revisions")), Log: a.log, Clock: clock, Notify: a.board.notify, Changed: a.recordTransition, Images: a.pins.want,
+		Store: rollout.NewStore(filepath.Join(a.cfg.RootDirectory, "revisions")), Log: a.log, Clock: boottime.Now, Notify: a.board.notify, Changed: a.recordTransition, Images: a.pins.want,
 		Options: rollout.Options{AutoRollback: auto.Enabled, ReadyDeadline: auto.ReadyDeadline, Soak: auto.Soak},
 	}), nil
 }
@@ -75,6 +75,9 @@ func (b *board) withRevision(v node.PodView) node.PodView {
 		return v
 	}
 	v.Revision = node.RevisionView{Number: r.Active, Rollback: rollbackText(r), Update: updateText(r)}
+	if r.Rollback != nil {
+		v.Revision.Written = r.Written
+	}
 	v.Why = cmp.Or(v.Why, v.Revision.Rollback, v.Revision.Update)
 	return v
 }

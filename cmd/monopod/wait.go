@@ -25,6 +25,8 @@ type goal struct {
 	gone bool
 	// lost says that the pod has come to rest somewhere else; nil: that does not matter.
 	lost func(*corev1.Pod) bool
+	// hash is that of the manifest that is to run; empty: whichever does.
+	hash string
 }
 
 // goneGoal is that the pod does not exist.
@@ -36,7 +38,7 @@ func goneGoal() goal {
 func appliedGoal(hash string) goal {
 	current := func(p *corev1.Pod) bool { return p.Annotations[node.AnnotationManifest] == hash }
 	return goal{
-		what: "condition Ready",
+		what: "condition Ready", hash: hash,
 		met: func(p *corev1.Pod) bool {
 			return current(p) && (conditionStatus(p, string(corev1.PodReady)) == corev1.ConditionTrue || p.Status.Phase == corev1.PodSucceeded)
 		},
@@ -120,8 +122,8 @@ func (p *program) waitCommand() *cobra.Command {
 		Short: "Wait until pods are as wanted",
 		Long: "Wait until each of the pods has a condition, as `--for=condition=Ready` or `--for=condition=Ready=False`, is in a phase,\n" +
 			"as `--for=phase=Succeeded`, or is gone, with `--for=delete`. A pod that does not exist yet is waited for.\n\n" +
-			"Exit code 0: they are so; 1: one of them has ended otherwise, for good, or cannot be looked at; 2: not in time, or the\n" +
-			"command line is wrong.",
+			"Exit code 0: they are so; 1: one of them has ended otherwise, for good, was taken back to an older revision meanwhile, or\n" +
+			"cannot be looked at; 2: not in time, or the command line is wrong.",
 		Args: cobra.MinimumNArgs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g, err := parseGoal(until)
@@ -178,14 +180,14 @@ func (p *program) await(ctx context.Context, c *node.Client, a awaited) error {
 		ctx, cancel = context.WithTimeout(ctx, a.timeout)
 		defer cancel()
 	}
-	w := &waiting{awaited: a, left: maps.Clone(a.goals), pods: map[manifests.Key]*corev1.Pod{}}
+	w := newWaiting(a)
 	err := w.watch(ctx, c)
 	lost, isLost := errors.AsType[lostError](err)
 	switch {
 	case errors.Is(err, errMet):
 		return nil
 	case isLost:
-		fmt.Fprintf(p.stderr, "monopod: pod %s has ended: it is %s%s\n", lost.key, lost.pod.Status.Phase, whyText(lost.pod))
+		fmt.Fprintf(p.stderr, "monopod: %s\n", lost)
 		return codeError{code: exitError}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		for _, key := range slices.SortedFunc(maps.Keys(w.left), manifests.Key.Compare) {
@@ -204,8 +206,14 @@ type waiting struct {
 	// left are the pods that have not reached their goal, pods what is known of all.
 	left map[manifests.Key]goal
 	pods map[manifests.Key]*corev1.Pod
+	// before are the rollbacks that pods had when they were seen first, empty for none.
+	before map[manifests.Key]string
 	// seen says that the daemon has told of all pods that there are: one that is not in pods does not exist.
 	seen bool
+}
+
+func newWaiting(a awaited) *waiting {
+	return &waiting{awaited: a, left: maps.Clone(a.goals), pods: map[manifests.Key]*corev1.Pod{}, before: map[manifests.Key]string{}}
 }
 
 // rewatch is how long to wait for a daemon that has ended while it was watched: it is probably being restarted.
@@ -226,13 +234,34 @@ func (w *waiting) watch(ctx context.Context, c *node.Client) error {
 	}
 }
 
-// lostError is a pod that has come to rest elsewhere.
-type lostError struct {
-	key manifests.Key
-	pod *corev1.Pod
-}
+// lostError is a pod that will not reach its goal.
+type lostError string
 
-func (e lostError) Error() string { return "pod " + e.key.String() + " has ended" }
+// Error implements error.
+func (e lostError) Error() string { return string(e) }
+
+// takenBack says why a pod does not run, or run any more, what its goal is about. It is empty for none of that: what had
+// been gone back to before is as good as any other revision when no certain one is waited for.
+func (w *waiting) takenBack(key manifests.Key, g goal, pod *corev1.Pod) string {
+	rollback := pod.Annotations[node.AnnotationRollback]
+	if g.hash != "" {
+		if pod.Annotations[node.AnnotationWritten] != g.hash {
+			return ""
+		}
+		return rollback
+	}
+	if pod.Annotations[node.AnnotationRevision] == "" { // nobody has decided yet
+		return ""
+	}
+	before, known := w.before[key]
+	if !known {
+		w.before[key] = rollback
+	}
+	if !known || rollback == before {
+		return ""
+	}
+	return rollback
+}
 
 // see takes an event; the error ends the watch.
 func (w *waiting) see(e node.PodEvent) error {
@@ -255,13 +284,27 @@ func (w *waiting) see(e node.PodEvent) error {
 		}
 	default:
 		w.pods[key] = &e.Object
-		switch {
-		case g.met(&e.Object):
-			w.reached(key)
-		case g.lost != nil && g.lost(&e.Object):
-			return lostError{key: key, pod: &e.Object}
-		}
+		return w.look(key, g, &e.Object)
 	}
+	return w.ended()
+}
+
+// look holds a pod to its goal.
+func (w *waiting) look(key manifests.Key, g goal, pod *corev1.Pod) error {
+	back := w.takenBack(key, g, pod)
+	switch {
+	case back != "" && g.lost != nil:
+		return lostError(fmt.Sprintf("pod %s was taken back: %s", key, back))
+	case g.met(pod):
+		w.reached(key)
+	case g.lost != nil && g.lost(pod):
+		return lostError(fmt.Sprintf("pod %s has ended: it is %s%s", key, pod.Status.Phase, whyText(pod)))
+	}
+	return w.ended()
+}
+
+// ended ends the watch once nothing is left to wait for.
+func (w *waiting) ended() error {
 	if len(w.left) == 0 {
 		return errMet
 	}

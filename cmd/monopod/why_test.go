@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/rollout"
 	"monopod/runner/runtimetest"
@@ -79,7 +80,7 @@ func TestOfOtherPodsNothingIsLookedUp(t *testing.T) {
 		pods = append(pods, loaded...)
 	}
 	b := newBoard()
-	b.rollouts = rollout.New(rollout.Config{Log: slog.New(slog.DiscardHandler), Clock: func() rollout.Instant { return rollout.Instant{Boot: "b", Since: time.Hour} }})
+	b.rollouts = rollout.New(rollout.Config{Log: slog.New(slog.DiscardHandler), Clock: func() boottime.Moment { return boottime.Moment{Boot: "b", Since: time.Hour} }})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended, handed := make(chan error, 1), make(chan struct{})
 	go func() { ended <- b.rollouts.Run(ctx) }()

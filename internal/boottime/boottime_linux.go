@@ -7,10 +7,32 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// Moment is a point in time on a machine whose clock may be wrong: what is decided follows Boot and Since, Wall is shown.
+type Moment struct {
+	// Boot is the kernel's id of this boot; empty: it is not known, and equal to no other.
+	Boot string
+	// Since is the time since the boot, sleep included. It never jumps.
+	Since time.Duration
+	// Wall is what the wall clock shows, in UTC.
+	Wall time.Time
+}
+
+// Now returns the moment of now.
+func Now() Moment { return Moment{Boot: known(), Since: Since(), Wall: time.Now().UTC().Round(0)} }
+
+var known = sync.OnceValue(func() string { //nolint:gochecknoglobals // it does not change while a process lives
+	id, err := ID()
+	if err != nil {
+		return ""
+	}
+	return id
+})
 
 // ID returns the kernel's id of this boot. It does not change while a process lives.
 func ID() (string, error) {

@@ -33,3 +33,11 @@ func TestTheTimeSinceTheBootIsThatOfTheKernel(t *testing.T) {
 		t.Errorf("the machine is up for %v; %v before that, %v after", up, before, after)
 	}
 }
+
+func TestNowIsAMomentOfThisBoot(t *testing.T) {
+	id, err := ID()
+	a, b := Now(), Now()
+	if err != nil || a.Boot != id || b.Boot != id || a.Since == 0 || b.Since < a.Since || a.Wall.Location() != time.UTC || time.Since(a.Wall) > time.Minute {
+		t.Errorf("%+v, then %+v (%v)", a, b, err)
+	}
+}
