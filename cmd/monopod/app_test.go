@@ -187,7 +187,7 @@ func (d *daemon) put(name, text string) {
 func (d *daemon) eventually(what string, check func() error) {
 	d.t.Helper()
 	deadline := time.Now().Add(d.patience)
-	for {
+	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) { // a check often costs as much as what it waits for
 		err := check()
 		if err == nil {
 			return
@@ -195,7 +195,7 @@ func (d *daemon) eventually(what string, check func() error) {
 		if time.Now().After(deadline) {
 			d.t.Fatalf("not so: %s: %v\n%s", what, err, d.log)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
