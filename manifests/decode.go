@@ -31,9 +31,12 @@ type problem struct {
 // the API server does them. Only what is something else or has a mistake is looked at in detail.
 func (l *loader) document(d document) {
 	it := item{source: &source{file: l.file, doc: d}}
-	data, err := d.data, error(nil)
+	if !l.next(it) {
+		return
+	}
+	data, err := d.data, unfold(d, &l.unfolded)
 	var twice error
-	if !d.json {
+	if !d.json && err == nil {
 		if data, twice = yaml.YAMLToJSONStrict(d.data); twice != nil {
 			it.twice = true
 			data, err = yaml.YAMLToJSON(d.data)
@@ -45,6 +48,10 @@ func (l *loader) document(d document) {
 	}
 	if it.twice && len(it.duplicates()) == 0 {
 		l.fail([]*Error{it.syntaxError(twice)})
+	}
+	if parts(data, maxParts) > maxParts {
+		l.fail(it.errors("", []problem{{msg: fmt.Sprintf("it has more than %d mappings", maxParts), hint: "split it"}}))
+		return
 	}
 	if string(data) != "null" {
 		l.object(data, it)
@@ -60,6 +67,8 @@ type item struct {
 	typed bool
 	// twice says that some keys of the document stand twice.
 	twice bool
+	// nested is how many lists it is in.
+	nested int
 	// kind is the kind of an object that is no Pod.
 	kind string
 	// secret says that values must not be shown.
@@ -92,6 +101,10 @@ func (it item) isPod(t metav1.TypeMeta) bool {
 
 // object decodes one object of any kind from its JSON.
 func (l *loader) object(data []byte, it item) {
+	if parts(data, maxOwnParts) > maxOwnParts && !isList(data) {
+		l.fail(it.errors("", []problem{{path: it.prefix, msg: fmt.Sprintf("it has more than %d mappings", maxOwnParts)}}))
+		return
+	}
 	var pod corev1.Pod
 	strict, err := kjson.UnmarshalStrict(data, &pod)
 	if err == nil && len(strict) == 0 && !it.twice && it.isPod(pod.TypeMeta) {
@@ -238,11 +251,25 @@ func (l *loader) listObject(data []byte, m map[string]any, it item) {
 		found = append(found, problem{path: it.prefix, msg: errors.Join(append(strict, err)...).Error()})
 	}
 	l.fail(it.errors("", slices.DeleteFunc(found, func(p problem) bool { return strings.HasPrefix(p.path, it.path("items[")) })))
-	for i, value := range list.Items {
-		l.object(value, item{
-			source: it.source, prefix: fmt.Sprintf("%s[%d]", it.path("items"), i), typed: list.Kind == "PodList", twice: it.twice,
-		})
+	if it.nested >= maxNested && len(list.Items) > 0 {
+		l.fail(it.errors("", []problem{{path: it.prefix, msg: tooDeep}}))
+		return
 	}
+	for i, value := range list.Items {
+		one := item{
+			source: it.source, prefix: fmt.Sprintf("%s[%d]", it.path("items"), i), typed: list.Kind == "PodList", twice: it.twice, nested: it.nested + 1,
+		}
+		if !l.next(one) {
+			return
+		}
+		l.object(value, one)
+	}
+}
+
+// isList says that an object may be a list: its elements are counted each for itself.
+func isList(data []byte) bool {
+	var t metav1.TypeMeta
+	return kjson.UnmarshalCaseSensitivePreserveInts(data, &t) == nil && t.APIVersion == "v1" && (t.Kind == "List" || t.Kind == "PodList")
 }
 
 // check refuses, defaults and validates a decoded pod, and takes it over when nothing is wrong with it.

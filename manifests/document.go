@@ -18,11 +18,11 @@ type document struct {
 
 // splitDocuments cuts an input into its documents, without those that hold nothing but white space,
 // comments and markers. It follows YAML's rule that "---" and "..." at the start of a line always are
-// markers, also inside quoted and block scalars, so it needs no parser.
+// markers, also inside quoted and block scalars, so it needs no parser. Of more than maxObjects it returns not all.
 func splitDocuments(data []byte) []document {
 	var docs []document
 	s := splitter{data: data, line: 1}
-	for s.pos < len(data) {
+	for s.pos < len(data) && len(docs) <= maxObjects {
 		s.next()
 		if s.ended {
 			docs = s.flush(docs)
@@ -93,6 +93,16 @@ func (s *splitter) readLine() []byte {
 // at NEL, LS and PS; a document marker after one of those must not be missed, or all behind it would be
 // dropped without a word.
 func lineEnd(data []byte) (at, size int) {
+	// A look at all of data for each of its lines would take for ever where lines do not end in \n.
+	for window := 1 << 10; window < len(data); window *= 4 {
+		if at, size = firstBreak(data[:window]); size > 0 && at+utf8.UTFMax <= window {
+			return at, size
+		}
+	}
+	return firstBreak(data)
+}
+
+func firstBreak(data []byte) (at, size int) {
 	line, _, found := bytes.Cut(data, []byte{'\n'})
 	if found {
 		size = 1
@@ -131,7 +141,8 @@ func jsonDocuments(d document) []document {
 	d.json = true
 	var docs []document
 	dec := json.NewDecoder(bytes.NewReader(d.data))
-	for {
+	last, line := 0, d.line // where a value began
+	for len(docs) <= maxObjects {
 		from := int(dec.InputOffset())
 		var value json.RawMessage
 		if err := dec.Decode(&value); errors.Is(err, io.EOF) {
@@ -141,9 +152,12 @@ func jsonDocuments(d document) []document {
 		}
 		part := d.data[from:dec.InputOffset()]
 		value = bytes.TrimLeft(part, jsonSpace)
-		line, _ := lineColumn(d.data, from+len(part)-len(value))
-		docs = append(docs, document{data: value, line: d.line + line - 1, json: true})
+		at := from + len(part) - len(value)
+		lines, _ := lineColumn(d.data[last:at], at-last)
+		last, line = at, line+lines-1
+		docs = append(docs, document{data: value, line: line, json: true})
 	}
+	return docs
 }
 
 // jsonSpace is what JSON calls white space.

@@ -41,7 +41,7 @@ func LoadAll(file string, data []byte, o Options) (*Content, error) {
 
 // LoadParts is LoadAll for those who judge object by object: besides the error it returns every object that has no
 // problem. Of two objects with one identity the first is among them. The content is nil when the input cannot be
-// looked at as documents.
+// looked at as documents, or is larger, or worse, than anything that somebody means.
 func LoadParts(file string, data []byte, o Options) (*Content, error) {
 	l := loader{file: file, source: o.Source, policy: o.Policy, first: map[ObjectID]int{}}
 	if err := l.checkBytes(data); err != nil {
@@ -49,6 +49,9 @@ func LoadParts(file string, data []byte, o Options) (*Content, error) {
 	}
 	for _, d := range splitDocuments(bytes.TrimPrefix(data, []byte(utf8BOM))) {
 		l.document(d)
+	}
+	if !l.bearable(item{source: &source{}}) {
+		return nil, joinErrors(l.errs)
 	}
 	return &l.content, joinErrors(l.errs)
 }
@@ -87,6 +90,11 @@ type loader struct {
 	policy  Policy
 	content Content
 	errs    []*Error
+	// objects counts documents and elements of lists; over says that there is too much of something. unfolded is how large
+	// documents with aliases are without them.
+	objects  int
+	over     bool
+	unfolded int
 	// first holds the line at which each object of the input was first defined.
 	first map[ObjectID]int
 }

@@ -181,6 +181,9 @@ func (s *source) allDuplicates() []problem {
 }
 
 func (s *source) walkDuplicates(n *yaml.Node, path string, found *[]problem) {
+	if len(*found) > maxProblems {
+		return
+	}
 	switch n.Kind {
 	case yaml.MappingNode:
 		first := map[string]int{}

@@ -32,8 +32,12 @@ func Split(file string, data []byte) ([]Document, error) {
 		return nil, err
 	}
 	var s split
-	for _, d := range splitDocuments(bytes.TrimPrefix(data, []byte(utf8BOM))) {
+	documents := splitDocuments(bytes.TrimPrefix(data, []byte(utf8BOM)))
+	for _, d := range documents {
 		s.document(d, item{source: &source{file: file, doc: d}})
+	}
+	if len(documents) > maxObjects || len(s.docs) > maxObjects {
+		return nil, joinErrors([]*Error{{File: file, Msg: tooManyObjects, Hint: "split it"}})
 	}
 	return s.docs, errors.Join(s.errs...)
 }
@@ -42,6 +46,8 @@ func Split(file string, data []byte) ([]Document, error) {
 type split struct {
 	docs []Document
 	errs []error
+	// unfolded is as in loader.
+	unfolded int
 }
 
 func (s *split) fail(errs []*Error) {
@@ -51,8 +57,8 @@ func (s *split) fail(errs []*Error) {
 }
 
 func (s *split) document(d document, it item) {
-	data, err := d.data, error(nil)
-	if !d.json {
+	data, err := d.data, unfold(d, &s.unfolded)
+	if !d.json && err == nil {
 		data, err = yaml.YAMLToJSONStrict(d.data)
 	}
 	var value any
@@ -86,8 +92,15 @@ func (s *split) object(value any, it item) {
 	kind, _ := m["kind"].(string)
 	version, _ := m["apiVersion"].(string)
 	if items, isList := m["items"].([]any); isList && version == "v1" && (kind == "List" || kind == "PodList") {
+		if it.nested >= maxNested {
+			s.fail(it.errors("", []problem{{path: it.prefix, msg: tooDeep}}))
+			return
+		}
 		for i, value := range items {
-			s.object(value, item{source: it.source, prefix: fmt.Sprintf("%s[%d]", it.path("items"), i), typed: kind == "PodList"})
+			if len(s.docs)+len(s.errs) > maxObjects {
+				return
+			}
+			s.object(value, item{source: it.source, prefix: fmt.Sprintf("%s[%d]", it.path("items"), i), typed: kind == "PodList", nested: it.nested + 1})
 		}
 		return
 	}
