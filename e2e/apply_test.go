@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"monopod/node"
 )
@@ -158,6 +159,59 @@ func TestAPodMovesFromSourceToSourceWithoutARestart(t *testing.T) {
 	after := in.ready("mover")
 	if now := in.pidOf("mover"); now != pid || after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("process %d is now %d: %s", pid, now, brief(after))
+	}
+}
+
+// A pod and a Deployment go from a file to a URL to what is applied and back, in other words each time.
+func TestPodsMoveOverAllSourcesThoughEachWritesThemDifferently(t *testing.T) {
+	site := newSite(t)
+	in := site.asking()
+	in.start()
+	plain := sleeper("mover", "echo started") + "---\n" + deploymentOf("many")
+	var asJSON, sorted string
+	for doc := range strings.SplitSeq(plain, "---\n") {
+		b, err := yaml.YAMLToJSON([]byte(doc))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asJSON += string(b) + "\n"
+		if b, err = yaml.JSONToYAML(b); err != nil {
+			t.Fatal(err)
+		}
+		sorted += "---\n# the same\n" + string(b)
+	}
+	in.put("set", plain)
+	names := []string{"mover", "many-0"}
+	pids := map[string]int{}
+	for _, name := range names {
+		in.ready(name)
+		pids[name] = in.pidOf(name)
+	}
+	from := func(want string) {
+		t.Helper()
+		for _, name := range names {
+			in.pod(name, "is of "+want, func(p corev1.Pod) bool { return strings.Contains(p.Annotations["monopod.dev/source"], want) })
+		}
+	}
+	stored := in.file("set.yaml", sorted)
+	for range 2 {
+		from("set.yaml")
+		site.says(asJSON)
+		in.reports("is already defined in")
+		in.drop("set")
+		from("https://" + site.address)
+		in.refuses("remove it there", "delete", "pod", "mover")
+		in.does("apply", "-f", stored)
+		site.says("# nothing\n")
+		from("/root/applied/")
+		in.put("set", plain)
+		from("manifests/set.yaml")
+		in.does("delete", "-f", stored)
+	}
+	for _, name := range names {
+		if p := in.ready(name); in.pidOf(name) != pids[name] || p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("process %d is now %d: %s", pids[name], in.pidOf(name), brief(p))
+		}
 	}
 }
 

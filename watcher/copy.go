@@ -20,10 +20,14 @@ import (
 
 // Copy is the last good answer of a remote source on disk: one file in a directory of the source's own, which is
 // replaced as a whole. It belongs to the goroutine of that source.
-type Copy struct{ dir string }
+type Copy struct {
+	dir string
+	// write is atomicfile.Write; tests have a disk that is full.
+	write func(path string, data []byte, mode fs.FileMode) error
+}
 
 // NewCopy returns the copy that is, or will be, in dir.
-func NewCopy(dir string) *Copy { return &Copy{dir: dir} }
+func NewCopy(dir string) *Copy { return &Copy{dir: dir, write: atomicfile.Write} }
 
 // Kept is what a Copy holds.
 type Kept struct {
@@ -53,10 +57,7 @@ var ErrDamaged = errors.New("the copy on disk is damaged and not used")
 
 // Names in the directory of a Copy.
 const (
-	copyFile = "answer"
-	// newSuffix ends the name of a file that is being written.
-	newSuffix = ".new"
-	newFile   = copyFile + newSuffix
+	copyFile  = "answer"
 	staleFile = "answer.stale"
 	// versionFile has the highest version of a signed answer that was accepted.
 	versionFile = "version"
@@ -156,7 +157,7 @@ func checksum(data []byte) string {
 func (c *Copy) Save(k *Kept) error {
 	data, err := encodeCopy(k)
 	if err == nil {
-		err = c.write(copyFile, data)
+		err = c.replace(copyFile, data)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("keep a copy on disk: %w", err), c.markStale())
@@ -167,24 +168,12 @@ func (c *Copy) Save(k *Kept) error {
 	return nil
 }
 
-// write replaces a file of the copy.
-func (c *Copy) write(name string, data []byte) error {
-	if err := atomicfile.MkdirAll(c.dir); err != nil {
+// replace replaces a file of the copy.
+func (c *Copy) replace(name string, data []byte) error {
+	if err := errors.Join(atomicfile.MkdirAll(c.dir), atomicfile.Sweep(c.dir)); err != nil {
 		return err
 	}
-	path := filepath.Join(c.dir, name+newSuffix)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(path))
-	}
-	if err := os.Rename(path, filepath.Join(c.dir, name)); err != nil {
-		return err
-	}
-	return atomicfile.SyncDir(c.dir)
+	return c.write(filepath.Join(c.dir, name), data, 0o600)
 }
 
 // Highest returns the highest version of a signed answer that was accepted, as far as its own file knows; 0 without one.
@@ -219,7 +208,7 @@ var errVersionFile = errors.New("the highest version that was accepted cannot be
 // Raise makes version the one that Highest returns; when it returns nil, that outlives a power cut.
 func (c *Copy) Raise(version uint64) error {
 	text := strconv.FormatUint(version, 10)
-	if err := c.write(versionFile, []byte(text+" "+checksum([]byte(text))+"\n")); err != nil {
+	if err := c.replace(versionFile, []byte(text+" "+checksum([]byte(text))+"\n")); err != nil {
 		return fmt.Errorf("keep the version of the answer on disk: %w", err)
 	}
 	return nil

@@ -3,12 +3,17 @@ package watcher
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"monopod/internal/atomicfile"
 )
 
 func someCopy(body string) *Kept {
@@ -89,18 +94,18 @@ func TestADamagedCopyIsAnErrorWhateverTheDamage(t *testing.T) {
 func TestACopyThatCannotBeReplacedIsStaleUntilItCan(t *testing.T) {
 	dir := t.TempDir()
 	c := NewCopy(dir)
+	full := fillable(c, copyFile)
 	must(t, c.Save(someCopy("old")))
-	must(t, os.Mkdir(filepath.Join(dir, newFile), 0o700)) // as good as a full disk, also for root
-	if err := c.Save(someCopy("new")); err == nil {
-		t.Fatal("saved onto a directory")
-	}
-	if err := c.Save(someCopy("new")); err == nil {
-		t.Fatal("saved onto a directory")
+	full.Store(true)
+	for range 2 {
+		if err := c.Save(someCopy("new")); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("on a full disk: %v", err)
+		}
 	}
 	if k, err := c.Load(); err != nil || string(k.Body) != "old" || !k.Stale {
 		t.Errorf("%+v, %v", k, err)
 	}
-	must(t, os.Remove(filepath.Join(dir, newFile)))
+	full.Store(false)
 	must(t, c.Save(someCopy("new")))
 	if k, err := c.Load(); err != nil || string(k.Body) != "new" || k.Stale {
 		t.Errorf("%+v, %v", k, err)
@@ -112,9 +117,10 @@ func TestACopyThatCannotBeReplacedIsStaleUntilItCan(t *testing.T) {
 
 func TestAFirstAnswerThatCannotBeKeptLeavesASign(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(dir, newFile), 0o700))
-	if err := NewCopy(dir).Save(someCopy("new")); err == nil {
-		t.Fatal("saved onto a directory")
+	c := NewCopy(dir)
+	fillable(c, copyFile).Store(true)
+	if err := c.Save(someCopy("new")); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("on a full disk: %v", err)
 	}
 	if k, err := NewCopy(dir).Load(); !errors.Is(err, ErrDamaged) {
 		t.Errorf("%+v, %v", k, err)
@@ -133,6 +139,18 @@ func TestCopiesOfSourcesThatAreNoMoreAreRemoved(t *testing.T) {
 	if want := []string{root + "/fleet", root + "/http"}; !reflect.DeepEqual(left, want) {
 		t.Errorf("left %v", left)
 	}
+}
+
+// fillable gives c a disk on which the file of a name cannot be written as long as it is full.
+func fillable(c *Copy, name string) (full *atomic.Bool) {
+	full = &atomic.Bool{}
+	c.write = func(path string, data []byte, mode fs.FileMode) error {
+		if full.Load() && filepath.Base(path) == name {
+			return syscall.ENOSPC
+		}
+		return atomicfile.Write(path, data, mode)
+	}
+	return full
 }
 
 // sealed gives data a right checksum.
@@ -169,7 +187,7 @@ func TestAPowerCutWhileACopyIsWrittenLeavesTheOldOne(t *testing.T) {
 	next, err := encodeCopy(someCopy("new"))
 	must(t, err)
 	for _, written := range []int{0, len(next) / 2, len(next)} {
-		must(t, os.WriteFile(filepath.Join(dir, newFile), next[:written], 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(".tmp-", written)), next[:written], 0o600))
 		if k, err := NewCopy(dir).Load(); err != nil || string(k.Body) != "old" || k.Stale {
 			t.Errorf("%d bytes written: %+v, %v", written, k, err)
 		}
@@ -177,5 +195,8 @@ func TestAPowerCutWhileACopyIsWrittenLeavesTheOldOne(t *testing.T) {
 	must(t, NewCopy(dir).Save(someCopy("newer")))
 	if k, err := NewCopy(dir).Load(); err != nil || string(k.Body) != "newer" {
 		t.Errorf("%+v, %v", k, err)
+	}
+	if left, err := filepath.Glob(dir + "/.tmp-*"); err != nil || len(left) > 0 {
+		t.Errorf("left, with what may be Secrets: %v %v", left, err)
 	}
 }

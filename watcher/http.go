@@ -74,8 +74,8 @@ func NewHTTPSource(cfg HTTPConfig) *Remote {
 	})
 }
 
-// RedactURL hides the password of a URL, or a user name that stands alone: that is a token. Of what cannot be read as
-// a URL nothing is shown.
+// RedactURL hides the password of a URL, or a user name that stands alone: that is a token; and the values of its query,
+// which may sign it. Of what cannot be read as a URL nothing is shown.
 func RedactURL(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || u.User == nil && strings.Contains(u.Opaque+u.Path, "@") && u.Host == "" {
@@ -84,10 +84,24 @@ func RedactURL(s string) string {
 	if _, hasPassword := u.User.Password(); u.User != nil && !hasPassword {
 		u.User = url.User("xxxxx")
 	}
-	if u.User == nil {
+	if u.User == nil && u.RawQuery == "" {
 		return s
 	}
+	u.RawQuery = redactQuery(u.RawQuery)
 	return u.Redacted()
+}
+
+// redactQuery leaves the names in a query.
+func redactQuery(query string) string {
+	var parts []string
+	for part := range strings.SplitSeq(query, "&") {
+		if name, _, named := strings.Cut(part, "="); named {
+			parts = append(parts, name+"=xxxxx")
+		} else if part != "" {
+			parts = append(parts, "xxxxx")
+		}
+	}
+	return strings.Join(parts, "&")
 }
 
 // redacted is RedactURL for the URL in an error.
@@ -198,7 +212,7 @@ func (f *httpFetcher) signature(ctx context.Context) ([]byte, error) {
 	}
 	at.Path += signatureSuffix
 	of := *f
-	of.name, of.cfg.MaxSize = at.Redacted(), maxSignature
+	of.name, of.cfg.MaxSize = RedactURL(at.String()), maxSignature
 	req, err := of.request(ctx, at.String())
 	if err != nil {
 		return nil, err

@@ -94,7 +94,9 @@ func TestAPasswordInTheURLIsSentAndNotShown(t *testing.T) {
 
 func TestRedactURL(t *testing.T) {
 	for url, want := range map[string]string{
-		"": "", "https://h/p?q#f": "https://h/p?q#f", "https://me:secret@h/": "https://me:xxxxx@h/", "https://TOKEN@h/": "https://xxxxx@h/",
+		"": "", "https://h/p#f": "https://h/p#f", "https://h/p?": "https://h/p?",
+		"https://h/p?TOKEN#f": "https://h/p?xxxxx#f", "https://me:secret@h/p?node=1&sig=a=b%20c&": "https://me:xxxxx@h/p?node=xxxxx&sig=xxxxx",
+		"https://me:secret@h/": "https://me:xxxxx@h/", "https://TOKEN@h/": "https://xxxxx@h/",
 		"https://me:secret@h:port/": "(not a URL)", "me:secret@h/": "(not a URL)", "secret@h/": "(not a URL)", "pods.yaml": "pods.yaml", "https://h/~@me": "https://h/~@me",
 	} {
 		if got := RedactURL(url); got != want {
@@ -107,7 +109,7 @@ func TestATokenInTheURLIsInNoError(t *testing.T) {
 	web := newWebServer(t, text("pod x v1\n"))
 	address := strings.Replace(web.URL, "http://", "http://hunter2@", 1)
 	web.Close()
-	for _, u := range []string{address, "http://me:hunter2@h:port/"} {
+	for _, u := range []string{address, "http://me:hunter2@h:port/", web.URL + "/?sig=hunter2"} {
 		_, err := newHTTPFetcher(HTTPConfig{URL: u}, RedactURL(u)).Fetch(t.Context(), Validators{})
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("it says: %v", err)

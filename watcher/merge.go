@@ -12,7 +12,7 @@ import (
 // Merge folds the last Set of each source into one Desired. Sources win over those behind them in order; sources
 // that order does not name come last, by name. It is pure and deterministic.
 func Merge(order []string, sets map[string]Set) Desired {
-	d := Desired{Order: order, Reported: map[string]bool{}, Unknown: map[string][]string{}}
+	d := Desired{Order: order, Reported: map[string]bool{}, Partial: map[string]bool{}, Unknown: map[string][]string{}}
 	pods, reports := 0, 0
 	for _, set := range sets {
 		pods, reports = pods+len(set.Pods), reports+len(set.Reports)
@@ -23,6 +23,9 @@ func Merge(order []string, sets map[string]Set) Desired {
 		set := sets[name]
 		if !set.Unread {
 			d.Reported[name] = true
+		}
+		if set.Partial {
+			d.Partial[name] = true
 		}
 		if len(set.Unknown) > 0 {
 			d.Unknown[name] = set.Unknown
@@ -68,7 +71,7 @@ func (o owners) claim(set Set) Set {
 			name := key.String()
 			r := c.on(p.Origin)
 			r.pods[name] = true
-			r.errors = append(r.errors, conflictLine(p.Origin, "pod "+name, owner))
+			r.tell(p.Origin, "pod "+name, owner)
 			continue
 		}
 		o.pods[key] = p.Origin
@@ -87,7 +90,7 @@ func (o owners) claimObjects(objects []*manifests.Object, c *conflicts) []*manif
 		if owner, taken := o.objects[obj.ID()]; taken {
 			r := c.on(obj.Origin)
 			r.objects[obj.String()] = true
-			r.errors = append(r.errors, conflictLine(obj.Origin, obj.String(), owner))
+			r.tell(obj.Origin, obj.String(), owner)
 			continue
 		}
 		o.objects[obj.ID()] = obj.Origin
@@ -107,7 +110,18 @@ type conflicts struct {
 // conflict is what an input does not contribute, by the names of pods and of objects, and why.
 type conflict struct {
 	pods, objects map[string]bool
-	errors        []string
+	// errors are the first of all; more is how many there are besides.
+	errors []string
+	more   int
+}
+
+// tell adds a reason. There may be as many as an input has objects.
+func (c *conflict) tell(at manifests.Origin, what string, owner manifests.Origin) {
+	if len(c.errors) == maxReasons {
+		c.more++
+		return
+	}
+	c.errors = append(c.errors, conflictLine(at, what, owner))
 }
 
 // on returns what is said about the input written at.
@@ -147,6 +161,9 @@ func (c *conflicts) told() []Report {
 			r.State = Conflict
 		}
 		r.Errors = slices.Concat(r.Errors, was.errors)
+		if was.more > 0 {
+			r.Errors = append(r.Errors, fmt.Sprintf("and %d more", was.more))
+		}
 		r.Pods, r.Objects = without(r.Pods, was.pods), without(r.Objects, was.objects)
 	}
 	return all
@@ -183,13 +200,13 @@ func sameReport(a, b Report) bool {
 }
 
 func sameSet(a, b Set) bool {
-	return a.Source == b.Source && a.Unread == b.Unread && slices.Equal(a.Unknown, b.Unknown) &&
+	return a.Source == b.Source && a.Unread == b.Unread && a.Partial == b.Partial && slices.Equal(a.Unknown, b.Unknown) &&
 		same(a.Pods, b.Pods) && same(a.Objects, b.Objects) && same(a.Workloads, b.Workloads) &&
 		slices.EqualFunc(a.Reports, b.Reports, sameReport)
 }
 
 func sameDesired(a, b Desired) bool {
-	return maps.Equal(a.Reported, b.Reported) && maps.EqualFunc(a.Unknown, b.Unknown, slices.Equal[[]string]) &&
+	return a.SameRead(b) &&
 		same(a.Pods, b.Pods) && same(a.Objects, b.Objects) && same(a.Workloads, b.Workloads) &&
 		slices.EqualFunc(a.Reports, b.Reports, sameReport)
 }

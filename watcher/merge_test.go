@@ -2,10 +2,12 @@ package watcher
 
 import (
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -81,25 +83,56 @@ func TestMergeSaysWhoDefinesAPodAlready(t *testing.T) {
 	}
 }
 
+// Tens of thousands of pods that another source has too: a few lines say so.
+func TestConflictsWithoutEndAreFewLines(t *testing.T) {
+	const many = 20_000
+	var pods, web []*manifests.Pod
+	for i := range many {
+		pods = append(pods, podIn("file", "/m/a.yaml", fmt.Sprint("p", i), "v1"))
+		web = append(web, podIn("http", "http://h/", fmt.Sprint("p", i), "v2"))
+	}
+	web = append(web, podIn("http", "http://h/", "other", "v2"))
+	began := time.Now()
+	d := Merge([]string{"file", "http"}, map[string]Set{"file": setOf("file", pods...), "http": setOf("http", web...)})
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	r := d.Reports[1]
+	if len(r.Errors) != maxReasons+1 || r.Errors[maxReasons] != fmt.Sprintf("and %d more", many-maxReasons) || !slices.Equal(r.Pods, []string{"default/other"}) {
+		t.Errorf("%d lines, the last is %q; pods %v", len(r.Errors), r.Errors[len(r.Errors)-1], r.Pods)
+	}
+	var log strings.Builder
+	logChanges(slog.New(slog.NewTextHandler(&log, nil)), nil, d.Reports)
+	if log.Len() > 10_000 || !strings.Contains(log.String(), "and 19990 more") {
+		t.Errorf("%d bytes in the log: %.500s", log.Len(), log.String())
+	}
+}
+
 func TestRemovable(t *testing.T) {
 	some, all := map[string]bool{"file": true}, map[string]bool{"file": true, "http": true}
+	broken := map[string][]string{"file": {"/m/broken.yaml"}}
+	order := []string{"file", "http"}
+	gone := manifests.Origin{Source: "fleet", File: "https://h/"}
 	tests := []struct {
-		name     string
-		reported map[string]bool
-		origin   manifests.Origin
-		want     bool
+		name   string
+		d      Desired
+		origin manifests.Origin
+		want   bool
 	}{
-		{"a file that is gone", some, manifests.Origin{Source: "file", File: "/m/gone.yaml"}, true},
-		{"a file that was never read", all, manifests.Origin{Source: "file", File: "/m/broken.yaml"}, false},
-		{"a source that has not reported", some, manifests.Origin{Source: "http", File: "http://h/"}, false},
-		{"a source that is no more while another one is unread", some, manifests.Origin{Source: "fleet", File: "https://h/"}, false},
-		{"a source that is no more when all others are read", all, manifests.Origin{Source: "fleet", File: "https://h/"}, true},
-		{"no origin", all, manifests.Origin{}, false},
+		{"a file that is gone", Desired{Reported: some, Unknown: broken}, manifests.Origin{Source: "file", File: "/m/gone.yaml"}, true},
+		{"a file that was never read", Desired{Reported: all, Unknown: broken}, manifests.Origin{Source: "file", File: "/m/broken.yaml"}, false},
+		{"a source that has not reported", Desired{Reported: some}, manifests.Origin{Source: "http", File: "http://h/"}, false},
+		{"a source of which not all is known", Desired{Reported: all, Partial: map[string]bool{"http": true}}, manifests.Origin{Source: "http", File: "http://h/"}, true},
+		{"a source that is no more while another one is unread", Desired{Reported: some}, gone, false},
+		{"a source that is no more while a file is unread", Desired{Reported: all, Unknown: broken}, gone, false},
+		{"a source that is no more while not all of another one is known", Desired{Reported: all, Partial: map[string]bool{"http": true}}, gone, false},
+		{"a source that is no more when all others are read", Desired{Reported: all}, gone, true},
+		{"no origin", Desired{Reported: all, Unknown: broken}, manifests.Origin{}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := Desired{Order: []string{"file", "http"}, Reported: tt.reported, Unknown: map[string][]string{"file": {"/m/broken.yaml"}}}
-			if got := d.Removable(tt.origin); got != tt.want {
+			tt.d.Order = order
+			if got := tt.d.Removable(tt.origin); got != tt.want {
 				t.Errorf("removable is %v", got)
 			}
 		})
@@ -124,6 +157,10 @@ func TestWhatRunsIsKeptAsLongAsAHigherSourceMayHaveIt(t *testing.T) {
 		"a higher source that lacks it":          {at("file", "/m/gone.yaml"), at("applied", "/a/web"), false},
 		"a lower source":                         {at("http", "http://h/"), at("file", "/m/web.yaml"), false},
 		"the same source":                        {at("http", "http://h/"), at("http", "http://h/"), false},
+		"another URL of the same source":         {at("http", "http://g/"), at("http", "http://h/"), false},
+		"a broken file before another one":       {at("file", "/m/broken.yaml"), at("file", "/m/web.yaml"), true},
+		"a broken file behind another one":       {at("file", "/m/broken.yaml"), at("file", "/m/a.yaml"), false},
+		"a file that is gone before another one": {at("file", "/m/a.yaml"), at("file", "/m/web.yaml"), false},
 		"a source that is no more":               {at("fleet", "http://f/"), at("applied", "/a/web"), false},
 		"no origin":                              {manifests.Origin{}, at("applied", "/a/web"), false},
 	} {

@@ -112,8 +112,13 @@ type Remote struct {
 	// content is what counts, by the last answer that was taken over; flaws is what is wrong with parts of that answer.
 	content manifests.Content
 	flaws   error
-	// whole says that content has held all that the source wanted, at least once in this run.
-	whole bool
+	// clear says that no mistake in that answer can hide an object that content lacks.
+	clear bool
+	// whole says that content has held all that the source wanted, at least once in this run. fresh says that nothing can
+	// run from it since before this run.
+	whole, fresh bool
+	// asked says that a request has been made in this run.
+	asked bool
 	// good is the hash of the answer in effect, bad that of the last one refused as a whole; badErr says why.
 	good, bad [sha256.Size]byte
 	badErr    error
@@ -154,7 +159,7 @@ func NewRemote(cfg RemoteConfig) *Remote {
 	if !signed {
 		cfg.Verify = func(body, _ []byte) ([]byte, uint64, error) { return body, 0, nil }
 	}
-	return &Remote{cfg: cfg, signed: signed, log: cfg.Log.With("source", cfg.Name), set: Set{Source: cfg.Name, Unread: true}}
+	return &Remote{cfg: cfg, signed: signed, log: cfg.Log.With("source", cfg.Name), set: Set{Source: cfg.Name, Unread: true, Partial: true}}
 }
 
 // Name implements Source.
@@ -182,6 +187,7 @@ func (s *Remote) Run(ctx context.Context, out chan<- Set) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		s.doubt(err)
 		s.note(err)
 		tell()
 		if !pause(ctx, spread(s.delay())) {
@@ -209,8 +215,7 @@ func (s *Remote) confirm() error {
 	}
 	s.copied = time.Time{}
 	s.keep()
-	s.whole = s.whole || s.flaws == nil // after all, it was not stale
-	s.set.Unread = !s.whole
+	s.know(s.clear) // after all, it was not stale
 	return s.flaws
 }
 
@@ -251,6 +256,7 @@ func (s *Remote) take(a *Answer) error {
 	s.seen, s.copied = a.Validators, time.Time{}
 	s.version = version
 	s.accept(sum, got)
+	s.know(got.whole)
 	return s.flaws
 }
 
@@ -293,9 +299,28 @@ func (s *Remote) judge(payload []byte) (verdict, error) {
 func (s *Remote) accept(sum [sha256.Size]byte, v verdict) {
 	s.good, s.content, s.flaws = sum, v.content, v.flaws
 	s.bad, s.badErr = [sha256.Size]byte{}, nil // after other content the refused one may be right
-	s.whole = s.whole || v.whole
-	s.set.Unread = !s.whole
+	s.clear = v.whole
 	s.set.Pods, s.set.Objects, s.set.Workloads = v.content.Pods, v.content.Objects, v.content.Workloads
+}
+
+// know notes whether content is all that the source wants.
+func (s *Remote) know(whole bool) {
+	s.whole = s.whole || whole
+	s.set.Unread = !s.whole && !s.fresh
+}
+
+// doubt notes whether the place may want more than what is known, by the outcome of a request.
+func (s *Remote) doubt(err error) {
+	var refused *Refusal
+	switch {
+	case err == nil, err == s.flaws: //nolint:errorlint // that very error: the rest of the answer counts
+		s.set.Partial = !s.clear
+	case errors.As(err, &refused):
+		s.set.Partial = true
+	case !s.asked:
+		s.set.Partial = false // nobody is there to ask: the copy says it
+	}
+	s.asked = true
 }
 
 // note enters the outcome of a request into the set.

@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,7 @@ func (s *Remote) restore() (found bool, err error) {
 	k, err := s.cfg.Copy.Load()
 	if errors.Is(err, fs.ErrNotExist) {
 		// Nothing runs from a source that has never had an answer. That of staticPodURL is older than copies are.
-		s.whole = s.cfg.Name != httpSource && s.highest == 0
+		s.fresh = s.cfg.Name != httpSource && s.highest == 0
 		return false, nil
 	}
 	if err == nil {
@@ -45,7 +46,7 @@ func (s *Remote) revive(k *Kept) error {
 		s.highest = max(s.highest, k.Version)
 	}
 	if k.Counts != nil {
-		counted, err := safeLoad(s.cfg.Load, s.cfg.Input, k.Counts)
+		counted, err := s.loadList(k.Counts, MaxInput/2)
 		if counted == nil {
 			return fmt.Errorf("the copy on disk is not used: %w", err)
 		}
@@ -63,8 +64,8 @@ func (s *Remote) revive(k *Kept) error {
 	}
 	k.Stale = k.Stale || version < s.highest // what was accepted last is not this
 	s.version = version
-	got.whole = got.whole && !k.Stale
 	s.accept(sumOf(k.Body, k.Signature), got)
+	s.know(got.whole && !k.Stale)
 	s.kept = keptSum(k)
 	if k.Stale {
 		s.kept = [sha256.Size]byte{} // to be written again, also if it is still the answer
@@ -124,6 +125,43 @@ func (s *Remote) keepAnswer() {
 func keptSum(k *Kept) [sha256.Size]byte { return sumOf(k.Body, k.Signature, k.Counts) }
 
 func hashOf(place string) string { return checksum([]byte(place)) }
+
+// loadList loads what listOf has printed, in parts of about most bytes: with its defaults, in JSON, it may be larger than
+// an input may be.
+func (s *Remote) loadList(data []byte, most int) (*manifests.Content, error) {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, err
+	}
+	all := &manifests.Content{}
+	var errs []error
+	for rest := list.Items; len(rest) > 0; {
+		n, size := 0, 0
+		for n < len(rest) && (n == 0 || size+len(rest[n]) <= most) {
+			size += len(rest[n])
+			n++
+		}
+		part, err := safeLoad(s.cfg.Load, s.cfg.Input, bytes.Join(asBytes(rest[:n]), []byte{'\n'}))
+		if errs = append(errs, err); part == nil {
+			return nil, err
+		}
+		all.Pods = append(all.Pods, part.Pods...)
+		all.Objects = append(all.Objects, part.Objects...)
+		all.Workloads = append(all.Workloads, part.Workloads...)
+		rest = rest[n:]
+	}
+	return all, errors.Join(errs...)
+}
+
+func asBytes(items []json.RawMessage) [][]byte {
+	all := make([][]byte, len(items))
+	for i, item := range items {
+		all[i] = item
+	}
+	return all
+}
 
 // listOf prints content as a List in JSON.
 func listOf(c *manifests.Content) ([]byte, error) {

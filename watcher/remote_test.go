@@ -2,12 +2,14 @@ package watcher
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,6 +142,50 @@ func TestWhatMayBeRemovedWhileAnObjectIsBadFromTheBeginning(t *testing.T) {
 	}
 }
 
+// What a source may want besides what is known of it matters for the pods of sources that are no more.
+func TestASourceSaysWhetherAllOfItIsKnown(t *testing.T) {
+	good, bad := text(podYAML("a", "v1")), text(podYAML("a", "v1")+strings.Replace(podYAML("b", "v1"), "image:", "imige:", 1))
+	kept := func(t *testing.T) string {
+		dir := t.TempDir()
+		web := newWebServer(t, good)
+		askKept(t, web.URL, dir).wants("a=v1", Accepted)
+		return dir
+	}
+	for name, tt := range map[string]struct {
+		copied  bool
+		answer  http.HandlerFunc
+		state   ReportState
+		partial bool
+	}{
+		"a good answer":                        {false, good, Accepted, false},
+		"a mistake in the first answer":        {false, bad, Refused, true},
+		"the copy is confirmed":                {true, good, Accepted, false},
+		"a mistake in the answer since a copy": {true, bad, Refused, true},
+		"an answer that is refused":            {true, text("<html>\n"), Refused, true},
+		"nobody answers":                       {true, status(500), Unreachable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tt.copied {
+				dir = kept(t)
+			}
+			web := newWebServer(t, tt.answer)
+			s := askKept(t, web.URL, dir)
+			s.until(fmt.Sprint("partial: ", tt.partial), func(set Set) bool {
+				return len(set.Reports) == 1 && set.Reports[0].State == tt.state && set.Reports[0].FromDisk.IsZero() == (tt.state != Unreachable && name != "an answer that is refused") && set.Partial == tt.partial && !set.Unread
+			})
+			if first := s.history()[0]; tt.copied && (!first.Partial || first.Unread) {
+				t.Errorf("before the place was asked: %+v", first)
+			}
+			if !tt.partial {
+				return
+			}
+			web.answer(good)
+			s.until("all is known", func(set Set) bool { return !set.Partial && !set.Unread && set.Reports[0].State == Accepted })
+		})
+	}
+}
+
 func TestListsAndAllKindsAreJudgedObjectByObject(t *testing.T) {
 	item := func(name, image string) string {
 		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `"},"spec":{"containers":[{"name":"c","image":` + image + `}]}}`
@@ -232,10 +278,11 @@ func TestACopyThatIsRefusedNowIsNotUsedAndNothingMayBeRemoved(t *testing.T) {
 func TestAnAnswerThatCannotBeKeptCountsAndIsReportedAndTheStaleCopyRemovesNothing(t *testing.T) {
 	dir := t.TempDir()
 	web := newWebServer(t, text(podYAML("x", "v1")))
-	s := askKept(t, web.URL, dir)
+	var full *atomic.Bool
+	onDisk := func(c *HTTPConfig) { full = fillable(c.Copy, copyFile) }
+	s := askKept(t, web.URL, dir, onDisk)
 	s.wants("x=v1", Accepted)
-	block := filepath.Join(dir, "fleet", newFile)
-	must(t, os.Mkdir(block, 0o700)) // as good as a full disk, also for root
+	full.Store(true)
 	web.answer(text(podYAML("x", "v2") + podYAML("w", "v2")))
 	set := s.wants("x=v2 w=v2", Accepted)
 	if why := strings.Join(set.Reports[0].Errors, "\n"); !strings.Contains(why, "keep a copy on disk") {
@@ -244,12 +291,11 @@ func TestAnAnswerThatCannotBeKeptCountsAndIsReportedAndTheStaleCopyRemovesNothin
 	s.stop()
 	web.answer(status(500))
 
-	stale := askKept(t, web.URL, dir)
+	stale := askKept(t, web.URL, dir, onDisk)
 	set = stale.wants("x=v1", Unreachable)
 	if !set.Unread {
 		t.Error("w, which may run, may be removed because of a stale copy")
 	}
-	must(t, os.Remove(block))
 	web.answer(text(podYAML("x", "v1")))
 	stale.until("that all is known", func(set Set) bool { return !set.Unread && images(set) == "x=v1" && len(set.Reports[0].Errors) == 0 })
 	stale.stop()
@@ -365,6 +411,33 @@ func TestEveryKindIsHeldOverARestartAsItWas(t *testing.T) {
 		if n := slices.Concat(now.Objects, now.Workloads)[i]; !reflect.DeepEqual(o.Object, n.Object) {
 			t.Errorf("%s is another one: %s", o, cmp.Diff(o.Object, n.Object))
 		}
+	}
+}
+
+// With its defaults, in JSON, content may be larger than an input may be.
+func TestWhatCountsIsReadInPartsThatAreNoLargerThanAnInput(t *testing.T) {
+	const most = 2000
+	load, calls := partsLoader("fleet"), 0
+	s := NewRemote(RemoteConfig{Name: "fleet", Input: "u", Load: func(input string, data []byte) (*manifests.Content, error) {
+		if calls++; len(data) > 2*most {
+			return nil, errors.New("too large")
+		}
+		return load(input, data)
+	}})
+	text := "---\nkind: ConfigMap\napiVersion: v1\nmetadata: {name: c}\n"
+	for i := range 20 {
+		text += podYAML(fmt.Sprint("p", i), "v1")
+	}
+	was, err := load("u", []byte(text))
+	must(t, err)
+	data, err := listOf(was)
+	must(t, err)
+	got, err := s.loadList(data, most)
+	if err != nil || len(data) < 2*most || calls < 3 || !slices.Equal(keys(got.Pods), keys(was.Pods)) || len(got.Objects) != 1 {
+		t.Errorf("%d bytes in %d parts: %+v, %v", len(data), calls, got, err)
+	}
+	if got, err := s.loadList(data, MaxInput); err == nil || got != nil {
+		t.Errorf("a part that is refused as a whole: %+v", got)
 	}
 }
 

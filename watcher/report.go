@@ -23,15 +23,32 @@ func lines(err error) []string {
 	return all
 }
 
-// maxReasons is how many reasons a report has: a hostile answer gives as many as it has lines.
-const maxReasons = 100
+// A hostile answer gives as many reasons as it has lines, and some as long as it is.
+const (
+	// maxReasons is how many reasons a report has, maxReason how many bytes each.
+	maxReasons = 100
+	maxReason  = 1000
+	// maxLogged is how many reasons, and names of pods, a line of the log has.
+	maxLogged = 10
+)
 
 // bounded returns the first reasons, and how many there are besides.
 func bounded(reasons []string) []string {
-	if len(reasons) <= maxReasons {
-		return reasons
+	out := slices.Clone(first(reasons, maxReasons))
+	for i, r := range out {
+		if len(r) > maxReason {
+			out[i] = strings.ToValidUTF8(r[:maxReason], "") + "..."
+		}
 	}
-	return append(slices.Clone(reasons[:maxReasons]), fmt.Sprintf("and %d more", len(reasons)-maxReasons))
+	return out
+}
+
+// first returns the first words, and how many there are besides.
+func first(words []string, most int) []string {
+	if len(words) <= most {
+		return words
+	}
+	return append(slices.Clone(words[:most]), fmt.Sprintf("and %d more", len(words)-most))
 }
 
 func keys(pods []*manifests.Pod) []string {
@@ -83,11 +100,11 @@ func logChanges(log *slog.Logger, old, now []Report) {
 		if r.State == Accepted || r.State == Ignored {
 			emit = log.Info
 		}
-		emit("input "+strings.ToLower(string(r.State)), "input", r.Input, "pods", r.Pods, "reasons", r.Errors)
+		emit("input "+strings.ToLower(string(r.State)), "input", r.Input, "pods", first(r.Pods, maxLogged), "reasons", first(r.Errors, maxLogged))
 	}
 	for _, r := range old {
 		if _, gone := before[r.Input]; gone {
-			log.Info("input gone", "input", r.Input, "pods", r.Pods)
+			log.Info("input gone", "input", r.Input, "pods", first(r.Pods, maxLogged))
 		}
 	}
 }

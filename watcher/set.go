@@ -10,6 +10,7 @@ package watcher
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,6 +25,9 @@ type Set struct {
 	// Unread says that it is not known what all the source wants, and Reports says why: it has not been read
 	// successfully in this run and Pods is empty, or what is in Pods may not be all.
 	Unread bool
+	// Partial says that the source may want more than what is in Pods, Objects and Workloads: its place has not been asked
+	// yet, or what it said last has a mistake. What has run from this source is not hidden by that, unless it is Unread too.
+	Partial bool
 	// Unknown holds the inputs whose content has never been read successfully in this run although they exist (a
 	// file that has been broken since the start). Pods that run from one of them must not be removed.
 	Unknown []string
@@ -85,6 +89,8 @@ type Desired struct {
 	// Reported holds the names of sources that have been read successfully in this run. Only pods of these
 	// sources may be removed when they are missing from Pods.
 	Reported map[string]bool
+	// Partial holds the names of sources that may want more than what is known; see Set.Partial.
+	Partial map[string]bool
 	// Order has the names of all sources by precedence. A source that is not among them is no more; what is left of it
 	// may be removed once it is known that no other source has it.
 	Order []string
@@ -96,22 +102,32 @@ type Desired struct {
 
 // Removable says whether a pod written at o may be removed when it is missing from Pods: its source has been
 // read in this run, and so has the input it was written in, unless that input is gone. When there is no such source any
-// more, every other one must have been read: it may have been renamed, or its pods moved. The zero Desired removes nothing.
+// more, it must be known what all the others want: it may have been renamed, or its pods moved. The zero Desired removes nothing.
 func (d Desired) Removable(o manifests.Origin) bool {
 	if len(d.Order) > 0 && o.Source != "" && !slices.Contains(d.Order, o.Source) {
-		return d.AllRead()
+		return d.Complete()
 	}
 	return d.Reported[o.Source] && !slices.Contains(d.Unknown[o.Source], o.File)
 }
 
 // Keeps says whether a pod that runs as written at was stays as it is although Pods has it from now: was stands in a
-// source of higher precedence, and it is not known that the pod is not there any more.
+// source of higher precedence, or in an earlier file of the same one, and it is not known that the pod is not there any more.
 func (d Desired) Keeps(was, now manifests.Origin) bool {
+	if was.Source == now.Source {
+		return was.File < now.File && slices.Contains(d.Unknown[was.Source], was.File)
+	}
 	i := slices.Index(d.Order, was.Source)
 	return i >= 0 && i < slices.Index(d.Order, now.Source) && !d.Removable(was)
 }
 
-// AllRead says that every source there is has been read in this run.
-func (d Desired) AllRead() bool {
-	return !slices.ContainsFunc(d.Order, func(name string) bool { return !d.Reported[name] })
+// Complete says that it is known what every source wants, to the last file of it.
+func (d Desired) Complete() bool {
+	return !slices.ContainsFunc(d.Order, func(name string) bool {
+		return !d.Reported[name] || d.Partial[name] || len(d.Unknown[name]) > 0
+	})
+}
+
+// SameRead says that as much is known of what the sources want: Removable and Keeps say the same.
+func (d Desired) SameRead(o Desired) bool {
+	return maps.Equal(d.Reported, o.Reported) && maps.Equal(d.Partial, o.Partial) && maps.EqualFunc(d.Unknown, o.Unknown, slices.Equal[[]string])
 }

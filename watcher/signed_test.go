@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -145,16 +146,18 @@ func TestACopyThatIsOlderThanTheHighestVersionStartsPodsButRemovesNone(t *testin
 
 func TestAVersionThatCannotBeKeptIsReportedAndCountsAsLongAsTheAgentRuns(t *testing.T) {
 	dir := t.TempDir()
-	block := filepath.Join(dir, "fleet", versionFile+newSuffix)
-	must(t, os.MkdirAll(block, 0o700)) // as good as a full disk, also for root
+	var full *atomic.Bool
 	web := newWebServer(t, text(signedSet(2, podYAML("x", "v2"))))
-	s := askKept(t, web.URL, dir, versioned)
+	s := askKept(t, web.URL, dir, versioned, func(c *HTTPConfig) {
+		full = fillable(c.Copy, versionFile)
+		full.Store(true)
+	})
 	s.wants("x=v2", Accepted)
 	s.says("keep the version of the answer on disk")
 	web.answer(text(signedSet(1, podYAML("x", "v1"))))
 	s.says("older than version 2")
 	web.answer(text(signedSet(2, podYAML("x", "v2"))))
-	must(t, os.Remove(block))
+	full.Store(false)
 	s.until("nothing to say", func(set Set) bool {
 		return set.Reports[0].State == Accepted && len(set.Reports[0].Errors) == 0
 	})
@@ -227,9 +230,9 @@ func TestADetachedSignatureIsAskedForWithTheAnswer(t *testing.T) {
 		says   string
 	}{
 		{"the old one", text("for image: v1"), Refused, `signature "for image: v1"`},
-		{"none", status(404), Refused, "there is no signature: " + web.URL + "/pods.yaml.minisig?node=1: answered 404"},
+		{"none", status(404), Refused, "there is no signature: " + web.URL + "/pods.yaml.minisig?node=xxxxx: answered 404"},
 		{"no more", status(410), Refused, "there is no signature"},
-		{"an error", status(500), Unreachable, "/pods.yaml.minisig?node=1: answered 500"},
+		{"an error", status(500), Unreachable, "/pods.yaml.minisig?node=xxxxx: answered 500"},
 		{"an empty one", text(""), Refused, `signature ""`},
 		{"one that is too large", text(strings.Repeat("x", maxSignature+1)), Refused, "larger than 64 KiB"},
 		{"a cut-off one", raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nfor image: v2"), Unreachable, "unexpected EOF"},

@@ -70,6 +70,9 @@ type Wanted struct {
 	Pods []*manifests.Pod
 	// Removable says of which documents it is known that they are gone.
 	Removable func(manifests.Origin) bool
+	// Keeps says that what runs as written at was stays as it is although now says otherwise: was goes before it and has
+	// not been read. nil: nothing does.
+	Keeps func(was, now manifests.Origin) bool
 }
 
 // Observed is a pod as the runner sees it.
@@ -91,8 +94,13 @@ type Result struct {
 func (x *Expander) Expand(now time.Time, w Wanted, pods []Observed) Result {
 	in := Input{Now: now, Pods: x.current(pods), State: x.state, Make: x.make}
 	documents := map[metav1.Object]bool{}
+	kept := x.kept(w.Keeps, pods)
 	for _, o := range w.Workloads {
-		in.Workloads = append(in.Workloads, Workload{Object: o.Object, Kind: o.Kind, Origin: o.Origin})
+		doc := Workload{Object: o.Object, Kind: o.Kind, Origin: o.Origin}
+		if kept(doc) {
+			continue // its pods stay: nobody may take them away
+		}
+		in.Workloads = append(in.Workloads, doc)
 		documents[o.Object] = true
 	}
 	maps.DeleteFunc(x.made, func(k madeKey, _ *manifests.Pod) bool { return !documents[k.document] })
@@ -106,6 +114,35 @@ func (x *Expander) Expand(now time.Time, w Wanted, pods []Observed) Result {
 		r.Claims = append(r.Claims, x.claim(in.Workloads, c))
 	}
 	return r
+}
+
+// kept returns whether a document must not be followed now, because what there is of it goes on as it was written elsewhere.
+func (x *Expander) kept(keeps func(was, now manifests.Origin) bool, pods []Observed) func(Workload) bool {
+	if keeps == nil {
+		return func(Workload) bool { return false }
+	}
+	written := map[string][]manifests.Origin{}
+	for _, o := range pods {
+		if o.Recorded == nil {
+			continue
+		}
+		for _, ref := range o.Recorded.Object.OwnerReferences {
+			id := ref.Kind + " " + o.Recorded.Object.Namespace + "/" + ref.Name
+			if at := o.Recorded.Origin; !slices.Contains(written[id], at) {
+				written[id] = append(written[id], at)
+			}
+		}
+	}
+	return func(w Workload) bool {
+		places := written[w.id()]
+		if j := x.state.Jobs[w.id()]; j != nil {
+			places = append(places, j.Origin)
+		}
+		if c := x.state.Crons[w.id()]; c != nil {
+			places = append(places, c.Origin)
+		}
+		return slices.ContainsFunc(places, func(was manifests.Origin) bool { return keeps(was, w.Origin) })
+	}
 }
 
 // current joins what was given out with what is seen.

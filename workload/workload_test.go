@@ -524,3 +524,52 @@ func TestWhatANodeAllowsIsNotAskedAgain(t *testing.T) {
 	w.step()
 	w.pod("web-0")
 }
+
+// A file that has not been read since the start has a Deployment and a Job that run; a lower source has them too.
+func TestWhatRunsIsNotMadeAnewByADocumentThatAnotherOneGoesBefore(t *testing.T) {
+	w := newWorld(t, app("Deployment", "  replicas: 2\n", "a")+"---\n"+job("", "a"))
+	w.settle()
+	w.ready("web-0", "web-1")
+	w.end(corev1.PodSucceeded, "j-0")
+	w.settle()
+	before := w.String()
+	higher := w.docs[0].Origin
+	lower := func(text string) []*manifests.Object {
+		t.Helper()
+		c, err := manifests.LoadAll("lower.yaml", []byte(text), manifests.Options{Source: "applied"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Workloads
+	}
+	docs := lower(app("Deployment", "  replicas: 5\n", "old") + "---\n" + job("", "old") + "---\n" + strings.ReplaceAll(app("Deployment", "  replicas: 1\n", "new"), "name: web", "name: other"))
+	var seen []Observed
+	for _, o := range w.pods {
+		seen = append(seen, *o)
+	}
+	w.restart()
+	read := false
+	expand := func() string {
+		r := w.x.Expand(w.now, Wanted{
+			Workloads: docs, Removable: func(o manifests.Origin) bool { return read || o.File != higher.File },
+			Keeps: func(was, now manifests.Origin) bool {
+				return !read && was.File == higher.File && now.File == "lower.yaml"
+			},
+		}, seen)
+		var names []string
+		for _, p := range r.Pods {
+			names = append(names, p.Object.Name+"="+p.Object.Spec.Containers[0].Image)
+		}
+		return strings.Join(names, " ")
+	}
+	if got := expand(); got != "other-0=new" {
+		t.Errorf("made: %s; there were %s", got, before)
+	}
+	if j := w.x.state.Jobs["Job default/j"]; j == nil || j.Finished != Complete {
+		t.Errorf("the notes of the Job: %+v", j)
+	}
+	read = true
+	if got := expand(); !strings.Contains(got, "web-4=old") || !strings.Contains(got, "j-0=old") {
+		t.Errorf("once it is known that they are gone: %s", got)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,7 +98,9 @@ func (a *applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyRes
 	}
 	result, objects, err := a.apply(r)
 	if err == nil && !r.DryRun {
-		a.await(ctx, func(v view) bool { return v.shows(objects) })
+		a.await(ctx, func(v view) bool {
+			return !slices.ContainsFunc(objects, func(p *pushed) bool { return !v.shows(p) && a.stores(p.ID, p.Canonical) })
+		})
 	}
 	return result, err
 }
@@ -160,7 +163,9 @@ func (a *applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyR
 	}
 	result, removed, err := a.remove(ids, r.DryRun)
 	if err == nil && !r.DryRun {
-		a.await(ctx, func(v view) bool { return v.lacks(removed) })
+		a.await(ctx, func(v view) bool {
+			return !slices.ContainsFunc(removed, func(id manifests.ObjectID) bool { return !v.lacks(id) && a.stores(id, nil) })
+		})
 	}
 	return result, err
 }
@@ -250,6 +255,12 @@ func (a *applier) await(ctx context.Context, seen func(view) bool) {
 		case <-changed:
 		}
 	}
+}
+
+// stores says that a document, or with nil that none, is still what is stored: another client may have come after this one.
+func (a *applier) stores(id manifests.ObjectID, document []byte) bool {
+	stored, err := a.store.Get(id)
+	return err != nil || slices.Equal(stored, document)
 }
 
 // read decodes and validates all files as one set.
@@ -390,6 +401,11 @@ func deletedIDs(r node.DeleteRequest) ([]manifests.ObjectID, error) {
 	}
 	for _, o := range r.Objects {
 		add(manifests.ObjectID{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
+	}
+	for _, id := range ids {
+		if strings.ContainsAny(id.Kind+id.Namespace+id.Name, "/\x00") {
+			return nil, node.Refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, []string{fmt.Sprintf("%q is no name of an object", id)})
+		}
 	}
 	var errs []error
 	for _, f := range r.Files {

@@ -139,19 +139,14 @@ func (v view) podsOf(id manifests.ObjectID) []node.AppliedPod {
 	return pods
 }
 
-// shows says that what was applied is desired, as far as another source does not have its place, and that its pods can
-// be asked for.
-func (v view) shows(objects []*pushed) bool {
-	for _, p := range objects {
-		at := v.written(p.ID)
-		if at == "" || at == sourceApplied && !v.same(p) {
-			return false
-		}
-		if _, shown := v.shown(p.ID); p.pod != nil && v.seen && !shown {
-			return false
-		}
+// shows says that what was applied is desired, unless another source has its place, and that its pod can be asked for.
+func (v view) shows(p *pushed) bool {
+	at := v.written(p.ID)
+	if at == "" || at == sourceApplied && !v.same(p) {
+		return false
 	}
-	return true
+	_, shown := v.shown(p.ID)
+	return shown || p.pod == nil || !v.seen
 }
 
 // written is the source whose document counts, empty when there is none.
@@ -165,10 +160,8 @@ func (v view) written(id manifests.ObjectID) string {
 	return ""
 }
 
-// lacks says that none of the objects is desired as it was applied.
-func (v view) lacks(ids []manifests.ObjectID) bool {
-	return !slices.ContainsFunc(ids, func(id manifests.ObjectID) bool { return v.written(id) == sourceApplied })
-}
+// lacks says that an object is not desired as it was applied.
+func (v view) lacks(id manifests.ObjectID) bool { return v.written(id) != sourceApplied }
 
 // manifestHashes remembers the hashes of recorded manifests by their address: they are immutable.
 type manifestHashes map[manifests.Key]recordedHash

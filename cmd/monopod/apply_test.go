@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -132,6 +133,68 @@ func TestARefusedDocumentNamesItsPlaceAndNothingIsStored(t *testing.T) {
 	d.says(2, "", "monopod: what is to be applied? Name files or directories with -f, or -f - for the standard input\nsee `monopod apply --help`\n", "apply")
 	if got := d.applied(); got != "" {
 		t.Errorf("stored: %s", got)
+	}
+}
+
+// Each request is one change, and none waits for what another one has replaced.
+func TestClientsThatApplyAtTheSameTimeComeOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	const clients, rounds = 4, 5
+	set := func(version string) string {
+		var b strings.Builder
+		for i := range 3 {
+			fmt.Fprintf(&b, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: part-%d}\ndata: {k: %s}\n---\n", i, version)
+		}
+		return b.String()
+	}
+	began := time.Now()
+	var g errgroup.Group
+	for c := range clients {
+		path := d.path("files", fmt.Sprint("set-", c, ".yaml"))
+		g.Go(func() error {
+			for i := range rounds {
+				text := set(fmt.Sprintf("of-%d-%d", c, i))
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+					return err
+				}
+				if r := d.cmd("apply", "-f", path); r.code != 0 || strings.Count(r.stdout, "configmap/part-") != 3 {
+					return fmt.Errorf("%+v", r)
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 5*takenUpWithin {
+		t.Errorf("%d requests took %v: they wait for each other's", clients*rounds, took)
+	}
+	var first string
+	for i := range 3 {
+		text, err := os.ReadFile(d.path("root", "applied", fmt.Sprintf("configmap.default.part-%d.yaml", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, version, _ := strings.Cut(string(text), "k: of-")
+		version, _, _ = strings.Cut(version, "\n")
+		if first == "" {
+			first = version
+		}
+		if version != first || version == "" {
+			t.Errorf("part %d is of %q, part 0 of %q", i, version, first)
+		}
+	}
+}
+
+func TestANameThatIsAPathIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, o := range []node.ObjectRef{{Kind: "Pod", Namespace: "default", Name: "/../../x"}, {Kind: "Pod", Namespace: "../x", Name: "y"}, {Kind: "/..", Name: "y"}} {
+		if ids, err := deletedIDs(node.DeleteRequest{Objects: []node.ObjectRef{o}}); err == nil {
+			t.Errorf("%+v is %v", o, ids)
+		}
 	}
 }
 

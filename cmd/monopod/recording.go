@@ -74,7 +74,7 @@ func (a *App) publish(d watcher.Desired) {
 
 // tidy removes the copies of sources that are no more, once, when their pods may go.
 func (a *App) tidy(d watcher.Desired) {
-	if a.tidied || !d.AllRead() {
+	if a.tidied || !d.Complete() {
 		return
 	}
 	a.tidied = true

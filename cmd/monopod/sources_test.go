@@ -157,8 +157,14 @@ func TestASourceThatIsRenamedKeepsItsPods(t *testing.T) {
 	if _, err := os.Stat(d.path("root", "sources", "fleet")); err != nil {
 		t.Errorf("the copy of the old name was removed before the new one was read: %v", err)
 	}
-	web.body.Store(&map[string]string{"/fleet": podYAML("web", runtimetest.ScriptServe) + "---\n" + podYAML("more", runtimetest.ScriptServe)})
+	more := podYAML("more", runtimetest.ScriptServe)
+	web.body.Store(&map[string]string{"/fleet": more + "---\n" + strings.Replace(podYAML("web", runtimetest.ScriptServe), "containers", "containrs", 1)})
 	d.shows("Running", "get", "pod", "more")
+	d.shows("unknown field", "get", "sources") // a mistake in its first answer hides the pod that runs
+	if now := d.fake.State(key); now.Sandbox == nil || now.Containers[0].ID != was.Containers[0].ID {
+		t.Errorf("the pod was %+v and is %+v", was, now)
+	}
+	web.body.Store(&map[string]string{"/fleet": podYAML("web", runtimetest.ScriptServe) + "---\n" + more})
 	d.eventually("the copy of the old name is gone", func() error {
 		if _, err := os.Stat(d.path("root", "sources", "fleet")); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("it is there: %w", err)
@@ -180,6 +186,29 @@ func TestARunningPodStaysWhenItsFileIsBrokenAtTheStartAndALowerSourceHasAnOlderO
 	}
 	d.shows("Running", "get", "pod", "web")
 	d.put("web.yaml", newer)
+	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: many}\nspec:\n  replicas: %d\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n" +
+		"    spec: {containers: [{name: c, image: \"example.com/many:%d\", command: [sh, -c, \"" + runtimetest.ScriptServe + "\"]}]}\n"
+	if r := d.cmd("apply", "-f", d.file("many.yaml", fmt.Sprintf(deployment, 2, 1)), "--wait"); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	d.put("many.yaml", fmt.Sprintf(deployment, 1, 2))
+	many := func(want string) {
+		t.Helper()
+		d.eventually("the Deployment runs "+want, func() error {
+			got := ""
+			for i := range 2 {
+				s := d.fake.State(manifests.Key{Namespace: "default", Name: fmt.Sprint("many-", i)})
+				for _, c := range s.Containers {
+					got += fmt.Sprintf("%d=%s ", i, strings.TrimPrefix(c.Image, "example.com/many:"))
+				}
+			}
+			if got != want {
+				return errors.New(got)
+			}
+			return nil
+		})
+	}
+	many("0=2 ")
 	key := manifests.Key{Namespace: "default", Name: "web"}
 	runs := func(image string) {
 		t.Helper()
@@ -197,9 +226,12 @@ func TestARunningPodStaysWhenItsFileIsBrokenAtTheStartAndALowerSourceHasAnOlderO
 	d.end()
 
 	d.put("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {contain")
-	d.put("other.yaml", podYAML("other", runtimetest.ScriptServe))
+	d.put("many.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: many}\nspec: {repl")
+	d.put("other.yaml", podYAML("other", runtimetest.ScriptServe)+"---\n"+strings.ReplaceAll(fmt.Sprintf(deployment, 1, 1), "name: many", "name: few"))
 	d.start()
 	d.shows("Running", "get", "pod", "other") // what is known has been carried out
+	d.shows("Running", "get", "pod", "few-0")
+	many("0=2 ")
 	d.shows("has not been read since the agent started", "describe", "pod", "web")
 	if now := d.fake.State(key); now.Sandbox == nil || now.Sandbox.ID != was.Sandbox.ID || now.Containers[0].ID != was.Containers[0].ID {
 		t.Errorf("the pod was %+v and is %+v", was, now)
@@ -211,4 +243,8 @@ func TestARunningPodStaysWhenItsFileIsBrokenAtTheStartAndALowerSourceHasAnOlderO
 		t.Fatal(err)
 	}
 	runs("example.com/app:1")
+	if err := os.Remove(d.path("manifests", "many.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	many("0=1 1=1 ")
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -77,7 +76,7 @@ func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 	for _, s := range w.pool.Pods() {
 		pods = append(pods, workload.Observed{Status: s.Pod, Recorded: s.Recorded})
 	}
-	r := w.expander.Expand(now, workload.Wanted{Workloads: d.Workloads, Pods: d.Pods, Removable: d.Removable}, pods)
+	r := w.expander.Expand(now, workload.Wanted{Workloads: d.Workloads, Pods: d.Pods, Removable: d.Removable, Keeps: d.Keeps}, pods)
 	w.hand(d, r)
 	if r.Next.IsZero() {
 		return farAway
@@ -89,7 +88,7 @@ func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 func (w *workloads) hand(d watcher.Desired, r workload.Result) {
 	sameClaims := slices.Equal(w.claims, r.Claims)
 	sameObjects := sameClaims && slices.Equal(w.lastSeen.Objects, d.Objects)
-	sameSources := equalSources(w.lastSeen, d)
+	sameSources := w.lastSeen.SameRead(d)
 	if w.last.Removable != nil && sameObjects && sameSources && slices.Equal(w.last.Pods, r.Pods) {
 		return
 	}
@@ -100,11 +99,6 @@ func (w *workloads) hand(d watcher.Desired, r workload.Result) {
 	w.lastSeen, w.claims = d, r.Claims
 	w.last = runner.Desired{Pods: r.Pods, Objects: objects, Removable: d.Removable, Keeps: d.Keeps}
 	w.rollouts.Update(toPool(w.pool, w.last))
-}
-
-// equalSources says that the same may be removed.
-func equalSources(a, b watcher.Desired) bool {
-	return maps.Equal(a.Reported, b.Reported) && maps.EqualFunc(a.Unknown, b.Unknown, slices.Equal[[]string])
 }
 
 // startExpanding makes the board leave updates to followWorkloads from now on.

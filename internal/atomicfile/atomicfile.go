@@ -9,14 +9,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
+
+// tempPrefix begins the names of temporary files: they are not named after the file, as names may have all the length
+// there is.
+const tempPrefix = ".tmp-"
 
 // Write makes a file of that content and mode, whatever the umask; it is on the disk when Write returns nil. On an error
 // the file is the old one, or the new one that may not outlive a power cut. The temporary file, whose name begins with a
 // dot, stays only when the process is killed.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".tmp-*") // not named after the file: names may have all the length there is
+	f, err := os.CreateTemp(dir, tempPrefix+"*")
 	if err != nil {
 		return err
 	}
@@ -28,6 +33,21 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return SyncDir(dir)
+}
+
+// Sweep removes the temporary files in a directory that processes left which were killed. Nobody may be writing there.
+func Sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), tempPrefix) {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // MkdirAll makes a directory and its parents, as far as they are not there, for their owner only. They are on the disk

@@ -82,6 +82,21 @@ func TestAWriteThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestWhatKilledWritesLeftIsSweptAway(t *testing.T) {
+	dir := t.TempDir()
+	if err := Sweep(filepath.Join(dir, "none")); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{".tmp-123", ".tmpfile", "f"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Sweep(dir); err != nil || files(t, dir) != ".tmpfile f" {
+		t.Errorf("left: %s, %v", files(t, dir), err)
+	}
+}
+
 func TestDirectoriesAreMadeForTheirOwnerOnly(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "a", "b", "c")

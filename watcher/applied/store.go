@@ -42,6 +42,8 @@ const (
 //	write .new-N for each object, fsync -> write .change (what replaces what), fsync -> rename, remove -> remove .change
 type Store struct {
 	dir string
+	// write is atomicfile.Write; tests have disks that fail.
+	write func(path string, data []byte, mode fs.FileMode) error
 
 	// mu is held during a change.
 	mu sync.Mutex
@@ -54,7 +56,7 @@ type Store struct {
 }
 
 // NewStore returns the store of a directory. It does no I/O.
-func NewStore(dir string) *Store { return &Store{dir: dir} }
+func NewStore(dir string) *Store { return &Store{dir: dir, write: atomicfile.Write} }
 
 // Dir is the directory.
 func (s *Store) Dir() string { return s.dir }
@@ -143,6 +145,9 @@ func (s *Store) Change(c Change) error {
 	case err == nil:
 		err = s.decide(p)
 	}
+	if _, decided := errors.AsType[*UnfinishedError](err); decided {
+		return err
+	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("store what was applied: %w; nothing was changed", err), s.openLocked())
 	}
@@ -214,19 +219,19 @@ func (s *Store) decide(p plan) error {
 		return err
 	}
 	s.at("journal")
-	tmp := filepath.Join(s.dir, stagedPrefix+"journal")
-	if err := errors.Join(writeSynced(tmp, data), atomicfile.SyncDir(s.dir)); err != nil {
+	if err := atomicfile.SyncDir(s.dir); err != nil { // what it names is there before it is
 		return err
 	}
 	s.at("decide")
-	if err := os.Rename(tmp, filepath.Join(s.dir, journal)); err != nil {
+	path := filepath.Join(s.dir, journal)
+	if err := s.write(path, data, 0o600); err != nil {
+		// Whether it is on the disk is not known: take it back.
+		if back := os.Remove(path); back != nil && !errors.Is(back, fs.ErrNotExist) {
+			return &UnfinishedError{Err: errors.Join(err, back)}
+		}
 		return err
 	}
 	s.at("decided")
-	if err := atomicfile.SyncDir(s.dir); err != nil {
-		// Whether it is on the disk is not known: take it back.
-		return errors.Join(err, os.Remove(filepath.Join(s.dir, journal)))
-	}
 	return nil
 }
 
@@ -300,21 +305,13 @@ func (s *Store) dropStaged() error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{atomicfile.Sweep(s.dir)}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), stagedPrefix) {
 			errs = append(errs, os.Remove(filepath.Join(s.dir, e.Name())))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// writeSynced writes a file that is on the disk when it returns.
-func writeSynced(path string, data []byte) error {
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		return err
-	}
-	return syncPath(path)
 }
 
 // syncPath puts a file on the disk.

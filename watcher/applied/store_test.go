@@ -244,6 +244,38 @@ func TestAChangeThatCannotBeStoredChangesNothing(t *testing.T) {
 	change(t, s, Change{Put: put("v2", "a")})
 }
 
+// When the journal may be on the disk and cannot be taken back, the change must not be called one that did not happen.
+func TestAChangeWhoseJournalFailsIsTakenBackOrUnfinished(t *testing.T) {
+	for name, tt := range map[string]struct {
+		// leaves is what the failed write leaves in the place of the journal.
+		leaves     func(path string, data []byte) error
+		unfinished bool
+	}{
+		"nothing was written":     {func(string, []byte) error { return nil }, false},
+		"it may be on the disk":   {func(path string, data []byte) error { return os.WriteFile(path, data, 0o600) }, false},
+		"it cannot be taken back": {func(path string, _ []byte) error { return os.MkdirAll(filepath.Join(path, "x"), 0o700) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewStore(t.TempDir())
+			change(t, s, Change{Put: put("v1", "a", "b")})
+			s.write = func(path string, data []byte, _ fs.FileMode) error {
+				return errors.Join(tt.leaves(path, data), syscall.EIO)
+			}
+			err := s.Change(Change{Put: put("v2", "a", "b")})
+			_, unfinished := errors.AsType[*UnfinishedError](err)
+			if !errors.Is(err, syscall.EIO) || unfinished != tt.unfinished || strings.Contains(err.Error(), "nothing was changed") == tt.unfinished {
+				t.Errorf("%v", err)
+			}
+			if got := stored(t, s.Dir())["pod.default.a.yaml"]; got != "v1 a" {
+				t.Errorf("stored: %s", got)
+			}
+			if left := hidden(t, s.Dir()); !tt.unfinished && len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
 func TestADamagedJournalIsReported(t *testing.T) {
 	s := NewStore(t.TempDir())
 	if err := os.WriteFile(filepath.Join(s.Dir(), journal), []byte("{"), 0o600); err != nil {
