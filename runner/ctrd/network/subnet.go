@@ -125,11 +125,12 @@ type choice struct {
 	owner string
 }
 
-// outdated returns our own bridges of a former podCIDR that carry no pods any more.
+// outdated returns our own bridges of a former podCIDR, or of another name, that carry no pods any more.
 func (c choice) outdated(f hostFacts) []string {
 	var names []string
 	for _, d := range f.Devices {
-		if d.Bridge && d.Alias == c.owner && d.Ports == 0 && !c.holdsOnlyOurs(d) {
+		named := c.configured != "" && c.configured != d.Name
+		if d.Bridge && d.Alias == c.owner && d.Ports == 0 && (named || !c.holdsOnlyOurs(d)) {
 			names = append(names, d.Name)
 		}
 	}
@@ -145,10 +146,7 @@ func (c choice) bridge(f hostFacts) (string, error) {
 	case c.stored != "":
 		name = c.stored
 	default:
-		name = defaultBridge
-		if d, ok := f.device(name); ok && !c.usable(d) {
-			name = "mp-" + subnetID(c.cidrs)
-		}
+		name = c.usual(f)
 	}
 	d, exists := f.device(name)
 	usable := !exists || c.usable(d)
@@ -166,6 +164,20 @@ func (c choice) bridge(f hostFacts) (string, error) {
 		return "", fmt.Errorf("bridge %s cannot be used for pods: %s; set bridge to another name", name, c.unusable(d))
 	}
 	return name, nil
+}
+
+// usual is the bridge when nobody says which one: that which has our gateway already, whatever it was called because of others
+// on the host then, else the usual name, or one of its own when that is another's.
+func (c choice) usual(f hostFacts) string {
+	for _, d := range f.Devices {
+		if d.Alias == c.owner && len(d.Addrs) > 0 && c.usable(d) {
+			return d.Name
+		}
+	}
+	if d, ok := f.device(defaultBridge); ok && !c.usable(d) {
+		return "mp-" + subnetID(c.cidrs)
+	}
+	return defaultBridge
 }
 
 // usable says whether an existing device can serve as our bridge.

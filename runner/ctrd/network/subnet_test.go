@@ -94,6 +94,16 @@ func TestChoiceOfTheBridge(t *testing.T) {
 			err: "bridge pods0 cannot be used for pods: it belongs to another monopod (/srv/other)",
 		},
 		{name: "the configured bridge has another address", configured: "br0", devices: []device{bridge("br0", "", 1, "10.1.0.1/16")}, err: "set bridge to another name"},
+		{
+			name:    "our bridge got another name when another monopod had the usual one, and our state is lost",
+			devices: []device{bridge(hex, me, 1, "10.88.0.1/16")}, routes: []route{{Dst: netip.MustParsePrefix("10.88.0.0/16"), Device: hex}}, want: hex,
+		},
+		{name: "a bridge of ours without address is not it", devices: []device{bridge("mp-000000", me, 1)}, want: "monopod0"},
+		{name: "the configured name is new, and no pod runs", configured: "pods0", devices: []device{bridge("monopod0", me, 0, "10.88.0.1/16")}, outdated: "monopod0", want: "pods0"},
+		{
+			name: "the configured name is new, and pods run", configured: "pods0", devices: []device{bridge("monopod0", me, 2, "10.88.0.1/16")},
+			err: "which still has 2 pods of this monopod",
+		},
 		{name: "our former subnet still has pods", devices: []device{bridge("monopod0", me, 2, "10.77.0.1/16")}, want: hex},
 		{name: "our former subnet still has pods and overlaps", devices: []device{bridge("monopod0", me, 2, "10.88.0.1/24")}, err: "still has 2 pods"},
 		{name: "our former subnet is unused", devices: []device{bridge("monopod0", me, 0, "10.88.0.1/24")}, outdated: "monopod0", want: "monopod0"},
