@@ -3,6 +3,7 @@
 package ctrd
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"monopod/manifests"
+	"monopod/runner/ctrd/remote"
 )
 
 // program puts a shell script into the PATH, as a tool of the machine that the tests do without: no kernel that runs them
@@ -145,6 +149,43 @@ func TestAHangingServerIsNobodyElsesTrouble(t *testing.T) {
 	out, _ := exec.Command("pgrep", "-xf", hanging).Output()
 	if len(out) > 0 {
 		t.Errorf("a mount.nfs is left: %s", out)
+	}
+}
+
+// TestAPodIsMadeAnewAlthoughItsServerIsDead: what is mounted for the old one cannot even be looked at.
+func TestAPodIsMadeAnewAlthoughItsServerIsDead(t *testing.T) {
+	w := newWorld(t)
+	dir := program(t, "mount.nfs", fakeNFS)
+	check(t, os.MkdirAll(filepath.Join(dir, "exports", "srv"), 0o777))
+	s := w.stage(t)
+	defer func() { s.close() }()
+	pod := func(word string) string {
+		return strings.Replace(nfsPod("a", "echo "+word, "path: /srv"), "hostNetwork: true", "hostNetwork: true\n  hostname: "+word, 1)
+	}
+	s.play(pod("one"))
+	s.waitOutput("a", "one")
+	key := manifests.Key{Namespace: "default", Name: "a"}
+	old := s.podDir(s.index.sandbox(key).Labels.UID)
+	target := remote.Target(old, "nfs", "d")
+	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	check(t, err)
+	check(t, unix.Mount("fuse", target, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())))
+	defer func() { _ = server.Close() }() // which would end the wait of who looks at it
+	began := time.Now()
+	s.play(pod("two"))
+	s.waitOutput("a", "two")
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if now := s.podDir(s.index.sandbox(key).Labels.UID); now == old {
+		t.Error("it is the old pod: this shows nothing")
+	}
+	s.clear()
+	if mounts := read(t, "/proc/self/mountinfo"); strings.Contains(mounts, "kubernetes.io~nfs") {
+		t.Errorf("still mounted: %s", mounts)
+	}
+	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory of the old pod is there: %v", err)
 	}
 }
 
