@@ -120,21 +120,55 @@ func beforeEvents(described string) string {
 	return now
 }
 
+// untouched returns a check that the pods of now are the same ones, running, with the same processes.
+func (in *instance) untouched(names ...string) (check func(when string)) {
+	in.t.Helper()
+	was, pids := map[string]corev1.Pod{}, map[string]int{}
+	for _, name := range names {
+		was[name], pids[name] = in.ready(name), in.pidOf(name)
+	}
+	return func(when string) {
+		in.t.Helper()
+		for _, name := range names {
+			p := in.ready(name)
+			if before := was[name]; p.UID != before.UID || containerID(p, "c") != containerID(before, "c") || restarts(p) != 0 || p.DeletionTimestamp != nil {
+				in.t.Errorf("%s: %s was touched: %s", when, name, brief(p))
+			}
+			if _, runs := in.table()[pids[name]]; !runs {
+				in.t.Errorf("%s: process %d of %s is gone", when, pids[name], name)
+			}
+		}
+	}
+}
+
 func TestABadEditNeverStopsWhatRuns(t *testing.T) {
 	in := newInstance(t)
 	in.start()
 	good := sleeper("steady", "echo up")
 	in.put("steady", good)
-	before := in.ready("steady")
+	in.put("beside", sleeper("beside", "echo up"))
+	untouched := in.untouched("steady", "beside")
 	path := filepath.Join(in.manifests, "steady.yaml")
+	reported := func(says string) {
+		t.Helper()
+		in.eventually("the problem is reported", func() error {
+			sources, err1 := in.run("get", "sources")
+			pods, err2 := in.run("describe", "pod", "steady")
+			if strings.Contains(sources+beforeEvents(pods), says) {
+				return nil
+			}
+			return errors.Join(err1, err2, fmt.Errorf("%q is not in:\n%s\n%s", says, sources, pods))
+		})
+	}
 	cases := []struct {
 		name, text, says string
 	}{
 		{"a typo in a field", strings.Replace(good, "image:", "imag:", 1), `did you mean "image"`},
-		{"half a file", good[:len(good)/2], "steady.yaml"},
-		{"an empty file", "", "empty"},
-		{"not YAML", "{{{ nonsense", "steady.yaml"},
+		{"half a file", good[:len(good)/2], "steady.yaml:8:5: "},
+		{"an empty file", "", "the file is empty"},
+		{"not YAML", "{{{ nonsense", "steady.yaml:1:2: "},
 		{"a pod that is not valid", strings.Replace(good, "name: c", "name: C_", 1), "spec.containers[0].name"},
+		{"a key that is given twice", good + "  containers: []\n", "duplicate field"},
 		{"a field that cannot be honored", good + "  schedulingGates: [{name: example.com/gate}]\n", "schedulingGates"},
 		{"an image that nobody has", strings.Replace(good, image, "127.0.0.1:1/none:1", 1), "ErrImagePull"},
 		{"a host path that is not there", good + "    volumeMounts: [{name: v, mountPath: /v}]\n  volumes: [{name: v, hostPath: {path: /no/such/dir, type: Directory}}]\n", "hostPath"},
@@ -144,49 +178,84 @@ func TestABadEditNeverStopsWhatRuns(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			in.eventually("the problem is reported", func() error {
-				sources, err1 := in.run("get", "sources")
-				pods, err2 := in.run("describe", "pod", "steady")
-				if strings.Contains(sources+beforeEvents(pods), c.says) {
-					return nil
-				}
-				return errors.Join(err1, err2, fmt.Errorf("%q is not in:\n%s\n%s", c.says, sources, pods))
-			})
-			p := in.pod("steady", "still runs", isReady)
-			if containerID(p, "c") != containerID(before, "c") || p.Status.ContainerStatuses[0].RestartCount != 0 {
-				t.Errorf("the running container was touched: %s", brief(p))
-			}
+			reported(c.says)
+			untouched("then")
 		})
 	}
 	in.put("steady", good)
-	in.eventually("the file is accepted again", func() error {
-		out, err := in.run("describe", "pod", "steady")
-		if now := beforeEvents(out); err == nil && (strings.Contains(now, "ErrImagePull") || strings.Contains(now, "/no/such/dir")) {
+	in.eventually("all is fine again", in.fine)
+	untouched("with the good file again")
+	t.Run("a backup of the file with another name", func(t *testing.T) {
+		in.write(path+".bak", strings.Replace(good, "echo up", "echo backup", 1))
+		reported("steady.yaml.bak")
+		untouched("then")
+	})
+	t.Run("the agent starts anew with a broken file", func(t *testing.T) {
+		in.put("steady", "{{{ nonsense")
+		in.kill9()
+		in.start()
+		reported("steady.yaml:1:2: ")
+		untouched("then")
+		in.put("steady", good)
+		in.eventually("all is fine again", in.fine)
+		untouched("with the good file again")
+	})
+}
+
+// TestADirectoryThatIsGoneStopsNoPod has the file system of the directory unmounted, and then the directory removed.
+func TestADirectoryThatIsGoneStopsNoPod(t *testing.T) {
+	in := newInstance(t, "fileCheckFrequency: 1s") // nothing tells of what is unmounted
+	mount := func() {
+		t.Helper()
+		if err := syscall.Mount("monopod-e2e", in.manifests, "tmpfs", 0, "size=1m"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unmount := func() error { return syscall.Unmount(in.manifests, syscall.MNT_DETACH) }
+	mount()
+	t.Cleanup(func() { _ = unmount() }) // should the test fail before
+	in.start()
+	fill := func() {
+		for _, name := range []string{"one", "two"} {
+			in.put(name, sleeper(name, "echo up"))
+		}
+	}
+	fill()
+	untouched := in.untouched("one", "two")
+	if err := unmount(); err != nil {
+		t.Fatal(err)
+	}
+	in.reports("Unreachable")
+	untouched("unmounted")
+	mount()
+	fill()
+	in.eventually("the files are read again", func() error {
+		out, err := in.run("get", "sources")
+		if err == nil && (strings.Contains(out, "Unreachable") || strings.Count(out, "Accepted") < 3) {
 			err = errors.New(out)
 		}
 		return err
 	})
-	if p := in.ready("steady"); containerID(p, "c") != containerID(before, "c") {
-		t.Error("going back to the good file restarted the container")
+	untouched("mounted again")
+	if err := unmount(); err != nil {
+		t.Fatal(err)
 	}
-	t.Run("the directory vanishes", func(t *testing.T) {
-		if err := os.Rename(in.manifests, in.manifests+".away"); err != nil {
-			t.Fatal(err)
-		}
-		in.eventually("the directory is reported", func() error {
-			out, err := in.run("get", "sources")
-			if err == nil && !strings.Contains(out, "Unreachable") {
-				err = errors.New(out)
-			}
-			return err
-		})
-		if p := in.ready("steady"); containerID(p, "c") != containerID(before, "c") {
-			t.Error("the pod was touched")
-		}
-		if err := os.Rename(in.manifests+".away", in.manifests); err != nil {
-			t.Fatal(err)
-		}
-	})
+	if err := os.RemoveAll(in.manifests); err != nil {
+		t.Fatal(err)
+	}
+	in.reports("Unreachable")
+	untouched("removed")
+	in.kill9()
+	in.start()
+	in.reports("Unreachable")
+	untouched("not there at the start of the agent")
+	if err := os.Mkdir(in.manifests, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	in.put("two", sleeper("two", "echo up"))
+	in.put("three", sleeper("three", "echo up"))
+	in.ready("three")
+	in.gone("one") // now it is known that nobody wants it
 }
 
 func TestPodsOutliveTheAgent(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // rebooting returns an instance whose files outlive a reboot of the machine, and says whether that has been: the tests
@@ -50,15 +51,28 @@ func TestRebootWithoutTheServerRunsAllPods(t *testing.T) {
 		}
 		return
 	}
+	// The clock is in 1970 at first: what runs is the copy, although the server answers.
+	right := time.Now()
+	setClock(t, time.Unix(3600, 0))
+	ours, site := newAuthority(t), &site{t: t, address: "127.0.0.1:18443"}
+	ours.write(ca)
+	site.shown.Store(ours.certificate(right.Add(-time.Hour), right.Add(24*time.Hour)))
+	site.says(sleeper("another", ":"))
+	site.open()
 	in.start()
-	in.ready("greeter")
-	in.ready("plain")
+	untouched := in.untouched("greeter", "plain")
+	if said := in.reports("the clock of this machine says 1970-01-01; set the clock"); !strings.Contains(said, "this is the copy on disk of the answer of ") {
+		t.Errorf("get sources:\n%s", said)
+	}
+	site.server.Close()
+	setClock(t, right.Add(time.Since(right)))
 	if out, err := in.run("logs", "greeter"); err != nil || !strings.HasSuffix(out, "hello\n") {
 		t.Errorf("logs: %q, %v", out, err)
 	}
 	if said := in.reports("connection refused"); !strings.Contains(said, "this is the copy on disk of the answer of ") {
 		t.Errorf("get sources:\n%s", said)
 	}
+	untouched("with the clock right and the server gone")
 	in.write(in.config, strings.Replace(in.read("config.yaml"), "sources: ", "# sources: ", 1))
 	if err := in.signal(syscall.SIGTERM); err != nil {
 		t.Error(err)

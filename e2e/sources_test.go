@@ -3,7 +3,10 @@
 package e2e
 
 import (
+	"crypto/tls"
+	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -12,12 +15,16 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/watcher"
 )
 
 // site is an HTTPS server of manifests that can be gone, and come back at its address.
@@ -26,6 +33,8 @@ type site struct {
 	server  *httptest.Server
 	address string
 	handler atomic.Pointer[http.HandlerFunc]
+	// shown is the certificate that it has instead of that of httptest.
+	shown atomic.Pointer[tls.Certificate]
 }
 
 // newSite starts a site. It must be made before the instance that asks it, whose cleanup needs it.
@@ -49,6 +58,12 @@ func (s *site) open() {
 	_ = s.server.Listener.Close()
 	s.server.Listener = l
 	s.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if cert := s.shown.Load(); cert != nil {
+			return &tls.Config{Certificates: []tls.Certificate{*cert}}, nil
+		}
+		return nil, nil //nolint:nilnil // which means: as it was configured
+	}}
 	s.server.StartTLS()
 }
 
@@ -181,15 +196,48 @@ func TestABootWithoutTheServerRunsAllItsPods(t *testing.T) {
 	in.reports("Accepted")
 }
 
-func TestNoAnswerOfAServerTouchesAPodButAGoodOne(t *testing.T) {
-	site := newSite(t)
-	in := site.asking()
-	site.says(sleeper("stays", ":"))
-	in.start()
-	before := in.ready("stays")
-	other := newSite(t)
-	other.says(sleeper("stolen", ":"))
-	cut := func(rw http.ResponseWriter, text string) {
+// input is the report on a source.
+func (in *instance) input(source string) (watcher.Report, error) {
+	out, err := in.run("get", "sources", "-o", "json")
+	if err != nil {
+		return watcher.Report{}, err
+	}
+	var all []watcher.Report
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		return watcher.Report{}, err
+	}
+	i := slices.IndexFunc(all, func(r watcher.Report) bool { return r.Source == source })
+	if i < 0 {
+		return watcher.Report{}, errors.New("nothing is said of " + source)
+	}
+	return all[i], nil
+}
+
+// tells waits for a state of a source, with a reason.
+func (in *instance) tells(source string, state watcher.ReportState, why string) {
+	in.t.Helper()
+	in.eventually(fmt.Sprintf("source %s is %s: %s", source, state, why), func() error {
+		r, err := in.input(source)
+		if err == nil && (r.State != state || !strings.Contains(strings.Join(r.Errors, "\n"), why)) {
+			err = fmt.Errorf("it is %+v", r)
+		}
+		return err
+	})
+}
+
+// fault is what a server can do wrong that was good once.
+type fault struct {
+	name   string
+	state  watcher.ReportState
+	report string
+	answer http.HandlerFunc
+	// do is done instead.
+	do func(s *site)
+}
+
+// cut is an answer of raw bytes, after which the connection ends.
+func cut(text string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) {
 		conn, _, err := rw.(http.Hijacker).Hijack()
 		if err != nil {
 			panic(err)
@@ -197,38 +245,119 @@ func TestNoAnswerOfAServerTouchesAPodButAGoodOne(t *testing.T) {
 		_, _ = io.WriteString(conn, text)
 		_ = conn.Close()
 	}
-	faults := []struct {
-		name, report string
-		answer       http.HandlerFunc
-	}{
-		{"500", "500 Internal Server Error", func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(500) }},
-		{"an empty body", "the file is empty", func(http.ResponseWriter, *http.Request) {}},
-		{"a web page", "a web page", func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "<html>Log in</html>") }},
-		{"a truncated body", "unexpected EOF", func(rw http.ResponseWriter, _ *http.Request) {
-			cut(rw, "HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n# and so on\n")
+}
+
+func saying(body string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, body) }
+}
+
+// slowly answers with one byte after the other, and never to the end.
+func slowly(body string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		conn, _, err := rw.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close()
+		for _, err = io.WriteString(conn, body); err == nil; _, err = io.WriteString(conn, "#") {
+			<-time.After(10 * time.Millisecond)
+		}
+	}
+}
+
+// faultsOfServers are those that the source of bad asks for; elsewhere is another server.
+func faultsOfServers(ours, theirs *authority, elsewhere string) []fault {
+	now := time.Now()
+	shows := func(a *authority, from, until time.Duration) func(s *site) {
+		return func(s *site) { s.shown.Store(a.certificate(now.Add(from), now.Add(until))) }
+	}
+	const day = 24 * time.Hour
+	var flaps atomic.Int32
+	return []fault{
+		{name: "gone", state: watcher.Unreachable, report: "connection refused", do: func(s *site) { s.server.Close() }},
+		{name: "not-found", state: watcher.Unreachable, report: "404 Not Found", answer: http.NotFound},
+		{name: "broken", state: watcher.Unreachable, report: "500 Internal Server Error", answer: func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(500) }},
+		{name: "empty", state: watcher.Refused, report: "the file is empty", answer: saying("")},
+		{name: "page", state: watcher.Refused, report: "a web page", answer: saying("<html>Log in</html>")},
+		{name: "truncated", state: watcher.Unreachable, report: "unexpected EOF", answer: cut("HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n# and so on\n")},
+		{name: "elsewhere", state: watcher.Unreachable, report: "leads to another host", answer: http.RedirectHandler("https://"+elsewhere+"/", http.StatusFound).ServeHTTP},
+		{name: "typo", state: watcher.Refused, report: "unknown field", answer: saying(strings.Replace(sleeper("typo", ":"), "image:", "imige:", 1))},
+		{name: "large", state: watcher.Refused, report: "larger than 10 MiB", answer: saying("# " + strings.Repeat("x", 10<<20-2) + "\n")},
+		{name: "slow-body", state: watcher.Unreachable, report: "Client.Timeout", answer: slowly("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")},
+		{name: "slow-header", state: watcher.Unreachable, report: "Client.Timeout", answer: slowly("HTTP/1.1 200 OK\r\nX: ")},
+		{name: "expired", state: watcher.Unreachable, report: "its certificate was valid until", do: shows(ours, -2*day, -day)},
+		{name: "tomorrow", state: watcher.Unreachable, report: "its certificate is valid from", do: shows(ours, day, 2*day)},
+		{name: "stranger", state: watcher.Unreachable, report: "unknown authority", do: shows(theirs, -day, day)},
+		{name: "flapping", state: watcher.Unreachable, report: "502 Bad Gateway", answer: func(rw http.ResponseWriter, _ *http.Request) {
+			if flaps.Add(1)%2 == 0 {
+				_, _ = io.WriteString(rw, named("flapping", ":", "hostNetwork: true"))
+				return
+			}
+			rw.WriteHeader(502)
 		}},
-		{"a redirect", "leads to another host", http.RedirectHandler("https://"+other.address+"/", http.StatusFound).ServeHTTP},
-		{"a bad pod", "unknown field", func(rw http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(rw, strings.Replace(sleeper("stays", ":"), "image:", "imige:", 1))
-		}},
+	}
+}
+
+// TestNoFaultOfAServerTouchesAPod has a source for each fault, and a pod of each.
+func TestNoFaultOfAServerTouchesAPod(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	other := newSite(t)
+	other.says(sleeper("stolen", ":"))
+	faults := faultsOfServers(ours, theirs, other.address)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	ours.write(ca)
+	sites, names := map[string]*site{}, make([]string, 0, len(faults))
+	var sources strings.Builder
+	for _, f := range faults {
+		s := newSite(t)
+		s.server.Config.SetKeepAlivesEnabled(false) // each request shakes hands
+		s.shown.Store(ours.certificate(time.Now().Add(-time.Hour), time.Now().Add(time.Hour)))
+		s.says(named(f.name, ":", "hostNetwork: true"))
+		sites[f.name] = s
+		names = append(names, f.name)
+		fmt.Fprintf(&sources, "\n- {name: %q, url: %q, caFile: %s, period: 1s, timeout: 2s}", f.name, "https://"+s.address+"/pods.yaml", ca)
+	}
+	in := newInstance(t, "sources:"+sources.String())
+	t.Cleanup(func() { // before the cleanup of the instance
+		for _, s := range sites {
+			s.says("# nothing any more\n")
+		}
+	})
+	in.start()
+	untouched := in.untouched(names...)
+	for _, f := range faults {
+		s := sites[f.name]
+		if f.do != nil {
+			s.says(named("changed", ":", "hostNetwork: true")) // who listens to it all the same starts another pod
+			f.do(s)
+		} else {
+			s.answers(f.answer)
+		}
 	}
 	for _, f := range faults {
-		site.answers(f.answer)
-		in.reports(f.report)
+		in.tells(f.name, f.state, f.report)
 	}
-	site.server.Close()
-	in.reports("connection refused")
-	site.open() // with a certificate of the same authority
-	site.says(sleeper("stays", ":") + "---\n" + sleeper("added", ":"))
-	in.ready("added")
-	after := in.ready("stays")
-	if before.UID != after.UID || containerID(before, "c") != containerID(after, "c") || after.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("the pod was touched: %s", brief(after))
-	}
-	all, err := in.pods()
-	if err != nil || len(all) != 2 {
+	in.tells("flapping", watcher.Accepted, "")
+	in.tells("flapping", watcher.Unreachable, "502")
+	untouched("while the servers fail")
+	if all, err := in.pods(); err != nil || len(all) != len(faults) {
 		t.Errorf("%d pods, %v", len(all), err)
 	}
-	site.says("# nothing\n")
-	in.gone("stays")
+	for _, f := range faults {
+		s := sites[f.name]
+		s.says(named(f.name, ":", "hostNetwork: true") + "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: good-again-" + f.name + "}}\n")
+		s.shown.Store(ours.certificate(time.Now().Add(-time.Hour), time.Now().Add(time.Hour)))
+	}
+	sites["gone"].open()
+	in.eventually("each server counts again", func() error {
+		for _, f := range faults {
+			if r, err := in.input(f.name); err != nil || r.State != watcher.Accepted || len(r.Objects) != 1 {
+				return fmt.Errorf("%+v, %w", r, err)
+			}
+		}
+		return nil
+	})
+	untouched("afterwards")
+	sites["not-found"].says("# nothing\n")
+	in.gone("not-found")
 }

@@ -37,6 +37,15 @@ func (in *instance) why(args ...string) (why.Answer, error) {
 	return a, nil
 }
 
+// fine returns an error when why has anything to say.
+func (in *instance) fine() error {
+	a, err := in.why()
+	if err == nil && !a.Fine {
+		err = fmt.Errorf("it says %s: %+v", a.Text, a.Chains)
+	}
+	return err
+}
+
 // explains waits until why says of a pod that it is as it is for a reason, with all of the words, and returns what it prints.
 func (in *instance) explains(pod string, reason why.Reason, words ...string) string {
 	in.t.Helper()
@@ -253,13 +262,7 @@ func TestWhatWhySaysIsEnoughToMendAManifest(t *testing.T) {
 			t.Log("\n" + said)
 			in.put("pod", b.fix(in, text, groups))
 			in.ready(b.pod)
-			in.eventually("why says that all is fine", func() error {
-				a, err := in.why()
-				if err == nil && !a.Fine {
-					err = fmt.Errorf("it says %s: %+v", a.Text, a.Chains)
-				}
-				return err
-			})
+			in.eventually("why says that all is fine", in.fine)
 		})
 		in.t = t
 		entries, _ := filepath.Glob(filepath.Join(in.manifests, "*.yaml"))
@@ -310,13 +313,7 @@ func TestWhyAnswersWhileContainerdIsDown(t *testing.T) {
 	})
 	d.start()
 	in.drop("broken")
-	in.eventually("all is fine again", func() error {
-		a, err := in.why()
-		if err == nil && !a.Fine {
-			err = fmt.Errorf("%+v", a)
-		}
-		return err
-	})
+	in.eventually("all is fine again", in.fine)
 }
 
 func TestWhyAnswersWithoutADaemon(t *testing.T) {
@@ -347,11 +344,5 @@ func TestWhyAnswersWithoutADaemon(t *testing.T) {
 	in.start()
 	in.drop("broken")
 	in.ready("web")
-	in.eventually("all is fine again", func() error {
-		a, err := in.why()
-		if err == nil && !a.Fine {
-			err = fmt.Errorf("%+v", a)
-		}
-		return err
-	})
+	in.eventually("all is fine again", in.fine)
 }

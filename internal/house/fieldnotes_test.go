@@ -7,20 +7,24 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // TestTestsThatTheFieldNotesNameExist: the table of cases of other suites names tests that are there, and each case has one or a reason.
+// Cases of end-to-end suites have one with real containers.
 func TestTestsThatTheFieldNotesNameExist(t *testing.T) {
-	tests := map[string]bool{}
+	tests, containers := map[string]bool{}, map[string]bool{}
 	eachFile(t, func(file string, _ *token.FileSet, f *ast.File) {
 		if !strings.HasSuffix(file, "_test.go") {
 			return
 		}
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
-				tests[path.Dir(file)+"."+fn.Name.Name] = true
+				name := path.Dir(file) + "." + fn.Name.Name
+				tests[name] = true
+				containers[name] = strings.HasPrefix(file, "e2e/") || strings.HasPrefix(file, "runner/ctrd/") && strings.HasSuffix(file, "_e2e_test.go")
 			}
 		}
 	})
@@ -28,7 +32,7 @@ func TestTestsThatTheFieldNotesNameExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, id := regexp.MustCompile("`([a-z0-9/]+\\.Test\\w+)`"), regexp.MustCompile(`^\| (0\.\d+|[AB]\d+|Test\w+) `)
+	name, id := regexp.MustCompile("`([a-z0-9/]+\\.Test\\w+)`"), regexp.MustCompile(`^\| (0\.\d+|[ABF]\d+|Test\w+) `)
 	cases := map[string]int{}
 	for line := range strings.Lines(string(text)) {
 		named := name.FindAllStringSubmatch(line, -1)
@@ -42,9 +46,12 @@ func TestTestsThatTheFieldNotesNameExist(t *testing.T) {
 			if len(named) == 0 && !strings.Contains(line, "Not: ") {
 				t.Errorf("docs/field-notes.md: case %s has neither a test nor a reason", m[1])
 			}
+			if strings.Contains("ABF", m[1][:1]) && !slices.ContainsFunc(named, func(m []string) bool { return containers[m[1]] }) {
+				t.Errorf("docs/field-notes.md: case %s has no test with real containers", m[1])
+			}
 		}
 	}
-	for group, want := range map[string]int{"0": 10, "A": 7, "B": 13, "T": 11} {
+	for group, want := range map[string]int{"0": 10, "A": 7, "B": 13, "F": 6, "T": 11} {
 		if cases[group] != want {
 			t.Errorf("docs/field-notes.md: %d cases of group %s, want %d", cases[group], group, want)
 		}
