@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // keyKind is the type of a configuration value.
@@ -162,7 +161,7 @@ func (k configKey) flag() string {
 	if k.kind == kindHeaders || k.kind == kindSources {
 		return ""
 	}
-	var all []string
+	all := make([]string, 0, 8)
 	for l := range strings.SplitSeq(k.path, ".") {
 		all = append(all, words(l)...)
 	}
@@ -171,19 +170,20 @@ func (k configKey) flag() string {
 
 // words splits camelCase: staticPodURLHeader is static, Pod, URL, Header; reservedSystemCPUs ends with CPUs.
 func words(s string) []string {
-	r := []rune(s)
-	var out []string
+	upper := func(i int) bool { return i < len(s) && 'A' <= s[i] && s[i] <= 'Z' }
+	lower := func(i int) bool { return i < len(s) && 'a' <= s[i] && s[i] <= 'z' }
+	out := make([]string, 0, 4)
 	start := 0
-	for i := 1; i < len(r); i++ {
-		if !unicode.IsUpper(r[i]) {
+	for i := 1; i < len(s); i++ {
+		if !upper(i) {
 			continue
 		}
-		plural := i+1 < len(r) && r[i+1] == 's' && (i+2 == len(r) || unicode.IsUpper(r[i+2]))
-		endOfAcronym := i+1 < len(r) && unicode.IsLower(r[i+1]) && !plural
-		if unicode.IsLower(r[i-1]) || endOfAcronym {
-			out = append(out, string(r[start:i]))
+		plural := i+1 < len(s) && s[i+1] == 's' && (i+2 == len(s) || upper(i+2))
+		endOfAcronym := lower(i+1) && !plural
+		if lower(i-1) || endOfAcronym {
+			out = append(out, s[start:i])
 			start = i
 		}
 	}
-	return append(out, string(r[start:]))
+	return append(out, s[start:])
 }
