@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -73,9 +74,17 @@ type Controller struct {
 	states map[manifests.Key]*State
 	pods   map[manifests.Key]*followed
 	units  map[string]*unit
-	// timed are the units that ask for another look at a time.
-	timed  map[string]*unit
+	// timed are the units that ask for another look at a time; none does before soonest.
+	timed   map[string]*unit
+	soonest time.Duration
+	// awake are the units that are fresh or busy.
+	awake  map[string]*unit
 	wanted Wanted
+	// listed are the pods of wanted that follow has seen last, passing of these are not followed: they are not Stable.
+	listed  []*manifests.Pod
+	passing int
+	// apart are the pods that are not to run what is written.
+	apart map[manifests.Key]bool
 	// moved says that pods may have another revision to run than was handed out.
 	moved bool
 	// unsaved are the states that are not on disk; late is when to write them.
@@ -137,7 +146,7 @@ type unit struct {
 // New returns a Controller. It does nothing until Run is called.
 func New(cfg Config) *Controller {
 	return &Controller{
-		cfg: cfg, trigger: make(chan struct{}, 1), write: make(chan struct{}, 1), states: map[manifests.Key]*State{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{}, timed: map[string]*unit{},
+		cfg: cfg, trigger: make(chan struct{}, 1), write: make(chan struct{}, 1), states: map[manifests.Key]*State{}, awake: map[string]*unit{}, apart: map[manifests.Key]bool{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{}, timed: map[string]*unit{},
 		unsaved: map[manifests.Key]bool{}, refused: map[manifests.Key]bool{}, seen: map[manifests.Key]Observed{}, noted: map[manifests.Key]bool{}, busy: map[manifests.Key]bool{}, views: map[manifests.Key]View{},
 		images: digests{},
 	}
@@ -237,6 +246,7 @@ func (c *Controller) load() {
 	defer c.inbox.Unlock()
 	for key, s := range states {
 		c.note(nil, s)
+		c.put(key, s)
 		c.views[key] = viewOf(s, manifests.Key{})
 	}
 }
@@ -266,15 +276,13 @@ func (c *Controller) turn() time.Duration {
 func (c *Controller) due(now boottime.Moment, all bool, noted map[manifests.Key]bool) []*unit {
 	var ids []string
 	if all {
-		for id, u := range c.units {
-			if u.fresh || u.busy {
+		ids = slices.Collect(maps.Keys(c.awake))
+	}
+	if now.Since >= c.soonest {
+		for id, u := range c.timed {
+			if now.Since >= u.next {
 				ids = append(ids, id)
 			}
-		}
-	}
-	for id, u := range c.timed {
-		if now.Since >= u.next {
-			ids = append(ids, id)
 		}
 	}
 	for key := range noted {
@@ -304,15 +312,26 @@ func (c *Controller) nextTurn(now boottime.Moment) time.Duration {
 	if at == 0 || c.again != 0 && c.again < at {
 		at = c.again
 	}
-	for _, u := range c.timed {
-		if at == 0 || u.next < at {
-			at = u.next
+	if now.Since >= c.soonest {
+		c.soonest = 0
+		for _, u := range c.timed {
+			c.sooner(u.next)
 		}
+	}
+	if len(c.timed) > 0 && (at == 0 || c.soonest < at) {
+		at = c.soonest
 	}
 	if at == 0 {
 		return 0
 	}
 	return max(at-now.Since, time.Millisecond)
+}
+
+// sooner notes that a unit asks for another look at a time.
+func (c *Controller) sooner(next time.Duration) {
+	if c.soonest == 0 || next < c.soonest {
+		c.soonest = next
+	}
 }
 
 // Stable says that a pod has a name that stays over its changes. Those of Jobs have none: they run once.
@@ -323,10 +342,18 @@ func Stable(pod *manifests.Pod) bool {
 
 // follow takes over what is wanted: which pods there are, in which units.
 func (c *Controller) follow() {
+	if c.edited() {
+		return
+	}
 	pods := make(map[manifests.Key]*followed, len(c.wanted.Pods))
 	units := make(map[string]*unit, len(c.units))
+	c.passing = 0
 	for _, p := range c.wanted.Pods {
-		if !Stable(p) || c.keeps(p) {
+		if !Stable(p) {
+			c.passing++
+			continue
+		}
+		if c.keeps(p) {
 			continue
 		}
 		f := c.pods[p.Key()]
@@ -334,10 +361,7 @@ func (c *Controller) follow() {
 			f = &followed{}
 		}
 		if f.pod != p {
-			f.pod, f.hash, f.unit, f.fresh = p, Hash(p.Object), unitOf(p), true
-			if s := c.states[p.Key()]; s != nil {
-				c.states[p.Key()] = s.shared(p.Object, f.hash)
-			}
+			c.take(f, p)
 		}
 		pods[p.Key()] = f
 		u := units[f.unit]
@@ -356,6 +380,7 @@ func (c *Controller) follow() {
 			c.forget(key)
 		}
 	}
+	c.listed = append(c.listed[:0], c.wanted.Pods...)
 }
 
 // keeps says that a pod goes on as it was written somewhere else.
@@ -367,14 +392,19 @@ func (c *Controller) keeps(p *manifests.Pod) bool {
 // regroup takes over units; what was decided on stays if they have the same pods.
 func (c *Controller) regroup(units map[string]*unit) {
 	clear(c.timed)
+	clear(c.awake)
 	for id, u := range units {
 		old := c.units[id]
 		if old == nil || old.fresh || !slices.Equal(old.keys, u.keys) {
 			u.fresh = true
+			c.awake[id] = u
 			continue
 		}
 		if u.next, u.busy = old.next, old.busy; u.next != 0 {
 			c.timed[id] = u
+		}
+		if u.busy || u.fresh {
+			c.awake[id] = u
 		}
 	}
 	c.units = units
@@ -392,6 +422,7 @@ func unitOf(p *manifests.Pod) string {
 func (c *Controller) forget(key manifests.Key) {
 	c.note(c.states[key], nil)
 	delete(c.states, key)
+	delete(c.apart, key)
 	c.dead = append(c.dead, key)
 	c.soon()
 	c.inbox.Lock()
@@ -418,6 +449,10 @@ func (c *Controller) decide(now boottime.Moment, units []*unit) {
 		u.next, u.busy, u.fresh = next, busy, false
 		if delete(c.timed, u.id); next != 0 {
 			c.timed[u.id] = u
+			c.sooner(next)
+		}
+		if delete(c.awake, u.id); busy {
+			c.awake[u.id] = u
 		}
 		for i, v := range verdicts {
 			key := u.keys[i]
@@ -429,7 +464,7 @@ func (c *Controller) decide(now boottime.Moment, units []*unit) {
 			}
 			c.note(old, v.State)
 			p.pack(v.State)
-			c.states[key] = v.State
+			c.put(key, v.State)
 			c.moved = c.moved || old == nil || old.Active != v.State.Active || old.Wanted != v.State.Wanted
 			switch {
 			case !v.First:
@@ -526,8 +561,13 @@ func (c *Controller) hand() {
 	}
 	c.moved = false
 	run := make([]*manifests.Pod, len(c.wanted.Pods))
-	for i, p := range c.wanted.Pods {
-		run[i] = c.toRun(p)
+	copy(run, c.wanted.Pods)
+	if len(c.apart) > 0 {
+		for i, p := range run {
+			if c.apart[p.Key()] {
+				run[i] = c.toRun(p)
+			}
+		}
 	}
 	c.wanted.Hand(run)
 }
@@ -564,7 +604,8 @@ func (c *Controller) Rollback(key manifests.Key, to int) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.states[key], c.moved = s, true
+	c.put(key, s)
+	c.moved = true
 	if err = c.save([]Entry{c.entry(key)}, (*Store).Save); err != nil {
 		err = fmt.Errorf("%w: %w", ErrNotStored, err)
 	}

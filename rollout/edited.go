@@ -1,0 +1,51 @@
+package rollout
+
+import "monopod/manifests"
+
+// edited takes over what is wanted if only the content of some pods is another than before, which is the usual case: then
+// nothing else has to be gone through, however many pods there are. It says whether that was so.
+//
+// A pod that is the same as before is followed as before: what is noted of it is from the place where it is written, so
+// that nothing that was written elsewhere goes on in its place.
+func (c *Controller) edited() bool {
+	pods := c.wanted.Pods
+	if len(pods) != len(c.listed) || len(pods) != len(c.pods)+c.passing || len(c.states) != len(c.pods) {
+		return false
+	}
+	var others []int
+	for i, p := range pods {
+		if p == c.listed[i] {
+			continue
+		}
+		if f := c.pods[p.Key()]; f == nil || f.pod != c.listed[i] || !Stable(p) || f.unit != unitOf(p) || c.keeps(p) {
+			return false
+		}
+		others = append(others, i)
+	}
+	for _, i := range others {
+		p := pods[i]
+		f := c.pods[p.Key()]
+		c.take(f, p)
+		f.fresh = false
+		u := c.units[f.unit]
+		u.fresh, c.awake[u.id] = true, u
+		c.listed[i] = p
+	}
+	return true
+}
+
+// take follows another manifest of a pod.
+func (c *Controller) take(f *followed, p *manifests.Pod) {
+	f.pod, f.hash, f.unit, f.fresh = p, Hash(p.Object), unitOf(p), true
+	if s := c.states[p.Key()]; s != nil {
+		c.states[p.Key()] = s.shared(p.Object, f.hash)
+	}
+}
+
+// put notes the state of a pod.
+func (c *Controller) put(key manifests.Key, s *State) {
+	c.states[key] = s
+	if delete(c.apart, key); s.Active != s.Wanted {
+		c.apart[key] = true
+	}
+}
