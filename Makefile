@@ -88,6 +88,7 @@ e2e: build bundle tools
 e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 	$(GO) build -race -tags $(TAGS) -o $(BIN)/e2e/monopod ./cmd/monopod
 	$(STATIC) -tags $(TAGS) -o $(BIN)/e2e/probed ./e2e/probed
+	$(STATIC) -o $(BIN)/e2e/ ./e2e/standin ./examples/mkimage
 	cp -a $(BIN)/monopod $(BIN)/e2e/monopod-client
 	cp -a $(SHIM) $(BIN)/e2e/
 	mkdir -p $(BIN)/e2e/cni $(BIN)/e2e/tools
@@ -110,6 +111,8 @@ lint: $(BIN)/tools/golangci-lint
 	$(BIN)/tools/golangci-lint run
 	$(GO) mod tidy -diff
 	bash -n .ci/run .ci/unit .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
+	for script in examples/control-plane/*.sh; do bash -n $$script || exit 1; done
+	if command -v shellcheck >/dev/null; then cd examples/control-plane && shellcheck -x *.sh; fi
 
 fmt: $(BIN)/tools/golangci-lint
 	$(BIN)/tools/golangci-lint fmt

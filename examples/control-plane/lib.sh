@@ -1,0 +1,164 @@
+# shellcheck shell=bash disable=SC2034
+# What the scripts of this directory share. It is sourced, not run.
+#
+# Where things are. Each can be set by a variable of the environment.
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+etc=${KUBERNETES_DIR:-/etc/kubernetes}          # keys, certificates, kubeconfigs and manifests, as kubeadm has them
+data=${ETCD_DIR:-/var/lib/etcd}                 # what etcd stores
+preload=${PRELOAD_DIR:-/var/lib/monopod/images} # archives of images: one of the preloadDirectories of monopod
+monopod=${MONOPOD:-monopod}
+manifests=$etc/manifests
+pki=$etc/pki
+components=(etcd kube-apiserver kube-controller-manager kube-scheduler)
+
+# What is written by render.sh, and said by flags.
+address=${ADDRESS:-}
+node=${NODE_NAME:-}
+registry=${REGISTRY:-}
+version=
+etcd_version=
+service_cidr=10.96.0.0/12
+ready_deadline=${READY_DEADLINE:-5m}
+soak=${SOAK:-30s}
+timeout=10m
+purge=
+rest=()
+declare -A image=()
+
+die() {
+	echo "${0##*/}: $*" >&2
+	exit 1
+}
+
+# misused is about the command line.
+misused() {
+	echo "${0##*/}: $*; ${0##*/} --help says more" >&2
+	exit 2
+}
+
+# help prints the comment at the head of a script.
+help() {
+	sed -n '2,/^[^#]/ { s/^# \{0,1\}//p }' "$0"
+	exit 0
+}
+
+# flags "NAME..." "$@" reads the flags that the script takes, as --NAME VALUE or --NAME=VALUE; what is no flag is left in rest.
+flags() {
+	local known=" $1 " name value
+	shift
+	while [ $# -gt 0 ]; do
+		name=${1%%=*} name=${name#--}
+		case $1 in
+		-h | --help) help ;;
+		--*) [[ $known == *" $name "* ]] || misused "there is no flag --$name" ;;
+		-*) misused "there is no flag $1" ;;
+		*) rest+=("$1") && shift && continue ;;
+		esac
+		case $1 in
+		--purge) value=yes ;;
+		*=*) value=${1#*=} ;;
+		*) value=${2:-} && shift ;;
+		esac
+		[ -n "$value" ] || misused "--$name needs a value"
+		shift
+		case $name in
+		image) named "$value" ;;
+		*) printf -v "${name//-/_}" %s "$value" ;;
+		esac
+	done
+}
+
+# named takes COMPONENT=IMAGE.
+named() {
+	local component=${1%%=*}
+	[[ $1 == *=?* && " ${components[*]} " == *" $component "* ]] ||
+		misused "--image takes COMPONENT=IMAGE, where the component is one of ${components[*]}, not $1"
+	image[$component]=${1#*=}
+}
+
+# no_more refuses arguments that are no flags.
+no_more() { [ ${#rest[@]} -eq 0 ] || misused "${rest[0]} is one argument too many"; }
+
+# check WHAT VALUE PATTERN refuses what cannot be put into a file as it is.
+check() { [[ $2 =~ ^($3)$ ]] || die "$2 is not $1"; }
+
+check_paths() {
+	local path
+	for path in "$etc" "$data" "$preload"; do
+		check "an absolute path of plain characters" "$path" '(/[A-Za-z0-9._-]+)+'
+	done
+}
+
+# check_machine fills in and checks the address and the name of this machine.
+check_machine() {
+	[ -n "$address" ] || address=$(ip -4 route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p')
+	[ -n "$address" ] || die "this machine has no default route; say its address with --address"
+	[ -n "$node" ] || node=$(hostname)
+	node=${node,,}
+	check "a name of a machine" "$node" '[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?'
+	check "an IPv4 address" "$address" '((25[0-5]|(2[0-4]|1[0-9]|[1-9]|)[0-9])(\.|$)){4}'
+	[[ $address != 127.* && $address != 0.0.0.0 ]] || die "$address is no address that kube-apiserver can advertise; say another one with --address"
+	check "a range of Services (an IPv4 CIDR of /12 to /29)" "$service_cidr" '((25[0-5]|(2[0-4]|1[0-9]|[1-9]|)[0-9])[./]){4}(1[2-9]|2[0-9])'
+}
+
+# first_service is the address of the Service kubernetes: the first one of the range.
+first_service() {
+	local IFS=./ a b c d bits
+	read -r a b c d bits <<<"$service_cidr"
+	local n=$(((a << 24 | b << 16 | c << 8 | d) >> (32 - bits) << (32 - bits) | 1))
+	echo "$((n >> 24)).$((n >> 16 & 255)).$((n >> 8 & 255)).$((n & 255))"
+}
+
+# image_of COMPONENT is the image that the flags name for it; empty: they name none.
+image_of() {
+	local tag=$version
+	[ "$1" = etcd ] && tag=$etcd_version
+	if [ -n "${image[$1]:-}" ]; then
+		echo "${image[$1]}"
+	elif [ -n "$registry" ] && [ -n "$tag" ]; then
+		echo "$registry/$1:$tag"
+	fi
+}
+
+check_image() { check "a name of an image" "$1" '[a-zA-Z0-9][a-zA-Z0-9._:/-]*[a-zA-Z0-9](@sha256:[0-9a-f]{64})?'; }
+
+# need refuses to go on without a program.
+need() {
+	local program
+	for program in "$@"; do
+		command -v "$program" >/dev/null || die "the program $program is needed, and is not installed"
+	done
+}
+
+# need_manifests refuses to go on without the four manifests.
+need_manifests() {
+	local c
+	for c in "${components[@]}"; do
+		[ -e "$manifests/$c.yaml" ] || die "there is no $manifests/$c.yaml; render.sh or kubeadm make it"
+	done
+}
+
+# need_daemon refuses to go on without monopod.
+need_daemon() { "$monopod" get pods -n kube-system >/dev/null; }
+
+# made notes what these scripts have made, for down.sh --purge.
+made() { printf '%s\n' "$@" >>"$etc/.made-by-monopod-example"; }
+
+# directory makes one, and those above it, and notes those that were not there.
+directory() {
+	[ -d "$1" ] && return
+	directory "$(dirname "$1")"
+	mkdir -m "${2:-755}" "$1"
+	[ -d "$etc" ] && made "$1"
+}
+
+# publish TEMPORARY FILE puts a file in its place, whole or not at all, readable by root only.
+publish() {
+	chmod 600 "$1"
+	sync "$1"
+	mv "$1" "$2"
+	made "$2"
+}
+
+# argument FILE NAME is the value of a flag in a manifest.
+argument() { sed -n "s/^ *- --$2=//p" "$1"; }
