@@ -82,6 +82,8 @@ type AppliedPod struct {
 	Name      string `json:"name"`
 	// Manifest is what AnnotationManifest of the pod will be; empty for one that goes.
 	Manifest string `json:"manifest,omitempty"`
+	// Rollback says that an earlier revision runs instead of what was applied, unchanged, and why.
+	Rollback string `json:"rollback,omitempty"`
 }
 
 // ApplyResult is the answer to both requests.

@@ -56,6 +56,8 @@ type View struct {
 	Written  string
 	Rollback *Rollback
 	Trial    *Trial
+	// Base is the revision that returns if the trial fails.
+	Base int
 	// Waits is the pod that must be Ready first; zero: none.
 	Waits manifests.Key
 }
@@ -536,7 +538,7 @@ func (c *Controller) sight(key manifests.Key, f *followed) *Seen {
 }
 
 func viewOf(s *State, waits manifests.Key) View {
-	return View{Active: s.Active, Wanted: s.Wanted, Written: s.Revision(s.Wanted).Hash, Rollback: s.Rollback, Trial: s.Trial, Waits: waits}
+	return View{Active: s.Active, Wanted: s.Wanted, Written: s.Revision(s.Wanted).Hash, Rollback: s.Rollback, Trial: s.Trial, Base: s.Base, Waits: waits}
 }
 
 // show publishes what is known of a pod and says whether that is new.

@@ -154,7 +154,15 @@ func (b *builder) rolledBack() {
 
 // updating is about a change that waits for others, or is on trial.
 func (b *builder) updating() {
-	if b.Update == "" || b.Rollback != "" || b.chain.Reason != "" && b.chain.Reason != Underway {
+	switch {
+	case b.Update == "" || b.Rollback != "":
+		return
+	case b.chain.Reason != "" && b.chain.Reason != Underway: // not what is in the way, but what comes of it
+		i := slices.IndexFunc(b.chain.Steps, func(s Step) bool { return s.Kind == Action })
+		if i < 0 {
+			i = len(b.chain.Steps)
+		}
+		b.chain.Steps = slices.Insert(b.chain.Steps, i, Step{Kind: Next, Text: b.Update})
 		return
 	}
 	b.cause(Updating, "", "%s", b.Update)

@@ -222,6 +222,9 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		})),
 		"rolled back and crashing": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) { p.Rollback = "revision 2 runs instead of 3 until the manifest changes: by hand" })),
 		"on trial":                 oneOf(web(func(p *why.Pod) { p.Revision, p.Update = 3, "revision 3 is on trial: it must stay Ready" })),
+		"on trial and crashing": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) {
+			p.Revision, p.Update = 3, "revision 3 is on trial: it must become Ready in time, or revision 2 returns"
+		})),
 		"waits in its group": oneOf(web(func(p *why.Pod) {
 			p.Update = "revision 3 waits until pod default/db is Ready, which comes before it in its update group"
 		})),

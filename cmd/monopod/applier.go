@@ -101,6 +101,7 @@ func (a *applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyRes
 		a.await(ctx, func(v view) bool {
 			return !slices.ContainsFunc(objects, func(p *pushed) bool { return !v.shows(p) && a.stores(p.ID, p.Canonical) })
 		})
+		a.board.view().takenBack(result)
 	}
 	return result, err
 }

@@ -149,6 +149,18 @@ func (v view) shows(p *pushed) bool {
 	return shown || p.pod == nil || !v.seen
 }
 
+// takenBack notes which of the pods that were applied run an earlier revision.
+func (v view) takenBack(r node.ApplyResult) {
+	for _, o := range r.Objects {
+		for i := range o.Pods {
+			p := &o.Pods[i]
+			if shown := v.pods[manifests.Key{Namespace: p.Namespace, Name: p.Name}].Revision; o.Verdict == node.Unchanged && shown.Written == p.Manifest {
+				p.Rollback = shown.Rollback
+			}
+		}
+	}
+}
+
 // written is the source whose document counts, empty when there is none.
 func (v view) written(id manifests.ObjectID) string {
 	if p := v.document(id); p != nil {

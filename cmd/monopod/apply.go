@@ -94,6 +94,7 @@ func (p *program) apply(ctx context.Context, o *applyOptions) error {
 	}
 	p.printResult(o, result)
 	if !o.wait || o.dryRun {
+		p.printRollbacks(result)
 		return nil
 	}
 	goals := map[manifests.Key]goal{}
@@ -105,6 +106,17 @@ func (p *program) apply(ctx context.Context, o *applyOptions) error {
 		}
 	}
 	return p.await(ctx, c, awaited{goals: goals, timeout: o.timeout})
+}
+
+// printRollbacks says of which pods an earlier revision runs although what is written was applied again: that is no change.
+func (p *program) printRollbacks(r node.ApplyResult) {
+	for _, object := range r.Objects {
+		for _, pod := range object.Pods {
+			if pod.Rollback != "" {
+				fmt.Fprintf(p.stderr, "warning: pod/%s: %s\n", pod.Name, pod.Rollback)
+			}
+		}
+	}
 }
 
 // readManifests reads what the -f flags name.

@@ -571,6 +571,7 @@ func TestWhoWaitsForAPodThatIsTakenBackIsToldAtOnce(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	d.says(1, "pod/web unchanged\n", back, "apply", "--wait", "--timeout=0", "-f", never)
+	d.says(0, "pod/web unchanged\n", "warning: pod/web: revision 1 runs instead of 2 until the manifest changes: by hand\n", "apply", "-f", never)
 	d.runsImage("1")
 	d.says(0, "pod/web condition met\n", "", "wait", "pod", "web") // it is Ready, and has been what it is
 	d.says(0, "pod/web configured\n", "", "apply", "--wait", "-f", d.file("web.yaml", edition("3")))

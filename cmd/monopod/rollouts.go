@@ -101,9 +101,9 @@ func updateText(v rollout.View) string {
 	case v.Waits != manifests.Key{}:
 		return fmt.Sprintf("revision %d waits until pod %s is Ready, which comes before it in its update group", v.Wanted, v.Waits)
 	case v.Trial != nil && v.Trial.ReadyAt != 0:
-		return fmt.Sprintf("revision %d is on trial: it must stay Ready", v.Active)
+		return fmt.Sprintf("revision %d is on trial: it must stay Ready, or revision %d returns", v.Active, v.Base)
 	case v.Trial != nil:
-		return fmt.Sprintf("revision %d is on trial: it must become Ready", v.Active)
+		return fmt.Sprintf("revision %d is on trial: it must become Ready in time, or revision %d returns", v.Active, v.Base)
 	}
 	return ""
 }
