@@ -107,26 +107,27 @@ func TestARollbackRunsTheImageThatItsTagStoodFor(t *testing.T) {
 	in.start()
 	d.wait("one-1")
 	runs(one)
-	in.eventually("the bad image is gone", func() error {
-		if in.hasBlob(bad) {
-			return errors.New("it is there")
-		}
-		return nil
-	})
 
-	// By hand, and forward again. Whoever asks sees which image it was.
+	// By hand, also to the one that was never Ready, and forward again. Whoever asks sees which image it was.
 	write("3")
 	if r := in.outcome("tag", 3, "Ready"); r.Images["c"] != two {
 		t.Errorf("revision 3 has the images %v, not %s", r.Images, two)
 	}
 	d.wait("one-1 two-3")
+	if out, err := in.run("rollback", "pod", "tag", "--to", "2"); err != nil || !strings.Contains(out, "runs revision 2 instead of 3") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	d.wait("one-1 two-3 bad-2")
+	if r := in.history("tag").Revision(2); r.Outcome != "Failed" || r.Images["c"] != bad {
+		t.Errorf("revision 2 has the images %v, not %s: %s", r.Images, bad, r.Outcome)
+	}
 	if out, err := in.run("rollback", "pod", "tag"); err != nil || !strings.Contains(out, "runs revision 1 instead of 3") {
 		t.Fatalf("%v: %s", err, out)
 	}
-	d.wait("one-1 two-3 one-1")
+	d.wait("one-1 two-3 bad-2 one-1")
 	runs(one)
 
-	// With its revisions the image goes; what a tag stands for stays.
+	// With its revisions the images go; what a tag stands for stays.
 	in.drop("tag")
 	in.gone("tag")
 	in.eventually("its revisions are gone", func() error {
@@ -137,9 +138,9 @@ func TestARollbackRunsTheImageThatItsTagStoodFor(t *testing.T) {
 	})
 	in.kill9()
 	in.start()
-	in.eventually("the first image is gone", func() error {
-		if in.hasBlob(one) {
-			return errors.New("it is there")
+	in.eventually("their images are gone", func() error {
+		if in.hasBlob(one) || in.hasBlob(bad) {
+			return errors.New("one is there")
 		}
 		return nil
 	})
