@@ -6,7 +6,7 @@
 // (package watcher) nor how a container is made (package runner/ctrd).
 //
 // Goroutines: Pool.Run keeps one that hands out assignments, one that lists the pods of the runtime at the
-// start and when events were lost, one that waits for the runtime's events, one for each pod, and for each image
+// start and when events were lost, one that waits for the runtime's events, one for each pod with something to do, and for each image
 // that is being fetched. Run waits for all of them.
 package runner
 
@@ -109,6 +109,8 @@ type Pool struct {
 	desired Desired
 	settled bool
 	listed  bool
+	// ended says that Run is about to return: no goroutine may be started.
+	ended bool
 	// anyHeld says that a pod waits for others, whose changes must therefore be looked at.
 	anyHeld bool
 	entries map[manifests.Key]*entry
@@ -195,7 +197,7 @@ func (p *Pool) Update(d Desired) {
 
 // Run works until ctx ends, then returns nil when all goroutines have ended. The pods go on running.
 func (p *Pool) Run(ctx context.Context) error {
-	defer p.group.Wait()
+	defer p.end()
 	p.group.Go(func() { p.list(ctx) })
 	p.group.Go(func() { p.watchRuntime(ctx) })
 	settle := time.NewTimer(p.cfg.SettleAfter)
@@ -320,12 +322,12 @@ func (p *Pool) notify(key manifests.Key) {
 		now := p.cfg.Now()
 		for _, e := range p.entries {
 			e.worker.retry.Store(&now)
-			signal(e.worker.events)
+			p.wakeLocked(e.worker, e.worker.events)
 		}
 		return
 	}
 	if e, ok := p.entries[key]; ok {
-		signal(e.worker.events)
+		p.wakeLocked(e.worker, e.worker.events)
 	}
 }
 
@@ -429,7 +431,7 @@ func (p *Pool) assignLocked(e *entry, a assignment) {
 		}))
 	}
 	if !same {
-		signal(e.worker.assign)
+		p.wakeLocked(e.worker, e.worker.assign)
 	}
 }
 

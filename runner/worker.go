@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +36,6 @@ type assignment struct {
 type worker struct {
 	key    manifests.Key
 	pool   *Pool
-	log    *slog.Logger
 	events chan struct{}             // the pod may have changed
 	assign chan struct{}             // the assignment has changed
 	ready  chan struct{}             // a preparation has ended
@@ -46,10 +46,10 @@ type worker struct {
 	blind       error
 	blindFor    int
 	adopted     bool
-	synced      *manifests.Pod            // what SyncVolumes was last applied for
-	recorded    *manifests.Pod            // what recordedPod returned last
-	manifest    *manifests.Pod            // failures and preparations are about it
-	made        map[string]*manifests.Pod // what CreateContainer was last applied for, by container
+	synced      *manifests.Pod // what SyncVolumes was last applied for
+	recorded    *manifests.Pod // what recordedPod returned last
+	manifest    *manifests.Pod // failures and preparations are about it
+	made        []creationOf   // what CreateContainer was last applied for, of each container
 	preparation map[string]*step
 	hooks       map[HookKey]*step
 	probing     probing
@@ -57,6 +57,8 @@ type worker struct {
 	removing    bool
 	told        told
 	rounds      int // plans carried out without coming to rest
+
+	parked *parked // guarded by Pool.mu; nil: it has a goroutine, or none yet
 }
 
 // maxRounds is how many plans in a row may be needed to come to rest. More means that actions fail without
@@ -70,14 +72,12 @@ func newWorker(p *Pool, key manifests.Key) *worker {
 	return &worker{
 		key:         key,
 		pool:        p,
-		log:         p.cfg.Log.With("pod", key.String()),
 		events:      make(chan struct{}, 1),
 		assign:      make(chan struct{}, 1),
 		ready:       make(chan struct{}, 1),
 		preparation: map[string]*step{},
 		hooks:       map[HookKey]*step{},
 		warned:      map[string]string{},
-		made:        map[string]*manifests.Pod{},
 		observed: Observed{
 			NewUID:   p.cfg.NewUID(),
 			Prepared: map[string]Preparation{},
@@ -89,6 +89,9 @@ func newWorker(p *Pool, key manifests.Key) *worker {
 		},
 	}
 }
+
+// log is of this pod. Most workers have nothing to say most of the time, so nobody keeps it.
+func (w *worker) log() *slog.Logger { return w.pool.cfg.Log.With("pod", w.key.String()) }
 
 // signal wakes the receiver of a channel of size one; what it has not noticed yet counts for this as well.
 func signal(c chan struct{}) {
@@ -111,11 +114,18 @@ const (
 	atOnce time.Duration = -1
 )
 
-// run works until ctx ends or the pod is gone and not wanted any more.
+// run works until ctx ends or the pod is gone and not wanted any more, or until there is nothing to do but to wait: see park.
 func (w *worker) run(ctx context.Context) {
-	defer w.dropPreparations()
-	defer w.dropHooks()
-	defer w.dropProbes()
+	if w.work(ctx) {
+		return
+	}
+	w.dropProbes()
+	w.dropHooks()
+	w.dropPreparations()
+}
+
+// work returns true when the worker is parked: it is not the caller's any more.
+func (w *worker) work(ctx context.Context) bool {
 	crashes := 0
 	for ctx.Err() == nil {
 		t, err := guarded(func() turn { return w.turn(ctx) })
@@ -123,19 +133,23 @@ func (w *worker) run(ctx context.Context) {
 		case err != nil:
 			crashes++
 			t.wait = doubled(time.Second, time.Minute, crashes)
-			w.log.Error("the worker crashed and starts again", "error", err, "again", t.wait)
+			w.log().Error("the worker crashed and starts again", "error", err, "again", t.wait)
 			w.recordCrash(err)
 			w.pool.reportCrash(w, err)
 		case t.end:
 			if w.pool.retire(w) {
-				return
+				return false
 			}
 			continue
 		default:
 			crashes = 0
+			if w.park(ctx, t) {
+				return true
+			}
 		}
 		w.sleep(ctx, t)
 	}
+	return false
 }
 
 // guarded calls f; a panic of it becomes an error, because one pod must not take the others along.
@@ -148,16 +162,21 @@ func guarded[T any](f func() T) (result T, err error) {
 	return f(), nil
 }
 
+// waits is for how long the worker waits if nothing happens.
+func (w *worker) waits(t turn) time.Duration {
+	if resync := w.pool.cfg.Resync; t.wait == never || t.wait > resync {
+		return resync
+	}
+	return t.wait
+}
+
 func (w *worker) sleep(ctx context.Context, t turn) {
-	d, events := t.wait, w.events
+	d, events := w.waits(t), w.events
 	if d < 0 {
 		return
 	}
 	if t.deaf {
 		events = nil
-	}
-	if resync := w.pool.cfg.Resync; d == never || d > resync {
-		d = resync
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -203,7 +222,7 @@ func (w *worker) turn(ctx context.Context) turn {
 	w.apply(ctx, pod, actions)
 	if w.rounds++; w.rounds > maxRounds {
 		wait := doubled(100*time.Millisecond, 5*time.Second, w.rounds-maxRounds)
-		w.log.Debug("does not come to rest", "first", actions[0].String(), "again", wait)
+		w.log().Debug("does not come to rest", "first", actions[0].String(), "again", wait)
 		return turn{wait: wait, deaf: true}
 	}
 	return turn{wait: atOnce}
@@ -264,8 +283,24 @@ func (w *worker) stale(pod *manifests.Pod) map[string]bool {
 
 // madeFor says that the newest instance of a container was made by this agent from this manifest and content.
 func (w *worker) madeFor(name string, pod *manifests.Pod) bool {
-	was := w.made[name]
-	return was != nil && (was == pod || manifests.SameRefs(was, pod) && w.observed.hashes.podHash(was) == w.observed.hashes.podHash(pod))
+	i := slices.IndexFunc(w.made, func(c creationOf) bool { return c.container == name })
+	if i < 0 {
+		return false
+	}
+	was := w.made[i].pod
+	return was == pod || manifests.SameRefs(was, pod) && w.observed.hashes.podHash(was) == w.observed.hashes.podHash(pod)
+}
+
+// creationOf is a container that was made by this agent, from a manifest and what that refers to.
+type creationOf struct {
+	container string
+	pod       *manifests.Pod
+}
+
+// makes notes what a container was made from.
+func (w *worker) makes(container string, pod *manifests.Pod) {
+	w.made = slices.DeleteFunc(w.made, func(c creationOf) bool { return c.container == container })
+	w.made = append(w.made, creationOf{container, pod})
 }
 
 // recordedPod is the manifest on the sandbox with what it refers to.
@@ -297,7 +332,7 @@ func (w *worker) observe(ctx context.Context) bool {
 		return false
 	}
 	if w.blind != nil {
-		w.log.Info("the pod can be seen again")
+		w.log().Info("the pod can be seen again")
 		delete(w.warned, "observe")
 	}
 	w.blind, w.blindFor = nil, 0
@@ -343,7 +378,7 @@ func (w *worker) instance(id string) *Container {
 // tell logs what happened to the pod since the last look.
 func (w *worker) tell(state PodState) {
 	if state.Sandbox != nil && !w.adopted && w.observed.Sandbox == nil {
-		w.log.Info("pod adopted", "uid", state.Sandbox.UID, "containers", len(state.Containers))
+		w.log().Info("pod adopted", "uid", state.Sandbox.UID, "containers", len(state.Containers))
 	}
 	w.adopted = true
 	before := map[string]ContainerState{}
@@ -359,7 +394,7 @@ func (w *worker) tell(state PodState) {
 		if !c.Exit.FinishedAt.IsZero() && !c.StartedAt.IsZero() {
 			args = append(args, "ran", c.Exit.FinishedAt.Sub(c.StartedAt).Round(time.Millisecond))
 		}
-		w.log.Info("container exited", args...)
+		w.log().Info("container exited", args...)
 		if c.Exit.Reason != ReasonStartError { // that is recorded when it is tried
 			w.record(c.Name, exitEvent(c.Exit, c.leaving()))
 		}
@@ -411,11 +446,11 @@ func (w *worker) publish(next time.Time) {
 func (w *worker) warn(key string, err error, args ...any) {
 	args = append(args, "error", err)
 	if w.warned[key] == err.Error() {
-		w.log.Debug("still failing", args...)
+		w.log().Debug("still failing", args...)
 		return
 	}
 	w.warned[key] = err.Error()
-	w.log.Warn("failing", args...)
+	w.log().Warn("failing", args...)
 }
 
 // fail books a failed action.

@@ -77,7 +77,7 @@ func (w *worker) book(ctx context.Context, pod *manifests.Pod, a Action, err err
 			return dropped
 		}
 		if se, ok := errors.AsType[*StepError](err); ok && se.Reason == ReasonStartError {
-			w.log.Warn("container could not be started", "container", a.Container, "reason", a.Reason, "err", err)
+			w.log().Warn("container could not be started", "container", a.Container, "reason", a.Reason, "err", err)
 			w.record(a.Container, failureEvent(a, se.Reason, "", err))
 			return failed // an exit, which the next look at the pod finds
 		}
@@ -93,7 +93,7 @@ func (w *worker) book(ctx context.Context, pod *manifests.Pod, a Action, err err
 	case SyncVolumes:
 		w.synced = pod
 	case CreateContainer:
-		w.made[a.Container] = pod
+		w.makes(a.Container, pod)
 	case CreateSandbox:
 		w.observed.NewUID = w.pool.cfg.NewUID()
 	}
@@ -208,11 +208,11 @@ func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a Action, mean
 		}
 		return w.settlePreparation(p)
 	case <-timer.C:
-		w.log.Debug("goes on in the background", "action", a.String())
+		w.log().Debug("goes on in the background", "action", a.String())
 		return detached
 	case c := <-meanwhile:
 		meanwhile <- c
-		w.log.Debug("goes on in the background, there is more to do", "action", a.String())
+		w.log().Debug("goes on in the background, there is more to do", "action", a.String())
 		return detached
 	case <-w.assign:
 		signal(w.assign)
@@ -303,29 +303,29 @@ func (w *worker) logApplied(a Action) {
 	}
 	switch a.Kind {
 	case CreateSandbox:
-		w.log.Info("pod created", append(args, "uid", a.UID)...)
+		w.log().Info("pod created", append(args, "uid", a.UID)...)
 	case FailPod:
-		w.log.Warn("pod has failed", args...)
+		w.log().Warn("pod has failed", args...)
 	case ReviveSandbox:
-		w.log.Info("pod set up again", args...)
+		w.log().Info("pod set up again", args...)
 	case RecordPod:
-		w.log.Info("manifest recorded", args...)
+		w.log().Info("manifest recorded", args...)
 	case UpdateResources:
-		w.log.Info("resources updated", args...)
+		w.log().Info("resources updated", args...)
 	case StartContainer:
-		w.log.Info("container started", args...)
+		w.log().Info("container started", args...)
 	case RecordHealth:
-		w.log.Info("container is "+a.Health.String(), "container", a.Container)
+		w.log().Info("container is "+a.Health.String(), "container", a.Container)
 	case MarkStopping:
-		w.log.Info("container is going to be stopped", args...)
+		w.log().Info("container is going to be stopped", args...)
 	case StopContainer:
-		w.log.Info("container told to stop", args...)
+		w.log().Info("container told to stop", args...)
 	case KillContainer:
-		w.log.Info("container killed", args...)
+		w.log().Info("container killed", args...)
 	case RemoveSandbox:
-		w.log.Info("pod taken down", args...)
+		w.log().Info("pod taken down", args...)
 	default:
-		w.log.Debug(a.Kind.verb(), args...)
+		w.log().Debug(a.Kind.verb(), args...)
 	}
 }
 

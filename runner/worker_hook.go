@@ -16,7 +16,7 @@ func (w *worker) runHook(ctx context.Context, a Action) {
 	if _, begun := w.hooks[key]; begun {
 		return
 	}
-	w.log.Debug("hook begins", "container", a.Container, "hook", string(a.Hook), "what", a.Handler.String())
+	w.log().Debug("hook begins", "container", a.Container, "hook", string(a.Hook), "what", a.Handler.String())
 	w.hooks[key] = w.background(ctx, a, func(ctx context.Context) error { return w.hookError(ctx, a) })
 	w.observed.Hooks[key] = HookRunning
 }
@@ -61,7 +61,7 @@ func (w *worker) bookHook(key HookKey, h *step, running bool) {
 	h.cancel()
 	w.observed.Hooks[key] = HookDone
 	if h.err == nil {
-		w.log.Debug("hook succeeded", "container", h.action.Container, "hook", string(key.Hook))
+		w.log().Debug("hook succeeded", "container", h.action.Container, "hook", string(key.Hook))
 		return
 	}
 	w.observed.Hooks[key] = HookFailed
@@ -69,7 +69,7 @@ func (w *worker) bookHook(key HookKey, h *step, running bool) {
 		return // that it has not outlived its container is no failure of its own
 	}
 	err := fmt.Errorf("%s hook: %s: %w", key.Hook, h.action.Handler, h.err)
-	w.log.Warn("hook failed", "container", h.action.Container, "hook", string(key.Hook), "error", err)
+	w.log().Warn("hook failed", "container", h.action.Container, "hook", string(key.Hook), "error", err)
 	w.recordHook(h.action.Container, key.Hook, h.err)
 	if key.Hook == PostStartHook {
 		w.observed.Failures[h.action.Container] = Failure{

@@ -174,9 +174,9 @@ func (w *worker) probeReport(container string) func(probe.Kind, probe.Outcome) {
 		known := last[kind] == o.Output
 		last[kind] = o.Output
 		mu.Unlock()
-		log := w.log.Warn
+		log := w.log().Warn
 		if known {
-			log = w.log.Debug
+			log = w.log().Debug
 		}
 		args := []any{"container", container, "probe", string(kind), "output", o.Output}
 		switch o.Result {

@@ -144,7 +144,6 @@ func (a *App) Run(ctx context.Context) error {
 		a.log.Warn("configuration: " + w)
 	}
 	a.log.Info("monopod starts", "version", version(), "pid", os.Getpid(), "node", a.cfg.NodeName, "files", a.cfg.StaticPodPath, "url", watcher.RedactURL(a.cfg.StaticPodURL), "socket", a.cfg.Socket)
-	limitGarbage()
 	defer a.record(ctx)()
 	g, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Resolver != nil {
@@ -300,7 +299,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	pool := runner.NewPool(preloading{rt, imported}, runner.Config{
 		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
 		Events:  a.events,
-		Follow:  func(d runner.Desired) { rt.FollowObjects(d.Objects, d.Removable) },
+		Follow:  func(d runner.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
 		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
 	})
 	g, ctx := errgroup.WithContext(ctx)

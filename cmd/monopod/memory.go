@@ -9,8 +9,11 @@ import (
 )
 
 const (
-	// garbagePercent is how much garbage may gather before it is collected, in percent of what is in use; Go's own choice is 100.
-	garbagePercent = 50
+	// manyPods is from how many pods on garbage is collected earlier than usual. Where there is little, it is not worth the work.
+	manyPods = 100
+	// usualGarbage and littleGarbage are how much may gather, in percent of what is in use.
+	usualGarbage  = 100
+	littleGarbage = 25
 	// muchWork is after how many changes of pods memory is given back: a start of many pods takes several times of what they need
 	// later, for manifests that are parsed, and for stacks.
 	muchWork = 100
@@ -22,18 +25,31 @@ const (
 // thrift gives memory back to the machine after much work. It sleeps while nothing happens.
 type thrift struct {
 	release func()
+	// limit sets how much garbage may gather, in percent of what is in use.
+	limit func(percent int)
+	// garbage is what limit was called with last.
+	garbage atomic.Int64
 	changes atomic.Int64
 	stirred chan struct{}
 }
 
 func newThrift() *thrift {
-	return &thrift{release: debug.FreeOSMemory, stirred: make(chan struct{}, 1)}
+	t := &thrift{release: debug.FreeOSMemory, limit: func(percent int) { debug.SetGCPercent(percent) }, stirred: make(chan struct{}, 1)}
+	if os.Getenv("GOGC") != "" { // somebody knows better
+		t.limit = func(int) {}
+	}
+	t.garbage.Store(usualGarbage)
+	return t
 }
 
-// limitGarbage has garbage collected earlier, unless the environment says when.
-func limitGarbage() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbagePercent)
+// expect says how many pods are wanted.
+func (t *thrift) expect(pods int) {
+	percent := int64(usualGarbage)
+	if pods >= manyPods {
+		percent = littleGarbage
+	}
+	if t.garbage.Swap(percent) != percent {
+		t.limit(int(percent))
 	}
 }
 

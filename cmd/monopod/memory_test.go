@@ -2,18 +2,33 @@ package main
 
 import (
 	"context"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// TestGarbageIsLimitedWithManyPods has pods come and go.
+func TestGarbageIsLimitedWithManyPods(t *testing.T) {
+	var limits []int
+	m := newThrift()
+	m.limit = func(percent int) { limits = append(limits, percent) }
+	for _, pods := range []int{0, 1, manyPods - 1, manyPods, 10 * manyPods, manyPods, 3, 0} {
+		m.expect(pods)
+	}
+	if want := []int{littleGarbage, usualGarbage}; !slices.Equal(limits, want) {
+		t.Errorf("%v, want %v", limits, want)
+	}
+}
+
 // TestMemoryIsGivenBackOnceAfterMuchWork has pods change, many and few, fast and without end.
 func TestMemoryIsGivenBackOnceAfterMuchWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		released := 0
+		var released atomic.Int64
 		m := newThrift()
-		m.release = func() { released++ }
+		m.release = func() { released.Add(1) }
 		done := make(chan struct{})
 		go func() { m.run(ctx); close(done) }()
 		work := func(changes int, every time.Duration) {
@@ -26,8 +41,8 @@ func TestMemoryIsGivenBackOnceAfterMuchWork(t *testing.T) {
 			t.Helper()
 			time.Sleep(wait)
 			synctest.Wait()
-			if released != want {
-				t.Errorf("%s: memory was given back %d times, not %d", what, released, want)
+			if got := int(released.Load()); got != want {
+				t.Errorf("%s: memory was given back %d times, not %d", what, got, want)
 			}
 		}
 		work(muchWork-1, time.Millisecond)
