@@ -47,6 +47,7 @@ func (s *FileSource) assemble(now time.Time) Set {
 		s.distinct = len(missing) == 0 && all == len(set.Pods)+len(set.Objects)+len(set.Workloads)
 		set.addMissing(now, missing, own)
 	}
+	set.distinct = true
 	set.Reports = s.withPlaces(set.Reports)
 	return set
 }

@@ -13,9 +13,12 @@ import (
 // that order does not name come last, by name. It is pure and deterministic.
 func Merge(order []string, sets map[string]Set) Desired {
 	d := Desired{Order: order, Reported: map[string]bool{}, Partial: map[string]bool{}, Unknown: map[string][]string{}}
-	pods, reports := 0, 0
+	pods, reports, filled := 0, 0, 0
 	for _, set := range sets {
 		pods, reports = pods+len(set.Pods), reports+len(set.Reports)
+		if len(set.Pods)+len(set.Objects)+len(set.Workloads) > 0 {
+			filled++
+		}
 	}
 	own := newOwners(pods)
 	d.Pods, d.Reports = make([]*manifests.Pod, 0, pods), make([]Report, 0, reports)
@@ -30,7 +33,9 @@ func Merge(order []string, sets map[string]Set) Desired {
 		if len(set.Unknown) > 0 {
 			d.Unknown[name] = set.Unknown
 		}
-		set = own.claim(set)
+		if filled > 1 || !set.distinct {
+			set = own.claim(set)
+		}
 		d.Pods = append(d.Pods, set.Pods...)
 		d.Objects = append(d.Objects, set.Objects...)
 		d.Workloads = append(d.Workloads, set.Workloads...)

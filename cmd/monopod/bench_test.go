@@ -156,6 +156,7 @@ func BenchmarkScaleCold(b *testing.B) {
 				planned += at.Sub(began)
 				running += f.ended().Sub(began)
 				b.StopTimer()
+				d.eventually("each pod has a revision", func() error { return d.stored(n) }) // or it is work of this start for many pods, and not for few
 				cpu += cpuTime(b) - used
 				live += liveMiB() - before
 				d.end()
@@ -352,6 +353,9 @@ func measureResident(b *testing.B, n int) resident {
 
 // stored says that a revision of each of n pods is on the disk.
 func (d *daemon) stored(n int) error {
+	if dirs, _ := os.ReadDir(d.path("root", "revisions", "default")); len(dirs) < n { // it is a lot of work to look into each
+		return fmt.Errorf("revisions of %d pods at most", len(dirs))
+	}
 	states, err := filepath.Glob(d.path("root", "revisions", "*", "*", "state"))
 	if err == nil && len(states) < n {
 		err = fmt.Errorf("revisions of %d pods", len(states))

@@ -20,8 +20,10 @@ const (
 )
 
 const (
-	// gatherNames is how long changes of pods are gathered before the names follow: many start at once.
-	gatherNames = 20 * time.Millisecond
+	// gatherNames is how long changes of pods are gathered before the names follow: many start at once. Of thousands it is
+	// longer, up to longestGather, so that no more than a tenth of the time goes into names.
+	gatherNames   = 20 * time.Millisecond
+	longestGather = time.Second
 	// lookAgain is how often is asked, when the agent starts, whether all pods are known.
 	lookAgain = 100 * time.Millisecond
 )
@@ -70,12 +72,13 @@ func (a *App) followNames(ctx context.Context) {
 		case <-changed:
 		case <-again.C:
 		}
+		began := time.Now()
 		pods, services, ok := a.board.endpoints()
 		if ok {
 			a.resolver.SetZone(names.NewZone(a.cfg.ClusterDomain, pods, services))
 		} else {
 			again.Reset(lookAgain)
 		}
-		sleep(ctx, gatherNames)
+		sleep(ctx, max(gatherNames, min(9*time.Since(began), longestGather)))
 	}
 }

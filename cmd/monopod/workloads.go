@@ -16,6 +16,9 @@ import (
 const (
 	// seenWithin is how often is asked, after a start, whether all pods have been looked at.
 	seenWithin = 20 * time.Millisecond
+	// longestRest is the longest time for which changes of pods are gathered before workloads are looked at again: each look
+	// goes through all pods, so that with thousands at most a quarter of the time is spent on it.
+	longestRest = time.Second
 	// farAway is a time that does not come.
 	farAway = 24 * time.Hour
 )
@@ -53,12 +56,13 @@ func (a *App) followWorkloads(ctx context.Context, pool *runner.Pool) {
 		case <-a.board.expand:
 		case <-timer.C:
 		}
-		wait := farAway
+		wait, began := farAway, time.Now()
 		if d, ok := a.board.wanted(pool); ok {
-			wait = w.update(time.Now(), d)
+			wait = w.update(began, d)
 			a.board.noteJobs(x.Finished())
 		}
 		timer.Reset(wait)
+		sleep(ctx, min(3*time.Since(began), longestRest))
 	}
 }
 
