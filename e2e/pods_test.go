@@ -165,7 +165,7 @@ func TestABadEditNeverStopsWhatRuns(t *testing.T) {
 	}{
 		{"a typo in a field", strings.Replace(good, "image:", "imag:", 1), `did you mean "image"`},
 		{"half a file", good[:len(good)/2], "steady.yaml:8:5: "},
-		{"an empty file", "", "the file is empty"},
+		{"an empty file", "", "it is empty"},
 		{"not YAML", "{{{ nonsense", "steady.yaml:1:2: "},
 		{"a pod that is not valid", strings.Replace(good, "name: c", "name: C_", 1), "spec.containers[0].name"},
 		{"a key that is given twice", good + "  containers: []\n", "duplicate field"},

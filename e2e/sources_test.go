@@ -277,7 +277,7 @@ func faultsOfServers(ours, theirs *authority, elsewhere string) []fault {
 		{name: "gone", state: watcher.Unreachable, report: "connection refused", do: func(s *site) { s.server.Close() }},
 		{name: "not-found", state: watcher.Unreachable, report: "404 Not Found", answer: http.NotFound},
 		{name: "broken", state: watcher.Unreachable, report: "500 Internal Server Error", answer: func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(500) }},
-		{name: "empty", state: watcher.Refused, report: "the file is empty", answer: saying("")},
+		{name: "empty", state: watcher.Refused, report: "it is empty", answer: saying("")},
 		{name: "page", state: watcher.Refused, report: "a web page", answer: saying("<html>Log in</html>")},
 		{name: "truncated", state: watcher.Unreachable, report: "unexpected EOF", answer: cut("HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n# and so on\n")},
 		{name: "elsewhere", state: watcher.Unreachable, report: "leads to another host", answer: http.RedirectHandler("https://"+elsewhere+"/", http.StatusFound).ServeHTTP},

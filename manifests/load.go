@@ -110,7 +110,7 @@ func (l *loader) checkBytes(data []byte) error {
 	case len(data) > MaxSize:
 		return bad(fmt.Sprintf("the file has %d bytes, more than the %d MiB a manifest may have", len(data), MaxSize>>20), "split it")
 	case len(bytes.TrimSpace(data)) == 0:
-		return bad("the file is empty", "write a Pod, or a comment if it is meant to hold none")
+		return bad("it is empty", "write a Pod, or a comment if it is meant to hold none")
 	case len(bytes.Trim(data, "\x00")) == 0:
 		return bad("the file holds nothing but zero bytes, as after a power cut", "write it again")
 	case bytes.HasPrefix(data, []byte{0xff, 0xfe}), bytes.HasPrefix(data, []byte{0xfe, 0xff}):

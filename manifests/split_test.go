@@ -109,7 +109,7 @@ func TestSplitTellsObjectsApart(t *testing.T) {
 
 func TestSplitSaysWhatCannotBeToldApart(t *testing.T) {
 	for data, want := range map[string]string{
-		"":                             "f.yaml: the file is empty",
+		"":                             "f.yaml: it is empty",
 		"kind: Pod\napiVersion: v1\n":  "f.yaml:1:1: pod: metadata.name: the name is missing",
 		"- a\n":                        "f.yaml:1:1: expected an object like a Pod, found a list",
 		"kind: Pods\napiVersion: v1\n": `f.yaml:1:7: there is no kind Pods in apiVersion v1; did you mean "Pod"?`,

@@ -295,6 +295,9 @@ func (t *Trial) hopeless(pod *corev1.Pod) string {
 		}
 		if t.rules.MaxRestarts >= 0 && int(c.RestartCount) >= max(1, t.rules.MaxRestarts) && !c.Ready && c.State.Running == nil {
 			text := fmt.Sprintf("container %s was restarted %d times", c.Name, c.RestartCount)
+			if c.RestartCount == 1 {
+				text = fmt.Sprintf("container %s was restarted once", c.Name)
+			}
 			if end := c.LastTerminationState.Terminated; end != nil {
 				text += "; " + ended(c.Name, end)
 			}

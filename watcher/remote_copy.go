@@ -86,6 +86,8 @@ func ageText(age time.Duration) string {
 		return "by the clock that is in the future"
 	case age < time.Minute:
 		return "less than a minute old"
+	case age < 2*time.Minute:
+		return "a minute old"
 	case age < 2*time.Hour:
 		return fmt.Sprintf("%d minutes old", int(age/time.Minute))
 	case age < 48*time.Hour:

@@ -148,12 +148,14 @@ func (f Facts) input(in *Input) (c Chain, ok bool) {
 	if len(in.Pods) > 0 {
 		goesOn = strings.Join(in.Pods, ", ") + " " + goOn(len(in.Pods)) + " by what it said before"
 	}
-	age := b.ago(in.Since)
 	switch in.State {
 	case refused:
 		c.Text = in.Input + " is refused; " + goesOn
-		b.cause(InputRefused, "", "it is refused%s: %s", strings.Replace(age, " ", " since ", 1), problems(len(in.Errors)))
-		b.chain.Steps[0].Text = strings.ReplaceAll(b.chain.Steps[0].Text, " ago", "")
+		is := "it is refused"
+		if age := strings.TrimSuffix(b.ago(in.Since), " ago"); age != "" {
+			is = "it has been refused for" + age
+		}
+		b.cause(InputRefused, "", "%s: %s", is, problems(len(in.Errors)))
 		b.chain.Steps[0].Lines = in.Errors
 		b.next(time.Time{}, "it is read again as soon as it changes; until then %s", goesOn)
 		if isURL(in.Input) {
@@ -176,7 +178,11 @@ func (f Facts) input(in *Input) (c Chain, ok bool) {
 		b.cause(InputConflict, "", "the first one counts:")
 		b.chain.Steps[0].Lines = in.Errors
 		b.next(time.Time{}, "it takes its place when the other one goes")
-		b.act("give one of them another name, or remove it")
+		if kind, namespace, name, ok := appliedName(in.Input); ok && isApplied(f.Places, in.Input) {
+			b.act("`monopod delete -n %s %s %s` removes what was applied; or remove the other one", namespace, kind, name)
+		} else {
+			b.act("give one of them another name, or remove it")
+		}
 	default:
 		return Chain{}, false
 	}
@@ -225,6 +231,14 @@ func (b *builder) unreadText(in *Input) string {
 		return "it cannot be read:"
 	}
 	return "it cannot be read now, so its last good content counts:"
+}
+
+// appliedName takes the name of a file apart in which something is kept that was applied.
+func appliedName(path string) (kind, namespace, name string, ok bool) {
+	base := strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], ".yaml")
+	kind, rest, _ := strings.Cut(base, ".")
+	namespace, name, ok = strings.Cut(rest, ".")
+	return kind, namespace, name, ok
 }
 
 func goOn(n int) string {
@@ -312,7 +326,7 @@ func isContent(kind string) bool {
 
 // onlyRefused is about a pod that only a refused file has.
 func (f Facts) onlyRefused(key string, o *Object) Chain {
-	c := Chain{Pod: key, Input: fileOf(o.Where), Text: fmt.Sprintf("%s does not run: its file has never been accepted", key), Reason: InputRefused}
+	c := Chain{Pod: key, Input: fileOf(o.Where), Text: fmt.Sprintf("%s does not run: what is written of it has never been accepted", key), Reason: InputRefused}
 	c.Steps = []Step{{Kind: Wanted, Text: o.Where}, {Kind: Runs, Text: "nothing"}}
 	for i := range f.Inputs {
 		if in, ok := f.input(&f.Inputs[i]); ok && in.Input == c.Input {

@@ -78,6 +78,14 @@ func (b *builder) repeated() string {
 	}
 }
 
+// times says how often.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
 // key is namespace/name of the pod.
 func (p *Pod) key() string { return p.Object.Namespace + "/" + p.Object.Name }
 
@@ -107,6 +115,17 @@ func (p *Pod) file() string {
 }
 
 // place names where to edit.
+func (b *builder) place() string {
+	if isApplied(b.Places, b.Where) {
+		return "the manifest, and apply it again"
+	}
+	return b.Pod.place()
+}
+
+func isApplied(p Places, where string) bool {
+	return p.Applied != "" && strings.HasPrefix(where, p.Applied+"/")
+}
+
 func (p *Pod) place() string {
 	if p.Where == "" {
 		return "the manifest"

@@ -48,7 +48,7 @@ func (b *builder) ending(name string, end *corev1.ContainerStateTerminated) {
 	ago := b.ago(end.FinishedAt.Time)
 	again := ""
 	if st := b.status(name); st.RestartCount > 0 {
-		again = fmt.Sprintf("; it has been restarted %d times", st.RestartCount)
+		again = "; it has been restarted " + times(int(st.RestartCount))
 	}
 	switch sig, isSignal := signalOf(end.ExitCode); {
 	case end.Reason == "OOMKilled":

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -83,7 +84,7 @@ func (b *builder) runs() {
 		}
 		text := fmt.Sprintf("%s (%s, since %s)", st.Name, st.Image, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
 		if st.RestartCount > 0 {
-			text = strings.TrimSuffix(text, ")") + fmt.Sprintf(", restarted %d times)", st.RestartCount)
+			text = strings.TrimSuffix(text, ")") + ", restarted " + times(int(st.RestartCount)) + ")"
 		}
 		running = append(running, text)
 	}
@@ -148,9 +149,23 @@ func (b *builder) rolledBack() {
 	b.cause(RolledBack, "", "%s", b.Rollback)
 	if b.Trouble.Kind == "" {
 		b.next(time.Time{}, "nothing, until the manifest changes")
+		if m := inGroup.FindStringSubmatch(b.Rollback); m != nil {
+			b.act("correct the manifest of pod %s: an edit of any pod of the group has all of them tried again (`monopod why -n %s %s`)", m[1], b.Object.Namespace, m[1])
+			return
+		}
+		if m := byHand.FindStringSubmatch(b.Rollback); m != nil {
+			b.act("`monopod rollback -n %s pod %s --to %s` goes forward again, and so does an edit of %s", b.Object.Namespace, b.Object.Name, m[1], b.place())
+			return
+		}
 		b.act("correct %s, which is tried as a new revision; `monopod history -n %s %s` shows what went wrong", b.place(), b.Object.Namespace, b.Object.Name)
 	}
 }
+
+// How a rollback says whose fault it was.
+var (
+	inGroup = regexp.MustCompile(`: pod (\S+) of its update group: `)
+	byHand  = regexp.MustCompile(`instead of (\d+) until the manifest changes: by hand`)
+)
 
 // updating is about a change that waits for others, or is on trial.
 func (b *builder) updating() {

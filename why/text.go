@@ -64,11 +64,11 @@ func (p *Probe) count() string {
 	if p == nil || p.Failures == 0 {
 		return ""
 	}
-	times := fmt.Sprintf("%d times in a row", p.Failures)
-	if p.Failures == 1 {
-		times = "once"
+	often := times(p.Failures)
+	if p.Failures > 1 {
+		often += " in a row"
 	}
-	return fmt.Sprintf(" (%s; %d count)", times, p.Threshold)
+	return fmt.Sprintf(" (%s; %d count)", often, p.Threshold)
 }
 
 // probeTarget says what a probe asks, and the path of it within the container.

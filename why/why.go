@@ -169,6 +169,8 @@ type Places struct {
 	Manifests, Logins, Preload, Endpoint string
 	// Config is the configuration file.
 	Config string
+	// Applied is the directory of what was applied. Nobody is to edit what is in it.
+	Applied string
 }
 
 // Pod is what is known of a pod.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -220,6 +221,10 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"rolled back": oneOf(web(func(p *why.Pod) {
 			p.Revision, p.Rollback = 2, "revision 2 runs instead of 3 until the manifest changes: it was not Ready within 2m0s"
 		})),
+		"rolled back by hand": oneOf(web(func(p *why.Pod) { p.Rollback = "revision 2 runs instead of 3 until the manifest changes: by hand" })),
+		"rolled back with its group": oneOf(web(func(p *why.Pod) {
+			p.Rollback = "revision 1 runs instead of 2 until the manifest changes: pod db of its update group: revision 2 has failed: it was not Ready within 6s"
+		})),
 		"rolled back and crashing": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) { p.Rollback = "revision 2 runs instead of 3 until the manifest changes: by hand" })),
 		"on trial":                 oneOf(web(func(p *why.Pod) { p.Revision, p.Update = 3, "revision 3 is on trial: it must stay Ready" })),
 		"on trial and crashing": oneOf(web(ended(3, "Error", "", "no settings"), func(p *why.Pod) {
@@ -362,6 +367,22 @@ func TestEachCauseHasItsChain(t *testing.T) {
 	}
 }
 
+func TestWhatARefusedAnswerNamesIsKnown(t *testing.T) {
+	named := why.NamesInErrors([]string{
+		`https://fleet/x:32:5: pod shop/web: spec.containers[0].imag: unknown field; did you mean "image"?`,
+		"https://fleet/x:40: deployment shop/db: spec.selector: Required value",
+		"https://fleet/x: answered 503 Service Unavailable", "https://fleet/x:50:1: configmap shop/settings: data: no",
+	})
+	want := []why.Object{{Kind: "pod", Namespace: "shop", Name: "web", Where: "https://fleet/x:32"}, {Kind: "deployment", Namespace: "shop", Name: "db", Where: "https://fleet/x:40"}}
+	if !reflect.DeepEqual(want, named) {
+		t.Errorf("%+v", named)
+	}
+	in := why.Input{Input: "https://fleet/x", State: "Refused", Errors: []string{"https://fleet/x:32:5: pod shop/web: no"}}
+	if a := why.One(why.Facts{Now: now, Inputs: []why.Input{in}, Named: named}, "shop", "web"); a.Chains[0].Reason != why.InputRefused || !strings.Contains(a.Text, "never been accepted") {
+		t.Errorf("%+v", a)
+	}
+}
+
 func TestWithoutANameEverythingThatIsNotFineIsTold(t *testing.T) {
 	broken := why.Input{Input: "/etc/monopod/manifests/new.yaml", State: "Refused", Errors: []string{"/etc/monopod/manifests/new.yaml:2: not YAML", "/etc/monopod/manifests/new.yaml:9: nor this"}, Since: now.Add(-3 * time.Minute)}
 	edited := broken
@@ -371,6 +392,8 @@ func TestWithoutANameEverythingThatIsNotFineIsTold(t *testing.T) {
 	copied.FromDisk = now.Add(-26 * time.Hour)
 	unread := why.Input{Input: "/etc/monopod/manifests/locked.yaml", State: "Unreachable", Errors: []string{"permission denied"}}
 	double := why.Input{Input: "/etc/monopod/manifests/copy.yaml", State: "Conflict", Errors: []string{"copy.yaml:1: pod default/web is already defined in web.yaml:1; give one of them another name or remove it"}}
+	appliedTwice := why.Input{Source: "applied", Input: "/var/lib/monopod/applied/pod.shop.web.yaml", State: "Conflict", Errors: []string{"pod.shop.web.yaml:1: pod shop/web is already defined in web.yaml:1"}}
+	applies := func(f *why.Facts) { f.Places.Applied = "/var/lib/monopod/applied" }
 	fine := why.Input{Input: "/etc/monopod/manifests/web.yaml", State: "Accepted", Pods: []string{"default/web"}}
 	inputs := func(all ...why.Input) func(*why.Facts) { return func(f *why.Facts) { f.Inputs = all } }
 	nothing := oneOf(web(), inputs(fine))
@@ -384,6 +407,7 @@ func TestWithoutANameEverythingThatIsNotFineIsTold(t *testing.T) {
 		"all edited":       oneOf(web(), inputs(edited)),
 		"all unreachable":  oneOf(web(), inputs(silent, copied, unread)),
 		"all conflict":     oneOf(web(), inputs(fine, double)),
+		"all applied":      oneOf(web(pulling("registry.example/app:1: not found"), func(p *why.Pod) { p.Where = "/var/lib/monopod/applied/pod.default.web.yaml:1" }), inputs(fine, appliedTwice), applies),
 		"all pod and file": two,
 		"all runtime down": oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containerd: no space left on device" }),
 		"all blind": oneOf(web(trouble(why.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"})), func(f *why.Facts) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -225,11 +226,14 @@ func (p *program) printProblems(inputs []node.Input) {
 			fmt.Fprintln(p.stderr, "\nInputs with problems (see `monopod get sources`):")
 			first = false
 		}
-		reason := ""
-		if len(i.Errors) > 0 {
-			reason = ": " + i.Errors[0]
+		text := i.Input
+		switch {
+		case len(i.Errors) > 0 && strings.HasPrefix(i.Errors[0], i.Input+":"):
+			text = i.Errors[0]
+		case len(i.Errors) > 0:
+			text += ": " + i.Errors[0]
 		}
-		fmt.Fprintf(p.stderr, "  %s %s%s\n", i.State, i.Input, reason)
+		fmt.Fprintf(p.stderr, "  %s %s\n", i.State, text)
 	}
 }
 

@@ -186,7 +186,7 @@ func (g *stage) wait(ctx context.Context, t *trial.Trial, w waitLimits) (trial.R
 			report.Result = trial.Interrupted
 			return report, nil
 		case <-deadline:
-			if report.Result == trial.Waiting {
+			if report, _, _ = g.look(t); report.Result == trial.Waiting {
 				report.Result = trial.TimedOut
 			}
 			return report, nil

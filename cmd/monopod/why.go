@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,6 +60,9 @@ func (p *program) whyCommand() *cobra.Command {
 
 func (p *program) why(ctx context.Context, o *clientFlags, key manifests.Key, output string) error {
 	answer, err := p.client(o).Why(ctx, key.Namespace, key.Name)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) { // it has ended while it was asked
+		answer, err = p.client(o).Why(ctx, key.Namespace, key.Name)
+	}
 	if down, ok := errors.AsType[*node.ConnectError](err); ok && !errors.Is(err, fs.ErrPermission) {
 		answer, err = p.whyWithoutDaemon(ctx, key, down), nil
 	}
@@ -107,18 +113,54 @@ func (p *program) fromDisk(ctx context.Context, cfg *LoadedConfig, f *why.Facts,
 				in.Errors = append(in.Errors, e.Error())
 			}
 			f.Inputs = append(f.Inputs, in)
-			for _, pod := range v.loaded {
-				switch {
-				case key.Name == "" && key.Namespace != "" && key.Namespace != pod.Object.Namespace:
-				case key.Name == "" || mayMean(pod.Object, key.Namespace, key.Name):
-					f.Pods = append(f.Pods, r.pod(ctx, pod))
-				default:
-					f.Pods = append(f.Pods, why.Pod{Object: unseen(pod), Where: place(pod.Origin)})
-				}
+			r.add(ctx, f, key, v.loaded)
+		}
+	}
+	for _, s := range cfg.remotes() {
+		in := why.Input{Source: s.Name, Input: watcher.RedactURL(s.URL), State: string(watcher.Accepted)}
+		pods, err := cfg.storedPods(&s, in.Input)
+		if errors.Is(err, fs.ErrNotExist) {
+			in.State, err = string(watcher.Unreachable), errors.New("it has never answered, as far as the disk tells")
+		}
+		if err != nil {
+			in.Errors = []string{err.Error()}
+		}
+		f.Inputs = append(f.Inputs, in)
+		r.add(ctx, f, key, pods)
+	}
+	f.Named = namesInRefused(f.Inputs)
+}
+
+// remotes are the entries of `sources`, and staticPodURL as one.
+func (c *Config) remotes() []RemoteSource {
+	all := slices.Clone(c.RemoteSources)
+	if c.StaticPodURL != "" {
+		all = append(all, RemoteSource{Name: sourceHTTP, URL: c.StaticPodURL, PodSecurity: c.StaticPodURLSecurity})
+	}
+	return all
+}
+
+// storedPods are those of the last good answer of a source, which is on the disk. An error without pods says that it
+// cannot be used.
+func (c *LoadedConfig) storedPods(s *RemoteSource, input string) ([]*manifests.Pod, error) {
+	k, err := c.copyOf(s.Name).Load()
+	if err != nil {
+		return nil, err
+	}
+	text := k.Counts
+	if text == nil {
+		text = k.Body
+		if verify, _ := s.Signature.verification(); verify != nil {
+			if text, _, err = verify(k.Body, k.Signature); err != nil {
+				return nil, fmt.Errorf("the copy on disk is not used: %w", err)
 			}
 		}
 	}
-	f.Named = namesInRefused(f.Inputs)
+	content, err := manifests.LoadParts(input, text, manifests.Options{Source: s.Name, Policy: c.policy(s.PodSecurity)})
+	if content == nil {
+		return nil, err
+	}
+	return content.Pods, nil
 }
 
 // records are what the disk knows of pods, each read once.
@@ -145,6 +187,19 @@ func readRecords(cfg *LoadedConfig) records {
 		}
 	}
 	return r
+}
+
+// add adds pods to what is known: all of those that are asked about, of others where they are.
+func (r records) add(ctx context.Context, f *why.Facts, key manifests.Key, pods []*manifests.Pod) {
+	for _, pod := range pods {
+		switch {
+		case key.Name == "" && key.Namespace != "" && key.Namespace != pod.Object.Namespace:
+		case key.Name == "" || mayMean(pod.Object, key.Namespace, key.Name):
+			f.Pods = append(f.Pods, r.pod(ctx, pod))
+		default:
+			f.Pods = append(f.Pods, why.Pod{Object: unseen(pod), Where: place(pod.Origin)})
+		}
+	}
 }
 
 // pod is what events and logs tell of a pod.

@@ -50,7 +50,7 @@ func (a *App) explainer() *explainer {
 
 // placesOf are the paths that answers name.
 func placesOf(cfg *LoadedConfig) why.Places {
-	p := why.Places{Manifests: cfg.StaticPodPath, Logins: cfg.RegistryConfig, Endpoint: cfg.ContainerRuntimeEndpoint}
+	p := why.Places{Applied: filepath.Join(cfg.RootDirectory, "applied"), Manifests: cfg.StaticPodPath, Logins: cfg.RegistryConfig, Endpoint: cfg.ContainerRuntimeEndpoint}
 	if n := len(cfg.Files); n > 0 {
 		p.Config = cfg.Files[n-1]
 	}
@@ -319,7 +319,11 @@ func objectFacts(objects []*manifests.Object) []why.Object {
 func namesInRefused(inputs []why.Input) []why.Object {
 	var all []why.Object
 	for _, in := range inputs {
-		if in.State != string(watcher.Refused) || !filepath.IsAbs(in.Input) {
+		if in.State != string(watcher.Refused) {
+			continue
+		}
+		if !filepath.IsAbs(in.Input) { // what was refused of it is not kept
+			all = append(all, why.NamesInErrors(in.Errors)...)
 			continue
 		}
 		info, err := os.Stat(in.Input)

@@ -26,7 +26,7 @@ import (
 )
 
 // clockTimes are times of day, and how often something was done so far, which is another in each run.
-var clockTimes = regexp.MustCompile(`\(\d\d:\d\d:\d\d\)|; it has failed \d+ times in a row|; it has been restarted \d+ times|, restarted \d+ times`)
+var clockTimes = regexp.MustCompile(`\(\d\d:\d\d:\d\d\)|; it has failed \d+ times in a row|; it has been restarted (?:\d+ times|once)|, restarted (?:\d+ times|once)`)
 
 func TestWhatWhyPrints(t *testing.T) {
 	d := settled(t)
@@ -189,6 +189,24 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 				t.Errorf("exit code %d\n%s", r.code, r.stdout)
 			}
 		})
+	}
+	config, err := os.ReadFile(d.path("config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, d.path("config.yaml"), string(config)+"sources:\n- {name: fleet, url: 'https://fleet.example/pods.yaml'}\n- {name: silent, url: 'https://silent.example/pods.yaml'}\n")
+	kept := watcher.NewCopy(d.path("root", "sources", "fleet"))
+	if err := kept.Save(&watcher.Kept{Body: []byte(podYAML("far", runtimetest.ScriptServe))}); err != nil {
+		t.Fatal(err)
+	}
+	if r := ask("far"); !strings.Contains(r.stdout, "default/far cannot be asked about") || !strings.Contains(r.stdout, "https://fleet.example/pods.yaml:1") {
+		t.Errorf("of a pod of a source: %s%s", r.stdout, r.stderr)
+	}
+	if r := ask(); !strings.Contains(r.stdout, "https://silent.example/pods.yaml cannot be read") || !strings.Contains(r.stdout, "it has never answered") {
+		t.Errorf("with sources: %s%s", r.stdout, r.stderr)
+	}
+	if err := os.RemoveAll(d.path("root")); err != nil {
+		t.Fatal(err)
 	}
 	writeFile(t, d.path("config.yaml"), "nonsense: 1\n")
 	if r := ask(); r.code != exitOK || !strings.Contains(r.stdout, "its configuration is not right") || !strings.Contains(r.stdout, "nonsense") {
