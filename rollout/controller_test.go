@@ -741,3 +741,30 @@ func dieAfter(t *testing.T, c conduct, writes int) (died bool) {
 	})
 	return died
 }
+
+func TestTwoGroupsChangeAtTheSameTimeAndDoNotMatterToEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, fastDir(t), Options{AutoRollback: true, ReadyDeadline: deadline, Soak: soak})
+		defer a.stop()
+		pods := []*actor{{name: "w", group: "g"}, {name: "x", group: "g", order: 1}, {name: "y", group: "h"}, {name: "z", group: "h", order: 1}}
+		var first, second []*manifests.Pod
+		for _, p := range pods {
+			p.write(good)
+			first = append(first, p.wanted)
+		}
+		a.want(pods...)
+		a.carry()
+		for _, p := range pods {
+			p.write(map[bool]conduct{true: neverReady, false: good}[p.name == "x"])
+			second = append(second, p.wanted)
+		}
+		a.want(pods...)
+		a.runs(second[0], first[1], second[2], first[3]) // the first of each
+		for range 6 * int(deadline/(5*time.Second)) {
+			a.carry()
+			time.Sleep(5 * time.Second)
+		}
+		synctest.Wait()
+		a.runs(first[0], first[1], second[2], second[3])
+	})
+}

@@ -836,3 +836,33 @@ func (w *world) ended(t *rapid.T, auto bool) {
 		t.Fatalf("it does not come to rest\n%s", w.story())
 	}
 }
+
+// TestAMemberThatNeverWasReadyHoldsUpThoseAfterIt has a group to which a pod comes that nothing can be gone back to with.
+func TestAMemberThatNeverWasReadyHoldsUpThoseAfterIt(t *testing.T) {
+	w := newWorld(true, &actor{name: "x", group: "g"}, &actor{name: "y", group: "g", order: 1}, &actor{name: "z", group: "g", order: 2})
+	y := w.actor("y")
+	y.gone = true
+	w.settle()
+	y.gone = false
+	y.write(neverReady)
+	w.settle()
+	w.actor("x").write(good)
+	w.actor("z").write(good)
+	w.settle()
+	w.expect(t, "x=good/2 y=never-ready/2 z=good/1")
+	verdicts, _, _ := Decide(w.now, w.members(), w.options)
+	if waits := verdicts[2].Waits; waits.Name != "y" {
+		t.Errorf("it waits for %q", waits.Name)
+	}
+	y.write(good)
+	w.settle()
+	w.expect(t, "x=good/2 y=good/3 z=good/2")
+	// One that is not written any more holds up nobody.
+	w.actor("x").write(good)
+	y.write(neverReady)
+	w.actor("z").write(good)
+	w.decide(-1)
+	w.remove(y)
+	w.settle()
+	w.expect(t, "x=good/3 z=good/3")
+}
