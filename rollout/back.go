@@ -63,6 +63,14 @@ func (s *State) numbers() string {
 	return strings.Join(all, ", ")
 }
 
+// pinned are the images of a revision that was gone back to, as far as they are known.
+func (s *State) pinned() map[string]string {
+	if s.Active == s.Wanted {
+		return nil
+	}
+	return s.Revision(s.Active).Images
+}
+
 // lastReady is the number of the newest revision before one that has been Ready; 0: none.
 func (s *State) lastReady(before int) int {
 	for _, r := range slices.Backward(s.Revisions) {

@@ -467,7 +467,7 @@ func (c *Controller) decide(now boottime.Moment, units []*unit) {
 			c.note(old, v.State)
 			p.pack(v.State)
 			c.put(key, v.State)
-			c.moved = c.moved || old == nil || old.Active != v.State.Active || old.Wanted != v.State.Wanted
+			c.moved = c.moved || old == nil || old.Active != v.State.Active || old.Wanted != v.State.Wanted || !maps.Equal(old.pinned(), v.State.pinned())
 			switch {
 			case !v.First:
 				c.hold(key)
@@ -580,7 +580,7 @@ func (c *Controller) toRun(p *manifests.Pod) *manifests.Pod {
 	if f == nil || f.pod != p || s == nil || s.Active == s.Wanted {
 		return p
 	}
-	if f.old != nil && f.number == s.Active && f.origin == p.Origin {
+	if f.old != nil && f.number == s.Active && f.origin == p.Origin && maps.Equal(f.old.Images, s.pinned()) {
 		return f.old
 	}
 	old, err := s.Revision(s.Active).Pod(p.Origin)

@@ -478,6 +478,36 @@ func TestAPersonsRollbackIsStoredWhenItIsAnswered(t *testing.T) {
 	})
 }
 
+// TestTheImagesOfWhatIsGoneBackToStay goes back to a revision that never ran: nothing is known of its images before it does.
+func TestTheImagesOfWhatIsGoneBackToStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t, t.TempDir(), Options{})
+		defer a.stop()
+		p := &actor{name: "a"}
+		for range 3 {
+			p.write(good)
+			a.want(p)
+		}
+		if _, err := a.c.Rollback(p.wanted.Key(), 2); err != nil {
+			t.Fatal(err)
+		}
+		if first := a.first(); first == p.wanted || len(first.Images) != 0 {
+			t.Fatalf("%+v", first)
+		}
+		a.c.Observe(p.wanted.Key(), &Observed{Recorded: a.first(), Seen: Seen{Images: map[string]string{"c": "sha256:7"}}})
+		synctest.Wait()
+		if got := a.first().Images["c"]; got != "sha256:7" {
+			t.Errorf("it may run something else than %q when it starts again", got)
+		}
+		hands := a.times()
+		a.c.Observe(p.wanted.Key(), &Observed{Recorded: a.first(), Seen: Seen{Images: map[string]string{"c": "sha256:8"}}})
+		synctest.Wait()
+		if a.times() != hands {
+			t.Error("handed out again")
+		}
+	})
+}
+
 func TestARollbackIsCarriedOutOnAFullDiskAndStoredLater(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
