@@ -34,7 +34,7 @@ func (l *loader) document(d document) {
 	if !l.next(it) {
 		return
 	}
-	data, err := d.data, unfold(d, &l.unfolded)
+	data, err := d.data, examine(d, &l.unfolded)
 	var twice error
 	if !d.json && err == nil {
 		if data, twice = yaml.YAMLToJSONStrict(d.data); twice != nil {

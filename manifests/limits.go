@@ -20,6 +20,8 @@ const (
 	// a kilobyte as a container.
 	maxParts    = 1_000_000
 	maxOwnParts = 20_000
+	// maxSigns is how many values a document in YAML may seem to have. It is no less than a ConfigMap of 1 MiB can have.
+	maxSigns = 600_000
 )
 
 // What is said of two of them.
@@ -71,10 +73,15 @@ func parts(data []byte, most int) int {
 	return n
 }
 
-// unfold checks what the aliases of a document stand for, before a decoder puts it in their place: *a is two bytes, and
-// may stand for megabytes. size is the sum so far.
-func unfold(d document, size *int) error {
-	if d.json || !mayAlias(d.data) {
+// examine checks a document before it is decoded: how much memory a parser needs for its values, and what its aliases
+// stand for: *a is two bytes, and may stand for megabytes. size is the sum of that so far.
+func examine(d document, size *int) error {
+	switch {
+	case d.json:
+		return nil
+	case signs(d.data) > maxSigns:
+		return fmt.Errorf("one document has more than %d lines, commas and brackets; split it, or write it as JSON", maxSigns)
+	case !mayAlias(d.data):
 		return nil
 	}
 	var n yaml.Node
@@ -86,6 +93,26 @@ func unfold(d document, size *int) error {
 		return fmt.Errorf("its aliases stand for more than %d MiB", MaxSize>>20)
 	}
 	return nil
+}
+
+// signs counts what can begin a value in YAML, in a document that is large enough to have many: a parser takes half a
+// kilobyte for each.
+func signs(data []byte) int {
+	if len(data) <= maxSigns {
+		return 0
+	}
+	n := 0
+	for i, c := range data {
+		switch c {
+		case '\n', '\r', ',', '[', '{':
+			n++
+		case '-', '?':
+			if i+1 < len(data) && data[i+1] == ' ' {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // mayAlias says that there is something like an anchor, and like an alias.

@@ -36,6 +36,8 @@ func TestWhatIsMadeToFillTheMemoryIsRefused(t *testing.T) {
 		"many documents of aliases":  {many("--- {a: &a "+many("x", 5000)+", b: ["+many("*a, ", 800)+"]}\n", much), "aliases stand for more than 10 MiB", false},
 		"containers of nothing":      {pod(`"containers":[` + many("{},", much/2) + "{}]"), "more than 20000 mappings", true},
 		"keys that stand twice":      {"a: {" + many("b: 1, ", much/8) + "}\n", "more than 1000 problems", false},
+		"lines without end":          {"a: " + strings.Repeat("\n", maxSigns) + "1\n", "more than 600000 lines", false},
+		"lists in a line":            {strings.Repeat("- ", maxSigns+1) + "a\n", "more than 600000 lines", false},
 		"lines that end otherwise":   {"a:\r" + many("- b\r", much/8), "the kind is missing", false},
 	} {
 		t.Run(name, func(t *testing.T) {
