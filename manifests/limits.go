@@ -24,10 +24,11 @@ const (
 	maxSigns = 600_000
 )
 
-// What is said of two of them.
+// What is said of some of them.
 const (
-	tooManyObjects = "there are more than 20000 objects in one input"
-	tooDeep        = "it is more than 4 lists deep in lists"
+	tooManyProblems = "there are more than 1000 problems; what is behind them has not been looked at"
+	tooManyObjects  = "there are more than 20000 objects in one input"
+	tooDeep         = "it is more than 4 lists deep in lists"
 )
 
 // next takes note of one more object, and says whether the input has too much of something to look at more of it.
@@ -38,19 +39,18 @@ func (l *loader) next(it item) bool {
 
 // bearable says that the input has not too much of anything. The first time that it has is a problem.
 func (l *loader) bearable(it item) bool {
-	e := &Error{File: l.file, Line: it.doc.line}
+	msg, hint := tooManyProblems, ""
 	switch {
 	case l.over:
 		return false
 	case len(l.errs) > maxProblems:
-		e.Msg = fmt.Sprintf("there are more than %d problems; what is behind them has not been looked at", maxProblems)
 	case l.objects > maxObjects:
-		e.Msg, e.Hint = tooManyObjects, "split it"
+		msg, hint = tooManyObjects, "split it"
 	default:
 		return true
 	}
 	l.over = true
-	l.errs = append(l.errs[:min(len(l.errs), maxProblems)], e)
+	l.errs = append(l.errs[:min(len(l.errs), maxProblems)], &Error{File: l.file, Line: it.doc.line, Msg: msg, Hint: hint})
 	return false
 }
 
