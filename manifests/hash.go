@@ -200,16 +200,24 @@ func canonical(v any) []byte {
 	if err != nil {
 		panic(fmt.Sprintf("marshal %T: %v", v, err))
 	}
+	if text, ok := canonicalText(data); ok {
+		return text
+	}
+	return canonicalTree(data)
+}
+
+// canonicalTree is the canonical form of any JSON.
+func canonicalTree(data []byte) []byte {
 	dec := json.NewDecoder(strings.NewReader(string(data)))
 	dec.UseNumber()
 	var tree any
 	if err := dec.Decode(&tree); err != nil {
-		panic(fmt.Sprintf("decode %T: %v", v, err))
+		panic(fmt.Sprintf("decode: %v", err))
 	}
 	tree, _ = prune(tree)
-	data, err = json.Marshal(tree)
+	data, err := json.Marshal(tree)
 	if err != nil {
-		panic(fmt.Sprintf("marshal %T: %v", v, err))
+		panic(fmt.Sprintf("marshal: %v", err))
 	}
 	return data
 }
