@@ -141,6 +141,18 @@ need_manifests() {
 # need_daemon refuses to go on without monopod.
 need_daemon() { "$monopod" get pods -n kube-system >/dev/null; }
 
+# carry_out has monopod run the manifests, and waits until they are Ready and no trial goes on: Ready is not all, what
+# is on trial must stay so for its soak time. It returns 0, 1 for what has failed or was taken back, or 2 out of time.
+carry_out() {
+	local c pod status=0
+	"$monopod" apply -f "$manifests" --wait --timeout "$timeout" || return
+	for c in "${components[@]}"; do
+		while pod=$("$monopod" get pod -n kube-system "$c" -o json) && [[ $pod == *'"monopod.dev/update":'* ]]; do sleep 1; done
+		[[ $pod != *'"monopod.dev/rollback":'* ]] || status=1
+	done
+	return "$status"
+}
+
 # made notes what these scripts have made, for down.sh --purge.
 made() { printf '%s\n' "$@" >>"$etc/.made-by-monopod-example"; }
 

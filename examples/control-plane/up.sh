@@ -14,7 +14,7 @@ need "$monopod" curl
 need_manifests
 need_daemon
 "$monopod" validate "$manifests" >/dev/null
-"$monopod" apply -f "$manifests" --wait --timeout "$timeout" || {
+carry_out || {
 	status=$?
 	"$monopod" why >&2 || true
 	exit $status

@@ -60,20 +60,13 @@ put() {
 
 put "$new"
 status=0
-"$monopod" apply -f "$manifests" --wait --timeout "$timeout" || status=$?
-# Ready is not all: what is on trial must stay so for its soak time
-if [ "$status" = 0 ]; then
-	for c in "${components[@]}"; do
-		while pod=$("$monopod" get pod -n kube-system "$c" -o json) && [[ $pod == *'"monopod.dev/update":'* ]]; do sleep 1; done
-		[[ $pod != *'"monopod.dev/rollback":'* ]] || status=1
-	done
-fi
+carry_out || status=$?
 case $status in
 0) "$here/health.sh" || status=1 ;;
 1)
 	put "$old"
 	# what is written is what runs again: this restarts nothing
-	"$monopod" apply -f "$manifests" --wait --timeout "$timeout" >/dev/null || die "and it could not be taken back within $timeout"
+	carry_out >/dev/null || die "and it could not be taken back within $timeout"
 	die "the upgrade has failed; the manifests and all pods are as they were before"
 	;;
 *) echo "${0##*/}: not done within $timeout; it goes on, \`$monopod get pods -n kube-system\` shows how" >&2 ;;
