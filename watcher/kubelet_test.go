@@ -77,8 +77,8 @@ func TestWhatAKubeletDoesToItsDirectoryIsTurnedAround(t *testing.T) {
 			write(t, filepath.Join(dir, "web.yaml"), web)
 			src := NewFileSource(FileConfig{Path: dir, Load: realLoad})
 			src.graces = graces{}
+			defer src.stopListening()
 			look := func() (string, string) {
-				src.stopListening() // nothing is left to events
 				set, _ := src.pass()
 				pods, rest := answersOf(set)
 				return pods, strings.Join(rest, "\n")
@@ -101,7 +101,6 @@ func TestWhatAKubeletDoesToItsDirectoryIsTurnedAround(t *testing.T) {
 					t.Errorf("it says %s", rest)
 				}
 			}
-			src.stopListening()
 		})
 	}
 }
