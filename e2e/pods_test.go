@@ -164,7 +164,7 @@ func TestABadEditNeverStopsWhatRuns(t *testing.T) {
 		name, text, says string
 	}{
 		{"a typo in a field", strings.Replace(good, "image:", "imag:", 1), `did you mean "image"`},
-		{"half a file", good[:len(good)/2], "steady.yaml:8:5: "},
+		{"half a file", good[:len(good)/2], "spec.containers[0]: expected a mapping"},
 		{"an empty file", "", "it is empty"},
 		{"not YAML", "{{{ nonsense", "steady.yaml:1:2: "},
 		{"a pod that is not valid", strings.Replace(good, "name: c", "name: C_", 1), "spec.containers[0].name"},

@@ -134,3 +134,35 @@ func TestTheObservedGenerationIsThatOfTheRecordedManifest(t *testing.T) {
 		t.Errorf("generation %d, observed %d and %d", p.Generation, p.Status.ObservedGeneration, p.Status.Conditions[0].ObservedGeneration)
 	}
 }
+
+// TestADeadlineThatIsBroughtForwardFailsThePodForGood: it is over when the edit comes.
+func TestADeadlineThatIsBroughtForwardFailsThePodForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		pod := withDeadline(testPod("web", testContainer("a", runtimetest.ScriptServe)), 1000)
+		r.update(pod)
+		r.pass(time.Minute)
+		r.fake.ClearJournal()
+		soon := withDeadline(pod, 30)
+		r.update(soon)
+		r.pass(time.Hour)
+		r.wantPhase(corev1.PodFailed)
+		r.restart()
+		r.update(soon)
+		r.pass(time.Hour)
+		r.wantPhase(corev1.PodFailed)
+		if got := r.began(); got != "" {
+			t.Errorf("started %q", got)
+		}
+		// With another container it is another pod, which has its time.
+		other := edited(withDeadline(pod, 10), func(p *corev1.Pod) { p.Spec.Containers[0].Image = "busybox:2" })
+		r.update(other)
+		r.pass(5 * time.Second)
+		r.wantPhase(corev1.PodRunning)
+		if got := r.began(); got != "a" {
+			t.Errorf("an edit of the container started %q", got)
+		}
+		r.pass(time.Minute)
+		r.wantPhase(corev1.PodFailed)
+	})
+}

@@ -24,8 +24,12 @@ func (p *planner) overdue() bool {
 	return true
 }
 
-// expire fails a pod and ends it.
+// expire fails a pod and ends it. A deadline that an edit has brought forward is put on record before: the pod that has failed is
+// not one of another definition, which would run again.
 func (p *planner) expire() {
+	if rec := p.o.Sandbox.Pod; !p.holding() && rec != nil && p.recordDiffers() && !p.otherContainers(rec) && !p.podBlocked() {
+		p.add(Action{Kind: RecordPod, Reason: "manifest changed"})
+	}
 	p.add(Action{Kind: FailPod, Failure: ReasonDeadlineExceeded, Reason: "activeDeadlineSeconds are over"})
 	p.endFailed()
 }
@@ -62,9 +66,11 @@ func (p *planner) failed() {
 // redefined says that the pod is another than the recorded one in what its processes or its deadline are.
 func (p *planner) redefined(rec *manifests.Pod) bool {
 	a, b := rec.Object.Spec.ActiveDeadlineSeconds, p.pod.Object.Spec.ActiveDeadlineSeconds
-	if (a == nil) != (b == nil) || a != nil && *a != *b {
-		return true
-	}
+	return (a == nil) != (b == nil) || a != nil && *a != *b || p.otherContainers(rec)
+}
+
+// otherContainers says that the containers of the pod are others than the recorded ones.
+func (p *planner) otherContainers(rec *manifests.Pod) bool {
 	n := 0
 	for c := range manifests.AllContainers(&rec.Object.Spec) {
 		if p.hashes.container(rec, c.Name) != p.hashes.container(p.pod, c.Name) {
