@@ -123,18 +123,34 @@ func beforeEvents(described string) string {
 // untouched returns a check that the pods of now are the same ones, running, with the same processes.
 func (in *instance) untouched(names ...string) (check func(when string)) {
 	in.t.Helper()
-	was, pids := map[string]corev1.Pod{}, map[string]int{}
+	seen := func(when string) (all map[string]corev1.Pod) {
+		in.t.Helper()
+		in.eventually(when+" all are ready", func() (err error) {
+			if all, err = in.pods(); err != nil {
+				return err
+			}
+			for _, name := range names {
+				if p := all[name]; !isReady(p) {
+					return fmt.Errorf("%s is %s", name, brief(p))
+				}
+			}
+			return nil
+		})
+		return all
+	}
+	was, pids := seen("before"), map[string]int{}
 	for _, name := range names {
-		was[name], pids[name] = in.ready(name), in.pidOf(name)
+		pids[name] = in.pidOf(name)
 	}
 	return func(when string) {
 		in.t.Helper()
+		all, table := seen(when), in.table()
 		for _, name := range names {
-			p := in.ready(name)
-			if before := was[name]; p.UID != before.UID || containerID(p, "c") != containerID(before, "c") || restarts(p) != 0 || p.DeletionTimestamp != nil {
+			p, before := all[name], was[name]
+			if p.UID != before.UID || containerID(p, "c") != containerID(before, "c") || restarts(p) != 0 || p.DeletionTimestamp != nil {
 				in.t.Errorf("%s: %s was touched: %s", when, name, brief(p))
 			}
-			if _, runs := in.table()[pids[name]]; !runs {
+			if _, runs := table[pids[name]]; !runs {
 				in.t.Errorf("%s: process %d of %s is gone", when, pids[name], name)
 			}
 		}
