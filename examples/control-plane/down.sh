@@ -26,4 +26,4 @@ for file in "${files[@]}"; do
 	*) if [ -d "$file" ]; then rmdir --ignore-fail-on-non-empty "$file"; else rm -f "$file"; fi ;;
 	esac
 done
-echo "nothing is left"
+echo "what these scripts had made is gone"
