@@ -33,7 +33,7 @@ type board struct {
 	// pool is nil while no runtime is open; trouble says why then, once there is something to say.
 	pool    *runner.Pool
 	trouble error
-	// unseen are the pods that the runtime had when it was opened and that the pool has not told about yet.
+	// unseen are the pods that the runtime had when it was opened and that the pool has not looked at yet.
 	unseen map[manifests.Key]bool
 	// seen says that the pool has looked at every pod at least once.
 	seen bool
@@ -111,7 +111,9 @@ func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manife
 		b.rollouts.Observe(c.Key, seen)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.unseen, c.Key)
+		if c.Gone || c.Status.Looked {
+			delete(b.unseen, c.Key)
+		}
 		b.notifyLocked()
 		if b.expanding {
 			b.expandLater()
@@ -230,20 +232,27 @@ func (b *board) Pods() ([]node.PodView, error) {
 	return out, err
 }
 
+// notLookedAt is why nothing is known of a pod that may run.
+const notLookedAt = "monopod has just started and has not looked at it yet"
+
 // seenLocked returns what the pool tells, and the names of pods that it has not got to yet.
 func (b *board) seenLocked() []node.PodView {
 	var out []node.PodView
 	told := map[manifests.Key]bool{}
 	for _, s := range b.pool.Pods() {
 		told[s.Key()] = true
+		if b.unseen[s.Key()] && !s.Looked && s.Trouble.Kind != runner.TroubleBlind {
+			out = append(out, b.withRevision(node.PodView{Pod: unknown(s.Pod), Origin: s.Origin, Why: notLookedAt}))
+			continue
+		}
 		out = append(out, b.withRevision(node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Probes: probeViews(s.Probes), Manifest: b.hashes.get(s.Recorded)}))
 	}
 	maps.DeleteFunc(b.hashes, func(key manifests.Key, _ recordedHash) bool { return !told[key] })
 	for key := range b.unseen {
 		if !told[key] {
-			pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodUnknown}}
+			pod := unknown(&corev1.Pod{})
 			pod.Namespace, pod.Name = key.Namespace, key.Name
-			out = append(out, node.PodView{Pod: pod, Why: "monopod has just started and has not looked at it yet"})
+			out = append(out, node.PodView{Pod: pod, Why: notLookedAt})
 		}
 	}
 	return out

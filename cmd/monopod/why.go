@@ -209,10 +209,11 @@ func (r records) pod(ctx context.Context, pod *manifests.Pod) why.Pod {
 }
 
 // unseen is how a pod is shown of which nothing is known but its manifest.
-func unseen(pod *manifests.Pod) *corev1.Pod {
-	object := pod.Object.DeepCopy()
-	object.Status = corev1.PodStatus{Phase: corev1.PodUnknown}
-	return object
+func unseen(pod *manifests.Pod) *corev1.Pod { return unknown(pod.Object) }
+
+// unknown is a pod without what is said of its state. It shares the rest with pod.
+func unknown(pod *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, Status: corev1.PodStatus{Phase: corev1.PodUnknown}}
 }
 
 // lastEvents is how many events of a pod are shown.
