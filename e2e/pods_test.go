@@ -147,7 +147,7 @@ func (in *instance) untouched(names ...string) (check func(when string)) {
 		all, table := seen(when), in.table()
 		for _, name := range names {
 			p, before := all[name], was[name]
-			if p.UID != before.UID || containerID(p, "c") != containerID(before, "c") || restarts(p) != 0 || p.DeletionTimestamp != nil {
+			if p.UID != before.UID || containerID(p, "c") != containerID(before, "c") || restarts(p) != restarts(before) || p.DeletionTimestamp != nil {
 				in.t.Errorf("%s: %s was touched: %s", when, name, brief(p))
 			}
 			if _, runs := table[pids[name]]; !runs {
