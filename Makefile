@@ -132,8 +132,9 @@ bench: build $(CACHE)/bench/images/stamp.tar
 
 ## bench-scale: 1,000 to 10,000 pods: the whole daemon from real files to a runtime in memory, and the parts of it
 bench-scale:
-	$(GO) test -run '^$$' -bench '^BenchmarkScale' -benchtime 1x -timeout 30m ./cmd/monopod
-	$(GO) test -run '^$$' -bench '^(BenchmarkColdRead|BenchmarkIdleLook|BenchmarkSeen|BenchmarkConverge)$$' -benchtime 3x ./watcher ./runner
+	$(GO) test -run '^$$' -bench '^BenchmarkScale(Cold|Idle|Memory)' -benchtime 1x -timeout 30m ./cmd/monopod
+	$(GO) test -run '^$$' -bench '^BenchmarkScale(Edit|Exit)' -benchtime 30x -timeout 30m ./cmd/monopod
+	$(GO) test -run '^$$' -bench '^(BenchmarkColdRead|BenchmarkIdleLook|BenchmarkSeen|BenchmarkConverge|BenchmarkStart|BenchmarkEdit)$$' -benchtime 3x ./watcher ./runner ./rollout
 
 $(CACHE)/bench/images/stamp.tar: $(wildcard e2e/bench/stamp/*.go examples/mkimage/*.go)
 	$(STATIC) -o $(CACHE)/bench/bin/stamp ./e2e/bench/stamp
