@@ -348,6 +348,9 @@ func (d *decision) unseen(m *member) {
 func (d *decision) pass(m *member) {
 	s := m.note(m.st.Trial != nil)
 	s.Trial = nil
+	if base := s.Revision(s.Base); base != nil && base.Outcome != Ready {
+		s.Base = s.Active // better than one that never was
+	}
 	r := s.Revision(s.Active)
 	r.Outcome, r.Reason, r.Settled, r.Images = Ready, "", d.now.Wall, over(r.Images, m.Seen.Images)
 	m.tell(RevisionReady, s.Active, "revision %d is Ready", s.Active)

@@ -81,6 +81,7 @@ func (d *decision) revert() {
 		for _, m := range d.members {
 			if m.st.Base != 0 && m.st.Wave == wave && m.st.Rollback == nil {
 				d.goBack(m, bad, wave)
+				d.judge(m) // it may run that already
 			}
 		}
 	}
