@@ -97,9 +97,7 @@ func (x *Expander) Expand(now time.Time, w Wanted, pods []Observed) Result {
 	kept := x.kept(w.Keeps, pods)
 	for _, o := range w.Workloads {
 		doc := Workload{Object: o.Object, Kind: o.Kind, Origin: o.Origin}
-		if kept(doc) {
-			continue // its pods stay: nobody may take them away
-		}
+		doc.Kept = kept(doc)
 		in.Workloads = append(in.Workloads, doc)
 		documents[o.Object] = true
 	}
@@ -126,8 +124,7 @@ func (x *Expander) kept(keeps func(was, now manifests.Origin) bool, pods []Obser
 		if o.Recorded == nil {
 			continue
 		}
-		for _, ref := range o.Recorded.Object.OwnerReferences {
-			id := ref.Kind + " " + o.Recorded.Object.Namespace + "/" + ref.Name
+		for _, id := range ownersOf(o.Recorded) {
 			if at := o.Recorded.Origin; !slices.Contains(written[id], at) {
 				written[id] = append(written[id], at)
 			}

@@ -65,6 +65,33 @@ func (e *expansion) keep(w Workload) {
 	e.out.Pods = append(e.out.Pods, all...)
 }
 
+// rest goes on with what there is of a workload, its claims and its notes included.
+func (e *expansion) rest(w Workload) {
+	ids := []string{w.id()}
+	if j := e.State.Jobs[w.id()]; j != nil {
+		e.out.State.Jobs[w.id()] = j
+	}
+	if c := e.State.Crons[w.id()]; c != nil {
+		e.out.State.Crons[w.id()] = c
+		for _, r := range c.Runs {
+			ids = append(ids, "Job "+w.Object.GetNamespace()+"/"+r.Name)
+		}
+	}
+	var all []*manifests.Pod
+	for _, c := range e.Pods {
+		if c.Pod != nil && slices.ContainsFunc(ownersOf(c.Pod), func(id string) bool { return slices.Contains(ids, id) }) {
+			all = append(all, c.Pod)
+		}
+	}
+	slices.SortFunc(all, byName)
+	e.out.Pods = append(e.out.Pods, all...)
+	if s, ok := w.Object.(*appsv1.StatefulSet); ok {
+		for _, p := range all {
+			e.claims(w, s, p.Object.Name)
+		}
+	}
+}
+
 func (r replicaSet) name(w Workload, i int) string {
 	return w.Object.GetName() + "-" + strconv.Itoa(r.first+i)
 }
@@ -170,17 +197,22 @@ func (e *expansion) statefulSet(w Workload, s *appsv1.StatefulSet) {
 		}
 	}
 	for i := range r.replicas {
-		for j := range s.Spec.VolumeClaimTemplates {
-			c := s.Spec.VolumeClaimTemplates[j].DeepCopy()
-			c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim"
-			c.Name, c.Namespace = c.Name+"-"+r.name(w, i), s.Namespace
-			if keepsClaims(s) {
-				metav1.SetMetaDataAnnotation(&c.ObjectMeta, manifests.AnnotationRetain, "true")
-			}
-			e.out.Claims = append(e.out.Claims, Claim{Object: c, Origin: w.Origin})
-		}
+		e.claims(w, s, r.name(w, i))
 	}
 	e.replicas(w, r)
+}
+
+// claims makes those of one pod.
+func (e *expansion) claims(w Workload, s *appsv1.StatefulSet, pod string) {
+	for i := range s.Spec.VolumeClaimTemplates {
+		c := s.Spec.VolumeClaimTemplates[i].DeepCopy()
+		c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim"
+		c.Name, c.Namespace = c.Name+"-"+pod, s.Namespace
+		if keepsClaims(s) {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, manifests.AnnotationRetain, "true")
+		}
+		e.out.Claims = append(e.out.Claims, Claim{Object: c, Origin: w.Origin})
+	}
 }
 
 // keepsClaims says that the claims of a StatefulSet are kept without it, or when it gets smaller. Both is the default.

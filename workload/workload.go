@@ -32,6 +32,9 @@ type Workload struct {
 	Object metav1.Object
 	Kind   string
 	Origin manifests.Origin
+	// Kept says that what there is of it goes on as it is: it is written at a place that goes before this one and has not
+	// been read.
+	Kept bool
 }
 
 // id is the name of a workload in State.
@@ -96,6 +99,10 @@ func Expand(in Input) Output {
 	e.out.State = State{Jobs: map[string]*JobState{}, Crons: map[string]*CronState{}}
 	e.out.Problems = map[string]error{}
 	for _, w := range in.Workloads {
+		if w.Kept {
+			e.rest(w)
+			continue
+		}
 		switch o := w.Object.(type) {
 		case *appsv1.Deployment:
 			all := o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
@@ -217,6 +224,15 @@ func (e *expansion) owned(w Workload) map[string]Current {
 		}
 	}
 	return all
+}
+
+// ownersOf are the ids of the workloads that a pod says that it is of.
+func ownersOf(p *manifests.Pod) []string {
+	var ids []string
+	for _, ref := range p.Object.OwnerReferences {
+		ids = append(ids, ref.Kind+" "+p.Object.Namespace+"/"+ref.Name)
+	}
+	return ids
 }
 
 // byName sorts pods.
