@@ -143,6 +143,7 @@ func (s *FileSource) sleep(ctx context.Context, r rest) bool {
 func (s *FileSource) pass() (Set, rest) {
 	defer s.hold()()
 	start := time.Now()
+	s.distinct = false // the last pass may not have come to its end
 	s.lookAtAll(start, heard{})
 	return s.conclude(start)
 }

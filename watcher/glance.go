@@ -65,9 +65,9 @@ func (s *FileSource) glance(now time.Time, h heard) (files []candidate, ok bool)
 }
 
 // overseen says that events tell of all that has changed since the last listing: of a directory, not long ago, of which
-// nothing was missing.
+// nothing was missing. Where several files change as one, the events of some of them may be on their way.
 func (s *FileSource) overseen(now time.Time) bool {
-	return s.notify != nil && s.deaf == nil && !s.single && now.Sub(s.listedAt) < s.cfg.CheckFrequency && len(s.absent) == 0 &&
+	return s.notify != nil && s.deaf == nil && !s.single && s.cfg.Whole == nil && now.Sub(s.listedAt) < s.cfg.CheckFrequency && len(s.absent) == 0 &&
 		identifySite(s.site.real) == s.site
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,6 +76,18 @@ func TestAnEditOfOneOfManyFilesLooksAtNoOther(t *testing.T) {
 	}
 	if r := reportOn(set, filepath.Join(src.cfg.Path, "f008.yaml")); r.State != Conflict {
 		t.Errorf("the pod of two files is %+v", r)
+	}
+}
+
+func TestOfFilesThatChangeAsOneNoneIsLookedAtAlone(t *testing.T) {
+	src, _ := manyFiles(t, 3)
+	src.cfg.Whole = &sync.Mutex{}
+	for _, name := range []string{"f000.yaml", "f001.yaml"} {
+		replace(t, filepath.Join(src.cfg.Path, name), "pod p"+name[1:4]+" v2\n")
+	}
+	first := heard{dirty: map[string]bool{filepath.Join(src.cfg.Path, "f000.yaml"): true}} // the event of the other one is on its way
+	if files, ok := src.glance(time.Now(), first); ok {
+		t.Errorf("looks at %v", files)
 	}
 }
 
