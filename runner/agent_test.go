@@ -154,40 +154,49 @@ func TestAPodNobodyWantsIsKeptUntilItsSourceHasBeenRead(t *testing.T) {
 	})
 }
 
-func TestARunningPodIsNotReplacedWhileAHigherSourceIsUnread(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		file, applied := testPod("web", testContainer("a", runtimetest.ScriptServe)), testPod("web", testContainer("a", runtimetest.ScriptServe))
-		file.Origin.Source, applied.Origin.Source = "file", "applied"
-		applied.Object.Spec.Containers[0].Image = "example.com/older:1"
-		r := newRig(t).start()
-		r.update(file)
-		r.journal()
-		r.restart()
-		read := false
-		update := func() {
-			known := read
-			r.pool.Update(runner.Desired{
-				Pods: []*manifests.Pod{applied}, Removable: func(o manifests.Origin) bool { return known || o.Source == "applied" },
-				Keeps: func(was, now manifests.Origin) bool {
-					return !known && was.Source == "file" && now.Source == "applied"
-				},
-			})
-			r.settle()
-		}
-		update()
-		r.expect("the file has not been read", "")
-		if s := r.status("web"); s.Origin.Source != "file" || !strings.Contains(s.Why, "has not been read") {
-			t.Errorf("from %s: %s", s.Origin.Source, s.Why)
-		}
-		read = true
-		update()
-		if got := r.journal(); !strings.Contains(got, "CreateContainer a") {
-			t.Errorf("the file lacks it: actions\n%s", got)
-		}
-		if s := r.status("web"); s.Origin.Source != "applied" || s.Why != "" {
-			t.Errorf("from %s: %s", s.Origin.Source, s.Why)
-		}
-	})
+func TestARunningPodIsNotReplacedWhileAHigherPlaceIsUnread(t *testing.T) {
+	higher := manifests.Origin{Source: "file", File: "/m/a.yaml"}
+	for name, lower := range map[string]manifests.Origin{
+		"of another source":          {Source: "applied", File: "/applied/web.yaml"},
+		"another file of one source": {Source: "file", File: "/m/b.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { keptBefore(t, higher, lower) })
+		})
+	}
+}
+
+// keptBefore has a pod at two places, of which the higher one has been read when it started and is not read after a restart.
+func keptBefore(t *testing.T, higher, lower manifests.Origin) {
+	first, second := testPod("web", testContainer("a", runtimetest.ScriptServe)), testPod("web", testContainer("a", runtimetest.ScriptServe))
+	first.Origin, second.Origin = higher, lower
+	second.Object.Spec.Containers[0].Image = "example.com/older:1"
+	r := newRig(t).start()
+	r.update(first)
+	r.journal()
+	r.restart()
+	read := false
+	update := func() {
+		known := read
+		r.pool.Update(runner.Desired{
+			Pods: []*manifests.Pod{second}, Removable: func(o manifests.Origin) bool { return known || o == lower },
+			Keeps: func(was, now manifests.Origin) bool { return !known && was == higher && now == lower },
+		})
+		r.settle()
+	}
+	update()
+	r.expect("the file has not been read", "")
+	if s := r.status("web"); s.Origin != higher || !strings.Contains(s.Why, "has not been read") {
+		t.Errorf("from %s: %s", s.Origin.File, s.Why)
+	}
+	read = true
+	update()
+	if got := r.journal(); !strings.Contains(got, "CreateContainer a") {
+		t.Errorf("the file lacks it: actions\n%s", got)
+	}
+	if s := r.status("web"); s.Origin != lower || s.Why != "" {
+		t.Errorf("from %s: %s", s.Origin.File, s.Why)
+	}
 }
 
 func TestTheSecondPodForAPortWaits(t *testing.T) {

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,6 +145,14 @@ func TestADeadlineThatIsBroughtForwardFailsThePodForGood(t *testing.T) {
 		r.pass(time.Minute)
 		r.fake.ClearJournal()
 		soon := withDeadline(pod, 30)
+		failures := 1
+		r.fake.Fail = func(_ manifests.Key, a runner.Action) error {
+			if a.Kind != runner.RecordPod || failures == 0 {
+				return nil
+			}
+			failures--
+			return errors.New("the disk is full for a moment")
+		}
 		r.update(soon)
 		r.pass(time.Hour)
 		r.wantPhase(corev1.PodFailed)

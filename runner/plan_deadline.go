@@ -27,7 +27,10 @@ func (p *planner) overdue() bool {
 // expire fails a pod and ends it. A deadline that an edit has brought forward is put on record before: the pod that has failed is
 // not one of another definition, which would run again.
 func (p *planner) expire() {
-	if rec := p.o.Sandbox.Pod; !p.holding() && rec != nil && p.recordDiffers() && !p.otherContainers(rec) && !p.podBlocked() {
+	if rec := p.o.Sandbox.Pod; !p.holding() && rec != nil && p.recordDiffers() && !p.otherContainers(rec) {
+		if p.podBlocked() {
+			return
+		}
 		p.add(Action{Kind: RecordPod, Reason: "manifest changed"})
 	}
 	p.add(Action{Kind: FailPod, Failure: ReasonDeadlineExceeded, Reason: "activeDeadlineSeconds are over"})

@@ -160,9 +160,9 @@ type report struct {
 	holds  *manifests.Pod
 }
 
-// of says that nothing is recorded from another source.
-func (r report) of(source string) bool {
-	return r.holds == nil || r.holds.Origin.Source == source
+// of says that nothing is recorded from another place.
+func (r report) of(place manifests.Origin) bool {
+	return r.holds == nil || r.holds.Origin.Source == place.Source && r.holds.Origin.File == place.File
 }
 
 // NewPool returns a Pool. It does nothing until Run is called.
@@ -419,11 +419,11 @@ func (p *Pool) admitLocked(asking []*manifests.Pod) map[manifests.Key]Held {
 }
 
 // assignLocked stores an assignment and wakes the worker if it is another one. For a pod that is not wanted, or is
-// recorded from another source, it always is, since what may be removed or is kept cannot be compared.
+// recorded from another place, it always is, since what may be removed or is kept cannot be compared.
 func (p *Pool) assignLocked(e *entry, a assignment) {
 	old := e.assignment
 	sameHeld := (a.held == nil || old.objects == a.objects) && (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
-	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && e.report.of(a.desired.Origin.Source)
+	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && e.report.of(a.desired.Origin)
 	e.assignment = a
 	if e.report.status.Pod == nil {
 		p.setStatusLocked(e, Status(StatusInput{
@@ -452,7 +452,7 @@ func (p *Pool) report(w *worker, r report) {
 	defer p.mu.Unlock()
 	e := p.entries[w.key]
 	changed := e.report.seen != r.seen || e.report.holds != r.holds
-	if a := e.assignment; !e.report.seen && a.desired != nil && !r.of(a.desired.Origin.Source) {
+	if a := e.assignment; !e.report.seen && a.desired != nil && !r.of(a.desired.Origin) {
 		signal(w.assign) // until now assignLocked did not know
 	}
 	if r.holds != e.report.holds {

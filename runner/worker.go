@@ -127,6 +127,10 @@ func (w *worker) run(ctx context.Context) {
 // work returns true when the worker is parked: it is not the caller's any more.
 func (w *worker) work(ctx context.Context) bool {
 	crashes := 0
+	select {
+	case <-w.events: // what woke a parked worker is seen by the first look
+	default:
+	}
 	for ctx.Err() == nil {
 		t, err := guarded(func() turn { return w.turn(ctx) })
 		switch {
