@@ -101,8 +101,7 @@ func (it item) isPod(t metav1.TypeMeta) bool {
 
 // object decodes one object of any kind from its JSON.
 func (l *loader) object(data []byte, it item) {
-	if parts(data, maxOwnParts) > maxOwnParts && !isList(data) {
-		l.fail(it.errors("", []problem{{path: it.prefix, msg: fmt.Sprintf("it has more than %d mappings", maxOwnParts)}}))
+	if parts(data, maxOwnParts) > maxOwnParts && !l.mayBeLarge(data, it) {
 		return
 	}
 	var pod corev1.Pod
@@ -266,10 +265,19 @@ func (l *loader) listObject(data []byte, m map[string]any, it item) {
 	}
 }
 
-// isList says that an object may be a list: its elements are counted each for itself.
-func isList(data []byte) bool {
+// mayBeLarge says that an object with very many mappings is a list, whose elements are counted each for itself. Else it takes
+// note of it: as one that means nothing here, or as a mistake.
+func (l *loader) mayBeLarge(data []byte, it item) bool {
 	var t metav1.TypeMeta
-	return kjson.UnmarshalCaseSensitivePreserveInts(data, &t) == nil && t.APIVersion == "v1" && (t.Kind == "List" || t.Kind == "PodList")
+	if kjson.UnmarshalCaseSensitivePreserveInts(data, &t) == nil && t.APIVersion == "v1" && (t.Kind == "List" || t.Kind == "PodList") {
+		return true
+	}
+	if note, ok := knownKinds().ignores(t.Kind, t.APIVersion); ok {
+		l.ignore(it, t.Kind, note)
+	} else {
+		l.fail(it.errors("", []problem{{path: it.prefix, msg: fmt.Sprintf("it has more than %d mappings", maxOwnParts)}}))
+	}
+	return false
 }
 
 // check refuses, defaults and validates a decoded pod, and takes it over when nothing is wrong with it.

@@ -36,8 +36,8 @@ func TestWhatIsMadeToFillTheMemoryIsRefused(t *testing.T) {
 		"many documents of aliases":  {many("--- {a: &a "+many("x", 5000)+", b: ["+many("*a, ", 800)+"]}\n", much), "aliases stand for more than 10 MiB", false},
 		"containers of nothing":      {pod(`"containers":[` + many("{},", much/2) + "{}]"), "more than 20000 mappings", true},
 		"keys that stand twice":      {"a: {" + many("b: 1, ", much/8) + "}\n", "more than 1000 problems", false},
-		"lines without end":          {"a: " + strings.Repeat("\n", maxSigns) + "1\n", "more than 600000 lines", false},
-		"lists in a line":            {strings.Repeat("- ", maxSigns+1) + "a\n", "more than 600000 lines", false},
+		"lines without end":          {"a: " + strings.Repeat("\n", maxSigns) + "1\n", "more than 750000 lines", false},
+		"lists in a line":            {strings.Repeat("- ", maxSigns+1) + "a\n", "more than 750000 lines", false},
 		"lines that end otherwise":   {"a:\r" + many("- b\r", much/8), "the kind is missing", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,5 +80,14 @@ func TestLinesAreCountedWhateverEndsThem(t *testing.T) {
 				t.Errorf("%q behind %d: line %d, column %d", end, 1020+pad, line, column)
 			}
 		}
+	}
+}
+
+func TestWhatMeansNothingHereMayBeLarge(t *testing.T) {
+	text := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"x"},"spec":{"versions":[` +
+		strings.Repeat("{},", maxOwnParts) + "{}]}}"
+	c, err := LoadAll("f", []byte(text), Options{})
+	if err != nil || len(c.Ignored) != 1 || !strings.Contains(c.Ignored[0], "kind CustomResourceDefinition is ignored") {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
