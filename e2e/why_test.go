@@ -290,7 +290,7 @@ func TestWhyTellsOfARevisionThatWasGoneBackFrom(t *testing.T) {
 	if out, err := in.run("rollback", "web"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	t.Log("\n" + in.explains("web", why.RolledBack, "revision 1", "revision 1 runs instead of 2", "correct "+filepath.Join(in.manifests, "web.yaml")))
+	t.Log("\n" + in.explains("web", why.RolledBack, "revision 1", "revision 1 runs instead of 2", "--to 2` goes forward again", filepath.Join(in.manifests, "web.yaml")))
 }
 
 func TestWhyAnswersWhileContainerdIsDown(t *testing.T) {
