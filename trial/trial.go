@@ -67,10 +67,16 @@ type Trial struct {
 	objects []*manifests.Object
 	// ready is since when pods have been ready without a break, as far as was seen.
 	ready map[manifests.Key]time.Time
-	// denied is since when a registry has said that it does not give an image of a pod.
-	denied map[manifests.Key]time.Time
+	// denied is since when a registry has said of each container, without a break as far as was seen, that it does not
+	// give its image.
+	denied map[containerKey]time.Time
 	// decided is when the result of a pod came to be what it is.
 	decided map[manifests.Key]decision
+}
+
+type containerKey struct {
+	pod  manifests.Key
+	name string
 }
 
 type decision struct {
@@ -80,7 +86,7 @@ type decision struct {
 
 // New returns the trial of the documents.
 func New(rules Rules, began time.Time, pods []*manifests.Pod, workloads []*manifests.Object) *Trial {
-	t := &Trial{rules: rules, began: began, objects: workloads, ready: map[manifests.Key]time.Time{}, denied: map[manifests.Key]time.Time{}, decided: map[manifests.Key]decision{}}
+	t := &Trial{rules: rules, began: began, objects: workloads, ready: map[manifests.Key]time.Time{}, decided: map[manifests.Key]decision{}}
 	for _, p := range pods {
 		t.pods = append(t.pods, p.Key())
 	}
@@ -96,6 +102,7 @@ func (t *Trial) Look(now time.Time, views []View, jobs map[string]string) (r Rep
 			next = at
 		}
 	}
+	t.denied = denials(now, views, t.denied)
 	seen := map[manifests.Key]bool{}
 	for _, v := range views {
 		p, again := t.judge(now, v, jobs)
@@ -221,31 +228,58 @@ func (t *Trial) unready(now time.Time, v View, otherwise string) (Result, string
 // imagePatience is how long a registry is asked again that says it has no such image: somebody may be pushing it.
 const imagePatience = 20 * time.Second
 
-// denial is how registries say that an image is not there, or not for us.
-var denial = regexp.MustCompile(`: not found|404 Not Found|401 Unauthorized|403 Forbidden|pull access denied|insufficient_scope|manifest unknown`)
+// denial is how pulls fail for good: the registry has no such image or blob, or not for us, or not for this platform. What
+// containerd does not find on this machine ("content digest ...: not found", "snapshot ...: not found") is none.
+var denial = regexp.MustCompile(`(^|: )[^\s"]+/[^\s"]+: not found|content at \S+ not found|from remote: not found|no match for platform|` +
+	`404 Not Found|401 Unauthorized|403 Forbidden|pull access denied|insufficient_scope|manifest unknown`)
+
+// denials is since when registries have denied images of containers, of which was is what was known at the last look.
+func denials(now time.Time, views []View, was map[containerKey]time.Time) map[containerKey]time.Time {
+	denied := map[containerKey]time.Time{}
+	for _, v := range views {
+		for _, c := range statuses(v.Pod) {
+			if w := c.State.Waiting; w == nil || w.Reason != "ErrImagePull" && w.Reason != "ImagePullBackOff" || !denial.MatchString(w.Message) {
+				continue
+			}
+			key := keyOf(v.Pod, c.Name)
+			since, known := was[key]
+			if !known {
+				since = now
+			}
+			denied[key] = since
+		}
+	}
+	return denied
+}
 
 // deniedImage says why a pod is not going to have its image, "" while it may; again is when that changes by itself.
 func (t *Trial) deniedImage(now time.Time, pod *corev1.Pod) (why string, again time.Time) {
 	if t.rules.MaxRestarts < 0 { // everything is waited for
 		return "", time.Time{}
 	}
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		w := c.State.Waiting
-		if w == nil || w.Reason != "ErrImagePull" && w.Reason != "ImagePullBackOff" || !denial.MatchString(w.Message) {
+	for _, c := range statuses(pod) {
+		since, denied := t.denied[keyOf(pod, c.Name)]
+		if !denied {
 			continue
 		}
-		key := manifests.Key{Namespace: pod.Namespace, Name: pod.Name}
-		since, known := t.denied[key]
-		if !known {
-			since = now
-			t.denied[key] = now
+		at := since.Add(imagePatience)
+		if w := c.State.Waiting; !now.Before(at) {
+			return strings.TrimSuffix(fmt.Sprintf("container %s: %s: %s", c.Name, w.Reason, w.Message), ": "), time.Time{}
 		}
-		if at := since.Add(imagePatience); now.Before(at) {
-			return "", at
+		if again.IsZero() || at.Before(again) {
+			again = at
 		}
-		return strings.TrimSuffix(fmt.Sprintf("container %s: %s: %s", c.Name, w.Reason, w.Message), ": "), time.Time{}
 	}
-	return "", time.Time{}
+	return "", again
+}
+
+func keyOf(pod *corev1.Pod, container string) containerKey {
+	return containerKey{manifests.Key{Namespace: pod.Namespace, Name: pod.Name}, container}
+}
+
+// statuses are those of all containers of a pod.
+func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
 // probed says that a probe stands behind the readiness of each container.
@@ -264,7 +298,7 @@ func failedReason(pod *corev1.Pod, why string) string {
 	if pod.Status.Reason != "" {
 		return strings.TrimSuffix(pod.Status.Reason+": "+pod.Status.Message, ": ")
 	}
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+	for _, c := range statuses(pod) {
 		if end := c.State.Terminated; end != nil && end.ExitCode != 0 {
 			return ended(c.Name, end)
 		}
@@ -286,7 +320,7 @@ func ended(container string, end *corev1.ContainerStateTerminated) string {
 // hopeless says why a pod that is not ready is not going to be, "" while it may. All documents of a run are there from
 // its start, so what is missing then stays missing.
 func (t *Trial) hopeless(pod *corev1.Pod) string {
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+	for _, c := range statuses(pod) {
 		if w := c.State.Waiting; w != nil {
 			switch w.Reason {
 			case "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError":

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,7 +150,8 @@ func TestARegistryThatDoesNotGiveAnImageIsNotAskedForEver(t *testing.T) {
 		p.Status.ContainerStatuses[0].State.Waiting.Message = message
 		return []View{{Pod: p, Why: "the way is blocked"}}
 	}
-	gone, pulling := says("pull registry.example/a:2: not found"), says("")
+	const message = `Back-off pulling image "registry.example/a:2": ErrImagePull: pull image "registry.example/a:2": registry.example/a:2: not found`
+	gone, refused := says(message), says("dial tcp: connection refused")
 	x := New(Rules{MaxRestarts: 3}, t0, nil, nil)
 	for i, step := range []struct {
 		after time.Duration
@@ -158,16 +160,18 @@ func TestARegistryThatDoesNotGiveAnImageIsNotAskedForEver(t *testing.T) {
 		again time.Duration
 	}{
 		{0, gone, Waiting, imagePatience},
-		{imagePatience / 2, pulling, Waiting, 0},
-		{imagePatience, says("dial tcp: connection refused"), Waiting, 0},
-		{imagePatience - 1, gone, Waiting, imagePatience},
-		{imagePatience, gone, Failed, 0},
+		{imagePatience / 2, refused, Waiting, 0},
+		{imagePatience, gone, Waiting, 2 * imagePatience}, // denied anew
+		{imagePatience + 1, nil, OK, 0},
+		{2*imagePatience - 1, gone, Waiting, 3*imagePatience - 1},
+		{2 * imagePatience, gone, Waiting, 3*imagePatience - 1},
+		{3*imagePatience - 1, gone, Failed, 0},
 	} {
 		r, next := x.Look(t0.Add(step.after), step.views, nil)
 		if again := next.Sub(t0); r.Result != step.want || !next.IsZero() && again != step.again || next.IsZero() != (step.again == 0) {
 			t.Errorf("step %d: %s, again at %v", i, r.Result, next)
 		}
-		if i == 4 && r.Pods[0].Reason != "container c: ImagePullBackOff: pull registry.example/a:2: not found" {
+		if r.Result == Failed && r.Pods[0].Reason != "container c: ImagePullBackOff: "+message {
 			t.Error(r.Pods[0].Reason)
 		}
 	}
@@ -175,6 +179,53 @@ func TestARegistryThatDoesNotGiveAnImageIsNotAskedForEver(t *testing.T) {
 	x.Look(t0, gone, nil)
 	if r, next := x.Look(t0.Add(time.Hour), gone, nil); r.Result != Waiting || !next.IsZero() {
 		t.Errorf("everything is waited for: %s, %v", r.Result, next)
+	}
+}
+
+// TestEachContainerIsDeniedByItself: what has been denied to one does not shorten the patience with another.
+func TestEachContainerIsDeniedByItself(t *testing.T) {
+	denied := func(names ...string) []View {
+		p := pod("a", corev1.PodPending, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil })
+		for _, name := range []string{"b", "c"} {
+			w := &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "pulling"}
+			if slices.Contains(names, name) {
+				w.Message = "403 Forbidden"
+			}
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Waiting: w}})
+		}
+		return []View{{Pod: p}}
+	}
+	x := New(Rules{}, t0, nil, nil)
+	x.Look(t0, denied("b"), nil)
+	x.Look(t0.Add(imagePatience/4), denied("b", "c"), nil)
+	x.Look(t0.Add(imagePatience/2), denied("c"), nil)
+	late := t0.Add(imagePatience)
+	if r, next := x.Look(late, denied("b", "c"), nil); r.Result != Waiting || !next.Equal(t0.Add(imagePatience*5/4)) {
+		t.Errorf("%s, again at %v", r.Result, next)
+	}
+	if r, _ := x.Look(t0.Add(imagePatience*5/4), denied("b", "c"), nil); r.Result != Failed || r.Pods[0].Reason != "container c: ErrImagePull: 403 Forbidden" {
+		t.Errorf("%+v", r.Pods)
+	}
+}
+
+func TestWhatARegistrySaysIsNoErrorOfThisMachine(t *testing.T) {
+	for message, want := range map[string]bool{
+		`pull image "app:1": docker.io/library/app:1: not found`:                                               true,
+		`pull image "r.example:5000/app@sha256:00": r.example:5000/app@sha256:00: not found`:                   true,
+		`pull image "app:1": could not fetch content sha256:00 from remote: not found`:                         true,
+		`pull image "app:1": content at https://r.example/v2/app/blobs/sha256:00 not found: not found`:         true,
+		`pull image "app:1": no match for platform in manifest sha256:00: not found`:                           true,
+		`pull image "app:1": unexpected status from HEAD request to https://r.example/: 401 Unauthorized`:      true,
+		`pull image "app:1": content digest sha256:00: not found`:                                              false,
+		`pull image "r.example/app:1": image "r.example/app:1": not found`:                                     false,
+		`pull image "app:1": lease "k8s/1": not found`:                                                         false,
+		`pull image "app:1": failed to extract layer: snapshot monopod/12/extract-1 does not exist: not found`: false,
+		`pull image "app:1": failed to stat snapshot: snapshot monopod/12/sha256:00: not found`:                false,
+		`pull image "app:1": dial tcp: lookup r.example: no such host`:                                         false,
+	} {
+		if denial.MatchString(message) != want {
+			t.Errorf("%s: a denial: %v", message, !want)
+		}
 	}
 }
 
