@@ -442,6 +442,10 @@ func TestControlPlaneScriptsSayWhatIsWrong(t *testing.T) {
 		{"mv kubernetes/pki/apiserver.key away; examples/control-plane/pki.sh", 1, "but no " + p.etc + "/pki/apiserver.key"},
 		{"cp kubernetes/pki/sa.key kubernetes/pki/apiserver.key; examples/control-plane/pki.sh", 1, "apiserver.key is not the key of"},
 		{"mv away kubernetes/pki/apiserver.key; mv kubernetes/pki/ca.key away; examples/control-plane/pki.sh", 0, "keys and certificates"}, // the authority is elsewhere
+		{"cp kubernetes/pki/sa.pub . && openssl pkey -in kubernetes/pki/apiserver.key -pubout -out kubernetes/pki/sa.pub && examples/control-plane/pki.sh", 1, "sa.pub is not the public key of"},
+		{"cat sa.pub >>kubernetes/pki/sa.pub && examples/control-plane/pki.sh", 0, "keys and certificates"}, // an older key is accepted, too
+		{"mv kubernetes/pki/sa.key . && examples/control-plane/pki.sh", 1, "but no " + p.etc + "/pki/sa.key"},
+		{"mv sa.key kubernetes/pki && rm kubernetes/pki/sa.pub && examples/control-plane/pki.sh && cmp sa.pub kubernetes/pki/sa.pub", 0, "keys and certificates"},
 		{"rm kubernetes/pki/apiserver.crt; examples/control-plane/pki.sh", 1, "without " + p.etc + "/pki/ca.key it cannot be made"},
 		{"cd kubernetes/pki && cp etcd/peer.crt apiserver.crt && cp etcd/peer.key apiserver.key && cd ../.. && examples/control-plane/pki.sh", 1, "apiserver.crt was not signed by"},
 	} {

@@ -164,11 +164,15 @@ directory() {
 	[ -d "$etc" ] && made "$1"
 }
 
-# publish TEMPORARY FILE puts a file in its place, whole or not at all, readable by root only.
+# publish TEMPORARY FILE puts a file in its place, whole or not at all, readable by root only. What is in the making has a
+# name that is not read as a manifest, and is beside it: from another file system it could not be put there in one go.
 publish() {
-	chmod 600 "$1"
-	sync "$1"
-	mv "$1" "$2"
+	local new
+	new=$(dirname "$2")/.${2##*/}.new
+	install -m 600 "$1" "$new"
+	sync "$new"
+	mv "$new" "$2"
+	sync "$(dirname "$2")"
 	made "$2"
 }
 

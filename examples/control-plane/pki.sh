@@ -134,10 +134,13 @@ certificate "$pki/etcd/healthcheck-client" "$pki/etcd/ca" /CN=kube-etcd-healthch
 certificate "$pki/apiserver-etcd-client" "$pki/etcd/ca" /CN=kube-apiserver-etcd-client clientAuth
 
 # service accounts: tokens are signed with the key, and checked with the public one
+[ -e "$pki/sa.key" ] || [ ! -e "$pki/sa.pub" ] || die "there is $pki/sa.pub, but no $pki/sa.key: remove it or bring its key back"
 key "$pki/sa.key"
+quietly openssl pkey -in "$pki/sa.key" -pubout -out "$work/pub"
 if [ ! -e "$pki/sa.pub" ]; then
-	openssl pkey -in "$pki/sa.key" -pubout -out "$work/pub"
 	publish "$work/pub" "$pki/sa.pub"
+elif [[ $(<"$pki/sa.pub") != *"$(<"$work/pub")"* ]]; then # it may have older keys, too
+	die "$pki/sa.pub is not the public key of $pki/sa.key: remove it to have it made anew"
 fi
 
 kubeconfig admin /O=system:masters/CN=kubernetes-admin
