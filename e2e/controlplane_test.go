@@ -416,6 +416,10 @@ func TestControlPlaneScriptsSayWhatIsWrong(t *testing.T) {
 		{"examples/control-plane/pki.sh --address 127.0.0.1", 1, "no address that kube-apiserver can advertise"},
 		{"examples/control-plane/pki.sh --node 'a b'", 1, "a b is not a name of a machine"},
 		{"examples/control-plane/pki.sh --service-cidr 10.96.0.0", 1, "is not a range of Services"},
+		{"examples/control-plane/down.sh --purge=no", 2, "--purge takes no value"},
+		{"examples/control-plane/down.sh --help=yes", 2, "--help takes no value"},
+		{"examples/control-plane/down.sh --timeout soon", 1, "soon is not a duration"},
+		{"examples/control-plane/up.sh --timeout 0s", 1, "within 0s nothing can be done"},
 		{"examples/control-plane/pki.sh more", 2, "more is one argument too many"},
 		{"KUBERNETES_DIR=relative examples/control-plane/pki.sh", 1, "relative is not an absolute path"},
 		{"mkdir path && ln -s $(command -v dirname) path/ && PATH=$PWD/path /bin/bash examples/control-plane/pki.sh", 1, "openssl is needed, and is not installed"},
@@ -455,6 +459,52 @@ func TestControlPlaneScriptsSayWhatIsWrong(t *testing.T) {
 		if out := p.does("examples/control-plane/" + script + ".sh --help"); !strings.Contains(out, script+".sh") || strings.Contains(out, "set -e") {
 			t.Errorf("%s.sh --help: %s", script, out)
 		}
+	}
+}
+
+// fakes has the scripts talk to a monopod that does all it is told, but to `get pod` is silent as often as the variable SILENT
+// says, and then prints the variable ANSWER. All components are well.
+func (p *plane) fakes() {
+	p.t.Helper()
+	dir := filepath.Join(p.dir, "fakes")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	for name, script := range map[string]string{
+		"curl": "",
+		"monopod": `[ "$1 $2" = "get pod" ] || exit 0
+echo asked >>asked
+[ "$(wc -l <asked)" -gt "${SILENT:-0}" ] || { echo nobody answers >&2; exit 1; }
+echo "$ANSWER"
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.env = append(p.env, "MONOPOD=monopod", "PATH="+dir+":"+os.Getenv("PATH"))
+}
+
+// TestControlPlaneWaitsForAnswers: an upgrade has come out well only if the daemon says so, and is not waited for without end.
+func TestControlPlaneWaitsForAnswers(t *testing.T) {
+	p := newPlane(t)
+	p.fakes()
+	p.does("examples/control-plane/render.sh --registry r.example --version v1 --etcd-version 3")
+	const settled, onTrial, takenBack = "'{}'", `'"monopod.dev/update": "x"'`, `'"monopod.dev/rollback": "x"'`
+	for _, c := range []struct {
+		silent  int
+		answer  string
+		timeout string
+		code    int
+		says    string
+	}{
+		{0, settled, "1m", 0, "is well"},
+		{1, settled, "1m", 0, "is well"},
+		{1, takenBack, "1m", 1, ""},
+		{1000, settled, "100ms", 2, "nobody answers"},
+		{0, onTrial, "100ms", 2, ""},
+	} {
+		p.refuses(fmt.Sprintf("rm -f asked; SILENT=%d ANSWER=%s examples/control-plane/up.sh --timeout %s", c.silent, c.answer, c.timeout), c.code, c.says)
 	}
 }
 

@@ -10,6 +10,7 @@ source "$(dirname "$0")/lib.sh"
 flags "purge timeout" "$@"
 no_more
 check_paths
+check_timeout
 need "$monopod"
 "$monopod" delete pod -n kube-system "${components[@]}" --ignore-not-found --timeout "$timeout"
 if [ -z "$purge" ]; then

@@ -21,6 +21,7 @@ service_cidr=10.96.0.0/12
 ready_deadline=${READY_DEADLINE:-5m}
 soak=${SOAK:-30s}
 timeout=10m
+timeout_seconds=600
 purge=
 rest=()
 declare -A image=()
@@ -50,12 +51,14 @@ flags() {
 		name=${1%%=*} name=${name#--}
 		case $1 in
 		-h | --help) help ;;
+		--help=*) misused "--help takes no value" ;;
 		--*) [[ $known == *" $name "* ]] || misused "there is no flag --$name" ;;
 		-*) misused "there is no flag $1" ;;
 		*) rest+=("$1") && shift && continue ;;
 		esac
 		case $1 in
 		--purge) value=yes ;;
+		--purge=*) misused "--purge takes no value" ;;
 		*=*) value=${1#*=} ;;
 		*) value=${2:-} && shift ;;
 		esac
@@ -87,6 +90,19 @@ check_paths() {
 	for path in "$etc" "$data" "$preload"; do
 		check "an absolute path of plain characters" "$path" '(/[A-Za-z0-9._-]+)+'
 	done
+}
+
+# check_timeout refuses what is no time, or none at all, and fills in timeout_seconds.
+check_timeout() {
+	check "a duration" "$timeout" '([0-9]+(ms|s|m|h))+'
+	local left=$timeout ms=0
+	local -A unit=([ms]=1 [s]=1000 [m]=60000 [h]=3600000)
+	while [[ $left =~ ^([0-9]+)(ms|s|m|h)(.*)$ ]]; do
+		ms=$((ms + 10#${BASH_REMATCH[1]} * unit[${BASH_REMATCH[2]}]))
+		left=${BASH_REMATCH[3]}
+	done
+	[ "$ms" -gt 0 ] || die "within $timeout nothing can be done"
+	timeout_seconds=$(((ms + 999) / 1000))
 }
 
 # check_machine fills in and checks the address and the name of this machine.
@@ -143,11 +159,18 @@ need_daemon() { "$monopod" get pods -n kube-system >/dev/null; }
 
 # carry_out has monopod run the manifests, and waits until they are Ready and no trial goes on: Ready is not all, what
 # is on trial must stay so for its soak time. It returns 0, 1 for what has failed or was taken back, or 2 out of time.
+# A daemon that does not answer, as one that is restarted, is asked again until then: no answer says nothing.
 carry_out() {
-	local c pod status=0
+	local c pod status=0 end=$((SECONDS + timeout_seconds))
 	"$monopod" apply -f "$manifests" --wait --timeout "$timeout" || return
 	for c in "${components[@]}"; do
-		while pod=$("$monopod" get pod -n kube-system "$c" -o json) && [[ $pod == *'"monopod.dev/update":'* ]]; do sleep 1; done
+		until pod=$(timeout 30 "$monopod" get pod -n kube-system "$c" -o json 2>&1) && [[ $pod != *'"monopod.dev/update":'* ]]; do
+			if [ "$SECONDS" -ge "$end" ]; then
+				[[ $pod == *'"monopod.dev/update":'* ]] || echo "$pod" >&2
+				return 2
+			fi
+			sleep 1
+		done
 		[[ $pod != *'"monopod.dev/rollback":'* ]] || status=1
 	done
 	return "$status"

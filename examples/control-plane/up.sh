@@ -10,6 +10,7 @@ source "$(dirname "$0")/lib.sh"
 flags timeout "$@"
 no_more
 check_paths
+check_timeout
 need "$monopod" curl
 need_manifests
 need_daemon

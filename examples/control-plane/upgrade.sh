@@ -15,6 +15,7 @@ source "$(dirname "$0")/lib.sh"
 flags "version etcd-version image timeout" "$@"
 no_more
 check_paths
+check_timeout
 need "$monopod" curl
 need_manifests
 [ -n "$version$etcd_version${image[*]}" ] || misused "what is to be changed? Say --version, --etcd-version or --image"
