@@ -508,6 +508,43 @@ func TestControlPlaneWaitsForAnswers(t *testing.T) {
 	}
 }
 
+// TestControlPlanePurgeTakesItsOwn: what was there before the scripts, or has replaced what they made, is not theirs to remove.
+func TestControlPlanePurgeTakesItsOwn(t *testing.T) {
+	p := newPlane(t)
+	p.fakes()
+	p.etc = filepath.Join(p.dir, "far", "away", "kubernetes") // two levels are missing
+	p.env = append(p.env, "KUBERNETES_DIR="+p.etc)
+	const bring = "examples/control-plane/pki.sh && examples/control-plane/render.sh --registry r.example --version v1 --etcd-version 3"
+	const purge = "examples/control-plane/down.sh --purge"
+	p.does(bring)
+	p.does("touch etcd/stored; echo '# edited' >>far/away/kubernetes/manifests/etcd.yaml; " + purge)
+	p.does("[ ! -e far ] && [ ! -e etcd ]")
+
+	p.does(bring)
+	p.does(`mkdir images && echo mine >images/mine.tar && echo old >images/old.tar
+		echo new >old.tar; echo first >made.tar; echo first >replaced.tar
+		examples/control-plane/images.sh images/mine.tar old.tar made.tar replaced.tar
+		echo second >made.tar; examples/control-plane/images.sh made.tar && cmp made.tar images/made.tar
+		echo other >images/replaced.tar; echo other >far/away/kubernetes/pki/ca.key; rm far/away/kubernetes/pki/ca.crt
+		mv etcd aside; mkdir etcd; echo stored >etcd/stored`)
+	out := p.does(purge)
+	var left []string
+	for _, dir := range []string{p.data, p.etc, p.images} {
+		for path := range tree(t, dir) {
+			left = append(left, strings.TrimPrefix(path, p.dir+"/"))
+		}
+	}
+	slices.Sort(left)
+	same(t, "files that are left", left, []string{
+		"etcd", "etcd/stored", "far/away/kubernetes", "far/away/kubernetes/pki", "far/away/kubernetes/pki/ca.key", "images", "images/mine.tar", "images/old.tar", "images/replaced.tar",
+	})
+	for _, name := range []string{p.data, p.etc + "/pki/ca.key", p.images + "/replaced.tar"} {
+		if !strings.Contains(out, name+" stays: it is not what these scripts have made\n") {
+			t.Errorf("%s is not named:\n%s", name, out)
+		}
+	}
+}
+
 // planeNetwork makes a network namespace in which the machine of the control plane has its address, and returns the command that
 // goes there.
 func planeNetwork(t *testing.T) []string {

@@ -51,9 +51,14 @@ done
 directory "$etc"
 directory "$preload"
 for archive in "${archives[@]}"; do
+	target=$preload/${archive##*/}
+	[ "$archive" -ef "$target" ] && continue
+	read_record
+	ours=
+	if [ ! -e "$target" ] || as_made "$target"; then ours=yes; fi
 	# a reader must never see half an archive
 	cp "$archive" "$preload/.${archive##*/}"
-	mv "$preload/.${archive##*/}" "$preload/${archive##*/}"
-	made "$preload/${archive##*/}"
+	mv "$preload/.${archive##*/}" "$target"
+	[ -z "$ours" ] || made "$target"
 done
 echo "archives in $preload: ${archives[*]##*/}"

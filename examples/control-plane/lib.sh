@@ -9,6 +9,7 @@ preload=${PRELOAD_DIR:-/var/lib/monopod/images} # archives of images: one of the
 monopod=${MONOPOD:-monopod}
 manifests=$etc/manifests
 pki=$etc/pki
+record=$etc/.made-by-monopod-example # what these scripts have made
 components=(etcd kube-apiserver kube-controller-manager kube-scheduler)
 
 # What is written by render.sh, and said by flags.
@@ -25,6 +26,8 @@ timeout_seconds=600
 purge=
 rest=()
 declare -A image=()
+declare -A what_was_made=()
+not_noted=()
 
 die() {
 	echo "${0##*/}: $*" >&2
@@ -176,15 +179,55 @@ carry_out() {
 	return "$status"
 }
 
-# made notes what these scripts have made, for down.sh --purge.
-made() { printf '%s\n' "$@" >>"$etc/.made-by-monopod-example"; }
+# identity PATH tells what was made here from what has taken its place: of a file it is the SHA-256 sum, of a directory
+# the number of its inode and its time of birth. Manifests are edited, and stay what they are.
+identity() {
+	local sum
+	case $1 in
+	"$manifests"/*) echo manifest ;;
+	*)
+		if [ -d "$1" ]; then
+			stat -c %i/%.9W "$1"
+		else
+			sum=$(sha256sum <"$1")
+			echo "${sum%% *}"
+		fi
+		;;
+	esac
+}
+
+# made notes what these scripts have made, for down.sh --purge: a line "IDENTITY PATH" each, the last one of a path counts.
+made() {
+	local path id
+	for path in "$@"; do
+		id=$(identity "$path")
+		printf '%s %s\n' "$id" "$path" >>"$record"
+	done
+}
+
+# read_record reads the lines of made into what_was_made.
+read_record() {
+	local id path
+	what_was_made=()
+	[ -e "$record" ] || return 0
+	while read -r id path; do
+		[ -z "$path" ] || what_was_made[$path]=$id
+	done <"$record"
+}
+
+# as_made PATH says that a file or directory is there, and is the one that these scripts have made.
+as_made() { [ -e "$1" ] && [ ! -L "$1" ] && [ "${what_was_made[$1]:-}" = "$(identity "$1")" ]; }
 
 # directory makes one, and those above it, and notes those that were not there.
 directory() {
 	[ -d "$1" ] && return
 	directory "$(dirname "$1")"
 	mkdir -m "${2:-755}" "$1"
-	[ -d "$etc" ] && made "$1"
+	not_noted+=("$1")
+	if [ -d "$etc" ]; then # the record is in it
+		made "${not_noted[@]}"
+		not_noted=()
+	fi
 }
 
 # publish TEMPORARY FILE puts a file in its place, whole or not at all, readable by root only. What is in the making has a
