@@ -462,8 +462,8 @@ func TestControlPlaneScriptsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// fakes has the scripts talk to a monopod that does all it is told, but to `get pod` is silent as often as the variable SILENT
-// says, and then prints the variable ANSWER. All components are well.
+// fakes has the scripts talk to a monopod that does all it is told, but when it is asked for the pod etcd is silent as often as the
+// variable SILENT says, and then prints the variable ANSWER. All components are well.
 func (p *plane) fakes() {
 	p.t.Helper()
 	dir := filepath.Join(p.dir, "fakes")
@@ -472,7 +472,7 @@ func (p *plane) fakes() {
 	}
 	for name, script := range map[string]string{
 		"curl": "",
-		"monopod": `[ "$1 $2" = "get pod" ] || exit 0
+		"monopod": `[ "$1 $2 $5" = "get pod etcd" ] || exit 0
 echo asked >>asked
 [ "$(wc -l <asked)" -gt "${SILENT:-0}" ] || { echo nobody answers >&2; exit 1; }
 echo "$ANSWER"
