@@ -144,14 +144,15 @@ func (in *instance) untouched(names ...string) (check func(when string)) {
 	}
 	return func(when string) {
 		in.t.Helper()
-		all, table := seen(when), in.table()
+		all := seen(when)
 		for _, name := range names {
 			p, before := all[name], was[name]
 			if p.UID != before.UID || containerID(p, "c") != containerID(before, "c") || restarts(p) != restarts(before) || p.DeletionTimestamp != nil {
 				in.t.Errorf("%s: %s was touched: %s", when, name, brief(p))
 			}
-			if _, runs := table[pids[name]]; !runs {
-				in.t.Errorf("%s: process %d of %s is gone", when, pids[name], name)
+			id := strings.TrimPrefix(containerID(before, "c"), "containerd://")
+			if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pids[name])); err != nil || !strings.Contains(string(b), id) {
+				in.t.Errorf("%s: process %d of %s is gone: %v", when, pids[name], name, err)
 			}
 		}
 	}
