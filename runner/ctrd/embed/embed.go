@@ -136,7 +136,7 @@ func (i *instance) open(ctx context.Context, cfg Config) error {
 		return err
 	}
 	dir := sockets(cfg.State)
-	if err := os.MkdirAll(dir, 0o711); err != nil {
+	if err := makeSockets(dir); err != nil {
 		return err
 	}
 	sweepSockets(dir)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -28,6 +29,20 @@ func sockets(state string) string {
 	}
 	sum := sha256.Sum256([]byte(state))
 	return filepath.Join(shortSockets, hex.EncodeToString(sum[:8]))
+}
+
+// makeTries is how often a directory is made again whose parent is removed before it is in it.
+const makeTries = 1000
+
+// makeSockets makes the directory for sockets. Another instance that ends may remove shortSockets at that moment, because
+// nothing is in it yet.
+func makeSockets(dir string) (err error) {
+	for range makeTries {
+		if err = os.MkdirAll(dir, 0o711); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return err
 }
 
 // sweepSockets removes the sockets of shims that were killed: nobody listens on them.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -48,5 +49,32 @@ func TestSocketsThatNobodyListensOnAreRemovedAndNoOthers(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(dir, socketDir))
 	if err != nil || len(entries) != 1 || entries[0].Name() != "alive" {
 		t.Errorf("left are %v (%v)", entries, err)
+	}
+}
+
+func TestSocketsAreMadeWhileOthersRemoveTheirs(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "sockets")
+	var others sync.WaitGroup
+	stop := make(chan struct{})
+	others.Go(func() { // an instance that ends, again and again
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.Remove(parent)
+			}
+		}
+	})
+	defer others.Wait()
+	defer close(stop)
+	for range 200 {
+		dir := filepath.Join(parent, "one")
+		if err := makeSockets(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
