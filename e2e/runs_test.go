@@ -200,7 +200,7 @@ func inUpperHalf(line, prefix string) bool {
 func (r *runs) nothing(when string) {
 	r.t.Helper()
 	if found := r.traces(); len(found) > 0 {
-		r.t.Errorf("%s, left behind:\n%s", when, strings.Join(found, "\n"))
+		r.t.Errorf("%s, %d things are left behind, such as:\n%s", when, len(found), strings.Join(found[:min(10, len(found))], "\n"))
 	}
 }
 
@@ -217,7 +217,7 @@ func (r *runs) leftBehind() {
 	if r.t.Failed() {
 		for _, f := range logs {
 			text, _ := os.ReadFile(f)
-			r.t.Logf("%s:\n%s", f, text[max(0, len(text)-4000):])
+			r.t.Logf("%s:\n%s", f, text[max(0, len(text)-2000):])
 		}
 		_, out, errs := r.do("down", "--all")
 		_, out2, errs2 := r.do("cleanup", "--runs")

@@ -51,6 +51,11 @@ func (p *program) cleanup(ctx context.Context, cfg *LoadedConfig) error {
 // giveBack undoes what an instance without pods has set up. Its locks must be held.
 func (p *program) giveBack(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (err error) {
 	rt, err := p.machine.open(ctx, cfg, log)
+	for tries := 1; err != nil && tries < maxOpenFailures && ctx.Err() == nil; tries++ {
+		log.Warn("containers cannot be seen now; trying again", "in", firstReopen, "err", err)
+		sleep(ctx, firstReopen)
+		rt, err = p.machine.open(ctx, cfg, log)
+	}
 	if err != nil {
 		return err
 	}

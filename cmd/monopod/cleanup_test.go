@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -13,9 +16,16 @@ func TestCleanupNeedsAStoppedDaemonWithoutPods(t *testing.T) {
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
 	d.start()
 	d.shows("Running", "get", "pods")
+	failures := 0
 	cleanup := func() result {
 		p := d.program()
-		p.machine.open = d.prog.machine.open
+		p.machine.open = func(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error) {
+			if failures > 0 {
+				failures--
+				return nil, errors.New("not yet")
+			}
+			return d.prog.machine.open(ctx, cfg, log)
+		}
 		errs := &syncBuffer{}
 		p.stderr = errs
 		code := p.run(t.Context(), []string{"cleanup", "--config", d.path("config.yaml")})
@@ -39,7 +49,12 @@ func TestCleanupNeedsAStoppedDaemonWithoutPods(t *testing.T) {
 		return nil
 	})
 	d.end()
-	if r := cleanup(); r.code != exitOK {
+	failures = maxOpenFailures
+	if r := cleanup(); r.code != exitError || !strings.Contains(r.stderr, "not yet") || failures != 0 {
+		t.Errorf("without a runtime: code %d: %s", r.code, r.stderr)
+	}
+	failures = maxOpenFailures - 1
+	if r := cleanup(); r.code != exitOK || failures != 0 {
 		t.Errorf("code %d: %s", r.code, r.stderr)
 	}
 }
