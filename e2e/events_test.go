@@ -120,6 +120,12 @@ func TestEventsTellTheLifeOfRealPods(t *testing.T) {
 	in.happens([]string{"good"}, "Normal Killing good spec.containers{c} Container c definition changed, will be restarted")
 	in.put("bad", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [{name: c, imag: x}]}\n")
 	in.happens(nil, "Warning InputRefused "+filepath.Join(in.manifests, "bad.yaml"))
+	in.eventually("the new container has started: one that has not is not stopped", func() error {
+		if e := in.happens([]string{"good"}, "Normal Started good spec.containers{c} Container started"); e.Count < 2 {
+			return errors.New(eventTexts([]corev1.Event{e}))
+		}
+		return nil
+	})
 	in.drop("good")
 	in.gone("good")
 	in.happens([]string{"good"}, "Normal Killing good spec.containers{c} Stopping container c (pod removed)")
