@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -113,6 +114,9 @@ type bridgeSpec struct {
 	cidrs       []netip.Prefix
 }
 
+// errTaken says that another monopod has made the bridge since we chose its name.
+var errTaken = errors.New("it belongs to another monopod")
+
 // ensureBridge makes the bridge, up and with its addresses. Where it exists, only what is missing is added.
 //
 // It is made here and not by the plugin so that it carries our alias from its first moment: another monopod
@@ -120,7 +124,12 @@ type bridgeSpec struct {
 func ensureBridge(s bridgeSpec) error {
 	link, err := netlink.LinkByName(s.name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		link, err = addBridge(s)
+		if link, err = addBridge(s); errors.Is(err, os.ErrExist) {
+			link, err = netlink.LinkByName(s.name)
+		}
+	}
+	if err == nil && link.Attrs().Alias != s.alias && strings.HasPrefix(link.Attrs().Alias, aliasPrefix) {
+		err = errTaken
 	}
 	if err != nil {
 		return fmt.Errorf("bridge %s: %w", s.name, err)

@@ -4,12 +4,17 @@ package network
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 func TestAFlushedFirewallAndADeletedBridgeComeBack(t *testing.T) {
@@ -77,6 +82,38 @@ func TestSeveralMonopodsOnOneHost(t *testing.T) {
 	serve(t, q.NetNS, ":80")
 	wantAnswer(t, "", "tcp", qIP+":80", "10.199.7.1")
 	_ = p
+}
+
+// TestMonopodsThatStartAtTheSameTimeDoNotShareABridge: both find that the usual name is free.
+func TestMonopodsThatStartAtTheSameTimeDoNotShareABridge(t *testing.T) {
+	for round := range 5 {
+		beds := []*bed{newBed(t, fmt.Sprintf("10.199.%d.0/24", 100+2*round)), newBed(t, fmt.Sprintf("10.199.%d.0/24", 101+2*round))}
+		var wg sync.WaitGroup
+		errs := make([]error, len(beds))
+		for i, b := range beds {
+			wg.Go(func() { errs[i] = b.Init(t.Context()) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range beds {
+			name, gateway := b.active().own.bridge.name, gateway(b.active().own.bridge.cidrs[0])
+			link, err := netlink.LinkByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addrs, err := netlink.AddrList(link, netlink.FAMILY_V4)
+			if err != nil || len(addrs) != 1 || addrs[0].IPNet.String() != gateway.String() || link.Attrs().Alias != bridgeAlias(b.cfg.DataDir) {
+				t.Errorf("round %d: %s has %v (%v) and belongs to %q, want %s and %q", round, name, addrs, err, link.Attrs().Alias, gateway, bridgeAlias(b.cfg.DataDir))
+			}
+		}
+		for _, b := range beds {
+			if err := b.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 func TestAnotherPodCIDR(t *testing.T) {

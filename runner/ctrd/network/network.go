@@ -114,8 +114,19 @@ func (n *Network) choose(ctx context.Context) (*active, error) {
 	return n.chooseOwn(ctx)
 }
 
-// chooseOwn writes our own configuration and makes what it needs.
+// chooseOwn writes our own configuration and makes what it needs. Where another monopod was faster with the bridge, it takes another one.
 func (n *Network) chooseOwn(ctx context.Context) (*active, error) {
+	a, err := n.makeOwn(ctx)
+	for tries := 0; errors.Is(err, errTaken) && tries < 3; tries++ {
+		if err := os.Remove(n.ownConfPath()); err != nil { // it names that bridge
+			return nil, err
+		}
+		a, err = n.makeOwn(ctx)
+	}
+	return a, err
+}
+
+func (n *Network) makeOwn(ctx context.Context) (*active, error) {
 	cidrs, err := parsePodCIDR(n.cfg.PodCIDR)
 	if err != nil {
 		return nil, err
