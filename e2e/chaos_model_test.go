@@ -39,7 +39,7 @@ type chaosPod struct {
 	edited bool
 	// disturbed are the containers that may be others than before.
 	disturbed map[string]bool
-	// spent are the containers that were killed and, by their policy, may be left dead.
+	// spent are the containers that were killed and, by their policy, may be left dead. A removal that has been seen ends that.
 	spent map[string]bool
 	// before are the ids of the containers at the last quiescence.
 	before map[string]string
@@ -184,9 +184,13 @@ func (c *chaos) accept(p *chaosPod, d definition) {
 		p.file = p.name
 		p.live = nil
 	}
+	last := p.live
+	if last == nil { // removed a moment ago: who has not looked meanwhile sees an edit of what there was
+		last = &p.def
+	}
 	for _, name := range p.containers {
-		same := p.live != nil && p.live.host == d.host && p.generations(*p.live, name) == p.generations(d, name)
-		if !same || p.edited {
+		same := last.host == d.host && p.generations(*last, name) == p.generations(d, name)
+		if !same || p.live == nil || p.edited {
 			p.disturb(name)
 		}
 		if !same {
@@ -231,7 +235,6 @@ func (c *chaos) remove(p *chaosPod) string {
 	}
 	p.file, p.live, p.bad, p.edited = "", nil, false, true
 	p.disturb(p.containers...)
-	clear(p.spent)
 	return "remove " + p.name
 }
 

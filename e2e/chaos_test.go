@@ -82,6 +82,9 @@ func (c *chaos) round() {
 	for _, p := range c.pods {
 		p.edited = false
 		clear(p.disturbed)
+		if p.file == "" {
+			clear(p.spent)
+		}
 	}
 	for range 2 + c.rnd.IntN(12) {
 		what := c.trouble()
