@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"net/netip"
 	"os"
@@ -140,19 +141,38 @@ func ensureBridge(s bridgeSpec) error {
 	return nil
 }
 
+// addBridge makes the bridge under a name of its own and renames it: whoever sees it sees whose it is. When there is one of that name
+// now, the error is os.ErrExist.
 func addBridge(s bridgeSpec) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Alias, attrs.MTU = s.name, s.alias, s.mtu
+	attrs.Name, attrs.MTU = fmt.Sprintf("mpt-%08x", crc32.ChecksumIEEE([]byte(s.alias))), s.mtu
+	if err := deleteLink(attrs.Name); err != nil { // what a killed process left
+		return nil, err
+	}
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
 		return nil, err
 	}
-	link, err := netlink.LinkByName(s.name)
+	err := finishBridge(attrs.Name, s)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, deleteLink(attrs.Name))
+	}
+	return netlink.LinkByName(s.name)
+}
+
+func finishBridge(made string, s bridgeSpec) error {
+	link, err := netlink.LinkByName(made)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetAlias(link, s.alias); err != nil {
+		return err
 	}
 	// An address that was set is kept; otherwise the bridge would change it with the ports that come and go,
 	// and the pods' ARP entries of their gateway would be wrong.
-	return link, netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr)
+	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
+		return err
+	}
+	return netlink.LinkSetName(link, s.name)
 }
 
 // complete adds what the bridge lacks.
