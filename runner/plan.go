@@ -35,6 +35,8 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, 
 	switch {
 	case desired == nil:
 		p.remove()
+	case o.Halt != nil:
+		p.halt()
 	case o.Sandbox == nil:
 		p.create()
 	case o.Sandbox.Failed != nil && p.sameSandbox(desired):

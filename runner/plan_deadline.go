@@ -37,9 +37,12 @@ func (p *planner) expire() {
 	p.endFailed()
 }
 
-// endFailed stops what runs of a pod that has failed and leaves one instance of each container on record.
-func (p *planner) endFailed() {
-	p.stopAll("pod has failed")
+// endFailed ends a pod that has failed.
+func (p *planner) endFailed() { p.end("pod has failed") }
+
+// end stops what runs of a pod and leaves one instance of each container on record.
+func (p *planner) end(reason string) {
+	p.stopAll(reason)
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		p.tidyOne(spec.Name)
 	}

@@ -104,6 +104,9 @@ func (p *planner) graceOf(c *Container, cause StopCause) time.Duration {
 	if p.evicted() {
 		return min(p.grace(), evictionGrace)
 	}
+	if h := p.o.Halt; h != nil && h.Bounded {
+		return min(p.grace(), h.Grace)
+	}
 	if cause == StopRestartAll {
 		return min(p.grace(), shortestStop)
 	}

@@ -111,6 +111,8 @@ type Pool struct {
 	listed  bool
 	// ended says that Run is about to return: no goroutine may be started.
 	ended bool
+	// gate, unless nil, decides which pods may run.
+	gate Gate
 	// anyHeld says that a pod waits for others, whose changes must therefore be looked at.
 	anyHeld bool
 	entries map[manifests.Key]*entry
@@ -371,6 +373,7 @@ func (p *Pool) handOut(ctx context.Context) {
 			waits := h // not for those that do not wait
 			a.held = &waits
 		}
+		p.anyHeld = p.gateLocked(e, &a) || p.anyHeld
 		p.assignLocked(e, a)
 		if !e.running {
 			e.running = true
@@ -423,11 +426,11 @@ func (p *Pool) admitLocked(asking []*manifests.Pod) map[manifests.Key]Held {
 func (p *Pool) assignLocked(e *entry, a assignment) {
 	old := e.assignment
 	sameHeld := (a.held == nil || old.objects == a.objects) && (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
-	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && e.report.of(a.desired.Origin)
+	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && sameHalt(a.halt, old.halt) && e.report.of(a.desired.Origin)
 	e.assignment = a
 	if e.report.status.Pod == nil {
 		p.setStatusLocked(e, Status(StatusInput{
-			Now: p.cfg.Now(), Key: e.worker.key, Desired: a.desired, Held: a.held, Node: p.node(),
+			Now: p.cfg.Now(), Key: e.worker.key, Desired: a.desired, Held: a.held, Node: p.node(), Observed: Observed{Halt: a.halt},
 		}))
 	}
 	if !same {

@@ -238,6 +238,8 @@ type Observed struct {
 	// Stale has the ids of instances that wait to be started and whose environment, or part of a volume, was made from
 	// content that has changed since, or may have: a kubelet looks at that right before the start.
 	Stale map[string]bool
+	// Halt, unless nil, says that the pod must not run now.
+	Halt *Halt
 	// Options are the configured limits.
 	Options Options
 	// hashes spares the worker computing them again; Plan does without.
@@ -536,6 +538,9 @@ type PodStatus struct {
 	Probes []ProbeStatus
 	// NextTry is when the worker will act again by itself; zero when it waits for an event.
 	NextTry time.Time
+	// halt is why it must not run now; running says that something of it does.
+	halt    *Halt
+	running bool
 	// Images are the digests of the images that its containers run, or ran, with; keys are those of manifests.Pod.Images.
 	Images map[string]string
 }

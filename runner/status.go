@@ -71,10 +71,13 @@ func Status(in StatusInput) PodStatus {
 	if f := s.failure(); f != nil {
 		s.pod.Status.Reason, s.pod.Status.Message = f.Reason, f.message()
 	}
+	if s.halted() {
+		s.pod.Status.Reason, s.pod.Status.Message = in.Halt.Reason, in.Halt.Message
+	}
 	if in.Held != nil && in.Sandbox == nil {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
 	}
-	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Trouble: s.trouble(), NextTry: in.Next, Images: imagesOf(&s.pod.Spec, s.Containers)}
+	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Trouble: s.trouble(), NextTry: in.Next, halt: in.Halt, running: s.stopping(), Images: imagesOf(&s.pod.Spec, s.Containers)}
 	status.Why = status.Trouble.Text
 	if in.Sandbox != nil {
 		status.Recorded = in.Sandbox.Pod
@@ -227,6 +230,8 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 	switch {
 	case s.Blind != nil && s.Sandbox == nil:
 		return corev1.PodUnknown
+	case s.halted() && !s.stopping():
+		return s.haltedPhase()
 	case s.failure() != nil, s.initFailed():
 		return corev1.PodFailed
 	case len(s.waitsFor) > 0:
@@ -281,7 +286,7 @@ func (s *statusBuilder) failure() *PodFailure {
 // restarts says that the container, which has exited, is going to be started again.
 func (s *statusBuilder) restarts(name string) bool {
 	c := shownInstance(s.Containers, name)
-	return c != nil && c.State == ContainerExited && !s.Removing && s.restart(c).Wanted
+	return c != nil && c.State == ContainerExited && !s.Removing && s.Halt == nil && s.restart(c).Wanted
 }
 
 func (s *statusBuilder) restart(c *Container) Restart {
@@ -308,6 +313,11 @@ func (s *statusBuilder) conditions() []corev1.PodCondition {
 	}...)
 	if since, restarting := s.restarting(); restarting {
 		all = append(all, condition(corev1.AllContainersRestarting, true, since))
+	}
+	if s.halted() && s.Halt.Failed {
+		disrupted := condition(corev1.DisruptionTarget, true, s.lastTransition())
+		disrupted.Reason, disrupted.Message = corev1.PodReasonTerminationByKubelet, s.Halt.Message
+		all = append(all, disrupted)
 	}
 	return all
 }

@@ -68,7 +68,7 @@ func (s *statusBuilder) ended(st *corev1.ContainerStatus, spec *corev1.Container
 	wait := s.waiting(spec)
 	r := s.restart(c)
 	switch {
-	case s.Removing || s.failure() != nil || !r.Wanted:
+	case s.Removing || s.Halt != nil || s.failure() != nil || !r.Wanted:
 		st.State.Terminated = exit
 		return
 	case wait.Reason != s.waitingReason(): // a failure, or a pull

@@ -41,6 +41,8 @@ const (
 	TroubleRemoving TroubleKind = "Removing"
 	// TroubleHeld: it has to wait for another pod.
 	TroubleHeld TroubleKind = "Held"
+	// TroubleHalted: it must not run now.
+	TroubleHalted TroubleKind = "Halted"
 	// TroubleStep: a step on the way failed and is repeated.
 	TroubleStep TroubleKind = "Step"
 	// TroubleFailed: the pod has failed as a whole.
@@ -69,6 +71,8 @@ func (s *statusBuilder) trouble() Trouble {
 			t.Text += "; the pod goes on as it was"
 		}
 		return t
+	case s.halted():
+		return s.troubleHalted()
 	}
 	if f, ok := s.Failures[""]; ok {
 		return s.troubleStep(f)

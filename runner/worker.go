@@ -23,6 +23,8 @@ type assignment struct {
 	objects *manifests.Objects
 	// held says why desired must wait.
 	held *Held
+	// halt says why the pod must not run.
+	halt *Halt
 	// removable says whether a pod that nobody wants may go.
 	removable func(manifests.Origin) bool
 	// keeps is Desired.Keeps.
@@ -195,6 +197,7 @@ func (w *worker) sleep(ctx context.Context, t turn) {
 
 func (w *worker) turn(ctx context.Context) turn {
 	w.now = w.pool.assignment(w)
+	w.observed.Halt = w.now.halt
 	if !w.observe(ctx) {
 		return turn{wait: doubled(100*time.Millisecond, 5*time.Second, w.blindFor)}
 	}
