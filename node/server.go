@@ -33,6 +33,8 @@ type Config struct {
 	// Applier, which may be nil, takes documents from clients.
 	Applier Applier
 	Whys    Whys
+	// Scheduler may be nil: pods may always run then.
+	Scheduler Scheduler
 	// Settings is the answer to GET /v1/config.
 	Settings json.RawMessage
 	// Version is the answer to GET /v1/version.
@@ -63,6 +65,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/version", func(w http.ResponseWriter, _ *http.Request) { s.json(w, map[string]string{"version": s.cfg.Version}) })
 	s.applyRoutes(mux)
 	s.revisionRoutes(mux)
+	s.scheduleRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			s.fail(w, statusError(http.StatusMethodNotAllowed, "the API has no "+r.Method+" for "+r.URL.Path))

@@ -117,6 +117,8 @@ func (b *builder) causes() {
 		b.removing()
 	case troubleHeld:
 		b.held()
+	case troubleHalted:
+		b.halted()
 	case troubleStep:
 		b.step()
 	case troubleFailed:
@@ -287,9 +289,32 @@ func (b *builder) held() {
 	case "Starting":
 		b.cause(Underway, "", "%s", m)
 		b.next(time.Time{}, "it starts as soon as that is known, in a moment")
+	case "Drained", "NodeUnschedulable", "NodeShutdown":
+		b.halted()
 	default:
 		b.cause(Held, "", "%s: %s", b.Trouble.Reason, m)
 		b.retried("it goes on")
+	}
+}
+
+// halted is about a pod that nothing is wrong with, on a machine that does not let it run.
+func (b *builder) halted() {
+	verb := "it does not run"
+	if b.anyRunning() {
+		verb = "it is being stopped"
+	}
+	switch b.Trouble.Reason {
+	case "Drained":
+		b.cause(Drained, "", "%s, because somebody has drained this machine", verb)
+		b.next(time.Time{}, "nothing, until that is taken back; then it goes on where it was")
+		b.act("`monopod undrain` lets the pods run again")
+	case "NodeUnschedulable":
+		b.cause(Drained, "", "it is not started, because somebody has cordoned this machine")
+		b.next(time.Time{}, "it starts when that is taken back")
+		b.act("`monopod uncordon` lets new pods start")
+	default:
+		b.cause(ShuttingDown, "", "%s, because the machine is shutting down", verb)
+		b.next(time.Time{}, "it runs again when the machine has started")
 	}
 }
 

@@ -95,6 +95,8 @@ const (
 
 	InitContainer Reason = "InitContainer"
 	Held          Reason = "Held"
+	Drained       Reason = "Drained"
+	ShuttingDown  Reason = "ShuttingDown"
 	RolledBack    Reason = "RolledBack"
 	Updating      Reason = "Updating"
 	TooManyPods   Reason = "TooManyPods"
@@ -213,6 +215,7 @@ const (
 	troubleBlind    = "Blind"
 	troubleRemoving = "Removing"
 	troubleHeld     = "Held"
+	troubleHalted   = "Halted"
 	troubleStep     = "Step"
 	troubleFailed   = "Failed"
 	troubleUnderway = "Underway"

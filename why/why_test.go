@@ -270,6 +270,10 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"host port of a pod": oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "HostPortConflict", Message: "host port 80/TCP is taken by pod default/other"})), func(f *why.Facts) {
 			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name, p.Where = "other", "/etc/monopod/manifests/other.yaml:1" }))
 		}),
+		"drained":            oneOf(web(waits(""), trouble(why.Trouble{Kind: "Halted", Reason: "Drained", Message: "m"}))),
+		"being drained":      oneOf(web(unready, trouble(why.Trouble{Kind: "Halted", Reason: "Drained", Message: "m"}))),
+		"cordoned":           oneOf(web(waits(""), trouble(why.Trouble{Kind: "Held", Reason: "NodeUnschedulable", Message: "m"}))),
+		"shutting down":      oneOf(web(waits(""), trouble(why.Trouble{Kind: "Halted", Reason: "Terminated", Message: "m"}))),
 		"too many pods":      oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "OutOfpods", Message: "there are maxPods (110) pods already"}))),
 		"held for a group":   oneOf(web(trouble(why.Trouble{Kind: "Held", Reason: "UpdateGroup", Message: "waits until pod default/first is ready"}))),
 		"just started":       oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "Starting", Message: "which pods hold host ports is not known yet"}))),

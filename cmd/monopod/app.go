@@ -93,6 +93,7 @@ type App struct {
 	pins     *pins
 	memory   *thrift
 	resolver *names.Server
+	gate     *gate
 }
 
 // NewApp returns the daemon of a configuration. It does no I/O.
@@ -122,6 +123,10 @@ func (a *App) Open() (err error) {
 		if a.locks, err = takeLocks(a.machine.patience, a.cfg.StateDirectory, a.cfg.RootDirectory); err != nil {
 			return err
 		}
+	}
+	if err = a.openGate(); err != nil {
+		a.locks.release()
+		return err
 	}
 	if a.listener, err = node.Listen(a.cfg.Socket); err != nil {
 		a.locks.release()
@@ -153,6 +158,7 @@ func (a *App) Run(ctx context.Context) error {
 	g.Go(func() error { return a.watch(ctx) })
 	g.Go(func() error { return a.rollouts.Run(ctx) })
 	g.Go(func() error { a.memory.run(ctx); return nil })
+	g.Go(func() error { a.gate.run(ctx); return nil })
 	g.Go(func() error { return a.runRuntime(ctx) })
 	err := g.Wait()
 	if err == nil {
@@ -167,7 +173,7 @@ func (a *App) server() *node.Server {
 		Settings: a.settings, Version: version(), Log: a.log,
 	}
 	if a.only == nil { // else nobody reads what is applied
-		cfg.Applier = a.applier()
+		cfg.Applier, cfg.Scheduler = a.applier(), a.gate
 	}
 	return node.NewServer(cfg)
 }
@@ -302,6 +308,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 		Follow:  func(d runner.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
 		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
 	})
+	a.gate.attach(pool)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "runtime", rt.Run(ctx)) })
 	g.Go(func() error {

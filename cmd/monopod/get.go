@@ -99,6 +99,7 @@ func (p *program) getPods(ctx context.Context, c *node.Client, o *getOptions) er
 		return err
 	}
 	p.printProblems(inputs)
+	p.printSchedule(ctx, c)
 	return nil
 }
 

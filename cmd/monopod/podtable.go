@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"monopod/node"
+	"monopod/runner"
 )
 
 // podRow is one line of `get pods`.
@@ -75,6 +76,9 @@ func podStatus(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "Terminating"
 	}
+	if mayNotRun(pod) {
+		return pod.Status.Reason
+	}
 	status := or(pod.Status.Reason, string(pod.Status.Phase))
 	if s := initStatus(pod); s != "" {
 		return s
@@ -98,6 +102,14 @@ func podStatus(pod *corev1.Pod) string {
 		}
 	}
 	return status
+}
+
+// mayNotRun says that nothing of a pod runs because nothing may: what its containers have to say is not why.
+func mayNotRun(pod *corev1.Pod) bool {
+	if slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool { return c.State.Running != nil }) {
+		return false
+	}
+	return slices.Contains([]string{runner.ReasonDrained, runner.ReasonCordoned, runner.ReasonTerminated, runner.ReasonNodeShutdown}, pod.Status.Reason)
 }
 
 // initStatus is empty when initialisation is done.

@@ -50,7 +50,7 @@ func toPool(pool *runner.Pool, d runner.Desired) rollout.Wanted {
 
 // sighting is what a status says about the revision that runs; nil: the pod has not been looked at, or cannot be.
 func sighting(s runner.PodStatus) *rollout.Observed {
-	if !s.Looked {
+	if !s.Looked || s.Halted() { // a trial does not fail because nothing may run
 		return nil
 	}
 	o := &rollout.Observed{Recorded: s.Recorded, Seen: rollout.Seen{Why: s.Why, Images: s.Images, Ready: s.Pod.Status.Phase == corev1.PodSucceeded}}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"monopod/node"
+)
+
+// drainOptions are the flags of `drain`.
+type drainOptions struct {
+	clientFlags
+	priorityBelow int32
+	ignore        []string
+	timeout       time.Duration
+	untilBoot     bool
+}
+
+func (p *program) drainCommand() *cobra.Command {
+	o := &drainOptions{}
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "Stop the pods of this machine, and start none until undrain",
+		Long: "The pods of the lowest priority are stopped first; when all of them have stopped, those of the next. Each has the time\n" +
+			"that its terminationGracePeriodSeconds gives it. They keep their volumes, addresses and records, and go on where they\n" +
+			"were after `monopod undrain`. Until then nothing is started, over restarts of monopod and of the machine: new and changed\n" +
+			"manifests, Jobs and CronJobs wait. `get` and `why` show it.\n\n" +
+			"It waits until all have stopped, and can be repeated. Exit code 2: time was up; the pods are being stopped all the same.",
+		Args: noArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	f.Int32Var(&o.priorityBelow, "priority-below", 0, "only pods with a `priority` below this one")
+	f.StringSliceVar(&o.ignore, "ignore", nil, "not these pods: `names`, or NAMESPACE/NAME, with * and ? (may be repeated)")
+	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most (default: as long as it takes)")
+	f.BoolVar(&o.untilBoot, "until-boot", false, "only until the machine starts again: for the scripts that shut it down where there is no systemd-logind")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r := node.DrainRequest{Ignore: o.ignore, UntilBoot: o.untilBoot}
+		if cmd.Flags().Changed("priority-below") {
+			r.PriorityBelow = &o.priorityBelow
+		}
+		return p.drain(cmd.Context(), o, r)
+	}
+	return cmd
+}
+
+// drain asks for a drain and follows it to its end.
+func (p *program) drain(ctx context.Context, o *drainOptions, r node.DrainRequest) error {
+	c := p.client(&o.clientFlags)
+	s, err := c.Drain(ctx, r)
+	if err != nil {
+		return err
+	}
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+	}
+	said := map[string]bool{}
+	err = c.WatchSchedule(ctx, func(now node.Schedule) error {
+		for _, name := range s.Stopping {
+			if !said[name] && !slices.Contains(now.Stopping, name) {
+				fmt.Fprintf(p.stdout, "pod %s has stopped\n", name)
+				said[name] = true
+			}
+		}
+		switch s = now; {
+		case !now.Drained:
+			return errors.New("somebody else has ended the drain")
+		case len(now.Stopping) == 0 && now.Unseen == "":
+			return errDrained
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errDrained):
+		fmt.Fprintln(p.stdout, "drained; `monopod undrain` lets pods run again")
+		return nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return codeError{exitTimeout, fmt.Errorf("not all pods have stopped within %s: %s", o.timeout, strings.Join(s.Stopping, ", "))}
+	case err == nil:
+		return ctx.Err()
+	}
+	return err
+}
+
+// errDrained is the good end of a drain.
+var errDrained = errors.New("drained")
+
+func (p *program) cordonCommand() *cobra.Command {
+	o := &drainOptions{}
+	cmd := &cobra.Command{
+		Use:   "cordon",
+		Short: "Start no pods that are not there, until uncordon",
+		Long: "What is there goes on, and edits of it are carried out. Other pods wait, over restarts of monopod and of the machine,\n" +
+			"where pods that were there start again.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := p.client(&o.clientFlags).Cordon(cmd.Context(), node.DrainRequest{UntilBoot: o.untilBoot})
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	cmd.Flags().BoolVar(&o.untilBoot, "until-boot", false, "only until the machine starts again")
+	return cmd
+}
+
+func (p *program) undrainCommand() *cobra.Command {
+	o := &clientFlags{}
+	cmd := &cobra.Command{
+		Use:     "undrain",
+		Aliases: []string{"uncordon"},
+		Short:   "Let pods run again after drain or cordon",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := p.client(o).Undrain(cmd.Context())
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	return cmd
+}
+
+// printSchedule says, on stderr, why pods are not started.
+func (p *program) printSchedule(ctx context.Context, c *node.Client) {
+	s, err := c.Schedule(ctx)
+	switch {
+	case err != nil: // a daemon of an older release
+	case s.ShuttingDown:
+		fmt.Fprintln(p.stderr, "\nThis machine is shutting down: pods are being stopped.")
+	case s.Drained:
+		fmt.Fprintf(p.stderr, "\nThis machine is drained%s: `monopod undrain` lets pods run again.\n", sinceWhen(s.Since))
+	case s.Cordoned:
+		fmt.Fprintf(p.stderr, "\nThis machine is cordoned%s: pods that are not there wait for `monopod uncordon`.\n", sinceWhen(s.Since))
+	}
+}
+
+func sinceWhen(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " since " + t.Local().Format(time.RFC3339)
+}

@@ -1,0 +1,112 @@
+// Package drain knows which pods may not run because somebody has said so, and in which order pods are stopped.
+//
+// It owns the file with what was said last. It must not stop anything itself. It has no goroutines.
+package drain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"time"
+
+	"monopod/internal/atomicfile"
+	"monopod/manifests"
+)
+
+// State is what somebody has said. The zero State: nothing.
+type State struct {
+	// Cordoned keeps pods out that are not there yet.
+	Cordoned bool `json:"cordoned,omitempty"`
+	// Drain stops those that are; nil: none. It has Cordoned set.
+	Drain *Drain `json:"drain,omitempty"`
+	// Since is when it was said, by a clock that may have been wrong. It is only shown.
+	Since time.Time `json:"since,omitzero"`
+	// Boot is the boot of the machine that it counts for; empty: all.
+	Boot string `json:"boot,omitempty"`
+}
+
+// Drain says which pods are stopped.
+type Drain struct {
+	// PriorityBelow spares pods of that priority and above; nil: none.
+	PriorityBelow *int32 `json:"priorityBelow,omitempty"`
+	// Ignore spares pods by patterns of their names, NAME or NAMESPACE/NAME with * and ?.
+	Ignore []string `json:"ignore,omitempty"`
+}
+
+// Check finds patterns that are none.
+func (d *Drain) Check() error {
+	for _, p := range d.Ignore {
+		if _, err := path.Match(p, ""); err != nil || p == "" {
+			return fmt.Errorf("%q is not a pattern; write NAME or NAMESPACE/NAME, with * and ? for any characters and any one", p)
+		}
+	}
+	return nil
+}
+
+// Stops says that a pod of a priority is not to run.
+func (s *State) Stops(key manifests.Key, priority int32) bool {
+	d := s.Drain
+	if d == nil || d.PriorityBelow != nil && priority >= *d.PriorityBelow {
+		return false
+	}
+	return !slices.ContainsFunc(d.Ignore, func(pattern string) bool { return matches(pattern, key) })
+}
+
+func matches(pattern string, key manifests.Key) bool {
+	for _, name := range []string{key.Name, key.String()} {
+		if ok, err := path.Match(pattern, name); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Store keeps a State in a file.
+type Store struct {
+	path string
+	boot string
+}
+
+// NewStore returns the Store of a file for a boot of the machine. It does no I/O.
+func NewStore(file, boot string) *Store { return &Store{path: file, boot: boot} }
+
+// Load returns what was said last and still counts. What cannot be read says nothing: a machine is there for its pods.
+func (s *Store) Load() (State, error) {
+	b, err := os.ReadFile(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return State{}, nil
+	}
+	var st State
+	if err == nil {
+		err = json.Unmarshal(b, &st)
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("whether this machine is drained: %w", err)
+	}
+	if st.Boot != "" && st.Boot != s.boot {
+		return State{}, nil
+	}
+	return st, nil
+}
+
+// Save keeps a State, also over a power cut.
+func (s *Store) Save(st State) error {
+	if !st.Cordoned && st.Drain == nil {
+		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	b, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(s.path, append(b, '\n'), 0o600)
+}
+
+// Boot is the boot that this Store is used in.
+func (s *Store) Boot() string { return s.boot }
