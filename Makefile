@@ -58,6 +58,26 @@ $(BIN)/tools/containerd: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
 	$(STATIC) -modfile=$(MODULES)/containerd.mod -tags "no_cri no_devmapper no_tracing" -o $@ \
 		github.com/containerd/containerd/v2/cmd/containerd
 
+# The API server that tests run is a real one. etcd is of the version that this Kubernetes is made for.
+KUBERNETES := $(CACHE)/kubernetes
+KUBE_MOD   := .ci/modules/kubernetes.mod
+KUBE_LINK  := $(addprefix -X k8s.io/component-base/version.,gitVersion=v1.36.3 gitMajor=1 gitMinor=36 gitTreeState=clean)
+
+.PHONY: kubernetes test-apiserver
+
+## kubernetes: kube-apiserver and etcd, for tests; some minutes, once
+kubernetes: $(KUBERNETES)/etcd $(KUBERNETES)/kube-apiserver
+
+$(KUBERNETES)/etcd: $(KUBE_MOD)
+	$(STATIC) -modfile=$< -o $@ go.etcd.io/etcd/server/v3
+
+$(KUBERNETES)/kube-apiserver: $(KUBE_MOD)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(KUBE_LINK)" -modfile=$< -o $@ k8s.io/kubernetes/cmd/kube-apiserver
+
+## test-apiserver: the add-on against a real kube-apiserver and etcd
+test-apiserver: kubernetes
+	$(GO) test -race -count=1 -timeout 10m -tags e2e ./node/apiserver/...
+
 # ---- running and testing -------------------------------------------------------------------------------------
 
 .PHONY: run test unit e2e e2e-binaries vm-test vm-systemd-test lint fmt generate bench bench-scale clean

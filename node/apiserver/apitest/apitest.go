@@ -1,0 +1,345 @@
+// Package apitest runs a real etcd and a real kube-apiserver on loopback for tests: with certificates for whom a test
+// wants to be, and with a proxy before it that is slow, cuts connections, or lets nothing through. For tests only.
+//
+// It owns the processes it starts and ends them with the test.
+package apitest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Patience is how long the two programs may take to be ready.
+const Patience = 90 * time.Second
+
+// Options of a Server.
+type Options struct {
+	// Programs is the directory with etcd and kube-apiserver; empty: MONOPOD_KUBERNETES, else .cache/kubernetes of this tree.
+	Programs string
+	// KubeletCA signs the serving certificates of nodes that the API server believes; empty: it believes any.
+	KubeletCA string
+	// Flags are further ones of kube-apiserver.
+	Flags []string
+}
+
+// Server is a kube-apiserver with its etcd.
+type Server struct {
+	t    testing.TB
+	opts Options
+	Dir  string
+	CA   *Authority
+	// Address is host:port of the API.
+	Address string
+
+	etcdPeer, etcdClient string
+	etcd, api            *process
+	admin                *http.Client
+}
+
+// Start runs both programs and returns when the API is ready. They end with the test.
+func Start(t testing.TB, opts Options) *Server {
+	t.Helper()
+	if opts.Programs == "" {
+		opts.Programs = programs(t)
+	}
+	// not t.TempDir: a killed etcd may still write
+	dir, err := os.MkdirTemp("", "apitest-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, opts: opts, Dir: dir, CA: NewAuthority(t)}
+	t.Cleanup(func() {
+		s.Stop()
+		s.etcd.stop()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	s.Address, s.etcdClient, s.etcdPeer = address(t), address(t), address(t)
+	s.write("ca.crt", s.CA.PEM())
+	s.CA.Issue(t, Request{Name: "kube-apiserver", Server: true}).Write(t, s.path("server"))
+	s.CA.Issue(t, Request{Name: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}}).Write(t, s.path("kubelet-client"))
+	s.CA.Issue(t, Request{Name: "service-accounts"}).Write(t, s.path("sa"))
+	admin := s.CA.Issue(t, Request{Name: "admin", Groups: []string{"system:masters"}})
+	s.write("tokens.csv", []byte("joining-token,system:bootstrap:abcdef,1,\"system:bootstrappers\"\n"))
+	s.admin = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.CA.Pool(), Certificates: []tls.Certificate{admin.TLS(t)}}}}
+	s.etcd = s.run("etcd", "--data-dir="+s.path("etcd"), "--listen-client-urls=http://"+s.etcdClient, "--advertise-client-urls=http://"+s.etcdClient,
+		"--listen-peer-urls=http://"+s.etcdPeer, "--initial-advertise-peer-urls=http://"+s.etcdPeer, "--initial-cluster=default=http://"+s.etcdPeer,
+		"--unsafe-no-fsync", "--log-level=error")
+	s.Start()
+	return s
+}
+
+// programs is where the Makefile puts them.
+func programs(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv("MONOPOD_KUBERNETES"); dir != "" {
+		return dir
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+	}
+	if out, err := exec.Command("make", "-C", dir, "kubernetes").CombinedOutput(); err != nil {
+		t.Fatalf("make kubernetes: %v\n%s", err, out)
+	}
+	return filepath.Join(dir, ".cache", "kubernetes")
+}
+
+func (s *Server) path(name string) string { return filepath.Join(s.Dir, name) }
+
+func (s *Server) write(name string, b []byte) {
+	s.t.Helper()
+	if err := os.WriteFile(s.path(name), b, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Start runs the API server again, after Stop, and returns when it is ready.
+func (s *Server) Start() {
+	s.t.Helper()
+	host, port, _ := net.SplitHostPort(s.Address)
+	args := []string{
+		"--etcd-servers=http://" + s.etcdClient, "--bind-address=" + host, "--secure-port=" + port, "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+		"--tls-cert-file=" + s.path("server.crt"), "--tls-private-key-file=" + s.path("server.key"), "--client-ca-file=" + s.path("ca.crt"),
+		"--token-auth-file=" + s.path("tokens.csv"), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--service-cluster-ip-range=10.229.255.0/24", "--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + s.path("sa.key"), "--service-account-signing-key-file=" + s.path("sa.key"),
+		"--kubelet-client-certificate=" + s.path("kubelet-client.crt"), "--kubelet-client-key=" + s.path("kubelet-client.key"),
+		"--kubelet-preferred-address-types=InternalIP", "--allow-privileged=true", "--profiling=false", "--v=0",
+	}
+	if s.opts.KubeletCA != "" {
+		args = append(args, "--kubelet-certificate-authority="+s.opts.KubeletCA)
+	}
+	s.api = s.run("kube-apiserver", append(args, s.opts.Flags...)...)
+	s.Eventually("the API server is ready", func() error {
+		if err := s.api.ended(); err != nil {
+			s.t.Fatalf("kube-apiserver: %v\n%s", err, s.api.out.tail())
+		}
+		return s.Do(http.MethodGet, "/readyz", nil, nil)
+	})
+}
+
+// Stop ends the API server; what it stores is kept.
+func (s *Server) Stop() { s.api.stop() }
+
+// Pause stops the API server where it stands: connections stay open, nobody answers. Resume has it go on.
+func (s *Server) Pause() { s.api.signal(syscall.SIGSTOP) }
+
+// Resume is the end of a Pause.
+func (s *Server) Resume() { s.api.signal(syscall.SIGCONT) }
+
+// Log is the end of what the API server has said.
+func (s *Server) Log() string { return s.api.out.tail() }
+
+// Eventually polls until try succeeds.
+func (s *Server) Eventually(what string, try func() error) {
+	s.t.Helper()
+	var err error
+	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err = try(); err == nil {
+			return
+		}
+	}
+	s.t.Fatalf("%s: not after %v: %v", what, Patience, err)
+}
+
+// StatusError is an answer other than 2xx.
+type StatusError struct {
+	Code int
+	Text string
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Text) }
+
+// NotFound says that an error is the answer 404.
+func NotFound(err error) bool {
+	e, ok := errors.AsType[*StatusError](err)
+	return ok && e.Code == http.StatusNotFound
+}
+
+// Do asks the API as an administrator. body and into may be nil.
+func (s *Server) Do(method, path string, body, into any) error {
+	contentType := "application/json"
+	if method == http.MethodPatch {
+		contentType = "application/merge-patch+json"
+	}
+	var in io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		in = bytes.NewReader(b)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+s.Address+path, in)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", contentType)
+	res, err := s.admin.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	switch {
+	case err != nil:
+		return err
+	case res.StatusCode/100 != 2:
+		return &StatusError{res.StatusCode, strings.TrimSpace(string(b))}
+	case into == nil:
+		return nil
+	}
+	if text, ok := into.(*string); ok {
+		*text = string(b)
+		return nil
+	}
+	return json.Unmarshal(b, into)
+}
+
+// Must is Do of what must succeed.
+func (s *Server) Must(method, path string, body, into any) {
+	s.t.Helper()
+	if err := s.Do(method, path, body, into); err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+}
+
+// Kubeconfig writes a kubeconfig for a user with a client certificate of the CA, and returns its path. address is of the
+// API, or of a proxy before it.
+func (s *Server) Kubeconfig(address string, who Request) string {
+	s.t.Helper()
+	c := s.CA.Issue(s.t, who)
+	user := fmt.Sprintf("{client-certificate-data: %s, client-key-data: %s}", base64.StdEncoding.EncodeToString(c.Cert), base64.StdEncoding.EncodeToString(c.Key))
+	return s.kubeconfig(address, user)
+}
+
+// BootstrapKubeconfig writes one for a machine that has no certificate yet: with a token.
+func (s *Server) BootstrapKubeconfig(address string) string {
+	s.t.Helper()
+	return s.kubeconfig(address, "{token: joining-token}")
+}
+
+func (s *Server) kubeconfig(address, user string) string {
+	f, err := os.CreateTemp(s.Dir, "kubeconfig-")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer f.Close()
+	_, err = fmt.Fprintf(f, "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://%s', certificate-authority-data: %s}}]\nusers: [{name: u, user: %s}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n",
+		address, base64.StdEncoding.EncodeToString(s.CA.PEM()), user)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return f.Name()
+}
+
+// Node is who a node is to the API server.
+func Node(name string) Request {
+	return Request{Name: "system:node:" + name, Groups: []string{"system:nodes"}}
+}
+
+// address returns one that is free.
+func address(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// process is one program.
+type process struct {
+	cmd  *exec.Cmd
+	out  *output
+	done chan struct{}
+	err  error
+}
+
+func (s *Server) run(name string, args ...string) *process {
+	s.t.Helper()
+	p := &process{cmd: exec.Command(filepath.Join(s.opts.Programs, name), args...), out: &output{}, done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	p.cmd.Dir = s.Dir
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p
+}
+
+func (p *process) ended() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("it has ended: %w", p.err)
+	default:
+		return nil
+	}
+}
+
+func (p *process) signal(s syscall.Signal) {
+	if p.ended() == nil {
+		_ = p.cmd.Process.Signal(s)
+	}
+}
+
+// stop kills it: what etcd has answered for is in its files, and nobody needs the minute that an API server takes to end.
+func (p *process) stop() {
+	if p == nil {
+		return
+	}
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// output is the last of what a process has said.
+type output struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf = append(o.buf, p...)
+	if len(o.buf) > 1<<16 {
+		o.buf = append([]byte(nil), o.buf[len(o.buf)-1<<15:]...)
+	}
+	return len(p), nil
+}
+
+func (o *output) tail() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.buf[max(0, len(o.buf)-8000):])
+}
