@@ -21,6 +21,7 @@ import (
 	"monopod/manifests"
 	"monopod/names"
 	"monopod/node"
+	"monopod/node/stats"
 	"monopod/rollout"
 	"monopod/runner"
 	"monopod/watcher"
@@ -30,6 +31,7 @@ import (
 // Runtime is what App needs of a runtime besides running pods.
 type Runtime interface {
 	runner.Runtime
+	measured
 	// Run does the runtime's own background work until ctx ends.
 	Run(ctx context.Context) error
 	// Preload imports image archives, calls done once, and follows changes until ctx ends.
@@ -94,6 +96,9 @@ type App struct {
 	memory   *thrift
 	resolver *names.Server
 	gate     *gate
+	gauges   gauges
+	// stats reads what the machine and the pods use, when somebody asks.
+	stats *stats.Collector
 }
 
 // NewApp returns the daemon of a configuration. It does no I/O.
@@ -116,6 +121,9 @@ func (a *App) Open() (err error) {
 		return err
 	}
 	if a.rollouts, err = a.newRollouts(); err != nil {
+		return err
+	}
+	if a.stats, err = newCollector(&a.cfg.Config, &a.gauges); err != nil {
 		return err
 	}
 	a.board.rollouts = a.rollouts
@@ -302,6 +310,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	}
 	imported, done := context.WithCancel(ctx)
 	defer done()
+	defer a.gauges.attach(rt)()
 	pool := runner.NewPool(preloading{rt, imported}, runner.Config{
 		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
 		Events:  a.events,

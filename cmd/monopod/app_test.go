@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"monopod/manifests"
+	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
 
@@ -44,6 +45,19 @@ func (f *fakeRuntime) Preload(ctx context.Context, done func(error)) error {
 }
 
 func (f *fakeRuntime) FollowObjects(*manifests.Objects, func(manifests.Origin) bool) {}
+
+func (f *fakeRuntime) Places(ctx context.Context) ([]runner.Place, error) {
+	keys, err := f.List(ctx)
+	var all []runner.Place
+	for _, key := range keys {
+		all = append(all, runner.Place{Key: key, Cgroup: "/no/such/cgroup"})
+	}
+	return all, err
+}
+
+func (f *fakeRuntime) MeasureDisk(context.Context, manifests.Key) (runner.DiskSizes, error) {
+	return runner.DiskSizes{}, nil
+}
 
 func (f *fakeRuntime) Cleanup(ctx context.Context) error {
 	keys, err := f.List(ctx)

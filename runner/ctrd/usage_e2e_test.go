@@ -5,6 +5,8 @@ package ctrd
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,8 +94,40 @@ func TestTheUseOfTheDiskIsMeasured(t *testing.T) {
 	if d := disk(none); d != nil {
 		t.Errorf("a pod without a limit is measured: %+v", d)
 	}
+	d, err := a.MeasureDisk(t.Context(), none.Key())
+	check(t, err)
+	if !near(d.Volumes["v"].Bytes, 2*mi) || !near(d.Volumes["w"].Bytes, mi) || !near(d.Volumes["m"].Bytes, mi) || d.InMemory["v"] || !d.InMemory["m"] {
+		t.Errorf("volumes when somebody asks: %+v", d)
+	}
+	if !near(d.Layers["c"].Bytes, mi) || d.Layers["c"].Inodes < 1 || d.Logs["c"].Bytes < 128<<10 || !near(d.Logs["c"].Bytes, 0) {
+		t.Errorf("layers and logs when somebody asks: %+v", d)
+	}
+	placesAreThere(t, a, none.Key())
 	for _, pod := range []*manifests.Pod{none, volume, all} {
 		check(t, removePod(t.Context(), a, pod.Key()))
 	}
 	a.idle(t)
+}
+
+// placesAreThere compares the place of a pod's container with what the kernel says of its process.
+func placesAreThere(t *testing.T, a *agent, key manifests.Key) {
+	t.Helper()
+	places, err := a.Places(t.Context())
+	check(t, err)
+	c := a.state(t, key).Containers[0]
+	for _, p := range places {
+		if p.Key != key {
+			continue
+		}
+		cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", c.PID))
+		check(t, err)
+		if len(p.Containers) != 1 || p.Containers[0].ID != c.ID || !strings.Contains(string(cgroups), ":"+p.Containers[0].Cgroup+"\n") || !strings.HasPrefix(p.Containers[0].Cgroup, p.Cgroup+"/") {
+			t.Errorf("place %+v of a process in\n%s", p, cgroups)
+		}
+		if !p.HostNetwork || p.UID == "" || p.Containers[0].Name != "c" || p.Containers[0].StartedAt.IsZero() {
+			t.Errorf("place %+v", p)
+		}
+		return
+	}
+	t.Errorf("%s has no place in %+v", key, places)
 }

@@ -11,7 +11,6 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
-	"monopod/runner/ctrd/embed"
 	"monopod/runner/ctrd/volumes"
 )
 
@@ -120,52 +119,30 @@ func (r *Runtime) measure(ctx context.Context, rec *sandboxRecord) (*runner.Disk
 		if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || !local && v.EmptyDir.SizeLimit == nil {
 			continue
 		}
-		n, err := volumes.DiskUsage(ctx, r.emptyDir(rec.Labels.UID, v.Name))
+		size, err := volumes.SizeOf(ctx, r.emptyDir(rec.Labels.UID, v.Name))
 		if err != nil {
 			return nil, fmt.Errorf("volume %q: %w", v.Name, err)
 		}
-		u.EmptyDirs[v.Name] = n
+		u.EmptyDirs[v.Name] = size.Bytes
 	}
 	if !local {
 		return u, nil
 	}
 	logs := map[string]bool{}
 	for _, c := range r.index.ofSandbox(rec.ID) {
-		n, err := r.measureContainer(ctx, c)
+		layer, err := r.layerSize(ctx, c)
 		if err != nil {
 			return nil, fmt.Errorf("container %s: %w", c.Labels.Name, err)
 		}
-		u.Containers[c.Labels.Name] += n
+		u.Containers[c.Labels.Name] += layer.Bytes
 		logs[c.Labels.Name] = true
 	}
 	for name := range maps.Keys(logs) {
-		n, err := volumes.DiskUsage(ctx, r.containerLogDir(rec.Labels.Key, rec.Labels.UID, name))
+		size, err := volumes.SizeOf(ctx, r.containerLogDir(rec.Labels.Key, rec.Labels.UID, name))
 		if err != nil {
 			return nil, fmt.Errorf("logs of container %s: %w", name, err)
 		}
-		u.Containers[name] += n
+		u.Containers[name] += size.Bytes
 	}
 	return u, nil
-}
-
-// measureContainer returns the size of the writable layer of one instance, and of the volumes of its image.
-func (r *Runtime) measureContainer(ctx context.Context, c *containerRecord) (int64, error) {
-	snapshots := r.client.SnapshotService(r.cfg.Snapshotter)
-	layer, err := snapshots.Usage(ctx, c.ID)
-	if err != nil {
-		return 0, ignoreNotFound(err)
-	}
-	size := layer.Size
-	if r.cfg.Snapshotter == embed.Native { // its layers are copies of all below them
-		info, err := snapshots.Stat(ctx, c.ID)
-		if err == nil && info.Parent != "" {
-			layer, err = snapshots.Usage(ctx, info.Parent)
-			size -= layer.Size
-		}
-		if err != nil {
-			return 0, ignoreNotFound(err)
-		}
-	}
-	anonymous, err := volumes.DiskUsage(ctx, r.imageVolumeDir(c.Labels.UID, c.ID))
-	return max(0, size) + anonymous, err
 }

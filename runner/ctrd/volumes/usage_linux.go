@@ -13,26 +13,29 @@ import (
 // maxDepth is how many directories in each other are looked into; each holds a file descriptor meanwhile.
 const maxDepth = 1000
 
-// DiskUsage returns how many bytes a directory and all in it take on its file system, like du: holes take none, a file
+// Size is what a directory and all in it take.
+type Size struct{ Bytes, Inodes int64 }
+
+// SizeOf returns what a directory and all in it take on its file system, like du: holes take none, a file
 // with several names counts once, and what is mounted in it does not count. Whoever writes there may go on: no link is
 // followed, and what vanishes is left out. Nothing counts that does not exist. A directory more than 1000 levels down
 // counts without what is in it.
-func DiskUsage(ctx context.Context, dir string) (int64, error) {
+func SizeOf(ctx context.Context, dir string) (Size, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return Size{}, nil
 	}
 	if err != nil {
-		return 0, err
+		return Size{}, err
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
+		return Size{}, &fs.PathError{Op: "stat", Path: dir, Err: err}
 	}
-	u := usage{device: st.Dev, bytes: st.Blocks * blockSize, linked: map[uint64]bool{}}
+	u := usage{device: st.Dev, size: Size{Bytes: st.Blocks * blockSize, Inodes: 1}, linked: map[uint64]bool{}}
 	err = u.add(ctx, f, 1)
-	return u.bytes, err
+	return u.size, err
 }
 
 // blockSize is the unit of Stat_t.Blocks.
@@ -40,7 +43,7 @@ const blockSize = 512
 
 type usage struct {
 	device uint64
-	bytes  int64
+	size   Size
 	// linked are the files with several names that were counted.
 	linked map[uint64]bool
 }
@@ -82,7 +85,8 @@ func (u *usage) addEntry(ctx context.Context, dir *os.File, name string, depth i
 		}
 		u.linked[st.Ino] = true
 	}
-	u.bytes += st.Blocks * blockSize
+	u.size.Bytes += st.Blocks * blockSize
+	u.size.Inodes++
 	if !isDir || depth >= maxDepth {
 		return nil
 	}

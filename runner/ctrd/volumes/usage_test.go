@@ -10,19 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestDiskUsageIsThatOfDu(t *testing.T) {
+func TestSizeOfIsThatOfDu(t *testing.T) {
 	dir, outside := tree(t)
+	var inodes int64
 	measure := func() int64 {
 		t.Helper()
-		n, err := DiskUsage(t.Context(), dir)
+		size, err := SizeOf(t.Context(), dir)
 		check(t, err)
-		return n
+		inodes = size.Inodes
+		return size.Bytes
 	}
 	write := func(path string, size int) {
 		t.Helper()
 		check(t, os.WriteFile(path, make([]byte, size), 0o600))
 	}
 	empty := measure()
+	atFirst := inodes
 	const mi = 1 << 20
 	grown := func(what string, want int64) {
 		t.Helper()
@@ -44,15 +47,18 @@ func TestDiskUsageIsThatOfDu(t *testing.T) {
 	grown("links that lead out", 2*mi)
 	check(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	grown("a FIFO", 2*mi)
-	if n, err := DiskUsage(t.Context(), filepath.Join(dir, "none")); n != 0 || err != nil {
-		t.Errorf("what does not exist: %d, %v", n, err)
+	if inodes-atFirst != 5 {
+		t.Errorf("%d more inodes for two files, two links and a FIFO", inodes-atFirst)
 	}
-	if _, err := DiskUsage(t.Context(), filepath.Join(dir, "out")); err == nil {
+	if n, err := SizeOf(t.Context(), filepath.Join(dir, "none")); n != (Size{}) || err != nil {
+		t.Errorf("what does not exist: %v, %v", n, err)
+	}
+	if _, err := SizeOf(t.Context(), filepath.Join(dir, "out")); err == nil {
 		t.Error("a link is followed")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := DiskUsage(ended, dir); !errors.Is(err, context.Canceled) {
+	if _, err := SizeOf(ended, dir); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its end: %v", err)
 	}
 }
@@ -70,9 +76,9 @@ func TestDeepDirectoriesTakeNoMoreDescriptors(t *testing.T) {
 		fd = next
 	}
 	check(t, unix.Close(fd))
-	n, err := DiskUsage(t.Context(), dir)
+	n, err := SizeOf(t.Context(), dir)
 	if err != nil {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("%v, %v", n, err)
 	}
 	check(t, os.RemoveAll(dir))
 }

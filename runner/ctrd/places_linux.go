@@ -1,0 +1,105 @@
+package ctrd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/embed"
+	"monopod/runner/ctrd/volumes"
+)
+
+// Places returns where the kernel counts what each pod uses. It asks nobody: containers that have ended just now may be
+// among them, and have no cgroup any more.
+func (r *Runtime) Places(context.Context) ([]runner.Place, error) {
+	var all []runner.Place
+	for _, rec := range r.index.list() {
+		if rec.Labels.State != sandboxActive || rec.Labels.BootID != r.bootID {
+			continue
+		}
+		p := runner.Place{
+			Key: rec.Labels.Key, UID: rec.Labels.UID, CreatedAt: rec.CreatedAt, Cgroup: r.podCgroup(rec), HostNetwork: rec.Pod.Object.Spec.HostNetwork,
+		}
+		for _, c := range r.index.ofSandbox(rec.ID) {
+			if l := &c.Labels; l.Exit == nil && !l.StartedAt.IsZero() {
+				p.Containers = append(p.Containers, runner.ContainerPlace{
+					Name: l.Name, ID: c.ID, Image: c.Image, RestartCount: l.RestartCount, StartedAt: l.StartedAt, Cgroup: r.cgroupOf(c),
+				})
+			}
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// MeasureDisk walks over what a pod has on disk.
+func (r *Runtime) MeasureDisk(ctx context.Context, key manifests.Key) (runner.DiskSizes, error) {
+	ctx = r.ns(ctx)
+	d := runner.DiskSizes{Volumes: map[string]runner.Size{}, InMemory: map[string]bool{}, Layers: map[string]runner.Size{}, Logs: map[string]runner.Size{}}
+	rec := r.index.sandbox(key)
+	if rec == nil {
+		return d, fmt.Errorf("pod %s is gone", key)
+	}
+	var errs []error
+	spec := &rec.Pod.Object.Spec
+	for i := range spec.Volumes {
+		if v := &spec.Volumes[i]; v.EmptyDir != nil {
+			size, inMemory, err := r.emptyDirSize(ctx, r.emptyDir(rec.Labels.UID, v.Name))
+			errs = append(errs, err)
+			d.Volumes[v.Name], d.InMemory[v.Name] = size, inMemory
+		}
+	}
+	for _, c := range r.index.ofSandbox(rec.ID) {
+		layer, err := r.layerSize(ctx, c)
+		errs = append(errs, err)
+		was := d.Layers[c.Labels.Name]
+		d.Layers[c.Labels.Name] = runner.Size{Bytes: was.Bytes + layer.Bytes, Inodes: was.Inodes + layer.Inodes}
+	}
+	for name := range d.Layers {
+		size, err := volumes.SizeOf(ctx, r.containerLogDir(key, rec.Labels.UID, name))
+		errs = append(errs, err)
+		d.Logs[name] = runner.Size(size)
+	}
+	return d, errors.Join(errs...)
+}
+
+// emptyDirSize asks a file system of its own, and walks else.
+func (r *Runtime) emptyDirSize(ctx context.Context, path string) (size runner.Size, inMemory bool, err error) {
+	switch there, err := emptyDirAt(path); {
+	case err != nil || there == nothing:
+		return size, false, err
+	case there != disk:
+		var st unix.Statfs_t
+		if err := unix.Statfs(path, &st); err != nil {
+			return size, true, err
+		}
+		return runner.Size{Bytes: int64(st.Blocks-st.Bfree) * st.Bsize, Inodes: int64(st.Files - st.Ffree)}, true, nil
+	}
+	walked, err := volumes.SizeOf(ctx, path)
+	return runner.Size(walked), false, err
+}
+
+// layerSize is the size of the writable layer of one instance, and of the volumes of its image.
+func (r *Runtime) layerSize(ctx context.Context, c *containerRecord) (runner.Size, error) {
+	snapshots := r.client.SnapshotService(r.cfg.Snapshotter)
+	layer, err := snapshots.Usage(ctx, c.ID)
+	if err != nil {
+		return runner.Size{}, ignoreNotFound(err)
+	}
+	if r.cfg.Snapshotter == embed.Native { // its layers are copies of all below them
+		info, err := snapshots.Stat(ctx, c.ID)
+		if err == nil && info.Parent != "" {
+			below, belowErr := snapshots.Usage(ctx, info.Parent)
+			layer.Size, layer.Inodes, err = layer.Size-below.Size, layer.Inodes-below.Inodes, belowErr
+		}
+		if err != nil {
+			return runner.Size{}, ignoreNotFound(err)
+		}
+	}
+	anonymous, err := volumes.SizeOf(ctx, r.imageVolumeDir(c.Labels.UID, c.ID))
+	return runner.Size{Bytes: max(0, layer.Size) + anonymous.Bytes, Inodes: max(0, layer.Inodes) + anonymous.Inodes}, err
+}

@@ -1,0 +1,40 @@
+package runner
+
+import (
+	"time"
+
+	"monopod/manifests"
+)
+
+// Place says where the kernel counts what a pod uses.
+type Place struct {
+	manifests.Key
+	UID       string
+	CreatedAt time.Time
+	// Cgroup is the path of the pod's in each hierarchy.
+	Cgroup      string
+	HostNetwork bool
+	// Containers are those that have been started and are not known to have ended.
+	Containers []ContainerPlace
+}
+
+// ContainerPlace is the same of a container.
+type ContainerPlace struct {
+	Name, ID, Image string
+	RestartCount    int
+	StartedAt       time.Time
+	Cgroup          string
+}
+
+// Size is what a directory takes.
+type Size struct{ Bytes, Inodes int64 }
+
+// DiskSizes is what a pod has on disk.
+type DiskSizes struct {
+	// Volumes are its emptyDirs by name; InMemory says which of them are no disk's.
+	Volumes  map[string]Size
+	InMemory map[string]bool
+	// Layers are what the containers of Place have written to their root file systems, and to the volumes of their
+	// images; Logs all log files. Both by container.
+	Layers, Logs map[string]Size
+}
