@@ -107,7 +107,9 @@ func (m *machine) ReadLog(ctx context.Context, q LogQuery, w io.Writer) error {
 func (m *machine) Inputs() []Input { return m.inputs }
 
 func (m *machine) server() *Server {
-	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Whys: m.whys, Events: m.events, Applier: m.applier, Revisions: m.revisions, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)})
+	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Whys: m.whys, Events: m.events, Applier: m.applier, Revisions: m.revisions, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler), Routes: map[string]http.Handler{
+		"/more/": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("more " + r.URL.Path)) }),
+	}})
 }
 
 // view is a pod with one status per container: "a running", "b waiting ImagePullBackOff", "c ended", "d crashed".
@@ -234,7 +236,7 @@ func TestErrorsAreStatusObjects(t *testing.T) {
 func TestTheSmallEndpoints(t *testing.T) {
 	m := &machine{inputs: []Input{{Source: "file", Input: "/m/x.yaml", State: "Refused", Errors: []string{"bad"}}}}
 	for target, want := range map[string]string{
-		"/healthz":    "ok\n",
+		"/more/path":  "more /more/path",
 		"/v1/config":  `{"config":{}}` + "\n",
 		"/v1/version": `{"version":"v1.2.3"}` + "\n",
 		"/v1/sources": `[{"source":"file","input":"/m/x.yaml","state":"Refused","errors":["bad"],"since":"0001-01-01T00:00:00Z"}]` + "\n",

@@ -35,6 +35,8 @@ type Config struct {
 	Whys    Whys
 	// Scheduler may be nil: pods may always run then.
 	Scheduler Scheduler
+	// Routes are further paths, by their patterns in a ServeMux.
+	Routes map[string]http.Handler
 	// Settings is the answer to GET /v1/config.
 	Settings json.RawMessage
 	// Version is the answer to GET /v1/version.
@@ -53,7 +55,6 @@ func NewServer(cfg Config) *Server { return &Server{cfg: cfg} }
 // Handler returns the routes of the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { s.write(w, []byte("ok\n")) })
 	mux.HandleFunc("GET /v1/pods", s.pods)
 	mux.HandleFunc("GET /v1/pods/{namespace}/{name}", s.pod)
 	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/log", s.log)
@@ -63,6 +64,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/why/{namespace}/{name}", s.why)
 	mux.HandleFunc("GET /v1/config", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Settings) })
 	mux.HandleFunc("GET /v1/version", func(w http.ResponseWriter, _ *http.Request) { s.json(w, map[string]string{"version": s.cfg.Version}) })
+	for pattern, h := range s.cfg.Routes {
+		mux.Handle(pattern, h)
+	}
 	s.applyRoutes(mux)
 	s.revisionRoutes(mux)
 	s.scheduleRoutes(mux)

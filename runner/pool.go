@@ -101,7 +101,9 @@ type Pool struct {
 	// such a change.
 	trigger, freed chan struct{}
 	// lost asks for another list of the runtime's pods.
-	lost  chan struct{}
+	lost chan struct{}
+	// beats are taken by Run's loop when it has nothing else to do.
+	beats chan struct{}
 	group sync.WaitGroup
 
 	mu sync.Mutex
@@ -178,6 +180,7 @@ func NewPool(rt Runtime, cfg Config) *Pool {
 		trigger:  make(chan struct{}, 1),
 		freed:    make(chan struct{}, 1),
 		lost:     make(chan struct{}, 1),
+		beats:    make(chan struct{}),
 		entries:  map[manifests.Key]*entry{},
 		watchers: map[*Subscription]struct{}{},
 	}
@@ -223,6 +226,7 @@ func (p *Pool) Run(ctx context.Context) error {
 			rested.Reset(9 * time.Since(began))
 		case <-rested.C:
 			freed = p.freed
+		case <-p.beats:
 		}
 	}
 }
@@ -518,6 +522,16 @@ func (p *Pool) Pods() []PodStatus {
 func (p *Pool) Reach(ctx context.Context) error {
 	_, err := p.rt.List(ctx)
 	return err
+}
+
+// Beat waits until Run's loop takes notice. The error is ctx's: the loop is stuck, or does not run.
+func (p *Pool) Beat(ctx context.Context) error {
+	select {
+	case p.beats <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Seen says that the pods of the runtime are known, and that each of them has been looked at.

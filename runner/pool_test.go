@@ -3,6 +3,7 @@ package runner_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -250,6 +251,21 @@ func TestAPodHasNoUIDOfAnother(t *testing.T) {
 			if s := r.status(p.Object.Name); string(s.Pod.UID) != uid {
 				t.Errorf("the status says %q, the sandbox %q", s.Pod.UID, uid)
 			}
+		}
+	})
+}
+
+func TestTheLoopOfAPoolTakesNoticeWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		if err := r.pool.Beat(t.Context()); err != nil {
+			t.Error(err)
+		}
+		r.stop()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.pool.Beat(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after its end: %v", err)
 		}
 	})
 }

@@ -82,6 +82,7 @@ func allowed() map[string][]string {
 		"monopod/rollout":             {"monopod/manifests", "monopod/internal"},
 		"monopod/node":                {"monopod/manifests", "monopod/events", "monopod/why", "monopod/internal"},
 		"monopod/node/capacity":       {"monopod/internal"},
+		"monopod/node/health":         {},
 		"monopod/node/stats":          {"monopod/manifests", "monopod/internal"},
 		"monopod/why":                 {"monopod/manifests"},
 		"monopod/trial":               {"monopod/manifests"},

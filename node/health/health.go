@@ -1,0 +1,230 @@
+// Package health asks the parts of the daemon whether they are well: named checks, behind healthz, livez and readyz in the
+// form that the API server's have, and for a watchdog.
+//
+// A check is asked when somebody wants to know, and never twice at once: one that hangs costs one goroutine.
+// It decides nothing.
+//
+// Goroutines: one for each check that is being asked.
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kind is what a set of checks is for.
+type Kind string
+
+// Kinds of checks.
+const (
+	// Live: a daemon that fails these helps nobody, and may be started anew.
+	Live Kind = "livez"
+	// Ready: it does all its work. Checks of Live are among them.
+	Ready Kind = "readyz"
+	// Health is Live by the name that a kubelet has for it.
+	Health Kind = "healthz"
+)
+
+// Kinds are all of them.
+func Kinds() []Kind { return []Kind{Health, Live, Ready} }
+
+// Check is one thing that can be well or not.
+type Check struct {
+	Name string
+	// ReadyOnly: a daemon that fails it need not be started anew.
+	ReadyOnly bool
+	// Ask returns what is wrong, soon, and ends when ctx does if it can.
+	Ask func(ctx context.Context) error
+}
+
+// patience is how long a check may take.
+const patience = 2 * time.Second
+
+// Checks are those of a daemon.
+type Checks struct {
+	all      []*check
+	patience time.Duration
+}
+
+type check struct {
+	Check
+	// mu guards asked: the answer that is being waited for, and since when.
+	mu    sync.Mutex
+	asked *asked
+}
+
+type asked struct {
+	since time.Time
+	done  chan struct{}
+	err   error
+}
+
+// New returns the checks, and one called ping that always succeeds before them.
+func New(checks ...Check) *Checks {
+	c := &Checks{patience: patience}
+	ping := Check{Name: "ping", Ask: func(context.Context) error { return nil }}
+	for _, one := range append([]Check{ping}, checks...) {
+		c.all = append(c.all, &check{Check: one})
+	}
+	return c
+}
+
+// Result is what a check said.
+type Result struct {
+	Name string
+	// Err is nil when it is well.
+	Err error
+	// Excluded: it was not asked.
+	Excluded bool
+}
+
+// Ask asks the checks of a kind but those that exclude names, all at once.
+func (c *Checks) Ask(ctx context.Context, kind Kind, exclude ...string) []Result {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	var results []Result
+	var waiting []*asked
+	for _, one := range c.of(kind) {
+		r := Result{Name: one.Name, Excluded: slices.Contains(exclude, one.Name)}
+		var a *asked
+		if !r.Excluded {
+			a = one.ask(ctx)
+		}
+		results, waiting = append(results, r), append(waiting, a)
+	}
+	for i, a := range waiting {
+		if a != nil {
+			results[i].Err = a.wait(ctx)
+		}
+	}
+	return results
+}
+
+// Err asks the checks of a kind and returns what is wrong with them.
+func (c *Checks) Err(ctx context.Context, kind Kind) error {
+	var errs []error
+	for _, r := range c.Ask(ctx, kind) {
+		if r.Err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.Name, r.Err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Checks) of(kind Kind) []*check {
+	var all []*check
+	for _, one := range c.all {
+		if kind == Ready || !one.ReadyOnly {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// ask starts asking, unless that goes on already. It goes on when ctx has ended: others may wait for it.
+func (c *check) ask(ctx context.Context) *asked {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked != nil {
+		return c.asked
+	}
+	a := &asked{since: time.Now(), done: make(chan struct{})}
+	c.asked = a
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	go func() {
+		defer cancel()
+		a.err = c.Ask(ctx)
+		c.mu.Lock()
+		c.asked = nil
+		c.mu.Unlock()
+		close(a.done)
+	}()
+	return a
+}
+
+func (a *asked) wait(ctx context.Context) error {
+	select {
+	case <-a.done:
+		return a.err
+	case <-ctx.Done():
+		return fmt.Errorf("no answer for %s", time.Since(a.since).Round(time.Millisecond))
+	}
+}
+
+// Handler answers GET /<kind> and GET /<kind>/<name>. With ?verbose each check is told, with ?exclude=<name> one is left
+// out. terse answers do not say what is wrong: for those who need not know.
+func (c *Checks) Handler(kind Kind, terse bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-cache, no-store")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		if name := strings.Trim(strings.TrimPrefix(r.URL.Path, "/"+string(kind)), "/"); name != "" {
+			c.one(w, r, name, terse)
+			return
+		}
+		q := r.URL.Query()
+		status, text := c.text(c.Ask(r.Context(), kind, q["exclude"]...), kind, terse)
+		if _, verbose := q["verbose"]; status == http.StatusOK && !verbose {
+			text = "ok"
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(text)) // who does not listen need not know
+	})
+}
+
+// one answers for one check by its name.
+func (c *Checks) one(w http.ResponseWriter, r *http.Request, name string, terse bool) {
+	i := slices.IndexFunc(c.all, func(one *check) bool { return one.Name == name })
+	if i < 0 {
+		http.NotFound(w, r)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), c.patience)
+	defer cancel()
+	if err := c.all[i].ask(ctx).wait(ctx); err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = w.Write([]byte(reason(err, terse)))
+		return
+	}
+	_, _ = w.Write([]byte("ok"))
+}
+
+// text is what is told of results.
+func (c *Checks) text(results []Result, kind Kind, terse bool) (status int, text string) {
+	var b strings.Builder
+	status = http.StatusOK
+	for _, r := range results {
+		switch {
+		case r.Excluded:
+			fmt.Fprintf(&b, "[+]%s excluded: ok\n", r.Name)
+		case r.Err != nil:
+			status = http.StatusInternalServerError
+			fmt.Fprintf(&b, "[-]%s failed: %s\n", r.Name, reason(r.Err, terse))
+		default:
+			fmt.Fprintf(&b, "[+]%s ok\n", r.Name)
+		}
+	}
+	word := "passed"
+	if status != http.StatusOK {
+		word = "failed"
+	}
+	fmt.Fprintf(&b, "%s check %s\n", kind, word)
+	return status, b.String()
+}
+
+func reason(err error, terse bool) string {
+	if terse {
+		return "reason withheld"
+	}
+	return err.Error()
+}
