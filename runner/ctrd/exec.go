@@ -63,7 +63,12 @@ func (r *Runtime) startCommand(ctx context.Context, rec *containerRecord, args [
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	process, err := r.commandSpec(ctx, rec.ID, args)
+	process, err := r.processOf(ctx, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	process.Args, process.Terminal, process.ConsoleSize = args, false, nil
+	spec, err := typeurl.MarshalAny(process)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +81,7 @@ func (r *Runtime) startCommand(ctx context.Context, rec *containerRecord, args [
 	start, cancel := context.WithTimeout(context.WithoutCancel(ctx), execStart)
 	defer cancel()
 	_, err = r.client.TaskService().Exec(start, &tasksapi.ExecProcessRequest{
-		ContainerID: c.container, ExecID: c.id, Stdout: c.fifo, Stderr: c.fifo, Spec: typeurl.MarshalProto(process),
+		ContainerID: c.container, ExecID: c.id, Stdout: c.fifo, Stderr: c.fifo, Spec: typeurl.MarshalProto(spec),
 	})
 	if err != nil {
 		c.close()
@@ -91,8 +96,8 @@ func (r *Runtime) startCommand(ctx context.Context, rec *containerRecord, args [
 	return c, nil
 }
 
-// commandSpec is the container's own process with other arguments.
-func (r *Runtime) commandSpec(ctx context.Context, id string, args []string) (typeurl.Any, error) {
+// processOf is the container's own process, as its record has it.
+func (r *Runtime) processOf(ctx context.Context, id string) (*specs.Process, error) {
 	stored, err := r.client.ContainerService().Get(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("container record: %w", err)
@@ -104,8 +109,7 @@ func (r *Runtime) commandSpec(ctx context.Context, id string, args []string) (ty
 	if s.Process == nil {
 		return nil, errors.New("container spec has no process")
 	}
-	s.Process.Args, s.Process.Terminal, s.Process.ConsoleSize = args, false, nil
-	return typeurl.MarshalAny(s.Process)
+	return s.Process, nil
 }
 
 // openOutput makes the FIFO. Its reading end is open before anybody writes, so that nothing blocks or gets lost.
@@ -217,13 +221,30 @@ func (r *Runtime) endCommand(ctx context.Context, c *command) {
 // commands are those whose end goes on in the background, and those that an earlier agent left.
 type commands struct {
 	wg sync.WaitGroup
+	// mu guards closed: no session begins after it is set.
+	mu     sync.Mutex
+	closed bool
 	// left are the names of FIFOs found at the start.
 	left []string
+}
+
+// begin counts a session, which ends with wg.Done.
+func (c *commands) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("exec: %w", os.ErrClosed)
+	}
+	c.wg.Add(1)
+	return nil
 }
 
 // wait waits for the commands that are being ended, but not for those that hold on to their output: the next
 // agent sees to them.
 func (c *commands) wait() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		c.wg.Wait()
@@ -247,16 +268,18 @@ func (r *Runtime) cleanCommands(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		_ = removeFile(r.path("exec", name))
+		_ = os.RemoveAll(r.path("exec", name))
 	}
 }
 
 func (r *Runtime) discardCommand(ctx context.Context, container, id string) {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
+	defer swallow(r.path("exec", container+"."+id))()
 	tasks := r.client.TaskService()
 	p, err := tasks.Get(ctx, &tasksapi.GetRequest{ContainerID: container, ExecID: id})
 	if err == nil && p.Process.Status == task.Status_RUNNING {
+		signalSession(int(p.Process.Pid), container, unix.SIGKILL)
 		r.killCommand(ctx, &command{container: container, id: id, pid: int(p.Process.Pid)})
 		_, _ = tasks.Wait(ctx, &tasksapi.WaitRequest{ContainerID: container, ExecID: id})
 	}

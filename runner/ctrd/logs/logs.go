@@ -63,6 +63,7 @@ type container struct {
 	out     *logFile
 	journal *journal // nil: none could be made
 	readers [2]*reader
+	taps    taps
 	// running counts the readers that have not ended; done is closed by the last one.
 	running atomic.Int32
 	done    chan struct{}
@@ -177,7 +178,7 @@ func makeFIFO(path string) error {
 }
 
 // Stdin makes the FIFO that an attached container reads its standard input from. The shim holds its other end open, so
-// that there is no end of it; nobody writes to it here. It goes with Finish.
+// that there is no end of it. It goes with Finish.
 func (c *Collector) Stdin(id string) (path string, err error) {
 	path = filepath.Join(c.dir, id, stdinName)
 	if err := makeFIFO(path); err != nil {
@@ -196,6 +197,7 @@ func (c *Collector) start(dir, logPath string) (*container, error) {
 	for i, name := range []string{stdoutName, stderrName} {
 		r := &reader{
 			out: ct.out, pool: &c.pool, split: splitter{stream: name}, log: c.log, now: time.Now, delay: c.delay,
+			give: func(data []byte) { ct.taps.give(i, data) },
 		}
 		path := filepath.Join(dir, name)
 		if ct.journal != nil {
@@ -239,6 +241,7 @@ func (c *Collector) journal(dir, logPath string) *journal {
 // ended is called by each reader; the last one closes the file and the journal.
 func (ct *container) ended() {
 	if ct.running.Add(-1) == 0 {
+		ct.taps.end()
 		ct.out.close()
 		_ = ct.journal.close() // only a wrong address is an error
 		close(ct.done)

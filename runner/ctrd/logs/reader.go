@@ -73,6 +73,8 @@ type reader struct {
 	spool *spool
 	log   *slog.Logger
 	now   func() time.Time
+	// give passes on what was read to those who look on; nil: there can be none.
+	give func([]byte)
 	// delay is partialDelay, but for tests.
 	delay time.Duration
 
@@ -244,6 +246,9 @@ func (r *reader) process() {
 	}
 	if len(b.out) > 0 {
 		r.out.write(b.out, r.mark())
+	}
+	if r.give != nil {
+		r.give(b.in[:r.n])
 	}
 	b.out = b.out[:0]
 	r.pool.put(b)

@@ -1,0 +1,163 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+)
+
+// tapRoom is how far somebody who looks on may be behind.
+const tapRoom = 1 << 20
+
+// ErrBehind is the end of a tap whose reader was too slow. The log has what it missed.
+var ErrBehind = errors.New("the output came faster than it was read; the log has all of it")
+
+// Tap is what a container writes from now on, as it comes. Neither the container nor its log wait for it: it keeps up, or
+// it ends.
+type Tap struct {
+	taps  *taps
+	ready chan struct{}
+
+	mu     sync.Mutex // guards all below
+	pieces []piece
+	size   int
+	err    error
+}
+
+// piece is what one read has got from a stream: 0 is standard output, 1 standard error.
+type piece struct {
+	stream int
+	data   []byte
+}
+
+// taps are those of one container.
+type taps struct {
+	mu    sync.Mutex // guards all below
+	all   []*Tap
+	ended bool
+}
+
+// Tap taps the output of an attached container. The caller closes it.
+func (c *Collector) Tap(id string) (*Tap, error) {
+	c.mu.Lock()
+	ct := c.containers[id]
+	c.mu.Unlock()
+	if ct == nil {
+		return nil, fmt.Errorf("output of %s: %w", id, fs.ErrNotExist)
+	}
+	t := &Tap{taps: &ct.taps, ready: make(chan struct{}, 1)}
+	ct.taps.mu.Lock()
+	defer ct.taps.mu.Unlock()
+	if ct.taps.ended {
+		t.err = io.EOF
+		return t, nil
+	}
+	ct.taps.all = append(ct.taps.all, t)
+	return t, nil
+}
+
+// Close ends the tap.
+func (t *Tap) Close() {
+	t.taps.mu.Lock()
+	defer t.taps.mu.Unlock()
+	t.taps.all = slices.DeleteFunc(t.taps.all, func(other *Tap) bool { return other == t })
+}
+
+// Copy writes what comes to the writers, of which nil ones are left out, until the container has ended or ctx does.
+func (t *Tap) Copy(ctx context.Context, stdout, stderr io.Writer) error {
+	to := [2]io.Writer{stdout, stderr}
+	for {
+		pieces, err := t.take()
+		for _, p := range pieces {
+			if to[p.stream] != nil {
+				if _, err := to[p.stream].Write(p.data); err != nil {
+					return err
+				}
+			}
+			t.taken(len(p.data))
+		}
+		switch {
+		case len(pieces) > 0:
+			continue
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		select {
+		case <-t.ready:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// take takes all that is there.
+func (t *Tap) take() ([]piece, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	pieces := t.pieces
+	t.pieces = nil
+	return pieces, t.err
+}
+
+// taken makes room.
+func (t *Tap) taken(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.size -= n
+}
+
+// put adds a piece or, with err, ends the tap.
+func (t *Tap) put(stream int, data []byte, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.err != nil:
+		return
+	case err == nil && t.size+len(data) > tapRoom:
+		t.err = ErrBehind
+	case err != nil:
+		t.err = err
+	default:
+		t.addLocked(stream, data)
+	}
+	select {
+	case t.ready <- struct{}{}:
+	default:
+	}
+}
+
+// addLocked copies data, small pieces of it together.
+func (t *Tap) addLocked(stream int, data []byte) {
+	t.size += len(data)
+	if n := len(t.pieces); n > 0 && t.pieces[n-1].stream == stream && len(t.pieces[n-1].data)+len(data) <= readSize {
+		t.pieces[n-1].data = append(t.pieces[n-1].data, data...)
+		return
+	}
+	t.pieces = append(t.pieces, piece{stream, slices.Clone(data)})
+}
+
+// give passes on what was read.
+func (t *taps) give(stream int, data []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, tap := range t.all {
+		tap.put(stream, data, nil)
+	}
+}
+
+// end tells that nothing comes any more.
+func (t *taps) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	for _, tap := range t.all {
+		tap.put(0, nil, io.EOF)
+	}
+	t.all = nil
+}

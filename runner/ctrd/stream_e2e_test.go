@@ -1,0 +1,425 @@
+//go:build e2e
+
+package ctrd
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"monopod/internal/streams"
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// live is a buffer that can be read while it is written.
+type live struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *live) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *live) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *live) has(t testing.TB, text string) {
+	t.Helper()
+	within(t, 20*time.Second, fmt.Sprintf("the output has %q", text), func() bool { return strings.Contains(l.String(), text) })
+}
+
+// shell runs a script in the pod's only container with streams of its own.
+func (a *agent) shell(ctx context.Context, t testing.TB, key manifests.Key, script string, s streams.Streams) (int, error) {
+	t.Helper()
+	return a.Stream(ctx, key, a.state(t, key).Containers[0].ID, []string{"sh", "-c", script}, s)
+}
+
+const sleeper = `
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  %s
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: c, image: ` + testImage + `, command: [sh, -c, "trap exit TERM; while :; do sleep 1000 & wait; done"]}
+`
+
+// TestStreams has one agent for all that a command with streams of its own does.
+func TestStreams(t *testing.T) {
+	w := newWorld(t)
+	w.runtime = shippedRunc(t)
+	for _, dir := range []string{w.dir, w.run} { // for the pod with ids of its own
+		check(t, os.Chmod(dir, 0o711))
+	}
+	a := w.open(t)
+	defer func() { a.end(t) }()
+	pods := map[string]*manifests.Pod{}
+	for name, fields := range map[string]string{"plain": "hostNetwork: true", "mapped": "hostUsers: false", "shared": "shareProcessNamespace: true"} {
+		pods[name] = load(t, fmt.Sprintf(sleeper, name, fields))
+		check(t, startPod(t.Context(), a, pods[name]))
+	}
+	key := pods["plain"].Key()
+	before := a.census(t)
+	for name, test := range map[string]func(*testing.T, *agent, manifests.Key){
+		"streams": testStreamsApart, "big": testMuchData, "terminal": testTerminal, "background": testBackground, "canceled": testCanceled,
+		"unread": testUnreadInput, "missing": testMissingCommand,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, a, key) })
+	}
+	t.Run("all kinds of pods", func(t *testing.T) {
+		for _, p := range pods {
+			testStreamsApart(t, a, p.Key())
+		}
+	})
+	t.Run("many", func(t *testing.T) { testManyAtOnce(t, a, key) })
+	within(t, 20*time.Second, "no FIFO is left", func() bool { return len(names(a.path("exec"))) == 0 })
+	a.sameCensus(t, before)
+	t.Run("dial", func(t *testing.T) { testDial(t, a, pods["plain"].Key(), pods["mapped"].Key()) })
+	t.Run("restart", func(t *testing.T) { testSessionOfAnEarlierAgent(t, w, a, key) })
+	t.Run("end of the container", func(t *testing.T) { testContainerEnds(t, a, pods["shared"].Key()) })
+	for _, p := range pods {
+		check(t, removePod(context.WithoutCancel(t.Context()), a, p.Key()))
+	}
+}
+
+func testStreamsApart(t *testing.T, a *agent, key manifests.Key) {
+	var out, errs live
+	code, err := a.shell(t.Context(), t, key, `read a; read b; echo "out $a"; echo "error $b" >&2; cat; exit 7`, streams.Streams{
+		Stdin: strings.NewReader("first\nsecond\nrest"), Stdout: &out, Stderr: &errs,
+	})
+	if code != 7 || err != nil || out.String() != "out first\nrest" || errs.String() != "error second\n" {
+		t.Errorf("%d, %v, %q, %q", code, err, out.String(), errs.String())
+	}
+	code, err = a.shell(t.Context(), t, key, "cat; kill -9 $$", streams.Streams{})
+	if code != exitKilled || err != nil {
+		t.Errorf("without streams: %d, %v", code, err)
+	}
+}
+
+// slow takes little at a time.
+type slow struct{ to io.Writer }
+
+func (s slow) Write(p []byte) (int, error) {
+	<-time.After(time.Millisecond)
+	return s.to.Write(p)
+}
+
+func testMuchData(t *testing.T, a *agent, key manifests.Key) {
+	data := make([]byte, 4<<20)
+	for i := range data {
+		data[i] = byte(rand.N(256))
+	}
+	sum := sha256.New()
+	code, err := a.shell(t.Context(), t, key, "cat", streams.Streams{Stdin: bytes.NewReader(data), Stdout: slow{sum}})
+	if want := sha256.Sum256(data); code != 0 || err != nil || !bytes.Equal(sum.Sum(nil), want[:]) {
+		t.Errorf("%d, %v: what came back is not what was sent", code, err)
+	}
+}
+
+func testTerminal(t *testing.T, a *agent, key manifests.Key) {
+	sizes := make(chan streams.Size, 1)
+	sizes <- streams.Size{Width: 100, Height: 30}
+	in, typed := io.Pipe()
+	var out live
+	done := make(chan error, 1)
+	go func() {
+		code, err := a.shell(t.Context(), t, key, `tty; echo "$TERM"; while read x; do echo "got $x, size $(stty size)"; done; exit 3`, streams.Streams{
+			Stdin: in, Stdout: &out, TTY: true, Resize: sizes,
+		})
+		_ = in.Close()
+		if err == nil && code != 3 {
+			err = fmt.Errorf("exit code %d", code)
+		}
+		done <- err
+	}()
+	out.has(t, "/dev/pts/0\r\nxterm\r\n")
+	sized := func(size string) {
+		within(t, 20*time.Second, "the terminal has its size", func() bool {
+			_, err := io.WriteString(typed, "x\n")
+			check(t, err)
+			return strings.Contains(out.String(), "got x, size "+size)
+		})
+	}
+	sized("30 100")
+	sizes <- streams.Size{Width: 50, Height: 10}
+	sized("10 50")
+	_, err := io.WriteString(typed, "\x04") // end of input
+	check(t, err)
+	check(t, <-done)
+}
+
+// testBackground: what a command leaves behind does not hold it up for long, nor ends with it.
+func testBackground(t *testing.T, a *agent, key manifests.Key) {
+	var out live
+	began := time.Now()
+	code, err := a.shell(t.Context(), t, key, "sleep 4321 & echo started", streams.Streams{Stdout: &out})
+	if code != 0 || err != nil || out.String() != "started\n" || time.Since(began) < streamQuiet || time.Since(began) > 2*streamQuiet+patience {
+		t.Errorf("%d, %v, %q after %s", code, err, out.String(), time.Since(began))
+	}
+	left := running("sleep", "4321")
+	if len(left) != 1 {
+		t.Fatalf("what was left in the background: %v", left)
+	}
+	check(t, unix.Kill(left[0], unix.SIGKILL))
+}
+
+// running returns the processes with a command line.
+func running(args ...string) []int {
+	var pids []int
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && string(b) == strings.Join(args, "\x00")+"\x00" {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// testCanceled: with who asked for it goes all that belongs to a command.
+func testCanceled(t *testing.T, a *agent, key manifests.Key) {
+	for _, tty := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var out live
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.shell(ctx, t, key, "trap '' HUP; set -m; sleep 5432 & sleep 5432 & echo ready; wait", streams.Streams{Stdout: &out, TTY: tty})
+			done <- err
+		}()
+		out.has(t, "ready")
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("terminal %t: %v", tty, err)
+		}
+		within(t, 10*time.Second, "none of its processes is left", func() bool { return len(running("sleep", "5432")) == 0 })
+	}
+	// The same when nobody takes the output any more.
+	_, err := a.shell(t.Context(), t, key, "yes", streams.Streams{Stdout: broken{}})
+	if !errors.Is(err, errGone) {
+		t.Errorf("nobody takes its output: %v", err)
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// testUnreadInput: a command need not read what it is sent.
+func testUnreadInput(t *testing.T, a *agent, key manifests.Key) {
+	var out live
+	in, sent := io.Pipe()
+	go func() {
+		for _, err := sent.Write(make([]byte, 1<<16)); err == nil; _, err = sent.Write(make([]byte, 1<<16)) {
+		}
+	}()
+	code, err := a.shell(t.Context(), t, key, "echo no", streams.Streams{Stdin: in, Stdout: &out})
+	if code != 0 || err != nil || out.String() != "no\n" {
+		t.Errorf("%d, %v, %q", code, err, out.String())
+	}
+	check(t, in.Close())
+}
+
+func testMissingCommand(t *testing.T, a *agent, key manifests.Key) {
+	id := a.state(t, key).Containers[0].ID
+	for _, tty := range []bool{false, true} {
+		_, err := a.Stream(t.Context(), key, id, []string{"/no/such"}, streams.Streams{Stdin: strings.NewReader("x"), TTY: tty})
+		if err == nil || !strings.Contains(err.Error(), "no such file or directory") {
+			t.Errorf("terminal %t: %v", tty, err)
+		}
+	}
+}
+
+func testManyAtOnce(t *testing.T, a *agent, key manifests.Key) {
+	var g errgroup.Group
+	for i := range 50 {
+		g.Go(func() error {
+			var out live
+			code, err := a.shell(t.Context(), t, key, "cat; exit 5", streams.Streams{Stdin: strings.NewReader(fmt.Sprint(i)), Stdout: &out, TTY: false})
+			if err == nil && (code != 5 || out.String() != fmt.Sprint(i)) {
+				err = fmt.Errorf("command %d: %d, %q", i, code, out.String())
+			}
+			return err
+		})
+	}
+	check(t, g.Wait())
+}
+
+func testDial(t *testing.T, a *agent, host, inside manifests.Key) {
+	ln, err := net.Listen("tcp6", "[::1]:0")
+	check(t, err)
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			b, _ := io.ReadAll(c)
+			_, _ = c.Write(append([]byte("host "), b...))
+			_ = c.Close()
+		}
+	}()
+	talk := func(key manifests.Key, port int) string {
+		c, err := a.Dial(t.Context(), key, port)
+		if err != nil {
+			return err.Error()
+		}
+		defer c.Close()
+		_, err = c.Write([]byte("hello"))
+		check(t, err)
+		check(t, c.(*net.TCPConn).CloseWrite())
+		b, err := io.ReadAll(c)
+		check(t, err)
+		return string(b)
+	}
+	if got := talk(host, ln.Addr().(*net.TCPAddr).Port); got != "host hello" {
+		t.Errorf("host network: %s", got)
+	}
+	if got := talk(inside, ln.Addr().(*net.TCPAddr).Port); !strings.Contains(got, "nothing answers") || !strings.Contains(got, "refused") {
+		t.Errorf("a port of the host, in a pod: %s", got)
+	}
+	for _, address := range []string{"127.0.0.1", "[::1]"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() {
+			_, err := a.shell(ctx, t, inside, "exec httpd -f -h /etc -p "+address+":8080", streams.Streams{})
+			served <- err
+		}()
+		within(t, 20*time.Second, "the pod answers", func() bool {
+			c, err := a.Dial(t.Context(), inside, 8080)
+			if err != nil {
+				return false
+			}
+			defer c.Close()
+			_, _ = c.Write([]byte("GET /passwd HTTP/1.0\r\n\r\n"))
+			b, _ := io.ReadAll(c)
+			return strings.Contains(string(b), "root:")
+		})
+		cancel()
+		_ = <-served
+	}
+}
+
+// testSessionOfAnEarlierAgent: who had asked for it is not there any more; the container does not notice.
+func testSessionOfAnEarlierAgent(t *testing.T, w *world, a *agent, key manifests.Key) {
+	rec := a.index.ofPod(key)[0]
+	c, err := a.startSession(a.ns(t.Context()), rec, []string{"sh", "-c", "trap '' HUP; sleep 6543 & yes"}, streams.Streams{Stdin: strings.NewReader("")})
+	check(t, err)
+	c.closeOutputs() // as the end of the agent does
+	a.stop(t)
+	*a = *w.open(t)
+	within(t, 20*time.Second, "the command has ended", func() bool { return !alive(uint32(c.pid)) })
+	within(t, 20*time.Second, "its FIFOs are gone", func() bool { return len(names(a.path("exec"))) == 0 })
+	within(t, 10*time.Second, "none of its processes is left", func() bool { return len(running("sleep", "6543")) == 0 })
+	if st := a.state(t, key).Containers[0]; st.ID != rec.ID || st.State != runner.ContainerRunning {
+		t.Errorf("the container is %v", st)
+	}
+}
+
+func testContainerEnds(t *testing.T, a *agent, key manifests.Key) {
+	var out live
+	done := make(chan error, 1)
+	go func() {
+		code, err := a.shell(t.Context(), t, key, "echo ready; sleep 1000", streams.Streams{Stdout: &out})
+		if err == nil && code != exitKilled {
+			err = fmt.Errorf("exit code %d", code)
+		}
+		done <- err
+	}()
+	out.has(t, "ready")
+	c := a.state(t, key).Containers[0]
+	check(t, a.Apply(t.Context(), key, nil, runner.Action{Kind: runner.KillContainer, Container: "c", ContainerID: c.ID}))
+	check(t, <-done)
+}
+
+// TestAttachments has one agent for all that can be done with the streams of a container's own process.
+func TestAttachments(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	defer func() { a.end(t) }()
+	attach := func(pod *manifests.Pod, s streams.Streams) chan error {
+		done := make(chan error, 1)
+		id := a.state(t, pod.Key()).Containers[0].ID
+		go func() { done <- a.Attach(t.Context(), pod.Key(), id, s) }()
+		return done
+	}
+	t.Run("once", func(t *testing.T) {
+		pod := inputPod(t, "once", "stdin: true, stdinOnce: true", `while read line; do echo "read $line"; echo "error $line" >&2; done; echo "end of input"`)
+		check(t, startPod(t.Context(), a, pod))
+		in, typed := io.Pipe()
+		var out, errs, other live
+		first, second := attach(pod, streams.Streams{Stdin: in, Stdout: &out, Stderr: &errs}), attach(pod, streams.Streams{Stdout: &other})
+		_, err := io.WriteString(typed, "one\n")
+		check(t, err)
+		out.has(t, "read one\n")
+		errs.has(t, "error one\n")
+		check(t, typed.Close())
+		a.says(t, pod.Key(), "end of input") // the log has it as well
+		c := a.exit(t, pod.Key())
+		check(t, a.Apply(t.Context(), pod.Key(), nil, runner.Action{Kind: runner.FinishContainer, Container: "c", ContainerID: c.ID, Exit: c.Exit}))
+		check(t, <-first)
+		check(t, <-second)
+		if !strings.HasSuffix(out.String(), "end of input\n") || !strings.HasSuffix(other.String(), "end of input\n") || strings.Contains(out.String(), "error") {
+			t.Errorf("%q, %q", out.String(), other.String())
+		}
+		check(t, removePod(t.Context(), a, pod.Key()))
+	})
+	t.Run("terminal", func(t *testing.T) {
+		pod := inputPod(t, "terminal", "stdin: true, tty: true", `while read line; do echo "read $line, $(stty size)"; done`)
+		check(t, startPod(t.Context(), a, pod))
+		for i := range 2 { // leaving ends nothing
+			in, typed := io.Pipe()
+			var out live
+			sizes := make(chan streams.Size, 1)
+			sizes <- streams.Size{Width: 90, Height: uint16(20 + i)}
+			done := attach(pod, streams.Streams{Stdin: in, Stdout: &out, TTY: true, Resize: sizes})
+			within(t, 20*time.Second, "the terminal has its size", func() bool {
+				_, err := io.WriteString(typed, "x\n")
+				return err == nil && strings.Contains(out.String(), fmt.Sprintf("read x, %d 90", 20+i))
+			})
+			check(t, typed.Close())
+			check(t, <-done)
+		}
+		check(t, removePod(t.Context(), a, pod.Key()))
+	})
+	t.Run("a slow reader", func(t *testing.T) {
+		pod := inputPod(t, "slow", "stdin: false", `for i in $(seq 200000); do echo "line $i of many"; done; exec sleep 1000`)
+		check(t, startPod(t.Context(), a, pod))
+		stuck, unstick := io.Pipe()
+		done := attach(pod, streams.Streams{Stdout: unstick})
+		a.says(t, pod.Key(), "line 200000 of many") // nothing waits for it
+		go func() { _, _ = io.Copy(io.Discard, stuck) }()
+		if err := <-done; err == nil || !strings.Contains(err.Error(), "the log has all of it") {
+			t.Errorf("a reader that takes nothing: %v", err)
+		}
+		check(t, unstick.Close())
+		check(t, removePod(t.Context(), a, pod.Key()))
+	})
+	a.idle(t)
+	if left := names(a.path("logs")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
