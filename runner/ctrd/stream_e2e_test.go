@@ -123,8 +123,12 @@ func testStreamsApart(t *testing.T, a *agent, key manifests.Key) {
 type slow struct{ to io.Writer }
 
 func (s slow) Write(p []byte) (int, error) {
-	<-time.After(time.Millisecond)
-	return s.to.Write(p)
+	for i := range p {
+		if _, err := s.to.Write(p[i : i+1]); err != nil {
+			return i, err
+		}
+	}
+	return len(p), nil
 }
 
 func testMuchData(t *testing.T, a *agent, key manifests.Key) {
@@ -319,7 +323,9 @@ func testDial(t *testing.T, a *agent, host, inside manifests.Key) {
 			return strings.Contains(string(b), "root:")
 		})
 		cancel()
-		_ = <-served
+		if err := <-served; !errors.Is(err, context.Canceled) {
+			t.Errorf("the server in the pod: %v", err)
+		}
 	}
 }
 
