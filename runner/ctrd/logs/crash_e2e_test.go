@@ -5,5 +5,9 @@ package logs
 import "testing"
 
 func TestKilledAThousandTimesNothingIsLostOrDoubled(t *testing.T) {
-	killUnderLoad(t, 1000)
+	killUnderLoad(t, 600, Limits{})
+}
+
+func TestKilledHundredsOfTimesWhileFilesRotateNothingIsLostOrDoubled(t *testing.T) {
+	killUnderLoad(t, 400, rotating())
 }

@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +20,9 @@ import (
 )
 
 // collectInChild runs a Collector in a process of its own.
-func collectInChild(t *testing.T, fifos string) *exec.Cmd {
+func collectInChild(t *testing.T, fifos string, env ...string) *exec.Cmd {
 	t.Helper()
-	cmd, out := startChild(t, fifos)
+	cmd, out := startChild(t, fifos, env...)
 	if b := make([]byte, 9); func() bool { _, err := io.ReadFull(out, b); return err != nil }() {
 		t.Fatalf("child says %q", b)
 	}
@@ -29,10 +30,10 @@ func collectInChild(t *testing.T, fifos string) *exec.Cmd {
 }
 
 // startChild starts the process and returns its output, which is "attached" when it has recovered.
-func startChild(t *testing.T, fifos string) (*exec.Cmd, io.Reader) {
+func startChild(t *testing.T, fifos string, env ...string) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "LOGS_TEST_COLLECT="+fifos)
+	cmd.Env = append(append(os.Environ(), "LOGS_TEST_COLLECT="+fifos), env...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -87,13 +88,26 @@ func TestKilledWhileIdleNothingIsLost(t *testing.T) {
 
 func TestKilledUnderLoadNothingIsLostOrDoubled(t *testing.T) {
 	t.Parallel()
-	killUnderLoad(t, 100)
+	killUnderLoad(t, 35, Limits{})
 }
+
+func TestKilledUnderLoadWhileFilesRotateNothingIsLostOrDoubled(t *testing.T) {
+	t.Parallel()
+	killUnderLoad(t, 35, rotating())
+}
+
+// rotating are limits with which files are rotated and compressed all the time, and none is removed.
+func rotating() Limits { return Limits{MaxSize: 128 << 10, MaxFiles: 1 << 20} }
 
 // killUnderLoad kills a Collector many times, at any moment of its life, while both streams are written to as fast
 // as they take it.
-func killUnderLoad(t *testing.T, kills int) {
+func killUnderLoad(t *testing.T, kills int, limits Limits) {
 	t.Helper()
+	b, err := json.Marshal(limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := "LOGS_TEST_LIMITS=" + string(b)
 	dir := t.TempDir()
 	fifos, path := filepath.Join(dir, "fifos"), filepath.Join(dir, "0.log")
 	c := newCollector(t, fifos)
@@ -110,15 +124,15 @@ func killUnderLoad(t *testing.T, kills int) {
 	for round := range kills {
 		var child *exec.Cmd
 		if round%4 == 0 { // while it starts, or soon after
-			child, _ = startChild(t, fifos)
+			child, _ = startChild(t, fifos, env)
 			<-time.After(rand.N(12 * time.Millisecond))
 		} else {
-			child = collectInChild(t, fifos)
+			child = collectInChild(t, fifos, env)
 			<-time.After(rand.N(time.Millisecond))
 		}
 		kill(t, child)
 	}
-	c = newCollector(t, fifos)
+	c = newCollectorWith(t, Config{Dir: fifos, Limits: limits})
 	if err := c.Recover(); err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +143,9 @@ func killUnderLoad(t *testing.T, kills int) {
 	for i, got := range []string{out, errs} {
 		compareLines(t, got, i, lines[i])
 	}
+	c.keeper.tidy(path)
+	c.settled(t)
+	checkSizes(t, path, limits)
 	t.Logf("%d and %d lines, %d and %d bytes", lines[0], lines[1], len(out), len(errs))
 }
 
@@ -213,7 +230,7 @@ func BenchmarkCollect(b *testing.B) {
 	const total = 100 << 20
 	b.SetBytes(total)
 	for b.Loop() {
-		c := NewCollector(filepath.Join(dir, "fifos"), slog.New(slog.DiscardHandler))
+		c := NewCollector(Config{Dir: filepath.Join(dir, "fifos"), Log: slog.New(slog.DiscardHandler)})
 		path := filepath.Join(dir, "0.log")
 		o, _, err := c.Attach("a", path)
 		if err != nil {

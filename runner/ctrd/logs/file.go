@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,13 +17,17 @@ import (
 // warnEvery is the shortest time between two warnings about one file.
 const warnEvery = time.Minute
 
-// logFile is the CRI log file of one container. Both its streams write into it, whole lines at a time.
+// logFile is the CRI log file of one container. Both its streams write into it, whole lines at a time. When it is
+// full it gets another name, and the next line is the first of a new file; see keeper for what becomes of the old one.
 //
 // Nothing that happens to the file may stop a reader: what cannot be written is dropped and counted, and
-// every later batch tries again with a newly opened file.
+// every later batch tries again with a newly opened file. The first one that can be written begins with a line that
+// tells how many are missing.
 type logFile struct {
-	path string
-	log  *slog.Logger
+	path   string
+	id     string
+	log    *slog.Logger
+	keeper *keeper
 
 	mu sync.Mutex // guards all below
 	f  *os.File
@@ -30,29 +35,50 @@ type logFile struct {
 	// nearly full, writes fail and work in turn: that is told once a minute.
 	warnedAt time.Time
 	warned   bool
-	// dropped counts the lines lost since the last report of an end, lost those of all failures.
-	dropped, lost uint64
-	closed        bool
+	// dropped counts the lines lost since the last report of an end, lost those of all failures, untold those that the
+	// file itself does not tell of, for the last of which cause is the reason.
+	dropped, lost, untold uint64
+	cause                 error
+	// stuck says that the file cannot be renamed, and that this was told.
+	stuck, closed bool
 }
 
 // write appends b, which holds whole lines only. m is where they come from.
 func (l *logFile) write(b []byte, m mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n, err := l.appendLocked(b, m)
-	m.done()
+	b, told := l.tellLocked(b)
+	n, err := l.appendLocked(b, told, m)
 	if err != nil {
-		l.failLocked(err, bytes.Count(b[n:], []byte{'\n'}))
+		l.failLocked(err, bytes.Count(b[max(n, told):], []byte{'\n'}), n > told, m)
 		return
 	}
+	m.done()
+	l.untold = 0
 	if l.warned {
 		l.log.Info("log file is writable again", "path", l.path, "droppedLines", l.dropped)
+		l.keeper.notice(Notice{Kind: Resumed, Container: l.id, Path: l.path, Lines: l.dropped})
 		l.warned, l.dropped = false, 0
 	}
 }
 
-// appendLocked appends b and returns how much of it is in the file: all, or up to the end of a line.
-func (l *logFile) appendLocked(b []byte, m mark) (int, error) {
+// tellLocked puts a line about those that were dropped before b, and returns how long that is.
+func (l *logFile) tellLocked(b []byte) (all []byte, told int) {
+	if l.untold == 0 {
+		return b, 0
+	}
+	cause := "the log file could not be written"
+	if l.cause != nil {
+		cause = l.cause.Error()
+	}
+	line := fmt.Appendf(nil, "%s %s %c monopod: %d lines of output are missing here: %s\n",
+		l.keeper.now().UTC().Format(stampFormat), stderrName, tagFull, l.untold, strings.ReplaceAll(cause, "\n", "; "))
+	return append(line, b...), len(line)
+}
+
+// appendLocked appends b and returns how much of it is in the file: all, or up to the end of a line. Its first bytes,
+// which tell of dropped lines, are not alone in it.
+func (l *logFile) appendLocked(b []byte, told int, m mark) (int, error) {
 	if l.closed {
 		return 0, os.ErrClosed
 	}
@@ -60,24 +86,56 @@ func (l *logFile) appendLocked(b []byte, m mark) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if l.keeper.limits.over(st.Size, len(b)) {
+		if st, err = l.rotateLocked(st); err != nil {
+			return 0, err
+		}
+	}
 	m.begin(&st, len(b))
 	n, err := l.f.Write(b)
 	if err == nil {
+		l.keeper.grew(n)
 		return n, nil
 	}
 	// The disk may have taken part of a line: cut it off, or the next line would be glued to it.
 	whole := bytes.LastIndexByte(b[:n], '\n') + 1
+	if whole <= told {
+		whole = 0
+	}
 	if whole < n {
 		err = errors.Join(err, l.f.Truncate(st.Size+int64(whole)))
 	}
+	l.keeper.grew(whole)
 	return whole, err
 }
 
-func (l *logFile) failLocked(err error, lines int) {
+// rotateLocked makes room: it returns what the file is then. A file that cannot be renamed grows.
+func (l *logFile) rotateLocked(st unix.Stat_t) (unix.Stat_t, error) {
+	if err := l.keeper.rotate(l.path); err != nil {
+		if !l.stuck {
+			l.log.Warn("cannot rotate log file, it grows beyond its limit", "path", l.path, "error", err)
+		}
+		l.stuck = true
+		return st, nil
+	}
+	l.stuck = false
+	l.closeLocked()
+	return l.openLocked()
+}
+
+// failLocked drops lines. told says that the file tells of those that were dropped before.
+func (l *logFile) failLocked(err error, lines int, told bool, m mark) {
+	if told {
+		l.untold = 0
+	}
+	l.untold += uint64(lines)
+	m.drop(l.untold)
 	l.dropped += uint64(lines)
 	l.lost += uint64(lines)
+	l.cause = err
 	if !l.warned && time.Since(l.warnedAt) > warnEvery {
 		l.log.Warn("cannot write log file, output is dropped until it works again", "path", l.path, "error", err)
+		l.keeper.notice(Notice{Kind: Dropping, Container: l.id, Path: l.path, Err: err})
 		l.warned, l.warnedAt = true, time.Now()
 	}
 	l.closeLocked()
@@ -126,7 +184,7 @@ func cutTornLine(f *os.File) error {
 	return f.Truncate(end)
 }
 
-// reopen closes the file and opens what has its name now, for rotation. No line is lost or split.
+// reopen closes the file and opens what has its name now, after somebody else rotated it. No line is lost or split.
 func (l *logFile) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,11 +198,18 @@ func (l *logFile) reopen() error {
 	return nil
 }
 
-func (l *logFile) close() {
+// close closes the file, which no line comes to any more, and says whether it tells of all that were dropped.
+func (l *logFile) close() (told bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if line, n := l.tellLocked(nil); n > 0 {
+		if _, err := l.appendLocked(line, 0, mark{}); err == nil {
+			l.untold = 0
+		}
+	}
 	l.closeLocked()
 	l.closed = true
+	return l.untold == 0
 }
 
 func (l *logFile) closeLocked() {

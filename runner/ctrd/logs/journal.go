@@ -31,14 +31,20 @@ const (
 //
 // Killed before begin, the part is still in the spool and nothing of it in the log file. After it, settle looks
 // how much of the write the file has. logFile.mu is held from begin to done, so that at most one stream writes.
+// What the disk refuses is dropped, which is one step: writing = stream + dropping, after how many lines that makes.
 type journal struct {
 	magic atomic.Uint64
-	// writing is 1 + the stream whose write is under way; 0: none.
+	// writing is 1 + the stream whose write is under way, and dropping if it is to be given up; 0: none.
 	writing atomic.Uint64
 	// Of the write under way: the log file and its size before, the number of bytes added, the new start.
 	dev, ino, size, length, upTo atomic.Uint64
 	streams                      [2]progress
+	// dropped is how many lines were dropped and are not told of in the log file, next what it is after the write.
+	dropped, next atomic.Uint64
 }
+
+// dropping is added to journal.writing when the rest of a write is given up.
+const dropping = 2
 
 // progress is how far one stream has come: which part of its spool counts.
 type progress struct {
@@ -102,7 +108,7 @@ func mapJournal(path string) (*journal, error) {
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}
 	j := (*journal)(p)
-	if j.magic.Load() != journalMagic || j.writing.Load() > uint64(len(j.streams)) {
+	if j.magic.Load() != journalMagic || j.writing.Load() > uint64(len(j.streams))+dropping {
 		return nil, errors.Join(errNoJournal, j.close())
 	}
 	return j, nil
@@ -123,14 +129,22 @@ func (j *journal) settle(path string) error {
 	if w == 0 {
 		return nil
 	}
-	var whole bool
+	whole := w > dropping
+	if whole {
+		w -= dropping
+	}
 	var err error
 	start, upTo := &j.streams[w-1].start, j.upTo.Load()
-	if start.Load() != upTo { // else only the last store is missing
+	switch {
+	case whole:
+	case start.Load() == upTo: // only the last stores are missing
+		whole = true
+	default:
 		whole, err = j.look(path)
 	}
 	if whole {
 		start.Store(upTo)
+		j.dropped.Store(j.next.Load())
 	}
 	j.writing.Store(0)
 	return err
@@ -186,7 +200,8 @@ type mark struct {
 	upTo  int64
 }
 
-// begin tells the journal that n bytes will be added to the file st describes.
+// begin tells the journal that n bytes will be added to the file st describes, and with them that no line is dropped
+// that the file does not tell of.
 func (m mark) begin(st *unix.Stat_t, n int) {
 	if m.spool == nil {
 		return
@@ -197,7 +212,21 @@ func (m mark) begin(st *unix.Stat_t, n int) {
 	j.size.Store(uint64(st.Size))
 	j.length.Store(uint64(n))
 	j.upTo.Store(uint64(m.upTo))
+	j.next.Store(0)
 	j.writing.Store(uint64(m.spool.stream) + 1)
+}
+
+// drop tells the journal that what is not written of the output never will be, and that this makes so many lines
+// that the log file does not tell of.
+func (m mark) drop(dropped uint64) {
+	if m.spool == nil {
+		return
+	}
+	j := m.spool.journal
+	j.upTo.Store(uint64(m.upTo)) // begin may not have got its turn
+	j.next.Store(dropped)
+	j.writing.Store(uint64(m.spool.stream) + 1 + dropping)
+	m.done()
 }
 
 // done tells the journal that the output was written, or was dropped for good.
@@ -205,6 +234,8 @@ func (m mark) done() {
 	if m.spool == nil {
 		return
 	}
+	j := m.spool.journal
 	m.spool.progress().start.Store(uint64(m.upTo))
-	m.spool.journal.writing.Store(0)
+	j.dropped.Store(j.next.Load())
+	j.writing.Store(0)
 }

@@ -112,6 +112,11 @@ func entryOf(stream int, line string) string {
 	return fmt.Sprintf("2026-01-02T03:04:05.000000006Z %s F %s", []string{stdoutName, stderrName}[stream], line)
 }
 
+// missing is the line about lines that an earlier process dropped.
+func missing(n int) string {
+	return fmt.Sprintf("stderr F monopod: %d lines of output are missing here: the log file could not be written\n", n)
+}
+
 // next runs a Collector on what was left, and returns the log file after it has taken more from stdout.
 func (v *victim) next(more string) string {
 	v.t.Helper()
@@ -161,6 +166,33 @@ func TestKilledInAnyStepEveryLineIsWrittenOnce(t *testing.T) {
 			v.write(entryOf(0, "one\n"))
 			v.spools[0].progress().start.Store(uint64(m.upTo))
 		}, "stdout F one\n"},
+		{"part of it given up for a full disk, nothing stored", func(v *victim) {
+			v.take(0, lines)
+			v.begin(0, len(lines), entries)
+			v.write(entryOf(0, "one\n"))
+			v.journal.next.Store(1)
+		}, want},
+		{"part of it given up for a full disk", func(v *victim) {
+			v.take(0, lines)
+			v.begin(0, len(lines), entries)
+			v.write(entryOf(0, "one\n"))
+			v.journal.next.Store(1)
+			v.journal.writing.Store(1 + dropping)
+		}, "stdout F one\n" + missing(1)},
+		{"a part given up and all told later, not done", func(v *victim) {
+			v.take(0, "no\n")
+			v.begin(0, 3, "").drop(1)
+			v.take(0, lines)
+			v.begin(0, len(lines), entries)
+			v.write(entries)
+		}, want},
+		{"a part given up, the line about it half written", func(v *victim) {
+			v.take(0, "no\n")
+			v.begin(0, 3, "").drop(1)
+			v.take(0, lines)
+			v.begin(0, len(lines), strings.Repeat("x", 100)+entries)
+			v.write("2026-01-02T03:04:05.000000006Z stderr F mono")
+		}, missing(1) + want},
 		{"done", func(v *victim) { v.logged(0, lines) }, want},
 		{"half of the lines done, the others half written", func(v *victim) {
 			v.take(0, lines)
@@ -319,12 +351,12 @@ func TestDroppedLinesAreNotReplayed(t *testing.T) {
 	v.killed()
 	v.ok(os.RemoveAll(filepath.Dir(v.path)))
 	v.ok(os.WriteFile(filepath.Dir(v.path), nil, 0o600)) // in the way of the directory
-	c := NewCollector(v.fifos, slog.New(slog.DiscardHandler))
+	c := NewCollector(Config{Dir: v.fifos, Log: slog.New(slog.DiscardHandler)})
 	v.ok(c.Recover())
 	eventually(t, "the line is dropped", func() bool { return c.Lost("a") == 1 })
 	v.ok(c.Close())
 	v.ok(os.Remove(filepath.Dir(v.path)))
-	if got := v.next("o\n"); got != "stdout F o\n" { // "tw" was dropped by Close
+	if got := v.next("o\n"); got != "stderr F monopod: 2 lines of output are missing here: the log file could not be written\nstdout F o\n" { // "tw" was dropped by Close
 		t.Errorf("got %q", got)
 	}
 }
@@ -338,7 +370,7 @@ func TestWithoutJournalOutputIsCopiedAndThatIsSaidOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			var said syncBuffer
-			c := NewCollector(filepath.Join(dir, "fifos"), slog.New(slog.NewTextHandler(&said, nil)))
+			c := NewCollector(Config{Dir: filepath.Join(dir, "fifos"), Log: slog.New(slog.NewTextHandler(&said, nil))})
 			defer func() { _ = c.Close() }()
 			path := filepath.Join(dir, "0.log")
 			o, _ := attach(t, c, "a", path)

@@ -3,8 +3,12 @@
 // It owns the FIFO directories, the log files and the links to them. It must not know pods, nor decide when
 // a container has ended: the owner calls Finish after the task was deleted.
 //
-// Goroutines: two per attached container, which end with Finish or Close; idle ones hold no buffers. Read
-// runs in its caller's goroutine (and fsnotify's own while following).
+// Goroutines: two per attached container, which end with Finish or Close; idle ones hold no buffers; those of keeper
+// while old files are compressed or removed. Read runs in its caller's goroutine (and fsnotify's own while following).
+//
+// A log is one file or several: <n>.log is written to, <n>.log.<time> and <n>.log.<time>.gz are what it was before.
+// The writer itself rotates, between two lines, so that no file exceeds its limit; a rename comes between two announced
+// writes, and the journal knows the file by its inode. Read takes all of them for one.
 //
 // What is lost: what the disk of the log files refuses. A process that is killed, at whatever instruction, loses
 // and doubles nothing: output is in the FIFO, which the shim holds open, or in a spool beside it, or in the log
@@ -48,10 +52,11 @@ const (
 // Collector owns one directory with a subdirectory per container: FIFOs and where their output goes.
 // Its methods may be called concurrently, but not two at once for the same container.
 type Collector struct {
-	dir   string
-	log   *slog.Logger
-	delay time.Duration
-	pool  batches
+	dir    string
+	log    *slog.Logger
+	delay  time.Duration
+	pool   batches
+	keeper *keeper
 
 	mu         sync.Mutex // guards all below
 	containers map[string]*container
@@ -74,9 +79,23 @@ type meta struct {
 	LogPath string `json:"logPath"`
 }
 
-// NewCollector returns a Collector on dir. It does no I/O.
-func NewCollector(dir string, log *slog.Logger) *Collector {
-	return &Collector{dir: dir, log: log, delay: partialDelay, containers: map[string]*container{}}
+// Config of a Collector.
+type Config struct {
+	// Dir holds the FIFOs.
+	Dir    string
+	Limits Limits
+	// PodDirs returns the log directories of pods that count for Limits.Total, and no others; nil: there are none.
+	PodDirs func() []string
+	// Notice, which may be nil, is told what befalls the logs. It must not wait for anything.
+	Notice func(Notice)
+	Log    *slog.Logger
+}
+
+// NewCollector returns a Collector. It does no I/O.
+func NewCollector(cfg Config) *Collector {
+	c := &Collector{dir: cfg.Dir, log: cfg.Log, delay: partialDelay, keeper: newKeeper(cfg), containers: map[string]*container{}}
+	c.keeper.shed = c.shed
+	return c
 }
 
 // Recover re-attaches all containers found in the directory. Call it before containerd starts: output
@@ -138,7 +157,7 @@ func (c *Collector) Attach(id, logPath string) (stdout, stderr string, err error
 	if err := prepare(dir, logPath); err != nil {
 		return "", "", fmt.Errorf("attach logs of %s: %w", id, err)
 	}
-	ct, err := c.start(dir, logPath)
+	ct, err := c.start(id, dir, logPath)
 	if err != nil {
 		return "", "", fmt.Errorf("attach logs of %s: %w", id, err)
 	}
@@ -188,16 +207,20 @@ func (c *Collector) Stdin(id string) (path string, err error) {
 }
 
 // start opens the FIFOs in dir and starts the two readers.
-func (c *Collector) start(dir, logPath string) (*container, error) {
+func (c *Collector) start(id, dir, logPath string) (*container, error) {
 	ct := &container{
-		out:     &logFile{path: logPath, log: c.log},
+		out:     &logFile{path: logPath, id: id, log: c.log, keeper: c.keeper},
 		journal: c.journal(dir, logPath),
 		done:    make(chan struct{}),
+	}
+	if ct.journal != nil {
+		ct.out.untold = ct.journal.dropped.Load()
 	}
 	for i, name := range []string{stdoutName, stderrName} {
 		r := &reader{
 			out: ct.out, pool: &c.pool, split: splitter{stream: name}, log: c.log, now: time.Now, delay: c.delay,
 			give: func(data []byte) { ct.taps.give(i, data) },
+			part: partSize(c.keeper.limits.MaxSize), most: writeMost(c.keeper.limits.MaxSize),
 		}
 		path := filepath.Join(dir, name)
 		if ct.journal != nil {
@@ -242,7 +265,9 @@ func (c *Collector) journal(dir, logPath string) *journal {
 func (ct *container) ended() {
 	if ct.running.Add(-1) == 0 {
 		ct.taps.end()
-		ct.out.close()
+		if ct.out.close() && ct.journal != nil {
+			ct.journal.dropped.Store(0)
+		}
 		_ = ct.journal.close() // only a wrong address is an error
 		close(ct.done)
 	}
@@ -333,5 +358,6 @@ func (c *Collector) Close() error {
 	for _, ct := range all {
 		<-ct.done
 	}
+	c.keeper.close()
 	return nil
 }

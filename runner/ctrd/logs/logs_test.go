@@ -2,6 +2,7 @@ package logs
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,7 +24,13 @@ func TestMain(m *testing.M) {
 
 // collectForEver is the body of a child process that is going to be killed.
 func collectForEver(dir string) {
-	c := NewCollector(dir, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	cfg := Config{Dir: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	if s := os.Getenv("LOGS_TEST_LIMITS"); s != "" {
+		if err := json.Unmarshal([]byte(s), &cfg.Limits); err != nil {
+			panic(err)
+		}
+	}
+	c := NewCollector(cfg)
 	if err := c.Recover(); err != nil {
 		panic(err)
 	}
@@ -44,7 +51,13 @@ func eventually(t *testing.T, what string, cond func() bool) {
 
 func newCollector(t *testing.T, dir string) *Collector {
 	t.Helper()
-	c := NewCollector(dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	return newCollectorWith(t, Config{Dir: dir})
+}
+
+func newCollectorWith(t *testing.T, cfg Config) *Collector {
+	t.Helper()
+	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	c := NewCollector(cfg)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -274,7 +287,7 @@ func TestDrainingIsNotEndedByTheDeadlineThatBeginsIt(t *testing.T) {
 	}
 	shim := openShim(t, fifo)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	r := &reader{out: &logFile{path: path, log: log}, pool: &batches{}, split: splitter{stream: stdoutName}, log: log}
+	r := &reader{out: &logFile{path: path, log: log, keeper: newKeeper(Config{Log: log})}, pool: &batches{}, split: splitter{stream: stdoutName}, log: log, part: splitSize, most: writeSize}
 	late := false
 	r.now = func() time.Time { // while the first output is processed
 		if !late {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -24,8 +25,8 @@ type ReadOptions struct {
 	Done <-chan struct{}
 }
 
-// Read prints a CRI log file to the writers: the content of the lines, long ones joined again. Following,
-// it goes on to the new file after a rotation, and returns nil when ctx ends.
+// Read prints the CRI log at path to the writers: the content of the lines, long ones joined again, what was rotated
+// away included. Following, it goes on to the new file after a rotation, and returns nil when ctx ends.
 func Read(ctx context.Context, path string, o ReadOptions, stdout, stderr io.Writer) error {
 	l, err := openLog(path, o)
 	if err != nil {
@@ -43,20 +44,23 @@ func Read(ctx context.Context, path string, o ReadOptions, stdout, stderr io.Wri
 	return nil
 }
 
-// logReader reads the lines of a log file, and of those that follow it under the same name.
+// logReader reads the lines of a log: of its files one after the other, and of those that follow.
 type logReader struct {
 	path string
-	f    *os.File
+	// parts are the files to read, the present one first.
+	parts []*part
+	// newest is the newest stamp of a rotated file when parts were opened.
+	newest string
 	// watch is nil unless following.
 	watch *fsnotify.Watcher
 	done  <-chan struct{}
-	// buf[pos:] has been read from f but not returned.
+	// buf[pos:] has been read from the present file but not returned.
 	buf []byte
 	pos int
 }
 
 func openLog(path string, o ReadOptions) (*logReader, error) {
-	path, err := filepath.EvalSymlinks(path)
+	path, err := realPath(path)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +72,10 @@ func openLog(path string, o ReadOptions) (*logReader, error) {
 			return nil, err
 		}
 	}
-	if err := l.openTail(o.Tail); err != nil {
+	if l.parts, l.newest, err = openParts(path, ""); err == nil {
+		err = l.skip(o.Tail)
+	}
+	if err != nil {
 		l.close()
 		return nil, err
 	}
@@ -86,31 +93,31 @@ func watchDir(dir string) (*fsnotify.Watcher, error) {
 	return w, nil
 }
 
-func (l *logReader) openTail(n int) error {
-	f, err := os.Open(l.path)
-	if err != nil {
-		return err
+// skip leaves out all but the last n lines; n below 0 means none.
+func (l *logReader) skip(n int) error {
+	if n < 0 {
+		return nil
 	}
-	l.f = f
-	st, err := f.Stat()
-	if err != nil {
-		return err
+	c := &tailCounter{want: n}
+	for i, p := range slices.Backward(l.parts) {
+		found, err := p.tail(c)
+		if err != nil {
+			return err
+		}
+		if found {
+			closeParts(l.parts[:i])
+			l.parts = l.parts[i:]
+			return nil
+		}
 	}
-	start, err := tailStart(f, st.Size(), n)
-	if err != nil {
-		return err
-	}
-	_, err = f.Seek(start, io.SeekStart)
-	return err
+	return nil
 }
 
 func (l *logReader) close() {
 	if l.watch != nil {
 		_ = l.watch.Close()
 	}
-	if l.f != nil {
-		l.f.Close()
-	}
+	closeParts(l.parts)
 }
 
 // copy prints everything up to the end of the file, then, when following, all that comes.
@@ -120,6 +127,10 @@ func (l *logReader) copy(ctx context.Context, p *printer) error {
 		last := l.watch == nil || isClosed(l.done)
 		if err := l.drain(ctx, p); err != nil {
 			return err
+		}
+		if len(l.parts) > 1 {
+			l.advance()
+			continue
 		}
 		moved, err := l.rotated()
 		if err != nil {
@@ -200,7 +211,7 @@ func (l *logReader) fill() error {
 	if cap(l.buf)-n < blockSize/2 {
 		l.buf = append(make([]byte, 0, 2*cap(l.buf)+blockSize), l.buf...)
 	}
-	m, err := l.f.Read(l.buf[n:cap(l.buf)])
+	m, err := l.parts[0].text.Read(l.buf[n:cap(l.buf)])
 	l.buf = l.buf[:n+m]
 	if m > 0 {
 		return nil
@@ -208,17 +219,29 @@ func (l *logReader) fill() error {
 	return err
 }
 
-// rotated says whether the file of that name must be opened anew, when following: another one has taken the
+// advance turns to the next file.
+func (l *logReader) advance() {
+	l.parts[0].f.Close()
+	l.parts = l.parts[1:]
+	l.buf, l.pos = l.buf[:0], 0
+}
+
+// rotated says, when following, whether there is another file to read after the present one: another one has taken the
 // name, or it was cut short.
 func (l *logReader) rotated() (bool, error) {
 	if l.watch == nil {
 		return false, nil
 	}
-	old, err := l.f.Stat()
+	present := l.parts[0]
+	if present.stamp != "" { // there was none that is written to
+		_, err := os.Stat(l.path)
+		return err == nil, nil
+	}
+	old, err := present.f.Stat()
 	if err != nil {
 		return false, err
 	}
-	at, err := l.f.Seek(0, io.SeekCurrent)
+	at, err := present.f.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return false, err
 	}
@@ -232,17 +255,22 @@ func (l *logReader) rotated() (bool, error) {
 	return err == nil && !os.SameFile(old, now), err
 }
 
+// next opens what comes after the present file: there may have been several rotations since it was opened.
 func (l *logReader) next() error {
-	f, err := os.Open(l.path)
+	present := l.parts[0]
+	parts, newest, err := openParts(l.path, max(l.newest, present.stamp))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // gone again: rotated will see its successor
 	}
 	if err != nil {
 		return err
 	}
-	l.f.Close()
-	l.f = f
-	l.buf, l.pos = l.buf[:0], 0
+	if len(parts) > 1 && parts[0].same(present) {
+		closeParts(parts[:1])
+		parts = parts[1:]
+	}
+	l.parts, l.newest = append([]*part{present}, parts...), newest
+	l.advance()
 	return nil
 }
 

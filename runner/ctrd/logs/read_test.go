@@ -100,7 +100,7 @@ func TestTailReadsOnlyTheEndOfABigFile(t *testing.T) {
 		fmt.Fprintf(&log, "2026-01-01T00:00:01.000000000Z stdout F line %d\n", i)
 	}
 	f := &countingReaderAt{r: bytes.NewReader(log.Bytes())}
-	start, err := tailStart(f, int64(log.Len()), 1000)
+	start, _, err := tailStart(f, int64(log.Len()), &tailCounter{want: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

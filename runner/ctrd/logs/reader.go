@@ -18,11 +18,28 @@ const (
 	readSize = 64 << 10
 	// writeSize bounds the output kept in memory before it goes to the file.
 	writeSize = 256 << 10
+	// splitSize is how much is split at a time: a byte of input can become fifty.
+	splitSize = 4 << 10
 	// partialDelay is how long the beginning of a line may wait for its end before it is written as a P
 	// piece. It makes prompts visible. Programs that write one line in several pieces are much faster than
 	// this, so their lines stay in one piece.
 	partialDelay = time.Second
 )
+
+// partSize and writeMost keep what is written at a time small beside the size that a log file may have.
+func partSize(maxSize int64) int {
+	if maxSize <= 0 {
+		return splitSize
+	}
+	return int(min(max(maxSize/512, 64), splitSize))
+}
+
+func writeMost(maxSize int64) int {
+	if maxSize <= 0 {
+		return writeSize
+	}
+	return int(min(maxSize/8, writeSize))
+}
 
 // mode is what a reader has been told to do.
 type mode = int32
@@ -77,6 +94,8 @@ type reader struct {
 	give func([]byte)
 	// delay is partialDelay, but for tests.
 	delay time.Duration
+	// part is how many bytes are split at a time, most how much output is written at a time.
+	part, most int
 
 	mode atomic.Int32
 
@@ -232,14 +251,14 @@ func (r *reader) process() {
 	stamp := r.stamp()
 	data := b.in[:r.n]
 	for len(data) > 0 {
-		// Small slices bound the output: a byte of input can become fifty.
-		part := data[:min(len(data), 4<<10)]
+		// Small slices bound the output.
+		part := data[:min(len(data), r.part)]
 		data = data[len(part):]
 		b.out = r.split.add(b.out, stamp, part)
 		if r.spooled() {
 			r.spool.fed += int64(len(part))
 		}
-		if len(b.out) >= writeSize {
+		if len(b.out) >= r.most {
 			r.out.write(b.out, r.mark())
 			b.out = b.out[:0]
 		}

@@ -32,7 +32,7 @@ func TestOutputIsCopiedWhileTheStateDirectoryIsFull(t *testing.T) {
 		}
 	}()
 	var said syncBuffer
-	c := NewCollector(state, slog.New(slog.NewTextHandler(&said, nil)))
+	c := NewCollector(Config{Dir: state, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	defer func() { _ = c.Close() }()
 	path := filepath.Join(dir, "0.log")
 	o, _ := attach(t, c, "a", path)

@@ -7,21 +7,18 @@ import (
 
 const blockSize = 64 << 10
 
-// tailStart returns the offset at which the last n lines of a CRI log of the given size begin; n below 0
-// means all. The pieces of a long line count as one. The file is read from its end, in blocks.
+// tailStart returns the offset at which the last lines of a CRI log of the given size begin, as many as c still wants;
+// found is false when there are not so many. The pieces of a long line count as one. The file is read from its end, in
+// blocks.
 //
 // Where a long line of one stream is interleaved with lines of the other, its first pieces may be left out.
-func tailStart(f io.ReaderAt, size int64, n int) (int64, error) {
-	if n < 0 {
-		return 0, nil
-	}
-	c := tailCounter{want: n}
+func tailStart(f io.ReaderAt, size int64, c *tailCounter) (start int64, found bool, err error) {
 	var head []byte // the beginning of the block after, up to its first newline
 	for end := size; end > 0; {
 		start := max(0, end-blockSize)
 		block := make([]byte, end-start, int(end-start)+len(head))
 		if _, err := f.ReadAt(block, start); err != nil && err != io.EOF {
-			return 0, err
+			return 0, false, err
 		}
 		block = append(block, head...)
 		for {
@@ -30,19 +27,19 @@ func tailStart(f io.ReaderAt, size int64, n int) (int64, error) {
 				break
 			}
 			if c.add(block[i+1:]) {
-				return start + int64(len(block)), nil
+				return start + int64(len(block)), true, nil
 			}
 			block = block[:i+1]
 		}
 		head, end = block, start
 	}
 	if c.add(head) {
-		return int64(len(head)), nil
+		return int64(len(head)), true, nil
 	}
-	return 0, nil
+	return 0, false, nil
 }
 
-// tailCounter counts lines, the last one first.
+// tailCounter counts lines, the last one first, over the files of a log.
 type tailCounter struct {
 	want, have int
 	// seen says that an entry of the stream was met, so that a P entry is not its last.
@@ -56,14 +53,18 @@ func (c *tailCounter) add(line []byte) bool {
 	if !ok || !whole {
 		return false
 	}
-	stream := 0
-	if e.stream == stderrName {
-		stream = 1
-	}
+	stream := streamOf(e)
 	// The last piece of a line ends it; so does a P that nothing follows (the stream ended without a newline).
 	if !e.partial || !c.seen[stream] {
 		c.have++
 	}
 	c.seen[stream] = true
 	return c.have > c.want
+}
+
+func streamOf(e entry) int {
+	if e.stream == stderrName {
+		return 1
+	}
+	return 0
 }

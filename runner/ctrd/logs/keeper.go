@@ -1,0 +1,342 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sys/unix"
+)
+
+// Limits bound the log files. Zero values mean: not at all.
+type Limits struct {
+	// MaxSize is the size in bytes that a log file does not exceed: the line that would is the first one of the next
+	// file. Only a single entry that is longer has a file of its own that is larger.
+	MaxSize int64
+	// MaxFiles is how many files there are of one instance at most, that which is written to included; at least 2.
+	MaxFiles int
+	// Total is how many bytes all logs may have together. It is a matter of some moments: nothing waits for it.
+	Total int64
+}
+
+// over says that n bytes more do not belong into a file of the given size.
+func (l Limits) over(size int64, n int) bool {
+	return l.MaxSize > 0 && size > 0 && size+int64(n) > l.MaxSize
+}
+
+// errClosing ends work that the next process goes on with.
+var errClosing = errors.New("closing")
+
+// Sizes of what is compressed at once, and the rest after it: a third of one processor at most is used.
+const (
+	compressBlock = 128 << 10
+	compressRest  = 2
+)
+
+// keeper looks after the files that are not written to any more: how many there are, that they are compressed, and
+// what all of them use.
+//
+// Goroutines: one while there is something to compress, one while there is too much.
+type keeper struct {
+	limits Limits
+	log    *slog.Logger
+	now    func() time.Time
+	notice func(Notice)
+	// dirs returns the log directories of our pods.
+	dirs func() []string
+	// shed empties the file that is being written at path; false when nobody writes there.
+	shed func(path string) bool
+
+	// ending is closed to end the work in the background.
+	ending chan struct{}
+	work   sync.WaitGroup
+
+	// names is held while rotated files get their names or lose them.
+	names sync.Mutex
+
+	// used is at least what all logs use, as far as known.
+	used atomic.Int64
+	// reclaiming says that there is a goroutine that makes it less.
+	reclaiming atomic.Bool
+
+	mu      sync.Mutex // guards all below
+	queue   []string
+	busy    bool
+	stopped bool
+}
+
+func newKeeper(cfg Config) *keeper {
+	k := &keeper{limits: cfg.Limits, log: cfg.Log, now: time.Now, notice: cfg.Notice, dirs: cfg.PodDirs, ending: make(chan struct{})}
+	if k.limits.MaxFiles < 2 {
+		k.limits.MaxFiles = 2
+	}
+	if k.notice == nil {
+		k.notice = func(Notice) {}
+	}
+	if k.dirs == nil {
+		k.dirs = func() []string { return nil }
+	}
+	return k
+}
+
+// close ends all work and waits for that. What was being compressed is compressed by the next process.
+func (k *keeper) close() {
+	k.mu.Lock()
+	if !k.stopped {
+		close(k.ending)
+	}
+	k.stopped = true
+	k.mu.Unlock()
+	k.work.Wait()
+}
+
+// start runs f in the background, unless the keeper is closed.
+func (k *keeper) start(f func()) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.startLocked(f)
+}
+
+func (k *keeper) startLocked(f func()) bool {
+	if !k.stopped {
+		k.work.Go(f)
+	}
+	return !k.stopped
+}
+
+// rotate gives the file at path another name, and removes the oldest of what it was before, so that there are never
+// more files than allowed.
+func (k *keeper) rotate(path string) error {
+	k.names.Lock()
+	defer k.names.Unlock()
+	f, err := listFamily(path)
+	if err != nil {
+		return err
+	}
+	k.pruneLocked(f.old, k.limits.MaxFiles-2)
+	if err := os.Rename(path, path+"."+nextStamp(k.now(), f.newest())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	k.tidy(path)
+	return nil
+}
+
+// pruneLocked removes the oldest files but so many.
+func (k *keeper) pruneLocked(old []rotated, keep int) {
+	for _, r := range old[:max(0, len(old)-keep)] {
+		for _, path := range []string{r.plain, r.gz} {
+			k.removeLocked(path)
+		}
+	}
+}
+
+// removeLocked removes a file that is not written to, and returns how many bytes that gave.
+func (k *keeper) removeLocked(path string) int64 {
+	if path == "" {
+		return 0
+	}
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) != nil {
+		return 0
+	}
+	if err := removeFile(path); err != nil {
+		k.log.Warn("cannot remove old log file", "path", path, "error", err)
+		return 0
+	}
+	k.used.Add(-st.Size)
+	return st.Size
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// tidy has the rotated files of the log at path brought in order in the background.
+func (k *keeper) tidy(path string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if slices.Contains(k.queue, path) {
+		return
+	}
+	k.queue = append(k.queue, path)
+	if !k.busy {
+		k.busy = k.startLocked(k.tidyAll)
+	}
+}
+
+// tidyAll works on the queue until it is empty.
+func (k *keeper) tidyAll() {
+	for {
+		k.mu.Lock()
+		if len(k.queue) == 0 || isClosed(k.ending) {
+			k.busy = false
+			k.mu.Unlock()
+			return
+		}
+		path := k.queue[0]
+		k.queue = k.queue[1:]
+		k.mu.Unlock()
+		if err := k.tidyOne(path); err != nil && !isClosed(k.ending) {
+			k.log.Warn("old log files are not compressed", "path", path, "error", err)
+		}
+	}
+}
+
+// tidyOne removes what a kill has left of the work, and compresses all rotated files but the newest.
+func (k *keeper) tidyOne(path string) error {
+	f, err := k.sweep(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || len(f.old) == 0 {
+		return err
+	}
+	for _, r := range f.old[:len(f.old)-1] {
+		if r.gz != "" {
+			continue
+		}
+		if err := k.compress(r.plain); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes leftovers and surplus files, and returns what is there.
+func (k *keeper) sweep(path string) (family, error) {
+	k.names.Lock()
+	defer k.names.Unlock()
+	f, err := listFamily(path)
+	if err != nil {
+		return f, err
+	}
+	for _, tmp := range f.tmp {
+		k.removeLocked(tmp)
+	}
+	for _, r := range f.old {
+		if r.gz != "" { // it got its name when it was whole and on the disk
+			k.removeLocked(r.plain)
+		}
+	}
+	k.pruneLocked(f.old, k.limits.MaxFiles-1)
+	return listFamily(path)
+}
+
+// compress makes a .gz of a rotated file. It takes the place of the file when it is on the disk, whole.
+func (k *keeper) compress(path string) (err error) {
+	src, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // one too many meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	st, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	tmp := path + tmpSuffix
+	dst, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, st.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		dst.Close()
+		if err != nil {
+			err = errors.Join(err, removeFile(tmp))
+		}
+	}()
+	if err := k.squeeze(dst, src); err != nil {
+		return err
+	}
+	if err := errors.Join(dst.Chmod(st.Mode().Perm()), os.Chtimes(tmp, st.ModTime(), st.ModTime()), dst.Sync()); err != nil {
+		return err
+	}
+	return k.exchange(path, tmp)
+}
+
+// squeeze copies in blocks, with rests between them.
+func (k *keeper) squeeze(dst io.Writer, src io.Reader) error {
+	w, err := gzip.NewWriterLevel(dst, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, compressBlock)
+	for !isClosed(k.ending) {
+		began := time.Now()
+		n, err := src.Read(buf)
+		if errors.Is(err, io.EOF) {
+			return w.Close()
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(buf[:n]); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(min(compressRest*time.Since(began), time.Second)):
+		case <-k.ending:
+		}
+	}
+	return errClosing
+}
+
+// exchange puts the compressed file in the place of the plain one, unless that is gone.
+func (k *keeper) exchange(path, tmp string) error {
+	k.names.Lock()
+	defer k.names.Unlock()
+	if _, err := os.Lstat(path); err != nil {
+		return removeFile(tmp)
+	}
+	st, err := os.Lstat(tmp)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path+gzSuffix); err != nil {
+		return err
+	}
+	k.used.Add(st.Size())
+	k.removeLocked(path)
+	return nil
+}
+
+// Sweep brings the log files of all pods in order, once: what a kill or power cut has left of compressing goes, and
+// the total is brought below its limit. It returns when that is under way.
+func (c *Collector) Sweep() {
+	for _, dir := range c.keeper.dirs() {
+		for _, path := range logsIn(dir) {
+			c.keeper.tidy(path)
+		}
+	}
+	if c.keeper.limits.Total > 0 {
+		c.keeper.reclaimNow()
+	}
+}
+
+// logsIn returns the log files, <container>/<n>.log, in the directory of a pod that have rotated parts or leftovers.
+func logsIn(dir string) []string {
+	files, _ := filepath.Glob(filepath.Join(dir, "*", "*.log.*")) // only a wrong pattern is an error
+	var logs []string
+	for _, f := range files {
+		n := NumberOf(strings.TrimSuffix(filepath.Base(f), tmpSuffix))
+		if path := filepath.Join(filepath.Dir(f), fmt.Sprintf("%d.log", n)); n >= 0 && !slices.Contains(logs, path) {
+			logs = append(logs, path)
+		}
+	}
+	return logs
+}

@@ -1,0 +1,238 @@
+package logs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+)
+
+// part is one file of a log, open for reading. It stays what it is when the file gets another name or is removed.
+type part struct {
+	f *os.File
+	// stamp is that of a rotated file, empty for the one that is written to.
+	stamp string
+	// text is what is in the file, from where it is read on.
+	text io.Reader
+	gz   bool
+}
+
+// openParts opens the files of the log at path that are newer than a stamp, the oldest first. The last one is that
+// which is written to, if there is one, or was a moment ago; newest is the newest stamp of those before it.
+func openParts(path, after string) (parts []*part, newest string, err error) {
+	// It is opened before the others are listed: should it be rotated meanwhile it is one of them.
+	last, err := openPart(path, "", false)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", err
+	}
+	newest = after
+	f, err := listFamily(path)
+	if err != nil {
+		closeParts([]*part{last})
+		return nil, "", err
+	}
+	for _, r := range f.after(after) {
+		p, err := openRotated(path, r)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed: there are too many
+		}
+		if err != nil {
+			closeParts(append(parts, last))
+			return nil, "", err
+		}
+		if last != nil && p.same(last) {
+			closeParts([]*part{p})
+			break // what is newer is found when this one has been read
+		}
+		parts, newest = append(parts, p), r.stamp
+	}
+	if last != nil {
+		parts = append(parts, last)
+	}
+	if len(parts) == 0 {
+		return nil, "", &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	return parts, newest, nil
+}
+
+// openRotated prefers the plain file, which may be compressed at any moment.
+func openRotated(path string, r rotated) (*part, error) {
+	plain := path + "." + r.stamp
+	p, err := openPart(plain, r.stamp, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return openPart(plain+gzSuffix, r.stamp, true)
+	}
+	return p, err
+}
+
+func openPart(path, stamp string, gz bool) (*part, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	p := &part{f: f, stamp: stamp, gz: gz, text: f}
+	if gz {
+		p.text = &gzText{f: f}
+	}
+	return p, nil
+}
+
+func closeParts(parts []*part) {
+	for _, p := range parts {
+		if p != nil {
+			p.f.Close()
+		}
+	}
+}
+
+// same says whether two open files are, or were made from, the same one. No two log files begin with the same line.
+func (p *part) same(other *part) bool {
+	a, err1 := p.f.Stat()
+	b, err2 := other.f.Stat()
+	if err1 == nil && err2 == nil && os.SameFile(a, b) {
+		return true
+	}
+	head := p.head()
+	return len(head) > 0 && bytes.Equal(head, other.head())
+}
+
+// headSize is how much of a first line is compared.
+const headSize = 256
+
+func (p *part) head() []byte {
+	var r io.Reader = io.NewSectionReader(p.f, 0, headSize)
+	if p.gz {
+		z, err := gzip.NewReader(io.NewSectionReader(p.f, 0, 1<<62))
+		if err != nil {
+			return nil
+		}
+		r = z
+	}
+	b := make([]byte, headSize)
+	n, _ := io.ReadFull(r, b) // however much there is
+	line, _, _ := bytes.Cut(b[:n], []byte{'\n'})
+	return line
+}
+
+// tail moves to the last lines of the part, as many as c still wants; false when it has too few and is read whole.
+func (p *part) tail(c *tailCounter) (bool, error) {
+	if p.gz {
+		return p.tailGz(c)
+	}
+	st, err := p.f.Stat()
+	if err != nil {
+		return false, err
+	}
+	start, found, err := tailStart(p.f, st.Size(), c)
+	if err != nil {
+		return false, err
+	}
+	_, err = p.f.Seek(start, io.SeekStart)
+	return found, err
+}
+
+// tailGz reads a compressed file twice: it is known only at its end how many lines it has.
+func (p *part) tailGz(c *tailCounter) (bool, error) {
+	lines, at := 0, 0
+	last := [2]int{-1, -1} // of each stream, where the P is that no entry follows
+	seen := c.seen
+	err := p.entries(func(e entry) bool {
+		s := streamOf(e)
+		last[s], seen[s] = -1, true
+		if !e.partial {
+			lines++
+		} else if !c.seen[s] {
+			last[s] = at
+		}
+		at++
+		return true
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, p := range last {
+		if p >= 0 {
+			lines++
+		}
+	}
+	c.have, c.seen = c.have+lines, seen
+	skip := c.have - c.want
+	if skip <= 0 {
+		p.text = &gzText{f: p.f}
+		return false, nil
+	}
+	at = 0
+	return true, p.entries(func(e entry) bool {
+		if !e.partial || at == last[0] || at == last[1] {
+			skip--
+		}
+		at++
+		return skip > 0
+	})
+}
+
+// entries reads the part from its beginning, and on from where f says to stop.
+func (p *part) entries(f func(entry) bool) error {
+	r := bufio.NewReaderSize(&gzText{f: p.f}, blockSize)
+	p.text = r
+	for {
+		line, err := r.ReadSlice('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+		if e, ok := parseEntry(bytes.TrimSuffix(line, []byte{'\n'})); ok && err == nil && !f(e) {
+			return nil
+		}
+	}
+}
+
+// gzText is what is in a compressed file, from its beginning. Where the file is damaged the text ends: what comes after
+// it is in other files.
+type gzText struct {
+	f *os.File
+	z *gzip.Reader
+}
+
+// Read implements io.Reader.
+func (g *gzText) Read(b []byte) (int, error) {
+	if g.z == nil {
+		z, err := gzip.NewReader(io.NewSectionReader(g.f, 0, 1<<62))
+		if err != nil {
+			return 0, ended(err)
+		}
+		g.z = z
+	}
+	n, err := g.z.Read(b)
+	return n, ended(err)
+}
+
+// ended turns the errors of a damaged file into its end.
+func ended(err error) error {
+	var corrupt flate.CorruptInputError
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) {
+		return io.EOF
+	}
+	return err
+}
+
+// realPath is the path of a log file that may be named by a link, and may just be missing between two steps of a
+// rotation.
+func realPath(path string) (string, error) {
+	if to, err := os.Readlink(path); err == nil {
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	return filepath.Join(dir, filepath.Base(path)), err
+}

@@ -1,0 +1,176 @@
+package logs
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// logSize is what one log file uses.
+type logSize struct {
+	path    string
+	size    int64
+	changed time.Time
+	// current says that it is the newest of its container: it is, or may be, written to.
+	current bool
+}
+
+// surplus chooses what goes so that the logs have no more than total bytes: the oldest files that are not written to
+// any more, whosever they are, then the current ones, the largest first: that is where most is gained for what is lost.
+// It goes on to nine tenths, so that it is not the next line already that asks again.
+func surplus(files []logSize, total int64) []logSize {
+	var sum int64
+	for _, f := range files {
+		sum += f.size
+	}
+	if sum <= total {
+		return nil
+	}
+	all := slices.Clone(files)
+	slices.SortStableFunc(all, func(a, b logSize) int {
+		switch {
+		case a.current != b.current:
+			return cmp.Compare(rank(a), rank(b))
+		case a.current:
+			return cmp.Compare(b.size, a.size)
+		default:
+			return a.changed.Compare(b.changed)
+		}
+	})
+	want := total - total/10
+	n := 0
+	for ; n < len(all) && sum > want; n++ {
+		sum -= all[n].size
+	}
+	return all[:n]
+}
+
+func rank(f logSize) int {
+	if f.current {
+		return 1
+	}
+	return 0
+}
+
+// measure lists the log files in the directories of pods.
+func measure(dirs []string) []logSize {
+	var files []logSize
+	for _, dir := range dirs {
+		containers, err := os.ReadDir(dir)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		for _, c := range containers {
+			if c.IsDir() {
+				files = append(files, measureContainer(filepath.Join(dir, c.Name()))...)
+			}
+		}
+	}
+	return files
+}
+
+func measureContainer(dir string) []logSize {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var files []logSize
+	newest := -1
+	for _, e := range entries {
+		newest = max(newest, NumberOf(e.Name()))
+	}
+	for _, e := range entries {
+		n := NumberOf(e.Name())
+		st, err := e.Info()
+		if n < 0 || err != nil || !st.Mode().IsRegular() {
+			continue
+		}
+		current := n == newest && filepath.Ext(e.Name()) == ".log"
+		files = append(files, logSize{path: filepath.Join(dir, e.Name()), size: st.Size(), changed: st.ModTime(), current: current})
+	}
+	return files
+}
+
+// grew counts bytes that were added to a log file.
+func (k *keeper) grew(n int) {
+	if k.limits.Total > 0 && k.used.Add(int64(n)) > k.limits.Total {
+		k.reclaimNow()
+	}
+}
+
+// reclaimNow has the total brought below its limit in the background.
+func (k *keeper) reclaimNow() {
+	if k.reclaiming.Load() || !k.reclaiming.CompareAndSwap(false, true) {
+		return
+	}
+	if !k.start(func() { defer k.reclaiming.Store(false); k.reclaim() }) {
+		k.reclaiming.Store(false)
+	}
+}
+
+// reclaim measures what all logs use and removes what is too much.
+func (k *keeper) reclaim() {
+	before := k.used.Load()
+	files := measure(k.dirs())
+	var sum int64
+	for _, f := range files {
+		sum += f.size
+	}
+	k.used.Add(sum - before)
+	gone := surplus(files, k.limits.Total)
+	if len(gone) == 0 {
+		return
+	}
+	n := Notice{Kind: Trimmed}
+	for _, f := range gone {
+		if size := k.drop(f); size > 0 {
+			n.Bytes += size
+			n.Files++
+		}
+	}
+	k.log.Info("old logs are removed: all logs together are too large", "files", n.Files, "bytes", n.Bytes, "had", sum, "limit", k.limits.Total)
+	k.notice(n)
+}
+
+// drop removes a log file, whoever writes to it: the writer makes a new one.
+func (k *keeper) drop(f logSize) int64 {
+	if f.current && k.shed != nil && k.shed(f.path) {
+		return f.size
+	}
+	k.names.Lock()
+	defer k.names.Unlock()
+	return k.removeLocked(f.path)
+}
+
+// shed removes the file that the container at path writes to; false when there is none.
+func (c *Collector) shed(path string) bool {
+	c.mu.Lock()
+	var out *logFile
+	for _, ct := range c.containers {
+		if ct.out.path == path {
+			out = ct.out
+		}
+	}
+	c.mu.Unlock()
+	return out != nil && out.shed() == nil
+}
+
+// shed removes the file; the next line is the first of a new one.
+func (l *logFile) shed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return os.ErrClosed
+	}
+	l.keeper.names.Lock()
+	defer l.keeper.names.Unlock()
+	size := l.keeper.removeLocked(l.path)
+	l.closeLocked()
+	if size == 0 {
+		return errors.New("nothing was removed")
+	}
+	return nil
+}
