@@ -221,6 +221,10 @@ func (b *builder) quiet() {
 		b.next(time.Time{}, "it has ended with success; it does not start again")
 	case !b.ready():
 		b.gates()
+	case b.LogsDropped != "":
+		b.cause(LogsDropped, "", "it runs, but %s", b.LogsDropped)
+		b.next(time.Time{}, "as soon as its log file can be written again it is, and tells how much is missing")
+		b.act("make room on the disk (df -h shows where), or give logs less: containerLogMaxSize, podLogsMaxSize")
 	default:
 		b.restarted()
 	}

@@ -63,6 +63,7 @@ const (
 	RegistryCertificate Reason = "RegistryCertificate"
 	RegistryNotTLS      Reason = "RegistryNotTLS"
 	NoSpace             Reason = "NoSpace"
+	LogsDropped         Reason = "LogsDropped"
 
 	MissingConfigMap Reason = "MissingConfigMap"
 	MissingSecret    Reason = "MissingSecret"
@@ -195,6 +196,8 @@ type Pod struct {
 	Output map[string][]string
 	// Events are the last ones, a line each.
 	Events []string
+	// LogsDropped says of which container the output is not kept now, and why; empty: all is.
+	LogsDropped string
 	// Listeners are, of a pod on the host's network with a container that ended, the processes on the port that its program
 	// says it could not have, else on those that the pod names; of a pod whose probes find nobody, those on all its ports.
 	Listeners []Listener

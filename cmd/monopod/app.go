@@ -108,6 +108,7 @@ func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a.memory = newThrift()
 	a.board.stir = a.memory.stir
 	a.cfg.Containerd = a.containerd
+	a.cfg.Events = a.events
 	if m.gateways != nil && cfg.PodDNS == podDNSAuto && len(cfg.ClusterDNS) == 0 {
 		a.cfg.Resolver = a.nameServers
 	}

@@ -24,6 +24,9 @@ type Config struct {
 	StateDirectory           string              `koanf:"stateDirectory"`
 	Socket                   string              `koanf:"socket"`
 	PodLogsDir               string              `koanf:"podLogsDir"`
+	ContainerLogMaxSize      string              `koanf:"containerLogMaxSize"`
+	ContainerLogMaxFiles     int                 `koanf:"containerLogMaxFiles"`
+	PodLogsMaxSize           string              `koanf:"podLogsMaxSize"`
 	NodeName                 string              `koanf:"nodeName"`
 	ContainerRuntimeEndpoint string              `koanf:"containerRuntimeEndpoint"`
 	OCIRuntime               string              `koanf:"ociRuntime"`

@@ -42,6 +42,7 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 	c.network(cfg)
 	c.runtime(cfg)
 	c.numbers(cfg)
+	c.logSizes(cfg)
 	c.security(cfg)
 	c.resources(cfg)
 	c.oneOf("logging.format", cfg.Logging.Format, "text", "json")

@@ -41,7 +41,7 @@ type configKey struct {
 
 // configKeys lists every key in the order in which they are printed.
 func configKeys() []configKey {
-	return slices.Concat(sourceKeys(), runtimeKeys(), resourceKeys(), securityKeys(), agentKeys())
+	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), resourceKeys(), securityKeys(), agentKeys())
 }
 
 func resourceKeys() []configKey {

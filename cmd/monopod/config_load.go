@@ -13,6 +13,8 @@ import (
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+
+	"monopod/runner"
 )
 
 const (
@@ -69,6 +71,8 @@ type LoadedConfig struct {
 	Warnings []string
 	// Resolver returns where monopod itself resolves names for pods; nil: it does not.
 	Resolver func() []string
+	// Events keeps what happens; nil: nobody does.
+	Events runner.Recorder
 	// Containerd, which may be nil, is told why containerd does not answer any more, and with nil that it does again.
 	Containerd func(error)
 }

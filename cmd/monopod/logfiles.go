@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"monopod/node"
 	"monopod/runner/ctrd/logs"
@@ -48,7 +47,7 @@ func (l logFiles) find(q node.LogQuery) (string, error) {
 	dir := filepath.Join(logs.PodDir(l.podLogsDir, q.Pod.Namespace, q.Pod.Name, string(q.Pod.UID)), q.Instance.Container)
 	limit := -1
 	if path, ok := l.linked(q, q.Instance.Successor); ok {
-		limit = logNumber(path)
+		limit = logs.NumberOf(filepath.Base(path))
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -56,7 +55,7 @@ func (l logFiles) find(q node.LogQuery) (string, error) {
 	}
 	best := -1
 	for _, e := range entries {
-		if n := logNumber(e.Name()); n > best && (limit < 0 || n < limit) {
+		if n := logs.NumberOf(e.Name()); n > best && (limit < 0 || n < limit) {
 			best = n
 		}
 	}
@@ -73,13 +72,4 @@ func (l logFiles) linked(q node.LogQuery, id string) (string, bool) {
 	name := logs.LinkName{Pod: q.Pod.Name, Namespace: q.Pod.Namespace, Container: q.Instance.Container, ID: id}
 	path, err := os.Readlink(name.Path(l.linksDir))
 	return path, err == nil
-}
-
-// logNumber is the number of a log file, -1 for other files.
-func logNumber(path string) int {
-	n, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".log"))
-	if err != nil || !strings.HasSuffix(path, ".log") {
-		return -1
-	}
-	return n
 }

@@ -25,6 +25,7 @@ func TestFindingTheLogOfAnInstance(t *testing.T) {
 		{"without a link it is the last", []string{"0.log", "2.log", "10.log", "9.log"}, nil, node.Instance{ID: "x"}, "10.log"},
 		{"gone before a known one: the one before that", []string{"0.log", "3.log", "4.log", "7.log"}, map[string]string{"new": "4.log"}, node.Instance{ID: "old", Successor: "new"}, "3.log"},
 		{"other files do not count", []string{"0.log", "0.log.20260101-000000", "5.txt", "x.log"}, nil, node.Instance{ID: "x"}, "0.log"},
+		{"it is just being rotated", []string{"0.log", "1.log.20260101-000000", "1.log.20260101-000001.gz"}, nil, node.Instance{ID: "x"}, "1.log"},
 		{"nothing is there", []string{"x.txt"}, nil, node.Instance{ID: "x"}, ""},
 		{"nothing before the first", []string{"0.log"}, map[string]string{"new": "0.log"}, node.Instance{ID: "old", Successor: "new"}, ""},
 	} {

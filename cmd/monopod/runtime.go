@@ -67,7 +67,8 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil, Log: log,
 		},
 		Image: image.Config{Snapshotter: cfg.Snapshotter, AuthFile: cfg.RegistryConfig, PreloadDirs: cfg.PreloadDirectories, Log: log},
-		Log:   log,
+		Logs:  logLimits(&cfg.Config), Events: cfg.Events,
+		Log: log,
 	}, nil
 }
 

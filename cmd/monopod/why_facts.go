@@ -20,6 +20,7 @@ import (
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner"
+	"monopod/runner/ctrd"
 	"monopod/watcher"
 	"monopod/why"
 )
@@ -157,6 +158,7 @@ func (e *explainer) look(ctx context.Context, p *why.Pod, s *runner.PodStatus, a
 	for _, v := range probeViews(s.Probes) {
 		p.Probes = append(p.Probes, why.Probe{Container: v.Container, Kind: v.Kind, Failures: v.Failures, Threshold: v.Threshold, Output: v.Output, Next: v.Next})
 	}
+	p.LogsDropped = logsDropped(e.events.List(podEvents(s.Pod.Namespace, s.Pod.Name)))
 	p.Output = e.output(ctx, s.Pod)
 	if len(p.Output) > 0 {
 		p.Events = eventLines(e.events.List(podEvents(s.Pod.Namespace, s.Pod.Name)))
@@ -167,6 +169,21 @@ func (e *explainer) look(ctx context.Context, p *why.Pod, s *runner.PodStatus, a
 	if refuses := func(v why.Probe) bool { return strings.Contains(v.Output, "connection refused") }; slices.ContainsFunc(p.Probes, refuses) {
 		p.Listeners = e.inside(s.Pod, s.Trouble.Container, all)
 	}
+}
+
+// logsDropped is what the events of a pod say of output that is not kept now.
+func logsDropped(all []corev1.Event) string {
+	text, at := "", time.Time{}
+	for i := range all {
+		ev := &all[i]
+		if (ev.Reason == ctrd.EventLogsDropped || ev.Reason == ctrd.EventLogsResumed) && !ev.LastTimestamp.Time.Before(at) {
+			text, at = "", ev.LastTimestamp.Time
+			if ev.Reason == ctrd.EventLogsDropped {
+				text = ev.Message
+			}
+		}
+	}
+	return text
 }
 
 // inside finds who waits on which port where the pod's containers are.

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/events"
 	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/rollout"
@@ -88,7 +89,7 @@ func TestOfOtherPodsNothingIsLookedUp(t *testing.T) {
 	<-handed
 	b.blind(errors.New("no runtime"))
 	b.publish(watcher.Desired{Pods: pods})
-	e := &explainer{board: b, now: time.Now}
+	e := &explainer{board: b, now: time.Now, events: events.New(events.Config{Dir: t.TempDir()})}
 	for name, want := range map[string]map[string]int{"web": {"web": 1, "other": 0}, "": {"web": 1, "other": 1}} {
 		f, err := e.facts(ctx, "default", name)
 		got := map[string]int{}

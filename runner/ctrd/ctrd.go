@@ -16,7 +16,9 @@ import (
 	"log/slog"
 	"time"
 
+	"monopod/runner"
 	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/spec"
 )
@@ -77,6 +79,11 @@ type Config struct {
 
 	// UsagePeriod is how often the use of the disk is measured, of pods that have a limit; 0: 10 s.
 	UsagePeriod time.Duration
+
+	// Logs bounds the log files.
+	Logs logs.Limits
+	// Events keeps what befalls pods beside what is done to them; nil: nobody does.
+	Events runner.Recorder
 
 	// Connection, which may be nil, is told why containerd does not answer any more, and with nil that it does again.
 	Connection func(error)

@@ -123,7 +123,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if r.cgroups.slices != nil {
 		r.onClose(func(context.Context) error { r.cgroups.slices.close(); return nil })
 	}
-	r.logs = logs.NewCollector(r.path("logs"), r.log)
+	r.logs = logs.NewCollector(logs.Config{Dir: r.path("logs"), Limits: cfg.Logs, PodDirs: r.ownLogDirs, Notice: r.logNotice, Log: r.log})
 	r.onClose(func(context.Context) error { return r.logs.Close() })
 	if err := r.logs.Recover(); err != nil {
 		return nil, fmt.Errorf("recover logs: %w", err)
@@ -284,6 +284,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return reapShims(ctx) })
 	g.Go(func() error { r.cleanCommands(ctx); return nil })
 	g.Go(func() error { r.measureUsage(ctx); return nil })
+	g.Go(func() error { r.logs.Sweep(); return nil })
 	err := g.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil

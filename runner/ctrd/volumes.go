@@ -186,12 +186,14 @@ func (r *Runtime) containerLogDir(key manifests.Key, uid, container string) stri
 // nextLogPath names the log file after the restart count, or the next number that is free: a new instance after
 // an edit has the same count as the one before.
 func nextLogPath(dir string, n int) string {
-	for ; ; n++ {
-		path := filepath.Join(dir, fmt.Sprintf("%d.log", n))
-		if _, err := os.Lstat(path); err != nil {
-			return path
-		}
+	taken := map[int]bool{}
+	for _, name := range names(dir) {
+		taken[logs.NumberOf(name)] = true
 	}
+	for taken[n] {
+		n++
+	}
+	return filepath.Join(dir, fmt.Sprintf("%d.log", n))
 }
 
 // linkName is the name under which log collectors find a container's log.

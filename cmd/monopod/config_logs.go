@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod/runner/ctrd/logs"
+)
+
+// Of the file system that logs are on, all of them together get a tenth unless podLogsMaxSize says otherwise, but
+// never less than leastPodLogs.
+const (
+	podLogsShare = 10
+	leastPodLogs = 64 << 20
+)
+
+// logKeys are the keys about the files with the output of containers.
+func logKeys() []configKey {
+	return []configKey{
+		{path: "containerLogMaxSize", kind: kindString, def: "10Mi", doc: "Size of a log file at which a new one is begun, as `10Mi`. No file is larger, however fast a container writes. Negative: log files grow without end."},
+		{path: "containerLogMaxFiles", kind: kindInt, def: int64(5), doc: "Most log files of one container instance: the one that is written to, and older ones, of which all but the newest are compressed. At least 2."},
+		{path: "podLogsMaxSize", kind: kindString, derived: "a tenth of the file system of `podLogsDir`, at least 64Mi", doc: "What the logs of all pods may use together, as `500Mi`. Beyond it the oldest files go that are not written to any more, then the largest ones that are. Negative: as much as they like."},
+	}
+}
+
+// logSizes checks the limits of logs.
+func (c *configCheck) logSizes(cfg *Config) {
+	for _, s := range []struct{ key, text string }{{"containerLogMaxSize", cfg.ContainerLogMaxSize}, {"podLogsMaxSize", cfg.PodLogsMaxSize}} {
+		if s.text == "" && s.key == "podLogsMaxSize" {
+			continue
+		}
+		if q, err := resource.ParseQuantity(s.text); err != nil || q.IsZero() {
+			c.add(s.key, fmt.Sprintf("%q is not a size", s.text), "write it as 10Mi, or \"-1\" for no limit")
+		}
+	}
+	c.between("containerLogMaxFiles", cfg.ContainerLogMaxFiles, 2, 1000)
+}
+
+// logLimits returns the limits of a valid configuration.
+func logLimits(cfg *Config) logs.Limits {
+	l := logs.Limits{MaxSize: bytesOf(cfg.ContainerLogMaxSize), MaxFiles: cfg.ContainerLogMaxFiles, Total: bytesOf(cfg.PodLogsMaxSize)}
+	if cfg.PodLogsMaxSize == "" {
+		l.Total = max(leastPodLogs, diskSize(cfg.PodLogsDir)/podLogsShare)
+	}
+	return l
+}
+
+func bytesOf(text string) int64 {
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0
+	}
+	return q.Value()
+}
+
+// diskSize is the size of the file system that a directory, which need not be there yet, is on; 0 when it is not known.
+func diskSize(dir string) int64 {
+	var st unix.Statfs_t
+	for unix.Statfs(dir, &st) != nil {
+		if dir == filepath.Dir(dir) {
+			return 0
+		}
+		dir = filepath.Dir(dir)
+	}
+	return int64(st.Blocks) * st.Bsize
+}
