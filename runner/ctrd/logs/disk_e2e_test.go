@@ -3,6 +3,7 @@
 package logs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,10 +41,10 @@ func TestAFullDiskTearsNoLine(t *testing.T) {
 	put(t, o, strings.Repeat(strings.Repeat("x", 99)+"\n", n)) // 3 MB with its prefixes
 	eventually(t, "the disk is full", func() bool { return c.Lost("a") > 0 })
 	eventually(t, "every line is written or counted", func() bool {
-		return uint64(strings.Count(content(t, path), "\n"))+c.Lost("a") == n
+		return uint64(strings.Count(content(t, path), " stdout F "))+c.Lost("a") == n
 	})
 	for line := range strings.Lines(plain(t, path)) {
-		if line != "stdout F "+strings.Repeat("x", 99)+"\n" {
+		if line != "stdout F "+strings.Repeat("x", 99)+"\n" && !strings.HasPrefix(line, "stderr F monopod: ") {
 			t.Fatalf("torn line %q", line)
 		}
 	}
@@ -52,7 +53,18 @@ func TestAFullDiskTearsNoLine(t *testing.T) {
 	}
 	put(t, o, "room again\n")
 	finish(t, c, "a")
-	if got := plain(t, path); !strings.HasSuffix(got, "x\nstdout F room again\n") {
+	got := plain(t, path)
+	if !strings.HasSuffix(got, ": no space left on device\nstdout F room again\n") {
 		t.Errorf("ends in %q", got[max(0, len(got)-200):])
+	}
+	missing := 0
+	for line := range strings.Lines(got) {
+		var m int
+		if _, err := fmt.Sscanf(line, "stderr F monopod: %d lines of output are missing here: ", &m); err == nil {
+			missing += m
+		}
+	}
+	if have := strings.Count(got, "stdout F x"); have+missing != n {
+		t.Errorf("%d lines and %d missing ones, of %d", have, missing, n)
 	}
 }

@@ -97,15 +97,6 @@ func (f family) newest() string {
 	return f.old[len(f.old)-1].stamp
 }
 
-// after returns the rotated files that are newer than a stamp.
-func (f family) after(stamp string) []rotated {
-	i := slices.IndexFunc(f.old, func(r rotated) bool { return r.stamp > stamp })
-	if i < 0 {
-		return nil
-	}
-	return f.old[i:]
-}
-
 // nextStamp names what is rotated now. Two in a second and a clock that was set back must not mix up the order:
 // the name is then the last one's and a second.
 func nextStamp(now time.Time, last string) string {

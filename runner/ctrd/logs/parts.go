@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
@@ -32,13 +33,16 @@ func openParts(path, after string) (parts []*part, newest string, err error) {
 		return nil, "", err
 	}
 	newest = after
-	f, err := listFamily(path)
+	stamps, err := listStamps(path)
 	if err != nil {
 		closeParts([]*part{last})
 		return nil, "", err
 	}
-	for _, r := range f.after(after) {
-		p, err := openRotated(path, r)
+	for _, stamp := range stamps {
+		if stamp <= after {
+			continue
+		}
+		p, err := openRotated(path, stamp)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed: there are too many
 		}
@@ -50,7 +54,7 @@ func openParts(path, after string) (parts []*part, newest string, err error) {
 			closeParts([]*part{p})
 			break // what is newer is found when this one has been read
 		}
-		parts, newest = append(parts, p), r.stamp
+		parts, newest = append(parts, p), stamp
 	}
 	if last != nil {
 		parts = append(parts, last)
@@ -61,12 +65,33 @@ func openParts(path, after string) (parts []*part, newest string, err error) {
 	return parts, newest, nil
 }
 
+// listStamps lists the rotated files, with none missing between two. What gets its name while a directory is read may be
+// seen or not, so it is read twice: the second time has all that the first one can have passed by.
+func listStamps(path string) ([]string, error) {
+	first, err := listFamily(path)
+	if err != nil {
+		return nil, err
+	}
+	second, err := listFamily(path)
+	if err != nil {
+		return nil, err
+	}
+	var stamps []string
+	for _, r := range slices.Concat(first.old, second.old) {
+		if r.stamp <= first.newest() {
+			stamps = append(stamps, r.stamp)
+		}
+	}
+	slices.Sort(stamps)
+	return slices.Compact(stamps), nil
+}
+
 // openRotated prefers the plain file, which may be compressed at any moment.
-func openRotated(path string, r rotated) (*part, error) {
-	plain := path + "." + r.stamp
-	p, err := openPart(plain, r.stamp, false)
+func openRotated(path, stamp string) (*part, error) {
+	plain := path + "." + stamp
+	p, err := openPart(plain, stamp, false)
 	if errors.Is(err, fs.ErrNotExist) {
-		return openPart(plain+gzSuffix, r.stamp, true)
+		return openPart(plain+gzSuffix, stamp, true)
 	}
 	return p, err
 }

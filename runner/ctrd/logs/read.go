@@ -265,9 +265,12 @@ func (l *logReader) next() error {
 	if err != nil {
 		return err
 	}
-	if len(parts) > 1 && parts[0].same(present) {
+	if rotatedAway := parts[0].stamp != ""; rotatedAway && parts[0].same(present) {
 		closeParts(parts[:1])
 		parts = parts[1:]
+	}
+	if len(parts) == 0 {
+		return nil // gone again
 	}
 	l.parts, l.newest = append([]*part{present}, parts...), newest
 	l.advance()
