@@ -57,6 +57,15 @@ func (e *ConnectError) Error() string {
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
+// Live says what is wrong with the daemon, if that is such that another one would do better; nil: nothing.
+func (c *Client) Live(ctx context.Context) error {
+	body, err := c.get(ctx, "/livez")
+	if err != nil {
+		return err
+	}
+	return body.Close()
+}
+
 // Pods lists pods; an empty namespace means all.
 func (c *Client) Pods(ctx context.Context, namespace string) (*corev1.PodList, error) {
 	list := &corev1.PodList{}

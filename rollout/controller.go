@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -67,6 +68,8 @@ type View struct {
 type Controller struct {
 	cfg     Config
 	trigger chan struct{}
+	// beat gives Run's loop a way to say that it goes round.
+	beat chan struct{}
 	// write wakes the writer: what was held back is due.
 	write chan struct{}
 
@@ -148,7 +151,7 @@ type unit struct {
 // New returns a Controller. It does nothing until Run is called.
 func New(cfg Config) *Controller {
 	return &Controller{
-		cfg: cfg, trigger: make(chan struct{}, 1), write: make(chan struct{}, 1), states: map[manifests.Key]*State{}, awake: map[string]*unit{}, apart: map[manifests.Key]bool{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{}, timed: map[string]*unit{},
+		cfg: cfg, trigger: make(chan struct{}, 1), beat: make(chan struct{}), write: make(chan struct{}, 1), states: map[manifests.Key]*State{}, awake: map[string]*unit{}, apart: map[manifests.Key]bool{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{}, timed: map[string]*unit{},
 		unsaved: map[manifests.Key]bool{}, refused: map[manifests.Key]bool{}, seen: map[manifests.Key]Observed{}, noted: map[manifests.Key]bool{}, busy: map[manifests.Key]bool{}, views: map[manifests.Key]View{},
 		images: digests{},
 	}
@@ -222,6 +225,8 @@ func (c *Controller) Run(ctx context.Context) error {
 			writer.Wait()
 			c.flush()
 			return nil
+		case c.beat <- struct{}{}:
+			continue
 		case <-c.trigger:
 		case <-timer.C:
 		}
@@ -230,6 +235,16 @@ func (c *Controller) Run(ctx context.Context) error {
 		} else {
 			timer.Stop()
 		}
+	}
+}
+
+// Beat waits until Run's loop goes round; an error says that it has not before the end of ctx.
+func (c *Controller) Beat(ctx context.Context) error {
+	select {
+	case <-c.beat:
+		return nil
+	case <-ctx.Done():
+		return errors.New("the loop of the revisions does not go round")
 	}
 }
 

@@ -29,6 +29,8 @@ type Watcher struct {
 	order   []string
 	// changed holds a token when sets or faults changed since the last publish.
 	changed chan struct{}
+	// beat gives the loop that publishes a way to say that it goes round.
+	beat chan struct{}
 
 	mu sync.Mutex
 	// sets is the last Set of each source, faults the last failure of those that do not run.
@@ -39,7 +41,7 @@ type Watcher struct {
 // New makes a Watcher. Earlier sources win over later ones.
 func New(log *slog.Logger, sources ...Source) *Watcher {
 	w := &Watcher{
-		log: log, sources: sources, changed: make(chan struct{}, 1),
+		log: log, sources: sources, changed: make(chan struct{}, 1), beat: make(chan struct{}),
 		sets: map[string]Set{}, faults: map[string]Report{},
 	}
 	if w.log == nil {
@@ -72,6 +74,16 @@ func (w *Watcher) Run(ctx context.Context, publish func(Desired)) error {
 	return g.Wait()
 }
 
+// Beat waits until the loop that publishes goes round; an error says that it has not before the end of ctx.
+func (w *Watcher) Beat(ctx context.Context) error {
+	select {
+	case <-w.beat:
+		return nil
+	case <-ctx.Done():
+		return errors.New("the loop of the sources does not go round")
+	}
+}
+
 func (w *Watcher) check() error {
 	seen := map[string]bool{}
 	for _, name := range w.order {
@@ -93,6 +105,8 @@ func (w *Watcher) publish(ctx context.Context, publish func(Desired)) {
 		select {
 		case <-ctx.Done():
 			return
+		case w.beat <- struct{}{}:
+			continue
 		case <-patience.C:
 			patient = false
 		case <-w.changed:

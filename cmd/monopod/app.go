@@ -22,6 +22,7 @@ import (
 	"monopod/names"
 	"monopod/node"
 	"monopod/node/stats"
+	"monopod/node/systemd"
 	"monopod/rollout"
 	"monopod/runner"
 	"monopod/watcher"
@@ -99,6 +100,9 @@ type App struct {
 	gauges   gauges
 	// stats reads what the machine and the pods use, when somebody asks.
 	stats *stats.Collector
+	watcher  *watcher.Watcher
+	// manager is the service manager, if one has started this process.
+	manager *systemd.Notifier
 }
 
 // NewApp returns the daemon of a configuration. It does no I/O.
@@ -163,6 +167,10 @@ func (a *App) Run(ctx context.Context) error {
 	if a.cfg.Resolver != nil {
 		a.startResolver(ctx, g)
 	}
+	a.watcher = watcher.New(a.log, a.sources()...)
+	if a.manager.Listens() {
+		g.Go(func() error { newService(a).run(ctx); return nil })
+	}
 	g.Go(func() error { return a.server().Run(ctx, a.listener) })
 	g.Go(func() error { return a.watch(ctx) })
 	g.Go(func() error { return a.rollouts.Run(ctx) })
@@ -195,7 +203,7 @@ func (a *App) applier() *applier {
 func (a *App) watch(ctx context.Context) error {
 	said := a.openApplied("") // before it is read
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return watcher.New(a.log, a.sources()...).Run(ctx, a.publish) })
+	g.Go(func() error { return a.watcher.Run(ctx, a.publish) })
 	g.Go(func() error {
 		for sleep(ctx, finishEvery); ctx.Err() == nil; sleep(ctx, finishEvery) {
 			said = a.openApplied(said)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -36,6 +37,8 @@ type gate struct {
 
 	// kick wakes run: there is something to stop step by step.
 	kick chan struct{}
+	// beat gives run a way to say that it goes round.
+	beat chan struct{}
 
 	mu sync.Mutex // guards what follows
 	// pool is nil while no runtime is open.
@@ -48,7 +51,7 @@ type gate struct {
 }
 
 func newGate(store *drain.Store, b *board, log *slog.Logger) *gate {
-	return &gate{store: store, log: log, pods: b.statuses, changed: b.Subscribe, notify: b.notify, tell: func(string, string, string) {}, kick: make(chan struct{}, 1)}
+	return &gate{store: store, log: log, pods: b.statuses, changed: b.Subscribe, notify: b.notify, tell: func(string, string, string) {}, kick: make(chan struct{}, 1), beat: make(chan struct{})}
 }
 
 // statuses are those of the pods. An error says why there may be others.
@@ -253,9 +256,20 @@ func (g *gate) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case g.beat <- struct{}{}:
 		case <-g.kick:
 			g.steps(ctx)
 		}
+	}
+}
+
+// Beat waits until run goes round; an error says that it has not before the end of ctx.
+func (g *gate) Beat(ctx context.Context) error {
+	select {
+	case <-g.beat:
+		return nil
+	case <-ctx.Done():
+		return errors.New("the loop of the drains does not go round")
 	}
 }
 
@@ -267,6 +281,7 @@ func (g *gate) steps(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case g.beat <- struct{}{}:
 		case <-changed:
 		case <-g.kick:
 		}

@@ -18,6 +18,9 @@ func (a *App) checks() *health.Checks {
 	b := a.board
 	return health.New(
 		health.Check{Name: "podloop", Ask: b.beat},
+		health.Check{Name: "sourceloop", Ask: a.watcher.Beat},
+		health.Check{Name: "revisionloop", Ask: a.rollouts.Beat},
+		health.Check{Name: "drainloop", Ask: a.gate.Beat},
 		health.Check{Name: "runtime", ReadyOnly: true, Ask: b.reach},
 		health.Check{Name: "sources", ReadyOnly: true, Ask: func(context.Context) error { return b.haveRead() }},
 		health.Check{Name: "podsseen", ReadyOnly: true, Ask: func(context.Context) error { return b.haveSeen() }},

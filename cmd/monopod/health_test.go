@@ -53,7 +53,7 @@ func TestTheDaemonTellsHowItIs(t *testing.T) {
 	d := newDaemon(t)
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
 	d.start()
-	const live = "[+]ping ok\n[+]podloop ok\n"
+	const live = "[+]ping ok\n[+]podloop ok\n[+]sourceloop ok\n[+]revisionloop ok\n[+]drainloop ok\n"
 	d.answers("/readyz?verbose", 200, live+"[+]runtime ok\n[+]sources ok\n[+]podsseen ok\n[+]store ok\nreadyz check passed\n")
 	d.answers("/healthz", 200, "ok")
 	d.answers("/healthz/sources", 200, "ok")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod/node"
+	"monopod/node/systemd"
 	"monopod/runner/ctrd/network"
 )
 
@@ -38,6 +39,8 @@ type program struct {
 	machine machine
 	// euid tells whether this is root.
 	euid func() int
+	// manager is the service manager that has started this process; nil: it is looked for.
+	manager *systemd.Notifier
 	// signals is nil in tests.
 	signals *interrupts
 }

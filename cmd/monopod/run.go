@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+
+	"monopod/node/systemd"
 )
 
 func (p *program) runCommand() *cobra.Command {
@@ -36,8 +38,13 @@ func (p *program) asRoot(cmd *cobra.Command, denial string, do func(context.Cont
 
 // serve runs an App until ctx ends.
 func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
+	manager := p.manager
+	if manager == nil {
+		manager = systemd.FromEnvironment() // before anything is started that would inherit it
+	}
 	log := newLogger(p.stderr, cfg.Logging)
 	app := NewApp(cfg, log, p.machine)
+	app.manager = manager
 	if err := app.Open(); err != nil {
 		return err
 	}
