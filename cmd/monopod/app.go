@@ -41,6 +41,8 @@ type Runtime interface {
 	FollowObjects(objects *manifests.Objects, removable func(manifests.Origin) bool)
 	// Cleanup gives back what is not part of a pod, and refuses while there are pods. Run must be running.
 	Cleanup(ctx context.Context) error
+	// Purge deletes what is left after Cleanup in a containerd that goes on without us.
+	Purge(ctx context.Context) error
 	// SyncPins has the images with these digests kept, whatever their tags come to stand for, and no others; gone are
 	// those of which nothing is there.
 	SyncPins(ctx context.Context, digests []string) (gone []string, err error)

@@ -67,6 +67,8 @@ func (f *fakeRuntime) Cleanup(ctx context.Context) error {
 	return err
 }
 
+func (f *fakeRuntime) Purge(context.Context) error { return nil }
+
 func (f *fakeRuntime) Close() error {
 	if f.stuck {
 		select {}

@@ -49,7 +49,12 @@ func (p *program) cleanup(ctx context.Context, cfg *LoadedConfig) error {
 }
 
 // giveBack undoes what an instance without pods has set up. Its locks must be held.
-func (p *program) giveBack(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (err error) {
+func (p *program) giveBack(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) error {
+	return p.giveBackAnd(ctx, cfg, log, func(context.Context, Runtime) error { return nil })
+}
+
+// giveBackAnd does something more, at the end.
+func (p *program) giveBackAnd(ctx context.Context, cfg *LoadedConfig, log *slog.Logger, more func(context.Context, Runtime) error) (err error) {
 	rt, err := p.machine.open(ctx, cfg, log)
 	for tries := 1; err != nil && tries < maxOpenFailures && ctx.Err() == nil; tries++ {
 		log.Warn("containers cannot be seen now; trying again", "in", firstReopen, "err", err)
@@ -69,7 +74,7 @@ func (p *program) giveBack(ctx context.Context, cfg *LoadedConfig, log *slog.Log
 		if err := rt.Cleanup(work); err != nil {
 			return fmt.Errorf("clean up: %w", err)
 		}
-		return nil
+		return more(work, rt)
 	})
 	return g.Wait()
 }

@@ -37,6 +37,7 @@ type program struct {
 	stderr  io.Writer
 	env     configEnv
 	machine machine
+	host    host
 	// euid tells whether this is root.
 	euid func() int
 	// manager is the service manager that has started this process; nil: it is looked for.
@@ -49,7 +50,7 @@ func newProgram() *program {
 	return &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: osConfigEnv(), machine: machine{
 		open: openCtrd, addresses: node.Addresses, gateways: resolverGateways, patience: lockPatience,
 		runs: runMachine{subnetLocks: "/run/monopod-subnets.lock", free: network.Free, keep: keepRun},
-	}, euid: os.Geteuid}
+	}, host: thisHost(), euid: os.Geteuid}
 }
 
 // usageError is a command line that cannot be understood.
@@ -139,7 +140,7 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.whyCommand(), p.logsCommand(), p.eventsCommand(), p.historyCommand(), p.diffCommand(), p.rollbackCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.drainCommand(), p.cordonCommand(), p.undrainCommand(), p.onceCommand(), p.upCommand(), p.downCommand(), p.cleanupCommand(), p.versionCommand())
+	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.whyCommand(), p.logsCommand(), p.eventsCommand(), p.historyCommand(), p.diffCommand(), p.rollbackCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.drainCommand(), p.cordonCommand(), p.undrainCommand(), p.onceCommand(), p.upCommand(), p.downCommand(), p.cleanupCommand(), p.installCommand(), p.uninstallCommand(), p.versionCommand())
 	return root
 }
 

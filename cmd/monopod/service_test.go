@@ -40,7 +40,7 @@ func serviceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, <-
 			told <- string(b[:n])
 		}
 	}()
-	t.Cleanup(func() { conn.Close(); <-over })
+	t.Cleanup(func() { _ = conn.Close(); <-over })
 	t.Setenv("NOTIFY_SOCKET", path)
 	n := systemd.FromEnvironment()
 	n.Watchdog = watchdog

@@ -37,6 +37,9 @@ func Unpack(dir string) (string, error) {
 	return unpack(carried(), dir)
 }
 
+// Carries says that this binary has programs to unpack: it needs nothing beside it.
+func Carries() bool { return len(carried().archive) > 0 }
+
 // parcel is an archive and its name.
 type parcel struct {
 	archive []byte

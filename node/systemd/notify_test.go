@@ -24,7 +24,7 @@ func manager(t *testing.T) (path string, told func() string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	return path, func() string {
 		b := make([]byte, 1<<12)
 		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {

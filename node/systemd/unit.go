@@ -9,7 +9,7 @@ import (
 const UnitName = "monopod.service"
 
 //go:embed monopod.service
-var unit string //nolint:gochecknoglobals // what is embedded must be one
+var unit string
 
 // defaultStart is how the unit starts monopod.
 const defaultStart = "ExecStart=/usr/local/bin/monopod run"
@@ -36,3 +36,29 @@ func quoted(s string) string {
 func IsOurs(text string) bool {
 	return strings.HasPrefix(text, strings.SplitAfter(unit, "\n")[0])
 }
+
+// Program is the program that a unit of Unit starts; empty: it does not say.
+func Program(text string) string {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart="); ok {
+			return firstWord(rest)
+		}
+	}
+	return ""
+}
+
+// firstWord undoes quoted.
+func firstWord(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	if rest, ok := strings.CutPrefix(s, `"`); ok {
+		end := strings.Index(strings.NewReplacer(`\\`, "..", `\"`, "..").Replace(rest), `"`)
+		if end < 0 {
+			return ""
+		}
+		word = rest[:end]
+	}
+	return strings.NewReplacer(`\\`, `\`, `\"`, `"`, "%%", "%", "$$", "$").Replace(word)
+}
+
+// DropIn is the name of the file that gives pods the time they need at a shutdown, in a directory for drop-ins of logind.
+const DropIn = "99-monopod.conf"

@@ -23,6 +23,11 @@ func TestTheUnitStartsAnyProgram(t *testing.T) {
 	if !strings.Contains(u, "\nExecStart=\"/opt/a b/50%%\" run --config \"/etc/x $$y.yaml\"\n") || strings.Contains(u, "/usr/local/bin") {
 		t.Error(u)
 	}
+	for _, exe := range []string{"/opt/a b/50%", "/usr/bin/monopod", `/a"b\ $c`} {
+		if got := systemd.Program(systemd.Unit(exe, "--config", "x y")); got != exe {
+			t.Errorf("%s: %s", exe, got)
+		}
+	}
 	if !systemd.IsOurs(u) || systemd.IsOurs("[Unit]\n") || systemd.IsOurs("") {
 		t.Error("it does not know its own")
 	}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"monopod/runner/runtimetest"
+)
+
+// standInHost is a machine with systemd in a directory; calls are those of systemctl.
+func standInHost(t *testing.T, dir string, whole bool) (h host, calls func() string) {
+	t.Helper()
+	exe := filepath.Join(dir, "download", "monopod")
+	for _, d := range []string{"units", "booted", "download"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, exe, "the program")
+	var all []string
+	h = host{
+		units: filepath.Join(dir, "units"), booted: filepath.Join(dir, "booted"), logind: []string{filepath.Join(dir, "logind")},
+		self: func() (string, bool, error) { return exe, whole, nil },
+		systemctl: func(_ context.Context, args ...string) error {
+			all = append(all, strings.Join(args, " "))
+			return nil
+		},
+	}
+	return h, func() string {
+		defer func() { all = nil }()
+		return strings.Join(all, "\n")
+	}
+}
+
+func TestInstallAndUninstall(t *testing.T) {
+	d := newDaemon(t)
+	h, calls := standInHost(t, d.dir, true)
+	to := d.path("bin", "monopod")
+	command := func(stdin string, args ...string) result {
+		p := d.program()
+		p.host, p.machine.open = h, d.prog.machine.open
+		out, errs := &syncBuffer{}, &syncBuffer{}
+		p.stdin, p.stdout, p.stderr = strings.NewReader(stdin), out, errs
+		code := p.run(t.Context(), append(args, "--config", d.path("config.yaml")))
+		return result{out.String(), errs.String(), code}
+	}
+	if r := command("", "install", "--path", to); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if got := calls(); got != "daemon-reload\nenable monopod.service\nrestart monopod.service" {
+		t.Errorf("systemctl %s", got)
+	}
+	unit := readFile(t, d.path("units", "monopod.service"))
+	if !strings.Contains(unit, "ExecStart="+to+" run --config "+d.path("config.yaml")+"\n") || readFile(t, to) != "the program" {
+		t.Error(unit)
+	}
+	if r := command("", "install", "--path", to, "--no-start"); r.code != 0 || calls() != "daemon-reload" {
+		t.Errorf("again: %+v", r)
+	}
+
+	d.put("web.yaml", podText("web", runtimetest.ScriptServe, 1))
+	d.start()
+	d.phase("web", "Running")
+	d.end() // as systemctl stop does
+	writeFile(t, d.path("root", "drain.json"), `{"cordoned":true,"drain":{}}`)
+	writeFile(t, d.path("logs", "other"), "")
+	writeFile(t, d.path("root", "config.json"), "{}")
+	if err := os.Mkdir(d.path("logind"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, d.path("logind", "99-monopod.conf"), "")
+	for stdin, want := range map[string]string{"": "nobody has answered", "no\n": ""} {
+		if r := command(stdin, "uninstall"); calls() != "" || !strings.Contains(r.stderr, want) || r.code != map[bool]int{true: 1}[want != ""] {
+			t.Errorf("%q: %+v", stdin, r)
+		}
+	}
+	if r := command("yes\n", "uninstall"); r.code != 0 || !strings.Contains(r.stdout, "removing pod default/web") {
+		t.Fatalf("%+v", r)
+	}
+	if got := calls(); got != "disable --now monopod.service\nkill --signal=HUP systemd-logind.service\ndaemon-reload" {
+		t.Errorf("systemctl %s", got)
+	}
+	if keys, err := d.fake.List(t.Context()); err != nil || len(keys) > 0 {
+		t.Errorf("pods are left: %v, %v", keys, err)
+	}
+	for _, gone := range []string{"units/monopod.service", "bin/monopod", "root/drain.json", "root/monopod.pid", "run", "logind"} {
+		// The stand-in has its program in download; the copy has the same content.
+		if _, err := os.Stat(d.path(gone)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s stays: %v", gone, err)
+		}
+	}
+	for _, stays := range []string{"manifests/web.yaml", "config.yaml", "root/config.json", "logs/other", "download/monopod"} {
+		if _, err := os.Stat(d.path(stays)); err != nil {
+			t.Error(err)
+		}
+	}
+	if r := command("", "uninstall", "--yes"); r.code != 0 || calls() != "" {
+		t.Errorf("again: %+v", r)
+	}
+}
+
+func TestUninstallKeepsDataAndStopsADaemonThatRuns(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command(exe)
+	child.Env = append(os.Environ(), actAsMonopod+"="+d.path("config.yaml"))
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	t.Cleanup(func() { _ = child.Process.Kill() })
+	d.eventually("it answers", func() error {
+		if r := d.cmd("get", "pods"); r.code != 0 {
+			return errors.New(r.stderr)
+		}
+		return nil
+	})
+	writeFile(t, d.path("root", "precious"), "")
+	p := d.program()
+	p.host, _ = standInHost(t, dir, false)
+	p.machine.open = d.prog.machine.open
+	out := &syncBuffer{}
+	p.stdout, p.stderr = out, out
+	if code := p.run(t.Context(), []string{"uninstall", "--yes", "--keep-data", "--config", d.path("config.yaml")}); code != 0 {
+		t.Fatalf("code %d: %s", code, out)
+	}
+	if !strings.Contains(out.String(), "stopping the monopod that runs (pid ") {
+		t.Error(out)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(d.path("root", "precious")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(d.path("run")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestInstallTouchesNothingOfOthers(t *testing.T) {
+	d := newDaemon(t)
+	h, calls := standInHost(t, d.dir, false)
+	command := func(args ...string) result {
+		p := d.program()
+		p.host, p.machine.open = h, d.prog.machine.open
+		errs := &syncBuffer{}
+		p.stderr = errs
+		return result{code: p.run(t.Context(), append(args, "--config", d.path("config.yaml"))), stderr: errs.String()}
+	}
+	writeFile(t, d.path("units", "monopod.service"), "[Unit]\nDescription=mine\n")
+	if r := command("install"); r.code != exitError || !strings.Contains(r.stderr, "not of `monopod install`") || calls() != "" {
+		t.Errorf("%+v", r)
+	}
+	if r := command("uninstall", "--yes"); r.code != exitOK || calls() != "" || readFile(t, d.path("units", "monopod.service")) == "" {
+		t.Errorf("%+v", r)
+	}
+	if err := os.Remove(d.path("booted")); err != nil {
+		t.Fatal(err)
+	}
+	if r := command("install"); r.code != exitError || !strings.Contains(r.stderr, "systemd does not run here") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestMountsAreFoundByTheirPath(t *testing.T) {
+	all, err := mountsBelow("/")
+	if err != nil || !slices.Contains(all, "/proc") {
+		t.Errorf("%v, %v", all, err)
+	}
+	if got := unescape(`/a\040b\134`); got != `/a b\` {
+		t.Error(got)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if below, err := mountsBelow(dir); err != nil || len(below) > 0 {
+		t.Errorf("%v, %v", below, err)
+	}
+	if err := removeDirectory(dir, []string{filepath.Join(dir, "x", "y")}); err != nil {
+		t.Error(err)
+	}
+}
