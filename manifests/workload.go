@@ -15,6 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// PodTemplate returns the template of a workload, nil for other objects.
+func PodTemplate(obj metav1.Object) *corev1.PodTemplateSpec {
+	t, _, _ := podTemplate(obj)
+	return t
+}
+
 // podTemplate returns the template of a workload, its selector, and the path of the spec they are in.
 func podTemplate(obj metav1.Object) (t *corev1.PodTemplateSpec, selector *metav1.LabelSelector, spec *field.Path) {
 	spec = field.NewPath("spec")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 
 	apiwatch "k8s.io/apimachinery/pkg/watch"
@@ -27,15 +28,7 @@ func (c *Client) change(ctx context.Context, method string, request any) (result
 
 // send asks for a change and reads the answer.
 func (c *Client) send(ctx context.Context, method, path string, request, answer any) error {
-	b, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://monopod"+path, bytes.NewReader(b))
-	if err != nil {
-		return err
-	}
-	body, err := c.do(req)
+	body, err := c.ask(ctx, method, path, request)
 	if err != nil {
 		return err
 	}
@@ -44,6 +37,19 @@ func (c *Client) send(ctx context.Context, method, path string, request, answer 
 		return fmt.Errorf("answer to %s: %w", path, err)
 	}
 	return nil
+}
+
+// ask sends a request with a body and returns that of a good answer.
+func (c *Client) ask(ctx context.Context, method, path string, request any) (io.ReadCloser, error) {
+	b, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://monopod"+path, bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	return c.do(req)
 }
 
 // Bookmark is the type of the event that WatchAll adds behind the pods that there were at its start.

@@ -37,6 +37,8 @@ type Config struct {
 	Scheduler Scheduler
 	// Routes are further paths, by their patterns in a ServeMux.
 	Routes map[string]http.Handler
+	// Images may be nil: nothing is told of them then.
+	Images Images
 	// Settings is the answer to GET /v1/config.
 	Settings json.RawMessage
 	// Version is the answer to GET /v1/version.
@@ -70,6 +72,7 @@ func (s *Server) Handler() http.Handler {
 	s.applyRoutes(mux)
 	s.revisionRoutes(mux)
 	s.scheduleRoutes(mux)
+	s.imageRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			s.fail(w, statusError(http.StatusMethodNotAllowed, "the API has no "+r.Method+" for "+r.URL.Path))

@@ -129,6 +129,13 @@ func (d Desired) Complete() bool {
 	})
 }
 
+// Told says that every source has been read, or has said why it cannot be.
+func (d Desired) Told() bool {
+	return !slices.ContainsFunc(d.Order, func(name string) bool {
+		return !d.Reported[name] && !slices.ContainsFunc(d.Reports, func(r Report) bool { return r.Source == name })
+	})
+}
+
 // SameRead says that as much is known of what the sources want: Removable and Keeps say the same.
 func (d Desired) SameRead(o Desired) bool {
 	return maps.Equal(d.Reported, o.Reported) && maps.Equal(d.Partial, o.Partial) && maps.EqualFunc(d.Unknown, o.Unknown, slices.Equal[[]string])

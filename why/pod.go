@@ -394,6 +394,9 @@ func (b *builder) underway() {
 	} else {
 		b.cause(Underway, c, "%s", text)
 	}
+	for _, p := range b.Pulls {
+		b.cause(Underway, b.Trouble.Container, "%s: %s, since %s", p.Image, p.Progress, short(b.Now.Sub(p.Since)))
+	}
 	if st := b.status(b.Trouble.Container); st != nil && st.State.Waiting != nil && st.LastTerminationState.Terminated != nil && b.restartedOften(st) {
 		b.exited(st.Name)
 		return

@@ -198,9 +198,19 @@ type Pod struct {
 	Events []string
 	// LogsDropped says of which container the output is not kept now, and why; empty: all is.
 	LogsDropped string
+	// Pulls are those of its images that are under way.
+	Pulls []Pull
 	// Listeners are, of a pod on the host's network with a container that ended, the processes on the port that its program
 	// says it could not have, else on those that the pod names; of a pod whose probes find nobody, those on all its ports.
 	Listeners []Listener
+}
+
+// Pull is how far the pull of an image is.
+type Pull struct {
+	Image string
+	Since time.Time
+	// Progress says it in words.
+	Progress string
 }
 
 // Trouble is the first thing in the way; see runner.Trouble.

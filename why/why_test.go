@@ -361,6 +361,9 @@ func TestEachCauseHasItsChain(t *testing.T) {
 			p.LogsDropped = "the output of container app is dropped: write /var/log/pods/default_web_u/app/0.log: no space left on device"
 		})),
 		"not looked at": oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containers cannot be seen: no space left\non device" }),
+		"pulling for long": oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}), func(p *why.Pod) {
+			p.Pulls = []why.Pull{{Image: "registry.example/app:1", Since: now.Add(-3 * time.Minute), Progress: "25.0 MB of 100.0 MB (25%)"}}
+		})),
 		"edit refused": oneOf(web(), func(f *why.Facts) {
 			f.Inputs = []why.Input{{Input: "/etc/monopod/manifests/web.yaml", State: "Refused", Errors: []string{`/etc/monopod/manifests/web.yaml:7:5: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`}, Pods: []string{"default/web"}, Since: now.Add(-time.Minute)}}
 		}),

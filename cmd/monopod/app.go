@@ -46,6 +46,8 @@ type Runtime interface {
 	// SyncPins has the images with these digests kept, whatever their tags come to stand for, and no others; gone are
 	// those of which nothing is there.
 	SyncPins(ctx context.Context, digests []string) (gone []string, err error)
+	// Images is what is known of its images.
+	Images() imageService
 	// Close lets go of the runtime. What runs goes on.
 	Close() error
 }
@@ -96,13 +98,14 @@ type App struct {
 	applied  *applied.Store
 	rollouts *rollout.Controller
 	pins     *pins
+	images   *images
 	memory   *thrift
 	resolver *names.Server
 	gate     *gate
 	gauges   gauges
 	// stats reads what the machine and the pods use, when somebody asks.
-	stats *stats.Collector
-	watcher  *watcher.Watcher
+	stats   *stats.Collector
+	watcher *watcher.Watcher
 	// manager is the service manager, if one has started this process.
 	manager *systemd.Notifier
 }
@@ -111,6 +114,7 @@ type App struct {
 func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), pins: newPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
 	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log})
+	a.images = a.newImages()
 	a.memory = newThrift()
 	a.board.stir = a.memory.stir
 	a.cfg.Containerd = a.containerd
@@ -188,7 +192,7 @@ func (a *App) Run(ctx context.Context) error {
 
 func (a *App) server() *node.Server {
 	cfg := node.Config{
-		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Whys: a.explainer(), Events: a.events, Revisions: revisions{a.rollouts},
+		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Whys: a.explainer(), Events: a.events, Revisions: revisions{a.rollouts}, Images: a.images,
 		Settings: a.settings, Version: version(), Log: a.log, Routes: a.routes(),
 	}
 	if a.only == nil { // else nobody reads what is applied
@@ -338,6 +342,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	g.Go(func() error { return a.board.attach(ctx, pool, existing) })
 	g.Go(func() error { a.followWorkloads(ctx, pool); return nil })
 	g.Go(func() error { a.pins.follow(ctx, rt); return nil })
+	g.Go(func() error { a.images.follow(ctx, rt.Images(), imported.Done()); return nil })
 	err = g.Wait()
 	a.board.detach()
 	if closeErr := rt.Close(); closeErr != nil {

@@ -32,9 +32,12 @@ const patience = 10 * time.Second
 type fakeRuntime struct {
 	*runtimetest.Fake
 	*pinned
+	images *fakeImages
 	// stuck keeps Close from returning.
 	stuck bool
 }
+
+func (f *fakeRuntime) Images() imageService { return f.images.Images() }
 
 func (f *fakeRuntime) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
@@ -94,6 +97,7 @@ type daemon struct {
 	dir  string
 	fake *runtimetest.Fake
 	pins *pinned
+	imgs *fakeImages
 	prog *program
 	log  *syncBuffer
 	stop context.CancelFunc
@@ -110,7 +114,7 @@ func newDaemon(t testing.TB, config ...string) *daemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	d := &daemon{t: t, dir: dir, fake: runtimetest.NewFake(), pins: &pinned{}, log: &syncBuffer{}, patience: patience}
+	d := &daemon{t: t, dir: dir, fake: runtimetest.NewFake(), pins: &pinned{}, imgs: newFakeImages(), log: &syncBuffer{}, patience: patience}
 	lines := append([]string{
 		"staticPodPath: manifests", "rootDirectory: root", "stateDirectory: run", "podLogsDir: logs/pods", "nodeName: test-node", "cniConfDir: cni", "logging: {level: debug}",
 	}, config...)
@@ -120,7 +124,7 @@ func newDaemon(t testing.TB, config ...string) *daemon {
 	}
 	d.prog = d.program()
 	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
-		return &fakeRuntime{Fake: d.fake, pinned: d.pins}, nil
+		return &fakeRuntime{Fake: d.fake, pinned: d.pins, images: d.imgs}, nil
 	}
 	return d
 }

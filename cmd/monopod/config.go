@@ -67,6 +67,11 @@ type Config struct {
 	CrashLoopBackOff         CrashLoopBackOff    `koanf:"crashLoopBackOff"`
 	AutoRollback             AutoRollback        `koanf:"autoRollback"`
 	Logging                  Logging             `koanf:"logging"`
+
+	ImageGCHighThresholdPercent int           `koanf:"imageGCHighThresholdPercent"`
+	ImageGCLowThresholdPercent  int           `koanf:"imageGCLowThresholdPercent"`
+	ImageMinimumGCAge           time.Duration `koanf:"imageMinimumGCAge"`
+	ImageMaximumGCAge           time.Duration `koanf:"imageMaximumGCAge"`
 }
 
 // CrashLoopBackOff bounds the wait between restarts of a crashing container.

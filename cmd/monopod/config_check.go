@@ -41,6 +41,7 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 	c.directories(cfg)
 	c.network(cfg)
 	c.runtime(cfg)
+	c.images(cfg)
 	c.numbers(cfg)
 	c.logSizes(cfg)
 	c.security(cfg)

@@ -41,7 +41,7 @@ type configKey struct {
 
 // configKeys lists every key in the order in which they are printed.
 func configKeys() []configKey {
-	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), resourceKeys(), securityKeys(), agentKeys())
+	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), resourceKeys(), securityKeys(), agentKeys())
 }
 
 func resourceKeys() []configKey {
@@ -84,8 +84,6 @@ func runtimeKeys() []configKey {
 		{path: "shimPath", kind: kindPath, derived: "`containerd-shim-monopod-v2` that came with monopod, beside it, or in PATH", doc: "Path of monopod's containerd shim."},
 		{path: "snapshotter", kind: kindString, def: "overlayfs", doc: "containerd snapshotter. The containerd inside monopod has `overlayfs` and, for file systems without overlays, `native`, which copies everything."},
 		{path: "cgroupRoot", kind: kindString, def: "/monopod", doc: "Cgroup below which the cgroups of pods are made."},
-		{path: "preloadDirectories", kind: kindPaths, doc: "Directories with OCI or docker image archives, imported at start and when they change."},
-		{path: "registryConfig", kind: kindPath, derived: "`config.json` in `rootDirectory`", doc: "File with registry credentials, in the format of docker's `config.json`. It may be missing."},
 		{path: "podCIDR", kind: kindString, def: "10.87.0.0/16", doc: "Subnet of the pods on monopod's own bridge, IPv4 or IPv6, or one of each with a comma between; unused when `cniConfDir` holds a configuration."},
 		{path: "runPodCIDR", kind: kindString, def: "10.84.0.0/16", doc: "Where `monopod once` and `monopod up` take their subnets from: each a /24 (IPv6: a /64) that is free on this machine."},
 		{path: "bridgeName", kind: kindString, derived: "`monopod0`; another name when that bridge belongs to another subnet", doc: "Name of monopod's own bridge, at most 15 characters."},

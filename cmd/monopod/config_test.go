@@ -222,6 +222,9 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"memoryReservationPolicy":  {"TieredReservation", "None", "TieredReservation", "[1]"},
 		"logging.format":           {"json", "text", "json", "1"},
 		"logging.level":            {"warn", "error", "debug", "1"},
+
+		"imageGCHighThresholdPercent": {"90", "95", "99", "many"},
+		"imageMaximumGCAge":           {"1h", "2h", "3h", "20"},
 	}
 	for _, k := range configKeys() {
 		t.Run(k.path, func(t *testing.T) {

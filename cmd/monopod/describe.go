@@ -49,6 +49,11 @@ func (p *program) describe(ctx context.Context, c *node.Client, key manifests.Ke
 		return err
 	}
 	d := &description{w: p.stdout, now: time.Now(), probes: probesOf(pod)}
+	if waits := func(s corev1.ContainerStatus) bool { return s.State.Waiting != nil }; slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), waits) {
+		if d.pulls, err = c.Pulls(ctx, imagesOf(&pod.Spec)); err != nil {
+			return err
+		}
+	}
 	d.head(pod, inputsOf(pod, inputs))
 	d.containers("Init Containers", pod.Spec.InitContainers, pod.Status.InitContainerStatuses)
 	d.containers("Containers", pod.Spec.Containers, pod.Status.ContainerStatuses)
@@ -77,6 +82,7 @@ type description struct {
 	now    time.Time
 	indent string
 	probes []node.Probe
+	pulls  []node.ImagePull
 }
 
 // field prints "Name: value" unless the value is empty.
@@ -128,6 +134,11 @@ func (d *description) head(pod *corev1.Pod, inputs []node.Input) {
 	d.field("Update", pod.Annotations[node.AnnotationUpdate])
 	d.field("Status", podStatus(pod))
 	d.field("Why", pod.Annotations[node.AnnotationWhy])
+	var pulls []string
+	for _, p := range d.pulls {
+		pulls = append(pulls, fmt.Sprintf("%s: %s, since %s", p.Image, progressText(p.Done, p.Total), ago(p.Since, d.now)))
+	}
+	d.list("Pulling", pulls)
 	d.field("Next Try", d.nextTry(pod.Annotations[node.AnnotationNextTry]))
 	d.field("Phase", string(pod.Status.Phase))
 	d.field("Reason", pod.Status.Reason)

@@ -49,6 +49,13 @@ func (p *pins) take() (digests []string, known bool) {
 	return p.digests, p.known
 }
 
+// wanted returns the digests of all images to keep, once they are known.
+func (p *pins) wanted() (digests []string, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.digests, p.known
+}
+
 // follow makes a runtime keep what is wanted, now and whenever that changes, until ctx ends.
 func (p *pins) follow(ctx context.Context, rt Runtime) {
 	timer := time.NewTimer(farAway)

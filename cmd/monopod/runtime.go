@@ -31,8 +31,14 @@ func openCtrd(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime
 	if err != nil {
 		return nil, err
 	}
-	return rt, nil
+	return ctrdRuntime{rt}, nil
 }
+
+// ctrdRuntime is a Runtime.
+type ctrdRuntime struct{ *ctrd.Runtime }
+
+// Images implements Runtime.
+func (r ctrdRuntime) Images() imageService { return r.Runtime.Images() }
 
 // ctrdConfig translates the configuration and finds the programs.
 func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {

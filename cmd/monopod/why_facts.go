@@ -41,11 +41,12 @@ type explainer struct {
 	// proc is /proc.
 	proc   string
 	events *events.Recorder
+	images *images
 }
 
 func (a *App) explainer() *explainer {
 	return &explainer{
-		board: a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc", events: a.events,
+		board: a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc", events: a.events, images: a.images,
 	}
 }
 
@@ -160,6 +161,9 @@ func (e *explainer) look(ctx context.Context, p *why.Pod, s *runner.PodStatus, a
 	}
 	p.LogsDropped = logsDropped(e.events.List(podEvents(s.Pod.Namespace, s.Pod.Name)))
 	p.Output = e.output(ctx, s.Pod)
+	if s.Trouble.Kind == runner.TroubleUnderway {
+		p.Pulls = e.pulls(ctx, s.Pod)
+	}
 	if len(p.Output) > 0 {
 		p.Events = eventLines(e.events.List(podEvents(s.Pod.Namespace, s.Pod.Name)))
 	}
@@ -184,6 +188,19 @@ func logsDropped(all []corev1.Event) string {
 		}
 	}
 	return text
+}
+
+// pulls tell how far the images of a pod are that are being pulled.
+func (e *explainer) pulls(ctx context.Context, pod *corev1.Pod) []why.Pull {
+	found, err := e.images.Pulls(ctx, imagesOf(&pod.Spec))
+	if err != nil {
+		return nil
+	}
+	var all []why.Pull
+	for _, p := range found {
+		all = append(all, why.Pull{Image: p.Image, Since: p.Since, Progress: progressText(p.Done, p.Total)})
+	}
+	return all
 }
 
 // inside finds who waits on which port where the pod's containers are.

@@ -8,7 +8,7 @@
 // extensions, no controller and no pause process) and one container record per instance (labels). The index in
 // memory is a copy of them, written through.
 //
-// Goroutines: Run keeps the event subscription, the teardown queue, the measuring of disks and the preload watcher; each CreateSandbox
+// Goroutines: Run keeps the event subscription, the teardown queue, the measuring of disks, the use of images and the preload watcher; each CreateSandbox
 // starts one for CNI ADD, which Close waits for; logs has two per attached container.
 package ctrd
 

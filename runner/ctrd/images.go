@@ -1,12 +1,22 @@
 package ctrd
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
 
+	"github.com/containerd/containerd/v2/plugins"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/gc"
 	"monopod/runner/spec"
 )
 
@@ -50,4 +60,148 @@ func mountedImages(volumes map[string]spec.Volume) map[string]string {
 // behalf of this instance. Of those that are gone there is nothing to keep, now or later.
 func (r *Runtime) SyncPins(ctx context.Context, digests []string) (gone []string, err error) {
 	return r.images.SyncPins(r.ns(ctx), r.cfg.RootDirectory, digests)
+}
+
+// settleImages is how long changes of what is in use are waited for to be noted together.
+const settleImages = time.Second
+
+// followImages notes which images are in use whenever that changes, until ctx ends.
+func (r *Runtime) followImages(ctx context.Context) {
+	var noted map[string]bool
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-retry.C:
+		case <-r.index.changed:
+			if !sleep(ctx, settleImages) {
+				return
+			}
+		}
+		used := r.usedImages()
+		if noted != nil && maps.Equal(used, noted) {
+			continue
+		}
+		if err := r.images.NoteUse(ctx, used); err != nil {
+			r.log.Debug("when images were last used is not noted", "err", err)
+			retry.Reset(time.Minute)
+			continue
+		}
+		noted = used
+		r.tellImages()
+	}
+}
+
+// tellImages says that images came, or that others are in use.
+func (r *Runtime) tellImages() {
+	select {
+	case r.imagesChanged <- struct{}{}:
+	default: // nobody has looked since
+	}
+}
+
+// usedImages are the digests of the images that there are containers with, if only dead ones.
+func (r *Runtime) usedImages() map[string]bool {
+	used := map[string]bool{}
+	for _, c := range r.index.all() {
+		used[c.Labels.Image] = true
+		for _, dig := range c.Labels.VolumeImages {
+			used[dig] = true
+		}
+	}
+	delete(used, "")
+	return used
+}
+
+// Images is what can be known of, and done with, the images of a Runtime.
+type Images struct{ r *Runtime }
+
+// Images returns them.
+func (r *Runtime) Images() *Images { return &Images{r} }
+
+// ImageUse is an image and the pods that have a container with it, as "namespace/name", in order.
+type ImageUse struct {
+	image.Info
+	Pods []string
+}
+
+// List returns all images, by name.
+func (i *Images) List(ctx context.Context) ([]ImageUse, error) {
+	all, err := i.r.images.List(i.r.ns(ctx))
+	if err != nil {
+		return nil, err
+	}
+	pods := map[string]map[string]bool{}
+	for _, c := range i.r.index.all() {
+		for _, dig := range append(slices.Collect(maps.Values(c.Labels.VolumeImages)), c.Labels.Image) {
+			if pods[dig] == nil {
+				pods[dig] = map[string]bool{}
+			}
+			pods[dig][c.Labels.Key.String()] = true
+		}
+	}
+	uses := make([]ImageUse, 0, len(all))
+	for n := range all {
+		u := ImageUse{Info: all[n], Pods: slices.Sorted(maps.Keys(pods[all[n].Digest]))}
+		u.UsedNow = len(u.Pods) > 0
+		uses = append(uses, u)
+	}
+	return uses, nil
+}
+
+// Pulls returns the pulls that are under way, of one image or with an empty reference all.
+func (i *Images) Pulls(ctx context.Context, ref string) ([]image.Pull, error) {
+	return i.r.images.Pulls(i.r.ns(ctx), ref)
+}
+
+// Pull makes an image present, by pull policy.
+func (i *Images) Pull(ctx context.Context, ref string, policy corev1.PullPolicy) (*image.Image, error) {
+	return i.r.images.Ensure(i.r.ns(ctx), ref, policy)
+}
+
+// Targets returns the digests that references stand for now, with those.
+func (i *Images) Targets(ctx context.Context, refs []string) (map[string][]string, error) {
+	return i.r.images.Targets(i.r.ns(ctx), refs)
+}
+
+// Collect removes images that nobody needs; what there are containers with, and the disk, is filled in.
+func (i *Images) Collect(ctx context.Context, c image.Collection) (image.Collected, error) {
+	c.Used, c.Disk = i.r.usedImages, i.Disk
+	return i.r.images.Collect(i.r.ns(ctx), c)
+}
+
+// Changed holds a token when images came or fewer are in use than before.
+func (i *Images) Changed() <-chan struct{} { return i.r.imagesChanged }
+
+// Disk looks at the file system that holds the images.
+func (i *Images) Disk() (gc.Disk, error) {
+	var st unix.Statfs_t
+	dir := i.r.imageRoot()
+	if err := unix.Statfs(dir, &st); err != nil {
+		return gc.Disk{}, fmt.Errorf("%s: %w", dir, err)
+	}
+	return gc.Disk{Capacity: int64(st.Blocks) * st.Bsize, Available: int64(st.Bavail) * st.Bsize}, nil
+}
+
+// imageRoot is a directory on the file system of the images.
+func (r *Runtime) imageRoot() string {
+	if r.cfg.Endpoint == "" {
+		return filepath.Join(r.cfg.RootDirectory, "containerd")
+	}
+	return cmp.Or(r.snapshots, r.cfg.RootDirectory)
+}
+
+// findSnapshots asks another containerd where its snapshotter keeps its files; empty: it does not say.
+func (r *Runtime) findSnapshots(ctx context.Context) string {
+	answer, err := r.client.IntrospectionService().Plugins(ctx, "type=="+string(plugins.SnapshotPlugin)+",id=="+r.cfg.Snapshotter)
+	if err != nil || len(answer.Plugins) == 0 {
+		return ""
+	}
+	root := answer.Plugins[0].Exports["root"]
+	if _, err := os.Stat(root); err != nil {
+		return ""
+	}
+	return root
 }

@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 
+	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/volumes"
 )
@@ -90,7 +92,8 @@ func (r *Runtime) discardLeftovers(ctx context.Context) (unmade map[string]bool,
 	return unmade, nil
 }
 
-// cleanLeases ends the leases of an agent that was killed: they would keep what it was at work on for a day. Those in
+// cleanLeases ends the leases of an agent that was killed: they would keep what it was at work on for a day. A pull that
+// was cut off goes on later with what has come of it. Those in
 // a containerd that others use as well are left to expire.
 func (r *Runtime) cleanLeases(ctx context.Context) error {
 	if r.cfg.Endpoint != "" {
@@ -102,6 +105,9 @@ func (r *Runtime) cleanLeases(ctx context.Context) error {
 	}
 	var errs []error
 	for _, l := range all {
+		if image.Resumable(l, time.Now()) {
+			continue
+		}
 		errs = append(errs, ignoreNotFound(r.client.LeasesService().Delete(ctx, l)))
 	}
 	return errors.Join(errs...)

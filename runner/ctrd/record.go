@@ -124,10 +124,12 @@ type index struct {
 	byPod      map[manifests.Key][]string
 	// generations has the last one given out in this run, by pod; of pods that have containers, or are about to.
 	generations map[manifests.Key]int
+	// changed holds a token when a container came or went.
+	changed chan struct{}
 }
 
 func newIndex() *index {
-	x := &index{}
+	x := &index{changed: make(chan struct{}, 1)}
 	x.resetLocked()
 	return x
 }
@@ -203,8 +205,17 @@ func (x *index) putContainer(c *containerRecord) {
 func (x *index) putContainerLocked(c *containerRecord) {
 	if _, ok := x.containers[c.ID]; !ok {
 		x.byPod[c.Labels.Key] = append(x.byPod[c.Labels.Key], c.ID)
+		x.wakeLocked()
 	}
 	x.containers[c.ID] = c
+}
+
+// wakeLocked tells who waits for changed.
+func (x *index) wakeLocked() {
+	select {
+	case x.changed <- struct{}{}:
+	default: // it has not looked since
+	}
 }
 
 func (x *index) deleteContainer(id string) {
@@ -215,6 +226,7 @@ func (x *index) deleteContainer(id string) {
 		return
 	}
 	delete(x.containers, id)
+	x.wakeLocked()
 	key := c.Labels.Key
 	ids := x.byPod[key]
 	kept := make([]string, 0, len(ids))

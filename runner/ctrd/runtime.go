@@ -72,6 +72,10 @@ type Runtime struct {
 
 	// usage is what pods use of the disk.
 	usage *usage
+	// snapshots is where another containerd keeps its snapshots, if it says so.
+	snapshots string
+	// imagesChanged holds a token when images came, or fewer are in use.
+	imagesChanged chan struct{}
 
 	// secretsMu guards secretsMounted.
 	secretsMu      sync.Mutex
@@ -93,7 +97,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		index: newIndex(),
 		watch: newWatchers(),
 		adds:  newAdds(),
-		usage: newUsage(),
+		usage: newUsage(), imagesChanged: make(chan struct{}, 1),
 		slots: newSlots(cfg.MaxConcurrent), netSlots: newSlots(cfg.MaxConcurrent),
 	}
 	r.teardown = newTeardown(r)
@@ -131,7 +135,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if err := r.connect(ctx); err != nil {
 		return nil, err
 	}
-	cfg.Image.Snapshotter = r.cfg.Snapshotter
+	cfg.Image.Snapshotter, cfg.Image.OnNew = r.cfg.Snapshotter, r.tellImages
 	if cfg.Image.OnChange == nil {
 		cfg.Image.OnChange = func() { r.watch.notify(manifests.Key{}) }
 	}
@@ -262,6 +266,7 @@ func (r *Runtime) connectTo(ctx context.Context) error {
 	if _, err := c.Version(ctx); err != nil {
 		return fmt.Errorf("containerd at %s: %w", r.cfg.Endpoint, err)
 	}
+	r.snapshots = r.findSnapshots(ctx)
 	// Images are mounted by this process to look into them; what it left there when it was killed goes.
 	if err := mount.SetTempMountLocation(r.path("tmpmounts")); err != nil {
 		return fmt.Errorf("directory for temporary mounts: %w", err)
@@ -285,6 +290,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { r.cleanCommands(ctx); return nil })
 	g.Go(func() error { r.measureUsage(ctx); return nil })
 	g.Go(func() error { r.logs.Sweep(); return nil })
+	g.Go(func() error { r.followImages(ctx); return nil })
 	err := g.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil

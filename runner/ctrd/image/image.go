@@ -32,7 +32,9 @@ type Config struct {
 	// OnChange, which may be nil, is called when a preload archive brought images, so that pods that wait for
 	// one can try again at once.
 	OnChange func()
-	Log      *slog.Logger
+	// OnNew, which may be nil, is called when an image was pulled or imported. It must not block.
+	OnNew func()
+	Log   *slog.Logger
 }
 
 // Image is an unpacked image of this machine.
@@ -55,11 +57,19 @@ type Store struct {
 	client *client.Client
 	cfg    Config
 
-	pulls flights
+	pulls   flights
+	running running
+
+	// collecting is held while images are being collected.
+	collecting sync.Mutex
+	// gate is held for writing while an image is removed, and for reading while one is found to be present.
+	gate sync.RWMutex
 
 	mu sync.Mutex
 	// known describes images by the digest of their target, which says all about their content.
 	known map[string]*description
+	// archives are the names of the images in the archives of preload directories.
+	archives map[string][]string
 }
 
 // NewStore returns a Store on the client's default namespace, or that of the contexts it is called with. It
@@ -67,6 +77,9 @@ type Store struct {
 func NewStore(c *client.Client, cfg Config) *Store {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.OnNew == nil {
+		cfg.OnNew = func() {}
 	}
 	return &Store{client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights()}
 }

@@ -169,6 +169,7 @@ func (p *preloader) scan(ctx context.Context) error {
 			return ctx.Err()
 		}
 		p.known[path] = rec
+		p.store.noteArchive(path, rec.Names)
 		if rec.err != nil {
 			errs = append(errs, fmt.Errorf("preload %s: %w", path, rec.err))
 			failed = true
@@ -177,6 +178,9 @@ func (p *preloader) scan(ctx context.Context) error {
 		brought = true
 	}
 	p.retry = nextRetry(p.retry, failed)
+	if brought {
+		p.store.cfg.OnNew()
+	}
 	if brought && p.store.cfg.OnChange != nil {
 		p.store.cfg.OnChange()
 	}
@@ -292,6 +296,9 @@ func (s *Store) remembered(ctx context.Context) map[string]imported {
 		missing := func(name string) bool { _, err := s.present(ctx, name); return err != nil }
 		if !slices.ContainsFunc(m.Names, missing) {
 			known[m.Path] = m.imported
+			if slices.Contains(s.cfg.PreloadDirs, filepath.Dir(m.Path)) {
+				s.noteArchive(m.Path, m.Names)
+			}
 		}
 	}
 	return known

@@ -25,9 +25,11 @@ var errStalled = errors.New("no data from the registry for 5 minutes")
 // refresh makes the image what the registry says it is now. When that is what is here already, nothing but
 // the question goes over the network. Logins are tried one after the other.
 func (s *Store) refresh(ctx context.Context, name string) (*Image, error) {
+	t := s.running.begin(name)
+	defer s.running.end(t)
 	var errs []error
 	for _, login := range candidates(ctx, name) {
-		img, err := s.refreshAs(ctx, name, login)
+		img, err := s.refreshAs(ctx, name, login, t)
 		if err == nil || ctx.Err() != nil {
 			return img, err
 		}
@@ -40,20 +42,20 @@ func (s *Store) refresh(ctx context.Context, name string) (*Image, error) {
 }
 
 // refreshAs shows the registry one login; nil means that of AuthFile.
-func (s *Store) refreshAs(ctx context.Context, name string, login *Login) (*Image, error) {
+func (s *Store) refreshAs(ctx context.Context, name string, login *Login, t *transfer) (*Image, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	transport := newTransport()
 	defer transport.CloseIdleConnections()
 	resolver := newResolver(s.cfg.AuthFile, &watchdog{next: transport, stalled: func() { cancel(errStalled) }}, login)
-	img, err := s.refreshFrom(ctx, resolver, name)
+	img, err := s.refreshFrom(ctx, resolver, name, t)
 	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
 		return nil, fmt.Errorf("%w: %w", errStalled, err)
 	}
 	return img, err
 }
 
-func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name string) (*Image, error) {
+func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name string, t *transfer) (_ *Image, err error) {
 	_, target, err := resolver.Resolve(ctx, name)
 	if err != nil {
 		return nil, err
@@ -65,8 +67,16 @@ func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name
 			return img, nil
 		}
 	}
+	ctx, done, err := s.resumable(ctx, flightKey(ctx, name), name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { done(err) }()
+	t.expect(target)
+	defer s.cfg.OnNew() // also a part of it takes room
 	_, err = s.client.Pull(ctx, name,
 		client.WithResolver(resolver),
+		client.WithImageHandlerWrapper(t.watch),
 		client.WithPullUnpack,
 		client.WithPullSnapshotter(s.cfg.Snapshotter),
 		client.WithUnpackOpts([]client.UnpackOpt{synced()}),

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"monopod/node"
+)
+
+func (p *program) imagesCommand() *cobra.Command {
+	o := &clientFlags{}
+	var output string
+	cmd := &cobra.Command{
+		Use:   "images",
+		Short: "Show the images of this machine, who needs each, and the pulls that are under way",
+		Long: "Each line is an image: its names, the digest of its manifest or index, what it takes on the disk (and what of that it\n" +
+			"shares with no other image), when it was last used, and why it stays: pods that use it, manifests and kept revisions\n" +
+			"that need it, archives in preload directories that hold it. What has none of these may be removed when the disk is\n" +
+			"full, or when it is old; see docs/images.md. `-o json` has all of it, and how full the disk is.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.images(cmd.Context(), o, output) },
+	}
+	cmd.Flags().StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: wide, json, yaml or name")
+	return cmd
+}
+
+func (p *program) images(ctx context.Context, o *clientFlags, output string) error {
+	if err := oneOfOutputs(output, "wide", "json", "yaml", "name"); err != nil {
+		return err
+	}
+	list, err := p.client(o).Images(ctx)
+	if err != nil {
+		return err
+	}
+	switch output {
+	case "json", "yaml":
+		return p.printObject(list, output)
+	case "name":
+		for i := range list.Items {
+			fmt.Fprintln(p.stdout, imageTitle(&list.Items[i]))
+		}
+		return nil
+	}
+	now := time.Now()
+	if len(list.Items)+len(list.Pulls) == 0 {
+		fmt.Fprintln(p.stderr, "No images found.")
+	}
+	if len(list.Items) > 0 {
+		rows := [][]string{{"IMAGE", "DIGEST", "SIZE", "LAST USED", "STAYS FOR"}}
+		for i := range list.Items {
+			rows = append(rows, imageRow(&list.Items[i], now, output == "wide"))
+		}
+		(&table{w: p.stdout}).printAll(rows)
+	}
+	if len(list.Pulls) > 0 {
+		rows := [][]string{{"PULLING", "PROGRESS", "SINCE"}}
+		for _, pull := range list.Pulls {
+			rows = append(rows, []string{pull.Image, progressText(pull.Done, pull.Total), ago(pull.Since, now)})
+		}
+		fmt.Fprintln(p.stdout)
+		(&table{w: p.stdout}).printAll(rows)
+	}
+	return nil
+}
+
+// imageTitle is what an image is called: its first name, or its digest when it has lost all.
+func imageTitle(i *node.Image) string {
+	if len(i.Names) > 0 {
+		return i.Names[0]
+	}
+	return i.Digest
+}
+
+func imageRow(i *node.Image, now time.Time, wide bool) []string {
+	name, digest := strings.Join(i.Names, ","), i.Digest
+	if !wide {
+		if algorithm, hex, ok := strings.Cut(digest, ":"); ok && len(hex) > 12 {
+			digest = algorithm + ":" + hex[:12]
+		}
+	}
+	size := bytesText(i.Size)
+	if i.Own != i.Size {
+		size += " (" + bytesText(i.Own) + " own)"
+	}
+	used := "never"
+	switch {
+	case len(i.UsedBy) > 0:
+		used = "now"
+	case !i.LastUsed.IsZero():
+		used = ago(i.LastUsed, now) + " ago"
+	}
+	return []string{or(name, "<none>"), digest, size, used, or(staysFor(i, wide), "-")}
+}
+
+// shownReasons is how many reasons of an image a line has.
+const shownReasons = 2
+
+// staysFor says why an image is not removed.
+func staysFor(i *node.Image, all bool) string {
+	var reasons []string
+	for _, pod := range i.UsedBy {
+		reasons = append(reasons, "in use by "+pod)
+	}
+	for _, n := range i.NeededBy {
+		switch n.Kind {
+		case needManifest:
+			if pod, ok := strings.CutPrefix(n.By, "pod "); !ok || !slices.Contains(i.UsedBy, pod) {
+				reasons = append(reasons, "manifest of "+n.By)
+			}
+		case needRevision:
+			reasons = append(reasons, "kept revision")
+		case needPreload:
+			reasons = append(reasons, "preload "+n.By)
+		case needUndecided:
+			reasons = append(reasons, "not all manifests are read yet")
+		}
+	}
+	if more := len(reasons) - shownReasons; more > 0 && !all {
+		reasons = append(reasons[:shownReasons], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(reasons, ", ")
+}
+
+// progressText says how far a pull is.
+func progressText(done, total int64) string {
+	if total <= 0 {
+		return "asking the registry"
+	}
+	return fmt.Sprintf("%s of %s (%d%%)", bytesText(done), bytesText(total), done*100/total)
+}
+
+// pullOptions are the flags of `pull`.
+type pullOptions struct {
+	clientFlags
+	output string
+	absent bool
+}
+
+func (p *program) pullCommand() *cobra.Command {
+	o := &pullOptions{}
+	cmd := &cobra.Command{
+		Use:   "pull IMAGE...",
+		Short: "Fetch images, with the credentials, mirrors and rules of the daemon",
+		Long: "The daemon fetches the images, all at once as far as its limits allow. On a terminal the progress is a bar for each,\n" +
+			"elsewhere a line now and then; `-o json` has one object for each step. A pull that was cut off goes on where it was\n" +
+			"when it is tried again within a day. An image that no manifest needs stays until the disk is full.\n\n" +
+			"Exit code 0: all of them are here; 1: at least one could not be had.",
+		Args: func(cmd *cobra.Command, args []string) error { return rangeArgs(1, 1000)(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return p.pull(cmd.Context(), o, args) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	f.StringVarP(&o.output, "output", "o", "", "output `format`: json")
+	f.BoolVar(&o.absent, "if-not-present", false, "do not ask the registry about images that are here")
+	return cmd
+}
+
+func (p *program) pull(ctx context.Context, o *pullOptions, refs []string) error {
+	if err := oneOfOutputs(o.output, "json"); err != nil {
+		return err
+	}
+	var show func(node.PullEvent)
+	switch {
+	case o.output == "json":
+		enc := json.NewEncoder(p.stdout)
+		show = func(e node.PullEvent) { _ = enc.Encode(e) }
+	case p.isTerminal():
+		bars := &pullBars{program: p}
+		show = bars.show
+	default:
+		lines := &pullLines{program: p, said: map[string]time.Time{}}
+		show = func(e node.PullEvent) { lines.show(e, time.Now()) }
+	}
+	failed := false
+	err := p.client(&o.clientFlags).Pull(ctx, node.PullRequest{Images: refs, IfNotPresent: o.absent}, func(e node.PullEvent) error {
+		failed = failed || e.State == node.PullFailed
+		show(e)
+		return nil
+	})
+	if err == nil && failed {
+		return silentError{}
+	}
+	return err
+}
+
+// isTerminal says that somebody watches the output.
+func (p *program) isTerminal() bool {
+	f, ok := p.stdout.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// pullEnd says how a pull ended.
+func pullEnd(e node.PullEvent) string {
+	if e.State == node.PullFailed {
+		return strings.TrimPrefix(cmp.Or(e.Reason, "failed")+": "+oneLine(e.Error), ": ")
+	}
+	text := e.Digest
+	if e.Total > 0 {
+		text += " " + bytesText(e.Total)
+	}
+	return fmt.Sprintf("%s in %s", text, time.Duration(e.Seconds*float64(time.Second)).Round(time.Millisecond))
+}
+
+// pullLineEvery is how often a line tells how far a pull is.
+const pullLineEvery = 5 * time.Second
+
+// pullLines tell progress where nobody sees a bar.
+type pullLines struct {
+	*program
+	said map[string]time.Time
+}
+
+func (l *pullLines) show(e node.PullEvent, now time.Time) {
+	switch {
+	case e.State == node.PullFailed:
+		fmt.Fprintf(l.stderr, "monopod: %s: %s\n", e.Image, pullEnd(e))
+	case e.State == node.PullPulled:
+		fmt.Fprintf(l.stdout, "%s: pulled %s\n", e.Image, pullEnd(e))
+	case l.said[e.Image].IsZero():
+		fmt.Fprintf(l.stdout, "%s: pulling\n", e.Image)
+		l.said[e.Image] = now
+	case now.Sub(l.said[e.Image]) >= pullLineEvery:
+		fmt.Fprintf(l.stdout, "%s: %s\n", e.Image, progressText(e.Done, e.Total))
+		l.said[e.Image] = now
+	}
+}
+
+// pullBars show a line with a bar for each image, which change in place.
+type pullBars struct {
+	*program
+	bars []node.PullEvent
+}
+
+const barWidth = 30
+
+func (b *pullBars) show(e node.PullEvent) {
+	i := slices.IndexFunc(b.bars, func(o node.PullEvent) bool { return o.Image == e.Image })
+	if len(b.bars) > 0 {
+		fmt.Fprintf(b.stdout, "\x1b[%dA", len(b.bars)) // to the first line
+	}
+	if i < 0 {
+		b.bars = append(b.bars, e)
+	} else {
+		b.bars[i] = e
+	}
+	for _, e := range b.bars {
+		fmt.Fprintf(b.stdout, "\x1b[2K%s\n", barText(e))
+	}
+}
+
+func barText(e node.PullEvent) string {
+	if e.State != node.PullPulling {
+		mark := "done  "
+		if e.State == node.PullFailed {
+			mark = "failed"
+		}
+		return mark + " " + e.Image + " " + pullEnd(e)
+	}
+	full := 0
+	if e.Total > 0 {
+		full = int(e.Done * barWidth / e.Total)
+	}
+	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", barWidth-full) + "] " + e.Image + " " + progressText(e.Done, e.Total)
+}
