@@ -80,7 +80,7 @@ test-apiserver: kubernetes
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
-.PHONY: run test unit e2e e2e-binaries vm-test vm-systemd-test lint fmt generate bench bench-scale clean
+.PHONY: run test unit e2e e2e-binaries soak vm-test vm-systemd-test lint fmt generate bench bench-scale clean
 
 ## run: the hello example on this machine; Ctrl-C removes it
 run:
@@ -115,6 +115,10 @@ e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 	cp -a $(CNI) $(BIN)/e2e/cni/
 	cp -a $(CACHE)/runc $(BIN)/e2e/
 	cp -a $(BIN)/tools/containerd $(BIN)/e2e/tools/
+
+## soak: a hundred pods in trouble of all kinds for half an hour (MONOPOD_SOAK=5m: for five minutes)
+soak: build
+	MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(GO) test -race -count=1 -timeout 3h -tags e2e -v -run '^TestSoak$$' ./e2e
 
 ## vm-test: end-to-end tests in a small VM with pure cgroup v2 (software emulation, some minutes)
 vm-test: bundle

@@ -47,7 +47,7 @@ func (in *instance) table() map[int]process {
 		p.cmdline = strings.ReplaceAll(string(cmdline), "\x00", " ")
 		cgroup, _ := os.ReadFile(d + "/cgroup")
 		p.mine = strings.Contains(string(cgroup), in.cgroups.Class(corev1.PodQOSGuaranteed)+"/")
-		if cwd, _ := os.Readlink(d + "/cwd"); strings.HasPrefix(cwd, in.state+"/") && strings.Contains(p.cmdline, "containerd-shim") {
+		if cwd, _ := os.Readlink(d + "/cwd"); (strings.HasPrefix(cwd, in.state+"/") || in.shims != "" && strings.HasPrefix(cwd, in.shims+"/")) && strings.Contains(p.cmdline, "containerd-shim") {
 			p.shim = filepath.Base(cwd)
 		}
 		if p.mine || p.shim != "" {
@@ -141,7 +141,13 @@ func (in *instance) records() map[string]int {
 // recordsIn is that of the agent that had this root directory.
 func recordsIn(t *testing.T, root string) map[string]int {
 	t.Helper()
-	db, err := bolt.Open(filepath.Join(root, "containerd/io.containerd.metadata.v1.bolt/meta.db"), 0o600, &bolt.Options{ReadOnly: true})
+	return recordsAt(t, filepath.Join(root, "containerd"))
+}
+
+// recordsAt is that of a containerd with this root directory.
+func recordsAt(t *testing.T, root string) map[string]int {
+	t.Helper()
+	db, err := bolt.Open(filepath.Join(root, "io.containerd.metadata.v1.bolt/meta.db"), 0o600, &bolt.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

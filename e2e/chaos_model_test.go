@@ -25,6 +25,8 @@ type chaosPod struct {
 	index      int
 	containers []string
 	policy     corev1.RestartPolicy
+	// image is what its containers run, pull their imagePullPolicy.
+	image, pull string
 	// exits is the code with which the first container ends by itself; -1: it runs on.
 	exits int
 
@@ -47,7 +49,7 @@ type chaosPod struct {
 
 func newChaosPod(i int) *chaosPod {
 	p := &chaosPod{
-		name: fmt.Sprintf("p%d", i), index: i, containers: []string{"a"}, policy: corev1.RestartPolicyAlways, exits: -1,
+		name: fmt.Sprintf("p%d", i), index: i, containers: []string{"a"}, policy: corev1.RestartPolicyAlways, exits: -1, image: image, pull: "IfNotPresent",
 		disturbed: map[string]bool{}, spent: map[string]bool{}, before: map[string]string{},
 	}
 	if i%2 == 0 {
@@ -138,7 +140,7 @@ func (c *chaos) text(p *chaosPod, d definition) string {
 	b.WriteString("  containers:\n")
 	for _, name := range p.containers {
 		gen, env, _ := strings.Cut(p.generations(d, name), "/")
-		fmt.Fprintf(&b, "  - name: %s\n    image: %s\n    command: [sh, -c, %q]\n", name, image, ": "+c.mark(p, name)+gen+"; "+c.script(p, name))
+		fmt.Fprintf(&b, "  - name: %s\n    image: %s\n    imagePullPolicy: %s\n    command: [sh, -c, %q]\n", name, p.image, p.pull, ": "+c.mark(p, name)+gen+"; "+c.script(p, name))
 		fmt.Fprintf(&b, "    env: [{name: GEN, value: \"%s\"}]\n", env)
 		if p.index%3 == 0 {
 			b.WriteString("    volumeMounts: [{name: disk, mountPath: /disk}, {name: memory, mountPath: /memory}]\n")
@@ -213,7 +215,7 @@ func (c *chaos) spoil(p *chaosPod) string {
 	p.edited, p.bad = true, true
 	good := c.text(p, p.def)
 	kinds := map[string]string{
-		"missing image": strings.ReplaceAll(c.text(p, definition{command: c.gen, host: p.def.host}), image, "127.0.0.1:1/none:1"),
+		"missing image": strings.ReplaceAll(c.text(p, definition{command: c.gen, host: p.def.host}), p.image, "127.0.0.1:1/none:1"),
 		"unknown field": strings.Replace(good, "image:", "imag:", 1),
 		"half a file":   good[:strings.Index(good, "spec:")+3],
 		"no YAML":       "{{{ nonsense",

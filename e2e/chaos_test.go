@@ -31,6 +31,16 @@ type chaos struct {
 	// story is what happened since the last quiescence.
 	story []string
 	done  map[string]int
+	// more are further kinds of trouble; ends ends what of it goes on, before it can be quiet.
+	more []kind
+	ends func()
+}
+
+// kind is a kind of trouble: how often it is made, compared with others, and what makes it. That says what it was; empty: nothing.
+type kind struct {
+	weight int
+	name   string
+	do     func() string
 }
 
 // TestChaosConvergesAndLeavesNothingBehind runs rounds of random trouble for about a minute. MONOPOD_CHAOS=10m makes
@@ -96,6 +106,9 @@ func (c *chaos) round() {
 			time.Sleep(time.Duration(c.rnd.IntN(300)) * time.Millisecond) // what else happens is what this is about
 		}
 	}
+	if c.ends != nil {
+		c.ends()
+	}
 	began := time.Now()
 	last := c.quiet()
 	c.t.Logf("%v until quiet (last: %v) after: %s", time.Since(began).Round(time.Millisecond), last, strings.Join(c.story, "; "))
@@ -103,11 +116,7 @@ func (c *chaos) round() {
 
 // trouble makes one piece of trouble and says what it was; empty for none.
 func (c *chaos) trouble() string {
-	kinds := []struct {
-		weight int
-		name   string
-		do     func() string
-	}{
+	kinds := []kind{
 		{10, "edit", func() string { return c.edit(c.any()) }},
 		{3, "spoil", func() string { return c.spoil(c.any()) }},
 		{3, "remove", func() string { return c.remove(c.any()) }},
@@ -119,6 +128,7 @@ func (c *chaos) trouble() string {
 		{1, "directory away", c.directoryAway},
 		{1, "directory removed", c.directoryRemoved},
 	}
+	kinds = append(kinds, c.more...)
 	total := 0
 	for _, k := range kinds {
 		total += k.weight

@@ -34,6 +34,12 @@ type daemon struct {
 
 func startContainerd(t *testing.T) *daemon {
 	t.Helper()
+	return startContainerdIn(t, filepath.Join(t.TempDir(), "root"))
+}
+
+// startContainerdIn is startContainerd with a root directory.
+func startContainerdIn(t *testing.T, root string) *daemon {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs containers")
 	}
@@ -50,7 +56,7 @@ disabled_plugins = ["io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images
   address = %q
 [ttrpc]
   address = %q
-`, filepath.Join(t.TempDir(), "root"), filepath.Join(dir, "state"), d.socket, d.socket+".ttrpc")
+`, root, filepath.Join(dir, "state"), d.socket, d.socket+".ttrpc")
 	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}

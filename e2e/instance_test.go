@@ -42,7 +42,9 @@ type instance struct {
 	bin       string
 	cmd       *exec.Cmd
 	log       *syncBuffer
-	exited    chan error
+	// shims is where those run that a containerd of its own has started.
+	shims  string
+	exited chan error
 	// left says that it goes on when the test has ended.
 	left bool
 }
