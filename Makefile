@@ -109,12 +109,12 @@ e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 	$(GO) build -race -tags $(TAGS) -o $(BIN)/e2e/monopod ./cmd/monopod
 	$(STATIC) -tags $(TAGS) -o $(BIN)/e2e/probed ./e2e/probed
 	$(STATIC) -o $(BIN)/e2e/ ./e2e/standin ./examples/mkimage
-	cp -a $(BIN)/monopod $(BIN)/e2e/monopod-client
-	cp -a $(SHIM) $(BIN)/e2e/
+	cp -a --remove-destination $(BIN)/monopod $(BIN)/e2e/monopod-client
+	cp -a --remove-destination $(SHIM) $(BIN)/e2e/
 	mkdir -p $(BIN)/e2e/cni $(BIN)/e2e/tools
-	cp -a $(CNI) $(BIN)/e2e/cni/
-	cp -a $(CACHE)/runc $(BIN)/e2e/
-	cp -a $(BIN)/tools/containerd $(BIN)/e2e/tools/
+	cp -a --remove-destination $(CNI) $(BIN)/e2e/cni/
+	cp -a --remove-destination $(CACHE)/runc $(BIN)/e2e/
+	cp -a --remove-destination $(BIN)/tools/containerd $(BIN)/e2e/tools/
 
 ## soak: a hundred pods in trouble of all kinds for half an hour (MONOPOD_SOAK=5m: for five minutes)
 soak: build

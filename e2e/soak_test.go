@@ -115,9 +115,9 @@ func newSoak(t *testing.T, seed uint64, pods int) *soak {
 		s.pods = append(s.pods, p)
 	}
 	s.more = []kind{
-		{2, "kill containerd", s.killContainerd},
-		{2, "full disk", s.fullDisk},
-		{2, "dead registry", s.deadRegistry},
+		{4, "kill containerd", s.killContainerd},
+		{4, "full disk", s.fullDisk},
+		{4, "dead registry", s.deadRegistry},
 	}
 	return s
 }
