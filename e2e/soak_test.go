@@ -184,7 +184,8 @@ func (s *soak) nothingLeft() {
 	_ = s.containerd.cmd.Process.Signal(syscall.SIGTERM)
 	_ = s.containerd.cmd.Wait()
 	s.containerd.dead = true
-	if n := recordsAt(s.t, filepath.Join(s.disk, "containerd")); n["containers"]+n["sandboxes"]+n["leases"] != 0 || n["snapshots"] > 2 {
+	// What an agent was at work on that was killed keeps its lease until that expires, as do pulls that can go on: two images and no more.
+	if n := recordsAt(s.t, filepath.Join(s.disk, "containerd")); n["containers"]+n["sandboxes"] != 0 || n["leases"] > 2 || n["snapshots"] > 2 {
 		s.t.Errorf("records left in containerd: %v", n)
 	}
 	if n := count(filepath.Join(s.containerd.dir, "state", "io.containerd.runtime.v2.task", "*", "*")); n != 0 {
