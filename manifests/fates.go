@@ -114,11 +114,14 @@ func podFates() []fieldFate {
 }
 
 func schedulingFates() []fieldFate {
-	const oneNode = "it chooses among nodes, and there is only this one"
+	const (
+		oneNode = "it chooses among nodes, and there is only this one"
+		selects = oneNode + "; with `nodeLabels` in the configuration, pods that they do not meet wait"
+	)
 	return []fieldFate{
-		{path: "spec.nodeSelector", fate: harmless, note: oneNode},
+		{path: "spec.nodeSelector", fate: harmless, note: selects},
 		{path: "spec.nodeName", fate: harmless, note: "the pod runs on the machine that has its file; the status shows that machine's name, as with static pods of a kubelet"},
-		{path: "spec.affinity", fate: harmless, note: oneNode},
+		{path: "spec.affinity", fate: harmless, note: oneNode + "; with `nodeLabels` in the configuration, pods whose required node affinity they do not meet wait"},
 		{path: "spec.tolerations", fate: harmless, note: "there are no taints"},
 		{path: "spec.topologySpreadConstraints", fate: harmless, note: oneNode},
 		{path: "spec.schedulerName", fate: harmless, note: "there is nothing to schedule"},

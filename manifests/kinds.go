@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -44,6 +45,7 @@ func kinds() map[string]kindInfo {
 		"PersistentVolumeClaim": {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.PersistentVolumeClaim{} }},
 		"StorageClass":          {version: "storage.k8s.io/v1", role: kindObject, make: func() metav1.Object { return &StorageClass{} }, cluster: true},
 		"RuntimeClass":          {version: "node.k8s.io/v1", role: kindObject, make: func() metav1.Object { return &nodev1.RuntimeClass{} }, cluster: true},
+		"PriorityClass":         {version: "scheduling.k8s.io/v1", role: kindObject, make: func() metav1.Object { return &schedulingv1.PriorityClass{} }, cluster: true},
 		"Service":               {version: "v1", role: kindObject, make: func() metav1.Object { return &corev1.Service{} }},
 		"Deployment":            {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.Deployment{} }},
 		"DaemonSet":             {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.DaemonSet{} }},
@@ -84,7 +86,7 @@ func ignoredKinds() map[string][]string {
 		"policy":                       {"Eviction", "PodDisruptionBudget", "PodSecurityPolicy"},
 		"rbac.authorization.k8s.io":    {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
 		"resource.k8s.io":              {"DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"},
-		"scheduling.k8s.io":            {"PodGroup", "PriorityClass", "Workload"},
+		"scheduling.k8s.io":            {"PodGroup", "Workload"},
 		"storage.k8s.io":               {"CSIDriver", "CSINode", "CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"},
 		"storagemigration.k8s.io":      {"StorageVersionMigration"},
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -14,7 +15,7 @@ import (
 type Content struct {
 	Pods []*Pod
 	// Objects are what pods can refer to: ConfigMap, Secret, PersistentVolume, PersistentVolumeClaim, StorageClass,
-	// RuntimeClass and Service documents.
+	// RuntimeClass, PriorityClass and Service documents.
 	Objects []*Object
 	// Workloads are Deployment, DaemonSet, ReplicaSet, StatefulSet, Job and CronJob documents.
 	Workloads []*Object
@@ -64,6 +65,9 @@ type Objects struct {
 	// storage is what all claims have in common, once somebody has asked for it.
 	storage     Refs
 	findStorage sync.Once
+	// byDefault is the PriorityClass of pods that name none, once somebody has asked for it.
+	byDefault           *schedulingv1.PriorityClass
+	findDefaultPriority sync.Once
 }
 
 // NewObjects makes a set; of two with one identity the first counts.

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 )
 
 // Refs is the content of the objects that one pod refers to. What does not exist is not in it: whether that is in the
@@ -25,6 +26,8 @@ type Refs struct {
 	VolumeSecrets map[string]*corev1.Secret
 	// RuntimeClass is the one that spec.runtimeClassName names.
 	RuntimeClass *nodev1.RuntimeClass
+	// PriorityClass is the one that spec.priorityClassName names, or the default of pods that have neither class nor priority.
+	PriorityClass *schedulingv1.PriorityClass
 }
 
 // ConfigMap returns a ConfigMap of the pod's namespace, nil when there is none.
@@ -52,18 +55,22 @@ func (r *Refs) same(o *Refs) bool {
 		return r == o
 	}
 	return maps.Equal(r.ConfigMaps, o.ConfigMaps) && maps.Equal(r.Secrets, o.Secrets) && maps.Equal(r.Claims, o.Claims) &&
-		slices.Equal(r.Volumes, o.Volumes) && slices.Equal(r.Classes, o.Classes) && maps.Equal(r.Named, o.Named) && maps.Equal(r.VolumeSecrets, o.VolumeSecrets) && r.RuntimeClass == o.RuntimeClass
+		slices.Equal(r.Volumes, o.Volumes) && slices.Equal(r.Classes, o.Classes) && maps.Equal(r.Named, o.Named) && maps.Equal(r.VolumeSecrets, o.VolumeSecrets) && r.RuntimeClass == o.RuntimeClass && r.PriorityClass == o.PriorityClass
 }
 
 // Resolve returns what a pod refers to, nil when it refers to nothing.
 func Resolve(pod *corev1.Pod, objects *Objects) *Refs {
-	names := referredNames(pod)
-	if names.empty() {
+	names, priority := referredNames(pod), priorityClassOf(pod, objects)
+	switch {
+	case names.empty() && priority == nil:
 		return nil
+	case names.empty():
+		return &Refs{PriorityClass: priority}
 	}
 	refs := &Refs{
-		ConfigMaps: pick(names.configMaps, func(n string) *corev1.ConfigMap { return objects.ConfigMap(pod.Namespace, n) }),
-		Secrets:    pick(names.secrets, func(n string) *corev1.Secret { return objects.Secret(pod.Namespace, n) }),
+		PriorityClass: priority,
+		ConfigMaps:    pick(names.configMaps, func(n string) *corev1.ConfigMap { return objects.ConfigMap(pod.Namespace, n) }),
+		Secrets:       pick(names.secrets, func(n string) *corev1.Secret { return objects.Secret(pod.Namespace, n) }),
 		Claims: pick(names.claims, func(n string) *corev1.PersistentVolumeClaim {
 			return objects.PersistentVolumeClaim(pod.Namespace, n)
 		}),

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -66,6 +67,8 @@ func validateObject(obj metav1.Object, info kindInfo) field.ErrorList {
 		c.secret(o)
 	case *nodev1.RuntimeClass:
 		c.runtimeClass(o)
+	case *schedulingv1.PriorityClass:
+		c.priorityClass(o)
 	case *corev1.PersistentVolumeClaim:
 		c.claimSpec(field.NewPath("spec"), &o.Spec)
 	case *corev1.PersistentVolume:

@@ -57,22 +57,24 @@ func (p *Pool) Gate(g Gate) {
 	signal(p.trigger)
 }
 
-// gateLocked asks the Gate about a pod, and says whether it waits.
-func (p *Pool) gateLocked(e *entry, a *assignment) bool {
-	pod := a.desired
-	if pod == nil {
-		pod = e.report.holds
+// gateLocked asks the Gate about a pod.
+func (p *Pool) gateLocked(e *entry) Rule {
+	wanted := e.wish.round == p.round
+	pod := e.report.holds
+	if wanted {
+		pod = e.wish.pod
 	}
-	if p.gate == nil || pod == nil {
-		return false
+	r := Rule{}
+	if p.gate != nil && pod != nil {
+		r = p.gate(pod)
 	}
-	r := p.gate(pod)
-	a.halt = r.Halt
-	if r.Wait == nil || a.desired == nil || e.report.seen && e.report.holds != nil {
-		return false
+	if wanted && r.Wait == nil && p.barrier != nil {
+		r.Wait = p.barrier(e.wish.pod)
 	}
-	a.held = r.Wait
-	return true
+	if !wanted || e.report.seen && e.report.holds != nil && !e.comesBack() {
+		r.Wait = nil
+	}
+	return r
 }
 
 // sameHalt says that nothing changes for the pod.

@@ -41,6 +41,8 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, 
 		p.create()
 	case o.Sandbox.Failed != nil && p.sameSandbox(desired):
 		p.failed()
+	case p.ordered():
+		p.evict(o.Evict.Reason, o.Evict.Message)
 	case !o.Sandbox.Alive:
 		p.revive()
 	case !p.sameSandbox(desired):
@@ -49,7 +51,7 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, 
 		p.expire()
 	default:
 		if message := p.overuse(); message != "" {
-			p.evict(message)
+			p.evict(ReasonEvicted, message)
 			break
 		}
 		p.update()

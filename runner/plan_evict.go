@@ -91,9 +91,26 @@ func (p *planner) overuse() string {
 	return Overuse(&p.pod.Object.Spec, p.o.Sandbox.Disk)
 }
 
+// Eviction orders that a pod is stopped for the sake of the machine, or of another pod. It comes back when it may; with a kubelet it is
+// gone.
+type Eviction struct {
+	// UID is that of the sandbox: the order is not about the pod that comes back.
+	UID string
+	// Reason is Evicted or Preempting.
+	Reason, Message string
+	// Grace bounds how long containers may take, unless it is negative: then the manifest decides.
+	Grace time.Duration
+}
+
+// ordered says that the pod is to be evicted, and is not yet.
+func (p *planner) ordered() bool {
+	sb, e := p.o.Sandbox, p.o.Evict
+	return e != nil && sb.UID == e.UID && sb.Failed == nil && !p.ended()
+}
+
 // evict fails a pod and ends it.
-func (p *planner) evict(message string) {
-	p.add(Action{Kind: FailPod, Failure: ReasonEvicted, Message: message, Reason: message})
+func (p *planner) evict(reason, message string) {
+	p.add(Action{Kind: FailPod, Failure: reason, Message: message, Reason: message})
 	p.evicting = true
 	p.endFailed()
 }
@@ -101,12 +118,27 @@ func (p *planner) evict(message string) {
 // evicted says that the pod is on its way out, or ended, because it was evicted.
 func (p *planner) evicted() bool {
 	sb := p.o.Sandbox
-	return p.evicting || sb != nil && sb.Failed != nil && sb.Failed.Reason == ReasonEvicted
+	return p.evicting || sb != nil && sb.Failed != nil && returnsAfter(sb.Failed.Reason)
+}
+
+// returnsAfter says that a pod that has failed for this reason comes back.
+func returnsAfter(reason string) bool { return reason == ReasonEvicted || reason == ReasonPreempting }
+
+// evictedGrace is what containers of an evicted pod have.
+func (p *planner) evictedGrace() time.Duration {
+	sb, e := p.o.Sandbox, p.o.Evict
+	switch {
+	case e != nil && sb != nil && e.UID == sb.UID && e.Grace >= 0:
+		return min(p.grace(), max(e.Grace, evictionGrace))
+	case e != nil && sb != nil && e.UID == sb.UID, sb != nil && sb.Failed != nil && sb.Failed.Reason == ReasonPreempting:
+		return p.grace()
+	}
+	return min(p.grace(), evictionGrace)
 }
 
 // returns says that a failed pod is to be made again now; it asks to be called again when the time for that has not come.
 func (p *planner) returns() bool {
-	if !p.evicted() || p.pod.Object.Spec.RestartPolicy == corev1.RestartPolicyNever {
+	if !p.evicted() || p.o.Waits || p.pod.Object.Spec.RestartPolicy == corev1.RestartPolicyNever {
 		return false
 	}
 	at := evictionOver(p.o.Sandbox, p.o.Options)

@@ -102,7 +102,7 @@ func (p *planner) graceOf(c *Container, cause StopCause) time.Duration {
 		cause = c.StopCause
 	}
 	if p.evicted() {
-		return min(p.grace(), evictionGrace)
+		return p.evictedGrace()
 	}
 	if h := p.o.Halt; h != nil && h.Bounded {
 		return min(p.grace(), h.Grace)

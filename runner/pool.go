@@ -47,6 +47,10 @@ type Config struct {
 	MaxConcurrent int
 	// MaxPods is the most pods there may be; 0: no limit.
 	MaxPods int
+	// Room is what all pods may request together; nil: there is no limit.
+	Room Requests
+	// NodeLabels are what pods choose nodes by; nil: what they choose does not matter.
+	NodeLabels map[string]string
 	// Options are the limits of planning.
 	Options Options
 	// Now is the clock.
@@ -95,8 +99,8 @@ func (c Config) withDefaults() Config {
 type Pool struct {
 	rt  Runtime
 	cfg Config
-	// starts and stops are semaphores; see worker.acquire.
-	starts, stops chan struct{}
+	// starts and stops bound what goes on at the same time; see worker.acquire.
+	starts, stops *turns
 	// trigger wakes Run's loop: there is something to hand out. freed does so too: a pod is not as it was, and others wait for
 	// such a change.
 	trigger, freed chan struct{}
@@ -113,8 +117,9 @@ type Pool struct {
 	listed  bool
 	// ended says that Run is about to return: no goroutine may be started.
 	ended bool
-	// gate, unless nil, decides which pods may run.
-	gate Gate
+	// gate, unless nil, decides which pods may run; barrier, which of those that do not may.
+	gate    Gate
+	barrier func(*manifests.Pod) *Held
 	// anyHeld says that a pod waits for others, whose changes must therefore be looked at.
 	anyHeld bool
 	entries map[manifests.Key]*entry
@@ -131,8 +136,15 @@ type entry struct {
 	assignment assignment
 	report     report
 	wish       wish
-	// holdsPorts says that report.holds has ports of the host.
+	// tried says that the worker has looked at the pod, whether it saw it or not, and has asked for its turn if it needs one.
+	tried bool
+	// holdsPorts says that report.holds has ports of the host; requests are what it asks for.
 	holdsPorts bool
+	requests   Requests
+	// rule is what the gates said in the last round.
+	rule Rule
+	// evict orders that the pod is evicted.
+	evict *Eviction
 }
 
 // wish is a pod as it is desired.
@@ -141,8 +153,12 @@ type wish struct {
 	round uint64
 	// written is what is desired, pod the same with what it refers to.
 	written, pod *manifests.Pod
-	// ports says that it asks for ports of the host.
-	ports bool
+	// ports says that it asks for ports of the host, selects that it chooses among nodes.
+	ports, selects bool
+	// requests are those of pod.
+	requests Requests
+	// priority is that of pod.
+	priority manifests.Priority
 }
 
 // follow takes over what is desired. resolved says that the objects are those of the round before.
@@ -150,9 +166,11 @@ func (e *entry) follow(pod *manifests.Pod, objects *manifests.Objects, round uin
 	was := e.wish
 	if was.written != pod {
 		e.wish.written, e.wish.ports = pod, len(hostPorts(pod)) > 0
+		e.wish.selects = len(pod.Object.Spec.NodeSelector) > 0 || required(&pod.Object.Spec) != nil
 	}
 	if was.written != pod || was.round != round-1 || !resolved {
 		e.wish.pod = manifests.WithRefs(pod, e.assignment.desired, objects)
+		e.wish.priority, e.wish.requests = manifests.PriorityOf(e.wish.pod), PodRequests(e.wish.pod)
 	}
 	e.wish.round = round
 }
@@ -175,8 +193,8 @@ func NewPool(rt Runtime, cfg Config) *Pool {
 	return &Pool{
 		rt:       rt,
 		cfg:      cfg,
-		starts:   make(chan struct{}, cfg.MaxConcurrent),
-		stops:    make(chan struct{}, cfg.MaxConcurrent),
+		starts:   newTurns(cfg.MaxConcurrent),
+		stops:    newTurns(cfg.MaxConcurrent),
 		trigger:  make(chan struct{}, 1),
 		freed:    make(chan struct{}, 1),
 		lost:     make(chan struct{}, 1),
@@ -356,16 +374,18 @@ func (p *Pool) handOut(ctx context.Context) {
 	objects := p.desired.Objects
 	resolved := p.resolvedBy == objects
 	p.resolvedBy = objects
-	var asking []*manifests.Pod
 	for _, pod := range p.desired.Pods {
-		e := p.ensureLocked(pod.Key())
-		e.follow(pod, objects, p.round, resolved)
-		if e.wish.ports {
-			asking = append(asking, pod)
-		}
+		p.ensureLocked(pod.Key()).follow(pod, objects, p.round, resolved)
 	}
-	held := p.admitLocked(asking)
-	p.anyHeld = len(held) > 0
+	p.anyHeld = false
+	for _, e := range p.entries {
+		e.rule = p.gateLocked(e)
+		p.anyHeld = p.anyHeld || e.rule.Wait != nil
+	}
+	p.floorLocked()
+	decided := p.admitLocked()
+	p.preemptLocked(decided.Preempted)
+	p.anyHeld = p.anyHeld || len(decided.Held) > 0
 	for key, e := range p.entries {
 		a := assignment{settled: p.settled, objects: objects, removable: p.desired.Removable, keeps: p.desired.Keeps}
 		if e.wish.round == p.round {
@@ -373,11 +393,11 @@ func (p *Pool) handOut(ctx context.Context) {
 		} else {
 			e.wish.written, e.wish.pod = nil, nil
 		}
-		if h, ok := held[key]; ok {
+		a.halt, a.evict, a.held = e.rule.Halt, e.evict, e.rule.Wait
+		if h, ok := decided.Held[key]; ok {
 			waits := h // not for those that do not wait
 			a.held = &waits
 		}
-		p.anyHeld = p.gateLocked(e, &a) || p.anyHeld
 		p.assignLocked(e, a)
 		if !e.running {
 			e.running = true
@@ -399,38 +419,12 @@ func (p *Pool) follow() {
 	}
 }
 
-// admitLocked has decided which pods must wait. asking are the desired ones that ask for ports of the host: as long as there are places
-// for all, no others can be in anybody's way.
-func (p *Pool) admitLocked(asking []*manifests.Pod) map[manifests.Key]Held {
-	places := 0
-	for _, e := range p.entries {
-		if e.report.holds != nil || e.wish.round == p.round {
-			places++
-		}
-	}
-	crowded := p.cfg.MaxPods > 0 && places > p.cfg.MaxPods
-	if len(asking) == 0 && !crowded {
-		return nil
-	}
-	a := Admission{Desired: asking, Known: map[manifests.Key]Holding{}, Listed: p.listed}
-	if crowded {
-		a.Desired, a.MaxPods = p.desired.Pods, p.cfg.MaxPods
-	}
-	for key, e := range p.entries {
-		wanted := e.wish.round == p.round
-		if crowded || e.holdsPorts || wanted && e.wish.ports || !wanted && !e.report.seen {
-			a.Known[key] = Holding{Seen: e.report.seen, Pod: e.report.holds}
-		}
-	}
-	return Admit(a)
-}
-
 // assignLocked stores an assignment and wakes the worker if it is another one. For a pod that is not wanted, or is
 // recorded from another place, it always is, since what may be removed or is kept cannot be compared.
 func (p *Pool) assignLocked(e *entry, a assignment) {
 	old := e.assignment
 	sameHeld := (a.held == nil || old.objects == a.objects) && (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
-	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && sameHalt(a.halt, old.halt) && e.report.of(a.desired.Origin)
+	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && sameHalt(a.halt, old.halt) && a.evict == old.evict && e.report.of(a.desired.Origin)
 	e.assignment = a
 	if e.report.status.Pod == nil {
 		p.setStatusLocked(e, Status(StatusInput{
@@ -458,14 +452,20 @@ func (p *Pool) report(w *worker, r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.entries[w.key]
-	changed := e.report.seen != r.seen || e.report.holds != r.holds
+	changed := e.report.seen != r.seen || e.report.holds != r.holds || e.report.idle() != r.idle()
 	if a := e.assignment; !e.report.seen && a.desired != nil && !r.of(a.desired.Origin) {
 		signal(w.assign) // until now assignLocked did not know
 	}
 	if r.holds != e.report.holds {
-		e.holdsPorts = r.holds != nil && len(hostPorts(r.holds)) > 0
+		e.holdsPorts, e.requests = false, nil
+		if r.holds != nil {
+			e.holdsPorts, e.requests = len(hostPorts(r.holds)) > 0, PodRequests(r.holds)
+		}
 	}
 	e.report.seen, e.report.holds = r.seen, r.holds
+	if e.evict != nil && r.status.Pod != nil && string(r.status.Pod.UID) != e.evict.UID {
+		e.evict = nil // carried out
+	}
 	p.setStatusLocked(e, r.status)
 	if changed && p.anyHeld {
 		signal(p.freed)

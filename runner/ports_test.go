@@ -91,7 +91,7 @@ func TestHostPortsAreGivenOnce(t *testing.T) {
 			if k == nil {
 				k = seen(tt.desired...)
 			}
-			held := runner.Admit(runner.Admission{Desired: tt.desired, Known: k, Listed: !tt.unlisted, MaxPods: tt.max})
+			held := runner.Admit(runner.Admission{Desired: tt.desired, Known: k, Listed: !tt.unlisted, MaxPods: tt.max}).Held
 			var got []string
 			for key, h := range held {
 				got = append(got, key.Name+":"+h.Reason)
@@ -116,8 +116,8 @@ func TestAdmittedPodsNeverShareAPort(t *testing.T) {
 			a.Desired = append(a.Desired, p)
 			a.Known[p.Key()] = runner.Holding{Seen: rapid.Bool().Draw(rt, "seen")}
 		}
-		held := runner.Admit(a)
-		if again := runner.Admit(a); !maps.Equal(held, again) {
+		held := runner.Admit(a).Held
+		if again := runner.Admit(a).Held; !maps.Equal(held, again) {
 			rt.Fatalf("two answers: %v, %v", held, again)
 		}
 		// Once the admitted pods run, none of them is held, and no other one that was held for a port may start.
@@ -129,7 +129,7 @@ func TestAdmittedPodsNeverShareAPort(t *testing.T) {
 			a.Known[p.Key()] = h
 		}
 		a.Listed = true
-		next := runner.Admit(a)
+		next := runner.Admit(a).Held
 		for _, p := range a.Desired {
 			before, was := held[p.Key()]
 			now, is := next[p.Key()]

@@ -240,6 +240,10 @@ type Observed struct {
 	Stale map[string]bool
 	// Halt, unless nil, says that the pod must not run now.
 	Halt *Halt
+	// Evict, unless nil, orders that the pod is evicted.
+	Evict *Eviction
+	// Waits says that the pod may not be made again now, if it is evicted.
+	Waits bool
 	// Options are the configured limits.
 	Options Options
 	// hashes spares the worker computing them again; Plan does without.

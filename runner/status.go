@@ -59,6 +59,7 @@ func Status(in StatusInput) PodStatus {
 	s.pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	s.identity(shown.Origin)
 	s.overhead(shown)
+	s.priority(shown)
 	s.addresses()
 	s.containers()
 	s.pod.Status.Phase = s.phase()
@@ -98,6 +99,18 @@ func toShow(pod *corev1.Pod) *corev1.Pod {
 func (s *statusBuilder) overhead(shown *manifests.Pod) {
 	if class, err := manifests.RuntimeOf(shown); err == nil && len(s.pod.Spec.Overhead) == 0 {
 		s.pod.Spec.Overhead = class.Overhead
+	}
+}
+
+// priority shows that of the class, as the admission plugin of an API server writes it down.
+func (s *statusBuilder) priority(shown *manifests.Pod) {
+	p := manifests.PriorityOf(shown)
+	if !p.Explicit || s.pod.Spec.Priority != nil {
+		return
+	}
+	s.pod.Spec.Priority, s.pod.Spec.PriorityClassName = &p.Value, p.Class
+	if !p.Preempts {
+		s.pod.Spec.PreemptionPolicy = new(corev1.PreemptNever)
 	}
 }
 

@@ -67,7 +67,9 @@ func (s *statusBuilder) trouble() Trouble {
 		return Trouble{Kind: TroubleRemoving, Text: s.whyRemoving()}
 	case s.Held != nil:
 		t := Trouble{Kind: TroubleHeld, Reason: s.Held.Reason, Message: s.Held.Message, Text: s.Held.Reason + ": " + s.Held.Message}
-		if s.Sandbox != nil {
+		if f := s.failure(); f != nil && s.Sandbox != nil {
+			t.Text += "; before that: " + f.Reason + ": " + f.message()
+		} else if s.Sandbox != nil {
 			t.Text += "; the pod goes on as it was"
 		}
 		return t
@@ -123,7 +125,7 @@ func (s *statusBuilder) whyRemoving() string {
 // whyFailedPod is about a pod that has failed as a whole.
 func (s *statusBuilder) whyFailedPod(f *PodFailure) string {
 	why := f.Reason + ": " + f.message()
-	if f.Reason == ReasonEvicted && s.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+	if returnsAfter(f.Reason) && s.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
 		why += " It comes back at " + evictionOver(s.Sandbox, s.Options).Format(time.RFC3339) + "."
 	}
 	return why

@@ -25,6 +25,8 @@ type assignment struct {
 	held *Held
 	// halt says why the pod must not run.
 	halt *Halt
+	// evict orders that it is evicted.
+	evict *Eviction
 	// removable says whether a pod that nobody wants may go.
 	removable func(manifests.Origin) bool
 	// keeps is Desired.Keeps.
@@ -135,6 +137,7 @@ func (w *worker) work(ctx context.Context) bool {
 	}
 	for ctx.Err() == nil {
 		t, err := guarded(func() turn { return w.turn(ctx) })
+		w.tried()
 		switch {
 		case err != nil:
 			crashes++
@@ -197,7 +200,7 @@ func (w *worker) sleep(ctx context.Context, t turn) {
 
 func (w *worker) turn(ctx context.Context) turn {
 	w.now = w.pool.assignment(w)
-	w.observed.Halt = w.now.halt
+	w.observed.Halt, w.observed.Evict, w.observed.Waits = w.now.halt, w.now.evict, w.now.held != nil
 	if !w.observe(ctx) {
 		return turn{wait: doubled(100*time.Millisecond, 5*time.Second, w.blindFor)}
 	}

@@ -116,12 +116,15 @@ func outlive(ctx context.Context) (context.Context, func()) {
 }
 
 // slot is a place among the pods that start at the same time; the zero slot holds none.
-type slot struct{ from chan struct{} }
+type slot struct {
+	from   *turns
+	ticket *ticket
+}
 
 func (s *slot) release() {
 	if s.from != nil {
-		<-s.from
-		s.from = nil
+		s.ticket.release()
+		s.from, s.ticket = nil, nil
 	}
 }
 
@@ -129,7 +132,7 @@ func (s *slot) release() {
 // which have begun come up before others begin. Removing is bounded apart from starting, and signals are not
 // bounded at all: neither may wait for a pod that waits for its network.
 func (w *worker) acquire(ctx context.Context, s *slot, kind ActionKind) bool {
-	var from chan struct{}
+	var from *turns
 	switch kind {
 	case CreateSandbox, ReviveSandbox, SetupNetwork, CreateContainer, StartContainer:
 		from = w.pool.starts
@@ -144,15 +147,40 @@ func (w *worker) acquire(ctx context.Context, s *slot, kind ActionKind) bool {
 		}
 		s.release()
 	}
+	ticket := from.ask(w.priority())
+	w.tried()
 	select {
-	case from <- struct{}{}:
-		s.from = from
+	case <-ticket.granted:
+		s.from, s.ticket = from, ticket
+		return true
+	default:
+	}
+	select {
+	case <-ticket.granted:
+		s.from, s.ticket = from, ticket
 		return true
 	case <-ctx.Done():
 	case <-w.assign:
 		signal(w.assign)
 	}
+	ticket.release()
 	return false
+}
+
+// tried tells the pool once that the pod has been looked at since it is known what is desired.
+func (w *worker) tried() {
+	if w.now.settled && !w.told.tried {
+		w.told.tried = true
+		w.pool.tried(w)
+	}
+}
+
+// priority is that of the pod as it is wanted.
+func (w *worker) priority() int32 {
+	if w.now.desired == nil {
+		return 0
+	}
+	return manifests.PriorityOf(w.now.desired).Value
 }
 
 // step is an action that is under way in the background, or over: an EnsureImage, a CheckPod or a hook. Its goroutine

@@ -14,6 +14,8 @@ import (
 
 // told is what the worker has recorded already and must not record at each look.
 type told struct {
+	// tried says that the pool knows that the pod has been looked at.
+	tried bool
 	// uid is that of the sandbox that was created last.
 	uid string
 	// killing has the ids of the instances that were told to stop.

@@ -321,7 +321,7 @@ func (f Facts) named(namespace, name string) *Object {
 
 // isContent says that a kind holds what pods use, rather than pods.
 func isContent(kind string) bool {
-	return slices.Contains([]string{"ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "RuntimeClass", "Service", "Namespace"}, kind)
+	return slices.Contains([]string{"ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim", "StorageClass", "RuntimeClass", "PriorityClass", "Service", "Namespace"}, kind)
 }
 
 // onlyRefused is about a pod that only a refused file has.

@@ -295,7 +295,21 @@ func (b *builder) held() {
 		b.next(time.Time{}, "it starts as soon as that is known, in a moment")
 	case "Drained", "NodeUnschedulable", "NodeShutdown":
 		b.halted()
+	case "NodeAffinity":
+		b.cause(NodeMismatch, "", "%s", m)
+		b.next(time.Time{}, "it starts as soon as its selection, or the labels of this machine, are others")
+		b.act("change nodeSelector or affinity of the pod, or set nodeLabels%s", inFile(b.Places.Config))
+	case "Evicted":
+		b.cause(UnderPressure, "", "%s", m)
+		b.next(time.Time{}, "it starts as soon as the pressure is gone")
+		b.act("give the machine what it lacks; a pod that has to start nevertheless is critical (priorityClassName: system-node-critical)")
 	default:
+		if what, ok := strings.CutPrefix(b.Trouble.Reason, "OutOf"); ok {
+			b.cause(OutOfResource, "", "%s", m)
+			b.next(time.Time{}, "it starts as soon as enough is given back")
+			b.act("let it request less %s, remove another pod, or give it a priority above that of others (priorityClassName)", what)
+			return
+		}
 		b.cause(Held, "", "%s: %s", b.Trouble.Reason, m)
 		b.retried("it goes on")
 	}
@@ -346,17 +360,8 @@ func inFile(path string) string {
 
 func (b *builder) failed() {
 	switch b.Trouble.Reason {
-	case "Evicted":
-		b.cause(Evicted, "", "it was ended%s because it used too much of the disk: %s", b.ago(b.Trouble.At), b.Trouble.Message)
-		switch {
-		case b.Object.Spec.RestartPolicy == corev1.RestartPolicyNever:
-			b.next(time.Time{}, "it does not come back by itself (restartPolicy Never)")
-		case b.anyRunning() || b.NextTry.IsZero():
-			b.next(time.Time{}, "what still runs is being stopped; a little later the pod is made again, with empty volumes")
-		default:
-			b.next(b.NextTry, "it is made again %s, with empty volumes", b.in(b.NextTry))
-		}
-		b.act("raise the limit (emptyDir.sizeLimit, or resources.limits.ephemeral-storage) in %s, or have the program write less", b.place())
+	case "Evicted", "Preempting":
+		b.evicted()
 	case "DeadlineExceeded":
 		b.cause(Deadline, "", "it ran longer than its spec.activeDeadlineSeconds allows, and was ended%s", b.ago(b.Trouble.At))
 		b.next(time.Time{}, "it does not start again")
@@ -364,6 +369,35 @@ func (b *builder) failed() {
 	default:
 		b.cause(PodFailed, "", "%s: %s", b.Trouble.Reason, b.Trouble.Message)
 		b.next(time.Time{}, "it does not start again until %s is edited", b.place())
+	}
+}
+
+// evicted is about a pod that was ended and is made again: it used too much, or there was too little for all.
+func (b *builder) evicted() {
+	t, pressed := b.Trouble, strings.HasPrefix(b.Trouble.Message, "The node was low on resource")
+	switch {
+	case t.Reason == "Preempting":
+		b.cause(MadeRoom, "", "it was ended%s to make room: %s", b.ago(t.At), t.Message)
+	case pressed:
+		b.cause(Evicted, "", "it was ended%s because the machine was short of something: %s", b.ago(t.At), t.Message)
+	default:
+		b.cause(Evicted, "", "it was ended%s because it used too much of the disk: %s", b.ago(t.At), t.Message)
+	}
+	switch {
+	case b.Object.Spec.RestartPolicy == corev1.RestartPolicyNever:
+		b.next(time.Time{}, "it does not come back by itself (restartPolicy Never)")
+	case b.anyRunning() || b.NextTry.IsZero():
+		b.next(time.Time{}, "what still runs is being stopped; a little later the pod is made again, with empty volumes")
+	default:
+		b.next(b.NextTry, "it is made again %s, with empty volumes", b.in(b.NextTry))
+	}
+	switch {
+	case t.Reason == "Preempting":
+		b.act("give it a higher priority, or have the others request less")
+	case pressed:
+		b.act("have it use less, or request what it needs; the annotation monopod.dev/protected: \"true\" keeps it from being ended")
+	default:
+		b.act("raise the limit (emptyDir.sizeLimit, or resources.limits.ephemeral-storage) in %s, or have the program write less", b.place())
 	}
 }
 

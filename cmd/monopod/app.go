@@ -21,6 +21,7 @@ import (
 	"monopod/manifests"
 	"monopod/names"
 	"monopod/node"
+	"monopod/node/capacity"
 	"monopod/node/stats"
 	"monopod/node/systemd"
 	"monopod/rollout"
@@ -68,6 +69,8 @@ type machine struct {
 	open openRuntime
 	// addresses returns those of this machine, IPv4 first.
 	addresses func() ([]string, error)
+	// capacity returns what there is, with the file system of a directory; nil: pods are not kept from anything.
+	capacity func(storage string) (capacity.Machine, error)
 	// gateways returns where pods may ask for names; nil: nowhere.
 	gateways func(*Config) ([]netip.Prefix, error)
 	// patience is how long to wait for another instance that is about to end.
@@ -108,6 +111,8 @@ type App struct {
 	watcher *watcher.Watcher
 	// manager is the service manager, if one has started this process.
 	manager *systemd.Notifier
+	// resources are those of the machine; nil where pods are not kept from any.
+	resources *nodeResources
 }
 
 // NewApp returns the daemon of a configuration. It does no I/O.
@@ -143,7 +148,7 @@ func (a *App) Open() (err error) {
 			return err
 		}
 	}
-	if err = a.openGate(); err != nil {
+	if err = errors.Join(a.openGate(), a.measure()); err != nil {
 		a.locks.release()
 		return err
 	}
@@ -328,6 +333,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	defer a.gauges.attach(rt)()
 	pool := runner.NewPool(preloading{rt, imported}, runner.Config{
 		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
+		Room: a.resources.room(), NodeLabels: a.nodeLabels(),
 		Events:  a.events,
 		Follow:  func(d runner.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
 		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},

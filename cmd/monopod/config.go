@@ -53,6 +53,10 @@ type Config struct {
 	StaticPodURLSecurity     string              `koanf:"staticPodURLSecurity"`
 	AppliedSecurity          string              `koanf:"appliedSecurity"`
 	MaxPods                  int                 `koanf:"maxPods"`
+	NodeLabels               map[string]string   `koanf:"nodeLabels"`
+	SystemReserved           map[string]string   `koanf:"systemReserved"`
+	KubeReserved             map[string]string   `koanf:"kubeReserved"`
+	EnforceNodeAllocatable   []string            `koanf:"enforceNodeAllocatable"`
 	CgroupDriver             string              `koanf:"cgroupDriver"`
 	CPUCFSQuota              bool                `koanf:"cpuCFSQuota"`
 	CPUCFSQuotaPeriod        time.Duration       `koanf:"cpuCFSQuotaPeriod"`

@@ -46,6 +46,7 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 	c.logSizes(cfg)
 	c.security(cfg)
 	c.resources(cfg)
+	c.node(cfg)
 	c.oneOf("logging.format", cfg.Logging.Format, "text", "json")
 	c.oneOf("logging.level", cfg.Logging.Level, "debug", "info", "warn", "error")
 	return c.problems

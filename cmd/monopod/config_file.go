@@ -184,7 +184,7 @@ func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 		return stringList(key, n)
 	case kindHeaders:
 		return headerMap(key, n)
-	case kindPrograms:
+	case kindPrograms, kindTexts:
 		return programMap(key, n)
 	case kindSources:
 		list, problems := mapList(key.path, remoteSourceKeys(), n)

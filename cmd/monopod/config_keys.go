@@ -20,6 +20,7 @@ const (
 	kindPaths    keyKind = "list of paths"
 	kindHeaders  keyKind = "map of lists of strings"
 	kindPrograms keyKind = "map of programs"
+	kindTexts    keyKind = "map of strings"
 	kindSources  keyKind = "list of sources"
 	// kindSourceHeaders is there in entries of sources only.
 	kindSourceHeaders keyKind = "list of headers"
@@ -41,7 +42,7 @@ type configKey struct {
 
 // configKeys lists every key in the order in which they are printed.
 func configKeys() []configKey {
-	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), resourceKeys(), securityKeys(), agentKeys())
+	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), resourceKeys(), securityKeys(), agentKeys())
 }
 
 func resourceKeys() []configKey {
@@ -125,7 +126,9 @@ func agentKeys() []configKey {
 func (k configKey) isPath() bool { return k.kind == kindPath || k.kind == kindPaths }
 
 // isMap says that the values of all layers count together.
-func (k configKey) isMap() bool { return k.kind == kindHeaders || k.kind == kindPrograms }
+func (k configKey) isMap() bool {
+	return k.kind == kindHeaders || k.kind == kindPrograms || k.kind == kindTexts
+}
 
 // value returns the built-in default.
 func (k configKey) value() any {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"monopod/runner"
+	"monopod/runner/spec"
 )
 
 const (
@@ -73,6 +74,8 @@ type LoadedConfig struct {
 	Resolver func() []string
 	// Events keeps what happens; nil: nobody does.
 	Events runner.Recorder
+	// PodsLimits are those of all pods together.
+	PodsLimits spec.PodsLimits
 	// Containerd, which may be nil, is told why containerd does not answer any more, and with nil that it does again.
 	Containerd func(error)
 }

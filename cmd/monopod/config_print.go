@@ -197,6 +197,10 @@ func (k configKey) docDefault() string {
 		if v != "" {
 			return "`" + v + "`"
 		}
+	case []string:
+		if len(v) > 0 {
+			return "`[" + strings.Join(v, ", ") + "]`"
+		}
 	}
 	return "empty"
 }

@@ -127,7 +127,7 @@ func sameKeysAndTypes(t *testing.T, table []configKey, config reflect.Type) {
 	}
 	kinds := map[string][]keyKind{
 		"string": {kindString, kindPath}, "int": {kindInt}, "int64": {kindInt}, "time.Duration": {kindDuration}, "bool": {kindBool}, "float64": {kindNumber},
-		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders}, "map[string]string": {kindPrograms}, "[]main.RemoteSource": {kindSources}, "[]main.SourceHeader": {kindSourceHeaders},
+		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders}, "map[string]string": {kindPrograms, kindTexts}, "[]main.RemoteSource": {kindSources}, "[]main.SourceHeader": {kindSourceHeaders},
 	}
 	var walk func(typ reflect.Type, prefix string)
 	walk = func(typ reflect.Type, prefix string) {
@@ -195,6 +195,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		kindPaths:    {file: "[/f1]", env: "/e1", flag: "/g1,/g2", bad: "/x"},
 		kindHeaders:  {file: "{A: [f1]}", env: "{B: [e1]}", bad: "[x]"},
 		kindSources:  {file: "[{name: f, url: 'http://f'}]", env: "[{name: e, url: 'http://e'}]", bad: "[x]"},
+		kindTexts:    {file: "{memory: 1Mi}", env: "{memory: 2Mi}", flag: "{memory: 3Mi, cpu: 5m}", bad: "{memory: 1}"},
 		kindPrograms: {file: "{a: /f1}", env: "{a: /e1}", flag: "{a: g1, b: g2}", bad: "{a: 1}"},
 	}
 	special := map[string]values{
@@ -214,6 +215,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"appliedSecurity":          {"baseline", "restricted", "privileged", "[1]"},
 		"sourceOrder":              {"[http]", "applied", "http,file", "[1]"},
 		"snapshotter":              {"native", "overlayfs", "native", "1"},
+		"enforceNodeAllocatable":   {"[none]", "pods", "none", "[1]"},
 		"cgroupDriver":             {"systemd", "cgroupfs", "systemd", "[1]"},
 		"cpuManagerPolicy":         {"none", "none", "none", "[1]"},
 		"reservedSystemCPUs":       {"'0'", "0-1", "1,3", "[1]"},

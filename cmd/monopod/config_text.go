@@ -81,10 +81,10 @@ func parseText(key configKey, s string) (any, *ConfigProblem) {
 			}
 		}
 		return out, nil
-	case kindHeaders, kindPrograms, kindSources:
+	case kindHeaders, kindPrograms, kindTexts, kindSources:
 		var n yaml.Node
 		if err := yaml.Unmarshal([]byte(s), &n); err != nil || len(n.Content) != 1 {
-			hint := map[keyKind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindPrograms: "{crun: /usr/bin/crun}", kindSources: "[{name: fleet, url: \"https://...\"}]"}[key.kind]
+			hint := map[keyKind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindPrograms: "{crun: /usr/bin/crun}", kindTexts: "{memory: 1Gi}", kindSources: "[{name: fleet, url: \"https://...\"}]"}[key.kind]
 			return nil, &ConfigProblem{Msg: "not a " + string(key.kind), Hint: "write it as in YAML: " + hint}
 		}
 		return valueOf(key, n.Content[0])

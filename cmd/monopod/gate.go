@@ -116,7 +116,7 @@ func (g *gate) applyLocked() {
 
 // rule is what a pod may.
 func rule(p *manifests.Pod, state drain.State, level *int32, end *ending) runner.Rule {
-	priority := priorityOf(&p.Object.Spec)
+	priority := manifests.PriorityOf(p).Value
 	if end != nil {
 		return end.rule(priority)
 	}
@@ -135,15 +135,10 @@ func drainHalt() *runner.Halt {
 	return &runner.Halt{Reason: runner.ReasonDrained, Message: "this machine is drained; the pod goes on where it was after `monopod undrain`"}
 }
 
-// priorityOf is the priority of a pod: its own, or that of a class that is built in.
+// priorityOf is the priority in the status of a pod, which has that of its class in it.
 func priorityOf(spec *corev1.PodSpec) int32 {
-	switch {
-	case spec.Priority != nil:
+	if spec.Priority != nil {
 		return *spec.Priority
-	case spec.PriorityClassName == "system-node-critical":
-		return 2000001000
-	case spec.PriorityClassName == "system-cluster-critical":
-		return 2000000000
 	}
 	return 0
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/node/drain"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -147,9 +148,10 @@ func TestWhatAShutdownSaysOfAPod(t *testing.T) {
 	if r := e.rule(2000001000); r.Halt == nil || r.Halt.Grace != 10*time.Second {
 		t.Errorf("%+v", r)
 	}
-	for class, want := range map[string]int32{"": 0, "other": 0, "system-node-critical": 2000001000, "system-cluster-critical": 2000000000} {
-		if got := priorityOf(&corev1.PodSpec{PriorityClassName: class}); got != want {
-			t.Errorf("%s: %d", class, got)
+	for class, want := range map[string]*runner.Halt{"": drainHalt(), "other": drainHalt(), "system-node-critical": nil, "system-cluster-critical": nil} {
+		p := &manifests.Pod{Object: &corev1.Pod{Spec: corev1.PodSpec{PriorityClassName: class}}}
+		if got := rule(p, drain.State{Drain: &drain.Drain{}}, new(int32(5)), nil).Halt; (got == nil) != (want == nil) {
+			t.Errorf("%s: %+v", class, got)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod/node"
+	"monopod/node/capacity"
 	"monopod/node/systemd"
 	"monopod/runner/ctrd/network"
 )
@@ -48,7 +49,7 @@ type program struct {
 
 func newProgram() *program {
 	return &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: osConfigEnv(), machine: machine{
-		open: openCtrd, addresses: node.Addresses, gateways: resolverGateways, patience: lockPatience,
+		open: openCtrd, addresses: node.Addresses, capacity: capacity.Read, gateways: resolverGateways, patience: lockPatience,
 		runs: runMachine{subnetLocks: "/run/monopod-subnets.lock", free: network.Free, keep: keepRun},
 	}, host: thisHost(), euid: os.Geteuid}
 }

@@ -66,7 +66,7 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 		ContainerLogsDir: containerLogsDir(cfg.PodLogsDir),
 		Endpoint:         cfg.ContainerRuntimeEndpoint, Snapshotter: cfg.Snapshotter, OCIRuntime: oci, ShimPath: shim, CgroupParent: cfg.CgroupRoot,
 		NodeName: cfg.NodeName, NodeIPs: nodeIPs(node.Addresses, log), ClusterDNS: cfg.ClusterDNS, Resolver: cfg.Resolver, Connection: cfg.Containerd, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
-		CgroupDriver: spec.CgroupDriver(cfg.CgroupDriver), Enforce: enforcement(&cfg.Config), ReservedCPUs: cfg.ReservedSystemCPUs,
+		CgroupDriver: spec.CgroupDriver(cfg.CgroupDriver), Enforce: enforcement(&cfg.Config), ReservedCPUs: cfg.ReservedSystemCPUs, PodsLimits: cfg.PodsLimits,
 		SeccompProfileRoot: cfg.SeccompProfileRoot, SeccompDefault: cfg.SeccompDefault,
 		Network: network.Config{
 			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),

@@ -224,7 +224,7 @@ func conflicts(all []*verdict) {
 			a.Known[pod.Key()] = runner.Holding{Seen: true}
 		}
 	}
-	held := runner.Admit(a)
+	held := runner.Admit(a).Held
 	for _, pod := range a.Desired {
 		if h, ok := held[pod.Key()]; ok {
 			in[pod.Key()].add(pod, "spec", h.Message, "")

@@ -180,12 +180,12 @@ func (r Reserved) others(name corev1.ResourceName, _ int64) resource.Quantity {
 type Limits struct {
 	// Memory is in bytes. The hard eviction threshold is not taken off: pods are to be evicted before the kernel kills in them.
 	Memory int64
-	// MilliCPU is the share of the pods when all want the processors.
+	// MilliCPU is the share of the pods when all want the processors. It is there when anything is.
 	MilliCPU int64
 	PIDs     int64
 }
 
-// LimitsOf returns how pods are kept from what is reserved for others. Where nothing is reserved of a resource, it is not limited.
+// LimitsOf returns how pods are kept from what is reserved for others. Memory and process ids of which nothing is reserved are not limited.
 func LimitsOf(m Machine, r Reserved) Limits {
 	left := r.without(corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(m.MilliCPU, resource.DecimalSI),
@@ -197,12 +197,12 @@ func LimitsOf(m Machine, r Reserved) Limits {
 	if reserves(corev1.ResourceMemory) {
 		l.Memory = max(left.Memory().Value(), 1)
 	}
-	if reserves(corev1.ResourceCPU) {
-		l.MilliCPU = max(left.Cpu().MilliValue(), 1)
-	}
 	if reserves(PID) {
 		pids := left[PID]
 		l.PIDs = max(pids.Value(), 1)
+	}
+	if l != (Limits{}) || reserves(corev1.ResourceCPU) {
+		l.MilliCPU = max(left.Cpu().MilliValue(), 1)
 	}
 	return l
 }

@@ -52,6 +52,8 @@ type Config struct {
 	ShimPath string
 	// CgroupParent is the cgroup below which pod cgroups are made.
 	CgroupParent string
+	// PodsLimits are those of all pods together; the zero PodsLimits: there are none.
+	PodsLimits spec.PodsLimits
 	// CgroupDriver says who makes cgroups; empty: we do.
 	CgroupDriver spec.CgroupDriver
 	// Enforce says how resources are enforced.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/errdefs"
@@ -53,6 +54,27 @@ func (r *Runtime) weighClassOf(rec *sandboxRecord) error {
 		return nil
 	}
 	return wrap("cgroup", r.weighClasses(nil))
+}
+
+// limitPods gives the cgroup of all pods its limits, or takes those away that an earlier run has set. The pods go on if that cannot be done:
+// more memory may be in use than they are to have.
+func (r *Runtime) limitPods() {
+	root, limits := r.cgroups.root(), r.cfg.PodsLimits
+	if limits.Memory == 0 && limits.Pids == 0 && limits.MilliCPU == 0 {
+		if !r.cgroups.exists(root) {
+			return
+		}
+		if v := r.cgroups.values(root); v.Memory == nil && v.Pids == nil {
+			return
+		}
+		limits.MilliCPU = int64(runtime.NumCPU()) * 1000
+	} else if err := r.cgroups.make(root); err != nil {
+		r.log.Error("all pods together are not limited", "err", err)
+		return
+	}
+	if err := r.cgroups.set(root, spec.PodsCgroup(limits, r.host)); err != nil {
+		r.log.Error("all pods together are not limited", "err", err)
+	}
 }
 
 // weighClasses sets what the cgroups above pods have: a share of the processors by what all pods of a class request.

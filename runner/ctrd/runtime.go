@@ -121,6 +121,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if r.cgroups, err = findCgroups(r.host.Cgroups); err != nil {
 		return nil, err
 	}
+	r.limitPods()
 	if r.cpus, err = readCPUs("/sys/devices/system/cpu", cfg.ReservedCPUs); err != nil {
 		return nil, fmt.Errorf("processors: %w", err)
 	}

@@ -28,6 +28,24 @@ type CgroupValues struct {
 	Hugepages map[string]int64
 }
 
+// PodsLimits are limits of all pods together. Fields that are zero are none.
+type PodsLimits struct {
+	// Memory is in bytes, MilliCPU the share of the processors when all want them.
+	Memory, MilliCPU, Pids int64
+}
+
+// PodsCgroup is what the cgroup of all pods is to have.
+func PodsCgroup(l PodsLimits, h Host) CgroupValues {
+	v := CgroupValues{Shares: cpuShares(min(l.MilliCPU, maxMilliCPU)), Period: h.Enforce.period()}
+	if l.Memory > 0 {
+		v.Memory = &l.Memory
+	}
+	if l.Pids > 0 {
+		v.Pids = &l.Pids
+	}
+	return v
+}
+
 // PodCgroup is what the cgroup of a pod is to have, as a kubelet would set it.
 func PodCgroup(pod *corev1.Pod, h Host) CgroupValues {
 	requests, limits := manifests.PodRequests(&pod.Spec), manifests.PodLimits(&pod.Spec)

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod/node/capacity"
+	"monopod/runner/spec"
+)
+
+// nodeKeys are about what of the machine pods may have.
+func nodeKeys() []configKey {
+	return []configKey{
+		{path: "nodeLabels", kind: kindTexts, doc: "Labels of this machine, as in `{disktype: ssd}`. Pods whose `nodeSelector` or required node affinity they do not meet wait. Empty: what pods select does not matter. `kubernetes.io/hostname`, `kubernetes.io/os` and `kubernetes.io/arch` are always there."},
+		{path: "systemReserved", kind: kindTexts, doc: "What the programs of the machine need, as in `{cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi, pid: \"1000\"}`: pods cannot request it."},
+		{path: "kubeReserved", kind: kindTexts, doc: "What monopod itself needs, beside `systemReserved`."},
+		{path: "enforceNodeAllocatable", kind: kindStrings, def: []string{"pods"}, doc: "`pods`: all pods together are kept from the cpu, memory and process ids of `systemReserved` and `kubeReserved` by limits of `cgroupRoot`. `none`: they are not. What cannot be allocated is refused either way."},
+	}
+}
+
+// Values of enforceNodeAllocatable.
+const (
+	enforcePods = "pods"
+	enforceNone = "none"
+)
+
+// reserved is what is kept from pods.
+func (c *Config) reserved() (capacity.Reserved, error) {
+	system, err1 := capacity.ParseReserved(c.SystemReserved)
+	kube, err2 := capacity.ParseReserved(c.KubeReserved)
+	return capacity.Reserved{System: system, Kube: kube}, errors.Join(err1, err2)
+}
+
+func (c *configCheck) node(cfg *Config) {
+	for _, m := range []struct {
+		key     string
+		written map[string]string
+	}{{"systemReserved", cfg.SystemReserved}, {"kubeReserved", cfg.KubeReserved}} {
+		if _, err := capacity.ParseReserved(m.written); err != nil {
+			c.add(m.key, err.Error(), "")
+		}
+	}
+	for _, e := range metav1validation.ValidateLabels(cfg.NodeLabels, field.NewPath("nodeLabels")) {
+		c.add("nodeLabels", strings.TrimPrefix(e.Error(), "nodeLabels: "), "")
+	}
+	for _, e := range cfg.EnforceNodeAllocatable {
+		c.oneOf("enforceNodeAllocatable", e, enforcePods, enforceNone)
+	}
+	if len(cfg.EnforceNodeAllocatable) > 1 && slices.Contains(cfg.EnforceNodeAllocatable, enforceNone) {
+		c.add("enforceNodeAllocatable", "none stands beside others", "")
+	}
+}
+
+// labels are those of this machine; nil when nobody has given it any.
+func (c *Config) labels(os, arch string) map[string]string {
+	if len(c.NodeLabels) == 0 {
+		return nil
+	}
+	all := map[string]string{"kubernetes.io/hostname": c.NodeName, "kubernetes.io/os": os, "kubernetes.io/arch": arch}
+	maps.Copy(all, c.NodeLabels)
+	return all
+}
+
+// enforced are the limits of all pods together.
+func (c *Config) enforced(m capacity.Machine) spec.PodsLimits {
+	r, err := c.reserved()
+	if err != nil || !slices.Contains(c.EnforceNodeAllocatable, enforcePods) {
+		return spec.PodsLimits{}
+	}
+	l := capacity.LimitsOf(m, r)
+	return spec.PodsLimits{Memory: l.Memory, MilliCPU: l.MilliCPU, Pids: l.PIDs}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"runtime"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/capacity"
+	"monopod/runner"
+)
+
+// nodeResources are what the machine has, and what of it pods may request.
+type nodeResources struct {
+	machine  capacity.Machine
+	reserved capacity.Reserved
+	maxPods  int
+}
+
+// Capacity is what a node shows as its capacity.
+func (n *nodeResources) Capacity() corev1.ResourceList { return capacity.Of(n.machine, n.maxPods) }
+
+// Allocatable is what is left of it for pods.
+func (n *nodeResources) Allocatable() corev1.ResourceList {
+	return capacity.Allocatable(n.Capacity(), n.reserved)
+}
+
+// room is what pods may request together.
+func (n *nodeResources) room() runner.Requests {
+	if n == nil {
+		return nil
+	}
+	return runner.RequestsOf(n.Allocatable())
+}
+
+// measure finds out what the machine has. Runs of their own are not kept from anything: they are there to see whether a pod works.
+func (a *App) measure() error {
+	if a.machine.capacity == nil || a.only != nil {
+		return nil
+	}
+	m, err := a.machine.capacity(a.cfg.RootDirectory)
+	if err != nil {
+		return err
+	}
+	reserved, err := a.cfg.reserved()
+	if err != nil {
+		return err
+	}
+	a.resources = &nodeResources{machine: m, reserved: reserved, maxPods: a.cfg.MaxPods}
+	a.cfg.PodsLimits = a.cfg.enforced(m)
+	if err := capacity.Check(m, reserved); err != nil {
+		a.log.Error("pods that request anything of it are not started", "err", err)
+	}
+	return nil
+}
+
+// nodeLabels are what pods choose nodes by.
+func (a *App) nodeLabels() map[string]string {
+	if a.only != nil {
+		return nil
+	}
+	return a.cfg.labels(runtime.GOOS, runtime.GOARCH)
+}

@@ -1,0 +1,120 @@
+package manifests
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Priority classes that are built in, and their values, as in an API server.
+const (
+	NodeCritical    = "system-node-critical"
+	ClusterCritical = "system-cluster-critical"
+
+	nodeCriticalPriority    = 2000001000
+	clusterCriticalPriority = 2000000000
+	// highestPriority is the highest that a document may define; above are the built-in ones.
+	highestPriority = 1000000000
+)
+
+// Priority says how important a pod is: the higher, the earlier it starts, and the later it is stopped or evicted.
+type Priority struct {
+	Value int32
+	// Explicit says that somebody has given it: the pod, its class, or the class that is the default for all.
+	Explicit bool
+	// Class is the name of the class it comes from; empty: none.
+	Class string
+	// Preempts says that pods of a lower priority may be stopped to make room for it.
+	Preempts bool
+}
+
+// Critical says that the machine, or all that runs on it, needs the pod: as a kubelet judges pods that it got from an API server.
+func (p Priority) Critical() bool { return p.Value >= clusterCriticalPriority }
+
+// PriorityOf resolves the priority of a pod as the admission plugin of an API server does. A class that does not exist means nothing,
+// as for static pods of a kubelet.
+func PriorityOf(p *Pod) Priority {
+	spec := &p.Object.Spec
+	out := Priority{Class: spec.PriorityClassName}
+	policy := spec.PreemptionPolicy
+	switch class := p.Refs.priorityClass(); {
+	case spec.PriorityClassName == NodeCritical:
+		out.Value, out.Explicit = nodeCriticalPriority, true
+	case spec.PriorityClassName == ClusterCritical:
+		out.Value, out.Explicit = clusterCriticalPriority, true
+	case class != nil && (spec.PriorityClassName == class.Name || spec.PriorityClassName == "" && spec.Priority == nil):
+		out.Value, out.Explicit, out.Class = class.Value, true, class.Name
+		if policy == nil {
+			policy = class.PreemptionPolicy
+		}
+	}
+	if spec.Priority != nil {
+		out.Value, out.Explicit = *spec.Priority, true
+	}
+	out.Preempts = policy == nil || *policy != corev1.PreemptNever
+	return out
+}
+
+func (r *Refs) priorityClass() *schedulingv1.PriorityClass {
+	if r == nil {
+		return nil
+	}
+	return r.PriorityClass
+}
+
+// PriorityClass returns a PriorityClass, nil when there is none.
+func (o *Objects) PriorityClass(name string) *schedulingv1.PriorityClass {
+	return typed[schedulingv1.PriorityClass](o, "PriorityClass", "", name)
+}
+
+// defaultPriority is the class of pods that name none, nil when there is none. Of several it is the one with the lowest value.
+func (o *Objects) defaultPriority() *schedulingv1.PriorityClass {
+	if o == nil {
+		return nil
+	}
+	o.findDefaultPriority.Do(func() {
+		for _, obj := range o.inOrder {
+			if class, ok := obj.Object.(*schedulingv1.PriorityClass); ok && class.GlobalDefault && (o.byDefault == nil || class.Value < o.byDefault.Value) {
+				o.byDefault = class
+			}
+		}
+	})
+	return o.byDefault
+}
+
+// priorityClassOf is the class that counts for a pod.
+func priorityClassOf(pod *corev1.Pod, objects *Objects) *schedulingv1.PriorityClass {
+	switch {
+	case pod.Spec.PriorityClassName != "":
+		return objects.PriorityClass(pod.Spec.PriorityClassName)
+	case pod.Spec.Priority != nil:
+		return nil
+	}
+	return objects.defaultPriority()
+}
+
+// priorityClass checks a class as an API server does.
+func (c *checker) priorityClass(p *schedulingv1.PriorityClass) {
+	switch builtIn := map[string]int32{NodeCritical: nodeCriticalPriority, ClusterCritical: clusterCriticalPriority}; {
+	case builtIn[p.Name] != 0:
+		if p.Value != builtIn[p.Name] || p.GlobalDefault {
+			c.forbidden(field.NewPath("metadata", "name"), "the class is built in and cannot be changed")
+		}
+	case strings.HasPrefix(p.Name, "system-"):
+		c.forbidden(field.NewPath("metadata", "name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+p.Name+" is not a known system priority class")
+	case p.Value > highestPriority:
+		c.forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000")
+	}
+	if p.PreemptionPolicy != nil {
+		requiredOneOf(c, field.NewPath("preemptionPolicy"), *p.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)
+	}
+}
+
+// AnnotationProtected is the annotation that, when it is "true", keeps a pod from being evicted when the machine is short of something, and from being stopped
+// for one of a higher priority.
+const AnnotationProtected = "monopod.dev/protected"
+
+// Protected says that a pod must be neither evicted nor preempted.
+func Protected(p *corev1.Pod) bool { return p.Annotations[AnnotationProtected] == "true" }

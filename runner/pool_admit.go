@@ -1,0 +1,134 @@
+package runner
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// admitLocked has decided which pods must wait. As long as there is room for all, only those need looking at that ask for what others may
+// have: ports of the host, or another node.
+func (p *Pool) admitLocked() Decision {
+	crowded := p.crowdedLocked()
+	a := Admission{Known: map[manifests.Key]Holding{}, Listed: p.listed, Blind: !p.listed, Node: p.cfg.NodeName, Labels: p.cfg.NodeLabels}
+	if crowded {
+		a.MaxPods, a.Room = p.cfg.MaxPods, p.cfg.Room
+	}
+	concerned := func(e *entry) bool { return e.wish.ports || e.wish.selects && p.cfg.NodeLabels != nil }
+	for _, pod := range p.desired.Pods {
+		if e := p.entries[pod.Key()]; e.asks() && (crowded || concerned(e)) {
+			a.Desired = append(a.Desired, e.wish.pod)
+		}
+	}
+	if len(a.Desired) == 0 {
+		return Decision{}
+	}
+	for key, e := range p.entries {
+		a.Blind = a.Blind || !e.tried
+		wanted := e.wish.round == p.round
+		if crowded || e.holdsPorts || wanted && concerned(e) || !wanted && !e.report.seen {
+			a.Known[key] = p.holdingLocked(e)
+		}
+	}
+	return Admit(a)
+}
+
+func (p *Pool) holdingLocked(e *entry) Holding {
+	h := Holding{Seen: e.report.seen, Pod: e.report.holds, Idle: e.report.idle()}
+	switch {
+	case e.wish.round == p.round:
+		h.Priority, h.Leaving = e.wish.priority, e.evict != nil
+	case h.Pod != nil:
+		h.Priority, h.Leaving = manifests.PriorityOf(h.Pod), p.desired.Removable != nil && p.desired.Removable(h.Pod.Origin)
+	}
+	return h
+}
+
+// crowdedLocked says that there may not be room for all that run and all that are desired. A pod that is both counts with the more it asks for.
+func (p *Pool) crowdedLocked() bool {
+	places, sum := 0, Requests{}
+	for _, e := range p.entries {
+		active, wanted := e.report.holds != nil && !e.report.idle(), e.wish.round == p.round && e.asks()
+		if active || wanted {
+			places++
+		}
+		if p.cfg.Room == nil {
+			continue
+		}
+		var has Requests
+		if active {
+			has = e.requests
+			sum.add(has, nil)
+		}
+		if wanted {
+			sum.add(e.wish.requests, has)
+		}
+	}
+	if p.cfg.MaxPods > 0 && places > p.cfg.MaxPods {
+		return true
+	}
+	for name, n := range sum {
+		if p.cfg.Room != nil && n > p.cfg.Room[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// preemptLocked orders that pods make room.
+func (p *Pool) preemptLocked(all map[manifests.Key]manifests.Key) {
+	for key, by := range all {
+		e := p.entries[key]
+		if e == nil || e.report.status.Pod == nil || e.evict != nil {
+			continue
+		}
+		p.cfg.Log.Info("pod has to make room", "pod", key.String(), "for", by.String())
+		e.evict = &Eviction{
+			UID: string(e.report.status.Pod.UID), Reason: ReasonPreempting, Grace: -1,
+			Message: "Preempted in order to admit critical pod " + by.String(),
+		}
+	}
+}
+
+// Evict has a pod stopped, unless it is not the one with this uid any more. It comes back after a while, and when the barrier lets it.
+func (p *Pool) Evict(key manifests.Key, order Eviction) {
+	p.mu.Lock()
+	if e := p.entries[key]; e != nil && e.evict == nil && e.report.status.Pod != nil && string(e.report.status.Pod.UID) == order.UID {
+		e.evict = &order
+	}
+	p.mu.Unlock()
+	signal(p.trigger)
+}
+
+// Barrier replaces what keeps pods from being made, and evicted ones from coming back, for a while; nil: nothing does. It must be quick,
+// and not call the Pool.
+func (p *Pool) Barrier(b func(*manifests.Pod) *Held) {
+	p.mu.Lock()
+	p.barrier = b
+	p.mu.Unlock()
+	signal(p.trigger)
+}
+
+// idle says that nothing of the pod runs, nor is going to by itself: it has ended.
+func (r *report) idle() bool {
+	if r.holds == nil || r.status.Pod == nil || r.status.running {
+		return false
+	}
+	phase := r.status.Pod.Status.Phase
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// comesBack says that the pod was evicted and is made again when that may be.
+func (e *entry) comesBack() bool {
+	return e.report.idle() && returnsAfter(e.report.status.Pod.Status.Reason) && e.report.holds.Object.Spec.RestartPolicy != corev1.RestartPolicyNever
+}
+
+// asks says that the pod, if it is desired, wants a place: it does unless a gate keeps it, or it has ended for good.
+func (e *entry) asks() bool {
+	return e.rule.Wait == nil && (!e.report.idle() || e.comesBack() || !e.sameAsHeld())
+}
+
+// sameAsHeld says that the pod is desired as it was carried out.
+func (e *entry) sameAsHeld() bool {
+	return e.wish.pod != nil && manifests.PodHash(e.wish.pod.Object) == manifests.PodHash(e.report.holds.Object)
+}
