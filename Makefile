@@ -7,7 +7,7 @@ MODULES := internal/bundle/modules
 PLUGINS := github.com/containernetworking/plugins/plugins
 CNI     := $(addprefix $(BIN)/cni/,bridge host-local portmap loopback)
 SHIM    := $(BIN)/containerd-shim-monopod-v2
-BUNDLED := $(SHIM) $(CACHE)/runc $(CNI)
+BUNDLED := $(BIN)/monopod $(SHIM) $(CACHE)/runc $(CNI)
 
 LINK    := -trimpath -ldflags "-s -w"
 STATIC  := CGO_ENABLED=0 $(GO) build $(LINK)
@@ -27,10 +27,10 @@ SMALL   := -gcflags=all=-l -ldflags "-s -w -funcalign=16"
 ## build: the plain binary, with its shim and CNI plugins beside it; runc is the system's
 build: monopod shim $(CNI)
 
-## bundle: one file that holds shim, runc and CNI plugins and unpacks them when it runs; needs gcc and libseccomp-dev
-bundle: shim $(CACHE)/runc $(CNI)
+## bundle: one file that holds all of it and runc, compressed, and unpacks them when it runs; needs gcc and libseccomp-dev
+bundle: monopod shim $(CACHE)/runc $(CNI)
 	$(GO) run ./internal/bundle/pack internal/bundle $(BUNDLED)
-	$(STATIC) $(LEAN) -tags $(TAGS),bundle -o $(BIN)/monopod-bundle ./cmd/monopod
+	$(STATIC) -tags bundle -o $(BIN)/monopod-bundle ./cmd/launcher
 	@ls -l $(BIN)/monopod-bundle | awk '{ printf "monopod-bundle: %.1f MB\n", $$5 / 1e6; if ($$5 > 35e6) { print "more than 35 MB"; exit 1 } }'
 
 ## tools: what only tests need: an ordinary containerd daemon

@@ -170,6 +170,8 @@ func TestImagesComeFromRegistriesWithAndWithoutCredentials(t *testing.T) {
 }
 
 func TestTheBundleNeedsNothingButIptables(t *testing.T) {
+	unpacked := t.TempDir()
+	t.Setenv("MONOPOD_BUNDLE_DIR", unpacked)
 	in := newInstance(t)
 	bundle, err := filepath.Abs("../bin/monopod-bundle")
 	if err != nil {
@@ -197,6 +199,9 @@ func TestTheBundleNeedsNothingButIptables(t *testing.T) {
 	}
 	t.Setenv("PATH", path)
 	in.start()
+	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", in.cmd.Process.Pid)); err != nil || !strings.HasPrefix(exe, unpacked) {
+		t.Errorf("the agent runs from %s, %v: not from below %s, and all of the archive is in its memory", exe, err, unpacked)
+	}
 	in.put("web", sleeper("web", "echo", fmt.Sprintf("    ports: [{containerPort: 80, hostPort: %d}]", ports.Take(t))))
 	in.ready("web")
 	info, err := os.Stat(bundle)

@@ -14,6 +14,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
+	"monopod/internal/bundle"
 	"monopod/runner"
 	"monopod/runner/spec"
 )
@@ -241,7 +242,7 @@ func (l *configLoader) readFlags(set *pflag.FlagSet) {
 // setting is refused; others may be somebody else's, and are only mentioned.
 func (l *configLoader) readEnviron() {
 	byName := map[string]configKey{}
-	known := []string{strings.TrimPrefix(envConfigFile, envPrefix)}
+	known := []string{strings.TrimPrefix(envConfigFile, envPrefix), strings.TrimPrefix(envBundleDir, envPrefix)}
 	for _, key := range l.keys {
 		byName[key.env()] = key
 		known = append(known, strings.TrimPrefix(key.env(), envPrefix))
@@ -252,7 +253,7 @@ func (l *configLoader) readEnviron() {
 	for _, v := range environ {
 		name, text, _ := strings.Cut(v, "=")
 		rest, ours := strings.CutPrefix(name, envPrefix)
-		if !ours || text == "" || name == envConfigFile {
+		if !ours || text == "" || name == envConfigFile || name == envBundleDir || name == bundle.LauncherVariable {
 			continue
 		}
 		key, ok := byName[name]

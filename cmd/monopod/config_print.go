@@ -148,6 +148,7 @@ Nothing needs to be configured. Values come from, each overriding those before:
   variable is refused when it looks like a misspelled one, else only mentioned in the log.
 - Where the kubelet has the same setting, the key is that of a KubeletConfiguration. A KubeletConfiguration file itself is refused (` + "`apiVersion`" + `, ` + "`kind`" + ` and the
   keys monopod does not have), so that no setting is lost unnoticed.
+- ` + "`MONOPOD_BUNDLE_DIR`" + ` is for ` + "`monopod-bundle`" + `: where it unpacks its programs ([why](adr/0006-launcher.md)). It is no key, since it counts before the configuration is read.
 - The configuration is read once, at start. Restarting monopod leaves the pods running.
 
 ## Keys

@@ -15,6 +15,8 @@ import (
 const (
 	envPrefix     = "MONOPOD_"
 	envConfigFile = "MONOPOD_CONFIG"
+	// envBundleDir is for cmd/launcher.
+	envBundleDir = "MONOPOD_BUNDLE_DIR"
 )
 
 // configFlags are the command line flags of the configuration.

@@ -36,8 +36,11 @@ func thisHost() host {
 		logind:    []string{"/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d"},
 		systemctl: systemctl,
 		self: func() (string, bool, error) {
+			if file := bundle.Launcher(); file != "" {
+				return file, true, nil
+			}
 			exe, err := os.Executable()
-			return exe, bundle.Carries(), err
+			return exe, false, err
 		},
 	}
 }

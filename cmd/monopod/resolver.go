@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,7 +29,7 @@ const (
 
 // resolverGateways returns the addresses of monopod's own bridge; none when the host has its own network.
 func resolverGateways(cfg *Config) ([]netip.Prefix, error) {
-	return network.Gateways(network.Config{ConfDir: cfg.CNIConfDir, BinDirs: finder{shipped: filepath.Join(cfg.RootDirectory, "bin")}.cniDirs(cfg.CNIBinDirs), PodCIDR: cfg.PodCIDR})
+	return network.Gateways(network.Config{ConfDir: cfg.CNIConfDir, BinDirs: newFinder().cniDirs(cfg.CNIBinDirs), PodCIDR: cfg.PodCIDR})
 }
 
 // nameServers returns where the resolver listens now.

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"monopod/internal/bundle"
 	"monopod/node"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
@@ -42,14 +41,7 @@ func (r ctrdRuntime) Images() imageService { return r.Runtime.Images() }
 
 // ctrdConfig translates the configuration and finds the programs.
 func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
-	f := finder{}
-	var err error
-	if f.shipped, err = bundle.Unpack(filepath.Join(cfg.RootDirectory, "bin")); err != nil {
-		return ctrd.Config{}, fmt.Errorf("unpack the programs that came with monopod: %w", err)
-	}
-	if exe, err := os.Executable(); err == nil {
-		f.beside = filepath.Dir(exe)
-	}
+	f := newFinder()
 	shim, err := f.shim(cfg.ShimPath)
 	if err != nil {
 		return ctrd.Config{}, err
@@ -94,10 +86,16 @@ func enforcement(cfg *Config) spec.Enforcement {
 
 // finder looks for the programs that monopod starts.
 type finder struct {
-	// shipped is the directory with the programs that came inside monopod; empty when none did.
-	shipped string
-	// beside is the directory of monopod itself.
+	// beside is the directory of monopod itself, with the programs that came with it.
 	beside string
+}
+
+func newFinder() finder {
+	exe, err := os.Executable()
+	if err != nil {
+		return finder{}
+	}
+	return finder{beside: filepath.Dir(exe)}
 }
 
 // systemDirs are searched besides PATH, which lacks sbin for many callers.
@@ -109,7 +107,7 @@ func (f finder) shim(configured string) (string, error) {
 	if configured != "" {
 		return configuredProgram("shimPath", configured)
 	}
-	if path := firstProgram(shimName, append([]string{f.shipped, f.beside}, pathDirs()...)); path != "" {
+	if path := firstProgram(shimName, append([]string{f.beside}, pathDirs()...)); path != "" {
 		return path, nil
 	}
 	return "", fmt.Errorf("%s is neither beside monopod nor in PATH; install it there or set shimPath", shimName)
@@ -121,7 +119,7 @@ func (f finder) ociRuntime(configured string) (string, error) {
 		return configuredProgram("ociRuntime", configured)
 	}
 	name := or(configured, "runc")
-	if path := firstProgram(name, append(pathDirs(), f.shipped, f.beside)); path != "" {
+	if path := firstProgram(name, append(pathDirs(), f.beside)); path != "" {
 		return path, nil
 	}
 	return "", fmt.Errorf("the OCI runtime %s is not in PATH; install it (apt install %s) or set ociRuntime", name, name)
@@ -129,7 +127,7 @@ func (f finder) ociRuntime(configured string) (string, error) {
 
 // shippedRuntime is the runc we carry, for what the usual runtime cannot do; empty when there is none, or it is the usual one.
 func (f finder) shippedRuntime(usual string) string {
-	path := firstProgram("runc", []string{f.shipped, f.beside})
+	path := firstProgram("runc", []string{f.beside})
 	if path == usual {
 		return ""
 	}
@@ -150,7 +148,7 @@ func (f finder) handler(configured map[string]string, handler string) (string, e
 	if strings.Contains(name, "/") {
 		return configuredProgram("runtimeHandlers: "+handler+":", name)
 	}
-	if path := firstProgram(name, append(pathDirs(), f.shipped, f.beside)); path != "" {
+	if path := firstProgram(name, append(pathDirs(), f.beside)); path != "" {
 		return path, nil
 	}
 	return "", fmt.Errorf("the OCI runtime %s for handler %q is not in PATH; install it or set runtimeHandlers: {%s: /path/of/runtime}", name, handler, handler)
@@ -161,10 +159,8 @@ func (f finder) cniDirs(configured []string) []string {
 		return configured
 	}
 	var dirs []string
-	for _, own := range []string{f.shipped, f.beside} {
-		if own != "" {
-			dirs = append(dirs, own, filepath.Join(own, "cni"))
-		}
+	if f.beside != "" {
+		dirs = append(dirs, f.beside, filepath.Join(f.beside, "cni"))
 	}
 	return append(dirs, "/opt/cni/bin", "/usr/lib/cni")
 }

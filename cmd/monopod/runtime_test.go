@@ -25,7 +25,7 @@ func TestTheShimIsOursBeforeAnybodyElses(t *testing.T) {
 	dir := t.TempDir()
 	inPath := executable(t, dir, "path", shimName)
 	t.Setenv("PATH", filepath.Join(dir, "path"))
-	f := finder{shipped: filepath.Join(dir, "shipped"), beside: filepath.Join(dir, "beside")}
+	f := finder{beside: filepath.Join(dir, "beside")}
 	check := func(configured, want string) {
 		t.Helper()
 		if got, err := f.shim(configured); got != want || err != nil {
@@ -35,8 +35,6 @@ func TestTheShimIsOursBeforeAnybodyElses(t *testing.T) {
 	check("", inPath)
 	beside := executable(t, dir, "beside", shimName)
 	check("", beside)
-	shipped := executable(t, dir, "shipped", shimName)
-	check("", shipped)
 	other := executable(t, dir, "other")
 	check(other, other)
 	if _, err := f.shim(filepath.Join(dir, "missing")); err == nil || !strings.HasPrefix(err.Error(), "shimPath "+dir+"/missing: ") {
@@ -47,13 +45,13 @@ func TestTheShimIsOursBeforeAnybodyElses(t *testing.T) {
 func TestTheSystemsOCIRuntimeComesBeforeTheShippedOne(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", filepath.Join(dir, "path"))
-	f := finder{shipped: filepath.Join(dir, "shipped")}
+	f := finder{beside: filepath.Join(dir, "beside")}
 	// No system has this one.
 	if got, err := f.ociRuntime("no-such-runtime"); err == nil || !strings.Contains(err.Error(), "apt install no-such-runtime") {
 		t.Errorf("missing: %q %v", got, err)
 	}
-	shipped := executable(t, dir, "shipped", "no-such-runtime")
-	if got, err := f.ociRuntime("no-such-runtime"); got != shipped || err != nil {
+	beside := executable(t, dir, "beside", "no-such-runtime")
+	if got, err := f.ociRuntime("no-such-runtime"); got != beside || err != nil {
 		t.Errorf("only shipped: %q %v", got, err)
 	}
 	system := executable(t, dir, "path", "no-such-runtime")
@@ -64,7 +62,7 @@ func TestTheSystemsOCIRuntimeComesBeforeTheShippedOne(t *testing.T) {
 	if got, err := f.ociRuntime(""); got != runc || err != nil {
 		t.Errorf("by default: %q %v", got, err)
 	}
-	if got, err := f.ociRuntime(shipped); got != shipped || err != nil {
+	if got, err := f.ociRuntime(beside); got != beside || err != nil {
 		t.Errorf("by path: %q %v", got, err)
 	}
 	writeFile(t, filepath.Join(dir, "not-executable"), "")
@@ -76,9 +74,9 @@ func TestTheSystemsOCIRuntimeComesBeforeTheShippedOne(t *testing.T) {
 func TestHandlersOfRuntimeClassesAreFound(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", filepath.Join(dir, "path"))
-	f := finder{shipped: filepath.Join(dir, "shipped")}
+	f := finder{beside: filepath.Join(dir, "beside")}
 	nvidia, mine := executable(t, dir, "path", "nvidia-container-runtime"), executable(t, dir, "mine")
-	runc := executable(t, dir, "shipped", "runc")
+	runc := executable(t, dir, "beside", "runc")
 	configured := map[string]string{"wasm": mine, "byname": "no-such-runtime", "gone": filepath.Join(dir, "gone")}
 	for handler, want := range map[string]string{"wasm": mine, "nvidia": nvidia} {
 		if got, err := f.handler(configured, handler); got != want || err != nil {

@@ -142,16 +142,13 @@ func (s *staged) documents() ([][]byte, error) {
 
 // keepRun starts `monopod run` beside this process and returns when it answers.
 func keepRun(ctx context.Context, cfg *LoadedConfig, configFile string) error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	log, err := os.OpenFile(filepath.Join(cfg.RootDirectory, runLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	c := exec.Command(exe, "run", "--config", configFile)
+	c := exec.Command("/proc/self/exe", "run", "--config", configFile) // this program, wherever it is and even if it has been replaced meanwhile
+	c.Args[0] = os.Args[0]
 	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, envPrefix) })
 	c.Dir, c.Stdout, c.Stderr = "/", log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -1,205 +1,212 @@
-// Package bundle carries the helper programs (shim, runc, CNI plugins) of a monopod-bundle binary and unpacks them.
+// Package bundle carries programs (monopod, its shim, runc, CNI plugins) in a compressed archive and unpacks them. It is what
+// cmd/launcher, the program that bin/monopod-bundle is, consists of.
 // A plain build (without the build tag "bundle") carries nothing.
 //
-// It owns the directory it unpacks to and never removes what it once put there: shims of containers that run,
-// and the runc they will be stopped with, may be of an earlier version. It has no goroutines.
+// It owns the directory it unpacks to. What processes run from there stays: shims of containers that run, and the runc
+// they will be stopped with, may be of an earlier version. It has no goroutines that outlive a call.
 package bundle
 
 import (
-	"archive/tar"
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
 
-	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 )
 
-// sumsFile is the first entry of the archive and lists the others, one "<sha256>  <name>" per line. It is
-// unpacked last: a directory that has it is complete.
-const sumsFile = "SHA256SUMS"
+const (
+	// sumsFile is for people: `sha256sum -c` reads it.
+	sumsFile = "SHA256SUMS"
+	// checkedFile says when the checksums were right last: the boot, and what the files looked like.
+	checkedFile = "CHECKED"
+	lockFile    = ".lock"
+	tmpPrefix   = ".unpack-"
+	programMode = 0o755
+)
 
-// Unpack writes the programs into dir, verifies their checksums, and returns the directory that holds
-// them; "" when this binary carries none. Files that are already there and intact are kept. Each version
-// has a directory of its own below dir, which appears complete or not at all; several processes may unpack
-// at once.
-func Unpack(dir string) (string, error) {
-	if len(carried().archive) == 0 {
-		return "", nil
-	}
-	return unpack(carried(), dir)
-}
+// ErrNoExec says that no program can be run from the file system of a directory.
+var ErrNoExec = errors.New("mounted with noexec")
 
-// Carries says that this binary has programs to unpack: it needs nothing beside it.
-func Carries() bool { return len(carried().archive) > 0 }
-
-// parcel is an archive and its name.
-type parcel struct {
+// Parcel is an archive of programs and the list of what is in it.
+type Parcel struct {
 	archive []byte
-	// version is what Version said when the archive was made. To compute it at each start would read, and
-	// keep in memory, an archive that is hardly ever needed.
-	version string
+	list    list
+	// proc tells which programs run: /proc.
+	proc string
 }
 
-func unpack(p parcel, dir string) (string, error) {
-	final := filepath.Join(dir, p.version)
-	if intact(final) {
+// Carried returns what this binary carries; an error when that is nothing.
+func Carried() (*Parcel, error) {
+	archive, text := embedded()
+	if len(archive) == 0 {
+		return nil, errors.New("this program carries no others: it was not made by `make bundle`")
+	}
+	return newParcel(archive, text)
+}
+
+func newParcel(archive, text []byte) (*Parcel, error) {
+	l, err := parseList(text)
+	if err != nil {
+		return nil, err
+	}
+	return &Parcel{archive: archive, list: l, proc: "/proc"}, nil
+}
+
+// Dir is where below dir the programs of this version are, or would be.
+func (p *Parcel) Dir(dir string) string { return filepath.Join(dir, p.list.version) }
+
+// Whole says whether final holds all programs, unchanged as far as sizes, times and owners tell. To compute checksums at
+// each start would take longer than what most commands do.
+func (p *Parcel) Whole(final string) bool {
+	_, ok := p.look(final)
+	return ok
+}
+
+// look returns what identifies the files of final and changes with their content; false when they are not as they were unpacked.
+func (p *Parcel) look(final string) (string, bool) {
+	var seen []byte
+	for _, f := range p.list.files {
+		var st syscall.Stat_t
+		if err := syscall.Lstat(filepath.Join(final, f.name), &st); err != nil {
+			return "", false
+		}
+		trusted := st.Uid == 0 || int(st.Uid) == os.Geteuid()
+		if st.Mode != syscall.S_IFREG|programMode || st.Size != f.size || st.Mtim.Nano() != unpackedAt().UnixNano() || !trusted {
+			return "", false
+		}
+		seen = fmt.Appendf(seen, "%d %d %d\n", st.Dev, st.Ino, st.Ctim.Nano())
+	}
+	return string(seen), true
+}
+
+// unpackedAt is the time of all programs, by which a later start sees that nobody touched them.
+func unpackedAt() time.Time { return time.Unix(1, 0) }
+
+// Sound says whether final holds all programs with the right content. Checksums are computed once per boot, and when a file has been
+// touched: neither a power cut nor a change is missed, and a daemon that is started again does not wait for them.
+func (p *Parcel) Sound(final string) bool {
+	seen, ok := p.look(final)
+	if !ok {
+		return false
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	mark, path := string(boot)+seen, filepath.Join(final, checkedFile)
+	if before, rerr := os.ReadFile(path); err == nil && rerr == nil && string(before) == mark {
+		return true
+	}
+	if !p.sumsAreRight(final) {
+		return false
+	}
+	if err == nil {
+		_ = os.WriteFile(path, []byte(mark), 0o644) // else they are computed again the next time
+	}
+	return true
+}
+
+func (p *Parcel) sumsAreRight(final string) bool {
+	var wrong atomic.Bool
+	var wg sync.WaitGroup
+	for _, f := range p.list.files {
+		wg.Go(func() {
+			if sum, err := sumOf(filepath.Join(final, f.name)); err != nil || sum != f.sum {
+				wrong.Store(true)
+			}
+		})
+	}
+	wg.Wait()
+	return !wrong.Load()
+}
+
+// Unpack returns the directory below dir with the programs, which it writes unless good (Whole or Sound) likes what is there.
+// The directory appears complete or not at all, is on the disk when it does, and several processes may unpack at once. Earlier versions
+// that nothing needs any more are removed.
+func (p *Parcel) Unpack(dir string, good func(final string) bool) (string, error) {
+	final := p.Dir(dir)
+	if good(final) {
 		return final, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	tmp, err := os.MkdirTemp(dir, ".unpack-")
+	if noExec(dir) {
+		return "", fmt.Errorf("%s: %w", dir, ErrNoExec)
+	}
+	unlock, err := lock(filepath.Join(dir, lockFile))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if good(final) { // another process was faster
+		return final, nil
+	}
+	if err := removeAbandoned(dir); err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp(dir, tmpPrefix)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
 	fresh := filepath.Join(tmp, "new")
-	err = extract(p.archive, fresh)
-	debug.FreeOSMemory() // the decoder's window: more than monopod needs for the rest of its life
-	if err != nil {
+	if err := p.extract(fresh); err != nil {
 		return "", fmt.Errorf("unpack to %s: %w", dir, err)
 	}
-	return final, place(fresh, final, filepath.Join(tmp, "old"))
+	if err := place(fresh, final, filepath.Join(tmp, "old")); err != nil {
+		return "", err
+	}
+	prune(dir, final, p.proc)
+	return final, nil
 }
 
-// Version names an archive by its content.
-func Version(archive []byte) string {
-	sum := sha256.Sum256(archive)
-	return hex.EncodeToString(sum[:8])
+// lock waits until no other process unpacks beside path, and returns how to let the next one. The kernel does that, too, when this
+// process ends.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// removeAbandoned removes what processes left that were killed while they unpacked. The lock is held.
+func removeAbandoned(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, tmpPrefix+"*"))
+	for _, path := range left {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
 }
 
 // place moves fresh to final, and a damaged final out of the way.
 func place(fresh, final, old string) error {
 	err := os.Rename(fresh, final)
-	if err == nil || !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if intact(final) {
-		return nil // another process was faster
-	}
-	if err := os.Rename(final, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return os.Rename(fresh, final)
-}
-
-// extract writes all files of the archive to dir, which it makes, and onto the disk.
-func extract(archive []byte, dir string) error {
-	z, err := zstd.NewReader(bytes.NewReader(archive), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		return err
-	}
-	defer z.Close()
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	r := tar.NewReader(z)
-	first, err := r.Next()
-	if err != nil {
-		return err
-	}
-	list, err := io.ReadAll(r)
-	if err != nil || first.Name != sumsFile {
-		return fmt.Errorf("archive begins with %s, not %s: %w", first.Name, sumsFile, err)
-	}
-	sums, err := parseSums(list)
-	if err != nil {
-		return err
-	}
-	for {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
+		if err = os.Rename(final, old); err == nil {
+			err = os.Rename(fresh, final)
 		}
-		if err == nil {
-			err = extractFile(r, h, dir, sums)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if len(sums) > 0 {
-		return fmt.Errorf("archive lacks %d of the files it lists", len(sums))
-	}
-	return write(filepath.Join(dir, sumsFile), bytes.NewReader(list), first)
-}
-
-// extractFile writes one program and takes it off the list.
-func extractFile(r io.Reader, h *tar.Header, dir string, sums map[string]string) error {
-	want, ok := sums[h.Name]
-	if !ok || !filepath.IsLocal(h.Name) || h.Typeflag != tar.TypeReg {
-		return fmt.Errorf("archive holds %q, which it does not list", h.Name)
-	}
-	delete(sums, h.Name)
-	sum := sha256.New()
-	if err := write(filepath.Join(dir, h.Name), io.TeeReader(r, sum), h); err != nil {
-		return err
-	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != want {
-		return fmt.Errorf("%s has checksum %s, not %s", h.Name, got, want)
-	}
-	return nil
-}
-
-func write(path string, r io.Reader, h *tar.Header) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, h.FileInfo().Mode().Perm())
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, r)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
 	}
 	if err == nil {
-		// The time in the archive is how a later start sees that nobody touched the file.
-		err = os.Chtimes(path, h.ModTime, h.ModTime)
+		err = syncDir(filepath.Dir(final))
 	}
 	return err
 }
 
-// intact says whether dir holds everything, unchanged as far as sizes and times tell. To compute all
-// checksums at each start would cost more than the rest of the start.
-func intact(dir string) bool {
-	list, err := os.ReadFile(filepath.Join(dir, sumsFile))
-	if err != nil {
-		return false
-	}
-	sums, err := parseSums(list)
-	if err != nil {
-		return false
-	}
-	mark, err := os.Stat(filepath.Join(dir, sumsFile))
-	if err != nil {
-		return false
-	}
-	for name := range sums {
-		st, err := os.Stat(filepath.Join(dir, name))
-		if err != nil || st.Size() == 0 || st.Mode().Perm()&0o111 == 0 || !st.ModTime().Equal(mark.ModTime()) {
-			return false
-		}
-	}
-	return true
-}
-
-func parseSums(list []byte) (map[string]string, error) {
-	sums := map[string]string{}
-	for line := range strings.Lines(string(list)) {
-		sum, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
-		if !ok || len(sum) != hex.EncodedLen(sha256.Size) || name == "" {
-			return nil, fmt.Errorf("%s: bad line %q", sumsFile, line)
-		}
-		sums[name] = sum
-	}
-	return sums, nil
+func noExec(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Flags&unix.ST_NOEXEC != 0
 }

@@ -7,9 +7,9 @@ import _ "embed" // for the archive
 // `make bundle` writes both.
 var (
 	//go:embed bundle.tar.zst
-	embedded []byte
-	//go:embed bundle.version
-	embeddedVersion string
+	embeddedArchive []byte
+	//go:embed bundle.list
+	embeddedList []byte
 )
 
-func carried() parcel { return parcel{archive: embedded, version: embeddedVersion} }
+func embedded() (archive, text []byte) { return embeddedArchive, embeddedList }

@@ -6,63 +6,93 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
 
-// Pack writes the archive that Unpack unpacks, with the given programs. The same programs give the same
+// Pack returns an archive of the given programs, compressed with compress, and its list. The same programs give the same
 // archive. It is for `make bundle`.
-func Pack(w io.Writer, programs ...string) error {
+func Pack(compress func(plain []byte) ([]byte, error), programs ...string) (archive, text []byte, err error) {
+	files, err := read(programs)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := tarball(files)
+	if err != nil {
+		return nil, nil, err
+	}
+	if archive, err = compress(plain); err != nil {
+		return nil, nil, err
+	}
+	l := listOf(files)
+	l.version = Version(archive)
+	return archive, l.text(), nil
+}
+
+// Packed says whether archive and text are what Pack made of these programs.
+func Packed(archive, text []byte, programs ...string) bool {
+	l, err := parseList(text)
+	if err != nil || l.version != Version(archive) {
+		return false
+	}
+	files, err := read(programs)
+	return err == nil && slices.Equal(l.files, listOf(files).files)
+}
+
+// read returns the programs in the order in which they are packed: by size, so that the CNI plugins, which are much alike, come to lie
+// in one window, and monopod, which may be wanted alone, comes first.
+func read(programs []string) ([]file, error) {
 	files := make([]file, len(programs))
 	for i, p := range programs {
 		b, err := os.ReadFile(p)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		files[i] = file{filepath.Base(p), b}
 	}
-	// By size: the CNI plugins, which are much alike, come to lie in one window.
 	slices.SortFunc(files, func(a, b file) int {
-		return cmp.Or(cmp.Compare(len(a.content), len(b.content)), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(len(b.content), len(a.content)), cmp.Compare(a.name, b.name))
 	})
-	var list bytes.Buffer
+	return files, nil
+}
+
+func listOf(files []file) list {
+	var l list
 	for _, f := range files {
-		fmt.Fprintf(&list, "%x  %s\n", sha256.Sum256(f.content), f.name)
+		l.files = append(l.files, listed{f.name, int64(len(f.content)), fmt.Sprintf("%x", sha256.Sum256(f.content))})
 	}
-	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(16<<20))
-	if err != nil {
-		return err
-	}
-	t := tar.NewWriter(z)
-	if err := add(t, sumsFile, 0o644, list.Bytes()); err != nil {
-		return err
-	}
+	return l
+}
+
+func tarball(files []file) ([]byte, error) {
+	var buf bytes.Buffer
+	t := tar.NewWriter(&buf)
 	for _, f := range files {
-		if err := add(t, f.name, 0o755, f.content); err != nil {
-			return err
+		h := &tar.Header{Name: f.name, Mode: programMode, Size: int64(len(f.content)), ModTime: unpackedAt()}
+		if err := t.WriteHeader(h); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		if _, err := t.Write(f.content); err != nil {
+			return nil, err
 		}
 	}
-	if err := t.Close(); err != nil {
-		return err
+	err := t.Close()
+	return buf.Bytes(), err
+}
+
+// Compress is what Go has to compress an archive with.
+func Compress(plain []byte) ([]byte, error) {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(16<<20))
+	if err != nil {
+		return nil, err
 	}
-	return z.Close()
+	return z.EncodeAll(plain, nil), nil
 }
 
 type file struct {
 	name    string
 	content []byte
-}
-
-func add(t *tar.Writer, name string, mode int64, content []byte) error {
-	h := &tar.Header{Name: name, Mode: mode, Size: int64(len(content)), ModTime: time.Unix(1, 0)}
-	if err := t.WriteHeader(h); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	_, err := t.Write(content)
-	return err
 }
