@@ -38,6 +38,9 @@ const (
 	ReasonCordoned = "NodeUnschedulable"
 )
 
+// CriticalPriority is from where on pods are critical, as those of system-cluster-critical are.
+const CriticalPriority = 2000000000
+
 // Rule is what a Gate says about a pod. The zero Rule: it may run.
 type Rule struct {
 	// Wait keeps a pod of which nothing exists from being made.

@@ -113,6 +113,8 @@ type App struct {
 	manager *systemd.Notifier
 	// resources are those of the machine; nil where pods are not kept from any.
 	resources *nodeResources
+	// shutdown, unless nil, stops pods before the machine goes down.
+	shutdown *shutdown
 }
 
 // NewApp returns the daemon of a configuration. It does no I/O.
@@ -187,6 +189,9 @@ func (a *App) Run(ctx context.Context) error {
 	g.Go(func() error { return a.rollouts.Run(ctx) })
 	g.Go(func() error { a.memory.run(ctx); return nil })
 	g.Go(func() error { a.gate.run(ctx); return nil })
+	if a.shutdown != nil {
+		g.Go(func() error { a.shutdown.run(ctx); return nil })
+	}
 	g.Go(func() error { return a.runRuntime(ctx) })
 	err := g.Wait()
 	if err == nil {

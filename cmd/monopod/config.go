@@ -76,6 +76,10 @@ type Config struct {
 	ImageGCLowThresholdPercent  int           `koanf:"imageGCLowThresholdPercent"`
 	ImageMinimumGCAge           time.Duration `koanf:"imageMinimumGCAge"`
 	ImageMaximumGCAge           time.Duration `koanf:"imageMaximumGCAge"`
+
+	ShutdownGracePeriod             time.Duration   `koanf:"shutdownGracePeriod"`
+	ShutdownGracePeriodCriticalPods time.Duration   `koanf:"shutdownGracePeriodCriticalPods"`
+	ShutdownGraces                  []ShutdownGrace `koanf:"shutdownGracePeriodByPodPriority"`
 }
 
 // CrashLoopBackOff bounds the wait between restarts of a crashing container.

@@ -186,6 +186,12 @@ func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 		return headerMap(key, n)
 	case kindPrograms, kindTexts:
 		return programMap(key, n)
+	case kindGraces:
+		list, problems := mapList(key.path, shutdownGraceKeys(), n)
+		if len(problems) > 0 {
+			return nil, &problems[0].ConfigProblem
+		}
+		return list, nil
 	case kindSources:
 		list, problems := mapList(key.path, remoteSourceKeys(), n)
 		if len(problems) > 0 {

@@ -22,6 +22,7 @@ const (
 	kindPrograms keyKind = "map of programs"
 	kindTexts    keyKind = "map of strings"
 	kindSources  keyKind = "list of sources"
+	kindGraces   keyKind = "list of times by priority"
 	// kindSourceHeaders is there in entries of sources only.
 	kindSourceHeaders keyKind = "list of headers"
 )
@@ -42,7 +43,7 @@ type configKey struct {
 
 // configKeys lists every key in the order in which they are printed.
 func configKeys() []configKey {
-	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), resourceKeys(), securityKeys(), agentKeys())
+	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), resourceKeys(), securityKeys(), agentKeys(), machineKeys())
 }
 
 func resourceKeys() []configKey {
@@ -139,7 +140,7 @@ func (k configKey) value() any {
 		return []string{}
 	case k.isMap():
 		return map[string]any{}
-	case k.kind == kindSources || k.kind == kindSourceHeaders:
+	case k.kind == kindSources || k.kind == kindSourceHeaders || k.kind == kindGraces:
 		return []any{}
 	default:
 		return ""

@@ -52,6 +52,12 @@ func collectValues(v reflect.Value, prefix string, out map[string]any) {
 		case []string:
 			out[path] = append([]string{}, f...)
 		case []RemoteSource: // values fills it in
+		case []ShutdownGrace:
+			list := []map[string]int64{}
+			for _, g := range f {
+				list = append(list, map[string]int64{"priority": g.Priority, "shutdownGracePeriodSeconds": g.Seconds})
+			}
+			out[path] = list
 		case map[string][]string, map[string]string, string, int, int64, bool, float64:
 			out[path] = f
 		default:
@@ -166,18 +172,21 @@ func configDocs() string {
 			fmt.Fprintf(&b, "; flag `--%s`", f)
 		}
 		b.WriteString("\n")
-		if key.kind == kindSources {
-			b.WriteString(sourceDocs())
+		switch key.kind {
+		case kindSources:
+			b.WriteString(entryDocs(remoteSourceKeys()))
+		case kindGraces:
+			b.WriteString(entryDocs(shutdownGraceKeys()))
 		}
 	}
 	return b.String()
 }
 
-// sourceDocs describes the keys of an entry of `sources`.
-func sourceDocs() string {
+// entryDocs describes the keys of an entry of a list.
+func entryDocs(keys []configKey) string {
 	var b strings.Builder
 	b.WriteString("\n| key | | default |\n|---|---|---|\n")
-	for _, key := range remoteSourceKeys() {
+	for _, key := range keys {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key.path, key.doc, key.docDefault())
 	}
 	return b.String()

@@ -35,6 +35,8 @@ type gate struct {
 	notify  func()
 	tell    func(eventType, reason, message string)
 
+	// undone is told that a shutdown was not to be.
+	undone func()
 	// kick wakes run: there is something to stop step by step.
 	kick chan struct{}
 	// beat gives run a way to say that it goes round.
@@ -51,7 +53,7 @@ type gate struct {
 }
 
 func newGate(store *drain.Store, b *board, log *slog.Logger) *gate {
-	return &gate{store: store, log: log, pods: b.statuses, changed: b.Subscribe, notify: b.notify, tell: func(string, string, string) {}, kick: make(chan struct{}, 1), beat: make(chan struct{})}
+	return &gate{store: store, log: log, pods: b.statuses, changed: b.Subscribe, notify: b.notify, tell: func(string, string, string) {}, undone: func() {}, kick: make(chan struct{}, 1), beat: make(chan struct{})}
 }
 
 // statuses are those of the pods. An error says why there may be others.
@@ -219,9 +221,14 @@ func (g *gate) say(change func(*drain.State), reason, message string) (node.Sche
 		return node.Schedule{}, err
 	}
 	g.state, g.level = st, nil
+	if !st.Cordoned && g.ending != nil { // somebody knows that the machine goes on
+		g.ending = nil
+		g.undone()
+	}
 	if st.Drain != nil {
 		g.level = g.nextLevelLocked(nil)
 	}
+	now := g.scheduleLocked() // before anything stops: who asks is told what does
 	g.applyLocked()
 	g.tell(corev1.EventTypeNormal, reason, message)
 	g.notify()
@@ -229,7 +236,7 @@ func (g *gate) say(change func(*drain.State), reason, message string) (node.Sche
 	case g.kick <- struct{}{}:
 	default:
 	}
-	return g.scheduleLocked(), nil
+	return now, nil
 }
 
 // nextLevelLocked is the lowest priority above one that a pod has that is to stop; nil: there is none.

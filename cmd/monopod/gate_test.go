@@ -37,6 +37,7 @@ func (d *daemon) phase(name, want string) {
 }
 
 func TestDrainStopsPodsByPriorityAndLasts(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.start()
 	d.put("low.yaml", podText("low", runtimetest.ScriptServe, 1))
@@ -89,6 +90,7 @@ func TestDrainStopsPodsByPriorityAndLasts(t *testing.T) {
 }
 
 func TestCordonKeepsOnlyNewPodsOut(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.start()
 	d.put("old.yaml", podText("old", runtimetest.ScriptServe, 1))
@@ -109,6 +111,7 @@ func TestCordonKeepsOnlyNewPodsOut(t *testing.T) {
 }
 
 func TestDrainSaysWhatHasNotStoppedInTime(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.start()
 	d.put("web.yaml", podText("web", runtimetest.ScriptStubborn, 1))
@@ -125,6 +128,7 @@ func TestDrainSaysWhatHasNotStoppedInTime(t *testing.T) {
 }
 
 func TestWhichGroupAPriorityIsIn(t *testing.T) {
+	t.Parallel()
 	groups := []shutdownGroup{{Priority: 10}, {Priority: 100}, {Priority: 2000000000}}
 	for priority, want := range map[int32]int{-5: 0, 0: 0, 10: 0, 99: 0, 100: 1, 1999999999: 1, 2000000000: 2, 2000001000: 2} {
 		if got := groupOf(groups, priority); got != want {
@@ -134,6 +138,7 @@ func TestWhichGroupAPriorityIsIn(t *testing.T) {
 }
 
 func TestWhatAShutdownSaysOfAPod(t *testing.T) {
+	t.Parallel()
 	pod := func(priority int32) *manifests.Pod {
 		return &manifests.Pod{Object: &corev1.Pod{Spec: corev1.PodSpec{Priority: &priority}}}
 	}

@@ -26,6 +26,8 @@ type host struct {
 	logind []string
 	// systemctl runs that program.
 	systemctl func(ctx context.Context, args ...string) error
+	// connect connects to logind.
+	connect func(context.Context) (logind, error)
 	// self is the program that runs, and whether it needs no others beside it.
 	self func() (path string, whole bool, err error)
 }
@@ -34,7 +36,7 @@ func thisHost() host {
 	return host{
 		units: "/etc/systemd/system", booted: "/run/systemd/system",
 		logind:    []string{"/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d"},
-		systemctl: systemctl,
+		systemctl: systemctl, connect: connectLogind,
 		self: func() (string, bool, error) {
 			if file := bundle.Launcher(); file != "" {
 				return file, true, nil

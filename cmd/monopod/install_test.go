@@ -40,6 +40,7 @@ func standInHost(t *testing.T, dir string, whole bool) (h host, calls func() str
 }
 
 func TestInstallAndUninstall(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	h, calls := standInHost(t, d.dir, true)
 	to := d.path("bin", "monopod")
@@ -107,6 +108,7 @@ func TestInstallAndUninstall(t *testing.T) {
 }
 
 func TestUninstallKeepsDataAndStopsADaemonThatRuns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d := newDaemon(t)
 	exe, err := os.Executable()
@@ -151,6 +153,7 @@ func TestUninstallKeepsDataAndStopsADaemonThatRuns(t *testing.T) {
 }
 
 func TestInstallTouchesNothingOfOthers(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	h, calls := standInHost(t, d.dir, false)
 	command := func(args ...string) result {
@@ -185,6 +188,7 @@ func readFile(t *testing.T, path string) string {
 }
 
 func TestMountsAreFoundByTheirPath(t *testing.T) {
+	t.Parallel()
 	all, err := mountsBelow("/")
 	if err != nil || !slices.Contains(all, "/proc") {
 		t.Errorf("%v, %v", all, err)

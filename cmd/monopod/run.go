@@ -49,6 +49,9 @@ func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
 		return err
 	}
 	defer app.Close()
+	if len(cfg.shutdownGroups()) > 0 {
+		app.shutdown = app.newShutdown(p.host)
+	}
 	held := reserveAgain(cfg, log)
 	return errors.Join(app.Run(ctx), closeAll(held))
 }

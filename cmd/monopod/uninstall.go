@@ -236,12 +236,9 @@ func (p *program) untilGone(ctx context.Context, app *App, broken <-chan error) 
 // removeService removes what `install` has written.
 func (p *program) removeService(ctx context.Context, unit string) error {
 	h := &p.host
-	reload := false
-	for _, dir := range h.logind {
-		if err := os.Remove(filepath.Join(dir, systemd.DropIn)); err == nil {
-			_ = os.Remove(dir) // unless there is something in it
-			reload = true
-		}
+	reload, err := systemd.RemoveDropIns(h.logind...)
+	if err != nil {
+		return err
 	}
 	if reload && h.hasSystemd() {
 		if err := h.systemctl(ctx, "kill", "--signal=HUP", "systemd-logind.service"); err != nil {

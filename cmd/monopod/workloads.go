@@ -57,7 +57,7 @@ func (a *App) followWorkloads(ctx context.Context, pool *runner.Pool) {
 		case <-timer.C:
 		}
 		wait, began := farAway, time.Now()
-		if d, ok := a.board.wanted(pool); ok {
+		if d, ok := a.board.wanted(pool); ok && !a.gate.isEnding() { // else Jobs would count what is stopped as failed
 			wait = w.update(began, d)
 			a.board.noteJobs(x.Finished())
 		}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"monopod/runner"
+)
+
+// ShutdownGrace is an entry of `shutdownGracePeriodByPodPriority`.
+type ShutdownGrace struct {
+	Priority int64 `koanf:"priority"`
+	Seconds  int64 `koanf:"shutdownGracePeriodSeconds"`
+}
+
+// shutdownGraceKeys are the keys of an entry of `shutdownGracePeriodByPodPriority`.
+func shutdownGraceKeys() []configKey {
+	return []configKey{
+		{path: "priority", kind: kindInt, doc: "Pods of this priority, and above up to the next entry, are stopped together; those below all entries with the first."},
+		{path: "shutdownGracePeriodSeconds", kind: kindInt, doc: "How many seconds they have."},
+	}
+}
+
+func machineKeys() []configKey {
+	return []configKey{
+		{path: "shutdownGracePeriod", kind: kindDuration, def: time.Duration(0), doc: "How long a shutdown of the machine waits for pods to stop. 0: it does not, and pods are killed with everything else. See docs/machine.md."},
+		{path: "shutdownGracePeriodCriticalPods", kind: kindDuration, def: time.Duration(0), doc: "Which part of `shutdownGracePeriod` is for pods of priority 2000000000 and above, such as `system-node-critical`, after all others."},
+		{path: "shutdownGracePeriodByPodPriority", kind: kindGraces, doc: "Instead of the two others: time by priority, the lowest first, as in `[{priority: 0, shutdownGracePeriodSeconds: 20}, {priority: 1000, shutdownGracePeriodSeconds: 10}]`."},
+	}
+}
+
+// shutdownGroups are the pods that are stopped one after another when the machine goes down; nil: none.
+func (c *Config) shutdownGroups() []shutdownGroup {
+	var groups []shutdownGroup
+	for _, g := range c.ShutdownGraces {
+		groups = append(groups, shutdownGroup{Priority: int32(g.Priority), Grace: time.Duration(g.Seconds) * time.Second})
+	}
+	if len(groups) == 0 && c.ShutdownGracePeriod > 0 {
+		groups = []shutdownGroup{
+			{Grace: c.ShutdownGracePeriod - c.ShutdownGracePeriodCriticalPods},
+			{Priority: runner.CriticalPriority, Grace: c.ShutdownGracePeriodCriticalPods},
+		}
+	}
+	slices.SortFunc(groups, func(a, b shutdownGroup) int { return int(int64(a.Priority) - int64(b.Priority)) })
+	return groups
+}
+
+func (c *configCheck) shutdown(cfg *Config) {
+	total, critical := cfg.ShutdownGracePeriod, cfg.ShutdownGracePeriodCriticalPods
+	for _, d := range []struct {
+		key string
+		val time.Duration
+	}{{"shutdownGracePeriod", total}, {"shutdownGracePeriodCriticalPods", critical}} {
+		if d.val != 0 && (d.val < time.Second || d.val > time.Hour) {
+			c.add(d.key, fmt.Sprintf("%s is neither 0 nor between 1s and 1h", durationText(d.val)), "")
+		}
+	}
+	if critical > total {
+		c.add("shutdownGracePeriodCriticalPods", fmt.Sprintf("%s is more than shutdownGracePeriod (%s), of which it is a part", durationText(critical), durationText(total)), "")
+	}
+	if len(cfg.ShutdownGraces) > 0 && (total > 0 || critical > 0) {
+		c.add("shutdownGracePeriodByPodPriority", "takes the place of shutdownGracePeriod and shutdownGracePeriodCriticalPods", "set one or the other")
+	}
+	seen := map[int64]bool{}
+	for i, g := range cfg.ShutdownGraces {
+		if g.Priority < -1<<31 || g.Priority >= 1<<31 || seen[g.Priority] {
+			c.add(fmt.Sprintf("shutdownGracePeriodByPodPriority[%d].priority", i), fmt.Sprintf("%d is no priority, or stands twice", g.Priority), "")
+		}
+		if g.Seconds < 0 || g.Seconds > 3600 {
+			c.add(fmt.Sprintf("shutdownGracePeriodByPodPriority[%d].shutdownGracePeriodSeconds", i), fmt.Sprintf("%d is not between 0 and 3600", g.Seconds), "")
+		}
+		seen[g.Priority] = true
+	}
+}
