@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -292,7 +291,7 @@ func (r *Runtime) createRecord(ctx context.Context, n *newContainer) error {
 
 // attachLogs makes the log file's directory and the FIFOs.
 func (r *Runtime) attachLogs(rec *containerRecord) (stdout, stderr string, err error) {
-	if err := os.MkdirAll(filepath.Dir(rec.Labels.LogPath), 0o755); err != nil {
+	if err := r.ownLogs(filepath.Dir(rec.Labels.LogPath)); err != nil {
 		return "", "", err
 	}
 	return r.logs.Attach(rec.ID, rec.Labels.LogPath)

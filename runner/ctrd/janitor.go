@@ -42,6 +42,7 @@ func (r *Runtime) cleanStart(ctx context.Context) error {
 		{"files", r.cleanFiles},
 		{"snapshots", r.cleanSnapshots}, // after the mounts of them
 		{"pod directories", r.cleanPods},
+		{"logs", func(context.Context) error { return errors.Join(r.cleanLogs(), r.cleanLinks(true)) }},
 	} {
 		if err := c.clean(ctx); err != nil {
 			r.log.Warn("clean up what an earlier run left", "what", c.what, "err", err)

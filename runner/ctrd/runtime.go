@@ -292,6 +292,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { r.measureUsage(ctx); return nil })
 	g.Go(func() error { r.logs.Sweep(); return nil })
 	g.Go(func() error { r.followImages(ctx); return nil })
+	g.Go(func() error { r.collectGarbage(ctx); return nil })
 	err := g.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil

@@ -246,16 +246,18 @@ func (r *Runtime) removeContainer(ctx context.Context, id string) error {
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("remove container %s: %w", id, err)
 	}
+	if !r.index.uidInUse(rec.Labels.UID, "") && len(r.index.ofUID(rec.Labels.UID)) == 1 { // it outlived its sandbox
+		if err := removeTree(r.podLogDir(rec.Labels.Key, rec.Labels.UID)); err != nil {
+			return err
+		}
+	}
 	if err := r.deleteRecord(ctx, id); err != nil {
 		return err
 	}
 	if rec.Labels.CPUs != "" {
 		r.shareCPUs()
 	}
-	if r.index.uidInUse(rec.Labels.UID, "") || len(r.index.ofUID(rec.Labels.UID)) > 0 {
-		return nil
-	}
-	return removeTree(r.podLogDir(rec.Labels.Key, rec.Labels.UID)) // it outlived its sandbox
+	return r.dropOldLogs(rec)
 }
 
 // deleteRecord is the last step of a removal: whatever fails before is tried again.

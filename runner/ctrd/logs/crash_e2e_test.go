@@ -5,9 +5,9 @@ package logs
 import "testing"
 
 func TestKilledAThousandTimesNothingIsLostOrDoubled(t *testing.T) {
-	killUnderLoad(t, 600, Limits{})
+	killUnderLoad(t, 500, Limits{})
 }
 
 func TestKilledHundredsOfTimesWhileFilesRotateNothingIsLostOrDoubled(t *testing.T) {
-	killUnderLoad(t, 400, rotating())
+	killUnderLoad(t, 300, rotating())
 }
