@@ -97,7 +97,7 @@ func (r *Runtime) cleanLogs() error {
 	known := r.knownUIDs()
 	var errs []error
 	for _, name := range names(r.cfg.PodLogsDir) {
-		_, uid, _ := cutLast(name, '_')
+		uid := afterLast(name, '_')
 		dir := filepath.Join(r.cfg.PodLogsDir, name)
 		if !known[uid] && r.ownsLogs(dir) {
 			errs = append(errs, removeTree(dir))
@@ -110,13 +110,13 @@ func (r *Runtime) cleanLogs() error {
 	return errors.Join(errs...)
 }
 
-// cutLast cuts around the last separator.
-func cutLast(s string, sep byte) (before, after string, ok bool) {
+// afterLast is what comes after the last separator; empty: there is none.
+func afterLast(s string, sep byte) string {
 	i := strings.LastIndexByte(s, sep)
 	if i < 0 {
-		return s, "", false
+		return ""
 	}
-	return s[:i], s[i+1:], true
+	return s[i+1:]
 }
 
 // knownUIDs are those of pods that there is a record of. A new pod has one before it has files.
@@ -203,7 +203,7 @@ func (r *Runtime) dropOldLogs(gone *containerRecord) error {
 }
 
 // cleanLinks removes links to logs that are gone. While nothing is being made it removes all that belong to no container.
-func (r *Runtime) cleanLinks(quiet bool) error { //nolint:revive // what is quiet is the runtime
+func (r *Runtime) cleanLinks(quiet bool) error {
 	if r.cfg.ContainerLogsDir == "" {
 		return nil
 	}
@@ -214,7 +214,7 @@ func (r *Runtime) cleanLinks(quiet bool) error { //nolint:revive // what is quie
 		if err != nil || filepath.Dir(filepath.Dir(filepath.Dir(target))) != r.cfg.PodLogsDir {
 			continue
 		}
-		_, id, _ := cutLast(strings.TrimSuffix(name, ".log"), '-')
+		id := afterLast(strings.TrimSuffix(name, ".log"), '-')
 		if r.index.container(id) != nil {
 			continue
 		}
