@@ -102,10 +102,10 @@ func (b *builder) registryCause(ref, field, text string) []string {
 		return []string{login, again + ", if the name is wrong"}
 	case has(text, "x509:", "certificate"):
 		b.cause(RegistryCertificate, c, "the certificate of the registry %s is not trusted: %s", host, tail(text, "x509:"))
-		return []string{"install the registry's CA on this machine (/usr/local/share/ca-certificates, update-ca-certificates) and restart monopod; look at the clock too (date)"}
+		return []string{"put the registry's CA as ca.crt into /etc/monopod/certs.d/" + host + " (registryHostsDirs" + inFile(b.Places.Config) + "); look at the clock too (date)"}
 	case has(text, "server gave HTTP response to HTTPS client"):
 		b.cause(RegistryNotTLS, c, "the registry %s speaks plain HTTP, which is only used to this machine itself", host)
-		return []string{"give the registry a certificate, or " + strings.TrimSuffix(b.preload(), ", or ")}
+		return []string{"give the registry a certificate, or allow http to it by a hosts.toml in /etc/monopod/certs.d/" + host + ", or " + strings.TrimSuffix(b.preload(), ", or ")}
 	case name != nil && has(text, "no such host", "server misbehaving", "i/o timeout", "connection refused", "Temporary failure"):
 		b.cause(RegistryUnknown, c, "the name %s of the registry cannot be looked up: %s", name[1], last(text))
 		return []string{again + ", if the registry's name is wrong", "look at the network and DNS of this machine (/etc/resolv.conf)", strings.TrimSuffix(b.preload(), ", or ")}

@@ -80,6 +80,15 @@ type Config struct {
 	ShutdownGracePeriod             time.Duration   `koanf:"shutdownGracePeriod"`
 	ShutdownGracePeriodCriticalPods time.Duration   `koanf:"shutdownGracePeriodCriticalPods"`
 	ShutdownGraces                  []ShutdownGrace `koanf:"shutdownGracePeriodByPodPriority"`
+
+	RegistryHostsDirs             []string `koanf:"registryHostsDirs"`
+	ImageCredentialProviderConfig string   `koanf:"imageCredentialProviderConfig"`
+	ImageCredentialProviderBinDir string   `koanf:"imageCredentialProviderBinDir"`
+	SerializeImagePulls           bool     `koanf:"serializeImagePulls"`
+	MaxParallelImagePulls         int      `koanf:"maxParallelImagePulls"`
+	RegistryPullQPS               int      `koanf:"registryPullQPS"`
+	RegistryBurst                 int      `koanf:"registryBurst"`
+	ImagePullBandwidth            string   `koanf:"imagePullBandwidth"`
 }
 
 // CrashLoopBackOff bounds the wait between restarts of a crashing container.
@@ -112,6 +121,9 @@ func (c *Config) derive(hostname func() (string, error)) error {
 	}
 	if c.RegistryConfig == "" {
 		c.RegistryConfig = filepath.Join(c.RootDirectory, "config.json")
+	}
+	if c.ImageCredentialProviderBinDir == "" && c.ImageCredentialProviderConfig != "" {
+		c.ImageCredentialProviderBinDir = filepath.Dir(c.ImageCredentialProviderConfig)
 	}
 	if c.SeccompProfileRoot == "" {
 		c.SeccompProfileRoot = filepath.Join(c.RootDirectory, "seccomp")

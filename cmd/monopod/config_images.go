@@ -1,8 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod/runner/ctrd/image"
 )
 
 // imageKeys are about getting images, and about getting rid of them.
@@ -10,6 +17,14 @@ func imageKeys() []configKey {
 	return []configKey{
 		{path: "preloadDirectories", kind: kindPaths, doc: "Directories with OCI or docker image archives, imported at start and when they change. As long as an archive is there, its images are not removed."},
 		{path: "registryConfig", kind: kindPath, derived: "`config.json` in `rootDirectory`", doc: "File with registry credentials, in the format of docker's `config.json`. It may be missing."},
+		{path: "registryHostsDirs", kind: kindPaths, def: []string{"/etc/monopod/certs.d", "/etc/containerd/certs.d"}, doc: "Directories with a directory for each registry, as containerd's `certs.d`: a `hosts.toml` with mirrors, addresses and certificates, or certificates alone (`ca.crt`, `client.cert` with `client.key`). The first one that has one for a registry, or `_default`, counts. They are read at each pull."},
+		{path: "imageCredentialProviderConfig", kind: kindPath, doc: "File with a `CredentialProviderConfig` (kubelet.config.k8s.io/v1): the plug-ins that are asked for credentials of registries."},
+		{path: "imageCredentialProviderBinDir", kind: kindPath, derived: "the directory of `imageCredentialProviderConfig`", doc: "Directory with these plug-ins."},
+		{path: "serializeImagePulls", kind: kindBool, def: false, doc: "Whether images are pulled one after the other."},
+		{path: "maxParallelImagePulls", kind: kindInt, def: int64(0), doc: "Most images that are pulled at once; further ones wait. 0: no limit."},
+		{path: "registryPullQPS", kind: kindInt, def: int64(5), doc: "How many pulls may begin in a second; further ones wait. 0: no limit."},
+		{path: "registryBurst", kind: kindInt, def: int64(10), doc: "How many pulls may begin at once before `registryPullQPS` counts."},
+		{path: "imagePullBandwidth", kind: kindString, doc: "How many bytes a second all pulls together may take of the network, as `2Mi`. Empty: no limit."},
 		{path: "imageGCHighThresholdPercent", kind: kindInt, def: int64(85), doc: "How full the file system of the images is, in percent, when images are removed that nobody needs. 100: none is for that."},
 		{path: "imageGCLowThresholdPercent", kind: kindInt, def: int64(80), doc: "How full it is when removing them ends."},
 		{path: "imageMinimumGCAge", kind: kindDuration, def: 2 * time.Minute, doc: "How long an image stays at least after it has come."},
@@ -28,6 +43,7 @@ func (c *configCheck) images(cfg *Config) {
 			c.add(p.key, fmt.Sprintf("%d is not between 0 and 100", p.value), "it is a percentage")
 		}
 	}
+	c.pulls(cfg)
 	if low >= high {
 		c.add("imageGCLowThresholdPercent", fmt.Sprintf("%d is not less than imageGCHighThresholdPercent, which is %d", low, high), "")
 	}
@@ -37,4 +53,47 @@ func (c *configCheck) images(cfg *Config) {
 	if cfg.ImageMaximumGCAge != 0 && cfg.ImageMaximumGCAge <= cfg.ImageMinimumGCAge {
 		c.add("imageMaximumGCAge", fmt.Sprintf("%s is not more than imageMinimumGCAge, which is %s", durationText(cfg.ImageMaximumGCAge), durationText(cfg.ImageMinimumGCAge)), "0s switches it off")
 	}
+}
+
+// pulls finds what is wrong with keys about pulling.
+func (c *configCheck) pulls(cfg *Config) {
+	for _, n := range []struct {
+		key   string
+		value int
+	}{{"maxParallelImagePulls", cfg.MaxParallelImagePulls}, {"registryPullQPS", cfg.RegistryPullQPS}, {"registryBurst", cfg.RegistryBurst}} {
+		if n.value < 0 {
+			c.add(n.key, fmt.Sprintf("%d is less than 0", n.value), "0 is no limit")
+		}
+	}
+	if cfg.SerializeImagePulls && cfg.MaxParallelImagePulls > 1 {
+		c.add("maxParallelImagePulls", fmt.Sprintf("%d pulls at once contradict serializeImagePulls", cfg.MaxParallelImagePulls), "set serializeImagePulls: false")
+	}
+	if q, err := resource.ParseQuantity(cfg.ImagePullBandwidth); cfg.ImagePullBandwidth != "" && (err != nil || q.Value() < 1024) {
+		c.add("imagePullBandwidth", fmt.Sprintf("%q is not a number of bytes, at least 1Ki", cfg.ImagePullBandwidth), "write it as 512Ki or 2Mi")
+	}
+	if file := cfg.ImageCredentialProviderConfig; file != "" {
+		if err := image.CheckProviders(file, cfg.ImageCredentialProviderBinDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.add("imageCredentialProviderConfig", err.Error(), "")
+		}
+	}
+}
+
+// registryAccess is how registries are reached.
+func (c *Config) registryAccess(log *slog.Logger) image.Access {
+	return image.Access{
+		AuthFile: c.RegistryConfig, HostsDirs: c.RegistryHostsDirs,
+		Providers: image.NewProviders(c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir, log),
+	}
+}
+
+// pullLimits are what pulls may do at once.
+func (c *Config) pullLimits() image.Limits {
+	l := image.Limits{Parallel: c.MaxParallelImagePulls, QPS: float64(c.RegistryPullQPS), Burst: c.RegistryBurst}
+	if c.SerializeImagePulls {
+		l.Parallel = 1
+	}
+	if q, err := resource.ParseQuantity(c.ImagePullBandwidth); err == nil {
+		l.Bandwidth = q.Value()
+	}
+	return l
 }

@@ -228,6 +228,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 
 		"imageGCHighThresholdPercent": {"90", "95", "99", "many"},
 		"imageMaximumGCAge":           {"1h", "2h", "3h", "20"},
+		"imagePullBandwidth":          {"1Mi", "2Mi", "3Mi", "[1]"},
 	}
 	for _, k := range configKeys() {
 		t.Run(k.path, func(t *testing.T) {

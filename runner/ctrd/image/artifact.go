@@ -18,13 +18,13 @@ import (
 // Artifacts fetches what registries have besides images, with the credentials and rules of image pulls. It keeps nothing,
 // and needs no containerd. It may be used by one goroutine at a time.
 type Artifacts struct {
-	authFile  string
-	transport *http.Transport
+	access Access
+	way    *way
 }
 
-// NewArtifacts makes Artifacts; authFile is as in Config.
-func NewArtifacts(authFile string) *Artifacts {
-	return &Artifacts{authFile: authFile, transport: newTransport()}
+// NewArtifacts makes Artifacts.
+func NewArtifacts(access Access) *Artifacts {
+	return &Artifacts{access: access, way: &way{Access: access, wrap: func(t http.RoundTripper) http.RoundTripper { return t }}}
 }
 
 // Artifact is what a registry has under a reference.
@@ -79,7 +79,7 @@ func (a *Artifacts) Fetch(ctx context.Context, ref, known string, limit int64) (
 	if err != nil {
 		return nil, err
 	}
-	resolver := newResolver(a.authFile, a.transport, nil)
+	resolver := a.resolver(ctx, name)
 	name, target, err := resolver.Resolve(ctx, name)
 	if err != nil {
 		return nil, err
@@ -140,5 +140,15 @@ func blob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limit in
 	return data, nil
 }
 
+// resolver asks with the logins of plug-ins, if there are some, else with that of the file.
+func (a *Artifacts) resolver(ctx context.Context, name string) remotes.Resolver {
+	a.way.close()
+	a.way.name, a.way.login, a.way.transports = name, nil, nil
+	if a.way.logins, _ = a.access.Providers.logins(ctx, name); len(a.way.logins) > 0 {
+		a.way.login = &a.way.logins[0]
+	}
+	return a.way.resolver(ctx)
+}
+
 // Close gives back idle connections.
-func (a *Artifacts) Close() { a.transport.CloseIdleConnections() }
+func (a *Artifacts) Close() { a.way.close() }

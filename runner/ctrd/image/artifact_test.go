@@ -89,7 +89,7 @@ func TestAnArtifactIsFetchedOnceByItsDigest(t *testing.T) {
 	l := newLibrary(t)
 	ref := l.host + "/fleet/pods:1"
 	digest := l.push(t, ref, Blob{"application/yaml", "pods.yaml", []byte("a: 1\n")}, Blob{"application/octet-stream", "", []byte("b")})
-	a := NewArtifacts("")
+	a := NewArtifacts(Access{})
 	got, err := fetch(t, a, ref, "", 100)
 	must(t, err)
 	if got.Digest != digest || len(got.Layers) != 2 || got.Layers[0].Title != "pods.yaml" || got.Layers[0].MediaType != "application/yaml" ||
@@ -155,7 +155,7 @@ func TestWhatIsNoGoodArtifactIsNotReturned(t *testing.T) {
 			if tt.before != nil {
 				l.before.Store(&tt.before)
 			}
-			got, err := fetch(t, NewArtifacts(""), tt.ref, "", tt.limit)
+			got, err := fetch(t, NewArtifacts(Access{}), tt.ref, "", tt.limit)
 			if err == nil {
 				t.Fatalf("fetched: %+v", got)
 			}
@@ -182,7 +182,7 @@ func TestAddressesInAnArtifactAreNotFollowed(t *testing.T) {
 	data, err := json.Marshal(manifest)
 	must(t, err)
 	must(t, remote.Put(mustRef(t, ref), rawManifest{data, manifest.MediaType}))
-	got, err := fetch(t, NewArtifacts(""), ref, "", 100)
+	got, err := fetch(t, NewArtifacts(Access{}), ref, "", 100)
 	must(t, err)
 	if string(got.Layers[0].Data) != "a: 1\n" || asked.Load() > 0 {
 		t.Errorf("%+v; asked elsewhere %d times", got, asked.Load())
@@ -218,7 +218,7 @@ func TestArtifactsAreFetchedWithTheCredentialsOfImages(t *testing.T) {
 	}
 	l.before.Store(&guard)
 	path := filepath.Join(t.TempDir(), "config.json")
-	a := NewArtifacts(path)
+	a := NewArtifacts(Access{AuthFile: path})
 	if _, err := fetch(t, a, ref, "", 100); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("without credentials: %v", err)
 	}
@@ -238,7 +238,7 @@ func TestAFetchEndsWithItsContext(t *testing.T) {
 		return true
 	}
 	l.before.Store(&hang)
-	a := NewArtifacts("")
+	a := NewArtifacts(Access{})
 	defer a.Close()
 	if _, err := a.Fetch(ctx, ref, "", 100); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)

@@ -25,8 +25,8 @@ import (
 // Config of a Store.
 type Config struct {
 	Snapshotter string
-	// AuthFile is a docker config.json with registry credentials; empty or absent: none.
-	AuthFile string
+	Access
+	Limits Limits
 	// PreloadDirs hold OCI or docker archives that are imported.
 	PreloadDirs []string
 	// OnChange, which may be nil, is called when a preload archive brought images, so that pods that wait for
@@ -59,6 +59,7 @@ type Store struct {
 
 	pulls   flights
 	running running
+	limits  limits
 
 	// collecting is held while images are being collected.
 	collecting sync.Mutex
@@ -81,7 +82,7 @@ func NewStore(c *client.Client, cfg Config) *Store {
 	if cfg.OnNew == nil {
 		cfg.OnNew = func() {}
 	}
-	return &Store{client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights()}
+	return &Store{client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights(), limits: newLimits(cfg.Limits)}
 }
 
 // Ensure makes the image present and unpacked, by pull policy. Errors are *runner.StepError.

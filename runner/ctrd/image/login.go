@@ -120,9 +120,15 @@ func WithLogins(ctx context.Context, logins []Login) context.Context {
 	return context.WithValue(ctx, loginsKey{}, logins)
 }
 
+// secretLogins are those of the context.
+func secretLogins(ctx context.Context) []Login {
+	logins, _ := ctx.Value(loginsKey{}).([]Login)
+	return slices.Clip(logins)
+}
+
 // candidates returns the logins for an image, the most specific first, and nil for AuthFile at the end.
 func candidates(ctx context.Context, name string) []*Login {
-	logins, _ := ctx.Value(loginsKey{}).([]Login)
+	logins := secretLogins(ctx)
 	var all []*Login
 	for i := range logins {
 		if logins[i].matches(name) {

@@ -32,6 +32,8 @@ type running struct {
 type transfer struct {
 	name  string
 	since time.Time
+	// key is what is kept of it until the next attempt.
+	key string
 
 	mu sync.Mutex
 	// parts are what is to be fetched, as far as that is known.

@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/remotes"
-	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/distribution/reference"
-	dockerconfig "github.com/docker/cli/cli/config"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // stallTimeout ends a pull when the registry has sent nothing for so long, as CRI's image_pull_progress_timeout.
@@ -27,6 +23,14 @@ var errStalled = errors.New("no data from the registry for 5 minutes")
 func (s *Store) refresh(ctx context.Context, name string) (*Image, error) {
 	t := s.running.begin(name)
 	defer s.running.end(t)
+	t.key = flightKey(ctx, name) // without the logins of plug-ins, which come and go
+	over, err := s.limits.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer over()
+	logins, perr := s.cfg.Providers.logins(ctx, name)
+	ctx = WithLogins(ctx, append(secretLogins(ctx), logins...))
 	var errs []error
 	for _, login := range candidates(ctx, name) {
 		img, err := s.refreshAs(ctx, name, login, t)
@@ -38,6 +42,9 @@ func (s *Store) refresh(ctx context.Context, name string) (*Image, error) {
 			break
 		}
 	}
+	if perr != nil { // it may be why
+		errs = append(errs, perr)
+	}
 	return nil, errors.Join(errs...)
 }
 
@@ -45,10 +52,11 @@ func (s *Store) refresh(ctx context.Context, name string) (*Image, error) {
 func (s *Store) refreshAs(ctx context.Context, name string, login *Login, t *transfer) (*Image, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	transport := newTransport()
-	defer transport.CloseIdleConnections()
-	resolver := newResolver(s.cfg.AuthFile, &watchdog{next: transport, stalled: func() { cancel(errStalled) }}, login)
-	img, err := s.refreshFrom(ctx, resolver, name, t)
+	w := &way{Access: s.cfg.Access, name: name, login: login, logins: secretLogins(ctx), wrap: func(next http.RoundTripper) http.RoundTripper {
+		return &watchdog{next: s.limits.slow(next), stalled: func() { cancel(errStalled) }}
+	}}
+	defer w.close()
+	img, err := s.refreshFrom(ctx, w.resolver(ctx), name, t)
 	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
 		return nil, fmt.Errorf("%w: %w", errStalled, err)
 	}
@@ -60,6 +68,7 @@ func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name
 	if err != nil {
 		return nil, err
 	}
+	resolver = resolved{resolver, name, target} // what was looked at is what is fetched
 	digest := repoDigest(name, target.Digest.String())
 	rec, err := s.client.ImageService().Get(ctx, name)
 	if err == nil && rec.Target.Digest == target.Digest && rec.Labels[labelPulled] == digest {
@@ -67,7 +76,7 @@ func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name
 			return img, nil
 		}
 	}
-	ctx, done, err := s.resumable(ctx, flightKey(ctx, name), name)
+	ctx, done, err := s.resumable(ctx, t.key, name)
 	if err != nil {
 		return nil, err
 	}
@@ -96,66 +105,17 @@ func repoDigest(name, digest string) string {
 	return reference.TrimNamed(named).String() + "@" + digest
 }
 
-// newResolver talks to registries: https, but plain http to loopback addresses, as login or with the credentials of authFile.
-func newResolver(authFile string, rt http.RoundTripper, login *Login) remotes.Resolver {
-	c := &http.Client{Transport: rt}
-	return docker.NewResolver(docker.ResolverOptions{
-		Hosts: docker.ConfigureDefaultRegistries(
-			docker.WithPlainHTTP(docker.MatchLocalhost),
-			docker.WithClient(c),
-			docker.WithAuthorizer(docker.NewDockerAuthorizer(
-				docker.WithAuthClient(c),
-				docker.WithAuthCreds(func(host string) (string, string, error) {
-					if login != nil {
-						user, secret := login.credentials()
-						return user, secret, nil
-					}
-					return credentials(authFile, host)
-				}),
-			)),
-		),
-	})
+// resolved is a resolver that knows what an image is.
+type resolved struct {
+	remotes.Resolver
+	name   string
+	target ocispec.Descriptor
 }
 
-// credentials looks a registry up in a docker config.json. It is read for each pull, so it can be changed
-// while we run. An identity token comes without a user name.
-func credentials(file, host string) (user, secret string, err error) {
-	if file == "" {
-		return "", "", nil
+// Resolve implements remotes.Resolver.
+func (r resolved) Resolve(ctx context.Context, ref string) (string, ocispec.Descriptor, error) {
+	if ref == r.name {
+		return r.name, r.target, nil
 	}
-	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", "", nil
-	}
-	if err != nil {
-		return "", "", fmt.Errorf("registry credentials: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	conf, err := dockerconfig.LoadFromReader(f)
-	if err != nil {
-		return "", "", fmt.Errorf("registry credentials %s: %w", file, err)
-	}
-	if host == "registry-1.docker.io" || host == "docker.io" {
-		host = "https://index.docker.io/v1/" // the key under which docker login stores it
-	}
-	auth, err := conf.GetAuthConfig(host)
-	if err != nil {
-		return "", "", fmt.Errorf("registry credentials %s: %s: %w", file, host, err)
-	}
-	if auth.IdentityToken != "" {
-		return "", auth.IdentityToken, nil
-	}
-	return auth.Username, auth.Password, nil
-}
-
-func newTransport() *http.Transport {
-	return &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		ForceAttemptHTTP2:     true,
-		MaxIdleConns:          10,
-		IdleConnTimeout:       30 * time.Second,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: time.Minute,
-	}
+	return r.Resolver.Resolve(ctx, ref)
 }

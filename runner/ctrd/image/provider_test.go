@@ -1,0 +1,262 @@
+package image
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// plugins makes a directory with plug-ins, which note each request, and their configuration.
+func plugins(t *testing.T, config string, programs map[string]string) (p *Providers, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, body := range programs {
+		script := "#!/bin/sh\ncat >> " + dir + "/asked\necho \" $0 $* $EXTRA\" | sed 's|.*/||' >> " + dir + "/asked\n" + body + "\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return NewProviders(file, dir, slog.New(slog.DiscardHandler)), dir
+}
+
+// answering is the body of a plug-in that answers with a login for each pattern.
+func answering(cacheKey, duration string, patterns ...string) string {
+	var auths []string
+	for _, p := range patterns {
+		auths = append(auths, fmt.Sprintf(`%q: {"username": "user-of-%s", "password": "pw"}`, p, p))
+	}
+	if duration != "" {
+		duration = fmt.Sprintf(`"cacheDuration": %q, `, duration)
+	}
+	return fmt.Sprintf("cat <<'END'\n"+`{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse", "cacheKeyType": %q, %s"auth": {%s}}`+"\nEND",
+		cacheKey, duration, strings.Join(auths, ", "))
+}
+
+const providersHead = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n"
+
+func entry(name, match, more string) string {
+	return fmt.Sprintf("- {name: %s, matchImages: [%q], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1%s}\n", name, match, more)
+}
+
+func users(t *testing.T, p *Providers, image string) string {
+	t.Helper()
+	logins, err := p.logins(t.Context(), image)
+	var all []string
+	for i := range logins {
+		if logins[i].matches(image) {
+			all = append(all, logins[i].user)
+		}
+	}
+	if err != nil {
+		all = append(all, "error: "+err.Error())
+	}
+	return strings.Join(all, " ")
+}
+
+func asked(t *testing.T, dir string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "asked"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestPluginsAreAskedAsAKubeletAsksThem(t *testing.T) {
+	p, dir := plugins(t, providersHead+
+		entry("first", "*.example.com/team", `, args: [--a, b], env: [{name: EXTRA, value: more}]`)+
+		entry("second", "r.example.com", "")+
+		entry("needs-account", "r.example.com", `, tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: true}`)+
+		entry("may-have-account", "r.example.com", `, tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: false}`), map[string]string{
+		"first": answering("Image", "", "r.example.com", "r.example.com/team/app", "*.other.com"), "second": answering("Registry", "", "*.example.com"),
+		"needs-account": "exit 1", "may-have-account": answering("Global", "", "other.com"),
+	})
+	if got, want := users(t, p, "r.example.com/team/app:1"), "user-of-r.example.com/team/app user-of-r.example.com user-of-*.example.com"; got != want {
+		t.Errorf("logins: %q, want %q", got, want)
+	}
+	request := `{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"r.example.com/team/app","kind":"CredentialProviderRequest"}`
+	if got, want := asked(t, dir), request+"first --a b more\n"+request+"second\n"+request+"may-have-account\n"; strings.ReplaceAll(strings.ReplaceAll(got, " \n", "\n"), " \n", "\n") != want {
+		t.Errorf("asked:\n%s\nwant:\n%s", got, want)
+	}
+	if got := users(t, p, "elsewhere.org/x:1"); got != "" {
+		t.Errorf("an image of nobody: %q", got)
+	}
+	if got := users(t, nil, "r.example.com/x"); got != "" {
+		t.Errorf("no plug-ins: %q", got)
+	}
+}
+
+func TestWhatPluginsSayIsKeptAsTheySay(t *testing.T) {
+	for name, c := range map[string]struct {
+		key, duration string
+		images        []string
+		wait          time.Duration
+		want          int
+	}{
+		"by image":                 {"Image", "", []string{"r.io/a:1", "r.io/a:2", "r.io/a@sha256:" + strings.Repeat("0", 64), "r.io/b:1"}, 0, 2},
+		"by registry":              {"Registry", "", []string{"r.io/a:1", "r.io/b:1", "s.io/a:1"}, 0, 2},
+		"for all":                  {"Global", "", []string{"r.io/a:1", "r.io/b:1", "s.io/a:1"}, 0, 1},
+		"not at all":               {"Global", "0s", []string{"r.io/a:1", "r.io/a:1"}, 0, 2},
+		"shorter than the default": {"Global", "1m", []string{"r.io/a:1", "r.io/a:1"}, 2 * time.Minute, 2},
+		"longer than the default":  {"Global", "5h", []string{"r.io/a:1", "r.io/a:1"}, 2 * time.Hour, 1},
+		"as long as the default":   {"Global", "", []string{"r.io/a:1", "r.io/a:1"}, 61 * time.Minute, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, dir := plugins(t, providersHead+entry("p", "*.io", ""), map[string]string{"p": answering(c.key, c.duration, "*.io")})
+			for _, img := range c.images {
+				if got := users(t, p, img); got != "user-of-*.io" {
+					t.Errorf("%s: %q", img, got)
+				}
+				p.mu.Lock()
+				for key, kept := range p.cache { // as if the time had passed
+					kept.until = kept.until.Add(-c.wait)
+					p.cache[key] = kept
+				}
+				p.mu.Unlock()
+			}
+			if n := strings.Count(asked(t, dir), "CredentialProviderRequest"); n != c.want {
+				t.Errorf("asked %d times, want %d", n, c.want)
+			}
+		})
+	}
+}
+
+func TestPluginsThatFailSayWhyAndShowNoSecrets(t *testing.T) {
+	for name, c := range map[string]struct{ body, want string }{
+		"fails":              {"echo the cloud is down >&2; exit 3", "exit status 3: the cloud is down"},
+		"no JSON":            {"echo hunter2", "its answer is not JSON"},
+		"another kind":       {`echo '{"apiVersion": "v1", "kind": "Secret", "data": "hunter2"}'`, `its answer is a "Secret" of "v1"`},
+		"another cache type": {answering("Planet", "", "hunter2"), `cacheKeyType "Planet"`},
+		"is not there":       {"", "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			programs := map[string]string{"good": answering("Image", "", "r.io")}
+			if c.body != "" {
+				programs["bad"] = c.body
+			}
+			p, _ := plugins(t, providersHead+entry("bad", "r.io", "")+entry("good", "r.io", ""), programs)
+			got := users(t, p, "r.io/a:1")
+			if !strings.HasPrefix(got, "user-of-r.io error: credential provider bad: ") || !strings.Contains(got, c.want) || strings.Contains(got, "hunter2") {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+func TestConfigurationsOfPluginsAreChecked(t *testing.T) {
+	for name, c := range map[string]struct{ config, want string }{
+		"good":             {providersHead + entry("p", "r.io", ""), ""},
+		"another document": {"apiVersion: v1\nkind: Secret\n", "it is a Secret of v1, not a CredentialProviderConfig"},
+		"unknown field":    {providersHead + entry("p", "r.io", ", matchImage: [x]"), "matchImage"},
+		"a path":           {providersHead + entry("../p", "r.io", ""), "is not the name of a program"},
+		"twice":            {providersHead + entry("p", "r.io", "") + entry("p", "s.io", ""), "p is there twice"},
+		"old API":          {providersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1alpha1}\n", "v1alpha1"},
+		"matches nothing":  {providersHead + "- {name: p, defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "matchImages is missing"},
+		"no duration":      {providersHead + "- {name: p, matchImages: [r.io], apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "defaultCacheDuration"},
+		"no program":       {providersHead + entry("q", "r.io", ""), "is not a program"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, dir := plugins(t, c.config, map[string]string{"p": "true"})
+			err := CheckProviders(filepath.Join(dir, "config.yaml"), dir)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestCredentialHelpersOfTheDockerConfigAreAsked(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	for name, user := range map[string]string{"store": "everybody", "special": "special", "token": "<token>"} {
+		script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = get ] || exit 1\nread server\ncase $server in unknown*) echo credentials not found in native keychain; exit 1;; esac\nprintf '{\"ServerURL\": \"%%s\", \"Username\": %q, \"Secret\": \"pw of %%s\"}' \"$server\" \"$server\"\n", user)
+		if err := os.WriteFile(filepath.Join(dir, "docker-credential-"+name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(file, []byte(`{"credsStore": "store", "credHelpers": {"r.io": "special", "t.io": "token"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]string{
+		"r.io": "special/pw of r.io", "elsewhere:5000": "everybody/pw of elsewhere:5000", "t.io": "/pw of t.io", "unknown.io": "/",
+		"docker.io": "everybody/pw of https://index.docker.io/v1/",
+	} {
+		user, secret, err := credentials(file, host)
+		if got := user + "/" + secret; err != nil || got != want {
+			t.Errorf("%s: %q, %v; want %q", host, got, err, want)
+		}
+	}
+	if err := os.WriteFile(file, []byte(`{"credsStore": "missing"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := credentials(file, "r.io"); err == nil || !strings.Contains(err.Error(), "docker-credential-missing") {
+		t.Errorf("a helper that is not there: %v", err)
+	}
+}
+
+func TestWhoDoesNotAnswerIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		never := make(chan struct{})
+		if _, err := patiently(helperPatience, func() (int, error) { <-never; return 0, nil }); err == nil || err.Error() != "no answer for 1m0s" {
+			t.Error(err)
+		}
+		close(never)
+		synctest.Wait()
+	})
+}
+
+func TestLimitsOfPulls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimits(Limits{Parallel: 2, QPS: 1, Burst: 3})
+		began := time.Now()
+		var overs []func()
+		for range 2 {
+			over, err := l.turn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			overs = append(overs, over)
+		}
+		third := make(chan time.Duration, 1)
+		go func() {
+			over, err := l.turn(t.Context())
+			if err == nil {
+				defer over()
+			}
+			third <- time.Since(began)
+		}()
+		time.Sleep(time.Minute)
+		overs[0]()
+		if at := <-third; at != time.Minute {
+			t.Errorf("the third began after %s", at)
+		}
+		overs[1]()
+		synctest.Wait()
+		again := time.Now()
+		for range 4 { // two of three are left, then one a second
+			over, err := l.turn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			over()
+		}
+		if took := time.Since(again); took != 2*time.Second {
+			t.Errorf("four began within %s", took)
+		}
+		if over, err := newLimits(Limits{}).turn(t.Context()); err != nil {
+			t.Error(err)
+		} else {
+			over()
+		}
+	})
+}
