@@ -20,6 +20,8 @@ type Halt struct {
 	// Bounded says that containers get Grace at most, whatever the manifest says.
 	Bounded bool
 	Grace   time.Duration
+	// Remove says that nothing of the pod is to stay: somebody else is going to run it.
+	Remove bool
 	// Failed says that the pod counts as failed once it has stopped, as those do that a kubelet ends for a shutdown. Else
 	// it is Pending.
 	Failed bool
@@ -36,6 +38,8 @@ const (
 	// ReasonDrained is for pods that a drain has stopped, ReasonCordoned for those that are not started because of one.
 	ReasonDrained  = "Drained"
 	ReasonCordoned = "NodeUnschedulable"
+	// ReasonHandedOver is for pods that are removed because another agent takes the machine over.
+	ReasonHandedOver = "HandedOver"
 )
 
 // CriticalPriority is from where on pods are critical, as those of system-cluster-critical are.
@@ -85,10 +89,12 @@ func sameHalt(a, b *Halt) bool { return a == b || a != nil && b != nil && *a == 
 
 // halt stops what runs and leaves one instance of each container on record.
 func (p *planner) halt() {
-	if p.o.Sandbox == nil {
-		return
+	switch {
+	case p.o.Halt.Remove:
+		p.remove()
+	case p.o.Sandbox != nil:
+		p.end("halted: " + p.o.Halt.Reason)
 	}
-	p.end("halted: " + p.o.Halt.Reason)
 }
 
 // halted says that the pod stands still although it has something to do.
@@ -130,4 +136,6 @@ func (s *statusBuilder) troubleHalted() Trouble {
 func (s *PodStatus) Halted() bool { return s.halt != nil }
 
 // Stopped says that nothing of a pod runs, nor is going to while its Halt lasts.
-func (s *PodStatus) Stopped() bool { return s.Looked && s.halt != nil && !s.running }
+func (s *PodStatus) Stopped() bool {
+	return s.Looked && s.halt != nil && !s.running && (!s.halt.Remove || !s.exists)
+}

@@ -545,6 +545,8 @@ type PodStatus struct {
 	// halt is why it must not run now; running says that something of it does.
 	halt    *Halt
 	running bool
+	// exists says that there is a record of it.
+	exists bool
 	// Images are the digests of the images that its containers run, or ran, with; keys are those of manifests.Pod.Images.
 	Images map[string]string
 }

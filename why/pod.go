@@ -293,7 +293,7 @@ func (b *builder) held() {
 	case "Starting":
 		b.cause(Underway, "", "%s", m)
 		b.next(time.Time{}, "it starts as soon as that is known, in a moment")
-	case "Drained", "NodeUnschedulable", "NodeShutdown":
+	case "Drained", "NodeUnschedulable", "NodeShutdown", "HandedOver":
 		b.halted()
 	case "NodeAffinity":
 		b.cause(NodeMismatch, "", "%s", m)
@@ -330,6 +330,9 @@ func (b *builder) halted() {
 		b.cause(Drained, "", "it is not started, because somebody has cordoned this machine")
 		b.next(time.Time{}, "it starts when that is taken back")
 		b.act("`monopod uncordon` lets new pods start")
+	case "HandedOver":
+		b.cause(ShuttingDown, "", "%s here, because another agent takes over this machine", verb)
+		b.next(time.Time{}, "that one runs it; monopod ends, and runs it again when the lock file is free")
 	default:
 		b.cause(ShuttingDown, "", "%s, because the machine is shutting down", verb)
 		b.next(time.Time{}, "it runs again when the machine has started")

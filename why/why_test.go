@@ -273,6 +273,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"drained":            oneOf(web(waits(""), trouble(why.Trouble{Kind: "Halted", Reason: "Drained", Message: "m"}))),
 		"being drained":      oneOf(web(unready, trouble(why.Trouble{Kind: "Halted", Reason: "Drained", Message: "m"}))),
 		"cordoned":           oneOf(web(waits(""), trouble(why.Trouble{Kind: "Held", Reason: "NodeUnschedulable", Message: "m"}))),
+		"handed over":        oneOf(web(unready, trouble(why.Trouble{Kind: "Halted", Reason: "HandedOver", Message: "m"}))),
 		"shutting down":      oneOf(web(waits(""), trouble(why.Trouble{Kind: "Halted", Reason: "Terminated", Message: "m"}))),
 		"too many pods":      oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "OutOfpods", Message: "there are maxPods (110) pods already"}))),
 		"out of cpu":         oneOf(web(waits(""), trouble(why.Trouble{Kind: "Held", Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 1500, used: 3000, capacity: 4000"}))),

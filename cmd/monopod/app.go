@@ -22,6 +22,7 @@ import (
 	"monopod/names"
 	"monopod/node"
 	"monopod/node/capacity"
+	"monopod/node/lockfile"
 	"monopod/node/stats"
 	"monopod/node/systemd"
 	"monopod/rollout"
@@ -113,6 +114,8 @@ type App struct {
 	manager *systemd.Notifier
 	// resources are those of the machine; nil where pods are not kept from any.
 	resources *nodeResources
+	// lock, unless nil, is the one that others may want.
+	lock *lockfile.Lock
 	// shutdown, unless nil, stops pods before the machine goes down.
 	shutdown *shutdown
 }
@@ -189,12 +192,18 @@ func (a *App) Run(ctx context.Context) error {
 	g.Go(func() error { return a.rollouts.Run(ctx) })
 	g.Go(func() error { a.memory.run(ctx); return nil })
 	g.Go(func() error { a.gate.run(ctx); return nil })
+	if a.lock != nil {
+		g.Go(func() error { return a.handOver(ctx) })
+	}
 	if a.shutdown != nil {
 		g.Go(func() error { a.shutdown.run(ctx); return nil })
 	}
 	g.Go(func() error { return a.runRuntime(ctx) })
 	err := g.Wait()
-	if err == nil {
+	switch {
+	case errors.Is(err, errHandedOver):
+		return nil
+	case err == nil:
 		a.log.Info("monopod stops; the pods keep running")
 	}
 	return err
@@ -343,7 +352,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 		Follow:  func(d runner.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
 		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
 	})
-	a.gate.attach(pool)
+	a.gate.attach(pool, rt.Cleanup)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "runtime", rt.Run(ctx)) })
 	g.Go(func() error {

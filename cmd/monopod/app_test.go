@@ -144,17 +144,23 @@ func (d *daemon) program() *program {
 
 func (d *daemon) start() {
 	d.t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	d.stop, d.code = stop, make(chan int, 1)
-	d.prog.stderr = d.log
-	go func() { d.code <- d.prog.run(ctx, []string{"run", "--config", d.path("config.yaml")}) }()
-	d.t.Cleanup(func() { d.end() })
+	d.startOnly()
 	d.eventually("the socket answers", func() error {
 		if r := d.cmd("get", "sources"); r.code != 0 {
 			return errors.New(r.stderr)
 		}
 		return nil
 	})
+}
+
+// startOnly is start without waiting for it.
+func (d *daemon) startOnly() {
+	d.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	d.stop, d.code = stop, make(chan int, 1)
+	d.prog.stderr = d.log
+	go func() { d.code <- d.prog.run(ctx, []string{"run", "--config", d.path("config.yaml")}) }()
+	d.t.Cleanup(func() { d.end() })
 }
 
 // end stops the daemon and returns its exit code.

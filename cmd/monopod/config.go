@@ -80,6 +80,9 @@ type Config struct {
 	ShutdownGracePeriod             time.Duration   `koanf:"shutdownGracePeriod"`
 	ShutdownGracePeriodCriticalPods time.Duration   `koanf:"shutdownGracePeriodCriticalPods"`
 	ShutdownGraces                  []ShutdownGrace `koanf:"shutdownGracePeriodByPodPriority"`
+	LockFile                        string          `koanf:"lockFile"`
+	ExitOnLockContention            bool            `koanf:"exitOnLockContention"`
+	LockContentionPods              string          `koanf:"lockContentionPods"`
 
 	RegistryHostsDirs             []string `koanf:"registryHostsDirs"`
 	ImageCredentialProviderConfig string   `koanf:"imageCredentialProviderConfig"`

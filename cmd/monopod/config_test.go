@@ -203,6 +203,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"staticPodURL":             {"http://f", "http://e", "http://g", "1"},
 		"containerLogMaxSize":      {"1Mi", "2Mi", "3Mi", "1"},
 		"podLogsMaxSize":           {"1Mi", "2Mi", "3Mi", "1"},
+		"lockContentionPods":       {"Keep", "Stop", "Keep", "[1]"},
 		"runPodCIDR":               {"10.4.0.0/16", "10.5.0.0/16", "10.6.0.0/16", "1"},
 		"podCIDR":                  {"10.1.0.0/24", "10.2.0.0/24", "10.3.0.0/24", "1"},
 		"podDNS":                   {"off", "auto", "off", "1"},
@@ -240,6 +241,9 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 			url := ""
 			if k.kind == kindHeaders {
 				url = "staticPodURL: http://x\n"
+			}
+			if k.path == "exitOnLockContention" {
+				url = "lockFile: /x\n"
 			}
 			if k.path == "shutdownGracePeriodCriticalPods" { // it is a part of the other
 				url = "shutdownGracePeriod: 1m\n"

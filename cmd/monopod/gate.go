@@ -48,6 +48,10 @@ type gate struct {
 	state drain.State
 	// level is the priority up to which pods are stopped now; nil: whatever theirs is.
 	level *int32
+	// cleanup gives back what the runtime of pool has besides pods.
+	cleanup func(context.Context) error
+	// leaving says that another agent takes the machine over.
+	leaving bool
 	// ending, unless nil, is how the pods are stopped because the machine goes down.
 	ending *ending
 }
@@ -97,10 +101,10 @@ func (g *gate) load() {
 }
 
 // attach makes a pool obey.
-func (g *gate) attach(pool *runner.Pool) {
+func (g *gate) attach(pool *runner.Pool, cleanup func(context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pool = pool
+	g.pool, g.cleanup = pool, cleanup
 	g.applyLocked()
 }
 
@@ -108,7 +112,11 @@ func (g *gate) applyLocked() {
 	if g.pool == nil {
 		return
 	}
-	if !g.state.Cordoned && g.ending == nil {
+	switch {
+	case g.leaving:
+		g.pool.Gate(func(*manifests.Pod) runner.Rule { return handedOver() })
+		return
+	case !g.state.Cordoned && g.ending == nil:
 		g.pool.Gate(nil)
 		return
 	}
@@ -170,12 +178,12 @@ func (g *gate) scheduleLocked() node.Schedule {
 
 // leftLocked are the pods that are to stop and have not.
 func (g *gate) leftLocked() ([]runner.PodStatus, error) {
-	if g.state.Drain == nil && g.ending == nil {
+	if g.state.Drain == nil && g.ending == nil && !g.leaving {
 		return nil, nil
 	}
 	all, err := g.pods()
 	return slices.DeleteFunc(all, func(s runner.PodStatus) bool {
-		return s.Stopped() || g.ending == nil && !g.state.Stops(s.Key(), priorityOf(&s.Pod.Spec))
+		return s.Stopped() || g.ending == nil && !g.leaving && !g.state.Stops(s.Key(), priorityOf(&s.Pod.Spec))
 	}), err
 }
 

@@ -109,7 +109,7 @@ func mayNotRun(pod *corev1.Pod) bool {
 	if slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool { return c.State.Running != nil }) {
 		return false
 	}
-	return slices.Contains([]string{runner.ReasonDrained, runner.ReasonCordoned, runner.ReasonTerminated, runner.ReasonNodeShutdown}, pod.Status.Reason)
+	return slices.Contains([]string{runner.ReasonDrained, runner.ReasonCordoned, runner.ReasonTerminated, runner.ReasonNodeShutdown, runner.ReasonHandedOver}, pod.Status.Reason)
 }
 
 // initStatus is empty when initialisation is done.

@@ -43,12 +43,22 @@ func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
 		manager = systemd.FromEnvironment() // before anything is started that would inherit it
 	}
 	log := newLogger(p.stderr, cfg.Logging)
+	lock, err := waitForLock(ctx, cfg, manager, log)
+	if err != nil || ctx.Err() != nil {
+		return ignoreCanceled(err)
+	}
+	if lock != nil {
+		defer func() { _ = lock.Close() }() // after all else
+	}
 	app := NewApp(cfg, log, p.machine)
 	app.manager = manager
 	if err := app.Open(); err != nil {
 		return err
 	}
 	defer app.Close()
+	if cfg.ExitOnLockContention {
+		app.lock = lock
+	}
 	if len(cfg.shutdownGroups()) > 0 {
 		app.shutdown = app.newShutdown(p.host)
 	}
