@@ -13,8 +13,9 @@ LINK    := -trimpath -ldflags "-s -w"
 STATIC  := CGO_ENABLED=0 $(GO) build $(LINK)
 # Tracing in gRPC draws in html/template, and with it every method of every type: 7 MB.
 TAGS    := grpcnotrace
-# Functions are inlined only where much data goes through them, and aligned to 8 bytes: 4 MB. Of the standard library
-# that is all but what deals with connections and text.
+# Functions are inlined only where much data goes through them, and aligned to 8 bytes. Of the standard library that is all but what deals with connections
+# and text. With everything inlined the daemon takes 2 MiB more (of 33 and 44), and a command 2 ms more to start (of 9), since more of the program is
+# read; what the daemon does is no quicker. The bundle, which is compressed, would be 1.3 MB larger.
 # What generic functions cost is paid for each type: 25 KB for slices.SortFunc of values that are no pointers, nothing for sort.Slice.
 LEAN    := -gcflags=all=-l $(addprefix -gcflags=,std= github.com/klauspost/...= go.etcd.io/...=) \
 	$(patsubst %,-gcflags=%=-l,crypto/tls crypto/x509 debug/... log/... math/big mime/... net/... os/... text/... vendor/...) \
@@ -102,7 +103,7 @@ unit:
 
 ## e2e: the binary and the packages on real containerd, runc and CNI, as root
 e2e: build bundle tools
-	$(GO) test -race -count=1 -p 1 -timeout 40m -tags e2e ./...
+	@GO="$(GO)" .ci/e2e
 
 # The agent under test has the race detector; clients have not, they would take a second to start.
 e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
@@ -134,7 +135,7 @@ vm-systemd-test: bundle
 lint: $(BIN)/tools/golangci-lint
 	$(BIN)/tools/golangci-lint run
 	$(GO) mod tidy -diff
-	bash -n .ci/run .ci/unit .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
+	bash -n .ci/run .ci/unit .ci/e2e .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
 	for script in examples/control-plane/*.sh; do bash -n $$script || exit 1; done
 	if command -v shellcheck >/dev/null; then cd examples/control-plane && shellcheck -x *.sh; fi
 
