@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -135,7 +134,15 @@ func TestSystemdService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Second) // it is pinged: that nothing happens has no event
+	for range 3 { // more than the watchdog would wait for
+		last := in.must("systemctl", "show", "-p", "WatchdogTimestampMonotonic", "--value", "monopod")
+		in.eventually("the watchdog is pinged", func() error {
+			if now := in.must("systemctl", "show", "-p", "WatchdogTimestampMonotonic", "--value", "monopod"); now == last {
+				return errors.New("the last time was " + now)
+			}
+			return nil
+		})
+	}
 	if now := in.must("systemctl", "show", "-p", "MainPID", "--value", "monopod"); now != strconv.Itoa(pid) {
 		t.Errorf("the watchdog has bitten a monopod that was well: %s", in.must("journalctl", "-u", "monopod", "-n", "40", "--no-pager"))
 	}
