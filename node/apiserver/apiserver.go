@@ -1,0 +1,252 @@
+// Package apiserver reports this machine and its pods to a Kubernetes API server: the Node, its Lease, a mirror pod for each
+// pod, their status, and events. It can get client certificates from that server, and ask it who may do what.
+//
+// It owns what it writes there, and the directory of its certificates here. Whatever that server says or does not say
+// changes nothing on this machine: pods are read through an interface that cannot change them, each concern has one request
+// on its way at most, what has not been sent is replaced by what is true now, and answers are bounded in size.
+//
+//	pods  --changed--> mirrors --+
+//	facts ----10 s---> node -----+--> Client --> API server
+//	10 s ------------> lease ----+                  |
+//	events -changed--> events ---+                  |
+//	     store <-- list and watch: own node, own pods
+//
+// Deciding is pure: planNode and planMirrors. Goroutines: Agent.Run has one for each concern and waits for all of them.
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/events"
+)
+
+// Pods are those of this machine. What it returns is never changed.
+type Pods interface {
+	// Pods returns the pods as their status is now; complete says that there are no others.
+	Pods() (pods []*corev1.Pod, complete bool)
+	// Subscribe returns a channel that gets a value after each change, and a function that ends the subscription.
+	Subscribe() (changed <-chan struct{}, cancel func())
+}
+
+// Events is the record of what happened here.
+type Events interface {
+	List(f events.Filter) []corev1.Event
+	Subscribe() (changed <-chan struct{}, cancel func())
+}
+
+// Facts are what the Node's status is made of.
+type Facts struct {
+	Addresses             []corev1.NodeAddress
+	Capacity, Allocatable corev1.ResourceList
+	// Conditions have type, status, reason and message; the order is kept.
+	Conditions []corev1.NodeCondition
+	Info       corev1.NodeSystemInfo
+	Images     []corev1.ContainerImage
+	// Port is that of the server that answers for logs and exec; 0: there is none.
+	Port int32
+}
+
+// Config of an Agent.
+type Config struct {
+	// NodeName is the name of the Node object.
+	NodeName string
+	// Kubeconfig is the file that says which server, and who this machine is to it.
+	Kubeconfig string
+	// Bootstrap, which may be empty, is a kubeconfig with which to ask for a certificate when Kubeconfig does not exist.
+	Bootstrap string
+	// CertDir is where certificates are kept.
+	CertDir string
+	// Rotate asks for a new client certificate before the one there is ends.
+	Rotate bool
+	// ServerTLS asks for a serving certificate.
+	ServerTLS bool
+	// Register makes the Node object when there is none.
+	Register bool
+	Labels   map[string]string
+	Taints   []corev1.Taint
+	// LeaseDuration is how long others shall believe that this machine lives after it was last heard of. It is renewed four
+	// times in it.
+	LeaseDuration time.Duration
+	// StatusEvery is how often the status is sent when it has not changed, CheckEvery how often is looked for changes.
+	StatusEvery, CheckEvery time.Duration
+	// EventQPS and EventBurst bound how many events are sent; EventQPS 0: all of them.
+	EventQPS, EventBurst int
+
+	Pods Pods
+	// Events may be nil: none are sent.
+	Events Events
+	Facts  func() Facts
+	Log    *slog.Logger
+	// Tell, which may be nil, hears what keeps a pod, or with a zero key this machine, from being shown there; nil: nothing.
+	Tell func(key Key, trouble error)
+	// Version is what the client says it is.
+	Version string
+	// firstWait and lastWait bound the waits after failures; tests have no time.
+	firstWait, lastWait time.Duration
+}
+
+// Agent reports. All of it is in Run.
+type Agent struct {
+	cfg   Config
+	log   *slog.Logger
+	store *store
+
+	mu sync.Mutex
+	// client is that of the session, nil while there is none.
+	client *Client
+	// began is when Run was called; sentUpTo is the revision of the last event that was sent, nil before the first session.
+	began    time.Time
+	sentUpTo *uint64
+}
+
+// New returns an Agent. It does no I/O.
+func New(cfg Config) *Agent {
+	if cfg.firstWait == 0 {
+		cfg.firstWait, cfg.lastWait = time.Second, time.Minute
+	}
+	if cfg.Tell == nil {
+		cfg.Tell = func(Key, error) {}
+	}
+	return &Agent{cfg: cfg, log: cfg.Log.With("concern", "apiserver"), store: newStore()}
+}
+
+// errAgain ends a session so that the next one begins with what the files say then.
+var errAgain = errors.New("the kubeconfig is read again")
+
+// errRenewed ends a session because the client certificate is another one now.
+var errRenewed = errors.New("there is a new client certificate")
+
+// Run reports until ctx ends. Whatever fails is tried again; the error is nil.
+func (a *Agent) Run(ctx context.Context) error {
+	w := a.waits()
+	a.began = time.Now()
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := a.session(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(began) > a.cfg.lastWait || errors.Is(err, errRenewed) {
+			w.reset()
+		}
+		if errors.Is(err, errRenewed) {
+			continue
+		}
+		wait := w.next()
+		if w.news(err) {
+			a.cfg.Tell(Key{}, err)
+			a.log.Warn("this machine is not reported to the API server now; trying again", "err", err)
+		}
+		pause(ctx, wait, nil)
+	}
+	return nil
+}
+
+// session is the time with one kubeconfig.
+func (a *Agent) session(ctx context.Context) error {
+	if err := a.join(ctx); err != nil {
+		return err
+	}
+	client, err := Open(a.cfg.Kubeconfig, a.cfg.Version)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	a.setClient(client)
+	defer a.setClient(nil)
+	nodeSink{a.store, a.cfg.NodeName}.lost() // it may be another server
+	podSink{a.store}.lost()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.followNode(ctx, client) })
+	g.Go(func() error { return a.followPods(ctx, client) })
+	g.Go(func() error { return a.reportNode(ctx, client) })
+	g.Go(func() error { return a.renewLease(ctx, client) })
+	g.Go(func() error { return a.reportPods(ctx, client) })
+	if a.cfg.Events != nil {
+		g.Go(func() error { return a.sendEvents(ctx, client) })
+	}
+	if a.cfg.Rotate {
+		g.Go(func() error { return a.rotate(ctx, client, a.clientCertificate()) })
+	}
+	if a.cfg.ServerTLS {
+		g.Go(func() error { return a.rotate(ctx, client, a.servingCertificate()) })
+	}
+	return g.Wait()
+}
+
+func (a *Agent) setClient(c *Client) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.client = c
+}
+
+// Client is that of the session, nil while there is none.
+func (a *Agent) Client() *Client {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.client
+}
+
+// fatal says that an error is about who we are or whom we talk to: another session may know better.
+func fatal(err error) error {
+	if isUnauthorized(err) || isCertificate(err) {
+		return fmt.Errorf("%w: %w", errAgain, err)
+	}
+	return nil
+}
+
+// waits are those after failures: each twice the one before, with a random part so that a whole fleet does not come at once.
+type waits struct {
+	first, last, now time.Duration
+	said             string
+}
+
+func (a *Agent) waits() *waits { return &waits{first: a.cfg.firstWait, last: a.cfg.lastWait} }
+
+func (w *waits) next() time.Duration {
+	w.now = min(max(2*w.now, w.first), w.last)
+	return w.now/2 + rand.N(w.now/2+1)
+}
+
+// reset is after a success.
+func (w *waits) reset() { w.now, w.said = 0, "" }
+
+// news says that an error is not the one before.
+func (w *waits) news(err error) bool {
+	text := plain(err)
+	fresh := text != w.said
+	w.said = text
+	return fresh
+}
+
+// plain is the text of an error without ports, which are others each time.
+func plain(err error) string {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return e.Op + ": " + e.Err.Error()
+	}
+	return err.Error()
+}
+
+// pause waits for d, for a value of wake, which may be nil, or for the end of ctx.
+func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case <-wake:
+	}
+}

@@ -1,0 +1,312 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"monopod/internal/atomicfile"
+)
+
+const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+// patience is how long a request for a certificate may go unanswered before there is another one, answerEvery how often is
+// looked for the answer at first; the waits grow to lastAnswer.
+const (
+	patience    = 15 * time.Minute
+	answerEvery = time.Second
+	lastAnswer  = 30 * time.Second
+)
+
+// certificate says what is kept and asked for.
+type certificate struct {
+	// file holds certificate and key, PEM.
+	file   string
+	signer string
+	usages []certificatesv1.KeyUsage
+	// names are those of a server.
+	ips []net.IP
+	dns []string
+}
+
+// ClientCertificateFile and ServingCertificateFile are files of the certificate directory: certificate and key, PEM.
+const (
+	ClientCertificateFile  = "kubelet-client-current.pem"
+	ServingCertificateFile = "kubelet-server-current.pem"
+)
+
+func (a *Agent) clientCertificate() certificate {
+	return certificate{
+		file: filepath.Join(a.cfg.CertDir, ClientCertificateFile), signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
+		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+	}
+}
+
+func (a *Agent) servingCertificate() certificate {
+	c := certificate{
+		file: filepath.Join(a.cfg.CertDir, ServingCertificateFile), signer: certificatesv1.KubeletServingSignerName,
+		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+	}
+	for _, at := range a.cfg.Facts().Addresses {
+		if ip := net.ParseIP(at.Address); ip != nil {
+			c.ips = append(c.ips, ip)
+		} else if at.Address != "" {
+			c.dns = append(c.dns, at.Address)
+		}
+	}
+	return c
+}
+
+// join makes the kubeconfig when there is none, with a certificate that the bootstrap kubeconfig gets.
+func (a *Agent) join(ctx context.Context) error {
+	_, err := os.Stat(a.cfg.Kubeconfig)
+	if a.cfg.Bootstrap == "" || err == nil && !a.expired() {
+		return err
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	target, err := readTarget(a.cfg.Bootstrap)
+	if err != nil {
+		return fmt.Errorf("bootstrap kubeconfig: %w", err)
+	}
+	want := a.clientCertificate()
+	if leaf, err := readCertificate(want.file); err != nil || time.Now().After(leaf.NotAfter) {
+		client, err := Open(a.cfg.Bootstrap, a.cfg.Version)
+		if err != nil {
+			return fmt.Errorf("bootstrap kubeconfig: %w", err)
+		}
+		defer client.Close()
+		a.log.Info("asking for a client certificate", "server", target.cluster.Server)
+		if err := a.obtain(ctx, client, want); err != nil {
+			return err
+		}
+	}
+	return a.writeKubeconfig(target.cluster, want.file)
+}
+
+// expired says that the certificate that join has obtained is of no use any more.
+func (a *Agent) expired() bool {
+	t, err := readTarget(a.cfg.Kubeconfig)
+	if err != nil || t.user.Cert != a.clientCertificate().file {
+		return false // it is somebody else's
+	}
+	leaf, err := readCertificate(t.user.Cert)
+	return err != nil || time.Now().After(leaf.NotAfter)
+}
+
+// writeKubeconfig writes one for a certificate file.
+func (a *Agent) writeKubeconfig(to cluster, file string) error {
+	k := kubeconfig{APIVersion: "v1", Kind: "Config", CurrentContext: "monopod", Clusters: []namedCluster{{"monopod", to}}, Users: []namedUser{{"monopod", user{Cert: file, Key: file}}}}
+	c := namedContext{Name: "monopod"}
+	c.Context.Cluster, c.Context.User = "monopod", "monopod"
+	k.Contexts = []namedContext{c}
+	b, err := yaml.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return writeSecret(a.cfg.Kubeconfig, b)
+}
+
+// writeSecret replaces a file that only root may read.
+func writeSecret(path string, b []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.Write(path, b, 0o600)
+}
+
+// readCertificate returns the first certificate of a file that also has its key.
+func readCertificate(file string) (*x509.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(file, file)
+	if err != nil {
+		return nil, err
+	}
+	return pair.Leaf, nil
+}
+
+// renewAt is when to ask for the next certificate: between 70 and 90 % of the life of this one. Which it is follows from the
+// certificate.
+func renewAt(leaf *x509.Certificate) time.Time {
+	sum := sha256.Sum256(leaf.Raw)
+	life := leaf.NotAfter.Sub(leaf.NotBefore)
+	return leaf.NotBefore.Add(life*7/10 + life/5*time.Duration(sum[0])/256)
+}
+
+// rotate keeps a certificate that does not end. Without one it asks for the first.
+func (a *Agent) rotate(ctx context.Context, c *Client, want certificate) error {
+	if want.signer == certificatesv1.KubeAPIServerClientKubeletSignerName && c.target.user.Cert != want.file {
+		return nil // who we are comes from somewhere else
+	}
+	w := a.waits()
+	for ctx.Err() == nil {
+		leaf, err := readCertificate(want.file)
+		if err == nil {
+			if left := time.Until(renewAt(leaf)); left > 0 {
+				pause(ctx, left, nil)
+				continue
+			}
+		}
+		if err = a.obtain(ctx, c, want); err == nil {
+			a.log.Info("there is a new certificate", "file", want.file)
+			if want.file == c.target.user.Cert {
+				return errRenewed // what is open is open as who we were
+			}
+			w.reset()
+			continue
+		}
+		if e := fatal(err); e != nil || ctx.Err() != nil {
+			return e
+		}
+		if w.news(err) {
+			a.log.Warn("no new certificate; trying again", "file", want.file, "err", err)
+		}
+		pause(ctx, w.next(), nil)
+	}
+	return nil
+}
+
+// obtain asks for a certificate, waits for it, and stores it with its key. A request that was made before and is not
+// answered yet is the same request: its key is kept until then.
+func (a *Agent) obtain(ctx context.Context, c *Client, want certificate) error {
+	end := time.Now().Add(patience)
+	kept := want.file + ".key.tmp"
+	key, err := a.keyIn(kept)
+	if err != nil {
+		return err
+	}
+	csr, err := a.signingRequest(key, want)
+	if err != nil {
+		return err
+	}
+	var got certificatesv1.CertificateSigningRequest
+	err = c.do(ctx, request{method: http.MethodPost, path: requestsPath, body: csr})
+	if err != nil && !isConflict(err) {
+		return fmt.Errorf("ask for a certificate: %w", err)
+	}
+	w := &waits{first: min(answerEvery, a.cfg.firstWait), last: lastAnswer}
+	for len(got.Status.Certificate) == 0 {
+		pause(ctx, w.next(), nil)
+		if ctx.Err() != nil { // the next run goes on with this request
+			return ctx.Err()
+		}
+		if time.Now().After(end) {
+			return errors.Join(fmt.Errorf("nobody has signed the certificate signing request %s: see `kubectl certificate approve`", csr.Name), os.Remove(kept))
+		}
+		got = certificatesv1.CertificateSigningRequest{}
+		err := c.do(ctx, request{method: http.MethodGet, path: requestsPath + "/" + url.PathEscape(csr.Name), into: &got})
+		if isNotFound(err) {
+			return errors.Join(fmt.Errorf("the certificate signing request %s has been deleted", csr.Name), os.Remove(kept))
+		}
+		if e := fatal(err); e != nil {
+			return e
+		}
+		for _, cond := range got.Status.Conditions {
+			if cond.Type == certificatesv1.CertificateDenied || cond.Type == certificatesv1.CertificateFailed {
+				return errors.Join(fmt.Errorf("the certificate signing request %s: %s %s", csr.Name, cond.Type, clip(cond.Message)), os.Remove(kept))
+			}
+		}
+	}
+	encoded, err := encodeKey(key)
+	if err != nil {
+		return err
+	}
+	if err := usable(got.Status.Certificate, encoded); err != nil {
+		return errors.Join(fmt.Errorf("the certificate of %s: %w", csr.Name, err), os.Remove(kept))
+	}
+	both := append(append([]byte{}, got.Status.Certificate...), encoded...)
+	if err := writeSecret(want.file, both); err != nil {
+		return err
+	}
+	return os.Remove(kept)
+}
+
+// usable says what is wrong with a certificate.
+func usable(cert, key []byte) error {
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return err
+	}
+	if time.Now().After(pair.Leaf.NotAfter) {
+		return fmt.Errorf("it has ended on %v", pair.Leaf.NotAfter)
+	}
+	return nil
+}
+
+// keyIn returns the key of a file, or makes both.
+func (a *Agent) keyIn(file string) (*ecdsa.PrivateKey, error) {
+	if b, err := readFile(file); err == nil {
+		if block, _ := pem.Decode(b); block != nil {
+			if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
+				return key, nil
+			}
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	b, err := encodeKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return key, writeSecret(file, b)
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), err
+}
+
+// signingRequest asks for a certificate of that key, under a name that follows from key and purpose.
+func (a *Agent) signingRequest(key *ecdsa.PrivateKey, want certificate) (*certificatesv1.CertificateSigningRequest, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject:     pkix.Name{CommonName: "system:node:" + a.cfg.NodeName, Organization: []string{"system:nodes"}},
+		IPAddresses: want.ips, DNSNames: want.dns,
+	}, key)
+	if err != nil {
+		return nil, err
+	}
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(append(public, want.signer...))
+	return &certificatesv1.CertificateSigningRequest{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"},
+		ObjectMeta: metav1.ObjectMeta{Name: "node-csr-" + hex.EncodeToString(sum[:16])},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: want.signer, Usages: want.usages,
+		},
+	}, nil
+}
+
+// NodeAddresses are the addresses of a machine as its Node shows them.
+func NodeAddresses(ips []string, hostname string) []corev1.NodeAddress {
+	out := make([]corev1.NodeAddress, 0, len(ips)+1)
+	for _, ip := range ips {
+		out = append(out, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+	}
+	return append(out, corev1.NodeAddress{Type: corev1.NodeHostName, Address: hostname})
+}

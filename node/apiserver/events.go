@@ -1,0 +1,221 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"sort"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/events"
+)
+
+// Bounds of what is sent of events.
+const (
+	// maxPending is how many wait for a server that does not answer: of more, the oldest are left out.
+	maxPending = 200
+	// maxSent is how many are remembered as sent, to raise their counts.
+	maxSent = 1000
+	// collect is how long events are collected.
+	collect = 500 * time.Millisecond
+	// objectBurst and objectRefill bound those about one object: so many at once, and another one each so often.
+	objectBurst  = 25
+	objectRefill = 5 * time.Minute
+)
+
+// bucket is a token bucket.
+type bucket struct {
+	tokens float64
+	at     time.Time
+}
+
+// take takes a token, of at most burst, of which there is one more after each refill. wait is how long until there is one.
+func (b *bucket) take(now time.Time, burst int, refill time.Duration) (wait time.Duration, ok bool) {
+	if b.at.IsZero() {
+		b.tokens = float64(burst)
+	} else {
+		b.tokens = min(float64(burst), b.tokens+float64(now.Sub(b.at))/float64(refill))
+	}
+	b.at = now
+	if b.tokens < 1 {
+		return time.Duration((1 - b.tokens) * float64(refill)), false
+	}
+	b.tokens--
+	return 0, true
+}
+
+// outbox sends events. It belongs to the goroutine of sendEvents.
+type outbox struct {
+	*Agent
+	client *Client
+	all    bucket
+	// objects bounds the events about each; it is emptied when there are too many.
+	objects map[Key]*bucket
+	// sent are the names of those that are there.
+	sent map[string]bool
+	// after is the last one that has been looked at.
+	after uint64
+}
+
+// sendEvents sends what happens from now on.
+func (a *Agent) sendEvents(ctx context.Context, c *Client) error {
+	changed, cancel := a.cfg.Events.Subscribe()
+	defer cancel()
+	o := &outbox{Agent: a, client: c, objects: map[Key]*bucket{}, sent: map[string]bool{}}
+	o.after = a.eventsSince()
+	w := a.waits()
+	for ctx.Err() == nil {
+		err := o.send(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			w.reset()
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+			pause(ctx, collect, nil)
+		default:
+			if e := fatal(err); e != nil {
+				return e
+			}
+			if w.news(err) {
+				a.log.Info("events are not sent; trying again", "err", err)
+			}
+			pause(ctx, w.next(), nil)
+		}
+	}
+	return nil
+}
+
+// eventsSince is from where events are sent: of one session after the other all of them, of the first those of this run.
+func (a *Agent) eventsSince() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sentUpTo == nil {
+		last := uint64(0)
+		for _, e := range a.cfg.Events.List(events.Filter{}) {
+			if e.LastTimestamp.Time.Before(a.began.Add(-time.Second)) {
+				last = max(last, revision(&e))
+			}
+		}
+		a.sentUpTo = &last
+	}
+	return *a.sentUpTo
+}
+
+func revision(e *corev1.Event) uint64 {
+	n, _ := strconv.ParseUint(e.ResourceVersion, 10, 64) // as the recorder writes it
+	return n
+}
+
+// send sends what is new. After an error the event in question will be tried again.
+func (o *outbox) send(ctx context.Context) error {
+	fresh := o.cfg.Events.List(events.Filter{After: o.after})
+	sort.Slice(fresh, func(i, j int) bool { return revision(&fresh[i]) < revision(&fresh[j]) })
+	if len(fresh) > maxPending {
+		o.log.Info("events are left out: there are too many", "count", len(fresh)-maxPending)
+		fresh = fresh[len(fresh)-maxPending:]
+	}
+	for i := range fresh {
+		e := &fresh[i]
+		if o.admitted(e) {
+			if wait, ok := o.all.take(time.Now(), max(o.cfg.EventBurst, 1), o.refill()); !ok {
+				pause(ctx, wait, nil)
+				o.all.take(time.Now(), max(o.cfg.EventBurst, 1), o.refill())
+			}
+			if err := o.post(ctx, e); err != nil && !settled(err) {
+				return err
+			}
+		}
+		o.passed(revision(e))
+	}
+	return nil
+}
+
+// refill is how long it takes until another event may be sent.
+func (o *outbox) refill() time.Duration {
+	if o.cfg.EventQPS <= 0 {
+		return 1
+	}
+	return time.Second / time.Duration(o.cfg.EventQPS)
+}
+
+func (o *outbox) passed(revision uint64) {
+	o.after = revision
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sentUpTo = &revision
+}
+
+// settled says that an answer will not be another one next time: the event is given up.
+func settled(err error) bool {
+	c := code(err)
+	return c >= 400 && c < 500 && c != http.StatusTooManyRequests && c != http.StatusUnauthorized && c != http.StatusRequestTimeout
+}
+
+// admitted says that an event is for others, and not one of too many about its object.
+func (o *outbox) admitted(e *corev1.Event) bool {
+	if k := e.InvolvedObject.Kind; k != "Pod" && k != "Node" {
+		return false
+	}
+	if len(o.objects) > maxSent {
+		o.objects = map[Key]*bucket{}
+	}
+	key := Key{e.InvolvedObject.Namespace, e.InvolvedObject.Name}
+	if o.objects[key] == nil {
+		o.objects[key] = &bucket{}
+	}
+	_, ok := o.objects[key].take(time.Now(), objectBurst, objectRefill)
+	return ok
+}
+
+// shown is an event as it is shown there: about the mirror of its pod.
+func (o *outbox) shown(e *corev1.Event) *corev1.Event {
+	s := e.DeepCopy()
+	s.ResourceVersion = ""
+	about := &s.InvolvedObject
+	switch about.Kind {
+	case "Pod":
+		about.Name = MirrorName(about.Name, o.cfg.NodeName)
+		s.Name = MirrorName(e.InvolvedObject.Name, o.cfg.NodeName) + e.Name[min(len(e.Name), len(e.InvolvedObject.Name)):]
+	case "Node":
+		about.UID = types.UID(o.cfg.NodeName) // as a kubelet has it
+	}
+	return s
+}
+
+// post makes the event, or raises its count.
+func (o *outbox) post(ctx context.Context, e *corev1.Event) error {
+	s := o.shown(e)
+	if len(s.Name) > maxName {
+		return nil
+	}
+	path := "/api/v1/namespaces/" + url.PathEscape(s.Namespace) + "/events"
+	id := s.Namespace + "/" + s.Name
+	raise := request{
+		method: http.MethodPatch, path: path + "/" + url.PathEscape(s.Name), contentType: mergePatch,
+		body: map[string]any{"count": s.Count, "lastTimestamp": s.LastTimestamp, "message": s.Message},
+	}
+	if o.sent[id] {
+		if err := o.client.do(ctx, raise); !isNotFound(err) {
+			return err
+		}
+	}
+	err := o.client.do(ctx, request{method: http.MethodPost, path: path, body: s})
+	if isConflict(err) { // of an earlier run
+		err = o.client.do(ctx, raise)
+	}
+	if err == nil {
+		if len(o.sent) >= maxSent {
+			o.sent = map[string]bool{}
+		}
+		o.sent[id] = true
+	}
+	return err
+}

@@ -1,0 +1,161 @@
+//go:build e2e
+
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/events"
+	"monopod/node/apiserver/apitest"
+)
+
+// sign approves and signs each request for that signer that is there, as a controller manager would, and says how many.
+func (r *rig) sign(signer string, life time.Duration) int {
+	r.t.Helper()
+	var list certificatesv1.CertificateSigningRequestList
+	r.Must(http.MethodGet, requestsPath, nil, &list)
+	signed := 0
+	for _, csr := range list.Items {
+		if len(csr.Status.Certificate) > 0 || csr.Spec.SignerName != signer {
+			continue
+		}
+		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
+		r.Must(http.MethodPut, requestsPath+"/"+csr.Name+"/approval", csr, &csr)
+		csr.Status.Certificate = r.CA.Sign(r.t, csr.Spec.Request, life)
+		r.Must(http.MethodPut, requestsPath+"/"+csr.Name+"/status", csr, nil)
+		signed++
+	}
+	return signed
+}
+
+// signs waits for a request and signs it.
+func (r *rig) signs(what, signer string, life time.Duration) {
+	r.t.Helper()
+	r.Eventually(what, func() error {
+		if r.sign(signer, life) == 0 {
+			return errors.New("there is no request")
+		}
+		return nil
+	})
+}
+
+// may lets machines with a bootstrap token ask for certificates, as kubeadm does.
+func (r *rig) may() {
+	r.Must(http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "bootstrap"},
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"},
+		"subjects": []map[string]any{{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}},
+	}, nil)
+}
+
+func TestAMachineJoinsWithATokenAndKeepsItsCertificates(t *testing.T) {
+	r := newRig(t)
+	pods := newBoard(running("web"))
+	dir := t.TempDir()
+	cfg := config(t, filepath.Join(dir, "kubeconfig"), pods)
+	cfg.Bootstrap, cfg.Rotate, cfg.ServerTLS = r.BootstrapKubeconfig(r.Address), true, true
+	stop := start(t, cfg)
+	// It may not ask yet; then nobody answers; neither ends anything.
+	r.Eventually("it is said why", func() error {
+		if pods.trouble(Key{}) == "" {
+			return errors.New("no trouble")
+		}
+		return nil
+	})
+	r.may()
+	r.Eventually("it asks", func() error {
+		var list certificatesv1.CertificateSigningRequestList
+		r.Must(http.MethodGet, requestsPath, nil, &list)
+		if len(list.Items) == 0 {
+			return errors.New("there is no request")
+		}
+		return nil
+	})
+	// It ends before it is answered: the next run goes on with the same request.
+	stop()
+	stop = start(t, cfg)
+	r.signs("the client certificate", certificatesv1.KubeAPIServerClientKubeletSignerName, 8*time.Second)
+	r.shows("the mirror runs", webPath, isRunning)
+	r.signs("the serving certificate", certificatesv1.KubeletServingSignerName, time.Hour)
+	file := filepath.Join(cfg.CertDir, ClientCertificateFile)
+	first, err := readCertificate(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.signs("the next client certificate", certificatesv1.KubeAPIServerClientKubeletSignerName, time.Hour)
+	r.Eventually("it is stored", func() error {
+		leaf, err := readCertificate(file)
+		if err == nil && leaf.Equal(first) {
+			err = errors.New("it is the old one")
+		}
+		return err
+	})
+	r.Eventually("the old one has ended", func() error {
+		if time.Now().Before(first.NotAfter) {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	pods.put(with(running("web"), func(p *corev1.Pod) { p.Status.HostIP = "192.0.2.77" }))
+	r.shows("the mirror is as the pod", webPath, func(p *corev1.Pod) bool { return p.Status.HostIP == "192.0.2.77" })
+	if why := pods.trouble(Key{}); why != "" {
+		t.Errorf("it is in trouble: %s", why)
+	}
+	serving, err := readCertificate(filepath.Join(cfg.CertDir, ServingCertificateFile))
+	if err != nil || serving.VerifyHostname("127.0.0.1") != nil {
+		t.Errorf("%v %v", serving, err)
+	}
+	stop()
+	left, err := filepath.Glob(filepath.Join(cfg.CertDir, "*"))
+	if err != nil || len(left) != 2 {
+		t.Errorf("%v %v", left, err)
+	}
+	for _, f := range append(left, cfg.Kubeconfig) {
+		if st, err := os.Stat(f); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", f, st, err)
+		}
+	}
+}
+
+func TestEventsAreToldWithTheirCounts(t *testing.T) {
+	r := newRig(t)
+	pods := newBoard(running("web"))
+	cfg := config(t, r.Kubeconfig(r.proxy.Address(), apitest.Node("n1")), pods)
+	recorder := events.New(events.Config{Dir: filepath.Join(t.TempDir(), "events"), Node: "n1"})
+	cfg.Events = recorder
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "web", UID: "uid-of-web"}
+	stop := start(t, cfg)
+	recorder.Event(about, corev1.EventTypeWarning, "BackOff", "it crashes")
+	recorder.Event(events.InputRef("/etc/x.yaml"), corev1.EventTypeWarning, "InputRefused", "it is no object of theirs")
+	find := func(count int32) func() error {
+		return func() error {
+			var list corev1.EventList
+			r.Must(http.MethodGet, "/api/v1/namespaces/default/events?fieldSelector=involvedObject.uid%3Duid-of-web", nil, &list)
+			if len(list.Items) == 1 && list.Items[0].Count == count && list.Items[0].InvolvedObject.Name == "web-n1" && list.Items[0].Reason == "BackOff" {
+				return nil
+			}
+			return fmt.Errorf("%+v", list.Items)
+		}
+	}
+	r.Eventually("the event is there", find(1))
+	r.proxy.Set(apitest.Mode{Refuse: true})
+	for range 4 {
+		recorder.Event(about, corev1.EventTypeWarning, "BackOff", "it crashes")
+	}
+	r.proxy.Set(apitest.Mode{})
+	r.Eventually("its count is raised", find(5))
+	// Another run does not begin anew.
+	stop()
+	start(t, cfg)
+	recorder.Event(about, corev1.EventTypeWarning, "BackOff", "it crashes")
+	r.Eventually("the same event is raised", find(6))
+}

@@ -1,0 +1,225 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"runtime"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const nodesPath = "/api/v1/nodes"
+
+// maxImages is how many images a node shows.
+const maxImages = 50
+
+// nodeStep is what to do about the Node object.
+type nodeStep struct {
+	// Create is the object to make; nil: there is one.
+	Create *corev1.Node
+	// Labels and Status are patches to send; nil: there is nothing to change.
+	Labels map[string]any
+	Status map[string]any
+}
+
+// wantedNode is the Node as it should be.
+func wantedNode(cfg *Config, f *Facts) *corev1.Node {
+	labels := maps.Clone(cfg.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[corev1.LabelHostname] = cfg.NodeName
+	for _, prefix := range []string{"kubernetes.io/", "beta.kubernetes.io/"} {
+		labels[prefix+"os"], labels[prefix+"arch"] = runtime.GOOS, runtime.GOARCH
+	}
+	images := f.Images
+	if len(images) > maxImages {
+		images = slices.Clone(images)
+		slices.SortStableFunc(images, func(a, b corev1.ContainerImage) int { return int(min(max(b.SizeBytes-a.SizeBytes, -1), 1)) })
+		images = images[:maxImages]
+	}
+	return &corev1.Node{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: cfg.NodeName, Labels: labels, Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+		},
+		Spec: corev1.NodeSpec{Taints: cfg.Taints},
+		Status: corev1.NodeStatus{
+			Addresses: f.Addresses, Capacity: f.Capacity, Allocatable: f.Allocatable, Conditions: f.Conditions, NodeInfo: f.Info, Images: images,
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: f.Port}},
+		},
+	}
+}
+
+// planNode says what to do so that the Node that there is becomes the wanted one. heartbeat says that its status is sent
+// even when it has not changed.
+func planNode(now time.Time, want *corev1.Node, have *seenNode, heartbeat bool) nodeStep {
+	want = want.DeepCopy()
+	var before []corev1.NodeCondition
+	if have != nil {
+		before = have.Status.Conditions
+	}
+	changed := stamp(want.Status.Conditions, before, metav1.NewTime(now))
+	if have == nil {
+		return nodeStep{Create: want}
+	}
+	var step nodeStep
+	if labels := lacking(want.Labels, have.Metadata.Labels); labels != nil {
+		step.Labels = map[string]any{"metadata": map[string]any{"uid": have.Metadata.UID, "labels": labels}}
+	}
+	w, h := &want.Status, &have.Status
+	if changed || heartbeat || !equality.Semantic.DeepEqual(w.Addresses, h.Addresses) || !sameResources(w.Capacity, h.Capacity) || !sameResources(w.Allocatable, h.Allocatable) ||
+		w.NodeInfo != h.NodeInfo || w.DaemonEndpoints != h.DaemonEndpoints || !equality.Semantic.DeepEqual(w.Images, h.Images) {
+		step.Status = map[string]any{"metadata": map[string]any{"uid": have.Metadata.UID}, "status": statusPatch(w)}
+	}
+	return step
+}
+
+// stamp sets the times of conditions, and says whether one of them is not as before.
+func stamp(conditions, before []corev1.NodeCondition, now metav1.Time) (changed bool) {
+	for i := range conditions {
+		c := &conditions[i]
+		c.LastHeartbeatTime, c.LastTransitionTime = now, now
+		at := slices.IndexFunc(before, func(b corev1.NodeCondition) bool { return b.Type == c.Type })
+		if at < 0 {
+			changed = true
+			continue
+		}
+		b := before[at]
+		if b.Status == c.Status {
+			c.LastTransitionTime = b.LastTransitionTime
+		}
+		changed = changed || b.Status != c.Status || b.Reason != c.Reason || b.Message != c.Message
+	}
+	return changed
+}
+
+// lacking returns the labels that are not there, or other ones; nil: none.
+func lacking(want, have map[string]string) map[string]string {
+	var out map[string]string
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// sameResources says that all that is wanted is there; others may have added more.
+func sameResources(want, have corev1.ResourceList) bool {
+	for name, q := range want {
+		if h, ok := have[name]; !ok || h.Cmp(q) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// statusPatch replaces what is ours and keeps the conditions of others.
+func statusPatch(s *corev1.NodeStatus) map[string]any {
+	addresses := []any{}
+	for _, a := range s.Addresses {
+		addresses = append(addresses, a)
+	}
+	addresses = append(addresses, map[string]any{"$patch": "replace"}) // they would be merged by type, of which there may be two
+	images := s.Images
+	if images == nil {
+		images = []corev1.ContainerImage{}
+	}
+	return map[string]any{
+		"conditions": s.Conditions, "addresses": addresses, "capacity": s.Capacity, "allocatable": s.Allocatable, "nodeInfo": s.NodeInfo,
+		"images": images, "daemonEndpoints": s.DaemonEndpoints,
+	}
+}
+
+// followNode keeps the store up to date.
+func (a *Agent) followNode(ctx context.Context, c *Client) error {
+	f := feed[seenNode]{client: c, path: nodesPath, selector: "metadata.name=" + a.cfg.NodeName, sink: nodeSink{a.store, a.cfg.NodeName}}
+	return f.run(ctx, a)
+}
+
+// reportNode makes and repairs the Node object.
+func (a *Agent) reportNode(ctx context.Context, c *Client) error {
+	w := a.waits()
+	var reported time.Time
+	good := false
+	for ctx.Err() == nil {
+		sent, err := a.nodeOnce(ctx, c, time.Since(reported) >= a.cfg.StatusEvery)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			if e := fatal(err); e != nil {
+				return e
+			}
+			good = false
+			if w.news(err) {
+				a.cfg.Tell(Key{}, err)
+				a.log.Warn("the Node object cannot be reported; trying again", "node", a.cfg.NodeName, "err", err)
+			}
+			pause(ctx, w.next(), nil)
+			continue
+		case sent:
+			reported = time.Now()
+		}
+		if _, known := a.store.theNode(); known && !good {
+			good = true
+			a.cfg.Tell(Key{}, nil)
+			a.log.Info("the Node object is as it should be", "node", a.cfg.NodeName)
+		}
+		w.reset()
+		pause(ctx, a.cfg.CheckEvery, a.store.noNode)
+	}
+	return nil
+}
+
+// nodeOnce brings the Node object up to date, and says whether its status was sent.
+func (a *Agent) nodeOnce(ctx context.Context, c *Client, heartbeat bool) (sent bool, err error) {
+	have, known := a.store.theNode()
+	if !known {
+		return false, nil
+	}
+	facts := a.cfg.Facts()
+	step := planNode(time.Now(), wantedNode(&a.cfg, &facts), have, heartbeat)
+	got := &seenNode{}
+	path := nodesPath + "/" + url.PathEscape(a.cfg.NodeName)
+	switch {
+	case step.Create != nil && !a.cfg.Register:
+		return false, fmt.Errorf("there is no node %s, and registerNode is false", a.cfg.NodeName)
+	case step.Create != nil:
+		if err := c.do(ctx, request{method: http.MethodPost, path: nodesPath, body: step.Create, into: got}); err != nil {
+			if isConflict(err) { // its feed will tell
+				return false, nil
+			}
+			return false, fmt.Errorf("register node: %w", err)
+		}
+		a.log.Info("this machine is a node", "node", a.cfg.NodeName, "uid", got.Metadata.UID)
+		a.store.seeNode(got)
+		return true, nil
+	}
+	if step.Labels != nil {
+		if err := c.do(ctx, request{method: http.MethodPatch, path: path, contentType: mergePatch, body: step.Labels, into: got}); err != nil {
+			return false, fmt.Errorf("label node: %w", err)
+		}
+		a.store.seeNode(got)
+	}
+	if step.Status == nil {
+		return false, nil
+	}
+	got = &seenNode{}
+	if err := c.do(ctx, request{method: http.MethodPatch, path: path + "/status", contentType: strategicPatch, body: step.Status, into: got}); err != nil {
+		return false, fmt.Errorf("status of node: %w", err)
+	}
+	a.store.seeNode(got)
+	return true, nil
+}

@@ -1,0 +1,159 @@
+package apiserver
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Local is a pod of this machine as its mirror is to be.
+type Local struct {
+	// Pod is what the mirror shows.
+	Pod *corev1.Pod
+	// Hash is of what does not change in the life of a mirror.
+	Hash string
+	// Digest is of the status without conditions.
+	Digest string
+	// Refused is why there can be no mirror; nil: there can.
+	Refused error
+}
+
+// ActionKind is what a request does.
+type ActionKind string
+
+// Kinds of actions.
+const (
+	CreateMirror ActionKind = "create"
+	DeleteMirror ActionKind = "delete"
+	PatchStatus  ActionKind = "status"
+)
+
+// Action is one request.
+type Action struct {
+	Kind ActionKind
+	// Key is of the mirror.
+	Key Key
+	// UID is of the mirror that is meant; empty to create one.
+	UID types.UID
+}
+
+func (a Action) String() string { return fmt.Sprintf("%s %s", a.Kind, a.Key) }
+
+// Try is what became of the last request for a mirror.
+type Try struct {
+	// At is when to try again, zero when it went well.
+	At time.Time
+	// Sent and Got are the status that was accepted, and how it looked then: the server may not keep all of it.
+	Sent, Got string
+}
+
+// View is all that a plan follows from.
+type View struct {
+	Now time.Time
+	// Node is the uid of the Node; empty: there is none, and without it no mirror.
+	Node types.UID
+	// Pods are those of this machine, by the name of their mirror. Complete says that there are no others.
+	Pods     map[Key]Local
+	Complete bool
+	// Mirrors are all pods that the server has for this machine.
+	Mirrors map[Key]Mirror
+	Tries   map[Key]Try
+}
+
+// planMirrors says which requests make the mirrors what they should be, one for each mirror at most, and when to look again
+// although nothing has changed; zero: never. It never asks for anything on this machine.
+func planMirrors(v View) (actions []Action, next time.Time) {
+	if v.Node == "" {
+		return nil, time.Time{}
+	}
+	for key, local := range v.Pods {
+		a, ok := v.stepTo(key, local)
+		if !ok {
+			continue
+		}
+		if at := v.Tries[key].At; at.After(v.Now) {
+			if next.IsZero() || at.Before(next) {
+				next = at
+			}
+			continue
+		}
+		actions = append(actions, a)
+	}
+	for key, m := range v.Mirrors {
+		if _, wanted := v.Pods[key]; wanted || m.Other || !v.Complete && !m.Leaving {
+			continue
+		}
+		if at := v.Tries[key].At; at.After(v.Now) {
+			if next.IsZero() || at.Before(next) {
+				next = at
+			}
+			continue
+		}
+		actions = append(actions, Action{DeleteMirror, key, m.UID})
+	}
+	slices.SortFunc(actions, func(a, b Action) int {
+		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+	return actions, next
+}
+
+// stepTo is the next request for the mirror of a pod.
+func (v *View) stepTo(key Key, local Local) (Action, bool) {
+	m, there := v.Mirrors[key]
+	switch {
+	case there && m.Other: // it is somebody's, and stays
+		return Action{}, false
+	case local.Refused != nil:
+		return Action{DeleteMirror, key, m.UID}, there
+	case !there:
+		return Action{Kind: CreateMirror, Key: key}, true
+	case m.Leaving || m.Hash != local.Hash || m.Owner != v.Node:
+		return Action{DeleteMirror, key, m.UID}, true
+	}
+	if sameStatus(local, m) {
+		return Action{}, false
+	}
+	t := v.Tries[key]
+	accepted := t.Sent != "" && t.Sent == local.sent() && t.Got == m.got()
+	return Action{PatchStatus, key, m.UID}, !accepted
+}
+
+// sent and got name what was sent, and how a mirror looked then.
+func (l *Local) sent() string { return l.Digest + hashOf(l.Pod.Status.Conditions) }
+func (m *Mirror) got() string { return string(m.UID) + m.Digest + hashOf(m.Conditions) }
+
+// sameStatus says that a mirror shows the status of its pod. It may have conditions of others.
+func sameStatus(local Local, m Mirror) bool {
+	if local.Digest != m.Digest {
+		return false
+	}
+	for _, c := range local.Pod.Status.Conditions {
+		at := slices.IndexFunc(m.Conditions, func(o corev1.PodCondition) bool { return o.Type == c.Type })
+		if at < 0 || !sameCondition(c, m.Conditions[at]) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameCondition(ours, theirs corev1.PodCondition) bool {
+	return ours.Status == theirs.Status && ours.Reason == theirs.Reason && ours.Message == theirs.Message &&
+		ours.LastTransitionTime.Unix() == theirs.LastTransitionTime.Unix()
+}
+
+// statusFor is the status to send: that of the pod, with the conditions that others have set.
+func statusFor(local Local, m Mirror) corev1.PodStatus {
+	s := local.Pod.Status
+	s.QOSClass = "" // the server computes it, from what the mirror is allowed to show
+	s.Conditions = slices.Clone(s.Conditions)
+	for _, c := range m.Conditions {
+		if !slices.ContainsFunc(s.Conditions, func(o corev1.PodCondition) bool { return o.Type == c.Type }) {
+			s.Conditions = append(s.Conditions, c)
+		}
+	}
+	return s
+}

@@ -1,0 +1,238 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+)
+
+// there is the mirror of a pod as a server shows it.
+func there(p *corev1.Pod, node types.UID) Mirror {
+	l := localOf(p, "n1")
+	return Mirror{UID: "m-" + p.UID, Hash: l.Hash, Owner: node, Digest: l.Digest, Conditions: p.Status.Conditions}
+}
+
+func TestWhatIsDoneAboutAMirror(t *testing.T) {
+	now := time.Unix(1000, 0)
+	web := running("web")
+	key := Key{"default", "web-n1"}
+	good := there(web, "node")
+	change := func(f func(*Mirror)) map[Key]Mirror { m := good; f(&m); return map[Key]Mirror{key: m} }
+	mine := map[Key]Local{key: localOf(web, "n1")}
+	for name, tt := range map[string]struct {
+		pods    map[Key]Local
+		mirrors map[Key]Mirror
+		partial bool
+		noNode  bool
+		tries   map[Key]Try
+		want    string
+		next    time.Time
+	}{
+		"it is as it should be":                     {pods: mine, mirrors: change(func(*Mirror) {})},
+		"there is none":                             {pods: mine, want: "create default/web-n1"},
+		"there is no node":                          {pods: mine, noNode: true},
+		"it is of another pod":                      {pods: mine, mirrors: change(func(m *Mirror) { m.Hash = "x" }), want: "delete default/web-n1"},
+		"it is of another node":                     {pods: mine, mirrors: change(func(m *Mirror) { m.Owner = "x" }), want: "delete default/web-n1"},
+		"somebody deletes it":                       {pods: mine, mirrors: change(func(m *Mirror) { m.Leaving = true }), want: "delete default/web-n1"},
+		"its status is another one":                 {pods: mine, mirrors: change(func(m *Mirror) { m.Digest = "x" }), want: "status default/web-n1"},
+		"a condition is missing":                    {pods: mine, mirrors: change(func(m *Mirror) { m.Conditions = nil }), want: "status default/web-n1"},
+		"others have added a condition":             {pods: mine, mirrors: change(func(m *Mirror) { m.Conditions = append([]corev1.PodCondition{{Type: "x"}}, m.Conditions...) })},
+		"a pod of that name is no mirror":           {pods: mine, mirrors: change(func(m *Mirror) { m.Other = true })},
+		"the pod is gone":                           {mirrors: change(func(*Mirror) {}), want: "delete default/web-n1"},
+		"it is not known whether the pod is gone":   {mirrors: change(func(*Mirror) {}), partial: true},
+		"a pod of somebody else":                    {mirrors: change(func(m *Mirror) { m.Other = true })},
+		"it was refused a moment ago":               {pods: mine, tries: map[Key]Try{key: {At: now.Add(time.Second)}}, next: now.Add(time.Second)},
+		"it was refused a while ago":                {pods: mine, tries: map[Key]Try{key: {At: now}}, want: "create default/web-n1"},
+		"the server does not keep all of a status":  {pods: mine, mirrors: change(func(m *Mirror) { m.Digest = "x" }), tries: map[Key]Try{key: accepted(mine[key], good, "x")}},
+		"others have changed what was kept of it":   {pods: mine, mirrors: change(func(m *Mirror) { m.Digest = "y" }), tries: map[Key]Try{key: accepted(mine[key], good, "x")}, want: "status default/web-n1"},
+		"it can have none, and there is an old one": {pods: map[Key]Local{key: {Pod: web, Refused: errors.New("no")}}, mirrors: change(func(*Mirror) {}), want: "delete default/web-n1"},
+		"it can have none":                          {pods: map[Key]Local{key: {Pod: web, Refused: errors.New("no")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := View{Now: now, Node: "node", Pods: tt.pods, Complete: !tt.partial, Mirrors: tt.mirrors, Tries: tt.tries}
+			if tt.noNode {
+				v.Node = ""
+			}
+			got, next := planMirrors(v)
+			var texts []string
+			for _, a := range got {
+				texts = append(texts, a.String())
+				if a.Kind != CreateMirror && a.UID != good.UID {
+					t.Errorf("it is about %q", a.UID)
+				}
+			}
+			if strings.Join(texts, ", ") != tt.want || !next.Equal(tt.next) {
+				t.Errorf("%v, next %v", texts, next)
+			}
+		})
+	}
+}
+
+func accepted(l Local, m Mirror, digest string) Try {
+	m.Digest = digest
+	return Try{Sent: l.sent(), Got: m.got()}
+}
+
+// Whatever is there, carrying out plans ends in a plan of nothing, with a mirror of each pod and no others of ours.
+func TestPlansConverge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := View{Now: time.Unix(1000, 0), Node: "node", Complete: true, Pods: map[Key]Local{}, Mirrors: map[Key]Mirror{}}
+		others := 0
+		for i := range rapid.IntRange(0, 6).Draw(t, "names") {
+			p := running(fmt.Sprint("p", i))
+			key := Key{p.Namespace, MirrorName(p.Name, "n1")}
+			if rapid.Bool().Draw(t, "wanted") {
+				v.Pods[key] = localOf(p, "n1")
+			}
+			if !rapid.Bool().Draw(t, "there") {
+				continue
+			}
+			m := there(p, types.UID(rapid.SampledFrom([]string{"node", "old"}).Draw(t, "owner")))
+			m.Leaving, m.Other = rapid.Bool().Draw(t, "leaving"), rapid.Bool().Draw(t, "other")
+			m.Digest = rapid.SampledFrom([]string{m.Digest, "x"}).Draw(t, "digest")
+			m.Hash = rapid.SampledFrom([]string{m.Hash, "x"}).Draw(t, "hash")
+			v.Mirrors[key] = m
+			if m.Other {
+				others++
+			}
+		}
+		for range 4 {
+			actions, _ := planMirrors(v)
+			if again, _ := planMirrors(v); fmt.Sprint(again) != fmt.Sprint(actions) {
+				t.Fatalf("%v, then %v", actions, again)
+			}
+			for _, a := range actions {
+				local := v.Pods[a.Key]
+				switch a.Kind {
+				case DeleteMirror:
+					delete(v.Mirrors, a.Key)
+				default:
+					v.Mirrors[a.Key] = there(local.Pod, "node")
+				}
+			}
+		}
+		if actions, _ := planMirrors(v); len(actions) > 0 {
+			t.Fatalf("it goes on with %v", actions)
+		}
+		for key := range maps.Keys(v.Pods) {
+			if m, ok := v.Mirrors[key]; !ok || !m.Other && !sameStatus(v.Pods[key], m) {
+				t.Fatalf("%s: %+v", key, m)
+			}
+		}
+	})
+}
+
+func TestNamesOfMirrors(t *testing.T) {
+	if got := MirrorName("web", "Node-1"); got != "web-node-1" {
+		t.Error(got)
+	}
+	if got, ok := LocalName("web-node-1", "Node-1"); !ok || got != "web" {
+		t.Error(got, ok)
+	}
+	for _, name := range []string{"web", "-node-1", "node-1"} {
+		if got, ok := LocalName(name, "node-1"); ok {
+			t.Error(name, got)
+		}
+	}
+	if _, err := mirrorFor(running(strings.Repeat("x", 252)), "n1"); err == nil || !strings.Contains(err.Error(), "longer than the 253 characters") {
+		t.Error(err)
+	}
+}
+
+func TestAMirrorChangesWithItsPodAndNotWithItsStatus(t *testing.T) {
+	web := localOf(running("web"), "n1")
+	status := localOf(with(running("web"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; p.Annotations[annotationSeen] = "now" }), "n1")
+	spec := localOf(with(running("web"), func(p *corev1.Pod) { p.Spec.Containers[0].Image = "other" }), "n1")
+	if web.Hash != status.Hash || web.Digest == status.Digest || web.Hash == spec.Hash {
+		t.Errorf("%+v %+v %+v", web, status, spec)
+	}
+}
+
+func TestWhatIsDoneAboutTheNode(t *testing.T) {
+	now := time.Unix(5000, 0)
+	cfg := config(t, "", newBoard())
+	facts := cfg.Facts()
+	want := wantedNode(&cfg, &facts)
+	made := planNode(now, want, nil, false).Create
+	if made == nil || made.Status.Conditions[0].LastTransitionTime.Unix() != 5000 || want.Status.Conditions[0].LastTransitionTime.Unix() == 5000 {
+		t.Fatalf("%+v", made)
+	}
+	have := &seenNode{Metadata: seenMeta{Name: "n1", UID: "u", Labels: made.Labels}, Status: made.Status}
+	later := now.Add(time.Hour)
+	if s := planNode(later, want, have, false); s.Create != nil || s.Labels != nil || s.Status != nil {
+		t.Errorf("it is as it should be: %+v", s)
+	}
+	sent := planNode(later, want, have, true).Status["status"].(map[string]any)["conditions"].([]corev1.NodeCondition)[0]
+	if sent.LastHeartbeatTime.Time != later || sent.LastTransitionTime.Time != now {
+		t.Errorf("%+v", sent)
+	}
+	for name, change := range map[string]func(*corev1.Node){
+		"condition": func(n *corev1.Node) { n.Status.Conditions[0].Message = "x" },
+		"new one": func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "X"})
+		},
+		"address":  func(n *corev1.Node) { n.Status.Addresses[0].Address = "192.0.2.1" },
+		"capacity": func(n *corev1.Node) { n.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("3")} },
+		"info":     func(n *corev1.Node) { n.Status.NodeInfo.BootID = "x" },
+		"images":   func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}} },
+		"port":     func(n *corev1.Node) { n.Status.DaemonEndpoints.KubeletEndpoint.Port = 1 },
+	} {
+		n := want.DeepCopy()
+		change(n)
+		if s := planNode(later, n, have, false); s.Status == nil || s.Labels != nil {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	have.Metadata.Labels = map[string]string{"site": "other", "foreign": "kept"}
+	labels := planNode(later, want, have, false).Labels["metadata"].(map[string]any)["labels"].(map[string]string)
+	if _, foreign := labels["foreign"]; foreign || labels["site"] != "lab" || labels[corev1.LabelHostname] != "n1" {
+		t.Error(labels)
+	}
+}
+
+func TestTheLargestImagesAreShown(t *testing.T) {
+	cfg := config(t, "", newBoard())
+	facts := cfg.Facts()
+	for i := range 100 {
+		facts.Images = append(facts.Images, corev1.ContainerImage{Names: []string{fmt.Sprint(i)}, SizeBytes: int64(i)})
+	}
+	if got := wantedNode(&cfg, &facts).Status.Images; len(got) != maxImages || got[0].SizeBytes != 99 || got[49].SizeBytes != 50 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTokensComeBack(t *testing.T) {
+	b, now := &bucket{}, time.Unix(0, 0)
+	for i := range 3 {
+		if _, ok := b.take(now, 3, time.Minute); !ok {
+			t.Error(i)
+		}
+	}
+	if wait, ok := b.take(now, 3, time.Minute); ok || wait != time.Minute {
+		t.Error(wait, ok)
+	}
+	if _, ok := b.take(now.Add(61*time.Second), 3, time.Minute); !ok {
+		t.Error("none after a minute")
+	}
+	if _, ok := b.take(now.Add(62*time.Second), 3, time.Minute); ok {
+		t.Error("two after a minute")
+	}
+}
+
+func TestDigestsLeaveOutWhatServersSet(t *testing.T) {
+	a, b := running("a").Status, running("a").Status
+	b.QOSClass, b.Conditions = "", nil
+	b.StartTime = &metav1.Time{Time: b.StartTime.UTC()}
+	if digest(&a) != digest(&b) {
+		t.Error("they differ")
+	}
+}

@@ -1,0 +1,216 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Bounds of how mirrors are written.
+const (
+	// settle is how long changes are collected.
+	settle = 200 * time.Millisecond
+	// turn is how long requests of one plan are sent before there is another one: what is true may have changed.
+	turn = time.Second
+	// between is the shortest time from one request to the next.
+	between = 20 * time.Millisecond
+)
+
+// followPods keeps the store up to date.
+func (a *Agent) followPods(ctx context.Context, c *Client) error {
+	f := feed[seenPod]{client: c, path: "/api/v1/pods", selector: "spec.nodeName=" + a.cfg.NodeName, sink: podSink{a.store}}
+	return f.run(ctx, a)
+}
+
+// mirrors is the state of reportPods, which alone touches it.
+type mirrors struct {
+	*Agent
+	client *Client
+	// cache holds what was made of pods that have not changed since.
+	cache map[Key]Local
+	tries map[Key]Try
+	waits map[Key]*waits
+}
+
+// reportPods makes, repairs and removes mirror pods.
+func (a *Agent) reportPods(ctx context.Context, c *Client) error {
+	m := &mirrors{Agent: a, client: c, cache: map[Key]Local{}, tries: map[Key]Try{}, waits: map[Key]*waits{}}
+	changed, cancel := a.cfg.Pods.Subscribe()
+	defer cancel()
+	for ctx.Err() == nil {
+		next, err := m.once(ctx)
+		if err != nil {
+			return err
+		}
+		timer := (<-chan time.Time)(nil)
+		if !next.IsZero() {
+			t := time.NewTimer(time.Until(next))
+			defer t.Stop()
+			timer = t.C
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-a.store.changed:
+		case <-timer:
+		}
+		pause(ctx, settle, nil)
+	}
+	return nil
+}
+
+// once sends what is to be sent now, and returns when to look again.
+func (m *mirrors) once(ctx context.Context) (time.Time, error) {
+	v := m.view()
+	actions, next := planMirrors(v)
+	began := time.Now()
+	for i, action := range actions {
+		if ctx.Err() != nil || i > 0 && time.Since(began) > turn {
+			return time.Now(), nil
+		}
+		err := m.do(ctx, action, v)
+		if ctx.Err() != nil {
+			return time.Time{}, nil
+		}
+		if e := fatal(err); e != nil {
+			return time.Time{}, e
+		}
+		if at := m.note(action, err); err != nil && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+		if code(err) == 0 && err != nil { // nobody answers: the others need not be tried
+			return next, nil
+		}
+		pause(ctx, between, nil)
+	}
+	return next, nil
+}
+
+// view is how things are.
+func (m *mirrors) view() View {
+	pods, complete := m.cfg.Pods.Pods()
+	v := View{Now: time.Now(), Node: m.store.nodeUID(), Complete: complete, Pods: make(map[Key]Local, len(pods)), Tries: m.tries}
+	known := false
+	if v.Mirrors, known = m.store.pods(); !known {
+		v.Node = "" // whatever is done now may be wrong
+	}
+	for _, p := range pods {
+		key := Key{p.Namespace, MirrorName(p.Name, m.cfg.NodeName)}
+		local, ok := m.cache[key]
+		if !ok || local.Pod != p {
+			local = localOf(p, m.cfg.NodeName)
+			m.complain(key, local.Refused)
+		}
+		v.Pods[key] = local
+	}
+	for key := range m.waits {
+		_, local := v.Pods[key]
+		if _, there := v.Mirrors[key]; !local && !there {
+			m.complain(key, nil)
+			delete(m.waits, key)
+			delete(m.tries, key)
+		}
+	}
+	m.cache = v.Pods
+	return v
+}
+
+func localOf(p *corev1.Pod, nodeName string) Local {
+	l := Local{Pod: p, Digest: digest(&p.Status)}
+	mirror, err := mirrorFor(p, nodeName)
+	if err != nil {
+		l.Refused = err
+		return l
+	}
+	l.Hash = mirror.Annotations[annotationContent]
+	return l
+}
+
+func podPath(key Key) string {
+	return "/api/v1/namespaces/" + url.PathEscape(key.Namespace) + "/pods/" + url.PathEscape(key.Name)
+}
+
+// do carries an action out.
+func (m *mirrors) do(ctx context.Context, a Action, v View) error {
+	got := seenPod{}
+	switch local := v.Pods[a.Key]; a.Kind {
+	case CreateMirror:
+		mirror, err := mirrorFor(local.Pod, m.cfg.NodeName)
+		if err != nil {
+			return err
+		}
+		path := "/api/v1/namespaces/" + url.PathEscape(a.Key.Namespace) + "/pods"
+		if err := m.client.do(ctx, request{method: http.MethodPost, path: path, body: owned(mirror, m.cfg.NodeName, v.Node), into: &got}); err != nil {
+			return fmt.Errorf("create mirror pod: %w", err)
+		}
+		m.store.seePod(got, false)
+	case DeleteMirror:
+		options := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": map[string]any{"uid": a.UID}}
+		if err := m.client.do(ctx, request{method: http.MethodDelete, path: podPath(a.Key), body: options}); err != nil && !isNotFound(err) {
+			return fmt.Errorf("delete mirror pod: %w", err)
+		}
+		m.store.forget(a.Key, a.UID)
+	case PatchStatus:
+		there := v.Mirrors[a.Key]
+		patch := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": a.UID}, {"op": "add", "path": "/status", "value": statusFor(local, there)}}
+		if err := m.client.do(ctx, request{method: http.MethodPatch, path: podPath(a.Key) + "/status", contentType: jsonPatch, body: patch, into: &got}); err != nil {
+			return fmt.Errorf("status of mirror pod: %w", err)
+		}
+		accepted := mirrorOf(got)
+		m.tries[a.Key] = Try{Sent: local.sent(), Got: accepted.got()}
+		m.store.seePod(got, false)
+	}
+	return nil
+}
+
+// note takes down how a request went, and returns when to try again. A status that the server does not let follow on the one
+// before, or a mirror that is not there any more, has the mirror made anew.
+func (m *mirrors) note(a Action, err error) time.Time {
+	w := m.waits[a.Key]
+	if w == nil {
+		w = m.Agent.waits()
+		m.waits[a.Key] = w
+	}
+	t := m.tries[a.Key]
+	if err == nil {
+		if a.Kind != DeleteMirror {
+			if w.said != "" {
+				m.complain(a.Key, nil)
+			}
+			w.reset()
+		}
+		t.At = time.Time{}
+		m.tries[a.Key] = t
+		return time.Time{}
+	}
+	if w.news(err) {
+		m.complain(a.Key, err)
+	}
+	t.At = time.Now().Add(w.next())
+	m.tries[a.Key] = t
+	switch {
+	case a.Kind != PatchStatus:
+	case isNotFound(err):
+		m.store.forget(a.Key, a.UID)
+	case isInvalid(err):
+		m.store.spoil(a.Key, a.UID)
+	}
+	return t.At
+}
+
+// complain says why a pod is not shown as it is; nil: it is.
+func (m *mirrors) complain(key Key, err error) {
+	local := key
+	if name, ok := LocalName(key.Name, m.cfg.NodeName); ok {
+		local.Name = name
+	}
+	m.cfg.Tell(local, err)
+	if err != nil {
+		m.log.Warn("the API server does not show a pod as it is", "pod", local.String(), "err", err)
+	}
+}
