@@ -189,6 +189,9 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return a.server().Run(ctx, a.listener) })
 	g.Go(func() error { return a.watch(ctx) })
+	if a.cfg.Kubeconfig != "" && a.only == nil {
+		g.Go(func() error { return a.report(ctx) })
+	}
 	g.Go(func() error { return a.rollouts.Run(ctx) })
 	g.Go(func() error { a.memory.run(ctx); return nil })
 	g.Go(func() error { a.gate.run(ctx); return nil })

@@ -13,6 +13,19 @@ import (
 // Config is the effective configuration. Its keys are described in configKeys, which the file loader, the
 // environment, the flags and docs/config.md are made from; a test holds the two together.
 type Config struct {
+	Kubeconfig                string        `koanf:"kubeconfig"`
+	BootstrapKubeconfig       string        `koanf:"bootstrapKubeconfig"`
+	CertDirectory             string        `koanf:"certDirectory"`
+	RotateCertificates        bool          `koanf:"rotateCertificates"`
+	ServerTLSBootstrap        bool          `koanf:"serverTLSBootstrap"`
+	RegisterNode              bool          `koanf:"registerNode"`
+	RegisterWithTaints        []string      `koanf:"registerWithTaints"`
+	NodeLeaseDurationSeconds  int           `koanf:"nodeLeaseDurationSeconds"`
+	NodeStatusUpdateFrequency time.Duration `koanf:"nodeStatusUpdateFrequency"`
+	NodeStatusReportFrequency time.Duration `koanf:"nodeStatusReportFrequency"`
+	EventRecordQPS            int           `koanf:"eventRecordQPS"`
+	EventBurst                int           `koanf:"eventBurst"`
+
 	StaticPodPath            string              `koanf:"staticPodPath"`
 	StaticPodURL             string              `koanf:"staticPodURL"`
 	StaticPodURLHeader       map[string][]string `koanf:"staticPodURLHeader"`
@@ -137,6 +150,7 @@ func (c *Config) derive(hostname func() (string, error)) error {
 		}
 	}
 	c.deriveSources()
+	c.deriveAPIServer()
 	if c.NodeName == "" {
 		name, err := hostname()
 		if err != nil {

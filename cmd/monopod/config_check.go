@@ -48,6 +48,7 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 	c.resources(cfg)
 	c.node(cfg)
 	c.shutdown(cfg)
+	c.apiServer(cfg)
 	c.oneOf("logging.format", cfg.Logging.Format, "text", "json")
 	c.oneOf("logging.level", cfg.Logging.Level, "debug", "info", "warn", "error")
 	return c.problems

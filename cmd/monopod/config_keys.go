@@ -43,7 +43,7 @@ type configKey struct {
 
 // configKeys lists every key in the order in which they are printed.
 func configKeys() []configKey {
-	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), resourceKeys(), securityKeys(), agentKeys(), machineKeys())
+	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), resourceKeys(), securityKeys(), agentKeys(), machineKeys(), apiServerKeys())
 }
 
 func resourceKeys() []configKey {

@@ -224,6 +224,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"cpuCFSQuotaPeriod":        {"5ms", "6ms", "7ms", "20"},
 		"memorySwap.swapBehavior":  {"LimitedSwap", "NoSwap", "LimitedSwap", "[1]"},
 		"memoryReservationPolicy":  {"TieredReservation", "None", "TieredReservation", "[1]"},
+		"registerWithTaints":       {"['f:NoSchedule']", "a=e:NoExecute", "a=g:NoSchedule,b:NoExecute", "[1]"},
 		"logging.format":           {"json", "text", "json", "1"},
 		"logging.level":            {"warn", "error", "debug", "1"},
 
@@ -239,8 +240,11 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 			}
 			dir := t.TempDir()
 			url := ""
-			if k.kind == kindHeaders {
+			switch {
+			case k.kind == kindHeaders:
 				url = "staticPodURL: http://x\n"
+			case k.path == "bootstrapKubeconfig":
+				url = "kubeconfig: /x\n"
 			}
 			if k.path == "exitOnLockContention" {
 				url = "lockFile: /x\n"

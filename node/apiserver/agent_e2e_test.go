@@ -247,7 +247,7 @@ func (r *rig) testGone(t *testing.T, pods *board) {
 	pods.mu.Unlock()
 	r.Eventually("its mirror is gone", func() error {
 		if _, err := r.pod(far); !apitest.NotFound(err) {
-			return fmt.Errorf("it is there: %v", err)
+			return fmt.Errorf("it is there: %w", err)
 		}
 		return nil
 	})

@@ -142,12 +142,12 @@ func (a *Agent) Run(ctx context.Context) error {
 		if errors.Is(err, errRenewed) {
 			continue
 		}
-		wait := w.next()
+		next := w.next()
 		if w.news(err) {
 			a.cfg.Tell(Key{}, err)
 			a.log.Warn("this machine is not reported to the API server now; trying again", "err", err)
 		}
-		pause(ctx, wait, nil)
+		pause(ctx, next, nil)
 	}
 	return nil
 }
@@ -241,12 +241,16 @@ func plain(err error) string {
 }
 
 // pause waits for d, for a value of wake, which may be nil, or for the end of ctx.
-func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) { wait(ctx, d, wake, nil) }
+
+// wait is pause with two to wake it.
+func wait(ctx context.Context, d time.Duration, wake, other <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 	case <-t.C:
 	case <-wake:
+	case <-other:
 	}
 }

@@ -153,6 +153,8 @@ func (a *Agent) reportNode(ctx context.Context, c *Client) error {
 	w := a.waits()
 	var reported time.Time
 	good := false
+	changed, cancel := a.cfg.Pods.Subscribe()
+	defer cancel()
 	for ctx.Err() == nil {
 		sent, err := a.nodeOnce(ctx, c, time.Since(reported) >= a.cfg.StatusEvery)
 		switch {
@@ -178,9 +180,19 @@ func (a *Agent) reportNode(ctx context.Context, c *Client) error {
 			a.log.Info("the Node object is as it should be", "node", a.cfg.NodeName)
 		}
 		w.reset()
-		pause(ctx, a.cfg.CheckEvery, a.store.noNode)
+		wake := changed
+		if n, _ := a.store.theNode(); n != nil && isReady(n.Status.Conditions) {
+			wake = nil // what makes it ready comes with changes of pods, what ends that can wait
+		}
+		wait(ctx, a.cfg.CheckEvery, a.store.noNode, wake)
 	}
 	return nil
+}
+
+func isReady(all []corev1.NodeCondition) bool {
+	return slices.ContainsFunc(all, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // nodeOnce brings the Node object up to date, and says whether its status was sent.
