@@ -150,7 +150,7 @@ func stopEvent(a Action) occurrence {
 func failureEvent(a Action, reason, image string, cause error) occurrence {
 	text := cause.Error()
 	switch reason {
-	case ReasonErrImagePull:
+	case ReasonErrImagePull, ReasonSignatureValidationFailed, ReasonImageNotAllowed:
 		return warning(EventFailed, "%s", failedTo("pull", image, text))
 	case ReasonImageInspectError:
 		return warning(EventInspectFailed, "%s", failedTo("inspect", image, text))

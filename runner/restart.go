@@ -153,7 +153,8 @@ func (f Failure) due() time.Time {
 // isImage says that what failed is getting the image.
 func (f Failure) isImage() bool {
 	switch f.Reason {
-	case ReasonErrImagePull, ReasonImagePullBackOff, ReasonErrImageNeverPull, ReasonInvalidImageName, ReasonImageInspectError:
+	case ReasonErrImagePull, ReasonImagePullBackOff, ReasonErrImageNeverPull, ReasonInvalidImageName, ReasonImageInspectError,
+		ReasonSignatureValidationFailed, ReasonImageNotAllowed:
 		return true
 	}
 	return false

@@ -501,11 +501,15 @@ func (e *StepError) Unwrap() error { return e.Err }
 
 // Waiting reasons of failed steps, spelled as kubelet spells them.
 const (
-	ReasonErrImagePull               = "ErrImagePull"
-	ReasonImagePullBackOff           = "ImagePullBackOff"
-	ReasonErrImageNeverPull          = "ErrImageNeverPull"
-	ReasonInvalidImageName           = "InvalidImageName"
-	ReasonImageInspectError          = "ImageInspectError"
+	ReasonErrImagePull      = "ErrImagePull"
+	ReasonImagePullBackOff  = "ImagePullBackOff"
+	ReasonErrImageNeverPull = "ErrImageNeverPull"
+	ReasonInvalidImageName  = "InvalidImageName"
+	ReasonImageInspectError = "ImageInspectError"
+	// ReasonSignatureValidationFailed: nobody who may has signed the image.
+	ReasonSignatureValidationFailed = "SignatureValidationFailed"
+	// ReasonImageNotAllowed is ours: the image must not be used.
+	ReasonImageNotAllowed            = "ImageNotAllowed"
 	ReasonCreateContainerConfigError = "CreateContainerConfigError"
 	ReasonCreateContainerError       = "CreateContainerError"
 	ReasonRunContainerError          = "RunContainerError"

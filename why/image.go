@@ -9,7 +9,7 @@ import (
 
 // isImage says that what failed is getting an image.
 func isImage(reason string) bool {
-	return slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}, reason)
+	return slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "SignatureValidationFailed", "ImageNotAllowed"}, reason)
 }
 
 var (
@@ -38,6 +38,12 @@ func (b *builder) image() {
 	case "InvalidImageName":
 		b.cause(ImageName, t.Container, "that is not the name of an image: %s", text)
 		b.act("correct %s.image in %s, such as registry.example.com/app:1.2", field, b.place())
+	case "ImageNotAllowed":
+		b.cause(ImageNotAllowed, t.Container, "%s", text)
+		b.act("correct %s.image in %s, or add a rule for it to imagePolicy%s and restart monopod", field, b.place(), inFile(b.Places.Config))
+	case "SignatureValidationFailed":
+		b.cause(ImageUnsigned, t.Container, "imagePolicy asks for a signature by one of its keys: %s", text)
+		b.act("sign it: cosign sign --key KEY %s; or correct the keys of its rule in imagePolicy%s", ref, inFile(b.Places.Config))
 	case "ImageInspectError":
 		b.cause(ImageBroken, t.Container, "what is on this machine of it cannot be used: %s", text)
 		b.act("remove the image (ctr -n k8s.io images rm %s) so that it is pulled again", ref)

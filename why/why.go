@@ -54,6 +54,8 @@ const (
 	ImagePlatform       Reason = "ImagePlatform"
 	ImageName           Reason = "ImageName"
 	ImageNeverPull      Reason = "ImageNeverPull"
+	ImageNotAllowed     Reason = "ImageNotAllowed"
+	ImageUnsigned       Reason = "ImageUnsigned"
 	ImageStalled        Reason = "ImageStalled"
 	ImageBroken         Reason = "ImageBroken"
 	ImagePull           Reason = "ImagePull"

@@ -105,6 +105,8 @@ type Config struct {
 	RegistryPullQPS               int      `koanf:"registryPullQPS"`
 	RegistryBurst                 int      `koanf:"registryBurst"`
 	ImagePullBandwidth            string   `koanf:"imagePullBandwidth"`
+
+	ImagePolicy []ImageRule `koanf:"imagePolicy"`
 }
 
 // CrashLoopBackOff bounds the wait between restarts of a crashing container.

@@ -186,14 +186,8 @@ func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 		return headerMap(key, n)
 	case kindPrograms, kindTexts:
 		return programMap(key, n)
-	case kindGraces:
-		list, problems := mapList(key.path, shutdownGraceKeys(), n)
-		if len(problems) > 0 {
-			return nil, &problems[0].ConfigProblem
-		}
-		return list, nil
-	case kindSources:
-		list, problems := mapList(key.path, remoteSourceKeys(), n)
+	case kindGraces, kindRules, kindSources:
+		list, problems := mapList(key.path, entryKeys(key.kind), n)
 		if len(problems) > 0 {
 			return nil, &problems[0].ConfigProblem
 		}
@@ -328,3 +322,14 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+// entryKeys are those of the entries of a list.
+func entryKeys(kind keyKind) []configKey {
+	switch kind {
+	case kindGraces:
+		return shutdownGraceKeys()
+	case kindRules:
+		return imageRuleKeys()
+	}
+	return remoteSourceKeys()
+}

@@ -25,6 +25,7 @@ func imageKeys() []configKey {
 		{path: "registryPullQPS", kind: kindInt, def: int64(5), doc: "How many pulls may begin in a second; further ones wait. 0: no limit."},
 		{path: "registryBurst", kind: kindInt, def: int64(10), doc: "How many pulls may begin at once before `registryPullQPS` counts."},
 		{path: "imagePullBandwidth", kind: kindString, doc: "How many bytes a second all pulls together may take of the network, as `2Mi`. Empty: no limit."},
+		{path: "imagePolicy", kind: kindRules, doc: "Which images may be used, and who must have signed them: rules, of which the first one that matches counts. With rules, an image that none matches is refused; what runs already runs on. See [images.md](images.md#which-images-may-be-used)."},
 		{path: "imageGCHighThresholdPercent", kind: kindInt, def: int64(85), doc: "How full the file system of the images is, in percent, when images are removed that nobody needs. 100: none is for that."},
 		{path: "imageGCLowThresholdPercent", kind: kindInt, def: int64(80), doc: "How full it is when removing them ends."},
 		{path: "imageMinimumGCAge", kind: kindDuration, def: 2 * time.Minute, doc: "How long an image stays at least after it has come."},
@@ -44,6 +45,7 @@ func (c *configCheck) images(cfg *Config) {
 		}
 	}
 	c.pulls(cfg)
+	c.imageRules(cfg)
 	if low >= high {
 		c.add("imageGCLowThresholdPercent", fmt.Sprintf("%d is not less than imageGCHighThresholdPercent, which is %d", low, high), "")
 	}

@@ -23,6 +23,7 @@ const (
 	kindTexts    keyKind = "map of strings"
 	kindSources  keyKind = "list of sources"
 	kindGraces   keyKind = "list of times by priority"
+	kindRules    keyKind = "list of rules"
 	// kindSourceHeaders is there in entries of sources only.
 	kindSourceHeaders keyKind = "list of headers"
 )
@@ -140,7 +141,7 @@ func (k configKey) value() any {
 		return []string{}
 	case k.isMap():
 		return map[string]any{}
-	case k.kind == kindSources || k.kind == kindSourceHeaders || k.kind == kindGraces:
+	case k.kind == kindSources || k.kind == kindSourceHeaders || k.kind == kindGraces || k.kind == kindRules:
 		return []any{}
 	default:
 		return ""
@@ -160,7 +161,7 @@ func (k configKey) env() string {
 // flag is the name of the key's flag; empty for keys that have none because their values are secrets, and
 // any user of the machine can read a command line.
 func (k configKey) flag() string {
-	if k.kind == kindHeaders || k.kind == kindSources {
+	if k.kind == kindHeaders || k.kind == kindSources || k.kind == kindRules {
 		return ""
 	}
 	all := make([]string, 0, 8)

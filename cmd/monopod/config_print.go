@@ -52,6 +52,8 @@ func collectValues(v reflect.Value, prefix string, out map[string]any) {
 		case []string:
 			out[path] = append([]string{}, f...)
 		case []RemoteSource: // values fills it in
+		case []ImageRule:
+			out[path] = append([]ImageRule{}, f...)
 		case []ShutdownGrace:
 			list := []map[string]int64{}
 			for _, g := range f {
@@ -175,6 +177,8 @@ func configDocs() string {
 		switch key.kind {
 		case kindSources:
 			b.WriteString(entryDocs(remoteSourceKeys()))
+		case kindRules:
+			b.WriteString(entryDocs(imageRuleKeys()))
 		case kindGraces:
 			b.WriteString(entryDocs(shutdownGraceKeys()))
 		}

@@ -113,6 +113,7 @@ func writeFile(t testing.TB, path, text string) {
 func TestTheTableOfKeysAndTheStructHoldTheSameKeysAndTypes(t *testing.T) {
 	sameKeysAndTypes(t, configKeys(), reflect.TypeFor[Config]())
 	sameKeysAndTypes(t, remoteSourceKeys(), reflect.TypeFor[RemoteSource]())
+	sameKeysAndTypes(t, imageRuleKeys(), reflect.TypeFor[ImageRule]())
 	sameKeysAndTypes(t, sourceHeaderKeys(), reflect.TypeFor[SourceHeader]())
 }
 
@@ -127,7 +128,7 @@ func sameKeysAndTypes(t *testing.T, table []configKey, config reflect.Type) {
 	}
 	kinds := map[string][]keyKind{
 		"string": {kindString, kindPath}, "int": {kindInt}, "int64": {kindInt}, "time.Duration": {kindDuration}, "bool": {kindBool}, "float64": {kindNumber},
-		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders}, "map[string]string": {kindPrograms, kindTexts}, "[]main.RemoteSource": {kindSources}, "[]main.SourceHeader": {kindSourceHeaders}, "[]main.ShutdownGrace": {kindGraces},
+		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders}, "map[string]string": {kindPrograms, kindTexts}, "[]main.RemoteSource": {kindSources}, "[]main.SourceHeader": {kindSourceHeaders}, "[]main.ShutdownGrace": {kindGraces}, "[]main.ImageRule": {kindRules},
 	}
 	var walk func(typ reflect.Type, prefix string)
 	walk = func(typ reflect.Type, prefix string) {
@@ -151,7 +152,7 @@ func sameKeysAndTypes(t *testing.T, table []configKey, config reflect.Type) {
 }
 
 func TestEachKeyHasADocLineThatIsASentence(t *testing.T) {
-	for _, k := range slices.Concat(configKeys(), remoteSourceKeys(), sourceHeaderKeys(), shutdownGraceKeys()) {
+	for _, k := range slices.Concat(configKeys(), remoteSourceKeys(), sourceHeaderKeys(), shutdownGraceKeys(), imageRuleKeys()) {
 		if len(k.doc) < 20 || !strings.HasSuffix(k.doc, ".") || strings.Contains(k.doc, "\n") {
 			t.Errorf("%s: %q", k.path, k.doc)
 		}
@@ -196,6 +197,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		kindHeaders:  {file: "{A: [f1]}", env: "{B: [e1]}", bad: "[x]"},
 		kindSources:  {file: "[{name: f, url: 'http://f'}]", env: "[{name: e, url: 'http://e'}]", bad: "[x]"},
 		kindTexts:    {file: "{memory: 1Mi}", env: "{memory: 2Mi}", flag: "{memory: 3Mi, cpu: 5m}", bad: "{memory: 1}"},
+		kindRules:    {file: "[{match: r.io}]", env: "[{match: s.io, action: deny}]", bad: "[x]"},
 		kindGraces:   {file: "[{priority: 1, shutdownGracePeriodSeconds: 5}]", env: "[{priority: 2, shutdownGracePeriodSeconds: 6}]", flag: "[{priority: 3}]", bad: "[x]"},
 		kindPrograms: {file: "{a: /f1}", env: "{a: /e1}", flag: "{a: g1, b: g2}", bad: "{a: 1}"},
 	}

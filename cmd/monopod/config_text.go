@@ -83,10 +83,10 @@ func parseText(key configKey, s string) (any, *ConfigProblem) {
 			}
 		}
 		return out, nil
-	case kindHeaders, kindPrograms, kindTexts, kindSources, kindGraces:
+	case kindHeaders, kindPrograms, kindTexts, kindSources, kindGraces, kindRules:
 		var n yaml.Node
 		if err := yaml.Unmarshal([]byte(s), &n); err != nil || len(n.Content) != 1 {
-			hint := map[keyKind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindPrograms: "{crun: /usr/bin/crun}", kindTexts: "{memory: 1Gi}", kindGraces: "[{priority: 0, shutdownGracePeriodSeconds: 20}]", kindSources: "[{name: fleet, url: \"https://...\"}]"}[key.kind]
+			hint := map[keyKind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindPrograms: "{crun: /usr/bin/crun}", kindTexts: "{memory: 1Gi}", kindRules: "[{match: registry.example}]", kindGraces: "[{priority: 0, shutdownGracePeriodSeconds: 20}]", kindSources: "[{name: fleet, url: \"https://...\"}]"}[key.kind]
 			return nil, &ConfigProblem{Msg: "not a " + string(key.kind), Hint: "write it as in YAML: " + hint}
 		}
 		return valueOf(key, n.Content[0])
@@ -166,6 +166,10 @@ func resolvePaths(key configKey, value any, base string) any {
 		}
 	case []any:
 		if key.kind == kindGraces {
+			return value
+		}
+		if key.kind == kindRules {
+			resolveSourcePaths(imageRuleKeys(), v, base)
 			return value
 		}
 		resolveSourcePaths(remoteSourceKeys(), v, base)

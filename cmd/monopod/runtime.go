@@ -64,7 +64,7 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),
 			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil, Log: log,
 		},
-		Image: image.Config{Snapshotter: cfg.Snapshotter, Access: cfg.registryAccess(log), Limits: cfg.pullLimits(), PreloadDirs: cfg.PreloadDirectories, Log: log},
+		Image: image.Config{Snapshotter: cfg.Snapshotter, Access: cfg.registryAccess(log), Limits: cfg.pullLimits(), Rules: cfg.imageRules(), PreloadDirs: cfg.PreloadDirectories, Log: log},
 		Logs:  logLimits(&cfg.Config), Events: cfg.Events,
 		Log: log,
 	}, nil

@@ -7,6 +7,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/runner"
+	"monopod/runner/ctrd/image/trust"
 )
 
 // Config of a Store.
@@ -27,6 +29,8 @@ type Config struct {
 	Snapshotter string
 	Access
 	Limits Limits
+	// Rules say which images may be used.
+	Rules trust.Rules
 	// PreloadDirs hold OCI or docker archives that are imported.
 	PreloadDirs []string
 	// OnChange, which may be nil, is called when a preload archive brought images, so that pods that wait for
@@ -93,10 +97,17 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 	if err != nil {
 		return nil, &runner.StepError{Reason: runner.ReasonInvalidImageName, Err: err}
 	}
+	rule, err := s.rule(name)
+	if err != nil {
+		return nil, err
+	}
 	if policy != corev1.PullAlways {
 		img, err := s.present(ctx, name)
 		switch {
 		case err == nil:
+			if err := s.vouched(ctx, name, rule); err != nil {
+				return nil, policyError(ref, err)
+			}
 			runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Present: true})
 			return img, nil
 		case !errdefs.IsNotFound(err):
@@ -107,7 +118,10 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 	}
 	began := time.Now()
 	runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Pulling: true})
-	img, err := s.pulls.do(ctx, flightKey(ctx, name), func(ctx context.Context) (*Image, error) { return s.refresh(ctx, name) })
+	img, err := s.pulls.do(ctx, flightKey(ctx, name), func(ctx context.Context) (*Image, error) { return s.refresh(ctx, name, rule) })
+	if errors.Is(err, errUnsigned) {
+		return nil, policyError(ref, err)
+	}
 	if err != nil {
 		return nil, &runner.StepError{Reason: runner.ReasonErrImagePull, Err: fmt.Errorf("pull image %q: %w", ref, err)}
 	}

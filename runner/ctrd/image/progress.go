@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod/runner/ctrd/image/trust"
 )
 
 // Pull is a pull that is under way.
@@ -34,6 +36,8 @@ type transfer struct {
 	since time.Time
 	// key is what is kept of it until the next attempt.
 	key string
+	// rule says who must have signed it; nil: nobody.
+	rule *trust.Rule
 
 	mu sync.Mutex
 	// parts are what is to be fetched, as far as that is known.

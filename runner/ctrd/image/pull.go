@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod/runner/ctrd/image/trust"
 )
 
 // stallTimeout ends a pull when the registry has sent nothing for so long, as CRI's image_pull_progress_timeout.
@@ -20,9 +22,10 @@ var errStalled = errors.New("no data from the registry for 5 minutes")
 
 // refresh makes the image what the registry says it is now. When that is what is here already, nothing but
 // the question goes over the network. Logins are tried one after the other.
-func (s *Store) refresh(ctx context.Context, name string) (*Image, error) {
+func (s *Store) refresh(ctx context.Context, name string, rule *trust.Rule) (*Image, error) {
 	t := s.running.begin(name)
 	defer s.running.end(t)
+	t.rule = rule
 	t.key = flightKey(ctx, name) // without the logins of plug-ins, which come and go
 	over, err := s.limits.turn(ctx)
 	if err != nil {
@@ -38,7 +41,7 @@ func (s *Store) refresh(ctx context.Context, name string) (*Image, error) {
 			return img, err
 		}
 		errs = append(errs, err)
-		if errors.Is(err, errStalled) {
+		if errors.Is(err, errStalled) || errors.Is(err, errUnsigned) {
 			break
 		}
 	}
@@ -52,9 +55,7 @@ func (s *Store) refresh(ctx context.Context, name string) (*Image, error) {
 func (s *Store) refreshAs(ctx context.Context, name string, login *Login, t *transfer) (*Image, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &way{Access: s.cfg.Access, name: name, login: login, logins: secretLogins(ctx), wrap: func(next http.RoundTripper) http.RoundTripper {
-		return &watchdog{next: s.limits.slow(next), stalled: func() { cancel(errStalled) }}
-	}}
+	w := s.way(name, login, secretLogins(ctx), func() { cancel(errStalled) })
 	defer w.close()
 	img, err := s.refreshFrom(ctx, w.resolver(ctx), name, t)
 	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
@@ -63,15 +64,25 @@ func (s *Store) refreshAs(ctx context.Context, name string, login *Login, t *tra
 	return img, err
 }
 
+// way is the way to the registry of an image.
+func (s *Store) way(name string, login *Login, logins []Login, stalled func()) *way {
+	return &way{Access: s.cfg.Access, name: name, login: login, logins: logins, wrap: func(next http.RoundTripper) http.RoundTripper {
+		return &watchdog{next: s.limits.slow(next), stalled: stalled}
+	}}
+}
+
 func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name string, t *transfer) (_ *Image, err error) {
 	_, target, err := resolver.Resolve(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	resolver = resolved{resolver, name, target} // what was looked at is what is fetched
-	digest := repoDigest(name, target.Digest.String())
+	labels := map[string]string{labelPulled: repoDigest(name, target.Digest.String())}
+	if err := checkSignature(ctx, resolver, name, target, t.rule, labels); err != nil {
+		return nil, err
+	}
 	rec, err := s.client.ImageService().Get(ctx, name)
-	if err == nil && rec.Target.Digest == target.Digest && rec.Labels[labelPulled] == digest {
+	if err == nil && rec.Target.Digest == target.Digest && rec.Labels[labelPulled] == labels[labelPulled] && rec.Labels[labelVerified] == labels[labelVerified] {
 		if img, err := s.present(ctx, name); err == nil {
 			return img, nil
 		}
@@ -89,11 +100,24 @@ func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name
 		client.WithPullUnpack,
 		client.WithPullSnapshotter(s.cfg.Snapshotter),
 		client.WithUnpackOpts([]client.UnpackOpt{synced()}),
-		client.WithPullLabel(labelPulled, digest))
+		client.WithPullLabels(labels))
 	if err != nil {
 		return nil, err
 	}
 	return s.present(ctx, name)
+}
+
+// checkSignature checks what is asked of an image before it is fetched, and adds the label that says so.
+func checkSignature(ctx context.Context, resolver remotes.Resolver, name string, target ocispec.Descriptor, rule *trust.Rule, labels map[string]string) error {
+	if rule == nil {
+		return nil
+	}
+	keys, err := rule.Keys.Parse()
+	if err != nil {
+		return err
+	}
+	labels[labelVerified] = keys.Fingerprint
+	return verify(ctx, resolver, name, target, keys)
 }
 
 // repoDigest is what Kubernetes shows as imageID: the repository without tag, at the digest.

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+
+	"monopod/runner/ctrd/image/trust"
+)
+
+// ImageRule is an entry of `imagePolicy`. Its keys are described in imageRuleKeys.
+type ImageRule struct {
+	Match     string         `koanf:"match"     yaml:"match"               json:"match"`
+	Action    string         `koanf:"action"    yaml:"action,omitempty"    json:"action,omitempty"`
+	Signature ImageSignature `koanf:"signature" yaml:"signature,omitempty" json:"signature,omitzero"`
+}
+
+// ImageSignature says who must have signed the images of a rule; nobody when there are no keys.
+type ImageSignature struct {
+	Keys           []string `koanf:"keys"           yaml:"keys,omitempty"           json:"keys,omitempty"`
+	KeyFiles       []string `koanf:"keyFiles"       yaml:"keyFiles,omitempty"       json:"keyFiles,omitempty"`
+	TrustPreloaded bool     `koanf:"trustPreloaded" yaml:"trustPreloaded,omitempty" json:"trustPreloaded,omitempty"`
+}
+
+// Actions of an ImageRule.
+const (
+	ruleAllow = "allow"
+	ruleDeny  = "deny"
+)
+
+func imageRuleKeys() []configKey {
+	return []configKey{
+		{path: "match", kind: kindString, derived: "none: it must be given", doc: "Images it is about: `HOST[:PORT]` of a registry, or `HOST[:PORT]/PATH` with all below that path; labels of the host may have wildcards, as in `*.example.com`. `*`: all images. Images without a registry are of `docker.io`, those of one word of `docker.io/library`."},
+		{path: "action", kind: kindString, def: ruleAllow, doc: "Whether they may be used: `allow` or `deny`."},
+		{path: "signature.keys", kind: kindStrings, doc: "Public keys in PEM (ECDSA, Ed25519 or RSA), of which one must have signed the image, as `cosign sign --key` does."},
+		{path: "signature.keyFiles", kind: kindPaths, doc: "Files with a public key each, besides `signature.keys`; they are read when an image is looked at."},
+		{path: "signature.trustPreloaded", kind: kindBool, def: false, doc: "Whether an image needs no signature as long as an archive in one of the `preloadDirectories` holds it."},
+	}
+}
+
+// imageRules finds what is wrong with imagePolicy.
+func (c *configCheck) imageRules(cfg *Config) {
+	for i := range cfg.ImagePolicy {
+		r := &cfg.ImagePolicy[i]
+		bad := func(key, msg, hint string) {
+			c.problems = append(c.problems, ConfigProblem{Where: c.sources["imagePolicy"], Key: fmt.Sprintf("imagePolicy[%d].%s", i, key), Msg: msg, Hint: hint})
+		}
+		if err := trust.CheckMatch(r.Match); err != nil {
+			bad("match", err.Error(), "write it as registry.example, *.example.com or registry.example:5000/team")
+		}
+		signed := len(r.Signature.Keys)+len(r.Signature.KeyFiles) > 0
+		switch {
+		case r.Action != "" && r.Action != ruleAllow && r.Action != ruleDeny:
+			bad("action", fmt.Sprintf("%q is none of allow, deny", r.Action), didYouMean(r.Action, []string{ruleAllow, ruleDeny}))
+		case r.Action == ruleDeny && signed:
+			bad("action", "what is denied needs no signature", "remove one of them")
+		case r.Signature.TrustPreloaded && !signed:
+			bad("signature.trustPreloaded", "no signature is asked for", "set signature.keys or signature.keyFiles")
+		}
+		for n, key := range r.Signature.Keys {
+			if err := trust.CheckKey(key); err != nil {
+				bad("signature.keys", fmt.Sprintf("key %d is %v", n+1, err), "a file belongs to keyFiles")
+			}
+		}
+	}
+}
+
+// imageRules are those of imagePolicy.
+func (c *Config) imageRules() trust.Rules {
+	var rules trust.Rules
+	for _, r := range c.ImagePolicy {
+		rules = append(rules, trust.Rule{
+			Match: r.Match, Deny: r.Action == ruleDeny, TrustPreloaded: r.Signature.TrustPreloaded,
+			Keys: trust.Keys{Texts: r.Signature.Keys, Files: r.Signature.KeyFiles},
+		})
+	}
+	return rules
+}

@@ -1,0 +1,221 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod/runner"
+	"monopod/runner/ctrd/image/trust"
+)
+
+// labelVerified marks image records whose signature was checked. Its value names the keys.
+const labelVerified = "monopod.dev/verified"
+
+// Bounds of what is read of signatures: how many of an image, and how many bytes of each.
+const (
+	maxSignatures = 64
+	maxSignature  = 256 << 10
+)
+
+// errUnsigned says that nobody who may has signed an image.
+var errUnsigned = errors.New("signature validation failed")
+
+// rule returns the rule for an image; nil: it needs no more than to be there. The error says that it must not be used.
+func (s *Store) rule(name string) (*trust.Rule, error) {
+	r, err := s.cfg.Rules.For(name)
+	if err != nil {
+		return nil, &runner.StepError{Reason: runner.ReasonImageNotAllowed, Err: err}
+	}
+	if r == nil || !r.Signed() {
+		return nil, nil //nolint:nilnil // it needs no signature
+	}
+	return r, nil
+}
+
+// vouched checks the signature of an image that is here. What was found good once needs no registry any more, until
+// other keys count.
+func (s *Store) vouched(ctx context.Context, name string, rule *trust.Rule) error {
+	if rule == nil {
+		return nil
+	}
+	rec, err := s.record(ctx, name)
+	if err != nil {
+		return err
+	}
+	keys, err := rule.Keys.Parse()
+	if err != nil {
+		return err
+	}
+	same, err := s.client.ImageService().List(ctx, fmt.Sprintf("target.digest==%q", rec.Target.Digest))
+	if err != nil {
+		return err
+	}
+	archives := s.archivesByName()
+	for i := range same {
+		if same[i].Labels[labelVerified] == keys.Fingerprint || rule.TrustPreloaded && len(archives[same[i].Name]) > 0 {
+			return nil
+		}
+	}
+	w := s.way(name, nil, secretLogins(ctx), func() {})
+	defer w.close()
+	if err := verify(ctx, w.resolver(ctx), name, rec.Target, keys); err != nil {
+		return err
+	}
+	rec.Labels = map[string]string{labelVerified: keys.Fingerprint}
+	if _, err := s.client.ImageService().Update(ctx, rec, "labels."+labelVerified); err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// verify looks for a signature of an image in its repository. The error wraps errUnsigned if there is no good one.
+func verify(ctx context.Context, resolver remotes.Resolver, name string, target ocispec.Descriptor, keys *trust.Parsed) error {
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return err
+	}
+	repository, digest := reference.TrimNamed(named).String(), target.Digest.String()
+	found, simpleErr := simpleSigned(ctx, resolver, repository, digest, keys)
+	if simpleErr == nil {
+		return nil
+	}
+	bundles, bundleErr := bundleSigned(ctx, resolver, repository, target, keys)
+	if bundleErr == nil {
+		return nil
+	}
+	err = errors.Join(unlessAbsent(simpleErr), unlessAbsent(bundleErr))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case found+bundles == 0 && err == nil:
+		return fmt.Errorf("%w: %s@%s has no signature", errUnsigned, repository, digest)
+	case found+bundles == 0:
+		return fmt.Errorf("%w: its signatures cannot be read: %w", errUnsigned, err)
+	default:
+		return fmt.Errorf("%w: %s@%s: %w", errUnsigned, repository, digest, err)
+	}
+}
+
+func unlessAbsent(err error) error {
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// simpleSigned looks at the signatures under the tag of a digest. It returns how many there are.
+func simpleSigned(ctx context.Context, resolver remotes.Resolver, repository, digest string, keys *trust.Parsed) (int, error) {
+	ref := repository + ":" + trust.SimpleTag(digest)
+	_, target, err := resolver.Resolve(ctx, ref)
+	if err != nil {
+		return 0, err
+	}
+	manifest, fetcher, err := artifactOf(ctx, resolver, ref, target)
+	if err != nil {
+		return 0, err
+	}
+	n, errs := 0, []error(nil)
+	for _, l := range manifest.Layers {
+		if l.MediaType != trust.SimpleType || n == maxSignatures {
+			continue
+		}
+		n++
+		payload, err := blob(ctx, fetcher, l, maxSignature)
+		if err == nil {
+			err = keys.Simple(payload, l.Annotations[trust.SimpleAnnotation], digest)
+		}
+		if err == nil {
+			return n, nil
+		}
+		errs = append(errs, err)
+	}
+	return n, orAbsent(errs)
+}
+
+// bundleSigned looks at the bundles that refer to an image. It returns how many there are.
+func bundleSigned(ctx context.Context, resolver remotes.Resolver, repository string, target ocispec.Descriptor, keys *trust.Parsed) (int, error) {
+	fetcher, err := resolver.Fetcher(ctx, repository+"@"+target.Digest.String())
+	if err != nil {
+		return 0, err
+	}
+	referrers, ok := fetcher.(remotes.ReferrersFetcher)
+	if !ok {
+		return 0, errdefs.ErrNotFound
+	}
+	all, err := referrers.FetchReferrers(ctx, target.Digest)
+	if err != nil {
+		return 0, err
+	}
+	n, errs := 0, []error(nil)
+	for _, r := range all {
+		if !strings.HasPrefix(r.ArtifactType, trust.BundleType) || n == maxSignatures {
+			continue
+		}
+		n++
+		manifest, fetcher, err := artifactOf(ctx, resolver, repository+"@"+r.Digest.String(), r)
+		if err == nil {
+			err = oneBundle(ctx, fetcher, manifest, target.Digest.String(), keys)
+		}
+		if err == nil {
+			return n, nil
+		}
+		errs = append(errs, err)
+	}
+	return n, orAbsent(errs)
+}
+
+func oneBundle(ctx context.Context, fetcher remotes.Fetcher, manifest *ocispec.Manifest, digest string, keys *trust.Parsed) error {
+	if len(manifest.Layers) != 1 {
+		return errors.New("a bundle that is not one layer")
+	}
+	data, err := blob(ctx, fetcher, manifest.Layers[0], maxSignature)
+	if err != nil {
+		return err
+	}
+	return keys.Bundle(data, digest)
+}
+
+// orAbsent joins errors; without any there was nothing.
+func orAbsent(errs []error) error {
+	if len(errs) == 0 {
+		return errdefs.ErrNotFound
+	}
+	return errors.Join(errs...)
+}
+
+func artifactOf(ctx context.Context, resolver remotes.Resolver, ref string, target ocispec.Descriptor) (*ocispec.Manifest, remotes.Fetcher, error) {
+	fetcher, err := resolver.Fetcher(ctx, ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !images.IsManifestType(target.MediaType) {
+		return nil, nil, unfit("a signature of type %s", target.MediaType)
+	}
+	data, err := blob(ctx, fetcher, target, maxManifest)
+	if err != nil {
+		return nil, nil, err
+	}
+	manifest := &ocispec.Manifest{}
+	if err := json.Unmarshal(data, manifest); err != nil {
+		return nil, nil, unfit("the manifest of a signature: %v", err)
+	}
+	return manifest, fetcher, nil
+}
+
+// policyError is the StepError of an image that cannot be used because of its signature.
+func policyError(ref string, err error) error {
+	reason := runner.ReasonErrImagePull
+	if errors.Is(err, errUnsigned) {
+		reason = runner.ReasonSignatureValidationFailed
+	}
+	return &runner.StepError{Reason: reason, Err: fmt.Errorf("image %q: %w", ref, err)}
+}

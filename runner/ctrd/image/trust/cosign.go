@@ -1,0 +1,185 @@
+package trust
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+)
+
+// What cosign calls its signatures.
+const (
+	// SimpleType is the media type of a payload, whose signature is in the annotation SimpleAnnotation of its layer.
+	SimpleType       = "application/vnd.dev.cosign.simplesigning.v1+json"
+	SimpleAnnotation = "dev.cosignproject.cosign/signature"
+	// BundleType begins the artifact types of bundles, which refer to the image.
+	BundleType = "application/vnd.dev.sigstore.bundle"
+
+	simpleKind   = "cosign container image signature"
+	bundleKind   = "https://sigstore.dev/cosign/sign/v1"
+	statementAPI = "application/vnd.in-toto+json"
+)
+
+// SimpleTag is the tag under which signatures of a digest lie in the repository of the image.
+func SimpleTag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
+
+// Keys are public keys in PEM: as text, and in files that are read when they are needed.
+type Keys struct{ Texts, Files []string }
+
+// Parsed are keys that can be used.
+type Parsed struct {
+	keys []crypto.PublicKey
+	// Fingerprint names the set of keys.
+	Fingerprint string
+}
+
+// Parse reads the keys.
+func (k Keys) Parse() (*Parsed, error) {
+	texts := slices.Clone(k.Texts)
+	for _, path := range k.Files {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("key file: %w", err)
+		}
+		texts = append(texts, string(b))
+	}
+	p, sums := &Parsed{}, []string(nil)
+	for i, text := range texts {
+		key, der, err := parseKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("key %d: %w", i+1, err)
+		}
+		sum := sha256.Sum256(der)
+		p.keys, sums = append(p.keys, key), append(sums, hex.EncodeToString(sum[:]))
+	}
+	slices.Sort(sums)
+	all := sha256.Sum256([]byte(strings.Join(slices.Compact(sums), " ")))
+	p.Fingerprint = hex.EncodeToString(all[:16])
+	return p, nil
+}
+
+// CheckKey says what is wrong with a public key.
+func CheckKey(text string) error {
+	_, _, err := parseKey(text)
+	return err
+}
+
+func parseKey(text string) (crypto.PublicKey, []byte, error) {
+	block, rest := pem.Decode([]byte(text))
+	if block == nil || strings.TrimSpace(string(rest)) != "" {
+		return nil, nil, errors.New("not one public key in PEM")
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return nil, nil, errors.New("not a public key in PEM (-----BEGIN PUBLIC KEY-----)")
+	}
+	switch k := key.(type) {
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+	case *rsa.PublicKey:
+		if k.N.BitLen() < 2048 {
+			return nil, nil, fmt.Errorf("an RSA key of %d bits, of which 2048 are needed", k.N.BitLen())
+		}
+	default:
+		return nil, nil, fmt.Errorf("a key of the type %T, which signs no images", key)
+	}
+	return key, block.Bytes, nil
+}
+
+// signed says that one of the keys has signed a message.
+func (p *Parsed) signed(message, signature []byte) bool {
+	sum := sha256.Sum256(message)
+	return slices.ContainsFunc(p.keys, func(key crypto.PublicKey) bool {
+		switch k := key.(type) {
+		case *ecdsa.PublicKey:
+			return ecdsa.VerifyASN1(k, sum[:], signature)
+		case *rsa.PublicKey:
+			return rsa.VerifyPKCS1v15(k, crypto.SHA256, sum[:], signature) == nil
+		case ed25519.PublicKey:
+			return ed25519.Verify(k, message, signature)
+		}
+		return false
+	})
+}
+
+var (
+	errForeign = errors.New("a signature by none of the keys")
+	errOther   = errors.New("a signature of something else")
+)
+
+// Simple checks a payload of SimpleType with its signature in base64: one of the keys has signed that digest.
+func (p *Parsed) Simple(payload []byte, signature, digest string) error {
+	sig, err := base64.StdEncoding.DecodeString(signature)
+	if err != nil {
+		return errors.New("a signature that is not in base64")
+	}
+	if !p.signed(payload, sig) {
+		return errForeign
+	}
+	var text struct {
+		Critical struct {
+			Type  string `json:"type"`
+			Image struct {
+				Digest string `json:"docker-manifest-digest"`
+			} `json:"image"`
+		} `json:"critical"`
+	}
+	if err := json.Unmarshal(payload, &text); err != nil {
+		return fmt.Errorf("a payload that cannot be read: %w", err)
+	}
+	if text.Critical.Type != simpleKind || text.Critical.Image.Digest != digest {
+		return errOther
+	}
+	return nil
+}
+
+// Bundle checks a bundle: one of the keys has signed the statement that it is about that digest.
+func (p *Parsed) Bundle(data []byte, digest string) error {
+	var bundle struct {
+		Envelope dsse.Envelope `json:"dsseEnvelope"`
+	}
+	if err := json.Unmarshal(data, &bundle); err != nil {
+		return fmt.Errorf("a bundle that cannot be read: %w", err)
+	}
+	e := &bundle.Envelope
+	payload, err := base64.StdEncoding.DecodeString(e.Payload)
+	if err != nil || e.PayloadType != statementAPI {
+		return fmt.Errorf("a bundle with a payload of the type %q", e.PayloadType)
+	}
+	message := dsse.PAE(e.PayloadType, payload)
+	good := slices.ContainsFunc(e.Signatures, func(s dsse.Signature) bool {
+		sig, err := base64.StdEncoding.DecodeString(s.Sig)
+		return err == nil && p.signed(message, sig)
+	})
+	if !good {
+		return errForeign
+	}
+	var statement struct {
+		PredicateType string `json:"predicateType"`
+		Subject       []struct {
+			Digest map[string]string `json:"digest"`
+		} `json:"subject"`
+	}
+	if err := json.Unmarshal(payload, &statement); err != nil {
+		return fmt.Errorf("a statement that cannot be read: %w", err)
+	}
+	algorithm, sum, _ := strings.Cut(digest, ":")
+	for _, s := range statement.Subject {
+		if statement.PredicateType == bundleKind && sum != "" && s.Digest[algorithm] == sum {
+			return nil
+		}
+	}
+	return errOther
+}
