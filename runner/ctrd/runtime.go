@@ -140,6 +140,9 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if cfg.Image.OnChange == nil {
 		cfg.Image.OnChange = func() { r.watch.notify(manifests.Key{}) }
 	}
+	if cfg.Image.Doubt, err = r.openShutdown(); err != nil {
+		return nil, err
+	}
 	r.images = image.NewStore(r.client, cfg.Image)
 	r.net = network.New(cfg.Network)
 	if err := r.net.Init(ctx); err != nil {
@@ -293,6 +296,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { r.logs.Sweep(); return nil })
 	g.Go(func() error { r.followImages(ctx); return nil })
 	g.Go(func() error { r.collectGarbage(ctx); return nil })
+	g.Go(func() error { r.images.Heal(ctx); return nil })
 	err := g.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil

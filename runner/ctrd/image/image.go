@@ -38,6 +38,8 @@ type Config struct {
 	OnChange func()
 	// OnNew, which may be nil, is called when an image was pulled or imported. It must not block.
 	OnNew func()
+	// Doubt, unless nil, has images looked at before they are used: see Heal.
+	Doubt *Doubt
 	Log   *slog.Logger
 }
 
@@ -64,6 +66,7 @@ type Store struct {
 	pulls   flights
 	running running
 	limits  limits
+	heal    *healer // nil: nothing is in doubt
 
 	// collecting is held while images are being collected.
 	collecting sync.Mutex
@@ -86,7 +89,11 @@ func NewStore(c *client.Client, cfg Config) *Store {
 	if cfg.OnNew == nil {
 		cfg.OnNew = func() {}
 	}
-	return &Store{client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights(), limits: newLimits(cfg.Limits)}
+	s := &Store{client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights(), limits: newLimits(cfg.Limits)}
+	if cfg.Doubt != nil {
+		s.heal = newHealer(s, *cfg.Doubt)
+	}
+	return s
 }
 
 // Ensure makes the image present and unpacked, by pull policy. Errors are *runner.StepError.

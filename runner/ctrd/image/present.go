@@ -31,6 +31,9 @@ type description struct {
 // exist, as others may remove or replace them; both are look-ups by key. An image that is here but not
 // unpacked is unpacked. The error matches errdefs.ErrNotFound when the image, or a part of it, is not here.
 func (s *Store) present(ctx context.Context, name string) (*Image, error) {
+	if err := s.ensureSound(ctx, name); err != nil {
+		return nil, err
+	}
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	rec, err := s.record(ctx, name)

@@ -1,0 +1,154 @@
+package ctrd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/atomicfile"
+	"monopod/runner/ctrd/image"
+)
+
+// Reasons of events about damage.
+const (
+	EventImageRepaired = "ImageRepaired"
+	EventImageDamaged  = "ImageDamaged"
+)
+
+// shutdownFile is in the root directory.
+const shutdownFile = "shutdown.json"
+
+// shutdown is how the last run ended, and what is in doubt since. It is written at the start and the end of a run, and
+// while images are looked at after a power cut.
+type shutdown struct {
+	Boot string `json:"boot"`
+	// Clean says that all was on the disk when the run ended.
+	Clean bool `json:"clean"`
+	// Doubt says that images may be damaged, but for the Sound ones.
+	Doubt bool     `json:"doubt,omitempty"`
+	Sound []string `json:"sound,omitempty"`
+}
+
+// next is what holds for a run in a boot, by what the last run has left. A process that is killed leaves what the kernel
+// has; only with the machine goes what was not on the disk yet.
+func (s shutdown) next(boot string) shutdown {
+	n := shutdown{Boot: boot, Doubt: s.Doubt, Sound: s.Sound}
+	if s.Boot != "" && s.Boot != boot && !s.Clean {
+		n.Doubt, n.Sound = true, nil
+	}
+	return n
+}
+
+// shutdownBook keeps the file.
+type shutdownBook struct {
+	path string
+
+	mu sync.Mutex // guards all below
+	shutdown
+}
+
+func (b *shutdownBook) writeLocked() error {
+	text, err := json.Marshal(b.shutdown)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(b.path, append(text, '\n'), 0o600)
+}
+
+// openShutdown notes that a run has begun, and returns what is in doubt; nil: nothing. A file that cannot be read leaves
+// all in doubt.
+func (r *Runtime) openShutdown() (*image.Doubt, error) {
+	b := &shutdownBook{path: filepath.Join(r.cfg.RootDirectory, shutdownFile)}
+	var last shutdown
+	text, err := os.ReadFile(b.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil || json.Unmarshal(text, &last) != nil:
+		last = shutdown{Boot: "unknown"}
+	}
+	b.shutdown = last.next(r.bootID)
+	if err := b.writeLocked(); err != nil {
+		return nil, err
+	}
+	r.onClose(b.close)
+	if !b.Doubt {
+		return nil, nil
+	}
+	r.log.Warn("the machine went down without warning: images are looked at before they are used", "sound", len(b.Sound))
+	d := &image.Doubt{Sound: slices.Clone(b.Sound), OnSound: r.noteSound(b), OnAll: r.noteAll(b), Notice: r.damageNotice}
+	if r.cfg.Endpoint == "" {
+		d.Blobs = filepath.Join(r.cfg.RootDirectory, "containerd", "io.containerd.content.v1.content")
+	}
+	return d, nil
+}
+
+// close notes that all that was written is on the disk. Where that takes too long it is left in doubt.
+func (b *shutdownBook) close(ctx context.Context) error {
+	synced := make(chan error, 1)
+	go func() { synced <- syncAt(filepath.Dir(b.path)) }()
+	select {
+	case err := <-synced:
+		if err != nil {
+			return err
+		}
+	case <-ctx.Done():
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Clean = true
+	return b.writeLocked()
+}
+
+// syncAt writes the file system of a directory to its disk.
+func syncAt(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	return unix.Syncfs(int(dir.Fd()))
+}
+
+func (r *Runtime) noteSound(b *shutdownBook) func(string) {
+	return func(digest string) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.Sound = append(b.Sound, digest)
+		if err := b.writeLocked(); err != nil {
+			r.log.Warn("note that an image is sound", "err", err)
+		}
+	}
+}
+
+func (r *Runtime) noteAll(b *shutdownBook) func() {
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.Doubt, b.Sound = false, nil
+		if err := b.writeLocked(); err != nil {
+			r.log.Warn("note that all images are sound", "err", err)
+		}
+		r.log.Info("all images are as they should be")
+	}
+}
+
+// damageNotice records damage to an image, and whether it is repaired.
+func (r *Runtime) damageNotice(name, damage string, err error) {
+	kind, reason, text := corev1.EventTypeNormal, EventImageRepaired, "image "+name+" was damaged and is repaired: "+damage
+	if err != nil {
+		kind, reason, text = corev1.EventTypeWarning, EventImageDamaged, "image "+name+" is damaged: "+damage+": "+err.Error()
+	}
+	r.log.Warn(text)
+	if r.cfg.Events != nil {
+		r.cfg.Events.Event(r.nodeRef(), kind, reason, text)
+	}
+}
