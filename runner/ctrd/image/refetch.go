@@ -101,13 +101,8 @@ func copyBlob(tmp *os.File, r io.Reader, desc ocispec.Descriptor) error {
 	return nil
 }
 
-// fetchBlob has a blob of an image from its registry, as a pull would.
+// fetchBlob has a blob of an image from its registry, as a pull would. It takes no turn: a pull that has one may wait for it.
 func (s *Store) fetchBlob(ctx context.Context, name string, desc ocispec.Descriptor, tmp *os.File) error {
-	over, err := s.limits.turn(ctx)
-	if err != nil {
-		return err
-	}
-	defer over()
 	logins, err := s.cfg.Providers.logins(ctx, name)
 	errs := []error{err}
 	ctx = WithLogins(ctx, append(secretLogins(ctx), logins...))
