@@ -1,0 +1,373 @@
+package secure
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// User is who makes a request.
+type User struct {
+	Name, UID string
+	Groups    []string
+	Extra     map[string][]string
+}
+
+// Names that Kubernetes has for users and groups.
+const (
+	Anonymous            = "system:anonymous"
+	GroupUnauthenticated = "system:unauthenticated"
+	GroupAuthenticated   = "system:authenticated"
+)
+
+// Authenticator knows tokens, as an API server's TokenReview does.
+type Authenticator interface {
+	// AuthenticateToken returns whose token it is; ok is false for one that it does not know. An error says that it
+	// cannot tell at present.
+	AuthenticateToken(ctx context.Context, token string) (u User, ok bool, err error)
+}
+
+// Attributes are what a request wants, as a SubjectAccessReview has it: a verb on a subresource of this node.
+type Attributes struct {
+	User User
+	// Verb is get, create, update, patch or delete.
+	Verb string
+	// Subresource is that of the resource nodes: metrics, stats, log, proxy, ...
+	Subresource string
+	Path        string
+}
+
+// Authorizer says who may do what.
+type Authorizer interface {
+	// Authorize says whether it is allowed. An error says that it cannot tell at present; it is not allowed then.
+	Authorize(ctx context.Context, a Attributes) (allowed bool, err error)
+}
+
+// Access says who may make which requests. A request with credentials that are wrong is refused, also where anybody
+// may ask.
+type Access struct {
+	// ClientCA has the authorities of client certificates; nil: none counts. The user is the common name, the groups are the
+	// organizations.
+	ClientCA *Authorities
+	// Tokens know bearer tokens, in this order.
+	Tokens []Authenticator
+	// Anonymous: who has no credentials is system:anonymous.
+	Anonymous bool
+	// Authorizer decides. Of the subresources of a path one that is allowed is enough.
+	Authorizer Authorizer
+}
+
+// refusal is the answer to a request that is not let through.
+type refusal struct {
+	code int
+	text string
+	// log is what only we get to know.
+	log string
+}
+
+// userKey is where the context of a request has its user.
+type userKey struct{}
+
+// UserOf returns who makes a request that was let through; ok is false where nobody was asked.
+func UserOf(ctx context.Context) (u User, ok bool) {
+	u, ok = ctx.Value(userKey{}).(User)
+	return u, ok
+}
+
+// check returns why a request is not let through; nil: it is, and has its user in its context.
+func (a *Access) check(r *http.Request) *refusal {
+	user, err := a.authenticate(r)
+	if err != nil {
+		return &refusal{http.StatusUnauthorized, "Unauthorized", err.Error()}
+	}
+	subresources := Subresources(r.URL.Path)
+	var errs []error
+	for _, sub := range subresources {
+		allowed, err := a.Authorizer.Authorize(r.Context(), Attributes{User: user, Verb: verb(r.Method), Subresource: sub, Path: r.URL.Path})
+		if allowed && err == nil {
+			*r = *r.WithContext(context.WithValue(r.Context(), userKey{}, user))
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &refusal{http.StatusInternalServerError, "Authorization error", err.Error()}
+	}
+	text := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Name, verb(r.Method), subresources)
+	return &refusal{http.StatusForbidden, text, text}
+}
+
+// authenticate returns whose request it is.
+func (a *Access) authenticate(r *http.Request) (User, error) {
+	var errs []error
+	if a.ClientCA != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		user, err := a.ClientCA.user(r.TLS.PeerCertificates)
+		if err == nil {
+			return user.authenticated(), nil
+		}
+		errs = append(errs, err)
+	}
+	token, given := bearer(r)
+	if given {
+		for _, known := range a.Tokens {
+			user, ok, err := known.AuthenticateToken(r.Context(), token)
+			if ok && err == nil {
+				return user.authenticated(), nil
+			}
+			errs = append(errs, err)
+		}
+		errs = append(errs, errors.New("unknown token"))
+	}
+	if len(errs) > 0 {
+		return User{}, errors.Join(errs...)
+	}
+	if a.Anonymous {
+		return User{Name: Anonymous, Groups: []string{GroupUnauthenticated}}, nil
+	}
+	return User{}, errors.New("no credentials")
+}
+
+func (u User) authenticated() User {
+	if !slices.Contains(u.Groups, GroupAuthenticated) {
+		u.Groups = append(slices.Clone(u.Groups), GroupAuthenticated)
+	}
+	return u
+}
+
+// bearer returns the token of a request; given says that there is an Authorization header at all.
+func bearer(r *http.Request) (token string, given bool) {
+	header := r.Header.Get("Authorization")
+	kind, token, _ := strings.Cut(strings.TrimSpace(header), " ")
+	if !strings.EqualFold(kind, "bearer") {
+		return "", header != ""
+	}
+	return strings.TrimSpace(token), true
+}
+
+// verb is what Kubernetes calls a method.
+func verb(method string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodGet, http.MethodHead:
+		return "get"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	}
+	return strings.ToLower(method)
+}
+
+// Subresources of the resource nodes that stand for a path, the finest first: a kubelet's.
+func Subresources(path string) []string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	switch first {
+	case "stats":
+		return []string{"stats"}
+	case "metrics":
+		return []string{"metrics"}
+	case "logs":
+		return []string{"log"}
+	case "checkpoint":
+		return []string{"checkpoint"}
+	case "statusz":
+		return []string{"statusz"}
+	case "pods", "runningpods":
+		return []string{"pods", "proxy"}
+	case "healthz", "livez", "readyz":
+		return []string{"healthz", "proxy"}
+	case "configz", "flagz":
+		return []string{"configz", "proxy"}
+	}
+	return []string{"proxy"}
+}
+
+// AlwaysAllow lets everybody do everything who has proved who they are.
+type AlwaysAllow struct{}
+
+// Authorize implements Authorizer.
+func (AlwaysAllow) Authorize(_ context.Context, a Attributes) (bool, error) {
+	return slices.Contains(a.User.Groups, GroupAuthenticated), nil
+}
+
+// Rules lets users and groups do what is listed: by "user:<name>" or "group:<name>", subresources to get, as "metrics";
+// with a verb before a colon as "create:proxy"; or all with "*".
+type Rules map[string][]string
+
+// Authorize implements Authorizer.
+func (r Rules) Authorize(_ context.Context, a Attributes) (bool, error) {
+	if r.allow("user:"+a.User.Name, a) {
+		return true, nil
+	}
+	return slices.ContainsFunc(a.User.Groups, func(g string) bool { return r.allow("group:"+g, a) }), nil
+}
+
+func (r Rules) allow(subject string, a Attributes) bool {
+	return slices.ContainsFunc(r[subject], func(rule string) bool {
+		verb, sub, ok := strings.Cut(rule, ":")
+		if !ok {
+			verb, sub = "get", rule
+		}
+		return rule == "*" || (verb == "*" || verb == a.Verb) && (sub == "*" || sub == a.Subresource)
+	})
+}
+
+// Check says what is wrong with rules.
+func (r Rules) Check() error {
+	verbs := []string{"get", "create", "update", "patch", "delete", "*"}
+	subresources := []string{"*", "metrics", "stats", "log", "pods", "healthz", "configz", "checkpoint", "statusz", "proxy"}
+	var errs []error
+	for subject, rules := range r {
+		kind, name, _ := strings.Cut(subject, ":")
+		if (kind != "user" && kind != "group") || name == "" {
+			errs = append(errs, fmt.Errorf("%q is neither user:<name> nor group:<name>", subject))
+		}
+		for _, rule := range rules {
+			verb, sub, ok := strings.Cut(rule, ":")
+			if !ok {
+				verb, sub = "get", rule
+			}
+			if !slices.Contains(verbs, verb) || !slices.Contains(subresources, sub) {
+				errs = append(errs, fmt.Errorf("%s: %q is not a subresource, as metrics or proxy, with or without a verb before it, as create:proxy", subject, rule))
+			}
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+// watched is what a file says, read again when it has changed. When it is broken, what it said before counts.
+type watched[T any] struct {
+	file  string
+	parse func([]byte) (T, error)
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	seen  stamp
+	value T
+	wrong error
+}
+
+// get returns the latest that could be read.
+func (f *watched[T]) get() (T, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := stampOf(f.file)
+	if now == f.seen && now != "" {
+		return f.value, f.wrong
+	}
+	data, err := os.ReadFile(f.file)
+	var value T
+	if err == nil {
+		value, err = f.parse(data)
+	}
+	f.seen = now
+	if err != nil {
+		if f.wrong == nil || f.wrong.Error() != err.Error() {
+			f.log.Error("file cannot be used", "file", f.file, "err", err)
+		}
+		f.wrong = err
+		return f.value, err
+	}
+	f.value, f.wrong = value, nil
+	return value, nil
+}
+
+// Authorities are those of client certificates, in a file of PEM certificates.
+type Authorities struct {
+	pool watched[*x509.CertPool]
+	now  func() time.Time
+}
+
+// NewAuthorities returns those of a file, which is read when somebody comes with a certificate.
+func NewAuthorities(file string, log *slog.Logger) *Authorities {
+	return &Authorities{now: time.Now, pool: watched[*x509.CertPool]{file: file, log: log, parse: func(data []byte) (*x509.CertPool, error) {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(data) {
+			return nil, errors.New("it has no certificate in PEM")
+		}
+		return pool, nil
+	}}}
+}
+
+// user returns whose certificate the first of a chain is.
+func (a *Authorities) user(chain []*x509.Certificate) (User, error) {
+	pool, err := a.pool.get()
+	if pool == nil {
+		return User{}, fmt.Errorf("authorities of clients: %w", err)
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	leaf := chain[0]
+	if _, err := leaf.Verify(x509.VerifyOptions{
+		Roots: pool, Intermediates: between, CurrentTime: a.now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err != nil {
+		return User{}, fmt.Errorf("client certificate: %w", err)
+	}
+	if leaf.Subject.CommonName == "" {
+		return User{}, errors.New("client certificate: it has no common name")
+	}
+	return User{Name: leaf.Subject.CommonName, Groups: slices.Clone(leaf.Subject.Organization)}, nil
+}
+
+// TokenFile is an Authenticator of tokens in a file, as kube-apiserver's: lines of token,user,uid,"group1,group2".
+type TokenFile struct {
+	users watched[map[[sha256.Size]byte]User]
+}
+
+// NewTokenFile returns that of a file, which is read when somebody comes with a token.
+func NewTokenFile(file string, log *slog.Logger) *TokenFile {
+	return &TokenFile{users: watched[map[[sha256.Size]byte]User]{file: file, log: log, parse: parseTokens}}
+}
+
+// minToken is the length of the shortest token that cannot be guessed by trying.
+const minToken = 16
+
+func parseTokens(data []byte) (map[[sha256.Size]byte]User, error) {
+	r := csv.NewReader(strings.NewReader(string(data)))
+	r.FieldsPerRecord, r.Comment, r.TrimLeadingSpace = -1, '#', true
+	records, err := r.ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	users := map[[sha256.Size]byte]User{}
+	for i, record := range records {
+		if len(record) < 2 || len(record[0]) < minToken || record[1] == "" {
+			return nil, fmt.Errorf("record %d is not token,user,uid,\"groups\" with a token of at least %d characters", i+1, minToken)
+		}
+		u := User{Name: record[1]}
+		if len(record) > 2 {
+			u.UID = record[2]
+		}
+		if len(record) > 3 {
+			u.Groups = strings.FieldsFunc(record[3], func(c rune) bool { return c == ',' || c == ' ' })
+		}
+		users[sha256.Sum256([]byte(record[0]))] = u // found by its hash: how long that takes tells nothing of the token
+	}
+	return users, nil
+}
+
+// AuthenticateToken implements Authenticator.
+func (t *TokenFile) AuthenticateToken(_ context.Context, token string) (User, bool, error) {
+	users, err := t.users.get()
+	if users == nil {
+		return User{}, false, fmt.Errorf("tokens: %w", err)
+	}
+	u, ok := users[sha256.Sum256([]byte(token))]
+	return u, ok, nil
+}

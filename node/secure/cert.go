@@ -1,0 +1,179 @@
+package secure
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"monopod/internal/atomicfile"
+)
+
+// Certificate is the certificate of a server, in two files that are read again when they have changed.
+type Certificate struct {
+	certFile, keyFile string
+	// own, unless nil, makes the files when there are none that serve.
+	own *selfSigned
+	log *slog.Logger
+
+	mu sync.Mutex
+	// mu guards the rest.
+	seen  stamp
+	pair  *tls.Certificate
+	wrong error
+}
+
+type selfSigned struct {
+	names []string
+	ips   func() []net.IP
+	now   func() time.Time
+}
+
+// Files is a certificate that somebody else takes care of.
+func Files(certFile, keyFile string, log *slog.Logger) *Certificate {
+	return &Certificate{certFile: certFile, keyFile: keyFile, log: log}
+}
+
+// SelfSigned is a certificate that is made when it is needed, and again when it expires or the name changes, in dir.
+func SelfSigned(dir, name string, ips func() []net.IP, log *slog.Logger) *Certificate {
+	return &Certificate{
+		certFile: filepath.Join(dir, "monopod.crt"), keyFile: filepath.Join(dir, "monopod.key"), log: log,
+		own: &selfSigned{names: []string{name, "localhost"}, ips: ips, now: time.Now},
+	}
+}
+
+// get returns the certificate as the files have it. When they are broken it stays as it was.
+func (c *Certificate) get() (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own != nil {
+		if err := c.own.ensure(c.certFile, c.keyFile, c.leafLocked()); err != nil {
+			return c.keepLocked(err)
+		}
+	}
+	now := stampOf(c.certFile, c.keyFile)
+	if c.pair != nil && now == c.seen {
+		return c.pair, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return c.keepLocked(fmt.Errorf("certificate: %w", err))
+	}
+	if c.pair != nil {
+		c.log.Info("certificate has changed", "file", c.certFile)
+	}
+	c.pair, c.seen, c.wrong = &pair, now, nil
+	return c.pair, nil
+}
+
+// keepLocked returns what there was before. It says once what is wrong now.
+func (c *Certificate) keepLocked(err error) (*tls.Certificate, error) {
+	if c.wrong == nil || c.wrong.Error() != err.Error() {
+		c.wrong = err
+		c.log.Error("certificate cannot be used", "err", err)
+	}
+	if c.pair == nil {
+		return nil, err
+	}
+	return c.pair, nil
+}
+
+func (c *Certificate) leafLocked() *x509.Certificate {
+	if c.pair == nil {
+		return nil
+	}
+	return c.pair.Leaf
+}
+
+// stamp tells one state of files from another.
+type stamp string
+
+func stampOf(files ...string) stamp {
+	var b strings.Builder
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			fmt.Fprintf(&b, "%s %d %d %v\n", f, info.Size(), info.ModTime().UnixNano(), inode(info))
+		}
+	}
+	return stamp(b.String())
+}
+
+// Times of a certificate. It is valid for long and from early on: the clock of the machine may be wrong.
+const (
+	validFor   = 10 * 365 * 24 * time.Hour
+	renewAhead = 30 * 24 * time.Hour
+)
+
+// epoch is before any clock that is right: certificates are valid from then on.
+func epoch() time.Time { return time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// ensure makes the files anew unless they serve. known is what was read of them last.
+func (s *selfSigned) ensure(certFile, keyFile string, known *x509.Certificate) error {
+	if known == nil {
+		if pair, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil { // what cannot be read is replaced
+			known = pair.Leaf
+		}
+	}
+	if known != nil && s.serves(known) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(certFile), 0o755); err != nil {
+		return fmt.Errorf("directory of certificates: %w", err)
+	}
+	cert, key, err := s.make()
+	if err != nil {
+		return fmt.Errorf("make a certificate: %w", err)
+	}
+	// The key first: a certificate without its key is made again, with any other key beside it, too.
+	return errors.Join(atomicfile.Write(keyFile, key, 0o600), atomicfile.Write(certFile, cert, 0o644))
+}
+
+// serves says that a certificate can still be used under our name.
+func (s *selfSigned) serves(cert *x509.Certificate) bool {
+	return slices.Contains(cert.DNSNames, s.names[0]) && s.now().Add(renewAhead).Before(cert.NotAfter)
+}
+
+func (s *selfSigned) make() (cert, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, nil, err
+	}
+	until := s.now()
+	if until.Before(epoch()) {
+		until = epoch()
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: s.names[0]}, DNSNames: s.names,
+		IPAddresses: append(s.ips(), net.IPv4(127, 0, 0, 1), net.IPv6loopback),
+		NotBefore:   epoch(), NotAfter: until.Add(validFor),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true, IsCA: true, // so that clients can name it as the authority that they trust
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		return nil, nil, err
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
+}

@@ -1,0 +1,78 @@
+package secure
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// limited is a listener that hangs up on who comes when there are too many. Nobody waits: strangers that keep all
+// connections would keep everybody else waiting.
+type limited struct {
+	net.Listener
+	max int
+
+	mu sync.Mutex
+	// open counts connections by address.
+	open map[netip.Addr]int
+	all  int
+}
+
+func newLimited(ln net.Listener, limit int) *limited {
+	return &limited{Listener: ln, max: limit, open: map[netip.Addr]int{}}
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from := addressOf(c)
+		if l.enter(from) {
+			return &counted{Conn: c, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
+		}
+		_ = c.Close() // it gets no answer
+	}
+}
+
+func addressOf(c net.Conn) netip.Addr {
+	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+func (l *limited) enter(from netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all >= l.max || l.open[from] >= (l.max+1)/2 {
+		return false
+	}
+	l.all++
+	l.open[from]++
+	return true
+}
+
+func (l *limited) leave(from netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.open[from]--; l.open[from] <= 0 {
+		delete(l.open, from)
+	}
+}
+
+// counted is a connection that counts until it is closed.
+type counted struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}

@@ -1,0 +1,228 @@
+// Package secure lets others than root ask this machine, over TCP: TLS with certificates that are read again when they
+// change, client certificates and tokens, authorization by what a kubelet calls the subresource of a path, and limits that
+// keep strangers from costing memory.
+//
+// It knows nothing of what is asked: that is in the handler that it is given.
+//
+// Goroutines: those of net/http, one per connection; Server.Run waits for them. Files are looked at when somebody
+// connects, and never in between.
+package secure
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Limits of a connection. Kubelet's are wider: it trusts its network.
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 90 * time.Second
+	// answerTimeout bounds requests that are no streams.
+	answerTimeout = time.Minute
+	maxHeader     = 32 << 10
+	maxBody       = 1 << 20
+	shutdownGrace = time.Second
+	// DefaultMaxConnections is how many connections there may be at once.
+	DefaultMaxConnections = 64
+)
+
+// Config of a Server.
+type Config struct {
+	// Address is where it listens, as host:port.
+	Address string
+	// Cert has the certificate; nil: plain HTTP.
+	Cert *Certificate
+	// MinVersion and CipherSuites are those of crypto/tls; 0 and nil: its own choice.
+	MinVersion   uint16
+	CipherSuites []uint16
+	// Access says who may do what; nil: everybody may do all that the handler does.
+	Access *Access
+	// Handler answers. Streams says of which requests it may take as long as it likes; nil: none.
+	Handler http.Handler
+	Streams func(*http.Request) bool
+	// MaxConnections bounds the connections at once, half as many for each address; 0: DefaultMaxConnections.
+	MaxConnections int
+	Log            *slog.Logger
+}
+
+// Server serves one address.
+type Server struct {
+	cfg Config
+	// retry is the first wait between attempts to listen.
+	retry time.Duration
+}
+
+// NewServer returns a Server. It does no I/O.
+func NewServer(cfg Config) *Server {
+	if cfg.MaxConnections <= 0 {
+		cfg.MaxConnections = DefaultMaxConnections
+	}
+	if cfg.Streams == nil {
+		cfg.Streams = func(*http.Request) bool { return false }
+	}
+	return &Server{cfg: cfg, retry: firstListen}
+}
+
+// Waits between attempts to listen: the address may come with the network, or another process may have the port.
+const (
+	firstListen = time.Second
+	lastListen  = time.Minute
+)
+
+// Run listens and serves until ctx ends. That it cannot listen is logged and tried again: nothing else depends on it.
+func (s *Server) Run(ctx context.Context) error {
+	last, wait := "", s.retry
+	for {
+		var lc net.ListenConfig
+		ln, err := lc.Listen(ctx, "tcp", s.cfg.Address)
+		if err == nil {
+			s.cfg.Log.Info("answers requests", "address", ln.Addr().String(), "tls", s.cfg.Cert != nil)
+			return s.Serve(ctx, ln)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err.Error() != last {
+			last = err.Error()
+			s.cfg.Log.Error("cannot listen; trying again", "address", s.cfg.Address, "err", err)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		t.Stop()
+		wait = min(2*wait, lastListen)
+	}
+}
+
+// Serve serves on a listener until ctx ends, and closes it.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	ln = newLimited(ln, s.cfg.MaxConnections)
+	srv := &http.Server{
+		Handler:           s.handler(),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+		// HTTP/2 has no upgrades, which exec needs, and lets one connection ask many things at once.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+	}
+	if s.cfg.Cert != nil {
+		_, _ = s.cfg.Cert.get() // so that clients find one that we make; what is wrong with it is in the log, and it is tried again
+		ln = tls.NewListener(ln, s.tls())
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ln) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve %s: %w", s.cfg.Address, err)
+	case <-ctx.Done():
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := srv.Shutdown(bounded); err != nil {
+		_ = srv.Close() // what is left is cut off
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (s *Server) tls() *tls.Config {
+	c := &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.cfg.Cert.get() },
+		MinVersion:     max(tls.VersionTLS12, s.cfg.MinVersion),
+		CipherSuites:   s.cfg.CipherSuites,
+		NextProtos:     []string{"http/1.1"},
+	}
+	if s.cfg.Access != nil && s.cfg.Access.ClientCA != nil {
+		c.ClientAuth = tls.RequestClientCert // whose it is, is asked with each request: the CA may change
+	}
+	return c
+}
+
+// handler bounds requests and asks who may make them.
+func (s *Server) handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var deadline time.Time
+		if !s.cfg.Streams(r) {
+			deadline = time.Now().Add(answerTimeout)
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		}
+		control := http.NewResponseController(w) // the timeouts of http.Server would count for streams, too
+		if err := errors.Join(control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)); err != nil {
+			s.cfg.Log.Debug("bound a request", "err", err)
+		}
+		if s.cfg.Access != nil {
+			if refusal := s.cfg.Access.check(r); refusal != nil {
+				s.refuse(w, r, refusal)
+				return
+			}
+		}
+		s.cfg.Handler.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, e *refusal) {
+	s.cfg.Log.Debug("refused a request", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "reason", e.log)
+	if e.code == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Connection", "close")
+	w.WriteHeader(e.code)
+	_, _ = w.Write([]byte(e.text)) // who does not listen need not know
+}
+
+// ParseVersion reads the name that kubelet has for a version of TLS; empty: crypto/tls's choice.
+func ParseVersion(name string) (uint16, error) {
+	switch name {
+	case "":
+		return 0, nil
+	case "VersionTLS12":
+		return tls.VersionTLS12, nil
+	case "VersionTLS13":
+		return tls.VersionTLS13, nil
+	case "VersionTLS10", "VersionTLS11":
+		return 0, fmt.Errorf("%s is not safe any more; use VersionTLS12 or VersionTLS13", name)
+	}
+	return 0, fmt.Errorf("%q is not a version of TLS; use VersionTLS12 or VersionTLS13", name)
+}
+
+// ParseCipherSuites reads names of cipher suites, as TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256.
+func ParseCipherSuites(names []string) ([]uint16, error) {
+	var ids []uint16
+	for _, name := range names {
+		id, err := cipherSuite(name)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func cipherSuite(name string) (uint16, error) {
+	for _, s := range tls.CipherSuites() {
+		if s.Name == name {
+			return s.ID, nil
+		}
+	}
+	for _, s := range tls.InsecureCipherSuites() {
+		if s.Name == name {
+			return 0, fmt.Errorf("%s is not safe", name)
+		}
+	}
+	return 0, fmt.Errorf("%q is no cipher suite; those that there are begin with TLS_, as %s", name, strings.ToUpper(tls.CipherSuites()[0].Name))
+}
