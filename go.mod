@@ -59,7 +59,10 @@ require (
 	tags.cncf.io/container-device-interface v1.1.1
 )
 
-require golang.org/x/time v0.16.0
+require (
+	golang.org/x/time v0.16.0
+	k8s.io/kubelet v0.37.2
+)
 
 require (
 	github.com/sigstore/protobuf-specs v0.5.0 // indirect
@@ -106,7 +109,7 @@ require (
 	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/petermattis/goid v0.0.0-20240813172612-4fcff4a6cae7 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
-	github.com/prometheus/client_golang v1.24.1 // indirect
+	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect

@@ -38,6 +38,21 @@ type Status struct {
 	Failing bool
 	// Threshold is how many failures in a row count.
 	Threshold int
+	Counts    Counts
+}
+
+// Counts are how often attempts ended how.
+type Counts struct{ Successful, Failed, Unknown uint64 }
+
+func (c *Counts) add(r Result) {
+	switch r {
+	case Success, Warning:
+		c.Successful++
+	case Failure:
+		c.Failed++
+	default:
+		c.Unknown++
+	}
 }
 
 // Known is what an earlier agent had found out about a container that goes on running.
@@ -74,11 +89,12 @@ type Watch struct {
 	startup, liveness, readiness *prober
 }
 
-// prober is one probe of a Watch; state and timer are guarded by Watch.mu.
+// prober is one probe of a Watch; state, counts and timer are guarded by Watch.mu.
 type prober struct {
 	Config
 	handler handler
 	state   State
+	counts  Counts
 	timer   *time.Timer
 }
 
@@ -178,6 +194,7 @@ func (w *Watch) ask(ctx context.Context, p *prober) {
 	now := time.Now()
 	before := w.healthLocked()
 	p.state = p.Next(p.state, began, now, o)
+	p.counts.add(o.Result)
 	if p == w.startup && w.startedLocked() {
 		w.beginRestLocked(ctx, now)
 	}
@@ -256,7 +273,7 @@ func (w *Watch) Statuses() []Status {
 		}
 		out = append(out, Status{
 			Kind: p.Kind, Result: p.state.Result, Last: p.state.Last, At: p.state.At, Next: p.state.Due,
-			Run: p.state.Run, Failing: p.state.Failing(), Threshold: p.FailureThreshold,
+			Run: p.state.Run, Failing: p.state.Failing(), Threshold: p.FailureThreshold, Counts: p.counts,
 		})
 	}
 	return out

@@ -1,0 +1,236 @@
+// Package endpoints answers what a kubelet's HTTP server answers, by the same paths: health, pods, stats, metrics,
+// configuration and profiles; and hands on what streams.
+//
+// It knows nothing of who asks: that is for the listener. It decides nothing.
+//
+// Goroutines: none.
+package endpoints
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/node/health"
+	"monopod/node/metrics"
+	"monopod/node/stats"
+)
+
+// Config of Endpoints.
+type Config struct {
+	Node   string
+	Checks *health.Checks
+	Stats  *stats.Collector
+	// Metrics are what answers, by path.
+	Metrics map[string]http.Handler
+	Tally   *metrics.Tally
+	// Pods returns all pods as users see them; Running those that have a container that runs, as the runtime knows them.
+	Pods    func(ctx context.Context) ([]corev1.Pod, error)
+	Running func(ctx context.Context) ([]corev1.Pod, error)
+	// Configuration is the answer to /configz, without the object around it.
+	Configuration json.RawMessage
+	// RootDirectory and ImageDirectory are on the file systems that are told of.
+	RootDirectory, ImageDirectory string
+	// Streams has exec, attach, portForward, run and containerLogs; nil: there are none.
+	Streams http.Handler
+	// NoDebugging: what can change or look into pods is not served over TCP.
+	NoDebugging bool
+	// Profiling: /debug/pprof/ is served.
+	Profiling bool
+	Log       *slog.Logger
+}
+
+// Endpoints answers requests.
+type Endpoints struct {
+	cfg     Config
+	started time.Time
+}
+
+// New returns Endpoints. It does no I/O.
+func New(cfg Config) *Endpoints { return &Endpoints{cfg: cfg, started: time.Now()} }
+
+// open are the paths that need no rights to look into pods, by their patterns.
+func (e *Endpoints) open(terse bool) map[string]http.Handler {
+	routes := map[string]http.Handler{
+		"/pods": get(e.pods), "/pods/": get(e.pods),
+		"/stats/summary": http.HandlerFunc(e.summary),
+	}
+	for _, kind := range health.Kinds() {
+		h := e.cfg.Checks.Handler(kind, terse)
+		routes["/"+string(kind)], routes["/"+string(kind)+"/"] = h, h
+	}
+	for path, h := range e.cfg.Metrics {
+		routes[path] = get(h.ServeHTTP)
+	}
+	return routes
+}
+
+// streamPaths are those that Config.Streams answers.
+func streamPaths() []string {
+	return []string{"/exec/", "/attach/", "/portForward/", "/run/", "/containerLogs/"}
+}
+
+// debugging are the paths that can look into pods and into the daemon.
+func (e *Endpoints) debugging() map[string]http.Handler {
+	routes := map[string]http.Handler{"/runningpods/": get(e.running), "/configz": get(e.configz)}
+	if e.cfg.Streams != nil {
+		for _, path := range streamPaths() {
+			routes[path] = e.cfg.Streams
+		}
+	}
+	if e.cfg.Profiling {
+		routes["/debug/pprof/"] = http.HandlerFunc(pprof.Index)
+		routes["/debug/pprof/cmdline"] = http.HandlerFunc(pprof.Cmdline)
+		routes["/debug/pprof/profile"] = http.HandlerFunc(pprof.Profile)
+		routes["/debug/pprof/symbol"] = http.HandlerFunc(pprof.Symbol)
+		routes["/debug/pprof/trace"] = http.HandlerFunc(pprof.Trace)
+	}
+	return routes
+}
+
+// Routes returns all paths, for the socket.
+func (e *Endpoints) Routes() map[string]http.Handler {
+	routes := e.open(false)
+	maps.Copy(routes, e.debugging())
+	for pattern, h := range routes {
+		routes[pattern] = e.counted("socket", h)
+	}
+	return routes
+}
+
+// Handler answers who may ask for everything.
+func (e *Endpoints) Handler() http.Handler {
+	mux := muxOf(e.open(false))
+	for pattern, h := range e.debugging() {
+		if e.cfg.NoDebugging {
+			h = http.HandlerFunc(disabled)
+		}
+		mux.Handle(pattern, h)
+	}
+	return e.counted("readwrite", mux)
+}
+
+func disabled(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "Debug endpoints are disabled.", http.StatusMethodNotAllowed)
+}
+
+// ReadOnly answers strangers: health, pods, metrics and stats.
+func (e *Endpoints) ReadOnly() http.Handler {
+	return e.counted("readonly", onlyGet(muxOf(e.open(true))))
+}
+
+// Healthz answers strangers, and of health alone.
+func (e *Endpoints) Healthz() http.Handler {
+	routes := map[string]http.Handler{}
+	for _, kind := range health.Kinds() {
+		h := e.cfg.Checks.Handler(kind, true)
+		routes["/"+string(kind)], routes["/"+string(kind)+"/"] = h, h
+	}
+	return e.counted("healthz", onlyGet(muxOf(routes)))
+}
+
+func muxOf(routes map[string]http.Handler) *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, h := range routes {
+		mux.Handle(pattern, h)
+	}
+	return mux
+}
+
+func onlyGet(h http.Handler) http.Handler { return get(h.ServeHTTP) }
+
+func get(h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET")
+			http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		h(w, r)
+	})
+}
+
+// LongRunning says of a request that it may take as long as it likes.
+func LongRunning(r *http.Request) bool {
+	switch bucket(r.URL.Path) {
+	case "exec", "attach", "portForward", "run", "containerLogs", "debug":
+		return true
+	}
+	return false
+}
+
+// bucket is what requests for a path are counted as: strangers must not make up names.
+func bucket(path string) string {
+	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	switch first {
+	case "metrics":
+		switch rest {
+		case "cadvisor", "resource", "probes":
+			return first + "/" + rest
+		}
+		return first
+	case "stats", "pods", "runningpods", "configz", "healthz", "livez", "readyz", "exec", "attach", "portForward", "run", "containerLogs", "debug":
+		return first
+	}
+	return "other"
+}
+
+// method is what requests of a method are counted as.
+func method(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions:
+		return m
+	}
+	return "other"
+}
+
+func (e *Endpoints) counted(server string, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		end := e.cfg.Tally.Begin(metrics.Request{Server: server, Method: method(r.Method), Path: bucket(r.URL.Path), LongRunning: LongRunning(r)})
+		defer func() { end(time.Since(began)) }()
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (e *Endpoints) pods(w http.ResponseWriter, r *http.Request) { e.list(w, r, e.cfg.Pods) }
+
+func (e *Endpoints) running(w http.ResponseWriter, r *http.Request) { e.list(w, r, e.cfg.Running) }
+
+func (e *Endpoints) list(w http.ResponseWriter, r *http.Request, list func(context.Context) ([]corev1.Pod, error)) {
+	pods, err := list(r.Context())
+	if err != nil && len(pods) == 0 {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	if pods == nil {
+		pods = []corev1.Pod{}
+	}
+	e.json(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: pods})
+}
+
+// configz has the configuration by the name that readers of a kubelet's look for; the keys are the same where a kubelet
+// has the setting.
+func (e *Endpoints) configz(w http.ResponseWriter, _ *http.Request) {
+	e.json(w, map[string]json.RawMessage{"kubeletconfig": e.cfg.Configuration})
+}
+
+func (e *Endpoints) json(w http.ResponseWriter, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := w.Write(b); err != nil {
+		e.cfg.Log.Debug("answer a request", "err", err)
+	}
+}

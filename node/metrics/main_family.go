@@ -1,0 +1,238 @@
+package metrics
+
+import (
+	"context"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/health"
+	"monopod/node/stats"
+)
+
+// Probe is how often a probe said what.
+type Probe struct {
+	Namespace, Pod, UID, Container string
+	// Kind is Startup, Liveness or Readiness.
+	Kind                        string
+	Successful, Failed, Unknown uint64
+}
+
+// Sources are where values come from.
+type Sources struct {
+	Node, Version string
+	Tally         *Tally
+	Checks        *health.Checks
+	Stats         *stats.Collector
+	// Pods returns all pods with their status. They are only read.
+	Pods func() []*corev1.Pod
+	// Inputs returns the number of files and URLs by source and state.
+	Inputs func() map[[2]string]int
+	Probes func() []Probe
+}
+
+func processCollectors() []prometheus.Collector {
+	return []prometheus.Collector{collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector()}
+}
+
+// mainFamily is /metrics.
+type mainFamily struct {
+	family
+	src Sources
+
+	build, node, check                                   *definition
+	running, containers, desired, active, pods, inputs   *definition
+	podsStarted, podErrors, started, startErrors, starts *definition
+	operations, operationErrors, operationSeconds        *definition
+	actions, actionErrors, evictions, events             *definition
+	requests, requestSeconds, inflight                   *definition
+}
+
+func newMain(src Sources) *mainFamily {
+	f := &mainFamily{family: family{path: PathMain}, src: src}
+	f.build = f.add(gauge, "monopod_build_info", "Always 1; what runs is in the labels.", "version", "go_version")
+	f.node = f.add(gauge, "kubelet_node_name", "Always 1; the name of the node is in the label.", "node")
+	f.check = f.add(gauge, "monopod_check_ok", "Whether a check of /readyz succeeds.", "check")
+	f.running = f.add(gauge, "kubelet_running_pods", "Number of pods that have a running container.")
+	f.containers = f.add(gauge, "kubelet_running_containers", "Number of containers by their state.", "container_state")
+	f.desired = f.add(gauge, "kubelet_desired_pods", "Number of pods that are to run. All of monopod's pods are static ones.", "static")
+	f.active = f.add(gauge, "kubelet_active_pods", "Number of pods that have not ended.", "static")
+	f.pods = f.add(gauge, "monopod_pods", "Number of pods by their phase.", "phase")
+	f.inputs = f.add(gauge, "monopod_inputs", "Number of files and URLs that manifests are read from, by source and state.", "source", "state")
+	f.podsStarted = f.add(counter, "kubelet_started_pods_total", "Number of pods that were started.")
+	f.podErrors = f.add(counter, "kubelet_started_pods_errors_total", "Number of errors when starting pods.")
+	f.started = f.add(counter, "kubelet_started_containers_total", "Number of containers that were started.", "container_type")
+	f.startErrors = f.add(counter, "kubelet_started_containers_errors_total", "Number of errors when starting containers.", "container_type", "code")
+	f.starts = f.add(histogram, "kubelet_pod_start_duration_seconds", "Time from when a pod was first wanted until it ran.")
+	f.operations = f.add(counter, "kubelet_runtime_operations_total", "Number of operations of the runtime.", "operation_type")
+	f.operationErrors = f.add(counter, "kubelet_runtime_operations_errors_total", "Number of operations of the runtime that failed.", "operation_type")
+	f.operationSeconds = f.add(histogram, "kubelet_runtime_operations_duration_seconds", "Time that operations of the runtime took.", "operation_type")
+	f.actions = f.add(histogram, "monopod_action_duration_seconds", "Time that actions of plans took.", "action")
+	f.actionErrors = f.add(counter, "monopod_action_errors_total", "Number of actions of plans that failed, by reason.", "action", "reason")
+	f.evictions = f.add(counter, "kubelet_evictions", "Number of pods that were evicted.", "eviction_signal") //nolint:promlinter // kubelet's name
+	f.events = f.add(counter, "monopod_events_total", "Number of events that were recorded.", "type", "reason")
+	f.requests = f.add(counter, "kubelet_http_requests_total", "Number of requests that were answered.", "server_type", "method", "path", "long_running")
+	f.requestSeconds = f.add(histogram, "kubelet_http_requests_duration_seconds", "Time that requests took.", "server_type", "method", "path", "long_running")
+	f.inflight = f.add(gauge, "kubelet_http_inflight_requests", "Number of requests that are being answered.", "server_type", "method", "path", "long_running")
+	return f
+}
+
+// Collect implements prometheus.Collector.
+func (f *mainFamily) Collect(ch chan<- prometheus.Metric) {
+	s := sink{ch: ch}
+	s.put(f.build, 1, f.src.Version, runtime.Version())
+	s.put(f.node, 1, f.src.Node)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	for _, r := range f.src.Checks.Ask(ctx, health.Ready) {
+		ok := 0.0
+		if r.Err == nil {
+			ok = 1
+		}
+		s.put(f.check, ok, r.Name)
+	}
+	for key, n := range f.src.Inputs() {
+		s.put(f.inputs, float64(n), key[0], key[1])
+	}
+	f.collectPods(s)
+	f.collectTally(s)
+}
+
+func (f *mainFamily) collectPods(s sink) {
+	phases := map[string]int{"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0}
+	states := map[string]int{"running": 0, "exited": 0, "waiting": 0}
+	running, active, desired := 0, 0, 0
+	for _, p := range f.src.Pods() {
+		phase := string(p.Status.Phase)
+		if phase == "" {
+			phase = string(corev1.PodUnknown)
+		}
+		phases[phase]++
+		desired++
+		if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			active++
+		}
+		if countStates(states, p) {
+			running++
+		}
+	}
+	s.put(f.running, float64(running))
+	s.put(f.desired, float64(desired), "true")
+	s.put(f.active, float64(active), "true")
+	for _, phase := range slices.Sorted(maps.Keys(phases)) {
+		s.put(f.pods, float64(phases[phase]), phase)
+	}
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		s.put(f.containers, float64(states[state]), state)
+	}
+}
+
+// countStates adds the containers of a pod, and says whether one runs.
+func countStates(states map[string]int, p *corev1.Pod) (runs bool) {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		switch {
+		case c.State.Running != nil:
+			states["running"]++
+			runs = true
+		case c.State.Terminated != nil:
+			states["exited"]++
+		default:
+			states["waiting"]++
+		}
+	}
+	return runs
+}
+
+func (f *mainFamily) collectTally(s sink) {
+	t := f.src.Tally
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.put(f.podsStarted, float64(t.podsStarted))
+	s.put(f.podErrors, float64(t.podErrors))
+	s.histogram(f.starts, t.podStarts.clone())
+	for kind, n := range t.started {
+		s.put(f.started, float64(n), kind)
+	}
+	for key, n := range t.startErrors {
+		s.put(f.startErrors, float64(n), key[0], key[1])
+	}
+	for op, took := range t.operations {
+		s.put(f.operations, float64(took.count), op)
+		s.histogram(f.operationSeconds, took.clone(), op)
+	}
+	for op, n := range t.operationErrs {
+		s.put(f.operationErrors, float64(n), op)
+	}
+	for kind, took := range t.actions {
+		s.histogram(f.actions, took.clone(), kind)
+	}
+	for key, n := range t.actionErrors {
+		s.put(f.actionErrors, float64(n), key[0], key[1])
+	}
+	for signal, n := range t.evictions {
+		s.put(f.evictions, float64(n), signal)
+	}
+	for key, n := range t.events {
+		s.put(f.events, float64(n), key[0], key[1])
+	}
+	for key, took := range t.requests {
+		labels := []string{key.server, key.method, key.path, strconv.FormatBool(key.long)}
+		s.put(f.requests, float64(took.count), labels...)
+		s.histogram(f.requestSeconds, took.clone(), labels...)
+	}
+	for key, n := range t.inflight {
+		s.put(f.inflight, float64(n), key.server, key.method, key.path, strconv.FormatBool(key.long))
+	}
+}
+
+// probesFamily is /metrics/probes.
+type probesFamily struct {
+	family
+	src   Sources
+	total *definition
+}
+
+func newProbes(src Sources) *probesFamily {
+	f := &probesFamily{family: family{path: PathProbes}, src: src}
+	f.total = f.add(counter, "prober_probe_total", "Number of attempts of probes of containers that run, by result.",
+		"probe_type", "result", "container", "pod", "namespace", "pod_uid")
+	return f
+}
+
+// Collect implements prometheus.Collector.
+func (f *probesFamily) Collect(ch chan<- prometheus.Metric) {
+	s := sink{ch: ch}
+	for _, p := range f.src.Probes() {
+		for _, r := range []struct {
+			result string
+			n      uint64
+		}{{"successful", p.Successful}, {"failed", p.Failed}, {"unknown", p.Unknown}} {
+			if r.n > 0 {
+				s.put(f.total, float64(r.n), p.Kind, r.result, p.Container, p.Pod, p.Namespace, p.UID)
+			}
+		}
+	}
+}
+
+// Table describes all metrics but those of the process, for the docs: lines of a Markdown table, by path.
+func Table() string {
+	var b strings.Builder
+	src := Sources{}
+	for _, f := range []*family{&newMain(src).family, &newCadvisor(src).family, &newResource(src).family, &newProbes(src).family} {
+		b.WriteString("\n## " + f.path + "\n\n| metric | kind | labels | |\n|---|---|---|---|\n")
+		for _, d := range f.defs {
+			b.WriteString("| `" + d.name + "` | " + d.kind + " | " + strings.Join(d.labels, ", ") + " | " + d.help + " |\n")
+		}
+	}
+	return b.String()
+}
+
+// unix is a moment as Prometheus has it.
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
