@@ -49,6 +49,8 @@ type Config struct {
 	// Node is the name of this machine.
 	Node string
 	Log  *slog.Logger
+	// Seen is told the type and reason of each event; it must not block. Nil: nobody wants to know.
+	Seen func(eventType, reason string)
 	// Now is the clock; default: boottime.Now.
 	Now func() boottime.Moment
 	// MaxFile is the size of each of the two files, in bytes. Half of it bounds what is kept in memory.
@@ -70,6 +72,9 @@ const (
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Seen == nil {
+		c.Seen = func(string, string) {}
 	}
 	if c.Now == nil {
 		c.Now = boottime.Now
@@ -120,6 +125,7 @@ func New(cfg Config) *Recorder {
 
 // Event records that something happened to an object. eventType is Normal or Warning. It never waits for the disk.
 func (r *Recorder) Event(object corev1.ObjectReference, eventType, reason, message string) {
+	r.cfg.Seen(eventType, reason)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seen := observe(r.cfg.Now(), object, eventType, reason, message)

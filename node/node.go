@@ -178,6 +178,9 @@ type podFilter struct {
 	name      string
 }
 
+// Objects returns pods as the API shows them, by namespace and name.
+func Objects(views []PodView) []corev1.Pod { return selectPods(views, podFilter{}) }
+
 // selectPods returns the selected pods as API objects, by namespace and name.
 func selectPods(views []PodView, f podFilter) []corev1.Pod {
 	out := []corev1.Pod{}

@@ -22,7 +22,9 @@ import (
 	"monopod/names"
 	"monopod/node"
 	"monopod/node/capacity"
+	"monopod/node/endpoints"
 	"monopod/node/lockfile"
+	"monopod/node/metrics"
 	"monopod/node/stats"
 	"monopod/node/systemd"
 	"monopod/rollout"
@@ -108,7 +110,10 @@ type App struct {
 	gate     *gate
 	gauges   gauges
 	// stats reads what the machine and the pods use, when somebody asks.
-	stats   *stats.Collector
+	stats *stats.Collector
+	// tally counts what is done; ends answers who asks as a kubelet does.
+	tally   *metrics.Tally
+	ends    *endpoints.Endpoints
 	watcher *watcher.Watcher
 	// manager is the service manager, if one has started this process.
 	manager *systemd.Notifier
@@ -123,10 +128,12 @@ type App struct {
 // NewApp returns the daemon of a configuration. It does no I/O.
 func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), pins: newPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
-	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log})
+	a.tally = metrics.NewTally()
+	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log, Seen: a.tally.Event})
 	a.images = a.newImages()
 	a.memory = newThrift()
-	a.board.stir = a.memory.stir
+	starts := newStartClock(a.tally)
+	a.board.stir = func(c runner.Change) { a.memory.stir(); starts.note(c) }
 	a.cfg.Containerd = a.containerd
 	a.cfg.Events = a.events
 	if m.gateways != nil && cfg.PodDNS == podDNSAuto && len(cfg.ClusterDNS) == 0 {
@@ -184,10 +191,12 @@ func (a *App) Run(ctx context.Context) error {
 		a.startResolver(ctx, g)
 	}
 	a.watcher = watcher.New(a.log, a.sources()...)
+	a.ends = a.newEndpoints()
 	if a.manager.Listens() {
 		g.Go(func() error { newService(a).run(ctx); return nil })
 	}
 	g.Go(func() error { return a.server().Run(ctx, a.listener) })
+	a.serve(ctx, g)
 	g.Go(func() error { return a.watch(ctx) })
 	if a.cfg.Kubeconfig != "" && a.only == nil {
 		g.Go(func() error { return a.report(ctx) })
@@ -348,7 +357,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	imported, done := context.WithCancel(ctx)
 	defer done()
 	defer a.gauges.attach(rt)()
-	pool := runner.NewPool(preloading{rt, imported}, runner.Config{
+	pool := runner.NewPool(timed{preloading{rt, imported}, a.tally}, runner.Config{
 		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
 		Room: a.resources.room(), NodeLabels: a.nodeLabels(),
 		Events:  a.events,

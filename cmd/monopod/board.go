@@ -48,11 +48,11 @@ type board struct {
 	// readers are the subscriptions of the API.
 	readers map[chan struct{}]bool
 	// stir is told each change of a pod. It does not block.
-	stir func()
+	stir func(runner.Change)
 }
 
 func newBoard() *board {
-	return &board{readers: map[chan struct{}]bool{}, hashes: manifestHashes{}, expand: make(chan struct{}, 1), stir: func() {}}
+	return &board{readers: map[chan struct{}]bool{}, hashes: manifestHashes{}, expand: make(chan struct{}, 1), stir: func(runner.Change) {}}
 }
 
 // publish is called by the watcher with each new desired state.
@@ -103,7 +103,7 @@ func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manife
 	b.notifyLocked()
 	b.mu.Unlock()
 	return changes.Watch(ctx, func(c runner.Change) error {
-		b.stir()
+		b.stir(c)
 		seen := sighting(c.Status)
 		if c.Gone {
 			seen = nil

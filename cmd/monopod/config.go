@@ -85,6 +85,8 @@ type Config struct {
 	AutoRollback             AutoRollback        `koanf:"autoRollback"`
 	Logging                  Logging             `koanf:"logging"`
 
+	Server `koanf:",squash"`
+
 	ImageGCHighThresholdPercent int           `koanf:"imageGCHighThresholdPercent"`
 	ImageGCLowThresholdPercent  int           `koanf:"imageGCLowThresholdPercent"`
 	ImageMinimumGCAge           time.Duration `koanf:"imageMinimumGCAge"`

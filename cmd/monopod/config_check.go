@@ -45,6 +45,7 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 	c.numbers(cfg)
 	c.logSizes(cfg)
 	c.security(cfg)
+	c.server(&cfg.Server)
 	c.resources(cfg)
 	c.node(cfg)
 	c.shutdown(cfg)

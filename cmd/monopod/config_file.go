@@ -182,7 +182,7 @@ func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 		return parseDuration(n.Value)
 	case kindStrings, kindPaths:
 		return stringList(key, n)
-	case kindHeaders:
+	case kindHeaders, kindLists:
 		return headerMap(key, n)
 	case kindPrograms, kindTexts:
 		return programMap(key, n)

@@ -19,6 +19,7 @@ const (
 	kindStrings  keyKind = "list of strings"
 	kindPaths    keyKind = "list of paths"
 	kindHeaders  keyKind = "map of lists of strings"
+	kindLists    keyKind = "map of lists"
 	kindPrograms keyKind = "map of programs"
 	kindTexts    keyKind = "map of strings"
 	kindSources  keyKind = "list of sources"
@@ -44,7 +45,7 @@ type configKey struct {
 
 // configKeys lists every key in the order in which they are printed.
 func configKeys() []configKey {
-	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), resourceKeys(), securityKeys(), agentKeys(), machineKeys(), apiServerKeys())
+	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), resourceKeys(), securityKeys(), serverKeys(), agentKeys(), machineKeys(), apiServerKeys())
 }
 
 func resourceKeys() []configKey {
@@ -129,7 +130,7 @@ func (k configKey) isPath() bool { return k.kind == kindPath || k.kind == kindPa
 
 // isMap says that the values of all layers count together.
 func (k configKey) isMap() bool {
-	return k.kind == kindHeaders || k.kind == kindPrograms || k.kind == kindTexts
+	return k.kind == kindHeaders || k.kind == kindLists || k.kind == kindPrograms || k.kind == kindTexts
 }
 
 // value returns the built-in default.

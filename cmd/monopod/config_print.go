@@ -45,6 +45,10 @@ func durationText(d time.Duration) string {
 
 func collectValues(v reflect.Value, prefix string, out map[string]any) {
 	for i := range v.NumField() {
+		if v.Type().Field(i).Anonymous { // its keys are ours
+			collectValues(v.Field(i), prefix, out)
+			continue
+		}
 		path := prefix + v.Type().Field(i).Tag.Get("koanf")
 		switch f := v.Field(i).Interface().(type) {
 		case time.Duration:
@@ -75,8 +79,12 @@ func (c *LoadedConfig) YAML() (string, error) {
 	values := c.values()
 	for _, key := range configKeys() {
 		parent, name := root, key.path
-		if section, rest, nested := strings.Cut(key.path, "."); nested {
-			parent, name = sectionNode(root, section), rest
+		for {
+			section, rest, nested := strings.Cut(name, ".")
+			if !nested {
+				break
+			}
+			parent, name = sectionNode(parent, section), rest
 		}
 		val := &yaml.Node{}
 		if err := val.Encode(values[key.path]); err != nil {
@@ -116,22 +124,30 @@ type configJSON struct {
 
 // JSON returns the configuration with its sources.
 func (c *LoadedConfig) JSON() ([]byte, error) {
-	nested := map[string]any{}
-	for path, v := range c.values() {
-		section, rest, ok := strings.Cut(path, ".")
-		if !ok {
-			nested[path] = v
-			continue
-		}
-		m, _ := nested[section].(map[string]any)
-		if m == nil {
-			m = map[string]any{}
-			nested[section] = m
-		}
-		m[rest] = v
-	}
 	files := append([]string{}, c.Files...)
-	return json.MarshalIndent(configJSON{Config: nested, Sources: c.Sources, Files: files}, "", "  ")
+	return json.MarshalIndent(configJSON{Config: c.nested(), Sources: c.Sources, Files: files}, "", "  ")
+}
+
+// nested returns the values by key, nested as in a file.
+func (c *LoadedConfig) nested() map[string]any {
+	root := map[string]any{}
+	for path, v := range c.values() {
+		m := root
+		for {
+			section, rest, ok := strings.Cut(path, ".")
+			if !ok {
+				break
+			}
+			inner, _ := m[section].(map[string]any)
+			if inner == nil {
+				inner = map[string]any{}
+				m[section] = inner
+			}
+			m, path = inner, rest
+		}
+		m[path] = v
+	}
+	return root
 }
 
 const configDocsHead = `# Configuration

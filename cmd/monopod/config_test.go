@@ -128,11 +128,15 @@ func sameKeysAndTypes(t *testing.T, table []configKey, config reflect.Type) {
 	}
 	kinds := map[string][]keyKind{
 		"string": {kindString, kindPath}, "int": {kindInt}, "int64": {kindInt}, "time.Duration": {kindDuration}, "bool": {kindBool}, "float64": {kindNumber},
-		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders}, "map[string]string": {kindPrograms, kindTexts}, "[]main.RemoteSource": {kindSources}, "[]main.SourceHeader": {kindSourceHeaders}, "[]main.ShutdownGrace": {kindGraces}, "[]main.ImageRule": {kindRules},
+		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders, kindLists}, "map[string]string": {kindPrograms, kindTexts}, "[]main.RemoteSource": {kindSources}, "[]main.SourceHeader": {kindSourceHeaders}, "[]main.ShutdownGrace": {kindGraces}, "[]main.ImageRule": {kindRules},
 	}
 	var walk func(typ reflect.Type, prefix string)
 	walk = func(typ reflect.Type, prefix string) {
 		for f := range typ.Fields() {
+			if f.Anonymous {
+				walk(f.Type, prefix)
+				continue
+			}
 			path := prefix + f.Tag.Get("koanf")
 			if f.Type.Kind() == reflect.Struct {
 				walk(f.Type, path+".")
@@ -195,6 +199,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		kindStrings:  {file: "[f1]", env: "e1", flag: "g1,g2", bad: "[1]"},
 		kindPaths:    {file: "[/f1]", env: "/e1", flag: "/g1,/g2", bad: "/x"},
 		kindHeaders:  {file: "{A: [f1]}", env: "{B: [e1]}", bad: "[x]"},
+		kindLists:    {file: "{'user:f': [metrics]}", env: "{'user:e': [stats]}", flag: "{'user:g': [proxy]}", bad: "[x]"},
 		kindSources:  {file: "[{name: f, url: 'http://f'}]", env: "[{name: e, url: 'http://e'}]", bad: "[x]"},
 		kindTexts:    {file: "{memory: 1Mi}", env: "{memory: 2Mi}", flag: "{memory: 3Mi, cpu: 5m}", bad: "{memory: 1}"},
 		kindRules:    {file: "[{match: r.io}]", env: "[{match: s.io, action: deny}]", bad: "[x]"},
@@ -230,9 +235,19 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"logging.format":           {"json", "text", "json", "1"},
 		"logging.level":            {"warn", "error", "debug", "1"},
 
+		"authorization.mode": {"Rules", "AlwaysAllow", "Rules", "1"},
+		"healthzBindAddress": {"127.0.0.2", "::1", "192.0.2.1", "1"},
+		"address":            {"127.0.0.2", "::1", "192.0.2.1", "1"},
+		"tlsMinVersion":      {"VersionTLS12", "VersionTLS13", "VersionTLS12", "[1]"},
+		"tlsCipherSuites":    {"[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "[1]"},
+
 		"imageGCHighThresholdPercent": {"90", "95", "99", "many"},
 		"imageMaximumGCAge":           {"1h", "2h", "3h", "20"},
 		"imagePullBandwidth":          {"1Mi", "2Mi", "3Mi", "[1]"},
+	}
+	needs := map[string]string{
+		"port": "authentication: {tokenFile: /tokens}\n", "tlsCertFile": "tlsPrivateKeyFile: /key\n", "tlsPrivateKeyFile": "tlsCertFile: /crt\n",
+		"authentication.anonymous.enabled": "authorization: {mode: Rules}\n",
 	}
 	for _, k := range configKeys() {
 		t.Run(k.path, func(t *testing.T) {
@@ -254,12 +269,10 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 			if k.path == "shutdownGracePeriodCriticalPods" { // it is a part of the other
 				url = "shutdownGracePeriod: 1m\n"
 			}
+			url += needs[k.path]
 			nested := func(value string) string {
-				section, rest, isNested := strings.Cut(k.path, ".")
-				if isNested {
-					return section + ": {" + rest + ": " + value + "}\n"
-				}
-				return k.path + ": " + value + "\n"
+				levels := strings.Split(k.path, ".")
+				return strings.Join(levels, ": {") + ": " + value + strings.Repeat("}", len(levels)-1) + "\n"
 			}
 			writeFile(t, filepath.Join(dir, "config.yaml"), url+nested(v.file))
 			layers := []struct {

@@ -83,10 +83,10 @@ func parseText(key configKey, s string) (any, *ConfigProblem) {
 			}
 		}
 		return out, nil
-	case kindHeaders, kindPrograms, kindTexts, kindSources, kindGraces, kindRules:
+	case kindHeaders, kindLists, kindPrograms, kindTexts, kindSources, kindGraces, kindRules:
 		var n yaml.Node
 		if err := yaml.Unmarshal([]byte(s), &n); err != nil || len(n.Content) != 1 {
-			hint := map[keyKind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindPrograms: "{crun: /usr/bin/crun}", kindTexts: "{memory: 1Gi}", kindRules: "[{match: registry.example}]", kindGraces: "[{priority: 0, shutdownGracePeriodSeconds: 20}]", kindSources: "[{name: fleet, url: \"https://...\"}]"}[key.kind]
+			hint := map[keyKind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindLists: "{'group:ops': [metrics]}", kindPrograms: "{crun: /usr/bin/crun}", kindTexts: "{memory: 1Gi}", kindRules: "[{match: registry.example}]", kindGraces: "[{priority: 0, shutdownGracePeriodSeconds: 20}]", kindSources: "[{name: fleet, url: \"https://...\"}]"}[key.kind]
 			return nil, &ConfigProblem{Msg: "not a " + string(key.kind), Hint: "write it as in YAML: " + hint}
 		}
 		return valueOf(key, n.Content[0])

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -26,17 +25,6 @@ func (a *App) checks() *health.Checks {
 		health.Check{Name: "podsseen", ReadyOnly: true, Ask: func(context.Context) error { return b.haveSeen() }},
 		health.Check{Name: "store", ReadyOnly: true, Ask: func(context.Context) error { return writable(a.cfg.RootDirectory) }},
 	)
-}
-
-// routes are the paths that the socket has besides its own.
-func (a *App) routes() map[string]http.Handler {
-	routes := map[string]http.Handler{}
-	checks := a.checks()
-	for _, kind := range health.Kinds() {
-		h := checks.Handler(kind, false)
-		routes["/"+string(kind)], routes["/"+string(kind)+"/"] = h, h
-	}
-	return routes
 }
 
 // running returns the pool and, when there is none, why.

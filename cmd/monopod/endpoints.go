@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/node"
+	"monopod/node/endpoints"
+	"monopod/node/metrics"
+	"monopod/node/secure"
+)
+
+// newEndpoints returns what answers as a kubelet does.
+func (a *App) newEndpoints() *endpoints.Endpoints {
+	checks := a.checks()
+	configuration, _ := json.Marshal(a.cfg.nested()) // texts, numbers and lists of them always encode
+	images := filepath.Join(a.cfg.RootDirectory, "containerd")
+	if a.cfg.ContainerRuntimeEndpoint != "" {
+		images = a.cfg.RootDirectory // where that containerd has them it does not tell
+	}
+	return endpoints.New(endpoints.Config{
+		Node: a.cfg.NodeName, Checks: checks, Stats: a.stats, Tally: a.tally, Configuration: configuration,
+		Metrics: metrics.Handlers(metrics.Sources{
+			Node: a.cfg.NodeName, Version: version(), Tally: a.tally, Checks: checks, Stats: a.stats,
+			Pods: a.board.podObjects, Inputs: a.board.countInputs, Probes: a.board.countProbes,
+		}, a.log),
+		Pods: func(context.Context) ([]corev1.Pod, error) {
+			views, err := a.board.Pods()
+			return node.Objects(views), err
+		},
+		Running:       a.gauges.running,
+		RootDirectory: a.cfg.RootDirectory, ImageDirectory: images,
+		NoDebugging: !a.cfg.EnableDebuggingHandlers, Profiling: a.cfg.EnableProfilingHandler, Log: a.log,
+	})
+}
+
+// serve answers over TCP where that is configured, until ctx ends.
+func (a *App) serve(ctx context.Context, g *errgroup.Group) {
+	cfg := &a.cfg.Server
+	run := func(c secure.Config) {
+		c.MaxConnections, c.Log = cfg.MaxConnections, a.log
+		s := secure.NewServer(c)
+		g.Go(func() error { return s.Run(ctx) })
+	}
+	if cfg.Port > 0 {
+		version, _ := secure.ParseVersion(cfg.TLSMinVersion) // checked when it was loaded
+		suites, _ := secure.ParseCipherSuites(cfg.TLSCipherSuites)
+		run(secure.Config{
+			Address: hostPort(cfg.Address, cfg.Port), Cert: a.certificate(), MinVersion: version, CipherSuites: suites,
+			Access: a.access(), Handler: a.ends.Handler(), Streams: endpoints.LongRunning,
+		})
+	}
+	if cfg.ReadOnlyPort > 0 {
+		run(secure.Config{Address: hostPort(cfg.Address, cfg.ReadOnlyPort), Handler: a.ends.ReadOnly()})
+	}
+	if cfg.HealthzPort > 0 {
+		run(secure.Config{Address: hostPort(cfg.HealthzBindAddress, cfg.HealthzPort), Handler: a.ends.Healthz()})
+	}
+}
+
+func (a *App) certificate() *secure.Certificate {
+	if a.cfg.TLSCertFile != "" {
+		return secure.Files(a.cfg.TLSCertFile, a.cfg.TLSPrivateKeyFile, a.log)
+	}
+	ips := nodeIPs(a.machine.addresses, a.log)
+	return secure.SelfSigned(filepath.Join(a.cfg.RootDirectory, "pki"), a.cfg.NodeName, func() []net.IP { return ipsOf(ips()) }, a.log)
+}
+
+// access says who may make which requests.
+func (a *App) access() *secure.Access {
+	auth := &a.cfg.Authentication
+	access := &secure.Access{Anonymous: auth.Anonymous.Enabled, Authorizer: secure.AlwaysAllow{}}
+	if auth.X509.ClientCAFile != "" {
+		access.ClientCA = secure.NewAuthorities(auth.X509.ClientCAFile, a.log)
+	}
+	if auth.TokenFile != "" {
+		access.Tokens = append(access.Tokens, secure.NewTokenFile(auth.TokenFile, a.log))
+	}
+	if a.cfg.Authorization.Mode == authorizeRules {
+		access.Authorizer = secure.Rules(a.cfg.Authorization.Rules)
+	}
+	return access
+}
+
+// podObjects returns the pods with their status; they are only read.
+func (b *board) podObjects() []*corev1.Pod {
+	views, err := b.Pods()
+	if err != nil {
+		return nil // the checks tell
+	}
+	pods := make([]*corev1.Pod, 0, len(views))
+	for _, v := range views {
+		pods = append(pods, v.Pod)
+	}
+	return pods
+}
+
+// countInputs returns how many inputs there are, by source and state.
+func (b *board) countInputs() map[[2]string]int {
+	n := map[[2]string]int{}
+	for _, in := range b.Inputs() {
+		n[[2]string{in.Source, in.State}]++
+	}
+	return n
+}
+
+// countProbes returns how often each probe said what.
+func (b *board) countProbes() []metrics.Probe {
+	pool, err := b.running()
+	if err != nil {
+		return nil
+	}
+	type name struct{ uid, container, kind string }
+	at := map[name]int{}
+	var all []metrics.Probe
+	for _, s := range pool.Pods() {
+		for _, p := range s.Probes {
+			key := name{string(s.Pod.UID), p.Container, string(p.Kind)}
+			i, there := at[key]
+			if !there { // else another instance of the container
+				i = len(all)
+				at[key] = i
+				all = append(all, metrics.Probe{Namespace: s.Pod.Namespace, Pod: s.Pod.Name, UID: key.uid, Container: key.container, Kind: key.kind})
+			}
+			all[i].Successful += p.Counts.Successful
+			all[i].Failed += p.Counts.Failed
+			all[i].Unknown += p.Counts.Unknown
+		}
+	}
+	return all
+}
+
+// running returns the pods that have a container that runs, as the runtime knows them.
+func (g *gauges) running(ctx context.Context) ([]corev1.Pod, error) {
+	places, err := g.Places(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var pods []corev1.Pod
+	for _, p := range places {
+		if len(p.Containers) == 0 {
+			continue
+		}
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), CreationTimestamp: metav1.NewTime(p.Created)}}
+		for _, c := range p.Containers {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
+		}
+		pods = append(pods, pod)
+	}
+	return pods, nil
+}
+
+// routes are the paths that the socket has besides its own.
+func (a *App) routes() map[string]http.Handler { return a.ends.Routes() }

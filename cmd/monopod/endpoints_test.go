@@ -1,0 +1,187 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
+	"monopod/node/metrics"
+	"monopod/runner"
+	"monopod/runner/runtimetest"
+)
+
+// loopbacks are addresses of tests: each server has one of its own, so that its ports are free.
+var loopbacks atomic.Int32
+
+func ownLoopback() string {
+	n := int(loopbacks.Add(1)) + 250*(os.Getpid()%60000)
+	return fmt.Sprintf("127.%d.%d.%d", 16+n/62500%200, n/250%250, 1+n%250)
+}
+
+// over asks a server of the daemon over TCP.
+func (d *daemon) over(url string, token string) (int, string, error) {
+	d.t.Helper()
+	pool := x509.NewCertPool()
+	if pem, err := os.ReadFile(d.path("root", "pki", "monopod.crt")); err == nil {
+		pool.AppendCertsFromPEM(pem)
+	}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "test-node"}}}
+	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(b), err
+}
+
+func TestTheDaemonAnswersOverTCPWhoMayAsk(t *testing.T) {
+	t.Parallel()
+	addr := ownLoopback()
+	d := newDaemon(t, "address: "+addr, "port: 10250", "readOnlyPort: 10255", "healthzPort: 10248", "healthzBindAddress: "+addr,
+		"authentication: {tokenFile: tokens, anonymous: {enabled: true}}",
+		"authorization: {mode: Rules, rules: {'user:prometheus': [metrics, stats], 'group:system:unauthenticated': [healthz]}}")
+	writeFile(t, d.path("tokens"), "0123456789abcdef,prometheus\n")
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.start()
+	d.shows("Running", "get", "pods")
+	const token = "0123456789abcdef"
+	for _, row := range []struct {
+		url, token string
+		code       int
+		want       string
+	}{
+		{"https://%s:10250/healthz", "", 200, "ok"},
+		{"https://%s:10250/metrics", "", 403, "Forbidden (user=system:anonymous, verb=get, resource=nodes, subresource(s)=[metrics])"},
+		{"https://%s:10250/metrics", token, 200, "kubelet_running_pods 1\n"},
+		{"https://%s:10250/pods", token, 403, "Forbidden (user=prometheus, verb=get, resource=nodes, subresource(s)=[pods proxy])"},
+		{"https://%s:10250/metrics", "wrong", 401, "Unauthorized"},
+		{"http://%s:10255/pods", "", 200, `"phase":"Running"`},
+		{"http://%s:10255/configz", "", 404, ""},
+		{"http://%s:10248/readyz", "", 200, "ok"},
+		{"http://%s:10248/metrics", "", 404, ""},
+	} {
+		url := fmt.Sprintf(row.url, addr)
+		d.eventually(url, func() error {
+			code, body, err := d.over(url, row.token)
+			if err != nil || code != row.code || !strings.Contains(body, row.want) {
+				return fmt.Errorf("%d %.200s %w, want %d %s", code, body, err, row.code, row.want)
+			}
+			return nil
+		})
+	}
+}
+
+func TestTheSocketAnswersAsAKubeletDoes(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, "enableProfilingHandler: true", "staticPodURLHeader: {Authorization: [hunter2]}", "staticPodURL: http://127.0.0.1:1/x")
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.start()
+	d.shows("Running", "get", "pods")
+	_, body := d.ask("/pods")
+	var list corev1.PodList
+	if err := json.Unmarshal([]byte(body), &list); err != nil || len(list.Items) != 1 || list.Items[0].Status.Phase != corev1.PodRunning || list.Kind != "PodList" {
+		t.Errorf("%v %s", err, body)
+	}
+	_, body = d.ask("/configz")
+	var conf struct {
+		Config struct {
+			NodeName       string
+			Authentication struct {
+				X509 struct{ ClientCAFile *string }
+			}
+		} `json:"kubeletconfig"`
+	}
+	if err := json.Unmarshal([]byte(body), &conf); err != nil || conf.Config.NodeName != "test-node" || conf.Config.Authentication.X509.ClientCAFile == nil || strings.Contains(body, "hunter2") {
+		t.Errorf("%v %s", err, body)
+	}
+	d.answers("/metrics", 200, `kubelet_started_containers_total{container_type="container"} 1`)
+	d.answers("/metrics", 200, "\nkubelet_pod_start_duration_seconds_count 1\n")
+	d.answers("/metrics", 200, `kubelet_runtime_operations_total{operation_type="run_podsandbox"} 1`)
+	d.answers("/metrics", 200, `monopod_events_total{reason="Started",type="Normal"} 1`)
+	d.answers("/metrics", 200, `monopod_inputs{source="file",state="Accepted"} `)
+	d.answers("/metrics/cadvisor", 200, "machine_cpu_cores ")
+	d.answers("/metrics/resource", 200, "resource_scrape_error 0")
+	d.answers("/metrics/probes", 200, "")
+	d.answers("/stats/summary", 200, `"nodeName":"test-node"`)
+	d.answers("/debug/pprof/cmdline", 200, "")
+	d.answers("/runningpods/", 200, `"items":[]`) // the fake tells of no containers
+}
+
+func TestActionsAreCountedAsAKubeletCountsThem(t *testing.T) {
+	pod := &manifests.Pod{Object: &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "init"}}, Containers: []corev1.Container{{Name: "c"}}}}}
+	refused := &runner.StepError{Reason: runner.ReasonRunContainerError, Err: os.ErrNotExist}
+	for _, row := range []struct {
+		action runner.Action
+		err    error
+		want   metrics.Action
+	}{
+		{runner.Action{Kind: runner.CreateSandbox}, nil, metrics.Action{Kind: "CreateSandbox", Operation: "run_podsandbox", StartsPod: true}},
+		{runner.Action{Kind: runner.StartContainer, Container: "init"}, refused, metrics.Action{Kind: "StartContainer", Operation: "start_container", ContainerType: "init_container", Reason: "RunContainerError"}},
+		{runner.Action{Kind: runner.StartContainer, Container: "c"}, os.ErrNotExist, metrics.Action{Kind: "StartContainer", Operation: "start_container", ContainerType: "container", Reason: "Error"}},
+		{runner.Action{Kind: runner.SyncVolumes}, nil, metrics.Action{Kind: "SyncVolumes"}},
+		{runner.Action{Kind: runner.FailPod, Failure: "DeadlineExceeded"}, nil, metrics.Action{Kind: "FailPod"}},
+		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: "The node was low on resource: memory. Threshold"}, nil, metrics.Action{Kind: "FailPod", EvictionSignal: "memory.available"}},
+		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`}, nil, metrics.Action{Kind: "FailPod", EvictionSignal: "emptydirfs.limit"}},
+	} {
+		if got := actionOf(pod, row.action, row.err, 0); got != row.want {
+			t.Errorf("%s: %+v, want %+v", row.action, got, row.want)
+		}
+	}
+}
+
+func TestAPodIsCountedOnceWhenItHasStarted(t *testing.T) {
+	tally := metrics.NewTally()
+	s := newStartClock(tally)
+	change := func(uid types.UID, started time.Time) runner.Change {
+		p := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending}}
+		p.UID = uid
+		if !started.IsZero() {
+			p.Status.Phase = corev1.PodRunning
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}}}
+		}
+		return runner.Change{Key: manifests.Key{Namespace: "default", Name: "web"}, Status: runner.PodStatus{Pod: p}}
+	}
+	counted := func(what string, want int) {
+		t.Helper()
+		if n := tally.PodsStarted(); n != want {
+			t.Errorf("%s: %d pods were started, want %d", what, n, want)
+		}
+	}
+	s.note(change("a", s.began.Add(-time.Hour)))
+	counted("found running", 0)
+	s.note(change("b", time.Time{}))
+	counted("another instance waits", 0)
+	s.note(change("b", s.began.Add(time.Second)))
+	counted("it runs", 1)
+	s.note(change("b", s.began.Add(time.Minute)))
+	counted("a container was started again", 1)
+	gone := change("b", time.Time{})
+	gone.Gone = true
+	s.note(gone)
+	s.note(change("c", s.began.Add(time.Hour)))
+	counted("one that was seen only when it ran", 2)
+	if len(s.pods) != 1 {
+		t.Errorf("it remembers %v", s.pods)
+	}
+}

@@ -1,0 +1,293 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// busy is a pod that burns processor time, holds 8 MiB of memory, has written 2 MiB into a volume, 1 MiB into its writable layer and
+// 64 KiB into its log, and has sent packets.
+func busy() string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: busy}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: %s
+    resources: {limits: {cpu: 400m, memory: 64Mi}}
+    command: [sh, -c, "f() { dd if=/dev/zero of=$1 bs=64k count=$2 2>/dev/null; }; f /v/f 32; f /layer 16;
+      head -c 64k /dev/zero | tr '\\0' y | fold -w 99; ping -c 1 -w 5 $(ip route | awk '/default/{print $3}'); echo; echo done; touch /ready; exec dd if=/dev/zero of=/dev/null bs=8M"]
+    readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1, timeoutSeconds: 5}
+    volumeMounts: [{name: v, mountPath: /v}]
+  volumes: [{name: v, emptyDir: {}}]
+`, image)
+}
+
+// curl runs one on the socket.
+func (in *instance) curl(path string) string {
+	in.t.Helper()
+	out, err := exec.Command("curl", "-sSf", "--unix-socket", filepath.Join(in.state, "monopod.sock"), "http://monopod"+path).CombinedOutput()
+	if err != nil {
+		in.t.Fatalf("%s: %v %s", path, err, out)
+	}
+	return string(out)
+}
+
+// TestEndpointsTellWhatIsUsed compares what is told with what the kernel says of the processes, and runs the examples of
+// the docs for TCP, with certificates.
+func TestEndpointsTellWhatIsUsed(t *testing.T) {
+	t.Parallel()
+	host := "127.95." + strconv.Itoa(os.Getpid()/250%250) + "." + strconv.Itoa(1+os.Getpid()%250)
+	in := newInstance(t, "address: "+host, "port: 10250", "readOnlyPort: 10255", "healthzPort: 10248", "healthzBindAddress: "+host,
+		"authentication: {tokenFile: tokens, x509: {clientCAFile: clients.crt}}",
+		`authorization: {mode: Rules, rules: {"user:prometheus": [metrics, stats], "group:operators": ["*"]}}`)
+	in.write(filepath.Join(in.dir, "tokens"), "0123456789abcdef,prometheus\n")
+	operator(t, in.dir)
+	in.start()
+	in.put("busy", busy())
+	p := in.ready("busy")
+	id := strings.TrimPrefix(containerID(p, "c"), "containerd://")
+	pid := in.processOf(id)
+	t.Run("values", func(t *testing.T) { in.valuesAreThoseOfTheKernel(t, pid) })
+	t.Run("metrics", func(t *testing.T) {
+		text := in.curl("/metrics/cadvisor")
+		for _, want := range []string{
+			`container_spec_memory_limit_bytes{container="c",id="` + in.cgroups.Container(podCgroup(in, p), id) + `",image="`, `container_network_transmit_packets_total{container="",id="` + podCgroup(in, p) + `"`,
+			`container_cpu_cfs_throttled_periods_total{container="c"`,
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %s in\n%s", want, text)
+			}
+		}
+		if cgroupV2() && !strings.Contains(text, `container_pressure_cpu_waiting_seconds_total{container="c"`) {
+			t.Errorf("no pressure in\n%s", text)
+		}
+		for path, want := range map[string]string{
+			"/metrics": `kubelet_started_containers_total{container_type="container"} 1`, "/metrics/probes": `probe_type="Readiness",result="successful"`,
+			"/metrics/resource": `container_memory_working_set_bytes{container="c",namespace="default",pod="busy"}`,
+		} {
+			if text := in.curl(path); !strings.Contains(text, want) {
+				t.Errorf("%s has no %s:\n%s", path, want, text)
+			}
+		}
+	})
+	t.Run("docs", func(t *testing.T) { in.docsOverTCP(t, host) })
+	in.drop("busy")
+	in.gone("busy")
+}
+
+// processOf returns the first process of a container.
+func (in *instance) processOf(id string) int {
+	in.t.Helper()
+	for pid := range in.table() {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if err == nil && strings.Contains(string(b), id) && !strings.Contains(procText(pid, "cmdline"), "runc") {
+			return pid
+		}
+	}
+	in.t.Fatalf("no process of %s", id)
+	return 0
+}
+
+func procText(pid int, name string) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
+	return string(b)
+}
+
+func (in *instance) summary(t *testing.T) (statsapi.Summary, statsapi.PodStats) {
+	t.Helper()
+	var s statsapi.Summary
+	if err := json.Unmarshal([]byte(in.curl("/stats/summary")), &s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Pods) != 1 || len(s.Pods[0].Containers) != 1 || s.Pods[0].PodRef.Name != "busy" {
+		t.Fatalf("%+v", s)
+	}
+	return s, s.Pods[0]
+}
+
+func (in *instance) valuesAreThoseOfTheKernel(t *testing.T, pid int) {
+	const mi = 1 << 20
+	cpuBefore, txBefore := cpuOf(t, pid), transmitted(t, pid)
+	s, p := in.summary(t)
+	cpuAfter, txAfter := cpuOf(t, pid), transmitted(t, pid)
+	c := p.Containers[0]
+	// What its children used before counts, too: some tenths of a second.
+	if got := time.Duration(*c.CPU.UsageCoreNanoSeconds); got < cpuBefore-50*time.Millisecond || got > cpuAfter+5*time.Second {
+		t.Errorf("processor time %s, the process has %s to %s", got, cpuBefore, cpuAfter)
+	}
+	if c.CPU.UsageNanoCores == nil || *c.CPU.UsageNanoCores == 0 || *c.CPU.UsageNanoCores > 900_000_000 {
+		t.Errorf("rate %v of a container with a limit of 400m", c.CPU.UsageNanoCores)
+	}
+	in.eventually("the process has used more", func() error {
+		if now := cpuOf(t, pid); now < cpuAfter+50*time.Millisecond {
+			return fmt.Errorf("%s, before it was %s", now, cpuAfter)
+		}
+		return nil
+	})
+	used := cpuOf(t, pid)
+	_, later := in.summary(t)
+	if got := time.Duration(*later.Containers[0].CPU.UsageCoreNanoSeconds - *c.CPU.UsageCoreNanoSeconds); got < used-cpuAfter-50*time.Millisecond {
+		t.Errorf("between two requests it used %s, the process alone %s", got, used-cpuAfter)
+	}
+	anon := status(t, pid, "RssAnon")
+	if rss := *c.Memory.RSSBytes; rss < anon-mi || rss > anon+16*mi || *c.Memory.WorkingSetBytes < anon-mi || *c.Memory.AvailableBytes > 64*mi-*c.Memory.WorkingSetBytes {
+		t.Errorf("rss %d, working set %d, available %d; the process has %d", rss, *c.Memory.WorkingSetBytes, *c.Memory.AvailableBytes, anon)
+	}
+	near := func(what string, got *uint64, want uint64) {
+		t.Helper()
+		if got == nil || *got < want || *got > want+mi/2 {
+			t.Errorf("%s: %v, want %d", what, got, want)
+		}
+	}
+	near("volume", p.VolumeStats[0].UsedBytes, 2*mi)
+	near("layer", c.Rootfs.UsedBytes, mi)
+	near("logs", c.Logs.UsedBytes, 64<<10)
+	near("all", p.EphemeralStorage.UsedBytes, 3*mi+64<<10)
+	if got := *p.Network.TxBytes; got < txBefore || got > txAfter || got == 0 {
+		t.Errorf("it sent %d bytes, its interface %d to %d", got, txBefore, txAfter)
+	}
+	if *p.ProcessStats.ProcessCount != 1 {
+		t.Errorf("%d processes", *p.ProcessStats.ProcessCount)
+	}
+	for _, sys := range s.Node.SystemContainers {
+		if sys.Name == statsapi.SystemContainerKubelet {
+			if got, want := *sys.Memory.UsageBytes, status(t, in.cmd.Process.Pid, "VmRSS"); got+8*mi < want || got > want+8*mi {
+				t.Errorf("monopod uses %d, and has %d", got, want)
+			}
+		}
+	}
+	if cgroupV2() && (c.CPU.PSI == nil || p.Memory.PSI == nil || s.Node.CPU.PSI == nil || c.CPU.PSI.Some.Total == 0) {
+		t.Errorf("pressure of a container that is throttled: %+v", c.CPU.PSI)
+	}
+}
+
+// cpuOf is the processor time of one process.
+func cpuOf(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text := procText(pid, "stat")
+	f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(f) < 13 {
+		t.Fatalf("process %d: %q", pid, text)
+	}
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+func transmitted(t *testing.T, pid int) uint64 {
+	t.Helper()
+	for line := range strings.Lines(procText(pid, "net/dev")) {
+		if name, rest, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "eth0" {
+			n, err := strconv.ParseUint(strings.Fields(rest)[8], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no eth0 in %s", procText(pid, "net/dev"))
+	return 0
+}
+
+// status is a line of /proc/PID/status in bytes.
+func status(t *testing.T, pid int, key string) uint64 {
+	t.Helper()
+	for line := range strings.Lines(procText(pid, "status")) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == key+":" {
+			n, err := strconv.ParseUint(f[1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n << 10
+		}
+	}
+	t.Fatalf("process %d has no %s", pid, key)
+	return 0
+}
+
+// operator makes an authority for clients and a certificate of one of group operators.
+func operator(t *testing.T, dir string) {
+	t.Helper()
+	template := func(name string, ca bool) *x509.Certificate {
+		return &x509.Certificate{
+			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name, Organization: []string{"operators"}}, IsCA: ca, BasicConstraintsValid: true,
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		}
+	}
+	client := template("op", false)
+	client.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	authority, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err2 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	ca, err1 := x509.CreateCertificate(rand.Reader, template("clients", true), template("clients", true), &authority.PublicKey, authority)
+	cert, err2 := x509.CreateCertificate(rand.Reader, client, template("clients", true), &key.PublicKey, authority)
+	private, err3 := x509.MarshalPKCS8PrivateKey(key)
+	if err1 != nil || err2 != nil || err3 != nil {
+		t.Fatal(err1, err2, err3)
+	}
+	for name, block := range map[string]*pem.Block{
+		"clients.crt": {Type: "CERTIFICATE", Bytes: ca}, "operator.crt": {Type: "CERTIFICATE", Bytes: cert}, "operator.key": {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// docsOverTCP runs the examples of docs/endpoints.md that want a port.
+func (in *instance) docsOverTCP(t *testing.T, host string) {
+	f, err := os.Open("../docs/endpoints.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	here := strings.NewReplacer("/var/lib/monopod", filepath.Join(in.dir, "root"), "https://localhost:10250", "--connect-to localhost:10250:"+host+":10250 https://localhost:10250", "http://127.0.0.1:", "http://"+host+":")
+	n, inside := 0, false
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		line := sc.Text()
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inside = line == "```sh"
+		case inside:
+			n++
+			c := exec.Command("bash", "-c", here.Replace(line))
+			c.Dir, c.Env = in.dir, append(os.Environ(), "TOKEN=0123456789abcdef")
+			if out, err := c.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", line, err, out)
+			}
+			stranger := exec.Command("bash", "-c", here.Replace(line))
+			stranger.Dir, stranger.Env = in.dir, append(os.Environ(), "TOKEN=wrong")
+			if out, err := stranger.CombinedOutput(); strings.Contains(line, "TOKEN") && (err == nil || !strings.Contains(string(out), "401")) {
+				t.Errorf("%s with a wrong token: %v\n%s", line, err, out)
+			}
+		}
+	}
+	if n != 5 {
+		t.Errorf("%d examples", n)
+	}
+}
