@@ -78,6 +78,7 @@ $(KUBERNETES)/kube-apiserver: $(KUBE_MOD)
 ## test-apiserver: the add-on against a real kube-apiserver and etcd
 test-apiserver: kubernetes
 	$(GO) test -race -count=1 -timeout 10m -tags e2e ./node/apiserver/...
+	$(GO) test -race -count=1 -timeout 10m -tags e2e ./e2e -run APIServer
 
 # ---- running and testing -------------------------------------------------------------------------------------
 

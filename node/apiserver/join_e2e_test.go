@@ -159,3 +159,29 @@ func TestEventsAreToldWithTheirCounts(t *testing.T) {
 	recorder.Event(about, corev1.EventTypeWarning, "BackOff", "it crashes")
 	r.Eventually("the same event is raised", find(6))
 }
+
+func TestARealAPIServerSaysWhoMayDoWhat(t *testing.T) {
+	r := newRig(t)
+	a := New(config(t, r.Kubeconfig(r.Address, apitest.Node("n1")), newBoard()))
+	c, err := Open(a.cfg.Kubeconfig, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	a.setClient(c)
+	w := a.Webhook()
+	who, ok, err := w.Authenticate(t.Context(), "joining-token")
+	if err != nil || !ok || who.Username != "system:bootstrap:abcdef" {
+		t.Errorf("%+v %v %v", who, ok, err)
+	}
+	if _, ok, err := w.Authenticate(t.Context(), "another"); err != nil || ok {
+		t.Errorf("%v %v", ok, err)
+	}
+	if ok, _, err := w.Authorize(t.Context(), who, "get", "stats"); err != nil || ok {
+		t.Errorf("%v %v", ok, err)
+	}
+	who.Groups = append(who.Groups, "system:masters")
+	if ok, _, err := w.Authorize(t.Context(), who, "get", "stats"); err != nil || !ok {
+		t.Errorf("%v %v", ok, err)
+	}
+}

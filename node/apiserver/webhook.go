@@ -1,0 +1,139 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// How long answers count, as with a kubelet; errors are never kept.
+const (
+	tokenTTL      = 2 * time.Minute
+	allowedTTL    = 5 * time.Minute
+	refusedTTL    = 30 * time.Second
+	maxRemembered = 1000
+)
+
+// ErrNoServer says that there is no API server to ask now.
+var ErrNoServer = errors.New("the API server cannot be asked now")
+
+// Webhook asks the API server who somebody is, and what they may do on this node.
+type Webhook struct {
+	// node is the name of the Node.
+	node   string
+	client func() *Client
+	now    func() time.Time
+
+	mu     sync.Mutex
+	tokens map[[sha256.Size]byte]remembered[*authenticationv1.UserInfo]
+	rights map[string]remembered[verdict]
+}
+
+type verdict struct {
+	allowed bool
+	reason  string
+}
+
+// remembered is an answer and when it ends to count.
+type remembered[T any] struct {
+	answer T
+	end    time.Time
+}
+
+// Webhook returns one that asks the server of the current session.
+func (a *Agent) Webhook() *Webhook {
+	return &Webhook{
+		node: a.cfg.NodeName, client: a.Client, now: time.Now,
+		tokens: map[[sha256.Size]byte]remembered[*authenticationv1.UserInfo]{}, rights: map[string]remembered[verdict]{},
+	}
+}
+
+// Authenticate says whose token it is. ok is false when the server does not know it.
+func (w *Webhook) Authenticate(ctx context.Context, token string) (who authenticationv1.UserInfo, ok bool, err error) {
+	key := sha256.Sum256([]byte(token)) // no token is kept
+	w.mu.Lock()
+	known, had := w.tokens[key]
+	w.mu.Unlock()
+	if !had || w.now().After(known.end) {
+		review := authenticationv1.TokenReview{
+			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}, Spec: authenticationv1.TokenReviewSpec{Token: token},
+		}
+		if err := w.ask(ctx, "/apis/authentication.k8s.io/v1/tokenreviews", &review); err != nil {
+			return who, false, err
+		}
+		known = remembered[*authenticationv1.UserInfo]{end: w.now().Add(tokenTTL)}
+		if review.Status.Authenticated {
+			known.answer = &review.Status.User
+		}
+		w.mu.Lock()
+		keep(w.tokens, key, known)
+		w.mu.Unlock()
+	}
+	if known.answer == nil {
+		return who, false, nil
+	}
+	return *known.answer, true, nil
+}
+
+// Authorize says whether somebody may use a subresource of this node, such as proxy, log or stats.
+func (w *Webhook) Authorize(ctx context.Context, who authenticationv1.UserInfo, verb, subresource string) (allowed bool, reason string, err error) {
+	key := strings.Join(append([]string{who.Username, who.UID, verb, subresource}, who.Groups...), "\x00")
+	w.mu.Lock()
+	known, had := w.rights[key]
+	w.mu.Unlock()
+	if had && !w.now().After(known.end) {
+		return known.answer.allowed, known.answer.reason, nil
+	}
+	review := authorizationv1.SubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"},
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra(who.Extra),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Version: "v1", Resource: "nodes", Subresource: subresource, Verb: verb, Name: w.node},
+		},
+	}
+	if err := w.ask(ctx, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review); err != nil {
+		return false, "", err
+	}
+	v := verdict{review.Status.Allowed && !review.Status.Denied, clip(review.Status.Reason)}
+	life := refusedTTL
+	if v.allowed {
+		life = allowedTTL
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	keep(w.rights, key, remembered[verdict]{v, w.now().Add(life)})
+	return v.allowed, v.reason, nil
+}
+
+func extra(all map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
+	out := make(map[string]authorizationv1.ExtraValue, len(all))
+	for k, v := range all {
+		out[k] = authorizationv1.ExtraValue(v)
+	}
+	return out
+}
+
+// ask sends a review, which gets the answer.
+func (w *Webhook) ask(ctx context.Context, path string, review any) error {
+	c := w.client()
+	if c == nil {
+		return ErrNoServer
+	}
+	return c.do(ctx, request{method: http.MethodPost, path: path, body: review, into: review})
+}
+
+// keep remembers an answer. When there are too many, all are forgotten: nobody else may make them more.
+func keep[K comparable, T any](m map[K]remembered[T], key K, r remembered[T]) {
+	if len(m) >= maxRemembered {
+		clear(m)
+	}
+	m[key] = r
+}
