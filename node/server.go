@@ -33,6 +33,8 @@ type Config struct {
 	// Applier, which may be nil, takes documents from clients.
 	Applier Applier
 	Whys    Whys
+	// Agent, which may be nil, returns what the daemon costs.
+	Agent func() Agent
 	// Scheduler may be nil: pods may always run then.
 	Scheduler Scheduler
 	// Routes are further paths, by their patterns in a ServeMux.
@@ -72,6 +74,7 @@ func (s *Server) Handler() http.Handler {
 	s.applyRoutes(mux)
 	s.revisionRoutes(mux)
 	s.scheduleRoutes(mux)
+	s.agentRoutes(mux)
 	s.imageRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {

@@ -98,6 +98,7 @@ type Config struct {
 	LockFile                        string          `koanf:"lockFile"`
 	ExitOnLockContention            bool            `koanf:"exitOnLockContention"`
 	LockContentionPods              string          `koanf:"lockContentionPods"`
+	AgentMemoryBudget               string          `koanf:"agentMemoryBudget"`
 
 	RegistryHostsDirs             []string `koanf:"registryHostsDirs"`
 	ImageCredentialProviderConfig string   `koanf:"imageCredentialProviderConfig"`

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"monopod/runner"
 )
 
@@ -27,6 +29,7 @@ func machineKeys() []configKey {
 		{path: "shutdownGracePeriod", kind: kindDuration, def: time.Duration(0), doc: "How long a shutdown of the machine waits for pods to stop. 0: it does not, and pods are killed with everything else. See docs/machine.md."},
 		{path: "shutdownGracePeriodCriticalPods", kind: kindDuration, def: time.Duration(0), doc: "Which part of `shutdownGracePeriod` is for pods of priority 2000000000 and above, such as `system-node-critical`, after all others."},
 		{path: "shutdownGracePeriodByPodPriority", kind: kindGraces, doc: "Instead of the two others: time by priority, the lowest first, as in `[{priority: 0, shutdownGracePeriodSeconds: 20}, {priority: 1000, shutdownGracePeriodSeconds: 10}]`."},
+		{path: "agentMemoryBudget", kind: kindString, doc: "How much memory monopod itself tries to do with, as `64Mi`: its garbage collector works harder the nearer it comes. `GOMEMLIMIT` overrides it. Empty: as little as it gets by with anyway."},
 		{path: "lockFile", kind: kindPath, doc: "File that monopod locks before it looks after pods, as a kubelet does with `--lock-file`; it waits while another agent holds the lock. Empty: none."},
 		{path: "exitOnLockContention", kind: kindBool, def: false, doc: "Whether monopod hands the machine over and ends when somebody else opens or removes `lockFile`, as a kubelet does that is started with it."},
 		{path: "lockContentionPods", kind: kindString, def: contentionStop, doc: "What becomes of the pods then. `Stop`: they are stopped and removed before the lock is given back, since the kubelet runs copies of its own, for which ports and data must be free. `Keep`: they go on, for another monopod."},
@@ -74,6 +77,9 @@ func (c *configCheck) shutdown(cfg *Config) {
 	c.oneOf("lockContentionPods", cfg.LockContentionPods, contentionStop, contentionKeep)
 	if cfg.ExitOnLockContention && cfg.LockFile == "" {
 		c.add("exitOnLockContention", "has no effect without lockFile", "set lockFile")
+	}
+	if q, err := resource.ParseQuantity(cfg.AgentMemoryBudget); cfg.AgentMemoryBudget != "" && (err != nil || q.Value() < 16<<20) {
+		c.add("agentMemoryBudget", fmt.Sprintf("%q is not an amount of memory of 16Mi or more", cfg.AgentMemoryBudget), "write 64Mi")
 	}
 	seen := map[int64]bool{}
 	for i, g := range cfg.ShutdownGraces {

@@ -210,6 +210,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"staticPodURL":             {"http://f", "http://e", "http://g", "1"},
 		"containerLogMaxSize":      {"1Mi", "2Mi", "3Mi", "1"},
 		"podLogsMaxSize":           {"1Mi", "2Mi", "3Mi", "1"},
+		"agentMemoryBudget":        {"64Mi", "65Mi", "66Mi", "[1]"},
 		"lockContentionPods":       {"Keep", "Stop", "Keep", "[1]"},
 		"runPodCIDR":               {"10.4.0.0/16", "10.5.0.0/16", "10.6.0.0/16", "1"},
 		"podCIDR":                  {"10.1.0.0/24", "10.2.0.0/24", "10.3.0.0/24", "1"},

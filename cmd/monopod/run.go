@@ -43,6 +43,7 @@ func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
 		manager = systemd.FromEnvironment() // before anything is started that would inherit it
 	}
 	log := newLogger(p.stderr, cfg.Logging)
+	limitMemory(cfg.AgentMemoryBudget)
 	lock, err := waitForLock(ctx, cfg, manager, log)
 	if err != nil || ctx.Err() != nil {
 		return ignoreCanceled(err)

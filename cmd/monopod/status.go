@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"monopod/internal/boottime"
+	"monopod/node"
+	"monopod/node/budget"
+)
+
+// cost is what this process and its shims cost.
+func (a *App) cost() node.Agent {
+	now := boottime.Since()
+	out := node.Agent{PID: os.Getpid(), Version: version()}
+	out.Agent.Add("/proc", out.PID, now)
+	for _, pid := range budget.Children("/proc", shimName, a.cfg.StateDirectory) {
+		out.Shims.Add("/proc", pid, now)
+	}
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		out.MemoryLimitBytes = limit
+	}
+	return out
+}
+
+// limitMemory has the garbage collector work harder from so many bytes on; GOMEMLIMIT knows better.
+func limitMemory(budget string) {
+	if q, err := resource.ParseQuantity(budget); err == nil && q.Sign() > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(q.Value())
+	}
+}
+
+func (p *program) statusCommand() *cobra.Command {
+	o := &clientFlags{}
+	output := ""
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what monopod itself costs the machine: memory, wake-ups, bytes written to disk",
+		Long: "Of monopod, with the containerd inside it, and of the shims that look after containers. Wake-ups are voluntary context\n" +
+			"switches of the threads there are; numbers of an hour are means since the processes were started.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOfOutputs(output, "json", "yaml"); err != nil {
+				return err
+			}
+			return p.status(cmd.Context(), p.client(o), output)
+		},
+	}
+	cmd.Flags().StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: json or yaml")
+	return cmd
+}
+
+func (p *program) status(ctx context.Context, c *node.Client, output string) error {
+	a, err := c.Agent(ctx)
+	if err != nil {
+		return err
+	}
+	if output != "" {
+		return p.printObject(a, output)
+	}
+	rows := [][]string{{"", "PROCESSES", "MEMORY", "WAKE-UPS/H", "WRITTEN", "WRITTEN/H", "AGE"}}
+	for _, r := range []struct {
+		name string
+		cost budget.Cost
+	}{{"monopod", a.Agent}, {"shims", a.Shims}} {
+		age := "-"
+		if r.cost.Processes > 0 {
+			age = duration.HumanDuration(r.cost.Running / time.Duration(r.cost.Processes))
+		}
+		rows = append(rows, []string{
+			r.name, fmt.Sprint(r.cost.Processes), mebibytes(float64(r.cost.ResidentBytes)), fmt.Sprintf("%.0f", r.cost.PerHour(r.cost.WakeUps)),
+			mebibytes(float64(r.cost.WrittenBytes)), mebibytes(r.cost.PerHour(r.cost.WrittenBytes)), age,
+		})
+	}
+	(&table{w: p.stdout}).printAll(rows)
+	if a.MemoryLimitBytes > 0 {
+		fmt.Fprintf(p.stdout, "\nmonopod tries to do with %s of memory (agentMemoryBudget, or GOMEMLIMIT).\n", mebibytes(float64(a.MemoryLimitBytes)))
+	}
+	return nil
+}
+
+func mebibytes(n float64) string { return fmt.Sprintf("%.1f MiB", n/(1<<20)) }

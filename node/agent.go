@@ -1,0 +1,32 @@
+package node
+
+import (
+	"context"
+	"net/http"
+
+	"monopod/node/budget"
+)
+
+// Agent is what monopod itself costs the machine: the answer to GET /v1/agent.
+type Agent struct {
+	PID     int    `json:"pid"`
+	Version string `json:"version"`
+	// Agent is monopod, with the containerd inside it; Shims are the processes that look after containers.
+	Agent budget.Cost `json:"agent"`
+	Shims budget.Cost `json:"shims"`
+	// MemoryLimitBytes is how much memory monopod tries to do with; 0: no limit is set.
+	MemoryLimitBytes int64 `json:"memoryLimitBytes,omitempty"`
+}
+
+// agentRoutes adds what monopod costs.
+func (s *Server) agentRoutes(mux *http.ServeMux) {
+	if s.cfg.Agent != nil {
+		mux.HandleFunc("GET /v1/agent", func(w http.ResponseWriter, _ *http.Request) { s.json(w, s.cfg.Agent()) })
+	}
+}
+
+// Agent returns what the daemon costs the machine.
+func (c *Client) Agent(ctx context.Context) (Agent, error) {
+	var a Agent
+	return a, c.getJSON(ctx, "/v1/agent", &a)
+}
