@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	podstream "monopod/node/stream"
 )
 
 // Client asks the API of a daemon.
@@ -34,6 +36,18 @@ func NewClient(socket string) *Client {
 		return d.DialContext(ctx, "unix", socket)
 	}
 	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Streams returns the client for what reaches into pods.
+func (c *Client) Streams() *podstream.Client {
+	return podstream.NewClient(func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "unix", c.socket)
+		if opErr, ok := errors.AsType[*net.OpError](err); ok {
+			return nil, &ConnectError{Socket: c.socket, Err: opErr.Err}
+		}
+		return conn, err
+	})
 }
 
 // ConnectError says that no daemon could be asked.

@@ -18,24 +18,32 @@ import (
 // log streams the log of one container instance as plain text. Parameters and errors are those of the
 // kubelet's containerLogs.
 func (s *Server) log(w http.ResponseWriter, r *http.Request) {
+	s.serveLog(w, r, "", func(e *apierrors.StatusError) { s.fail(w, e) })
+}
+
+// serveLog is log for a container, or the one that the query names; fail answers with an error.
+func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, container string, fail func(*apierrors.StatusError)) {
 	f := podFilter{namespace: r.PathValue("namespace"), name: r.PathValue("name")}
-	found, ok := s.found(w, r, f)
-	if !ok {
+	pod, err := s.FindPod(r.Context(), f.namespace, f.name)
+	switch {
+	case err != nil:
+		fail(statusError(http.StatusServiceUnavailable, err.Error()))
+		return
+	case pod == nil:
+		fail(statusError(http.StatusNotFound, fmt.Sprintf("pod %q does not exist", f.name)))
 		return
 	}
-	if len(found) == 0 {
-		s.fail(w, statusError(http.StatusNotFound, fmt.Sprintf("pod %q does not exist", f.name)))
-		return
-	}
-	pod := &found[0]
 	o, err := parseLogOptions(r.URL.Query())
 	if err != nil {
-		s.fail(w, statusError(http.StatusUnprocessableEntity, "Invalid request: "+err.Error()))
+		fail(statusError(http.StatusUnprocessableEntity, "Invalid request: "+err.Error()))
 		return
+	}
+	if container != "" {
+		o.container = container
 	}
 	instance, fault := logInstance(pod, &o)
 	if fault != nil {
-		s.fail(w, fault)
+		fail(fault)
 		return
 	}
 	q := o.query(time.Now())
@@ -54,7 +62,7 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 	if err := s.cfg.Logs.ReadLog(ctx, q, out); err != nil && ctx.Err() == nil {
 		s.cfg.Log.Debug("read log", "pod", f.namespace+"/"+f.name, "container", instance.Container, "err", err)
 		if !out.started {
-			s.fail(w, apierrors.NewInternalError(err))
+			fail(apierrors.NewInternalError(err))
 		}
 	}
 }
@@ -98,8 +106,12 @@ func parseLogOptions(v url.Values) (logOptions, error) {
 	o.follow = p.boolean("follow")
 	o.previous = p.boolean("previous")
 	o.timestamps = p.boolean("timestamps")
-	if v.Get("tailLines") != "all" {
-		o.tail = p.number("tailLines", 0, -1)
+	name := "tailLines"
+	if v.Has("tail") { // the kubelet's older name
+		name = "tail"
+	}
+	if v.Get(name) != "all" {
+		o.tail = p.number(name, 0, -1)
 	}
 	o.limitBytes = p.number("limitBytes", 1, 0)
 	o.sinceSeconds = p.number("sinceSeconds", 1, 0)

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	podstream "monopod/node/stream"
 )
 
 // shutdownGrace is how long requests in progress may take when the server stops. Watches and followed logs
@@ -37,6 +39,9 @@ type Config struct {
 	Agent func() Agent
 	// Scheduler may be nil: pods may always run then.
 	Scheduler Scheduler
+	// Reach, which may be nil, reaches into pods; StreamIdleTimeout ends such connections when nothing moves.
+	Reach             podstream.Runtime
+	StreamIdleTimeout time.Duration
 	// Routes are further paths, by their patterns in a ServeMux.
 	Routes map[string]http.Handler
 	// Images may be nil: nothing is told of them then.
@@ -51,10 +56,18 @@ type Config struct {
 // Server serves the API.
 type Server struct {
 	cfg Config
+	// streams is nil when nothing reaches into pods.
+	streams *podstream.Handler
 }
 
 // NewServer returns a Server. It does no I/O.
-func NewServer(cfg Config) *Server { return &Server{cfg: cfg} }
+func NewServer(cfg Config) *Server {
+	s := &Server{cfg: cfg}
+	if cfg.Reach != nil {
+		s.streams = podstream.New(podstream.Config{Pods: s, Runtime: cfg.Reach, Logs: s.containerLogs, IdleTimeout: cfg.StreamIdleTimeout, Log: cfg.Log})
+	}
+	return s
+}
 
 // Handler returns the routes of the API.
 func (s *Server) Handler() http.Handler {
@@ -76,6 +89,7 @@ func (s *Server) Handler() http.Handler {
 	s.scheduleRoutes(mux)
 	s.agentRoutes(mux)
 	s.imageRoutes(mux)
+	s.streamRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			s.fail(w, statusError(http.StatusMethodNotAllowed, "the API has no "+r.Method+" for "+r.URL.Path))
@@ -106,6 +120,9 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	defer cancel()
 	if err := srv.Shutdown(bounded); err != nil {
 		_ = srv.Close() // what is left is cut off
+	}
+	if s.streams != nil {
+		s.streams.Wait(bounded)
 	}
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 		return err

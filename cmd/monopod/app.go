@@ -96,6 +96,7 @@ type App struct {
 	listener net.Listener
 	settings json.RawMessage
 	board    *board
+	inside   *inside
 	events   *events.Recorder
 	// inputs are those in trouble, for publish.
 	inputs map[inputKey]watcher.Report
@@ -127,7 +128,7 @@ type App struct {
 
 // NewApp returns the daemon of a configuration. It does no I/O.
 func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
-	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), pins: newPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
+	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), inside: &inside{}, pins: newPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
 	a.tally = metrics.NewTally()
 	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log, Seen: a.tally.Event})
 	a.images = a.newImages()
@@ -225,6 +226,7 @@ func (a *App) server() *node.Server {
 	cfg := node.Config{
 		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Whys: a.explainer(), Events: a.events, Revisions: revisions{a.rollouts}, Images: a.images,
 		Settings: a.settings, Version: version(), Agent: a.cost, Log: a.log, Routes: a.routes(),
+		Reach: a.inside, StreamIdleTimeout: a.cfg.StreamingConnectionIdleTimeout,
 	}
 	if a.only == nil { // else nobody reads what is applied
 		cfg.Applier, cfg.Scheduler = a.applier(), a.gate
@@ -365,6 +367,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
 	})
 	a.gate.attach(pool, rt.Cleanup)
+	defer a.inside.open(rt)()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "runtime", rt.Run(ctx)) })
 	g.Go(func() error {

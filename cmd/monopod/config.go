@@ -110,6 +110,8 @@ type Config struct {
 	ImagePullBandwidth            string   `koanf:"imagePullBandwidth"`
 
 	ImagePolicy []ImageRule `koanf:"imagePolicy"`
+
+	StreamingConnectionIdleTimeout time.Duration `koanf:"streamingConnectionIdleTimeout"`
 }
 
 // CrashLoopBackOff bounds the wait between restarts of a crashing container.

@@ -230,6 +230,7 @@ func (c *configCheck) numbers(cfg *Config) {
 		{"httpCheckFrequency", cfg.HTTPCheckFrequency, time.Second, 24 * time.Hour},
 		{"crashLoopBackOff.maxContainerRestartPeriod", cfg.CrashLoopBackOff.MaxContainerRestartPeriod, time.Second, 300 * time.Second},
 		{"autoRollback.readyDeadline", cfg.AutoRollback.ReadyDeadline, time.Second, 24 * time.Hour},
+		{"streamingConnectionIdleTimeout", cfg.StreamingConnectionIdleTimeout, time.Second, 24 * time.Hour},
 		{"autoRollback.soak", cfg.AutoRollback.Soak, 0, 24 * time.Hour},
 	} {
 		if d.val < d.min || d.val > d.max {

@@ -117,6 +117,7 @@ func agentKeys() []configKey {
 		{path: "maxPods", kind: kindInt, def: int64(110), doc: "Most pods that run at once; further ones wait, in order of precedence."},
 		{path: "maxConcurrentStarts", kind: kindInt, def: int64(4), doc: "How many pods are worked on at once when many start or stop."},
 		{path: "crashLoopBackOff.maxContainerRestartPeriod", kind: kindDuration, def: 300 * time.Second, doc: "Longest wait between two restarts of a crashing container; 1s to 300s."},
+		{path: "streamingConnectionIdleTimeout", kind: kindDuration, def: 4 * time.Hour, doc: "After which time connections of `monopod exec`, `attach` and `port-forward` on which nothing moves are ended; 1s to 24h."},
 		{path: "autoRollback.enabled", kind: kindBool, def: false, doc: "Whether a changed pod that is not Ready in time, or does not stay Ready, goes back to its last revision that was. The annotation `monopod.dev/auto-rollback` of a pod overrides it."},
 		{path: "autoRollback.readyDeadline", kind: kindDuration, def: 5 * time.Minute, doc: "Within which time a changed pod must be Ready; 1s to 24h. The annotation `monopod.dev/ready-deadline` overrides it."},
 		{path: "autoRollback.soak", kind: kindDuration, def: time.Minute, doc: "How long it must stay Ready then, without a restart of a container; up to 24h. The annotation `monopod.dev/soak` overrides it."},

@@ -16,6 +16,8 @@ type interrupts struct {
 	mu sync.Mutex // guards what follows
 	// to, unless nil, gets all signals.
 	to func(os.Signal)
+	// last is done before the process is ended at once.
+	last func()
 	// first is the signal that asked to stop; 0: none has.
 	first syscall.Signal
 }
@@ -44,6 +46,9 @@ func (i *interrupts) take(s os.Signal) bool {
 		i.to(s)
 	case sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2: // they were meant for the other process
 	case i.first != 0:
+		if i.last != nil {
+			i.last()
+		}
 		return true
 	default:
 		i.first = sig
@@ -59,6 +64,16 @@ func (i *interrupts) forward(to func(os.Signal)) {
 	}
 	i.mu.Lock()
 	i.to = to
+	i.mu.Unlock()
+}
+
+// atEnd has something done also when the process is ended at once.
+func (i *interrupts) atEnd(last func()) {
+	if i == nil { // a test without a process of its own
+		return
+	}
+	i.mu.Lock()
+	i.last = last
 	i.mu.Unlock()
 }
 

@@ -1,0 +1,320 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containerd/console"
+	"golang.org/x/sys/unix"
+)
+
+// streamPod is one to look into: it answers on a port, and reads what is typed.
+const streamPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  terminationGracePeriodSeconds: 0
+  securityContext: {runAsUser: 1000, runAsGroup: 1000}
+  containers:
+  - name: app
+    image: ` + image + `
+    command: [sh, -c, "exec httpd -f -h /etc -p 8080"]
+  - name: shell
+    image: ` + image + `
+    stdin: true
+    tty: true
+    command: [sh, -c, "while read line; do echo \"read $line\"; done; exec sleep 1000"]
+`
+
+// TestReachingIntoPods shares one agent: exec, attach, port-forward, and what is left of them.
+func TestReachingIntoPods(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t)
+	in.put("web", streamPod)
+	in.start()
+	in.ready("web")
+	t.Run("exit code and streams", func(t *testing.T) {
+		cmd := in.command("exec", "-i", "web", "-c", "app", "--", "sh", "-c", `id -u; cat; echo error >&2; exit 3`)
+		cmd.Stdin = strings.NewReader("typed\n")
+		var out, errs strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Run(); cmd.ProcessState.ExitCode() != 3 || out.String() != "1000\ntyped\n" || errs.String() != "error\ncommand terminated with exit code 3\n" {
+			t.Errorf("%v, %q, %q", err, out.String(), errs.String())
+		}
+	})
+	t.Run("terminal", func(t *testing.T) { testTerminalOfExec(t, in) })
+	t.Run("attach", func(t *testing.T) { testTerminalOfAttach(t, in) })
+	t.Run("port-forward", func(t *testing.T) { testPortForward(t, in) })
+	t.Run("many", func(t *testing.T) { testManyCommands(t, in) })
+	t.Run("kill of the agent", func(t *testing.T) { testKillDuringExec(t, in) })
+}
+
+// command is monopod with arguments, not yet run.
+func (in *instance) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(in.bin, "monopod-client"), args...)
+	cmd.Env = append(os.Environ(), "MONOPOD_SOCKET="+filepath.Join(in.state, "monopod.sock"))
+	return cmd
+}
+
+// typist is a program in a terminal.
+type typist struct {
+	t   *testing.T
+	pty console.Console
+	cmd *exec.Cmd
+	out *syncBuffer
+}
+
+// inTerminal starts monopod in a terminal of its own.
+func (in *instance) inTerminal(t *testing.T, args ...string) *typist {
+	t.Helper()
+	pty, name, err := console.NewPty()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	if err := pty.Resize(console.WinSize{Width: 90, Height: 20}); err != nil {
+		t.Fatal(err)
+	}
+	p := &typist{t: t, pty: pty, cmd: in.command(args...), out: &syncBuffer{}}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = tty, tty, tty
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(p.out, pty) }()
+	t.Cleanup(func() { _ = pty.Close() })
+	return p
+}
+
+func (p *typist) types(text string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.pty, text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *typist) sees(in *instance, text string) {
+	p.t.Helper()
+	in.eventually(fmt.Sprintf("the terminal shows %q", text), func() error {
+		if !strings.Contains(p.out.String(), text) {
+			return fmt.Errorf("%q", p.out.String())
+		}
+		return nil
+	})
+}
+
+// ends waits for the program, and checks that the terminal is as it was.
+func (p *typist) ends(code int) {
+	p.t.Helper()
+	_ = p.cmd.Wait()
+	if got := p.cmd.ProcessState.ExitCode(); got != code {
+		p.t.Errorf("exit code %d, want %d: %q", got, code, p.out.String())
+	}
+	state, err := unix.IoctlGetTermios(int(p.pty.Fd()), unix.TCGETS)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if state.Lflag&unix.ICANON == 0 || state.Lflag&unix.ECHO == 0 || state.Iflag&unix.ICRNL == 0 {
+		p.t.Errorf("the terminal was not restored: %+v", state)
+	}
+}
+
+func testTerminalOfExec(t *testing.T, in *instance) {
+	p := in.inTerminal(t, "exec", "-it", "web", "-c", "app", "--", "sh")
+	p.types("tty; echo $((6 * 7)) $TERM\r")
+	p.sees(in, "/dev/pts/0\r\n42 xterm")
+	p.types("stty size\r")
+	p.sees(in, "20 90")
+	if err := p.pty.Resize(console.WinSize{Width: 70, Height: 33}); err != nil {
+		t.Fatal(err)
+	}
+	in.eventually("the terminal there has the new size", func() error {
+		p.types("stty size\r")
+		if !strings.Contains(p.out.String(), "33 70") {
+			return errors.New(p.out.String())
+		}
+		return nil
+	})
+	p.types("sleep 7654\r")
+	in.eventually("it runs", func() error { return want(in, 1, "sleep", "7654") })
+	p.types("\x03") // goes there, and ends what runs there
+	in.eventually("it has ended", func() error { return want(in, 0, "sleep", "7654") })
+	p.types("exit 9\r")
+	p.ends(9)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		p = in.inTerminal(t, "exec", "-it", "web", "-c", "app", "--", "sh", "-c", "echo ready; sleep 7655")
+		p.sees(in, "ready")
+		if err := p.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		p.ends(128 + int(sig))
+		in.eventually("it has ended there", func() error { return want(in, 0, "sleep", "7655") })
+	}
+}
+
+// want says whether that many processes have a command line.
+func want(_ *instance, n int, args ...string) error {
+	found := 0
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && string(b) == strings.Join(args, "\x00")+"\x00" {
+			found++
+		}
+	}
+	if found != n {
+		return fmt.Errorf("%d processes %q", found, args)
+	}
+	return nil
+}
+
+func testTerminalOfAttach(t *testing.T, in *instance) {
+	for i := range 2 { // the first one leaves the container running
+		p := in.inTerminal(t, "attach", "-it", "web", "-c", "shell")
+		p.sees(in, "press")
+		p.types(fmt.Sprintf("line %d\r", i))
+		p.sees(in, fmt.Sprintf("read line %d\r\n", i))
+		p.types("\x10\x11")
+		p.ends(0)
+	}
+	out, err := in.run("logs", "web", "-c", "shell")
+	if err != nil || !strings.Contains(out, "read line 0") || !strings.Contains(out, "read line 1") {
+		t.Errorf("the log: %v, %q", err, out)
+	}
+}
+
+func testPortForward(t *testing.T, in *instance) {
+	cmd := in.command("port-forward", "web", ":8080")
+	out := &syncBuffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var address string
+	in.eventually("it listens", func() error {
+		_, err := fmt.Sscanf(out.String(), "Forwarding from %s -> 8080", &address)
+		return err
+	})
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+			res, err := c.Get("http://" + address + "/passwd")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			if b, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(b), "root:") {
+				t.Errorf("%q, %v", b, err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// testManyCommands: fifty at once, of which half are cut off, leave nothing.
+func testManyCommands(t *testing.T, in *instance) {
+	fds := func() int {
+		all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", in.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	before := fds()
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			if i%2 == 0 {
+				out, err := in.run("exec", "web", "-c", "app", "--", "echo", fmt.Sprint(i))
+				if err != nil || out != fmt.Sprintf("%d\n", i) {
+					t.Errorf("%q, %v", out, err)
+				}
+				return
+			}
+			cmd := in.command("exec", "web", "-c", "app", "--", "sh", "-c", "echo; exec sleep 7656")
+			out, err := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			if err == nil {
+				_, err = out.Read(make([]byte, 1))
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+	}
+	wg.Wait()
+	in.eventually("no process is left", func() error { return want(in, 0, "sleep", "7656") })
+	in.eventually("no FIFO and no file is left open", func() error {
+		left, err := os.ReadDir(filepath.Join(in.state, "exec"))
+		if now := fds(); err != nil || len(left) > 0 || now > before {
+			return fmt.Errorf("%v, %d FIFOs, %d files, %d before", err, len(left), now, before)
+		}
+		return nil
+	})
+}
+
+// testKillDuringExec: the next agent cleans up, and the containers notice nothing.
+func testKillDuringExec(t *testing.T, in *instance) {
+	before := in.ready("web")
+	cmd := in.command("exec", "web", "-c", "app", "--", "sh", "-c", "echo; exec sleep 7657")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		_, err = out.Read(make([]byte, 1))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.kill9()
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("the client: %v", err)
+	}
+	if err := want(in, 1, "sleep", "7657"); err != nil {
+		t.Error(err)
+	}
+	in.start()
+	in.eventually("the command has ended", func() error { return want(in, 0, "sleep", "7657") })
+	in.eventually("no FIFO is left", func() error {
+		if left, err := os.ReadDir(filepath.Join(in.state, "exec")); err != nil || len(left) > 0 {
+			return fmt.Errorf("%v, %d", err, len(left))
+		}
+		return nil
+	})
+	after := in.ready("web")
+	for i, s := range after.Status.ContainerStatuses {
+		if s.ContainerID != before.Status.ContainerStatuses[i].ContainerID || s.RestartCount != 0 {
+			t.Errorf("container %s is another one", s.Name)
+		}
+	}
+}
