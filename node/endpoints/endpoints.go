@@ -39,7 +39,7 @@ type Config struct {
 	Configuration json.RawMessage
 	// RootDirectory and ImageDirectory are on the file systems that are told of.
 	RootDirectory, ImageDirectory string
-	// Streams has exec, attach, portForward, run and containerLogs; nil: there are none.
+	// Streams has exec, attach, portForward, run and containerLogs, for TCP: the socket has its own. Nil: there are none.
 	Streams http.Handler
 	// NoDebugging: what can change or look into pods is not served over TCP.
 	NoDebugging bool
@@ -81,11 +81,6 @@ func streamPaths() []string {
 // debugging are the paths that can look into pods and into the daemon.
 func (e *Endpoints) debugging() map[string]http.Handler {
 	routes := map[string]http.Handler{"/runningpods/": get(e.running), "/configz": get(e.configz)}
-	if e.cfg.Streams != nil {
-		for _, path := range streamPaths() {
-			routes[path] = e.cfg.Streams
-		}
-	}
 	if e.cfg.Profiling {
 		routes["/debug/pprof/"] = http.HandlerFunc(pprof.Index)
 		routes["/debug/pprof/cmdline"] = http.HandlerFunc(pprof.Cmdline)
@@ -96,7 +91,7 @@ func (e *Endpoints) debugging() map[string]http.Handler {
 	return routes
 }
 
-// Routes returns all paths, for the socket.
+// Routes returns all paths but those of Streams, for the socket.
 func (e *Endpoints) Routes() map[string]http.Handler {
 	routes := e.open(false)
 	maps.Copy(routes, e.debugging())
@@ -108,8 +103,13 @@ func (e *Endpoints) Routes() map[string]http.Handler {
 
 // Handler answers who may ask for everything.
 func (e *Endpoints) Handler() http.Handler {
-	mux := muxOf(e.open(false))
-	for pattern, h := range e.debugging() {
+	mux, debugging := muxOf(e.open(false)), e.debugging()
+	if e.cfg.Streams != nil {
+		for _, path := range streamPaths() {
+			debugging[path] = e.cfg.Streams
+		}
+	}
+	for pattern, h := range debugging {
 		if e.cfg.NoDebugging {
 			h = http.HandlerFunc(disabled)
 		}

@@ -121,8 +121,8 @@ func TestEachPathIsServedWhereItBelongs(t *testing.T) {
 		{"GET", "/runningpods/", [5]int{200, 200, 405, 404, 404}, podList},
 		{"GET", "/configz", [5]int{200, 200, 405, 404, 404}, `{"kubeletconfig":{"maxPods":7}}`},
 		{"GET", "/debug/pprof/cmdline", [5]int{200, 200, 405, 404, 404}, ""},
-		{"POST", "/exec/default/web/c", [5]int{200, 200, 405, 404, 404}, "stream POST /exec/default/web/c"},
-		{"GET", "/containerLogs/default/web/c", [5]int{200, 200, 405, 404, 404}, "stream GET /containerLogs/default/web/c"},
+		{"POST", "/exec/default/web/c", [5]int{404, 200, 405, 404, 404}, "stream POST /exec/default/web/c"},
+		{"GET", "/containerLogs/default/web/c", [5]int{404, 200, 405, 404, 404}, "stream GET /containerLogs/default/web/c"},
 		{"GET", "/logs/", [5]int{404, 404, 404, 404, 404}, ""},
 	} {
 		for i, h := range servers {
