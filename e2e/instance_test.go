@@ -95,7 +95,7 @@ func newInstanceIn(t *testing.T, dir string, extra ...string) *instance {
 		"staticPodPath: " + in.manifests, "rootDirectory: " + filepath.Join(dir, "root"), "stateDirectory: " + state,
 		"podLogsDir: " + filepath.Join(dir, "logs", "pods"), "preloadDirectories: [" + filepath.Join(dir, "images") + "]",
 		"cniConfDir: " + filepath.Join(dir, "cni"), "podCIDR: " + in.subnet, "cgroupRoot: " + in.cgroup,
-		"nodeName: e2e", "logging: {level: debug}",
+		"nodeName: e2e", "logging: {level: debug}", "evictionHard: {memory.available: 10Mi}", // whatever the disk of this machine looks like
 	}
 	in.write(in.config, strings.Join(append(lines, extra...), "\n")+"\n")
 	return in

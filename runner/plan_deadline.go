@@ -64,6 +64,7 @@ func (p *planner) failed() {
 		return
 	}
 	p.endFailed()
+	p.giveBack()
 	if !p.holding() && p.recordDiffers() && !p.podBlocked() {
 		p.add(Action{Kind: RecordPod, Reason: "manifest changed"})
 	}

@@ -3,6 +3,7 @@ package runner
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,6 +114,20 @@ func (p *planner) evict(reason, message string) {
 	p.add(Action{Kind: FailPod, Failure: reason, Message: message, Reason: message})
 	p.evicting = true
 	p.endFailed()
+}
+
+// giveBack removes the containers of a pod that was evicted because the disk was full, with all that they have written, once they have
+// ended. Its volumes are given back by the Runtime, as those of all evicted pods.
+func (p *planner) giveBack() {
+	f := p.o.Sandbox.Failed
+	if f == nil || f.Reason != ReasonEvicted || !strings.HasPrefix(f.Message, "The node was low on resource: ephemeral-storage.") && !strings.HasPrefix(f.Message, "The node was low on resource: inodes.") {
+		return
+	}
+	for i := range p.o.Containers {
+		if c := &p.o.Containers[i]; c.State == ContainerExited && c.Recorded {
+			p.removeInstance(c, "evicted: what it has written is given back")
+		}
+	}
 }
 
 // evicted says that the pod is on its way out, or ended, because it was evicted.

@@ -467,7 +467,7 @@ func (p *Pool) report(w *worker, r report) {
 		e.evict = nil // carried out
 	}
 	p.setStatusLocked(e, r.status)
-	if changed && p.anyHeld {
+	if changed && (p.anyHeld || p.gate != nil || p.barrier != nil) {
 		signal(p.freed)
 	}
 }

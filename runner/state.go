@@ -289,7 +289,8 @@ const (
 	SetupNetwork ActionKind = "SetupNetwork"
 	// RecordPod stores the new manifest on the sandbox record; nothing that runs is touched.
 	RecordPod ActionKind = "RecordPod"
-	// FailPod puts on the sandbox record that the pod has failed, for Action.Failure and Message. The first time counts.
+	// FailPod puts on the sandbox record that the pod has failed, for Action.Failure and Message. The first time counts. The
+	// emptyDirs of a pod that was evicted go as soon as nothing of it runs: it comes back with new ones.
 	FailPod ActionKind = "FailPod"
 	// SyncVolumes brings the content of configMap, secret, downwardAPI and projected volumes that exist up to date with
 	// the pod and its Refs, each as a whole. A volume for which something is missing keeps what it has.

@@ -122,6 +122,8 @@ type App struct {
 	resources *nodeResources
 	// lock, unless nil, is the one that others may want.
 	lock *lockfile.Lock
+	// strain watches what there is too little of; nil: nobody does.
+	strain *strain
 	// shutdown, unless nil, stops pods before the machine goes down.
 	shutdown *shutdown
 }
@@ -207,6 +209,9 @@ func (a *App) Run(ctx context.Context) error {
 	g.Go(func() error { a.gate.run(ctx); return nil })
 	if a.lock != nil {
 		g.Go(func() error { return a.handOver(ctx) })
+	}
+	if a.strain != nil {
+		g.Go(func() error { a.strain.run(ctx); return nil })
 	}
 	if a.shutdown != nil {
 		g.Go(func() error { a.shutdown.run(ctx); return nil })
@@ -368,6 +373,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	})
 	a.gate.attach(pool, rt.Cleanup)
 	defer a.inside.open(rt)()
+	defer a.strain.attach(pool, rt)()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "runtime", rt.Run(ctx)) })
 	g.Go(func() error {

@@ -70,20 +70,31 @@ type Config struct {
 	SystemReserved           map[string]string   `koanf:"systemReserved"`
 	KubeReserved             map[string]string   `koanf:"kubeReserved"`
 	EnforceNodeAllocatable   []string            `koanf:"enforceNodeAllocatable"`
-	CgroupDriver             string              `koanf:"cgroupDriver"`
-	CPUCFSQuota              bool                `koanf:"cpuCFSQuota"`
-	CPUCFSQuotaPeriod        time.Duration       `koanf:"cpuCFSQuotaPeriod"`
-	CPUManagerPolicy         string              `koanf:"cpuManagerPolicy"`
-	ReservedSystemCPUs       string              `koanf:"reservedSystemCPUs"`
-	MemorySwap               MemorySwap          `koanf:"memorySwap"`
-	MemoryThrottlingFactor   float64             `koanf:"memoryThrottlingFactor"`
-	MemoryReservationPolicy  string              `koanf:"memoryReservationPolicy"`
-	SingleProcessOOMKill     bool                `koanf:"singleProcessOOMKill"`
-	PodPidsLimit             int64               `koanf:"podPidsLimit"`
-	MaxConcurrentStarts      int                 `koanf:"maxConcurrentStarts"`
-	CrashLoopBackOff         CrashLoopBackOff    `koanf:"crashLoopBackOff"`
-	AutoRollback             AutoRollback        `koanf:"autoRollback"`
-	Logging                  Logging             `koanf:"logging"`
+
+	EvictionHard                     map[string]string `koanf:"evictionHard"`
+	MergeDefaultEvictionSettings     bool              `koanf:"mergeDefaultEvictionSettings"`
+	EvictionSoft                     map[string]string `koanf:"evictionSoft"`
+	EvictionSoftGracePeriod          map[string]string `koanf:"evictionSoftGracePeriod"`
+	EvictionMaxPodGracePeriod        int               `koanf:"evictionMaxPodGracePeriod"`
+	EvictionMinimumReclaim           map[string]string `koanf:"evictionMinimumReclaim"`
+	EvictionPressureTransitionPeriod time.Duration     `koanf:"evictionPressureTransitionPeriod"`
+	EvictionCheckFrequency           time.Duration     `koanf:"evictionCheckFrequency"`
+	EvictCriticalPods                bool              `koanf:"evictCriticalPods"`
+
+	CgroupDriver            string           `koanf:"cgroupDriver"`
+	CPUCFSQuota             bool             `koanf:"cpuCFSQuota"`
+	CPUCFSQuotaPeriod       time.Duration    `koanf:"cpuCFSQuotaPeriod"`
+	CPUManagerPolicy        string           `koanf:"cpuManagerPolicy"`
+	ReservedSystemCPUs      string           `koanf:"reservedSystemCPUs"`
+	MemorySwap              MemorySwap       `koanf:"memorySwap"`
+	MemoryThrottlingFactor  float64          `koanf:"memoryThrottlingFactor"`
+	MemoryReservationPolicy string           `koanf:"memoryReservationPolicy"`
+	SingleProcessOOMKill    bool             `koanf:"singleProcessOOMKill"`
+	PodPidsLimit            int64            `koanf:"podPidsLimit"`
+	MaxConcurrentStarts     int              `koanf:"maxConcurrentStarts"`
+	CrashLoopBackOff        CrashLoopBackOff `koanf:"crashLoopBackOff"`
+	AutoRollback            AutoRollback     `koanf:"autoRollback"`
+	Logging                 Logging          `koanf:"logging"`
 
 	Server `koanf:",squash"`
 

@@ -48,6 +48,7 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 	c.server(&cfg.Server)
 	c.resources(cfg)
 	c.node(cfg)
+	c.pressure(cfg)
 	c.shutdown(cfg)
 	c.apiServer(cfg)
 	c.oneOf("logging.format", cfg.Logging.Format, "text", "json")
@@ -231,6 +232,8 @@ func (c *configCheck) numbers(cfg *Config) {
 		{"crashLoopBackOff.maxContainerRestartPeriod", cfg.CrashLoopBackOff.MaxContainerRestartPeriod, time.Second, 300 * time.Second},
 		{"autoRollback.readyDeadline", cfg.AutoRollback.ReadyDeadline, time.Second, 24 * time.Hour},
 		{"streamingConnectionIdleTimeout", cfg.StreamingConnectionIdleTimeout, time.Second, 24 * time.Hour},
+		{"evictionPressureTransitionPeriod", cfg.EvictionPressureTransitionPeriod, 0, 24 * time.Hour},
+		{"evictionCheckFrequency", cfg.EvictionCheckFrequency, time.Second, 5 * time.Minute},
 		{"autoRollback.soak", cfg.AutoRollback.Soak, 0, 24 * time.Hour},
 	} {
 		if d.val < d.min || d.val > d.max {

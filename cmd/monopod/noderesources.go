@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/node/capacity"
+	"monopod/node/pressure"
 	"monopod/runner"
 )
 
@@ -45,12 +46,32 @@ func (a *App) measure() error {
 	if err != nil {
 		return err
 	}
+	thresholds, err := a.cfg.pressure(false)
+	if err != nil {
+		return err
+	}
+	reserved.Memory, reserved.Storage = promised(thresholds.Thresholds)
 	a.resources = &nodeResources{machine: m, reserved: reserved, maxPods: a.cfg.MaxPods}
 	a.cfg.PodsLimits = a.cfg.enforced(m)
 	if err := capacity.Check(m, reserved); err != nil {
 		a.log.Error("pods that request anything of it are not started", "err", err)
 	}
-	return nil
+	a.strain, err = a.newStrain()
+	return err
+}
+
+// promised are the amounts of memory and disk that pods would be evicted for using.
+func promised(thresholds []pressure.Threshold) (memory, storage capacity.Amount) {
+	for i := range thresholds {
+		switch t := &thresholds[i]; {
+		case t.Soft:
+		case t.Signal == pressure.MemoryAvailable:
+			memory = t.Amount
+		case t.Signal == pressure.NodeFsAvailable:
+			storage = t.Amount
+		}
+	}
+	return memory, storage
 }
 
 // nodeLabels are what pods choose nodes by.

@@ -36,7 +36,7 @@ func startAgent(ctx context.Context, b *bench) (*agent, error) {
 		"podLogsDir: " + filepath.Join(b.work, "logs", "pods"),
 		"preloadDirectories: [" + b.images + "]",
 		"cniConfDir: " + filepath.Join(b.work, "cni"),
-		"podCIDR: 10.211.0.0/24", "cgroupRoot: /monopod-bench", "",
+		"podCIDR: 10.211.0.0/24", "cgroupRoot: /monopod-bench", "evictionHard: {memory.available: 10Mi}", "",
 	}, "\n")), 0o644); err != nil {
 		return nil, err
 	}

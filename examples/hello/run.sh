@@ -21,6 +21,7 @@ preloadDirectories: [$work/images]
 cniConfDir: $work/cni
 podCIDR: 10.86.0.0/24
 cgroupRoot: /monopod-hello
+evictionHard: {memory.available: 10Mi}
 YAML
 
 start() {

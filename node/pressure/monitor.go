@@ -147,7 +147,7 @@ func (m *Monitor) reclaimed(ctx context.Context, v *Verdict) bool {
 func (m *Monitor) evict(ctx context.Context, t *Threshold, l Level) {
 	pods, err := m.node.Pods(ctx, t.Signal.Condition() == corev1.NodeDiskPressure)
 	if err != nil {
-		m.log.Warn("it is not known which pods to evict", "err", err)
+		m.log.Debug("it is not known which pods to evict", "err", err)
 		return
 	}
 	if m.evicting != "" && m.now().Sub(m.since) < cleanupPatience && slices.ContainsFunc(pods, func(p Pod) bool { return p.UID == m.evicting }) {

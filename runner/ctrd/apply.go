@@ -15,7 +15,13 @@ import (
 
 // Apply implements runner.Runtime.
 func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
-	ctx = r.ns(ctx)
+	if err := r.apply(r.ns(ctx), key, pod, a); err != nil {
+		return err
+	}
+	return r.applied(key, a.Kind)
+}
+
+func (r *Runtime) apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
 	switch a.Kind {
 	case runner.FailPod:
 		return r.failPod(ctx, key, a)

@@ -154,6 +154,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if err := r.load(r.ns(ctx)); err != nil {
 		return nil, err
 	}
+	r.emptyAllEvicted()
 	return r, r.cleanStart(r.ns(ctx))
 }
 

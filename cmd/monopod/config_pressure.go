@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"monopod/node/pressure"
+)
+
+// pressureKeys are about what happens when the machine is short of something.
+func pressureKeys() []configKey {
+	return []configKey{
+		{path: "evictionHard", kind: kindTexts, derived: "`{memory.available: 100Mi, nodefs.available: 10%, nodefs.inodesFree: 5%, imagefs.available: 15%, imagefs.inodesFree: 5%}`", doc: "When this little is left, dead containers and unused images are removed, then pods evicted, one after the other: by `memory.available`, `nodefs.available`, `nodefs.inodesFree` (of `rootDirectory`), `imagefs.available`, `imagefs.inodesFree` and `pid.available`. What is written replaces all defaults; `{memory.available: \"0\"}` switches all of it off."},
+		{path: "mergeDefaultEvictionSettings", kind: kindBool, def: false, doc: "Whether the defaults of `evictionHard` count for signals that it does not have."},
+		{path: "evictionSoft", kind: kindTexts, doc: "When this little is left for as long as `evictionSoftGracePeriod` says, the same is done, but pods have `evictionMaxPodGracePeriod` to stop."},
+		{path: "evictionSoftGracePeriod", kind: kindTexts, doc: "How long each threshold of `evictionSoft` must be met, as in `{memory.available: 1m30s}`."},
+		{path: "evictionMaxPodGracePeriod", kind: kindInt, def: int64(0), doc: "Most seconds that a pod has to stop when it is evicted for `evictionSoft`, if its own grace period is not shorter."},
+		{path: "evictionMinimumReclaim", kind: kindTexts, doc: "How much more than the threshold must be free before it is not met any more, by signal: `{nodefs.available: 500Mi}`."},
+		{path: "evictionPressureTransitionPeriod", kind: kindDuration, def: 5 * time.Minute, doc: "How long evicted pods do not come back, and new ones do not start, after a threshold was met last; up to 24h."},
+		{path: "evictionCheckFrequency", kind: kindDuration, def: 10 * time.Second, doc: "How often is looked how much is left; 1s to 5m. Where the kernel tells (PSI) that programs wait for memory, that is looked at at once."},
+		{path: "evictCriticalPods", kind: kindBool, def: false, doc: "Whether pods with a priority of 2000000000 and above are evicted like others. Those with the annotation `monopod.dev/protected: \"true\"` never are."},
+	}
+}
+
+// pressure is the configuration of the monitor. limited says that all pods together have a limit of memory.
+func (c *Config) pressure(limited bool) (pressure.Config, error) {
+	thresholds, err := pressure.Written{
+		Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGrace: c.EvictionSoftGracePeriod, MinReclaim: c.EvictionMinimumReclaim,
+		MergeDefaults: c.MergeDefaultEvictionSettings, Allocatable: limited,
+	}.Parse()
+	return pressure.Config{
+		Thresholds: thresholds, MaxPodGrace: time.Duration(c.EvictionMaxPodGracePeriod) * time.Second, Transition: c.EvictionPressureTransitionPeriod,
+		Period: c.EvictionCheckFrequency, EvictCritical: c.EvictCriticalPods,
+	}, err
+}
+
+func (c *configCheck) pressure(cfg *Config) {
+	if _, err := cfg.pressure(false); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			key, msg, _ := strings.Cut(line, ": ")
+			c.add(key, msg, "")
+		}
+	}
+	c.between("evictionMaxPodGracePeriod", cfg.EvictionMaxPodGracePeriod, 0, 3600)
+}
