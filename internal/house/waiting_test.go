@@ -20,6 +20,7 @@ func sleepers() map[string]string {
 	return map[string]string{
 		"runner/pool_test.go settle":                   bubble,
 		"runner/pool_test.go pass":                     bubble,
+		"node/pressure/monitor_test.go pass":           bubble,
 		"runner/probe/watch_test.go pass":              bubble,
 		"watcher/file_test.go unseen":                  bubble,
 		"runner/ctrd/image/image_test.go":              bubble,

@@ -3,7 +3,6 @@ package pressure
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -90,7 +89,7 @@ func (m *machine) said() string {
 func run(t *testing.T, m *machine) *Monitor {
 	t.Helper()
 	cfg := Config{Thresholds: thresholds(t, Written{Hard: map[string]string{string(m.signal): "100"}}), Transition: time.Minute, Period: 10 * time.Second}
-	mon := New(cfg, m, m, slog.New(slog.NewTextHandler(io.Discard, nil)), time.Now)
+	mon := New(cfg, m, m, slog.New(slog.DiscardHandler), time.Now)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

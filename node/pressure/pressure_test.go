@@ -269,12 +269,14 @@ func TestTheWordsOfAnEviction(t *testing.T) {
 		grace time.Duration
 	}{
 		{
-			"memory", &over, mem, Level{50 << 20, 1 << 30},
+			"memory", &over, mem,
+			Level{50 << 20, 1 << 30},
 			"The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 300Mi, request is 200Mi, has larger consumption of memory.", time.Second,
 		},
 		{"within its request", &within, mem, Level{50 << 20, 1 << 30}, "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi.", time.Second},
 		{
-			"a soft one for the disk", &over, soft, Level{1 << 30, 20 << 30},
+			"a soft one for the disk", &over, soft,
+			Level{1 << 30, 20 << 30},
 			"The node was low on resource: ephemeral-storage. Threshold quantity: 2Gi, available: 1Gi. Container a was using 300Mi, request is 200Mi, has larger consumption of ephemeral-storage.", 20 * time.Second,
 		},
 	} {

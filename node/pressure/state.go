@@ -18,9 +18,8 @@ type State struct {
 	// first is since when thresholds are met, by index; met are those that pods are evicted for.
 	first map[int]time.Time
 	met   map[int]bool
-	// last is when a threshold of a condition was met last; since is since when the condition is what it is.
-	last  map[corev1.NodeConditionType]time.Time
-	since map[corev1.NodeConditionType]time.Time
+	// last is when a threshold of a condition was met last.
+	last map[corev1.NodeConditionType]time.Time
 }
 
 // Verdict is what follows from a look.
