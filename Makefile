@@ -82,7 +82,7 @@ test-apiserver: kubernetes
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
-.PHONY: run test unit e2e e2e-binaries soak vm-test vm-systemd-test lint fmt generate bench bench-scale clean
+.PHONY: run test unit e2e e2e-binaries soak vm-test vm-powercut vm-systemd-test lint fmt generate bench bench-scale clean
 
 ## run: the hello example on this machine; Ctrl-C removes it
 run:
@@ -127,6 +127,10 @@ vm-test: bundle
 	.ci/vm
 	.ci/vm -selinux
 	.ci/vm -reboot
+
+## vm-powercut: the power of the VM is cut at ten moments around the import of an image (five minutes; CI has two)
+vm-powercut: bundle
+	.ci/vm -powercut 10
 
 ## vm-systemd-test: the same with systemd and its cgroup driver: tests of resources (not part of CI)
 vm-systemd-test: bundle
