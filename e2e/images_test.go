@@ -43,7 +43,7 @@ func TestImagesOfAMachine(t *testing.T) {
 	in.eventually("what nobody needs is gone", func() error {
 		out, err := in.run("images", "-o", "wide")
 		if err != nil || strings.Contains(out, reg+"/spare:1") {
-			return fmt.Errorf("%v: %s", err, out)
+			return fmt.Errorf("%w: %s", err, out)
 		}
 		list = out
 		return nil
