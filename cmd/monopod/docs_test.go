@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
 const docsMarker = "<!-- The rest is made from the program"
@@ -78,5 +80,37 @@ func TestEachCommandAndFlagHasAText(t *testing.T) {
 				t.Errorf("%s --%s has no text", cmd.Name(), f.Name)
 			}
 		})
+	}
+}
+
+// TestEachKeyOfAKubeletIsExplained: those who come from one find what has become of each of its settings.
+func TestEachKeyOfAKubeletIsExplained(t *testing.T) {
+	ours := map[string]bool{}
+	for _, k := range configKeys() {
+		top, _, _ := strings.Cut(k.path, ".")
+		ours[top] = true
+	}
+	text, err := os.ReadFile("../../docs/from-kubelet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, "|"); len(cells) == 4 && strings.HasPrefix(cells[1], " `") {
+			told[strings.Trim(cells[1], " `")] = strings.TrimSpace(cells[2])
+		}
+	}
+	kubelet := reflect.TypeFor[kubeletconfig.KubeletConfiguration]()
+	for i := range kubelet.NumField() {
+		key, _, _ := strings.Cut(kubelet.Field(i).Tag.Get("json"), ",")
+		if key == "" {
+			continue
+		}
+		switch what := told[key]; {
+		case what == "":
+			t.Errorf("docs/from-kubelet.md: nothing about %s", key)
+		case (what == "same") != ours[key]:
+			t.Errorf("docs/from-kubelet.md: %s: %q, but monopod has such a key: %t", key, what, ours[key])
+		}
 	}
 }

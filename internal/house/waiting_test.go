@@ -28,6 +28,7 @@ func sleepers() map[string]string {
 		"runner/ctrd/logs/crash_test.go killUnderLoad": moment,
 		"e2e/chaos_test.go":                            moment,
 		"e2e/powercut_test.go":                         moment,
+		"e2e/soak_test.go":                             moment,
 		"e2e/apply_test.go":                            moment,
 		"e2e/stubborn_test.go":                         moment,
 		"e2e/rollout_test.go TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision": moment,
