@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -113,8 +114,10 @@ type App struct {
 	// stats reads what the machine and the pods use, when somebody asks.
 	stats *stats.Collector
 	// tally counts what is done; ends answers who asks as a kubelet does.
-	tally   *metrics.Tally
-	ends    *endpoints.Endpoints
+	tally *metrics.Tally
+	ends  *endpoints.Endpoints
+	// streams answers what reaches into pods.
+	streams http.Handler
 	watcher *watcher.Watcher
 	// manager is the service manager, if one has started this process.
 	manager *systemd.Notifier
@@ -198,7 +201,9 @@ func (a *App) Run(ctx context.Context) error {
 	if a.manager.Listens() {
 		g.Go(func() error { newService(a).run(ctx); return nil })
 	}
-	g.Go(func() error { return a.server().Run(ctx, a.listener) })
+	server := a.server()
+	a.streams = server.Streams()
+	g.Go(func() error { return server.Run(ctx, a.listener) })
 	a.serve(ctx, g)
 	g.Go(func() error { return a.watch(ctx) })
 	if a.cfg.Kubeconfig != "" && a.only == nil {

@@ -37,6 +37,7 @@ func (a *App) newEndpoints() *endpoints.Endpoints {
 			return node.Objects(views), err
 		},
 		Running:       a.gauges.running,
+		Streams:       http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.streams.ServeHTTP(w, r) }),
 		RootDirectory: a.cfg.RootDirectory, ImageDirectory: images,
 		NoDebugging: !a.cfg.EnableDebuggingHandlers, Profiling: a.cfg.EnableProfilingHandler, Log: a.log,
 	})

@@ -60,7 +60,7 @@ func TestTheDaemonAnswersOverTCPWhoMayAsk(t *testing.T) {
 	addr := ownLoopback()
 	d := newDaemon(t, "address: "+addr, "port: 10250", "readOnlyPort: 10255", "healthzPort: 10248", "healthzBindAddress: "+addr,
 		"authentication: {tokenFile: tokens, anonymous: {enabled: true}}",
-		"authorization: {mode: Rules, rules: {'user:prometheus': [metrics, stats], 'group:system:unauthenticated': [healthz]}}")
+		"authorization: {mode: Rules, rules: {'user:prometheus': [metrics, stats, 'create:proxy'], 'group:system:unauthenticated': [healthz]}}")
 	writeFile(t, d.path("tokens"), "0123456789abcdef,prometheus\n")
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
 	d.start()
@@ -76,6 +76,7 @@ func TestTheDaemonAnswersOverTCPWhoMayAsk(t *testing.T) {
 		{"https://%s:10250/metrics", token, 200, "kubelet_running_pods 1\n"},
 		{"https://%s:10250/pods", token, 403, "Forbidden (user=prometheus, verb=get, resource=nodes, subresource(s)=[pods proxy])"},
 		{"https://%s:10250/metrics", "wrong", 401, "Unauthorized"},
+		{"https://%s:10250/exec/default/none/c?command=x&output=1", token, 404, `pod "default/none" does not exist`},
 		{"http://%s:10255/pods", "", 200, `"phase":"Running"`},
 		{"http://%s:10255/configz", "", 404, ""},
 		{"http://%s:10248/readyz", "", 200, "ok"},

@@ -93,7 +93,7 @@ func (a *Access) check(r *http.Request) *refusal {
 	subresources := Subresources(r.URL.Path)
 	var errs []error
 	for _, sub := range subresources {
-		allowed, err := a.Authorizer.Authorize(r.Context(), Attributes{User: user, Verb: verb(r.Method), Subresource: sub, Path: r.URL.Path})
+		allowed, err := a.Authorizer.Authorize(r.Context(), Attributes{User: user, Verb: verbOf(r), Subresource: sub, Path: r.URL.Path})
 		if allowed && err == nil {
 			*r = *r.WithContext(context.WithValue(r.Context(), userKey{}, user))
 			return nil
@@ -103,7 +103,7 @@ func (a *Access) check(r *http.Request) *refusal {
 	if err := errors.Join(errs...); err != nil {
 		return &refusal{http.StatusInternalServerError, "Authorization error", err.Error()}
 	}
-	text := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Name, verb(r.Method), subresources)
+	text := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Name, verbOf(r), subresources)
 	return &refusal{http.StatusForbidden, text, text}
 }
 
@@ -152,6 +152,16 @@ func bearer(r *http.Request) (token string, given bool) {
 		return "", header != ""
 	}
 	return strings.TrimSpace(token), true
+}
+
+// verbOf is the verb of a request. What runs or reaches something in a pod creates, also by GET, which a WebSocket needs: who
+// may read must not be let in by that, as a kubelet does.
+func verbOf(r *http.Request) string {
+	switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
+	case "exec", "attach", "run", "portForward":
+		return "create"
+	}
+	return verb(r.Method)
 }
 
 // verb is what Kubernetes calls a method.

@@ -289,7 +289,7 @@ func mustRequest(t *testing.T, path string) *http.Request {
 func TestRulesSayWhatStrangersAndFriendsMayDo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	rules := Rules{"group:" + GroupUnauthenticated: {"healthz"}, "user:prometheus": {"metrics", "*:stats"}, "group:ops": {"*"}}
+	rules := Rules{"group:" + GroupUnauthenticated: {"healthz"}, "user:prometheus": {"metrics", "*:stats", "proxy"}, "group:ops": {"*"}}
 	check(t, rules.Check())
 	file := s.write("tokens", []byte("0123456789abcdef,prometheus\nfedcba9876543210,root,,ops\n"))
 	s.serve(Config{Cert: s.selfSigned(), Access: &Access{Anonymous: true, Tokens: []Authenticator{NewTokenFile(file, s.logger())}, Authorizer: rules}})
@@ -300,7 +300,7 @@ func TestRulesSayWhatStrangersAndFriendsMayDo(t *testing.T) {
 	const prometheus, root = "Authorization: Bearer 0123456789abcdef", "Authorization: Bearer fedcba9876543210"
 	s.want(200, "prometheus [system:authenticated]")(s.ask("/metrics/cadvisor", nil, prometheus))
 	s.want(200, "prometheus [system:authenticated]")(s.ask("/stats/summary", nil, prometheus))
-	s.want(403, "Forbidden (user=prometheus, verb=get, resource=nodes, subresource(s)=[proxy])")(s.ask("/exec/a/b/c", nil, prometheus))
+	s.want(403, "Forbidden (user=prometheus, verb=create, resource=nodes, subresource(s)=[proxy])")(s.ask("/exec/a/b/c", nil, prometheus))
 	s.want(200, "root [ops system:authenticated]")(s.ask("/exec/a/b/c", nil, root))
 	if ok, _ := (AlwaysAllow{}).Authorize(t.Context(), Attributes{User: User{Groups: []string{GroupUnauthenticated}}}); ok {
 		t.Error("AlwaysAllow lets strangers in")
