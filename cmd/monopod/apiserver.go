@@ -121,7 +121,7 @@ func (f *nodeFacts) now() apiserver.Facts {
 	if err != nil {
 		f.app.log.Debug("the node has no address", "err", err)
 	}
-	facts := apiserver.Facts{Addresses: apiserver.NodeAddresses(ips, cfg.NodeName), Info: f.info(), Conditions: []corev1.NodeCondition{f.ready()}}
+	facts := apiserver.Facts{Addresses: apiserver.NodeAddresses(ips, cfg.NodeName), Info: f.info(), Conditions: []corev1.NodeCondition{f.ready()}, Port: int32(cfg.Port)}
 	if r := f.app.resources; r != nil {
 		facts.Capacity, facts.Allocatable = r.Capacity(), r.Allocatable()
 	}

@@ -61,12 +61,12 @@ func TestWhatAnAPIServerDoesNotShowIsAnEvent(t *testing.T) {
 
 func TestTheNodeHasWhatTheMachineHas(t *testing.T) {
 	a := idleApp(t)
-	a.machine.capacity = capacity.Read
+	a.machine.capacity, a.cfg.Port = capacity.Read, 10250
 	if err := a.measure(); err != nil {
 		t.Fatal(err)
 	}
 	facts := newNodeFacts(a).now()
-	if facts.Capacity.Cpu().IsZero() || facts.Allocatable.Memory().IsZero() || facts.Info.KernelVersion == "" || facts.Info.ContainerRuntimeVersion == "containerd://" || facts.Conditions[0].Status != "False" {
+	if facts.Capacity.Cpu().IsZero() || facts.Allocatable.Memory().IsZero() || facts.Info.KernelVersion == "" || facts.Info.ContainerRuntimeVersion == "containerd://" || facts.Conditions[0].Status != "False" || facts.Port != 10250 {
 		t.Errorf("%+v", facts)
 	}
 	if pods, complete := (mirrored{a.board}).Pods(); complete || len(pods) > 0 {
