@@ -75,10 +75,10 @@ $(KUBERNETES)/etcd: $(KUBE_MOD)
 $(KUBERNETES)/kube-apiserver: $(KUBE_MOD)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(KUBE_LINK)" -modfile=$< -o $@ k8s.io/kubernetes/cmd/kube-apiserver
 
-## test-apiserver: the add-on against a real kube-apiserver and etcd
+## test-apiserver: the add-on against a real kube-apiserver and etcd, and a short soak, for which that comes and goes
 test-apiserver: kubernetes
 	$(GO) test -race -count=1 -timeout 10m -tags e2e ./node/apiserver/...
-	$(GO) test -race -count=1 -timeout 10m -tags e2e ./e2e -run APIServer
+	$(GO) test -race -count=1 -timeout 10m -tags e2e ./e2e -run 'APIServer|^TestSoak$$'
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 	cp -a --remove-destination $(BIN)/tools/containerd $(BIN)/e2e/tools/
 
 ## soak: a hundred pods in trouble of all kinds for half an hour (MONOPOD_SOAK=5m: for five minutes)
-soak: build
+soak: build kubernetes
 	MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(GO) test -race -count=1 -timeout 3h -tags e2e -v -run '^TestSoak$$' ./e2e
 
 ## vm-test: end-to-end tests in a small VM with pure cgroup v2 (software emulation, some minutes)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -81,9 +82,11 @@ func (in *instance) census() map[string]int {
 		count(filepath.Join(in.dir, "root/cni/*/*", strings.Join(addresses[:3], ".")+".*"))
 	n["cni results"] = count(filepath.Join(in.dir, "root/cni/results/*")) + count(filepath.Join(in.dir, "root/cni/*/results/*"))
 	n["links"] = len(in.bridgePorts())
+	rules, _ := exec.Command("iptables-save").Output()
+	n["rules"] = strings.Count(string(rules), " "+strings.Join(addresses[:3], ".")+".")
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, in.state+"/") || strings.Contains(line, in.dir+"/") {
+		if strings.Contains(line, in.state+"/") || strings.Contains(line, in.dir+"/") || in.shims != "" && strings.Contains(line, in.shims+"/") {
 			n["mounts"]++
 		}
 	}
@@ -188,10 +191,10 @@ func TestTheCensusSeesWhatAPodMakes(t *testing.T) {
 	in := newInstance(t)
 	in.start()
 	before := in.census()
-	in.put("seen", sleeper("seen", "echo start"))
+	in.put("seen", sleeper("seen", "echo start", fmt.Sprintf("    ports: [{containerPort: 80, hostPort: %d}]", ports.Take(t))))
 	in.ready("seen")
 	during := in.census()
-	for _, what := range []string{"shims", "processes", "ns", "shm", "logs", "pod directories", "log directories", "log links", "cgroups", "addresses", "links", "mounts"} {
+	for _, what := range []string{"shims", "processes", "ns", "shm", "logs", "pod directories", "log directories", "log links", "cgroups", "addresses", "links", "rules", "mounts"} {
 		if during[what] <= before[what] {
 			t.Errorf("%s: %d with a pod, %d without", what, during[what], before[what])
 		}

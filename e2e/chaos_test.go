@@ -31,6 +31,8 @@ type chaos struct {
 	// story is what happened since the last quiescence.
 	story []string
 	done  map[string]int
+	// spare says that the agent is not killed or restarted.
+	spare bool
 	// more are further kinds of trouble; ends ends what of it goes on, before it can be quiet.
 	more []kind
 	ends func()
@@ -123,8 +125,20 @@ func (c *chaos) trouble() string {
 		{2, "rename", func() string { return c.rename(c.any()) }},
 		{3, "kill process", func() string { return c.kill("process") }},
 		{2, "kill shim", func() string { return c.kill("shim") }},
-		{2, "kill agent", func() string { c.in.kill9(); c.in.start(); return "kill -9 of the agent" }},
-		{1, "stop agent", c.restart},
+		{2, "kill agent", func() string {
+			if c.spare {
+				return ""
+			}
+			c.in.kill9()
+			c.in.start()
+			return "kill -9 of the agent"
+		}},
+		{1, "stop agent", func() string {
+			if c.spare {
+				return ""
+			}
+			return c.restart()
+		}},
 		{1, "directory away", c.directoryAway},
 		{1, "directory removed", c.directoryRemoved},
 	}

@@ -40,8 +40,10 @@ type instance struct {
 	cgroup    string
 	cgroups   spec.Cgroups
 	bin       string
-	cmd       *exec.Cmd
-	log       *syncBuffer
+	// agent is the program in bin that is run.
+	agent string
+	cmd   *exec.Cmd
+	log   *syncBuffer
 	// shims is where those run that a containerd of its own has started.
 	shims  string
 	exited chan error
@@ -71,7 +73,7 @@ func newInstanceIn(t *testing.T, dir string, extra ...string) *instance {
 	// longer than the sockets of shims may be
 	state := filepath.Join(run, "state-directory")
 	in := &instance{
-		t: t, dir: dir, state: state, manifests: filepath.Join(dir, "manifests"), bin: binaries(t),
+		t: t, dir: dir, state: state, manifests: filepath.Join(dir, "manifests"), bin: binaries(t), agent: "monopod",
 		subnet: subnets.Take(t), config: filepath.Join(dir, "config.yaml"), cgroup: "/" + filepath.Base(run), log: &syncBuffer{},
 	}
 	t.Cleanup(func() {
@@ -148,7 +150,7 @@ func (in *instance) drop(name string) {
 // start runs the agent and returns when its socket answers.
 func (in *instance) start() {
 	in.t.Helper()
-	in.cmd = exec.Command(filepath.Join(in.bin, "monopod"), "run", "--config", in.config)
+	in.cmd = exec.Command(filepath.Join(in.bin, in.agent), "run", "--config", in.config)
 	in.cmd.Stdout, in.cmd.Stderr = in.log, in.log
 	in.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := in.cmd.Start(); err != nil {

@@ -19,29 +19,44 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	corev1 "k8s.io/api/core/v1"
 
 	"monopod/e2e/testimages"
+	"monopod/node/apiserver/apitest"
 )
 
-// soak is chaos with more pods and with what is around them: a containerd of its own, a registry, and a disk that fills up.
+// soak is chaos with more pods and with what is around them: a containerd of its own, a registry, an API server, and a
+// disk that fills up.
 type soak struct {
 	*chaos
 	containerd *daemon
 	registry   *flaky
+	api        *apitest.Server
+	proxy      *apitest.Proxy
 	disk       string
 	// ending are the pieces of trouble that go on, by what they are about.
 	ending map[string]func()
 }
 
+// What an agent that has lived through trouble, or comes after it, may take more than one at the start: of its memory a quarter, of
+// what it holds on the heap when garbage has been collected, in KiB, of files, threads and goroutines.
+const (
+	moreHeap       = 1 << 10
+	moreFiles      = 10
+	moreThreads    = 10
+	moreGoroutines = 10
+)
+
 // TestSoak has pods churn while containers, shims, containerd and the agent are killed, the disk is full now and then,
-// and the registry is away. At the end what is desired runs, nothing is left behind, and the agent takes no more than at its start.
-// MONOPOD_SOAK=30m is how long, with a hundred pods; MONOPOD_CHAOS_SEED=n repeats a run.
+// and the registry and the API server are away, slow or silent. At the end what is desired runs, and the API server says so too,
+// nothing is left behind, and the agent takes no more than at its start.
+// MONOPOD_SOAK=30m is how long, with a hundred pods and without the race detector; MONOPOD_CHAOS_SEED=n repeats a run.
 func TestSoak(t *testing.T) {
-	pods := 24
-	if os.Getenv("MONOPOD_SOAK") != "" {
+	pods, long := 16, os.Getenv("MONOPOD_SOAK") != ""
+	if long {
 		pods = 100
 	}
-	duration, err := time.ParseDuration(or(os.Getenv("MONOPOD_SOAK"), "20s"))
+	duration, err := time.ParseDuration(or(os.Getenv("MONOPOD_SOAK"), "15s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,27 +73,49 @@ func TestSoak(t *testing.T) {
 	s.fill()
 	began, rounds := time.Now(), 0
 	for ; time.Since(began) < duration; rounds++ {
+		if !s.spare && time.Since(began) > duration*2/3 { // one agent lives through the rest
+			s.spare = true
+			s.restart()
+		}
 		s.round()
 	}
 	t.Logf("%d rounds in %v: %v", rounds, time.Since(began).Round(time.Second), s.done)
-	s.emptied(empty)
+	s.reported()
+	old := s.emptied(empty)
 
-	// The same life as at the beginning, after all that: of a new process, as the first one was.
-	s.restart()
-	s.fill()
-	last := s.emptied(empty)
-	t.Logf("the agent without pods, after %d pods, at the start and at the end: %v, %v", len(s.pods), first, last)
-	if last.rss > first.rss+first.rss/4 || last.open > first.open+10 || last.threads > first.threads+10 {
-		t.Errorf("the agent takes more than at its start: %v, then %v", first, last)
+	s.compare(first, old, "after all")
+	if long { // the same life as at the beginning, after all that: of a new process, as the first one was
+		s.restart()
+		s.fill()
+		s.compare(first, s.emptied(empty), "a new one")
 	}
 	s.nothingLeft()
 }
 
-// footprint is what the agent takes.
-type footprint struct{ rss, open, threads int }
+// footprint is what the agent takes; memory is in KiB.
+type footprint struct {
+	rss, heap, open, threads, goroutines int
+	// stacks are those of the goroutines.
+	stacks string
+}
 
 func (f footprint) String() string {
-	return fmt.Sprintf("%.1f MiB, %d files, %d threads", float64(f.rss)/1024, f.open, f.threads)
+	return fmt.Sprintf("%.1f MiB, heap %.1f MiB, %d files, %d threads, %d goroutines", float64(f.rss)/1024, float64(f.heap)/1024, f.open, f.threads, f.goroutines)
+}
+
+// compare fails the test when the agent takes more than at its start.
+func (s *soak) compare(first, last footprint, what string) {
+	s.t.Helper()
+	s.t.Logf("the agent without pods, after %d pods: at the start %v; %s %v", len(s.pods), first, what, last)
+	if last.exceeds(first) {
+		s.t.Errorf("the agent takes more than at its start: %v, then %v\ngoroutines at the start:\n%s\nnow:\n%s", first, last, first.stacks, last.stacks)
+	}
+}
+
+// exceeds says that it is more than what another takes.
+func (f footprint) exceeds(first footprint) bool {
+	return f.rss > first.rss+first.rss/4 || f.heap > first.heap+moreHeap || f.open > first.open+moreFiles || f.threads > first.threads+moreThreads ||
+		f.goroutines > first.goroutines+moreGoroutines
 }
 
 // newSoak prepares the machine: the directories of containerd and monopod are on a small disk of their own, the manifests are not.
@@ -87,10 +124,15 @@ func newSoak(t *testing.T, seed uint64, pods int) *soak {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs containers")
 	}
-	s := &soak{disk: smallDisk(t, "1G"), registry: newFlaky(t), ending: map[string]func(){}}
+	s := &soak{disk: smallDisk(t, "1G"), registry: newFlaky(t), ending: map[string]func(){}, api: apitest.Start(t, apitest.Options{})}
+	s.proxy = apitest.NewProxy(t, s.api.Address)
 	s.containerd = startContainerdIn(t, filepath.Join(s.disk, "containerd"))
 	in := newInstanceIn(t, filepath.Join(s.disk, "monopod"),
-		"containerRuntimeEndpoint: unix://"+s.containerd.socket, "crashLoopBackOff: {maxContainerRestartPeriod: 1s}", "fileCheckFrequency: 5s")
+		"containerRuntimeEndpoint: unix://"+s.containerd.socket, "crashLoopBackOff: {maxContainerRestartPeriod: 1s}", "fileCheckFrequency: 5s",
+		"kubeconfig: "+s.api.Kubeconfig(s.proxy.Address(), apitest.Node("e2e")), "nodeLeaseDurationSeconds: 4", "enableProfilingHandler: true")
+	if os.Getenv("MONOPOD_SOAK") != "" {
+		in.agent = "monopod-client" // the same without the race detector
+	}
 	in.shims = filepath.Join(s.containerd.dir, "state")
 	t.Cleanup(in.cleanup)
 	t.Cleanup(func() { // before the instance's own
@@ -118,6 +160,8 @@ func newSoak(t *testing.T, seed uint64, pods int) *soak {
 		{4, "kill containerd", s.killContainerd},
 		{4, "full disk", s.fullDisk},
 		{4, "dead registry", s.deadRegistry},
+		{4, "bad API server", s.badAPIServer},
+		{1, "dead API server", s.deadAPIServer},
 	}
 	return s
 }
@@ -144,7 +188,46 @@ func (s *soak) emptied(before map[string]int) footprint {
 	}
 	_ = s.quiet()
 	s.in.sameCensus(before)
+	s.reported()
 	return s.in.footprint()
+}
+
+// reported waits until the API server shows what there is, and that the machine is well.
+func (s *soak) reported() {
+	s.t.Helper()
+	s.in.eventually("the API server shows what there is", func() error {
+		local, err := s.in.pods()
+		if err != nil {
+			return err
+		}
+		var mirrors corev1.PodList
+		if err := s.api.Do(http.MethodGet, "/api/v1/pods", nil, &mirrors); err != nil {
+			return err
+		}
+		for i := range mirrors.Items {
+			m := &mirrors.Items[i]
+			p, there := local[strings.TrimSuffix(m.Name, "-e2e")]
+			if !there || m.DeletionTimestamp != nil {
+				return fmt.Errorf("%s is there", m.Name)
+			}
+			if got := m.Annotations[corev1.MirrorPodAnnotationKey]; got == "" || m.Status.Phase != p.Status.Phase || isReady(*m) != isReady(p) {
+				return fmt.Errorf("%s is %s, and here %s", m.Name, brief(*m), brief(p))
+			}
+		}
+		if len(mirrors.Items) != len(local) {
+			return fmt.Errorf("%d of %d pods are there", len(mirrors.Items), len(local))
+		}
+		var node corev1.Node
+		if err := s.api.Do(http.MethodGet, "/api/v1/nodes/e2e", nil, &node); err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("the node is %+v", node.Status.Conditions)
+	})
 }
 
 // footprint waits until the agent takes the same for some seconds, and returns that.
@@ -153,19 +236,11 @@ func (in *instance) footprint() footprint {
 	same := 0
 	in.eventually("what the agent takes stays the same", func() error {
 		time.Sleep(time.Second) // it is looked at once a second
-		now := footprint{open: in.open(), threads: count(fmt.Sprintf("/proc/%d/task/*", in.cmd.Process.Pid))}
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", in.cmd.Process.Pid))
+		now, err := in.look()
 		if err != nil {
 			return err
 		}
-		for line := range strings.Lines(string(status)) {
-			if kb, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-				if now.rss, err = strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(kb), " kB")); err != nil {
-					return err
-				}
-			}
-		}
-		if same++; now.open != last.open || now.rss > last.rss+256 || now.rss < last.rss-256 {
+		if same++; now.open != last.open || now.goroutines != last.goroutines || now.rss > last.rss+256 || now.rss < last.rss-256 {
 			same = 0
 		}
 		if last = now; same < 3 {
@@ -173,7 +248,29 @@ func (in *instance) footprint() footprint {
 		}
 		return nil
 	})
+	_, inUse, _ := strings.Cut(in.curl("/debug/pprof/heap?gc=1&debug=1"), "\n# HeapAlloc = ")
+	var err error
+	if last.heap, err = strconv.Atoi(strings.SplitN(inUse, "\n", 2)[0]); err != nil {
+		in.t.Fatal(err)
+	}
+	last.heap >>= 10
 	return last
+}
+
+// look returns what the agent takes now, but for the heap.
+func (in *instance) look() (footprint, error) {
+	now := footprint{open: in.open(), threads: count(fmt.Sprintf("/proc/%d/task/*", in.cmd.Process.Pid))}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", in.cmd.Process.Pid))
+	if err != nil {
+		return now, err
+	}
+	_, rss, _ := strings.Cut(string(status), "VmRSS:")
+	if now.rss, err = strconv.Atoi(strings.Fields(rss)[0]); err != nil {
+		return now, err
+	}
+	now.stacks = in.curl("/debug/pprof/goroutine?debug=1")
+	_, err = fmt.Sscanf(now.stacks, "goroutine profile: total %d", &now.goroutines)
+	return now, err
 }
 
 // nothingLeft ends the agent and looks into containerd.
@@ -248,6 +345,23 @@ func (s *soak) deadRegistry() string {
 	return s.once("dead registry", func() func() {
 		s.registry.dead.Store(true)
 		return func() { s.registry.dead.Store(false) }
+	})
+}
+
+// badAPIServer has the API server answer badly, in one way or another.
+func (s *soak) badAPIServer() string {
+	bad := []apitest.Mode{{Silent: true}, {Refuse: true}, {CutAfter: 500}, {Delay: 300 * time.Millisecond}}[s.rnd.IntN(4)]
+	return s.once("bad API server", func() func() {
+		s.proxy.Set(bad)
+		return func() { s.proxy.Set(apitest.Mode{}) }
+	})
+}
+
+// deadAPIServer kills the API server, which comes back with what etcd has.
+func (s *soak) deadAPIServer() string {
+	return s.once("dead API server", func() func() {
+		s.api.Stop()
+		return s.api.Start
 	})
 }
 
