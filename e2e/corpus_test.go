@@ -285,7 +285,7 @@ type scene struct {
 func TestPodsOfOthersReachTheirPhase(t *testing.T) {
 	all := borrow(t, "AB")
 	m := newMachine(t)
-	in := newInstance(t)
+	in := newInstance(t, manyProcessors)
 	// Ids of pods with hostUsers: false must be able to look for their root file systems there.
 	if err := os.Chmod(filepath.Dir(in.state), 0o711); err != nil {
 		t.Fatal(err)

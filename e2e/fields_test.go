@@ -76,7 +76,7 @@ type fieldTest struct {
 
 func newFieldTest(t *testing.T) *fieldTest {
 	t.Helper()
-	in := newInstance(t)
+	in := newInstance(t, manyProcessors)
 	registry := testimages.Registry(t)
 	testimages.Push(t, registry+"/busybox:1", testimages.Busybox(t, nil))
 	in.prepareFields()

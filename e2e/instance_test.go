@@ -29,6 +29,9 @@ var (
 	ports    testbed.Ports
 )
 
+// manyProcessors is for tests whose pods request more than the machine may have.
+const manyProcessors = `nodeCapacity: {cpu: "1000", memory: 1Ti}`
+
 // instance is one monopod with directories and a subnet of its own.
 type instance struct {
 	t         *testing.T

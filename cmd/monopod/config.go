@@ -67,6 +67,7 @@ type Config struct {
 	AppliedSecurity          string              `koanf:"appliedSecurity"`
 	MaxPods                  int                 `koanf:"maxPods"`
 	NodeLabels               map[string]string   `koanf:"nodeLabels"`
+	NodeCapacity             map[string]string   `koanf:"nodeCapacity"`
 	SystemReserved           map[string]string   `koanf:"systemReserved"`
 	KubeReserved             map[string]string   `koanf:"kubeReserved"`
 	EnforceNodeAllocatable   []string            `koanf:"enforceNodeAllocatable"`

@@ -17,6 +17,7 @@ import (
 func nodeKeys() []configKey {
 	return []configKey{
 		{path: "nodeLabels", kind: kindTexts, doc: "Labels of this machine, as in `{disktype: ssd}`. Pods whose `nodeSelector` or required node affinity they do not meet wait. Empty: what pods select does not matter. `kubernetes.io/hostname`, `kubernetes.io/os` and `kubernetes.io/arch` are always there."},
+		{path: "nodeCapacity", kind: kindTexts, doc: "What pods may request as if the machine had it, as in `{cpu: \"16\", memory: 64Gi, ephemeral-storage: 1Ti}`: for manifests whose requests were written for larger machines. Shares, limits and eviction go by what there really is. Empty: what the machine has."},
 		{path: "systemReserved", kind: kindTexts, doc: "What the programs of the machine need, as in `{cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi, pid: \"1000\"}`: pods cannot request it."},
 		{path: "kubeReserved", kind: kindTexts, doc: "What monopod itself needs, beside `systemReserved`."},
 		{path: "enforceNodeAllocatable", kind: kindStrings, def: []string{"pods"}, doc: "`pods`: all pods together are kept from the cpu, memory and process ids of `systemReserved` and `kubeReserved` by limits of `cgroupRoot`. `none`: they are not. What cannot be allocated is refused either way."},
@@ -37,6 +38,9 @@ func (c *Config) reserved() (capacity.Reserved, error) {
 }
 
 func (c *configCheck) node(cfg *Config) {
+	if _, err := capacity.ParseClaimed(cfg.NodeCapacity); err != nil {
+		c.add("nodeCapacity", err.Error(), "")
+	}
 	for _, m := range []struct {
 		key     string
 		written map[string]string

@@ -10,7 +10,7 @@ import (
 	"monopod/runner"
 )
 
-// nodeResources are what the machine has, and what of it pods may request.
+// nodeResources are what the machine has, or is said to have, and what of it pods may request.
 type nodeResources struct {
 	machine  capacity.Machine
 	reserved capacity.Reserved
@@ -51,9 +51,13 @@ func (a *App) measure() error {
 		return err
 	}
 	reserved.Memory, reserved.Storage = promised(thresholds.Thresholds)
-	a.resources = &nodeResources{machine: m, reserved: reserved, maxPods: a.cfg.MaxPods}
+	claimed, err := capacity.ParseClaimed(a.cfg.NodeCapacity)
+	if err != nil {
+		return err
+	}
+	a.resources = &nodeResources{machine: m.As(claimed), reserved: reserved, maxPods: a.cfg.MaxPods}
 	a.cfg.PodsLimits = a.cfg.enforced(m)
-	if err := capacity.Check(m, reserved); err != nil {
+	if err := capacity.Check(a.resources.machine, reserved); err != nil {
 		a.log.Error("pods that request anything of it are not started", "err", err)
 	}
 	a.strain, err = a.newStrain()

@@ -38,6 +38,9 @@ func lifeRows() []Row {
 			Spec: "os: {name: linux}", Container: "lifecycle: {stopSignal: SIGUSR1}", Script: "[ $(uname) = Linux ]",
 		},
 		{Name: "pullsecrets", Fields: []string{"spec.imagePullSecrets[].name"}, By: "TestImagePullSecrets", Marker: "imagePullSecrets"},
+		{Name: "priority", Fields: []string{"spec.priority"}, By: "TestPressure", Marker: "priority: 1|"},
+		{Name: "priorityclass", Fields: []string{"spec.priorityClassName"}, By: "TestPressure"},
+		{Name: "preemptionpolicy", Fields: []string{"spec.preemptionPolicy"}, By: "TestPressure", Marker: "preemptionPolicy: Never"},
 	}
 }
 
@@ -195,7 +198,7 @@ func podResourceRows() []Row {
 			Otherwise: map[string]any{requests + "{hugepages-*}": "4Mi"}, Cut: map[string]string{limits + "{hugepages-*}": "spec.resources"},
 			Spec: volumes + "resources: {limits: {memory: 32Mi, hugepages-2Mi: 2Mi}, requests: {hugepages-2Mi: 2Mi}}", Container: container,
 			Script: cgroup + "cgroup 2097152 hugetlb.2MB.max || cgroup 2097152 hugetlb.2MB.limit_in_bytes",
-			Check:  when(func(s *Seen) bool { return succeeded(s) || waitsFor("no hugepages-2Mi")(s) }, func(s *Seen) bool { return ByPhase(s) == Fails }),
+			Check:  when(func(s *Seen) bool { return succeeded(s) || waitsFor("hugepages-2Mi")(s) }, func(s *Seen) bool { return ByPhase(s) == Fails }),
 		},
 	}
 }

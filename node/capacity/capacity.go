@@ -103,6 +103,14 @@ func ParseReserved(written map[string]string) (corev1.ResourceList, error) {
 	return out, nil
 }
 
+// ParseClaimed reads nodeCapacity.
+func ParseClaimed(written map[string]string) (corev1.ResourceList, error) {
+	if _, ok := written[string(PID)]; ok {
+		return nil, fmt.Errorf("%q is not requested by pods; cpu, memory and ephemeral-storage are", PID)
+	}
+	return ParseReserved(written)
+}
+
 func reservable(name corev1.ResourceName) bool {
 	return slices.Contains([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, PID}, name)
 }
@@ -119,6 +127,20 @@ func Of(m Machine, maxPods int) corev1.ResourceList {
 		out[HugePageResource(size)] = *resource.NewQuantity(total, resource.BinarySI)
 	}
 	return out
+}
+
+// As returns the machine as one that has what is claimed.
+func (m Machine) As(claimed corev1.ResourceList) Machine {
+	if q, ok := claimed[corev1.ResourceCPU]; ok {
+		m.MilliCPU = q.MilliValue()
+	}
+	if q, ok := claimed[corev1.ResourceMemory]; ok {
+		m.Memory = q.Value()
+	}
+	if q, ok := claimed[corev1.ResourceEphemeralStorage]; ok {
+		m.Storage = q.Value()
+	}
+	return m
 }
 
 // HugePageResource names the resource of huge pages of a size in bytes: hugepages-2Mi.

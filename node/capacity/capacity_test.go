@@ -78,6 +78,27 @@ func TestCapacityAndWhatIsAllocatableOfIt(t *testing.T) {
 	}
 }
 
+func TestAMachineIsTakenForALargerOne(t *testing.T) {
+	claimed, err := ParseClaimed(map[string]string{"cpu": "2500m", "ephemeral-storage": "1Ti"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Machine{MilliCPU: 2000, Memory: 1 << 30, Storage: 1 << 30, PIDs: 100, HugePages: map[int64]int64{2 << 20: 4 << 20}}
+	want := m
+	want.MilliCPU, want.Storage = 2500, 1<<40
+	if got := m.As(claimed); got.MilliCPU != want.MilliCPU || got.Storage != want.Storage || got.Memory != want.Memory || got.PIDs != want.PIDs {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := m.As(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}); got.Memory != 2<<30 || got.MilliCPU != 2000 {
+		t.Errorf("%+v", got)
+	}
+	for _, bad := range []map[string]string{{"pid": "1"}, {"cpu": "-1"}, {"gpu": "1"}} {
+		if got, err := ParseClaimed(bad); err == nil {
+			t.Errorf("%v is taken for %v", bad, got)
+		}
+	}
+}
+
 func TestAMachineOfWhichNothingIsLeft(t *testing.T) {
 	m := Machine{MilliCPU: 1000, Memory: gib}
 	if err := Check(m, Reserved{System: list(t, map[string]string{"cpu": "900m", "memory": "900Mi"})}); err != nil {
