@@ -100,9 +100,8 @@ func TestEachKeyOfAKubeletIsExplained(t *testing.T) {
 			told[strings.Trim(cells[1], " `")] = strings.TrimSpace(cells[2])
 		}
 	}
-	kubelet := reflect.TypeFor[kubeletconfig.KubeletConfiguration]()
-	for i := range kubelet.NumField() {
-		key, _, _ := strings.Cut(kubelet.Field(i).Tag.Get("json"), ",")
+	for field := range reflect.TypeFor[kubeletconfig.KubeletConfiguration]().Fields() {
+		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if key == "" {
 			continue
 		}

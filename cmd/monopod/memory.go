@@ -16,7 +16,7 @@ const (
 	littleGarbage = 25
 	// muchWork is after how many changes of pods memory is given back: a start of many pods takes several times of what they need
 	// later, for manifests that are parsed, and for stacks.
-	muchWork = 100
+	muchWork = 30
 	// quietFor is how long no pod has changed when that is done, busyFor after how long it is done though pods still change.
 	quietFor = 2 * time.Second
 	busyFor  = 30 * time.Second
@@ -34,7 +34,7 @@ type thrift struct {
 }
 
 func newThrift() *thrift {
-	t := &thrift{release: debug.FreeOSMemory, limit: func(percent int) { debug.SetGCPercent(percent) }, stirred: make(chan struct{}, 1)}
+	t := &thrift{release: giveBack, limit: func(percent int) { debug.SetGCPercent(percent) }, stirred: make(chan struct{}, 1)}
 	if os.Getenv("GOGC") != "" { // somebody knows better
 		t.limit = func(int) {}
 	}
@@ -62,8 +62,18 @@ func (t *thrift) stir() {
 	}
 }
 
-// run works until ctx ends.
+// giveBack returns to the machine what memory the process does not need now.
+func giveBack() {
+	debug.FreeOSMemory()
+	_, _ = forgetProgram() // else its pages stay until the kernel wants them
+}
+
+// run works until ctx ends. What the start of the process has taken is given back, too.
 func (t *thrift) run(ctx context.Context) {
+	if t.calm(ctx); ctx.Err() != nil {
+		return
+	}
+	t.release()
 	for done := int64(0); ; {
 		select {
 		case <-ctx.Done():

@@ -22,7 +22,7 @@ func TestGarbageIsLimitedWithManyPods(t *testing.T) {
 	}
 }
 
-// TestMemoryIsGivenBackOnceAfterMuchWork has pods change, many and few, fast and without end.
+// TestMemoryIsGivenBackOnceAfterMuchWork starts, and has pods change, many and few, fast and without end.
 func TestMemoryIsGivenBackOnceAfterMuchWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -45,16 +45,18 @@ func TestMemoryIsGivenBackOnceAfterMuchWork(t *testing.T) {
 				t.Errorf("%s: memory was given back %d times, not %d", what, got, want)
 			}
 		}
+		after("a start that is not over yet", quietFor/2, 0)
+		after("a start", 2*quietFor, 1)
 		work(muchWork-1, time.Millisecond)
-		after("little work", time.Hour, 0)
+		after("little work", time.Hour, 1)
 		work(1, 0)
-		after("much, but not over yet", quietFor/2, 0)
-		after("much", 2*quietFor, 1)
-		after("nothing since then", time.Hour, 1)
+		after("much, but not over yet", quietFor/2, 1)
+		after("much", 2*quietFor, 2)
+		after("nothing since then", time.Hour, 2)
 		work(10*muchWork, time.Millisecond)
-		after("much again", 2*quietFor, 2)
+		after("much again", 2*quietFor, 3)
 		work(int(2*busyFor/time.Second)+muchWork, time.Second)
-		after("work without a pause", 0, 3)
+		after("work without a pause", 0, 4)
 		stop()
 		<-done
 	})
