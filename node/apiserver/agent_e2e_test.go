@@ -17,7 +17,7 @@ import (
 
 const (
 	nodePath  = "/api/v1/nodes/n1"
-	leasePath = leasesPath + "/n1"
+	leasePath = coordinationAPI + "/namespaces/kube-node-lease/leases/n1"
 	webPath   = "/api/v1/namespaces/default/pods/web-n1"
 )
 

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"time"
 
@@ -157,15 +156,15 @@ func (a *Agent) session(ctx context.Context) error {
 	if err := a.join(ctx); err != nil {
 		return err
 	}
-	client, err := Open(a.cfg.Kubeconfig, a.cfg.Version)
+	client, err := Open(a.cfg.Kubeconfig, a.cfg.Version, a.log)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	a.setClient(client)
 	defer a.setClient(nil)
-	nodeSink{a.store, a.cfg.NodeName}.lost() // it may be another server
-	podSink{a.store}.lost()
+	(&nodeSink{store: a.store}).lost() // it may be another server
+	(&podSink{store: a.store}).lost()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.followNode(ctx, client) })
 	g.Go(func() error { return a.followPods(ctx, client) })
@@ -227,17 +226,6 @@ func (w *waits) news(err error) bool {
 	fresh := text != w.said
 	w.said = text
 	return fresh
-}
-
-// plain is the text of an error without ports, which are others each time.
-func plain(err error) string {
-	if err == nil {
-		return ""
-	}
-	if e, ok := errors.AsType[*net.OpError](err); ok {
-		return e.Op + ": " + e.Err.Error()
-	}
-	return err.Error()
 }
 
 // pause waits for d, for a value of wake, which may be nil, or for the end of ctx.

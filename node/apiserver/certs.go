@@ -16,7 +16,6 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -24,12 +23,10 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"monopod/internal/atomicfile"
 )
-
-const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 // patience is how long a request for a certificate may go unanswered before there is another one, answerEvery how often is
 // looked for the answer at first; the waits grow to lastAnswer.
@@ -87,46 +84,42 @@ func (a *Agent) join(ctx context.Context) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	target, err := readTarget(a.cfg.Bootstrap)
+	k, err := loadKubeconfig(a.cfg.Bootstrap)
 	if err != nil {
 		return fmt.Errorf("bootstrap kubeconfig: %w", err)
 	}
+	cluster, err := currentCluster(k)
+	if err != nil {
+		return fmt.Errorf("bootstrap kubeconfig %s: %w", a.cfg.Bootstrap, err)
+	}
 	want := a.clientCertificate()
 	if leaf, err := readCertificate(want.file); err != nil || time.Now().After(leaf.NotAfter) {
-		client, err := Open(a.cfg.Bootstrap, a.cfg.Version)
+		client, err := Open(a.cfg.Bootstrap, a.cfg.Version, a.log)
 		if err != nil {
 			return fmt.Errorf("bootstrap kubeconfig: %w", err)
 		}
 		defer client.Close()
-		a.log.Info("asking for a client certificate", "server", target.cluster.Server)
+		a.log.Info("asking for a client certificate", "server", cluster.Server)
 		if err := a.obtain(ctx, client, want); err != nil {
 			return err
 		}
 	}
-	return a.writeKubeconfig(target.cluster, want.file)
-}
-
-// expired says that the certificate that join has obtained is of no use any more.
-func (a *Agent) expired() bool {
-	t, err := readTarget(a.cfg.Kubeconfig)
-	if err != nil || t.user.Cert != a.clientCertificate().file {
-		return false // it is somebody else's
-	}
-	leaf, err := readCertificate(t.user.Cert)
-	return err != nil || time.Now().After(leaf.NotAfter)
-}
-
-// writeKubeconfig writes one for a certificate file.
-func (a *Agent) writeKubeconfig(to cluster, file string) error {
-	k := kubeconfig{APIVersion: "v1", Kind: "Config", CurrentContext: "monopod", Clusters: []namedCluster{{"monopod", to}}, Users: []namedUser{{"monopod", user{Cert: file, Key: file}}}}
-	c := namedContext{Name: "monopod"}
-	c.Context.Cluster, c.Context.User = "monopod", "monopod"
-	k.Contexts = []namedContext{c}
-	b, err := yaml.Marshal(k)
+	b, err := clientcmd.Write(*kubeconfigOf(cluster, want.file))
 	if err != nil {
 		return err
 	}
 	return writeSecret(a.cfg.Kubeconfig, b)
+}
+
+// expired says that the certificate that join has obtained is of no use any more.
+func (a *Agent) expired() bool {
+	file := a.clientCertificate().file
+	c, err := readKubeconfig(a.cfg.Kubeconfig)
+	if err != nil || c.CertFile != file {
+		return false // it is somebody else's
+	}
+	leaf, err := readCertificate(file)
+	return err != nil || time.Now().After(leaf.NotAfter)
 }
 
 // writeSecret replaces a file that only root may read.
@@ -156,7 +149,7 @@ func renewAt(leaf *x509.Certificate) time.Time {
 
 // rotate keeps a certificate that does not end. Without one it asks for the first.
 func (a *Agent) rotate(ctx context.Context, c *Client, want certificate) error {
-	if want.signer == certificatesv1.KubeAPIServerClientKubeletSignerName && c.target.user.Cert != want.file {
+	if want.signer == certificatesv1.KubeAPIServerClientKubeletSignerName && c.config.CertFile != want.file {
 		return nil // who we are comes from somewhere else
 	}
 	w := a.waits()
@@ -170,7 +163,7 @@ func (a *Agent) rotate(ctx context.Context, c *Client, want certificate) error {
 		}
 		if err = a.obtain(ctx, c, want); err == nil {
 			a.log.Info("there is a new certificate", "file", want.file)
-			if want.file == c.target.user.Cert {
+			if want.file == c.config.CertFile {
 				return errRenewed // what is open is open as who we were
 			}
 			w.reset()
@@ -201,10 +194,12 @@ func (a *Agent) obtain(ctx context.Context, c *Client, want certificate) error {
 		return err
 	}
 	var got certificatesv1.CertificateSigningRequest
-	err = c.do(ctx, request{method: http.MethodPost, path: requestsPath, body: csr})
+	to := request{api: certificatesAPI, resource: "certificatesigningrequests"}
+	err = c.do(ctx, to.with(http.MethodPost, csr))
 	if err != nil && !isConflict(err) {
 		return fmt.Errorf("ask for a certificate: %w", err)
 	}
+	to.name, to.into = csr.Name, &got
 	w := &waits{first: min(answerEvery, a.cfg.firstWait), last: lastAnswer}
 	for len(got.Status.Certificate) == 0 {
 		pause(ctx, w.next(), nil)
@@ -215,7 +210,7 @@ func (a *Agent) obtain(ctx context.Context, c *Client, want certificate) error {
 			return errors.Join(fmt.Errorf("nobody has signed the certificate signing request %s: see `kubectl certificate approve`", csr.Name), os.Remove(kept))
 		}
 		got = certificatesv1.CertificateSigningRequest{}
-		err := c.do(ctx, request{method: http.MethodGet, path: requestsPath + "/" + url.PathEscape(csr.Name), into: &got})
+		err := c.do(ctx, to.with(http.MethodGet, nil))
 		if isNotFound(err) {
 			return errors.Join(fmt.Errorf("the certificate signing request %s has been deleted", csr.Name), os.Remove(kept))
 		}

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"sort"
 	"strconv"
 	"time"
@@ -196,18 +195,16 @@ func (o *outbox) post(ctx context.Context, e *corev1.Event) error {
 	if len(s.Name) > maxName {
 		return nil
 	}
-	path := "/api/v1/namespaces/" + url.PathEscape(s.Namespace) + "/events"
+	to := request{api: coreAPI, namespace: s.Namespace, resource: "events"}
 	id := s.Namespace + "/" + s.Name
-	raise := request{
-		method: http.MethodPatch, path: path + "/" + url.PathEscape(s.Name), contentType: mergePatch,
-		body: map[string]any{"count": s.Count, "lastTimestamp": s.LastTimestamp, "message": s.Message},
-	}
+	raise := to.with(http.MethodPatch, map[string]any{"count": s.Count, "lastTimestamp": s.LastTimestamp, "message": s.Message})
+	raise.name, raise.patch = s.Name, types.MergePatchType
 	if o.sent[id] {
 		if err := o.client.do(ctx, raise); !isNotFound(err) {
 			return err
 		}
 	}
-	err := o.client.do(ctx, request{method: http.MethodPost, path: path, body: s})
+	err := o.client.do(ctx, to.with(http.MethodPost, s))
 	if isConflict(err) { // of an earlier run
 		err = o.client.do(ctx, raise)
 	}

@@ -192,3 +192,6 @@ func stays(t *testing.T, d time.Duration, look func() error) {
 		}
 	}
 }
+
+// quiet is a log that nobody reads.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,14 +16,19 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // liar is a server that answers everything as it likes, and a kubeconfig for it.
 func liar(t *testing.T, answer http.HandlerFunc) (kubeconfig string) {
 	t.Helper()
-	srv := httptest.NewUnstartedServer(answer)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer(w, r)
+	}))
 	srv.EnableHTTP2 = true
-	srv.Config.ErrorLog = nil
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	ca := filepath.Join(t.TempDir(), "ca.crt")
@@ -77,6 +83,13 @@ func TestMemoryIsBoundedWhateverAServerAnswers(t *testing.T) {
 				w.Header().Set(fmt.Sprintf("X-%d", i), huge[:1000])
 			}
 		},
+		"an event of spaces": func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("watch") == "" {
+				_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"1"},"items":[]}`)
+				return
+			}
+			flood(`{"type":"ADDED","object":`, strings.Repeat(" \n", 1<<15), 10_000)(w, r)
+		},
 		"events without end": func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Get("watch") == "" {
 				_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"1"},"items":[]}`)
@@ -118,13 +131,13 @@ func TestMemoryIsBoundedWhateverAServerAnswers(t *testing.T) {
 func TestAServerThatIsNotTheRightOneIsNotBelieved(t *testing.T) {
 	asked := atomic.Int32{}
 	right := liar(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
-	target, err := readTarget(right)
+	target, err := readKubeconfig(right)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pods := newBoard(running("web"))
 	// Another authority: that of the machine.
-	cfg := config(t, writeKubeconfig(t, "{server: '"+target.cluster.Server+"'}", "{token: secret}"), pods)
+	cfg := config(t, writeKubeconfig(t, "{server: '"+target.Host+"'}", "{token: secret}"), pods)
 	stop := start(t, cfg)
 	eventually(t, "it is said why", func() error {
 		if why := pods.trouble(Key{}); !strings.Contains(why, "certificate signed by unknown authority") {
@@ -143,24 +156,24 @@ func TestErrorsOfServersAreShort(t *testing.T) {
 	c, err := Open(liar(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "code": 200, "message": long})
-	}), "test")
+	}), "test", quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	err = c.do(t.Context(), request{method: http.MethodGet, path: "/x"})
+	err = c.do(t.Context(), request{method: http.MethodGet, api: coreAPI, resource: "nodes", name: "n1"})
 	if code(err) != http.StatusForbidden || len(err.Error()) > 2*maxReason {
 		t.Error(err)
 	}
 }
 
 func TestAnAnswerThatIsTooLargeIsNone(t *testing.T) {
-	c, err := Open(liar(t, flood(`{"a":"`, strings.Repeat("x", 1<<16), 1000)), "test")
+	c, err := Open(liar(t, flood(`{"a":"`, strings.Repeat("x", 1<<16), 1000)), "test", quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.do(t.Context(), request{method: http.MethodGet, path: "/x", into: &struct{}{}}); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if err := c.do(t.Context(), request{method: http.MethodGet, api: coreAPI, resource: "nodes", name: "n1", into: &corev1.Node{}}); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Error(err)
 	}
 }
@@ -168,30 +181,39 @@ func TestAnAnswerThatIsTooLargeIsNone(t *testing.T) {
 func TestKubeconfigsThatCannotBeUsed(t *testing.T) {
 	for _, tt := range []struct{ cluster, user, says string }{
 		{"{server: 'http://x'}", "{}", `server "http://x" is no https URL`},
-		{"{server: ''}", "{}", "no https URL"},
-		{"{server: 'https://x'}", "{exec: {command: x}}", "not supported"},
-		{"{server: 'https://x'}", "{username: x, password: y}", "not supported"},
-		{"{server: 'https://x'}", "{client-certificate: a}", "a client certificate needs a key"},
+		{"{server: ''}", "{}", "invalid configuration"},
+		{"{server: 'https://x'}", "{auth-provider: {name: gcp}}", "no Auth Provider found"},
+		{"{server: 'https://x'}", "{username: x, password: z, token: z}", "more than one authentication method"},
+		{"{server: 'https://x'}", "{client-certificate: a}", "client-key-data or client-key must be specified"},
 		{"{server: 'https://x', certificate-authority: /does/not/exist}", "{}", "no such file"},
-		{"{server: 'https://x', certificate-authority-data: eA==}", "{}", "has no certificate"},
-		{"{server: 'https://x'}", "{client-certificate-data: eA==, client-key-data: eA==}", "client certificate of the kubeconfig"},
+		{"{server: 'https://x', certificate-authority-data: eA==}", "{}", "unable to load root certificates"},
+		{"{server: 'https://x'}", "{client-certificate-data: eA==, client-key-data: eA==}", "failed to find any PEM data"},
 	} {
-		if _, err := Open(writeKubeconfig(t, tt.cluster, tt.user), "test"); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if _, err := Open(writeKubeconfig(t, tt.cluster, tt.user), "test", quiet()); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s %s: %v", tt.cluster, tt.user, err)
 		}
 	}
-	if _, err := parseTarget([]byte("kind: Pod")); err == nil || !strings.Contains(err.Error(), "of kind Pod") {
-		t.Error(err)
-	}
-	if _, err := parseTarget([]byte("current-context: none")); err == nil || !strings.Contains(err.Error(), `the context "none"`) {
-		t.Error(err)
+	for text, says := range map[string]string{"kind: Pod": "not a kubeconfig", "current-context: none": `the context "none"`} {
+		path := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(path, "test", quiet()); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 
 func TestPathsOfAKubeconfigAreRelativeToIt(t *testing.T) {
-	path := writeKubeconfig(t, "{server: 'https://x', certificate-authority: ca.crt}", "{tokenFile: token}")
-	got, err := readTarget(path)
-	if err != nil || got.cluster.CA != filepath.Join(filepath.Dir(path), "ca.crt") || got.user.TokenFile != filepath.Join(filepath.Dir(path), "token") {
+	path := writeKubeconfig(t, "{server: 'https://x', certificate-authority: ca.crt}", "{client-certificate: a.crt, client-key: a.key}")
+	dir := filepath.Dir(path)
+	for _, name := range []string{"ca.crt", "a.crt", "a.key"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := readKubeconfig(path)
+	if err != nil || got.CAFile != filepath.Join(dir, "ca.crt") || got.CertFile != filepath.Join(dir, "a.crt") || got.KeyFile != filepath.Join(dir, "a.key") {
 		t.Errorf("%+v %v", got, err)
 	}
 }

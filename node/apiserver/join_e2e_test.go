@@ -18,6 +18,8 @@ import (
 	"monopod/node/apiserver/apitest"
 )
 
+const requestsPath = certificatesAPI + "/certificatesigningrequests"
+
 // sign approves and signs each request for that signer that is there, as a controller manager would, and says how many.
 func (r *rig) sign(signer string, life time.Duration) int {
 	r.t.Helper()
@@ -163,7 +165,7 @@ func TestEventsAreToldWithTheirCounts(t *testing.T) {
 func TestARealAPIServerSaysWhoMayDoWhat(t *testing.T) {
 	r := newRig(t)
 	a := New(config(t, r.Kubeconfig(r.Address, apitest.Node("n1")), newBoard()))
-	c, err := Open(a.cfg.Kubeconfig, "test")
+	c, err := Open(a.cfg.Kubeconfig, "test", quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"net/url"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/" + corev1.NamespaceNodeLease + "/leases"
 
 // lease is what says that this machine lives.
 func lease(node string, uid types.UID, duration time.Duration, now time.Time) *coordinationv1.Lease {
@@ -63,25 +60,22 @@ func (a *Agent) renewLease(ctx context.Context, c *Client) error {
 // leaseOnce renews the Lease of which the last version is known, or finds or makes it. It returns its version now, which is
 // empty with an error.
 func (a *Agent) leaseOnce(ctx context.Context, c *Client, uid types.UID, version string) (string, error) {
-	var got struct {
-		Metadata seenMeta `json:"metadata"`
-	}
+	got := &coordinationv1.Lease{}
 	l := lease(a.cfg.NodeName, uid, a.cfg.LeaseDuration, time.Now())
-	path := leasesPath + "/" + url.PathEscape(a.cfg.NodeName)
+	to := request{api: coordinationAPI, namespace: corev1.NamespaceNodeLease, resource: "leases", name: a.cfg.NodeName, into: got}
 	if version == "" {
-		err := c.do(ctx, request{method: http.MethodGet, path: path, into: &got})
-		if err != nil && !isNotFound(err) {
+		if err := c.do(ctx, to.with(http.MethodGet, nil)); err != nil && !isNotFound(err) {
 			return "", err
 		}
-		version = got.Metadata.ResourceVersion
+		version = got.ResourceVersion
 	}
-	r := request{method: http.MethodPost, path: leasesPath, body: l, into: &got}
-	if version != "" {
-		l.ResourceVersion = version
-		r.method, r.path = http.MethodPut, path
+	r := to.with(http.MethodPut, l)
+	if version == "" {
+		r.method, r.name = http.MethodPost, ""
 	}
+	l.ResourceVersion = version
 	if err := c.do(ctx, r); err != nil {
 		return "", err
 	}
-	return got.Metadata.ResourceVersion, nil
+	return got.ResourceVersion, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"runtime"
 	"slices"
 	"time"
@@ -13,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	goruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
-
-const nodesPath = "/api/v1/nodes"
 
 // maxImages is how many images a node shows.
 const maxImages = 50
@@ -60,7 +59,7 @@ func wantedNode(cfg *Config, f *Facts) *corev1.Node {
 
 // planNode says what to do so that the Node that there is becomes the wanted one. heartbeat says that its status is sent
 // even when it has not changed.
-func planNode(now time.Time, want *corev1.Node, have *seenNode, heartbeat bool) nodeStep {
+func planNode(now time.Time, want *corev1.Node, have *corev1.Node, heartbeat bool) nodeStep {
 	want = want.DeepCopy()
 	var before []corev1.NodeCondition
 	if have != nil {
@@ -71,13 +70,13 @@ func planNode(now time.Time, want *corev1.Node, have *seenNode, heartbeat bool) 
 		return nodeStep{Create: want}
 	}
 	var step nodeStep
-	if labels := lacking(want.Labels, have.Metadata.Labels); labels != nil {
-		step.Labels = map[string]any{"metadata": map[string]any{"uid": have.Metadata.UID, "labels": labels}}
+	if labels := lacking(want.Labels, have.Labels); labels != nil {
+		step.Labels = map[string]any{"metadata": map[string]any{"uid": have.UID, "labels": labels}}
 	}
 	w, h := &want.Status, &have.Status
 	if changed || heartbeat || !equality.Semantic.DeepEqual(w.Addresses, h.Addresses) || !sameResources(w.Capacity, h.Capacity) || !sameResources(w.Allocatable, h.Allocatable) ||
 		w.NodeInfo != h.NodeInfo || w.DaemonEndpoints != h.DaemonEndpoints || !equality.Semantic.DeepEqual(w.Images, h.Images) {
-		step.Status = map[string]any{"metadata": map[string]any{"uid": have.Metadata.UID}, "status": statusPatch(w)}
+		step.Status = map[string]any{"metadata": map[string]any{"uid": have.UID}, "status": statusPatch(w)}
 	}
 	return step
 }
@@ -144,7 +143,10 @@ func statusPatch(s *corev1.NodeStatus) map[string]any {
 
 // followNode keeps the store up to date.
 func (a *Agent) followNode(ctx context.Context, c *Client) error {
-	f := feed[seenNode]{client: c, path: nodesPath, selector: "metadata.name=" + a.cfg.NodeName, sink: nodeSink{a.store, a.cfg.NodeName}}
+	f := feed{
+		client: c, resource: "nodes", selector: "metadata.name=" + a.cfg.NodeName, sink: &nodeSink{store: a.store, name: a.cfg.NodeName},
+		object: func() goruntime.Object { return &corev1.Node{} }, list: func() goruntime.Object { return &corev1.NodeList{} },
+	}
 	return f.run(ctx, a)
 }
 
@@ -203,24 +205,25 @@ func (a *Agent) nodeOnce(ctx context.Context, c *Client, heartbeat bool) (sent b
 	}
 	facts := a.cfg.Facts()
 	step := planNode(time.Now(), wantedNode(&a.cfg, &facts), have, heartbeat)
-	got := &seenNode{}
-	path := nodesPath + "/" + url.PathEscape(a.cfg.NodeName)
+	got := &corev1.Node{}
+	to := request{api: coreAPI, resource: "nodes", into: got}
 	switch {
 	case step.Create != nil && !a.cfg.Register:
 		return false, fmt.Errorf("there is no node %s, and registerNode is false", a.cfg.NodeName)
 	case step.Create != nil:
-		if err := c.do(ctx, request{method: http.MethodPost, path: nodesPath, body: step.Create, into: got}); err != nil {
+		if err := c.do(ctx, to.with(http.MethodPost, step.Create)); err != nil {
 			if isConflict(err) { // its feed will tell
 				return false, nil
 			}
 			return false, fmt.Errorf("register node: %w", err)
 		}
-		a.log.Info("this machine is a node", "node", a.cfg.NodeName, "uid", got.Metadata.UID)
+		a.log.Info("this machine is a node", "node", a.cfg.NodeName, "uid", got.UID)
 		a.store.seeNode(got)
 		return true, nil
 	}
+	to.name, to.patch = a.cfg.NodeName, types.MergePatchType
 	if step.Labels != nil {
-		if err := c.do(ctx, request{method: http.MethodPatch, path: path, contentType: mergePatch, body: step.Labels, into: got}); err != nil {
+		if err := c.do(ctx, to.with(http.MethodPatch, step.Labels)); err != nil {
 			return false, fmt.Errorf("label node: %w", err)
 		}
 		a.store.seeNode(got)
@@ -228,8 +231,9 @@ func (a *Agent) nodeOnce(ctx context.Context, c *Client, heartbeat bool) (sent b
 	if step.Status == nil {
 		return false, nil
 	}
-	got = &seenNode{}
-	if err := c.do(ctx, request{method: http.MethodPatch, path: path + "/status", contentType: strategicPatch, body: step.Status, into: got}); err != nil {
+	got = &corev1.Node{}
+	to.sub, to.patch, to.into = "status", types.StrategicMergePatchType, got
+	if err := c.do(ctx, to.with(http.MethodPatch, step.Status)); err != nil {
 		return false, fmt.Errorf("status of node: %w", err)
 	}
 	a.store.seeNode(got)

@@ -166,7 +166,7 @@ func TestWhatIsDoneAboutTheNode(t *testing.T) {
 	if made == nil || made.Status.Conditions[0].LastTransitionTime.Unix() != 5000 || want.Status.Conditions[0].LastTransitionTime.Unix() == 5000 {
 		t.Fatalf("%+v", made)
 	}
-	have := &seenNode{Metadata: seenMeta{Name: "n1", UID: "u", Labels: made.Labels}, Status: made.Status}
+	have := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", Labels: made.Labels}, Status: made.Status}
 	later := now.Add(time.Hour)
 	if s := planNode(later, want, have, false); s.Create != nil || s.Labels != nil || s.Status != nil {
 		t.Errorf("it is as it should be: %+v", s)
@@ -192,7 +192,7 @@ func TestWhatIsDoneAboutTheNode(t *testing.T) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	have.Metadata.Labels = map[string]string{"site": "other", "foreign": "kept"}
+	have.Labels = map[string]string{"site": "other", "foreign": "kept"}
 	labels := planNode(later, want, have, false).Labels["metadata"].(map[string]any)["labels"].(map[string]string)
 	if _, foreign := labels["foreign"]; foreign || labels["site"] != "lab" || labels[corev1.LabelHostname] != "n1" {
 		t.Error(labels)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Bounds of how mirrors are written.
@@ -22,7 +24,10 @@ const (
 
 // followPods keeps the store up to date.
 func (a *Agent) followPods(ctx context.Context, c *Client) error {
-	f := feed[seenPod]{client: c, path: "/api/v1/pods", selector: "spec.nodeName=" + a.cfg.NodeName, sink: podSink{a.store}}
+	f := feed{
+		client: c, resource: "pods", selector: "spec.nodeName=" + a.cfg.NodeName, sink: &podSink{store: a.store},
+		object: func() runtime.Object { return &corev1.Pod{} }, list: func() runtime.Object { return &corev1.PodList{} },
+	}
 	return f.run(ctx, a)
 }
 
@@ -131,34 +136,33 @@ func localOf(p *corev1.Pod, nodeName string) Local {
 	return l
 }
 
-func podPath(key Key) string {
-	return "/api/v1/namespaces/" + url.PathEscape(key.Namespace) + "/pods/" + url.PathEscape(key.Name)
-}
-
 // do carries an action out.
 func (m *mirrors) do(ctx context.Context, a Action, v View) error {
-	got := seenPod{}
+	got := &corev1.Pod{}
+	to := request{api: coreAPI, namespace: a.Key.Namespace, resource: "pods", name: a.Key.Name}
 	switch local := v.Pods[a.Key]; a.Kind {
 	case CreateMirror:
 		mirror, err := mirrorFor(local.Pod, m.cfg.NodeName)
 		if err != nil {
 			return err
 		}
-		path := "/api/v1/namespaces/" + url.PathEscape(a.Key.Namespace) + "/pods"
-		if err := m.client.do(ctx, request{method: http.MethodPost, path: path, body: owned(mirror, m.cfg.NodeName, v.Node), into: &got}); err != nil {
+		to.name, to.into = "", got
+		if err := m.client.do(ctx, to.with(http.MethodPost, owned(mirror, m.cfg.NodeName, v.Node))); err != nil {
 			return fmt.Errorf("create mirror pod: %w", err)
 		}
 		m.store.seePod(got, false)
 	case DeleteMirror:
-		options := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": map[string]any{"uid": a.UID}}
-		if err := m.client.do(ctx, request{method: http.MethodDelete, path: podPath(a.Key), body: options}); err != nil && !isNotFound(err) {
+		now := int64(0)
+		options := &metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &a.UID}}
+		if err := m.client.do(ctx, to.with(http.MethodDelete, options)); err != nil && !isNotFound(err) {
 			return fmt.Errorf("delete mirror pod: %w", err)
 		}
 		m.store.forget(a.Key, a.UID)
 	case PatchStatus:
 		there := v.Mirrors[a.Key]
 		patch := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": a.UID}, {"op": "add", "path": "/status", "value": statusFor(local, there)}}
-		if err := m.client.do(ctx, request{method: http.MethodPatch, path: podPath(a.Key) + "/status", contentType: jsonPatch, body: patch, into: &got}); err != nil {
+		to.sub, to.patch, to.into = "status", types.JSONPatchType, got
+		if err := m.client.do(ctx, to.with(http.MethodPatch, patch)); err != nil {
 			return fmt.Errorf("status of mirror pod: %w", err)
 		}
 		accepted := mirrorOf(got)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -15,32 +16,6 @@ import (
 type Key struct{ Namespace, Name string }
 
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
-
-// seenNode is what counts of a Node.
-type seenNode struct {
-	Metadata seenMeta          `json:"metadata"`
-	Status   corev1.NodeStatus `json:"status"`
-}
-
-// seenMeta is what counts of the metadata of an object.
-type seenMeta struct {
-	Name            string            `json:"name"`
-	Namespace       string            `json:"namespace"`
-	UID             types.UID         `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion"`
-	Labels          map[string]string `json:"labels"`
-	Annotations     map[string]string `json:"annotations"`
-	DeletedAt       *string           `json:"deletionTimestamp"`
-	Owners          []struct {
-		UID types.UID `json:"uid"`
-	} `json:"ownerReferences"`
-}
-
-// seenPod is what counts of a pod there.
-type seenPod struct {
-	Metadata seenMeta         `json:"metadata"`
-	Status   corev1.PodStatus `json:"status"`
-}
 
 // Mirror is what is known of a pod there: enough to see whether it is as it should be.
 type Mirror struct {
@@ -59,14 +34,14 @@ type Mirror struct {
 	Conditions []corev1.PodCondition
 }
 
-func mirrorOf(p seenPod) Mirror {
-	_, isMirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
+func mirrorOf(p *corev1.Pod) Mirror {
+	_, isMirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	m := Mirror{
-		UID: p.Metadata.UID, Version: p.Metadata.ResourceVersion, Hash: p.Metadata.Annotations[annotationContent], Other: !isMirror,
-		Leaving: p.Metadata.DeletedAt != nil, Digest: digest(&p.Status), Conditions: p.Status.Conditions,
+		UID: p.UID, Version: p.ResourceVersion, Hash: p.Annotations[annotationContent], Other: !isMirror,
+		Leaving: p.DeletionTimestamp != nil, Digest: digest(&p.Status), Conditions: p.Status.Conditions,
 	}
-	if len(p.Metadata.Owners) == 1 {
-		m.Owner = p.Metadata.Owners[0].UID
+	if len(p.OwnerReferences) == 1 {
+		m.Owner = p.OwnerReferences[0].UID
 	}
 	return m
 }
@@ -94,7 +69,7 @@ type store struct {
 	mu sync.Mutex
 	// listed says that node is what there is, nil: none.
 	listed bool
-	node   *seenNode
+	node   *corev1.Node
 	// known says that mirrors are all that there are.
 	known   bool
 	mirrors map[Key]Mirror
@@ -112,10 +87,10 @@ func poke(c chan struct{}) {
 }
 
 // seeNode notes what the Node is now; nil: there is none.
-func (s *store) seeNode(n *seenNode) {
+func (s *store) seeNode(n *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n != nil && s.node != nil && n.Metadata.UID == s.node.Metadata.UID && !newer(n.Metadata.ResourceVersion, s.node.Metadata.ResourceVersion) {
+	if n != nil && s.node != nil && n.UID == s.node.UID && !newer(n.ResourceVersion, s.node.ResourceVersion) {
 		return
 	}
 	was, told := s.nodeUIDLocked(), s.listed
@@ -133,7 +108,7 @@ func (s *store) nodeUIDLocked() types.UID {
 	if s.node == nil {
 		return ""
 	}
-	return s.node.Metadata.UID
+	return s.node.UID
 }
 
 // nodeUID is empty while there is no Node, or nothing is known of it.
@@ -144,15 +119,15 @@ func (s *store) nodeUID() types.UID {
 }
 
 // theNode returns the Node, nil: there is none; ok says that this is known.
-func (s *store) theNode() (n *seenNode, ok bool) {
+func (s *store) theNode() (n *corev1.Node, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.node, s.listed
 }
 
 // seePod notes one pod, or with gone that it has been deleted.
-func (s *store) seePod(p seenPod, gone bool) {
-	key, m := Key{p.Metadata.Namespace, p.Metadata.Name}, mirrorOf(p)
+func (s *store) seePod(p *corev1.Pod, gone bool) {
+	key, m := Key{p.Namespace, p.Name}, mirrorOf(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.known {
@@ -191,51 +166,66 @@ func (s *store) pods() (all map[Key]Mirror, ok bool) {
 type nodeSink struct {
 	*store
 	name string
+	// listed is the Node of the list that is being read.
+	listed *corev1.Node
 }
 
-func (s nodeSink) replace(all []seenNode) {
-	for i := range all {
-		if all[i].Metadata.Name == s.name {
-			s.seeNode(&all[i])
-			return
-		}
+func (s *nodeSink) begin() { s.listed = nil }
+
+func (s *nodeSink) add(o runtime.Object) {
+	if n, ok := o.(*corev1.Node); ok && n.Name == s.name {
+		s.listed = n
 	}
-	s.seeNode(nil)
 }
 
-func (s nodeSink) update(n seenNode, gone bool) {
+func (s *nodeSink) done() { s.seeNode(s.listed) }
+
+func (s *nodeSink) update(o runtime.Object, gone bool) {
+	n, ok := o.(*corev1.Node)
 	switch {
-	case n.Metadata.Name != s.name:
+	case !ok || n.Name != s.name:
 	case gone:
 		s.seeNode(nil)
 	default:
-		s.seeNode(&n)
+		s.seeNode(n)
 	}
 }
 
-func (s nodeSink) lost() {
+func (s *nodeSink) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listed = false
+	s.store.listed = false
 }
 
-type podSink struct{ *store }
+type podSink struct {
+	*store
+	// listed are the pods of the list that is being read.
+	listed map[Key]Mirror
+}
 
-func (s podSink) replace(all []seenPod) {
-	mirrors := map[Key]Mirror{}
-	for _, p := range all {
-		mirrors[Key{p.Metadata.Namespace, p.Metadata.Name}] = mirrorOf(p)
+func (s *podSink) begin() { s.listed = map[Key]Mirror{} }
+
+func (s *podSink) add(o runtime.Object) {
+	if p, ok := o.(*corev1.Pod); ok {
+		s.listed[Key{p.Namespace, p.Name}] = mirrorOf(p)
 	}
+}
+
+func (s *podSink) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mirrors, s.known = mirrors, true
+	s.mirrors, s.known, s.listed = s.listed, true, nil
 	poke(s.changed)
 }
 
-func (s podSink) update(p seenPod, gone bool) { s.seePod(p, gone) }
+func (s *podSink) update(o runtime.Object, gone bool) {
+	if p, ok := o.(*corev1.Pod); ok {
+		s.seePod(p, gone)
+	}
+}
 
 // lost keeps nothing: a server that is another one now has other pods.
-func (s podSink) lost() {
+func (s *podSink) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mirrors, s.known = nil, false

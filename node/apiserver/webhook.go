@@ -12,6 +12,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // How long answers count, as with a kubelet; errors are never kept.
@@ -66,7 +67,7 @@ func (w *Webhook) Authenticate(ctx context.Context, token string) (who authentic
 		review := authenticationv1.TokenReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}, Spec: authenticationv1.TokenReviewSpec{Token: token},
 		}
-		if err := w.ask(ctx, "/apis/authentication.k8s.io/v1/tokenreviews", &review); err != nil {
+		if err := w.ask(ctx, authenticationAPI, "tokenreviews", &review); err != nil {
 			return who, false, err
 		}
 		known = remembered[*authenticationv1.UserInfo]{end: w.now().Add(tokenTTL)}
@@ -99,7 +100,7 @@ func (w *Webhook) Authorize(ctx context.Context, who authenticationv1.UserInfo, 
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Version: "v1", Resource: "nodes", Subresource: subresource, Verb: verb, Name: w.node},
 		},
 	}
-	if err := w.ask(ctx, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review); err != nil {
+	if err := w.ask(ctx, authorizationAPI, "subjectaccessreviews", &review); err != nil {
 		return false, "", err
 	}
 	v := verdict{review.Status.Allowed && !review.Status.Denied, clip(review.Status.Reason)}
@@ -122,12 +123,12 @@ func extra(all map[string]authenticationv1.ExtraValue) map[string]authorizationv
 }
 
 // ask sends a review, which gets the answer.
-func (w *Webhook) ask(ctx context.Context, path string, review any) error {
+func (w *Webhook) ask(ctx context.Context, api, resource string, review runtime.Object) error {
 	c := w.client()
 	if c == nil {
 		return ErrNoServer
 	}
-	return c.do(ctx, request{method: http.MethodPost, path: path, body: review, into: review})
+	return c.do(ctx, request{method: http.MethodPost, api: api, resource: resource, body: review, into: review})
 }
 
 // keep remembers an answer. When there are too many, all are forgotten: nobody else may make them more.

@@ -38,7 +38,7 @@ func judge(asked *atomic.Int32, failing *atomic.Bool) http.HandlerFunc {
 
 func TestAnswersAboutPeopleCountForAWhile(t *testing.T) {
 	asked, failing := &atomic.Int32{}, &atomic.Bool{}
-	c, err := Open(liar(t, judge(asked, failing)), "test")
+	c, err := Open(liar(t, judge(asked, failing)), "test", quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,182 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Bounds of what is accepted from a server.
+const (
+	// maxAnswer is the largest answer, and the largest event of a watch; etcd keeps no object larger than 1.5 MiB.
+	maxAnswer = 2 << 20
+	// maxComplaint is how much is read of an answer that is not 2xx.
+	maxComplaint = 64 << 10
+	// burstOfEvents is how many events of a watch are taken in a second.
+	burstOfEvents = 500
+	// maxWaiting is how many requests may wait for an exec plug-in.
+	maxWaiting = 16
+)
+
+var errTooLarge = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+
+// bounding is a RoundTripper whose answers are bounded, whatever reads them: client-go reads to the end.
+type bounding struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounding) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := b.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case res.StatusCode/100 != 2:
+		res.Body = body{io.LimitReader(res.Body, maxComplaint), res.Body}
+	case req.URL.Query().Get("watch") == "true":
+		res.Body = body{&frames{ctx: req.Context(), r: res.Body, began: time.Now()}, res.Body}
+	default:
+		res.Body = body{&bounded{r: res.Body, left: maxAnswer}, res.Body}
+	}
+	return res, nil
+}
+
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+// bounded is a reader that fails when there is too much.
+type bounded struct {
+	r    io.Reader
+	left int
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		if n, err := b.r.Read(make([]byte, 1)); n == 0 && errors.Is(err, io.EOF) {
+			return 0, io.EOF
+		}
+		return 0, errTooLarge
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// frames reads JSON values, one after the other, and fails when one of them is too large: a decoder holds all of it. A server
+// that never ends to tell shall not have the processor.
+type frames struct {
+	ctx context.Context //nolint:containedctx // that of the request whose answer this is
+	r   io.Reader
+	// depth is how many braces and brackets are open, size how much has come since none was.
+	depth, size   int
+	text, escaped bool
+	count         int
+	began         time.Time
+}
+
+// Read implements io.Reader.
+func (f *frames) Read(p []byte) (int, error) {
+	if f.size > maxAnswer {
+		return 0, errTooLarge
+	}
+	if f.count >= burstOfEvents {
+		pause(f.ctx, time.Until(f.began.Add(time.Second)), nil)
+		f.count, f.began = 0, time.Now()
+	}
+	n, err := f.r.Read(p[:min(len(p), 32<<10)])
+	for _, c := range p[:n] {
+		f.next(c)
+	}
+	return n, err
+}
+
+func (f *frames) next(c byte) {
+	f.size++
+	switch {
+	case f.escaped:
+		f.escaped = false
+	case f.text:
+		f.escaped, f.text = c == '\\', c != '"'
+	case c == '"':
+		f.text = true
+	case c == '{', c == '[':
+		f.depth++
+	case c == '}', c == ']':
+		if f.depth--; f.depth <= 0 {
+			f.depth, f.size = 0, 0
+			f.count++
+		}
+	}
+}
+
+// patient is a RoundTripper that comes back when its context ends, also when the one that it asks does not: exec plug-ins
+// take as long as they take.
+type patient struct {
+	next  http.RoundTripper
+	slots chan struct{}
+}
+
+func newPatient(next http.RoundTripper) *patient {
+	return &patient{next: next, slots: make(chan struct{}, maxWaiting)}
+}
+
+var errWaiting = errors.New("the exec plug-in of the kubeconfig does not end")
+
+// RoundTrip implements http.RoundTripper.
+func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
+	type outcome struct {
+		res *http.Response
+		err error
+	}
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		return nil, errWaiting
+	}
+	ctx, done := req.Context(), make(chan outcome)
+	go func() {
+		defer func() { <-p.slots }()
+		res, err := p.next.RoundTrip(req)
+		select {
+		case done <- outcome{res, err}:
+		case <-ctx.Done():
+			if err == nil {
+				_ = res.Body.Close() // nobody reads it
+			}
+		}
+	}()
+	select {
+	case o := <-done:
+		return o.res, o.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errWaiting, context.Cause(ctx))
+	}
+}
+
+// details writes what a library has to say at the level of details, whatever it thinks of it.
+type details struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (d details) Enabled(ctx context.Context, _ slog.Level) bool {
+	return d.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+// Handle implements slog.Handler.
+func (d details) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return d.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (d details) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return details{d.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (d details) WithGroup(name string) slog.Handler { return details{d.Handler.WithGroup(name)} }
