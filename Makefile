@@ -62,23 +62,25 @@ $(BIN)/tools/containerd: $(MODULES)/containerd.mod $(MODULES)/containerd.sum
 # The API server that tests run is a real one. etcd is of the version that this Kubernetes is made for.
 KUBERNETES := $(CACHE)/kubernetes
 KUBE_MOD   := .ci/modules/kubernetes.mod
+KUBE_PROGRAMS := kube-apiserver kube-controller-manager kube-scheduler kubectl
 KUBE_LINK  := $(addprefix -X k8s.io/component-base/version.,gitVersion=v1.36.3 gitMajor=1 gitMinor=36 gitTreeState=clean)
 
 .PHONY: kubernetes test-apiserver
 
-## kubernetes: kube-apiserver and etcd, for tests; some minutes, once
-kubernetes: $(KUBERNETES)/etcd $(KUBERNETES)/kube-apiserver
+## kubernetes: the programs of a control plane, and kubectl, for tests; some minutes, once
+kubernetes: $(addprefix $(KUBERNETES)/,etcd $(KUBE_PROGRAMS))
 
 $(KUBERNETES)/etcd: $(KUBE_MOD)
 	$(STATIC) -modfile=$< -o $@ go.etcd.io/etcd/server/v3
 
-$(KUBERNETES)/kube-apiserver: $(KUBE_MOD)
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(KUBE_LINK)" -modfile=$< -o $@ k8s.io/kubernetes/cmd/kube-apiserver
+# What takes longest to compile comes first: the others share most of it.
+$(addprefix $(KUBERNETES)/,$(KUBE_PROGRAMS)): $(KUBE_MOD)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $(KUBE_LINK)" -modfile=$< -o $@ k8s.io/kubernetes/cmd/$(@F)
 
 ## test-apiserver: the add-on against a real kube-apiserver and etcd, and a short soak, for which that comes and goes
 test-apiserver: kubernetes
 	$(GO) test -race -count=1 -timeout 10m -tags e2e ./node/apiserver/...
-	$(GO) test -race -count=1 -timeout 10m -tags e2e ./e2e -run 'APIServer|^TestSoak$$'
+	$(GO) test -race -count=1 -timeout 10m -tags e2e ./e2e -run 'APIServer|Kubectl|^TestSoak$$'
 
 # ---- running and testing -------------------------------------------------------------------------------------
 

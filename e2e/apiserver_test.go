@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +28,7 @@ func idle(name string) string {
 func TestTheAPIServerIsToldAndChangesNothing(t *testing.T) {
 	s := apitest.Start(t, apitest.Options{})
 	proxy := apitest.NewProxy(t, s.Address)
-	in := newInstance(t, "kubeconfig: "+s.Kubeconfig(proxy.Address(), apitest.Node("e2e")), "nodeLabels: {site: lab}", "nodeLeaseDurationSeconds: 4")
+	in := newInstance(t, "kubeconfig: "+s.Kubeconfig(proxy.Address(), apitest.Node("e2e")), "nodeLabels: {site: lab}", "nodeLeaseDurationSeconds: 4", "shutdownGracePeriod: 30s")
 	in.put("web", idle("web"))
 	in.start()
 	shown := func(name string, right func(*corev1.Pod) bool) *corev1.Pod {
@@ -94,7 +96,59 @@ func TestTheAPIServerIsToldAndChangesNothing(t *testing.T) {
 		})
 	}
 	untouched("all that")
+	testNodeFacts(t, s, in)
 	if out, err := in.run("events"); err != nil || !strings.Contains(out, "APIServerReachable") {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// testNodeFacts changes what the Node tells, and ends with a machine that goes down.
+func testNodeFacts(t *testing.T, s *apitest.Server, in *instance) {
+	t.Helper()
+	shows := func(what string, right func(*corev1.Node) bool) {
+		t.Helper()
+		s.Eventually("the node shows "+what, func() error {
+			var n corev1.Node
+			if err := s.Do(http.MethodGet, "/api/v1/nodes/e2e", nil, &n); err != nil {
+				return err
+			}
+			if !right(&n) {
+				return fmt.Errorf("%+v %+v", n.Spec, n.Status)
+			}
+			return nil
+		})
+	}
+	does := func(args ...string) {
+		t.Helper()
+		if out, err := in.run(args...); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	conditions := func(n *corev1.Node) string {
+		var all []string
+		for _, c := range n.Status.Conditions {
+			all = append(all, string(c.Type)+"="+string(c.Status))
+		}
+		return strings.Join(all, " ")
+	}
+	shows("its conditions", func(n *corev1.Node) bool {
+		return conditions(n) == "MemoryPressure=False DiskPressure=False PIDPressure=False Ready=True" && !n.Status.Allocatable.Memory().IsZero()
+	})
+	shows("its images", func(n *corev1.Node) bool {
+		return slices.ContainsFunc(n.Status.Images, func(i corev1.ContainerImage) bool { return i.SizeBytes > 0 && slices.Contains(i.Names, image) })
+	})
+	does("cordon")
+	shows("that it is cordoned", func(n *corev1.Node) bool { return n.Spec.Unschedulable })
+	does("uncordon")
+	shows("that it is not", func(n *corev1.Node) bool { return !n.Spec.Unschedulable })
+	if err := in.cmd.Process.Signal(syscall.SIGPWR); err != nil {
+		t.Fatal(err)
+	}
+	shows("that it goes down", func(n *corev1.Node) bool {
+		c := n.Status.Conditions[len(n.Status.Conditions)-1]
+		return c.Status == corev1.ConditionFalse && c.Message == "node is shutting down"
+	})
+	does("undrain")
+	shows("that it does not", func(n *corev1.Node) bool { return strings.HasSuffix(conditions(n), "Ready=True") })
+	in.ready("web")
 }

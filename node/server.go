@@ -42,6 +42,8 @@ type Config struct {
 	// Reach, which may be nil, reaches into pods; StreamIdleTimeout ends such connections when nothing moves.
 	Reach             podstream.Runtime
 	StreamIdleTimeout time.Duration
+	// Alias, which may be nil, returns the name of the pod that others know by a name that no pod has.
+	Alias func(name string) (string, bool)
 	// Routes are further paths, by their patterns in a ServeMux.
 	Routes map[string]http.Handler
 	// Images may be nil: nothing is told of them then.

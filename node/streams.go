@@ -30,10 +30,15 @@ func (s *Server) streamRoutes(mux *http.ServeMux) {
 	}
 }
 
-// FindPod implements stream.Pods.
+// FindPod implements stream.Pods: by the name of the pod, else by the one that others know it by.
 func (s *Server) FindPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	views, err := s.views(ctx)
 	found := selectPods(views, podFilter{namespace: namespace, name: name})
+	if len(found) == 0 && s.cfg.Alias != nil {
+		if own, ok := s.cfg.Alias(name); ok {
+			found = selectPods(views, podFilter{namespace: namespace, name: own})
+		}
+	}
 	if len(found) > 0 && name != "" && namespace != "" {
 		return &found[0], nil
 	}

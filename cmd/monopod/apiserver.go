@@ -3,15 +3,18 @@ package main
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/apiserver"
+	"monopod/node/secure"
 )
 
 // Reasons of events about the API server.
@@ -21,9 +24,13 @@ const (
 	eventNotMirrored    = "FailedMirrorPod"
 )
 
-// report reports to the API server until ctx ends.
-func (a *App) report(ctx context.Context) error {
+// newReporter returns what reports to the API server; nil: there is none.
+func (a *App) newReporter() *apiserver.Agent {
+	if a.cfg.Kubeconfig == "" || a.only != nil {
+		return nil
+	}
 	facts := newNodeFacts(a)
+	a.news = make(chan struct{}, 1)
 	return apiserver.New(apiserver.Config{
 		NodeName: a.cfg.NodeName, Kubeconfig: a.cfg.Kubeconfig, Bootstrap: a.cfg.BootstrapKubeconfig, CertDir: a.cfg.CertDirectory,
 		Rotate: a.cfg.RotateCertificates, ServerTLS: a.cfg.ServerTLSBootstrap, Register: a.cfg.RegisterNode,
@@ -31,8 +38,8 @@ func (a *App) report(ctx context.Context) error {
 		LeaseDuration: time.Duration(a.cfg.NodeLeaseDurationSeconds) * time.Second,
 		StatusEvery:   a.cfg.NodeStatusReportFrequency, CheckEvery: a.cfg.NodeStatusUpdateFrequency,
 		EventQPS: a.cfg.EventRecordQPS, EventBurst: a.cfg.EventBurst,
-		Pods: mirrored{a.board}, Events: a.events, Facts: facts.now, Log: a.log, Tell: a.reported, Version: version(),
-	}).Run(ctx)
+		Pods: mirrored{a.board}, Events: a.events, Facts: facts.now, Changed: a.news, Log: a.log, Tell: a.reported, Version: version(),
+	})
 }
 
 func nodeTaints(written []string) []corev1.Taint {
@@ -90,10 +97,14 @@ func (b *board) sight() error {
 	return b.trouble
 }
 
-// nodeFacts is what the Node's status is made of.
+// nodeFacts is what the Node's status is made of. One goroutine asks.
 type nodeFacts struct {
 	app  *App
 	info func() corev1.NodeSystemInfo
+	// known are the images when they were last listed, in that state of them.
+	known  []corev1.ContainerImage
+	state  uint64
+	listed time.Time
 }
 
 func newNodeFacts(a *App) *nodeFacts {
@@ -116,22 +127,123 @@ func containerdVersion() string {
 
 // now reads what changes.
 func (f *nodeFacts) now() apiserver.Facts {
-	cfg := f.app.cfg
-	ips, err := f.app.machine.addresses()
+	a, cfg := f.app, f.app.cfg
+	ips, err := a.machine.addresses()
 	if err != nil {
-		f.app.log.Debug("the node has no address", "err", err)
+		a.log.Debug("the node has no address", "err", err)
 	}
-	facts := apiserver.Facts{Addresses: apiserver.NodeAddresses(ips, cfg.NodeName), Info: f.info(), Conditions: []corev1.NodeCondition{f.ready()}, Port: int32(cfg.Port)}
-	if r := f.app.resources; r != nil {
+	cordoned, ending := a.gate.closed()
+	facts := apiserver.Facts{
+		Addresses: apiserver.NodeAddresses(ips, cfg.NodeName), Info: f.info(), Images: f.images(), Port: int32(cfg.Port), Unschedulable: cordoned,
+	}
+	if a.strain != nil {
+		facts.Conditions = a.strain.monitor.Conditions()
+	}
+	facts.Conditions = append(facts.Conditions, f.ready(ending)) // the last one, as a kubelet's
+	if r := a.resources; r != nil {
 		facts.Capacity, facts.Allocatable = r.Capacity(), r.Allocatable()
 	}
 	return facts
 }
 
 // ready is the condition that counts for schedulers.
-func (f *nodeFacts) ready() corev1.NodeCondition {
+func (f *nodeFacts) ready(ending bool) corev1.NodeCondition {
+	no := func(message string) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: message}
+	}
+	if ending {
+		return no("node is shutting down")
+	}
 	if err := f.app.board.sight(); err != nil {
-		return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: err.Error()}
+		return no(err.Error())
 	}
 	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "monopod is posting ready status"}
+}
+
+const (
+	// listImagesEvery is how often the images are listed while none is known to have come or gone.
+	listImagesEvery = 5 * time.Minute
+	// maxImageNames is how many names of an image a Node has, as a kubelet's.
+	maxImageNames = 5
+	// listTimeout is how long listing them may take.
+	listTimeout = 10 * time.Second
+)
+
+// images are those of the machine. They are listed when some came or went.
+func (f *nodeFacts) images() []corev1.ContainerImage {
+	state := f.app.images.state()
+	if !f.listed.IsZero() && state == f.state && time.Since(f.listed) < listImagesEvery {
+		return f.known
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
+	defer cancel()
+	all, err := f.app.images.list(ctx)
+	if err != nil {
+		f.app.log.Debug("the node tells of no images", "err", err)
+		return f.known
+	}
+	f.known, f.state, f.listed = nil, state, time.Now()
+	for i := range all {
+		names := slices.Concat(all[i].RepoDigests, all[i].Names)
+		f.known = append(f.known, corev1.ContainerImage{Names: names[:min(len(names), maxImageNames)], SizeBytes: all[i].Size})
+	}
+	return f.known
+}
+
+// tellNode has the Node brought up to date now, and not some seconds later.
+func (a *App) tellNode() {
+	select {
+	case a.news <- struct{}{}:
+	default: // it is to be already, or there is no API server
+	}
+}
+
+// closed says whether this machine takes no more pods, and whether it goes down.
+func (g *gate) closed() (cordoned, ending bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state.Cordoned, g.ending != nil
+}
+
+// shownName is the name by which the API server knows a pod.
+func (a *App) shownName(_, name string) string { return apiserver.MirrorName(name, a.cfg.NodeName) }
+
+// alias finds the pod that the API server knows by a name; nil where there is no API server.
+func (a *App) alias() func(string) (string, bool) {
+	if a.reporter == nil {
+		return nil
+	}
+	return func(name string) (string, bool) { return apiserver.LocalName(name, a.cfg.NodeName) }
+}
+
+// reviews has the API server say who asks over TCP, and what they may do. Without one it is not known.
+type reviews struct{ *apiserver.Webhook }
+
+// AuthenticateToken implements secure.Authenticator.
+func (r reviews) AuthenticateToken(ctx context.Context, token string) (secure.User, bool, error) {
+	who, ok, err := r.Authenticate(ctx, token)
+	u := secure.User{Name: who.Username, UID: who.UID, Groups: who.Groups}
+	for k, v := range who.Extra {
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
+		}
+		u.Extra[k] = v
+	}
+	return u, ok, err
+}
+
+// Authorize implements secure.Authorizer.
+func (r reviews) Authorize(ctx context.Context, at secure.Attributes) (bool, error) {
+	if r.Webhook == nil {
+		return false, apiserver.ErrNoServer
+	}
+	who := authenticationv1.UserInfo{Username: at.User.Name, UID: at.User.UID, Groups: at.User.Groups}
+	for k, v := range at.User.Extra {
+		if who.Extra == nil {
+			who.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		who.Extra[k] = v
+	}
+	allowed, _, err := r.Webhook.Authorize(ctx, who, at.Verb, at.Subresource)
+	return allowed, err
 }

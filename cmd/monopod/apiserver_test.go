@@ -1,15 +1,23 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/events"
+	"monopod/node"
 	"monopod/node/apiserver"
 	"monopod/node/capacity"
+	"monopod/runner/ctrd"
+	"monopod/runner/ctrd/image"
 )
 
 func TestValuesAboutTheAPIServerThatCannotBe(t *testing.T) {
@@ -19,6 +27,8 @@ registerWithTaints: [x, "x:Never", ":NoSchedule", "a=b:NoSchedule"]
 nodeLeaseDurationSeconds: 0
 nodeStatusUpdateFrequency: 10ms
 eventBurst: 0
+authentication: {webhook: {enabled: true}}
+authorization: {mode: Webhook}
 `)
 	_, err := loadIn(dir, nil, nil)
 	all, _ := errors.AsType[ConfigError](err)
@@ -26,7 +36,7 @@ eventBurst: 0
 	for _, p := range all {
 		keys = append(keys, p.Key)
 	}
-	want := "bootstrapKubeconfig registerWithTaints registerWithTaints registerWithTaints nodeLeaseDurationSeconds nodeStatusUpdateFrequency eventBurst"
+	want := "bootstrapKubeconfig registerWithTaints registerWithTaints registerWithTaints nodeLeaseDurationSeconds nodeStatusUpdateFrequency eventBurst authentication.webhook.enabled authorization.mode"
 	if got := strings.Join(keys, " "); got != want {
 		t.Errorf("%s\n%v", got, err)
 	}
@@ -62,7 +72,7 @@ func TestWhatAnAPIServerDoesNotShowIsAnEvent(t *testing.T) {
 func TestTheNodeHasWhatTheMachineHas(t *testing.T) {
 	a := idleApp(t)
 	a.machine.capacity, a.cfg.Port = capacity.Read, 10250
-	if err := a.measure(); err != nil {
+	if err := errors.Join(a.measure(), a.openGate()); err != nil {
 		t.Fatal(err)
 	}
 	facts := newNodeFacts(a).now()
@@ -72,4 +82,71 @@ func TestTheNodeHasWhatTheMachineHas(t *testing.T) {
 	if pods, complete := (mirrored{a.board}).Pods(); complete || len(pods) > 0 {
 		t.Errorf("it knows of pods: %v", pods)
 	}
+}
+
+func TestTheNodeTellsThatItTakesNoPods(t *testing.T) {
+	a := idleApp(t)
+	a.news = make(chan struct{}, 1)
+	if err := errors.Join(os.MkdirAll(a.cfg.RootDirectory, 0o700), a.openGate()); err != nil {
+		t.Fatal(err)
+	}
+	facts := newNodeFacts(a)
+	told := func(what string, unschedulable bool, message string) {
+		t.Helper()
+		select {
+		case <-a.news:
+		default:
+			t.Errorf("%s: nobody is told", what)
+		}
+		got := facts.now()
+		if ready := got.Conditions[len(got.Conditions)-1]; got.Unschedulable != unschedulable || ready.Type != corev1.NodeReady || ready.Message != message {
+			t.Errorf("%s: %v %+v", what, got.Unschedulable, ready)
+		}
+	}
+	starting := a.board.sight().Error()
+	if _, err := a.gate.Cordon(node.DrainRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	told("cordon", true, starting)
+	if _, err := a.gate.Undrain(); err != nil {
+		t.Fatal(err)
+	}
+	told("uncordon", false, starting)
+	a.gate.end(&ending{groups: []shutdownGroup{{}}})
+	told("shutdown", false, "node is shutting down")
+	a.gate.end(nil)
+	told("no shutdown", false, starting)
+}
+
+// album are the images of a runtime.
+type album struct {
+	imageService
+	all  []ctrd.ImageUse
+	asks int
+}
+
+func (s *album) List(context.Context) ([]ctrd.ImageUse, error) {
+	s.asks++
+	return s.all, nil
+}
+
+func TestTheNodeTellsOfImagesAndListsThemSeldom(t *testing.T) {
+	a := idleApp(t)
+	f, s := newNodeFacts(a), &album{}
+	if got := f.images(); got != nil {
+		t.Errorf("%+v", got)
+	}
+	a.images.use(s, true)
+	shows := func(want string, asks int) {
+		t.Helper()
+		if got := fmt.Sprint(f.images()); got != want || s.asks != asks {
+			t.Errorf("%s, asked %d times, want %s, asked %d times", got, s.asks, want, asks)
+		}
+	}
+	shows("[]", 1)
+	s.all = []ctrd.ImageUse{{Info: image.Info{Names: []string{"a:1", "a:2", "a:3", "a:4", "a:5"}, RepoDigests: []string{"a@sha256:x"}, Size: 7}}}
+	shows("[]", 1)
+	a.images.changed()
+	shows("[{[a@sha256:x a:1 a:2 a:3 a:4] 7}]", 2)
+	shows("[{[a@sha256:x a:1 a:2 a:3 a:4] 7}]", 2)
 }

@@ -22,6 +22,7 @@ import (
 	"monopod/manifests"
 	"monopod/names"
 	"monopod/node"
+	"monopod/node/apiserver"
 	"monopod/node/capacity"
 	"monopod/node/endpoints"
 	"monopod/node/lockfile"
@@ -116,6 +117,11 @@ type App struct {
 	// tally counts what is done; ends answers who asks as a kubelet does.
 	tally *metrics.Tally
 	ends  *endpoints.Endpoints
+	// overTCP is ends as others know the pods; reporter tells the API server. Nil: there is none.
+	overTCP  *endpoints.Endpoints
+	reporter *apiserver.Agent
+	// news gets a value when the Node is to be told at once.
+	news chan struct{}
 	// streams answers what reaches into pods.
 	streams http.Handler
 	watcher *watcher.Watcher
@@ -197,7 +203,7 @@ func (a *App) Run(ctx context.Context) error {
 		a.startResolver(ctx, g)
 	}
 	a.watcher = watcher.New(a.log, a.sources()...)
-	a.ends = a.newEndpoints()
+	a.openEndpoints()
 	if a.manager.Listens() {
 		g.Go(func() error { newService(a).run(ctx); return nil })
 	}
@@ -206,8 +212,8 @@ func (a *App) Run(ctx context.Context) error {
 	g.Go(func() error { return server.Run(ctx, a.listener) })
 	a.serve(ctx, g)
 	g.Go(func() error { return a.watch(ctx) })
-	if a.cfg.Kubeconfig != "" && a.only == nil {
-		g.Go(func() error { return a.report(ctx) })
+	if a.reporter != nil {
+		g.Go(func() error { return a.reporter.Run(ctx) })
 	}
 	g.Go(func() error { return a.rollouts.Run(ctx) })
 	g.Go(func() error { a.memory.run(ctx); return nil })
@@ -235,7 +241,7 @@ func (a *App) Run(ctx context.Context) error {
 func (a *App) server() *node.Server {
 	cfg := node.Config{
 		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Whys: a.explainer(), Events: a.events, Revisions: revisions{a.rollouts}, Images: a.images,
-		Settings: a.settings, Version: version(), Agent: a.cost, Log: a.log, Routes: a.routes(),
+		Settings: a.settings, Version: version(), Agent: a.cost, Log: a.log, Routes: a.routes(), Alias: a.alias(),
 		Reach: a.inside, StreamIdleTimeout: a.cfg.StreamingConnectionIdleTimeout,
 	}
 	if a.only == nil { // else nobody reads what is applied

@@ -51,6 +51,7 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 	c.pressure(cfg)
 	c.shutdown(cfg)
 	c.apiServer(cfg)
+	c.access(&cfg.Server, cfg.Kubeconfig)
 	c.oneOf("logging.format", cfg.Logging.Format, "text", "json")
 	c.oneOf("logging.level", cfg.Logging.Level, "debug", "info", "warn", "error")
 	return c.problems

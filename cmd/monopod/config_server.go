@@ -33,12 +33,18 @@ type Server struct {
 type Authentication struct {
 	X509      AuthenticationX509      `koanf:"x509"`
 	TokenFile string                  `koanf:"tokenFile"`
+	Webhook   AuthenticationWebhook   `koanf:"webhook"`
 	Anonymous AuthenticationAnonymous `koanf:"anonymous"`
 }
 
 // AuthenticationX509 is about client certificates.
 type AuthenticationX509 struct {
 	ClientCAFile string `koanf:"clientCAFile"`
+}
+
+// AuthenticationWebhook is about tokens that the API server knows.
+type AuthenticationWebhook struct {
+	Enabled bool `koanf:"enabled"`
 }
 
 // AuthenticationAnonymous is about those who prove nothing.
@@ -54,22 +60,24 @@ type Authorization struct {
 
 // Modes of authorization.
 const (
-	authorizeAlways = "AlwaysAllow"
-	authorizeRules  = "Rules"
+	authorizeAlways  = "AlwaysAllow"
+	authorizeRules   = "Rules"
+	authorizeWebhook = "Webhook"
 )
 
 func serverKeys() []configKey {
 	return []configKey{
 		{path: "address", kind: kindString, def: "0.0.0.0", doc: "IP address on which `port` and `readOnlyPort` are served; `::` for IPv6 too."},
 		{path: "port", kind: kindInt, def: int64(0), doc: "TCP port of the kubelet's API, with TLS, for those who prove who they are; a kubelet's is 10250. 0: none. See endpoints.md."},
-		{path: "tlsCertFile", kind: kindPath, derived: "a self-signed certificate, made and kept in `pki` in `rootDirectory`", doc: "Certificate of `port`, with those between it and its authority, in PEM. It is read again when it has changed."},
+		{path: "tlsCertFile", kind: kindPath, derived: "the one that the API server has signed, with `serverTLSBootstrap`; else, and until there is one, a self-signed certificate, made and kept in `pki` in `rootDirectory`", doc: "Certificate of `port`, with those between it and its authority, in PEM. It is read again when it has changed."},
 		{path: "tlsPrivateKeyFile", kind: kindPath, doc: "Key of `tlsCertFile`, in PEM."},
 		{path: "tlsMinVersion", kind: kindString, derived: "`VersionTLS12`", doc: "Oldest version of TLS that is spoken: `VersionTLS12` or `VersionTLS13`."},
 		{path: "tlsCipherSuites", kind: kindStrings, derived: "those that Go holds for safe", doc: "Cipher suites of TLS 1.2, as `TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`."},
 		{path: "authentication.x509.clientCAFile", kind: kindPath, doc: "Authorities whose client certificates count, in PEM; read again when the file has changed. The common name is the user, the organizations are the groups. Empty: none count."},
 		{path: "authentication.tokenFile", kind: kindPath, doc: "File with bearer tokens that count, as kube-apiserver's: lines of `token,user,uid,\"group1,group2\"`; read again when it has changed. Empty: none count."},
+		{path: "authentication.webhook.enabled", kind: kindBool, def: false, doc: "Whether bearer tokens count that the API server of `kubeconfig` knows, such as those of ServiceAccounts. Its answers count for 2 minutes."},
 		{path: "authentication.anonymous.enabled", kind: kindBool, def: false, doc: "Whether who proves nothing is user `system:anonymous` of group `system:unauthenticated`, with the rights that `authorization.rules` gives these."},
-		{path: "authorization.mode", kind: kindString, def: authorizeAlways, doc: "`AlwaysAllow`: who has proved who they are may do everything. `Rules`: what `authorization.rules` lists."},
+		{path: "authorization.mode", kind: kindString, def: authorizeAlways, doc: "`AlwaysAllow`: who has proved who they are may do everything. `Rules`: what `authorization.rules` lists. `Webhook`: what the API server of `kubeconfig` lets them do with this node; its answers count for 5 minutes, a no for 30 seconds."},
 		{path: "authorization.rules", kind: kindLists, doc: "What users and groups may do, by `user:<name>` or `group:<name>`: subresources of a node to get, as `metrics`, `stats`, `pods`, `healthz`, `configz`, `proxy` (all else, such as logs); with a verb before as `create:proxy` (exec); `*`: everything."},
 		{path: "readOnlyPort", kind: kindInt, def: int64(0), doc: "TCP port on which anybody, without TLS, may read health, pods, metrics and stats; a kubelet's was 10255. 0: none."},
 		{path: "healthzPort", kind: kindInt, def: int64(0), doc: "TCP port on which anybody may ask for health alone; a kubelet's is 10248. 0: none."},
@@ -108,17 +116,25 @@ func (c *configCheck) server(cfg *Server) {
 	if _, err := secure.ParseCipherSuites(cfg.TLSCipherSuites); err != nil {
 		c.add("tlsCipherSuites", err.Error(), "")
 	}
-	c.access(cfg)
 }
 
-func (c *configCheck) access(cfg *Server) {
+// access checks who may do what over TCP; kubeconfig says which API server could be asked.
+func (c *configCheck) access(cfg *Server, kubeconfig string) {
 	auth := &cfg.Authentication
-	if cfg.Port > 0 && auth.X509.ClientCAFile == "" && auth.TokenFile == "" && !auth.Anonymous.Enabled {
+	if cfg.Port > 0 && auth.X509.ClientCAFile == "" && auth.TokenFile == "" && !auth.Anonymous.Enabled && !auth.Webhook.Enabled {
 		c.add("port", "nobody could prove who they are", "set authentication.x509.clientCAFile or authentication.tokenFile")
 	}
-	c.oneOf("authorization.mode", cfg.Authorization.Mode, authorizeAlways, authorizeRules)
-	if auth.Anonymous.Enabled && cfg.Authorization.Mode != authorizeRules {
-		c.add("authentication.anonymous.enabled", "gives no rights without authorization.mode Rules", "write authorization: {mode: Rules, rules: {'group:system:unauthenticated': [healthz]}}")
+	c.oneOf("authorization.mode", cfg.Authorization.Mode, authorizeAlways, authorizeRules, authorizeWebhook)
+	if auth.Anonymous.Enabled && cfg.Authorization.Mode == authorizeAlways {
+		c.add("authentication.anonymous.enabled", "gives no rights without authorization.mode Rules or Webhook", "write authorization: {mode: Rules, rules: {'group:system:unauthenticated': [healthz]}}")
+	}
+	for _, asks := range []struct {
+		key string
+		on  bool
+	}{{"authentication.webhook.enabled", auth.Webhook.Enabled}, {"authorization.mode", cfg.Authorization.Mode == authorizeWebhook}} {
+		if asks.on && kubeconfig == "" {
+			c.add(asks.key, "there is no API server to ask", "set kubeconfig")
+		}
 	}
 	if err := secure.Rules(cfg.Authorization.Rules).Check(); err != nil {
 		c.add("authorization.rules", strings.ReplaceAll(err.Error(), "\n", "; "), "")

@@ -240,7 +240,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"logging.format":           {"json", "text", "json", "1"},
 		"logging.level":            {"warn", "error", "debug", "1"},
 
-		"authorization.mode": {"Rules", "AlwaysAllow", "Rules", "1"},
+		"authorization.mode": {"Rules", "AlwaysAllow", "Webhook", "1"},
 		"healthzBindAddress": {"127.0.0.2", "::1", "192.0.2.1", "1"},
 		"address":            {"127.0.0.2", "::1", "192.0.2.1", "1"},
 		"tlsMinVersion":      {"VersionTLS12", "VersionTLS13", "VersionTLS12", "[1]"},
@@ -253,6 +253,8 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 	needs := map[string]string{
 		"port": "authentication: {tokenFile: /tokens}\n", "tlsCertFile": "tlsPrivateKeyFile: /key\n", "tlsPrivateKeyFile": "tlsCertFile: /crt\n",
 		"authentication.anonymous.enabled": "authorization: {mode: Rules}\n",
+		"authentication.webhook.enabled":   "kubeconfig: /x\n",
+		"authorization.mode":               "kubeconfig: /x\n",
 	}
 	for _, k := range configKeys() {
 		t.Run(k.path, func(t *testing.T) {

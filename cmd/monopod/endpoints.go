@@ -13,34 +13,79 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/node"
+	"monopod/node/apiserver"
 	"monopod/node/endpoints"
 	"monopod/node/metrics"
 	"monopod/node/secure"
+	"monopod/node/stats"
 )
 
-// newEndpoints returns what answers as a kubelet does.
-func (a *App) newEndpoints() *endpoints.Endpoints {
-	checks := a.checks()
+// openEndpoints makes what answers as a kubelet does: to the socket by the names of pods here, over TCP by those that the API server
+// knows them by.
+func (a *App) openEndpoints() {
+	own := func(_, name string) string { return name }
+	a.reporter = a.newReporter()
+	a.ends = a.newEndpoints(own)
+	if a.overTCP = a.ends; a.reporter != nil && a.cfg.Port+a.cfg.ReadOnlyPort > 0 {
+		a.overTCP = a.newEndpoints(a.shownName)
+	}
+}
+
+// newEndpoints returns what answers; named is how it calls the pod that has a name here.
+func (a *App) newEndpoints(named func(namespace, name string) string) *endpoints.Endpoints {
+	checks, usage := a.checks(), namedUsage{a.stats, named}
 	configuration, _ := json.Marshal(a.cfg.nested()) // texts, numbers and lists of them always encode
 	images := filepath.Join(a.cfg.RootDirectory, "containerd")
 	if a.cfg.ContainerRuntimeEndpoint != "" {
 		images = a.cfg.RootDirectory // where that containerd has them it does not tell
 	}
 	return endpoints.New(endpoints.Config{
-		Node: a.cfg.NodeName, Checks: checks, Stats: a.stats, Tally: a.tally, Configuration: configuration,
+		Node: a.cfg.NodeName, Checks: checks, Stats: usage, Tally: a.tally, Configuration: configuration,
 		Metrics: metrics.Handlers(metrics.Sources{
-			Node: a.cfg.NodeName, Version: version(), Tally: a.tally, Checks: checks, Stats: a.stats,
-			Pods: a.board.podObjects, Inputs: a.board.countInputs, Probes: a.board.countProbes,
+			Node: a.cfg.NodeName, Version: version(), Tally: a.tally, Checks: checks, Stats: usage,
+			Pods: a.board.podObjects, Inputs: a.board.countInputs, Probes: func() []metrics.Probe { return namedProbes(a.board.countProbes(), named) },
 		}, a.log),
 		Pods: func(context.Context) ([]corev1.Pod, error) {
 			views, err := a.board.Pods()
-			return node.Objects(views), err
+			return namedPods(node.Objects(views), named), err
 		},
-		Running:       a.gauges.running,
+		Running: func(ctx context.Context) ([]corev1.Pod, error) {
+			pods, err := a.gauges.running(ctx)
+			return namedPods(pods, named), err
+		},
 		Streams:       http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.streams.ServeHTTP(w, r) }),
 		RootDirectory: a.cfg.RootDirectory, ImageDirectory: images,
 		NoDebugging: !a.cfg.EnableDebuggingHandlers, Profiling: a.cfg.EnableProfilingHandler, Log: a.log,
 	})
+}
+
+// namedUsage is what pods use, by other names.
+type namedUsage struct {
+	*stats.Collector
+	named func(namespace, name string) string
+}
+
+// All implements endpoints.Usage and metrics.Usage.
+func (u namedUsage) All(ctx context.Context, o stats.Options) (stats.Machine, []stats.Pod, error) {
+	m, pods, err := u.Collector.All(ctx, o)
+	for i := range pods {
+		pods[i].Name = u.named(pods[i].Namespace, pods[i].Name)
+	}
+	return m, pods, err
+}
+
+func namedPods(pods []corev1.Pod, named func(namespace, name string) string) []corev1.Pod {
+	for i := range pods {
+		pods[i].Name = named(pods[i].Namespace, pods[i].Name)
+	}
+	return pods
+}
+
+func namedProbes(probes []metrics.Probe, named func(namespace, name string) string) []metrics.Probe {
+	for i := range probes {
+		probes[i].Pod = named(probes[i].Namespace, probes[i].Pod)
+	}
+	return probes
 }
 
 // serve answers over TCP where that is configured, until ctx ends.
@@ -56,11 +101,11 @@ func (a *App) serve(ctx context.Context, g *errgroup.Group) {
 		suites, _ := secure.ParseCipherSuites(cfg.TLSCipherSuites)
 		run(secure.Config{
 			Address: hostPort(cfg.Address, cfg.Port), Cert: a.certificate(), MinVersion: version, CipherSuites: suites,
-			Access: a.access(), Handler: a.ends.Handler(), Streams: endpoints.LongRunning,
+			Access: a.access(), Handler: a.overTCP.Handler(), Streams: endpoints.LongRunning,
 		})
 	}
 	if cfg.ReadOnlyPort > 0 {
-		run(secure.Config{Address: hostPort(cfg.Address, cfg.ReadOnlyPort), Handler: a.ends.ReadOnly()})
+		run(secure.Config{Address: hostPort(cfg.Address, cfg.ReadOnlyPort), Handler: a.overTCP.ReadOnly()})
 	}
 	if cfg.HealthzPort > 0 {
 		run(secure.Config{Address: hostPort(cfg.HealthzBindAddress, cfg.HealthzPort), Handler: a.ends.Healthz()})
@@ -72,7 +117,11 @@ func (a *App) certificate() *secure.Certificate {
 		return secure.Files(a.cfg.TLSCertFile, a.cfg.TLSPrivateKeyFile, a.log)
 	}
 	ips := nodeIPs(a.machine.addresses, a.log)
-	return secure.SelfSigned(filepath.Join(a.cfg.RootDirectory, "pki"), a.cfg.NodeName, func() []net.IP { return ipsOf(ips()) }, a.log)
+	own := secure.SelfSigned(filepath.Join(a.cfg.RootDirectory, "pki"), a.cfg.NodeName, func() []net.IP { return ipsOf(ips()) }, a.log)
+	if a.reporter != nil && a.cfg.ServerTLSBootstrap {
+		return secure.Issued(filepath.Join(a.cfg.CertDirectory, apiserver.ServingCertificateFile), own, a.log)
+	}
+	return own
 }
 
 // access says who may make which requests.
@@ -85,8 +134,18 @@ func (a *App) access() *secure.Access {
 	if auth.TokenFile != "" {
 		access.Tokens = append(access.Tokens, secure.NewTokenFile(auth.TokenFile, a.log))
 	}
-	if a.cfg.Authorization.Mode == authorizeRules {
+	var hook reviews
+	if a.reporter != nil {
+		hook.Webhook = a.reporter.Webhook()
+	}
+	if auth.Webhook.Enabled && hook.Webhook != nil {
+		access.Tokens = append(access.Tokens, hook)
+	}
+	switch a.cfg.Authorization.Mode {
+	case authorizeRules:
 		access.Authorizer = secure.Rules(a.cfg.Authorization.Rules)
+	case authorizeWebhook:
+		access.Authorizer = hook
 	}
 	return access
 }

@@ -3,16 +3,23 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,6 +98,67 @@ func TestTheDaemonAnswersOverTCPWhoMayAsk(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// reviewer is an API server that knows the token "good", whose owner may get stats and proxy. It has nothing else.
+func reviewer(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/apis/authentication.k8s.io/v1/tokenreviews":
+			var review authenticationv1.TokenReview
+			_ = json.NewDecoder(r.Body).Decode(&review)
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: review.Spec.Token == "good", User: authenticationv1.UserInfo{Username: "ada", Extra: map[string]authenticationv1.ExtraValue{"pod": {"p"}}}}
+			_ = json.NewEncoder(w).Encode(review)
+		case "/apis/authorization.k8s.io/v1/subjectaccessreviews":
+			var review authorizationv1.SubjectAccessReview
+			_ = json.NewDecoder(r.Body).Decode(&review)
+			a, by := review.Spec.ResourceAttributes, &review.Spec
+			review.Status.Allowed = by.User == "ada" && slices.Contains(by.Groups, "system:authenticated") && len(by.Extra["pod"]) == 1 &&
+				a.Verb == "get" && a.Name == "test-node" && (a.Subresource == "stats" || a.Subresource == "proxy")
+			_ = json.NewEncoder(w).Encode(review)
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(s.Close)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	writeFile(t, kubeconfig, fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s', certificate-authority-data: %s}}]\nusers: [{name: u, user: {token: us}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n", s.URL, ca))
+	return kubeconfig
+}
+
+func TestTheAPIServerSaysWhoMayAskAndCallsPodsByOtherNames(t *testing.T) {
+	t.Parallel()
+	addr := ownLoopback()
+	d := newDaemon(t, "address: "+addr, "port: 10250", "kubeconfig: "+reviewer(t), "authentication: {webhook: {enabled: true}}", "authorization: {mode: Webhook}")
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.start()
+	d.shows("Running", "get", "pods")
+	for _, row := range []struct {
+		url, token string
+		code       int
+		want       string
+	}{
+		{"/stats/summary", "good", 200, `"nodeName":"test-node"`},
+		{"/pods", "good", 200, `"name":"web-test-node"`},
+		{"/metrics", "good", 403, "Forbidden (user=ada, verb=get, resource=nodes, subresource(s)=[metrics])"},
+		{"/exec/default/web-test-node/c?command=x&output=1", "good", 403, "Forbidden (user=ada, verb=create, resource=nodes, subresource(s)=[proxy])"},
+		{"/containerLogs/default/web-test-node/other", "good", 404, `container "other" not found in pod "web"`},
+		{"/containerLogs/default/web/other", "good", 404, `container "other" not found in pod "web"`},
+		{"/containerLogs/default/none-test-node/other", "good", 404, `pod "none-test-node" does not exist`},
+		{"/stats/summary", "bad", 401, "Unauthorized"},
+		{"/stats/summary", "", 401, "Unauthorized"},
+	} {
+		d.eventually(row.url, func() error {
+			code, body, err := d.over("https://"+addr+":10250"+row.url, row.token)
+			if err != nil || code != row.code || !strings.Contains(body, row.want) {
+				return fmt.Errorf("%d %.200s %w, want %d %s", code, body, err, row.code, row.want)
+			}
+			return nil
+		})
+	}
+	d.answers("/pods", 200, `"name":"web"`) // the socket has our own names
 }
 
 func TestTheSocketAnswersAsAKubeletDoes(t *testing.T) {

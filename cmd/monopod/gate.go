@@ -81,6 +81,7 @@ func (a *App) openGate() error {
 	}
 	a.gate = newGate(drain.NewStore(filepath.Join(a.cfg.RootDirectory, "drain.json"), boot), a.board, a.log)
 	a.gate.tell = a.tell
+	a.gate.notify = func() { a.board.notify(); a.tellNode() }
 	if !a.lent { // nobody drains a run
 		a.gate.load()
 	}

@@ -71,6 +71,8 @@ type images struct {
 	// service is that of the runtime that is open, nil while none is. preloaded says that its archives are imported.
 	service   imageService
 	preloaded bool
+	// changes counts how often images came or went.
+	changes uint64
 }
 
 // gcTrouble is what was wrong when images were last collected.
@@ -99,6 +101,30 @@ func (m *images) use(service imageService, preloaded bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.service, m.preloaded = service, preloaded
+	m.changes++
+}
+
+// changed notes that images may have come or gone; state is another one then.
+func (m *images) changed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.changes++
+}
+
+// state tells one state of the images from another.
+func (m *images) state() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changes
+}
+
+// list returns the images with what the runtime knows of them.
+func (m *images) list(ctx context.Context) ([]ctrd.ImageUse, error) {
+	service, _ := m.current()
+	if service == nil {
+		return nil, errors.New("images cannot be seen now: " + m.board.whyBlind())
+	}
+	return service.List(ctx)
 }
 
 // follow has images collected in a runtime until ctx ends, once imported says that preload archives have been.
@@ -112,8 +138,14 @@ func (m *images) follow(ctx context.Context, service imageService, imported <-ch
 	}
 	m.use(service, true)
 	if m.policy.Disabled() {
-		<-ctx.Done()
-		return
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-service.Changed():
+				m.changed()
+			}
+		}
 	}
 	timer := time.NewTimer(collectSettle)
 	defer timer.Stop()
@@ -123,6 +155,7 @@ func (m *images) follow(ctx context.Context, service imageService, imported <-ch
 		case <-ctx.Done():
 			return
 		case <-service.Changed():
+			m.changed()
 			if soon := time.Now().Add(collectSettle); soon.Before(due) {
 				due = soon
 				timer.Reset(collectSettle)
@@ -156,6 +189,7 @@ func (m *images) collect(ctx context.Context, bytes int64) (image.Collected, err
 	if _, decided := m.needs(); !decided || !preloaded {
 		return image.Collected{}, errUndecided
 	}
+	defer m.changed()
 	return service.Collect(ctx, image.Collection{Policy: m.policy, Bytes: bytes, Needs: func() (refs, digests []string) {
 		n, _ := m.needs()
 		return slices.Collect(maps.Keys(n.refs)), slices.Collect(maps.Keys(n.digests))

@@ -102,6 +102,7 @@ func (s *strain) run(ctx context.Context) {
 			return
 		case <-changed:
 			s.bar()
+			s.app.tellNode()
 		}
 	}
 }

@@ -51,6 +51,8 @@ type Facts struct {
 	Conditions []corev1.NodeCondition
 	Info       corev1.NodeSystemInfo
 	Images     []corev1.ContainerImage
+	// Unschedulable says that this machine takes no more pods.
+	Unschedulable bool
 	// Port is that of the server that answers for logs and exec; 0: there is none.
 	Port int32
 }
@@ -85,7 +87,9 @@ type Config struct {
 	// Events may be nil: none are sent.
 	Events Events
 	Facts  func() Facts
-	Log    *slog.Logger
+	// Changed, which may be nil, gets a value when Facts has something new that shall be told at once.
+	Changed <-chan struct{}
+	Log     *slog.Logger
 	// Tell, which may be nil, hears what keeps a pod, or with a zero key this machine, from being shown there; nil: nothing.
 	Tell func(key Key, trouble error)
 	// Version is what the client says it is.
@@ -229,10 +233,10 @@ func (w *waits) news(err error) bool {
 }
 
 // pause waits for d, for a value of wake, which may be nil, or for the end of ctx.
-func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) { wait(ctx, d, wake, nil) }
+func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) { wait(ctx, d, wake, nil, nil) }
 
-// wait is pause with two to wake it.
-func wait(ctx context.Context, d time.Duration, wake, other <-chan struct{}) {
+// wait is pause with three to wake it.
+func wait(ctx context.Context, d time.Duration, wake, other, third <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -240,5 +244,6 @@ func wait(ctx context.Context, d time.Duration, wake, other <-chan struct{}) {
 	case <-t.C:
 	case <-wake:
 	case <-other:
+	case <-third:
 	}
 }

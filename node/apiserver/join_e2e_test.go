@@ -20,30 +20,11 @@ import (
 
 const requestsPath = certificatesAPI + "/certificatesigningrequests"
 
-// sign approves and signs each request for that signer that is there, as a controller manager would, and says how many.
-func (r *rig) sign(signer string, life time.Duration) int {
-	r.t.Helper()
-	var list certificatesv1.CertificateSigningRequestList
-	r.Must(http.MethodGet, requestsPath, nil, &list)
-	signed := 0
-	for _, csr := range list.Items {
-		if len(csr.Status.Certificate) > 0 || csr.Spec.SignerName != signer {
-			continue
-		}
-		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
-		r.Must(http.MethodPut, requestsPath+"/"+csr.Name+"/approval", csr, &csr)
-		csr.Status.Certificate = r.CA.Sign(r.t, csr.Spec.Request, life)
-		r.Must(http.MethodPut, requestsPath+"/"+csr.Name+"/status", csr, nil)
-		signed++
-	}
-	return signed
-}
-
 // signs waits for a request and signs it.
 func (r *rig) signs(what, signer string, life time.Duration) {
 	r.t.Helper()
 	r.Eventually(what, func() error {
-		if r.sign(signer, life) == 0 {
+		if r.Approve(signer, life) == 0 {
 			return errors.New("there is no request")
 		}
 		return nil

@@ -23,10 +23,13 @@ const maxImages = 50
 type nodeStep struct {
 	// Create is the object to make; nil: there is one.
 	Create *corev1.Node
-	// Labels and Status are patches to send; nil: there is nothing to change.
-	Labels map[string]any
+	// Object, of labels and of whether pods may be scheduled, and Status are patches to send; nil: there is nothing to change.
+	Object map[string]any
 	Status map[string]any
 }
+
+// annotationCordoned says that it was this machine that has made the Node unschedulable: only then it makes it schedulable again.
+const annotationCordoned = "monopod.dev/cordoned"
 
 // wantedNode is the Node as it should be.
 func wantedNode(cfg *Config, f *Facts) *corev1.Node {
@@ -44,12 +47,14 @@ func wantedNode(cfg *Config, f *Facts) *corev1.Node {
 		slices.SortStableFunc(images, func(a, b corev1.ContainerImage) int { return int(min(max(b.SizeBytes-a.SizeBytes, -1), 1)) })
 		images = images[:maxImages]
 	}
+	annotations := map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+	if f.Unschedulable {
+		annotations[annotationCordoned] = "true"
+	}
 	return &corev1.Node{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: cfg.NodeName, Labels: labels, Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
-		},
-		Spec: corev1.NodeSpec{Taints: cfg.Taints},
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: cfg.NodeName, Labels: labels, Annotations: annotations},
+		Spec:       corev1.NodeSpec{Taints: cfg.Taints, Unschedulable: f.Unschedulable},
 		Status: corev1.NodeStatus{
 			Addresses: f.Addresses, Capacity: f.Capacity, Allocatable: f.Allocatable, Conditions: f.Conditions, NodeInfo: f.Info, Images: images,
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: f.Port}},
@@ -69,16 +74,34 @@ func planNode(now time.Time, want *corev1.Node, have *corev1.Node, heartbeat boo
 	if have == nil {
 		return nodeStep{Create: want}
 	}
-	var step nodeStep
-	if labels := lacking(want.Labels, have.Labels); labels != nil {
-		step.Labels = map[string]any{"metadata": map[string]any{"uid": have.UID, "labels": labels}}
-	}
+	step := nodeStep{Object: objectPatch(want, have)}
 	w, h := &want.Status, &have.Status
 	if changed || heartbeat || !equality.Semantic.DeepEqual(w.Addresses, h.Addresses) || !sameResources(w.Capacity, h.Capacity) || !sameResources(w.Allocatable, h.Allocatable) ||
 		w.NodeInfo != h.NodeInfo || w.DaemonEndpoints != h.DaemonEndpoints || !equality.Semantic.DeepEqual(w.Images, h.Images) {
 		step.Status = map[string]any{"metadata": map[string]any{"uid": have.UID}, "status": statusPatch(w)}
 	}
 	return step
+}
+
+// objectPatch brings labels to those that are wanted, and has no pods scheduled while this machine takes none; nil: it is so.
+func objectPatch(want *corev1.Node, have *corev1.Node) map[string]any {
+	metadata := map[string]any{}
+	if labels := lacking(want.Labels, have.Labels); labels != nil {
+		metadata["labels"] = labels
+	}
+	patch := map[string]any{"metadata": metadata}
+	_, ours := have.Annotations[annotationCordoned]
+	switch {
+	case want.Spec.Unschedulable && (!ours || !have.Spec.Unschedulable):
+		metadata["annotations"], patch["spec"] = map[string]any{annotationCordoned: "true"}, map[string]any{"unschedulable": true}
+	case !want.Spec.Unschedulable && ours:
+		metadata["annotations"], patch["spec"] = map[string]any{annotationCordoned: nil}, map[string]any{"unschedulable": nil}
+	}
+	if len(metadata) == 0 {
+		return nil
+	}
+	metadata["uid"] = have.UID
+	return patch
 }
 
 // stamp sets the times of conditions, and says whether one of them is not as before.
@@ -186,7 +209,7 @@ func (a *Agent) reportNode(ctx context.Context, c *Client) error {
 		if n, _ := a.store.theNode(); n != nil && isReady(n.Status.Conditions) {
 			wake = nil // what makes it ready comes with changes of pods, what ends that can wait
 		}
-		wait(ctx, a.cfg.CheckEvery, a.store.noNode, wake)
+		wait(ctx, a.cfg.CheckEvery, a.store.noNode, wake, a.cfg.Changed)
 	}
 	return nil
 }
@@ -222,9 +245,9 @@ func (a *Agent) nodeOnce(ctx context.Context, c *Client, heartbeat bool) (sent b
 		return true, nil
 	}
 	to.name, to.patch = a.cfg.NodeName, types.MergePatchType
-	if step.Labels != nil {
-		if err := c.do(ctx, to.with(http.MethodPatch, step.Labels)); err != nil {
-			return false, fmt.Errorf("label node: %w", err)
+	if step.Object != nil {
+		if err := c.do(ctx, to.with(http.MethodPatch, step.Object)); err != nil {
+			return false, fmt.Errorf("change node: %w", err)
 		}
 		a.store.seeNode(got)
 	}

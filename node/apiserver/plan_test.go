@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -168,7 +169,7 @@ func TestWhatIsDoneAboutTheNode(t *testing.T) {
 	}
 	have := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", Labels: made.Labels}, Status: made.Status}
 	later := now.Add(time.Hour)
-	if s := planNode(later, want, have, false); s.Create != nil || s.Labels != nil || s.Status != nil {
+	if s := planNode(later, want, have, false); s.Create != nil || s.Object != nil || s.Status != nil {
 		t.Errorf("it is as it should be: %+v", s)
 	}
 	sent := planNode(later, want, have, true).Status["status"].(map[string]any)["conditions"].([]corev1.NodeCondition)[0]
@@ -188,14 +189,57 @@ func TestWhatIsDoneAboutTheNode(t *testing.T) {
 	} {
 		n := want.DeepCopy()
 		change(n)
-		if s := planNode(later, n, have, false); s.Status == nil || s.Labels != nil {
+		if s := planNode(later, n, have, false); s.Status == nil || s.Object != nil {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
 	have.Labels = map[string]string{"site": "other", "foreign": "kept"}
-	labels := planNode(later, want, have, false).Labels["metadata"].(map[string]any)["labels"].(map[string]string)
+	labels := planNode(later, want, have, false).Object["metadata"].(map[string]any)["labels"].(map[string]string)
 	if _, foreign := labels["foreign"]; foreign || labels["site"] != "lab" || labels[corev1.LabelHostname] != "n1" {
 		t.Error(labels)
+	}
+}
+
+func TestOnlyWhoMadeANodeUnschedulableMakesItSchedulable(t *testing.T) {
+	cfg := config(t, "", newBoard())
+	facts := cfg.Facts()
+	facts.Unschedulable = true
+	closed, have := wantedNode(&cfg, &facts), &corev1.Node{}
+	if made := planNode(time.Unix(0, 0), closed, nil, false).Create; !made.Spec.Unschedulable || made.Annotations[annotationCordoned] == "" {
+		t.Errorf("%+v", made)
+	}
+	facts.Unschedulable = false
+	open := wantedNode(&cfg, &facts)
+	for _, row := range []struct {
+		name        string
+		want        *corev1.Node
+		there, ours bool
+		patch       string
+	}{
+		{"nothing", open, false, false, ""},
+		{"somebody else has closed it", open, true, false, ""},
+		{"ours to open", open, true, true, `{"metadata":{"annotations":{"monopod.dev/cordoned":null},"uid":""},"spec":{"unschedulable":null}}`},
+		{"opened by somebody else", open, false, true, `{"metadata":{"annotations":{"monopod.dev/cordoned":null},"uid":""},"spec":{"unschedulable":null}}`},
+		{"to be closed", closed, false, false, `{"metadata":{"annotations":{"monopod.dev/cordoned":"true"},"uid":""},"spec":{"unschedulable":true}}`},
+		{"closed by somebody else", closed, true, false, `{"metadata":{"annotations":{"monopod.dev/cordoned":"true"},"uid":""},"spec":{"unschedulable":true}}`},
+		{"closed, and opened by somebody else", closed, false, true, `{"metadata":{"annotations":{"monopod.dev/cordoned":"true"},"uid":""},"spec":{"unschedulable":true}}`},
+		{"closed", closed, true, true, ""},
+	} {
+		have.Labels, have.Annotations, have.Spec.Unschedulable = row.want.Labels, nil, row.there
+		if row.ours {
+			have.Annotations = map[string]string{annotationCordoned: "true"}
+		}
+		got := ""
+		if patch := objectPatch(row.want, have); patch != nil {
+			b, err := json.Marshal(patch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = string(b)
+		}
+		if got != row.patch {
+			t.Errorf("%s: %s, want %s", row.name, got, row.patch)
+		}
 	}
 }
 

@@ -24,11 +24,16 @@ import (
 	"monopod/node/stats"
 )
 
+// Usage reads what the machine and the pods use now.
+type Usage interface {
+	All(ctx context.Context, o stats.Options) (stats.Machine, []stats.Pod, error)
+}
+
 // Config of Endpoints.
 type Config struct {
 	Node   string
 	Checks *health.Checks
-	Stats  *stats.Collector
+	Stats  Usage
 	// Metrics are what answers, by path.
 	Metrics map[string]http.Handler
 	Tally   *metrics.Tally

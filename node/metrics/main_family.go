@@ -25,12 +25,17 @@ type Probe struct {
 	Successful, Failed, Unknown uint64
 }
 
+// Usage reads what the machine and the pods use now. What it returns is the caller's.
+type Usage interface {
+	All(ctx context.Context, o stats.Options) (stats.Machine, []stats.Pod, error)
+}
+
 // Sources are where values come from.
 type Sources struct {
 	Node, Version string
 	Tally         *Tally
 	Checks        *health.Checks
-	Stats         *stats.Collector
+	Stats         Usage
 	// Pods returns all pods with their status. They are only read.
 	Pods func() []*corev1.Pod
 	// Inputs returns the number of files and URLs by source and state.

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/big"
 	"net"
@@ -28,7 +29,9 @@ type Certificate struct {
 	certFile, keyFile string
 	// own, unless nil, makes the files when there are none that serve.
 	own *selfSigned
-	log *slog.Logger
+	// instead, unless nil, serves as long as there is none in the files.
+	instead *Certificate
+	log     *slog.Logger
 
 	mu sync.Mutex
 	// mu guards the rest.
@@ -46,6 +49,11 @@ type selfSigned struct {
 // Files is a certificate that somebody else takes care of.
 func Files(certFile, keyFile string, log *slog.Logger) *Certificate {
 	return &Certificate{certFile: certFile, keyFile: keyFile, log: log}
+}
+
+// Issued is a certificate that somebody puts into a file, with its key, some time. Until then there is another one.
+func Issued(file string, until *Certificate, log *slog.Logger) *Certificate {
+	return &Certificate{certFile: file, keyFile: file, instead: until, log: log}
 }
 
 // SelfSigned is a certificate that is made when it is needed, and again when it expires or the name changes, in dir.
@@ -70,6 +78,9 @@ func (c *Certificate) get() (*tls.Certificate, error) {
 		return c.pair, nil
 	}
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if errors.Is(err, fs.ErrNotExist) && c.pair == nil && c.instead != nil {
+		return c.instead.get()
+	}
 	if err != nil {
 		return c.keepLocked(fmt.Errorf("certificate: %w", err))
 	}

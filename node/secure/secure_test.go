@@ -405,6 +405,34 @@ func TestACertificateIsReadAgainWhenItChanges(t *testing.T) {
 	}
 }
 
+func TestUntilACertificateIsIssuedAnotherOneServes(t *testing.T) {
+	t.Parallel()
+	s, ca := newSite(t), newAuthority(t, "issuer")
+	own := s.selfSigned()
+	c := Issued(s.path("issued.pem"), own, s.logger())
+	leaf := func() *x509.Certificate {
+		t.Helper()
+		pair, err := c.get()
+		check(t, err)
+		return pair.Leaf
+	}
+	first, err := own.get()
+	check(t, err)
+	if !leaf().Equal(first.Leaf) {
+		t.Error("it is not our own")
+	}
+	cert, key := ca.issue(t, "node", nil, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })
+	s.write("issued.pem", append(cert, key...))
+	issued := leaf()
+	if issued.Issuer.CommonName != "issuer" {
+		t.Errorf("it is of %s", issued.Issuer)
+	}
+	check(t, os.Remove(s.path("issued.pem")))
+	if !leaf().Equal(issued) {
+		t.Error("what was issued is given up because its file is gone")
+	}
+}
+
 func TestVersionsAndSuitesOfTLSAreThoseConfigured(t *testing.T) {
 	t.Parallel()
 	version, err := ParseVersion("VersionTLS13")

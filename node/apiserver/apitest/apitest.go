@@ -23,6 +23,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Patience is how long the two programs may take to be ready.
@@ -32,8 +35,8 @@ const Patience = 90 * time.Second
 type Options struct {
 	// Programs is the directory with etcd and kube-apiserver; empty: MONOPOD_KUBERNETES, else .cache/kubernetes of this tree.
 	Programs string
-	// KubeletCA signs the serving certificates of nodes that the API server believes; empty: it believes any.
-	KubeletCA string
+	// VerifyNodes has the API server believe only nodes with a serving certificate of CA; else it believes any.
+	VerifyNodes bool
 	// Flags are further ones of kube-apiserver.
 	Flags []string
 }
@@ -129,8 +132,8 @@ func (s *Server) Start() {
 		"--kubelet-client-certificate=" + s.path("kubelet-client.crt"), "--kubelet-client-key=" + s.path("kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP", "--allow-privileged=true", "--profiling=false", "--v=0",
 	}
-	if s.opts.KubeletCA != "" {
-		args = append(args, "--kubelet-certificate-authority="+s.opts.KubeletCA)
+	if s.opts.VerifyNodes {
+		args = append(args, "--kubelet-certificate-authority="+s.path("ca.crt"))
 	}
 	s.api = s.run("kube-apiserver", append(args, s.opts.Flags...)...)
 	s.Eventually("the API server is ready", func() error {
@@ -164,6 +167,9 @@ func (s *Server) Eventually(what string, try func() error) {
 	}
 	s.t.Fatalf("%s: not after %v: %v", what, Patience, err)
 }
+
+// Program is the path of another program of Kubernetes beside those that run.
+func (s *Server) Program(name string) string { return filepath.Join(s.opts.Programs, name) }
 
 // StatusError is an answer other than 2xx.
 type StatusError struct {
@@ -256,6 +262,26 @@ func (s *Server) kubeconfig(address, user string) string {
 		s.t.Fatal(err)
 	}
 	return f.Name()
+}
+
+// Approve approves and signs each request for that signer that is there, as a controller manager would, and says how many.
+func (s *Server) Approve(signer string, life time.Duration) int {
+	s.t.Helper()
+	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	var list certificatesv1.CertificateSigningRequestList
+	s.Must(http.MethodGet, path, nil, &list)
+	signed := 0
+	for _, csr := range list.Items {
+		if len(csr.Status.Certificate) > 0 || csr.Spec.SignerName != signer {
+			continue
+		}
+		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
+		s.Must(http.MethodPut, path+"/"+csr.Name+"/approval", csr, &csr)
+		csr.Status.Certificate = s.CA.Sign(s.t, csr.Spec.Request, life)
+		s.Must(http.MethodPut, path+"/"+csr.Name+"/status", csr, nil)
+		signed++
+	}
+	return signed
 }
 
 // Node is who a node is to the API server.
