@@ -86,8 +86,13 @@ func (p ImageProgress) event() occurrence {
 
 type imageProgressKey struct{}
 
-// WithImageProgress returns a context for EnsureImage: tell, which must not block, hears what becomes of the images.
+// WithImageProgress returns a context for EnsureImage: tell, which must not block, hears what becomes of the images, as who
+// hears it already does.
 func WithImageProgress(ctx context.Context, tell func(ImageProgress)) context.Context {
+	if others, ok := ctx.Value(imageProgressKey{}).(func(ImageProgress)); ok {
+		also := tell
+		tell = func(p ImageProgress) { others(p); also(p) }
+	}
 	return context.WithValue(ctx, imageProgressKey{}, tell)
 }
 

@@ -122,6 +122,8 @@ type App struct {
 	reporter *apiserver.Agent
 	// news gets a value when the Node is to be told at once.
 	news chan struct{}
+	// traces, unless nil, tells how the starts of pods went.
+	traces *traces
 	// streams answers what reaches into pods.
 	streams http.Handler
 	watcher *watcher.Watcher
@@ -145,7 +147,8 @@ func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a.images = a.newImages()
 	a.memory = newThrift()
 	starts := newStartClock(a.tally)
-	a.board.stir = func(c runner.Change) { a.memory.stir(); starts.note(c) }
+	a.traces = a.newTraces()
+	a.board.stir = func(c runner.Change) { a.memory.stir(); starts.note(c); a.traces.note(c) }
 	a.cfg.Containerd = a.containerd
 	a.cfg.Events = a.events
 	if m.gateways != nil && cfg.PodDNS == podDNSAuto && len(cfg.ClusterDNS) == 0 {
@@ -218,6 +221,9 @@ func (a *App) Run(ctx context.Context) error {
 	g.Go(func() error { return a.rollouts.Run(ctx) })
 	g.Go(func() error { a.memory.run(ctx); return nil })
 	g.Go(func() error { a.gate.run(ctx); return nil })
+	if a.traces != nil {
+		g.Go(func() error { a.traces.tracer.Run(ctx); return nil })
+	}
 	if a.lock != nil {
 		g.Go(func() error { return a.handOver(ctx) })
 	}
@@ -375,7 +381,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	imported, done := context.WithCancel(ctx)
 	defer done()
 	defer a.gauges.attach(rt)()
-	pool := runner.NewPool(timed{preloading{rt, imported}, a.tally}, runner.Config{
+	pool := runner.NewPool(timed{preloading{rt, imported}, a.tally, a.traces}, runner.Config{
 		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
 		Room: a.resources.room(), NodeLabels: a.nodeLabels(),
 		Events:  a.events,

@@ -99,6 +99,8 @@ type Config struct {
 
 	Server `koanf:",squash"`
 
+	Tracing Tracing `koanf:"tracing"`
+
 	ImageGCHighThresholdPercent int           `koanf:"imageGCHighThresholdPercent"`
 	ImageGCLowThresholdPercent  int           `koanf:"imageGCLowThresholdPercent"`
 	ImageMinimumGCAge           time.Duration `koanf:"imageMinimumGCAge"`

@@ -46,6 +46,7 @@ func checkConfig(cfg *Config, sources map[string]string) ConfigError {
 	c.logSizes(cfg)
 	c.security(cfg)
 	c.server(&cfg.Server)
+	c.tracing(&cfg.Tracing)
 	c.resources(cfg)
 	c.node(cfg)
 	c.pressure(cfg)

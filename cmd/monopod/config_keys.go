@@ -45,7 +45,7 @@ type configKey struct {
 
 // configKeys lists every key in the order in which they are printed.
 func configKeys() []configKey {
-	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), pressureKeys(), resourceKeys(), securityKeys(), serverKeys(), agentKeys(), machineKeys(), apiServerKeys())
+	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), pressureKeys(), resourceKeys(), securityKeys(), serverKeys(), tracingKeys(), agentKeys(), machineKeys(), apiServerKeys())
 }
 
 func resourceKeys() []configKey {

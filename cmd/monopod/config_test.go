@@ -243,6 +243,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"authorization.mode": {"Rules", "AlwaysAllow", "Webhook", "1"},
 		"healthzBindAddress": {"127.0.0.2", "::1", "192.0.2.1", "1"},
 		"address":            {"127.0.0.2", "::1", "192.0.2.1", "1"},
+		"tracing.endpoint":   {"'localhost:4317'", "192.0.2.1:4317", "[::1]:4317", "x"},
 		"tlsMinVersion":      {"VersionTLS12", "VersionTLS13", "VersionTLS12", "[1]"},
 		"tlsCipherSuites":    {"[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "[1]"},
 

@@ -14,16 +14,19 @@ import (
 	"monopod/runner"
 )
 
-// timed is a Runtime whose actions are counted.
+// timed is a Runtime whose actions are counted and traced.
 type timed struct {
 	runner.Runtime
-	tally *metrics.Tally
+	tally  *metrics.Tally
+	traces *traces
 }
 
 // Apply implements runner.Runtime.
 func (t timed) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+	ctx, over := t.traces.begin(ctx, key, pod, a)
 	began := time.Now()
 	err := t.Runtime.Apply(ctx, key, pod, a)
+	over(err)
 	t.tally.Action(actionOf(pod, a, err, time.Since(began)))
 	return err
 }

@@ -84,6 +84,7 @@ func allowed() map[string][]string {
 		"monopod/node/capacity":       {"monopod/internal"},
 		"monopod/node/pressure":       {"monopod/manifests", "monopod/node/capacity", "monopod/internal"},
 		"monopod/node/health":         {},
+		"monopod/node/tracing":        {},
 		"monopod/node/secure":         {"monopod/internal"},
 		"monopod/node/metrics":        {"monopod/node/health", "monopod/node/stats", "monopod/internal"},
 		"monopod/node/endpoints":      {"monopod/node/health", "monopod/node/stats", "monopod/node/metrics", "monopod/internal"},

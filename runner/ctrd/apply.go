@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -208,7 +209,11 @@ func (r *Runtime) input(ctx context.Context, q specRequest) (spec.Input, error) 
 	}
 	pod := q.pod.DeepCopy()
 	pod.UID = uidOf(q.sandbox)
+	began := time.Now()
 	volumes, err := r.prepareVolumes(ctx, pod, q)
+	if err != nil || len(volumes) > 0 {
+		runner.TellPhase(ctx, runner.Phase{Name: runner.PhaseVolumes, Began: began, Over: time.Now(), Err: err})
+	}
 	if err != nil {
 		return spec.Input{}, stepError(runner.ReasonCreateContainerConfigError, err)
 	}

@@ -125,7 +125,11 @@ func (r *Runtime) startNetwork(ctx context.Context, rec *sandboxRecord) *add {
 }
 
 // addNetwork runs ADD and stores its result: in /etc/hosts, on the record, in the index.
-func (r *Runtime) addNetwork(ctx context.Context, id string) error {
+func (r *Runtime) addNetwork(ctx context.Context, id string) (err error) {
+	began := time.Now()
+	defer func() {
+		runner.TellPhase(ctx, runner.Phase{Name: runner.PhaseNetwork, Began: began, Over: time.Now(), Err: err})
+	}()
 	done, err := r.netSlots.take(ctx)
 	if err != nil {
 		return err
