@@ -1,12 +1,10 @@
 package trust
 
 import (
+	"bytes"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -17,7 +15,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/sigstore/sigstore/pkg/signature/dsse"
+	"github.com/sigstore/sigstore/pkg/signature/payload"
 )
 
 // What cosign calls its signatures.
@@ -28,7 +29,6 @@ const (
 	// BundleType begins the artifact types of bundles, which refer to the image.
 	BundleType = "application/vnd.dev.sigstore.bundle"
 
-	simpleKind   = "cosign container image signature"
 	bundleKind   = "https://sigstore.dev/cosign/sign/v1"
 	statementAPI = "application/vnd.in-toto+json"
 )
@@ -41,7 +41,7 @@ type Keys struct{ Texts, Files []string }
 
 // Parsed are keys that can be used.
 type Parsed struct {
-	keys []crypto.PublicKey
+	keys []signature.Verifier
 	// Fingerprint names the set of keys.
 	Fingerprint string
 }
@@ -77,40 +77,29 @@ func CheckKey(text string) error {
 	return err
 }
 
-func parseKey(text string) (crypto.PublicKey, []byte, error) {
+func parseKey(text string) (signature.Verifier, []byte, error) {
 	block, rest := pem.Decode([]byte(text))
 	if block == nil || strings.TrimSpace(string(rest)) != "" {
 		return nil, nil, errors.New("not one public key in PEM")
 	}
-	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	key, err := cryptoutils.UnmarshalPEMToPublicKey([]byte(text))
 	if err != nil {
 		return nil, nil, errors.New("not a public key in PEM (-----BEGIN PUBLIC KEY-----)")
 	}
-	switch k := key.(type) {
-	case *ecdsa.PublicKey, ed25519.PublicKey:
-	case *rsa.PublicKey:
-		if k.N.BitLen() < 2048 {
-			return nil, nil, fmt.Errorf("an RSA key of %d bits, of which 2048 are needed", k.N.BitLen())
-		}
-	default:
-		return nil, nil, fmt.Errorf("a key of the type %T, which signs no images", key)
+	if k, ok := key.(*rsa.PublicKey); ok && k.N.BitLen() < 2048 {
+		return nil, nil, fmt.Errorf("an RSA key of %d bits, of which 2048 are needed", k.N.BitLen())
 	}
-	return key, block.Bytes, nil
+	v, err := signature.LoadVerifier(key, crypto.SHA256)
+	if err != nil {
+		return nil, nil, fmt.Errorf("a key of the type %T, which signs no images: %w", key, err)
+	}
+	return v, block.Bytes, nil
 }
 
 // signed says that one of the keys has signed a message.
-func (p *Parsed) signed(message, signature []byte) bool {
-	sum := sha256.Sum256(message)
-	return slices.ContainsFunc(p.keys, func(key crypto.PublicKey) bool {
-		switch k := key.(type) {
-		case *ecdsa.PublicKey:
-			return ecdsa.VerifyASN1(k, sum[:], signature)
-		case *rsa.PublicKey:
-			return rsa.VerifyPKCS1v15(k, crypto.SHA256, sum[:], signature) == nil
-		case ed25519.PublicKey:
-			return ed25519.Verify(k, message, signature)
-		}
-		return false
+func (p *Parsed) signed(message, sig []byte) bool {
+	return slices.ContainsFunc(p.keys, func(v signature.Verifier) bool {
+		return v.VerifySignature(bytes.NewReader(sig), bytes.NewReader(message)) == nil
 	})
 }
 
@@ -120,26 +109,19 @@ var (
 )
 
 // Simple checks a payload of SimpleType with its signature in base64: one of the keys has signed that digest.
-func (p *Parsed) Simple(payload []byte, signature, digest string) error {
-	sig, err := base64.StdEncoding.DecodeString(signature)
+func (p *Parsed) Simple(text []byte, sig64, digest string) error {
+	sig, err := base64.StdEncoding.DecodeString(sig64)
 	if err != nil {
 		return errors.New("a signature that is not in base64")
 	}
-	if !p.signed(payload, sig) {
+	if !p.signed(text, sig) {
 		return errForeign
 	}
-	var text struct {
-		Critical struct {
-			Type  string `json:"type"`
-			Image struct {
-				Digest string `json:"docker-manifest-digest"`
-			} `json:"image"`
-		} `json:"critical"`
-	}
-	if err := json.Unmarshal(payload, &text); err != nil {
+	var simple payload.SimpleContainerImage
+	if err := json.Unmarshal(text, &simple); err != nil {
 		return fmt.Errorf("a payload that cannot be read: %w", err)
 	}
-	if text.Critical.Type != simpleKind || text.Critical.Image.Digest != digest {
+	if simple.Critical.Type != payload.CosignSignatureType || simple.Critical.Image.DockerManifestDigest != digest {
 		return errOther
 	}
 	return nil
@@ -148,23 +130,21 @@ func (p *Parsed) Simple(payload []byte, signature, digest string) error {
 // Bundle checks a bundle: one of the keys has signed the statement that it is about that digest.
 func (p *Parsed) Bundle(data []byte, digest string) error {
 	var bundle struct {
-		Envelope dsse.Envelope `json:"dsseEnvelope"`
+		Envelope json.RawMessage `json:"dsseEnvelope"`
 	}
 	if err := json.Unmarshal(data, &bundle); err != nil {
 		return fmt.Errorf("a bundle that cannot be read: %w", err)
 	}
-	e := &bundle.Envelope
-	payload, err := base64.StdEncoding.DecodeString(e.Payload)
-	if err != nil || e.PayloadType != statementAPI {
-		return fmt.Errorf("a bundle with a payload of the type %q", e.PayloadType)
-	}
-	message := dsse.PAE(e.PayloadType, payload)
-	good := slices.ContainsFunc(e.Signatures, func(s dsse.Signature) bool {
-		sig, err := base64.StdEncoding.DecodeString(s.Sig)
-		return err == nil && p.signed(message, sig)
-	})
-	if !good {
-		return errForeign
+	var (
+		text []byte
+		err  = errors.New("there are no keys")
+	)
+	if !slices.ContainsFunc(p.keys, func(v signature.Verifier) bool {
+		v = dsse.WrapVerifier(v, dsse.WithExpectedPayloadType(statementAPI), dsse.WithDecodedPayload(&text))
+		err = v.VerifySignature(bytes.NewReader(bundle.Envelope), nil)
+		return err == nil
+	}) {
+		return fmt.Errorf("%w: %w", errForeign, err)
 	}
 	var statement struct {
 		PredicateType string `json:"predicateType"`
@@ -172,7 +152,7 @@ func (p *Parsed) Bundle(data []byte, digest string) error {
 			Digest map[string]string `json:"digest"`
 		} `json:"subject"`
 	}
-	if err := json.Unmarshal(payload, &statement); err != nil {
+	if err := json.Unmarshal(text, &statement); err != nil {
 		return fmt.Errorf("a statement that cannot be read: %w", err)
 	}
 	algorithm, sum, _ := strings.Cut(digest, ":")
