@@ -105,9 +105,21 @@ func (d *daemon) revive() {
 
 func TestPodsOutliveContainerd(t *testing.T) {
 	d := startContainerd(t)
-	in := newInstance(t, "containerRuntimeEndpoint: unix://"+d.socket)
+	in := newInstance(t, "containerRuntimeEndpoint: unix://"+d.socket, "enableProfilingHandler: true")
 	t.Cleanup(d.revive)
 	in.start()
+	in.eventually("the image is imported", func() error {
+		if out, err := in.run("images"); err != nil || !strings.Contains(out, image) {
+			return fmt.Errorf("%s %w", out, err)
+		}
+		return nil
+	})
+	in.eventually("of the streams to containerd only that of its events stays open", func() error {
+		if n := strings.Count(in.curl("/debug/pprof/goroutine?debug=2"), "\ngoogle.golang.org/grpc.newClientStreamWithParams"); n != 1 {
+			return fmt.Errorf("%d are open", n)
+		}
+		return nil
+	})
 	for _, name := range []string{"one", "two"} {
 		in.put(name, sleeper(name, "echo start"))
 	}

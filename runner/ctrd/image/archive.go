@@ -78,6 +78,8 @@ func stemTag(stem string) (base, tag string) {
 
 // importArchive imports an archive, unpacks its images for this machine's platform and returns their names.
 func (s *Store) importArchive(ctx context.Context, path string) ([]string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // containerd's client leaves the streams open by which it writes content
 	stem, _ := archiveStem(path)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
