@@ -77,23 +77,34 @@ func (r *Runtime) startCommand(ctx context.Context, rec *containerRecord, args [
 	if err := c.openOutput(); err != nil {
 		return nil, fmt.Errorf("output of command: %w", err)
 	}
-	// It must not be torn apart: a runc that is cut off leaves nobody who knows whether the process exists.
-	start, cancel := context.WithTimeout(context.WithoutCancel(ctx), execStart)
-	defer cancel()
-	_, err = r.client.TaskService().Exec(start, &tasksapi.ExecProcessRequest{
+	made, err := r.startProcess(ctx, &c.pid, &tasksapi.ExecProcessRequest{
 		ContainerID: c.container, ExecID: c.id, Stdout: c.fifo, Stderr: c.fifo, Spec: typeurl.MarshalProto(spec),
 	})
-	if err != nil {
-		c.close()
-		return nil, fmt.Errorf("exec: %w", errgrpc.ToNative(err))
-	}
-	resp, err := r.client.TaskService().Start(start, &tasksapi.StartRequest{ContainerID: c.container, ExecID: c.id})
-	if err != nil {
+	switch {
+	case err == nil:
+		return c, nil
+	case made:
 		r.endCommand(ctx, c)
-		return nil, fmt.Errorf("exec: %w", errgrpc.ToNative(err))
+	default:
+		c.close()
 	}
-	c.pid = int(resp.Pid)
-	return c, nil
+	return nil, fmt.Errorf("exec: %w", err)
+}
+
+// startProcess makes a process in a container, starts it and says which one it is. After an error, made tells that there is something to remove.
+func (r *Runtime) startProcess(ctx context.Context, pid *int, req *tasksapi.ExecProcessRequest) (made bool, err error) {
+	// It must not be torn apart: a runc that is cut off leaves nobody who knows whether the process exists.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), execStart)
+	defer cancel()
+	if _, err := r.client.TaskService().Exec(ctx, req); err != nil {
+		return false, errgrpc.ToNative(err)
+	}
+	resp, err := r.client.TaskService().Start(ctx, &tasksapi.StartRequest{ContainerID: req.ContainerID, ExecID: req.ExecID})
+	if err != nil {
+		return true, errgrpc.ToNative(err)
+	}
+	*pid = int(resp.Pid)
+	return true, nil
 }
 
 // processOf is the container's own process, as its record has it.

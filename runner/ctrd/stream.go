@@ -115,20 +115,16 @@ func (r *Runtime) startSession(ctx context.Context, rec *containerRecord, args [
 		c.remove()
 		return nil, fmt.Errorf("streams of command: %w", err)
 	}
-	// It must not be torn apart: a runc that is cut off leaves nobody who knows whether the process exists.
-	start, cancel := context.WithTimeout(context.WithoutCancel(ctx), execStart)
-	defer cancel()
-	if _, err = r.client.TaskService().Exec(start, req); err != nil {
-		c.remove()
-		return nil, fmt.Errorf("exec: %w", errgrpc.ToNative(err))
-	}
-	resp, err := r.client.TaskService().Start(start, &tasksapi.StartRequest{ContainerID: c.container, ExecID: c.id})
-	if err != nil {
+	made, err := r.startProcess(ctx, &c.pid, req)
+	switch {
+	case err == nil:
+		return c, nil
+	case made:
 		r.endSession(ctx, c)
-		return nil, fmt.Errorf("exec: %w", errgrpc.ToNative(err))
+	default:
+		c.remove()
 	}
-	c.pid = int(resp.Pid)
-	return c, nil
+	return nil, fmt.Errorf("exec: %w", err)
 }
 
 // sessionSpec is the container's own process with other arguments, and with or without a terminal.
