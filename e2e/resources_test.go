@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -211,13 +212,30 @@ spec:
   containers:
   - name: c
     image: %s
-    command: [dd, if=/dev/zero, of=/dev/null, bs=200M, count=1]
+    command: [sh, -c, "sleep 1000 & exec dd if=/dev/zero of=/dev/null bs=200M count=1"]
     resources: {limits: {memory: 24Mi}}
 `, image))
 	p := in.pod("hungry", "has failed", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	if term := p.Status.ContainerStatuses[0].State.Terminated; term == nil || term.Reason != "OOMKilled" || term.ExitCode != 137 {
 		t.Errorf("the end is %s", brief(p))
 	}
+	// With cgroup v2 all of the container is killed, and the kernel says so of each of them.
+	in.eventually("an event names the victim", func() error {
+		all, err := in.events("hungry")
+		if err != nil {
+			return err
+		}
+		var told []string
+		for _, e := range all {
+			if e.Reason == "OOMKilling" {
+				told = append(told, fmt.Sprintf("%d x %s", e.Count, eventText(e)))
+			}
+		}
+		if len(told) != 1 || !regexp.MustCompile(`^1 x Warning OOMKilling hungry spec.containers\{c\} Memory cgroup out of memory: Killed process \d+ \(dd\)$`).MatchString(told[0]) {
+			return fmt.Errorf("%q", told)
+		}
+		return nil
+	})
 }
 
 func TestProcessesAreLimitedInNumber(t *testing.T) {

@@ -82,6 +82,7 @@ func allowed() map[string][]string {
 		"monopod/rollout":             {"monopod/manifests", "monopod/internal"},
 		"monopod/node":                {"monopod/manifests", "monopod/events", "monopod/why", "monopod/internal"},
 		"monopod/node/capacity":       {"monopod/internal"},
+		"monopod/node/oom":            {},
 		"monopod/node/pressure":       {"monopod/manifests", "monopod/node/capacity", "monopod/internal"},
 		"monopod/node/health":         {},
 		"monopod/node/tracing":        {},
