@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/e2e/testimages"
 	"monopod/node/capacity"
 )
 
@@ -51,91 +55,88 @@ func loopDisk(t *testing.T, dir string, mib int) {
 	})
 }
 
-// TestPressure: pods together have 400 MiB and a disk of 600 MiB.
-func TestPressure(t *testing.T) {
-	t.Parallel()
+// strained is an instance on a small disk of its own, of which pods may have little.
+type strained struct {
+	*instance
+	root, host string
+	began      time.Time
+}
+
+const mib = 1 << 20
+
+// newStrained starts one: pods together have 400 MiB, and pressure begins where 300 MiB of 800 MiB of disk are left.
+func newStrained(t *testing.T) *strained {
+	t.Helper()
 	dir, root := t.TempDir(), filepath.Join(t.TempDir(), "root")
-	loopDisk(t, root, 600)
+	loopDisk(t, root, 800)
 	m, err := capacity.Read(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const mib = 1 << 20
-	in := newInstanceIn(t, dir)
+	in := &strained{instance: newInstanceIn(t, dir), root: root, host: filepath.Join(dir, "host"), began: time.Now()}
 	t.Cleanup(in.cleanup)
-	began := time.Now()
-	step := func(what string) { t.Logf("%4.1f s: %s", time.Since(began).Seconds(), what) }
+	testimages.ArchiveOf(t, filepath.Join(dir, "images", "spare.tar"), testimages.Busybox(t, nil, testimages.File{Path: "spare", Content: []byte("spare")}), spareImage)
 	in.write(in.config, strings.NewReplacer("rootDirectory: "+filepath.Join(dir, "root"), "rootDirectory: "+root, "evictionHard: {memory.available: 10Mi}", fmt.Sprintf(`systemReserved: {memory: "%d", cpu: "%dm"}
-evictionHard: {memory.available: 100Mi, nodefs.available: 400Mi}
+evictionHard: {memory.available: 100Mi, nodefs.available: 300Mi}
 evictionCheckFrequency: 1s
-evictionPressureTransitionPeriod: 4s
+evictionPressureTransitionPeriod: 2s
+imageMinimumGCAge: 0s
 crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 nodeLabels: {disk: small}`, m.Memory-400*mib, m.MilliCPU-1000)).Replace(in.read("config.yaml")))
-	host := filepath.Join(dir, "host")
-	if err := os.Mkdir(host, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(host, 0o777); err != nil {
+	if err := errors.Join(os.Mkdir(in.host, 0o777), os.Chmod(in.host, 0o777)); err != nil {
 		t.Fatal(err)
 	}
 	in.start()
-	drop := func(name string) {
-		t.Helper()
-		if err := os.Remove(filepath.Join(in.manifests, name+".yaml")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	quiet := func(name, more string) string {
-		return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, annotations: {monopod.dev/protected: \"true\"}}\nspec:\n  %s\n  terminationGracePeriodSeconds: 1\n  containers:\n  - {name: c, image: %s, command: [sh, -c, \"trap exit TERM; while :; do sleep 1; done\"]%s}\n", name, strings.SplitN(more, "|", 2)[0], image, strings.SplitN(more, "|", 2)[1])
-	}
-	waits := func(name, reason string) corev1.Pod {
-		t.Helper()
-		return in.pod(name, "waits with "+reason, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodPending && p.Status.Reason == reason })
-	}
-	comesBack := func(name, low string) {
-		t.Helper()
-		first := in.ready(name)
-		in.write(filepath.Join(host, "go-"+name), "")
-		p := in.pod(name, "is evicted", func(p corev1.Pod) bool { return p.Status.Reason == "Evicted" })
-		if p.UID != first.UID || p.Status.Phase != corev1.PodFailed || !strings.HasPrefix(p.Status.Message, "The node was low on resource: "+low+". Threshold quantity: ") {
-			t.Errorf("%s: %s", brief(p), p.Status.Message)
-		}
-		in.put("late", quiet("late", "priority: 0|"))
-		if late := waits("late", "Evicted"); !strings.HasPrefix(late.Status.Message, "The node had condition: [") {
-			t.Errorf("a new pod: %s", late.Status.Message)
-		}
-		step(name + " is evicted")
-		in.pod(name, "comes back", func(p corev1.Pod) bool { return isReady(p) && p.UID != first.UID })
-		step(name + " is back")
-		in.ready("late")
-		drop("late")
-		drop(name)
-	}
-	in.put("stays", quiet("stays", "priority: 0|"))
+	return in
+}
+
+func (in *strained) step(what string) {
+	in.t.Logf("%4.1f s: %s", time.Since(in.began).Seconds(), what)
+}
+
+// spareImage is in an archive, and no pod has it.
+const spareImage = "monopod.test/spare:1"
+
+// quiet is a pod that is protected, does nothing, and has more of a spec, and of its container.
+func quiet(name, spec, container string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, annotations: {monopod.dev/protected: \"true\"}}\nspec:\n  %s\n  terminationGracePeriodSeconds: 1\n  containers:\n  - {name: c, image: %s, command: [sh, -c, \"trap exit TERM; while :; do sleep 1; done\"]%s}\n", name, spec, image, container)
+}
+
+// waits until a pod may not start for this reason.
+func (in *strained) waits(name, reason string) corev1.Pod {
+	in.t.Helper()
+	return in.pod(name, "waits with "+reason, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodPending && p.Status.Reason == reason })
+}
+
+// TestPressure: what the machine has too little of is given back, by what nobody needs first, then by pods, and these come back.
+func TestPressure(t *testing.T) {
+	t.Parallel()
+	in := newStrained(t)
+	in.put("stays", quiet("stays", "priority: 0", ""))
 	stays := in.ready("stays")
+	in.put("disk", hog("disk", in.host, "", 20, ""))
+	in.put("memory", hog("memory", in.host, "medium: Memory", 330, ""))
+	in.diskRunsFull()
+	in.memoryRunsOut()
 
-	in.put("memory", hog("memory", host, "medium: Memory", 330, ""))
-	comesBack("memory", "memory")
-	in.put("disk", hog("disk", host, "", 250, ""))
-	comesBack("disk", "ephemeral-storage")
-
-	const cpu = ", resources: {requests: {cpu: %s}}"
-	in.put("first", quiet("first", "priority: 1|"+fmt.Sprintf(cpu, "700m")))
+	// Of a processor there is only one for pods.
+	cpu := func(milli int) string { return fmt.Sprintf(", resources: {requests: {cpu: %dm}}", milli) }
+	in.put("first", quiet("first", "priority: 1", cpu(700)))
 	in.ready("first")
-	in.put("second", quiet("second", "priority: 1|"+fmt.Sprintf(cpu, "700m")))
-	if p := waits("second", "OutOfcpu"); p.Status.Message != "Node didn't have enough resource: cpu, requested: 700, used: 700, capacity: 1000" {
+	in.put("second", quiet("second", "priority: 1", cpu(700)))
+	if p := in.waits("second", "OutOfcpu"); p.Status.Message != "Node didn't have enough resource: cpu, requested: 700, used: 700, capacity: 1000" {
 		t.Errorf("%s", p.Status.Message)
 	}
-	in.put("other", quiet("other", "nodeSelector: {disk: large}|"))
-	waits("other", "NodeAffinity")
-	step("kill the agent")
+	in.put("other", quiet("other", "nodeSelector: {disk: large}", ""))
+	in.waits("other", "NodeAffinity")
+	in.step("kill the agent")
 	in.kill9()
 	in.start()
 	in.ready("first")
-	waits("second", "OutOfcpu")
-	drop("first")
+	in.waits("second", "OutOfcpu")
+	in.drop("first")
 	in.ready("second")
-	in.put("second", strings.Replace(quiet("second", "priority: 1|"+fmt.Sprintf(cpu, "700m")), ", annotations: {monopod.dev/protected: \"true\"}", "", 1))
+	in.put("second", strings.Replace(quiet("second", "priority: 1", cpu(700)), ", annotations: {monopod.dev/protected: \"true\"}", "", 1))
 	in.put("classes", "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 1000\n")
 	in.eventually("the annotation is gone", func() error {
 		if p := in.ready("second"); p.Annotations["monopod.dev/protected"] != "" {
@@ -143,15 +144,153 @@ nodeLabels: {disk: small}`, m.Memory-400*mib, m.MilliCPU-1000)).Replace(in.read(
 		}
 		return nil
 	})
-	in.put("important", quiet("important", "priorityClassName: high|"+fmt.Sprintf(cpu, "600m")))
+	in.put("important", quiet("important", "priorityClassName: high\n  preemptionPolicy: Never", cpu(600)))
+	in.waits("important", "OutOfcpu")
+	in.ready("second")
+	in.put("important", quiet("important", "priorityClassName: high", cpu(600)))
 	if p := in.ready("important"); p.Spec.Priority == nil || *p.Spec.Priority != 1000 {
 		t.Errorf("priority %v", p.Spec.Priority)
 	}
 	in.pod("second", "has made room", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "Preempting" })
-	drop("important")
+	in.drop("important")
 	in.ready("second")
-	step("preempted and back")
+	in.step("preempted and back")
 	if p := in.ready("stays"); p.UID != stays.UID || p.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the protected pod: %s", brief(p))
 	}
+}
+
+// free is how much of the disk is.
+func (in *strained) free() int64 {
+	in.t.Helper()
+	var s unix.Statfs_t
+	if err := unix.Statfs(in.root, &s); err != nil {
+		in.t.Fatal(err)
+	}
+	return int64(s.Bavail) * s.Bsize
+}
+
+// fill leaves so many bytes of the disk.
+func (in *strained) fill(left int64) {
+	in.t.Helper()
+	f, err := os.OpenFile(filepath.Join(in.root, "filler"), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	at, err := f.Seek(0, 2)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	more := in.free() - left
+	for err = unix.Fallocate(int(f.Fd()), 0, at, more); errors.Is(err, unix.ENOSPC) && left == 0 && more > mib; err = unix.Fallocate(int(f.Fd()), 0, at, more) {
+		more -= mib / 4
+	}
+	if err != nil {
+		in.t.Fatalf("fill the disk by %d bytes: %v", more, err)
+	}
+	in.step(fmt.Sprintf("%d MiB of the disk are left", in.free()/mib))
+}
+
+// images is `monopod images`.
+func (in *strained) images() string {
+	in.t.Helper()
+	out, err := in.run("images")
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return out
+}
+
+// diskRunsFull: first goes what an ended container has left, then an image that nobody needs, then a pod.
+func (in *strained) diskRunsFull() {
+	in.t.Helper()
+	registry := testimages.Registry(in.t)
+	content := make([]byte, 40*mib)
+	if _, err := rand.Read(content); err != nil {
+		in.t.Fatal(err)
+	}
+	unused := registry + "/unused:1"
+	testimages.Push(in.t, unused, testimages.Busybox(in.t, nil, testimages.File{Path: "content", Content: content}))
+	in.put("done", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: done}\nspec:\n  restartPolicy: Never\n  containers:\n  - {name: c, image: %s, command: [sh, -c, \"head -c 31457280 /dev/zero >/f\"]}\n", image))
+	if out, err := in.run("pull", unused); err != nil {
+		in.t.Fatalf("%v: %s", err, out)
+	}
+	first := in.ready("disk")
+	in.write(filepath.Join(in.host, "go-disk"), "")
+	in.pod("done", "has succeeded", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded })
+	in.eventually("the volume is written to", func() error {
+		if list, _ := filepath.Glob(filepath.Join(in.root, "pods", "*", "volumes", "*", "v", "f")); len(list) != 1 {
+			return fmt.Errorf("%v", list)
+		} else if s, err := os.Stat(list[0]); err != nil || s.Size() < 20*mib {
+			return fmt.Errorf("%w %v", err, s)
+		}
+		return nil
+	})
+	unix.Sync()
+
+	enough := func(what string) {
+		in.t.Helper()
+		in.eventually(what+" was enough", func() error {
+			if free := in.free(); free < 300*mib {
+				return fmt.Errorf("%d MiB are free", free/mib)
+			}
+			return nil
+		})
+		in.step(what + " was enough")
+	}
+	in.fill(290 * mib)
+	enough("what a container has left")
+	if out := in.images(); !strings.Contains(out, unused) {
+		in.t.Errorf("an image went while containers had left enough:\n%s", out)
+	}
+	in.fill(270 * mib)
+	enough("an image")
+	if out := in.images(); strings.Contains(out, unused) || !strings.Contains(out, spareImage) {
+		in.t.Errorf("images:\n%s", out)
+	}
+	in.fill(0)
+	in.evicted("disk", "ephemeral-storage", first)
+	in.happens([]string{}, "EvictionInVain", "nodefs.available")
+	in.fill(0)
+	if out := in.images(); !strings.Contains(out, spareImage) || !strings.Contains(out, image) {
+		in.t.Errorf("images when the disk is full:\n%s", out)
+	}
+	if err := os.Remove(filepath.Join(in.root, "filler")); err != nil {
+		in.t.Fatal(err)
+	}
+	in.back("disk", first)
+}
+
+func (in *strained) memoryRunsOut() {
+	in.t.Helper()
+	first := in.ready("memory")
+	in.write(filepath.Join(in.host, "go-memory"), "")
+	in.evicted("memory", "memory", first)
+	in.back("memory", first)
+}
+
+// evicted waits until a pod is, and says what others hear then.
+func (in *strained) evicted(name, low string, first corev1.Pod) {
+	in.t.Helper()
+	p := in.pod(name, "is evicted", func(p corev1.Pod) bool { return p.Status.Reason == "Evicted" })
+	if p.UID != first.UID || p.Status.Phase != corev1.PodFailed || !strings.HasPrefix(p.Status.Message, "The node was low on resource: "+low+". Threshold quantity: ") {
+		in.t.Errorf("%s: %s", brief(p), p.Status.Message)
+	}
+	in.put("late", quiet("late", "priority: 0", ""))
+	if late := in.waits("late", "Evicted"); !strings.HasPrefix(late.Status.Message, "The node had condition: [") {
+		in.t.Errorf("a new pod: %s", late.Status.Message)
+	}
+	in.step(name + " is evicted")
+}
+
+// back waits until an evicted pod runs again.
+func (in *strained) back(name string, first corev1.Pod) {
+	in.t.Helper()
+	in.pod(name, "comes back", func(p corev1.Pod) bool { return isReady(p) && p.UID != first.UID })
+	in.step(name + " is back")
+	in.ready("late")
+	in.drop("late")
+	in.drop(name)
+	in.gone("late")
 }

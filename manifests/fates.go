@@ -125,9 +125,9 @@ func schedulingFates() []fieldFate {
 		{path: "spec.tolerations", fate: harmless, note: "there are no taints"},
 		{path: "spec.topologySpreadConstraints", fate: harmless, note: oneNode},
 		{path: "spec.schedulerName", fate: harmless, note: "there is nothing to schedule"},
-		{path: "spec.priorityClassName", fate: harmless, note: "nothing here is preempted or evicted by priority"},
-		{path: "spec.priority", fate: harmless, note: "nothing here is preempted or evicted by priority"},
-		{path: "spec.preemptionPolicy", fate: harmless, note: "nothing here is preempted by priority"},
+		{path: "spec.priorityClassName", fate: enforced, note: "a PriorityClass document, or one of the two that are built in ([pressure.md](pressure.md#priority))"},
+		{path: "spec.priority", fate: enforced, note: "order of admission, start, eviction, and stop; a pod that does not fit has those of a lower one make room"},
+		{path: "spec.preemptionPolicy", fate: enforced, note: "Never keeps a pod from having others make room; without it, that of its class"},
 		{
 			path: "spec.schedulingGates", fate: refused, note: "never: a gated pod waits until a controller opens its gates, and there is none",
 			hint: "remove the gates to run the pod",

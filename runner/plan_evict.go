@@ -167,7 +167,7 @@ func (p *planner) returns() bool {
 // evictionOver is when an evicted pod is made again: after 10 s, twice as long each time, as for a container that
 // crashes.
 func evictionOver(sb *Sandbox, o Options) time.Time {
-	return sb.Failed.At.Add(doubled(initialBackOff, o.maxBackOff(), evictions(sb)))
+	return sb.Failed.At.Add(doubled(min(initialBackOff, o.maxBackOff()), o.maxBackOff(), evictions(sb)))
 }
 
 // evictions is how often in a row a pod that is evicted has been so; one that lasted for long begins anew.

@@ -54,6 +54,8 @@ type Runtime interface {
 	SyncPins(ctx context.Context, digests []string) (gone []string, err error)
 	// Images is what is known of its images.
 	Images() imageService
+	// ReclaimContainers makes room with what ended containers left that nobody needs, and returns how many bytes that were.
+	ReclaimContainers(ctx context.Context) (int64, error)
 	// Close lets go of the runtime. What runs goes on.
 	Close() error
 }
@@ -229,6 +231,9 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	if a.strain != nil {
 		g.Go(func() error { a.strain.run(ctx); return nil })
+	}
+	if a.only == nil {
+		g.Go(func() error { a.watchOOM(ctx, "/dev/kmsg"); return nil })
 	}
 	if a.shutdown != nil {
 		g.Go(func() error { a.shutdown.run(ctx); return nil })

@@ -39,6 +39,8 @@ type fakeRuntime struct {
 
 func (f *fakeRuntime) Images() imageService { return f.images.Images() }
 
+func (f *fakeRuntime) ReclaimContainers(context.Context) (int64, error) { return 0, nil }
+
 func (f *fakeRuntime) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
 func (f *fakeRuntime) Preload(ctx context.Context, done func(error)) error {

@@ -132,7 +132,7 @@ func (s *strain) Pods(ctx context.Context, disks bool) ([]pressure.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	used, err := s.app.stats.Pods(ctx, stats.Options{Disks: disks})
+	used, err := s.app.stats.Pods(ctx, stats.Options{Disks: disks, Recent: true})
 	if err != nil {
 		return nil, err
 	}
@@ -184,14 +184,11 @@ func (s *strain) Evict(key manifests.Key, o pressure.Order) {
 }
 
 // ReclaimContainers implements pressure.Node.
-func (s *strain) ReclaimContainers(ctx context.Context) error {
-	_, rt := s.current()
-	if r, ok := rt.(interface {
-		ReclaimContainers(ctx context.Context) error
-	}); ok {
-		return r.ReclaimContainers(ctx)
+func (s *strain) ReclaimContainers(ctx context.Context) (int64, error) {
+	if _, rt := s.current(); rt != nil {
+		return rt.ReclaimContainers(ctx)
 	}
-	return nil
+	return 0, nil
 }
 
 // ReclaimImages implements pressure.Node.

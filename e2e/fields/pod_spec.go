@@ -38,7 +38,7 @@ func lifeRows() []Row {
 			Spec: "os: {name: linux}", Container: "lifecycle: {stopSignal: SIGUSR1}", Script: "[ $(uname) = Linux ]",
 		},
 		{Name: "pullsecrets", Fields: []string{"spec.imagePullSecrets[].name"}, By: "TestImagePullSecrets", Marker: "imagePullSecrets"},
-		{Name: "priority", Fields: []string{"spec.priority"}, By: "TestPressure", Marker: "priority: 1|"},
+		{Name: "priority", Fields: []string{"spec.priority"}, By: "TestPressure", Marker: "priority: 1"},
 		{Name: "priorityclass", Fields: []string{"spec.priorityClassName"}, By: "TestPressure"},
 		{Name: "preemptionpolicy", Fields: []string{"spec.preemptionPolicy"}, By: "TestPressure", Marker: "preemptionPolicy: Never"},
 	}

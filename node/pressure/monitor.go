@@ -28,8 +28,8 @@ type Node interface {
 	Pods(ctx context.Context, disks bool) ([]Pod, error)
 	// Evict has a pod stopped.
 	Evict(key manifests.Key, o Order)
-	// ReclaimContainers removes what is left of containers that have ended and are not needed.
-	ReclaimContainers(ctx context.Context) error
+	// ReclaimContainers removes what is left of containers that have ended and is not needed, logs included, and returns how many bytes came free.
+	ReclaimContainers(ctx context.Context) (int64, error)
 	// ReclaimImages removes images that nobody needs, until so many bytes are free, and returns how many came free.
 	ReclaimImages(ctx context.Context, bytes int64) (int64, error)
 	// Tell records an event of the node.
@@ -49,6 +49,8 @@ type Monitor struct {
 	seen     Observations
 	evicting string // uid of the pod that was told to stop last
 	since    time.Time
+	signal   Signal // that it was told for
+	used     int64  // what it had of that
 	vain     Signal // for which nobody can be evicted, as was said
 
 	mu sync.Mutex
@@ -101,13 +103,40 @@ func (m *Monitor) Look(ctx context.Context) {
 		m.evicting, m.vain = "", ""
 		return
 	}
+	if m.evicting != "" && m.stops(ctx, v.Reclaim) {
+		return
+	}
 	if m.evicting == "" && m.vain == "" {
 		m.node.Tell(corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+v.Reclaim.Signal.Resource())
 	}
-	if m.evicting == "" && m.reclaimed(ctx, &v) {
+	m.evicting = ""
+	if m.reclaimed(ctx, &v) {
 		return
 	}
 	m.evict(ctx, v.Reclaim, v.Level)
+}
+
+// stops says that the pod that was evicted last has most of what it used yet, and may have it for a while.
+func (m *Monitor) stops(ctx context.Context, t *Threshold) bool {
+	if m.now().Sub(m.since) >= cleanupPatience {
+		return false
+	}
+	pods, ok := m.pods(ctx, t)
+	if !ok {
+		return true
+	}
+	return slices.ContainsFunc(pods, func(p Pod) bool {
+		left, _ := p.use(m.signal)
+		return p.UID == m.evicting && left > m.used/2
+	})
+}
+
+func (m *Monitor) pods(ctx context.Context, t *Threshold) ([]Pod, bool) {
+	pods, err := m.node.Pods(ctx, t.Signal.Condition() == corev1.NodeDiskPressure)
+	if err != nil {
+		m.log.Debug("it is not known which pods to evict", "err", err)
+	}
+	return pods, err == nil
 }
 
 // judge reads what there is and publishes the conditions.
@@ -120,37 +149,49 @@ func (m *Monitor) judge() Verdict {
 	return v
 }
 
-// reclaimed gives back what nobody needs, and says whether that was enough.
+// reclaimed gives back what nobody needs, and says whether that was enough: first what containers have left, then images.
 func (m *Monitor) reclaimed(ctx context.Context, v *Verdict) bool {
 	if v.Reclaim.Signal.Condition() != corev1.NodeDiskPressure {
 		return false
 	}
-	if err := m.node.ReclaimContainers(ctx); err != nil && ctx.Err() == nil {
-		m.log.Warn("containers that have ended cannot be removed", "err", err)
+	freed, err := m.node.ReclaimContainers(ctx)
+	m.freed(ctx, "what ended containers have left", freed, err)
+	if *v = m.judge(); v.Reclaim == nil || v.Reclaim.Signal.Condition() != corev1.NodeDiskPressure {
+		return v.Reclaim == nil
+	}
+	if m.apart(v.Reclaim.Signal) {
+		return false
 	}
 	bytes := v.Reclaim.missing(v.Level)
 	if v.Reclaim.Signal.Resource() == "inodes" {
 		bytes = 1 << 62 // nobody knows how many they have: all that are not needed
 	}
-	freed, err := m.node.ReclaimImages(ctx, bytes)
-	if err != nil && ctx.Err() == nil {
-		m.log.Warn("images cannot be removed", "err", err)
-	}
-	if freed > 0 {
-		m.log.Info("images that nobody needs were removed", "bytes", freed)
-	}
+	freed, err = m.node.ReclaimImages(ctx, bytes)
+	m.freed(ctx, "images that nobody needs", freed, err)
 	*v = m.judge()
 	return v.Reclaim == nil
 }
 
-// evict has one pod stopped, unless one is on its way out.
-func (m *Monitor) evict(ctx context.Context, t *Threshold, l Level) {
-	pods, err := m.node.Pods(ctx, t.Signal.Condition() == corev1.NodeDiskPressure)
-	if err != nil {
-		m.log.Debug("it is not known which pods to evict", "err", err)
-		return
+func (m *Monitor) freed(ctx context.Context, what string, bytes int64, err error) {
+	if err != nil && ctx.Err() == nil {
+		m.log.Warn("the disk is short, and not all could be removed of "+what, "err", err)
 	}
-	if m.evicting != "" && m.now().Sub(m.since) < cleanupPatience && slices.ContainsFunc(pods, func(p Pod) bool { return p.UID == m.evicting }) {
+	if bytes > 0 {
+		m.log.Info("the disk is short: removed "+what, "bytes", bytes)
+	}
+}
+
+// apart says that images are on another file system than the one that a signal is about.
+func (m *Monitor) apart(s Signal) bool {
+	node, ok1 := m.seen[NodeFsAvailable]
+	image, ok2 := m.seen[ImageFsAvailable]
+	return (s == NodeFsAvailable || s == NodeFsInodesFree) && ok1 && ok2 && node.Capacity != image.Capacity
+}
+
+// evict has one pod stopped.
+func (m *Monitor) evict(ctx context.Context, t *Threshold, l Level) {
+	pods, ok := m.pods(ctx, t)
+	if !ok {
 		return
 	}
 	p := Choose(t, l, pods, &m.cfg)
@@ -158,13 +199,14 @@ func (m *Monitor) evict(ctx context.Context, t *Threshold, l Level) {
 		if m.vain != t.Signal {
 			m.node.Tell(corev1.EventTypeWarning, "EvictionInVain", fmt.Sprintf("%s is %s, less than %s, and there is no pod whose eviction would help", t.Signal, quantity(t.Signal, l.Available), amount(t, l)))
 		}
-		m.evicting, m.vain = "", t.Signal
+		m.vain = t.Signal
 		return
 	}
 	o := OrderFor(p, t, l, &m.cfg)
 	m.log.Warn("pod is evicted", "pod", p.Key.String(), "signal", string(t.Signal), "message", o.Message)
 	m.node.Evict(p.Key, o)
-	m.evicting, m.since, m.vain = p.UID, m.now(), ""
+	m.evicting, m.since, m.signal, m.vain = p.UID, m.now(), t.Signal, ""
+	m.used, _ = p.use(t.Signal)
 }
 
 // publish stores the conditions, and tells of those that have changed.

@@ -28,11 +28,16 @@ type machine struct {
 	looks   int
 	journal []string
 	wake    chan<- struct{}
+	// imageFs is the size of the file system of images; 0: nothing is known of it.
+	imageFs int64
 }
 
 func (m *machine) Read(into Observations) {
 	m.looks++
 	into[m.signal] = Level{m.free, 1000}
+	if m.imageFs > 0 {
+		into[ImageFsAvailable] = Level{m.imageFs, m.imageFs}
+	}
 }
 
 func (m *machine) Stalls(ctx context.Context, wake chan<- struct{}) {
@@ -60,10 +65,11 @@ func (m *machine) Evict(key manifests.Key, o Order) {
 	})
 }
 
-func (m *machine) ReclaimContainers(context.Context) error {
+func (m *machine) ReclaimContainers(context.Context) (int64, error) {
 	m.note("reclaim containers")
+	freed := m.dead
 	m.free, m.dead = m.free+m.dead, 0
-	return nil
+	return freed, nil
 }
 
 func (m *machine) ReclaimImages(_ context.Context, bytes int64) (int64, error) {
@@ -162,7 +168,7 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{signal: NodeFsAvailable, free: 20, dead: 10, images: 500, pods: []Pod{running("a", 50, 0, 0)}}
 		run(t, m)
-		if got := m.said(); got != "NodeHasDiskPressure, EvictionThresholdMet, reclaim containers, reclaim images 80" {
+		if got := m.said(); got != "NodeHasDiskPressure, EvictionThresholdMet, reclaim containers, reclaim images 70" {
 			t.Errorf("at first: %s", got)
 		}
 		m.free, m.images = 50, 0
@@ -171,6 +177,30 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 			t.Errorf("when that is not enough: %s", got)
 		}
 	})
+}
+
+func TestNoMoreIsGivenBackThanHelps(t *testing.T) {
+	const begin = "NodeHasDiskPressure, EvictionThresholdMet, reclaim containers"
+	for name, tt := range map[string]struct {
+		machine machine
+		want    string
+	}{
+		"what containers left is enough":     {machine{signal: NodeFsAvailable, free: 20, dead: 80, images: 500}, begin},
+		"the images are on the same disk":    {machine{signal: NodeFsAvailable, free: 20, images: 500, imageFs: 1000}, begin + ", reclaim images 80"},
+		"the images are on another disk":     {machine{signal: NodeFsAvailable, free: 20, images: 500, imageFs: 2000}, begin + ", evict a"},
+		"it is the disk of the images":       {machine{signal: ImageFsInodesFree, free: 20, images: 500}, begin + fmt.Sprintf(", reclaim images %d", 1<<62)},
+		"the machine is not short of a disk": {machine{signal: PIDAvailable, free: 20, dead: 80, images: 500}, "NodeHasInsufficientPID, EvictionThresholdMet, evict a"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := tt.machine
+			m.pods = []Pod{running("a", 50, 0, 0)}
+			m.pods[0].Use.PIDs, m.pods[0].Use.Disk = 50, 50
+			run(t, &m)
+			if got := m.said(); got != tt.want {
+				t.Errorf("%s: %s", name, got)
+			}
+		})
+	}
 }
 
 func TestItIsSaidOnceThatNobodyCanBeEvicted(t *testing.T) {

@@ -50,6 +50,8 @@ type Options struct {
 	Rates bool
 	// Disks: the disks of pods are measured, unless that was done in the last minute.
 	Disks bool
+	// Recent: what was measured at another moment does not count, unless measuring takes long.
+	Recent bool
 }
 
 // Collector reads what there is. Its methods may be called concurrently; they then wait for each other.
@@ -72,7 +74,17 @@ type start struct {
 
 type foundDisk struct {
 	*PodDisk
-	until time.Time
+	// took is how long it took to measure it.
+	took time.Duration
+}
+
+// until is how long it counts.
+func (d foundDisk) until(o Options) time.Time {
+	age := diskAge
+	if o.Recent {
+		age = 0
+	}
+	return d.Time.Add(max(age, diskShare*d.took))
 }
 
 // New returns a Collector. It does no I/O.
@@ -279,7 +291,7 @@ func (c *Collector) readPods(ctx context.Context, places []Place, o Options) ([]
 	if !o.Disks {
 		return pods, nil
 	}
-	return pods, c.readDisks(ctx, pods)
+	return pods, c.readDisks(ctx, pods, o)
 }
 
 func (c *Collector) readPod(p Place, o Options) (Pod, bool) {
@@ -304,12 +316,12 @@ func (c *Collector) readPod(p Place, o Options) (Pod, bool) {
 }
 
 // readDisks fills in the disks. What cannot be measured is left out: pods come and go.
-func (c *Collector) readDisks(ctx context.Context, pods []Pod) error {
+func (c *Collector) readDisks(ctx context.Context, pods []Pod, o Options) error {
 	found := make(map[string]foundDisk, len(pods))
 	for i := range pods {
 		p := &pods[i]
 		d, there := c.disks[p.UID]
-		if began := c.cfg.Now(); !there || !began.Before(d.until) || !covers(d.PodDisk, p) {
+		if began := c.cfg.Now(); !there || !began.Before(d.until(o)) || !covers(d.PodDisk, p) {
 			disk, err := c.cfg.Source.MeasureDisk(ctx, p.Place)
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -319,7 +331,7 @@ func (c *Collector) readDisks(ctx context.Context, pods []Pod) error {
 			}
 			ended := c.cfg.Now()
 			disk.Time = ended
-			d = foundDisk{&disk, ended.Add(max(diskAge, diskShare*ended.Sub(began)))}
+			d = foundDisk{&disk, ended.Sub(began)}
 		}
 		found[p.UID], p.Disk = d, d.PodDisk
 	}

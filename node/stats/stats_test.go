@@ -323,10 +323,23 @@ func TestDisksAreWalkedOnceAMinute(t *testing.T) {
 	read(1) // the walk took ten seconds: nine times that it is left alone
 	n.now = n.now.Add(2 * time.Second)
 	read(2)
+	n.took = 0
+	n.now = n.now.Add(90 * time.Second)
+	for walks := 3; walks < 5; walks++ {
+		if _, err := c.Pods(t.Context(), Options{Disks: true, Recent: true}); err != nil || n.walks != walks {
+			t.Errorf("%d walks when what was found before does not count, %v", n.walks, err)
+		}
+	}
+	n.took = time.Second
+	for range 2 {
+		if _, err := c.Pods(t.Context(), Options{Disks: true, Recent: true}); err != nil || n.walks != 5 {
+			t.Errorf("%d walks when they take long, %v", n.walks, err)
+		}
+	}
 	n.places[0].Containers[0].Cgroup = "/pods/pod1/c" // a container that was not there
 	n.took = 0
 	_, pods, err := c.All(t.Context(), Options{Disks: true})
-	if err != nil || n.walks != 3 || len(pods) != 1 {
+	if err != nil || n.walks != 6 || len(pods) != 1 {
 		t.Errorf("%d walks after a container was added, %v", n.walks, err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/leases"
+
 	"monopod/runner/ctrd/logs"
 )
 
@@ -248,7 +250,16 @@ func (r *Runtime) ReclaimContainers(ctx context.Context) (int64, error) {
 		sum += n
 		errs = append(errs, err)
 	}
-	return sum, errors.Join(errs...)
+	return sum, errors.Join(append(errs, r.freeLayers(ctx))...)
+}
+
+// freeLayers has containerd give back at once what was removed, by whomever: the end of a lease can be waited for.
+func (r *Runtime) freeLayers(ctx context.Context) error {
+	l, err := r.client.LeasesService().Create(ctx, leases.WithRandomID(), leases.WithExpiration(time.Minute))
+	if err == nil {
+		err = r.client.LeasesService().Delete(ctx, l, leases.SynchronousDelete)
+	}
+	return wrap("collect garbage", err)
 }
 
 // dropLayer removes the writable layer of a container that has ended. Nothing reads it any more: the next instance has
