@@ -153,9 +153,18 @@ func (in *instance) drop(name string) {
 // start runs the agent and returns when its socket answers.
 func (in *instance) start() {
 	in.t.Helper()
-	in.cmd = exec.Command(filepath.Join(in.bin, in.agent), "run", "--config", in.config)
+	in.startAs(exec.Command(filepath.Join(in.bin, in.agent), "run", "--config", in.config))
+}
+
+// startAs is start with a command line of its own.
+func (in *instance) startAs(cmd *exec.Cmd) {
+	in.t.Helper()
+	in.cmd = cmd
 	in.cmd.Stdout, in.cmd.Stderr = in.log, in.log
-	in.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if in.cmd.SysProcAttr == nil {
+		in.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	in.cmd.SysProcAttr.Setpgid = true
 	if err := in.cmd.Start(); err != nil {
 		in.t.Fatal(err)
 	}

@@ -14,7 +14,10 @@ type Agent struct {
 	// Agent is monopod, with the containerd inside it; Shims are the processes that look after containers.
 	Agent budget.Cost `json:"agent"`
 	Shims budget.Cost `json:"shims"`
-	// MemoryLimitBytes is how much memory monopod tries to do with; 0: no limit is set.
+	// Cgroup is monopod's own, with the limits of its budget; empty: it has none.
+	Cgroup string        `json:"cgroup,omitempty"`
+	Budget budget.Limits `json:"budget,omitzero"`
+	// MemoryLimitBytes is what the garbage collector tries to do with; 0: no limit is set.
 	MemoryLimitBytes int64 `json:"memoryLimitBytes,omitempty"`
 }
 

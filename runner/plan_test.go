@@ -71,7 +71,8 @@ type scenarioInstance struct {
 		Code int    `json:"code"`
 		At   string `json:"at"`
 	} `json:"exit"`
-	Recorded bool `json:"recorded"`
+	Recorded    bool `json:"recorded"`
+	EarlierBoot bool `json:"earlier-boot"`
 }
 
 // story is a parsed scenario file.
@@ -173,7 +174,7 @@ func (s *story) instance(i scenarioInstance) runner.Container {
 		ID: i.ID, Name: i.Name, SandboxID: "sandbox", Image: "busybox", ImageID: "sha256:1", State: i.State,
 		Hash: manifests.ContainerHash(s.manifest(i.MadeFor).Object, i.Name), RestartCount: i.Restarts,
 		BackOff: s.duration(i.BackOff), CreatedAt: zero, Recorded: i.Recorded, StopSentAt: s.at(i.StopSent),
-		StoppingAt: s.at(i.Stopping), StopCause: i.Cause, Round: i.Round,
+		StoppingAt: s.at(i.Stopping), StopCause: i.Cause, Round: i.Round, EarlierBoot: i.EarlierBoot,
 	}
 	if i.OldSandbox {
 		c.SandboxID = "old-sandbox"

@@ -12,7 +12,7 @@ import (
 
 // Crash back-off, as kubelet's: the first restart comes at once, then after 10, 20,
 // 40, 80, 160, 300, 300... seconds from the exit; an instance that ran longer than 10 minutes starts it over.
-// Unlike kubelet's it is a property of the container record, so that it outlives the agent.
+// Unlike kubelet's it is a property of the container record, so that it outlives the agent; a reboot starts it over.
 const (
 	initialBackOff    = 10 * time.Second
 	defaultMaxBackOff = 300 * time.Second
@@ -99,6 +99,9 @@ func nextRestart(now time.Time, policy corev1.RestartPolicy, c *Container, o Opt
 	}
 	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && c.Exit.ExitCode == 0 {
 		return Restart{Reason: fmt.Sprintf("exited with %d, restart policy %s", c.Exit.ExitCode, policy)}
+	}
+	if c.EarlierBoot { // it may not have ended by itself, and a kubelet forgets, too
+		return Restart{Wanted: true, At: now, Reason: "node restarted"}
 	}
 	wait := c.BackOff
 	if c.Exit.FinishedAt.Sub(c.StartedAt) > backOffResetAfter {

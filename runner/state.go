@@ -118,6 +118,8 @@ type Container struct {
 	BackOff   time.Duration
 	Last      *Termination
 	CreatedAt time.Time
+	// EarlierBoot says that it was made before the machine was started again, with which it ended at the latest.
+	EarlierBoot bool
 	// StartedAt is zero until the process ran.
 	StartedAt time.Time
 	// Exit is set when State is ContainerExited.

@@ -23,6 +23,7 @@ import (
 	"monopod/names"
 	"monopod/node"
 	"monopod/node/apiserver"
+	"monopod/node/budget"
 	"monopod/node/capacity"
 	"monopod/node/endpoints"
 	"monopod/node/lockfile"
@@ -133,6 +134,8 @@ type App struct {
 	manager *systemd.Notifier
 	// resources are those of the machine; nil where pods are not kept from any.
 	resources *nodeResources
+	// place is the cgroup of this process, if it has one of its own.
+	place budget.Cgroup
 	// lock, unless nil, is the one that others may want.
 	lock *lockfile.Lock
 	// strain watches what there is too little of; nil: nobody does.

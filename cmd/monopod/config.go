@@ -113,6 +113,8 @@ type Config struct {
 	ExitOnLockContention            bool            `koanf:"exitOnLockContention"`
 	LockContentionPods              string          `koanf:"lockContentionPods"`
 	AgentMemoryBudget               string          `koanf:"agentMemoryBudget"`
+	AgentCPUBudget                  string          `koanf:"agentCPUBudget"`
+	KubeletCgroups                  string          `koanf:"kubeletCgroups"`
 
 	RegistryHostsDirs             []string `koanf:"registryHostsDirs"`
 	ImageCredentialProviderConfig string   `koanf:"imageCredentialProviderConfig"`

@@ -77,6 +77,8 @@ type LoadedConfig struct {
 	Events runner.Recorder
 	// PodsLimits are those of all pods together.
 	PodsLimits spec.PodsLimits
+	// ShimCgroups are the directories of cgroups in which shims are born; nil: those of this process.
+	ShimCgroups []string
 	// Containerd, which may be nil, is told why containerd does not answer any more, and with nil that it does again.
 	Containerd func(error)
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"monopod/runner"
 )
 
@@ -29,7 +27,9 @@ func machineKeys() []configKey {
 		{path: "shutdownGracePeriod", kind: kindDuration, def: time.Duration(0), doc: "How long a shutdown of the machine waits for pods to stop. 0: it does not, and pods are killed with everything else. See docs/machine.md."},
 		{path: "shutdownGracePeriodCriticalPods", kind: kindDuration, def: time.Duration(0), doc: "Which part of `shutdownGracePeriod` is for pods of priority 2000000000 and above, such as `system-node-critical`, after all others."},
 		{path: "shutdownGracePeriodByPodPriority", kind: kindGraces, doc: "Instead of the two others: time by priority, the lowest first, as in `[{priority: 0, shutdownGracePeriodSeconds: 20}, {priority: 1000, shutdownGracePeriodSeconds: 10}]`."},
-		{path: "agentMemoryBudget", kind: kindString, doc: "How much memory monopod itself tries to do with, as `64Mi`: its garbage collector works harder the nearer it comes. `GOMEMLIMIT` overrides it. Empty: as little as it gets by with anyway."},
+		{path: "agentMemoryBudget", kind: kindString, doc: "How much memory monopod itself may use, as `96Mi`: the limit of a cgroup of its own. Its garbage collector works harder the nearer it comes to three quarters of that (or to `GOMEMLIMIT`). Pods and shims are not in it. Empty: as little as it gets by with anyway."},
+		{path: "agentCPUBudget", kind: kindString, doc: "How much of the processors monopod itself may use, as `500m` or `1`, in a cgroup of its own. Empty: what there is."},
+		{path: "kubeletCgroups", kind: kindString, doc: "The cgroup of monopod itself, as `/agent`. Empty: with a budget it is `agent` below that of its service, where systemd delegates it, else `<cgroupRoot>-agent`; without one it is where monopod was started."},
 		{path: "lockFile", kind: kindPath, doc: "File that monopod locks before it looks after pods, as a kubelet does with `--lock-file`; it waits while another agent holds the lock. Empty: none."},
 		{path: "exitOnLockContention", kind: kindBool, def: false, doc: "Whether monopod hands the machine over and ends when somebody else opens or removes `lockFile`, as a kubelet does that is started with it."},
 		{path: "lockContentionPods", kind: kindString, def: contentionStop, doc: "What becomes of the pods then. `Stop`: they are stopped and removed before the lock is given back, since the kubelet runs copies of its own, for which ports and data must be free. `Keep`: they go on, for another monopod."},
@@ -78,9 +78,7 @@ func (c *configCheck) shutdown(cfg *Config) {
 	if cfg.ExitOnLockContention && cfg.LockFile == "" {
 		c.add("exitOnLockContention", "has no effect without lockFile", "set lockFile")
 	}
-	if q, err := resource.ParseQuantity(cfg.AgentMemoryBudget); cfg.AgentMemoryBudget != "" && (err != nil || q.Value() < 16<<20) {
-		c.add("agentMemoryBudget", fmt.Sprintf("%q is not an amount of memory of 16Mi or more", cfg.AgentMemoryBudget), "write 64Mi")
-	}
+	c.budget(cfg)
 	seen := map[int64]bool{}
 	for i, g := range cfg.ShutdownGraces {
 		if g.Priority < -1<<31 || g.Priority >= 1<<31 || seen[g.Priority] {

@@ -15,6 +15,7 @@ import (
 
 	"monopod/internal/atomicfile"
 	"monopod/internal/bundle"
+	"monopod/node/budget"
 	"monopod/node/systemd"
 )
 
@@ -26,6 +27,8 @@ type host struct {
 	logind []string
 	// systemctl runs that program.
 	systemctl func(ctx context.Context, args ...string) error
+	// cgroups is where there are cgroups.
+	cgroups budget.System
 	// connect connects to logind.
 	connect func(context.Context) (logind, error)
 	// self is the program that runs, and whether it needs no others beside it.
@@ -36,7 +39,7 @@ func thisHost() host {
 	return host{
 		units: "/etc/systemd/system", booted: "/run/systemd/system",
 		logind:    []string{"/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d"},
-		systemctl: systemctl, connect: connectLogind,
+		systemctl: systemctl, connect: connectLogind, cgroups: budget.ThisProcess(),
 		self: func() (string, bool, error) {
 			if file := bundle.Launcher(); file != "" {
 				return file, true, nil

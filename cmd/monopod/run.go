@@ -43,7 +43,7 @@ func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
 		manager = systemd.FromEnvironment() // before anything is started that would inherit it
 	}
 	log := newLogger(p.stderr, cfg.Logging)
-	limitMemory(cfg.AgentMemoryBudget)
+	place := keepToBudget(p.host.cgroups, cfg, log)
 	lock, err := waitForLock(ctx, cfg, manager, log)
 	if err != nil || ctx.Err() != nil {
 		return ignoreCanceled(err)
@@ -52,7 +52,7 @@ func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
 		defer func() { _ = lock.Close() }() // after all else
 	}
 	app := NewApp(cfg, log, p.machine)
-	app.manager = manager
+	app.manager, app.place = manager, place
 	if err := app.Open(); err != nil {
 		return err
 	}

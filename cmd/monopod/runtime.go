@@ -52,6 +52,7 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 	}
 	return ctrd.Config{
 		ShippedRuntime: f.shippedRuntime(oci),
+		ShimCgroups:    cfg.ShimCgroups,
 		Handlers:       func(handler string) (string, error) { return f.handler(cfg.RuntimeHandlers, handler) },
 
 		RootDirectory: cfg.RootDirectory, StateDirectory: cfg.StateDirectory, PodLogsDir: cfg.PodLogsDir,

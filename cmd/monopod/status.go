@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"monopod/internal/boottime"
@@ -25,17 +24,11 @@ func (a *App) cost() node.Agent {
 	for _, pid := range budget.Children("/proc", shimName, a.cfg.StateDirectory) {
 		out.Shims.Add("/proc", pid, now)
 	}
+	out.Cgroup, out.Budget = a.place.Name, a.place.Limits
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		out.MemoryLimitBytes = limit
 	}
 	return out
-}
-
-// limitMemory has the garbage collector work harder from so many bytes on; GOMEMLIMIT knows better.
-func limitMemory(budget string) {
-	if q, err := resource.ParseQuantity(budget); err == nil && q.Sign() > 0 && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(q.Value())
-	}
 }
 
 func (p *program) statusCommand() *cobra.Command {
@@ -82,8 +75,11 @@ func (p *program) status(ctx context.Context, c *node.Client, output string) err
 		})
 	}
 	(&table{w: p.stdout}).printAll(rows)
+	if a.Cgroup != "" {
+		fmt.Fprintf(p.stdout, "\nmonopod has the cgroup %s, with %s.\n", a.Cgroup, budgetText(a.Budget))
+	}
 	if a.MemoryLimitBytes > 0 {
-		fmt.Fprintf(p.stdout, "\nmonopod tries to do with %s of memory (agentMemoryBudget, or GOMEMLIMIT).\n", mebibytes(float64(a.MemoryLimitBytes)))
+		fmt.Fprintf(p.stdout, "\nIts garbage collector tries to do with %s of memory (agentMemoryBudget, or GOMEMLIMIT).\n", mebibytes(float64(a.MemoryLimitBytes)))
 	}
 	return nil
 }

@@ -64,6 +64,9 @@ func (p *program) uninstall(ctx context.Context, cfg *LoadedConfig, o *uninstall
 	if err := p.removeWorkloads(ctx, cfg, o); err != nil {
 		return err
 	}
+	if err := p.host.cgroups.Leave(cfg.agentCgroup()); err != nil {
+		return err
+	}
 	dirs := []string{cfg.StateDirectory}
 	if !o.keepData {
 		dirs = append(dirs, cfg.RootDirectory)

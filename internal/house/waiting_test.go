@@ -27,6 +27,7 @@ func sleepers() map[string]string {
 		"runner/ctrd/agent_e2e_test.go":                moment,
 		"runner/ctrd/logs/crash_test.go killUnderLoad": moment,
 		"e2e/chaos_test.go":                            moment,
+		"e2e/idle_test.go letTimePass":                 "what happens by itself in that time is measured",
 		"e2e/powercut_test.go":                         moment,
 		"e2e/soak_test.go":                             moment,
 		"e2e/apply_test.go":                            moment,

@@ -1,7 +1,8 @@
-// Package budget reads what processes of monopod cost the machine while nothing happens: memory, wake-ups, and bytes written
-// to disk.
+// Package budget keeps monopod to a budget of memory and processor time, and reads what its processes cost the machine while
+// nothing happens: memory, wake-ups, and bytes written to disk.
 //
-// It reads /proc when it is asked and keeps nothing. It has no goroutines.
+// It owns the cgroup of the agent, and says where the shims are to be, which must not be in it. It keeps nothing, and has no
+// goroutines.
 package budget
 
 import (

@@ -50,6 +50,9 @@ type Config struct {
 	Handlers func(handler string) (path string, err error)
 	// ShimPath is the absolute path of our shim.
 	ShimPath string
+	// ShimCgroups are the directories of cgroups, one for each hierarchy, that shims of the embedded containerd are born in; empty: those of this
+	// process.
+	ShimCgroups []string
 	// CgroupParent is the cgroup below which pod cgroups are made.
 	CgroupParent string
 	// PodsLimits are those of all pods together; the zero PodsLimits: there are none.

@@ -109,8 +109,10 @@ type containerLabels struct {
 	VolumeImages map[string]string
 	RestartCount int
 	BackOff      time.Duration
-	Last         *runner.Termination
-	LogPath      string
+	// BootID is the boot that it was made in; empty for containers of releases that did not note it.
+	BootID  string
+	Last    *runner.Termination
+	LogPath string
 	// Devices are those that the container holds for itself alone, by their CDI names.
 	Devices []string
 	// StopSignal is the image's STOPSIGNAL, empty for SIGTERM.
@@ -152,6 +154,7 @@ func (l *containerLabels) encode() map[string]string {
 		labelImage:         l.Image,
 		labelRestartCount:  strconv.Itoa(l.RestartCount),
 		labelBackOff:       l.BackOff.String(),
+		labelBootID:        l.BootID,
 		labelLogPath:       l.LogPath,
 		labelDevices:       strings.Join(l.Devices, ","),
 		labelStopSignal:    l.StopSignal,
@@ -201,6 +204,7 @@ func decodeContainerLabels(m map[string]string) (*containerLabels, error) {
 		ImageID:         m[labelImageID],
 		Image:           m[labelImage],
 		VolumeImages:    volumeImages(m),
+		BootID:          m[labelBootID],
 		LogPath:         m[labelLogPath],
 		StopSignal:      m[labelStopSignal],
 		MessagePath:     m[labelMessagePath],

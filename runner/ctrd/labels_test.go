@@ -23,6 +23,7 @@ func fullLabels() containerLabels {
 		UID:          "uid",
 		Name:         "main",
 		SandboxID:    "sb",
+		BootID:       "boot",
 		Hash:         "h",
 		ImageID:      "sha256:1",
 		Image:        "sha256:2",

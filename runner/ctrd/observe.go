@@ -124,6 +124,7 @@ func (r *Runtime) observeContainer(ctx context.Context, rec *containerRecord) (*
 		BackOff:      l.BackOff,
 		Last:         l.Last,
 		CreatedAt:    rec.CreatedAt,
+		EarlierBoot:  l.BootID != "" && l.BootID != r.bootID,
 		StartedAt:    l.StartedAt,
 		StopSentAt:   l.StopSentAt,
 		StoppingAt:   l.StoppingAt,

@@ -30,6 +30,7 @@ import (
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/remote"
+	"monopod/runner/ctrd/shim"
 	"monopod/runner/spec"
 )
 
@@ -245,6 +246,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 		Root:        root,
 		State:       filepath.Join(r.cfg.StateDirectory, "containerd"),
 		Snapshotter: r.cfg.Snapshotter,
+		ShimEnv:     shim.InCgroups(r.cfg.ShimCgroups),
 		Log:         r.log,
 	})
 	if err != nil {

@@ -169,6 +169,7 @@ func (m *Machine) Reboot() {
 		}
 		p.containers = slices.DeleteFunc(p.containers, func(c *fakeContainer) bool { return c.State == runner.ContainerCreated })
 		for _, c := range p.containers {
+			c.EarlierBoot = true
 			if c.State == runner.ContainerExited {
 				continue
 			}

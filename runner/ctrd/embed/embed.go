@@ -44,7 +44,9 @@ type Config struct {
 	State string
 	// Snapshotter is Overlayfs or Native; empty: what Snapshotter(Root) says.
 	Snapshotter string
-	Log         *slog.Logger
+	// ShimEnv is what shims get into their environment.
+	ShimEnv []string
+	Log     *slog.Logger
 }
 
 // Snapshotter returns the snapshotter for root: the one that has been used there, else Overlayfs, or Native

@@ -84,7 +84,7 @@ func wanted(snapshotter string) map[string]bool {
 func settings(cfg Config) map[string]any {
 	return map[string]any{
 		"io.containerd.server.v1.ttrpc": map[string]any{"address": ttrpcAddress(cfg)},
-		"io.containerd.shim.v1.manager": map[string]any{"socket_dir": filepath.Join(sockets(cfg.State), socketDir)},
+		"io.containerd.shim.v1.manager": map[string]any{"socket_dir": filepath.Join(sockets(cfg.State), socketDir), "env": cfg.ShimEnv},
 		// Without it a power cut after a pull leaves empty files in an image that counts as unpacked.
 		"io.containerd.service.v1." + services.DiffService: map[string]any{"sync_fs": true},
 		// Collect a second after something was deleted, and otherwise (nearly) never: with containerd's own

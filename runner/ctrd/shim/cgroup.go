@@ -71,6 +71,21 @@ func parseCgroupMounts(r io.Reader) (memory, unified string) {
 	return memory, unified
 }
 
+// enterCgroup moves this process into a cgroup, or into the next above it that takes processes: it may be gone.
+func enterCgroup(dir string) {
+	for ; len(dir) > 1; dir = filepath.Dir(dir) {
+		f, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
+		if err != nil {
+			continue
+		}
+		_, err = f.WriteString(strconv.Itoa(os.Getpid()))
+		_ = f.Close()
+		if err == nil {
+			return
+		}
+	}
+}
+
 // oomKills returns how many processes of the cgroup the kernel has killed for lack of memory.
 func oomKills(dir string) (n int, ok bool) {
 	if dir == "" {

@@ -17,7 +17,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 
+	bootstrap "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/runc"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task"
@@ -38,6 +40,17 @@ const (
 // BinaryName is the name of the shim program.
 const BinaryName = "containerd-shim-monopod-v2"
 
+// cgroupsVariable has the directories of cgroups that the shim is to be in, a line each.
+const cgroupsVariable = "MONOPOD_SHIM_CGROUPS"
+
+// InCgroups is the environment that has shims be born in these directories of cgroups: else they are in those of who starts them.
+func InCgroups(dirs []string) []string {
+	if len(dirs) == 0 {
+		return nil
+	}
+	return []string{cgroupsVariable + "=" + strings.Join(dirs, "\n")}
+}
+
 // runtimeName is what the shim calls itself. containers carry the path of the program as their runtime's name.
 const runtimeName = "io.containerd.monopod.v2"
 
@@ -54,7 +67,7 @@ func Main() {
 		Requires: []plugin.Type{plugins.EventPlugin, plugins.InternalPlugin},
 		InitFn:   newTaskPlugin,
 	})
-	shim.RunShim(context.Background(), stopper{manager.NewShimManager(runtimeName)}, func(c *shim.Config) { c.NoSetupLogger = true })
+	shim.RunShim(context.Background(), actions{manager.NewShimManager(runtimeName)}, func(c *shim.Config) { c.NoSetupLogger = true })
 }
 
 // newTaskPlugin makes the task service. It runs in the serving process only, not for "start" and "delete".
@@ -76,15 +89,26 @@ func newTaskPlugin(ic *plugin.InitContext) (any, error) {
 	return &service{TTRPCTaskService: svc, ws: ws}, nil
 }
 
-// stopper is the "delete" action, which containerd runs when its connection to a shim has closed, whatever
-// the reason.
-type stopper struct {
+// actions has "start", which containerd runs for a new shim, and "delete", which it runs when its connection to a shim has
+// closed, whatever the reason.
+type actions struct {
 	shim.Shim
+}
+
+// Start implements shim.Shim. This process, which ends soon, moves first, so that no page of the shim is charged to who starts it.
+func (s actions) Start(ctx context.Context, p *bootstrap.BootstrapParams) (*bootstrap.BootstrapResult, error) {
+	if dirs := os.Getenv(cgroupsVariable); dirs != "" {
+		for dir := range strings.SplitSeq(dirs, "\n") {
+			enterCgroup(dir)
+		}
+		_ = os.Unsetenv(cgroupsVariable) // it is nobody's else
+	}
+	return s.Shim.Start(ctx, p)
 }
 
 // Stop implements shim.Shim. After an orderly end there is nothing left to do, and the OCI runtime need not be
 // asked. When the shim died instead, this kills the container, and nobody but us will ever know how it ended.
-func (s stopper) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
+func (s actions) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return shim.StopStatus{}, err
