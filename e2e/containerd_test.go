@@ -3,19 +3,27 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/e2e/testimages"
@@ -134,6 +142,57 @@ func TestPodsOutliveContainerd(t *testing.T) {
 	untouched("with containerd again")
 	in.drop("one")
 	in.gone("one")
+}
+
+// TestUninstallLeavesAContainerdToOthers: what is not of monopod stays in it, and so does all of monopod's that another
+// instance may need.
+func TestUninstallLeavesAContainerdToOthers(t *testing.T) {
+	d := startContainerd(t)
+	c, err := client.New(d.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx := namespaces.WithNamespace(t.Context(), "others")
+	blob := []byte("of others")
+	desc := ocispec.Descriptor{MediaType: "text/plain", Digest: digest.FromBytes(blob), Size: int64(len(blob))}
+	if _, err := c.ImageService().Create(ctx, images.Image{Name: "theirs", Target: desc}); err != nil {
+		t.Fatal(err)
+	}
+	if err := content.WriteBlob(ctx, c.ContentStore(), "theirs", bytes.NewReader(blob), desc); err != nil {
+		t.Fatal(err)
+	}
+	endpoint := "containerRuntimeEndpoint: unix://" + d.socket
+	first, second := newInstance(t, endpoint), newInstance(t, endpoint)
+	first.start()
+	second.start()
+	first.put("first", sleeper("first", ":"))
+	second.put("second", sleeper("second", ":"))
+	first.ready("first")
+	untouched := second.untouched("second")
+	uninstall := func(in *instance) (string, error) {
+		out, err := exec.Command(filepath.Join(in.bin, "monopod-client"), "uninstall", "--yes", "--config", in.config).CombinedOutput()
+		<-in.exited //nolint:errcheck // it was told to end
+		in.cmd = nil
+		return string(out), err
+	}
+	if out, err := uninstall(first); err == nil || !strings.Contains(out, "containerd has 1 containers in namespace monopod that are not of this instance") {
+		t.Errorf("beside another instance: %v: %s", err, out)
+	}
+	untouched("while the other instance is uninstalled")
+	if out, err := uninstall(second); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	all, err := c.NamespaceService().List(t.Context())
+	if err != nil || !slices.Equal(all, []string{"others"}) {
+		t.Errorf("containerd has the namespaces %v, %v", all, err)
+	}
+	if got, err := content.ReadBlob(ctx, c.ContentStore(), desc); err != nil || !bytes.Equal(got, blob) {
+		t.Errorf("what others have there: %q, %v", got, err)
+	}
+	if _, err := c.ImageService().Get(ctx, "theirs"); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTheSecondSignalEndsTheAgentAtOnce(t *testing.T) {

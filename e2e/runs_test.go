@@ -255,6 +255,11 @@ func TestOnceRunsPodsAndLeavesNothing(t *testing.T) {
 	web, good, bad := r.manifest("web", serving("web")), r.manifest("good", running("good", "echo done")), r.manifest("bad", running("bad", "echo the disk is full; exit 3"))
 	slow := r.manifest("slow", strings.Replace(serving("slow"), "path: /,", "path: /missing,", 1))
 	crash := r.manifest("crash", strings.Replace(running("crash", "echo cannot begin; exit 4"), "restartPolicy: Never", "restartPolicy: Always", 1))
+	// A service manager that has started it wants to hear of it, not of its containers, for which runc would wait then.
+	r.env = append(r.env, "NOTIFY_SOCKET="+filepath.Join(r.dir, "notify"))
+	if code, out, errs := r.do("up", "-f", good, "--", "sh", "-c", "echo told at $NOTIFY_SOCKET"); code != 0 || !strings.Contains(out, "told at "+r.dir) {
+		t.Errorf("up as a service: exit code %d:\n%s%s", code, out, errs)
+	}
 	for _, c := range []struct {
 		name            string
 		args            []string

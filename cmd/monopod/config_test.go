@@ -211,7 +211,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"containerLogMaxSize":      {"1Mi", "2Mi", "3Mi", "1"},
 		"podLogsMaxSize":           {"1Mi", "2Mi", "3Mi", "1"},
 		"agentMemoryBudget":        {"64Mi", "65Mi", "66Mi", "[1]"},
-		"agentCPUBudget":           {"50m", "'1'", "1.5", "[1]"},
+		"agentCPUBudget":           {"50m", "1100m", "1.5", "[1]"},
 		"kubeletCgroups":           {"/f", "/e", "/g", "[1]"},
 		"lockContentionPods":       {"Keep", "Stop", "Keep", "[1]"},
 		"runPodCIDR":               {"10.4.0.0/16", "10.5.0.0/16", "10.6.0.0/16", "1"},

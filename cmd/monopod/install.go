@@ -33,6 +33,8 @@ type host struct {
 	connect func(context.Context) (logind, error)
 	// self is the program that runs, and whether it needs no others beside it.
 	self func() (path string, whole bool, err error)
+	// unpacked is the program that was unpacked to run; empty: it was not.
+	unpacked func() string
 }
 
 func thisHost() host {
@@ -46,6 +48,13 @@ func thisHost() host {
 			}
 			exe, err := os.Executable()
 			return exe, false, err
+		},
+		unpacked: func() string {
+			exe, err := os.Executable()
+			if err != nil || bundle.Launcher() == "" {
+				return ""
+			}
+			return exe
 		},
 	}
 }

@@ -27,7 +27,7 @@ func standInHost(t *testing.T, dir string, whole bool) (h host, calls func() str
 	var all []string
 	h = host{
 		units: filepath.Join(dir, "units"), booted: filepath.Join(dir, "booted"), logind: []string{filepath.Join(dir, "logind")},
-		self: func() (string, bool, error) { return exe, whole, nil },
+		self: func() (string, bool, error) { return exe, whole, nil }, unpacked: func() string { return "" },
 		systemctl: func(_ context.Context, args ...string) error {
 			all = append(all, strings.Join(args, " "))
 			return nil

@@ -20,6 +20,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/systemd"
 	"monopod/trial"
 	"monopod/watcher"
 )
@@ -78,6 +79,7 @@ func (p *program) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 		if p.euid() != 0 {
 			return fmt.Errorf("%s must be started by root, because it makes containers, mounts and networks; try sudo", cmd.Name())
 		}
+		systemd.FromEnvironment() // its variables are for the command that is run, which has them from p.env
 		return do(cmd.Context(), cfg, args)
 	}
 }

@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
+	"monopod/internal/bundle"
 	"monopod/node/systemd"
 	"monopod/watcher"
 )
@@ -77,6 +79,9 @@ func (p *program) uninstall(ctx context.Context, cfg *LoadedConfig, o *uninstall
 		}
 	}
 	if err := p.removeService(ctx, unit); err != nil {
+		return err
+	}
+	if err := p.withdrawPrograms(cfg, o); err != nil {
 		return err
 	}
 	for _, dir := range []string{cfg.StaticPodPath, filepath.Dir(defaultConfigFile)} {
@@ -234,6 +239,31 @@ func (p *program) untilGone(ctx context.Context, app *App, broken <-chan error) 
 		}
 	}
 	return nil
+}
+
+// withdrawPrograms removes what this program was unpacked with, which may be elsewhere than rootDirectory, and the file by which runs
+// keep subnets apart, unless others need them.
+func (p *program) withdrawPrograms(cfg *LoadedConfig, o *uninstallOptions) error {
+	if at := p.host.unpacked(); !o.keepData || !strings.HasPrefix(at, cfg.RootDirectory+"/") {
+		if err := bundle.Withdraw(at, "/proc"); err != nil {
+			return err
+		}
+	}
+	return removeUnlocked(p.machine.runs.subnetLocks)
+}
+
+// removeUnlocked removes a file of locks that nobody holds.
+func removeUnlocked(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return ignoreGone(err)
+	}
+	defer f.Close()
+	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return nil
+	}
+	return errors.Join(err, os.Remove(path))
 }
 
 // removeService removes what `install` has written.
