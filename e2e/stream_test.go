@@ -42,7 +42,7 @@ spec:
 // TestReachingIntoPods shares one agent: exec, attach, port-forward, and what is left of them.
 func TestReachingIntoPods(t *testing.T) {
 	t.Parallel()
-	in := newInstance(t)
+	in := newInstanceForUsers(t)
 	in.put("web", streamPod)
 	in.start()
 	in.ready("web")
@@ -58,8 +58,29 @@ func TestReachingIntoPods(t *testing.T) {
 	t.Run("terminal", func(t *testing.T) { testTerminalOfExec(t, in) })
 	t.Run("attach", func(t *testing.T) { testTerminalOfAttach(t, in) })
 	t.Run("port-forward", func(t *testing.T) { testPortForward(t, in) })
+	t.Run("cp", func(t *testing.T) { testCopy(t, in) })
 	t.Run("many", func(t *testing.T) { testManyCommands(t, in) })
 	t.Run("kill of the agent", func(t *testing.T) { testKillDuringExec(t, in) })
+}
+
+// newInstanceForUsers is one whose pods may have users of their own: in the VM /tmp is a tmpfs, of which its kernel cannot map ids,
+// and such users must be able to look for their root file systems.
+func newInstanceForUsers(t *testing.T, extra ...string) *instance {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs containers")
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "monopod-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	in := newInstanceIn(t, dir, extra...)
+	t.Cleanup(in.cleanup)
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(in.state), 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	return in
 }
 
 // command is monopod with arguments, not yet run.
@@ -276,7 +297,7 @@ func testManyCommands(t *testing.T, in *instance) {
 	in.eventually("no FIFO and no file is left open", func() error {
 		left, err := os.ReadDir(filepath.Join(in.state, "exec"))
 		if now := fds(); err != nil || len(left) > 0 || now > before {
-			return fmt.Errorf("%v, %d FIFOs, %d files, %d before", err, len(left), now, before)
+			return fmt.Errorf("%d FIFOs, %d files, %d before: %w", len(left), now, before, err)
 		}
 		return nil
 	})
@@ -307,7 +328,7 @@ func testKillDuringExec(t *testing.T, in *instance) {
 	in.eventually("the command has ended", func() error { return want(in, 0, "sleep", "7657") })
 	in.eventually("no FIFO is left", func() error {
 		if left, err := os.ReadDir(filepath.Join(in.state, "exec")); err != nil || len(left) > 0 {
-			return fmt.Errorf("%v, %d", err, len(left))
+			return fmt.Errorf("%d: %w", len(left), err)
 		}
 		return nil
 	})
@@ -317,4 +338,107 @@ func testKillDuringExec(t *testing.T, in *instance) {
 			t.Errorf("container %s is another one", s.Name)
 		}
 	}
+}
+
+// bare is a pod whose second container has nothing but a program: no shell, no tar.
+func bare(name, more string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  terminationGracePeriodSeconds: 0
+%s
+  containers:
+  - name: app
+    image: %s
+    command: [sh, -c, "rm -rf /bin/tar; ln -s /etc/hosts /link; ln -s /data /app; mkdir -m 777 /open; exec sleep 1000"]
+    volumeMounts: [{name: data, mountPath: /data}, {name: mem, mountPath: /mem}]
+  - name: closed
+    image: %[3]s
+    command: [sleep, "1000"]
+    securityContext: {readOnlyRootFilesystem: true, runAsUser: 1000}
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, emptyDir: {}}, {name: mem, emptyDir: {medium: Memory}}]
+`, name, more, image)
+}
+
+// testCopy copies into pods and out of them: with the machine's users and with some of their own.
+func testCopy(t *testing.T, in *instance) {
+	in.put("bare", bare("bare", "  securityContext: {fsGroup: 3000}"))
+	in.put("own", bare("own", "  hostUsers: false\n  securityContext: {runAsGroup: 2000, fsGroup: 3000}"))
+	local := t.TempDir()
+	write := func(name, text string, mode os.FileMode) {
+		t.Helper()
+		path := filepath.Join(local, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("tree/script", "#!/bin/sh\n", 0o755)
+	write("tree/sub/secret", strings.Repeat("large", 1<<20), 0o600)
+	for _, pod := range []string{"bare", "own"} {
+		in.ready(pod)
+		at := func(path string) string { return pod + ":" + path }
+		group := map[string]string{"bare": "0", "own": "2000"}[pod]
+		for _, c := range []struct{ container, from, to, look, want string }{
+			{"app", "tree", at("/open"), "/open/tree/script /open/tree/sub/secret", "0:" + group + " 755 10\n0:" + group + " 600 5242880\n"},
+			{"app", "tree/script", at("/app/renamed"), "/data/renamed", "0:3000 755 10\n"}, // the directory gives its group on
+			{"app", "tree/sub/.", at("/mem"), "/mem/secret", "0:3000 600 5242880\n"},
+			{"closed", "tree/script", at("/data"), "/data/script", "1000:3000 755 10\n"},
+		} {
+			if out, err := in.command("cp", filepath.Join(local, c.from)+map[bool]string{true: "/."}[strings.HasSuffix(c.from, "/.")], c.to, "-c", c.container).CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("%s to %s: %v, %s", c.from, c.to, err, out)
+			}
+			if out, err := in.run(append([]string{"exec", "-q", pod, "-c", c.container, "--", "stat", "-c", "%u:%g %a %s"}, strings.Fields(c.look)...)...); err != nil || out != c.want {
+				t.Errorf("%s: %v, %s, want %s", c.to, err, out, c.want)
+			}
+		}
+		for to, want := range map[string]string{
+			"/etc/new":              "monopod: script: read-only file system in container closed: write to a volume, an emptyDir for example, that is not read-only\n",
+			"/sys/new":              "monopod: script: the kernel makes what is there; it cannot be written\n",
+			"/proc/1/oom_score_adj": "monopod: script: the kernel makes what is there; it cannot be written\n",
+		} {
+			out, err := in.command("cp", filepath.Join(local, "tree", "script"), at(to), "-c", "closed").CombinedOutput()
+			if err == nil || string(out) != want {
+				t.Errorf("%s: %v, %s", to, err, out)
+			}
+		}
+		back := filepath.Join(t.TempDir(), "back")
+		if out, err := in.command("cp", at("/open/tree"), back, "-c", "app").CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("back: %v, %s", err, out)
+		}
+		if out, err := exec.Command("diff", "-r", filepath.Join(local, "tree"), back).CombinedOutput(); err != nil {
+			t.Errorf("%v, %s", err, out)
+		}
+		if b, err := os.ReadFile("/etc/hosts"); err != nil || string(b) == in.copied(t, at("/link")) {
+			t.Errorf("the link leads out of the container: %v, %s", err, b)
+		}
+		whole := filepath.Join(t.TempDir(), "whole")
+		if out, err := in.command("cp", at("/"), whole, "-c", "app").CombinedOutput(); err != nil || !strings.Contains(string(out), "proc was left out: the kernel makes it") {
+			t.Errorf("all: %v, %s", err, out)
+		}
+		if st, err := os.Stat(filepath.Join(whole, "bin", "busybox")); err != nil || st.Size() < 1000 {
+			t.Errorf("all: %v, %v", st, err)
+		}
+	}
+	in.drop("own")
+	in.gone("own")
+	if out, err := in.command("cp", "own:/", local).CombinedOutput(); err == nil || !strings.Contains(string(out), `pod "own" not found`) {
+		t.Errorf("%v, %s", err, out)
+	}
+}
+
+// copied returns a file of a container.
+func (in *instance) copied(t *testing.T, from string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "file")
+	if out, err := in.command("cp", from, to, "-c", "app").CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v, %s", from, err, out)
+	}
+	b, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

@@ -182,6 +182,15 @@ func (c *Client) get(ctx context.Context, path string) (io.ReadCloser, error) {
 
 // do is get for any request.
 func (c *Client) do(req *http.Request) (io.ReadCloser, error) {
+	res, err := c.answer(req)
+	if err != nil {
+		return nil, err
+	}
+	return res.Body, nil
+}
+
+// answer is do with all that is around the body.
+func (c *Client) answer(req *http.Request) (*http.Response, error) {
 	path := req.URL.Path
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -192,7 +201,7 @@ func (c *Client) do(req *http.Request) (io.ReadCloser, error) {
 	}
 	if res.StatusCode == http.StatusOK {
 		c.warn(res.Header.Get("Warning"))
-		return res.Body, nil
+		return res, nil
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))

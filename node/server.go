@@ -44,6 +44,8 @@ type Config struct {
 	StreamIdleTimeout time.Duration
 	// Alias, which may be nil, returns the name of the pod that others know by a name that no pod has.
 	Alias func(name string) (string, bool)
+	// Files, which may be nil, reads and writes those of containers.
+	Files Files
 	// Routes are further paths, by their patterns in a ServeMux.
 	Routes map[string]http.Handler
 	// Images may be nil: nothing is told of them then.
@@ -92,6 +94,7 @@ func (s *Server) Handler() http.Handler {
 	s.agentRoutes(mux)
 	s.imageRoutes(mux)
 	s.streamRoutes(mux)
+	s.fileRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			s.fail(w, statusError(http.StatusMethodNotAllowed, "the API has no "+r.Method+" for "+r.URL.Path))
@@ -213,9 +216,11 @@ func (s *Server) fail(w http.ResponseWriter, e *apierrors.StatusError) {
 	if err != nil {
 		s.cfg.Log.Error("encode status", "err", err)
 	}
+	b = append(b, '\n')
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(b))) // also where the handler goes on
 	w.WriteHeader(int(status.Code))
-	s.write(w, append(b, '\n'))
+	s.write(w, b)
 }
 
 // write sends the body. A client that has gone away is its own business.

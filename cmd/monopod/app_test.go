@@ -35,6 +35,8 @@ type fakeRuntime struct {
 	images *fakeImages
 	// stuck keeps Close from returning.
 	stuck bool
+	// root is the root directory of all containers.
+	root string
 }
 
 func (f *fakeRuntime) Images() imageService { return f.images.Images() }
@@ -126,7 +128,7 @@ func newDaemon(t testing.TB, config ...string) *daemon {
 	}
 	d.prog = d.program()
 	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
-		return &fakeRuntime{Fake: d.fake, pinned: d.pins, images: d.imgs}, nil
+		return &fakeRuntime{Fake: d.fake, pinned: d.pins, images: d.imgs, root: d.path("container")}, nil
 	}
 	return d
 }

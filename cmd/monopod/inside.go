@@ -4,34 +4,43 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
 
 	"monopod/internal/streams"
+	"monopod/internal/tree"
 	"monopod/manifests"
+	"monopod/node"
 	"monopod/node/stream"
 )
 
-// inside hands on to the runtime that is open what reaches into pods. It is stream.Runtime.
+// insides is what reaches into pods.
+type insides interface {
+	stream.Runtime
+	node.Files
+}
+
+// inside hands on to the runtime that is open what reaches into pods. It is one itself.
 type inside struct {
 	mu sync.Mutex // guards to
 	// to is nil while no runtime is open, or one that cannot.
-	to stream.Runtime
+	to insides
 }
 
 // open takes a runtime until the function is called that it returns.
 func (r *inside) open(rt Runtime) (closed func()) {
-	to, _ := rt.(stream.Runtime)
+	to, _ := rt.(insides)
 	r.set(to)
 	return func() { r.set(nil) }
 }
 
-func (r *inside) set(to stream.Runtime) {
+func (r *inside) set(to insides) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.to = to
 }
 
-func (r *inside) now() (stream.Runtime, error) {
+func (r *inside) now() (insides, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.to == nil {
@@ -65,4 +74,13 @@ func (r *inside) Dial(ctx context.Context, key manifests.Key, port int) (net.Con
 		return nil, err
 	}
 	return to.Dial(ctx, key, port)
+}
+
+// Root implements node.Files.
+func (r *inside) Root(ctx context.Context, key manifests.Key, id string) (*os.File, tree.User, error) {
+	to, err := r.now()
+	if err != nil {
+		return nil, tree.User{}, err
+	}
+	return to.Root(ctx, key, id)
 }

@@ -183,15 +183,20 @@ func (h *Handler) target(r *http.Request) (target, error) {
 	if t.container == nil {
 		return t, faultf(http.StatusNotFound, "container not found (%q)", name)
 	}
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
-		for _, s := range list {
-			if s.Name == name && s.State.Running != nil {
-				_, t.id, _ = strings.Cut(s.ContainerID, "://")
-			}
-		}
-	}
-	if t.id == "" {
+	if t.id = RunningID(pod, name); t.id == "" {
 		return t, faultf(http.StatusBadRequest, "container %q of pod %q does not run", name, pod.Name)
 	}
 	return t, nil
+}
+
+// RunningID is the id of a container that runs, empty when it does not.
+func RunningID(pod *corev1.Pod, name string) (id string) {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for _, s := range list {
+			if s.Name == name && s.State.Running != nil {
+				_, id, _ = strings.Cut(s.ContainerID, "://")
+			}
+		}
+	}
+	return id
 }

@@ -109,6 +109,15 @@ func (r *Runtime) startProcess(ctx context.Context, pid *int, req *tasksapi.Exec
 
 // processOf is the container's own process, as its record has it.
 func (r *Runtime) processOf(ctx context.Context, id string) (*specs.Process, error) {
+	s, err := r.specOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.Process, nil
+}
+
+// specOf is what a container was made of. It has a process.
+func (r *Runtime) specOf(ctx context.Context, id string) (*specs.Spec, error) {
 	stored, err := r.client.ContainerService().Get(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("container record: %w", err)
@@ -120,7 +129,7 @@ func (r *Runtime) processOf(ctx context.Context, id string) (*specs.Process, err
 	if s.Process == nil {
 		return nil, errors.New("container spec has no process")
 	}
-	return s.Process, nil
+	return &s, nil
 }
 
 // openOutput makes the FIFO. Its reading end is open before anybody writes, so that nothing blocks or gets lost.

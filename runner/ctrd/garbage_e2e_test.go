@@ -48,7 +48,7 @@ spec:
 		check(t, do(runner.Action{Kind: runner.StartContainer, Container: "c"}))
 		check(t, do(runner.Action{Kind: runner.RemoveContainer, Container: "c", ContainerID: c.ID}))
 	}
-	if got := tree(t, dir); got != "2.log 3.log" {
+	if got := treeOf(t, dir); got != "2.log 3.log" {
 		t.Errorf("logs after four runs: %s", got)
 	}
 	last := a.exit(t, pod.Key())
@@ -63,7 +63,7 @@ spec:
 	if _, err := sn.Stat(a.ns(t.Context()), last.ID); err == nil {
 		t.Error("the layer is still there")
 	}
-	if got := tree(t, dir); got != "3.log" {
+	if got := treeOf(t, dir); got != "3.log" {
 		t.Errorf("logs when the disk is full: %s", got)
 	}
 	if c := a.exit(t, pod.Key()); c.ID != last.ID || !c.Recorded || c.Exit.ExitCode != 1 {
@@ -85,18 +85,18 @@ spec:
 	links := a.cfg.ContainerLogsDir
 	check(t, os.MkdirAll(links, 0o755))
 	check(t, os.Symlink(filepath.Join(left, "c", "0.log"), filepath.Join(links, "gone_default_c-123.log")))
-	before := tree(t, links)
+	before := treeOf(t, links)
 	a.stop(t)
 	a = w.open(t)
 	if _, err := os.Stat(left); err == nil {
 		t.Error("logs of a pod that nobody knows are still there")
 	}
-	if got := tree(t, links); got == before || len(got) == 0 {
+	if got := treeOf(t, links); got == before || len(got) == 0 {
 		t.Errorf("links %q, before %q", got, before)
 	}
 	check(t, removePod(t.Context(), a, pod.Key()))
 	a.idle(t)
-	if got := tree(t, a.cfg.PodLogsDir); got != "" {
+	if got := treeOf(t, a.cfg.PodLogsDir); got != "" {
 		t.Errorf("left: %s", got)
 	}
 	ended = true

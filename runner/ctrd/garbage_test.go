@@ -132,7 +132,7 @@ func (r *Runtime) testRecord(t *testing.T, id, pod, number string) *containerRec
 	return rec
 }
 
-func tree(t *testing.T, dir string) string {
+func treeOf(t *testing.T, dir string) string {
 	t.Helper()
 	var all []string
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -173,10 +173,10 @@ func TestLogsAndLinksOfWhatIsGoneAreCleanedUp(t *testing.T) {
 		if err := r.cleanLinks(true); err != nil {
 			t.Error(err)
 		}
-		if got := tree(t, r.cfg.PodLogsDir); got != "ns_other_u9/c/0.log ns_web_u-web/c/1.log ns_web_u-web/c/2.log" {
+		if got := treeOf(t, r.cfg.PodLogsDir); got != "ns_other_u9/c/0.log ns_web_u-web/c/1.log ns_web_u-web/c/2.log" {
 			t.Errorf("logs: %s", got)
 		}
-		if got := tree(t, r.cfg.ContainerLogsDir); got != "elsewhere-7.log other-9.log web_ns_c-id2.log" {
+		if got := treeOf(t, r.cfg.ContainerLogsDir); got != "elsewhere-7.log other-9.log web_ns_c-id2.log" {
 			t.Errorf("links: %s", got)
 		}
 	}
@@ -188,7 +188,7 @@ func TestLogsAndLinksOfWhatIsGoneAreCleanedUp(t *testing.T) {
 	if err := r.dropOldLogs(next); err != nil {
 		t.Error(err)
 	}
-	if got := tree(t, filepath.Join(r.cfg.PodLogsDir, "ns_web_u-web")); got != "c/2.log c/3.log" {
+	if got := treeOf(t, filepath.Join(r.cfg.PodLogsDir, "ns_web_u-web")); got != "c/2.log c/3.log" {
 		t.Errorf("logs: %s", got)
 	}
 }

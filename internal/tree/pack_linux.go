@@ -1,0 +1,170 @@
+package tree
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Pack writes a file, or a directory with all below it, as a stream of tar in which it is called name. What is left out is told
+// to warn, which may be nil. It does not follow links, but from may have come by one.
+func Pack(ctx context.Context, to io.Writer, from *os.File, name string, warn func(string)) error {
+	p := &packer{ctx: ctx, tar: tar.NewWriter(to), buf: make([]byte, chunk), warnings: warnings{tell: warn}}
+	defer p.end()
+	top, err := p.add(from, name, 0)
+	if err != nil {
+		return err
+	}
+	if !top {
+		return fmt.Errorf("%s: neither a regular file nor a directory that can be copied", from.Name())
+	}
+	return p.tar.Close()
+}
+
+type packer struct {
+	// ctx: it lives as long as one call of Pack.
+	ctx context.Context
+	tar *tar.Writer
+	buf []byte
+	warnings
+}
+
+// add adds what f, which need only be a place, stands for, and says whether it was.
+func (p *packer) add(f *os.File, name string, depth int) (bool, error) {
+	if err := p.ctx.Err(); err != nil {
+		return false, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return false, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	h := &tar.Header{Name: name, Mode: int64(st.Mode & 0o7777), ModTime: time.Unix(st.Mtim.Unix())}
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFREG || kind == unix.S_IFDIR {
+		if made, err := kernelMade(f); made || err != nil {
+			p.addf("%s was left out: the kernel makes it", name)
+			return false, err
+		}
+	}
+	switch kind {
+	case unix.S_IFREG:
+		h.Typeflag, h.Size = tar.TypeReg, st.Size
+		return true, p.file(f, h)
+	case unix.S_IFDIR:
+		h.Typeflag, h.Name = tar.TypeDir, name+"/"
+		return true, p.directory(f, h, name, depth)
+	case unix.S_IFLNK:
+		target, err := linkOf(f)
+		if err != nil {
+			return false, &fs.PathError{Op: "readlink", Path: name, Err: err}
+		}
+		h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, target, 0o777
+		return true, p.tar.WriteHeader(h)
+	}
+	p.addf("%s was left out: it is neither a file nor a directory", name)
+	return false, nil
+}
+
+// linkOf is where a symbolic link leads.
+func linkOf(f *os.File) (string, error) {
+	b := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(f.Fd()), "", b)
+	return string(b[:max(n, 0)]), err
+}
+
+// file adds as much of a file as it had when it was looked at.
+func (p *packer) file(place *os.File, h *tar.Header) error {
+	f, err := os.OpenFile(again(place), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return pathError(err, h.Name)
+	}
+	defer f.Close()
+	if err := p.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	n, err := io.CopyBuffer(struct{ io.Writer }{p.tar}, &reading{p.ctx, io.LimitReader(f, h.Size)}, p.buf)
+	if err != nil {
+		return fmt.Errorf("%s: %w", h.Name, err)
+	}
+	if n == h.Size {
+		return nil
+	}
+	p.addf("%s has become shorter meanwhile; the rest of it is zeros", h.Name)
+	clear(p.buf)
+	for n < h.Size {
+		k, err := p.tar.Write(p.buf[:min(h.Size-n, int64(len(p.buf)))])
+		if err = errors.Join(err, p.ctx.Err()); err != nil {
+			return err
+		}
+		n += int64(k)
+	}
+	return nil
+}
+
+// reading is a reader that ends with a context.
+type reading struct {
+	// ctx: it lives as long as one copy.
+	ctx context.Context
+	io.Reader
+}
+
+// Read implements io.Reader.
+func (r *reading) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(b)
+}
+
+// directory adds one and all in it.
+func (p *packer) directory(place *os.File, h *tar.Header, name string, depth int) error {
+	if depth == maxDepth {
+		return fmt.Errorf("%s: more than %d directories lie in each other", name, maxDepth)
+	}
+	fd, err := unix.Openat(int(place.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	if err := p.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	for {
+		names, err := dir.Readdirnames(100)
+		for _, n := range names {
+			if err := p.entry(dir, n, path.Join(name, n), depth); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return pathError(err, name)
+		}
+	}
+}
+
+// entry adds what has a name in a directory, unless it is gone.
+func (p *packer) entry(dir *os.File, base, name string, depth int) error {
+	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	_, err = p.add(f, name, depth+1)
+	return err
+}

@@ -1,0 +1,335 @@
+package tree
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options of Unpack.
+type Options struct {
+	// From is what the tree is called in the stream, To what it is called from now on. Without From, all names stay as they are.
+	From, To string
+	// Careful leaves out links that do not stay in their directory, and leaves the modes of files to the umask: for trees from places
+	// that are not trusted, in places that others will use.
+	Careful bool
+	// Warn, which may be nil, hears of what was left out.
+	Warn func(string)
+}
+
+// Unpack makes the tree of a stream in a directory, and never touches anything outside that. Files that are there are written
+// anew, in place; links that are there are replaced, but for those within the directory that lead to directories of it.
+// After an error a part of the tree is there.
+func Unpack(ctx context.Context, from io.Reader, into *os.File, o Options) error {
+	u := &unpacker{ctx: ctx, into: into, o: o, buf: make([]byte, chunk), warnings: warnings{tell: o.Warn}}
+	defer u.end()
+	defer u.leave()
+	r := tar.NewReader(from)
+	for {
+		h, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return u.finish()
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return fmt.Errorf("%w: %w", ErrArchive, err)
+		}
+		name, err := u.place(h.Name)
+		if err != nil {
+			return err
+		}
+		if err := u.add(r, h, name); err != nil {
+			return fmt.Errorf("%s: %w", h.Name, plain(err))
+		}
+	}
+}
+
+// plain is an error without the path that it has, which is said already.
+func plain(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	if l, ok := errors.AsType[*os.LinkError](err); ok {
+		return l.Err
+	}
+	return err
+}
+
+type unpacker struct {
+	// ctx: it lives as long as one call of Unpack.
+	ctx  context.Context
+	into *os.File
+	o    Options
+	buf  []byte
+	// parent is the directory that was last written in, at.
+	parent *os.File
+	at     string
+	late   []lateMode
+	warnings
+}
+
+// lateMode is that of a directory in which nobody may write who has it.
+type lateMode struct {
+	name string
+	mode fs.FileMode
+}
+
+// place is where something goes that is called name in the stream.
+func (u *unpacker) place(name string) (string, error) {
+	inside := path.Clean(strings.TrimLeft(name, "/"))
+	if !filepath.IsLocal(inside) || strings.ContainsRune(inside, 0) {
+		return "", fmt.Errorf("%w: the name %q leads out of it", ErrArchive, name)
+	}
+	if u.o.From == "" {
+		return inside, nil
+	}
+	rest, ok := inside, u.o.From == "."
+	if !ok {
+		if rest, ok = strings.CutPrefix(inside, u.o.From); ok && rest != "" {
+			rest, ok = strings.CutPrefix(rest, "/")
+		}
+	}
+	if !ok {
+		return "", fmt.Errorf("%w: %q is not part of %q", ErrArchive, name, u.o.From)
+	}
+	return path.Join(u.o.To, rest), nil
+}
+
+func (u *unpacker) add(r io.Reader, h *tar.Header, name string) error {
+	if isSparse(h) {
+		return fmt.Errorf("%w: sparse files are not supported", ErrArchive)
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return u.directory(name, fs.FileMode(h.Mode).Perm())
+	case tar.TypeReg, tar.TypeSymlink, tar.TypeLink:
+		if name == "." {
+			return fmt.Errorf("%w: it cannot be the directory itself", ErrArchive)
+		}
+		if err := u.enter(path.Dir(name)); err != nil {
+			return err
+		}
+	}
+	base := path.Base(name)
+	switch h.Typeflag {
+	case tar.TypeReg:
+		return u.file(r, base, fs.FileMode(h.Mode).Perm())
+	case tar.TypeSymlink:
+		if u.o.Careful && !stays(h.Linkname) {
+			u.addf("%s was left out: it is a link to %s", h.Name, h.Linkname)
+			return nil
+		}
+		if err := u.clear(base); err != nil {
+			return err
+		}
+		return unix.Symlinkat(h.Linkname, u.fd(), base)
+	case tar.TypeLink:
+		old, err := u.place(h.Linkname)
+		if err != nil || old == name {
+			return err
+		}
+		return u.link(old, base)
+	case tar.TypeXGlobalHeader:
+		return nil
+	}
+	u.addf("%s was left out: it is neither a file nor a directory", h.Name)
+	return nil
+}
+
+// isSparse says that a file is larger than what of it is in the stream: a few bytes could fill a disk.
+func isSparse(h *tar.Header) bool {
+	for k := range h.PAXRecords {
+		if strings.HasPrefix(k, "GNU.sparse.") {
+			return true
+		}
+	}
+	return h.Typeflag == tar.TypeGNUSparse
+}
+
+// stays says whether a link leads to something that is not above it.
+func stays(target string) bool {
+	return filepath.IsLocal(target) && path.Clean(target) == strings.TrimSuffix(target, "/")
+}
+
+// link makes a second name of a file.
+func (u *unpacker) link(old, base string) error {
+	dir, err := beneath(u.into, path.Dir(old))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := u.clear(base); err != nil {
+		return err
+	}
+	return unix.Linkat(int(dir.Fd()), path.Base(old), u.fd(), base, 0)
+}
+
+// fd is that of the directory to write in.
+func (u *unpacker) fd() int { return int(u.parent.Fd()) }
+
+// enter makes a directory, with those above it, the one to write in.
+func (u *unpacker) enter(dir string) error {
+	if u.parent != nil && u.at == dir {
+		return nil
+	}
+	if strings.Count(dir, "/") >= maxDepth {
+		return fmt.Errorf("more than %d directories lie in each other", maxDepth)
+	}
+	parent, err := beneath(u.into, dir)
+	if errors.Is(err, fs.ErrNotExist) && dir != "." {
+		if err := u.enter(path.Dir(dir)); err != nil {
+			return err
+		}
+		if err := unix.Mkdirat(u.fd(), path.Base(dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		parent, err = beneath(u.into, dir)
+	}
+	if err != nil {
+		return err
+	}
+	made, err := kernelMade(parent)
+	if made {
+		err = errKernelMade
+	}
+	if err != nil {
+		_ = parent.Close()
+		return err
+	}
+	u.leave()
+	u.parent, u.at = parent, dir
+	return nil
+}
+
+var errKernelMade = errors.New("the kernel makes what is there; it cannot be written")
+
+func (u *unpacker) leave() {
+	if u.parent != nil {
+		_ = u.parent.Close()
+	}
+	u.parent = nil
+}
+
+// directory makes one. Those that are there stay as they are.
+func (u *unpacker) directory(name string, mode fs.FileMode) error {
+	if name == "." {
+		return nil
+	}
+	if err := u.enter(path.Dir(name)); err != nil {
+		return err
+	}
+	open := mode | 0o700 // else nothing could be put into it
+	err := unix.Mkdirat(u.fd(), path.Base(name), uint32(open))
+	if errors.Is(err, fs.ErrExist) {
+		there, err := beneath(u.into, name)
+		if err == nil {
+			_ = there.Close()
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if open != mode && len(u.late) < maxLateModes {
+		u.late = append(u.late, lateMode{name, mode})
+	}
+	if u.o.Careful {
+		return nil
+	}
+	return u.chmod(name, open)
+}
+
+// chmod gives a directory its mode.
+func (u *unpacker) chmod(name string, mode fs.FileMode) error {
+	dir, err := beneath(u.into, name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return os.Chmod(again(dir), mode)
+}
+
+// finish gives the directories the modes that they should have.
+func (u *unpacker) finish() error {
+	var errs []error
+	for _, l := range slices.Backward(u.late) {
+		if err := u.chmod(l.name, l.mode); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("%s: %w", l.name, plain(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// file writes a file, a new one or one that is there.
+func (u *unpacker) file(r io.Reader, base string, mode fs.FileMode) error {
+	f, fresh, err := u.create(base, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, &reading{u.ctx, r}, u.buf)
+	if err == nil && fresh && !u.o.Careful {
+		err = f.Chmod(mode)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// create opens a regular file for writing: the one that is there, emptied, so that whoever has it mounted sees what is new, else
+// a new one. Anything else of that name, and programs that run, are replaced.
+func (u *unpacker) create(base string, mode fs.FileMode) (f *os.File, fresh bool, err error) {
+	f, err = u.rewrite(base)
+	if f != nil || err != nil && !errors.Is(err, unix.ETXTBSY) && !errors.Is(err, fs.ErrNotExist) {
+		return f, false, err
+	}
+	if err := u.clear(base); err != nil {
+		return nil, false, err
+	}
+	fd, err := unix.Openat(u.fd(), base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode))
+	if err != nil {
+		return nil, false, err
+	}
+	return os.NewFile(uintptr(fd), base), true, nil
+}
+
+// rewrite opens a file to write it anew; nil: it is not a regular one.
+func (u *unpacker) rewrite(base string) (*os.File, error) {
+	fd, err := unix.Openat(u.fd(), base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	place := os.NewFile(uintptr(fd), base)
+	defer place.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFDIR:
+		return nil, unix.EISDIR
+	default:
+		return nil, nil
+	}
+	if made, err := kernelMade(place); made || err != nil {
+		return nil, errors.Join(err, errKernelMade)
+	}
+	return os.OpenFile(again(place), os.O_WRONLY|os.O_TRUNC|unix.O_NONBLOCK, 0)
+}
+
+// clear makes room for what is not a directory.
+func (u *unpacker) clear(base string) error {
+	if err := unix.Unlinkat(u.fd(), base, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

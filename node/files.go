@@ -1,0 +1,176 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"monopod/internal/tree"
+	"monopod/manifests"
+	podstream "monopod/node/stream"
+)
+
+// Files are those of containers that run.
+type Files interface {
+	// Root opens the root directory of a container as its process sees it, as a place to look from, and tells who a command would be there.
+	Root(ctx context.Context, key manifests.Key, id string) (*os.File, tree.User, error)
+}
+
+// What a stream of files has behind it.
+const (
+	trailerError   = "Monopod-Error"
+	trailerWarning = "Monopod-Warning"
+)
+
+// mediaTar is the type of a stream of files.
+const mediaTar = "application/x-tar"
+
+// Written is the answer to a PUT of files.
+type Written struct {
+	// Warnings are about what was left out.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// fileRoutes adds the files of containers: a tree comes out as a stream of tar, and goes in as one.
+func (s *Server) fileRoutes(mux *http.ServeMux) {
+	if s.cfg.Files == nil {
+		return
+	}
+	const path = "/v1/pods/{namespace}/{name}/files"
+	mux.HandleFunc("GET "+path, s.readFiles)
+	mux.HandleFunc("PUT "+path, s.writeFiles)
+}
+
+// place is what a request for files is about.
+type place struct {
+	container, path string
+	root            *os.File
+	user            tree.User
+}
+
+// place finds it. Only root may: all can be read there.
+func (s *Server) place(r *http.Request) (*place, error) {
+	if err := mayChange(r.Context()); err != nil {
+		return nil, statusError(http.StatusForbidden, err.Error())
+	}
+	p := &place{container: r.FormValue("container"), path: r.FormValue("path")}
+	if p.path == "" || strings.ContainsRune(p.path, 0) {
+		return nil, statusError(http.StatusBadRequest, "which path?")
+	}
+	pod, err := s.FindPod(r.Context(), r.PathValue("namespace"), r.PathValue("name"))
+	switch {
+	case err != nil:
+		return nil, statusError(http.StatusServiceUnavailable, err.Error())
+	case pod == nil:
+		return nil, apierrors.NewNotFound(pods(), r.PathValue("name"))
+	}
+	key := manifests.Key{Namespace: pod.Namespace, Name: pod.Name}
+	if p.container == "" {
+		p.container = pod.Spec.Containers[0].Name
+	}
+	if manifests.FindContainer(&pod.Spec, p.container) == nil {
+		return nil, statusError(http.StatusNotFound, fmt.Sprintf("pod %s has no container %q; it has %s", key, p.container, strings.Join(ContainerNames(pod), ", ")))
+	}
+	id := podstream.RunningID(pod, p.container)
+	if id == "" {
+		return nil, statusError(http.StatusConflict, fmt.Sprintf("container %s of pod %s does not run", p.container, key))
+	}
+	if p.root, p.user, err = s.cfg.Files.Root(r.Context(), key, id); err != nil {
+		return nil, statusError(http.StatusConflict, fmt.Sprintf("container %s of pod %s: %s", p.container, key, err))
+	}
+	return p, nil
+}
+
+// explain says what an error means for who copies files.
+func (p *place) explain(err error) *apierrors.StatusError {
+	if e, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		return e
+	}
+	code, hint := int32(http.StatusInternalServerError), ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		code = http.StatusNotFound
+	case errors.Is(err, unix.EROFS):
+		code, hint = http.StatusConflict, fmt.Sprintf(" in container %s: write to a volume, an emptyDir for example, that is not read-only", p.container)
+	case errors.Is(err, fs.ErrPermission):
+		code, hint = http.StatusForbidden, fmt.Sprintf(" in container %s for its user (%d on this machine)", p.container, p.user.UID)
+	case errors.Is(err, tree.ErrArchive), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR):
+		code = http.StatusBadRequest
+	}
+	return statusError(code, err.Error()+hint)
+}
+
+// readFiles sends what there is at a path. An error or warning that comes late is told behind it.
+func (s *Server) readFiles(w http.ResponseWriter, r *http.Request) {
+	p, err := s.place(r)
+	if err != nil {
+		s.fail(w, p.explain(err))
+		return
+	}
+	defer p.root.Close()
+	f, err := tree.Open(p.root, p.path)
+	if err != nil {
+		s.fail(w, p.explain(err))
+		return
+	}
+	defer f.Close()
+	h := w.Header()
+	h.Set("Content-Type", mediaTar)
+	h.Set("Trailer", trailerError+", "+trailerWarning)
+	if err := tree.Pack(r.Context(), w, f, tree.Name(p.path), func(text string) { h.Add(trailerWarning, oneLine(text)) }); err != nil {
+		h.Set(trailerError, oneLine(err.Error()))
+	}
+}
+
+// oneLine makes a text fit into a header.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// writeFiles takes a stream. With name it is a tree of that name, which goes into the directory at the path or becomes what the
+// path names; without, it goes into the directory as it is.
+func (s *Server) writeFiles(w http.ResponseWriter, r *http.Request) {
+	p, err := s.place(r)
+	if err != nil {
+		s.fail(w, p.explain(err))
+		return
+	}
+	defer p.root.Close()
+	// Who has much to send hears at once that it is in vain.
+	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+		s.cfg.Log.Debug("answer before the end of a request", "err", err)
+	}
+	var written Written
+	name := r.FormValue("name")
+	err = p.user.Do(func() error {
+		to, err := tree.FindTarget(p.root, p.path, name)
+		if err != nil {
+			return err
+		}
+		defer to.Dir.Close()
+		return tree.Unpack(r.Context(), r.Body, to.Dir, tree.Options{
+			From: name, To: to.Name, Warn: func(text string) { written.Warnings = append(written.Warnings, text) },
+		})
+	})
+	if err == nil {
+		s.json(w, written)
+		return
+	}
+	s.fail(w, p.explain(err))
+	if http.NewResponseController(w).Flush() == nil {
+		_, _ = io.Copy(io.Discard, r.Body) // until the client has read it and goes
+	}
+}
