@@ -76,3 +76,6 @@ func (c *counted) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
 }
+
+// NetConn returns the connection below, as that of crypto/tls does: who streams looks at it for its end.
+func (c *counted) NetConn() net.Conn { return c.Conn }

@@ -55,8 +55,9 @@ type Config struct {
 // Server serves one address.
 type Server struct {
 	cfg Config
-	// retry is the first wait between attempts to listen.
-	retry time.Duration
+	// retry is the first wait between attempts to listen, answer bounds requests that are no streams.
+	retry, answer time.Duration
+	listen        func(context.Context, string) (net.Listener, error)
 }
 
 // NewServer returns a Server. It does no I/O.
@@ -67,7 +68,12 @@ func NewServer(cfg Config) *Server {
 	if cfg.Streams == nil {
 		cfg.Streams = func(*http.Request) bool { return false }
 	}
-	return &Server{cfg: cfg, retry: firstListen}
+	return &Server{cfg: cfg, retry: firstListen, answer: answerTimeout, listen: listen}
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	return lc.Listen(ctx, "tcp", address)
 }
 
 // Waits between attempts to listen: the address may come with the network, or another process may have the port.
@@ -76,15 +82,14 @@ const (
 	lastListen  = time.Minute
 )
 
-// Run listens and serves until ctx ends. That it cannot listen is logged and tried again: nothing else depends on it.
+// Run listens and serves until ctx ends. That it cannot is logged and tried again: nothing else depends on it.
 func (s *Server) Run(ctx context.Context) error {
 	last, wait := "", s.retry
 	for {
-		var lc net.ListenConfig
-		ln, err := lc.Listen(ctx, "tcp", s.cfg.Address)
+		ln, err := s.listen(ctx, s.cfg.Address)
 		if err == nil {
 			s.cfg.Log.Info("answers requests", "address", ln.Addr().String(), "tls", s.cfg.Cert != nil)
-			return s.Serve(ctx, ln)
+			err = s.Serve(ctx, ln)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -124,6 +129,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	go func() { done <- srv.Serve(ln) }()
 	select {
 	case err := <-done:
+		_ = srv.Close()
 		return fmt.Errorf("serve %s: %w", s.cfg.Address, err)
 	case <-ctx.Done():
 	}
@@ -154,20 +160,25 @@ func (s *Server) tls() *tls.Config {
 // handler bounds requests and asks who may make them.
 func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var deadline time.Time
-		if !s.cfg.Streams(r) {
-			deadline = time.Now().Add(answerTimeout)
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		}
 		control := http.NewResponseController(w) // the timeouts of http.Server would count for streams, too
-		if err := errors.Join(control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)); err != nil {
-			s.cfg.Log.Debug("bound a request", "err", err)
+		bound := func(deadline time.Time) {
+			if err := errors.Join(control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)); err != nil {
+				s.cfg.Log.Debug("bound a request", "err", err)
+			}
+		}
+		bound(time.Now().Add(s.answer))
+		stream := s.cfg.Streams(r)
+		if !stream {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		}
 		if s.cfg.Access != nil {
 			if refusal := s.cfg.Access.check(r); refusal != nil {
 				s.refuse(w, r, refusal)
 				return
 			}
+		}
+		if stream { // and not before: strangers would keep their connections by bodies that never come
+			bound(time.Time{})
 		}
 		s.cfg.Handler.ServeHTTP(w, r)
 	})

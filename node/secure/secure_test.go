@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -561,5 +562,96 @@ func TestAPortThatIsTakenIsTriedAgain(t *testing.T) {
 	check(t, <-done)
 	if strings.Count(s.log.String(), "cannot listen") != 1 {
 		t.Errorf("it complained more than once:\n%s", s.log)
+	}
+}
+
+func TestAStrangerCannotKeepAConnectionByABodyThatNeverComes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	server := NewServer(Config{
+		Access: &Access{Authorizer: AlwaysAllow{}}, Streams: func(*http.Request) bool { return true }, Handler: http.NotFoundHandler(), Log: s.logger(),
+	})
+	server.answer = 50 * time.Millisecond
+	ln, err := server.listen(t.Context(), "127.0.0.1:0")
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx, ln) }()
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ln.Addr().String())
+	check(t, err)
+	defer c.Close()
+	check(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	_, err = io.WriteString(c, "POST /exec/a/b/c HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+	check(t, err)
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection is still open")
+	}
+	cancel()
+	check(t, <-done)
+}
+
+// dry is a listener with an error from which http.Server does not recover.
+type dry struct{ net.Listener }
+
+func (dry) Accept() (net.Conn, error) {
+	return nil, &net.OpError{Op: "accept", Err: syscall.ENOBUFS}
+}
+
+func TestAPortThatCannotBeServedAnyMoreIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	server := NewServer(Config{Address: "127.0.0.1:0", Handler: http.NotFoundHandler(), Log: s.logger()})
+	server.retry = time.Millisecond
+	opened, open := make(chan string, 2), server.listen
+	server.listen = func(ctx context.Context, address string) (net.Listener, error) {
+		ln, err := open(ctx, address)
+		check(t, err)
+		opened <- ln.Addr().String()
+		if len(opened) == 1 {
+			return dry{ln}, nil
+		}
+		return ln, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	for deadline := time.Now().Add(10 * time.Second); len(opened) < 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is not opened again")
+		}
+	}
+	<-opened
+	res, err := http.Get("http://" + <-opened)
+	check(t, err)
+	check(t, res.Body.Close())
+	if res.StatusCode != http.StatusNotFound {
+		t.Errorf("%d", res.StatusCode)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	check(t, <-done)
+}
+
+// TestTheConnectionOfAStreamIsFound: who streams has the kernel tell when the client is gone.
+func TestTheConnectionOfAStreamIsFound(t *testing.T) {
+	t.Parallel()
+	s, found := newSite(t), make(chan net.Conn, 1)
+	s.serve(Config{Cert: s.selfSigned(), Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		below := c
+		for wrapped, ok := below.(interface{ NetConn() net.Conn }); ok; wrapped, ok = below.(interface{ NetConn() net.Conn }) {
+			below = wrapped.NetConn()
+		}
+		found <- below
+	})})
+	_, _, _ = s.try("/", &tls.Config{RootCAs: s.ca}, nil)
+	c := <-found
+	if _, ok := c.(*net.TCPConn); !ok {
+		t.Errorf("it is a %T", c)
 	}
 }

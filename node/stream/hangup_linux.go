@@ -131,7 +131,11 @@ func (h *hijacked) follow(ctx context.Context, cancel context.CancelCauseFunc, c
 
 // duplicate returns another descriptor of a socket, nil when there is none.
 func duplicate(conn net.Conn) *os.File {
-	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
+	for {
+		t, wrapped := conn.(interface{ NetConn() net.Conn })
+		if !wrapped {
+			break
+		}
 		conn = t.NetConn()
 	}
 	s, ok := conn.(interface{ File() (*os.File, error) })

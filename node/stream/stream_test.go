@@ -338,6 +338,29 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 	t.Run("input that nobody reads", test(NewClient(b.dialUnix).remote, endless{}))
 }
 
+// wrapped is a connection in another one, as that of TLS, and that which a listener counts, are.
+type wrapped struct{ net.Conn }
+
+func (w wrapped) NetConn() net.Conn { return w.Conn }
+
+func TestTheSocketBelowAConnectionIsFound(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	f := duplicate(wrapped{wrapped{c}})
+	if f == nil {
+		t.Fatal("nobody would see its end")
+	}
+	_ = f.Close()
+}
+
 func TestACommandEndsWithTheServer(t *testing.T) {
 	b := newBed(t, nil)
 	s := streams.Streams{Stdout: signaled{make(chan struct{}, 1)}}
