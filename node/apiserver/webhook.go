@@ -3,9 +3,10 @@ package apiserver
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +36,8 @@ type Webhook struct {
 
 	mu     sync.Mutex
 	tokens map[[sha256.Size]byte]remembered[*authenticationv1.UserInfo]
-	rights map[string]remembered[verdict]
+	// rights are by the hash of all that is asked for: some authorizers look at what is extra of a user.
+	rights map[[sha256.Size]byte]remembered[verdict]
 }
 
 type verdict struct {
@@ -53,7 +55,7 @@ type remembered[T any] struct {
 func (a *Agent) Webhook() *Webhook {
 	return &Webhook{
 		node: a.cfg.NodeName, client: a.Client, now: time.Now,
-		tokens: map[[sha256.Size]byte]remembered[*authenticationv1.UserInfo]{}, rights: map[string]remembered[verdict]{},
+		tokens: map[[sha256.Size]byte]remembered[*authenticationv1.UserInfo]{}, rights: map[[sha256.Size]byte]remembered[verdict]{},
 	}
 }
 
@@ -69,6 +71,9 @@ func (w *Webhook) Authenticate(ctx context.Context, token string) (who authentic
 		}
 		if err := w.ask(ctx, authenticationAPI, "tokenreviews", &review); err != nil {
 			return who, false, err
+		}
+		if why := review.Status.Error; why != "" && !review.Status.Authenticated {
+			return who, false, fmt.Errorf("the API server cannot tell whose token it is: %s", clip(why))
 		}
 		known = remembered[*authenticationv1.UserInfo]{end: w.now().Add(tokenTTL)}
 		if review.Status.Authenticated {
@@ -86,19 +91,23 @@ func (w *Webhook) Authenticate(ctx context.Context, token string) (who authentic
 
 // Authorize says whether somebody may use a subresource of this node, such as proxy, log or stats.
 func (w *Webhook) Authorize(ctx context.Context, who authenticationv1.UserInfo, verb, subresource string) (allowed bool, reason string, err error) {
-	key := strings.Join(append([]string{who.Username, who.UID, verb, subresource}, who.Groups...), "\x00")
-	w.mu.Lock()
-	known, had := w.rights[key]
-	w.mu.Unlock()
-	if had && !w.now().After(known.end) {
-		return known.answer.allowed, known.answer.reason, nil
-	}
 	review := authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"},
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra(who.Extra),
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Version: "v1", Resource: "nodes", Subresource: subresource, Verb: verb, Name: w.node},
 		},
+	}
+	spec, err := json.Marshal(review.Spec)
+	if err != nil {
+		return false, "", err
+	}
+	key := sha256.Sum256(spec)
+	w.mu.Lock()
+	known, had := w.rights[key]
+	w.mu.Unlock()
+	if had && !w.now().After(known.end) {
+		return known.answer.allowed, known.answer.reason, nil
 	}
 	if err := w.ask(ctx, authorizationAPI, "subjectaccessreviews", &review); err != nil {
 		return false, "", err

@@ -24,6 +24,11 @@ func judge(asked *atomic.Int32, failing *atomic.Bool) http.HandlerFunc {
 		if r.URL.Path == "/apis/authentication.k8s.io/v1/tokenreviews" {
 			var t authenticationv1.TokenReview
 			_ = json.NewDecoder(r.Body).Decode(&t)
+			if t.Spec.Token == "unsure" {
+				t.Status.Error = "the webhook behind it is away"
+				_ = json.NewEncoder(w).Encode(t)
+				return
+			}
 			t.Status = authenticationv1.TokenReviewStatus{Authenticated: t.Spec.Token == "good", User: authenticationv1.UserInfo{Username: "ada", Groups: []string{"ops"}}}
 			_ = json.NewEncoder(w).Encode(t)
 			return
@@ -31,7 +36,7 @@ func judge(asked *atomic.Int32, failing *atomic.Bool) http.HandlerFunc {
 		var s authorizationv1.SubjectAccessReview
 		_ = json.NewDecoder(r.Body).Decode(&s)
 		a := s.Spec.ResourceAttributes
-		s.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: s.Spec.User == "ada" && a.Verb == "get" && a.Subresource == "stats" && a.Name == "n1", Reason: "rbac"}
+		s.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: s.Spec.User == "ada" && a.Verb == "get" && a.Subresource == "stats" && a.Name == "n1" && len(s.Spec.Extra["scope"]) == 0, Reason: "rbac"}
 		_ = json.NewEncoder(w).Encode(s)
 	}
 }
@@ -83,6 +88,15 @@ func TestAnswersAboutPeopleCountForAWhile(t *testing.T) {
 	may("create", "proxy", false, 7)
 	now = now.Add(allowedTTL)
 	may("get", "stats", true, 8)
+	ada.Extra = map[string]authenticationv1.ExtraValue{"scope": {"none"}} // which may make the answer another one
+	may("get", "stats", false, 9)
+	ada.Extra = nil
+	may("get", "stats", true, 9)
+	for n := int32(10); n < 12; n++ { // who cannot tell is asked again
+		if _, ok, err := w.Authenticate(t.Context(), "unsure"); ok || err == nil || asked.Load() != n {
+			t.Errorf("unsure: %v %v, asked %d times, want %d", ok, err, asked.Load(), n)
+		}
+	}
 }
 
 func TestFewAnswersAreRemembered(t *testing.T) {
