@@ -144,9 +144,8 @@ func blob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limit in
 func (a *Artifacts) resolver(ctx context.Context, name string) remotes.Resolver {
 	a.way.close()
 	a.way.name, a.way.login, a.way.transports = name, nil, nil
-	if a.way.logins, _ = a.access.Providers.logins(ctx, name); len(a.way.logins) > 0 {
-		a.way.login = &a.way.logins[0]
-	}
+	a.way.logins, _ = a.access.Providers.logins(ctx, name)
+	a.way.login = candidates(WithLogins(ctx, a.way.logins), name)[0] // nil: none is for this registry
 	return a.way.resolver(ctx)
 }
 

@@ -112,7 +112,7 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 		img, err := s.present(ctx, name)
 		switch {
 		case err == nil:
-			if err := s.vouched(ctx, name, rule); err != nil {
+			if err := s.vouched(ctx, img, rule); err != nil {
 				return nil, policyError(ref, err)
 			}
 			runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Present: true})

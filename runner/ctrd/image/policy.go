@@ -11,14 +11,19 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"monopod/runner"
 	"monopod/runner/ctrd/image/trust"
 )
 
-// labelVerified marks image records whose signature was checked. Its value names the keys.
+// labelVerified marks image records whose signature was checked. Its value names the keys and what they have signed: a record
+// may come to stand for something else, and keeps its labels when an archive is imported.
 const labelVerified = "monopod.dev/verified"
+
+// verifiedBy is the value of labelVerified.
+func verifiedBy(keys *trust.Parsed, target string) string { return keys.Fingerprint + "@" + target }
 
 // Bounds of what is read of signatures: how many of an image, and how many bytes of each.
 const (
@@ -43,48 +48,70 @@ func (s *Store) rule(name string) (*trust.Rule, error) {
 
 // vouched checks the signature of an image that is here. What was found good once needs no registry any more, until
 // other keys count.
-func (s *Store) vouched(ctx context.Context, name string, rule *trust.Rule) error {
+func (s *Store) vouched(ctx context.Context, img *Image, rule *trust.Rule) error {
 	if rule == nil {
 		return nil
-	}
-	rec, err := s.record(ctx, name)
-	if err != nil {
-		return err
 	}
 	keys, err := rule.Keys.Parse()
 	if err != nil {
 		return err
 	}
-	same, err := s.client.ImageService().List(ctx, fmt.Sprintf("target.digest==%q", rec.Target.Digest))
+	good := verifiedBy(keys, img.Target)
+	same, err := s.client.ImageService().List(ctx, fmt.Sprintf("target.digest==%q", img.Target))
 	if err != nil {
 		return err
 	}
 	archives := s.archivesByName()
 	for i := range same {
-		if same[i].Labels[labelVerified] == keys.Fingerprint || rule.TrustPreloaded && len(archives[same[i].Name]) > 0 {
+		labels := same[i].Labels
+		// What has come from a registry since is not what the archive of that name has brought.
+		if labels[labelVerified] == good || rule.TrustPreloaded && labels[labelPulled] == "" && len(archives[same[i].Name]) > 0 {
 			return nil
 		}
 	}
-	w := s.way(name, nil, secretLogins(ctx), func() {})
-	defer w.close()
-	if err := verify(ctx, w.resolver(ctx), name, rec.Target, keys); err != nil {
+	if err := s.verifyAsAny(ctx, img, keys); err != nil {
 		return err
 	}
-	rec.Labels = map[string]string{labelVerified: keys.Fingerprint}
-	if _, err := s.client.ImageService().Update(ctx, rec, "labels."+labelVerified); err != nil && !errdefs.IsNotFound(err) {
-		return err
+	for i := range same {
+		same[i].Labels = map[string]string{labelVerified: good}
+		if _, err := s.client.ImageService().Update(ctx, same[i], "labels."+labelVerified); err != nil && !errdefs.IsNotFound(err) {
+			return err
+		}
 	}
 	return nil
 }
 
+// verifyAsAny is verify with each of the logins for an image, one after the other.
+func (s *Store) verifyAsAny(ctx context.Context, img *Image, keys *trust.Parsed) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ctx, perr := s.withLogins(ctx, img.Name)
+	var errs []error
+	for _, login := range candidates(ctx, img.Name) {
+		err := func() error {
+			w := s.way(img.Name, login, secretLogins(ctx), func() { cancel(errStalled) })
+			defer w.close()
+			return verify(ctx, w.resolver(ctx), img.Name, digest.Digest(img.Target), keys)
+		}()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, perr)...)
+}
+
 // verify looks for a signature of an image in its repository. The error wraps errUnsigned if there is no good one.
-func verify(ctx context.Context, resolver remotes.Resolver, name string, target ocispec.Descriptor, keys *trust.Parsed) error {
+func verify(ctx context.Context, resolver remotes.Resolver, name string, target digest.Digest, keys *trust.Parsed) error {
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
 		return err
 	}
-	repository, digest := reference.TrimNamed(named).String(), target.Digest.String()
-	found, simpleErr := simpleSigned(ctx, resolver, repository, digest, keys)
+	repository := reference.TrimNamed(named).String()
+	found, simpleErr := simpleSigned(ctx, resolver, repository, target.String(), keys)
 	if simpleErr == nil {
 		return nil
 	}
@@ -97,11 +124,11 @@ func verify(ctx context.Context, resolver remotes.Resolver, name string, target 
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case found+bundles == 0 && err == nil:
-		return fmt.Errorf("%w: %s@%s has no signature", errUnsigned, repository, digest)
+		return fmt.Errorf("%w: %s@%s has no signature", errUnsigned, repository, target)
 	case found+bundles == 0:
 		return fmt.Errorf("%w: its signatures cannot be read: %w", errUnsigned, err)
 	default:
-		return fmt.Errorf("%w: %s@%s: %w", errUnsigned, repository, digest, err)
+		return fmt.Errorf("%w: %s@%s: %w", errUnsigned, repository, target, err)
 	}
 }
 
@@ -113,8 +140,8 @@ func unlessAbsent(err error) error {
 }
 
 // simpleSigned looks at the signatures under the tag of a digest. It returns how many there are.
-func simpleSigned(ctx context.Context, resolver remotes.Resolver, repository, digest string, keys *trust.Parsed) (int, error) {
-	ref := repository + ":" + trust.SimpleTag(digest)
+func simpleSigned(ctx context.Context, resolver remotes.Resolver, repository, subject string, keys *trust.Parsed) (int, error) {
+	ref := repository + ":" + trust.SimpleTag(subject)
 	_, target, err := resolver.Resolve(ctx, ref)
 	if err != nil {
 		return 0, err
@@ -131,7 +158,7 @@ func simpleSigned(ctx context.Context, resolver remotes.Resolver, repository, di
 		n++
 		payload, err := blob(ctx, fetcher, l, maxSignature)
 		if err == nil {
-			err = keys.Simple(payload, l.Annotations[trust.SimpleAnnotation], digest)
+			err = keys.Simple(payload, l.Annotations[trust.SimpleAnnotation], subject)
 		}
 		if err == nil {
 			return n, nil
@@ -142,8 +169,8 @@ func simpleSigned(ctx context.Context, resolver remotes.Resolver, repository, di
 }
 
 // bundleSigned looks at the bundles that refer to an image. It returns how many there are.
-func bundleSigned(ctx context.Context, resolver remotes.Resolver, repository string, target ocispec.Descriptor, keys *trust.Parsed) (int, error) {
-	fetcher, err := resolver.Fetcher(ctx, repository+"@"+target.Digest.String())
+func bundleSigned(ctx context.Context, resolver remotes.Resolver, repository string, target digest.Digest, keys *trust.Parsed) (int, error) {
+	fetcher, err := resolver.Fetcher(ctx, repository+"@"+target.String())
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +178,7 @@ func bundleSigned(ctx context.Context, resolver remotes.Resolver, repository str
 	if !ok {
 		return 0, errdefs.ErrNotFound
 	}
-	all, err := referrers.FetchReferrers(ctx, target.Digest)
+	all, err := referrers.FetchReferrers(ctx, target)
 	if err != nil {
 		return 0, err
 	}
@@ -163,7 +190,7 @@ func bundleSigned(ctx context.Context, resolver remotes.Resolver, repository str
 		n++
 		manifest, fetcher, err := artifactOf(ctx, resolver, repository+"@"+r.Digest.String(), r)
 		if err == nil {
-			err = oneBundle(ctx, fetcher, manifest, target.Digest.String(), keys)
+			err = oneBundle(ctx, fetcher, manifest, target.String(), keys)
 		}
 		if err == nil {
 			return n, nil
@@ -173,7 +200,7 @@ func bundleSigned(ctx context.Context, resolver remotes.Resolver, repository str
 	return n, orAbsent(errs)
 }
 
-func oneBundle(ctx context.Context, fetcher remotes.Fetcher, manifest *ocispec.Manifest, digest string, keys *trust.Parsed) error {
+func oneBundle(ctx context.Context, fetcher remotes.Fetcher, manifest *ocispec.Manifest, subject string, keys *trust.Parsed) error {
 	if len(manifest.Layers) != 1 {
 		return errors.New("a bundle that is not one layer")
 	}
@@ -181,7 +208,7 @@ func oneBundle(ctx context.Context, fetcher remotes.Fetcher, manifest *ocispec.M
 	if err != nil {
 		return err
 	}
-	return keys.Bundle(data, digest)
+	return keys.Bundle(data, subject)
 }
 
 // orAbsent joins errors; without any there was nothing.

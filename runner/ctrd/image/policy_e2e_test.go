@@ -10,9 +10,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -196,5 +199,83 @@ func TestPreloadedImagesNeedNoSignatureWhereTheyAreTrusted(t *testing.T) {
 		if _, err := s.Ensure(t.Context(), "example.com/a:1", corev1.PullNever); (err == nil) != trusted {
 			t.Errorf("trusted: %v: %v", trusted, err)
 		}
+	}
+}
+
+// TestASignatureCountsForWhatWasSigned: a name that comes to stand for something else, by an archive, keeps its labels.
+func TestASignatureCountsForWhatWasSigned(t *testing.T) {
+	c := containerd(t)
+	addr := testimages.Registry(t)
+	ref, mine := addr+"/signed/app:1", newCosigner(t)
+	file := func(content string) v1.Image {
+		return testimages.FromFiles(t, []testimages.File{{Path: "x", Content: []byte(content), Mode: 0o644}}, nil)
+	}
+	signed, other := file("signed"), file("other")
+	testimages.Push(t, ref, signed)
+	dig, err := signed.Digest()
+	check(t, err)
+	mine.sign(addr+"/signed/app", dig.String())
+	dir := t.TempDir()
+	strict := store(t, c, func(cfg *Config) {
+		cfg.PreloadDirs, cfg.Rules = []string{dir}, trust.Rules{{Match: "*", Keys: signedBy(mine)}}
+	})
+	_, err = strict.Ensure(t.Context(), ref, corev1.PullIfNotPresent)
+	check(t, err)
+	testimages.ArchiveOf(t, filepath.Join(dir, "a.tar"), other, ref)
+	stop, err := preload(t, strict)
+	check(t, err)
+	stop()
+	if img, err := strict.Ensure(t.Context(), ref, corev1.PullNever); reason(err) != runner.ReasonSignatureValidationFailed {
+		t.Errorf("what an archive put in the place of what was signed: %+v, %v", img, err)
+	}
+
+	// The other way round: what a registry put in the place of what an archive had brought is not the archive's.
+	trusting := store(t, c, func(cfg *Config) {
+		cfg.PreloadDirs, cfg.Rules = []string{dir}, trust.Rules{{Match: "*", Keys: signedBy(mine), TrustPreloaded: true}}
+	})
+	stop, err = preload(t, trusting)
+	check(t, err)
+	stop()
+	_, err = trusting.Ensure(t.Context(), ref, corev1.PullNever)
+	check(t, err)
+	testimages.Push(t, ref, file("unsigned"))
+	lax := store(t, c, nil)
+	_, err = lax.Ensure(t.Context(), ref, corev1.PullAlways)
+	check(t, err)
+	if img, err := trusting.Ensure(t.Context(), ref, corev1.PullNever); reason(err) != runner.ReasonSignatureValidationFailed {
+		t.Errorf("what a registry put in the place of what was preloaded: %+v, %v", img, err)
+	}
+}
+
+func TestSignaturesInPrivateRegistriesAreFoundByTheLoginsOfThePod(t *testing.T) {
+	c := containerd(t)
+	var private atomic.Bool
+	open := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0)))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); private.Load() && (user != "me" || password != "secret") {
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		open.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	addr := strings.TrimPrefix(srv.URL, "http://")
+	ref, mine := addr+"/signed/app:1", newCosigner(t)
+	img := testimages.FromFiles(t, []testimages.File{{Path: "x", Content: []byte("x"), Mode: 0o644}}, nil)
+	testimages.Push(t, ref, img)
+	dig, err := img.Digest()
+	check(t, err)
+	mine.sign(addr+"/signed/app", dig.String())
+	_, err = store(t, c, nil).Ensure(t.Context(), ref, corev1.PullIfNotPresent) // before there were rules
+	check(t, err)
+	private.Store(true)
+	s := store(t, c, func(cfg *Config) { cfg.Rules = trust.Rules{{Match: "*", Keys: signedBy(mine)}} })
+	if _, err := s.Ensure(t.Context(), ref, corev1.PullIfNotPresent); reason(err) != runner.ReasonSignatureValidationFailed {
+		t.Errorf("without a login: %v", err)
+	}
+	ctx := WithLogins(t.Context(), []Login{{pattern: addr, user: "me", password: "secret"}})
+	if _, err := s.Ensure(ctx, ref, corev1.PullIfNotPresent); err != nil {
+		t.Errorf("with the login of a secret: %v", err)
 	}
 }

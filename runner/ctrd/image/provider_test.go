@@ -3,9 +3,11 @@ package image
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,6 +95,34 @@ func TestPluginsAreAskedAsAKubeletAsksThem(t *testing.T) {
 	if got := users(t, nil, "r.example.com/x"); got != "" {
 		t.Errorf("no plug-ins: %q", got)
 	}
+}
+
+// TestTheLoginsOfOtherRegistriesAreShownToNone: a plug-in may answer with more than was asked.
+func TestTheLoginsOfOtherRegistriesAreShownToNone(t *testing.T) {
+	l := newLibrary(t)
+	l.push(t, l.host+"/fleet/pods:1", Blob{"application/yaml", "", []byte("a: 1\n")})
+	var shown sync.Map
+	before := func(w http.ResponseWriter, r *http.Request) bool {
+		user, _, ok := r.BasicAuth()
+		if !ok {
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return true
+		}
+		shown.Store(user, true)
+		return false
+	}
+	l.before.Store(&before)
+	p, _ := plugins(t, providersHead+entry("p", l.host, ""), map[string]string{"p": answering("Image", "", "a.much.longer.registry.example.com:5000/fleet", l.host)})
+	a := NewArtifacts(Access{Providers: p})
+	_, err := fetch(t, a, l.host+"/fleet/pods:1", "", 100)
+	must(t, err)
+	shown.Range(func(user, _ any) bool {
+		if user != "user-of-127.0.0.1" { // what comes after a colon is the password
+			t.Errorf("%v is shown", user)
+		}
+		return true
+	})
 }
 
 func TestWhatPluginsSayIsKeptAsTheySay(t *testing.T) {

@@ -32,8 +32,7 @@ func (s *Store) refresh(ctx context.Context, name string, rule *trust.Rule) (*Im
 		return nil, err
 	}
 	defer over()
-	logins, perr := s.cfg.Providers.logins(ctx, name)
-	ctx = WithLogins(ctx, append(secretLogins(ctx), logins...))
+	ctx, perr := s.withLogins(ctx, name)
 	var errs []error
 	for _, login := range candidates(ctx, name) {
 		img, err := s.refreshAs(ctx, name, login, t)
@@ -49,6 +48,12 @@ func (s *Store) refresh(ctx context.Context, name string, rule *trust.Rule) (*Im
 		errs = append(errs, perr)
 	}
 	return nil, errors.Join(errs...)
+}
+
+// withLogins adds those that plug-ins have for an image.
+func (s *Store) withLogins(ctx context.Context, name string) (context.Context, error) {
+	logins, err := s.cfg.Providers.logins(ctx, name)
+	return WithLogins(ctx, append(secretLogins(ctx), logins...)), err
 }
 
 // refreshAs shows the registry one login; nil means that of AuthFile.
@@ -116,8 +121,8 @@ func checkSignature(ctx context.Context, resolver remotes.Resolver, name string,
 	if err != nil {
 		return err
 	}
-	labels[labelVerified] = keys.Fingerprint
-	return verify(ctx, resolver, name, target, keys)
+	labels[labelVerified] = verifiedBy(keys, target.Digest.String())
+	return verify(ctx, resolver, name, target.Digest, keys)
 }
 
 // repoDigest is what Kubernetes shows as imageID: the repository without tag, at the digest.

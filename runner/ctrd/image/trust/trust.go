@@ -55,7 +55,7 @@ func (rs Rules) For(name string) (*Rule, error) {
 	return nil, nil //nolint:nilnil // there is no rule, and that is fine
 }
 
-// matches compares whole labels of the host and whole elements of the path.
+// matches compares whole labels of the host, in which upper and lower case are the same, and whole elements of the path.
 func (r *Rule) matches(name string) bool {
 	if r.Match == "*" {
 		return true
@@ -74,7 +74,7 @@ func (r *Rule) matches(name string) bool {
 func matchHost(pattern, host string) bool {
 	patternName, patternPort, _ := strings.Cut(pattern, ":")
 	name, port, _ := strings.Cut(host, ":")
-	patterns, labels := strings.Split(patternName, "."), strings.Split(name, ".")
+	patterns, labels := strings.Split(strings.ToLower(patternName), "."), strings.Split(strings.ToLower(name), ".")
 	if patternPort != port || len(patterns) != len(labels) {
 		return false
 	}

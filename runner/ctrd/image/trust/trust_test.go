@@ -35,6 +35,7 @@ func TestTheFirstRuleThatMatchesCounts(t *testing.T) {
 		"registry.example/team/app@sha256:0": "",
 		"registry.example/team/secret:1":     "rule 1 denies",
 		"registry.example/team/secret/x:1":   "rule 1 denies",
+		"Registry.EXAMPLE/team/secret:1":     "rule 1 denies",
 		"registry.example/team/secrets:1":    "",
 		"registry.example/teams/app:1":       "no rule matches it",
 		"registry.example/other:1":           "no rule matches it",
