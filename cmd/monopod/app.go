@@ -320,6 +320,9 @@ func (a *App) sources() []watcher.Source {
 		Name: sourceApplied, Path: a.applied.Dir(), CheckFrequency: a.cfg.FileCheckFrequency, Whole: a.applied.Whole(),
 		Load: load(sourceApplied, a.cfg.policy(a.cfg.AppliedSecurity)), Log: a.log,
 	}))
+	if a.cfg.APIServerPods {
+		all = append(all, a.boundPods())
+	}
 	order := a.cfg.sourceNames()
 	slices.SortStableFunc(all, func(x, y watcher.Source) int {
 		return cmp.Compare(slices.Index(order, x.Name()), slices.Index(order, y.Name()))

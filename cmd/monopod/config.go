@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"monopod/manifests"
+	"monopod/node/apiserver"
 )
 
 // Config is the effective configuration. Its keys are described in configKeys, which the file loader, the
@@ -15,6 +16,7 @@ import (
 type Config struct {
 	Kubeconfig                string        `koanf:"kubeconfig"`
 	BootstrapKubeconfig       string        `koanf:"bootstrapKubeconfig"`
+	APIServerPods             bool          `koanf:"apiServerPods"`
 	CertDirectory             string        `koanf:"certDirectory"`
 	RotateCertificates        bool          `koanf:"rotateCertificates"`
 	ServerTLSBootstrap        bool          `koanf:"serverTLSBootstrap"`
@@ -191,13 +193,20 @@ const (
 	sourceApplied = "applied"
 )
 
+// sourceAPIServer is the source of the pods that the API server binds to this node.
+const sourceAPIServer = apiserver.SourceName
+
 // allSources are the names of all sources in the order that they have when nobody says otherwise.
 func (c *Config) allSources() []string {
 	all := []string{sourceFile, sourceHTTP}
 	for _, s := range c.RemoteSources {
 		all = append(all, s.Name)
 	}
-	return append(all, sourceApplied)
+	all = append(all, sourceApplied)
+	if c.APIServerPods {
+		all = append(all, sourceAPIServer)
+	}
+	return all
 }
 
 // sourceNames are the names of all sources by their precedence: those of sourceOrder, then the others.

@@ -3,12 +3,16 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
+
+// ownPodsOnly is the taint of a node that runs its own pods only.
+const ownPodsOnly = "monopod.dev/own-pods-only:NoSchedule"
 
 // apiServerKeys are the keys about the API server that this machine is reported to.
 func apiServerKeys() []configKey {
@@ -19,7 +23,8 @@ func apiServerKeys() []configKey {
 		{path: "rotateCertificates", kind: kindBool, def: true, doc: "Whether a client certificate that was asked for is replaced before it ends."},
 		{path: "serverTLSBootstrap", kind: kindBool, def: false, doc: "Whether a serving certificate is asked for, too."},
 		{path: "registerNode", kind: kindBool, def: true, doc: "Whether the Node object is made when there is none."},
-		{path: "registerWithTaints", kind: kindStrings, def: []string{"monopod.dev/own-pods-only:NoSchedule"}, doc: "Taints of the Node when it is made, as `key=value:NoSchedule`. The default keeps schedulers away: only the pods of this machine's own manifests run here."},
+		{path: "apiServerPods", kind: kindBool, def: false, doc: "Whether pods that the API server binds to this node run here, besides those of manifests; see apiserver.md. Those of manifests win over them."},
+		{path: "registerWithTaints", kind: kindStrings, def: []string{ownPodsOnly}, doc: "Taints of the Node when it is made, as `key=value:NoSchedule`. The default keeps schedulers away: only the pods of this machine's own manifests run here; with `apiServerPods` it is left out."},
 		{path: "nodeLeaseDurationSeconds", kind: kindInt, def: int64(40), doc: "How long the API server believes that this machine lives after it was last heard of. The lease is renewed four times in it."},
 		{path: "nodeStatusUpdateFrequency", kind: kindDuration, def: 10 * time.Second, doc: "How often is looked whether the status of the Node has changed."},
 		{path: "nodeStatusReportFrequency", kind: kindDuration, def: 5 * time.Minute, doc: "How often the status of the Node is sent when it has not."},
@@ -33,12 +38,18 @@ func (c *Config) deriveAPIServer() {
 	if c.CertDirectory == "" {
 		c.CertDirectory = filepath.Join(c.RootDirectory, "pki")
 	}
+	if c.APIServerPods {
+		c.RegisterWithTaints = slices.DeleteFunc(slices.Clone(c.RegisterWithTaints), func(t string) bool { return t == ownPodsOnly })
+	}
 }
 
 // apiServer checks the values about the API server.
 func (c *configCheck) apiServer(cfg *Config) {
 	if cfg.BootstrapKubeconfig != "" && cfg.Kubeconfig == "" {
 		c.add("bootstrapKubeconfig", "has no effect without kubeconfig", "set kubeconfig to the file that shall be written")
+	}
+	if cfg.APIServerPods && cfg.Kubeconfig == "" {
+		c.add("apiServerPods", "has no effect without kubeconfig", "set kubeconfig to the file that says which API server")
 	}
 	for _, t := range cfg.RegisterWithTaints {
 		if _, err := parseTaint(t); err != nil {

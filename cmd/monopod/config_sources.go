@@ -189,7 +189,9 @@ func (c *Config) deriveSources() {
 }
 
 // builtInSources are the names of sources that are there without an entry.
-func builtInSources() []string { return []string{sourceFile, sourceHTTP, sourceApplied} }
+func builtInSources() []string {
+	return []string{sourceFile, sourceHTTP, sourceApplied, sourceAPIServer}
+}
 
 func (c *configCheck) remoteSources(cfg *Config) {
 	seen := map[string]bool{}

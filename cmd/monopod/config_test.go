@@ -270,7 +270,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 			switch {
 			case k.kind == kindHeaders:
 				url = "staticPodURL: http://x\n"
-			case k.path == "bootstrapKubeconfig":
+			case k.path == "bootstrapKubeconfig", k.path == "apiServerPods":
 				url = "kubeconfig: /x\n"
 			}
 			if k.path == "exitOnLockContention" {

@@ -104,6 +104,7 @@ func TestTheDaemonAnswersOverTCPWhoMayAsk(t *testing.T) {
 func reviewer(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
 		case "/apis/authentication.k8s.io/v1/tokenreviews":
 			var review authenticationv1.TokenReview

@@ -73,8 +73,10 @@ type Config struct {
 	ServerTLS bool
 	// Register makes the Node object when there is none.
 	Register bool
-	Labels   map[string]string
-	Taints   []corev1.Taint
+	// Source has the pods that are bound to this node told by Bound, and their status reported to themselves.
+	Source bool
+	Labels map[string]string
+	Taints []corev1.Taint
 	// LeaseDuration is how long others shall believe that this machine lives after it was last heard of. It is renewed four
 	// times in it.
 	LeaseDuration time.Duration
@@ -103,6 +105,9 @@ type Agent struct {
 	cfg   Config
 	log   *slog.Logger
 	store *store
+	word  *word
+	// told is what Bound has said last, nil before that; it belongs to who asks.
+	told error
 
 	mu sync.Mutex
 	// client is that of the session, nil while there is none.
@@ -120,7 +125,7 @@ func New(cfg Config) *Agent {
 	if cfg.Tell == nil {
 		cfg.Tell = func(Key, error) {}
 	}
-	return &Agent{cfg: cfg, log: cfg.Log.With("concern", "apiserver"), store: newStore()}
+	return &Agent{cfg: cfg, log: cfg.Log.With("concern", "apiserver"), store: newStore(cfg.Source), word: newWord()}
 }
 
 // errAgain ends a session so that the next one begins with what the files say then.
@@ -175,6 +180,9 @@ func (a *Agent) session(ctx context.Context) error {
 	g.Go(func() error { return a.reportNode(ctx, client) })
 	g.Go(func() error { return a.renewLease(ctx, client) })
 	g.Go(func() error { return a.reportPods(ctx, client) })
+	if a.cfg.Source {
+		g.Go(func() error { return a.gatherBound(ctx, client) })
+	}
 	if a.cfg.Events != nil {
 		g.Go(func() error { return a.sendEvents(ctx, client) })
 	}

@@ -159,12 +159,13 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// details writes what a library has to say at the level of details, whatever it thinks of it.
+// details writes what client-go has to say at the level of details, whatever it thinks of it. What it calls details itself
+// is left out: bodies are among them, with tokens and Secrets.
 type details struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
-func (d details) Enabled(ctx context.Context, _ slog.Level) bool {
-	return d.Handler.Enabled(ctx, slog.LevelDebug)
+func (d details) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo && d.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
 // Handle implements slog.Handler.

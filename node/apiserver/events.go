@@ -179,11 +179,12 @@ func (o *outbox) shown(e *corev1.Event) *corev1.Event {
 	s := e.DeepCopy()
 	s.ResourceVersion = ""
 	about := &s.InvolvedObject
-	switch about.Kind {
-	case "Pod":
+	switch {
+	case about.Kind == "Pod" && o.store.isBound(about.UID): // it is there itself
+	case about.Kind == "Pod":
 		about.Name = MirrorName(about.Name, o.cfg.NodeName)
 		s.Name = MirrorName(e.InvolvedObject.Name, o.cfg.NodeName) + e.Name[min(len(e.Name), len(e.InvolvedObject.Name)):]
-	case "Node":
+	case about.Kind == "Node":
 		about.UID = types.UID(o.cfg.NodeName) // as a kubelet has it
 	}
 	return s

@@ -153,9 +153,16 @@ func (l testLog) Write(p []byte) (int, error) {
 // start runs an agent until the end of the test, or until the function is called.
 func start(t *testing.T, cfg Config) (stop func()) {
 	t.Helper()
+	_, stop = startAgent(t, cfg)
+	return stop
+}
+
+// startAgent is start for those who ask the agent.
+func startAgent(t *testing.T, cfg Config) (a *Agent, stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	a := New(cfg)
+	a = New(cfg)
 	go func() { done <- a.Run(ctx) }()
 	var once sync.Once
 	stop = func() {
@@ -167,7 +174,7 @@ func start(t *testing.T, cfg Config) (stop func()) {
 		})
 	}
 	t.Cleanup(stop)
-	return stop
+	return a, stop
 }
 
 // eventually polls until try succeeds.

@@ -22,7 +22,12 @@ const (
 
 	annotationHash = "kubernetes.io/config.hash"
 	annotationSeen = "kubernetes.io/config.seen"
+	// annotationSource names the source of a pod of this machine.
+	annotationSource = "kubernetes.io/config.source"
 )
+
+// SourceName is the name of the source whose pods Bound tells.
+const SourceName = "apiserver"
 
 // maxName is the longest name of a pod.
 const maxName = 253

@@ -59,6 +59,8 @@ type View struct {
 	// Pods are those of this machine, by the name of their mirror. Complete says that there are no others.
 	Pods     map[Key]Local
 	Complete bool
+	// Bound are those of this machine that the server has bound to it: they are no mirrors' pods. Nil: that is nobody's business.
+	Bound map[types.UID]Local
 	// Mirrors are all pods that the server has for this machine.
 	Mirrors map[Key]Mirror
 	Tries   map[Key]Try
@@ -84,7 +86,8 @@ func planMirrors(v View) (actions []Action, next time.Time) {
 		actions = append(actions, a)
 	}
 	for key, m := range v.Mirrors {
-		if _, wanted := v.Pods[key]; wanted || m.Other || !v.Complete && !m.Leaving {
+		a, ok := v.stepOf(key, m)
+		if !ok {
 			continue
 		}
 		if at := v.Tries[key].At; at.After(v.Now) {
@@ -93,12 +96,29 @@ func planMirrors(v View) (actions []Action, next time.Time) {
 			}
 			continue
 		}
-		actions = append(actions, Action{DeleteMirror, key, m.UID})
+		actions = append(actions, a)
 	}
 	slices.SortFunc(actions, func(a, b Action) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 	})
 	return actions, next
+}
+
+// stepOf is the next request for a pod there that is no mirror of a pod of this machine, or that was one.
+func (v *View) stepOf(key Key, m Mirror) (Action, bool) {
+	if !m.Other {
+		_, wanted := v.Pods[key]
+		return Action{DeleteMirror, key, m.UID}, !wanted && (v.Complete || m.Leaving)
+	}
+	local, here := v.Bound[m.UID]
+	switch {
+	case v.Bound == nil:
+		return Action{}, false
+	case here:
+		return v.statusOf(key, local, m)
+	}
+	// It has stopped here, or has never run.
+	return Action{DeleteMirror, key, m.UID}, m.Leaving && v.Complete
 }
 
 // stepTo is the next request for the mirror of a pod.
@@ -114,6 +134,11 @@ func (v *View) stepTo(key Key, local Local) (Action, bool) {
 	case m.Leaving || m.Hash != local.Hash || m.Owner != v.Node:
 		return Action{DeleteMirror, key, m.UID}, true
 	}
+	return v.statusOf(key, local, m)
+}
+
+// statusOf sends the status of a pod, unless it is shown, or as much of it as the server keeps.
+func (v *View) statusOf(key Key, local Local, m Mirror) (Action, bool) {
 	if sameStatus(local, m) {
 		return Action{}, false
 	}

@@ -104,7 +104,16 @@ func (m *mirrors) view() View {
 	if v.Mirrors, known = m.store.pods(); !known {
 		v.Node = "" // whatever is done now may be wrong
 	}
+	if m.cfg.Source {
+		v.Bound = map[types.UID]Local{}
+	}
 	for _, p := range pods {
+		if p.Annotations[annotationSource] == SourceName {
+			if m.cfg.Source {
+				v.Bound[p.UID] = Local{Pod: p, Digest: digest(&p.Status)}
+			}
+			continue
+		}
 		key := Key{p.Namespace, MirrorName(p.Name, m.cfg.NodeName)}
 		local, ok := m.cache[key]
 		if !ok || local.Pod != p {
@@ -140,7 +149,11 @@ func localOf(p *corev1.Pod, nodeName string) Local {
 func (m *mirrors) do(ctx context.Context, a Action, v View) error {
 	got := &corev1.Pod{}
 	to := request{api: coreAPI, namespace: a.Key.Namespace, resource: "pods", name: a.Key.Name}
-	switch local := v.Pods[a.Key]; a.Kind {
+	local, bound := v.Bound[a.UID]
+	if !bound {
+		local = v.Pods[a.Key]
+	}
+	switch a.Kind {
 	case CreateMirror:
 		mirror, err := mirrorFor(local.Pod, m.cfg.NodeName)
 		if err != nil {
@@ -210,7 +223,7 @@ func (m *mirrors) note(a Action, err error) time.Time {
 // complain says why a pod is not shown as it is; nil: it is.
 func (m *mirrors) complain(key Key, err error) {
 	local := key
-	if name, ok := LocalName(key.Name, m.cfg.NodeName); ok {
+	if name, ok := LocalName(key.Name, m.cfg.NodeName); ok && !m.store.hasOther(key) {
 		local.Name = name
 	}
 	m.cfg.Tell(local, err)

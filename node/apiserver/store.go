@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -65,6 +66,9 @@ type store struct {
 	changed chan struct{} // for reportPods
 	noNode  chan struct{} // for reportNode: it is known now, or is gone
 	hasNode chan struct{} // for renewLease: there is another one
+	bound   chan struct{} // for gatherBound: pods that are bound here are others
+	// whole says that pods that are no mirrors are kept as they are.
+	whole bool
 
 	mu sync.Mutex
 	// listed says that node is what there is, nil: none.
@@ -73,10 +77,14 @@ type store struct {
 	// known says that mirrors are all that there are.
 	known   bool
 	mirrors map[Key]Mirror
+	// pods are those that are no mirrors, if whole; they are not changed. uids are those of all of them that have been there.
+	others map[Key]*corev1.Pod
+	uids   map[types.UID]bool
 }
 
-func newStore() *store {
-	return &store{changed: make(chan struct{}, 1), noNode: make(chan struct{}, 1), hasNode: make(chan struct{}, 1)}
+func newStore(whole bool) *store {
+	c := func() chan struct{} { return make(chan struct{}, 1) }
+	return &store{changed: c(), noNode: c(), hasNode: c(), bound: c(), whole: whole, uids: map[types.UID]bool{}}
 }
 
 func poke(c chan struct{}) {
@@ -139,10 +147,60 @@ func (s *store) seePod(p *corev1.Pod, gone bool) {
 		return // it is told late
 	case gone:
 		delete(s.mirrors, key)
+		s.otherLocked(key, nil)
 	case had || len(s.mirrors) < maxObjects:
 		s.mirrors[key] = m
+		s.otherLocked(key, p)
 	}
 	poke(s.changed)
+}
+
+// otherLocked notes a pod that is no mirror; nil: there is none of that name.
+func (s *store) otherLocked(key Key, p *corev1.Pod) {
+	was := s.others[key]
+	if !s.whole || p == nil && was == nil {
+		return
+	}
+	if p == nil || !s.mirrors[key].Other {
+		delete(s.others, key)
+	} else {
+		p.ManagedFields = nil
+		s.others[key] = p
+		s.uidLocked(p.UID)
+	}
+	now := s.others[key]
+	if was == nil || now == nil || was.UID != now.UID || !equality.Semantic.DeepEqual(was.Spec, now.Spec) || !maps.Equal(was.Labels, now.Labels) ||
+		!maps.Equal(was.Annotations, now.Annotations) || (was.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) || finished(&was.Status) != finished(&now.Status) {
+		poke(s.bound)
+	}
+}
+
+func (s *store) uidLocked(uid types.UID) {
+	if len(s.uids) >= 2*maxObjects {
+		clear(s.uids)
+	}
+	s.uids[uid] = true
+}
+
+// boundPods returns the pods that are no mirrors; ok is false while they are not known.
+func (s *store) boundPods() (all map[Key]*corev1.Pod, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.others), s.known
+}
+
+// hasOther says that a pod of that name is no mirror.
+func (s *store) hasOther(key Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.others[key] != nil
+}
+
+// isBound says that a pod of that uid is, or was, bound here by the API server.
+func (s *store) isBound(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.uids[uid]
 }
 
 // forget notes that a pod of that uid is not there any more.
@@ -151,6 +209,7 @@ func (s *store) forget(key Key, uid types.UID) {
 	defer s.mu.Unlock()
 	if s.mirrors[key].UID == uid {
 		delete(s.mirrors, key)
+		s.otherLocked(key, nil)
 		poke(s.changed)
 	}
 }
@@ -201,21 +260,35 @@ type podSink struct {
 	*store
 	// listed are the pods of the list that is being read.
 	listed map[Key]Mirror
+	others map[Key]*corev1.Pod
 }
 
-func (s *podSink) begin() { s.listed = map[Key]Mirror{} }
+func (s *podSink) begin() { s.listed, s.others = map[Key]Mirror{}, map[Key]*corev1.Pod{} }
 
 func (s *podSink) add(o runtime.Object) {
-	if p, ok := o.(*corev1.Pod); ok {
-		s.listed[Key{p.Namespace, p.Name}] = mirrorOf(p)
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	key := Key{p.Namespace, p.Name}
+	s.listed[key] = mirrorOf(p)
+	if s.whole && s.listed[key].Other {
+		whole := p.DeepCopy() // the list that it is part of is not kept
+		whole.ManagedFields = nil
+		s.others[key] = whole
 	}
 }
 
 func (s *podSink) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mirrors, s.known, s.listed = s.listed, true, nil
+	s.mirrors, s.store.others, s.known = s.listed, s.others, true
+	s.listed, s.others = nil, nil
+	for _, p := range s.store.others {
+		s.uidLocked(p.UID)
+	}
 	poke(s.changed)
+	poke(s.bound)
 }
 
 func (s *podSink) update(o runtime.Object, gone bool) {
@@ -228,7 +301,8 @@ func (s *podSink) update(o runtime.Object, gone bool) {
 func (s *podSink) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mirrors, s.known = nil, false
+	s.mirrors, s.store.others, s.known = nil, nil, false
+	poke(s.bound)
 }
 
 // spoil has a pod of that uid made anew.

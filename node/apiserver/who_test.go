@@ -1,11 +1,13 @@
 package apiserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -84,6 +86,31 @@ func TestUsersOfKubeconfigs(t *testing.T) {
 		if got := said.Load(); got != want {
 			t.Errorf("%s: it says %v", user, got)
 		}
+	}
+}
+
+func TestWhatIsSaidToAServerIsNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	body := `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"n1"},"data":{"pass":"aHVzaA=="}}`
+	for _, code := range []int{200, 403} {
+		server := liar(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Warning", `299 - "hush"`)
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body)
+		})
+		c, err := Open(server, "test", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s corev1.Secret
+		err = c.do(t.Context(), request{method: http.MethodPost, api: coreAPI, namespace: "x", resource: "secrets", body: &corev1.Secret{StringData: map[string]string{"a": "hush"}}, into: &s})
+		if (err == nil) != (code == 200) {
+			t.Error(err)
+		}
+		c.Close()
+	}
+	if text := log.String(); strings.Contains(text, "hush") || strings.Contains(text, "aHVzaA") {
+		t.Error(text)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Patience is how long the two programs may take to be ready.
@@ -368,4 +369,53 @@ func (o *output) tail() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return string(o.buf[max(0, len(o.buf)-8000):])
+}
+
+// Bind makes a pod that is bound to a node, with a ConfigMap `settings`, a Secret `db` and a ServiceAccount `robot`, which are made
+// when they are not there. change, which may be left out, changes it before. The pod prints what it has of them.
+func (s *Server) Bind(node, name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	s.t.Helper()
+	about := func(kind, name string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name}}
+	}
+	settings, db := about("ConfigMap", "settings"), about("Secret", "db")
+	settings["data"], db["stringData"] = map[string]any{"color": "blue"}, map[string]any{"pass": "secret"}
+	const base = "/api/v1/namespaces/default"
+	for path, object := range map[string]any{"/configmaps": settings, "/secrets": db, "/serviceaccounts": about("ServiceAccount", "robot")} {
+		if err := s.Do(http.MethodPost, base+path, object, nil); err != nil && !conflict(err) {
+			s.t.Fatal(err)
+		}
+	}
+	projected := func(from ...corev1.VolumeProjection) corev1.VolumeSource {
+		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: from}}
+	}
+	no, grace := false, int64(1)
+	p := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			NodeName: node, ServiceAccountName: "robot", AutomountServiceAccountToken: &no, TerminationGracePeriodSeconds: &grace,
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers: []corev1.Container{{
+				Name: "c", Image: "monopod.test/busybox:1", ImagePullPolicy: corev1.PullNever,
+				Command:      []string{"sh", "-c", "echo $COLOR $(cat /db/pass) $(wc -c < /token/token); sleep 9999"},
+				Env:          []corev1.EnvVar{{Name: "COLOR", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Key: "color"}}}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "db", MountPath: "/db"}, {Name: "token", MountPath: "/token"}},
+			}},
+			Volumes: []corev1.Volume{
+				{Name: "db", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "db"}}},
+				{Name: "token", VolumeSource: projected(corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}})},
+			},
+		},
+	}
+	for _, f := range change {
+		f(p)
+	}
+	s.Must(http.MethodPost, base+"/pods", p, p)
+	return p
+}
+
+// conflict says that an error is the answer 409.
+func conflict(err error) bool {
+	e, ok := errors.AsType[*StatusError](err)
+	return ok && e.Code == http.StatusConflict
 }

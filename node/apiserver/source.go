@@ -1,0 +1,317 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Times and bounds of the source.
+const (
+	// objectsEvery is how often ConfigMaps and Secrets are asked for again.
+	objectsEvery = time.Minute
+	// longestToken is how long a token is used at most, as with a kubelet.
+	longestToken = 24 * time.Hour
+	// maxDocuments bounds what all pods refer to together.
+	maxDocuments = 6 << 20
+	// firstWord is how long Bound waits for the first word, longestWord for another one.
+	firstWord, longestWord = 3 * time.Second, 5 * time.Minute
+)
+
+// ErrSame says that what is bound here is what it was.
+var ErrSame = errors.New("nothing has changed")
+
+// errNotTold says that it is not known what is bound to this node.
+var errNotTold = errors.New("the API server has not said yet what is bound to this node")
+
+// word is what is known of the pods that are bound to this node.
+type word struct {
+	mu   sync.Mutex
+	body []byte
+	tag  string
+	err  error
+	// changed is closed with the next word.
+	changed chan struct{}
+}
+
+func newWord() *word { return &word{err: errNotTold, changed: make(chan struct{})} }
+
+// set notes what is known now; with an error, that it is not.
+func (w *word) set(body []byte, tag string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if tag == w.tag && plain(err) == plain(w.err) {
+		return
+	}
+	w.body, w.tag, w.err = body, tag, err
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func (w *word) get() (changed <-chan struct{}, body []byte, tag string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed, w.body, w.tag, w.err
+}
+
+// Bound returns the pods that are bound to this node with what they refer to, as one List, and a tag of it. It waits until
+// there is something to say: a List with another tag than seen; ErrSame, when it is known again that it is that one; or
+// another error, why it is not known. After a while it says it once more. One goroutine asks.
+func (a *Agent) Bound(ctx context.Context, seen string) (body []byte, tag string, err error) {
+	for end := time.Now().Add(longestWord); ; {
+		changed, body, tag, err := a.word.get()
+		left := time.Until(end)
+		switch {
+		case errors.Is(err, errNotTold) && a.told == nil: // it has just begun
+			left = time.Until(end.Add(firstWord - longestWord))
+		case err == nil && tag != seen:
+			a.told = ErrSame
+			return body, tag, nil
+		case err == nil:
+			err = ErrSame
+		}
+		if a.told != nil && plain(a.told) != plain(err) || left <= 0 || a.told == nil && !errors.Is(err, errNotTold) {
+			a.told = err
+			return nil, "", err
+		}
+		pause(ctx, left, changed)
+		if ctx.Err() != nil {
+			return nil, "", ctx.Err()
+		}
+	}
+}
+
+// gatherer collects what bound pods refer to. It belongs to the goroutine of gatherBound.
+type gatherer struct {
+	*Agent
+	client  *Client
+	objects map[object]*fetched
+	tokens  map[account]*token
+	// next is when something has to be asked for again.
+	next time.Time
+	// size is that of all documents.
+	size int
+}
+
+// fetched is a ConfigMap or a Secret as a document; nil: there is none.
+type fetched struct {
+	doc   runtime.Object
+	size  int
+	again time.Time
+}
+
+type token struct {
+	doc        *corev1.Secret
+	again, end time.Time
+}
+
+// gatherBound keeps the word about bound pods true.
+func (a *Agent) gatherBound(ctx context.Context, c *Client) error {
+	g := &gatherer{Agent: a, client: c, objects: map[object]*fetched{}, tokens: map[account]*token{}}
+	changed, cancel := a.cfg.Pods.Subscribe()
+	defer cancel()
+	defer a.word.set(nil, "", errNotTold)
+	w := a.waits()
+	for ctx.Err() == nil {
+		err := g.once(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if e := fatal(err); e != nil {
+			return e
+		}
+		delay, wake := time.Until(g.next), changed
+		switch {
+		case err == nil:
+			w.reset()
+			wake = nil
+		case errors.Is(err, errNotTold):
+			delay = w.last
+		default:
+			delay = w.next()
+			if w.news(err) {
+				a.log.Warn("not all is known of the pods that are bound to this node; trying again", "err", err)
+			}
+			wake = nil
+		}
+		wait(ctx, delay, a.store.bound, wake, nil)
+	}
+	return nil
+}
+
+// once asks for what is not known, and sets the word.
+func (g *gatherer) once(ctx context.Context) error {
+	pods, known := g.store.boundPods()
+	local, complete := g.cfg.Pods.Pods()
+	if !known || !complete { // what has ended must be known before it is begun again
+		g.word.set(nil, "", errNotTold)
+		return errNotTold
+	}
+	here := map[types.UID]bool{}
+	for _, p := range local {
+		here[p.UID] = true
+	}
+	g.next, g.size = time.Now().Add(objectsEvery), 0
+	var all []any
+	objects, tokens := map[object]*fetched{}, map[account]*token{}
+	for _, p := range pods {
+		if p.DeletionTimestamp != nil || finished(&p.Status) && !here[p.UID] {
+			continue
+		}
+		doc, refs, accounts := boundDocument(p)
+		all = append(all, doc)
+		for _, o := range refs {
+			if objects[o] != nil {
+				continue
+			}
+			f, err := g.object(ctx, o)
+			if err != nil {
+				return g.unknown(fmt.Errorf("%v: %w", o, err))
+			}
+			if objects[o] = f; f.doc != nil {
+				all = append(all, f.doc)
+			}
+		}
+		for _, at := range accounts {
+			t, err := g.token(ctx, at)
+			if err != nil {
+				return g.unknown(fmt.Errorf("token of serviceaccount %s/%s: %w", at.namespace, at.name, err))
+			}
+			if tokens[at] = t; t.doc != nil {
+				all = append(all, t.doc)
+			}
+		}
+	}
+	g.objects, g.tokens = objects, tokens
+	body, tag, err := documents(all)
+	if err == nil {
+		g.word.set(body, tag, nil)
+	}
+	return err
+}
+
+func (g *gatherer) unknown(err error) error {
+	if plainly := fatal(err); plainly == nil {
+		g.word.set(nil, "", err)
+	}
+	return err
+}
+
+// soon notes when to ask again.
+func (g *gatherer) soon(at time.Time) {
+	if at.Before(g.next) {
+		g.next = at
+	}
+}
+
+// object asks for a ConfigMap or a Secret, unless it has been asked for a moment ago. One that there is not, or not for us, is
+// none: its pods wait.
+func (g *gatherer) object(ctx context.Context, o object) (*fetched, error) {
+	f := g.objects[o]
+	if f == nil || !time.Now().Before(f.again) {
+		next, err := g.fetch(ctx, o)
+		switch {
+		case err == nil:
+			f = next
+		case isNotFound(err), code(err) == http.StatusForbidden && (f == nil || f.doc == nil): // that it is bound here may not be known everywhere yet
+			f = &fetched{again: time.Now().Add(min(5*time.Second, 10*g.cfg.lastWait))}
+		default:
+			return nil, err
+		}
+		g.objects[o] = f
+	}
+	g.soon(f.again)
+	if g.size += f.size; g.size > maxDocuments {
+		return nil, fmt.Errorf("all together are larger than %d bytes", maxDocuments)
+	}
+	return f, nil
+}
+
+func (g *gatherer) fetch(ctx context.Context, o object) (*fetched, error) {
+	r := request{method: http.MethodGet, api: coreAPI, namespace: o.namespace, resource: o.resource, name: o.name}
+	f := &fetched{again: time.Now().Add(objectsEvery)}
+	if o.resource == "configmaps" {
+		c := &corev1.ConfigMap{}
+		r.into = c
+		if err := g.client.do(ctx, r); err != nil {
+			return nil, err
+		}
+		c.TypeMeta, c.ObjectMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, plainMeta(&c.ObjectMeta)
+		c.Immutable = nil // it may be deleted and made anew
+		f.doc, f.size = c, c.Size()
+		return f, nil
+	}
+	s := &corev1.Secret{}
+	r.into = s
+	if err := g.client.do(ctx, r); err != nil {
+		return nil, err
+	}
+	if s.Type == corev1.SecretTypeServiceAccountToken { // it needs annotations that mean nothing here
+		s.Type = corev1.SecretTypeOpaque
+	}
+	s.TypeMeta, s.ObjectMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, plainMeta(&s.ObjectMeta)
+	s.Immutable = nil
+	f.doc, f.size = s, s.Size()
+	return f, nil
+}
+
+// token asks for a token, unless there is one that has most of its life before it.
+func (g *gatherer) token(ctx context.Context, at account) (*token, error) {
+	now, t := time.Now(), g.tokens[at]
+	if t == nil || !now.Before(t.again) {
+		next, err := g.ask(ctx, at)
+		switch {
+		case err == nil:
+			t = next
+		case isNotFound(err), code(err) == http.StatusForbidden:
+			if t == nil || !now.Before(t.end) {
+				t = &token{}
+			}
+			t.again = now.Add(min(5*time.Second, 10*g.cfg.lastWait))
+		case t != nil && now.Before(t.end): // it counts for a while
+			t.again = now.Add(min(10*time.Second, 10*g.cfg.lastWait))
+		default:
+			return nil, err
+		}
+		g.tokens[at] = t
+	}
+	g.soon(t.again)
+	return t, nil
+}
+
+func (g *gatherer) ask(ctx context.Context, at account) (*token, error) {
+	r := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &at.seconds, BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: at.pod, UID: at.uid},
+	}}
+	if at.audience != "" {
+		r.Spec.Audiences = []string{at.audience}
+	}
+	now := time.Now()
+	err := g.client.do(ctx, request{method: http.MethodPost, api: coreAPI, namespace: at.namespace, resource: "serviceaccounts", name: at.name, sub: "token", body: &r, into: &r})
+	if err != nil {
+		return nil, err
+	}
+	if r.Status.Token == "" {
+		return nil, errors.New("the answer has none")
+	}
+	doc := &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: at.namespace, Name: at.secret},
+		Data: map[string][]byte{tokenKey: []byte(r.Status.Token)},
+	}
+	end := r.Status.ExpirationTimestamp.Time
+	return &token{doc: doc, again: tokenAgain(now, end), end: end}, nil
+}
+
+// tokenAgain is when to ask for the next one: after four fifths of its life, or a day.
+func tokenAgain(now, end time.Time) time.Time {
+	return now.Add(min(max(end.Sub(now), 0)*4/5, longestToken))
+}
