@@ -87,6 +87,7 @@ func (k *kubectl) follows(args ...string) (lines *bufio.Scanner, end func()) {
 
 // TestKubectlReachesThePods: what kubectl asks for goes through a real API server to our port.
 func TestKubectlReachesThePods(t *testing.T) {
+	t.Parallel()
 	s := apitest.Start(t, apitest.Options{VerifyNodes: true})
 	port := freePort(t)
 	in := newInstance(t, "kubeconfig: "+s.Kubeconfig(s.Address, apitest.Node("e2e")), fmt.Sprintf("port: %d", port), "serverTLSBootstrap: true",

@@ -3,6 +3,7 @@
 #
 #   health.sh
 #
+# What is not well is asked again for a minute: who has lost the API server looks for it again after up to 30 s.
 # kube-apiserver is asked with the authority of the cluster. The others answer to this machine only, and the two managers
 # with certificates that they make themselves at each start.
 set -euo pipefail
@@ -15,10 +16,10 @@ need_manifests
 failed=
 ask() { # COMPONENT URL [OPTIONS OF CURL...]
 	local answer
-	if answer=$(curl -sS --fail-with-body --noproxy '*' --max-time 15 --retry 5 --retry-all-errors --retry-delay 1 "${@:3}" "$2" 2>&1); then
+	if answer=$(curl -sS --fail-with-body --noproxy '*' --max-time 15 --retry 60 --retry-max-time 60 --retry-all-errors --retry-delay 1 "${@:3}" "$2" 2>&1); then
 		printf '%-24s %s is well\n' "$1" "$2"
 	else
-		printf '%-24s %s: %s\n' "$1" "$2" "$answer" >&2
+		printf '%-24s %s: %s\n' "$1" "$2" "$(tail -n 20 <<<"$answer")" >&2
 		failed=yes
 	fi
 }

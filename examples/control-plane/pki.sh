@@ -146,4 +146,5 @@ fi
 kubeconfig admin /O=system:masters/CN=kubernetes-admin
 kubeconfig controller-manager /CN=system:kube-controller-manager
 kubeconfig scheduler /CN=system:kube-scheduler
+kubeconfig kubelet "/O=system:nodes/CN=system:node:$node"
 echo "keys and certificates are in $pki, kubeconfigs in $etc"

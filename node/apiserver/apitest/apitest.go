@@ -60,7 +60,7 @@ type Server struct {
 func Start(t testing.TB, opts Options) *Server {
 	t.Helper()
 	if opts.Programs == "" {
-		opts.Programs = programs(t)
+		opts.Programs = Programs(t)
 	}
 	// not t.TempDir: a killed etcd may still write
 	dir, err := os.MkdirTemp("", "apitest-")
@@ -90,8 +90,8 @@ func Start(t testing.TB, opts Options) *Server {
 	return s
 }
 
-// programs is where the Makefile puts them.
-func programs(t testing.TB) string {
+// Programs is the directory with the programs of Kubernetes, which the Makefile makes.
+func Programs(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("MONOPOD_KUBERNETES"); dir != "" {
 		return dir
