@@ -10,8 +10,12 @@ package metrics
 import (
 	"log/slog"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -62,7 +66,18 @@ func (s sink) put(d *definition, value float64, labels ...string) {
 	if d.kind == counter {
 		kind = prometheus.CounterValue
 	}
-	s.send(prometheus.MustNewConstMetric(d.desc, kind, value, labels...))
+	s.send(prometheus.MustNewConstMetric(d.desc, kind, value, texts(labels)...))
+}
+
+// texts are values of labels, which must be UTF-8: what pods have named, such as their interfaces, need not be.
+func texts(labels []string) []string {
+	for i, l := range labels {
+		if !utf8.ValidString(l) {
+			labels = slices.Clone(labels)
+			labels[i] = strings.Trim(strconv.Quote(l), `"`)
+		}
+	}
+	return labels
 }
 
 func (s sink) histogram(d *definition, h *timing, labels ...string) {
@@ -72,7 +87,7 @@ func (s sink) histogram(d *definition, h *timing, labels ...string) {
 		sum += h.counts[i]
 		counts[bound] = sum
 	}
-	s.send(prometheus.MustNewConstHistogram(d.desc, h.count, h.sum, counts, labels...))
+	s.send(prometheus.MustNewConstHistogram(d.desc, h.count, h.sum, counts, texts(labels)...))
 }
 
 func (s sink) send(m prometheus.Metric) {

@@ -61,7 +61,7 @@ func sources(t *testing.T) (Sources, *machine) {
 	}
 	write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 400 kB\nSwapTotal: 100 kB\nSwapFree: 90 kB\n")
 	write("proc/self/net/dev", "  eth0: 10 1 2 3 0 0 0 0 20 4 5 6 0 0 0 0\n")
-	write("proc/42/net/dev", "  eth0: 7 1 0 0 0 0 0 0 8 1 0 0 0 0 0 0\n")
+	write("proc/42/net/dev", "  eth0: 7 1 0 0 0 0 0 0 8 1 0 0 0 0 0 0\n \xff\xfe: 6 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n") // a pod may call them as it likes
 	write("cg/cpu.stat", "usage_usec 5000000\n")
 	for _, cgroup := range []string{"pods", "pods/pod1", "pods/pod1/old", "pods/pod1/new"} {
 		for name, text := range map[string]string{
@@ -145,6 +145,7 @@ func TestEachPathTellsWhatIsSo(t *testing.T) {
 			`container_memory_failures_total{container="c",failure_type="pgmajfault",id="/pods/pod1/new",image="busybox",name="new",namespace="default",pod="web",scope="hierarchy"} 7 `,
 			`container_fs_writes_bytes_total{container="c",device="99:9",id="/pods/pod1/new",image="busybox",name="new",namespace="default",pod="web"} 8192 `,
 			`container_network_transmit_bytes_total{container="",id="/pods/pod1",image="",interface="eth0",name="",namespace="default",pod="web"} 8 `,
+			`container_network_receive_bytes_total{container="",id="/pods/pod1",image="",interface="\\xff\\xfe",name="",namespace="default",pod="web"} 6 `,
 			`container_pressure_cpu_waiting_seconds_total{container="c",id="/pods/pod1/new",image="busybox",name="new",namespace="default",pod="web"} 3 `,
 			`container_pressure_cpu_stalled_seconds_total{container="c",id="/pods/pod1/new",image="busybox",name="new",namespace="default",pod="web"} 1 `,
 			`container_spec_memory_limit_bytes{container="c",id="/pods/pod1/new",image="busybox",name="new",namespace="default",pod="web"} 4000 `,

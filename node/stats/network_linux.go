@@ -2,11 +2,15 @@ package stats
 
 import "strconv"
 
+// maxInterfaces is how many interfaces of a pod are told: it may have made many.
+const maxInterfaces = 64
+
 // network reads the interfaces that the processes of a cgroup see.
 func (c *Collector) network(cgroup string) []Interface {
 	pid := c.cfg.Hierarchies.process(&c.r, cgroup)
 	if pid == 0 {
 		return nil
 	}
-	return c.r.interfaces(c.cfg.Proc, strconv.Itoa(pid), "net/dev")
+	all := c.r.interfaces(c.cfg.Proc, strconv.Itoa(pid), "net/dev")
+	return all[:min(len(all), maxInterfaces)]
 }

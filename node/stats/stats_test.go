@@ -3,9 +3,11 @@ package stats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -385,5 +387,18 @@ func TestThisMachineCanBeRead(t *testing.T) {
 	}
 	if _, err := ReadFilesystem("/no/such/file", m.Time); !os.IsNotExist(err) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestTheInterfacesOfAPodAreBounded(t *testing.T) {
+	n, c := newNode(t)
+	var b strings.Builder
+	for i := range 3 * maxInterfaces {
+		fmt.Fprintf(&b, "  eth%d: 7 1 0 0 0 0 0 0 8 1 0 0 0 0 0 0\n", i)
+	}
+	write(t, n.root, map[string]string{"proc/42/net/dev": b.String()})
+	pods, err := c.Pods(t.Context(), Options{})
+	if err != nil || len(pods) != 1 || len(pods[0].Network) != maxInterfaces {
+		t.Errorf("%d pods, %v", len(pods), err)
 	}
 }
