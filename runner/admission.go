@@ -33,6 +33,8 @@ type Holding struct {
 	Seen bool
 	// Pod is the manifest of its sandbox, nil when it has none.
 	Pod *manifests.Pod
+	// Place is what is being made instead of one that ran, while there is no sandbox: it has what it was admitted with.
+	Place *manifests.Pod
 	// Priority is that of the pod.
 	Priority manifests.Priority
 	// Idle says that nothing of it runs, nor will without being admitted: it occupies ports, and nothing else.
@@ -42,7 +44,15 @@ type Holding struct {
 }
 
 // active says that the pod occupies a place and resources.
-func (h Holding) active() bool { return h.Pod != nil && !h.Idle }
+func (h Holding) active() bool { return h.Pod != nil && !h.Idle || h.Pod == nil && h.Place != nil }
+
+// has is what the pod occupies things by; nil: it occupies nothing.
+func (h Holding) has() *manifests.Pod {
+	if h.Pod != nil {
+		return h.Pod
+	}
+	return h.Place
+}
 
 // Admission is what Admit decides on.
 type Admission struct {
@@ -126,7 +136,7 @@ func newAdmitter(a Admission) *admitter {
 		if !h.active() {
 			continue
 		}
-		d.requests[key] = d.limited(h.Pod)
+		d.requests[key] = d.limited(h.has())
 		d.used.add(d.requests[key], nil)
 		if h.Leaving {
 			d.leaving.add(d.requests[key], nil)
@@ -157,7 +167,7 @@ func (d *admitter) admit(pod *manifests.Pod) *Held {
 		return h
 	}
 	known := d.Known[key]
-	if d.Labels != nil && (!known.active() || !selectsAlike(&known.Pod.Object.Spec, &pod.Object.Spec)) {
+	if d.Labels != nil && (!known.active() || !selectsAlike(&known.has().Object.Spec, &pod.Object.Spec)) {
 		if h := mismatch(&pod.Object.Spec, d.Node, d.Labels); h != nil {
 			return h
 		}
@@ -172,8 +182,12 @@ func (d *admitter) admit(pod *manifests.Pod) *Held {
 		}
 		return nil
 	}
+	if !known.Seen { // it may have all of it: neither is it refused that, nor is anybody stopped for it
+		d.used.add(want, has)
+		return &Held{ReasonStarting, "whether it runs already is not known yet"}
+	}
 	held := d.refused(missing)
-	if d.makeRoom(pod, missing, &held) {
+	if !d.Blind && d.makeRoom(pod, missing, &held) {
 		d.used.add(want, has) // what becomes free is for this one
 		d.ports.reserve(pod)
 	}
@@ -230,7 +244,7 @@ func (d *admitter) candidates(pod *manifests.Pod) []candidate {
 	by := manifests.PriorityOf(pod)
 	var all []candidate
 	for key, h := range d.Known {
-		if _, chosen := d.Preempted[key]; chosen || !h.active() || h.Leaving || key == pod.Key() || manifests.Protected(h.Pod.Object) || !preemptable(by, h.Priority) {
+		if _, chosen := d.Preempted[key]; chosen || h.Pod == nil || !h.active() || h.Leaving || key == pod.Key() || manifests.Protected(h.Pod.Object) || !preemptable(by, h.Priority) {
 			continue
 		}
 		all = append(all, candidate{key, manifests.QOSClass(h.Pod.Object), d.requests[key]})

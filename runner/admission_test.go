@@ -179,6 +179,18 @@ func TestWhatDoesNotFitWaitsWithTheExactShortage(t *testing.T) {
 		{"nobody knows yet", pods{a}, nil, func(a *runner.Admission) { a.Blind = true }, "a:Starting: what other pods use is not known yet"},
 		{"who runs need not wait for that", pods{a}, holdings(a), func(a *runner.Admission) { a.Blind = true }, ""},
 		{
+			"nobody is stopped while what others use is not known",
+			pods{requesting("m", "3", "", "2")},
+			holdings(requesting("l", "3", "", "1")), func(a *runner.Admission) { a.Blind = true },
+			"m:OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 3000, capacity: 4000",
+		},
+		{
+			"nor for one that may run already, whose room nobody takes",
+			pods{requesting("m", "3", "", "2"), requesting("n", "1", "", "1")},
+			changed(holdings(requesting("l", "3", "", "1")), "m", func(h *runner.Holding) { h.Seen = false }), nil,
+			"m:Starting: whether it runs already is not known yet n:OutOfcpu: Node didn't have enough resource: cpu, requested: 1000, used: 6000, capacity: 4000",
+		},
+		{
 			"a place by priority",
 			pods{requesting("m", "", "", "9")},
 			holdings(requesting("l", "", "", "1")), func(a *runner.Admission) { a.MaxPods = 1 },

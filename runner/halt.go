@@ -78,7 +78,7 @@ func (p *Pool) gateLocked(e *entry) Rule {
 	if wanted && r.Wait == nil && p.barrier != nil {
 		r.Wait = p.barrier(e.wish.pod)
 	}
-	if !wanted || e.report.seen && e.report.holds != nil && !e.comesBack() {
+	if !wanted || e.report.seen && e.report.holds != nil && !e.comesBack() || e.place != nil && r.Halt == nil {
 		r.Wait = nil
 	}
 	return r

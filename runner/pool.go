@@ -141,6 +141,9 @@ type entry struct {
 	// holdsPorts says that report.holds has ports of the host; requests are what it asks for.
 	holdsPorts bool
 	requests   Requests
+	// place is what is being made instead of a pod that ran, from when that is gone until there is a sandbox again: nobody else gets what it
+	// has been admitted with.
+	place *manifests.Pod
 	// rule is what the gates said in the last round.
 	rule Rule
 	// evict orders that the pod is evicted.
@@ -391,7 +394,7 @@ func (p *Pool) handOut(ctx context.Context) {
 		if e.wish.round == p.round {
 			a.desired = e.wish.pod
 		} else {
-			e.wish.written, e.wish.pod = nil, nil
+			e.wish.written, e.wish.pod, e.place = nil, nil, nil
 		}
 		a.halt, a.evict, a.held = e.rule.Halt, e.evict, e.rule.Wait
 		if h, ok := decided.Held[key]; ok {
@@ -462,6 +465,7 @@ func (p *Pool) report(w *worker, r report) {
 			e.holdsPorts, e.requests = len(hostPorts(r.holds)) > 0, PodRequests(r.holds)
 		}
 	}
+	e.keepPlace(r)
 	e.report.seen, e.report.holds = r.seen, r.holds
 	if e.evict != nil && r.status.Pod != nil && string(r.status.Pod.UID) != e.evict.UID {
 		e.evict = nil // carried out

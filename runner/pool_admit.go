@@ -34,7 +34,7 @@ func (p *Pool) admitLocked() Decision {
 }
 
 func (p *Pool) holdingLocked(e *entry) Holding {
-	h := Holding{Seen: e.report.seen, Pod: e.report.holds, Idle: e.report.idle()}
+	h := Holding{Seen: e.report.seen, Pod: e.report.holds, Place: e.place, Idle: e.report.idle()}
 	switch {
 	case e.wish.round == p.round:
 		h.Priority, h.Leaving = e.wish.priority, e.evict != nil
@@ -48,7 +48,7 @@ func (p *Pool) holdingLocked(e *entry) Holding {
 func (p *Pool) crowdedLocked() bool {
 	places, sum := 0, Requests{}
 	for _, e := range p.entries {
-		active, wanted := e.report.holds != nil && !e.report.idle(), e.wish.round == p.round && e.asks()
+		active, wanted := e.report.active() || e.place != nil, e.wish.round == p.round && e.asks()
 		if active || wanted {
 			places++
 		}
@@ -58,6 +58,9 @@ func (p *Pool) crowdedLocked() bool {
 		var has Requests
 		if active {
 			has = e.requests
+			if e.place != nil {
+				has = PodRequests(e.place)
+			}
 			sum.add(has, nil)
 		}
 		if wanted {
@@ -108,6 +111,23 @@ func (p *Pool) Barrier(b func(*manifests.Pod) *Held) {
 	p.mu.Unlock()
 	signal(p.trigger)
 }
+
+// keepPlace takes a report before it counts: one that has nothing of a pod any more that was there says that the next one is being made.
+func (e *entry) keepPlace(r report) {
+	a := &e.assignment
+	switch {
+	case r.holds != nil || a.desired == nil:
+		e.place = nil
+	case !e.report.active():
+	case a.held == nil:
+		e.place = a.desired
+	default:
+		e.place = e.report.holds
+	}
+}
+
+// active says that the pod is there, and has not ended.
+func (r *report) active() bool { return r.holds != nil && !r.idle() }
 
 // idle says that nothing of the pod runs, nor is going to by itself: it has ended.
 func (r *report) idle() bool {

@@ -79,8 +79,8 @@ func newPortDirectory(a Admission) *portDirectory {
 		}
 	}
 	for key, h := range a.Known {
-		if h.Pod != nil {
-			enter(d.held, h.Pod)
+		if pod := h.has(); pod != nil {
+			enter(d.held, pod)
 		}
 		d.blind = d.blind || !h.Seen && !wanted[key]
 	}

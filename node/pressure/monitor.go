@@ -68,7 +68,7 @@ func New(cfg Config, s Sensors, n Node, log *slog.Logger, now func() time.Time) 
 const (
 	// busyPeriod is how often is looked while a pod is being stopped.
 	busyPeriod = time.Second
-	// cleanupPatience is how long a pod that was told to stop may take before another one has to, kubelet's.
+	// cleanupPatience is how long a pod that was told to stop may take beyond its grace period before another one has to, kubelet's.
 	cleanupPatience = 30 * time.Second
 )
 
@@ -118,7 +118,11 @@ func (m *Monitor) Look(ctx context.Context) {
 
 // stops says that the pod that was evicted last has most of what it used yet, and may have it for a while.
 func (m *Monitor) stops(ctx context.Context, t *Threshold) bool {
-	if m.now().Sub(m.since) >= cleanupPatience {
+	patience := cleanupPatience
+	if t.Soft {
+		patience += m.cfg.MaxPodGrace
+	}
+	if m.now().Sub(m.since) >= patience {
 		return false
 	}
 	pods, ok := m.pods(ctx, t)

@@ -94,7 +94,11 @@ func (m *machine) said() string {
 // run runs a monitor of a machine; the test passes time.
 func run(t *testing.T, m *machine) *Monitor {
 	t.Helper()
-	cfg := Config{Thresholds: thresholds(t, Written{Hard: map[string]string{string(m.signal): "100"}}), Transition: time.Minute, Period: 10 * time.Second}
+	return runAs(t, m, Config{Thresholds: thresholds(t, Written{Hard: map[string]string{string(m.signal): "100"}}), Transition: time.Minute, Period: 10 * time.Second})
+}
+
+func runAs(t *testing.T, m *machine, cfg Config) *Monitor {
+	t.Helper()
 	mon := New(cfg, m, m, slog.New(slog.DiscardHandler), time.Now)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -160,6 +164,40 @@ func TestNoOtherPodIsEvictedWhileOneStops(t *testing.T) {
 		pass(2 * time.Second)
 		if got := m.said(); got != "evict b" {
 			t.Errorf("when that takes too long: %s", got)
+		}
+	})
+}
+
+func TestAPodHasItsGracePeriodBeforeAnotherOneIsEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{signal: MemoryAvailable, free: 120, stuck: true, pods: []Pod{running("a", 50, 0, 0), running("b", 40, 0, 0), running("c", 30, 0, 0)}}
+		name := string(m.signal)
+		cfg := Config{
+			Thresholds: thresholds(t, Written{
+				Hard: map[string]string{name: "100"}, Soft: map[string]string{name: "200"}, SoftGrace: map[string]string{name: "1m"},
+			}),
+			MaxPodGrace: time.Minute, Transition: time.Minute, Period: 10 * time.Second,
+		}
+		runAs(t, m, cfg)
+		pass(time.Minute)
+		if got := m.said(); got != "NodeHasInsufficientMemory, EvictionThresholdMet, evict a" {
+			t.Errorf("at first: %s", got)
+		}
+		m.pods[0].Leaving = true
+		pass(89 * time.Second)
+		if got := m.said(); got != "" {
+			t.Errorf("while it stops: %s", got)
+		}
+		pass(2 * time.Second)
+		if got := m.said(); got != "evict b" {
+			t.Errorf("when that takes too long: %s", got)
+		}
+		m.pods[1].Leaving = true
+		pass(31 * time.Second)
+		m.free = 20
+		pass(time.Second)
+		if got := m.said(); got != "evict c" {
+			t.Errorf("when it gets worse: %s", got)
 		}
 	})
 }
