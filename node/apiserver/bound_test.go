@@ -109,7 +109,7 @@ func TestWhatIsDoneAboutABoundPod(t *testing.T) {
 
 func TestTokensAreReplacedBeforeTheyEnd(t *testing.T) {
 	now := time.Unix(1000, 0)
-	for life, want := range map[time.Duration]time.Duration{time.Hour: 48 * time.Minute, 10 * time.Minute: 8 * time.Minute, 365 * 24 * time.Hour: 24 * time.Hour, -time.Hour: 0} {
+	for life, want := range map[time.Duration]time.Duration{time.Hour: 48 * time.Minute, 10 * time.Minute: 8 * time.Minute, 365 * 24 * time.Hour: 24 * time.Hour, -time.Hour: time.Minute, 200 * 365 * 24 * time.Hour: 24 * time.Hour} {
 		if got := tokenAgain(now, now.Add(life)).Sub(now); got != want {
 			t.Errorf("%v: %v", life, got)
 		}

@@ -19,8 +19,8 @@ import (
 const (
 	// objectsEvery is how often ConfigMaps and Secrets are asked for again.
 	objectsEvery = time.Minute
-	// longestToken is how long a token is used at most, as with a kubelet.
-	longestToken = 24 * time.Hour
+	// longestToken is how long a token is used at most, as with a kubelet, and shortestToken at least.
+	longestToken, shortestToken = 24 * time.Hour, time.Minute
 	// maxDocuments bounds what all pods refer to together.
 	maxDocuments = 6 << 20
 	// firstWord is how long Bound waits for the first word, longestWord for another one.
@@ -311,7 +311,8 @@ func (g *gatherer) ask(ctx context.Context, at account) (*token, error) {
 	return &token{doc: doc, again: tokenAgain(now, end), end: end}, nil
 }
 
-// tokenAgain is when to ask for the next one: after four fifths of its life, or a day.
+// tokenAgain is when to ask for the next one: after four fifths of its life, or a day. By a clock that is wrong its life may be
+// over: that is no reason to ask all the time.
 func tokenAgain(now, end time.Time) time.Time {
-	return now.Add(min(max(end.Sub(now), 0)*4/5, longestToken))
+	return now.Add(max(min(end.Sub(now)/5*4, longestToken), shortestToken))
 }
