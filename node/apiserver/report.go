@@ -18,6 +18,8 @@ const (
 	settle = 200 * time.Millisecond
 	// turn is how long requests of one plan are sent before there is another one: what is true may have changed.
 	turn = time.Second
+	// longestRest is how long nothing is looked at when nothing changes and nothing is due.
+	longestRest = time.Hour
 	// between is the shortest time from one request to the next.
 	between = 20 * time.Millisecond
 )
@@ -51,19 +53,11 @@ func (a *Agent) reportPods(ctx context.Context, c *Client) error {
 		if err != nil {
 			return err
 		}
-		timer := (<-chan time.Time)(nil)
+		delay := longestRest
 		if !next.IsZero() {
-			t := time.NewTimer(time.Until(next))
-			defer t.Stop()
-			timer = t.C
+			delay = time.Until(next)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		case <-a.store.changed:
-		case <-timer:
-		}
+		wait(ctx, delay, changed, a.store.changed, nil)
 		pause(ctx, settle, nil)
 	}
 	return nil
