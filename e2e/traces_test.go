@@ -158,6 +158,15 @@ func TestTheStartOfAPodIsTraced(t *testing.T) {
 			t.Errorf("its uid is %s, and %s by the trace", p.UID, a.GetValue())
 		}
 	}
+	for path, want := range map[string]string{
+		"/metrics":        `kubelet_image_pull_duration_seconds_count{image_size_in_bytes="0-10MB"} `,
+		"/metrics?":       `kubelet_http_requests_total{long_running="false",method="GET",path="v1/pods",server_type="socket"} `,
+		"/metrics/probes": `prober_probe_duration_seconds_count{container="c",namespace="default",pod="traced",probe_type="Readiness"} `,
+	} {
+		if got := in.curl(path); !strings.Contains(got, want) {
+			t.Errorf("%s does not have %s:\n%s", path, want, got)
+		}
+	}
 	// Without a collector pods start as they do with one; it hears of them when it is back.
 	stop()
 	in.put("while", sleeper("while", "echo start"))

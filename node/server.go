@@ -48,6 +48,8 @@ type Config struct {
 	Files Files
 	// Routes are further paths, by their patterns in a ServeMux.
 	Routes map[string]http.Handler
+	// Around, unless nil, is put around everything, to count requests.
+	Around func(http.Handler) http.Handler
 	// Images may be nil: nothing is told of them then.
 	Images Images
 	// Settings is the answer to GET /v1/config.
@@ -102,7 +104,10 @@ func (s *Server) Handler() http.Handler {
 		}
 		s.fail(w, statusError(http.StatusNotFound, "no such path: "+r.URL.Path))
 	})
-	return s.guarded(mux)
+	if s.cfg.Around == nil {
+		return s.guarded(mux)
+	}
+	return s.cfg.Around(s.guarded(mux))
 }
 
 // Run serves on the listener until ctx ends, and closes it.

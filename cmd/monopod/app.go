@@ -255,7 +255,7 @@ func (a *App) Run(ctx context.Context) error {
 func (a *App) server() *node.Server {
 	cfg := node.Config{
 		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Whys: a.explainer(), Events: a.events, Revisions: revisions{a.rollouts}, Images: a.images,
-		Settings: a.settings, Version: version(), Agent: a.cost, Log: a.log, Routes: a.routes(), Alias: a.alias(),
+		Settings: a.settings, Version: version(), Agent: a.cost, Log: a.log, Routes: a.routes(), Around: a.ends.OnSocket, Alias: a.alias(),
 		Reach: a.inside, Files: a.inside, StreamIdleTimeout: a.cfg.StreamingConnectionIdleTimeout,
 	}
 	if a.only == nil { // else nobody reads what is applied

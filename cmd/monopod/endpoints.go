@@ -18,6 +18,7 @@ import (
 	"monopod/node/metrics"
 	"monopod/node/secure"
 	"monopod/node/stats"
+	"monopod/runner/probe"
 )
 
 // openEndpoints makes what answers as a kubelet does: to the socket by the names of pods here, over TCP by those that the API server
@@ -55,7 +56,7 @@ func (a *App) newEndpoints(named func(namespace, name string) string) *endpoints
 		},
 		Streams:       http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.streams.ServeHTTP(w, r) }),
 		RootDirectory: a.cfg.RootDirectory, ImageDirectory: images,
-		NoDebugging: !a.cfg.EnableDebuggingHandlers, Profiling: a.cfg.EnableProfilingHandler, Log: a.log,
+		NoDebugging: !a.cfg.EnableDebuggingHandlers, Profiling: a.cfg.EnableProfilingHandler, Answered: a.memory.answered, Log: a.log,
 	})
 }
 
@@ -190,6 +191,14 @@ func (b *board) countProbes() []metrics.Probe {
 				at[key] = i
 				all = append(all, metrics.Probe{Namespace: s.Pod.Namespace, Pod: s.Pod.Name, UID: key.uid, Container: key.container, Kind: key.kind})
 			}
+			if all[i].Bounds == nil {
+				bounds := probe.TookBounds()
+				all[i].Bounds, all[i].Buckets = bounds[:], make([]uint64, len(bounds))
+			}
+			for j, n := range p.Counts.Buckets {
+				all[i].Buckets[j] += uint64(n)
+			}
+			all[i].Took += p.Counts.Took
 			all[i].Successful += p.Counts.Successful
 			all[i].Failed += p.Counts.Failed
 			all[i].Unknown += p.Counts.Unknown

@@ -211,7 +211,7 @@ func TestActionsAreCountedAsAKubeletCountsThem(t *testing.T) {
 		{runner.Action{Kind: runner.StartContainer, Container: "c"}, os.ErrNotExist, metrics.Action{Kind: "StartContainer", Operation: "start_container", ContainerType: "container", Reason: "Error"}},
 		{runner.Action{Kind: runner.SyncVolumes}, nil, metrics.Action{Kind: "SyncVolumes"}},
 		{runner.Action{Kind: runner.FailPod, Failure: "DeadlineExceeded"}, nil, metrics.Action{Kind: "FailPod"}},
-		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: "The node was low on resource: memory. Threshold"}, nil, metrics.Action{Kind: "FailPod", EvictionSignal: "memory.available"}},
+		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: "The node was low on resource: memory. Threshold"}, nil, metrics.Action{Kind: "FailPod"}}, // the monitor counts it
 		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`}, nil, metrics.Action{Kind: "FailPod", EvictionSignal: "emptydirfs.limit"}},
 	} {
 		if got := actionOf(pod, row.action, row.err, 0); got != row.want {

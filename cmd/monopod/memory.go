@@ -20,6 +20,8 @@ const (
 	// quietFor is how long no pod has changed when that is done, busyFor after how long it is done though pods still change.
 	quietFor = 2 * time.Second
 	busyFor  = 30 * time.Second
+	// restFor is how often it is done at most for what answers have taken: who asks every few seconds would pay for it each time.
+	restFor = time.Minute
 )
 
 // thrift gives memory back to the machine after much work. It sleeps while nothing happens.
@@ -30,6 +32,7 @@ type thrift struct {
 	// garbage is what limit was called with last.
 	garbage atomic.Int64
 	changes atomic.Int64
+	answers atomic.Int64
 	stirred chan struct{}
 }
 
@@ -56,6 +59,16 @@ func (t *thrift) expect(pods int) {
 // stir notes that a pod has changed.
 func (t *thrift) stir() {
 	t.changes.Add(1)
+	t.wake()
+}
+
+// answered notes that a request was answered.
+func (t *thrift) answered() {
+	t.answers.Add(1)
+	t.wake()
+}
+
+func (t *thrift) wake() {
 	select {
 	case t.stirred <- struct{}{}:
 	default:
@@ -74,28 +87,43 @@ func (t *thrift) run(ctx context.Context) {
 		return
 	}
 	t.release()
-	for done := int64(0); ; {
+	var (
+		changed, answered int64
+		last              = time.Now()
+		later             <-chan time.Time
+	)
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.stirred:
+		case <-later:
+			later = nil
 		}
-		if t.changes.Load()-done < muchWork {
-			continue
+		if t.changes.Load()-changed < muchWork {
+			if t.answers.Load() == answered {
+				continue
+			}
+			if rest := time.Until(last.Add(restFor)); rest > 0 {
+				if later == nil {
+					later = time.After(rest)
+				}
+				continue
+			}
 		}
 		t.calm(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		done = t.changes.Load()
+		changed, answered, last, later = t.changes.Load(), t.answers.Load(), time.Now(), nil
 		t.release()
 	}
 }
 
 // calm waits until nothing changes.
 func (t *thrift) calm(ctx context.Context) {
-	for waited, before := time.Duration(0), int64(-1); waited < busyFor && before != t.changes.Load(); waited += quietFor {
-		before = t.changes.Load()
+	for waited, before := time.Duration(0), int64(-1); waited < busyFor && before != t.changes.Load()+t.answers.Load(); waited += quietFor {
+		before = t.changes.Load() + t.answers.Load()
 		sleep(ctx, quietFor)
 	}
 }

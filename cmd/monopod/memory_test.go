@@ -57,6 +57,17 @@ func TestMemoryIsGivenBackOnceAfterMuchWork(t *testing.T) {
 		after("much again", 2*quietFor, 3)
 		work(int(2*busyFor/time.Second)+muchWork, time.Second)
 		after("work without a pause", 0, 4)
+		m.answered()
+		after("an answer, but the last time was a moment ago", 0, 4)
+		after("an answer", restFor+2*quietFor, 5)
+		after("no answer since then", time.Hour, 5)
+		m.answered()
+		after("an answer after a long time", 2*quietFor, 6)
+		for range 5 * 4 { // somebody who asks every 15 seconds
+			m.answered()
+			time.Sleep(restFor / 4)
+		}
+		after("an answer every few seconds, for five minutes", 2*quietFor, 10)
 		stop()
 		<-done
 	})

@@ -179,6 +179,7 @@ func strained(st *runner.PodStatus, u *stats.Pod) pressure.Pod {
 // Evict implements pressure.Node.
 func (s *strain) Evict(key manifests.Key, o pressure.Order) {
 	if pool, _ := s.current(); pool != nil {
+		s.app.tally.Evicted(string(o.Signal))
 		pool.Evict(key, runner.Eviction{UID: o.UID, Reason: runner.ReasonEvicted, Message: o.Message, Grace: o.Grace})
 	}
 }

@@ -23,12 +23,22 @@ type timed struct {
 
 // Apply implements runner.Runtime.
 func (t timed) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+	if a.Kind == runner.EnsureImage || a.Kind == runner.CheckPod {
+		ctx = runner.WithImageProgress(ctx, t.pulled)
+	}
 	ctx, over := t.traces.begin(ctx, key, pod, a)
 	began := time.Now()
 	err := t.Runtime.Apply(ctx, key, pod, a)
 	over(err)
 	t.tally.Action(actionOf(pod, a, err, time.Since(began)))
 	return err
+}
+
+// pulled counts an image that was pulled.
+func (t timed) pulled(p runner.ImageProgress) {
+	if !p.Pulling && !p.Present {
+		t.tally.Pulled(p.Size, p.Took)
+	}
 }
 
 // Exec implements runner.Runtime.
@@ -103,16 +113,14 @@ func containerType(pod *manifests.Pod, name string) string {
 	return "container"
 }
 
-// evictionSignal is a kubelet's word for why a pod is evicted, by what it is told.
+// evictionSignal is a kubelet's word for why a pod is evicted, by what it is told; empty for what the machine is short of, which is
+// counted when it is ordered.
 func evictionSignal(message string) string {
 	for _, s := range []struct{ part, signal string }{
 		{"Usage of EmptyDir volume", "emptydirfs.limit"},
 		{"Pod ephemeral local storage usage", "ephemeralpodfs.limit"},
 		{"exceeded its local ephemeral storage limit", "ephemeralcontainerfs.limit"},
-		{"low on resource: memory", "memory.available"},
-		{"low on resource: ephemeral-storage", "nodefs.available"},
-		{"low on resource: inodes", "nodefs.inodesFree"},
-		{"low on resource: pids", "pid.available"},
+		{"The node was low on resource: ", ""},
 	} {
 		if strings.Contains(message, s.part) {
 			return s.signal

@@ -50,7 +50,9 @@ type Config struct {
 	NoDebugging bool
 	// Profiling: /debug/pprof/ is served.
 	Profiling bool
-	Log       *slog.Logger
+	// Answered, unless nil, is called after each request.
+	Answered func()
+	Log      *slog.Logger
 }
 
 // Endpoints answers requests.
@@ -96,15 +98,15 @@ func (e *Endpoints) debugging() map[string]http.Handler {
 	return routes
 }
 
-// Routes returns all paths but those of Streams, for the socket.
+// Routes returns all paths but those of Streams, for the socket; see OnSocket.
 func (e *Endpoints) Routes() map[string]http.Handler {
 	routes := e.open(false)
 	maps.Copy(routes, e.debugging())
-	for pattern, h := range routes {
-		routes[pattern] = e.counted("socket", h)
-	}
 	return routes
 }
+
+// OnSocket counts the requests that the socket answers, by the paths of Routes and others.
+func (e *Endpoints) OnSocket(h http.Handler) http.Handler { return e.counted("socket", h) }
 
 // Handler answers who may ask for everything.
 func (e *Endpoints) Handler() http.Handler {
@@ -168,6 +170,9 @@ func LongRunning(r *http.Request) bool {
 	switch bucket(r.URL.Path) {
 	case "exec", "attach", "portForward", "run", "containerLogs", "debug":
 		return true
+	case "v1/pods", "v1/events":
+		q := r.URL.Query()
+		return q.Has("watch") || q.Has("follow")
 	}
 	return false
 }
@@ -184,6 +189,12 @@ func bucket(path string) string {
 		return first
 	case "stats", "pods", "runningpods", "configz", "healthz", "livez", "readyz", "exec", "attach", "portForward", "run", "containerLogs", "debug":
 		return first
+	case "v1":
+		second, _, _ := strings.Cut(rest, "/")
+		switch second {
+		case "pods", "events", "sources", "why", "config", "version", "applied", "agent", "images", "drain", "cordon":
+			return first + "/" + second
+		}
 	}
 	return "other"
 }
@@ -201,7 +212,12 @@ func (e *Endpoints) counted(server string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		end := e.cfg.Tally.Begin(metrics.Request{Server: server, Method: method(r.Method), Path: bucket(r.URL.Path), LongRunning: LongRunning(r)})
-		defer func() { end(time.Since(began)) }()
+		defer func() {
+			end(time.Since(began))
+			if e.cfg.Answered != nil {
+				e.cfg.Answered()
+			}
+		}()
 		h.ServeHTTP(w, r)
 	})
 }

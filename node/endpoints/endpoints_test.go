@@ -227,6 +227,7 @@ func TestTheSummaryHasWhatAKubeletTells(t *testing.T) {
 func TestRequestsAreCountedByNamesOfOurs(t *testing.T) {
 	for path, want := range map[string]string{
 		"/": "other", "/metrics": "metrics", "/metrics/probes": "metrics/probes", "/metrics/x": "metrics", "/exec/a/b/c": "exec", "/nonsense/x": "other", "/stats/summary": "stats",
+		"/v1/pods/default/web/log": "v1/pods", "/v1/why": "v1/why", "/v1/nonsense": "other", "/v1": "other",
 	} {
 		if got := bucket(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
@@ -235,10 +236,23 @@ func TestRequestsAreCountedByNamesOfOurs(t *testing.T) {
 	if method("GET") != "GET" || method("BREW") != "other" {
 		t.Error("methods are not bounded")
 	}
-	for path, long := range map[string]bool{"/exec/a/b/c": true, "/debug/pprof/profile": true, "/metrics": false, "/pods": false} {
+	for path, long := range map[string]bool{
+		"/v1/pods?watch=true": true, "/v1/pods/default/web/log?follow=true": true, "/v1/pods": false, "/exec/a/b/c": true, "/debug/pprof/profile": true, "/metrics": false, "/pods": false,
+	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 		if LongRunning(r) != long {
 			t.Errorf("%s: %v", path, !long)
 		}
+	}
+}
+
+func TestAnAnswerIsTold(t *testing.T) {
+	told := 0
+	_, e := newNode(t, func(c *Config) { c.Answered = func() { told++ } })
+	socket := e.OnSocket(http.NotFoundHandler())
+	ask(t, socket, http.MethodGet, "/v1/pods")
+	ask(t, e.Handler(), http.MethodGet, "/healthz")
+	if told != 2 {
+		t.Errorf("of 2 answers %d were told", told)
 	}
 }

@@ -23,6 +23,10 @@ type Probe struct {
 	// Kind is Startup, Liveness or Readiness.
 	Kind                        string
 	Successful, Failed, Unknown uint64
+	// Took is how long all took that did not fail, Buckets how many of them were within each of Bounds and none before it.
+	Took    time.Duration
+	Bounds  []float64
+	Buckets []uint64
 }
 
 // Usage reads what the machine and the pods use now. What it returns is the caller's.
@@ -56,7 +60,7 @@ type mainFamily struct {
 	running, containers, desired, active, pods, inputs   *definition
 	podsStarted, podErrors, started, startErrors, starts *definition
 	operations, operationErrors, operationSeconds        *definition
-	actions, actionErrors, evictions, events             *definition
+	actions, actionErrors, evictions, events, pulls      *definition
 	requests, requestSeconds, inflight                   *definition
 }
 
@@ -82,6 +86,7 @@ func newMain(src Sources) *mainFamily {
 	f.actions = f.add(histogram, "monopod_action_duration_seconds", "Time that actions of plans took.", "action")
 	f.actionErrors = f.add(counter, "monopod_action_errors_total", "Number of actions of plans that failed, by reason.", "action", "reason")
 	f.evictions = f.add(counter, "kubelet_evictions", "Number of pods that were evicted.", "eviction_signal") //nolint:promlinter // kubelet's name
+	f.pulls = f.add(histogram, "kubelet_image_pull_duration_seconds", "Time that pulls of images took, with waiting for others, by the size of the image.", "image_size_in_bytes")
 	f.events = f.add(counter, "monopod_events_total", "Number of events that were recorded.", "type", "reason")
 	f.requests = f.add(counter, "kubelet_http_requests_total", "Number of requests that were answered.", "server_type", "method", "path", "long_running")
 	f.requestSeconds = f.add(histogram, "kubelet_http_requests_duration_seconds", "Time that requests took.", "server_type", "method", "path", "long_running")
@@ -181,6 +186,9 @@ func (f *mainFamily) collectTally(s sink) {
 	for key, n := range t.actionErrors {
 		s.put(f.actionErrors, float64(n), key[0], key[1])
 	}
+	for size, took := range t.pulls {
+		s.histogram(f.pulls, took.clone(), size)
+	}
 	for signal, n := range t.evictions {
 		s.put(f.evictions, float64(n), signal)
 	}
@@ -200,14 +208,16 @@ func (f *mainFamily) collectTally(s sink) {
 // probesFamily is /metrics/probes.
 type probesFamily struct {
 	family
-	src   Sources
-	total *definition
+	src             Sources
+	total, duration *definition
 }
 
 func newProbes(src Sources) *probesFamily {
 	f := &probesFamily{family: family{path: PathProbes}, src: src}
 	f.total = f.add(counter, "prober_probe_total", "Number of attempts of probes of containers that run, by result.",
 		"probe_type", "result", "container", "pod", "namespace", "pod_uid")
+	f.duration = f.add(histogram, "prober_probe_duration_seconds", "Time that attempts of probes took that did not fail.",
+		"probe_type", "container", "pod", "namespace")
 	return f
 }
 
@@ -223,6 +233,8 @@ func (f *probesFamily) Collect(ch chan<- prometheus.Metric) {
 				s.put(f.total, float64(r.n), p.Kind, r.result, p.Container, p.Pod, p.Namespace, p.UID)
 			}
 		}
+		took := timing{bounds: p.Bounds, counts: p.Buckets, count: p.Successful + p.Unknown, sum: p.Took.Seconds()}
+		s.histogram(f.duration, &took, p.Kind, p.Container, p.Pod, p.Namespace)
 	}
 }
 

@@ -90,7 +90,7 @@ func sources(t *testing.T) (Sources, *machine) {
 		Pods:   func() []*corev1.Pod { return pods },
 		Inputs: func() map[[2]string]int { return map[[2]string]int{{"file", "Accepted"}: 2} },
 		Probes: func() []Probe {
-			return []Probe{{Namespace: "default", Pod: "web", UID: "uid", Container: "c", Kind: "Liveness", Successful: 3, Failed: 1}}
+			return []Probe{{Namespace: "default", Pod: "web", UID: "uid", Container: "c", Kind: "Liveness", Successful: 3, Failed: 1, Took: 2 * time.Second, Bounds: []float64{0.5, 1}, Buckets: []uint64{1, 1}}}
 		},
 	}, m
 }
@@ -111,6 +111,9 @@ func (s Sources) fill() {
 	s.Tally.Action(Action{Kind: "StartContainer", Operation: "start_container", ContainerType: "container"})
 	s.Tally.Action(Action{Kind: "StartContainer", Operation: "start_container", ContainerType: "init_container", Reason: "RunContainerError"})
 	s.Tally.Action(Action{Kind: "FailPod", EvictionSignal: "memory.available"})
+	s.Tally.Evicted("nodefs.available")
+	s.Tally.Pulled(0, time.Minute)
+	s.Tally.Pulled(11<<20, 7*time.Second)
 	s.Tally.Event("Normal", "Pulled")
 	s.Tally.PodStarted(3500 * time.Millisecond)
 	s.Tally.Begin(Request{Server: "socket", Method: "GET", Path: "metrics"})(20 * time.Millisecond)
@@ -133,7 +136,10 @@ func TestEachPathTellsWhatIsSo(t *testing.T) {
 			`kubelet_runtime_operations_total{operation_type="run_podsandbox"} 2`, `kubelet_runtime_operations_errors_total{operation_type="run_podsandbox"} 1`,
 			`kubelet_runtime_operations_duration_seconds_bucket{operation_type="run_podsandbox",le="0.03125"} 1`, `kubelet_runtime_operations_duration_seconds_bucket{operation_type="run_podsandbox",le="+Inf"} 2`,
 			`monopod_action_duration_seconds_count{action="FailPod"} 1`, `monopod_action_errors_total{action="CreateSandbox",reason="CreatePodSandboxError"} 1`,
-			`kubelet_evictions{eviction_signal="memory.available"} 1`, `monopod_events_total{reason="Pulled",type="Normal"} 1`,
+			`kubelet_evictions{eviction_signal="memory.available"} 1`, `kubelet_evictions{eviction_signal="nodefs.available"} 1`,
+			`kubelet_image_pull_duration_seconds_count{image_size_in_bytes="N/A"} 1`, `kubelet_image_pull_duration_seconds_bucket{image_size_in_bytes="10MB-100MB",le="5"} 0`,
+			`kubelet_image_pull_duration_seconds_bucket{image_size_in_bytes="10MB-100MB",le="10"} 1`,
+			`monopod_events_total{reason="Pulled",type="Normal"} 1`,
 			`kubelet_http_requests_total{long_running="false",method="GET",path="metrics",server_type="socket"} 1`,
 			`kubelet_http_inflight_requests{long_running="true",method="GET",path="exec",server_type="readwrite"} 1`, `process_resident_memory_bytes`, `go_goroutines`,
 		},

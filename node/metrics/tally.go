@@ -47,6 +47,10 @@ func startBounds() []float64 {
 	return []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 }
 
+func pullBounds() []float64 {
+	return []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+}
+
 func requestBounds() []float64 {
 	return []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 }
@@ -95,6 +99,7 @@ type Tally struct {
 	started       map[string]uint64
 	startErrors   map[[2]string]uint64
 	evictions     map[string]uint64
+	pulls         map[string]*timing
 	events        map[[2]string]uint64
 	podStarts     *timing
 	requests      map[requestKey]*timing
@@ -105,7 +110,7 @@ type Tally struct {
 func NewTally() *Tally {
 	return &Tally{
 		actions: map[string]*timing{}, actionErrors: map[[2]string]uint64{}, operations: map[string]*timing{}, operationErrs: map[string]uint64{},
-		started: map[string]uint64{}, startErrors: map[[2]string]uint64{}, evictions: map[string]uint64{}, events: map[[2]string]uint64{},
+		started: map[string]uint64{}, startErrors: map[[2]string]uint64{}, evictions: map[string]uint64{}, pulls: map[string]*timing{}, events: map[[2]string]uint64{},
 		podStarts: newTiming(startBounds()), requests: map[requestKey]*timing{}, inflight: map[requestKey]int64{},
 	}
 }
@@ -153,6 +158,47 @@ func (t *Tally) failedLocked(a Action) {
 	if a.ContainerType != "" {
 		t.startErrors[[2]string{a.ContainerType, a.Reason}]++
 	}
+}
+
+// Evicted counts a pod that is evicted because the machine is short of something.
+func (t *Tally) Evicted(signal string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.evictions[signal]++
+}
+
+// Pulled counts an image that was pulled; size is in bytes, 0 if it is not known.
+func (t *Tally) Pulled(size int64, took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	into(t.pulls, sizeClass(size), pullBounds, took)
+}
+
+// sizeClass is a kubelet's word for how large an image is.
+func sizeClass(size int64) string {
+	const mb, gb = 1 << 20, 1 << 30
+	for _, c := range []struct {
+		above int64
+		name  string
+	}{
+		{100 * gb, "GT100GB"},
+		{60 * gb, "60GB-100GB"},
+		{40 * gb, "40GB-60GB"},
+		{30 * gb, "30GB-40GB"},
+		{20 * gb, "20GB-30GB"},
+		{10 * gb, "10GB-20GB"},
+		{5 * gb, "5GB-10GB"},
+		{gb, "1GB-5GB"},
+		{500 * mb, "500MB-1GB"},
+		{100 * mb, "100MB-500MB"},
+		{10 * mb, "10MB-100MB"},
+		{0, "0-10MB"},
+	} {
+		if size > c.above {
+			return c.name
+		}
+	}
+	return "N/A"
 }
 
 // Event counts one of the record.

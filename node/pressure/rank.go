@@ -81,7 +81,9 @@ func Choose(t *Threshold, l Level, pods []Pod, cfg *Config) *Pod {
 
 // Order is what is said to a pod that is evicted.
 type Order struct {
-	UID     string
+	UID string
+	// Signal is what there is too little of.
+	Signal  Signal
 	Message string
 	// Grace bounds how long its containers may take.
 	Grace time.Duration
@@ -92,7 +94,7 @@ const graceHard = time.Second
 
 // OrderFor makes the order to evict a pod, in kubelet's words.
 func OrderFor(p *Pod, t *Threshold, l Level, cfg *Config) Order {
-	o := Order{UID: p.UID, Grace: graceHard}
+	o := Order{UID: p.UID, Signal: t.Signal, Grace: graceHard}
 	if t.Soft {
 		o.Grace = cfg.MaxPodGrace
 	}

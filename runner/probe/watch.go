@@ -41,17 +41,35 @@ type Status struct {
 	Counts    Counts
 }
 
-// Counts are how often attempts ended how.
-type Counts struct{ Successful, Failed, Unknown uint64 }
+// Counts are how often attempts ended how, and how long those took that did not fail.
+type Counts struct {
+	Successful, Failed, Unknown uint64
+	// Buckets count them by TookBounds, each those that are in none before it.
+	Buckets [11]uint32
+	Took    time.Duration
+}
 
-func (c *Counts) add(r Result) {
+// TookBounds are the upper bounds of Counts.Buckets in seconds, those of a kubelet.
+func TookBounds() [11]float64 {
+	return [...]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+}
+
+func (c *Counts) add(r Result, took time.Duration) {
 	switch r {
 	case Success, Warning:
 		c.Successful++
 	case Failure:
 		c.Failed++
+		return
 	default:
 		c.Unknown++
+	}
+	c.Took += took
+	for i, bound := range TookBounds() {
+		if took.Seconds() <= bound {
+			c.Buckets[i]++
+			return
+		}
 	}
 }
 
@@ -194,7 +212,7 @@ func (w *Watch) ask(ctx context.Context, p *prober) {
 	now := time.Now()
 	before := w.healthLocked()
 	p.state = p.Next(p.state, began, now, o)
-	p.counts.add(o.Result)
+	p.counts.add(o.Result, now.Sub(began))
 	if p == w.startup && w.startedLocked() {
 		w.beginRestLocked(ctx, now)
 	}
