@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"monopod/e2e/testimages"
 )
 
@@ -99,6 +101,9 @@ spec:
 	}
 	<-time.After(m.after)
 	fmt.Printf("power cut %d\n", boot)
+	if err := unix.IoctlSetInt(1, unix.TCSBRK, 1); err != nil { // the serial line has sent it: .ci/vm looks for it
+		t.Fatal(err)
+	}
 	if err := os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0o200); err != nil {
 		t.Fatal(err)
 	}

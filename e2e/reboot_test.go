@@ -3,16 +3,22 @@
 package e2e
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/budget"
 )
 
 // rebooting returns an instance whose files outlive a reboot of the machine, and says whether that has been: the tests
-// that use it are run twice by .ci/vm -reboot, with a reboot between.
+// that use it are run twice by .ci/vm -reboot, with a reboot between; one of them has a third boot to itself.
 func rebooting(t *testing.T, extra ...string) (in *instance, again bool) {
 	t.Helper()
 	boot := os.Getenv("MONOPOD_E2E_BOOT")
@@ -79,4 +85,68 @@ func TestRebootWithoutTheServerRunsAllPods(t *testing.T) {
 	}
 	in.start()
 	in.gone("greeter") // with its source
+}
+
+// TestRebootInto1970WithoutNetwork: the third boot of .ci/vm -reboot has a clock in 1970 and no network device. All pods run, no
+// CronJob and no completed Job does, and when the clock jumps to the right time nothing is started again. There is a budget, too.
+func TestRebootInto1970WithoutNetwork(t *testing.T) {
+	if os.Getenv("MONOPOD_E2E_BOOT") == "2" {
+		return // that is for the others
+	}
+	in, again := rebooting(t, "agentMemoryBudget: 96Mi", "agentCPUBudget: 1500m")
+	right, subnet := filepath.Join(in.dir, "right"), filepath.Join(in.dir, "subnet")
+	running := []string{"bridge", "host", "applied", "work-0"}
+	if !again {
+		in.start()
+		in.put("bridge", sleeper("bridge", ":"))
+		in.put("host", strings.Replace(sleeper("host", ":"), "spec:\n", "spec:\n  hostNetwork: true\n", 1))
+		in.put("jobs", jobOf("work", "sleep 100000")+"---\n"+jobOf("done", "echo done"))
+		// The first time of 1970 is one of these.
+		in.put("yearly", fmt.Sprintf(`apiVersion: batch/v1
+kind: CronJob
+metadata: {name: yearly}
+spec:
+  schedule: "0 0 1 1 *"
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: %s, command: [echo, happy new year]}]}}}}
+`, image))
+		in.reading("apply", "-f", "-")(sleeper("applied", ":"))
+		for _, name := range running {
+			in.ready(name)
+		}
+		in.pod("done-0", "has succeeded", func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded })
+		if err := in.signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		in.write(right, time.Now().Format(time.RFC3339))
+		in.write(subnet, in.subnet)
+		return
+	}
+	if now := time.Now(); now.UTC().Year() != 1970 {
+		t.Fatalf("it is %v", now)
+	}
+	if links, err := net.Interfaces(); err != nil || len(links) != 1 {
+		t.Fatalf("there are the links %v, %v", links, err)
+	}
+	in.write(in.config, strings.Replace(in.read("config.yaml"), "podCIDR: "+in.subnet, "podCIDR: "+in.read("subnet"), 1))
+	in.start()
+	untouched := in.untouched(running...)
+	in.podNames(append(running, "done-0")...)
+	if p := in.ready("bridge"); p.Status.PodIP == "" {
+		t.Errorf("the pod has no address: %s", brief(p))
+	}
+	inBudget(in, in.cgroup+"-agent", budget.Limits{Memory: 96 << 20, MilliCPU: 1500}, len(running))
+	then, err := time.Parse(time.RFC3339, in.read("right"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	setClock(t, then.Add(time.Hour))
+	in.put("later", sleeper("later", ":")) // whatever else happens
+	in.ready("later")
+	untouched("with the clock right")
+	in.podNames(append(running, "done-0", "later")...)
+}
+
+// jobOf is a Job with one pod.
+func jobOf(name, script string) string {
+	return fmt.Sprintf("apiVersion: batch/v1\nkind: Job\nmetadata: {name: %s}\nspec: {template: {spec: {restartPolicy: OnFailure, terminationGracePeriodSeconds: 1, containers: [{name: c, image: %s, command: [sh, -c, %q]}]}}}\n", name, image, script)
 }

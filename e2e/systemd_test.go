@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/budget"
 )
 
 // onSystemd is the monopod of a machine of ours alone, installed as people do: as a service of systemd, with the usual
@@ -71,7 +73,7 @@ func (in *instance) nothingLeft() {
 	in.t.Helper()
 	in.must("/usr/local/bin/monopod", "uninstall", "--yes", "--config", in.config)
 	in.leftovers()
-	for _, path := range []string{in.dir, in.state, "/usr/local/bin/monopod", "/etc/systemd/system/monopod.service", "/etc/systemd/logind.conf.d/99-monopod.conf", "/sys/fs/cgroup/monopod", "/var/log/pods"} {
+	for _, path := range []string{in.dir, in.state, "/usr/local/bin/monopod", "/etc/systemd/system/monopod.service", "/etc/systemd/logind.conf.d/99-monopod.conf", "/sys/fs/cgroup/monopod", "/sys/fs/cgroup/monopod-shims", "/var/log/pods"} {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			in.t.Errorf("%s is left: %v", path, err)
 		}
@@ -118,11 +120,28 @@ func TestSystemdService(t *testing.T) {
 		}
 		return nil
 	})
+	// From here on it has a budget, below the cgroup of the unit, which the shims leave: else systemd could not start it again.
+	const unit = "/system.slice/monopod.service"
+	in.write(in.config, "agentMemoryBudget: 96Mi\nagentCPUBudget: 1500m\n"+in.read("../../../etc/monopod/config.yaml"))
+	budgeted := func() {
+		t.Helper()
+		inBudget(in, unit+"/agent", budget.Limits{Memory: 96 << 20, MilliCPU: 1500}, 2)
+		for _, pid := range shimsOf(in) {
+			if got := cgroupsOf(t, pid)[""]; got != "/monopod-shims" {
+				t.Errorf("shim %d is in %s", pid, got)
+			}
+		}
+		if left := readCgroup(t, unit, "cgroup.procs", ""); left != "" {
+			t.Errorf("in the cgroup of the unit are still %s", left)
+		}
+	}
 	in.must("systemctl", "restart", "monopod")
 	untouched("after a restart")
+	budgeted()
 	in.must("systemctl", "stop", "monopod")
 	in.must("systemctl", "start", "monopod")
 	untouched("after a stop")
+	budgeted()
 
 	if err := os.MkdirAll("/run/systemd/system/monopod.service.d", 0o755); err != nil {
 		t.Fatal(err)
@@ -158,6 +177,7 @@ func TestSystemdService(t *testing.T) {
 	})
 	in.eventually("it answers", func() error { _, err := in.run("get", "pods"); return err })
 	untouched("after the watchdog")
+	budgeted()
 	in.must("umount", "/srv/h/m")
 	in.nothingLeft()
 }

@@ -32,8 +32,11 @@ func (c *Config) budgets() budget.Limits {
 	return budget.Limits{Memory: memory.Value(), MilliCPU: cpu.MilliValue()}
 }
 
-// agentCgroup is that of monopod itself, unless a service manager has given it another.
-func (c *Config) agentCgroup() string { return cmp.Or(c.KubeletCgroups, c.CgroupRoot+"-agent") }
+// leaveBudget removes the cgroups of a monopod that has ended.
+func leaveBudget(sys budget.System, cfg *Config) error {
+	agent, shims := budget.Names(cfg.CgroupRoot)
+	return sys.Leave(cmp.Or(cfg.KubeletCgroups, agent), shims)
+}
 
 func (c *configCheck) budget(cfg *Config) {
 	if q, err := resource.ParseQuantity(cfg.AgentMemoryBudget); cfg.AgentMemoryBudget != "" && (err != nil || q.Value() < leastMemory) {
@@ -73,7 +76,7 @@ func keepToBudget(sys budget.System, cfg *LoadedConfig, log *slog.Logger) budget
 	if l == (budget.Limits{}) && cfg.KubeletCgroups == "" {
 		return budget.Cgroup{}
 	}
-	place, err := sys.Enter(cfg.KubeletCgroups, cfg.agentCgroup(), l)
+	place, err := sys.Enter(cfg.KubeletCgroups, cfg.CgroupRoot, l)
 	if err != nil {
 		log.Warn("no cgroup keeps monopod to its budget", "err", err)
 	}

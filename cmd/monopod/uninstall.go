@@ -66,7 +66,7 @@ func (p *program) uninstall(ctx context.Context, cfg *LoadedConfig, o *uninstall
 	if err := p.removeWorkloads(ctx, cfg, o); err != nil {
 		return err
 	}
-	if err := p.host.cgroups.Leave(cfg.agentCgroup()); err != nil {
+	if err := leaveBudget(p.host.cgroups, &cfg.Config); err != nil {
 		return err
 	}
 	dirs := []string{cfg.StateDirectory}

@@ -32,11 +32,11 @@ type Cgroup struct {
 	OOMKills int64
 }
 
-// Cgroups below the one that a service manager has delegated to us.
-const (
-	agentCgroup = "agent"
-	shimsCgroup = "shims"
-)
+// agentCgroup is that of the agent below the one that a service manager has delegated to it.
+const agentCgroup = "agent"
+
+// Names are the cgroups that there may be for the budget of an instance whose pods are in root: that of the agent, and that of the shims of a service.
+func Names(root string) (agent, shims string) { return root + "-agent", root + "-shims" }
 
 // cpuPeriod is how often a quota of processor time is handed out, in microseconds.
 const cpuPeriod = 100_000
@@ -157,8 +157,9 @@ func (s System) unit(managed []hierarchy) string {
 }
 
 // Enter moves the agent into a cgroup of its own and limits that. Without a name it is one below that of the service it is, or
-// else the fallback. What could be done is in the answer also when there is an error: the agent works without a budget, too.
-func (s System) Enter(name, fallback string, l Limits) (Cgroup, error) {
+// else of Names(root). What could be done is in the answer also when there is an error: the agent works without a budget, too.
+func (s System) Enter(name, root string, l Limits) (Cgroup, error) {
+	fallback, shims := Names(root)
 	limits, managed, err := s.hierarchies()
 	if err != nil {
 		return Cgroup{}, err
@@ -172,7 +173,7 @@ func (s System) Enter(name, fallback string, l Limits) (Cgroup, error) {
 		name = fallback
 	}
 	if limits[0].controller == "" {
-		return s.enterUnified(&limits[0], unit, name, l)
+		return s.enterUnified(&limits[0], unit, name, shims, l)
 	}
 	return s.enterControllers(limits, name, l)
 }
@@ -217,13 +218,13 @@ func parentOf(own, name string) string {
 	return own
 }
 
-// enterUnified is Enter for v2, where a cgroup has either processes or limits for those below it: in a delegated one all
-// processes are moved down first.
-func (s System) enterUnified(h *hierarchy, unit, name string, l Limits) (Cgroup, error) {
+// enterUnified is Enter for v2, where a cgroup has either processes or limits for those below it: a delegated one is cleared of
+// processes first. Shims cannot stay below it: systemd could not start the service again while its cgroup is there and has limits for those below.
+func (s System) enterUnified(h *hierarchy, unit, name, outside string, l Limits) (Cgroup, error) {
 	dir, shims := h.dir(name), h.dir(parentOf(h.own, name))
 	below := unit != "" && path.Dir(name) == unit
 	if below {
-		shims = h.dir(path.Join(unit, shimsCgroup))
+		shims = h.dir(outside)
 		if err := os.MkdirAll(shims, 0o755); err != nil {
 			return Cgroup{}, err
 		}
@@ -356,14 +357,16 @@ func renew(dir, events string) (kills int64) {
 	return kills
 }
 
-// Leave removes a cgroup of an agent that has ended.
-func (s System) Leave(name string) error {
+// Leave removes cgroups of an agent that has ended, unless somebody is in them.
+func (s System) Leave(names ...string) error {
 	limits, _, _ := s.hierarchies() // where there are none, there is nothing to be removed
-	var err error
+	var errs []error
 	for i := range limits {
-		if rerr := unix.Rmdir(limits[i].dir(name)); rerr != nil && !errors.Is(rerr, unix.ENOENT) && !errors.Is(rerr, unix.EBUSY) {
-			err = errors.Join(err, fmt.Errorf("remove the cgroup %s: %w", name, rerr))
+		for _, name := range names {
+			if err := unix.Rmdir(limits[i].dir(name)); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EBUSY) {
+				errs = append(errs, fmt.Errorf("remove the cgroup %s: %w", name, err))
+			}
 		}
 	}
-	return err
+	return errors.Join(errs...)
 }

@@ -68,7 +68,7 @@ func TestEnterOnV1IsPerControllerAndShimsStayWhereTheAgentCameFrom(t *testing.T)
 	t.Parallel()
 	s, read := cgroups(t, v1(), "9:memory:/box\n8:cpu,cpuacct:/\n1:name=systemd:/\n0::/\n",
 		with(empty("memory/m-agent", "cpu,cpuacct/m-agent"), map[string]string{"memory/m-agent/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"}))
-	c, err := s.Enter("", "/m-agent", budget.Limits{Memory: 64 * mib, MilliCPU: 250})
+	c, err := s.Enter("", "/m", budget.Limits{Memory: 64 * mib, MilliCPU: 250})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestEnterOnV1IsPerControllerAndShimsStayWhereTheAgentCameFrom(t *testing.T)
 func TestEnterWithoutLimitsTakesThemAway(t *testing.T) {
 	t.Parallel()
 	s, read := cgroups(t, v1(), "9:memory:/a\n8:cpu,cpuacct:/a\n", empty("memory/a", "cpu,cpuacct/a"))
-	c, err := s.Enter("/a", "/m-agent", budget.Limits{})
+	c, err := s.Enter("/a", "/m", budget.Limits{})
 	if err != nil || c.Name != "/a" {
 		t.Fatalf("%+v, %v", c, err)
 	}
@@ -106,7 +106,7 @@ func TestEnterWithoutLimitsTakesThemAway(t *testing.T) {
 func TestEnterOnV2EnablesControllersFromTheTop(t *testing.T) {
 	t.Parallel()
 	s, read := cgroups(t, v2(), "0::/user.slice/session\n", with(empty("u", "u/top", "u/top/agent", "u/user.slice/session"), map[string]string{"u/top/cgroup.subtree_control": "cpu memory pids"}))
-	c, err := s.Enter("/top/agent", "/m-agent", budget.Limits{Memory: 64 * mib})
+	c, err := s.Enter("/top/agent", "/m", budget.Limits{Memory: 64 * mib})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,28 +124,28 @@ func TestEnterOnV2EnablesControllersFromTheTop(t *testing.T) {
 	}
 }
 
-func TestEnterBelowADelegatedServiceMovesTheOthersDown(t *testing.T) {
+func TestEnterBelowADelegatedServiceMovesTheOthersOut(t *testing.T) {
 	t.Parallel()
 	const unit = "u/system.slice/monopod.service"
 	for _, own := range []string{"/system.slice/monopod.service", "/system.slice/monopod.service/agent"} {
-		s, read := cgroups(t, v2(), "0::"+own+"\n", with(empty(unit, unit+"/agent", unit+"/shims"), map[string]string{unit + "/cgroup.procs": "77\n"}), unit)
-		c, err := s.Enter("", "/m-agent", budget.Limits{MilliCPU: 1500})
+		s, read := cgroups(t, v2(), "0::"+own+"\n", with(empty(unit, unit+"/agent", "u/m-shims"), map[string]string{unit + "/cgroup.procs": "77\n"}), unit)
+		c, err := s.Enter("", "/m", budget.Limits{MilliCPU: 1500})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Name != "/system.slice/monopod.service/agent" || len(c.Shims) != 1 || filepath.Base(c.Shims[0]) != "shims" {
+		if c.Name != "/system.slice/monopod.service/agent" || len(c.Shims) != 1 || filepath.Base(c.Shims[0]) != "m-shims" {
 			t.Errorf("%+v", c)
 		}
 		if got := read(unit + "/agent/cpu.max"); got != "150000 100000" {
 			t.Errorf("limit %q", got)
 		}
 	}
-	s, read := cgroups(t, v2(), "0::/system.slice/monopod.service\n", with(empty(unit, unit+"/agent", unit+"/shims"), map[string]string{unit + "/cgroup.procs": "77\n12\n"}), unit)
+	s, read := cgroups(t, v2(), "0::/system.slice/monopod.service\n", with(empty(unit, unit+"/agent", "u/m-shims"), map[string]string{unit + "/cgroup.procs": "77\n12\n"}), unit)
 	// A file does not lose what is moved away, as a cgroup would.
-	if c, err := s.Enter("", "/m-agent", budget.Limits{}); err == nil || c.Name != "" || !strings.Contains(err.Error(), "faster") {
+	if c, err := s.Enter("", "/m", budget.Limits{}); err == nil || c.Name != "" || !strings.Contains(err.Error(), "faster") {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if got := read(unit + "/shims/cgroup.procs"); got != "12" {
+	if got := read("u/m-shims/cgroup.procs"); got != "12" {
 		t.Errorf("shims: %q", got)
 	}
 }
@@ -161,7 +161,7 @@ func TestWhereCgroupsCannotBeChangedTheAgentStays(t *testing.T) {
 		"no files v2": {v2(), "0::/\n"},
 	} {
 		s, _ := cgroups(t, c.mounts, c.own, nil)
-		if got, err := s.Enter("", "/m-agent", budget.Limits{Memory: 64 * mib}); err == nil || got.Name != "" || got.Shims != nil {
+		if got, err := s.Enter("", "/m", budget.Limits{Memory: 64 * mib}); err == nil || got.Name != "" || got.Shims != nil {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestAContainerSeesAPartOfTheHierarchy(t *testing.T) {
 	t.Parallel()
 	mounts := []string{"30 20 0:25 /docker/1 @/memory rw - cgroup cgroup rw,memory", "31 20 0:26 /docker/1 @/cpu rw - cgroup cgroup rw,cpu"}
 	s, read := cgroups(t, mounts, "9:memory:/docker/1\n8:cpu:/docker/1/sub\n", empty("memory/m-agent", "cpu/m-agent"))
-	c, err := s.Enter("", "/m-agent", budget.Limits{Memory: 64 * mib})
+	c, err := s.Enter("", "/m", budget.Limits{Memory: 64 * mib})
 	if err != nil || read("memory/m-agent/cgroup.procs") != "77" {
 		t.Fatalf("%+v, %v", c, err)
 	}
