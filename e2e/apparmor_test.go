@@ -102,6 +102,14 @@ func TestAppArmor(t *testing.T) {
 		if got := in.says(name); got != want {
 			t.Errorf("%s says %q, want %q", name, got, want)
 		}
+		if !with {
+			continue
+		}
+		out, err := in.run("exec", name, "--", "sh", "-c", "cat /proc/self/attr/current; (echo x > /tmp/secret) 2>/dev/null && echo wrote; true")
+		got := strings.Join(strings.Fields(strings.ReplaceAll(out, "\x00", " ")), " ")
+		if own := strings.Replace(strings.Replace(want, " mounted", "", 1), " tuned", "", 1); got != own || err != nil {
+			t.Errorf("%s: a command in it says %q, want %q: %v", name, got, own, err)
+		}
 	}
 }
 

@@ -94,6 +94,7 @@ func TestEndpointsTellWhatIsUsed(t *testing.T) {
 		}
 	})
 	t.Run("docs", func(t *testing.T) { in.docsOverTCP(t, host) })
+	t.Run("kubectl", func(t *testing.T) { in.kubectlOverTCP(t, host) })
 	in.drop("busy")
 	in.gone("busy")
 }

@@ -54,6 +54,10 @@ spec:
 		if got := strings.TrimRight(string(b), "\x00\n"); got != want.process || err != nil {
 			t.Errorf("%s: the process is %s, want %s: %v", name, got, want.process, err)
 		}
+		out, err := in.run("exec", name, "--", "cat", "/proc/self/attr/current")
+		if got := strings.TrimRight(out, "\x00\n"); got != want.process || err != nil {
+			t.Errorf("%s: a command in it is %s, want %s: %v", name, got, want.process, err)
+		}
 		for _, file := range []string{"/bin/busybox", "/etc/hosts", "/etc/resolv.conf", "/disk", "/mem", "/dev/shm"} {
 			label := make([]byte, 256)
 			n, err := unix.Lgetxattr(filepath.Join(fmt.Sprintf("/proc/%d/root", pid), file), "security.selinux", label)

@@ -59,6 +59,8 @@ func TestReachingIntoPods(t *testing.T) {
 	t.Run("attach", func(t *testing.T) { testTerminalOfAttach(t, in) })
 	t.Run("port-forward", func(t *testing.T) { testPortForward(t, in) })
 	t.Run("cp", func(t *testing.T) { testCopy(t, in) })
+	t.Run("confined", func(t *testing.T) { testConfinedCommand(t, in) })
+	t.Run("top", func(t *testing.T) { testTop(t, in) })
 	t.Run("many", func(t *testing.T) { testManyCommands(t, in) })
 	t.Run("kill of the agent", func(t *testing.T) { testKillDuringExec(t, in) })
 }
@@ -441,4 +443,89 @@ func (in *instance) copied(t *testing.T, from string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// testConfinedCommand: a command has what confines the container's own process, and its environment.
+func testConfinedCommand(t *testing.T, in *instance) {
+	profiles := filepath.Join(in.dir, "root", "seccomp")
+	if err := os.MkdirAll(profiles, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	in.write(filepath.Join(profiles, "nodirs.json"), `{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}`)
+	const look = `grep -E "^(Uid|Gid|Groups|Cap...|NoNewPrivs|Seccomp|Seccomp_filters|Cpus_allowed_list):" /proc/self/status; cat /proc/self/oom_score_adj /proc/self/limits; ` +
+		`echo "$PASSWORD $HOSTNAME"; pwd; for ns in mnt net ipc uts pid cgroup; do readlink /proc/self/ns/$ns; done; cat /proc/self/cgroup; mkdir /tmp/x 2>&1`
+	in.put("confined", fmt.Sprintf(`
+apiVersion: v1
+kind: Secret
+metadata: {name: hidden}
+stringData: {password: very-secret-5317}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: confined}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: %s
+    workingDir: /var
+    resources: {limits: {memory: 64Mi, cpu: 500m}}
+    env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: hidden, key: password}}}]
+    securityContext:
+      runAsUser: 1234
+      runAsGroup: 2345
+      allowPrivilegeEscalation: false
+      capabilities: {drop: [ALL]}
+      seccompProfile: {type: Localhost, localhostProfile: nodirs.json}
+    command: [sh, -c, %q]
+`, image, look+`; echo done; exec sleep 1000`))
+	own := in.says("confined")
+	out, err := in.run("exec", "confined", "--", "sh", "-c", look+"; true")
+	if got := strings.Join(strings.Fields(out), " "); err != nil || got != own {
+		t.Errorf("%v, a command has\n%s\nthe container\n%s", err, got, own)
+	}
+	for _, want := range []string{"very-secret-5317", "Seccomp: 2", "NoNewPrivs: 1", "CapEff: 0000000000000000", "Uid: 1234", "mkdir: can't create directory '/tmp/x': Operation not permitted"} {
+		if !strings.Contains(own, want) {
+			t.Errorf("no %s in %s", want, own)
+		}
+	}
+	// The secret is with the process alone: neither in the spec of containerd nor in the arguments of runc.
+	p := in.inTerminal(t, "exec", "-it", "confined", "--", "sh", "-c", "echo $PASSWORD; sleep 7658")
+	p.sees(in, "very-secret-5317")
+	found, err := exec.Command("grep", "-rl", "--devices=skip", "--exclude-dir=ns", "very-secret-5317", in.state, filepath.Join(in.dir, "root")).CombinedOutput()
+	if err != nil && len(found) > 0 {
+		t.Fatal(err, string(found))
+	}
+	for line := range strings.Lines(string(found)) {
+		if !strings.Contains(line, "/secrets/") {
+			t.Errorf("the secret is in %s", line)
+		}
+	}
+	p.types("\x03")
+	_ = p.cmd.Wait()
+}
+
+// testTop compares what is shown with what the kernel says.
+func testTop(t *testing.T, in *instance) {
+	out, err := in.run("top", "containers", "web", "--sort-by", "memory")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "NAMESPACE POD NAME CPU(cores) MEMORY(bytes)" {
+		t.Fatalf("%v, %s", err, out)
+	}
+	var cpu, memory int
+	for _, line := range lines[1:] {
+		f := strings.Fields(line)
+		if _, err := fmt.Sscanf(f[3]+" "+f[4], "%dm %dMi", &cpu, &memory); err != nil || memory > 40 || cpu > 500 {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	out, err = in.run("top", "node")
+	var percent, share int
+	f := strings.Fields(out)
+	if err != nil || len(f) != 10 {
+		t.Fatalf("%v, %s", err, out)
+	}
+	if _, err := fmt.Sscanf(strings.Join(f[6:], " "), "%dm %d%% %dMi %d%%", &cpu, &percent, &memory, &share); err != nil || percent > 101 || share > 100 || memory < 50 {
+		t.Errorf("%v, %s", err, out)
+	}
 }
