@@ -82,7 +82,11 @@ func (c *Certificate) get() (*tls.Certificate, error) {
 		return c.instead.get()
 	}
 	if err != nil {
-		return c.keepLocked(fmt.Errorf("certificate: %w", err))
+		kept, err := c.keepLocked(fmt.Errorf("certificate: %w", err))
+		if kept == nil && c.instead != nil { // a broken file is not better than none
+			return c.instead.get()
+		}
+		return kept, err
 	}
 	if c.pair != nil {
 		c.log.Info("certificate has changed", "file", c.certFile)

@@ -422,6 +422,10 @@ func TestUntilACertificateIsIssuedAnotherOneServes(t *testing.T) {
 	if !leaf().Equal(first.Leaf) {
 		t.Error("it is not our own")
 	}
+	s.write("issued.pem", []byte("-----BEGIN"))
+	if !leaf().Equal(first.Leaf) {
+		t.Error("a broken file ends our own")
+	}
 	cert, key := ca.issue(t, "node", nil, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })
 	s.write("issued.pem", append(cert, key...))
 	issued := leaf()
