@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"monopod/node/apiserver/apitest"
 )
@@ -90,7 +91,7 @@ func TestKubectlReachesThePods(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Options{VerifyNodes: true})
 	port := freePort(t)
-	in := newInstance(t, "kubeconfig: "+s.Kubeconfig(s.Address, apitest.Node("e2e")), fmt.Sprintf("port: %d", port), "serverTLSBootstrap: true",
+	in := newInstance(t, "kubeconfig: "+s.Kubeconfig(s.Address, apitest.Node("e2e")), fmt.Sprintf("port: %d", port), "serverTLSBootstrap: true", "apiServerPods: true",
 		"authentication: {x509: {clientCAFile: "+s.Dir+"/ca.crt}, webhook: {enabled: true}}", "authorization: {mode: Webhook}")
 	in.put("web", sleeper("web", "echo first; echo second; mkdir -p /tmp/w; echo served >/tmp/w/index.html; httpd -p 8080 -h /tmp/w"))
 	in.start()
@@ -116,6 +117,8 @@ func TestKubectlReachesThePods(t *testing.T) {
 		}
 		return nil
 	})
+	s.Bind("e2e", "bound", func(p *corev1.Pod) { p.Spec.Containers[0].Image = image })
+	in.ready("bound")
 	for _, websockets := range []string{"true", "false"} {
 		how := map[string]string{"true": "WebSocket", "false": "SPDY"}[websockets]
 		admin.env = append(admin.env, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS="+websockets, "KUBECTL_PORT_FORWARD_WEBSOCKETS="+websockets)
@@ -127,7 +130,7 @@ func TestKubectlReachesThePods(t *testing.T) {
 		for path, want := range map[string]string{
 			"stats/summary":    `"podRef":{"name":"web-e2e","namespace":"default"`,
 			"metrics/resource": `pod_memory_working_set_bytes{namespace="default",pod="web-e2e"}`,
-			"pods":             `"name":"web-e2e"`, "healthz": "ok",
+			"pods":             `"name":"web-e2e"`, "healthz": "ok", "stats/summary?only_cpu_and_memory=true": `"podRef":{"name":"bound","namespace":"default"`,
 		} {
 			out := admin.prints("get", "--raw", "/api/v1/nodes/e2e/proxy/"+path)
 			if flat := strings.NewReplacer(" ", "", "\n", "").Replace(out); !strings.Contains(flat, want) {
@@ -136,12 +139,17 @@ func TestKubectlReachesThePods(t *testing.T) {
 		}
 	})
 	t.Run("strangers", func(t *testing.T) { testStrangers(t, s, port) })
+	s.Must(http.MethodDelete, mirrors+"bound", nil, nil)
+	in.gone("bound")
 }
 
 func testKubectlExec(t *testing.T, admin *kubectl) {
 	out, errs, code := admin.try("from here\n", "exec", "-i", "web-e2e", "--", "sh", "-c", "cat; echo told >&2; exit 3")
 	if out != "from here\n" || code != 3 || !strings.HasPrefix(errs, "told\n") {
 		t.Errorf("exit code %d\n%s\n%s", code, out, errs)
+	}
+	if out := admin.prints("exec", "bound", "--", "cat", "/db/pass"); out == "" {
+		t.Error("a pod that the API server binds has no Secret")
 	}
 	if out, errs, code := admin.try("", "exec", "web-e2e", "-c", "none", "--", "true"); code != 1 || !strings.Contains(errs, "none") {
 		t.Errorf("another container: exit code %d\n%s\n%s", code, out, errs)

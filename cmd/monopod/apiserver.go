@@ -205,9 +205,6 @@ func (g *gate) closed() (cordoned, ending bool) {
 	return g.state.Cordoned, g.ending != nil
 }
 
-// shownName is the name by which the API server knows a pod.
-func (a *App) shownName(_, name string) string { return apiserver.MirrorName(name, a.cfg.NodeName) }
-
 // alias finds the pod that the API server knows by a name; nil where there is no API server.
 func (a *App) alias() func(string) (string, bool) {
 	if a.reporter == nil {

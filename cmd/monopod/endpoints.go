@@ -24,16 +24,16 @@ import (
 // openEndpoints makes what answers as a kubelet does: to the socket by the names of pods here, over TCP by those that the API server
 // knows them by.
 func (a *App) openEndpoints() {
-	own := func(_, name string) string { return name }
+	own := func(name, _ string) string { return name }
 	a.reporter = a.newReporter()
 	a.ends = a.newEndpoints(own)
 	if a.overTCP = a.ends; a.reporter != nil && a.cfg.Port+a.cfg.ReadOnlyPort > 0 {
-		a.overTCP = a.newEndpoints(a.shownName)
+		a.overTCP = a.newEndpoints(a.reporter.ShownName)
 	}
 }
 
-// newEndpoints returns what answers; named is how it calls the pod that has a name here.
-func (a *App) newEndpoints(named func(namespace, name string) string) *endpoints.Endpoints {
+// newEndpoints returns what answers; named is how it calls the pod that has a name and a uid here.
+func (a *App) newEndpoints(named func(name, uid string) string) *endpoints.Endpoints {
 	checks, usage := a.checks(), namedUsage{a.stats, named}
 	configuration, _ := json.Marshal(a.cfg.nested()) // texts, numbers and lists of them always encode
 	images := filepath.Join(a.cfg.RootDirectory, "containerd")
@@ -63,28 +63,28 @@ func (a *App) newEndpoints(named func(namespace, name string) string) *endpoints
 // namedUsage is what pods use, by other names.
 type namedUsage struct {
 	*stats.Collector
-	named func(namespace, name string) string
+	named func(name, uid string) string
 }
 
 // All implements endpoints.Usage and metrics.Usage.
 func (u namedUsage) All(ctx context.Context, o stats.Options) (stats.Machine, []stats.Pod, error) {
 	m, pods, err := u.Collector.All(ctx, o)
 	for i := range pods {
-		pods[i].Name = u.named(pods[i].Namespace, pods[i].Name)
+		pods[i].Name = u.named(pods[i].Name, pods[i].UID)
 	}
 	return m, pods, err
 }
 
-func namedPods(pods []corev1.Pod, named func(namespace, name string) string) []corev1.Pod {
+func namedPods(pods []corev1.Pod, named func(name, uid string) string) []corev1.Pod {
 	for i := range pods {
-		pods[i].Name = named(pods[i].Namespace, pods[i].Name)
+		pods[i].Name = named(pods[i].Name, string(pods[i].UID))
 	}
 	return pods
 }
 
-func namedProbes(probes []metrics.Probe, named func(namespace, name string) string) []metrics.Probe {
+func namedProbes(probes []metrics.Probe, named func(name, uid string) string) []metrics.Probe {
 	for i := range probes {
-		probes[i].Pod = named(probes[i].Namespace, probes[i].Pod)
+		probes[i].Pod = named(probes[i].Pod, probes[i].UID)
 	}
 	return probes
 }

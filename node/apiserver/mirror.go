@@ -35,6 +35,14 @@ const maxName = 253
 // MirrorName is the name of the mirror of a pod, as a kubelet names its static pods.
 func MirrorName(name, nodeName string) string { return name + "-" + strings.ToLower(nodeName) }
 
+// ShownName is the name by which the API server knows the pod that has a name and a uid here.
+func (a *Agent) ShownName(name, uid string) string {
+	if a.store.isBound(types.UID(uid)) {
+		return name // it is there itself
+	}
+	return MirrorName(name, a.cfg.NodeName)
+}
+
 // LocalName is the name of the pod that has a mirror of that name. ok is false when no pod has.
 func LocalName(mirror, nodeName string) (name string, ok bool) {
 	name, ok = strings.CutSuffix(mirror, "-"+strings.ToLower(nodeName))

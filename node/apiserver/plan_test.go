@@ -200,6 +200,14 @@ func TestWhatIsDoneAboutTheNode(t *testing.T) {
 	}
 }
 
+func TestPodsThatAreThereThemselvesKeepTheirNames(t *testing.T) {
+	a := New(config(t, "", newBoard()))
+	a.store.uids["bound"] = true
+	if got := a.ShownName("web", "bound") + " " + a.ShownName("web", "ours"); got != "web web-n1" {
+		t.Error(got)
+	}
+}
+
 func TestOnlyWhoMadeANodeUnschedulableMakesItSchedulable(t *testing.T) {
 	cfg := config(t, "", newBoard())
 	facts := cfg.Facts()
