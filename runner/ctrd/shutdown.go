@@ -63,20 +63,46 @@ func (b *shutdownBook) writeLocked() error {
 	return atomicfile.Write(b.path, append(text, '\n'), 0o600)
 }
 
+// begin notes that a run has begun. Where that cannot be written, because the disk is full, the file is emptied, which takes no room: should
+// the machine go down now all is in doubt then, and the run goes on, because it is what makes room.
+func (b *shutdownBook) begin() (untold, err error) {
+	untold = b.writeLocked()
+	if untold == nil {
+		return nil, nil
+	}
+	f, err := os.OpenFile(b.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close(), atomicfile.SyncDir(filepath.Dir(b.path)))
+	}
+	if err != nil {
+		return nil, errors.Join(untold, err)
+	}
+	return untold, nil
+}
+
+// readShutdown reads the file; one that cannot be read is of another boot.
+func readShutdown(path string) shutdown {
+	var last shutdown
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil || json.Unmarshal(text, &last) != nil:
+		return shutdown{Boot: "unknown"}
+	}
+	return last
+}
+
 // openShutdown notes that a run has begun, and returns what is in doubt; nil: nothing. A file that cannot be read leaves
 // all in doubt.
 func (r *Runtime) openShutdown() (*image.Doubt, error) {
 	b := &shutdownBook{path: filepath.Join(r.cfg.RootDirectory, shutdownFile)}
-	var last shutdown
-	text, err := os.ReadFile(b.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil || json.Unmarshal(text, &last) != nil:
-		last = shutdown{Boot: "unknown"}
-	}
-	b.shutdown = last.next(r.bootID)
-	if err := b.writeLocked(); err != nil {
+	b.shutdown = readShutdown(b.path).next(r.bootID)
+	untold, err := b.begin()
+	if err != nil {
 		return nil, err
+	}
+	if untold != nil {
+		r.log.Warn("images are looked at after the next start: how this run begins cannot be noted", "err", untold)
 	}
 	r.onClose(b.close)
 	if !b.Doubt {

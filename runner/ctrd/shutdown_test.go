@@ -1,7 +1,11 @@
 package ctrd
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
+	"syscall"
 	"testing"
 )
 
@@ -20,6 +24,41 @@ func TestWhatIsInDoubtAfterAStart(t *testing.T) {
 	} {
 		if got := c.last.next("now"); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestARunBeginsOnAFullDiskAndLeavesAllInDoubt(t *testing.T) {
+	old := syscall.Rlimit{}
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range []string{`{"boot":"then","clean":true}`, ""} {
+		b := &shutdownBook{path: filepath.Join(t.TempDir(), shutdownFile), shutdown: shutdown{Boot: "now"}}
+		if before != "" {
+			if err := os.WriteFile(b.path, []byte(before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The kernel lets nobody write more than this, as on a full disk.
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 8, Max: old.Max}); err != nil {
+			t.Fatal(err)
+		}
+		untold, err := b.begin()
+		if back := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); back != nil {
+			t.Fatal(back)
+		}
+		if err != nil || !errors.Is(untold, syscall.EFBIG) {
+			t.Errorf("after %q: %v, %v", before, untold, err)
+		}
+		if last := readShutdown(b.path); !last.next("later").Doubt {
+			t.Errorf("after %q: nothing is in doubt: %+v", before, last)
+		}
+		if untold, err := b.begin(); err != nil || untold != nil {
+			t.Errorf("with room: %v, %v", untold, err)
+		}
+		if last := readShutdown(b.path); last.Boot != "now" || last.next("now").Doubt {
+			t.Errorf("with room: %+v", last)
 		}
 	}
 }
