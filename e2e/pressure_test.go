@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -255,6 +256,12 @@ func (in *strained) diskRunsFull() {
 	in.fill(0)
 	if out := in.images(); !strings.Contains(out, spareImage) || !strings.Contains(out, image) {
 		in.t.Errorf("images when the disk is full:\n%s", out)
+	}
+	if out, err := in.run("status"); err != nil || !regexp.MustCompile(`DiskPressure +True +\d+s +kubelet has disk pressure\nPIDPressure +False`).MatchString(out) {
+		in.t.Errorf("status: %v\n%s", err, out)
+	}
+	if out := in.curl("/metrics"); !strings.Contains(out, `monopod_node_condition{condition="DiskPressure"} 1`) || !strings.Contains(out, `kubelet_evictions{eviction_signal="nodefs.available"} 1`) {
+		in.t.Errorf("metrics:\n%s", out)
 	}
 	if err := os.Remove(filepath.Join(in.root, "filler")); err != nil {
 		in.t.Fatal(err)

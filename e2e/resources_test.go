@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/capacity"
 )
 
 // cgroupFile reads a file of the container's cgroup: its v2 name, or controller/name on v1.
@@ -46,7 +48,11 @@ func cgroupV2() bool {
 }
 
 func TestResourcesReachTheCgroup(t *testing.T) {
-	in := newInstance(t, "podPidsLimit: 64")
+	in := newInstance(t, "podPidsLimit: 64", `systemReserved: {cpu: 100m, memory: 64Mi, pid: "1000"}`)
+	m, err := capacity.Read(in.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	in.start()
 	in.put("limited", sleeper("limited", "echo", `    resources: {requests: {cpu: 250m, memory: 16Mi}, limits: {cpu: 500m, memory: 32Mi}}`))
 	p := in.ready("limited")
@@ -77,6 +83,12 @@ func TestResourcesReachTheCgroup(t *testing.T) {
 	} {
 		if got, want := readCgroup(t, podCgroup(in, p), w.v2, w.v1), choose(w.on2, w.on1); got != want {
 			t.Errorf("%s of the pod is %q, want %q", w.v2, got, want)
+		}
+	}
+	page := int64(os.Getpagesize())
+	for name, want := range map[[2]string]int64{{"memory.max", "memory/memory.limit_in_bytes"}: (m.Memory - 64<<20) / page * page, {"pids.max", "pids/pids.max"}: m.PIDs - 1000} {
+		if got := readCgroup(t, in.cgroups.Class(corev1.PodQOSGuaranteed), name[0], name[1]); got != fmt.Sprint(want) {
+			t.Errorf("%s of all pods is %s, want %d", name[0], got, want)
 		}
 	}
 	if p.Status.QOSClass != corev1.PodQOSBurstable {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/node/budget"
 )
 
@@ -19,6 +21,8 @@ type Agent struct {
 	Budget budget.Limits `json:"budget,omitzero"`
 	// MemoryLimitBytes is what the garbage collector tries to do with; 0: no limit is set.
 	MemoryLimitBytes int64 `json:"memoryLimitBytes,omitempty"`
+	// Conditions say whether the machine has too little of something; none: nobody looks.
+	Conditions []corev1.NodeCondition `json:"conditions,omitempty"`
 }
 
 // agentRoutes adds what monopod costs.

@@ -135,11 +135,8 @@ func (f *nodeFacts) now() apiserver.Facts {
 	cordoned, ending := a.gate.closed()
 	facts := apiserver.Facts{
 		Addresses: apiserver.NodeAddresses(ips, cfg.NodeName), Info: f.info(), Images: f.images(), Port: int32(cfg.Port), Unschedulable: cordoned,
+		Conditions: append(a.strain.conditions(), f.ready(ending)), // the last one, as a kubelet's
 	}
-	if a.strain != nil {
-		facts.Conditions = a.strain.monitor.Conditions()
-	}
-	facts.Conditions = append(facts.Conditions, f.ready(ending)) // the last one, as a kubelet's
 	if r := a.resources; r != nil {
 		facts.Capacity, facts.Allocatable = r.Capacity(), r.Allocatable()
 	}

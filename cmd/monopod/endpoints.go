@@ -44,7 +44,7 @@ func (a *App) newEndpoints(named func(name, uid string) string) *endpoints.Endpo
 		Node: a.cfg.NodeName, Checks: checks, Stats: usage, Tally: a.tally, Configuration: configuration,
 		Metrics: metrics.Handlers(metrics.Sources{
 			Node: a.cfg.NodeName, Version: version(), Tally: a.tally, Checks: checks, Stats: usage,
-			Pods: a.board.podObjects, Inputs: a.board.countInputs, Probes: func() []metrics.Probe { return namedProbes(a.board.countProbes(), named) },
+			Pods: a.board.podObjects, Inputs: a.board.countInputs, Conditions: a.strain.conditions, Probes: func() []metrics.Probe { return namedProbes(a.board.countProbes(), named) },
 		}, a.log),
 		Pods: func(context.Context) ([]corev1.Pod, error) {
 			views, err := a.board.Pods()

@@ -85,6 +85,14 @@ func (s *strain) current() (*runner.Pool, Runtime) {
 	return s.pool, s.rt
 }
 
+// conditions are those of the node; none where nobody watches.
+func (s *strain) conditions() []corev1.NodeCondition {
+	if s == nil {
+		return nil
+	}
+	return s.monitor.Conditions()
+}
+
 // run watches until ctx ends. It has looked once before anything starts.
 func (s *strain) run(ctx context.Context) {
 	changed, cancel := s.monitor.Subscribe()

@@ -19,7 +19,7 @@ import (
 // cost is what this process and its shims cost.
 func (a *App) cost() node.Agent {
 	now := boottime.Since()
-	out := node.Agent{PID: os.Getpid(), Version: version()}
+	out := node.Agent{PID: os.Getpid(), Version: version(), Conditions: a.strain.conditions()}
 	out.Agent.Add("/proc", out.PID, now)
 	for _, pid := range budget.Children("/proc", shimName, a.cfg.StateDirectory) {
 		out.Shims.Add("/proc", pid, now)
@@ -36,9 +36,11 @@ func (p *program) statusCommand() *cobra.Command {
 	output := ""
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what monopod itself costs the machine: memory, wake-ups, bytes written to disk",
-		Long: "Of monopod, with the containerd inside it, and of the shims that look after containers. Wake-ups are voluntary context\n" +
-			"switches of the threads there are; numbers of an hour are means since the processes were started.",
+		Short: "Show what monopod itself costs the machine, and what the machine is short of",
+		Long: "Costs are memory, wake-ups and bytes written to disk, of monopod, with the containerd inside it, and of the shims that look after containers. Wake-ups are voluntary context\n" +
+			"switches of the threads there are; numbers of an hour are means since the processes were started.\n\n" +
+			"Conditions are those of a Kubernetes node: MemoryPressure, DiskPressure and PIDPressure. While one of them is True, pods may be evicted,\n" +
+			"and new ones wait.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOfOutputs(output, "json", "yaml"); err != nil {
@@ -77,6 +79,14 @@ func (p *program) status(ctx context.Context, c *node.Client, output string) err
 	(&table{w: p.stdout}).printAll(rows)
 	if a.Cgroup != "" {
 		fmt.Fprintf(p.stdout, "\nmonopod has the cgroup %s, with %s.\n", a.Cgroup, budgetText(a.Budget))
+	}
+	if len(a.Conditions) > 0 {
+		fmt.Fprintln(p.stdout)
+		rows = [][]string{{"CONDITION", "STATUS", "SINCE", "MESSAGE"}}
+		for _, c := range a.Conditions {
+			rows = append(rows, []string{string(c.Type), string(c.Status), ago(c.LastTransitionTime.Time, time.Now()), c.Message})
+		}
+		(&table{w: p.stdout}).printAll(rows)
 	}
 	if a.MemoryLimitBytes > 0 {
 		fmt.Fprintf(p.stdout, "\nIts garbage collector tries to do with %s of memory (agentMemoryBudget, or GOMEMLIMIT).\n", mebibytes(float64(a.MemoryLimitBytes)))

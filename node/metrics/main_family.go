@@ -44,7 +44,9 @@ type Sources struct {
 	Pods func() []*corev1.Pod
 	// Inputs returns the number of files and URLs by source and state.
 	Inputs func() map[[2]string]int
-	Probes func() []Probe
+	// Conditions returns those of the node that say what there is too little of; nil: nobody looks.
+	Conditions func() []corev1.NodeCondition
+	Probes     func() []Probe
 }
 
 func processCollectors() []prometheus.Collector {
@@ -56,7 +58,7 @@ type mainFamily struct {
 	family
 	src Sources
 
-	build, node, check                                   *definition
+	build, node, check, condition                        *definition
 	running, containers, desired, active, pods, inputs   *definition
 	podsStarted, podErrors, started, startErrors, starts *definition
 	operations, operationErrors, operationSeconds        *definition
@@ -75,6 +77,7 @@ func newMain(src Sources) *mainFamily {
 	f.active = f.add(gauge, "kubelet_active_pods", "Number of pods that have not ended.", "static")
 	f.pods = f.add(gauge, "monopod_pods", "Number of pods by their phase.", "phase")
 	f.inputs = f.add(gauge, "monopod_inputs", "Number of files and URLs that manifests are read from, by source and state.", "source", "state")
+	f.condition = f.add(gauge, "monopod_node_condition", "Whether the machine has too little of something; docs/pressure.md.", "condition")
 	f.podsStarted = f.add(counter, "kubelet_started_pods_total", "Number of pods that were started.")
 	f.podErrors = f.add(counter, "kubelet_started_pods_errors_total", "Number of errors when starting pods.")
 	f.started = f.add(counter, "kubelet_started_containers_total", "Number of containers that were started.", "container_type")
@@ -111,8 +114,22 @@ func (f *mainFamily) Collect(ch chan<- prometheus.Metric) {
 	for key, n := range f.src.Inputs() {
 		s.put(f.inputs, float64(n), key[0], key[1])
 	}
+	f.collectConditions(s)
 	f.collectPods(s)
 	f.collectTally(s)
+}
+
+func (f *mainFamily) collectConditions(s sink) {
+	if f.src.Conditions == nil {
+		return
+	}
+	for _, c := range f.src.Conditions() {
+		is := 0.0
+		if c.Status == corev1.ConditionTrue {
+			is = 1
+		}
+		s.put(f.condition, is, string(c.Type))
+	}
 }
 
 func (f *mainFamily) collectPods(s sink) {

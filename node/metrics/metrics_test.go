@@ -87,7 +87,10 @@ func sources(t *testing.T) (Sources, *machine) {
 			Hierarchies: stats.Hierarchies{Unified: filepath.Join(root, "cg")}, Proc: filepath.Join(root, "proc"), PodsCgroup: "/pods", Source: m,
 			Now: func() time.Time { return time.Unix(1000, 0) },
 		}),
-		Pods:   func() []*corev1.Pod { return pods },
+		Pods: func() []*corev1.Pod { return pods },
+		Conditions: func() []corev1.NodeCondition {
+			return []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse}}
+		},
 		Inputs: func() map[[2]string]int { return map[[2]string]int{{"file", "Accepted"}: 2} },
 		Probes: func() []Probe {
 			return []Probe{{Namespace: "default", Pod: "web", UID: "uid", Container: "c", Kind: "Liveness", Successful: 3, Failed: 1, Took: 2 * time.Second, Bounds: []float64{0.5, 1}, Buckets: []uint64{1, 1}}}
@@ -130,6 +133,7 @@ func TestEachPathTellsWhatIsSo(t *testing.T) {
 			`kubelet_running_pods 1`, `kubelet_running_containers{container_state="running"} 1`, `kubelet_running_containers{container_state="waiting"} 1`,
 			`kubelet_running_containers{container_state="exited"} 1`, `kubelet_desired_pods{static="true"} 3`, `kubelet_active_pods{static="true"} 2`,
 			`monopod_pods{phase="Running"} 1`, `monopod_pods{phase="Unknown"} 1`, `monopod_inputs{source="file",state="Accepted"} 2`,
+			`monopod_node_condition{condition="DiskPressure"} 1`, `monopod_node_condition{condition="PIDPressure"} 0`,
 			`kubelet_started_pods_total 1`, `kubelet_started_pods_errors_total 1`, `kubelet_started_containers_total{container_type="container"} 1`,
 			`kubelet_started_containers_errors_total{code="RunContainerError",container_type="init_container"} 1`,
 			`kubelet_pod_start_duration_seconds_bucket{le="3"} 0`, `kubelet_pod_start_duration_seconds_bucket{le="4"} 1`, `kubelet_pod_start_duration_seconds_sum 3.5`,
