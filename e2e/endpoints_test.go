@@ -44,8 +44,8 @@ spec:
     command: [sh, -c, "f() { dd if=/dev/zero of=$1 bs=64k count=$2 2>/dev/null; }; f /v/f 32; f /layer 16;
       head -c 64k /dev/zero | tr '\\0' y | fold -w 99; ping -c 1 -w 5 $(ip route | awk '/default/{print $3}'); echo; echo done; touch /ready; exec dd if=/dev/zero of=/dev/null bs=8M"]
     readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1, timeoutSeconds: 5}
-    volumeMounts: [{name: v, mountPath: /v}]
-  volumes: [{name: v, emptyDir: {}}]
+    volumeMounts: [{name: v, mountPath: /v}, {name: words, mountPath: /words}]
+  volumes: [{name: v, emptyDir: {}}, {name: words, downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}]
 `, image)
 }
 
@@ -180,6 +180,9 @@ func (in *instance) valuesAreThoseOfTheKernel(t *testing.T, pid int) {
 		}
 	}
 	near("volume", p.VolumeStats[0].UsedBytes, 2*mi)
+	if words := p.VolumeStats[1]; words.Name != "words" || *words.UsedBytes == 0 || *words.UsedBytes > 64<<10 || *words.InodesUsed < 3 {
+		t.Errorf("the volume of the downward API: %+v", words)
+	}
 	near("layer", c.Rootfs.UsedBytes, mi)
 	near("logs", c.Logs.UsedBytes, 64<<10)
 	near("all", p.EphemeralStorage.UsedBytes, 3*mi+64<<10)

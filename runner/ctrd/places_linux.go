@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -47,10 +48,15 @@ func (r *Runtime) MeasureDisk(ctx context.Context, key manifests.Key) (runner.Di
 	var errs []error
 	spec := &rec.Pod.Object.Spec
 	for i := range spec.Volumes {
-		if v := &spec.Volumes[i]; v.EmptyDir != nil {
+		switch v := &spec.Volumes[i]; {
+		case v.EmptyDir != nil:
 			size, inMemory, err := r.emptyDirSize(ctx, r.emptyDir(rec.Labels.UID, v.Name))
 			errs = append(errs, err)
 			d.Volumes[v.Name], d.InMemory[v.Name] = size, inMemory
+		case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil:
+			size, err := volumes.SizeOf(ctx, filepath.Join(r.filesDir(rec.Labels.UID), v.Name))
+			errs = append(errs, err)
+			d.Volumes[v.Name], d.InMemory[v.Name] = runner.Size(size), true
 		}
 	}
 	for _, c := range r.index.ofSandbox(rec.ID) {
