@@ -49,9 +49,10 @@ type Monitor struct {
 	seen     Observations
 	evicting string // uid of the pod that was told to stop last
 	since    time.Time
-	signal   Signal // that it was told for
-	used     int64  // what it had of that
-	vain     Signal // for which nobody can be evicted, as was said
+	signal   Signal            // that it was told for
+	used     int64             // what it had of that
+	vain     Signal            // for which nobody can be evicted, as was said
+	kept     map[string]string // why what could be removed was not, as was said
 
 	mu sync.Mutex
 	// All below is guarded by mu.
@@ -62,7 +63,7 @@ type Monitor struct {
 
 // New returns a monitor. It does no I/O.
 func New(cfg Config, s Sensors, n Node, log *slog.Logger, now func() time.Time) *Monitor {
-	return &Monitor{cfg: cfg, sensors: s, node: n, log: log, now: now, seen: Observations{}, changed: map[corev1.NodeConditionType]time.Time{}, listeners: map[chan struct{}]struct{}{}}
+	return &Monitor{cfg: cfg, sensors: s, node: n, log: log, now: now, seen: Observations{}, kept: map[string]string{}, changed: map[corev1.NodeConditionType]time.Time{}, listeners: map[chan struct{}]struct{}{}}
 }
 
 const (
@@ -177,7 +178,10 @@ func (m *Monitor) reclaimed(ctx context.Context, v *Verdict) bool {
 }
 
 func (m *Monitor) freed(ctx context.Context, what string, bytes int64, err error) {
-	if err != nil && ctx.Err() == nil {
+	if err == nil {
+		delete(m.kept, what)
+	} else if ctx.Err() == nil && m.kept[what] != err.Error() { // once, and not at each look: who writes the log may need the disk
+		m.kept[what] = err.Error()
 		m.log.Warn("the disk is short, and not all could be removed of "+what, "err", err)
 	}
 	if bytes > 0 {

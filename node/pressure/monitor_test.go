@@ -2,6 +2,7 @@ package pressure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -26,6 +27,7 @@ type machine struct {
 	images  int64
 	dead    int64
 	looks   int
+	broken  error // images cannot be removed
 	journal []string
 	wake    chan<- struct{}
 	// imageFs is the size of the file system of images; 0: nothing is known of it.
@@ -76,7 +78,7 @@ func (m *machine) ReclaimImages(_ context.Context, bytes int64) (int64, error) {
 	freed := min(m.images, bytes)
 	m.note("reclaim images %d", bytes)
 	m.free, m.images = m.free+freed, m.images-freed
-	return freed, nil
+	return freed, m.broken
 }
 
 func (m *machine) Tell(_, reason, _ string) { m.note("%s", reason) }
@@ -248,6 +250,29 @@ func TestItIsSaidOnceThatNobodyCanBeEvicted(t *testing.T) {
 		pass(5 * time.Minute)
 		if got := m.said(); got != "NodeHasInsufficientMemory, EvictionThresholdMet, EvictionInVain" {
 			t.Errorf("%s", got)
+		}
+	})
+}
+
+func TestItIsSaidOnceWhatCannotBeRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		m := &machine{signal: NodeFsAvailable, free: 20, broken: errors.New("not now")}
+		mon := New(Config{Thresholds: thresholds(t, Written{Hard: map[string]string{string(m.signal): "100"}})}, m, m, slog.New(slog.NewTextHandler(&log, nil)), time.Now)
+		said := func() int {
+			mon.Look(t.Context())
+			return strings.Count(log.String(), "not all could be removed of images")
+		}
+		for range 3 {
+			if n := said(); n != 1 {
+				t.Errorf("said %d times", n)
+			}
+		}
+		m.broken = nil
+		said()
+		m.broken = errors.New("not now")
+		if n := said(); n != 2 {
+			t.Errorf("said %d times when it is so again", n)
 		}
 	})
 }
