@@ -80,7 +80,7 @@ $(addprefix $(KUBERNETES)/,$(KUBE_PROGRAMS)): $(KUBE_MOD)
 ## test-apiserver: the add-on against a real kube-apiserver and etcd, and a short soak, for which that comes and goes
 test-apiserver: kubernetes
 	$(GO) test -race -count=1 -timeout 10m -tags e2e ./node/apiserver/...
-	$(GO) test -race -count=1 -timeout 10m -tags e2e ./e2e -run 'APIServer|Kubectl|^TestSoak$$'
+	$(GO) test -race -count=1 -timeout 15m -tags e2e ./e2e -run 'APIServer|Kubectl|^TestSoak$$'
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
