@@ -36,6 +36,14 @@ func TestPodsThatTheAPIServerBindsHere(t *testing.T) {
 		}
 		return nil
 	})
+	in.put("lost", strings.Replace(idle("lost"), "name: lost", "name: lost, namespace: nowhere", 1))
+	in.eventually("why says what the API server refuses", func() error {
+		out, err := in.run("why", "lost", "-n", "nowhere")
+		if !strings.Contains(out, `the API server does not show it as it is: create mirror pod: namespaces "nowhere" not found`) {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
 	in.ready("taken")
 	untouched := in.untouched("taken")
 	ours := func(p *corev1.Pod) { p.Spec.Containers[0].Image = image }

@@ -225,6 +225,10 @@ func (b *builder) quiet() {
 		b.cause(LogsDropped, "", "it runs, but %s", b.LogsDropped)
 		b.next(time.Time{}, "as soon as its log file can be written again it is, and tells how much is missing")
 		b.act("make room on the disk (df -h shows where), or give logs less: containerLogMaxSize, podLogsMaxSize")
+	case b.NotMirrored != "":
+		b.cause(NotMirrored, "", "it runs, but the API server does not show it as it is: %s", b.NotMirrored)
+		b.next(time.Time{}, "it is tried again after 1 s to 1 min; nothing here waits for it")
+		b.act("change what that API server refuses there, or the manifest; see monopod events")
 	default:
 		b.restarted()
 	}

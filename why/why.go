@@ -66,6 +66,7 @@ const (
 	RegistryNotTLS      Reason = "RegistryNotTLS"
 	NoSpace             Reason = "NoSpace"
 	LogsDropped         Reason = "LogsDropped"
+	NotMirrored         Reason = "NotMirrored"
 
 	MissingConfigMap Reason = "MissingConfigMap"
 	MissingSecret    Reason = "MissingSecret"
@@ -204,6 +205,8 @@ type Pod struct {
 	Events []string
 	// LogsDropped says of which container the output is not kept now, and why; empty: all is.
 	LogsDropped string
+	// NotMirrored is why the API server that this machine reports to does not show the pod as it is; empty: it does.
+	NotMirrored string
 	// Pulls are those of its images that are under way.
 	Pulls []Pull
 	// Listeners are, of a pod on the host's network with a container that ended, the processes on the port that its program

@@ -366,6 +366,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"output dropped": oneOf(web(func(p *why.Pod) {
 			p.LogsDropped = "the output of container app is dropped: write /var/log/pods/default_web_u/app/0.log: no space left on device"
 		})),
+		"not mirrored":      oneOf(web(func(p *why.Pod) { p.NotMirrored = `create mirror pod: namespaces "default" not found` })),
 		"not looked at":     oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containers cannot be seen: no space left\non device" }),
 		"image not allowed": oneOf(web(failing("app", "ImageNotAllowed", `ensure image: imagePolicy does not allow image registry.example/app:1: no rule matches it`))),
 		"image unsigned":    oneOf(web(failing("app", "SignatureValidationFailed", `ensure image: image "registry.example/app:1": signature validation failed: registry.example/app@sha256:1 has no signature`))),

@@ -54,6 +54,7 @@ func nodeTaints(written []string) []corev1.Taint {
 
 // reported hears what keeps a pod, or this machine, from being shown by the API server, or that nothing does any more.
 func (a *App) reported(key apiserver.Key, trouble error) {
+	a.hidden.note(manifests.Key(key), trouble)
 	switch about := podRef(manifests.Key(key)); {
 	case key == apiserver.Key{} && trouble != nil:
 		a.tell(corev1.EventTypeWarning, eventAPIServerLost, "this machine is not reported to the API server: "+trouble.Error())
@@ -62,6 +63,34 @@ func (a *App) reported(key apiserver.Key, trouble error) {
 	case trouble != nil:
 		a.events.Event(about, corev1.EventTypeWarning, eventNotMirrored, "the API server does not show it: "+trouble.Error())
 	}
+}
+
+// hidden is what the API server does not show as it is, and why. The zero hidden is ready, and so is nil: it shows all.
+type hidden struct {
+	mu   sync.Mutex
+	whys map[manifests.Key]string
+}
+
+func (h *hidden) note(key manifests.Key, trouble error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case trouble == nil:
+		delete(h.whys, key)
+	case h.whys == nil:
+		h.whys = map[manifests.Key]string{key: oneLine(trouble.Error())}
+	default:
+		h.whys[key] = oneLine(trouble.Error())
+	}
+}
+
+func (h *hidden) why(key manifests.Key) string {
+	if h == nil {
+		return ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.whys[key]
 }
 
 // mirrored are the pods as the API server is told of them.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/events"
+	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/apiserver"
 	"monopod/node/capacity"
@@ -56,14 +57,23 @@ func idleApp(t *testing.T) *App {
 
 func TestWhatAnAPIServerDoesNotShowIsAnEvent(t *testing.T) {
 	a := idleApp(t)
-	a.reported(apiserver.Key{Namespace: "default", Name: "web"}, errors.New("it may not"))
+	web := manifests.Key{Namespace: "default", Name: "web"}
+	a.reported(apiserver.Key(web), errors.New("it is\nshown"))
+	a.reported(apiserver.Key(web), nil)
+	if why := a.hidden.why(web); why != "" {
+		t.Error(why)
+	}
+	a.reported(apiserver.Key(web), errors.New("it may not"))
+	if why := a.explainer().hidden.why(web); why != "it may not" {
+		t.Error(why)
+	}
 	a.reported(apiserver.Key{}, errors.New("nobody answers"))
 	a.reported(apiserver.Key{}, nil)
 	var got []string
 	for _, e := range a.events.List(events.Filter{}) {
 		got = append(got, e.InvolvedObject.Kind+" "+e.Reason+": "+e.Message)
 	}
-	want := "Pod FailedMirrorPod: the API server does not show it: it may not\nNode APIServerUnreachable: this machine is not reported to the API server: nobody answers\nNode APIServerReachable: this machine is reported to the API server"
+	want := "Pod FailedMirrorPod: the API server does not show it: it is\nshown\nPod FailedMirrorPod: the API server does not show it: it may not\nNode APIServerUnreachable: this machine is not reported to the API server: nobody answers\nNode APIServerReachable: this machine is reported to the API server"
 	if strings.Join(got, "\n") != want {
 		t.Error(strings.Join(got, "\n"))
 	}

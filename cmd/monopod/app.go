@@ -123,6 +123,8 @@ type App struct {
 	// overTCP is ends as others know the pods; reporter tells the API server. Nil: there is none.
 	overTCP  *endpoints.Endpoints
 	reporter *apiserver.Agent
+	// hidden has what the API server does not show.
+	hidden *hidden
 	// news gets a value when the Node is to be told at once.
 	news chan struct{}
 	// traces, unless nil, tells how the starts of pods went.
@@ -147,7 +149,7 @@ type App struct {
 // NewApp returns the daemon of a configuration. It does no I/O.
 func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), inside: &inside{}, pins: newPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
-	a.tally = metrics.NewTally()
+	a.tally, a.hidden = metrics.NewTally(), &hidden{}
 	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log, Seen: a.tally.Event})
 	a.images = a.newImages()
 	a.memory = newThrift()

@@ -42,11 +42,12 @@ type explainer struct {
 	proc   string
 	events *events.Recorder
 	images *images
+	hidden *hidden
 }
 
 func (a *App) explainer() *explainer {
 	return &explainer{
-		board: a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc", events: a.events, images: a.images,
+		board: a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc", events: a.events, images: a.images, hidden: a.hidden,
 	}
 }
 
@@ -160,6 +161,7 @@ func (e *explainer) look(ctx context.Context, p *why.Pod, s *runner.PodStatus, a
 		p.Probes = append(p.Probes, why.Probe{Container: v.Container, Kind: v.Kind, Failures: v.Failures, Threshold: v.Threshold, Output: v.Output, Next: v.Next})
 	}
 	p.LogsDropped = logsDropped(e.events.List(podEvents(s.Pod.Namespace, s.Pod.Name)))
+	p.NotMirrored = e.hidden.why(s.Key())
 	p.Output = e.output(ctx, s.Pod)
 	if s.Trouble.Kind == runner.TroubleUnderway {
 		p.Pulls = e.pulls(ctx, s.Pod)

@@ -111,8 +111,10 @@ func (m *mirrors) view() View {
 		key := Key{p.Namespace, MirrorName(p.Name, m.cfg.NodeName)}
 		local, ok := m.cache[key]
 		if !ok || local.Pod != p {
-			local = localOf(p, m.cfg.NodeName)
-			m.complain(key, local.Refused)
+			was := local.Refused
+			if local = localOf(p, m.cfg.NodeName); was != nil || local.Refused != nil { // what a server refuses may still stand
+				m.complain(key, local.Refused)
+			}
 		}
 		v.Pods[key] = local
 	}

@@ -120,11 +120,16 @@ func TestNobodyWaitsForAPluginThatDoesNotEnd(t *testing.T) {
 	if err := os.WriteFile(hold, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	hangs := script(t, "while [ -e "+hold+" ]; do sleep 0.05; done\nexit 1")
+	began := filepath.Join(t.TempDir(), "began")
+	hangs := script(t, "touch "+began+"\nwhile [ -e "+hold+" ]; do sleep 0.05; done\nexit 1")
 	config := as(t, liar(t, porter(&said)), "", "{exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: "+hangs+"}}")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := asks(ctx, t, config); !errors.Is(err, errWaiting) || !errors.Is(err, context.DeadlineExceeded) {
+	done := make(chan error, 1)
+	go func() { done <- asks(ctx, t, config) }()
+	eventually(t, "the plug-in runs", func() error { _, err := os.Stat(began); return err })
+	cancel()
+	if err := <-done; !errors.Is(err, errWaiting) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if got := said.Load(); got != nil {
@@ -160,12 +165,12 @@ func TestTheProxyOfAKubeconfig(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
-		w.WriteHeader(http.StatusOK)
-		here, _, err := http.NewResponseController(w).Hijack()
+		here, buf, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
-		go func() { _, _ = io.Copy(there, here); _ = there.Close() }()
+		_, _ = io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
+		go func() { _, _ = io.Copy(there, buf); _ = there.Close() }()
 		_, _ = io.Copy(here, there)
 		_ = here.Close()
 	}))
