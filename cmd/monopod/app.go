@@ -153,6 +153,7 @@ func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log, Seen: a.tally.Event})
 	a.images = a.newImages()
 	a.memory = newThrift()
+	a.inside.over = a.memory.answered
 	starts := newStartClock(a.tally)
 	a.traces = a.newTraces()
 	a.board.stir = func(c runner.Change) { a.memory.stir(); starts.note(c); a.traces.note(c) }

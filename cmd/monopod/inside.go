@@ -25,6 +25,8 @@ type inside struct {
 	mu sync.Mutex // guards to
 	// to is nil while no runtime is open, or one that cannot.
 	to insides
+	// over, which may be nil, hears of the end of each stream: it has taken memory.
+	over func()
 }
 
 // open takes a runtime until the function is called that it returns.
@@ -49,12 +51,19 @@ func (r *inside) now() (insides, error) {
 	return r.to, nil
 }
 
+func (r *inside) ended() {
+	if r.over != nil {
+		r.over()
+	}
+}
+
 // Stream implements stream.Runtime.
 func (r *inside) Stream(ctx context.Context, key manifests.Key, id string, command []string, s streams.Streams) (int, error) {
 	to, err := r.now()
 	if err != nil {
 		return 0, err
 	}
+	defer r.ended()
 	return to.Stream(ctx, key, id, command, s)
 }
 
@@ -64,6 +73,7 @@ func (r *inside) Attach(ctx context.Context, key manifests.Key, id string, s str
 	if err != nil {
 		return err
 	}
+	defer r.ended()
 	return to.Attach(ctx, key, id, s)
 }
 
