@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,8 +28,16 @@ type imageKeeper struct {
 	*images
 	t     *testing.T
 	fake  *fakeImages
-	told  []string
 	ready chan struct{}
+
+	mu   sync.Mutex
+	told []string // guarded by mu
+}
+
+func (c *imageKeeper) said() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.told)
 }
 
 func newKeeper(t *testing.T, policy gc.Policy) *imageKeeper {
@@ -43,6 +52,8 @@ func newKeeper(t *testing.T, policy gc.Policy) *imageKeeper {
 	b.pool = pool
 	pool.Update(runner.Desired{Objects: manifests.NewObjects(nil), Removable: func(manifests.Origin) bool { return true }})
 	c.images = &images{policy: policy, board: b, pins: newPins(slog.New(slog.DiscardHandler)), log: slog.New(slog.DiscardHandler), tell: func(kind, reason, message string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.told = append(c.told, kind+" "+reason+": "+message)
 	}}
 	return c
@@ -133,21 +144,21 @@ func TestImagesGoWhenTheDiskIsFullAndItIsKnownWhoNeedsWhich(t *testing.T) {
 		c.publish(append(unreachable(), refused), docs)
 		time.Sleep(collectEvery)
 		c.has("sha256:cron", "sha256:mended", "sha256:pod", "sha256:revision", "sha256:used", "sha256:volume")
-		if want := "Warning FreeDiskSpaceFailed: Insufficient free disk space on the node's image filesystem (95% of 100 B used). Failed to free sufficient space by deleting unused images (freed 5 bytes). "; len(c.told) != 1 || !strings.HasPrefix(c.told[0], want) {
-			t.Errorf("told: %q", c.told)
+		if want := "Warning FreeDiskSpaceFailed: Insufficient free disk space on the node's image filesystem (95% of 100 B used). Failed to free sufficient space by deleting unused images (freed 5 bytes). "; len(c.said()) != 1 || !strings.HasPrefix(c.said()[0], want) {
+			t.Errorf("told: %q", c.said())
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if len(c.told) != 1 {
-			t.Errorf("it is told again: %q", c.told)
+		if len(c.said()) != 1 {
+			t.Errorf("it is told again: %q", c.said())
 		}
 		c.full(50)
 		time.Sleep(collectEvery)
 		c.full(99)
 		time.Sleep(collectEvery)
 		synctest.Wait()
-		if len(c.told) != 2 {
-			t.Errorf("the second time is not told: %q", c.told)
+		if len(c.said()) != 2 {
+			t.Errorf("the second time is not told: %q", c.said())
 		}
 	})
 }
@@ -176,8 +187,8 @@ func TestImagesAreLookedAtSoonAfterAChangeAndWhenOneGetsOld(t *testing.T) {
 		c.change()
 		time.Sleep(collectSettle)
 		c.has("sha256:pod")
-		if len(c.told) != 0 {
-			t.Errorf("told: %q", c.told)
+		if len(c.said()) != 0 {
+			t.Errorf("told: %q", c.said())
 		}
 	})
 }
@@ -192,12 +203,12 @@ func TestWhatFailsWhileImagesAreCollectedIsToldFromTheSecondTimeOn(t *testing.T)
 		c.follows()
 		time.Sleep(collectEvery)
 		synctest.Wait()
-		if len(c.told) != 0 {
-			t.Errorf("told at once: %q", c.told)
+		if len(c.said()) != 0 {
+			t.Errorf("told at once: %q", c.said())
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if want := []string{"Warning ImageGCFailed: bolt is stuck"}; !slices.Equal(c.told, want) {
+		if want := []string{"Warning ImageGCFailed: bolt is stuck"}; !slices.Equal(c.said(), want) {
 			t.Errorf("told %q, want %q", c.told, want)
 		}
 		c.fake.mu.Lock()
@@ -205,8 +216,8 @@ func TestWhatFailsWhileImagesAreCollectedIsToldFromTheSecondTimeOn(t *testing.T)
 		c.fake.mu.Unlock()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if len(c.told) != 2 || c.told[1] != "Warning InvalidDiskCapacity: invalid capacity 0 on image filesystem" {
-			t.Errorf("told %q", c.told)
+		if len(c.said()) != 2 || c.said()[1] != "Warning InvalidDiskCapacity: invalid capacity 0 on image filesystem" {
+			t.Errorf("told %q", c.said())
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +19,9 @@ import (
 	"monopod/manifests"
 )
 
-// machine is a made-up one: Sensors and Node. All of it belongs to the bubble of the test.
+// machine is a made-up one: Sensors and Node.
 type machine struct {
+	mu      sync.Mutex
 	free    int64 // of 1000 units, of memory and of disk
 	signal  Signal
 	pods    []Pod
@@ -35,6 +37,8 @@ type machine struct {
 }
 
 func (m *machine) Read(into Observations) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.looks++
 	into[m.signal] = Level{m.free, 1000}
 	if m.imageFs > 0 {
@@ -43,18 +47,22 @@ func (m *machine) Read(into Observations) {
 }
 
 func (m *machine) Stalls(ctx context.Context, wake chan<- struct{}) {
-	m.wake = wake
+	m.edit(func() { m.wake = wake })
 	<-ctx.Done()
 }
 
 func (m *machine) Pods(_ context.Context, disks bool) ([]Pod, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if disks != (m.signal.Condition() == corev1.NodeDiskPressure) {
 		m.note("disks are measured: %v", disks)
 	}
-	return m.pods, nil
+	return slices.Clone(m.pods), nil
 }
 
 func (m *machine) Evict(key manifests.Key, o Order) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.note("evict %s", key.Name)
 	if m.stuck {
 		return
@@ -68,6 +76,8 @@ func (m *machine) Evict(key manifests.Key, o Order) {
 }
 
 func (m *machine) ReclaimContainers(context.Context) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.note("reclaim containers")
 	freed := m.dead
 	m.free, m.dead = m.free+m.dead, 0
@@ -75,19 +85,31 @@ func (m *machine) ReclaimContainers(context.Context) (int64, error) {
 }
 
 func (m *machine) ReclaimImages(_ context.Context, bytes int64) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	freed := min(m.images, bytes)
 	m.note("reclaim images %d", bytes)
 	m.free, m.images = m.free+freed, m.images-freed
 	return freed, m.broken
 }
 
-func (m *machine) Tell(_, reason, _ string) { m.note("%s", reason) }
+func (m *machine) Tell(_, reason, _ string) { m.edit(func() { m.note("%s", reason) }) }
 
+// edit changes the machine.
+func (m *machine) edit(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+}
+
+// note wants mu.
 func (m *machine) note(format string, args ...any) {
 	m.journal = append(m.journal, fmt.Sprintf(format, args...))
 }
 
 func (m *machine) said() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	text := strings.Join(m.journal, ", ")
 	m.journal = nil
 	return text
@@ -162,7 +184,7 @@ func TestNoOtherPodIsEvictedWhileOneStops(t *testing.T) {
 		if got := m.said(); got != "" {
 			t.Errorf("while it stops: %s", got)
 		}
-		m.pods[0].Leaving = true
+		m.edit(func() { m.pods[0].Leaving = true })
 		pass(2 * time.Second)
 		if got := m.said(); got != "evict b" {
 			t.Errorf("when that takes too long: %s", got)
@@ -185,7 +207,7 @@ func TestAPodHasItsGracePeriodBeforeAnotherOneIsEvicted(t *testing.T) {
 		if got := m.said(); got != "NodeHasInsufficientMemory, EvictionThresholdMet, evict a" {
 			t.Errorf("at first: %s", got)
 		}
-		m.pods[0].Leaving = true
+		m.edit(func() { m.pods[0].Leaving = true })
 		pass(89 * time.Second)
 		if got := m.said(); got != "" {
 			t.Errorf("while it stops: %s", got)
@@ -194,9 +216,9 @@ func TestAPodHasItsGracePeriodBeforeAnotherOneIsEvicted(t *testing.T) {
 		if got := m.said(); got != "evict b" {
 			t.Errorf("when that takes too long: %s", got)
 		}
-		m.pods[1].Leaving = true
+		m.edit(func() { m.pods[1].Leaving = true })
 		pass(31 * time.Second)
-		m.free = 20
+		m.edit(func() { m.free = 20 })
 		pass(time.Second)
 		if got := m.said(); got != "evict c" {
 			t.Errorf("when it gets worse: %s", got)
@@ -211,7 +233,7 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 		if got := m.said(); got != "NodeHasDiskPressure, EvictionThresholdMet, reclaim containers, reclaim images 70" {
 			t.Errorf("at first: %s", got)
 		}
-		m.free, m.images = 50, 0
+		m.edit(func() { m.free, m.images = 50, 0 })
 		pass(10 * time.Second)
 		if got := m.said(); got != "EvictionThresholdMet, reclaim containers, reclaim images 50, evict a" {
 			t.Errorf("when that is not enough: %s", got)
@@ -222,20 +244,20 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 func TestNoMoreIsGivenBackThanHelps(t *testing.T) {
 	const begin = "NodeHasDiskPressure, EvictionThresholdMet, reclaim containers"
 	for name, tt := range map[string]struct {
-		machine machine
+		machine *machine
 		want    string
 	}{
-		"what containers left is enough":     {machine{signal: NodeFsAvailable, free: 20, dead: 80, images: 500}, begin},
-		"the images are on the same disk":    {machine{signal: NodeFsAvailable, free: 20, images: 500, imageFs: 1000}, begin + ", reclaim images 80"},
-		"the images are on another disk":     {machine{signal: NodeFsAvailable, free: 20, images: 500, imageFs: 2000}, begin + ", evict a"},
-		"it is the disk of the images":       {machine{signal: ImageFsInodesFree, free: 20, images: 500}, begin + fmt.Sprintf(", reclaim images %d", 1<<62)},
-		"the machine is not short of a disk": {machine{signal: PIDAvailable, free: 20, dead: 80, images: 500}, "NodeHasInsufficientPID, EvictionThresholdMet, evict a"},
+		"what containers left is enough":     {&machine{signal: NodeFsAvailable, free: 20, dead: 80, images: 500}, begin},
+		"the images are on the same disk":    {&machine{signal: NodeFsAvailable, free: 20, images: 500, imageFs: 1000}, begin + ", reclaim images 80"},
+		"the images are on another disk":     {&machine{signal: NodeFsAvailable, free: 20, images: 500, imageFs: 2000}, begin + ", evict a"},
+		"it is the disk of the images":       {&machine{signal: ImageFsInodesFree, free: 20, images: 500}, begin + fmt.Sprintf(", reclaim images %d", 1<<62)},
+		"the machine is not short of a disk": {&machine{signal: PIDAvailable, free: 20, dead: 80, images: 500}, "NodeHasInsufficientPID, EvictionThresholdMet, evict a"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := tt.machine
 			m.pods = []Pod{running("a", 50, 0, 0)}
 			m.pods[0].Use.PIDs, m.pods[0].Use.Disk = 50, 50
-			run(t, &m)
+			run(t, m)
 			if got := m.said(); got != tt.want {
 				t.Errorf("%s: %s", name, got)
 			}
@@ -268,9 +290,9 @@ func TestItIsSaidOnceWhatCannotBeRemoved(t *testing.T) {
 				t.Errorf("said %d times", n)
 			}
 		}
-		m.broken = nil
+		m.edit(func() { m.broken = nil })
 		said()
-		m.broken = errors.New("not now")
+		m.edit(func() { m.broken = errors.New("not now") })
 		if n := said(); n != 2 {
 			t.Errorf("said %d times when it is so again", n)
 		}
@@ -281,18 +303,21 @@ func TestItLooksEveryTenSecondsAndWhenTheKernelSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{signal: MemoryAvailable, free: 500}
 		run(t, m)
-		if m.looks != 1 {
-			t.Errorf("%d looks", m.looks)
+		looks := func() (n int) { m.edit(func() { n = m.looks }); return n }
+		if looks() != 1 {
+			t.Errorf("%d looks", looks())
 		}
 		pass(95 * time.Second)
-		if m.looks != 10 {
-			t.Errorf("%d looks in 95 s", m.looks)
+		if looks() != 10 {
+			t.Errorf("%d looks in 95 s", looks())
 		}
-		m.free = 5
-		m.wake <- struct{}{}
+		m.edit(func() { m.free = 5 })
+		var wake chan<- struct{}
+		m.edit(func() { wake = m.wake })
+		wake <- struct{}{}
 		synctest.Wait()
-		if m.looks != 11 || !strings.HasPrefix(m.said(), "NodeHasInsufficientMemory") {
-			t.Errorf("%d looks", m.looks)
+		if looks() != 11 || !strings.HasPrefix(m.said(), "NodeHasInsufficientMemory") {
+			t.Errorf("%d looks", looks())
 		}
 	})
 }

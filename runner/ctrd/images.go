@@ -80,11 +80,14 @@ func (r *Runtime) followImages(ctx context.Context) {
 				return
 			}
 		}
-		used := r.usedImages()
-		if noted != nil && maps.Equal(used, noted) {
+		used, err := r.usedImages(ctx)
+		if err == nil && noted != nil && maps.Equal(used, noted) {
 			continue
 		}
-		if err := r.images.NoteUse(ctx, used); err != nil {
+		if err == nil {
+			err = r.images.NoteUse(ctx, used)
+		}
+		if err != nil {
 			r.log.Debug("when images were last used is not noted", "err", err)
 			retry.Reset(time.Minute)
 			continue
@@ -102,17 +105,30 @@ func (r *Runtime) tellImages() {
 	}
 }
 
-// usedImages are the digests of the images that there are containers with, if only dead ones.
-func (r *Runtime) usedImages() map[string]bool {
+// usedImages are the digests of the images that there are containers with, if only dead ones. In a containerd of others these
+// are also the containers of other instances, which share the images.
+func (r *Runtime) usedImages(ctx context.Context) (map[string]bool, error) {
 	used := map[string]bool{}
-	for _, c := range r.index.all() {
-		used[c.Labels.Image] = true
-		for _, dig := range c.Labels.VolumeImages {
+	note := func(image string, volumes map[string]string) {
+		used[image] = true
+		for _, dig := range volumes {
 			used[dig] = true
 		}
 	}
+	for _, c := range r.index.all() {
+		note(c.Labels.Image, c.Labels.VolumeImages)
+	}
+	if r.cfg.Endpoint != "" {
+		all, err := r.client.ContainerService().List(r.ns(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("list containers: %w", err)
+		}
+		for _, c := range all {
+			note(c.Labels[labelImage], volumeImages(c.Labels))
+		}
+	}
 	delete(used, "")
-	return used
+	return used, nil
 }
 
 // Images is what can be known of, and done with, the images of a Runtime.
@@ -168,7 +184,7 @@ func (i *Images) Targets(ctx context.Context, refs []string) (map[string][]strin
 
 // Collect removes images that nobody needs; what there are containers with, and the disk, is filled in.
 func (i *Images) Collect(ctx context.Context, c image.Collection) (image.Collected, error) {
-	c.Used, c.Disk = i.r.usedImages, i.Disk
+	c.Used, c.Disk = func() (map[string]bool, error) { return i.r.usedImages(ctx) }, i.Disk
 	return i.r.images.Collect(i.r.ns(ctx), c)
 }
 

@@ -17,8 +17,8 @@ type Collection struct {
 	Policy gc.Policy
 	// Needs returns what must stay: references and digests. It is asked again before each removal.
 	Needs func() (refs, digests []string)
-	// Used returns the digests of images that there are containers with.
-	Used func() map[string]bool
+	// Used returns the digests of images that there are containers with. When it cannot tell, nothing goes.
+	Used func() (map[string]bool, error)
 	// Disk looks at the file system of the images.
 	Disk func() (gc.Disk, error)
 	// Bytes is how much is to be freed, or 0: as much as Policy says.
@@ -96,7 +96,11 @@ func (s *Store) plan(ctx context.Context, c Collection, now Collected, begin int
 	if err != nil {
 		return gc.Result{}, nil, err
 	}
-	used, needs := c.Used(), map[string]bool{}
+	used, err := c.Used()
+	if err != nil {
+		return gc.Result{}, nil, err
+	}
+	needs := map[string]bool{}
 	refs, digests := c.Needs()
 	for _, dig := range digests {
 		needs[dig] = true
@@ -131,7 +135,7 @@ func (s *Store) plan(ctx context.Context, c Collection, now Collected, begin int
 
 // needs says that somebody needs an image at this moment. When that cannot be seen, somebody does.
 func (s *Store) needs(ctx context.Context, c Collection, dig string) bool {
-	if c.Used()[dig] {
+	if used, err := c.Used(); err != nil || used[dig] {
 		return true
 	}
 	refs, digests := c.Needs()

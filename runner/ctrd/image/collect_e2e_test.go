@@ -5,6 +5,7 @@ package image
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -303,20 +304,27 @@ type keeper struct {
 	percent    int64
 	refs, digs []string
 	used       map[string]bool
+	blind      error
 }
 
 func (k *keeper) collect(t *testing.T, policy gc.Policy, bytes int64) Collected {
 	t.Helper()
+	out, err := k.try(t, policy, bytes)
+	check(t, err)
+	return out
+}
+
+func (k *keeper) try(t *testing.T, policy gc.Policy, bytes int64) (Collected, error) {
+	t.Helper()
 	began := ingestAndContent(t, k.c)
-	out, err := k.Collect(t.Context(), Collection{
-		Policy: policy, Bytes: bytes, Needs: func() ([]string, []string) { return k.refs, k.digs }, Used: func() map[string]bool { return k.used },
+	return k.Collect(t.Context(), Collection{
+		Policy: policy, Bytes: bytes, Needs: func() ([]string, []string) { return k.refs, k.digs },
+		Used: func() (map[string]bool, error) { return k.used, k.blind },
 		// Of 1000 MB, and what goes is free then.
 		Disk: func() (gc.Disk, error) {
 			return gc.Disk{Capacity: 1_000_000_000, Available: (100-k.percent)*10_000_000 + began - ingestAndContent(t, k.c)}, nil
 		},
 	})
-	check(t, err)
-	return out
 }
 
 // ingestAndContent is how many bytes of content there are.
@@ -377,7 +385,11 @@ func TestCollectedImagesAreGoneFromTheDiskAndNeededOnesStay(t *testing.T) {
 	if out := k.collect(t, policy, 0); len(out.Removed) != 0 || !slices.Equal(all, k.names(t)) {
 		t.Errorf("the disk is not full: %+v", out)
 	}
-	k.percent = 99
+	k.percent, k.blind = 99, errors.New("containerd is away")
+	if out, err := k.try(t, policy, 0); !errors.Is(err, k.blind) || len(out.Removed) != 0 || !slices.Equal(all, k.names(t)) {
+		t.Errorf("containers cannot be seen: %+v, %v", out, err)
+	}
+	k.blind = nil
 	before := ingestAndContent(t, c)
 	out := k.collect(t, policy, 0)
 	want := []string{"docker.io/library/preloaded:1", reg + "/by-digest:1", reg + "/needed:1", reg + "/pinned:1", reg + "/used:1"}
