@@ -74,10 +74,6 @@ func (t *traces) begin(ctx context.Context, key manifests.Key, pod *manifests.Po
 	if a.Manifest == runner.DesiredManifest && (a.Kind == runner.CheckPod || a.Kind == runner.CreateSandbox || a.Kind == runner.ReviveSandbox) {
 		t.tracer.Again(p, began)
 	}
-	span := t.tracer.Begin(p, began)
-	if span == nil {
-		return ctx, func(error) {}
-	}
 	step := tracing.Step{Name: name, Container: a.Container, Began: began}
 	if pod != nil && a.Container != "" {
 		if c := manifests.FindContainer(&pod.Object.Spec, a.Container); c != nil {
@@ -85,30 +81,37 @@ func (t *traces) begin(ctx context.Context, key manifests.Key, pod *manifests.Po
 		}
 		step.Init = containerType(pod, a.Container) == "init_container"
 	}
+	if a.Kind == runner.FinishContainer {
+		if !step.Init || a.Exit == nil || a.Exit.StartedAt.IsZero() {
+			return ctx, func(error) {} // its end is no part of a start
+		}
+		step.Began = a.Exit.StartedAt
+	}
+	span := t.tracer.Begin(p, began, step)
+	if span == nil {
+		return ctx, func(error) {}
+	}
 	ctx = runner.WithPhases(ctx, func(ph runner.Phase) {
-		part := tracing.Step{Name: ph.Name, Container: step.Container, Image: step.Image, Init: step.Init, Began: ph.Began, Over: ph.Over}
-		span.Phase(failing(part, ph.Err))
+		span.Phase(tracing.Step{Name: ph.Name, Container: step.Container, Image: step.Image, Init: step.Init, Began: ph.Began}, ph.Over, text(ph.Err))
 	})
 	return ctx, func(err error) {
-		step.Over = time.Now()
+		over, why := time.Now(), text(err)
 		if a.Kind == runner.FinishContainer {
-			if !step.Init || a.Exit == nil || a.Exit.StartedAt.IsZero() {
-				return // its end is no part of a start
-			}
-			step.Began, step.Over = a.Exit.StartedAt, a.Exit.FinishedAt
-			if a.Exit.ExitCode != 0 {
-				step.Err = a.Exit.Reason
+			over = a.Exit.FinishedAt
+			if why == "" && a.Exit.ExitCode != 0 {
+				why = a.Exit.Reason
 			}
 		}
-		span.End(failing(step, err), a.Kind == runner.StartContainer && err == nil && !step.Init)
+		span.End(over, why, a.Kind == runner.StartContainer && err == nil && !step.Init)
 	}
 }
 
-func failing(s tracing.Step, err error) tracing.Step {
-	if err != nil {
-		s.Err = err.Error()
+// text is what an error says; empty: there is none.
+func text(err error) string {
+	if err == nil {
+		return ""
 	}
-	return s
+	return err.Error()
 }
 
 // stepOf is what an action is called in traces; empty: it is none of a start.

@@ -151,6 +151,7 @@ func TestEachOutsideLibraryStaysWhereItBelongs(t *testing.T) {
 		{"github.com/fsnotify/", "only what watches files watches files", []string{"monopod/watcher", "monopod/runner/ctrd/image", "monopod/runner/ctrd/logs"}},
 		{"aead.dev/", "one package knows signatures", []string{"monopod/watcher/signature"}},
 		{"k8s.io/client-go", "the API server is an add-on of node", []string{"monopod/node/apiserver"}},
+		{"go.opentelemetry.io/otel", "one package makes spans", []string{"monopod/node/tracing"}},
 		{"github.com/spf13/", "the command line belongs to cmd", []string{"monopod/cmd"}},
 		{"github.com/knadh/", "the configuration belongs to cmd", []string{"monopod/cmd"}},
 	}

@@ -2,217 +2,105 @@ package tracing
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 )
 
 const (
-	// maxQueued is how many spans wait at most, maxBatch how many are sent at once: as OpenTelemetry's own exporter has it.
+	// maxQueued is how many spans wait at most, maxBatch how many are sent at once.
 	maxQueued = 2048
 	maxBatch  = 512
-	// gather is how long further spans are waited for before the first is sent.
+	// gather is how often what has come is sent.
 	gather = time.Second
-	// sendTimeout is how long one request may take.
+	// sendTimeout is how long one attempt may take.
 	sendTimeout = 10 * time.Second
-	// firstRetry and lastRetry are the waits between attempts.
+	// firstRetry and lastRetry are the waits between attempts, give or take a half.
 	firstRetry = time.Second
-	lastRetry  = time.Minute
+	lastRetry  = 30 * time.Second
 	// lastWords is how long the end of the daemon waits for what is queued.
 	lastWords = 300 * time.Millisecond
 	// idleAfter is after how long the connection is given up.
 	idleAfter = time.Minute
 )
 
-// client sends encoded requests.
-type client interface {
-	send(ctx context.Context, request []byte) error
-	Close() error
-}
-
-// exporter sends spans to a collector.
+// exporter is that of OpenTelemetry. It tells our log of what goes wrong, and not OpenTelemetry's own, which is one for the whole process.
 type exporter struct {
-	from   resource
-	dial   func() (client, error)
-	log    *slog.Logger
-	client client // of run alone
-	woken  chan struct{}
-
-	mu sync.Mutex
-	// queue is what has not been accepted yet, dropped how many were not queued. Guarded by mu.
-	queue   []span
-	dropped int
+	*otlptrace.Exporter
+	log *slog.Logger
+	// away says that the last attempt failed, ended that failures are none any more.
+	away, ended atomic.Bool
+	// done is closed when nothing is sent any more.
+	done chan struct{}
 }
 
-func newExporter(from resource, dial func() (client, error), log *slog.Logger) *exporter {
-	return &exporter{from: from, dial: dial, log: log, woken: make(chan struct{}, 1)}
+// newExporter returns what sends spans to a collector, trying again until it is there. The connection is made with the first of them.
+func newExporter(ctx context.Context, endpoint string, log *slog.Logger, opts ...grpc.DialOption) (*exporter, error) {
+	e := &exporter{log: log, done: make(chan struct{})}
+	opts = append([]grpc.DialOption{grpc.WithChainUnaryInterceptor(e.attempt), grpc.WithIdleTimeout(idleAfter), grpc.WithDisableServiceConfig()}, opts...)
+	var err error
+	e.Exporter, err = otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(endpoint), otlptracegrpc.WithInsecure(), otlptracegrpc.WithDialOption(opts...),
+		otlptracegrpc.WithTimeout(0), // of all attempts together
+		otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: lastRetry}))
+	return e, err
 }
 
-// put queues a span. It never waits.
-func (e *exporter) put(s span) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.queue) >= maxQueued {
-		e.dropped++
-		return
-	}
-	e.queue = append(e.queue, s)
-	select {
-	case e.woken <- struct{}{}:
-	default:
-	}
-}
-
-// run sends until ctx ends, and then what is left if the collector answers at once.
-func (e *exporter) run(ctx context.Context) {
-	defer func() {
-		if e.client != nil {
-			_ = e.client.Close()
-		}
-	}()
-	wait, bad := firstRetry, false
-	for {
-		select {
-		case <-ctx.Done():
-		case <-e.woken:
-			pause(ctx, gather)
-		}
-		if ctx.Err() != nil {
-			if !bad {
-				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
-				_ = e.sendAll(last)
-				cancel()
-			}
-			return
-		}
-		err := e.sendAll(ctx)
-		if ctx.Err() != nil {
-			continue
-		}
-		if (err != nil) != bad {
-			bad = err != nil
-			e.tell(err)
-		}
-		if err == nil {
-			wait = firstRetry
-			continue
-		}
-		pause(ctx, wait)
-		wait = min(2*wait, lastRetry)
-		e.wake()
-	}
-}
-
-func (e *exporter) wake() {
-	select {
-	case e.woken <- struct{}{}:
-	default:
-	}
-}
-
-// tell says once that the collector is not there, and that it is again.
-func (e *exporter) tell(err error) {
-	if err != nil {
-		e.log.Warn("traces cannot be sent; nothing waits for that, and those that are too many are dropped", "err", err)
-		return
-	}
-	e.mu.Lock()
-	dropped := e.dropped
-	e.dropped = 0
-	e.mu.Unlock()
-	e.log.Info("traces are sent again", "dropped", dropped)
-}
-
-// sendAll sends what is queued. What the collector will not have is dropped; anything else that goes wrong is an error.
-func (e *exporter) sendAll(ctx context.Context) error {
-	for {
-		e.mu.Lock()
-		batch := e.queue[:min(len(e.queue), maxBatch)]
-		e.mu.Unlock()
-		if len(batch) == 0 {
-			return nil
-		}
-		if e.client == nil {
-			c, err := e.dial()
-			if err != nil {
-				return err
-			}
-			e.client = c
-		}
-		if err := e.post(ctx, batch); err != nil {
-			return err
-		}
-		e.mu.Lock()
-		e.queue = e.queue[len(batch):]
-		if len(e.queue) == 0 {
-			e.queue = nil // not the array behind it
-		}
-		e.mu.Unlock()
-	}
-}
-
-func (e *exporter) post(ctx context.Context, batch []span) error {
+// attempt is one to send a batch.
+func (e *exporter) attempt(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	err := e.client.send(ctx, encode(e.from, batch))
-	if err == nil || again(err) {
-		return err
+	err := invoke(ctx, method, request, reply, conn, opts...)
+	if err != nil {
+		e.tell(err)
 	}
-	e.log.Warn("traces are refused by the collector", "spans", len(batch), "err", err)
+	return err
+}
+
+// ExportSpans implements [sdk.SpanExporter]. It returns when the spans have arrived, are refused, or the end has come.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	e.tell(e.Exporter.ExportSpans(ctx, spans))
 	return nil
 }
 
-// again says that it is worth to try again, by the rules of OTLP.
-func again(err error) bool {
-	switch status.Code(err) {
-	case codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss:
-		return true
-	}
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
+// tell says once that the collector does not take what is sent, and that it does again.
+func (e *exporter) tell(err error) {
+	switch {
+	case e.ended.Load() || e.away.Swap(err != nil) == (err != nil):
+	case err != nil:
+		e.log.Warn("traces cannot be sent; nothing waits for that, and those that are too many are dropped", "err", err)
+	default:
+		e.log.Info("traces are sent again")
 	}
 }
 
-// dial returns what makes a connection to a collector. It is opened with the first request.
-func dial(endpoint string) func() (client, error) {
-	return func() (client, error) {
-		c, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(idleAfter),
-			grpc.WithDefaultCallOptions(grpc.ForceCodec(encoded{})), grpc.WithDisableServiceConfig())
-		if err != nil {
-			return nil, err
-		}
-		return collector{c}, nil
+// Shutdown implements [sdk.SpanExporter].
+func (e *exporter) Shutdown(ctx context.Context) error {
+	defer close(e.done)
+	return e.Exporter.Shutdown(ctx)
+}
+
+// end gives what is queued to the collector if it is there and takes it at once.
+func (e *exporter) end(ctx context.Context, spans sdk.SpanProcessor) {
+	e.ended.Store(true)
+	if e.away.Load() {
+		e.giveUp(ctx)
 	}
+	soon, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	if err := spans.Shutdown(soon); err != nil {
+		e.giveUp(ctx)
+	}
+	<-e.done
 }
 
-// collector is opentelemetry.proto.collector.trace.v1.TraceService.
-type collector struct{ *grpc.ClientConn }
-
-func (c collector) send(ctx context.Context, request []byte) error {
-	return c.Invoke(ctx, "/opentelemetry.proto.collector.trace.v1.TraceService/Export", request, nil)
+// giveUp ends what is under way, and with it the waiting of those that wait for it.
+func (e *exporter) giveUp(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = e.Exporter.Shutdown(ctx)
 }
-
-// encoded is the codec of messages that are encoded already; of answers nothing is read.
-type encoded struct{}
-
-// Name implements encoding.Codec.
-func (encoded) Name() string { return "proto" }
-
-// Marshal implements encoding.Codec.
-func (encoded) Marshal(v any) ([]byte, error) { return v.([]byte), nil } //nolint:forcetypeassert // what send gives
-
-// Unmarshal implements encoding.Codec.
-func (encoded) Unmarshal([]byte, any) error { return nil }

@@ -3,19 +3,25 @@
 //
 // Whoever is told here is never kept waiting: spans are queued, and those that find the queue full are dropped. It decides nothing.
 //
-// The OpenTelemetry SDK would do the same, and makes the daemon 0.9 MiB larger also where nobody traces: encoding (otlp.go) and
-// sending (exporter.go) are all that is needed of it, on the gRPC that is linked anyway.
+// Spans, the queue and the sending are those of the OpenTelemetry SDK, whose global state is neither used nor changed: here is what
+// makes spans of what is done for a pod, and (exporter.go) how long it is tried to send them.
 //
-// Goroutines: Run, and those of gRPC while there is a connection.
+// Goroutines: Run, and those of the SDK and gRPC while it runs.
 package tracing
 
 import (
 	"context"
-	"encoding/binary"
 	"log/slog"
-	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
 )
 
 // Config of a Tracer.
@@ -40,21 +46,20 @@ type key struct{ namespace, name string }
 
 func (p Pod) key() key { return key{p.Namespace, p.Name} }
 
-// Step is a part of a start that is over.
+// Step is a part of a start.
 type Step struct {
 	Name string
 	// Container is what it is about, Image that container's; empty: the pod.
 	Container, Image string
 	Init             bool
-	Began, Over      time.Time
-	// Err says why it failed; empty: it did not.
-	Err string
+	Began            time.Time
 }
 
 // Tracer follows the starts of pods. All methods may be called from any goroutine. The zero value is not ready; see New.
 type Tracer struct {
 	cfg      Config
-	exporter *exporter
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
 
 	mu sync.Mutex
 	// pods are those that there are. Guarded by mu.
@@ -67,12 +72,9 @@ type Tracer struct {
 type start struct {
 	pod Pod
 	// over says that it does not start now.
-	over bool
-	// untold says that this start is not one of those that are traced.
-	untold bool
-	trace  traceID
-	root   spanID
-	since  time.Time
+	over  bool
+	root  trace.Span
+	since time.Time
 	// begun says that something has been done for it; until then it waits to be admitted.
 	begun bool
 	// ran is when the last of its containers was started.
@@ -82,13 +84,31 @@ type start struct {
 
 // New returns a Tracer. It does no I/O.
 func New(cfg Config) *Tracer {
-	t := &Tracer{cfg: cfg, pods: map[key]*start{}}
-	t.exporter = newExporter(resource{node: cfg.Node, version: cfg.Version}, dial(cfg.Endpoint), cfg.Log)
-	return t
+	const million = 1_000_000
+	provider := sdk.NewTracerProvider(
+		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(float64(cfg.PerMillion)/million))),
+		sdk.WithResource(resource.NewSchemaless(texts("service.name", "monopod", "service.version", cfg.Version, "k8s.node.name", cfg.Node, "host.name", cfg.Node)...)))
+	return &Tracer{cfg: cfg, provider: provider, tracer: provider.Tracer("monopod/node/tracing"), pods: map[key]*start{}}
 }
 
-// Run sends what is told until ctx ends.
-func (t *Tracer) Run(ctx context.Context) { t.exporter.run(ctx) }
+// Run sends what is told until ctx ends, and then what is left if the collector takes it at once. What was over before is not sent.
+func (t *Tracer) Run(ctx context.Context) {
+	end := t.send(ctx)
+	<-ctx.Done()
+	end()
+}
+
+func (t *Tracer) send(ctx context.Context, opts ...grpc.DialOption) (end func()) {
+	e, err := newExporter(ctx, t.cfg.Endpoint, t.cfg.Log, opts...)
+	if err != nil {
+		t.cfg.Log.Warn("starts of pods are not traced", "err", err)
+		return func() {}
+	}
+	spans := sdk.NewBatchSpanProcessor(e, sdk.WithMaxQueueSize(maxQueued-maxBatch), sdk.WithMaxExportBatchSize(maxBatch),
+		sdk.WithBatchTimeout(gather), sdk.WithExportTimeout(0)) // it is the exporter that knows when to give up
+	t.provider.RegisterSpanProcessor(spans)
+	return func() { e.end(context.WithoutCancel(ctx), spans) }
+}
 
 // Seen notes a pod that is there. One that is not known begins to start, unless it runs already.
 func (t *Tracer) Seen(p Pod, runs bool, now time.Time) {
@@ -118,38 +138,19 @@ func (t *Tracer) Again(p Pod, now time.Time) {
 }
 
 func (t *Tracer) begin(p Pod, now time.Time) *start {
-	s := &start{pod: p, since: now}
-	binary.BigEndian.PutUint64(s.trace[:], rand.Uint64())
-	binary.BigEndian.PutUint64(s.trace[8:], rand.Uint64())
-	s.root = newSpanID()
-	s.untold = !sampled(s.trace, t.cfg.PerMillion)
-	return s
-}
-
-// sampled says that a trace is one of those that are told: as the samplers of OpenTelemetry decide it, by its id.
-func sampled(id traceID, perMillion int) bool {
-	const million = 1_000_000
-	if perMillion >= million {
-		return true
-	}
-	return binary.BigEndian.Uint64(id[8:])>>1 < uint64(perMillion)*((1<<63)/million)
-}
-
-// newSpanID returns one; 0 is none.
-func newSpanID() (id spanID) {
-	binary.BigEndian.PutUint64(id[:], rand.Uint64()|1)
-	return id
+	_, root := t.tracer.Start(context.Background(), "start pod", trace.WithTimestamp(now))
+	return &start{pod: p, root: root, since: now}
 }
 
 // Span is a step that is under way; nil: of nothing that is traced.
 type Span struct {
 	tracer *Tracer
 	start  *start
-	id     spanID
+	span   trace.Span
 }
 
 // Begin notes that something is being done for a pod.
-func (t *Tracer) Begin(p Pod, now time.Time) *Span {
+func (t *Tracer) Begin(p Pod, now time.Time, step Step) *Span {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.pods[p.key()]
@@ -158,32 +159,32 @@ func (t *Tracer) Begin(p Pod, now time.Time) *Span {
 	}
 	if !s.begun {
 		s.begun = true
-		t.tellLocked(s, newSpanID(), s.root, Step{Name: "admission", Began: s.since, Over: now})
+		finishLocked(s, t.beginLocked(s, s.root, Step{Name: "admission", Began: s.since}), now, "")
 	}
-	return &Span{tracer: t, start: s, id: newSpanID()}
+	return &Span{tracer: t, start: s, span: t.beginLocked(s, s.root, step)}
 }
 
-// Phase tells of a part of the step.
-func (s *Span) Phase(step Step) {
+// Phase tells of a part of the step, also after its end. why says why it failed; empty: it did not.
+func (s *Span) Phase(step Step, over time.Time, why string) {
 	if s == nil {
 		return
 	}
 	s.tracer.mu.Lock()
 	defer s.tracer.mu.Unlock()
-	s.tracer.tellLocked(s.start, newSpanID(), s.id, step)
+	finishLocked(s.start, s.tracer.beginLocked(s.start, s.span, step), over, why)
 }
 
-// End tells of the step. runs says that a container of the pod has been started by it, and that it is not one that has to end first.
-func (s *Span) End(step Step, runs bool) {
+// End tells of the step; why is as in Phase. runs says that a container of the pod has been started by it, and that it is not one that has to end first.
+func (s *Span) End(over time.Time, why string, runs bool) {
 	if s == nil {
 		return
 	}
 	s.tracer.mu.Lock()
 	defer s.tracer.mu.Unlock()
 	if runs {
-		s.start.ran = step.Over
+		s.start.ran = over
 	}
-	s.tracer.tellLocked(s.start, s.id, s.start.root, step)
+	finishLocked(s.start, s.span, over, why)
 }
 
 // Ready notes that a pod is ready: its start is over.
@@ -194,8 +195,8 @@ func (t *Tracer) Ready(p Pod, now time.Time) {
 	if s == nil || s.over || s.ran.IsZero() || s.pod.UID != p.UID { // what is ready is the one before
 		return
 	}
-	t.tellLocked(s, newSpanID(), s.root, Step{Name: "readiness", Began: s.ran, Over: now})
-	t.endLocked(s, now, "")
+	finishLocked(s, t.beginLocked(s, s.root, Step{Name: "readiness", Began: s.ran}), now, "")
+	endLocked(s, now, "")
 }
 
 // Ended notes that a pod has ended; why is empty when it did what it was for.
@@ -203,7 +204,7 @@ func (t *Tracer) Ended(p Pod, now time.Time, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.pods[p.key()]; s != nil && s.pod.UID == p.UID {
-		t.endLocked(s, now, why)
+		endLocked(s, now, why)
 	}
 }
 
@@ -212,44 +213,53 @@ func (t *Tracer) Gone(p Pod, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.pods[p.key()]; s != nil {
-		t.endLocked(s, now, "the pod was removed before it was ready")
+		endLocked(s, now, "the pod was removed before it was ready")
 		delete(t.pods, p.key())
 	}
 }
 
 // endLocked tells of the whole start.
-func (t *Tracer) endLocked(s *start, now time.Time, why string) {
+func endLocked(s *start, now time.Time, why string) {
 	if s.over {
 		return
 	}
 	s.over = true
-	if s.untold {
-		return
+	if s.steps > maxSteps {
+		s.root.SetAttributes(attribute.Int("monopod.dropped_steps", s.steps-maxSteps))
 	}
-	t.exporter.put(span{
-		trace: s.trace, id: s.root, name: "start pod", began: s.since, over: now, err: why,
-		attributes: append(podAttributes(s.pod), attribute{key: "monopod.dropped_steps", number: int64(max(0, s.steps-maxSteps))}),
-	})
+	finishLocked(s, s.root, now, why)
 }
 
-// tellLocked tells of a step, also of one that ends after the start.
-func (t *Tracer) tellLocked(s *start, id, parent spanID, step Step) {
-	if s.untold {
-		return
-	}
+// beginLocked begins a span below another one, also when the start is over.
+func (t *Tracer) beginLocked(s *start, parent trace.Span, step Step) trace.Span {
 	if s.steps++; s.steps > maxSteps {
-		return
+		return trace.SpanFromContext(context.Background()) // which is none
 	}
-	sp := span{trace: s.trace, id: id, parent: parent, name: step.Name, began: step.Began, over: step.Over, err: step.Err, attributes: podAttributes(s.pod)}
+	_, span := t.tracer.Start(trace.ContextWithSpan(context.Background(), parent), step.Name, trace.WithTimestamp(step.Began))
 	if step.Container != "" {
-		sp.attributes = append(sp.attributes, attribute{key: "k8s.container.name", text: step.Container}, attribute{key: "container.image.name", text: step.Image})
+		span.SetAttributes(texts("k8s.container.name", step.Container, "container.image.name", step.Image)...)
 	}
 	if step.Init {
-		sp.attributes = append(sp.attributes, attribute{key: "monopod.container.type", text: "init"})
+		span.SetAttributes(attribute.String("monopod.container.type", "init"))
 	}
-	t.exporter.put(sp)
+	return span
 }
 
-func podAttributes(p Pod) []attribute {
-	return []attribute{{key: "k8s.namespace.name", text: p.Namespace}, {key: "k8s.pod.name", text: p.Name}, {key: "k8s.pod.uid", text: p.UID}}
+// finishLocked ends a span; why says why it failed, if it did. Only now the pod is known for sure.
+func finishLocked(s *start, span trace.Span, over time.Time, why string) {
+	span.SetAttributes(texts("k8s.namespace.name", s.pod.Namespace, "k8s.pod.name", s.pod.Name, "k8s.pod.uid", s.pod.UID)...)
+	if why != "" {
+		span.SetStatus(codes.Error, strings.ToValidUTF8(why, "\uFFFD")) // nothing else can be encoded
+	}
+	span.End(trace.WithTimestamp(over))
+}
+
+// texts makes attributes of names and values, of those that there are.
+func texts(pairs ...string) (all []attribute.KeyValue) {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			all = append(all, attribute.String(pairs[i], pairs[i+1]))
+		}
+	}
+	return all
 }

@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -18,47 +19,50 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// sink is a client that keeps what it is sent.
+// sink is a collector, without the network.
 type sink struct {
 	mu   sync.Mutex
 	err  error
 	hang bool
-	got  []*trace.ResourceSpans
+	// rejects is what it says of spans that it does not keep.
+	rejects string
+	got     []*trace.ResourceSpans
 }
 
-func (s *sink) send(ctx context.Context, request []byte) error {
-	s.mu.Lock()
-	err, hang := s.err, s.hang
-	s.mu.Unlock()
-	if hang {
-		<-ctx.Done()
-		return status.FromContextError(ctx.Err()).Err()
-	}
-	if err != nil {
-		return err
-	}
-	var r v1.ExportTraceServiceRequest
-	if err := (proto.UnmarshalOptions{}).Unmarshal(request, &r); err != nil {
-		return err
-	}
+func (s *sink) answer(ctx context.Context, method string, request, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.got = append(s.got, r.GetResourceSpans()...)
+	switch {
+	case method != "/opentelemetry.proto.collector.trace.v1.TraceService/Export":
+		return status.Error(codes.Unimplemented, method)
+	case s.hang:
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	case s.err != nil:
+		return s.err
+	case s.rejects != "":
+		reply.(*v1.ExportTraceServiceResponse).PartialSuccess = &v1.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: s.rejects}
+	}
+	s.got = append(s.got, request.(*v1.ExportTraceServiceRequest).GetResourceSpans()...)
 	return nil
 }
-
-func (s *sink) Close() error { return nil }
 
 func (s *sink) set(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
+}
+
+func (s *sink) reject(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rejects = why
 }
 
 func (s *sink) spans() (all []*trace.Span) {
@@ -72,16 +76,19 @@ func (s *sink) spans() (all []*trace.Span) {
 	return all
 }
 
-func newTest(perMillion int, s *sink) *Tracer {
-	t := New(Config{Endpoint: "127.0.0.1:1", PerMillion: perMillion, Node: "n", Version: "v1", Log: slog.New(slog.DiscardHandler)})
-	t.exporter.dial = func() (client, error) { return s, nil }
-	return t
+// newTest returns a Tracer that sends to a sink, what it says, and its end.
+func newTest(t *testing.T, perMillion int, s *sink) (_ *Tracer, says *bytes.Buffer, end func()) {
+	says = &bytes.Buffer{}
+	tr := New(Config{Endpoint: "127.0.0.1:1", PerMillion: perMillion, Node: "n", Version: "v1", Log: slog.New(slog.NewTextHandler(says, nil))})
+	end = tr.send(t.Context(), grpc.WithChainUnaryInterceptor(s.answer))
+	t.Cleanup(end)
+	return tr, says, end
 }
 
 // drain sends what is queued.
 func drain(t *testing.T, tr *Tracer) {
 	t.Helper()
-	if err := tr.exporter.sendAll(t.Context()); err != nil {
+	if err := tr.provider.ForceFlush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -103,13 +110,13 @@ func at(seconds int) time.Time { return time.Unix(int64(1000+seconds), 0) }
 func startWeb(tr *Tracer) {
 	tr.Seen(Pod{"default", "web", ""}, false, at(0))
 	tr.Again(web, at(2))
-	s := tr.Begin(web, at(2))
-	s.End(Step{Name: "create sandbox", Began: at(2), Over: at(3)}, false)
-	image := tr.Begin(web, at(3))
-	image.End(Step{Name: "get image", Container: "i", Image: "busybox", Init: true, Began: at(3), Over: at(5)}, false)
-	s.Phase(Step{Name: "set up network", Began: at(3), Over: at(4)}) // after the action
-	tr.Begin(web, at(5)).End(Step{Name: "run init container", Container: "i", Image: "busybox", Init: true, Began: at(5), Over: at(6), Err: "Error"}, false)
-	tr.Begin(web, at(7)).End(Step{Name: "start container", Container: "c", Image: "busybox", Began: at(7), Over: at(8)}, true)
+	s := tr.Begin(web, at(2), Step{Name: "create sandbox", Began: at(2)})
+	s.End(at(3), "", false)
+	image := tr.Begin(web, at(3), Step{Name: "get image", Container: "i", Image: "busybox", Init: true, Began: at(3)})
+	image.End(at(5), "", false)
+	s.Phase(Step{Name: "set up network", Began: at(3)}, at(4), "") // after the action
+	tr.Begin(web, at(7), Step{Name: "run init container", Container: "i", Image: "busybox", Init: true, Began: at(5)}).End(at(6), "Error", false)
+	tr.Begin(web, at(7), Step{Name: "start container", Container: "c", Image: "busybox", Began: at(7)}).End(at(8), "", true)
 	tr.Ready(Pod{"default", "web", "u0"}, at(8)) // the one before
 	tr.Seen(web, true, at(9))
 	tr.Ready(web, at(10))
@@ -118,7 +125,7 @@ func startWeb(tr *Tracer) {
 
 func TestAStartIsOneTrace(t *testing.T) {
 	s := &sink{}
-	tr := newTest(1_000_000, s)
+	tr, _, _ := newTest(t, 1_000_000, s)
 	startWeb(tr)
 	drain(t, tr)
 	spans := s.spans()
@@ -169,13 +176,15 @@ func TestAStartIsOneTrace(t *testing.T) {
 
 func TestWhatDoesNotStartIsNotTraced(t *testing.T) {
 	s := &sink{}
-	tr := newTest(1_000_000, s)
+	tr, _, _ := newTest(t, 1_000_000, s)
 	tr.Seen(web, true, at(0)) // it ran before the tracer did
-	tr.Begin(web, at(1)).End(Step{Name: "start container", Began: at(1), Over: at(2)}, true)
+	tr.Begin(web, at(1), Step{Name: "start container", Began: at(1)}).End(at(2), "", true)
 	tr.Ready(web, at(3))
 	tr.Gone(web, at(4))
-	tr.Begin(web, at(5)).End(Step{Name: "stranger"}, false)
-	never := newTest(0, s)
+	stranger := tr.Begin(web, at(5), Step{Name: "stranger"})
+	stranger.Phase(Step{Name: "of it"}, at(6), "")
+	stranger.End(at(6), "", false)
+	never, _, _ := newTest(t, 0, s)
 	startWeb(never)
 	drain(t, tr)
 	drain(t, never)
@@ -195,7 +204,7 @@ func TestEachStartEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &sink{}
-			tr := newTest(1_000_000, s)
+			tr, _, _ := newTest(t, 1_000_000, s)
 			tr.Again(web, at(1))
 			test.end(tr)
 			test.end(tr)
@@ -212,10 +221,10 @@ func TestEachStartEnds(t *testing.T) {
 
 func TestAPodThatNeverGetsReadyHasAnEndOfSpans(t *testing.T) {
 	s := &sink{}
-	tr := newTest(1_000_000, s)
+	tr, _, _ := newTest(t, 1_000_000, s)
 	tr.Again(web, at(0))
 	for range 3 * maxSteps {
-		tr.Begin(web, at(1)).End(Step{Name: "start container", Began: at(1), Over: at(2)}, true)
+		tr.Begin(web, at(1), Step{Name: "start container", Began: at(1)}).End(at(2), "", true)
 	}
 	tr.Ready(web, at(3))
 	drain(t, tr)
@@ -232,84 +241,114 @@ func TestAPodThatNeverGetsReadyHasAnEndOfSpans(t *testing.T) {
 }
 
 func TestAPartIsSampled(t *testing.T) {
+	tr := New(Config{PerMillion: 100_000})
 	n := 0
-	for i := range uint64(10_000) {
-		var id traceID
-		for j := range 8 {
-			id[8+j] = byte(i * 0x9E3779B97F4A7C15 >> (56 - 8*j)) // evenly spread
-		}
-		if sampled(id, 100_000) {
+	for range 10_000 {
+		if tr.begin(web, at(0)).root.SpanContext().IsSampled() {
 			n++
 		}
 	}
-	if n < 950 || n > 1050 {
+	if n < 800 || n > 1200 { // 6 standard deviations
 		t.Errorf("%d of 10000 instead of a tenth", n)
+	}
+}
+
+// tell tells of starts that are over at once.
+func tell(tr *Tracer, n int) {
+	for range n {
+		tr.Again(web, at(0))
+		tr.Ended(web, at(1), "")
 	}
 }
 
 func TestADeadCollectorHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sink{err: status.Error(codes.Unavailable, "nobody there")}
-		tr := newTest(1_000_000, s)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); tr.Run(ctx) }()
+		tr, says, end := newTest(t, 1_000_000, s)
 		began := time.Now()
-		for range 3 * maxQueued {
-			tr.Again(web, at(0))
-			tr.Ended(web, at(1), "")
-		}
+		tell(tr, maxBatch)
+		synctest.Wait() // it is tried to send these
+		tell(tr, 3*maxQueued)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("telling took %v", took)
 		}
 		time.Sleep(5 * time.Minute)
-		if n := len(tr.exporter.queue); n != maxQueued || tr.exporter.dropped != 2*maxQueued {
-			t.Errorf("%d are queued, %d dropped", n, tr.exporter.dropped)
+		synctest.Wait()
+		if said := says.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "traces cannot be sent") || !strings.Contains(said, "nobody there") {
+			t.Errorf("it says %s", said)
 		}
 		s.set(nil)
-		time.Sleep(lastRetry)
+		time.Sleep(2 * lastRetry)
+		synctest.Wait()
 		if n := len(s.spans()); n != maxQueued {
 			t.Errorf("%d spans arrive after all", n)
 		}
-		tr.Again(web, at(0))
-		tr.Ended(web, at(1), "")
-		cancel()
-		<-done
-		if n := len(s.spans()); n != maxQueued+1 {
-			t.Errorf("%d spans have arrived at the end", n)
+		if said := says.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "traces are sent again") {
+			t.Errorf("it says %s", said)
+		}
+		tell(tr, 1)
+		began = time.Now()
+		end()
+		if n := len(s.spans()); n != maxQueued+1 || time.Since(began) != 0 {
+			t.Errorf("%d spans have arrived at the end, %v later", n, time.Since(began))
 		}
 	})
 }
 
-func TestASilentCollectorDoesNotDelayTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr := newTest(1_000_000, &sink{hang: true})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); tr.Run(ctx) }()
-		tr.Again(web, at(0))
-		tr.Ended(web, at(1), "")
-		synctest.Wait()
-		began := time.Now()
-		cancel()
-		<-done
-		if took := time.Since(began); took > lastWords {
-			t.Errorf("it ended %v later", took)
-		}
-	})
+func TestNoCollectorDelaysTheEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		s     *sink
+		after time.Duration
+		most  time.Duration
+	}{
+		"one that was silent up to now":   {&sink{hang: true}, 0, lastWords},
+		"one that has just fallen silent": {&sink{hang: true}, gather, lastWords},
+		"one that is long silent":         {&sink{hang: true}, time.Minute, 0},
+		"one that is long dead":           {&sink{err: status.Error(codes.Unavailable, "nobody there")}, time.Minute, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tr, _, end := newTest(t, 1_000_000, test.s)
+				tell(tr, maxQueued)
+				time.Sleep(test.after)
+				began := time.Now()
+				end()
+				if took := time.Since(began); took > test.most {
+					t.Errorf("it ended %v later", took)
+				}
+			})
+		})
+	}
 }
 
 func TestWhatTheCollectorRefusesIsDropped(t *testing.T) {
 	s := &sink{err: status.Error(codes.InvalidArgument, "not that")}
-	tr := newTest(1_000_000, s)
+	tr, says, end := newTest(t, 1_000_000, s)
 	startWeb(tr)
 	drain(t, tr)
-	if len(tr.exporter.queue) != 0 {
-		t.Error("it is kept")
-	}
 	s.set(errors.New("anything else"))
 	startWeb(tr)
 	drain(t, tr)
+	s.set(nil)
+	startWeb(tr)
+	drain(t, tr)
+	s.reject("too old")
+	startWeb(tr)
+	drain(t, tr)
+	startWeb(tr)
+	drain(t, tr)
+	end()
+	if n := len(s.spans()); n != 3*8 {
+		t.Errorf("%d spans arrive", n)
+	}
+	var said []string
+	for line := range strings.Lines(says.String()) {
+		_, line, _ = strings.Cut(line, " level=")
+		said = append(said, line)
+	}
+	if len(said) != 3 || !strings.Contains(said[0], "not that") || !strings.Contains(said[1], "again") || !strings.Contains(said[2], "too old") {
+		t.Errorf("it says %q", said)
+	}
 }
 
 // service is a collector as OpenTelemetry's own code makes one.
@@ -318,12 +357,18 @@ type service struct {
 	got chan *v1.ExportTraceServiceRequest
 }
 
-func (s *service) Export(_ context.Context, r *v1.ExportTraceServiceRequest) (*v1.ExportTraceServiceResponse, error) {
+func (s *service) Export(ctx context.Context, r *v1.ExportTraceServiceRequest) (*v1.ExportTraceServiceResponse, error) {
+	if md, _ := metadata.FromIncomingContext(ctx); !slices.Equal(md.Get("tenant"), []string{"home"}) {
+		return nil, status.Errorf(codes.Unauthenticated, "%v", md)
+	}
 	s.got <- r
 	return &v1.ExportTraceServiceResponse{}, nil
 }
 
 func TestACollectorUnderstandsWhatIsSent(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "tenant=home")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "site=attic,service.name=other")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:1")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -333,15 +378,19 @@ func TestACollectorUnderstandsWhatIsSent(t *testing.T) {
 	served := make(chan error)
 	go func() { served <- server.Serve(ln) }()
 	tr := New(Config{Endpoint: ln.Addr().String(), PerMillion: 1_000_000, Node: "n", Log: slog.New(slog.DiscardHandler)})
+	end := tr.send(t.Context())
 	startWeb(tr)
+	tr.Again(web, at(11))
+	tr.Ended(web, at(12), "no text: \xff")
 	drain(t, tr)
-	r := <-s.got
-	if len(r.ProtoReflect().GetUnknown()) != 0 || len(r.GetResourceSpans()[0].GetScopeSpans()[0].GetSpans()) != 8 {
+	r := (<-s.got).GetResourceSpans()[0]
+	if len(r.GetScopeSpans()[0].GetSpans()) != 9 {
 		t.Errorf("%v", r)
 	}
-	if err := tr.exporter.client.Close(); err != nil {
-		t.Error(err)
+	if of := values(r.GetResource().GetAttributes()); of["site"] != "attic" || of["service.name"] != "monopod" {
+		t.Errorf("resource: %v", of)
 	}
+	end()
 	server.Stop()
 	if err := <-served; err != nil {
 		t.Error(err)
