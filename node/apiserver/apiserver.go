@@ -187,10 +187,10 @@ func (a *Agent) session(ctx context.Context) error {
 		g.Go(func() error { return a.sendEvents(ctx, client) })
 	}
 	if a.cfg.Rotate {
-		g.Go(func() error { return a.rotate(ctx, client, a.clientCertificate()) })
+		g.Go(func() error { return a.rotate(ctx, client, a.clientCertificate) })
 	}
 	if a.cfg.ServerTLS {
-		g.Go(func() error { return a.rotate(ctx, client, a.servingCertificate()) })
+		g.Go(func() error { return a.rotate(ctx, client, a.servingCertificate) })
 	}
 	return g.Wait()
 }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,4 +164,65 @@ func TestBoundTellsWhatIsNew(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning asks for two pods, of which one has a Secret that is not to be had.
+func TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning(t *testing.T) {
+	var broken atomic.Bool
+	broken.Store(true)
+	path := liar(t, func(w http.ResponseWriter, r *http.Request) {
+		name := filepath.Base(r.URL.Path)
+		if name == "bad" && broken.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcd is stuck","code":500}`)
+			return
+		}
+		fmt.Fprintf(w, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":%q,"namespace":"default"},"data":{"k":"dg=="}}`, name)
+	})
+	local := newBoard()
+	cfg := config(t, path, local)
+	cfg.Source = true
+	a := New(cfg)
+	c, err := Open(path, "test", quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	a.store.known, a.store.others = true, map[Key]*corev1.Pod{}
+	for _, name := range []string{"good", "bad"} {
+		p := running(name)
+		p.Status = corev1.PodStatus{Phase: corev1.PodPending}
+		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: name}}
+		a.store.others[Key{"default", name}] = p
+	}
+	g := &gatherer{Agent: a, client: c, objects: map[object]*fetched{}, tokens: map[account]*token{}}
+	pods := func() string {
+		_, body, _, err := a.word.get()
+		if err != nil {
+			return err.Error()
+		}
+		got, err := manifests.LoadParts("api", body, manifests.Options{Source: SourceName})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%d pods, %d objects", len(got.Pods), len(got.Objects))
+	}
+	if err := g.once(t.Context()); code(err) != 500 || pods() != "1 pods, 1 objects" {
+		t.Errorf("one cannot be told: %v; %s", err, pods())
+	}
+	local.put(running("bad"))
+	if err := g.once(t.Context()); code(err) != 500 || !strings.Contains(pods(), "etcd is stuck") {
+		t.Errorf("it is here already, and must not be left out: %v; %s", err, pods())
+	}
+	broken.Store(false)
+	if err := g.once(t.Context()); err != nil || pods() != "2 pods, 2 objects" {
+		t.Errorf("it is mended: %v; %s", err, pods())
+	}
+	broken.Store(true)
+	for _, f := range g.objects {
+		f.again = time.Time{}
+	}
+	if err := g.once(t.Context()); err != nil || pods() != "2 pods, 2 objects" {
+		t.Errorf("what was told counts for a while: %v; %s", err, pods())
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -139,35 +140,71 @@ func readCertificate(file string) (*x509.Certificate, error) {
 	return pair.Leaf, nil
 }
 
-// renewAt is when to ask for the next certificate: between 70 and 90 % of the life of this one. Which it is follows from the
-// certificate.
-func renewAt(leaf *x509.Certificate) time.Time {
+// renewAt is when to ask for the next certificate: between 70 and 90 % of the life of this one, but not before a quarter of what was left
+// of it when it came. Which it is follows from the certificate.
+func renewAt(leaf *x509.Certificate, came time.Time) time.Time {
 	sum := sha256.Sum256(leaf.Raw)
 	life := leaf.NotAfter.Sub(leaf.NotBefore)
-	return leaf.NotBefore.Add(life*7/10 + life/5*time.Duration(sum[0])/256)
+	at := leaf.NotBefore.Add(life*7/10 + life/5*time.Duration(sum[0])/256)
+	if early := came.Add(leaf.NotAfter.Sub(came) / 4); early.After(at) && early.Before(leaf.NotAfter) { // signers set NotBefore to a while ago
+		return early
+	}
+	return at
 }
 
-// rotate keeps a certificate that does not end. Without one it asks for the first.
-func (a *Agent) rotate(ctx context.Context, c *Client, want certificate) error {
+// due returns how long the certificate of a file still counts as what is wanted.
+func (c *certificate) due() time.Duration {
+	leaf, err := readCertificate(c.file)
+	if err != nil {
+		return 0
+	}
+	fi, err := os.Stat(c.file)
+	if err != nil || !c.names(leaf) {
+		return 0
+	}
+	return time.Until(renewAt(leaf, fi.ModTime()))
+}
+
+// names says that a certificate is for the names that are wanted.
+func (c *certificate) names(leaf *x509.Certificate) bool {
+	names := func(ips []net.IP, dns []string) []string {
+		all := slices.Clone(dns)
+		for _, ip := range ips {
+			all = append(all, ip.String())
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return len(c.ips)+len(c.dns) == 0 || slices.Equal(names(c.ips, c.dns), names(leaf.IPAddresses, leaf.DNSNames))
+}
+
+// rotate keeps a certificate that does not end, and is for the names that are wanted at the time. Without one it asks for the first.
+func (a *Agent) rotate(ctx context.Context, c *Client, wanted func() certificate) error {
+	want := wanted()
 	if want.signer == certificatesv1.KubeAPIServerClientKubeletSignerName && c.config.CertFile != want.file {
 		return nil // who we are comes from somewhere else
 	}
 	w := a.waits()
 	for ctx.Err() == nil {
-		leaf, err := readCertificate(want.file)
-		if err == nil {
-			if left := time.Until(renewAt(leaf)); left > 0 {
-				pause(ctx, left, nil)
-				continue
+		want = wanted()
+		if left := want.due(); left > 0 {
+			if len(want.ips)+len(want.dns) > 0 {
+				left = min(left, a.cfg.CheckEvery)
 			}
+			pause(ctx, left, nil)
+			continue
 		}
-		if err = a.obtain(ctx, c, want); err == nil {
+		err := a.obtain(ctx, c, want)
+		if err == nil {
 			a.log.Info("there is a new certificate", "file", want.file)
 			if want.file == c.config.CertFile {
 				return errRenewed // what is open is open as who we were
 			}
-			w.reset()
-			continue
+			if want.due() > 0 {
+				w.reset()
+				continue
+			}
+			err = errOtherNames
 		}
 		if e := fatal(err); e != nil || ctx.Err() != nil {
 			return e
@@ -179,6 +216,8 @@ func (a *Agent) rotate(ctx context.Context, c *Client, want certificate) error {
 	}
 	return nil
 }
+
+var errOtherNames = errors.New("the certificate that was signed is for other names, or ends at once")
 
 // obtain asks for a certificate, waits for it, and stores it with its key. A request that was made before and is not
 // answered yet is the same request: its key is kept until then.

@@ -160,9 +160,21 @@ func (f *feed) WatchWithContext(ctx context.Context, options metav1.ListOptions)
 		return nil, err
 	}
 	if s := options.TimeoutSeconds; s != nil { // a server that does not end it may have forgotten it
-		time.AfterFunc(time.Duration(*s)*time.Second+lateTimeout, w.Stop)
+		return &endingWatch{w, time.AfterFunc(time.Duration(*s)*time.Second+lateTimeout, w.Stop)}, nil
 	}
 	return w, nil
+}
+
+// endingWatch is a watch that ends by itself.
+type endingWatch struct {
+	watch.Interface
+	timer *time.Timer
+}
+
+// Stop implements watch.Interface.
+func (w *endingWatch) Stop() {
+	w.timer.Stop()
+	w.Interface.Stop()
 }
 
 // Replace implements cache.ReflectorStore: what was listed counts.

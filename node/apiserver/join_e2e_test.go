@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,15 @@ func TestAMachineJoinsWithATokenAndKeepsItsCertificates(t *testing.T) {
 	dir := t.TempDir()
 	cfg := config(t, filepath.Join(dir, "kubeconfig"), pods)
 	cfg.Bootstrap, cfg.Rotate, cfg.ServerTLS = r.BootstrapKubeconfig(r.Address), true, true
+	var moved atomic.Bool
+	facts := cfg.Facts
+	cfg.Facts = func() Facts {
+		f := facts()
+		if moved.Load() {
+			f.Addresses = NodeAddresses([]string{"127.0.0.1", "192.0.2.50"}, "n1")
+		}
+		return f
+	}
 	stop := start(t, cfg)
 	// It may not ask yet; then nobody answers; neither ends anything.
 	r.Eventually("it is said why", func() error {
@@ -97,6 +107,15 @@ func TestAMachineJoinsWithATokenAndKeepsItsCertificates(t *testing.T) {
 	if err != nil || serving.VerifyHostname("127.0.0.1") != nil {
 		t.Errorf("%v %v", serving, err)
 	}
+	moved.Store(true)
+	r.signs("a serving certificate for the new address", certificatesv1.KubeletServingSignerName, time.Hour)
+	r.Eventually("it is stored", func() error {
+		leaf, err := readCertificate(filepath.Join(cfg.CertDir, ServingCertificateFile))
+		if err == nil {
+			err = leaf.VerifyHostname("192.0.2.50")
+		}
+		return err
+	})
 	stop()
 	left, err := filepath.Glob(filepath.Join(cfg.CertDir, "*"))
 	if err != nil || len(left) != 2 {

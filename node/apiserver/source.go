@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -161,42 +162,69 @@ func (g *gatherer) once(ctx context.Context) error {
 		here[p.UID] = true
 	}
 	g.next, g.size = time.Now().Add(objectsEvery), 0
-	var all []any
-	objects, tokens := map[object]*fetched{}, map[account]*token{}
+	var (
+		all   []any
+		later []error
+	)
+	found := gathered{map[object]*fetched{}, map[account]*token{}}
 	for _, p := range pods {
 		if p.DeletionTimestamp != nil || finished(&p.Status) && !here[p.UID] {
 			continue
 		}
-		doc, refs, accounts := boundDocument(p)
-		all = append(all, doc)
-		for _, o := range refs {
-			if objects[o] != nil {
-				continue
-			}
-			f, err := g.object(ctx, o)
-			if err != nil {
-				return g.unknown(fmt.Errorf("%v: %w", o, err))
-			}
-			if objects[o] = f; f.doc != nil {
-				all = append(all, f.doc)
-			}
-		}
-		for _, at := range accounts {
-			t, err := g.token(ctx, at)
-			if err != nil {
-				return g.unknown(fmt.Errorf("token of serviceaccount %s/%s: %w", at.namespace, at.name, err))
-			}
-			if tokens[at] = t; t.doc != nil {
-				all = append(all, t.doc)
-			}
+		docs, err := g.pod(ctx, p, found)
+		switch {
+		case err == nil:
+			all = append(all, docs...)
+		case here[p.UID] || code(err) == 0 || fatal(err) != nil:
+			return g.unknown(err)
+		default: // the server will not say it of this one, which can wait; the others do not wait for it
+			later = append(later, err)
 		}
 	}
-	g.objects, g.tokens = objects, tokens
+	g.objects, g.tokens = found.objects, found.tokens
 	body, tag, err := documents(all)
-	if err == nil {
-		g.word.set(body, tag, nil)
+	if err != nil {
+		return err
 	}
-	return err
+	g.word.set(body, tag, nil)
+	return errors.Join(later...)
+}
+
+// gathered is what the pods refer to that have been looked at.
+type gathered struct {
+	objects map[object]*fetched
+	tokens  map[account]*token
+}
+
+// pod returns a pod and what it alone refers to, of all that have been looked at. After an error nothing of it has been.
+func (g *gatherer) pod(ctx context.Context, p *corev1.Pod, found gathered) ([]any, error) {
+	doc, refs, accounts := boundDocument(p)
+	docs := []any{doc}
+	news := gathered{map[object]*fetched{}, map[account]*token{}}
+	for _, o := range refs {
+		if found.objects[o] != nil || news.objects[o] != nil {
+			continue
+		}
+		f, err := g.object(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", o, err)
+		}
+		if news.objects[o] = f; f.doc != nil {
+			docs = append(docs, f.doc)
+		}
+	}
+	for _, at := range accounts {
+		t, err := g.token(ctx, at)
+		if err != nil {
+			return nil, fmt.Errorf("token of serviceaccount %s/%s: %w", at.namespace, at.name, err)
+		}
+		if news.tokens[at] = t; t.doc != nil {
+			docs = append(docs, t.doc)
+		}
+	}
+	maps.Copy(found.objects, news.objects)
+	maps.Copy(found.tokens, news.tokens)
+	return docs, nil
 }
 
 func (g *gatherer) unknown(err error) error {
@@ -224,6 +252,8 @@ func (g *gatherer) object(ctx context.Context, o object) (*fetched, error) {
 			f = next
 		case isNotFound(err), code(err) == http.StatusForbidden && (f == nil || f.doc == nil): // that it is bound here may not be known everywhere yet
 			f = &fetched{again: time.Now().Add(min(5*time.Second, 10*g.cfg.lastWait))}
+		case f != nil && code(err) != 0 && fatal(err) == nil: // what it was counts for a while
+			f.again = time.Now().Add(min(10*time.Second, 10*g.cfg.lastWait))
 		default:
 			return nil, err
 		}
