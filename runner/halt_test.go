@@ -102,6 +102,41 @@ func TestPodsThatAreNotThereWaitForTheGate(t *testing.T) {
 	})
 }
 
+// An order to evict is about the moment in which it comes: it does not count any more after a drain.
+func TestAHaltedPodIsNotEvictedWhenItGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, early := range map[string]bool{"ordered before": true, "ordered meanwhile": false} {
+			r := newRig(t).start()
+			web := edited(testPod("web", testContainer("a", runtimetest.ScriptStubborn)), func(p *corev1.Pod) {
+				seconds := int64(5)
+				p.Spec.TerminationGracePeriodSeconds = &seconds
+			})
+			r.update(web)
+			before := r.status("web").Pod.UID
+			order := runner.Eviction{UID: string(before), Reason: runner.ReasonPreempting, Message: "m", Grace: -1}
+			if !early {
+				r.gate(drained(), "web")
+				r.pass(time.Minute)
+			}
+			r.pool.Evict(key("web"), order)
+			r.gate(drained(), "web")
+			r.pass(time.Minute)
+			r.pool.Gate(nil)
+			r.pass(time.Second)
+			if s := r.status("web"); s.Pod.Status.Phase != corev1.PodRunning || s.Pod.UID != before && !early {
+				t.Errorf("%s: %s %s", name, s.Pod.Status.Phase, s.Pod.Status.Reason)
+			}
+			r.pass(time.Hour)
+			if s := r.status("web"); s.Pod.Status.Phase != corev1.PodRunning || s.Pod.UID != before && !early {
+				t.Errorf("%s: later: %s %s", name, s.Pod.Status.Phase, s.Pod.Status.Reason)
+			}
+			r.update()
+			r.pass(time.Minute)
+			r.stop()
+		}
+	})
+}
+
 // A cordon keeps new pods out; what is there goes on, edits and restarts included.
 func TestARuleThatOnlyWaitsLeavesWhatIsThereAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

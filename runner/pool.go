@@ -383,6 +383,9 @@ func (p *Pool) handOut(ctx context.Context) {
 	p.anyHeld = false
 	for _, e := range p.entries {
 		e.rule = p.gateLocked(e)
+		if e.rule.Halt != nil {
+			e.evict = nil // it makes room anyhow; when it may go on, that was long ago
+		}
 		p.anyHeld = p.anyHeld || e.rule.Wait != nil
 	}
 	p.floorLocked()
