@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/events"
@@ -58,7 +59,12 @@ type outbox struct {
 	sent map[string]bool
 	// after is the last one that has been looked at.
 	after uint64
+	// refused is why the last one was that would not be taken; it is said once.
+	refused string
 }
+
+// reasonOf is the reason in an answer of the API server.
+func reasonOf(err error) string { return string(apierrors.ReasonForError(err)) }
 
 // sendEvents sends what happens from now on.
 func (a *Agent) sendEvents(ctx context.Context, c *Client) error {
@@ -128,8 +134,13 @@ func (o *outbox) send(ctx context.Context) error {
 				pause(ctx, wait, nil)
 				o.all.take(time.Now(), max(o.cfg.EventBurst, 1), o.refill())
 			}
-			if err := o.post(ctx, e); err != nil && !settled(err) {
+			err := o.post(ctx, e)
+			if err != nil && !settled(err) {
 				return err
+			}
+			if why := reasonOf(err); err != nil && why != o.refused {
+				o.refused = why
+				o.log.Warn("an event is refused, and left out; so are others for the same reason", "event", e.Reason, "err", err)
 			}
 		}
 		o.passed(revision(e))
