@@ -72,8 +72,9 @@ func (r *Rule) matches(name string) bool {
 }
 
 func matchHost(pattern, host string) bool {
-	patternName, patternPort, _ := strings.Cut(pattern, ":")
-	name, port, _ := strings.Cut(host, ":")
+	const usual = ":443" // the same registry as without
+	patternName, patternPort, _ := strings.Cut(strings.TrimSuffix(pattern, usual), ":")
+	name, port, _ := strings.Cut(strings.TrimSuffix(host, usual), ":")
 	patterns, labels := strings.Split(strings.ToLower(patternName), "."), strings.Split(strings.ToLower(name), ".")
 	if patternPort != port || len(patterns) != len(labels) {
 		return false
