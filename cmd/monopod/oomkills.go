@@ -45,7 +45,7 @@ func (a *App) tellOOM(k oom.Kill) {
 func killedIn(k oom.Kill, all []runner.PodStatus) (ref corev1.ObjectReference, message string, ok bool) {
 	for i := range all {
 		pod := all[i].Pod
-		if !k.In(string(pod.UID)) {
+		if pod == nil || !k.In(string(pod.UID)) {
 			continue
 		}
 		why := "Memory cgroup out of memory"

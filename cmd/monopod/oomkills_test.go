@@ -16,10 +16,10 @@ import (
 
 func TestWhoWasKilledIsSaidOfThePod(t *testing.T) {
 	now, before, other := strings.Repeat("a", 64), strings.Repeat("b", 64), strings.Repeat("c", 64)
-	all := []runner.PodStatus{{Pod: &corev1.Pod{}}, {Pod: &corev1.Pod{
+	all := []runner.PodStatus{{}, {Pod: &corev1.Pod{}}, {Pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u-1"},
 		Status: corev1.PodStatus{
-			ContainerStatuses: []corev1.ContainerStatus{{
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "waits"}, {
 				Name: "c", ContainerID: "containerd://" + now,
 				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "containerd://" + before}},
 			}},

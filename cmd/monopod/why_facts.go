@@ -249,7 +249,11 @@ func (e *explainer) output(ctx context.Context, pod *corev1.Pod) map[string][]st
 	return lines
 }
 
-func bareContainerID(id string) string { return id[strings.Index(id, "://")+len("://"):] }
+// bareContainerID is an id without the name of its runtime; empty: there is none yet.
+func bareContainerID(id string) string {
+	_, bare, _ := strings.Cut(id, "://")
+	return bare
+}
 
 func splitLines(text string) []string {
 	var all []string
