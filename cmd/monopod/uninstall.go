@@ -20,7 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/internal/bundle"
+	"monopod/manifests"
 	"monopod/node/systemd"
+	"monopod/runner"
 	"monopod/watcher"
 )
 
@@ -204,6 +206,7 @@ func (p *program) removePods(ctx context.Context, cfg *LoadedConfig, log *slog.L
 	app := NewApp(cfg, log, m)
 	app.lent = true
 	app.only = []watcher.Source{newStaged(&content{})}
+	app.board.stir = p.told(app.board.stir)
 	if err := app.Open(); err != nil {
 		return err
 	}
@@ -216,19 +219,23 @@ func (p *program) removePods(ctx context.Context, cfg *LoadedConfig, log *slog.L
 	return errors.Join(err, <-ended)
 }
 
-// untilGone waits until an App has no pods, and says which go.
+// told says of each pod that changes that it goes.
+func (p *program) told(next func(runner.Change)) func(runner.Change) {
+	said := map[manifests.Key]bool{}
+	return func(c runner.Change) {
+		if !said[c.Key] {
+			said[c.Key] = true
+			fmt.Fprintln(p.stdout, "removing pod", c.Key)
+		}
+		next(c)
+	}
+}
+
+// untilGone waits until an App has no pods.
 func (p *program) untilGone(ctx context.Context, app *App, broken <-chan error) error {
 	changed, cancel := app.board.Subscribe()
 	defer cancel()
-	said := map[string]bool{}
 	for !app.board.emptied() {
-		pods, _ := app.board.Pods() // what is not known yet is told of later
-		for _, v := range pods {
-			if name := v.Pod.Namespace + "/" + v.Pod.Name; !said[name] {
-				said[name] = true
-				fmt.Fprintln(p.stdout, "removing pod", name)
-			}
-		}
 		select {
 		case <-changed:
 		case <-time.After(lookAgain):
