@@ -18,8 +18,10 @@ const (
 	// later, for manifests that are parsed, and for stacks.
 	muchWork = 30
 	// quietFor is how long no pod has changed when that is done, busyFor after how long it is done though pods still change.
-	quietFor = 2 * time.Second
-	busyFor  = 30 * time.Second
+	// After a start less is waited: it touches more than all that comes later.
+	quietFor     = 2 * time.Second
+	quietAtStart = quietFor / 4
+	busyFor      = 30 * time.Second
 	// restFor is how often it is done at most for what answers have taken: who asks every few seconds would pay for it each time.
 	restFor = time.Minute
 )
@@ -83,7 +85,7 @@ func giveBack() {
 
 // run works until ctx ends. What the start of the process has taken is given back, too.
 func (t *thrift) run(ctx context.Context) {
-	if t.calm(ctx); ctx.Err() != nil {
+	if t.calm(ctx, quietAtStart); ctx.Err() != nil {
 		return
 	}
 	t.release()
@@ -111,7 +113,7 @@ func (t *thrift) run(ctx context.Context) {
 				continue
 			}
 		}
-		t.calm(ctx)
+		t.calm(ctx, quietFor)
 		if ctx.Err() != nil {
 			return
 		}
@@ -120,10 +122,10 @@ func (t *thrift) run(ctx context.Context) {
 	}
 }
 
-// calm waits until nothing changes.
-func (t *thrift) calm(ctx context.Context) {
-	for waited, before := time.Duration(0), int64(-1); waited < busyFor && before != t.changes.Load()+t.answers.Load(); waited += quietFor {
+// calm waits until nothing has changed for a while.
+func (t *thrift) calm(ctx context.Context, quiet time.Duration) {
+	for waited, before := time.Duration(0), int64(-1); waited < busyFor && before != t.changes.Load()+t.answers.Load(); waited += quiet {
 		before = t.changes.Load() + t.answers.Load()
-		sleep(ctx, quietFor)
+		sleep(ctx, quiet)
 	}
 }

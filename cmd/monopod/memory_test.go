@@ -45,8 +45,8 @@ func TestMemoryIsGivenBackOnceAfterMuchWork(t *testing.T) {
 				t.Errorf("%s: memory was given back %d times, not %d", what, got, want)
 			}
 		}
-		after("a start that is not over yet", quietFor/2, 0)
-		after("a start", 2*quietFor, 1)
+		after("a start that is not over yet", quietAtStart/2, 0)
+		after("a start", 2*quietAtStart, 1)
 		work(muchWork-1, time.Millisecond)
 		after("little work", time.Hour, 1)
 		work(1, 0)
