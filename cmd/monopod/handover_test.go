@@ -75,7 +75,7 @@ func TestWhoWaitsForTheLockFileEndsWhenAsked(t *testing.T) {
 	}
 	defer func() { _ = lock.Close() }()
 	d.startOnly()
-	hear(t, told, "READY=1\nSTATUS=waiting for "+d.path("lock"))
-	hear(t, told, "WATCHDOG=1")
+	told.hear(t, "READY=1\nSTATUS=waiting for "+d.path("lock"))
+	told.hear(t, "WATCHDOG=1")
 	d.end()
 }

@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,8 +18,14 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// serviceManager stands for systemd: it sends what it is told to a channel.
-func serviceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, <-chan string) {
+// hearer stands for systemd: it keeps what it is told until somebody asks for it.
+type hearer struct {
+	mu   sync.Mutex
+	said []string
+	more chan struct{}
+}
+
+func serviceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, *hearer) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sd")
 	if err != nil {
@@ -29,7 +37,7 @@ func serviceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, <-
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, over := make(chan string, 100), make(chan struct{})
+	h, over := &hearer{more: make(chan struct{}, 1)}, make(chan struct{})
 	go func() {
 		defer close(over)
 		for b := make([]byte, 1<<12); ; {
@@ -37,29 +45,56 @@ func serviceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, <-
 			if err != nil {
 				return
 			}
-			told <- string(b[:n])
+			h.keep(string(b[:n]))
 		}
 	}()
 	t.Cleanup(func() { _ = conn.Close(); <-over })
 	t.Setenv("NOTIFY_SOCKET", path)
 	n := systemd.FromEnvironment()
 	n.Watchdog = watchdog
-	return n, told
+	return n, h
+}
+
+// keep takes one message in.
+func (h *hearer) keep(m string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.Contains(h.said, m) { // pings do not end
+		h.said = append(h.said, m)
+	}
+	select {
+	case h.more <- struct{}{}:
+	default:
+	}
+}
+
+// take is the first message that begins with a text; what else was said is left for who asks for that: a pod may run before the
+// agent is ready, or after.
+func (h *hearer) take(prefix string) (string, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.IndexFunc(h.said, func(m string) bool { return strings.HasPrefix(m, prefix) })
+	if i < 0 {
+		return "", false
+	}
+	m := h.said[i]
+	h.said = slices.Delete(h.said, i, i+1)
+	return m, true
 }
 
 // hear waits for a message that begins with a text.
-func hear(t *testing.T, told <-chan string, prefix string) string {
+func (h *hearer) hear(t *testing.T, prefix string) string {
 	t.Helper()
-	var others []string
 	for deadline := time.After(patience); ; {
+		if m, ok := h.take(prefix); ok {
+			return m
+		}
 		select {
-		case m := <-told:
-			if strings.HasPrefix(m, prefix) {
-				return m
-			}
-			others = append(others, m)
+		case <-h.more:
 		case <-deadline:
-			t.Fatalf("%q was not told, but %q", prefix, others)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			t.Fatalf("%q was not told, but %q", prefix, h.said)
 		}
 	}
 }
@@ -71,15 +106,15 @@ func TestTheServiceManagerHearsHowTheAgentIs(t *testing.T) {
 	n.Watchdog = 40 * time.Millisecond
 	d.put("web.yaml", podText("web", runtimetest.ScriptServe, 1))
 	d.start()
-	hear(t, told, "READY=1")
-	hear(t, told, "WATCHDOG=1")
-	hear(t, told, "STATUS=1 pods: 1 running, 0 completed, 0 not")
+	told.hear(t, "READY=1")
+	told.hear(t, "WATCHDOG=1")
+	told.hear(t, "STATUS=1 pods: 1 running, 0 completed, 0 not")
 	if r := d.cmd("drain"); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
-	hear(t, told, "STATUS=1 pods: 0 running, 0 completed, 1 not; drained")
+	told.hear(t, "STATUS=1 pods: 0 running, 0 completed, 1 not; drained")
 	d.end()
-	if m := hear(t, told, "STOPPING=1"); m != "STOPPING=1\nSTATUS=stopping; the pods go on" {
+	if m := told.hear(t, "STOPPING=1"); m != "STOPPING=1\nSTATUS=stopping; the pods go on" {
 		t.Errorf("told %q", m)
 	}
 }
@@ -110,7 +145,7 @@ func TestTheWatchdogIsNotPingedWhileALoopStandsStill(t *testing.T) {
 		<-asked
 	}
 	stuck.Store(false)
-	for m := hear(t, told, ""); m != "WATCHDOG=1"; m = hear(t, told, "") {
+	for m := told.hear(t, ""); m != "WATCHDOG=1"; m = told.hear(t, "") {
 		if m != "STATUS=x" {
 			t.Errorf("told %q", m)
 		}
@@ -120,7 +155,7 @@ func TestTheWatchdogIsNotPingedWhileALoopStandsStill(t *testing.T) {
 	}
 	stop()
 	<-ended
-	hear(t, told, "STOPPING=1")
+	told.hear(t, "STOPPING=1")
 }
 
 // A service that cannot look after its pods has started all the same.
@@ -134,8 +169,8 @@ func TestAServiceIsReadyThoughItsRuntimeIsNot(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { s.run(ctx); close(ended) }()
-	hear(t, told, "STATUS=containers cannot be seen: x")
-	hear(t, told, "READY=1")
+	told.hear(t, "STATUS=containers cannot be seen: x")
+	told.hear(t, "READY=1")
 	stop()
 	<-ended
 }
