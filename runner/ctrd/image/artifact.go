@@ -70,7 +70,7 @@ func CheckArtifact(ref string) error {
 
 // Fetch returns what ref names now, with all its layers, which have limit bytes at most together. It asks for the digest
 // first, and for nothing else when that is known: the error is ErrSame then. It is an *UnfitError when there is something
-// else than such an artifact.
+// else than such an artifact. With an error it says what is wrong with the plug-ins for logins, too: that may be why.
 func (a *Artifacts) Fetch(ctx context.Context, ref, known string, limit int64) (*Artifact, error) {
 	if err := CheckArtifact(ref); err != nil {
 		return nil, err
@@ -79,7 +79,15 @@ func (a *Artifacts) Fetch(ctx context.Context, ref, known string, limit int64) (
 	if err != nil {
 		return nil, err
 	}
-	resolver := a.resolver(ctx, name)
+	resolver, perr := a.resolver(ctx, name)
+	got, err := fetchFrom(ctx, resolver, name, known, limit)
+	if err == nil || errors.Is(err, ErrSame) || perr == nil {
+		return got, err
+	}
+	return nil, errors.Join(err, perr)
+}
+
+func fetchFrom(ctx context.Context, resolver remotes.Resolver, name, known string, limit int64) (*Artifact, error) {
 	name, target, err := resolver.Resolve(ctx, name)
 	if err != nil {
 		return nil, err
@@ -140,13 +148,15 @@ func blob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limit in
 	return data, nil
 }
 
-// resolver asks with the logins of plug-ins, if there are some, else with that of the file.
-func (a *Artifacts) resolver(ctx context.Context, name string) remotes.Resolver {
+// resolver asks with the logins of plug-ins, if there are some, else with that of the file. The error is that of plug-ins, and
+// no reason not to ask.
+func (a *Artifacts) resolver(ctx context.Context, name string) (remotes.Resolver, error) {
 	a.way.close()
 	a.way.name, a.way.login, a.way.transports = name, nil, nil
-	a.way.logins, _ = a.access.Providers.logins(ctx, name)
+	logins, err := a.access.Providers.logins(ctx, name)
+	a.way.logins = logins
 	a.way.login = candidates(WithLogins(ctx, a.way.logins), name)[0] // nil: none is for this registry
-	return a.way.resolver(ctx)
+	return a.way.resolver(ctx), err
 }
 
 // Close gives back idle connections.

@@ -228,6 +228,40 @@ func TestArtifactsAreFetchedWithTheCredentialsOfImages(t *testing.T) {
 	}
 }
 
+// TestWhatIsWrongWithPluginsIsToldWhenAnArtifactCannotBeHad, and is no matter when it can.
+func TestWhatIsWrongWithPluginsIsToldWhenAnArtifactCannotBeHad(t *testing.T) {
+	l := newLibrary(t)
+	ref := l.host + "/fleet/pods:1"
+	digest := l.push(t, ref, Blob{"application/yaml", "", []byte("a: 1\n")})
+	for name, c := range map[string]struct {
+		config, want string
+		programs     map[string]string
+	}{
+		"their configuration": {"providers: [", "credential providers ", nil},
+		"one of them":         {providersHead + entry("p", l.host, ""), "credential provider p: exit status 1: no cloud", map[string]string{"p": "echo no cloud >&2; exit 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := plugins(t, c.config, c.programs)
+			a := NewArtifacts(Access{Providers: p})
+			l.before.Store(nil)
+			if _, err := fetch(t, a, ref, "", 100); err != nil {
+				t.Errorf("nobody asks for a login: %v", err)
+			}
+			if _, err := fetch(t, a, ref, digest, 100); err != ErrSame { //nolint:errorlint // nothing else is wrong
+				t.Errorf("known: %v", err)
+			}
+			guard := func(rw http.ResponseWriter, _ *http.Request) bool {
+				http.Error(rw, "who are you?", http.StatusForbidden)
+				return true
+			}
+			l.before.Store(&guard)
+			if _, err := fetch(t, a, ref, "", 100); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "403") {
+				t.Errorf("%v, want %q with what the registry says", err, c.want)
+			}
+		})
+	}
+}
+
 func TestAFetchEndsWithItsContext(t *testing.T) {
 	l := newLibrary(t)
 	ref := l.host + "/fleet/pods:1"

@@ -165,13 +165,13 @@ func TestCredentials(t *testing.T) {
 	for host, want := range map[string]string{
 		"registry-1.docker.io": "hub/pw", "r.example:5000": "u/p", "token.example": "/tok", "other.example": "/",
 	} {
-		u, p, err := credentials(file, host)
+		u, p, err := credentials(t.Context(), file, host)
 		if err != nil || u+"/"+p != want {
 			t.Errorf("%s: %s/%s, %v", host, u, p, err)
 		}
 	}
 	for _, none := range []string{"", file + ".absent"} {
-		if u, p, err := credentials(none, "r.example:5000"); u+p != "" || err != nil {
+		if u, p, err := credentials(t.Context(), none, "r.example:5000"); u+p != "" || err != nil {
 			t.Errorf("%q: %s/%s, %v", none, u, p, err)
 		}
 	}

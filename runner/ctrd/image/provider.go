@@ -69,11 +69,21 @@ type provider struct {
 type Providers struct {
 	file, binDir string
 	log          *slog.Logger
+	// run executes a plug-in.
+	run func(ctx context.Context, p *provider, repository string) (*providerAnswer, error)
 
 	mu sync.Mutex
-	// busy is held while the plug-in of a name is asked, so that what it says is asked for once.
-	busy  map[string]*sync.Mutex
+	// turns are those of the plug-ins, by name.
+	turns map[string]*turn
 	cache map[cacheKey]cachedLogins
+}
+
+// turn has one after the other ask a plug-in, so that what it says is asked for once.
+type turn struct {
+	// taken is full while somebody asks.
+	taken chan struct{}
+	// silent is when the plug-in has last not answered in time. It belongs to who asks.
+	silent time.Time
 }
 
 // cacheKey is what logins are good for: an image, a registry or all images of a plug-in.
@@ -90,7 +100,9 @@ func NewProviders(file, binDir string, log *slog.Logger) *Providers {
 	if file == "" {
 		return nil
 	}
-	return &Providers{file: file, binDir: binDir, log: log, busy: map[string]*sync.Mutex{}, cache: map[cacheKey]cachedLogins{}}
+	ps := &Providers{file: file, binDir: binDir, log: log, turns: map[string]*turn{}, cache: map[cacheKey]cachedLogins{}}
+	ps.run = ps.execute
+	return ps
 }
 
 // CheckProviders says what is wrong with the file or the plug-ins.
@@ -150,7 +162,8 @@ func (p *provider) check() error {
 	return nil
 }
 
-// logins asks the plug-ins that are for an image, a normalised name. What fails is no reason not to take what others say.
+// logins asks the plug-ins that are for an image, a normalised name. What fails is no reason not to take what others say. When
+// ctx ends, so does waiting, with its cause.
 func (ps *Providers) logins(ctx context.Context, name string) ([]Login, error) {
 	if ps == nil {
 		return nil, nil
@@ -171,6 +184,9 @@ func (ps *Providers) logins(ctx context.Context, name string) ([]Login, error) {
 			continue
 		}
 		logins, err := ps.ask(ctx, p, repository)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("credential provider %s: %w", p.Name, err))
 			ps.log.Warn("no credentials of a provider", "provider", p.Name, "image", repository, "err", err)
@@ -188,17 +204,30 @@ func (p *provider) isFor(repository string) bool {
 	return slices.ContainsFunc(p.MatchImages, func(pattern string) bool { return Login{pattern: patternOf(pattern)}.matches(repository) })
 }
 
-// ask returns what a plug-in says, or said lately.
+// errSilent is the end of patience with a plug-in.
+var errSilent = fmt.Errorf("no answer for %s", providerPatience)
+
+// ask returns what a plug-in says, or said lately. Who has waited while it did not answer another one waits no second time.
 func (ps *Providers) ask(ctx context.Context, p *provider, repository string) ([]Login, error) {
-	busy := ps.lock(p.Name)
-	busy.Lock()
-	defer busy.Unlock()
+	turn, began := ps.turnOf(p.Name), time.Now()
+	select {
+	case turn.taken <- struct{}{}:
+		defer func() { <-turn.taken }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	host, _, _ := strings.Cut(repository, "/")
 	keys := map[string]cacheKey{"Image": {p.Name, "Image", repository}, "Registry": {p.Name, "Registry", host}, "Global": {p.Name, "Global", ""}}
 	if logins, ok := ps.cached(keys); ok {
 		return logins, nil
 	}
+	if turn.silent.After(began) {
+		return nil, errSilent
+	}
 	answer, err := ps.run(ctx, p, repository)
+	if errors.Is(err, errSilent) {
+		turn.silent = time.Now()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -223,13 +252,13 @@ func (ps *Providers) ask(ctx context.Context, p *provider, repository string) ([
 	return logins, nil
 }
 
-func (ps *Providers) lock(name string) *sync.Mutex {
+func (ps *Providers) turnOf(name string) *turn {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if ps.busy[name] == nil {
-		ps.busy[name] = &sync.Mutex{}
+	if ps.turns[name] == nil {
+		ps.turns[name] = &turn{taken: make(chan struct{}, 1)}
 	}
-	return ps.busy[name]
+	return ps.turns[name]
 }
 
 // cached returns what is known and still good, and forgets what is not.
@@ -260,13 +289,13 @@ type providerAnswer struct {
 	} `json:"auth"`
 }
 
-// run executes a plug-in. Its answer is in no error: it has secrets.
-func (ps *Providers) run(ctx context.Context, p *provider, repository string) (*providerAnswer, error) {
+// execute runs a plug-in. Its answer is in no error: it has secrets.
+func (ps *Providers) execute(ctx context.Context, p *provider, repository string) (*providerAnswer, error) {
 	request, err := json.Marshal(map[string]string{"kind": providerRequest, "apiVersion": providerAPI, "image": repository})
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, providerPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, providerPatience, errSilent)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(ps.binDir, p.Name), p.Args...)
 	cmd.Env = os.Environ()
@@ -277,7 +306,7 @@ func (ps *Providers) run(ctx context.Context, p *provider, repository string) (*
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = bytes.NewReader(request), &stdout, &stderr, time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("no answer for %s", providerPatience)
+			return nil, context.Cause(ctx)
 		}
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.b.String()))
 	}

@@ -1,11 +1,14 @@
 package image
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -182,6 +185,67 @@ func TestPluginsThatFailSayWhyAndShowNoSecrets(t *testing.T) {
 	}
 }
 
+// TestNobodyWaitsForAPluginLongerThanHeMust: who leaves does so at once, and who has waited for a silent one does not begin anew.
+func TestNobodyWaitsForAPluginLongerThanHeMust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := plugins(t, providersHead+entry("p", "r.io", ""), nil)
+		var mu sync.Mutex
+		asked := 0
+		p.run = func(ctx context.Context, _ *provider, _ string) (*providerAnswer, error) {
+			mu.Lock()
+			asked++
+			mu.Unlock()
+			ctx, cancel := context.WithTimeoutCause(ctx, providerPatience, errSilent)
+			defer cancel()
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		began, gone := time.Now(), errors.New("the pod is gone")
+		leaving, leave := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { leave(gone) })
+		var all sync.WaitGroup
+		ask := func(ctx context.Context, image string, want error, after time.Duration) {
+			all.Go(func() {
+				if _, err := p.logins(ctx, image); !errors.Is(err, want) || time.Since(began) != after {
+					t.Errorf("%s: %v after %s, want %v after %s", image, err, time.Since(began), want, after)
+				}
+			})
+			synctest.Wait()
+		}
+		ask(t.Context(), "r.io/first", errSilent, time.Minute)
+		for _, image := range []string{"r.io/a", "r.io/b"} {
+			ask(t.Context(), image, errSilent, time.Minute)
+		}
+		ask(leaving, "r.io/deleted", gone, time.Second)
+		all.Wait()
+		if asked != 1 {
+			t.Errorf("it was asked %d times at once", asked)
+		}
+		began = time.Now()
+		ask(t.Context(), "r.io/a", errSilent, time.Minute)
+		all.Wait()
+		if asked != 2 {
+			t.Errorf("afterwards it was asked %d times, want 1", asked-1)
+		}
+	})
+}
+
+// TestAPluginEndsWithWhoAsks, and that is not said to be silence.
+func TestAPluginEndsWithWhoAsks(t *testing.T) {
+	p, dir := plugins(t, providersHead+entry("p", "r.io", ""), map[string]string{"p": "exec sleep 1000"})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("the pod is gone")
+	done := make(chan error, 1)
+	go func() { _, err := p.logins(ctx, "r.io/a"); done <- err }()
+	for asked(t, dir) == "" {
+		runtime.Gosched()
+	}
+	cancel(gone)
+	if err := <-done; !errors.Is(err, gone) {
+		t.Error(err)
+	}
+}
+
 func TestConfigurationsOfPluginsAreChecked(t *testing.T) {
 	for name, c := range map[string]struct{ config, want string }{
 		"good":             {providersHead + entry("p", "r.io", ""), ""},
@@ -221,7 +285,7 @@ func TestCredentialHelpersOfTheDockerConfigAreAsked(t *testing.T) {
 		"r.io": "special/pw of r.io", "elsewhere:5000": "everybody/pw of elsewhere:5000", "t.io": "/pw of t.io", "unknown.io": "/",
 		"docker.io": "everybody/pw of https://index.docker.io/v1/",
 	} {
-		user, secret, err := credentials(file, host)
+		user, secret, err := credentials(t.Context(), file, host)
 		if got := user + "/" + secret; err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", host, got, err, want)
 		}
@@ -229,7 +293,7 @@ func TestCredentialHelpersOfTheDockerConfigAreAsked(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"credsStore": "missing"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := credentials(file, "r.io"); err == nil || !strings.Contains(err.Error(), "docker-credential-missing") {
+	if _, _, err := credentials(t.Context(), file, "r.io"); err == nil || !strings.Contains(err.Error(), "docker-credential-missing") {
 		t.Errorf("a helper that is not there: %v", err)
 	}
 }
@@ -237,8 +301,15 @@ func TestCredentialHelpersOfTheDockerConfigAreAsked(t *testing.T) {
 func TestWhoDoesNotAnswerIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
-		if _, err := patiently(helperPatience, func() (int, error) { <-never; return 0, nil }); err == nil || err.Error() != "no answer for 1m0s" {
+		if _, err := patiently(t.Context(), helperPatience, func() (int, error) { <-never; return 0, nil }); err == nil || err.Error() != "no answer for 1m0s" {
 			t.Error(err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone := errors.New("the pod is gone")
+		time.AfterFunc(time.Second, func() { cancel(gone) })
+		began := time.Now()
+		if _, err := patiently(ctx, helperPatience, func() (int, error) { <-never; return 0, nil }); !errors.Is(err, gone) || time.Since(began) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
 		}
 		close(never)
 		synctest.Wait()

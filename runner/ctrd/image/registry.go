@@ -55,14 +55,15 @@ func (w *way) close() {
 
 // resolver talks to registries: https, but plain http to loopback addresses, unless a directory of HostsDirs says more.
 func (w *way) resolver(ctx context.Context) remotes.Resolver {
-	usual := w.usualHosts()
+	ask := func(host string) (string, string, error) { return w.credentials(ctx, host) }
+	usual := w.usualHosts(ask)
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
 		dir, err := w.hostsDir(host)
 		if err != nil || dir == "" {
 			return orHosts(usual, host, err)
 		}
 		return hostsconfig.ConfigureHosts(ctx, hostsconfig.HostOptions{
-			HostDir: func(string) (string, error) { return dir, nil }, Credentials: w.credentials, UpdateClient: w.adopt,
+			HostDir: func(string) (string, error) { return dir, nil }, Credentials: ask, UpdateClient: w.adopt,
 		})(host)
 	}})
 }
@@ -74,14 +75,14 @@ func orHosts(usual docker.RegistryHosts, host string, err error) ([]docker.Regis
 	return usual(host)
 }
 
-func (w *way) usualHosts() docker.RegistryHosts {
+func (w *way) usualHosts(credentials func(host string) (string, string, error)) docker.RegistryHosts {
 	t := newTransport()
 	w.transports = append(w.transports, t)
 	c := &http.Client{Transport: w.wrap(t)}
 	return docker.ConfigureDefaultRegistries(
 		docker.WithPlainHTTP(docker.MatchLocalhost),
 		docker.WithClient(c),
-		docker.WithAuthorizer(docker.NewDockerAuthorizer(docker.WithAuthClient(c), docker.WithAuthCreds(w.credentials))),
+		docker.WithAuthorizer(docker.NewDockerAuthorizer(docker.WithAuthClient(c), docker.WithAuthCreds(credentials))),
 	)
 }
 
@@ -121,7 +122,7 @@ func (a *Access) hostsDir(host string) (string, error) {
 }
 
 // credentials are those for a host. A login that is meant for the registry of the image is shown to no mirror of it.
-func (w *way) credentials(host string) (user, secret string, err error) {
+func (w *way) credentials(ctx context.Context, host string) (user, secret string, err error) {
 	registry, repository, _ := strings.Cut(w.name, "/")
 	if host == "registry-1.docker.io" {
 		host = "docker.io"
@@ -138,12 +139,12 @@ func (w *way) credentials(host string) (user, secret string, err error) {
 			}
 		}
 	}
-	return credentials(w.AuthFile, host)
+	return credentials(ctx, w.AuthFile, host)
 }
 
 // credentials looks a registry up in a docker config.json, which may name credential helpers. It is read for each pull,
 // so it can be changed while we run. An identity token comes without a user name.
-func credentials(file, host string) (user, secret string, err error) {
+func credentials(ctx context.Context, file, host string) (user, secret string, err error) {
 	if file == "" {
 		return "", "", nil
 	}
@@ -162,7 +163,7 @@ func credentials(file, host string) (user, secret string, err error) {
 	if host == "registry-1.docker.io" || host == "docker.io" {
 		host = "https://index.docker.io/v1/" // the key under which docker login stores it
 	}
-	auth, err := patiently(helperPatience, func() (types.AuthConfig, error) { return conf.GetAuthConfig(host) })
+	auth, err := patiently(ctx, helperPatience, func() (types.AuthConfig, error) { return conf.GetAuthConfig(host) })
 	if err != nil {
 		return "", "", fmt.Errorf("registry credentials %s: %s: %w", file, host, err)
 	}
@@ -175,8 +176,8 @@ func credentials(file, host string) (user, secret string, err error) {
 // helperPatience is how long a credential helper may take.
 const helperPatience = time.Minute
 
-// patiently waits for a result that cannot be cancelled, but not for ever.
-func patiently[T any](patience time.Duration, get func() (T, error)) (T, error) {
+// patiently waits for a result that cannot be cancelled, but not for ever, and not longer than ctx.
+func patiently[T any](ctx context.Context, patience time.Duration, get func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -191,6 +192,9 @@ func patiently[T any](patience time.Duration, get func() (T, error)) (T, error) 
 	select {
 	case r := <-got:
 		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
 	case <-timer.C:
 		var none T
 		return none, fmt.Errorf("no answer for %s", patience)
