@@ -89,6 +89,12 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) {
 	}
 	h.serve(w, r, t, "attach", func(ctx context.Context, s streams.Streams) metav1.Status {
 		s.TTY = t.container.TTY // which cannot be another one any more
+		if s.Resize != nil && !s.TTY {
+			go func() {
+				for range s.Resize { // what nobody takes would stop what comes behind it
+				}
+			}()
+		}
 		if err := h.cfg.Runtime.Attach(ctx, t.key, t.id, s); err != nil {
 			return failure("error attaching to container: %v", err)
 		}

@@ -32,8 +32,9 @@ const (
 // wire is a connection with SPDY on it.
 type wire struct {
 	httpstream.Connection
-	// arrived has the streams that the client opens.
+	// arrived has the streams that the client opens, until settled is closed: then there are all, and more are refused.
 	arrived chan httpstream.Stream
+	settled chan struct{}
 	hw      *hijacked
 
 	mu   sync.Mutex // guards open
@@ -43,7 +44,7 @@ type wire struct {
 // newWire returns a wire whose Connection is to be set.
 func (h *Handler) newWire(w http.ResponseWriter, other bool) *wire {
 	return &wire{
-		arrived: make(chan httpstream.Stream), open: map[httpstream.Stream]bool{},
+		arrived: make(chan httpstream.Stream), settled: make(chan struct{}), open: map[httpstream.Stream]bool{},
 		hw: &hijacked{ResponseWriter: w, idle: h.cfg.IdleTimeout, other: other},
 	}
 }
@@ -60,6 +61,11 @@ func (h *Handler) upgradeSPDY(ctx context.Context, w http.ResponseWriter, r *htt
 // accept is what to do with a new stream.
 func (c *wire) accept(ctx context.Context, check func(httpstream.Stream) error) httpstream.NewStreamHandler {
 	return func(s httpstream.Stream, _ <-chan struct{}) error {
+		select {
+		case <-c.settled:
+			return errSettled
+		default:
+		}
 		if err := check(s); err != nil {
 			return err
 		}
@@ -75,12 +81,18 @@ func (c *wire) accept(ctx context.Context, check func(httpstream.Stream) error) 
 		select {
 		case c.arrived <- s:
 			return nil
+		case <-c.settled:
+			c.drop(s)
+			return errSettled
 		case <-ctx.Done():
 			c.drop(s)
 			return context.Cause(ctx)
 		}
 	}
 }
+
+// errSettled refuses a stream. One that waits to be taken would keep what comes for others waiting behind it.
+var errSettled = errors.New("the client has opened all streams that it has announced")
 
 // drop ends streams; what has not ended by itself is cut off.
 func (c *wire) drop(all ...httpstream.Stream) {
@@ -128,6 +140,7 @@ func (h *Handler) connectSPDY(w http.ResponseWriter, r *http.Request, o wanted) 
 		end()
 		return nil, err
 	}
+	close(conn.settled)
 	c := &remote{ctx: ctx, streams: streams.Streams{TTY: o.tty}}
 	if s := all[corev1.StreamTypeStdin]; s != nil {
 		c.streams.Stdin = s

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"monopod/internal/streams"
 	"monopod/manifests"
@@ -459,6 +460,88 @@ func TestPlainWebSockets(t *testing.T) {
 		_ = ws.Close()
 		if !strings.HasPrefix(all.String(), want) {
 			t.Errorf("%q: %q", protocol, all.String())
+		}
+	}
+}
+
+// TestStreamsThatNobodyAskedForStopNothing: what comes for a stream waits behind the opening of another one.
+func TestStreamsThatNobodyAskedForStopNothing(t *testing.T) {
+	b := newBed(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	q := url.Values{"command": {"cat"}, "input": {"1"}, "output": {"1"}}
+	conn, release, err := NewClient(b.dial).upgrade(ctx, "/exec/default/web/app", q, protocolV4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	all := map[string]httpstream.Stream{}
+	for _, name := range []string{corev1.StreamTypeError, corev1.StreamTypeStdin, corev1.StreamTypeStdout} {
+		if all[name], err = conn.CreateStream(header(corev1.StreamType, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	echoes := func(text string) {
+		t.Helper()
+		if _, err := io.WriteString(all[corev1.StreamTypeStdin], text); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(text))
+		if _, err := io.ReadFull(all[corev1.StreamTypeStdout], got); err != nil || string(got) != text {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	echoes("before")
+	for i := range 5 { // one for each of the queues of the server
+		if _, err := conn.CreateStream(header(corev1.StreamType, corev1.StreamTypeStdin)); err == nil {
+			t.Errorf("stream %d is taken", i)
+		}
+	}
+	echoes("afterwards")
+	_ = all[corev1.StreamTypeStdin].Close()
+	if text, err := io.ReadAll(all[corev1.StreamTypeError]); err != nil || !strings.Contains(string(text), metav1.StatusSuccess) {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestSizesOfNoTerminalStopNothing: a WebSocket has a channel for them in any case, and a client may take for a terminal what
+// is none.
+func TestSizesOfNoTerminalStopNothing(t *testing.T) {
+	b := newBed(t, nil)
+	for request, want := range map[string]string{
+		"/exec/default/web/app?input=1&output=1&command=cat": "\x01typed",
+		"/attach/default/web/app?input=1&output=1&tty=1":     "\x01container 1, terminal false: typed",
+	} {
+		config, err := websocket.NewConfig(strings.Replace(b.url, "http", "ws", 1)+request, "http://localhost")
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Protocol = []string{protocolV5}
+		ws, err := websocket.DialConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ws.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		for _, frame := range []string{"\x04" + `{"Width": 80, "Height": 24}`, "\x04" + `{"Width": 90, "Height": 24}`, "\x04{}", "\x00typed", "\xff\x00"} {
+			if err := websocket.Message.Send(ws, []byte(frame)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all strings.Builder
+		for {
+			var m []byte
+			if err := websocket.Message.Receive(ws, &m); err != nil {
+				break
+			}
+			if len(m) > 1 {
+				all.Write(m)
+			}
+		}
+		_ = ws.Close()
+		if !strings.HasPrefix(all.String(), want+"\x03{") || !strings.Contains(all.String(), metav1.StatusSuccess) {
+			t.Errorf("%s: %q", request, all.String())
 		}
 	}
 }

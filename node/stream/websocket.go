@@ -37,7 +37,7 @@ func (h *Handler) connectWebSocket(w http.ResponseWriter, r *http.Request, o wan
 	types := make([]wsstream.ChannelType, channels)
 	types[channelStdin] = use(o.stdin, wsstream.ReadChannel)
 	types[channelStdout], types[channelStderr] = use(o.stdout, wsstream.WriteChannel), use(o.stderr, wsstream.WriteChannel)
-	types[channelError], types[channelResize] = wsstream.WriteChannel, wsstream.ReadChannel
+	types[channelError], types[channelResize] = wsstream.WriteChannel, use(o.tty, wsstream.ReadChannel) // what nobody reads stops all
 	protocols := map[string]wsstream.ChannelProtocolConfig{}
 	for _, p := range []string{"", protocolV1, protocolV4, protocolV5} {
 		protocols[p] = wsstream.ChannelProtocolConfig{Binary: true, Channels: types}
