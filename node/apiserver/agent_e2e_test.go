@@ -71,6 +71,7 @@ func TestARealAPIServerShowsTheNodeAndItsPods(t *testing.T) {
 	t.Run("node", func(t *testing.T) { r.testNode(t) })
 	t.Run("lease", func(t *testing.T) { r.testLease(t) })
 	t.Run("a status follows", func(t *testing.T) { r.testStatus(t, pods) })
+	t.Run("a mirror that others change", func(t *testing.T) { r.testTampered(t, pods) })
 	t.Run("a mirror that is deleted comes back", func(t *testing.T) { r.testDeletedMirror(t) })
 	t.Run("a pod that needs objects", func(t *testing.T) { r.testReferences(t, pods) })
 	t.Run("a pod that is not let in", func(t *testing.T) { r.testRefused(t, pods) })
@@ -124,6 +125,14 @@ func (r *rig) testLease(t *testing.T) {
 	if *l.Spec.LeaseDurationSeconds != 4 || *l.Spec.HolderIdentity != "n1" {
 		t.Errorf("%+v", l.Spec)
 	}
+	r.Eventually("it belongs to the node, which was made anew", func() error {
+		var n corev1.Node
+		err := errors.Join(r.Do(http.MethodGet, nodePath, nil, &n), r.Do(http.MethodGet, leasePath, nil, &l))
+		if o := l.OwnerReferences; err == nil && (len(o) != 1 || o[0].Kind != "Node" || o[0].Name != "n1" || o[0].UID != n.UID) {
+			err = fmt.Errorf("%+v", o)
+		}
+		return err
+	})
 	was := l.Spec.RenewTime.Time
 	renewed := func() error {
 		if err := r.Do(http.MethodGet, leasePath, nil, &l); err != nil {
@@ -164,6 +173,35 @@ func (r *rig) testStatus(t *testing.T, pods *board) {
 			return fmt.Errorf("%d bytes have passed although nothing has happened", n)
 		}
 		return nil
+	})
+}
+
+// testTampered changes a mirror while its pod stays as it is, then the pod.
+func (r *rig) testTampered(t *testing.T, pods *board) {
+	before, err := r.pod(webPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Must(http.MethodPatch, webPath+"/status", map[string]any{"status": map[string]any{"phase": "Failed", "podIP": "192.0.2.99", "podIPs": []corev1.PodIP{{IP: "192.0.2.99"}}}}, nil)
+	r.shows("the status is that of the pod", webPath, func(p *corev1.Pod) bool {
+		return isRunning(p) && p.UID == before.UID && p.Status.PodIP == "10.229.0.2"
+	})
+	containers := before.Spec.DeepCopy().Containers
+	containers[0].Image = "example.com/evil:1"
+	r.Must(http.MethodPatch, webPath, map[string]any{"spec": map[string]any{"containers": containers}}, nil)
+	again := r.shows("the mirror shows the image of the pod", webPath, func(p *corev1.Pod) bool {
+		return p.UID != before.UID && isRunning(p) && p.Spec.Containers[0].Image == "monopod.test/busybox:1"
+	})
+	pods.put(with(running("web"), func(p *corev1.Pod) { p.Spec.Containers[0].Image = "monopod.test/busybox:2" }))
+	edited := r.shows("the mirror is made anew", webPath, func(p *corev1.Pod) bool {
+		return p.UID != again.UID && isRunning(p) && p.Spec.Containers[0].Image == "monopod.test/busybox:2"
+	})
+	if was, is := again.Annotations[annotationHash], edited.Annotations[annotationHash]; was == is || was == "" { // kubeadm upgrade waits for it
+		t.Errorf("config.hash is %q, and was %q before the edit", is, was)
+	}
+	pods.put(running("web"))
+	r.shows("the mirror is as before", webPath, func(p *corev1.Pod) bool {
+		return isRunning(p) && p.Spec.Containers[0].Image == "monopod.test/busybox:1"
 	})
 }
 

@@ -157,9 +157,33 @@ func TestEventsAreToldWithTheirCounts(t *testing.T) {
 	r.Eventually("its count is raised", find(5))
 	// Another run does not begin anew.
 	stop()
+	cfg.StatusEvery = time.Second
 	start(t, cfg)
 	recorder.Event(about, corev1.EventTypeWarning, "BackOff", "it crashes")
 	r.Eventually("the same event is raised", find(6))
+	r.testHeartbeat(t)
+}
+
+// testHeartbeat: a status that does not change is sent again and again.
+func (r *rig) testHeartbeat(t *testing.T) {
+	var first, now corev1.Node
+	r.Must(http.MethodGet, nodePath, nil, &first)
+	for range 2 {
+		was := now.Status.Conditions
+		r.Eventually("the node is heard of again", func() error {
+			now = corev1.Node{}
+			if err := r.Do(http.MethodGet, nodePath, nil, &now); err != nil {
+				return err
+			}
+			if before := append(was, first.Status.Conditions...)[0]; !now.Status.Conditions[0].LastHeartbeatTime.After(before.LastHeartbeatTime.Time) {
+				return fmt.Errorf("%+v", now.Status.Conditions)
+			}
+			return nil
+		})
+	}
+	if a, b := first.Status.Conditions[0], now.Status.Conditions[0]; !a.LastTransitionTime.Equal(&b.LastTransitionTime) || a.Status != b.Status {
+		t.Errorf("%+v, before it was %+v", b, a)
+	}
 }
 
 func TestARealAPIServerSaysWhoMayDoWhat(t *testing.T) {

@@ -20,6 +20,7 @@ const (
 	// annotationOmitted lists what the pod refers to and its mirror does not, because an API server lets no mirror pod do so.
 	annotationOmitted = "monopod.dev/mirror-omits"
 
+	// annotationHash is of what the mirror shows, but of its status: those who have edited a manifest wait for another one, as kubeadm does.
 	annotationHash = "kubernetes.io/config.hash"
 	annotationSeen = "kubernetes.io/config.seen"
 	// annotationSource names the source of a pod of this machine.
@@ -67,12 +68,13 @@ func mirrorFor(pod *corev1.Pod, nodeName string) (*corev1.Pod, error) {
 		m.Annotations = map[string]string{}
 	}
 	delete(m.Annotations, annotationSeen)
-	m.Annotations[annotationHash] = string(pod.UID)
+	delete(m.Annotations, annotationHash)
 	m.Annotations[corev1.MirrorPodAnnotationKey] = string(pod.UID) // by it clients find the events
 	if len(omitted) > 0 {
 		m.Annotations[annotationOmitted] = strings.Join(omitted, ", ")
 	}
-	m.Annotations[annotationContent] = hashOf(m)
+	m.Annotations[annotationHash] = hashOf(m)
+	m.Annotations[annotationContent] = m.Annotations[annotationHash]
 	return m, nil
 }
 

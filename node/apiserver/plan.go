@@ -49,7 +49,12 @@ type Try struct {
 	At time.Time
 	// Sent and Got are the status that was accepted, and how it looked then: the server may not keep all of it.
 	Sent, Got string
+	// Remade is when the mirror was last deleted because somebody had edited it.
+	Remade time.Time
 }
+
+// remakeEvery is how long an edited mirror stays when the one before was edited, too: who edits may be a program.
+const remakeEvery = time.Minute
 
 // View is all that a plan follows from.
 type View struct {
@@ -72,31 +77,29 @@ func planMirrors(v View) (actions []Action, next time.Time) {
 	if v.Node == "" {
 		return nil, time.Time{}
 	}
+	take := func(a Action, wanted bool, at time.Time) {
+		switch {
+		case !wanted:
+		case !at.After(v.Now):
+			actions = append(actions, a)
+		case next.IsZero() || at.Before(next):
+			next = at
+		}
+	}
 	for key, local := range v.Pods {
 		a, ok := v.stepTo(key, local)
-		if !ok {
-			continue
-		}
-		if at := v.Tries[key].At; at.After(v.Now) {
-			if next.IsZero() || at.Before(next) {
-				next = at
+		at := v.Tries[key].At
+		if m := v.Mirrors[key]; !ok && m.Edited && !m.Other {
+			a, ok = Action{DeleteMirror, key, m.UID}, true
+			if again := v.Tries[key].Remade.Add(remakeEvery); again.After(at) {
+				at = again
 			}
-			continue
 		}
-		actions = append(actions, a)
+		take(a, ok, at)
 	}
 	for key, m := range v.Mirrors {
 		a, ok := v.stepOf(key, m)
-		if !ok {
-			continue
-		}
-		if at := v.Tries[key].At; at.After(v.Now) {
-			if next.IsZero() || at.Before(next) {
-				next = at
-			}
-			continue
-		}
-		actions = append(actions, a)
+		take(a, ok, v.Tries[key].At)
 	}
 	slices.SortFunc(actions, func(a, b Action) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))

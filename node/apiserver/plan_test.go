@@ -55,6 +55,11 @@ func TestWhatIsDoneAboutAMirror(t *testing.T) {
 		"it was refused a while ago":                {pods: mine, tries: map[Key]Try{key: {At: now}}, want: "create default/web-n1"},
 		"the server does not keep all of a status":  {pods: mine, mirrors: change(func(m *Mirror) { m.Digest = "x" }), tries: map[Key]Try{key: accepted(mine[key], good, "x")}},
 		"others have changed what was kept of it":   {pods: mine, mirrors: change(func(m *Mirror) { m.Digest = "y" }), tries: map[Key]Try{key: accepted(mine[key], good, "x")}, want: "status default/web-n1"},
+		"its spec was edited":                       {pods: mine, mirrors: change(func(m *Mirror) { m.Edited = true }), want: "delete default/web-n1"},
+		"its spec and its status were edited":       {pods: mine, mirrors: change(func(m *Mirror) { m.Edited, m.Digest = true, "x" }), want: "status default/web-n1"},
+		"its spec was edited again":                 {pods: mine, mirrors: change(func(m *Mirror) { m.Edited = true }), tries: map[Key]Try{key: {Remade: now.Add(-time.Second)}}, next: now.Add(remakeEvery - time.Second)},
+		"it was edited, and stays for the moment":   {pods: mine, mirrors: change(func(m *Mirror) { m.Edited = true }), tries: map[Key]Try{key: {At: now.Add(time.Second)}}, next: now.Add(time.Second)},
+		"a pod of somebody else was edited":         {pods: mine, mirrors: change(func(m *Mirror) { m.Edited, m.Other = true, true })},
 		"it can have none, and there is an old one": {pods: map[Key]Local{key: {Pod: web, Refused: errors.New("no")}}, mirrors: change(func(*Mirror) {}), want: "delete default/web-n1"},
 		"it can have none":                          {pods: map[Key]Local{key: {Pod: web, Refused: errors.New("no")}}},
 	} {
@@ -98,7 +103,7 @@ func TestPlansConverge(t *testing.T) {
 				continue
 			}
 			m := there(p, types.UID(rapid.SampledFrom([]string{"node", "old"}).Draw(t, "owner")))
-			m.Leaving, m.Other = rapid.Bool().Draw(t, "leaving"), rapid.Bool().Draw(t, "other")
+			m.Leaving, m.Other, m.Edited = rapid.Bool().Draw(t, "leaving"), rapid.Bool().Draw(t, "other"), rapid.Bool().Draw(t, "edited")
 			m.Digest = rapid.SampledFrom([]string{m.Digest, "x"}).Draw(t, "digest")
 			m.Hash = rapid.SampledFrom([]string{m.Hash, "x"}).Draw(t, "hash")
 			v.Mirrors[key] = m
@@ -117,7 +122,9 @@ func TestPlansConverge(t *testing.T) {
 				case DeleteMirror:
 					delete(v.Mirrors, a.Key)
 				default:
-					v.Mirrors[a.Key] = there(local.Pod, "node")
+					m := there(local.Pod, "node")
+					m.Edited = v.Mirrors[a.Key].Edited
+					v.Mirrors[a.Key] = m
 				}
 			}
 		}
@@ -155,6 +162,15 @@ func TestAMirrorChangesWithItsPodAndNotWithItsStatus(t *testing.T) {
 	spec := localOf(with(running("web"), func(p *corev1.Pod) { p.Spec.Containers[0].Image = "other" }), "n1")
 	if web.Hash != status.Hash || web.Digest == status.Digest || web.Hash == spec.Hash {
 		t.Errorf("%+v %+v %+v", web, status, spec)
+	}
+	// An edit does not change the uid here; tools that wait for it look at config.hash.
+	before, err1 := mirrorFor(with(running("web"), func(p *corev1.Pod) { p.Annotations[annotationHash] = string(p.UID) }), "n1")
+	after, err2 := mirrorFor(with(spec.Pod, func(p *corev1.Pod) { p.Annotations[annotationHash] = string(p.UID) }), "n1")
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := before.Annotations, after.Annotations; a[annotationHash] == b[annotationHash] || a[annotationHash] == "" || a[corev1.MirrorPodAnnotationKey] != b[corev1.MirrorPodAnnotationKey] {
+		t.Errorf("%v %v", a, b)
 	}
 }
 

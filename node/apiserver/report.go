@@ -166,6 +166,10 @@ func (m *mirrors) do(ctx context.Context, a Action, v View) error {
 		if err := m.client.do(ctx, to.with(http.MethodDelete, options)); err != nil && !isNotFound(err) {
 			return fmt.Errorf("delete mirror pod: %w", err)
 		}
+		if t := m.tries[a.Key]; v.Mirrors[a.Key].Edited {
+			t.Remade = time.Now()
+			m.tries[a.Key] = t
+		}
 		m.store.forget(a.Key, a.UID)
 	case PatchStatus:
 		there := v.Mirrors[a.Key]
@@ -175,7 +179,7 @@ func (m *mirrors) do(ctx context.Context, a Action, v View) error {
 			return fmt.Errorf("status of mirror pod: %w", err)
 		}
 		accepted := mirrorOf(got)
-		m.tries[a.Key] = Try{Sent: local.sent(), Got: accepted.got()}
+		m.tries[a.Key] = Try{Sent: local.sent(), Got: accepted.got(), Remade: m.tries[a.Key].Remade}
 		m.store.seePod(got, false)
 	}
 	return nil

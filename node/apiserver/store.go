@@ -28,8 +28,8 @@ type Mirror struct {
 	Other bool
 	// Owner is the uid of the Node that it belongs to.
 	Owner types.UID
-	// Leaving says that somebody deletes it.
-	Leaving bool
+	// Leaving says that somebody deletes it, Edited that its spec is not the one it was made with.
+	Leaving, Edited bool
 	// Digest is of its status without conditions.
 	Digest     string
 	Conditions []corev1.PodCondition
@@ -39,7 +39,8 @@ func mirrorOf(p *corev1.Pod) Mirror {
 	_, isMirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	m := Mirror{
 		UID: p.UID, Version: p.ResourceVersion, Hash: p.Annotations[annotationContent], Other: !isMirror,
-		Leaving: p.DeletionTimestamp != nil, Digest: digest(&p.Status), Conditions: p.Status.Conditions,
+		Leaving: p.DeletionTimestamp != nil, Edited: p.Generation > 1, // servers before 1.33 do not count
+		Digest: digest(&p.Status), Conditions: p.Status.Conditions,
 	}
 	if len(p.OwnerReferences) == 1 {
 		m.Owner = p.OwnerReferences[0].UID
