@@ -82,7 +82,7 @@ func serverKeys() []configKey {
 		{path: "readOnlyPort", kind: kindInt, def: int64(0), doc: "TCP port on which anybody, without TLS, may read health, pods, metrics and stats; a kubelet's was 10255. 0: none."},
 		{path: "healthzPort", kind: kindInt, def: int64(0), doc: "TCP port on which anybody may ask for health alone; a kubelet's is 10248. 0: none."},
 		{path: "healthzBindAddress", kind: kindString, def: "127.0.0.1", doc: "IP address of `healthzPort`."},
-		{path: "maxConnections", kind: kindInt, def: int64(secure.DefaultMaxConnections), doc: "Most connections at once to each of these ports; one address gets half of them. Further ones are hung up on."},
+		{path: "maxConnections", kind: kindInt, def: int64(secure.DefaultMaxConnections), doc: "Most connections at once to each of these ports; one address, or /64 of IPv6, gets half of them. Further ones are hung up on."},
 		{path: "enableDebuggingHandlers", kind: kindBool, def: true, doc: "Whether `port` serves what looks into pods: exec, attach, portForward, run, containerLogs, runningpods, configz, profiles."},
 		{path: "enableProfilingHandler", kind: kindBool, def: false, doc: "Whether profiles of monopod can be taken, at `/debug/pprof/` of the socket and of `port`."},
 	}

@@ -22,6 +22,9 @@ const (
 	allowedTTL    = 5 * time.Minute
 	refusedTTL    = 30 * time.Second
 	maxRemembered = 1000
+	// maxRememberedAnswer is how long an answer may be to be remembered, maxRememberedSize how long all are together, in bytes.
+	maxRememberedAnswer = 64 << 10
+	maxRememberedSize   = 1 << 20
 )
 
 // ErrNoServer says that there is no API server to ask now.
@@ -35,9 +38,9 @@ type Webhook struct {
 	now    func() time.Time
 
 	mu     sync.Mutex
-	tokens map[[sha256.Size]byte]remembered[*authenticationv1.UserInfo]
+	tokens memory[*authenticationv1.UserInfo]
 	// rights are by the hash of all that is asked for: some authorizers look at what is extra of a user.
-	rights map[[sha256.Size]byte]remembered[verdict]
+	rights memory[verdict]
 }
 
 type verdict struct {
@@ -45,25 +48,44 @@ type verdict struct {
 	reason  string
 }
 
-// remembered is an answer and when it ends to count.
+// remembered is an answer, how long it is in bytes, and when it ends to count.
 type remembered[T any] struct {
 	answer T
+	size   int
 	end    time.Time
+}
+
+// memory has answers by the hash of what was asked.
+type memory[T any] struct {
+	all map[[sha256.Size]byte]remembered[T]
+	// size is that of all of them.
+	size int
+}
+
+// keep remembers an answer, unless it is too long. When there are too many, all are forgotten: nobody else may make them more.
+func (m *memory[T]) keep(key [sha256.Size]byte, r remembered[T]) {
+	m.size -= m.all[key].size
+	delete(m.all, key)
+	if r.size > maxRememberedAnswer {
+		return
+	}
+	if m.all == nil || len(m.all) >= maxRemembered || m.size+r.size > maxRememberedSize {
+		m.all, m.size = map[[sha256.Size]byte]remembered[T]{}, 0
+	}
+	m.all[key] = r
+	m.size += r.size
 }
 
 // Webhook returns one that asks the server of the current session.
 func (a *Agent) Webhook() *Webhook {
-	return &Webhook{
-		node: a.cfg.NodeName, client: a.Client, now: time.Now,
-		tokens: map[[sha256.Size]byte]remembered[*authenticationv1.UserInfo]{}, rights: map[[sha256.Size]byte]remembered[verdict]{},
-	}
+	return &Webhook{node: a.cfg.NodeName, client: a.Client, now: time.Now}
 }
 
 // Authenticate says whose token it is. ok is false when the server does not know it.
 func (w *Webhook) Authenticate(ctx context.Context, token string) (who authenticationv1.UserInfo, ok bool, err error) {
 	key := sha256.Sum256([]byte(token)) // no token is kept
 	w.mu.Lock()
-	known, had := w.tokens[key]
+	known, had := w.tokens.all[key]
 	w.mu.Unlock()
 	if !had || w.now().After(known.end) {
 		review := authenticationv1.TokenReview{
@@ -77,10 +99,11 @@ func (w *Webhook) Authenticate(ctx context.Context, token string) (who authentic
 		}
 		known = remembered[*authenticationv1.UserInfo]{end: w.now().Add(tokenTTL)}
 		if review.Status.Authenticated {
-			known.answer = &review.Status.User
+			user := review.Status.User // without what else the server has answered, and the token
+			known.answer, known.size = &user, sizeOf(&user)
 		}
 		w.mu.Lock()
-		keep(w.tokens, key, known)
+		w.tokens.keep(key, known)
 		w.mu.Unlock()
 	}
 	if known.answer == nil {
@@ -104,7 +127,7 @@ func (w *Webhook) Authorize(ctx context.Context, who authenticationv1.UserInfo, 
 	}
 	key := sha256.Sum256(spec)
 	w.mu.Lock()
-	known, had := w.rights[key]
+	known, had := w.rights.all[key]
 	w.mu.Unlock()
 	if had && !w.now().After(known.end) {
 		return known.answer.allowed, known.answer.reason, nil
@@ -119,7 +142,7 @@ func (w *Webhook) Authorize(ctx context.Context, who authenticationv1.UserInfo, 
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	keep(w.rights, key, remembered[verdict]{v, w.now().Add(life)})
+	w.rights.keep(key, remembered[verdict]{v, len(v.reason), w.now().Add(life)})
 	return v.allowed, v.reason, nil
 }
 
@@ -140,10 +163,18 @@ func (w *Webhook) ask(ctx context.Context, api, resource string, review runtime.
 	return c.do(ctx, request{method: http.MethodPost, api: api, resource: resource, body: review, into: review})
 }
 
-// keep remembers an answer. When there are too many, all are forgotten: nobody else may make them more.
-func keep[K comparable, T any](m map[K]remembered[T], key K, r remembered[T]) {
-	if len(m) >= maxRemembered {
-		clear(m)
+// sizeOf is about how much memory is kept with a user.
+func sizeOf(who *authenticationv1.UserInfo) int {
+	const each = 16 // for the string itself
+	n := len(who.Username) + len(who.UID)
+	for _, g := range who.Groups {
+		n += each + len(g)
 	}
-	m[key] = r
+	for key, values := range who.Extra {
+		n += 3*each + len(key)
+		for _, v := range values {
+			n += each + len(v)
+		}
+	}
+	return n
 }

@@ -1,10 +1,12 @@
 package apiserver
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,11 +102,68 @@ func TestAnswersAboutPeopleCountForAWhile(t *testing.T) {
 }
 
 func TestFewAnswersAreRemembered(t *testing.T) {
-	m := map[string]remembered[bool]{}
-	for i := range 3 * maxRemembered {
-		keep(m, fmt.Sprint(i), remembered[bool]{})
+	key := func(i int) [sha256.Size]byte { return sha256.Sum256([]byte(strconv.Itoa(i))) }
+	for name, c := range map[string]struct{ size, most int }{
+		"short":     {1, maxRemembered},
+		"long":      {maxRememberedAnswer, maxRememberedSize / maxRememberedAnswer},
+		"too long":  {maxRememberedAnswer + 1, 0},
+		"no length": {0, maxRemembered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m memory[int]
+			most := 0
+			for i := range 3 * maxRemembered {
+				m.keep(key(i), remembered[int]{answer: i, size: c.size})
+				if r, ok := m.all[key(i)]; ok != (c.most > 0) || ok && r.answer != i {
+					t.Fatalf("answer %d: %v, %t", i, r.answer, ok)
+				}
+				if most = max(most, len(m.all)); m.size != len(m.all)*c.size {
+					t.Fatalf("%d answers of %d bytes are %d bytes", len(m.all), c.size, m.size)
+				}
+			}
+			if most != c.most {
+				t.Errorf("at most %d, want %d", most, c.most)
+			}
+		})
 	}
-	if len(m) > maxRemembered {
-		t.Error(len(m))
+	var m memory[int]
+	for range 10 { // the same one again and again is one
+		m.keep(key(0), remembered[int]{size: maxRememberedAnswer})
+	}
+	m.keep(key(0), remembered[int]{size: maxRememberedAnswer + 1})
+	if len(m.all) != 0 || m.size != 0 {
+		t.Errorf("an answer that does not count any more: %d, %d bytes", len(m.all), m.size)
+	}
+}
+
+// TestALongAnswerIsUsedButNotKept: of an API server that knows no bounds.
+func TestALongAnswerIsUsedButNotKept(t *testing.T) {
+	var asked atomic.Int32
+	c, err := Open(liar(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		var review authenticationv1.TokenReview
+		_ = json.NewDecoder(r.Body).Decode(&review)
+		who := authenticationv1.UserInfo{Username: "ada", Extra: map[string]authenticationv1.ExtraValue{"notes": {"short"}}}
+		if review.Spec.Token == "long" {
+			who.Extra["notes"] = authenticationv1.ExtraValue{strings.Repeat("x", maxRememberedAnswer)}
+		}
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: who}
+		_ = json.NewEncoder(w).Encode(review)
+	}), "test", quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	a := New(config(t, "", newBoard()))
+	a.setClient(c)
+	w := a.Webhook()
+	for _, test := range []struct {
+		token string
+		times int32
+	}{{"short", 1}, {"short", 1}, {"long", 2}, {"long", 3}, {"short", 3}} {
+		who, ok, err := w.Authenticate(t.Context(), test.token)
+		if err != nil || !ok || who.Username != "ada" || asked.Load() != test.times {
+			t.Errorf("%s: %s %t %v, asked %d times, want %d", test.token, who.Username, ok, err, asked.Load(), test.times)
+		}
 	}
 }

@@ -13,7 +13,7 @@ type limited struct {
 	max int
 
 	mu sync.Mutex
-	// open counts connections by address.
+	// open counts connections by where they come from, see originOf.
 	open map[netip.Addr]int
 	all  int
 }
@@ -29,7 +29,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		from := addressOf(c)
+		from := originOf(c)
 		if l.enter(from) {
 			return &counted{Conn: c, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
 		}
@@ -37,12 +37,17 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-func addressOf(c net.Conn) netip.Addr {
+// originOf is the address of a client; of IPv6 that of its /64, as one machine may have all addresses of that.
+func originOf(c net.Conn) netip.Addr {
 	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
 		return netip.Addr{}
 	}
-	return ap.Addr().Unmap()
+	addr := ap.Addr().Unmap()
+	if addr.Is4() {
+		return addr
+	}
+	return netip.PrefixFrom(addr, 64).Masked().Addr().WithZone(addr.Zone())
 }
 
 func (l *limited) enter(from netip.Addr) bool {

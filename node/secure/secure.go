@@ -47,7 +47,7 @@ type Config struct {
 	// Handler answers. Streams says of which requests it may take as long as it likes; nil: none.
 	Handler http.Handler
 	Streams func(*http.Request) bool
-	// MaxConnections bounds the connections at once, half as many for each address; 0: DefaultMaxConnections.
+	// MaxConnections bounds the connections at once, half as many for each address, or /64 of IPv6; 0: DefaultMaxConnections.
 	MaxConnections int
 	Log            *slog.Logger
 }

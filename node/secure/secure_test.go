@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -502,6 +503,73 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("what was given back cannot be had")
 		}
+	}
+}
+
+// from is a connection of somebody.
+type from struct {
+	net.Conn
+	addr *net.TCPAddr
+}
+
+func (f from) RemoteAddr() net.Addr { return f.addr }
+func (f from) Close() error         { return nil }
+
+// queued is a listener whose clients are known, and none comes after them.
+type queued struct {
+	net.Listener
+	waiting []from
+}
+
+func (q *queued) Accept() (net.Conn, error) {
+	if len(q.waiting) == 0 {
+		return nil, net.ErrClosed
+	}
+	c := q.waiting[0]
+	q.waiting = q.waiting[1:]
+	return c, nil
+}
+
+func TestConnectionsAreCountedByWhatOneMachineMayHave(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		clients string
+		want    int
+	}{
+		"one address":                      {"192.0.2.1 192.0.2.1 192.0.2.1", 2},
+		"the same, written as IPv6":        {"192.0.2.1 ::ffff:192.0.2.1 192.0.2.1", 2},
+		"neighbors with IPv4":              {"192.0.2.1 192.0.2.2 192.0.2.3", 3},
+		"one network with IPv6":            {"2001:db8:0:1::1 2001:db8:0:1::2 2001:db8:0:1:ffff:ffff:ffff:ffff", 2},
+		"two networks with IPv6":           {"2001:db8:0:1::1 2001:db8:0:2::1 2001:db8:0:1::2 2001:db8:0:2::2", 4},
+		"one interface":                    {"fe80::1%a fe80::2%a fe80::3%a", 2},
+		"two interfaces":                   {"fe80::1%a fe80::2%b fe80::3%a fe80::4%b", 4},
+		"all that there are, and one more": {"192.0.2.1 192.0.2.2 192.0.2.3 192.0.2.4 192.0.2.5", 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := &queued{}
+			for text := range strings.FieldsSeq(c.clients) {
+				q.waiting = append(q.waiting, from{addr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(text), 4000))})
+			}
+			l := newLimited(q, 4)
+			var in []net.Conn
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					break
+				}
+				in = append(in, conn)
+			}
+			if len(in) != c.want {
+				t.Errorf("%d are let in, want %d", len(in), c.want)
+			}
+			for _, conn := range in {
+				check(t, conn.Close())
+			}
+			if l.all != 0 || len(l.open) > 0 {
+				t.Errorf("afterwards %d are counted, of %v", l.all, l.open)
+			}
+		})
 	}
 }
 

@@ -168,7 +168,10 @@ func (c *Collector) All(ctx context.Context, o Options) (Machine, []Pod, error) 
 func (c *Collector) take(ctx context.Context) (func(), error) {
 	select {
 	case c.turn <- struct{}{}:
-		return func() { <-c.turn }, nil
+		return func() {
+			c.r.release()
+			<-c.turn
+		}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

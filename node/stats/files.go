@@ -16,7 +16,22 @@ type reader struct {
 	buf []byte
 }
 
-// bytes returns the content of a file, and nothing when it cannot be read: cgroups and processes come and go.
+const (
+	// keptBuffer is how much of a buffer stays between two requests, in bytes.
+	keptBuffer = 64 << 10
+	// maxFile is how much of a file is read, in bytes: a pod can make that of its interfaces as long as it likes.
+	maxFile = 1 << 20
+)
+
+// release gives back what a long file has taken. What was returned is not good any more.
+func (r *reader) release() {
+	if len(r.buf) > keptBuffer {
+		r.buf = nil
+	}
+}
+
+// bytes returns the content of a file, of one that is too long the beginning, and nothing when it cannot be read: cgroups and
+// processes come and go.
 func (r *reader) bytes(elem ...string) []byte {
 	f, err := os.Open(filepath.Join(elem...))
 	if err != nil {
@@ -30,7 +45,7 @@ func (r *reader) bytes(elem ...string) []byte {
 	for {
 		m, err := f.Read(r.buf[n:])
 		n += m
-		if err == io.EOF {
+		if err == io.EOF || n >= maxFile {
 			return r.buf[:n]
 		}
 		if err != nil {

@@ -393,12 +393,19 @@ func TestThisMachineCanBeRead(t *testing.T) {
 func TestTheInterfacesOfAPodAreBounded(t *testing.T) {
 	n, c := newNode(t)
 	var b strings.Builder
-	for i := range 3 * maxInterfaces {
+	for i := 0; b.Len() < 3*maxFile; i++ {
 		fmt.Fprintf(&b, "  eth%d: 7 1 0 0 0 0 0 0 8 1 0 0 0 0 0 0\n", i)
 	}
 	write(t, n.root, map[string]string{"proc/42/net/dev": b.String()})
 	pods, err := c.Pods(t.Context(), Options{})
 	if err != nil || len(pods) != 1 || len(pods[0].Network) != maxInterfaces {
 		t.Errorf("%d pods, %v", len(pods), err)
+	}
+	if kept := len(c.r.buf); kept > keptBuffer {
+		t.Errorf("%d bytes are kept until somebody asks again", kept)
+	}
+	r := &reader{}
+	if read := len(r.bytes(n.root, "proc/42/net/dev")); read != maxFile || len(r.buf) > maxFile {
+		t.Errorf("%d bytes are read, with a buffer of %d", read, len(r.buf))
 	}
 }
