@@ -128,8 +128,8 @@ type Container struct {
 	Recorded bool
 	// StopSentAt is when StopContainer last signaled it; zero when it was never asked to stop.
 	StopSentAt time.Time
-	// StoppingAt is when MarkStopping was applied: its grace period counts from then, though the signal may come
-	// later. Zero when it came first, or not at all.
+	// StoppingAt is when MarkStopping was applied, or StopContainer began: its grace period counts from then, though the signal
+	// may come later. Zero when it was never asked to stop.
 	StoppingAt time.Time
 	// StopCause says whether it was stopped for a fault of its own; see the constants.
 	StopCause StopCause
@@ -326,8 +326,8 @@ const (
 	RecordHealth ActionKind = "RecordHealth"
 	// MarkStarted puts on record that the postStart hook of Action.ContainerID has succeeded.
 	MarkStarted ActionKind = "MarkStarted"
-	// StopContainer sends the stop signal to Action.ContainerID, once, and returns at once. It also keeps
-	// Action.Cause, as MarkStopping does; the first one counts.
+	// StopContainer does what MarkStopping does unless that is done, then sends the stop signal to Action.ContainerID,
+	// once, and returns at once. What is on record says so before the signal is sent.
 	StopContainer ActionKind = "StopContainer"
 	// KillContainer sends SIGKILL to Action.ContainerID and returns at once.
 	KillContainer ActionKind = "KillContainer"

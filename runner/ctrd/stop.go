@@ -25,38 +25,43 @@ import (
 // logFlushTimeout bounds the wait for the last output of a container whose task is gone.
 const logFlushTimeout = 2 * time.Second
 
-// stopContainer sends the stop signal, once in the container's life. It is sent before it is recorded: a crash in
-// between repeats it, while the other order could lose it.
+// stopContainer sends the stop signal, once in the container's life. That it is going to be stopped is put on record before: one
+// that ends by the signal of an agent or a containerd that ended then, too, did not end by itself. That the signal was sent is
+// put on record afterwards: a crash in between repeats it, while the other order could lose it.
 func (r *Runtime) stopContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.find(key, a)
 	if rec == nil || !rec.Labels.StopSentAt.IsZero() {
 		return nil
 	}
+	rec, err := r.recordStopping(ctx, rec, a.Cause)
+	if rec == nil {
+		return err
+	}
 	if err := r.signal(ctx, rec, r.stopSignal(rec, a.Signal)); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
-	_, err := r.relabel(ctx, rec, func(l *containerLabels) {
-		l.StopSentAt = time.Now().UTC().Round(0)
-		if l.StoppingAt.IsZero() {
-			l.StopCause = a.Cause
-		}
-	})
-	if errdefs.IsNotFound(err) {
-		return nil
-	}
-	return wrap("record stop", err)
+	_, err = r.relabel(ctx, rec, func(l *containerLabels) { l.StopSentAt = time.Now().UTC().Round(0) })
+	return wrap("record stop", ignoreNotFound(err))
 }
 
 // markStopping puts on record when the end of a container began.
 func (r *Runtime) markStopping(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.find(key, a)
-	if rec == nil || !rec.Labels.StoppingAt.IsZero() {
+	if rec == nil {
 		return nil
 	}
-	_, err := r.relabel(ctx, rec, func(l *containerLabels) {
-		l.StoppingAt, l.StopCause = time.Now().UTC().Round(0), a.Cause
-	})
-	return wrap("record the end's beginning", ignoreNotFound(err))
+	_, err := r.recordStopping(ctx, rec, a.Cause)
+	return err
+}
+
+// recordStopping puts on record that a container is going to be stopped, and why, unless that is there. It returns nil, nil when
+// the container is gone.
+func (r *Runtime) recordStopping(ctx context.Context, rec *containerRecord, cause runner.StopCause) (*containerRecord, error) {
+	if !rec.Labels.StoppingAt.IsZero() {
+		return rec, nil
+	}
+	next, err := r.relabel(ctx, rec, func(l *containerLabels) { l.StoppingAt, l.StopCause = time.Now().UTC().Round(0), cause })
+	return next, wrap("record the end's beginning", ignoreNotFound(err))
 }
 
 // recordHealth puts on record what a container's probes say.

@@ -198,8 +198,8 @@ func testMarkStopping(t *testing.T, s *suite) {
 	stop := onInstance(runner.StopContainer, again)
 	stop.Cause = runner.StopPostStart
 	p.apply(stop)
-	if again = p.exited(again.ID); again.StopCause != runner.StopPostStart || !again.StoppingAt.IsZero() {
-		t.Errorf("stopped at once: cause %q, marked at %s", again.StopCause, again.StoppingAt)
+	if again = p.exited(again.ID); again.StopCause != runner.StopPostStart || again.StoppingAt.IsZero() || again.StoppingAt.After(again.StopSentAt) {
+		t.Errorf("stopped at once: cause %q, marked at %s, signaled at %s", again.StopCause, again.StoppingAt, again.StopSentAt)
 	}
 }
 

@@ -208,7 +208,7 @@ func (f *Fake) containerEffectLocked(key manifests.Key, p *fakePod, pod *manifes
 		}
 	case runner.StopContainer:
 		if c.State == runner.ContainerRunning && c.StoppingAt.IsZero() && c.StopSentAt.IsZero() {
-			c.StopCause = a.Cause
+			c.StoppingAt, c.StopCause = f.nowLocked(), a.Cause
 		}
 		return f.stopLocked(key, c, a.Signal), nil
 	case runner.KillContainer:
