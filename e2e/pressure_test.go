@@ -263,6 +263,10 @@ func (in *strained) diskRunsFull() {
 	if out := in.curl("/metrics"); !strings.Contains(out, `monopod_node_condition{condition="DiskPressure"} 1`) || !strings.Contains(out, `kubelet_evictions{eviction_signal="nodefs.available"} 1`) {
 		in.t.Errorf("metrics:\n%s", out)
 	}
+	in.step("kill the agent while the disk is full")
+	in.kill9()
+	in.start()
+	in.ready("stays")
 	if err := os.Remove(filepath.Join(in.root, "filler")); err != nil {
 		in.t.Fatal(err)
 	}

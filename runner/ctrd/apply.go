@@ -16,10 +16,25 @@ import (
 
 // Apply implements runner.Runtime.
 func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
-	if err := r.apply(r.ns(ctx), key, pod, a); err != nil {
+	do := func() error { return r.apply(r.ns(ctx), key, pod, a) }
+	err := do()
+	if ends(a.Kind) && r.reserve.spend(err) {
+		err = do()
+	}
+	if err != nil {
 		return err
 	}
 	return r.applied(key, a.Kind)
+}
+
+// ends says that an action is part of the end of something.
+func ends(k runner.ActionKind) bool {
+	switch k {
+	case runner.FailPod, runner.MarkStopping, runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer, runner.RemoveSandbox:
+		return true
+	default:
+		return false
+	}
 }
 
 func (r *Runtime) apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {

@@ -232,8 +232,16 @@ func (r *Runtime) cleanLinks(quiet bool) error {
 // ReclaimContainers makes room on the disk with what containers that have ended left: their writable layers and the
 // logs that nobody needs to understand what runs. It returns how many bytes that were. Their records stay, and with
 // them the status of their pods.
-func (r *Runtime) ReclaimContainers(ctx context.Context) (int64, error) {
-	ctx = r.ns(ctx)
+func (r *Runtime) ReclaimContainers(ctx context.Context) (sum int64, err error) {
+	err = r.makingRoom(func() error {
+		n, err := r.reclaimContainers(r.ns(ctx))
+		sum += n
+		return err
+	})
+	return sum, err
+}
+
+func (r *Runtime) reclaimContainers(ctx context.Context) (int64, error) {
 	sum, errs := int64(0), []error{r.cleanLogs()}
 	for _, g := range r.logGroups() {
 		used, running := r.logNumbers(g.dir)

@@ -4,6 +4,7 @@ package ctrd
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -53,6 +54,9 @@ func (w *world) files(t *testing.T, dir string) (paths []string) {
 	t.Helper()
 	largest := int64(-1)
 	err := filepath.WalkDir(filepath.Join(w.dir, "root", "containerd", dir), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}

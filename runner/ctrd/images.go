@@ -3,6 +3,7 @@ package ctrd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -185,7 +186,15 @@ func (i *Images) Targets(ctx context.Context, refs []string) (map[string][]strin
 // Collect removes images that nobody needs; what there are containers with, and the disk, is filled in.
 func (i *Images) Collect(ctx context.Context, c image.Collection) (image.Collected, error) {
 	c.Used, c.Disk = func() (map[string]bool, error) { return i.r.usedImages(ctx) }, i.Disk
-	return i.r.images.Collect(i.r.ns(ctx), c)
+	out, err := i.r.images.Collect(i.r.ns(ctx), c)
+	if !i.r.reserve.spend(err) {
+		return out, err
+	}
+	// What was not noted at the first time is still on the disk, with or without a name.
+	err = i.r.freeLayers(i.r.ns(ctx))
+	more, again := i.r.images.Collect(i.r.ns(ctx), c)
+	more.Removed, more.Freed = append(out.Removed, more.Removed...), more.Disk.Available-(out.Disk.Available-out.Freed)
+	return more, errors.Join(err, again)
 }
 
 // Changed holds a token when images came or fewer are in use than before.

@@ -58,6 +58,8 @@ type Runtime struct {
 	commands commands
 	locks    keyLock
 	ids      idRanges
+	// reserve is what is kept for a full disk.
+	reserve *reserve
 	// slots bound how many containers are created or removed at once, netSlots how many CNI runs go on: more
 	// than twice the processors only makes all of them slower.
 	slots, netSlots slots
@@ -104,12 +106,14 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	r.teardown = newTeardown(r)
 	defer func() {
 		if err != nil {
+			r.reserve.spend(err) // it will be tried again
 			err = errors.Join(err, r.Close())
 		}
 	}()
 	if err := r.prepareDirs(); err != nil {
 		return nil, err
 	}
+	r.reserve = newReserve(&r.cfg)
 	if r.bootID, err = boottime.ID(); err != nil {
 		return nil, err
 	}
@@ -299,6 +303,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { r.logs.Sweep(); return nil })
 	g.Go(func() error { r.followImages(ctx); return nil })
 	g.Go(func() error { r.collectGarbage(ctx); return nil })
+	g.Go(func() error { r.reserve.keep(ctx); return nil })
 	g.Go(func() error { r.images.Heal(ctx); return nil })
 	err := g.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

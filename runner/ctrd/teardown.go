@@ -127,7 +127,7 @@ func (t *teardown) untilNext(now time.Time) (time.Duration, bool) {
 
 // finish does a job and forgets it, or schedules it again.
 func (t *teardown) finish(ctx context.Context, id string, j *job) {
-	err := j.do(ctx)
+	err := t.r.makingRoom(func() error { return j.do(ctx) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j.busy = false

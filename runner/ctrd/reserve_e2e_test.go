@@ -1,0 +1,106 @@
+//go:build e2e
+
+package ctrd
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/leases"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/e2e/testimages"
+	"monopod/runner"
+	"monopod/runner/ctrd/image"
+)
+
+// smallDisk mounts a file system of 64 MiB where the root directory will be.
+func (w *world) smallDisk(t *testing.T) {
+	t.Helper()
+	root := filepath.Join(w.dir, "root")
+	for _, args := range [][]string{{"mkdir", root}, {"truncate", "-s", "64M", root + ".img"}, {"mkfs.ext4", "-q", root + ".img"}, {"mount", "-o", "loop", root + ".img", root}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+}
+
+// fillUp takes all of the disk, and all that containerd's database has of it, so that it cannot note anything any more.
+func (a *agent) fillUp(t *testing.T) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(a.cfg.RootDirectory, "filler"))
+	check(t, err)
+	defer func() { _ = f.Close() }()
+	for page := make([]byte, 4096); err == nil; {
+		_, err = f.Write(page)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	for _, size := range []int{3000, 100, 1} { // what is larger finds no room first
+		text, full := strings.Repeat("x", size), false
+		for n := 0; !full; n++ {
+			_, err := a.client.LeasesService().Create(a.ns(t.Context()), leases.WithRandomID(), leases.WithExpiration(time.Hour), leases.WithLabels(map[string]string{"text": text}))
+			if full = err != nil && strings.Contains(err.Error(), unix.ENOSPC.Error()); full {
+				t.Logf("containerd can note no more after %d records of %d bytes: %v", n, size, err)
+				break
+			}
+			check(t, err)
+		}
+	}
+}
+
+// TestAFullDiskGivesBackWhatNobodyNeeds: on a disk on which nothing can be noted any more a start, and all that makes room, works.
+func TestAFullDiskGivesBackWhatNobodyNeeds(t *testing.T) {
+	w := newWorld(t)
+	w.smallDisk(t)
+	a := w.open(t)
+	t.Cleanup(func() { a.end(t) })
+	content := make([]byte, 1<<20)
+	_, err := rand.Read(content)
+	check(t, err)
+	unused := testimages.Registry(t) + "/unused:1"
+	testimages.Push(t, unused, testimages.Busybox(t, nil, testimages.File{Path: "content", Content: content}))
+	_, err = a.Images().Pull(t.Context(), unused, corev1.PullIfNotPresent)
+	check(t, err)
+	ends := load(t, fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: ends}\nspec:\n  hostNetwork: true\n  containers: [{name: c, image: %s, command: [sh, -c, \"head -c 1000000 /dev/urandom >/f\"]}]\n", testImage))
+	stays := load(t, fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: stays}\nspec:\n  hostNetwork: true\n  terminationGracePeriodSeconds: 0\n  containers: [{name: c, image: %s, command: [sleep, infinity]}]\n", testImage))
+	check(t, errors.Join(startPod(t.Context(), a, ends), startPod(t.Context(), a, stays)))
+	a.finishes(t, a.exit(t, ends.Key()), func(action runner.Action) error { return a.Apply(t.Context(), ends.Key(), ends, action) })
+	within(t, 10*time.Second, "room is kept", func() bool { _, err := os.Stat(a.reserve.path); return err == nil })
+
+	a.fillUp(t)
+	out, err := a.Images().Collect(t.Context(), image.Collection{Bytes: math.MaxInt64, Needs: func() (refs, digests []string) { return []string{testImage}, nil }})
+	if err != nil || out.Freed < 1<<20 {
+		t.Errorf("images: %+v, %v", out, err)
+	}
+	if all, err := a.Images().List(t.Context()); err != nil || len(all) != 1 || !slices.Contains(all[0].Names, testImage) {
+		t.Errorf("images that are left: %+v, %v", all, err)
+	}
+	if n, err := a.ReclaimContainers(t.Context()); err != nil || n < 1000000 {
+		t.Errorf("what containers have left: %d bytes, %v", n, err)
+	}
+
+	a.fillUp(t)
+	a.cancel() // as if killed: nothing can be noted about the end either
+	check(t, <-a.ended)
+	_ = a.Close()
+	*a = *w.open(t)
+	st, err := a.Observe(t.Context(), stays.Key())
+	if err != nil || len(st.Containers) != 1 || st.Containers[0].Exit != nil {
+		t.Errorf("the pod that runs: %+v, %v", st, err)
+	}
+	check(t, os.Remove(filepath.Join(a.cfg.RootDirectory, "filler")))
+	check(t, errors.Join(removePod(t.Context(), a, ends.Key()), removePod(t.Context(), a, stays.Key())))
+	a.idle(t)
+}
