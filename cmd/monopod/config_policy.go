@@ -28,7 +28,7 @@ const (
 
 func imageRuleKeys() []configKey {
 	return []configKey{
-		{path: "match", kind: kindString, derived: "none: it must be given", doc: "Images it is about: `HOST[:PORT]` of a registry, or `HOST[:PORT]/PATH` with all below that path; labels of the host may have wildcards, as in `*.example.com`. `*`: all images. Images without a registry are of `docker.io`, those of one word of `docker.io/library`."},
+		{path: "match", kind: kindString, derived: "none: it must be given", doc: "Images it is about: `HOST[:PORT]` of a registry, or `HOST[:PORT]/PATH` with all below that path; labels of the host may have wildcards, as in `*.example.com`. `*`: all images. Images without a registry are of `docker.io`, those of one word of `docker.io/library`, which `docker.io/NAME` means, too."},
 		{path: "action", kind: kindString, def: ruleAllow, doc: "Whether they may be used: `allow` or `deny`."},
 		{path: "signature.keys", kind: kindStrings, doc: "Public keys in PEM (ECDSA, Ed25519 or RSA), of which one must have signed the image, as `cosign sign --key` does."},
 		{path: "signature.keyFiles", kind: kindPaths, doc: "Files with a public key each, besides `signature.keys`; they are read when an image is looked at."},

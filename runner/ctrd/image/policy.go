@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/images"
@@ -101,7 +102,7 @@ func (s *Store) verifyAsAny(ctx context.Context, img *Image, keys *trust.Parsed)
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, perr)...)
+	return joinOnce(append(errs, perr))
 }
 
 // verify looks for a signature of an image in its repository. The error wraps errUnsigned if there is no good one.
@@ -139,7 +140,8 @@ func unlessAbsent(err error) error {
 	return err
 }
 
-// simpleSigned looks at the signatures under the tag of a digest. It returns how many there are.
+// simpleSigned looks at the signatures under the tag of a digest, the last ones first: cosign adds to those that are there. It
+// returns how many it has looked at.
 func simpleSigned(ctx context.Context, resolver remotes.Resolver, repository, subject string, keys *trust.Parsed) (int, error) {
 	ref := repository + ":" + trust.SimpleTag(subject)
 	_, target, err := resolver.Resolve(ctx, ref)
@@ -151,7 +153,7 @@ func simpleSigned(ctx context.Context, resolver remotes.Resolver, repository, su
 		return 0, err
 	}
 	n, errs := 0, []error(nil)
-	for _, l := range manifest.Layers {
+	for _, l := range slices.Backward(manifest.Layers) {
 		if l.MediaType != trust.SimpleType || n == maxSignatures {
 			continue
 		}
@@ -216,7 +218,19 @@ func orAbsent(errs []error) error {
 	if len(errs) == 0 {
 		return errdefs.ErrNotFound
 	}
-	return errors.Join(errs...)
+	return joinOnce(errs)
+}
+
+// joinOnce is errors.Join without those that say the same as another one before them.
+func joinOnce(errs []error) error {
+	told := map[string]bool{}
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
+		if err == nil || told[err.Error()] {
+			return true
+		}
+		told[err.Error()] = true
+		return false
+	})...)
 }
 
 func artifactOf(ctx context.Context, resolver remotes.Resolver, ref string, target ocispec.Descriptor) (*ocispec.Manifest, remotes.Fetcher, error) {

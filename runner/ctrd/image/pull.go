@@ -44,10 +44,7 @@ func (s *Store) refresh(ctx context.Context, name string, rule *trust.Rule) (*Im
 			break
 		}
 	}
-	if perr != nil { // it may be why
-		errs = append(errs, perr)
-	}
-	return nil, errors.Join(errs...)
+	return nil, joinOnce(append(errs, perr)) // that of plug-ins may be why
 }
 
 // withLogins adds those that plug-ins have for an image.

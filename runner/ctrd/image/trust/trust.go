@@ -55,7 +55,8 @@ func (rs Rules) For(name string) (*Rule, error) {
 	return nil, nil //nolint:nilnil // there is no rule, and that is fine
 }
 
-// matches compares whole labels of the host, in which upper and lower case are the same, and whole elements of the path.
+// matches compares whole labels of the host, in which upper and lower case are the same, and whole elements of the path. What
+// Docker Hub itself publishes, docker.io/library/nginx, goes by docker.io/nginx, too.
 func (r *Rule) matches(name string) bool {
 	if r.Match == "*" {
 		return true
@@ -68,7 +69,11 @@ func (r *Rule) matches(name string) bool {
 		return false
 	}
 	wantPath = strings.TrimSuffix(strings.TrimSuffix(wantPath, "*"), "/")
-	return wantPath == "" || rest == wantPath || strings.HasPrefix(rest, wantPath+"/")
+	if wantPath == "" || rest == wantPath || strings.HasPrefix(rest, wantPath+"/") {
+		return true
+	}
+	short, official := strings.CutPrefix(rest, "library/")
+	return official && host == "docker.io" && short == wantPath
 }
 
 func matchHost(pattern, host string) bool {
@@ -97,7 +102,9 @@ func CheckMatch(pattern string) error {
 		return fmt.Errorf("is missing")
 	case host == "" || !strings.ContainsAny(host, ".:*") && host != "localhost":
 		return fmt.Errorf("%q does not begin with the host of a registry", pattern)
-	case strings.ContainsAny(strings.TrimSuffix(rest, "*"), "*?[@:") || nested && rest == "":
+	case strings.EqualFold(host, "index.docker.io"):
+		return fmt.Errorf("%q is called docker.io in the names of images", host)
+	case strings.ContainsAny(strings.TrimSuffix("/"+rest, "/*"), "*?[@:") || nested && rest == "":
 		return fmt.Errorf("%q has a path with a wildcard, tag or digest", pattern)
 	}
 	if slices.ContainsFunc(strings.Split(host, "."), func(label string) bool { _, err := path.Match(label, ""); return err != nil }) {

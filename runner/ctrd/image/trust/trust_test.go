@@ -27,7 +27,9 @@ func TestTheFirstRuleThatMatchesCounts(t *testing.T) {
 		{Match: "registry.example/team/secret", Deny: true},
 		{Match: "registry.example/team"},
 		{Match: "*.corp.example:5000"},
+		{Match: "docker.io/redis", Deny: true},
 		{Match: "docker.io/library/*"},
+		{Match: "docker.io/team"},
 	}
 	for name, want := range map[string]string{
 		"registry.example/team:1":            "",
@@ -48,6 +50,11 @@ func TestTheFirstRuleThatMatchesCounts(t *testing.T) {
 		"a.corp.example/x:1":                 "no rule matches it",
 		"docker.io/library/nginx:1":          "",
 		"docker.io/someone/nginx:1":          "no rule matches it",
+		"docker.io/library/redis:1":          "rule 4 denies", // what redis is completed to
+		"docker.io/redis/redis-stack:1":      "rule 4 denies",
+		"docker.io/library/redis-stack:1":    "",
+		"docker.io/team/library/redis":       "",
+		"docker.io/other/library/team":       "no rule matches it",
 	} {
 		_, err := rules.For(name)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -64,7 +71,8 @@ func TestTheFirstRuleThatMatchesCounts(t *testing.T) {
 
 func TestPatternsAreChecked(t *testing.T) {
 	for pattern, good := range map[string]bool{
-		"*": true, "r.io": true, "r.io:5000": true, "r.io/a/b": true, "r.io/a/*": true, "*.r.io": true, "localhost/a": true,
+		"*": true, "r.io": true, "r.io:5000": true, "r.io/a/b": true, "r.io/a/*": true, "*.r.io": true, "localhost/a": true, "docker.io/nginx": true, "r.io/*": true,
+		"index.docker.io": false, "index.docker.io/library/nginx": false, "r.io/a*": false, "r.io/a/b*": false,
 		"": false, "nginx": false, "team/app": false, "/a": false, "r.io/": false, "r.io/a*b": false, "r.io/a:1": false, "r.io/a@sha256:1": false, "r[.io": false,
 	} {
 		if err := trust.CheckMatch(pattern); (err == nil) != good {
