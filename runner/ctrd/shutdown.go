@@ -50,6 +50,8 @@ func (s shutdown) next(boot string) shutdown {
 // shutdownBook keeps the file.
 type shutdownBook struct {
 	path string
+	// write replaces a file.
+	write func(path string, data []byte, mode fs.FileMode) error
 
 	mu sync.Mutex // guards all below
 	shutdown
@@ -60,7 +62,7 @@ func (b *shutdownBook) writeLocked() error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(b.path, append(text, '\n'), 0o600)
+	return b.write(b.path, append(text, '\n'), 0o600)
 }
 
 // begin notes that a run has begun. Where that cannot be written, because the disk is full, the file is emptied, which takes no room: should
@@ -95,7 +97,7 @@ func readShutdown(path string) shutdown {
 // openShutdown notes that a run has begun, and returns what is in doubt; nil: nothing. A file that cannot be read leaves
 // all in doubt.
 func (r *Runtime) openShutdown() (*image.Doubt, error) {
-	b := &shutdownBook{path: filepath.Join(r.cfg.RootDirectory, shutdownFile)}
+	b := &shutdownBook{path: filepath.Join(r.cfg.RootDirectory, shutdownFile), write: atomicfile.Write}
 	b.shutdown = readShutdown(b.path).next(r.bootID)
 	untold, err := b.begin()
 	if err != nil {

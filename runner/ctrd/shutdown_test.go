@@ -2,11 +2,14 @@ package ctrd
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"syscall"
 	"testing"
+
+	"monopod/internal/atomicfile"
 )
 
 func TestWhatIsInDoubtAfterAStart(t *testing.T) {
@@ -29,10 +32,6 @@ func TestWhatIsInDoubtAfterAStart(t *testing.T) {
 }
 
 func TestARunBeginsOnAFullDiskAndLeavesAllInDoubt(t *testing.T) {
-	old := syscall.Rlimit{}
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
-		t.Fatal(err)
-	}
 	for _, before := range []string{`{"boot":"then","clean":true}`, ""} {
 		b := &shutdownBook{path: filepath.Join(t.TempDir(), shutdownFile), shutdown: shutdown{Boot: "now"}}
 		if before != "" {
@@ -40,20 +39,14 @@ func TestARunBeginsOnAFullDiskAndLeavesAllInDoubt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The kernel lets nobody write more than this, as on a full disk.
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 8, Max: old.Max}); err != nil {
-			t.Fatal(err)
-		}
-		untold, err := b.begin()
-		if back := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); back != nil {
-			t.Fatal(back)
-		}
-		if err != nil || !errors.Is(untold, syscall.EFBIG) {
+		b.write = func(string, []byte, fs.FileMode) error { return syscall.ENOSPC }
+		if untold, err := b.begin(); err != nil || !errors.Is(untold, syscall.ENOSPC) {
 			t.Errorf("after %q: %v, %v", before, untold, err)
 		}
 		if last := readShutdown(b.path); !last.next("later").Doubt {
 			t.Errorf("after %q: nothing is in doubt: %+v", before, last)
 		}
+		b.write = atomicfile.Write
 		if untold, err := b.begin(); err != nil || untold != nil {
 			t.Errorf("with room: %v, %v", untold, err)
 		}
