@@ -8,6 +8,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -17,14 +18,18 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
@@ -111,6 +116,7 @@ func TestEndpointsTellWhatIsUsed(t *testing.T) {
 		t.Run("docs", func(t *testing.T) { in.docsOverTCP(t, host) })
 		t.Run("kubectl", func(t *testing.T) { in.kubectlOverTCP(t, host) })
 	}
+	t.Run("logs and commands", func(t *testing.T) { in.asKubeletsClients(t, host, id) })
 	in.drop("busy")
 	in.gone("busy")
 }
@@ -280,6 +286,67 @@ func operator(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// asKubeletsClients asks what clients of a kubelet ask over TCP: for logs, by all options, and for a command. Then it kills the container.
+func (in *instance) asKubeletsClients(t *testing.T, host, id string) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(in.dir, "operator.crt"), filepath.Join(in.dir, "operator.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true} // whose certificate that is the docs say
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
+	ask := func(method, path string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "https://"+host+":10250"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = r.Body.Close() }()
+		out, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%d %s", r.StatusCode, out)
+	}
+	const stamp = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(Z|[+-]\d\d:\d\d) `
+	row := strings.Repeat("y", 99) + "\n"
+	check := func(method, path, want string) {
+		t.Helper()
+		if got := ask(method, path); !regexp.MustCompile("^(?s:" + want + ")$").MatchString(got) {
+			t.Errorf("%s %s: %.300q, want %q", method, path, got, want)
+		}
+	}
+	const logs = "/containerLogs/default/busy/c"
+	soon, past := url.QueryEscape(time.Now().Add(time.Hour).Format(time.RFC3339)), url.QueryEscape(time.Now().Add(-time.Hour).Format(time.RFC3339))
+	check("GET", logs, "200 ("+row+")+.*done\n")
+	check("GET", logs+"?tailLines=1", "200 done\n")
+	check("GET", logs+"?tail=1&timestamps=true", "200 "+stamp+"done\n")
+	check("GET", logs+"?tailLines=0", "200 ")
+	check("GET", logs+"?limitBytes=150", "200 "+row+strings.Repeat("y", 50))
+	check("GET", logs+"?sinceTime="+soon, "200 ")
+	check("GET", logs+"?sinceTime="+past+"&limitBytes=3", "200 yyy")
+	check("GET", logs+"?sinceSeconds=86400&tail=1", "200 done\n")
+	check("GET", logs+"?previous=true", `400 previous terminated container "c" in pod "busy" not found\n`)
+	check("GET", logs+"?sinceSeconds=1&sinceTime="+past, "422 Invalid request: .*")
+	check("GET", "/containerLogs/default/busy/x", `404 container "x" not found in pod "busy"\n`)
+	check("POST", "/run/default/busy/c?cmd=echo+said+it", "200 said it\n")
+	check("POST", "/run/default/busy/c?cmd=false", "500 .*exit status 1.*")
+	check("GET", "/runningpods/", `200 .*"name":"busy".*`)
+	check("GET", "/configz", `200 .*"kubeletconfig":\{.*"readOnlyPort":10255.*`)
+	if strings.Contains(ask("GET", "/configz"), "0123456789abcdef") {
+		t.Error("a token is in /configz")
+	}
+	if err := syscall.Kill(in.processOf(id), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	in.pod("busy", "runs again", func(p corev1.Pod) bool { return isReady(p) && containerID(p, "c") != "containerd://"+id })
+	check("GET", logs+"?previous=true&tail=1", "200 done\n")
+	check("GET", logs+"?tail=1", "200 done\n")
 }
 
 // docsOverTCP runs the examples of docs/endpoints.md that want a port.

@@ -3,12 +3,22 @@
 package e2e
 
 import (
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"monopod/e2e/testimages"
 )
@@ -21,7 +31,10 @@ func TestImagesOfAMachine(t *testing.T) {
 		testimages.Push(t, reg+"/"+name+":1", testimages.Busybox(t, func(c *v1.Config) { c.Env = []string{"NAME=" + name} }))
 	}
 	in := newInstance(t, "imageGCHighThresholdPercent: 1", "imageGCLowThresholdPercent: 0", "imageMinimumGCAge: 1s",
-		"imagePolicy: [{match: "+reg+"/forbidden, action: deny}, {match: '*'}]")
+		"imagePolicy: [{match: "+reg+"/forbidden, action: deny}, {match: '*'}]",
+		"registryHostsDirs: [certs.d]", "imageCredentialProviderConfig: providers/config.yaml")
+	reg2 := newPrivateRegistry(t, "somebody", "a secret")
+	in.provider(reg2.address, "somebody", "a secret")
 	in.put("web", strings.ReplaceAll(sleeper("web", "echo up"), image, reg+"/wanted:1"))
 	in.put("bad", strings.ReplaceAll(sleeper("bad", "echo up"), image, reg+"/forbidden/x:1"))
 	in.put("cron", fmt.Sprintf("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: cron}\nspec:\n  schedule: \"0 3 1 1 *\"\n  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: %q}]}}}}\n", reg+"/later:1"))
@@ -38,6 +51,18 @@ func TestImagesOfAMachine(t *testing.T) {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
+	})
+	t.Run("private", func(t *testing.T) { in.pullsFromPrivate(t, reg2) })
+	t.Run("terminal", func(t *testing.T) {
+		p := in.inTerminal(t, "pull", reg+"/wanted:1", reg+"/later:1")
+		p.ends(0)
+		in.eventually("the terminal has a line for each image", func() error {
+			text := p.out.String()
+			if !strings.Contains(text, "["+strings.Repeat(" ", 30)+"] "+reg+"/") || strings.Count(text, "done   "+reg+"/") != 2 || !strings.Contains(text, "\x1b[1A") {
+				return fmt.Errorf("%q", text)
+			}
+			return nil
+		})
 	})
 	var list string
 	in.eventually("what nobody needs is gone", func() error {
@@ -59,4 +84,81 @@ func TestImagesOfAMachine(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// privateRegistry wants TLS with an authority of its own, and a login.
+type privateRegistry struct {
+	address string
+	ca      []byte
+}
+
+func newPrivateRegistry(t *testing.T, user, password string) *privateRegistry {
+	t.Helper()
+	all := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0)))
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u, p, _ := r.BasicAuth(); u != user || p != password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		all.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	reg := &privateRegistry{address: strings.TrimPrefix(srv.URL, "https://"), ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})}
+	testimages.Push(t, reg.address+"/app:1", testimages.Busybox(t, nil), remote.WithTransport(srv.Client().Transport), remote.WithAuth(&authn.Basic{Username: user, Password: password}))
+	return reg
+}
+
+// provider is a plug-in that knows a login: the name by its environment, the password by its arguments.
+func (in *instance) provider(address, user, password string) {
+	in.t.Helper()
+	dir := filepath.Join(in.dir, "providers")
+	err := errors.Join(os.MkdirAll(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, "config.yaml"), fmt.Appendf(nil, `apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+- name: who-knows
+  apiVersion: credentialprovider.kubelet.k8s.io/v1
+  matchImages: [%q]
+  defaultCacheDuration: 1h
+  args: [--password, %q]
+  env: [{name: REGISTRY_USER, value: %q}]
+`, address, password, user), 0o600),
+		os.WriteFile(filepath.Join(dir, "who-knows"), fmt.Appendf(nil, `#!/bin/sh
+grep -q '"image":"%[1]s/app"' && [ "$1" = --password ] || exit 1
+echo '{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse", "cacheKeyType": "Registry", "auth": {"%[1]s": {"username": "'"$REGISTRY_USER"'", "password": "'"$2"'"}}}'
+`, address), 0o755))
+	if err != nil {
+		in.t.Fatal(err)
+	}
+}
+
+// pullsFromPrivate: the authority of a registry is in certs.d, and is looked for at each pull; the login is that of a plug-in.
+func (in *instance) pullsFromPrivate(t *testing.T, reg *privateRegistry) {
+	if _, err := in.run("pull", reg.address+"/app:1"); err == nil || !strings.Contains(err.Error(), "ErrImagePull") {
+		t.Errorf("without its authority: %v", err)
+	}
+	dir := filepath.Join(in.dir, "certs.d", reg.address)
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "ca.pem"), reg.ca, 0o600),
+		os.WriteFile(filepath.Join(dir, "hosts.toml"), fmt.Appendf(nil, "server = \"https://%s\"\nca = \"ca.pem\"\n", reg.address), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	in.put("private", strings.ReplaceAll(sleeper("private", "echo up"), image, reg.address+"/app:1"))
+	in.ready("private")
+	if err := os.Remove(filepath.Join(in.dir, "providers", "who-knows")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := in.run("pull", reg.address+"/app:1"); err != nil { // what the plug-in has said counts for an hour
+		t.Errorf("%v\n%s", err, out)
+	}
+	// A plug-in that is missing keeps monopod from nothing but its logins.
+	if err := in.signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	in.start()
+	in.ready("private")
+	if _, err := in.run("pull", reg.address+"/app:1"); err == nil || !strings.Contains(err.Error(), "who-knows: no such file") {
+		t.Errorf("without the plug-in: %v", err)
+	}
 }

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -39,7 +40,7 @@ spec:
 
 func TestALoudContainersLogsRotate(t *testing.T) {
 	t.Parallel()
-	in := newInstance(t, "containerLogMaxSize: 40k", "containerLogMaxFiles: 4")
+	in := newInstance(t, "containerLogMaxSize: 40k", "containerLogMaxFiles: 4", "podLogsMaxSize: 300k")
 	in.start()
 	const lines = 4000
 	in.put("loud", loud("loud", lines))
@@ -88,6 +89,7 @@ func TestALoudContainersLogsRotate(t *testing.T) {
 	if out, err := in.run("logs", "loud", "--tail", "1500"); err != nil || strings.Count(out, "\n") != 1500 || !strings.HasSuffix(out, last) {
 		t.Errorf("the last 1500: %v, %d lines", err, strings.Count(out, "\n"))
 	}
+	t.Run("all together", in.allLogsStayBelow(300_000))
 	in.drop("loud")
 	in.gone("loud")
 	if got := <-follow; !strings.Contains(got, last) {
@@ -99,6 +101,45 @@ func TestALoudContainersLogsRotate(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// allLogsStayBelow has more pods write than all logs together may have: the oldest files go, and nobody is stopped.
+func (in *instance) allLogsStayBelow(limit int64) func(*testing.T) {
+	return func(t *testing.T) {
+		const others, lines = 5, 4000 // some 90 kB are kept of each by its own limits
+		for i := range others {
+			in.put(fmt.Sprint("other-", i), loud(fmt.Sprint("other-", i), lines))
+		}
+		for i := range others {
+			in.ready(fmt.Sprint("other-", i))
+			in.logs(fmt.Sprintf("line %d of many\n", lines), fmt.Sprint("other-", i), "--tail", "1")
+		}
+		in.eventually("all logs together are below their limit", func() error {
+			var sum int64
+			err := filepath.WalkDir(filepath.Join(in.dir, "logs", "pods"), func(_ string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				st, err := d.Info()
+				if err == nil {
+					sum += st.Size()
+				}
+				return err
+			})
+			if err == nil && (sum > limit || sum < limit/3) {
+				err = fmt.Errorf("they have %d bytes", sum)
+			}
+			return err
+		})
+		out, err := in.run("events")
+		if err != nil || !strings.Contains(out, "LogsTrimmed") {
+			t.Errorf("%v: no word of it in\n%s", err, out)
+		}
+		for i := range others {
+			in.ready(fmt.Sprint("other-", i))
+			in.drop(fmt.Sprint("other-", i))
+		}
+	}
 }
 
 func TestAFullDiskOfLogsStopsNobody(t *testing.T) {

@@ -5,13 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"monopod/node"
 )
@@ -174,8 +175,8 @@ func (p *program) pull(ctx context.Context, o *pullOptions, refs []string) error
 	case o.output == "json":
 		enc := json.NewEncoder(p.stdout)
 		show = func(e node.PullEvent) { _ = enc.Encode(e) }
-	case p.isTerminal():
-		bars := &pullBars{program: p}
+	case isTerminal(p.stdout):
+		bars := &pullBars{program: p, size: p.screen}
 		show = bars.show
 	default:
 		lines := &pullLines{program: p, said: map[string]time.Time{}}
@@ -191,16 +192,6 @@ func (p *program) pull(ctx context.Context, o *pullOptions, refs []string) error
 		return silentError{}
 	}
 	return err
-}
-
-// isTerminal says that somebody watches the output.
-func (p *program) isTerminal() bool {
-	f, ok := p.stdout.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
 }
 
 // pullEnd says how a pull ended.
@@ -239,40 +230,82 @@ func (l *pullLines) show(e node.PullEvent, now time.Time) {
 	}
 }
 
-// pullBars show a line with a bar for each image, which change in place.
+// pullBars show a line with a bar for each image that is on its way, which change in place. What has ended stands above them.
 type pullBars struct {
 	*program
+	// size returns how many columns and lines the terminal has.
+	size func() (width, height int)
 	bars []node.PullEvent
+	// drawn is how many lines are to be drawn anew.
+	drawn int
 }
 
-const barWidth = 30
+// Columns of a bar, and lines and columns of a terminal that does not say how many it has.
+const (
+	barWidth, leastBar        = 30, 10
+	commonWidth, commonHeight = 80, 24
+)
 
+// screen is the size of the terminal that the output goes to.
+func (p *program) screen() (width, height int) {
+	if f, ok := p.stdout.(*os.File); ok {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
+			return w, h
+		}
+	}
+	return commonWidth, commonHeight
+}
+
+// show draws no line that is wider than the terminal, and no more of them than it has: such could not be changed any more.
 func (b *pullBars) show(e node.PullEvent) {
 	i := slices.IndexFunc(b.bars, func(o node.PullEvent) bool { return o.Image == e.Image })
-	if len(b.bars) > 0 {
-		fmt.Fprintf(b.stdout, "\x1b[%dA", len(b.bars)) // to the first line
-	}
-	if i < 0 {
+	ended := e.State != node.PullPulling
+	switch {
+	case ended && i >= 0:
+		b.bars = slices.Delete(b.bars, i, i+1)
+	case !ended && i < 0:
 		b.bars = append(b.bars, e)
-	} else {
+	case !ended:
 		b.bars[i] = e
 	}
-	for _, e := range b.bars {
-		fmt.Fprintf(b.stdout, "\x1b[2K%s\n", barText(e))
+	var out strings.Builder
+	if b.drawn > 0 {
+		fmt.Fprintf(&out, "\x1b[%dA", b.drawn) // to the first of them
 	}
-}
-
-func barText(e node.PullEvent) string {
-	if e.State != node.PullPulling {
+	out.WriteString("\r\x1b[J")
+	if ended {
 		mark := "done  "
 		if e.State == node.PullFailed {
 			mark = "failed"
 		}
-		return mark + " " + e.Image + " " + pullEnd(e)
+		fmt.Fprintf(&out, "%s %s %s\n", mark, e.Image, pullEnd(e))
+	}
+	width, height := b.size()
+	shown := b.bars
+	if more := len(shown) - (height - 1); more > 0 { // the cursor stands below them
+		shown = shown[:max(0, len(shown)-more)]
+	}
+	for _, e := range shown {
+		out.WriteString(barText(e, width) + "\n")
+	}
+	b.drawn = len(shown)
+	_, _ = io.WriteString(b.stdout, out.String())
+}
+
+// barText is at most width columns wide; of an image whose name is too long it has the end.
+func barText(e node.PullEvent, width int) string {
+	progress := progressText(e.Done, e.Total)
+	bar, name := barWidth, e.Image
+	for ; bar > leastBar && len("[] ")+bar+len(name+" "+progress) > width; bar-- {
+		continue
+	}
+	if over := len("[] ") + bar + len(name+" "+progress) - width; over > 0 {
+		name = ".." + name[min(over+2, len(name)):]
 	}
 	full := 0
 	if e.Total > 0 {
-		full = int(e.Done * barWidth / e.Total)
+		full = min(int(e.Done*int64(bar)/e.Total), bar)
 	}
-	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", barWidth-full) + "] " + e.Image + " " + progressText(e.Done, e.Total)
+	text := "[" + strings.Repeat("=", full) + strings.Repeat(" ", bar-full) + "] " + name + " " + progress
+	return text[:min(len(text), width)]
 }

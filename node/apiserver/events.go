@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/events"
@@ -25,7 +27,30 @@ const (
 	// objectBurst and objectRefill bound those about one object: so many at once, and another one each so often.
 	objectBurst  = 25
 	objectRefill = 5 * time.Minute
+	// maxSimilar is how many are sent one by one that differ in their message only, while none of them is older than similarFor;
+	// one stands for all others.
+	maxSimilar = 10
+	similarFor = 10 * time.Minute
+	// combined is how its message begins, as a kubelet has it.
+	combined = "(combined from similar events): "
 )
+
+// similar are events that differ in their message only.
+type similar struct {
+	// names are of those that were sent one by one.
+	names map[string]bool
+	last  time.Time
+	// shared is the name of the one that stands for others, first when the first of these was, count how many they are.
+	shared string
+	first  metav1.Time
+	count  int32
+}
+
+// similarity is what similar events have in common.
+func similarity(e *corev1.Event) string {
+	about := e.InvolvedObject
+	return hashOf([]string{about.Kind, about.Namespace, about.Name, string(about.UID), about.FieldPath, e.Type, e.Reason})
+}
 
 // bucket is a token bucket.
 type bucket struct {
@@ -57,6 +82,8 @@ type outbox struct {
 	objects map[Key]*bucket
 	// sent are the names of those that are there.
 	sent map[string]bool
+	// similar is emptied when there are too many.
+	similar map[string]*similar
 	// after is the last one that has been looked at.
 	after uint64
 	// refused is why the last one was that would not be taken; it is said once.
@@ -70,7 +97,7 @@ func reasonOf(err error) string { return string(apierrors.ReasonForError(err)) }
 func (a *Agent) sendEvents(ctx context.Context, c *Client) error {
 	changed, cancel := a.cfg.Events.Subscribe()
 	defer cancel()
-	o := &outbox{Agent: a, client: c, objects: map[Key]*bucket{}, sent: map[string]bool{}}
+	o := &outbox{Agent: a, client: c, objects: map[Key]*bucket{}, sent: map[string]bool{}, similar: map[string]*similar{}}
 	o.after = a.eventsSince()
 	w := a.waits()
 	for ctx.Err() == nil {
@@ -201,9 +228,37 @@ func (o *outbox) shown(e *corev1.Event) *corev1.Event {
 	return s
 }
 
+// combine has one event stand for those of which there are many that differ in their message only. done is to be called when it
+// was sent.
+func (o *outbox) combine(e, shown *corev1.Event, now time.Time) (done func()) {
+	key := similarity(e)
+	all := o.similar[key]
+	if all == nil || now.Sub(all.last) > similarFor {
+		if len(o.similar) >= maxSent {
+			o.similar = map[string]*similar{}
+		}
+		all = &similar{names: map[string]bool{}}
+		o.similar[key] = all
+	}
+	all.last = now
+	if all.names[e.Name] || len(all.names) < maxSimilar {
+		all.names[e.Name] = true
+		return func() {}
+	}
+	if all.shared == "" {
+		all.shared, all.first = shown.Name, shown.FirstTimestamp
+	}
+	shown.Name, shown.FirstTimestamp, shown.Count = all.shared, all.first, all.count+1
+	if !strings.HasPrefix(shown.Message, combined) {
+		shown.Message = combined + shown.Message
+	}
+	return func() { all.count++ }
+}
+
 // post makes the event, or raises its count.
 func (o *outbox) post(ctx context.Context, e *corev1.Event) error {
 	s := o.shown(e)
+	sent := o.combine(e, s, time.Now())
 	if len(s.Name) > maxName {
 		return nil
 	}
@@ -213,6 +268,9 @@ func (o *outbox) post(ctx context.Context, e *corev1.Event) error {
 	raise.name, raise.patch = s.Name, types.MergePatchType
 	if o.sent[id] {
 		if err := o.client.do(ctx, raise); !isNotFound(err) {
+			if err == nil {
+				sent()
+			}
 			return err
 		}
 	}
@@ -225,6 +283,7 @@ func (o *outbox) post(ctx context.Context, e *corev1.Event) error {
 			o.sent = map[string]bool{}
 		}
 		o.sent[id] = true
+		sent()
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -161,7 +162,37 @@ func TestEventsAreToldWithTheirCounts(t *testing.T) {
 	start(t, cfg)
 	recorder.Event(about, corev1.EventTypeWarning, "BackOff", "it crashes")
 	r.Eventually("the same event is raised", find(6))
+	r.testSimilar(recorder, about)
 	r.testHeartbeat(t)
+}
+
+// testSimilar: of events that differ in their message only one stands for all that come after the tenth.
+func (r *rig) testSimilar(recorder *events.Recorder, about corev1.ObjectReference) {
+	r.t.Helper()
+	n := 0
+	for _, more := range []int{6, 6} { // fewer than the recorder keeps of them
+		for range more {
+			n++
+			recorder.Event(about, corev1.EventTypeWarning, "Unhealthy", fmt.Sprintf("probe %d failed", n))
+		}
+		alone, together := min(n, maxSimilar), max(n-maxSimilar, 0)
+		r.Eventually(fmt.Sprintf("%d events are there", n), func() error {
+			var list corev1.EventList
+			r.Must(http.MethodGet, "/api/v1/namespaces/default/events?fieldSelector=involvedObject.uid%3Duid-of-web,reason%3DUnhealthy", nil, &list)
+			one, all := 0, 0
+			for _, e := range list.Items {
+				if e.Message == fmt.Sprintf("(combined from similar events): probe %d failed", n) {
+					all += int(e.Count)
+				} else if e.Count == 1 && !strings.HasPrefix(e.Message, "(") {
+					one++
+				}
+			}
+			if one != alone || all != together || len(list.Items) != alone+min(together, 1) {
+				return fmt.Errorf("%d alone, %d together: %+v", one, all, list.Items)
+			}
+			return nil
+		})
+	}
 }
 
 // testHeartbeat: a status that does not change is sent again and again.

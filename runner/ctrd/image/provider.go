@@ -105,7 +105,7 @@ func NewProviders(file, binDir string, log *slog.Logger) *Providers {
 	return ps
 }
 
-// CheckProviders says what is wrong with the file or the plug-ins.
+// CheckProviders says what is wrong with the file or the plug-ins; with fs.ErrNotExist if one is not there, which may come later.
 func CheckProviders(file, binDir string) error {
 	conf, err := readProviders(file)
 	if err != nil {
@@ -114,7 +114,10 @@ func CheckProviders(file, binDir string) error {
 	var errs []error
 	for i := range conf.Providers {
 		path := filepath.Join(binDir, conf.Providers[i].Name)
-		if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
+		switch info, err := os.Stat(path); {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("credential provider %s: %w", conf.Providers[i].Name, err))
+		case info.Mode()&0o111 == 0 || !info.Mode().IsRegular():
 			errs = append(errs, fmt.Errorf("credential provider %s: %s is not a program", conf.Providers[i].Name, path))
 		}
 	}

@@ -256,7 +256,8 @@ func TestConfigurationsOfPluginsAreChecked(t *testing.T) {
 		"old API":          {providersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1alpha1}\n", "v1alpha1"},
 		"matches nothing":  {providersHead + "- {name: p, defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "matchImages is missing"},
 		"no duration":      {providersHead + "- {name: p, matchImages: [r.io], apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "defaultCacheDuration"},
-		"no program":       {providersHead + entry("q", "r.io", ""), "is not a program"},
+		"no program":       {providersHead + entry("config.yaml", "r.io", ""), "is not a program"},
+		"not there yet":    {providersHead + entry("q", "r.io", ""), "q: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, dir := plugins(t, c.config, map[string]string{"p": "true"})
