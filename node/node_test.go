@@ -66,7 +66,7 @@ func (m *machine) Subscribe() (<-chan struct{}, func()) {
 // subscriptions waits until that many are open.
 func (m *machine) subscriptions(t *testing.T, n int) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		m.mu.Lock()
 		have := len(m.readers)

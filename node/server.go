@@ -64,11 +64,13 @@ type Server struct {
 	cfg Config
 	// streams is nil when nothing reaches into pods.
 	streams *podstream.Handler
+	// grace is shutdownGrace, but for tests.
+	grace time.Duration
 }
 
 // NewServer returns a Server. It does no I/O.
 func NewServer(cfg Config) *Server {
-	s := &Server{cfg: cfg}
+	s := &Server{cfg: cfg, grace: shutdownGrace}
 	if cfg.Reach != nil {
 		s.streams = podstream.New(podstream.Config{Pods: s, Runtime: cfg.Reach, Logs: s.containerLogs, IdleTimeout: cfg.StreamIdleTimeout, Log: cfg.Log})
 	}
@@ -126,7 +128,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
 	if err := srv.Shutdown(bounded); err != nil {
 		_ = srv.Close() // what is left is cut off

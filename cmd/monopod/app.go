@@ -83,6 +83,10 @@ type machine struct {
 	gateways func(*Config) ([]netip.Prefix, error)
 	// patience is how long to wait for another instance that is about to end.
 	patience time.Duration
+	// takenUp is how long who applies something waits until it can be seen; 0: takenUpWithin.
+	takenUp time.Duration
+	// now is the clock of restarts; nil: time.Now.
+	now func() time.Time
 	// runs are what only runs of their own need.
 	runs runMachine
 }
@@ -268,7 +272,7 @@ func (a *App) server() *node.Server {
 }
 
 func (a *App) applier() *applier {
-	return &applier{store: a.applied, board: a.board, policy: a.cfg.policy(a.cfg.AppliedSecurity), order: a.cfg.sourceNames(), log: a.log}
+	return &applier{store: a.applied, board: a.board, policy: a.cfg.policy(a.cfg.AppliedSecurity), order: a.cfg.sourceNames(), log: a.log, takenUp: a.machine.takenUp}
 }
 
 // watch follows the manifests.
@@ -398,7 +402,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	pool := runner.NewPool(timed{preloading{rt, imported}, a.tally, a.traces}, runner.Config{
 		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
 		Room: a.resources.room(), NodeLabels: a.nodeLabels(),
-		Events:  a.events,
+		Now: a.machine.now, Events: a.events,
 		Follow:  func(d runner.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
 		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type applier struct {
 	// order is that of the sources: those before sourceApplied cannot be overridden.
 	order []string
 	log   *slog.Logger
+	// takenUp is takenUpWithin, but for tests.
+	takenUp time.Duration
 
 	// mu is held from the first look at what is stored to the end of a change.
 	mu sync.Mutex
@@ -245,7 +248,7 @@ func (a *applier) tell(what string, r node.ApplyResult) {
 
 // await waits until the change can be seen, so that who asks next sees it. It is stored in any case.
 func (a *applier) await(ctx context.Context, seen func(view) bool) {
-	ctx, cancel := context.WithTimeout(ctx, takenUpWithin)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.takenUp, takenUpWithin))
 	defer cancel()
 	changed, stop := a.board.Subscribe()
 	defer stop()

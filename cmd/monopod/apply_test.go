@@ -149,7 +149,6 @@ func TestClientsThatApplyAtTheSameTimeComeOneAfterTheOther(t *testing.T) {
 		}
 		return b.String()
 	}
-	began := time.Now()
 	var g errgroup.Group
 	for c := range clients {
 		path := d.path("files", fmt.Sprint("set-", c, ".yaml"))
@@ -168,9 +167,6 @@ func TestClientsThatApplyAtTheSameTimeComeOneAfterTheOther(t *testing.T) {
 	}
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > 5*takenUpWithin {
-		t.Errorf("%d requests took %v: they wait for each other's", clients*rounds, took)
 	}
 	var first string
 	for i := range 3 {

@@ -16,6 +16,7 @@ func TestABudgetIsKeptByTheCollectorWhereCgroupsCannotBeChanged(t *testing.T) { 
 	memory, processors := debug.SetMemoryLimit(-1), runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { debug.SetMemoryLimit(memory); runtime.GOMAXPROCS(processors) })
 	t.Setenv("GOMEMLIMIT", "")
+	t.Setenv("GOMAXPROCS", "")
 	proc := t.TempDir()
 	writeFile(t, filepath.Join(proc, "self", "mountinfo"), "")
 	writeFile(t, filepath.Join(proc, "self", "cgroup"), "0::/\n")

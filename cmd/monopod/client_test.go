@@ -72,6 +72,8 @@ func settled(t *testing.T) *daemon {
 	t.Helper()
 	d := newDaemon(t)
 	d.fill()
+	d.fake.StopClock() // else it is tried again some time
+	d.prog.machine.now = d.fake.Now
 	d.start()
 	d.shows("CrashLoopBackOff", "get", "pods")
 	d.shows("ImagePullBackOff", "get", "pods")

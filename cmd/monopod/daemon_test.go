@@ -43,11 +43,7 @@ func TestTheDaemonEndsWhileClientsWatchAndFollow(t *testing.T) {
 		}
 		return nil
 	})
-	start := time.Now()
 	d.end()
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("the end took %v", took)
-	}
 	for range 2 {
 		select {
 		case r := <-results:

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,19 +23,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/loopback"
 	"monopod/manifests"
 	"monopod/node/metrics"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
-
-// loopbacks are addresses of tests: each server has one of its own, so that its ports are free.
-var loopbacks atomic.Int32
-
-func ownLoopback() string {
-	n := int(loopbacks.Add(1)) + 250*(os.Getpid()%60000)
-	return fmt.Sprintf("127.%d.%d.%d", 16+n/62500%200, n/250%250, 1+n%250)
-}
 
 // over asks a server of the daemon over TCP.
 func (d *daemon) over(url string, token string) (int, string, error) {
@@ -64,7 +56,7 @@ func (d *daemon) over(url string, token string) (int, string, error) {
 
 func TestTheDaemonAnswersOverTCPWhoMayAsk(t *testing.T) {
 	t.Parallel()
-	addr := ownLoopback()
+	addr := loopback.Address()
 	d := newDaemon(t, "address: "+addr, "port: 10250", "readOnlyPort: 10255", "healthzPort: 10248", "healthzBindAddress: "+addr,
 		"authentication: {tokenFile: tokens, anonymous: {enabled: true}}",
 		"authorization: {mode: Rules, rules: {'user:prometheus': [metrics, stats, 'create:proxy'], 'group:system:unauthenticated': [healthz]}}")
@@ -131,7 +123,7 @@ func reviewer(t *testing.T) (kubeconfig string) {
 
 func TestTheAPIServerSaysWhoMayAskAndCallsPodsByOtherNames(t *testing.T) {
 	t.Parallel()
-	addr := ownLoopback()
+	addr := loopback.Address()
 	d := newDaemon(t, "address: "+addr, "port: 10250", "kubeconfig: "+reviewer(t), "authentication: {webhook: {enabled: true}}", "authorization: {mode: Webhook}")
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
 	d.start()

@@ -178,7 +178,7 @@ func TestASourceThatIsRenamedKeepsItsPods(t *testing.T) {
 }
 
 func TestARunningPodStaysWhenItsFileIsBrokenAtTheStartAndALowerSourceHasAnOlderOne(t *testing.T) {
-	d := newDaemon(t, "autoRollback: {enabled: true, readyDeadline: 1s, soak: 0s}")
+	d := newDaemon(t, "autoRollback: {enabled: true, readyDeadline: 1h, soak: 0s}")
 	d.start()
 	older, newer := podYAML("web", runtimetest.ScriptServe), strings.Replace(podYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1)
 	if r := d.cmd("apply", "-f", d.file("web.yaml", older)); r.code != exitOK {

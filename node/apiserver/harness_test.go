@@ -181,7 +181,7 @@ func startAgent(t *testing.T, cfg Config) (a *Agent, stop func()) {
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if err = try(); err == nil {
 			return
 		}

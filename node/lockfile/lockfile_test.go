@@ -46,7 +46,7 @@ func TestALockIsWaitedFor(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it waits for ever")
 	}
 	acquire(t, path)

@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"monopod/internal/loopback"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -483,7 +485,7 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 		return c
 	}
 	answers := func(c net.Conn) bool {
-		check(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+		check(t, c.SetDeadline(time.Now().Add(time.Minute)))
 		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			return false
 		}
@@ -499,7 +501,7 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 		t.Error("one address has more than its share")
 	}
 	check(t, first.Close())
-	for deadline := time.Now().Add(10 * time.Second); !answers(dial()); {
+	for deadline := time.Now().Add(time.Minute); !answers(dial()); {
 		if time.Now().After(deadline) {
 			t.Fatal("what was given back cannot be had")
 		}
@@ -612,8 +614,7 @@ func TestRequestsAreBounded(t *testing.T) {
 func TestAPortThatIsTakenIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	check(t, err)
+	ln := loopback.Listen(t)
 	server := NewServer(Config{Address: ln.Addr().String(), Handler: http.NotFoundHandler(), Log: s.logger()})
 	server.retry = time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
@@ -621,7 +622,7 @@ func TestAPortThatIsTakenIsTriedAgain(t *testing.T) {
 	go func() { done <- server.Run(ctx) }()
 	logged := func(text string) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.log.String(), text); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(s.log.String(), text); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("no %q:\n%s", text, s.log)
 			}
@@ -652,7 +653,7 @@ func TestAStrangerCannotKeepAConnectionByABodyThatNeverComes(t *testing.T) {
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ln.Addr().String())
 	check(t, err)
 	defer c.Close()
-	check(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	check(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	_, err = io.WriteString(c, "POST /exec/a/b/c HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
 	check(t, err)
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -687,7 +688,7 @@ func TestAPortThatCannotBeServedAnyMoreIsOpenedAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
-	for deadline := time.Now().Add(10 * time.Second); len(opened) < 2; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(opened) < 2; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it is not opened again")
 		}

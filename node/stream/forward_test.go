@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
 
+	"monopod/internal/loopback"
 	"monopod/manifests"
 )
 
@@ -197,22 +199,17 @@ func TestAForwardedConnectionEndsWithItsClient(t *testing.T) {
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the server: %v", err)
 	}
 }
 
 func TestAPortThatNobodyListensOn(t *testing.T) {
 	b := newBed(t, nil)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := ln.Addr().(*net.TCPAddr).Port
-	_ = ln.Close()
+	port := loopback.Closed(t)
 	near, far := local(t)
 	defer near.Close()
-	err = NewClient(b.dial).Forward(t.Context(), key(), port, far)
+	err := NewClient(b.dial).Forward(t.Context(), key(), port, far)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("error forwarding port %d to pod default/web", port)) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%v", err)
 	}

@@ -31,7 +31,7 @@ import (
 	"monopod/manifests"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // bed is a Handler on a real socket, with a runtime that only acts as one.
 type bed struct {
@@ -133,12 +133,12 @@ func (b *bed) Stream(ctx context.Context, key manifests.Key, id string, command 
 				break
 			}
 		}
-		b.canceled <- "flood"
+		b.canceled <- strings.Join(command, " ")
 		return 0, errors.New("nobody takes it")
 	case "wait":
 		_, _ = io.WriteString(s.Stdout, "ready")
 		<-ctx.Done()
-		b.canceled <- "wait"
+		b.canceled <- strings.Join(command, " ")
 		return 0, context.Cause(ctx)
 	case "broken":
 		return 0, errors.New("it does not start")
@@ -389,7 +389,7 @@ func TestACommandEndsWithTheServer(t *testing.T) {
 // TestAnIdleConnectionEnds: nothing moves, or nothing can as the client takes nothing.
 func TestAnIdleConnectionEnds(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
-	all := b.clients()
+	all, attempts := b.clients(), atomic.Int32{}
 	for _, name := range []string{"monopod", "WebSocket"} {
 		for _, command := range []string{"wait", "flood"} {
 			t.Run(name+" "+command, func(t *testing.T) {
@@ -397,19 +397,31 @@ func TestAnIdleConnectionEnds(t *testing.T) {
 					hold, ended := make(chan struct{}), make(chan error, 1)
 					s := streams.Streams{Stdout: held{command == "flood", hold}}
 					q := announce(s)
-					q["command"] = []string{command}
+					q["command"] = []string{command, fmt.Sprint(attempts.Add(1))}
 					go func() { _, err := all[name](t.Context(), "/exec/default/web/app", q, s); ended <- err }()
-					select {
-					case <-b.canceled:
-					case err := <-ended:
-						ended <- err
+					err := b.idle(strings.Join(q["command"], " "), ended)
+					if close(hold); err == nil {
+						err = <-ended
 					}
-					close(hold)
-					if err := <-ended; err == nil {
+					if err == nil {
 						t.Error("no error")
 					}
 				}
 			})
+		}
+	}
+}
+
+// idle waits until a command is canceled, or its client has ended, with an error. That of an earlier client may be canceled late.
+func (b *bed) idle(command string, ended <-chan error) error {
+	for {
+		select {
+		case got := <-b.canceled:
+			if got == command {
+				return nil
+			}
+		case err := <-ended:
+			return err
 		}
 	}
 }

@@ -27,7 +27,7 @@ func manager(t *testing.T) (path string, told func() string) {
 	t.Cleanup(func() { _ = conn.Close() })
 	return path, func() string {
 		b := make([]byte, 1<<12)
-		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := conn.Read(b)

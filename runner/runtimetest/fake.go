@@ -65,6 +65,7 @@ type Machine struct {
 	overlaps []string
 	executed []Executed
 	skew     time.Duration // of the machine's clock
+	stopped  time.Time     // when the machine's clock was stopped; zero: it goes
 }
 
 // Entry is one applied action.
@@ -190,7 +191,19 @@ func (m *Machine) Now() time.Time {
 	return m.nowLocked()
 }
 
-func (m *Machine) nowLocked() time.Time { return time.Now().Add(m.skew) }
+func (m *Machine) nowLocked() time.Time {
+	if !m.stopped.IsZero() {
+		return m.stopped.Add(m.skew)
+	}
+	return time.Now().Add(m.skew)
+}
+
+// StopClock has the machine's clock stand still. What takes time takes no longer for it.
+func (m *Machine) StopClock() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stopped = time.Now()
+}
 
 // SetClock sets the machine's clock forward, or back. What takes time takes no longer for it.
 func (m *Machine) SetClock(by time.Duration) {

@@ -372,6 +372,7 @@ func TestWithoutJournalOutputIsCopiedAndThatIsSaidOnce(t *testing.T) {
 			var said syncBuffer
 			c := NewCollector(Config{Dir: filepath.Join(dir, "fifos"), Log: slog.New(slog.NewTextHandler(&said, nil))})
 			defer func() { _ = c.Close() }()
+			c.delay = time.Hour
 			path := filepath.Join(dir, "0.log")
 			o, _ := attach(t, c, "a", path)
 			for i := range 3 {

@@ -38,10 +38,10 @@ func collectForEver(dir string) {
 	select {}
 }
 
-// eventually fails the test when cond has not become true in 10 s.
+// eventually fails the test when cond has not become true in a minute.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if cond() {
 			return
 		}
@@ -58,6 +58,7 @@ func newCollectorWith(t *testing.T, cfg Config) *Collector {
 	t.Helper()
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	c := NewCollector(cfg)
+	c.delay = time.Hour // however slow a test writes a line, it is written as one
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -88,7 +89,7 @@ func attach(t *testing.T, c *Collector, id, path string) (stdout, stderr *os.Fil
 
 func finish(t *testing.T, c *Collector, id string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := c.Finish(ctx, id); err != nil {
 		t.Fatal(err)
@@ -109,6 +110,12 @@ func content(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// has says that a file has a text; for a moment, while it is rotated, it is not there.
+func has(path, text string) bool {
+	b, _ := os.ReadFile(path)
+	return strings.Contains(string(b), text)
 }
 
 var stampRE = regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z `)

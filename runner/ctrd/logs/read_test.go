@@ -152,7 +152,7 @@ func (f *follower) wait(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Read did not return")
 	}
 }

@@ -106,13 +106,22 @@ func (k *keeper) reclaimNow() {
 	if k.reclaiming.Load() || !k.reclaiming.CompareAndSwap(false, true) {
 		return
 	}
-	if !k.start(func() { defer k.reclaiming.Store(false); k.reclaim() }) {
+	if !k.start(k.reclaimAll) {
 		k.reclaiming.Store(false)
 	}
 }
 
-// reclaim measures what all logs use and removes what is too much.
-func (k *keeper) reclaim() {
+// reclaimAll reclaims again for what has come meanwhile: who wrote that has found it under way, and may write no more.
+func (k *keeper) reclaimAll() {
+	for again := true; again; {
+		left := k.reclaim()
+		k.reclaiming.Store(false)
+		again = k.used.Load() > max(left, k.limits.Total) && k.reclaiming.CompareAndSwap(false, true)
+	}
+}
+
+// reclaim measures what all logs use, removes what is too much, and returns what is left of what was there.
+func (k *keeper) reclaim() (left int64) {
 	before := k.used.Load()
 	files := measure(k.dirs())
 	var sum int64
@@ -122,7 +131,7 @@ func (k *keeper) reclaim() {
 	k.used.Add(sum - before)
 	gone := surplus(files, k.limits.Total)
 	if len(gone) == 0 {
-		return
+		return sum
 	}
 	n := Notice{Kind: Trimmed}
 	for _, f := range gone {
@@ -133,6 +142,7 @@ func (k *keeper) reclaim() {
 	}
 	k.log.Info("old logs are removed: all logs together are too large", "files", n.Files, "bytes", n.Bytes, "had", sum, "limit", k.limits.Total)
 	k.notice(n)
+	return sum - n.Bytes
 }
 
 // drop removes a log file, whoever writes to it: the writer makes a new one.

@@ -1,0 +1,52 @@
+// Package loopback gives tests addresses and ports that nobody else on the machine comes to use.
+//
+// A port of 127.0.0.1 that is free again may at once be that of a connection, or of a server, of another test. Other addresses of
+// 127.0.0.0/8 are those of nobody: a port there stays free until its test takes it again.
+package loopback
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// Address returns an address of 127.0.0.0/8, another one each time.
+func Address() string {
+	return fmt.Sprintf("127.%d.%d.%d", 16+rand.IntN(200), rand.IntN(256), 1+rand.IntN(254))
+}
+
+// Listen listens on a TCP port of an address of its own. When it is closed, connections to there are refused, and Again works.
+func Listen(tb testing.TB) net.Listener {
+	tb.Helper()
+	return Again(tb, net.JoinHostPort(Address(), "0"))
+}
+
+// Again listens where a listener has been before.
+func Again(tb testing.TB, address string) net.Listener {
+	tb.Helper()
+	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+// Closed returns a TCP port of 127.0.0.1 that refuses connections until the test ends: it is bound, and nobody listens.
+func Closed(tb testing.TB) int {
+	tb.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		tb.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return at.(*syscall.SockaddrInet4).Port
+}
