@@ -78,7 +78,7 @@ func orHosts(usual docker.RegistryHosts, host string, err error) ([]docker.Regis
 func (w *way) usualHosts(credentials func(host string) (string, string, error)) docker.RegistryHosts {
 	t := newTransport()
 	w.transports = append(w.transports, t)
-	c := &http.Client{Transport: w.wrap(t)}
+	c := &http.Client{Transport: discreet{w.wrap(t)}}
 	return docker.ConfigureDefaultRegistries(
 		docker.WithPlainHTTP(docker.MatchLocalhost),
 		docker.WithClient(c),
@@ -94,7 +94,7 @@ func (w *way) adopt(c *http.Client) error {
 	}
 	t.ResponseHeaderTimeout = responseTimeout
 	w.transports = append(w.transports, t)
-	c.Transport = w.wrap(t)
+	c.Transport = discreet{w.wrap(t)}
 	return nil
 }
 
