@@ -5,12 +5,10 @@ import (
 	"net/http"
 	"sort"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/events"
@@ -27,30 +25,7 @@ const (
 	// objectBurst and objectRefill bound those about one object: so many at once, and another one each so often.
 	objectBurst  = 25
 	objectRefill = 5 * time.Minute
-	// maxSimilar is how many are sent one by one that differ in their message only, while none of them is older than similarFor;
-	// one stands for all others.
-	maxSimilar = 10
-	similarFor = 10 * time.Minute
-	// combined is how its message begins, as a kubelet has it.
-	combined = "(combined from similar events): "
 )
-
-// similar are events that differ in their message only.
-type similar struct {
-	// names are of those that were sent one by one.
-	names map[string]bool
-	last  time.Time
-	// shared is the name of the one that stands for others, first when the first of these was, count how many they are.
-	shared string
-	first  metav1.Time
-	count  int32
-}
-
-// similarity is what similar events have in common.
-func similarity(e *corev1.Event) string {
-	about := e.InvolvedObject
-	return hashOf([]string{about.Kind, about.Namespace, about.Name, string(about.UID), about.FieldPath, e.Type, e.Reason})
-}
 
 // bucket is a token bucket.
 type bucket struct {
@@ -80,14 +55,24 @@ type outbox struct {
 	all    bucket
 	// objects bounds the events about each; it is emptied when there are too many.
 	objects map[Key]*bucket
+	// similar combines those that differ in their message only.
+	similar similar
+	// chosen is what is sent of the event with this revision, until it is passed: nil if it is left out. Who is asked again
+	// because the server did not answer does not count it twice.
+	chosen struct {
+		revision uint64
+		event    *corev1.Event
+	}
 	// sent are the names of those that are there.
 	sent map[string]bool
-	// similar is emptied when there are too many.
-	similar map[string]*similar
 	// after is the last one that has been looked at.
 	after uint64
 	// refused is why the last one was that would not be taken; it is said once.
 	refused string
+}
+
+func newOutbox(a *Agent, c *Client) *outbox {
+	return &outbox{Agent: a, client: c, objects: map[Key]*bucket{}, similar: similar{}, sent: map[string]bool{}}
 }
 
 // reasonOf is the reason in an answer of the API server.
@@ -97,7 +82,7 @@ func reasonOf(err error) string { return string(apierrors.ReasonForError(err)) }
 func (a *Agent) sendEvents(ctx context.Context, c *Client) error {
 	changed, cancel := a.cfg.Events.Subscribe()
 	defer cancel()
-	o := &outbox{Agent: a, client: c, objects: map[Key]*bucket{}, sent: map[string]bool{}, similar: map[string]*similar{}}
+	o := newOutbox(a, c)
 	o.after = a.eventsSince()
 	w := a.waits()
 	for ctx.Err() == nil {
@@ -156,12 +141,12 @@ func (o *outbox) send(ctx context.Context) error {
 	}
 	for i := range fresh {
 		e := &fresh[i]
-		if o.admitted(e) {
+		if shown := o.choose(e); shown != nil {
 			if wait, ok := o.all.take(time.Now(), max(o.cfg.EventBurst, 1), o.refill()); !ok {
 				pause(ctx, wait, nil)
 				o.all.take(time.Now(), max(o.cfg.EventBurst, 1), o.refill())
 			}
-			err := o.post(ctx, e)
+			err := o.post(ctx, shown)
 			if err != nil && !settled(err) {
 				return err
 			}
@@ -196,8 +181,19 @@ func settled(err error) bool {
 	return c >= 400 && c < 500 && c != http.StatusTooManyRequests && c != http.StatusUnauthorized && c != http.StatusRequestTimeout
 }
 
+// choose is what is sent of an event: it, one for all that are like it, or nil.
+func (o *outbox) choose(e *corev1.Event) *corev1.Event {
+	if r := revision(e); o.chosen.revision != r || r == 0 {
+		o.chosen.revision, o.chosen.event = r, nil
+		if now := time.Now(); o.admitted(e, now) {
+			o.chosen.event = o.shown(o.similar.combine(now, e))
+		}
+	}
+	return o.chosen.event
+}
+
 // admitted says that an event is for others, and not one of too many about its object.
-func (o *outbox) admitted(e *corev1.Event) bool {
+func (o *outbox) admitted(e *corev1.Event, now time.Time) bool {
 	if k := e.InvolvedObject.Kind; k != "Pod" && k != "Node" {
 		return false
 	}
@@ -208,7 +204,7 @@ func (o *outbox) admitted(e *corev1.Event) bool {
 	if o.objects[key] == nil {
 		o.objects[key] = &bucket{}
 	}
-	_, ok := o.objects[key].take(time.Now(), objectBurst, objectRefill)
+	_, ok := o.objects[key].take(now, objectBurst, objectRefill)
 	return ok
 }
 
@@ -228,37 +224,8 @@ func (o *outbox) shown(e *corev1.Event) *corev1.Event {
 	return s
 }
 
-// combine has one event stand for those of which there are many that differ in their message only. done is to be called when it
-// was sent.
-func (o *outbox) combine(e, shown *corev1.Event, now time.Time) (done func()) {
-	key := similarity(e)
-	all := o.similar[key]
-	if all == nil || now.Sub(all.last) > similarFor {
-		if len(o.similar) >= maxSent {
-			o.similar = map[string]*similar{}
-		}
-		all = &similar{names: map[string]bool{}}
-		o.similar[key] = all
-	}
-	all.last = now
-	if all.names[e.Name] || len(all.names) < maxSimilar {
-		all.names[e.Name] = true
-		return func() {}
-	}
-	if all.shared == "" {
-		all.shared, all.first = shown.Name, shown.FirstTimestamp
-	}
-	shown.Name, shown.FirstTimestamp, shown.Count = all.shared, all.first, all.count+1
-	if !strings.HasPrefix(shown.Message, combined) {
-		shown.Message = combined + shown.Message
-	}
-	return func() { all.count++ }
-}
-
 // post makes the event, or raises its count.
-func (o *outbox) post(ctx context.Context, e *corev1.Event) error {
-	s := o.shown(e)
-	sent := o.combine(e, s, time.Now())
+func (o *outbox) post(ctx context.Context, s *corev1.Event) error {
 	if len(s.Name) > maxName {
 		return nil
 	}
@@ -268,9 +235,6 @@ func (o *outbox) post(ctx context.Context, e *corev1.Event) error {
 	raise.name, raise.patch = s.Name, types.MergePatchType
 	if o.sent[id] {
 		if err := o.client.do(ctx, raise); !isNotFound(err) {
-			if err == nil {
-				sent()
-			}
 			return err
 		}
 	}
@@ -283,7 +247,6 @@ func (o *outbox) post(ctx context.Context, e *corev1.Event) error {
 			o.sent = map[string]bool{}
 		}
 		o.sent[id] = true
-		sent()
 	}
 	return err
 }

@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/events"
 )
@@ -33,7 +33,7 @@ func TestItIsSaidOnceThatEventsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	o := &outbox{Agent: New(cfg), client: c, objects: map[Key]*bucket{}, sent: map[string]bool{}, similar: map[string]*similar{}}
+	o := newOutbox(New(cfg), c)
 	for _, reason := range []string{"BackOff", "Pulled", "Started"} {
 		recorder.Event(corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "web", UID: "1"}, corev1.EventTypeNormal, reason, "m")
 		if err := o.send(t.Context()); err != nil {
@@ -45,52 +45,59 @@ func TestItIsSaidOnceThatEventsAreRefused(t *testing.T) {
 	}
 }
 
-func TestOneEventStandsForManyThatAreSimilar(t *testing.T) {
-	o := &outbox{Agent: New(config(t, "", newBoard())), similar: map[string]*similar{}}
-	began := time.Unix(1000, 0)
-	event := func(n int, reason string) *corev1.Event {
-		return &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web.%d", n)}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web", UID: "1"},
-			Type: corev1.EventTypeWarning, Reason: reason, Message: fmt.Sprint("attempt ", n), Count: 1, FirstTimestamp: metav1.NewTime(began.Add(time.Duration(n) * time.Second)),
+func TestAnEventIsCountedOnceHoweverOftenItIsSent(t *testing.T) {
+	var away atomic.Bool
+	var mu sync.Mutex
+	calls := map[string]int{}
+	path := liar(t, func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		mu.Lock()
+		calls[r.Method+" "+r.URL.Path]++
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, `{"kind":"Event","apiVersion":"v1"}`)
+	})
+	cfg := config(t, path, newBoard())
+	recorder := events.New(events.Config{Dir: filepath.Join(t.TempDir(), "events"), Node: "n1"})
+	cfg.Events, cfg.EventQPS = recorder, 0
+	c, err := Open(path, "test", quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	o := newOutbox(New(cfg), c)
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "web", UID: "1"}
+	recorder.Event(about, corev1.EventTypeWarning, "Unhealthy", "answer 0")
+	away.Store(true)
+	for range 2 * objectBurst {
+		if err := o.send(t.Context()); err == nil {
+			t.Fatal("a server that is not there takes events")
 		}
 	}
-	send := func(n int, reason string, at time.Time, works bool) string {
-		e := event(n, reason)
-		s := o.shown(e)
-		if done := o.combine(e, s, at); works {
-			done()
+	away.Store(false)
+	for i := range objectBurst {
+		if i > 0 {
+			recorder.Event(about, corev1.EventTypeWarning, "Unhealthy", fmt.Sprint("answer ", i))
 		}
-		return fmt.Sprintf("%s %d %d %s", s.Name, s.Count, s.FirstTimestamp.Unix(), s.Message)
-	}
-	for n := range maxSimilar {
-		if got, want := send(n, "Unhealthy", began, true), fmt.Sprintf("web-n1.%d 1 %d attempt %[1]d", n, 1000+n); got != want {
-			t.Errorf("%s, want %s", got, want)
+		if err := o.send(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for _, row := range []struct {
-		n      int
-		reason string
-		after  time.Duration
-		works  bool
-		want   string
-	}{
-		{10, "Unhealthy", 0, true, "web-n1.10 1 1010 (combined from similar events): attempt 10"},
-		{11, "Unhealthy", time.Minute, false, "web-n1.10 2 1010 (combined from similar events): attempt 11"},
-		{11, "Unhealthy", time.Minute, true, "web-n1.10 2 1010 (combined from similar events): attempt 11"},
-		{10, "Unhealthy", time.Minute, true, "web-n1.10 3 1010 (combined from similar events): attempt 10"},
-		{3, "Unhealthy", time.Minute, true, "web-n1.3 1 1003 attempt 3"},
-		{12, "Killing", time.Minute, true, "web-n1.12 1 1012 attempt 12"},
-		{13, "Unhealthy", 11 * time.Minute, true, "web-n1.10 4 1010 (combined from similar events): attempt 13"},
-		{14, "Unhealthy", 22 * time.Minute, true, "web-n1.14 1 1014 attempt 14"},
-	} {
-		if got := send(row.n, row.reason, began.Add(row.after), row.works); row.want != "" && got != row.want {
-			t.Errorf("%s, want %s", got, row.want)
+	mu.Lock()
+	defer mu.Unlock()
+	posts, patches := 0, 0
+	for what, n := range calls {
+		if strings.HasPrefix(what, http.MethodPost) {
+			posts += n
+		} else if patches += n; n != objectBurst-manySimilar {
+			t.Errorf("%s: %d times", what, n)
 		}
 	}
-	for n := range maxSent + 5 {
-		send(0, fmt.Sprint(n), began, true)
-	}
-	if len(o.similar) > maxSent {
-		t.Errorf("%d kinds are remembered", len(o.similar))
+	if posts != manySimilar || patches != objectBurst-manySimilar {
+		t.Errorf("%d are made and %d raised: %v", posts, patches, calls)
 	}
 }

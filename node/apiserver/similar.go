@@ -1,0 +1,67 @@
+package apiserver
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Events that differ in their message only are an object each until there are too many of them; then one object stands for all
+// that follow, with the last message and a count. Numbers and prefix are those of every Kubernetes component. client-go's
+// correlator, which has them, would bring the readers of OpenAPI documents into the program.
+const (
+	// manySimilar is from which one on they are combined.
+	manySimilar = 10
+	// similarWithin is how long after the last one the next is not similar any more.
+	similarWithin  = 10 * time.Minute
+	combinedPrefix = "(combined from similar events): "
+)
+
+// likeness is what similar events have in common.
+type likeness struct {
+	about           corev1.ObjectReference
+	kind, reason    string
+	component, host string
+}
+
+// alike are the events of one likeness.
+type alike struct {
+	// messages are some of the different ones, fewer than manySimilar.
+	messages map[string]bool
+	at       time.Time
+	// name, first and count are those of the object that stands for what is combined.
+	name  string
+	first metav1.Time
+	count int32
+}
+
+// similar is emptied when there is too much in it.
+type similar map[likeness]*alike
+
+// combine returns what stands for an event: the event itself, or the one for all that are like it.
+func (s similar) combine(now time.Time, e *corev1.Event) *corev1.Event {
+	key := likeness{e.InvolvedObject, e.Type, e.Reason, e.Source.Component, e.Source.Host}
+	key.about.ResourceVersion = ""
+	a := s[key]
+	if a == nil || now.Sub(a.at) > similarWithin {
+		if len(s) >= maxSent {
+			clear(s)
+		}
+		a = &alike{messages: map[string]bool{}}
+		s[key] = a
+	}
+	a.at = now
+	a.messages[e.Message] = true
+	if len(a.messages) < manySimilar {
+		return e
+	}
+	delete(a.messages, e.Message)
+	if a.count++; a.count == 1 {
+		a.name, a.first = fmt.Sprintf("%s.%x", e.InvolvedObject.Name, now.UnixNano()), e.LastTimestamp
+	}
+	c := e.DeepCopy()
+	c.Name, c.FirstTimestamp, c.Count, c.Message = a.name, a.first, a.count, combinedPrefix+e.Message
+	return c
+}
