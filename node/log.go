@@ -164,6 +164,9 @@ func (p *paramReader) boolean(name string) bool {
 	if !p.v.Has(name) {
 		return false
 	}
+	if p.v.Get(name) == "" { // a bare ?follow, as an API server reads it
+		return true
+	}
 	b, err := strconv.ParseBool(p.v.Get(name))
 	p.fail(name, err)
 	return b

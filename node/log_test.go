@@ -71,7 +71,7 @@ func TestLogParametersReachTheReader(t *testing.T) {
 	m.set(view("a", "x", "c running"))
 	s := m.server()
 	before := time.Now()
-	for _, q := range []string{"", "tailLines=all", "tailLines=0&timestamps=true&limitBytes=7&sinceSeconds=60", "sinceTime=2026-01-01T00:00:00Z"} {
+	for _, q := range []string{"", "tailLines=all", "tailLines=0&timestamps=true&limitBytes=7&sinceSeconds=60", "sinceTime=2026-01-01T00:00:00Z", "timestamps&tailLines=2"} {
 		if code, body := ask(t, s, http.MethodGet, "/v1/pods/a/x/log?"+q); code != http.StatusOK {
 			t.Fatalf("%s: %d %s", q, code, body)
 		}
@@ -86,6 +86,9 @@ func TestLogParametersReachTheReader(t *testing.T) {
 	}
 	if !q[3].Since.Equal(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("since: %v", q[3].Since)
+	}
+	if !q[4].Timestamps || q[4].Tail != 2 {
+		t.Errorf("without a value: %+v", q[4])
 	}
 }
 

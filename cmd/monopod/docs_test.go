@@ -2,13 +2,16 @@ package main
 
 import (
 	"fmt"
+	"iter"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
@@ -85,10 +88,10 @@ func TestEachCommandAndFlagHasAText(t *testing.T) {
 
 // TestEachKeyOfAKubeletIsExplained: those who come from one find what has become of each of its settings.
 func TestEachKeyOfAKubeletIsExplained(t *testing.T) {
-	ours := map[string]bool{}
+	ours, kinds := map[string]bool{}, map[string]keyKind{}
 	for _, k := range configKeys() {
 		top, _, _ := strings.Cut(k.path, ".")
-		ours[top] = true
+		ours[top], kinds[k.path] = true, k.kind
 	}
 	text, err := os.ReadFile("../../docs/from-kubelet.md")
 	if err != nil {
@@ -108,8 +111,37 @@ func TestEachKeyOfAKubeletIsExplained(t *testing.T) {
 		switch what := told[key]; {
 		case what == "":
 			t.Errorf("docs/from-kubelet.md: nothing about %s", key)
-		case (what == "same") != ours[key]:
+		case strings.HasPrefix(what, "same") != ours[key]:
 			t.Errorf("docs/from-kubelet.md: %s: %q, but monopod has such a key: %t", key, what, ours[key])
+		case ours[key]:
+			for path, isList := range parts(key, field.Type) {
+				kind, there := kinds[path]
+				told := path == key && what != "same" || slices.ContainsFunc(strings.Split(path, ".")[1:], func(name string) bool { return strings.Contains(what, "`"+name+"`") })
+				if (!there || isList && kind == kindStrings) && !told {
+					t.Errorf("docs/from-kubelet.md: %s: %q, but %s is not the same", key, what, path)
+				}
+			}
+		}
+	}
+}
+
+// parts are the keys in a key of a kubelet, with their paths; isList: it is one of objects.
+func parts(path string, t reflect.Type) iter.Seq2[string, bool] {
+	return func(yield func(path string, isList bool) bool) {
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct || strings.HasSuffix(t.Name(), "Duration") || t == reflect.TypeFor[resource.QuantityValue]() {
+			yield(path, t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct)
+			return
+		}
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			for p, isList := range parts(strings.TrimSuffix(path+"."+name, "."), f.Type) {
+				if !yield(p, isList) {
+					return
+				}
+			}
 		}
 	}
 }
