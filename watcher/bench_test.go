@@ -91,7 +91,7 @@ func BenchmarkSeen(b *testing.B) {
 			write(b, path, realPod("edited", 0))
 			loads := 0
 			load := func(file string, data []byte) (*manifests.Content, error) { loads++; return realLoad(file, data) }
-			s := standWith(b, FileConfig{Path: dir, Load: load})
+			s := standWith(b, FileConfig{Path: dir, Load: load}, defaultGraces())
 			s.until("all", func(set Set) bool { return len(set.Pods) == n+1 })
 			unseen(2 * tick)
 			loads = 0

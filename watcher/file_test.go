@@ -60,7 +60,7 @@ func TestFileSourceFollowsItsDirectory(t *testing.T) {
 			must(h.t, os.Remove(filepath.Join(h.at, "4913")))
 			write(h.t, filepath.Join(h.at, ".x.yaml.swp"), "pod swap v1\n")
 			must(h.t, os.Rename(x, x+"~"))
-			unseen(20 * time.Millisecond)
+			unseen(5 * time.Millisecond)
 			write(h.t, x, "pod x v2\n")
 			must(h.t, os.Remove(x+"~"))
 			must(h.t, os.Remove(filepath.Join(h.at, ".x.yaml.swp")))
@@ -129,7 +129,11 @@ func TestFileSourceFollowsItsDirectory(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "manifests")
 			must(t, os.Mkdir(dir, 0o755))
 			write(t, filepath.Join(dir, "x.yaml"), "pod x v1\n")
-			s := standOn(t, dir)
+			g := hasty()
+			if tt.steady {
+				g = unhurried()
+			}
+			s := standWith(t, FileConfig{Path: dir}, g)
 			s.pods(start)
 			tt.do(hand{t, dir})
 			s.pods(tt.want)
@@ -267,7 +271,7 @@ func TestAFileSourceHasTheNameItIsGiven(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x.yaml"), "pod x v1\n")
 	write(t, filepath.Join(dir, "notes"), "")
-	s := standWith(t, FileConfig{Name: "applied", Path: dir})
+	s := standWith(t, FileConfig{Name: "applied", Path: dir}, unhurried())
 	set := s.pods("x=v1@x.yaml")
 	for _, r := range set.Reports {
 		if set.Source != "applied" || r.Source != "applied" {
@@ -295,7 +299,7 @@ func TestAFileSourceDoesNotLookDuringAChangeOfManyFiles(t *testing.T) {
 		}
 	}
 	version(0)
-	s := standWith(t, FileConfig{Path: dir, Whole: &whole})
+	s := standWith(t, FileConfig{Path: dir, Whole: &whole}, unhurried())
 	for v := range 20 {
 		version(v)
 	}

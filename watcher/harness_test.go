@@ -102,13 +102,22 @@ type stand struct {
 	news chan struct{}
 }
 
-// standOn starts a FileSource on path.
-func standOn(tb testing.TB, path string) *stand {
-	tb.Helper()
-	return standWith(tb, FileConfig{Path: path})
+// unhurried are graces within which a test does what it does, however slow the machine is; with hasty ones, what is gone goes.
+func unhurried() graces {
+	return graces{loss: time.Hour, longestLoss: time.Hour, aside: time.Hour, replaced: time.Hour, shrink: time.Hour}
 }
 
-func standWith(tb testing.TB, cfg FileConfig) *stand {
+func hasty() graces {
+	return graces{loss: time.Millisecond, longestLoss: 5 * time.Millisecond, aside: time.Millisecond, replaced: time.Millisecond, shrink: 2 * time.Millisecond}
+}
+
+// standOn starts a FileSource on path, with which nothing goes that may come again.
+func standOn(tb testing.TB, path string) *stand {
+	tb.Helper()
+	return standWith(tb, FileConfig{Path: path}, unhurried())
+}
+
+func standWith(tb testing.TB, cfg FileConfig, g graces) *stand {
 	tb.Helper()
 	loader := &lineLoader{source: "file"}
 	if cfg.Load == nil {
@@ -118,8 +127,7 @@ func standWith(tb testing.TB, cfg FileConfig) *stand {
 		cfg.CheckFrequency = time.Hour // what is seen is seen by events
 	}
 	src := NewFileSource(cfg)
-	// These tests are not about how quick whoever removes and writes is: under load 5 ms pass between two lines.
-	src.graces.loss, src.graces.longestLoss = 150*time.Millisecond, 5*time.Second
+	src.graces = g
 	s := startSource(tb, src)
 	s.dir, s.loader = cfg.Path, loader
 	return s
@@ -175,7 +183,7 @@ func (s *stand) history() []Set {
 	return slices.Clone(s.sets)
 }
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // until waits for a set that satisfies ok and returns it.
 func (s *stand) until(what string, ok func(Set) bool) Set {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/loopback"
 	"monopod/manifests"
 )
 
@@ -24,9 +25,12 @@ type webServer struct {
 	asked   atomic.Int64
 }
 
+// newWebServer listens where nobody else does when it is closed.
 func newWebServer(t *testing.T, h http.HandlerFunc) *webServer {
 	t.Helper()
 	w := unstartedWebServer(h)
+	must(t, w.Listener.Close())
+	w.Listener = loopback.Listen(t)
 	w.Start()
 	t.Cleanup(w.Close)
 	return w

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"monopod/manifests"
@@ -83,6 +84,14 @@ func TestMergeSaysWhoDefinesAPodAlready(t *testing.T) {
 	}
 }
 
+// used is the time that processors have worked for this process, which is the same on a busy machine.
+func used(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	must(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // Tens of thousands of pods that another source has too: a few lines say so.
 func TestConflictsWithoutEndAreFewLines(t *testing.T) {
 	const many = 20_000
@@ -92,9 +101,9 @@ func TestConflictsWithoutEndAreFewLines(t *testing.T) {
 		web = append(web, podIn("http", "http://h/", fmt.Sprint("p", i), "v2"))
 	}
 	web = append(web, podIn("http", "http://h/", "other", "v2"))
-	began := time.Now()
+	began := used(t)
 	d := Merge([]string{"file", "http"}, map[string]Set{"file": setOf("file", pods...), "http": setOf("http", web...)})
-	if took := time.Since(began); took > 5*time.Second {
+	if took := used(t) - began; took > 5*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	r := d.Reports[1]

@@ -179,7 +179,7 @@ func newModel(t *testing.T, seed uint64) (*model, *stand) {
 	must(t, os.Mkdir(m.far, 0o755))
 	loader := &lineLoader{source: "file"}
 	src := NewFileSource(FileConfig{Path: m.dir, Load: loader.load, CheckFrequency: time.Hour})
-	src.graces = graces{loss: time.Millisecond, longestLoss: 5 * time.Millisecond, aside: time.Millisecond, replaced: time.Millisecond, shrink: 2 * time.Millisecond}
+	src.graces = hasty()
 	s := startSource(t, src)
 	s.until("an empty set", m.agrees)
 	t.Cleanup(func() {

@@ -53,7 +53,7 @@ func TestAFileSystemThatGoesAwayRemovesNothing(t *testing.T) {
 				file = filepath.Join(path, "x.yaml")
 			}
 			write(t, file, "pod x v1\n")
-			s := standWith(t, FileConfig{Path: path, CheckFrequency: 5 * time.Millisecond})
+			s := standWith(t, FileConfig{Path: path, CheckFrequency: 5 * time.Millisecond}, unhurried())
 			s.until("x", func(set Set) bool { return len(set.Pods) == 1 })
 			must(t, unix.Unmount(point, unix.MNT_DETACH))
 			s.state(path, Unreachable)
@@ -80,7 +80,7 @@ func TestAMountOverTheDirectoryIsFollowed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "manifests")
 	must(t, os.Mkdir(dir, 0o755))
 	write(t, filepath.Join(dir, "x.yaml"), "pod x v1\n")
-	s := standWith(t, FileConfig{Path: dir, CheckFrequency: 5 * time.Millisecond})
+	s := standWith(t, FileConfig{Path: dir, CheckFrequency: 5 * time.Millisecond}, unhurried())
 	s.pods("x=v1@x.yaml")
 	from := t.TempDir()
 	write(t, filepath.Join(from, "x.yaml"), "pod x v2\n")

@@ -30,7 +30,7 @@ func TestObjectsAreKeptAndReportedLikePods(t *testing.T) {
 	write("a.yaml", configMapFile("one", "1"))
 	write("b.yaml", configMapFile("one", "other")+"---\n"+configMapFile("two", "2"))
 	write("c.yaml", "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i}\n")
-	s := standWith(t, FileConfig{Path: dir, Load: realLoad})
+	s := standWith(t, FileConfig{Path: dir, Load: realLoad}, unhurried())
 	set := s.until("both objects", func(set Set) bool { return len(set.Objects) == 2 })
 	if value(set.Objects, "one") != "1" || value(set.Objects, "two") != "2" {
 		t.Errorf("objects: %v", set.Objects)

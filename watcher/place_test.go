@@ -111,19 +111,30 @@ func TestADirectoryMadeAnewMayBeFilledSlowly(t *testing.T) {
 	write(t, filepath.Join(dir, "x.yaml"), "pod x v1\n")
 	write(t, filepath.Join(dir, "y.yaml"), "pod y v1\n")
 	src := NewFileSource(FileConfig{Path: dir, Load: (&lineLoader{source: "file"}).load, CheckFrequency: time.Hour})
-	src.graces.loss, src.graces.replaced = 150*time.Millisecond, 500*time.Millisecond
-	s := startSource(t, src)
-	s.pods("x=v1@x.yaml y=v1@y.yaml")
+	src.graces = unhurried()
+	t.Cleanup(src.stopListening)
+	look := func(want string) Set {
+		t.Helper()
+		set, _ := src.pass()
+		if got := content(set.Pods); got != want || stateOf(set, dir) != Accepted {
+			t.Errorf("pods are %q, want %q; %+v", got, want, set.Reports)
+		}
+		return set
+	}
+	look("x=v1@x.yaml y=v1@y.yaml")
 	must(t, os.RemoveAll(dir))
 	must(t, os.Mkdir(dir, 0o755))
-	s.state(dir, Accepted)
-	unseen(50 * time.Millisecond)
+	look("x=v1@x.yaml y=v1@y.yaml")
 	write(t, filepath.Join(dir, "x.yaml"), "pod x v2\n")
-	s.pods("x=v2@x.yaml") // y goes after its grace
-	s.neverWithout("x")
-	without := slices.IndexFunc(s.history(), func(set Set) bool { return content(set.Pods) == "x=v2@x.yaml" })
-	if first := s.history()[without]; stateOf(first, filepath.Join(dir, "y.yaml")) != "" {
-		t.Errorf("the report on y outlives it: %+v", first.Reports)
+	look("x=v2@x.yaml y=v1@y.yaml")
+	y := filepath.Join(dir, "y.yaml")
+	if got := src.inputs[y].missing.patience; got != src.graces.replaced {
+		t.Errorf("it is waited for %v, as for a file of a directory that stays", got)
+	}
+	src.replacedAt = src.replacedAt.Add(-2 * time.Hour)
+	src.inputs[y].missing.since = src.replacedAt
+	if set := look("x=v2@x.yaml"); stateOf(set, y) != "" {
+		t.Errorf("the report on y outlives it: %+v", set.Reports)
 	}
 }
 
@@ -177,7 +188,7 @@ func TestAConfigMapIsFollowedWhenItsDataIsSwapped(t *testing.T) {
 		}
 	}
 	revision(1, map[string]string{"x.yaml": "pod x v1\n"})
-	s := standOn(t, dir)
+	s := standWith(t, FileConfig{Path: dir}, hasty())
 	s.pods("x=v1@x.yaml")
 	revision(2, map[string]string{"x.yaml": "pod x v2\n", "y.yaml": "pod y v2\n"})
 	s.pods("x=v2@x.yaml y=v2@y.yaml")
@@ -200,7 +211,7 @@ func TestTheTargetOfALinkIsWatchedWhereItIs(t *testing.T) {
 	write(t, target, "pod x v1\n")
 	must(t, os.Symlink("far/away/target.txt", filepath.Join(root, "middle")))
 	must(t, os.Symlink(filepath.Join(root, "middle"), filepath.Join(dir, "x.yaml")))
-	s := standOn(t, dir)
+	s := standWith(t, FileConfig{Path: dir}, hasty())
 	s.pods("x=v1@x.yaml")
 	write(t, target, "pod x v2\n")
 	s.pods("x=v2@x.yaml")
@@ -245,7 +256,7 @@ func TestASingleFile(t *testing.T) {
 	t.Run("that is removed takes its pods away", func(t *testing.T) {
 		path := filepath.Join(newDir(t), "pods.conf")
 		write(t, path, "pod x v1\n")
-		s := standOn(t, path)
+		s := standWith(t, FileConfig{Path: path}, hasty())
 		s.pods("x=v1@pods.conf")
 		must(t, os.Remove(path))
 		set := s.pods("")

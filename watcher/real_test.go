@@ -41,7 +41,7 @@ func TestDirectoriesAsFoundOnDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, err := filepath.Abs(filepath.Join("testdata", name))
 			must(t, err)
-			s := standWith(t, FileConfig{Path: dir, Load: realLoad})
+			s := standWith(t, FileConfig{Path: dir, Load: realLoad}, unhurried())
 			set := s.until("a set", func(set Set) bool { return !set.Unread })
 			golden, got := dir+".golden", summary(set, dir)
 			if *update {
@@ -77,7 +77,7 @@ func TestAManifestWrittenLineByLineRunsOnlyWhole(t *testing.T) {
 	if valid < 5 {
 		t.Fatalf("only %d beginnings are valid: this test shows nothing", valid)
 	}
-	s := standWith(t, FileConfig{Path: dir, Load: realLoad})
+	s := standWith(t, FileConfig{Path: dir, Load: realLoad}, unhurried())
 	s.until("an empty set", func(set Set) bool { return !set.Unread })
 	f, err := os.Create(path)
 	must(t, err)
@@ -104,7 +104,7 @@ func TestAManifestAppendedLineByLineTakesNothingAway(t *testing.T) {
 	path := filepath.Join(dir, "pair.yaml")
 	lines := partial(t)
 	write(t, path, strings.Join(lines, ""))
-	s := standWith(t, FileConfig{Path: dir, Load: realLoad})
+	s := standWith(t, FileConfig{Path: dir, Load: realLoad}, unhurried())
 	s.until("both pods", func(set Set) bool { return len(set.Pods) == 2 })
 	edited := strings.Split(strings.ReplaceAll(strings.Join(lines, ""), "main:1", "main:2"), "\n")
 	write(t, path, "")
