@@ -107,6 +107,9 @@ func (p *planner) graceOf(c *Container, cause StopCause) time.Duration {
 	if h := p.o.Halt; h != nil && h.Bounded {
 		return min(p.grace(), h.Grace)
 	}
+	if p.o.Grace != nil {
+		return *p.o.Grace
+	}
 	if cause == StopRestartAll {
 		return min(p.grace(), shortestStop)
 	}

@@ -136,6 +136,9 @@ func (p *planner) signal(c *Container) string {
 }
 
 func (p *planner) grace() time.Duration {
+	if p.o.Grace != nil {
+		return *p.o.Grace
+	}
 	for _, pod := range []*manifests.Pod{p.pod, p.sandboxPod()} {
 		if pod != nil && pod.Object.Spec.TerminationGracePeriodSeconds != nil {
 			return time.Duration(*pod.Object.Spec.TerminationGracePeriodSeconds) * time.Second

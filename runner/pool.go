@@ -120,6 +120,8 @@ type Pool struct {
 	// gate, unless nil, decides which pods may run; barrier, which of those that do not may.
 	gate    Gate
 	barrier func(*manifests.Pod) *Held
+	// graces are how long pods that are removed may take, by uid, where that is not what their manifests say. It is not changed.
+	graces map[string]time.Duration
 	// anyHeld says that a pod waits for others, whose changes must therefore be looked at.
 	anyHeld bool
 	entries map[manifests.Key]*entry
@@ -217,6 +219,15 @@ func (p *Pool) Update(d Desired) {
 	}
 	p.mu.Lock()
 	p.desired, p.settled = d, true
+	p.mu.Unlock()
+	signal(p.trigger)
+}
+
+// Graces says how long pods may take to stop when they are removed, by uid, whatever their manifests say; of others these decide. It
+// never blocks, and counts for those that stop already.
+func (p *Pool) Graces(byUID map[string]time.Duration) {
+	p.mu.Lock()
+	p.graces = byUID
 	p.mu.Unlock()
 	signal(p.trigger)
 }
@@ -393,7 +404,7 @@ func (p *Pool) handOut(ctx context.Context) {
 	p.preemptLocked(decided.Preempted)
 	p.anyHeld = p.anyHeld || len(decided.Held) > 0
 	for key, e := range p.entries {
-		a := assignment{settled: p.settled, objects: objects, removable: p.desired.Removable, keeps: p.desired.Keeps}
+		a := assignment{settled: p.settled, objects: objects, graces: p.graces, removable: p.desired.Removable, keeps: p.desired.Keeps}
 		if e.wish.round == p.round {
 			a.desired = e.wish.pod
 		} else {

@@ -244,6 +244,8 @@ type Observed struct {
 	Halt *Halt
 	// Evict, unless nil, orders that the pod is evicted.
 	Evict *Eviction
+	// Grace, unless nil, is how long the pod may take to stop now that it must go, whatever its manifest says.
+	Grace *time.Duration
 	// Waits says that the pod may not be made again now, if it is evicted.
 	Waits bool
 	// Options are the configured limits.

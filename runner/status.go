@@ -198,6 +198,9 @@ func (s *statusBuilder) terminating() {
 	if g := s.pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		grace = *g
 	}
+	if s.Grace != nil {
+		grace = int64(*s.Grace / time.Second)
+	}
 	end := s.Now
 	for i := range s.Containers {
 		c := &s.Containers[i]

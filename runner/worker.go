@@ -27,6 +27,8 @@ type assignment struct {
 	halt *Halt
 	// evict orders that it is evicted.
 	evict *Eviction
+	// graces are how long pods that nobody wants may take, by their uid.
+	graces map[string]time.Duration
 	// removable says whether a pod that nobody wants may go.
 	removable func(manifests.Origin) bool
 	// keeps is Desired.Keeps.
@@ -211,6 +213,7 @@ func (w *worker) turn(ctx context.Context) turn {
 	w.yield()
 	var pod *manifests.Pod
 	pod, w.removing = w.choose()
+	w.observed.Grace = w.graceAsked()
 	w.refer(pod)
 	w.watchProbes(ctx, pod)
 	if pod == nil && !w.removing {
@@ -271,6 +274,16 @@ func (w *worker) choose() (pod *manifests.Pod, removing bool) {
 	}
 	w.observed.Kept = true
 	return w.recordedPod(), false
+}
+
+// graceAsked is how long somebody gives the pod that is removed; nil: the manifest decides.
+func (w *worker) graceAsked() *time.Duration {
+	if sb := w.observed.Sandbox; w.removing && sb != nil {
+		if d, ok := w.now.graces[sb.UID]; ok {
+			return &d
+		}
+	}
+	return nil
 }
 
 // stale finds the instances that wait to be started and were made with content that may have changed since.

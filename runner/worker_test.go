@@ -248,6 +248,32 @@ func TestGracePeriods(t *testing.T) {
 	})
 }
 
+func TestAPodThatIsDeletedElsewhereHasTheTimeThatIsGivenThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		r.update(testPod("web", testContainer("a", runtimetest.ScriptStubborn)))
+		uid := string(r.status("web").Pod.UID)
+		r.pool.Graces(map[string]time.Duration{uid: time.Hour, "other": 0})
+		r.pass(time.Minute)
+		if s := r.status("web"); s.Pod.Status.Phase != corev1.PodRunning || s.Pod.DeletionTimestamp != nil {
+			t.Errorf("it is wanted, and is %s, deleted at %v", s.Pod.Status.Phase, s.Pod.DeletionTimestamp)
+		}
+		r.journal()
+		r.update()
+		r.pass(50 * time.Minute)
+		r.expect("after more than the manifest says", "StopContainer a (pod removed)")
+		if s := r.status("web"); s.Pod.DeletionGracePeriodSeconds == nil || *s.Pod.DeletionGracePeriodSeconds != 3600 {
+			t.Errorf("it is shown with %v", s.Pod.DeletionGracePeriodSeconds)
+		}
+		r.pool.Graces(map[string]time.Duration{uid: time.Second})
+		r.pass(time.Millisecond)
+		r.expect("when it is given less", `
+			KillContainer a (did not stop within 1s)
+			RemoveContainer a (pod removed)
+			RemoveSandbox (pod removed)`)
+	})
+}
+
 func TestAShorterGracePeriodCountsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()

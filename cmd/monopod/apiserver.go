@@ -14,6 +14,7 @@ import (
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/apiserver"
+	"monopod/node/pressure"
 	"monopod/node/secure"
 )
 
@@ -39,6 +40,7 @@ func (a *App) newReporter() *apiserver.Agent {
 		StatusEvery:   a.cfg.NodeStatusReportFrequency, CheckEvery: a.cfg.NodeStatusUpdateFrequency,
 		EventQPS: a.cfg.EventRecordQPS, EventBurst: a.cfg.EventBurst,
 		Pods: mirrored{a.board}, Events: a.events, Facts: facts.now, Changed: a.news, Log: a.log, Tell: a.reported, Version: version(),
+		Check: a.runnable, Leaving: a.board.leave, Refused: a.refused,
 	})
 }
 
@@ -164,12 +166,20 @@ func (f *nodeFacts) now() apiserver.Facts {
 	cordoned, ending := a.gate.closed()
 	facts := apiserver.Facts{
 		Addresses: apiserver.NodeAddresses(ips, cfg.NodeName), Info: f.info(), Images: f.images(), Port: int32(cfg.Port), Unschedulable: cordoned,
-		Conditions: append(a.strain.conditions(), f.ready(ending)), // the last one, as a kubelet's
+		Conditions: append(a.pressures(), f.ready(ending)), // the last one, as a kubelet's
 	}
 	if r := a.resources; r != nil {
 		facts.Capacity, facts.Allocatable = r.Capacity(), r.Allocatable()
 	}
 	return facts
+}
+
+// pressures are the conditions besides Ready. A kubelet that watches nothing has them, too: it is never short of anything.
+func (a *App) pressures() []corev1.NodeCondition {
+	if a.strain != nil {
+		return a.strain.conditions()
+	}
+	return pressure.Unwatched()
 }
 
 // ready is the condition that counts for schedulers.

@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
 	"monopod/node/apiserver"
 	"monopod/watcher"
 )
@@ -17,7 +22,7 @@ func (a *App) boundPods() watcher.Source {
 	return watcher.NewRemote(watcher.RemoteConfig{
 		Name: sourceAPIServer, Input: "API server, node " + a.cfg.NodeName, Place: a.cfg.Kubeconfig + "\n" + a.cfg.NodeName,
 		Fetcher: bound{func() *apiserver.Agent { return a.reporter }}, Period: boundAgain,
-		Load: loadParts(sourceAPIServer, a.cfg.policy("")), Copy: a.cfg.copyOf(sourceAPIServer), Log: a.log,
+		Load: withLeftOut(loadParts(sourceAPIServer, a.cfg.policy(""))), Copy: a.cfg.copyOf(sourceAPIServer), Log: a.log,
 	})
 }
 
@@ -38,3 +43,44 @@ func (b bound) Fetch(ctx context.Context, seen watcher.Validators) (*watcher.Ans
 
 // Close implements watcher.Fetcher.
 func (bound) Close() {}
+
+// withLeftOut adds what the API server's source says of pods that cannot run here.
+func withLeftOut(load watcher.Loader) watcher.Loader {
+	return func(input string, data []byte) (*manifests.Content, error) {
+		c, err := load(input, data)
+		if c != nil {
+			c.Ignored = append(c.Ignored, apiserver.LeftOut(data)...)
+		}
+		return c, err
+	}
+}
+
+// runnable says why a pod that is bound to this node cannot run here; nil: it can.
+func (a *App) runnable(pod *corev1.Pod) error {
+	b, err := json.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	_, err = loadParts(sourceAPIServer, a.cfg.policy(""))("", b)
+	var why []string
+	for _, e := range manifests.Errors(err) {
+		text := e.Msg
+		if e.Field != "" {
+			text = e.Field + ": " + text
+		}
+		if e.Hint != "" {
+			text += "; " + e.Hint
+		}
+		why = append(why, text)
+	}
+	if len(why) == 0 {
+		return err
+	}
+	return errors.New(strings.Join(why, "; "))
+}
+
+// refused records that a pod that is bound to this node does not run here.
+func (a *App) refused(r *apiserver.Refusal) {
+	a.log.Warn("a pod that the API server has bound to this node does not run", "pod", r.Reference().Namespace+"/"+r.Reference().Name, "reason", r.Reason, "why", r.Message)
+	a.events.Event(r.Reference(), corev1.EventTypeWarning, r.Reason, r.Message)
+}

@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/events"
 	"monopod/manifests"
@@ -159,4 +161,39 @@ func TestTheNodeTellsOfImagesAndListsThemSeldom(t *testing.T) {
 	a.images.changed()
 	shows("[{[a@sha256:x a:1 a:2 a:3 a:4] 7}]", 2)
 	shows("[{[a@sha256:x a:1 a:2 a:3 a:4] 7}]", 2)
+}
+
+func TestAPodThatCanNeverRunHereIsToldWhy(t *testing.T) {
+	a := idleApp(t)
+	pod := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "busybox:1"}}},
+	}
+	if err := a.runnable(pod); err != nil {
+		t.Errorf("a plain pod: %v", err)
+	}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "csi.example.com"}}}}
+	if err := a.runnable(pod); err == nil || !strings.HasPrefix(err.Error(), "spec.volumes[0].csi: not supported") || strings.Contains(err.Error(), "pod default/web") {
+		t.Errorf("a CSI volume: %v", err)
+	}
+	load := withLeftOut(loadParts(sourceAPIServer, a.cfg.policy("")))
+	got, err := load("API server", []byte(`{"apiVersion":"v1","kind":"List","items":[]}`+"\n---\n# pod a/b: no\n# pod a/c: no"))
+	if err != nil || len(got.Pods) > 0 || !slices.Equal(got.Ignored, []string{"pod a/b: no", "pod a/c: no"}) {
+		t.Errorf("%v %+v", err, got)
+	}
+}
+
+func TestANodeThatWatchesNothingIsShortOfNothing(t *testing.T) {
+	a := idleApp(t)
+	if err := errors.Join(os.MkdirAll(a.cfg.RootDirectory, 0o700), a.openGate()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range newNodeFacts(a).now().Conditions {
+		got = append(got, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
+	}
+	want := "MemoryPressure=False NotWatched, DiskPressure=False NotWatched, PIDPressure=False NotWatched, Ready=False KubeletNotReady"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("%q", got)
+	}
 }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sort"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests"
 	"monopod/node"
@@ -43,6 +45,8 @@ type board struct {
 	expand    chan struct{}
 	// hashes are those of the manifests that have been carried out.
 	hashes manifestHashes
+	// graces are how long pods may take that are deleted elsewhere, by uid.
+	graces map[string]time.Duration
 	// jobs are the ends of Jobs, by "namespace/name".
 	jobs map[string]string
 	// readers are the subscriptions of the API.
@@ -99,6 +103,7 @@ func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manife
 	for _, key := range existing {
 		b.unseen[key] = true
 	}
+	pool.Graces(b.graces)
 	b.updateLocked()
 	b.notifyLocked()
 	b.mu.Unlock()
@@ -141,6 +146,20 @@ func (b *board) endpoints() (pods []*corev1.Pod, services []*corev1.Service, ok 
 		}
 	}
 	return pods, services, true
+}
+
+// leave says how many seconds pods have to stop that are deleted elsewhere, by uid.
+func (b *board) leave(seconds map[types.UID]int64) {
+	graces := make(map[string]time.Duration, len(seconds))
+	for uid, s := range seconds {
+		graces[string(uid)] = time.Duration(min(s, math.MaxInt32)) * time.Second
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.graces = graces
+	if b.pool != nil {
+		b.pool.Graces(graces)
+	}
 }
 
 // noteJobs takes down which Jobs have ended, and how.

@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/events"
 )
@@ -94,6 +95,12 @@ type Config struct {
 	Log     *slog.Logger
 	// Tell, which may be nil, hears what keeps a pod, or with a zero key this machine, from being shown there; nil: nothing.
 	Tell func(key Key, trouble error)
+	// Check, which may be nil, says why this machine can never run a pod that is bound to it; nil: it can. It changes nothing.
+	Check func(*corev1.Pod) error
+	// Leaving, which may be nil, hears how many seconds bound pods have to stop that are deleted, by uid, before Bound leaves them out.
+	Leaving func(map[types.UID]int64)
+	// Refused, which may be nil, hears of each pod that is bound to this node and does not run here, once.
+	Refused func(*Refusal)
 	// Version is what the client says it is.
 	Version string
 	// firstWait and lastWait bound the waits after failures; tests have no time.
@@ -125,6 +132,15 @@ func New(cfg Config) *Agent {
 	if cfg.Tell == nil {
 		cfg.Tell = func(Key, error) {}
 	}
+	if cfg.Check == nil {
+		cfg.Check = func(*corev1.Pod) error { return nil }
+	}
+	if cfg.Leaving == nil {
+		cfg.Leaving = func(map[types.UID]int64) {}
+	}
+	if cfg.Refused == nil {
+		cfg.Refused = func(*Refusal) {}
+	}
 	return &Agent{cfg: cfg, log: cfg.Log.With("concern", "apiserver"), store: newStore(cfg.Source), word: newWord()}
 }
 
@@ -139,7 +155,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	w := a.waits()
 	a.began = time.Now()
 	for ctx.Err() == nil {
-		began := time.Now()
+		began, ready := time.Now(), a.ready()
 		err := a.session(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -155,7 +171,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.cfg.Tell(Key{}, err)
 			a.log.Warn("this machine is not reported to the API server now; trying again", "err", err)
 		}
-		pause(ctx, next, nil)
+		if a.rest(ctx, next, ready) {
+			w.sooner()
+		}
 	}
 	return nil
 }
@@ -231,6 +249,9 @@ func (w *waits) next() time.Duration {
 
 // reset is after a success.
 func (w *waits) reset() { w.now, w.said = 0, "" }
+
+// sooner has the next waits be short again.
+func (w *waits) sooner() { w.now = 0 }
 
 // news says that an error is not the one before.
 func (w *waits) news(err error) bool {

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -147,8 +148,9 @@ func plainMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}
 }
 
-// documents is a List of all of it, the same for the same content, and a tag of it.
-func documents(all []any) (body []byte, tag string, err error) {
+// documents is a List of all of it, the same for the same content, and a tag of it. What is said of those that are not among it
+// follows as comments.
+func documents(all []any, refused []string) (body []byte, tag string, err error) {
 	texts := make([]string, 0, len(all))
 	for _, d := range all {
 		b, err := json.Marshal(d)
@@ -159,8 +161,27 @@ func documents(all []any) (body []byte, tag string, err error) {
 	}
 	slices.Sort(texts)
 	body = []byte(`{"apiVersion":"v1","kind":"List","items":[` + strings.Join(texts, ",\n") + "]}\n")
+	slices.Sort(refused)
+	for i, text := range refused {
+		if i == 0 {
+			body = append(body, "---"...)
+		}
+		body = append(body, remark+strings.ReplaceAll(text, "\n", " ")...)
+	}
 	sum := sha256.Sum256(body)
 	return body, hex.EncodeToString(sum[:]), nil
+}
+
+// remark begins a line about a pod that is left out. No line of JSON begins with it.
+const remark = "\n# "
+
+// LeftOut returns what a body of Bound says of pods that are bound to this node and cannot run here, one line each.
+func LeftOut(body []byte) []string {
+	at := bytes.Index(body, []byte(remark))
+	if at < 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimPrefix(string(body[at:]), remark), remark)
 }
 
 // finished says that a pod has ended for good.

@@ -61,18 +61,18 @@ func TestABoundPodIsADocumentThatRunsHere(t *testing.T) {
 		t.Fatalf("%+v", accounts)
 	}
 	token := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: accounts[0].secret}, Data: map[string][]byte{tokenKey: []byte("x")}}
-	body, tag, err := documents([]any{doc, token})
+	body, tag, err := documents([]any{doc, token}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, other, err := documents([]any{token, doc}); err != nil || other != tag || string(again) != string(body) {
+	if again, other, err := documents([]any{token, doc}, nil); err != nil || other != tag || string(again) != string(body) {
 		t.Errorf("%v %s", err, again)
 	}
 	got, err := manifests.LoadParts("api", body, manifests.Options{Source: SourceName})
 	if err != nil || len(got.Pods) != 1 || len(got.Objects) != 1 || got.Pods[0].Object.UID != p.UID {
 		t.Errorf("%+v %v", got, err)
 	}
-	if body, _, err = documents(nil); err != nil {
+	if body, _, err = documents(nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, err = manifests.LoadParts("api", body, manifests.Options{Source: SourceName}); err != nil || len(got.Pods) > 0 {
@@ -88,12 +88,21 @@ func TestWhatIsDoneAboutABoundPod(t *testing.T) {
 	leaving, stale := there, there
 	leaving.Leaving, stale.Digest = true, "x"
 	here := map[types.UID]Local{pod.UID: local}
+	no := (&Refusal{ReasonNotSupported, "why", pod}).local()
+	refused := there
+	refused.Digest, refused.Conditions = no.Digest, no.Pod.Status.Conditions
 	for name, tt := range map[string]struct {
 		bound   map[types.UID]Local
 		mirror  Mirror
 		partial bool
 		want    string
+		refused bool
 	}{
+		"it is refused":                   {bound: map[types.UID]Local{}, mirror: there, refused: true, want: "[status default/web]"},
+		"it is refused, and that is said": {bound: map[types.UID]Local{}, mirror: refused, refused: true, want: "[]"},
+		"it is refused, and deleted":      {bound: map[types.UID]Local{}, mirror: leaving, refused: true, want: "[delete default/web]"},
+		"it was refused, and runs":        {bound: here, mirror: there, refused: true, want: "[]"},
+
 		"its status is shown":                 {bound: here, mirror: there, want: "[]"},
 		"its status is another one":           {bound: here, mirror: stale, want: "[status default/web]"},
 		"it is deleted, and still stops":      {bound: here, mirror: leaving, want: "[]"},
@@ -105,6 +114,9 @@ func TestWhatIsDoneAboutABoundPod(t *testing.T) {
 		"such pods are not run here, deleted": {mirror: leaving, want: "[]"},
 	} {
 		v := View{Now: time.Now(), Node: "node", Bound: tt.bound, Complete: !tt.partial, Mirrors: map[Key]Mirror{key: tt.mirror}}
+		if tt.refused {
+			v.Refused = map[types.UID]Local{pod.UID: no}
+		}
 		if got, _ := planMirrors(v); fmt.Sprint(got) != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -84,6 +84,9 @@ func (a *Agent) sendEvents(ctx context.Context, c *Client) error {
 	defer cancel()
 	o := newOutbox(a, c)
 	o.after = a.eventsSince()
+	for end := time.Now().Add(requestTimeout); a.cfg.Source && !a.store.knows() && time.Now().Before(end) && ctx.Err() == nil; {
+		pause(ctx, collect, nil) // else events of bound pods would be taken for those of mirrors
+	}
 	w := a.waits()
 	for ctx.Err() == nil {
 		err := o.send(ctx)

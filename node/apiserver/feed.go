@@ -67,6 +67,7 @@ func (f *feed) run(ctx context.Context, a *Agent) error {
 		Logger: &f.client.log, Name: f.resource, Backoff: &backoff.Backoff{Duration: f.w.first, Cap: f.w.last, Factor: 2, Jitter: 1, Steps: 10},
 	})
 	for ctx.Err() == nil {
+		ready := a.ready()
 		err := r.ListAndWatchWithContext(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -80,7 +81,9 @@ func (f *feed) run(ctx context.Context, a *Agent) error {
 				a.log.Info("the API server does not tell what there is; trying again", "what", f.resource, "err", err)
 			}
 		}
-		pause(ctx, f.w.next(), nil)
+		if a.rest(ctx, f.w.next(), ready) {
+			f.w.sooner()
+		}
 	}
 	return nil
 }

@@ -66,6 +66,8 @@ type View struct {
 	Complete bool
 	// Bound are those of this machine that the server has bound to it: they are no mirrors' pods. Nil: that is nobody's business.
 	Bound map[types.UID]Local
+	// Refused are those that the server has bound to it and of which nothing is here.
+	Refused map[types.UID]Local
 	// Mirrors are all pods that the server has for this machine.
 	Mirrors map[Key]Mirror
 	Tries   map[Key]Try
@@ -119,9 +121,13 @@ func (v *View) stepOf(key Key, m Mirror) (Action, bool) {
 		return Action{}, false
 	case here:
 		return v.statusOf(key, local, m)
+	case m.Leaving: // it has stopped here, or has never run
+		return Action{DeleteMirror, key, m.UID}, v.Complete
 	}
-	// It has stopped here, or has never run.
-	return Action{DeleteMirror, key, m.UID}, m.Leaving && v.Complete
+	if refused, ok := v.Refused[m.UID]; ok {
+		return v.statusOf(key, refused, m)
+	}
+	return Action{}, false
 }
 
 // stepTo is the next request for the mirror of a pod.

@@ -99,7 +99,10 @@ func (m *mirrors) view() View {
 		v.Node = "" // whatever is done now may be wrong
 	}
 	if m.cfg.Source {
-		v.Bound = map[types.UID]Local{}
+		v.Bound, v.Refused = map[types.UID]Local{}, map[types.UID]Local{}
+		for uid, r := range m.store.refusals() {
+			v.Refused[uid] = r.local()
+		}
 	}
 	for _, p := range pods {
 		if p.Annotations[annotationSource] == SourceName {
@@ -146,6 +149,9 @@ func (m *mirrors) do(ctx context.Context, a Action, v View) error {
 	got := &corev1.Pod{}
 	to := request{api: coreAPI, namespace: a.Key.Namespace, resource: "pods", name: a.Key.Name}
 	local, bound := v.Bound[a.UID]
+	if !bound {
+		local, bound = v.Refused[a.UID]
+	}
 	if !bound {
 		local = v.Pods[a.Key]
 	}

@@ -101,6 +101,10 @@ type gatherer struct {
 	next time.Time
 	// size is that of all documents.
 	size int
+	// checked are the pods of which is known whether they can run here.
+	checked map[types.UID]checked
+	// graces are those that Leaving was told last.
+	graces map[types.UID]int64
 }
 
 // fetched is a ConfigMap or a Secret as a document; nil: there is none.
@@ -117,7 +121,7 @@ type token struct {
 
 // gatherBound keeps the word about bound pods true.
 func (a *Agent) gatherBound(ctx context.Context, c *Client) error {
-	g := &gatherer{Agent: a, client: c, objects: map[object]*fetched{}, tokens: map[account]*token{}}
+	g := &gatherer{Agent: a, client: c, objects: map[object]*fetched{}, tokens: map[account]*token{}, checked: map[types.UID]checked{}}
 	changed, cancel := a.cfg.Pods.Subscribe()
 	defer cancel()
 	defer a.word.set(nil, "", errNotTold)
@@ -161,14 +165,19 @@ func (g *gatherer) once(ctx context.Context) error {
 	for _, p := range local {
 		here[p.UID] = true
 	}
+	if graces := g.store.leaving(here); !maps.Equal(graces, g.graces) {
+		g.cfg.Leaving(graces)
+		g.graces = graces
+	}
 	g.next, g.size = time.Now().Add(objectsEvery), 0
 	var (
 		all   []any
 		later []error
 	)
 	found := gathered{map[object]*fetched{}, map[account]*token{}}
+	r := g.refuse(pods, local)
 	for _, p := range pods {
-		if p.DeletionTimestamp != nil || finished(&p.Status) && !here[p.UID] {
+		if p.DeletionTimestamp != nil || finished(&p.Status) && !here[p.UID] || r.leftOut[p.UID] {
 			continue
 		}
 		docs, err := g.pod(ctx, p, found)
@@ -182,7 +191,7 @@ func (g *gatherer) once(ctx context.Context) error {
 		}
 	}
 	g.objects, g.tokens = found.objects, found.tokens
-	body, tag, err := documents(all)
+	body, tag, err := documents(all, r.lines)
 	if err != nil {
 		return err
 	}

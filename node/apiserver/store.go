@@ -81,6 +81,10 @@ type store struct {
 	// pods are those that are no mirrors, if whole; they are not changed. uids are those of all of them that have been there.
 	others map[Key]*corev1.Pod
 	uids   map[types.UID]bool
+	// graces are the seconds that were asked for with the deletion of those, by uid. It is not changed.
+	graces map[types.UID]int64
+	// refused are those that do not run here, by uid. They are not changed.
+	refused map[types.UID]*Refusal
 }
 
 func newStore(whole bool) *store {
@@ -148,6 +152,9 @@ func (s *store) seePod(p *corev1.Pod, gone bool) {
 		return // it is told late
 	case gone:
 		delete(s.mirrors, key)
+		if s.others[key] != nil { // how it was deleted may be told with its end only
+			s.leavesLocked(p)
+		}
 		s.otherLocked(key, nil)
 	case had || len(s.mirrors) < maxObjects:
 		s.mirrors[key] = m
@@ -161,6 +168,9 @@ func (s *store) otherLocked(key Key, p *corev1.Pod) {
 	was := s.others[key]
 	if !s.whole || p == nil && was == nil {
 		return
+	}
+	if p != nil {
+		s.leavesLocked(p)
 	}
 	if p == nil || !s.mirrors[key].Other {
 		delete(s.others, key)
@@ -183,11 +193,50 @@ func (s *store) uidLocked(uid types.UID) {
 	s.uids[uid] = true
 }
 
+// leavesLocked notes how long a pod that is deleted may take.
+func (s *store) leavesLocked(p *corev1.Pod) {
+	if p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil {
+		return
+	}
+	seconds := *p.DeletionGracePeriodSeconds
+	if was, ok := s.graces[p.UID]; ok && was == seconds {
+		return
+	}
+	all := maps.Clone(s.graces)
+	if all == nil || len(all) >= 2*maxObjects {
+		all = map[types.UID]int64{}
+	}
+	all[p.UID] = seconds
+	s.graces = all
+	poke(s.bound)
+}
+
+// leaving returns how many seconds those have that have been deleted, by uid, and forgets those that are not there, nor here.
+func (s *store) leaving(here map[types.UID]bool) map[types.UID]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := make(map[types.UID]bool, len(s.others))
+	for _, p := range s.others {
+		there[p.UID] = true
+	}
+	all := maps.Clone(s.graces)
+	maps.DeleteFunc(all, func(uid types.UID, _ int64) bool { return !here[uid] && !there[uid] })
+	s.graces = all
+	return all
+}
+
 // boundPods returns the pods that are no mirrors; ok is false while they are not known.
 func (s *store) boundPods() (all map[Key]*corev1.Pod, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.others), s.known
+}
+
+// knows says that it is known which pods there are.
+func (s *store) knows() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known
 }
 
 // hasOther says that a pod of that name is no mirror.
@@ -287,6 +336,7 @@ func (s *podSink) done() {
 	s.listed, s.others = nil, nil
 	for _, p := range s.store.others {
 		s.uidLocked(p.UID)
+		s.leavesLocked(p)
 	}
 	poke(s.changed)
 	poke(s.bound)

@@ -272,6 +272,15 @@ func (m *Monitor) Conditions() []corev1.NodeCondition {
 	return all
 }
 
+// Unwatched are the conditions of a machine on which nothing is watched: no pod is ever evicted from it, nor kept from it.
+func Unwatched() []corev1.NodeCondition {
+	var all []corev1.NodeCondition
+	for _, c := range conditions() {
+		all = append(all, corev1.NodeCondition{Type: c, Status: corev1.ConditionFalse, Reason: "NotWatched", Message: "there are no eviction thresholds"})
+	}
+	return all
+}
+
 // Subscribe returns a channel that gets a value after each change of the conditions, and a function that ends the subscription.
 func (m *Monitor) Subscribe() (changed <-chan struct{}, cancel func()) {
 	c := make(chan struct{}, 1)

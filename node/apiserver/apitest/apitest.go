@@ -53,7 +53,9 @@ type Server struct {
 
 	etcdPeer, etcdClient string
 	etcd, api            *process
-	admin                *http.Client
+	// others are the programs of RunControllers.
+	others []*process
+	admin  *http.Client
 }
 
 // Start runs both programs and returns when the API is ready. They end with the test.
@@ -69,6 +71,9 @@ func Start(t testing.TB, opts Options) *Server {
 	}
 	s := &Server{t: t, opts: opts, Dir: dir, CA: NewAuthority(t)}
 	t.Cleanup(func() {
+		for _, p := range s.others {
+			p.stop()
+		}
 		s.Stop()
 		s.etcd.stop()
 		if err := os.RemoveAll(dir); err != nil {
@@ -145,6 +150,17 @@ func (s *Server) Start() {
 	})
 }
 
+// RunControllers runs what makes pods of DaemonSets and Jobs and binds them to nodes: a kube-controller-manager with only the controllers
+// that are needed for that, and a kube-scheduler. They end with the test.
+func (s *Server) RunControllers() {
+	s.t.Helper()
+	common := []string{"--kubeconfig=" + s.Kubeconfig(s.Address, Request{Name: "controllers", Groups: []string{"system:masters"}}), "--leader-elect=false", "--secure-port=0"}
+	s.others = append(s.others,
+		s.run("kube-controller-manager", append(common, "--service-account-private-key-file="+s.path("sa.key"), "--root-ca-file="+s.path("ca.crt"),
+			"--controllers=daemonset-controller,job-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller,garbage-collector-controller")...),
+		s.run("kube-scheduler", common...))
+}
+
 // Stop ends the API server; what it stores is kept.
 func (s *Server) Stop() { s.api.stop() }
 
@@ -154,8 +170,14 @@ func (s *Server) Pause() { s.api.signal(syscall.SIGSTOP) }
 // Resume is the end of a Pause.
 func (s *Server) Resume() { s.api.signal(syscall.SIGCONT) }
 
-// Log is the end of what the API server has said.
-func (s *Server) Log() string { return s.api.out.tail() }
+// Log is the end of what the API server has said, and the controllers.
+func (s *Server) Log() string {
+	texts := []string{s.api.out.tail()}
+	for _, p := range s.others {
+		texts = append(texts, p.cmd.Path+":\n"+p.out.tail())
+	}
+	return strings.Join(texts, "\n")
+}
 
 // Eventually polls until try succeeds.
 func (s *Server) Eventually(what string, try func() error) {

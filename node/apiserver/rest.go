@@ -1,0 +1,41 @@
+package apiserver
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ready returns the pods of this machine that are ready.
+func (a *Agent) ready() map[types.UID]bool {
+	pods, _ := a.cfg.Pods.Pods()
+	out := map[types.UID]bool{}
+	for _, p := range pods {
+		if slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }) {
+			out[p.UID] = true
+		}
+	}
+	return out
+}
+
+// rest is a pause after a failure that ends early when a pod of this machine is ready that was not before: it may be the API server, or
+// what leads to it. woken says so. It is never shorter than the first wait.
+func (a *Agent) rest(ctx context.Context, d time.Duration, before map[types.UID]bool) (woken bool) {
+	changed, cancel := a.cfg.Pods.Subscribe()
+	defer cancel()
+	end := time.Now().Add(d)
+	pause(ctx, min(d, a.cfg.firstWait), nil)
+	for left := time.Until(end); left > 0 && ctx.Err() == nil; left = time.Until(end) {
+		for uid := range a.ready() {
+			if !before[uid] {
+				return true
+			}
+		}
+		pause(ctx, left, changed)
+		pause(ctx, min(settle, time.Until(end)), nil) // changes come in swarms
+	}
+	return false
+}
