@@ -55,3 +55,17 @@ func TestTheShellCompletesWhatTheDaemonKnows(t *testing.T) {
 		}
 	}
 }
+
+// Only commands that are named get a flag for each key of the configuration.
+func TestFlagsOfTheConfigurationAreThoseOfTheCommandThatIsNamed(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	for _, args := range [][]string{{"run", "--help"}, {"help", "once"}, {"up", "-h"}, {"__complete", "down", "--node"}, {"config", "--node-name=x"}} {
+		if r := d.cmd(args...); r.code != 0 || !strings.Contains(r.stdout, "node-name") && !strings.Contains(r.stdout, "nodeName: x") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+	if r := d.cmd("get", "pods", "--node-name=x"); r.code != exitUsage {
+		t.Errorf("%+v", r)
+	}
+}

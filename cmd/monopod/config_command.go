@@ -16,7 +16,7 @@ func (p *program) configCommand() *cobra.Command {
 			"configuration file with a comment at each key that says where its value comes from.",
 		Args: noArgs,
 	}
-	flags := addConfigFlags(cmd.Flags())
+	flags := p.configFlags(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: yaml (default) or json")
 	cmd.Flags().BoolVar(&docs, "docs", false, "print docs/config.md: the description of all keys")
 	cmd.RunE = func(*cobra.Command, []string) error {

@@ -200,6 +200,9 @@ func (l *configLoader) finish() (*LoadedConfig, error) {
 }
 
 func merge(k *koanf.Koanf, lay, defaults layer) error {
+	if len(lay) == 0 {
+		return nil // what is there would be copied all the same
+	}
 	flat := map[string]any{}
 	for path, s := range lay {
 		name := strings.ReplaceAll(path, ".", layerDelim)
@@ -258,13 +261,11 @@ func (l *configLoader) readEnviron() {
 		if !ours || text == "" || name == envConfigFile || name == envBundleDir || name == bundle.LauncherVariable {
 			continue
 		}
-		key, ok := byName[name]
-		switch near := nearest(rest, known); {
-		case ok:
+		if key, ok := byName[name]; ok {
 			l.takeText(lay, key, textSetting{text: text, where: name})
-		case near != "":
+		} else if near := nearest(rest, known); near != "" {
 			l.problems = append(l.problems, ConfigProblem{Where: "environment", Key: name, Msg: "unknown variable", Hint: "did you mean " + envPrefix + near + "?"})
-		default:
+		} else {
 			l.warnings = append(l.warnings, "environment: "+name+": unknown variable, not used")
 		}
 	}

@@ -17,7 +17,10 @@ import (
 // loadIn loads the configuration of a directory with the given environment and command line.
 func loadIn(dir string, environ, args []string) (*LoadedConfig, error) {
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
-	flags := addConfigFlags(set)
+	flags := &configFlags{set: set}
+	if len(args) > 0 {
+		flags = addConfigFlags(set)
+	}
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}

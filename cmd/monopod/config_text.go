@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
@@ -23,6 +25,14 @@ const (
 type configFlags struct {
 	file string
 	set  *pflag.FlagSet
+}
+
+// configFlags gives cmd --config and a flag for each key. There are so many that only commands that are named get them.
+func (p *program) configFlags(cmd *cobra.Command) *configFlags {
+	if p.words != nil && !slices.Contains(p.words, cmd.Name()) {
+		return &configFlags{set: cmd.Flags()}
+	}
+	return addConfigFlags(cmd.Flags())
 }
 
 // addConfigFlags adds --config and a flag for each key.

@@ -26,7 +26,7 @@ func (p *program) downCommand() *cobra.Command {
 			"named by the number that `once` has printed.",
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all runs that were left")
-	flags := addConfigFlags(cmd.Flags())
+	flags := p.configFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := LoadConfig(flags, p.env)
 		if err != nil {

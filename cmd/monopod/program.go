@@ -45,6 +45,8 @@ type program struct {
 	manager *systemd.Notifier
 	// signals is nil in tests.
 	signals *interrupts
+	// words are those of the command line; nil: there is none, and all commands are complete.
+	words []string
 }
 
 func newProgram() *program {
@@ -76,6 +78,7 @@ func (silentError) Error() string { return "" }
 
 // run executes a command line and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
+	p.words = append([]string{}, args...)
 	root := p.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -23,7 +23,7 @@ func (p *program) runCommand() *cobra.Command {
 
 // asRoot makes cmd load its configuration and do its work, and refuse with denial without root.
 func (p *program) asRoot(cmd *cobra.Command, denial string, do func(context.Context, *LoadedConfig) error) {
-	flags := addConfigFlags(cmd.Flags())
+	flags := p.configFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := LoadConfig(flags, p.env)
 		if err != nil {

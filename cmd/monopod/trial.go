@@ -67,7 +67,7 @@ func (o *trialFlags) check() error {
 func (p *program) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx context.Context, cfg *LoadedConfig, args []string) error) {
 	cmd.Annotations = map[string]string{ownCodes: "yes"}
 	o.add(cmd.Flags())
-	flags := addConfigFlags(cmd.Flags())
+	flags := p.configFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.check(); err != nil {
 			return err
