@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -53,6 +54,7 @@ func TestImagesOfAMachine(t *testing.T) {
 		return nil
 	})
 	t.Run("private", func(t *testing.T) { in.pullsFromPrivate(t, reg2) })
+	t.Run("silent", in.leavesASilentPlugin)
 	t.Run("terminal", func(t *testing.T) {
 		p := in.inTerminal(t, "pull", reg+"/wanted:1", reg+"/later:1")
 		p.ends(0)
@@ -160,5 +162,66 @@ func (in *instance) pullsFromPrivate(t *testing.T, reg *privateRegistry) {
 	in.ready("private")
 	if _, err := in.run("pull", reg.address+"/app:1"); err == nil || !strings.Contains(err.Error(), "who-knows: no such file") {
 		t.Errorf("without the plug-in: %v", err)
+	}
+}
+
+// leavesASilentPlugin: a pod that waits for the answer which a plug-in owes to another pod leaves nothing behind when it is deleted,
+// and neither does the one that has asked.
+func (in *instance) leavesASilentPlugin(t *testing.T) {
+	dir := filepath.Join(in.dir, "providers")
+	asked := filepath.Join(dir, "asked")
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(`apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+- {name: silent, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [silent.example], defaultCacheDuration: 1h}
+`), 0o600), os.WriteFile(filepath.Join(dir, "silent"), fmt.Appendf(nil, "#!/bin/sh\necho $$ >>%s\nexec sleep 1000\n", asked), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	waits := func(name string, want bool) {
+		within := patience
+		if !want {
+			within = 45 * time.Second // less than a plug-in has to answer
+		}
+		in.eventuallyUntil(time.Now().Add(within), fmt.Sprintf("%s waits for its image: %t", name, want), func() error {
+			out, err := in.run("images")
+			if err != nil || strings.Contains(out, "silent.example/"+name+":1") != want {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
+	}
+	put := func(name string) {
+		in.put(name, strings.ReplaceAll(sleeper(name, "echo up"), image, "silent.example/"+name+":1"))
+		waits(name, true)
+	}
+	pids := func() []string {
+		b, _ := os.ReadFile(asked)
+		return strings.Fields(string(b))
+	}
+	alive := func(pid string) bool {
+		b, err := os.ReadFile("/proc/" + pid + "/cmdline")
+		return err == nil && strings.HasPrefix(string(b), "sleep")
+	}
+	put("first")
+	in.eventually("the plug-in is asked", func() error {
+		if all := pids(); len(all) != 1 || !alive(all[0]) {
+			return fmt.Errorf("%q", all)
+		}
+		return nil
+	})
+	put("second")
+	in.drop("second")
+	waits("second", false)
+	in.gone("second")
+	if all := pids(); len(all) != 1 {
+		t.Errorf("the plug-in was asked by %q at once", all)
+	}
+	in.drop("first")
+	waits("first", false)
+	in.gone("first")
+	for _, pid := range pids() {
+		if alive(pid) {
+			t.Errorf("plug-in %s goes on for nobody", pid)
+		}
 	}
 }
