@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -27,6 +28,8 @@ type FileConfig struct {
 	Log *slog.Logger
 	// Whole, which may be nil, is held while the files are looked at: who changes several of them at once holds it too.
 	Whole sync.Locker
+	// Aside is for how long the pods of a file stay that gets a name that is not read, as a backup has; 0 means 1 s.
+	Aside time.Duration
 }
 
 // FileSource reads the manifests of a directory (not of its sub-directories), or a single file.
@@ -74,8 +77,10 @@ func NewFileSource(cfg FileConfig) *FileSource {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	g := defaultGraces()
+	g.aside = cmp.Or(cfg.Aside, g.aside)
 	return &FileSource{
-		cfg: cfg, log: cfg.Log.With("source", cfg.Name), graces: defaultGraces(),
+		cfg: cfg, log: cfg.Log.With("source", cfg.Name), graces: g,
 		inputs: map[string]*input{}, restless: map[string]*input{}, ignored: map[string]Report{},
 	}
 }

@@ -87,6 +87,8 @@ type machine struct {
 	takenUp time.Duration
 	// now is the clock of restarts; nil: time.Now.
 	now func() time.Time
+	// aside is for how long pods stay whose file gets a name that is not read; 0: for a moment.
+	aside time.Duration
 	// runs are what only runs of their own need.
 	runs runMachine
 }
@@ -314,7 +316,7 @@ func (a *App) sources() []watcher.Source {
 	all := a.remoteSources()
 	if a.cfg.StaticPodPath != "" {
 		all = append(all, watcher.NewFileSource(watcher.FileConfig{
-			Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load(sourceFile, a.cfg.policy(a.cfg.StaticPodPathSecurity)), Log: a.log,
+			Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load(sourceFile, a.cfg.policy(a.cfg.StaticPodPathSecurity)), Log: a.log, Aside: a.machine.aside,
 		}))
 	}
 	if a.cfg.StaticPodURL != "" {

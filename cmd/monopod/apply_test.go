@@ -272,6 +272,7 @@ func TestWhatAFileSaidBeforeItBrokeCanNeitherBeDeletedNorOverridden(t *testing.T
 func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
+	d.prog.machine.aside = time.Hour // however long it takes to apply it
 	text := podYAML("web", runtimetest.ScriptServe)
 	d.put("web.yaml", text)
 	d.start()
@@ -334,6 +335,8 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 	if got := <-code; got != 0 || out.String() != "pod/web created\n" || errs.String() != "warning: pod/web is defined in "+manifest+":1 too, which counts until it is removed there\n" {
 		t.Errorf("apply: code %d: %s%s", got, out, errs)
 	}
+	conflict(true)
+	d.put("web.yaml", podYAML("other", runtimetest.ScriptServe)) // it does not come again
 	at(stored)
 	after := d.pod("web")
 	if a, b := before.Status.ContainerStatuses[0].ContainerID, after.Status.ContainerStatuses[0].ContainerID; a != b || before.UID != after.UID {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestCleanupNeedsAStoppedDaemonWithoutPods(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
 	d.start()

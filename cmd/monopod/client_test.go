@@ -208,6 +208,7 @@ func TestJSONIsAPodListThatStrictToolsCanRead(t *testing.T) {
 }
 
 func TestWatchShowsEachChangeUntilItIsStopped(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.start()
 	for _, output := range []string{"", "json", "yaml", "name"} {

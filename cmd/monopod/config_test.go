@@ -191,6 +191,7 @@ func TestNamesOfVariablesAndFlags(t *testing.T) {
 }
 
 func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
+	t.Parallel()
 	type values struct{ file, env, flag, bad string }
 	byKind := map[keyKind]values{
 		kindString:   {file: "f1", env: "e1", flag: "g1", bad: "[1]"},

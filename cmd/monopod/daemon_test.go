@@ -20,6 +20,7 @@ import (
 )
 
 func TestTheDaemonEndsWhileClientsWatchAndFollow(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
 	d.start()
@@ -214,6 +215,7 @@ func (r *endingRuntime) Run(ctx context.Context) error {
 }
 
 func TestSignalsEndTheProcess(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		stuck   bool
 		signals []syscall.Signal

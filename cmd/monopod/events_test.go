@@ -154,6 +154,7 @@ func (f recorderFunc) Event(o corev1.ObjectReference, eventType, reason, message
 }
 
 func TestEventsAreReadFromDiskWhenMonopodDoesNotRun(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
 	d.start()
@@ -183,6 +184,7 @@ func TestEventsAreReadFromDiskWhenMonopodDoesNotRun(t *testing.T) {
 }
 
 func TestEventsTellThatContainerdIsLostAndBack(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	up := make(chan struct{})
 	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
@@ -204,6 +206,7 @@ func TestEventsTellThatContainerdIsLostAndBack(t *testing.T) {
 }
 
 func TestEventsAreFollowed(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	d.start()
 	p := d.program()

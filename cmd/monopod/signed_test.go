@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"monopod/internal/loopback"
 	"monopod/runner/runtimetest"
 )
 
@@ -65,6 +66,7 @@ func (d *daemon) again() {
 }
 
 func TestOnlyWhatIsSignedRuns(t *testing.T) {
+	t.Parallel()
 	key, foreign := newMinisigner(t), newMinisigner(t)
 	first, second := podYAML("first", runtimetest.ScriptServe), podYAML("second", runtimetest.ScriptServe)
 	web := newManifestServer(t, map[string]string{"/pods.yaml": first})
@@ -110,7 +112,11 @@ func shelve(t *testing.T, ref, data string) {
 }
 
 func TestPodsComeFromARegistryAndStartOfflineFromTheCopy(t *testing.T) {
-	srv := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0))))
+	t.Parallel()
+	srv := httptest.NewUnstartedServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0))))
+	_ = srv.Listener.Close()
+	srv.Listener = loopback.Listen(t)
+	srv.Start()
 	t.Cleanup(srv.Close)
 	ref := strings.TrimPrefix(srv.URL, "http://") + "/fleet/pods:stable"
 	shelve(t, ref, podYAML("first", runtimetest.ScriptServe))

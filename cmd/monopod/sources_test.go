@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"monopod/internal/loopback"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
@@ -27,7 +28,7 @@ func newManifestServer(t *testing.T, body map[string]string) *manifestServer {
 	t.Helper()
 	m := &manifestServer{}
 	m.body.Store(&body)
-	m.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	m.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		text, ok := (*m.body.Load())[r.URL.Path]
 		if !ok {
 			http.NotFound(rw, r)
@@ -35,6 +36,9 @@ func newManifestServer(t *testing.T, body map[string]string) *manifestServer {
 		}
 		_, _ = io.WriteString(rw, text)
 	}))
+	_ = m.Listener.Close()
+	m.Listener = loopback.Listen(t) // where nobody else listens when it is closed
+	m.Start()
 	t.Cleanup(m.Close)
 	return m
 }
@@ -51,6 +55,7 @@ func (d *daemon) gone(name string) {
 }
 
 func TestPodsOfSeveralURLsStartOfflineFromTheirCopiesAndGoWithTheirSource(t *testing.T) {
+	t.Parallel()
 	web := newManifestServer(t, map[string]string{
 		"/static": podYAML("static", runtimetest.ScriptServe),
 		"/fleet":  podYAML("fleet", runtimetest.ScriptServe) + "---\n" + podYAML("both", runtimetest.ScriptServe),
@@ -136,6 +141,7 @@ func TestTheSourcesInTheDocsAreAConfiguration(t *testing.T) {
 }
 
 func TestASourceThatIsRenamedKeepsItsPods(t *testing.T) {
+	t.Parallel()
 	web := newManifestServer(t, map[string]string{"/fleet": podYAML("web", runtimetest.ScriptServe)})
 	d := newDaemon(t, fmt.Sprintf("sources: [{name: fleet, url: %q, period: 1s}]", web.URL+"/fleet"))
 	d.start()
@@ -178,6 +184,7 @@ func TestASourceThatIsRenamedKeepsItsPods(t *testing.T) {
 }
 
 func TestARunningPodStaysWhenItsFileIsBrokenAtTheStartAndALowerSourceHasAnOlderOne(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t, "autoRollback: {enabled: true, readyDeadline: 1h, soak: 0s}")
 	d.start()
 	older, newer := podYAML("web", runtimetest.ScriptServe), strings.Replace(podYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1)
