@@ -283,6 +283,9 @@ func (p *planner) rebuild(reason string) {
 // remove takes the whole pod away.
 func (p *planner) remove() {
 	if p.o.Sandbox == nil && len(p.o.Containers) == 0 {
+		if p.o.Place != nil && !p.podBlocked() {
+			p.add(Action{Kind: RemoveSandbox, Reason: "pod removed"})
+		}
 		return
 	}
 	if p.stopAll("pod removed") && !p.podBlocked() {
@@ -297,7 +300,7 @@ func (p *planner) removeAll(reason string) bool {
 		ok = p.removeInstance(&p.o.Containers[i], reason) && ok
 	}
 	if ok && p.o.Sandbox != nil {
-		p.add(Action{Kind: RemoveSandbox, Reason: reason})
+		p.add(Action{Kind: RemoveSandbox, Remade: p.pod != nil && p.o.Halt == nil, Reason: reason})
 	}
 	return ok
 }

@@ -339,7 +339,7 @@ func (p *planner) anewInOrder(same bool) {
 	if !ok {
 		return
 	}
-	p.add(Action{Kind: RemoveSandbox, KeepFiles: same, Reason: "node restarted"})
+	p.add(Action{Kind: RemoveSandbox, KeepFiles: same, Remade: true, Reason: "node restarted"})
 	if same {
 		p.o.NewUID = p.o.Sandbox.UID
 	}

@@ -185,6 +185,8 @@ type report struct {
 	status PodStatus
 	seen   bool
 	holds  *manifests.Pod
+	// place is PodState.Place.
+	place *manifests.Pod
 }
 
 // of says that nothing is recorded from another place.
@@ -393,6 +395,7 @@ func (p *Pool) handOut(ctx context.Context) {
 	}
 	p.anyHeld = false
 	for _, e := range p.entries {
+		p.findPlaceLocked(e)
 		e.rule = p.gateLocked(e)
 		if e.rule.Halt != nil {
 			e.evict = nil // it makes room anyhow; when it may go on, that was long ago
@@ -404,11 +407,14 @@ func (p *Pool) handOut(ctx context.Context) {
 	p.preemptLocked(decided.Preempted)
 	p.anyHeld = p.anyHeld || len(decided.Held) > 0
 	for key, e := range p.entries {
-		a := assignment{settled: p.settled, objects: objects, graces: p.graces, removable: p.desired.Removable, keeps: p.desired.Keeps}
+		a := assignment{settled: p.settled && p.listed, objects: objects, graces: p.graces, removable: p.desired.Removable, keeps: p.desired.Keeps}
 		if e.wish.round == p.round {
 			a.desired = e.wish.pod
 		} else {
-			e.wish.written, e.wish.pod, e.place = nil, nil, nil
+			e.wish.written, e.wish.pod = nil, nil
+		}
+		if e.report.holds == nil {
+			a.place = e.place
 		}
 		a.halt, a.evict, a.held = e.rule.Halt, e.evict, e.rule.Wait
 		if h, ok := decided.Held[key]; ok {
@@ -441,7 +447,7 @@ func (p *Pool) follow() {
 func (p *Pool) assignLocked(e *entry, a assignment) {
 	old := e.assignment
 	sameHeld := (a.held == nil || old.objects == a.objects) && (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
-	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && sameHalt(a.halt, old.halt) && a.evict == old.evict && e.report.of(a.desired.Origin)
+	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && sameHalt(a.halt, old.halt) && a.evict == old.evict && a.place == old.place && e.report.of(a.desired.Origin)
 	e.assignment = a
 	if e.report.status.Pod == nil {
 		p.setStatusLocked(e, Status(StatusInput{
@@ -469,7 +475,7 @@ func (p *Pool) report(w *worker, r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.entries[w.key]
-	changed := e.report.seen != r.seen || e.report.holds != r.holds || e.report.idle() != r.idle()
+	changed := e.report.seen != r.seen || e.report.holds != r.holds || e.report.place != r.place || e.report.idle() != r.idle()
 	if a := e.assignment; !e.report.seen && a.desired != nil && !r.of(a.desired.Origin) {
 		signal(w.assign) // until now assignLocked did not know
 	}
@@ -480,7 +486,7 @@ func (p *Pool) report(w *worker, r report) {
 		}
 	}
 	e.keepPlace(r)
-	e.report.seen, e.report.holds = r.seen, r.holds
+	e.report.seen, e.report.holds, e.report.place = r.seen, r.holds, r.place
 	if e.evict != nil && r.status.Pod != nil && string(r.status.Pod.UID) != e.evict.UID {
 		e.evict = nil // carried out
 	}

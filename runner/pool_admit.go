@@ -49,6 +49,9 @@ func (p *Pool) crowdedLocked() bool {
 	places, sum := 0, Requests{}
 	for _, e := range p.entries {
 		active, wanted := e.report.active() || e.place != nil, e.wish.round == p.round && e.asks()
+		if e.wish.round != p.round && !e.tried && p.cfg.Room != nil {
+			return true // nobody knows what it has
+		}
 		if active || wanted {
 			places++
 		}
@@ -123,6 +126,18 @@ func (e *entry) keepPlace(r report) {
 		e.place = a.desired
 	default:
 		e.place = e.report.holds
+	}
+}
+
+// findPlaceLocked takes the place of a pod that was being made anew when an agent was killed, and gives up that of one that nobody wants.
+func (p *Pool) findPlaceLocked(e *entry) {
+	left := e.report.place
+	switch {
+	case e.report.holds != nil:
+	case e.wish.round != p.round && (left == nil || p.desired.Removable != nil && p.desired.Removable(left.Origin)):
+		e.place = nil
+	case e.place == nil:
+		e.place = left
 	}
 }
 

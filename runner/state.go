@@ -17,6 +17,9 @@ import (
 type PodState struct {
 	// Sandbox is nil when nothing of the pod exists.
 	Sandbox *Sandbox
+	// Place is the manifest of the last sandbox while there is none: that was removed because the pod is made anew, and the next one is
+	// not there yet.
+	Place *manifests.Pod
 	// Containers holds every container record of the pod, oldest first. The last one with a given name is
 	// the current one, the others are leftovers of an update or a restart in progress.
 	Containers []Container
@@ -341,7 +344,8 @@ const (
 	// removal of its directories, volumes and logs follow in the background and are retried until done.
 	// Records of containers that completed may be left: they stay in Observe, with the old SandboxID, since
 	// they are what says that the container need not run again after a reboot. The next sandbox may have the
-	// same UID (metadata.uid): the removal must not take what belongs to the new one.
+	// same UID (metadata.uid): the removal must not take what belongs to the new one. Where there is no sandbox the pod loses
+	// PodState.Place.
 	RemoveSandbox ActionKind = "RemoveSandbox"
 )
 
@@ -358,6 +362,8 @@ type Action struct {
 	UID string
 	// KeepFiles makes RemoveSandbox leave directories, volumes and logs of the uid to the sandbox that is created next.
 	KeepFiles bool
+	// Remade says of RemoveSandbox that another sandbox is made next: until then PodState.Place says so, over restarts, too.
+	Remade bool
 	// RestartCount, BackOff, Last and Round are what CreateContainer stores on the new instance.
 	RestartCount int
 	Round        int

@@ -15,7 +15,7 @@ import (
 
 // assignment is what the pool wants of a worker. It is a value: the latest one counts.
 type assignment struct {
-	// settled says that the desired set is known; before, the worker looks but does not act.
+	// settled says that the desired set is known, and which pods there are; before, the worker looks but does not act.
 	settled bool
 	// desired is the wanted manifest, nil when nobody wants the pod.
 	desired *manifests.Pod
@@ -23,6 +23,8 @@ type assignment struct {
 	objects *manifests.Objects
 	// held says why desired must wait.
 	held *Held
+	// place is what the pod may be meanwhile, if nothing of it is there although it ran; nil: nothing.
+	place *manifests.Pod
 	// halt says why the pod must not run.
 	halt *Halt
 	// evict orders that it is evicted.
@@ -267,8 +269,11 @@ func (w *worker) choose() (pod *manifests.Pod, removing bool) {
 		return w.now.desired, false
 	}
 	switch {
-	case w.now.desired == nil && (sb == nil || w.now.removable(originOf(sb))):
+	case w.now.desired == nil && (sb == nil && w.observed.Place == nil || w.now.removable(w.origin())):
 		return nil, true
+	case sb == nil && w.now.desired != nil && w.now.place != nil:
+		w.recorded = manifests.WithRefs(w.now.place, w.recorded, w.now.objects)
+		return w.recorded, false
 	case sb == nil || sb.Pod == nil:
 		return nil, false
 	}
@@ -332,8 +337,16 @@ func (w *worker) recordedPod() *manifests.Pod {
 	return w.recorded
 }
 
+// origin is where the pod was written that is there, or was.
+func (w *worker) origin() manifests.Origin {
+	if w.observed.Sandbox == nil && w.observed.Place != nil {
+		return w.observed.Place.Origin
+	}
+	return originOf(w.observed.Sandbox)
+}
+
 func originOf(sb *Sandbox) manifests.Origin {
-	if sb.Pod == nil {
+	if sb == nil || sb.Pod == nil {
 		return manifests.Origin{}
 	}
 	return sb.Pod.Origin
@@ -461,6 +474,8 @@ func (w *worker) publish(next time.Time) {
 	r.status.Looked = w.adopted
 	if sb := w.observed.Sandbox; sb != nil {
 		r.holds = sb.Pod
+	} else {
+		r.place = w.observed.Place
 	}
 	w.pool.report(w, r)
 }

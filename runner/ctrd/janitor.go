@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 
+	"monopod/runner"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/volumes"
@@ -58,7 +59,7 @@ func (r *Runtime) resumeTeardowns(ctx context.Context) {
 			if r.index.sandbox(rec.Labels.Key) == rec {
 				continue
 			}
-			if err := r.markRemoving(ctx, rec); err != nil {
+			if err := r.markRemoving(ctx, rec, runner.Action{}); err != nil {
 				r.log.Warn("give up a second sandbox", "sandbox", rec.ID, "err", err)
 			}
 			continue

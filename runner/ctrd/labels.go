@@ -30,6 +30,7 @@ const (
 	labelState       = "monopod.dev/state"
 	labelBootID      = "monopod.dev/boot-id"
 	labelKeepFiles   = "monopod.dev/keep-files"
+	labelRemade      = "monopod.dev/remade"
 	labelBorn        = "monopod.dev/born"
 	labelFailed      = "monopod.dev/failed"
 	labelFailedAt    = "monopod.dev/failed-at"
@@ -370,6 +371,8 @@ type sandboxLabels struct {
 	Born time.Duration
 	// KeepFiles: what belongs to the uid is left to another sandbox.
 	KeepFiles bool
+	// Remade: the next sandbox of the pod is about to be made. Until it is there this record stays.
+	Remade bool
 	// Failed, FailedMessage and FailedAt say that the pod has failed as a whole.
 	Failed        string
 	FailedMessage string
@@ -401,6 +404,9 @@ func (l *sandboxLabels) encode() map[string]string {
 	}
 	if l.KeepFiles {
 		m[labelKeepFiles] = "true"
+	}
+	if l.Remade {
+		m[labelRemade] = "true"
 	}
 	if l.Failed != "" {
 		m[labelFailed], m[labelFailedAt], m[labelFailedMsg] = l.Failed, encodeTime(l.FailedAt), l.FailedMessage
@@ -444,8 +450,8 @@ func decodeSandboxLabels(m map[string]string) *sandboxLabels {
 		BootID:  m[labelBootID],
 		FirstID: uint32(first),
 
-		KeepFiles: m[labelKeepFiles] == "true",
-		Cgroup:    m[labelCgroup], QOSClass: corev1.PodQOSClass(m[labelQOSClass]), ResourcesHash: m[labelResourcesHash],
+		KeepFiles: m[labelKeepFiles] == "true", Remade: m[labelRemade] == "true",
+		Cgroup: m[labelCgroup], QOSClass: corev1.PodQOSClass(m[labelQOSClass]), ResourcesHash: m[labelResourcesHash],
 		Handler: m[labelHandler],
 	}
 	if o := d.resources(labelOverhead); o != nil {

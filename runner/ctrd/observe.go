@@ -54,6 +54,9 @@ func (r *Runtime) Observe(ctx context.Context, key manifests.Key) (runner.PodSta
 			st.Sandbox = r.observeSandbox(rec)
 		}
 	}
+	if rec := r.index.place(key); st.Sandbox == nil && rec != nil {
+		st.Place = rec.Pod
+	}
 	for _, rec := range r.index.ofPod(key) {
 		c, err := r.observeContainer(ctx, rec)
 		if err != nil {

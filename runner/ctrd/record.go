@@ -71,6 +71,8 @@ type sandboxRecord struct {
 	Labels    sandboxLabels
 	Pod       *manifests.Pod
 	Network   networkResult
+	// Apart says that nothing is left of it but the record; kept in memory only.
+	Apart bool
 }
 
 // extensions returns the record's extensions.
@@ -255,6 +257,21 @@ func (x *index) sandboxByID(id string) *sandboxRecord {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.sandboxes[id]
+}
+
+// place returns the sandbox that the next one of a pod without any is made instead of, or nil.
+func (x *index) place(key manifests.Key) *sandboxRecord {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.active[key] != "" {
+		return nil
+	}
+	for _, s := range x.sandboxes {
+		if s.Labels.Key == key && s.Labels.State == sandboxRemoving && s.Labels.Remade {
+			return s
+		}
+	}
+	return nil
 }
 
 // container returns a container, or nil.

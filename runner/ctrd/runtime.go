@@ -352,7 +352,7 @@ func (r *Runtime) exitFile(id string) string { return r.path("exits", id+".json"
 func (r *Runtime) nsDir(id string) string    { return r.path("ns", id) }
 func (r *Runtime) shmDir(id string) string   { return r.path("shm", id) }
 
-// List returns the pods that have a sandbox which is not being removed.
+// List returns the pods that have a sandbox which is not being removed, or the place of one.
 func (r *Runtime) List(ctx context.Context) ([]manifests.Key, error) {
 	sandboxes, err := r.client.SandboxStore().List(r.ns(ctx), r.ownFilter())
 	if err != nil {
@@ -360,7 +360,7 @@ func (r *Runtime) List(ctx context.Context) ([]manifests.Key, error) {
 	}
 	var keys []manifests.Key
 	for _, sb := range sandboxes {
-		if l := decodeSandboxLabels(sb.Labels); l.State == sandboxActive {
+		if l := decodeSandboxLabels(sb.Labels); l.State == sandboxActive || l.State == sandboxRemoving && l.Remade {
 			keys = append(keys, l.Key)
 		}
 	}

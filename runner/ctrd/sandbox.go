@@ -67,6 +67,9 @@ func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *man
 		r.dropSandbox(ctx, rec)
 		return err
 	}
+	if err := r.dropPlaces(ctx, key); err != nil {
+		r.log.Warn("the record of the pod's previous sandbox stays for now", "pod", key.String(), "err", err)
+	}
 	return nil
 }
 
@@ -173,7 +176,7 @@ func (r *Runtime) storeSandbox(ctx context.Context, rec *sandboxRecord) error {
 func (r *Runtime) dropSandbox(ctx context.Context, rec *sandboxRecord) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if err := r.markRemoving(ctx, rec); err != nil {
+	if err := r.markRemoving(ctx, rec, runner.Action{}); err != nil {
 		r.log.Warn("give up sandbox", "sandbox", rec.ID, "err", err)
 	}
 }
@@ -358,23 +361,42 @@ func (r *Runtime) updateSandbox(ctx context.Context, id string, change func(*san
 func (r *Runtime) removeSandbox(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.index.sandbox(key)
 	if rec == nil {
-		return nil
+		return r.dropPlaces(ctx, key)
 	}
-	if a.KeepFiles { // before it is given up: from then on the teardown may be at work
-		var err error
-		if rec, err = r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) { s.Labels.KeepFiles = true }, "labels."+labelKeepFiles); err != nil {
-			return err
-		}
-	}
-	return r.markRemoving(ctx, rec)
+	return r.markRemoving(ctx, rec, a)
 }
 
-// markRemoving makes a sandbox, whose record may not exist yet, one that is being removed.
-func (r *Runtime) markRemoving(ctx context.Context, rec *sandboxRecord) error {
-	_, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) { s.Labels.State = sandboxRemoving }, "labels."+labelState)
+// dropPlaces has the records of sandboxes go that have stayed for the next one.
+func (r *Runtime) dropPlaces(ctx context.Context, key manifests.Key) error {
+	var errs []error
+	for _, rec := range r.index.list() {
+		if rec.Labels.Key != key || rec.Labels.State != sandboxRemoving || !rec.Labels.Remade {
+			continue
+		}
+		_, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) { s.Labels.Remade, s.Apart = false, false }, "labels."+labelRemade)
+		if errs = append(errs, ignoreNotFound(err)); err == nil {
+			r.teardown.add(rec.ID)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// markRemoving makes a sandbox, whose record may not exist yet, one that is being removed, and notes what the removal has to leave.
+func (r *Runtime) markRemoving(ctx context.Context, rec *sandboxRecord, a runner.Action) error {
+	mark := func(s *sandboxRecord) {
+		s.Labels.State, s.Labels.KeepFiles, s.Labels.Remade = sandboxRemoving, a.KeepFiles, a.Remade
+	}
+	fields := []string{"labels." + labelState}
+	if a.KeepFiles {
+		fields = append(fields, "labels."+labelKeepFiles)
+	}
+	if a.Remade {
+		fields = append(fields, "labels."+labelRemade)
+	}
+	_, err := r.updateSandbox(ctx, rec.ID, mark, fields...)
 	if errdefs.IsNotFound(err) {
 		next := *rec
-		next.Labels.State = sandboxRemoving
+		mark(&next)
 		r.index.putSandbox(&next)
 		err = nil
 	}

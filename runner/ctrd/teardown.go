@@ -37,6 +37,8 @@ type job struct {
 	due   time.Time
 	delay time.Duration
 	busy  bool
+	// again says that there is more to do since it has been begun.
+	again bool
 }
 
 func newTeardown(r *Runtime) *teardown {
@@ -61,10 +63,15 @@ func (t *teardown) discard(id string) {
 func (t *teardown) put(id string, do func(context.Context) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.jobs[id] != nil {
+	if j := t.jobs[id]; j != nil {
+		j.again = j.busy
 		return
 	}
 	t.jobs[id] = &job{do: do}
+	t.wakeUp()
+}
+
+func (t *teardown) wakeUp() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -106,7 +113,7 @@ func (t *teardown) next(now time.Time) (string, *job) {
 	defer t.mu.Unlock()
 	for id, j := range t.jobs {
 		if !j.busy && !j.due.After(now) {
-			j.busy = true
+			j.busy, j.again = true, false
 			return id, j
 		}
 	}
@@ -131,20 +138,21 @@ func (t *teardown) finish(ctx context.Context, id string, j *job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j.busy = false
-	if err == nil {
+	switch {
+	case err == nil && !j.again:
 		delete(t.jobs, id)
 		return
-	}
-	if ctx.Err() != nil {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
+		j.due = time.Time{}
+		t.wakeUp()
 		return
 	}
 	j.delay = min(max(2*j.delay, minTeardownDelay), maxTeardownDelay)
 	j.due = time.Now().Add(j.delay)
 	t.r.log.Warn("teardown", "id", id, "err", err, "again_in", j.delay)
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.wakeUp()
 }
 
 // pending says how many jobs there are.
@@ -167,37 +175,22 @@ func (t *teardown) finishUID(ctx context.Context, uid string) error {
 	return nil
 }
 
-// teardownSandbox takes a given-up sandbox apart; its record goes last. Every step is idempotent.
+// teardownSandbox takes a given-up sandbox apart; its record goes last, and stays if the next sandbox of the pod is about to be made: it
+// tells the next agent so, and goes when that is there. Every step is idempotent.
 func (r *Runtime) teardownSandbox(ctx context.Context, id string) error {
 	defer r.locks.lock(id)()
 	rec := r.index.sandboxByID(id)
 	if rec == nil {
 		return nil
 	}
-	r.adds.forget(id)
-	for _, c := range r.index.ofSandbox(id) {
-		if c.Labels.Exit != nil {
-			continue // the record of a completed container may outlive its sandbox
-		}
-		if err := r.removeContainer(ctx, c.ID); err != nil {
+	if !rec.Apart {
+		if err := r.takeApart(ctx, rec); err != nil {
 			return err
 		}
 	}
-	if err := r.stopPause(ctx, id); err != nil {
-		return err
-	}
-	if namespacesOf(rec.Pod.Object).Net {
-		if err := r.teardownNetwork(ctx, rec); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(network.Unpin(r.nsDir(id)), removeTree(r.shmDir(id)), r.dropImageVolumes(ctx, id)); err != nil {
-		return err
-	}
-	if !rec.Labels.KeepFiles {
-		if err := r.removePodDirs(ctx, rec); err != nil {
-			return err
-		}
+	if r.keepRecord(id) {
+		r.tellFreed()
+		return nil
 	}
 	if err := ignoreNotFound(r.client.SandboxStore().Delete(ctx, id)); err != nil {
 		return fmt.Errorf("delete record of sandbox %s: %w", id, err)
@@ -205,11 +198,57 @@ func (r *Runtime) teardownSandbox(ctx context.Context, id string) error {
 	r.index.deleteSandbox(id)
 	r.ids.release(id)
 	r.watch.notify(rec.Labels.Key)
-	if r.freed.Swap(false) { // others may wait for what the pod had
+	r.tellFreed()
+	return nil
+}
+
+// keepRecord says that the record of a sandbox that is taken apart has to stay for now.
+func (r *Runtime) keepRecord(id string) bool {
+	defer r.locks.lock("record " + id)()
+	rec := r.index.sandboxByID(id)
+	if rec == nil || !rec.Labels.Remade || r.index.sandbox(rec.Labels.Key) != nil {
+		return false
+	}
+	next := *rec
+	next.Apart = true
+	r.index.putSandbox(&next)
+	return true
+}
+
+// tellFreed has what others may wait for given to them.
+func (r *Runtime) tellFreed() {
+	if r.freed.Swap(false) {
 		r.reclaim()
 		r.watch.notify(manifests.Key{})
 	}
-	return nil
+}
+
+// takeApart removes all of a sandbox but its record.
+func (r *Runtime) takeApart(ctx context.Context, rec *sandboxRecord) error {
+	r.adds.forget(rec.ID)
+	for _, c := range r.index.ofSandbox(rec.ID) {
+		if c.Labels.Exit != nil {
+			continue // the record of a completed container may outlive its sandbox
+		}
+		if err := r.removeContainer(ctx, c.ID); err != nil {
+			return err
+		}
+	}
+	if err := r.stopPause(ctx, rec.ID); err != nil {
+		return err
+	}
+	if namespacesOf(rec.Pod.Object).Net {
+		if err := r.teardownNetwork(ctx, rec); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(network.Unpin(r.nsDir(rec.ID)), removeTree(r.shmDir(rec.ID)), r.dropImageVolumes(ctx, rec.ID)); err != nil {
+		return err
+	}
+	if rec.Labels.KeepFiles {
+		return nil
+	}
+	return r.removePodDirs(ctx, rec)
 }
 
 func (r *Runtime) teardownNetwork(ctx context.Context, rec *sandboxRecord) error {

@@ -68,6 +68,7 @@ type contractTest struct {
 //nolint:gochecknoglobals // a table of tests, never changed
 var contract = []contractTest{
 	{name: "a sandbox is made once and is seen as it was made", test: testSandbox},
+	{name: "a pod that is made anew keeps its place until it is there", test: testPlace},
 	{name: "a pod network is set up in the background", needs: Harness.podNetwork, test: testPodNetwork},
 	{name: "a container is created, started and seen with all it was given", test: testLife},
 	{name: "exit codes and reasons are those of the process", test: testExitCodes},

@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +34,41 @@ func testRecord(t *testing.T, s *suite) {
 		}
 		s.restart(nil)
 	}
+}
+
+func testPlace(t *testing.T, s *suite) {
+	t.Helper()
+	p := s.newPod(podOptions{}, ScriptServe)
+	was := p.sandbox()
+	keeps := func(what string, want bool) {
+		t.Helper()
+		keys, err := s.rt.List(t.Context())
+		if now := p.observe(); err != nil || now.Sandbox != nil || (now.Place != nil) != want || slices.Contains(keys, p.Key()) != want {
+			t.Fatalf("%s: %+v, listed %v, %v", what, now, keys, err)
+		} else if want && cmp.Diff(was.Pod, now.Place) != "" {
+			t.Errorf("%s it is the place of another:\n%s", what, cmp.Diff(was.Pod, now.Place))
+		}
+	}
+	for range 2 {
+		p.apply(runner.Action{Kind: runner.RemoveSandbox, Remade: true})
+		keeps("it is made anew", true)
+		s.restart(nil)
+		keeps("after a restart", true)
+		s.restart(nil)
+		keeps("after another one", true)
+		if now := p.sandbox(); now == nil || now.ID == was.ID || p.observe().Place != nil {
+			t.Fatalf("the next one: %+v", p.observe())
+		}
+		s.restart(nil)
+		if now := p.observe(); now.Sandbox == nil || now.Place != nil {
+			t.Errorf("the next one, after a restart: %+v", now)
+		}
+	}
+	p.apply(runner.Action{Kind: runner.RemoveSandbox, Remade: true})
+	p.apply(runner.Action{Kind: runner.RemoveSandbox})
+	keeps("it is given up", false)
+	s.restart(nil)
+	keeps("it was given up", false)
 }
 
 func testFailPod(t *testing.T, s *suite) {

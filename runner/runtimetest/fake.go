@@ -52,7 +52,8 @@ type Machine struct {
 	mu sync.Mutex
 	// All below is guarded by mu.
 	pods     map[manifests.Key]*fakePod
-	images   map[string]bool // by reference; a missing entry: in the registry
+	places   map[manifests.Key]*manifests.Pod // of those that are made anew
+	images   map[string]bool                  // by reference; a missing entry: in the registry
 	journal  []Entry
 	watchers map[*watcher]struct{}
 	blind    error
@@ -109,6 +110,7 @@ type fakeContainer struct {
 func NewFake() *Fake {
 	m := &Machine{
 		pods:     map[manifests.Key]*fakePod{},
+		places:   map[manifests.Key]*manifests.Pod{},
 		images:   map[string]bool{},
 		watchers: map[*watcher]struct{}{},
 		busy:     map[manifests.Key][]runner.Action{},
@@ -288,7 +290,7 @@ func isInit(pod *manifests.Pod, name string) bool {
 }
 
 func (m *Machine) stateLocked(key manifests.Key) runner.PodState {
-	var s runner.PodState
+	s := runner.PodState{Place: m.places[key]}
 	p, ok := m.pods[key]
 	if !ok {
 		return s
@@ -319,6 +321,9 @@ func (f *Fake) List(context.Context) ([]manifests.Key, error) {
 		if p.sandbox != nil {
 			keys = append(keys, key)
 		}
+	}
+	for key := range f.places {
+		keys = append(keys, key)
 	}
 	return keys, nil
 }

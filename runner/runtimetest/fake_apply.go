@@ -132,6 +132,14 @@ func (f *Fake) take(ctx context.Context, a runner.Action, slow bool) error {
 	}
 }
 
+func (f *Fake) removeSandboxLocked(key manifests.Key, p *fakePod, a runner.Action) {
+	delete(f.places, key)
+	if p.sandbox != nil && a.Remade {
+		f.places[key] = p.sandbox.Pod
+	}
+	p.sandbox = nil
+}
+
 // effect changes the machine. after, if not nil, is to be called without the lock.
 func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (after func(), err error) {
 	f.mu.Lock()
@@ -149,6 +157,7 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 		err = f.checkLocked(pod)
 	case runner.CreateSandbox:
 		f.createSandboxLocked(p, pod, a)
+		delete(f.places, key)
 	case runner.ReviveSandbox:
 		err = f.reviveSandboxLocked(p, pod)
 	case runner.SetupNetwork, runner.SyncVolumes:
@@ -163,7 +172,7 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 	case runner.UpdateResources:
 		resizeLocked(p, pod, a)
 	case runner.RemoveSandbox:
-		p.sandbox = nil
+		f.removeSandboxLocked(key, p, a)
 	default:
 		after, err = f.containerEffectLocked(key, p, pod, a)
 	}
