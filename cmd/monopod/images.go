@@ -190,9 +190,12 @@ func (m *images) collect(ctx context.Context, bytes int64) (image.Collected, err
 		return image.Collected{}, errUndecided
 	}
 	defer m.changed()
-	return service.Collect(ctx, image.Collection{Policy: m.policy, Bytes: bytes, Needs: func() (refs, digests []string) {
-		n, _ := m.needs()
-		return slices.Collect(maps.Keys(n.refs)), slices.Collect(maps.Keys(n.digests))
+	return service.Collect(ctx, image.Collection{Policy: m.policy, Bytes: bytes, Needs: func() (refs, digests []string, err error) {
+		n, decided := m.needs()
+		if !decided { // any more: containerd has gone meanwhile
+			return nil, nil, errUndecided
+		}
+		return slices.Collect(maps.Keys(n.refs)), slices.Collect(maps.Keys(n.digests)), nil
 	}})
 }
 

@@ -18,7 +18,9 @@ import (
 // fakeImages are images in memory: a reference stands for the digest of the same name. It collects as the real ones do,
 // on a disk of which each image takes a percent for each byte.
 type fakeImages struct {
-	mu sync.Mutex
+	// before, unless nil, is called when a collection has begun.
+	before func()
+	mu     sync.Mutex
 	// all are the images, pulls those that come when somebody asks, with their bytes.
 	all     []ctrd.ImageUse
 	pulls   []image.Pull
@@ -88,7 +90,13 @@ func (f *fakeImages) Collect(ctx context.Context, c image.Collection) (out image
 	if f.err != nil {
 		return out, f.err
 	}
-	refs, digests := c.Needs()
+	if f.before != nil {
+		f.before()
+	}
+	refs, digests, err := c.Needs()
+	if err != nil {
+		return out, err
+	}
 	needs := map[string]bool{}
 	targets, _ := f.Targets(ctx, refs)
 	for dig := range targets {

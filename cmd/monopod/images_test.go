@@ -163,6 +163,26 @@ func TestImagesGoWhenTheDiskIsFullAndItIsKnownWhoNeedsWhich(t *testing.T) {
 	})
 }
 
+func TestNothingIsCollectedWhenThePodsCannotBeSeenAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newKeeper(t, gc.Policy{High: 85, Low: 80})
+		c.add("kept", 5) // of a pod that is known to the pool alone
+		c.full(99)
+		c.publish(unreachable(), fmt.Sprintf(podOfImage, "a", "pod"))
+		c.pins.want(nil)
+		c.use(c.fake, true)
+		synctest.Wait()
+		if _, decided := c.needs(); !decided {
+			t.Fatal("it is not known who needs which")
+		}
+		c.fake.before = c.board.detach
+		if freed, err := c.ReclaimImages(t.Context(), 5); freed != 0 || !errors.Is(err, errUndecided) {
+			t.Errorf("%d, %v", freed, err)
+		}
+		c.has("sha256:kept")
+	})
+}
+
 func TestImagesAreLookedAtSoonAfterAChangeAndWhenOneGetsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newKeeper(t, gc.Policy{High: 85, Low: 80, MinAge: time.Minute, MaxAge: 2 * time.Hour})

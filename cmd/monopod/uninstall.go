@@ -325,7 +325,37 @@ func removeDirectory(dir string, keep []string) error {
 	if len(mounts) > 0 {
 		return fmt.Errorf("%s is not removed: there are file systems mounted on %s; unmount them", dir, strings.Join(mounts, ", "))
 	}
-	return removeBelow(dir, keep)
+	place, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := removeBelow(place, places(keep)); err != nil {
+		return err
+	}
+	if _, err := os.Stat(place); place != filepath.Clean(dir) && errors.Is(err, fs.ErrNotExist) {
+		_ = os.Remove(dir) // the link to it
+	}
+	return nil
+}
+
+// places are where paths lead to, with the links that they end in.
+func places(paths []string) []string {
+	var all []string
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			all = append(all, filepath.Join(parent, filepath.Base(path)))
+		}
+		if place, err := filepath.EvalSymlinks(path); err == nil {
+			all = append(all, place)
+		}
+	}
+	return all
 }
 
 func removeBelow(dir string, keep []string) error {

@@ -21,9 +21,27 @@ type Lock struct {
 	path string
 }
 
-// Acquire takes the lock of a file, which it makes if necessary, and waits for it. Before it waits it calls waiting. When ctx ends
-// first, that is the error.
+// Acquire takes the lock of a file, which it makes if necessary, and waits for it. Before it waits it calls waiting, once. When ctx ends
+// first, that is the error. A lock of a file that was taken away meanwhile is none: others have, or will have, that of the next one.
 func Acquire(ctx context.Context, path string, waiting func()) (*Lock, error) {
+	for waited := false; ; {
+		l, err := acquire(ctx, path, func() {
+			if !waited {
+				waiting()
+			}
+			waited = true
+		})
+		if err != nil || l.there() {
+			return l, err
+		}
+		if err := l.Close(); err != nil {
+			return nil, fmt.Errorf("lock file: %w", err)
+		}
+	}
+}
+
+// acquire takes the lock of the file that the path leads to now.
+func acquire(ctx context.Context, path string, waiting func()) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock file: %w", err)

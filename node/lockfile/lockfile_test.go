@@ -52,6 +52,47 @@ func TestALockIsWaitedFor(t *testing.T) {
 	acquire(t, path)
 }
 
+func TestALockOfAFileThatWasTakenAwayIsNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first := acquire(t, path)
+	waits, got := make(chan bool, 9), make(chan error, 1)
+	go func() {
+		l, err := lockfile.Acquire(t.Context(), path, func() { waits <- true })
+		if err == nil {
+			_, err = os.Stat(path)
+			err = errors.Join(err, l.Close())
+		}
+		got <- err
+	}()
+	<-waits
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	second := acquire(t, path) // of a new file
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-got:
+		t.Fatalf("it has the lock of a file that is not there any more: %v", err)
+	case <-time.After(50 * time.Millisecond): // what goes wrong later than that is not seen; nothing right fails
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for ever")
+	}
+	if len(waits) > 0 {
+		t.Error("it was told twice that it waits")
+	}
+}
+
 func TestWhoWaitsCanBeStopped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	acquire(t, path)

@@ -80,7 +80,7 @@ func TestAFullDiskGivesBackWhatNobodyNeeds(t *testing.T) {
 	within(t, 10*time.Second, "room is kept", func() bool { _, err := os.Stat(a.reserve.path); return err == nil })
 
 	a.fillUp(t)
-	out, err := a.Images().Collect(t.Context(), image.Collection{Bytes: math.MaxInt64, Needs: func() (refs, digests []string) { return []string{testImage}, nil }})
+	out, err := a.Images().Collect(t.Context(), image.Collection{Bytes: math.MaxInt64, Needs: func() (refs, digests []string, err error) { return []string{testImage}, nil, nil }})
 	if err != nil || out.Freed < 1<<20 {
 		t.Errorf("images: %+v, %v", out, err)
 	}

@@ -15,8 +15,8 @@ import (
 // Collection is what Collect goes by.
 type Collection struct {
 	Policy gc.Policy
-	// Needs returns what must stay: references and digests. It is asked again before each removal.
-	Needs func() (refs, digests []string)
+	// Needs returns what must stay: references and digests. It is asked again before each removal. When it cannot tell, nothing goes.
+	Needs func() (refs, digests []string, err error)
 	// Used returns the digests of images that there are containers with. When it cannot tell, nothing goes.
 	Used func() (map[string]bool, error)
 	// Disk looks at the file system of the images.
@@ -101,7 +101,10 @@ func (s *Store) plan(ctx context.Context, c Collection, now Collected, begin int
 		return gc.Result{}, nil, err
 	}
 	needs := map[string]bool{}
-	refs, digests := c.Needs()
+	refs, digests, err := c.Needs()
+	if err != nil {
+		return gc.Result{}, nil, err
+	}
 	for _, dig := range digests {
 		needs[dig] = true
 	}
@@ -138,8 +141,8 @@ func (s *Store) needs(ctx context.Context, c Collection, dig string) bool {
 	if used, err := c.Used(); err != nil || used[dig] {
 		return true
 	}
-	refs, digests := c.Needs()
-	if slices.Contains(digests, dig) {
+	refs, digests, err := c.Needs()
+	if err != nil || slices.Contains(digests, dig) {
 		return true
 	}
 	targets, err := s.Targets(ctx, refs)

@@ -305,6 +305,7 @@ type keeper struct {
 	refs, digs []string
 	used       map[string]bool
 	blind      error
+	unknown    error
 }
 
 func (k *keeper) collect(t *testing.T, policy gc.Policy, bytes int64) Collected {
@@ -318,7 +319,7 @@ func (k *keeper) try(t *testing.T, policy gc.Policy, bytes int64) (Collected, er
 	t.Helper()
 	began := ingestAndContent(t, k.c)
 	return k.Collect(t.Context(), Collection{
-		Policy: policy, Bytes: bytes, Needs: func() ([]string, []string) { return k.refs, k.digs },
+		Policy: policy, Bytes: bytes, Needs: func() ([]string, []string, error) { return k.refs, k.digs, k.unknown },
 		Used: func() (map[string]bool, error) { return k.used, k.blind },
 		// Of 1000 MB, and what goes is free then.
 		Disk: func() (gc.Disk, error) {
@@ -389,7 +390,11 @@ func TestCollectedImagesAreGoneFromTheDiskAndNeededOnesStay(t *testing.T) {
 	if out, err := k.try(t, policy, 0); !errors.Is(err, k.blind) || len(out.Removed) != 0 || !slices.Equal(all, k.names(t)) {
 		t.Errorf("containers cannot be seen: %+v, %v", out, err)
 	}
-	k.blind = nil
+	k.blind, k.unknown = nil, errors.New("not all sources have been read")
+	if out, err := k.try(t, policy, 0); !errors.Is(err, k.unknown) || len(out.Removed) != 0 || !slices.Equal(all, k.names(t)) {
+		t.Errorf("nobody can tell what is needed: %+v, %v", out, err)
+	}
+	k.unknown = nil
 	before := ingestAndContent(t, c)
 	out := k.collect(t, policy, 0)
 	want := []string{"docker.io/library/preloaded:1", reg + "/by-digest:1", reg + "/needed:1", reg + "/pinned:1", reg + "/used:1"}

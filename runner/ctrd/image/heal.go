@@ -54,13 +54,15 @@ type healer struct {
 	sound map[string]bool
 	// busy has the images that are being looked at; the channel is closed at the end.
 	busy map[string]chan struct{}
+	// awaited counts who waits for the end of that.
+	awaited map[string]int
 }
 
 // restAfter is how long the background works before it rests for twice as long.
 const restAfter = 20 * time.Millisecond
 
 func newHealer(s *Store, d Doubt) *healer {
-	h := &healer{s: s, doubt: d, sound: map[string]bool{}, busy: map[string]chan struct{}{}}
+	h := &healer{s: s, doubt: d, sound: map[string]bool{}, busy: map[string]chan struct{}{}, awaited: map[string]int{}}
 	for _, dig := range d.Sound {
 		h.sound[dig] = true
 	}
@@ -107,7 +109,7 @@ func (h *healer) all(ctx context.Context) bool {
 	list, err := h.s.client.ImageService().List(ctx)
 	sound := err == nil
 	for _, rec := range list {
-		if err := h.image(ctx, rec, h.pace(ctx)); err != nil {
+		if err := h.image(ctx, rec, h.pace(ctx, rec.Target.Digest.String())); err != nil {
 			sound = false
 			if ctx.Err() == nil {
 				h.s.cfg.Log.Warn("an image is damaged", "image", rec.Name, "err", err)
@@ -117,11 +119,15 @@ func (h *healer) all(ctx context.Context) bool {
 	return sound && ctx.Err() == nil
 }
 
-// pace returns what the background calls between files: it rests for two thirds of the time, and as long as a
-// container waits for another image.
-func (h *healer) pace(ctx context.Context) func() error {
+// pace returns what the background calls between files of an image: it rests for two thirds of the time, and earlier while a
+// container waits for another image. For the image that a container waits for it does not rest.
+func (h *healer) pace(ctx context.Context, key string) func() error {
 	began := time.Now()
 	return func() error {
+		if h.isAwaited(key) {
+			began = time.Now()
+			return ctx.Err()
+		}
 		worked := time.Since(began)
 		if worked < restAfter && h.waiting.Load() == 0 {
 			return ctx.Err()
@@ -137,8 +143,34 @@ func (h *healer) pace(ctx context.Context) func() error {
 	}
 }
 
+func (h *healer) isAwaited(key string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.awaited[key] > 0
+}
+
+// await waits until somebody else has looked at an image.
+func (h *healer) await(ctx context.Context, key string, done <-chan struct{}) error {
+	h.mu.Lock()
+	h.awaited[key]++
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.awaited[key]--; h.awaited[key] == 0 {
+			delete(h.awaited, key)
+		}
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // image looks at one image, unless it is known to be sound, and repairs what is damaged.
-func (h *healer) image(ctx context.Context, rec images.Image, rest func() error) (err error) {
+func (h *healer) image(ctx context.Context, rec images.Image, rest func() error) error {
 	key := rec.Target.Digest.String()
 	for {
 		h.mu.Lock()
@@ -150,21 +182,20 @@ func (h *healer) image(ctx context.Context, rec images.Image, rest func() error)
 		if sound {
 			return nil
 		}
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := h.await(ctx, key, busy); err != nil {
+			return err
 		}
 	}
 	done := make(chan struct{})
 	h.busy[key] = done
 	h.mu.Unlock()
+	looked := false // a panic is no answer
 	defer func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		delete(h.busy, key)
 		close(done)
-		if err == nil {
+		if looked {
 			h.sound[key] = true
 			h.doubt.OnSound(key)
 		}
@@ -172,6 +203,7 @@ func (h *healer) image(ctx context.Context, rec images.Image, rest func() error)
 	if err := h.look(ctx, rec, rest); err != nil {
 		return fmt.Errorf("image %s is damaged, or cannot be looked at after the machine went down: %w", rec.Name, err)
 	}
+	looked = true
 	return nil
 }
 

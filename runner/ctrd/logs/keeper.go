@@ -54,6 +54,8 @@ type keeper struct {
 	notice func(Notice)
 	// dirs returns the log directories of our pods.
 	dirs func() []string
+	// remove removes a file; one that is gone is no error.
+	remove func(path string) error
 	// shed empties the file that is being written at path; false when nobody writes there.
 	shed func(path string) bool
 
@@ -66,6 +68,8 @@ type keeper struct {
 
 	// used is at least what all logs use, as far as known.
 	used atomic.Int64
+	// stuck, where something could not be removed, is how much has to be used for the next try.
+	stuck atomic.Int64
 	// reclaiming says that there is a goroutine that makes it less.
 	reclaiming atomic.Bool
 
@@ -76,7 +80,7 @@ type keeper struct {
 }
 
 func newKeeper(cfg Config) *keeper {
-	k := &keeper{limits: cfg.Limits, log: cfg.Log, now: time.Now, notice: cfg.Notice, dirs: cfg.PodDirs, ending: make(chan struct{})}
+	k := &keeper{remove: removeFile, limits: cfg.Limits, log: cfg.Log, now: time.Now, notice: cfg.Notice, dirs: cfg.PodDirs, ending: make(chan struct{})}
 	if k.limits.MaxFiles < 2 {
 		k.limits.MaxFiles = 2
 	}
@@ -149,7 +153,7 @@ func (k *keeper) removeLocked(path string) int64 {
 	if unix.Lstat(path, &st) != nil {
 		return 0
 	}
-	if err := removeFile(path); err != nil {
+	if err := k.remove(path); err != nil {
 		k.log.Warn("cannot remove old log file", "path", path, "error", err)
 		return 0
 	}

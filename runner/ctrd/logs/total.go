@@ -96,7 +96,7 @@ func measureContainer(dir string) []logSize {
 
 // grew counts bytes that were added to a log file.
 func (k *keeper) grew(n int) {
-	if k.limits.Total > 0 && k.used.Add(int64(n)) > k.limits.Total {
+	if k.limits.Total > 0 && k.used.Add(int64(n)) > max(k.limits.Total, k.stuck.Load()) {
 		k.reclaimNow()
 	}
 }
@@ -116,11 +116,12 @@ func (k *keeper) reclaimAll() {
 	for again := true; again; {
 		left := k.reclaim()
 		k.reclaiming.Store(false)
-		again = k.used.Load() > max(left, k.limits.Total) && k.reclaiming.CompareAndSwap(false, true)
+		again = k.used.Load() > max(left, k.limits.Total, k.stuck.Load()) && k.reclaiming.CompareAndSwap(false, true)
 	}
 }
 
-// reclaim measures what all logs use, removes what is too much, and returns what is left of what was there.
+// reclaim measures what all logs use, removes what is too much, and returns what is left of what was there. Where that cannot be removed it
+// is not the next line already that asks again, but when there is a tenth more.
 func (k *keeper) reclaim() (left int64) {
 	before := k.used.Load()
 	files := measure(k.dirs())
@@ -129,6 +130,7 @@ func (k *keeper) reclaim() (left int64) {
 		sum += f.size
 	}
 	k.used.Add(sum - before)
+	k.stuck.Store(0)
 	gone := surplus(files, k.limits.Total)
 	if len(gone) == 0 {
 		return sum
@@ -140,9 +142,15 @@ func (k *keeper) reclaim() (left int64) {
 			n.Files++
 		}
 	}
-	k.log.Info("old logs are removed: all logs together are too large", "files", n.Files, "bytes", n.Bytes, "had", sum, "limit", k.limits.Total)
-	k.notice(n)
-	return sum - n.Bytes
+	if left = sum - n.Bytes; n.Files < len(gone) && left > k.limits.Total {
+		k.stuck.Store(left + k.limits.Total/10)
+		k.log.Warn("all logs together are too large, and not all that is too much can be removed", "bytes", left, "limit", k.limits.Total)
+	}
+	if n.Files > 0 {
+		k.log.Info("old logs are removed: all logs together are too large", "files", n.Files, "bytes", n.Bytes, "had", sum, "limit", k.limits.Total)
+		k.notice(n)
+	}
+	return left
 }
 
 // drop removes a log file, whoever writes to it: the writer makes a new one.

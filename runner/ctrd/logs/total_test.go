@@ -124,3 +124,52 @@ func TestTheFileThatIsWrittenToIsEmptiedWhenThereIsNothingElse(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestLogsThatCannotBeRemovedAreNotTriedWithEachLine(t *testing.T) {
+	dir := t.TempDir()
+	pod := filepath.Join(dir, "ns_a_1")
+	old := filepath.Join(pod, "c", "0.log")
+	if err := os.MkdirAll(filepath.Dir(old), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{old, filepath.Join(pod, "c", "1.log")} {
+		if err := os.WriteFile(path, make([]byte, 2000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newCollectorWith(t, Config{Dir: filepath.Join(dir, "fifos"), Limits: Limits{Total: 1000}, PodDirs: func() []string { return []string{pod} }})
+	k, tries, stays := c.keeper, 0, true
+	k.remove = func(path string) error {
+		tries++
+		if stays {
+			return os.ErrPermission
+		}
+		return removeFile(path)
+	}
+	grow := func(n int) int {
+		tries = 0
+		for range n {
+			k.grew(1)
+			c.settled(t)
+		}
+		return tries
+	}
+	c.Sweep()
+	c.settled(t)
+	if n := grow(90); n != 0 {
+		t.Errorf("%d tries for 90 bytes", n)
+	}
+	if n := grow(30); n != 2 { // both files, once
+		t.Errorf("%d tries for the tenth that is more", n)
+	}
+	stays = false
+	if n := grow(120); n != 2 {
+		t.Errorf("%d tries to remove them", n)
+	}
+	if _, err := os.Stat(old); err == nil {
+		t.Error("it is still there")
+	}
+	if n := k.stuck.Load(); n != 0 {
+		t.Errorf("stuck at %d", n)
+	}
+}
