@@ -134,7 +134,7 @@ vm-test: bundle
 vm-powercut: bundle
 	.ci/vm -powercut 10
 
-## vm-systemd-test: the same with systemd and its cgroup driver: tests of resources (not part of CI)
+## vm-systemd-test: the same with systemd: the service, its watchdog, an orderly shutdown, and its cgroup driver
 vm-systemd-test: bundle
 	.ci/vm-systemd
 
