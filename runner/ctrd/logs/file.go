@@ -141,6 +141,13 @@ func (l *logFile) failLocked(err error, lines int, told bool, m mark) {
 	l.closeLocked()
 }
 
+// lose counts lines that never came here.
+func (l *logFile) lose(lines int, why error, m mark) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failLocked(why, lines, false, m)
+}
+
 // openLocked makes sure that f is an open file which still has a name, and returns what it is now.
 func (l *logFile) openLocked() (st unix.Stat_t, err error) {
 	if l.f != nil {

@@ -52,11 +52,11 @@ const (
 // Collector owns one directory with a subdirectory per container: FIFOs and where their output goes.
 // Its methods may be called concurrently, but not two at once for the same container.
 type Collector struct {
-	dir    string
-	log    *slog.Logger
-	delay  time.Duration
-	pool   batches
-	keeper *keeper
+	dir          string
+	log          *slog.Logger
+	delay, stall time.Duration
+	pool         batches
+	keeper       *keeper
 
 	mu         sync.Mutex // guards all below
 	containers map[string]*container
@@ -93,7 +93,7 @@ type Config struct {
 
 // NewCollector returns a Collector. It does no I/O.
 func NewCollector(cfg Config) *Collector {
-	c := &Collector{dir: cfg.Dir, log: cfg.Log, delay: partialDelay, keeper: newKeeper(cfg), containers: map[string]*container{}}
+	c := &Collector{dir: cfg.Dir, log: cfg.Log, delay: partialDelay, stall: stallAfter, keeper: newKeeper(cfg), containers: map[string]*container{}}
 	c.keeper.shed = c.shed
 	return c
 }
@@ -218,7 +218,7 @@ func (c *Collector) start(id, dir, logPath string) (*container, error) {
 	}
 	for i, name := range []string{stdoutName, stderrName} {
 		r := &reader{
-			out: ct.out, pool: &c.pool, split: splitter{stream: name}, log: c.log, now: time.Now, delay: c.delay,
+			out: ct.out, pool: &c.pool, split: splitter{stream: name}, log: c.log, now: time.Now, delay: c.delay, stall: c.stall,
 			give: func(data []byte) { ct.taps.give(i, data) },
 			part: partSize(c.keeper.limits.MaxSize), most: writeMost(c.keeper.limits.MaxSize),
 		}

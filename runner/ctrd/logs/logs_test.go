@@ -294,7 +294,7 @@ func TestDrainingIsNotEndedByTheDeadlineThatBeginsIt(t *testing.T) {
 	}
 	shim := openShim(t, fifo)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	r := &reader{out: &logFile{path: path, log: log, keeper: newKeeper(Config{Log: log})}, pool: &batches{}, split: splitter{stream: stdoutName}, log: log, part: splitSize, most: writeSize}
+	r := &reader{out: &logFile{path: path, log: log, keeper: newKeeper(Config{Log: log})}, pool: &batches{}, split: splitter{stream: stdoutName}, log: log, part: splitSize, most: writeSize, stall: stallAfter}
 	late := false
 	r.now = func() time.Time { // while the first output is processed
 		if !late {

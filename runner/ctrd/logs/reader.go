@@ -92,8 +92,8 @@ type reader struct {
 	now   func() time.Time
 	// give passes on what was read to those who look on; nil: there can be none.
 	give func([]byte)
-	// delay is partialDelay, but for tests.
-	delay time.Duration
+	// delay is partialDelay, stall is stallAfter, but for tests.
+	delay, stall time.Duration
 	// part is how many bytes are split at a time, most how much output is written at a time.
 	part, most int
 
@@ -259,12 +259,12 @@ func (r *reader) process() {
 			r.spool.fed += int64(len(part))
 		}
 		if len(b.out) >= r.most {
-			r.out.write(b.out, r.mark())
+			r.write(b.out, r.mark())
 			b.out = b.out[:0]
 		}
 	}
 	if len(b.out) > 0 {
-		r.out.write(b.out, r.mark())
+		r.write(b.out, r.mark())
 	}
 	if r.give != nil {
 		r.give(b.in[:r.n])
@@ -305,7 +305,7 @@ func (r *reader) stamp() []byte {
 // flush writes what the splitter holds, by its method f.
 func (r *reader) flush(f func(dst, stamp []byte) []byte) {
 	if out := f(nil, r.stamp()); len(out) > 0 {
-		r.out.write(out, r.mark())
+		r.write(out, r.mark())
 	}
 	r.tidy(spoolIdle)
 }
