@@ -154,7 +154,7 @@ $(BIN)/tools/golangci-lint: .ci/modules/lint.mod
 
 ## generate: golden files and documents that are made from code
 generate:
-	$(GO) test ./manifests ./cmd/monopod ./runner/... ./e2e -update
+	$(GO) test ./cmd/monopod ./e2e ./manifests ./node/metrics ./runner ./runner/spec ./trial ./watcher ./why -update
 
 ## bench: what users feel, against the floor of the same run; then the Go benchmarks
 bench: build $(CACHE)/bench/images/stamp.tar
