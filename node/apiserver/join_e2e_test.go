@@ -5,10 +5,12 @@ package apiserver
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -238,5 +240,59 @@ func TestARealAPIServerSaysWhoMayDoWhat(t *testing.T) {
 	who.Groups = append(who.Groups, "system:masters")
 	if ok, _, err := w.Authorize(t.Context(), who, "get", "stats"); err != nil || !ok {
 		t.Errorf("%v %v", ok, err)
+	}
+}
+
+// words is a log that is asked how often it has said something.
+type words struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *words) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *words) count(what string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Count(w.text.String(), what)
+}
+
+// TestAMachineIsANodeAsSoonAsItsOwnAPIServerIsReady has a pod become ready while the next try is minutes away.
+func TestAMachineIsANodeAsSoonAsItsOwnAPIServerIsReady(t *testing.T) {
+	r := newRig(t)
+	r.may()
+	for name, bootstrap := range map[string]bool{"with a kubeconfig": false, "that has yet to join": true} {
+		t.Run(name, func(t *testing.T) {
+			pods, said := newBoard(running("web")), &words{}
+			cfg := config(t, r.Kubeconfig(r.proxy.Address(), apitest.Node("n1")), pods)
+			cfg.firstWait, cfg.lastWait, cfg.Log = 10*time.Minute, 10*time.Minute, slog.New(slog.NewTextHandler(said, nil))
+			failures, failure := 2, "the API server does not tell what there is"
+			if bootstrap {
+				cfg.Kubeconfig, cfg.Bootstrap = filepath.Join(t.TempDir(), "kubeconfig"), r.BootstrapKubeconfig(r.proxy.Address())
+				failures, failure = 1, "this machine is not reported to the API server now"
+			}
+			r.proxy.Set(apitest.Mode{Refuse: true})
+			stop := start(t, cfg)
+			eventually(t, "it has failed", func() error {
+				if n := said.count(failure); n < failures {
+					return fmt.Errorf("%d of %d times", n, failures)
+				}
+				return nil
+			})
+			r.proxy.Set(apitest.Mode{})
+			pods.put(running("kube-apiserver"))
+			r.Eventually("it is a node", func() error {
+				if bootstrap {
+					r.Approve(certificatesv1.KubeAPIServerClientKubeletSignerName, time.Hour)
+				}
+				return r.Do(http.MethodGet, nodePath, nil, nil)
+			})
+			stop()
+			r.Must(http.MethodDelete, nodePath, nil, nil)
+		})
 	}
 }

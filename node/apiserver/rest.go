@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// soonest is the shortest time from a failure to another try.
+const soonest = time.Second
+
 // ready returns the pods of this machine that are ready.
 func (a *Agent) ready() map[types.UID]bool {
 	pods, _ := a.cfg.Pods.Pods()
@@ -22,12 +25,12 @@ func (a *Agent) ready() map[types.UID]bool {
 }
 
 // rest is a pause after a failure that ends early when a pod of this machine is ready that was not before: it may be the API server, or
-// what leads to it. woken says so. It is never shorter than the first wait.
+// what leads to it. woken says so.
 func (a *Agent) rest(ctx context.Context, d time.Duration, before map[types.UID]bool) (woken bool) {
 	changed, cancel := a.cfg.Pods.Subscribe()
 	defer cancel()
 	end := time.Now().Add(d)
-	pause(ctx, min(d, a.cfg.firstWait), nil)
+	pause(ctx, min(d, soonest), nil)
 	for left := time.Until(end); left > 0 && ctx.Err() == nil; left = time.Until(end) {
 		for uid := range a.ready() {
 			if !before[uid] {
