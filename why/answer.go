@@ -32,6 +32,9 @@ func All(f Facts) Answer {
 			a.Chains = append(a.Chains, c)
 		}
 	}
+	for _, u := range f.Unfit {
+		a.Chains = append(a.Chains, u.chain())
+	}
 	pods := sortedPods(f.Pods)
 	bad := 0
 	for _, p := range pods {
@@ -267,6 +270,11 @@ func One(f Facts, namespace, name string) Answer {
 	if chains := f.workload(pods, namespace, name); len(chains) > 0 {
 		return f.answer(chains...)
 	}
+	for _, u := range f.Unfit {
+		if u.Namespace == namespace && u.Name == name {
+			return f.answer(u.chain())
+		}
+	}
 	if o := f.named(namespace, name); o != nil {
 		return f.answer(f.onlyRefused(key, o))
 	}
@@ -336,6 +344,18 @@ func (f Facts) onlyRefused(key string, o *Object) Chain {
 	}
 	c.Steps = append(c.Steps, Step{Kind: Cause, Reason: InputRefused, Text: "the file is refused"})
 	return c
+}
+
+// chain is about a pod that cannot run here.
+func (u Unfit) chain() Chain {
+	key := u.Namespace + "/" + u.Name
+	return Chain{Pod: key, Text: key + " does not run: this machine cannot run it as it is written", Reason: NotSupported, Steps: []Step{
+		{Kind: Wanted, Text: "the API server has bound it to this machine"},
+		{Kind: Runs, Text: "nothing"},
+		{Kind: Cause, Reason: NotSupported, Text: u.Text},
+		{Kind: Next, Text: "nothing; the others do not wait for it"},
+		{Kind: Action, Text: "keep it from this machine by a taint or a node selector, or change it, over there"},
+	}}
 }
 
 // maxListed is how many inputs are named that do not have a pod.

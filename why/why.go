@@ -46,6 +46,7 @@ const (
 	InputUnreachable Reason = "InputUnreachable"
 	InputConflict    Reason = "InputConflict"
 	UnknownName      Reason = "UnknownName"
+	NotSupported     Reason = "NotSupported"
 
 	ImageNotFound       Reason = "ImageNotFound"
 	ImageUnauthorized   Reason = "ImageUnauthorized"
@@ -168,9 +169,14 @@ type Facts struct {
 	Objects []Object
 	// Named are the documents of files that were refused, as far as they can be told.
 	Named []Object
+	// Unfit are the pods that an API server has bound to this machine, which can never run them.
+	Unfit []Unfit
 	// Places are paths of the configuration that answers name.
 	Places Places
 }
+
+// Unfit is a pod of an API server that this machine cannot run, and why.
+type Unfit struct{ Namespace, Name, Text string }
 
 // Places are paths of the configuration.
 type Places struct {

@@ -402,6 +402,18 @@ func TestWhatARefusedAnswerNamesIsKnown(t *testing.T) {
 	}
 }
 
+func TestAPodThatTheAPIServerHasBoundHereInVain(t *testing.T) {
+	f := why.Facts{Now: now, Unfit: []why.Unfit{{"shop", "db", "monopod cannot run this pod: spec.volumes[0].csi: not supported"}}}
+	for name, a := range map[string]why.Answer{"by its name": why.One(f, "shop", "db"), "among all": why.All(f)} {
+		if a.Fine || len(a.Chains) != 1 || a.Chains[0].Reason != why.NotSupported || a.Chains[0].Pod != "shop/db" || !strings.Contains(a.Chains[0].Steps[2].Text, "volumes[0].csi") {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+	if a := why.One(f, "shop", "web"); a.Chains[0].Reason != why.UnknownName {
+		t.Errorf("another one: %+v", a)
+	}
+}
+
 func TestWithoutANameEverythingThatIsNotFineIsTold(t *testing.T) {
 	broken := why.Input{Input: "/etc/monopod/manifests/new.yaml", State: "Refused", Errors: []string{"/etc/monopod/manifests/new.yaml:2: not YAML", "/etc/monopod/manifests/new.yaml:9: nor this"}, Since: now.Add(-3 * time.Minute)}
 	edited := broken

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"monopod/manifests"
 	"monopod/node/apiserver"
 	"monopod/watcher"
+	"monopod/why"
 )
 
 // boundAgain is how long after an answer of the API server's source it is asked for the next one, which it gives when there is one.
@@ -83,4 +86,21 @@ func (a *App) runnable(pod *corev1.Pod) error {
 func (a *App) refused(r *apiserver.Refusal) {
 	a.log.Warn("a pod that the API server has bound to this node does not run", "pod", r.Reference().Namespace+"/"+r.Reference().Name, "reason", r.Reason, "why", r.Message)
 	a.events.Event(r.Reference(), corev1.EventTypeWarning, r.Reason, r.Message)
+}
+
+// unfit are the pods that are bound to this node and can never run here.
+func (a *App) unfit() []why.Unfit {
+	if a.reporter == nil {
+		return nil
+	}
+	var all []why.Unfit
+	for _, r := range a.reporter.Refusals() {
+		if at := r.Reference(); r.Reason == apiserver.ReasonNotSupported {
+			all = append(all, why.Unfit{Namespace: at.Namespace, Name: at.Name, Text: r.Message})
+		}
+	}
+	slices.SortFunc(all, func(x, y why.Unfit) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})
+	return all
 }

@@ -43,11 +43,13 @@ type explainer struct {
 	events *events.Recorder
 	images *images
 	hidden *hidden
+	// unfit are the pods of an API server that cannot run here; nil: there is none.
+	unfit func() []why.Unfit
 }
 
 func (a *App) explainer() *explainer {
 	return &explainer{
-		board: a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc", events: a.events, images: a.images, hidden: a.hidden,
+		board: a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc", events: a.events, images: a.images, hidden: a.hidden, unfit: a.unfit,
 	}
 }
 
@@ -121,6 +123,9 @@ func (e *explainer) facts(ctx context.Context, namespace, name string) (why.Fact
 	f.Inputs = inputFacts(k.desired.Reports)
 	f.Objects = objectFacts(slices.Concat(k.desired.Objects, k.desired.Workloads))
 	f.Named = namesInRefused(f.Inputs)
+	if e.unfit != nil {
+		f.Unfit = e.unfit()
+	}
 	return f, err
 }
 

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -110,3 +111,6 @@ func (s *store) refusals() map[types.UID]*Refusal {
 	defer s.mu.Unlock()
 	return maps.Clone(s.refused)
 }
+
+// Refusals are the pods that are bound to this node and do not run here now.
+func (a *Agent) Refusals() []*Refusal { return slices.Collect(maps.Values(a.store.refusals())) }
