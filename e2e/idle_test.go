@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -46,9 +48,26 @@ func changes(t *testing.T, dirs ...string) map[string]string {
 	return all
 }
 
-// TestIdle: while 30 pods run and nothing happens, monopod and its shims write nothing to disk, and change no file.
+// podsMemory is what the agent may have of memory with 30 pods. What requests have taken is given back within a minute.
+const podsMemory = 45 << 20
+
+// hasAtMost waits until the agent has no more memory than that.
+func (in *instance) hasAtMost(bytes uint64) {
+	in.t.Helper()
+	in.eventually(fmt.Sprintf("monopod has at most %d MiB of memory", bytes>>20), func() error {
+		now := status(in.t, in.cmd.Process.Pid, "VmRSS")
+		if now > bytes {
+			return fmt.Errorf("%d KiB", now>>10)
+		}
+		in.t.Logf("monopod has %d KiB of memory", now>>10)
+		return nil
+	})
+}
+
+// TestIdle: while 30 pods run and nothing happens, monopod and its shims write nothing to disk, change no file, and need little memory.
 func TestIdle(t *testing.T) {
 	in := newInstance(t)
+	in.agent = "monopod-client" // the same without the race detector
 	var all []string
 	for n := range 30 {
 		pod := sleeper(fmt.Sprintf("idle-%d", n), ":")
@@ -103,6 +122,17 @@ func TestIdle(t *testing.T) {
 	if len(after) != len(files) || len(after) < 1000 {
 		t.Errorf("there are %d files, %d before", len(after), len(files))
 	}
+	in.hasAtMost(podsMemory)
+	var fs unix.Statfs_t
+	if err := unix.Statfs(in.dir, &fs); err != nil {
+		t.Fatal(err)
+	}
+	if fs.Type != unix.TMPFS_MAGIC && now.Agent.WrittenBytes < 1<<20 {
+		t.Errorf("it counts what is written: %d bytes since its start", now.Agent.WrittenBytes)
+	}
 	woken := now.Agent.WakeUps - cost.Agent.WakeUps
+	if woken == 0 { // how many there are depends on what else the machine does
+		t.Errorf("no wake-ups are counted in %v", idleFor)
+	}
 	t.Logf("%d wake-ups of monopod, %d of its shims in %v", woken, now.Shims.WakeUps-cost.Shims.WakeUps, idleFor)
 }

@@ -38,7 +38,7 @@ func (p *program) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show what monopod itself costs the machine, and what the machine is short of",
 		Long: "Costs are memory, wake-ups and bytes written to disk, of monopod, with the containerd inside it, and of the shims that look after containers. Wake-ups are voluntary context\n" +
-			"switches of the threads there are; numbers of an hour are means since the processes were started.\n\n" +
+			"switches of the threads there are; numbers of an hour are of all processes together, means since they were started.\n\n" +
 			"Conditions are those of a Kubernetes node: MemoryPressure, DiskPressure and PIDPressure. While one of them is True, pods may be evicted,\n" +
 			"and new ones wait.",
 		Args: noArgs,

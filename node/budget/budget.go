@@ -29,12 +29,12 @@ type Cost struct {
 	Running time.Duration `json:"runningNanoseconds"`
 }
 
-// PerHour is a count in an hour of one process.
+// PerHour is what all processes together come to in an hour, of a count of theirs.
 func (c *Cost) PerHour(count int64) float64 {
 	if c.Running <= 0 {
 		return 0
 	}
-	return float64(count) / c.Running.Hours()
+	return float64(count) / c.Running.Hours() * float64(c.Processes)
 }
 
 // ticks is how many there are in a second, in /proc on every architecture that Go has.

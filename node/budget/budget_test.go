@@ -43,6 +43,10 @@ func TestWhatAProcessCosts(t *testing.T) {
 	if got := c.PerHour(c.WrittenBytes); got != 2000 {
 		t.Errorf("%v an hour", got)
 	}
+	c.Add(dir, 7, 3*time.Hour)
+	if got := c.PerHour(c.WrittenBytes); got != 4000 {
+		t.Errorf("%v an hour, both together", got)
+	}
 	if got := (&budget.Cost{}).PerHour(5); got != 0 {
 		t.Errorf("nothing costs %v", got)
 	}
