@@ -133,7 +133,7 @@ func readProviders(file string) (*providerConfig, error) {
 	if err := yaml.UnmarshalStrict(b, conf); err != nil {
 		return nil, fmt.Errorf("credential providers %s: %w", file, err)
 	}
-	if conf.Kind != providerConfigKind || conf.APIVersion != providerConfigAPI {
+	if conf.Kind != providerConfigKind || !isVersionOf(conf.APIVersion, providerConfigAPI) {
 		return nil, fmt.Errorf("credential providers %s: it is a %s of %s, not a %s of %s", file, cmp.Or(conf.Kind, "document without kind"), cmp.Or(conf.APIVersion, "no apiVersion"), providerConfigKind, providerConfigAPI)
 	}
 	seen := map[string]bool{}
@@ -151,6 +151,11 @@ func readProviders(file string) (*providerConfig, error) {
 	return conf, errors.Join(errs...)
 }
 
+// isVersionOf says that a version is v1, v1beta1 or v1alpha1 of an API, all of which have the same fields.
+func isVersionOf(version, v1 string) bool {
+	return version == v1 || version == v1+"beta1" || version == v1+"alpha1"
+}
+
 func (p *provider) check() error {
 	switch {
 	case p.Name == "" || strings.ContainsAny(p.Name, "/ ") || p.Name == "." || p.Name == "..":
@@ -159,7 +164,7 @@ func (p *provider) check() error {
 		return errors.New("matchImages is missing")
 	case p.DefaultCacheDuration == nil || p.DefaultCacheDuration.Duration < 0:
 		return errors.New("defaultCacheDuration is missing, or less than 0s")
-	case p.APIVersion != providerAPI:
+	case !isVersionOf(p.APIVersion, providerAPI):
 		return fmt.Errorf("apiVersion %q is not %s", p.APIVersion, providerAPI)
 	}
 	return nil
@@ -294,7 +299,7 @@ type providerAnswer struct {
 
 // execute runs a plug-in. Its answer is in no error: it has secrets.
 func (ps *Providers) execute(ctx context.Context, p *provider, repository string) (*providerAnswer, error) {
-	request, err := json.Marshal(map[string]string{"kind": providerRequest, "apiVersion": providerAPI, "image": repository})
+	request, err := json.Marshal(map[string]string{"kind": providerRequest, "apiVersion": p.APIVersion, "image": repository})
 	if err != nil {
 		return nil, err
 	}
@@ -317,8 +322,8 @@ func (ps *Providers) execute(ctx context.Context, p *provider, repository string
 	if err := json.Unmarshal(stdout.b.Bytes(), answer); err != nil {
 		return nil, errors.New("its answer is not JSON")
 	}
-	if answer.APIVersion != providerAPI || answer.Kind != providerResponse {
-		return nil, fmt.Errorf("its answer is a %q of %q, not a %s of %s", answer.Kind, answer.APIVersion, providerResponse, providerAPI)
+	if answer.APIVersion != p.APIVersion || answer.Kind != providerResponse {
+		return nil, fmt.Errorf("its answer is a %q of %q, not a %s of %s", answer.Kind, answer.APIVersion, providerResponse, p.APIVersion)
 	}
 	return answer, nil
 }

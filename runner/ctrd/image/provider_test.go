@@ -163,6 +163,20 @@ func TestWhatPluginsSayIsKeptAsTheySay(t *testing.T) {
 	}
 }
 
+func TestPluginsOfEarlierVersionsAreAskedInTheirs(t *testing.T) {
+	for _, version := range []string{"v1beta1", "v1alpha1"} {
+		config := strings.ReplaceAll(providersHead+entry("p", "r.io", ""), "k8s.io/v1", "k8s.io/"+version)
+		p, dir := plugins(t, config, map[string]string{"p": strings.ReplaceAll(answering("Image", "", "r.io"), "k8s.io/v1", "k8s.io/"+version)})
+		if got := users(t, p, "r.io/a:1"); got != "user-of-r.io" || !strings.Contains(asked(t, dir), `"apiVersion":"credentialprovider.kubelet.k8s.io/`+version+`"`) {
+			t.Errorf("%s: %q, asked %s", version, got, asked(t, dir))
+		}
+		p, _ = plugins(t, config, map[string]string{"p": answering("Image", "", "r.io")})
+		if got := users(t, p, "r.io/a:1"); !strings.Contains(got, "credentialprovider.kubelet.k8s.io/v1\", not a") {
+			t.Errorf("%s, answered in v1: %q", version, got)
+		}
+	}
+}
+
 func TestPluginsThatFailSayWhyAndShowNoSecrets(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"fails":              {"echo the cloud is down >&2; exit 3", "exit status 3: the cloud is down"},
@@ -253,7 +267,8 @@ func TestConfigurationsOfPluginsAreChecked(t *testing.T) {
 		"unknown field":    {providersHead + entry("p", "r.io", ", matchImage: [x]"), "matchImage"},
 		"a path":           {providersHead + entry("../p", "r.io", ""), "is not the name of a program"},
 		"twice":            {providersHead + entry("p", "r.io", "") + entry("p", "s.io", ""), "p is there twice"},
-		"old API":          {providersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1alpha1}\n", "v1alpha1"},
+		"old API":          {providersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1alpha1}\n", ""},
+		"unknown API":      {providersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v2}\n", "/v2"},
 		"matches nothing":  {providersHead + "- {name: p, defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "matchImages is missing"},
 		"no duration":      {providersHead + "- {name: p, matchImages: [r.io], apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "defaultCacheDuration"},
 		"no program":       {providersHead + entry("config.yaml", "r.io", ""), "is not a program"},
