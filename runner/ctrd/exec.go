@@ -164,17 +164,8 @@ func readUpTo(f io.Reader, limit int) []byte {
 // awaitCommand waits for the end of the process, which comes with its time or with ctx at the latest. One call
 // of Wait sees it to its end: taking one back while its answer comes is what the shim's protocol warns of.
 func (r *Runtime) awaitCommand(ctx context.Context, c *command, timeout time.Duration) (code int, err error) {
-	wait, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		var resp *tasksapi.WaitResponse
-		resp, err = r.client.TaskService().Wait(wait, &tasksapi.WaitRequest{ContainerID: c.container, ExecID: c.id})
-		if err == nil {
-			code = int(resp.ExitStatus)
-		}
-	}()
+	e := r.awaitExit(ctx, c)
+	defer e.cancel()
 	var over <-chan time.Time
 	if timeout > 0 {
 		timer := time.NewTimer(timeout)
@@ -183,21 +174,50 @@ func (r *Runtime) awaitCommand(ctx context.Context, c *command, timeout time.Dur
 	}
 	var cause error
 	select {
-	case <-ended:
-		if err == nil {
-			return code, nil
+	case <-e.seen:
+		if e.err == nil {
+			return e.code, nil
 		}
-		cause = fmt.Errorf("wait for command: %w", errgrpc.ToNative(err))
+		cause = e.err
 	case <-over:
 		cause = fmt.Errorf("%w after %s", runner.ErrExecTimeout, timeout)
 	case <-ctx.Done():
 		cause = ctx.Err()
 	}
-	r.killCommand(wait, c)
-	unkillable := time.AfterFunc(cleanupTimeout, cancel)
-	defer unkillable.Stop()
-	<-ended
+	r.endByForce(ctx, c, e)
 	return 0, cause
+}
+
+// exit is the end of a process: code and err are known when seen is closed. cancel ends the wait for it.
+type exit struct {
+	cancel context.CancelFunc
+	seen   chan struct{}
+	code   int
+	err    error
+}
+
+// awaitExit waits for the end of a process in the background, also when ctx has ended.
+func (r *Runtime) awaitExit(ctx context.Context, c *command) *exit {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e := &exit{cancel: cancel, seen: make(chan struct{})}
+	go func() {
+		defer close(e.seen)
+		resp, err := r.client.TaskService().Wait(ctx, &tasksapi.WaitRequest{ContainerID: c.container, ExecID: c.id})
+		if err != nil {
+			e.err = fmt.Errorf("wait for command: %w", errgrpc.ToNative(err))
+			return
+		}
+		e.code = int(resp.ExitStatus)
+	}()
+	return e
+}
+
+// endByForce kills a process and sees it to its end, if that comes.
+func (r *Runtime) endByForce(ctx context.Context, c *command, e *exit) {
+	r.killCommand(context.WithoutCancel(ctx), c)
+	unkillable := time.AfterFunc(cleanupTimeout, e.cancel)
+	defer unkillable.Stop()
+	<-e.seen
 }
 
 // killCommand kills the process and what is left of its group.
@@ -219,16 +239,30 @@ func (r *Runtime) killCommand(ctx context.Context, c *command) {
 // endCommand deletes what containerd and we have of a command. Where the output is still held open by what the
 // command left behind, that takes the shim long: it is not waited for.
 func (r *Runtime) endCommand(ctx context.Context, c *command) {
+	r.endSoon(ctx, func(ctx context.Context) {
+		r.deleteCommand(ctx, c)
+		c.close()
+	})
+}
+
+// deleteCommand deletes a process that has ended; false: it is still there.
+func (r *Runtime) deleteCommand(ctx context.Context, c *command) bool {
+	_, err := r.client.TaskService().DeleteProcess(ctx, &tasksapi.DeleteProcessRequest{ContainerID: c.container, ExecID: c.id})
+	if err = ignoreNotFound(errgrpc.ToNative(err)); err != nil && r.index.container(c.container) != nil {
+		r.log.Debug("delete command", "container", c.container, "err", err)
+		return false
+	}
+	return true
+}
+
+// endSoon does what is to be done at the end of a command, and waits a while for it.
+func (r *Runtime) endSoon(ctx context.Context, do func(context.Context)) {
 	ended := make(chan struct{})
 	r.commands.wg.Go(func() {
 		defer close(ended)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		_, err := r.client.TaskService().DeleteProcess(ctx, &tasksapi.DeleteProcessRequest{ContainerID: c.container, ExecID: c.id})
-		if err = ignoreNotFound(errgrpc.ToNative(err)); err != nil && r.index.container(c.container) != nil {
-			r.log.Debug("delete command", "container", c.container, "err", err)
-		}
-		c.close()
+		do(ctx)
 	})
 	timer := time.NewTimer(execDrain)
 	defer timer.Stop()

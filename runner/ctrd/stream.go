@@ -318,20 +318,11 @@ func (r *Runtime) resizeTo(ctx context.Context, container, exec string, size str
 
 // awaitSession waits for the end of the process, which comes with that of ctx at the latest.
 func (r *Runtime) awaitSession(ctx context.Context, c *session) (code int, err error) {
-	wait, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		var resp *tasksapi.WaitResponse
-		resp, err = r.client.TaskService().Wait(wait, &tasksapi.WaitRequest{ContainerID: c.container, ExecID: c.id})
-		if err == nil {
-			code = int(resp.ExitStatus)
-		}
-	}()
+	e := r.awaitExit(ctx, &c.command)
+	defer e.cancel()
 	select {
-	case <-ended:
-		return code, wrap("wait for command", errgrpc.ToNative(err))
+	case <-e.seen:
+		return e.code, e.err
 	case <-ctx.Done():
 	}
 	if c.tty { // as a terminal that is gone does: shells keep their history then
@@ -339,46 +330,31 @@ func (r *Runtime) awaitSession(ctx context.Context, c *session) (code int, err e
 		timer := time.NewTimer(hangupGrace)
 		defer timer.Stop()
 		select {
-		case <-ended:
+		case <-e.seen:
 		case <-timer.C:
 		}
 	}
 	signalSession(c.pid, c.container, unix.SIGKILL)
-	r.killCommand(wait, &c.command)
-	unkillable := time.AfterFunc(cleanupTimeout, cancel)
-	defer unkillable.Stop()
-	<-ended
+	r.endByForce(ctx, &c.command, e)
 	return 0, context.Cause(ctx)
 }
 
 // endSession deletes what containerd and we have of a command, as endCommand does. What cannot be deleted now is left
 // to the next agent.
 func (r *Runtime) endSession(ctx context.Context, c *session) {
-	ended := make(chan struct{})
-	r.commands.wg.Go(func() {
-		defer close(ended)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
+	r.endSoon(ctx, func(ctx context.Context) {
 		var rest sync.WaitGroup
 		for _, f := range c.outputs() { // the shim waits until it is rid of it
 			_ = f.SetReadDeadline(time.Time{})
 			rest.Go(func() { _, _ = io.Copy(io.Discard, f) })
 		}
-		_, err := r.client.TaskService().DeleteProcess(ctx, &tasksapi.DeleteProcessRequest{ContainerID: c.container, ExecID: c.id})
+		deleted := r.deleteCommand(ctx, &c.command)
 		c.closeOutputs()
 		rest.Wait()
-		if err = ignoreNotFound(errgrpc.ToNative(err)); err != nil && r.index.container(c.container) != nil {
-			r.log.Debug("delete command", "container", c.container, "err", err)
-			return
+		if deleted {
+			_ = os.RemoveAll(c.dir)
 		}
-		_ = os.RemoveAll(c.dir)
 	})
-	timer := time.NewTimer(execDrain)
-	defer timer.Stop()
-	select {
-	case <-ended:
-	case <-timer.C:
-	}
 }
 
 // swallow reads and drops what the processes of an earlier agent's session still write, until the function that it

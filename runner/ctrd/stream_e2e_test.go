@@ -178,12 +178,12 @@ func testTerminal(t *testing.T, a *agent, key manifests.Key) {
 // testBackground: what a command leaves behind does not hold it up for long, nor ends with it.
 func testBackground(t *testing.T, a *agent, key manifests.Key) {
 	var out live
-	began := time.Now()
-	code, err := a.shell(t.Context(), t, key, "sleep 4321 & echo started", streams.Streams{Stdout: &out})
+	began, long := time.Now(), strconv.Itoa(100_000+os.Getpid()) // that of another run on this machine is not it
+	code, err := a.shell(t.Context(), t, key, "sleep "+long+" & echo started", streams.Streams{Stdout: &out})
 	if code != 0 || err != nil || out.String() != "started\n" || time.Since(began) < streamQuiet || time.Since(began) > 2*streamQuiet+patience {
 		t.Errorf("%d, %v, %q after %s", code, err, out.String(), time.Since(began))
 	}
-	left := running("sleep", "4321")
+	left := running("sleep", long)
 	if len(left) != 1 {
 		t.Fatalf("what was left in the background: %v", left)
 	}
