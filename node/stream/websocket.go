@@ -76,8 +76,8 @@ func (h *Handler) connectWebSocket(w http.ResponseWriter, r *http.Request, o wan
 func (h *Handler) openWebSocket(ctx context.Context, cancel context.CancelCauseFunc, w http.ResponseWriter, r *http.Request,
 	protocols map[string]wsstream.ChannelProtocolConfig,
 ) (protocol string, all []io.ReadWriteCloser, end func(), err error) {
+	// It is us who look whether something moves: with an idle timeout of its own it could say a goodbye that clients take for success.
 	conn := wsstream.NewConn(protocols)
-	conn.SetIdleTimeout(h.cfg.IdleTimeout)
 	hw := &hijacked{ResponseWriter: w, idle: h.cfg.IdleTimeout, other: true}
 	// What it has to say belongs into our log.
 	r = r.WithContext(klog.NewContext(r.Context(), logr.FromSlogHandler(debugHandler{h.cfg.Log.Handler()})))
