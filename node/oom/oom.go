@@ -7,6 +7,7 @@ package oom
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path"
 	"strconv"
@@ -185,7 +186,10 @@ func Watch(ctx context.Context, file string, tell func(Kill)) error {
 			_ = f.Close()
 		}
 	}()
-	if _, err := f.Seek(0, 2); err != nil { // what was said before is passed over
+	if _, err := f.Seek(0, io.SeekEnd); err != nil { // what was said before is passed over
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	p, buf := Parser{}, make([]byte, 8<<10)
