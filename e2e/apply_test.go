@@ -415,6 +415,31 @@ func TestKillNineDuringAnApplyLeavesAllOldOrAllNew(t *testing.T) {
 	})
 }
 
+// fillUp takes all room that a disk has, and what comes free because the agent has just replaced a file, until nothing has for a while.
+func fillUp(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	block, full := make([]byte, 4096), time.Time{}
+	for deadline := time.Now().Add(patience); ; {
+		switch _, err := f.Write(block); {
+		case time.Now().After(deadline):
+			t.Fatal("the disk does not stay full")
+		case err == nil:
+			full = time.Time{}
+		case full.IsZero():
+			full = time.Now()
+		case time.Since(full) > time.Second:
+			return
+		default:
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
 func TestAnApplyOnAFullDiskIsRefusedAndWhatRunsRunsOn(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts a file system")
@@ -442,15 +467,7 @@ func TestAnApplyOnAFullDiskIsRefusedAndWhatRunsRunsOn(t *testing.T) {
 	in.does("apply", "--wait", "-f", in.file("one.yaml", sleeper("one", "echo v1")))
 	before, pid := in.ready("one"), in.pidOf("one")
 	fill := filepath.Join(root, "fill")
-	f, err := os.Create(fill)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := make([]byte, 4096)
-	for err == nil {
-		_, err = f.Write(block)
-	}
-	_ = f.Close()
+	fillUp(t, fill)
 	both := in.file("both.yaml", strings.Replace(sleeper("one", "echo v2"), "kind: Pod", "kind: Pod # another", 1)+"---\n"+sleeper("two", "echo"))
 	for range 3 {
 		in.refuses("no space left on device; nothing was changed", "apply", "-f", both)
