@@ -66,14 +66,19 @@ func TestAPodThatIsMadeAnewKeepsItsPorts(t *testing.T) {
 	})
 }
 
+// keptOut are the ways in which new pods are kept out of a machine.
+func keptOut() map[string]func(*runner.Pool, *runner.Held) {
+	return map[string]func(*runner.Pool, *runner.Held){
+		"by a cordon": func(p *runner.Pool, h *runner.Held) {
+			p.Gate(func(*manifests.Pod) runner.Rule { return runner.Rule{Wait: h} })
+		},
+		"by a pressure": func(p *runner.Pool, h *runner.Held) { p.Barrier(func(*manifests.Pod) *runner.Held { return h }) },
+	}
+}
+
 func TestAPodThatIsMadeAnewIsNotKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, set := range map[string]func(*runner.Pool, *runner.Held){
-			"by a cordon": func(p *runner.Pool, h *runner.Held) {
-				p.Gate(func(*manifests.Pod) runner.Rule { return runner.Rule{Wait: h} })
-			},
-			"by a pressure": func(p *runner.Pool, h *runner.Held) { p.Barrier(func(*manifests.Pod) *runner.Held { return h }) },
-		} {
+		for name, set := range keptOut() {
 			r := newRig(t).start()
 			a := requesting("a", "3", "", "")
 			r.update(a)
@@ -120,12 +125,7 @@ func (r *rig) killedBetween(pod *manifests.Pod, more ...*manifests.Pod) (edit *m
 
 func TestAPodThatWasBeingMadeAnewKeepsItsPlaceOverAKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, set := range map[string]func(*runner.Pool, *runner.Held){
-			"under a cordon": func(p *runner.Pool, h *runner.Held) {
-				p.Gate(func(*manifests.Pod) runner.Rule { return runner.Rule{Wait: h} })
-			},
-			"under a pressure": func(p *runner.Pool, h *runner.Held) { p.Barrier(func(*manifests.Pod) *runner.Held { return h }) },
-		} {
+		for name, set := range keptOut() {
 			r := newRig(t).start()
 			a := requesting("a", "3", "", "")
 			r.update(a)

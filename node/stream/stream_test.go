@@ -439,6 +439,22 @@ func (h held) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// received closes a WebSocket when its server has, and returns what came on all channels.
+func received(ws *websocket.Conn) string {
+	var all strings.Builder
+	for {
+		var m []byte
+		if err := websocket.Message.Receive(ws, &m); err != nil {
+			break
+		}
+		if len(m) > 1 {
+			all.Write(m)
+		}
+	}
+	_ = ws.Close()
+	return all.String()
+}
+
 func TestPlainWebSockets(t *testing.T) {
 	b := newBed(t, nil)
 	for protocol, want := range map[string]string{
@@ -459,19 +475,9 @@ func TestPlainWebSockets(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", protocol, err)
 		}
-		var all strings.Builder
-		for {
-			var m []byte
-			if err := websocket.Message.Receive(ws, &m); err != nil {
-				break
-			}
-			if len(m) > 1 {
-				all.Write(m)
-			}
-		}
-		_ = ws.Close()
-		if !strings.HasPrefix(all.String(), want) {
-			t.Errorf("%q: %q", protocol, all.String())
+		all := received(ws)
+		if !strings.HasPrefix(all, want) {
+			t.Errorf("%q: %q", protocol, all)
 		}
 	}
 }
@@ -541,19 +547,9 @@ func TestSizesOfNoTerminalStopNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var all strings.Builder
-		for {
-			var m []byte
-			if err := websocket.Message.Receive(ws, &m); err != nil {
-				break
-			}
-			if len(m) > 1 {
-				all.Write(m)
-			}
-		}
-		_ = ws.Close()
-		if !strings.HasPrefix(all.String(), want+"\x03{") || !strings.Contains(all.String(), metav1.StatusSuccess) {
-			t.Errorf("%s: %q", request, all.String())
+		all := received(ws)
+		if !strings.HasPrefix(all, want+"\x03{") || !strings.Contains(all, metav1.StatusSuccess) {
+			t.Errorf("%s: %q", request, all)
 		}
 	}
 }
