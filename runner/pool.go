@@ -558,10 +558,16 @@ func (p *Pool) Beat(ctx context.Context) error {
 	}
 }
 
-// Seen says that the pods of the runtime are known, and that each of them has been looked at.
-func (p *Pool) Seen() bool {
+// Seen says that the pods of the runtime are known, and that each of them has been looked at, as has each pod of wanted: what
+// Update was told is carried out later.
+func (p *Pool) Seen(wanted ...*manifests.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, pod := range wanted {
+		if p.entries[pod.Key()] == nil {
+			return false
+		}
+	}
 	for _, e := range p.entries {
 		if !e.report.seen {
 			return false

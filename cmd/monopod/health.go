@@ -78,13 +78,16 @@ func (b *board) haveRead() error {
 	return fmt.Errorf("source %s has not been read yet", b.desired.Order[i])
 }
 
-// haveSeen says whether each pod was looked at.
+// haveSeen says whether each pod was looked at, also of those that are on their way to the pool.
 func (b *board) haveSeen() error {
 	pool, err := b.running()
 	if err != nil {
 		return err
 	}
-	if !pool.Seen() {
+	b.mu.Lock()
+	wanted := b.desired.Pods
+	b.mu.Unlock()
+	if !pool.Seen(wanted...) {
 		return errors.New("not all pods were looked at")
 	}
 	return nil

@@ -11,7 +11,14 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
+	"monopod/internal/boottime"
+	"monopod/manifests"
+	"monopod/rollout"
+	"monopod/runner"
 	"monopod/runner/runtimetest"
+	"monopod/watcher"
 )
 
 // ask sends a request to the socket and returns what it answers.
@@ -64,6 +71,32 @@ func TestTheDaemonTellsHowItIs(t *testing.T) {
 	d.answers("/readyz?exclude=runtime", 200, "ok")
 	d.fake.Blind(nil)
 	d.answers("/readyz", 200, "ok")
+}
+
+func TestAPodOnItsWayToThePoolIsNotSeenYet(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	pods, err := manifests.Load("/m/web.yaml", []byte(podYAML("web", runtimetest.ScriptServe)), manifests.Options{Source: sourceFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBoard()
+	b.rollouts = rollout.New(rollout.Config{Log: slog.New(slog.DiscardHandler), Clock: boottime.Now})
+	pool := runner.NewPool(runtimetest.NewFake(), runner.Config{NodeName: "node"})
+	b.publish(watcher.Desired{Pods: pods})
+	var all errgroup.Group
+	all.Go(func() error { return pool.Run(ctx) })
+	all.Go(func() error { return b.attach(ctx, pool, nil) })
+	t.Cleanup(func() {
+		cancel()
+		_ = all.Wait()
+	})
+	soon(t, "the runtime's pods are known", func() bool { p, _ := b.running(); return p != nil && pool.Seen() })
+	if b.haveSeen() == nil {
+		t.Error("a pod counts as seen that the pool has not heard of")
+	}
+	all.Go(func() error { return b.rollouts.Run(ctx) })
+	soon(t, "the pod is looked at", func() bool { return b.haveSeen() == nil })
 }
 
 func TestADaemonWithoutRuntimeIsAliveAndNotReady(t *testing.T) {
