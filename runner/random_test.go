@@ -166,8 +166,8 @@ func (c *chaos) check(key manifests.Key, a runner.Action, st runner.PodState, wa
 		} else if target.State == runner.ContainerRunning {
 			c.wrongf("%s: %s, which runs", key, a)
 		}
-	case runner.RemoveSandbox:
-		if st.Sandbox == nil || len(running) > 0 {
+	case runner.RemoveSandbox: // or what keeps the place of a pod that was to be made anew
+		if st.Sandbox == nil && st.Place == nil || len(running) > 0 {
 			c.wrongf("%s: %s of %v with %v running", key, a, st.Sandbox, running)
 		}
 	}
