@@ -154,12 +154,30 @@ func (in *instance) pullsFromPrivate(t *testing.T, reg *privateRegistry) {
 	if out, err := in.run("pull", reg.address+"/app:1"); err != nil { // what the plug-in has said counts for an hour
 		t.Errorf("%v\n%s", err, out)
 	}
-	// A plug-in that is missing keeps monopod from nothing but its logins.
+	// A mistake in the configuration of plug-ins, or one that is missing, keeps monopod from nothing but its logins.
 	if err := in.signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
+	file := filepath.Join(in.dir, "providers", "config.yaml")
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(good, "  matchImage: [other]\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	in.start()
 	in.ready("private")
+	mistake := file + `: error unmarshaling JSON: while decoding JSON: json: unknown field "matchImage"`
+	if _, err := in.run("pull", reg.address+"/app:1"); err == nil || !strings.Contains(err.Error(), mistake) {
+		t.Errorf("with a mistake: %v", err)
+	}
+	if out, err := in.run("status"); err != nil || !strings.Contains(out, mistake) {
+		t.Errorf("status does not tell the mistake: %v\n%s", err, out)
+	}
+	if err := os.WriteFile(file, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := in.run("pull", reg.address+"/app:1"); err == nil || !strings.Contains(err.Error(), "who-knows: no such file") {
 		t.Errorf("without the plug-in: %v", err)
 	}

@@ -23,6 +23,8 @@ type Agent struct {
 	MemoryLimitBytes int64 `json:"memoryLimitBytes,omitempty"`
 	// Conditions say whether the machine has too little of something; none: nobody looks.
 	Conditions []corev1.NodeCondition `json:"conditions,omitempty"`
+	// Warnings are what is wrong with files that are read when something needs them, which then fails.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // agentRoutes adds what monopod costs.

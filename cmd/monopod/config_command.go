@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -31,8 +32,12 @@ func (p *program) configCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		for _, w := range cfg.Warnings {
+		wrong, later := cfg.faults()
+		for _, w := range slices.Concat(cfg.Warnings, later) {
 			fmt.Fprintln(p.stderr, "warning:", w)
+		}
+		if len(wrong) > 0 {
+			return wrong
 		}
 		return p.printConfig(cfg, output)
 	}

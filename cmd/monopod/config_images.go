@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,7 +19,7 @@ func imageKeys() []configKey {
 		{path: "preloadDirectories", kind: kindPaths, doc: "Directories with OCI or docker image archives, imported at start and when they change. As long as an archive is there, its images are not removed."},
 		{path: "registryConfig", kind: kindPath, derived: "`config.json` in `rootDirectory`", doc: "File with registry credentials, in the format of docker's `config.json`. It may be missing."},
 		{path: "registryHostsDirs", kind: kindPaths, def: []string{"/etc/monopod/certs.d", "/etc/containerd/certs.d"}, doc: "Directories with a directory for each registry, as containerd's `certs.d`: a `hosts.toml` with mirrors, addresses and certificates, or certificates alone (`ca.crt`, `client.cert` with `client.key`). The first one that has one for a registry, or `_default`, counts. They are read at each pull."},
-		{path: "imageCredentialProviderConfig", kind: kindPath, doc: "File with a `CredentialProviderConfig` (kubelet.config.k8s.io/v1): the plug-ins that are asked for credentials of registries."},
+		{path: "imageCredentialProviderConfig", kind: kindPath, doc: "File with a `CredentialProviderConfig` (kubelet.config.k8s.io/v1): the plug-ins that are asked for credentials of registries. It is read at each pull; a mistake in it keeps monopod from nothing but these plug-ins."},
 		{path: "imageCredentialProviderBinDir", kind: kindPath, derived: "the directory of `imageCredentialProviderConfig`", doc: "Directory with these plug-ins."},
 		{path: "serializeImagePulls", kind: kindBool, def: false, doc: "Whether images are pulled one after the other."},
 		{path: "maxParallelImagePulls", kind: kindInt, def: int64(0), doc: "Most images that are pulled at once; further ones wait. 0: no limit."},
@@ -73,11 +74,35 @@ func (c *configCheck) pulls(cfg *Config) {
 	if q, err := resource.ParseQuantity(cfg.ImagePullBandwidth); cfg.ImagePullBandwidth != "" && (err != nil || q.Value() < 1024) {
 		c.add("imagePullBandwidth", fmt.Sprintf("%q is not a number of bytes, at least 1Ki", cfg.ImagePullBandwidth), "write it as 512Ki or 2Mi")
 	}
-	if file := cfg.ImageCredentialProviderConfig; file != "" {
-		if err := image.CheckProviders(file, cfg.ImageCredentialProviderBinDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			c.add("imageCredentialProviderConfig", err.Error(), "")
-		}
+}
+
+// faults are what is wrong with files that are read only when something needs them, and what may come later. They keep
+// a daemon from nothing else, so that it comes back after a reboot; who looks at a configuration is told.
+func (c *LoadedConfig) faults() (wrong ConfigError, later []string) {
+	if c.ImageCredentialProviderConfig == "" {
+		return nil, nil
 	}
+	mistake, missing := image.CheckProviders(c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir)
+	if missing != nil {
+		later = strings.Split(missing.Error(), "\n")
+	}
+	if errors.Is(mistake, fs.ErrPermission) { // another user may read it
+		return nil, append(later, oneLine(mistake.Error()))
+	}
+	check := &configCheck{sources: c.Sources}
+	if mistake != nil {
+		check.add("imageCredentialProviderConfig", mistake.Error(), "until it is corrected, images are pulled without its plug-ins")
+	}
+	return check.problems, later
+}
+
+// warnings are faults as a running daemon tells of them, one line each.
+func (c *LoadedConfig) warnings() []string {
+	wrong, all := c.faults()
+	for _, p := range wrong {
+		all = append(all, oneLine(p.Error()))
+	}
+	return all
 }
 
 // registryAccess is how registries are reached.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"golang.org/x/tools/txtar"
+
+	"monopod/runner/runtimetest"
 )
 
 // loadIn loads the configuration of a directory with the given environment and command line.
@@ -411,6 +414,59 @@ func TestWhatConfigPrintsIsAConfigurationWithTheSameValues(t *testing.T) {
 	}
 	if diff := cmp.Diff(first.values(), second.values()); diff != "" {
 		t.Errorf("-first +second:\n%s", diff)
+	}
+}
+
+// TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting: who checks a configuration is told all the same.
+func TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t, "imageCredentialProviderConfig: providers.yaml")
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	const head = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1"
+	file := d.path("providers.yaml")
+	put := func(text string) {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if text != "" {
+			writeFile(t, file, text)
+		}
+	}
+	put("{")
+	d.start()
+	d.shows("Running", "get", "pods")
+	for text, want := range map[string]string{
+		"{":                               file + ": error converting YAML to JSON",
+		"":                                "open " + file + ": no such file or directory",
+		head + ", matchImage: [other]}\n": `unknown field "matchImage"`,
+	} {
+		put(text)
+		if r := d.cmd("config", "--config", d.path("config.yaml")); r.code != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, d.path("config.yaml")+":8: imageCredentialProviderConfig: ") || !strings.Contains(r.stderr, want) {
+			t.Errorf("%q: config: %+v", text, r)
+		}
+		if r := d.cmd("install", "--config", d.path("config.yaml")); r.code != exitUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%q: install: %+v", text, r)
+		}
+		if r := d.cmd("status"); r.code != exitOK || !strings.Contains(r.stdout, "\nwarning: ") || !strings.Contains(r.stdout, want) {
+			t.Errorf("%q: status: %+v", text, r)
+		}
+	}
+	put(head + "}\n") // its plug-in may come later
+	if r := d.cmd("config", "--config", d.path("config.yaml")); r.code != exitOK || !strings.Contains(r.stderr, "warning: credential provider p: stat "+d.path("p")) {
+		t.Errorf("without the plug-in: config: %+v", r)
+	}
+	if r := d.cmd("status"); !strings.Contains(r.stdout, "\nwarning: credential provider p: stat "+d.path("p")) {
+		t.Errorf("without the plug-in: status: %+v", r)
+	}
+	if err := os.WriteFile(d.path("p"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if r := d.cmd("status"); strings.Contains(r.stdout, "warning") {
+		t.Errorf("with all that is needed: status: %+v", r)
+	}
+	d.end()
+	if n := strings.Count(d.log.String(), "imageCredentialProviderConfig: credential providers"); n != 1 {
+		t.Errorf("it was logged %d times:\n%s", n, d.log)
 	}
 }
 

@@ -101,6 +101,9 @@ func (p *program) installCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if wrong, _ := cfg.faults(); len(wrong) > 0 {
+			return wrong
+		}
 		if p.euid() != 0 {
 			return errors.New("install must be started by root; try sudo")
 		}

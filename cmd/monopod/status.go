@@ -19,7 +19,7 @@ import (
 // cost is what this process and its shims cost.
 func (a *App) cost() node.Agent {
 	now := boottime.Since()
-	out := node.Agent{PID: os.Getpid(), Version: version(), Conditions: a.strain.conditions()}
+	out := node.Agent{PID: os.Getpid(), Version: version(), Conditions: a.strain.conditions(), Warnings: a.cfg.warnings()}
 	out.Agent.Add("/proc", out.PID, now)
 	for _, pid := range budget.Children("/proc", shimName, a.cfg.StateDirectory) {
 		out.Shims.Add("/proc", pid, now)
@@ -87,6 +87,9 @@ func (p *program) status(ctx context.Context, c *node.Client, output string) err
 			rows = append(rows, []string{string(c.Type), string(c.Status), ago(c.LastTransitionTime.Time, time.Now()), c.Message})
 		}
 		(&table{w: p.stdout}).printAll(rows)
+	}
+	for _, w := range a.Warnings {
+		fmt.Fprintf(p.stdout, "\nwarning: %s\n", w)
 	}
 	if a.MemoryLimitBytes > 0 {
 		fmt.Fprintf(p.stdout, "\nIts garbage collector tries to do with %s of memory (agentMemoryBudget, or GOMEMLIMIT).\n", mebibytes(float64(a.MemoryLimitBytes)))

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -76,6 +77,8 @@ type Providers struct {
 	// turns are those of the plug-ins, by name.
 	turns map[string]*turn
 	cache map[cacheKey]cachedLogins
+	// said is what was wrong with the file when it was read last.
+	said string
 }
 
 // turn has one after the other ask a plug-in, so that what it says is asked for once.
@@ -105,23 +108,25 @@ func NewProviders(file, binDir string, log *slog.Logger) *Providers {
 	return ps
 }
 
-// CheckProviders says what is wrong with the file or the plug-ins; with fs.ErrNotExist if one is not there, which may come later.
-func CheckProviders(file, binDir string) error {
+// CheckProviders says what is wrong with the file and its plug-ins, and which of these are not there, which may come later.
+func CheckProviders(file, binDir string) (wrong, missing error) {
 	conf, err := readProviders(file)
 	if err != nil {
-		return err
+		return err, nil
 	}
-	var errs []error
+	var bad, absent []error
 	for i := range conf.Providers {
 		path := filepath.Join(binDir, conf.Providers[i].Name)
 		switch info, err := os.Stat(path); {
+		case errors.Is(err, fs.ErrNotExist):
+			absent = append(absent, fmt.Errorf("credential provider %s: %w", conf.Providers[i].Name, err))
 		case err != nil:
-			errs = append(errs, fmt.Errorf("credential provider %s: %w", conf.Providers[i].Name, err))
+			bad = append(bad, fmt.Errorf("credential provider %s: %w", conf.Providers[i].Name, err))
 		case info.Mode()&0o111 == 0 || !info.Mode().IsRegular():
-			errs = append(errs, fmt.Errorf("credential provider %s: %s is not a program", conf.Providers[i].Name, path))
+			bad = append(bad, fmt.Errorf("credential provider %s: %s is not a program", conf.Providers[i].Name, path))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(bad...), errors.Join(absent...)
 }
 
 func readProviders(file string) (*providerConfig, error) {
@@ -177,6 +182,7 @@ func (ps *Providers) logins(ctx context.Context, name string) ([]Login, error) {
 		return nil, nil
 	}
 	conf, err := readProviders(ps.file)
+	ps.tell(err)
 	if err != nil {
 		return nil, err
 	}
@@ -202,6 +208,24 @@ func (ps *Providers) logins(ctx context.Context, name string) ([]Login, error) {
 		all = append(all, logins...)
 	}
 	return all, errors.Join(errs...)
+}
+
+// tell logs a mistake in the file when it is new, and that there is none any more: a pull that succeeds without plug-ins says nothing of it.
+func (ps *Providers) tell(err error) {
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	switch {
+	case said == ps.said:
+	case err != nil:
+		ps.log.Warn("no credential provider is asked", "err", err)
+	default:
+		ps.log.Info("credential providers are asked again", "file", ps.file)
+	}
+	ps.said = said
 }
 
 // isFor says that a plug-in is asked about an image.

@@ -276,11 +276,50 @@ func TestConfigurationsOfPluginsAreChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, dir := plugins(t, c.config, map[string]string{"p": "true"})
-			err := CheckProviders(filepath.Join(dir, "config.yaml"), dir)
+			wrong, missing := CheckProviders(filepath.Join(dir, "config.yaml"), dir)
+			if later := strings.Contains(c.want, "no such file"); later != (missing != nil) || later && wrong != nil {
+				t.Errorf("wrong: %v; missing: %v", wrong, missing)
+			}
+			err := errors.Join(wrong, missing)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestAMistakeInTheConfigurationIsToldOnceAndCorrectedWhileWeRun: a pull that needs no plug-in does not say it.
+func TestAMistakeInTheConfigurationIsToldOnceAndCorrectedWhileWeRun(t *testing.T) {
+	p, dir := plugins(t, "", map[string]string{"p": answering("Image", "", "r.io")})
+	var log strings.Builder
+	p.log = slog.New(slog.NewTextHandler(&log, nil))
+	file := filepath.Join(dir, "config.yaml")
+	for _, c := range []struct {
+		config, want string
+		// logged is how many lines there are afterwards.
+		logged int
+	}{
+		{"providers: [", "error: credential providers " + file + ": ", 1},
+		{"providers: [", "error: credential providers " + file + ": ", 1},
+		{providersHead + entry("p", "r.io", ", matchImage: [x]"), `unknown field "matchImage"`, 2},
+		{"", "error: credential providers: open " + file + ": no such file or directory", 3},
+		{providersHead + entry("p", "r.io", ""), "user-of-r.io", 4},
+		{providersHead + entry("p", "r.io", ""), "user-of-r.io", 4},
+	} {
+		if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		if c.config != "" {
+			if err := os.WriteFile(file, []byte(c.config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := users(t, p, "r.io/a:1"); !strings.Contains(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.config, got, c.want)
+		}
+		if got := strings.Count(log.String(), "\n"); got != c.logged {
+			t.Errorf("%q: %d lines, want %d:\n%s", c.config, got, c.logged, log.String())
+		}
 	}
 }
 
