@@ -517,3 +517,83 @@ func TestAnEvictedPodWaitsForTheBarrier(t *testing.T) {
 		r.phases("web:Running", "web")
 	})
 }
+
+// TestAnOrderToMakeRoomIsTakenBack: a pod that has to make room, and could not be stopped yet, goes on when nobody needs that any more.
+func TestAnOrderToMakeRoomIsTakenBack(t *testing.T) {
+	high := requesting("high", "3", "", "2")
+	for name, tt := range map[string]struct {
+		then []*manifests.Pod
+		// want is how all are a minute after they can be seen again; message that of low.
+		want, message string
+	}{
+		"nobody needs room": {nil, "low:Running", ""},
+		"it has room": {[]*manifests.Pod{edited(high, func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources = requesting("high", "1", "", "2").Object.Spec.Containers[0].Resources
+		})}, "low:Running high:Running", ""},
+		"it waits still":       {[]*manifests.Pod{edited(high, func(p *corev1.Pod) { p.Spec.PreemptionPolicy = new(corev1.PreemptNever) })}, "low:Failed/Preempting high:Running", "high"},
+		"another one needs it": {[]*manifests.Pod{requesting("other", "2", "", "3")}, "low:Failed/Preempting other:Running", "other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.cfg.Room = room("4", "4Gi")
+				r.start()
+				low := requesting("low", "3", "", "1")
+				r.update(low)
+				uid := r.status("low").Pod.UID
+				r.pool.Gate(func(p *manifests.Pod) (rule runner.Rule) {
+					if p.Object.Name == "high" {
+						rule.Wait = &runner.Held{Reason: runner.ReasonCordoned}
+					}
+					return rule
+				})
+				r.update(low, high)
+				r.fake.Blind(runtimetest.ErrBlind)
+				r.pool.Gate(nil)
+				r.settle()
+				if !strings.Contains(r.log.String(), `msg="pod has to make room" pod=default/low for=default/high`) {
+					t.Error("nobody was to make room")
+				}
+				all := append([]*manifests.Pod{low}, tt.then...)
+				r.update(all...)
+				r.fake.Blind(nil)
+				r.pass(time.Minute)
+				names := []string{"low"}
+				for _, p := range tt.then {
+					names = append(names, p.Object.Name)
+				}
+				r.phases(tt.want, names...)
+				s := r.status("low").Pod
+				if tt.message == "" && s.UID != uid || tt.message != "" && s.Status.Message != "Preempted in order to admit critical pod default/"+tt.message {
+					t.Errorf("%s, %s: %s", s.UID, uid, s.Status.Message)
+				}
+			})
+		})
+	}
+}
+
+// TestAnOrderToMakeRoomThatIsCarriedOut: who needed the room may be gone before it is free.
+func TestAnOrderToMakeRoomThatIsCarriedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.Room = room("4", "4Gi")
+		r.start()
+		low := edited(requesting("low", "3", "", "1"), func(p *corev1.Pod) { p.Spec.Containers[0].Command[2] = runtimetest.ScriptSlowStop })
+		other := requesting("other", "1", "", "1")
+		r.update(low, other)
+		before := r.status("other").Pod.UID
+		r.update(low, other, requesting("high", "3", "", "2"))
+		if s := r.status("low").Pod.Status; s.Reason != runner.ReasonPreempting {
+			t.Fatalf("low: %s %s", s.Phase, s.Reason)
+		}
+		r.update(low, other, requesting("late", "3", "", "2"))
+		r.pass(time.Minute)
+		r.phases("low:Failed/Preempting other:Running late:Running", "low", "other", "late")
+		r.update(low, other)
+		r.pass(time.Minute)
+		r.phases("low:Running other:Running", "low", "other")
+		if r.status("other").Pod.UID != before {
+			t.Error("another one had to go, too")
+		}
+	})
+}

@@ -148,8 +148,9 @@ type entry struct {
 	place *manifests.Pod
 	// rule is what the gates said in the last round.
 	rule Rule
-	// evict orders that the pod is evicted.
-	evict *Eviction
+	// evict orders that the pod is evicted; evictFor is the pod for which it is to make room, if that is why.
+	evict    *Eviction
+	evictFor *manifests.Key
 }
 
 // wish is a pod as it is desired.
@@ -398,12 +399,15 @@ func (p *Pool) handOut(ctx context.Context) {
 		p.findPlaceLocked(e)
 		e.rule = p.gateLocked(e)
 		if e.rule.Halt != nil {
-			e.evict = nil // it makes room anyhow; when it may go on, that was long ago
+			e.evict, e.evictFor = nil, nil // it makes room anyhow; when it may go on, that was long ago
 		}
 		p.anyHeld = p.anyHeld || e.rule.Wait != nil
 	}
 	p.floorLocked()
 	decided := p.admitLocked()
+	if p.countermandLocked(decided) {
+		decided = p.admitLocked() // what was to become free does not
+	}
 	p.preemptLocked(decided.Preempted)
 	p.anyHeld = p.anyHeld || len(decided.Held) > 0
 	for key, e := range p.entries {
@@ -488,7 +492,7 @@ func (p *Pool) report(w *worker, r report) {
 	e.keepPlace(r)
 	e.report.seen, e.report.holds, e.report.place = r.seen, r.holds, r.place
 	if e.evict != nil && r.status.Pod != nil && string(r.status.Pod.UID) != e.evict.UID {
-		e.evict = nil // carried out
+		e.evict, e.evictFor = nil, nil // carried out
 	}
 	p.setStatusLocked(e, r.status)
 	if changed && (p.anyHeld || p.gate != nil || p.barrier != nil) {

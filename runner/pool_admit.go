@@ -37,7 +37,7 @@ func (p *Pool) holdingLocked(e *entry) Holding {
 	h := Holding{Seen: e.report.seen, Pod: e.report.holds, Place: e.place, Idle: e.report.idle()}
 	switch {
 	case e.wish.round == p.round:
-		h.Priority, h.Leaving = e.wish.priority, e.evict != nil
+		h.Priority, h.Leaving = e.wish.priority, e.evict != nil || e.evicted()
 	case h.Pod != nil:
 		h.Priority, h.Leaving = manifests.PriorityOf(h.Pod), p.desired.Removable != nil && p.desired.Removable(h.Pod.Origin)
 	}
@@ -89,11 +89,27 @@ func (p *Pool) preemptLocked(all map[manifests.Key]manifests.Key) {
 			continue
 		}
 		p.cfg.Log.Info("pod has to make room", "pod", key.String(), "for", by.String())
+		e.evictFor = &by
 		e.evict = &Eviction{
 			UID: string(e.report.status.Pod.UID), Reason: ReasonPreempting, Grace: -1,
 			Message: "Preempted in order to admit critical pod " + by.String(),
 		}
 	}
+}
+
+// countermandLocked takes back the orders to make room for pods that do not wait any more: they are not wanted now, or have got room
+// elsewhere. What is carried out already goes on.
+func (p *Pool) countermandLocked(decided Decision) (some bool) {
+	for key, e := range p.entries {
+		if e.evictFor == nil || e.evicted() {
+			continue
+		}
+		if _, waits := decided.Held[*e.evictFor]; !waits {
+			p.cfg.Log.Info("pod does not have to make room any more", "pod", key.String(), "for", e.evictFor.String())
+			e.evict, e.evictFor, some = nil, nil, true
+		}
+	}
+	return some
 }
 
 // Evict has a pod stopped, unless it is not the one with this uid any more. It comes back after a while, and when the barrier lets it.
@@ -151,6 +167,11 @@ func (r *report) idle() bool {
 	}
 	phase := r.status.Pod.Status.Phase
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// evicted says that the pod has been evicted, whether it has ended or not.
+func (e *entry) evicted() bool {
+	return e.report.holds != nil && e.report.status.Pod != nil && returnsAfter(e.report.status.Pod.Status.Reason)
 }
 
 // comesBack says that the pod was evicted and is made again when that may be.
