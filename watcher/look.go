@@ -96,7 +96,7 @@ func findSite(dir string) (site, error) {
 func lookInto(path string, r route, want interests) listing {
 	want.listen(r.real)
 	l := listing{site: identifySite(r.real), ignored: map[string]string{}}
-	entries, err := os.ReadDir(r.real)
+	entries, err := readDir(r.real)
 	if err != nil {
 		l.err = err
 		return l
@@ -175,7 +175,7 @@ func kindOf(m fs.FileMode) string {
 // put a manifest that is being replaced.
 func backups(dir string) map[fileID]bool {
 	ids := map[fileID]bool{}
-	entries, _ := os.ReadDir(dir) // an unreadable directory holds no backups
+	entries, _ := readDir(dir) // an unreadable directory holds no backups
 	for _, e := range entries {
 		if classify(e.Name()) == manifest {
 			continue

@@ -40,6 +40,26 @@ func TestSpecialFilesAreNeverOpened(t *testing.T) {
 	}
 }
 
+// TestReadingIsNotWrittenToDisk: neither a file nor the directory gets a new time of access, which the kernel would write to disk.
+func TestReadingIsNotWrittenToDisk(t *testing.T) {
+	dir := t.TempDir()
+	file, long := filepath.Join(dir, "x.yaml"), time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	write(t, file, "pod x v1\n")
+	write(t, filepath.Join(dir, "README"), "no manifest\n")
+	for _, path := range []string{file, dir} {
+		must(t, os.Chtimes(path, long, time.Now())) // read before it was changed last: each access would be noted
+	}
+	s := standOn(t, dir)
+	s.pods("x=v1@x.yaml")
+	for _, path := range []string{file, dir} {
+		info, err := os.Stat(path)
+		must(t, err)
+		if at := info.Sys().(*syscall.Stat_t).Atim; at.Sec != long.Unix() {
+			t.Errorf("%s was noted as read at %s", path, time.Unix(at.Sec, at.Nsec))
+		}
+	}
+}
+
 func TestForeignFilesAreReportedOnceAndDroppingsNot(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"README", "x.yaml.bak", "y.YAML", ".hidden", "x.yaml~", "4913"} {

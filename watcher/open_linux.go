@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -73,7 +75,7 @@ func readFile(path string, force force) (contents, error) {
 	if !info.Mode().IsRegular() {
 		return contents{}, errSpecial
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	f, err := openUnnoticed(path, unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return contents{}, err
 	}
@@ -101,6 +103,28 @@ func readFile(path string, force force) (contents, error) {
 	c.sum = sha256.Sum256(c.data)
 	c.stable = identify(info) == c.id && c.id.settled(time.Now())
 	return c, nil
+}
+
+// openUnnoticed opens a file, or a directory, to read it without its time of access being written to disk, which would be one
+// more write after each change. Who does not own it, and is not root, may not ask for that.
+func openUnnoticed(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOATIME|flags, 0)
+	if errors.Is(err, unix.EPERM) {
+		return os.OpenFile(path, os.O_RDONLY|flags, 0)
+	}
+	return f, err
+}
+
+// readDir is os.ReadDir by openUnnoticed.
+func readDir(path string) ([]fs.DirEntry, error) {
+	d, err := openUnnoticed(path, unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(-1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
 }
 
 // force says what readFile does with a file that is open for writing.
