@@ -3,16 +3,23 @@
 package e2e
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
+	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/e2e/testbed"
 )
 
 const (
@@ -64,7 +71,8 @@ func (in *instance) hasAtMost(bytes uint64) {
 	})
 }
 
-// TestIdle: while 30 pods run and nothing happens, monopod and its shims write nothing to disk, change no file, and need little memory.
+// TestIdle: while 30 pods run and nothing happens, monopod and its shims write nothing to disk, change no file, and need little memory;
+// also with everything configured that there is.
 func TestIdle(t *testing.T) {
 	in := newInstance(t)
 	in.agent = "monopod-client" // the same without the race detector
@@ -78,6 +86,30 @@ func TestIdle(t *testing.T) {
 	}
 	in.put("all", strings.Join(all, "---\n"))
 	in.start()
+	in.allReady(len(all))
+	in.costsNothing(len(all), idleFor)
+	var fs unix.Statfs_t
+	if err := unix.Statfs(in.dir, &fs); err != nil {
+		t.Fatal(err)
+	}
+	if written := agentCost(in).Agent.WrittenBytes; fs.Type != unix.TMPFS_MAGIC && written < 1<<20 {
+		t.Errorf("it counts what is written: %d bytes since its start", written)
+	}
+	untouched := in.untouched("idle-0", "idle-29")
+	if err := in.signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	asked := in.configureEverything()
+	in.start()
+	in.allReady(len(all))
+	asked()
+	in.costsNothing(len(all), idleFor/2) // what is done now and then is done ten times as often
+	untouched("everything is configured")
+}
+
+// allReady waits until there are n pods, and all are ready.
+func (in *instance) allReady(n int) {
+	in.t.Helper()
 	in.eventually("all pods are ready", func() error {
 		pods, err := in.podList()
 		ready := 0
@@ -86,11 +118,67 @@ func TestIdle(t *testing.T) {
 				ready++
 			}
 		}
-		if err == nil && ready < len(all) {
+		if err == nil && ready != n {
 			err = fmt.Errorf("%d are", ready)
 		}
 		return err
 	})
+}
+
+// configureEverything adds to the configuration what can be added. What it returns looks that this is so once monopod runs with it.
+func (in *instance) configureEverything() (look func()) {
+	in.t.Helper()
+	all, err := testbed.NewEverything(in.dir, func() int32 { return ports.Take(in.t) })
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	often := []string{"nodeStatusUpdateFrequency: 1s", "evictionCheckFrequency: 1s", "fileCheckFrequency: 2s", "agentCPUBudget: 1500m"}
+	in.write(in.config, in.read("config.yaml")+strings.Join(append(all.Lines, often...), "\n")+"\n")
+	return func() {
+		in.t.Helper()
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+		for url, want := range map[string]string{
+			fmt.Sprintf("http://127.0.0.1:%d/healthz", all.Health):  "200 ok",
+			fmt.Sprintf("http://127.0.0.1:%d/pods", all.Open):       `200 .*"name":"idle-29-e2e"`,
+			fmt.Sprintf("https://127.0.0.1:%d/metrics", all.Served): "200 .*kubelet_running_pods 30",
+		} {
+			in.eventually(url+" answers", func() error { return answers(client, url, want) })
+		}
+		for _, want := range []string{"InputUnreachable .* http://.*/pods ", "InputUnreachable .* API server, node e2e "} {
+			in.eventually("events tell what does not answer: "+want, func() error {
+				out, err := in.run("events")
+				if err == nil && !regexp.MustCompile(want).MatchString(out) {
+					err = errors.New(out)
+				}
+				return err
+			})
+		}
+	}
+}
+
+// answers asks with a token, and compares the answer with a regular expression.
+func answers(client *http.Client, url, want string) error {
+	req, err := http.NewRequest(http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+testbed.Token)
+	r, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Body.Close() }()
+	body, err := io.ReadAll(r.Body)
+	if text := fmt.Sprint(r.StatusCode, " ", string(body)); err == nil && !regexp.MustCompile("(?s)^"+want).MatchString(text) {
+		err = fmt.Errorf("it is %.300s", text)
+	}
+	return err
+}
+
+// costsNothing waits until monopod with n pods has come to rest, and then for some time, in which nothing may be written.
+func (in *instance) costsNothing(n int, while time.Duration) {
+	t := in.t
+	t.Helper()
 	dirs := []string{filepath.Join(in.dir, "root"), in.state}
 	files, cost := changes(t, dirs...), agentCost(in)
 	for deadline := time.Now().Add(patience); ; {
@@ -105,9 +193,9 @@ func TestIdle(t *testing.T) {
 			t.Fatal("it does not come to rest")
 		}
 	}
-	letTimePass(idleFor)
+	letTimePass(while)
 	now := agentCost(in)
-	if cost.Shims.Processes != len(all) || now.Shims.Processes != len(all) {
+	if cost.Shims.Processes != n || now.Shims.Processes != n {
 		t.Fatalf("there are %d shims, then %d", cost.Shims.Processes, now.Shims.Processes)
 	}
 	if cost.Agent.WrittenBytes != now.Agent.WrittenBytes || cost.Shims.WrittenBytes != now.Shims.WrittenBytes {
@@ -123,16 +211,9 @@ func TestIdle(t *testing.T) {
 		t.Errorf("there are %d files, %d before", len(after), len(files))
 	}
 	in.hasAtMost(podsMemory)
-	var fs unix.Statfs_t
-	if err := unix.Statfs(in.dir, &fs); err != nil {
-		t.Fatal(err)
-	}
-	if fs.Type != unix.TMPFS_MAGIC && now.Agent.WrittenBytes < 1<<20 {
-		t.Errorf("it counts what is written: %d bytes since its start", now.Agent.WrittenBytes)
-	}
 	woken := now.Agent.WakeUps - cost.Agent.WakeUps
 	if woken == 0 { // how many there are depends on what else the machine does
-		t.Errorf("no wake-ups are counted in %v", idleFor)
+		t.Errorf("no wake-ups are counted in %v", while)
 	}
-	t.Logf("%d wake-ups of monopod, %d of its shims in %v", woken, now.Shims.WakeUps-cost.Shims.WakeUps, idleFor)
+	t.Logf("%d wake-ups of monopod, %d of its shims in %v", woken, now.Shims.WakeUps-cost.Shims.WakeUps, while)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"monopod/e2e/testbed"
 )
 
 // agent is the monopod under test.
@@ -29,15 +32,23 @@ func startAgent(ctx context.Context, b *bench) (*agent, error) {
 			return nil, err
 		}
 	}
-	if err := os.WriteFile(a.config(), []byte(strings.Join([]string{
+	lines := []string{
 		"staticPodPath: " + a.manifests,
 		"rootDirectory: " + filepath.Join(b.work, "root"),
 		"stateDirectory: " + filepath.Join(b.state, "agent"),
 		"podLogsDir: " + filepath.Join(b.work, "logs", "pods"),
 		"preloadDirectories: [" + b.images + "]",
 		"cniConfDir: " + filepath.Join(b.work, "cni"),
-		"podCIDR: 10.211.0.0/24", "cgroupRoot: /monopod-bench", "evictionHard: {memory.available: 10Mi}", "",
-	}, "\n")), 0o644); err != nil {
+		"podCIDR: 10.211.0.0/24", "cgroupRoot: /monopod-bench", "evictionHard: {memory.available: 10Mi}",
+	}
+	if b.all {
+		all, err := testbed.NewEverything(b.work, freePort)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, all.Lines...)
+	}
+	if err := os.WriteFile(a.config(), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		return nil, err
 	}
 	f, err := os.Create(a.log)
@@ -57,6 +68,16 @@ func startAgent(ctx context.Context, b *bench) (*agent, error) {
 		}
 	}
 	return nil, errors.Join(fmt.Errorf("monopod does not answer: %w\n%s", err, a.logTail()), a.stop())
+}
+
+// freePort is a port that the kernel gives to nobody else for now; 1, on which nobody listens either, when there is none.
+func freePort() int32 {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 1
+	}
+	defer l.Close()
+	return int32(l.Addr().(*net.TCPAddr).Port)
 }
 
 func (a *agent) config() string { return filepath.Join(a.b.work, "config.yaml") }

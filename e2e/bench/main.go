@@ -37,6 +37,7 @@ type bench struct {
 	reps   int
 	pods   int
 	only   string
+	all    bool
 	agent  *agent
 	floor  *floor
 	result map[string]float64
@@ -49,6 +50,7 @@ func main() {
 	flag.IntVar(&b.reps, "reps", 11, "repetitions of the single-pod figures; the median counts")
 	flag.IntVar(&b.pods, "pods", 30, "pods of the bulk figures")
 	flag.StringVar(&b.only, "only", "", "measure only this: single, ordered or bulk")
+	flag.BoolVar(&b.all, "everything", false, "configure nearly all there is: an API server, a collector and a source that do not answer, ports, rules, thresholds")
 	out := flag.String("o", "", "also write the figures to this file, as JSON")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
