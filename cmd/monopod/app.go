@@ -401,13 +401,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	imported, done := context.WithCancel(ctx)
 	defer done()
 	defer a.gauges.attach(rt)()
-	pool := runner.NewPool(timed{preloading{rt, imported}, a.tally, a.traces}, runner.Config{
-		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
-		Room: a.resources.room(), NodeLabels: a.nodeLabels(),
-		Now: a.machine.now, Events: a.events,
-		Follow:  func(d runner.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
-		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
-	})
+	pool := runner.NewPool(timed{preloading{rt, imported}, a.tally, a.traces}, a.poolConfig(rt))
 	a.gate.attach(pool, rt.Cleanup)
 	defer a.inside.open(rt)()
 	defer a.strain.attach(pool, rt)()
@@ -427,6 +421,17 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 		a.log.Warn("close runtime", "err", closeErr)
 	}
 	return err
+}
+
+// poolConfig is the configuration of what runs pods on a runtime.
+func (a *App) poolConfig(rt Runtime) runner.Config {
+	return runner.Config{
+		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
+		Room: a.resources.room(), NodeLabels: a.nodeLabels(),
+		Now: a.machine.now, Events: a.events,
+		Follow:  func(d runner.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
+		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
+	}
 }
 
 // nodeIPs asks for the addresses of this machine each time: they come and go with its network.

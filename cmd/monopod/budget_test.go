@@ -39,3 +39,19 @@ func TestABudgetIsKeptByTheCollectorWhereCgroupsCannotBeChanged(t *testing.T) { 
 		t.Error(budgetText(cfg.budgets()))
 	}
 }
+
+func TestTheAgentGoesIntoTheCgroupThatIsConfigured(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "proc", "self", "mountinfo"), strings.ReplaceAll("30 20 0:25 / @/memory rw - cgroup cgroup rw,memory\n31 20 0:26 / @/cpu rw - cgroup cgroup rw,cpu\n", "@", dir))
+	writeFile(t, filepath.Join(dir, "proc", "self", "cgroup"), "9:memory:/\n8:cpu:/\n")
+	for _, file := range []string{"memory/agent/memory.limit_in_bytes", "cpu/agent/cpu.cfs_quota_us", "cpu/agent/cpu.cfs_period_us", "memory/agent/cgroup.procs", "cpu/agent/cgroup.procs"} {
+		writeFile(t, filepath.Join(dir, file), "")
+	}
+	sys := budget.System{Proc: filepath.Join(dir, "proc"), PID: 77, Delegated: func(string) bool { return false }}
+	var out strings.Builder
+	got := keepToBudget(sys, &LoadedConfig{Config: Config{CgroupRoot: "/pods", KubeletCgroups: "/agent"}}, slog.New(slog.NewTextHandler(&out, nil)))
+	if b, err := os.ReadFile(filepath.Join(dir, "memory", "agent", "cgroup.procs")); got.Name != "/agent" || err != nil || string(b) != "77" || out.Len() > 0 {
+		t.Errorf("%+v; %q, %v; it says %s", got, b, err, out.String())
+	}
+}

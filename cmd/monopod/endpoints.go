@@ -91,26 +91,34 @@ func namedProbes(probes []metrics.Probe, named func(name, uid string) string) []
 
 // serve answers over TCP where that is configured, until ctx ends.
 func (a *App) serve(ctx context.Context, g *errgroup.Group) {
-	cfg := &a.cfg.Server
-	run := func(c secure.Config) {
-		c.MaxConnections, c.Log = cfg.MaxConnections, a.log
+	for _, c := range a.ports() {
 		s := secure.NewServer(c)
 		g.Go(func() error { return s.Run(ctx) })
+	}
+}
+
+// ports are those that answer over TCP.
+func (a *App) ports() (all []secure.Config) {
+	cfg := &a.cfg.Server
+	add := func(c secure.Config) {
+		c.MaxConnections, c.Log = cfg.MaxConnections, a.log
+		all = append(all, c)
 	}
 	if cfg.Port > 0 {
 		version, _ := secure.ParseVersion(cfg.TLSMinVersion) // checked when it was loaded
 		suites, _ := secure.ParseCipherSuites(cfg.TLSCipherSuites)
-		run(secure.Config{
+		add(secure.Config{
 			Address: hostPort(cfg.Address, cfg.Port), Cert: a.certificate(), MinVersion: version, CipherSuites: suites,
 			Access: a.access(), Handler: a.overTCP.Handler(), Streams: endpoints.LongRunning,
 		})
 	}
 	if cfg.ReadOnlyPort > 0 {
-		run(secure.Config{Address: hostPort(cfg.Address, cfg.ReadOnlyPort), Handler: a.overTCP.ReadOnly()})
+		add(secure.Config{Address: hostPort(cfg.Address, cfg.ReadOnlyPort), Handler: a.overTCP.ReadOnly()})
 	}
 	if cfg.HealthzPort > 0 {
-		run(secure.Config{Address: hostPort(cfg.HealthzBindAddress, cfg.HealthzPort), Handler: a.ends.Healthz()})
+		add(secure.Config{Address: hostPort(cfg.HealthzBindAddress, cfg.HealthzPort), Handler: a.ends.Healthz()})
 	}
+	return all
 }
 
 func (a *App) certificate() *secure.Certificate {
