@@ -244,7 +244,8 @@ func (p *Pool) Run(ctx context.Context) error {
 	defer settle.Stop()
 	// While many pods start that wait for each other's ports, each of them would have all looked at: at most a tenth of the time
 	// is spent on that.
-	freed, rested := p.freed, time.NewTimer(0)
+	freed, rested := p.freed, time.NewTimer(p.cfg.SettleAfter)
+	rested.Stop()
 	defer rested.Stop()
 	for {
 		select {
@@ -257,8 +258,10 @@ func (p *Pool) Run(ctx context.Context) error {
 		case <-freed:
 			began := time.Now()
 			p.handOut(ctx)
-			freed = nil
-			rested.Reset(9 * time.Since(began))
+			if rest := 9 * time.Since(began); rest > 0 { // a fake clock stands still
+				freed = nil
+				rested.Reset(rest)
+			}
 		case <-rested.C:
 			freed = p.freed
 		case <-p.beats:

@@ -107,13 +107,15 @@ type Watch struct {
 	startup, liveness, readiness *prober
 }
 
-// prober is one probe of a Watch; state, counts and timer are guarded by Watch.mu.
+// prober is one probe of a Watch; what follows handler is guarded by Watch.mu.
 type prober struct {
 	Config
 	handler handler
 	state   State
 	counts  Counts
 	timer   *time.Timer
+	// counted says that Options.Group has it, until its last attempt is over.
+	counted bool
 }
 
 // Has says that a container has probes at all.
@@ -191,12 +193,18 @@ func (w *Watch) scheduleLocked(ctx context.Context, p *prober, now time.Time) {
 	if wait > 0 {
 		wait += p.state.Due.Add(grid - 1).Truncate(grid).Sub(p.state.Due)
 	}
-	if p.timer != nil {
-		p.timer.Reset(wait)
-		return
+	if !p.counted {
+		p.counted = true
+		w.o.Group.Add(1)
 	}
-	w.o.Group.Add(1)
-	p.timer = time.AfterFunc(wait, func() { w.ask(ctx, p) })
+	switch {
+	case wait <= 0:
+		go w.ask(ctx, p)
+	case p.timer != nil:
+		p.timer.Reset(wait)
+	default:
+		p.timer = time.AfterFunc(wait, func() { w.ask(ctx, p) })
+	}
 }
 
 // ask makes one attempt and books it.

@@ -277,7 +277,7 @@ func (m *Machine) Put(key manifests.Key, s runner.PodState) {
 		}
 		p.containers = append(p.containers, f)
 		if f.State == runner.ContainerRunning && !f.process.runs {
-			f.timer = time.AfterFunc(f.process.after, func() { m.timeUp(key, f, f.process.code, f.process.reason) })
+			m.endLaterLocked(key, f)
 		}
 	}
 	m.pods[key] = p
