@@ -35,6 +35,7 @@ type chaos struct {
 	reason   string
 	offline  bool
 	skew     time.Duration // of the machine's clock
+	skewedAt time.Time     // of the bubble's clock
 	// sick says that probes fail.
 	sick bool
 	// answered is when the startup probe of a container, by pod and name, last succeeded.
@@ -205,8 +206,8 @@ func (c *chaos) checkOrder(key manifests.Key, a runner.Action, st runner.PodStat
 			continue
 		}
 		begun = begun || kindOf(want, i.Name) == "regular" && !i.StartedAt.IsZero()
-		// Its end may have come between the plan and the start.
-		alive := i.State == runner.ContainerRunning || i.State == runner.ContainerExited && c.now().Sub(i.Exit.FinishedAt) <= slowest
+		// Its end may have come between the plan and the start, and the clock may have been set since.
+		alive := i.State == runner.ContainerRunning || i.State == runner.ContainerExited && (c.now().Sub(i.Exit.FinishedAt) <= slowest || time.Since(c.skewedAt) <= slowest)
 		there[i.Name] = there[i.Name] || alive && c.isStarted(key, want, &i)
 		succeeded[i.Name] = succeeded[i.Name] || i.State == runner.ContainerExited && i.StopSentAt.IsZero() && i.StoppingAt.IsZero() && i.Exit.ExitCode == 0
 	}
@@ -588,7 +589,7 @@ func (c *chaos) setClock(by time.Duration) {
 	c.fake.SetClock(by)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.skew += by
+	c.skew, c.skewedAt = c.skew+by, time.Now()
 }
 
 func (c *chaos) setSick(sick bool) {
