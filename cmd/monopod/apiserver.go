@@ -132,6 +132,8 @@ func (b *board) sight() error {
 type nodeFacts struct {
 	app  *App
 	info func() corev1.NodeSystemInfo
+	// containerd is the version that a containerd of its own was last known to have.
+	containerd string
 	// known are the images when they were last listed, in that state of them.
 	known  []corev1.ContainerImage
 	state  uint64
@@ -139,11 +141,25 @@ type nodeFacts struct {
 }
 
 func newNodeFacts(a *App) *nodeFacts {
-	return &nodeFacts{app: a, info: sync.OnceValue(func() corev1.NodeSystemInfo { return apiserver.SystemInfo(version(), containerdVersion()) })}
+	return &nodeFacts{app: a, info: sync.OnceValue(func() corev1.NodeSystemInfo { return apiserver.SystemInfo(version(), "") })}
 }
 
-// containerdVersion is that of the module.
-func containerdVersion() string {
+// system is what machine this is, with the containerd that runs its containers.
+func (f *nodeFacts) system() corev1.NodeSystemInfo {
+	info := f.info()
+	if f.app.cfg.ContainerRuntimeEndpoint == "" {
+		info.ContainerRuntimeVersion += linkedContainerd()
+		return info
+	}
+	if rt := f.app.open.Load(); rt != nil {
+		f.containerd = or((*rt).ContainerdVersion(), f.containerd)
+	}
+	info.ContainerRuntimeVersion += strings.TrimPrefix(or(f.containerd, "Unknown"), "v") // as a kubelet says it
+	return info
+}
+
+// linkedContainerd is the version of the containerd inside this program.
+func linkedContainerd() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
@@ -165,7 +181,7 @@ func (f *nodeFacts) now() apiserver.Facts {
 	}
 	cordoned, ending := a.gate.closed()
 	facts := apiserver.Facts{
-		Addresses: apiserver.NodeAddresses(ips, cfg.NodeName), Info: f.info(), Images: f.images(), Port: int32(cfg.Port), Unschedulable: cordoned,
+		Addresses: apiserver.NodeAddresses(ips, cfg.NodeName), Info: f.system(), Images: f.images(), Port: int32(cfg.Port), Unschedulable: cordoned,
 		Conditions: append(a.pressures(), f.ready(ending)), // the last one, as a kubelet's
 	}
 	if r := a.resources; r != nil {

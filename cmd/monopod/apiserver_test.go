@@ -96,6 +96,34 @@ func TestTheNodeHasWhatTheMachineHas(t *testing.T) {
 	}
 }
 
+// TestTheNodeTellsWhichContainerdRuns: the one inside, or the one that is asked, which may be replaced while we run.
+func TestTheNodeTellsWhichContainerdRuns(t *testing.T) {
+	a := idleApp(t)
+	if got := newNodeFacts(a).system().ContainerRuntimeVersion; got != "containerd://"+linkedContainerd() {
+		t.Errorf("inside: %s", got)
+	}
+	a.cfg.ContainerRuntimeEndpoint = "unix:///x"
+	facts := newNodeFacts(a)
+	for _, c := range []struct {
+		rt   Runtime
+		want string
+	}{
+		{nil, "containerd://Unknown"},
+		{&fakeRuntime{}, "containerd://Unknown"},
+		{&fakeRuntime{version: "v9.8.7"}, "containerd://9.8.7"},
+		{nil, "containerd://9.8.7"}, // it is away for a moment
+		{&fakeRuntime{version: "1.7.29-0ubuntu1"}, "containerd://1.7.29-0ubuntu1"},
+	} {
+		a.open.Store(nil)
+		if c.rt != nil {
+			a.open.Store(&c.rt)
+		}
+		if got := facts.system().ContainerRuntimeVersion; got != c.want {
+			t.Errorf("%+v: %s, want %s", c.rt, got, c.want)
+		}
+	}
+}
+
 func TestTheNodeTellsThatItTakesNoPods(t *testing.T) {
 	a := idleApp(t)
 	a.news = make(chan struct{}, 1)

@@ -37,6 +37,8 @@ type fakeRuntime struct {
 	stuck bool
 	// root is the root directory of all containers.
 	root string
+	// version is that of a containerd of its own.
+	version string
 }
 
 func (f *fakeRuntime) Images() imageService { return f.images.Images() }
@@ -73,6 +75,8 @@ func (f *fakeRuntime) Cleanup(ctx context.Context) error {
 	}
 	return err
 }
+
+func (f *fakeRuntime) ContainerdVersion() string { return f.version }
 
 func (f *fakeRuntime) Purge(context.Context) error { return nil }
 

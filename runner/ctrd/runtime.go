@@ -73,6 +73,9 @@ type Runtime struct {
 	// freed says that a pod with claims is gone.
 	freed atomic.Bool
 
+	// version is that of another containerd, if it has said it.
+	version atomic.Pointer[string]
+
 	// usage is what pods use of the disk.
 	usage *usage
 	// snapshots is where another containerd keeps its snapshots, if it says so.
@@ -274,7 +277,7 @@ func (r *Runtime) connectTo(ctx context.Context) error {
 	if r.cfg.Snapshotter == "" {
 		r.cfg.Snapshotter = embed.Overlayfs
 	}
-	if _, err := c.Version(ctx); err != nil {
+	if err := r.askVersion(ctx); err != nil {
 		return fmt.Errorf("containerd at %s: %w", r.cfg.Endpoint, err)
 	}
 	r.snapshots = r.findSnapshots(ctx)
@@ -289,6 +292,23 @@ func (r *Runtime) connectTo(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// askVersion sees whether containerd answers, and asks another one what it is: after a restart that may be newer.
+func (r *Runtime) askVersion(ctx context.Context) error {
+	v, err := r.client.Version(ctx)
+	if err == nil && r.cfg.Endpoint != "" {
+		r.version.Store(&v.Version)
+	}
+	return err
+}
+
+// ContainerdVersion is what another containerd said last when it was asked for its version; empty for the one inside this process.
+func (r *Runtime) ContainerdVersion() string {
+	if v := r.version.Load(); v != nil {
+		return *v
+	}
+	return ""
 }
 
 // Run follows containerd's events, tears down what was removed and watches the preload directories. It returns

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,6 +54,13 @@ func TestContainerdsRestartStopsNothing(t *testing.T) {
 	w.startContainerd(t)
 	a := w.open(t)
 	defer a.end(t)
+	says, err := exec.Command(filepath.Join(os.Getenv(envPrograms), "containerd"), "--version").Output()
+	check(t, err)
+	version := strings.Fields(string(says))[2] // after its name and its source
+	if got := a.ContainerdVersion(); got != version {
+		t.Errorf("it is containerd %s, and is said to be %s", version, got)
+	}
+	a.version.Store(new(string)) // as if that had been another one
 	stays, ends := stamped(t, "stays", w.dir, false), load(t, `
 apiVersion: v1
 kind: Pod
@@ -86,6 +94,9 @@ spec:
 		if k == (manifests.Key{}) {
 			break
 		}
+	}
+	if got := a.ContainerdVersion(); got != version {
+		t.Errorf("after its restart it is containerd %s, and is said to be %s", version, got)
 	}
 	if now := a.pidOf(t, stays.Key()); now != pid || !alive(pid) {
 		t.Errorf("pid was %d, is %d", pid, now)

@@ -128,7 +128,7 @@ func (r *Runtime) readEvents(ctx context.Context) error {
 
 func (r *Runtime) resubscribe(ctx context.Context) error {
 	r.events.cancel()
-	if _, err := r.client.Version(ctx); err != nil {
+	if err := r.askVersion(ctx); err != nil {
 		return err
 	}
 	s := r.subscribe(ctx)
