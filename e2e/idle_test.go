@@ -210,6 +210,10 @@ func (in *instance) costsNothing(n int, while time.Duration) {
 	if len(after) != len(files) || len(after) < 1000 {
 		t.Errorf("there are %d files, %d before", len(after), len(files))
 	}
+	if t.Failed() {
+		out, _ := in.run("events")
+		t.Log("events:\n" + out[max(0, len(out)-2000):])
+	}
 	in.hasAtMost(podsMemory)
 	woken := now.Agent.WakeUps - cost.Agent.WakeUps
 	if woken == 0 { // how many there are depends on what else the machine does

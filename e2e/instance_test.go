@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,6 +102,9 @@ func newInstanceIn(t *testing.T, dir string, extra ...string) *instance {
 		"podLogsDir: " + filepath.Join(dir, "logs", "pods"), "preloadDirectories: [" + filepath.Join(dir, "images") + "]",
 		"cniConfDir: " + filepath.Join(dir, "cni"), "podCIDR: " + in.subnet, "cgroupRoot: " + in.cgroup,
 		"nodeName: e2e", "logging: {level: debug}", "evictionHard: {memory.available: 10Mi}", // whatever the disk of this machine looks like
+	}
+	if !slices.ContainsFunc(extra, func(line string) bool { return strings.HasPrefix(line, "imageGCHighThresholdPercent:") }) {
+		lines = append(lines, "imageGCHighThresholdPercent: 100") // the same
 	}
 	in.write(in.config, strings.Join(append(lines, extra...), "\n")+"\n")
 	return in

@@ -123,10 +123,11 @@ func endRows() []Row {
 			Container: "{restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}], " + mount + "}", Spec: volume,
 		},
 		{
-			Name: "restartruleaction", Fields: []string{rules + "action"}, Script: second,
+			// c ends when other is there, which is then started a second time.
+			Name: "restartruleaction", Fields: []string{rules + "action"}, Script: "until [ -e /d/up ]; do sleep 0.1; done; " + second,
 			Otherwise: map[string]any{rules + "action": "Restart"},
 			Container: "{restartPolicy: Never, restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}], " + mount + "}",
-			Spec:      volume + "\ncontainers: [{name: other, image: IMAGE, command: [sh, -c, \"" + forever + "\"]}]",
+			Spec:      volume + "\ncontainers: [{name: other, image: IMAGE, command: [sh, -c, \"touch /d/up; " + forever + "\"], " + mount + "}]",
 			Check: func(s *Seen) Verdict {
 				other := s.Status("other")
 				if s.Ended() == nil || s.Ended().ExitCode != 0 || other.State.Running == nil {
