@@ -84,7 +84,7 @@ test-apiserver: kubernetes
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
-.PHONY: run test unit e2e e2e-binaries soak vm-test vm-powercut vm-systemd-test lint fmt generate bench bench-scale clean
+.PHONY: run test unit random e2e e2e-binaries soak vm-test vm-powercut vm-systemd-test lint fmt generate bench bench-scale clean
 
 ## run: the hello example on this machine; Ctrl-C removes it
 run:
@@ -103,6 +103,10 @@ test:
 ## unit: tests that need no root, no network and no containerd
 unit:
 	@GO="$(GO)" .ci/unit
+
+## random: random tests tell 10,000 stories each, other ones each time; CI tells the same few
+random:
+	@GO="$(GO)" .ci/random
 
 ## e2e: the binary and the packages on real containerd, runc and CNI, as root
 e2e: build bundle tools
@@ -142,7 +146,7 @@ vm-systemd-test: bundle
 lint: $(BIN)/tools/golangci-lint
 	$(BIN)/tools/golangci-lint run
 	$(GO) mod tidy -diff
-	bash -n .ci/run .ci/unit .ci/e2e .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
+	bash -n .ci/run .ci/unit .ci/seeded .ci/random .ci/e2e .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
 	for script in examples/control-plane/*.sh; do bash -n $$script || exit 1; done
 	if command -v shellcheck >/dev/null; then cd examples/control-plane && shellcheck -x *.sh; fi
 
