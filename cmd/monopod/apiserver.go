@@ -151,9 +151,7 @@ func (f *nodeFacts) system() corev1.NodeSystemInfo {
 		info.ContainerRuntimeVersion += linkedContainerd()
 		return info
 	}
-	if rt := f.app.open.Load(); rt != nil {
-		f.containerd = or((*rt).ContainerdVersion(), f.containerd)
-	}
+	f.containerd = or(f.app.gauges.containerdVersion(), f.containerd)
 	info.ContainerRuntimeVersion += strings.TrimPrefix(or(f.containerd, "Unknown"), "v") // as a kubelet says it
 	return info
 }

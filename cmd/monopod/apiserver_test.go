@@ -114,9 +114,9 @@ func TestTheNodeTellsWhichContainerdRuns(t *testing.T) {
 		{nil, "containerd://9.8.7"}, // it is away for a moment
 		{&fakeRuntime{version: "1.7.29-0ubuntu1"}, "containerd://1.7.29-0ubuntu1"},
 	} {
-		a.open.Store(nil)
+		a.gauges.runtime.Store(nil)
 		if c.rt != nil {
-			a.open.Store(&c.rt)
+			a.gauges.attach(c.rt)
 		}
 		if got := facts.system().ContainerRuntimeVersion; got != c.want {
 			t.Errorf("%+v: %s, want %s", c.rt, got, c.want)

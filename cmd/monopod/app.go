@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -58,8 +57,6 @@ type Runtime interface {
 	Images() imageService
 	// ReclaimContainers makes room with what ended containers left that nobody needs, and returns how many bytes that were.
 	ReclaimContainers(ctx context.Context) (int64, error)
-	// ContainerdVersion is that of a containerd that runs for itself; empty: it is inside this process.
-	ContainerdVersion() string
 	// Close lets go of the runtime. What runs goes on.
 	Close() error
 }
@@ -124,8 +121,6 @@ type App struct {
 	resolver *names.Server
 	gate     *gate
 	gauges   gauges
-	// open is the runtime that is open; nil while none is.
-	open atomic.Pointer[Runtime]
 	// stats reads what the machine and the pods use, when somebody asks.
 	stats *stats.Collector
 	// tally counts what is done; ends answers who asks as a kubelet does.
@@ -406,8 +401,6 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	imported, done := context.WithCancel(ctx)
 	defer done()
 	defer a.gauges.attach(rt)()
-	a.open.Store(&rt)
-	defer a.open.Store(nil)
 	pool := runner.NewPool(timed{preloading{rt, imported}, a.tally, a.traces}, a.poolConfig(rt))
 	a.gate.attach(pool, rt.Cleanup)
 	defer a.inside.open(rt)()

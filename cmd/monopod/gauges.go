@@ -19,9 +19,11 @@ type measured interface {
 	Places(ctx context.Context) ([]runner.Place, error)
 	// MeasureDisk walks over what a pod has on disk.
 	MeasureDisk(ctx context.Context, key manifests.Key) (runner.DiskSizes, error)
+	// ContainerdVersion is that of a containerd that runs for itself; empty: it is inside this process, or has not said it.
+	ContainerdVersion() string
 }
 
-// gauges is stats.Source on the runtime that is open at the moment.
+// gauges is stats.Source on the runtime that is open at the moment, and knows its version.
 type gauges struct {
 	runtime atomic.Pointer[measured]
 }
@@ -33,6 +35,14 @@ var errNoRuntime = errors.New("containers cannot be seen now")
 func (g *gauges) attach(rt measured) (detach func()) {
 	g.runtime.Store(&rt)
 	return func() { g.runtime.Store(nil) }
+}
+
+// containerdVersion is that of the runtime; empty also while none is open.
+func (g *gauges) containerdVersion() string {
+	if rt := g.runtime.Load(); rt != nil {
+		return (*rt).ContainerdVersion()
+	}
+	return ""
 }
 
 // Places implements stats.Source.

@@ -132,23 +132,7 @@ cniBinDirs: [bin]
 			t.Errorf("%s: there is no %s", key, test)
 		}
 	}
-	sameAsGolden(t, "testdata/handed.golden", got.String())
-}
-
-func sameAsGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("-want +got (go test ./cmd/monopod -update writes it anew):\n%s", diff)
-	}
+	golden(t, "testdata/handed.golden", got.String())
 }
 
 // testsIn is the text of files with tests.
