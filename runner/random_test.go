@@ -568,12 +568,31 @@ func (c *chaos) play(s step) {
 		c.push()
 	}
 	c.settle()
+	c.revive()
+}
+
+// revive starts an agent again that an armed kill has ended. Another kill may have been armed since.
+func (c *chaos) revive() {
 	select {
 	case <-c.fake.Died():
 		c.restart()
 		c.push()
 	default:
 	}
+}
+
+// calm ends all faults and leaves a living agent behind. The kill is disarmed before anything else: what follows wakes the pool, and an action of that moment
+// must not be the one after which the agent dies with nobody left to start it again.
+func (c *chaos) calm() {
+	dead := c.fake.Disarm()
+	c.setFault("")
+	c.setOffline(false)
+	c.setSick(false)
+	c.fake.Blind(nil)
+	if dead {
+		c.restart()
+	}
+	c.settle()
 }
 
 func (c *chaos) setFault(kind runner.ActionKind) {
@@ -735,13 +754,28 @@ func changeInit(o *corev1.Pod, s step) {
 	}
 }
 
+// TestAnArmedKillIsSettledBeforeTheEnd: the agent dies at the moment of the finale, after the last look whether it is alive.
+func TestAnArmedKillIsSettledBeforeTheEnd(t *testing.T) {
+	for _, kill := range []int{1, 2, 3, 4, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newChaos(t, 0)
+			c.start()
+			pod := testPod("x", testContainer("a", runtimetest.ScriptServe))
+			c.desired[pod.Key()], c.editedAt[pod.Key()] = pod, time.Now()
+			c.fake.KillAfter(kill)
+			c.push()
+			c.pass(time.Minute)
+			c.finale()
+			if len(c.wrong) > 0 {
+				t.Errorf("killed after %d actions: %s", kill, strings.Join(c.wrong, "\n"))
+			}
+		})
+	}
+}
+
 // finale takes all obstacles away, lets time pass and checks the end.
 func (c *chaos) finale() {
-	c.setFault("")
-	c.setOffline(false)
-	c.setSick(false)
-	c.fake.Blind(nil)
-	c.fake.KillAfter(0)
+	c.calm()
 	c.mu.Lock()
 	for k, p := range c.desired {
 		c.desired[k] = edited(p, func(o *corev1.Pod) {

@@ -151,14 +151,20 @@ func (f *Fake) dieLocked() {
 // Died is closed when the agent is dead.
 func (f *Fake) Died() <-chan struct{} { return f.died }
 
-// KillAfter lets the agent die as soon as n more actions have been applied; 0 takes that back.
+// KillAfter lets the agent die as soon as n more actions have been applied. A test calls Disarm before it checks what has become of its pods.
 func (m *Machine) KillAfter(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.killAt = m.applied + n
+}
+
+// Disarm cancels KillAfter and reports whether the agent is dead. Both are one step: a kill cannot happen between the look and the cancellation, so an agent
+// that is alive on return stays alive.
+func (m *Machine) Disarm() (dead bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.killAt = 0
-	if n > 0 {
-		m.killAt = m.applied + n
-	}
+	return m.agent.dead
 }
 
 // Reboot ends all processes and takes all namespaces away; instances that never ran are gone with their tasks. The agent dies with the machine; Restart brings one back.
