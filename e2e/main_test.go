@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"monopod/e2e/testimages"
+	"monopod/internal/signals"
 )
 
 var built struct {
@@ -71,6 +72,7 @@ func testImage(t *testing.T) string {
 }
 
 func TestMain(m *testing.M) {
+	signals.Adopt() // tests send them to what they start, and `make test &` has them ignored
 	code := m.Run()
 	if archive.path != "" && archive.path != os.Getenv("MONOPOD_E2E_IMAGE") {
 		_ = os.RemoveAll(filepath.Dir(archive.path))

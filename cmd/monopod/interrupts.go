@@ -3,14 +3,19 @@ package main
 import (
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
+
+	"monopod/internal/signals"
 )
 
 // interrupts is what becomes of the signals of the process: the first one asks it to stop, the second one does not
 // wait for that. While another process is the point of this one, it gets them instead.
 type interrupts struct {
 	signals chan os.Signal
+	// ignored are the signals that the process was started to ignore, as a background job of a script is: it goes on ignoring them. What it starts does not.
+	ignored []os.Signal
 	stop    func()
 
 	mu sync.Mutex // guards what follows
@@ -23,8 +28,8 @@ type interrupts struct {
 }
 
 func newInterrupts(stop func()) *interrupts {
-	i := &interrupts{signals: make(chan os.Signal, 8), stop: stop}
-	signal.Notify(i.signals, syscall.SIGINT, syscall.SIGTERM)
+	i := &interrupts{signals: make(chan os.Signal, 8), ignored: signals.Adopt(), stop: stop}
+	i.also(syscall.SIGINT, syscall.SIGTERM)
 	return i
 }
 
@@ -77,9 +82,13 @@ func (i *interrupts) atEnd(last func()) {
 	i.mu.Unlock()
 }
 
-// also makes further signals known.
+// also makes further signals known, except those that are ignored.
 func (i *interrupts) also(more ...os.Signal) {
-	if i != nil {
+	if i == nil {
+		return
+	}
+	more = slices.DeleteFunc(more, func(s os.Signal) bool { return slices.Contains(i.ignored, s) })
+	if len(more) > 0 { // without signals, Notify would take all
 		signal.Notify(i.signals, more...)
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"monopod/internal/signals"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -18,6 +20,7 @@ func TestMain(m *testing.M) {
 		actAsDaemon()
 		return
 	}
+	signals.Adopt() // tests send them to what they start
 	goleak.VerifyTestMain(m)
 }
 

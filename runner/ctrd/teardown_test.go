@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"monopod/internal/signals"
 	"monopod/manifests"
 )
 
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) {
 	if childMain() {
 		return
 	}
+	signals.Adopt() // what tests start must not inherit them
 	goleak.VerifyTestMain(m, leakOptions()...)
 }
 
