@@ -545,7 +545,7 @@ func TestASlotThatOthersTakeAndDropIsHeldOrTakenWhole(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			s := firstSlot(b)
-			for taken := 0; taken < 50; {
+			for taken := 0; taken < 12; {
 				err := s.lock()
 				if isHeld(err) {
 					continue

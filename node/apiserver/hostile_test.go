@@ -118,7 +118,7 @@ func TestMemoryIsBoundedWhateverAServerAnswers(t *testing.T) {
 			})
 			// One value of 2 MiB, twice while its buffer grows, for each of the two feeds, and what the server itself holds.
 			most := uint64(0)
-			stays(t, 100*time.Millisecond, func() error { most = max(most, heap()); return nil })
+			stays(t, 50*time.Millisecond, func() error { most = max(most, heap()); return nil })
 			if grown := int64(most) - int64(before); grown > 24<<20 {
 				t.Errorf("the heap has grown by %d MiB", grown>>20)
 			}
