@@ -74,7 +74,7 @@ func readAt(now boottime.Moment, dir string, f Filter) ([]corev1.Event, error) {
 
 // readFile returns the records of a file, and the length of its whole lines. Damaged lines are left out.
 func readFile(path string) (found []record, whole int64, err error) {
-	f, err := os.Open(path)
+	f, err := atomicfile.Open(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, nil
 	}
@@ -174,7 +174,10 @@ func (s *store) begin(text []byte) error {
 		return err
 	}
 	path := func(name string) string { return filepath.Join(s.dir, name) }
-	f, err := os.OpenFile(path(newFile), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err := os.RemoveAll(path(newFile)); err != nil { // what a process has left that was killed, or damage
+		return err
+	}
+	f, err := os.OpenFile(path(newFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -184,6 +187,9 @@ func (s *store) begin(text []byte) error {
 	}
 	if err == nil {
 		err = os.Rename(path(logFile), path(oldFile))
+		if info, lerr := os.Lstat(path(logFile)); err != nil && lerr == nil && info.IsDir() {
+			err = atomicfile.SetAside(path(logFile), path(logFile)+".damaged")
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}

@@ -110,13 +110,16 @@ func load(dir string) (*State, error) {
 		}
 	}
 	path := filepath.Join(dir, stateFile)
-	b, err := os.ReadFile(path)
-	if err != nil {
+	b, err := atomicfile.Read(path, atomicfile.MaxState)
+	if err != nil && !errors.Is(err, atomicfile.ErrDamaged) {
 		return nil, err
 	}
-	st, err := decode(b)
+	var st *State
+	if err == nil {
+		st, err = decode(b)
+	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), os.Rename(path, filepath.Join(dir, damagedFile)))
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), atomicfile.SetAside(path, filepath.Join(dir, damagedFile)))
 	}
 	return st, nil
 }

@@ -103,7 +103,7 @@ func (c *Copy) read(name string) ([]byte, error) {
 	case !info.Mode().IsRegular() || info.Size() > maxCopy:
 		return nil, fmt.Errorf("%s: %w: %d bytes, %s", c.dir, ErrDamaged, info.Size(), info.Mode())
 	}
-	return os.ReadFile(path)
+	return atomicfile.Read(path, maxCopy)
 }
 
 // decodeCopy checks and takes apart what encodeCopy made.
@@ -188,7 +188,7 @@ func (c *Copy) Highest() (uint64, error) {
 	case !info.Mode().IsRegular() || info.Size() > maxVersionFile:
 		return 0, fmt.Errorf("%s: %w", path, errVersionFile)
 	}
-	data, err := os.ReadFile(path)
+	data, err := atomicfile.Read(path, maxVersionFile)
 	if err != nil {
 		return 0, err
 	}

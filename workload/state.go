@@ -114,16 +114,18 @@ func NewStore(path string) *Store { return &Store{path: path} }
 // Load reads the state. A file that is missing is an empty one; one that cannot be understood is set aside.
 func (s *Store) Load() (State, error) {
 	st := State{Jobs: map[string]*JobState{}, Crons: map[string]*CronState{}}
-	b, err := os.ReadFile(s.path)
+	b, err := atomicfile.Read(s.path, atomicfile.MaxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, nil
 	}
-	if err != nil {
+	if err == nil {
+		err = json.Unmarshal(b, &st)
+	} else if !errors.Is(err, atomicfile.ErrDamaged) {
 		return st, err
 	}
-	if err := json.Unmarshal(b, &st); err != nil {
+	if err != nil {
 		return State{Jobs: map[string]*JobState{}, Crons: map[string]*CronState{}},
-			errors.Join(fmt.Errorf("what Jobs have done is not known: %s: %w", s.path, err), os.Rename(s.path, s.path+".broken"))
+			errors.Join(fmt.Errorf("what Jobs have done is not known: %s: %w", s.path, err), atomicfile.SetAside(s.path, s.path+".broken"))
 	}
 	if st.Jobs == nil {
 		st.Jobs = map[string]*JobState{}

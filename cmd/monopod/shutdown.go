@@ -292,7 +292,7 @@ func (m shutdownMarker) began() bool {
 }
 
 func (m shutdownMarker) read() (st shutdownState, err error) {
-	b, err := os.ReadFile(m.path)
+	b, err := atomicfile.Read(m.path, atomicfile.MaxState)
 	if err == nil {
 		err = json.Unmarshal(b, &st)
 	}

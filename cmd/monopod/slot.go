@@ -191,7 +191,7 @@ func (s *slot) writeFile(name string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+	if old, err := atomicfile.Read(path, atomicfile.MaxState); err == nil && bytes.Equal(old, content) {
 		return nil
 	}
 	return atomicfile.Write(path, content, 0o600)

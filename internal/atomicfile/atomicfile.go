@@ -27,13 +27,28 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+		err = replace(f.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return SyncDir(dir)
 }
+
+// replace renames a file. A directory in its place, which rename does not replace, is set aside: else what is stored there
+// could never be stored again.
+func replace(from, to string) error {
+	err := os.Rename(from, to)
+	if info, serr := os.Lstat(to); err != nil && serr == nil && info.IsDir() {
+		if err = SetAside(to, to+damagedSuffix); err == nil {
+			err = os.Rename(from, to)
+		}
+	}
+	return err
+}
+
+// damagedSuffix ends the name that a directory in the place of a file gets.
+const damagedSuffix = ".damaged"
 
 // Sweep removes the temporary files in a directory that processes left which were killed. Nobody may be writing there.
 func Sweep(dir string) error {

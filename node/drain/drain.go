@@ -76,7 +76,7 @@ func NewStore(file, boot string) *Store { return &Store{path: file, boot: boot} 
 
 // Load returns what was said last and still counts. What cannot be read says nothing: a machine is there for its pods.
 func (s *Store) Load() (State, error) {
-	b, err := os.ReadFile(s.path)
+	b, err := atomicfile.Read(s.path, atomicfile.MaxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{}, nil
 	}
@@ -96,10 +96,7 @@ func (s *Store) Load() (State, error) {
 // Save keeps a State, also over a power cut.
 func (s *Store) Save(st State) error {
 	if !st.Cordoned && st.Drain == nil {
-		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return os.RemoveAll(s.path) // whatever it is
 	}
 	b, err := json.Marshal(st)
 	if err != nil {

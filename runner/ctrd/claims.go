@@ -126,12 +126,17 @@ func failedMount(volume string, err error) error {
 func (r *Runtime) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) (storage, error) {
 	var s storage
 	path := filepath.Join(r.pinDir(string(pod.UID)), c.Name)
-	data, err := os.ReadFile(path)
+	data, err := atomicfile.Read(path, atomicfile.MaxState)
 	if err == nil {
-		return s, json.Unmarshal(data, &s)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+		if err = json.Unmarshal(data, &s); err == nil {
+			return s, nil
+		}
+		s = storage{}
+	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, atomicfile.ErrDamaged) {
 		return s, err
+	}
+	if !errors.Is(err, fs.ErrNotExist) { // the book, which has it as well, says the same again
+		r.log.Warn("what a pod got for a claim cannot be read and is decided again", "pod", pod.Namespace+"/"+pod.Name, "claim", c.Name, "err", err)
 	}
 	defer r.locks.lock("claim " + pod.Namespace + "/" + c.Name)()
 	q, owner, err := r.claimRequest(pod, refs, c)

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 
+	"monopod/internal/atomicfile"
 	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/runner"
@@ -29,10 +30,7 @@ const exitUnknown = 255
 // decodeContainer reads a record of the container store.
 func decodeContainer(c containers.Container) (*containerRecord, error) {
 	l, err := decodeContainerLabels(c.Labels)
-	if err != nil {
-		return nil, fmt.Errorf("container %s: %w", c.ID, err)
-	}
-	return &containerRecord{ID: c.ID, CreatedAt: c.CreatedAt, Image: c.Image, Labels: *l}, nil
+	return &containerRecord{ID: c.ID, CreatedAt: c.CreatedAt, Image: c.Image, Labels: *l}, wrap("container "+c.ID, err)
 }
 
 // Observe implements runner.Runtime. It asks containerd for the sandbox record and for each task that may exist;
@@ -191,11 +189,11 @@ func (r *Runtime) exitOf(ctx context.Context, rec *containerRecord, t *task.Proc
 	switch {
 	case err == nil:
 		x.ExitCode, x.FinishedAt, x.Reason = f.ExitCode, f.ExitedAt, exitReason(f.ExitCode, f.OOMKilled)
-	case !errors.Is(err, os.ErrNotExist) && t == nil:
-		return nil, err
 	case t != nil:
 		x.ExitCode, x.FinishedAt = int(t.ExitStatus), t.ExitedAt.AsTime()
 		x.Reason = exitReason(x.ExitCode, false)
+	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, atomicfile.ErrDamaged):
+		return nil, err // it may be read the next time
 	default:
 		x.ExitCode, x.Reason, x.FinishedAt = exitUnknown, runner.ReasonUnknown, r.lostAt(rec)
 	}

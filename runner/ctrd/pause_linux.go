@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/atomicfile"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/spec"
 )
@@ -134,7 +135,7 @@ func (r *Runtime) stopPause(ctx context.Context, id string) error {
 	pid, _ := readPid(filepath.Join(dir, pidFile))
 	if _, err := os.Lstat(filepath.Join(r.pauseRoot(), id)); err == nil {
 		runtime := r.cfg.OCIRuntime // of releases that knew only one
-		if b, err := os.ReadFile(filepath.Join(dir, runtimeFile)); err == nil && len(b) > 0 {
+		if b, err := atomicfile.Read(filepath.Join(dir, runtimeFile), unix.PathMax); err == nil && filepath.IsAbs(string(b)) {
 			runtime = string(b)
 		}
 		if err := r.runPause(ctx, runtime, "delete", "--force", id); err != nil {
@@ -161,7 +162,7 @@ func reap(ctx context.Context, pid int) {
 }
 
 func readPid(path string) (int, error) {
-	b, err := os.ReadFile(path)
+	b, err := atomicfile.Read(path, 64)
 	if err != nil {
 		return 0, err
 	}

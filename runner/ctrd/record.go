@@ -83,7 +83,7 @@ func (r *sandboxRecord) extensions() (map[string]typeurl.Any, error) {
 	return map[string]typeurl.Any{extPod: pod, extOrigin: origin, extNetwork: net}, errors.Join(err1, err2, err3)
 }
 
-// decodeSandbox reads a record of the sandbox store.
+// decodeSandbox reads a record of the sandbox store. With an error the record has what could be read.
 func decodeSandbox(sb sandbox.Sandbox) (*sandboxRecord, error) {
 	r := &sandboxRecord{
 		ID:        sb.ID,
@@ -98,10 +98,10 @@ func decodeSandbox(sb sandbox.Sandbox) (*sandboxRecord, error) {
 		fromAny(sb.Extensions, extNetwork, &r.Network),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("sandbox %s: %w", sb.ID, err)
+		err = fmt.Errorf("sandbox %s: %w", sb.ID, err)
 	}
 	r.Pod.Origin, r.Pod.Images = from.Origin, from.Images
-	return r, nil
+	return r, err
 }
 
 // containerRecord is a container record without its spec.

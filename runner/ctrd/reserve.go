@@ -108,7 +108,10 @@ func (r *reserve) make() (bool, error) {
 	if free, err := r.free(); err != nil || free < reserveRoom {
 		return false, err
 	}
-	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err := removeFile(r.path); err != nil { // a part of it, or something else
+		return false, err
+	}
+	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return false, err
 	}

@@ -314,7 +314,11 @@ func ignoreNotFound(err error) error {
 
 // removeFile removes a file that may be gone already.
 func removeFile(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	err := os.Remove(path)
+	if info, serr := os.Lstat(path); err != nil && serr == nil && info.IsDir() {
+		return removeTree(path) // somebody's damage, which must not keep a pod from going
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil

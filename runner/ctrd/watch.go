@@ -205,8 +205,9 @@ func (r *Runtime) load(ctx context.Context) error {
 	var sandboxes []*sandboxRecord
 	for _, sb := range sbs {
 		rec, err := decodeSandbox(sb)
-		if err != nil {
-			return err
+		if err != nil { // it costs this pod its sandbox, and no other pod anything
+			r.log.Error("the record of a sandbox is damaged: it is replaced", "sandbox", sb.ID, "pod", rec.Labels.Key.String(), "err", err)
+			rec.Labels.State = sandboxRemoving
 		}
 		sandboxes = append(sandboxes, rec)
 		r.ids.keep(rec.ID, rec.Labels.FirstID)
@@ -215,7 +216,7 @@ func (r *Runtime) load(ctx context.Context) error {
 	for _, c := range ctrs {
 		rec, err := decodeContainer(c)
 		if err != nil {
-			return err
+			r.log.Error("the record of a container is damaged: the rest of it counts", "container", c.ID, "pod", rec.Labels.Key.String(), "err", err)
 		}
 		containers = append(containers, rec)
 	}

@@ -111,7 +111,7 @@ func (s *Store) Path(id manifests.ObjectID) string { return filepath.Join(s.dir,
 
 // Get returns the stored document of an object, nil when there is none.
 func (s *Store) Get(id manifests.ObjectID) ([]byte, error) {
-	data, err := os.ReadFile(s.Path(id))
+	data, err := atomicfile.Read(s.Path(id), atomicfile.MaxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -280,7 +280,7 @@ func (s *Store) at(step string) {
 
 // finish carries out what the journal says, if there is one.
 func (s *Store) finish() error {
-	data, err := os.ReadFile(filepath.Join(s.dir, journal))
+	data, err := atomicfile.Read(filepath.Join(s.dir, journal), atomicfile.MaxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

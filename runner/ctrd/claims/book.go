@@ -56,16 +56,18 @@ const bookFile = "bindings.json"
 func OpenBook(dir string, inUse func(claim string) bool) (*Book, error) {
 	b := &Book{dir: dir, inUse: inUse, entries: map[string]Entry{}}
 	path := filepath.Join(dir, bookFile)
-	data, err := os.ReadFile(path)
+	data, err := atomicfile.Read(path, atomicfile.MaxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, nil
 	}
-	if err != nil {
+	if err == nil {
+		err = json.Unmarshal(data, &b.entries)
+	} else if !errors.Is(err, atomicfile.ErrDamaged) {
 		return b, err
 	}
-	if err := json.Unmarshal(data, &b.entries); err != nil {
+	if err != nil {
 		b.entries = map[string]Entry{}
-		return b, errors.Join(fmt.Errorf("which claim has which volume is not known: %s: %w", path, err), os.Rename(path, path+".broken"))
+		return b, errors.Join(fmt.Errorf("which claim has which volume is not known: %s: %w", path, err), atomicfile.SetAside(path, path+".broken"))
 	}
 	return b, nil
 }

@@ -23,7 +23,6 @@ package logs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,8 +33,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Names in the directory of a container.
@@ -52,7 +49,7 @@ const (
 // Collector owns one directory with a subdirectory per container: FIFOs and where their output goes.
 // Its methods may be called concurrently, but not two at once for the same container.
 type Collector struct {
-	dir          string
+	dir, boot    string
 	log          *slog.Logger
 	delay, stall time.Duration
 	pool         batches
@@ -74,15 +71,12 @@ type container struct {
 	done    chan struct{}
 }
 
-// meta is what Recover needs to know.
-type meta struct {
-	LogPath string `json:"logPath"`
-}
-
 // Config of a Collector.
 type Config struct {
 	// Dir holds the FIFOs.
-	Dir    string
+	Dir string
+	// Boot is that of the machine: what was written in another one is dropped. Empty: nothing is.
+	Boot   string
 	Limits Limits
 	// PodDirs returns the log directories of pods that count for Limits.Total, and no others; nil: there are none.
 	PodDirs func() []string
@@ -93,46 +87,9 @@ type Config struct {
 
 // NewCollector returns a Collector. It does no I/O.
 func NewCollector(cfg Config) *Collector {
-	c := &Collector{dir: cfg.Dir, log: cfg.Log, delay: partialDelay, stall: stallAfter, keeper: newKeeper(cfg), containers: map[string]*container{}}
+	c := &Collector{dir: cfg.Dir, boot: cfg.Boot, log: cfg.Log, delay: partialDelay, stall: stallAfter, keeper: newKeeper(cfg), containers: map[string]*container{}}
 	c.keeper.shed = c.shed
 	return c
-}
-
-// Recover re-attaches all containers found in the directory. Call it before containerd starts: output
-// that piled up while nobody read is in the FIFOs only as long as the shim lives. Containers whose shim is
-// gone are attached too; they cost little until Finish is called for them.
-func (c *Collector) Recover() error {
-	entries, err := os.ReadDir(c.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("recover logs: %w", err)
-	}
-	var errs []error
-	for _, e := range entries {
-		if err := c.recoverOne(e.Name()); err != nil {
-			errs = append(errs, fmt.Errorf("recover logs of %s: %w", e.Name(), err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (c *Collector) recoverOne(id string) error {
-	b, err := os.ReadFile(filepath.Join(c.dir, id, metaName))
-	if errors.Is(err, fs.ErrNotExist) {
-		// Attach was cut off before it returned: no task can have been made with these FIFOs.
-		return os.RemoveAll(filepath.Join(c.dir, id))
-	}
-	if err != nil {
-		return err
-	}
-	var m meta
-	if err := json.Unmarshal(b, &m); err != nil || m.LogPath == "" {
-		return fmt.Errorf("%s is damaged: %q", metaName, b)
-	}
-	_, _, err = c.Attach(id, m.LogPath)
-	return err
 }
 
 // Attach makes the FIFOs of container id, remembers logPath on disk, and copies in the background.
@@ -154,7 +111,7 @@ func (c *Collector) Attach(id, logPath string) (stdout, stderr string, err error
 		}
 		return stdout, stderr, nil
 	}
-	if err := prepare(dir, logPath); err != nil {
+	if err := c.prepare(dir, logPath); err != nil {
 		return "", "", fmt.Errorf("attach logs of %s: %w", id, err)
 	}
 	ct, err := c.start(id, dir, logPath)
@@ -163,37 +120,6 @@ func (c *Collector) Attach(id, logPath string) (stdout, stderr string, err error
 	}
 	c.containers[id] = ct
 	return stdout, stderr, nil
-}
-
-// prepare makes the directory of a container. meta.json is last: where it is missing, nothing was handed out.
-func prepare(dir, logPath string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	for _, name := range []string{stdoutName, stderrName} {
-		if err := makeFIFO(filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
-	b, err := json.Marshal(meta{LogPath: logPath})
-	if err != nil {
-		return err
-	}
-	tmp := filepath.Join(dir, "."+metaName)
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(dir, metaName))
-}
-
-func makeFIFO(path string) error {
-	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == fs.ModeNamedPipe {
-		return nil
-	}
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		return &os.PathError{Op: "mkfifo", Path: path, Err: err}
-	}
-	return nil
 }
 
 // Stdin makes the FIFO that an attached container reads its standard input from. The shim holds its other end open, so

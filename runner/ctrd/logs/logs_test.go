@@ -3,16 +3,19 @@ package logs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -263,6 +266,81 @@ func TestRecoverCopesWithWhatItFinds(t *testing.T) {
 	finish(t, c, "damaged")
 	if left, _ := os.ReadDir(fifos); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestDamageToOneContainerIsNoDamageToOthers: whatever happened to the files of one container, the others are attached, and so is that one when
+// its owner says where its output goes. What an earlier boot has left is removed.
+func TestDamageToOneContainerIsNoDamageToOthers(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"empty":     func(dir string) error { return os.Truncate(filepath.Join(dir, metaName), 0) },
+		"truncated": func(dir string) error { return os.Truncate(filepath.Join(dir, metaName), 9) },
+		"garbage":   func(dir string) error { return os.WriteFile(filepath.Join(dir, metaName), []byte("\x00\xff{"), 0o600) },
+		"too large": func(dir string) error { return os.Truncate(filepath.Join(dir, metaName), 1<<30) },
+		"relative path": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, metaName), []byte(`{"logPath":"x"}`), 0o600)
+		},
+		"directory": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, metaName)), os.MkdirAll(filepath.Join(dir, metaName, "in"), 0o700))
+		},
+		"dangling link": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, metaName)), os.Symlink("/none", filepath.Join(dir, metaName)))
+		},
+		"FIFO": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, metaName)), unix.Mkfifo(filepath.Join(dir, metaName), 0o600))
+		},
+		"journal": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, journalName)), os.Mkdir(filepath.Join(dir, journalName), 0o700))
+		},
+		"short journal": func(dir string) error { return os.Truncate(filepath.Join(dir, journalName), 10) },
+		"spool":         func(dir string) error { return os.Mkdir(filepath.Join(dir, stdoutName+spoolSuffix), 0o700) },
+		"stray file":    func(dir string) error { return os.WriteFile(filepath.Join(filepath.Dir(dir), "stray"), nil, 0o600) },
+		"stray in it":   func(dir string) error { return os.WriteFile(filepath.Join(dir, "stray"), []byte("x"), 0o600) },
+		"no FIFO":       func(dir string) error { return os.Remove(filepath.Join(dir, stderrName)) },
+		"file for a FIFO": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, stderrName)), os.WriteFile(filepath.Join(dir, stderrName), []byte("x"), 0o600))
+		},
+		"directory for a FIFO": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, stderrName)), os.MkdirAll(filepath.Join(dir, stderrName, "in"), 0o700))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			fifos, log := filepath.Join(dir, "fifos"), filepath.Join(dir, "b.log")
+			c := newCollectorWith(t, Config{Dir: fifos, Boot: "now"})
+			for _, id := range []string{"a", "b", "c"} {
+				attach(t, c, id, filepath.Join(dir, id+".log"))
+			}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(filepath.Join(fifos, "b")); err != nil {
+				t.Fatal(err)
+			}
+			c = newCollectorWith(t, Config{Dir: fifos, Boot: "now"})
+			_ = c.Recover() // an error tells of b at most
+			for _, id := range []string{"a", "c"} {
+				if !slices.Contains(c.IDs(), id) {
+					t.Errorf("%s is not attached: %v", id, c.IDs())
+				}
+			}
+			_, e, err := c.Attach("b", log)
+			if err != nil {
+				t.Fatalf("b cannot be attached any more: %v", err)
+			}
+			put(t, openShim(t, e), "again\n")
+			finish(t, c, "b")
+			if _, errs := readFile(t, log, ReadOptions{Tail: -1}); errs != "again\n" {
+				t.Errorf("log of b: %q", errs)
+			}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			c = newCollectorWith(t, Config{Dir: fifos, Boot: "another"})
+			if err := c.Recover(); len(c.IDs()) > 0 || err != nil && name != "stray file" {
+				t.Errorf("after a boot %v are attached: %v", c.IDs(), err)
+			}
+		})
 	}
 }
 

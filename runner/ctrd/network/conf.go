@@ -145,7 +145,7 @@ func storedBridge(conf []byte, cidrs []netip.Prefix) string {
 
 // writeFile replaces a file atomically, also with regard to a power cut; an equal one is left alone.
 func writeFile(path string, b []byte) error {
-	if old, err := os.ReadFile(path); err == nil && string(old) == string(b) {
+	if old, err := atomicfile.Read(path, atomicfile.MaxState); err == nil && string(old) == string(b) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -19,6 +19,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"monopod/internal/atomicfile"
 )
 
 // Config of a Network.
@@ -199,9 +201,9 @@ func (n *Network) chooseBridge(cidrs []netip.Prefix) (bridgeSpec, error) {
 	if err != nil {
 		return bridgeSpec{}, err
 	}
-	stored, err := os.ReadFile(n.ownConfPath())
+	stored, err := atomicfile.Read(n.ownConfPath(), atomicfile.MaxState)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return bridgeSpec{}, err
+		n.cfg.Log.Warn("the network configuration of the last run cannot be read and is written again", "err", err)
 	}
 	c := choice{cidrs: cidrs, configured: n.cfg.Bridge, stored: storedBridge(stored, cidrs), owner: bridgeAlias(n.cfg.DataDir)}
 	for _, name := range c.outdated(facts) {

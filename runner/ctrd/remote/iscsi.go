@@ -153,8 +153,8 @@ func sessions(podDir string) map[string]session {
 			continue // one that was not written to its end
 		}
 		var s session
-		data, err := os.ReadFile(filepath.Join(podDir, sessionDir, e.Name()))
-		if e.Type().IsRegular() && err == nil && json.Unmarshal(data, &s) == nil {
+		data, err := atomicfile.Read(filepath.Join(podDir, sessionDir, e.Name()), atomicfile.MaxState)
+		if err == nil && json.Unmarshal(data, &s) == nil {
 			all[e.Name()] = s
 		}
 	}
@@ -180,7 +180,7 @@ func (s session) write(path string) error {
 	if err != nil {
 		return err
 	}
-	if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
+	if old, err := atomicfile.Read(path, atomicfile.MaxState); err == nil && string(old) == string(data) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"monopod/internal/atomicfile"
 )
 
 // ExitRecord is what the shim writes about the end of a container's init process.
@@ -16,15 +18,19 @@ type ExitRecord struct {
 	OOMKilled bool `json:"oomKilled,omitempty"`
 }
 
-// ReadExitRecord reads a record; a missing file is an error that matches os.ErrNotExist.
+// maxRecord is more than a record has.
+const maxRecord = 64 << 10
+
+// ReadExitRecord reads a record; a missing file is an error that matches os.ErrNotExist, one that cannot be understood
+// one that matches atomicfile.ErrDamaged.
 func ReadExitRecord(path string) (*ExitRecord, error) {
-	b, err := os.ReadFile(path)
+	b, err := atomicfile.Read(path, maxRecord)
 	if err != nil {
 		return nil, err
 	}
 	var r ExitRecord
 	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("exit record %s: %w", path, err)
+		return nil, fmt.Errorf("exit record %s is %w: %w", path, atomicfile.ErrDamaged, err)
 	}
 	return &r, nil
 }
