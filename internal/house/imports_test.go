@@ -73,7 +73,7 @@ func allowed() map[string][]string {
 		"monopod/runner/runtimetest":  {"monopod/runner", "monopod/manifests", "monopod/internal"},
 		"monopod/runner/ctrd":         {"monopod/runner/ctrd", "monopod/runner", "monopod/runner/spec", "monopod/manifests", "monopod/internal"},
 		"monopod/runner/ctrd/shim":    {"monopod/internal"},
-		"monopod/runner/ctrd/embed":   {"monopod/internal"},
+		"monopod/runner/ctrd/embed":   {"monopod/runner/ctrd/embed", "monopod/internal"},
 		"monopod/runner/ctrd/logs":    {"monopod/internal"},
 		"monopod/runner/ctrd/network": {"monopod/internal"},
 		"monopod/names":               {"monopod/internal"},

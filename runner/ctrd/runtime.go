@@ -26,6 +26,7 @@ import (
 	"monopod/runner"
 	"monopod/runner/ctrd/claims"
 	"monopod/runner/ctrd/embed"
+	"monopod/runner/ctrd/embed/guard"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/network"
@@ -87,6 +88,10 @@ type Runtime struct {
 	secretsMu      sync.Mutex
 	secretsMounted bool
 
+	// guard keeps copies of the databases of the embedded containerd; nil with another one. repaired are those it had to replace.
+	guard    *guard.Guard
+	repaired []guard.Repair
+
 	events *subscription
 	close  []func(context.Context) error
 }
@@ -136,10 +141,10 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if r.cgroups.slices != nil {
 		r.onClose(func(context.Context) error { r.cgroups.slices.close(); return nil })
 	}
-	r.logs = logs.NewCollector(logs.Config{Dir: r.path("logs"), Limits: cfg.Logs, PodDirs: r.ownLogDirs, Notice: r.logNotice, Log: r.log})
+	r.logs = logs.NewCollector(logs.Config{Dir: r.path("logs"), Boot: r.bootID, Limits: cfg.Logs, PodDirs: r.ownLogDirs, Notice: r.logNotice, Log: r.log})
 	r.onClose(func(context.Context) error { return r.logs.Close() })
 	if err := r.logs.Recover(); err != nil {
-		return nil, fmt.Errorf("recover logs: %w", err)
+		r.log.Warn("output of containers cannot be taken up as it was left", "err", err)
 	}
 	if err := r.connect(ctx); err != nil {
 		return nil, err
@@ -162,6 +167,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if err := r.load(r.ns(ctx)); err != nil {
 		return nil, err
 	}
+	r.reattachLogs()
 	r.emptyAllEvicted()
 	return r, r.cleanStart(r.ns(ctx))
 }
@@ -249,13 +255,16 @@ func (r *Runtime) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	c, stop, err := embed.Start(ctx, embed.Config{
+	cfg := embed.Config{
 		Root:        root,
 		State:       filepath.Join(r.cfg.StateDirectory, "containerd"),
 		Snapshotter: r.cfg.Snapshotter,
 		ShimEnv:     shim.InCgroups(r.cfg.ShimCgroups),
 		Log:         r.log,
-	})
+	}
+	r.guard = embed.NewGuard(cfg, r.bootID, r.databaseNotice)
+	cfg.Guard = r.guard
+	c, stop, err := embed.Start(ctx, cfg)
 	if err != nil {
 		return err
 	}

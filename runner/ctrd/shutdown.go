@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/atomicfile"
+	"monopod/runner/ctrd/embed/guard"
 	"monopod/runner/ctrd/image"
 )
 
@@ -85,7 +86,7 @@ func (b *shutdownBook) begin() (untold, err error) {
 // readShutdown reads the file; one that cannot be read is of another boot.
 func readShutdown(path string) shutdown {
 	var last shutdown
-	text, err := os.ReadFile(path)
+	text, err := atomicfile.Read(path, atomicfile.MaxState)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil || json.Unmarshal(text, &last) != nil:
@@ -99,6 +100,9 @@ func readShutdown(path string) shutdown {
 func (r *Runtime) openShutdown() (*image.Doubt, error) {
 	b := &shutdownBook{path: filepath.Join(r.cfg.RootDirectory, shutdownFile), write: atomicfile.Write}
 	b.shutdown = readShutdown(b.path).next(r.bootID)
+	if slices.ContainsFunc(r.repaired, func(d guard.Repair) bool { return !d.Current }) {
+		b.Doubt, b.Sound = true, nil
+	}
 	untold, err := b.begin()
 	if err != nil {
 		return nil, err
@@ -110,7 +114,7 @@ func (r *Runtime) openShutdown() (*image.Doubt, error) {
 	if !b.Doubt {
 		return nil, nil
 	}
-	r.log.Warn("the machine went down without warning: images are looked at before they are used", "sound", len(b.Sound))
+	r.log.Warn("images are looked at before they are used: the machine went down without warning, or a database is older than they are", "sound", len(b.Sound))
 	d := &image.Doubt{Sound: slices.Clone(b.Sound), OnSound: r.noteSound(b), OnAll: r.noteAll(b), Notice: r.damageNotice}
 	if r.cfg.Endpoint == "" {
 		d.Blobs = filepath.Join(r.cfg.RootDirectory, "containerd", "io.containerd.content.v1.content")

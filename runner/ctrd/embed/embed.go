@@ -24,6 +24,8 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/timeout"
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
+
+	"monopod/runner/ctrd/embed/guard"
 )
 
 // Namespace is the default namespace of the client: all of ours lives there. Calls in one process do not pass
@@ -46,16 +48,34 @@ type Config struct {
 	Snapshotter string
 	// ShimEnv is what shims get into their environment.
 	ShimEnv []string
-	Log     *slog.Logger
+	// Guard checks the databases before they are opened, and keeps copies of them; nil: nothing does.
+	Guard *guard.Guard
+	Log   *slog.Logger
+}
+
+func snapshotterDir(root, name string) string {
+	return filepath.Join(root, "io.containerd.snapshotter.v1."+name)
+}
+
+// NewGuard returns a guard for the databases of an instance with that configuration, in which Snapshotter must be set. Boot is that of the machine.
+func NewGuard(cfg Config, boot string, onRepair func(guard.Repair)) *guard.Guard {
+	return guard.New(guard.Config{
+		Metadata:  filepath.Join(cfg.Root, "io.containerd.metadata.v1.bolt", "meta.db"),
+		Snapshots: filepath.Join(snapshotterDir(cfg.Root, cfg.Snapshotter), "metadata.db"),
+		Mirror:    filepath.Join(cfg.State, "mirror"), Backup: filepath.Join(cfg.Root, "backup"), Boot: boot,
+		OnRepair: onRepair, Log: cfg.Log,
+	})
 }
 
 // Snapshotter returns the snapshotter for root: the one that has been used there, else Overlayfs, or Native
 // (slow, copies everything) where the file system or the kernel cannot do overlays. Finding that out takes
 // some mounts.
 func Snapshotter(root string) (string, error) {
-	for _, name := range []string{Overlayfs, Native} {
-		if _, err := os.Stat(filepath.Join(root, "io.containerd.snapshotter.v1."+name, "metadata.db")); err == nil {
-			return name, nil
+	for _, file := range []string{"metadata.db", "snapshots"} { // the database may be lost
+		for _, name := range []string{Overlayfs, Native} {
+			if _, err := os.Lstat(filepath.Join(snapshotterDir(root, name), file)); err == nil {
+				return name, nil
+			}
 		}
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
@@ -148,12 +168,19 @@ func (i *instance) open(ctx context.Context, cfg Config) error {
 	// A shim that does not answer in time is given up, and its container killed: a machine that is short of memory
 	// or processors must not lose its pods because of a restart of ours.
 	timeout.Set("io.containerd.timeout.shim.load", shimPatience)
+	if err := cfg.Guard.Restore(); err != nil {
+		return err
+	}
 	l := &loader{cfg: cfg}
 	err := l.load(ctx)
 	i.closers = append(i.closers, l.close)
 	if err != nil {
 		return err
 	}
+	if err := cfg.Guard.Watch(); err != nil {
+		cfg.Log.Warn("no copies of the databases are kept", "err", err)
+	}
+	i.closers = append(i.closers, cfg.Guard.Close)
 	i.client, err = l.client()
 	if err != nil {
 		return err

@@ -1,0 +1,208 @@
+// Package guard keeps the databases of the embedded containerd from taking the agent, or its pods, with them.
+//
+// bbolt maps a database into memory and panics, in goroutines of its own, at the first page that makes no sense. So each
+// database is checked before containerd opens it. One that is damaged or missing is set aside and replaced by a copy:
+//
+//	<state>/mirror/<boot>/   after each change, in memory as a rule: what containers run now. Gone with the boot
+//	<root>/backup/           on the disk, now and then: images and their layers, for after a power cut
+//
+// It owns these two directories. It must not know pods. Goroutines: one, between Watch and Close.
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"monopod/internal/atomicfile"
+	"monopod/runner/ctrd/embed/boltfile"
+)
+
+// Config of a Guard.
+type Config struct {
+	// Metadata is the path of containerd's meta.db, Snapshots that of the snapshotter's metadata.db.
+	Metadata, Snapshots string
+	// Mirror and Backup are the directories for copies; Boot is that of the machine, which a mirror is valid for.
+	Mirror, Backup, Boot string
+	// OnRepair is called for each database that was damaged or missing.
+	OnRepair func(Repair)
+	Log      *slog.Logger
+}
+
+// Repair is what was done about a database.
+type Repair struct {
+	Path  string
+	Cause error
+	// Copy is what it was replaced with; empty: nothing, it begins empty.
+	Copy string
+	// Current says that the copy was up to date: nothing of what runs is lost.
+	Current bool
+	// Aside is where the damaged file is; empty: there was none.
+	Aside string
+}
+
+// String says what happened, and what it means.
+func (r Repair) String() string {
+	text := fmt.Sprintf("containerd's database %s could not be used: %v", r.Path, r.Cause)
+	switch {
+	case r.Current:
+		text += "; it was replaced with an up-to-date copy: nothing is lost"
+	case r.Copy != "":
+		text += "; it was replaced with " + r.Copy + ": images that are newer are pulled again"
+	default:
+		text += "; there is no copy, it begins empty: images are imported or pulled again"
+	}
+	if r.Aside != "" {
+		text += "; the damaged file is " + r.Aside
+	}
+	return text
+}
+
+// Guard keeps copies of two databases. A nil Guard does nothing.
+type Guard struct {
+	cfg Config
+
+	mu sync.Mutex // guards all below
+	// copied is what the mirror of each database has.
+	copied map[string]boltfile.Head
+	// watching says that Flush has something to do.
+	watching bool
+	// backedUp is what the backup of each database has, and when that was made.
+	backedUp map[string]uint64
+	backupAt time.Time
+
+	stop func()
+}
+
+// New returns a Guard. It does no I/O.
+func New(cfg Config) *Guard {
+	return &Guard{cfg: cfg, copied: map[string]boltfile.Head{}, backedUp: map[string]uint64{}}
+}
+
+func (g *Guard) databases() []string { return []string{g.cfg.Metadata, g.cfg.Snapshots} }
+
+func (g *Guard) mirror(path string) string {
+	return filepath.Join(g.cfg.Mirror, g.cfg.Boot, filepath.Base(path))
+}
+
+func (g *Guard) backup(path string) string { return filepath.Join(g.cfg.Backup, filepath.Base(path)) }
+
+// Restore checks the databases, and replaces those that cannot be used. Call it while nothing has them open. An error says that they
+// are neither sound nor could be replaced.
+func (g *Guard) Restore() error {
+	if g == nil {
+		return nil
+	}
+	if err := g.dropOldMirrors(); err != nil {
+		g.cfg.Log.Warn("remove copies of databases from an earlier boot", "err", err)
+	}
+	var repairs []Repair
+	for _, path := range g.databases() {
+		cause := g.check(path)
+		if cause == nil {
+			continue
+		}
+		r, err := g.replace(path, cause)
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", path, cause, err)
+		}
+		if r != nil {
+			repairs = append(repairs, *r)
+		}
+	}
+	if len(repairs) > 0 {
+		if err := g.reconcile(); err != nil {
+			return fmt.Errorf("compare the databases of containerd: %w", err)
+		}
+	}
+	for _, r := range repairs {
+		g.cfg.Log.Error(r.String())
+		if g.cfg.OnRepair != nil {
+			g.cfg.OnRepair(r)
+		}
+	}
+	return nil
+}
+
+// dropOldMirrors removes the mirrors of earlier boots.
+func (g *Guard) dropOldMirrors() error {
+	entries, err := os.ReadDir(g.cfg.Mirror)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if e.Name() != g.cfg.Boot {
+			errs = append(errs, os.RemoveAll(filepath.Join(g.cfg.Mirror, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// errTorn is the damage of a database of which the last transaction may be missing. It can be used.
+var errTorn = errors.New("one of its meta pages is not valid")
+
+// check returns what is wrong with a database; fs.ErrNotExist: it is missing.
+func (g *Guard) check(path string) error {
+	f, err := atomicfile.Open(path, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	h, err := boltfile.Check(f, info.Size(), readable)
+	if err == nil && h.Torn {
+		return errTorn
+	}
+	return err
+}
+
+// replace puts the best copy there is in the place of a database. It returns nil when there is nothing to report.
+func (g *Guard) replace(path string, cause error) (*Repair, error) {
+	missing := errors.Is(cause, fs.ErrNotExist)
+	if _, err := os.Stat(filepath.Dir(path)); missing && err != nil {
+		return nil, ignoreMissing(err) // the first start, or all was removed
+	}
+	r := &Repair{Path: path, Cause: cause}
+	if missing {
+		r.Cause = errors.New("it is missing")
+	}
+	for _, from := range []string{g.mirror(path), g.backup(path)} {
+		if g.check(from) == nil {
+			r.Copy, r.Current = from, from == g.mirror(path)
+			break
+		}
+	}
+	switch {
+	case errors.Is(cause, errTorn) && !r.Current, missing && r.Copy == "":
+		return nil, nil // bbolt goes on from the transaction before; or the first start was cut off
+	case !missing:
+		r.Aside = path + ".damaged"
+		if err := atomicfile.SetAside(path, r.Aside); err != nil {
+			return nil, err
+		}
+	}
+	if r.Copy == "" {
+		return r, atomicfile.SyncDir(filepath.Dir(path))
+	}
+	data, err := os.ReadFile(r.Copy)
+	if err != nil {
+		return nil, err
+	}
+	return r, atomicfile.Write(path, data, 0o600)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

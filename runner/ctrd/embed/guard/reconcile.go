@@ -1,0 +1,211 @@
+package guard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Copies may be of different moments, and not of now. What one database says of snapshots must be in the other, and on the
+// disk: else an image counts as unpacked that is not there, for ever, and the directory of the next container exists already.
+
+// Names of buckets and keys; see readable.
+var (
+	keyVersion   = []byte("v1")
+	keySnapshots = []byte("snapshots")
+	keyParents   = []byte("parents")
+	keyID        = []byte("id")
+	keyName      = []byte("name")
+	keyParent    = []byte("parent")
+	keyChildren  = []byte("children")
+)
+
+// reconcile removes from the databases the snapshots that are not there.
+func (g *Guard) reconcile() error {
+	dirs, most, err := snapshotDirs(filepath.Join(filepath.Dir(g.cfg.Snapshots), "snapshots"))
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	if most > 0 { // a new database must know which numbers there are
+		err = create(g.cfg.Snapshots)
+	}
+	if err != nil {
+		return err
+	}
+	err = update(g.cfg.Snapshots, func(tx *bolt.Tx) (err error) {
+		there, err = keepSnapshots(tx, dirs, most)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return update(g.cfg.Metadata, func(tx *bolt.Tx) error { return keepReferences(tx, there) })
+}
+
+// create makes a file for a database, unless there is one.
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// update changes a database, unless it is missing.
+func update(path string, change func(*bolt.Tx) error) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return change(nil)
+	}
+	// As containerd opens them: with a list of free pages in one of them only.
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: 5 * time.Second, NoFreelistSync: filepath.Base(path) == "meta.db"})
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return errors.Join(db.Update(change), db.Close())
+}
+
+// snapshotDirs returns the numbers of the directories of snapshots, and the highest.
+func snapshotDirs(dir string) (dirs map[uint64]bool, most uint64, err error) {
+	dirs = map[uint64]bool{}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return dirs, 0, nil
+	}
+	for _, e := range entries {
+		if id, err := strconv.ParseUint(e.Name(), 10, 64); err == nil {
+			dirs[id] = true
+			most = max(most, id)
+		}
+	}
+	return dirs, most, err
+}
+
+// keepSnapshots removes the snapshots from the snapshotter's database that have no directory, and what is based on them. It
+// returns the names of the others. The next one gets a number that no directory has.
+func keepSnapshots(tx *bolt.Tx, dirs map[uint64]bool, most uint64) (map[string]bool, error) {
+	there := map[string]bool{}
+	if tx == nil {
+		return there, nil
+	}
+	root, err := tx.CreateBucketIfNotExists(keyVersion)
+	if err != nil {
+		return nil, err
+	}
+	all, err := root.CreateBucketIfNotExists(keySnapshots)
+	if err != nil {
+		return nil, err
+	}
+	if all.Sequence() < most {
+		if err := all.SetSequence(most); err != nil {
+			return nil, err
+		}
+	}
+	parents := map[string]string{}
+	gone := map[uint64]bool{}
+	err = all.ForEachBucket(func(k []byte) error {
+		b := all.Bucket(k)
+		id, _ := binary.Uvarint(b.Get(keyID))
+		parents[string(k)] = string(b.Get(keyParent))
+		there[string(k)] = dirs[id]
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	dropOrphans(there, parents)
+	for name := range parents {
+		if there[name] {
+			continue
+		}
+		id, _ := binary.Uvarint(all.Bucket([]byte(name)).Get(keyID))
+		gone[id] = true
+		if err := all.DeleteBucket([]byte(name)); err != nil {
+			return nil, err
+		}
+	}
+	return there, dropParents(root.Bucket(keyParents), gone)
+}
+
+// dropOrphans makes all snapshots false that are based on one that is.
+func dropOrphans(there map[string]bool, parents map[string]string) {
+	for changed := true; changed; {
+		changed = false
+		for name, parent := range parents {
+			if there[name] && parent != "" && !there[parent] {
+				there[name], changed = false, true
+			}
+		}
+	}
+}
+
+// dropParents removes the children that are gone from the index of parents: keys are both numbers, with a zero byte between.
+func dropParents(index *bolt.Bucket, gone map[uint64]bool) error {
+	if index == nil {
+		return nil
+	}
+	var drop [][]byte
+	err := index.ForEach(func(k, _ []byte) error {
+		if _, n := binary.Uvarint(k); n > 0 && len(k) > n+1 {
+			if child, _ := binary.Uvarint(k[n+1:]); gone[child] {
+				drop = append(drop, append([]byte(nil), k...))
+			}
+		}
+		return nil
+	})
+	for _, k := range drop {
+		err = errors.Join(err, index.Delete(k))
+	}
+	return err
+}
+
+// keepReferences removes the snapshots from containerd's database that the snapshotter does not have.
+func keepReferences(tx *bolt.Tx, there map[string]bool) error {
+	if tx == nil || tx.Bucket(keyVersion) == nil {
+		return nil
+	}
+	root := tx.Bucket(keyVersion)
+	return root.ForEachBucket(func(namespace []byte) error {
+		all := root.Bucket(namespace).Bucket(keySnapshots)
+		if all == nil {
+			return nil
+		}
+		return all.ForEachBucket(func(snapshotter []byte) error { return keepOf(all.Bucket(snapshotter), there) })
+	})
+}
+
+// keepOf does so for one namespace and snapshotter.
+func keepOf(all *bolt.Bucket, there map[string]bool) error {
+	kept, parents := map[string]bool{}, map[string]string{}
+	err := all.ForEachBucket(func(k []byte) error {
+		b := all.Bucket(k)
+		kept[string(k)] = there[string(b.Get(keyName))]
+		parents[string(k)] = string(b.Get(keyParent))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	dropOrphans(kept, parents)
+	for name, parent := range parents {
+		if kept[name] {
+			continue
+		}
+		if err := all.DeleteBucket([]byte(name)); err != nil {
+			return err
+		}
+		if p := all.Bucket([]byte(parent)); parent != "" && p != nil && p.Bucket(keyChildren) != nil {
+			if err := p.Bucket(keyChildren).Delete([]byte(name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
