@@ -95,6 +95,8 @@ type loader struct {
 	objects  int
 	over     bool
 	unfolded int
+	// made is how many pods the documents are and make.
+	made amount
 	// first holds the line at which each object of the input was first defined.
 	first map[ObjectID]int
 }
@@ -142,6 +144,10 @@ func (l *loader) add(pod *corev1.Pod, line int) {
 	pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"} // elements of a PodList may leave it out
 	p := &Pod{Object: pod, Origin: Origin{Source: l.source, File: l.file, Line: line}}
 	key := p.Key()
+	if msg := l.made.add(1, 0); msg != "" {
+		l.errs = append(l.errs, &Error{File: l.file, Line: line, Pod: key.String(), Msg: msg, Hint: "split it"})
+		return
+	}
 	if l.claim(ObjectID{Kind: "Pod", Namespace: key.Namespace, Name: key.Name}, "this pod", &Error{Pod: key.String(), Line: line}) {
 		l.content.Pods = append(l.content.Pods, p)
 	}
@@ -154,10 +160,19 @@ func (l *loader) addObject(o *Object, info kindInfo) {
 	switch {
 	case !l.claim(id, "this "+id.Kind, &Error{Kind: id.Kind, Pod: name, Line: o.Origin.Line}):
 	case info.role == kindWorkload:
-		l.content.Workloads = append(l.content.Workloads, o)
+		l.addWorkload(o, name)
 	default:
 		l.content.Objects = append(l.content.Objects, o)
 	}
+}
+
+// addWorkload takes over a workload whose pods the input has room for.
+func (l *loader) addWorkload(o *Object, name string) {
+	if msg := l.made.add(copies(o.Object), PodTemplate(o.Object).Size()); msg != "" {
+		l.errs = append(l.errs, &Error{File: l.file, Line: o.Origin.Line, Kind: o.Kind, Pod: name, Field: countField(o.Object), Msg: msg, Hint: "split it"})
+		return
+	}
+	l.content.Workloads = append(l.content.Workloads, o)
 }
 
 // claim says whether an identity is free in the input, and else reports e, completed.

@@ -18,6 +18,9 @@ import (
 func validatePod(pod *corev1.Pod) field.ErrorList {
 	c := &checker{pod: pod}
 	metadata, spec := field.NewPath("metadata"), field.NewPath("spec")
+	if c.bounds(spec); len(c.errs) > 0 {
+		return c.errs
+	}
 	c.add(apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, metadata)...)
 	c.annotations(metadata.Child("annotations"))
 	c.volumes(spec.Child("volumes"))

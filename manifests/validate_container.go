@@ -124,6 +124,7 @@ func (c *checker) container(path *field.Path, container *corev1.Container) {
 	oneOf(c, path.Child("imagePullPolicy"), container.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	c.ports(path.Child("ports"), container.Ports)
 	c.env(path.Child("env"), container.Env)
+	c.words(podContainer{container, path})
 	c.envFrom(path.Child("envFrom"), container.EnvFrom)
 	c.mounts(path.Child("volumeMounts"), container)
 	c.devices(path.Child("volumeDevices"), container)

@@ -73,6 +73,7 @@ func (l *loader) templateProblems(obj metav1.Object, it item) []problem {
 		c.selects(path.Child("selector"), selector, t.Labels)
 	}
 	c.job(obj, pod.Spec.RestartPolicy, t.Spec.RestartPolicy)
+	c.counts(obj)
 	for _, e := range c.errs {
 		found = append(found, fromValidation(e, it, nil))
 	}

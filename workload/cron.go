@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -17,6 +18,8 @@ const (
 	// clockWentBack is how far the last run may lie in the future, because the clock was a little ahead, before it is
 	// taken for the mistake of a clock that was quite wrong.
 	clockWentBack = 24 * time.Hour
+	// maxActiveRuns is how many runs of one CronJob may go on at once: a Job that never ends would add one each minute.
+	maxActiveRuns = 100
 )
 
 // cronJob returns the pods of the runs of a CronJob.
@@ -35,7 +38,12 @@ func (e *expansion) cronJob(w Workload, c *batchv1.CronJob) {
 		st.Last, st.Runs = old.Last, slices.Clone(old.Runs)
 	}
 	e.out.State.Crons[w.id()] = st
-	if due, ok := e.due(st, schedule, &c.Spec); ok {
+	switch due, ok := e.due(st, schedule, &c.Spec); {
+	case ok && c.Spec.ConcurrencyPolicy != batchv1.ReplaceConcurrent && st.active() >= maxActiveRuns:
+		st.Last = due
+		e.problem(w, fmt.Errorf("the run of %s is skipped: %d runs have not ended; write concurrencyPolicy: Forbid or Replace, or activeDeadlineSeconds into its Jobs",
+			due.Format(time.RFC3339), maxActiveRuns))
+	case ok:
 		st.begin(c, due)
 	}
 	e.runs(w, c, st)
@@ -87,6 +95,17 @@ func latest(s cron.Schedule, now time.Time) (time.Time, bool) {
 }
 
 func (r Run) active() bool { return r.Job == nil || r.Job.Finished == "" }
+
+// active is how many runs have not ended.
+func (st *CronState) active() int {
+	n := 0
+	for _, r := range st.Runs {
+		if r.active() {
+			n++
+		}
+	}
+	return n
+}
 
 // begin adds a run. Replace ends those that are going on.
 func (st *CronState) begin(c *batchv1.CronJob, at time.Time) {

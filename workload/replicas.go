@@ -35,13 +35,13 @@ type replicaSet struct {
 // replicas returns numbered pods. An edit of the template reaches one pod after the other: the next one when all
 // that have it are ready. Pods that are not ready anyway come first, so that a bad edit can be mended.
 func (e *expansion) replicas(w Workload, r replicaSet) {
-	made := make([]*manifests.Pod, r.replicas)
+	made, rev := make([]*manifests.Pod, r.replicas), stamp{r.label, revision(r.template)}
 	for i := range made {
 		var edit func(*corev1.Pod)
 		if r.edit != nil {
 			edit = func(p *corev1.Pod) { r.edit(p, r.first+i) }
 		}
-		p, err := e.pod(w, r.template, r.name(w, i), stamp{r.label, revision(r.template)}, edit)
+		p, err := e.pod(w, r.template, r.name(w, i), rev, edit)
 		if err != nil {
 			e.problem(w, err)
 			e.keep(w)

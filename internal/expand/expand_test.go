@@ -83,3 +83,41 @@ func TestExpandAgreesWithItsModel(t *testing.T) {
 		}
 	})
 }
+
+func TestLengthIsThatOfTheResult(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"$", "(", ")", "A", "B", "x", "$(A)", "é"})).Draw(rt, "parts"), "")
+		vars := map[string]string{"A": "1", "B": strings.Repeat("$(A)", 5)}
+		want := Word(s, vars)
+		if got := Length(s, 1<<20, Lengths(vars)); got != len(want) {
+			rt.Fatalf("Length(%q) = %d, want %d", s, got, len(want))
+		}
+		most := rapid.IntRange(0, 20).Draw(rt, "most")
+		got, err := Within(most, s, vars)
+		if long := len(want) > most; long != (err != nil) || !long && got != want {
+			rt.Fatalf("Within(%d, %q) = %q, %v; want %q", most, s, got, err, want)
+		}
+	})
+}
+
+// Five bytes stand for a megabyte, a hundred thousand times: neither the memory nor the time for that is spent.
+func TestAResultThatIsTooLongIsNotBuilt(t *testing.T) {
+	vars := map[string]string{"A": strings.Repeat("x", 1<<20)}
+	s := strings.Repeat("$(A)", 100_000)
+	allocations := testing.AllocsPerRun(10, func() {
+		if _, err := Within(1<<17, s, vars); err == nil {
+			t.Error("it was built")
+		}
+	})
+	if allocations > 10 {
+		t.Errorf("%v allocations", allocations)
+	}
+}
+
+// Each of these opens a reference that nothing closes; looking for the end of each would take hours.
+func TestOpenReferencesCostNoMoreThanTheirLength(t *testing.T) {
+	s := strings.Repeat("$(", 5<<20)
+	if got := Length(s, len(s), Lengths(nil)); got != len(s) {
+		t.Errorf("Length = %d, want %d", got, len(s))
+	}
+}

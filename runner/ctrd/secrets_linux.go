@@ -115,6 +115,9 @@ func (r *Runtime) syncVolumes(key manifests.Key, pod *manifests.Pod) error {
 	}
 	object := pod.Object.DeepCopy()
 	object.UID = uidOf(sb)
+	if err := spec.CheckFiles(spec.Input{Pod: object, Refs: pod.Refs, Host: r.facts()}, plans); err != nil {
+		return err
+	}
 	var errs []error
 	for _, p := range plans {
 		dir := filepath.Join(r.filesDir(sb.Labels.UID), p.Name)

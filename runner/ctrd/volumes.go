@@ -34,6 +34,9 @@ func (r *Runtime) prepareVolumes(ctx context.Context, pod *corev1.Pod, q specReq
 	if err != nil {
 		return nil, err
 	}
+	if err := spec.CheckFiles(spec.Input{Pod: pod, Refs: q.refs, Host: r.facts()}, plans); err != nil {
+		return nil, err
+	}
 	prepared := map[string]spec.Volume{}
 	for _, p := range plans {
 		if !manifests.UsesVolume(q.container, p.Name) {
@@ -73,7 +76,7 @@ func (r *Runtime) checkVolumes(pod *manifests.Pod) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{spec.CheckFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, plans)}
 	for _, p := range plans {
 		if p.HostPath != nil {
 			_, err := statHostPath(*p.HostPath)

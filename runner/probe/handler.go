@@ -39,7 +39,11 @@ type handler interface {
 func newHandler(h corev1.ProbeHandler, t Target) handler {
 	switch {
 	case h.Exec != nil:
-		return &execHandler{command: expanded(h.Exec.Command, t.Container.Env), exec: t.Exec}
+		command, err := expanded(h.Exec.Command, t.Container.Env)
+		if err != nil {
+			return broken{err}
+		}
+		return &execHandler{command: command, exec: t.Exec}
 	case h.HTTPGet != nil:
 		port, err := portOf(h.HTTPGet.Port, t.Container)
 		if err != nil {
@@ -119,18 +123,22 @@ func attempt(ctx context.Context, h handler, timeout time.Duration) Outcome {
 
 // expanded replaces $(NAME) in a command. Only entries of env with a literal value count, as with kubelet: what comes
 // from elsewhere is in the environment of the command itself.
-func expanded(command []string, env []corev1.EnvVar) []string {
+func expanded(command []string, env []corev1.EnvVar) ([]string, error) {
 	values := map[string]string{}
 	for i := range env {
 		if env[i].ValueFrom == nil {
 			values[env[i].Name] = env[i].Value
 		}
 	}
+	var room expand.Words
 	out := make([]string, len(command))
 	for i, word := range command {
-		out[i] = expand.Word(word, values)
+		var err error
+		if out[i], err = room.Expand(word, values); err != nil {
+			return nil, fmt.Errorf("exec.command[%d]: %w", i, err)
+		}
 	}
-	return out
+	return out, nil
 }
 
 // execHandler runs a command in the container.

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/expand"
 )
 
 // defaultPath is PATH where neither image nor manifest sets it.
@@ -16,49 +18,55 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // environment returns the process environment and the variables that $(NAME) may refer to: those of the manifest
 // only, never the image's. The order is fixed (kubelet's is random): PATH, TERM for a terminal, HOSTNAME, the image's, envFrom by name, env;
 // a variable that is set again keeps its place.
-func environment(in Input, c *corev1.Container) ([]string, map[string]string, error) {
-	var env envList
-	env.set("PATH", defaultPath)
-	if c.TTY {
-		env.set("TERM", "xterm")
-	}
-	env.set("HOSTNAME", hostnameOf(in))
-	for _, e := range in.Image.Env {
-		// An entry without "=" removes what was set before; containerd reads images like that.
-		if name, value, ok := strings.Cut(e, "="); ok {
-			env.set(name, value)
-		} else {
-			env.unset(name)
-		}
+//
+// It never takes more memory than a process can be started with: each value is measured before it is made.
+func environment(in Input, c *corev1.Container) (*envList, map[string]string, error) {
+	env := newEnvList()
+	if err := env.fromImage(in, c); err != nil {
+		return nil, nil, fmt.Errorf("environment of the image: %w", err)
 	}
 	vars := make(map[string]string, len(c.Env))
 	if err := envFrom(in, c, vars); err != nil {
 		return nil, nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		env.set(name, vars[name])
+		if err := env.set(name, vars[name]); err != nil {
+			return nil, nil, fmt.Errorf("container %q: envFrom: variable %s: %w", c.Name, name, err)
+		}
 	}
 	for i := range c.Env {
-		value, err := envValue(in, c, &c.Env[i], vars)
+		e := &c.Env[i]
+		value, err := envValue(in, c, e, vars)
+		if err == nil {
+			err = env.set(e.Name, value)
+		}
 		switch {
 		case errors.Is(err, errOptional):
 			continue
 		case isMissing(err):
 			return nil, nil, err // in kubelet's words, which name the object
+		case isTooMuch(err):
+			return nil, nil, fmt.Errorf("container %q: env[%d] %s: %w", c.Name, i, e.Name, err)
 		case err != nil:
-			return nil, nil, fmt.Errorf("env %s: %w", c.Env[i].Name, err)
+			return nil, nil, fmt.Errorf("env %s: %w", e.Name, err)
 		}
-		vars[c.Env[i].Name] = value
-		env.set(c.Env[i].Name, value)
+		vars[e.Name] = value
 	}
-	return env.entries(), vars, nil
+	return env, vars, nil
+}
+
+// isTooMuch reports an error about the size of a process's arguments and variables.
+func isTooMuch(err error) bool {
+	_, words := errors.AsType[*expand.WordsError](err)
+	_, long := errors.AsType[*expand.TooLongError](err)
+	return words || long
 }
 
 // envValue returns the value of one variable; vars are those defined before it.
 func envValue(in Input, c *corev1.Container, e *corev1.EnvVar, vars map[string]string) (string, error) {
 	switch from := e.ValueFrom; {
 	case e.Value != "" || from == nil:
-		return expand(e.Value, vars), nil
+		return expand.Within(expand.MaxWord, e.Value, vars)
 	case from.FieldRef != nil:
 		return fieldValue(in, from.FieldRef.FieldPath)
 	case from.ResourceFieldRef != nil:
@@ -82,43 +90,75 @@ func hostnameOf(in Input) string {
 	return in.Sandbox.Hostname
 }
 
-// envList is an ordered set of variables.
+// envList is an ordered set of variables that a process can be started with.
 type envList struct {
-	names  []string
-	values map[string]string
+	list []envVar
+	// at is where a variable is in the list.
+	at    map[string]int
+	words expand.Words
 }
 
+type envVar struct {
+	name, value string
+	unset       bool
+}
+
+func newEnvList() *envList { return &envList{at: map[string]int{}} }
+
+// fromImage sets what a container has before its manifest is looked at.
+func (l *envList) fromImage(in Input, c *corev1.Container) error {
+	own := []string{"PATH=" + defaultPath}
+	if c.TTY {
+		own = append(own, "TERM=xterm")
+	}
+	own = append(own, "HOSTNAME="+hostnameOf(in))
+	for _, list := range [][]string{own, in.Image.Env} {
+		for _, e := range list {
+			name, value, ok := strings.Cut(e, "=")
+			if !ok {
+				// An entry without "=" removes what was set before; containerd reads images like that.
+				l.unset(name)
+				continue
+			}
+			if err := l.set(name, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// size is how long a variable is as NAME=value.
+func size(name, value string) int { return len(name) + len("=") + len(value) }
+
 // set adds a variable or changes it where it is.
-func (l *envList) set(name, value string) {
-	if l.values == nil {
-		l.values = map[string]string{}
+func (l *envList) set(name, value string) error {
+	if i, ok := l.at[name]; ok {
+		l.words.Remove(size(name, l.list[i].value))
+		l.list[i].value = value
+	} else {
+		l.at[name] = len(l.list)
+		l.list = append(l.list, envVar{name: name, value: value})
 	}
-	if _, ok := l.values[name]; !ok {
-		l.names = append(l.names, name)
-	}
-	l.values[name] = value
+	return l.words.Add(size(name, value))
 }
 
 // unset removes a variable.
 func (l *envList) unset(name string) {
-	if _, ok := l.values[name]; !ok {
-		return
+	if i, ok := l.at[name]; ok {
+		l.words.Remove(size(name, l.list[i].value))
+		l.list[i].unset = true
+		delete(l.at, name)
 	}
-	delete(l.values, name)
-	kept := l.names[:0]
-	for _, n := range l.names {
-		if n != name {
-			kept = append(kept, n)
-		}
-	}
-	l.names = kept
 }
 
 // entries returns NAME=value in order.
 func (l *envList) entries() []string {
-	out := make([]string, 0, len(l.names))
-	for _, n := range l.names {
-		out = append(out, n+"="+l.values[n])
+	out := make([]string, 0, len(l.at))
+	for _, v := range l.list {
+		if !v.unset {
+			out = append(out, v.name+"="+v.value)
+		}
 	}
 	return out
 }

@@ -14,7 +14,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
 
-	words "monopod/internal/expand"
+	"monopod/internal/expand"
 )
 
 // Files that every container gets unless it mounts something there itself.
@@ -226,8 +226,11 @@ func SubPaths(in Input) (map[int]string, error) {
 func subPath(m *corev1.VolumeMount, vars map[string]string) (string, error) {
 	sub := m.SubPath
 	if m.SubPathExpr != "" {
+		if expand.Length(m.SubPathExpr, expand.MaxPath, expand.Lengths(vars)) > expand.MaxPath {
+			return "", fmt.Errorf("subPathExpr: %w", &expand.TooLongError{Most: expand.MaxPath})
+		}
 		var missing []string
-		sub = words.With(m.SubPathExpr, func(name string) (string, bool) {
+		sub = expand.With(m.SubPathExpr, func(name string) (string, bool) {
 			value := vars[name]
 			if value == "" {
 				missing = append(missing, strconv.Quote(name))

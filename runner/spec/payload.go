@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"path"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
 )
 
 // File is a file of a volume that is made of objects or of fields of the pod.
@@ -28,20 +31,68 @@ func Followed(v *corev1.VolumeSource) bool {
 
 // VolumeFiles returns what a volume of the Followed kinds holds, by path. It reads Pod, Refs and Host of the input. An
 // error that is a *MissingError names what does not exist.
+//
+// A volume that would be larger than a limit is an error before its content is copied: one key of a ConfigMap may be shown
+// under any number of paths.
 func VolumeFiles(in Input, v *corev1.VolumeSource) (map[string]File, error) {
-	files := map[string]File{}
+	set := &fileSet{files: map[string]File{}, sizes: map[string]int{}}
+	return set.files, set.add(in, v)
+}
+
+// CheckFiles reports when the volumes of the Followed kinds that a pod uses would be too large together. It copies nothing.
+func CheckFiles(in Input, plans []VolumePlan) error {
+	total := 0
+	for _, p := range plans {
+		if p.Files == nil {
+			continue
+		}
+		set := &fileSet{sizes: map[string]int{}}
+		if set.add(in, p.Files) != nil {
+			continue // VolumeFiles reports it
+		}
+		if total += set.bytes; total > manifests.MaxVolumeBytes {
+			return fmt.Errorf("volume %q: with its files the pod's volumes of ConfigMaps, Secrets and fields have more than %d MiB together",
+				p.Name, manifests.MaxVolumeBytes>>20)
+		}
+	}
+	return nil
+}
+
+// add enters the files of a volume.
+func (s *fileSet) add(in Input, v *corev1.VolumeSource) error {
 	var err error
 	switch {
 	case v.ConfigMap != nil:
-		err = configMapFiles(in, files, configMapSource{v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional, fileDefaults{v.ConfigMap.DefaultMode, v.ConfigMap.DefaultUser}})
+		err = configMapFiles(in, s, configMapSource{v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional, fileDefaults{v.ConfigMap.DefaultMode, v.ConfigMap.DefaultUser}})
 	case v.Secret != nil:
-		err = secretFiles(in, files, configMapSource{v.Secret.SecretName, v.Secret.Items, v.Secret.Optional, fileDefaults{v.Secret.DefaultMode, v.Secret.DefaultUser}})
+		err = secretFiles(in, s, configMapSource{v.Secret.SecretName, v.Secret.Items, v.Secret.Optional, fileDefaults{v.Secret.DefaultMode, v.Secret.DefaultUser}})
 	case v.DownwardAPI != nil:
-		err = downwardFiles(in, files, v.DownwardAPI.Items, fileDefaults{v.DownwardAPI.DefaultMode, v.DownwardAPI.DefaultUser})
+		err = downwardFiles(in, s, v.DownwardAPI.Items, fileDefaults{v.DownwardAPI.DefaultMode, v.DownwardAPI.DefaultUser})
 	case v.Projected != nil:
-		err = projectedFiles(in, files, v.Projected)
+		err = projectedFiles(in, s, v.Projected)
 	}
-	return files, err
+	return err
+}
+
+// fileSet are the files of a volume, within the limits of one.
+type fileSet struct {
+	// files is nil when only their sizes are asked for.
+	files map[string]File
+	sizes map[string]int
+	bytes int
+}
+
+// reserve makes room for a file of n bytes at a path.
+func (s *fileSet) reserve(path string, n int) error {
+	s.bytes += n - s.sizes[path]
+	s.sizes[path] = n
+	switch {
+	case s.bytes > manifests.MaxVolumeBytes:
+		return fmt.Errorf("with the file %s its files have more than %d MiB together, which is the limit of one volume", path, manifests.MaxVolumeBytes>>20)
+	case len(s.sizes) > manifests.MaxVolumeFiles:
+		return fmt.Errorf("it has more than %d files, which is the limit of one volume", manifests.MaxVolumeFiles)
+	}
+	return nil
 }
 
 // configMapSource is what volumes of ConfigMaps and Secrets have in common.
@@ -63,7 +114,7 @@ func (d fileDefaults) file(data []byte, mode *int32, user *int64) File {
 	return File{Data: data, Mode: modeOf(mode, d.mode), UID: cmp.Or(user, d.user)}
 }
 
-func configMapFiles(in Input, files map[string]File, src configMapSource) error {
+func configMapFiles(in Input, files *fileSet, src configMapSource) error {
 	m := in.Refs.ConfigMap(src.name)
 	if m == nil {
 		if isTrue(src.optional) {
@@ -71,17 +122,10 @@ func configMapFiles(in Input, files map[string]File, src configMapSource) error 
 		}
 		return missing("configmap %q not found", src.name)
 	}
-	data := maps.Clone(m.BinaryData)
-	if data == nil {
-		data = map[string][]byte{}
-	}
-	for key, value := range m.Data {
-		data[key] = []byte(value)
-	}
-	return src.put(files, data, "configmap references non-existent config key: %s")
+	return src.put(files, content{m.Data, m.BinaryData}, "configmap references non-existent config key: %s")
 }
 
-func secretFiles(in Input, files map[string]File, src configMapSource) error {
+func secretFiles(in Input, files *fileSet, src configMapSource) error {
 	s := in.Refs.Secret(src.name)
 	if s == nil {
 		if isTrue(src.optional) {
@@ -89,23 +133,82 @@ func secretFiles(in Input, files map[string]File, src configMapSource) error {
 		}
 		return missing("secret %q not found", src.name)
 	}
-	return src.put(files, s.Data, "references non-existent secret key: %s")
+	return src.put(files, content{nil, s.Data}, "references non-existent secret key: %s")
+}
+
+// content is that of a ConfigMap or a Secret; text goes before bytes.
+type content struct {
+	text  map[string]string
+	bytes map[string][]byte
+}
+
+// size returns the length of a value.
+func (c content) size(key string) (int, bool) {
+	if value, ok := c.text[key]; ok {
+		return len(value), true
+	}
+	value, ok := c.bytes[key]
+	return len(value), ok
+}
+
+// keys returns all keys.
+func (c content) keys() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for key := range c.text {
+			if !yield(key) {
+				return
+			}
+		}
+		for key := range c.bytes {
+			if _, both := c.text[key]; !both && !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// copied returns the values that were asked for, each copied once however many files show it.
+func (c content) copied() func(key string) []byte {
+	made := map[string][]byte{}
+	return func(key string) []byte {
+		text, isText := c.text[key]
+		if !isText {
+			return c.bytes[key]
+		}
+		if _, ok := made[key]; !ok {
+			made[key] = []byte(text)
+		}
+		return made[key]
+	}
 }
 
 // put enters all keys, or those that items name.
-func (src configMapSource) put(files map[string]File, data map[string][]byte, noKey string) error {
+func (src configMapSource) put(files *fileSet, data content, noKey string) error {
+	value := data.copied()
+	enter := func(path, key string, mode *int32, user *int64) error {
+		n, _ := data.size(key)
+		if err := files.reserve(path, n); err != nil {
+			return err
+		}
+		if files.files != nil {
+			files.files[path] = src.defaults.file(value(key), mode, user)
+		}
+		return nil
+	}
 	if len(src.items) == 0 {
-		for key, value := range data {
-			files[key] = src.defaults.file(value, nil, nil)
+		for key := range data.keys() {
+			if err := enter(key, key, nil, nil); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
 	for _, item := range src.items {
-		value, ok := data[item.Key]
-		switch {
-		case ok:
-			files[path.Clean(item.Path)] = src.defaults.file(value, item.Mode, item.User)
-		case !isTrue(src.optional):
+		if _, ok := data.size(item.Key); ok {
+			if err := enter(path.Clean(item.Path), item.Key, item.Mode, item.User); err != nil {
+				return err
+			}
+		} else if !isTrue(src.optional) {
 			return missing(noKey, item.Key)
 		}
 	}
@@ -121,14 +224,20 @@ func modeOf(own, common *int32) fs.FileMode {
 	return fs.FileMode(corev1.ConfigMapVolumeSourceDefaultMode)
 }
 
-func downwardFiles(in Input, files map[string]File, items []corev1.DownwardAPIVolumeFile, defaults fileDefaults) error {
+func downwardFiles(in Input, files *fileSet, items []corev1.DownwardAPIVolumeFile, defaults fileDefaults) error {
 	for i := range items {
 		item := &items[i]
 		value, err := downwardText(in, item)
 		if err != nil {
 			return err
 		}
-		files[path.Clean(item.Path)] = defaults.file([]byte(value), item.Mode, item.User)
+		at := path.Clean(item.Path)
+		if err := files.reserve(at, len(value)); err != nil {
+			return err
+		}
+		if files.files != nil {
+			files.files[at] = defaults.file([]byte(value), item.Mode, item.User)
+		}
 	}
 	return nil
 }
@@ -162,7 +271,7 @@ func formatMap(m map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-func projectedFiles(in Input, files map[string]File, p *corev1.ProjectedVolumeSource) error {
+func projectedFiles(in Input, files *fileSet, p *corev1.ProjectedVolumeSource) error {
 	defaults := fileDefaults{p.DefaultMode, p.DefaultUser}
 	for i := range p.Sources {
 		var err error

@@ -2,12 +2,15 @@ package spec
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/expand"
 )
 
 // buildProcess returns what runs, as whom and with which rights.
@@ -22,7 +25,7 @@ func buildProcess(in Input, c *corev1.Container, sec security) (*specs.Process, 
 	if err != nil {
 		return nil, err
 	}
-	args, err := arguments(c, in.Image, vars)
+	args, err := arguments(c, in.Image, vars, &env.words)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +38,7 @@ func buildProcess(in Input, c *corev1.Container, sec security) (*specs.Process, 
 		Terminal: c.TTY,
 
 		Args: args,
-		Env:  env,
+		Env:  env.entries(),
 		Cwd:  workingDir(c, in.Image),
 		User: specs.User{UID: in.User.UID, GID: in.User.GID, AdditionalGids: groups(in)},
 		// Ambient and inheritable stay empty as in the CRI plugin: capabilities of a user other than root
@@ -48,15 +51,28 @@ func buildProcess(in Input, c *corev1.Container, sec security) (*specs.Process, 
 
 // arguments combines command and args with the image's ENTRYPOINT and CMD: a command replaces both, args
 // replace CMD. References are expanded in what the manifest says only.
-func arguments(c *corev1.Container, image ocispec.ImageConfig, vars map[string]string) ([]string, error) {
-	command, args := expandAll(c.Command, vars), expandAll(c.Args, vars)
+func arguments(c *corev1.Container, image ocispec.ImageConfig, vars map[string]string, room *expand.Words) ([]string, error) {
+	command, err := expandAll("command", c, vars, room)
+	if err != nil {
+		return nil, err
+	}
+	args, err := expandAll("args", c, vars, room)
+	if err != nil {
+		return nil, err
+	}
 	if len(command) == 0 {
+		var own []string
 		// ENTRYPOINT [""] is how an image says that it has none.
 		if len(image.Entrypoint) != 1 || image.Entrypoint[0] != "" {
-			command = image.Entrypoint
+			command, own = image.Entrypoint, image.Entrypoint
 		}
 		if len(args) == 0 {
-			args = image.Cmd
+			args, own = image.Cmd, slices.Concat(own, image.Cmd)
+		}
+		for _, word := range own {
+			if err := room.Add(len(word)); err != nil {
+				return nil, fmt.Errorf("entrypoint and command of the image: %w", err)
+			}
 		}
 	}
 	all := slices.Concat(command, args)
@@ -66,13 +82,21 @@ func arguments(c *corev1.Container, image ocispec.ImageConfig, vars map[string]s
 	return all, nil
 }
 
-// expandAll expands each of a list of texts.
-func expandAll(texts []string, vars map[string]string) []string {
-	out := make([]string, 0, len(texts))
-	for _, t := range texts {
-		out = append(out, expand(t, vars))
+// expandAll expands the command or the args of a container.
+func expandAll(field string, c *corev1.Container, vars map[string]string, room *expand.Words) ([]string, error) {
+	words := c.Command
+	if field == "args" {
+		words = c.Args
 	}
-	return out
+	out := make([]string, 0, len(words))
+	for i, t := range words {
+		word, err := room.Expand(t, vars)
+		if err != nil {
+			return nil, fmt.Errorf("container %q: %s[%d]: %w", c.Name, field, i, err)
+		}
+		out = append(out, word)
+	}
+	return out, nil
 }
 
 // workingDir returns where the process starts. OCI wants it absolute; images are not always that strict.

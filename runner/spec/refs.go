@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/expand"
 )
 
 // MissingError says that an object, or a key of one, that the pod cannot do without does not exist.
@@ -27,6 +29,7 @@ var errOptional = errors.New("optional")
 
 // envFrom enters the variables of whole objects; later ones win.
 func envFrom(in Input, c *corev1.Container, vars map[string]string) error {
+	room := maxFromObjects
 	for i := range c.EnvFrom {
 		from := &c.EnvFrom[i]
 		switch {
@@ -39,6 +42,9 @@ func envFrom(in Input, c *corev1.Container, vars map[string]string) error {
 				return missing("configmap %q not found", from.ConfigMapRef.Name)
 			}
 			for key, value := range m.Data {
+				if room -= len(from.Prefix) + len(key) + len(value) + entryCost; room < 0 {
+					return tooMuchFrom(c, i)
+				}
 				vars[from.Prefix+key] = value
 			}
 		case from.SecretRef != nil:
@@ -50,11 +56,26 @@ func envFrom(in Input, c *corev1.Container, vars map[string]string) error {
 				return missing("secret %q not found", from.SecretRef.Name)
 			}
 			for key, value := range s.Data {
+				if room -= len(from.Prefix) + len(key) + len(value) + entryCost; room < 0 {
+					return tooMuchFrom(c, i)
+				}
 				vars[from.Prefix+key] = string(value)
 			}
 		}
 	}
 	return nil
+}
+
+// maxFromObjects is how much is read of whole objects, what later ones replace included: the same object may be named thousands
+// of times.
+const (
+	maxFromObjects = 8 * expand.MaxWords
+	// entryCost is what an entry of a map takes besides its bytes.
+	entryCost = 32
+)
+
+func tooMuchFrom(c *corev1.Container, i int) error {
+	return fmt.Errorf("container %q: envFrom[%d]: the objects that variables come from have more than %d bytes together", c.Name, i, maxFromObjects)
 }
 
 func configMapValue(in Input, ref *corev1.ConfigMapKeySelector) (string, error) {
