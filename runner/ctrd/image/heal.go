@@ -243,7 +243,7 @@ func (h *healer) manifests(ctx context.Context, rec images.Image, desc ocispec.D
 	if err := h.blob(ctx, rec, desc, rest); err != nil || !images.IsIndexType(desc.MediaType) {
 		return err
 	}
-	b, err := content.ReadBlob(ctx, h.s.client.ContentStore(), desc)
+	b, err := readMetadata(ctx, h.s.client.ContentStore(), desc)
 	if errdefs.IsNotFound(err) {
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
@@ -122,7 +121,7 @@ func (s *Store) target(ctx context.Context, dig string) (ocispec.Descriptor, err
 		return ocispec.Descriptor{}, err
 	}
 	desc := ocispec.Descriptor{Digest: d, Size: info.Size}
-	blob, err := content.ReadBlob(ctx, s.client.ContentStore(), desc)
+	blob, err := readMetadata(ctx, s.client.ContentStore(), desc)
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/diff"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
@@ -91,12 +90,15 @@ func (s *Store) describe(ctx context.Context, rec images.Image) (*description, e
 	if d != nil {
 		return d, nil
 	}
+	if err := checkImage(ctx, s.client.ContentStore(), rec.Target); err != nil {
+		return nil, err
+	}
 	img := client.NewImage(s.client, rec)
 	desc, err := img.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
-	blob, err := content.ReadBlob(ctx, s.client.ContentStore(), desc)
+	blob, err := readMetadata(ctx, s.client.ContentStore(), desc)
 	if err != nil {
 		return nil, err
 	}

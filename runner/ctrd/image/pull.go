@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -98,7 +99,7 @@ func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name
 	defer s.cfg.OnNew() // also a part of it takes room
 	_, err = s.client.Pull(ctx, name,
 		client.WithResolver(resolver),
-		client.WithImageHandlerWrapper(t.watch),
+		client.WithImageHandlerWrapper(func(next images.Handler) images.Handler { return t.watch(boundedMetadata(next)) }),
 		client.WithPullUnpack,
 		client.WithPullSnapshotter(s.cfg.Snapshotter),
 		client.WithUnpackOpts([]client.UnpackOpt{synced()}),
