@@ -124,6 +124,9 @@ func (l *loader) object(data []byte, it item) {
 	version, _ := m["apiVersion"].(string)
 	switch {
 	case it.isPod(metav1.TypeMeta{Kind: kind, APIVersion: version}) && m["kind"] != "" && m["apiVersion"] != "":
+		if cutStatus(m, reflect.TypeFor[corev1.Pod]()) {
+			strict, err = strictly(m)
+		}
 		l.podObject(m, it, append(strict, err))
 	case version == "v1" && (kind == "PodList" || kind == "List"):
 		l.listObject(data, m, it)
@@ -164,6 +167,7 @@ func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
 	obj := info.make()
 	kind, _ := m["kind"].(string)
 	it.kind, it.secret = kind, kind == "Secret"
+	cutStatus(m, reflect.TypeOf(obj).Elem())
 	found := append(inspectAs(m, it, reflect.TypeOf(obj)), it.duplicates()...)
 	data, err := json.Marshal(m)
 	if err == nil {
@@ -176,6 +180,7 @@ func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
 		l.fail(it.errors(objectName(m, info), found))
 		return
 	}
+	dropObserved(obj, l.author)
 	defaultObject(obj, info)
 	for _, e := range validateObject(obj, info) {
 		if p := fromValidation(e, it, nil); !masked(p.path, found) && !explained(e, p.path, found) {
@@ -282,6 +287,7 @@ func (l *loader) mayBeLarge(data []byte, it item) bool {
 
 // check refuses, defaults and validates a decoded pod, and takes it over when nothing is wrong with it.
 func (l *loader) check(pod *corev1.Pod, it item, found ...problem) {
+	dropObserved(pod, l.author)
 	found = append(found, refusals(pod, it)...)
 	setDefaults(pod)
 	for _, e := range validatePod(pod) {

@@ -64,7 +64,7 @@ func metadataFates() []fieldFate {
 		{path: "metadata.generateName", fate: harmless, note: "pods of files need a name that stays, so metadata.name is required beside it"},
 		{path: "metadata.selfLink", fate: harmless, note: "written by API servers of old"},
 		{path: "metadata.resourceVersion", fate: harmless, note: "counts changes in an API server"},
-		{path: "metadata.generation", fate: harmless, note: "counts changes in an API server; shown as status.observedGeneration once it is carried out"},
+		{path: "metadata.generation", fate: harmless, note: "counts changes in an API server; for pods that it binds here, shown as status.observedGeneration once carried out"},
 		{path: "metadata.creationTimestamp", fate: harmless, note: "monopod records when it made the pod"},
 		{
 			path: "metadata.deletionTimestamp", fate: refused, note: "never: it says that the pod is going away",

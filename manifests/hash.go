@@ -18,8 +18,8 @@ import (
 //
 // All of them take a defaulted pod.
 
-// PodHash tells whether two manifests of a pod differ in anything at all.
-func PodHash(p *corev1.Pod) string { return hash(p) }
+// PodHash tells whether two manifests of a pod differ in anything that counts.
+func PodHash(p *corev1.Pod) string { return hash(withoutObserved(p)) }
 
 // SandboxHash covers what cannot be changed without making the whole pod anew: its identity, its network and
 // the namespaces that containers share. Labels and annotations are not in it, nor anything of one container

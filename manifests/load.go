@@ -22,6 +22,8 @@ type Options struct {
 	Source string
 	// Policy is that of the node for this source.
 	Policy Policy
+	// Author is who wrote the documents.
+	Author Author
 }
 
 // LoadAll decodes, defaults and validates every document of one input, which is YAML or JSON and holds Pods, other
@@ -43,7 +45,7 @@ func LoadAll(file string, data []byte, o Options) (*Content, error) {
 // problem. Of two objects with one identity the first is among them. The content is nil when the input cannot be
 // looked at as documents, or is larger, or worse, than anything that somebody means.
 func LoadParts(file string, data []byte, o Options) (*Content, error) {
-	l := loader{file: file, source: o.Source, policy: o.Policy, first: map[ObjectID]int{}}
+	l := loader{file: file, source: o.Source, policy: o.Policy, author: o.Author, first: map[ObjectID]int{}}
 	if err := l.checkBytes(data); err != nil {
 		return nil, err
 	}
@@ -88,6 +90,7 @@ type loader struct {
 	file    string
 	source  string
 	policy  Policy
+	author  Author
 	content Content
 	errs    []*Error
 	// objects counts documents and elements of lists; over says that there is too much of something. unfolded is how large

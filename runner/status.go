@@ -44,6 +44,7 @@ const (
 	annotationSource = "kubernetes.io/config.source"
 	annotationHash   = "kubernetes.io/config.hash"
 	annotationSeen   = "kubernetes.io/config.seen"
+	annotationMirror = "kubernetes.io/config.mirror"
 )
 
 // ReasonReadinessGatesNotReady is the reason of a pod that is not Ready although its containers are.
@@ -87,11 +88,14 @@ func Status(in StatusInput) PodStatus {
 }
 
 // toShow returns a copy of a pod that shares what its fields refer to: statuses are made often and kept, and they set nothing
-// but fields of its own and, in maps of its own, annotations.
+// but fields of its own and, in maps of its own, annotations. What a manifest, or a record of an older version, says about status
+// and creation is not copied: both are observed.
 func toShow(pod *corev1.Pod) *corev1.Pod {
 	shown := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
+	shown.SelfLink, shown.ResourceVersion, shown.CreationTimestamp, shown.ManagedFields = "", "", metav1.Time{}, nil
 	shown.Annotations = maps.Clone(pod.Annotations)
-	pod.Status.DeepCopyInto(&shown.Status)
+	delete(shown.Annotations, annotationSeen)
+	delete(shown.Annotations, annotationMirror)
 	return shown
 }
 

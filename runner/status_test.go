@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
 	"monopod/runner"
@@ -317,6 +319,52 @@ func TestAPodStatusIsThatOfARealPod(t *testing.T) {
 	in.Desired = guaranteed
 	if q := runner.Status(in).Pod.Status.QOSClass; q != corev1.PodQOSGuaranteed {
 		t.Errorf("class %s", q)
+	}
+}
+
+// TestOnlyWhatIsObservedIsReported: a manifest may be a dump of a cluster, and the record of an older version holds such a manifest.
+func TestOnlyWhatIsObservedIsReported(t *testing.T) {
+	old := metav1.NewTime(zero.Add(-3 * 365 * 24 * time.Hour))
+	dump := func(p *corev1.Pod) {
+		p.CreationTimestamp, p.ResourceVersion, p.SelfLink = old, "7", "/x"
+		p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+		p.Annotations = map[string]string{"kubernetes.io/config.seen": "2023", "kubernetes.io/config.mirror": "x", "mine": "y"}
+		p.Status = corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: "10.9.8.7", PodIPs: []corev1.PodIP{{IP: "10.9.8.7"}}, HostIP: "10.9.8.1", StartTime: &old, NominatedNodeName: "n",
+			Reason: "Old", Message: "old", ContainerStatuses: []corev1.ContainerStatus{{Name: "a", Ready: true}, {Name: "gone", Ready: true}},
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "gone"}}, Conditions: []corev1.PodCondition{{Type: "Old", Status: corev1.ConditionTrue}},
+			ResourceClaimStatuses: []corev1.PodResourceClaimStatus{{Name: "x"}},
+		}
+	}
+	tests := []struct {
+		name   string
+		change func(in *runner.StatusInput)
+	}{
+		{"it runs", func(in *runner.StatusInput) { in.Desired = edited(in.Desired, dump) }},
+		{"nothing is there yet", func(in *runner.StatusInput) {
+			in.Desired, in.Sandbox, in.Containers = edited(in.Desired, dump), nil, nil
+		}},
+		{"only the record is left", func(in *runner.StatusInput) { in.Sandbox.Pod, in.Desired = edited(in.Desired, dump), nil }},
+		{"it cannot be observed", func(in *runner.StatusInput) {
+			in.Desired, in.Blind = edited(in.Desired, dump), errors.New("containerd is gone")
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			plain := statusCase{instances: []runner.Container{running("1", "a", 3)}}.input("a")
+			dumped := statusCase{instances: []runner.Container{running("1", "a", 3)}}.input("a")
+			tt.change(&dumped)
+			plain.Sandbox, plain.Containers, plain.Blind = dumped.Sandbox, dumped.Containers, dumped.Blind
+			plain.Desired = edited(plain.Desired, func(p *corev1.Pod) { p.Annotations = map[string]string{"mine": "y"} })
+			if dumped.Desired == nil {
+				s := *dumped.Sandbox
+				s.Pod = plain.Desired
+				plain.Sandbox, plain.Desired = &s, nil
+			}
+			if diff := cmp.Diff(runner.Status(plain).Pod, runner.Status(dumped).Pod); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

@@ -60,7 +60,9 @@ func complete(w Workload, pod *corev1.Pod) (*manifests.Pod, error) {
 		return nil, err
 	}
 	// What the node allows was checked with the workload: only its source knows the policy.
-	pods, err := manifests.Load(w.Origin.File, b, manifests.Options{Source: w.Origin.Source, Policy: manifests.Policy{AllowedUnsafeSysctls: []string{"*"}}})
+	pods, err := manifests.Load(w.Origin.File, b, manifests.Options{
+		Source: w.Origin.Source, Policy: manifests.Policy{AllowedUnsafeSysctls: []string{"*"}}, Author: manifests.AuthorWorkload,
+	})
 	if err != nil {
 		return nil, err
 	}

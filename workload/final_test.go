@@ -44,3 +44,27 @@ func TestFinalIsWhatAWorkloadComesTo(t *testing.T) {
 		t.Error(fmt.Sprint(err), Final(c.Workloads[0]))
 	}
 }
+
+// TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount: with the uid of a dumped pod, all pods of a workload would be one.
+func TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount(t *testing.T) {
+	text := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},"template":{
+"metadata":{"name":"x","namespace":"y","uid":"u","generation":3,"creationTimestamp":"2023-01-02T03:04:05Z","labels":{"a":"b"},"annotations":{"c":"d"},
+"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"n"}]},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
+	c, err := manifests.LoadAll("f", []byte(text), manifests.Options{Source: "file"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := Final(c.Workloads[0])
+	if len(pods) != 2 {
+		t.Fatal(pods)
+	}
+	for _, p := range pods {
+		m := p.Object.ObjectMeta
+		if m.UID != "" || m.Generation != 0 || !m.CreationTimestamp.IsZero() || len(m.OwnerReferences) != 1 || m.OwnerReferences[0].Kind != "Deployment" {
+			t.Errorf("%+v", m)
+		}
+		if m.Labels["a"] != "b" || m.Annotations["c"] != "d" || m.Namespace != "default" {
+			t.Errorf("%+v", m)
+		}
+	}
+}

@@ -206,7 +206,7 @@ func (e *expansion) statefulSet(w Workload, s *appsv1.StatefulSet) {
 func (e *expansion) claims(w Workload, s *appsv1.StatefulSet, pod string) {
 	for i := range s.Spec.VolumeClaimTemplates {
 		c := s.Spec.VolumeClaimTemplates[i].DeepCopy()
-		c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim"
+		c.APIVersion, c.Kind, c.Status = "v1", "PersistentVolumeClaim", corev1.PersistentVolumeClaimStatus{}
 		c.Name, c.Namespace = c.Name+"-"+pod, s.Namespace
 		if keepsClaims(s) {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, manifests.AnnotationRetain, "true")

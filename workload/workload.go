@@ -147,9 +147,10 @@ func (e *expansion) problem(w Workload, err error) {
 // pod makes a pod of a template.
 func (e *expansion) pod(w Workload, template corev1.PodTemplateSpec, name string, rev stamp, edit func(*corev1.Pod)) (*manifests.Pod, error) {
 	t := template.DeepCopy()
-	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: t.ObjectMeta, Spec: t.Spec}
-	p.Name, p.Namespace, p.GenerateName = name, w.Object.GetNamespace(), ""
-	p.Labels, p.Annotations = cloned(p.Labels), cloned(p.Annotations)
+	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Spec: t.Spec}
+	p.Name, p.Namespace = name, w.Object.GetNamespace()
+	// As in a controller, nothing else of the template's metadata counts: with a uid all pods would be one.
+	p.Labels, p.Annotations, p.Finalizers = cloned(t.Labels), cloned(t.Annotations), t.Finalizers
 	p.Labels[rev.label] = rev.value
 	p.OwnerReferences = []metav1.OwnerReference{owner(w)}
 	if edit != nil {

@@ -342,15 +342,23 @@ func (a *App) sources() []watcher.Source {
 // load is the watcher's way to manifests.
 func load(source string, policy manifests.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
-		return manifests.LoadAll(input, data, manifests.Options{Source: source, Policy: policy})
+		return manifests.LoadAll(input, data, manifests.Options{Source: source, Policy: policy, Author: authorOf(source)})
 	}
 }
 
 // loadParts is load for sources that judge object by object.
 func loadParts(source string, policy manifests.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
-		return manifests.LoadParts(input, data, manifests.Options{Source: source, Policy: policy})
+		return manifests.LoadParts(input, data, manifests.Options{Source: source, Policy: policy, Author: authorOf(source)})
 	}
+}
+
+// authorOf returns who writes the documents of a source.
+func authorOf(source string) manifests.Author {
+	if source == sourceAPIServer {
+		return manifests.AuthorAPIServer
+	}
+	return manifests.AuthorUser
 }
 
 // runRuntime keeps a runtime open and a pool running on it. Whatever goes wrong with the runtime is tried
