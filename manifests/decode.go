@@ -187,7 +187,8 @@ func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
 			found = append(found, p)
 		}
 	}
-	for _, p := range append(l.templateProblems(obj, it), l.objectRefusals(obj, it)...) {
+	problems, notes := l.templateProblems(obj, it)
+	for _, p := range append(problems, l.objectRefusals(obj, it)...) {
 		if !masked(p.path, found) {
 			found = append(found, p)
 		}
@@ -196,6 +197,7 @@ func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
 		l.fail(it.errors(objectName(m, info), found))
 		return
 	}
+	l.note(it.errors(objectName(m, info), notes))
 	l.addObject(&Object{Object: obj, Kind: kind, Origin: Origin{Source: l.source, File: l.file, Line: it.firstLine()}}, info)
 }
 
@@ -270,6 +272,12 @@ func (l *loader) listObject(data []byte, m map[string]any, it item) {
 	}
 }
 
+// note takes over remarks about a document that is accepted, in the order of their lines.
+func (l *loader) note(notes []*Error) {
+	sortByPlace(notes)
+	l.content.Notes = append(l.content.Notes, notes...)
+}
+
 // mayBeLarge says that an object with very many mappings is a list, whose elements are counted each for itself. Else it takes
 // note of it: as one that means nothing here, or as a mistake.
 func (l *loader) mayBeLarge(data []byte, it item) bool {
@@ -288,7 +296,9 @@ func (l *loader) mayBeLarge(data []byte, it item) bool {
 // check refuses, defaults and validates a decoded pod, and takes it over when nothing is wrong with it.
 func (l *loader) check(pod *corev1.Pod, it item, found ...problem) {
 	dropObserved(pod, l.author)
-	found = append(found, refusals(pod, it)...)
+	token := defuseTokenVolume(&pod.Spec)
+	refused, notes := refusals(pod, it)
+	found = append(found, refused...)
 	setDefaults(pod)
 	for _, e := range validatePod(pod) {
 		if p := fromValidation(e, it, &pod.Spec); !masked(p.path, found) && !explained(e, p.path, found) {
@@ -301,6 +311,8 @@ func (l *loader) check(pod *corev1.Pod, it item, found ...problem) {
 		l.fail(it.errors(keyOf(pod), found))
 		return
 	}
+	token.drop(&pod.Spec)
+	l.note(it.errors(keyOf(pod), append(notes, token.notes(it)...)))
 	l.add(pod, it.firstLine())
 }
 

@@ -41,6 +41,8 @@ const (
 	noSeccomp   = "without one Unconfined, or RuntimeDefault with `seccompDefault`; privileged containers never have one"
 	noAppArmor  = "a profile asked for by name or type keeps the container waiting where the machine has no AppArmor; without one the default profile where it has"
 	linuxOnly   = "never: monopod runs Linux containers"
+	forWindows  = "it is for Windows nodes only, as for a kubelet on Linux"
+	winIgnored  = "ignored: it has an effect on Windows nodes only"
 	tcpHook     = "never: Kubernetes accepts it and then fails, each time the hook is to run"
 	tcpHint     = "use exec or httpGet"
 )
@@ -107,8 +109,9 @@ func podFates() []fieldFate {
 		},
 		{path: "spec.serviceAccount", fate: harmless, note: "the old name of serviceAccountName"},
 		{
-			path: "spec.automountServiceAccountToken", fate: harmless, note: "false is what happens anyway",
-			only: []string{"false"}, other: apiServer, hint: "remove the field: there are no tokens to mount",
+			path: "spec.automountServiceAccountToken", fate: harmless,
+			note:   "no token is mounted: there is no API server that a pod of a file could log in to. The volume kube-api-access-* of a dump, which an API server adds to pods, is dropped with its mounts. Pods that an API server binds to this node have their tokens",
+			remark: "ignored: no token is mounted, because there is no API server to log in to", quiet: []string{"false"},
 		},
 	}
 }
@@ -168,7 +171,7 @@ func podSecurityFates() []fieldFate {
 		{path: "spec.securityContext.appArmorProfile", fate: enforced, note: noAppArmor},
 		{path: "spec.securityContext.seLinuxOptions", fate: enforced, note: noSELinux},
 		{path: "spec.securityContext.seLinuxChangePolicy", fate: harmless, note: "it says how volumes get SELinux labels: here each file gets one (Recursive), where there is SELinux"},
-		{path: "spec.securityContext.windowsOptions", fate: refused, note: linuxOnly},
+		{path: "spec.securityContext.windowsOptions", fate: harmless, note: forWindows, remark: winIgnored},
 	}
 }
 
@@ -271,7 +274,7 @@ func containerSecurityFates() []fieldFate {
 		{path: s + "seccompProfile.localhostProfile", fate: enforced, note: "a file below seccompProfileRoot, by default `<rootDirectory>/seccomp`"},
 		{path: s + "appArmorProfile", fate: enforced, note: noAppArmor},
 		{path: s + "seLinuxOptions", fate: enforced, note: noSELinux},
-		{path: s + "windowsOptions", fate: refused, note: linuxOnly},
+		{path: s + "windowsOptions", fate: harmless, note: forWindows, remark: winIgnored},
 	}
 }
 
@@ -309,7 +312,11 @@ func volumeFates() []fieldFate {
 		fieldFate{path: v + "nfs", fate: enforced, note: "by the machine's mount.nfs; where that is not installed the pod waits, and says which package has it"},
 		fieldFate{path: v + "iscsi", fate: enforced, note: "by the machine's iscsiadm; where that is not installed the pod waits, and says which package has it"},
 	)
-	for _, name := range []string{"serviceAccountToken", "clusterTrustBundle", "podCertificate"} {
+	all = append(all, fieldFate{
+		path: v + "projected.sources[].serviceAccountToken", fate: refused,
+		note: apiServer, hint: "remove the volume and its mounts: a pod of a file has no service account",
+	})
+	for _, name := range []string{"clusterTrustBundle", "podCertificate"} {
 		all = append(all, fieldFate{path: v + "projected.sources[]." + name, fate: refused, note: apiServer})
 	}
 	for _, name := range []string{

@@ -45,6 +45,10 @@ type fieldFate struct {
 	other string
 	// hint says what to do instead of using a refused field or value.
 	hint string
+	// remark is what the author of a manifest is told who sets a harmless field that looks as if it did something, to any value that is not
+	// in quiet.
+	remark string
+	quiet  []string
 	// same is the path of the line that this one repeats, for init containers.
 	same string
 }

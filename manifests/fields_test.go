@@ -79,7 +79,7 @@ func TestAFieldIsRefusedExactlyWhenTheTableSaysSo(t *testing.T) {
 		var pod corev1.Pod
 		value := fill(reflect.ValueOf(&pod).Elem(), strings.Split(strings.ReplaceAll(strings.ReplaceAll(f.path, "[]", ".[]"), "{}", ".{}"), "."))
 		want := f.fate.fate == refused || !f.fate.allows(value)
-		found := refusals(&pod, item{source: &source{}})
+		found, _ := refusals(&pod, item{source: &source{}})
 		if got := len(found) > 0; got != want {
 			t.Errorf("%s set alone: refused is %t, want %t: %v", f.path, got, want, found)
 		}

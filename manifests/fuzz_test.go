@@ -88,7 +88,7 @@ func FuzzValidate(f *testing.F) {
 		if kjson.UnmarshalCaseSensitivePreserveInts(data, &pod) != nil {
 			return
 		}
-		refusals(&pod, item{source: &source{}})
+		_, _ = refusals(&pod, item{source: &source{}})
 		setDefaults(&pod)
 		before := pod.DeepCopy()
 		first, second := validatePod(&pod), validatePod(&pod)

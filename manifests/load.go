@@ -194,10 +194,14 @@ func (l *loader) claim(id ObjectID, what string, e *Error) bool {
 
 // fail takes over the problems of one document, in the order of their lines.
 func (l *loader) fail(errs []*Error) {
+	sortByPlace(errs)
+	l.errs = append(l.errs, errs...)
+}
+
+func sortByPlace(errs []*Error) {
 	slices.SortStableFunc(errs, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	l.errs = append(l.errs, errs...)
 }
 
 // joinErrors returns nil when there are none.

@@ -19,8 +19,19 @@ type Content struct {
 	Objects []*Object
 	// Workloads are Deployment, DaemonSet, ReplicaSet, StatefulSet, Job and CronJob documents.
 	Workloads []*Object
+	// Notes are about fields of accepted documents that have no effect although they look as if they had one, each with its place.
+	Notes []*Error
 	// Ignored has one line for each document that is valid Kubernetes but means nothing here.
 	Ignored []string
+}
+
+// Remarks returns what to say about an input that is no mistake: Notes and Ignored, a line each.
+func (c *Content) Remarks() []string {
+	lines := make([]string, 0, len(c.Notes)+len(c.Ignored))
+	for _, n := range c.Notes {
+		lines = append(lines, n.Error())
+	}
+	return append(lines, c.Ignored...)
 }
 
 // Object is an accepted document that is no Pod: defaulted and valid. It is immutable, and never printed with its

@@ -12,21 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// refusals returns a problem for each field that a manifest sets and this release does not enforce. It must
-// see the pod before defaults are set: what nobody wrote cannot be refused.
-func refusals(pod *corev1.Pod, it item) []problem {
+// refusals returns a problem for each field that a manifest sets and this release does not enforce, and a note for each that has no
+// effect although its author may rely on it. It must see the pod before defaults are set: what nobody wrote cannot be refused.
+func refusals(pod *corev1.Pod, it item) (found, notes []problem) {
 	r := refuser{}
 	r.value(podFields(), reflect.ValueOf(pod).Elem(), it.prefix)
 	r.identity(pod, it)
-	found := make([]problem, len(r.found))
+	found = make([]problem, len(r.found))
 	for i := range r.found {
 		found[i] = r.found[i].problem
 	}
-	return found
+	return found, r.notes
 }
 
 type refuser struct {
 	found []refusal
+	notes []problem
 }
 
 // refusal is a problem with the line of the table that it comes from.
@@ -48,6 +49,9 @@ func (r *refuser) value(f *fieldNode, v reflect.Value, path string) {
 		v = v.Elem()
 	}
 	line := f.fate
+	if line != nil && line == f.own && line.remark != "" && !slices.Contains(line.quiet, scalar(v)) {
+		r.notes = append(r.notes, problem{path: path, msg: line.remark, atKey: true})
+	}
 	switch {
 	case line != nil && line.fate == refused:
 		r.refuse(f, v, path)

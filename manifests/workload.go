@@ -42,11 +42,12 @@ func podTemplate(obj metav1.Object) (t *corev1.PodTemplateSpec, selector *metav1
 }
 
 // templateProblems checks the pods that a workload would make, and what it says about their number.
-func (l *loader) templateProblems(obj metav1.Object, it item) []problem {
+func (l *loader) templateProblems(obj metav1.Object, it item) (found, notes []problem) {
 	t, selector, path := podTemplate(obj)
 	if t == nil {
-		return nil
+		return nil, nil
 	}
+	token := defuseTokenVolume(&t.Spec)
 	inner := it
 	inner.prefix = it.path(path.Child("template").String())
 	pod := &corev1.Pod{ObjectMeta: *t.ObjectMeta.DeepCopy(), Spec: *t.Spec.DeepCopy()}
@@ -57,7 +58,7 @@ func (l *loader) templateProblems(obj metav1.Object, it item) []problem {
 			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: s.Spec.VolumeClaimTemplates[i].Name})
 		}
 	}
-	found := refusals(pod, inner)
+	found, notes = refusals(pod, inner)
 	setDefaults(pod)
 	for _, e := range validatePod(pod) {
 		if e.Field == "metadata.name" {
@@ -77,7 +78,8 @@ func (l *loader) templateProblems(obj metav1.Object, it item) []problem {
 	for _, e := range c.errs {
 		found = append(found, fromValidation(e, it, nil))
 	}
-	return found
+	token.drop(&t.Spec)
+	return found, append(notes, token.notes(inner)...)
 }
 
 func isApps(obj metav1.Object) bool {

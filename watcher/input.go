@@ -155,7 +155,7 @@ func (in *input) fail(reasons []string) {
 // moved returns the input under another path: the file was renamed.
 func (in *input) moved(path string) *input {
 	out := &input{source: in.source, path: path, known: in.known, verdict: in.verdict, reasons: in.reasons, state: in.state, since: in.since}
-	c := manifests.Content{Ignored: in.content.Ignored}
+	c := manifests.Content{Notes: in.content.Notes, Ignored: in.content.Ignored}
 	for _, p := range in.content.Pods {
 		origin := p.Origin
 		origin.File = path

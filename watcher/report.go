@@ -73,10 +73,11 @@ func (r Report) withContent(c *manifests.Content) Report {
 	r.Pods = keys(c.Pods)
 	r.Objects = objectNames(c.Objects)
 	r.Objects = append(r.Objects, objectNames(c.Workloads)...)
-	if r.State != Accepted || len(c.Ignored) == 0 {
+	remarks := c.Remarks()
+	if r.State != Accepted || len(remarks) == 0 {
 		return r
 	}
-	r.Errors = bounded(slices.Concat(r.Errors, c.Ignored))
+	r.Errors = bounded(slices.Concat(r.Errors, remarks))
 	if len(r.Pods)+len(r.Objects) == 0 {
 		r.State = Ignored
 	}

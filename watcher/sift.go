@@ -32,7 +32,7 @@ func sift(was, now *manifests.Content, problems []*manifests.Error) sifted {
 	objects, heldObjects := keepers(keep, was.Objects, now.Objects, (*manifests.Object).ID)
 	workloads, heldWorkloads := keepers(keep, was.Workloads, now.Workloads, (*manifests.Object).ID)
 	out := sifted{
-		content: manifests.Content{Pods: pods, Objects: objects, Workloads: workloads, Ignored: now.Ignored},
+		content: manifests.Content{Pods: pods, Objects: objects, Workloads: workloads, Notes: now.Notes, Ignored: now.Ignored},
 		held:    heldPods || heldObjects || heldWorkloads,
 		whole:   !nameless,
 	}

@@ -186,7 +186,7 @@ func judge(file string, content []byte, err error, o manifests.Options) *verdict
 	if err == nil {
 		var c *manifests.Content
 		if c, err = manifests.LoadAll(file, content, o); err == nil {
-			v.loaded, v.objects, v.workloads, v.Notes = c.Pods, c.Objects, c.Workloads, c.Ignored
+			v.loaded, v.objects, v.workloads, v.Notes = c.Pods, c.Objects, c.Workloads, c.Remarks()
 			for _, o := range slices.Concat(c.Objects, c.Workloads) {
 				v.Objects = append(v.Objects, o.String())
 			}

@@ -1,0 +1,83 @@
+package manifests
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+// TestStories runs testdata/stories/*.txtar: the comment says what happens, each file is an input of its own, and "verdict" is what
+// becomes of all of them: what runs, what is remarked, what is refused. -update rewrites the verdicts.
+func TestStories(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("testdata", "stories", "*.txtar"))
+	if err != nil || len(paths) < 3 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got strings.Builder
+			at := -1
+			for i, f := range a.Files {
+				if f.Name == "verdict" {
+					at = i
+					continue
+				}
+				got.WriteString(storyVerdict(f.Name, f.Data))
+			}
+			if at < 0 {
+				t.Fatal("the story has no verdict")
+			}
+			if *update {
+				a.Files[at].Data = []byte(got.String())
+				if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := string(a.Files[at].Data); got.String() != want {
+				t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+			}
+		})
+	}
+}
+
+// storyVerdict says what becomes of an input.
+func storyVerdict(name string, data []byte) string {
+	c, err := LoadParts(name, data, Options{Source: "file"})
+	var lines []string
+	for _, e := range Errors(err) {
+		lines = append(lines, "refused "+e.Error())
+	}
+	if err != nil && len(lines) == 0 {
+		lines = append(lines, errors.Join(err).Error())
+	}
+	if c == nil {
+		c = &Content{}
+	}
+	for _, p := range c.Pods {
+		line := "Pod " + p.Key().String()
+		for i := range p.Object.Spec.Volumes {
+			line += " volume=" + p.Object.Spec.Volumes[i].Name
+		}
+		for container := range AllContainers(&p.Object.Spec) {
+			for _, m := range container.VolumeMounts {
+				line += " mount=" + container.Name + ":" + m.Name
+			}
+		}
+		lines = append(lines, line)
+	}
+	for _, o := range append(c.Objects, c.Workloads...) {
+		lines = append(lines, o.String())
+	}
+	for _, r := range c.Remarks() {
+		lines = append(lines, "remark "+r)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
