@@ -68,9 +68,11 @@ type Admission struct {
 	MaxPods int
 	// Room is what the pods may request together; nil: there is no limit.
 	Room Requests
-	// Node is the name of this machine, Labels what it is called by. Without labels it fits everybody.
+	// Node is the name of this machine, Labels what it is called by. Without labels it fits all pods that are for its Platform.
 	Node   string
 	Labels map[string]string
+	// Platform is that of the machine. It is in Labels, too, where the operator may have set another one.
+	Platform manifests.Platform
 }
 
 // Decision is what Admit has decided.
@@ -167,8 +169,8 @@ func (d *admitter) admit(pod *manifests.Pod) *Held {
 		return h
 	}
 	known := d.Known[key]
-	if d.Labels != nil && (!known.active() || !selectsAlike(&known.has().Object.Spec, &pod.Object.Spec)) {
-		if h := mismatch(&pod.Object.Spec, d.Node, d.Labels); h != nil {
+	if !known.active() || !selectsAlike(&known.has().Object.Spec, &pod.Object.Spec) {
+		if h := d.mismatch(&pod.Object.Spec); h != nil {
 			return h
 		}
 	}

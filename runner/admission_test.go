@@ -261,6 +261,64 @@ func TestNodeAffinity(t *testing.T) {
 	}
 }
 
+// TestAPodForAnotherPlatformNeverStarts: no configuration is needed to know what this machine is.
+func TestAPodForAnotherPlatformNeverStarts(t *testing.T) {
+	const failed = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: "
+	in := func(key string, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}}}
+	}
+	affinity := func(terms ...corev1.NodeSelectorTerm) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
+	}
+	noWindows := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: "kubernetes.io/os", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"windows"}}, {Key: "disk", Operator: corev1.NodeSelectorOpExists},
+	}}
+	for _, tt := range []struct {
+		name   string
+		change func(*corev1.PodSpec)
+		labels map[string]string
+		runs   bool
+		want   string
+	}{
+		{"no wish", func(*corev1.PodSpec) {}, nil, false, ""},
+		{"this platform", func(s *corev1.PodSpec) {
+			s.NodeSelector, s.OS = map[string]string{"kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"}, &corev1.PodOS{Name: "linux"}
+		}, nil, false, ""},
+		{"a label that nobody knows", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"disk": "ssd"} }, nil, false, ""},
+		{"another system", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"kubernetes.io/os": "windows"} }, nil, false, "it asks for kubernetes.io/os=windows, and this machine has linux"},
+		{"by its old label", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"} }, nil, false, "it asks for beta.kubernetes.io/os=windows, and this machine has linux"},
+		{"another processor", func(s *corev1.PodSpec) {
+			s.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64", "kubernetes.io/os": "linux"}
+		}, nil, false, "it asks for kubernetes.io/arch=arm64, and this machine has amd64"},
+		{"the field", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: "windows"} }, nil, false, "it is for windows, and this machine has linux"},
+		{"affinity", func(s *corev1.PodSpec) { s.Affinity = affinity(in("kubernetes.io/arch", "arm64", "s390x")) }, nil, false, "no term of its node affinity is for a machine with linux/amd64"},
+		{"one of two terms", func(s *corev1.PodSpec) {
+			s.Affinity = affinity(in("kubernetes.io/arch", "arm64"), in("kubernetes.io/arch", "amd64"))
+		}, nil, false, ""},
+		{"a term about something else", func(s *corev1.PodSpec) { s.Affinity = affinity(in("kubernetes.io/arch", "arm64"), in("disk", "ssd")) }, nil, false, ""},
+		{"not the other one", func(s *corev1.PodSpec) { s.Affinity = affinity(noWindows) }, nil, false, ""},
+		{"it runs", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64"} }, nil, true, ""},
+		{"an operator who knows better", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"kubernetes.io/arch": "arm64"} }, map[string]string{"kubernetes.io/arch": "arm64"}, false, ""},
+	} {
+		p := edited(requesting("p", "", "", ""), func(p *corev1.Pod) { tt.change(&p.Spec) })
+		h := runner.Holding{Seen: true}
+		if tt.runs {
+			h.Pod = p
+		}
+		d := runner.Admit(runner.Admission{
+			Desired: []*manifests.Pod{p}, Known: map[manifests.Key]runner.Holding{p.Key(): h}, Listed: true, Node: "node", Labels: tt.labels,
+			Platform: manifests.Platform{OS: "linux", Arch: "amd64"},
+		})
+		want := runner.Held{}
+		if tt.want != "" {
+			want.Reason, want.Message = runner.ReasonNodeAffinity, failed+tt.want
+		}
+		if got := d.Held[p.Key()]; got.Reason != want.Reason || got.Message != want.Message {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", tt.name, got, want)
+		}
+	}
+}
+
 // Whatever is desired: it comes to rest, with nothing above what there is, and nobody waits for whom there is room.
 func TestAdmissionComesToRestWithoutOvercommitting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

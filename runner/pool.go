@@ -49,8 +49,10 @@ type Config struct {
 	MaxPods int
 	// Room is what all pods may request together; nil: there is no limit.
 	Room Requests
-	// NodeLabels are what pods choose nodes by; nil: what they choose does not matter.
+	// NodeLabels are what pods choose nodes by; nil: only Platform matters.
 	NodeLabels map[string]string
+	// Platform is that of this machine.
+	Platform manifests.Platform
 	// Options are the limits of planning.
 	Options Options
 	// Now is the clock.
@@ -172,7 +174,7 @@ func (e *entry) follow(pod *manifests.Pod, objects *manifests.Objects, round uin
 	was := e.wish
 	if was.written != pod {
 		e.wish.written, e.wish.ports = pod, len(hostPorts(pod)) > 0
-		e.wish.selects = len(pod.Object.Spec.NodeSelector) > 0 || required(&pod.Object.Spec) != nil
+		e.wish.selects = len(pod.Object.Spec.NodeSelector) > 0 || manifests.RequiredNodes(&pod.Object.Spec) != nil
 	}
 	if was.written != pod || was.round != round-1 || !resolved {
 		e.wish.pod = manifests.WithRefs(pod, e.assignment.desired, objects)

@@ -10,11 +10,11 @@ import (
 // have: ports of the host, or another node.
 func (p *Pool) admitLocked() Decision {
 	crowded := p.crowdedLocked()
-	a := Admission{Known: map[manifests.Key]Holding{}, Listed: p.listed, Blind: !p.listed, Node: p.cfg.NodeName, Labels: p.cfg.NodeLabels}
+	a := Admission{Known: map[manifests.Key]Holding{}, Listed: p.listed, Blind: !p.listed, Node: p.cfg.NodeName, Labels: p.cfg.NodeLabels, Platform: p.cfg.Platform}
 	if crowded {
 		a.MaxPods, a.Room = p.cfg.MaxPods, p.cfg.Room
 	}
-	concerned := func(e *entry) bool { return e.wish.ports || e.wish.selects && p.cfg.NodeLabels != nil }
+	concerned := func(e *entry) bool { return e.wish.ports || e.wish.selects }
 	for _, pod := range p.desired.Pods {
 		if e := p.entries[pod.Key()]; e.asks() && (crowded || concerned(e)) {
 			a.Desired = append(a.Desired, e.wish.pod)

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,11 +8,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
+
+	"monopod/manifests"
 )
 
 // ReasonNodeAffinity is a kubelet's reason to turn a pod down that asks for another node.
 const ReasonNodeAffinity = "NodeAffinity"
+
+// mismatch says why a pod does not fit on this machine; nil: it does. What the machine is counts without any configuration.
+func (d *admitter) mismatch(spec *corev1.PodSpec) *Held {
+	if d.Labels != nil {
+		return mismatch(spec, d.Node, d.Labels)
+	}
+	if m := d.Platform.Mismatch(spec); m != nil {
+		return &Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + m.String()}
+	}
+	return nil
+}
+
+const nodeAffinityFailed = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: "
 
 // mismatch says why a pod does not fit on a node of this name with these labels; nil: it does.
 func mismatch(spec *corev1.PodSpec, name string, node labels.Set) *Held {
@@ -32,44 +45,22 @@ func mismatch(spec *corev1.PodSpec, name string, node labels.Set) *Held {
 	default:
 		return nil
 	}
-	return &Held{ReasonNodeAffinity, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: " + why}
+	return &Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + why}
 }
 
 // selectsAlike says that two pods ask for the same nodes.
 func selectsAlike(a, b *corev1.PodSpec) bool {
-	return maps.Equal(a.NodeSelector, b.NodeSelector) && equality.Semantic.DeepEqual(required(a), required(b))
-}
-
-func required(spec *corev1.PodSpec) *corev1.NodeSelector {
-	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
-		return nil
-	}
-	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return maps.Equal(a.NodeSelector, b.NodeSelector) && equality.Semantic.DeepEqual(manifests.RequiredNodes(a), manifests.RequiredNodes(b))
 }
 
 // affine says that one of the terms is met. A term without demands is met by nobody.
 func affine(spec *corev1.PodSpec, name string, node labels.Set) bool {
-	r := required(spec)
+	r := manifests.RequiredNodes(spec)
 	return r == nil || slices.ContainsFunc(r.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
 		return len(t.MatchExpressions)+len(t.MatchFields) > 0 && meets(t.MatchExpressions, node) && meets(t.MatchFields, labels.Set{"metadata.name": name})
 	})
 }
 
 func meets(demands []corev1.NodeSelectorRequirement, node labels.Set) bool {
-	return !slices.ContainsFunc(demands, func(d corev1.NodeSelectorRequirement) bool {
-		r, err := requirement(d)
-		return err != nil || !r.Matches(node)
-	})
-}
-
-func requirement(d corev1.NodeSelectorRequirement) (*labels.Requirement, error) {
-	ops := map[corev1.NodeSelectorOperator]selection.Operator{
-		corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn, corev1.NodeSelectorOpExists: selection.Exists,
-		corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist, corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
-	}
-	op, ok := ops[d.Operator]
-	if !ok {
-		return nil, fmt.Errorf("%q is not an operator", d.Operator)
-	}
-	return labels.NewRequirement(d.Key, op, d.Values)
+	return !slices.ContainsFunc(demands, func(d corev1.NodeSelectorRequirement) bool { return !manifests.MeetsRequirement(d, node) })
 }

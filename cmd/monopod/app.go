@@ -435,7 +435,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 func (a *App) poolConfig(rt Runtime) runner.Config {
 	return runner.Config{
 		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
-		Room: a.resources.room(), NodeLabels: a.nodeLabels(),
+		Room: a.resources.room(), NodeLabels: a.nodeLabels(), Platform: platform(),
 		Now: a.machine.now, Events: a.events,
 		Follow:  func(d runner.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
 		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},

@@ -9,6 +9,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"monopod/manifests"
 	"monopod/node/capacity"
 	"monopod/runner/spec"
 )
@@ -16,7 +17,7 @@ import (
 // nodeKeys are about what of the machine pods may have.
 func nodeKeys() []configKey {
 	return []configKey{
-		{path: "nodeLabels", kind: kindTexts, doc: "Labels of this machine, as in `{disktype: ssd}`. Pods whose `nodeSelector` or required node affinity they do not meet wait. Empty: what pods select does not matter. `kubernetes.io/hostname`, `kubernetes.io/os` and `kubernetes.io/arch` are always there."},
+		{path: "nodeLabels", kind: kindTexts, doc: "Labels of this machine, as in `{disktype: ssd}`. Pods whose `nodeSelector` or required node affinity they do not meet wait. Empty: of what pods select only `kubernetes.io/os` and `kubernetes.io/arch` matter, which are those of the machine. They, and `kubernetes.io/hostname`, are always there."},
 		{path: "nodeCapacity", kind: kindTexts, doc: "What pods may request as if the machine had it, as in `{cpu: \"16\", memory: 64Gi, ephemeral-storage: 1Ti}`: for manifests whose requests were written for larger machines. Shares, limits and eviction go by what there really is. Empty: what the machine has."},
 		{path: "systemReserved", kind: kindTexts, doc: "What the programs of the machine need, as in `{cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi, pid: \"1000\"}`: pods cannot request it."},
 		{path: "kubeReserved", kind: kindTexts, doc: "What monopod itself needs, beside `systemReserved`."},
@@ -61,11 +62,12 @@ func (c *configCheck) node(cfg *Config) {
 }
 
 // labels are those of this machine; nil when nobody has given it any.
-func (c *Config) labels(os, arch string) map[string]string {
+func (c *Config) labels(p manifests.Platform) map[string]string {
 	if len(c.NodeLabels) == 0 {
 		return nil
 	}
-	all := map[string]string{"kubernetes.io/hostname": c.NodeName, "kubernetes.io/os": os, "kubernetes.io/arch": arch}
+	all := p.Labels()
+	all["kubernetes.io/hostname"] = c.NodeName
 	maps.Copy(all, c.NodeLabels)
 	return all
 }

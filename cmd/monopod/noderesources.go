@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/manifests"
 	"monopod/node/capacity"
 	"monopod/node/pressure"
 	"monopod/runner"
@@ -83,5 +84,8 @@ func (a *App) nodeLabels() map[string]string {
 	if a.only != nil {
 		return nil
 	}
-	return a.cfg.labels(runtime.GOOS, runtime.GOARCH)
+	return a.cfg.labels(platform())
 }
+
+// platform is that of this machine.
+func platform() manifests.Platform { return manifests.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH} }
