@@ -16,6 +16,8 @@ import (
 type Held struct {
 	Reason  string
 	Message string
+	// Final says that nothing that would let it start is under way: a kubelet rejects such a pod for good.
+	Final bool
 }
 
 // Reasons for holding a pod. Those for a lack of resources are OutOfcpu, OutOfmemory and so on, as kubelet's.
@@ -180,18 +182,22 @@ func (d *admitter) admit(pod *manifests.Pod) *Held {
 		d.used.add(want, has)
 		d.ports.reserve(pod)
 		if d.Blind && d.Room != nil && !known.active() && asks(want) {
-			return &Held{ReasonStarting, "what other pods use is not known yet"}
+			return &Held{Reason: ReasonStarting, Message: "what other pods use is not known yet"}
 		}
 		return nil
 	}
 	if !known.Seen { // it may have all of it: neither is it refused that, nor is anybody stopped for it
 		d.used.add(want, has)
-		return &Held{ReasonStarting, "whether it runs already is not known yet"}
+		return &Held{Reason: ReasonStarting, Message: "whether it runs already is not known yet"}
 	}
 	held := d.refused(missing)
-	if !d.Blind && d.makeRoom(pod, missing, &held) {
+	switch {
+	case d.Blind:
+	case d.makeRoom(pod, missing, &held):
 		d.used.add(want, has) // what becomes free is for this one
 		d.ports.reserve(pod)
+	default:
+		held.Final = true
 	}
 	return &held
 }
@@ -211,7 +217,7 @@ func (d *admitter) refused(missing []lack) Held {
 			texts[i] = fmt.Sprintf("there are maxPods (%d) pods already", d.MaxPods)
 		}
 	}
-	return Held{"OutOf" + string(missing[0].name), strings.Join(texts, "; ")}
+	return Held{Reason: "OutOf" + string(missing[0].name), Message: strings.Join(texts, "; ")}
 }
 
 // makeRoom says that a pod will have what it lacks when those are gone that are being stopped. For that it may have more stopped.

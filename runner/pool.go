@@ -14,10 +14,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 )
@@ -65,6 +68,9 @@ type Config struct {
 	Events Recorder
 	// Follow is told what is desired before it is carried out; nil: nobody wants to know.
 	Follow func(Desired)
+	// Gone is told the last status of each pod that does not exist any more, before Pods leaves it out; nil disables it. It must be quick, and
+	// not call the Pool.
+	Gone func(PodStatus)
 	// SettleAfter is how long found pods are left untouched at the start while no Update has come.
 	SettleAfter time.Duration
 }
@@ -124,6 +130,8 @@ type Pool struct {
 	barrier func(*manifests.Pod) *Held
 	// graces are how long pods that are removed may take, by uid, where that is not what their manifests say. It is not changed.
 	graces map[string]time.Duration
+	// given are the conditions that others have set on pods, by uid. It is not changed.
+	given map[string][]corev1.PodCondition
 	// anyHeld says that a pod waits for others, whose changes must therefore be looked at.
 	anyHeld bool
 	entries map[manifests.Key]*entry
@@ -235,6 +243,22 @@ func (p *Pool) Graces(byUID map[string]time.Duration) {
 	p.graces = byUID
 	p.mu.Unlock()
 	signal(p.trigger)
+}
+
+// Conditions are those that others have set on pods, by uid: readiness gates look at them. It never blocks.
+func (p *Pool) Conditions(byUID map[string][]corev1.PodCondition) {
+	p.mu.Lock()
+	p.given = byUID
+	p.mu.Unlock()
+	signal(p.trigger)
+}
+
+// givenLocked are the conditions that others have set on a pod.
+func (p *Pool) givenLocked(e *entry) []corev1.PodCondition {
+	if e.report.status.Pod == nil || len(p.given) == 0 {
+		return nil
+	}
+	return p.given[string(e.report.status.Pod.UID)]
 }
 
 // Run works until ctx ends, then returns nil when all goroutines have ended. The pods go on running.
@@ -416,7 +440,7 @@ func (p *Pool) handOut(ctx context.Context) {
 	p.preemptLocked(decided.Preempted)
 	p.anyHeld = p.anyHeld || len(decided.Held) > 0
 	for key, e := range p.entries {
-		a := assignment{settled: p.settled && p.listed, objects: objects, graces: p.graces, removable: p.desired.Removable, keeps: p.desired.Keeps}
+		a := assignment{settled: p.settled && p.listed, objects: objects, graces: p.graces, given: p.givenLocked(e), removable: p.desired.Removable, keeps: p.desired.Keeps}
 		if e.wish.round == p.round {
 			a.desired = e.wish.pod
 		} else {
@@ -456,7 +480,7 @@ func (p *Pool) follow() {
 func (p *Pool) assignLocked(e *entry, a assignment) {
 	old := e.assignment
 	sameHeld := (a.held == nil || old.objects == a.objects) && (old.held == nil) == (a.held == nil) && (a.held == nil || *old.held == *a.held)
-	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && sameHalt(a.halt, old.halt) && a.evict == old.evict && a.place == old.place && e.report.of(a.desired.Origin)
+	same := e.running && old.settled == a.settled && a.desired != nil && old.desired == a.desired && sameHeld && sameHalt(a.halt, old.halt) && a.evict == old.evict && a.place == old.place && slices.Equal(a.given, old.given) && e.report.of(a.desired.Origin)
 	e.assignment = a
 	if e.report.status.Pod == nil {
 		p.setStatusLocked(e, Status(StatusInput{
@@ -525,6 +549,9 @@ func (p *Pool) retire(w *worker) bool {
 	e := p.entries[w.key]
 	if e.assignment.desired != nil {
 		return false
+	}
+	if p.cfg.Gone != nil && e.report.status.Pod != nil {
+		p.cfg.Gone(e.report.status)
 	}
 	delete(p.entries, w.key)
 	p.goneLocked(w.key, e.report.status)

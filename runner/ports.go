@@ -60,6 +60,8 @@ type portDirectory struct {
 	held     map[int32][]portOwner // by sandboxes
 	reserved map[int32][]portOwner // by desired pods that were admitted
 	unseen   map[int32][]portOwner // by desired pods that may hold them: their state is not known yet
+	// leaving are the pods that are being stopped.
+	leaving map[manifests.Key]bool
 	// blind says that some pod's ports are not known at all.
 	blind bool
 }
@@ -69,6 +71,7 @@ func newPortDirectory(a Admission) *portDirectory {
 		held:     map[int32][]portOwner{},
 		reserved: map[int32][]portOwner{},
 		unseen:   map[int32][]portOwner{},
+		leaving:  map[manifests.Key]bool{},
 		blind:    !a.Listed,
 	}
 	wanted := make(map[manifests.Key]bool, len(a.Desired))
@@ -81,6 +84,7 @@ func newPortDirectory(a Admission) *portDirectory {
 	for key, h := range a.Known {
 		if pod := h.has(); pod != nil {
 			enter(d.held, pod)
+			d.leaving[key] = h.Leaving
 		}
 		d.blind = d.blind || !h.Seen && !wanted[key]
 	}
@@ -104,14 +108,14 @@ func (d *portDirectory) conflict(pod *manifests.Pod) *Held {
 		}
 		for _, m := range []map[int32][]portOwner{d.held, d.reserved} {
 			if o := other(m[h.port], key, h); o != nil {
-				return &Held{ReasonHostPortConflict, fmt.Sprintf("host port %s is taken by pod %s", h, o.key)}
+				return &Held{Reason: ReasonHostPortConflict, Message: fmt.Sprintf("host port %s is taken by pod %s", h, o.key), Final: !d.leaving[o.key]}
 			}
 		}
 		if o := other(d.unseen[h.port], key, h); o != nil {
-			return &Held{ReasonStarting, fmt.Sprintf("host port %s may be taken by pod %s, whose state is not known yet", h, o.key)}
+			return &Held{Reason: ReasonStarting, Message: fmt.Sprintf("host port %s may be taken by pod %s, whose state is not known yet", h, o.key)}
 		}
 		if d.blind {
-			return &Held{ReasonStarting, "which pods hold host ports is not known yet"}
+			return &Held{Reason: ReasonStarting, Message: "which pods hold host ports is not known yet"}
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ func (d *admitter) mismatch(spec *corev1.PodSpec) *Held {
 		return mismatch(spec, d.Node, d.Labels)
 	}
 	if m := d.Platform.Mismatch(spec); m != nil {
-		return &Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + m.String()}
+		return &Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + m.String(), Final: true}
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func mismatch(spec *corev1.PodSpec, name string, node labels.Set) *Held {
 	default:
 		return nil
 	}
-	return &Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + why}
+	return &Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + why, Final: true}
 }
 
 // selectsAlike says that two pods ask for the same nodes.

@@ -3,6 +3,7 @@ package runner
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type StatusInput struct {
 	// Next is when the worker acts again by itself.
 	Next time.Time
 	Node Node
+	// Given are the conditions that others have set: controllers of an API server.
+	Given []corev1.PodCondition
 }
 
 // Node is what the status of a pod says about its node.
@@ -365,12 +368,20 @@ func condition(kind corev1.PodConditionType, is bool, since time.Time) corev1.Po
 	return c
 }
 
-// gates makes a pod that is ready wait for its readiness gates. Their conditions come from controllers, of which
-// there are none here.
+// gates makes a pod that is ready wait for its readiness gates. Controllers of an API server set their conditions; without one they are
+// never met.
 func (s *statusBuilder) gates(ready *corev1.PodCondition) {
 	var missing []string
 	for _, g := range s.pod.Spec.ReadinessGates {
-		missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
+		at := slices.IndexFunc(s.Given, func(c corev1.PodCondition) bool { return c.Type == g.ConditionType })
+		if at < 0 {
+			missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
+			continue
+		}
+		if s.Given[at].Status != corev1.ConditionTrue {
+			missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", g.ConditionType, s.Given[at].Status))
+		}
+		ready.LastTransitionTime = metav1.NewTime(later(ready.LastTransitionTime.Time, s.Given[at].LastTransitionTime.Time))
 	}
 	if ready.Status == corev1.ConditionTrue && len(missing) > 0 {
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, ReasonReadinessGatesNotReady, strings.Join(missing, ", ")

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/manifests"
 )
 
@@ -31,6 +33,8 @@ type assignment struct {
 	evict *Eviction
 	// graces are how long pods that nobody wants may take, by their uid.
 	graces map[string]time.Duration
+	// given are the conditions that others have set on the pod.
+	given []corev1.PodCondition
 	// removable says whether a pod that nobody wants may go.
 	removable func(manifests.Origin) bool
 	// keeps is Desired.Keeps.
@@ -64,7 +68,8 @@ type worker struct {
 	warned      map[string]string
 	removing    bool
 	told        told
-	rounds      int // plans carried out without coming to rest
+	shown       *corev1.Pod // what publish last showed
+	rounds      int         // plans carried out without coming to rest
 
 	parked *parked // guarded by Pool.mu; nil: it has a goroutine, or none yet
 }
@@ -468,8 +473,13 @@ func (w *worker) publish(next time.Time) {
 		Removing: w.removing,
 		Next:     next,
 		Node:     w.pool.node(),
+		Given:    w.now.given,
 	}
 	r := report{status: Status(in), seen: w.adopted}
+	if w.removing {
+		r.status.Pod = withEnds(w.shown, r.status.Pod)
+	}
+	w.shown = r.status.Pod
 	w.recordLook(r.status.Pod)
 	r.status.Looked = w.adopted
 	if sb := w.observed.Sandbox; sb != nil {
