@@ -558,8 +558,10 @@ type PodStatus struct {
 	// NextTry is when the worker will act again by itself; zero when it waits for an event.
 	NextTry time.Time
 	// halt is why it must not run now; running says that something of it does.
-	halt    *Halt
-	running bool
+	halt *Halt
+	// notAdmitted is what NotAdmitted returns.
+	notAdmitted *Held
+	running     bool
 	// exists says that there is a record of it.
 	exists bool
 	// Images are the digests of the images that its containers run, or ran, with; keys are those of manifests.Pod.Images.

@@ -82,13 +82,24 @@ func Status(in StatusInput) PodStatus {
 	if in.Held != nil && in.Sandbox == nil {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
 	}
-	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Trouble: s.trouble(), NextTry: in.Next, halt: in.Halt, running: s.stopping(), exists: in.Sandbox != nil || len(in.Containers) > 0, Images: imagesOf(&s.pod.Spec, s.Containers)}
+	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Trouble: s.trouble(), NextTry: in.Next, halt: in.Halt, notAdmitted: s.notAdmitted(), running: s.stopping(), exists: in.Sandbox != nil || len(in.Containers) > 0, Images: imagesOf(&s.pod.Spec, s.Containers)}
 	status.Why = status.Trouble.Text
 	if in.Sandbox != nil {
 		status.Recorded = in.Sandbox.Pod
 	}
 	return status
 }
+
+// notAdmitted is why nothing of the pod was let start; nil: something was, or it only waits.
+func (s *statusBuilder) notAdmitted() *Held {
+	if s.Held == nil || !s.Held.Final || s.Sandbox != nil || s.Place != nil || len(s.Containers) > 0 {
+		return nil
+	}
+	return s.Held
+}
+
+// NotAdmitted is why a pod is not let start, for a reason that nothing under way will end; nil: it is, or it waits for something.
+func (s *PodStatus) NotAdmitted() *Held { return s.notAdmitted }
 
 // toShow returns a copy of a pod that shares what its fields refer to: statuses are made often and kept, and they set nothing
 // but fields of its own and, in maps of its own, annotations. What a manifest, or a record of an older version, says about status

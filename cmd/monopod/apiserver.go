@@ -40,8 +40,22 @@ func (a *App) newReporter() *apiserver.Agent {
 		StatusEvery:   a.cfg.NodeStatusReportFrequency, CheckEvery: a.cfg.NodeStatusUpdateFrequency,
 		EventQPS: a.cfg.EventRecordQPS, EventBurst: a.cfg.EventBurst,
 		Pods: mirrored{a.board}, Events: a.events, Facts: facts.now, Changed: a.news, Log: a.log, Tell: a.reported, Version: version(),
-		Check: a.runnable, Leaving: a.board.leave, Refused: a.refused,
+		Check: a.runnable, Leaving: a.board.leave, Refused: a.refused, Conditions: a.board.given,
 	})
+}
+
+// kubernetesVersion is the release of Kubernetes whose kubelet a Node of this machine stands for: the one that the tests run against.
+const kubernetesVersion = "v1.36.3"
+
+// kubeletVersion is the version that a Node shows. Clients parse it as that of Kubernetes, and compare it.
+func kubeletVersion(monopod string) string {
+	plain := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '.' {
+			return r
+		}
+		return '-'
+	}, strings.TrimPrefix(monopod, "v"))
+	return kubernetesVersion + "+monopod-" + plain
 }
 
 func nodeTaints(written []string) []corev1.Taint {
@@ -141,7 +155,7 @@ type nodeFacts struct {
 }
 
 func newNodeFacts(a *App) *nodeFacts {
-	return &nodeFacts{app: a, info: sync.OnceValue(func() corev1.NodeSystemInfo { return apiserver.SystemInfo(version(), "") })}
+	return &nodeFacts{app: a, info: sync.OnceValue(func() corev1.NodeSystemInfo { return apiserver.SystemInfo(kubeletVersion(version()), "") })}
 }
 
 // system is what machine this is, with the containerd that runs its containers.

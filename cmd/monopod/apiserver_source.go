@@ -13,6 +13,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node/apiserver"
+	"monopod/runner"
 	"monopod/watcher"
 	"monopod/why"
 )
@@ -67,6 +68,9 @@ func (a *App) runnable(pod *corev1.Pod) error {
 	_, err = loadParts(sourceAPIServer, a.cfg.policy(""))("", b)
 	var why []string
 	for _, e := range manifests.Errors(err) {
+		if strings.HasPrefix(e.Field, "spec.securityContext.sysctls") {
+			return &apiserver.RejectedError{Reason: apiserver.ReasonSysctl, Message: strings.TrimPrefix(e.Msg, apiserver.ReasonSysctl+": ")}
+		}
 		text := e.Msg
 		if e.Field != "" {
 			text = e.Field + ": " + text
@@ -88,6 +92,20 @@ func (a *App) refused(r *apiserver.Refusal) {
 	a.events.Event(r.Reference(), corev1.EventTypeWarning, r.Reason, r.Message)
 }
 
+// notAdmitted has a pod that the API server has bound to this node fail that is held for good: a controller replaces it then. Those of manifests
+// wait.
+func (a *App) notAdmitted(c runner.Change) {
+	held := c.Status.NotAdmitted()
+	if a.reporter == nil || c.Gone || held == nil {
+		return
+	}
+	reason, message := held.Reason, held.Message
+	if reason == runner.ReasonHostPortConflict {
+		reason = apiserver.ReasonNodePorts
+	}
+	a.reporter.Reject(c.Status.Pod, reason, message)
+}
+
 // unfit are the pods that are bound to this node and can never run here.
 func (a *App) unfit() []why.Unfit {
 	if a.reporter == nil {
@@ -95,7 +113,7 @@ func (a *App) unfit() []why.Unfit {
 	}
 	var all []why.Unfit
 	for _, r := range a.reporter.Refusals() {
-		if at := r.Reference(); r.Reason == apiserver.ReasonNotSupported {
+		if at := r.Reference(); r.Reason != apiserver.ReasonNameTaken {
 			all = append(all, why.Unfit{Namespace: at.Namespace, Name: at.Name, Text: r.Message})
 		}
 	}

@@ -162,7 +162,7 @@ func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a.inside.over = a.memory.answered
 	starts := newStartClock(a.tally)
 	a.traces = a.newTraces()
-	a.board.stir = func(c runner.Change) { a.memory.stir(); starts.note(c); a.traces.note(c) }
+	a.board.stir = func(c runner.Change) { a.memory.stir(); starts.note(c); a.traces.note(c); a.notAdmitted(c) }
 	a.cfg.Containerd = a.containerd
 	a.cfg.Events = a.events
 	if m.gateways != nil && cfg.PodDNS == podDNSAuto && len(cfg.ClusterDNS) == 0 {
@@ -436,9 +436,16 @@ func (a *App) poolConfig(rt Runtime) runner.Config {
 	return runner.Config{
 		Log: a.log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.addresses, a.log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
 		Room: a.resources.room(), NodeLabels: a.nodeLabels(), Platform: platform(),
-		Now: a.machine.now, Events: a.events,
+		Now: a.machine.now, Events: a.events, Gone: a.goneFromHere,
 		Follow:  func(d runner.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
 		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
+	}
+}
+
+// goneFromHere keeps the last status of a pod that the API server has bound to this node until it has been told.
+func (a *App) goneFromHere(s runner.PodStatus) {
+	if a.reporter != nil {
+		a.reporter.Gone(s.Pod)
 	}
 }
 

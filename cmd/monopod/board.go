@@ -47,6 +47,8 @@ type board struct {
 	hashes manifestHashes
 	// graces are how long pods may take that are deleted elsewhere, by uid.
 	graces map[string]time.Duration
+	// conditions are those of bound pods that readiness gates look at, by uid.
+	conditions map[string][]corev1.PodCondition
 	// jobs are the ends of Jobs, by "namespace/name".
 	jobs map[string]string
 	// readers are the subscriptions of the API.
@@ -104,6 +106,7 @@ func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manife
 		b.unseen[key] = true
 	}
 	pool.Graces(b.graces)
+	pool.Conditions(b.conditions)
 	b.updateLocked()
 	b.notifyLocked()
 	b.mu.Unlock()
@@ -159,6 +162,20 @@ func (b *board) leave(seconds map[types.UID]int64) {
 	b.graces = graces
 	if b.pool != nil {
 		b.pool.Graces(graces)
+	}
+}
+
+// given notes the conditions that controllers have set on bound pods.
+func (b *board) given(byUID map[types.UID][]corev1.PodCondition) {
+	all := make(map[string][]corev1.PodCondition, len(byUID))
+	for uid, c := range byUID {
+		all[string(uid)] = c
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.conditions = all
+	if b.pool != nil {
+		b.pool.Conditions(all)
 	}
 }
 

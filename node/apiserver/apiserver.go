@@ -99,6 +99,8 @@ type Config struct {
 	Check func(*corev1.Pod) error
 	// Leaving, which may be nil, hears how many seconds bound pods have to stop that are deleted, by uid, before Bound leaves them out.
 	Leaving func(map[types.UID]int64)
+	// Conditions, which may be nil, hears of the conditions that readiness gates of bound pods look at, by uid.
+	Conditions func(map[types.UID][]corev1.PodCondition)
 	// Refused, which may be nil, hears of each pod that is bound to this node and does not run here, once.
 	Refused func(*Refusal)
 	// Version is what the client says it is.
@@ -138,10 +140,27 @@ func New(cfg Config) *Agent {
 	if cfg.Leaving == nil {
 		cfg.Leaving = func(map[types.UID]int64) {}
 	}
+	if cfg.Conditions == nil {
+		cfg.Conditions = func(map[types.UID][]corev1.PodCondition) {}
+	}
 	if cfg.Refused == nil {
 		cfg.Refused = func(*Refusal) {}
 	}
 	return &Agent{cfg: cfg, log: cfg.Log.With("concern", "apiserver"), store: newStore(cfg.Source), word: newWord()}
+}
+
+// Gone notes the last that is known of a pod of which nothing is here any more. It must be called before Config.Pods leaves the pod out.
+func (a *Agent) Gone(p *corev1.Pod) {
+	if p.Annotations[annotationSource] == SourceName && a.cfg.Source {
+		a.store.end(p)
+	}
+}
+
+// Reject notes that a pod that the server has bound to this node was not admitted: it has failed, for a controller to replace it.
+func (a *Agent) Reject(p *corev1.Pod, reason, message string) {
+	if p.Annotations[annotationSource] == SourceName && a.cfg.Source {
+		a.store.reject(p.UID, rejection{reason, message})
+	}
 }
 
 // errAgain ends a session so that the next one begins with what the files say then.

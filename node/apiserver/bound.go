@@ -40,7 +40,7 @@ const tokenKey = "token"
 func boundDocument(p *corev1.Pod) (doc *corev1.Pod, objects []object, accounts []account) {
 	doc = &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID, Labels: p.Labels, Annotations: maps.Clone(p.Annotations)},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID, Generation: p.Generation, Labels: p.Labels, Annotations: maps.Clone(p.Annotations)},
 	}
 	maps.DeleteFunc(doc.Annotations, func(k, _ string) bool { return strings.HasPrefix(k, "kubernetes.io/config.") })
 	p.Spec.DeepCopyInto(&doc.Spec)

@@ -88,7 +88,7 @@ func TestWhatIsDoneAboutABoundPod(t *testing.T) {
 	leaving, stale := there, there
 	leaving.Leaving, stale.Digest = true, "x"
 	here := map[types.UID]Local{pod.UID: local}
-	no := (&Refusal{ReasonNotSupported, "why", pod}).local()
+	no := (&Refusal{Reason: ReasonNotSupported, Message: "why", pod: pod}).local()
 	refused := there
 	refused.Digest, refused.Conditions = no.Digest, no.Pod.Status.Conditions
 	for name, tt := range map[string]struct {

@@ -14,6 +14,8 @@ import (
 type Local struct {
 	// Pod is what the mirror shows.
 	Pod *corev1.Pod
+	// of is the pod that it was made of.
+	of *corev1.Pod
 	// Hash is of what does not change in the life of a mirror.
 	Hash string
 	// Digest is of the status without conditions.
@@ -47,6 +49,8 @@ func (a Action) String() string { return fmt.Sprintf("%s %s", a.Kind, a.Key) }
 type Try struct {
 	// At is when to try again, zero when it went well.
 	At time.Time
+	// Refused is the status that the server did not accept, and will not.
+	Refused string
 	// Sent and Got are the status that was accepted, and how it looked then: the server may not keep all of it.
 	Sent, Got string
 	// Remade is when the mirror was last deleted because somebody had edited it.
@@ -68,6 +72,8 @@ type View struct {
 	Bound map[types.UID]Local
 	// Refused are those that the server has bound to it and of which nothing is here.
 	Refused map[types.UID]Local
+	// Ended are those that the server wants gone and of which nothing is here, with their final status. Empty unless Complete.
+	Ended map[types.UID]Local
 	// Mirrors are all pods that the server has for this machine.
 	Mirrors map[Key]Mirror
 	Tries   map[Key]Try
@@ -121,7 +127,12 @@ func (v *View) stepOf(key Key, m Mirror) (Action, bool) {
 		return Action{}, false
 	case here:
 		return v.statusOf(key, local, m)
-	case m.Leaving: // it has stopped here, or has never run
+	case m.Leaving: // it has stopped here, or has never run: how it ended is said before it is gone
+		if last, ok := v.Ended[m.UID]; ok && v.Tries[key].Refused != last.sent() {
+			if a, send := v.statusOf(key, last, m); send {
+				return a, v.Complete
+			}
+		}
 		return Action{DeleteMirror, key, m.UID}, v.Complete
 	}
 	if refused, ok := v.Refused[m.UID]; ok {
@@ -175,7 +186,7 @@ func sameStatus(local Local, m Mirror) bool {
 }
 
 func sameCondition(ours, theirs corev1.PodCondition) bool {
-	return ours.Status == theirs.Status && ours.Reason == theirs.Reason && ours.Message == theirs.Message &&
+	return ours.Status == theirs.Status && ours.Reason == theirs.Reason && ours.Message == theirs.Message && ours.ObservedGeneration == theirs.ObservedGeneration &&
 		ours.LastTransitionTime.Unix() == theirs.LastTransitionTime.Unix()
 }
 

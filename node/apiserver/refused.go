@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
@@ -14,12 +15,40 @@ const (
 	ReasonNotSupported = "NotSupported"
 	// ReasonNameTaken is of pods that wait because a manifest of this machine has one of their name.
 	ReasonNameTaken = "NameTaken"
+	// ReasonPodOS and ReasonPodOSLabel are a kubelet's for pods of another operating system, ReasonSysctl for those with sysctls that it
+	// does not allow.
+	ReasonPodOS      = "PodOSNotSupported"
+	ReasonPodOSLabel = "PodOSSelectorNodeLabelDoesNotMatch"
+	ReasonSysctl     = "SysctlForbidden"
+	// ReasonNodePorts is a kubelet's for pods whose host ports are taken.
+	ReasonNodePorts = "NodePorts"
 )
+
+// RejectedError is why a kubelet would not admit a pod, ever: such a pod has failed.
+type RejectedError struct{ Reason, Message string }
+
+func (e *RejectedError) Error() string { return e.Message }
+
+// rejection is the same of a pod that was asked to run.
+type rejection struct{ reason, message string }
+
+// otherSystem says that a pod is for another operating system, as a kubelet says it; nil: it is not.
+func otherSystem(p *corev1.Pod) error {
+	if label, ok := p.Spec.NodeSelector[corev1.LabelOSStable]; ok && label != string(corev1.Linux) {
+		return &RejectedError{ReasonPodOSLabel, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
+	}
+	if p.Spec.OS != nil && p.Spec.OS.Name != corev1.Linux {
+		return &RejectedError{ReasonPodOS, "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	return nil
+}
 
 // Refusal is why a pod that is bound to this node does not run here.
 type Refusal struct {
 	Reason, Message string
-	pod             *corev1.Pod
+	// Failed says that it never will: it has the phase Failed, as a kubelet's.
+	Failed bool
+	pod    *corev1.Pod
 }
 
 // Reference is of the pod.
@@ -27,9 +56,14 @@ func (r *Refusal) Reference() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: r.pod.Namespace, Name: r.pod.Name, UID: r.pod.UID}
 }
 
-// local is the pod as one that waits here, with the reason. It is no failure: a controller would replace it at once by another one
+// local is the pod as one that waits here, with the reason, unless a kubelet rejects such pods, too. It is no failure: a controller would replace it at once by another one
 // that is refused, and one that waits can run after an upgrade.
 func (r *Refusal) local() Local {
+	if r.Failed {
+		p := &corev1.Pod{ObjectMeta: r.pod.ObjectMeta, Spec: r.pod.Spec, Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: r.Reason, Message: "Pod was rejected: " + r.Message}}
+		p.Status.ObservedGeneration = r.pod.Generation
+		return Local{Pod: p, Digest: digest(&p.Status)}
+	}
 	p := &corev1.Pod{ObjectMeta: r.pod.ObjectMeta, Status: corev1.PodStatus{Phase: corev1.PodPending, Reason: r.Reason, Message: r.Message}}
 	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
@@ -57,29 +91,39 @@ type refusals struct {
 // never about one of which something is here: whatever is wrong with it, that goes on.
 func (g *gatherer) refuse(pods map[Key]*corev1.Pod, local []*corev1.Pod) refusals {
 	out, all := refusals{leftOut: map[types.UID]bool{}}, map[types.UID]*Refusal{}
-	here, taken := map[types.UID]bool{}, map[Key]bool{}
+	here, runs, taken := map[types.UID]bool{}, map[types.UID]bool{}, map[Key]bool{}
 	for _, p := range local {
-		here[p.UID] = true
+		here[p.UID], runs[p.UID] = true, p.Status.StartTime != nil
 		taken[Key{p.Namespace, p.Name}] = p.Annotations[annotationSource] != SourceName
 	}
-	known := map[types.UID]checked{}
+	known, rejected := map[types.UID]checked{}, g.store.rejections(pods, runs)
 	for key, p := range pods {
+		if why, ok := rejected[p.UID]; ok && p.DeletionTimestamp == nil {
+			all[p.UID], out.leftOut[p.UID] = &Refusal{Reason: why.reason, Message: why.message, Failed: true, pod: p}, true
+			continue
+		}
 		if here[p.UID] || p.DeletionTimestamp != nil || finished(&p.Status) {
 			continue
 		}
 		c, ok := g.checked[p.UID]
 		if !ok || c.pod != p {
 			doc, _, _ := boundDocument(p)
-			c = checked{p, g.cfg.Check(doc)}
+			if c = (checked{p, otherSystem(p)}); c.refused == nil {
+				c.refused = g.cfg.Check(doc)
+			}
 		}
 		known[p.UID] = c
+		never, isNever := errors.AsType[*RejectedError](c.refused)
 		switch {
+		case isNever:
+			all[p.UID], out.leftOut[p.UID] = &Refusal{Reason: never.Reason, Message: clip(never.Message), Failed: true, pod: p}, true
+			out.lines = append(out.lines, "pod "+key.String()+": "+clip(never.Message))
 		case c.refused != nil:
-			r := &Refusal{ReasonNotSupported, "monopod cannot run this pod: " + clip(c.refused.Error()), p}
+			r := &Refusal{Reason: ReasonNotSupported, Message: "monopod cannot run this pod: " + clip(c.refused.Error()), pod: p}
 			all[p.UID], out.leftOut[p.UID] = r, true
 			out.lines = append(out.lines, "pod "+key.String()+": "+clip(c.refused.Error()))
 		case taken[key]:
-			all[p.UID] = &Refusal{ReasonNameTaken, "a manifest on node " + g.cfg.NodeName + " has a pod of this name, which goes before it", p}
+			all[p.UID] = &Refusal{Reason: ReasonNameTaken, Message: "a manifest on node " + g.cfg.NodeName + " has a pod of this name, which goes before it", pod: p}
 		}
 	}
 	g.checked = known
@@ -87,6 +131,22 @@ func (g *gatherer) refuse(pods map[Key]*corev1.Pod, local []*corev1.Pod) refusal
 		g.cfg.Refused(r)
 	}
 	return out
+}
+
+// tellEphemeral tells once of the ephemeral containers that do not run.
+func (g *gatherer) tellEphemeral(pods map[Key]*corev1.Pod) {
+	told := map[types.UID]string{}
+	for _, p := range pods {
+		message := ephemeralMessage(p)
+		if message == "" {
+			continue
+		}
+		told[p.UID] = message
+		if g.debugged[p.UID] != message {
+			g.cfg.Refused(&Refusal{Reason: ReasonNotSupported, Message: message, pod: p})
+		}
+	}
+	g.debugged = told
 }
 
 // refuse notes which pods do not run here, and returns those of which that is new.

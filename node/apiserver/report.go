@@ -95,11 +95,13 @@ func (m *mirrors) view() View {
 	pods, complete := m.cfg.Pods.Pods()
 	v := View{Now: time.Now(), Node: m.store.nodeUID(), Complete: complete, Pods: make(map[Key]Local, len(pods)), Tries: m.tries}
 	known := false
+	var others map[Key]*corev1.Pod
 	if v.Mirrors, known = m.store.pods(); !known {
 		v.Node = "" // whatever is done now may be wrong
 	}
 	if m.cfg.Source {
 		v.Bound, v.Refused = map[types.UID]Local{}, map[types.UID]Local{}
+		others, _ = m.store.boundPods()
 		for uid, r := range m.store.refusals() {
 			v.Refused[uid] = r.local()
 		}
@@ -107,19 +109,23 @@ func (m *mirrors) view() View {
 	for _, p := range pods {
 		if p.Annotations[annotationSource] == SourceName {
 			if m.cfg.Source {
-				v.Bound[p.UID] = Local{Pod: p, Digest: digest(&p.Status)}
+				m.store.noteBound(p.UID)
+				v.Bound[p.UID] = boundLocal(p, others[Key{p.Namespace, p.Name}])
 			}
 			continue
 		}
 		key := Key{p.Namespace, MirrorName(p.Name, m.cfg.NodeName)}
 		local, ok := m.cache[key]
-		if !ok || local.Pod != p {
+		if !ok || local.of != p {
 			was := local.Refused
 			if local = localOf(p, m.cfg.NodeName); was != nil || local.Refused != nil { // what a server refuses may still stand
 				m.complain(key, local.Refused)
 			}
 		}
 		v.Pods[key] = local
+	}
+	if complete {
+		v.Ended = m.ended(others, v.Bound)
 	}
 	for key := range m.waits {
 		_, local := v.Pods[key]
@@ -133,8 +139,22 @@ func (m *mirrors) view() View {
 	return v
 }
 
+// ended are the pods that the server wants gone and of which nothing is here. What is known of their end must be asked for after it is known
+// that they are gone.
+func (m *mirrors) ended(others map[Key]*corev1.Pod, here map[types.UID]Local) map[types.UID]Local {
+	out, last := map[types.UID]Local{}, m.store.lastOf(others)
+	for _, p := range others {
+		if _, ok := here[p.UID]; !ok && p.DeletionTimestamp != nil {
+			out[p.UID] = lastLocal(p, last[p.UID])
+		}
+	}
+	return out
+}
+
 func localOf(p *corev1.Pod, nodeName string) Local {
-	l := Local{Pod: p, Digest: digest(&p.Status)}
+	of := p
+	p = asShown(p)
+	l := Local{Pod: p, of: of, Digest: digest(&p.Status)}
 	mirror, err := mirrorFor(p, nodeName)
 	if err != nil {
 		l.Refused = err
@@ -149,6 +169,9 @@ func (m *mirrors) do(ctx context.Context, a Action, v View) error {
 	got := &corev1.Pod{}
 	to := request{api: coreAPI, namespace: a.Key.Namespace, resource: "pods", name: a.Key.Name}
 	local, bound := v.Bound[a.UID]
+	if !bound {
+		local, bound = v.Ended[a.UID]
+	}
 	if !bound {
 		local, bound = v.Refused[a.UID]
 	}
@@ -182,6 +205,11 @@ func (m *mirrors) do(ctx context.Context, a Action, v View) error {
 		patch := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": a.UID}, {"op": "add", "path": "/status", "value": statusFor(local, there)}}
 		to.sub, to.patch, to.into = "status", types.JSONPatchType, got
 		if err := m.client.do(ctx, to.with(http.MethodPatch, patch)); err != nil {
+			if isInvalid(err) {
+				t := m.tries[a.Key]
+				t.Refused = local.sent()
+				m.tries[a.Key] = t
+			}
 			return fmt.Errorf("status of mirror pod: %w", err)
 		}
 		accepted := mirrorOf(got)

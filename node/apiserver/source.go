@@ -94,7 +94,9 @@ func (a *Agent) Bound(ctx context.Context, seen string) (body []byte, tag string
 // gatherer collects what bound pods refer to. It belongs to the goroutine of gatherBound.
 type gatherer struct {
 	*Agent
-	client  *Client
+	client *Client
+	// server is the address of the API server; empty: pods are not told.
+	server  string
 	objects map[object]*fetched
 	tokens  map[account]*token
 	// next is when something has to be asked for again.
@@ -103,6 +105,12 @@ type gatherer struct {
 	size int
 	// checked are the pods of which is known whether they can run here.
 	checked map[types.UID]checked
+	// begun are the pods of which something is here.
+	begun map[types.UID]*corev1.Pod
+	// debugged are the pods with ephemeral containers of which that was said, and what.
+	debugged map[types.UID]string
+	// given are those that Conditions was told last.
+	given map[types.UID][]corev1.PodCondition
 	// graces are those that Leaving was told last.
 	graces map[types.UID]int64
 }
@@ -121,7 +129,7 @@ type token struct {
 
 // gatherBound keeps the word about bound pods true.
 func (a *Agent) gatherBound(ctx context.Context, c *Client) error {
-	g := &gatherer{Agent: a, client: c, objects: map[object]*fetched{}, tokens: map[account]*token{}, checked: map[types.UID]checked{}}
+	g := &gatherer{Agent: a, client: c, server: c.config.Host, objects: map[object]*fetched{}, tokens: map[account]*token{}, checked: map[types.UID]checked{}}
 	changed, cancel := a.cfg.Pods.Subscribe()
 	defer cancel()
 	defer a.word.set(nil, "", errNotTold)
@@ -162,13 +170,22 @@ func (g *gatherer) once(ctx context.Context) error {
 		return errNotTold
 	}
 	here := map[types.UID]bool{}
+	g.begun = map[types.UID]*corev1.Pod{}
 	for _, p := range local {
 		here[p.UID] = true
+		if p.Status.StartTime != nil {
+			g.begun[p.UID] = p
+		}
 	}
 	if graces := g.store.leaving(here); !maps.Equal(graces, g.graces) {
 		g.cfg.Leaving(graces)
 		g.graces = graces
 	}
+	if given := gateConditions(pods); !sameGates(given, g.given) {
+		g.cfg.Conditions(given)
+		g.given = given
+	}
+	g.tellEphemeral(pods)
 	g.next, g.size = time.Now().Add(objectsEvery), 0
 	var (
 		all   []any
@@ -232,8 +249,19 @@ func (g *gatherer) pod(ctx context.Context, p *corev1.Pod, found gathered) ([]an
 		}
 	}
 	maps.Copy(found.objects, news.objects)
+	g.introduce(p, doc, found.objects)
 	maps.Copy(found.tokens, news.tokens)
 	return docs, nil
+}
+
+// introduce tells a pod where the API server is.
+func (g *gatherer) introduce(p, doc *corev1.Pod, objects map[object]*fetched) {
+	var vars []corev1.EnvVar
+	node, _ := g.store.theNode()
+	if host, port, ok := serverFor(p, g.server, node); ok {
+		vars = serviceVariables(host, port)
+	}
+	withServiceVariables(doc, g.begun[p.UID], vars, objects)
 }
 
 func (g *gatherer) unknown(err error) error {

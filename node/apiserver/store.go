@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -85,6 +86,10 @@ type store struct {
 	graces map[types.UID]int64
 	// refused are those that do not run here, by uid. They are not changed.
 	refused map[types.UID]*Refusal
+	// rejected are those that were not admitted here, by uid: why.
+	rejected map[types.UID]rejection
+	// ends are the last that was known of bound pods of which nothing is here any more, by uid. They are not changed.
+	ends map[types.UID]*corev1.Pod
 }
 
 func newStore(whole bool) *store {
@@ -181,9 +186,76 @@ func (s *store) otherLocked(key Key, p *corev1.Pod) {
 	}
 	now := s.others[key]
 	if was == nil || now == nil || was.UID != now.UID || !equality.Semantic.DeepEqual(was.Spec, now.Spec) || !maps.Equal(was.Labels, now.Labels) ||
-		!maps.Equal(was.Annotations, now.Annotations) || (was.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) || finished(&was.Status) != finished(&now.Status) {
+		!maps.Equal(was.Annotations, now.Annotations) || (was.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) || finished(&was.Status) != finished(&now.Status) ||
+		!slices.Equal(gatesOf(was), gatesOf(now)) {
 		poke(s.bound)
 	}
+}
+
+// noteBound notes that a pod of this machine is one that the server has bound to it, although the server may have forgotten it.
+func (s *store) noteBound(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uidLocked(uid)
+}
+
+// end notes the last that is known of a bound pod.
+func (s *store) end(p *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uidLocked(p.UID)
+	if s.ends == nil || len(s.ends) >= maxObjects {
+		s.ends = map[types.UID]*corev1.Pod{}
+	}
+	s.ends[p.UID] = p
+	poke(s.changed)
+}
+
+// lastOf returns the last that is known of pods that are gone here, and forgets those that are gone there as well.
+func (s *store) lastOf(there map[Key]*corev1.Pod) map[types.UID]*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ends) == 0 {
+		return nil
+	}
+	out := map[types.UID]*corev1.Pod{}
+	for _, p := range there {
+		if last := s.ends[p.UID]; last != nil {
+			out[p.UID] = last
+		}
+	}
+	if s.known {
+		s.ends = maps.Clone(out)
+	}
+	return out
+}
+
+// reject notes that a pod was not admitted here.
+func (s *store) reject(uid types.UID, why rejection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.rejected[uid]; ok {
+		return
+	}
+	if s.rejected == nil || len(s.rejected) >= maxObjects {
+		s.rejected = map[types.UID]rejection{}
+	}
+	s.rejected[uid] = why
+	poke(s.bound)
+}
+
+// rejections returns those that were not admitted, and forgets those that are gone there, and those that run nevertheless.
+func (s *store) rejections(there map[Key]*corev1.Pod, runs map[types.UID]bool) map[types.UID]rejection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[types.UID]rejection{}
+	for _, p := range there {
+		if why, ok := s.rejected[p.UID]; ok && !runs[p.UID] {
+			out[p.UID] = why
+		}
+	}
+	s.rejected = maps.Clone(out)
+	return out
 }
 
 func (s *store) uidLocked(uid types.UID) {

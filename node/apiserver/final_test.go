@@ -1,0 +1,354 @@
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ended is a pod whose container has ended.
+func endedPod(p *corev1.Pod, code int32) *corev1.Pod {
+	return with(p, func(p *corev1.Pod) {
+		c := &p.Status.ContainerStatuses[0]
+		c.Ready, c.State = false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Completed", FinishedAt: metav1.NewTime(time.Unix(5000, 0)), ContainerID: "containerd://1"}}
+		p.Status.Phase = corev1.PodSucceeded
+		if code != 0 {
+			p.Status.Phase = corev1.PodFailed
+		}
+		p.Status.Conditions[0].Status, p.Status.Conditions[0].Reason = corev1.ConditionFalse, "PodCompleted"
+	})
+}
+
+// leavingPod is a pod that the server wants gone.
+func leavingPod(p *corev1.Pod) *corev1.Pod {
+	return with(p, func(p *corev1.Pod) { p.DeletionTimestamp, p.Generation = &metav1.Time{Time: time.Unix(6000, 0)}, 3 })
+}
+
+func TestHowAPodEndedIsSaidBeforeItIsGone(t *testing.T) {
+	key := Key{"default", "web"}
+	there := leavingPod(running("web"))
+	mirror := func(p *corev1.Pod) Mirror { m := mirrorOf(p); m.Other = true; return m }
+	last := lastLocal(there, endedPod(running("web"), 3))
+	accepted := with(there, func(p *corev1.Pod) { p.Status = last.Pod.Status })
+	for name, tt := range map[string]struct {
+		mirror  *corev1.Pod
+		try     Try
+		ended   bool
+		partial bool
+		want    string
+	}{
+		"its end is not known there":          {mirror: there, ended: true, want: "[status default/web]"},
+		"its end is known there":              {mirror: accepted, ended: true, want: "[delete default/web]"},
+		"the server does not accept it":       {mirror: there, ended: true, try: Try{Refused: last.sent()}, want: "[delete default/web]"},
+		"another status was not accepted":     {mirror: there, ended: true, try: Try{Refused: "x"}, want: "[status default/web]"},
+		"the server keeps a part of it":       {mirror: there, ended: true, try: Try{Sent: last.sent(), Got: ptrTo(mirror(there)).got()}, want: "[delete default/web]"},
+		"it may still run":                    {mirror: there, ended: true, partial: true, want: "[]"},
+		"nothing is known of it, nor of ends": {mirror: there, want: "[delete default/web]"},
+	} {
+		v := View{Now: time.Now(), Node: "node", Bound: map[types.UID]Local{}, Complete: !tt.partial, Mirrors: map[Key]Mirror{key: mirror(tt.mirror)}, Tries: map[Key]Try{key: tt.try}}
+		if tt.ended {
+			v.Ended = map[types.UID]Local{there.UID: last}
+		}
+		if got, _ := planMirrors(v); fmt.Sprint(got) != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func ptrTo(m Mirror) *Mirror { return &m }
+
+func TestTheFinalStatusIsTerminal(t *testing.T) {
+	waiting := with(running("web"), func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodPending
+		p.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
+	})
+	initializing := with(waiting, func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "first"}, {Name: "second"}}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{
+			{Name: "first", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, Ready: true}, {Name: "second", State: waiting.Status.ContainerStatuses[0].State},
+		}
+	})
+	for name, tt := range map[string]struct {
+		there, last *corev1.Pod
+		phase       corev1.PodPhase
+		code        int32
+		reason      string
+		initCode    int32
+	}{
+		"it has succeeded":                          {there: running("web"), last: endedPod(running("web"), 0), phase: corev1.PodSucceeded, reason: reasonPodCompleted},
+		"it has failed":                             {there: running("web"), last: endedPod(running("web"), 3), phase: corev1.PodFailed, code: 3, reason: reasonPodFailed},
+		"nobody saw its end":                        {there: running("web"), last: running("web"), phase: corev1.PodFailed, code: 137, reason: reasonPodFailed},
+		"an agent before this one ran it":           {there: running("web"), phase: corev1.PodFailed, code: 137, reason: reasonPodFailed},
+		"the server knows its end, and nobody else": {there: endedPod(running("web"), 0), last: waiting, phase: corev1.PodSucceeded, reason: reasonPodCompleted},
+		"it has never run":                          {there: waiting, phase: corev1.PodFailed, code: 137, reason: reasonPodFailed},
+		"it was being initialized":                  {there: initializing, phase: corev1.PodFailed, code: -1, reason: reasonPodFailed, initCode: 137},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := lastLocal(leavingPod(tt.there), tt.last)
+			s := l.Pod.Status
+			if s.Phase != tt.phase || s.ObservedGeneration != 3 {
+				t.Errorf("%+v", s)
+			}
+			for _, c := range s.Conditions {
+				if c.Type == corev1.PodReady && (c.Status != corev1.ConditionFalse || c.Reason != tt.reason || c.ObservedGeneration != 3 || c.LastTransitionTime.IsZero()) {
+					t.Errorf("%+v", c)
+				}
+			}
+			c := s.ContainerStatuses[0]
+			if tt.code < 0 {
+				if c.State.Terminated != nil || s.InitContainerStatuses[0].State.Terminated.ExitCode != tt.initCode || s.InitContainerStatuses[1].State.Terminated != nil {
+					t.Errorf("%+v", s)
+				}
+				return
+			}
+			if c.State.Terminated == nil || c.State.Terminated.ExitCode != tt.code || c.Ready || c.State.Running != nil || c.State.Waiting != nil {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+// An API server refuses a status in which a container that has ended for good has not.
+func TestAStatusNeverGoesBackFromTerminated(t *testing.T) {
+	policy := func(p corev1.RestartPolicy) func(*corev1.Pod) {
+		return func(q *corev1.Pod) { q.Spec.RestartPolicy = p }
+	}
+	for name, tt := range map[string]struct {
+		there *corev1.Pod
+		stays bool
+	}{
+		"always restarted":            {endedPod(running("web"), 0), false},
+		"always restarted, deleted":   {leavingPod(endedPod(running("web"), 0)), true},
+		"never restarted":             {with(endedPod(running("web"), 1), policy(corev1.RestartPolicyNever)), true},
+		"failed, restarted then":      {with(endedPod(running("web"), 1), policy(corev1.RestartPolicyOnFailure)), false},
+		"succeeded, not restarted":    {with(endedPod(running("web"), 0), policy(corev1.RestartPolicyOnFailure)), true},
+		"a container of its own mind": {with(endedPod(running("web"), 0), func(p *corev1.Pod) { p.Spec.Containers[0].RestartPolicy = new(corev1.ContainerRestartPolicyNever) }), true},
+		"another pod of that name":    {with(endedPod(running("web"), 0), func(p *corev1.Pod) { policy(corev1.RestartPolicyNever)(p); p.UID = "x" }), false},
+	} {
+		now := running("web")
+		got := boundLocal(now, tt.there).Pod.Status
+		if stays := got.ContainerStatuses[0].State.Terminated != nil; stays != tt.stays || stays && (got.Phase != tt.there.Status.Phase || got.ContainerStatuses[0].Ready) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if now.Status.ContainerStatuses[0].State.Running == nil {
+			t.Errorf("%s: what is here was changed", name)
+		}
+	}
+}
+
+func TestTheGenerationThatIsActedOnIsShown(t *testing.T) {
+	handed := func(n int64) *corev1.Pod { return with(running("web"), func(p *corev1.Pod) { p.Generation = n }) }
+	leaving := func(p *corev1.Pod) *corev1.Pod {
+		return with(p, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} })
+	}
+	for name, tt := range map[string]struct {
+		here, there *corev1.Pod
+		want        int64
+	}{
+		"it is as it was made":       {handed(1), handed(1), 1},
+		"its image was edited":       {handed(2), handed(2), 2},
+		"it is being edited":         {handed(2), handed(3), 2},
+		"it is deleted, and stops":   {leaving(handed(2)), leavingPod(handed(2)), 3},
+		"it is deleted, not stopped": {handed(2), leavingPod(handed(2)), 2},
+	} {
+		l := boundLocal(tt.here, tt.there)
+		if s := l.Pod.Status; s.ObservedGeneration != tt.want || s.Conditions[0].ObservedGeneration != tt.want {
+			t.Errorf("%s: %+v", name, s)
+		}
+		m := mirrorOf(with(tt.there, func(p *corev1.Pod) { p.Status = l.Pod.Status; p.Status.Conditions = slices.Clone(p.Status.Conditions) }))
+		if !sameStatus(l, m) {
+			t.Errorf("%s: it is sent again", name)
+		}
+		m.Conditions[0].ObservedGeneration--
+		if sameStatus(l, m) {
+			t.Errorf("%s: a condition of another generation is the same", name)
+		}
+	}
+	if doc, _, _ := boundDocument(handed(4)); doc.Generation != 4 {
+		t.Errorf("the document has generation %d", doc.Generation)
+	}
+}
+
+func TestAReasonThatNoKubeletHasIsNotShown(t *testing.T) {
+	waits := func(reason string) *corev1.Pod {
+		return with(running("web"), func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}
+		})
+	}
+	for from, want := range map[string]string{"FailedMount": "ContainerCreating", "CreatePodSandboxError": "ContainerCreating", "ErrImagePull": "ErrImagePull"} {
+		p := waits(from)
+		for what, l := range map[string]Local{"bound": boundLocal(p, p), "mirror": localOf(p, "n1")} {
+			if w := l.Pod.Status.ContainerStatuses[0].State.Waiting; w.Reason != want || w.Message != "why" {
+				t.Errorf("%s of a %s pod: %+v", from, what, w)
+			}
+		}
+		if p.Status.ContainerStatuses[0].State.Waiting.Reason != from {
+			t.Errorf("%s was changed here", from)
+		}
+	}
+	p := with(waits("FailedMount"), func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "i"}} })
+	if w := asShown(p).Status.ContainerStatuses[0].State.Waiting; w.Reason != "PodInitializing" {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestEphemeralContainersAreSaidNotToRun(t *testing.T) {
+	p := with(bound("a", "yes"), func(p *corev1.Pod) {
+		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "i"}}}
+	})
+	g := newGathering(t, p, bound("b", "yes"))
+	pods, _, said := g.word()
+	if pods != "a b" || len(said) != 1 || !strings.Contains(said[0], "NotSupported a uid-of-a: monopod does not run ephemeral containers yet: debugger") {
+		t.Errorf("%s: %q", pods, said)
+	}
+	if _, _, said := g.word(); len(said) > 0 {
+		t.Errorf("it is said again: %q", said)
+	}
+	s := boundLocal(with(running("a"), func(*corev1.Pod) {}), p).Pod.Status
+	c := s.Conditions[len(s.Conditions)-1]
+	if c.Type != conditionEphemeral || c.Status != corev1.ConditionFalse || c.Reason != ReasonNotSupported || !strings.Contains(c.Message, "debugger") {
+		t.Errorf("%+v", s.Conditions)
+	}
+	if e := s.EphemeralContainerStatuses; len(e) != 1 || e[0].Name != "debugger" || e[0].State.Waiting == nil || e[0].State.Waiting.Reason != ReasonNotSupported {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestWhatNoKubeletAdmitsHasFailed(t *testing.T) {
+	windows := with(bound("windows", "yes"), func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} })
+	selects := with(bound("selects", "yes"), func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelOSStable: "windows"} })
+	linux := with(bound("linux", "yes"), func(p *corev1.Pod) {
+		p.Spec.OS, p.Spec.NodeSelector = &corev1.PodOS{Name: corev1.Linux}, map[string]string{corev1.LabelOSStable: "linux"}
+	})
+	g := newGathering(t, windows, selects, linux, bound("sysctl", "yes"), bound("ports", "yes"))
+	check := g.cfg.Check
+	g.cfg.Check = func(p *corev1.Pod) error {
+		if p.Name == "sysctl" {
+			return &RejectedError{ReasonSysctl, `forbidden sysctl: "kernel.msgmax" not allowlisted`}
+		}
+		return check(p)
+	}
+	pods, _, said := g.word()
+	if pods != "linux ports" || len(said) != 3 {
+		t.Errorf("%q, said %q", pods, said)
+	}
+	// The pool does not let one start: it is taken out, and is not asked to run again.
+	held := with(running("ports"), func(p *corev1.Pod) {
+		p.Annotations[annotationSource] = SourceName
+		p.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	})
+	g.local.put(held)
+	g.Reject(held, ReasonNodePorts, "host port 80/TCP is taken by pod default/old")
+	for range 2 {
+		if pods, _, _ := g.word(); pods != "linux" {
+			t.Errorf("%q", pods)
+		}
+		g.local.drop("default/ports")
+	}
+	m := &mirrors{Agent: g.Agent, cache: map[Key]Local{}, tries: map[Key]Try{}, waits: map[Key]*waits{}}
+	for uid, want := range map[types.UID]string{
+		"uid-of-windows": "Failed PodOSNotSupported Pod was rejected: Failed to admit pod as the OS field doesn't match node OS",
+		"uid-of-selects": "Failed PodOSSelectorNodeLabelDoesNotMatch Pod was rejected: Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+		"uid-of-sysctl":  `Failed SysctlForbidden Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted`,
+		"uid-of-ports":   "Failed NodePorts Pod was rejected: host port 80/TCP is taken by pod default/old",
+	} {
+		if s := m.view().Refused[uid].Pod.Status; fmt.Sprint(s.Phase, " ", s.Reason, " ", s.Message) != want {
+			t.Errorf("%s: %+v", uid, s)
+		}
+	}
+}
+
+// A pod that got to run before it was taken out goes on: nothing stops what runs.
+func TestAPodThatRunsIsNotRejected(t *testing.T) {
+	g := newGathering(t, bound("a", "yes"))
+	runs := with(running("a"), func(p *corev1.Pod) { p.Annotations[annotationSource] = SourceName })
+	g.local.put(runs)
+	g.Reject(runs, ReasonNodePorts, "x")
+	if pods, _, said := g.word(); pods != "a" || len(said) > 0 {
+		t.Errorf("%q %q", pods, said)
+	}
+	file := running("b")
+	g.Reject(file, ReasonNodePorts, "x")
+	if len(g.store.rejected) > 0 {
+		t.Error("a pod of a file is rejected")
+	}
+}
+
+func TestConditionsOfReadinessGatesAreHandedOver(t *testing.T) {
+	gated := func(version string, status corev1.ConditionStatus) *corev1.Pod {
+		return with(bound("a", "yes"), func(p *corev1.Pod) {
+			p.ResourceVersion = version
+			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x/y"}, {ConditionType: "x/z"}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: "x/y", Status: status}, {Type: "other", Status: corev1.ConditionTrue}}
+		})
+	}
+	g := newGathering(t, gated("1", corev1.ConditionFalse), bound("b", "yes"))
+	var told []map[types.UID][]corev1.PodCondition
+	g.cfg.Conditions = func(all map[types.UID][]corev1.PodCondition) { told = append(told, all) }
+	g.word()
+	g.word()
+	if len(told) != 1 || len(told[0]) != 1 || len(told[0]["uid-of-a"]) != 1 || told[0]["uid-of-a"][0].Status != corev1.ConditionFalse {
+		t.Fatalf("%+v", told)
+	}
+	<-g.store.bound
+	g.store.seePod(gated("2", corev1.ConditionTrue), false)
+	select {
+	case <-g.store.bound:
+	default:
+		t.Error("nobody looks at a condition that has changed")
+	}
+	g.word()
+	if len(told) != 2 || told[1]["uid-of-a"][0].Status != corev1.ConditionTrue {
+		t.Errorf("%+v", told)
+	}
+}
+
+func TestTheEndOfAPodIsKeptUntilTheServerHasIt(t *testing.T) {
+	server := with(bound("a", "yes"), func(p *corev1.Pod) { p.ResourceVersion = "1" })
+	g := newGathering(t, server)
+	m := &mirrors{Agent: g.Agent, cache: map[Key]Local{}, tries: map[Key]Try{}, waits: map[Key]*waits{}}
+	last := with(endedPod(running("a"), 3), func(p *corev1.Pod) { p.Annotations[annotationSource] = SourceName })
+	g.Gone(last)
+	g.Gone(running("of-a-file"))
+	if v := m.view(); len(v.Ended) > 0 || len(g.store.ends) != 1 {
+		t.Errorf("%+v, %+v", v.Ended, g.store.ends)
+	}
+	g.store.seePod(with(leavingPod(server), func(p *corev1.Pod) { p.ResourceVersion = "2" }), false)
+	if l := m.view().Ended[server.UID]; l.Pod == nil || l.Pod.Status.Phase != corev1.PodFailed || l.Pod.Status.ContainerStatuses[0].State.Terminated.ExitCode != 3 {
+		t.Errorf("%+v", l)
+	}
+	g.local.put(last)
+	if v := m.view(); len(v.Ended) > 0 {
+		t.Error("it is here")
+	}
+	g.local.drop("default/a")
+	g.store.seePod(with(leavingPod(server), func(p *corev1.Pod) { p.ResourceVersion = "3" }), true)
+	if m.view(); len(g.store.ends) > 0 {
+		t.Error("it is kept for ever")
+	}
+}
+
+// Events are about the pod itself, also when the server forgot it while the agent did not run.
+func TestEventsOfABoundPodThatIsGoneAreNotOfAMirror(t *testing.T) {
+	g := newGathering(t)
+	g.local.put(with(running("old"), func(p *corev1.Pod) { p.Annotations[annotationSource] = SourceName }), running("mine"))
+	m := &mirrors{Agent: g.Agent, cache: map[Key]Local{}, tries: map[Key]Try{}, waits: map[Key]*waits{}}
+	m.view()
+	g.local.drop("default/old")
+	o := newOutbox(g.Agent, nil)
+	event := func(name string) *corev1.Event {
+		return o.shown(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name + ".1"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: name, UID: types.UID("uid-of-" + name)}})
+	}
+	if e := event("old"); e.InvolvedObject.Name != "old" || e.Name != "old.1" {
+		t.Errorf("%+v", e)
+	}
+	if e := event("mine"); e.InvolvedObject.Name != "mine-n1" {
+		t.Errorf("%+v", e)
+	}
+}
