@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -100,8 +101,13 @@ type Applier interface {
 	Delete(ctx context.Context, r DeleteRequest) (ApplyResult, error)
 }
 
-// Refusal is the answer to a request that cannot be fulfilled: one line for each reason.
+// Refusal is the answer to a request that cannot be fulfilled: one line for each reason. A line end within a reason is escaped, so
+// that no document can add a reason.
 func Refusal(code int, reason metav1.StatusReason, lines []string) *apierrors.StatusError {
+	lines = slices.Clone(lines)
+	for i, l := range lines {
+		lines[i] = strings.ReplaceAll(l, "\n", `\n`)
+	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: strings.Join(lines, "\n"),
 	}}

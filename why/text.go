@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/printer"
 )
 
 // label begins the lines of a kind of steps.
@@ -23,24 +25,25 @@ func label(k Kind) string {
 // Print words an answer for people: the summary, then a block for each chain. clock prints a time of day.
 func (a *Answer) Print(clock func(time.Time) string) string {
 	var b strings.Builder
+	p := printer.New(&b)
 	if len(a.Chains) != 1 {
-		fmt.Fprintln(&b, a.Text+".")
+		p.Println(a.Text + ".")
 	}
 	for i := range a.Chains {
 		if len(a.Chains) > 1 {
-			b.WriteByte('\n')
+			p.Println()
 		}
-		a.Chains[i].print(&b, clock)
+		a.Chains[i].print(p, clock)
 	}
 	return b.String()
 }
 
-func (c *Chain) print(b *strings.Builder, clock func(time.Time) string) {
+func (c *Chain) print(p printer.Printer, clock func(time.Time) string) {
 	end := ":"
 	if c.Fine {
 		end = "."
 	}
-	fmt.Fprintln(b, c.Text+end)
+	p.Println(c.Text + end)
 	before := Kind("")
 	for _, s := range c.Steps {
 		name := ""
@@ -52,9 +55,9 @@ func (c *Chain) print(b *strings.Builder, clock func(time.Time) string) {
 		if s.Kind == Next && !s.At.IsZero() {
 			text += " (" + clock(s.At) + ")"
 		}
-		fmt.Fprintf(b, "  %-8s %s\n", name, text)
+		p.Printf("  %-8s %s\n", name, text)
 		for _, line := range s.Lines {
-			fmt.Fprintf(b, "             %s\n", strings.TrimRight(line, "\n"))
+			p.Block("             ", line)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (p *program) printRollbacks(r node.ApplyResult) {
 	for _, object := range r.Objects {
 		for _, pod := range object.Pods {
 			if pod.Rollback != "" {
-				fmt.Fprintf(p.stderr, "warning: pod/%s: %s\n", pod.Name, pod.Rollback)
+				p.errs().Printf("warning: pod/%s: %s\n", pod.Name, pod.Rollback)
 			}
 		}
 	}
@@ -144,13 +144,13 @@ func (p *program) refused(err error) error {
 	if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
 		return err
 	}
-	fmt.Fprintln(p.stderr, err)
+	p.errs().Lines(err.Error()) // node.Refusal keeps each reason in one line
 	return silentError{}
 }
 
 func (p *program) printResult(o *applyOptions, r node.ApplyResult) {
 	for _, n := range r.Notes {
-		fmt.Fprintln(p.stderr, n)
+		p.errs().Println(n)
 	}
 	dry := ""
 	if o.dryRun {
@@ -161,12 +161,12 @@ func (p *program) printResult(o *applyOptions, r node.ApplyResult) {
 		case object.Verdict == node.NotFound:
 			continue
 		case o.output == "name":
-			fmt.Fprintln(p.stdout, strings.ToLower(object.Kind)+"/"+object.Name)
+			p.out().Println(strings.ToLower(object.Kind) + "/" + object.Name)
 		default:
-			fmt.Fprintf(p.stdout, "%s %s%s\n", object, object.Verdict, dry)
+			p.out().Printf("%s %s%s\n", object, object.Verdict, dry)
 		}
 		if object.Warning != "" {
-			fmt.Fprintf(p.stderr, "warning: %s %s\n", object, object.Warning)
+			p.errs().Printf("warning: %s %s\n", object, object.Warning)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (p *program) printMissing(o *applyOptions, r node.ApplyResult) bool {
 	for _, object := range r.Objects {
 		if object.Verdict == node.NotFound && !o.ignoreNotFound {
 			missing = true
-			fmt.Fprintf(p.stderr, "monopod: %s not found among what was applied\n", object)
+			p.errs().Printf("monopod: %s not found among what was applied\n", object)
 		}
 	}
 	return missing

@@ -28,7 +28,7 @@ func (c *clientFlags) add(set *pflag.FlagSet) {
 // client returns a client for the socket that the flag, the environment or the configuration names.
 func (p *program) client(c *clientFlags) *node.Client {
 	client := node.NewClient(p.findSocket(c.socket))
-	client.OnWarning = func(text string) { fmt.Fprintln(p.stderr, "warning:", text) }
+	client.OnWarning = func(text string) { p.errs().Println("warning:", text) }
 	return client
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
 )
@@ -58,7 +59,7 @@ func (k completion) function(w answers, directive cobra.ShellCompDirective) cobr
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
 		defer cancel()
 		all := w(ctx, quiet.client(&o), o, args)
-		all = slices.DeleteFunc(slices.Clone(all), func(word string) bool { return !strings.HasPrefix(word, begun) })
+		all = slices.DeleteFunc(slices.Clone(all), func(word string) bool { return !strings.HasPrefix(word, begun) || !printer.IsPlain(word) })
 		return all, directive
 	}
 }

@@ -25,7 +25,7 @@ func (p *program) configCommand() *cobra.Command {
 			return err
 		}
 		if docs {
-			fmt.Fprint(p.stdout, configDocs())
+			p.out().Lines(configDocs())
 			return nil
 		}
 		cfg, err := LoadConfig(flags, p.env)
@@ -34,7 +34,7 @@ func (p *program) configCommand() *cobra.Command {
 		}
 		wrong, later := cfg.faults()
 		for _, w := range slices.Concat(cfg.Warnings, later) {
-			fmt.Fprintln(p.stderr, "warning:", w)
+			p.errs().Println("warning:", w)
 		}
 		if len(wrong) > 0 {
 			return wrong
@@ -50,13 +50,13 @@ func (p *program) printConfig(cfg *LoadedConfig, output string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(p.stdout, "%s\n", b)
-		return nil
+		_, err = fmt.Fprintf(p.rawJSON(), "%s\n", b)
+		return err
 	}
 	text, err := cfg.YAML()
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(p.stdout, text)
+	p.out().Lines(text)
 	return nil
 }

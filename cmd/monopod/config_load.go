@@ -54,12 +54,15 @@ func (p ConfigProblem) Error() string {
 type ConfigError []ConfigProblem
 
 // Error prints one problem per line.
-func (e ConfigError) Error() string {
+func (e ConfigError) Error() string { return strings.Join(e.Lines(), "\n") }
+
+// Lines returns the problems.
+func (e ConfigError) Lines() []string {
 	lines := make([]string, len(e))
 	for i, p := range e {
 		lines[i] = p.Error()
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 // LoadedConfig is a valid configuration and where it came from.

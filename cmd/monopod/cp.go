@@ -82,7 +82,7 @@ func (p *program) copy(ctx context.Context, o *copyOptions, from, to string) err
 		warnings, err = p.copyOut(ctx, c, place, to)
 	}
 	for _, w := range warnings {
-		fmt.Fprintln(p.stderr, "warning:", w)
+		p.errs().Println("warning:", w)
 	}
 	if err != nil && ctx.Err() != nil {
 		return codeError{code: p.signals.exitCode()}
@@ -104,7 +104,7 @@ func (p *program) copyOut(ctx context.Context, c *node.Client, from node.FilePla
 	warn := func(text string) { warnings = append(warnings, text) }
 	more, err := c.ReadFiles(ctx, from, func(r io.Reader) error {
 		if to == "-" {
-			_, err := io.Copy(p.stdout, r)
+			_, err := io.Copy(p.raw(), r)
 			return err
 		}
 		name := tree.Name(from.Path)

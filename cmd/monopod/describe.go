@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
 )
@@ -48,7 +48,7 @@ func (p *program) describe(ctx context.Context, c *node.Client, key manifests.Ke
 	if err != nil {
 		return err
 	}
-	d := &description{w: p.stdout, now: time.Now(), probes: probesOf(pod)}
+	d := &description{w: p.out(), now: time.Now(), probes: probesOf(pod)}
 	if waits := func(s corev1.ContainerStatus) bool { return s.State.Waiting != nil }; slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), waits) {
 		if d.pulls, err = c.Pulls(ctx, imagesOf(&pod.Spec)); err != nil {
 			return err
@@ -78,17 +78,17 @@ func inputsOf(pod *corev1.Pod, inputs []node.Input) []node.Input {
 
 // description prints an object, a field per line.
 type description struct {
-	w      io.Writer
+	w      printer.Printer
 	now    time.Time
 	indent string
 	probes []node.Probe
 	pulls  []node.ImagePull
 }
 
-// field prints "Name: value" unless the value is empty.
+// field prints "Name: value" unless the value is empty; further lines of the value stand below its first one.
 func (d *description) field(name, value string) {
 	if value != "" {
-		fmt.Fprintf(d.w, "%s%-*s %s\n", d.indent, 18-len(d.indent), name+":", value)
+		d.list(name, printer.SplitLines(value))
 	}
 }
 
@@ -99,7 +99,7 @@ func (d *description) list(name string, items []string) {
 		if name != "" {
 			label = name + ":"
 		}
-		fmt.Fprintf(d.w, "%s%-*s %s\n", d.indent, 18-len(d.indent), label, item)
+		d.w.Printf("%s%-*s %s\n", d.indent, 18-len(d.indent), label, item)
 		name = ""
 	}
 }
@@ -189,7 +189,7 @@ func (d *description) containers(title string, specs []corev1.Container, statuse
 	if len(specs) == 0 {
 		return
 	}
-	fmt.Fprintf(d.w, "%s:\n", title)
+	d.w.Printf("%s:\n", title)
 	for i := range specs {
 		c := &specs[i]
 		st := &corev1.ContainerStatus{}
@@ -199,7 +199,7 @@ func (d *description) containers(title string, specs []corev1.Container, statuse
 			}
 		}
 		d.in(func() {
-			fmt.Fprintf(d.w, "%s%s:\n", d.indent, c.Name)
+			d.w.Printf("%s%s:\n", d.indent, c.Name)
 			d.in(func() { d.container(c, st) })
 		})
 	}
@@ -288,7 +288,7 @@ func (d *description) conditions(conditions []corev1.PodCondition) {
 	if len(conditions) == 0 {
 		return
 	}
-	fmt.Fprintln(d.w, "Conditions:")
+	d.w.Println("Conditions:")
 	t := &table{w: d.w}
 	rows := [][]string{{"  TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"}}
 	for _, c := range conditions {
@@ -305,7 +305,7 @@ func (d *description) volumes(volumes []corev1.Volume) {
 	if len(volumes) == 0 {
 		return
 	}
-	fmt.Fprintln(d.w, "Volumes:")
+	d.w.Println("Volumes:")
 	d.in(func() {
 		for i := range volumes {
 			d.field(volumes[i].Name, volumeText(&volumes[i]))

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"monopod/internal/printer"
 	"monopod/node"
 )
 
@@ -27,7 +28,7 @@ func TestDescribeShowsProbesAndWhenTheyAreAskedNext(t *testing.T) {
 		StartupProbe:   &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", "/ok"}}}, FailureThreshold: 30},
 	}
 	var b bytes.Buffer
-	d := &description{w: &b, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), indent: "    ", probes: probesOf(pod)}
+	d := &description{w: printer.New(&b), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), indent: "    ", probes: probesOf(pod)}
 	d.probe("Startup", "c", c.StartupProbe)
 	d.probe("Liveness", "c", c.LivenessProbe)
 	d.probe("Readiness", "c", c.ReadinessProbe)

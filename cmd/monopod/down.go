@@ -93,7 +93,7 @@ func (p *program) downSlot(ctx context.Context, s *slot) error {
 	if err := p.sweepSlot(ctx, s); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stdout, "run %d is removed\n", s.number)
+	p.out().Printf("run %d is removed\n", s.number)
 	return nil
 }
 

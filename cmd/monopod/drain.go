@@ -66,7 +66,7 @@ func (p *program) drain(ctx context.Context, o *drainOptions, r node.DrainReques
 	err = c.WatchSchedule(ctx, func(now node.Schedule) error {
 		for _, name := range s.Stopping {
 			if !said[name] && !slices.Contains(now.Stopping, name) {
-				fmt.Fprintf(p.stdout, "pod %s has stopped\n", name)
+				p.out().Printf("pod %s has stopped\n", name)
 				said[name] = true
 			}
 		}
@@ -80,7 +80,7 @@ func (p *program) drain(ctx context.Context, o *drainOptions, r node.DrainReques
 	})
 	switch {
 	case errors.Is(err, errDrained):
-		fmt.Fprintln(p.stdout, "drained; `monopod undrain` lets pods run again")
+		p.out().Println("drained; `monopod undrain` lets pods run again")
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return codeError{exitTimeout, fmt.Errorf("not all pods have stopped within %s: %s", o.timeout, strings.Join(s.Stopping, ", "))}
@@ -133,11 +133,11 @@ func (p *program) printSchedule(ctx context.Context, c *node.Client) {
 	switch {
 	case err != nil: // a daemon of an older release
 	case s.ShuttingDown:
-		fmt.Fprintln(p.stderr, "\nThis machine is shutting down: pods are being stopped.")
+		p.errs().Printf("\nThis machine is shutting down: pods are being stopped.\n")
 	case s.Drained:
-		fmt.Fprintf(p.stderr, "\nThis machine is drained%s: `monopod undrain` lets pods run again.\n", sinceWhen(s.Since))
+		p.errs().Printf("\nThis machine is drained%s: `monopod undrain` lets pods run again.\n", sinceWhen(s.Since))
 	case s.Cordoned:
-		fmt.Fprintf(p.stderr, "\nThis machine is cordoned%s: pods that are not there wait for `monopod uncordon`.\n", sinceWhen(s.Since))
+		p.errs().Printf("\nThis machine is cordoned%s: pods that are not there wait for `monopod uncordon`.\n", sinceWhen(s.Since))
 	}
 }
 

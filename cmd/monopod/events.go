@@ -71,10 +71,10 @@ func (p *program) events(ctx context.Context, o *eventsOptions, args []string) e
 		return p.printObject(list, o.output)
 	}
 	if len(list.Items) == 0 {
-		fmt.Fprintln(p.stderr, "No events found.")
+		p.errs().Println("No events found.")
 		return nil
 	}
-	t, now := &table{w: p.stdout}, time.Now()
+	t, now := p.table(), time.Now()
 	rows := [][]string{eventHeader()}
 	for i := range list.Items {
 		rows = append(rows, eventRow(&list.Items[i], now))
@@ -106,7 +106,7 @@ func (p *program) findEvents(ctx context.Context, o *eventsOptions, f events.Fil
 	if readErr != nil {
 		return nil, errors.Join(err, readErr)
 	}
-	fmt.Fprintf(p.stderr, "warning: %v\nThese are the events on disk, in %s:\n", err, dir)
+	p.errs().Printf("warning: %v\nThese are the events on disk, in %s:\n", err, dir)
 	return list, nil
 }
 
@@ -130,14 +130,14 @@ func recordedEvents(dir string, f events.Filter) (*corev1.EventList, error) {
 
 // watchEvents prints a line, or an object, for each event there is and each that comes.
 func (p *program) watchEvents(ctx context.Context, c *node.Client, output string, f events.Filter) error {
-	t := &table{w: p.stdout}
+	t := p.table()
 	header := false
 	return c.WatchEvents(ctx, f, func(e node.EventChange) error {
 		switch output {
 		case "json":
 			return p.printObject(e.Object, "json")
 		case "yaml":
-			fmt.Fprintln(p.stdout, "---")
+			p.out().Println("---")
 			return p.printObject(e.Object, "yaml")
 		}
 		row := eventRow(&e.Object, time.Now())
@@ -199,9 +199,9 @@ func (d *description) events(all []corev1.Event) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintln(d.w, "Events:")
+	d.w.Println("Events:")
 	if more := len(all) - shownEvents; more > 0 {
-		fmt.Fprintf(d.w, "  (%d more: see `monopod events`)\n", more)
+		d.w.Printf("  (%d more: see `monopod events`)\n", more)
 		all = all[more:]
 	}
 	rows := [][]string{{"  TYPE", "REASON", "AGE", "CONTAINER", "MESSAGE"}}

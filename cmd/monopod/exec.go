@@ -95,13 +95,13 @@ func (p *program) containerFor(o *execOptions, pod *corev1.Pod) string {
 // note tells the user something, but not with --quiet.
 func (p *program) note(o *execOptions, format string, args ...any) {
 	if !o.quiet {
-		fmt.Fprintf(p.stderr, format+"\n", args...)
+		p.errs().Printf(format+"\n", args...)
 	}
 }
 
 // streams are those of this process, as asked for. Call done when the far end has ended.
 func (p *program) streams(o *execOptions) (s streams.Streams, done func(), err error) {
-	s = streams.Streams{Stdout: p.stdout, Stderr: p.stderr, TTY: o.tty}
+	s = streams.Streams{Stdout: p.raw(), Stderr: p.rawErr(), TTY: o.tty}
 	done = func() {}
 	if o.stdin {
 		s.Stdin = p.stdin

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
 
 	"monopod/manifests"
 	"monopod/node"
@@ -92,7 +90,7 @@ func (p *program) getPods(ctx context.Context, c *node.Client, o *getOptions) er
 		return nil
 	}
 	if len(list.Items) == 0 {
-		fmt.Fprintln(p.stderr, "No pods found.")
+		p.errs().Println("No pods found.")
 	}
 	inputs, err := c.Inputs(ctx)
 	if err != nil {
@@ -139,33 +137,18 @@ func findPod(ctx context.Context, c *node.Client, key manifests.Key) (*corev1.Po
 	return nil, fmt.Errorf("pod %q not found in namespace %q%s", key.Name, key.Namespace, hint)
 }
 
-func (p *program) printObject(v any, format string) error {
-	b, err := json.MarshalIndent(v, "", "    ")
-	if err == nil && format == "yaml" {
-		b, err = yaml.JSONToYAML(b)
-	}
-	if err != nil {
-		return fmt.Errorf("print: %w", err)
-	}
-	if format == "json" {
-		b = append(b, '\n')
-	}
-	_, err = p.stdout.Write(b)
-	return err
-}
-
 func (p *program) printPods(pods []corev1.Pod, output string) {
 	now := time.Now()
 	if output == "name" {
 		for i := range pods {
-			fmt.Fprintln(p.stdout, "pod/"+pods[i].Name)
+			p.out().Println("pod/" + pods[i].Name)
 		}
 		return
 	}
 	if len(pods) == 0 {
 		return
 	}
-	t := &table{w: p.stdout}
+	t := p.table()
 	rows := [][]string{podHeader().cells(output == "wide")}
 	for i := range pods {
 		rows = append(rows, rowOf(&pods[i], now).cells(output == "wide"))
@@ -173,28 +156,19 @@ func (p *program) printPods(pods []corev1.Pod, output string) {
 	t.printAll(rows)
 }
 
-func (t *table) printAll(rows [][]string) {
-	for _, r := range rows {
-		t.fit(r)
-	}
-	for _, r := range rows {
-		t.print(r)
-	}
-}
-
 // watchPods prints a line, or an object, for each pod and each change.
 func (p *program) watchPods(ctx context.Context, c *node.Client, o *getOptions, key manifests.Key) error {
-	t := &table{w: p.stdout}
+	t := p.table()
 	header := false
 	return c.Watch(ctx, key.Namespace, key.Name, func(e node.PodEvent) error {
 		switch o.output {
 		case "json":
 			return p.printObject(e.Object, "json")
 		case "yaml":
-			fmt.Fprintln(p.stdout, "---")
+			p.out().Println("---")
 			return p.printObject(e.Object, "yaml")
 		case "name":
-			fmt.Fprintln(p.stdout, "pod/"+e.Object.Name)
+			p.out().Println("pod/" + e.Object.Name)
 			return nil
 		}
 		row := rowOf(&e.Object, time.Now())
@@ -224,7 +198,7 @@ func (p *program) printProblems(inputs []node.Input) {
 			continue
 		}
 		if first {
-			fmt.Fprintln(p.stderr, "\nInputs with problems (see `monopod get sources`):")
+			p.errs().Printf("\nInputs with problems (see `monopod get sources`):\n")
 			first = false
 		}
 		text := i.Input
@@ -234,7 +208,7 @@ func (p *program) printProblems(inputs []node.Input) {
 		case len(i.Errors) > 0:
 			text += ": " + i.Errors[0]
 		}
-		fmt.Fprintf(p.stderr, "  %s %s\n", i.State, text)
+		p.errs().Printf("  %s %s\n", i.State, text)
 	}
 }
 
@@ -251,16 +225,16 @@ func (p *program) getSources(ctx context.Context, c *node.Client, o *getOptions)
 		return p.printObject(inputs, o.output)
 	case "name":
 		for _, i := range inputs {
-			fmt.Fprintln(p.stdout, i.Input)
+			p.out().Println(i.Input)
 		}
 		return nil
 	}
 	if len(inputs) == 0 {
-		fmt.Fprintln(p.stderr, "No sources found.")
+		p.errs().Println("No sources found.")
 		return nil
 	}
 	now := time.Now()
-	t := &table{w: p.stdout}
+	t := p.table()
 	rows := [][]string{{"SOURCE", "STATE", "AGE", "PODS", "INPUT"}}
 	for _, i := range inputs {
 		rows = append(rows, []string{i.Source, i.State, sinceText(i.Since, now), strconv.Itoa(len(i.Pods)), i.Input})
@@ -272,7 +246,7 @@ func (p *program) getSources(ctx context.Context, c *node.Client, o *getOptions)
 	for n, i := range inputs {
 		t.print(rows[n+1])
 		for _, e := range i.Errors {
-			fmt.Fprintln(p.stdout, "    "+e)
+			p.out().Println("    " + e)
 		}
 	}
 	return nil

@@ -55,10 +55,10 @@ func (p *program) printHistory(h *node.History) {
 		r := &h.Revisions[i]
 		rows = append(rows, []string{strconv.Itoa(r.Number), r.Outcome, sinceText(r.Accepted, now), r.Source, oneLine(revisionNote(h, r))})
 	}
-	(&table{w: p.stdout}).printAll(rows)
+	p.table().printAll(rows)
 	for _, line := range []string{h.Rollback, h.Update} {
 		if line != "" {
-			fmt.Fprintln(p.stdout, "\n"+line)
+			p.out().Printf("\n%s\n", line)
 		}
 	}
 }
@@ -101,13 +101,13 @@ func (p *program) rollbackCommand() *cobra.Command {
 				return err
 			}
 			if h.Warning != "" {
-				fmt.Fprintln(p.stderr, "warning:", h.Warning)
+				p.errs().Println("warning:", h.Warning)
 			}
 			until := "; that is what is written"
 			if h.Active != h.Wanted {
 				until = fmt.Sprintf(" instead of %d until its manifest changes", h.Wanted)
 			}
-			fmt.Fprintf(p.stdout, "pod %s runs revision %d%s\n", key, h.Active, until)
+			p.out().Printf("pod %s runs revision %d%s\n", key, h.Active, until)
 			return nil
 		},
 	}
@@ -170,10 +170,10 @@ func (p *program) diff(ctx context.Context, o *diffOptions, args []string) error
 	}
 	d := unifiedDiff(name(from), name(to), text[0], text[1])
 	if d == "" {
-		fmt.Fprintf(p.stderr, "no differences between revision %d and revision %d\n", from, to)
+		p.errs().Printf("no differences between revision %d and revision %d\n", from, to)
 		return nil
 	}
-	fmt.Fprint(p.stdout, d)
+	p.out().Lines(d)
 	return silentError{}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"monopod/internal/printer"
 	"monopod/node"
 )
 
@@ -48,28 +49,28 @@ func (p *program) images(ctx context.Context, o *clientFlags, output string) err
 		return p.printObject(list, output)
 	case "name":
 		for i := range list.Items {
-			fmt.Fprintln(p.stdout, imageTitle(&list.Items[i]))
+			p.out().Println(imageTitle(&list.Items[i]))
 		}
 		return nil
 	}
 	now := time.Now()
 	if len(list.Items)+len(list.Pulls) == 0 {
-		fmt.Fprintln(p.stderr, "No images found.")
+		p.errs().Println("No images found.")
 	}
 	if len(list.Items) > 0 {
 		rows := [][]string{{"IMAGE", "DIGEST", "SIZE", "LAST USED", "STAYS FOR"}}
 		for i := range list.Items {
 			rows = append(rows, imageRow(&list.Items[i], now, output == "wide"))
 		}
-		(&table{w: p.stdout}).printAll(rows)
+		p.table().printAll(rows)
 	}
 	if len(list.Pulls) > 0 {
 		rows := [][]string{{"PULLING", "PROGRESS", "SINCE"}}
 		for _, pull := range list.Pulls {
 			rows = append(rows, []string{pull.Image, progressText(pull.Done, pull.Total), ago(pull.Since, now)})
 		}
-		fmt.Fprintln(p.stdout)
-		(&table{w: p.stdout}).printAll(rows)
+		p.out().Println()
+		p.table().printAll(rows)
 	}
 	return nil
 }
@@ -173,9 +174,9 @@ func (p *program) pull(ctx context.Context, o *pullOptions, refs []string) error
 	var show func(node.PullEvent)
 	switch {
 	case o.output == "json":
-		enc := json.NewEncoder(p.stdout)
+		enc := json.NewEncoder(p.rawJSON())
 		show = func(e node.PullEvent) { _ = enc.Encode(e) }
-	case isTerminal(p.stdout):
+	case isTerminal(p.raw()):
 		bars := &pullBars{program: p, size: p.screen}
 		show = bars.show
 	default:
@@ -218,14 +219,14 @@ type pullLines struct {
 func (l *pullLines) show(e node.PullEvent, now time.Time) {
 	switch {
 	case e.State == node.PullFailed:
-		fmt.Fprintf(l.stderr, "monopod: %s: %s\n", e.Image, pullEnd(e))
+		l.errs().Printf("monopod: %s: %s\n", e.Image, pullEnd(e))
 	case e.State == node.PullPulled:
-		fmt.Fprintf(l.stdout, "%s: pulled %s\n", e.Image, pullEnd(e))
+		l.out().Printf("%s: pulled %s\n", e.Image, pullEnd(e))
 	case l.said[e.Image].IsZero():
-		fmt.Fprintf(l.stdout, "%s: pulling\n", e.Image)
+		l.out().Printf("%s: pulling\n", e.Image)
 		l.said[e.Image] = now
 	case now.Sub(l.said[e.Image]) >= pullLineEvery:
-		fmt.Fprintf(l.stdout, "%s: %s\n", e.Image, progressText(e.Done, e.Total))
+		l.out().Printf("%s: %s\n", e.Image, progressText(e.Done, e.Total))
 		l.said[e.Image] = now
 	}
 }
@@ -248,7 +249,7 @@ const (
 
 // screen is the size of the terminal that the output goes to.
 func (p *program) screen() (width, height int) {
-	if f, ok := p.stdout.(*os.File); ok {
+	if f, ok := p.raw().(*os.File); ok {
 		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
 			return w, h
 		}
@@ -269,6 +270,7 @@ func (b *pullBars) show(e node.PullEvent) {
 		b.bars[i] = e
 	}
 	var out strings.Builder
+	text := printer.New(&out)
 	if b.drawn > 0 {
 		fmt.Fprintf(&out, "\x1b[%dA", b.drawn) // to the first of them
 	}
@@ -278,7 +280,7 @@ func (b *pullBars) show(e node.PullEvent) {
 		if e.State == node.PullFailed {
 			mark = "failed"
 		}
-		fmt.Fprintf(&out, "%s %s %s\n", mark, e.Image, pullEnd(e))
+		text.Printf("%s %s %s\n", mark, e.Image, pullEnd(e))
 	}
 	width, height := b.size()
 	shown := b.bars
@@ -286,16 +288,16 @@ func (b *pullBars) show(e node.PullEvent) {
 		shown = shown[:max(0, len(shown)-more)]
 	}
 	for _, e := range shown {
-		out.WriteString(barText(e, width) + "\n")
+		text.Printf("%s\n", barText(e, width))
 	}
 	b.drawn = len(shown)
-	_, _ = io.WriteString(b.stdout, out.String())
+	_, _ = io.WriteString(b.raw(), out.String())
 }
 
 // barText is at most width columns wide; of an image whose name is too long it has the end.
 func barText(e node.PullEvent, width int) string {
 	progress := progressText(e.Done, e.Total)
-	bar, name := barWidth, e.Image
+	bar, name := barWidth, printer.Escape(e.Image)
 	for ; bar > leastBar && len("[] ")+bar+len(name+" "+progress) > width; bar-- {
 		continue
 	}

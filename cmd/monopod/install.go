@@ -146,7 +146,7 @@ func (p *program) install(ctx context.Context, cfg *LoadedConfig, o *installOpti
 	if err := atomicfile.Write(h.unit(), []byte(systemd.Unit(exe, args...)), 0o644); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stdout, "%s runs %s; manifests are read from %s\n", h.unit(), exe, or(cfg.StaticPodPath, "no directory"))
+	p.out().Printf("%s runs %s; manifests are read from %s\n", h.unit(), exe, or(cfg.StaticPodPath, "no directory"))
 	if err := h.systemctl(ctx, "daemon-reload"); err != nil || o.noStart {
 		return err
 	}

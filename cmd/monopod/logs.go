@@ -118,7 +118,7 @@ func (p *program) logs(ctx context.Context, o *logsOptions, key manifests.Key) e
 		return err
 	}
 	defer body.Close()
-	if _, err := io.Copy(p.stdout, body); err != nil && ctx.Err() == nil {
+	if _, err := io.Copy(p.raw(), body); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("read log: %w", err)
 	}
 	return nil
@@ -131,7 +131,7 @@ func (p *program) defaultContainer(pod *corev1.Pod) string {
 		return name
 	}
 	if len(names) > 1 {
-		fmt.Fprintf(p.stderr, "Defaulted container %q out of: %s\n", names[0], strings.Join(names, ", "))
+		p.errs().Printf("Defaulted container %q out of: %s\n", names[0], strings.Join(names, ", "))
 	}
 	return names[0]
 }

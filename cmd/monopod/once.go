@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 
@@ -71,13 +70,13 @@ func (p *program) once(ctx context.Context, cfg *LoadedConfig, o *onceOptions) e
 // tellOnce prints the report.
 func (p *program) tellOnce(o *onceOptions, r trial.Report, g *stage) error {
 	if o.output == "json" {
-		return r.WriteJSON(p.stdout)
+		return r.WriteJSON(p.rawJSON())
 	}
 	var views []trial.View
 	if g != nil {
 		views = g.views
 	}
-	p.tell(p.stdout, r, views)
+	p.tell(p.out(), r, views)
 	return nil
 }
 
@@ -107,6 +106,6 @@ func (p *program) leave(ctx context.Context, g *stage, remove bool) error {
 	if err := g.keep(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stderr, "the pods stay: `monopod get pods --socket %s` shows them, `monopod down %d` removes them\n", g.cfg.Socket, g.slot.number)
+	p.errs().Printf("the pods stay: `monopod get pods --socket %s` shows them, `monopod down %d` removes them\n", g.cfg.Socket, g.slot.number)
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -149,34 +148,6 @@ func isReady(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// table prints rows in columns. Widths only grow, so that rows that are printed later stay aligned.
-type table struct {
-	w      io.Writer
-	widths []int
-}
-
-// fit makes room for a row before anything is printed.
-func (t *table) fit(cells []string) {
-	for i, c := range cells {
-		if i == len(t.widths) {
-			t.widths = append(t.widths, 0)
-		}
-		t.widths[i] = max(t.widths[i], len(c))
-	}
-}
-
-func (t *table) print(cells []string) {
-	t.fit(cells)
-	var b strings.Builder
-	for i, c := range cells {
-		b.WriteString(c)
-		if i < len(cells)-1 {
-			b.WriteString(strings.Repeat(" ", t.widths[i]-len(c)+3))
-		}
-	}
-	fmt.Fprintln(t.w, strings.TrimRight(b.String(), " "))
 }
 
 // cells returns the columns of a row.

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/internal/printer"
 )
 
 func waitingFor(reason string) corev1.ContainerStatus {
@@ -93,7 +95,7 @@ func TestRowsCountReadyContainersAndRestarts(t *testing.T) {
 
 func TestTableColumnsStayAlignedAndNeverEndInSpaces(t *testing.T) {
 	var b strings.Builder
-	tab := &table{w: &b}
+	tab := &table{w: printer.New(&b)}
 	tab.printAll([][]string{{"A", "LONGER", "C"}, {"long cell", "x", ""}})
 	tab.print([]string{"a", "b", "c"})
 	want := "A           LONGER   C\nlong cell   x\na           b        c\n"

@@ -118,11 +118,11 @@ func (p *program) portForward(ctx context.Context, o *forwardOptions, key manife
 			return err
 		}
 		for _, ln := range listeners {
-			fmt.Fprintf(p.stdout, "Forwarding from %s -> %d\n", ln.Addr(), f.remote)
+			p.out().Printf("Forwarding from %s -> %d\n", ln.Addr(), f.remote)
 			wg.Go(func() {
 				accept(ctx, ln, &wg, func(conn net.Conn) {
 					if err := to.Forward(ctx, key, f.remote, conn); err != nil && ctx.Err() == nil {
-						fmt.Fprintf(p.stderr, "an error occurred forwarding %s -> %d: %v\n", ln.Addr(), f.remote, err)
+						p.errs().Printf("an error occurred forwarding %s -> %d: %v\n", ln.Addr(), f.remote, err)
 					}
 				})
 			})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod/internal/printer"
 	"monopod/node"
 	"monopod/node/capacity"
 	"monopod/node/systemd"
@@ -90,11 +91,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 	}
 	if c, ok := errors.AsType[codeError](err); ok {
 		if c.err != nil {
-			fmt.Fprintln(p.stderr, errorText(c.err))
+			p.printError(c.err)
 		}
 		return c.code
 	}
-	fmt.Fprintln(p.stderr, errorText(err))
+	p.printError(err)
 	usage := exitUsage
 	if cmd.Annotations[ownCodes] != "" {
 		usage = exitNotRun
@@ -103,7 +104,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 		return usage
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
-		fmt.Fprintf(p.stderr, "see `%s --help`\n", cmd.CommandPath())
+		p.errs().Printf("see `%s --help`\n", cmd.CommandPath())
 		return usage
 	}
 	if usage == exitNotRun {
@@ -112,13 +113,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return exitError
 }
 
-// errorText marks each line of an error.
-func errorText(err error) string {
-	lines := strings.Split(err.Error(), "\n")
-	for i, l := range lines {
-		lines[i] = "monopod: " + l
+// printError prints each line of an error with a mark.
+func (p *program) printError(err error) {
+	for _, l := range printer.ErrorLines(err) {
+		p.errs().Println("monopod:", l)
 	}
-	return strings.Join(lines, "\n")
 }
 
 // root returns the whole command tree.
@@ -141,8 +140,8 @@ func (p *program) root() *cobra.Command {
 		},
 	}
 	root.SetIn(p.stdin)
-	root.SetOut(p.stdout)
-	root.SetErr(p.stderr)
+	root.SetOut(p.raw()) // help, and the scripts and words of completion
+	root.SetErr(p.rawErr())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.whyCommand(), p.logsCommand(), p.eventsCommand(), p.historyCommand(), p.diffCommand(), p.rollbackCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.statusCommand(), p.drainCommand(), p.cordonCommand(), p.undrainCommand(), p.onceCommand(), p.upCommand(), p.downCommand(), p.cleanupCommand(), p.installCommand(), p.uninstallCommand(), p.versionCommand())
 	root.AddCommand(p.imagesCommand(), p.pullCommand())

@@ -42,7 +42,7 @@ func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
 	if manager == nil {
 		manager = systemd.FromEnvironment() // before anything is started that would inherit it
 	}
-	log := newLogger(p.stderr, cfg.Logging)
+	log := newLogger(p.rawErr(), cfg.Logging)
 	place := keepToBudget(p.host.cgroups, cfg, log)
 	lock, err := waitForLock(ctx, cfg, manager, log)
 	if err != nil || ctx.Err() != nil {

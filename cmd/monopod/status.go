@@ -76,23 +76,23 @@ func (p *program) status(ctx context.Context, c *node.Client, output string) err
 			mebibytes(float64(r.cost.WrittenBytes)), mebibytes(r.cost.PerHour(r.cost.WrittenBytes)), age,
 		})
 	}
-	(&table{w: p.stdout}).printAll(rows)
+	p.table().printAll(rows)
 	if a.Cgroup != "" {
-		fmt.Fprintf(p.stdout, "\nmonopod has the cgroup %s, with %s.\n", a.Cgroup, budgetText(a.Budget))
+		p.out().Printf("\nmonopod has the cgroup %s, with %s.\n", a.Cgroup, budgetText(a.Budget))
 	}
 	if len(a.Conditions) > 0 {
-		fmt.Fprintln(p.stdout)
+		p.out().Println()
 		rows = [][]string{{"CONDITION", "STATUS", "SINCE", "MESSAGE"}}
 		for _, c := range a.Conditions {
 			rows = append(rows, []string{string(c.Type), string(c.Status), ago(c.LastTransitionTime.Time, time.Now()), c.Message})
 		}
-		(&table{w: p.stdout}).printAll(rows)
+		p.table().printAll(rows)
 	}
 	for _, w := range a.Warnings {
-		fmt.Fprintf(p.stdout, "\nwarning: %s\n", w)
+		p.out().Printf("\nwarning: %s\n", w)
 	}
 	if a.MemoryLimitBytes > 0 {
-		fmt.Fprintf(p.stdout, "\nIts garbage collector tries to do with %s of memory (agentMemoryBudget, or GOMEMLIMIT).\n", mebibytes(float64(a.MemoryLimitBytes)))
+		p.out().Printf("\nIts garbage collector tries to do with %s of memory (agentMemoryBudget, or GOMEMLIMIT).\n", mebibytes(float64(a.MemoryLimitBytes)))
 	}
 	return nil
 }

@@ -66,10 +66,10 @@ func (p *program) top(ctx context.Context, o *topOptions, args []string) error {
 		case err != nil:
 			return err
 		}
-		if o.watch && isTerminal(p.stdout) {
-			fmt.Fprint(p.stdout, "\x1b[H\x1b[2J\x1b[3J")
+		if o.watch && isTerminal(p.raw()) {
+			p.out().Printf("\x1b[H\x1b[2J\x1b[3J")
 		} else if !first {
-			fmt.Fprintln(p.stdout)
+			p.out().Println()
 		}
 		if err := show(&s); err != nil || !o.watch {
 			return err
@@ -146,7 +146,7 @@ func (p *program) topPods(o *topOptions, s *statsapi.Summary, key *manifests.Key
 		return fmt.Errorf("nothing of pod %s runs", *key)
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(p.stderr, "No pods found.")
+		p.errs().Println("No pods found.")
 		return nil
 	}
 	slices.SortStableFunc(rows, func(a, b topRow) int {
@@ -158,7 +158,7 @@ func (p *program) topPods(o *topOptions, s *statsapi.Summary, key *manifests.Key
 		}
 		return slices.Compare(a.cells[:len(head)-2], b.cells[:len(head)-2])
 	})
-	t := &table{w: p.stdout}
+	t := p.table()
 	all := [][]string{head}
 	for _, r := range rows {
 		all = append(all, r.cells)
@@ -200,7 +200,7 @@ func (p *program) topNode(s *statsapi.Summary) error {
 	if n.Memory != nil && n.Memory.AvailableBytes != nil {
 		total += *n.Memory.AvailableBytes
 	}
-	t := &table{w: p.stdout}
+	t := p.table()
 	t.printAll([][]string{
 		{"NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"},
 		{n.NodeName, milliCores(cpu), percent(cpu, uint64(runtime.NumCPU())*1_000_000_000), mebiBytes(memory), percent(memory, total)},

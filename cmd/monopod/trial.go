@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/systemd"
@@ -98,7 +99,7 @@ func (p *program) gather(o *trialFlags, cfg *LoadedConfig) (*content, []string) 
 			refused = append(refused, e.Error())
 		}
 		for _, note := range v.Notes {
-			fmt.Fprintln(p.stderr, note)
+			p.errs().Println(note)
 		}
 		if v.Ignored {
 			continue
@@ -264,7 +265,7 @@ func readLog(ctx context.Context, client *node.Client, pod trial.Pod, q url.Valu
 }
 
 // tell prints what came out of a run on w, and on stderr what pods that are not up have written.
-func (p *program) tell(w io.Writer, r trial.Report, views []trial.View) {
+func (p *program) tell(w printer.Printer, r trial.Report, views []trial.View) {
 	t := &table{w: w}
 	now := time.Now()
 	rows := [][]string{{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "IP", "RESULT", "AFTER", "REASON"}}
@@ -283,14 +284,12 @@ func (p *program) tell(w io.Writer, r trial.Report, views []trial.View) {
 	}
 	for _, pod := range r.Pods {
 		for _, l := range pod.Logs {
-			fmt.Fprintf(p.stderr, "--- the last lines of pod %s, container %s:\n%s", pod.Key(), l.Container, l.Text)
-			if !strings.HasSuffix(l.Text, "\n") {
-				fmt.Fprintln(p.stderr)
-			}
+			p.errs().Printf("--- the last lines of pod %s, container %s:\n", pod.Key(), l.Container)
+			p.errs().Block("    ", l.Text)
 		}
 	}
 	for _, text := range r.Refused {
-		fmt.Fprintln(p.stderr, text)
+		p.errs().Println(text)
 	}
 }
 

@@ -32,7 +32,7 @@ const keeperPatience = 30 * time.Second
 // openSlot takes the first slot in which nobody lives. Before, what runs that were killed have left is removed.
 func (p *program) openSlot(ctx context.Context, cfg *LoadedConfig) (*slot, error) {
 	if err := p.sweep(ctx, cfg); err != nil {
-		fmt.Fprintln(p.stderr, errorText(err)) // it is in nobody's way
+		p.printError(err) // it is in nobody's way
 	}
 	for n := range maxRuns {
 		s := newSlot(cfg, n)
@@ -67,7 +67,7 @@ func (p *program) sweep(ctx context.Context, cfg *LoadedConfig) error {
 			continue
 		}
 		if s.used() && !s.kept() {
-			fmt.Fprintf(p.stderr, "monopod: removing what a run that was killed has left (run %d)\n", s.number)
+			p.errs().Printf("monopod: removing what a run that was killed has left (run %d)\n", s.number)
 			errs = append(errs, p.sweepSlot(ctx, s))
 		}
 		s.release()

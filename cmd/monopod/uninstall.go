@@ -89,7 +89,7 @@ func (p *program) uninstall(ctx context.Context, cfg *LoadedConfig, o *uninstall
 	for _, dir := range []string{cfg.StaticPodPath, filepath.Dir(defaultConfigFile)} {
 		_ = os.Remove(dir) // unless there is something in it
 	}
-	fmt.Fprintln(p.stdout, "monopod is uninstalled")
+	p.out().Println("monopod is uninstalled")
 	return nil
 }
 
@@ -99,11 +99,11 @@ func (p *program) agreed(cfg *LoadedConfig, o *uninstallOptions) (bool, error) {
 	if o.keepData {
 		data = "and leaves " + cfg.RootDirectory
 	}
-	fmt.Fprintf(p.stdout, "This stops and removes all pods of monopod, and removes %s, what is in %s,\nits network, cgroups and service.\n", data, cfg.StateDirectory)
+	p.out().Printf("This stops and removes all pods of monopod, and removes %s, what is in %s,\nits network, cgroups and service.\n", data, cfg.StateDirectory)
 	if o.yes {
 		return true, nil
 	}
-	fmt.Fprint(p.stdout, "Go on? Write yes: ")
+	p.out().Printf("Go on? Write yes: ")
 	line, err := bufio.NewReader(p.stdin).ReadString('\n')
 	if strings.TrimSpace(line) == "yes" {
 		return true, nil
@@ -111,7 +111,7 @@ func (p *program) agreed(cfg *LoadedConfig, o *uninstallOptions) (bool, error) {
 	if err != nil {
 		return false, errors.New("nothing was done: nobody has answered; --yes does not ask")
 	}
-	fmt.Fprintln(p.stdout, "Nothing was done.")
+	p.out().Println("Nothing was done.")
 	return false, nil
 }
 
@@ -144,7 +144,7 @@ func (p *program) takeFromDaemon(ctx context.Context, cfg *LoadedConfig) (locks,
 		if pid == 0 || pid == asked {
 			continue
 		}
-		fmt.Fprintf(p.stdout, "stopping the monopod that runs (pid %d)\n", pid)
+		p.out().Printf("stopping the monopod that runs (pid %d)\n", pid)
 		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return nil, fmt.Errorf("stop monopod (pid %d): %w", pid, err)
 		}
@@ -178,7 +178,7 @@ func (p *program) removeWorkloads(ctx context.Context, cfg *LoadedConfig, o *uni
 	if err := p.dropRuns(ctx, cfg); err != nil {
 		return err
 	}
-	log := newLogger(p.stderr, cfg.Logging)
+	log := newLogger(p.rawErr(), cfg.Logging)
 	if err := p.removePods(ctx, cfg, log); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (p *program) told(next func(runner.Change)) func(runner.Change) {
 	return func(c runner.Change) {
 		if !said[c.Key] {
 			said[c.Key] = true
-			fmt.Fprintln(p.stdout, "removing pod", c.Key)
+			p.out().Println("removing pod", c.Key)
 		}
 		next(c)
 	}

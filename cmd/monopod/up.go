@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -99,7 +98,7 @@ func (p *program) up(ctx context.Context, cfg *LoadedConfig, o *upOptions, args 
 // notUp tells why there is nothing to use.
 func (p *program) notUp(g *stage, o *upOptions, r trial.Report) error {
 	if o.output == "json" {
-		if err := r.WriteJSON(p.stdout); err != nil {
+		if err := r.WriteJSON(p.rawJSON()); err != nil {
 			return err
 		}
 	}
@@ -107,7 +106,7 @@ func (p *program) notUp(g *stage, o *upOptions, r trial.Report) error {
 	if g != nil {
 		views = g.views
 	}
-	p.tell(p.stderr, r, views)
+	p.tell(p.errs(), r, views)
 	if r.Result == trial.TimedOut {
 		return o.late(r)
 	}
@@ -127,10 +126,14 @@ func (p *program) use(ctx context.Context, g *stage, o *upOptions, r *trial.Repo
 		return code, err
 	}
 	if o.output == "json" {
-		err = r.WriteJSON(p.stdout)
+		err = r.WriteJSON(p.rawJSON())
 	} else {
-		p.tell(p.stdout, *r, g.views)
-		fmt.Fprintf(p.stdout, "\n%s\n\nMONOPOD_SOCKET=%s\nCtrl-C removes the pods.\n", strings.Join(vars, "\n"), g.cfg.Socket)
+		p.tell(p.out(), *r, g.views)
+		p.out().Println()
+		for _, v := range vars {
+			p.out().Println(v)
+		}
+		p.out().Printf("\nMONOPOD_SOCKET=%s\nCtrl-C removes the pods.\n", g.cfg.Socket)
 	}
 	if err != nil {
 		return exitNotRun, err
@@ -172,7 +175,7 @@ func (p *program) command(ctx context.Context, args, env []string) (int, error) 
 		return p.signals.exitCode(), nil
 	}
 	c := exec.Command(args[0], args[1:]...)
-	c.Env, c.Stdin, c.Stdout, c.Stderr = env, p.stdin, p.stdout, p.stderr
+	c.Env, c.Stdin, c.Stdout, c.Stderr = env, p.stdin, p.raw(), p.rawErr()
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // its pods would be swept away
 	started, done := make(chan error, 1), make(chan error, 1)
 	go func() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -92,7 +93,7 @@ func (p *program) validate(paths []string, output string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(p.stdout, "%s\n", b)
+		_, _ = fmt.Fprintf(p.rawJSON(), "%s\n", b)
 	} else {
 		p.printVerdicts(all)
 	}
@@ -247,14 +248,14 @@ func (p *program) printVerdicts(all []*verdict) {
 	for _, v := range all {
 		switch {
 		case v.Ignored:
-			fmt.Fprintf(p.stdout, "%s: ignored, not a .yaml, .yml or .json file\n", v.File)
+			p.out().Printf("%s: ignored, not a .yaml, .yml or .json file\n", v.File)
 		case len(v.Errors) > 0:
 			for _, e := range v.Errors {
-				fmt.Fprintln(p.stderr, e)
+				p.errs().Println(e)
 			}
 		case len(v.Pods)+len(v.Objects) == 0:
-			v.printNotes(p.stdout)
-			fmt.Fprintf(p.stdout, "%s: ok, no pods\n", v.File)
+			v.printNotes(p.out())
+			p.out().Printf("%s: ok, no pods\n", v.File)
 		default:
 			var names []string
 			for _, pod := range v.Pods {
@@ -263,15 +264,15 @@ func (p *program) printVerdicts(all []*verdict) {
 			for _, o := range v.Objects {
 				names = append(names, strings.Replace(o, " ", ":", 1))
 			}
-			v.printNotes(p.stdout)
-			fmt.Fprintf(p.stdout, "%s: ok, %s\n", v.File, strings.Join(names, " "))
+			v.printNotes(p.out())
+			p.out().Printf("%s: ok, %s\n", v.File, strings.Join(names, " "))
 		}
 	}
 }
 
 // printNotes prints what is no mistake but has no effect.
-func (v *verdict) printNotes(w io.Writer) {
+func (v *verdict) printNotes(w printer.Printer) {
 	for _, n := range v.Notes {
-		fmt.Fprintln(w, n)
+		w.Println(n)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -14,7 +13,7 @@ func (p *program) versionCommand() *cobra.Command {
 		Short: "Print the version of this program",
 		Args:  noArgs,
 		Run: func(*cobra.Command, []string) {
-			fmt.Fprintf(p.stdout, "monopod %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			p.out().Printf("monopod %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }

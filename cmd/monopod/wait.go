@@ -138,7 +138,7 @@ func (p *program) waitCommand() *cobra.Command {
 			for _, key := range keys {
 				goals[key] = g
 			}
-			met := func(key manifests.Key, _ goal) { fmt.Fprintf(p.stdout, "pod/%s condition met\n", key.Name) }
+			met := func(key manifests.Key, _ goal) { p.out().Printf("pod/%s condition met\n", key.Name) }
 			return p.await(cmd.Context(), p.client(&flags), awaited{goals: goals, timeout: timeout, met: met})
 		},
 	}
@@ -187,11 +187,11 @@ func (p *program) await(ctx context.Context, c *node.Client, a awaited) error {
 	case errors.Is(err, errMet):
 		return nil
 	case isLost:
-		fmt.Fprintf(p.stderr, "monopod: %s\n", lost)
+		p.errs().Printf("monopod: %s\n", lost)
 		return codeError{code: exitError}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		for _, key := range slices.SortedFunc(maps.Keys(w.left), manifests.Key.Compare) {
-			fmt.Fprintf(p.stderr, "monopod: timed out after %s waiting for %s of pod %s: %s\n", a.timeout, w.left[key].what, key, w.state(key))
+			p.errs().Printf("monopod: timed out after %s waiting for %s of pod %s: %s\n", a.timeout, w.left[key].what, key, w.state(key))
 		}
 		return codeError{code: exitTimeout}
 	case err == nil:

@@ -72,8 +72,8 @@ func (p *program) why(ctx context.Context, o *clientFlags, key manifests.Key, ou
 	if output == "json" {
 		return p.printObject(answer, output)
 	}
-	_, err = fmt.Fprint(p.stdout, answer.Print(func(t time.Time) string { return t.Local().Format(time.TimeOnly) }))
-	return err
+	p.out().Lines(answer.Print(func(t time.Time) string { return t.Local().Format(time.TimeOnly) }))
+	return nil
 }
 
 // whyWithoutDaemon answers from the configuration, the manifests, the record of events and the logs on disk.

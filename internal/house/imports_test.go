@@ -90,7 +90,7 @@ func allowed() map[string][]string {
 		"monopod/node/metrics":        {"monopod/node/health", "monopod/node/stats", "monopod/internal"},
 		"monopod/node/endpoints":      {"monopod/node/health", "monopod/node/stats", "monopod/node/metrics", "monopod/internal"},
 		"monopod/node/stats":          {"monopod/manifests", "monopod/internal"},
-		"monopod/why":                 {"monopod/manifests"},
+		"monopod/why":                 {"monopod/manifests", "monopod/internal"},
 		"monopod/trial":               {"monopod/manifests"},
 		"monopod/fixture":             {},
 		"monopod/internal":            {"monopod/internal"},
