@@ -1,0 +1,78 @@
+package house
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestPeopleSeeNothingThatIsNotEscaped: what commands print goes through internal/printer, whose formats are constants. Who prints
+// otherwise is listed here, with what it prints.
+func TestPeopleSeeNothingThatIsNotEscaped(t *testing.T) {
+	raw := map[string]string{
+		"out": "the printer itself", "errs": "the printer itself", "raw": "the way out", "rawErr": "the way out", "rawJSON": "the way out for JSON",
+		"printObject": "JSON and YAML, escaped by their encoders",
+		"newProgram":  "where they come from", "function": "nothing: it discards warnings",
+		"root":    "help, which is constant, and words of completion, which are plain",
+		"logs":    "the log of a container, as kubectl",
+		"copyOut": "an archive", "streams": "the output of a process", "command": "the output of the command of `up`",
+		"pull": "JSON, or nothing but whether it is a terminal", "screen": "nothing: its size", "show": "bars, whose texts are printed by a printer", "top": "nothing but whether it is a terminal",
+		"serve": "slog, which quotes", "cleanup": "slog, which quotes", "removeWorkloads": "slog, which quotes",
+		"tellOnce": "JSON", "notUp": "JSON", "use": "JSON", "validate": "JSON", "printConfig": "JSON",
+	}
+	ways := []string{"stdout", "stderr", "raw", "rawErr", "rawJSON"}
+	used := map[string]bool{}
+	eachFile(t, func(file string, fset *token.FileSet, f *ast.File) {
+		if strings.HasSuffix(file, "_test.go") || within(path.Dir(file), []string{"e2e", "examples", "fixture", "cmd/launcher", "internal/bundle"}) {
+			return
+		}
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			name := fn.Name.Name
+			ast.Inspect(fn, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.SelectorExpr:
+					pkg, _ := n.X.(*ast.Ident)
+					standard := pkg != nil && pkg.Name == "os" && (n.Sel.Name == "Stdout" || n.Sel.Name == "Stderr")
+					toScreen := pkg != nil && pkg.Name == "fmt" && slices.Contains([]string{"Print", "Printf", "Println"}, n.Sel.Name)
+					ours := path.Dir(file) == "cmd/monopod" && slices.Contains(ways, n.Sel.Name)
+					if !standard && !toScreen && !ours {
+						return true
+					}
+					used[name] = true
+					if raw[name] == "" || path.Dir(file) != "cmd/monopod" {
+						t.Errorf("%s: %s uses %s: print with p.out() or p.errs()", fset.Position(n.Pos()), name, n.Sel.Name)
+					}
+				case *ast.CallExpr:
+					s, ok := n.Fun.(*ast.SelectorExpr)
+					if ok && s.Sel.Name == "Printf" && name != "note" && len(n.Args) > 0 && !isConstant(n.Args[0]) {
+						t.Errorf("%s: the format is no constant: what it holds is not escaped", fset.Position(n.Pos()))
+					}
+				}
+				return true
+			})
+		}
+	})
+	for name := range raw {
+		if !used[name] {
+			t.Errorf("%s prints nothing raw any more: remove it from the list", name)
+		}
+	}
+}
+
+// isConstant reports whether an expression is made of string literals.
+func isConstant(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return e.Kind == token.STRING
+	case *ast.BinaryExpr:
+		return isConstant(e.X) && isConstant(e.Y)
+	}
+	return false
+}
