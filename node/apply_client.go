@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 
@@ -28,19 +27,16 @@ func (c *Client) change(ctx context.Context, method string, request any) (result
 
 // send asks for a change and reads the answer.
 func (c *Client) send(ctx context.Context, method, path string, request, answer any) error {
-	body, err := c.ask(ctx, method, path, request)
+	body, err := c.ask(ctx, method, path, request, wholeAnswer)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	if err := json.NewDecoder(body).Decode(answer); err != nil {
-		return fmt.Errorf("answer to %s: %w", path, err)
-	}
-	return nil
+	return c.decode(path, body, answer)
 }
 
 // ask sends a request with a body and returns that of a good answer.
-func (c *Client) ask(ctx context.Context, method, path string, request any) (io.ReadCloser, error) {
+func (c *Client) ask(ctx context.Context, method, path string, request any, u until) (io.ReadCloser, error) {
 	b, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
@@ -49,7 +45,7 @@ func (c *Client) ask(ctx context.Context, method, path string, request any) (io.
 	if err != nil {
 		return nil, err
 	}
-	return c.do(req)
+	return c.do(req, u)
 }
 
 // Bookmark is the type of the event that WatchAll adds behind the pods that there were at its start.

@@ -24,10 +24,15 @@ import (
 type Client struct {
 	// OnWarning, which may be nil, hears of answers that are not complete.
 	OnWarning func(string)
+	// Limits are DefaultLimits unless they are set before the first request.
+	Limits Limits
 
 	socket string
 	http   *http.Client
 }
+
+// maxHeader is the longest header of an answer.
+const maxHeader = 1 << 20
 
 // NewClient returns a client for the socket. It does no I/O.
 func NewClient(socket string) *Client {
@@ -35,12 +40,12 @@ func NewClient(socket string) *Client {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}
-	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+	return &Client{socket: socket, Limits: DefaultLimits(), http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader}}}
 }
 
 // Streams returns the client for what reaches into pods.
 func (c *Client) Streams() *podstream.Client {
-	return podstream.NewClient(func(ctx context.Context) (net.Conn, error) {
+	return podstream.NewClient(c.Limits.Request, func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "unix", c.socket)
 		if opErr, ok := errors.AsType[*net.OpError](err); ok {
@@ -73,7 +78,7 @@ func (e *ConnectError) Unwrap() error { return e.Err }
 
 // Live says what is wrong with the daemon, if that is such that another one would do better; nil: nothing.
 func (c *Client) Live(ctx context.Context) error {
-	body, err := c.get(ctx, "/livez")
+	body, err := c.get(ctx, "/livez", wholeAnswer)
 	if err != nil {
 		return err
 	}
@@ -117,15 +122,14 @@ func (c *Client) Watch(ctx context.Context, namespace, name string, each func(Po
 
 // follow calls each with each object of a stream, until ctx ends or each returns an error.
 func follow[T any](ctx context.Context, c *Client, path string, each func(T) error) error {
-	body, err := c.get(ctx, path)
+	body, err := c.get(ctx, path, firstByte)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	dec := json.NewDecoder(body)
-	for {
+	for all := c.objects(body); ; {
 		var e T
-		switch err := dec.Decode(&e); {
+		switch err := all.next(&e); {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
@@ -141,7 +145,11 @@ func follow[T any](ctx context.Context, c *Client, path string, each func(T) err
 
 // Log opens the log of a container; see Server for the parameters.
 func (c *Client) Log(ctx context.Context, namespace, name string, params url.Values) (io.ReadCloser, error) {
-	return c.get(ctx, podPath(namespace, name)+"/log?"+params.Encode())
+	limit := eachPart
+	if params.Get("follow") == "true" {
+		limit = forever // the answer begins with the first line, whenever that comes
+	}
+	return c.get(ctx, podPath(namespace, name)+"/log?"+params.Encode(), limit)
 }
 
 func podPath(namespace, name string) string {
@@ -149,15 +157,12 @@ func podPath(namespace, name string) string {
 }
 
 func (c *Client) getJSON(ctx context.Context, path string, into any) error {
-	body, err := c.get(ctx, path)
+	body, err := c.get(ctx, path, wholeAnswer)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	if err := json.NewDecoder(body).Decode(into); err != nil {
-		return fmt.Errorf("answer to %s: %w", path, err)
-	}
-	return nil
+	return c.decode(path, body, into)
 }
 
 // warn passes on the text of a Warning header: code, agent, quoted text.
@@ -172,17 +177,17 @@ func (c *Client) warn(header string) {
 }
 
 // get returns the body of a good answer. An error is a *ConnectError or the daemon's Status.
-func (c *Client) get(ctx context.Context, path string) (io.ReadCloser, error) {
+func (c *Client) get(ctx context.Context, path string, u until) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://monopod"+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	return c.do(req)
+	return c.do(req, u)
 }
 
 // do is get for any request.
-func (c *Client) do(req *http.Request) (io.ReadCloser, error) {
-	res, err := c.answer(req)
+func (c *Client) do(req *http.Request, u until) (io.ReadCloser, error) {
+	res, err := c.answer(req, u)
 	if err != nil {
 		return nil, err
 	}
@@ -190,9 +195,9 @@ func (c *Client) do(req *http.Request) (io.ReadCloser, error) {
 }
 
 // answer is do with all that is around the body.
-func (c *Client) answer(req *http.Request) (*http.Response, error) {
+func (c *Client) answer(req *http.Request, u until) (*http.Response, error) {
 	path := req.URL.Path
-	res, err := c.http.Do(req)
+	res, err := c.roundTrip(req, u)
 	if err != nil {
 		if opErr, ok := errors.AsType[*net.OpError](err); ok && opErr.Op == "dial" {
 			return nil, &ConnectError{Socket: c.socket, Err: opErr.Err}
@@ -206,11 +211,21 @@ func (c *Client) answer(req *http.Request) (*http.Response, error) {
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	if err != nil {
-		return nil, fmt.Errorf("answer to %s: %w", path, err)
+		return nil, err
 	}
 	status := metav1.Status{}
 	if json.Unmarshal(b, &status) == nil && status.Kind == "Status" {
 		return nil, &apierrors.StatusError{ErrStatus: status}
 	}
-	return nil, fmt.Errorf("answer to %s: %s: %s", path, res.Status, strings.TrimSpace(string(b)))
+	return nil, &AnswerError{Path: path, Err: fmt.Errorf("%s: %s", res.Status, shortened(strings.TrimSpace(string(b))))}
+}
+
+// maxForeign is how much is shown of an error that is no Status, and therefore not monopod's.
+const maxForeign = 1 << 10
+
+func shortened(text string) string {
+	if len(text) > maxForeign {
+		return text[:maxForeign] + "..."
+	}
+	return text
 }

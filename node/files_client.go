@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +30,7 @@ func (c *Client) ReadFiles(ctx context.Context, from FilePlace, take func(io.Rea
 	if err != nil {
 		return nil, err
 	}
-	res, err := c.answer(req)
+	res, err := c.answer(req, eachPart)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +38,7 @@ func (c *Client) ReadFiles(ctx context.Context, from FilePlace, take func(io.Rea
 	if err = take(res.Body); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
 	}
-	if _, e := io.Copy(io.Discard, res.Body); e != nil { // the trailer is behind it
+	if _, e := io.Copy(io.Discard, &budgetReader{from: res.Body, left: maxHeader}); e != nil { // the trailer is behind it
 		return nil, fmt.Errorf("answer to %s: %w", req.URL.Path, e)
 	}
 	if text := res.Trailer.Get(trailerError); text != "" {
@@ -61,13 +60,10 @@ func (c *Client) WriteFiles(ctx context.Context, to FilePlace, name string, from
 		return written, err
 	}
 	req.Header.Set("Content-Type", mediaTar)
-	body, err := c.do(req)
+	body, err := c.do(req, eachPart)
 	if err != nil {
 		return written, err
 	}
 	defer body.Close()
-	if err := json.NewDecoder(body).Decode(&written); err != nil {
-		return written, fmt.Errorf("answer to %s: %w", req.URL.Path, err)
-	}
-	return written, nil
+	return written, c.decode(req.URL.Path, body, &written)
 }

@@ -167,7 +167,7 @@ func (c *Client) Pulls(ctx context.Context, refs []string) ([]ImagePull, error) 
 
 // Pull fetches images and calls each with the progress. It returns when each of them is here or could not be had.
 func (c *Client) Pull(ctx context.Context, r PullRequest, each func(PullEvent) error) error {
-	body, err := c.ask(ctx, http.MethodPost, "/v1/images/pull", r)
+	body, err := c.ask(ctx, http.MethodPost, "/v1/images/pull", r, firstByte)
 	if err != nil {
 		return err
 	}
@@ -176,9 +176,9 @@ func (c *Client) Pull(ctx context.Context, r PullRequest, each func(PullEvent) e
 	for _, ref := range r.Images {
 		left[ref] = true
 	}
-	for dec := json.NewDecoder(body); len(left) > 0; {
+	for all := c.objects(body); len(left) > 0; {
 		var e PullEvent
-		switch err := dec.Decode(&e); {
+		switch err := all.next(&e); {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):

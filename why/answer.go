@@ -95,7 +95,7 @@ func (f Facts) summary(bad, others int) string {
 	case bad+others == 0:
 		return fmt.Sprintf("all is fine: %s", countPods(len(f.Pods)))
 	case f.Daemon != "":
-		return "monopod does not run; this is what is known from the disk"
+		return f.silence() + "; this is what is known from the disk"
 	case bad == 0:
 		return fmt.Sprintf("the pods are as they should be, but %s", things(others))
 	case others == 0:
@@ -125,11 +125,25 @@ func things(n int) string {
 	return fmt.Sprintf("%d other things are in the way", n)
 }
 
+// silence says in short why the agent could not be asked.
+func (f Facts) silence() string {
+	if f.Hangs {
+		return "monopod does not answer"
+	}
+	return "monopod does not run"
+}
+
 // agent is about the agent itself, and its runtime.
 func (f Facts) agent() []Chain {
 	switch {
+	case f.Hangs:
+		return []Chain{{Text: f.silence(), Reason: DaemonDown, Steps: []Step{
+			{Kind: Cause, Reason: DaemonDown, Text: f.Daemon},
+			{Kind: Next, Text: "running pods continue; crashed ones may not be restarted, and no manifest may be read"},
+			{Kind: Action, Text: "look at its log: journalctl -u monopod; then restart it: systemctl restart monopod (running pods continue)"},
+		}}}
 	case f.Daemon != "":
-		return []Chain{{Text: "monopod does not run", Reason: DaemonDown, Steps: []Step{
+		return []Chain{{Text: f.silence(), Reason: DaemonDown, Steps: []Step{
 			{Kind: Cause, Reason: DaemonDown, Text: f.Daemon},
 			{Kind: Next, Text: "what runs goes on, and nobody restarts what ends; no manifest is read"},
 			{Kind: Action, Text: "start it: systemctl start monopod, or `monopod run` in a terminal"},

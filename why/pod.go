@@ -198,7 +198,7 @@ func (b *builder) lastSeen() {
 
 // remembered is all that can be said while no daemon runs.
 func (b *builder) remembered() {
-	b.cause(DaemonDown, "", "monopod does not run, so nobody knows how the pod is now")
+	b.cause(DaemonDown, "", "%s, so nobody knows how the pod is now", b.silence())
 	if len(b.Events) > 0 {
 		b.add(Step{Kind: Events, Text: "what was written down of it last", Lines: b.Events})
 	}

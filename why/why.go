@@ -161,6 +161,8 @@ type Facts struct {
 	Now time.Time
 	// Daemon says why nobody could be asked; empty: this comes from a daemon that runs.
 	Daemon string
+	// Hangs says that a daemon is there, but did not answer, or not as monopod does; Daemon has the details.
+	Hangs bool
 	// Runtime says why containers cannot be seen now; empty: they can.
 	Runtime string
 	Pods    []Pod

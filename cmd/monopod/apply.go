@@ -28,7 +28,7 @@ type applyOptions struct {
 }
 
 func (o *applyOptions) add(set *pflag.FlagSet, what string) {
-	set.StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	o.addSocket(set)
 	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` with the documents to "+what+", a directory with all below it, or - for the standard input; can be given several times")
 	set.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
 	set.StringVarP(&o.output, "output", "o", "", "output `format`: name")

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,29 +19,52 @@ const builtInSocket = "/run/monopod/monopod.sock"
 type clientFlags struct {
 	socket    string
 	namespace string
+	// requestTimeout is how long each request may take; 0: no limit.
+	requestTimeout time.Duration
+}
+
+// envRequestTimeout is the default of --request-timeout.
+const envRequestTimeout = envPrefix + "REQUEST_TIMEOUT"
+
+// addSocket adds the flags that say which daemon is asked, and how long it may take.
+func (c *clientFlags) addSocket(set *pflag.FlagSet) {
+	set.StringVar(&c.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	set.DurationVar(&c.requestTimeout, "request-timeout", -1, "how long the daemon may take to answer a request; streams count until they begin; 0: no limit (default: "+envRequestTimeout+", else 30s)")
 }
 
 func (c *clientFlags) add(set *pflag.FlagSet) {
-	set.StringVar(&c.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	c.addSocket(set)
 	set.StringVarP(&c.namespace, "namespace", "n", "", "namespace of the pod")
 }
 
 // client returns a client for the socket that the flag, the environment or the configuration names.
 func (p *program) client(c *clientFlags) *node.Client {
 	client := node.NewClient(p.findSocket(c.socket))
+	if p.limits != nil {
+		client.Limits = *p.limits
+	}
+	client.Limits.Request = p.requestTimeout(c.requestTimeout, client.Limits.Request)
 	client.OnWarning = func(text string) { p.errs().Println("warning:", text) }
 	return client
+}
+
+// requestTimeout is that of the flag, unless it is negative, else that of the environment, else known.
+func (p *program) requestTimeout(flag, known time.Duration) time.Duration {
+	if flag >= 0 {
+		return flag
+	}
+	if d, err := time.ParseDuration(p.env.lookup(envRequestTimeout)); err == nil && d >= 0 {
+		return d
+	}
+	return known
 }
 
 func (p *program) findSocket(flag string) string {
 	if flag != "" {
 		return flag
 	}
-	socketVar := configKey{path: "socket"}.env()
-	for _, v := range p.env.environ {
-		if s, ok := strings.CutPrefix(v, socketVar+"="); ok && s != "" {
-			return s
-		}
+	if s := p.env.lookup(configKey{path: "socket"}.env()); s != "" {
+		return s
 	}
 	// A configuration that cannot be read is the daemon's problem, not that of who asks it.
 	if cfg, err := LoadConfig(&configFlags{}, p.env); err == nil {

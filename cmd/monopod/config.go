@@ -232,6 +232,16 @@ type configEnv struct {
 	hostname func() (string, error)
 }
 
+// lookup returns the value of a variable; empty: it is not set.
+func (e configEnv) lookup(name string) string {
+	for _, v := range e.environ {
+		if value, ok := strings.CutPrefix(v, name+"="); ok && value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
 func osConfigEnv() configEnv {
 	wd, err := os.Getwd()
 	if err != nil {

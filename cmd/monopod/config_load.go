@@ -250,7 +250,7 @@ func (l *configLoader) readFlags(set *pflag.FlagSet) {
 // setting is refused; others may be somebody else's, and are only mentioned.
 func (l *configLoader) readEnviron() {
 	byName := map[string]configKey{}
-	known := []string{strings.TrimPrefix(envConfigFile, envPrefix), strings.TrimPrefix(envBundleDir, envPrefix)}
+	known := []string{strings.TrimPrefix(envConfigFile, envPrefix), strings.TrimPrefix(envBundleDir, envPrefix), strings.TrimPrefix(envRequestTimeout, envPrefix)}
 	for _, key := range l.keys {
 		byName[key.env()] = key
 		known = append(known, strings.TrimPrefix(key.env(), envPrefix))
@@ -261,7 +261,7 @@ func (l *configLoader) readEnviron() {
 	for _, v := range environ {
 		name, text, _ := strings.Cut(v, "=")
 		rest, ours := strings.CutPrefix(name, envPrefix)
-		if !ours || text == "" || name == envConfigFile || name == envBundleDir || name == bundle.LauncherVariable {
+		if !ours || text == "" || name == envConfigFile || name == envBundleDir || name == envRequestTimeout || name == bundle.LauncherVariable {
 			continue
 		}
 		if key, ok := byName[name]; ok {

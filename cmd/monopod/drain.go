@@ -35,7 +35,7 @@ func (p *program) drainCommand() *cobra.Command {
 		Args: noArgs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	o.addSocket(f)
 	f.Int32Var(&o.priorityBelow, "priority-below", 0, "only pods with a `priority` below this one")
 	f.StringSliceVar(&o.ignore, "ignore", nil, "not these pods: `names`, or NAMESPACE/NAME, with * and ? (may be repeated)")
 	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most (default: as long as it takes)")
@@ -53,14 +53,17 @@ func (p *program) drainCommand() *cobra.Command {
 // drain asks for a drain and follows it to its end.
 func (p *program) drain(ctx context.Context, o *drainOptions, r node.DrainRequest) error {
 	c := p.client(&o.clientFlags)
-	s, err := c.Drain(ctx, r)
-	if err != nil {
-		return err
-	}
 	if o.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
+	}
+	s, err := c.Drain(ctx, r)
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return codeError{exitTimeout, fmt.Errorf("monopod did not answer within %s", o.timeout)}
+	case err != nil:
+		return err
 	}
 	said := map[string]bool{}
 	err = c.WatchSchedule(ctx, func(now node.Schedule) error {
@@ -106,7 +109,7 @@ func (p *program) cordonCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	o.addSocket(cmd.Flags())
 	cmd.Flags().BoolVar(&o.untilBoot, "until-boot", false, "only until the machine starts again")
 	return cmd
 }
@@ -123,7 +126,7 @@ func (p *program) undrainCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	o.addSocket(cmd.Flags())
 	return cmd
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -94,8 +93,7 @@ func (p *program) findEvents(ctx context.Context, o *eventsOptions, f events.Fil
 		return recordedEvents(o.record, f)
 	}
 	list, err := p.client(&o.clientFlags).Events(ctx, f)
-	lost, ok := errors.AsType[*node.ConnectError](err)
-	if !ok || errors.Is(lost, fs.ErrPermission) {
+	if down, _ := unanswered(err); !down {
 		return list, err
 	}
 	dir, known := p.recordDirectory()

@@ -31,7 +31,7 @@ func (p *program) imagesCommand() *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.images(cmd.Context(), o, output) },
 	}
-	cmd.Flags().StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	o.addSocket(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: wide, json, yaml or name")
 	return cmd
 }
@@ -161,7 +161,7 @@ func (p *program) pullCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return p.pull(cmd.Context(), o, args) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	o.addSocket(f)
 	f.StringVarP(&o.output, "output", "o", "", "output `format`: json")
 	f.BoolVar(&o.absent, "if-not-present", false, "do not ask the registry about images that are here")
 	return cmd

@@ -46,6 +46,8 @@ type program struct {
 	manager *systemd.Notifier
 	// signals is nil in tests.
 	signals *interrupts
+	// limits are those of clients; nil: the usual ones.
+	limits *node.Limits
 	// words are those of the command line; nil: there is none, and all commands are complete.
 	words []string
 }

@@ -49,7 +49,7 @@ func (p *program) statusCommand() *cobra.Command {
 			return p.status(cmd.Context(), p.client(o), output)
 		},
 	}
-	cmd.Flags().StringVar(&o.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
+	o.addSocket(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: json or yaml")
 	return cmd
 }

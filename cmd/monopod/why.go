@@ -63,8 +63,8 @@ func (p *program) why(ctx context.Context, o *clientFlags, key manifests.Key, ou
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) { // it has ended while it was asked
 		answer, err = p.client(o).Why(ctx, key.Namespace, key.Name)
 	}
-	if down, ok := errors.AsType[*node.ConnectError](err); ok && !errors.Is(err, fs.ErrPermission) {
-		answer, err = p.whyWithoutDaemon(ctx, key, down), nil
+	if down, hangs := unanswered(err); down {
+		answer, err = p.whyWithoutDaemon(ctx, key, why.Facts{Now: time.Now(), Daemon: err.Error(), Hangs: hangs}), nil
 	}
 	if err != nil {
 		return err
@@ -76,9 +76,19 @@ func (p *program) why(ctx context.Context, o *clientFlags, key manifests.Key, ou
 	return nil
 }
 
+// unanswered reports whether an error means that no daemon could be asked, or, with hangs, that it did not answer, or not as monopod does.
+func unanswered(err error) (down, hangs bool) {
+	if errors.Is(err, fs.ErrPermission) {
+		return false, false
+	}
+	_, down = errors.AsType[*node.ConnectError](err)
+	_, late := errors.AsType[*node.TimeoutError](err)
+	_, garbled := errors.AsType[*node.AnswerError](err)
+	return down || late || garbled, late || garbled
+}
+
 // whyWithoutDaemon answers from the configuration, the manifests, the record of events and the logs on disk.
-func (p *program) whyWithoutDaemon(ctx context.Context, key manifests.Key, down *node.ConnectError) why.Answer {
-	f := why.Facts{Now: time.Now(), Daemon: down.Error()}
+func (p *program) whyWithoutDaemon(ctx context.Context, key manifests.Key, f why.Facts) why.Answer {
 	cfg, err := LoadConfig(&configFlags{}, p.env)
 	if err != nil {
 		f.Daemon += "; and its configuration is not right: " + oneLine(err.Error())

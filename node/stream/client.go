@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,10 +29,18 @@ import (
 // Client reaches into pods through a Handler.
 type Client struct {
 	dial func(context.Context) (net.Conn, error)
+	// timeout is how long the daemon may take to answer; 0: no limit.
+	timeout time.Duration
 }
 
-// NewClient returns a Client whose connections dial makes: one for each call.
-func NewClient(dial func(context.Context) (net.Conn, error)) *Client { return &Client{dial: dial} }
+// NewClient returns a Client whose connections dial makes: one for each call. Within timeout (0: no limit) each must be answered; what
+// comes then may take as long as it likes.
+func NewClient(timeout time.Duration, dial func(context.Context) (net.Conn, error)) *Client {
+	return &Client{dial: dial, timeout: timeout}
+}
+
+// maxAnswer is the longest header of an answer, with the text of a refusal.
+const maxAnswer = 1 << 20
 
 // ErrLost is the end of a connection before its time.
 var ErrLost = errors.New("the connection to monopod is lost")
@@ -87,24 +97,38 @@ func (c *Client) upgrade(ctx context.Context, path string, q url.Values, protoco
 	r.Header.Set(httpstream.HeaderConnection, httpstream.HeaderUpgrade)
 	r.Header.Set(httpstream.HeaderUpgrade, spdy.HeaderSpdy31)
 	r.Header[httpstream.HeaderProtocolVersion] = protocols
-	if err := r.Write(raw); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrLost, err)
+	if c.timeout > 0 {
+		_ = raw.SetDeadline(time.Now().Add(c.timeout)) // a connection that has none works without
 	}
-	from := bufio.NewReader(raw)
+	if err := r.Write(raw); err != nil {
+		return nil, nil, c.lost(err)
+	}
+	limited := &io.LimitedReader{R: raw, N: maxAnswer}
+	from := bufio.NewReader(limited)
 	res, err := http.ReadResponse(from, r)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrLost, err)
+		return nil, nil, c.lost(err)
 	}
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		b, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 		_ = res.Body.Close()
 		return nil, nil, refusal(b)
 	}
+	_ = raw.SetDeadline(time.Time{})
+	limited.N = math.MaxInt64
 	conn, err = spdy.NewClientConnection(&bounded{Conn: raw, from: from})
 	if err != nil {
 		return nil, nil, err
 	}
 	return conn, func() { stop(); _ = conn.Close() }, nil
+}
+
+// lost is the error of a connection that ended before it was answered.
+func (c *Client) lost(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("monopod did not answer within %s; see its log, or wait longer with --request-timeout", c.timeout)
+	}
+	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
 // header makes a header of names and values.

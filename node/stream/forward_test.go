@@ -157,7 +157,7 @@ func TestTheEndOfOneWayDoesNotEndTheOther(t *testing.T) {
 	port := echo(t)
 	near, far := local(t)
 	done := make(chan error, 1)
-	go func() { done <- NewClient(b.dial).Forward(t.Context(), key(), port, far) }()
+	go func() { done <- NewClient(time.Minute, b.dial).Forward(t.Context(), key(), port, far) }()
 	data := bytes.Repeat([]byte("x"), 1<<20)
 	go func() {
 		_, _ = near.Write(data)
@@ -186,7 +186,7 @@ func TestAForwardedConnectionEndsWithItsClient(t *testing.T) {
 	_, far := local(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- NewClient(b.dial).Forward(ctx, key(), ln.Addr().(*net.TCPAddr).Port, far) }()
+	go func() { done <- NewClient(time.Minute, b.dial).Forward(ctx, key(), ln.Addr().(*net.TCPAddr).Port, far) }()
 	c, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -209,11 +209,11 @@ func TestAPortThatNobodyListensOn(t *testing.T) {
 	port := loopback.Closed(t)
 	near, far := local(t)
 	defer near.Close()
-	err := NewClient(b.dial).Forward(t.Context(), key(), port, far)
+	err := NewClient(time.Minute, b.dial).Forward(t.Context(), key(), port, far)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("error forwarding port %d to pod default/web", port)) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("%v", err)
 	}
-	if err := NewClient(b.dial).Forward(t.Context(), manifests.Key{Namespace: "a", Name: "b"}, port, far); err == nil || err.Error() != `pod "a/b" does not exist` {
+	if err := NewClient(time.Minute, b.dial).Forward(t.Context(), manifests.Key{Namespace: "a", Name: "b"}, port, far); err == nil || err.Error() != `pod "a/b" does not exist` {
 		t.Errorf("%v", err)
 	}
 }

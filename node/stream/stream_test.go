@@ -206,7 +206,7 @@ func (b *bed) clients() map[string]client {
 		}
 	}
 	return map[string]client{
-		"monopod": NewClient(b.dial).remote,
+		"monopod": NewClient(time.Minute, b.dial).remote,
 		"SPDY": with(func(u *url.URL) (remotecommand.Executor, error) {
 			return remotecommand.NewSPDYExecutor(config, "POST", u)
 		}),
@@ -336,7 +336,7 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 		t.Run(name, test(c, nil))
 	}
 	// On the unix socket, where the end of a client does not wait behind what it has sent.
-	t.Run("input that nobody reads", test(NewClient(b.dialUnix).remote, endless{}))
+	t.Run("input that nobody reads", test(NewClient(time.Minute, b.dialUnix).remote, endless{}))
 }
 
 // wrapped is a connection in another one, as that of TLS, and that which a listener counts, are.
@@ -488,7 +488,7 @@ func TestStreamsThatNobodyAskedForStopNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	q := url.Values{"command": {"cat"}, "input": {"1"}, "output": {"1"}}
-	conn, release, err := NewClient(b.dial).upgrade(ctx, "/exec/default/web/app", q, protocolV4)
+	conn, release, err := NewClient(time.Minute, b.dial).upgrade(ctx, "/exec/default/web/app", q, protocolV4)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"monopod/node"
+)
+
+// testLimits are small, so that a test does not take long.
+func testLimits() *node.Limits {
+	return &node.Limits{Request: 300 * time.Millisecond, Answer: 1 << 20, Object: 1 << 18}
+}
+
+// silentDaemon accepts connections and never answers.
+func silentDaemon(t *testing.T) string {
+	t.Helper()
+	socket := t.TempDir() + "/s"
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var conns []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, c)
+			mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = ln.Close()
+		<-done
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+	return socket
+}
+
+// endlessly writes an answer that does not end: one JSON object that grows, or, of streams, one object after the other that is too long.
+func endlessly(begin string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, begin)
+		chunk := []byte(strings.Repeat(`{"metadata":{"name":"x"}},`, 1000))
+		for r.Context().Err() == nil {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// streaming reports whether a command has a stream that may be silent for as long as it likes, once it has begun.
+func streaming(args []string) bool {
+	return slices.Contains(args, "-w") || args[0] == "pull"
+}
+
+// TestNoCommandWaitsForADaemonThatHangs runs every command against daemons that do not answer as they should: each ends in time, with
+// an error, having printed little. Only `why` and `events` have something else to tell.
+func TestNoCommandWaitsForADaemonThatHangs(t *testing.T) {
+	d := newDaemon(t)
+	good := d.path("good.yaml")
+	writeFile(t, good, podYAML("web", "x"))
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	header := serveOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-r.Context().Done():
+		case <-hang:
+		}
+	}))
+	garbage := serveOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "<html>nothing\x00here") }))
+	for _, daemon := range []struct {
+		name, socket string
+	}{
+		{"never answers", silentDaemon(t)}, {"hangs behind the header", header}, {"answers garbage", garbage},
+		{"answers without end", serveOn(t, endlessly(`{"items":[`))}, {"answers with endless text", serveOn(t, endlessly(`{"message":"` + strings.Repeat("x", 1<<19)))},
+	} {
+		t.Run(daemon.name, func(t *testing.T) {
+			var wg sync.WaitGroup
+			for _, args := range clientCommands(good) {
+				if daemon.socket == header && streaming(args) {
+					continue
+				}
+				wg.Go(func() {
+					p := d.program()
+					p.limits = testLimits()
+					p.env.environ = []string{"MONOPOD_SOCKET=" + daemon.socket}
+					out, errs := &syncBuffer{}, &syncBuffer{}
+					p.stdout, p.stderr = out, errs
+					began := time.Now()
+					code := p.run(t.Context(), args)
+					if took := time.Since(began); took > patience {
+						t.Errorf("monopod %q took %s", args, took)
+					}
+					if n := len(out.String()) + len(errs.String()); n > 16<<10 {
+						t.Errorf("monopod %q printed %d bytes", args, n)
+					}
+					if slices.Contains([]string{"why", "events"}, args[0]) && !slices.Contains(args, "-w") {
+						return
+					}
+					if code == exitOK || errs.String() == "" {
+						t.Errorf("monopod %q: code %d, %s%s", args, code, out, errs)
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// TestWhyAnswersFromTheDiskWhenTheDaemonHangs: that is when it is asked.
+func TestWhyAnswersFromTheDiskWhenTheDaemonHangs(t *testing.T) {
+	d := newDaemon(t)
+	for name, socket := range map[string]string{"silent": silentDaemon(t), "garbage": serveOn(t, http.NotFoundHandler())} {
+		p := d.program()
+		p.limits = testLimits()
+		p.env.environ = []string{"MONOPOD_SOCKET=" + socket}
+		out, errs := &syncBuffer{}, &syncBuffer{}
+		p.stdout, p.stderr = out, errs
+		if code := p.run(t.Context(), []string{"why"}); code != exitOK || !strings.Contains(out.String(), "monopod does not answer") || !strings.Contains(out.String(), "systemctl restart monopod") {
+			t.Errorf("%s: code %d\n%s%s", name, code, out, errs)
+		}
+	}
+}
+
+// TestATimeoutOfDrainCountsForTheRequestToo: `drain --timeout 3s` hung for minutes.
+func TestATimeoutOfDrainCountsForTheRequestToo(t *testing.T) {
+	d := newDaemon(t)
+	p := d.program()
+	p.env.environ = []string{"MONOPOD_SOCKET=" + silentDaemon(t)}
+	errs := &syncBuffer{}
+	p.stderr = errs
+	if code := p.run(t.Context(), []string{"drain", "--timeout", "10ms"}); code != exitTimeout || !strings.Contains(errs.String(), "did not answer within 10ms") {
+		t.Errorf("code %d: %s", code, errs)
+	}
+}
+
+// TestTheLongestAnswerTakesLittleMemory: with the usual limits a client grew to 2 GB.
+func TestTheLongestAnswerTakesLittleMemory(t *testing.T) {
+	d := newDaemon(t)
+	socket := serveOn(t, endlessly(`{"items":[`))
+	stop, peak := make(chan struct{}), make(chan uint64)
+	go func() {
+		var most uint64
+		var m runtime.MemStats
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				tick.Stop()
+				peak <- most
+				return
+			case <-tick.C:
+				runtime.ReadMemStats(&m)
+				most = max(most, m.HeapAlloc)
+			}
+		}
+	}()
+	p := d.program()
+	errs := &syncBuffer{}
+	p.stderr = errs
+	code := p.run(t.Context(), []string{"get", "pods", "--socket", socket})
+	close(stop)
+	most := <-peak
+	if code != exitError || !strings.Contains(errs.String(), "too long") || most > 300<<20 {
+		t.Errorf("code %d, %d MiB: %s", code, most>>20, errs)
+	}
+	t.Logf("%d MiB", most>>20)
+}
+
+func TestTheRequestTimeoutIsThatOfTheFlagElseOfTheEnvironment(t *testing.T) {
+	d := newDaemon(t)
+	for _, c := range []struct {
+		environ string
+		args    []string
+		want    string
+	}{
+		{"", []string{"--request-timeout=20ms"}, "within 20ms"},
+		{"MONOPOD_REQUEST_TIMEOUT=30ms", nil, "within 30ms"},
+		{"MONOPOD_REQUEST_TIMEOUT=30ms", []string{"--request-timeout=10ms"}, "within 10ms"},
+		{"MONOPOD_REQUEST_TIMEOUT=soon", nil, "within 300ms"},
+	} {
+		p := d.program()
+		p.limits = testLimits()
+		p.env.environ = []string{"MONOPOD_SOCKET=" + silentDaemon(t), c.environ}
+		errs := &syncBuffer{}
+		p.stderr = errs
+		if code := p.run(t.Context(), append([]string{"status"}, c.args...)); code != exitError || !strings.Contains(errs.String(), c.want) {
+			t.Errorf("%s %v: code %d: %s", c.environ, c.args, code, errs)
+		}
+	}
+}
