@@ -193,7 +193,7 @@ func containerFates() []fieldFate {
 		{path: c + "env[].valueFrom.fileKeyRef", fate: enforced, note: "a file of an emptyDir with lines `NAME='value'`, of at most 1 MiB"},
 		{path: c + "envFrom", fate: enforced},
 		{path: c + "ports", fate: enforced, note: "host ports are mapped; all others are documentation, as in Kubernetes"},
-		{path: c + "terminationMessagePath", fate: enforced},
+		{path: c + "terminationMessagePath", fate: enforced, note: "the files of all containers of a pod hold 1 MiB together; writing more fails"},
 		{path: c + "terminationMessagePolicy", fate: enforced},
 		{path: c + "livenessProbe", fate: enforced},
 		{path: c + "readinessProbe", fate: enforced},

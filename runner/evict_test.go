@@ -39,6 +39,7 @@ func TestOveruseOfTheDisk(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
 		dirs, container map[string]int64
+		others          int64
 		want            string
 	}{
 		{name: "nothing", want: ""},
@@ -47,10 +48,11 @@ func TestOveruseOfTheDisk(t *testing.T) {
 		{name: "a volume in memory has another limit", dirs: map[string]int64{"m": 2 * mi}},
 		{name: "a container", container: map[string]int64{"b": 2*mi + 1}, want: `Container b exceeded its local ephemeral storage limit "2Mi".`},
 		{name: "the whole pod", dirs: map[string]int64{"w": 2 * mi}, container: map[string]int64{"a": mi, "side": mi + 1}, want: "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi."},
+		{name: "what is in no container", container: map[string]int64{"a": mi}, others: 3*mi + 1, want: "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi."},
 		{name: "the whole pod comes before a container", container: map[string]int64{"a": 5 * mi}, want: "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi."},
 		{name: "a volume comes before all", dirs: map[string]int64{"v": 9 * mi}, container: map[string]int64{"a": 5 * mi}, want: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`},
 	} {
-		used := &runner.DiskUsage{EmptyDirs: tt.dirs, Containers: tt.container}
+		used := &runner.DiskUsage{EmptyDirs: tt.dirs, Containers: tt.container, Others: tt.others}
 		if got := runner.Overuse(&diskPod().Object.Spec, used); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}

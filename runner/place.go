@@ -37,4 +37,6 @@ type DiskSizes struct {
 	// Layers are what the containers of Place have written to their root file systems, and to the volumes of their
 	// images; Logs all log files. Both by container.
 	Layers, Logs map[string]Size
+	// Others is all else that goes with the pod.
+	Others Size
 }

@@ -27,11 +27,13 @@ type DiskUsage struct {
 	EmptyDirs map[string]int64
 	// Containers are writable layers, logs and volumes of images, of all instances, by the name of the container.
 	Containers map[string]int64
+	// Others is all else that the pod has on disk, what is left of volumes that an edit has taken out above all.
+	Others int64
 }
 
 // total is what counts for the pod.
 func (u *DiskUsage) total() int64 {
-	sum := int64(0)
+	sum := u.Others
 	for _, used := range []map[string]int64{u.EmptyDirs, u.Containers} {
 		for _, n := range used {
 			sum += n

@@ -73,16 +73,20 @@ func (g *gauges) MeasureDisk(ctx context.Context, p stats.Place) (stats.PodDisk,
 	}
 	sizes, err := (*rt).MeasureDisk(ctx, p.Key)
 	return stats.PodDisk{
-		Volumes: diskUses(sizes.Volumes), Memory: sizes.InMemory, Layers: diskUses(sizes.Layers), Logs: diskUses(sizes.Logs),
+		Volumes: diskUses(sizes.Volumes), Memory: sizes.InMemory, Layers: diskUses(sizes.Layers), Logs: diskUses(sizes.Logs), Others: diskUse(sizes.Others),
 	}, err
 }
 
 func diskUses(sizes map[string]runner.Size) map[string]stats.DiskUse {
 	all := make(map[string]stats.DiskUse, len(sizes))
 	for name, s := range sizes {
-		all[name] = stats.DiskUse{Bytes: uint64(max(0, s.Bytes)), Inodes: uint64(max(0, s.Inodes))}
+		all[name] = diskUse(s)
 	}
 	return all
+}
+
+func diskUse(s runner.Size) stats.DiskUse {
+	return stats.DiskUse{Bytes: uint64(max(0, s.Bytes)), Inodes: uint64(max(0, s.Inodes))}
 }
 
 // newCollector returns what reads the use of resources.

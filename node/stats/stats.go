@@ -133,11 +133,13 @@ type PodDisk struct {
 	Memory  map[string]bool
 	// Layers are what containers have written to their root file systems, Logs their log files, by container.
 	Layers, Logs map[string]DiskUse
+	// Others is all else that the node's disk is given back when the pod goes.
+	Others DiskUse
 }
 
 // Total is all of it but what is in memory.
 func (d *PodDisk) Total() DiskUse {
-	var t DiskUse
+	t := d.Others
 	add := func(u DiskUse) { t.Bytes, t.Inodes = t.Bytes+u.Bytes, t.Inodes+u.Inodes }
 	for name, u := range d.Volumes {
 		if !d.Memory[name] {

@@ -180,7 +180,7 @@ func (n *node) MeasureDisk(context.Context, Place) (PodDisk, error) {
 	n.now = n.now.Add(n.took)
 	return PodDisk{
 		Volumes: map[string]DiskUse{"data": {10, 1}, "ram": {100, 1}}, Memory: map[string]bool{"ram": true},
-		Layers: map[string]DiskUse{"c": {20, 2}}, Logs: map[string]DiskUse{"c": {30, 3}},
+		Layers: map[string]DiskUse{"c": {20, 2}}, Logs: map[string]DiskUse{"c": {30, 3}}, Others: DiskUse{5, 1},
 	}, n.err
 }
 
@@ -315,7 +315,7 @@ func TestDisksAreWalkedOnceAMinute(t *testing.T) {
 		if err != nil || len(pods) != 1 || pods[0].Disk == nil || n.walks != walks {
 			t.Fatalf("%d walks, want %d: %+v, %v", n.walks, walks, pods, err)
 		}
-		if got := pods[0].Disk.Total(); got != (DiskUse{Bytes: 60, Inodes: 6}) {
+		if got := pods[0].Disk.Total(); got != (DiskUse{Bytes: 65, Inodes: 7}) {
 			t.Errorf("in all %+v", got)
 		}
 	}

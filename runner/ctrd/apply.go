@@ -270,15 +270,15 @@ func (r *Runtime) specSandbox(pod *corev1.Pod, rec *sandboxRecord) (spec.Sandbox
 	if err != nil {
 		return spec.Sandbox{}, err
 	}
-	f := r.files(rec.Labels.UID)
+	f := r.podFiles(rec)
 	s := spec.Sandbox{
 		ID:             rec.ID,
 		Cgroup:         r.podCgroup(rec),
 		Hostname:       name,
 		IPs:            rec.Network.IPs,
-		HostsPath:      f.hosts,
-		HostnamePath:   f.hostname,
-		ResolvConfPath: f.resolvConf,
+		HostsPath:      f.Hosts(),
+		HostnamePath:   f.Hostname(),
+		ResolvConfPath: f.ResolvConf(),
 	}
 	ns := namespacesOf(pod)
 	if ns.Net {

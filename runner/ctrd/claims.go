@@ -205,13 +205,18 @@ func (r *Runtime) completed(rec *sandboxRecord) bool {
 	return !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return !ended[c.Name] })
 }
 
+// ephemeralDir has the directories of the generic ephemeral volumes of a pod.
+func (r *Runtime) ephemeralDir(uid string) string {
+	return filepath.Join(r.podDir(uid), "volumes", "monopod.dev~ephemeral")
+}
+
 // storageOf returns what was decided for a claim as something that can be mounted.
 func (r *Runtime) storageOf(pod *corev1.Pod, q claims.Request, e claims.Entry) (storage, error) {
 	s := storage{Volume: e.Volume, Block: claims.IsBlock(q.Claim)}
 	switch {
 	case e.Volume != "":
 	case e.Pod != "":
-		s.Directory = filepath.Join(r.podDir(string(pod.UID)), "volumes", "monopod.dev~ephemeral", q.Claim.Name)
+		s.Directory = filepath.Join(r.ephemeralDir(string(pod.UID)), q.Claim.Name)
 		return s, nil
 	default:
 		s.Directory = r.claims.Directory(claims.Key(q.Claim))

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -110,26 +111,27 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 		}
 		sb = r.index.sandboxByID(sb.ID)
 	}
-	id := newID()
-	message, err := r.terminationFile(sb.Labels.UID, c)
-	if err != nil {
-		return nil, stepError(runner.ReasonCreateContainerError, err)
+	id, message := newID(), ""
+	if c.TerminationMessagePath != "" {
+		if message, err = r.newMessage(sb, id); err != nil {
+			return nil, stepError(runner.ReasonCreateContainerError, err)
+		}
 	}
 	in, err := r.input(ctx, specRequest{pod: pod.Object, refs: pod.Refs, images: pod.Images, container: c, image: img, sandbox: sb, id: id, message: message})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, removeMessageFile(message))
 	}
 	own, release, err := r.assignCPUs(id, sb, pod.Object, c.Name)
 	if err != nil {
 		r.dropMounts(in)
-		return nil, stepError(runner.ReasonCreateContainerError, err)
+		return nil, errors.Join(stepError(runner.ReasonCreateContainerError, err), removeMessageFile(message))
 	}
 	undo := func() {
 		release()
 		r.book.forget(id)
 		r.dropMounts(in)
-		if err := r.removeHidden(id); err != nil {
-			r.log.Warn("remove the environment of a container", "container", id, "err", err)
+		if err := errors.Join(r.removeHidden(id), removeMessageFile(message)); err != nil {
+			r.log.Warn("remove the environment and the message of a container", "container", id, "err", err)
 		}
 	}
 	in.CPUs, in.ExclusiveCPUs = r.cpusOf(own)
@@ -205,6 +207,7 @@ func (r *Runtime) buildSpec(in spec.Input) (*specs.Spec, error) {
 		s.Annotations = map[string]string{}
 	}
 	s.Annotations[shim.AnnotationExitFile] = r.exitFile(in.ID)
+	maps.Copy(s.Annotations, r.keepMessage(string(in.Pod.UID), in.ID, in.Sandbox.TerminationLogPath))
 	if err := r.addProfiles(s, in); err != nil {
 		return nil, err
 	}

@@ -15,17 +15,6 @@ import (
 // shmFlags are the mount flags of a pod's /dev/shm.
 const shmFlags = unix.MS_NOEXEC | unix.MS_NOSUID | unix.MS_NODEV
 
-// writeInPlace writes a small file without replacing it: containers that have it mounted see the new text.
-func writeInPlace(path, text string) error {
-	if old, err := os.ReadFile(path); err == nil && string(old) == text {
-		return nil
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.Chmod(path, 0o644) // whatever the umask
-}
-
 // openRegular opens a file for reading if it is a regular one: no link is followed, no FIFO waited for.
 func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

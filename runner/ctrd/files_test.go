@@ -12,28 +12,6 @@ import (
 	"monopod/runner/spec"
 )
 
-func TestWriteInPlaceKeepsTheFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "hosts")
-	var before, after os.FileInfo
-	for i, text := range []string{"a long text\n", "b\n"} {
-		if err := writeInPlace(path, text); err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(path)
-		if err != nil || string(b) != text {
-			t.Errorf("got %q, %v", b, err)
-		}
-		after, err = os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i > 0 && !os.SameFile(before, after) {
-			t.Error("the file was replaced")
-		}
-		before = after
-	}
-}
-
 func TestTerminationMessagesAreReadFromRegularFilesOnly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "msg")

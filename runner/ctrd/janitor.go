@@ -217,6 +217,7 @@ func (r *Runtime) cleanPods(ctx context.Context) error {
 	}
 	errs = append(errs, r.cleanSecrets(known), r.claims.Clean(func(uid string) bool { return known[uid] }))
 	for _, uid := range names(r.podsDir()) {
+		errs = append(errs, r.cleanMessages(uid))
 		for _, id := range names(r.imageVolumeDir(uid, "")) {
 			if r.index.container(id) == nil {
 				errs = append(errs, removeTree(r.imageVolumeDir(uid, id)))

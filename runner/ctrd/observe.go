@@ -232,8 +232,14 @@ const (
 // read is no message: the exit itself matters more.
 func (r *Runtime) terminationMessage(ctx context.Context, rec *containerRecord, x *runner.Termination) string {
 	l := &rec.Labels
-	if msg := readTail(l.MessagePath, l.MessageLimit); msg != "" {
-		return msg
+	if l.MessagePath != "" {
+		msg := readTail(l.MessagePath, l.MessageLimit)
+		if msg == "" {
+			msg = readTail(r.messageCopy(l.UID, rec.ID), l.MessageLimit) // it has ended before a reboot
+		}
+		if msg != "" {
+			return msg
+		}
 	}
 	if !l.MessageFromLogs || x.ExitCode == 0 {
 		return ""

@@ -40,7 +40,7 @@ func (r *Runtime) Places(context.Context) ([]runner.Place, error) {
 // MeasureDisk walks over what a pod has on disk.
 func (r *Runtime) MeasureDisk(ctx context.Context, key manifests.Key) (runner.DiskSizes, error) {
 	ctx = r.ns(ctx)
-	d := runner.DiskSizes{Volumes: map[string]runner.Size{}, InMemory: map[string]bool{}, Layers: map[string]runner.Size{}, Logs: map[string]runner.Size{}}
+	d := runner.DiskSizes{Volumes: map[string]runner.Size{}, InMemory: map[string]bool{}, Layers: map[string]runner.Size{}}
 	rec := r.index.sandbox(key)
 	if rec == nil {
 		return d, fmt.Errorf("pod %s is gone", key)
@@ -59,18 +59,21 @@ func (r *Runtime) MeasureDisk(ctx context.Context, key manifests.Key) (runner.Di
 			d.Volumes[v.Name], d.InMemory[v.Name] = runner.Size(size), true
 		}
 	}
-	for _, c := range r.index.ofSandbox(rec.ID) {
+	for _, c := range r.index.ofUID(rec.Labels.UID) {
 		layer, err := r.layerSize(ctx, c)
 		errs = append(errs, err)
 		was := d.Layers[c.Labels.Name]
 		d.Layers[c.Labels.Name] = runner.Size{Bytes: was.Bytes + layer.Bytes, Inodes: was.Inodes + layer.Inodes}
 	}
-	for name := range d.Layers {
-		size, err := volumes.SizeOf(ctx, r.containerLogDir(key, rec.Labels.UID, name))
-		errs = append(errs, err)
-		d.Logs[name] = runner.Size(size)
-	}
-	return d, errors.Join(errs...)
+	logs, err := r.logSizes(ctx, rec)
+	d.Logs = logs
+	errs = append(errs, err)
+	d.Others, err = r.otherSizes(ctx, rec)
+	errs = append(errs, err)
+	// No limit counts the directories of generic ephemeral volumes, but the disk gets them back with the pod.
+	ephemeral, err := volumes.SizeWithout(ctx, r.ephemeralDir(rec.Labels.UID))
+	d.Others.Bytes, d.Others.Inodes = d.Others.Bytes+ephemeral.Bytes, d.Others.Inodes+ephemeral.Inodes
+	return d, errors.Join(append(errs, err)...)
 }
 
 // emptyDirSize asks a file system of its own, and walks else.

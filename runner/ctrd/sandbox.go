@@ -18,6 +18,7 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/podfiles"
 	"monopod/runner/spec"
 )
 
@@ -102,6 +103,9 @@ func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *man
 		return err
 	}
 	if err := r.weighClassOf(rec); err != nil {
+		return err
+	}
+	if err := r.removeFormerFiles(rec.Labels.UID); err != nil {
 		return err
 	}
 	if err := r.prepareSandbox(ctx, rec); err != nil {
@@ -220,42 +224,43 @@ func (r *Runtime) prepareSandbox(ctx context.Context, rec *sandboxRecord) error 
 	return nil
 }
 
-// sandboxFiles are the files of a sandbox that its containers see.
-type sandboxFiles struct{ hosts, hostname, resolvConf string }
-
-func (r *Runtime) files(uid string) sandboxFiles {
-	d := r.podDir(uid)
-	return sandboxFiles{
-		hosts:      filepath.Join(d, "etc-hosts"),
-		hostname:   filepath.Join(d, "hostname"),
-		resolvConf: filepath.Join(d, "resolv.conf"),
-	}
+// podFiles is where the files of a sandbox are that its containers see.
+func (r *Runtime) podFiles(rec *sandboxRecord) podfiles.Dir {
+	return podfiles.Dir{Path: r.podFilesDir(rec.Labels.UID), Owner: int(rec.Labels.FirstID)}
 }
+
+func (r *Runtime) podFilesDir(uid string) string { return filepath.Join(r.podDir(uid), "files") }
 
 func (r *Runtime) writeFiles(rec *sandboxRecord) error {
 	if err := os.MkdirAll(r.podDir(rec.Labels.UID), 0o750); err != nil {
 		return err
 	}
-	f := r.files(rec.Labels.UID)
-	name, err := spec.Hostname(rec.Pod.Object, r.cfg.NodeName, r.cfg.ClusterDomain)
+	f, warnings, err := r.fileTexts(rec)
 	if err != nil {
 		return err
 	}
-	text, warnings := spec.ResolvConf(spec.DNS{
+	for _, w := range warnings {
+		r.log.Warn(w, "pod", rec.Labels.Key.String())
+	}
+	return r.podFiles(rec).Write(f)
+}
+
+// fileTexts are what the files say, and warnings about what had to be left out.
+func (r *Runtime) fileTexts(rec *sandboxRecord) (f podfiles.Files, warnings []string, err error) {
+	name, err := spec.Hostname(rec.Pod.Object, r.cfg.NodeName, r.cfg.ClusterDomain)
+	if err != nil {
+		return f, nil, err
+	}
+	f.Hostname = name + "\n"
+	f.ResolvConf, warnings = spec.ResolvConf(spec.DNS{
 		Pod:           rec.Pod.Object,
 		HostFile:      r.hostResolvConf(),
 		ClusterDNS:    r.clusterDNS(),
 		ClusterDomain: r.cfg.ClusterDomain,
 		NodeIPs:       r.cfg.NodeIPs(),
 	})
-	for _, w := range warnings {
-		r.log.Warn(w, "pod", rec.Labels.Key.String())
-	}
-	return errors.Join(
-		writeInPlace(f.hostname, name+"\n"),
-		writeInPlace(f.resolvConf, text),
-		r.writeHosts(rec),
-	)
+	f.Hosts, err = r.hostsText(rec)
+	return f, warnings, err
 }
 
 // clusterDNS returns the resolvers of pods with dnsPolicy ClusterFirst.
@@ -279,25 +284,54 @@ func (r *Runtime) hostResolvConf() *string {
 	return &text
 }
 
-// writeHosts writes /etc/hosts in place: containers have the file bind-mounted.
+// writeHosts writes /etc/hosts in place: containers have the file bind-mounted. Pods of earlier versions may have
+// both files: one on disk, which containers have that were made by it, and a new one.
 func (r *Runtime) writeHosts(rec *sandboxRecord) error {
+	f, _, err := r.fileTexts(rec)
+	if err != nil {
+		return err
+	}
+	former := r.formerHosts(rec.Labels.UID)
+	_, noFormer := os.Lstat(former)
+	if noFormer == nil {
+		if err := podfiles.WriteInPlace(former, f.Hosts); err != nil {
+			return err
+		}
+	}
+	err = r.podFiles(rec).WriteHosts(f)
+	if noFormer == nil && errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// formerHosts is where /etc/hosts of a pod was in earlier versions.
+func (r *Runtime) formerHosts(uid string) string { return filepath.Join(r.podDir(uid), "etc-hosts") }
+
+// removeFormerFiles removes the files of earlier versions. No container of the pod must run.
+func (r *Runtime) removeFormerFiles(uid string) error {
+	errs := []error{removeFile(r.formerHosts(uid))}
+	for _, name := range []string{"hostname", "resolv.conf"} {
+		errs = append(errs, removeFile(filepath.Join(r.podDir(uid), name)))
+	}
+	return errors.Join(errs...)
+}
+
+// hostsText is what /etc/hosts says.
+func (r *Runtime) hostsText(rec *sandboxRecord) (string, error) {
 	var node []byte
 	if rec.Pod.Object.Spec.HostNetwork {
 		var err error
 		if node, err = os.ReadFile("/etc/hosts"); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+			return "", err
 		}
 	}
-	text, err := spec.HostsFile(spec.Hosts{
+	return spec.HostsFile(spec.Hosts{
 		Pod:           rec.Pod.Object,
 		IPs:           rec.Network.IPs,
 		ClusterDomain: r.cfg.ClusterDomain,
 		NodeFile:      string(node),
 	})
-	if err != nil {
-		return err
-	}
-	return writeInPlace(r.files(rec.Labels.UID).hosts, text)
 }
 
 // recordPod stores another manifest on the record.

@@ -204,7 +204,8 @@ func (r *Runtime) finishContainer(ctx context.Context, key manifests.Key, a runn
 	if rec.Labels.CPUs != "" {
 		r.shareCPUs()
 	}
-	return removeFile(r.exitFile(rec.ID))
+	// The message last: were it gone, an exit that is taken up again would get another.
+	return errors.Join(removeFile(r.exitFile(rec.ID)), r.removeMessage(rec))
 }
 
 // recordExit writes the exit on the labels unless it is there. It returns nil, nil when the container is gone.
@@ -245,6 +246,7 @@ func (r *Runtime) removeContainer(ctx context.Context, id string) error {
 			r.unlinkLog(rec),
 			removeFile(r.exitFile(id)),
 			r.removeHidden(id),
+			r.removeMessage(rec),
 			removeTree(r.imageVolumeDir(rec.Labels.UID, id)),
 		)
 	})

@@ -3,7 +3,7 @@ package ctrd
 import (
 	"context"
 	"fmt"
-	"maps"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -128,21 +128,53 @@ func (r *Runtime) measure(ctx context.Context, rec *sandboxRecord) (*runner.Disk
 	if !local {
 		return u, nil
 	}
-	logs := map[string]bool{}
-	for _, c := range r.index.ofSandbox(rec.ID) {
+	for _, c := range r.index.ofUID(rec.Labels.UID) {
 		layer, err := r.layerSize(ctx, c)
 		if err != nil {
 			return nil, fmt.Errorf("container %s: %w", c.Labels.Name, err)
 		}
 		u.Containers[c.Labels.Name] += layer.Bytes
-		logs[c.Labels.Name] = true
 	}
-	for name := range maps.Keys(logs) {
-		size, err := volumes.SizeOf(ctx, r.containerLogDir(rec.Labels.Key, rec.Labels.UID, name))
-		if err != nil {
-			return nil, fmt.Errorf("logs of container %s: %w", name, err)
-		}
+	logs, err := r.logSizes(ctx, rec)
+	for name, size := range logs {
 		u.Containers[name] += size.Bytes
 	}
-	return u, nil
+	if err != nil {
+		return nil, err
+	}
+	others, err := r.otherSizes(ctx, rec)
+	u.Others = others.Bytes
+	return u, err
+}
+
+// logSizes are those of all log files of a pod, by container: also of containers that an edit has taken out.
+func (r *Runtime) logSizes(ctx context.Context, rec *sandboxRecord) (map[string]runner.Size, error) {
+	sizes := map[string]runner.Size{}
+	for _, name := range names(r.podLogDir(rec.Labels.Key, rec.Labels.UID)) {
+		size, err := volumes.SizeOf(ctx, r.containerLogDir(rec.Labels.Key, rec.Labels.UID, name))
+		if err != nil {
+			return sizes, fmt.Errorf("logs of container %s: %w", name, err)
+		}
+		sizes[name] = runner.Size(size)
+	}
+	return sizes, nil
+}
+
+// otherSizes is what a pod has on disk besides volumes, layers and logs: termination messages, and files like /etc/hosts that
+// an earlier version has made; and emptyDirs that the manifest has no more, while containers may still write to them.
+// Storage of claims is another matter.
+func (r *Runtime) otherSizes(ctx context.Context, rec *sandboxRecord) (runner.Size, error) {
+	uid := rec.Labels.UID
+	files, err := volumes.SizeWithout(ctx, r.podDir(uid), "volumes", "image-volumes")
+	if err != nil {
+		return runner.Size{}, err
+	}
+	var present []string
+	for i := range rec.Pod.Object.Spec.Volumes {
+		if v := &rec.Pod.Object.Spec.Volumes[i]; v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault {
+			present = append(present, v.Name)
+		}
+	}
+	former, err := volumes.SizeWithout(ctx, filepath.Dir(r.emptyDir(uid, "any")), present...)
+	return runner.Size{Bytes: files.Bytes + former.Bytes, Inodes: files.Inodes + former.Inodes}, err
 }

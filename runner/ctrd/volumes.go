@@ -2,8 +2,6 @@ package ctrd
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -151,24 +149,6 @@ func (r *Runtime) readEnvFiles(uid string, c *corev1.Container) (map[spec.EnvFil
 		read[f] = string(text)
 	}
 	return read, nil
-}
-
-// terminationFile makes the file behind terminationMessagePath, one for each instance.
-func (r *Runtime) terminationFile(uid string, c *corev1.Container) (string, error) {
-	if c.TerminationMessagePath == "" {
-		return "", nil
-	}
-	dir := filepath.Join(r.podDir(uid), "containers", c.Name)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return "", err
-	}
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails
-	path := filepath.Join(dir, hex.EncodeToString(b[:]))
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		return "", err
-	}
-	return path, os.Chmod(path, 0o666) // whatever user the container runs as; the umask must not matter
 }
 
 // messageLimit is how much of the pod's 12 KiB of termination messages each container has.

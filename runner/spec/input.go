@@ -68,7 +68,8 @@ type Sandbox struct {
 	PIDNS string
 	// IPs are the pod's addresses; for host-network pods those of the node.
 	IPs []string
-	// ShmPath, HostsPath, HostnamePath and ResolvConfPath are host paths bind-mounted into each container.
+	// ShmPath, HostsPath, HostnamePath and ResolvConfPath are host paths bind-mounted into each container. Like
+	// TerminationLogPath they belong to FirstID.
 	ShmPath        string
 	HostsPath      string
 	HostnamePath   string

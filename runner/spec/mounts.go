@@ -46,15 +46,15 @@ func buildMounts(in Input, c *corev1.Container, sec security) ([]specs.Mount, er
 	}
 	// What the pod mounts itself wins over what is added for it.
 	added := []bind{
-		{destination: hostsFile, source: in.Sandbox.HostsPath, access: readWrite}, // writable even below a read-only root, as kubelet's
-		{destination: termination, source: in.Sandbox.TerminationLogPath, access: readWrite},
+		{destination: hostsFile, source: in.Sandbox.HostsPath, access: readWrite, mapped: true}, // writable even below a read-only root, as kubelet's
+		{destination: termination, source: in.Sandbox.TerminationLogPath, access: readWrite, mapped: true},
 	}
 	for _, p := range slices.Sorted(maps.Keys(in.ImageVolumes)) {
 		added = append(added, bind{destination: path.Join("/", p), source: in.ImageVolumes[p], access: readWrite})
 	}
 	added = append(added,
-		bind{destination: hostnameFile, source: in.Sandbox.HostnamePath, access: readOnlyRoot},
-		bind{destination: resolvFile, source: in.Sandbox.ResolvConfPath, access: readOnlyRoot},
+		bind{destination: hostnameFile, source: in.Sandbox.HostnamePath, access: readOnlyRoot, mapped: true},
+		bind{destination: resolvFile, source: in.Sandbox.ResolvConfPath, access: readOnlyRoot, mapped: true},
 		bind{destination: shmDir, source: shm, access: readWrite, mapped: shm == in.Sandbox.ShmPath},
 	)
 	for _, b := range added {

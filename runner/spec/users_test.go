@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestAUserNamespaceMapsEveryBindButShm(t *testing.T) {
+func TestAUserNamespaceMapsVolumesAndNotWhatIsMadeForThePod(t *testing.T) {
 	pod := onePod(func(p *corev1.Pod, c *corev1.Container) {
 		p.Spec.HostUsers = new(false)
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
@@ -35,7 +35,12 @@ func TestAUserNamespaceMapsEveryBindButShm(t *testing.T) {
 			t.Errorf("%s is mapped, though it is made in the namespace", m.Destination)
 		}
 	}
-	if !mapped["/v"] || !mapped["/etc/hosts"] || mapped[shmDir] {
+	for _, own := range []string{hostsFile, hostnameFile, resolvFile, "/dev/termination-log", shmDir} {
+		if is, there := mapped[own]; is || !there {
+			t.Errorf("%s has the ids of the pod already: %v", own, mapped)
+		}
+	}
+	if !mapped["/v"] {
 		t.Errorf("mapped binds: %v", mapped)
 	}
 }

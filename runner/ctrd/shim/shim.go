@@ -1,7 +1,8 @@
 // Package shim is our slim build of containerd's runc shim. It owns the process that stands between containerd
-// and one container, and adds four things to containerd's own task service:
+// and one container, and adds five things to containerd's own task service:
 //
 //   - the end of the init process is written to a file before anybody can learn of it;
+//   - the termination message is copied to the disk before that;
 //   - the log FIFOs stay open until the task is deleted, so output waits in the kernel while nobody reads;
 //   - a stopped task still has a pid, so that a containerd that starts later keeps it instead of cleaning it up;
 //   - what an init process without a PID namespace of its own leaves behind ends with it.
@@ -35,6 +36,10 @@ import (
 const (
 	// AnnotationExitFile is the path of the file that gets an ExitRecord as JSON when the init process ends.
 	AnnotationExitFile = "monopod.dev/exit-file"
+	// AnnotationMessage is the path of the termination message, which is in memory; AnnotationMessageCopy that of the
+	// file that its end is copied to when the init process ends.
+	AnnotationMessage     = "monopod.dev/message-file"
+	AnnotationMessageCopy = "monopod.dev/message-copy"
 )
 
 // BinaryName is the name of the shim program.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/containerd/log"
 )
 
 // watchers are the containers of this shim process by id: one, as long as nobody groups containers.
@@ -45,6 +47,8 @@ type watcher struct {
 	exitFile string
 	// hidden is the file of its HiddenProcess; "": it has none.
 	hidden string
+	// message and messageCopy are the files of the termination message; "": there is none.
+	message, messageCopy string
 	// sharesPIDs: the other processes do not end with the init process.
 	sharesPIDs bool
 
@@ -63,6 +67,7 @@ type watcher struct {
 func newWatcher(bundle string) *watcher {
 	spec := readBundle(bundle)
 	w := &watcher{bundle: bundle, exitFile: spec.exitFile(), hidden: spec.Annotations[AnnotationHiddenProcess], sharesPIDs: spec.sharesPIDs()}
+	w.message, w.messageCopy = spec.Annotations[AnnotationMessage], spec.Annotations[AnnotationMessageCopy]
 	if w.hidden != "" {
 		// Where the runtime's client puts the process of an exec, which is in /tmp else. There is one container to a shim.
 		_ = os.Setenv("XDG_RUNTIME_DIR", filepath.Dir(w.hidden))
@@ -115,6 +120,12 @@ func (w *watcher) exited(code int, at time.Time) error {
 	}
 	if w.recorded || w.exitFile == "" {
 		return nil
+	}
+	if w.message != "" && w.messageCopy != "" {
+		if err := keepMessage(w.message, w.messageCopy); err != nil {
+			// The exit matters more, and the message is lost only if the machine goes down before the agent has read it.
+			log.L.WithError(err).Warn("copy termination message")
+		}
 	}
 	r := ExitRecord{ExitCode: code, ExitedAt: at, OOMKilled: w.oomKilledLocked()}
 	if err := writeExitRecord(w.exitFile, r); err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,6 +37,36 @@ func SizeOf(ctx context.Context, dir string) (Size, error) {
 	u := usage{device: st.Dev, size: Size{Bytes: st.Blocks * blockSize, Inodes: 1}, linked: map[uint64]bool{}}
 	err = u.add(ctx, f, 1)
 	return u.size, err
+}
+
+// SizeWithout returns what SizeOf returns, but for the entries of the directory with these names, and for the directory itself.
+func SizeWithout(ctx context.Context, dir string, except ...string) (Size, error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Size{}, nil
+	}
+	if err != nil {
+		return Size{}, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return Size{}, &fs.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return Size{}, err
+	}
+	u := usage{device: st.Dev, linked: map[uint64]bool{}}
+	for _, name := range names {
+		if slices.Contains(except, name) {
+			continue
+		}
+		if err := u.addEntry(ctx, f, name, 1); err != nil {
+			return u.size, err
+		}
+	}
+	return u.size, nil
 }
 
 // blockSize is the unit of Stat_t.Blocks.

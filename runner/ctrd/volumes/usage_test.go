@@ -10,6 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func TestSizeWithoutLeavesEntriesOut(t *testing.T) {
+	dir, _ := tree(t)
+	check(t, os.WriteFile(filepath.Join(dir, "counts"), make([]byte, 1<<20), 0o600))
+	check(t, os.WriteFile(filepath.Join(dir, "a", "b", "left-out"), make([]byte, 4<<20), 0o600))
+	for name, c := range map[string]struct {
+		except []string
+		want   Size
+	}{
+		"but for a directory":       {[]string{"a"}, Size{Bytes: 1 << 20, Inodes: 1}},
+		"but for all":               {[]string{"a", "counts"}, Size{}},
+		"only entries of dir count": {[]string{"a", "left-out"}, Size{Bytes: 1 << 20, Inodes: 1}},
+	} {
+		if got, err := SizeWithout(t.Context(), dir, c.except...); err != nil || got != c.want {
+			t.Errorf("%s: %v, %v, want %v", name, got, err, c.want)
+		}
+	}
+	if got, err := SizeWithout(t.Context(), dir); err != nil || got.Bytes < 5<<20 || got.Inodes != 4 {
+		t.Errorf("all of it: %v, %v", got, err)
+	}
+	if got, err := SizeWithout(t.Context(), filepath.Join(dir, "none")); err != nil || got != (Size{}) {
+		t.Errorf("what does not exist: %v, %v", got, err)
+	}
+}
+
 func TestSizeOfIsThatOfDu(t *testing.T) {
 	dir, outside := tree(t)
 	var inodes int64

@@ -1,0 +1,134 @@
+//go:build e2e
+
+package ctrd
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"monopod/runner"
+)
+
+// TestATerminationMessageCannotFillTheDisk: a container without any right writes 1,000 MB into its termination message, and
+// into /etc/hosts and the like where it may.
+func TestATerminationMessageCannotFillTheDisk(t *testing.T) {
+	w := newWorld(t)
+	a := w.openWith(t, func(c *Config) { c.UsagePeriod = 20 * time.Millisecond })
+	pod := load(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: writer}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: %s
+    terminationMessagePath: /var/message
+    resources: {limits: {ephemeral-storage: 40Mi}}
+    securityContext: {runAsUser: 1000, runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true, seccompProfile: {type: RuntimeDefault}}
+    command: [sh, -c, "echo begin; dd if=/dev/zero of=/var/message bs=1M count=1000 2>&1; for f in hosts hostname resolv.conf; do echo x 2>&1 >>/etc/$f; done; echo last words >/var/message; echo end; exit 3"]
+`, testImage))
+	key := pod.Key()
+	do := func(action runner.Action) error { return a.Apply(t.Context(), key, pod, action) }
+	check(t, startPod(t.Context(), a, pod))
+	for n := range 5 {
+		c := a.exit(t, key)
+		a.finishes(t, c, do)
+		if got := a.exit(t, key).Exit; got.Message != "last words\n" || got.ExitCode != 3 {
+			t.Errorf("run %d: %+v", n, got)
+		}
+		if out := a.logOf(t, key); !strings.Contains(out, "No space left on device") || strings.Count(out, "Permission denied")+strings.Count(out, "Read-only") < 3 {
+			t.Errorf("run %d says %s", n, out)
+		}
+		if n == 3 {
+			a.stop(t) // the files stay where they are
+			a = w.openWith(t, func(c *Config) { c.UsagePeriod = 20 * time.Millisecond })
+		}
+		check(t, do(runner.Action{Kind: runner.CreateContainer, Container: "c", RestartCount: n + 1, Last: c.Exit}))
+		check(t, do(runner.Action{Kind: runner.StartContainer, Container: "c"}))
+		check(t, do(runner.Action{Kind: runner.RemoveContainer, Container: "c", ContainerID: c.ID}))
+	}
+	a.finishes(t, a.exit(t, key), do)
+	var left []string
+	check(t, filepath.WalkDir(a.podDir("uid-writer"), func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.Contains(path, "/messages/") {
+			left = append(left, path)
+		}
+		return err
+	}))
+	if len(left) > 0 {
+		t.Errorf("messages that are left: %v", left)
+	}
+	within(t, 10*time.Second, "it is measured", func() bool { return a.state(t, key).Sandbox.Disk != nil })
+	if got := runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk); got != "" {
+		t.Errorf("it uses too much: %s", got)
+	}
+	check(t, removePod(t.Context(), a, key))
+	a.end(t)
+}
+
+// TestFilesOfAnEarlierVersionCount: on disk and of any size, until the container goes. What former containers have left of them goes at once.
+func TestFilesOfAnEarlierVersionCount(t *testing.T) {
+	w := newWorld(t)
+	fast := func(c *Config) { c.UsagePeriod = 20 * time.Millisecond }
+	a := w.openWith(t, fast)
+	pod := usagePod(t, "old", "ephemeral-storage: 20Mi", "")
+	key := pod.Key()
+	check(t, startPod(t.Context(), a, pod))
+	a.says(t, key, "written")
+	dir := filepath.Join(a.podDir("uid-old"), "containers", "c")
+	pile, used := write(t, filepath.Join(dir, "0123abcd"), 9<<20), write(t, filepath.Join(dir, "4567cdef"), 9<<20)
+	rec := a.index.ofPod(key)[0]
+	_, err := a.relabel(a.ns(t.Context()), rec, func(l *containerLabels) { l.MessagePath = used })
+	check(t, err)
+	within(t, 10*time.Second, "it exceeds its limit", func() bool {
+		return runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk) != ""
+	})
+	d, err := a.MeasureDisk(t.Context(), key)
+	check(t, err)
+	if d.Others.Bytes < 18<<20 || d.Others.Inodes < 2 {
+		t.Errorf("for the order of eviction: %+v", d.Others)
+	}
+	a.stop(t)
+	a = w.openWith(t, fast)
+	if exists(pile) || !exists(used) {
+		t.Errorf("after a start: the one that nobody has is there: %t, the other: %t", exists(pile), exists(used))
+	}
+	within(t, 10*time.Second, "it is measured again", func() bool { return a.state(t, key).Sandbox.Disk != nil })
+	if got := runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk); got != "" {
+		t.Errorf("what is not there counts: %s", got)
+	}
+	check(t, removePod(t.Context(), a, key))
+	a.end(t)
+}
+
+// TestATerminationMessageOutlivesAPowerCut of a container that ended while the agent was away.
+func TestATerminationMessageOutlivesAPowerCut(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	pod := load(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: words}
+spec:
+  hostNetwork: true
+  containers: [{name: c, image: %s, stdin: true, command: [sh, -c, "echo up; read go; echo last words >/dev/termination-log"]}]
+`, testImage))
+	key := pod.Key()
+	check(t, startPod(t.Context(), a, pod))
+	a.says(t, key, "up")
+	c := a.state(t, key).Containers[0]
+	a.typeIn(t, key, "go")
+	within(t, 10*time.Second, "it has ended", func() bool { return exists(a.messageCopy("uid-words", c.ID)) && exists(a.exitFile(c.ID)) })
+	w.powerCut(t, a)
+	a = w.open(t)
+	if got := a.exit(t, key).Exit; got.Message != "last words\n" {
+		t.Errorf("%+v", got)
+	}
+	check(t, removePod(t.Context(), a, key))
+	a.end(t)
+}

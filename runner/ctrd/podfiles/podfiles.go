@@ -1,0 +1,188 @@
+// Package podfiles owns the small files of a pod that its containers can write to although they are not its volumes:
+// /etc/hosts, /etc/hostname, /etc/resolv.conf and the termination messages. They are on a tmpfs of the pod's own that
+// holds little more than they need: a container that writes too much into one gets ENOSPC, and what it has written is memory
+// of its own cgroup and no part of the node's disk.
+//
+// It must not know pods, containers or what the files say. It has no goroutines. Calls of Write for one Dir must not be concurrent.
+package podfiles
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// room is what containers can write in all, besides the files as they are made.
+	room = 1 << 20
+	// maxInodes bounds extended attributes as well, whose memory a tmpfs counts as that of inodes.
+	maxInodes = 1024
+	// maxMessage is what is read of a termination message, at most.
+	maxMessage = 4096
+	// flags of the mount: nothing here is a program or a device.
+	flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+)
+
+// Dir is where the files of one pod are.
+type Dir struct {
+	// Path is the mount point.
+	Path string
+	// Owner is the user and group of the files: root of the pod's user namespace.
+	Owner int
+}
+
+// Files are the texts of the files that all containers of a pod share.
+type Files struct{ Hosts, Hostname, ResolvConf string }
+
+// Hosts is the path of /etc/hosts.
+func (d Dir) Hosts() string { return filepath.Join(d.Path, "hosts") }
+
+// Hostname is the path of /etc/hostname.
+func (d Dir) Hostname() string { return filepath.Join(d.Path, "hostname") }
+
+// ResolvConf is the path of /etc/resolv.conf.
+func (d Dir) ResolvConf() string { return filepath.Join(d.Path, "resolv.conf") }
+
+// Message is the path of the termination message of a container.
+func (d Dir) Message(id string) string { return filepath.Join(d.Messages(), id) }
+
+// Messages is the directory of the termination messages.
+func (d Dir) Messages() string { return filepath.Join(d.Path, "messages") }
+
+// Mounted reports whether the files are there. They are not after a reboot, and in pods of earlier versions.
+func (d Dir) Mounted() bool {
+	ok, err := mountinfo.Mounted(d.Path)
+	return err == nil && ok
+}
+
+// Write makes the shared files, or rewrites those that have another text.
+func (d Dir) Write(f Files) error {
+	if err := d.mount(size(f)); err != nil {
+		return err
+	}
+	return d.retried(f, d.write)
+}
+
+// WriteHosts rewrites /etc/hosts in files that are there, else the error matches fs.ErrNotExist. The others stay as
+// containers have made them.
+func (d Dir) WriteHosts(f Files) error {
+	if !d.Mounted() {
+		return &fs.PathError{Op: "write", Path: d.Hosts(), Err: fs.ErrNotExist}
+	}
+	if err := d.enlarge(size(f)); err != nil {
+		return err
+	}
+	return d.retried(f, func(f Files) error { return d.put(d.Hosts(), f.Hosts) })
+}
+
+// retried writes files; where a container has filled the tmpfs, what it has written too much is discarded.
+func (d Dir) retried(f Files, write func(Files) error) error {
+	err := write(f)
+	if errors.Is(err, unix.ENOSPC) {
+		if err = d.discard(); err == nil {
+			err = d.write(f)
+		}
+	}
+	if errors.Is(err, unix.ENOSPC) { // the node's disk is not full: it must not look so
+		return fmt.Errorf("containers of the pod keep filling its files: %s", err.Error())
+	}
+	return err
+}
+
+func (d Dir) write(f Files) error {
+	return errors.Join(d.put(d.Hostname(), f.Hostname), d.put(d.ResolvConf(), f.ResolvConf), d.put(d.Hosts(), f.Hosts))
+}
+
+// size is that of the tmpfs for some texts, with as much again for those that an edit makes longer.
+func size(f Files) int64 { return room + 2*int64(len(f.Hosts)+len(f.Hostname)+len(f.ResolvConf)) }
+
+// mount makes the tmpfs, unless it is there.
+func (d Dir) mount(size int64) error {
+	if err := os.MkdirAll(d.Path, 0o700); err != nil {
+		return err
+	}
+	if !d.Mounted() {
+		options := fmt.Sprintf("mode=0700,size=%d,nr_inodes=%d", size, maxInodes)
+		if err := unix.Mount("tmpfs", d.Path, "tmpfs", flags, options); err != nil {
+			return fmt.Errorf("mount tmpfs on %s: %w", d.Path, err)
+		}
+	}
+	if err := os.Mkdir(d.Messages(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return d.enlarge(size)
+}
+
+// enlarge gives the tmpfs a size, unless it is larger.
+func (d Dir) enlarge(size int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(d.Path, &st); err != nil {
+		return &fs.PathError{Op: "statfs", Path: d.Path, Err: err}
+	}
+	if int64(st.Blocks)*st.Bsize >= size {
+		return nil
+	}
+	if err := unix.Mount("tmpfs", d.Path, "tmpfs", unix.MS_REMOUNT|flags, fmt.Sprintf("size=%d", size)); err != nil {
+		return fmt.Errorf("enlarge the tmpfs on %s: %w", d.Path, err)
+	}
+	return nil
+}
+
+// put writes a shared file, and gives it to the owner.
+func (d Dir) put(path, text string) error {
+	if err := WriteInPlace(path, text); err != nil {
+		return err
+	}
+	return os.Lchown(path, d.Owner, d.Owner)
+}
+
+// discard empties the shared files, and messages that are longer than what is read of them.
+func (d Dir) discard() error {
+	var errs []error
+	for _, path := range []string{d.Hostname(), d.ResolvConf(), d.Hosts()} {
+		if err := os.Truncate(path, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	messages, err := os.ReadDir(d.Messages())
+	errs = append(errs, err)
+	for _, m := range messages {
+		if st, err := m.Info(); err == nil && st.Size() > maxMessage {
+			errs = append(errs, os.Truncate(d.Message(m.Name()), 0))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// NewMessage makes the empty file behind a container's termination message, and returns its path. Write comes before.
+func (d Dir) NewMessage(id string) (string, error) {
+	path := d.Message(id)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return "", err
+	}
+	// Whatever user the container runs as; the umask must not matter.
+	if err := errors.Join(f.Chmod(0o666), f.Chown(d.Owner, d.Owner), f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(path))
+	}
+	return path, nil
+}
+
+// WriteInPlace writes a small file without replacing it, unless it has that text. Nothing is read of a file that
+// has another size: containers may have made it large.
+func WriteInPlace(path, text string) error {
+	if st, err := os.Lstat(path); err == nil && st.Mode().IsRegular() && st.Size() == int64(len(text)) {
+		if old, err := os.ReadFile(path); err == nil && string(old) == text {
+			return nil
+		}
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o644) // whatever the umask
+}
