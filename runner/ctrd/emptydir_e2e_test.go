@@ -45,10 +45,27 @@ func TestModesOfEmptyDirs(t *testing.T) {
 		{"{mode: 0700, medium: Memory}", "", "700 0:0"},
 		{"{mode: 01777, medium: Memory}", "", "1777 0:0"},
 		{"{mode: 0500}", "  securityContext: {fsGroup: 1234}", "2770 0:1234"},
+		{"{medium: Memory}", "", "1777 0:0"},
+		{"{}", "  securityContext: {fsGroup: 1234}", "2777 0:1234"},
+		{"{medium: Memory}", "  securityContext: {fsGroup: 1234}", "3777 0:1234"},
 		{"{mode: 0705, medium: Memory}", "  securityContext: {fsGroup: 1234}", "2775 0:1234"},
 	} {
 		if got := a.output(t, emptyDirPod(t, fmt.Sprintf("mode%d", i), tt.volume, tt.more, show)); got != tt.want+"\n" {
 			t.Errorf("%s%s: the container sees %q, want %s", tt.volume, tt.more, got, tt.want)
+		}
+	}
+}
+
+// TestASubPathOfAnEmptyDirHasItsMode, with the bits for fsGroup and the sticky bit.
+func TestASubPathOfAnEmptyDirHasItsMode(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	defer a.end(t)
+	for volume, want := range map[string]string{"{}": "2777 0:123\n", "{medium: Memory}": "3777 0:123\n"} {
+		pod := emptyDirPod(t, "sub", volume, "  securityContext: {fsGroup: 123}", "stat -c '%a %u:%g' /v")
+		pod.Object.Spec.Containers[0].VolumeMounts[0].SubPath = "test-sub"
+		if got := a.output(t, pod); got != want {
+			t.Errorf("%s: the container sees %q, want %q", volume, got, want)
 		}
 	}
 }
@@ -81,7 +98,7 @@ func TestEditsOfEmptyDirs(t *testing.T) {
 		{"{}", "f\n711\n"},
 		{"{mode: 0755}", "f\n755\n"},
 		{"{mode: 0755}", "f\n711\n"},
-		{"{medium: Memory, sizeLimit: 4Mi}", "777\ntmpfs 1024\n"},
+		{"{medium: Memory, sizeLimit: 4Mi}", "1777\ntmpfs 1024\n"},
 		{"{medium: Memory, sizeLimit: 8Mi}", "f\n711\ntmpfs 2048\n"},
 		{"{}", "777\n"},
 	} {

@@ -78,14 +78,14 @@ spec:
 `
 	pod := load(t, fmt.Sprintf(manifest, 4000))
 	check(t, startPod(t.Context(), a, pod))
-	if got, want := strings.Fields(a.exit(t, pod.Key()).Exit.Message), "2777:4000 2777:4000 755:0 644:4000"; strings.Join(got, " ") != want {
+	if got, want := strings.Fields(a.exit(t, pod.Key()).Exit.Message), "2777:4000 3777:4000 755:0 644:4000"; strings.Join(got, " ") != want {
 		t.Errorf("the volumes are %q, want %q", got, want)
 	}
 	edited := load(t, fmt.Sprintf(manifest, 5000))
 	for _, kind := range []runner.ActionKind{runner.CreateContainer, runner.StartContainer} {
 		check(t, a.Apply(t.Context(), pod.Key(), edited, runner.Action{Kind: kind, Container: "c"}))
 	}
-	if got, want := strings.Fields(a.exit(t, pod.Key()).Exit.Message), "2777:5000 2777:5000 755:0 664:5000"; strings.Join(got, " ") != want {
+	if got, want := strings.Fields(a.exit(t, pod.Key()).Exit.Message), "2777:5000 3777:5000 755:0 664:5000"; strings.Join(got, " ") != want {
 		t.Errorf("after the edit the volumes are %q, want %q", got, want)
 	}
 	check(t, removePod(t.Context(), a, pod.Key()))

@@ -125,9 +125,13 @@ func HostPathOf(source *corev1.HostPathVolumeSource) HostPath {
 	return h
 }
 
-// EmptyDirMode is the mode of an emptyDir: its own, or 0777.
+// EmptyDirMode is the mode of an emptyDir: its own, or 0777. In memory that is 01777: kubelet mounts a tmpfs without a
+// mode, and the kernel's default has the sticky bit.
 func EmptyDirMode(e *corev1.EmptyDirVolumeSource) fs.FileMode {
-	if e.Mode == nil {
+	switch {
+	case e.Mode == nil && e.Medium == corev1.StorageMediumMemory:
+		return 0o777 | fs.ModeSticky
+	case e.Mode == nil:
 		return 0o777
 	}
 	mode := fs.FileMode(*e.Mode) & fs.ModePerm

@@ -54,7 +54,7 @@ func TestVolumes(t *testing.T) {
 		{Name: "a", HostPath: &HostPath{Path: "/data", Type: corev1.HostPathDirectory}},
 		{Name: "b", HostPath: &HostPath{Path: "/x"}},
 		{Name: "c", EmptyDir: &EmptyDir{Mode: 0o777, GID: ptr.To[int64](2000)}},
-		{Name: "d", EmptyDir: &EmptyDir{Memory: true, SizeBytes: 8 << 30, Mode: 0o777, GID: ptr.To[int64](2000)}},
+		{Name: "d", EmptyDir: &EmptyDir{Memory: true, SizeBytes: 8 << 30, Mode: 0o777 | fs.ModeSticky, GID: ptr.To[int64](2000)}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -296,6 +296,9 @@ func TestModesOfEmptyDirs(t *testing.T) {
 		if got := EmptyDirMode(&corev1.EmptyDirVolumeSource{Mode: &mode}); got != want {
 			t.Errorf("%#o: %s, want %s", mode, got, want)
 		}
+	}
+	if got := EmptyDirMode(&corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}); got != 0o777|fs.ModeSticky {
+		t.Errorf("in memory without: %s", got)
 	}
 	if got := EmptyDirMode(&corev1.EmptyDirVolumeSource{}); got != 0o777 {
 		t.Errorf("without one: %s", got)

@@ -64,6 +64,26 @@ func TestTheWholeVolumeGoesToTheGroup(t *testing.T) {
 	}
 }
 
+func TestTheStickyBitStays(t *testing.T) {
+	for _, onMismatch := range []bool{false, true} {
+		dir, _ := tree(t)
+		sub := filepath.Join(dir, "sub")
+		for _, d := range []string{dir, sub} {
+			if err := os.Chmod(d, 0o700|fs.ModeSticky); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Apply(dir, Owner{GID: int64(aGroup()), OnRootMismatch: onMismatch}); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []string{dir, sub} {
+			if mode, _ := modeOf(t, d); mode != 0o770|fs.ModeSetgid|fs.ModeSticky {
+				t.Errorf("%s is %v", d, mode)
+			}
+		}
+	}
+}
+
 func TestOnRootMismatchLooksAtTheRootOnly(t *testing.T) {
 	dir, _ := tree(t)
 	o := Owner{GID: int64(aGroup()), OnRootMismatch: true}
