@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -176,6 +177,9 @@ func (p *program) place(path string) (string, error) {
 	return path, copyProgram(exe, path)
 }
 
+// tempProgram begins the names of copies that are not complete.
+const tempProgram = ".monopod-"
+
 // copyProgram replaces a program as a whole: it may be running.
 func copyProgram(from, to string) (err error) {
 	in, err := os.Open(from)
@@ -183,7 +187,10 @@ func copyProgram(from, to string) (err error) {
 		return err
 	}
 	defer in.Close()
-	tmp, err := os.CreateTemp(filepath.Dir(to), ".monopod-")
+	if err := atomicfile.SweepOld(filepath.Dir(to), time.Now(), tempProgram); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(to), tempProgram)
 	if err != nil {
 		return err
 	}

@@ -9,19 +9,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
 
-// tempPrefix begins the names of temporary files: they are not named after the file, as names may have all the length
+// TempPrefix begins the names of temporary files: they are not named after the file, as names may have all the length
 // there is.
-const tempPrefix = ".tmp-"
+const TempPrefix = ".tmp-"
 
 // Write makes a file of that content and mode, whatever the umask; it is on the disk when Write returns nil. On an error
 // the file is the old one, or the new one that may not outlive a power cut. The temporary file, whose name begins with a
 // dot, stays only when the process is killed.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, tempPrefix+"*")
+	f, err := os.CreateTemp(dir, TempPrefix+"*")
 	if err != nil {
 		return err
 	}
@@ -58,8 +61,34 @@ func Sweep(dir string) error {
 	}
 	errs := []error{err}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), tempPrefix) {
+		if strings.HasPrefix(e.Name(), TempPrefix) {
 			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// abandoned is how old a temporary file must be to belong to a process that was killed: it is written in no time.
+const abandoned = time.Minute
+
+// SweepOld removes files in a directory that processes left which were killed: those whose names begin with one of the
+// prefixes, and that are a minute old at now. Others may be writing there. Links are not followed, directories stay.
+func SweepOld(dir string, now time.Time, prefixes ...string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		begins := func(prefix string) bool { return strings.HasPrefix(e.Name(), prefix) }
+		if !e.Type().IsRegular() || !slices.ContainsFunc(prefixes, begins) {
+			continue
+		}
+		if info, err := e.Info(); err != nil || now.Sub(info.ModTime()) < abandoned {
+			continue // gone by now, or not abandoned
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -1,11 +1,13 @@
 package atomicfile
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // files are the names in a directory.
@@ -116,6 +118,36 @@ func TestDirectoriesAreMadeForTheirOwnerOnly(t *testing.T) {
 	for _, d := range []string{"f", "f/below"} {
 		if err := MkdirAll(filepath.Join(root, d)); err == nil {
 			t.Errorf("%s is no directory, but no error says so", d)
+		}
+	}
+}
+
+func TestAbandonedFilesAreSweptWhileOthersWrite(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	for name, age := range map[string]time.Duration{
+		TempPrefix + "old": time.Hour, TempPrefix + "young": time.Second, TempPrefix + "later": -time.Hour, ".other": time.Hour, "file": time.Hour,
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, now, now.Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, TempPrefix+"dir"), 0o700), os.Symlink("file", filepath.Join(dir, TempPrefix+"link"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := SweepOld(dir, now, TempPrefix); err != nil {
+		t.Error(err)
+	}
+	if got, want := files(t, dir), ".other .tmp-dir .tmp-later .tmp-link .tmp-young file"; got != want {
+		t.Errorf("left are %s, want %s", got, want)
+	}
+	if err := SweepOld(dir, now.Add(time.Hour), "."); err != nil || files(t, dir) != ".tmp-dir .tmp-later .tmp-link file" {
+		t.Errorf("later are %s, %v", files(t, dir), err)
+	}
+	for _, none := range []string{filepath.Join(dir, "none"), filepath.Join(dir, "file")} {
+		if err := SweepOld(none, now, "."); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
 
+	"monopod/internal/atomicfile"
 	"monopod/runner"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/network"
@@ -43,6 +44,7 @@ func (r *Runtime) cleanStart(ctx context.Context) error {
 		{"files", r.cleanFiles},
 		{"snapshots", r.cleanSnapshots}, // after the mounts of them
 		{"pod directories", r.cleanPods},
+		{"temporary files", func(context.Context) error { return r.cleanTemps(time.Now()) }},
 		{"logs", func(context.Context) error { return errors.Join(r.cleanLogs(), r.cleanLinks(true)) }},
 	} {
 		if err := c.clean(ctx); err != nil {
@@ -188,6 +190,24 @@ func (r *Runtime) cleanFiles(ctx context.Context) error {
 			flush, cancel := context.WithTimeout(ctx, logFlushTimeout)
 			errs = append(errs, r.logs.Finish(flush, id))
 			cancel()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cleanTemps removes temporary files of processes that were killed while they wrote them. Other parts of the agent, and
+// shims, may be writing now.
+func (r *Runtime) cleanTemps(now time.Time) error {
+	errs := []error{
+		atomicfile.SweepOld(r.path("exits"), now, "."),
+		atomicfile.SweepOld(r.path("pause"), now, ".output-"), // of earlier versions
+		atomicfile.SweepOld(r.cfg.Network.OwnConfDir, now, atomicfile.TempPrefix),
+		atomicfile.SweepOld(r.contentDir(), now, image.TempPrefix),
+	}
+	for _, top := range []string{r.cfg.RootDirectory, r.cfg.StateDirectory} {
+		errs = append(errs, atomicfile.SweepOld(top, now, atomicfile.TempPrefix))
+		for _, name := range names(top) {
+			errs = append(errs, atomicfile.SweepOld(filepath.Join(top, name), now, atomicfile.TempPrefix))
 		}
 	}
 	return errors.Join(errs...)

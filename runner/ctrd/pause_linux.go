@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -93,21 +94,22 @@ func (r *Runtime) writePause(rec *sandboxRecord, rt ociRuntime) error {
 	)
 }
 
+// maxRuntimeOutput is how much of the output of an OCI runtime is part of an error.
+const maxRuntimeOutput = 16 << 10
+
 // runPause calls an OCI runtime.
 func (r *Runtime) runPause(ctx context.Context, runtime string, args ...string) error {
-	// Output goes to a file: the new process keeps it open for ever.
-	out, err := os.CreateTemp(r.path("pause"), ".output-*")
+	// Output goes to a file, because the new process keeps it open for ever; without a name, so that no kill leaves it.
+	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
 	if err != nil {
-		return err
+		return fmt.Errorf("file for the output of %s: %w", filepath.Base(runtime), err)
 	}
-	defer func() {
-		_ = out.Close()
-		_ = os.Remove(out.Name())
-	}()
+	out := os.NewFile(uintptr(fd), "output")
+	defer func() { _ = out.Close() }()
 	cmd := exec.CommandContext(ctx, runtime, append([]string{"--root", r.pauseRoot()}, args...)...)
 	cmd.Stderr = out
 	if err := cmd.Run(); err != nil {
-		text, _ := os.ReadFile(out.Name())
+		text, _ := io.ReadAll(io.NewSectionReader(out, 0, maxRuntimeOutput))
 		return fmt.Errorf("process namespace: %s %s: %w: %s", filepath.Base(runtime), args[0], err, strings.TrimSpace(string(text)))
 	}
 	return nil

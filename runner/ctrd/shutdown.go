@@ -117,9 +117,14 @@ func (r *Runtime) openShutdown() (*image.Doubt, error) {
 	r.log.Warn("images are looked at before they are used: the machine went down without warning, or a database is older than they are", "sound", len(b.Sound))
 	d := &image.Doubt{Sound: slices.Clone(b.Sound), OnSound: r.noteSound(b), OnAll: r.noteAll(b), Notice: r.damageNotice}
 	if r.cfg.Endpoint == "" {
-		d.Blobs = filepath.Join(r.cfg.RootDirectory, "containerd", "io.containerd.content.v1.content")
+		d.Blobs = r.contentDir()
 	}
 	return d, nil
+}
+
+// contentDir is where the embedded containerd keeps the blobs of images.
+func (r *Runtime) contentDir() string {
+	return filepath.Join(r.cfg.RootDirectory, "containerd", "io.containerd.content.v1.content")
 }
 
 // close notes that all that was written is on the disk. Where that takes too long it is left in doubt.

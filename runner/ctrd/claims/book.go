@@ -246,10 +246,16 @@ func (b *Book) discard(claim string) (trash string, err error) {
 // removed is the directory of what is being removed.
 const removed = ".removed"
 
-// Clean ends removals that were cut off, and frees the volumes of pods that are gone.
+// Clean ends removals that were cut off, removes directories that were not complete yet, and frees the volumes of pods that are gone.
 func (b *Book) Clean(podExists func(uid string) bool) error {
-	err := os.RemoveAll(filepath.Join(b.dir, removed))
-	return errors.Join(err, b.release(func(e Entry) bool { return e.Pod != "" && !podExists(e.Pod) }))
+	errs := []error{os.RemoveAll(filepath.Join(b.dir, removed))}
+	unmade, _ := filepath.Glob(filepath.Join(b.dir, "*", ".*.tmp")) // the pattern is valid
+	for _, dir := range unmade {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // empty, or not what it seems
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errors.Join(errs...), b.release(func(e Entry) bool { return e.Pod != "" && !podExists(e.Pod) }))
 }
 
 // Release frees the volumes that a pod had for itself.

@@ -24,6 +24,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/timeout"
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
+	"golang.org/x/sys/unix"
 
 	"monopod/runner/ctrd/embed/guard"
 )
@@ -157,6 +158,7 @@ func (i *instance) open(ctx context.Context, cfg Config) error {
 	if err := cleanTemp(cfg); err != nil {
 		return err
 	}
+	cleanBundles(cfg)
 	dir := sockets(cfg.State)
 	if err := makeSockets(dir); err != nil {
 		return err
@@ -203,6 +205,23 @@ func cleanTemp(cfg Config) error {
 		cfg.Log.Warn("temporary mount is left", "directory", dir, "error", w)
 	}
 	return nil
+}
+
+// cleanBundles removes bundles that an earlier instance was removing when it was killed: containerd hides them first, and
+// looks at no hidden one again.
+func cleanBundles(cfg Config) {
+	for _, top := range []string{cfg.State, cfg.Root} {
+		left, _ := filepath.Glob(filepath.Join(top, "io.containerd.runtime.v2.task", "*", ".*")) // the pattern is valid
+		for _, dir := range left {
+			err := mount.UnmountRecursive(filepath.Join(dir, "rootfs"), unix.MNT_DETACH)
+			if err == nil {
+				err = os.RemoveAll(dir)
+			}
+			if err != nil {
+				cfg.Log.Warn("the bundle of a container that is gone stays", "directory", dir, "error", err)
+			}
+		}
+	}
 }
 
 // stop waits for what is being written; ctx is not needed for anything that takes long.

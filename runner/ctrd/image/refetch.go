@@ -16,13 +16,16 @@ import (
 	"monopod/internal/atomicfile"
 )
 
+// TempPrefix begins the names of files in the content directory that are to become blobs.
+const TempPrefix = "heal-"
+
 // refetch puts a blob into the content directory in the place of a damaged one, and says where it had it from: an
 // archive of a preload directory, or the registry. containerd itself would take the damaged file for the blob.
 func (s *Store) refetch(ctx context.Context, name string, desc ocispec.Descriptor, blobs string) (from string, err error) {
 	if blobs == "" {
 		return "", errors.New("the content of this containerd is not ours to repair; remove the image and pull it again")
 	}
-	tmp, err := os.CreateTemp(blobs, "heal-*")
+	tmp, err := os.CreateTemp(blobs, TempPrefix+"*")
 	if err != nil {
 		return "", err
 	}

@@ -35,6 +35,11 @@ func ReadExitRecord(path string) (*ExitRecord, error) {
 	return &r, nil
 }
 
+// TempExitRecord is the path of a record while it is written.
+func TempExitRecord(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
+}
+
 // writeExitRecord replaces path atomically. There is no fsync: the directory is on tmpfs, and after a power
 // cut every container has ended anyway.
 func writeExitRecord(path string, r ExitRecord) error {
@@ -45,19 +50,14 @@ func writeExitRecord(path string, r ExitRecord) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("exit record: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".exit-*")
-	if err != nil {
-		return fmt.Errorf("exit record: %w", err)
-	}
-	_, err = f.Write(append(b, '\n'))
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
+	// A container has one shim: what that leaves when it is killed is known by its name, and removed with the record.
+	tmp := TempExitRecord(path)
+	err = os.WriteFile(tmp, append(b, '\n'), 0o600)
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = os.Rename(tmp, path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name())
+		_ = os.Remove(tmp)
 		return fmt.Errorf("exit record: %w", err)
 	}
 	return nil
