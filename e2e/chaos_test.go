@@ -90,14 +90,7 @@ func or(a, b string) string {
 
 // round makes some trouble and waits until what runs is what must.
 func (c *chaos) round() {
-	c.story = nil
-	for _, p := range c.pods {
-		p.edited = false
-		clear(p.disturbed)
-		if p.file == "" {
-			clear(p.spent)
-		}
-	}
+	c.forget()
 	for range 2 + c.rnd.IntN(12) {
 		what := c.trouble()
 		if what == "" {
@@ -114,6 +107,18 @@ func (c *chaos) round() {
 	began := time.Now()
 	last := c.quiet()
 	c.t.Logf("%v until quiet (last: %v) after: %s", time.Since(began).Round(time.Millisecond), last, strings.Join(c.story, "; "))
+}
+
+// forget begins a story: what happened before has been looked at.
+func (c *chaos) forget() {
+	c.story = nil
+	for _, p := range c.pods {
+		p.edited = false
+		clear(p.disturbed)
+		if p.file == "" {
+			clear(p.spent)
+		}
+	}
 }
 
 // trouble makes one piece of trouble and says what it was; empty for none.

@@ -1,0 +1,268 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// victim is a pod that has as many kinds of files as one pod can have; its objects come with it.
+const victim = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: victim}
+data: {key: value}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: victim}
+stringData: {key: value}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: victim}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: victim}
+spec:
+  terminationGracePeriodSeconds: 2
+  shareProcessNamespace: true
+  securityContext: {fsGroup: 1000}
+  volumes:
+  - {name: config, configMap: {name: victim}}
+  - {name: secret, secret: {secretName: victim}}
+  - {name: claim, persistentVolumeClaim: {claimName: victim}}
+  - {name: empty, emptyDir: {}}
+  containers:
+  - name: c
+    image: monopod.test/busybox:1
+    command: [sh, -c, "trap 'exit 0' TERM; echo output; echo message >/dev/termination-log; while :; do sleep 3600 & wait $!; done"]
+    env: [{name: SECRET, valueFrom: {secretKeyRef: {name: victim, key: key}}}]
+    ports: [{containerPort: 80, hostPort: 29091}]
+    volumeMounts: [{name: config, mountPath: /config}, {name: secret, mountPath: /secret}, {name: claim, mountPath: /claim}, {name: empty, mountPath: /empty}]
+`
+
+// placeholders stand in patterns for what differs from one file of a kind to the next.
+var placeholders = []struct {
+	what *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "{id}"},
+	{regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`), "{uid}"},
+	{regexp.MustCompile(`\b\d+\.\d+\.\d+\.\d+\b`), "{ip}"},
+	{regexp.MustCompile(`\.\.\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d\.\d+`), "..{time}"},
+	{regexp.MustCompile(`/bridge-mp[^/]*|/mp[0-9a-z]+\b`), "/{bridge}"},
+	{regexp.MustCompile(`\b(default)_[a-z0-9-]+_(\{uid\})`), "${1}_{pod}_$2"},
+	{regexp.MustCompile(`revisions/default/[^/]+`), "revisions/default/{pod}"},
+	{regexp.MustCompile(`\b\d+\.log`), "{n}.log"},
+}
+
+// kindOf is the pattern of a path.
+func (in *instance) kindOf(path string) string {
+	for _, d := range [][2]string{{filepath.Join(in.dir, "root"), "root"}, {filepath.Join(in.dir, "logs"), "logs"}, {in.state, "state"}} {
+		if rest, ok := strings.CutPrefix(path, d[0]+"/"); ok {
+			path = d[1] + "/" + rest
+		}
+	}
+	for _, p := range placeholders {
+		path = p.what.ReplaceAllString(path, p.with)
+	}
+	return path
+}
+
+// files are all files of the instance by kind, without the content of images and volumes, and what is mounted.
+func (in *instance) files() map[string][]string {
+	in.t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	mounted := func(path string) bool { return strings.Contains(string(mounts), " "+path+" ") }
+	data := regexp.MustCompile(`/snapshots/\d+/|/kubernetes\.io~empty-dir/|/root/volumes/[^/]+/[^/]+/`)
+	kinds := map[string][]string{}
+	for _, root := range []string{filepath.Join(in.dir, "root"), filepath.Join(in.dir, "logs"), in.state} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err != nil:
+				return err
+			case mounted(path) && d.IsDir():
+				return fs.SkipDir
+			case mounted(path) || d.IsDir() || d.Type()&fs.ModeSocket != 0 || data.MatchString(path):
+				return nil
+			}
+			kind := in.kindOf(path)
+			kinds[kind] = append(kinds[kind], path)
+			return nil
+		})
+		if err != nil {
+			in.t.Fatal(err)
+		}
+	}
+	return kinds
+}
+
+// fileDamages are the ways to damage a file.
+func fileDamages() map[string]func(path string) error {
+	return map[string]func(path string) error{
+		"empty":     func(p string) error { return rewrite(p, nil) },
+		"truncated": func(p string) error { b, err := read(p); return errors.Join(err, rewrite(p, b[:len(b)/2])) },
+		"garbage":   func(p string) error { return rewrite(p, []byte(strings.Repeat("\x00\xffgarbage{[", 500))) },
+		"directory": func(p string) error {
+			return errors.Join(os.Remove(p), os.MkdirAll(filepath.Join(p, "in"), 0o755), rewrite(p+".stray", []byte("x")))
+		},
+		"link": func(p string) error { return errors.Join(os.Remove(p), os.Symlink("/none/such", p)) },
+	}
+}
+
+// read and rewrite are for files and what else is in their place: FIFOs and links are replaced.
+func read(path string) ([]byte, error) {
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
+
+func rewrite(path string, data []byte) error {
+	mode := fs.FileMode(0o600)
+	if info, err := os.Lstat(path); err == nil {
+		if mode = info.Mode().Perm(); !info.Mode().IsRegular() {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	return os.WriteFile(path, data, mode)
+}
+
+// TestAttackDamagedFiles: one file of one kind is damaged while the agent is not there. It comes back, pods that the file does not belong to
+// are untouched, and the one that it belongs to runs, after a restart at most, and can be removed.
+func TestAttackDamagedFiles(t *testing.T) {
+	in := newInstance(t, "fileCheckFrequency: 1s", "crashLoopBackOff: {maxContainerRestartPeriod: 1s}")
+	in.start()
+	if _, err := in.run("apply", "-f", writeFile(t, sleeper("applied", ":"))); err != nil {
+		t.Fatal(err)
+	}
+	in.put("host", strings.Replace(sleeper("host", ":"), "spec:\n", "spec:\n  hostNetwork: true\n", 1))
+	in.put("stays", sleeper("stays", ":"))
+	in.put("victim", victim)
+	names := []string{"applied", "host", "stays"}
+	for _, n := range append(names, "victim") {
+		in.ready(n)
+	}
+	if _, err := in.run("cordon"); err != nil { // for its file; pods that are there go on
+		t.Fatal(err)
+	}
+	check := in.untouched(names...)
+	table := fileKinds()
+	tried := map[string]bool{}
+	for round := 0; ; round++ {
+		p := in.ready("victim")
+		in.kill9()
+		kinds := in.files()
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			if _, ok := table[kind]; !ok {
+				t.Errorf("%s is of no kind that is known: add %q to fileKinds", kinds[kind][0], kind)
+				table[kind] = fileKind{}
+			}
+		}
+		kind, way := nextDamage(kinds, tried)
+		if kind == "" {
+			in.start()
+			break
+		}
+		path := ofVictim(kinds[kind], p, in)
+		when := fmt.Sprintf("round %d, %s %s (%s):", round, kind, way, path)
+		t.Log(when)
+		if err := fileDamages()[way](path); err != nil {
+			t.Fatal(when, err)
+		}
+		in.start()
+		check(when)
+		in.ready("victim")
+		if strings.Contains(kind, "{id}") || strings.Contains(kind, "{uid}") { // it can be removed, and made again
+			if _, err := in.run("uncordon"); err != nil {
+				t.Fatal(err)
+			}
+			in.drop("victim")
+			in.gone("victim")
+			in.put("victim", victim)
+			in.ready("victim")
+			if _, err := in.run("cordon"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check("at the end")
+	if _, err := in.run("uncordon"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.run("delete", "pod", "applied"); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d of %d kinds, damaged %d times", len(in.files()), len(table), len(tried))
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// nextDamage is a kind and a way that have not been tried; empty: all have been.
+func nextDamage(kinds map[string][]string, tried map[string]bool) (kind, way string) {
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		for _, way := range slices.Sorted(maps.Keys(fileDamages())) {
+			name := kind + " " + way
+			if tried[name] || fileKinds()[kind].skip || !large() && !slices.Contains(smallSample(), name) {
+				continue
+			}
+			tried[name] = true
+			return kind, way
+		}
+	}
+	return "", ""
+}
+
+// smallSample is what is tried in CI.
+func smallSample() []string {
+	return []string{
+		"state/logs/{id}/meta.json empty", "state/logs/{id}/stdout link", "state/containerd/io.containerd.runtime.v2.task/monopod/{id}/bootstrap.json garbage",
+		"root/drain.json directory", "root/workloads.json garbage", "root/shutdown.json truncated", "root/pods/{uid}/claims/victim empty", "state/pause/{id}/pid garbage",
+	}
+}
+
+// ofVictim chooses the file of the victim, if one of a kind is.
+func ofVictim(paths []string, p corev1.Pod, in *instance) string {
+	id := strings.TrimPrefix(containerID(p, "c"), "containerd://")
+	sandboxes := map[string]bool{}
+	pins, _ := filepath.Glob(filepath.Join(in.state, "pause", "*"))
+	for _, d := range pins { // only the victim shares its process namespace
+		sandboxes[filepath.Base(d)] = true
+	}
+	for _, path := range paths {
+		for part := range strings.SplitSeq(path, "/") {
+			if part == string(p.UID) || strings.HasPrefix(part, id) || sandboxes[part] || part == "victim" {
+				return path
+			}
+		}
+	}
+	return paths[0]
+}
+
