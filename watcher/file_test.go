@@ -41,6 +41,10 @@ func TestFileSourceFollowsItsDirectory(t *testing.T) {
 		{"a removed file takes its pods away", func(h hand) {
 			must(h.t, os.Remove(filepath.Join(h.at, "x.yaml")))
 		}, "", false},
+		{"a directory in the place of a file is a bad edit", func(h hand) {
+			must(h.t, os.Remove(filepath.Join(h.at, "x.yaml")))
+			must(h.t, os.Mkdir(filepath.Join(h.at, "x.yaml"), 0o700))
+		}, "x=v1@x.yaml", true},
 		{"a file moved out takes its pods away", func(h hand) {
 			must(h.t, os.Rename(filepath.Join(h.at, "x.yaml"), filepath.Join(filepath.Dir(h.at), "x.yaml")))
 		}, "", false},

@@ -42,6 +42,7 @@ type listing struct {
 var (
 	errPathSpecial = errors.New("neither a directory nor a regular file")
 	errUnmounted   = errors.New("it was on a mounted file system that is not there any more; mount it again, or restart monopod if the empty directory is what you want")
+	errDirectory   = errors.New("a directory has the name of a manifest; remove or rename it")
 	errDangling    = errors.New("a link on the way leads nowhere")
 )
 
@@ -113,6 +114,8 @@ func (l *listing) add(dir string, e fs.DirEntry, want interests) {
 	kind := classify(e.Name())
 	switch {
 	case kind == dropping:
+	case e.IsDir() && kind == manifest: // what was a file must not count as removed because of it
+		l.addFile(candidate{path: path, real: filepath.Join(l.site.real, e.Name()), err: &fs.PathError{Op: "read", Path: path, Err: errDirectory}}, nil)
 	case e.IsDir():
 		l.ignored[path] = "a directory: manifests in sub-directories are not read"
 	case kind == foreign:

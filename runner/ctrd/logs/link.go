@@ -64,9 +64,13 @@ func replaceLink(path, target string) error {
 	return os.Rename(tmp, path)
 }
 
-// Unlink removes the link. It is idempotent.
+// Unlink removes the link. It is idempotent. A directory of that name, which is not ours, stays.
 func Unlink(dir string, name LinkName) error {
-	if err := os.Remove(name.Path(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.Remove(name.Path(dir))
+	if info, serr := os.Lstat(name.Path(dir)); err != nil && serr == nil && info.IsDir() {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unlink log: %w", err)
 	}
 	return nil

@@ -61,9 +61,9 @@ func (n *node) start() {
 	})
 	ok(n.t, n.Restore())
 	var err error
-	n.meta, err = bolt.Open(n.metaPath(), 0o600, &bolt.Options{NoFreelistSync: true, Timeout: time.Second})
+	n.meta, err = bolt.Open(n.metaPath(), 0o600, &bolt.Options{NoFreelistSync: true, Timeout: time.Second, NoSync: true})
 	ok(n.t, err)
-	n.snaps, err = bolt.Open(n.snapsPath(), 0o600, &bolt.Options{Timeout: time.Second})
+	n.snaps, err = bolt.Open(n.snapsPath(), 0o600, &bolt.Options{Timeout: time.Second, NoSync: true})
 	ok(n.t, err)
 	ok(n.t, n.Watch())
 }
@@ -193,6 +193,9 @@ func damages() map[string]func(path string) error {
 func TestADatabaseThatIsLostCostsNothing(t *testing.T) {
 	for name, damage := range damages() {
 		for _, which := range []string{"meta.db", "metadata.db", "both"} {
+			if which == "both" && name != "garbage" && name != "deleted" {
+				continue
+			}
 			t.Run(name+" "+which, func(t *testing.T) {
 				t.Parallel()
 				n := newNode(t)
