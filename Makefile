@@ -82,6 +82,27 @@ test-apiserver: kubernetes
 	$(GO) test -race -count=1 -timeout 10m -tags e2e ./node/apiserver/...
 	$(GO) test -race -count=1 -timeout 15m -tags e2e ./e2e -run 'APIServer|Kubectl|^TestSoak$$'
 
+# The suite of Kubernetes that a node has to pass, and what its images run.
+CONFORMANCE := $(CACHE)/conformance
+
+.PHONY: conformance conformance-programs
+conformance-programs: $(addprefix $(CONFORMANCE)/,e2e.test agnhost nnp) kubernetes
+	$(STATIC) -o $(CONFORMANCE)/suite ./e2e/suite
+
+$(CONFORMANCE)/e2e.test: $(KUBE_MOD)
+	CGO_ENABLED=0 $(GO) test -c -trimpath -ldflags "-s -w" -modfile=$< -o $@ k8s.io/kubernetes/test/e2e
+
+$(CONFORMANCE)/agnhost: $(KUBE_MOD)
+	$(STATIC) -modfile=$< -o $@ k8s.io/kubernetes/test/images/agnhost
+
+$(CONFORMANCE)/nnp: $(KUBE_MOD)
+	$(STATIC) -modfile=$< -o $@ k8s.io/kubernetes/test/images/nonewprivs
+
+## conformance: Kubernetes' own specs for nodes, with a real control plane (CONFORMANCE_SPECS=all, 1/4 as CI does, or a regular expression)
+conformance: conformance-programs
+	MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m} \
+		$(GO) test -race -count=1 -timeout 90m -tags e2e ./e2e -run '^TestConformance$$' -v
+
 # ---- running and testing -------------------------------------------------------------------------------------
 
 .PHONY: run test unit random e2e e2e-binaries soak vm-test vm-powercut vm-systemd-test lint fmt generate bench bench-scale clean

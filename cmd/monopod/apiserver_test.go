@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"monopod/events"
 	"monopod/manifests"
@@ -223,5 +224,39 @@ func TestANodeThatWatchesNothingIsShortOfNothing(t *testing.T) {
 	want := "MemoryPressure=False NotWatched, DiskPressure=False NotWatched, PIDPressure=False NotWatched, Ready=False KubeletNotReady"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("%q", got)
+	}
+}
+
+// Clients parse the version of a Node, and compare it with others of Kubernetes.
+func TestTheNodeShowsAVersionOfKubernetes(t *testing.T) {
+	pinned, err := os.ReadFile("../../.ci/modules/kubernetes.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(pinned), "k8s.io/kubernetes "+kubernetesVersion+"\n") {
+		t.Errorf("%s is not the release that the tests run against", kubernetesVersion)
+	}
+	for monopod, want := range map[string]string{
+		"devel": "v1.36.3+monopod-devel", "v0.4.1": "v1.36.3+monopod-0.4.1", "devel-0123456789ab-dirty": "v1.36.3+monopod-devel-0123456789ab-dirty",
+		"v0.0.0-20260101000000-0123456789ab+dirty": "v1.36.3+monopod-0.0.0-20260101000000-0123456789ab-dirty",
+	} {
+		got := kubeletVersion(monopod)
+		v, err := utilversion.ParseSemantic(got)
+		if got != want || err != nil || v.LessThan(utilversion.MustParseSemantic(kubernetesVersion)) {
+			t.Errorf("%s: %s, %v", monopod, got, err)
+		}
+	}
+}
+
+func TestSysctlsThatAreNotAllowedAreRejected(t *testing.T) {
+	a := idleApp(t)
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}}
+	if err := a.runnable(pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "10000000000"}}}
+	rejected, ok := errors.AsType[*apiserver.RejectedError](a.runnable(pod))
+	if !ok || rejected.Reason != "SysctlForbidden" || rejected.Message != `forbidden sysctl: "kernel.msgmax" not allowlisted` {
+		t.Errorf("%+v", a.runnable(pod))
 	}
 }

@@ -221,6 +221,9 @@ func layerTar(tb testing.TB, files []File) []byte {
 		if f.Mode&fs.ModeSticky != 0 {
 			h.Mode |= 0o1000
 		}
+		if f.Mode&fs.ModeSetuid != 0 {
+			h.Mode |= 0o4000
+		}
 		check(tb, w.WriteHeader(h))
 		_, err := w.Write(f.Content)
 		check(tb, err)

@@ -151,3 +151,52 @@ func TestPodsThatARealAPIServerBindsHere(t *testing.T) {
 	}
 	stop()
 }
+
+// A finalizer keeps what would be gone in the same moment: that is how the last status can be read.
+func TestTheFinalStatusReachesARealAPIServerBeforeThePodIsGone(t *testing.T) {
+	r := newRig(t)
+	pods := newBoard()
+	cfg := config(t, r.Kubeconfig(r.proxy.Address(), apitest.Node("n1")), pods)
+	cfg.Source, cfg.Taints = true, nil
+	a, stop := startAgent(t, cfg)
+	defer stop()
+	for name, tt := range map[string]struct {
+		last   func(*corev1.Pod) *corev1.Pod
+		phase  corev1.PodPhase
+		code   int32
+		reason string
+	}{
+		"failed":    {func(p *corev1.Pod) *corev1.Pod { return endedPod(p, 3) }, corev1.PodFailed, 3, "Completed"},
+		"succeeded": {func(p *corev1.Pod) *corev1.Pod { return endedPod(p, 0) }, corev1.PodSucceeded, 0, "Completed"},
+		"unseen":    {nil, corev1.PodFailed, exitStatusUnknown, reasonStatusUnknown},
+	} {
+		path := "/api/v1/namespaces/default/pods/" + name
+		p := r.Bind("n1", name, func(p *corev1.Pod) {
+			p.Finalizers, p.Spec.RestartPolicy = []string{"monopod.test/kept"}, corev1.RestartPolicyNever
+		})
+		local := with(running(name), func(l *corev1.Pod) {
+			l.UID, l.Spec, l.Generation = p.UID, p.Spec, p.Generation
+			l.Annotations = map[string]string{annotationSource: SourceName}
+			l.Status.ContainerStatuses[0].Name = p.Spec.Containers[0].Name
+		})
+		pods.put(local)
+		r.shows("it runs", path, func(got *corev1.Pod) bool { return isRunning(got) && got.Status.ObservedGeneration == got.Generation })
+		r.Must(http.MethodDelete, path, nil, nil)
+		if tt.last != nil {
+			a.Gone(tt.last(local))
+		}
+		pods.drop("default/" + name)
+		r.shows(name+": how it ended, and that it is gone here", path, func(got *corev1.Pod) bool {
+			end := got.Status.ContainerStatuses[0].State.Terminated
+			return *got.DeletionGracePeriodSeconds == 0 && got.Status.Phase == tt.phase && end != nil && end.ExitCode == tt.code && end.Reason == tt.reason && got.Status.ObservedGeneration == got.Generation
+		})
+		// What comes too late does not take that back: the server would refuse it.
+		pods.put(with(local, func(l *corev1.Pod) { l.Status.Message = "late" }))
+		r.shows(name+": the late word", path, func(got *corev1.Pod) bool { return got.Status.Message == "late" || got.Status.Phase == tt.phase })
+		pods.drop("default/" + name)
+		if why := pods.trouble(Key{"default", name}); why != "" {
+			t.Errorf("%s: %s", name, why)
+		}
+		r.Must(http.MethodPatch, path, map[string]any{"metadata": map[string]any{"finalizers": nil}}, nil)
+	}
+}

@@ -151,13 +151,16 @@ func (s *Server) Start() {
 }
 
 // RunControllers runs what makes pods of DaemonSets and Jobs and binds them to nodes: a kube-controller-manager with only the controllers
-// that are needed for that, and a kube-scheduler. They end with the test.
-func (s *Server) RunControllers() {
+// that are needed for that, or those that are named ("*": all), and a kube-scheduler. They end with the test.
+func (s *Server) RunControllers(names ...string) {
 	s.t.Helper()
+	if len(names) == 0 {
+		names = []string{"daemonset-controller", "job-controller", "serviceaccount-controller", "root-ca-certificate-publisher-controller", "node-lifecycle-controller", "garbage-collector-controller"}
+	}
 	common := []string{"--kubeconfig=" + s.Kubeconfig(s.Address, Request{Name: "controllers", Groups: []string{"system:masters"}}), "--leader-elect=false", "--secure-port=0"}
 	s.others = append(s.others,
 		s.run("kube-controller-manager", append(common, "--service-account-private-key-file="+s.path("sa.key"), "--root-ca-file="+s.path("ca.crt"),
-			"--controllers=daemonset-controller,job-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller,garbage-collector-controller")...),
+			"--controllers="+strings.Join(names, ","))...),
 		s.run("kube-scheduler", common...))
 }
 

@@ -1,0 +1,112 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"monopod/e2e/testimages"
+)
+
+// suiteImages puts what stands in for the images of the suite into a registry, and has hosts name that as registry.k8s.io. The programs of the
+// suite are its own; what they have of Alpine is busybox here, and e2e/suite.
+func suiteImages(t *testing.T, dir, hosts string) {
+	t.Helper()
+	registry := testimages.Registry(t)
+	program := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	tool := program("suite")
+	tools := []testimages.File{{Path: "usr", Mode: 0o755}, {Path: "usr/bin", Mode: 0o755}, {Path: "usr/local", Mode: 0o755}, {Path: "usr/local/bin", Mode: 0o755}}
+	for _, name := range []string{"curl", "nc"} {
+		tools = append(tools, testimages.File{Path: "usr/local/bin/" + name, Content: tool, Mode: 0o755})
+	}
+	config := func(c *v1.Config) {
+		c.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	}
+	plain := testimages.Busybox(t, config, tools...)
+	pause := testimages.FromFiles(t, []testimages.File{{Path: "pause", Content: tool, Mode: 0o755}}, func(c *v1.Config) {
+		c.Entrypoint, c.Cmd, c.User = []string{"/pause"}, nil, "65535:65535"
+	})
+	users := []testimages.File{
+		{Path: "etc/passwd", Content: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nuser-defined-in-image:x:1000:1000::/home/app:/bin/sh\n"), Mode: 0o644},
+		{Path: "etc/group", Content: []byte("root:x:0:root\nnobody:x:65534:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"), Mode: 0o644},
+		{Path: "uploads", Mode: 0o777}, {Path: "agnhost", Content: program("agnhost"), Mode: 0o755}, {Path: "agnhost-2", Link: "agnhost", Mode: 0o777},
+	}
+	more := append(append(append([]testimages.File{}, tools...), users...), registryFiles(t, "var/registry/pause", "testing", pause)...)
+	agnhost := testimages.Busybox(t, func(c *v1.Config) {
+		config(c)
+		c.Entrypoint, c.Cmd = []string{"/agnhost"}, []string{"pause"}
+	}, more...)
+	nginx := testimages.Busybox(t, func(c *v1.Config) {
+		config(c)
+		c.Entrypoint, c.Cmd = []string{"/agnhost"}, []string{"netexec", "--http-port=80", "--udp-port=-1"}
+	}, more...)
+	nnp := append(append([]testimages.File{}, tools...), testimages.File{Path: "usr/local/bin/nnp", Content: program("nnp"), Mode: 0o755 | fs.ModeSetuid})
+	const suite = "/e2e-test-images/"
+	for ref, img := range map[string]v1.Image{
+		suite + "agnhost:2.63.0": agnhost, suite + "agnhost:2.55": agnhost, suite + "busybox:1.37.0-1": plain, "/pause:3.10.2": pause,
+		suite + "nginx:1.15-4": nginx, suite + "nginx:1.27-0": nginx, suite + "ipc-utils:1.4": plain,
+		suite + "nonewprivs:1.4": testimages.Busybox(t, func(c *v1.Config) { config(c); c.Cmd = []string{"nnp"} }, nnp...),
+		suite + "nonroot:1.5":    testimages.Busybox(t, func(c *v1.Config) { config(c); c.User = "1234" }, tools...),
+	} {
+		testimages.Push(t, registry+ref, img)
+	}
+	to := filepath.Join(hosts, "registry.k8s.io")
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(to, "hosts.toml"), []byte("server = \"http://"+registry+"\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// registryFiles are an image as the fake registry of agnhost has it.
+func registryFiles(t *testing.T, dir, tag string, img v1.Image) []testimages.File {
+	t.Helper()
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var files []testimages.File
+	for _, d := range []string{"var/registry", dir, dir + "/manifests", dir + "/manifests/sha256", dir + "/blobs", dir + "/blobs/sha256"} {
+		files = append(files, testimages.File{Path: d, Mode: 0o755})
+	}
+	put := func(kind string, content []byte) string {
+		sum := sha256.Sum256(content)
+		digest := hex.EncodeToString(sum[:])
+		of := dir + "/" + kind + "/sha256/" + digest[:2]
+		files = append(files, testimages.File{Path: of, Mode: 0o755}, testimages.File{Path: of + "/" + digest, Mode: 0o755},
+			testimages.File{Path: of + "/" + digest + "/data", Content: content, Mode: 0o644})
+		return "sha256:" + digest
+	}
+	manifest, err := img.RawManifest()
+	must(err)
+	files = append(files, testimages.File{Path: dir + "/manifests/" + tag, Content: []byte(put("manifests", manifest)), Mode: 0o644})
+	config, err := img.RawConfigFile()
+	must(err)
+	put("blobs", config)
+	layers, err := img.Layers()
+	must(err)
+	for _, l := range layers {
+		r, err := l.Compressed()
+		must(err)
+		content, err := io.ReadAll(r)
+		must(err)
+		put("blobs", content)
+	}
+	return files
+}

@@ -1,0 +1,301 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/apiserver/apitest"
+)
+
+// suiteLabel is of the specs of Kubernetes' end-to-end suite that a node has to pass.
+const suiteLabel = "[NodeConformance]"
+
+// suiteSpecs is how many the pinned release has.
+const suiteSpecs = 250
+
+// suiteLanes is how many specs run at the same time: most of them wait.
+const suiteLanes = 4
+
+// TestConformance runs Kubernetes' own specs for nodes against an instance that is the node of a real control plane. MONOPOD_CONFORMANCE says
+// which: all, 1/N for a fixed share of them, or a regular expression. `make conformance` builds what it needs.
+func TestConformance(t *testing.T) {
+	which := os.Getenv("MONOPOD_CONFORMANCE")
+	if which == "" {
+		t.Skip("only with MONOPOD_CONFORMANCE: it needs the suite, see `make conformance`")
+	}
+	s := newSuite(t)
+	all := s.list()
+	if len(all) != suiteSpecs {
+		t.Errorf("there are %d specs, not %d", len(all), suiteSpecs)
+	}
+	chosen := chooseSpecs(t, which, all)
+	s.prepare()
+	began := time.Now()
+	results := s.runAll(chosen)
+	s.report(chosen, results, time.Since(began))
+}
+
+// suite is the suite, and what it runs against.
+type suite struct {
+	t      *testing.T
+	dir    string
+	server *apitest.Server
+	in     *instance
+	admin  string
+}
+
+// newSuite finds what `make conformance` has built.
+func newSuite(t *testing.T) *suite {
+	t.Helper()
+	dir, err := filepath.Abs("../.cache/conformance")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &suite{t: t, dir: dir}
+}
+
+// list returns the names of the specs for nodes, sorted.
+func (s *suite) list() []string {
+	s.t.Helper()
+	out, err := exec.Command(filepath.Join(s.dir, "e2e.test"), "--list-tests").Output()
+	if err != nil {
+		s.t.Fatalf("%v; is it built? `make conformance`", err)
+	}
+	place := regexp.MustCompile(`^\s*\S+\.go:\d+: (.*)$`)
+	var all []string
+	for line := range strings.Lines(string(out)) {
+		if m := place.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil && strings.Contains(m[1], suiteLabel) {
+			all = append(all, m[1])
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// chooseSpecs returns those that were asked for.
+func chooseSpecs(t *testing.T, which string, all []string) []string {
+	t.Helper()
+	if which == "all" {
+		return all
+	}
+	if share, ok := strings.CutPrefix(which, "1/"); ok {
+		n, err := strconv.Atoi(share)
+		if err != nil || n < 1 {
+			t.Fatalf("%s is no share", which)
+		}
+		return slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+			h := fnv.New32a()
+			_, _ = h.Write([]byte(name)) // never fails
+			return h.Sum32()%uint32(n) != 0
+		})
+	}
+	pattern, err := regexp.Compile(which)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !pattern.MatchString(name) })
+}
+
+// prepare runs a control plane with one node, which gets all images from a registry here.
+func (s *suite) prepare() {
+	t := s.t
+	t.Helper()
+	s.server = apitest.Start(t, apitest.Options{Flags: []string{"--enable-admission-plugins=NodeRestriction", "--kubelet-timeout=10s"}})
+	s.server.RunControllers("*")
+	s.admin = s.server.Kubeconfig(s.server.Address, apitest.Request{Name: "admin", Groups: []string{"system:masters"}})
+	hosts := filepath.Join(t.TempDir(), "certs.d")
+	suiteImages(t, s.dir, hosts)
+	s.in = newInstance(t, "kubeconfig: "+s.server.Kubeconfig(s.server.Address, apitest.Node("e2e")), fmt.Sprintf("port: %d", freePort(t)), "apiServerPods: true",
+		"authentication: {x509: {clientCAFile: "+s.server.Dir+"/ca.crt}, webhook: {enabled: true}}", "authorization: {mode: Webhook}",
+		"registryHostsDirs: ["+hosts+"]", "registryPullQPS: 0", "maxParallelImagePulls: 4", manyProcessors)
+	s.in.start()
+	s.server.Eventually("the node is ready, and so is its namespace", func() error {
+		var n corev1.Node
+		if err := s.server.Do(http.MethodGet, "/api/v1/nodes/e2e", nil, &n); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}) || len(n.Spec.Taints) > 0 {
+			return fmt.Errorf("%+v %+v", n.Status.Conditions, n.Spec.Taints)
+		}
+		return s.server.Do(http.MethodGet, "/api/v1/namespaces/default/serviceaccounts/default", nil, nil)
+	})
+}
+
+// specResult is what became of a spec.
+type specResult struct {
+	State   string
+	Message string
+	Took    time.Duration
+}
+
+// runAll runs the specs: those that may share the node in lanes, the others after them.
+func (s *suite) runAll(names []string) map[string]specResult {
+	alone := func(name string) bool {
+		return strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
+	}
+	lanes := make([][]string, suiteLanes)
+	var serial []string
+	for i, name := range names {
+		if alone(name) {
+			serial = append(serial, name)
+		} else {
+			lanes[i%suiteLanes] = append(lanes[i%suiteLanes], name)
+		}
+	}
+	results := map[string]specResult{}
+	var mu sync.Mutex
+	var g sync.WaitGroup
+	for i, lane := range lanes {
+		g.Go(func() {
+			got := s.run(fmt.Sprint("lane", i), lane)
+			mu.Lock()
+			defer mu.Unlock()
+			for name, r := range got {
+				results[name] = r
+			}
+		})
+	}
+	g.Wait()
+	for name, r := range s.run("serial", serial) {
+		results[name] = r
+	}
+	return results
+}
+
+// run runs some of the specs, one after the other, and returns what became of them.
+func (s *suite) run(lane string, names []string) map[string]specResult {
+	if len(names) == 0 {
+		return nil
+	}
+	report := filepath.Join(s.dir, lane+".json")
+	args := []string{
+		"--kubeconfig=" + s.admin, "--provider=skeleton", "--num-nodes=1", "--ginkgo.json-report=" + report, "--ginkgo.no-color", "--ginkgo.timeout=1h",
+		"--delete-namespace-on-failure=true", "--dump-logs-on-failure=false", "--disable-log-dump", "--kubectl-path=" + s.server.Program("kubectl"),
+	}
+	for _, name := range names {
+		args = append(args, "--ginkgo.focus=^"+regexp.QuoteMeta(name)+"$")
+	}
+	_ = os.Remove(report)
+	log, err := os.Create(filepath.Join(s.dir, lane+".log"))
+	if err != nil {
+		s.t.Error(err)
+		return nil
+	}
+	defer log.Close()
+	c := exec.CommandContext(s.t.Context(), filepath.Join(s.dir, "e2e.test"), args...)
+	c.Stdout, c.Stderr, c.Dir = log, log, s.dir
+	var exit *exec.ExitError
+	if err := c.Run(); err != nil && !errors.As(err, &exit) { // that specs fail is in the report
+		s.t.Error(err)
+	}
+	results, err := readReport(report)
+	if err != nil {
+		s.t.Errorf("%s: %v; see %s", lane, err, log.Name())
+	}
+	return results
+}
+
+// readReport reads a report of ginkgo.
+func readReport(path string) (map[string]specResult, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var reports []struct {
+		SpecReports []struct {
+			ContainerHierarchyTexts []string
+			LeafNodeText, State     string
+			LeafNodeType            string
+			RunTime                 time.Duration
+			Failure                 struct{ Message string }
+		}
+	}
+	if err := json.Unmarshal(b, &reports); err != nil {
+		return nil, err
+	}
+	out := map[string]specResult{}
+	for _, r := range reports {
+		for _, spec := range r.SpecReports {
+			name := strings.Join(append(spec.ContainerHierarchyTexts, spec.LeafNodeText), " ")
+			switch {
+			case spec.LeafNodeType == "It" && spec.State != "skipped" || spec.LeafNodeType == "It" && spec.Failure.Message != "":
+				out[name] = specResult{spec.State, spec.Failure.Message, spec.RunTime}
+			case spec.LeafNodeType != "It" && spec.State != "passed" && spec.State != "skipped":
+				return out, fmt.Errorf("%s: %s", spec.LeafNodeType, spec.Failure.Message)
+			}
+		}
+	}
+	return out, nil
+}
+
+// expectedFailures are the specs that are known to fail, and why.
+func expectedFailures(t *testing.T) map[string]string {
+	t.Helper()
+	b, err := os.ReadFile("testdata/conformance.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, why := map[string]string{}, ""
+	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if text, ok := strings.CutPrefix(line, "#"); ok {
+			why = strings.TrimSpace(text)
+		} else if line != "" {
+			known[line] = why
+		}
+	}
+	return known
+}
+
+// report writes a table, and fails the test for each spec that came out otherwise than expected.
+func (s *suite) report(names []string, results map[string]specResult, took time.Duration) {
+	s.t.Helper()
+	known := expectedFailures(s.t)
+	counts := map[string]int{}
+	var table strings.Builder
+	for _, name := range names {
+		r, ok := results[name]
+		if !ok {
+			r.State = "missing"
+		}
+		counts[r.State]++
+		message, _, _ := strings.Cut(strings.TrimSpace(r.Message), "\n")
+		fmt.Fprintf(&table, "%s\t%.1f\t%s\t%s\n", r.State, r.Took.Seconds(), name, message)
+		why, fails := known[name]
+		switch {
+		case r.State != "passed" && !fails:
+			s.t.Errorf("%s: %s\n%s", r.State, name, r.Message)
+		case r.State == "passed" && fails:
+			s.t.Errorf("%s passes: take it off testdata/conformance.txt (%s)", name, why)
+		}
+	}
+	path := filepath.Join(s.dir, "results.tsv")
+	if err := os.WriteFile(path, []byte(table.String()), 0o600); err != nil {
+		s.t.Error(err)
+	}
+	summary := fmt.Sprintf("conformance: %d of %d specs in %s: %d passed, %d failed, others %d; table: %s", len(names), suiteSpecs, took.Round(time.Second),
+		counts["passed"], counts["failed"], len(names)-counts["passed"]-counts["failed"], path)
+	s.t.Log(summary)
+	fmt.Println(summary)
+}
