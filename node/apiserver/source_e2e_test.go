@@ -192,7 +192,13 @@ func TestTheFinalStatusReachesARealAPIServerBeforeThePodIsGone(t *testing.T) {
 		})
 		// What comes too late does not take that back: the server would refuse it.
 		pods.put(with(local, func(l *corev1.Pod) { l.Status.Message = "late" }))
-		r.shows(name+": the late word", path, func(got *corev1.Pod) bool { return got.Status.Message == "late" || got.Status.Phase == tt.phase })
+		stays(t, time.Second, func() error {
+			got, err := r.pod(path)
+			if err == nil && (got.Status.Phase != tt.phase || got.Status.ContainerStatuses[0].State.Terminated == nil) {
+				err = fmt.Errorf("it is %+v", got.Status)
+			}
+			return err
+		})
 		pods.drop("default/" + name)
 		if why := pods.trouble(Key{"default", name}); why != "" {
 			t.Errorf("%s: %s", name, why)
