@@ -94,7 +94,7 @@ func podFates() []fieldFate {
 		{path: "spec.activeDeadlineSeconds", fate: enforced, note: "counted from the making of the sandbox, whatever the clock is set to; a reboot begins it anew"},
 		{path: "spec.shareProcessNamespace", fate: enforced},
 		{path: "spec.imagePullSecrets", fate: enforced, note: "Secret documents of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; the node's registry configuration counts after them"},
-		{path: "spec.readinessGates", fate: enforced, note: "nothing here sets such conditions, so the pod is never Ready"},
+		{path: "spec.readinessGates", fate: enforced, note: "nothing here sets such conditions, so the pod is never Ready; controllers of an API server set those of pods that it binds here"},
 		{
 			path: "spec.runtimeClassName", fate: enforced,
 			note: "a RuntimeClass document; its handler is a key of `runtimeHandlers` or a well-known OCI runtime in PATH. While one of them is missing the pod waits with the reason",
