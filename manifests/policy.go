@@ -20,6 +20,9 @@ type Policy struct {
 	PodSecurity string
 	// AllowedUnsafeSysctls are the sysctls that pods may set besides the safe ones: names, or prefixes that end with "*".
 	AllowedUnsafeSysctls []string
+	// RefuseCritical keeps pods from being more important than all others: from the system-* priority classes, from priorities
+	// above those that classes may have, and from the annotation monopod.dev/protected.
+	RefuseCritical bool
 }
 
 // PodSecurityLevels are the Pod Security Standards, the most lenient first.
@@ -41,7 +44,27 @@ func CheckUnsafeSysctl(pattern string) error {
 
 // violations are the problems of a valid pod that this node does not let it have.
 func (p Policy) violations(pod *corev1.Pod, it item) []problem {
-	return append(p.forbiddenSysctls(pod, it), p.podSecurity(pod, it)...)
+	return slices.Concat(p.forbiddenSysctls(pod, it), p.podSecurity(pod, it), p.critical(pod, it))
+}
+
+// critical are the fields by which a pod would come before those of other sources, whatever the machine is short of.
+func (p Policy) critical(pod *corev1.Pod, it item) []problem {
+	if !p.RefuseCritical {
+		return nil
+	}
+	const hint = "remove it, or set criticalPods: true for the source in the configuration"
+	var found []problem
+	bad := func(path, msg string) { found = append(found, problem{path: it.path(path), msg: msg, hint: hint}) }
+	if name := pod.Spec.PriorityClassName; name == NodeCritical || name == ClusterCritical {
+		bad("spec.priorityClassName", fmt.Sprintf("pods of this source may not be critical, as with %s", name))
+	}
+	if n := pod.Spec.Priority; n != nil && *n > highestPriority {
+		bad("spec.priority", fmt.Sprintf("pods of this source may not be critical: %d is above %d, the highest that a class may have", *n, highestPriority))
+	}
+	if Protected(pod) {
+		bad("metadata.annotations["+AnnotationProtected+"]", "pods of this source may not be protected from eviction")
+	}
+	return found
 }
 
 // volumeViolations are the problems of a PersistentVolume whose source a pod of the same origin might not mount itself: a

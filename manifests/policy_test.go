@@ -125,3 +125,30 @@ func TestThePolicyOfANodeIsThatOfWorkloadsToo(t *testing.T) {
 		})
 	}
 }
+
+func TestCriticalPodsOfANode(t *testing.T) {
+	const pod = `--- {apiVersion: v1, kind: Pod, metadata: {name: s, annotations: {monopod.dev/protected: "PROTECTED"}}, spec: {SPEC containers: [{name: c, image: i}]}}`
+	for _, tt := range []struct{ protected, spec, field string }{
+		{"false", "", ""},
+		{"false", "priorityClassName: high,", ""},
+		{"false", "priority: 1000000000,", ""},
+		{"false", "priorityClassName: system-node-critical,", "spec.priorityClassName"},
+		{"false", "priorityClassName: system-cluster-critical,", "spec.priorityClassName"},
+		{"false", "priority: 1000000001,", "spec.priority"},
+		{"true", "", "metadata.annotations[monopod.dev/protected]"},
+	} {
+		text := []byte(strings.NewReplacer("PROTECTED", tt.protected, "SPEC", tt.spec).Replace(pod))
+		if _, err := Load("f", text, Options{}); err != nil {
+			t.Errorf("%s, where all may be critical: %v", text, err)
+		}
+		_, err := Load("f", text, Options{Policy: Policy{RefuseCritical: true}})
+		all := Errors(err)
+		if tt.field == "" && err != nil || tt.field != "" && (len(all) != 1 || all[0].Field != tt.field || all[0].Line != 1 || !strings.Contains(all[0].Hint, "criticalPods: true")) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	job := []byte(`--- {apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {restartPolicy: Never, priorityClassName: system-node-critical, containers: [{name: c, image: i}]}}}}`)
+	if _, err := Load("f", job, Options{Policy: Policy{RefuseCritical: true}}); err == nil || !strings.Contains(err.Error(), "spec.template.spec.priorityClassName") {
+		t.Errorf("a Job: %v", err)
+	}
+}

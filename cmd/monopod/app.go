@@ -321,7 +321,7 @@ func (a *App) sources() []watcher.Source {
 	}
 	if a.cfg.StaticPodURL != "" {
 		all = append(all, watcher.NewHTTPSource(watcher.HTTPConfig{
-			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: loadParts(sourceHTTP, a.cfg.policy(a.cfg.StaticPodURLSecurity)), Log: a.log,
+			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: loadParts(sourceHTTP, a.cfg.remotePolicy(a.cfg.StaticPodURLSecurity, a.cfg.StaticPodURLCriticalPods)), Log: a.log,
 			Copy: a.cfg.copyOf(sourceHTTP),
 		}))
 	}

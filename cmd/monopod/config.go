@@ -66,6 +66,7 @@ type Config struct {
 	PodSecurity              string              `koanf:"podSecurity"`
 	StaticPodPathSecurity    string              `koanf:"staticPodPathSecurity"`
 	StaticPodURLSecurity     string              `koanf:"staticPodURLSecurity"`
+	StaticPodURLCriticalPods bool                `koanf:"staticPodURLCriticalPods"`
 	AppliedSecurity          string              `koanf:"appliedSecurity"`
 	MaxPods                  int                 `koanf:"maxPods"`
 	NodeLabels               map[string]string   `koanf:"nodeLabels"`
@@ -220,9 +221,21 @@ func (c *Config) sourceNames() []string {
 	return order
 }
 
-// policy is what pods of a source may do.
+// policy is what pods of a source of this machine may do.
 func (c *Config) policy(podSecurity string) manifests.Policy {
 	return manifests.Policy{PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls}
+}
+
+// remotePolicy is what pods of a source that is elsewhere may do.
+func (c *Config) remotePolicy(podSecurity string, criticalPods bool) manifests.Policy {
+	p := c.policy(podSecurity)
+	p.RefuseCritical = !criticalPods
+	return p
+}
+
+// policyOf is what pods of an entry of sources may do.
+func (c *Config) policyOf(s *RemoteSource) manifests.Policy {
+	return c.remotePolicy(s.PodSecurity, s.CriticalPods)
 }
 
 // configEnv is what loading reads of the world besides files.

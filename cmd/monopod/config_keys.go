@@ -108,6 +108,7 @@ func securityKeys() []configKey {
 		{path: "podSecurity", kind: kindString, def: "privileged", doc: "Pod Security Standard that each pod must meet: `privileged` (no demands), `baseline` or `restricted`. A manifest that does not is refused; what runs already runs on."},
 		{path: "staticPodPathSecurity", kind: kindString, derived: "`podSecurity`", doc: "Pod Security Standard for the pods of `staticPodPath`."},
 		{path: "staticPodURLSecurity", kind: kindString, derived: "`podSecurity`", doc: "Pod Security Standard for the pods of `staticPodURL`."},
+		{path: "staticPodURLCriticalPods", kind: kindBool, def: false, doc: "Whether pods of `staticPodURL` may be critical, as `criticalPods` of an entry of `sources`. Pods of `staticPodPath` and of `monopod apply` always may."},
 		{path: "appliedSecurity", kind: kindString, derived: "`podSecurity`", doc: "Pod Security Standard for the pods of `monopod apply`."},
 	}
 }

@@ -29,6 +29,8 @@ type RemoteSource struct {
 	MaxSize     string         `koanf:"maxSize"`
 	Atomic      bool           `koanf:"atomic"`
 	PodSecurity string         `koanf:"podSecurity"`
+	// CriticalPods is the permission to use the system-* priority classes and to be protected from eviction.
+	CriticalPods bool `koanf:"criticalPods"`
 
 	Signature SourceSignature `koanf:"signature"`
 }
@@ -61,6 +63,7 @@ func remoteSourceKeys() []configKey {
 		{path: "maxSize", kind: kindString, def: defaultSourceSize, doc: "Largest answer, unpacked; at most `10Mi`."},
 		{path: "atomic", kind: kindBool, def: false, doc: "Whether an answer with a mistake is refused as a whole. Else the objects without one count, and the others keep their last good content."},
 		{path: "podSecurity", kind: kindString, derived: "the key `podSecurity` outside", doc: "Pod Security Standard for the pods of the source."},
+		{path: "criticalPods", kind: kindBool, def: false, doc: "Whether pods of the source may be critical: have `priorityClassName: system-node-critical` or `system-cluster-critical`, a `priority` above 1000000000, or the annotation `monopod.dev/protected`. Else such pods are refused."},
 	}, sourceSignatureKeys()...)
 }
 
@@ -277,17 +280,18 @@ func (s *RemoteSource) maxBytes() int {
 
 // printedSource is a RemoteSource as it is printed: as in a file, without secrets.
 type printedSource struct {
-	Name        string          `json:"name"                yaml:"name"`
-	URL         string          `json:"url"                 yaml:"url"`
-	Headers     []printedHeader `json:"headers,omitempty"   yaml:"headers,omitempty"`
-	CAFile      string          `json:"caFile,omitempty"    yaml:"caFile,omitempty"`
-	CertFile    string          `json:"certFile,omitempty"  yaml:"certFile,omitempty"`
-	KeyFile     string          `json:"keyFile,omitempty"   yaml:"keyFile,omitempty"`
-	Period      string          `json:"period"              yaml:"period"`
-	Timeout     string          `json:"timeout"             yaml:"timeout"`
-	MaxSize     string          `json:"maxSize"             yaml:"maxSize"`
-	Atomic      bool            `json:"atomic"              yaml:"atomic"`
-	PodSecurity string          `json:"podSecurity"         yaml:"podSecurity"`
+	Name         string          `json:"name"                yaml:"name"`
+	URL          string          `json:"url"                 yaml:"url"`
+	Headers      []printedHeader `json:"headers,omitempty"   yaml:"headers,omitempty"`
+	CAFile       string          `json:"caFile,omitempty"    yaml:"caFile,omitempty"`
+	CertFile     string          `json:"certFile,omitempty"  yaml:"certFile,omitempty"`
+	KeyFile      string          `json:"keyFile,omitempty"   yaml:"keyFile,omitempty"`
+	Period       string          `json:"period"              yaml:"period"`
+	Timeout      string          `json:"timeout"             yaml:"timeout"`
+	MaxSize      string          `json:"maxSize"             yaml:"maxSize"`
+	Atomic       bool            `json:"atomic"              yaml:"atomic"`
+	PodSecurity  string          `json:"podSecurity"         yaml:"podSecurity"`
+	CriticalPods bool            `json:"criticalPods"        yaml:"criticalPods"`
 
 	Signature *SourceSignature `json:"signature,omitempty" yaml:"signature,omitempty"`
 }
@@ -304,7 +308,7 @@ func (c *Config) printedSources() []printedSource {
 	for _, s := range c.RemoteSources {
 		p := printedSource{
 			Name: s.Name, URL: watcher.RedactURL(s.URL), CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
-			Period: durationText(s.Period), Timeout: durationText(s.Timeout), MaxSize: s.MaxSize, Atomic: s.Atomic, PodSecurity: s.PodSecurity,
+			Period: durationText(s.Period), Timeout: durationText(s.Timeout), MaxSize: s.MaxSize, Atomic: s.Atomic, PodSecurity: s.PodSecurity, CriticalPods: s.CriticalPods,
 		}
 		if s.Signature.Kind != "" {
 			p.Signature = &s.Signature
@@ -347,7 +351,7 @@ func (a *App) remoteSource(s *RemoteSource) watcher.Source {
 	cfg := watcher.HTTPConfig{
 		Name: s.Name, URL: s.URL, Header: map[string][]string{}, CheckFrequency: s.Period, Timeout: s.Timeout, MaxSize: s.maxBytes(),
 		Trust: watcher.Trust{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile},
-		Load:  loadParts(s.Name, a.cfg.policy(s.PodSecurity)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: a.cfg.copyOf(s.Name), Log: a.log,
+		Load:  loadParts(s.Name, a.cfg.policyOf(s)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: a.cfg.copyOf(s.Name), Log: a.log,
 	}
 	for _, h := range s.Headers {
 		if h.ValueFile != "" {

@@ -231,6 +231,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"podSecurity":              {"baseline", "restricted", "privileged", "[1]"},
 		"staticPodPathSecurity":    {"baseline", "restricted", "privileged", "[1]"},
 		"staticPodURLSecurity":     {"baseline", "restricted", "privileged", "[1]"},
+		"staticPodURLCriticalPods": {"true", "false", "true", "x"},
 		"appliedSecurity":          {"baseline", "restricted", "privileged", "[1]"},
 		"sourceOrder":              {"[http]", "applied", "http,file", "[1]"},
 		"snapshotter":              {"native", "overlayfs", "native", "1"},

@@ -28,15 +28,16 @@ import (
 // handedElsewhere are keys whose values no part is configured with: each with a test that shows what it does.
 func handedElsewhere() map[string]string {
 	return map[string]string{
-		"socket":                "TestASecondInstanceIsRefusedAndNamesTheFirst",
-		"runPodCIDR":            "TestASubnetThatIsTakenIsNotChosen",
-		"podSecurity":           "TestEachSourceAllowsWhatItsKeySays",
-		"staticPodPathSecurity": "TestEachSourceAllowsWhatItsKeySays",
-		"staticPodURLSecurity":  "TestEachSourceAllowsWhatItsKeySays",
-		"lockFile":              "TestAnotherAgentGetsTheMachineWithoutPods",
-		"exitOnLockContention":  "TestAnotherAgentGetsTheMachineWithoutPods",
-		"lockContentionPods":    "TestAnotherAgentGetsTheMachineWithoutPods",
-		"kubeletCgroups":        "TestTheAgentGoesIntoTheCgroupThatIsConfigured",
+		"socket":                   "TestASecondInstanceIsRefusedAndNamesTheFirst",
+		"runPodCIDR":               "TestASubnetThatIsTakenIsNotChosen",
+		"podSecurity":              "TestEachSourceAllowsWhatItsKeySays",
+		"staticPodPathSecurity":    "TestEachSourceAllowsWhatItsKeySays",
+		"staticPodURLSecurity":     "TestEachSourceAllowsWhatItsKeySays",
+		"staticPodURLCriticalPods": "TestOnlySourcesWithPermissionHaveCriticalPods",
+		"lockFile":                 "TestAnotherAgentGetsTheMachineWithoutPods",
+		"exitOnLockContention":     "TestAnotherAgentGetsTheMachineWithoutPods",
+		"lockContentionPods":       "TestAnotherAgentGetsTheMachineWithoutPods",
+		"kubeletCgroups":           "TestTheAgentGoesIntoTheCgroupThatIsConfigured",
 	}
 }
 
@@ -369,6 +370,47 @@ func TestEachSourceAllowsWhatItsKeySays(t *testing.T) {
 			}
 			if r := d.shows("Running", "get", "pods"); !strings.Contains(r.stdout, allowed) || strings.Count(r.stdout, "\n") != 2 {
 				t.Errorf("pods:\n%s", r.stdout)
+			}
+		})
+	}
+}
+
+// TestOnlySourcesWithPermissionHaveCriticalPods: pods of remote sources come before others only where the configuration allows it.
+func TestOnlySourcesWithPermissionHaveCriticalPods(t *testing.T) {
+	t.Parallel()
+	critical := func(name string) string {
+		return strings.ReplaceAll(podYAML(name, runtimetest.ScriptServe), "spec:", "spec:\n  priorityClassName: system-node-critical")
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, critical(strings.Trim(r.URL.Path, "/")))
+	}))
+	defer srv.Close()
+	for _, tt := range []struct {
+		keys    []string
+		refused int
+		runs    []string
+	}{
+		{nil, 2, []string{"local"}},
+		{[]string{"staticPodURLCriticalPods: true"}, 1, []string{"local", "http"}},
+		{[]string{"CRITICAL"}, 1, []string{"local", "fleet"}},
+	} {
+		t.Run(strings.Join(tt.keys, " "), func(t *testing.T) {
+			fleet := "sources: [{name: fleet, url: '" + srv.URL + "/fleet', period: 1s"
+			if len(tt.keys) > 0 && tt.keys[0] == "CRITICAL" {
+				fleet, tt.keys = fleet+", criticalPods: true", nil
+			}
+			d := newDaemon(t, append(tt.keys, "staticPodURL: "+srv.URL+"/http", fleet+"}]")...)
+			d.put("local.yaml", critical("local"))
+			d.start()
+			r := d.shows("pods of this source may not be critical, as with system-node-critical; remove it, or set criticalPods: true", "get", "sources")
+			for strings.Count(r.stdout, "spec.priorityClassName") < tt.refused {
+				r = d.shows("spec.priorityClassName", "get", "sources")
+			}
+			if n := strings.Count(r.stdout, "spec.priorityClassName"); n != tt.refused {
+				t.Errorf("sources:\n%s", r.stdout)
+			}
+			for _, name := range tt.runs {
+				d.shows(name, "get", "pods")
 			}
 		})
 	}

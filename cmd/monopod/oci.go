@@ -19,7 +19,7 @@ func (a *App) ociSource(s *RemoteSource, ref string) watcher.Source {
 	verify, detached := s.Signature.verification()
 	return watcher.NewOCISource(watcher.OCIConfig{
 		Name: s.Name, Reference: ref, Registry: imageRegistry{image.NewArtifacts(a.cfg.registryAccess(a.log))}, Period: s.Period, Timeout: s.Timeout, MaxSize: s.maxBytes(),
-		Load: loadParts(s.Name, a.cfg.policy(s.PodSecurity)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: a.cfg.copyOf(s.Name), Log: a.log,
+		Load: loadParts(s.Name, a.cfg.policyOf(s)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: a.cfg.copyOf(s.Name), Log: a.log,
 	})
 }
 

@@ -145,7 +145,7 @@ func (p *program) fromDisk(ctx context.Context, cfg *LoadedConfig, f *why.Facts,
 func (c *Config) remotes() []RemoteSource {
 	all := slices.Clone(c.RemoteSources)
 	if c.StaticPodURL != "" {
-		all = append(all, RemoteSource{Name: sourceHTTP, URL: c.StaticPodURL, PodSecurity: c.StaticPodURLSecurity})
+		all = append(all, RemoteSource{Name: sourceHTTP, URL: c.StaticPodURL, PodSecurity: c.StaticPodURLSecurity, CriticalPods: c.StaticPodURLCriticalPods})
 	}
 	return all
 }
@@ -166,7 +166,7 @@ func (c *LoadedConfig) storedPods(s *RemoteSource, input string) ([]*manifests.P
 			}
 		}
 	}
-	content, err := manifests.LoadParts(input, text, manifests.Options{Source: s.Name, Policy: c.policy(s.PodSecurity)})
+	content, err := manifests.LoadParts(input, text, manifests.Options{Source: s.Name, Policy: c.policyOf(s)})
 	if content == nil {
 		return nil, err
 	}
