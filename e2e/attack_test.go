@@ -31,20 +31,23 @@ func newAttacked(t *testing.T, extra ...string) *attacked {
 	return &attacked{in, in.ready("good")}
 }
 
-// peak is the most memory that the agent has had since forget.
-func (a *attacked) peak() int {
+// memory is a line of /proc/PID/status of the agent, in bytes.
+func (a *attacked) memory(line string) int {
 	a.t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(b), "VmHWM:")
+	_, rest, _ := strings.Cut(string(b), "\n"+line+":")
 	n, err := strconv.Atoi(strings.Fields(rest + " x")[0])
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	return n << 10
 }
+
+// peak is the most memory that the agent has had since forget.
+func (a *attacked) peak() int { return a.memory("VmHWM") }
 
 // forget makes peak begin again: see clear_refs in proc(5).
 func (a *attacked) forget() {
@@ -69,7 +72,7 @@ func (a *attacked) unharmed(name string) {
 		a.t.Errorf("%s: the good pod was %s and is %s", name, brief(a.good), brief(now))
 	}
 	peak := a.peak()
-	a.t.Logf("%-40s %4d MiB", name, peak>>20)
+	a.t.Logf("%-50s %4d MiB, then %d of the heap and %d of files", name, peak>>20, a.memory("RssAnon")>>20, a.memory("RssFile")>>20)
 	if peak > mostMemory {
 		a.t.Errorf("%s: the agent took %d MiB, more than %d", name, peak>>20, mostMemory>>20)
 	}

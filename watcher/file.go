@@ -45,6 +45,8 @@ type FileSource struct {
 	order []*input
 	// absent are the inputs that were missing from the last listing.
 	absent []*input
+	// calls are those to file systems that do not answer.
+	calls *calls
 	// restless are the inputs that are to be looked at again although no event may tell of them.
 	restless map[string]*input
 	// listedAt is when the directory was last listed; zero: what it holds is not known.
@@ -81,7 +83,7 @@ func NewFileSource(cfg FileConfig) *FileSource {
 	g.aside = cmp.Or(cfg.Aside, g.aside)
 	return &FileSource{
 		cfg: cfg, log: cfg.Log.With("source", cfg.Name), graces: g,
-		inputs: map[string]*input{}, restless: map[string]*input{}, ignored: map[string]Report{},
+		calls: newCalls(), inputs: map[string]*input{}, restless: map[string]*input{}, ignored: map[string]Report{},
 	}
 }
 
@@ -215,7 +217,7 @@ func (s *FileSource) look(h *heard) (l listing) {
 	for range rounds {
 		h.add(s.hear())
 		want := interests{}
-		l = survey(s.cfg.Path, s.single, want)
+		l = survey(s.cfg.Path, s.single, want, s.calls)
 		if s.notify == nil {
 			break
 		}
@@ -290,12 +292,12 @@ func (s *FileSource) reread(in *input, c candidate) {
 		in.fail(lines(c.err))
 		return
 	}
-	got, err := readFile(c.path, waitForWriters)
+	got, err := s.readIn(c.path, waitForWriters)
 	if errors.Is(err, errBeingWritten) {
 		waited := in.wait(time.Now(), got.id)
 		switch {
 		case waited >= writerPatience:
-			got, err = readFile(c.path, readAnyway)
+			got, err = s.readIn(c.path, readAnyway)
 		case waited >= quietWrite:
 			in.trouble = []string{in.path + ": " + err.Error()}
 		}
@@ -305,6 +307,11 @@ func (s *FileSource) reread(in *input, c candidate) {
 		return
 	}
 	in.judge(got, s.cfg.Load, s.graces.shrink)
+}
+
+// readIn is readFile, as long as the file system answers.
+func (s *FileSource) readIn(path string, force force) (contents, error) {
+	return within(s.calls, path, func() (contents, error) { return readFile(path, force) })
 }
 
 // adopt makes the input of a new path. If a file of another name was moved there, what is known of it goes along.

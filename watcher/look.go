@@ -37,6 +37,8 @@ type listing struct {
 	ignored map[string]string
 	// err says that nothing is known about the content now.
 	err error
+
+	calls *calls
 }
 
 var (
@@ -48,7 +50,7 @@ var (
 
 // survey lists path. What to watch for changes is added to want, also when it cannot be read. single tells that path
 // was one file when last seen.
-func survey(path string, single bool, want interests) listing {
+func survey(path string, single bool, want interests, calls *calls) listing {
 	r, err := trace("/", path)
 	want.follow(r.hops)
 	switch {
@@ -57,7 +59,7 @@ func survey(path string, single bool, want interests) listing {
 	case err != nil:
 		return listing{err: err, single: single}
 	case r.info.IsDir():
-		return lookInto(path, r, want)
+		return lookInto(path, r, want, calls)
 	case r.info.Mode().IsRegular():
 		l := listing{single: true, files: []candidate{{path: path, real: r.real, id: identify(r.info)}}}
 		l.site, l.err = findSite(filepath.Dir(path))
@@ -94,9 +96,9 @@ func findSite(dir string) (site, error) {
 }
 
 // lookInto lists a directory.
-func lookInto(path string, r route, want interests) listing {
+func lookInto(path string, r route, want interests, calls *calls) listing {
 	want.listen(r.real)
-	l := listing{site: identifySite(r.real), ignored: map[string]string{}}
+	l := listing{site: identifySite(r.real), ignored: map[string]string{}, calls: calls}
 	entries, err := readDir(r.real)
 	if err != nil {
 		l.err = err
@@ -136,7 +138,8 @@ func (l *listing) add(dir string, e fs.DirEntry, want interests) {
 }
 
 func (l *listing) addLink(path, name string, want interests) {
-	r, err := trace(l.site.real, name)
+	// The link may lead to a file system whose server is gone.
+	r, err := within(l.calls, path, func() (route, error) { return trace(l.site.real, name) })
 	want.follow(r.hops)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, gone := os.Lstat(filepath.Join(l.site.real, name)); errors.Is(gone, fs.ErrNotExist) {

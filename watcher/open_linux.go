@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -13,11 +14,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/regular"
 )
 
 var (
 	errBeingWritten = errors.New("another process has it open for writing; it is read when that is done")
-	errSpecial      = errors.New("not a regular file")
 	errTooLarge     = fmt.Errorf("larger than %d MiB", MaxInput>>20)
 )
 
@@ -68,32 +70,24 @@ type contents struct {
 // readFile reads a regular file and nothing else: it neither blocks on a fifo nor opens a device. Unless force is
 // set it returns errBeingWritten, with the identity, while a process has it open for writing.
 func readFile(path string, force force) (contents, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return contents{}, err
+	f, info, err := regular.Open(path, unix.O_NOATIME)
+	if errors.Is(err, unix.EPERM) { // who does not own it, and is not root, may not ask for that
+		f, info, err = regular.Open(path, 0)
 	}
-	if !info.Mode().IsRegular() {
-		return contents{}, errSpecial
-	}
-	f, err := openUnnoticed(path, unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return contents{}, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return contents{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return contents{}, errSpecial
-	}
 	c := contents{id: identify(info)}
 	if force == waitForWriters && beingWritten(f) {
 		return c, errBeingWritten
 	}
-	if c.data, err = io.ReadAll(io.LimitReader(f, MaxInput+1)); err != nil {
-		return c, err
+	if info.Size() <= MaxInput {
+		if c.data, err = readAll(f, info.Size()); err != nil {
+			return c, err
+		}
 	}
-	if len(c.data) > MaxInput {
+	if info.Size() > MaxInput || len(c.data) > MaxInput {
 		c.stable = c.id.settled(time.Now())
 		return c, errTooLarge
 	}
@@ -103,6 +97,14 @@ func readFile(path string, force force) (contents, error) {
 	c.sum = sha256.Sum256(c.data)
 	c.stable = identify(info) == c.id && c.id.settled(time.Now())
 	return c, nil
+}
+
+// readAll reads up to one byte more than an input may have, into a buffer that is made for what is expected.
+func readAll(r io.Reader, expected int64) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(int(min(max(expected, 0), MaxInput)) + bytes.MinRead)
+	_, err := b.ReadFrom(io.LimitReader(r, MaxInput+1))
+	return b.Bytes(), err
 }
 
 // openUnnoticed opens a file, or a directory, to read it without its time of access being written to disk, which would be one

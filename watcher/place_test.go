@@ -340,7 +340,7 @@ func TestWithoutInotifyThePeriodicReadSeesEverything(t *testing.T) {
 // assembleAfter looks once without any notifier, as after a failed inotify_init.
 func (s *FileSource) assembleAfter(t *testing.T) Set {
 	t.Helper()
-	l := survey(s.cfg.Path, s.single, interests{})
+	l := survey(s.cfg.Path, s.single, interests{}, newCalls())
 	must(t, l.err)
 	s.reachable(time.Now(), l)
 	for _, c := range l.files {

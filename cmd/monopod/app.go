@@ -342,6 +342,7 @@ func (a *App) sources() []watcher.Source {
 // load is the watcher's way to manifests.
 func load(source string, policy manifests.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
+		defer afterInput(len(data))
 		return manifests.LoadAll(input, data, manifests.Options{Source: source, Policy: policy, Author: authorOf(source)})
 	}
 }
@@ -349,6 +350,7 @@ func load(source string, policy manifests.Policy) watcher.Loader {
 // loadParts is load for sources that judge object by object.
 func loadParts(source string, policy manifests.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
+		defer afterInput(len(data))
 		return manifests.LoadParts(input, data, manifests.Options{Source: source, Policy: policy, Author: authorOf(source)})
 	}
 }

@@ -77,6 +77,17 @@ func (t *thrift) wake() {
 	}
 }
 
+// largeInput is from which size on the memory that reading an input took is given back at once: ten times its size, which would else
+// still be there while the next one is read.
+const largeInput = 512 << 10
+
+// afterInput gives memory back after an input of a size.
+func afterInput(bytes int) {
+	if bytes >= largeInput {
+		debug.FreeOSMemory()
+	}
+}
+
 // giveBack returns to the machine what memory the process does not need now.
 func giveBack() {
 	debug.FreeOSMemory()
