@@ -76,7 +76,7 @@ func metadataFates() []fieldFate {
 			path: "metadata.deletionGracePeriodSeconds", fate: refused, note: "never: it says that the pod is going away",
 			hint: "use spec.terminationGracePeriodSeconds",
 		},
-		{path: "metadata.ownerReferences", fate: harmless, note: "there is no garbage collector: a pod lives as long as its document"},
+		{path: "metadata.ownerReferences", fate: harmless, note: "a pod whose controller is in the same source is ignored with a note, because the controller makes it; others live as long as their documents"},
 		{path: "metadata.finalizers", fate: harmless, note: "nothing here waits for finalizers: a pod lives as long as its document"},
 		{path: "metadata.managedFields", fate: harmless, note: "book-keeping of an API server"},
 		{path: "status", fate: harmless, note: "monopod reports the status it observes, as an API server drops the one it is sent"},

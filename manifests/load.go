@@ -55,6 +55,7 @@ func LoadParts(file string, data []byte, o Options) (*Content, error) {
 	if !l.bearable(item{source: &source{}}) {
 		return nil, joinErrors(l.errs)
 	}
+	l.owned()
 	return &l.content, joinErrors(l.errs)
 }
 
@@ -145,7 +146,7 @@ func (l *loader) notUTF8(data []byte) error {
 // add takes over a complete pod.
 func (l *loader) add(pod *corev1.Pod, line int) {
 	pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"} // elements of a PodList may leave it out
-	p := &Pod{Object: pod, Origin: Origin{Source: l.source, File: l.file, Line: line}}
+	p := &Pod{Object: pod, Origin: Origin{Source: l.source, File: l.file, Line: line}, Owner: takeOwner(pod, l.author)}
 	key := p.Key()
 	if msg := l.made.add(1, 0); msg != "" {
 		l.errs = append(l.errs, &Error{File: l.file, Line: line, Pod: key.String(), Msg: msg, Hint: "split it"})
@@ -156,8 +157,20 @@ func (l *loader) add(pod *corev1.Pod, line int) {
 	}
 }
 
+// owned drops what controllers of the same input make.
+func (l *loader) owned() {
+	c := &l.content
+	var dropped []Owned
+	c.Pods, c.Workloads, dropped = dropOwned(c.Pods, c.Workloads, l.errs)
+	for _, o := range dropped {
+		c.Notes = append(c.Notes, o.Note())
+	}
+	sortByPlace(c.Notes)
+}
+
 // addObject takes over a complete object.
 func (l *loader) addObject(o *Object, info kindInfo) {
+	o.Owner = takeOwner(o.Object, l.author)
 	id := o.ID()
 	name := strings.TrimPrefix(id.String(), id.Kind+" ")
 	switch {

@@ -42,6 +42,8 @@ type Object struct {
 	Object metav1.Object
 	Kind   string
 	Origin Origin
+	// Owner is the controller that a dump names, if any.
+	Owner Owner
 }
 
 // ObjectID names an object on this machine. The namespace of cluster-wide kinds is empty.

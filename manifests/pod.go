@@ -45,6 +45,8 @@ type Origin struct {
 type Pod struct {
 	Object *corev1.Pod
 	Origin Origin
+	// Owner is the controller that a dump names, if any.
+	Owner Owner
 	// Refs is the content of the objects that the pod refers to, as far as it is known; nil before WithRefs. It is in
 	// no hash and must never be stored: it can hold Secrets.
 	Refs *Refs

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -22,9 +23,12 @@ type Document struct {
 	// Canonical is the document as YAML of its own: keys sorted, without comments, anchors and styles. Two documents
 	// that say the same in the same words have the same.
 	Canonical []byte
+	// ownable is what says whether a controller makes it.
+	ownable ownable
 }
 
-// Split takes an input apart into its objects, in their order. Documents of kinds that mean nothing here are left out.
+// Split takes an input apart into its objects, in their order. Left out are documents of kinds that mean nothing here, and those that a
+// controller of the same input makes.
 // An error tells of everything that cannot be told apart; that the rest is valid is for LoadAll to say.
 func Split(file string, data []byte) ([]Document, error) {
 	l := loader{file: file}
@@ -39,7 +43,7 @@ func Split(file string, data []byte) ([]Document, error) {
 	if len(documents) > maxObjects || len(s.docs) > maxObjects {
 		return nil, joinErrors([]*Error{{File: file, Msg: tooManyObjects, Hint: "split it"}})
 	}
-	return s.docs, errors.Join(s.errs...)
+	return withoutOwned(s.docs), errors.Join(s.errs...)
 }
 
 // split collects the documents of an input.
@@ -134,7 +138,19 @@ func (s *split) add(m map[string]any, it item, id ObjectID) {
 		s.fail(it.errors("", []problem{{path: it.prefix, msg: "it cannot be written as YAML: " + err.Error()}}))
 		return
 	}
-	s.docs = append(s.docs, Document{ID: id, Line: it.firstLine(), Canonical: data})
+	s.docs = append(s.docs, Document{ID: id, Line: it.firstLine(), Canonical: data, ownable: ownableOf(meta, id)})
+}
+
+// ownableOf reads what ownership follows from. What cannot be read does not matter: LoadAll reports it.
+func ownableOf(meta map[string]any, id ObjectID) ownable {
+	o := ownable{id: id}
+	var m metav1.ObjectMeta
+	relevant := map[string]any{"uid": meta["uid"], "labels": meta["labels"], "ownerReferences": meta["ownerReferences"]}
+	if data, err := json.Marshal(relevant); err != nil || kjson.UnmarshalCaseSensitivePreserveInts(data, &m) != nil {
+		return o
+	}
+	o.uid, o.labels, o.owner = m.UID, m.Labels, takeOwner(&m, AuthorUser)
+	return o
 }
 
 // namespaceOf is that of an object; cluster-wide kinds have none.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/tools/txtar"
 )
 
 // joined is the content of several inputs, as if they were one.
@@ -144,5 +145,20 @@ func TestFindKind(t *testing.T) {
 		if kind != want || ok != (want != "") || namespaced != (ok && kind != "StorageClass") {
 			t.Errorf("%q: %q %v %v, want %q", word, kind, namespaced, ok, want)
 		}
+	}
+}
+
+func TestSplitLeavesOutWhatAControllerOfTheInputMakes(t *testing.T) {
+	a, err := txtar.ParseFile("testdata/stories/dump-of-all.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := Split("all.yaml", a.Files[0].Data)
+	var got []string
+	for _, d := range docs {
+		got = append(got, d.ID.String())
+	}
+	if want := "Pod default/alone, Deployment default/web, CronJob default/tick"; err != nil || strings.Join(got, ", ") != want {
+		t.Errorf("%v, %v\nwant %s", got, err, want)
 	}
 }

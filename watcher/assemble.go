@@ -48,6 +48,7 @@ func (s *FileSource) assemble(now time.Time) Set {
 		set.addMissing(now, missing, own)
 	}
 	set.distinct = true
+	set = set.withoutOwned()
 	set.Reports = s.withPlaces(set.Reports)
 	return set
 }

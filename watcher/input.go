@@ -159,7 +159,7 @@ func (in *input) moved(path string) *input {
 	for _, p := range in.content.Pods {
 		origin := p.Origin
 		origin.File = path
-		c.Pods = append(c.Pods, &manifests.Pod{Object: p.Object, Origin: origin})
+		c.Pods = append(c.Pods, &manifests.Pod{Object: p.Object, Origin: origin, Owner: p.Owner})
 	}
 	c.Objects, c.Workloads = movedObjects(in.content.Objects, path), movedObjects(in.content.Workloads, path)
 	out.take(c)
@@ -171,7 +171,7 @@ func movedObjects(objects []*manifests.Object, path string) []*manifests.Object 
 	for _, o := range objects {
 		origin := o.Origin
 		origin.File = path
-		out = append(out, &manifests.Object{Object: o.Object, Kind: o.Kind, Origin: origin})
+		out = append(out, &manifests.Object{Object: o.Object, Kind: o.Kind, Origin: origin, Owner: o.Owner})
 	}
 	return out
 }

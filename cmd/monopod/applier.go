@@ -273,6 +273,10 @@ func (a *applier) read(files []node.ManifestFile) (objects []*pushed, notes []st
 	for _, f := range files {
 		v := judge(f.Name, f.Content, nil, manifests.Options{Source: sourceApplied, Policy: a.policy})
 		all = append(all, v)
+	}
+	conflicts(all)
+	for i, f := range files {
+		v := all[i]
 		if len(v.Errors) > 0 {
 			continue
 		}
@@ -282,13 +286,13 @@ func (a *applier) read(files []node.ManifestFile) (objects []*pushed, notes []st
 			v.Errors = append(v.Errors, manifests.Errors(err)...)
 			continue
 		}
+		docs = slices.DeleteFunc(docs, func(d manifests.Document) bool { return v.owned[d.ID] })
 		found, err := a.match(f.Name, docs)
 		if err != nil {
 			v.Errors = append(v.Errors, &manifests.Error{File: f.Name, Msg: err.Error()})
 		}
 		objects = append(objects, found...)
 	}
-	conflicts(all)
 	for _, v := range all {
 		errs = append(errs, v.Errors...)
 	}

@@ -61,6 +61,8 @@ type verdict struct {
 
 	loaded             []*manifests.Pod
 	objects, workloads []*manifests.Object
+	// owned are documents that controllers in other files make.
+	owned map[manifests.ObjectID]bool
 }
 
 type validPod struct {
@@ -188,9 +190,6 @@ func judge(file string, content []byte, err error, o manifests.Options) *verdict
 		var c *manifests.Content
 		if c, err = manifests.LoadAll(file, content, o); err == nil {
 			v.loaded, v.objects, v.workloads, v.Notes = c.Pods, c.Objects, c.Workloads, c.Remarks()
-			for _, o := range slices.Concat(c.Objects, c.Workloads) {
-				v.Objects = append(v.Objects, o.String())
-			}
 		}
 	}
 	if err != nil {
@@ -202,15 +201,54 @@ func judge(file string, content []byte, err error, o manifests.Options) *verdict
 			v.Errors = []*manifests.Error{{File: file, Msg: err.Error()}}
 		}
 	}
+	v.list()
+	return v
+}
+
+// list fills in the names of what was loaded.
+func (v *verdict) list() {
+	v.Pods, v.Objects = []validPod{}, nil
 	for _, pod := range v.loaded {
 		v.Pods = append(v.Pods, validPod{Namespace: pod.Object.Namespace, Name: pod.Object.Name, Line: pod.Origin.Line})
 	}
-	return v
+	for _, o := range slices.Concat(v.objects, v.workloads) {
+		v.Objects = append(v.Objects, o.String())
+	}
+}
+
+func podID(p *manifests.Pod) manifests.ObjectID {
+	return manifests.ObjectID{Kind: "Pod", Namespace: p.Object.Namespace, Name: p.Object.Name}
+}
+
+// dropOwned leaves out what controllers in other files make.
+func dropOwned(all []*verdict) {
+	var pods []*manifests.Pod
+	var workloads []*manifests.Object
+	for _, v := range all {
+		pods, workloads = append(pods, v.loaded...), append(workloads, v.workloads...)
+	}
+	_, _, dropped := manifests.DropOwned(pods, workloads)
+	for _, o := range dropped {
+		i := slices.IndexFunc(all, func(v *verdict) bool { return v.File == o.Origin.File })
+		if i < 0 {
+			continue
+		}
+		v := all[i]
+		if v.owned == nil {
+			v.owned = map[manifests.ObjectID]bool{}
+		}
+		v.owned[o.ID] = true
+		v.Notes = append(v.Notes, o.Note().Error())
+		v.loaded = slices.DeleteFunc(v.loaded, func(p *manifests.Pod) bool { return o.ID == podID(p) && p.Origin == o.Origin })
+		v.workloads = slices.DeleteFunc(v.workloads, func(w *manifests.Object) bool { return w.ID() == o.ID && w.Origin == o.Origin })
+		v.list()
+	}
 }
 
 // conflicts adds the errors that several inputs make together: what the watcher and the admission of the
 // runner would say if all of it were in one directory.
 func conflicts(all []*verdict) {
+	dropOwned(all)
 	first := map[manifests.Key]*manifests.Pod{}
 	in := map[manifests.Key]*verdict{}
 	a := runner.Admission{Known: map[manifests.Key]runner.Holding{}, Listed: true}

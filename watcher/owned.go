@@ -1,0 +1,67 @@
+package watcher
+
+import (
+	"fmt"
+
+	"monopod/manifests"
+)
+
+// withoutOwned leaves out what a controller in another input of the same source makes, and says so in the reports. Sources do not look at
+// each other here: a document of one must not take a pod of another away.
+func (set Set) withoutOwned() Set {
+	pods, workloads, dropped := manifests.DropOwned(set.Pods, set.Workloads)
+	if len(dropped) == 0 {
+		return set
+	}
+	set.Pods, set.Workloads = pods, workloads
+	by := map[string]*ownedHere{}
+	for _, o := range dropped {
+		h := by[o.Origin.File]
+		if h == nil {
+			h = &ownedHere{pods: map[string]bool{}, objects: map[string]bool{}}
+			by[o.Origin.File] = h
+		}
+		h.add(o)
+	}
+	for i := range set.Reports {
+		if h := by[set.Reports[i].Input]; h != nil {
+			set.Reports[i] = h.report(set.Reports[i])
+		}
+	}
+	return set
+}
+
+// ownedHere is what one input does not contribute.
+type ownedHere struct {
+	pods, objects map[string]bool
+	notes         []string
+	more          int
+}
+
+func (h *ownedHere) add(o manifests.Owned) {
+	if o.ID.Kind == "Pod" {
+		h.pods[o.ID.Namespace+"/"+o.ID.Name] = true
+	} else {
+		h.objects[o.ID.String()] = true
+	}
+	if len(h.notes) == maxReasons {
+		h.more++
+		return
+	}
+	h.notes = append(h.notes, o.Note().Error())
+}
+
+func (h *ownedHere) report(r Report) Report {
+	r.Pods, r.Objects = without(r.Pods, h.pods), without(r.Objects, h.objects)
+	if r.State != Accepted {
+		return r
+	}
+	r.Errors = append(r.Errors[:len(r.Errors):len(r.Errors)], h.notes...)
+	if h.more > 0 {
+		r.Errors = append(r.Errors, fmt.Sprintf("and %d more", h.more))
+	}
+	if len(r.Pods)+len(r.Objects) == 0 {
+		r.State = Ignored
+	}
+	return r
+}

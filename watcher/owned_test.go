@@ -1,0 +1,58 @@
+package watcher
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	deploymentFile = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: c, image: app}]}
+`
+	ownedFile = `apiVersion: v1
+kind: Pod
+metadata:
+  name: web-5d9c-abcde
+  labels: {a: b, pod-template-hash: 5d9c}
+  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-5d9c, uid: r1, controller: true}]
+spec: {containers: [{name: c, image: app}]}
+`
+)
+
+// TestWhatAControllerOfAnotherFileMakesIsNotRunTwice, and counts for itself again without the controller.
+func TestWhatAControllerOfAnotherFileMakesIsNotRunTwice(t *testing.T) {
+	dir := t.TempDir()
+	deploy, pods := filepath.Join(dir, "deploy.yaml"), filepath.Join(dir, "pods.yaml")
+	must(t, os.WriteFile(pods, []byte(ownedFile), 0o600))
+	s := standWith(t, FileConfig{Path: dir, Load: realLoad}, hasty())
+	s.until("the pod alone", func(set Set) bool { return len(set.Pods) == 1 && len(set.Pods[0].Object.OwnerReferences) == 0 })
+
+	must(t, os.WriteFile(deploy, []byte(deploymentFile), 0o600))
+	set := s.until("the controller alone", func(set Set) bool { return len(set.Workloads) == 1 && len(set.Pods) == 0 })
+	i := slices.IndexFunc(set.Reports, func(r Report) bool { return r.Input == pods })
+	if i < 0 {
+		t.Fatalf("no report on %s: %+v", pods, set.Reports)
+	}
+	want := pods + ":1: pod default/web-5d9c-abcde: ignored: Deployment default/web makes it, and it would run twice"
+	if r := set.Reports[i]; r.State != Ignored || strings.Join(r.Errors, "\n") != want || len(r.Pods) > 0 {
+		t.Errorf("%+v, want %s", r, want)
+	}
+
+	must(t, os.WriteFile(deploy, []byte("kind: Deploymnt\n"), 0o600))
+	s.state(deploy, Refused)
+	if set := s.until("the last good content", func(Set) bool { return true }); len(set.Pods) > 0 {
+		t.Error("a broken edit of the controller starts the pod")
+	}
+	must(t, os.Remove(deploy))
+	s.until("the pod again", func(set Set) bool { return len(set.Pods) == 1 && len(set.Workloads) == 0 })
+	s.state(pods, Accepted)
+}
