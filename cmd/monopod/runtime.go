@@ -15,6 +15,7 @@ import (
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/network/hostports"
 	"monopod/runner/spec"
 )
 
@@ -63,12 +64,38 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 		SeccompProfileRoot: cfg.SeccompProfileRoot, SeccompDefault: cfg.SeccompDefault,
 		Network: network.Config{
 			ConfDir: cfg.CNIConfDir, OwnConfDir: filepath.Join(cfg.StateDirectory, "cni"), BinDirs: f.cniDirs(cfg.CNIBinDirs),
-			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil, Log: log,
+			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil,
+			PortsDir: hostPortsDir, Listeners: portListeners, Log: log,
 		},
 		Image: image.Config{Snapshotter: cfg.Snapshotter, Access: cfg.registryAccess(log), Limits: cfg.pullLimits(), Rules: cfg.imageRules(), PreloadDirs: cfg.PreloadDirectories, Log: log},
 		Logs:  logLimits(&cfg.Config), Events: cfg.Events,
 		Log: log,
 	}, nil
+}
+
+// hostPortsDir is where the monopods of this machine claim host ports.
+const hostPortsDir = "/run/monopod-hostports"
+
+// portListeners lists the processes that listen on the host ports wanted. This process is one of them only where it
+// means to keep a port for itself: it holds UDP ports for pods, and answers names on addresses that only pods ask.
+func portListeners(wanted func(port int) bool) ([]hostports.Process, error) {
+	all, err := node.Listeners("/proc", 0, wanted)
+	if err != nil {
+		return nil, err
+	}
+	var out []hostports.Process
+	for _, l := range all {
+		const domain = 53
+		if l.PID == os.Getpid() && (l.Protocol == "UDP" || l.Addr.Port() == domain) {
+			continue
+		}
+		p := hostports.Process{Port: hostports.Port{Protocol: strings.ToLower(l.Protocol), Port: l.Addr.Port()}, Name: l.Name, PID: l.PID}
+		if a := l.Addr.Addr(); !a.IsUnspecified() {
+			p.Port.IP = a
+		}
+		out = append(out, p)
+	}
+	return out, nil
 }
 
 // enforcement translates how resources are enforced.

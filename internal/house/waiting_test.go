@@ -33,7 +33,6 @@ func sleepers() map[string]string {
 		"e2e/apply_test.go":                            moment,
 		"e2e/stubborn_test.go":                         moment,
 		"e2e/rollout_test.go TestAnUpdateThatIsKilledAtAnyMomentEndsInOneRevision": moment,
-		"runner/ctrd/network/init_e2e_test.go":                                     "what was seen is believed for a time",
 		"runner/ctrd/image/preload_e2e_test.go":                                    "the pace of what it does",
 		"cmd/monopod/bench_test.go BenchmarkScaleIdle":                             "a benchmark: the time is what is measured",
 		"runner/probe/bench_test.go aThousandASecond":                              "a benchmark: the time is what is measured",

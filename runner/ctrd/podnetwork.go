@@ -13,9 +13,10 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/network/hostports"
 )
 
-// networkTimeout bounds one CNI ADD or DEL.
+// networkTimeout bounds one set-up or teardown of a network.
 const networkTimeout = 2 * time.Minute
 
 // adds are the network set-ups of this process, by sandbox. A failed one stays until SetupNetwork or removal.
@@ -115,7 +116,7 @@ func (a *adds) wait(ctx context.Context) {
 	}
 }
 
-// startNetwork runs CNI ADD in the background.
+// startNetwork sets up the network in the background.
 func (r *Runtime) startNetwork(ctx context.Context, rec *sandboxRecord) *add {
 	return r.adds.start(ctx, rec.ID, func(ctx context.Context) error {
 		err := r.addNetwork(ctx, rec.ID)
@@ -124,7 +125,7 @@ func (r *Runtime) startNetwork(ctx context.Context, rec *sandboxRecord) *add {
 	})
 }
 
-// addNetwork runs ADD and stores its result: in /etc/hosts, on the record, in the index.
+// addNetwork sets up the network and stores its result: in /etc/hosts, on the record, in the index.
 func (r *Runtime) addNetwork(ctx context.Context, id string) (err error) {
 	began := time.Now()
 	defer func() {
@@ -167,10 +168,10 @@ func (r *Runtime) setupNetwork(ctx context.Context, key manifests.Key) error {
 	if rec.Network.Ready {
 		return nil
 	}
-	return stepError(runner.ReasonCreatePodSandboxError, r.repeatNetwork(ctx, rec).wait(ctx))
+	return networkError(r.repeatNetwork(ctx, rec).wait(ctx))
 }
 
-// repeatNetwork runs CNI DEL and ADD in the background.
+// repeatNetwork tears the network down and sets it up in the background.
 func (r *Runtime) repeatNetwork(ctx context.Context, rec *sandboxRecord) *add {
 	return r.adds.start(ctx, rec.ID, func(ctx context.Context) error {
 		if err := r.net.Teardown(ctx, r.networkPod(rec)); err != nil {
@@ -180,6 +181,14 @@ func (r *Runtime) repeatNetwork(ctx context.Context, rec *sandboxRecord) *add {
 		r.watch.notify(rec.Labels.Key)
 		return err
 	})
+}
+
+// networkError names the step that failed; a host port that is another's is a conflict, as in the admission of pods.
+func networkError(err error) error {
+	if held, ok := errors.AsType[*hostports.HeldError](err); ok {
+		return stepError(runner.ReasonHostPortConflict, held)
+	}
+	return stepError(runner.ReasonCreatePodSandboxError, err)
 }
 
 // waitNetwork waits until the sandbox's network is up.
@@ -195,10 +204,10 @@ func (r *Runtime) waitNetwork(ctx context.Context, id string) error {
 	if n == nil {
 		return stepError(runner.ReasonCreatePodSandboxError, errors.New("the network set-up was cut off and must be repeated"))
 	}
-	return stepError(runner.ReasonCreatePodSandboxError, n.wait(ctx))
+	return networkError(n.wait(ctx))
 }
 
-// networkPod is what CNI is told.
+// networkPod is what the network needs to know.
 func (r *Runtime) networkPod(rec *sandboxRecord) network.Pod {
 	p := network.Pod{
 		SandboxID: rec.ID,
@@ -207,6 +216,9 @@ func (r *Runtime) networkPod(rec *sandboxRecord) network.Pod {
 		Name:      rec.Labels.Key.Name,
 		UID:       rec.Labels.UID,
 		Bandwidth: bandwidthOf(rec.Pod),
+	}
+	if rec.Pod.Object.Spec.HostNetwork {
+		p.Pin = filepath.Join(r.nsDir(rec.ID), "ipc")
 	}
 	for c := range manifests.LastingContainers(&rec.Pod.Object.Spec) {
 		for _, m := range c.Ports {

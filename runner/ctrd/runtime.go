@@ -157,6 +157,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		return nil, err
 	}
 	r.images = image.NewStore(r.client, cfg.Image)
+	cfg.Network.Notice = r.networkNotice
 	r.net = network.New(cfg.Network)
 	if err := r.net.Init(ctx); err != nil {
 		// Pods that run are not touched by it, and those on the host network need none.
@@ -168,6 +169,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		return nil, err
 	}
 	r.reattachLogs()
+	r.adoptNetworks()
 	r.emptyAllEvicted()
 	return r, r.cleanStart(r.ns(ctx))
 }
@@ -327,6 +329,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { return r.followEvents(ctx) })
 	g.Go(func() error { return r.teardown.run(ctx) })
 	g.Go(func() error { return reapShims(ctx) })
+	g.Go(func() error { return r.net.Watch(ctx) })
 	g.Go(func() error { r.cleanCommands(ctx); return nil })
 	g.Go(func() error { r.measureUsage(ctx); return nil })
 	g.Go(func() error { r.logs.Sweep(); return nil })

@@ -31,7 +31,7 @@ func namespacesOf(pod *corev1.Pod) network.Namespaces {
 	}
 }
 
-// createSandbox makes record, namespaces, files and shm side by side, then starts CNI ADD. Called again after it was
+// createSandbox makes record, namespaces, files and shm side by side, then starts to set up the network. Called again after it was
 // cut off, it completes what is there.
 func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
 	if err := identifiers.Validate(a.UID); err != nil {
@@ -54,7 +54,11 @@ func (r *Runtime) createSandbox(ctx context.Context, key manifests.Key, pod *man
 	g.Go(func() error { return r.storeSandbox(ctx, rec) })
 	g.Go(func() error { return r.prepareSandbox(ctx, rec) })
 	g.Go(func() error { return r.preparePodCgroup(rec) })
-	if err := g.Wait(); err != nil {
+	err := g.Wait()
+	if err == nil {
+		err = r.claimHostPorts(rec)
+	}
+	if err != nil {
 		r.dropSandbox(ctx, rec)
 		return err
 	}
@@ -109,6 +113,9 @@ func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *man
 		return err
 	}
 	if err := r.prepareSandbox(ctx, rec); err != nil {
+		return err
+	}
+	if err := r.claimHostPorts(rec); err != nil {
 		return err
 	}
 	if !rec.Network.Ready {

@@ -241,6 +241,8 @@ func (r *Runtime) takeApart(ctx context.Context, rec *sandboxRecord) error {
 		if err := r.teardownNetwork(ctx, rec); err != nil {
 			return err
 		}
+	} else if err := r.net.Unclaim(rec.ID); err != nil {
+		return err
 	}
 	if err := errors.Join(network.Unpin(r.nsDir(rec.ID)), removeTree(r.shmDir(rec.ID)), r.dropImageVolumes(ctx, rec.ID)); err != nil {
 		return err

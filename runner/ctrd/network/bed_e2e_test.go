@@ -52,8 +52,8 @@ func inNet(tb testing.TB, netns string, fn func() error) error {
 	})
 }
 
-// serve answers every connection with the caller's address.
-func serve(tb testing.TB, netns, addr string) {
+// serve answers every connection with the caller's address, until stop is called: its sockets keep the namespace.
+func serve(tb testing.TB, netns, addr string) (stop func()) {
 	tb.Helper()
 	var l net.Listener
 	var u net.PacketConn
@@ -67,7 +67,8 @@ func serve(tb testing.TB, netns, addr string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = errors.Join(l.Close(), u.Close()) })
+	stop = func() { _ = errors.Join(l.Close(), u.Close()) }
+	tb.Cleanup(stop)
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -90,6 +91,7 @@ func serve(tb testing.TB, netns, addr string) {
 			_, _ = u.WriteTo([]byte(host), from)
 		}
 	}()
+	return stop
 }
 
 // ask connects from netns and returns what the server says.
@@ -219,6 +221,14 @@ func (b *bed) up(tb testing.TB, id string, ports ...PortMapping) (Pod, string) {
 	return p, ips[0]
 }
 
+// unpin removes the namespace of a pod that was torn down, and with it its link.
+func (b *bed) unpin(tb testing.TB, p Pod) {
+	tb.Helper()
+	if err := Unpin(filepath.Dir(p.NetNS)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 var countersRE = regexp.MustCompile(`(?m)\[\d+:\d+\]|^#.*\n`)
 
 // traces is all that a pod's network may leave: firewall rules, devices, allocations, cached results.
@@ -236,7 +246,7 @@ func (b *bed) traces(tb testing.TB) string {
 	for _, dir := range []string{filepath.Join("networks", ownNetwork), "results"} {
 		entries, _ := os.ReadDir(filepath.Join(b.dir, "data", dir))
 		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), "last_reserved_ip") {
+			if !strings.HasPrefix(e.Name(), "last_reserved_ip") && e.Name() != "lock" {
 				s += "\n" + dir + "/" + e.Name()
 			}
 		}

@@ -31,10 +31,12 @@ type PortMapping struct {
 	HostIP        string
 }
 
-// Pod is what CNI is told about a sandbox.
+// Pod is a sandbox that is to be connected.
 type Pod struct {
-	SandboxID    string
-	NetNS        string
+	SandboxID string
+	NetNS     string
+	// Pin is a namespace that exists as long as the pod; empty: NetNS.
+	Pin          string
 	Namespace    string
 	Name         string
 	UID          string
@@ -42,7 +44,8 @@ type Pod struct {
 	Bandwidth    Bandwidth
 }
 
-// Setup runs CNI ADD and returns the pod's addresses, IPv4 first. lo is up already: Pin did it. After an error
+// Setup connects a pod and returns its addresses, IPv4 first: on the default network, or by CNI ADD where the host has
+// a configuration. lo is up already: Pin did it. A host port that is another's is a *hostports.HeldError. After an error
 // nothing of the pod is left behind, or Teardown is still to be called; repeating starts with Teardown.
 func (n *Network) Setup(ctx context.Context, p Pod) ([]string, error) {
 	ips, err := n.setup(ctx, p)
@@ -60,29 +63,20 @@ func (n *Network) setup(ctx context.Context, p Pod) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := conf.plain
-	if len(hostPorts(p)) > 0 {
-		list = conf.full
-		if !hasCapability(list, capPortMappings) {
-			return nil, fmt.Errorf("the CNI configuration %q of %s has no plugin for hostPort; add portmap with the capability portMappings", list.Name, n.cfg.ConfDir)
-		}
-	}
-	if conf.own == nil {
-		if p.Bandwidth != (Bandwidth{}) && !hasCapability(list, capBandwidth) {
-			return nil, fmt.Errorf("the CNI configuration %q of %s has no plugin that limits bandwidth; add bandwidth with the capability bandwidth", list.Name, n.cfg.ConfDir)
-		}
-		return n.add(ctx, list, p)
-	}
-	if err := ensureBridge(conf.own.bridge); err != nil {
+	if err := n.claims.Take(p.claim(n.cfg.DataDir), true); err != nil {
 		return nil, err
 	}
-	rules := make(chan error, 1)
-	go func() { rules <- conf.own.firewall.ensure(ctx) }()
-	ips, err := n.add(ctx, list, p)
-	if err == nil && p.Bandwidth != (Bandwidth{}) {
-		err = n.Shape(p)
+	if conf.own != nil {
+		return n.connect(ctx, conf.own, p)
 	}
-	return ips, errors.Join(err, <-rules)
+	list := conf.foreign
+	if len(hostPorts(p)) > 0 && !hasCapability(list, capPortMappings) {
+		return nil, fmt.Errorf("the CNI configuration %q of %s has no plugin for hostPort; add portmap with the capability portMappings", list.Name, n.cfg.ConfDir)
+	}
+	if p.Bandwidth != (Bandwidth{}) && !hasCapability(list, capBandwidth) {
+		return nil, fmt.Errorf("the CNI configuration %q of %s has no plugin that limits bandwidth; add bandwidth with the capability bandwidth", list.Name, n.cfg.ConfDir)
+	}
+	return n.add(ctx, list, p)
 }
 
 func (n *Network) add(ctx context.Context, list *libcni.NetworkConfigList, p Pod) ([]string, error) {
@@ -185,8 +179,10 @@ func inPod(r *types100.Result, index *int) bool {
 
 func isV4(ip net.IP) bool { return ip.To4() != nil }
 
-// Teardown runs CNI DEL. It is idempotent; a namespace that is gone already is not an error. The configuration
-// is the one of the pod's ADD, which libcni has kept; only where that is lost, the present one is used.
+// Teardown undoes Setup: what the pod has of the default network, and what CNI plugins gave it, by the configuration of
+// its ADD, which libcni has kept; where that is lost, by the present one of the host. A pod that an earlier version
+// connected by plugins may have both. The link of the default network goes with the namespace, which the caller unpins
+// next, unless Setup follows, which replaces it. It is idempotent; a namespace that is gone already is not an error.
 func (n *Network) Teardown(ctx context.Context, p Pod) error {
 	if err := n.teardown(ctx, p); err != nil {
 		return fmt.Errorf("tear down network of pod %s/%s: %w", p.Namespace, p.Name, err)
@@ -195,6 +191,14 @@ func (n *Network) Teardown(ctx context.Context, p Pod) error {
 }
 
 func (n *Network) teardown(ctx context.Context, p Pod) error {
+	err := errors.Join(n.disconnect(ctx, p), n.undoPlugins(ctx, p))
+	if err != nil {
+		return err // the ports stay claimed while something may lead to the pod
+	}
+	return n.claims.Drop(p.SandboxID)
+}
+
+func (n *Network) undoPlugins(ctx context.Context, p Pod) error {
 	netns := p.NetNS
 	if !isNamespace(netns) {
 		netns = "" // gone, by a reboot for example: plugins then release what is not in it
@@ -213,29 +217,10 @@ func (n *Network) teardown(ctx context.Context, p Pod) error {
 		rt := &libcni.RuntimeConf{ContainerID: p.SandboxID, NetNS: netns, IfName: k.IfName, Args: k.CniArgs, CapabilityArgs: k.CapabilityArgs}
 		errs = append(errs, n.del(ctx, list, rt))
 	}
-	if len(kept) > 0 {
-		return errors.Join(errs...)
-	}
-	for _, list := range n.candidates() {
-		errs = append(errs, n.del(ctx, list, runtimeConf(p, netns)))
+	if conf := n.active(); len(kept) == 0 && conf != nil && conf.foreign != nil {
+		errs = append(errs, n.del(ctx, conf.foreign, runtimeConf(p, netns)))
 	}
 	return errors.Join(errs...)
-}
-
-// candidates are the configurations a pod without a kept one may have been set up with.
-func (n *Network) candidates() []*libcni.NetworkConfigList {
-	var lists []*libcni.NetworkConfigList
-	conf := n.active()
-	if conf != nil {
-		lists = append(lists, conf.full)
-	}
-	if conf != nil && conf.own != nil {
-		return lists
-	}
-	if own, err := libcni.NetworkConfFromFile(n.ownConfPath()); err == nil {
-		lists = append(lists, own)
-	}
-	return lists
 }
 
 func (n *Network) del(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {

@@ -2,9 +2,7 @@ package network
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -88,16 +86,9 @@ type (
 	}
 )
 
-// portmapping says whether a pod's chain has the portmap plugin.
-type portmapping int
-
-const (
-	withoutPortmap portmapping = iota
-	withPortmap
-)
-
-// list renders the configuration. ipMasq is off: one rule for the whole subnet does it (see firewall.go).
-func (c ownConf) list(pm portmapping) ([]byte, error) {
+// list renders the configuration. No plugin of it is run: it names the bridge for the next start, and an older monopod
+// removes pods by it.
+func (c ownConf) list() ([]byte, error) {
 	b := bridgeConf{
 		Type: "bridge", Bridge: c.bridge, IsGateway: true, HairpinMode: true, MTU: c.mtu,
 		IPAM: ipamConf{Type: "host-local", DataDir: allocationDir(c.dataDir)},
@@ -111,11 +102,9 @@ func (c ownConf) list(pm portmapping) ([]byte, error) {
 		b.IPAM.Routes = append(b.IPAM.Routes, ipamRouteDst{Dst: dst})
 	}
 	l := confList{CNIVersion: cniVersion, Name: ownNetwork, Plugins: []any{b}}
-	if pm == withPortmap {
-		l.Plugins = append(l.Plugins, portmapConf{
-			Type: "portmap", Backend: c.backend, Capabilities: map[string]bool{"portMappings": true},
-		})
-	}
+	l.Plugins = append(l.Plugins, portmapConf{
+		Type: "portmap", Backend: c.backend, Capabilities: map[string]bool{"portMappings": true},
+	})
 	return json.MarshalIndent(l, "", "  ")
 }
 
@@ -152,27 +141,4 @@ func writeFile(path string, b []byte) error {
 		return err
 	}
 	return atomicfile.Write(path, b, 0o644)
-}
-
-// dropEmptyAllocations removes the files host-local had just made when the power went: nobody would ever
-// release them, as their owner is not in them.
-func dropEmptyAllocations(dataDir string) error {
-	dir := filepath.Join(allocationDir(dataDir), ownNetwork)
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if _, perr := netip.ParseAddr(e.Name()); err != nil || perr != nil || info.Size() > 0 {
-			continue
-		}
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
 }

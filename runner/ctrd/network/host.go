@@ -11,19 +11,21 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"monopod/runner/ctrd/network/link"
 )
 
 // readHost reads devices, addresses and routes.
 func readHost() (hostFacts, error) {
-	links, err := retryDump(netlink.LinkList)
+	links, err := link.Retry(netlink.LinkList)
 	if err != nil {
 		return hostFacts{}, fmt.Errorf("list devices: %w", err)
 	}
-	addrs, err := retryDump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	addrs, err := link.Retry(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return hostFacts{}, fmt.Errorf("list addresses: %w", err)
 	}
-	routes, err := retryDump(func() ([]netlink.Route, error) {
+	routes, err := link.Retry(func() ([]netlink.Route, error) {
 		all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
 		return netlink.RouteListFiltered(netlink.FAMILY_ALL, all, netlink.RT_FILTER_TABLE)
 	})
@@ -35,17 +37,6 @@ func readHost() (hostFacts, error) {
 	return f, nil
 }
 
-// retryDump repeats a netlink dump that a change of the table has interrupted.
-func retryDump[T any](list func() ([]T, error)) ([]T, error) {
-	for range 10 {
-		out, err := list()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return out, err
-		}
-	}
-	return nil, netlink.ErrDumpInterrupted
-}
-
 func devices(links []netlink.Link, addrs []netlink.Addr) []device {
 	ports := map[int]int{}
 	for _, l := range links {
@@ -53,7 +44,7 @@ func devices(links []netlink.Link, addrs []netlink.Addr) []device {
 	}
 	held := map[int][]netip.Prefix{}
 	for _, a := range addrs {
-		if p, ok := toPrefix(a.IPNet); ok {
+		if p, ok := link.Prefix(a.IPNet); ok {
 			held[a.LinkIndex] = append(held[a.LinkIndex], p)
 		}
 	}
@@ -77,7 +68,7 @@ func (f *hostFacts) addRoutes(routes []netlink.Route, links []netlink.Link) {
 		if r.Type != unix.RTN_UNICAST || r.Table == unix.RT_TABLE_LOCAL {
 			continue
 		}
-		dst, ok := toPrefix(r.Dst)
+		dst, ok := link.Prefix(r.Dst)
 		dev := byIndex[r.LinkIndex]
 		if (!ok || dst.Bits() == 0) && dev != nil && r.Table == unix.RT_TABLE_MAIN && f.MTU == 0 {
 			f.MTU = dev.MTU
@@ -91,21 +82,6 @@ func (f *hostFacts) addRoutes(routes []netlink.Route, links []netlink.Link) {
 		}
 		f.Routes = append(f.Routes, route{Dst: dst, Device: name})
 	}
-}
-
-func toPrefix(n *net.IPNet) (netip.Prefix, bool) {
-	if n == nil {
-		return netip.Prefix{}, false
-	}
-	addr, ok := netip.AddrFromSlice(n.IP)
-	ones, bits := n.Mask.Size()
-	if !ok || bits == 0 {
-		return netip.Prefix{}, false
-	}
-	if bits == 32 {
-		addr = addr.Unmap()
-	}
-	return netip.PrefixFrom(addr, ones), true
 }
 
 // bridgeSpec is the bridge as it should be.
@@ -123,19 +99,19 @@ var errTaken = errors.New("it belongs to another monopod")
 // It is made here and not by the plugin so that it carries our alias from its first moment: another monopod
 // with the same subnet sees whose it is.
 func ensureBridge(s bridgeSpec) error {
-	link, err := netlink.LinkByName(s.name)
+	dev, err := netlink.LinkByName(s.name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		if link, err = addBridge(s); errors.Is(err, os.ErrExist) {
-			link, err = netlink.LinkByName(s.name)
+		if dev, err = addBridge(s); errors.Is(err, os.ErrExist) {
+			dev, err = netlink.LinkByName(s.name)
 		}
 	}
-	if err == nil && link.Attrs().Alias != s.alias && strings.HasPrefix(link.Attrs().Alias, aliasPrefix) {
+	if err == nil && dev.Attrs().Alias != s.alias && strings.HasPrefix(dev.Attrs().Alias, aliasPrefix) {
 		err = errTaken
 	}
 	if err != nil {
 		return fmt.Errorf("bridge %s: %w", s.name, err)
 	}
-	if err := s.complete(link); err != nil {
+	if err := s.complete(dev); err != nil {
 		return fmt.Errorf("bridge %s: %w", s.name, err)
 	}
 	return nil
@@ -160,70 +136,111 @@ func addBridge(s bridgeSpec) (netlink.Link, error) {
 }
 
 func finishBridge(made string, s bridgeSpec) error {
-	link, err := netlink.LinkByName(made)
+	dev, err := netlink.LinkByName(made)
 	if err != nil {
 		return err
 	}
-	if err := netlink.LinkSetAlias(link, s.alias); err != nil {
+	if err := netlink.LinkSetAlias(dev, s.alias); err != nil {
 		return err
 	}
 	// An address that was set is kept; otherwise the bridge would change it with the ports that come and go,
 	// and the pods' ARP entries of their gateway would be wrong.
-	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
+	if err := netlink.LinkSetHardwareAddr(dev, dev.Attrs().HardwareAddr); err != nil {
 		return err
 	}
-	return netlink.LinkSetName(link, s.name)
+	return netlink.LinkSetName(dev, s.name)
 }
 
 // complete adds what the bridge lacks.
-func (s bridgeSpec) complete(link netlink.Link) error {
-	if link.Attrs().Alias == "" {
-		if err := netlink.LinkSetAlias(link, s.alias); err != nil {
+func (s bridgeSpec) complete(dev netlink.Link) error {
+	if dev.Attrs().Alias == "" {
+		if err := netlink.LinkSetAlias(dev, s.alias); err != nil {
 			return fmt.Errorf("set alias: %w", err)
 		}
 	}
-	addrs, err := retryDump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	lacks, err := s.lacks(dev)
 	if err != nil {
-		return fmt.Errorf("list addresses: %w", err)
+		return err
 	}
-	have := map[netip.Prefix]bool{}
-	for _, a := range addrs {
-		p, _ := toPrefix(a.IPNet)
-		have[p] = true
-	}
-	for _, c := range s.cidrs {
-		if gw := gateway(c); !have[gw] {
-			if err := addAddr(link, gw); err != nil {
-				return fmt.Errorf("add address %s: %w", gw, err)
-			}
+	for _, gw := range lacks.addrs {
+		if err := link.AddAddr(dev, gw); err != nil {
+			return fmt.Errorf("add address %s: %w", gw, err)
 		}
 	}
-	if link.Attrs().Flags&net.FlagUp != 0 {
-		return nil
+	if lacks.down {
+		// Nobody else is on the bridge; detection of duplicates would keep it from asking for pods for a second or two.
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+s.name+"/accept_dad", []byte("0"), 0)
+		if err := netlink.LinkSetUp(dev); err != nil {
+			return err
+		}
 	}
-	return netlink.LinkSetUp(link)
-}
-
-func addAddr(link netlink.Link, p netip.Prefix) error {
-	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
-	if p.Addr().Is6() {
-		// Nobody else is on the bridge; detection would only delay the first pod.
-		a.Flags = unix.IFA_F_NODAD
+	if len(lacks.addrs) > 0 || lacks.down { // with which the kernel has made routes
+		if lacks, err = s.lacks(dev); err != nil {
+			return err
+		}
 	}
-	if err := netlink.AddrAdd(link, a); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
+	for _, c := range lacks.routes {
+		dst := &net.IPNet{IP: c.Addr().AsSlice(), Mask: net.CIDRMask(c.Bits(), c.Addr().BitLen())}
+		r := &netlink.Route{LinkIndex: dev.Attrs().Index, Dst: dst, Protocol: unix.RTPROT_KERNEL}
+		if c.Addr().Is4() {
+			r.Scope, r.Src = netlink.SCOPE_LINK, gateway(c).Addr().AsSlice()
+		}
+		if err := netlink.RouteAdd(r); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("add route %s: %w", c, err)
+		}
 	}
 	return nil
 }
 
+// lacking is what a bridge of ours lacks.
+type lacking struct {
+	down   bool
+	addrs  []netip.Prefix
+	routes []netip.Prefix
+}
+
+// lacks compares the bridge with what it should be.
+func (s bridgeSpec) lacks(dev netlink.Link) (lacking, error) {
+	l := lacking{down: dev.Attrs().Flags&net.FlagUp == 0}
+	if now, err := netlink.LinkByIndex(dev.Attrs().Index); err == nil {
+		l.down = now.Attrs().Flags&net.FlagUp == 0
+	}
+	addrs, err := link.Retry(func() ([]netlink.Addr, error) { return netlink.AddrList(dev, netlink.FAMILY_ALL) })
+	if err != nil {
+		return l, fmt.Errorf("list addresses: %w", err)
+	}
+	routes, err := link.Retry(func() ([]netlink.Route, error) { return netlink.RouteList(dev, netlink.FAMILY_ALL) })
+	if err != nil {
+		return l, fmt.Errorf("list routes: %w", err)
+	}
+	have, to := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
+	for _, a := range addrs {
+		p, _ := link.Prefix(a.IPNet)
+		have[p] = true
+	}
+	for _, r := range routes {
+		p, _ := link.Prefix(r.Dst)
+		to[p] = true
+	}
+	for _, c := range s.cidrs {
+		if gw := gateway(c); !have[gw] {
+			l.addrs = append(l.addrs, gw)
+		}
+		if !to[c] {
+			l.routes = append(l.routes, c)
+		}
+	}
+	return l, nil
+}
+
 // deleteLink removes a device; one that is gone is no error.
 func deleteLink(name string) error {
-	link, err := netlink.LinkByName(name)
+	dev, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
 	}
 	if err == nil {
-		err = netlink.LinkDel(link)
+		err = netlink.LinkDel(dev)
 	}
 	if err != nil {
 		return fmt.Errorf("remove bridge %s: %w", name, err)

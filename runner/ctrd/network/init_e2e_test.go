@@ -12,9 +12,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"monopod/runner/ctrd/network/nat"
 )
 
 func TestAFlushedFirewallAndADeletedBridgeComeBack(t *testing.T) {
@@ -22,12 +23,11 @@ func TestAFlushedFirewallAndADeletedBridgeComeBack(t *testing.T) {
 	b := newBed(t, "10.199.5.0/24").init(t)
 	p, _ := b.up(t, "a")
 	wantAnswer(t, p.NetNS, "tcp", outsideAddr+":80", uplinkAddr)
-	for _, flush := range []string{"iptables -F", "iptables -t nat -F", "nft flush ruleset && iptables -P FORWARD DROP"} {
+	for _, flush := range []string{"iptables -F", "nft delete table ip " + nat.TablePrefix + subnetID(b.active().own.bridge.cidrs), "nft flush ruleset && iptables -P FORWARD DROP"} {
 		tool(t, "sh", "-c", flush)
 		if _, err := ask(t, p.NetNS, "tcp", outsideAddr+":80"); err == nil {
 			t.Fatalf("%s changes nothing, so this test proves nothing", flush)
 		}
-		time.Sleep(checkEvery) // the check is believed for that long
 		if err := b.Repair(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -118,6 +118,7 @@ func TestMonopodsThatStartAtTheSameTimeDoNotShareABridge(t *testing.T) {
 
 func TestAnotherPodCIDR(t *testing.T) {
 	one := newBed(t, "10.199.8.0/24").init(t)
+	before := one.traces(t)
 	p, _ := one.up(t, "p")
 	within := bedIn(t, one.dir, "10.199.8.0/25")
 	if err := within.Init(t.Context()); err == nil || !strings.Contains(err.Error(), "still has 1 pods") {
@@ -126,6 +127,8 @@ func TestAnotherPodCIDR(t *testing.T) {
 	if err := one.Teardown(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
+	one.unpin(t, p)
+	one.settles(t, before)
 	within = bedIn(t, one.dir, "10.199.8.0/25").init(t)
 	if got := within.active().own.bridge.name; got != defaultBridge {
 		t.Errorf("the unused bridge was not taken over, but %s", got)
@@ -231,18 +234,14 @@ func TestWithoutIptablesNftablesIsUsed(t *testing.T) {
 	if err := b.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.active().own.firewall.tables.backend(); got != "nftables" {
-		t.Fatal(got)
-	}
-	warm, _ := b.up(t, "warm", PortMapping{HostPort: 8080, ContainerPort: 80})
-	if err := b.Teardown(t.Context(), warm); err != nil {
-		t.Fatal(err)
+	if o := b.active().own; len(o.filter.sets) != 0 || o.nat.Name() != nat.NFTables {
+		t.Fatalf("%d sets, %s", len(o.filter.sets), o.nat.Name())
 	}
 	t.Setenv("PATH", whole)
 	before := b.traces(t)
 	t.Setenv("PATH", path)
 	p, _ := b.up(t, "a", PortMapping{HostPort: 8080, ContainerPort: 80})
-	serve(t, p.NetNS, ":80")
+	stop := serve(t, p.NetNS, ":80")
 	wantAnswer(t, p.NetNS, "tcp", outsideAddr+":80", uplinkAddr)
 	wantAnswer(t, p.NetNS, "tcp", "[2001:db8::1]:80", "2001:db8::2")
 	wantAnswer(t, "", "tcp", "127.0.0.1:8080", "*")
@@ -250,6 +249,8 @@ func TestWithoutIptablesNftablesIsUsed(t *testing.T) {
 	if err := b.Teardown(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
+	stop()
+	b.unpin(t, p)
 	t.Setenv("PATH", whole)
 	b.settles(t, before)
 	t.Setenv("PATH", path)

@@ -1,9 +1,11 @@
 // Package network gives sandboxes their namespaces and their network.
 //
-// It owns the namespace pins, our own CNI configuration with its bridge and firewall rules, and the calls of
-// CNI plugins. It must not know containers, nor decide when a network is set up or torn down.
+// It owns the namespace pins, the default network with its bridge, links, addresses and rules, and the calls of CNI
+// plugins where the host has a configuration for them. It must not know containers, nor decide when a network is set
+// up or torn down.
 //
-// It has no goroutines of its own beyond a call's, and one OS thread per Pin, which ends with it.
+// Watch is one loop with the goroutines of its netlink sockets. Otherwise there are none beyond a call's, and one OS
+// thread per Pin, which ends with it.
 package network
 
 import (
@@ -21,6 +23,10 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"monopod/internal/atomicfile"
+	"monopod/runner/ctrd/network/hostports"
+	"monopod/runner/ctrd/network/lease"
+	"monopod/runner/ctrd/network/link"
+	"monopod/runner/ctrd/network/nat"
 )
 
 // Config of a Network.
@@ -41,13 +47,24 @@ type Config struct {
 	Bridge string
 	// Resolver says that a resolver listens on the bridge's addresses: its port is opened in the firewall.
 	Resolver bool
-	Log      *slog.Logger
+	// PortsDir is where all monopods of the machine claim host ports, in memory; empty: nothing is claimed.
+	PortsDir string
+	// Listeners lists the processes that listen on the ports wanted; nil: a pod may take their ports.
+	Listeners func(wanted func(port int) bool) ([]hostports.Process, error)
+	// Notice, which may be nil, hears of damage and repairs; it must not block.
+	Notice func(Notice)
+	Log    *slog.Logger
 }
 
-// Network runs CNI. Its methods may be called concurrently.
+// Network connects pods. Its methods may be called concurrently.
 type Network struct {
-	cfg Config
-	cni *libcni.CNIConfig
+	cfg    Config
+	cni    *libcni.CNIConfig
+	leases *lease.Store
+	claims *hostports.Store
+	// members are the pods of the default network.
+	members members
+	reports reports
 
 	// init lets one Init run at a time.
 	init sync.Mutex
@@ -57,18 +74,11 @@ type Network struct {
 	conf *active
 }
 
-// active is the configuration that Init chose.
+// active is the configuration that Init chose: one of the two.
 type active struct {
-	// full is for pods with port mappings, and all pods of a foreign configuration; plain for the others.
-	full, plain *libcni.NetworkConfigList
-	// own is nil for a foreign configuration.
-	own *ownNet
-}
-
-// ownNet is what our own configuration needs on the host.
-type ownNet struct {
-	bridge   bridgeSpec
-	firewall *firewall
+	// foreign is a CNI configuration of the host.
+	foreign *libcni.NetworkConfigList
+	own     *ownNet
 }
 
 // New returns a Network. It does no I/O.
@@ -77,7 +87,11 @@ func New(cfg Config) *Network {
 		RawExec:       &invoke.RawExec{Stderr: pluginLog{cfg.Log}},
 		PluginDecoder: version.PluginDecoder{},
 	}
-	return &Network{cfg: cfg, cni: libcni.NewCNIConfigWithCacheDir(cfg.BinDirs, cfg.DataDir, exec)}
+	return &Network{
+		cfg: cfg, cni: libcni.NewCNIConfigWithCacheDir(cfg.BinDirs, cfg.DataDir, exec),
+		leases: lease.New(filepath.Join(allocationDir(cfg.DataDir), ownNetwork), link.Inside),
+		claims: hostports.New(cfg.PortsDir, cfg.DataDir, cfg.Listeners),
+	}
 }
 
 // pluginLog takes what plugins say on stderr.
@@ -111,7 +125,7 @@ func (n *Network) choose(ctx context.Context) (*active, error) {
 	}
 	if list != nil {
 		n.cfg.Log.Info("using a CNI configuration of the host", "directory", n.cfg.ConfDir, "network", list.Name)
-		return &active{full: list, plain: list}, n.checkPlugins(list)
+		return &active{foreign: list}, n.checkPlugins(list)
 	}
 	return n.chooseOwn(ctx)
 }
@@ -137,28 +151,27 @@ func (n *Network) makeOwn(ctx context.Context) (*active, error) {
 	if err != nil {
 		return nil, err
 	}
-	tables, err := chooseTables(ctx, cidrs)
-	if err != nil {
+	o := &ownNet{bridge: spec}
+	rules := nat.Config{Bridge: spec.name, CIDRs: cidrs, ID: subnetID(cidrs)}
+	filters := filterConfig{bridge: spec.name, cidrs: cidrs, resolver: n.cfg.Resolver}
+	if o.nat, err = nat.Choose(ctx, rules); err != nil {
 		return nil, err
 	}
-	conf := ownConf{bridge: spec.name, cidrs: cidrs, mtu: spec.mtu, dataDir: n.cfg.DataDir, backend: tables.backend()}
-	a, raw, err := conf.active()
+	filters.loopback = o.nat.Name() != nat.NFTables
+	o.filter = newFilter(ctx, filters)
+	raw, err := ownConf{bridge: spec.name, cidrs: cidrs, mtu: spec.mtu, dataDir: n.cfg.DataDir, backend: o.filter.backend()}.list()
 	if err != nil {
-		return nil, err
-	}
-	a.own = &ownNet{bridge: spec, firewall: &firewall{bridge: spec.name, cidrs: cidrs, tables: tables, resolver: n.cfg.Resolver}}
-	if err := errors.Join(n.checkPlugins(a.full), n.needPlugin("host-local")); err != nil {
 		return nil, err
 	}
 	// The file first: it tells a run after a crash that a bridge without alias and pods is ours.
 	if err := writeFile(n.ownConfPath(), raw); err != nil {
 		return nil, fmt.Errorf("write CNI configuration: %w", err)
 	}
-	if err := dropEmptyAllocations(n.cfg.DataDir); err != nil {
+	if err := n.leases.DropEmpty(); err != nil {
 		return nil, fmt.Errorf("clean up IP allocations: %w", err)
 	}
-	n.cfg.Log.Debug("using our own CNI configuration", "file", n.ownConfPath(), "bridge", spec.name, "firewall", tables.backend())
-	return a, a.own.ensure(ctx)
+	n.cfg.Log.Debug("using the default network", "bridge", spec.name, "hostPorts", o.nat.Name(), "filter", o.filter.backend())
+	return &active{own: o}, o.ensure(ctx)
 }
 
 // Gateways returns the addresses of the bridge of our own configuration, each with its subnet; none when the host
@@ -176,23 +189,6 @@ func Gateways(cfg Config) ([]netip.Prefix, error) {
 		cidrs[i] = gateway(c)
 	}
 	return cidrs, nil
-}
-
-// active parses the two variants of the configuration; raw is the full one.
-func (c ownConf) active() (a *active, raw []byte, err error) {
-	a = &active{}
-	if raw, err = c.list(withPortmap); err != nil {
-		return nil, nil, err
-	}
-	if a.full, err = libcni.NetworkConfFromBytes(raw); err != nil {
-		return nil, nil, err
-	}
-	plain, err := c.list(withoutPortmap)
-	if err != nil {
-		return nil, nil, err
-	}
-	a.plain, err = libcni.NetworkConfFromBytes(plain)
-	return a, raw, err
 }
 
 // chooseBridge decides on the bridge and removes those of a former podCIDR that nobody uses.
@@ -246,20 +242,6 @@ func (n *Network) needPlugin(name string) error {
 	return nil
 }
 
-// ensure puts back what somebody took away from the host since the last time.
-func (o *ownNet) ensure(ctx context.Context) error {
-	return errors.Join(ensureBridge(o.bridge), o.firewall.ensure(ctx))
-}
-
-// Repair puts the bridge and the firewall rules of our own configuration back where they are missing, as each
-// Setup does. For a foreign configuration, or before Init, there is nothing to do.
-func (n *Network) Repair(ctx context.Context) error {
-	if conf := n.active(); conf != nil && conf.own != nil {
-		return conf.own.ensure(ctx)
-	}
-	return nil
-}
-
 // Destroy removes what Init made: bridge, firewall rules and configuration. All pods must have been torn down.
 func (n *Network) Destroy(ctx context.Context) error {
 	conf := n.active()
@@ -267,7 +249,8 @@ func (n *Network) Destroy(ctx context.Context) error {
 		return nil
 	}
 	err := errors.Join(
-		conf.own.firewall.remove(ctx),
+		conf.own.nat.Remove(ctx),
+		conf.own.filter.remove(ctx),
 		deleteLink(conf.own.bridge.name),
 		removeFile(n.ownConfPath()),
 	)

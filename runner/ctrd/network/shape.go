@@ -48,6 +48,11 @@ func (n *Network) Shape(p Pod) error {
 	if conf := n.active(); conf == nil || conf.own == nil {
 		return nil
 	}
+	if m := n.members.get(p.SandboxID); m != nil {
+		m.work.Lock()
+		defer m.work.Unlock()
+		n.members.change(func() { m.pod.Bandwidth = p.Bandwidth }) // for a pair that has to be made again
+	}
 	if err := shape(p.NetNS, p.Bandwidth); err != nil {
 		return fmt.Errorf("limit bandwidth of pod %s/%s: %w", p.Namespace, p.Name, err)
 	}

@@ -1,0 +1,132 @@
+package link
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// State is what a pod's end is like.
+type State struct {
+	// Gone says that the namespace does not exist: there is no pod to connect.
+	Gone bool
+	// Exists is false when the namespace has no eth0; the rest is unset then.
+	Exists bool
+	// Veth is false when something else is called eth0.
+	Veth bool
+	Up   bool
+	// Host is the index of the host end, NSID what the host's namespace calls the pod's.
+	Host, NSID int
+	Addrs      []netip.Prefix
+	// Default4 and Default6 say that there is a default route, whichever.
+	Default4, Default6 bool
+}
+
+// Inspect looks into a namespace.
+func Inspect(path string) (State, error) {
+	s := State{NSID: -1}
+	ns, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return State{Gone: true}, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	defer ns.Close()
+	if id, err := netlink.GetNetNsIdByFd(int(ns.Fd())); err == nil {
+		s.NSID = id
+	}
+	err = In(path, func() error { return s.read() })
+	if errors.Is(err, unix.EINVAL) {
+		return State{Gone: true}, nil
+	}
+	return s, err
+}
+
+func (s *State) read() error {
+	eth, err := netlink.LinkByName(Inside)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Exists, s.Host = true, eth.Attrs().ParentIndex
+	s.Veth = eth.Type() == "veth"
+	s.Up = eth.Attrs().Flags&net.FlagUp != 0
+	addrs, err := Retry(func() ([]netlink.Addr, error) { return netlink.AddrList(eth, netlink.FAMILY_ALL) })
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		if p, ok := Prefix(a.IPNet); ok {
+			s.Addrs = append(s.Addrs, p)
+		}
+	}
+	for family, found := range map[int]*bool{netlink.FAMILY_V4: &s.Default4, netlink.FAMILY_V6: &s.Default6} {
+		routes, err := Retry(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		})
+		if err != nil {
+			return err
+		}
+		for _, r := range routes {
+			p, ok := Prefix(r.Dst)
+			*found = *found || !ok || p.Bits() == 0
+		}
+	}
+	return nil
+}
+
+// Prefix translates an address or a destination; false: there is none.
+func Prefix(n *net.IPNet) (netip.Prefix, bool) {
+	if n == nil {
+		return netip.Prefix{}, false
+	}
+	addr, ok := netip.AddrFromSlice(n.IP)
+	ones, bits := n.Mask.Size()
+	if !ok || bits == 0 {
+		return netip.Prefix{}, false
+	}
+	if bits == 32 {
+		addr = addr.Unmap()
+	}
+	return netip.PrefixFrom(addr, ones), true
+}
+
+// Retry repeats a netlink dump that a change of the table has interrupted.
+func Retry[T any](list func() ([]T, error)) ([]T, error) {
+	for range 10 {
+		out, err := list()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return out, err
+		}
+	}
+	return nil, netlink.ErrDumpInterrupted
+}
+
+// Port is a device of the host.
+type Port struct {
+	Index  int
+	Name   string
+	Up     bool
+	Master int
+}
+
+// Ports lists the devices of the host by index.
+func Ports() (map[int]Port, error) {
+	links, err := Retry(netlink.LinkList)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[int]Port, len(links))
+	for _, l := range links {
+		a := l.Attrs()
+		out[a.Index] = Port{Index: a.Index, Name: a.Name, Up: a.Flags&net.FlagUp != 0, Master: a.MasterIndex}
+	}
+	return out, nil
+}

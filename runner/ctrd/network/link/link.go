@@ -1,0 +1,266 @@
+// Package link connects pods to the bridge: a veth pair with one end in the pod's network namespace, its addresses,
+// routes and settings, by netlink.
+//
+// It owns no state: what there is lives in the kernel. It must not know pods beyond their namespace, nor decide what is
+// to be repaired. Its only goroutines end with the calls that start them.
+package link
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Inside is the name of a pod's end.
+const Inside = "eth0"
+
+// HostPrefix begins the name of every host end that this package makes. Tools that leave container interfaces alone
+// know them by "veth".
+const HostPrefix = "vethmp"
+
+// HostName is the name of a sandbox's host end.
+func HostName(sandbox string) string {
+	sum := sha256.Sum256([]byte(sandbox))
+	return HostPrefix + hex.EncodeToString(sum[:])[:unix.IFNAMSIZ-1-len(HostPrefix)]
+}
+
+// Pod is a pod's interface as it should be.
+type Pod struct {
+	// NetNS is the path of the namespace.
+	NetNS string
+	// Host is the name of the host end.
+	Host string
+	// Addrs are the pod's addresses with the length of their subnets, Gateways the default route per address.
+	Addrs    []netip.Prefix
+	Gateways []netip.Addr
+	// MTU is that of both ends; 0: the kernel's.
+	MTU int
+}
+
+// mac is derived from the address: a pair that is made again has the same, and so no neighbour has a stale entry.
+func (p Pod) mac() net.HardwareAddr {
+	b := p.Addrs[0].Addr().AsSlice()
+	return append(net.HardwareAddr{0x0a, 0x58}, b[len(b)-4:]...)
+}
+
+// Ends are the two ends of a pair as the host sees them.
+type Ends struct {
+	// Index is that of the host end.
+	Index int
+	// NSID is what the host's namespace calls the pod's; -1: it has no name for it.
+	NSID int
+}
+
+// Connect makes the pair, attaches it to the bridge and sets up the pod's end. A pair that exists is replaced. After an
+// error no pair is left.
+func Connect(p Pod, bridge int) (Ends, error) {
+	ns, err := os.Open(p.NetNS)
+	if err != nil {
+		return Ends{}, err
+	}
+	defer ns.Close()
+	veth, err := makePair(p, int(ns.Fd()), bridge)
+	if errors.Is(err, os.ErrExist) {
+		if err = Disconnect(p); err == nil {
+			veth, err = makePair(p, int(ns.Fd()), bridge)
+		}
+	}
+	if err != nil {
+		return Ends{}, fmt.Errorf("make veth pair %s: %w", p.Host, err)
+	}
+	if err := errors.Join(netlink.LinkSetHairpin(veth, true), In(p.NetNS, p.configure)); err != nil {
+		return Ends{}, errors.Join(err, netlink.LinkDel(veth))
+	}
+	if err := carrier(veth.Index); err != nil {
+		return Ends{}, errors.Join(err, netlink.LinkDel(veth))
+	}
+	ends := Ends{Index: veth.Index, NSID: -1}
+	if id, err := netlink.GetNetNsIdByFd(int(ns.Fd())); err == nil {
+		ends.NSID = id
+	}
+	return ends, nil
+}
+
+// carrier waits until the kernel has noticed that both ends are up: what is sent before is lost, and a lost ARP request
+// costs a second.
+func carrier(host int) error {
+	const step, patience = 200 * time.Microsecond, 5 * time.Second
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(step) {
+		l, err := netlink.LinkByIndex(host)
+		if err != nil {
+			return err
+		}
+		if l.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+	}
+	return errors.New("the link does not come up")
+}
+
+func makePair(p Pod, ns, bridge int) (*netlink.Veth, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.MasterIndex, attrs.Flags = p.Host, p.MTU, bridge, net.FlagUp
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerNamespace, veth.PeerHardwareAddr, veth.PeerMTU = Inside, netlink.NsFd(ns), p.mac(), uint32(p.MTU)
+	err := netlink.LinkAdd(veth)
+	if err != nil && !errors.Is(err, os.ErrExist) && veth.Index > 0 {
+		err = errors.Join(err, netlink.LinkDel(veth)) // made, but not attached
+	}
+	return veth, err
+}
+
+// configure sets up the pod's end; the calling thread is in its namespace.
+func (p Pod) configure() error {
+	if err := p.settings(); err != nil {
+		return err
+	}
+	eth, err := netlink.LinkByName(Inside)
+	if err != nil {
+		return fmt.Errorf("%s: %w", Inside, err)
+	}
+	return p.complete(eth)
+}
+
+// complete adds addresses and routes, and brings the end up; what is there already stays.
+func (p Pod) complete(eth netlink.Link) error {
+	for _, a := range p.Addrs {
+		if err := AddAddr(eth, a); err != nil {
+			return fmt.Errorf("add address %s to %s: %w", a, Inside, err)
+		}
+	}
+	if err := netlink.LinkSetUp(eth); err != nil {
+		return fmt.Errorf("bring %s up: %w", Inside, err)
+	}
+	for _, gw := range p.Gateways {
+		r := &netlink.Route{LinkIndex: eth.Attrs().Index, Gw: gw.AsSlice(), Dst: everything(gw)}
+		if err := netlink.RouteAdd(r); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("add default route by %s: %w", gw, err)
+		}
+	}
+	return nil
+}
+
+func everything(of netip.Addr) *net.IPNet {
+	return &net.IPNet{IP: make(net.IP, of.BitLen()/8), Mask: net.CIDRMask(0, of.BitLen())}
+}
+
+// AddAddr adds an address; one that exists is fine.
+func AddAddr(l netlink.Link, p netip.Prefix) error {
+	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
+	if p.Addr().Is6() {
+		// The address is ours alone; detection of duplicates would only delay the pod.
+		a.Flags = unix.IFA_F_NODAD
+	}
+	if err := netlink.AddrAdd(l, a); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// settings are those of the CNI plugins bridge and host-local. A kernel may lack each of them but those of IPv6 that an
+// address of it needs.
+func (p Pod) settings() error {
+	_ = write("ipv4/conf/"+Inside+"/arp_notify", "1")
+	_ = write("ipv6/conf/"+Inside+"/accept_dad", "0")
+	for _, a := range p.Addrs {
+		if a.Addr().Is4() {
+			continue
+		}
+		for _, s := range [][2]string{{"lo/disable_ipv6", "0"}, {Inside + "/disable_ipv6", "0"}, {Inside + "/keep_addr_on_down", "1"}} {
+			if err := write("ipv6/conf/"+s[0], s[1]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// write sets a sysctl below net in the namespace of the calling thread.
+func write(name, value string) error {
+	f, err := os.OpenFile("/proc/sys/net/"+name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(value)
+	return err
+}
+
+// Disconnect deletes the pair. It is idempotent.
+func Disconnect(p Pod) error {
+	err := remove(p.Host)
+	inside := In(p.NetNS, func() error { return remove(Inside) })
+	if errors.Is(inside, os.ErrNotExist) || errors.Is(inside, unix.EINVAL) {
+		inside = nil // the namespace is gone, or a plain file after a reboot
+	}
+	return errors.Join(err, inside)
+}
+
+func remove(name string) error {
+	l, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.LinkDel(l)
+	}
+	if errors.As(err, &netlink.LinkNotFoundError{}) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// Mute stops the bridge from forwarding by a port that is about to go with its namespace, at once and without the wait
+// that deleting it takes: until it is gone, nothing shall answer for an address that may be another pod's by then.
+func Mute(port int) error {
+	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+	msg := nl.NewIfInfomsg(unix.AF_BRIDGE)
+	msg.Index = int32(port)
+	req.AddData(msg)
+	info := nl.NewRtAttr(unix.IFLA_PROTINFO|unix.NLA_F_NESTED, nil)
+	info.AddRtAttr(nl.IFLA_BRPORT_STATE, []byte{0}) // BR_STATE_DISABLED
+	req.AddData(info)
+	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		return nil // it is gone, or no port of a bridge
+	}
+	return err
+}
+
+// Attach puts a host end back on the bridge, which may be another one than before: its hardware address is forgotten.
+func Attach(p Pod, index, bridge int) error {
+	l, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return err
+	}
+	if l.Attrs().MasterIndex != bridge {
+		if err := netlink.LinkSetMasterByIndex(l, bridge); err != nil {
+			return err
+		}
+	}
+	return errors.Join(netlink.LinkSetHairpin(l, true), netlink.LinkSetUp(l), In(p.NetNS, p.forgetGateways))
+}
+
+// forgetGateways has the pod ask for the gateway's hardware address again.
+func (p Pod) forgetGateways() error {
+	eth, err := netlink.LinkByName(Inside)
+	if err != nil {
+		return err
+	}
+	for _, gw := range p.Gateways {
+		err := netlink.NeighDel(&netlink.Neigh{LinkIndex: eth.Attrs().Index, IP: gw.AsSlice()})
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("forget gateway %s: %w", gw, err)
+		}
+	}
+	return nil
+}
+
+// Complete puts back what the pod's end lacks.
+func Complete(p Pod) error { return In(p.NetNS, p.configure) }

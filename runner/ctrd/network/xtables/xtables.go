@@ -1,0 +1,175 @@
+// Package xtables keeps chains of our own in iptables and ip6tables, whichever kernel interface those tools use.
+//
+// It owns no state: the rules live in the kernel. It must not know what they are for. It has no goroutines.
+package xtables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+)
+
+// Tool returns the program for the family of an address.
+func Tool(a netip.Addr) string {
+	if a.Is6() {
+		return "ip6tables"
+	}
+	return "iptables"
+}
+
+// Usable returns nil when the tool works on this machine.
+func Usable(ctx context.Context, tool, table string) error {
+	_, err := run(ctx, "", tool, "-w", "5", "-t", table, "-S")
+	return err
+}
+
+// Legacy reports whether the tool uses the kernel's old interface, which notifies nobody of changes.
+func Legacy(ctx context.Context, tool string) bool {
+	out, err := run(ctx, "", tool, "--version")
+	return err == nil && !strings.Contains(out, "nf_tables")
+}
+
+// Chain is one of our own, with everything in it.
+type Chain struct {
+	Table, Name string
+	// Rules are without "-A NAME".
+	Rules []string
+}
+
+// Position is where a jump goes in a built-in chain.
+type Position string
+
+// The positions of a jump.
+const (
+	First Position = "-I"
+	Last  Position = "-A"
+)
+
+// Jump leads from a built-in chain to one of ours.
+type Jump struct {
+	Table, From, To string
+	At              Position
+	Match           []string
+}
+
+func (j Jump) args(command string) []string {
+	args := append([]string{"-w", "5", "-t", j.Table, command, j.From}, j.Match...)
+	return append(args, "-j", j.To)
+}
+
+// Set is all that one tool keeps for one purpose.
+type Set struct {
+	Tool   string
+	Chains []Chain
+	Jumps  []Jump
+	// Former are jumps of earlier versions, which Remove deletes as well.
+	Former []Jump
+}
+
+// Present reports whether all chains have as many rules as they should, and all jumps are there.
+func (s Set) Present(ctx context.Context) bool {
+	for _, c := range s.Chains {
+		out, err := run(ctx, "", s.Tool, "-w", "5", "-t", c.Table, "-S", c.Name)
+		if err != nil || strings.Count(out, "-A "+c.Name+" ") != len(c.Rules) {
+			return false
+		}
+	}
+	for _, j := range s.Jumps {
+		if _, err := run(ctx, "", s.Tool, j.args("-C")...); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Made reports whether all chains and jumps are there, whatever the chains hold.
+func (s Set) Made(ctx context.Context) bool {
+	for _, c := range s.Chains {
+		if _, err := run(ctx, "", s.Tool, "-w", "5", "-t", c.Table, "-S", c.Name); err != nil {
+			return false
+		}
+	}
+	return Set{Tool: s.Tool, Jumps: s.Jumps}.Present(ctx)
+}
+
+// Restore is the input of iptables-restore --noflush that makes or refills our chains and touches no other.
+func (s Set) Restore() string {
+	var b strings.Builder
+	var tables []string
+	for _, c := range s.Chains {
+		if len(tables) == 0 || tables[len(tables)-1] != c.Table {
+			tables = append(tables, c.Table)
+		}
+	}
+	for _, t := range tables {
+		fmt.Fprintf(&b, "*%s\n", t)
+		for _, c := range s.Chains {
+			if c.Table != t {
+				continue
+			}
+			fmt.Fprintf(&b, ":%s - [0:0]\n", c.Name)
+			for _, r := range c.Rules {
+				fmt.Fprintf(&b, "-A %s %s\n", c.Name, r)
+			}
+		}
+		b.WriteString("COMMIT\n")
+	}
+	return b.String()
+}
+
+// Refill replaces the content of our chains, and makes them if need be; jumps are left alone.
+func (s Set) Refill(ctx context.Context) error {
+	_, err := run(ctx, s.Restore(), s.Tool+"-restore", "-w", "5", "--noflush")
+	return err
+}
+
+// Apply puts chains and jumps in place, whatever is there of them.
+func (s Set) Apply(ctx context.Context) error {
+	if err := s.Refill(ctx); err != nil {
+		return err
+	}
+	for _, j := range s.Jumps {
+		if _, err := run(ctx, "", s.Tool, j.args("-C")...); err == nil {
+			continue
+		}
+		if _, err := run(ctx, "", s.Tool, j.args(string(j.At))...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Remove takes jumps and chains away. It is idempotent.
+func (s Set) Remove(ctx context.Context) error {
+	var errs []error
+	for _, c := range s.Chains {
+		if _, err := run(ctx, "", s.Tool, "-w", "5", "-t", c.Table, "-S", c.Name); err != nil {
+			continue // the chain is gone, and so is what led to it
+		}
+		for _, j := range append(s.Jumps[:len(s.Jumps):len(s.Jumps)], s.Former...) {
+			for j.To == c.Name && j.Table == c.Table && ctx.Err() == nil {
+				if _, err := run(ctx, "", s.Tool, j.args("-D")...); err != nil {
+					break
+				}
+			}
+		}
+		_, flush := run(ctx, "", s.Tool, "-w", "5", "-t", c.Table, "-F", c.Name)
+		_, drop := run(ctx, "", s.Tool, "-w", "5", "-t", c.Table, "-X", c.Name)
+		errs = append(errs, flush, drop)
+	}
+	return errors.Join(errs...)
+}
+
+// run executes a tool; its error has what the tool said.
+func run(ctx context.Context, stdin, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return string(out), nil
+}
