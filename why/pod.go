@@ -104,12 +104,23 @@ func (b *builder) runs() {
 	}
 }
 
+// damaged is about a network that could not be repaired. What else is in the way may come from that.
+func (b *builder) damaged() {
+	if b.NetworkDamaged == "" || b.Object.Spec.HostNetwork {
+		return
+	}
+	b.cause(NetworkDamaged, "", "%s", oneLine(b.NetworkDamaged))
+	b.next(time.Time{}, "the repair is tried again every 10 s, and as soon as something changes")
+	b.act("undo what the message names on this machine, or take the manifest away and put it back, which makes the pod again")
+}
+
 // causes finds what is in the way.
 func (b *builder) causes() {
 	if b.Daemon != "" {
 		b.remembered()
 		return
 	}
+	b.damaged()
 	switch b.Trouble.Kind {
 	case troubleBlind:
 		b.blind()

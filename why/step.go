@@ -14,6 +14,8 @@ func (b *builder) step() {
 	case isImage(t.Reason):
 		b.image()
 	case b.missing(), b.path():
+	case t.Reason == "HostPortConflict":
+		b.portOfOthers()
 	case t.Reason == "CreatePodSandboxError" || strings.Contains(t.Message, "set up network"):
 		b.network()
 	case t.Reason == "PostStartHookError":
@@ -107,6 +109,17 @@ func (b *builder) network() {
 		b.retried("it is tried again")
 		b.act("correct what the message names; with hostNetwork: true the pod needs no network of its own")
 	}
+}
+
+// portOfOthers is about a host port that a pod of another monopod, or a process of this machine, has.
+func (b *builder) portOfOthers() {
+	reason, text := HostPortProcess, stripSteps(oneLine(b.Trouble.Message))
+	if strings.Contains(text, "taken by pod ") {
+		reason = HostPortPod
+	}
+	b.cause(reason, "", "%s", text)
+	b.retried("it is tried again")
+	b.act("give the pod another hostPort in %s, or stop what holds the port", b.place())
 }
 
 // path is about a hostPath that is not as the manifest says. It says whether that is so.

@@ -82,6 +82,7 @@ const (
 	PodCIDR         Reason = "PodCIDR"
 	CNIPlugin       Reason = "CNIPlugin"
 	Network         Reason = "Network"
+	NetworkDamaged  Reason = "NetworkDamaged"
 
 	CommandNotFound Reason = "CommandNotFound"
 	NonRoot         Reason = "NonRoot"
@@ -213,6 +214,8 @@ type Pod struct {
 	Events []string
 	// LogsDropped says of which container the output is not kept now, and why; empty: all is.
 	LogsDropped string
+	// NetworkDamaged is what is wrong with the pod's network and why it could not be repaired; empty: nothing is known.
+	NetworkDamaged string
 	// NotMirrored is why the API server that this machine reports to does not show the pod as it is; empty: it does.
 	NotMirrored string
 	// Pulls are those of its images that are under way.

@@ -366,10 +366,15 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"output dropped": oneOf(web(func(p *why.Pod) {
 			p.LogsDropped = "the output of container app is dropped: write /var/log/pods/default_web_u/app/0.log: no space left on device"
 		})),
-		"not mirrored":      oneOf(web(func(p *why.Pod) { p.NotMirrored = `create mirror pod: namespaces "default" not found` })),
-		"not looked at":     oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containers cannot be seen: no space left\non device" }),
-		"image not allowed": oneOf(web(failing("app", "ImageNotAllowed", `ensure image: imagePolicy does not allow image registry.example/app:1: no rule matches it`))),
-		"image unsigned":    oneOf(web(failing("app", "SignatureValidationFailed", `ensure image: image "registry.example/app:1": signature validation failed: registry.example/app@sha256:1 has no signature`))),
+		"network damaged": oneOf(web(func(p *why.Pod) {
+			p.NetworkDamaged = "the pod network is damaged: its interface eth0 was replaced by another device: it cannot be repaired"
+		})),
+		"port of another monopod": oneOf(web(failing("", "HostPortConflict", "create sandbox: host port 80/TCP is taken by pod default/web of another monopod (/srv/two/cni)"))),
+		"port of a process":       oneOf(web(failing("", "HostPortConflict", "host port 80/TCP is taken by process nginx (pid 7) of this machine, which listens on 80/TCP"))),
+		"not mirrored":            oneOf(web(func(p *why.Pod) { p.NotMirrored = `create mirror pod: namespaces "default" not found` })),
+		"not looked at":           oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), func(f *why.Facts) { f.Runtime = "containers cannot be seen: no space left\non device" }),
+		"image not allowed":       oneOf(web(failing("app", "ImageNotAllowed", `ensure image: imagePolicy does not allow image registry.example/app:1: no rule matches it`))),
+		"image unsigned":          oneOf(web(failing("app", "SignatureValidationFailed", `ensure image: image "registry.example/app:1": signature validation failed: registry.example/app@sha256:1 has no signature`))),
 		"pulling for long": oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}), func(p *why.Pod) {
 			p.Pulls = []why.Pull{{Image: "registry.example/app:1", Since: now.Add(-3 * time.Minute), Progress: "25.0 MB of 100.0 MB (25%)"}}
 		})),

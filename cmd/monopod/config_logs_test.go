@@ -45,7 +45,7 @@ func TestWhetherOutputIsDroppedFollowsFromTheEvents(t *testing.T) {
 		"over":     {[]corev1.Event{ev("LogsDropped", 2), ev("LogsResumed", 2)}, ""},
 		"repeated": {[]corev1.Event{ev("LogsDropped", 5), ev("LogsResumed", 2)}, "LogsDropped"},
 	} {
-		if got := logsDropped(c.all); got != c.want {
+		if got := unsettled(c.all, "LogsDropped", "LogsResumed"); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -165,7 +165,9 @@ func (e *explainer) look(ctx context.Context, p *why.Pod, s *runner.PodStatus, a
 	for _, v := range probeViews(s.Probes) {
 		p.Probes = append(p.Probes, why.Probe{Container: v.Container, Kind: v.Kind, Failures: v.Failures, Threshold: v.Threshold, Output: v.Output, Next: v.Next})
 	}
-	p.LogsDropped = logsDropped(e.events.List(podEvents(s.Pod.Namespace, s.Pod.Name)))
+	events := e.events.List(podEvents(s.Pod.Namespace, s.Pod.Name))
+	p.LogsDropped = unsettled(events, ctrd.EventLogsDropped, ctrd.EventLogsResumed)
+	p.NetworkDamaged = unsettled(events, ctrd.EventNetworkDamaged, ctrd.EventNetworkRepaired)
 	p.NotMirrored = e.hidden.why(s.Key())
 	p.Output = e.output(ctx, s.Pod)
 	if s.Trouble.Kind == runner.TroubleUnderway {
@@ -182,14 +184,15 @@ func (e *explainer) look(ctx context.Context, p *why.Pod, s *runner.PodStatus, a
 	}
 }
 
-// logsDropped is what the events of a pod say of output that is not kept now.
-func logsDropped(all []corev1.Event) string {
+// unsettled is what the events of a pod say of something that began and is not over: the message of the last event of
+// the first reason, unless one of the second followed.
+func unsettled(all []corev1.Event, begun, over string) string {
 	text, at := "", time.Time{}
 	for i := range all {
 		ev := &all[i]
-		if (ev.Reason == ctrd.EventLogsDropped || ev.Reason == ctrd.EventLogsResumed) && !ev.LastTimestamp.Time.Before(at) {
+		if (ev.Reason == begun || ev.Reason == over) && !ev.LastTimestamp.Time.Before(at) {
 			text, at = "", ev.LastTimestamp.Time
-			if ev.Reason == ctrd.EventLogsDropped {
+			if ev.Reason == begun {
 				text = ev.Message
 			}
 		}
