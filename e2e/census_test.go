@@ -82,7 +82,7 @@ func (in *instance) census() map[string]int {
 		count(filepath.Join(in.dir, "root/cni/*/*", strings.Join(addresses[:3], ".")+".*"))
 	n["cni results"] = count(filepath.Join(in.dir, "root/cni/results/*")) + count(filepath.Join(in.dir, "root/cni/*/results/*"))
 	n["links"] = len(in.bridgePorts())
-	rules, _ := exec.Command("iptables-save").Output()
+	rules, _ := exec.Command("sh", "-c", "iptables-save; nft -s list ruleset").Output()
 	n["rules"] = strings.Count(string(rules), " "+strings.Join(addresses[:3], ".")+".")
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {

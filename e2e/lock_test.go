@@ -38,7 +38,7 @@ func TestLockFile(t *testing.T) {
 		return nil
 	}
 	in.eventually("the host port answers", answers)
-	const look = "iptables-save; ip -o addr; ip route; "
+	const look = "iptables-save; nft -s list ruleset; ip -o addr; ip route; "
 	machine := func() string {
 		out, err := exec.Command("sh", "-c", look).CombinedOutput()
 		if err != nil {
@@ -46,7 +46,7 @@ func TestLockFile(t *testing.T) {
 		}
 		return string(out)
 	}
-	rule, subnet := fmt.Sprintf("--dport %d ", port), strings.TrimSuffix(in.subnet, "0/24")
+	rule, subnet := fmt.Sprintf("tcp . %d : ", port), strings.TrimSuffix(in.subnet, "0/24")
 	if now := machine(); !strings.Contains(now, rule) || !strings.Contains(now, subnet) {
 		t.Fatalf("neither %s nor %s is in\n%s", rule, subnet, now)
 	}

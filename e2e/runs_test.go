@@ -144,7 +144,7 @@ func (r *runs) traces() []string {
 		}
 	}
 	subnet := strings.TrimSuffix(r.subnets(), "128.0/17")
-	for what, args := range map[string][]string{"firewall": {"iptables-save"}, "route": {"ip", "route"}, "address": {"ip", "-o", "addr"}} {
+	for what, args := range map[string][]string{"firewall": {"iptables-save"}, "nftables": {"nft", "-s", "list", "ruleset"}, "route": {"ip", "route"}, "address": {"ip", "-o", "addr"}} {
 		out, err := exec.Command(args[0], args[1:]...).Output()
 		if err != nil {
 			found = append(found, fmt.Sprint(args, err))

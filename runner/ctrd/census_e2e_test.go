@@ -100,8 +100,8 @@ func countLinks(t testing.TB) int {
 func countRules(t testing.TB) int {
 	t.Helper()
 	n := 0
-	for _, args := range [][]string{{"-t", "nat", "-S"}, {"-S"}} {
-		out, err := exec.Command("iptables", args...).Output()
+	for _, args := range [][]string{{"iptables", "-t", "nat", "-S"}, {"iptables", "-S"}, {"nft", "-s", "list", "ruleset"}} {
+		out, err := exec.Command(args[0], args[1:]...).Output()
 		check(t, err)
 		n += strings.Count(string(out), "\n")
 	}
