@@ -1,13 +1,16 @@
 package ctrd
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/runner"
 )
 
 // write makes a file, and the directories that it is in.
@@ -121,5 +124,39 @@ func TestAMessageOutlivesTheMemoryItWasIn(t *testing.T) {
 	}
 	if got := r.terminationMessage(t.Context(), rec, nil); got != "ewer" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestAMessageFromALogTakesLittleMemory(t *testing.T) {
+	for _, limit := range []int{0, 1, 7, 2048} {
+		b := tailBuffer{limit: limit}
+		var all []byte
+		for i, size := range []int{0, 1, 3, 5000, 2, 1 << 20, 2047, 10, 4096} {
+			p := bytes.Repeat([]byte{'a' + byte(i)}, size)
+			all = append(all, p...)
+			if n, err := b.Write(p); n != size || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+			if got, want := string(b.end()), string(all[max(0, len(all)-limit):]); got != want {
+				t.Errorf("limit %d, write %d: %d bytes, want %d", limit, i, len(got), len(want))
+			}
+			if cap(b.text) > 8*limit+64 {
+				t.Errorf("limit %d: it takes %d bytes", limit, cap(b.text))
+			}
+		}
+	}
+	// One line without an end, in as many entries as a log has room for.
+	r, _ := diskRuntime(t)
+	var log bytes.Buffer
+	for range 1000 {
+		log.WriteString("2026-01-01T00:00:00.000000000Z stdout P " + strings.Repeat("x", 16<<10) + "\n")
+	}
+	path := filepath.Join(t.TempDir(), "0.log")
+	if err := os.WriteFile(path, log.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rec := &containerRecord{ID: "id", Labels: containerLabels{UID: "uid", LogPath: path, MessageFromLogs: true, MessageLimit: 4096}}
+	if got := r.terminationMessage(t.Context(), rec, &runner.Termination{ExitCode: 1}); got != strings.Repeat("x", logMessageBytes) {
+		t.Errorf("a message of %d bytes", len(got))
 	}
 }

@@ -1,13 +1,13 @@
 package ctrd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
+	"unicode/utf8"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/task"
@@ -244,13 +244,31 @@ func (r *Runtime) terminationMessage(ctx context.Context, rec *containerRecord, 
 	if !l.MessageFromLogs || x.ExitCode == 0 {
 		return ""
 	}
-	var b bytes.Buffer
+	limit := min(logMessageBytes, l.MessageLimit)
+	b := tailBuffer{limit: limit + utf8.UTFMax} // one more rune, of which the cut may leave a part
 	err := logs.Read(ctx, l.LogPath, logs.ReadOptions{Tail: logMessageLines}, &b, &b)
 	if err != nil {
 		return ""
 	}
-	return lastBytes(b.String(), min(logMessageBytes, l.MessageLimit))
+	return lastBytes(string(b.end()), limit)
 }
+
+// tailBuffer keeps the end of what is written to it: a line of a container can be as long as its log.
+type tailBuffer struct {
+	limit int
+	text  []byte
+}
+
+// Write implements io.Writer.
+func (b *tailBuffer) Write(p []byte) (int, error) {
+	b.text = append(b.text, p[max(0, len(p)-b.limit):]...)
+	if over := len(b.text) - b.limit; over > b.limit { // not at each write
+		b.text = append(b.text[:0], b.text[over:]...)
+	}
+	return len(p), nil
+}
+
+func (b *tailBuffer) end() []byte { return b.text[max(0, len(b.text)-b.limit):] }
 
 // readTail returns the last n bytes of a file, nothing when it cannot be read. The file is written by the container:
 // only a regular one is opened.
