@@ -3,6 +3,7 @@
 package ctrd
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/snapshots"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	corev1 "k8s.io/api/core/v1"
@@ -202,6 +204,82 @@ func TestDamageOfAPowerCutIsRepaired(t *testing.T) {
 	defer a.end(t)
 	if got := told.text(); got != "" {
 		t.Errorf("after a stop: %s", got)
+	}
+}
+
+// dropLayers removes the unpacked layers of all images, as if they had never been unpacked.
+func (a *agent) dropLayers(t *testing.T) {
+	t.Helper()
+	ctx, sn := a.ns(t.Context()), a.client.SnapshotService(a.cfg.Snapshotter)
+	within(t, 10*time.Second, "no layer is left", func() bool {
+		var left []string
+		check(t, sn.Walk(ctx, func(_ context.Context, i snapshots.Info) error { left = append(left, i.Name); return nil }))
+		for _, name := range left {
+			_ = sn.Remove(ctx, name) // those with others on top later
+		}
+		return len(left) == 0
+	})
+}
+
+// TestBlobsThatAreDamagedWithoutAPowerCutAreRepaired when something is made of them, from where the image came from.
+func TestBlobsThatAreDamagedWithoutAPowerCutAreRepaired(t *testing.T) {
+	w := newWorld(t)
+	registry := testimages.Registry(t)
+	pulled, other := registry+"/team/layered:1", registry+"/team/other:1"
+	base := layered(t)
+	testimages.Push(t, pulled, base)
+	above, err := testimages.FromFiles(t, []testimages.File{{Path: "third/file", Content: []byte("x")}}, nil).Layers()
+	check(t, err)
+	on, err := mutate.AppendLayers(base, above...)
+	check(t, err)
+	testimages.Push(t, other, on)
+	told := &toldEvents{}
+	open := func() *agent { return w.openWith(t, func(c *Config) { c.Events = told }) }
+	a := open()
+	defer func() { a.end(t) }()
+	want := a.runs(t, "first", pulled)
+	a.runs(t, "first", testImage)
+	all := func(damage func(*testing.T, string)) {
+		t.Helper()
+		for _, path := range w.files(t, blobFiles) {
+			damage(t, path)
+		}
+	}
+	empty := func(t *testing.T, path string) { t.Helper(); check(t, os.Truncate(path, 0)) }
+	gone := func(t *testing.T, path string) { t.Helper(); check(t, os.Remove(path)) }
+	for _, c := range []struct {
+		name    string
+		damage  func(*testing.T, string)
+		restart bool
+		image   string
+	}{
+		{"emptied", empty, false, pulled},
+		{"emptied, another image has its layers", empty, false, other},
+		{"emptied", empty, true, pulled},
+		{"zeros", zero, true, pulled},
+		{"gone", gone, true, pulled},
+	} {
+		told.all = nil
+		all(c.damage)
+		if c.restart {
+			a.stop(t)
+			a = open()
+		} else {
+			a.dropLayers(t)
+		}
+		if got := a.runs(t, "again", c.image); got != want {
+			t.Errorf("%s: the container says %.200q", c.name, got)
+		}
+		a.runs(t, "again", testImage)
+		got := told.text()
+		for _, from := range []string{EventImageRepaired + " image " + c.image, "it was fetched again from the registry", "it was fetched again from " + filepath.Join(w.dir, "images", "busybox.tar")} {
+			if !strings.Contains(got, from) {
+				t.Errorf("%s: nobody is told %q, but:\n%s", c.name, from, got)
+			}
+		}
+		if strings.Contains(got, EventImageDamaged) {
+			t.Errorf("%s: told\n%s", c.name, got)
+		}
 	}
 }
 

@@ -156,6 +156,10 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if cfg.Image.Doubt, err = r.openShutdown(); err != nil {
 		return nil, err
 	}
+	cfg.Image.OnDamage = r.damageNotice
+	if cfg.Endpoint == "" {
+		cfg.Image.Blobs = r.contentDir()
+	}
 	r.images = image.NewStore(r.client, cfg.Image)
 	cfg.Network.Notice = r.networkNotice
 	r.net = network.New(cfg.Network)

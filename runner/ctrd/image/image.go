@@ -40,7 +40,12 @@ type Config struct {
 	OnNew func()
 	// Doubt, unless nil, has images looked at before they are used: see Heal.
 	Doubt *Doubt
-	Log   *slog.Logger
+	// Blobs is the directory of containerd's content, blobs/<algorithm>/<hex> below it; empty: damaged blobs cannot be
+	// replaced.
+	Blobs string
+	// OnDamage, which may be nil, is told what was found to be damaged, and whether it is repaired: err says why not.
+	OnDamage func(image, damage string, err error)
+	Log      *slog.Logger
 }
 
 // Image is an unpacked image of this machine.
@@ -67,6 +72,8 @@ type Store struct {
 	running running
 	limits  limits
 	heal    *healer // nil: nothing is in doubt
+	// repairing is held while damaged blobs are looked for.
+	repairing chan struct{}
 
 	// collecting is held while images are being collected.
 	collecting sync.Mutex
@@ -89,7 +96,10 @@ func NewStore(c *client.Client, cfg Config) *Store {
 	if cfg.OnNew == nil {
 		cfg.OnNew = func() {}
 	}
-	s := &Store{client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights(), limits: newLimits(cfg.Limits)}
+	if cfg.OnDamage == nil {
+		cfg.OnDamage = func(string, string, error) {}
+	}
+	s := &Store{repairing: make(chan struct{}, 1), client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights(), limits: newLimits(cfg.Limits)}
 	if cfg.Doubt != nil {
 		s.heal = newHealer(s, *cfg.Doubt)
 	}

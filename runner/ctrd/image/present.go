@@ -33,6 +33,18 @@ func (s *Store) present(ctx context.Context, name string) (*Image, error) {
 	if err := s.ensureSound(ctx, name); err != nil {
 		return nil, err
 	}
+	img, err := s.inspect(ctx, name)
+	if err == nil {
+		return img, nil
+	}
+	if rec, rerr := s.record(ctx, name); rerr != nil || !s.repaired(ctx, rec, err) {
+		return nil, err
+	}
+	return s.inspect(ctx, name)
+}
+
+// inspect is present for an image whose content is taken for sound.
+func (s *Store) inspect(ctx context.Context, name string) (*Image, error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	rec, err := s.record(ctx, name)

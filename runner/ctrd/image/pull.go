@@ -97,13 +97,20 @@ func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name
 	defer func() { done(err) }()
 	t.expect(target)
 	defer s.cfg.OnNew() // also a part of it takes room
-	_, err = s.client.Pull(ctx, name,
-		client.WithResolver(resolver),
-		client.WithImageHandlerWrapper(func(next images.Handler) images.Handler { return t.watch(boundedMetadata(next)) }),
-		client.WithPullUnpack,
-		client.WithPullSnapshotter(s.cfg.Snapshotter),
-		client.WithUnpackOpts([]client.UnpackOpt{synced()}),
-		client.WithPullLabels(labels))
+	pull := func() error {
+		_, err := s.client.Pull(ctx, name,
+			client.WithResolver(resolver),
+			client.WithImageHandlerWrapper(func(next images.Handler) images.Handler { return t.watch(boundedMetadata(next)) }),
+			client.WithPullUnpack,
+			client.WithPullSnapshotter(s.cfg.Snapshotter),
+			client.WithUnpackOpts([]client.UnpackOpt{synced()}),
+			client.WithPullLabels(labels))
+		return err
+	}
+	// A blob that other images have brought is not fetched again, also if it is damaged.
+	if err = pull(); failedOnContent(err) && s.repaired(ctx, images.Image{Name: name, Target: target}, err) {
+		err = pull()
+	}
 	if err != nil {
 		return nil, err
 	}
