@@ -111,11 +111,10 @@ func (r *Runtime) planContainer(ctx context.Context, key manifests.Key, pod *man
 		}
 		sb = r.index.sandboxByID(sb.ID)
 	}
-	id, message := newID(), ""
-	if c.TerminationMessagePath != "" {
-		if message, err = r.newMessage(sb, id); err != nil {
-			return nil, stepError(runner.ReasonCreateContainerError, err)
-		}
+	id := newID()
+	message, err := r.newMessage(sb, c, id)
+	if err != nil {
+		return nil, stepError(runner.ReasonCreateContainerError, err)
 	}
 	in, err := r.input(ctx, specRequest{pod: pod.Object, refs: pod.Refs, images: pod.Images, container: c, image: img, sandbox: sb, id: id, message: message})
 	if err != nil {

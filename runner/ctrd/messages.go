@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"monopod/runner/ctrd/podfiles"
 	"monopod/runner/ctrd/shim"
 )
@@ -17,13 +19,17 @@ import (
 //	<pod>/messages/<container id>          the copy
 //	<pod>/containers/<name>/<random>       in pods of earlier versions: on disk, of any size
 
-// newMessage makes the file behind terminationMessagePath of a new instance.
-func (r *Runtime) newMessage(sb *sandboxRecord, id string) (string, error) {
+// newMessage makes the file behind terminationMessagePath of a new instance, if it has one, and the files that it shares with
+// others if they are not there: its pod was made by an earlier version.
+func (r *Runtime) newMessage(sb *sandboxRecord, c *corev1.Container, id string) (string, error) {
 	d := r.podFiles(sb)
-	if !d.Mounted() { // a pod of an earlier version
+	if !d.Mounted() {
 		if err := r.writeFiles(sb); err != nil {
 			return "", err
 		}
+	}
+	if c.TerminationMessagePath == "" {
+		return "", nil
 	}
 	return d.NewMessage(id)
 }

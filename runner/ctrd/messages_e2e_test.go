@@ -94,7 +94,19 @@ func TestFilesOfAnEarlierVersionCount(t *testing.T) {
 		t.Errorf("for the order of eviction: %+v", d.Others)
 	}
 	a.stop(t)
+	// As if an earlier version had made the pod: no files in memory, one on disk that a container may have.
+	check(t, unmountBelow(a.podFilesDir("uid-old")))
+	check(t, os.RemoveAll(a.podFilesDir("uid-old")))
+	hosts := write(t, filepath.Join(a.podDir("uid-old"), "etc-hosts"), 5)
 	a = w.openWith(t, fast)
+	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.RecordPod}))
+	if b, err := os.ReadFile(hosts); err != nil || !strings.Contains(string(b), "localhost") {
+		t.Errorf("hosts of a container that runs: %q, %v", b, err)
+	}
+	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateContainer, Container: "c", RestartCount: 1}))
+	if b, err := os.ReadFile(a.podFiles(a.index.sandbox(key)).Hosts()); err != nil || !strings.Contains(string(b), "localhost") {
+		t.Errorf("hosts of its next container: %q, %v", b, err)
+	}
 	if exists(pile) || !exists(used) {
 		t.Errorf("after a start: the one that nobody has is there: %t, the other: %t", exists(pile), exists(used))
 	}
