@@ -65,6 +65,10 @@ func (r *Runtime) MeasureDisk(ctx context.Context, key manifests.Key) (runner.Di
 		was := d.Layers[c.Labels.Name]
 		d.Layers[c.Labels.Name] = runner.Size{Bytes: was.Bytes + layer.Bytes, Inodes: was.Inodes + layer.Inodes}
 	}
+	hidden, err := r.unnamedFiles(ctx, rec)
+	errs = append(errs, err)
+	addSizes(d.Volumes, hidden.emptyDirs)
+	addSizes(d.Layers, hidden.containers)
 	logs, err := r.logSizes(ctx, rec)
 	d.Logs = logs
 	errs = append(errs, err)
@@ -74,6 +78,13 @@ func (r *Runtime) MeasureDisk(ctx context.Context, key manifests.Key) (runner.Di
 	ephemeral, err := volumes.SizeWithout(ctx, r.ephemeralDir(rec.Labels.UID))
 	d.Others.Bytes, d.Others.Inodes = d.Others.Bytes+ephemeral.Bytes, d.Others.Inodes+ephemeral.Inodes
 	return d, errors.Join(append(errs, err)...)
+}
+
+func addSizes(to, more map[string]runner.Size) {
+	for name, size := range more {
+		was := to[name]
+		to[name] = runner.Size{Bytes: was.Bytes + size.Bytes, Inodes: was.Inodes + size.Inodes}
+	}
 }
 
 // emptyDirSize asks a file system of its own, and walks else.

@@ -109,6 +109,63 @@ func TestTheUseOfTheDiskIsMeasured(t *testing.T) {
 	a.idle(t)
 }
 
+// TestFilesThatAreRemovedWhileTheyAreOpenCount: no walk sees them, and they take room all the same.
+func TestFilesThatAreRemovedWhileTheyAreOpenCount(t *testing.T) {
+	w := newWorld(t)
+	a := w.openWith(t, func(c *Config) { c.UsagePeriod = 20 * time.Millisecond })
+	defer a.end(t)
+	pod := load(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: hidden}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: c
+    image: %s
+    resources: {limits: {ephemeral-storage: 5Mi}}
+    securityContext: {runAsUser: 1000}
+    command: [sh, -c, "f() { dd if=/dev/zero bs=64k count=$1 2>/dev/null; }; exec 3>/tmp/f 4>/v/f 5>/m/f; rm /tmp/f /v/f /m/f; f 32 >&3; f 64 >&4; f 16 >&5; echo written; exec sleep 1000"]
+    volumeMounts: [{name: v, mountPath: /v}, {name: m, mountPath: /m}, {name: t, mountPath: /tmp}]
+  volumes: [{name: v, emptyDir: {sizeLimit: 3Mi}}, {name: m, emptyDir: {medium: Memory}}, {name: t, emptyDir: {}}]
+`, testImage))
+	check(t, startPod(t.Context(), a, pod))
+	a.says(t, pod.Key(), "written")
+	const mi = 1 << 20
+	within(t, 10*time.Second, "both files count", func() bool {
+		d := a.state(t, pod.Key()).Sandbox.Disk
+		return d != nil && d.EmptyDirs["v"] >= 4*mi && d.EmptyDirs["v"] < 5*mi && d.EmptyDirs["t"] >= 2*mi && d.EmptyDirs["t"] < 3*mi && d.Containers["c"] < mi
+	})
+	if got, want := runner.Overuse(&pod.Object.Spec, a.state(t, pod.Key()).Sandbox.Disk), `Usage of EmptyDir volume "v" exceeds the limit "3Mi".`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	d, err := a.MeasureDisk(t.Context(), pod.Key())
+	check(t, err)
+	if d.Volumes["v"].Bytes < 4*mi || d.Volumes["t"].Bytes < 2*mi {
+		t.Errorf("for the order of eviction: %+v", d.Volumes)
+	}
+	check(t, removePod(t.Context(), a, pod.Key()))
+	// The same in the root file system, as root.
+	root := load(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: hidden-root}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 0
+  containers: [{name: c, image: %s, resources: {limits: {ephemeral-storage: 1Mi}}, command: [sh, -c, "exec 3>/f; rm /f; dd if=/dev/zero bs=64k count=32 >&3; echo written; exec sleep 1000"]}]
+`, testImage))
+	check(t, startPod(t.Context(), a, root))
+	a.says(t, root.Key(), "written")
+	within(t, 10*time.Second, "its container has them", func() bool {
+		d := a.state(t, root.Key()).Sandbox.Disk
+		return d != nil && d.Containers["c"] >= 2*mi && d.Containers["c"] < 3*mi
+	})
+	check(t, removePod(t.Context(), a, root.Key()))
+	a.idle(t)
+}
+
 // placesAreThere compares the place of a pod's container with what the kernel says of its process.
 func placesAreThere(t *testing.T, a *agent, key manifests.Key) {
 	t.Helper()

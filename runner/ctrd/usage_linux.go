@@ -125,8 +125,20 @@ func (r *Runtime) measure(ctx context.Context, rec *sandboxRecord) (*runner.Disk
 		}
 		u.EmptyDirs[v.Name] = size.Bytes
 	}
+	hidden, err := r.unnamedFiles(ctx, rec)
+	if err != nil {
+		return nil, fmt.Errorf("files without a name: %w", err)
+	}
+	for name, size := range hidden.emptyDirs {
+		if _, measured := u.EmptyDirs[name]; measured {
+			u.EmptyDirs[name] += size.Bytes
+		}
+	}
 	if !local {
 		return u, nil
+	}
+	for name, size := range hidden.containers {
+		u.Containers[name] += size.Bytes
 	}
 	for _, c := range r.index.ofUID(rec.Labels.UID) {
 		layer, err := r.layerSize(ctx, c)
