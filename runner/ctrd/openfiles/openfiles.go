@@ -36,19 +36,22 @@ type File struct {
 }
 
 // Unnamed calls visit for each file without a name that a process has open or mapped, but for those in memory. One that is both
-// is shown twice. A process that is gone, or ends meanwhile, has none.
+// is shown twice. A process that is gone, or ends meanwhile, has none, and so has one that may not be looked into: what else is
+// measured must not depend on it.
 func Unnamed(ctx context.Context, pid int, visit func(File)) error {
 	dir := fmt.Sprintf("/proc/%d", pid)
-	err := errors.Join(descriptors(ctx, filepath.Join(dir, "fd"), visit), mappings(ctx, dir, visit))
-	if isGone(err) {
-		return ctx.Err()
-	}
-	return err
+	return errors.Join(
+		unlessUnseen(descriptors(ctx, filepath.Join(dir, "fd"), visit)),
+		unlessUnseen(mappings(ctx, dir, visit)),
+	)
 }
 
-// isGone reports whether err is that of a process that has ended.
-func isGone(err error) bool {
-	return err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
+// unlessUnseen drops the errors of a process that has ended, or that the kernel does not show.
+func unlessUnseen(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
 }
 
 func descriptors(ctx context.Context, dir string, visit func(File)) error {

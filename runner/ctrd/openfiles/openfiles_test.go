@@ -97,6 +97,19 @@ func TestFilesInMemoryDoNotCount(t *testing.T) {
 	}))
 }
 
+func TestOnlyWhatIsNoAnswerIsAnError(t *testing.T) {
+	for _, none := range []error{nil, unix.ENOENT, unix.ESRCH, unix.EACCES, unix.EPERM, os.ErrPermission} {
+		if err := unlessUnseen(none); err != nil {
+			t.Errorf("%v is an error", none)
+		}
+	}
+	for _, is := range []error{unix.EMFILE, unix.ENOMEM, context.Canceled} {
+		if err := unlessUnseen(is); !errors.Is(err, is) {
+			t.Errorf("%v is %v", is, err)
+		}
+	}
+}
+
 func TestAProcessThatIsGoneHasNone(t *testing.T) {
 	visit := func(f File) { t.Errorf("found %+v", f) }
 	check(t, Unnamed(t.Context(), 1<<30, visit))
