@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"monopod/internal/regular"
 )
 
 const (
@@ -25,6 +27,8 @@ const (
 	forwardTimeout = 4500 * time.Millisecond
 	// rereadEvery is how old what is known of the host's resolv.conf may be.
 	rereadEvery = time.Second
+	// maxResolvConf is more than a resolv.conf has.
+	maxResolvConf = 64 << 10
 	// maxMessage is the largest message there can be.
 	maxMessage = 65535
 )
@@ -69,7 +73,7 @@ func (f *forwarder) rereadLocked() {
 	if info.ModTime().Equal(f.modTime) {
 		return
 	}
-	b, err := os.ReadFile(f.path)
+	b, err := regular.ReadFile(f.path, maxResolvConf)
 	if err != nil {
 		return
 	}

@@ -10,10 +10,11 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"monopod/internal/regular"
 )
 
 const httpSource = "http"
@@ -316,14 +317,7 @@ const maxHeaderFile = 64 << 10
 
 // read returns the value. Its content is in no error.
 func (h HeaderFile) read() (string, error) {
-	info, err := os.Stat(h.File)
-	switch {
-	case err != nil:
-		return "", err
-	case !info.Mode().IsRegular() || info.Size() > maxHeaderFile:
-		return "", fmt.Errorf("%s is not a regular file of at most %d bytes", h.File, maxHeaderFile)
-	}
-	data, err := os.ReadFile(h.File)
+	data, err := regular.ReadFile(h.File, maxHeaderFile)
 	if err != nil {
 		return "", err
 	}

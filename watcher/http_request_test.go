@@ -196,7 +196,7 @@ func TestValuesOfHeadersAreReadFromFilesAtEachRequest(t *testing.T) {
 		c.HeaderFiles = []HeaderFile{{Name: "authorization", Before: "Bearer ", File: file}}
 	})
 	set := s.state(web.URL, Unreachable)
-	if !strings.Contains(set.Reports[0].Errors[0], "header authorization: stat "+file) {
+	if !strings.Contains(set.Reports[0].Errors[0], "header authorization: open "+file) {
 		t.Errorf("%+v", set.Reports)
 	}
 	for _, token := range []string{"one", "two"} {

@@ -7,9 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
+
+	"monopod/internal/regular"
 )
+
+// maxTrustFile is more than a file of authorities has.
+const maxTrustFile = 4 << 20
 
 // Trust names files in PEM. They are read again before each request, so that renewed ones count at once.
 type Trust struct {
@@ -35,7 +39,7 @@ func (t *trustFiles) refresh(client *http.Client) error {
 			continue
 		}
 		var err error
-		if data[i], err = os.ReadFile(path); err != nil {
+		if data[i], err = regular.ReadFile(path, maxTrustFile); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod/node/secure"
 	"monopod/runner/ctrd/image"
 )
 
@@ -79,6 +80,32 @@ func (c *configCheck) pulls(cfg *Config) {
 // faults are what is wrong with files that are read only when something needs them, and what may come later. They keep
 // a daemon from nothing else, so that it comes back after a reboot; who looks at a configuration is told.
 func (c *LoadedConfig) faults() (wrong ConfigError, later []string) {
+	wrong, later = c.providerFaults()
+	auth := &c.Server.Authentication
+	for _, f := range []struct {
+		key, file, hint string
+		check           func(string) error
+	}{
+		{"authentication.tokenFile", auth.TokenFile, "a token can be made with: openssl rand -hex 16", secure.CheckTokenFile},
+		{"authentication.x509.clientCAFile", auth.X509.ClientCAFile, "write the certificates of the authorities into it, in PEM", secure.CheckAuthorities},
+	} {
+		if f.file == "" {
+			continue
+		}
+		check := &configCheck{sources: c.Sources}
+		switch err := f.check(f.file); {
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist): // another user may read it, or it comes later
+			later = append(later, f.key+": "+oneLine(err.Error()))
+		case err != nil:
+			check.add(f.key, oneLine(err.Error()), f.hint)
+		}
+		wrong = append(wrong, check.problems...)
+	}
+	return wrong, later
+}
+
+// providerFaults are those of credential provider plug-ins.
+func (c *LoadedConfig) providerFaults() (wrong ConfigError, later []string) {
 	if c.ImageCredentialProviderConfig == "" {
 		return nil, nil
 	}

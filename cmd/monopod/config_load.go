@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"monopod/internal/bundle"
+	"monopod/internal/regular"
 	"monopod/runner"
 	"monopod/runner/spec"
 )
@@ -133,7 +134,7 @@ func (l *configLoader) readFiles(named string) {
 	}
 	switch _, err := os.Stat(file); {
 	case err == nil:
-		l.readFile(file)
+		l.take(file, os.ReadFile)
 	case errors.Is(err, fs.ErrNotExist) && where == "":
 	default:
 		l.problems = append(l.problems, ConfigProblem{Where: where, Msg: err.Error()})
@@ -152,14 +153,18 @@ func (l *configLoader) readDropIns(dir string) {
 		case strings.HasPrefix(e.Name(), "."):
 		case filepath.Ext(e.Name()) != ".yaml":
 			l.warnings = append(l.warnings, path+": not read, only *.yaml files are")
-		default:
-			l.readFile(path)
+		default: // nobody has named it: what blocks is not waited for
+			l.take(path, func(path string) ([]byte, error) { return regular.ReadFile(path, maxConfigSize) })
 		}
 	}
 }
 
-func (l *configLoader) readFile(path string) {
-	b, err := os.ReadFile(path)
+// maxConfigSize is more than a configuration has.
+const maxConfigSize = 4 << 20
+
+// take adds what read returns of a file.
+func (l *configLoader) take(path string, read func(string) ([]byte, error)) {
+	b, err := read(path)
 	if err != nil {
 		l.problems = append(l.problems, ConfigProblem{Where: path, Msg: err.Error()})
 		return

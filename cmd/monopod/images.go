@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/regular"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner"
@@ -322,11 +322,7 @@ func (n *imageNeeds) refused(r watcher.Report) {
 	if r.State != watcher.Refused || !filepath.IsAbs(r.Input) {
 		return
 	}
-	info, err := os.Stat(r.Input)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > manifests.MaxSize {
-		return
-	}
-	b, err := os.ReadFile(r.Input)
+	b, err := regular.ReadFile(r.Input, manifests.MaxSize)
 	if err != nil {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod/internal/printer"
+	"monopod/internal/regular"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -151,7 +152,8 @@ func (p *program) manifestFiles(path string) []manifestFile {
 		case !isManifestName(e.Name()):
 			out = append(out, manifestFile{name: file, ignored: true})
 		default:
-			out = append(out, readManifest(file))
+			b, err := regular.ReadFile(file, manifests.MaxSize) // nobody has named it: what blocks is not waited for
+			out = append(out, manifestFile{name: file, content: b, err: err})
 		}
 		return nil
 	})

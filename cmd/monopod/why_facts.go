@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/events"
+	"monopod/internal/regular"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner"
@@ -374,11 +374,7 @@ func namesInRefused(inputs []why.Input) []why.Object {
 			all = append(all, why.NamesInErrors(in.Errors)...)
 			continue
 		}
-		info, err := os.Stat(in.Input)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > manifests.MaxSize {
-			continue
-		}
-		if b, err := os.ReadFile(in.Input); err == nil {
+		if b, err := regular.ReadFile(in.Input, manifests.MaxSize); err == nil {
 			all = append(all, why.Names(in.Input, b)...)
 		}
 	}

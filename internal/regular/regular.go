@@ -26,6 +26,9 @@ var (
 // Open opens a file to read it. flags are added to those of open(2).
 func Open(path string, flags int) (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(path) // before it is opened: opening a device may have effects
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, nil, &fs.PathError{Op: "open", Path: path, Err: failed.Err} // as if there were no such look
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,7 +81,7 @@ func ReadFile(path string, most int) ([]byte, error) {
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	if err == nil && len(data) > most {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: more than %d bytes", ErrTooLarge, most)}
+		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: at most %d bytes are read", ErrTooLarge, most)}
 	}
 	return data, err
 }

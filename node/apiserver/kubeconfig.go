@@ -3,29 +3,20 @@ package apiserver
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
-	"os"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"monopod/internal/regular"
 )
 
 // maxFile is the largest kubeconfig, certificate or token that is read.
 const maxFile = 1 << 20
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(b) > maxFile {
-		err = fmt.Errorf("%s: larger than %d bytes", path, maxFile)
-	}
-	return b, err
+	return regular.ReadFile(path, maxFile)
 }
 
 // loadKubeconfig reads a kubeconfig. Paths in it are relative to its directory.

@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"monopod/internal/regular"
 )
 
 // User is who makes a request.
@@ -259,6 +260,9 @@ func (r Rules) Check() error {
 	return errors.Join(errs...)
 }
 
+// maxAccessFile is more than a file of authorities or tokens has.
+const maxAccessFile = 4 << 20
+
 // watched is what a file says, read again when it has changed. When it is broken, what it said before counts.
 type watched[T any] struct {
 	file  string
@@ -279,7 +283,7 @@ func (f *watched[T]) get() (T, error) {
 	if now == f.seen && now != "" {
 		return f.value, f.wrong
 	}
-	data, err := os.ReadFile(f.file)
+	data, err := regular.ReadFile(f.file, maxAccessFile)
 	var value T
 	if err == nil {
 		value, err = f.parse(data)
@@ -304,13 +308,15 @@ type Authorities struct {
 
 // NewAuthorities returns those of a file, which is read when somebody comes with a certificate.
 func NewAuthorities(file string, log *slog.Logger) *Authorities {
-	return &Authorities{now: time.Now, pool: watched[*x509.CertPool]{file: file, log: log, parse: func(data []byte) (*x509.CertPool, error) {
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(data) {
-			return nil, errors.New("it has no certificate in PEM")
-		}
-		return pool, nil
-	}}}
+	return &Authorities{now: time.Now, pool: watched[*x509.CertPool]{file: file, log: log, parse: parseAuthorities}}
+}
+
+func parseAuthorities(data []byte) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, errors.New("it has no certificate in PEM")
+	}
+	return pool, nil
 }
 
 // user returns whose certificate the first of a chain is.
@@ -345,6 +351,22 @@ func NewTokenFile(file string, log *slog.Logger) *TokenFile {
 	return &TokenFile{users: watched[map[[sha256.Size]byte]User]{file: file, log: log, parse: parseTokens}}
 }
 
+// CheckTokenFile reports why the tokens of a file do not count. No token is in the error.
+func CheckTokenFile(file string) error { return checkFile(file, parseTokens) }
+
+// CheckAuthorities reports why the authorities of a file do not count.
+func CheckAuthorities(file string) error { return checkFile(file, parseAuthorities) }
+
+func checkFile[T any](file string, parse func([]byte) (T, error)) error {
+	data, err := regular.ReadFile(file, maxAccessFile)
+	if err == nil {
+		if _, err = parse(data); err != nil {
+			err = fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return err
+}
+
 // minToken is the length of the shortest token that cannot be guessed by trying.
 const minToken = 16
 
@@ -357,8 +379,11 @@ func parseTokens(data []byte) (map[[sha256.Size]byte]User, error) {
 	}
 	users := map[[sha256.Size]byte]User{}
 	for i, record := range records {
-		if len(record) < 2 || len(record[0]) < minToken || record[1] == "" {
-			return nil, fmt.Errorf("record %d is not token,user,uid,\"groups\" with a token of at least %d characters", i+1, minToken)
+		switch {
+		case len(record) < 2 || record[1] == "":
+			return nil, fmt.Errorf("record %d is not token,user,uid,\"groups\"; no token of the file counts until it is corrected", i+1)
+		case len(record[0]) < minToken:
+			return nil, fmt.Errorf("record %d: the token of user %q has %d characters, fewer than %d; no token of the file counts until it is longer", i+1, record[1], len(record[0]), minToken)
 		}
 		u := User{Name: record[1]}
 		if len(record) > 2 {

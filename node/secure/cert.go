@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"monopod/internal/atomicfile"
+
+	"monopod/internal/regular"
 )
 
 // Certificate is the certificate of a server, in two files that are read again when they have changed.
@@ -77,7 +79,7 @@ func (c *Certificate) get() (*tls.Certificate, error) {
 	if c.pair != nil && now == c.seen {
 		return c.pair, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	pair, err := loadPair(c.certFile, c.keyFile)
 	if errors.Is(err, fs.ErrNotExist) && c.pair == nil && c.instead != nil {
 		return c.instead.get()
 	}
@@ -127,6 +129,19 @@ func stampOf(files ...string) stamp {
 	return stamp(b.String())
 }
 
+// loadPair is tls.LoadX509KeyPair for files that somebody has configured.
+func loadPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := regular.ReadFile(certFile, maxAccessFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := regular.ReadFile(keyFile, maxAccessFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
+}
+
 // Times of a certificate. It is valid for long and from early on: the clock of the machine may be wrong.
 const (
 	validFor   = 10 * 365 * 24 * time.Hour
@@ -139,7 +154,7 @@ func epoch() time.Time { return time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) }
 // ensure makes the files anew unless they serve. known is what was read of them last.
 func (s *selfSigned) ensure(certFile, keyFile string, known *x509.Certificate) error {
 	if known == nil {
-		if pair, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil { // what cannot be read is replaced
+		if pair, err := loadPair(certFile, keyFile); err == nil { // what cannot be read is replaced
 			known = pair.Leaf
 		}
 	}

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/regular"
 	"monopod/runner"
 	"monopod/runner/spec"
 )
@@ -44,13 +44,16 @@ func (r *Runtime) checkProfiles(in spec.Input) error {
 	}, in)
 }
 
+// maxProfile is more than a seccomp profile has: Linux has some 400 system calls.
+const maxProfile = 4 << 20
+
 // localSeccomp reads a profile of the machine: JSON in the form of an OCI spec's linux.seccomp.
 func (r *Runtime) localSeccomp(p corev1.SeccompProfile) (*specs.LinuxSeccomp, error) {
 	if p.LocalhostProfile == nil || !filepath.IsLocal(*p.LocalhostProfile) {
 		return nil, errors.New("localhostProfile must be set if seccompProfile type is Localhost, to a path below the profiles' directory")
 	}
 	path := filepath.Join(r.cfg.SeccompProfileRoot, *p.LocalhostProfile)
-	b, err := os.ReadFile(path)
+	b, err := regular.ReadFile(path, maxProfile)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load seccomp profile: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/boottime"
+	"monopod/internal/regular"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/network"
@@ -278,12 +279,15 @@ func (r *Runtime) clusterDNS() []string {
 	return r.cfg.Resolver()
 }
 
+// maxHostFile is more than the machine's own /etc/hosts and resolv.conf have; each pod gets what is in them.
+const maxHostFile = 4 << 20
+
 // hostResolvConf returns the host's resolver file; nil when the configuration says that there is none.
 func (r *Runtime) hostResolvConf() *string {
 	if r.cfg.ResolvConf == "" {
 		return nil
 	}
-	b, err := os.ReadFile(r.cfg.ResolvConf)
+	b, err := regular.ReadFile(r.cfg.ResolvConf, maxHostFile)
 	if err != nil {
 		r.log.Warn("read the host's resolver configuration", "err", err)
 	}
@@ -329,7 +333,7 @@ func (r *Runtime) hostsText(rec *sandboxRecord) (string, error) {
 	var node []byte
 	if rec.Pod.Object.Spec.HostNetwork {
 		var err error
-		if node, err = os.ReadFile("/etc/hosts"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if node, err = regular.ReadFile("/etc/hosts", maxHostFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", err
 		}
 	}

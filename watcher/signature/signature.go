@@ -12,12 +12,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 
 	"aead.dev/minisign"
+
+	"monopod/internal/regular"
 )
 
 // Kinds of signatures.
@@ -99,12 +99,7 @@ func (c Config) texts() ([]source, error) {
 const maxKey = 64 << 10
 
 func readKey(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxKey))
+	data, err := regular.ReadFile(path, maxKey)
 	return string(data), err
 }
 

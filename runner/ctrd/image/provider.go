@@ -20,6 +20,8 @@ import (
 	"github.com/distribution/reference"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"monopod/internal/regular"
 )
 
 const (
@@ -130,7 +132,7 @@ func CheckProviders(file, binDir string) (wrong, missing error) {
 }
 
 func readProviders(file string) (*providerConfig, error) {
-	b, err := os.ReadFile(file)
+	b, err := regular.ReadFile(file, maxConfigFile)
 	if err != nil {
 		return nil, fmt.Errorf("credential providers: %w", err)
 	}

@@ -1,13 +1,13 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -19,6 +19,8 @@ import (
 	dockerconfig "github.com/docker/cli/cli/config"
 	"github.com/docker/cli/cli/config/types"
 	"github.com/pelletier/go-toml/v2"
+
+	"monopod/internal/regular"
 )
 
 // Access is how registries are reached, and who we are there. All files are read when they are needed, so that they can
@@ -109,7 +111,7 @@ func (a *Access) hostsDir(host string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("settings of registry %s: %w", host, err)
 		}
-		b, err := os.ReadFile(filepath.Join(dir, "hosts.toml"))
+		b, err := regular.ReadFile(filepath.Join(dir, "hosts.toml"), maxConfigFile)
 		if err == nil {
 			err = toml.Unmarshal(b, &map[string]any{})
 		}
@@ -142,21 +144,23 @@ func (w *way) credentials(ctx context.Context, host string) (user, secret string
 	return credentials(ctx, w.AuthFile, host)
 }
 
+// maxConfigFile is more than the configuration of registries or of their plug-ins has.
+const maxConfigFile = 4 << 20
+
 // credentials looks a registry up in a docker config.json, which may name credential helpers. It is read for each pull,
 // so it can be changed while we run. An identity token comes without a user name.
 func credentials(ctx context.Context, file, host string) (user, secret string, err error) {
 	if file == "" {
 		return "", "", nil
 	}
-	f, err := os.Open(file)
+	b, err := regular.ReadFile(file, maxConfigFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", "", nil
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("registry credentials: %w", err)
 	}
-	defer func() { _ = f.Close() }()
-	conf, err := dockerconfig.LoadFromReader(f)
+	conf, err := dockerconfig.LoadFromReader(bytes.NewReader(b))
 	if err != nil {
 		return "", "", fmt.Errorf("registry credentials %s: %w", file, err)
 	}

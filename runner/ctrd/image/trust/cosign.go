@@ -11,7 +11,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -19,6 +18,8 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/sigstore/sigstore/pkg/signature/dsse"
 	"github.com/sigstore/sigstore/pkg/signature/payload"
+
+	"monopod/internal/regular"
 )
 
 // What cosign calls its signatures.
@@ -46,11 +47,14 @@ type Parsed struct {
 	Fingerprint string
 }
 
+// maxKeyFile is more than the file of a public key has.
+const maxKeyFile = 64 << 10
+
 // Parse reads the keys.
 func (k Keys) Parse() (*Parsed, error) {
 	texts := slices.Clone(k.Texts)
 	for _, path := range k.Files {
-		b, err := os.ReadFile(path)
+		b, err := regular.ReadFile(path, maxKeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("key file: %w", err)
 		}
