@@ -1,6 +1,7 @@
 package names
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,9 +14,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
 
 	"monopod/internal/regular"
 )
@@ -150,6 +153,7 @@ func ask(ctx context.Context, network string, server netip.AddrPort, msg []byte)
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })() // at the end of the agent: at once
 	out := slices.Clone(msg)
 	id := uint16(rand.Uint32())
 	binary.BigEndian.PutUint16(out, id)
@@ -176,16 +180,34 @@ func exchange(c net.Conn, network string, msg []byte) ([]byte, error) {
 	if _, err := c.Write(msg); err != nil {
 		return nil, err
 	}
-	b := make([]byte, maxMessage)
+	// A query waits for seconds where nobody answers, and many may: a datagram is read into a large buffer when it is there.
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
 	for {
-		n, err := c.Read(b)
+		answer, err := readDatagram(raw)
 		if err != nil {
 			return nil, err
 		}
-		if answers(msg, b[:n]) {
-			return b[:n], nil
+		if answers(msg, answer) {
+			return answer, nil
 		}
 	}
+}
+
+// readDatagram waits for a datagram and reads it whole.
+func readDatagram(raw syscall.RawConn) (data []byte, err error) {
+	waited := raw.Read(func(fd uintptr) bool {
+		var n int
+		if n, _, err = unix.Recvfrom(int(fd), nil, unix.MSG_PEEK|unix.MSG_TRUNC|unix.MSG_DONTWAIT); err == nil {
+			data = make([]byte, n)
+			n, _, err = unix.Recvfrom(int(fd), data, unix.MSG_DONTWAIT)
+			data = data[:max(n, 0)]
+		}
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+	})
+	return data, cmp.Or(waited, err)
 }
 
 // answers says whether a message is the answer to a query.

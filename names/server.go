@@ -48,6 +48,7 @@ type Server struct {
 	cfg     Config
 	forward forwarder
 	pending chan struct{}
+	clients *clients
 	turn    atomic.Uint32
 	zone    atomic.Pointer[Zone]
 	// known is closed with the first zone.
@@ -68,7 +69,7 @@ func NewServer(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Domain = normal(cfg.Domain)
-	s := &Server{cfg: cfg, pending: make(chan struct{}, maxPending), known: make(chan struct{})}
+	s := &Server{cfg: cfg, pending: make(chan struct{}, maxPending), clients: newClients(), known: make(chan struct{})}
 	s.forward.path, s.forward.port = cfg.ResolvConf, dnsPort
 	for _, g := range cfg.Gateways {
 		s.forward.own = append(s.forward.own, g.Addr())
@@ -211,10 +212,11 @@ func (s *Server) serveUDP(ctx context.Context, k socket, all *sync.WaitGroup) {
 		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 			return
 		}
-		if err != nil || !k.gateway.Contains(from.Addr().Unmap()) {
+		client := from.Addr().Unmap()
+		if err != nil || !k.gateway.Contains(client) || !s.clients.admits(client, time.Now()) {
 			continue
 		}
-		s.handle(ctx, "udp", b[:n], all, func(answer []byte) {
+		s.handle(ctx, client, b[:n], all, func(answer []byte) {
 			if answer != nil {
 				_, _ = k.udp.WriteToUDPAddrPort(answer, from)
 			}
@@ -222,54 +224,8 @@ func (s *Server) serveUDP(ctx context.Context, k socket, all *sync.WaitGroup) {
 	}
 }
 
-func (s *Server) serveTCP(ctx context.Context, k socket, all *sync.WaitGroup) {
-	open := make(chan struct{}, maxPending)
-	for {
-		c, err := k.tcp.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
-				return
-			}
-			s.cfg.Log.Debug("accept", "err", err)
-			continue
-		}
-		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
-		if err != nil || !k.gateway.Contains(from.Addr().Unmap()) {
-			c.Close()
-			continue
-		}
-		select {
-		case open <- struct{}{}:
-		default:
-			c.Close()
-			continue
-		}
-		all.Go(func() {
-			defer func() { <-open }()
-			s.connection(ctx, c)
-		})
-	}
-}
-
-// connection answers the queries of one TCP connection, one after the other.
-func (s *Server) connection(ctx context.Context, c net.Conn) {
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	for {
-		_ = c.SetDeadline(time.Now().Add(idleTCP))
-		msg, err := readTCP(c)
-		if err != nil {
-			return
-		}
-		answer := s.Answer(ctx, "tcp", msg)
-		if answer == nil || writeTCP(c, answer) != nil {
-			return
-		}
-	}
-}
-
 // handle answers one query: at once when that is possible, else in a goroutine.
-func (s *Server) handle(ctx context.Context, network string, msg []byte, all *sync.WaitGroup, respond func([]byte)) {
+func (s *Server) handle(ctx context.Context, client netip.Addr, msg []byte, all *sync.WaitGroup, respond func([]byte)) {
 	q, code, ok := parseQuery(msg)
 	if !ok {
 		return
@@ -278,16 +234,22 @@ func (s *Server) handle(ctx context.Context, network string, msg []byte, all *sy
 		respond(r.pack(q.size))
 		return
 	}
+	end, ok := s.clients.begin(client, maxWaiting)
+	if !ok {
+		respond(newReply(q, dnsmessage.RCodeServerFailure).pack(q.size))
+		return
+	}
 	select {
 	case s.pending <- struct{}{}:
 	default:
+		end()
 		respond(newReply(q, dnsmessage.RCodeServerFailure).pack(q.size))
 		return
 	}
 	msg = slices.Clone(msg)
 	all.Go(func() {
-		defer func() { <-s.pending }()
-		respond(s.Answer(ctx, network, msg))
+		defer func() { <-s.pending; end() }()
+		respond(s.Answer(ctx, "udp", msg))
 	})
 }
 
