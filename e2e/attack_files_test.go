@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/atomicfile/damagetest"
 )
 
 // victim is a pod that has as many kinds of files as one pod can have; its objects come with it.
@@ -117,39 +119,6 @@ func (in *instance) files() map[string][]string {
 	return kinds
 }
 
-// fileDamages are the ways to damage a file.
-func fileDamages() map[string]func(path string) error {
-	return map[string]func(path string) error{
-		"empty":     func(p string) error { return rewrite(p, nil) },
-		"truncated": func(p string) error { b, err := read(p); return errors.Join(err, rewrite(p, b[:len(b)/2])) },
-		"garbage":   func(p string) error { return rewrite(p, []byte(strings.Repeat("\x00\xffgarbage{[", 500))) },
-		"directory": func(p string) error {
-			return errors.Join(os.Remove(p), os.MkdirAll(filepath.Join(p, "in"), 0o755), rewrite(p+".stray", []byte("x")))
-		},
-		"link": func(p string) error { return errors.Join(os.Remove(p), os.Symlink("/none/such", p)) },
-	}
-}
-
-// read and rewrite are for files and what else is in their place: FIFOs and links are replaced.
-func read(path string) ([]byte, error) {
-	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
-		return nil, err
-	}
-	return os.ReadFile(path)
-}
-
-func rewrite(path string, data []byte) error {
-	mode := fs.FileMode(0o600)
-	if info, err := os.Lstat(path); err == nil {
-		if mode = info.Mode().Perm(); !info.Mode().IsRegular() {
-			if err := os.Remove(path); err != nil {
-				return err
-			}
-		}
-	}
-	return os.WriteFile(path, data, mode)
-}
-
 // TestAttackDamagedFiles: one file of one kind is damaged while the agent is not there. It comes back, pods that the file does not belong to
 // are untouched, and the one that it belongs to runs, after a restart at most, and can be removed.
 func TestAttackDamagedFiles(t *testing.T) {
@@ -189,11 +158,11 @@ func TestAttackDamagedFiles(t *testing.T) {
 		path := ofVictim(kinds[kind], p, in)
 		when := fmt.Sprintf("round %d, %s %s (%s):", round, kind, way, path)
 		t.Log(when)
-		if err := fileDamages()[way](path); err != nil {
+		if err := damagetest.Ways()[way](path); err != nil {
 			t.Fatal(when, err)
 		}
 		in.start()
-		_ = os.Remove(path + ".stray")
+		_ = os.Remove(damagetest.Stray(path))
 		check(when)
 		in.ready("victim")
 		if strings.Contains(kind, "{id}") || strings.Contains(kind, "{uid}") { // it can be removed, and made again
@@ -235,7 +204,7 @@ func nextDamage(kinds map[string][]string, tried map[string]bool) (kind, way str
 		if !only.MatchString(kind) {
 			continue
 		}
-		for _, way := range slices.Sorted(maps.Keys(fileDamages())) {
+		for _, way := range slices.Sorted(maps.Keys(damagetest.Ways())) {
 			name := kind + " " + way
 			if tried[name] || fileKinds()[kind].skip || strings.HasSuffix(kind, ".damaged") || !large() && !slices.Contains(smallSample(), name) {
 				continue
