@@ -70,6 +70,7 @@ var placeholders = []struct {
 	{regexp.MustCompile(`revisions/default/[^/]+`), "revisions/default/{pod}"},
 	{regexp.MustCompile(`containers/c/[0-9a-f]+$`), "containers/c/{message}"},
 	{regexp.MustCompile(`/\d+\.log`), "/{n}.log"},
+	{regexp.MustCompile(`/\.(state|tmp|exit)-\d+$`), "/{temporary}.damaged"},
 	{regexp.MustCompile(`\.(damaged|broken|stray)(/.*)?$`), ".damaged"},
 }
 

@@ -320,10 +320,6 @@ func (r *Runtime) startContainer(ctx context.Context, key manifests.Key, a runne
 	if err != nil {
 		return fmt.Errorf("record start: %w", err)
 	}
-	// What runs must be known even if the database is lost.
-	if err := r.guard.Flush(); err != nil {
-		r.log.Warn("copy the databases of containerd", "err", err)
-	}
 	if _, err = r.client.TaskService().Start(ctx, &tasksapi.StartRequest{ContainerID: rec.ID}); err == nil {
 		return nil
 	}

@@ -88,8 +88,7 @@ type Runtime struct {
 	secretsMu      sync.Mutex
 	secretsMounted bool
 
-	// guard keeps copies of the databases of the embedded containerd; nil with another one. repaired are those it had to replace.
-	guard    *guard.Guard
+	// repaired are the databases of the embedded containerd that had to be replaced at the start.
 	repaired []guard.Repair
 
 	events *subscription
@@ -268,8 +267,7 @@ func (r *Runtime) connect(ctx context.Context) error {
 		ShimEnv:     shim.InCgroups(r.cfg.ShimCgroups),
 		Log:         r.log,
 	}
-	r.guard = embed.NewGuard(cfg, r.bootID, r.databaseNotice)
-	cfg.Guard = r.guard
+	cfg.Guard = embed.NewGuard(cfg, r.bootID, r.databaseNotice)
 	c, stop, err := embed.Start(ctx, cfg)
 	if err != nil {
 		return err

@@ -2,7 +2,9 @@ package network
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -141,4 +143,21 @@ func writeFile(path string, b []byte) error {
 		return err
 	}
 	return atomicfile.Write(path, b, 0o644)
+}
+
+// dropDamagedResults removes what libcni has kept of pods and cannot read: it would not tear down their networks, for ever. Without
+// it they are torn down with the configuration of now.
+func dropDamagedResults(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if b, err := atomicfile.Read(path, atomicfile.MaxState); errors.Is(err, atomicfile.ErrDamaged) || err == nil && !json.Valid(b) {
+			errs = append(errs, os.RemoveAll(path))
+		}
+	}
+	return errors.Join(errs...)
 }

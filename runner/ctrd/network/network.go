@@ -119,6 +119,9 @@ func (n *Network) Init(ctx context.Context) error {
 }
 
 func (n *Network) choose(ctx context.Context) (*active, error) {
+	if err := dropDamagedResults(filepath.Join(n.cfg.DataDir, "results")); err != nil {
+		return nil, fmt.Errorf("clean up results of CNI plugins: %w", err)
+	}
 	list, err := foreignConf(n.cfg.ConfDir, n.cfg.BinDirs)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func ok(t *testing.T, err error) {
+func ok(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -29,16 +29,18 @@ func ok(t *testing.T, err error) {
 
 // node is a directory with the databases of a containerd.
 type node struct {
-	t       *testing.T
-	dir     string
-	boot    string
+	t    testing.TB
+	dir  string
+	boot string
+	// spec is added to the spec of containers.
+	spec    string
 	repairs []Repair
 	meta    *bolt.DB
 	snaps   *bolt.DB
 	*Guard
 }
 
-func newNode(t *testing.T) *node {
+func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{t: t, dir: t.TempDir(), boot: "now"}
 	for _, d := range []string{"root/bolt", "root/overlay/snapshots"} {
@@ -80,7 +82,7 @@ func (n *node) container(name, parent string) {
 	n.t.Helper()
 	ok(n.t, n.meta.Update(func(tx *bolt.Tx) error {
 		c := bucket(n.t, tx, "v1", "monopod", "containers", name)
-		spec, err := proto.Marshal(&anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/Spec", Value: []byte(`{"of": "` + name + `"}`)})
+		spec, err := proto.Marshal(&anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/Spec", Value: []byte(`{"of": "` + name + `"` + n.spec + `}`)})
 		ok(n.t, err)
 		at, err := time.Now().MarshalBinary()
 		ok(n.t, err)
@@ -109,7 +111,7 @@ func (n *node) container(name, parent string) {
 	}))
 }
 
-func bucket(t *testing.T, tx *bolt.Tx, path ...string) *bolt.Bucket {
+func bucket(t testing.TB, tx *bolt.Tx, path ...string) *bolt.Bucket {
 	t.Helper()
 	b, err := tx.CreateBucketIfNotExists([]byte(path[0]))
 	ok(t, err)
@@ -344,4 +346,46 @@ func (n *node) copiedTx() uint64 {
 func TestWithoutAGuardNothingIsDone(t *testing.T) {
 	var g *Guard
 	ok(t, errors.Join(g.Restore(), g.Watch(), g.Flush(), g.Close()))
+}
+
+// BenchmarkStart is what the check takes at each start with the databases of 60 containers, and BenchmarkFlush a copy after a change.
+func BenchmarkStart(b *testing.B) {
+	n := filled(b)
+	for b.Loop() {
+		if err := n.Restore(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkFlush(b *testing.B) {
+	n := filled(b)
+	n.start()
+	b.ResetTimer()
+	for b.Loop() {
+		n.mu.Lock()
+		clear(n.copied)
+		n.mu.Unlock()
+		if err := n.Flush(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	n.die()
+}
+
+func filled(b *testing.B) *node {
+	b.Helper()
+	n := newNode(b)
+	n.spec = `,"large":"` + strings.Repeat("x", 12<<10) + `"`
+	n.start()
+	n.container("image", "")
+	for i := range 60 {
+		n.container(fmt.Sprint(i), "image")
+	}
+	n.die()
+	info, err := os.Stat(n.metaPath())
+	ok(b, err)
+	b.Logf("meta.db has %d bytes", info.Size())
+	return n
 }

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// settle is how long changes are collected before they are copied to the mirror: pods that start ask for it with Flush.
-	settle = 200 * time.Millisecond
+	// settle is how long changes are collected before they are copied to the mirror. A container that was started after the last copy
+	// is killed when the agent and the database are lost at once, and made again. No start waits for a copy.
+	settle = 100 * time.Millisecond
 	// calm is how long nothing may have changed before a backup is made, and backupEvery how long ago the last one must be.
 	calm        = time.Second
 	backupEvery = 10 * time.Minute
@@ -121,7 +122,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Flush returns when the mirror has all transactions that were committed before it was called. Callers that wait for each other copy once.
+// Flush copies the databases to the mirror, unless it has all of their transactions.
 func (g *Guard) Flush() error {
 	if g == nil {
 		return nil

@@ -104,12 +104,16 @@ func (s *Store) Release(id string) error {
 }
 
 // DropEmpty removes the files that were just being made when the power went: nothing would ever release them, as
-// their owner is not in them.
+// their owner is not in them. It also removes whatever is not a file: a directory in the place of the lock would keep
+// every address from being leased.
 func (s *Store) DropEmpty() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	if err := s.dropIrregular(); err != nil {
+		return err
 	}
 	unlock, err := s.lock()
 	if err != nil {
@@ -123,6 +127,17 @@ func (s *Store) DropEmpty() error {
 		}
 	})
 	return errors.Join(append(errs, err)...)
+}
+
+func (s *Store) dropIrregular() error {
+	entries, err := os.ReadDir(s.dir)
+	errs := []error{err}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			errs = append(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // load reads the directory unless that was done. The caller holds mu.
