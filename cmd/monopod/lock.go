@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"monopod/internal/atomicfile"
 )
 
 // lockName is the file in rootDirectory and stateDirectory that a running instance holds locked. The kernel
@@ -50,7 +52,7 @@ const openTries = 20
 func openLock(dir string) (f *os.File, err error) {
 	for range openTries {
 		if err = os.MkdirAll(dir, 0o755); err == nil {
-			f, err = os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
+			f, err = atomicfile.OpenLock(filepath.Join(dir, lockName), 0o644)
 		}
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) { // it was there for MkdirAll, and is gone
 			break

@@ -107,7 +107,7 @@ func (s *slot) kept() bool { return s.has(keptFile) }
 
 // chooseSubnet finds a subnet that neither the machine nor another run has, and locks it.
 func (s *slot) chooseSubnet(m runMachine) (string, error) {
-	f, err := os.OpenFile(m.subnetLocks, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	f, err := atomicfile.OpenLock(m.subnetLocks, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("choose a subnet: %w", err)
 	}

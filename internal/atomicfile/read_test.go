@@ -63,3 +63,36 @@ func TestSetAsideReplacesWhatWasSetAside(t *testing.T) {
 		t.Errorf("without a file: %v", err)
 	}
 }
+
+// TestALockIsMadeWhateverIsInItsPlace: and one that is there is opened, not replaced.
+func TestALockIsMadeWhateverIsInItsPlace(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"nothing":         func(string) error { return nil },
+		"a file":          func(p string) error { return os.WriteFile(p, []byte("1"), 0o600) },
+		"a directory":     func(p string) error { return os.MkdirAll(filepath.Join(p, "in"), 0o700) },
+		"a dangling link": func(p string) error { return os.Symlink("/none/such", p) },
+		"a FIFO":          func(p string) error { return unix.Mkfifo(p, 0o600) },
+	} {
+		path := filepath.Join(t.TempDir(), "lock")
+		if err := put(path); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			f, err := OpenLock(path, 0o600)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			a, _ := f.Stat()
+			if b, err := os.Lstat(path); err != nil || !os.SameFile(a, b) {
+				t.Errorf("%s: it is another file: %v", name, err)
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := OpenLock(filepath.Join(t.TempDir(), "none", "lock"), 0o600); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a directory: %v", err)
+	}
+}

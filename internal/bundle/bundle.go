@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/atomicfile"
 )
 
 const (
@@ -167,7 +169,7 @@ func (p *Parcel) Unpack(dir string, good func(final string) bool) (string, error
 // lock waits until no other process unpacks beside path, and returns how to let the next one. The kernel does that, too, when this
 // process ends.
 func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := atomicfile.OpenLock(path, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/atomicfile"
 )
 
 // lockDir takes the directory for this process. The kernel gives it back when the process ends.
 func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "monopod.lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := atomicfile.OpenLock(path, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}

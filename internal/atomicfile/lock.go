@@ -1,0 +1,56 @@
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenLock opens a file whose content does not matter, to lock it, and makes it where there is none. What else has its name, a directory or a link
+// that leads nowhere, is set aside: it would keep the program from starting.
+func OpenLock(path string, mode fs.FileMode) (*os.File, error) {
+	f, err := openLock(path, mode)
+	if info, serr := os.Lstat(path); err == nil || serr != nil || info.Mode().IsRegular() {
+		return f, err
+	}
+	if err := setLockAside(path); err != nil {
+		return nil, err
+	}
+	return openLock(path, mode)
+}
+
+func openLock(path string, mode fs.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%s is no regular file", path), f.Close())
+	}
+	return f, nil
+}
+
+// setLockAside looks again while nobody else does: a lock that another process has just made must stay.
+func setLockAside(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	for {
+		if err = unix.Flock(int(dir.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode().IsRegular() {
+		return err
+	}
+	return SetAside(path, path+damagedSuffix)
+}
