@@ -2,6 +2,7 @@ package ctrd
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -36,6 +37,35 @@ func TestAPidThatCannotBeReadIsNone(t *testing.T) {
 		}
 		if pid, err := readPid(path); err == nil && name != "truncated" || pid < 0 {
 			t.Errorf("%s: %d, %v", name, pid, err)
+		}
+	}
+}
+
+// TestDamagedFilesOfAContainerAreDropped: those that keep runc from deleting it, and no others.
+func TestDamagedFilesOfAContainerAreDropped(t *testing.T) {
+	for name, spoil := range damagetest.Ways() {
+		r := &Runtime{cfg: Config{StateDirectory: t.TempDir(), Namespace: "monopod"}, log: slog.New(slog.DiscardHandler)}
+		for _, id := range []string{"a", "b"} {
+			for _, path := range []string{r.path("runc", "monopod", id, "state.json"), r.path("containerd", "io.containerd.runtime.v2.task", "monopod", id, "log.json")} {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("{}"), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if r.dropDamaged("a") {
+			t.Errorf("%s: sound files were dropped", name)
+		}
+		if err := spoil(r.path("runc", "monopod", "a", "state.json")); err != nil {
+			t.Fatal(err)
+		}
+		if !r.dropDamaged("a") {
+			t.Errorf("%s: nothing was dropped", name)
+		}
+		if _, err := os.Lstat(r.path("runc", "monopod", "a")); err == nil {
+			t.Errorf("%s: runc still knows the container", name)
+		}
+		if _, err := os.Stat(r.path("runc", "monopod", "b", "state.json")); err != nil {
+			t.Errorf("%s: another container: %v", name, err)
 		}
 	}
 }

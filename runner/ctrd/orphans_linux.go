@@ -146,20 +146,8 @@ func killShim(pid int, id string) error {
 
 // cleanRuntime deletes containers that only their OCI runtime knows. Its state directory is ours alone.
 func (r *Runtime) cleanRuntime(ctx context.Context, known map[string]bool) error {
-	runtimes := []ociRuntime{r.usual()}
-	if r.cfg.ShippedRuntime != "" {
-		runtimes = append(runtimes, r.shipped())
-	}
-	for _, handler := range names(r.handlersDir()) {
-		rt, err := r.handled(handler)
-		if err != nil {
-			r.log.Warn("containers of a RuntimeClass are not looked through", "err", err)
-			continue
-		}
-		runtimes = append(runtimes, rt)
-	}
 	var errs []error
-	for _, rt := range runtimes {
+	for _, rt := range r.runtimes() {
 		root := filepath.Join(rt.root, r.cfg.Namespace)
 		for _, id := range names(root) {
 			if known[id] {
@@ -172,4 +160,21 @@ func (r *Runtime) cleanRuntime(ctx context.Context, known map[string]bool) error
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// runtimes are the OCI runtimes that may have made containers.
+func (r *Runtime) runtimes() []ociRuntime {
+	runtimes := []ociRuntime{r.usual()}
+	if r.cfg.ShippedRuntime != "" {
+		runtimes = append(runtimes, r.shipped())
+	}
+	for _, handler := range names(r.handlersDir()) {
+		rt, err := r.handled(handler)
+		if err != nil {
+			r.log.Warn("containers of a RuntimeClass are not looked through", "err", err)
+			continue
+		}
+		runtimes = append(runtimes, rt)
+	}
+	return runtimes
 }

@@ -140,7 +140,15 @@ func (r *Runtime) stopPause(ctx context.Context, id string) error {
 		if b, err := atomicfile.Read(filepath.Join(dir, runtimeFile), unix.PathMax); err == nil && filepath.IsAbs(string(b)) {
 			runtime = string(b)
 		}
-		if err := r.runPause(ctx, runtime, "delete", "--force", id); err != nil {
+		err := r.runPause(ctx, runtime, "delete", "--force", id)
+		if state := filepath.Join(r.pauseRoot(), id); err != nil && !readableJSON(filepath.Join(state, "state.json")) {
+			r.log.Warn("what the OCI runtime knows of a process namespace was damaged, and is removed with it", "sandbox", id, "err", err)
+			if pid > 0 && r.pauseAlive(id) { // process 1 of the pinned namespace: no other has that
+				_ = unix.Kill(pid, unix.SIGKILL) // it may end by itself; its cgroup is emptied later in any case
+			}
+			err = removeTree(state)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -1,10 +1,13 @@
 package ctrd
 
 import (
+	"encoding/json"
+	"errors"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/atomicfile"
 	"monopod/runner/ctrd/embed/guard"
 )
 
@@ -48,4 +51,37 @@ func (r *Runtime) reattachLogs() {
 			r.log.Error("the output of a container is not copied until it restarts", "pod", rec.Labels.Key.String(), "container", rec.Labels.Name, "err", err)
 		}
 	}
+}
+
+// dropDamaged removes the files that keep an OCI runtime from deleting a container whose processes have ended, and says whether there
+// were any: what it knows of the container, which then does not exist for it, and its log.
+func (r *Runtime) dropDamaged(id string) bool {
+	dropped := false
+	drop := func(path string) {
+		if err := removeTree(path); err != nil {
+			r.log.Warn("remove a damaged file", "path", path, "err", err)
+			return
+		}
+		dropped = true
+	}
+	log := r.path("containerd", "io.containerd.runtime.v2.task", r.cfg.Namespace, id, "log.json")
+	if _, err := atomicfile.Read(log, atomicfile.MaxState); errors.Is(err, atomicfile.ErrDamaged) {
+		drop(log)
+	}
+	for _, rt := range r.runtimes() {
+		dir := filepath.Join(rt.root, r.cfg.Namespace, id)
+		if !readableJSON(filepath.Join(dir, "state.json")) {
+			drop(dir)
+		}
+	}
+	return dropped
+}
+
+// readableJSON says that a file can be read and is JSON, or is missing: other runtimes may have other files.
+func readableJSON(path string) bool {
+	data, err := atomicfile.Read(path, atomicfile.MaxState)
+	if err != nil {
+		return !errors.Is(err, atomicfile.ErrDamaged)
+	}
+	return json.Valid(data)
 }

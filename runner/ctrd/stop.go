@@ -291,6 +291,10 @@ func (r *Runtime) deleteTask(ctx context.Context, id string) error {
 		}
 	}
 	_, err = r.client.TaskService().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
+	if err = errgrpc.ToNative(err); err != nil && !errdefs.IsNotFound(err) && r.dropDamaged(id) {
+		r.log.Warn("files of a container were damaged, and are removed with it", "container", id, "err", err)
+		_, err = r.client.TaskService().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
+	}
 	return wrap("delete task "+id, ignoreNotFound(errgrpc.ToNative(err)))
 }
 
