@@ -205,7 +205,9 @@ func nextDamage(kinds map[string][]string, tried map[string]bool) (kind, way str
 		if !only.MatchString(kind) {
 			continue
 		}
-		for _, way := range slices.Sorted(maps.Keys(damagetest.Ways())) {
+		ways := slices.Sorted(maps.Keys(damagetest.Ways()))
+		slices.Reverse(ways) // what replaces the file last: some are not made again
+		for _, way := range ways {
 			name := kind + " " + way
 			if tried[name] || fileKinds()[kind].skip || strings.HasSuffix(kind, ".damaged") || !large() && !slices.Contains(smallSample(), name) {
 				continue

@@ -69,7 +69,11 @@ func (c *chaos) step() string {
 		func() string { return c.remove(c.any()) }, func() string { return c.rename(c.any()) },
 		func() string { return c.kill("process") },
 	}
-	return kinds[c.rnd.IntN(len(kinds))]()
+	what := kinds[c.rnd.IntN(len(kinds))]()
+	if verb, _, _ := strings.Cut(what, " "); verb != "" {
+		c.done[verb]++
+	}
+	return what
 }
 
 // pause waits for a random time: what happens by itself meanwhile is what this is about.
