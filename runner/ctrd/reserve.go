@@ -58,7 +58,7 @@ func newReserve(cfg *Config) *reserve {
 	root := cfg.RootDirectory
 	return &reserve{
 		path: filepath.Join(root, reserveFile), log: cfg.Log, spent: make(chan struct{}, 1),
-		databases: []string{filepath.Join(root, "containerd", "*", "meta.db"), filepath.Join(root, "containerd", "*", "metadata.db")},
+		databases: []string{filepath.Join(root, "containerd", "io.containerd.*", "meta.db"), filepath.Join(root, "containerd", "io.containerd.*", "metadata.db")},
 		free: func() (int64, error) {
 			var disk unix.Statfs_t
 			if err := unix.Statfs(root, &disk); err != nil {
