@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,8 +64,8 @@ type item struct {
 	*source
 	// prefix is the path of the object in the document, empty or like "items[3]".
 	prefix string
-	// typed says that the object is an element of a PodList, which need not say that it is a Pod.
-	typed bool
+	// element is the type that an element of a list need not name: that of a Pod in a PodList.
+	element metav1.TypeMeta
 	// twice says that some keys of the document stand twice.
 	twice bool
 	// nested is how many lists it is in.
@@ -96,7 +97,13 @@ func (it item) path(field string) string {
 
 // isPod says that a type is that of a Pod here.
 func (it item) isPod(t metav1.TypeMeta) bool {
-	return (t.Kind == "Pod" || it.typed && t.Kind == "") && (t.APIVersion == "v1" || it.typed && t.APIVersion == "")
+	t = it.typeOf(t)
+	return t.Kind == "Pod" && t.APIVersion == "v1"
+}
+
+// typeOf completes a type with that of the list.
+func (it item) typeOf(t metav1.TypeMeta) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: cmp.Or(t.Kind, it.element.Kind), APIVersion: cmp.Or(t.APIVersion, it.element.APIVersion)}
 }
 
 // object decodes one object of any kind from its JSON.
@@ -117,22 +124,47 @@ func (l *loader) object(data []byte, it item) {
 	}
 	m, ok := value.(map[string]any)
 	if !ok {
-		l.fail(it.errors("", []problem{{path: it.prefix, msg: "expected an object like a Pod, found " + describe(value)}}))
+		l.fail(it.errors("", []problem{notAnObject(value, it)}))
 		return
 	}
-	kind, _ := m["kind"].(string)
-	version, _ := m["apiVersion"].(string)
+	kind, version := it.complete(m)
 	switch {
 	case it.isPod(metav1.TypeMeta{Kind: kind, APIVersion: version}) && m["kind"] != "" && m["apiVersion"] != "":
 		if cutStatus(m, reflect.TypeFor[corev1.Pod]()) {
 			strict, err = strictly(m)
 		}
 		l.podObject(m, it, append(strict, err))
-	case version == "v1" && (kind == "PodList" || kind == "List"):
+	case isList(kind, version):
 		l.listObject(data, m, it)
 	default:
 		l.otherObject(m, it, kind, version)
 	}
+}
+
+func isList(kind, version string) bool {
+	_, ok := listElement(kind, version)
+	return ok
+}
+
+// notAnObject is about a document, or an element, that is something else.
+func notAnObject(value any, it item) problem {
+	p := problem{path: it.prefix, msg: "expected an object like a Pod, found " + describe(value)}
+	if _, isList := value.([]any); isList {
+		p.hint = listHint
+	}
+	return p
+}
+
+// complete fills in the type of an element of a list, and returns it.
+func (it item) complete(m map[string]any) (kind, version string) {
+	for key, of := range map[string]string{"kind": it.element.Kind, "apiVersion": it.element.APIVersion} {
+		if was, written := m[key]; of != "" && (!written || was == nil) {
+			m[key] = of
+		}
+	}
+	kind, _ = m["kind"].(string)
+	version, _ = m["apiVersion"].(string)
+	return kind, version
 }
 
 // otherObject decodes an object that is no Pod and no list.
@@ -198,7 +230,7 @@ func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
 		return
 	}
 	l.note(it.errors(objectName(m, info), notes))
-	l.addObject(&Object{Object: obj, Kind: kind, Origin: Origin{Source: l.source, File: l.file, Line: it.firstLine()}}, info)
+	l.addObject(&Object{Object: asReplicaSet(obj), Kind: kind, Origin: Origin{Source: l.source, File: l.file, Line: it.firstLine()}}, info)
 }
 
 // objectName is podName for any kind.
@@ -261,9 +293,10 @@ func (l *loader) listObject(data []byte, m map[string]any, it item) {
 		l.fail(it.errors("", []problem{{path: it.prefix, msg: tooDeep}}))
 		return
 	}
+	element, _ := listElement(list.Kind, list.APIVersion)
 	for i, value := range list.Items {
 		one := item{
-			source: it.source, prefix: fmt.Sprintf("%s[%d]", it.path("items"), i), typed: list.Kind == "PodList", twice: it.twice, nested: it.nested + 1,
+			source: it.source, prefix: fmt.Sprintf("%s[%d]", it.path("items"), i), element: element, twice: it.twice, nested: it.nested + 1,
 		}
 		if !l.next(one) {
 			return
@@ -282,9 +315,10 @@ func (l *loader) note(notes []*Error) {
 // note of it: as one that means nothing here, or as a mistake.
 func (l *loader) mayBeLarge(data []byte, it item) bool {
 	var t metav1.TypeMeta
-	if kjson.UnmarshalCaseSensitivePreserveInts(data, &t) == nil && t.APIVersion == "v1" && (t.Kind == "List" || t.Kind == "PodList") {
+	if kjson.UnmarshalCaseSensitivePreserveInts(data, &t) == nil && isList(t.Kind, t.APIVersion) {
 		return true
 	}
+	t = it.typeOf(t)
 	if note, ok := knownKinds().ignores(t.Kind, t.APIVersion); ok {
 		l.ignore(it, t.Kind, note)
 	} else {

@@ -50,6 +50,7 @@ func kinds() map[string]kindInfo {
 		"Deployment":            {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.Deployment{} }},
 		"DaemonSet":             {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.DaemonSet{} }},
 		"ReplicaSet":            {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.ReplicaSet{} }},
+		"ReplicationController": {version: "v1", role: kindWorkload, make: func() metav1.Object { return &corev1.ReplicationController{} }},
 		"StatefulSet":           {version: "apps/v1", role: kindWorkload, make: func() metav1.Object { return &appsv1.StatefulSet{} }},
 		"Job":                   {version: "batch/v1", role: kindWorkload, make: func() metav1.Object { return &batchv1.Job{} }},
 		"CronJob":               {version: "batch/v1", role: kindWorkload, make: func() metav1.Object { return &batchv1.CronJob{} }},
@@ -61,7 +62,7 @@ func ignoredKinds() map[string][]string {
 	return map[string][]string{
 		"": {
 			"Binding", "ComponentStatus", "Endpoints", "Event", "LimitRange", "Namespace", "Node", "PodTemplate",
-			"ReplicationController", "ResourceQuota", "ServiceAccount",
+			"ResourceQuota", "ServiceAccount",
 		},
 		"admissionregistration.k8s.io": {
 			"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
@@ -97,7 +98,6 @@ func ignoredNotes() map[string]string {
 	return map[string]string{
 		"Namespace":             "namespaces need not exist",
 		"NetworkPolicy":         "nothing here filters the traffic of pods",
-		"ReplicationController": "write a Deployment to run its template",
 		"PodTemplate":           "write a Pod or a Deployment to run it",
 		"ServiceAccount":        "there is no API server that a pod could log in to",
 	}
@@ -122,6 +122,24 @@ var knownKinds = sync.OnceValue(func() *kindTable { //nolint:gochecknoglobals //
 	return t
 })
 
+// listElement returns the type that elements of a list need not name; ok is false for what is no list. Those of a List name theirs.
+func listElement(kind, version string) (element metav1.TypeMeta, ok bool) {
+	of, isList := strings.CutSuffix(kind, "List")
+	switch {
+	case !isList:
+		return element, false
+	case of == "":
+		return element, version == "v1"
+	case of == "Pod":
+		return metav1.TypeMeta{Kind: of, APIVersion: version}, version == "v1"
+	}
+	element = metav1.TypeMeta{Kind: of, APIVersion: version}
+	if info, known := knownKinds().byKind[of]; known {
+		return element, info.version == version
+	}
+	return element, slices.Contains(knownKinds().ignored[groupOf(version)], of)
+}
+
 // groupOf returns the group of an apiVersion, empty for v1.
 func groupOf(version string) string {
 	group, _, found := strings.Cut(version, "/")
@@ -135,6 +153,9 @@ func groupOf(version string) string {
 // resources) are told by the dot in their group.
 func (t *kindTable) ignores(kind, version string) (note string, ok bool) {
 	group := groupOf(version)
+	if group == "kustomize.config.k8s.io" { // what it says about other files would be dropped silently
+		return "", false
+	}
 	if list, known := t.ignored[group]; known {
 		if !slices.Contains(list, kind) {
 			return "", false
@@ -159,11 +180,16 @@ func refuseKind(m map[string]any, it item) problem {
 		return problem{path: it.path("apiVersion"), msg: "expected a string, found " + describe(m["apiVersion"]), hint: "write apiVersion: v1"}
 	case kind == "":
 		return missingKind(m, it)
+	case otherTool(m, it.file) != "":
+		return problem{path: it.path("kind"), msg: "a " + kind + " is no manifest", hint: otherTool(m, it.file), atKey: true}
 	case kind == "Pod" || kind == "PodList" || kind == "List":
 		return wrongVersion(kind, version, "v1", it)
 	}
 	if info, ok := knownKinds().byKind[kind]; ok {
 		return wrongVersion(kind, version, info.version, it)
+	}
+	if of, isList := strings.CutSuffix(kind, "List"); isList && knownKinds().byKind[of].version != "" {
+		return wrongVersion(kind, version, knownKinds().byKind[of].version, it)
 	}
 	p := problem{path: it.prefix}
 	p.line, p.column = it.position(problem{path: it.path("kind")})
@@ -183,8 +209,8 @@ func missingKind(m map[string]any, it item) problem {
 	if guess := nearest("kind", sortedKeys(m)); guess != "" && m["kind"] == nil {
 		return problem{path: it.path(guess), msg: "unknown field, and the kind is missing", hint: `did you mean "kind"?`, atKey: true}
 	}
-	if _, compose := m["services"].(map[string]any); compose {
-		p.hint = "this looks like a file of Docker Compose: write a Pod for each service, or have kompose convert it"
+	if hint := otherTool(m, it.file); hint != "" {
+		p.hint = hint
 	}
 	return p
 }

@@ -17,7 +17,7 @@ type Content struct {
 	// Objects are what pods can refer to: ConfigMap, Secret, PersistentVolume, PersistentVolumeClaim, StorageClass,
 	// RuntimeClass, PriorityClass and Service documents.
 	Objects []*Object
-	// Workloads are Deployment, DaemonSet, ReplicaSet, StatefulSet, Job and CronJob documents.
+	// Workloads are Deployment, DaemonSet, ReplicaSet, ReplicationController, StatefulSet, Job and CronJob documents.
 	Workloads []*Object
 	// Notes are about fields of accepted documents that have no effect although they look as if they had one, each with its place.
 	Notes []*Error
@@ -38,7 +38,7 @@ func (c *Content) Remarks() []string {
 // content, which may be a Secret.
 type Object struct {
 	// Object is a pointer to the type of the API: *corev1.ConfigMap, *appsv1.Deployment and so on. A Secret has all
-	// its values in Data.
+	// its values in Data, and a ReplicationController is an *appsv1.ReplicaSet.
 	Object metav1.Object
 	Kind   string
 	Origin Origin

@@ -82,20 +82,15 @@ func (s *split) document(d document, it item) {
 func (s *split) object(value any, it item) {
 	m, ok := value.(map[string]any)
 	if !ok {
-		s.fail(it.errors("", []problem{{path: it.prefix, msg: "expected an object like a Pod, found " + describe(value)}}))
+		s.fail(it.errors("", []problem{notAnObject(value, it)}))
 		return
 	}
-	if it.typed { // the list has said what it is
+	if it.element.Kind != "" { // the list has said what it is
 		m = maps.Clone(m)
-		for key, def := range map[string]string{"apiVersion": "v1", "kind": "Pod"} {
-			if m[key] == nil || m[key] == "" {
-				m[key] = def
-			}
-		}
 	}
-	kind, _ := m["kind"].(string)
-	version, _ := m["apiVersion"].(string)
-	if items, isList := m["items"].([]any); isList && version == "v1" && (kind == "List" || kind == "PodList") {
+	kind, version := it.complete(m)
+	element, isList := listElement(kind, version)
+	if items, ok := m["items"].([]any); ok && isList {
 		if it.nested >= maxNested {
 			s.fail(it.errors("", []problem{{path: it.prefix, msg: tooDeep}}))
 			return
@@ -104,7 +99,7 @@ func (s *split) object(value any, it item) {
 			if len(s.docs)+len(s.errs) > maxObjects {
 				return
 			}
-			s.object(value, item{source: it.source, prefix: fmt.Sprintf("%s[%d]", it.path("items"), i), typed: kind == "PodList", nested: it.nested + 1})
+			s.object(value, item{source: it.source, prefix: fmt.Sprintf("%s[%d]", it.path("items"), i), element: element, nested: it.nested + 1})
 		}
 		return
 	}
@@ -113,7 +108,7 @@ func (s *split) object(value any, it item) {
 		return
 	}
 	if kind != "Pod" && !known {
-		if kind != "List" && kind != "PodList" {
+		if !isList {
 			s.fail(it.errors("", []problem{refuseKind(m, it)}))
 		}
 		return
@@ -169,7 +164,7 @@ func namespaceOf(m map[string]any, info kindInfo) string {
 func kindShortNames() map[string]string {
 	return map[string]string{
 		"po": "Pod", "cm": "ConfigMap", "pv": "PersistentVolume", "pvc": "PersistentVolumeClaim", "sc": "StorageClass", "svc": "Service",
-		"deploy": "Deployment", "ds": "DaemonSet", "rs": "ReplicaSet", "sts": "StatefulSet", "cj": "CronJob",
+		"rc": "ReplicationController", "deploy": "Deployment", "ds": "DaemonSet", "rs": "ReplicaSet", "sts": "StatefulSet", "cj": "CronJob",
 	}
 }
 

@@ -32,6 +32,13 @@ func defaultObject(obj metav1.Object, info kindInfo) {
 		defaultClaim(&o.Spec)
 	case *corev1.PersistentVolume:
 		defaultPersistentVolume(&o.Spec)
+	case *corev1.ReplicationController:
+		if o.Spec.Template == nil {
+			o.Spec.Template = &corev1.PodTemplateSpec{}
+		}
+		if len(o.Spec.Selector) == 0 {
+			o.Spec.Selector = maps.Clone(o.Spec.Template.Labels)
+		}
 	case *appsv1.StatefulSet:
 		for i := range o.Spec.VolumeClaimTemplates {
 			defaultClaim(&o.Spec.VolumeClaimTemplates[i].Spec)

@@ -29,6 +29,8 @@ func podTemplate(obj metav1.Object) (t *corev1.PodTemplateSpec, selector *metav1
 		return &o.Spec.Template, o.Spec.Selector, spec
 	case *appsv1.ReplicaSet:
 		return &o.Spec.Template, o.Spec.Selector, spec
+	case *corev1.ReplicationController:
+		return o.Spec.Template, equalTo(o.Spec.Selector), spec
 	case *appsv1.DaemonSet:
 		return &o.Spec.Template, o.Spec.Selector, spec
 	case *appsv1.StatefulSet:
@@ -39,6 +41,28 @@ func podTemplate(obj metav1.Object) (t *corev1.PodTemplateSpec, selector *metav1
 		return &o.Spec.JobTemplate.Spec.Template, nil, spec.Child("jobTemplate", "spec")
 	}
 	return nil, nil, nil
+}
+
+// equalTo is the selector of a ReplicationController, which is a map of labels.
+func equalTo(all map[string]string) *metav1.LabelSelector {
+	if len(all) == 0 {
+		return nil
+	}
+	return &metav1.LabelSelector{MatchLabels: all}
+}
+
+// asReplicaSet turns a valid ReplicationController into the ReplicaSet that it runs as; other objects stay what they are.
+func asReplicaSet(obj metav1.Object) metav1.Object {
+	rc, ok := obj.(*corev1.ReplicationController)
+	if !ok {
+		return obj
+	}
+	return &appsv1.ReplicaSet{
+		ObjectMeta: rc.ObjectMeta,
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: rc.Spec.Replicas, MinReadySeconds: rc.Spec.MinReadySeconds, Selector: equalTo(rc.Spec.Selector), Template: *rc.Spec.Template,
+		},
+	}
 }
 
 // templateProblems checks the pods that a workload would make, and what it says about their number.

@@ -68,3 +68,19 @@ func TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount(t *testing.T) {
 		}
 	}
 }
+
+func TestAReplicationControllerRunsAsAReplicaSet(t *testing.T) {
+	text := "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {a: b}\n" +
+		"  template:\n    metadata: {labels: {a: b}}\n    spec: {containers: [{name: c, image: i}]}\n"
+	c, err := manifests.LoadAll("f", []byte(text), manifests.Options{Source: "file"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := Final(c.Workloads[0])
+	if len(pods) != 2 || c.Workloads[0].ID().String() != "ReplicationController default/web" {
+		t.Fatal(pods, c.Workloads[0])
+	}
+	if ref := pods[1].Object.OwnerReferences[0]; pods[1].Object.Name != "web-1" || ref.Kind != "ReplicationController" || ref.APIVersion != "v1" || ref.Name != "web" {
+		t.Errorf("%s of %+v", pods[1].Object.Name, ref)
+	}
+}

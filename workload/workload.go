@@ -188,8 +188,11 @@ func revision(t corev1.PodTemplateSpec) string {
 // owner is what the pods of a workload say about it. Its uid is made of its name: the same after every start.
 func owner(w Workload) metav1.OwnerReference {
 	version := appsv1.SchemeGroupVersion
-	if w.Kind == "Job" || w.Kind == "CronJob" {
+	switch w.Kind {
+	case "Job", "CronJob":
 		version = batchv1.SchemeGroupVersion
+	case "ReplicationController":
+		version = corev1.SchemeGroupVersion
 	}
 	yes := true
 	return metav1.OwnerReference{
