@@ -64,7 +64,7 @@ func TestCorpus(t *testing.T) {
 // means nothing.
 func unregistered(l *loader) bool {
 	unknown := func(o *Object) bool { return o.Kind == "RuntimeClass" || o.Kind == "StorageClass" }
-	return len(l.errs) == 0 && (len(l.content.Ignored) > 0 || slices.ContainsFunc(l.content.Objects, unknown))
+	return len(l.errs) == 0 && (len(l.ignored) > 0 || slices.ContainsFunc(l.content.Objects, unknown))
 }
 
 // kubernetesSays is a verdict in a word.

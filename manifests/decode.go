@@ -175,7 +175,7 @@ func (l *loader) otherObject(m map[string]any, it item, kind, version string) {
 		return
 	}
 	if note, ok := known.ignores(kind, version); ok {
-		l.ignore(it, kind, note)
+		l.ignore(it, kind, version, note)
 		return
 	}
 	pod := ""
@@ -187,11 +187,6 @@ func (l *loader) otherObject(m map[string]any, it item, kind, version string) {
 		e.kindless = kind == ""
 	}
 	l.fail(errs)
-}
-
-// ignore notes that a document means nothing here.
-func (l *loader) ignore(it item, kind, note string) {
-	l.content.Ignored = append(l.content.Ignored, fmt.Sprintf("%s:%d: kind %s is ignored: %s", l.file, it.firstLine(), kind, note))
 }
 
 // typedObject decodes an object that is read besides Pods. Mistakes are cut out as in podObject.
@@ -320,7 +315,7 @@ func (l *loader) mayBeLarge(data []byte, it item) bool {
 	}
 	t = it.typeOf(t)
 	if note, ok := knownKinds().ignores(t.Kind, t.APIVersion); ok {
-		l.ignore(it, t.Kind, note)
+		l.ignore(it, t.Kind, t.APIVersion, note)
 	} else {
 		l.fail(it.errors("", []problem{{path: it.prefix, msg: fmt.Sprintf("it has more than %d mappings", maxOwnParts)}}))
 	}

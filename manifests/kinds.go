@@ -93,15 +93,32 @@ func ignoredKinds() map[string][]string {
 	}
 }
 
-// ignoredNotes say of some kinds why they are ignored, or what to write instead.
-func ignoredNotes() map[string]string {
-	return map[string]string{
-		"Namespace":             "namespaces need not exist",
-		"NetworkPolicy":         "nothing here filters the traffic of pods",
-		"PodTemplate":           "write a Pod or a Deployment to run it",
-		"ServiceAccount":        "there is no API server that a pod could log in to",
+// whyIgnored says why a kind of Kubernetes is ignored, or what to write instead.
+func whyIgnored(kind, group string) string {
+	switch kind {
+	case "Namespace":
+		return "namespaces need not exist"
+	case "NetworkPolicy":
+		return "nothing here filters the traffic of pods"
+	case "PodTemplate":
+		return "write a Pod or a Deployment to run it"
+	case "ServiceAccount":
+		return "there is no API server that a pod could log in to"
+	case "Ingress", "IngressClass":
+		return "nothing here routes HTTP to pods; publish a port with hostPort"
+	case "HorizontalPodAutoscaler":
+		return "the number of replicas is what is written"
+	case "CustomResourceDefinition":
+		return noController
 	}
+	switch group {
+	case "rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io":
+		return "there is no API server that it could be about"
+	}
+	return "it means nothing on one machine"
 }
+
+const noController = "no controller for it runs here"
 
 // kindTable is what can be looked up by kind.
 type kindTable struct {
@@ -160,13 +177,9 @@ func (t *kindTable) ignores(kind, version string) (note string, ok bool) {
 		if !slices.Contains(list, kind) {
 			return "", false
 		}
-		note = "it means nothing on one machine"
-		if why := ignoredNotes()[kind]; why != "" {
-			note = why
-		}
-		return note, true
+		return whyIgnored(kind, group), true
 	}
-	return "it is no kind of Kubernetes itself and means nothing here", strings.Contains(group, ".") && kind != ""
+	return noController, strings.Contains(group, ".") && kind != ""
 }
 
 // refuseKind says why an object of no known kind is not accepted.

@@ -56,6 +56,9 @@ func LoadParts(file string, data []byte, o Options) (*Content, error) {
 		return nil, joinErrors(l.errs)
 	}
 	l.owned()
+	if line := l.ignoredLine(); line != "" {
+		l.content.Ignored = append(l.content.Ignored, line)
+	}
 	return &l.content, joinErrors(l.errs)
 }
 
@@ -93,6 +96,7 @@ type loader struct {
 	policy  Policy
 	author  Author
 	content Content
+	ignored []ignoredKind
 	errs    []*Error
 	// objects counts documents and elements of lists; over says that there is too much of something. unfolded is how large
 	// documents with aliases are without them.
@@ -146,6 +150,9 @@ func (l *loader) notUTF8(data []byte) error {
 // add takes over a complete pod.
 func (l *loader) add(pod *corev1.Pod, line int) {
 	pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"} // elements of a PodList may leave it out
+	if l.isHook(pod, &Error{Pod: keyOf(pod), Line: line}) {
+		return
+	}
 	p := &Pod{Object: pod, Origin: Origin{Source: l.source, File: l.file, Line: line}, Owner: takeOwner(pod, l.author)}
 	key := p.Key()
 	if msg := l.made.add(1, 0); msg != "" {
@@ -175,6 +182,7 @@ func (l *loader) addObject(o *Object, info kindInfo) {
 	name := strings.TrimPrefix(id.String(), id.Kind+" ")
 	switch {
 	case !l.claim(id, "this "+id.Kind, &Error{Kind: id.Kind, Pod: name, Line: o.Origin.Line}):
+	case info.role == kindWorkload && l.isHook(o.Object, &Error{Kind: id.Kind, Pod: name, Line: o.Origin.Line}):
 	case info.role == kindWorkload:
 		l.addWorkload(o, name)
 	default:
@@ -189,6 +197,22 @@ func (l *loader) addWorkload(o *Object, name string) {
 		return
 	}
 	l.content.Workloads = append(l.content.Workloads, o)
+}
+
+// HelmHook is the annotation of a document that Helm runs at a moment of an installation, or as a test, instead of installing it.
+const HelmHook = "helm.sh/hook"
+
+// isHook reports whether a Pod or workload is a hook of Helm that is not to run, and notes that with e, completed.
+func (l *loader) isHook(obj metav1.Object, e *Error) bool {
+	when := obj.GetAnnotations()[HelmHook]
+	if when == "" || l.policy.HelmHooks || l.author != AuthorUser {
+		return false
+	}
+	e.File = l.file
+	e.Msg = fmt.Sprintf("not run: it is a hook of Helm (%s: %.40q); to run it, remove the annotation, or set helmHooks in the configuration", HelmHook, when)
+	l.content.Notes = append(l.content.Notes, e)
+	l.content.LeftOut = append(l.content.LeftOut, ObjectID{Kind: cmp.Or(e.Kind, "Pod"), Namespace: obj.GetNamespace(), Name: obj.GetName()})
+	return true
 }
 
 // claim says whether an identity is free in the input, and else reports e, completed.

@@ -21,7 +21,9 @@ type Content struct {
 	Workloads []*Object
 	// Notes are about fields of accepted documents that have no effect although they look as if they had one, each with its place.
 	Notes []*Error
-	// Ignored has one line for each document that is valid Kubernetes but means nothing here.
+	// LeftOut are valid pods and workloads that are not to run: hooks of Helm. Notes says so.
+	LeftOut []ObjectID
+	// Ignored has a line about the documents that are valid Kubernetes but mean nothing here.
 	Ignored []string
 }
 

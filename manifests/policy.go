@@ -23,6 +23,8 @@ type Policy struct {
 	// RefuseCritical keeps pods from being more important than all others: from the system-* priority classes, from priorities
 	// above those that classes may have, and from the annotation monopod.dev/protected.
 	RefuseCritical bool
+	// HelmHooks says that hooks of Helm run like other pods and workloads.
+	HelmHooks bool
 }
 
 // PodSecurityLevels are the Pod Security Standards, the most lenient first.

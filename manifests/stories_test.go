@@ -81,3 +81,18 @@ func storyVerdict(name string, data []byte) string {
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
+
+func TestHooksOfHelmRunWhereThatIsConfigured(t *testing.T) {
+	a, err := txtar.ParseFile(filepath.Join("testdata", "stories", "helm-hooks.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := LoadAll("chart.yaml", a.Files[0].Data, Options{Policy: Policy{HelmHooks: true}})
+	if err != nil || len(c.Pods) != 2 || len(c.Workloads) != 1 || len(c.Remarks()) > 0 {
+		t.Errorf("%v, %+v", err, c)
+	}
+	c, err = LoadAll("chart.yaml", a.Files[0].Data, Options{})
+	if err != nil || len(c.LeftOut) != 2 || c.LeftOut[1].String() != "Job default/migrate" {
+		t.Errorf("%v, %+v", err, c)
+	}
+}

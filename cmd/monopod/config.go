@@ -63,6 +63,7 @@ type Config struct {
 	SeccompDefault           bool                `koanf:"seccompDefault"`
 	SeccompProfileRoot       string              `koanf:"seccompProfileRoot"`
 	AllowedUnsafeSysctls     []string            `koanf:"allowedUnsafeSysctls"`
+	HelmHooks                bool                `koanf:"helmHooks"`
 	PodSecurity              string              `koanf:"podSecurity"`
 	StaticPodPathSecurity    string              `koanf:"staticPodPathSecurity"`
 	StaticPodURLSecurity     string              `koanf:"staticPodURLSecurity"`
@@ -223,7 +224,7 @@ func (c *Config) sourceNames() []string {
 
 // policy is what pods of a source of this machine may do.
 func (c *Config) policy(podSecurity string) manifests.Policy {
-	return manifests.Policy{PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls}
+	return manifests.Policy{PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls, HelmHooks: c.HelmHooks}
 }
 
 // remotePolicy is what pods of a source that is elsewhere may do.

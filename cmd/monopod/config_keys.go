@@ -105,6 +105,7 @@ func securityKeys() []configKey {
 		{path: "seccompDefault", kind: kindBool, def: false, doc: "Whether containers that ask for no seccomp profile get RuntimeDefault, as if they asked for that. Counts for containers that are made from then on."},
 		{path: "seccompProfileRoot", kind: kindPath, derived: "`seccomp` in `rootDirectory`", doc: "Directory with the files that `seccompProfile` of type Localhost names: JSON, as in `linux.seccomp` of an OCI spec."},
 		{path: "allowedUnsafeSysctls", kind: kindStrings, doc: "Sysctls that pods may set besides the safe ones of Kubernetes: names, or prefixes as in `net.core.*`. Only those of network and ipc namespaces."},
+		{path: "helmHooks", kind: kindBool, def: false, doc: "Whether pods and workloads with the annotation `helm.sh/hook` run. Helm runs them at a moment of an installation, or as a test; here they would run at once, so that they are reported and left out."},
 		{path: "podSecurity", kind: kindString, def: "privileged", doc: "Pod Security Standard that each pod must meet: `privileged` (no demands), `baseline` or `restricted`. A manifest that does not is refused; what runs already runs on."},
 		{path: "staticPodPathSecurity", kind: kindString, derived: "`podSecurity`", doc: "Pod Security Standard for the pods of `staticPodPath`."},
 		{path: "staticPodURLSecurity", kind: kindString, derived: "`podSecurity`", doc: "Pod Security Standard for the pods of `staticPodURL`."},

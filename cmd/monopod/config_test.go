@@ -228,6 +228,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"containerRuntimeEndpoint": {"unix:///f", "unix:///e", "unix:///g", "1"},
 		"cgroupRoot":               {"/f", "/e", "/g", "1"},
 		"allowedUnsafeSysctls":     {"[net.f]", "net.e", "net.g,net.*", "[1]"},
+		"helmHooks":                {"true", "false", "true", "[1]"},
 		"podSecurity":              {"baseline", "restricted", "privileged", "[1]"},
 		"staticPodPathSecurity":    {"baseline", "restricted", "privileged", "[1]"},
 		"staticPodURLSecurity":     {"baseline", "restricted", "privileged", "[1]"},

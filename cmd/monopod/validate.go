@@ -62,7 +62,7 @@ type verdict struct {
 
 	loaded             []*manifests.Pod
 	objects, workloads []*manifests.Object
-	// owned are documents that controllers in other files make.
+	// owned are documents that do not count: controllers in other files make them, or they are hooks of Helm.
 	owned map[manifests.ObjectID]bool
 }
 
@@ -192,6 +192,10 @@ func judge(file string, content []byte, err error, o manifests.Options) *verdict
 		var c *manifests.Content
 		if c, err = manifests.LoadAll(file, content, o); err == nil {
 			v.loaded, v.objects, v.workloads, v.Notes = c.Pods, c.Objects, c.Workloads, c.Remarks()
+			v.owned = map[manifests.ObjectID]bool{}
+			for _, id := range c.LeftOut {
+				v.owned[id] = true
+			}
 		}
 	}
 	if err != nil {
@@ -236,9 +240,6 @@ func dropOwned(all []*verdict) {
 			continue
 		}
 		v := all[i]
-		if v.owned == nil {
-			v.owned = map[manifests.ObjectID]bool{}
-		}
 		v.owned[o.ID] = true
 		v.Notes = append(v.Notes, o.Note().Error())
 		v.loaded = slices.DeleteFunc(v.loaded, func(p *manifests.Pod) bool { return o.ID == podID(p) && p.Origin == o.Origin })
