@@ -38,11 +38,13 @@ func (l *loader) document(d document) {
 	data, err := d.data, examine(d, &l.unfolded)
 	var twice error
 	if !d.json && err == nil {
-		if data, twice = yaml.YAMLToJSONStrict(d.data); twice != nil {
+		if data, twice = it.strictJSON(); twice != nil {
 			it.twice = true
 			data, err = yaml.YAMLToJSON(d.data)
 		}
 	}
+	before := len(l.errs)
+	defer func() { l.explainSpaces(before, it) }()
 	if err != nil {
 		l.fail([]*Error{it.syntaxError(err)})
 		return
@@ -56,6 +58,16 @@ func (l *loader) document(d document) {
 	}
 	if string(data) != "null" {
 		l.object(data, it)
+	}
+}
+
+// explainSpaces puts a space that is none before the mistakes that follow from it.
+func (l *loader) explainSpaces(before int, it item) {
+	if len(l.errs) <= before || l.over {
+		return
+	}
+	if e := it.foreignSpaceError(); e != nil {
+		l.errs = slices.Insert(l.errs, before, e)
 	}
 }
 

@@ -102,6 +102,9 @@ func (in *inspector) entry(v any, t reflect.Type, path, name string) bool {
 	if in.pod {
 		hint = suggestField(t, at, name)
 	}
+	if words := in.source.booleanKey(name); words != "" {
+		hint = words
+	}
 	in.found = append(in.found, problem{path: at, msg: "unknown field", hint: hint, atKey: true})
 	return false
 }

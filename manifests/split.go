@@ -63,7 +63,7 @@ func (s *split) fail(errs []*Error) {
 func (s *split) document(d document, it item) {
 	data, err := d.data, examine(d, &s.unfolded)
 	if !d.json && err == nil {
-		data, err = yaml.YAMLToJSONStrict(d.data)
+		data, err = it.strictJSON()
 	}
 	var value any
 	if err == nil {

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,5 +95,19 @@ func TestHooksOfHelmRunWhereThatIsConfigured(t *testing.T) {
 	c, err = LoadAll("chart.yaml", a.Files[0].Data, Options{})
 	if err != nil || len(c.LeftOut) != 2 || c.LeftOut[1].String() != "Job default/migrate" {
 		t.Errorf("%v, %+v", err, c)
+	}
+}
+
+// TestAKeyCountsBeforeWhatItsMappingMerges, wherever it stands.
+func TestAKeyCountsBeforeWhatItsMappingMerges(t *testing.T) {
+	a, err := txtar.ParseFile(filepath.Join("testdata", "stories", "yaml-words.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range map[int]map[string]string{0: {"a": "1", "b": "3"}, 5: {"a": "1", "name": "3"}} {
+		pods, err := Load(a.Files[i].Name, a.Files[i].Data, Options{})
+		if err != nil || !maps.Equal(pods[0].Object.Annotations, want) {
+			t.Errorf("%s: %v, %+v, want %v", a.Files[i].Name, err, pods, want)
+		}
 	}
 }

@@ -57,6 +57,9 @@ func (s *source) explainSyntax(e *Error) {
 		at, e.Hint = syntaxAdvice(e.Msg, lines, at)
 		e.Line = s.doc.line + at
 	}
+	if m := keyTwice.FindString(e.Msg); m != "" && e.Hint == "" {
+		e.Hint = s.booleanKey(strings.Fields(m)[1])
+	}
 	if strings.HasPrefix(e.Msg, "invalid map key: ") {
 		e.Msg = "a mapping cannot be the name of a field"
 	}

@@ -136,6 +136,9 @@ func (p *program) manifestFiles(path string) []manifestFile {
 		b, err := io.ReadAll(io.LimitReader(p.stdin, manifests.MaxSize+1))
 		return []manifestFile{{name: stdinName, content: b, err: err}}
 	}
+	if strings.HasPrefix(path, "https://") || strings.HasPrefix(path, "http://") {
+		return []manifestFile{{name: path, err: errors.New("URLs are not fetched here; use curl -fsSL URL | monopod ... -, or name it in sources of the configuration")}}
+	}
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
 		return []manifestFile{readManifest(path)}
