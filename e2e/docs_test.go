@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -140,6 +141,7 @@ func TestMakeRunShowsTheExampleAndLeavesNothing(t *testing.T) {
 	if !strings.Contains(string(body), "default/web") {
 		t.Errorf("the page is %s", body)
 	}
+	applied(t, w)
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +156,32 @@ func TestMakeRunShowsTheExampleAndLeavesNothing(t *testing.T) {
 			t.Errorf("%s before:\n%s\nafter:\n%s\n%s", what, was, after[what], out)
 		}
 	}
+	if out.contains("level=") || out.contains("keep running") {
+		t.Errorf("Ctrl-C prints the log of a daemon:\n%s", out)
+	}
+}
+
+// applied gives two examples to the monopod of `make run`, as a newcomer does, and waits until their pods have networks. Their image may be out of reach.
+func applied(t *testing.T, w *instance) {
+	t.Helper()
+	monopod := func(args ...string) (string, error) {
+		c := exec.Command("bin/monopod", args...)
+		c.Dir, c.Env = "..", append(os.Environ(), "MONOPOD_SOCKET=/run/monopod-hello/monopod.sock")
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := monopod("apply", "-f", "examples/deployment.yaml", "-f", "examples/sidecar.yaml"); err != nil {
+		t.Fatalf("apply: %v\n%s", err, out)
+	}
+	w.eventually("the applied pods have addresses", func() error {
+		out, err := monopod("get", "pods", "-o", "wide")
+		for _, name := range []string{"web-0", "web-1", "sidecar"} {
+			if !regexp.MustCompile(`(?m)^(default +)?` + name + `\S* .* 10\.86\.0\.\d+ `).MatchString(out) {
+				return fmt.Errorf("%s has none: %w\n%s", name, err, out)
+			}
+		}
+		return err
+	})
 }
 
 // snapshot is what a run could leave on the machine.
@@ -161,11 +189,14 @@ func snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	s := map[string]string{}
 	for what, cmd := range map[string]string{
-		"mounts":    "grep -c monopod-hello /proc/self/mountinfo || true",
+		"mounts":    "grep -cE 'monopod-hello|/.cache/hello' /proc/self/mountinfo || true",
+		"netns":     "ls /run/netns /var/run/netns 2>/dev/null || true",
+		"nftables":  "nft list ruleset 2>/dev/null | sed -E 's/counter packets [0-9]+ bytes [0-9]+//' | grep -E '10\\.86\\.|18080|monopod-hello' || true",
+		"files":     "find ../.cache/hello -mindepth 1 -maxdepth 1 | grep -vE '/(bin|images|config.yaml)$' | sort || true",
 		"links":     "ip -br link | awk '{print $1}' | sort",
 		"iptables":  "iptables-save 2>/dev/null | grep -v '^#' | sed 's/\\[[0-9:]*\\]//' | grep -E '10\\.86\\.|18080' || true",
-		"processes": "pgrep -f 'monopod-hell[o]' || true",
-		"cgroups":   "find /sys/fs/cgroup -maxdepth 3 -name monopod-hello | sort",
+		"processes": "pgrep -f 'monopod-hell[o]|[.]cache/hell[o]' || true",
+		"cgroups":   "find /sys/fs/cgroup -maxdepth 3 -name 'monopod-hello*' | sort",
 		"run":       "ls -d /run/monopod-hello 2>/dev/null || true",
 		"routes":    "ip route",
 	} {

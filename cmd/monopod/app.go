@@ -101,6 +101,8 @@ type App struct {
 
 	// only, unless nil, are read instead of what is configured.
 	only []watcher.Source
+	// removing says that it runs to remove all pods.
+	removing bool
 	// lent says that somebody else holds the locks of the directories for this App.
 	lent     bool
 	locks    locks
@@ -256,7 +258,7 @@ func (a *App) Run(ctx context.Context) error {
 	case errors.Is(err, errHandedOver):
 		return nil
 	case err == nil:
-		a.log.Info("monopod stops; the pods keep running")
+		a.log.Info(a.stopping("monopod stops"))
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"monopod/node/systemd"
 	"monopod/runner/runtimetest"
 )
 
@@ -104,6 +106,93 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	if r := command("", "uninstall", "--yes"); r.code != 0 || calls() != "" {
 		t.Errorf("again: %+v", r)
+	}
+}
+
+// uninstaller runs `uninstall --yes` for a daemon's configuration on a stand-in host, and counts how often a runtime is opened.
+func uninstaller(d *daemon, h host) func() (result, int) {
+	return func() (result, int) {
+		p, opened := d.program(), 0
+		out, errs := &syncBuffer{}, &syncBuffer{}
+		p.host, p.stdout, p.stderr = h, out, errs
+		p.machine.open = func(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error) {
+			opened++
+			return d.prog.machine.open(ctx, cfg, log)
+		}
+		code := p.run(d.t.Context(), []string{"uninstall", "--yes", "--config", d.path("config.yaml")})
+		return result{code: code, stdout: out.String(), stderr: errs.String()}, opened
+	}
+}
+
+func TestUninstallWhereNothingIsInstalledStartsNothing(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	h, calls := standInHost(t, d.dir, false)
+	uninstall := uninstaller(d, h)
+	for _, dir := range []string{"root", "run"} {
+		if err := os.RemoveAll(d.path(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, opened := uninstall()
+	if r.code != exitOK || opened != 0 || calls() != "" || r.stderr != "" || !strings.HasPrefix(r.stdout, "monopod is not installed here: there is no service, no "+d.path("root")) {
+		t.Errorf("%+v, %d runtimes", r, opened)
+	}
+	for _, dir := range []string{"root", "run"} {
+		if exists(d.path(dir)) {
+			t.Errorf("%s was created", dir)
+		}
+	}
+	// What `install --no-start` leaves is removed without a runtime, too.
+	if err := os.MkdirAll(d.path("root", "applied"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if r, opened = uninstall(); r.code != exitOK || opened != 0 || exists(d.path("root")) || exists(d.path("run")) {
+		t.Errorf("%+v, %d runtimes", r, opened)
+	}
+}
+
+func TestUninstallPrintsWhatItDoesAndNoLogOfADaemon(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	h, _ := standInHost(t, d.dir, false)
+	d.put("web.yaml", podText("web", runtimetest.ScriptServe, 1))
+	d.start()
+	d.phase("web", "Running")
+	d.end()
+	r, opened := uninstaller(d, h)()
+	if r.code != exitOK || opened == 0 || r.stderr != "" || strings.Contains(r.stdout, "keep running") {
+		t.Errorf("%+v, %d runtimes", r, opened)
+	}
+	if want := "removing pod default/web\nmonopod is uninstalled\n"; !strings.HasSuffix(r.stdout, want) {
+		t.Errorf("it prints %s", r.stdout)
+	}
+}
+
+func TestUninstallLeavesTheServiceOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args []string // of the service, which the instance to be uninstalled has --config config.yaml of
+		own  bool
+	}{
+		{[]string{"--config", "config.yaml"}, true},
+		{[]string{"--config", "/etc/monopod/other.yaml"}, false},
+		{nil, false},
+	} {
+		d := newDaemon(t)
+		h, calls := standInHost(t, d.dir, false)
+		if tt.own {
+			tt.args[1] = d.path("config.yaml")
+		}
+		writeFile(t, d.path("units", "monopod.service"), systemd.Unit("/usr/local/bin/monopod", tt.args...))
+		if err := os.Mkdir(d.path("logind"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, d.path("logind", "99-monopod.conf"), "")
+		r, _ := uninstaller(d, h)()
+		if r.code != exitOK || exists(d.path("units", "monopod.service")) == tt.own || exists(d.path("logind", "99-monopod.conf")) == tt.own || (calls() == "") == tt.own {
+			t.Errorf("%v: %+v", tt.args, r)
+		}
 	}
 }
 

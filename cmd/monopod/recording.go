@@ -25,7 +25,6 @@ const (
 	maxPodsOfInput        = 20 // whose own events tell what is wrong with their file
 	recordDirectory       = "events"
 	startingText          = "Starting monopod "
-	stoppingText          = "Stopping monopod; the pods keep running"
 	containerdFoundText   = "containerd answers again"
 	containerdStartedText = "the containerd inside monopod runs now"
 )
@@ -40,12 +39,20 @@ func (a *App) record(ctx context.Context) (stop func()) {
 	g.Go(func() error { return a.events.Run(ctx) })
 	a.tell(corev1.EventTypeNormal, eventStarting, startingText+version())
 	return func() {
-		a.tell(corev1.EventTypeNormal, eventStopping, stoppingText)
+		a.tell(corev1.EventTypeNormal, eventStopping, a.stopping("Stopping monopod"))
 		cancel()
 		if err := g.Wait(); err != nil {
 			a.log.Error("record events", "err", err)
 		}
 	}
+}
+
+// stopping is what is said at the end, of the pods too.
+func (a *App) stopping(what string) string {
+	if a.removing {
+		return what
+	}
+	return what + "; the pods keep running"
 }
 
 // tell records something about this machine.

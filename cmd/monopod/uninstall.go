@@ -17,9 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
-	"monopod/internal/bundle"
 	"monopod/manifests"
 	"monopod/node/systemd"
 	"monopod/runner"
@@ -53,11 +51,18 @@ func (p *program) uninstallCommand() *cobra.Command {
 }
 
 func (p *program) uninstall(ctx context.Context, cfg *LoadedConfig, o *uninstallOptions) error {
+	there, err := p.find(cfg)
+	if err != nil {
+		return err
+	}
+	if there.nothing() {
+		p.sayNothingFound(cfg)
+		return nil
+	}
 	if ok, err := p.agreed(cfg, o); !ok || err != nil {
 		return err
 	}
-	unit, err := p.stopService(ctx)
-	if err != nil {
+	if err := p.stopService(ctx, there.unit); err != nil {
 		return err
 	}
 	held, err := p.takeFromDaemon(ctx, cfg)
@@ -65,8 +70,13 @@ func (p *program) uninstall(ctx context.Context, cfg *LoadedConfig, o *uninstall
 		return err
 	}
 	defer held.release()
-	if err := p.removeWorkloads(ctx, cfg, o); err != nil {
+	if err := p.removeRuns(ctx, cfg); err != nil {
 		return err
+	}
+	if there.ran {
+		if err := p.removeWorkloads(ctx, cfg, o); err != nil {
+			return err
+		}
 	}
 	if err := leaveBudget(p.host.cgroups, &cfg.Config); err != nil {
 		return err
@@ -80,13 +90,15 @@ func (p *program) uninstall(ctx context.Context, cfg *LoadedConfig, o *uninstall
 			return err
 		}
 	}
-	if err := p.removeService(ctx, unit); err != nil {
-		return err
+	if !there.other {
+		if err := p.removeService(ctx, there.unit); err != nil {
+			return err
+		}
 	}
 	if err := p.withdrawPrograms(cfg, o); err != nil {
 		return err
 	}
-	for _, dir := range []string{cfg.StaticPodPath, filepath.Dir(defaultConfigFile)} {
+	for _, dir := range ownDirectories(cfg) {
 		_ = os.Remove(dir) // unless there is something in it
 	}
 	p.out().Println("monopod is uninstalled")
@@ -113,20 +125,6 @@ func (p *program) agreed(cfg *LoadedConfig, o *uninstallOptions) (bool, error) {
 	}
 	p.out().Println("Nothing was done.")
 	return false, nil
-}
-
-// stopService stops and disables our service, and returns its unit; empty: there is none.
-func (p *program) stopService(ctx context.Context) (unit string, err error) {
-	b, err := os.ReadFile(p.host.unit())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", nil
-	case err != nil:
-		return "", err
-	case !systemd.IsOurs(string(b)) || !p.host.hasSystemd():
-		return "", nil
-	}
-	return string(b), p.host.systemctl(ctx, "disable", "--now", systemd.UnitName)
 }
 
 // takeFromDaemon takes the locks, after it has told a daemon that holds them to end.
@@ -162,8 +160,8 @@ func lockHolder(dir string) int {
 	return pid
 }
 
-// removeWorkloads removes runs and pods, then what they were run with.
-func (p *program) removeWorkloads(ctx context.Context, cfg *LoadedConfig, o *uninstallOptions) error {
+// removeRuns removes the runs of `once` and `up`.
+func (p *program) removeRuns(ctx context.Context, cfg *LoadedConfig) error {
 	there, err := slots(cfg)
 	if err != nil {
 		return err
@@ -175,10 +173,12 @@ func (p *program) removeWorkloads(ctx context.Context, cfg *LoadedConfig, o *uni
 			}
 		}
 	}
-	if err := p.dropRuns(ctx, cfg); err != nil {
-		return err
-	}
-	log := newLogger(p.rawErr(), cfg.Logging)
+	return p.dropRuns(ctx, cfg)
+}
+
+// removeWorkloads removes all pods, then what they were run with.
+func (p *program) removeWorkloads(ctx context.Context, cfg *LoadedConfig, o *uninstallOptions) error {
+	log := p.commandLog(cfg)
 	if err := p.removePods(ctx, cfg, log); err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (p *program) removePods(ctx context.Context, cfg *LoadedConfig, log *slog.L
 		return rt, err
 	}
 	app := NewApp(cfg, log, m)
-	app.lent = true
+	app.lent, app.removing = true, true
 	app.only = []watcher.Source{newStaged(&content{})}
 	app.board.stir = p.told(app.board.stir)
 	if err := app.Open(); err != nil {
@@ -246,31 +246,6 @@ func (p *program) untilGone(ctx context.Context, app *App, broken <-chan error) 
 		}
 	}
 	return nil
-}
-
-// withdrawPrograms removes what this program was unpacked with, which may be elsewhere than rootDirectory, and the file by which runs
-// keep subnets apart, unless others need them.
-func (p *program) withdrawPrograms(cfg *LoadedConfig, o *uninstallOptions) error {
-	if at := p.host.unpacked(); !o.keepData || !strings.HasPrefix(at, cfg.RootDirectory+"/") {
-		if err := bundle.Withdraw(at, "/proc"); err != nil {
-			return err
-		}
-	}
-	return removeUnlocked(p.machine.runs.subnetLocks)
-}
-
-// removeUnlocked removes a file of locks that nobody holds.
-func removeUnlocked(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return ignoreGone(err)
-	}
-	defer f.Close()
-	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-		return nil
-	}
-	return errors.Join(err, os.Remove(path))
 }
 
 // removeService removes what `install` has written.

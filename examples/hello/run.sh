@@ -33,21 +33,15 @@ start() {
 finish() {
 	trap '' INT TERM
 	echo
-	echo "removing the pods ..."
-	rm -f "$work"/manifests/*
-	kill -0 "$agent" 2>/dev/null || start
-	for _ in $(seq 300); do
-		left=$(bin/monopod get pods -A -o name 2>/dev/null) && [ -z "$left" ] && break
-		sleep 0.1
-	done
 	kill "$agent" 2>/dev/null || true
 	wait "$agent" 2>/dev/null || true
-	cp "$work/monopod.log" .cache/hello.log
-	if ! bin/monopod cleanup --config "$work/config.yaml" >>.cache/hello.log 2>&1; then
-		tail -n 5 .cache/hello.log >&2
-		echo "something is left behind, see .cache/hello.log; \`make run\` and Ctrl-C try again" >&2
+	# it removes also what was applied, and what runs have left
+	if ! bin/monopod uninstall --yes --config "$work/config.yaml"; then
+		cp "$work/monopod.log" .cache/hello.log
+		echo "something is left behind; try again: bin/monopod uninstall --config $work/config.yaml" >&2
 		exit 1
 	fi
+	cp "$work/monopod.log" .cache/hello.log
 	rm -rf --one-file-system "$work/root" "$work/logs" "$work/manifests" "$work/cni" "$work/monopod.log" "$state"
 	echo "nothing is left behind but the log in .cache/hello.log"
 }

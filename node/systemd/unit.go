@@ -16,11 +16,27 @@ const defaultStart = "ExecStart=/usr/local/bin/monopod run"
 
 // Unit is the unit that runs a program, with further arguments of `run`.
 func Unit(program string, args ...string) string {
+	return strings.Replace(unit, defaultStart, start(program, args), 1)
+}
+
+// start is the line of a unit that starts a program.
+func start(program string, args []string) string {
 	words := []string{quoted(program), "run"}
 	for _, a := range args {
 		words = append(words, quoted(a))
 	}
-	return strings.Replace(unit, defaultStart, "ExecStart="+strings.Join(words, " "), 1)
+	return "ExecStart=" + strings.Join(words, " ")
+}
+
+// Starts reports whether a unit starts a program with these arguments of `run`, and no others.
+func Starts(text, program string, args ...string) bool {
+	want := start(program, args)
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) == want {
+			return true
+		}
+	}
+	return false
 }
 
 // quoted is a word of a command line of systemd.
