@@ -102,6 +102,30 @@ type Images interface {
 	// Pull fetches images and calls tell, never twice at once, until each of them is here or could not be had. The error
 	// says that nothing was done.
 	Pull(ctx context.Context, r PullRequest, tell func(PullEvent)) error
+	// Remove removes images. The error says that nothing could be done; what became of each is in the answer.
+	Remove(ctx context.Context, r ImageRemoval) (ImagesRemoved, error)
+}
+
+// ImageRemoval is the body of DELETE /v1/images.
+type ImageRemoval struct {
+	// Images are references, or digests of manifests or indices.
+	Images []string `json:"images"`
+	// Force removes also those that pods have containers with: these continue to run.
+	Force bool `json:"force,omitempty"`
+}
+
+// ImagesRemoved is the answer to it, in the same order.
+type ImagesRemoved struct {
+	Images []RemovedImage `json:"images"`
+}
+
+// RemovedImage is what became of one image.
+type RemovedImage struct {
+	Image string `json:"image"`
+	// Digest is that of what was removed.
+	Digest string `json:"digest,omitempty"`
+	// Error is why it was not; empty: it was.
+	Error string `json:"error,omitempty"`
 }
 
 // imageRoutes adds what is about images.
@@ -126,6 +150,7 @@ func (s *Server) imageRoutes(mux *http.ServeMux) {
 		s.json(w, pulls)
 	})
 	mux.HandleFunc("POST /v1/images/pull", s.pull)
+	mux.HandleFunc("DELETE /v1/images", func(w http.ResponseWriter, r *http.Request) { serveChange(s, w, r, s.cfg.Images.Remove) })
 }
 
 // pull streams the progress, one JSON object per line. It ends when the client goes, and with it pulls that nobody else
@@ -157,6 +182,12 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) {
 func (c *Client) Images(ctx context.Context) (*ImageList, error) {
 	list := &ImageList{}
 	return list, c.getJSON(ctx, "/v1/images", list)
+}
+
+// RemoveImages removes images.
+func (c *Client) RemoveImages(ctx context.Context, r ImageRemoval) (ImagesRemoved, error) {
+	var out ImagesRemoved
+	return out, c.send(ctx, http.MethodDelete, "/v1/images", r, &out)
 }
 
 // Pulls returns the pulls of these images that are under way.

@@ -146,7 +146,7 @@ func (f Facts) agent() []Chain {
 		return []Chain{{Text: f.silence(), Reason: DaemonDown, Steps: []Step{
 			{Kind: Cause, Reason: DaemonDown, Text: f.Daemon},
 			{Kind: Next, Text: "what runs goes on, and nobody restarts what ends; no manifest is read"},
-			{Kind: Action, Text: "start it: systemctl start monopod, or `monopod run` in a terminal"},
+			{Kind: Action, Text: f.startAdvice()},
 		}}}
 	case f.Runtime != "":
 		return []Chain{{Text: "containers cannot be seen", Reason: RuntimeDown, Steps: []Step{
@@ -156,6 +156,14 @@ func (f Facts) agent() []Chain {
 		}}}
 	}
 	return nil
+}
+
+// startAdvice is how to start the daemon of the instance that was asked about.
+func (f Facts) startAdvice() string {
+	if f.Places.Instance != "" {
+		return "start it: `monopod run --config " + f.Places.Instance + "` in a terminal, or the service that runs it"
+	}
+	return "start it: systemctl start monopod, or `monopod run` in a terminal"
 }
 
 // input is about a file or URL; ok is false when it is as it should be.

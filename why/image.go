@@ -46,7 +46,7 @@ func (b *builder) image() {
 		b.act("sign it: cosign sign --key KEY %s; or correct the keys of its rule in imagePolicy%s", ref, inFile(b.Places.Config))
 	case "ImageInspectError":
 		b.cause(ImageBroken, t.Container, "what is on this machine of it cannot be used: %s", text)
-		b.act("remove the image (ctr -n k8s.io images rm %s) so that it is pulled again", ref)
+		b.act("remove the image so that it is pulled again: monopod images rm --force %s", ref)
 	default:
 		for _, a := range b.registryCause(ref, field, text) {
 			b.act("%s", a)

@@ -188,6 +188,8 @@ type Places struct {
 	Manifests, Logins, Preload, Endpoint string
 	// Config is the configuration file.
 	Config string
+	// Instance is the configuration file that the question named; empty: it named none.
+	Instance string
 	// Applied is the directory of what was applied. Nobody is to edit what is in it.
 	Applied string
 }

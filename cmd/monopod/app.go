@@ -213,6 +213,9 @@ func (a *App) Close() {
 // Run serves until ctx ends. All pods go on running then.
 func (a *App) Run(ctx context.Context) error {
 	for _, w := range slices.Concat(a.cfg.Warnings, a.cfg.warnings()) {
+		if a.removing {
+			break
+		}
 		a.log.Warn("configuration: " + w)
 	}
 	a.log.Info("monopod starts", "version", version(), "pid", os.Getpid(), "node", a.cfg.NodeName, "files", a.cfg.StaticPodPath, "url", watcher.RedactURL(a.cfg.StaticPodURL), "socket", a.cfg.Socket)

@@ -42,18 +42,27 @@ func commandDocs() string {
 		if cmd.Hidden || cmd.Name() == "completion" || cmd.Name() == "help" {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## monopod %s\n\n%s.\n", cmd.Use, strings.TrimSuffix(cmd.Short, "."))
-		if cmd.Long != "" {
-			fmt.Fprintf(&b, "\n%s\n", cmd.Long)
-		}
-		describeFlags(&b, cmd, fromConfig)
+		describeCommand(&b, cmd, fromConfig)
 	}
 	return b.String()
 }
 
+// describeCommand describes a command, then those below it.
+func describeCommand(b *strings.Builder, cmd *cobra.Command, fromConfig map[string]bool) {
+	path := strings.TrimSuffix(cmd.CommandPath(), cmd.Name()) + cmd.Use
+	fmt.Fprintf(b, "\n## %s\n\n%s.\n", path, strings.TrimSuffix(cmd.Short, "."))
+	if cmd.Long != "" {
+		fmt.Fprintf(b, "\n%s\n", cmd.Long)
+	}
+	describeFlags(b, cmd, fromConfig)
+	for _, sub := range cmd.Commands() {
+		describeCommand(b, sub, fromConfig)
+	}
+}
+
 func describeFlags(b *strings.Builder, cmd *cobra.Command, fromConfig map[string]bool) {
 	var rows []string
-	configured := cmd.Flags().Lookup("config") != nil
+	configured := cmd.Flags().Lookup("config") != nil && cmd.Flags().Lookup("root-directory") != nil
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if configured && fromConfig[f.Name] && f.Name != "config" || f.Name == "help" {
 			return

@@ -36,6 +36,8 @@ type imageService interface {
 	Targets(ctx context.Context, refs []string) (map[string][]string, error)
 	// Collect removes images that nobody needs.
 	Collect(ctx context.Context, c image.Collection) (image.Collected, error)
+	// Remove removes an image by its digest; forced: also one that there is a container with.
+	Remove(ctx context.Context, digest string, forced bool) error
 	// Disk looks at the file system of the images.
 	Disk() (gc.Disk, error)
 	// Changed holds a token when images came or fewer are in use.

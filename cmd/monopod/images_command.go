@@ -33,6 +33,7 @@ func (p *program) imagesCommand() *cobra.Command {
 	}
 	o.addSocket(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: wide, json, yaml or name")
+	cmd.AddCommand(p.imagesRemoveCommand())
 	return cmd
 }
 

@@ -123,6 +123,18 @@ func (f *fakeImages) Collect(ctx context.Context, c image.Collection) (out image
 	return out, nil
 }
 
+func (f *fakeImages) Remove(_ context.Context, digest string, forced bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.all {
+		if f.all[i].Digest == digest && len(f.all[i].Pods) > 0 && !forced {
+			return image.ErrNeeded
+		}
+	}
+	f.all = slices.DeleteFunc(f.all, func(u ctrd.ImageUse) bool { return u.Digest == digest })
+	return nil
+}
+
 func (f *fakeImages) Disk() (gc.Disk, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

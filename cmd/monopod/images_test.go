@@ -324,6 +324,37 @@ example.com/big:1  25.0 MB of 100.0 MB (25%)  0s
 	}
 }
 
+func TestImagesAreRemovedUnlessPodsHaveContainersWithThem(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.imgs.all = []ctrd.ImageUse{
+		{Info: image.Info{Digest: "sha256:app:1", Names: []string{"app:1"}, UsedNow: true}, Pods: []string{"default/web"}},
+		{Info: image.Info{Digest: "sha256:feed"}},
+		{Info: image.Info{Digest: "sha256:nginx:1", Names: []string{"nginx:1"}}},
+	}
+	d.start()
+	d.eventually("images can be seen", func() error {
+		if r := d.cmd("images"); r.code != 0 {
+			return errors.New(r.stderr)
+		}
+		return nil
+	})
+	r := d.cmd("images", "rm", "nginx:1", "app:1", "sha256:feed", "sha256:none")
+	if r.code != exitError || r.stdout != "nginx:1: removed sha256:nginx:1\nsha256:feed: removed sha256:feed\n" ||
+		!strings.Contains(r.stderr, "monopod: app:1: pods have containers with it") || !strings.Contains(r.stderr, "monopod: sha256:none: no such image on this machine") {
+		t.Errorf("%+v", r)
+	}
+	if left := d.imgs.digests(); len(left) != 1 || left[0] != "sha256:app:1" {
+		t.Errorf("left: %v", left)
+	}
+	if r := d.cmd("images", "rm", "--force", "app:1"); r.code != exitOK || len(d.imgs.digests()) > 0 {
+		t.Errorf("%+v, left %v", r, d.imgs.digests())
+	}
+	if r := d.cmd("images", "rm"); r.code != exitUsage {
+		t.Errorf("no image named: %+v", r)
+	}
+}
+
 func TestWhyAndDescribeSayHowFarAPullIs(t *testing.T) {
 	d := newDaemon(t)
 	slow := make(chan struct{})

@@ -26,7 +26,7 @@ import (
 
 func (p *program) whyCommand() *cobra.Command {
 	o := &clientFlags{}
-	var output string
+	var output, config string
 	cmd := &cobra.Command{
 		Use:   "why [POD]",
 		Short: "Say why a pod is as it is, and what can be done; without POD, about everything that is not fine",
@@ -35,7 +35,7 @@ func (p *program) whyCommand() *cobra.Command {
 			"and source that is not as it should be, and says so when all is fine. POD may also be the name of a Deployment and\n" +
 			"its like, for its pods, or one that does not exist: then it says what may be meant.\n\n" +
 			"It answers while containerd or the network is down. When the daemon does not run, it says so and tells what is\n" +
-			"known from the disk. `-o json` has one object for each chain, with steps of the kinds wanted, runs, cause, output,\n" +
+			"known from the disk, of the instance that --config names. `-o json` has one object for each chain, with steps of the kinds wanted, runs, cause, output,\n" +
 			"events, next and action; the reasons of causes do not change between releases.\n\n" +
 			"Exit code 0: it has answered, whatever the answer is, and a daemon that does not run is one; 1: it could not.",
 		Args: rangeArgs(0, 2),
@@ -50,27 +50,44 @@ func (p *program) whyCommand() *cobra.Command {
 					return err
 				}
 			}
-			return p.why(cmd.Context(), o, key, output)
+			return p.why(cmd.Context(), whyRequest{clientFlags: *o, key: key, output: output, config: config})
 		},
 	}
 	o.add(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: text (default) or json")
+	cmd.Flags().StringVar(&config, "config", "", "configuration `file` of the instance (default "+defaultConfigFile+" if it exists)")
 	return cmd
 }
 
-func (p *program) why(ctx context.Context, o *clientFlags, key manifests.Key, output string) error {
-	answer, err := p.client(o).Why(ctx, key.Namespace, key.Name)
+// whyRequest is a question, and of which instance it is asked.
+type whyRequest struct {
+	clientFlags
+	key    manifests.Key
+	output string
+	// config is the file of its configuration; empty: the default one.
+	config string
+}
+
+func (p *program) why(ctx context.Context, q whyRequest) error {
+	if q.config != "" && q.socket == "" {
+		cfg, err := LoadConfig(&configFlags{file: q.config}, p.env)
+		if err != nil {
+			return err
+		}
+		q.socket = cfg.Socket
+	}
+	answer, err := p.client(&q.clientFlags).Why(ctx, q.key.Namespace, q.key.Name)
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) { // it has ended while it was asked
-		answer, err = p.client(o).Why(ctx, key.Namespace, key.Name)
+		answer, err = p.client(&q.clientFlags).Why(ctx, q.key.Namespace, q.key.Name)
 	}
 	if down, hangs := unanswered(err); down {
-		answer, err = p.whyWithoutDaemon(ctx, key, why.Facts{Now: time.Now(), Daemon: err.Error(), Hangs: hangs}), nil
+		answer, err = p.whyWithoutDaemon(ctx, q, why.Facts{Now: time.Now(), Daemon: err.Error(), Hangs: hangs}), nil
 	}
 	if err != nil {
 		return err
 	}
-	if output == "json" {
-		return p.printObject(answer, output)
+	if q.output == "json" {
+		return p.printObject(answer, q.output)
 	}
 	p.out().Lines(answer.Print(func(t time.Time) string { return t.Local().Format(time.TimeOnly) }))
 	return nil
@@ -88,15 +105,30 @@ func unanswered(err error) (down, hangs bool) {
 }
 
 // whyWithoutDaemon answers from the configuration, the manifests, the record of events and the logs on disk.
-func (p *program) whyWithoutDaemon(ctx context.Context, key manifests.Key, f why.Facts) why.Answer {
-	cfg, err := LoadConfig(&configFlags{}, p.env)
+func (p *program) whyWithoutDaemon(ctx context.Context, q whyRequest, f why.Facts) why.Answer {
+	key := q.key
+	cfg, err := LoadConfig(&configFlags{file: q.config}, p.env)
 	if err != nil {
 		f.Daemon += "; and its configuration is not right: " + oneLine(err.Error())
 		return f.About(key.Namespace, key.Name)
 	}
+	if q.elsewhere(cfg) {
+		f.Daemon += "; what its instance has on the disk is not known: name its configuration with --config"
+		return f.About(key.Namespace, key.Name)
+	}
 	f.Places = placesOf(cfg)
+	f.Places.Instance = q.config
 	p.fromDisk(ctx, cfg, &f, key)
 	return f.About(key.Namespace, key.Name)
+}
+
+// elsewhere says that the question was sent to a socket of another instance than the configuration is of.
+func (q *whyRequest) elsewhere(cfg *LoadedConfig) bool {
+	if q.socket != "" {
+		return cfg.Socket != q.socket
+	}
+	fromEnvironment := cfg.Sources["socket"] == configKey{path: "socket"}.env()
+	return fromEnvironment && strings.HasPrefix(cfg.Sources["rootDirectory"], "default")
 }
 
 // fromDisk adds what manifests, what was applied, events and logs tell.

@@ -191,6 +191,23 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 			}
 		})
 	}
+	// Another instance than the default one: it is named, and nothing is said from the disk of the default one.
+	for name, c := range map[string]struct {
+		args, environ []string
+		want, not     string
+	}{
+		"by its configuration":             {[]string{"--config", d.path("config.yaml")}, nil, "monopod run --config " + d.path("config.yaml"), "systemctl"},
+		"by its socket only":               {[]string{"--socket", d.path("other.sock")}, nil, "name its configuration with --config", "from the first run"},
+		"by its socket in the environment": {nil, []string{"MONOPOD_SOCKET=" + d.path("other.sock")}, "name its configuration with --config", "from the first run"},
+	} {
+		p := d.program()
+		p.env.environ = c.environ
+		out := &syncBuffer{}
+		p.stdout, p.stderr = out, out
+		if code := p.run(t.Context(), append([]string{"why", "web"}, c.args...)); code != exitOK || !strings.Contains(out.String(), c.want) || strings.Contains(out.String(), c.not) {
+			t.Errorf("%s: code %d\n%s", name, code, out)
+		}
+	}
 	config, err := os.ReadFile(d.path("config.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -217,3 +234,47 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 		t.Errorf("asking has made something: %v", err)
 	}
 }
+
+// adviceOf are the commands in an answer's advice: in backquotes, after a colon or "Then:", up to the end of a phrase.
+var adviceOf = regexp.MustCompile("\\bmonopod ((?:[a-z]+ ?)(?:[^`;,()\\n]*))")
+
+// TestEachCommandThatWhyNamesExists parses each command of monopod in the golden answers of package why as the program would.
+func TestEachCommandThatWhyNamesExists(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../why/testdata/*.txt")
+	if err != nil || len(files) < 50 {
+		t.Fatal(len(files), err)
+	}
+	found := map[string]bool{}
+	for _, file := range files {
+		for line := range strings.Lines(readFile(t, file)) {
+			if strings.Contains(line, "ctr ") || strings.Contains(line, "crictl") || strings.Contains(line, "kubectl") {
+				t.Errorf("%s names a program that may be missing: %s", file, line)
+			}
+			for _, m := range adviceOf.FindAllStringSubmatch(line, -1) {
+				words := strings.Fields(m[1])
+				p := newProgram()
+				cmd, rest, err := p.root().Find(words)
+				if err != nil || !cmd.HasParent() {
+					if prose[words[0]] {
+						continue
+					}
+					t.Errorf("%s: monopod %s: no such command", file, m[1])
+					continue
+				}
+				found[cmd.Name()] = true
+				if err := cmd.ParseFlags(rest); err != nil {
+					t.Errorf("%s: monopod %s: %v", file, m[1], err)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"rm", "logs", "undrain", "rollback", "history", "validate", "delete", "why"} {
+		if !found[name] {
+			t.Errorf("no golden answer advises %s", name)
+		}
+	}
+}
+
+// prose are words that follow "monopod" where it is no command.
+var prose = map[string]bool{"does": true, "is": true, "ends": true, "started": true, "and": true, "so": true, "now": true, "because": true, "has": true, "itself": true, "running?": true}

@@ -197,6 +197,22 @@ func (i *Images) Collect(ctx context.Context, c image.Collection) (image.Collect
 	return more, errors.Join(err, again)
 }
 
+// Remove removes an image by its digest, unless there is a container with it and it is not forced: such a container continues to run. The error is
+// image.ErrNeeded then.
+func (i *Images) Remove(ctx context.Context, digest string, forced bool) error {
+	var unknown error
+	needed := func() bool {
+		used, err := i.r.usedImages(ctx)
+		unknown = err
+		return !forced && (err != nil || used[digest])
+	}
+	if err := i.r.images.Remove(i.r.ns(ctx), digest, needed); err != nil {
+		return errors.Join(unknown, err)
+	}
+	i.r.tellImages()
+	return nil
+}
+
 // Changed holds a token when images came or fewer are in use than before.
 func (i *Images) Changed() <-chan struct{} { return i.r.imagesChanged }
 
