@@ -327,3 +327,21 @@ func TestWhatFailedIsTriedAgainAtOnceWhenTheRuntimeSaysThatAnythingMayHaveChange
 		}
 	})
 }
+
+func TestAProfileThatIsMissingIsPartOfTheTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		want := runner.Profile{Kind: runner.ProfileSeccomp, Container: "a", Name: "/profiles/p.json", Missing: true}
+		r.fake.Fail = func(_ manifests.Key, a runner.Action) error {
+			if a.Kind != runner.CreateContainer {
+				return nil
+			}
+			return &runner.StepError{Reason: runner.ReasonCreateContainerError, Err: &runner.ProfileError{Profile: want, Err: errors.New("no such file")}}
+		}
+		r.start()
+		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
+		if got := r.status("web").Trouble; got.Profile != want || got.Reason != runner.ReasonCreateContainerError {
+			t.Errorf("trouble %+v", got)
+		}
+	})
+}

@@ -213,6 +213,8 @@ type Failure struct {
 	Count int
 	// At is when it last failed.
 	At time.Time
+	// Profile is the one that is in the way; the zero one: none is.
+	Profile Profile
 }
 
 // Observed is everything Plan decides on besides the desired pod and the time. PodState comes from the
@@ -509,6 +511,36 @@ func (e *StepError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
+
+// ProfileError is the cause of a StepError: a profile of this machine that confines a container is missing or cannot be used.
+type ProfileError struct {
+	Profile
+	Err error
+}
+
+// Profile names a profile that a container asks for by its name on this machine.
+type Profile struct {
+	// Kind is seccomp or apparmor; empty: it is about no profile.
+	Kind string
+	// Container is the one that asks for it.
+	Container string
+	// Name is the path of a file, or what the kernel calls it.
+	Name string
+	// Missing says that there is none; else it cannot be used.
+	Missing bool
+}
+
+// Kinds of profiles.
+const (
+	ProfileSeccomp  = "seccomp"
+	ProfileAppArmor = "apparmor"
+)
+
+// Error implements error.
+func (e *ProfileError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ProfileError) Unwrap() error { return e.Err }
 
 // Waiting reasons of failed steps, spelled as kubelet spells them.
 const (

@@ -25,6 +25,8 @@ type Trouble struct {
 	At    time.Time
 	// Stopped is why the agent ended a container that has exited; empty: it ended by itself.
 	Stopped string
+	// Profile is the one that a failed step lacks; the zero one: none.
+	Profile Profile
 	// Text is all of it in one line.
 	Text string
 }
@@ -142,7 +144,7 @@ func (s *statusBuilder) troubleStep(f Failure) Trouble {
 
 func (f Failure) trouble(container string) Trouble {
 	return Trouble{
-		Kind: TroubleStep, Container: container, Reason: f.Reason, Message: f.Message, Count: f.Count, At: f.At,
+		Kind: TroubleStep, Container: container, Reason: f.Reason, Message: f.Message, Count: f.Count, At: f.At, Profile: f.Profile,
 		Text: f.Reason + ": " + f.Message,
 	}
 }

@@ -504,6 +504,9 @@ func (w *worker) warn(key string, err error, args ...any) {
 // fail books a failed action.
 func (w *worker) fail(a Action, err error) {
 	f := Failure{Reason: failureReason(a, err), Message: err.Error(), Count: 1, At: w.pool.cfg.Now()}
+	if p, ok := errors.AsType[*ProfileError](err); ok {
+		f.Profile = p.Profile
+	}
 	key := a.FailureKey()
 	if f.Reason == ReasonCreatePodSandboxError {
 		key = a.Manifest.key("")

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // isImage says that what failed is getting an image.
@@ -48,8 +50,14 @@ func (b *builder) image() {
 		b.cause(ImageBroken, t.Container, "what is on this machine of it cannot be used: %s", text)
 		b.act("remove the image so that it is pulled again: monopod images rm --force %s", ref)
 	default:
-		for _, a := range b.registryCause(ref, field, text) {
-			b.act("%s", a)
+		advice := b.registryCause(ref, field, text)
+		if offline := b.offline(); b.asksAlways(t.Container) && !slices.Contains(advice, offline) {
+			advice = append(advice, offline)
+		}
+		for _, a := range advice {
+			if a != "" {
+				b.act("%s", a)
+			}
 		}
 	}
 	b.imageNext()
@@ -76,12 +84,32 @@ func (b *builder) imageNext() {
 	}
 }
 
-// preload is the advice to do without a registry.
+// preload is the advice to do without a registry, which begins a sentence that goes on with another way.
 func (b *builder) preload() string {
 	if b.Places.Preload == "" {
 		return ""
 	}
 	return "put its archive (docker save) into " + b.Places.Preload + ", or "
+}
+
+// asksAlways reports whether the registry is asked about the image of a container even when it is here.
+func (b *builder) asksAlways(container string) bool {
+	c := b.spec(container)
+	return c != nil && c.ImagePullPolicy == corev1.PullAlways
+}
+
+// offline is the advice to do without a registry, as a sentence of its own; empty: there is none. With the policy Always the registry is asked also about
+// an image that is here.
+func (b *builder) offline() string {
+	put := strings.TrimSuffix(b.preload(), ", or ")
+	if !b.asksAlways(b.Trouble.Container) {
+		return put
+	}
+	always := "set " + b.field(b.Trouble.Container) + ".imagePullPolicy: IfNotPresent in " + b.place() + ": Always asks the registry also when the image is on this machine"
+	if put == "" {
+		return always
+	}
+	return always + "; if it is not, " + put
 }
 
 // registryCause says what the registry answered, or why it did not, and returns what to do.
@@ -111,17 +139,17 @@ func (b *builder) registryCause(ref, field, text string) []string {
 		return []string{"put the registry's CA as ca.crt into /etc/monopod/certs.d/" + host + " (registryHostsDirs" + inFile(b.Places.Config) + "); look at the clock too (date)"}
 	case has(text, "server gave HTTP response to HTTPS client"):
 		b.cause(RegistryNotTLS, c, "the registry %s speaks plain HTTP, which is only used to this machine itself", host)
-		return []string{"give the registry a certificate, or allow http to it by a hosts.toml in /etc/monopod/certs.d/" + host + ", or " + strings.TrimSuffix(b.preload(), ", or ")}
+		return []string{"give the registry a certificate, or allow http to it by a hosts.toml in /etc/monopod/certs.d/" + host, b.offline()}
 	case name != nil && has(text, "no such host", "server misbehaving", "i/o timeout", "connection refused", "Temporary failure"):
 		b.cause(RegistryUnknown, c, "the name %s of the registry cannot be looked up: %s", name[1], last(text))
-		return []string{again + ", if the registry's name is wrong", "look at the network and DNS of this machine (/etc/resolv.conf)", strings.TrimSuffix(b.preload(), ", or ")}
+		return []string{again + ", if the registry's name is wrong", "look at the network and DNS of this machine (/etc/resolv.conf)", b.offline()}
 	case has(text, "dial tcp", "connection refused", "no route to host", "network is unreachable", "i/o timeout", "deadline exceeded", "EOF", "connection reset"):
 		where := host
 		if m := dialed.FindStringSubmatch(text); m != nil {
 			where += " (" + m[1] + ")"
 		}
 		b.cause(RegistryUnreachable, c, "the registry %s does not answer: %s", where, last(text))
-		return []string{"look whether the registry runs and can be reached from this machine", again + ", if the address is wrong", strings.TrimSuffix(b.preload(), ", or ")}
+		return []string{"look whether the registry runs and can be reached from this machine", again + ", if the address is wrong", b.offline()}
 	case has(text, "no space left on device"):
 		b.cause(NoSpace, c, "the disk is full: %s", last(text))
 		return []string{"make room on the disk (df -h shows where)"}

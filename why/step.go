@@ -11,6 +11,8 @@ import (
 func (b *builder) step() {
 	b.waiting()
 	switch t := b.Trouble; {
+	case t.Profile.Kind != "":
+		b.profile()
 	case isImage(t.Reason):
 		b.image()
 	case b.missing(), b.path():
@@ -25,6 +27,27 @@ func (b *builder) step() {
 	default:
 		b.create()
 	}
+}
+
+// profile is about a profile of this machine that a container cannot have.
+func (b *builder) profile() {
+	p := b.Trouble.Profile
+	what := map[string]string{"seccomp": "seccomp profile", "apparmor": "AppArmor profile"}[p.Kind]
+	if p.Missing {
+		b.cause(ProfileUnusable, p.Container, "container %s asks for the %s %s, which this machine does not have", p.Container, what, p.Name)
+	} else {
+		b.cause(ProfileUnusable, p.Container, "container %s asks for the %s %s, which cannot be used: %s", p.Container, what, p.Name, stripSteps(oneLine(b.Trouble.Message)))
+	}
+	b.retried("it is tried again")
+	switch {
+	case p.Kind == "apparmor":
+		b.act("load it: apparmor_parser --replace FILE (/sys/kernel/security/apparmor/profiles lists those that are loaded)")
+	case p.Missing:
+		b.act("put the file there, or correct localhostProfile in %s", b.place())
+	default:
+		b.act("correct that file, or localhostProfile in %s", b.place())
+	}
+	b.act("or use type: RuntimeDefault in %s.securityContext of %s", b.field(p.Container), b.place())
 }
 
 // create is about a container that could not be made or started.

@@ -87,6 +87,7 @@ const (
 	CommandNotFound Reason = "CommandNotFound"
 	NonRoot         Reason = "NonRoot"
 	Config          Reason = "Config"
+	ProfileUnusable Reason = "ProfileUnusable"
 	Start           Reason = "Start"
 	Hook            Reason = "Hook"
 	Resize          Reason = "Resize"
@@ -242,7 +243,15 @@ type Trouble struct {
 	At                               time.Time
 	// Stopped says that it was the agent that ended the container, and why.
 	Stopped string
+	// Profile is the one of this machine that a container asks for and cannot have; the zero one: none is in the way.
+	Profile Profile
 	Text    string
+}
+
+// Profile is what confines a container; see runner.Profile.
+type Profile struct {
+	Kind, Container, Name string
+	Missing               bool
 }
 
 // Kinds of trouble, spelled as those of runner.

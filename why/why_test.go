@@ -131,6 +131,9 @@ func ended(code int32, reason, message string, lines ...string) change {
 	}
 }
 
+// lacking: a profile is in the way.
+func lacking(profile why.Profile) change { return func(p *why.Pod) { p.Trouble.Profile = profile } }
+
 func trouble(t why.Trouble) change { return func(p *why.Pod) { p.Trouble = t } }
 
 func next(d time.Duration) change { return func(p *why.Pod) { p.NextTry = now.Add(d) } }
@@ -287,13 +290,21 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"cni plugin missing": oneOf(web(failing("", "CreatePodSandboxError", `create sandbox: set up pod network: CNI plugin bridge is missing: failed to find plugin "bridge" in path [/opt/cni/bin]`))),
 		"network":            oneOf(web(failing("", "CreatePodSandboxError", `start container: set up network: plugin type="bridge" failed (add): no IP addresses available in range set`))),
 
-		"no program":       oneOf(web(failing("app", "RunContainerError", `create container: create task: runc create failed: unable to start container process: error during container init: exec: "nginxx": executable file not found in $PATH`))),
-		"no such path":     oneOf(web(ended(128, "StartError", `failed to create task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: exec: "/bin/nope": stat /bin/nope: no such file or directory`), spec(`containers: [{name: app, image: a, command: [/bin/nope]}]`))),
-		"cannot start":     oneOf(web(ended(128, "StartError", `runc create failed: error mounting "/x" to rootfs at "/etc/hosts": read-only file system`))),
-		"must not be root": oneOf(web(failing("app", "CreateContainerConfigError", `create container: container has runAsNonRoot and image will run as root (pod: "web_default(u)", container: app)`))),
-		"cannot be made":   oneOf(web(failing("app", "CreateContainerConfigError", `create container: monopod does not have CAP_SYS_BOOT on this machine and cannot give it`))),
-		"disk full":        oneOf(web(failing("app", "CreateContainerError", `create container: mkdir /var/lib/monopod/x: no space left on device`))),
-		"hook":             oneOf(web(failing("app", "PostStartHookError", `run hook: command "false" exited with 1`))),
+		"no program":                        oneOf(web(failing("app", "RunContainerError", `create container: create task: runc create failed: unable to start container process: error during container init: exec: "nginxx": executable file not found in $PATH`))),
+		"no such path":                      oneOf(web(ended(128, "StartError", `failed to create task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: exec: "/bin/nope": stat /bin/nope: no such file or directory`), spec(`containers: [{name: app, image: a, command: [/bin/nope]}]`))),
+		"cannot start":                      oneOf(web(ended(128, "StartError", `runc create failed: error mounting "/x" to rootfs at "/etc/hosts": read-only file system`))),
+		"must not be root":                  oneOf(web(failing("app", "CreateContainerConfigError", `create container: container has runAsNonRoot and image will run as root (pod: "web_default(u)", container: app)`))),
+		"image always asked for":            oneOf(web(failing("app", "ErrImagePull", `get image: dial tcp 192.0.2.1:443: connect: connection refused`), spec("containers: [{name: app, image: 'registry.example/app:1', imagePullPolicy: Always}]"))),
+		"image always asked for and denied": oneOf(web(failing("app", "ErrImagePull", `get image: unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 401 Unauthorized`), spec("containers: [{name: app, image: 'registry.example/app:1', imagePullPolicy: Always}]"))),
+		"seccomp profile missing": oneOf(web(failing("", "CreateContainerError", "check pod: cannot load seccomp profile: open /var/lib/monopod/seccomp/p.json: no such file or directory"),
+			lacking(why.Profile{Kind: "seccomp", Container: "app", Name: "/var/lib/monopod/seccomp/p.json", Missing: true}))),
+		"seccomp profile broken": oneOf(web(failing("app", "CreateContainerError", "create container: cannot decode seccomp profile /var/lib/monopod/seccomp/p.json: unexpected end of JSON input"),
+			lacking(why.Profile{Kind: "seccomp", Container: "app", Name: "/var/lib/monopod/seccomp/p.json"}))),
+		"apparmor profile missing": oneOf(web(failing("app", "CreateContainerError", "create container: apparmor profile not found strict"),
+			lacking(why.Profile{Kind: "apparmor", Container: "app", Name: "strict", Missing: true}))),
+		"cannot be made": oneOf(web(failing("app", "CreateContainerConfigError", `create container: monopod does not have CAP_SYS_BOOT on this machine and cannot give it`))),
+		"disk full":      oneOf(web(failing("app", "CreateContainerError", `create container: mkdir /var/lib/monopod/x: no space left on device`))),
+		"hook":           oneOf(web(failing("app", "PostStartHookError", `run hook: command "false" exited with 1`))),
 
 		"exit":              oneOf(web(ended(3, "Error", "", "reading settings", "no settings"))),
 		"exit silent":       oneOf(web(ended(1, "Error", ""))),

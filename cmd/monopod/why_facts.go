@@ -153,6 +153,7 @@ func reported(s *runner.PodStatus) why.Pod {
 		Object: s.Pod, Where: place(s.Origin), NextTry: s.NextTry,
 		Trouble: why.Trouble{
 			Kind: string(t.Kind), Container: t.Container, Reason: t.Reason, Message: t.Message, Count: t.Count, At: t.At, Stopped: t.Stopped, Text: s.Why,
+			Profile: why.Profile(t.Profile),
 		},
 	}
 }

@@ -58,7 +58,8 @@ func localAppArmor(want *corev1.AppArmorProfile) (string, error) {
 	name := strings.TrimPrefix(*want.LocalhostProfile, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
 	loaded, err := appArmorLoaded(name)
 	if err == nil && !loaded {
-		err = fmt.Errorf("apparmor profile not found %s", name)
+		about := runner.Profile{Kind: runner.ProfileAppArmor, Name: name, Missing: true}
+		err = &runner.ProfileError{Profile: about, Err: fmt.Errorf("apparmor profile not found %s", name)}
 	}
 	return name, err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
@@ -25,13 +26,13 @@ func (r *Runtime) addProfiles(s *specs.Spec, in spec.Input) error {
 	default:
 		s.Linux.Seccomp = seccomp.DefaultProfile(s)
 	}
-	if err != nil {
-		return stepError(runner.ReasonCreateContainerError, err)
+	if err == nil {
+		s.Process.ApparmorProfile, err = r.appArmor(spec.AppArmorFor(in.Pod, in.Container))
 	}
-	if s.Process.ApparmorProfile, err = r.appArmor(spec.AppArmorFor(in.Pod, in.Container)); err != nil {
-		return stepError(runner.ReasonCreateContainerError, err)
+	if p, ok := errors.AsType[*runner.ProfileError](err); ok {
+		p.Container = in.Container
 	}
-	return nil
+	return stepError(runner.ReasonCreateContainerError, err)
 }
 
 // checkProfiles says whether addProfiles will work.
@@ -53,6 +54,15 @@ func (r *Runtime) localSeccomp(p corev1.SeccompProfile) (*specs.LinuxSeccomp, er
 		return nil, errors.New("localhostProfile must be set if seccompProfile type is Localhost, to a path below the profiles' directory")
 	}
 	path := filepath.Join(r.cfg.SeccompProfileRoot, *p.LocalhostProfile)
+	profile, err := readSeccomp(path)
+	if err != nil {
+		about := runner.Profile{Kind: runner.ProfileSeccomp, Name: path, Missing: errors.Is(err, fs.ErrNotExist)}
+		return nil, &runner.ProfileError{Profile: about, Err: err}
+	}
+	return profile, nil
+}
+
+func readSeccomp(path string) (*specs.LinuxSeccomp, error) {
 	b, err := regular.ReadFile(path, maxProfile)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load seccomp profile: %w", err)

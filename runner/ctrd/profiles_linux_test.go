@@ -1,0 +1,29 @@
+package ctrd
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner"
+)
+
+func TestASeccompProfileThatCannotBeUsedIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	r := &Runtime{cfg: Config{SeccompProfileRoot: dir}}
+	for name, text := range map[string]string{"broken.json": "{", "empty.json": "{}"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"none.json", "broken.json", "empty.json"} {
+		_, err := r.localSeccomp(corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: new(name)})
+		want := runner.Profile{Kind: runner.ProfileSeccomp, Name: filepath.Join(dir, name), Missing: name == "none.json"}
+		if p, ok := errors.AsType[*runner.ProfileError](err); !ok || p.Profile != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
