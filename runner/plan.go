@@ -424,7 +424,7 @@ func (s *start) carry() {
 	case s.prev.State == ContainerCreated: // it never ran: the new one takes its place
 		s.create.RestartCount, s.create.Last = s.prev.RestartCount, s.prev.Last
 	default:
-		s.create.RestartCount, s.create.Last = s.prev.RestartCount+1, s.prev.Exit
+		s.create.RestartCount, s.create.Last = s.prev.RestartCount+1, s.prev.ending()
 	}
 }
 

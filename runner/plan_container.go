@@ -222,7 +222,7 @@ func (p *planner) exited(keep *Container, others []*Container) {
 	}
 	p.add(Action{
 		Kind: CreateContainer, Container: keep.Name, Reason: r.Reason,
-		RestartCount: keep.RestartCount + 1, BackOff: r.BackOff, Last: keep.Exit, Round: p.round, OrExit: !p.held,
+		RestartCount: keep.RestartCount + 1, BackOff: r.BackOff, Last: keep.ending(), Round: p.round, OrExit: !p.held,
 	})
 	p.startNew(keep.Name, r.Reason)
 	p.removeThose(append(others, keep), ContainerExited, "restarted")

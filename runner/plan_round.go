@@ -82,14 +82,12 @@ func (p *planner) inherit(old *Container) Action {
 	if old == nil {
 		return a
 	}
-	a.Last = old.Exit
+	a.Last = old.ending()
 	if p.outdated(old) && restartsAll(&p.pod.Object.Spec, old) {
 		a.BackOff = p.restart(old).BackOff
 	}
 	if old.Exit != nil && old.StopCause == StopRestartAll {
-		exit := *old.Exit
-		exit.Reason = ReasonRestartingAllContainers
-		a.Last = &exit
+		a.Last.Reason = ReasonRestartingAllContainers
 	}
 	return a
 }

@@ -570,7 +570,7 @@ func (p *Pool) Pods() []PodStatus {
 	for _, e := range p.entries {
 		if e.report.status.Pod != nil {
 			s := e.report.status
-			s.Probes = e.worker.probeStatuses()
+			s.Probes, s.Doing = e.worker.probeStatuses(), e.worker.doing.list()
 			all = append(all, s)
 		}
 	}

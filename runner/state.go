@@ -189,6 +189,32 @@ type Termination struct {
 	Message     string    `json:"message,omitempty"`
 	StartedAt   time.Time `json:"startedAt,omitzero"`
 	FinishedAt  time.Time `json:"finishedAt,omitzero"`
+	// By says what ended it, unless it ended by itself or for a fault of its own.
+	By EndedBy `json:"by,omitempty"`
+}
+
+// EndedBy is what ended an instance that did not end by itself.
+type EndedBy string
+
+// What ends an instance that nothing was wrong with.
+const (
+	EndedByAgent  EndedBy = "Agent"  // an edit, a drain, a restart of all containers
+	EndedByReboot EndedBy = "Reboot" // or a power cut
+)
+
+// ending is the exit of an instance as its successor records it, with what ended it; nil: it has not ended.
+func (c *Container) ending() *Termination {
+	if c.Exit == nil {
+		return nil
+	}
+	end := *c.Exit
+	switch {
+	case c.leaving() && !c.StopCause.failed():
+		end.By = EndedByAgent
+	case c.EarlierBoot && end.Reason == ReasonUnknown:
+		end.By = EndedByReboot
+	}
+	return &end
 }
 
 // Termination reasons, as kubelet and containerd's CRI plugin give them.
@@ -587,6 +613,10 @@ type PodStatus struct {
 	Trouble Trouble
 	// Probes is what is known of the pod's probes at this moment.
 	Probes []ProbeStatus
+	// Doing is what the runtime is carrying out at this moment, the oldest first.
+	Doing []Doing
+	// EndedBy says of containers, by name, that their last instance did not end by itself; those that did are not in it.
+	EndedBy map[string]EndedBy
 	// NextTry is when the worker will act again by itself; zero when it waits for an event.
 	NextTry time.Time
 	// halt is why it must not run now; running says that something of it does.

@@ -82,7 +82,7 @@ func Status(in StatusInput) PodStatus {
 	if in.Held != nil && in.Sandbox == nil {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
 	}
-	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Trouble: s.trouble(), NextTry: in.Next, halt: in.Halt, notAdmitted: s.notAdmitted(), running: s.stopping(), exists: in.Sandbox != nil || len(in.Containers) > 0, Images: imagesOf(&s.pod.Spec, s.Containers)}
+	status := PodStatus{Pod: s.pod, Origin: shown.Origin, Trouble: s.trouble(), NextTry: in.Next, halt: in.Halt, notAdmitted: s.notAdmitted(), running: s.stopping(), exists: in.Sandbox != nil || len(in.Containers) > 0, Images: imagesOf(&s.pod.Spec, s.Containers), EndedBy: s.endedBy()}
 	status.Why = status.Trouble.Text
 	if in.Sandbox != nil {
 		status.Recorded = in.Sandbox.Pod

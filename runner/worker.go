@@ -52,6 +52,7 @@ type worker struct {
 	assign chan struct{}             // the assignment has changed
 	ready  chan struct{}             // a preparation has ended
 	retry  atomic.Pointer[time.Time] // the back-off of failures before then is over
+	doing  doings                    // what the runtime has not answered yet
 
 	now         assignment // of this turn
 	observed    Observed

@@ -66,6 +66,7 @@ func (w *worker) do(ctx context.Context, pod *manifests.Pod, a Action, meanwhile
 func (w *worker) act(ctx context.Context, pod *manifests.Pod, a Action) error {
 	ctx, cancel := outlive(ctx)
 	defer cancel()
+	defer w.doing.begin(a, w.pool.cfg.Now())()
 	return w.pool.rt.Apply(ctx, w.key, pod, a)
 }
 

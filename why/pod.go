@@ -43,7 +43,7 @@ func (b *builder) headline() string {
 	switch {
 	case b.Daemon != "":
 		state = "cannot be asked about: monopod does not run"
-	case b.chain.Reason == Removing:
+	case b.chain.Reason == Removing, b.Trouble.Kind == troubleRemoving:
 		state = "is being removed"
 	case b.chain.Reason == Underway, b.chain.Reason == Updating:
 		state = "is on its way"
@@ -121,6 +121,15 @@ func (b *builder) causes() {
 		return
 	}
 	b.damaged()
+	if d := b.slowest(); d != nil {
+		if b.Trouble.Kind == troubleRemoving {
+			b.removing()
+		}
+		b.stalled(d)
+		if b.Trouble.Kind == troubleUnderway || b.Trouble.Kind == troubleRemoving || b.Trouble.Kind == "" {
+			return
+		}
+	}
 	switch b.Trouble.Kind {
 	case troubleBlind:
 		b.blind()
@@ -136,6 +145,10 @@ func (b *builder) causes() {
 		b.failed()
 	case troubleExited:
 		b.waiting()
+		if b.EndedBy[b.Trouble.Container] != "" && !b.NextTry.IsZero() {
+			b.endedByOthers(b.Trouble.Container)
+			return
+		}
 		b.exited(b.Trouble.Container)
 	case troubleProbe:
 		b.waiting()
@@ -262,7 +275,7 @@ func (b *builder) restarted() {
 	for i := range all {
 		st := &all[i]
 		last := st.LastTerminationState.Terminated
-		if st.State.Running == nil || last == nil || last.ExitCode == 0 || b.Now.Sub(st.State.Running.StartedAt.Time) > settled {
+		if st.State.Running == nil || last == nil || last.ExitCode == 0 || b.EndedBy[st.Name] != "" || b.Now.Sub(st.State.Running.StartedAt.Time) > settled {
 			continue
 		}
 		b.cause(Restarted, st.Name, "container %s has only been running for %s again", st.Name, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
@@ -449,7 +462,7 @@ func (b *builder) underway() {
 	for _, p := range b.Pulls {
 		b.cause(Underway, b.Trouble.Container, "%s: %s, since %s", p.Image, p.Progress, short(b.Now.Sub(p.Since)))
 	}
-	if st := b.status(b.Trouble.Container); st != nil && st.State.Waiting != nil && st.LastTerminationState.Terminated != nil && b.restartedOften(st) {
+	if st := b.status(b.Trouble.Container); st != nil && st.State.Waiting != nil && st.LastTerminationState.Terminated != nil && b.restartedOften(st) && b.EndedBy[st.Name] == "" {
 		b.exited(st.Name)
 		return
 	}

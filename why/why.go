@@ -116,6 +116,7 @@ const (
 	PodFailed     Reason = "PodFailed"
 	Removing      Reason = "Removing"
 	Underway      Reason = "Underway"
+	Stalled       Reason = "Stalled"
 	Kept          Reason = "Kept"
 	Other         Reason = "Other"
 )
@@ -210,6 +211,10 @@ type Pod struct {
 	Trouble Trouble
 	// NextTry is when the agent acts again by itself; zero: it waits for an event.
 	NextTry time.Time
+	// Doing is what the runtime is carrying out for the pod, the oldest first.
+	Doing []Doing
+	// EndedBy says of containers, by name, that monopod (Agent) or a restart of the machine (Reboot) ended their last run: nothing was wrong with them.
+	EndedBy map[string]string
 	Probes  []Probe
 	// Output has the last lines of containers that ended, by name.
 	Output map[string][]string
@@ -234,6 +239,12 @@ type Pull struct {
 	Since time.Time
 	// Progress says it in words.
 	Progress string
+}
+
+// Doing is an action that is under way; see runner.Doing.
+type Doing struct {
+	Kind, Container string
+	Since           time.Time
 }
 
 // Trouble is the first thing in the way; see runner.Trouble.

@@ -131,6 +131,28 @@ func ended(code int32, reason, message string, lines ...string) change {
 	}
 }
 
+func addressed(p *why.Pod) { p.Object.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.2"}} }
+
+// doing: an action has been under way for some time.
+func doing(kind string, d time.Duration) change {
+	return func(p *why.Pod) {
+		p.Doing = []why.Doing{{Kind: kind, Container: map[bool]string{true: "app"}[strings.HasSuffix(kind, "Container")], Since: now.Add(-d)}}
+	}
+}
+
+// backAfter: the container runs again, after an end a moment ago.
+func backAfter(code int32) change {
+	return func(p *why.Pod) {
+		st := &p.Object.Status.ContainerStatuses[0]
+		st.RestartCount = 1
+		st.State.Running.StartedAt = metav1.NewTime(now.Add(-5 * time.Second))
+		st.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error", FinishedAt: metav1.NewTime(now.Add(-6 * time.Second))}
+	}
+}
+
+// endedBy: nothing was wrong with what ended last.
+func endedBy(by string) change { return func(p *why.Pod) { p.EndedBy = map[string]string{"app": by} } }
+
 // lacking: a profile is in the way.
 func lacking(profile why.Profile) change { return func(p *why.Pod) { p.Trouble.Profile = profile } }
 
@@ -294,6 +316,13 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"no such path":                      oneOf(web(ended(128, "StartError", `failed to create task: OCI runtime create failed: runc create failed: unable to start container process: error during container init: exec: "/bin/nope": stat /bin/nope: no such file or directory`), spec(`containers: [{name: app, image: a, command: [/bin/nope]}]`))),
 		"cannot start":                      oneOf(web(ended(128, "StartError", `runc create failed: error mounting "/x" to rootfs at "/etc/hosts": read-only file system`))),
 		"must not be root":                  oneOf(web(failing("app", "CreateContainerConfigError", `create container: container has runAsNonRoot and image will run as root (pod: "web_default(u)", container: app)`))),
+		"runtime hangs":                     oneOf(web(waits("ContainerCreating"), addressed, trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 45*time.Second))),
+		"network hangs":                     oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", 45*time.Second))),
+		"removal hangs":                     oneOf(web(unready, trouble(why.Trouble{Kind: "Removing", Text: "being removed"}), doing("RemoveSandbox", 45*time.Second))),
+		"runtime takes time":                oneOf(web(waits("ContainerCreating"), addressed, trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 2*time.Second))),
+		"back after a drain":                oneOf(web(backAfter(143), endedBy("Agent"))),
+		"stopped by a drain":                oneOf(web(ended(143, "Error", ""), endedBy("Agent"))),
+		"after a reboot":                    oneOf(web(ended(255, "Unknown", ""), endedBy("Reboot"))),
 		"image always asked for":            oneOf(web(failing("app", "ErrImagePull", `get image: dial tcp 192.0.2.1:443: connect: connection refused`), spec("containers: [{name: app, image: 'registry.example/app:1', imagePullPolicy: Always}]"))),
 		"image always asked for and denied": oneOf(web(failing("app", "ErrImagePull", `get image: unexpected status from HEAD request to https://registry.example/v2/app/manifests/1: 401 Unauthorized`), spec("containers: [{name: app, image: 'registry.example/app:1', imagePullPolicy: Always}]"))),
 		"seccomp profile missing": oneOf(web(failing("", "CreateContainerError", "check pod: cannot load seccomp profile: open /var/lib/monopod/seccomp/p.json: no such file or directory"),

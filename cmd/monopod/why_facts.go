@@ -149,13 +149,23 @@ func reach(ctx context.Context, pool *runner.Pool) error {
 // reported is what a pool tells of a pod.
 func reported(s *runner.PodStatus) why.Pod {
 	t := s.Trouble
-	return why.Pod{
+	p := why.Pod{
 		Object: s.Pod, Where: place(s.Origin), NextTry: s.NextTry,
 		Trouble: why.Trouble{
 			Kind: string(t.Kind), Container: t.Container, Reason: t.Reason, Message: t.Message, Count: t.Count, At: t.At, Stopped: t.Stopped, Text: s.Why,
 			Profile: why.Profile(t.Profile),
 		},
 	}
+	for _, d := range s.Doing {
+		p.Doing = append(p.Doing, why.Doing{Kind: string(d.Kind), Container: d.Container, Since: d.Since})
+	}
+	for name, by := range s.EndedBy {
+		if p.EndedBy == nil {
+			p.EndedBy = map[string]string{}
+		}
+		p.EndedBy[name] = string(by)
+	}
+	return p
 }
 
 // look adds what has to be looked up: the last lines of what ended, who has the pod's ports, which revision it is.

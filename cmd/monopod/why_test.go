@@ -277,4 +277,4 @@ func TestEachCommandThatWhyNamesExists(t *testing.T) {
 }
 
 // prose are words that follow "monopod" where it is no command.
-var prose = map[string]bool{"does": true, "is": true, "ends": true, "started": true, "and": true, "so": true, "now": true, "because": true, "has": true, "itself": true, "running?": true}
+var prose = map[string]bool{"does": true, "is": true, "ends": true, "started": true, "and": true, "so": true, "now": true, "because": true, "has": true, "itself": true, "running?": true, "had": true}
