@@ -26,10 +26,12 @@ const startPatience = 10 * time.Second
 
 // Config of a Server.
 type Config struct {
-	Pods   Pods
-	Logs   Logs
-	Inputs Inputs
-	Events Events
+	Pods Pods
+	// Leaving returns pods to list besides those of Pods: removed ones of which something is left. Watches do not have them. nil: there are none.
+	Leaving func(there []PodView) []PodView
+	Logs    Logs
+	Inputs  Inputs
+	Events  Events
 	// Revisions may be nil: nothing is told of them then.
 	Revisions Revisions
 	// Applier, which may be nil, takes documents from clients.
@@ -173,6 +175,9 @@ func (s *Server) found(w http.ResponseWriter, r *http.Request, f podFilter) ([]c
 // views waits until the daemon has looked around, but not for ever.
 func (s *Server) views(ctx context.Context) (views []PodView, err error) {
 	err = s.patient(ctx, func() (err error) { views, err = s.cfg.Pods.Pods(); return err })
+	if s.cfg.Leaving != nil {
+		views = append(views, s.cfg.Leaving(views)...)
+	}
 	return views, err
 }
 

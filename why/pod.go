@@ -302,6 +302,15 @@ func (b *builder) runtimeAdvice() { b.add(b.runtimeStep()) }
 
 func (b *builder) removing() {
 	b.cause(Removing, "", "nobody wants it any more: %s", b.Trouble.Text)
+	if b.Trouble.Reason == "Teardown" {
+		if b.Trouble.Count == 0 {
+			b.next(time.Time{}, "nothing is to be done, unless this takes minutes")
+			return
+		}
+		b.retried("it is tried again")
+		b.act("correct what the message names, such as a file system that is still in use")
+		return
+	}
 	if d := b.Object.DeletionTimestamp; d != nil {
 		b.next(d.Time, "what still runs then is killed %s", b.in(d.Time))
 	}

@@ -131,6 +131,9 @@ func ended(code int32, reason, message string, lines ...string) change {
 	}
 }
 
+// gone: nothing of it runs, and nothing more is known.
+func gone(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodPending} }
+
 func addressed(p *why.Pod) { p.Object.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.2"}} }
 
 // doing: an action has been under way for some time.
@@ -319,6 +322,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"runtime hangs":                     oneOf(web(waits("ContainerCreating"), addressed, trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 45*time.Second))),
 		"network hangs":                     oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", 45*time.Second))),
 		"removal hangs":                     oneOf(web(unready, trouble(why.Trouble{Kind: "Removing", Text: "being removed"}), doing("RemoveSandbox", 45*time.Second))),
+		"teardown fails":                    oneOf(web(unready, gone, trouble(why.Trouble{Kind: "Removing", Reason: "Teardown", Count: 3, Text: "being removed: its containers have ended; mounts, network and cgroups are being removed for 20s, which has failed 3 times: unmount /x: device or resource busy"}), next(8*time.Second))),
 		"runtime takes time":                oneOf(web(waits("ContainerCreating"), addressed, trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 2*time.Second))),
 		"back after a drain":                oneOf(web(backAfter(143), endedBy("Agent"))),
 		"stopped by a drain":                oneOf(web(ended(143, "Error", ""), endedBy("Agent"))),

@@ -269,7 +269,7 @@ func (a *App) Run(ctx context.Context) error {
 func (a *App) server() *node.Server {
 	cfg := node.Config{
 		Pods: a.board, Logs: newLogFiles(a.cfg.PodLogsDir), Inputs: a.board, Whys: a.explainer(), Events: a.events, Revisions: revisions{a.rollouts}, Images: a.images,
-		Settings: a.settings, Version: version(), Agent: a.cost, Log: a.log, Routes: a.routes(), Around: a.ends.OnSocket, Alias: a.alias(),
+		Leaving: a.board.leavingViews, Settings: a.settings, Version: version(), Agent: a.cost, Log: a.log, Routes: a.routes(), Around: a.ends.OnSocket, Alias: a.alias(),
 		Reach: a.inside, Files: a.inside, StreamIdleTimeout: a.cfg.StreamingConnectionIdleTimeout,
 	}
 	if a.only == nil { // else nobody reads what is applied
@@ -419,6 +419,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	pool := runner.NewPool(timed{preloading{rt, imported}, a.tally, a.traces}, a.poolConfig(rt))
 	a.gate.attach(pool, rt.Cleanup)
 	defer a.inside.open(rt)()
+	defer a.board.leaves(rt)()
 	defer a.strain.attach(pool, rt)()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "runtime", rt.Run(ctx)) })

@@ -18,6 +18,7 @@ import (
 	"monopod/node"
 	"monopod/rollout"
 	"monopod/runner"
+	"monopod/runner/ctrd"
 	"monopod/runner/probe"
 	"monopod/watcher"
 )
@@ -35,6 +36,8 @@ type board struct {
 	// pool is nil while no runtime is open; trouble says why then, once there is something to say.
 	pool    *runner.Pool
 	trouble error
+	// removals are the pods that the open runtime is still taking apart; nil: nothing is known of such.
+	removals func() []ctrd.Removal
 	// unseen are the pods that the runtime had when it was opened and that the pool has not looked at yet.
 	unseen map[manifests.Key]bool
 	// seen says that the pool has looked at every pod at least once.

@@ -120,6 +120,11 @@ func (e *explainer) facts(ctx context.Context, namespace, name string) (why.Fact
 		}
 		f.Pods = append(f.Pods, p)
 	}
+	for _, p := range e.board.leavingFacts(f.Pods) {
+		if name != "" || namespace == "" || p.Object.Namespace == namespace {
+			f.Pods = append(f.Pods, p)
+		}
+	}
 	f.Inputs = inputFacts(k.desired.Reports)
 	f.Objects = objectFacts(slices.Concat(k.desired.Objects, k.desired.Workloads))
 	f.Named = namesInRefused(f.Inputs)

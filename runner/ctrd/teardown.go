@@ -39,6 +39,10 @@ type job struct {
 	busy  bool
 	// again says that there is more to do since it has been begun.
 	again bool
+	// since is when it was queued, failed how often it has failed in a row, err why it did last.
+	since  time.Time
+	failed int
+	err    error
 }
 
 func newTeardown(r *Runtime) *teardown {
@@ -67,7 +71,7 @@ func (t *teardown) put(id string, do func(context.Context) error) {
 		j.again = j.busy
 		return
 	}
-	t.jobs[id] = &job{do: do}
+	t.jobs[id] = &job{do: do, since: time.Now()}
 	t.wakeUp()
 }
 
@@ -149,6 +153,7 @@ func (t *teardown) finish(ctx context.Context, id string, j *job) {
 		t.wakeUp()
 		return
 	}
+	j.failed, j.err = j.failed+1, err
 	j.delay = min(max(2*j.delay, minTeardownDelay), maxTeardownDelay)
 	j.due = time.Now().Add(j.delay)
 	t.r.log.Warn("teardown", "id", id, "err", err, "again_in", j.delay)

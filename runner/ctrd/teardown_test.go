@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/signals"
 	"monopod/manifests"
@@ -27,6 +29,38 @@ func bareRuntime() *Runtime {
 	r := &Runtime{log: slog.New(slog.DiscardHandler), slots: newSlots(2), index: newIndex(), watch: newWatchers(), adds: newAdds()}
 	r.teardown = newTeardown(r)
 	return r
+}
+
+func TestARemovalThatFailsIsReportedUntilItSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := bareRuntime()
+		pod := &manifests.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}}
+		r.index.putSandbox(&sandboxRecord{ID: "s", Pod: pod, Labels: sandboxLabels{Key: pod.Key(), UID: "u", State: "gone"}})
+		ctx, cancel := context.WithCancel(t.Context())
+		busy := errors.New("device or resource busy")
+		tries := 0
+		r.teardown.put("s", func(context.Context) error {
+			if tries++; tries < 4 {
+				return busy
+			}
+			r.index.deleteSandbox("s")
+			return nil
+		})
+		done := make(chan error, 1)
+		go func() { done <- r.teardown.run(ctx) }()
+		time.Sleep(2 * time.Second)
+		if all := r.Removals(); len(all) != 1 || all[0].Pod != pod || all[0].UID != "u" || all[0].Failed != 2 || !errors.Is(all[0].Err, busy) || !all[0].Next.After(time.Now()) {
+			t.Errorf("%+v", all)
+		}
+		time.Sleep(time.Minute)
+		if all := r.Removals(); len(all) > 0 {
+			t.Errorf("it is gone: %+v", all)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestAFailedTeardownIsTriedAgainWithGrowingDelays(t *testing.T) {

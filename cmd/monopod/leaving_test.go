@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
+	"monopod/runner/ctrd"
+	"monopod/runner/runtimetest"
+)
+
+// removingRuntime is still taking pods apart.
+type removingRuntime struct {
+	fakeRuntime
+	removals func() []ctrd.Removal
+}
+
+func (r *removingRuntime) Removals() []ctrd.Removal { return r.removals() }
+
+func TestARemovedPodIsShownUntilNothingOfItIsLeft(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	var over atomic.Bool
+	removal := func(name string) ctrd.Removal {
+		pod := &manifests.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}, Origin: manifests.Origin{File: "/m/" + name + ".yaml"}}
+		return ctrd.Removal{Pod: pod, UID: "u", Since: time.Now().Add(-20 * time.Second), Failed: 3, Err: errors.New("unmount /x: device or resource busy"), Next: time.Now().Add(8 * time.Second)}
+	}
+	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+		return &removingRuntime{fakeRuntime{Fake: d.fake}, func() []ctrd.Removal {
+			if over.Load() {
+				return nil
+			}
+			return []ctrd.Removal{removal("web"), removal("old"), removal("old")}
+		}}, nil
+	}
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe)) // it runs again: its earlier sandbox is not shown
+	d.start()
+	d.phase("web", "Running")
+	const text = "which has failed 3 times: unmount /x: device or resource busy"
+	if r := d.cmd("get", "pods", "-o", "wide"); strings.Count(r.stdout, "\n") != 3 || !strings.Contains(r.stdout, "Terminating") || !strings.Contains(r.stdout, text) {
+		t.Errorf("get:\n%s%s", r.stdout, r.stderr)
+	}
+	for _, args := range [][]string{{"why"}, {"why", "old"}, {"describe", "pod", "old"}} {
+		if r := d.cmd(args...); r.code != exitOK || !strings.Contains(r.stdout, text) {
+			t.Errorf("%v:\n%s%s", args, r.stdout, r.stderr)
+		}
+	}
+	over.Store(true)
+	if r := d.cmd("get", "pods"); strings.Contains(r.stdout, "old") {
+		t.Errorf("it is gone:\n%s", r.stdout)
+	}
+}
