@@ -32,11 +32,14 @@ const suiteLabel = "[NodeConformance]"
 // suiteSpecs is how many the pinned release has.
 const suiteSpecs = 250
 
-// suiteLanes is how many specs run at the same time: most of them wait.
+// suiteLanes is how many specs run at the same time, besides those that wait for minutes: most of them wait, too.
 const suiteLanes = 4
 
+// slowLabel is of specs that wait for minutes; one does for half an hour.
+const slowLabel = "[Slow]"
+
 // TestConformance runs Kubernetes' own specs for nodes against an instance that is the node of a real control plane. MONOPOD_CONFORMANCE says
-// which: all, 1/N for a fixed share of them, or a regular expression. `make conformance` builds what it needs.
+// which: all, 1/N for a fixed share of those that are not slow, or a regular expression. `make conformance` builds what it needs.
 func TestConformance(t *testing.T) {
 	which := os.Getenv("MONOPOD_CONFORMANCE")
 	if which == "" {
@@ -105,7 +108,7 @@ func chooseSpecs(t *testing.T, which string, all []string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(name string) bool {
 			h := fnv.New32a()
 			_, _ = h.Write([]byte(name)) // never fails
-			return h.Sum32()%uint32(n) != 0
+			return n > 1 && strings.Contains(name, slowLabel) || h.Sum32()%uint32(n) != 0
 		})
 	}
 	pattern, err := regexp.Compile(which)
@@ -127,6 +130,7 @@ func (s *suite) prepare() {
 	s.in = newInstance(t, "kubeconfig: "+s.server.Kubeconfig(s.server.Address, apitest.Node("e2e")), fmt.Sprintf("port: %d", freePort(t)), "apiServerPods: true",
 		"authentication: {x509: {clientCAFile: "+s.server.Dir+"/ca.crt}, webhook: {enabled: true}}", "authorization: {mode: Webhook}",
 		"registryHostsDirs: ["+hosts+"]", "registryPullQPS: 0", "maxParallelImagePulls: 4", manyProcessors)
+	t.Cleanup(s.empty)
 	s.in.start()
 	s.server.Eventually("the node is ready, and so is its namespace", func() error {
 		var n corev1.Node
@@ -142,6 +146,21 @@ func (s *suite) prepare() {
 	})
 }
 
+// empty removes what specs have left: the instance waits for the end of all pods.
+func (s *suite) empty() {
+	s.server.Eventually("there are no pods", func() error {
+		var list corev1.PodList
+		if err := s.server.Do(http.MethodGet, "/api/v1/pods", nil, &list); err != nil || len(list.Items) == 0 {
+			return err
+		}
+		for i := range list.Items {
+			p := &list.Items[i]
+			_ = s.server.Do(http.MethodDelete, "/api/v1/namespaces/"+p.Namespace+"/pods/"+p.Name, map[string]any{"gracePeriodSeconds": 0}, nil) // it may be gone
+		}
+		return fmt.Errorf("%d are left", len(list.Items))
+	})
+}
+
 // specResult is what became of a spec.
 type specResult struct {
 	State   string
@@ -149,7 +168,7 @@ type specResult struct {
 	Took    time.Duration
 }
 
-// runAll runs the specs: those that may share the node in lanes, the others after them.
+// runAll runs the specs: those that may share the node in lanes, each of the slow ones in its own, the others after them.
 func (s *suite) runAll(names []string) map[string]specResult {
 	alone := func(name string) bool {
 		return strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
@@ -157,9 +176,12 @@ func (s *suite) runAll(names []string) map[string]specResult {
 	lanes := make([][]string, suiteLanes)
 	var serial []string
 	for i, name := range names {
-		if alone(name) {
+		switch {
+		case alone(name):
 			serial = append(serial, name)
-		} else {
+		case strings.Contains(name, slowLabel):
+			lanes = append(lanes, []string{name})
+		default:
 			lanes[i%suiteLanes] = append(lanes[i%suiteLanes], name)
 		}
 	}
@@ -190,7 +212,7 @@ func (s *suite) run(lane string, names []string) map[string]specResult {
 	}
 	report := filepath.Join(s.dir, lane+".json")
 	args := []string{
-		"--kubeconfig=" + s.admin, "--provider=skeleton", "--num-nodes=1", "--ginkgo.json-report=" + report, "--ginkgo.no-color", "--ginkgo.timeout=1h", "--ginkgo.silence-skips",
+		"--kubeconfig=" + s.admin, "--provider=skeleton", "--num-nodes=1", "--ginkgo.json-report=" + report, "--ginkgo.no-color", "--ginkgo.timeout=1h", "--ginkgo.silence-skips", "--ginkgo.seed=1",
 		"--delete-namespace-on-failure=true", "--dump-logs-on-failure=false", "--disable-log-dump", "--kubectl-path=" + s.server.Program("kubectl"),
 	}
 	for _, name := range names {
