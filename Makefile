@@ -101,7 +101,7 @@ $(CONFORMANCE)/nnp: $(KUBE_MOD)
 ## conformance: Kubernetes' own specs for nodes, with a real control plane (CONFORMANCE_SPECS=all, 1/4 as CI does, or a regular expression)
 conformance: conformance-programs
 	MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m} \
-		$(GO) test -race -count=1 -timeout 90m -tags e2e ./e2e -run '^TestConformance$$' -v
+		$(GO) test -count=1 -timeout 90m -tags e2e ./e2e -run '^TestConformance$$' -v
 
 # ---- running and testing -------------------------------------------------------------------------------------
 

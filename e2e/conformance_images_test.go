@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"monopod/e2e/testimages"
 )
@@ -33,6 +34,7 @@ func suiteImages(t *testing.T, dir, hosts string) {
 	for _, name := range []string{"curl", "nc"} {
 		tools = append(tools, testimages.File{Path: "usr/local/bin/" + name, Content: tool, Mode: 0o755})
 	}
+	tools = append(tools, testimages.File{Path: "bin/bash", Content: []byte("#!/bin/sh\nexec /bin/sh \"$@\"\n"), Mode: 0o755})
 	config := func(c *v1.Config) {
 		c.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	}
@@ -50,17 +52,14 @@ func suiteImages(t *testing.T, dir, hosts string) {
 		config(c)
 		c.Entrypoint, c.Cmd = []string{"/agnhost"}, []string{"pause"}
 	}, more...)
-	nginx := testimages.Busybox(t, func(c *v1.Config) {
-		config(c)
-		c.Entrypoint, c.Cmd = []string{"/agnhost"}, []string{"netexec", "--http-port=80", "--udp-port=-1"}
-	}, more...)
+	nginx := reconfigured(t, agnhost, func(c *v1.Config) { c.Cmd = []string{"netexec", "--http-port=80", "--udp-port=-1"} })
 	nnp := append(append([]testimages.File{}, tools...), testimages.File{Path: "usr/local/bin/nnp", Content: program("nnp"), Mode: 0o755 | fs.ModeSetuid})
 	const suite = "/e2e-test-images/"
 	for ref, img := range map[string]v1.Image{
 		suite + "agnhost:2.63.0": agnhost, suite + "agnhost:2.55": agnhost, suite + "busybox:1.37.0-1": plain, "/pause:3.10.2": pause,
 		suite + "nginx:1.15-4": nginx, suite + "nginx:1.27-0": nginx, suite + "ipc-utils:1.4": plain,
 		suite + "nonewprivs:1.4": testimages.Busybox(t, func(c *v1.Config) { config(c); c.Cmd = []string{"nnp"} }, nnp...),
-		suite + "nonroot:1.5":    testimages.Busybox(t, func(c *v1.Config) { config(c); c.User = "1234" }, tools...),
+		suite + "nonroot:1.5":    reconfigured(t, plain, func(c *v1.Config) { c.User = "1234" }),
 	} {
 		testimages.Push(t, registry+ref, img)
 	}
@@ -71,6 +70,21 @@ func suiteImages(t *testing.T, dir, hosts string) {
 	if err := os.WriteFile(filepath.Join(to, "hosts.toml"), []byte("server = \"http://"+registry+"\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// reconfigured is an image with another configuration.
+func reconfigured(t *testing.T, img v1.Image, edit func(*v1.Config)) v1.Image {
+	t.Helper()
+	file, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := file.Config.DeepCopy()
+	edit(c)
+	if img, err = mutate.Config(img, *c); err != nil {
+		t.Fatal(err)
+	}
+	return img
 }
 
 // registryFiles are an image as the fake registry of agnhost has it.

@@ -33,7 +33,7 @@ const suiteLabel = "[NodeConformance]"
 const suiteSpecs = 250
 
 // suiteLanes is how many specs run at the same time, besides those that wait for minutes: most of them wait, too.
-const suiteLanes = 4
+const suiteLanes = 12
 
 // slowLabel is of specs that wait for minutes; one does for half an hour.
 const slowLabel = "[Slow]"
