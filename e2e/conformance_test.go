@@ -33,7 +33,10 @@ const suiteLabel = "[NodeConformance]"
 const suiteSpecs = 250
 
 // suiteLanes is how many specs run at the same time, besides those that wait for minutes: most of them wait, too.
-const suiteLanes = 12
+const suiteLanes = 6
+
+// watches matches specs that watch a container for four minutes.
+var watches = regexp.MustCompile(`\*not\* be restarted|increasing restart count`)
 
 // slowLabel is of specs that wait for minutes; one does for half an hour.
 const slowLabel = "[Slow]"
@@ -168,21 +171,23 @@ type specResult struct {
 	Took    time.Duration
 }
 
-// runAll runs the specs: those that may share the node in lanes, each of the slow ones in its own, the others after them.
+// runAll runs the specs: those that may share the node in lanes, each of those that take minutes in its own, the others after them.
 func (s *suite) runAll(names []string) map[string]specResult {
 	alone := func(name string) bool {
 		return strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
 	}
 	lanes := make([][]string, suiteLanes)
 	var serial []string
-	for i, name := range names {
+	next := 0
+	for _, name := range names {
 		switch {
 		case alone(name):
 			serial = append(serial, name)
-		case strings.Contains(name, slowLabel):
+		case strings.Contains(name, slowLabel) || watches.MatchString(name):
 			lanes = append(lanes, []string{name})
 		default:
-			lanes[i%suiteLanes] = append(lanes[i%suiteLanes], name)
+			lanes[next%suiteLanes] = append(lanes[next%suiteLanes], name)
+			next++
 		}
 	}
 	results := map[string]specResult{}
