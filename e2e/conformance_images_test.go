@@ -39,7 +39,7 @@ func suiteImages(t *testing.T, dir, hosts string) {
 	}
 	tool := program("suite")
 	tools := []testimages.File{{Path: "usr", Mode: 0o755}, {Path: "usr/bin", Mode: 0o755}, {Path: "usr/local", Mode: 0o755}, {Path: "usr/local/bin", Mode: 0o755}}
-	for _, name := range []string{"curl", "nc"} {
+	for _, name := range []string{"curl", "env", "nc"} {
 		tools = append(tools, testimages.File{Path: "usr/local/bin/" + name, Content: tool, Mode: 0o755})
 	}
 	tools = append(tools, testimages.File{Path: "bin/bash", Content: []byte("#!/bin/sh\nexec /bin/sh \"$@\"\n"), Mode: 0o755})
@@ -66,7 +66,7 @@ func suiteImages(t *testing.T, dir, hosts string) {
 	const suite = "/e2e-test-images/"
 	for ref, img := range map[string]v1.Image{
 		suite + "agnhost:2.63.0": agnhost, suite + "agnhost:2.55": agnhost, suite + "busybox:1.37.0-1": plain, "/pause:3.10.2": pause,
-		suite + "nginx:1.15-4": nginx, suite + "nginx:1.27-0": nginx, suite + "ipc-utils:1.4": plain,
+		suite + "nginx:1.15-4": nginx, suite + "nginx:1.27-0": nginx, suite + "ipc-utils:1.4": plain, suite + "glibc-dns-testing:2.0.0": plain,
 		suite + "nonewprivs:1.4": testimages.Busybox(t, func(c *v1.Config) { config(c); c.Cmd = []string{"nnp"} }, nnp...),
 		suite + "nonroot:1.5":    reconfigured(t, plain, func(c *v1.Config) { c.User = "1234" }),
 	} {
