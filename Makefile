@@ -86,7 +86,7 @@ test-apiserver: kubernetes
 CONFORMANCE := $(CACHE)/conformance
 
 .PHONY: conformance conformance-programs
-conformance-programs: $(addprefix $(CONFORMANCE)/,e2e.test agnhost nnp) kubernetes
+conformance-programs: $(addprefix $(CONFORMANCE)/,e2e.test agnhost nnp localhost.crt localhost.key) kubernetes
 	$(STATIC) -o $(CONFORMANCE)/suite ./e2e/suite
 
 $(CONFORMANCE)/e2e.test: $(KUBE_MOD)
@@ -97,6 +97,9 @@ $(CONFORMANCE)/agnhost: $(KUBE_MOD)
 
 $(CONFORMANCE)/nnp: $(KUBE_MOD)
 	$(STATIC) -modfile=$< -o $@ k8s.io/kubernetes/test/images/nonewprivs
+
+$(CONFORMANCE)/localhost.%: $(KUBE_MOD)
+	install -m 644 "$$($(GO) list -m -modfile=$< -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter/$(@F)" $@
 
 ## conformance: Kubernetes' own specs for nodes, with a real control plane (CONFORMANCE_SPECS=all, 1/4 as CI does, or a regular expression)
 conformance: conformance-programs
