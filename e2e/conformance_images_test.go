@@ -54,7 +54,9 @@ func suiteImages(t *testing.T, dir, hosts string) {
 	users := []testimages.File{
 		{Path: "etc/passwd", Content: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nuser-defined-in-image:x:1000:1000::/home/app:/bin/sh\n"), Mode: 0o644},
 		{Path: "etc/group", Content: []byte("root:x:0:root\nnobody:x:65534:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"), Mode: 0o644},
-		{Path: "uploads", Mode: 0o777}, {Path: "agnhost", Content: program("agnhost"), Mode: 0o755}, {Path: "agnhost-2", Link: "agnhost", Mode: 0o777},
+		{Path: "uploads", Mode: 0o777},
+		{Path: "agnhost", Content: program("agnhost"), Mode: 0o755},
+		{Path: "agnhost-2", Link: "agnhost", Mode: 0o777},
 	}
 	for _, name := range []string{"localhost.crt", "localhost.key"} {
 		users = append(users, testimages.File{Path: name, Content: program(name), Mode: 0o644})

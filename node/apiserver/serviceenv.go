@@ -26,8 +26,14 @@ func isServiceVariable(name string) bool {
 func serviceVariables(host, port string) []corev1.EnvVar {
 	tcp, address := envPort+"_"+port+"_TCP", "tcp://"+net.JoinHostPort(host, port)
 	return []corev1.EnvVar{
-		{Name: envServiceHost, Value: host}, {Name: envServicePort, Value: port}, {Name: envServicePort + "_HTTPS", Value: port},
-		{Name: envPort, Value: address}, {Name: tcp, Value: address}, {Name: tcp + "_PROTO", Value: "tcp"}, {Name: tcp + "_PORT", Value: port}, {Name: tcp + "_ADDR", Value: host},
+		{Name: envServiceHost, Value: host},
+		{Name: envServicePort, Value: port},
+		{Name: envServicePort + "_HTTPS", Value: port},
+		{Name: envPort, Value: address},
+		{Name: tcp, Value: address},
+		{Name: tcp + "_PROTO", Value: "tcp"},
+		{Name: tcp + "_PORT", Value: port},
+		{Name: tcp + "_ADDR", Value: host},
 	}
 }
 
