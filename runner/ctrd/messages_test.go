@@ -27,6 +27,7 @@ func write(t testing.TB, path string, size int) string {
 
 // diskRuntime has a pod with uid "uid" and volume "v", and no containerd.
 func diskRuntime(t testing.TB) (*Runtime, *sandboxRecord) {
+	t.Helper()
 	r := bareRuntime()
 	r.cfg.RootDirectory, r.cfg.PodLogsDir = t.TempDir(), t.TempDir()
 	rec := &sandboxRecord{
