@@ -108,7 +108,7 @@ conformance: conformance-programs
 
 # ---- running and testing -------------------------------------------------------------------------------------
 
-.PHONY: run test unit random e2e e2e-binaries soak vm-test vm-powercut vm-systemd-test lint fmt generate bench bench-scale clean
+.PHONY: run test unit random attack e2e e2e-binaries soak vm-test vm-powercut vm-systemd-test lint fmt generate bench bench-scale clean
 
 ## run: the hello example on this machine; Ctrl-C removes it
 run:
@@ -135,6 +135,11 @@ random:
 ## e2e: the binary and the packages on real containerd, runc and CNI, as root
 e2e: build bundle tools
 	@GO="$(GO)" .ci/e2e
+
+## attack: the tests named TestAttack in their large variant, as root: hostile manifests, sources, archives and clients, damaged files, kills
+attack: build tools e2e-binaries
+	MONOPOD_ATTACK=1 MONOPOD_E2E_BIN=$(BIN)/e2e MONOPOD_E2E_PATIENCE=2m $(GO) test -count=1 -p 1 -timeout 3h -tags e2e -v -run '^TestAttack' \
+		$$(grep -rl --include='*_test.go' '^func TestAttack' . | xargs -n1 dirname | sort -u)
 
 # The agent under test has the race detector; clients have not, they would take a second to start.
 e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd

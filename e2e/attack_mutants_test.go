@@ -50,7 +50,7 @@ func TestAttackMutatedManifests(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		began := time.Now()
-		pods, specs := digest(t, expander, fmt.Sprintf("seed %d", i), data)
+		pods, specs := swallow(t, expander, fmt.Sprintf("seed %d", i), data)
 		runtime.ReadMemStats(&after)
 		if took, cost := time.Since(began), after.TotalAlloc-before.TotalAlloc; took > mostTime || cost > mostAllocated {
 			t.Errorf("seed %d, %d bytes: %v, %d MiB", i, len(data), took, cost>>20)
@@ -63,8 +63,8 @@ func TestAttackMutatedManifests(t *testing.T) {
 	}
 }
 
-// digest does with an input what the agent does, as far as that is pure. It returns how many pods and specs came of it.
-func digest(t *testing.T, expander *workload.Expander, name string, data []byte) (pods, specs int) {
+// swallow does with an input what the agent does, as far as that is pure. It returns how many pods and specs came of it.
+func swallow(t *testing.T, expander *workload.Expander, name string, data []byte) (pods, specs int) {
 	t.Helper()
 	defer func() {
 		if p := recover(); p != nil {

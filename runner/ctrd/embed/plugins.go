@@ -180,7 +180,7 @@ func (l *loader) client() (*client.Client, error) {
 		client.WithEventService(as[client.EventService](one(plugins.EventPlugin, "exchange"))),
 		client.WithLeasesService(as[leases.Manager](one(plugins.LeasePlugin, "manager"))),
 		client.WithSandboxStore(as[sandbox.Store](one(plugins.SandboxStorePlugin, "local"))),
-		client.WithContentStore(as[content.Store](one(plugins.ServicePlugin, services.ContentService))),
+		client.WithContentStore(boundedContent{as[content.Store](one(plugins.ServicePlugin, services.ContentService))}),
 		client.WithImageClient(as[imagesapi.ImagesClient](one(plugins.ServicePlugin, services.ImagesService))),
 		client.WithSnapshotters(as[map[string]snapshots.Snapshotter](one(plugins.ServicePlugin, services.SnapshotsService))),
 		client.WithContainerClient(as[containersapi.ContainersClient](one(plugins.ServicePlugin, services.ContainersService))),
