@@ -78,7 +78,7 @@ func TestTheNetworkOfRunningPodsIsRepaired(t *testing.T) {
 		in.shell(d.command)
 		in.answer(port, "web")
 		if d.event != "" {
-			in.happens([]string{"pod/web"}, "NetworkRepaired", d.event)
+			in.happens([]string{"web"}, "NetworkRepaired", d.event)
 		}
 	}
 	in.kill9()
@@ -103,7 +103,7 @@ func TestAHostPortOfAnotherMonopodOrProcessIsRefused(t *testing.T) {
 	two.put("second", served("second", port))
 	two.explains("second", why.HostPortPod, fmt.Sprintf("host port %d/TCP is taken by pod default/first of another monopod (%s", port, one.dir))
 	one.kill9()
-	two.happens([]string{"pod/second"}, "HostPortConflict", "default/first")
+	two.happens([]string{"second"}, "HostPortConflict", "default/first")
 	one.answer(port, "first")
 	one.start()
 	one.drop("first")

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -18,7 +16,6 @@ import (
 	"monopod/runner/ctrd/network/nat"
 	"monopod/runner/ctrd/network/repair"
 	"monopod/runner/ctrd/network/watch"
-	"monopod/runner/ctrd/network/xtables"
 )
 
 const (
@@ -48,85 +45,6 @@ type Notice struct {
 	Damage string
 	// Err is why it could not be repaired; nil: it was.
 	Err error
-}
-
-// reports remembers what was reported, so that one damage is reported once.
-type reports struct {
-	mu   sync.Mutex
-	open map[string]string // by sandbox: damage that could not be repaired
-}
-
-// fresh says whether a notice is news. What is repaired needs no further report.
-func (r *reports) fresh(n Notice) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.open == nil {
-		r.open = map[string]string{}
-	}
-	if n.Err == nil {
-		delete(r.open, n.Sandbox)
-		return true
-	}
-	text := n.Damage + n.Err.Error()
-	if r.open[n.Sandbox] == text {
-		return false
-	}
-	r.open[n.Sandbox] = text
-	return true
-}
-
-// pending says whether damage waits for another try.
-func (r *reports) pending() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.open) > 0
-}
-
-// forget drops a pod that is gone.
-func (r *reports) forget(sandbox string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.open, sandbox)
-}
-
-// scope is what is to be looked at.
-type scope struct {
-	// all: everything, and what belongs to no pod.
-	all  bool
-	host bool
-	// ports and filter are the two kinds of rules.
-	ports, filter bool
-	pods          map[string]bool
-}
-
-func (s scope) empty() bool { return !s.all && !s.host && !s.ports && !s.filter && len(s.pods) == 0 }
-
-// dirt gathers what events are about until it is looked at.
-type dirt struct {
-	mu    sync.Mutex
-	scope scope
-	wake  chan struct{}
-}
-
-func (d *dirt) add(f func(*scope)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.scope.pods == nil {
-		d.scope.pods = map[string]bool{}
-	}
-	f(&d.scope)
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (d *dirt) take() scope {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.scope
-	d.scope = scope{}
-	return s
 }
 
 // Watch repairs the default network whenever the kernel reports damage, and now and then unasked, until ctx ends. Pods
@@ -254,67 +172,6 @@ func retryAfter(pending bool) time.Duration {
 	return 0
 }
 
-// penalties keep a pod that damages its own network from keeping the agent busy.
-type penalties map[string]*penalty
-
-type penalty struct {
-	times int
-	delay time.Duration
-	until time.Time
-	// waiting says that events of it were put off.
-	waiting bool
-}
-
-// defers takes the pods out of a scope whose time has not come. A look at all is rare enough.
-func (p penalties) defers(s scope, now time.Time) scope {
-	for id := range s.pods {
-		if e := p[id]; e != nil && now.Before(e.until) {
-			e.waiting = true
-			delete(s.pods, id)
-		}
-	}
-	return s
-}
-
-// punish notes which pods were damaged, and returns in how long one that was put off is due; 0: none.
-func (p penalties) punish(damaged []string, now time.Time) (next time.Duration) {
-	for _, id := range damaged {
-		if id == "" {
-			continue
-		}
-		e := p[id]
-		if e == nil {
-			e = &penalty{}
-			p[id] = e
-		}
-		if e.times++; e.times > freely {
-			e.delay = min(max(2*e.delay, minPenalty), maxPenalty)
-		}
-		e.until = now.Add(e.delay)
-	}
-	for id, e := range p {
-		if now.After(e.until.Add(calm)) {
-			delete(p, id)
-		}
-		if left := e.until.Sub(now); e.waiting && (next == 0 || left < next) {
-			next = max(left, time.Millisecond)
-		}
-	}
-	return next
-}
-
-// due returns the pods that were put off and are due.
-func (p penalties) due(now time.Time) []string {
-	var out []string
-	for id, e := range p {
-		if e.waiting && !now.Before(e.until) {
-			e.waiting = false
-			out = append(out, id)
-		}
-	}
-	return out
-}
-
 // Repair looks at everything and repairs what it can.
 func (n *Network) Repair(ctx context.Context) error {
 	conf := n.active()
@@ -385,93 +242,6 @@ func (n *Network) repair(ctx context.Context, o *ownNet, s scope, tell func(Noti
 	return slices.Collect(maps.Keys(found))
 }
 
-// look observes what is in the scope and plans.
-func (n *Network) look(ctx context.Context, o *ownNet, s scope) ([]repair.Action, error) {
-	want := repair.Desired{Bridge: o.bridge.name}
-	have := repair.Observed{Pods: map[string]link.State{}, Ports: true, Filter: true}
-	var err error
-	if have.Bridge, err = o.observe(); err != nil {
-		return nil, err
-	}
-	o.lastIndex.Store(int64(have.Bridge.Index))
-	if s.all {
-		want.Names = n.members.hostNames() // before the links: what comes between is known
-	}
-	if have.Links, err = link.Ports(); err != nil {
-		return nil, err
-	}
-	for _, m := range n.members.list() {
-		if !s.all && !s.host && !s.pods[m.id] {
-			continue
-		}
-		state, err := link.Inspect(m.link.NetNS)
-		if err != nil {
-			n.cfg.Log.Warn("the network of a pod cannot be looked at", "sandbox", m.id, "err", err)
-			continue
-		}
-		have.Pods[m.id] = state
-		if state.Exists {
-			n.members.change(func() { m.ends = link.Ends{Index: state.Host, NSID: state.NSID} })
-		}
-		want.Pods = append(want.Pods, repair.Pod{ID: m.id, Addrs: m.link.Addrs, Gateways: m.link.Gateways})
-	}
-	if s.all || s.filter {
-		have.Filter = o.filter.present(ctx)
-	}
-	if s.all || s.ports {
-		if have.Ports, err = n.portsIntact(ctx, o); err != nil {
-			return nil, err
-		}
-	}
-	return repair.Plan(want, have), nil
-}
-
-func (n *Network) portsIntact(ctx context.Context, o *ownNet) (bool, error) {
-	o.rules.Lock()
-	defer o.rules.Unlock()
-	return o.nat.Intact(ctx, n.members.openPorts())
-}
-
-// observe looks at the bridge.
-func (o *ownNet) observe() (repair.Bridge, error) {
-	dev, err := netlink.LinkByName(o.bridge.name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return repair.Bridge{}, nil
-	}
-	if err != nil {
-		return repair.Bridge{}, fmt.Errorf("bridge %s: %w", o.bridge.name, err)
-	}
-	b := repair.Bridge{Index: dev.Attrs().Index}
-	alias := dev.Attrs().Alias
-	switch _, isBridge := dev.(*netlink.Bridge); {
-	case !isBridge:
-		b.Foreign = "a device of that name exists and is no bridge; remove it"
-		return b, nil
-	case alias != o.bridge.alias && strings.HasPrefix(alias, aliasPrefix):
-		b.Foreign = "it belongs to another monopod (" + strings.TrimPrefix(alias, aliasPrefix) + ")"
-		return b, nil
-	}
-	l, err := o.bridge.lacks(dev)
-	if err != nil {
-		return b, err
-	}
-	b.Down = l.down
-	for _, a := range l.addrs {
-		b.Lost = append(b.Lost, fmt.Sprintf("address %s was removed", a))
-	}
-	if len(l.addrs) == 0 && !l.down { // they went with those
-		for _, r := range l.routes {
-			b.Lost = append(b.Lost, fmt.Sprintf("route %s was removed", r))
-		}
-	}
-	for _, name := range o.bridge.settings() {
-		if text, err := os.ReadFile(name); err == nil && len(text) > 0 && text[0] == '0' {
-			b.Lost = append(b.Lost, name+" was 0")
-		}
-	}
-	return b, nil
-}
-
 // apply does one action.
 func (n *Network) apply(ctx context.Context, o *ownNet, a repair.Action) error {
 	switch a.Kind {
@@ -523,43 +293,4 @@ func (n *Network) applyTo(o *ownNet, m *member, a repair.Action) error {
 		return link.Complete(m.link)
 	}
 	return fmt.Errorf("unknown action %s", a)
-}
-
-// poll looks for changes of iptables-legacy.
-type poll struct {
-	ticker *time.Ticker
-	sizes  []xtables.Size
-}
-
-// newPoll returns one that never ticks where the kernel reports changes.
-func (n *Network) newPoll(ctx context.Context) *poll {
-	conf, err := n.ready(ctx)
-	if err != nil || conf.own == nil || !conf.own.filter.legacy && conf.own.nat.Name() == nat.NFTables {
-		return &poll{}
-	}
-	return &poll{ticker: time.NewTicker(pollEvery)}
-}
-
-func (p *poll) c() <-chan time.Time {
-	if p.ticker == nil {
-		return nil
-	}
-	return p.ticker.C
-}
-
-func (p *poll) stop() {
-	if p.ticker != nil {
-		p.ticker.Stop()
-	}
-}
-
-// changed says whether the number or size of rules differs from last time.
-func (p *poll) changed() bool {
-	now := xtables.Sizes()
-	same := len(now) == len(p.sizes)
-	for i := range now {
-		same = same && now[i] == p.sizes[i]
-	}
-	p.sizes = now
-	return !same
 }
