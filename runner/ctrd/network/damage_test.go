@@ -2,48 +2,68 @@ package network
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
+	"net/netip"
+	"slices"
 	"testing"
-
-	"monopod/internal/atomicfile/damagetest"
-	"monopod/runner/ctrd/network/lease"
+	"time"
 )
 
-// TestDamagedRecordsOfThePluginsAreRemoved: host-local reads all allocations to release one, and libcni tears nothing down when it cannot read
-// what it has kept.
-func TestDamagedRecordsOfThePluginsAreRemoved(t *testing.T) {
-	for name, spoil := range damagetest.Ways() {
-		dir := t.TempDir()
-		at := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
-		networks := filepath.Join(allocationDir(dir), ownNetwork)
-		if err := errors.Join(os.MkdirAll(networks, 0o700), os.MkdirAll(at("results"), 0o700)); err != nil {
-			t.Fatal(err)
+func TestAPodThatDamagesItselfIsRepairedEverLessOften(t *testing.T) {
+	p, now := penalties{}, time.Now()
+	looked := 0
+	for range 600 { // a tenth of a second each
+		if s := p.defers(scope{pods: map[string]bool{"bad": true, "good": true}}, now); s.pods["bad"] {
+			looked++
+			p.punish([]string{"bad", ""}, now)
+		} else if !s.pods["good"] {
+			t.Fatal("another pod has to wait too")
 		}
-		address, lock, result := filepath.Join(networks, "10.0.0.2"), filepath.Join(networks, "lock"), at("results", "monopod-id-eth0")
-		for _, path := range []string{address, lock, result, at("results", "sound"), filepath.Join(networks, "10.0.0.3")} {
-			if err := os.WriteFile(path, []byte(`{"kind": "cniCacheV1"}`), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := errors.Join(spoil(address), spoil(lock), spoil(result)); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(dropDamagedResults(at("results")), lease.New(networks, "eth0").DropEmpty()); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if _, err := os.Lstat(result); err == nil {
-			t.Errorf("%s: the result is still there", name)
-		}
-		for _, path := range []string{address, lock} {
-			if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-				t.Errorf("%s: %s is %s", name, path, info.Mode())
-			}
-		}
-		for _, path := range []string{at("results", "sound"), filepath.Join(networks, "10.0.0.3")} {
-			if _, err := os.Stat(path); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
+		now = now.Add(100 * time.Millisecond)
+	}
+	if looked <= freely || looked > freely+7 {
+		t.Errorf("in a minute it was repaired %d times", looked)
+	}
+	if next := p.punish(nil, now); next == 0 || next > maxPenalty {
+		t.Errorf("it is due in %v", next)
+	}
+	now = now.Add(2*maxPenalty + calm)
+	if got := p.due(now); !slices.Equal(got, []string{"bad"}) {
+		t.Errorf("due: %v", got)
+	}
+	p.punish(nil, now)
+	if len(p) != 0 {
+		t.Error("after a calm time nothing is forgotten")
+	}
+}
+
+func TestDamageIsReportedOnce(t *testing.T) {
+	var r reports
+	broken := Notice{Sandbox: "a", Damage: "x", Err: errors.New("y")}
+	if !r.fresh(broken) || r.fresh(broken) || !r.pending() {
+		t.Error("the same damage is news twice, or never")
+	}
+	if other := (Notice{Sandbox: "a", Damage: "z", Err: errors.New("y")}); !r.fresh(other) {
+		t.Error("another damage is no news")
+	}
+	if !r.fresh(Notice{Sandbox: "a", Damage: "x"}) || r.pending() {
+		t.Error("the repair is no news")
+	}
+}
+
+func TestPortsOfAPod(t *testing.T) {
+	p := Pod{PortMappings: []PortMapping{
+		{HostPort: 80, ContainerPort: 8080}, {ContainerPort: 1}, {HostPort: 53, ContainerPort: 53, Protocol: "UDP", HostIP: "127.0.0.1"},
+		{HostPort: 81, ContainerPort: 1, HostIP: "::"}, {HostPort: 82, ContainerPort: 1, HostIP: "0.0.0.0"}, {HostPort: 83, ContainerPort: 1, HostIP: "::ffff:1.2.3.4"},
+	}}
+	var got []string
+	for _, n := range portsOf(p, []netip.Prefix{netip.MustParsePrefix("10.1.0.2/16"), netip.MustParsePrefix("fd00::2/64")}) {
+		got = append(got, n.String())
+	}
+	want := []string{
+		"tcp/*:80 -> 10.1.0.2:8080", "tcp/*:80 -> [fd00::2]:8080", "udp/127.0.0.1:53 -> 10.1.0.2:53",
+		"tcp/*:81 -> [fd00::2]:1", "tcp/*:82 -> 10.1.0.2:1", "tcp/1.2.3.4:83 -> 10.1.0.2:1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
