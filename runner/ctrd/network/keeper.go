@@ -174,6 +174,8 @@ func retryAfter(pending bool) time.Duration {
 
 // Repair looks at everything and repairs what it can.
 func (n *Network) Repair(ctx context.Context) error {
+	n.checks.Lock()
+	defer n.checks.Unlock()
 	conf := n.active()
 	if conf == nil || conf.own == nil {
 		return nil
@@ -185,6 +187,8 @@ func (n *Network) Repair(ctx context.Context) error {
 
 // check repairs what is in the scope, and returns the pods that were damaged; "" is the host.
 func (n *Network) check(ctx context.Context, s scope) (damaged []string) {
+	n.checks.Lock()
+	defer n.checks.Unlock()
 	conf := n.active()
 	if conf == nil || conf.own == nil || s.empty() {
 		return nil
@@ -268,7 +272,9 @@ func (n *Network) apply(ctx context.Context, o *ownNet, a repair.Action) error {
 	}
 	m.work.Lock()
 	defer m.work.Unlock()
-	if m.gone {
+	gone := false
+	n.members.change(func() { gone = m.gone })
+	if gone {
 		return nil
 	}
 	return n.applyTo(o, m, a)

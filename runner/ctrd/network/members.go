@@ -3,7 +3,6 @@ package network
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 
 	"monopod/runner/ctrd/network/link"
@@ -13,8 +12,10 @@ import (
 
 // members are the pods of the default network, as they should be connected.
 type members struct {
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards the fields
 	all map[string]*member
+	// count is how many there have been.
+	count int
 }
 
 // member is one pod. Set-up, repair and teardown of it hold work, one after the other; the fields are guarded by the
@@ -22,11 +23,13 @@ type members struct {
 type member struct {
 	work sync.Mutex
 
-	id    string
-	pod   Pod
-	link  link.Pod
-	ports []nat.Port
-	ends  link.Ends
+	id string
+	// number orders the members: the latest of two that have a port has it.
+	number int
+	pod    Pod
+	link   link.Pod
+	ports  []nat.Port
+	ends   link.Ends
 	// ready says that it is connected, gone that its teardown has begun.
 	ready, gone bool
 }
@@ -39,7 +42,8 @@ func (m *members) enter(p Pod) *member {
 	}
 	e := m.all[p.SandboxID]
 	if e == nil {
-		e = &member{id: p.SandboxID, pod: p, ends: link.Ends{NSID: watch.Host}}
+		m.count++
+		e = &member{id: p.SandboxID, number: m.count, pod: p, ends: link.Ends{NSID: watch.Host}}
 		m.all[p.SandboxID] = e
 	}
 	m.mu.Unlock()
@@ -77,7 +81,7 @@ func (m *members) get(id string) *member {
 	return m.all[id]
 }
 
-// list returns the members that are connected, in a fixed order.
+// list returns the members that are connected, the latest first.
 func (m *members) list() []*member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +91,7 @@ func (m *members) list() []*member {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, func(a, b *member) int { return strings.Compare(a.id, b.id) })
+	slices.SortFunc(out, func(a, b *member) int { return b.number - a.number })
 	return out
 }
 
@@ -102,7 +106,8 @@ func (m *members) hostNames() map[string]bool {
 	return out
 }
 
-// openPorts are the ports of all members that are connected.
+// openPorts are the ports of all members that are connected. A port may be there twice: the sandbox that replaces
+// another one of the same pod comes before that is torn down.
 func (m *members) openPorts() []nat.Port {
 	var out []nat.Port
 	for _, e := range m.list() {

@@ -65,6 +65,8 @@ type Network struct {
 	// members are the pods of the default network.
 	members members
 	reports reports
+	// checks lets one look at the default network go on at a time, and none while it is removed.
+	checks sync.Mutex
 
 	// init lets one Init run at a time.
 	init sync.Mutex
@@ -247,10 +249,15 @@ func (n *Network) needPlugin(name string) error {
 
 // Destroy removes what Init made: bridge, firewall rules and configuration. All pods must have been torn down.
 func (n *Network) Destroy(ctx context.Context) error {
+	n.checks.Lock()
+	defer n.checks.Unlock()
 	conf := n.active()
 	if conf == nil || conf.own == nil {
 		return nil
 	}
+	n.mu.Lock()
+	n.conf = nil // or Watch would repair what goes
+	n.mu.Unlock()
 	err := errors.Join(
 		conf.own.nat.Remove(ctx),
 		conf.own.filter.remove(ctx),
@@ -258,6 +265,9 @@ func (n *Network) Destroy(ctx context.Context) error {
 		removeFile(n.ownConfPath()),
 	)
 	if err != nil {
+		n.mu.Lock()
+		n.conf = conf // for another try
+		n.mu.Unlock()
 		return fmt.Errorf("remove pod network: %w", err)
 	}
 	return nil

@@ -202,8 +202,12 @@ func (n *Network) disconnect(ctx context.Context, p Pod) error {
 }
 
 func (n *Network) mute(m *member, p Pod) error {
-	if m != nil && m.ends.Index > 0 {
-		return link.Mute(m.ends.Index)
+	index := 0
+	if m != nil {
+		n.members.change(func() { index = m.ends.Index })
+	}
+	if index > 0 {
+		return link.Mute(index)
 	}
 	l, err := netlink.LinkByName(link.HostName(p.SandboxID))
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

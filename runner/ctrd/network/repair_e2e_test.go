@@ -436,3 +436,34 @@ func TestHostPortsOfOtherMonopodsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestTheNextSandboxOfAPodTakesItsPortOver: it comes before the former one is torn down.
+func TestTheNextSandboxOfAPodTakesItsPortOver(t *testing.T) {
+	b := newBed(t, "10.199.39.0/24").init(t)
+	port := PortMapping{HostPort: 8080, ContainerPort: 80}
+	former, _ := b.up(t, "z-former", port)
+	next, ip := b.up(t, "a-next", port)
+	serve(t, next.NetNS, ":80")
+	wantAnswer(t, "", "tcp", "127.0.0.1:8080", "*")
+	if err := b.Teardown(t.Context(), former); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, "", "tcp", "127.0.0.1:8080", "*")
+	if s := tool(t, "nft", "list", "ruleset"); strings.Count(s, "tcp . 8080 : "+ip) != 1 {
+		t.Errorf("the port is not the next one's alone:\n%s", s)
+	}
+}
+
+// TestDestroyIsNotRepaired: the keeper runs meanwhile.
+func TestDestroyIsNotRepaired(t *testing.T) {
+	b := newBed(t, "10.199.40.0/24").init(t)
+	w := keepBed(t, b)
+	_ = b.Repair(t.Context())
+	if err := b.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.check(t.Context(), scope{all: true})
+	if s := b.traces(t); strings.Contains(s, "10.199.40.") || strings.Contains(s, "device "+defaultBridge) {
+		t.Errorf("it is back: %s\n%s", w.told(), s)
+	}
+}

@@ -62,6 +62,22 @@ func unique(ports []Port) []Port {
 	return out
 }
 
+// change returns which elements change when ports are added and deleted. Those that another port keeps in use stay;
+// replaced says that a port takes over one that is open.
+func change(del, all []Port) (gone []Port, replaced bool) {
+	users := make(map[key]int, len(all))
+	for _, p := range all {
+		users[p.key()]++
+		replaced = replaced || users[p.key()] > 1
+	}
+	for _, p := range del {
+		if users[p.key()] == 0 {
+			gone = append(gone, p)
+		}
+	}
+	return gone, replaced
+}
+
 // family returns the ports of one address family.
 func family(ports []Port, of netip.Addr) []Port {
 	var out []Port
@@ -94,8 +110,8 @@ type Backend interface {
 	Name() string
 	// Replace makes the rules and ports what they should be, whatever is there.
 	Replace(ctx context.Context, ports []Port) error
-	// Change adds and deletes some ports; all are those that there should be then. Where the rules are not as
-	// expected, it replaces them.
+	// Change adds and deletes some ports; all are those that there should be then, and of two that cannot be open at
+	// the same time the first is. Where the rules are not as expected, it replaces them.
 	Change(ctx context.Context, add, del, all []Port) error
 	// Intact reports whether rules and ports are in place.
 	Intact(ctx context.Context, ports []Port) (bool, error)

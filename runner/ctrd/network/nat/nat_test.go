@@ -101,3 +101,16 @@ func TestRulesOfIPTables(t *testing.T) {
 		}
 	}
 }
+
+func TestAPortThatIsHandedOverStaysOpen(t *testing.T) {
+	former, next, other := port(TCP, "", 80, "10.1.0.2:80"), port(TCP, "", 80, "10.1.0.3:80"), port(TCP, "", 81, "10.1.0.3:81")
+	if gone, replaced := change(nil, []Port{next, former, other}); len(gone) > 0 || !replaced {
+		t.Errorf("the next one comes: %v, %v", gone, replaced)
+	}
+	if gone, replaced := change([]Port{former}, []Port{next, other}); len(gone) > 0 || replaced {
+		t.Errorf("the former one goes: %v, %v", gone, replaced)
+	}
+	if gone, replaced := change([]Port{next}, []Port{other}); !slices.Equal(gone, []Port{next}) || replaced {
+		t.Errorf("the next one goes, too: %v, %v", gone, replaced)
+	}
+}

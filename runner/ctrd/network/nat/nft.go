@@ -226,6 +226,10 @@ func (p plan) replace(ports map[*nftables.Set][]nftables.SetElement) error {
 
 // Change implements Backend.
 func (b *NFT) Change(ctx context.Context, add, del, all []Port) error {
+	del, replaced := change(del, all)
+	if replaced {
+		return b.Replace(ctx, all)
+	}
 	c, err := nftables.New()
 	if err != nil {
 		return err
