@@ -52,8 +52,12 @@ func TestDamageIsReportedOnce(t *testing.T) {
 
 func TestPortsOfAPod(t *testing.T) {
 	p := Pod{PortMappings: []PortMapping{
-		{HostPort: 80, ContainerPort: 8080}, {ContainerPort: 1}, {HostPort: 53, ContainerPort: 53, Protocol: "UDP", HostIP: "127.0.0.1"},
-		{HostPort: 81, ContainerPort: 1, HostIP: "::"}, {HostPort: 82, ContainerPort: 1, HostIP: "0.0.0.0"}, {HostPort: 83, ContainerPort: 1, HostIP: "::ffff:1.2.3.4"},
+		{HostPort: 80, ContainerPort: 8080},
+		{ContainerPort: 1},
+		{HostPort: 53, ContainerPort: 53, Protocol: "UDP", HostIP: "127.0.0.1"},
+		{HostPort: 81, ContainerPort: 1, HostIP: "::"},
+		{HostPort: 82, ContainerPort: 1, HostIP: "0.0.0.0"},
+		{HostPort: 83, ContainerPort: 1, HostIP: "::ffff:1.2.3.4"},
 	}}
 	var got []string
 	for _, n := range portsOf(p, []netip.Prefix{netip.MustParsePrefix("10.1.0.2/16"), netip.MustParsePrefix("fd00::2/64")}) {
