@@ -122,8 +122,8 @@ func (n *Network) sort(d *dirt, e watch.Event) {
 func (n *Network) keep(ctx context.Context, d *dirt) {
 	slow := time.NewTicker(checkEvery)
 	defer slow.Stop()
-	poll := n.newPoll(ctx)
-	defer poll.stop()
+	poll := n.newPoll()
+	defer func() { poll.stop() }()
 	later := time.NewTimer(checkEvery)
 	defer later.Stop()
 	var last time.Time
@@ -157,6 +157,9 @@ func (n *Network) keep(ctx context.Context, d *dirt) {
 		}
 		wait(ctx, delay)
 		last, delay = time.Now(), min(2*delay, busy)
+		if poll.ticker == nil { // Init may have worked since
+			poll = n.newPoll()
+		}
 		damaged := n.check(ctx, p.defers(d.take(), last))
 		if next := p.punish(damaged, time.Now()); next > 0 || n.reports.pending() {
 			later.Reset(max(next, retryAfter(n.reports.pending())))

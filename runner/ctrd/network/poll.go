@@ -1,7 +1,6 @@
 package network
 
 import (
-	"context"
 	"time"
 
 	"monopod/runner/ctrd/network/nat"
@@ -15,9 +14,9 @@ type poll struct {
 }
 
 // newPoll returns one that never ticks where the kernel reports changes.
-func (n *Network) newPoll(ctx context.Context) *poll {
-	conf, err := n.ready(ctx)
-	if err != nil || conf.own == nil || !conf.own.filter.legacy && conf.own.nat.Name() == nat.NFTables {
+func (n *Network) newPoll() *poll {
+	conf := n.active()
+	if conf == nil || conf.own == nil || !conf.own.filter.legacy && conf.own.nat.Name() == nat.NFTables {
 		return &poll{}
 	}
 	return &poll{ticker: time.NewTicker(pollEvery)}
