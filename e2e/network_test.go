@@ -103,7 +103,7 @@ func TestAHostPortOfAnotherMonopodOrProcessIsRefused(t *testing.T) {
 	two.put("second", served("second", port))
 	two.explains("second", why.HostPortPod, fmt.Sprintf("host port %d/TCP is taken by pod default/first of another monopod (%s", port, one.dir))
 	one.kill9()
-	two.happens([]string{"second"}, "HostPortConflict", "default/first")
+	two.explains("second", why.HostPortPod, "taken by pod default/first of another monopod")
 	one.answer(port, "first")
 	one.start()
 	one.drop("first")

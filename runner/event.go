@@ -161,7 +161,7 @@ func failureEvent(a Action, reason, image string, cause error) occurrence {
 		return warning(EventInspectFailed, "%s", failedTo("inspect", image, text))
 	case ReasonInvalidImageName:
 		return warning(EventInspectFailed, "Failed to apply default image tag %q: %s", image, text)
-	case ReasonErrImageNeverPull, ReasonFailedMount, ReasonAppArmor:
+	case ReasonErrImageNeverPull, ReasonFailedMount, ReasonAppArmor, ReasonHostPortConflict:
 		return warning(reason, "%s", text)
 	case ReasonCreatePodSandboxError:
 		return warning(EventFailedCreatePodSandBox, "Failed to create pod sandbox: %s", text)

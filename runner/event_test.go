@@ -215,6 +215,10 @@ func TestTheEventsOfStepsThatFail(t *testing.T) {
 			fails(runner.StartContainer, runner.ReasonCreatePodSandboxError),
 			`W FailedCreatePodSandBox webcontainers{a} Failed to create pod sandbox: it is broken`,
 		},
+		"a port of another monopod": {
+			fails(runner.StartContainer, runner.ReasonHostPortConflict),
+			`W HostPortConflict webcontainers{a} it is broken`,
+		},
 		"volume": {
 			fails(runner.CreateContainer, runner.ReasonFailedMount),
 			`W FailedMount webcontainers{a} it is broken`,

@@ -509,7 +509,7 @@ func (w *worker) fail(a Action, err error) {
 		f.Profile = p.Profile
 	}
 	key := a.FailureKey()
-	if f.Reason == ReasonCreatePodSandboxError {
+	if f.Reason == ReasonCreatePodSandboxError || f.Reason == ReasonHostPortConflict {
 		key = a.Manifest.key("")
 	}
 	if last, ok := w.observed.Failures[key]; ok && last.isImage() == f.isImage() {
