@@ -93,7 +93,7 @@ func hostPorts(spec *corev1.PodSpec) []string {
 // ContainerHash covers what a process of the container can notice: its definition, the volumes it mounts and
 // the fields of the pod that reach into it. Left out is what only the agent acts on (pull policy, probes,
 // restart and message policies, ports) and what the environment of a container does not follow in Kubernetes
-// either (labels and annotations), and cpu and memory, which ResourcesHash covers. It is empty for a container
+// either (labels and annotations, but AnnotationRestarted), and cpu and memory, which ResourcesHash covers. It is empty for a container
 // that the pod does not have.
 func ContainerHash(p *corev1.Pod, container string) string {
 	return containerHash(p, container, dropResizable)
@@ -114,6 +114,7 @@ func containerHash(p *corev1.Pod, container string, strip func(*corev1.Container
 		Volumes:     mountedVolumes(p.Spec.Volumes, &c),
 		Fields:      specFields(&p.Spec, c.Env),
 		Devices:     deviceAnnotations(p.Annotations),
+		Restarted:   p.Annotations[AnnotationRestarted],
 	}
 	if p.Spec.SecurityContext != nil {
 		pod := *p.Spec.SecurityContext
@@ -130,6 +131,9 @@ func containerHash(p *corev1.Pod, container string, strip func(*corev1.Container
 	return hash(parts)
 }
 
+// AnnotationRestarted on a pod replaces its containers whenever its value changes; `monopod restart` sets it.
+const AnnotationRestarted = "monopod.dev/restarted-at"
+
 // containerParts are the parts of a pod that ContainerHash covers.
 type containerParts struct {
 	Container   *corev1.Container          `json:"container"`
@@ -141,6 +145,7 @@ type containerParts struct {
 	HostUsers   *bool                      `json:"hostUsers,omitempty"`
 	Fields      map[string]string          `json:"fields,omitempty"`
 	Devices     map[string]string          `json:"devices,omitempty"`
+	Restarted   string                     `json:"restarted,omitempty"`
 }
 
 // deviceAnnotations are those by which containers get devices.

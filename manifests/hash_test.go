@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const hashBase = `
@@ -157,5 +158,20 @@ func TestPodsAreNotChangedByHashing(t *testing.T) {
 	ContainerHash(pod, "one")
 	if after := string(canonical(pod)); after != before {
 		t.Errorf("got %s, want %s", after, before)
+	}
+}
+
+// TestTheAnnotationOfARestartReplacesContainers: no other one does, and without it the hash is as it was in earlier releases.
+func TestTheAnnotationOfARestartReplacesContainers(t *testing.T) {
+	pod := func(notes map[string]string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: notes}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	}
+	plain := ContainerHash(pod(nil), "c")
+	if got := ContainerHash(pod(map[string]string{"a": "b", "kubectl.kubernetes.io/restartedAt": "now"}), "c"); got != plain {
+		t.Error("another annotation replaces containers")
+	}
+	once, twice := ContainerHash(pod(map[string]string{AnnotationRestarted: "1"}), "c"), ContainerHash(pod(map[string]string{AnnotationRestarted: "2"}), "c")
+	if once == plain || once == twice {
+		t.Error("a restart replaces nothing")
 	}
 }

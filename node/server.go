@@ -37,6 +37,8 @@ type Config struct {
 	// Applier, which may be nil, takes documents from clients.
 	Applier Applier
 	Whys    Whys
+	// Objects, which may be nil, returns the objects besides pods, as clients see them.
+	Objects func() []metav1.Object
 	// Agent, which may be nil, returns what the daemon costs.
 	Agent func() Agent
 	// Scheduler may be nil: pods may always run then.
@@ -94,6 +96,7 @@ func (s *Server) Handler() http.Handler {
 	for pattern, h := range s.cfg.Routes {
 		mux.Handle(pattern, h)
 	}
+	s.objectRoutes(mux)
 	s.applyRoutes(mux)
 	s.revisionRoutes(mux)
 	s.scheduleRoutes(mux)

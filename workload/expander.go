@@ -63,6 +63,17 @@ func (x *Expander) Finished() map[string]string {
 	return ends
 }
 
+// LastRuns returns, by "namespace/name", the latest time of the schedule for which each CronJob began a Job.
+func (x *Expander) LastRuns() map[string]time.Time {
+	last := map[string]time.Time{}
+	for id, c := range x.state.Crons {
+		if n := len(c.Runs); n > 0 {
+			last[strings.TrimPrefix(id, "CronJob ")] = c.Runs[n-1].At
+		}
+	}
+	return last
+}
+
 // Wanted is what the documents ask for.
 type Wanted struct {
 	Workloads []*manifests.Object

@@ -175,6 +175,9 @@ func cloned(m map[string]string) map[string]string {
 	return maps.Clone(m)
 }
 
+// Revision is the label of pods that are as a template says.
+func Revision(t corev1.PodTemplateSpec) string { return revision(t) }
+
 // revision is a short name of a template.
 func revision(t corev1.PodTemplateSpec) string {
 	b, err := json.Marshal(t)

@@ -272,6 +272,7 @@ func (a *App) server() *node.Server {
 		Leaving: a.board.leavingViews, Settings: a.settings, Version: version(), Agent: a.cost, Log: a.log, Routes: a.routes(), Around: a.ends.OnSocket, Alias: a.alias(),
 		Reach: a.inside, Files: a.inside, StreamIdleTimeout: a.cfg.StreamingConnectionIdleTimeout,
 	}
+	cfg.Objects = a.objects
 	if a.only == nil { // else nobody reads what is applied
 		cfg.Applier, cfg.Scheduler = a.applier(), a.gate
 	}

@@ -54,6 +54,8 @@ type board struct {
 	conditions map[string][]corev1.PodCondition
 	// jobs are the ends of Jobs, by "namespace/name".
 	jobs map[string]string
+	// lastRuns are the times of the schedule for which CronJobs last began a Job, by "namespace/name".
+	lastRuns map[string]time.Time
 	// readers are the subscriptions of the API.
 	readers map[chan struct{}]bool
 	// stir is told each change of a pod. It does not block.
@@ -182,10 +184,11 @@ func (b *board) given(byUID map[types.UID][]corev1.PodCondition) {
 	}
 }
 
-// noteJobs takes down which Jobs have ended, and how.
-func (b *board) noteJobs(ends map[string]string) {
+// noteJobs takes down which Jobs have ended, and how, and when CronJobs last ran.
+func (b *board) noteJobs(ends map[string]string, lastRuns map[string]time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.lastRuns = lastRuns
 	if !maps.Equal(b.jobs, ends) {
 		b.jobs = ends
 		b.notifyLocked()

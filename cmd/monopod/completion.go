@@ -14,6 +14,7 @@ import (
 	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/objects"
 )
 
 // completionPatience is how long a shell waits for a word at most.
@@ -29,9 +30,9 @@ type answers func(ctx context.Context, c *node.Client, o clientFlags, args []str
 func (p *program) addCompletion(root *cobra.Command) {
 	k := completion{p}
 	of := map[string]answers{
-		"exec": first(knownPods), "attach": first(knownPods), "logs": behind(first(knownPods), knownContainers), "port-forward": behind(first(knownPods), knownPorts),
-		"wait": knownPods, "why": first(knownPods), "events": first(knownPods), "describe": kinds("pod"), "history": kinds("pod"), "rollback": kinds("pod"), "diff": kinds("pod"),
-		"get": kinds("pods", "sources"), "top": kinds("pods", "containers", "node"), "delete": kinds("pod"), "pull": knownImages,
+		"exec": first(knownObjects), "attach": first(knownObjects), "logs": behind(first(knownObjects), knownContainers), "port-forward": behind(first(knownObjects), knownPorts),
+		"wait": knownObjects, "why": first(knownPods), "events": first(knownPods), "describe": anyKind(knownObjects), "history": kinds("pod"), "rollback": kinds("pod"), "diff": kinds("pod"),
+		"get": anyKind(fixed(kindWords()...)), "scale": first(knownObjects), "restart": first(knownObjects), "top": kinds("pods", "containers", "node"), "delete": anyKind(fixed(plurals()...)), "pull": knownImages,
 	}
 	for _, cmd := range root.Commands() {
 		if w := of[cmd.Name()]; w != nil {
@@ -96,6 +97,68 @@ func kinds(all ...string) answers {
 		}
 		return knownPods(ctx, c, o, args[1:])
 	})
+}
+
+// anyKind are words for the first argument, and behind a kind the names of its objects, behind KIND/NAME more of those.
+func anyKind(head answers) answers {
+	return func(ctx context.Context, c *node.Client, o clientFlags, args []string) []string {
+		if len(args) == 0 {
+			return head(ctx, c, o, nil)
+		}
+		kind, _, ok := objects.Find(args[0])
+		switch {
+		case strings.Contains(args[0], "/"):
+			return knownObjects(ctx, c, o, args)
+		case !ok:
+			return nil
+		case kind == "Pod":
+			return knownPods(ctx, c, o, args[1:])
+		}
+		var all []string
+		for _, i := range objectsOf(ctx, c, o, kind) {
+			name := nameOf(o, i)
+			if !slices.Contains(args[1:], name) {
+				all = append(all, name)
+			}
+		}
+		return all
+	}
+}
+
+// knownObjects are pods, and workloads and Services as KIND/NAME, that are not in args.
+func knownObjects(ctx context.Context, c *node.Client, o clientFlags, args []string) []string {
+	all := knownPods(ctx, c, o, args)
+	for _, i := range objectsOf(ctx, c, o, "") {
+		word := strings.ToLower(i.Kind) + "/" + nameOf(o, i)
+		if slices.Contains(objects.InAll(), i.Kind) && !slices.Contains(args, word) {
+			all = append(all, word)
+		}
+	}
+	return all
+}
+
+// nameOf is a name as it is written: bare in the namespace that is meant, else with its own.
+func nameOf(o clientFlags, i objects.Item) string {
+	name := i.Object.GetName()
+	if ns := i.Object.GetNamespace(); o.namespace == "" && ns != "" && ns != "default" {
+		name = ns + "/" + name
+	}
+	return name
+}
+
+// objectsOf are the objects of a kind; empty: of all.
+func objectsOf(ctx context.Context, c *node.Client, o clientFlags, kind string) []objects.Item {
+	found, err := c.Objects(ctx, node.ObjectQuery{Kind: kind, Namespace: o.namespace})
+	if err != nil {
+		return nil
+	}
+	var all []objects.Item
+	for _, raw := range found {
+		if i, err := objects.Decode(raw); err == nil {
+			all = append(all, i)
+		}
+	}
+	return all
 }
 
 // knownPods are the names of pods that are not in args: bare in the namespace that is meant, else with theirs.

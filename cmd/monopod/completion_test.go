@@ -32,9 +32,9 @@ func TestTheShellCompletesWhatTheDaemonKnows(t *testing.T) {
 		"attach ": "data/db web :4", "logs ": "data/db web :4", "logs web ": "app other :4", "logs data/db ": "app other :4",
 		"port-forward ": "data/db web :4", "port-forward web ": "http :4", "port-forward web http ": ":4",
 		"cp ": "data/db: web: :2", "cp local ": "data/db: web: :2", "cp web:/etc ": ":2", "cp web:/etc . -c ": "app other :4",
-		"get ": "pods sources :4", "get pods ": "data/db web :4", "get sources ": ":4", "get -n ": "data default :4",
+		"get po": "pods :4", "get s": "secrets services sources statefulsets storageclasses :4", "get pods ": "data/db web :4", "get sources ": ":4", "get -n ": "data default :4",
 		"top ": "containers node pods :4", "top containers ": "data/db web :4", "top node ": ":4", "top pods --sort-by ": "cpu memory :4",
-		"describe ": "pod :4", "describe pod ": "data/db web :4", "wait web ": "data/db :4", "why ": "data/db web :4", "why web ": ":4", "exec gone -c ": ":4",
+		"describe ": "data/db web :4", "get deploy ": ":4", "get no ": "test-node :4", "describe pod ": "data/db web :4", "wait web ": "data/db :4", "why ": "data/db web :4", "why web ": ":4", "exec gone -c ": ":4",
 	} {
 		p := d.program()
 		var out, errs strings.Builder

@@ -20,15 +20,22 @@ import (
 func (p *program) describeCommand() *cobra.Command {
 	o := &clientFlags{}
 	cmd := &cobra.Command{
-		Use:   "describe pod NAME",
-		Short: "Show one pod: where it is written, what runs, what is in the way, when it is tried next",
-		Args:  rangeArgs(1, 2),
+		Use:   "describe POD | KIND NAME | KIND/NAME",
+		Short: "Show details of a pod, or of another object with its pods and events",
+		Long: "Of a pod: where it is written, what runs, what is in the way, when it is tried next, and its latest events. Of a workload or\n" +
+			"Service: its state and its pods.\n\n" +
+			"    monopod describe pod web\n" +
+			"    monopod describe deploy/web",
+		Args: rangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := o.podArg(args)
-			if err != nil {
+			target, err := o.objectArg(args)
+			switch {
+			case err != nil:
 				return err
+			case target.kind != "Pod":
+				return p.describeObject(cmd.Context(), p.client(o), target)
 			}
-			return p.describe(cmd.Context(), p.client(o), key)
+			return p.describe(cmd.Context(), p.client(o), target.key)
 		},
 	}
 	o.add(cmd.Flags())

@@ -50,18 +50,24 @@ func (p *program) drainCommand() *cobra.Command {
 	return cmd
 }
 
+// leastRequest is what a daemon gets to answer, however short --timeout is: then it is known which pods are left.
+const leastRequest = 500 * time.Millisecond
+
 // drain asks for a drain and follows it to its end.
 func (p *program) drain(ctx context.Context, o *drainOptions, r node.DrainRequest) error {
 	c := p.client(&o.clientFlags)
+	asked, began := ctx, time.Now()
 	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+		var cancel, cancelAsked context.CancelFunc
+		asked, cancelAsked = context.WithTimeout(ctx, max(o.timeout, leastRequest))
+		defer cancelAsked()
+		ctx, cancel = context.WithDeadline(ctx, began.Add(o.timeout))
 		defer cancel()
 	}
-	s, err := c.Drain(ctx, r)
+	s, err := c.Drain(asked, r)
 	switch {
-	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return codeError{exitTimeout, fmt.Errorf("monopod did not answer within %s", o.timeout)}
+	case err != nil && errors.Is(asked.Err(), context.DeadlineExceeded):
+		return codeError{exitTimeout, fmt.Errorf("monopod did not answer within %s", max(o.timeout, leastRequest))}
 	case err != nil:
 		return err
 	}

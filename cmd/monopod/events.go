@@ -22,12 +22,14 @@ type eventsOptions struct {
 	output string
 	record string
 	watch  bool
+	// noHeaders belongs to `get events`.
+	noHeaders bool
 }
 
 func (p *program) eventsCommand() *cobra.Command {
 	o := &eventsOptions{}
 	cmd := &cobra.Command{
-		Use:   "events [POD]",
+		Use:   "events [POD|KIND/NAME]",
 		Short: "Show what happened to pods, to inputs and to monopod itself",
 		Long: "Show events, the oldest first, of all namespaces or those of one with -n; with POD those of one pod. The words are\n" +
 			"those of a kubelet where it has some. `-o json` is a v1 EventList, with -w one v1 Event after the other.\n\n" +
@@ -50,11 +52,11 @@ func (p *program) events(ctx context.Context, o *eventsOptions, args []string) e
 	}
 	f := events.Filter{Namespace: o.namespace}
 	if len(args) > 0 {
-		key, err := o.podArg(args)
+		target, err := o.objectArg(args)
 		if err != nil {
 			return err
 		}
-		f = podEvents(key.Namespace, key.Name)
+		f = events.Filter{Kind: target.kind, Namespace: target.key.Namespace, Name: target.key.Name}
 	}
 	switch {
 	case o.record != "" && o.watch:
@@ -75,6 +77,9 @@ func (p *program) events(ctx context.Context, o *eventsOptions, args []string) e
 	}
 	t, now := p.table(), time.Now()
 	rows := [][]string{eventHeader()}
+	if o.noHeaders {
+		rows = nil
+	}
 	for i := range list.Items {
 		rows = append(rows, eventRow(&list.Items[i], now))
 	}

@@ -35,7 +35,7 @@ func (o *execOptions) add(cmd *cobra.Command) {
 func (p *program) execCommand() *cobra.Command {
 	o := &execOptions{}
 	cmd := &cobra.Command{
-		Use:   "exec POD -- COMMAND [ARG...]",
+		Use:   "exec POD|KIND/NAME -- COMMAND [ARG...]",
 		Short: "Run a command in a container",
 		Long: "The command has user, environment, directory and rights of the container's own process. The exit code is that of the command, " +
 			"or 1 when it could not be run. It ends with `monopod exec`.",
@@ -44,23 +44,24 @@ func (p *program) execCommand() *cobra.Command {
 			if dash < 1 || dash > 2 || len(args) == dash {
 				return usagef("usage: monopod exec POD [-c CONTAINER] -- COMMAND [ARG...]")
 			}
-			key, err := o.podArg(args[:dash])
+			target, err := o.objectArg(args[:dash])
 			if err != nil {
 				return err
 			}
-			return p.exec(cmd.Context(), o, key, args[dash:])
+			return p.exec(cmd.Context(), o, target, args[dash:])
 		},
 	}
 	o.add(cmd)
 	return cmd
 }
 
-func (p *program) exec(ctx context.Context, o *execOptions, key manifests.Key, command []string) error {
+func (p *program) exec(ctx context.Context, o *execOptions, target object, command []string) error {
 	c := p.client(&o.clientFlags)
-	pod, err := findPod(ctx, c, key)
+	to, err := p.reach(ctx, c, target)
 	if err != nil {
 		return err
 	}
+	pod, key := to.pod, to.key()
 	name := p.containerFor(o, pod)
 	if o.tty && o.stdin && !isTerminal(p.stdin) {
 		p.note(o, "Unable to use a TTY - input is not a terminal or the right kind of file")
@@ -123,29 +124,30 @@ func (p *program) streams(o *execOptions) (s streams.Streams, done func(), err e
 func (p *program) attachCommand() *cobra.Command {
 	o := &execOptions{}
 	cmd := &cobra.Command{
-		Use:   "attach POD",
+		Use:   "attach POD|KIND/NAME",
 		Short: "Connect to the process of a container that runs",
 		Long: "Its output is there from now on, until the container ends. With -i, standard input goes to a container with `stdin: true`. " +
 			"Ctrl-P Ctrl-Q leaves a terminal and lets the container run on.",
 		Args: rangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := o.podArg(args)
+			target, err := o.objectArg(args)
 			if err != nil {
 				return err
 			}
-			return p.attach(cmd.Context(), o, key)
+			return p.attach(cmd.Context(), o, target)
 		},
 	}
 	o.add(cmd)
 	return cmd
 }
 
-func (p *program) attach(ctx context.Context, o *execOptions, key manifests.Key) error {
+func (p *program) attach(ctx context.Context, o *execOptions, target object) error {
 	c := p.client(&o.clientFlags)
-	pod, err := findPod(ctx, c, key)
+	to, err := p.reach(ctx, c, target)
 	if err != nil {
 		return err
 	}
+	pod, key := to.pod, to.key()
 	name := p.containerFor(o, pod)
 	container := manifests.FindContainer(&pod.Spec, name)
 	if container == nil {

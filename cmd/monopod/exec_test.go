@@ -87,7 +87,7 @@ func TestExecAttachAndPortForward(t *testing.T) {
 		{[]string{"attach", "web", "-i", "-c", "app"}, result{"output of default/web, input false", "container app has no standard input (stdin: true)\n", 0}},
 		{[]string{"attach", "web", "-it", "-c", "other"}, result{"output of default/web, input true", "Unable to use a TTY - container other did not allocate one\n", 0}},
 		{[]string{"attach", "web", "-c", "none"}, result{"", "monopod: pod default/web has no container \"none\"; it has app, other\n", 1}},
-		{[]string{"port-forward", "web"}, result{"", "monopod: usage: monopod port-forward POD [LOCAL:]REMOTE... [flags]\nsee `monopod port-forward --help`\n", 2}},
+		{[]string{"port-forward", "web"}, result{"", "monopod: usage: monopod port-forward POD|KIND/NAME [LOCAL:]REMOTE... [flags]\nsee `monopod port-forward --help`\n", 2}},
 		{[]string{"port-forward", "web", "https"}, result{"", "monopod: \"https\" is neither a port nor the name of a port of the pod\nsee `monopod port-forward --help`\n", 2}},
 		{[]string{"port-forward", "web", "x:80"}, result{"", "monopod: \"x\" is not a port\nsee `monopod port-forward --help`\n", 2}},
 		{[]string{"port-forward", "web", ":80", "--address", "here"}, result{"", "monopod: --address here is neither localhost nor an IP address\nsee `monopod port-forward --help`\n", 2}},

@@ -11,10 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/objects"
 )
 
 // getOptions are the flags of `get`.
@@ -23,54 +25,78 @@ type getOptions struct {
 	output        string
 	watch         bool
 	allNamespaces bool
+	noHeaders     bool
+	selector      string
+
+	// out and chosen are output and selector, read.
+	out    output
+	chosen labels.Selector
 }
 
 func (p *program) getCommand() *cobra.Command {
 	o := &getOptions{}
 	cmd := &cobra.Command{
-		Use:   "get pods|sources [NAME]",
-		Short: "Show what runs, and where it is read from",
-		Long: "`get pods` shows the pods of all namespaces, or those of one with -n. With NAME it shows one pod (of namespace\n" +
-			"default, unless -n or NAMESPACE/NAME says otherwise). `-o json` is a v1 PodList, or a v1 Pod for a named one, with\n" +
-			"the annotations monopod.dev/source, monopod.dev/why and monopod.dev/next-try added.\n\n" +
-			"`get sources` shows each file, directory and URL that is read, whether it is accepted, and what is wrong with it.",
-		Args: rangeArgs(1, 2),
+		Use:   "get KIND[,KIND...] [NAME...] | KIND/NAME...",
+		Short: "List pods, workloads, other objects, events and sources",
+		Long: "KIND is pods, deployments, replicasets, statefulsets, daemonsets, jobs, cronjobs (with their next run), services, configmaps,\n" +
+			"secrets (without values), nodes, events, all, and each other kind of manifests, also short as with kubectl: po, deploy,\n" +
+			"rs, sts, ds, cj, svc, cm, no, ev. Lists show all namespaces, or one with -n; a name is that of namespace default, unless -n or\n" +
+			"NAMESPACE/NAME says otherwise. `-o json` is a v1 PodList, or a v1 List of other kinds, or the object for a single name; pods have\n" +
+			"the annotations monopod.dev/source, monopod.dev/why and monopod.dev/next-try added, objects monopod.dev/source.\n\n" +
+			"`get sources` shows each file, directory and URL that is read, whether it is accepted, and what is wrong with it.\n\n" +
+			"    monopod get deploy,svc -n shop\n" +
+			"    monopod get pods -l app=web -o jsonpath='{.items[*].status.podIP}'\n" +
+			"    monopod get cj -o custom-columns=NAME:.metadata.name,SCHEDULE:.spec.schedule",
+		Args: rangeArgs(1, 1000),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.get(cmd.Context(), o, args) },
 	}
 	o.add(cmd.Flags())
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "output `format`: wide, json, yaml or name")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on and show changes as they come")
-	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces, which is the default without NAME")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "output `format`: wide, json, yaml, name, jsonpath=EXPRESSION or custom-columns=TITLE:PATH,...; strings are escaped, but in json and yaml")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "only objects with these `labels`: app=web,tier!=db, 'app in (a,b)'")
+	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "print no titles of columns")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "keep running and show changes of pods or events")
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, the default without NAME")
 	return cmd
 }
 
-func (p *program) get(ctx context.Context, o *getOptions, args []string) error {
-	if err := oneOfOutputs(o.output, "wide", "json", "yaml", "name"); err != nil {
+func (p *program) get(ctx context.Context, o *getOptions, args []string) (err error) {
+	if o.out, err = parseOutput(o.output); err != nil {
+		return err
+	}
+	if o.chosen, err = parseSelector(o.selector); err != nil {
 		return err
 	}
 	if o.allNamespaces {
 		o.namespace = ""
 	}
 	c := p.client(&o.clientFlags)
-	switch kind := args[0]; kind {
+	switch args[0] {
 	case "source", "sources", "files", "inputs":
-		if len(args) > 1 || o.watch {
-			return usagef("get sources takes neither NAME nor --watch")
+		if len(args) > 1 || o.watch || o.selector != "" {
+			return usagef("get sources takes neither NAME nor --watch nor -l")
 		}
 		return p.getSources(ctx, c, o)
-	default:
-		if len(args) == 1 && isPodWord(kind) {
-			return p.getPods(ctx, c, o)
-		}
-		if !isPodWord(kind) && len(args) == 1 && kind[:min(4, len(kind))] != "pod/" && kind[:min(5, len(kind))] != "pods/" {
-			return usagef("monopod has no %q%s", kind, appendHint(didYouMean(kind, []string{"pods", "sources"})))
-		}
-		key, err := o.podArg(args)
-		if err != nil {
-			return err
-		}
-		return p.getPod(ctx, c, o, key)
 	}
+	all, err := o.wanted(args)
+	if err != nil {
+		return err
+	}
+	w := all[0]
+	simple := o.out.format == "" || slices.Contains([]string{"wide", "json", "yaml", "name"}, o.out.format)
+	switch {
+	case len(all) == 1 && w.kind == objects.Event && len(w.keys) == 0 && simple && o.out.format != "name" && o.selector == "":
+		format := strings.TrimPrefix(o.output, "wide")
+		return p.events(ctx, &eventsOptions{clientFlags: o.clientFlags, output: format, watch: o.watch, noHeaders: o.noHeaders}, nil)
+	case slices.ContainsFunc(all, func(w wantedObjects) bool { return w.kind == objects.Event }):
+		return usagef("get events takes neither names, other kinds, -l nor this output; see `monopod events POD`")
+	case len(all) == 1 && w.kind == "Pod" && len(w.keys) == 0 && simple:
+		return p.getPods(ctx, c, o)
+	case len(all) == 1 && w.kind == "Pod" && len(w.keys) == 1 && simple && o.selector == "":
+		return p.getPod(ctx, c, o, w.keys[0])
+	case o.selector != "" && slices.ContainsFunc(all, func(w wantedObjects) bool { return len(w.keys) > 0 }):
+		return usagef("give names or -l, not both")
+	}
+	return p.getObjects(ctx, c, o, all)
 }
 
 func (p *program) getPods(ctx context.Context, c *node.Client, o *getOptions) error {
@@ -81,11 +107,12 @@ func (p *program) getPods(ctx context.Context, c *node.Client, o *getOptions) er
 	if err != nil {
 		return err
 	}
+	list.Items = slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !o.chosen.Matches(labels.Set(pod.Labels)) })
 	switch o.output {
 	case "json", "yaml":
 		return p.printObject(list, o.output)
 	}
-	p.printPods(list.Items, o.output)
+	p.printPods(list.Items, o)
 	if o.output == "name" {
 		return nil
 	}
@@ -112,7 +139,7 @@ func (p *program) getPod(ctx context.Context, c *node.Client, o *getOptions, key
 	if o.output == "json" || o.output == "yaml" {
 		return p.printObject(pod, o.output)
 	}
-	p.printPods([]corev1.Pod{*pod}, o.output)
+	p.printPods([]corev1.Pod{*pod}, o)
 	return nil
 }
 
@@ -137,8 +164,8 @@ func findPod(ctx context.Context, c *node.Client, key manifests.Key) (*corev1.Po
 	return nil, fmt.Errorf("pod %q not found in namespace %q%s", key.Name, key.Namespace, hint)
 }
 
-func (p *program) printPods(pods []corev1.Pod, output string) {
-	now := time.Now()
+func (p *program) printPods(pods []corev1.Pod, o *getOptions) {
+	output, now := o.output, time.Now()
 	if output == "name" {
 		for i := range pods {
 			p.out().Println("pod/" + pods[i].Name)
@@ -150,6 +177,9 @@ func (p *program) printPods(pods []corev1.Pod, output string) {
 	}
 	t := p.table()
 	rows := [][]string{podHeader().cells(output == "wide")}
+	if o.noHeaders {
+		rows = nil
+	}
 	for i := range pods {
 		rows = append(rows, rowOf(&pods[i], now).cells(output == "wide"))
 	}
@@ -161,6 +191,9 @@ func (p *program) watchPods(ctx context.Context, c *node.Client, o *getOptions, 
 	t := p.table()
 	header := false
 	return c.Watch(ctx, key.Namespace, key.Name, func(e node.PodEvent) error {
+		if !o.chosen.Matches(labels.Set(e.Object.Labels)) {
+			return nil
+		}
 		switch o.output {
 		case "json":
 			return p.printObject(e.Object, "json")
@@ -176,7 +209,7 @@ func (p *program) watchPods(ctx context.Context, c *node.Client, o *getOptions, 
 			row.status = "Deleted"
 		}
 		cells := row.cells(o.output == "wide")
-		if !header {
+		if !header && !o.noHeaders {
 			t.fit(cells)
 			t.print(podHeader().cells(o.output == "wide"))
 			header = true
@@ -220,7 +253,9 @@ func (p *program) getSources(ctx context.Context, c *node.Client, o *getOptions)
 	if inputs == nil {
 		inputs = []node.Input{}
 	}
-	switch o.output {
+	switch o.out.format {
+	case "jsonpath", "custom-columns":
+		return usagef("get sources has no output %s; use -o json", o.out.format)
 	case "json", "yaml":
 		return p.printObject(inputs, o.output)
 	case "name":
@@ -235,6 +270,10 @@ func (p *program) getSources(ctx context.Context, c *node.Client, o *getOptions)
 	}
 	now := time.Now()
 	t := p.table()
+	head := 1
+	if o.noHeaders {
+		head = 0
+	}
 	rows := [][]string{{"SOURCE", "STATE", "AGE", "PODS", "INPUT"}}
 	for _, i := range inputs {
 		rows = append(rows, []string{i.Source, i.State, sinceText(i.Since, now), strconv.Itoa(len(i.Pods)), i.Input})
@@ -242,7 +281,9 @@ func (p *program) getSources(ctx context.Context, c *node.Client, o *getOptions)
 	for _, r := range rows {
 		t.fit(r)
 	}
-	t.print(rows[0])
+	for _, row := range rows[:head] {
+		t.print(row)
+	}
 	for n, i := range inputs {
 		t.print(rows[n+1])
 		for _, e := range i.Errors {

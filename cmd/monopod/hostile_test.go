@@ -15,9 +15,13 @@ import (
 	"time"
 	"unicode"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"monopod/manifests"
@@ -161,6 +165,12 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 	mux.HandleFunc("GET /v1/sources", one(hostile[[]node.Input]()))
 	mux.HandleFunc("GET /v1/why", one(hostile[why.Answer]()))
 	mux.HandleFunc("GET /v1/why/{namespace}/{name}", one(hostile[why.Answer]()))
+	mux.HandleFunc("GET /v1/objects", func(w http.ResponseWriter, r *http.Request) {
+		send(w, map[string]any{"items": slices.DeleteFunc(hostileObjects(), func(o any) bool {
+			kind := r.URL.Query().Get("kind")
+			return kind != "" && kind != o.(runtime.Object).GetObjectKind().GroupVersionKind().Kind
+		})})
+	})
 	mux.HandleFunc("GET /v1/agent", one(hostile[node.Agent]()))
 	mux.HandleFunc("GET /v1/drain", one(hostile[node.Schedule]()))
 	mux.HandleFunc("PUT /v1/drain", one(hostile[node.Schedule]()))
@@ -195,6 +205,22 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 		})
 	}
 	return serveOn(t, handler)
+}
+
+// hostileObjects has one of each kind that has columns; the first pod of the daemon is theirs.
+func hostileObjects() []any {
+	all := []any{
+		of("Deployment", hostile[appsv1.Deployment]()), of("ReplicaSet", hostile[appsv1.ReplicaSet]()), of("StatefulSet", hostile[appsv1.StatefulSet]()), of("DaemonSet", hostile[appsv1.DaemonSet]()),
+		of("Job", hostile[batchv1.Job]()), of("CronJob", hostile[batchv1.CronJob]()), of("Service", hostile[corev1.Service]()), of("ConfigMap", hostile[corev1.ConfigMap]()), of("Secret", hostile[corev1.Secret]()),
+		of("PersistentVolumeClaim", hostile[corev1.PersistentVolumeClaim]()), of("Node", hostile[corev1.Node]()), of("StorageClass", hostile[corev1.ConfigMap]()),
+	}
+	return all
+}
+
+func of[T any](kind string, v T) any {
+	o := any(&v).(runtime.Object)
+	o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Group: "x", Version: "v1", Kind: kind})
+	return o
 }
 
 func hostileHistory() node.History {
@@ -233,6 +259,10 @@ func clientCommands(manifest string) [][]string {
 		{"get", "pods"}, {"get", "pods", "-o", "wide"}, {"get", "pods", "-o", "name"}, {"get", "pods", "-o", "json"}, {"get", "pods", "-o", "yaml"}, {"get", "pods", "-w"},
 		{"get", "pods", "-w", "-o", "yaml"}, {"get", "pods", "-w", "-o", "json"}, {"get", "pods", "-w", "-o", "name"}, {"get", "pod", "web"},
 		{"get", "sources"}, {"get", "sources", "-o", "name"}, {"get", "sources", "-o", "json"}, {"get", "sources", "-o", "yaml"},
+		{"get", "all"}, {"get", "all", "-o", "wide"}, {"get", "all", "-o", "name"}, {"get", "all", "-o", "yaml"}, {"get", "cm,secrets,pvc,no,sc", "-o", "wide"}, {"get", "cm", "-o", "jsonpath={.items[*]}"},
+		{"get", "cm", "-o", "jsonpath={range .items[*]}{.data}{\"\\n\"}{end}"}, {"get", "pods", "-o", "custom-columns=A:.metadata.name,B:.metadata.annotations,C:.spec.containers[*].image"}, {"get", "pods", "web", "nope"}, {"get", "deploy/web"},
+		{"describe", "deploy", "web"}, {"describe", "svc/web"}, {"describe", "cm/web"}, {"describe", "job/web"}, {"describe", "no/web"}, {"describe", "cj/web"}, {"logs", "deploy/web"}, {"logs", "-l", "a=b", "--prefix"}, {"exec", "svc/web", "--", "true"},
+		{"wait", "deploy/web", "--timeout=1ms"}, {"wait", "job/web", "--for=condition=x", "--timeout=1ms"}, {"scale", "deploy/web", "--replicas=2"}, {"restart", "ds/web"}, {"restart", "pod", "web"}, {"port-forward", "svc/web", "x"}, {"events", "deploy/web"},
 		{"describe", "pod", "web"}, {"why"}, {"why", "web"}, {"why", "-o", "json"},
 		{"logs", "web"}, {"events"}, {"events", "web"}, {"events", "-o", "json"}, {"events", "-o", "yaml"}, {"events", "-w"}, {"events", "-w", "-o", "yaml"},
 		{"history", "pod", "web"}, {"history", "pod", "web", "-o", "json"}, {"history", "pod", "web", "-o", "yaml"}, {"diff", "pod", "web"}, {"diff", "pod", "web", "--from=7"}, {"rollback", "pod", "web"},
@@ -252,7 +282,7 @@ func localCommands(manifests string) [][]string {
 		{"run", "--config", evil}, {"run", evil}, {"down", evil}, {"cleanup", "--config", evil}, {"install", "--config", evil}, {"uninstall", "--config", evil}, {"version", evil}, {"version"},
 		{evil}, {"get", evil}, {"get", "pods", "-o", evil}, {"get", "pods", "--" + evil}, {"get", "pods", "--watch=" + evil}, {"wait", "x", "--for=" + evil}, {"completion", "bash", evil}, {"completion", "bash"},
 		{"__complete", "get", "pod", ""}, {"help", evil}, {"logs", "web", "--since-time", evil}, {"delete", evil, evil}, {"exec", evil, "--", "x"}, {"cp", evil, evil}, {"top", evil, "x"},
-		{"events", "--record", evil}, {"why", "--socket", "/nonexistent/" + evil}, {"get", "pods", "--socket", "/nonexistent/" + evil},
+		{"events", "--record", evil}, {"get", "pods", "-o", "jsonpath={" + evil}, {"get", "pods", "-o", "custom-columns=" + evil}, {"get", "pods", "-l", evil}, {"get", "deploy/" + evil}, {"scale", evil}, {"restart", evil + "/x"}, {"why", "--socket", "/nonexistent/" + evil}, {"get", "pods", "--socket", "/nonexistent/" + evil},
 	}
 }
 

@@ -30,14 +30,22 @@ type logsOptions struct {
 	limitBytes int64
 	since      time.Duration
 	sinceTime  string
+
+	allContainers bool
+	prefix        bool
+	selector      string
 }
 
 func (p *program) logsCommand() *cobra.Command {
 	o := &logsOptions{}
 	cmd := &cobra.Command{
-		Use:   "logs POD [CONTAINER]",
-		Short: "Print the output of a container",
-		Args:  rangeArgs(1, 2),
+		Use:   "logs POD|KIND/NAME [CONTAINER]",
+		Short: "Print the output of containers",
+		Long: "KIND/NAME is a workload or Service: the log is that of one of its pods. The output of a container is printed as it is, escape\n" +
+			"sequences included.\n\n" +
+			"    monopod logs deploy/web --tail=20\n" +
+			"    monopod logs -l app=web --all-containers --prefix -f",
+		Args: rangeArgs(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				if o.container != "" && o.container != args[1] {
@@ -45,11 +53,19 @@ func (p *program) logsCommand() *cobra.Command {
 				}
 				o.container = args[1]
 			}
-			key, err := o.podArg(args[:1])
+			switch {
+			case o.allContainers && o.container != "":
+				return usagef("give a container or --all-containers, not both")
+			case (len(args) == 0) == (o.selector == ""):
+				return usagef("which log? Write the name of a pod, KIND/NAME, or -l LABELS")
+			case o.selector != "":
+				return p.logs(cmd.Context(), o, nil)
+			}
+			target, err := o.objectArg(args[:1])
 			if err != nil {
 				return err
 			}
-			return p.logs(cmd.Context(), o, key)
+			return p.logs(cmd.Context(), o, &target)
 		},
 	}
 	o.add(cmd.Flags())
@@ -61,6 +77,9 @@ func (p *program) logsCommand() *cobra.Command {
 	f.Int64Var(&o.tail, "tail", -1, "number of last `lines` to print; -1 for all")
 	f.Int64Var(&o.limitBytes, "limit-bytes", 0, "most `bytes` to print")
 	f.DurationVar(&o.since, "since", 0, "only lines younger than this `duration`, such as 5m")
+	f.BoolVar(&o.allContainers, "all-containers", false, "all containers of the pod, one after the other; with --follow, line by line")
+	f.BoolVar(&o.prefix, "prefix", false, "begin each line with the pod and container it is from")
+	f.StringVarP(&o.selector, "selector", "l", "", "pods with these `labels`")
 	f.StringVar(&o.sinceTime, "since-time", "", "only lines after this `time` (RFC 3339)")
 	return cmd
 }
@@ -98,21 +117,37 @@ func (o *logsOptions) query() (url.Values, error) {
 	return q, nil
 }
 
-func (p *program) logs(ctx context.Context, o *logsOptions, key manifests.Key) error {
+// logs prints the log of a target, or of the pods that -l selects.
+func (p *program) logs(ctx context.Context, o *logsOptions, target *object) error {
 	q, err := o.query()
 	if err != nil {
 		return err
 	}
 	c := p.client(&o.clientFlags)
-	pod, err := findPod(ctx, c, key)
-	if err != nil {
-		return err
+	var pods []corev1.Pod
+	if target == nil {
+		if pods, err = selectedPods(ctx, c, o); err != nil {
+			return err
+		}
+	} else {
+		to, err := p.reach(ctx, c, *target)
+		if err != nil {
+			return err
+		}
+		pods = []corev1.Pod{*to.pod}
+	}
+	if target == nil || o.allContainers || o.prefix {
+		if len(pods) == 0 {
+			p.errs().Println("No pods found.")
+		}
+		return p.manyLogs(ctx, c, o, q, p.logSources(o, pods))
 	}
 	name := o.container
 	if name == "" {
-		name = p.defaultContainer(pod)
+		name = p.defaultContainer(&pods[0])
 	}
 	q.Set("container", name)
+	key := manifests.Key{Namespace: pods[0].Namespace, Name: pods[0].Name}
 	body, err := c.Log(ctx, key.Namespace, key.Name, q)
 	if err != nil {
 		return err

@@ -27,7 +27,19 @@ func podHeader() podRow {
 // rowOf sums up a pod the way kubectl does.
 func rowOf(pod *corev1.Pod, now time.Time) podRow {
 	ready, restarts, last := 0, 0, time.Time{}
-	for _, c := range pod.Status.ContainerStatuses {
+	statuses, lasting := slices.Clone(pod.Status.ContainerStatuses), len(pod.Spec.Containers)
+	for _, c := range pod.Spec.InitContainers { // a sidecar counts like a container
+		if c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+			continue
+		}
+		lasting++
+		for _, s := range pod.Status.InitContainerStatuses {
+			if s.Name == c.Name {
+				statuses = append(statuses, s)
+			}
+		}
+	}
+	for _, c := range statuses {
 		if c.Ready && c.State.Running != nil {
 			ready++
 		}
@@ -37,7 +49,7 @@ func rowOf(pod *corev1.Pod, now time.Time) podRow {
 		}
 	}
 	r := podRow{
-		namespace: pod.Namespace, name: pod.Name, ready: fmt.Sprintf("%d/%d", ready, len(pod.Spec.Containers)), status: podStatus(pod),
+		namespace: pod.Namespace, name: pod.Name, ready: fmt.Sprintf("%d/%d", ready, lasting), status: podStatus(pod),
 		restarts: strconv.Itoa(restarts), age: age(pod, now), ip: or(pod.Status.PodIP, "<none>"), node: or(pod.Spec.NodeName, "<none>"),
 		revision: node.RevisionText(pod.Annotations), source: pod.Annotations[node.AnnotationSource], why: oneLine(pod.Annotations[node.AnnotationWhy]),
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"monopod/manifests"
 )
@@ -25,10 +26,10 @@ type forwardOptions struct {
 func (p *program) portForwardCommand() *cobra.Command {
 	o := &forwardOptions{}
 	cmd := &cobra.Command{
-		Use:   "port-forward POD [LOCAL:]REMOTE...",
+		Use:   "port-forward POD|KIND/NAME [LOCAL:]REMOTE...",
 		Short: "Forward local TCP ports to a pod",
 		Long: "REMOTE is a port in the pod's network, or the name of one of its ports; LOCAL is the same unless given, and any free one when it is empty. " +
-			"It goes on until it is interrupted, also while the pod is replaced.",
+			"Of a Service, REMOTE is one of its ports. It goes on until it is interrupted, also while the pod is replaced.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usagef("usage: %s", cmd.UseLine())
@@ -36,11 +37,11 @@ func (p *program) portForwardCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := o.podArg(args[:1])
+			target, err := o.objectArg(args[:1])
 			if err != nil {
 				return err
 			}
-			return p.portForward(cmd.Context(), o, key, args[1:])
+			return p.portForward(cmd.Context(), o, target, args[1:])
 		},
 	}
 	o.add(cmd.Flags())
@@ -54,16 +55,18 @@ type forwarded struct {
 }
 
 // parseForward reads [LOCAL:]REMOTE.
-func parseForward(text string, pod *corev1.Pod) (forwarded, error) {
+func parseForward(text string, through reached) (forwarded, error) {
 	local, remote, both := strings.Cut(text, ":")
 	if !both {
 		remote = local
 	}
-	f := forwarded{remote: namedPort(remote, pod)}
+	f := forwarded{remote: through.port(remote)}
 	n, err := strconv.ParseUint(local, 10, 16)
 	switch {
 	case f.remote == 0:
 		return f, usagef("%q is neither a port nor the name of a port of the pod", remote)
+	case !both && err == nil && n > 0: // of a Service, it is not that of the pod
+		f.local = int(n)
 	case !both:
 		f.local = f.remote
 	case local == "": // any
@@ -73,6 +76,24 @@ func parseForward(text string, pod *corev1.Pod) (forwarded, error) {
 		f.local = int(n)
 	}
 	return f, nil
+}
+
+// port returns the port of the pod that is meant, 0 when there is none: by number or name, of a Service one of its ports.
+func (r reached) port(text string) int {
+	service, ok := r.by.Object.(*corev1.Service)
+	if !ok {
+		return namedPort(text, r.pod)
+	}
+	for _, p := range service.Spec.Ports {
+		if p.Name != text && strconv.Itoa(int(p.Port)) != text {
+			continue
+		}
+		if p.TargetPort.Type == intstr.Int && p.TargetPort.IntVal == 0 {
+			return int(p.Port)
+		}
+		return namedPort(p.TargetPort.String(), r.pod)
+	}
+	return 0
 }
 
 // namedPort is a port by number or name, 0 when there is none.
@@ -90,12 +111,13 @@ func namedPort(text string, pod *corev1.Pod) int {
 	return 0
 }
 
-func (p *program) portForward(ctx context.Context, o *forwardOptions, key manifests.Key, specs []string) error {
+func (p *program) portForward(ctx context.Context, o *forwardOptions, target object, specs []string) error {
 	c := p.client(&o.clientFlags)
-	pod, err := findPod(ctx, c, key)
+	through, err := p.reach(ctx, c, target)
 	if err != nil {
 		return err
 	}
+	key := through.key()
 	var open []net.Listener
 	defer func() {
 		for _, ln := range open {
@@ -108,7 +130,7 @@ func (p *program) portForward(ctx context.Context, o *forwardOptions, key manife
 	defer cancel()
 	to := c.Streams()
 	for _, text := range specs {
-		f, err := parseForward(text, pod)
+		f, err := parseForward(text, through)
 		if err != nil {
 			return err
 		}

@@ -146,7 +146,7 @@ func (p *program) root() *cobra.Command {
 	root.SetErr(p.rawErr())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.whyCommand(), p.logsCommand(), p.eventsCommand(), p.historyCommand(), p.diffCommand(), p.rollbackCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.statusCommand(), p.drainCommand(), p.cordonCommand(), p.undrainCommand(), p.onceCommand(), p.upCommand(), p.downCommand(), p.cleanupCommand(), p.installCommand(), p.uninstallCommand(), p.versionCommand())
-	root.AddCommand(p.imagesCommand(), p.pullCommand())
+	root.AddCommand(p.imagesCommand(), p.pullCommand(), p.scaleCommand(), p.restartCommand())
 	root.AddCommand(p.execCommand(), p.attachCommand(), p.portForwardCommand(), p.copyCommand(), p.topCommand())
 	p.addCompletion(root)
 	return root

@@ -17,12 +17,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/objects"
 	"monopod/trial"
 )
 
@@ -175,23 +174,7 @@ func keepRun(ctx context.Context, cfg *LoadedConfig, configFile string) error {
 }
 
 // template is that of the pods of a workload.
-func template(w *manifests.Object) *corev1.PodTemplateSpec {
-	switch o := w.Object.(type) {
-	case *appsv1.Deployment:
-		return &o.Spec.Template
-	case *appsv1.ReplicaSet:
-		return &o.Spec.Template
-	case *appsv1.StatefulSet:
-		return &o.Spec.Template
-	case *appsv1.DaemonSet:
-		return &o.Spec.Template
-	case *batchv1.Job:
-		return &o.Spec.Template
-	case *batchv1.CronJob:
-		return &o.Spec.JobTemplate.Spec.Template
-	}
-	return nil
-}
+func template(w *manifests.Object) *corev1.PodTemplateSpec { return objects.Template(w.Object) }
 
 // reservation is a socket that has a port and does not listen on it: the kernel gives the port to nobody else, and
 // whoever connects before the pod is there is refused.

@@ -14,6 +14,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/objects"
 )
 
 // goal is what a pod is to become.
@@ -118,10 +119,13 @@ func (p *program) waitCommand() *cobra.Command {
 	var until string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "wait --for=condition=NAME[=VALUE]|phase=PHASE|delete POD...",
-		Short: "Wait until pods are as wanted",
+		Use:   "wait --for=condition=NAME[=VALUE]|phase=PHASE|delete POD|KIND/NAME...",
+		Short: "Wait for a condition on pods, workloads or other objects",
 		Long: "Wait until each of the pods has a condition, as `--for=condition=Ready` or `--for=condition=Ready=False`, is in a phase,\n" +
-			"as `--for=phase=Succeeded`, or is gone, with `--for=delete`. A pod that does not exist yet is waited for.\n\n" +
+			"as `--for=phase=Succeeded`, or is gone, with `--for=delete`. A pod that does not exist yet is waited for. A Job has the conditions\n" +
+			"Complete and Failed, a Deployment Available, and each workload but Jobs Ready, when all its pods are.\n\n" +
+			"    monopod wait job/migrate --for=condition=complete --timeout=5m\n" +
+			"    monopod wait deploy/web --for=condition=available\n\n" +
 			"Exit code 0: they are so; 1: one of them has ended otherwise, for good, was taken back to an older revision meanwhile, or\n" +
 			"cannot be looked at; 2: not in time, or the command line is wrong.",
 		Args: cobra.MinimumNArgs(0),
@@ -130,9 +134,12 @@ func (p *program) waitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			keys, err := flags.podArgs(args)
+			keys, others, err := flags.waitArgs(args)
 			if err != nil {
 				return err
+			}
+			if len(others) > 0 {
+				return p.waitObjects(cmd.Context(), p.client(&flags), others, waitFor{until, timeout})
 			}
 			goals := map[manifests.Key]goal{}
 			for _, key := range keys {
@@ -146,6 +153,28 @@ func (p *program) waitCommand() *cobra.Command {
 	cmd.Flags().StringVar(&until, "for", "condition=Ready", "what to wait `for`: condition=NAME, condition=NAME=VALUE, phase=PHASE or delete")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait; 0: for ever")
 	return cmd
+}
+
+// waitArgs reads pods, or other objects; not both.
+func (c *clientFlags) waitArgs(args []string) (pods []manifests.Key, others []object, err error) {
+	for _, arg := range args {
+		word, _, slash := strings.Cut(arg, "/")
+		if kind, _, known := objects.Find(word); slash && known && kind != "Pod" {
+			o, err := c.objectArg([]string{arg})
+			if err != nil {
+				return nil, nil, err
+			}
+			others = append(others, o)
+		}
+	}
+	switch {
+	case len(others) == 0:
+		pods, err = c.podArgs(args)
+		return pods, nil, err
+	case len(others) < len(args):
+		return nil, nil, usagef("wait for pods or for other objects, not for both at once")
+	}
+	return nil, others, nil
 }
 
 // podArgs reads "NAME...", "pod/NAME..." or "pod NAME...".

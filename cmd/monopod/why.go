@@ -28,7 +28,7 @@ func (p *program) whyCommand() *cobra.Command {
 	o := &clientFlags{}
 	var output, config string
 	cmd := &cobra.Command{
-		Use:   "why [POD]",
+		Use:   "why [POD|KIND/NAME]",
 		Short: "Say why a pod is as it is, and what can be done; without POD, about everything that is not fine",
 		Long: "For each pod it says where it is wanted, what runs, what is in the way and what stands behind that, the last lines of a\n" +
 			"container that ended, what happens next and when, and what a person can do. Without POD it covers every pod, file\n" +
@@ -45,10 +45,11 @@ func (p *program) whyCommand() *cobra.Command {
 			}
 			key := manifests.Key{Namespace: o.namespace}
 			if len(args) > 0 {
-				var err error
-				if key, err = o.podArg(args); err != nil {
+				target, err := o.objectArg(args) // a workload is found by its name
+				if err != nil {
 					return err
 				}
+				key = target.key
 			}
 			return p.why(cmd.Context(), whyRequest{clientFlags: *o, key: key, output: output, config: config})
 		},

@@ -59,7 +59,7 @@ func (a *App) followWorkloads(ctx context.Context, pool *runner.Pool) {
 		wait, began := farAway, time.Now()
 		if d, ok := a.board.wanted(pool); ok && !a.gate.isEnding() { // else Jobs would count what is stopped as failed
 			wait = w.update(began, d)
-			a.board.noteJobs(x.Finished())
+			a.board.noteJobs(x.Finished(), x.LastRuns())
 		}
 		timer.Reset(wait)
 		sleep(ctx, min(3*time.Since(began), longestRest))

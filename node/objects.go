@@ -1,0 +1,54 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// objectRoutes adds the objects besides pods: a v1 List, selected by kind, namespace and name.
+func (s *Server) objectRoutes(mux *http.ServeMux) {
+	if s.cfg.Objects == nil {
+		return
+	}
+	mux.HandleFunc("GET /v1/objects", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		items := []metav1.Object{}
+		for _, o := range s.cfg.Objects() {
+			if selected(q.Get("namespace"), o.GetNamespace()) && selected(q.Get("name"), o.GetName()) && selected(q.Get("kind"), kindOf(o)) {
+				items = append(items, o)
+			}
+		}
+		slices.SortStableFunc(items, func(a, b metav1.Object) int {
+			return slices.Compare([]string{kindOf(a), a.GetNamespace(), a.GetName()}, []string{kindOf(b), b.GetNamespace(), b.GetName()})
+		})
+		s.json(w, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	})
+}
+
+func selected(want, have string) bool { return want == "" || strings.EqualFold(want, have) }
+
+func kindOf(o metav1.Object) string {
+	if typed, ok := o.(runtime.Object); ok {
+		return typed.GetObjectKind().GroupVersionKind().Kind
+	}
+	return ""
+}
+
+// ObjectQuery selects objects; empty fields select all.
+type ObjectQuery struct{ Kind, Namespace, Name string }
+
+// Objects returns objects besides pods, as JSON.
+func (c *Client) Objects(ctx context.Context, q ObjectQuery) ([]json.RawMessage, error) {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	values := url.Values{"kind": {q.Kind}, "namespace": {q.Namespace}, "name": {q.Name}}
+	return list.Items, c.getJSON(ctx, "/v1/objects?"+values.Encode(), &list)
+}

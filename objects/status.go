@@ -1,0 +1,150 @@
+package objects
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"monopod/manifests"
+)
+
+// Facts are what status comes from.
+type Facts struct {
+	Pods []*corev1.Pod
+	// Ends are Complete or Failed for Jobs, LastRuns the times of the schedule for which CronJobs began a Job; both by "namespace/name".
+	Ends     map[string]string
+	LastRuns map[string]time.Time
+	// Revision returns the value of the label pod-template-hash of pods that are as a template says.
+	Revision func(corev1.PodTemplateSpec) string
+}
+
+// tally counts the pods of a workload.
+type tally struct {
+	all, active, ready, updated, succeeded, failed int32
+}
+
+func (f Facts) tally(o *manifests.Object) tally {
+	var n tally
+	revision := ""
+	if t := Template(o.Object); t != nil && f.Revision != nil {
+		revision = f.Revision(*t)
+	}
+	for _, pod := range f.Pods {
+		if !Owns(o.Kind, o.Object, pod) {
+			continue
+		}
+		n.all++
+		switch pod.Status.Phase {
+		case corev1.PodSucceeded:
+			n.succeeded++
+		case corev1.PodFailed:
+			n.failed++
+		default:
+			n.active++
+		}
+		if pod.Labels["pod-template-hash"] == revision || pod.Labels["controller-revision-hash"] == revision {
+			n.updated++
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {
+				n.ready++
+			}
+		}
+	}
+	return n
+}
+
+// Show returns an object as clients see it: with its kind, its source as an annotation, the status that its pods give it, and without the
+// values of a Secret. It does not change the object.
+func (f Facts) Show(o *manifests.Object, sourceAnnotation, source string) metav1.Object {
+	copied, ok := o.Object.(interface{ DeepCopyObject() runtime.Object })
+	if !ok {
+		return o.Object
+	}
+	object := copied.DeepCopyObject()
+	shown, ok := object.(metav1.Object)
+	if !ok {
+		return o.Object
+	}
+	if object.GetObjectKind().GroupVersionKind().Kind == "" {
+		object.GetObjectKind().SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind(o.Kind))
+	}
+	notes := shown.GetAnnotations()
+	if notes == nil {
+		notes = map[string]string{}
+	}
+	notes[sourceAnnotation] = source
+	shown.SetAnnotations(notes)
+	f.status(o, shown)
+	return shown
+}
+
+func (f Facts) status(o *manifests.Object, shown metav1.Object) {
+	n := f.tally(o)
+	id := shown.GetNamespace() + "/" + shown.GetName()
+	switch s := shown.(type) {
+	case *corev1.Secret:
+		for k := range s.Data {
+			s.Data[k] = []byte{}
+		}
+	case *appsv1.Deployment:
+		s.Status = appsv1.DeploymentStatus{Replicas: n.active, UpdatedReplicas: n.updated, ReadyReplicas: n.ready, AvailableReplicas: n.ready, UnavailableReplicas: max(number(s.Spec.Replicas)-n.ready, 0)}
+		s.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: isTrue(n.ready >= number(s.Spec.Replicas))}}
+	case *appsv1.ReplicaSet:
+		s.Status = appsv1.ReplicaSetStatus{Replicas: n.active, ReadyReplicas: n.ready, AvailableReplicas: n.ready, FullyLabeledReplicas: n.active}
+	case *corev1.ReplicationController:
+		s.Status = corev1.ReplicationControllerStatus{Replicas: n.active, ReadyReplicas: n.ready, AvailableReplicas: n.ready, FullyLabeledReplicas: n.active}
+	case *appsv1.StatefulSet:
+		s.Status = appsv1.StatefulSetStatus{Replicas: n.active, ReadyReplicas: n.ready, AvailableReplicas: n.ready, CurrentReplicas: n.active, UpdatedReplicas: n.updated}
+	case *appsv1.DaemonSet:
+		s.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 1, CurrentNumberScheduled: min(n.active, 1), NumberReady: min(n.ready, 1), NumberAvailable: min(n.ready, 1), UpdatedNumberScheduled: min(n.updated, 1)}
+	case *batchv1.Job:
+		s.Status = batchv1.JobStatus{Active: n.active, Ready: &n.ready, Succeeded: n.succeeded, Failed: n.failed}
+		if end := f.Ends[id]; end != "" {
+			s.Status.Active = 0
+			s.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobConditionType(end), Status: corev1.ConditionTrue}}
+			if batchv1.JobConditionType(end) == batchv1.JobComplete {
+				s.Status.Succeeded = max(n.succeeded, completions(s))
+			}
+		}
+	case *batchv1.CronJob:
+		s.Status = batchv1.CronJobStatus{}
+		for _, pod := range f.Pods {
+			if Owns(o.Kind, o.Object, pod) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+				s.Status.Active = append(s.Status.Active, corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name})
+			}
+		}
+		if at := f.LastRuns[id]; !at.IsZero() {
+			s.Status.LastScheduleTime = &metav1.Time{Time: at}
+		}
+	case *corev1.Service:
+		s.Status = corev1.ServiceStatus{}
+	}
+}
+
+func isTrue(b bool) corev1.ConditionStatus {
+	if b {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}
+
+// number is a count that is 1 unless it is given.
+func number(n *int32) int32 {
+	if n == nil {
+		return 1
+	}
+	return *n
+}
+
+// completions is how many pods of a Job must succeed.
+func completions(j *batchv1.Job) int32 {
+	if j.Spec.Completions != nil {
+		return *j.Spec.Completions
+	}
+	return 1
+}
