@@ -3,8 +3,6 @@ package objects
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -231,13 +229,4 @@ func nodeRow(o metav1.Object, _ time.Time) []string {
 		status += ",SchedulingDisabled"
 	}
 	return []string{status, cmp.Or(n.Status.NodeInfo.KubeletVersion, none)}
-}
-
-// LabelText prints labels as kubectl does.
-func LabelText(labels map[string]string) string {
-	var all []string
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		all = append(all, k+"="+labels[k])
-	}
-	return cmp.Or(strings.Join(all, ","), none)
 }

@@ -80,16 +80,16 @@ func (p *program) manyLogs(ctx context.Context, c *node.Client, o *logsOptions, 
 	var wg sync.WaitGroup
 	errs := make([]error, len(all))
 	for i, s := range all {
-		print := func() {
+		show := func() {
 			if err := p.oneLog(ctx, c, logJob{o: o, q: q, from: s, mu: &mu}); err != nil && ctx.Err() == nil {
 				errs[i] = fmt.Errorf("pod %s, container %s: %w", s.key, s.container, err)
 			}
 		}
 		if !o.follow {
-			print()
+			show()
 			continue
 		}
-		wg.Go(print)
+		wg.Go(show)
 	}
 	wg.Wait()
 	return errors.Join(errs...)

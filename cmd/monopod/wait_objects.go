@@ -51,7 +51,7 @@ func (p *program) waitObject(ctx context.Context, c *node.Client, o object, unti
 		_, absent := errors.AsType[*node.ConnectError](err)
 		switch {
 		case gone && until == "delete":
-			return p.conditionMet(item, o)
+			return p.conditionMet(o)
 		case gone:
 			last = "it does not exist"
 		case absent && seen: // it is being restarted
@@ -60,7 +60,7 @@ func (p *program) waitObject(ctx context.Context, c *node.Client, o object, unti
 		case err == nil && until != "delete":
 			met, lost := objectState(item, value)
 			if met {
-				return p.conditionMet(item, o)
+				return p.conditionMet(o)
 			}
 			if lost != "" {
 				p.errs().Printf("monopod: %s %s\n", o, lost)
@@ -80,7 +80,7 @@ func (p *program) waitObject(ctx context.Context, c *node.Client, o object, unti
 	}
 }
 
-func (p *program) conditionMet(_ objects.Item, o object) error {
+func (p *program) conditionMet(o object) error {
 	p.out().Printf("%s/%s condition met\n", strings.ToLower(o.kind), o.key.Name)
 	return nil
 }
