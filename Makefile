@@ -153,10 +153,6 @@ e2e-binaries: monopod shim $(CNI) $(CACHE)/runc $(BIN)/tools/containerd
 	cp -a --remove-destination $(CACHE)/runc $(BIN)/e2e/
 	cp -a --remove-destination $(BIN)/tools/containerd $(BIN)/e2e/tools/
 
-## attack: what CI attacks in small, at full length: all kinds of files damaged in five ways, databases, 500 kills, ... (an hour)
-attack: e2e-binaries
-	MONOPOD_ATTACK=1 MONOPOD_E2E_BIN=$(BIN)/e2e $(GO) test -count=1 -timeout 3h -tags e2e -v -run '^TestAttack' ./e2e
-
 ## soak: a hundred pods in trouble of all kinds for half an hour (MONOPOD_SOAK=5m: for five minutes)
 soak: build kubernetes
 	MONOPOD_SOAK=$${MONOPOD_SOAK:-30m} $(GO) test -race -count=1 -timeout 3h -tags e2e -v -run '^TestSoak$$' ./e2e

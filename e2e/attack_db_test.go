@@ -15,9 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// large says that attacks are made at full length: see make attack.
-func large() bool { return os.Getenv("MONOPOD_ATTACK") != "" }
-
 // damageOf is a way to damage a database of bbolt.
 type damageOf struct {
 	name string
