@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -258,12 +259,12 @@ func (n *Network) Destroy(ctx context.Context) error {
 	n.mu.Lock()
 	n.conf = nil // or Watch would repair what goes
 	n.mu.Unlock()
-	err := errors.Join(
-		conf.own.nat.Remove(ctx),
-		conf.own.filter.remove(ctx),
-		deleteLink(conf.own.bridge.name),
-		removeFile(n.ownConfPath()),
-	)
+	err := n.removeOwn(ctx, conf.own)
+	// An agent of the same directory that is just ending may have put something back meanwhile.
+	for try := 0; err != nil && try < 5 && ctx.Err() == nil; try++ {
+		wait(ctx, 200*time.Millisecond)
+		err = n.removeOwn(ctx, conf.own)
+	}
 	if err != nil {
 		n.mu.Lock()
 		n.conf = conf // for another try
@@ -271,6 +272,10 @@ func (n *Network) Destroy(ctx context.Context) error {
 		return fmt.Errorf("remove pod network: %w", err)
 	}
 	return nil
+}
+
+func (n *Network) removeOwn(ctx context.Context, o *ownNet) error {
+	return errors.Join(o.nat.Remove(ctx), o.filter.remove(ctx), deleteLink(o.bridge.name), removeFile(n.ownConfPath()))
 }
 
 func removeFile(path string) error {
