@@ -39,8 +39,8 @@ func suiteImages(t *testing.T, dir, hosts string) {
 	}
 	tool := program("suite")
 	tools := []testimages.File{{Path: "usr", Mode: 0o755}, {Path: "usr/bin", Mode: 0o755}, {Path: "usr/local", Mode: 0o755}, {Path: "usr/local/bin", Mode: 0o755}}
-	for _, name := range []string{"curl", "env", "nc"} {
-		tools = append(tools, testimages.File{Path: "usr/local/bin/" + name, Content: tool, Mode: 0o755})
+	for _, name := range []string{"usr/local/bin/curl", "usr/local/bin/nc", "bin/sh"} {
+		tools = append(tools, testimages.File{Path: name, Content: tool, Mode: 0o755})
 	}
 	tools = append(tools, testimages.File{Path: "bin/bash", Content: []byte("#!/bin/sh\nexec /bin/sh \"$@\"\n"), Mode: 0o755})
 	tools = append(tools, testimages.File{Path: "usr/local/bin/ip", Content: []byte(suiteIP), Mode: 0o755})

@@ -1,5 +1,5 @@
 // Command suite is what the images of Kubernetes' end-to-end suite have besides busybox and agnhost, as far as its specs use it. By the name
-// that it is called it is curl, env, nc or pause.
+// that it is called it is curl, nc, pause or sh.
 package main
 
 import (
@@ -25,8 +25,8 @@ func main() {
 		err = curl(os.Args[1:], os.Stdout)
 	case "nc":
 		err = netcat(os.Args[1:], os.Stdin, os.Stdout)
-	case "env":
-		err = environment(os.Stdout)
+	case "sh":
+		err = shell(os.Args[1:], os.Stdout)
 	case "pause":
 		stop := make(chan os.Signal, 1)
 		signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
@@ -40,20 +40,13 @@ func main() {
 	}
 }
 
-// environment prints the variables of this process, and those of the container that a shell keeps to itself because of their names.
-func environment(out io.Writer) error {
-	all := os.Environ()
-	first, err := os.ReadFile("/proc/1/environ")
-	if err != nil {
+// shell is busybox's, which keeps variables to itself whose names are none of a shell: what asks for all of them gets all of them.
+func shell(args []string, out io.Writer) error {
+	if slices.Equal(args, []string{"-c", "env"}) {
+		_, err := fmt.Fprintln(out, strings.Join(os.Environ(), "\n"))
 		return err
 	}
-	for v := range strings.SplitSeq(string(first), "\x00") {
-		if name, _, _ := strings.Cut(v, "="); strings.ContainsAny(name, "-.") && !slices.Contains(all, v) {
-			all = append(all, v)
-		}
-	}
-	_, err = fmt.Fprintln(out, strings.Join(all, "\n"))
-	return err
+	return syscall.Exec("/bin/busybox", append([]string{"sh"}, args...), os.Environ())
 }
 
 // options splits a command line into options, those of takes with the word that follows, and the rest.
