@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -198,15 +199,11 @@ func (s *suite) runAll(names []string) map[string]specResult {
 			got := s.run(fmt.Sprint("lane", i), lane)
 			mu.Lock()
 			defer mu.Unlock()
-			for name, r := range got {
-				results[name] = r
-			}
+			maps.Copy(results, got)
 		})
 	}
 	g.Wait()
-	for name, r := range s.run("serial", serial) {
-		results[name] = r
-	}
+	maps.Copy(results, s.run("serial", serial))
 	return results
 }
 

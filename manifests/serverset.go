@@ -58,6 +58,7 @@ func strictly(m map[string]any) (complaints []error, err error) {
 // withoutObserved returns a copy of a pod for PodHash. Pods recorded by older versions still have these fields.
 func withoutObserved(p *corev1.Pod) *corev1.Pod {
 	c := *p
-	c.SelfLink, c.ResourceVersion, c.CreationTimestamp, c.ManagedFields, c.Status = "", "", metav1.Time{}, nil, corev1.PodStatus{}
+	c.SelfLink = "" //nolint:staticcheck // dumps of old clusters have it
+	c.ResourceVersion, c.CreationTimestamp, c.ManagedFields, c.Status = "", metav1.Time{}, nil, corev1.PodStatus{}
 	return &c
 }

@@ -82,7 +82,7 @@ func (c *Client) newGuard(ctx context.Context, u until) *guard {
 
 // err is why the request has ended.
 func (g *guard) err(err error) error {
-	if err != nil && context.Cause(g.ctx) == g.late {
+	if err != nil && errors.Is(context.Cause(g.ctx), g.late) {
 		return g.late
 	}
 	return err

@@ -81,7 +81,7 @@ type Columns struct {
 // ParseColumns reads TITLE:PATH,TITLE:PATH.
 func ParseColumns(spec string) (Columns, error) {
 	var c Columns
-	for _, part := range strings.Split(spec, ",") {
+	for part := range strings.SplitSeq(spec, ",") {
 		title, path, ok := strings.Cut(part, ":")
 		if !ok || title == "" || path == "" {
 			return c, fmt.Errorf("custom-columns: %q is not TITLE:PATH, for example NAME:.metadata.name", part)

@@ -106,7 +106,8 @@ func (s *PodStatus) NotAdmitted() *Held { return s.notAdmitted }
 // and creation is not copied: both are observed.
 func toShow(pod *corev1.Pod) *corev1.Pod {
 	shown := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
-	shown.SelfLink, shown.ResourceVersion, shown.CreationTimestamp, shown.ManagedFields = "", "", metav1.Time{}, nil
+	shown.SelfLink = "" //nolint:staticcheck // dumps of old clusters have it
+	shown.ResourceVersion, shown.CreationTimestamp, shown.ManagedFields = "", metav1.Time{}, nil
 	shown.Annotations = maps.Clone(pod.Annotations)
 	delete(shown.Annotations, annotationSeen)
 	delete(shown.Annotations, annotationMirror)

@@ -326,7 +326,8 @@ func TestAPodStatusIsThatOfARealPod(t *testing.T) {
 func TestOnlyWhatIsObservedIsReported(t *testing.T) {
 	old := metav1.NewTime(zero.Add(-3 * 365 * 24 * time.Hour))
 	dump := func(p *corev1.Pod) {
-		p.CreationTimestamp, p.ResourceVersion, p.SelfLink = old, "7", "/x"
+		p.CreationTimestamp, p.ResourceVersion = old, "7"
+		p.SelfLink = "/x" //nolint:staticcheck // dumps of old clusters have it
 		p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 		p.Annotations = map[string]string{"kubernetes.io/config.seen": "2023", "kubernetes.io/config.mirror": "x", "mine": "y"}
 		p.Status = corev1.PodStatus{

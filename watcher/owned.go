@@ -2,6 +2,7 @@ package watcher
 
 import (
 	"fmt"
+	"slices"
 
 	"monopod/manifests"
 )
@@ -56,7 +57,7 @@ func (h *ownedHere) report(r Report) Report {
 	if r.State != Accepted {
 		return r
 	}
-	r.Errors = append(r.Errors[:len(r.Errors):len(r.Errors)], h.notes...)
+	r.Errors = append(slices.Clip(r.Errors), h.notes...)
 	if h.more > 0 {
 		r.Errors = append(r.Errors, fmt.Sprintf("and %d more", h.more))
 	}

@@ -81,7 +81,7 @@ func (c *configCheck) pulls(cfg *Config) {
 // a daemon from nothing else, so that it comes back after a reboot; who looks at a configuration is told.
 func (c *LoadedConfig) faults() (wrong ConfigError, later []string) {
 	wrong, later = c.providerFaults()
-	auth := &c.Server.Authentication
+	auth := &c.Authentication
 	for _, f := range []struct {
 		key, file, hint string
 		check           func(string) error

@@ -81,6 +81,11 @@ func (p *program) get(ctx context.Context, o *getOptions, args []string) (err er
 	if err != nil {
 		return err
 	}
+	return p.getWanted(ctx, c, o, all)
+}
+
+// getWanted prints objects: pods and events as they have always been printed, the others from a list of all kinds.
+func (p *program) getWanted(ctx context.Context, c *node.Client, o *getOptions, all []wantedObjects) error {
 	w := all[0]
 	simple := o.out.format == "" || slices.Contains([]string{"wide", "json", "yaml", "name"}, o.out.format)
 	switch {

@@ -79,7 +79,7 @@ func (o *getOptions) wanted(args []string) ([]wantedObjects, error) {
 		return all, nil
 	}
 	var all []wantedObjects
-	for _, word := range strings.Split(args[0], ",") {
+	for word := range strings.SplitSeq(args[0], ",") {
 		kind, _, known := objects.Find(word)
 		if !known {
 			return nil, unknownKind(word)

@@ -90,8 +90,11 @@ func TestNoCommandWaitsForADaemonThatHangs(t *testing.T) {
 	for _, daemon := range []struct {
 		name, socket string
 	}{
-		{"never answers", silentDaemon(t)}, {"hangs behind the header", header}, {"answers garbage", garbage},
-		{"answers without end", serveOn(t, endlessly(`{"items":[`))}, {"answers with endless text", serveOn(t, endlessly(`{"message":"`+strings.Repeat("x", 1<<19)))},
+		{"never answers", silentDaemon(t)},
+		{"hangs behind the header", header},
+		{"answers garbage", garbage},
+		{"answers without end", serveOn(t, endlessly(`{"items":[`))},
+		{"answers with endless text", serveOn(t, endlessly(`{"message":"`+strings.Repeat("x", 1<<19)))},
 	} {
 		t.Run(daemon.name, func(t *testing.T) {
 			var wg sync.WaitGroup

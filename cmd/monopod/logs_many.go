@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"sync"
 
@@ -106,10 +107,7 @@ type logJob struct {
 
 // oneLog prints a log by lines. A line that is longer than the buffer is printed in parts.
 func (p *program) oneLog(ctx context.Context, c *node.Client, j logJob) error {
-	q := url.Values{}
-	for k, v := range j.q {
-		q[k] = v
-	}
+	q := maps.Clone(j.q)
 	q.Set("container", j.from.container)
 	body, err := c.Log(ctx, j.from.key.Namespace, j.from.key.Name, q)
 	if err != nil {

@@ -90,7 +90,8 @@ func scan(s string, text, reference func(string) bool) {
 			return
 		}
 		dollar := at + i
-		next, more := dollar+1, true
+		next := dollar + 1
+		var more bool
 		switch c := s[next]; {
 		case c == '$':
 			more = text(s[at:next])

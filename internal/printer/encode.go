@@ -70,13 +70,15 @@ func YAML(b []byte) ([]byte, error) {
 	if !marked {
 		return yaml.JSONToYAML(b)
 	}
-	if b, err := json.Marshal(tree); err != nil {
+	marks, err := json.Marshal(tree)
+	if err != nil {
 		return nil, err
-	} else if b, err = yaml.JSONToYAML(JSON(b)); err != nil {
-		return nil, err
-	} else {
-		return bytes.ReplaceAll(b, []byte(escapedMark+nonce), []byte(`\U`)), nil
 	}
+	out, err := yaml.JSONToYAML(JSON(marks))
+	if err != nil {
+		return nil, err
+	}
+	return bytes.ReplaceAll(out, []byte(escapedMark+nonce), []byte(`\U`)), nil
 }
 
 // replaceStrings returns a tree of decoded JSON with all strings and keys replaced.

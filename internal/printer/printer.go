@@ -32,7 +32,7 @@ func (p Printer) Println(args ...any) {
 // Lines prints text whose line ends are layout: those of a text that the program itself put together. Each line is escaped.
 func (p Printer) Lines(text string) {
 	var b strings.Builder
-	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+	for l := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		b.WriteString(line(l) + "\n")
 	}
 	_, _ = io.WriteString(p.w, b.String())

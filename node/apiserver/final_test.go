@@ -47,7 +47,7 @@ func TestHowAPodEndedIsSaidBeforeItIsGone(t *testing.T) {
 		"its end is known there":              {mirror: accepted, ended: true, want: "[delete default/web]"},
 		"the server does not accept it":       {mirror: there, ended: true, try: Try{Refused: last.sent()}, want: "[delete default/web]"},
 		"another status was not accepted":     {mirror: there, ended: true, try: Try{Refused: "x"}, want: "[status default/web]"},
-		"the server keeps a part of it":       {mirror: there, ended: true, try: Try{Sent: last.sent(), Got: ptrTo(mirror(there)).got()}, want: "[delete default/web]"},
+		"the server keeps a part of it":       {mirror: there, ended: true, try: Try{Sent: last.sent(), Got: new(mirror(there)).got()}, want: "[delete default/web]"},
 		"it may still run":                    {mirror: there, ended: true, partial: true, want: "[]"},
 		"nothing is known of it, nor of ends": {mirror: there, want: "[delete default/web]"},
 	} {
@@ -60,8 +60,6 @@ func TestHowAPodEndedIsSaidBeforeItIsGone(t *testing.T) {
 		}
 	}
 }
-
-func ptrTo(m Mirror) *Mirror { return &m }
 
 func TestTheFinalStatusIsTerminal(t *testing.T) {
 	waiting := with(running("web"), func(p *corev1.Pod) {

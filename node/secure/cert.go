@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"monopod/internal/atomicfile"
-
 	"monopod/internal/regular"
 )
 

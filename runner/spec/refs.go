@@ -35,10 +35,10 @@ func envFrom(in Input, c *corev1.Container, vars map[string]string) error {
 		switch {
 		case from.ConfigMapRef != nil:
 			m := in.Refs.ConfigMap(from.ConfigMapRef.Name)
-			if m == nil {
-				if isTrue(from.ConfigMapRef.Optional) {
-					continue
-				}
+			switch {
+			case m == nil && isTrue(from.ConfigMapRef.Optional):
+				continue
+			case m == nil:
 				return missing("configmap %q not found", from.ConfigMapRef.Name)
 			}
 			for key, value := range m.Data {
@@ -49,10 +49,10 @@ func envFrom(in Input, c *corev1.Container, vars map[string]string) error {
 			}
 		case from.SecretRef != nil:
 			s := in.Refs.Secret(from.SecretRef.Name)
-			if s == nil {
-				if isTrue(from.SecretRef.Optional) {
-					continue
-				}
+			switch {
+			case s == nil && isTrue(from.SecretRef.Optional):
+				continue
+			case s == nil:
 				return missing("secret %q not found", from.SecretRef.Name)
 			}
 			for key, value := range s.Data {

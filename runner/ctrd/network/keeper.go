@@ -95,12 +95,7 @@ func (n *Network) sort(d *dirt, e watch.Event) {
 		return
 	}
 	if e.Kind == watch.Rules {
-		switch {
-		case strings.HasPrefix(e.Table, nat.TablePrefix), e.Table == "nat" && o.nat.Name() != nat.NFTables:
-			d.add(func(s *scope) { s.ports = true })
-		case e.Table == "filter" && len(o.filter.sets) > 0:
-			d.add(func(s *scope) { s.filter = true })
-		}
+		o.sortRules(d, e)
 		return
 	}
 	bridge := o.lastIndex.Load()
@@ -115,6 +110,16 @@ func (n *Network) sort(d *dirt, e watch.Event) {
 	}
 	if id, ok := n.members.whose(e); ok {
 		d.add(func(s *scope) { s.pods[id] = true })
+	}
+}
+
+// sortRules notes what an event about the firewall may have damaged.
+func (o *ownNet) sortRules(d *dirt, e watch.Event) {
+	switch {
+	case strings.HasPrefix(e.Table, nat.TablePrefix), e.Table == "nat" && o.nat.Name() != nat.NFTables:
+		d.add(func(s *scope) { s.ports = true })
+	case e.Table == "filter" && len(o.filter.sets) > 0:
+		d.add(func(s *scope) { s.filter = true })
 	}
 }
 

@@ -88,9 +88,9 @@ func (n *node) container(name, parent string) {
 		ok(n.t, err)
 		ok(n.t, errors.Join(c.Put([]byte("spec"), spec), c.Put([]byte("createdat"), at)))
 		s := bucket(n.t, tx, "v1", "monopod", "snapshots", "overlayfs", name)
-		ok(n.t, s.Put(keyName, []byte("monopod/1/"+name)))
+		ok(n.t, s.Put([]byte(keyName), []byte("monopod/1/"+name)))
 		if parent != "" {
-			ok(n.t, s.Put(keyParent, []byte(parent)))
+			ok(n.t, s.Put([]byte(keyParent), []byte(parent)))
 			ok(n.t, bucket(n.t, tx, "v1", "monopod", "snapshots", "overlayfs", parent, "children").Put([]byte(name), nil))
 		}
 		return nil
@@ -100,10 +100,10 @@ func (n *node) container(name, parent string) {
 		s := bucket(n.t, tx, "v1", "snapshots", "monopod/1/"+name)
 		id, err := all.NextSequence()
 		ok(n.t, err)
-		ok(n.t, s.Put(keyID, binary.AppendUvarint(nil, id)))
+		ok(n.t, s.Put([]byte(keyID), binary.AppendUvarint(nil, id)))
 		if parent != "" {
-			ok(n.t, s.Put(keyParent, []byte("monopod/1/"+parent)))
-			of, _ := binary.Uvarint(all.Bucket([]byte("monopod/1/" + parent)).Get(keyID))
+			ok(n.t, s.Put([]byte(keyParent), []byte("monopod/1/"+parent)))
+			of, _ := binary.Uvarint(all.Bucket([]byte("monopod/1/" + parent)).Get([]byte(keyID)))
 			ok(n.t, bucket(n.t, tx, "v1", "parents").Put(binary.AppendUvarint(append(binary.AppendUvarint(nil, of), 0), id), []byte("monopod/1/"+name)))
 		}
 		// A directory that exists is a failure: that is what a number means.

@@ -17,14 +17,14 @@ import (
 // disk: else an image counts as unpacked that is not there, for ever, and the directory of the next container exists already.
 
 // Names of buckets and keys; see readable.
-var (
-	keyVersion   = []byte("v1")
-	keySnapshots = []byte("snapshots")
-	keyParents   = []byte("parents")
-	keyID        = []byte("id")
-	keyName      = []byte("name")
-	keyParent    = []byte("parent")
-	keyChildren  = []byte("children")
+const (
+	keyVersion   = "v1"
+	keySnapshots = "snapshots"
+	keyParents   = "parents"
+	keyID        = "id"
+	keyName      = "name"
+	keyParent    = "parent"
+	keyChildren  = "children"
 )
 
 // reconcile removes from the databases the snapshots that are not there.
@@ -95,11 +95,11 @@ func keepSnapshots(tx *bolt.Tx, dirs map[uint64]bool, most uint64) (map[string]b
 	if tx == nil {
 		return there, nil
 	}
-	root, err := tx.CreateBucketIfNotExists(keyVersion)
+	root, err := tx.CreateBucketIfNotExists([]byte(keyVersion))
 	if err != nil {
 		return nil, err
 	}
-	all, err := root.CreateBucketIfNotExists(keySnapshots)
+	all, err := root.CreateBucketIfNotExists([]byte(keySnapshots))
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +112,8 @@ func keepSnapshots(tx *bolt.Tx, dirs map[uint64]bool, most uint64) (map[string]b
 	gone := map[uint64]bool{}
 	err = all.ForEachBucket(func(k []byte) error {
 		b := all.Bucket(k)
-		id, _ := binary.Uvarint(b.Get(keyID))
-		parents[string(k)] = string(b.Get(keyParent))
+		id, _ := binary.Uvarint(b.Get([]byte(keyID)))
+		parents[string(k)] = string(b.Get([]byte(keyParent)))
 		there[string(k)] = dirs[id]
 		return nil
 	})
@@ -125,13 +125,13 @@ func keepSnapshots(tx *bolt.Tx, dirs map[uint64]bool, most uint64) (map[string]b
 		if there[name] {
 			continue
 		}
-		id, _ := binary.Uvarint(all.Bucket([]byte(name)).Get(keyID))
+		id, _ := binary.Uvarint(all.Bucket([]byte(name)).Get([]byte(keyID)))
 		gone[id] = true
 		if err := all.DeleteBucket([]byte(name)); err != nil {
 			return nil, err
 		}
 	}
-	return there, dropParents(root.Bucket(keyParents), gone)
+	return there, dropParents(root.Bucket([]byte(keyParents)), gone)
 }
 
 // dropOrphans makes all snapshots false that are based on one that is.
@@ -168,12 +168,12 @@ func dropParents(index *bolt.Bucket, gone map[uint64]bool) error {
 
 // keepReferences removes the snapshots from containerd's database that the snapshotter does not have.
 func keepReferences(tx *bolt.Tx, there map[string]bool) error {
-	if tx == nil || tx.Bucket(keyVersion) == nil {
+	if tx == nil || tx.Bucket([]byte(keyVersion)) == nil {
 		return nil
 	}
-	root := tx.Bucket(keyVersion)
+	root := tx.Bucket([]byte(keyVersion))
 	return root.ForEachBucket(func(namespace []byte) error {
-		all := root.Bucket(namespace).Bucket(keySnapshots)
+		all := root.Bucket(namespace).Bucket([]byte(keySnapshots))
 		if all == nil {
 			return nil
 		}
@@ -186,8 +186,8 @@ func keepOf(all *bolt.Bucket, there map[string]bool) error {
 	kept, parents := map[string]bool{}, map[string]string{}
 	err := all.ForEachBucket(func(k []byte) error {
 		b := all.Bucket(k)
-		kept[string(k)] = there[string(b.Get(keyName))]
-		parents[string(k)] = string(b.Get(keyParent))
+		kept[string(k)] = there[string(b.Get([]byte(keyName)))]
+		parents[string(k)] = string(b.Get([]byte(keyParent)))
 		return nil
 	})
 	if err != nil {
@@ -201,8 +201,8 @@ func keepOf(all *bolt.Bucket, there map[string]bool) error {
 		if err := all.DeleteBucket([]byte(name)); err != nil {
 			return err
 		}
-		if p := all.Bucket([]byte(parent)); parent != "" && p != nil && p.Bucket(keyChildren) != nil {
-			if err := p.Bucket(keyChildren).Delete([]byte(name)); err != nil {
+		if p := all.Bucket([]byte(parent)); parent != "" && p != nil && p.Bucket([]byte(keyChildren)) != nil {
+			if err := p.Bucket([]byte(keyChildren)).Delete([]byte(name)); err != nil {
 				return err
 			}
 		}

@@ -46,7 +46,7 @@ type Pod struct {
 	MTU int
 }
 
-// mac is derived from the address: a pair that is made again has the same, and so no neighbour has a stale entry.
+// mac is derived from the address: a pair that is made again has the same, and so no neighbor has a stale entry.
 func (p Pod) mac() net.HardwareAddr {
 	b := p.Addrs[0].Addr().AsSlice()
 	return append(net.HardwareAddr{0x0a, 0x58}, b[len(b)-4:]...)
