@@ -173,6 +173,7 @@ func (i *instance) open(ctx context.Context, cfg Config) error {
 	if err := cfg.Guard.Restore(); err != nil {
 		return err
 	}
+	i.closers = append(i.closers, cfg.Guard.Close) // after the databases are closed: the last copy has all
 	l := &loader{cfg: cfg}
 	err := l.load(ctx)
 	i.closers = append(i.closers, l.close)
@@ -182,7 +183,6 @@ func (i *instance) open(ctx context.Context, cfg Config) error {
 	if err := cfg.Guard.Watch(); err != nil {
 		cfg.Log.Warn("no copies of the databases are kept", "err", err)
 	}
-	i.closers = append(i.closers, cfg.Guard.Close)
 	i.client, err = l.client()
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ func (r Repair) String() string {
 	case r.Current:
 		text += "; it was replaced with an up-to-date copy: nothing is lost"
 	case r.Copy != "":
-		text += "; it was replaced with " + r.Copy + ": images that are newer are pulled again"
+		text += "; it was replaced with " + r.Copy + ": containers that are newer are restarted, and images pulled again"
 	default:
 		text += "; there is no copy, it begins empty: images are imported or pulled again"
 	}
@@ -77,6 +77,8 @@ type Guard struct {
 	backupAt time.Time
 
 	stop func()
+	// flushed, in tests, is called after each copy that Watch makes, with its result.
+	flushed func(error)
 }
 
 // New returns a Guard. It does no I/O.
@@ -126,6 +128,8 @@ func (g *Guard) Restore() error {
 			g.cfg.OnRepair(r)
 		}
 	}
+	g.firstCopies() // while all is sound
+	g.firstBackups()
 	return nil
 }
 
@@ -177,7 +181,7 @@ func (g *Guard) replace(path string, cause error) (*Repair, error) {
 	}
 	for _, from := range []string{g.mirror(path), g.backup(path)} {
 		if g.check(from) == nil {
-			r.Copy, r.Current = from, from == g.mirror(path)
+			r.Copy, r.Current = from, from == g.mirror(path) && !newer(path, from)
 			break
 		}
 	}
@@ -198,6 +202,13 @@ func (g *Guard) replace(path string, cause error) (*Repair, error) {
 		return nil, err
 	}
 	return r, atomicfile.Write(path, data, 0o600)
+}
+
+// newer says that a database, as far as its head can be read, has transactions that its copy has not.
+func newer(path, than string) bool {
+	h, err := headOf(path)
+	c, cerr := headOf(than)
+	return err == nil && cerr == nil && h.Tx > c.Tx
 }
 
 func ignoreMissing(err error) error {

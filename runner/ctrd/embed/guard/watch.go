@@ -21,9 +21,11 @@ const (
 	// calm is how long nothing may have changed before a backup is made, and backupEvery how long ago the last one must be.
 	calm        = time.Second
 	backupEvery = 10 * time.Minute
+	// retryEvery is when a copy that failed is tried again although nothing has changed.
+	retryEvery = 10 * time.Second
 )
 
-// Watch begins to keep copies of the databases, which must be open. What cannot be copied is logged.
+// Watch begins to keep copies of the databases, which must be open: each has one when it returns. What cannot be copied is logged.
 func (g *Guard) Watch() error {
 	if g == nil {
 		return nil
@@ -38,16 +40,7 @@ func (g *Guard) Watch() error {
 			return errors.Join(fmt.Errorf("watch %s: %w", path, err), changes.Close())
 		}
 	}
-	for _, dir := range []string{filepath.Join(g.cfg.Mirror, g.cfg.Boot), g.cfg.Backup} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return errors.Join(err, changes.Close())
-		}
-	}
-	for _, path := range g.databases() {
-		if h, err := headOf(g.backup(path)); err == nil {
-			g.backedUp[path] = h.Tx
-		}
-	}
+	g.firstCopies()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	g.mu.Lock()
@@ -65,7 +58,7 @@ func (g *Guard) Watch() error {
 	return nil
 }
 
-// Close ends the copying. The databases may be closed afterwards.
+// Close ends the copying with a last copy. The databases may be closed, or be closed afterwards if nothing writes to them.
 func (g *Guard) Close() error {
 	if g == nil || g.stop == nil {
 		return nil
@@ -82,20 +75,28 @@ func (g *Guard) Close() error {
 func (g *Guard) run(ctx context.Context, changes *os.File) {
 	buf := make([]byte, 4096)
 	var said string
+	var retry time.Time // zero: the last copy is good
 	flush := func() {
 		err := g.Flush()
-		if err != nil && err.Error() != said {
-			said = err.Error()
-			g.cfg.Log.Warn("copy the databases of containerd", "err", err)
+		said, retry = g.reportOnce(err, said)
+		if g.flushed != nil {
+			g.flushed(err)
 		}
 	}
 	flush()
 	for ctx.Err() == nil {
-		// A deadline is when a backup is due; none: wait for the next change.
-		if err := changes.SetReadDeadline(g.backupDue(time.Now())); err != nil {
+		// A deadline is when a backup is due, or a copy is tried again; none: wait for the next change.
+		due := retry
+		if due.IsZero() {
+			due = g.backupDue(time.Now())
+		}
+		if err := changes.SetReadDeadline(due); err != nil {
 			return
 		}
 		switch _, err := changes.Read(buf); {
+		case errors.Is(err, os.ErrDeadlineExceeded) && !retry.IsZero():
+			flush()
+			continue
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if err := g.makeBackup(time.Now()); err != nil {
 				g.cfg.Log.Warn("back up the databases of containerd", "err", err)
@@ -109,6 +110,17 @@ func (g *Guard) run(ctx context.Context, changes *os.File) {
 		}
 		flush()
 	}
+}
+
+// reportOnce logs an error of a copy, unless it is the one said before. It returns what was said, and when to try again.
+func (g *Guard) reportOnce(err error, said string) (string, time.Time) {
+	if err == nil {
+		return "", time.Time{}
+	}
+	if err.Error() != said {
+		g.cfg.Log.Warn("copy the databases of containerd; the copies of before are kept", "err", err)
+	}
+	return err.Error(), time.Now().Add(retryEvery)
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -139,6 +151,44 @@ func (g *Guard) Flush() error {
 	return errors.Join(errs...)
 }
 
+// firstCopies makes the copies that do not exist, or are of an earlier state, so that there is always one: after an upgrade from a version that
+// made none, or a reboot. What cannot be copied is logged.
+func (g *Guard) firstCopies() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	errs := []error{os.MkdirAll(filepath.Join(g.cfg.Mirror, g.cfg.Boot), 0o700)}
+	for _, path := range g.databases() {
+		h, err := headOf(path)
+		if err != nil {
+			errs = append(errs, ignoreMissing(err)) // the snapshotter makes its own when it is used first
+			continue
+		}
+		if m, err := headOf(g.mirror(path)); err != nil || m != h {
+			errs = append(errs, g.mirrorLocked(path))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		g.cfg.Log.Warn("copy the databases of containerd", "err", err)
+	}
+}
+
+// firstBackups reads what the backups have, and makes those that do not exist.
+func (g *Guard) firstBackups() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	errs := []error{os.MkdirAll(g.cfg.Backup, 0o700)}
+	for _, path := range g.databases() {
+		if h, err := headOf(g.backup(path)); err == nil {
+			g.backedUp[path] = h.Tx
+		} else {
+			errs = append(errs, g.backupLocked(path))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		g.cfg.Log.Warn("back up the databases of containerd", "err", err)
+	}
+}
+
 func (g *Guard) mirrorLocked(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -160,13 +210,26 @@ func (g *Guard) mirrorLocked(path string) error {
 	return nil
 }
 
-// copyTo replaces a file by a copy of an open database. It is not synced.
+// copyTo replaces a file by a copy of an open database. It is not synced. A damaged copy replaces nothing: a bad disk must not take the good one.
+// Values are not decoded, that takes ten times as long.
 func copyTo(path string, from *os.File) (boltfile.Head, error) {
-	w, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE, 0o600)
+	if err := os.RemoveAll(path + ".new"); err != nil { // also of a process that was killed
+		return boltfile.Head{}, err
+	}
+	w, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return boltfile.Head{}, err
 	}
 	h, err := boltfile.Copy(w, from)
+	if err == nil {
+		_, err = boltfile.Check(w, h.Size(), nil)
+	}
+	if err == nil && h.Torn {
+		err = errTorn
+	}
+	if info, serr := os.Lstat(path); err == nil && serr == nil && info.IsDir() {
+		err = os.RemoveAll(path) // rename does not replace it
+	}
 	if err = errors.Join(err, w.Close()); err == nil {
 		err = os.Rename(w.Name(), path)
 	}
@@ -201,29 +264,34 @@ func (g *Guard) backupDue(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// makeBackup puts what the mirror has on the disk. A copy that is damaged does not replace one that is not.
+// makeBackup puts what the mirror has on the disk.
 func (g *Guard) makeBackup(now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.backupAt = now
 	var errs []error
 	for _, path := range g.databases() {
-		h, ok := g.copied[path]
-		if !ok || h.Tx == g.backedUp[path] {
-			continue
-		}
-		err := g.check(g.mirror(path))
-		var data []byte
-		if err == nil {
-			data, err = os.ReadFile(g.mirror(path))
-		}
-		if err == nil {
-			err = atomicfile.Write(g.backup(path), data, 0o600)
-		}
-		if err == nil {
-			g.backedUp[path] = h.Tx
-		}
-		errs = append(errs, err)
+		errs = append(errs, g.backupLocked(path))
 	}
 	return errors.Join(errs...)
+}
+
+// backupLocked does so for one database. A copy that is damaged does not replace one that is not.
+func (g *Guard) backupLocked(path string) error {
+	h, ok := g.copied[path]
+	if !ok || h.Tx == g.backedUp[path] {
+		return nil
+	}
+	if err := g.check(g.mirror(path)); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(g.mirror(path))
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(g.backup(path), data, 0o600); err != nil {
+		return err
+	}
+	g.backedUp[path] = h.Tx
+	return nil
 }
