@@ -86,7 +86,7 @@ func fileKinds() map[string]fileKind {
 		"root/events/events.log":                       {"events", true, itself, false},
 		"root/events/events.old":                       {"events", true, itself, true},
 		"root/volumes/bindings.json":                   {"runner/ctrd/claims", true, "nothing: directories of claims are found again", false},
-		"root/applied/.change":                         {"watcher/applied", true, "changes by apply, until it is removed", true},
+		"root/applied/.change":                         {"watcher/applied", true, "what remained of one change by apply: it is set aside and reported", true},
 		"root/sources/{source}/answer":                 {"watcher", true, "pods of that source, after a boot without it", true},
 		"root/sources/{source}/answer.stale":           {"watcher", false, "the same", true},
 		"root/sources/{source}/version":                {"watcher", true, "the version of the answer counts", true},

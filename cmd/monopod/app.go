@@ -307,6 +307,10 @@ func (a *App) openApplied(said string) string {
 	if err == nil {
 		return ""
 	}
+	if lost, ok := errors.AsType[*applied.DamagedError](err); ok {
+		a.appliedLost(lost)
+		return ""
+	}
 	if err.Error() != said {
 		a.log.Error("what was applied cannot be read or changed", "err", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"monopod/events"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/rollout"
@@ -54,6 +55,26 @@ func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
 	}
 	if got, err := os.ReadFile(way); err != nil || string(got) != "b" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestAChangeOfAppliedObjectsThatIsLostIsReported: once, by log and event, and it blocks nothing.
+func TestAChangeOfAppliedObjectsThatIsLostIsReported(t *testing.T) {
+	store := applied.NewStore(t.TempDir())
+	if err := os.WriteFile(filepath.Join(store.Dir(), ".change"), []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	app := &App{
+		applied: store, log: slog.New(slog.NewTextHandler(&log, nil)), cfg: &LoadedConfig{},
+		events: events.New(events.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}),
+	}
+	if said := app.openApplied("") + app.openApplied(""); said != "" || strings.Count(log.String(), "apply it again") != 1 {
+		t.Errorf("%q %s", said, log.String())
+	}
+	all := app.events.List(events.Filter{})
+	if len(all) != 1 || all[0].Reason != eventAppliedLost || !strings.Contains(all[0].Message, "apply it again") {
+		t.Errorf("%+v", all)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"monopod/events"
 	"monopod/manifests"
 	"monopod/watcher"
+	"monopod/watcher/applied"
 )
 
 // Reasons of events that a kubelet has none for.
@@ -20,6 +21,7 @@ const (
 	eventStopping         = "Stopping"
 	eventRuntimeLost      = "ContainerdUnreachable"
 	eventRuntimeFound     = "ContainerdReachable"
+	eventAppliedLost      = "AppliedChangeLost"
 	eventInputPrefix      = "Input" // Refused, Unreachable, Conflict; Accepted, Gone after one of these
 	eventInputGone        = eventInputPrefix + "Gone"
 	maxPodsOfInput        = 20 // whose own events tell what is wrong with their file
@@ -58,6 +60,12 @@ func (a *App) stopping(what string) string {
 // tell records something about this machine.
 func (a *App) tell(eventType, reason, message string) {
 	a.events.Event(events.NodeRef(a.cfg.NodeName), eventType, reason, message)
+}
+
+// appliedLost reports a change by apply that could not be finished.
+func (a *App) appliedLost(err *applied.DamagedError) {
+	a.log.Error(err.Error())
+	a.tell(corev1.EventTypeWarning, eventAppliedLost, err.Error())
 }
 
 // containerd records that containerd does not answer, and why, or with nil that it does again.

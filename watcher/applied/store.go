@@ -33,6 +33,8 @@ const (
 	stagedPrefix = ".new-"
 	// journal says what is left to be done of a change that has been decided.
 	journal = ".change"
+	// damaged is the directory for a journal that cannot be read, with the documents of its change.
+	damaged = ".damaged"
 )
 
 // Store is the directory. Its methods may be called from any goroutine.
@@ -49,6 +51,8 @@ type Store struct {
 	mu sync.Mutex
 	// sound says that no journal and no staged files are left from before.
 	sound bool
+	// lost is what Open has not returned yet.
+	lost *DamagedError
 	// crash, in tests, ends a change before the step named.
 	crash func(step string)
 	// whole is held while files are replaced; who reads the directory holds it to see a change as a whole.
@@ -64,11 +68,19 @@ func (s *Store) Dir() string { return s.dir }
 // Whole keeps changes away while it is held.
 func (s *Store) Whole() sync.Locker { return &s.whole }
 
-// Open makes the directory and finishes, or takes back, a change that a crash has interrupted. Change does so too.
+// Open makes the directory and finishes, or takes back, a change that a crash has interrupted. Change does so too. A DamagedError says that it
+// could not be finished; it is returned once, and the store can be used.
 func (s *Store) Open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.openLocked()
+	if err := s.openLocked(); err != nil {
+		return err
+	}
+	if lost := s.lost; lost != nil {
+		s.lost = nil
+		return lost
+	}
+	return nil
 }
 
 func (s *Store) openLocked() error {
@@ -79,7 +91,12 @@ func (s *Store) openLocked() error {
 	if err := atomicfile.MkdirAll(s.dir); err != nil {
 		return fmt.Errorf("directory of applied objects: %w", err)
 	}
-	if err := s.finish(); err != nil {
+	err := s.finish()
+	if lost, ok := errors.AsType[*DamagedError](err); ok {
+		s.lost = lost
+		err = s.setAside()
+	}
+	if err != nil {
 		return fmt.Errorf("finish the change of applied objects that was interrupted: %w", err)
 	}
 	if err := s.dropStaged(); err != nil {
@@ -174,6 +191,21 @@ func (e *UnfinishedError) Error() string {
 
 // Unwrap returns the cause.
 func (e *UnfinishedError) Unwrap() error { return e.Err }
+
+// DamagedError is a change whose journal cannot be read. A part of it may have been carried out.
+type DamagedError struct {
+	// Aside is the directory that has what remains of the change.
+	Aside string
+	Err   error
+}
+
+// Error says what became of the change.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("a change of applied objects was interrupted, and what remained to be done cannot be read: %v; apply it again; its documents are in %s", e.Err, e.Aside)
+}
+
+// Unwrap returns the cause.
+func (e *DamagedError) Unwrap() error { return e.Err }
 
 // plan is a change as the journal has it: names in the directory only.
 type plan struct {
@@ -284,14 +316,15 @@ func (s *Store) finish() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	var p plan
+	if err == nil {
+		p, err = decodePlan(data)
+	}
+	if errors.Is(err, atomicfile.ErrDamaged) {
+		return &DamagedError{Aside: filepath.Join(s.dir, damaged), Err: err}
+	}
 	if err != nil {
 		return err
-	}
-	var p plan
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&p); err != nil {
-		return fmt.Errorf("%s is damaged (%w); look at the %s* files beside it and remove it", filepath.Join(s.dir, journal), err, stagedPrefix)
 	}
 	if err := s.carryOut(p); err != nil {
 		return err
@@ -299,17 +332,67 @@ func (s *Store) finish() error {
 	return s.settle(p)
 }
 
+// decodePlan reads a journal. It may name files of the directory only.
+func decodePlan(data []byte) (plan, error) {
+	var p plan
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		return p, fmt.Errorf("%w: %s: %w", atomicfile.ErrDamaged, journal, err)
+	}
+	for _, names := range [][]string{p.Remove, slices.Collect(maps.Keys(p.Rename)), slices.Collect(maps.Values(p.Rename))} {
+		for _, name := range names {
+			if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
+				return p, fmt.Errorf("%w: %s names %q", atomicfile.ErrDamaged, journal, name)
+			}
+		}
+	}
+	return p, nil
+}
+
+// setAside moves a journal that cannot be read, and the documents of its change, to a directory of their own; the journal last, so that a crash
+// repeats it. What was set aside before is removed.
+func (s *Store) setAside() error {
+	dir := filepath.Join(s.dir, damaged)
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	staged, err := s.staged()
+	if err != nil {
+		return err
+	}
+	for _, name := range append(staged, journal) {
+		if err := os.Rename(filepath.Join(s.dir, name), filepath.Join(dir, strings.TrimPrefix(name, "."))); err != nil {
+			return err
+		}
+	}
+	return atomicfile.SyncDir(s.dir)
+}
+
+// staged returns the names of the documents that changes have left.
+func (s *Store) staged() ([]string, error) {
+	entries, err := os.ReadDir(s.dir)
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), stagedPrefix) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
 // dropStaged removes what a change has left that was never decided.
 func (s *Store) dropStaged() error {
-	entries, err := os.ReadDir(s.dir)
+	names, err := s.staged()
 	if err != nil {
 		return err
 	}
 	errs := []error{atomicfile.Sweep(s.dir)}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), stagedPrefix) {
-			errs = append(errs, os.Remove(filepath.Join(s.dir, e.Name())))
-		}
+	for _, name := range names {
+		errs = append(errs, os.Remove(filepath.Join(s.dir, name)))
 	}
 	return errors.Join(errs...)
 }

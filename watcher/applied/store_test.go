@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"monopod/internal/atomicfile/damagetest"
 	"monopod/manifests"
 )
 
@@ -276,14 +277,65 @@ func TestAChangeWhoseJournalFailsIsTakenBackOrUnfinished(t *testing.T) {
 	}
 }
 
-func TestADamagedJournalIsReported(t *testing.T) {
-	s := NewStore(t.TempDir())
-	if err := os.WriteFile(filepath.Join(s.Dir(), journal), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
+// TestADamagedJournalIsSetAside: it is reported once, what remains of its change is kept, and changes go on.
+func TestADamagedJournalIsSetAside(t *testing.T) {
+	text := func(s string) func(string) error {
+		return func(path string) error { return os.WriteFile(path, []byte(s), 0o600) }
 	}
-	if err := s.Open(); err == nil || !strings.Contains(err.Error(), journal+" is damaged") {
-		t.Errorf("%v", err)
+	ways := damagetest.Ways()
+	ways["no JSON"], ways["another version"] = text("{"), text(`{"other": 1}`)
+	ways["names outside"], ways["names above"] = text(`{"remove": ["../kept"]}`), text(`{"rename": {".new-0": ".."}}`)
+	for way, damage := range ways {
+		t.Run(way, func(t *testing.T) {
+			s := NewStore(filepath.Join(t.TempDir(), "applied"))
+			kept := filepath.Join(filepath.Dir(s.Dir()), "kept")
+			change(t, s, Change{Put: put("v1", "a", "b")})
+			path := filepath.Join(s.Dir(), journal)
+			if err := errors.Join(os.WriteFile(kept, nil, 0o600), os.MkdirAll(filepath.Join(s.Dir(), damaged), 0o700),
+				os.WriteFile(filepath.Join(s.Dir(), damaged, "earlier"), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if step := crashAt(t, s, 4, Change{Put: put("v2", "a", "b")}); step != "decided" {
+				t.Fatalf("cut off at %s", step)
+			}
+			if err := damage(path); err != nil {
+				t.Fatal(err)
+			}
+			_ = os.Remove(damagetest.Stray(path))
+			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) { // nothing says that there was a change
+				t.Fatal("there is no journal")
+			}
+			next := NewStore(s.Dir())
+			lost, ok := errors.AsType[*DamagedError](next.Open())
+			if !ok || !strings.Contains(lost.Error(), "apply it again") {
+				t.Fatalf("%v", lost)
+			}
+			if err := next.Open(); err != nil {
+				t.Errorf("again: %v", err)
+			}
+			if got, _ := filepath.Glob(filepath.Join(lost.Aside, "*")); len(got) != 3 || filepath.Base(got[0]) != "change" || filepath.Base(got[2]) != "new-1" {
+				t.Errorf("set aside: %v", got)
+			}
+			change(t, next, Change{Put: put("v3", "a")})
+			want := map[string]string{"pod.default.a.yaml": "v3 a", "pod.default.b.yaml": "v1 b"}
+			if got := stored(t, s.Dir()); !maps.Equal(got, want) {
+				t.Errorf("stored %v, want %v", got, want)
+			}
+			if _, err := os.Stat(kept); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	t.Run("found by a change", func(t *testing.T) {
+		s := NewStore(t.TempDir())
+		if err := text("{")(filepath.Join(s.Dir(), journal)); err != nil {
+			t.Fatal(err)
+		}
+		change(t, s, Change{Put: put("v1", "a")})
+		if _, ok := errors.AsType[*DamagedError](s.Open()); !ok {
+			t.Error("it is not reported")
+		}
+	})
 }
 
 func TestNobodyWhoHoldsWholeSeesHalfAChange(t *testing.T) {
