@@ -24,6 +24,16 @@ func TestADamagedRecordCostsWhatWasInIt(t *testing.T) {
 					t.Errorf("%s, %s: nothing is recorded\n%s", file, name, m.log)
 				}
 			})
+			full := store{dir: m.dir}
+			for range 2 { // the first makes the log the old one
+				if err := full.turn(nil); err != nil {
+					t.Errorf("%s, %s: once the file is full, nothing is recorded: %v", file, name, err)
+				}
+			}
+			full.close()
+			if _, err := full.load(); err != nil {
+				t.Errorf("%s, %s: once the file was full: %v", file, name, err)
+			}
 		}
 	}
 }

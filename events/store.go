@@ -185,12 +185,13 @@ func (s *store) begin(text []byte) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err == nil {
-		err = os.Rename(path(logFile), path(oldFile))
-		if info, lerr := os.Lstat(path(logFile)); err != nil && lerr == nil && info.IsDir() {
-			err = atomicfile.SetAside(path(logFile), path(logFile)+".damaged")
+	for _, name := range []string{logFile, oldFile} { // a directory can neither be read later nor be replaced
+		if info, serr := os.Lstat(path(name)); err == nil && serr == nil && info.IsDir() {
+			err = atomicfile.SetAside(path(name), path(name)+".damaged")
 		}
-		if errors.Is(err, fs.ErrNotExist) {
+	}
+	if err == nil {
+		if err = os.Rename(path(logFile), path(oldFile)); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 	}

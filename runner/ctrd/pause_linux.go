@@ -136,11 +136,7 @@ func (r *Runtime) stopPause(ctx context.Context, id string) error {
 	}
 	pid, _ := readPid(filepath.Join(dir, pidFile))
 	if _, err := os.Lstat(filepath.Join(r.pauseRoot(), id)); err == nil {
-		runtime := r.cfg.OCIRuntime // of releases that knew only one
-		if b, err := atomicfile.Read(filepath.Join(dir, runtimeFile), unix.PathMax); err == nil && filepath.IsAbs(string(b)) {
-			runtime = string(b)
-		}
-		err := r.runPause(ctx, runtime, "delete", "--force", id)
+		err := r.runPause(ctx, pauseRuntime(filepath.Join(dir, runtimeFile), r.cfg.OCIRuntime), "delete", "--force", id)
 		if state := filepath.Join(r.pauseRoot(), id); err != nil && !readableJSON(filepath.Join(state, "state.json")) {
 			r.log.Warn("what the OCI runtime knows of a process namespace was damaged, and is removed with it", "sandbox", id, "err", err)
 			if pid > 0 && r.pauseAlive(id) { // process 1 of the pinned namespace: no other has that
@@ -154,6 +150,19 @@ func (r *Runtime) stopPause(ctx context.Context, id string) error {
 	}
 	reap(ctx, pid)
 	return removeTree(dir)
+}
+
+// pauseRuntime returns the OCI runtime that a file names, or the default one: for a release that wrote no such file, a damaged one, and a
+// runtime that was removed from the machine.
+func pauseRuntime(file, otherwise string) string {
+	b, err := atomicfile.Read(file, unix.PathMax)
+	if err != nil || !filepath.IsAbs(string(b)) {
+		return otherwise
+	}
+	if _, err := exec.LookPath(string(b)); err != nil {
+		return otherwise
+	}
+	return string(b)
 }
 
 // reap collects a process that was killed, if it has become our child.
