@@ -118,8 +118,16 @@ func (it item) typeOf(t metav1.TypeMeta) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: cmp.Or(t.Kind, it.element.Kind), APIVersion: cmp.Or(t.APIVersion, it.element.APIVersion)}
 }
 
-// object decodes one object of any kind from its JSON.
+// object decodes one object of any kind from its JSON: as Kubernetes does, and what that refuses as podman does.
 func (l *loader) object(data []byte, it item) {
+	before := len(l.errs)
+	if l.strictObject(data, it); len(l.errs) > before && l.author == AuthorUser {
+		l.lenientObject(data, it, before)
+	}
+}
+
+// strictObject decodes one object as Kubernetes does.
+func (l *loader) strictObject(data []byte, it item) {
 	if parts(data, maxOwnParts) > maxOwnParts && !l.mayBeLarge(data, it) {
 		return
 	}
@@ -362,6 +370,11 @@ func (l *loader) notHere(pod *corev1.Pod, it item) []problem {
 	found := l.policy.violations(pod, it)
 	if len(pod.Spec.Overhead) > 0 && pod.Spec.RuntimeClassName == nil {
 		found = append(found, problem{path: it.path("spec.overhead"), msg: noOverhead})
+	}
+	for i := range pod.Spec.Volumes {
+		if h := pod.Spec.Volumes[i].HostPath; h != nil {
+			found = append(found, relativePath(h.Path, it.path(fmt.Sprintf("spec.volumes[%d].hostPath.path", i)))...)
+		}
 	}
 	return found
 }

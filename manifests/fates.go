@@ -297,7 +297,7 @@ func volumeFates() []fieldFate {
 	const v = "spec.volumes[]."
 	all := []fieldFate{
 		{path: v + "name", fate: enforced},
-		{path: v + "hostPath", fate: enforced, note: "all types"},
+		{path: v + "hostPath", fate: enforced, note: "all types; a relative path is refused"},
 		{path: v + "image", fate: enforced, note: "pulled with the images of the containers that mount it; read-only, nothing in it can be executed"},
 		{path: v + "emptyDir.medium", fate: enforced, note: "HugePages of a size that the pod requests", only: []string{"", "Memory", "HugePages", "HugePages-*"}, other: noMedium},
 		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "on disk by accounting every 10 s: the pod is evicted, and comes back with back-off; see docs/differences.md"},

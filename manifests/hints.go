@@ -22,6 +22,8 @@ func adviceOn(e *field.Error, spec *corev1.PodSpec) string {
 	switch path := indexes.ReplaceAllString(e.Field, "[]"); {
 	case e.Type == field.ErrorTypeRequired:
 		return requiredAdvice(path)
+	case e.Type == field.ErrorTypeNotSupported && strings.HasSuffix(path, ".imagePullPolicy") && newerPolicy(was):
+		return "podman's newer has no like in Kubernetes: write Always, or IfNotPresent to start without network"
 	case e.Type == field.ErrorTypeNotSupported:
 		return didYouMean(was, quoted(e.Detail))
 	case e.Type == field.ErrorTypeInvalid && strings.HasPrefix(e.Detail, "a lowercase RFC 1123"):
@@ -32,8 +34,6 @@ func adviceOn(e *field.Error, spec *corev1.PodSpec) string {
 		return `write minute, hour, day, month and weekday, as in "*/5 * * * *"`
 	case e.Type == field.ErrorTypeInvalid && strings.HasSuffix(path, ".selector") && strings.Contains(e.Detail, "template"):
 		return "write its labels into spec.template.metadata.labels, too"
-	case e.Type == field.ErrorTypeForbidden && strings.Contains(e.Detail, "empty `spec.os.name`"):
-		return "write os: {name: linux} into the spec of the pod"
 	case e.Type == field.ErrorTypeNotFound && strings.HasSuffix(path, ".volumeMounts[].name") && spec != nil:
 		var names []string
 		for i := range spec.Volumes {

@@ -34,7 +34,10 @@ func TestWhatToWriteInstead(t *testing.T) {
 		{"a colon that is missing", strings.Replace(aPod, "{name: a}", "\n  name a", 1), `found the string "name a"; write a colon and a space between the two: name: a`},
 		{"a file of Docker Compose", "services:\n  web: {image: nginx}\n", "this looks like a file of Docker Compose: write a Pod for each service, or have kompose convert it"},
 		{"a schedule in words", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: a}\nspec: {schedule: each day, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}}}\n", `write minute, hour, day, month and weekday, as in "*/5 * * * *"`},
-		{"a signal without a system", container + "    lifecycle: {stopSignal: SIGINT}\n", "write os: {name: linux} into the spec of the pod"},
+		{"a policy of podman's", container + "    imagePullPolicy: newer\n", "write Always, or IfNotPresent to start without network"},
+		{"a path of the directory", aPod + "  volumes: [{name: v, hostPath: {path: ./data}}]\n", `:7:40: pod default/a: spec.volumes[0].hostPath.path: not supported: the string "./data" is relative, and nobody knows to what; write the whole path, as in "/srv/data"`},
+		{"a directory of a volume", "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: a}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], hostPath: {path: data}}\n", `:4:81: persistentvolume a: spec.hostPath.path: not supported: the string "data" is relative`},
+		{"a name with an underscore", strings.Replace(container, "{name: a}", "{name: my_app}", 1), `did you mean "my-app"?`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -97,7 +97,7 @@ func TestMistakesInObjectsAreRefusedWithPositionAndWithoutSecrets(t *testing.T) 
 		{"a kind of another group", "apiVersion: v1\nkind: Deployment\nmetadata: {name: a}\n", `f:1:13: apiVersion: there is no Deployment in apiVersion v1; write apiVersion: apps/v1`},
 		{"a key", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a/b: c\n", `f:5:8: configmap default/a: data[a/b]: Invalid value: "a/b"`},
 		{"a key in both", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: c}\nbinaryData: {k: AAE=}\n", `data[k]: Invalid value: "k": duplicate of key present in binaryData`},
-		{"a number in a Secret", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {pin: 4711}\n", `f:4:19: secret default/a: stringData[pin]: expected a string, found something else; put it in quotes`},
+		{"a number in a Secret", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {pin: 04711}\n", `f:4:19: secret default/a: stringData[pin]: expected a string, found something else; put it in quotes`},
 		{"no base64 in a Secret", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {pin: '4711!'}\n", `f:4:13: secret default/a: data[pin]: it is not in base64`},
 		{"a registry secret without its key", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/dockerconfigjson\n", `data[.dockerconfigjson]: Required value`},
 		{"a registry secret that is no JSON", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/dockerconfigjson\nstringData: {.dockerconfigjson: '{4711'}\n", `<secret contents redacted>`},

@@ -95,7 +95,7 @@ func (l *loader) objectRefusals(obj any, it item) []problem {
 		}
 		return found
 	case *corev1.PersistentVolume:
-		return l.policy.volumeViolations(o, it)
+		return append(l.policy.volumeViolations(o, it), relativePaths(&o.Spec.PersistentVolumeSource, it)...)
 	}
 	return nil
 }
