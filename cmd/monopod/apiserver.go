@@ -35,7 +35,7 @@ func (a *App) newReporter() *apiserver.Agent {
 	return apiserver.New(apiserver.Config{
 		NodeName: a.cfg.NodeName, Kubeconfig: a.cfg.Kubeconfig, Bootstrap: a.cfg.BootstrapKubeconfig, CertDir: a.cfg.CertDirectory,
 		Rotate: a.cfg.RotateCertificates, ServerTLS: a.cfg.ServerTLSBootstrap, Register: a.cfg.RegisterNode, Source: a.cfg.APIServerPods,
-		Labels: a.cfg.NodeLabels, Taints: nodeTaints(a.cfg.RegisterWithTaints),
+		Labels: a.cfg.NodeLabels, Taints: nodeTaints(a.cfg.RegisterWithTaints), Platform: platform(),
 		LeaseDuration: time.Duration(a.cfg.NodeLeaseDurationSeconds) * time.Second,
 		StatusEvery:   a.cfg.NodeStatusReportFrequency, CheckEvery: a.cfg.NodeStatusUpdateFrequency,
 		EventQPS: a.cfg.EventRecordQPS, EventBurst: a.cfg.EventBurst,

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/events"
+	"monopod/manifests"
 )
 
 // Pods are those of this machine. What it returns is never changed.
@@ -78,6 +79,8 @@ type Config struct {
 	Source bool
 	Labels map[string]string
 	Taints []corev1.Taint
+	// Platform is that of this machine.
+	Platform manifests.Platform
 	// LeaseDuration is how long others shall believe that this machine lives after it was last heard of. It is renewed four
 	// times in it.
 	LeaseDuration time.Duration

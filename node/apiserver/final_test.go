@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
 )
 
 // ended is a pod whose container has ended.
@@ -224,7 +226,13 @@ func TestWhatNoKubeletAdmitsHasFailed(t *testing.T) {
 	linux := with(bound("linux", "yes"), func(p *corev1.Pod) {
 		p.Spec.OS, p.Spec.NodeSelector = &corev1.PodOS{Name: corev1.Linux}, map[string]string{corev1.LabelOSStable: "linux"}
 	})
-	g := newGathering(t, windows, selects, linux, bound("sysctl", "yes"), bound("ports", "yes"))
+	arm := with(bound("arm", "yes"), func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelArchStable: "arm64"} })
+	term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"s390x"}}}}
+	affine := with(bound("affine", "yes"), func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}}}}
+	})
+	g := newGathering(t, windows, selects, linux, arm, affine, bound("sysctl", "yes"), bound("ports", "yes"))
+	g.cfg.Platform = manifests.Platform{OS: "linux", Arch: "amd64"}
 	check := g.cfg.Check
 	g.cfg.Check = func(p *corev1.Pod) error {
 		if p.Name == "sysctl" {
@@ -233,7 +241,7 @@ func TestWhatNoKubeletAdmitsHasFailed(t *testing.T) {
 		return check(p)
 	}
 	pods, _, said := g.word()
-	if pods != "linux ports" || len(said) != 3 {
+	if pods != "linux ports" || len(said) != 5 {
 		t.Errorf("%q, said %q", pods, said)
 	}
 	// The pool does not let one start: it is taken out, and is not asked to run again.
@@ -253,6 +261,8 @@ func TestWhatNoKubeletAdmitsHasFailed(t *testing.T) {
 	for uid, want := range map[types.UID]string{
 		"uid-of-windows": "Failed PodOSNotSupported Pod was rejected: Failed to admit pod as the OS field doesn't match node OS",
 		"uid-of-selects": "Failed PodOSSelectorNodeLabelDoesNotMatch Pod was rejected: Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+		"uid-of-arm":     "Failed NodeAffinity Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: it asks for kubernetes.io/arch=arm64, and this machine has amd64",
+		"uid-of-affine":  "Failed NodeAffinity Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: no term of its node affinity is for a machine with linux/amd64",
 		"uid-of-sysctl":  `Failed SysctlForbidden Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted`,
 		"uid-of-ports":   "Failed NodePorts Pod was rejected: host port 80/TCP is taken by pod default/old",
 	} {

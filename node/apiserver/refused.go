@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -20,6 +21,8 @@ const (
 	ReasonPodOS      = "PodOSNotSupported"
 	ReasonPodOSLabel = "PodOSSelectorNodeLabelDoesNotMatch"
 	ReasonSysctl     = "SysctlForbidden"
+	// ReasonNodeAffinity is of pods that ask for another machine: one of another architecture, for instance.
+	ReasonNodeAffinity = "NodeAffinity"
 	// ReasonNodePorts is a kubelet's for pods whose host ports are taken.
 	ReasonNodePorts = "NodePorts"
 )
@@ -32,13 +35,19 @@ func (e *RejectedError) Error() string { return e.Message }
 // rejection is the same of a pod that was asked to run.
 type rejection struct{ reason, message string }
 
-// otherSystem says that a pod is for another operating system, as a kubelet says it; nil: it is not.
-func otherSystem(p *corev1.Pod) error {
+// otherMachine says that a pod is for another operating system or architecture, as a kubelet says it; nil: it is not. What it asks for is looked
+// at over there: the document that is made of it has been scheduled, and asks for nothing.
+func (c *Config) otherMachine(p *corev1.Pod) error {
 	if label, ok := p.Spec.NodeSelector[corev1.LabelOSStable]; ok && label != string(corev1.Linux) {
 		return &RejectedError{ReasonPodOSLabel, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
 	if p.Spec.OS != nil && p.Spec.OS.Name != corev1.Linux {
 		return &RejectedError{ReasonPodOS, "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	here := c.Platform
+	here.Arch = cmp.Or(c.Labels[corev1.LabelArchStable], here.Arch)
+	if m := here.Mismatch(&p.Spec); m != nil {
+		return &RejectedError{ReasonNodeAffinity, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: " + m.String()}
 	}
 	return nil
 }
@@ -108,7 +117,7 @@ func (g *gatherer) refuse(pods map[Key]*corev1.Pod, local []*corev1.Pod) refusal
 		c, ok := g.checked[p.UID]
 		if !ok || c.pod != p {
 			doc, _, _ := boundDocument(p)
-			if c = (checked{p, otherSystem(p)}); c.refused == nil {
+			if c = (checked{p, g.cfg.otherMachine(p)}); c.refused == nil {
 				c.refused = g.cfg.Check(doc)
 			}
 		}
