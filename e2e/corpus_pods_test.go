@@ -36,7 +36,7 @@ func (b *borrowed) String() string { return b.file + "\t" + b.from }
 
 var (
 	betweenDocuments = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?$`)
-	somePod          = regexp.MustCompile(`(?m)^[\s-]*["']?kind["']?:\s*["']?(Pod|Deployment|DaemonSet|ReplicaSet|StatefulSet|Job|CronJob|List)\b`)
+	somePod          = regexp.MustCompile(`(?m)^[\s-]*["']?kind["']?:\s*["']?(Pod|Deployment|DaemonSet|ReplicaSet|ReplicationController|StatefulSet|Job|CronJob|List)\b`)
 	lineNumbers      = regexp.MustCompile(`^.*?:(\d+:)+ `)
 )
 
@@ -180,7 +180,7 @@ func oneLine(message string) string {
 // fate is what becomes of a pod when its images are replaced by programs that do what theirs would.
 type fate struct {
 	phase corev1.PodPhase
-	// reason is that of a container that waits, or several of which one must be; empty: all are ready, or have ended.
+	// reason is that of the pod, or that of a container that waits, or several of which one must be; empty: all are ready, or have ended.
 	reason string
 	// why is what the pod is expected to be so for.
 	why string
@@ -192,6 +192,7 @@ type fate struct {
 
 // expected says which phase a kubelet would give. It looks at the manifest only:
 //
+//   - what is for another operating system waits, as no node fits (NodeAffinity);
 //   - a RuntimeClass needs an OCI runtime that no machine of ours has (CreatePodSandboxError);
 //   - a volume of a ConfigMap, Secret or claim that does not exist holds up the pod (FailedMount);
 //   - a variable of such an object holds up its container (CreateContainerConfigError), and the phase stays Pending;
@@ -206,6 +207,9 @@ func expected(b *borrowed) fate {
 	}
 	if spec.RuntimeClassName != nil {
 		return fate{phase: corev1.PodPending, reason: "CreatePodSandboxError", why: "there is no OCI runtime for RuntimeClass " + *spec.RuntimeClassName}
+	}
+	if m := (manifests.Platform{OS: "linux"}).Mismatch(spec); m != nil {
+		return fate{phase: corev1.PodPending, reason: "NodeAffinity", why: m.String()}
 	}
 	if missing := missingVolume(b); missing != "" {
 		return fate{phase: corev1.PodPending, reason: "FailedMount", why: "there is no " + missing}

@@ -427,6 +427,9 @@ func (s *scene) as(p corev1.Pod, found bool) error {
 			return fmt.Errorf("container %s was restarted", c.Name)
 		}
 	}
+	if s.fate.reason != "" && p.Status.Reason == s.fate.reason {
+		return nil
+	}
 	waits := ""
 	for _, c := range all {
 		if w := c.State.Waiting; w != nil {
