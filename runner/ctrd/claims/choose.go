@@ -186,7 +186,7 @@ func (q Request) provisionable() error {
 		return none(`storageClassName "" asks for a PersistentVolume that is there`)
 	case doc != nil && doc.Provisioner == manifests.NoProvisioner:
 		return none(fmt.Sprintf("StorageClass %q has no provisioner", name))
-	case doc == nil && name != "" && slices.ContainsFunc(q.Refs.Volumes, func(v *corev1.PersistentVolume) bool { return manifests.VolumeClass(v) == name }):
+	case doc == nil && name != "" && slices.ContainsFunc(q.Refs.Volumes, func(v *corev1.PersistentVolume) bool { return supported(v) && manifests.VolumeClass(v) == name }):
 		return none(fmt.Sprintf("class %q is one of PersistentVolumes", name))
 	}
 	return nil

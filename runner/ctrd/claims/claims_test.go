@@ -87,6 +87,7 @@ func TestChoose(t *testing.T) {
 		{name: "for a zone", docs: []string{pvc("c", ""), pv("a", "1Gi", on("{key: topology.kubernetes.io/zone, operator: In, values: [z]}"))}, want: "a"},
 		{name: "for another operating system", docs: []string{pvc("c", ""), pv("a", "1Gi", on("{key: kubernetes.io/os, operator: In, values: [windows]}"))}},
 		{name: "a kind that cannot be mounted", docs: []string{pvc("c", ""), strings.Replace(pv("a", "1Gi", ""), "hostPath: {path: /x}", "csi: {driver: d, volumeHandle: h}", 1)}},
+		{name: "a class of volumes that cannot be mounted", docs: []string{pvc("c", ", storageClassName: fast"), strings.Replace(pv("a", "1Gi", ", storageClassName: fast"), "hostPath: {path: /x}", "csi: {driver: d, volumeHandle: h}", 1)}},
 		{name: "a server's", docs: []string{pvc("c", ""), strings.Replace(pv("a", "1Gi", ""), "hostPath: {path: /x}", "nfs: {server: s, path: /x}", 1)}, want: "a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
