@@ -83,6 +83,9 @@ func tooLong(path *field.Path, detail string) *field.Error {
 	return &field.Error{Type: field.ErrorTypeTooLong, Field: path.String(), BadValue: "", Detail: detail}
 }
 
+// Copies is how many pods a workload makes at once, at most.
+func Copies(obj metav1.Object) int { return copies(obj) }
+
 // copies is how many pods a workload makes at once, at most.
 func copies(obj metav1.Object) int {
 	n := func(p *int32) int {

@@ -16,6 +16,7 @@ import (
 	"monopod/internal/printer"
 	"monopod/internal/regular"
 	"monopod/manifests"
+	"monopod/manifests/warn"
 	"monopod/runner"
 )
 
@@ -23,14 +24,17 @@ import (
 const stdinName = "<stdin>"
 
 func (p *program) validateCommand() *cobra.Command {
-	var output string
+	var o validateOptions
 	cmd := &cobra.Command{
 		Use:   "validate PATH...|-",
 		Short: "Say what monopod would say about manifests, without running them",
 		Long: "Read manifest files, and all *.yaml, *.yml and *.json files in and below directories, and print a verdict on each:\n" +
 			"accepted files on stdout, errors as file:line:column: pod: field: message on stderr. All files are taken as one\n" +
 			"set: a pod that is defined twice and host ports that clash are errors too. `-` is the standard input.\n\n" +
-			"Exit code 0: all can run; 1: there are errors; 2: the command line is wrong. Neither root nor a daemon is needed.",
+			"Warnings, on stderr, are about what is valid and will wait, or works otherwise than in a cluster: ConfigMaps, Secrets and\n" +
+			"claims that none of the files has, host ports that several pods want, Services with ports of their own.\n\n" +
+			"Exit code 0: all can run; 1: there are errors, or warnings with --strict; 2: the command line is wrong. Neither root nor\n" +
+			"a daemon is needed.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("what is to be validated? Name files or directories, or - for the standard input")
@@ -38,14 +42,20 @@ func (p *program) validateCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := oneOfOutputs(output, "text", "json"); err != nil {
+			if err := oneOfOutputs(o.output, "text", "json"); err != nil {
 				return err
 			}
-			return p.validate(args, output)
+			return p.validate(args, o)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: text (default) or json")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "output `format`: text (default) or json")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "warnings make the exit code 1")
 	return cmd
+}
+
+type validateOptions struct {
+	output string
+	strict bool
 }
 
 // verdict is what is said about one input.
@@ -57,8 +67,10 @@ type verdict struct {
 	// Objects are the documents besides pods, like "ConfigMap default/app".
 	Objects []string `json:"objects,omitempty"`
 	// Notes tell of documents that mean nothing here.
-	Notes  []string           `json:"notes,omitempty"`
-	Errors []*manifests.Error `json:"errors"`
+	Notes []string `json:"notes,omitempty"`
+	// Warnings are about what will wait, or works otherwise than in a cluster.
+	Warnings []*manifests.Error `json:"warnings,omitempty"`
+	Errors   []*manifests.Error `json:"errors"`
 
 	loaded             []*manifests.Pod
 	objects, workloads []*manifests.Object
@@ -78,7 +90,7 @@ type validateAnswer struct {
 	Files []*verdict `json:"files"`
 }
 
-func (p *program) validate(paths []string, output string) error {
+func (p *program) validate(paths []string, o validateOptions) error {
 	var all []*verdict
 	seen := map[string]bool{}
 	for _, path := range paths {
@@ -90,8 +102,9 @@ func (p *program) validate(paths []string, output string) error {
 		}
 	}
 	conflicts(all)
+	outlook(all)
 	bad := slices.ContainsFunc(all, func(v *verdict) bool { return len(v.Errors) > 0 })
-	if output == "json" {
+	if o.output == "json" {
 		b, err := json.MarshalIndent(validateAnswer{Valid: !bad, Files: all}, "", "  ")
 		if err != nil {
 			return err
@@ -100,10 +113,30 @@ func (p *program) validate(paths []string, output string) error {
 	} else {
 		p.printVerdicts(all)
 	}
-	if bad {
+	if bad || o.strict && slices.ContainsFunc(all, func(v *verdict) bool { return len(v.Warnings) > 0 }) {
 		return silentError{}
 	}
 	return nil
+}
+
+// outlook adds what the documents will wait for, all of them together.
+func outlook(all []*verdict) {
+	in := warn.Input{Platform: platform()}
+	for _, v := range all {
+		in.Pods, in.Objects, in.Workloads = append(in.Pods, v.loaded...), append(in.Objects, v.objects...), append(in.Workloads, v.workloads...)
+		in.Partial = in.Partial || len(v.Errors) > 0
+	}
+	warnings, errs := warn.Of(in)
+	byFile := map[string]*verdict{}
+	for _, v := range all {
+		byFile[v.File] = v
+	}
+	for _, e := range warnings {
+		byFile[e.File].Warnings = append(byFile[e.File].Warnings, e)
+	}
+	for _, e := range errs {
+		byFile[e.File].Errors = append(byFile[e.File].Errors, e)
+	}
 }
 
 // verdicts reads one argument: a file, a directory with what is below it, or the standard input.
@@ -290,6 +323,11 @@ func place(o manifests.Origin) string {
 
 func (p *program) printVerdicts(all []*verdict) {
 	for _, v := range all {
+		for _, w := range v.Warnings {
+			said := *w
+			said.Msg = "warning: " + w.Msg
+			p.errs().Println(&said)
+		}
 		switch {
 		case v.Ignored:
 			p.out().Printf("%s: ignored, not a .yaml, .yml or .json file\n", v.File)

@@ -67,6 +67,7 @@ func allowed() map[string][]string {
 	return map[string][]string{
 		"monopod/manifests":                  {"monopod/internal/expand"},
 		"monopod/manifests/lenient":          {},
+		"monopod/manifests/warn":             {"monopod/manifests"},
 		"monopod/watcher":                    {"monopod/manifests", "monopod/internal"},
 		"monopod/runner":                     {"monopod/manifests", "monopod/internal"},
 		"monopod/runner/probe":               {"monopod/internal"},

@@ -1,0 +1,202 @@
+package warn
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"monopod/manifests"
+)
+
+// references warns of documents that a unit waits for.
+func (c *checker) references(u *unit) {
+	r := refs{c, u}
+	for i := range u.spec.Volumes {
+		r.volume(fmt.Sprintf("spec.volumes[%d].", i), &u.spec.Volumes[i])
+	}
+	u.containers(func(path string, k *corev1.Container) {
+		for i, from := range k.EnvFrom {
+			at := fmt.Sprintf("%s.envFrom[%d].", path, i)
+			if m := from.ConfigMapRef; m != nil {
+				r.configMap(at+"configMapRef.name", m.Name, m.Optional)
+			}
+			if s := from.SecretRef; s != nil {
+				r.secret(at+"secretRef.name", s.Name, s.Optional)
+			}
+		}
+		for i := range k.Env {
+			if from := k.Env[i].ValueFrom; from != nil {
+				r.variable(fmt.Sprintf("%s.env[%d].valueFrom.", path, i), from)
+			}
+		}
+	})
+	if name := u.spec.RuntimeClassName; name != nil && c.objects.RuntimeClass(*name) == nil {
+		r.missing("spec.runtimeClassName", "RuntimeClass "+*name, "add the document, or leave the field out")
+	}
+}
+
+// refs looks at what one unit refers to.
+type refs struct {
+	*checker
+	unit *unit
+}
+
+const addOptional = "add the document, or write optional: true"
+
+func (r refs) missing(field, what, hint string) {
+	r.warn(r.unit.about(field, "there is no "+what+" in these files: the pod waits for it", hint))
+}
+
+func (r refs) configMap(field, name string, optional *bool) *corev1.ConfigMap {
+	m := r.objects.ConfigMap(r.unit.id.Namespace, name)
+	if m == nil && !ptr.Deref(optional, false) {
+		r.missing(field, "ConfigMap "+r.unit.id.Namespace+"/"+name, addOptional)
+	}
+	return m
+}
+
+func (r refs) secret(field, name string, optional *bool) *corev1.Secret {
+	s := r.objects.Secret(r.unit.id.Namespace, name)
+	if s == nil && !ptr.Deref(optional, false) {
+		r.missing(field, "Secret "+r.unit.id.Namespace+"/"+name, addOptional)
+	}
+	return s
+}
+
+func (r refs) variable(at string, from *corev1.EnvVarSource) {
+	noKey := func(field, key, what string, there, optional bool) {
+		if !there && !optional {
+			r.warn(r.unit.about(at+field+".key", fmt.Sprintf("%s has no key %q: the container waits for it", what, key), "add the key, or write optional: true"))
+		}
+	}
+	if k := from.ConfigMapKeyRef; k != nil {
+		if m := r.configMap(at+"configMapKeyRef.name", k.Name, k.Optional); m != nil {
+			_, there := m.Data[k.Key]
+			noKey("configMapKeyRef", k.Key, "ConfigMap "+m.Namespace+"/"+m.Name, there, ptr.Deref(k.Optional, false))
+		}
+	}
+	if k := from.SecretKeyRef; k != nil {
+		if s := r.secret(at+"secretKeyRef.name", k.Name, k.Optional); s != nil {
+			_, there := s.Data[k.Key]
+			noKey("secretKeyRef", k.Key, "Secret "+s.Namespace+"/"+s.Name, there, ptr.Deref(k.Optional, false))
+		}
+	}
+}
+
+func (r refs) volume(at string, v *corev1.Volume) {
+	switch {
+	case v.ConfigMap != nil:
+		r.configMap(at+"configMap.name", v.ConfigMap.Name, v.ConfigMap.Optional)
+	case v.Secret != nil:
+		r.secret(at+"secret.secretName", v.Secret.SecretName, v.Secret.Optional)
+	case v.PersistentVolumeClaim != nil:
+		r.claim(at+"persistentVolumeClaim.claimName", v.PersistentVolumeClaim.ClaimName)
+	case v.Projected != nil:
+		for i := range v.Projected.Sources {
+			s, at := &v.Projected.Sources[i], fmt.Sprintf("%sprojected.sources[%d].", at, i)
+			if s.ConfigMap != nil {
+				r.configMap(at+"configMap.name", s.ConfigMap.Name, s.ConfigMap.Optional)
+			}
+			if s.Secret != nil {
+				r.secret(at+"secret.name", s.Secret.Name, s.Secret.Optional)
+			}
+		}
+	}
+}
+
+func (r refs) claim(field, name string) {
+	c := r.objects.PersistentVolumeClaim(r.unit.id.Namespace, name)
+	if c == nil && !r.made(name) {
+		r.missing(field, "PersistentVolumeClaim "+r.unit.id.Namespace+"/"+name,
+			fmt.Sprintf("add {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", name))
+	}
+}
+
+// made says that a StatefulSet makes a claim of this name.
+func (r refs) made(name string) bool {
+	for _, u := range r.units {
+		if u.id.Namespace != r.unit.id.Namespace {
+			continue
+		}
+		for _, claim := range u.claims {
+			for _, pod := range u.names {
+				if name == claim+"-"+pod {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// hostPort is a port of the machine that a unit takes.
+type hostPort struct {
+	protocol corev1.Protocol
+	ip       string
+	port     int32
+}
+
+func (h hostPort) String() string {
+	if h.ip == "" {
+		return fmt.Sprintf("%d/%s", h.port, h.protocol)
+	}
+	return fmt.Sprintf("%s:%d/%s", h.ip, h.port, h.protocol)
+}
+
+func (h hostPort) overlaps(o hostPort) bool {
+	return h.protocol == o.protocol && h.port == o.port && (h.ip == o.ip || h.ip == "" || o.ip == "")
+}
+
+// ports warns of ports of the machine that two pods want.
+func (c *checker) ports() {
+	type owner struct {
+		hostPort
+		unit *unit
+	}
+	taken := map[int32][]owner{}
+	for _, u := range c.units {
+		var own []owner
+		manifestPorts(u, func(field string, h hostPort) {
+			if u.copies > 1 {
+				c.warn(u.about(field, fmt.Sprintf("its %d pods cannot all have the host port %s: all but one wait", u.copies, h), "write replicas: 1, or leave out hostPort and have clients use a Service"))
+			}
+			for _, o := range taken[h.port] {
+				if o.overlaps(h) && (u.id.Kind != "Pod" || o.unit.id.Kind != "Pod") { // of two Pods that is an error
+					c.warn(u.about(field, fmt.Sprintf("host port %s is also that of %s at %s: one of them waits", h, o.unit.id, place(o.unit.origin)), "give one of them another port"))
+					break
+				}
+			}
+			own = append(own, owner{h, u})
+		})
+		for _, o := range own {
+			taken[o.port] = append(taken[o.port], o)
+		}
+	}
+}
+
+// manifestPorts calls f for each port of the machine that containers of a unit take for as long as they run.
+func manifestPorts(u *unit, f func(field string, h hostPort)) {
+	lasting := map[string]bool{}
+	for k := range manifests.LastingContainers(u.spec) {
+		lasting[k.Name] = true
+	}
+	u.containers(func(path string, k *corev1.Container) {
+		for i := range k.Ports {
+			p := &k.Ports[i]
+			h := hostPort{protocol: p.Protocol, ip: p.HostIP, port: p.HostPort}
+			if h.port == 0 && u.spec.HostNetwork {
+				h.port = p.ContainerPort
+			}
+			if h.protocol == "" {
+				h.protocol = corev1.ProtocolTCP
+			}
+			if h.ip == "0.0.0.0" || h.ip == "::" {
+				h.ip = ""
+			}
+			if h.port != 0 && lasting[k.Name] {
+				f(fmt.Sprintf("%s.ports[%d]", path, i), h)
+			}
+		}
+	})
+}

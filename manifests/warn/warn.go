@@ -1,0 +1,257 @@
+// Package warn says what valid manifests will wait for on this machine, and what of them works otherwise than in a cluster: before they run.
+//
+// It is pure. It knows the documents that it is given and no others; it must not know what runs.
+package warn
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// Input is what would run together.
+type Input struct {
+	Pods               []*manifests.Pod
+	Objects, Workloads []*manifests.Object
+	// Partial says that some documents could not be read: what is missing may be there.
+	Partial bool
+	// Platform is that of the machine.
+	Platform manifests.Platform
+}
+
+// most is how many warnings there are at most: more are of one kind.
+const most = 200
+
+// Of returns the warnings about an input, and what cannot work whatever else there is: names that are no names of images.
+func Of(in Input) (warnings, errs []*manifests.Error) {
+	c := &checker{Input: in, objects: manifests.NewObjects(in.Objects)}
+	c.units = units(in)
+	for _, u := range c.units {
+		c.images(u)
+		c.platform(u)
+		if !in.Partial {
+			c.references(u)
+		}
+	}
+	c.ports()
+	c.names()
+	for _, o := range in.Objects {
+		c.object(o)
+	}
+	if more := len(c.warnings) - most; more > 0 {
+		last := *c.warnings[most-1]
+		last.Field, last.Msg, last.Hint = "", fmt.Sprintf("there are %d more warnings", more+1), ""
+		c.warnings = append(c.warnings[:most-1], &last)
+	}
+	return c.warnings, c.errs
+}
+
+type checker struct {
+	Input
+	objects        *manifests.Objects
+	units          []*unit
+	warnings, errs []*manifests.Error
+}
+
+// unit is a pod, or the pods of a workload.
+type unit struct {
+	id     manifests.ObjectID
+	origin manifests.Origin
+	// path is that of what is like a pod in the document: empty, or like "spec.template.".
+	path   string
+	labels map[string]string
+	spec   *corev1.PodSpec
+	// copies is how many there are at once, names how they are called; a CronJob's are called by the time.
+	copies int
+	names  []string
+	// claims are those that it makes itself, by the volume's name.
+	claims []string
+}
+
+func units(in Input) []*unit {
+	var all []*unit
+	for _, p := range in.Pods {
+		id := manifests.ObjectID{Kind: "Pod", Namespace: p.Object.Namespace, Name: p.Object.Name}
+		all = append(all, &unit{id: id, origin: p.Origin, labels: p.Object.Labels, spec: &p.Object.Spec, copies: 1, names: []string{id.Name}})
+	}
+	for _, w := range in.Workloads {
+		t := manifests.PodTemplate(w.Object)
+		if t == nil {
+			continue
+		}
+		u := &unit{id: w.ID(), origin: w.Origin, path: "spec.template.", labels: t.Labels, spec: &t.Spec, copies: manifests.Copies(w.Object)}
+		first := 0
+		switch o := w.Object.(type) {
+		case *batchv1.CronJob:
+			u.path = "spec.jobTemplate.spec.template."
+		case *appsv1.StatefulSet:
+			if o.Spec.Ordinals != nil {
+				first = int(o.Spec.Ordinals.Start)
+			}
+			for i := range o.Spec.VolumeClaimTemplates {
+				u.claims = append(u.claims, o.Spec.VolumeClaimTemplates[i].Name)
+			}
+		}
+		if _, byTime := w.Object.(*batchv1.CronJob); !byTime {
+			for i := range u.copies {
+				u.names = append(u.names, fmt.Sprintf("%s-%d", u.id.Name, first+i))
+			}
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+// about makes a finding about a unit.
+func (u *unit) about(field, msg, hint string) *manifests.Error {
+	e := finding(u.id, u.origin, msg, hint)
+	e.Field = u.path + field
+	return e
+}
+
+func finding(id manifests.ObjectID, at manifests.Origin, msg, hint string) *manifests.Error {
+	e := &manifests.Error{File: at.File, Line: at.Line, Kind: id.Kind, Pod: strings.TrimPrefix(id.String(), id.Kind+" "), Msg: msg, Hint: hint}
+	if id.Kind == "Pod" {
+		e.Kind = ""
+	}
+	return e
+}
+
+func (c *checker) warn(e *manifests.Error) { c.warnings = append(c.warnings, e) }
+
+// containers calls f for each container of a unit, with its path.
+func (u *unit) containers(f func(path string, c *corev1.Container)) {
+	for _, list := range []struct {
+		name string
+		all  []corev1.Container
+	}{{"initContainers", u.spec.InitContainers}, {"containers", u.spec.Containers}} {
+		for i := range list.all {
+			f(fmt.Sprintf("spec.%s[%d]", list.name, i), &list.all[i])
+		}
+	}
+}
+
+func (c *checker) images(u *unit) {
+	bad := func(path, image string) {
+		if _, err := reference.ParseNormalizedNamed(image); err != nil && image != "" {
+			c.errs = append(c.errs, u.about(path, fmt.Sprintf("%q is no name of an image: %v", image, err), "write it as in docker.io/library/busybox:1.37"))
+		}
+	}
+	u.containers(func(path string, k *corev1.Container) { bad(path+".image", k.Image) })
+	for i := range u.spec.Volumes {
+		if v := u.spec.Volumes[i].Image; v != nil {
+			bad(fmt.Sprintf("spec.volumes[%d].image.reference", i), v.Reference)
+		}
+	}
+}
+
+func (c *checker) platform(u *unit) {
+	if m := c.Platform.Mismatch(u.spec); m != nil {
+		c.warn(u.about(m.Field, "it is never started on this machine: "+m.String(), "remove it, or run it on another machine"))
+	}
+}
+
+// object warns about what an object other than a pod asks for in vain.
+func (c *checker) object(o *manifests.Object) {
+	switch t := o.Object.(type) {
+	case *corev1.Service:
+		c.service(o, t)
+	case *corev1.PersistentVolume:
+		s := &t.Spec.PersistentVolumeSource
+		if s.HostPath == nil && s.Local == nil && s.NFS == nil && s.ISCSI == nil {
+			e := finding(o.ID(), o.Origin, "no claim gets it: volumes of CSI drivers and of clouds cannot be mounted here", "remove it: a claim without a volume gets a directory. Or mount it on the host, and use hostPath")
+			e.Field = "spec"
+			c.warn(e)
+		}
+	}
+}
+
+func (c *checker) service(o *manifests.Object, s *corev1.Service) {
+	say := func(field, msg, hint string) {
+		e := finding(o.ID(), o.Origin, msg, hint)
+		e.Field = field
+		c.warn(e)
+	}
+	spec := &s.Spec
+	switch {
+	case spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer:
+		say("spec.type", fmt.Sprintf("%s opens no port of the machine: a Service is a name for pods here", spec.Type), "write hostPort in the pod")
+	case len(spec.ExternalIPs) > 0:
+		say("spec.externalIPs", "nothing listens on these addresses: a Service is a name for pods here", "write hostPort and hostIP in the pod")
+	}
+	if spec.Type == corev1.ServiceTypeExternalName {
+		return
+	}
+	if len(spec.Selector) == 0 {
+		say("spec.selector", "there is none: the name stands for no pod, and Endpoints are not read", "write the labels of the pods")
+	}
+	for i := range spec.Ports {
+		p := &spec.Ports[i]
+		if target := c.target(s, p); target != 0 && target != p.Port {
+			say(fmt.Sprintf("spec.ports[%d].port", i), fmt.Sprintf("nothing listens on port %d: the name stands for the pods themselves, which listen on %d", p.Port, target),
+				fmt.Sprintf("have clients use port %d, and write it here, too", target))
+		}
+	}
+}
+
+// target is the port of the pods behind a port of a Service; 0: not known.
+func (c *checker) target(s *corev1.Service, p *corev1.ServicePort) int32 {
+	if p.TargetPort.StrVal == "" {
+		return cmp.Or(p.TargetPort.IntVal, p.Port)
+	}
+	var found int32
+	for _, u := range c.units {
+		if u.id.Namespace != s.Namespace || !has(u.labels, s.Spec.Selector) {
+			continue
+		}
+		u.containers(func(_ string, k *corev1.Container) {
+			for i := range k.Ports {
+				if k.Ports[i].Name == p.TargetPort.StrVal && found == 0 {
+					found = k.Ports[i].ContainerPort
+				}
+			}
+		})
+	}
+	return found
+}
+
+func has(labels, want map[string]string) bool {
+	for k, v := range want {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return len(want) > 0
+}
+
+// names warns of pods that are called like those of a workload.
+func (c *checker) names() {
+	first := map[manifests.Key]*unit{}
+	for _, u := range c.units {
+		for _, name := range u.names {
+			key := manifests.Key{Namespace: u.id.Namespace, Name: name}
+			other := first[key]
+			if other == nil {
+				first[key] = u
+				continue
+			}
+			if slices.Contains([]string{u.id.Kind, other.id.Kind}, "Pod") && u.id.Kind == other.id.Kind {
+				continue // that is an error
+			}
+			e := finding(u.id, u.origin, fmt.Sprintf("its pod %s is called like the one of %s at %s: only one of them runs", name, other.id, place(other.origin)), "give one of them another name")
+			e.Field = "metadata.name"
+			c.warn(e)
+			break
+		}
+	}
+}
+
+func place(o manifests.Origin) string { return fmt.Sprintf("%s:%d", o.File, o.Line) }

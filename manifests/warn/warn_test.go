@@ -1,0 +1,113 @@
+package warn_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"monopod/manifests"
+	"monopod/manifests/warn"
+)
+
+const (
+	pod  = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: a, image: b%s}]%s}\n"
+	head = "apiVersion: apps/v1\nkind: %s\nmetadata: {name: web}\nspec: {replicas: %d, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b%s}]%s}}%s}\n"
+)
+
+func aPod(name, container, spec string) string { return fmt.Sprintf(pod, name, container, spec) }
+
+func of(t *testing.T, partial bool, docs ...string) (warnings, errs string) {
+	t.Helper()
+	c, err := manifests.LoadAll("f", []byte(strings.Join(docs, "---\n")), manifests.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, e := warn.Of(warn.Input{Pods: c.Pods, Objects: c.Objects, Workloads: c.Workloads, Partial: partial, Platform: manifests.Platform{OS: "linux", Arch: "amd64"}})
+	lines := func(all []*manifests.Error) string {
+		var b strings.Builder
+		for _, e := range all {
+			b.WriteString(e.Error() + "\n")
+		}
+		return b.String()
+	}
+	return lines(w), lines(e)
+}
+
+func TestWhatWillWaitIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	claim := "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n"
+	service := func(spec string) string {
+		return "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {selector: {a: b}, " + spec + "}\n"
+	}
+	port := ", ports: [{containerPort: 80, hostPort: 8080}]"
+	for _, c := range []struct {
+		name string
+		docs []string
+		// want is in the only warning; empty: there is none.
+		want string
+	}{
+		{"nothing", []string{aPod("a", "", "")}, ""},
+		{"a ConfigMap as a volume", []string{aPod("a", "", ", volumes: [{name: v, configMap: {name: c}}]")}, "f:1: pod default/a: spec.volumes[0].configMap.name: there is no ConfigMap default/c in these files: the pod waits for it; add the document, or write optional: true"},
+		{"an optional one", []string{aPod("a", "", ", volumes: [{name: v, configMap: {name: c, optional: true}}]")}, ""},
+		{"one that is there", []string{aPod("a", "", ", volumes: [{name: v, configMap: {name: c}}]"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"}, ""},
+		{"one of another namespace", []string{aPod("a", "", ", volumes: [{name: v, configMap: {name: c}}]"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: x}\n"}, "no ConfigMap default/c"},
+		{"a Secret as variables", []string{aPod("a", ", envFrom: [{secretRef: {name: s}}]", "")}, "spec.containers[0].envFrom[0].secretRef.name: there is no Secret default/s"},
+		{"a Secret as a volume", []string{aPod("a", "", ", volumes: [{name: v, secret: {secretName: s}}]")}, "spec.volumes[0].secret.secretName: there is no Secret default/s"},
+		{"in a projected volume", []string{aPod("a", "", ", volumes: [{name: v, projected: {sources: [{secret: {name: s}}]}}]")}, "spec.volumes[0].projected.sources[0].secret.name: there is no Secret default/s"},
+		{"a key that is missing", []string{aPod("a", ", env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: k}}}]", ""), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"}, `env[0].valueFrom.configMapKeyRef.key: ConfigMap default/c has no key "k"`},
+		{"a claim", []string{aPod("a", "", ", volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]")}, "there is no PersistentVolumeClaim default/data in these files: the pod waits for it; add {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}"},
+		{"a claim that is there", []string{claim, aPod("a", "", ", volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]")}, ""},
+		{"a claim that a StatefulSet makes", []string{
+			aPod("a", "", ", volumes: [{name: v, persistentVolumeClaim: {claimName: data-web-0}}]"),
+			fmt.Sprintf(head, "StatefulSet", 1, "", "", ", volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]"),
+		}, ""},
+		{"a RuntimeClass", []string{aPod("a", "", ", runtimeClassName: kata")}, "spec.runtimeClassName: there is no RuntimeClass kata"},
+		{"in a workload", []string{fmt.Sprintf(head, "Deployment", 1, ", envFrom: [{configMapRef: {name: c}}]", "", "")}, "f:1: deployment default/web: spec.template.spec.containers[0].envFrom[0].configMapRef.name: there is no ConfigMap default/c"},
+		{"another machine", []string{aPod("a", "", ", nodeSelector: {kubernetes.io/arch: s390x}")}, "spec.nodeSelector: it is never started on this machine: it asks for kubernetes.io/arch=s390x"},
+		{"a host port of several", []string{fmt.Sprintf(head, "Deployment", 2, port, "", "")}, "spec.template.spec.containers[0].ports[0]: its 2 pods cannot all have the host port 8080/TCP"},
+		{"a port of the host's network of several", []string{fmt.Sprintf(head, "Deployment", 2, ", ports: [{containerPort: 80}]", ", hostNetwork: true", "")}, "cannot all have the host port 80/TCP"},
+		{"a host port of one", []string{fmt.Sprintf(head, "Deployment", 1, port, "", "")}, ""},
+		{"a host port twice", []string{aPod("a", port, ""), fmt.Sprintf(head, "Deployment", 1, port, "", "")}, "f:6: deployment default/web: spec.template.spec.containers[0].ports[0]: host port 8080/TCP is also that of Pod default/a at f:1"},
+		{"a pod of a workload's name", []string{aPod("web-0", "", ""), fmt.Sprintf(head, "StatefulSet", 1, "", "", "")}, "f:6: statefulset default/web: metadata.name: its pod web-0 is called like the one of Pod default/web-0 at f:1"},
+		{"pods of two workloads", []string{fmt.Sprintf(head, "Deployment", 1, "", "", ""), fmt.Sprintf(head, "StatefulSet", 1, "", "", "")}, "its pod web-0 is called like the one of Deployment default/web"},
+		{"a NodePort", []string{service("type: NodePort, ports: [{port: 80}]")}, "f:1: service default/s: spec.type: NodePort opens no port of the machine"},
+		{"a LoadBalancer", []string{service("type: LoadBalancer, ports: [{port: 80}]")}, "spec.type: LoadBalancer opens no port of the machine"},
+		{"another port", []string{service("ports: [{port: 80, targetPort: 8080}]")}, "spec.ports[0].port: nothing listens on port 80: the name stands for the pods themselves, which listen on 8080; have clients use port 8080"},
+		{"another port by name", []string{service("ports: [{port: 80, targetPort: http}]"), fmt.Sprintf(head, "Deployment", 1, ", ports: [{name: http, containerPort: 8080}]", "", "")}, "nothing listens on port 80"},
+		{"the same port", []string{service("ports: [{port: 80, targetPort: 80}, {name: b, port: 81}]")}, ""},
+		{"a Service for nobody", []string{"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n"}, "spec.selector: there is none"},
+		{"another name", []string{"apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {type: ExternalName, externalName: example.com}\n"}, ""},
+		{"a volume of a driver", []string{"apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], csi: {driver: d, volumeHandle: h}}\n"}, "f:1: persistentvolume v: spec: no claim gets it"},
+	} {
+		got, errs := of(t, false, c.docs...)
+		if c.want == "" && got != "" || c.want != "" && (strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want)) || errs != "" {
+			t.Errorf("%s: want %q, got\n%s%s", c.name, c.want, got, errs)
+		}
+	}
+}
+
+func TestNamesThatAreNoImagesAreErrors(t *testing.T) {
+	t.Parallel()
+	for _, image := range []string{"Nginx", "a b", "nginx:", "{{ image }}", "docker.io/UPPER/x"} {
+		_, errs := of(t, false, strings.Replace(aPod("a", "", ""), "image: b", fmt.Sprintf("image: %q", image), 1))
+		if !strings.Contains(errs, fmt.Sprintf("f:1: pod default/a: spec.containers[0].image: %q is no name of an image", image)) {
+			t.Errorf("%s: %q", image, errs)
+		}
+	}
+}
+
+// What is missing may be in a file that could not be read.
+func TestNothingIsMissingWhereSomeDocumentsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	if got, _ := of(t, true, aPod("a", "", ", runtimeClassName: kata")); got != "" {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestThereAreNotManyWarnings(t *testing.T) {
+	t.Parallel()
+	got, _ := of(t, false, aPod("a", ", envFrom: ["+strings.Repeat("{secretRef: {name: s}},", 300)+"]", ""))
+	if n := strings.Count(got, "\n"); n != 200 || !strings.Contains(got, "there are 101 more warnings") {
+		t.Errorf("%d lines, the last: %s", n, got[len(got)-100:])
+	}
+}
