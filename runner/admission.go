@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests"
 )
@@ -37,6 +38,8 @@ type Holding struct {
 	Pod *manifests.Pod
 	// Place is what is being made instead of one that ran, while there is no sandbox: it has what it was admitted with.
 	Place *manifests.Pod
+	// UID is that of its sandbox.
+	UID types.UID
 	// Priority is that of the pod.
 	Priority manifests.Priority
 	// Idle says that nothing of it runs, nor will without being admitted: it occupies ports, and nothing else.
@@ -120,6 +123,8 @@ type admitter struct {
 	Admission
 	Decision
 	ports *portDirectory
+	// uids are those that admitted pods ask for.
+	uids map[types.UID]manifests.Key
 	// room is Room with MaxPods; what is not in it is not limited. used is what runs and what was admitted, leaving the part of it that
 	// will be free.
 	room, used, leaving Requests
@@ -130,6 +135,7 @@ type admitter struct {
 func newAdmitter(a Admission) *admitter {
 	d := &admitter{
 		Admission: a, Decision: Decision{Held: map[manifests.Key]Held{}, Preempted: map[manifests.Key]manifests.Key{}}, ports: newPortDirectory(a),
+		uids: map[types.UID]manifests.Key{},
 		room: Requests{}, used: Requests{}, leaving: Requests{}, requests: map[manifests.Key]Requests{},
 	}
 	maps.Copy(d.room, a.Room)
@@ -164,6 +170,9 @@ func (d *admitter) limited(pod *manifests.Pod) Requests {
 // admit admits a pod, or says what it waits for.
 func (d *admitter) admit(pod *manifests.Pod) *Held {
 	key := pod.Key()
+	if h := d.twin(pod); h != nil {
+		return h
+	}
 	if h := d.ports.conflict(pod); h != nil {
 		if h.Reason == ReasonStarting {
 			enter(d.ports.unseen, pod) // it may get its ports yet: those after it must not be faster

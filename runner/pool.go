@@ -21,6 +21,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests"
 )
@@ -196,6 +197,8 @@ type report struct {
 	status PodStatus
 	seen   bool
 	holds  *manifests.Pod
+	// uid is that of the sandbox.
+	uid types.UID
 	// place is PodState.Place.
 	place *manifests.Pod
 }
@@ -508,7 +511,7 @@ func (p *Pool) report(w *worker, r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.entries[w.key]
-	changed := e.report.seen != r.seen || e.report.holds != r.holds || e.report.place != r.place || e.report.idle() != r.idle()
+	changed := e.report.seen != r.seen || e.report.holds != r.holds || e.report.uid != r.uid || e.report.place != r.place || e.report.idle() != r.idle()
 	if a := e.assignment; !e.report.seen && a.desired != nil && !r.of(a.desired.Origin) {
 		signal(w.assign) // until now assignLocked did not know
 	}
@@ -519,7 +522,7 @@ func (p *Pool) report(w *worker, r report) {
 		}
 	}
 	e.keepPlace(r)
-	e.report.seen, e.report.holds, e.report.place = r.seen, r.holds, r.place
+	e.report.seen, e.report.holds, e.report.place, e.report.uid = r.seen, r.holds, r.place, r.uid
 	if e.evict != nil && r.status.Pod != nil && string(r.status.Pod.UID) != e.evict.UID {
 		e.evict, e.evictFor = nil, nil // carried out
 	}

@@ -14,7 +14,8 @@ func (p *Pool) admitLocked() Decision {
 	if crowded {
 		a.MaxPods, a.Room = p.cfg.MaxPods, p.cfg.Room
 	}
-	concerned := func(e *entry) bool { return e.wish.ports || e.wish.selects }
+	twins := p.twinsLocked()
+	concerned := func(e *entry) bool { return e.wish.ports || e.wish.selects || twins[e.wish.pod.Object.UID] }
 	for _, pod := range p.desired.Pods {
 		if e := p.entries[pod.Key()]; e.asks() && (crowded || concerned(e)) {
 			a.Desired = append(a.Desired, e.wish.pod)
@@ -26,7 +27,7 @@ func (p *Pool) admitLocked() Decision {
 	for key, e := range p.entries {
 		a.Blind = a.Blind || !e.tried
 		wanted := e.wish.round == p.round
-		if crowded || e.holdsPorts || wanted && concerned(e) || !wanted && !e.report.seen {
+		if crowded || e.holdsPorts || twins[e.report.uid] || wanted && concerned(e) || !wanted && !e.report.seen {
 			a.Known[key] = p.holdingLocked(e)
 		}
 	}
@@ -34,7 +35,7 @@ func (p *Pool) admitLocked() Decision {
 }
 
 func (p *Pool) holdingLocked(e *entry) Holding {
-	h := Holding{Seen: e.report.seen, Pod: e.report.holds, Place: e.place, Idle: e.report.idle()}
+	h := Holding{Seen: e.report.seen, UID: e.report.uid, Pod: e.report.holds, Place: e.place, Idle: e.report.idle()}
 	switch {
 	case e.wish.round == p.round:
 		h.Priority, h.Leaving = e.wish.priority, e.evict != nil || e.evicted()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests"
 )
@@ -484,7 +485,7 @@ func (w *worker) publish(next time.Time) {
 	w.recordLook(r.status.Pod)
 	r.status.Looked = w.adopted
 	if sb := w.observed.Sandbox; sb != nil {
-		r.holds = sb.Pod
+		r.holds, r.uid = sb.Pod, types.UID(sb.UID)
 	} else {
 		r.place = w.observed.Place
 	}
