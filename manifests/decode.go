@@ -244,7 +244,7 @@ func (l *loader) typedObject(m map[string]any, it item, info kindInfo) {
 		l.fail(it.errors(objectName(m, info), found))
 		return
 	}
-	l.note(it.errors(objectName(m, info), notes))
+	l.note(it.errors(objectName(m, info), append(notes, it.booleanKeys(m)...)))
 	l.addObject(&Object{Object: asReplicaSet(obj), Kind: kind, Origin: Origin{Source: l.source, File: l.file, Line: it.firstLine()}}, info)
 }
 

@@ -112,3 +112,14 @@ func TestWhatAnAPIServerSaysIsReadStrictly(t *testing.T) {
 		}
 	}
 }
+
+func TestAKeyThatYAMLReadsAsABooleanIsNoted(t *testing.T) {
+	t.Parallel()
+	c, notes := notesOf(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  on: x\n")
+	if m := NewObjects(c.Objects).ConfigMap("default", "a"); m.Data["true"] != "x" || notes != `f.yaml:5:3: configmap default/a: data[true]: YAML reads the key on as true: put it in quotes, "on"` {
+		t.Errorf("%v\n%s", m.Data, notes)
+	}
+	if _, notes := notesOf(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {true: x, 'on': z}\n"); notes != "" {
+		t.Errorf("%s", notes)
+	}
+}

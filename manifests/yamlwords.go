@@ -53,6 +53,24 @@ func (s *source) booleanKey(name string) string {
 	return fmt.Sprintf("YAML reads the key %s as %s: put it in quotes, %q", written, name, written)
 }
 
+// booleanKeys notes keys of a ConfigMap or a Secret that are not what was written: on has become "true".
+func (it item) booleanKeys(m map[string]any) []problem {
+	var found []problem
+	for _, field := range []string{"data", "stringData"} {
+		values, _ := m[field].(map[string]any)
+		for _, name := range []string{"true", "false"} {
+			if _, has := values[name]; !has || it.node() == nil {
+				continue
+			}
+			path := it.path(field + "[" + name + "]")
+			if key, _ := find(it.node(), path); key != nil && isBool(key, name) {
+				found = append(found, problem{path: path, msg: it.booleanKey(name), atKey: true})
+			}
+		}
+	}
+	return found
+}
+
 var keyTwice = regexp.MustCompile(`key (?:"[^"]*"|true|false) already set in map`)
 
 // strictJSON converts the document. A key that stands beside a merge key which brings it, too, is no duplicate.
