@@ -182,8 +182,8 @@ func retryAfter(pending bool) time.Duration {
 
 // Repair looks at everything and repairs what it can.
 func (n *Network) Repair(ctx context.Context) error {
-	n.checks.Lock()
-	defer n.checks.Unlock()
+	n.work.Lock()
+	defer n.work.Unlock()
 	conf := n.active()
 	if conf == nil || conf.own == nil {
 		return nil
@@ -195,8 +195,8 @@ func (n *Network) Repair(ctx context.Context) error {
 
 // check repairs what is in the scope, and returns the pods that were damaged; "" is the host.
 func (n *Network) check(ctx context.Context, s scope) (damaged []string) {
-	n.checks.Lock()
-	defer n.checks.Unlock()
+	n.work.Lock()
+	defer n.work.Unlock()
 	conf := n.active()
 	if conf == nil || conf.own == nil || s.empty() {
 		return nil

@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -66,11 +65,10 @@ type Network struct {
 	// members are the pods of the default network.
 	members members
 	reports reports
-	// checks lets one look at the default network go on at a time, and none while it is removed.
-	checks sync.Mutex
-
-	// init lets one Init run at a time.
-	init sync.Mutex
+	// work lets one go on at a time of Init, Destroy and a look at the default network with its repairs.
+	work sync.Mutex
+	// removing is what Destroy removes, for another try; only Init may make it again, not a Setup. It is guarded by work.
+	removing *ownNet
 
 	mu sync.Mutex // guards the pointer; what it points to never changes
 	// conf is nil until Init has worked.
@@ -109,8 +107,13 @@ func (l pluginLog) Write(p []byte) (int, error) {
 // ours. It may be called again; pods that run are not touched. After an Init that failed each Setup tries it
 // again: what was missing at boot may be there by then.
 func (n *Network) Init(ctx context.Context) error {
-	n.init.Lock()
-	defer n.init.Unlock()
+	n.work.Lock()
+	defer n.work.Unlock()
+	n.removing = nil
+	return n.initLocked(ctx)
+}
+
+func (n *Network) initLocked(ctx context.Context) error {
 	conf, err := n.choose(ctx)
 	if err != nil {
 		return fmt.Errorf("set up pod network: %w", err)
@@ -248,34 +251,29 @@ func (n *Network) needPlugin(name string) error {
 	return nil
 }
 
-// Destroy removes what Init made: bridge, firewall rules and configuration. All pods must have been torn down.
+// errRemoved says that Destroy was called.
+var errRemoved = errors.New("the pod network of this instance is being removed")
+
+// Destroy removes what Init made: bridge, firewall rules and configuration. All pods must have been torn down, and none
+// gets a network before the next Init.
 func (n *Network) Destroy(ctx context.Context) error {
-	n.checks.Lock()
-	defer n.checks.Unlock()
-	conf := n.active()
-	if conf == nil || conf.own == nil {
+	n.work.Lock()
+	defer n.work.Unlock()
+	if conf := n.active(); conf != nil && conf.own != nil {
+		n.removing = conf.own
+	}
+	if n.removing == nil {
 		return nil
 	}
 	n.mu.Lock()
-	n.conf = nil // or Watch would repair what goes
+	n.conf = nil // or Watch would repair what goes, also after a failure
 	n.mu.Unlock()
-	err := n.removeOwn(ctx, conf.own)
-	// An agent of the same directory that is just ending may have put something back meanwhile.
-	for try := 0; err != nil && try < 5 && ctx.Err() == nil; try++ {
-		wait(ctx, 200*time.Millisecond)
-		err = n.removeOwn(ctx, conf.own)
-	}
+	o := n.removing
+	err := errors.Join(o.nat.Remove(ctx), o.filter.remove(ctx), deleteLink(o.bridge.name), removeFile(n.ownConfPath()))
 	if err != nil {
-		n.mu.Lock()
-		n.conf = conf // for another try
-		n.mu.Unlock()
 		return fmt.Errorf("remove pod network: %w", err)
 	}
 	return nil
-}
-
-func (n *Network) removeOwn(ctx context.Context, o *ownNet) error {
-	return errors.Join(o.nat.Remove(ctx), o.filter.remove(ctx), deleteLink(o.bridge.name), removeFile(n.ownConfPath()))
 }
 
 func removeFile(path string) error {
@@ -290,7 +288,15 @@ func (n *Network) ready(ctx context.Context) (*active, error) {
 	if conf := n.active(); conf != nil {
 		return conf, nil
 	}
-	if err := n.Init(ctx); err != nil {
+	n.work.Lock()
+	defer n.work.Unlock()
+	if n.removing != nil {
+		return nil, errRemoved
+	}
+	if conf := n.active(); conf != nil { // another Setup was faster
+		return conf, nil
+	}
+	if err := n.initLocked(ctx); err != nil {
 		return nil, err
 	}
 	return n.active(), nil

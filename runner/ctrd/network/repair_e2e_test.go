@@ -172,7 +172,9 @@ func TestDamageThatCannotBeRepairedIsReportedOnce(t *testing.T) {
 	p, _ := b.up(t, "web")
 	w := keepBed(t, b)
 	w.works(t, func() error { return b.Repair(t.Context()) })
-	sh(t, p.NetNS, "ip link set eth0 down; ip link set eth0 name old; ip link add eth0 type bridge; ip link set eth0 up")
+	b.work.Lock() // or the interface would be repaired before another one has its name
+	sh(t, p.NetNS, "ip link set eth0 down && ip link set eth0 name old && ip link add eth0 type bridge && ip link set eth0 up")
+	b.work.Unlock()
 	want := "replaced by another device"
 	w.works(t, func() error {
 		w.mu.Lock()
@@ -291,22 +293,28 @@ func TestAnEarlierVersionRemovesPodsOfThisOne(t *testing.T) {
 	}
 }
 
-func TestAKernelWithoutNftables(t *testing.T) {
+// useIptables makes the tools those of one interface of the kernel, until the test ends.
+func useIptables(t *testing.T, kind string) {
+	t.Helper()
 	path := t.TempDir()
 	for _, name := range []string{"iptables", "ip6tables"} {
 		for _, suffix := range []string{"", "-restore", "-save"} {
-			legacy, err := exec.LookPath(name + "-legacy" + suffix)
+			program, err := exec.LookPath(name + "-" + kind + suffix)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Symlink(legacy, filepath.Join(path, name+suffix)); err != nil {
+			if err := os.Symlink(program, filepath.Join(path, name+suffix)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+	t.Setenv("PATH", path+":"+os.Getenv("PATH"))
+}
+
+func TestAKernelWithoutNftables(t *testing.T) {
+	useIptables(t, "legacy")
 	sh(t, "", "iptables-nft -P FORWARD ACCEPT")
 	defer sh(t, "", "iptables-nft -P FORWARD DROP")
-	t.Setenv("PATH", path+":"+os.Getenv("PATH"))
 	sh(t, "", "iptables-legacy -P FORWARD DROP")
 	defer sh(t, "", "iptables-legacy -P FORWARD ACCEPT")
 	outside(t)

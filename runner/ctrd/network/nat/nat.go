@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"monopod/runner/ctrd/network/xtables"
 )
@@ -190,9 +189,6 @@ func (b *IPTables) set(cidr netip.Prefix, ports []Port) xtables.Set {
 			{Table: "nat", From: "PREROUTING", To: open, At: xtables.Last, Match: local},
 			{Table: "nat", From: "OUTPUT", To: open, At: xtables.Last, Match: local},
 		},
-		Former: []xtables.Jump{
-			{Table: "nat", From: "POSTROUTING", To: masq, Match: []string{"-s", cidr.String(), "!", "-d", cidr.String()}},
-		},
 	}
 }
 
@@ -242,12 +238,11 @@ func (b *IPTables) Intact(ctx context.Context, ports []Port) (bool, error) {
 	return true, nil
 }
 
-// Remove implements Backend. Without the tool there is nothing to remove.
+// Remove implements Backend. Where the tool cannot list rules, because it or its table is missing, there are none.
 func (b *IPTables) Remove(ctx context.Context) error {
 	var errs []error
 	for _, c := range b.cfg.CIDRs {
-		err := b.set(c, nil).Remove(ctx)
-		if err != nil && !strings.Contains(err.Error(), "executable file not found") {
+		if err := b.set(c, nil).Remove(ctx); err != nil && (ctx.Err() != nil || !errors.Is(err, xtables.ErrUnlisted)) {
 			errs = append(errs, err)
 		}
 	}

@@ -5,7 +5,6 @@ package xtables
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -65,8 +64,6 @@ type Set struct {
 	Tool   string
 	Chains []Chain
 	Jumps  []Jump
-	// Former are jumps of earlier versions, which Remove deletes as well.
-	Former []Jump
 }
 
 // Present reports whether all chains have as many rules as they should, and all jumps are there.
@@ -98,24 +95,23 @@ func (s Set) Made(ctx context.Context) bool {
 // Restore is the input of iptables-restore --noflush that makes or refills our chains and touches no other.
 func (s Set) Restore() string {
 	var b strings.Builder
-	var tables []string
-	for _, c := range s.Chains {
-		if len(tables) == 0 || tables[len(tables)-1] != c.Table {
-			tables = append(tables, c.Table)
-		}
+	for _, t := range s.tables() {
+		fmt.Fprintf(&b, "*%s\n%sCOMMIT\n", t, s.content(t))
 	}
-	for _, t := range tables {
-		fmt.Fprintf(&b, "*%s\n", t)
-		for _, c := range s.Chains {
-			if c.Table != t {
-				continue
-			}
-			fmt.Fprintf(&b, ":%s - [0:0]\n", c.Name)
-			for _, r := range c.Rules {
-				fmt.Fprintf(&b, "-A %s %s\n", c.Name, r)
-			}
+	return b.String()
+}
+
+// content is what makes or refills the chains of one table.
+func (s Set) content(table string) string {
+	var b strings.Builder
+	for _, c := range s.Chains {
+		if c.Table != table {
+			continue
 		}
-		b.WriteString("COMMIT\n")
+		fmt.Fprintf(&b, ":%s - [0:0]\n", c.Name)
+		for _, r := range c.Rules {
+			fmt.Fprintf(&b, "-A %s %s\n", c.Name, r)
+		}
 	}
 	return b.String()
 }
@@ -124,43 +120,6 @@ func (s Set) Restore() string {
 func (s Set) Refill(ctx context.Context) error {
 	_, err := run(ctx, s.Restore(), s.Tool+"-restore", "-w", "5", "--noflush")
 	return err
-}
-
-// Apply puts chains and jumps in place, whatever is there of them.
-func (s Set) Apply(ctx context.Context) error {
-	if err := s.Refill(ctx); err != nil {
-		return err
-	}
-	for _, j := range s.Jumps {
-		if _, err := run(ctx, "", s.Tool, j.args("-C")...); err == nil {
-			continue
-		}
-		if _, err := run(ctx, "", s.Tool, j.args(string(j.At))...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Remove takes jumps and chains away. It is idempotent.
-func (s Set) Remove(ctx context.Context) error {
-	var errs []error
-	for _, c := range s.Chains {
-		if _, err := run(ctx, "", s.Tool, "-w", "5", "-t", c.Table, "-S", c.Name); err != nil {
-			continue // the chain is gone, and so is what led to it
-		}
-		for _, j := range append(s.Jumps[:len(s.Jumps):len(s.Jumps)], s.Former...) {
-			for j.To == c.Name && j.Table == c.Table && ctx.Err() == nil {
-				if _, err := run(ctx, "", s.Tool, j.args("-D")...); err != nil {
-					break
-				}
-			}
-		}
-		_, flush := run(ctx, "", s.Tool, "-w", "5", "-t", c.Table, "-F", c.Name)
-		_, drop := run(ctx, "", s.Tool, "-w", "5", "-t", c.Table, "-X", c.Name)
-		errs = append(errs, flush, drop)
-	}
-	return errors.Join(errs...)
 }
 
 // run executes a tool; its error has what the tool said.
