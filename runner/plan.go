@@ -43,20 +43,31 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, 
 		p.failed()
 	case p.ordered():
 		p.evict(o.Evict.Reason, o.Evict.Message)
+	case p.sameSandbox(desired):
+		p.keep()
 	case !o.Sandbox.Alive:
 		p.revive()
-	case !p.sameSandbox(desired):
-		p.replace()
-	case desired.Object.Spec.ActiveDeadlineSeconds != nil && p.overdue():
-		p.expire()
 	default:
-		if message := p.overuse(); message != "" {
-			p.evict(ReasonEvicted, message)
-			break
-		}
-		p.update()
+		p.replace()
 	}
 	return p.actions, p.next
+}
+
+// keep handles a pod whose sandbox is as desired. Its limits hold whether or not the namespaces of the sandbox still exist.
+func (p *planner) keep() {
+	if p.pod.Object.Spec.ActiveDeadlineSeconds != nil && p.overdue() {
+		p.expire()
+		return
+	}
+	if message := p.overuse(); message != "" {
+		p.evict(ReasonEvicted, message)
+		return
+	}
+	if p.o.Sandbox.Alive {
+		p.update()
+	} else {
+		p.revive()
+	}
 }
 
 // planner collects a plan. pod is the manifest that is followed: the desired one, or for parts of a plan the
@@ -317,13 +328,12 @@ func (p *planner) revive() {
 	}
 	starts, complete := p.survey(same)
 	if len(starts) == 0 {
-		p.tidy()
-		p.record()
+		p.withoutPins()
 		return
 	}
 	ready := p.imagesFirst(starts)
 	if len(ready) == 0 || p.podBlocked() {
-		p.finishAll()
+		p.settlePod()
 		return
 	}
 	if !p.stopAll("node restarted") {
@@ -406,9 +416,9 @@ func (p *planner) survey(same bool) (starts []start, complete map[string]bool) {
 	return starts, complete
 }
 
-// fine says that the instance runs as desired.
+// fine reports whether the instance runs as desired.
 func (p *planner) fine(c *Container) bool {
-	return c.State == ContainerRunning && !c.leaving() && (p.holding() || p.fits(c.Name, c))
+	return c.State == ContainerRunning && !c.leaving() && p.inSandbox(c) && (p.holding() || p.asWanted(c))
 }
 
 // completed says that the instance ended by itself and that its policy does not want it again. Restarts after a
@@ -441,29 +451,6 @@ func (p *planner) imagesFirst(starts []start) (ready []start) {
 		}
 	}
 	return ready
-}
-
-// tidy brings a pod to rest of which nothing is to be started: one instance of each container stays.
-func (p *planner) tidy() {
-	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
-		all := p.instances(spec.Name)
-		for _, c := range all[:max(0, len(all)-1)] {
-			p.discard(c, "replaced")
-		}
-		for _, c := range all[max(0, len(all)-1):] {
-			if c.State == ContainerCreated {
-				p.discard(c, "not needed any more")
-			}
-			p.settle(c)
-		}
-	}
-	p.strangers()
-}
-
-func (p *planner) finishAll() {
-	for i := range p.o.Containers {
-		p.finish(&p.o.Containers[i])
-	}
 }
 
 func (p *planner) restart(c *Container) Restart {

@@ -75,15 +75,7 @@ func (p *planner) isInit(name string) bool { return roleIn(&p.pod.Object.Spec, n
 func (p *planner) inOrder() {
 	switch {
 	case p.initFailed():
-		for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
-			if roleIn(&p.pod.Object.Spec, spec.Name) != sidecar {
-				p.stopOthers(p.instances(spec.Name), "pod has failed")
-			}
-		}
-		for i := range p.pod.Object.Spec.Containers {
-			p.tidyOne(p.pod.Object.Spec.Containers[i].Name)
-		}
-		p.rest()
+		p.conclude("pod has failed")
 		return
 	case p.completedAll():
 		p.regular()
@@ -244,6 +236,19 @@ func (p *planner) completedAll() bool {
 		}
 	}
 	return true
+}
+
+// conclude stops what runs of a pod that has nothing more to do, sidecars last, and brings it to rest.
+func (p *planner) conclude(reason string) {
+	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+		if roleIn(&p.pod.Object.Spec, spec.Name) != sidecar {
+			p.stopOthers(p.instances(spec.Name), reason)
+		}
+	}
+	for i := range p.pod.Object.Spec.Containers {
+		p.tidyOne(p.pod.Object.Spec.Containers[i].Name)
+	}
+	p.rest()
 }
 
 // rest ends the sidecars of a pod that has completed or failed, and brings the others to rest.

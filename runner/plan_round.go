@@ -69,7 +69,7 @@ func (p *planner) nextRound() bool {
 	if c := trigger(&p.pod.Object.Spec, &p.o.PodState, p.round-1); c != nil {
 		if r := p.restart(c); r.At.After(p.now) {
 			p.at(r.At)
-			p.finishAll()
+			p.settlePod()
 			return true
 		}
 	}

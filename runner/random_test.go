@@ -372,6 +372,30 @@ func ended(want *manifests.Pod, st runner.PodState) bool {
 	return true
 }
 
+// nothingToDo is ended for what runs: the failure of an init container counts only in the round that it failed in, and before a regular container of that
+// round has started.
+func nothingToDo(want *manifests.Pod, st runner.PodState) bool {
+	round := 0
+	for _, i := range st.Containers {
+		if i.SandboxID == st.Sandbox.ID {
+			round = max(round, i.Round)
+		}
+	}
+	current := func(i runner.Container) bool { return i.SandboxID == st.Sandbox.ID && i.Round == round }
+	begun := slices.ContainsFunc(st.Containers, func(i runner.Container) bool {
+		return current(i) && kindOf(want, i.Name) == "regular" && !i.StartedAt.IsZero()
+	})
+	over := map[string]bool{}
+	for _, i := range st.Containers {
+		final := i.State == runner.ContainerExited && i.Hash == manifests.ContainerHash(want.Object, i.Name) && !runner.NextRestart(zero, &want.Object.Spec, &i, runner.Options{}).Wanted
+		if final && kindOf(want, i.Name) == "init" && i.Exit.ExitCode != 0 && current(i) && !begun {
+			return true
+		}
+		over[i.Name] = final && (current(i) || i.SandboxID != st.Sandbox.ID)
+	}
+	return !slices.ContainsFunc(want.Object.Spec.Containers, func(c corev1.Container) bool { return !over[c.Name] })
+}
+
 // resizeByRestart says that the container wants to be restarted for a change of its resources.
 func resizeByRestart(want *manifests.Pod, c *runner.Container) bool {
 	for i := range want.Object.Spec.Containers {
@@ -406,7 +430,7 @@ func steps() *rapid.Generator[[]step] {
 				"add", "remove", "env", "env", "image", "bad image", "good image", "sandbox", "label", "policy", "grace",
 				"init env", "add init", "add sidecar", "remove init", "init fails",
 				"add container", "remove container", "resize", "resize", "exit", "exit", "kill", "stubborn", "fault", "fault", "no fault",
-				"agent dies", "agent restarts", "offline", "reboot", "blind", "see", "pass", "pass", "a while",
+				"agent dies", "agent restarts", "offline", "reboot", "pins lost", "blind", "see", "pass", "pass", "a while",
 				"a moment", "a moment", "clock", "sick", "well", "probe", "deadline",
 			}).Draw(t, "what"),
 			Pod: rapid.IntRange(0, 1).Draw(t, "pod"),
@@ -484,7 +508,7 @@ func TestRandomPodsEndAsDesired(t *testing.T) {
 		return step{
 			What: rapid.SampledFrom([]string{
 				"exit", "exit", "kill", "fault", "no fault", "agent dies", "agent dies", "agent restarts", "pass", "pass", "a moment",
-				"a moment", "clock", "sick", "well", "reboot", "env", "init env", "sandbox", "offline", "a while", "deadline", "resize",
+				"a moment", "clock", "sick", "well", "reboot", "pins lost", "env", "init env", "sandbox", "offline", "a while", "deadline", "resize",
 			}).Draw(t, "what"),
 			N: rapid.IntRange(0, 7).Draw(t, "n"),
 		}
@@ -538,6 +562,11 @@ func (c *chaos) play(s step) {
 		c.push()
 	case "reboot":
 		c.fake.Reboot()
+		c.restart()
+		c.push()
+	case "pins lost":
+		c.fake.Kill() // or what it is doing at this moment would be judged by what comes after
+		c.fake.LosePins()
 		c.restart()
 		c.push()
 	case "offline":
@@ -826,6 +855,9 @@ func (c *chaos) checkEnd(k manifests.Key, want *manifests.Pod) {
 		}
 		if len(want.Object.Spec.InitContainers) > 0 && ended(want, st) && i.State == runner.ContainerExited && i.Recorded {
 			continue // an init container has failed: what was of no use stays on record
+		}
+		if len(want.Object.Spec.InitContainers) > 0 && i.State == runner.ContainerRunning && nothingToDo(want, st) {
+			c.wrongf("%s: %s runs although the pod has ended", k, i.Name)
 		}
 		if i.Hash != manifests.ContainerHash(want.Object, i.Name) {
 			c.wrongf("%s: %s has another definition", k, i.Name)

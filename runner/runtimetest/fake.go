@@ -167,6 +167,17 @@ func (m *Machine) Disarm() (dead bool) {
 	return m.agent.dead
 }
 
+// LosePins takes the namespaces of all sandboxes away from the agent while their processes go on. The agent notices when it looks the next time.
+func (m *Machine) LosePins() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.pods {
+		if p.sandbox != nil {
+			p.sandbox.Alive = false
+		}
+	}
+}
+
 // Reboot ends all processes and takes all namespaces away; instances that never ran are gone with their tasks. The agent dies with the machine; Restart brings one back.
 func (m *Machine) Reboot() {
 	m.mu.Lock()
