@@ -268,8 +268,12 @@ func (p *planner) stopping() bool {
 }
 
 func (p *planner) keepOld() {
-	if p.o.Sandbox.Pod != nil {
+	switch {
+	case p.o.Sandbox.Pod == nil:
+	case p.o.Sandbox.Alive:
 		p.byRecord((*planner).containers)
+	default:
+		p.byRecord((*planner).withoutPins)
 	}
 }
 

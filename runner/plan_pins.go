@@ -12,9 +12,12 @@ import (
 // withoutPins is update for a sandbox that has lost its namespaces and in which nothing is to be started. What still runs is
 // treated as in any other sandbox: hooks, probes, resizes, volumes, and its end once the pod has nothing more to do.
 func (p *planner) withoutPins() {
-	if len(p.pod.Object.Spec.InitContainers) > 0 && p.ended() {
+	switch {
+	case len(p.pod.Object.Spec.InitContainers) > 0 && p.ended():
 		p.conclude("pod has ended")
-	} else {
+	case p.manifest == RecordedManifest:
+		p.leaveRunning()
+	default:
 		p.tidy()
 	}
 	p.strangers()
@@ -23,6 +26,19 @@ func (p *planner) withoutPins() {
 	}
 	p.record()
 	p.syncVolumes()
+}
+
+// leaveRunning keeps the old pod up while the new one cannot be made: nothing is stopped, and nothing can be started.
+func (p *planner) leaveRunning() {
+	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+		for _, c := range p.instances(spec.Name) {
+			if c.State == ContainerRunning {
+				p.keepRunning(c, nil)
+			} else {
+				p.finish(c)
+			}
+		}
+	}
 }
 
 // tidy brings a pod to rest of which nothing is to be started: one instance of each container stays.
