@@ -128,6 +128,7 @@ func TestAdmittedPodsNeverShareAPort(t *testing.T) {
 			}
 			a.Known[p.Key()] = h
 		}
+		checkShared(rt, a)
 		a.Listed = true
 		next := runner.Admit(a).Held
 		for _, p := range a.Desired {
@@ -141,4 +142,30 @@ func TestAdmittedPodsNeverShareAPort(t *testing.T) {
 			}
 		}
 	})
+}
+
+// checkShared fails when two pods that run have a port in common.
+func checkShared(rt *rapid.T, a runner.Admission) {
+	type owned struct {
+		pod  *manifests.Pod
+		port corev1.ContainerPort
+	}
+	var all []owned
+	for _, p := range a.Desired {
+		if a.Known[p.Key()].Pod == nil {
+			continue
+		}
+		for _, port := range p.Object.Spec.Containers[0].Ports {
+			all = append(all, owned{p, port})
+		}
+	}
+	every := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+	for i, x := range all {
+		for _, y := range all[i+1:] {
+			sameIP := x.port.HostIP == y.port.HostIP || every(x.port.HostIP) || every(y.port.HostIP)
+			if x.pod != y.pod && sameIP && x.port.HostPort == y.port.HostPort && x.port.Protocol == y.port.Protocol {
+				rt.Fatalf("%s and %s share port %d", x.pod.Key(), y.pod.Key(), x.port.HostPort)
+			}
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ func accepted(l Local, m Mirror, digest string) Try {
 func TestPlansConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := View{Now: time.Unix(1000, 0), Node: "node", Complete: true, Pods: map[Key]Local{}, Mirrors: map[Key]Mirror{}}
-		others := 0
+		others := map[Key]Mirror{}
 		for i := range rapid.IntRange(0, 6).Draw(t, "names") {
 			p := running(fmt.Sprint("p", i))
 			key := Key{p.Namespace, MirrorName(p.Name, "n1")}
@@ -108,7 +109,7 @@ func TestPlansConverge(t *testing.T) {
 			m.Hash = rapid.SampledFrom([]string{m.Hash, "x"}).Draw(t, "hash")
 			v.Mirrors[key] = m
 			if m.Other {
-				others++
+				others[key] = m
 			}
 		}
 		for range 4 {
@@ -130,6 +131,16 @@ func TestPlansConverge(t *testing.T) {
 		}
 		if actions, _ := planMirrors(v); len(actions) > 0 {
 			t.Fatalf("it goes on with %v", actions)
+		}
+		for key, m := range v.Mirrors {
+			if _, wanted := v.Pods[key]; !wanted && !m.Other {
+				t.Fatalf("%s stays although no pod wants it: %+v", key, m)
+			}
+		}
+		for key, m := range others {
+			if got, ok := v.Mirrors[key]; !ok || !reflect.DeepEqual(got, m) {
+				t.Fatalf("%s, which is not ours, was changed to %+v", key, got)
+			}
 		}
 		for key := range maps.Keys(v.Pods) {
 			if m, ok := v.Mirrors[key]; !ok || !m.Other && !sameStatus(v.Pods[key], m) {

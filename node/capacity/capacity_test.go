@@ -155,8 +155,16 @@ func TestKeepingMoreNeverLeavesMore(t *testing.T) {
 		more.Kube = draw("kube")
 		all := Of(m, 10)
 		a, b := Allocatable(all, less), Allocatable(all, more)
+		whole := Allocatable(all, Reserved{})
 		for name, q := range all {
-			x, y := a[name], b[name]
+			if w := whole[name]; w.Cmp(q) != 0 && name != corev1.ResourceMemory { // of which huge pages take a part
+				t.Fatalf("%s: nothing is kept, and of %s there are %s left", name, &q, &w)
+			}
+			x, inA := a[name]
+			y, inB := b[name]
+			if !inA || !inB {
+				t.Fatalf("%s is missing", name)
+			}
 			if x.Cmp(q) > 0 || y.Cmp(x) > 0 || y.Sign() < 0 {
 				t.Fatalf("%s: of %s there are %s left, and with more kept %s", name, &q, &x, &y)
 			}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -155,6 +156,9 @@ func TestAcceptedSubnetsOverlapNothing(t *testing.T) {
 		}
 		name, err := c.bridge(f)
 		if err != nil {
+			if !slices.ContainsFunc(f.Routes, func(r route) bool { return r.Dst.Overlaps(c.cidrs[0]) }) {
+				t.Fatalf("%v refused although nothing overlaps it: %v", c.cidrs, err)
+			}
 			return
 		}
 		for _, r := range f.Routes {

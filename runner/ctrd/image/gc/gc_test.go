@@ -113,6 +113,14 @@ func TestWhatIsNeededNeverGoes(t *testing.T) {
 		}
 		before := slices.Clone(images)
 		bytes := rapid.Int64Range(-10, 20000).Draw(t, "bytes")
+		freed := int64(0)
+		wanted := policy.Reclaim(now, images, bytes, needs)
+		for _, x := range wanted.Remove {
+			freed += x.Size
+		}
+		if freed+wanted.Short < bytes {
+			t.Fatalf("%d bytes are to be freed: %d are, %d are said to be missing", bytes, freed, wanted.Short)
+		}
 		for _, r := range []gc.Result{policy.Plan(now, images, disk, needs), policy.Reclaim(now, images, bytes, needs)} {
 			gone := map[string]bool{}
 			for _, x := range r.Remove {

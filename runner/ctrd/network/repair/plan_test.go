@@ -147,6 +147,20 @@ func apply(d Desired, o *Observed, a Action) {
 	}
 }
 
+// checkWhole looks for damage without asking Plan.
+func checkWhole(t *rapid.T, d Desired, o Observed) {
+	if o.Bridge.Index == 0 || o.Bridge.Down || !o.Ports || !o.Filter {
+		t.Fatalf("the bridge or its rules are still damaged: %+v", o)
+	}
+	for _, p := range d.Pods {
+		s := o.Pods[p.ID]
+		l, ok := o.Links[s.Host]
+		if !s.Exists || !s.Up || !s.Default4 || len(s.Addrs) != len(p.Addrs) || !ok || !l.Up || l.Master != o.Bridge.Index {
+			t.Fatalf("%s is still damaged: %+v, port %+v", p.ID, s, l)
+		}
+	}
+}
+
 // TestARepairEnds: whatever is damaged, a plan that was carried out leaves nothing to plan, and planning changes nothing.
 func TestARepairEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -187,5 +201,6 @@ func TestARepairEnds(t *testing.T) {
 			}
 			first = Plan(d, o)
 		}
+		checkWhole(t, d, o)
 	})
 }
