@@ -336,7 +336,8 @@ func (p *planner) revive() {
 		return
 	}
 	ready := p.imagesFirst(starts)
-	if len(ready) == 0 || p.podBlocked() {
+	running := slices.ContainsFunc(p.o.Containers, func(c Container) bool { return c.State == ContainerRunning })
+	if len(ready) == 0 || running && len(ready) < len(starts) || p.podBlocked() { // what runs is stopped only for what can be started
 		p.settlePod()
 		return
 	}
