@@ -40,6 +40,12 @@ type Origin struct {
 	Line int `json:"line,omitempty"`
 }
 
+// SourceAPIServer is the name of the source of pods that an API server has bound to this node.
+const SourceAPIServer = "apiserver"
+
+// Bound reports whether an API server has bound the pod to this node: its controllers replace it when it has ended.
+func (o Origin) Bound() bool { return o.Source == SourceAPIServer }
+
 // Pod is one accepted manifest: defaulted, valid, every field of it enforced or harmless.
 // A Pod is immutable: whoever wants to change one makes a DeepCopy of Object first.
 type Pod struct {

@@ -178,3 +178,105 @@ func TestWhatHasEndedIsNotEvicted(t *testing.T) {
 		r.wantPhase(corev1.PodSucceeded)
 	})
 }
+
+// bound is the pod as an API server has bound it to this node.
+func bound(pod *manifests.Pod, edit func(*corev1.Pod)) *manifests.Pod {
+	b := edited(pod, func(p *corev1.Pod) {
+		p.UID = "1c9d6a5e-0000-4000-8000-000000000001"
+		edit(p)
+	})
+	b.Origin.Source = manifests.SourceAPIServer
+	return b
+}
+
+// TestABoundPodThatWasEvictedStaysFailed: the API server knows it as Failed, and its controllers have replaced it.
+func TestABoundPodThatWasEvictedStaysFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		pod := bound(diskPod(), func(*corev1.Pod) {})
+		r.update(pod)
+		r.pass(time.Minute)
+		uid := r.wantPhase(corev1.PodRunning).UID
+		r.fake.ClearJournal()
+		r.fake.UseDisk(key("web"), runner.DiskUsage{EmptyDirs: map[string]int64{"v": 2 << 20}})
+		r.pass(time.Hour)
+		r.wantPhase(corev1.PodFailed)
+		began := r.began()
+		r.restart()
+		r.update(pod)
+		r.pass(time.Hour)
+		r.update(bound(diskPod(), func(p *corev1.Pod) { p.Spec.Containers[0].Image = "another" }))
+		r.pass(time.Hour)
+		if p := r.wantPhase(corev1.PodFailed); p.UID != uid || p.Status.Reason != "Evicted" {
+			t.Errorf("pod %s failed for %q", p.UID, p.Status.Reason)
+		}
+		if began += r.began(); began != "" {
+			t.Errorf("started %q", began)
+		}
+		if why := r.status("web").Why; strings.Contains(why, "comes back") {
+			t.Errorf("why: %s", why)
+		}
+		next := bound(diskPod(), func(p *corev1.Pod) { p.UID = "1c9d6a5e-0000-4000-8000-000000000002" })
+		r.update(next)
+		r.pass(time.Minute)
+		if p := r.wantPhase(corev1.PodRunning); p.UID != next.Object.UID {
+			t.Errorf("%s runs, not the pod that replaces it", p.UID)
+		}
+	})
+}
+
+// TestABoundPodThatHasEndedTakesNoPlace: it does not run again, whatever is edited.
+func TestABoundPodThatHasEndedTakesNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.MaxPods = 1
+		r.start()
+		job := edited(testPod("web", testContainer("a", runtimetest.ScriptSucceed)), func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
+		r.update(bound(job, func(*corev1.Pod) {}))
+		r.pass(time.Minute)
+		r.wantPhase(corev1.PodSucceeded)
+		r.update(bound(job, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "another" }), testPod("xyz", testContainer("a", runtimetest.ScriptServe)))
+		r.pass(time.Minute)
+		if s := r.status("xyz"); s.Pod.Status.Phase != corev1.PodRunning {
+			t.Errorf("the pod after it is %s: %s", s.Pod.Status.Phase, s.Why)
+		}
+	})
+}
+
+// TestABoundPodThatHasEndedIsNotRunAgain: an edit of one of a file runs it again. An API server takes no status back.
+func TestABoundPodThatHasEndedIsNotRunAgain(t *testing.T) {
+	for script, phase := range map[string]corev1.PodPhase{runtimetest.ScriptSucceed: corev1.PodSucceeded, runtimetest.ScriptFail: corev1.PodFailed} {
+		t.Run(string(phase), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				job := edited(testPod("web", testContainer("a", script)), func(p *corev1.Pod) {
+					p.Spec.RestartPolicy = corev1.RestartPolicyNever
+				})
+				edit := func(p *corev1.Pod) { p.Spec.Containers[0].Image = "another" }
+				for _, from := range []string{"file", manifests.SourceAPIServer} {
+					r := newRig(t).start()
+					pod, next := job, edited(job, edit)
+					if from == manifests.SourceAPIServer {
+						pod, next = bound(job, func(*corev1.Pod) {}), bound(job, edit)
+					}
+					r.update(pod)
+					r.pass(2 * time.Minute)
+					r.wantPhase(phase)
+					r.fake.ClearJournal()
+					r.update(next)
+					r.pass(time.Hour)
+					began := r.began()
+					r.restart()
+					r.update(next)
+					r.pass(time.Hour)
+					r.wantPhase(phase)
+					if began += r.began(); (from == "file") != (began == "a") {
+						t.Errorf("%s: started %q", from, began)
+					}
+					r.update()
+					r.pass(time.Hour)
+					r.stop()
+				}
+			})
+		})
+	}
+}

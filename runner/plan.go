@@ -29,6 +29,10 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []Action, 
 	if p.hashes == nil {
 		p.hashes = &hashes{}
 	}
+	if p.final() {
+		desired = o.Sandbox.Pod
+		p.pod, p.manifest = desired, RecordedManifest
+	}
 	if desired != nil && o.Sandbox != nil {
 		p.round = roundOf(&desired.Object.Spec, &o.PodState)
 	}

@@ -13,7 +13,7 @@ import (
 
 // Planning of pods that use more of the disk than they may: they are evicted as by a kubelet, with its words. Other than
 // there they come back, as new pods with empty volumes, unless their restart policy is Never: nobody else would make
-// another one.
+// another one. Those that an API server has bound here stay Failed: its controllers replace them.
 
 // ReasonEvicted is why a pod fails that uses too much of the disk.
 const ReasonEvicted = "Evicted"
@@ -94,8 +94,8 @@ func (p *planner) overuse() string {
 	return Overuse(&p.pod.Object.Spec, p.o.Sandbox.Disk)
 }
 
-// Eviction orders that a pod is stopped for the sake of the machine, or of another pod. It comes back when it may; with a kubelet it is
-// gone.
+// Eviction orders that a pod is stopped for the sake of the machine, or of another pod. It comes back when it may, unless an API server
+// has bound it here: as with a kubelet, that one stays Failed.
 type Eviction struct {
 	// UID is that of the sandbox: the order is not about the pod that comes back.
 	UID string
@@ -135,11 +135,28 @@ func (p *planner) giveBack() {
 // evicted says that the pod is on its way out, or ended, because it was evicted.
 func (p *planner) evicted() bool {
 	sb := p.o.Sandbox
-	return p.evicting || sb != nil && sb.Failed != nil && returnsAfter(sb.Failed.Reason)
+	return p.evicting || sb != nil && sb.Failed != nil && evictedFor(sb.Failed.Reason)
 }
 
-// returnsAfter says that a pod that has failed for this reason comes back.
-func returnsAfter(reason string) bool { return reason == ReasonEvicted || reason == ReasonPreempting }
+// evictedFor reports whether a pod that has failed for this reason was evicted.
+func evictedFor(reason string) bool { return reason == ReasonEvicted || reason == ReasonPreempting }
+
+// returnsAfter reports whether a pod of this spec and origin comes back when it has failed for this reason.
+func returnsAfter(reason string, spec *corev1.PodSpec, origin manifests.Origin) bool {
+	return evictedFor(reason) && spec.RestartPolicy != corev1.RestartPolicyNever && !origin.Bound()
+}
+
+// final reports whether a pod that an API server has bound here has ended by its record: the server knows that phase, and it is the last
+// one, whatever is edited.
+func (p *planner) final() bool {
+	sb := p.o.Sandbox
+	if p.pod == nil || !p.pod.Origin.Bound() || sb == nil || sb.Pod == nil || sb.Pod.Object.UID != p.pod.Object.UID {
+		return false
+	}
+	recorded := *p
+	recorded.pod = sb.Pod
+	return sb.Failed != nil || recorded.ended()
+}
 
 // evictedGrace is what containers of an evicted pod have.
 func (p *planner) evictedGrace() time.Duration {
@@ -155,11 +172,12 @@ func (p *planner) evictedGrace() time.Duration {
 
 // returns says that a failed pod is to be made again now; it asks to be called again when the time for that has not come.
 func (p *planner) returns() bool {
-	if !p.evicted() || p.o.Waits || p.pod.Object.Spec.RestartPolicy == corev1.RestartPolicyNever {
+	f := p.o.Sandbox.Failed
+	if p.o.Waits || !returnsAfter(f.Reason, &p.pod.Object.Spec, p.pod.Origin) {
 		return false
 	}
 	at := evictionOver(p.o.Sandbox, p.o.Options)
-	if p.now.Before(at) && !p.o.Sandbox.Failed.At.After(p.now) {
+	if p.now.Before(at) && !f.At.After(p.now) {
 		p.at(at)
 		return false
 	}

@@ -172,17 +172,24 @@ func (r *report) idle() bool {
 
 // evicted says that the pod has been evicted, whether it has ended or not.
 func (e *entry) evicted() bool {
-	return e.report.holds != nil && e.report.status.Pod != nil && returnsAfter(e.report.status.Pod.Status.Reason)
+	return e.report.holds != nil && e.report.status.Pod != nil && evictedFor(e.report.status.Pod.Status.Reason)
 }
 
 // comesBack says that the pod was evicted and is made again when that may be.
 func (e *entry) comesBack() bool {
-	return e.report.idle() && returnsAfter(e.report.status.Pod.Status.Reason) && e.report.holds.Object.Spec.RestartPolicy != corev1.RestartPolicyNever
+	held := e.report.holds
+	return e.report.idle() && returnsAfter(e.report.status.Pod.Status.Reason, &held.Object.Spec, held.Origin)
 }
 
 // asks says that the pod, if it is desired, wants a place: it does unless a gate keeps it, or it has ended for good.
 func (e *entry) asks() bool {
-	return e.rule.Wait == nil && (!e.report.idle() || e.comesBack() || !e.sameAsHeld())
+	return e.rule.Wait == nil && (!e.report.idle() || e.comesBack() || !e.sameAsHeld() && !e.final())
+}
+
+// final reports whether the pod is one that an API server has bound here, and has ended: no edit runs it again.
+func (e *entry) final() bool {
+	held, want := e.report.holds, e.wish.pod
+	return want != nil && want.Origin.Bound() && held.Object.UID == want.Object.UID
 }
 
 // sameAsHeld says that the pod is desired as it was carried out.

@@ -127,7 +127,7 @@ func (s *statusBuilder) whyRemoving() string {
 // whyFailedPod is about a pod that has failed as a whole.
 func (s *statusBuilder) whyFailedPod(f *PodFailure) string {
 	why := f.Reason + ": " + f.message()
-	if returnsAfter(f.Reason) && s.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+	if returnsAfter(f.Reason, &s.pod.Spec, s.manifest().Origin) {
 		why += " It comes back at " + evictionOver(s.Sandbox, s.Options).Format(time.RFC3339) + "."
 	}
 	return why

@@ -412,6 +412,9 @@ func (b *builder) failed() {
 	}
 }
 
+// annotationSource names the source of a pod, as a kubelet does.
+const annotationSource = "kubernetes.io/config.source"
+
 // evicted is about a pod that was ended and is made again: it used too much, or there was too little for all.
 func (b *builder) evicted() {
 	t, pressed := b.Trouble, strings.HasPrefix(b.Trouble.Message, "The node was low on resource")
@@ -424,6 +427,8 @@ func (b *builder) evicted() {
 		b.cause(Evicted, "", "it was ended%s because it used too much of the disk: %s", b.ago(t.At), t.Message)
 	}
 	switch {
+	case b.Object.Annotations[annotationSource] == manifests.SourceAPIServer:
+		b.next(time.Time{}, "it stays Failed, as the API server has been told; a controller makes another pod")
 	case b.Object.Spec.RestartPolicy == corev1.RestartPolicyNever:
 		b.next(time.Time{}, "it does not come back by itself (restartPolicy Never)")
 	case b.anyRunning() || b.NextTry.IsZero():

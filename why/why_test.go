@@ -398,6 +398,9 @@ func TestEachCauseHasItsChain(t *testing.T) {
 
 		"evicted":          oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, At: now.Add(-4 * time.Second)}), next(6*time.Second))),
 		"evicted for good": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, At: now.Add(-4 * time.Second)}), func(p *why.Pod) { p.Object.Spec.RestartPolicy = corev1.RestartPolicyNever })),
+		"evicted bound": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi.", At: now.Add(-4 * time.Second)}), func(p *why.Pod) {
+			p.Object.Annotations = map[string]string{"kubernetes.io/config.source": "apiserver"}
+		})),
 		"evicted just now": oneOf(web(unready, trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, At: now}), next(time.Second))),
 		"deadline":         oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "DeadlineExceeded", At: now.Add(-time.Minute)}))),
 		"failed otherwise": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Odd", Message: "nobody knows"}))),

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
 )
 
 // Annotations of mirror pods besides those that a kubelet sets.
@@ -28,7 +30,7 @@ const (
 )
 
 // SourceName is the name of the source whose pods Bound tells.
-const SourceName = "apiserver"
+const SourceName = manifests.SourceAPIServer
 
 // maxName is the longest name of a pod.
 const maxName = 253
