@@ -41,12 +41,13 @@ func main() {
 }
 
 // shell is busybox's, which keeps variables to itself whose names are none of a shell: what asks for all of them gets all of them.
+// It keeps the path that it was called by, which begins its error messages.
 func shell(args []string, out io.Writer) error {
 	if slices.Equal(args, []string{"-c", "env"}) {
 		_, err := fmt.Fprintln(out, strings.Join(os.Environ(), "\n"))
 		return err
 	}
-	return syscall.Exec("/bin/busybox", append([]string{"sh"}, args...), os.Environ())
+	return syscall.Exec("/bin/busybox", append([]string{os.Args[0]}, args...), os.Environ())
 }
 
 // options splits a command line into options, those of takes with the word that follows, and the rest.
