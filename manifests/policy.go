@@ -21,7 +21,7 @@ type Policy struct {
 	// AllowedUnsafeSysctls are the sysctls that pods may set besides the safe ones: names, or prefixes that end with "*".
 	AllowedUnsafeSysctls []string
 	// RefuseCritical keeps pods from being more important than all others: from the system-* priority classes, from priorities
-	// above those that classes may have, and from the annotation monopod.dev/protected.
+	// above those that classes may have, and from the annotation monopod.dev/protected. It keeps classes from being the default for all.
 	RefuseCritical bool
 	// HelmHooks says that hooks of Helm run like other pods and workloads.
 	HelmHooks bool
@@ -67,6 +67,17 @@ func (p Policy) critical(pod *corev1.Pod, it item) []problem {
 		bad("metadata.annotations["+AnnotationProtected+"]", "pods of this source may not be protected from eviction")
 	}
 	return found
+}
+
+// defaultForAll refuses a class that would count for what names none, also in other sources: a source that may not be critical must not decide that.
+func (p Policy) defaultForAll(isDefault bool, it item, path, what string) []problem {
+	if !p.RefuseCritical || !isDefault {
+		return nil
+	}
+	return []problem{{
+		path: it.path(path), msg: "a class of this source may not be the default of all " + what + ", which has effect on other sources",
+		hint: "name the class in those that are to have it, or set criticalPods: true for the source in the configuration",
+	}}
 }
 
 // volumeViolations are the problems of a PersistentVolume whose source a pod of the same origin might not mount itself: a

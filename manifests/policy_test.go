@@ -152,3 +152,25 @@ func TestCriticalPodsOfANode(t *testing.T) {
 		t.Errorf("a Job: %v", err)
 	}
 }
+
+// TestDefaultsForAllOfANode: a source that may not be critical raises no pods of other sources, and decides nothing about their claims.
+func TestDefaultsForAllOfANode(t *testing.T) {
+	for _, tt := range []struct{ text, field string }{
+		{`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: c}, value: 1000000000}`, ""},
+		{`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: c}, value: 1000000000, globalDefault: false}`, ""},
+		{`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: c}, value: 1000000000, globalDefault: true}`, "globalDefault"},
+		{`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: c}, value: -1, globalDefault: true}`, "globalDefault"},
+		{`{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: c}, provisioner: kubernetes.io/no-provisioner}`, ""},
+		{`{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: c, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}, provisioner: kubernetes.io/no-provisioner}`, "metadata.annotations"},
+	} {
+		text := []byte("--- " + tt.text)
+		if _, err := LoadAll("f", text, Options{}); err != nil {
+			t.Errorf("%s, where all may be critical: %v", text, err)
+		}
+		_, err := LoadAll("f", text, Options{Policy: Policy{RefuseCritical: true}})
+		all := Errors(err)
+		if tt.field == "" && err != nil || tt.field != "" && (len(all) != 1 || all[0].Field != tt.field || all[0].Line != 1 || !strings.Contains(all[0].Hint, "criticalPods: true")) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

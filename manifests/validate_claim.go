@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -96,6 +97,10 @@ func (l *loader) objectRefusals(obj any, it item) []problem {
 		return found
 	case *corev1.PersistentVolume:
 		return append(l.policy.volumeViolations(o, it), relativePaths(&o.Spec.PersistentVolumeSource, it)...)
+	case *schedulingv1.PriorityClass:
+		return l.policy.defaultForAll(o.GlobalDefault, it, "globalDefault", "pods")
+	case *StorageClass:
+		return l.policy.defaultForAll(o.IsDefault(), it, "metadata.annotations", "claims")
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func remoteSourceKeys() []configKey {
 		{path: "maxSize", kind: kindString, def: defaultSourceSize, doc: "Largest answer, unpacked; at most `10Mi`."},
 		{path: "atomic", kind: kindBool, def: false, doc: "Whether an answer with a mistake is refused as a whole. Else the objects without one count, and the others keep their last good content."},
 		{path: "podSecurity", kind: kindString, derived: "the key `podSecurity` outside", doc: "Pod Security Standard for the pods of the source."},
-		{path: "criticalPods", kind: kindBool, def: false, doc: "Whether pods of the source may be critical: have `priorityClassName: system-node-critical` or `system-cluster-critical`, a `priority` above 1000000000, or the annotation `monopod.dev/protected`. Else such pods are refused."},
+		{path: "criticalPods", kind: kindBool, def: false, doc: "Whether pods of the source may be critical: have `priorityClassName: system-node-critical` or `system-cluster-critical`, a `priority` above 1000000000, or the annotation `monopod.dev/protected`. Else such pods are refused, and so are a PriorityClass with `globalDefault: true` and a default StorageClass: they count for pods and claims of all sources."},
 	}, sourceSignatureKeys()...)
 }
 
