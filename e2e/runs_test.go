@@ -268,7 +268,7 @@ func TestOnceRunsPodsAndLeavesNothing(t *testing.T) {
 		tests, failures int
 	}{
 		{"all is well", []string{"-f", web, "-f", good}, 0, "ok", "", 2, 0},
-		{"one has failed", []string{"-f", web, "-f", bad, "--finish"}, 1, "container main ended with exit code 3", "pod default/bad, container main:\nthe disk is full\n", 2, 1},
+		{"one has failed", []string{"-f", web, "-f", bad, "--finish"}, 1, "container main ended with exit code 3", "pod default/bad, container main:\n    the disk is full\n", 2, 1},
 		{"one is not ready in time", []string{"-f", slow, "-f", good, "--timeout", "20s"}, 2, "waiting", "I am slow\nmonopod: after 20s not all pods are up", 2, 1},
 		{"one crashes again and again", []string{"-f", crash, "--max-restarts", "1", "--min-ready", "10s"}, 1, "container main was restarted once; container main ended with exit code 4", "cannot begin", 1, 1},
 	} {

@@ -7,6 +7,7 @@ package lenient
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,11 +100,7 @@ func (r *rewriter) selector(spec, labels map[string]any, kind string) {
 		}
 		return
 	}
-	match := map[string]any{}
-	for k, v := range labels {
-		match[k] = v
-	}
-	spec["selector"] = map[string]any{"matchLabels": match}
+	spec["selector"] = map[string]any{"matchLabels": maps.Clone(labels)}
 	r.changed(selector, "spec.selector", "there is none: the labels of the template are taken")
 }
 

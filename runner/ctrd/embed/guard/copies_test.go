@@ -68,7 +68,7 @@ func TestThereIsAlwaysACopy(t *testing.T) {
 		ok(t, n.Restore())
 		n.open()
 		n.container("a", "")
-		n.Guard.firstCopies() // all that Watch does before it returns
+		n.firstCopies() // all that Watch does before it returns
 		n.shut()
 		n.losesNothing("ca ma sa")
 	})
