@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,10 +15,11 @@ import (
 func TestACallThatHangsIsWaitedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCalls()
-		release, made := make(chan struct{}), 0
+		release := make(chan struct{})
+		var made atomic.Int32
 		call := func(path string) error {
 			_, err := within(c, path, func() (int, error) {
-				made++
+				made.Add(1)
 				<-release
 				return 1, nil
 			})
@@ -29,16 +31,16 @@ func TestACallThatHangsIsWaitedForOnce(t *testing.T) {
 			t.Fatalf("after %v: %v", time.Since(began), err)
 		}
 		began = time.Now()
-		if err := call("/gone"); !errors.As(err, &hang) || time.Since(began) != 0 || made != 1 {
-			t.Errorf("the second time, after %v and %d calls: %v", time.Since(began), made, err)
+		if err := call("/gone"); !errors.As(err, &hang) || time.Since(began) != 0 || made.Load() != 1 {
+			t.Errorf("the second time, after %v and %d calls: %v", time.Since(began), made.Load(), err)
 		}
 		if n, err := within(c, "/other", func() (int, error) { return 2, nil }); n != 2 || err != nil {
 			t.Errorf("another path: %d, %v", n, err)
 		}
 		close(release)
 		synctest.Wait()
-		if err := call("/gone"); err != nil || made != 2 {
-			t.Errorf("when it has returned, after %d calls: %v", made, err)
+		if err := call("/gone"); err != nil || made.Load() != 2 {
+			t.Errorf("when it has returned, after %d calls: %v", made.Load(), err)
 		}
 	})
 }
