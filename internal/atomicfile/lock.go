@@ -23,6 +23,27 @@ func OpenLock(path string, mode fs.FileMode) (*os.File, error) {
 	return openLock(path, mode)
 }
 
+// Lock opens a file as OpenLock does and waits for an exclusive lock on it, which unlock gives up.
+func Lock(path string, mode fs.FileMode) (unlock func(), err error) {
+	f, err := OpenLock(path, mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// flock waits for an exclusive lock, also when signals interrupt it.
+func flock(f *os.File) (err error) {
+	for {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
 func openLock(path string, mode fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
 	if err != nil {
@@ -41,12 +62,7 @@ func setLockAside(path string) error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	for {
-		if err = unix.Flock(int(dir.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
+	if err := flock(dir); err != nil {
 		return err
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode().IsRegular() {

@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/atomicfile"
 )
 
 // Port is a port of the host.
@@ -212,19 +214,10 @@ func (s *Store) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("claim host ports: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+	if unlock, err = atomicfile.Lock(filepath.Join(s.dir, "lock"), 0o600); err != nil {
 		return nil, fmt.Errorf("claim host ports: %w", err)
 	}
-	for {
-		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("claim host ports: %w", errors.Join(err, f.Close()))
-	}
-	return func() { f.Close() }, nil
+	return unlock, nil
 }
 
 // others are the claims of other monopods whose pods still exist. Files of pods that are gone are removed, whoever

@@ -68,6 +68,9 @@ func TestDamagedClaimsAreNone(t *testing.T) {
 	if err := os.Symlink("/dev/zero", filepath.Join(dir, "f.json")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(dir, "lock"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := New(dir, "/one", nil).Take(claim("web", alive, tcp80), true); err != nil {
 		t.Error(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"monopod/internal/atomicfile"
 )
 
 // ErrExhausted says that a subnet has no free address.
@@ -210,21 +210,10 @@ func (s *Store) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("lock IP leases: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+	if unlock, err = atomicfile.Lock(filepath.Join(s.dir, "lock"), 0o600); err != nil {
 		return nil, fmt.Errorf("lock IP leases: %w", err)
 	}
-	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock IP leases: %w", err)
-	}
-	return func() { f.Close() }, nil
+	return unlock, nil
 }
 
 // reserve takes the next free address behind the last one that was given out, so that an address is reused as late as
