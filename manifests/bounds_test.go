@@ -94,7 +94,7 @@ func TestWhatStandsForTooMuchIsRefusedWithItsField(t *testing.T) {
 			if n := len(c.Pods) + len(c.Workloads); n > maxMadePods {
 				t.Errorf("%d pods and workloads were taken", n)
 			}
-			if cost := after.TotalAlloc - before.TotalAlloc; cost > 256<<20 {
+			if cost := after.TotalAlloc - before.TotalAlloc; cost > maxCost {
 				t.Errorf("%d MiB were allocated for %d KiB", cost>>20, len(tt.text)>>10)
 			}
 		})
