@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -166,6 +167,37 @@ func (a *agent) stop() error {
 		err = errors.Join(err, fmt.Errorf("cleanup: %w: %s", cerr, out))
 	}
 	return err
+}
+
+// holds is how much of the kernel the pods hold: mounts, cgroups and links of the host.
+func (a *agent) holds() (n [3]int) {
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.SplitSeq(string(mounts), "\n") {
+		if strings.Contains(line, a.b.state) || strings.Contains(line, a.b.work) {
+			n[0]++
+		}
+	}
+	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/cpu"} {
+		_ = filepath.WalkDir(filepath.Join(dir, "monopod-bench"), func(_ string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "pod") {
+				n[1]++
+			}
+			return nil // what goes away meanwhile is gone
+		})
+	}
+	links, _ := filepath.Glob("/sys/class/net/*")
+	n[2] = len(links)
+	return n
+}
+
+// clean waits until the pods hold no more than before they were there.
+func (a *agent) clean(before [3]int) error {
+	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(10 * time.Millisecond) { // looking costs time, too
+		if now := a.holds(); now[0] <= before[0] && now[1] <= before[1] && now[2] <= before[2] {
+			return nil
+		}
+	}
+	return fmt.Errorf("before the pods there were %d mounts, cgroups and links, now %d", before, a.holds())
 }
 
 func (a *agent) logTail() string {
