@@ -41,11 +41,16 @@ func main() {
 }
 
 // shell is busybox's, which keeps variables to itself whose names are none of a shell: what asks for all of them gets all of them.
-// It keeps the path that it was called by, which begins its error messages.
+// It keeps the path that it was called by, which begins its error messages. It prefers its own nc, which does not know UDP, to any in PATH,
+// but not to a function.
 func shell(args []string, out io.Writer) error {
 	if slices.Equal(args, []string{"-c", "env"}) {
 		_, err := fmt.Fprintln(out, strings.Join(os.Environ(), "\n"))
 		return err
+	}
+	if len(args) > 1 && args[0] == "-c" && strings.Contains(args[1], "nc -") {
+		args = slices.Clone(args)
+		args[1] = `nc() { /usr/local/bin/nc "$@"; }; ` + args[1]
 	}
 	return syscall.Exec("/bin/busybox", append([]string{os.Args[0]}, args...), os.Environ())
 }
