@@ -20,10 +20,10 @@ import (
 //	<pod>/containers/<name>/<random>       in pods of earlier versions: on disk, of any size
 
 // newMessage makes the file behind terminationMessagePath of a new instance, if it has one, and the files that it shares with
-// others if they are not there: its pod was made by an earlier version.
+// others if they are not complete: its pod was made by an earlier version, or by an agent that was killed meanwhile.
 func (r *Runtime) newMessage(sb *sandboxRecord, c *corev1.Container, id string) (string, error) {
 	d := r.podFiles(sb)
-	if !d.Mounted() {
+	if !d.Complete() {
 		if err := r.writeFiles(sb); err != nil {
 			return "", err
 		}

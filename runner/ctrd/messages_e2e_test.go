@@ -3,6 +3,7 @@
 package ctrd
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
 	"monopod/runner"
 )
 
@@ -142,5 +146,62 @@ spec:
 		t.Errorf("%+v", got)
 	}
 	check(t, removePod(t.Context(), a, key))
+	a.end(t)
+}
+
+// TestFilesThatAKillKeptFromBeingMadeAreMade: the record of a sandbox and its namespaces may be there before its files are. Its network could
+// never be set up.
+func TestFilesThatAKillKeptFromBeingMadeAreMade(t *testing.T) {
+	w := newWorld(t)
+	a := w.open(t)
+	damages := map[string]func(dir string){
+		"nothing": func(dir string) { check(t, errors.Join(unix.Unmount(dir, unix.MNT_DETACH), os.Remove(dir))) },
+		"empty":   func(dir string) { check(t, unix.Unmount(dir, unix.MNT_DETACH)) },
+		"half": func(dir string) {
+			check(t, errors.Join(os.Remove(filepath.Join(dir, "messages")), os.Truncate(filepath.Join(dir, "hosts"), 0), os.Remove(filepath.Join(dir, "resolv.conf"))))
+		},
+	}
+	var pods []*manifests.Pod
+	for name, damage := range damages {
+		for _, network := range []string{"pod", "host"} {
+			pod := load(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s-%s}
+spec:
+  hostNetwork: %t
+  containers:
+  - {name: c, image: %s, command: [sh, -c, "grep -c . /etc/hosts /etc/hostname /etc/resolv.conf | grep -c :0; echo done; exec sleep 1000"]}
+`, name, network, network == "host", testImage))
+			pods = append(pods, pod)
+			check(t, a.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.CreateSandbox, UID: "uid-" + pod.Object.Name}))
+			rec := a.index.sandbox(pod.Key())
+			check(t, a.waitNetwork(t.Context(), rec.ID))
+			if network == "pod" {
+				_, err := a.updateSandbox(a.ns(t.Context()), rec.ID, func(s *sandboxRecord) { s.Network = networkResult{} }, "extensions."+extNetwork)
+				check(t, err)
+			}
+			damage(a.podFilesDir(rec.Labels.UID))
+		}
+	}
+	a.stop(t)
+	a = w.open(t)
+	for _, pod := range pods {
+		if a.state(t, pod.Key()).Sandbox.Network == runner.NetworkPending {
+			check(t, a.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.SetupNetwork}))
+		}
+		for _, act := range []runner.Action{
+			{Kind: runner.EnsureImage, Container: "c"},
+			{Kind: runner.CreateContainer, Container: "c"},
+			{Kind: runner.StartContainer, Container: "c"},
+		} {
+			check(t, a.Apply(t.Context(), pod.Key(), pod, act))
+		}
+		within(t, 10*time.Second, "it has written", func() bool { return strings.HasSuffix(a.logOf(t, pod.Key()), "done\n") })
+		if got := a.logOf(t, pod.Key()); got != "0\ndone\n" {
+			t.Errorf("%s: so many files are empty: %s", pod.Key(), got)
+		}
+		check(t, removePod(t.Context(), a, pod.Key()))
+	}
 	a.end(t)
 }

@@ -296,7 +296,8 @@ func (r *Runtime) hostResolvConf() *string {
 }
 
 // writeHosts writes /etc/hosts in place: containers have the file bind-mounted. Pods of earlier versions may have
-// both files: one on disk, which containers have that were made by it, and a new one.
+// both files: one on disk, which containers have that were made by it, and a new one. Where the agent was killed before all files
+// of a new pod were there, the rest is made.
 func (r *Runtime) writeHosts(rec *sandboxRecord) error {
 	f, _, err := r.fileTexts(rec)
 	if err != nil {
@@ -310,10 +311,13 @@ func (r *Runtime) writeHosts(rec *sandboxRecord) error {
 		}
 	}
 	err = r.podFiles(rec).WriteHosts(f)
-	if noFormer == nil && errors.Is(err, os.ErrNotExist) {
+	switch {
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	case noFormer == nil:
 		return nil
 	}
-	return err
+	return r.writeFiles(rec)
 }
 
 // formerHosts is where /etc/hosts of a pod was in earlier versions.

@@ -54,10 +54,11 @@ func (d Dir) Message(id string) string { return filepath.Join(d.Messages(), id) 
 // Messages is the directory of the termination messages.
 func (d Dir) Messages() string { return filepath.Join(d.Path, "messages") }
 
-// Mounted reports whether the files are there. They are not after a reboot, and in pods of earlier versions.
-func (d Dir) Mounted() bool {
-	ok, err := mountinfo.Mounted(d.Path)
-	return err == nil && ok
+// Complete reports whether Write has finished. It has not after a reboot, when the agent was killed meanwhile, and in pods of earlier
+// versions. The directory of the messages is on the tmpfs and made last.
+func (d Dir) Complete() bool {
+	st, err := os.Lstat(d.Messages())
+	return err == nil && st.IsDir()
 }
 
 // Write makes the shared files, or rewrites those that have another text.
@@ -65,13 +66,19 @@ func (d Dir) Write(f Files) error {
 	if err := d.mount(size(f)); err != nil {
 		return err
 	}
-	return d.retried(f, d.write)
+	if err := d.retried(f, d.write); err != nil {
+		return err
+	}
+	if err := os.Mkdir(d.Messages(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
-// WriteHosts rewrites /etc/hosts in files that are there, else the error matches fs.ErrNotExist. The others stay as
+// WriteHosts rewrites /etc/hosts in files that are complete, else the error matches fs.ErrNotExist. The others stay as
 // containers have made them.
 func (d Dir) WriteHosts(f Files) error {
-	if !d.Mounted() {
+	if !d.Complete() {
 		return &fs.PathError{Op: "write", Path: d.Hosts(), Err: fs.ErrNotExist}
 	}
 	if err := d.enlarge(size(f)); err != nil {
@@ -106,14 +113,13 @@ func (d Dir) mount(size int64) error {
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
 		return err
 	}
-	if !d.Mounted() {
+	if mounted, err := mountinfo.Mounted(d.Path); err != nil {
+		return err
+	} else if !mounted {
 		options := fmt.Sprintf("mode=0700,size=%d,nr_inodes=%d", size, maxInodes)
 		if err := unix.Mount("tmpfs", d.Path, "tmpfs", flags, options); err != nil {
 			return fmt.Errorf("mount tmpfs on %s: %w", d.Path, err)
 		}
-	}
-	if err := os.Mkdir(d.Messages(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
 	}
 	return d.enlarge(size)
 }
@@ -150,7 +156,9 @@ func (d Dir) discard() error {
 		}
 	}
 	messages, err := os.ReadDir(d.Messages())
-	errs = append(errs, err)
+	if !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
 	for _, m := range messages {
 		if st, err := m.Info(); err == nil && st.Size() > maxMessage {
 			errs = append(errs, os.Truncate(d.Message(m.Name()), 0))
