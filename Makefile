@@ -101,7 +101,7 @@ $(CONFORMANCE)/nnp: $(KUBE_MOD)
 $(CONFORMANCE)/localhost.%: $(KUBE_MOD)
 	install -m 644 "$$($(GO) list -m -modfile=$< -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter/$(@F)" $@
 
-## conformance: Kubernetes' own specs for nodes, with a real control plane (CONFORMANCE_SPECS=all, 1/4 for a fixed quarter, or a regular expression)
+## conformance: Kubernetes' own specs for nodes, with a real control plane (CONFORMANCE_SPECS=all, 1/4 as CI does, or a regular expression)
 conformance: conformance-programs
 	MONOPOD_CONFORMANCE='$(or $(CONFORMANCE_SPECS),all)' MONOPOD_E2E_PATIENCE=$${MONOPOD_E2E_PATIENCE:-2m} \
 		$(GO) test -count=1 -timeout 90m -tags e2e ./e2e -run '^TestConformance$$' -v
