@@ -94,11 +94,13 @@ func deploymentRow(o metav1.Object, _ time.Time) []string {
 }
 
 func replicaSetRow(o metav1.Object, _ time.Time) []string {
-	r, ok := o.(*appsv1.ReplicaSet)
-	if !ok {
-		return nil
+	switch r := o.(type) {
+	case *appsv1.ReplicaSet:
+		return []string{text(number(r.Spec.Replicas)), text(r.Status.Replicas), text(r.Status.ReadyReplicas)}
+	case *corev1.ReplicationController:
+		return []string{text(number(r.Spec.Replicas)), text(r.Status.Replicas), text(r.Status.ReadyReplicas)}
 	}
-	return []string{text(number(r.Spec.Replicas)), text(r.Status.Replicas), text(r.Status.ReadyReplicas)}
+	return nil
 }
 
 func statefulSetRow(o metav1.Object, _ time.Time) []string {

@@ -38,7 +38,7 @@ func Find(word string) (kind string, namespaced, ok bool) {
 
 // InAll are the kinds that `get all` shows, in this order.
 func InAll() []string {
-	return []string{"Pod", "Service", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "CronJob", "Job"}
+	return []string{"Pod", "ReplicationController", "Service", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "CronJob", "Job"}
 }
 
 // IsWorkload reports whether a kind makes pods.
@@ -80,6 +80,8 @@ func blank(kind string) metav1.Object {
 		return &appsv1.Deployment{}
 	case "ReplicaSet":
 		return &appsv1.ReplicaSet{}
+	case "ReplicationController":
+		return &corev1.ReplicationController{}
 	case "StatefulSet":
 		return &appsv1.StatefulSet{}
 	case "DaemonSet":

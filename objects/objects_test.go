@@ -88,6 +88,7 @@ func TestTheStateOfAWorkloadIsThatOfItsPods(t *testing.T) {
 		{"Deployment", &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &three}}, of("Deployment"), "1/3|1|1"},
 		{"Deployment", &appsv1.Deployment{ObjectMeta: meta}, Facts{}, "0/1|0|0"},
 		{"ReplicaSet", &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three}}, of("ReplicaSet"), "3|2|1"},
+		{"ReplicationController", &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three}}, of("ReplicationController"), "3|2|1"},
 		{"StatefulSet", &appsv1.StatefulSet{ObjectMeta: meta, Status: appsv1.StatefulSetStatus{ReadyReplicas: 9}}, of("StatefulSet"), "1/1"},
 		{"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, of("DaemonSet"), "1|1|1|1|1"},
 		{"Job", &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Completions: &three}}, ended, "Running|1/3"},
@@ -107,6 +108,24 @@ func TestTheStateOfAWorkloadIsThatOfItsPods(t *testing.T) {
 		}
 		if _, wide := shownAs(t, c.facts, c.kind, c.object, true); !strings.HasSuffix(wide, "|a.yaml:3") {
 			t.Errorf("%s: %s", c.kind, wide)
+		}
+	}
+}
+
+// TestEachKindHasACellForEachTitle: describe reads them side by side.
+func TestEachKindHasACellForEachTitle(t *testing.T) {
+	for _, kind := range append(manifests.Kinds(), Node) {
+		item, err := Decode([]byte(`{"kind": "` + kind + `", "metadata": {"name": "a"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wide := range []bool{false, true} {
+			if kind == "Pod" { // a table of its own
+				continue
+			}
+			if head, row := Header(kind, wide), Row(item, time.Time{}, wide, ""); len(head) != len(row) {
+				t.Errorf("%s: %d titles for %d cells", kind, len(head), len(row))
+			}
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (f Facts) tally(o *manifests.Object) tally {
 // Show returns an object as clients see it: with its kind, its source as an annotation, the status that its pods give it, and without the
 // values of a Secret. It does not change the object.
 func (f Facts) Show(o *manifests.Object, sourceAnnotation, source string) metav1.Object {
-	copied, ok := o.Object.(interface{ DeepCopyObject() runtime.Object })
+	copied, ok := asWritten(o).(interface{ DeepCopyObject() runtime.Object })
 	if !ok {
 		return o.Object
 	}
@@ -81,6 +81,22 @@ func (f Facts) Show(o *manifests.Object, sourceAnnotation, source string) metav1
 	shown.SetAnnotations(notes)
 	f.status(o, shown)
 	return shown
+}
+
+// asWritten returns an object in the type of its kind: a ReplicationController runs as a ReplicaSet.
+func asWritten(o *manifests.Object) metav1.Object {
+	s, ok := o.Object.(*appsv1.ReplicaSet)
+	if !ok || o.Kind != "ReplicationController" {
+		return o.Object
+	}
+	rc := &corev1.ReplicationController{ObjectMeta: s.ObjectMeta, Spec: corev1.ReplicationControllerSpec{
+		Replicas: s.Spec.Replicas, MinReadySeconds: s.Spec.MinReadySeconds, Template: &s.Spec.Template,
+	}}
+	if s.Spec.Selector != nil {
+		rc.Spec.Selector = s.Spec.Selector.MatchLabels
+	}
+	rc.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(o.Kind))
+	return rc
 }
 
 func (f Facts) status(o *manifests.Object, shown metav1.Object) {

@@ -300,6 +300,11 @@ func One(f Facts, namespace, name string) Answer {
 	if o := f.named(namespace, name); o != nil {
 		return f.answer(f.onlyRefused(key, o))
 	}
+	for i := range f.Objects {
+		if o := &f.Objects[i]; o.Namespace == namespace && o.Name == name {
+			return f.answer(o.chain(pods))
+		}
+	}
 	return f.answer(f.unknown(key, namespace, name))
 }
 
@@ -317,6 +322,9 @@ func (f Facts) answer(chains ...Chain) Answer {
 	}
 	a.Fine = a.Fine && f.Daemon == ""
 	a.Text = chains[0].Text
+	if len(chains) > 1 {
+		a.Text = ofPods(chains)
+	}
 	return a
 }
 

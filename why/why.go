@@ -332,4 +332,6 @@ type Object struct {
 	Where string
 	// Keys are those of a ConfigMap or Secret.
 	Keys []string
+	// Selector is that of a Service: the labels of its pods.
+	Selector map[string]string
 }

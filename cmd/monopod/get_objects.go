@@ -68,18 +68,17 @@ func (o *getOptions) wanted(args []string) ([]wantedObjects, error) {
 		}
 		return all, nil
 	}
-	if args[0] == "all" {
-		if len(args) > 1 {
-			return nil, usagef("get all takes no names")
-		}
-		var all []wantedObjects
-		for _, kind := range objects.InAll() {
-			all = append(all, wantedObjects{kind: kind})
-		}
-		return all, nil
-	}
 	var all []wantedObjects
 	for word := range strings.SplitSeq(args[0], ",") {
+		if word == "all" && len(args) > 1 {
+			return nil, usagef("get all takes no names")
+		}
+		if word == "all" {
+			for _, kind := range objects.InAll() {
+				all = append(all, wantedObjects{kind: kind})
+			}
+			continue
+		}
 		kind, _, known := objects.Find(word)
 		if !known {
 			return nil, unknownKind(word)

@@ -46,6 +46,16 @@ apiVersion: batch/v1
 kind: Job
 metadata: {name: once}
 spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'example.com/app:1'}]}}}
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: old}
+spec: {replicas: 0, template: {metadata: {labels: {app: old}}, spec: {containers: [{name: c, image: 'example.com/app:1'}]}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: front}
+spec: {selector: {app: web}, ports: [{port: 80}]}
 `, "TEMPLATE", template)
 }
 
@@ -107,6 +117,13 @@ func TestWhatTheCommandsPrintOfObjects(t *testing.T) {
 		{"restart", "deploy/web"},
 		{"restart", "pod/web-0"},
 		{"port-forward", "svc/web", "81"},
+		{"get", "all,cm"},
+		{"get", "rc"},
+		{"describe", "rc/old"},
+		{"why", "cj/nightly", "-n", "other"},
+		{"why", "cm/settings"},
+		{"why", "svc/front"},
+		{"why", "rc/old"},
 	} {
 		name := fmt.Sprintf("%02d-%s", n, strings.Trim(unsafeName.ReplaceAllString(strings.Join(args, "-"), "-"), "-"))
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +143,7 @@ func TestWhatTheCommandsPrintOfObjects(t *testing.T) {
 		t.Errorf("a secret is shown: %s", r.stdout)
 	}
 	var list corev1.List
-	if r := d.cmd("get", "all", "-o", "json"); json.Unmarshal([]byte(r.stdout), &list) != nil || len(list.Items) != 6 {
+	if r := d.cmd("get", "all", "-o", "json"); json.Unmarshal([]byte(r.stdout), &list) != nil || len(list.Items) != 8 {
 		t.Errorf("get all has %d items: %s", len(list.Items), r.stdout)
 	}
 }

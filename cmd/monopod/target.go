@@ -160,7 +160,7 @@ func (p *program) reach(ctx context.Context, c *node.Client, o object) (reached,
 	case err != nil:
 		return reached{}, err
 	case len(pods) == 0:
-		return reached{}, fmt.Errorf("%s has no pods; see `monopod why %s`", o, o.key.Name)
+		return reached{}, fmt.Errorf("%s has no pods; see `monopod why -n %s %s`", o, o.key.Namespace, o.key.Name)
 	case len(pods) > 1:
 		p.errs().Printf("Found %d pods, using pod/%s\n", len(pods), pods[0].Name)
 	}

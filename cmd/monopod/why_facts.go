@@ -373,6 +373,8 @@ func objectFacts(objects []*manifests.Object) []why.Object {
 			w.Keys = slices.Concat(slices.Collect(maps.Keys(c.Data)), slices.Collect(maps.Keys(c.BinaryData)))
 		case *corev1.Secret:
 			w.Keys = slices.Collect(maps.Keys(c.Data))
+		case *corev1.Service:
+			w.Selector = c.Spec.Selector
 		}
 		all = append(all, w)
 	}
