@@ -31,6 +31,8 @@ type Expander struct {
 	assigned map[manifests.Key]*manifests.Pod
 	// said are the problems that were logged.
 	said map[string]string
+	// clashes are those of the last look.
+	clashes []Clash
 }
 
 type madeKey struct {
@@ -97,8 +99,16 @@ type Observed struct {
 type Result struct {
 	Pods   []*manifests.Pod
 	Claims []*manifests.Object
+	// Clashes are the pods that are not run because another one has their name.
+	Clashes []Clash
 	// Next is when to expand again without any change; zero: never.
 	Next time.Time
+}
+
+// Clash is a pod of a workload that is not run because another one, which is written at By, has its name.
+type Clash struct {
+	Pod    manifests.Key
+	At, By manifests.Origin
 }
 
 // Expand says what to run now.
@@ -119,6 +129,7 @@ func (x *Expander) Expand(now time.Time, w Wanted, pods []Observed) Result {
 	x.save(now, out.State)
 	x.report(out.Problems)
 	r := Result{Pods: x.merge(w.Pods, out.Pods), Next: out.Next}
+	r.Clashes = x.clashes
 	for _, c := range out.Claims {
 		r.Claims = append(r.Claims, x.claim(in.Workloads, c))
 	}
@@ -242,6 +253,7 @@ func (x *Expander) merge(documents, made []*manifests.Pod) []*manifests.Pod {
 		taken[p.Key()] = p
 	}
 	clear(x.assigned)
+	x.clashes = nil
 	for _, p := range made {
 		if by := taken[p.Key()]; by != nil {
 			x.clash(p, by)
@@ -257,10 +269,11 @@ func (x *Expander) merge(documents, made []*manifests.Pod) []*manifests.Pod {
 const clashPrefix = "name "
 
 func (x *Expander) clash(p, by *manifests.Pod) {
+	x.clashes = append(x.clashes, Clash{Pod: p.Key(), At: p.Origin, By: by.Origin})
 	id := clashPrefix + p.Key().String()
 	text := fmt.Sprintf("%s:%d and %s:%d", p.Origin.File, p.Origin.Line, by.Origin.File, by.Origin.Line)
 	if x.said[id] != text {
 		x.said[id] = text
-		x.log.Error("two pods have one name; the one of the second place is not run", "pod", p.Key(), "places", text)
+		x.log.Error("two pods have one name; the one of the first place is not run", "pod", p.Key(), "places", text)
 	}
 }

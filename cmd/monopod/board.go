@@ -21,6 +21,7 @@ import (
 	"monopod/runner/ctrd"
 	"monopod/runner/probe"
 	"monopod/watcher"
+	"monopod/workload"
 )
 
 // board is where the parts of an App meet: the watcher puts up what is desired, the pool of the open runtime
@@ -54,6 +55,8 @@ type board struct {
 	conditions map[string][]corev1.PodCondition
 	// jobs are the ends of Jobs, by "namespace/name".
 	jobs map[string]string
+	// clashes are the pods of workloads that are not run because another one has their name.
+	clashes []workload.Clash
 	// lastRuns are the times of the schedule for which CronJobs last began a Job, by "namespace/name".
 	lastRuns map[string]time.Time
 	// readers are the subscriptions of the API.
@@ -305,7 +308,7 @@ func (b *board) Inputs() []node.Input {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := []node.Input{}
-	for _, r := range b.desired.Reports {
+	for _, r := range withClashes(b.desired.Reports, b.clashes) {
 		if isOwnDirectory(r) {
 			continue
 		}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -148,6 +150,28 @@ func TestWhatTheCommandsPrintOfObjects(t *testing.T) {
 	}
 }
 
+// TestAPodOfAWorkloadWhoseNameIsTakenIsReported: it was only logged.
+func TestAPodOfAWorkloadWhoseNameIsTakenIsReported(t *testing.T) {
+	d := newDaemon(t)
+	d.put("a.yaml", podYAML("web-0", runtimetest.ScriptServe))
+	d.put("b.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'example.com/app:1'}]}}}\n")
+	d.start()
+	said := d.path("manifests", "b.yaml") + ":1: the pod default/web-0 of this workload is not run: another one of that name is defined in " + d.path("manifests", "a.yaml") + ":1"
+	d.shows(said, "get", "sources")
+	d.shows(said, "why")
+	d.shows("web-1", "get", "pods")
+	if err := os.Remove(d.path("manifests", "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	d.shows("2/2", "get", "deploy")
+	d.eventually("nothing is reported any more", func() error {
+		if r := d.cmd("get", "sources"); strings.Contains(r.stdout, "Conflict") {
+			return errors.New(r.stdout)
+		}
+		return nil
+	})
+}
+
 // TestScaleAndRestartChangeWhatWasApplied: and nothing else of it.
 func TestScaleAndRestartChangeWhatWasApplied(t *testing.T) {
 	d := newDaemon(t)
@@ -203,6 +227,10 @@ func TestScaleAndRestartChangeWhatWasApplied(t *testing.T) {
 		}
 		return nil
 	})
+	if r := d.cmd("scale", "rc/old", "--replicas=2"); r.code != exitOK || r.stdout != "replicationcontroller/old scaled\n" {
+		t.Errorf("%+v", r)
+	}
+	d.shows("old-1", "get", "pods")
 }
 
 // unsafeName is what names of golden files do not have.

@@ -101,8 +101,12 @@ func (p *program) change(ctx context.Context, o *clientFlags, args []string, e a
 	if err != nil {
 		return err
 	}
-	if _, err := c.Apply(ctx, node.ApplyRequest{Files: []node.ManifestFile{{Name: item.Name() + ".json", Content: b}}}); err != nil {
+	done, err := c.Apply(ctx, node.ApplyRequest{Files: []node.ManifestFile{{Name: item.Name() + ".json", Content: b}}})
+	if err != nil {
 		return p.refused(err)
+	}
+	if len(done.Objects) == 0 { // it was ignored
+		return fmt.Errorf("%s was not %s: %s", target, e.verdict, strings.Join(done.Notes, "; "))
 	}
 	p.out().Printf("%s %s\n", item.Name(), e.verdict)
 	return nil

@@ -79,6 +79,7 @@ func (b *board) known() (known, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := known{desired: b.desired, trouble: b.trouble}
+	k.desired.Reports = withClashes(k.desired.Reports, b.clashes)
 	switch {
 	case !b.published, b.pool == nil && b.trouble == nil:
 		return k, node.ErrStarting

@@ -34,6 +34,7 @@ type workloads struct {
 	last     runner.Desired
 	lastSeen watcher.Desired
 	claims   []*manifests.Object
+	clashes  []workload.Clash
 }
 
 // followWorkloads expands the workloads whenever documents or pods have changed, until ctx ends. It sleeps while there
@@ -60,6 +61,7 @@ func (a *App) followWorkloads(ctx context.Context, pool *runner.Pool) {
 		if d, ok := a.board.wanted(pool); ok && !a.gate.isEnding() { // else Jobs would count what is stopped as failed
 			wait = w.update(began, d)
 			a.board.noteJobs(x.Finished(), x.LastRuns())
+			a.board.noteClashes(w.clashes)
 		}
 		timer.Reset(wait)
 		sleep(ctx, min(3*time.Since(began), longestRest))
@@ -82,6 +84,7 @@ func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 	}
 	r := w.expander.Expand(now, workload.Wanted{Workloads: d.Workloads, Pods: d.Pods, Removable: d.Removable, Keeps: d.Keeps}, pods)
 	w.hand(d, r)
+	w.clashes = r.Clashes
 	if r.Next.IsZero() {
 		return farAway
 	}
