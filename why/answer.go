@@ -394,6 +394,11 @@ const maxListed = 8
 // unknown is about a name that no source defines.
 func (f Facts) unknown(key, namespace, name string) Chain {
 	c := Chain{Pod: key, Text: fmt.Sprintf("no source defines a pod %s", key), Reason: UnknownName}
+	if f.Daemon != "" && len(f.Inputs) == 0 { // nobody could be asked, and nothing was found on the disk
+		c.Text, c.Reason = fmt.Sprintf("nothing is known of %s: %s", key, f.silence()), DaemonDown
+		c.Steps = []Step{{Kind: Cause, Reason: DaemonDown, Text: "it is written on no disk that could be read"}}
+		return c
+	}
 	step := Step{Kind: Cause, Reason: UnknownName, Text: "no manifest of that name has been read"}
 	for i := range f.Inputs {
 		if in := &f.Inputs[i]; in.State != "Ignored" {

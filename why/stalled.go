@@ -29,9 +29,11 @@ func (b *builder) stalled(d *Doing) {
 	}
 	noNetwork := len(b.Object.Status.PodIPs) == 0 && !b.Object.Spec.HostNetwork
 	switch d.Kind {
-	case "CreateSandbox", "ReviveSandbox", "SetupNetwork", "CreateContainer", "StartContainer":
-		if noNetwork {
-			b.cause(Stalled, d.Container, "the network of the pod is not set up, and %s has been waiting for %s (%s): this takes less than a second on a healthy machine", what, since, d.Kind)
+	case "SetupNetwork":
+		b.cause(Stalled, d.Container, "the network of the pod has been in the making for %s (%s): this takes less than a second on a healthy machine", since, d.Kind)
+	case "CreateSandbox", "ReviveSandbox", "CreateContainer", "StartContainer":
+		if noNetwork { // an address is known only when both are done
+			b.cause(Stalled, d.Container, "%s has been waiting for %s for the container runtime or for the network of the pod (%s): this takes less than a second on a healthy machine", what, since, d.Kind)
 			break
 		}
 		b.cause(Stalled, d.Container, "the container runtime has been starting %s for %s (%s): this takes less than a second on a healthy machine", what, since, d.Kind)

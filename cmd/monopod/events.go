@@ -101,25 +101,20 @@ func (p *program) findEvents(ctx context.Context, o *eventsOptions, f events.Fil
 	if down, _ := unanswered(err); !down {
 		return list, err
 	}
-	dir, known := p.recordDirectory()
-	if !known {
+	cfg, badConfig := LoadConfig(&configFlags{}, p.env)
+	if badConfig != nil {
 		return nil, err
 	}
+	if o.elsewhere(cfg) { // the disk of another instance has other events
+		return nil, fmt.Errorf("%w; to read what its instance has on the disk, give --record and the directory events in its rootDirectory", err)
+	}
+	dir := recordIn(cfg.RootDirectory)
 	list, readErr := recordedEvents(dir, f)
 	if readErr != nil {
 		return nil, errors.Join(err, readErr)
 	}
 	p.errs().Printf("warning: %v\nThese are the events on disk, in %s:\n", err, dir)
 	return list, nil
-}
-
-// recordDirectory is where a daemon with the configuration of this machine keeps its events.
-func (p *program) recordDirectory() (dir string, known bool) {
-	cfg, err := LoadConfig(&configFlags{}, p.env)
-	if err != nil {
-		return "", false
-	}
-	return recordIn(cfg.RootDirectory), true
 }
 
 // recordedEvents reads events from disk.

@@ -124,9 +124,9 @@ func (p *program) whyWithoutDaemon(ctx context.Context, q whyRequest, f why.Fact
 }
 
 // elsewhere says that the question was sent to a socket of another instance than the configuration is of.
-func (q *whyRequest) elsewhere(cfg *LoadedConfig) bool {
-	if q.socket != "" {
-		return cfg.Socket != q.socket
+func (c *clientFlags) elsewhere(cfg *LoadedConfig) bool {
+	if c.socket != "" {
+		return cfg.Socket != c.socket
 	}
 	fromEnvironment := cfg.Sources["socket"] == configKey{path: "socket"}.env()
 	return fromEnvironment && strings.HasPrefix(cfg.Sources["rootDirectory"], "default")

@@ -197,7 +197,8 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 		want, not     string
 	}{
 		"by its configuration":             {[]string{"--config", d.path("config.yaml")}, nil, "monopod run --config " + d.path("config.yaml"), "systemctl"},
-		"by its socket only":               {[]string{"--socket", d.path("other.sock")}, nil, "name its configuration with --config", "from the first run"},
+		"by its socket only":               {[]string{"--socket", d.path("other.sock")}, nil, "name its configuration with --config", "no source defines"},
+		"by its name":                      {[]string{"--socket", d.path("other.sock")}, nil, "nothing is known of default/web: monopod does not run", "from the first run"},
 		"by its socket in the environment": {nil, []string{"MONOPOD_SOCKET=" + d.path("other.sock")}, "name its configuration with --config", "from the first run"},
 	} {
 		p := d.program()
@@ -207,6 +208,12 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 		if code := p.run(t.Context(), append([]string{"why", "web"}, c.args...)); code != exitOK || !strings.Contains(out.String(), c.want) || strings.Contains(out.String(), c.not) {
 			t.Errorf("%s: code %d\n%s", name, code, out)
 		}
+	}
+	p := d.program()
+	out := &syncBuffer{}
+	p.stdout, p.stderr, p.env.environ = out, out, nil
+	if code := p.run(t.Context(), []string{"events", "--socket", d.path("other.sock")}); code != exitError || !strings.Contains(out.String(), "give --record") || strings.Contains(out.String(), "These are the events") {
+		t.Errorf("events of another instance: code %d\n%s", code, out)
 	}
 	config, err := os.ReadFile(d.path("config.yaml"))
 	if err != nil {
