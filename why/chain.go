@@ -27,7 +27,11 @@ func (b *builder) cause(r Reason, container, format string, args ...any) {
 }
 
 func (b *builder) act(format string, args ...any) {
-	b.add(Step{Kind: Action, Text: fmt.Sprintf(format, args...)})
+	text := fmt.Sprintf(format, args...)
+	if strings.Contains(text, appliedManifest) {
+		text += "; then apply it again"
+	}
+	b.add(Step{Kind: Action, Text: text})
 }
 
 // next says what happens by itself. A zero time means at once, or at an event that text names.
@@ -114,10 +118,13 @@ func (p *Pod) file() string {
 	return p.Where
 }
 
+// appliedManifest is where to edit a pod that was applied.
+const appliedManifest = "the applied manifest"
+
 // place names where to edit.
 func (b *builder) place() string {
 	if isApplied(b.Places, b.Where) {
-		return "the manifest, and apply it again"
+		return appliedManifest
 	}
 	return b.Pod.place()
 }

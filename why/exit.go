@@ -98,7 +98,10 @@ func signalOf(code int32) (string, bool) {
 
 // deeper adds what stands behind the end of a container, as far as that can be told, and returns what to do.
 func (b *builder) deeper(name string, end *corev1.ContainerStateTerminated) string {
-	field, logs := b.field(name), fmt.Sprintf("monopod logs -n %s %s -c %s --previous", b.Object.Namespace, b.Object.Name, name)
+	field, logs := b.field(name), fmt.Sprintf("monopod logs -n %s %s -c %s", b.Object.Namespace, b.Object.Name, name)
+	if b.status(name).State.Terminated == nil {
+		logs += " --previous"
+	}
 	switch {
 	case end.Reason == "OOMKilled":
 		return b.memory(name, field)
