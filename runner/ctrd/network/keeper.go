@@ -305,6 +305,8 @@ func (n *Network) applyTo(o *ownNet, m *member, a repair.Action) error {
 		return link.Attach(m.link, a.Port, bridge)
 	case repair.Complete:
 		return link.Complete(m.link)
+	case repair.Limit:
+		return shape(m.link.NetNS, m.pod.Bandwidth)
 	}
 	return fmt.Errorf("unknown action %s", a)
 }

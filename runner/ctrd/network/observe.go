@@ -16,7 +16,7 @@ import (
 // look observes what is in the scope and plans.
 func (n *Network) look(ctx context.Context, o *ownNet, s scope) ([]repair.Action, error) {
 	want := repair.Desired{Bridge: o.bridge.name}
-	have := repair.Observed{Pods: map[string]link.State{}, Ports: true, Filter: true}
+	have := repair.Observed{Pods: map[string]link.State{}, Unlimited: map[string]bool{}, Ports: true, Filter: true}
 	var err error
 	if have.Bridge, err = o.observe(); err != nil {
 		return nil, err
@@ -40,6 +40,10 @@ func (n *Network) look(ctx context.Context, o *ownNet, s scope) ([]repair.Action
 		have.Pods[m.id] = state
 		if state.Exists {
 			n.members.change(func() { m.ends = link.Ends{Index: state.Host, NSID: state.NSID} })
+		}
+		if m.work.TryLock() { // else it is being changed now
+			have.Unlimited[m.id] = state.Exists && state.Veth && !limited(m.link.NetNS, m.pod.Bandwidth)
+			m.work.Unlock()
 		}
 		want.Pods = append(want.Pods, repair.Pod{ID: m.id, Addrs: m.link.Addrs, Gateways: m.link.Gateways})
 	}

@@ -110,7 +110,17 @@ func TestDamageIsRepaired(t *testing.T) {
 	p, ip := b.up(t, "web", PortMapping{HostPort: 8080, ContainerPort: 80})
 	other, _ := b.up(t, "other")
 	serve(t, p.NetNS, ":80")
+	p.Bandwidth = Bandwidth{Ingress: 100e6, Egress: 100e6}
+	if err := b.Shape(p); err != nil {
+		t.Fatal(err)
+	}
 	all := []func() error{
+		func() error {
+			if !limited(p.NetNS, p.Bandwidth) {
+				return errors.New("its bandwidth is not limited")
+			}
+			return nil
+		},
 		func() error { return quick(t, "", "127.0.0.1:8080") },
 		func() error { return quick(t, other.NetNS, uplinkAddr+":8080") },
 		func() error { return quick(t, other.NetNS, net.JoinHostPort(ip, "80")) },
@@ -139,6 +149,8 @@ func TestDamageIsRepaired(t *testing.T) {
 		{"the pod's end is down", p.NetNS, "ip link set eth0 down", "eth0 of the pod: it was down"},
 		{"the pod's default route is removed", p.NetNS, "ip route del default", "default route by 10.199.30.1"},
 		{"the pod's end is deleted", p.NetNS, "ip link del eth0", "eth0 was deleted"},
+		{"the limit of what it receives is removed", "", "tc qdisc del dev " + host + " root", "the limit of its bandwidth was removed"},
+		{"the limit of what it sends is removed", p.NetNS, "tc qdisc del dev eth0 root", "the limit of its bandwidth was removed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -62,6 +63,37 @@ func (n *Network) Shape(p Pod) error {
 // shape limits what the pod sends at its own end, and what it receives at the host's. A pod that could lift its own
 // limit would need CAP_NET_ADMIN, which is as much in the hands of who writes the manifest as the limit is.
 func shape(path string, b Bandwidth) error {
+	return ends(path, func(inside, host *netlink.Handle, eth *netlink.LinkAttrs) error {
+		if err := limit(inside, eth.Index, b.Egress); err != nil {
+			return fmt.Errorf("egress: %w", err)
+		}
+		if err := limit(host, eth.ParentIndex, b.Ingress); err != nil {
+			return fmt.Errorf("ingress: %w", err)
+		}
+		return nil
+	})
+}
+
+// limited says whether the limits of a pod are there. What cannot be read is not known to be missing.
+func limited(path string, b Bandwidth) bool {
+	if b == (Bandwidth{}) {
+		return true
+	}
+	there := true
+	err := ends(path, func(inside, host *netlink.Handle, eth *netlink.LinkAttrs) error {
+		sent, err := buckets(inside, eth.Index)
+		if err != nil {
+			return err
+		}
+		received, err := buckets(host, eth.ParentIndex)
+		there = (b.Egress == 0 || len(sent) > 0) && (b.Ingress == 0 || len(received) > 0)
+		return err
+	})
+	return err != nil || there
+}
+
+// ends calls f with a way into the namespace of a pod, one into the host's, and the pod's end of the pair.
+func ends(path string, f func(inside, host *netlink.Handle, eth *netlink.LinkAttrs) error) error {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
 		return err
@@ -76,18 +108,12 @@ func shape(path string, b Bandwidth) error {
 	if err != nil {
 		return err
 	}
-	if err := limit(inside, eth.Attrs().Index, b.Egress); err != nil {
-		return fmt.Errorf("egress: %w", err)
-	}
 	host, err := netlink.NewHandle()
 	if err != nil {
 		return err
 	}
 	defer host.Close()
-	if err := limit(host, eth.Attrs().ParentIndex, b.Ingress); err != nil {
-		return fmt.Errorf("ingress: %w", err)
-	}
-	return nil
+	return f(inside, host, eth.Attrs())
 }
 
 // limit puts a token bucket on a device, or takes it away for 0 bits per second.
@@ -110,21 +136,29 @@ func limit(h *netlink.Handle, device int, bits int64) error {
 
 // removeLimit leaves qdiscs alone that are not ours.
 func removeLimit(h *netlink.Handle, device int) error {
-	link, err := h.LinkByIndex(device)
-	if err != nil {
-		return err
-	}
-	all, err := h.QdiscList(link)
+	all, err := buckets(h, device)
 	if err != nil {
 		return err
 	}
 	for _, q := range all {
-		if q.Type() != "tbf" || q.Attrs().Parent != netlink.HANDLE_ROOT {
-			continue
-		}
 		if err := h.QdiscDel(q); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
+}
+
+// buckets are the token buckets on a device, of which there is one at most.
+func buckets(h *netlink.Handle, device int) ([]netlink.Qdisc, error) {
+	link, err := h.LinkByIndex(device)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.QdiscList(link)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(q netlink.Qdisc) bool {
+		return q.Type() != "tbf" || q.Attrs().Parent != netlink.HANDLE_ROOT
+	}), nil
 }

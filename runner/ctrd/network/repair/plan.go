@@ -49,6 +49,8 @@ type Observed struct {
 	Links map[int]link.Port
 	// Pods are the ends of the desired pods by id; one that could not be read is missing.
 	Pods map[string]link.State
+	// Unlimited are the pods whose limit of bandwidth is not there.
+	Unlimited map[string]bool
 	// Ports says that masquerading and host ports are as they should be, Filter that pods' traffic is let through.
 	Ports, Filter bool
 }
@@ -66,6 +68,8 @@ const (
 	Connect    Kind = "Connect"
 	Attach     Kind = "Attach"
 	Complete   Kind = "Complete"
+	// Limit sets the pod's bandwidth again; Connect does it, too.
+	Limit Kind = "Limit"
 	// Drop deletes a port of the bridge that belongs to no pod.
 	Drop Kind = "Drop"
 )
@@ -109,9 +113,15 @@ func Plan(d Desired, o Observed) []Action {
 		out = append(out, Action{Kind: SetFilter, Damage: "rules that let pods' traffic through were removed"})
 	}
 	for _, p := range d.Pods {
-		if s, ok := o.Pods[p.ID]; ok {
-			out = append(out, p.plan(s, b.Index, o.Links)...)
+		s, ok := o.Pods[p.ID]
+		if !ok {
+			continue
 		}
+		steps := p.plan(s, b.Index, o.Links)
+		if _, connected := o.Links[s.Host]; o.Unlimited[p.ID] && s.Exists && s.Veth && connected {
+			steps = append(steps, Action{Kind: Limit, Pod: p.ID, Damage: "the limit of its bandwidth was removed"})
+		}
+		out = append(out, steps...)
 	}
 	return append(out, strays(d, o)...)
 }

@@ -87,6 +87,10 @@ func TestPlan(t *testing.T) {
 		{"the pod's end is down", of(func(s *link.State) { s.Up, s.Default4, s.Default6 = false, false, false }), []string{
 			"Complete a (eth0 of the pod: it was down, default route by 10.1.0.1 was removed, default route by fd00::1 was removed)",
 		}},
+		{"a limit is removed", func(_ *Desired, o *Observed) { o.Unlimited = map[string]bool{"a": true} }, []string{"Limit a (the limit of its bandwidth was removed)"}},
+		{"a limit goes with its pair, and comes with the new one", func(_ *Desired, o *Observed) {
+			o.Unlimited, o.Pods["a"] = map[string]bool{"a": true}, link.State{}
+		}, []string{"Connect a (its interface eth0 was deleted)"}},
 		{"more addresses than ours are the pod's business", of(func(s *link.State) { s.Addrs = append(s.Addrs, prefix("172.16.0.1/12")) }), nil},
 		{"a stray port", func(_ *Desired, o *Observed) {
 			o.Links[12] = link.Port{Index: 12, Name: "vethmpc", Up: true, Master: bridge}

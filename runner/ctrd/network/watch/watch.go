@@ -1,4 +1,4 @@
-// Package watch reports changes of links, addresses, routes and nftables rules as the kernel makes them, also in the
+// Package watch reports changes of links, addresses, routes, queues and nftables rules as the kernel makes them, also in the
 // namespaces of pods, whose other ends the host has.
 //
 // It owns two netlink sockets while it runs. It must not know what a change means. Its goroutines end with Run.
@@ -26,6 +26,7 @@ const (
 	Link
 	Addr
 	Route
+	Queue
 	Rules
 )
 
@@ -39,7 +40,7 @@ type Event struct {
 	Deleted bool
 	// NSID is what the host's namespace calls the namespace; Host for itself.
 	NSID int
-	// Index is the device's: of a link, an address, or a route's way out.
+	// Index is the device's: of a link, an address, a queue, or a route's way out.
 	Index int
 	// Up and Master are a link's.
 	Up     bool
@@ -60,7 +61,7 @@ type Watcher struct {
 // Open subscribes.
 func Open() (*Watcher, error) {
 	route, err := listen(unix.NETLINK_ROUTE, "netlink", unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
-		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_TC)
 	if err != nil {
 		return nil, fmt.Errorf("watch network: %w", err)
 	}
@@ -222,6 +223,12 @@ func links(m message, nsid int) (Event, bool) {
 		}
 		e.Kind, e.Deleted = Addr, true
 		e.Index = int(binary.NativeEndian.Uint32(m.data[4:]))
+	case unix.RTM_DELQDISC:
+		if len(m.data) < 8 { // family and padding, then the device
+			return e, false
+		}
+		e.Kind, e.Deleted = Queue, true
+		e.Index = int(int32(binary.NativeEndian.Uint32(m.data[4:])))
 	case unix.RTM_DELROUTE:
 		if len(m.data) < unix.SizeofRtMsg {
 			return e, false

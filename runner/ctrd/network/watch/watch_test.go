@@ -41,6 +41,8 @@ func TestMessagesBecomeEvents(t *testing.T) {
 		}},
 		{"an address", links, netlink(unix.RTM_DELADDR, append(make([]byte, 4), word(9)...)), []Event{{Kind: Addr, Deleted: true, Index: 9, NSID: Host}}},
 		{"a route", links, netlink(unix.RTM_DELROUTE, make([]byte, unix.SizeofRtMsg), attr(unix.RTA_OIF, word(9))), []Event{{Kind: Route, Deleted: true, Index: 9, NSID: Host}}},
+		{"a queue", links, netlink(unix.RTM_DELQDISC, append(make([]byte, 4), word(9)...), make([]byte, 12)), []Event{{Kind: Queue, Deleted: true, Index: 9, NSID: Host}}},
+		{"a queue that came", links, netlink(unix.RTM_NEWQDISC, append(make([]byte, 4), word(9)...), make([]byte, 12)), nil},
 		{"what came is no damage", links, netlink(unix.RTM_NEWADDR, append(make([]byte, 4), word(9)...)), nil},
 		{"a rule", rules, netlink(rule(unix.NFT_MSG_DELRULE), make([]byte, 4), attr(1, []byte("filter\x00")), attr(2, []byte("FORWARD\x00"))), []Event{{Kind: Rules, Deleted: true, Table: "filter", NSID: Host}}},
 		{"a new rule", rules, netlink(rule(unix.NFT_MSG_NEWRULE), make([]byte, 4), attr(1, []byte("filter\x00"))), nil},
