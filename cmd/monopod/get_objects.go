@@ -111,8 +111,10 @@ func (p *program) getObjects(ctx context.Context, c *node.Client, o *getOptions,
 		items, missing = append(items, found...), append(missing, lost...)
 	}
 	single := len(all) == 1 && len(all[0].keys) == 1 && len(items) == 1
-	if err := p.printItems(o, all, items, single); err != nil {
-		return err
+	if len(items) > 0 || len(missing) == 0 { // else an empty list would be printed
+		if err := p.printItems(o, all, items, single); err != nil {
+			return err
+		}
 	}
 	for _, err := range missing {
 		p.printError(err)

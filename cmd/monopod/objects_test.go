@@ -126,6 +126,7 @@ func TestWhatTheCommandsPrintOfObjects(t *testing.T) {
 		{"why", "cm/settings"},
 		{"why", "svc/front"},
 		{"why", "rc/old"},
+		{"get", "cm/nope", "-o", "yaml"},
 	} {
 		name := fmt.Sprintf("%02d-%s", n, strings.Trim(unsafeName.ReplaceAllString(strings.Join(args, "-"), "-"), "-"))
 		t.Run(name, func(t *testing.T) {
