@@ -6,21 +6,17 @@ import (
 	"slices"
 	"strings"
 
+	"monopod/internal/printer"
 	"monopod/manifests"
 )
 
-// lines returns the lines of an error; joined errors have one line each.
+// lines returns the lines of an error; joined errors have one line each. A line end in the name of a file, or in a message, adds none:
+// a reader could not tell it from a reason of ours.
 func lines(err error) []string {
 	if err == nil {
 		return nil
 	}
-	var all []string
-	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); line != "" {
-			all = append(all, line)
-		}
-	}
-	return all
+	return printer.ErrorLines(err)
 }
 
 // A hostile answer gives as many reasons as it has lines, and some as long as it is.

@@ -57,7 +57,7 @@ func (c *Chain) print(p printer.Printer, clock func(time.Time) string) {
 		}
 		p.Printf("  %-8s %s\n", name, text)
 		for _, line := range s.Lines {
-			p.Block("             ", line)
+			p.Block("             ", strings.ReplaceAll(line, "\n", `\n`)) // each is one line, whatever a name of a file has in it
 		}
 	}
 }

@@ -648,3 +648,11 @@ func TestASidecarThatDoesNotRunIsMissed(t *testing.T) {
 		t.Errorf("with it: %s", got)
 	}
 }
+
+// TestALineOfAnAnswerStaysOne: the name of a file cannot forge another one.
+func TestALineOfAnAnswerStaysOne(t *testing.T) {
+	a := why.Answer{Chains: []why.Chain{{Text: "x", Steps: []why.Step{{Kind: why.Cause, Text: "because", Lines: []string{"a\nfake.yaml:4: \tb"}}}}}}
+	if got, want := a.Print(func(time.Time) string { return "" }), "x:\n  because  because\n             a\\nfake.yaml:4:     b\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
