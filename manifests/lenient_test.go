@@ -123,3 +123,19 @@ func TestAKeyThatYAMLReadsAsABooleanIsNoted(t *testing.T) {
 		t.Errorf("%s", notes)
 	}
 }
+
+// TestOptionsForWindowsAreIgnored: as by a kubelet of Linux, also of pods that an API server binds here.
+func TestOptionsForWindowsAreIgnored(t *testing.T) {
+	t.Parallel()
+	const options = "securityContext: {windowsOptions: {runAsUserName: x}}"
+	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: default, uid: u}\nspec: {" + options + ", containers: [{name: c, image: b, " + options + "}]}\n"
+	for _, a := range []Author{AuthorUser, AuthorAPIServer} {
+		c, err := LoadAll("f.yaml", []byte(text), Options{Author: a})
+		if err != nil || len(c.Pods) != 1 {
+			t.Fatalf("author %d: %v", a, err)
+		}
+		if notes := strings.Join(c.Remarks(), "\n"); a == AuthorUser && strings.Count(notes, "windowsOptions: ignored: it has an effect on Windows nodes only") != 2 {
+			t.Errorf("%s", notes)
+		}
+	}
+}

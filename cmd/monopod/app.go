@@ -485,9 +485,9 @@ func ended(ctx context.Context, what string, err error) error {
 	}
 }
 
-// preloaded hears that the image archives were imported.
+// preloaded hears that the image archives were imported. A stop cuts that off, and it is done at the next start.
 func (a *App) preloaded(err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		a.log.Error("preload images", "err", err)
 	}
 }

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -101,4 +104,17 @@ func TestPullsWaitForImageArchivesNotForTheNetwork(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestAnImportThatAStopCutsOffIsNoError: uninstall printed it.
+func TestAnImportThatAStopCutsOffIsNoError(t *testing.T) {
+	log := &syncBuffer{}
+	a := &App{log: slog.New(slog.NewTextHandler(log, nil))}
+	a.preloaded(fmt.Errorf("import: %w", context.Canceled))
+	if log.String() != "" {
+		t.Errorf("logged: %s", log)
+	}
+	if a.preloaded(errors.New("damaged")); !strings.Contains(log.String(), "damaged") {
+		t.Errorf("logged: %s", log)
+	}
 }
