@@ -311,7 +311,11 @@ func (b *builder) removing() {
 		b.act("correct what the message names, such as a file system that is still in use")
 		return
 	}
-	if d := b.Object.DeletionTimestamp; d != nil {
+	switch d := b.Object.DeletionTimestamp; {
+	case d == nil:
+	case !d.After(b.Now):
+		b.next(time.Time{}, "its time to end is over: what still runs is killed; then it is gone")
+	default:
 		b.next(d.Time, "what still runs then is killed %s", b.in(d.Time))
 	}
 }

@@ -404,6 +404,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"evicted just now": oneOf(web(unready, trouble(why.Trouble{Kind: "Failed", Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`, At: now}), next(time.Second))),
 		"deadline":         oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "DeadlineExceeded", At: now.Add(-time.Minute)}))),
 		"failed otherwise": oneOf(web(waits(""), trouble(why.Trouble{Kind: "Failed", Reason: "Odd", Message: "nobody knows"}))),
+		"removing late":    oneOf(web(trouble(why.Trouble{Kind: "Removing", Text: "being removed"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Second)} })),
 		"removing":         oneOf(web(trouble(why.Trouble{Kind: "Removing", Text: "being removed: waiting for app to stop"}), func(p *why.Pod) { p.Object.DeletionTimestamp = &metav1.Time{Time: now.Add(20 * time.Second)} })),
 		"kept":             oneOf(web(trouble(why.Trouble{Kind: "Kept", Text: "its manifest has not been read since the agent started; the pod goes on as it was"}))),
 		"resize":           oneOf(web(trouble(why.Trouble{Kind: "Resize", Message: "container app: 90 bytes of memory are in use, more than the new limit of 80"}), next(3*time.Second))),
