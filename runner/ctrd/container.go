@@ -215,6 +215,7 @@ func (r *Runtime) buildSpec(in spec.Input) (*specs.Spec, error) {
 
 // makeContainer makes record, snapshot and log files side by side, then the task.
 func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
+	r.warnOfLimits()
 	var (
 		rootfs                []mount.Mount
 		stdin, stdout, stderr string

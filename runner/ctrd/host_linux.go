@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,7 +22,7 @@ import (
 const capSysResource = "CAP_SYS_RESOURCE"
 
 // hostFacts gathers what specs depend on.
-func hostFacts(cfg Config, log *slog.Logger) (spec.Host, error) {
+func hostFacts(cfg Config) (spec.Host, error) {
 	h := spec.Host{
 		NodeName:       cfg.NodeName,
 		Cgroups:        spec.Cgroups{Driver: cfg.CgroupDriver, Root: cfg.CgroupParent},
@@ -54,9 +53,17 @@ func hostFacts(cfg Config, log *slog.Logger) (spec.Host, error) {
 	}
 	if !slices.Contains(h.Capabilities, capSysResource) {
 		h.MinOOMScoreAdj = ownOOMScoreAdj()
-		log.Warn("CAP_SYS_RESOURCE is missing: containers get no oom_score_adj below our own", "oom_score_adj", h.MinOOMScoreAdj)
 	}
 	return h, nil
+}
+
+// warnOfLimits logs once what this machine keeps all containers from. Only an agent that makes containers needs to know it.
+func (r *Runtime) warnOfLimits() {
+	r.limitsKnown.Do(func() {
+		if !slices.Contains(r.host.Capabilities, capSysResource) {
+			r.log.Warn("CAP_SYS_RESOURCE is missing: containers get no oom_score_adj below our own", "oom_score_adj", r.host.MinOOMScoreAdj)
+		}
+	})
 }
 
 // boundingSet returns the names of the capabilities this process can pass on.

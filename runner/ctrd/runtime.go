@@ -46,8 +46,10 @@ type Runtime struct {
 	net    *network.Network
 	logs   *logs.Collector
 	host   spec.Host
-	bootID string
-	index  *index
+	// limitsKnown: see warnOfLimits.
+	limitsKnown sync.Once
+	bootID      string
+	index       *index
 	// features remembers what the OCI runtimes can do.
 	features featureBook
 	// book keeps two containers from being given one device.
@@ -127,7 +129,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	r.openBook()
 	r.remote = remote.NewMounter(func() { r.watch.notify(manifests.Key{}) })
 	r.onClose(func(context.Context) error { r.remote.Close(); return nil })
-	if r.host, err = hostFacts(cfg, r.log); err != nil {
+	if r.host, err = hostFacts(cfg); err != nil {
 		return nil, err
 	}
 	if r.cgroups, err = findCgroups(r.host.Cgroups); err != nil {
