@@ -97,7 +97,7 @@ func TestLifeOfAMachine(t *testing.T) {
 	})
 	in.write(filepath.Join(in.dir, "root", "config.json"), "{}")
 	uninstall := exec.Command(filepath.Join(in.bin, "monopod-client"), "uninstall", "--yes", "--config", in.config)
-	if b, err := uninstall.CombinedOutput(); err != nil || !strings.Contains(string(b), "removing pod default/low") {
+	if b, err := uninstall.CombinedOutput(); err != nil || !strings.Contains(string(b), "removing pod default/low") || strings.Contains(string(b), "level=") {
 		t.Fatalf("uninstall: %v: %s", err, b)
 	}
 	if err := <-in.exited; err != nil {
