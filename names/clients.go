@@ -1,6 +1,7 @@
 package names
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -17,6 +18,8 @@ const (
 	burst     = 2000
 	// maxClients is how many addresses are known at once; subnets of pods have fewer.
 	maxClients = 4096
+	// forgetAfter is when a client that asks nothing has room for all queries again, as if it were new.
+	forgetAfter = burst * time.Second / perSecond
 )
 
 // clients counts what each client does now.
@@ -26,6 +29,8 @@ type clients struct {
 	byAddr map[netip.Addr]*client
 	// others share what one client has: they are those beyond maxClients.
 	others client
+	// forgot is when those that ask nothing were last looked for: not for each query, when a pod makes up addresses.
+	forgot time.Time
 }
 
 // client is one of them. It has room for a number of queries, which fills up with time.
@@ -44,15 +49,12 @@ func (c *clients) getLocked(a netip.Addr, now time.Time) *client {
 	if k := c.byAddr[a]; k != nil {
 		return k
 	}
+	if len(c.byAddr) >= maxClients && now.Sub(c.forgot) >= forgetAfter {
+		c.forgot = now
+		maps.DeleteFunc(c.byAddr, func(_ netip.Addr, k *client) bool { return k.busy == 0 && now.Sub(k.at) >= forgetAfter })
+	}
 	if len(c.byAddr) >= maxClients {
-		for a, k := range c.byAddr {
-			if k.busy == 0 && now.Sub(k.at) >= burst*time.Second/perSecond { // as if it were new
-				delete(c.byAddr, a)
-			}
-		}
-		if len(c.byAddr) >= maxClients {
-			return &c.others
-		}
+		return &c.others
 	}
 	k := &client{room: burst, at: now}
 	c.byAddr[a] = k

@@ -61,6 +61,31 @@ func TestClientsAreForgottenWhenThereAreTooMany(t *testing.T) {
 	}
 }
 
+// TestClientsAreNotLookedThroughForEachQuery: an agent was kept busy by a pod that asks from many addresses.
+func TestClientsAreNotLookedThroughForEachQuery(t *testing.T) {
+	c, now := newClients(), time.Now()
+	address := netip.MustParseAddr("10.0.0.0")
+	for range maxClients {
+		address = address.Next()
+		c.admits(address, now)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{
+		{forgetAfter / 2, maxClients},        // looked through: none is to be forgotten yet
+		{forgetAfter, maxClients},            // all could be, and are not looked for so soon
+		{forgetAfter/2 + forgetAfter, 1},     // now they are
+		{forgetAfter/2 + forgetAfter + 1, 2}, // there is room
+	} {
+		address = address.Next()
+		c.admits(address, now.Add(step.after))
+		if n := len(c.byAddr); n != step.want {
+			t.Errorf("after %s: %d are known, want %d", step.after, n, step.want)
+		}
+	}
+}
+
 // selective is a resolver of the host that answers www.example.com only.
 func selective(t *testing.T, addr string) uint16 {
 	t.Helper()
