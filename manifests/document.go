@@ -108,12 +108,18 @@ func firstBreak(data []byte) (at, size int) {
 		size = 1
 	}
 	at = len(line)
-	if i := bytes.IndexAny(line, "\r\u0085\u2028\u2029"); i >= 0 {
-		_, n := utf8.DecodeRune(line[i:])
-		if line[i] == '\r' && i == at-1 && size == 1 {
-			n = 2
+	for i, b := range line {
+		switch b {
+		case '\r':
+			if i == at-1 && size == 1 {
+				return i, 2
+			}
+			return i, 1
+		case 0xC2, 0xE2: // of all others, only these begin a character that breaks a line
+			if r, n := utf8.DecodeRune(line[i:]); r == '\u0085' || r == '\u2028' || r == '\u2029' {
+				return i, n
+			}
 		}
-		return i, n
 	}
 	return at, size
 }

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -14,10 +15,18 @@ import (
 // Text that was copied from a web page has such spaces.
 var foreignSpace = regexp.MustCompile(`(?m)^[ \t]*(?:- +)*-?(?:[\w./-]+:)?([\x{A0}\x{2000}-\x{200B}\x{202F}\x{205F}\x{3000}])`)
 
+// isForeignSpace reports whether foreignSpace looks for a character.
+func isForeignSpace(r rune) bool {
+	return r == 0xA0 || 0x2000 <= r && r <= 0x200B || r == 0x202F || r == 0x205F || r == 0x3000
+}
+
 // foreignSpaceError says where the first such space is; nil: there is none.
 func (s *source) foreignSpaceError() *Error {
+	if s.doc.json || !bytes.ContainsFunc(s.doc.data, isForeignSpace) { // which needs no look at each line
+		return nil
+	}
 	at := foreignSpace.FindSubmatchIndex(s.doc.data)
-	if at == nil || s.doc.json {
+	if at == nil {
 		return nil
 	}
 	line, column := lineColumn(s.doc.data, at[2])
