@@ -19,7 +19,7 @@ import (
 func TestATornWriteLosesTheTornLineOnly(t *testing.T) {
 	m := newMachine(t)
 	m.session(func(r *Recorder) {
-		for i := range 4 {
+		for i := range 2 {
 			warn(r, "web", "Failed", fmt.Sprint("message ", i))
 		}
 	})

@@ -430,7 +430,7 @@ func TestAnIdleSpoolHoldsNoMemory(t *testing.T) {
 		}
 		return max(st.Size(), st.Sys().(*syscall.Stat_t).Blocks*512)
 	}
-	burst := strings.Repeat(strings.Repeat("x", 99)+"\n", 30000)
+	burst := strings.Repeat(strings.Repeat("x", 99)+"\n", 3000)
 	put(t, o, burst)
 	eventually(t, "the spool is empty", func() bool { return used(o) == 0 })
 	put(t, o, burst+"10%\r") // the carriage return waits for what comes after it
