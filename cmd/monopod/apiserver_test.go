@@ -55,7 +55,7 @@ func idleApp(t *testing.T) *App {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewApp(cfg, slog.New(slog.DiscardHandler), machine{addresses: func() ([]string, error) { return []string{"192.0.2.1"}, nil }})
+	return NewApp(cfg, slog.New(slog.DiscardHandler), machine{cgroups: mountedCgroups, addresses: func() ([]string, error) { return []string{"192.0.2.1"}, nil }})
 }
 
 func TestWhatAnAPIServerDoesNotShowIsAnEvent(t *testing.T) {

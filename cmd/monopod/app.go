@@ -81,6 +81,10 @@ type machine struct {
 	capacity func(storage string) (capacity.Machine, error)
 	// gateways returns where pods may ask for names; nil: nowhere.
 	gateways func(*Config) ([]netip.Prefix, error)
+	// cgroups returns where they are mounted; nil: stats.FindHierarchies.
+	cgroups func() (stats.Hierarchies, error)
+	// release gives memory of this process back; nil: giveBack.
+	release func()
 	// patience is how long to wait for another instance that is about to end.
 	patience time.Duration
 	// takenUp is how long who applies something waits until it can be seen; 0: takenUpWithin.
@@ -161,6 +165,9 @@ func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log, Seen: a.tally.Event})
 	a.images = a.newImages()
 	a.memory = newThrift()
+	if m.release != nil {
+		a.memory.release = m.release
+	}
 	a.inside.over = a.memory.answered
 	starts := newStartClock(a.tally)
 	a.traces = a.newTraces()
@@ -182,7 +189,7 @@ func (a *App) Open() (err error) {
 	if a.rollouts, err = a.newRollouts(); err != nil {
 		return err
 	}
-	if a.stats, err = newCollector(&a.cfg.Config, &a.gauges); err != nil {
+	if a.stats, err = newCollector(&a.cfg.Config, a.machine, &a.gauges); err != nil {
 		return err
 	}
 	a.board.rollouts = a.rollouts

@@ -144,11 +144,15 @@ func (d *daemon) path(elem ...string) string {
 
 // program returns a root's command line beside the daemon.
 func (d *daemon) program() *program {
-	return &program{
+	p := &program{
 		stdin: strings.NewReader(""), stdout: &syncBuffer{}, stderr: &syncBuffer{}, euid: func() int { return 0 },
-		machine: machine{addresses: func() ([]string, error) { return []string{"192.0.2.10", "2001:db8::10"}, nil }},
+		machine: machine{cgroups: mountedCgroups, addresses: func() ([]string, error) { return []string{"192.0.2.10", "2001:db8::10"}, nil }},
 		env:     configEnv{environ: []string{"MONOPOD_SOCKET=" + d.path("run", "monopod.sock")}, workDir: d.dir, hostname: os.Hostname},
 	}
+	if _, measured := d.t.(*testing.B); !measured {
+		p.machine.release = func() {} // it would collect the garbage of all tests that go on, and have the program read again
+	}
+	return p
 }
 
 func (d *daemon) start() {

@@ -90,8 +90,12 @@ func diskUse(s runner.Size) stats.DiskUse {
 }
 
 // newCollector returns what reads the use of resources.
-func newCollector(cfg *Config, source stats.Source) (*stats.Collector, error) {
-	h, err := stats.FindHierarchies()
+func newCollector(cfg *Config, m machine, source stats.Source) (*stats.Collector, error) {
+	find := stats.FindHierarchies
+	if m.cgroups != nil {
+		find = m.cgroups
+	}
+	h, err := find()
 	if err != nil {
 		return nil, err
 	}

@@ -171,7 +171,7 @@ func merged(a, b map[string]string) map[string]string {
 func partsOf(t *testing.T, cfg *LoadedConfig) map[string]string {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	a := NewApp(cfg, log, machine{addresses: func() ([]string, error) { return nil, nil }, gateways: func(*Config) ([]netip.Prefix, error) { return nil, nil }, capacity: func(string) (capacity.Machine, error) {
+	a := NewApp(cfg, log, machine{cgroups: mountedCgroups, addresses: func() ([]string, error) { return nil, nil }, gateways: func(*Config) ([]netip.Prefix, error) { return nil, nil }, capacity: func(string) (capacity.Machine, error) {
 		return capacity.Machine{MilliCPU: 8000, Memory: 64 << 30, Storage: 1 << 40, PIDs: 10000}, nil
 	}})
 	if err := a.measure(); err != nil {
@@ -181,7 +181,7 @@ func partsOf(t *testing.T, cfg *LoadedConfig) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	collector, err := newCollector(&cfg.Config, &a.gauges)
+	collector, err := newCollector(&cfg.Config, a.machine, &a.gauges)
 	if err != nil {
 		t.Fatal(err)
 	}

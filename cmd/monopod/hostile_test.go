@@ -396,6 +396,7 @@ func localCommands(manifests string) [][]string {
 
 // TestNoCommandPrintsWhatATerminalActsOn runs every command against a daemon, files and arguments all of whose strings are evil.
 func TestNoCommandPrintsWhatATerminalActsOn(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	dir := d.path("manifests", "dir")
 	if err := os.Mkdir(dir, 0o755); err != nil {

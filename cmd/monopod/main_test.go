@@ -5,12 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"monopod/internal/signals"
+	"monopod/node/stats"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -23,6 +25,9 @@ func TestMain(m *testing.M) {
 	signals.Adopt() // tests send them to what they start
 	goleak.VerifyTestMain(m)
 }
+
+// mountedCgroups looks for them once: a machine that runs containers has many mounts, and tests make many agents.
+var mountedCgroups = sync.OnceValues(stats.FindHierarchies)
 
 // golden compares text with a file, or rewrites the file.
 func golden(t *testing.T, file, got string) {
