@@ -4,46 +4,17 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"monopod/manifests"
 )
 
-// hostPort is one port of the host that a pod asks for.
-type hostPort struct {
-	protocol corev1.Protocol
-	port     int32
-	ip       string
-}
-
-func (h hostPort) String() string {
-	if h.ip == "" {
-		return fmt.Sprintf("%d/%s", h.port, h.protocol)
-	}
-	return fmt.Sprintf("%s:%d/%s", h.ip, h.port, h.protocol)
-}
-
-// overlaps follows Kubernetes: one port of one protocol is taken once for each address, or once for all of them.
-func (h hostPort) overlaps(o hostPort) bool {
-	return h.protocol == o.protocol && h.port == o.port && (h.ip == o.ip || h.ip == "" || o.ip == "")
-}
-
-// hostPorts returns the host ports of a pod. All spellings of "every address" become the empty one.
-func hostPorts(pod *manifests.Pod) []hostPort {
-	var all []hostPort
+// hostPorts returns the host ports of a pod.
+func hostPorts(pod *manifests.Pod) []manifests.HostPort {
+	var all []manifests.HostPort
 	for c := range manifests.LastingContainers(&pod.Object.Spec) {
-		for _, p := range c.Ports {
-			if p.HostPort == 0 {
-				continue
+		for i := range c.Ports {
+			if h := manifests.HostPortOf(&c.Ports[i]); h.Port != 0 {
+				all = append(all, h)
 			}
-			h := hostPort{protocol: p.Protocol, port: p.HostPort, ip: p.HostIP}
-			if h.ip == "0.0.0.0" || h.ip == "::" {
-				h.ip = ""
-			}
-			if h.protocol == "" {
-				h.protocol = corev1.ProtocolTCP
-			}
-			all = append(all, h)
 		}
 	}
 	return all
@@ -51,7 +22,7 @@ func hostPorts(pod *manifests.Pod) []hostPort {
 
 // portOwner is a pod that has or wants a port.
 type portOwner struct {
-	hostPort
+	manifests.HostPort
 	key manifests.Key
 }
 
@@ -93,7 +64,7 @@ func newPortDirectory(a Admission) *portDirectory {
 
 func enter(m map[int32][]portOwner, pod *manifests.Pod) {
 	for _, h := range hostPorts(pod) {
-		m[h.port] = append(m[h.port], portOwner{h, pod.Key()})
+		m[h.Port] = append(m[h.Port], portOwner{h, pod.Key()})
 	}
 }
 
@@ -103,15 +74,15 @@ func (d *portDirectory) reserve(pod *manifests.Pod) { enter(d.reserved, pod) }
 func (d *portDirectory) conflict(pod *manifests.Pod) *Held {
 	key := pod.Key()
 	for _, h := range hostPorts(pod) {
-		if owns(d.held[h.port], key, h) {
+		if owns(d.held[h.Port], key, h) {
 			continue
 		}
 		for _, m := range []map[int32][]portOwner{d.held, d.reserved} {
-			if o := other(m[h.port], key, h); o != nil {
+			if o := other(m[h.Port], key, h); o != nil {
 				return &Held{Reason: ReasonHostPortConflict, Message: fmt.Sprintf("host port %s is taken by pod %s", h, o.key), Final: !d.leaving[o.key]}
 			}
 		}
-		if o := other(d.unseen[h.port], key, h); o != nil {
+		if o := other(d.unseen[h.Port], key, h); o != nil {
 			return &Held{Reason: ReasonStarting, Message: fmt.Sprintf("host port %s may be taken by pod %s, whose state is not known yet", h, o.key)}
 		}
 		if d.blind {
@@ -121,13 +92,13 @@ func (d *portDirectory) conflict(pod *manifests.Pod) *Held {
 	return nil
 }
 
-func owns(all []portOwner, key manifests.Key, h hostPort) bool {
-	return slices.ContainsFunc(all, func(o portOwner) bool { return o.key == key && o.overlaps(h) })
+func owns(all []portOwner, key manifests.Key, h manifests.HostPort) bool {
+	return slices.ContainsFunc(all, func(o portOwner) bool { return o.key == key && o.Overlaps(h) })
 }
 
-func other(all []portOwner, key manifests.Key, h hostPort) *portOwner {
+func other(all []portOwner, key manifests.Key, h manifests.HostPort) *portOwner {
 	for i := range all {
-		if all[i].key != key && all[i].overlaps(h) {
+		if all[i].key != key && all[i].Overlaps(h) {
 			return &all[i]
 		}
 	}

@@ -130,39 +130,21 @@ func (r refs) made(name string) bool {
 	return false
 }
 
-// hostPort is a port of the machine that a unit takes.
-type hostPort struct {
-	protocol corev1.Protocol
-	ip       string
-	port     int32
-}
-
-func (h hostPort) String() string {
-	if h.ip == "" {
-		return fmt.Sprintf("%d/%s", h.port, h.protocol)
-	}
-	return fmt.Sprintf("%s:%d/%s", h.ip, h.port, h.protocol)
-}
-
-func (h hostPort) overlaps(o hostPort) bool {
-	return h.protocol == o.protocol && h.port == o.port && (h.ip == o.ip || h.ip == "" || o.ip == "")
-}
-
 // ports warns of ports of the machine that two pods want.
 func (c *checker) ports() {
 	type owner struct {
-		hostPort
+		manifests.HostPort
 		unit *unit
 	}
 	taken := map[int32][]owner{}
 	for _, u := range c.units {
 		var own []owner
-		manifestPorts(u, func(field string, h hostPort) {
+		manifestPorts(u, func(field string, h manifests.HostPort) {
 			if u.copies > 1 {
 				c.warn(u.about(field, fmt.Sprintf("its %d pods cannot all have the host port %s: all but one wait", u.copies, h), "write replicas: 1, or leave out hostPort and have clients use a Service"))
 			}
-			for _, o := range taken[h.port] {
-				if o.overlaps(h) && (u.id.Kind != "Pod" || o.unit.id.Kind != "Pod") { // of two Pods that is an error
+			for _, o := range taken[h.Port] {
+				if o.Overlaps(h) && (u.id.Kind != "Pod" || o.unit.id.Kind != "Pod") { // of two Pods that is an error
 					c.warn(u.about(field, fmt.Sprintf("host port %s is also that of %s at %s: one of them waits", h, o.unit.id, place(o.unit.origin)), "give one of them another port"))
 					break
 				}
@@ -170,13 +152,13 @@ func (c *checker) ports() {
 			own = append(own, owner{h, u})
 		})
 		for _, o := range own {
-			taken[o.port] = append(taken[o.port], o)
+			taken[o.Port] = append(taken[o.Port], o)
 		}
 	}
 }
 
 // manifestPorts calls f for each port of the machine that containers of a unit take for as long as they run.
-func manifestPorts(u *unit, f func(field string, h hostPort)) {
+func manifestPorts(u *unit, f func(field string, h manifests.HostPort)) {
 	lasting := map[string]bool{}
 	for k := range manifests.LastingContainers(u.spec) {
 		lasting[k.Name] = true
@@ -184,17 +166,11 @@ func manifestPorts(u *unit, f func(field string, h hostPort)) {
 	u.containers(func(path string, k *corev1.Container) {
 		for i := range k.Ports {
 			p := &k.Ports[i]
-			h := hostPort{protocol: p.Protocol, ip: p.HostIP, port: p.HostPort}
-			if h.port == 0 && u.spec.HostNetwork {
-				h.port = p.ContainerPort
+			h := manifests.HostPortOf(p)
+			if h.Port == 0 && u.spec.HostNetwork {
+				h.Port = p.ContainerPort
 			}
-			if h.protocol == "" {
-				h.protocol = corev1.ProtocolTCP
-			}
-			if h.ip == "0.0.0.0" || h.ip == "::" {
-				h.ip = ""
-			}
-			if h.port != 0 && lasting[k.Name] {
+			if h.Port != 0 && lasting[k.Name] {
 				f(fmt.Sprintf("%s.ports[%d]", path, i), h)
 			}
 		}
