@@ -22,51 +22,33 @@ type Size struct{ Bytes, Inodes int64 }
 // followed, and what vanishes is left out. Nothing counts that does not exist. A directory more than 1000 levels down
 // counts without what is in it.
 func SizeOf(ctx context.Context, dir string) (Size, error) {
-	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Size{}, nil
-	}
-	if err != nil {
-		return Size{}, err
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return Size{}, &fs.PathError{Op: "stat", Path: dir, Err: err}
-	}
-	u := usage{device: st.Dev, size: Size{Bytes: st.Blocks * blockSize, Inodes: 1}, linked: map[uint64]bool{}}
-	err = u.add(ctx, f, 1)
-	return u.size, err
+	own, below, err := measure(ctx, dir, nil)
+	return Size{Bytes: own.Bytes + below.Bytes, Inodes: own.Inodes + below.Inodes}, err
 }
 
 // SizeWithout returns what SizeOf returns, but for the entries of the directory with these names, and for the directory itself.
 func SizeWithout(ctx context.Context, dir string, except ...string) (Size, error) {
+	_, below, err := measure(ctx, dir, except)
+	return below, err
+}
+
+// measure returns what a directory takes, and all in it but the entries with names of except.
+func measure(ctx context.Context, dir string, except []string) (own, below Size, err error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Size{}, nil
+		return Size{}, Size{}, nil
 	}
 	if err != nil {
-		return Size{}, err
+		return Size{}, Size{}, err
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return Size{}, &fs.PathError{Op: "stat", Path: dir, Err: err}
+		return Size{}, Size{}, &fs.PathError{Op: "stat", Path: dir, Err: err}
 	}
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return Size{}, err
-	}
-	u := usage{device: st.Dev, linked: map[uint64]bool{}}
-	for _, name := range names {
-		if slices.Contains(except, name) {
-			continue
-		}
-		if err := u.addEntry(ctx, f, name, 1); err != nil {
-			return u.size, err
-		}
-	}
-	return u.size, nil
+	u := usage{device: st.Dev, except: except, linked: map[uint64]bool{}}
+	err = u.add(ctx, f, 1)
+	return Size{Bytes: st.Blocks * blockSize, Inodes: 1}, u.size, err
 }
 
 // blockSize is the unit of Stat_t.Blocks.
@@ -75,6 +57,8 @@ const blockSize = 512
 type usage struct {
 	device uint64
 	size   Size
+	// except are entries of the first directory that do not count.
+	except []string
 	// linked are the files with several names that were counted.
 	linked map[uint64]bool
 }
@@ -87,6 +71,9 @@ func (u *usage) add(ctx context.Context, dir *os.File, depth int) error {
 		}
 		names, err := dir.Readdirnames(512)
 		for _, name := range names {
+			if depth == 1 && slices.Contains(u.except, name) {
+				continue
+			}
 			if err := u.addEntry(ctx, dir, name, depth); err != nil {
 				return err
 			}
