@@ -327,6 +327,11 @@ func (b *builder) held() {
 		b.cause(HostPortPod, "", "%s%s", m, b.placeOfPod(after(m, "taken by pod ")))
 		b.next(time.Time{}, "it starts as soon as the port is free")
 		b.act("give one of the two another hostPort, or remove one of them")
+	case "UIDConflict":
+		what, _, _ := strings.Cut(m, ", which has ")
+		b.cause(UIDConflict, "", "%s%s", what, b.placeOfPod(after(what, "is that of pod ")))
+		b.next(time.Time{}, "it starts as soon as no other pod has that uid")
+		b.act("remove metadata.uid from %s, which is a copy of the other, or remove the other pod", b.place())
 	case "OutOfpods":
 		b.cause(TooManyPods, "", "%s", m)
 		b.next(time.Time{}, "it starts as soon as another pod is removed")

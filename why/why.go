@@ -79,6 +79,7 @@ const (
 
 	HostPortPod     Reason = "HostPortPod"
 	HostPortProcess Reason = "HostPortProcess"
+	UIDConflict     Reason = "UIDConflict"
 	PodCIDR         Reason = "PodCIDR"
 	CNIPlugin       Reason = "CNIPlugin"
 	Network         Reason = "Network"

@@ -298,6 +298,11 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"host port of a pod": oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Held", Reason: "HostPortConflict", Message: "host port 80/TCP is taken by pod default/other"})), func(f *why.Facts) {
 			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name, p.Where = "other", "/etc/monopod/manifests/other.yaml:1" }))
 		}),
+		"uid of another pod": oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{
+			Kind: "Held", Reason: "UIDConflict", Message: "metadata.uid 1-2 is that of pod default/other, which has its directories and logs by it: remove the uid from the manifest",
+		})), func(f *why.Facts) {
+			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name, p.Where = "other", "/etc/monopod/manifests/other.yaml:1" }))
+		}),
 		"drained":            oneOf(web(waits(""), trouble(why.Trouble{Kind: "Halted", Reason: "Drained", Message: "m"}))),
 		"being drained":      oneOf(web(unready, trouble(why.Trouble{Kind: "Halted", Reason: "Drained", Message: "m"}))),
 		"cordoned":           oneOf(web(waits(""), trouble(why.Trouble{Kind: "Held", Reason: "NodeUnschedulable", Message: "m"}))),
