@@ -392,22 +392,24 @@ func (r *Runtime) checkStorage(pod *manifests.Pod, p spec.VolumePlan) error {
 	return nil
 }
 
-// removePodDir removes the directory of a pod, and what is mounted below it.
-func (r *Runtime) removePodDir(uid string) error {
+// removePodDir removes the directory of a pod, and what is mounted below it, and other directories with it.
+func (r *Runtime) removePodDir(uid string, others ...string) error {
 	dir := r.podDir(uid)
-	if err := r.remote.UnmountBelow(dir); err != nil {
-		return err
+	err := r.remote.UnmountBelow(dir)
+	if err == nil {
+		err = r.remote.Logout(dir)
 	}
-	if err := r.remote.Logout(dir); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, removeTree(others...))
 	}
 	claimed := len(names(r.pinDir(uid))) > 0
-	if err := removeTree(dir); err != nil || !claimed {
+	err = removeTree(append(others, dir)...)
+	if _, serr := os.Lstat(dir); !claimed || !errors.Is(serr, fs.ErrNotExist) {
 		return err
 	}
-	if err := r.claims.Release(uid); err != nil {
-		return fmt.Errorf("free the volumes of pod %s: %w", uid, err)
+	if rerr := r.claims.Release(uid); rerr != nil {
+		return errors.Join(err, fmt.Errorf("free the volumes of pod %s: %w", uid, rerr))
 	}
 	r.freed.Store(true)
-	return nil
+	return err
 }

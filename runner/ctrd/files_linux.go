@@ -1,15 +1,14 @@
 package ctrd
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"monopod/runner/ctrd/trees"
 )
 
 // shmFlags are the mount flags of a pod's /dev/shm.
@@ -52,43 +51,9 @@ func mountTmpfs(path, options string, flags uintptr) error {
 	return nil
 }
 
-// unmountBelow unmounts everything at and below path, the innermost first.
-func unmountBelow(path string) error {
-	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
-	if err != nil {
-		return fmt.Errorf("read mounts: %w", err)
-	}
-	// Later mounts may lie on earlier ones.
-	for _, m := range slices.Backward(infos) {
-		if err := unix.Unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW); err == nil || errors.Is(err, unix.EINVAL) {
-			continue
-		}
-		// Busy: somebody looks into it. It disappears with the last user.
-		if err := unix.Unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
-		}
-	}
-	return nil
-}
-
-// removeTree unmounts everything below path and removes it. It refuses while anything is mounted there: through
-// a mount it would delete what is not ours.
-func removeTree(path string) error {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err := unmountBelow(path); err != nil {
-		return err
-	}
-	left, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
-	if err != nil {
-		return fmt.Errorf("read mounts: %w", err)
-	}
-	if len(left) > 0 {
-		return fmt.Errorf("not removed: %s is still mounted", left[0].Mountpoint)
-	}
-	return os.RemoveAll(path)
-}
+// removeTree unmounts everything below the paths and removes them, in one look at the mounts. It leaves alone what something
+// stays mounted below: through a mount it would delete what is not ours.
+func removeTree(paths ...string) error { return trees.Remove(paths...) }
 
 // endpointPath turns unix:///path into the path.
 func endpointPath(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }

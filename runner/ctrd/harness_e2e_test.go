@@ -20,6 +20,7 @@ import (
 	"monopod/runner"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/trees"
 	"monopod/runner/runtimetest"
 	"monopod/runner/spec"
 )
@@ -81,7 +82,7 @@ func (w *world) remove(t testing.TB) {
 		t.Errorf("cgroup %s stays: %v", c.Root, err)
 	}
 	for _, d := range []string{w.dir, w.run} {
-		if err := unmountBelow(d); err != nil {
+		if err := trees.Unmount(d); err != nil {
 			t.Error(err)
 		}
 		if err := os.RemoveAll(d); err != nil {

@@ -19,6 +19,7 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/trees"
 	"monopod/runner/spec"
 )
 
@@ -106,7 +107,7 @@ func (r *Runtime) dropImageVolumes(ctx context.Context, sandbox string) error {
 	dir := r.path("image-volumes", sandbox)
 	mounted := names(dir)
 	if len(mounted) > 0 {
-		if err := unmountBelow(dir); err != nil {
+		if err := trees.Unmount(dir); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/trees"
 )
 
 // TestATerminationMessageCannotFillTheDisk: a container without any right writes 1,000 MB into its termination message, and
@@ -99,7 +100,7 @@ func TestFilesOfAnEarlierVersionCount(t *testing.T) {
 	}
 	a.stop(t)
 	// As if an earlier version had made the pod: no files in memory, one on disk that a container may have.
-	check(t, unmountBelow(a.podFilesDir("uid-old")))
+	check(t, trees.Unmount(a.podFilesDir("uid-old")))
 	check(t, os.RemoveAll(a.podFilesDir("uid-old")))
 	hosts := write(t, filepath.Join(a.podDir("uid-old"), "etc-hosts"), 5)
 	a = w.openWith(t, fast)

@@ -249,11 +249,8 @@ func (r *Runtime) takeApart(ctx context.Context, rec *sandboxRecord) error {
 	} else if err := r.net.Unclaim(rec.ID); err != nil {
 		return err
 	}
-	if err := errors.Join(network.Unpin(r.nsDir(rec.ID)), removeTree(r.shmDir(rec.ID)), r.dropImageVolumes(ctx, rec.ID)); err != nil {
-		return err
-	}
-	if rec.Labels.KeepFiles {
-		return nil
+	if err := errors.Join(network.Unpin(r.nsDir(rec.ID)), r.dropImageVolumes(ctx, rec.ID)); err != nil || rec.Labels.KeepFiles {
+		return errors.Join(err, removeTree(r.shmDir(rec.ID)))
 	}
 	return r.removePodDirs(ctx, rec)
 }
@@ -269,17 +266,17 @@ func (r *Runtime) teardownNetwork(ctx context.Context, rec *sandboxRecord) error
 	return wrap("undo network", r.net.Teardown(ctx, r.networkPod(rec)))
 }
 
-// removePodDirs removes what belongs to the uid rather than the sandbox, unless another sandbox has taken it over.
-// Logs stay as long as there are containers to ask for them.
+// removePodDirs removes the sandbox's shm and what belongs to the uid rather than the sandbox, unless another sandbox has taken
+// that over. Logs stay as long as there are containers to ask for them.
 func (r *Runtime) removePodDirs(ctx context.Context, rec *sandboxRecord) error {
-	uid := rec.Labels.UID
-	errs := []error{r.removePodCgroup(ctx, rec)}
+	uid, trees := rec.Labels.UID, []string{r.shmDir(rec.ID)}
+	err := r.removePodCgroup(ctx, rec)
 	if r.index.uidInUse(uid, rec.ID) {
-		return errors.Join(errs...)
+		return errors.Join(err, removeTree(trees...))
 	}
-	errs = append(errs, r.removePodDir(uid), removeTree(r.filesDir(uid)))
+	trees = append(trees, r.filesDir(uid))
 	if len(r.index.ofUID(uid)) == 0 {
-		errs = append(errs, removeTree(r.podLogDir(rec.Labels.Key, uid)))
+		trees = append(trees, r.podLogDir(rec.Labels.Key, uid))
 	}
-	return errors.Join(errs...)
+	return errors.Join(err, r.removePodDir(uid, trees...))
 }

@@ -21,6 +21,7 @@ import (
 	"monopod/e2e/testimages"
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/trees"
 )
 
 // volumePod is a pod with one container c that runs a script; mounts and volumes are YAML lists. It is privileged if it
@@ -369,7 +370,7 @@ func (w *world) powerCut(t testing.TB, a *agent, pids ...uint32) {
 	}
 	check(t, a.cgroups.remove(t.Context(), a.cgroups.root()))
 	for _, d := range []string{w.run, w.dir} {
-		check(t, unmountBelow(d))
+		check(t, trees.Unmount(d))
 	}
 	for _, name := range names(w.run) {
 		check(t, os.RemoveAll(filepath.Join(w.run, name)))

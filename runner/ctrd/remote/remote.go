@@ -39,6 +39,8 @@ type Mounter struct {
 	done   func()
 	ctx    context.Context //nolint:containedctx // attempts outlive the calls that begin them
 	cancel context.CancelFunc
+	// mounts reads the mount table.
+	mounts func(mountinfo.FilterFunc) ([]*mountinfo.Info, error)
 
 	mu sync.Mutex
 	// attempts by target, guarded by mu. One that failed when nobody waited stays until somebody asks.
@@ -60,7 +62,7 @@ type attempt struct {
 
 // NewMounter returns a Mounter. done is called, from any goroutine, when something has ended that took long.
 func NewMounter(done func()) *Mounter {
-	m := &Mounter{done: done, attempts: map[string]*attempt{}, targets: map[string]chan struct{}{}}
+	m := &Mounter{done: done, mounts: mountinfo.GetMounts, attempts: map[string]*attempt{}, targets: map[string]chan struct{}{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }
@@ -188,27 +190,48 @@ func (m *Mounter) UnmountBelow(podDir string) error {
 		}
 	}
 	m.mu.Unlock()
-	infos, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
+	places, err := targets(podDir)
+	if len(places) == 0 {
+		return err // nothing can be mounted where nothing is: the table, which is long, need not be read
+	}
+	infos, merr := m.mounts(func(i *mountinfo.Info) (skip, stop bool) {
 		return !strings.HasPrefix(i.Mountpoint, podDir+"/") || !slices.Contains(kinds(), filepath.Base(filepath.Dir(i.Mountpoint))), false
 	})
-	if err != nil {
-		return err
+	if merr != nil {
+		return errors.Join(err, merr)
 	}
-	var errs []error
+	errs := []error{err}
 	for _, i := range slices.Backward(infos) {
 		errs = append(errs, m.unmount(i.Mountpoint))
 	}
-	for _, kind := range kinds() {
-		dir := filepath.Join(podDir, "volumes", kind)
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-		for _, e := range entries {
-			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
-		}
+	for _, place := range places {
+		errs = append(errs, os.Remove(place))
 	}
 	return errors.Join(errs...)
+}
+
+// targets returns the places in a pod's directory that something is, was or will be mounted at. It does not look at them:
+// whoever is behind one may not answer.
+func targets(podDir string) ([]string, error) {
+	var all []string
+	var errs []error
+	for _, kind := range kinds() {
+		dir := filepath.Join(podDir, "volumes", kind)
+		f, err := os.Open(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		names, err := f.Readdirnames(-1)
+		errs = append(errs, err, f.Close())
+		for _, name := range names {
+			all = append(all, filepath.Join(dir, name))
+		}
+	}
+	return all, errors.Join(errs...)
 }
 
 // Target is where a volume of a pod is mounted. kind is nfs, iscsi or local-volume.

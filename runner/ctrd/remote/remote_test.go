@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -90,6 +91,24 @@ func TestWhatIsUnderWayEndsWithThePod(t *testing.T) {
 	check(t, os.MkdirAll(filepath.Join(target, "data"), 0o700))
 	if err := m.UnmountBelow(filepath.Join(pods, "uid")); err == nil {
 		t.Error("removed what has content")
+	}
+}
+
+func TestTheMountsOfTheMachineAreReadForPodsWithTargetsOnly(t *testing.T) {
+	pod, reads := filepath.Join(t.TempDir(), "uid"), 0
+	m := NewMounter(func() {})
+	defer m.Close()
+	m.mounts = func(mountinfo.FilterFunc) ([]*mountinfo.Info, error) { reads++; return nil, nil }
+	check(t, m.UnmountBelow(pod))
+	check(t, os.MkdirAll(filepath.Dir(Target(pod, "nfs", "v")), 0o700))
+	check(t, m.UnmountBelow(pod))
+	if reads > 0 {
+		t.Errorf("read %d times for a pod without targets", reads)
+	}
+	check(t, os.Mkdir(Target(pod, "nfs", "v"), 0o700))
+	check(t, m.UnmountBelow(pod))
+	if reads != 1 {
+		t.Errorf("read %d times for a pod with a target", reads)
 	}
 }
 
