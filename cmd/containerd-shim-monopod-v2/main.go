@@ -2,7 +2,10 @@
 // is process 1 of a process namespace that the containers of a pod share.
 package main
 
-import "monopod/runner/ctrd/shim"
+import (
+	"monopod/runner/ctrd/shim"
+	_ "monopod/runner/ctrd/shim/early" // answers before all else is ready
+)
 
 func main() {
 	if shim.IsPause() {

@@ -99,15 +99,3 @@ func (s bundleSpec) sharesPIDs() bool {
 	}
 	return len(s.Linux.Namespaces) > 0
 }
-
-// deletedFile in a bundle says that its container was deleted by its shim: runtime, mounts and all.
-const deletedFile = "deleted"
-
-func markDeleted(bundle string) error {
-	return os.WriteFile(filepath.Join(bundle, deletedFile), nil, 0o600)
-}
-
-func isDeleted(bundle string) bool {
-	_, err := os.Stat(filepath.Join(bundle, deletedFile))
-	return err == nil
-}

@@ -11,8 +11,11 @@ import (
 	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/log"
 	"github.com/containerd/ttrpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"monopod/runner/ctrd/shim/early/deleted"
 )
 
 // service is containerd's task service, with a watcher per container beside it. Every call that can tell the
@@ -100,12 +103,21 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 		return resp, err
 	}
 	if w := s.ws.get(r.ID); w != nil {
-		if err := markDeleted(w.bundle); err != nil {
+		if err := markDeleted(w.bundle, resp); err != nil {
 			log.G(ctx).WithError(err).WithField("id", r.ID).Warn("mark as deleted")
 		}
 	}
 	s.ws.remove(r.ID)
 	return resp, nil
+}
+
+// markDeleted notes that a container is deleted, and what its program is to answer when it is asked about it.
+func markDeleted(bundle string, resp *taskapi.DeleteResponse) error {
+	answer, err := proto.Marshal(&taskapi.DeleteResponse{Pid: resp.Pid, ExitStatus: resp.ExitStatus, ExitedAt: resp.ExitedAt})
+	if err != nil {
+		return err
+	}
+	return deleted.Write(bundle, answer)
 }
 
 // Pids implements the task service. Unlike containerd's it does not ask the OCI runtime (an exec for each
