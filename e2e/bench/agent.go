@@ -169,35 +169,68 @@ func (a *agent) stop() error {
 	return err
 }
 
-// holds is how much of the kernel the pods hold: mounts, cgroups and links of the host.
-func (a *agent) holds() (n [3]int) {
-	mounts, _ := os.ReadFile("/proc/self/mountinfo")
-	for line := range strings.SplitSeq(string(mounts), "\n") {
-		if strings.Contains(line, a.b.state) || strings.Contains(line, a.b.work) {
-			n[0]++
-		}
-	}
+// held counts something of the kernel that pods hold.
+type held struct {
+	what  string
+	count func() int
+}
+
+// holds are links and cgroups of the host, and mounts, which take the longest to count.
+func (a *agent) holds() []held {
+	return []held{{"links", links}, {"cgroups", cgroups}, {"mounts", a.mounts}}
+}
+
+func links() int {
+	all, _ := os.ReadDir("/sys/class/net")
+	return len(all)
+}
+
+func cgroups() (n int) {
 	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/cpu"} {
 		_ = filepath.WalkDir(filepath.Join(dir, "monopod-bench"), func(_ string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "pod") {
-				n[1]++
+				n++
 			}
 			return nil // what goes away meanwhile is gone
 		})
 	}
-	links, _ := filepath.Glob("/sys/class/net/*")
-	n[2] = len(links)
 	return n
 }
 
+func (a *agent) mounts() (n int) {
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.SplitSeq(string(mounts), "\n") {
+		if strings.Contains(line, a.b.state) || strings.Contains(line, a.b.work) {
+			n++
+		}
+	}
+	return n
+}
+
+// before counts what is held without pods.
+func (a *agent) before() (all []int) {
+	for _, h := range a.holds() {
+		all = append(all, h.count())
+	}
+	return all
+}
+
 // clean waits until the pods hold no more than before they were there.
-func (a *agent) clean(before [3]int) error {
-	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(10 * time.Millisecond) { // looking costs time, too
-		if now := a.holds(); now[0] <= before[0] && now[1] <= before[1] && now[2] <= before[2] {
+func (a *agent) clean(before []int) error {
+	var late error
+	for end := monotonic() + time.Minute; monotonic() < end; time.Sleep(10 * time.Millisecond) {
+		late = nil
+		for i, h := range a.holds() { // looking costs time, too: not at the next before this is well
+			if n := h.count(); n > before[i] {
+				late = fmt.Errorf("before the pods there were %d %s, now %d", before[i], h.what, n)
+				break
+			}
+		}
+		if late == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("before the pods there were %d mounts, cgroups and links, now %d", before, a.holds())
+	return late
 }
 
 func (a *agent) logTail() string {
