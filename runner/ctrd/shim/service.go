@@ -2,6 +2,8 @@ package shim
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"time"
 
 	eventstypes "github.com/containerd/containerd/api/events"
@@ -103,6 +105,8 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 		return resp, err
 	}
 	if w := s.ws.get(r.ID); w != nil {
+		// Where something may be mounted, containerd looks for that in the mount table. Nothing is any more: it is empty.
+		_ = os.Remove(filepath.Join(w.bundle, "rootfs"))
 		if err := markDeleted(w.bundle, resp); err != nil {
 			log.G(ctx).WithError(err).WithField("id", r.ID).Warn("mark as deleted")
 		}
