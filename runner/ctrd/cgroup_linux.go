@@ -110,6 +110,9 @@ func removeCgroup(ctx context.Context, dir string) error {
 
 // removeCgroupTree removes the directories, the innermost first; their files are the kernel's.
 func removeCgroupTree(dir string) error {
+	if err := unix.Rmdir(dir); err == nil || errors.Is(err, unix.ENOENT) {
+		return nil // mostly: it is empty, or its runtime has removed it
+	}
 	dirs, err := cgroupDirs(dir)
 	if err != nil {
 		return err
