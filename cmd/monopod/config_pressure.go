@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"monopod/node/pressure"
+	"monopod/runner/ctrd/bounded"
 )
 
 // pressureKeys are about what happens when the machine is short of something.
@@ -32,6 +33,25 @@ func (c *Config) pressure(limited bool) (pressure.Config, error) {
 		Thresholds: thresholds, MaxPodGrace: time.Duration(c.EvictionMaxPodGracePeriod) * time.Second, Transition: c.EvictionPressureTransitionPeriod,
 		Period: c.EvictionCheckFrequency, EvictCritical: c.EvictCriticalPods,
 	}, err
+}
+
+// diskMargin is how much of a disk an image may fill until that is noticed.
+const diskMargin = 256 << 20
+
+// keepOfDisk says what images leave free of a disk, so that none of them gets pods evicted.
+func keepOfDisk(thresholds []pressure.Threshold) func(size bounded.Room) bounded.Room {
+	return func(size bounded.Room) bounded.Room {
+		var keep bounded.Room
+		for _, t := range thresholds {
+			switch t.Signal {
+			case pressure.NodeFsAvailable, pressure.ImageFsAvailable:
+				keep.Bytes = max(keep.Bytes, t.Amount.Of(size.Bytes)+min(diskMargin, size.Bytes/50))
+			case pressure.NodeFsInodesFree, pressure.ImageFsInodesFree:
+				keep.Inodes = max(keep.Inodes, t.Amount.Of(size.Inodes)+size.Inodes/100)
+			}
+		}
+		return keep
+	}
 }
 
 func (c *configCheck) pressure(cfg *Config) {

@@ -13,6 +13,7 @@ import (
 
 	"monopod/node"
 	"monopod/runner/ctrd"
+	"monopod/runner/ctrd/bounded"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/network/hostports"
@@ -51,6 +52,10 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 	if err != nil {
 		return ctrd.Config{}, err
 	}
+	pressure, err := cfg.pressure(false)
+	if err != nil {
+		return ctrd.Config{}, err
+	}
 	return ctrd.Config{
 		ShippedRuntime: f.shippedRuntime(oci),
 		ShimCgroups:    cfg.ShimCgroups,
@@ -67,7 +72,7 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil,
 			PortsDir: hostPortsDir, Listeners: portListeners, Log: log,
 		},
-		Image: image.Config{Snapshotter: cfg.Snapshotter, Access: cfg.registryAccess(log), Limits: cfg.pullLimits(), Rules: cfg.imageRules(), PreloadDirs: cfg.PreloadDirectories, Log: log},
+		Image: image.Config{Snapshotter: cfg.Snapshotter, Access: cfg.registryAccess(log), Limits: cfg.pullLimits(), Rules: cfg.imageRules(), PreloadDirs: cfg.PreloadDirectories, Disk: bounded.Disk{Keep: keepOfDisk(pressure.Thresholds)}, Log: log},
 		Logs:  logLimits(&cfg.Config), Events: cfg.Events,
 		Log: log,
 	}, nil

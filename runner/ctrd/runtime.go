@@ -24,6 +24,7 @@ import (
 	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/bounded"
 	"monopod/runner/ctrd/claims"
 	"monopod/runner/ctrd/embed"
 	"monopod/runner/ctrd/embed/guard"
@@ -157,7 +158,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if cfg.Image.Doubt, err = r.openShutdown(); err != nil {
 		return nil, err
 	}
-	cfg.Image.OnDamage = r.damageNotice
+	cfg.Image.OnDamage, cfg.Image.Disk.Dir = r.damageNotice, r.imageRoot()
 	if cfg.Endpoint == "" {
 		cfg.Image.Blobs = r.contentDir()
 	}
@@ -287,8 +288,10 @@ func (r *Runtime) connectTo(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to containerd at %s: %w", r.cfg.Endpoint, err)
 	}
-	r.client = c
 	r.onClose(func(context.Context) error { return c.Close() })
+	if r.client, err = boundedClient(c, r.cfg.Namespace); err != nil {
+		return fmt.Errorf("client of containerd at %s: %w", r.cfg.Endpoint, err)
+	}
 	if r.cfg.Snapshotter == "" {
 		r.cfg.Snapshotter = embed.Overlayfs
 	}
@@ -307,6 +310,15 @@ func (r *Runtime) connectTo(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// boundedClient limits what this process reads of manifests and configs into memory, also of those that others gave another containerd.
+func boundedClient(c *client.Client, namespace string) (*client.Client, error) {
+	conn, ok := c.Conn().(*grpc.ClientConn)
+	if !ok {
+		return nil, fmt.Errorf("its connection is a %T", c.Conn())
+	}
+	return client.NewWithConn(conn, client.WithDefaultNamespace(namespace), client.WithServices(client.WithContentStore(bounded.Store(c.ContentStore()))))
 }
 
 // askVersion sees whether containerd answers, and asks another one what it is: after a restart that may be newer.

@@ -48,6 +48,8 @@ import (
 	"github.com/containerd/containerd/v2/version"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
+
+	"monopod/runner/ctrd/bounded"
 )
 
 // wanted lists what is loaded by its URI. Importing a package registers more than we need, and others in this
@@ -110,6 +112,7 @@ type loader struct {
 }
 
 func (l *loader) load(ctx context.Context) error {
+	bounded.RegisterLayers()
 	want := wanted(l.cfg.Snapshotter)
 	conf := &srvconfig.Config{Version: version.ConfigVersion, Plugins: settings(l.cfg)}
 	l.set = plugin.NewPluginSet()
@@ -180,7 +183,7 @@ func (l *loader) client() (*client.Client, error) {
 		client.WithEventService(as[client.EventService](one(plugins.EventPlugin, "exchange"))),
 		client.WithLeasesService(as[leases.Manager](one(plugins.LeasePlugin, "manager"))),
 		client.WithSandboxStore(as[sandbox.Store](one(plugins.SandboxStorePlugin, "local"))),
-		client.WithContentStore(boundedContent{as[content.Store](one(plugins.ServicePlugin, services.ContentService))}),
+		client.WithContentStore(bounded.Store(as[content.Store](one(plugins.ServicePlugin, services.ContentService)))),
 		client.WithImageClient(as[imagesapi.ImagesClient](one(plugins.ServicePlugin, services.ImagesService))),
 		client.WithSnapshotters(as[map[string]snapshots.Snapshotter](one(plugins.ServicePlugin, services.SnapshotsService))),
 		client.WithContainerClient(as[containersapi.ContainersClient](one(plugins.ServicePlugin, services.ContainersService))),

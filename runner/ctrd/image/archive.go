@@ -14,11 +14,12 @@ import (
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
+
+	"monopod/runner/ctrd/bounded"
 )
 
 // archiveSuffixes are the names of files that are imported.
@@ -77,20 +78,31 @@ func stemTag(stem string) (base, tag string) {
 }
 
 // importArchive imports an archive, unpacks its images for this machine's platform and returns their names.
-func (s *Store) importArchive(ctx context.Context, path string) ([]string, error) {
+func (s *Store) importArchive(ctx context.Context, path string) (names []string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // containerd's client leaves the streams open by which it writes content
+	ctx, done, err := s.writing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = done(err) }()
 	stem, _ := archiveStem(path)
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	r, err := compression.DecompressStream(f)
+	st, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = r.Close() }()
+	plain, err := bounded.Decompress(&contextReader{ctx, f})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = plain.Close() }()
+	r := bounded.Archive(plain, st.Size())
+	defer func() { _ = r.Close() }() // before what it reads from
 
 	var nameErrs []error
 	name := func(ref string) string {
@@ -100,7 +112,7 @@ func (s *Store) importArchive(ctx context.Context, path string) ([]string, error
 		}
 		return n
 	}
-	recs, err := s.client.Import(ctx, &contextReader{ctx, r},
+	recs, err := s.client.Import(ctx, r,
 		client.WithImageRefTranslator(name),
 		client.WithDigestRef(func(digest.Digest) string { return name("") }),
 		client.WithSkipDigestRef(func(n string) bool { return n != "" }))
@@ -110,7 +122,7 @@ func (s *Store) importArchive(ctx context.Context, path string) ([]string, error
 	if err != nil {
 		return nil, err
 	}
-	names, err := s.finish(ctx, stem, recs)
+	names, err = s.finish(ctx, stem, recs)
 	if err := errors.Join(append(nameErrs, err)...); err != nil {
 		return names, err
 	}

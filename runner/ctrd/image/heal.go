@@ -15,13 +15,14 @@ import (
 	"github.com/containerd/containerd/v2/core/diff"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/mount"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"github.com/google/uuid"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod/runner/ctrd/bounded"
 )
 
 // Doubt says that what is on the disk may be damaged: the machine went down without warning.
@@ -426,7 +427,7 @@ func (h *healer) compare(ctx context.Context, desc ocispec.Descriptor, dir strin
 		return nil, err
 	}
 	defer func() { _ = r.Close() }()
-	text, err := compression.DecompressStream(content.NewReader(r))
+	text, err := bounded.Decompress(content.NewReader(r))
 	if err != nil {
 		return nil, fmt.Errorf("layer %s: %w", desc.Digest, err)
 	}

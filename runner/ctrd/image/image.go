@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/runner"
+	"monopod/runner/ctrd/bounded"
 	"monopod/runner/ctrd/image/trust"
 )
 
@@ -29,6 +30,8 @@ type Config struct {
 	Snapshotter string
 	Access
 	Limits Limits
+	// Disk is that which images are written to. Without a Dir it is not watched.
+	Disk bounded.Disk
 	// Rules say which images may be used.
 	Rules trust.Rules
 	// PreloadDirs hold OCI or docker archives that are imported.

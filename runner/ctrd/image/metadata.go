@@ -9,26 +9,24 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-)
 
-// maxMetadata is the most bytes of an index, a manifest or a config of an image. They are read into memory, and decoded there;
-// registries take no manifests of more than 4 MiB.
-const maxMetadata = 8 << 20
+	"monopod/runner/ctrd/bounded"
+)
 
 // checkMetadata refuses what is too large to be read into memory, whatever it says that it is. parts are those of d; the first
 // part of a manifest is its config (images.Children), and a config has any type.
 func checkMetadata(d ocispec.Descriptor, parts ...ocispec.Descriptor) error {
-	if (images.IsManifestType(d.MediaType) || images.IsIndexType(d.MediaType) || images.IsConfigType(d.MediaType)) && d.Size > maxMetadata {
+	if (images.IsManifestType(d.MediaType) || images.IsIndexType(d.MediaType) || images.IsConfigType(d.MediaType)) && d.Size > bounded.MaxMetadata {
 		return tooLarge("the manifest or config", d)
 	}
-	if images.IsManifestType(d.MediaType) && len(parts) > 0 && parts[0].Size > maxMetadata {
+	if images.IsManifestType(d.MediaType) && len(parts) > 0 && parts[0].Size > bounded.MaxMetadata {
 		return tooLarge("the config", parts[0])
 	}
 	return nil
 }
 
 func tooLarge(what string, d ocispec.Descriptor) error {
-	return fmt.Errorf("%s %s of the image has %d bytes, of which %d are allowed: %w", what, d.Digest, d.Size, maxMetadata, errdefs.ErrResourceExhausted)
+	return fmt.Errorf("%s %s of the image has %d bytes, of which %d are allowed: %w", what, d.Digest, d.Size, bounded.MaxMetadata, errdefs.ErrResourceExhausted)
 }
 
 // boundedMetadata keeps a pull from fetching what would then be read into memory.
@@ -47,12 +45,8 @@ func boundedMetadata(next images.Handler) images.Handler {
 
 // readMetadata is content.ReadBlob for an index, a manifest or a config.
 func readMetadata(ctx context.Context, store content.Provider, d ocispec.Descriptor) ([]byte, error) {
-	of := d
-	if _, err := sized(ctx, store, &of); err != nil {
+	if err := bounded.Check(ctx, store, d); err != nil {
 		return nil, err
-	}
-	if of.Size > maxMetadata {
-		return nil, tooLarge("the manifest or config", of)
 	}
 	return content.ReadBlob(ctx, store, d)
 }
@@ -72,11 +66,10 @@ func checkImage(ctx context.Context, store content.Provider, target ocispec.Desc
 			return nil, err
 		}
 		parts, err := images.Children(ctx, store, d)
-		if err == nil && len(parts) > 0 {
-			_, err = sized(ctx, store, &parts[0])
-		}
-		if err == nil {
-			err = checkMetadata(d, parts...)
+		if err == nil && images.IsManifestType(d.MediaType) && len(parts) > 0 { // the config, of any type
+			if err = bounded.Check(ctx, store, parts[0]); errdefs.IsNotFound(err) {
+				err = nil
+			}
 		}
 		return parts, err
 	}), target)

@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/containerd/v2/plugins/content/local"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod/runner/ctrd/bounded"
 )
 
 // put writes content and returns its descriptor.
@@ -40,7 +42,7 @@ func TestLargeManifestsAndConfigsAreNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	large := []byte(`{"config":{"Cmd":["` + strings.Repeat("x", maxMetadata) + `"]}}`)
+	large := []byte(`{"config":{"Cmd":["` + strings.Repeat("x", bounded.MaxMetadata) + `"]}}`)
 	small := []byte(`{"config":{"Cmd":["x"]}}`)
 	manifest := func(config ocispec.Descriptor, pad string) ocispec.Descriptor {
 		m := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, Config: config, Annotations: map[string]string{"pad": pad}}

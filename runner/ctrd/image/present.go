@@ -130,7 +130,12 @@ func (s *Store) describe(ctx context.Context, rec images.Image) (*description, e
 }
 
 // unpack makes the snapshots of an image whose content is here.
-func (s *Store) unpack(ctx context.Context, rec images.Image) error {
+func (s *Store) unpack(ctx context.Context, rec images.Image) (err error) {
+	ctx, done, err := s.writing(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = done(err) }()
 	img := client.NewImage(s.client, rec)
 	if err := img.Unpack(ctx, s.cfg.Snapshotter, synced()); err != nil {
 		return fmt.Errorf("unpack: %w", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"monopod/runner/ctrd/bounded"
 	"monopod/runner/ctrd/image/trust"
 )
 
@@ -94,7 +95,12 @@ func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name
 	if err != nil {
 		return nil, err
 	}
-	defer func() { done(err) }()
+	ctx, unwatch := s.cfg.Disk.Watch(ctx)
+	defer func() {
+		unwatch()
+		err = bounded.Cause(ctx, err)
+		done(err)
+	}()
 	t.expect(target)
 	defer s.cfg.OnNew() // also a part of it takes room
 	pull := func() error {

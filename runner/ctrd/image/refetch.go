@@ -10,10 +10,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"monopod/internal/atomicfile"
+	"monopod/runner/ctrd/bounded"
 )
 
 // TempPrefix begins the names of files in the content directory that are to become blobs.
@@ -67,7 +67,7 @@ func findBlob(path string, desc ocispec.Descriptor, tmp *os.File) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	text, err := compression.DecompressStream(f)
+	text, err := bounded.Decompress(f)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	remoteserrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
+
+	"monopod/runner/ctrd/bounded"
 )
 
 // LabelPull marks leases that keep what has come of a pull until it is complete. Its value is the image.
@@ -79,6 +81,9 @@ func (s *Store) takeLease(ctx context.Context, l leases.Lease, name string) erro
 func spoiled(err error) bool {
 	if s, ok := errors.AsType[remoteserrors.ErrUnexpectedStatus](err); ok && s.StatusCode == http.StatusRequestedRangeNotSatisfiable {
 		return true
+	}
+	if errors.Is(err, bounded.ErrFull) {
+		return true // it would keep the disk full
 	}
 	return errdefs.IsFailedPrecondition(err) || errdefs.IsInvalidArgument(err) || errdefs.IsOutOfRange(err)
 }

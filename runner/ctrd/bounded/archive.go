@@ -1,0 +1,135 @@
+package bounded
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+const (
+	// maxEntries is the most files of an archive of images. Each of them is content of its own; a hundred images of a hundred layers have fewer.
+	maxEntries = 20_000
+	// An archive may have maxArchive bytes unpacked, and maxRatio for each byte of it.
+	maxArchive = 8 << 30
+	maxRatio   = 100
+)
+
+// Archive reads an archive of images, of which size bytes come compressed. It passes on what an importer looks at, files and links, and ends with an error
+// where the archive has more of something than images do. The caller must close it.
+func Archive(from io.Reader, size int64) io.ReadCloser {
+	r, w := io.Pipe()
+	f := &filter{in: &counted{Reader: from, left: maxArchive + maxRatio*size}, out: tar.NewWriter(w)}
+	a := &archive{PipeReader: r, ended: make(chan struct{})}
+	go func() { // ends when r is closed
+		defer close(a.ended)
+		_ = w.CloseWithError(f.all())
+	}()
+	return a
+}
+
+type archive struct {
+	*io.PipeReader
+	ended chan struct{}
+}
+
+// Close implements io.Closer. After it nothing reads from what the archive comes from.
+func (a *archive) Close() error {
+	err := a.PipeReader.Close()
+	<-a.ended
+	return err
+}
+
+type filter struct {
+	in      *counted
+	out     *tar.Writer
+	entries int
+	// bytes is the sum of the sizes that files say they have: holes of sparse files are in no input.
+	bytes int64
+}
+
+func (f *filter) all() error {
+	most := f.in.left
+	for from := tar.NewReader(f.in); ; {
+		hdr, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			return f.out.Close()
+		}
+		if err != nil {
+			return err
+		}
+		if f.entries++; f.entries > maxEntries {
+			return fmt.Errorf("the archive has more than %d files: %w", maxEntries, errdefs.ErrResourceExhausted)
+		}
+		if hdr.Size > most-f.bytes {
+			return tooMuch(most)
+		}
+		f.bytes += hdr.Size
+		if err := f.entry(hdr, from); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *filter) entry(hdr *tar.Header, content io.Reader) error {
+	// Nothing else of it counts, and not each header that can be read can be written.
+	plain := &tar.Header{Typeflag: hdr.Typeflag, Name: hdr.Name, Linkname: hdr.Linkname, Size: hdr.Size, Mode: 0o600}
+	switch hdr.Typeflag {
+	case tar.TypeReg:
+	case tar.TypeSymlink:
+		plain.Size = 0
+		return f.out.WriteHeader(plain)
+	default:
+		return nil
+	}
+	if name := path.Clean(hdr.Name); name == "manifest.json" || name == ocispec.ImageLayoutFile { // decoded from here
+		text, err := readJSON(hdr, content)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(text)
+	}
+	if err := f.out.WriteHeader(plain); err != nil {
+		return err
+	}
+	_, err := io.Copy(f.out, content)
+	return err
+}
+
+func readJSON(hdr *tar.Header, content io.Reader) ([]byte, error) {
+	if hdr.Size > MaxMetadata {
+		return nil, fmt.Errorf("%q has %d bytes, of which %d are allowed: %w", hdr.Name, hdr.Size, MaxMetadata, errdefs.ErrResourceExhausted)
+	}
+	text, err := io.ReadAll(content)
+	if err != nil {
+		return nil, err
+	}
+	if err := countValues(bytes.NewReader(text)); err != nil {
+		return nil, fmt.Errorf("%q: %w", hdr.Name, err)
+	}
+	return text, nil
+}
+
+// counted is a reader that has no more than left bytes.
+type counted struct {
+	io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	if c.left -= int64(n); c.left < 0 {
+		return 0, tooMuch(maxArchive)
+	}
+	return n, err
+}
+
+func tooMuch(most int64) error {
+	return fmt.Errorf("the archive has more than %d bytes unpacked, too many for its size: %w", most, errdefs.ErrResourceExhausted)
+}

@@ -1,0 +1,88 @@
+// Package bounded keeps images, and archives of them, from taking the memory or the disk of the machine: it limits what containerd's client reads into
+// memory, what archives contain, and how full a disk gets while an image is written to it.
+package bounded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+const (
+	// MaxMetadata is the most bytes of an index, a manifest or a config of an image. They are read into memory, and decoded there;
+	// registries take no manifests of more than 4 MiB.
+	MaxMetadata = 8 << 20
+	// maxValues is the most values that JSON may have: one of two bytes can take more than a hundred in memory.
+	maxValues = 50_000
+	// fewBytes is what is not counted: it cannot have too many values.
+	fewBytes = maxValues
+)
+
+// Store limits what is read of indexes, manifests and configs: containerd's client reads them into memory when it imports and unpacks images.
+func Store(next content.Store) content.Store { return store{next} }
+
+type store struct{ content.Store }
+
+// ReaderAt implements content.Provider.
+func (s store) ReaderAt(ctx context.Context, d ocispec.Descriptor) (content.ReaderAt, error) {
+	r, err := s.Store.ReaderAt(ctx, d)
+	if err != nil || !images.IsManifestType(d.MediaType) && !images.IsIndexType(d.MediaType) && !images.IsConfigType(d.MediaType) {
+		return r, err
+	}
+	if err := check(r, d); err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Check refuses a blob that is too large, or has too many values, to be decoded as JSON, whatever its type.
+func Check(ctx context.Context, p content.Provider, d ocispec.Descriptor) error {
+	r, err := p.ReaderAt(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	return check(r, d)
+}
+
+func check(r content.ReaderAt, d ocispec.Descriptor) error {
+	size := r.Size()
+	if size > MaxMetadata {
+		return fmt.Errorf("%s has %d bytes, of which %d are allowed in a manifest or config: %w", d.Digest, size, MaxMetadata, errdefs.ErrResourceExhausted)
+	}
+	if size <= fewBytes {
+		return nil
+	}
+	if err := countValues(io.NewSectionReader(r, 0, size)); err != nil {
+		return fmt.Errorf("%s: %w", d.Digest, err)
+	}
+	return nil
+}
+
+// countValues refuses JSON that has too many values. Those in strings count too.
+func countValues(r io.Reader) error {
+	var block [32 << 10]byte
+	for values := 0; ; {
+		n, err := r.Read(block[:])
+		for _, c := range []byte("[{,") {
+			values += bytes.Count(block[:n], []byte{c})
+		}
+		if values > maxValues {
+			return fmt.Errorf("the JSON has more than %d values: %w", maxValues, errdefs.ErrResourceExhausted)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
