@@ -24,7 +24,12 @@ type attacked struct {
 
 func newAttacked(t *testing.T, extra ...string) *attacked {
 	t.Helper()
-	in := newInstance(t, extra...)
+	return attack(newInstance(t, extra...))
+}
+
+// attack starts an instance to be attacked.
+func attack(in *instance) *attacked {
+	in.t.Helper()
 	in.agent = "monopod-client" // bin/monopod
 	in.put("good", sleeper("good", ":"))
 	in.start()
