@@ -33,6 +33,12 @@ func (b *builder) image() {
 	}
 	text := stripSteps(oneLine(t.Message))
 	b.cause(ImagePull, t.Container, "%s its image %s cannot be had", b.whose(t.Container), ref)
+	if full := strings.Index(text, "the disk is too full for it"); full >= 0 { // found while pulling, importing or unpacking
+		b.cause(NoSpace, t.Container, "%s", text[full:])
+		b.act("make room on the disk (df -h shows where; monopod images rm IMAGE removes an image), or lower evictionHard%s, which images leave free", inFile(b.Places.Config))
+		b.imageNext()
+		return
+	}
 	switch t.Reason {
 	case "ErrImageNeverPull":
 		b.cause(ImageNeverPull, t.Container, "it is not on this machine, and imagePullPolicy Never forbids to ask a registry")

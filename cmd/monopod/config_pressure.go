@@ -35,19 +35,16 @@ func (c *Config) pressure(limited bool) (pressure.Config, error) {
 	}, err
 }
 
-// diskMargin is how much of a disk an image may fill until that is noticed.
-const diskMargin = 256 << 20
-
-// keepOfDisk says what images leave free of a disk, so that none of them gets pods evicted.
-func keepOfDisk(thresholds []pressure.Threshold) func(size bounded.Room) bounded.Room {
+// evictsBelow returns what of a disk must be free, by any of the thresholds, for no pod to be evicted.
+func evictsBelow(thresholds []pressure.Threshold) func(size bounded.Room) bounded.Room {
 	return func(size bounded.Room) bounded.Room {
 		var keep bounded.Room
 		for _, t := range thresholds {
 			switch t.Signal {
 			case pressure.NodeFsAvailable, pressure.ImageFsAvailable:
-				keep.Bytes = max(keep.Bytes, t.Amount.Of(size.Bytes)+min(diskMargin, size.Bytes/50))
+				keep.Bytes = max(keep.Bytes, t.Amount.Of(size.Bytes))
 			case pressure.NodeFsInodesFree, pressure.ImageFsInodesFree:
-				keep.Inodes = max(keep.Inodes, t.Amount.Of(size.Inodes)+size.Inodes/100)
+				keep.Inodes = max(keep.Inodes, t.Amount.Of(size.Inodes))
 			}
 		}
 		return keep

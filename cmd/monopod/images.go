@@ -42,6 +42,8 @@ type imageService interface {
 	Disk() (gc.Disk, error)
 	// Changed holds a token when images came or fewer are in use.
 	Changed() <-chan struct{}
+	// Wanted returns how many bytes an image may take that the disk was too full for since the last call; 0: none.
+	Wanted() int64
 }
 
 // How often the file system of the images is looked at while nothing changes, and how long changes are waited for to be
@@ -139,16 +141,6 @@ func (m *images) follow(ctx context.Context, service imageService, imported <-ch
 	case <-imported:
 	}
 	m.use(service, true)
-	if m.policy.Disabled() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-service.Changed():
-				m.changed()
-			}
-		}
-	}
 	timer := time.NewTimer(collectSettle)
 	defer timer.Stop()
 	due := time.Now().Add(collectSettle)
@@ -165,6 +157,7 @@ func (m *images) follow(ctx context.Context, service imageService, imported <-ch
 			continue
 		case <-timer.C:
 		}
+		m.makeRoom(ctx, service.Wanted())
 		out, err := m.collect(ctx, 0)
 		if ctx.Err() != nil {
 			return
@@ -177,6 +170,15 @@ func (m *images) follow(ctx context.Context, service imageService, imported <-ch
 		due = time.Now().Add(wait)
 		timer.Reset(wait)
 	}
+}
+
+// makeRoom removes images that nobody needs for one that is needed, and may take so many bytes.
+func (m *images) makeRoom(ctx context.Context, bytes int64) {
+	if bytes <= 0 {
+		return
+	}
+	out, err := m.collect(ctx, bytes)
+	m.log.Info("the disk was too full for an image: images that nobody needs are removed", "freed", out.Freed, "removed", out.Removed, "err", err)
 }
 
 // errUndecided says that it is not known yet which images are needed.

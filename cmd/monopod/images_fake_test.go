@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,7 @@ type fakeImages struct {
 	disk    gc.Disk
 	err     error
 	changed chan struct{}
+	wanted  atomic.Int64
 	// coming are pulls that wait for the end of the channel.
 	coming map[string]chan error
 }
@@ -142,6 +144,8 @@ func (f *fakeImages) Disk() (gc.Disk, error) {
 }
 
 func (f *fakeImages) Changed() <-chan struct{} { return f.changed }
+
+func (f *fakeImages) Wanted() int64 { return f.wanted.Swap(0) }
 
 // digests are those of the images that are there.
 func (f *fakeImages) digests() []string {

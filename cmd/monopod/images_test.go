@@ -163,6 +163,34 @@ func TestImagesGoWhenTheDiskIsFullAndItIsKnownWhoNeedsWhich(t *testing.T) {
 	})
 }
 
+// The limit of images keeps the disk from what has unused images removed otherwise.
+func TestUnusedImagesGoWhenTheDiskWasTooFullForAnother(t *testing.T) {
+	for _, policy := range []gc.Policy{{High: 85, Low: 80, MinAge: 2 * time.Minute}, {High: 100, Low: 80}} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newKeeper(t, policy)
+			for _, d := range []string{"a", "b", "c", "pod"} {
+				c.add(d, 5)
+			}
+			c.full(84)
+			c.publish(nil, fmt.Sprintf(podOfImage, "a", "pod"))
+			c.board.mu.Lock()
+			c.board.desired.Reported["http"] = true
+			c.board.mu.Unlock()
+			c.pins.want(nil)
+			close(c.ready)
+			c.follows()
+			time.Sleep(time.Hour)
+			c.has("sha256:a", "sha256:b", "sha256:c", "sha256:pod")
+			c.fake.wanted.Store(8)
+			c.change()
+			time.Sleep(collectSettle)
+			c.has("sha256:c", "sha256:pod")
+			time.Sleep(time.Hour)
+			c.has("sha256:c", "sha256:pod")
+		})
+	}
+}
+
 func TestNothingIsCollectedWhenThePodsCannotBeSeenAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newKeeper(t, gc.Policy{High: 85, Low: 80})

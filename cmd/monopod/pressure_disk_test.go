@@ -6,7 +6,7 @@ import (
 	"monopod/runner/ctrd/bounded"
 )
 
-// An image gets no pod evicted: it leaves more than the highest threshold of a disk, whatever signal has it.
+// The highest threshold of a disk counts, whatever signal has it.
 func TestImagesLeaveWhatPodsAreEvictedFor(t *testing.T) {
 	c := &Config{EvictionHard: map[string]string{"nodefs.available": "10%", "imagefs.available": "15%", "nodefs.inodesFree": "5%", "memory.available": "90%"}}
 	p, err := c.pressure(false)
@@ -14,7 +14,7 @@ func TestImagesLeaveWhatPodsAreEvictedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	const gib = 1 << 30
-	if got, want := keepOfDisk(p.Thresholds)(bounded.Room{Bytes: 100 * gib, Inodes: 1000}), (bounded.Room{Bytes: 15*gib + diskMargin, Inodes: 60}); got != want {
+	if got, want := evictsBelow(p.Thresholds)(bounded.Room{Bytes: 100 * gib, Inodes: 1000}), (bounded.Room{Bytes: 15 * gib, Inodes: 50}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

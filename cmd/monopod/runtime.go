@@ -72,7 +72,7 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil,
 			PortsDir: hostPortsDir, Listeners: portListeners, Log: log,
 		},
-		Image: image.Config{Snapshotter: cfg.Snapshotter, Access: cfg.registryAccess(log), Limits: cfg.pullLimits(), Rules: cfg.imageRules(), PreloadDirs: cfg.PreloadDirectories, Disk: bounded.Disk{Keep: keepOfDisk(pressure.Thresholds)}, Log: log},
+		Image: image.Config{Snapshotter: cfg.Snapshotter, Access: cfg.registryAccess(log), Limits: cfg.pullLimits(), Rules: cfg.imageRules(), PreloadDirs: cfg.PreloadDirectories, Disk: bounded.Disk{Keep: evictsBelow(pressure.Thresholds)}, Log: log},
 		Logs:  logLimits(&cfg.Config), Events: cfg.Events,
 		Log: log,
 	}, nil

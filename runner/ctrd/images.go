@@ -106,6 +106,12 @@ func (r *Runtime) tellImages() {
 	}
 }
 
+// wantImages notes that the disk was too full for an image that may take so many bytes.
+func (r *Runtime) wantImages(bytes int64) {
+	r.imagesWant.Store(bytes)
+	r.tellImages()
+}
+
 // usedImages are the digests of the images that there are containers with, if only dead ones. In a containerd of others these
 // are also the containers of other instances, which share the images.
 func (r *Runtime) usedImages(ctx context.Context) (map[string]bool, error) {
@@ -215,6 +221,9 @@ func (i *Images) Remove(ctx context.Context, digest string, forced bool) error {
 
 // Changed holds a token when images came or fewer are in use than before.
 func (i *Images) Changed() <-chan struct{} { return i.r.imagesChanged }
+
+// Wanted returns how many bytes an image may take that the disk was too full for since the last call; 0: none.
+func (i *Images) Wanted() int64 { return i.r.imagesWant.Swap(0) }
 
 // Disk looks at the file system that holds the images.
 func (i *Images) Disk() (gc.Disk, error) {

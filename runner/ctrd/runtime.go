@@ -86,6 +86,8 @@ type Runtime struct {
 	snapshots string
 	// imagesChanged holds a token when images came, or fewer are in use.
 	imagesChanged chan struct{}
+	// imagesWant is how many bytes an image may take that the disk was too full for.
+	imagesWant atomic.Int64
 
 	// secretsMu guards secretsMounted.
 	secretsMu      sync.Mutex
@@ -158,7 +160,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	if cfg.Image.Doubt, err = r.openShutdown(); err != nil {
 		return nil, err
 	}
-	cfg.Image.OnDamage, cfg.Image.Disk.Dir = r.damageNotice, r.imageRoot()
+	cfg.Image.OnDamage, cfg.Image.OnFull, cfg.Image.Disk.Dir = r.damageNotice, r.wantImages, r.imageRoot()
 	if cfg.Endpoint == "" {
 		cfg.Image.Blobs = r.contentDir()
 	}

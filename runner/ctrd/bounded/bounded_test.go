@@ -10,9 +10,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/containerd/v2/plugins/content/local"
 	"github.com/containerd/errdefs"
 	"github.com/klauspost/compress/zstd"
@@ -43,6 +45,7 @@ func TestManifestsOfManyValuesAreNotRead(t *testing.T) {
 	}{
 		{"few values", ocispec.MediaTypeImageManifest, []byte(`{"layers":[{}]}`), false},
 		{"one long value", ocispec.MediaTypeImageManifest, []byte(`{"a":"` + strings.Repeat("x", 1<<20) + `"}`), false},
+		{"JSON in a string", ocispec.MediaTypeImageConfig, []byte(`{"a":"` + strings.Repeat(`[{\",`, maxValues) + `"}`), false},
 		{"many values of a manifest", ocispec.MediaTypeImageManifest, many, true},
 		{"many values of an index", ocispec.MediaTypeImageIndex, many, true},
 		{"many values of a config", ocispec.MediaTypeImageConfig, many, true},
@@ -56,6 +59,46 @@ func TestManifestsOfManyValuesAreNotRead(t *testing.T) {
 	}
 	if err := Check(t.Context(), from, put(t, from, "any/type", append(many, ' '))); !errdefs.IsResourceExhausted(err) {
 		t.Errorf("a config of another type: %v", err)
+	}
+}
+
+// An importer opens layers without a type to see how they are compressed.
+func TestZstdIsNotDecompressedByAnImport(t *testing.T) {
+	from, err := local.NewStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	compressed := []byte("\x28\xb5\x2f\xfd\x24\x04\x21\x00\x00text\x00\x00\x00\x00") // with a checksum that is wrong
+	for _, tt := range []struct {
+		name, mediaType string
+		ctx             context.Context
+		data            []byte
+		same            bool
+	}{
+		{"zstd without a type", "", Importing(t.Context()), compressed, false},
+		{"outside of an import", "", t.Context(), compressed, true},
+		{"zstd of a type", ocispec.MediaTypeImageLayerZstd, Importing(t.Context()), compressed, true},
+		{"gzip without a type", "", Importing(t.Context()), []byte("\x1f\x8b\x08"), true},
+	} {
+		r, err := Store(from).ReaderAt(tt.ctx, put(t, from, tt.mediaType, tt.data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(content.NewReader(r))
+		if err != nil || bytes.Equal(got, tt.data) != tt.same {
+			t.Errorf("%s: %q, %v", tt.name, got, err)
+		}
+		if !tt.same {
+			z, err := compression.DecompressStream(bytes.NewReader(got))
+			if err != nil || z.GetCompression() != compression.Zstd {
+				t.Errorf("%s: %v, %v", tt.name, z, err)
+			}
+			if text, err := io.ReadAll(z); err != nil || len(text) > 0 {
+				t.Errorf("%s: %q, %v", tt.name, text, err)
+			}
+			_ = z.Close()
+		}
+		_ = r.Close()
 	}
 }
 
@@ -181,7 +224,7 @@ func TestDecompressLimitsMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(r)
-		if (err != nil) != tt.refused || err == nil && string(text) != "text" {
+		if (err != nil) != tt.refused || tt.refused && !strings.Contains(err.Error(), "compress them again") || err == nil && string(text) != "text" {
 			t.Errorf("a window of %d: %q, %v", tt.window, text, err)
 		}
 		_ = r.Close()
@@ -196,40 +239,40 @@ func TestDiskIsWatched(t *testing.T) {
 		refused      bool
 	}{
 		{"enough", Room{60 * gib, 900}, Room{30 * gib, 900}, false},
-		{"below what pods are evicted at", Room{60 * gib, 900}, Room{19 * gib, 900}, true},
-		{"was below that already", Room{19 * gib, 900}, Room{18 * gib, 900}, false},
-		{"below what must always be free", Room{19 * gib, 900}, Room{gib - 1, 900}, true},
-		{"too few inodes", Room{60 * gib, 900}, Room{60 * gib, 19}, true},
-		{"full from the start", Room{gib - 1, 900}, Room{gib - 1, 900}, true},
+		{"less than pods are evicted below", Room{60 * gib, 900}, Room{19 * gib, 900}, true},
+		{"little more than that", Room{60 * gib, 900}, Room{20*gib + margin - 1, 900}, true},
+		{"little more than that from the start", Room{20*gib + 100, 900}, Room{20*gib + 51, 900}, false},
+		{"less, where little more was", Room{20*gib + 100, 900}, Room{20*gib + 49, 900}, true},
+		{"less from the start", Room{19 * gib, 900}, Room{18 * gib, 900}, false},
+		{"less than always stays free", Room{19 * gib, 900}, Room{gib - 1, 900}, true},
+		{"less than that from the start", Room{gib - 100, 900}, Room{gib / 2, 900}, false},
+		{"the other half of it", Room{gib - 100, 900}, Room{gib/2 - 100, 900}, true},
+		{"too few inodes", Room{60 * gib, 900}, Room{60 * gib, 29}, true},
+		{"few inodes from the start", Room{60 * gib, 20}, Room{60 * gib, 10}, false},
+		{"a file system without inodes", Room{60 * gib, 0}, Room{60 * gib, 0}, false},
 	} {
-		var then atomic.Bool
-		looked := make(chan struct{}, 1000)
-		d := Disk{Dir: "d", period: time.Microsecond, Keep: func(size Room) Room { return Room{size.Bytes / 5, 0} }, look: func(string) (Room, Room, error) {
-			select {
-			case looked <- struct{}{}:
-			default:
+		synctest.Test(t, func(t *testing.T) {
+			var now atomic.Pointer[Room]
+			now.Store(&tt.before)
+			d := Disk{Dir: "d", Keep: func(size Room) Room { return Room{size.Bytes / 5, 0} }, look: func(string) (Room, Room, error) {
+				return Room{100 * gib, 1000}, *now.Load(), nil
+			}}
+			ctx, stop := d.Watch(t.Context())
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if err := ctx.Err(); err != nil {
+				t.Errorf("%s: before anything was written: %v", tt.name, err)
 			}
-			if then.Load() {
-				return Room{100 * gib, 1000}, tt.then, nil
+			now.Store(&tt.then)
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			stop()
+			if err := Cause(ctx, context.Canceled); errors.Is(err, ErrFull) != tt.refused {
+				t.Errorf("%s: %v", tt.name, err)
 			}
-			return Room{100 * gib, 1000}, tt.before, nil
-		}}
-		ctx, stop := d.Watch(t.Context())
-		then.Store(true)
-		if tt.refused {
-			<-ctx.Done()
-		} else {
-			for range 10 {
-				<-looked
+			if Cause(ctx, nil) != nil {
+				t.Errorf("%s: what succeeded has failed", tt.name)
 			}
-		}
-		stop()
-		err := Cause(ctx, context.Canceled)
-		if errors.Is(err, ErrFull) != tt.refused {
-			t.Errorf("%s: %v", tt.name, err)
-		}
-		if Cause(ctx, nil) != nil {
-			t.Errorf("%s: what succeeded has failed", tt.name)
-		}
+		})
 	}
 }

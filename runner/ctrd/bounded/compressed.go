@@ -3,6 +3,8 @@ package bounded
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -14,7 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// maxWindow is the most memory that zstd may demand of who decompresses: what the highest level of the common builders of images takes.
+// maxWindow is the most memory that zstd data may demand of a decompressor: that of level 20, and four times what builders of images make.
 const maxWindow = 32 << 20
 
 // Decompress is compression.DecompressStream, with a limit for the memory that the compressed data demand: 512 MiB otherwise.
@@ -28,7 +30,25 @@ func Decompress(from io.Reader) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.IOReadCloser(), nil
+	return &zstdReader{from: r}, nil
+}
+
+// zstdReader explains what is refused. It has no other methods of a Decoder, which io.Copy would prefer.
+type zstdReader struct{ from *zstd.Decoder }
+
+// Read implements io.Reader.
+func (r *zstdReader) Read(b []byte) (int, error) {
+	n, err := r.from.Read(b)
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		err = fmt.Errorf("zstd data that need more than %d MiB of memory: compress them again, at level 20 or below and without a longer window: %w", maxWindow>>20, err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (r *zstdReader) Close() error {
+	r.from.Close()
+	return nil
 }
 
 var registered sync.Once //nolint:gochecknoglobals // so is what it registers with

@@ -17,8 +17,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
-	"golang.org/x/sys/unix"
 
+	"monopod/internal/regular"
 	"monopod/runner/ctrd/bounded"
 )
 
@@ -81,28 +81,21 @@ func stemTag(stem string) (base, tag string) {
 func (s *Store) importArchive(ctx context.Context, path string) (names []string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // containerd's client leaves the streams open by which it writes content
-	ctx, done, err := s.writing(ctx)
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	ctx, done, err := s.writing(ctx, st.Size())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = done(err) }()
 	stem, _ := archiveStem(path)
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	r, err := openArchive(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	plain, err := bounded.Decompress(&contextReader{ctx, f})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = plain.Close() }()
-	r := bounded.Archive(plain, st.Size())
-	defer func() { _ = r.Close() }() // before what it reads from
+	defer r.Close()
 
 	var nameErrs []error
 	name := func(ref string) string {
@@ -112,7 +105,7 @@ func (s *Store) importArchive(ctx context.Context, path string) (names []string,
 		}
 		return n
 	}
-	recs, err := s.client.Import(ctx, r,
+	recs, err := s.client.Import(bounded.Importing(ctx), r,
 		client.WithImageRefTranslator(name),
 		client.WithDigestRef(func(digest.Digest) string { return name("") }),
 		client.WithSkipDigestRef(func(n string) bool { return n != "" }))
@@ -130,6 +123,40 @@ func (s *Store) importArchive(ctx context.Context, path string) (names []string,
 		return nil, errors.New("it holds no image")
 	}
 	return names, nil
+}
+
+// archiveReader reads the tar of an archive, within the limits of package bounded, until its context ends.
+type archiveReader struct {
+	io.Reader
+	closers []io.Closer
+}
+
+// openArchive opens an archive. The caller must close it.
+func openArchive(ctx context.Context, path string) (_ *archiveReader, err error) {
+	f, st, err := regular.Open(path, 0)
+	if err != nil {
+		return nil, err
+	}
+	a := &archiveReader{closers: []io.Closer{f}}
+	defer func() {
+		if err != nil {
+			a.Close()
+		}
+	}()
+	plain, err := bounded.Decompress(&contextReader{ctx, f})
+	if err != nil {
+		return nil, err
+	}
+	tarred := bounded.Archive(plain, st.Size())
+	a.Reader, a.closers = &contextReader{ctx, tarred}, append(a.closers, plain, tarred) // holes are read from no file
+	return a, nil
+}
+
+// Close closes what is read, then what that reads from.
+func (a *archiveReader) Close() {
+	for _, c := range slices.Backward(a.closers) {
+		_ = c.Close()
+	}
 }
 
 // finish gives imported images their normal names and unpacks them.

@@ -41,6 +41,8 @@ type Config struct {
 	OnChange func()
 	// OnNew, which may be nil, is called when an image was pulled or imported. It must not block.
 	OnNew func()
+	// OnFull, which may be nil, is called when the disk was too full for an image, with how many bytes that may take. It must not block.
+	OnFull func(bytes int64)
 	// Doubt, unless nil, has images looked at before they are used: see Heal.
 	Doubt *Doubt
 	// Blobs is the directory of containerd's content, blobs/<algorithm>/<hex> below it; empty: damaged blobs cannot be
@@ -98,6 +100,9 @@ func NewStore(c *client.Client, cfg Config) *Store {
 	}
 	if cfg.OnNew == nil {
 		cfg.OnNew = func() {}
+	}
+	if cfg.OnFull == nil {
+		cfg.OnFull = func(int64) {}
 	}
 	if cfg.OnDamage == nil {
 		cfg.OnDamage = func(string, string, error) {}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/fsnotify/fsnotify"
+
+	"monopod/internal/regular"
 )
 
 // settle is how long a file must be quiet before it is read: one that is being copied is not complete.
@@ -156,7 +158,7 @@ func (p *preloader) scan(ctx context.Context) error {
 			continue
 		}
 		now, err := stampOf(path)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
 			continue // it was removed meanwhile, which is an event
 		}
 		known, ok := p.known[path]
@@ -164,7 +166,11 @@ func (p *preloader) scan(ctx context.Context) error {
 			continue
 		}
 		again := ok && known.err != nil && known.same(now)
-		rec := p.load(ctx, path, now, again)
+		rec := imported{stamp: now, err: err}
+		if err == nil {
+			rec.Names, rec.err = p.store.importArchive(ctx, path)
+		}
+		p.log(ctx, path, rec, again)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -198,25 +204,21 @@ func nextRetry(last time.Duration, failed bool) time.Duration {
 	return min(2*last, maxRetry)
 }
 
-// load imports one archive, logs how it went, and remembers it. again says that it failed before as it is.
-func (p *preloader) load(ctx context.Context, path string, now stamp, again bool) imported {
+// log logs how the import of an archive went, and remembers one that succeeded. again says that it failed before as it is.
+func (p *preloader) log(ctx context.Context, path string, rec imported, again bool) {
 	log := p.store.cfg.Log.With("archive", path)
-	names, err := p.store.importArchive(ctx, path)
-	rec := imported{stamp: now, Names: names, err: err}
 	switch {
 	case ctx.Err() != nil:
-		return rec
-	case err != nil && again:
-		log.Debug("preload archive still cannot be imported", "error", err)
-	case err != nil:
-		log.Warn("preload archive cannot be imported", "error", err)
+	case rec.err != nil && again:
+		log.Debug("preload archive still cannot be imported", "error", rec.err)
+	case rec.err != nil:
+		log.Warn("preload archive cannot be imported", "error", rec.err)
 	default:
-		log.Info("preload archive imported", "images", names)
+		log.Info("preload archive imported", "images", rec.Names)
 		if err := p.store.remember(ctx, path, rec); err != nil {
 			log.Warn("preload archive will be imported again at the next start", "error", err)
 		}
 	}
-	return rec
 }
 
 // archives lists the archives of all directories, by name within each.
@@ -243,7 +245,7 @@ func stampOf(path string) (stamp, error) {
 		return stamp{}, err
 	}
 	if !st.Mode().IsRegular() {
-		return stamp{}, fmt.Errorf("%s is not a regular file", path)
+		return stamp{}, &fs.PathError{Op: "open", Path: path, Err: regular.ErrSpecial}
 	}
 	s := stamp{Size: st.Size(), MTime: st.ModTime().UTC()}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {

@@ -131,7 +131,7 @@ func (s *Store) describe(ctx context.Context, rec images.Image) (*description, e
 
 // unpack makes the snapshots of an image whose content is here.
 func (s *Store) unpack(ctx context.Context, rec images.Image) (err error) {
-	ctx, done, err := s.writing(ctx)
+	ctx, done, err := s.writing(ctx, s.size(ctx, rec.Name))
 	if err != nil {
 		return err
 	}

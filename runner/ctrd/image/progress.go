@@ -93,6 +93,14 @@ func (t *transfer) watch(next images.Handler) images.Handler {
 	})
 }
 
+// total returns how many bytes are to be fetched, as far as that is known.
+func (t *transfer) total() (bytes int64) {
+	for _, d := range t.expected() {
+		bytes += d.Size
+	}
+	return bytes
+}
+
 func (t *transfer) expected() []ocispec.Descriptor {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -42,7 +42,7 @@ func (s *Store) refresh(ctx context.Context, name string, rule *trust.Rule) (*Im
 			return img, err
 		}
 		errs = append(errs, err)
-		if errors.Is(err, errStalled) || errors.Is(err, errUnsigned) {
+		if errors.Is(err, errStalled) || errors.Is(err, errUnsigned) || errors.Is(err, bounded.ErrFull) {
 			break
 		}
 	}
@@ -99,6 +99,7 @@ func (s *Store) refreshFrom(ctx context.Context, resolver remotes.Resolver, name
 	defer func() {
 		unwatch()
 		err = bounded.Cause(ctx, err)
+		s.full(err, t.total())
 		done(err)
 	}()
 	t.expect(target)

@@ -25,13 +25,15 @@ func (s *Store) refetch(ctx context.Context, name string, desc ocispec.Descripto
 	if blobs == "" {
 		return "", errors.New("the content of this containerd is not ours to repair; remove the image and pull it again")
 	}
+	ctx, unwatch := s.cfg.Disk.Watch(ctx)
+	defer func() { unwatch(); err = bounded.Cause(ctx, err) }()
 	tmp, err := os.CreateTemp(blobs, TempPrefix+"*")
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, tmp.Close(), removed(tmp.Name())) }()
 	for _, path := range (&preloader{store: s}).archives() {
-		if findBlob(path, desc, tmp) == nil {
+		if findBlob(ctx, path, desc, tmp) == nil {
 			return path, place(tmp, desc, blobs)
 		}
 	}
@@ -61,18 +63,13 @@ func place(tmp *os.File, desc ocispec.Descriptor, blobs string) error {
 var errNoBlob = errors.New("is not in it")
 
 // findBlob looks in an image archive for a blob, whatever its name there, and copies it to tmp.
-func findBlob(path string, desc ocispec.Descriptor, tmp *os.File) error {
-	f, err := os.Open(path)
+func findBlob(ctx context.Context, path string, desc ocispec.Descriptor, tmp *os.File) error {
+	archive, err := openArchive(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }()
-	text, err := bounded.Decompress(f)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = text.Close() }()
-	for r := tar.NewReader(text); ; {
+	defer archive.Close()
+	for r := tar.NewReader(archive); ; {
 		hdr, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return errNoBlob

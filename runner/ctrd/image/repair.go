@@ -21,7 +21,7 @@ import (
 // that are replaced now. An image that is as it should be costs reading it; nothing is compared after an error that has
 // another reason for sure.
 func (s *Store) repaired(ctx context.Context, rec images.Image, err error) bool {
-	if err == nil || ctx.Err() != nil || errors.Is(err, unix.ENOSPC) || errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, unix.ENOSPC) || errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsResourceExhausted(err) {
 		return false
 	}
 	select { // one after the other: images have blobs in common

@@ -32,13 +32,15 @@ func (s *Store) resumable(ctx context.Context, key, name string) (_ context.Cont
 	}
 	return leases.WithLease(ctx, l.ID), func(err error) {
 		ctx := context.WithoutCancel(ctx)
+		var opts []leases.DeleteOpt
 		if err != nil {
 			if !spoiled(err) {
 				return
 			}
 			s.abort(ctx, l)
+			opts = append(opts, leases.SynchronousDelete)
 		}
-		if err := service.Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
+		if err := service.Delete(ctx, l, opts...); err != nil && !errdefs.IsNotFound(err) {
 			s.cfg.Log.Warn("what came of an image is kept for a day", "image", name, "err", err)
 		}
 	}, nil

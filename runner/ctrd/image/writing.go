@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,9 +12,19 @@ import (
 	"monopod/runner/ctrd/bounded"
 )
 
-// writing returns a context for writing content and snapshots, which ends when the disk gets too full. done must be called with how it
-// went: after an error what was written is removed at once, and it returns why.
-func (s *Store) writing(ctx context.Context) (_ context.Context, done func(error) error, err error) {
+// unpackedRatio is how many bytes an image is expected to take, for each one that is known of it before.
+const unpackedRatio = 3
+
+// full reports that the disk was too full for an image of which so many bytes are known, if that is why it failed.
+func (s *Store) full(err error, known int64) {
+	if errors.Is(err, bounded.ErrFull) {
+		s.cfg.OnFull(unpackedRatio * known)
+	}
+}
+
+// writing returns a context for writing an image of which so many bytes are known, which ends when the disk gets too full. The caller must call done with
+// the result: after an error it removes what was written, at once, and returns the cause.
+func (s *Store) writing(ctx context.Context, known int64) (_ context.Context, done func(error) error, err error) {
 	service := s.client.LeasesService()
 	l, err := service.Create(ctx, leases.WithRandomID(), leases.WithExpiration(24*time.Hour))
 	if err != nil {
@@ -26,6 +37,7 @@ func (s *Store) writing(ctx context.Context) (_ context.Context, done func(error
 		var opts []leases.DeleteOpt
 		if err != nil {
 			err = bounded.Cause(ctx, err)
+			s.full(err, known)
 			s.abort(after, l)
 			opts = append(opts, leases.SynchronousDelete)
 		}
