@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -113,9 +112,6 @@ func Refusal(code int, reason metav1.StatusReason, lines []string) *apierrors.St
 	}}
 }
 
-// maxApply is the most bytes a request may have: far more than what runs on one machine needs.
-const maxApply = 64 << 20
-
 // applyRoutes adds what changes something.
 func (s *Server) applyRoutes(mux *http.ServeMux) {
 	if s.cfg.Applier == nil {
@@ -128,9 +124,9 @@ func (s *Server) applyRoutes(mux *http.ServeMux) {
 // serveChange decodes a request, carries it out and answers.
 func serveChange[R, A any](s *Server, w http.ResponseWriter, r *http.Request, do func(context.Context, R) (A, error)) {
 	var req R
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxApply))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&req); err != nil {
+	end, err := s.decode(w, r, &req)
+	defer end()
+	if err != nil {
 		s.fail(w, statusError(http.StatusBadRequest, "the request cannot be read: "+err.Error()))
 		return
 	}

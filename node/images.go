@@ -157,14 +157,14 @@ func (s *Server) imageRoutes(mux *http.ServeMux) {
 // waits for.
 func (s *Server) pull(w http.ResponseWriter, r *http.Request) {
 	var req PullRequest
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxApply))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&req); err != nil || len(req.Images) == 0 {
+	end, err := s.decode(w, r, &req)
+	end() // pulls take their time
+	if err != nil || len(req.Images) == 0 {
 		s.fail(w, statusError(http.StatusBadRequest, fmt.Sprintf("the request names no images: %v", err)))
 		return
 	}
 	enc, flush, began := json.NewEncoder(w), http.NewResponseController(w), false
-	err := s.cfg.Images.Pull(r.Context(), req, func(e PullEvent) {
+	err = s.cfg.Images.Pull(r.Context(), req, func(e PullEvent) {
 		if !began {
 			w.Header().Set("Content-Type", "application/json")
 			began = true

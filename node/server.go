@@ -70,11 +70,12 @@ type Server struct {
 	streams *podstream.Handler
 	// grace is shutdownGrace, but for tests.
 	grace time.Duration
+	turns turns
 }
 
 // NewServer returns a Server. It does no I/O.
 func NewServer(cfg Config) *Server {
-	s := &Server{cfg: cfg, grace: shutdownGrace}
+	s := &Server{cfg: cfg, grace: shutdownGrace, turns: newTurns()}
 	if cfg.Reach != nil {
 		s.streams = podstream.New(podstream.Config{Pods: s, Runtime: cfg.Reach, Logs: s.containerLogs, IdleTimeout: cfg.StreamIdleTimeout, Log: cfg.Log})
 	}

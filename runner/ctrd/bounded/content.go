@@ -14,6 +14,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod/internal/jsonlimit"
 )
 
 const (
@@ -94,33 +96,11 @@ func check(r content.ReaderAt, d ocispec.Descriptor) error {
 	return nil
 }
 
-// countValues refuses JSON that has too many values. Strings are passed over: labels of images hold JSON, too.
+// countValues refuses JSON that has too many values. Labels of images hold JSON, too: strings do not count.
 func countValues(r io.Reader) error {
-	var block [32 << 10]byte
-	var values int
-	var quoted, escaped bool
-	for {
-		n, err := r.Read(block[:])
-		for _, c := range block[:n] {
-			switch {
-			case escaped:
-				escaped = false
-			case c == '"':
-				quoted = !quoted
-			case quoted:
-				escaped = c == '\\'
-			case c == '[' || c == '{' || c == ',':
-				values++
-			}
-		}
-		if values > maxValues {
-			return fmt.Errorf("the JSON has more than %d values: %w", maxValues, errdefs.ErrResourceExhausted)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	_, err := io.Copy(io.Discard, jsonlimit.NewReader(r, maxValues))
+	if errors.Is(err, jsonlimit.ErrTooMany) {
+		err = fmt.Errorf("%w: %w", err, errdefs.ErrResourceExhausted)
 	}
+	return err
 }

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"monopod/internal/jsonlimit"
+)
+
+const (
+	// maxApply is the most bytes of a request that changes something: far more than what runs on one machine needs. They take several times that while they are decoded.
+	maxApply = 16 << 20
+	// maxApplyValues is the most values of it: its files are one each.
+	maxApplyValues = 50_000
+	// fewBytes is what a request may have that does not wait for others.
+	fewBytes = 64 << 10
+	// manyBytes is what a request has that is returned to the system at once, before the next one takes as much.
+	manyBytes = 1 << 20
+	// bodyWithin is how long a client has to send it: others wait for their turn meanwhile.
+	bodyWithin = 30 * time.Second
+)
+
+// turns lets one large request after the other into memory.
+type turns chan struct{}
+
+func newTurns() turns { return make(turns, 1) }
+
+// take waits for a turn, which the caller must end.
+func (t turns) take(ctx context.Context) (end func(), err error) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// decode reads the body of a request. The caller must call end when it needs it no more; a request whose body is large, or of unknown length, keeps others waiting until then.
+func (s *Server) decode(w http.ResponseWriter, r *http.Request, into any) (end func(), err error) {
+	end = func() {}
+	if r.ContentLength < 0 || r.ContentLength > fewBytes {
+		over, err := s.turns.take(r.Context())
+		if err != nil {
+			return end, err
+		}
+		end = over
+		if r.ContentLength < 0 || r.ContentLength > manyBytes {
+			end = func() { debug.FreeOSMemory(); over() }
+		}
+	}
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyWithin)) // not all that tests answer with can
+	defer func() { _ = deadline.SetReadDeadline(time.Time{}) }()
+	dec := json.NewDecoder(jsonlimit.NewReader(http.MaxBytesReader(w, r.Body, maxApply), maxApplyValues))
+	dec.DisallowUnknownFields()
+	err = dec.Decode(into)
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		err = fmt.Errorf("it has more than %d MiB; apply fewer files at once", maxApply>>20)
+	}
+	return end, err
+}
