@@ -142,7 +142,7 @@ func sparse(size int64) []byte {
 func TestArchivesAreLimited(t *testing.T) {
 	many := make([]tar.Header, maxEntries+1)
 	for i := range many {
-		many[i] = tar.Header{Typeflag: tar.TypeDir, Name: fmt.Sprintf("d%d/", i)}
+		many[i] = tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("f%d", i)}
 	}
 	file := func(name string, size int64) tar.Header {
 		return tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Uid: 5, PAXRecords: map[string]string{"SCHILY.xattr.user.x": "\xff"}}
@@ -153,7 +153,8 @@ func TestArchivesAreLimited(t *testing.T) {
 		refused string
 	}{
 		{"as many files as there may be", tarOf(t, many[1:]...), ""},
-		{"more files", tarOf(t, many...), "more than 20000 files"},
+		{"a directory more", tarOf(t, append(many[1:], tar.Header{Typeflag: tar.TypeDir, Name: "d/"})...), ""},
+		{"more files", tarOf(t, many...), "more than 10000 files"},
 		{"JSON of many values", tarOf(t, file("./manifest.json", maxValues+1)), "more than 50000 values"},
 		{"large JSON", tarOf(t, file("oci-layout", MaxMetadata+1)), "bytes, of which"},
 		{"a blob of many values", tarOf(t, file("blobs/sha256/x", maxValues+1)), ""},
