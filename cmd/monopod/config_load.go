@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
-	nested "github.com/knadh/koanf/maps"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
 	"monopod/internal/bundle"
@@ -22,7 +22,7 @@ import (
 
 const (
 	defaultConfigFile = "/etc/monopod/config.yaml"
-	// layerDelim separates the levels of a key while layers are merged. It is not the dot, which may be part of a header name.
+	// layerDelim separates the levels of a key inside koanf. It is not the dot, which may be part of a header name.
 	layerDelim = "/"
 )
 
@@ -178,7 +178,7 @@ func (l *configLoader) take(path string, read func(string) ([]byte, error)) {
 // finish merges the layers, decodes and checks the result.
 func (l *configLoader) finish() (*LoadedConfig, error) {
 	out := &LoadedConfig{Sources: map[string]string{}, Files: l.files, Warnings: l.warnings}
-	values := map[string]any{}
+	k := koanf.New(layerDelim)
 	defaults := layer{}
 	for _, key := range l.keys {
 		defaults[key.path] = setting{value: key.value()}
@@ -188,10 +188,13 @@ func (l *configLoader) finish() (*LoadedConfig, error) {
 		}
 	}
 	for _, lay := range append([]layer{defaults}, l.layers...) {
-		merge(values, lay, defaults)
+		if err := merge(k, lay, defaults); err != nil {
+			return nil, fmt.Errorf("merge configuration: %w", err)
+		}
 		l.trace(lay, out.Sources)
 	}
-	if err := decodeConfig(values, &out.Config); err != nil {
+	dc := &mapstructure.DecoderConfig{ErrorUnused: true}
+	if err := k.UnmarshalWithConf("", &out.Config, koanf.UnmarshalConf{DecoderConfig: dc}); err != nil {
 		return nil, fmt.Errorf("decode configuration: %w", err)
 	}
 	if err := out.derive(l.env.hostname); err != nil {
@@ -204,29 +207,20 @@ func (l *configLoader) finish() (*LoadedConfig, error) {
 	return out, nil
 }
 
-// merge puts the values of a layer over those of the layers before it. Only maps are merged, unless the layer resets them.
-func merge(values map[string]any, lay, defaults layer) {
-	flat := make(map[string]any, len(lay))
+func merge(k *koanf.Koanf, lay, defaults layer) error {
+	if len(lay) == 0 {
+		return nil // what is there would be copied all the same
+	}
+	flat := map[string]any{}
 	for path, s := range lay {
+		name := strings.ReplaceAll(path, ".", layerDelim)
 		if s.reset {
-			nested.Delete(values, strings.Split(path, "."))
+			k.Delete(name)
 			s.value = defaults[path].value
 		}
-		if m, ok := s.value.(map[string]any); ok {
-			s.value = maps.Clone(m) // later layers are merged into it
-		}
-		flat[strings.ReplaceAll(path, ".", layerDelim)] = s.value
+		flat[name] = s.value
 	}
-	nested.Merge(nested.Unflatten(flat, layerDelim), values)
-}
-
-// decodeConfig fills cfg in; a value that it has no field for is an error.
-func decodeConfig(values map[string]any, cfg *Config) error {
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{ErrorUnused: true, TagName: "koanf", Result: cfg})
-	if err != nil {
-		return err
-	}
-	return d.Decode(values)
+	return k.Load(confmap.Provider(flat, layerDelim), nil)
 }
 
 // trace notes where the values of a layer come from. Maps of several layers are merged, so that all count.
@@ -263,9 +257,8 @@ func (l *configLoader) readEnviron() {
 	byName := map[string]configKey{}
 	known := []string{strings.TrimPrefix(envConfigFile, envPrefix), strings.TrimPrefix(envBundleDir, envPrefix), strings.TrimPrefix(envRequestTimeout, envPrefix)}
 	for _, key := range l.keys {
-		name := key.env()
-		byName[name] = key
-		known = append(known, strings.TrimPrefix(name, envPrefix))
+		byName[key.env()] = key
+		known = append(known, strings.TrimPrefix(key.env(), envPrefix))
 	}
 	lay := layer{}
 	environ := slices.Clone(l.env.environ)
