@@ -30,7 +30,7 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
-		err = replace(f.Name(), path)
+		err = Replace(f.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
@@ -38,14 +38,26 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return SyncDir(dir)
 }
 
-// replace renames a file. A directory in its place, which rename does not replace, is set aside: else what is stored there
+// Replace renames a file. A directory in its place, which rename does not replace, is set aside: else what is stored there
 // could never be stored again.
-func replace(from, to string) error {
+func Replace(from, to string) error {
 	err := os.Rename(from, to)
 	if info, serr := os.Lstat(to); err != nil && serr == nil && info.IsDir() {
 		if err = SetAside(to, to+damagedSuffix); err == nil {
 			err = os.Rename(from, to)
 		}
+	}
+	return err
+}
+
+// Remove removes a file, and sets a directory in its place aside. One that is missing is removed.
+func Remove(path string) error {
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if info, serr := os.Lstat(path); err != nil && serr == nil && info.IsDir() {
+		return SetAside(path, path+damagedSuffix)
 	}
 	return err
 }

@@ -44,8 +44,9 @@ const (
 //	write .new-N for each object, fsync -> write .change (what replaces what), fsync -> rename, remove -> remove .change
 type Store struct {
 	dir string
-	// write is atomicfile.Write; tests have disks that fail.
-	write func(path string, data []byte, mode fs.FileMode) error
+	// write is atomicfile.Write, replace atomicfile.Replace; tests have disks that fail.
+	write   func(path string, data []byte, mode fs.FileMode) error
+	replace func(from, to string) error
 
 	// mu is held during a change.
 	mu sync.Mutex
@@ -60,7 +61,9 @@ type Store struct {
 }
 
 // NewStore returns the store of a directory. It does no I/O.
-func NewStore(dir string) *Store { return &Store{dir: dir, write: atomicfile.Write} }
+func NewStore(dir string) *Store {
+	return &Store{dir: dir, write: atomicfile.Write, replace: atomicfile.Replace}
+}
 
 // Dir is the directory.
 func (s *Store) Dir() string { return s.dir }
@@ -126,11 +129,15 @@ func FileName(id manifests.ObjectID) string {
 // Path is where an object is stored.
 func (s *Store) Path(id manifests.ObjectID) string { return filepath.Join(s.dir, FileName(id)) }
 
-// Get returns the stored document of an object, nil when there is none.
+// Get returns the stored document of an object, nil when there is none, and an empty one when it cannot be read: it can be replaced and removed
+// like any other.
 func (s *Store) Get(id manifests.ObjectID) ([]byte, error) {
 	data, err := atomicfile.Read(s.Path(id), atomicfile.MaxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if errors.Is(err, atomicfile.ErrDamaged) {
+		return []byte{}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read what was applied: %w", err)
@@ -273,14 +280,14 @@ func (s *Store) carryOut(p plan) error {
 	defer s.whole.Unlock()
 	for _, tmp := range slices.Sorted(maps.Keys(p.Rename)) {
 		s.at("rename")
-		err := os.Rename(filepath.Join(s.dir, tmp), filepath.Join(s.dir, p.Rename[tmp]))
+		err := s.replace(filepath.Join(s.dir, tmp), filepath.Join(s.dir, p.Rename[tmp]))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	for _, name := range p.Remove {
 		s.at("remove")
-		if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := atomicfile.Remove(filepath.Join(s.dir, name)); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"monopod/internal/atomicfile"
 	"monopod/internal/atomicfile/damagetest"
 	"monopod/manifests"
 )
@@ -89,6 +90,37 @@ func TestStoreKeepsOneFileForEachObject(t *testing.T) {
 	for path, want := range map[string]fs.FileMode{s.Dir(): 0o700, s.Path(pod("b")): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v %v, want %v: it may hold Secrets", path, info, err, want)
+		}
+	}
+}
+
+// TestADocumentThatIsDamagedIsReplacedAndRemoved: neither could be done any more.
+func TestADocumentThatIsDamagedIsReplacedAndRemoved(t *testing.T) {
+	for name, damage := range damagetest.Ways() {
+		for _, more := range []string{"", "other"} { // by a journal, or without one
+			s := NewStore(t.TempDir())
+			change(t, s, Change{Put: put("v1", "a", "b")})
+			for _, n := range []string{"a", "b"} {
+				if err := damage(s.Path(pod(n))); err != nil {
+					t.Fatal(err)
+				}
+				_ = os.Remove(damagetest.Stray(s.Path(pod(n))))
+				if data, err := s.Get(pod(n)); err != nil || data == nil {
+					t.Errorf("%s: %q %v", name, data, err)
+				}
+			}
+			if more != "" {
+				change(t, s, Change{Put: put("v2", "a", more), Remove: []manifests.ObjectID{pod("b")}})
+			} else {
+				change(t, s, Change{Put: put("v2", "a")})
+				change(t, s, Change{Remove: []manifests.ObjectID{pod("b")}})
+			}
+			if data, err := s.Get(pod("a")); err != nil || string(data) != "v2 a" {
+				t.Errorf("%s: %q %v", name, data, err)
+			}
+			if data, err := s.Get(pod("b")); err != nil || data != nil {
+				t.Errorf("%s: %q %v", name, data, err)
+			}
 		}
 	}
 }
@@ -199,9 +231,11 @@ func TestAChangeOfOneObjectThatIsCutOff(t *testing.T) {
 func TestAChangeThatCannotBeFinishedIsFinishedLater(t *testing.T) {
 	s := NewStore(t.TempDir())
 	change(t, s, Change{Put: put("v1", "a")})
-	way := s.Path(pod("b"))
-	if err := os.MkdirAll(filepath.Join(way, "x"), 0o755); err != nil {
-		t.Fatal(err)
+	s.replace = func(from, to string) error {
+		if to == s.Path(pod("b")) {
+			return errors.New("the disk is bad")
+		}
+		return atomicfile.Replace(from, to)
 	}
 	err := s.Change(Change{Put: put("v2", "a", "b")})
 	if _, ok := errors.AsType[*UnfinishedError](err); !ok {
@@ -210,9 +244,7 @@ func TestAChangeThatCannotBeFinishedIsFinishedLater(t *testing.T) {
 	if err := s.Change(Change{Put: put("v3", "c")}); err == nil {
 		t.Error("another change was made before the first was finished")
 	}
-	if err := os.RemoveAll(way); err != nil {
-		t.Fatal(err)
-	}
+	s.replace = atomicfile.Replace
 	change(t, s, Change{Put: put("v3", "c")})
 	want := map[string]string{"pod.default.a.yaml": "v2 a", "pod.default.b.yaml": "v2 b", "pod.default.c.yaml": "v3 c"}
 	if got := stored(t, s.Dir()); !maps.Equal(got, want) {
