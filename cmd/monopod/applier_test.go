@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"monopod/events"
+	"monopod/internal/atomicfile"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/rollout"
@@ -21,12 +22,17 @@ import (
 	"monopod/watcher/applied"
 )
 
-// What is a directory cannot be replaced by a file.
 func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
 	dir := t.TempDir()
 	b := newBoard()
 	b.publish(watcher.Desired{Reported: map[string]bool{sourceFile: true}})
-	store := applied.NewStore(dir)
+	bad := ""
+	store := applied.NewStoreOn(applied.Disk{Write: atomicfile.Write, Replace: func(from, to string) error {
+		if to == bad {
+			return errors.New("the disk is bad")
+		}
+		return atomicfile.Replace(from, to)
+	}}, dir)
 	a := &applier{store: store, board: b, order: []string{sourceFile, sourceApplied}, log: slog.New(slog.DiscardHandler)}
 	way := store.Path(manifests.ObjectID{Kind: "Pod", Namespace: "default", Name: "b"})
 	change := applied.Change{Put: map[manifests.ObjectID][]byte{
@@ -35,9 +41,7 @@ func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
 	if err := store.Open(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(way, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	bad = way
 	var result node.ApplyResult
 	if err := a.change(change, &result); err != nil || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "it is stored") {
 		t.Errorf("%+v, %v", result, err)
@@ -47,9 +51,7 @@ func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
 	if said == "" || app.openApplied(said) != said {
 		t.Errorf("it says %q", said)
 	}
-	if err := os.RemoveAll(way); err != nil {
-		t.Fatal(err)
-	}
+	bad = ""
 	if said := app.openApplied(said); said != "" {
 		t.Errorf("it says %q", said)
 	}

@@ -44,9 +44,8 @@ const (
 //	write .new-N for each object, fsync -> write .change (what replaces what), fsync -> rename, remove -> remove .change
 type Store struct {
 	dir string
-	// write is atomicfile.Write, replace atomicfile.Replace; tests have disks that fail.
-	write   func(path string, data []byte, mode fs.FileMode) error
-	replace func(from, to string) error
+	// disk is atomicfile; tests have disks that fail.
+	disk Disk
 
 	// mu is held during a change.
 	mu sync.Mutex
@@ -60,10 +59,19 @@ type Store struct {
 	whole sync.Mutex
 }
 
+// Disk is how files are written durably, and renamed over others.
+type Disk struct {
+	Write   func(path string, data []byte, mode fs.FileMode) error
+	Replace func(from, to string) error
+}
+
 // NewStore returns the store of a directory. It does no I/O.
 func NewStore(dir string) *Store {
-	return &Store{dir: dir, write: atomicfile.Write, replace: atomicfile.Replace}
+	return NewStoreOn(Disk{Write: atomicfile.Write, Replace: atomicfile.Replace}, dir)
 }
+
+// NewStoreOn returns the store of a directory on another disk.
+func NewStoreOn(disk Disk, dir string) *Store { return &Store{dir: dir, disk: disk} }
 
 // Dir is the directory.
 func (s *Store) Dir() string { return s.dir }
@@ -263,7 +271,7 @@ func (s *Store) decide(p plan) error {
 	}
 	s.at("decide")
 	path := filepath.Join(s.dir, journal)
-	if err := s.write(path, data, 0o600); err != nil {
+	if err := s.disk.Write(path, data, 0o600); err != nil {
 		// Whether it is on the disk is not known: take it back.
 		if back := os.Remove(path); back != nil && !errors.Is(back, fs.ErrNotExist) {
 			return &UnfinishedError{Err: errors.Join(err, back)}
@@ -280,7 +288,7 @@ func (s *Store) carryOut(p plan) error {
 	defer s.whole.Unlock()
 	for _, tmp := range slices.Sorted(maps.Keys(p.Rename)) {
 		s.at("rename")
-		err := s.replace(filepath.Join(s.dir, tmp), filepath.Join(s.dir, p.Rename[tmp]))
+		err := s.disk.Replace(filepath.Join(s.dir, tmp), filepath.Join(s.dir, p.Rename[tmp]))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

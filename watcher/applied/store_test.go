@@ -231,7 +231,7 @@ func TestAChangeOfOneObjectThatIsCutOff(t *testing.T) {
 func TestAChangeThatCannotBeFinishedIsFinishedLater(t *testing.T) {
 	s := NewStore(t.TempDir())
 	change(t, s, Change{Put: put("v1", "a")})
-	s.replace = func(from, to string) error {
+	s.disk.Replace = func(from, to string) error {
 		if to == s.Path(pod("b")) {
 			return errors.New("the disk is bad")
 		}
@@ -244,7 +244,7 @@ func TestAChangeThatCannotBeFinishedIsFinishedLater(t *testing.T) {
 	if err := s.Change(Change{Put: put("v3", "c")}); err == nil {
 		t.Error("another change was made before the first was finished")
 	}
-	s.replace = atomicfile.Replace
+	s.disk.Replace = atomicfile.Replace
 	change(t, s, Change{Put: put("v3", "c")})
 	want := map[string]string{"pod.default.a.yaml": "v2 a", "pod.default.b.yaml": "v2 b", "pod.default.c.yaml": "v3 c"}
 	if got := stored(t, s.Dir()); !maps.Equal(got, want) {
@@ -291,7 +291,7 @@ func TestAChangeWhoseJournalFailsIsTakenBackOrUnfinished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := NewStore(t.TempDir())
 			change(t, s, Change{Put: put("v1", "a", "b")})
-			s.write = func(path string, data []byte, _ fs.FileMode) error {
+			s.disk.Write = func(path string, data []byte, _ fs.FileMode) error {
 				return errors.Join(tt.leaves(path, data), syscall.EIO)
 			}
 			err := s.Change(Change{Put: put("v2", "a", "b")})
