@@ -45,7 +45,7 @@ func (p *program) cleanup(ctx context.Context, cfg *LoadedConfig) error {
 		return errors.Join(swept, err)
 	}
 	defer held.release()
-	return errors.Join(swept, p.giveBack(ctx, cfg, newLogger(p.rawErr(), cfg.Logging)), leaveBudget(p.host.cgroups, &cfg.Config))
+	return errors.Join(swept, p.giveBack(ctx, cfg, p.commandLog(cfg)), leaveBudget(p.host.cgroups, &cfg.Config))
 }
 
 // giveBack undoes what an instance without pods has set up. Its locks must be held.

@@ -86,12 +86,12 @@ func (p *program) stopService(ctx context.Context, unit string) error {
 	return p.host.systemctl(ctx, "disable", "--now", systemd.UnitName)
 }
 
-// commandLog is the log of a command that works as a daemon does: what it does it prints, so that only what goes wrong is logged, unless its command line
-// asks for more.
+// commandLog is the log of a command that works as a daemon does: what it does it prints, so that only errors are logged, unless its command line
+// asks for more. Warnings are about what a daemon that goes on would have to live with.
 func (p *program) commandLog(cfg *LoadedConfig) *slog.Logger {
 	l := cfg.Logging
-	if l.Level != "error" && !strings.HasPrefix(cfg.Sources["logging.level"], "--") {
-		l.Level = "warn"
+	if !strings.HasPrefix(cfg.Sources["logging.level"], "--") {
+		l.Level = "error"
 	}
 	return newLogger(p.rawErr(), l)
 }

@@ -20,7 +20,7 @@ func TestPeopleSeeNothingThatIsNotEscaped(t *testing.T) {
 		"logs":    "the log of a container, as kubectl",
 		"copyOut": "an archive", "oneLog": "the log of a container behind an escaped prefix", "printItems": "jsonpath, whose strings are escaped", "streams": "the output of a process", "command": "the output of the command of `up`",
 		"pull": "JSON, or nothing but whether it is a terminal", "screen": "nothing: its size", "show": "bars, whose texts are printed by a printer", "top": "nothing but whether it is a terminal",
-		"serve": "slog, which quotes", "cleanup": "slog, which quotes", "commandLog": "slog, which quotes",
+		"serve": "slog, which quotes", "commandLog": "slog, which quotes",
 		"tellOnce": "JSON", "notUp": "JSON", "use": "JSON", "validate": "JSON", "printConfig": "JSON",
 	}
 	ways := []string{"stdout", "stderr", "raw", "rawErr", "rawJSON"}

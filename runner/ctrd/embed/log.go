@@ -71,6 +71,10 @@ func noise(e *logrus.Entry) bool {
 		return true // the FIFO is closed under the copying goroutine
 	case strings.HasPrefix(e.Message, "cgroups: epoll wait"):
 		return true
+	case e.Message == "failed to delete dead shim" || e.Message == "failed to clean up after shim disconnected":
+		err, _ := e.Data[logrus.ErrorKey].(error)
+		said, _ := e.Data["stderr"].(string)
+		return err != nil && strings.Contains(err.Error()+said, "getwd: no such file or directory") // its bundle has been removed: nothing is left
 	}
 	return false
 }
