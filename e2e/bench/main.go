@@ -44,7 +44,7 @@ type bench struct {
 	agent  *agent
 	floor  *floor
 	result map[string]float64
-	// samples are of figures that are measured in rounds.
+	// samples are the measurements of figures, of which the medians are results: by network and figure, such as pod_start.
 	samples map[string][]time.Duration
 }
 
@@ -143,18 +143,23 @@ func (b *bench) measure(ctx context.Context) error {
 	return nil
 }
 
-// medians makes one figure of the samples of all rounds.
+// sample adds a measurement of a figure.
+func (b *bench) sample(network, figure string, d time.Duration) {
+	key := network + "_" + figure
+	b.samples[key] = append(b.samples[key], d)
+}
+
+// medians sets the results of all figures that have samples.
 func (b *bench) medians() {
 	for key, s := range b.samples {
 		slices.Sort(s)
-		b.result[key] = ms(s[len(s)/2])
+		b.result[key+"_ms"], b.result[key+"_best_ms"] = ms(s[len(s)/2]), ms(s[0])
 	}
 }
 
 // single measures one pod at a time, alternating with the floor so that both see the same machine.
 func (b *bench) single(ctx context.Context, network string) error {
-	samples := map[string][]time.Duration{}
-	add := func(what string, d time.Duration) { samples[what] = append(samples[what], d) }
+	add := func(figure string, d time.Duration) { b.sample(network, figure, d) }
 	for i := range b.reps {
 		f, err := b.floor.run(ctx, network == "pod")
 		if err != nil {
@@ -168,17 +173,11 @@ func (b *bench) single(ctx context.Context, network string) error {
 			return err
 		}
 	}
-	for what, s := range samples {
-		slices.Sort(s)
-		b.result[network+"_"+what+"_ms"] = ms(s[len(s)/2])
-		b.result[network+"_"+what+"_best_ms"] = ms(s[0])
-	}
 	return nil
 }
 
 // ordered measures pods with an init container, two sidecars and three containers, until the last one runs.
 func (b *bench) ordered(ctx context.Context, network string) error {
-	var samples []time.Duration
 	for i := range b.reps {
 		name := fmt.Sprintf("o%s%d", network, i)
 		t0 := b.agent.putOrdered(name, network)
@@ -190,7 +189,7 @@ func (b *bench) ordered(ctx context.Context, network string) error {
 			}
 			last = max(last, at)
 		}
-		samples = append(samples, last-t0)
+		b.sample(network, "ordered", last-t0)
 		time.Sleep(300 * time.Millisecond)
 		b.agent.drop(name)
 		for c := range 6 {
@@ -203,8 +202,6 @@ func (b *bench) ordered(ctx context.Context, network string) error {
 			return err
 		}
 	}
-	slices.Sort(samples)
-	b.result[network+"_ordered_ms"], b.result[network+"_ordered_best_ms"] = ms(samples[len(samples)/2]), ms(samples[0])
 	return nil
 }
 
@@ -272,8 +269,7 @@ func (b *bench) bulk(ctx context.Context, network string) error {
 		return err
 	}
 	for what, d := range map[string]time.Duration{"start": started, "remove": removed, "clean": monotonic() - t0} {
-		key := fmt.Sprintf("%s_%s%d_ms", network, what, b.pods)
-		b.samples[key] = append(b.samples[key], d)
+		b.sample(network, fmt.Sprintf("%s%d", what, b.pods), d)
 	}
 	time.Sleep(2 * time.Second)
 	return ctx.Err()
