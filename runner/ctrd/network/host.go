@@ -175,6 +175,9 @@ func (s bridgeSpec) complete(dev netlink.Link) error {
 		}
 	}
 	if len(lacks.addrs) > 0 || lacks.down { // with which the kernel has made routes
+		if err := link.Delivered(dev, lacks.addrs); err != nil {
+			return err
+		}
 		if lacks, err = s.lacks(dev); err != nil {
 			return err
 		}

@@ -93,17 +93,21 @@ func Connect(p Pod, bridge int) (Ends, error) {
 // carrier waits until the kernel has noticed that both ends are up: what is sent before is lost, and a lost ARP request
 // costs a second.
 func carrier(host int) error {
+	return await("the link does not come up", func() (bool, error) {
+		l, err := netlink.LinkByIndex(host)
+		return err == nil && l.Attrs().OperState == netlink.OperUp, err
+	})
+}
+
+// await looks again and again at what the kernel does on its own, until it is done; failure says that it was not in time.
+func await(failure string, done func() (bool, error)) error {
 	const step, patience = 200 * time.Microsecond, 5 * time.Second
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(step) {
-		l, err := netlink.LinkByIndex(host)
-		if err != nil {
+		if ok, err := done(); ok || err != nil {
 			return err
 		}
-		if l.Attrs().OperState == netlink.OperUp {
-			return nil
-		}
 	}
-	return errors.New("the link does not come up")
+	return errors.New(failure)
 }
 
 func makePair(p Pod, ns, bridge int) (*netlink.Veth, error) {
@@ -140,6 +144,9 @@ func (p Pod) complete(eth netlink.Link) error {
 	if err := netlink.LinkSetUp(eth); err != nil {
 		return fmt.Errorf("bring %s up: %w", Inside, err)
 	}
+	if err := Delivered(eth, p.Addrs); err != nil {
+		return fmt.Errorf("%s: %w", Inside, err)
+	}
 	for _, gw := range p.Gateways {
 		r := &netlink.Route{LinkIndex: eth.Attrs().Index, Gw: gw.AsSlice(), Dst: everything(gw)}
 		if err := netlink.RouteAdd(r); err != nil && !errors.Is(err, os.ErrExist) {
@@ -164,6 +171,31 @@ func AddAddr(l netlink.Link, p netip.Prefix) error {
 		return err
 	}
 	return nil
+}
+
+// Delivered waits until the kernel delivers what is sent to these addresses of a link that is up. It adds the local route of an
+// IPv6 address in a worker of its own, after the address can be used: the answer to what is sent before would be dropped, and TCP
+// would send again after a second.
+func Delivered(l netlink.Link, addrs []netip.Prefix) error {
+	for _, a := range addrs {
+		if a.Addr().Is4() {
+			continue
+		}
+		if err := hasLocalRoute(l, a.Addr()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hasLocalRoute(l netlink.Link, addr netip.Addr) error {
+	local := &netlink.Route{Table: unix.RT_TABLE_LOCAL, LinkIndex: l.Attrs().Index, Dst: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(128, 128)}}
+	return await("the kernel delivers nothing to "+addr.String(), func() (bool, error) {
+		routes, err := Retry(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(netlink.FAMILY_V6, local, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF|netlink.RT_FILTER_DST)
+		})
+		return len(routes) > 0, err
+	})
 }
 
 // settings are those of the CNI plugins bridge and host-local. A kernel may lack each of them but those of IPv6 that an
