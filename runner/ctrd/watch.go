@@ -109,6 +109,7 @@ func (r *Runtime) followEvents(ctx context.Context) error {
 		}
 		r.log.Info("found containerd again")
 		r.cfg.Connection(nil)
+		r.images.Back()
 		r.watch.notify(manifests.Key{})
 	}
 }

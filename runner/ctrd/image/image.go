@@ -79,6 +79,8 @@ type Store struct {
 	heal    *healer // nil: nothing is in doubt
 	// repairing is held while damaged blobs are looked for.
 	repairing chan struct{}
+	// back holds a value when containerd has come back and failed archives were not tried since.
+	back chan struct{}
 
 	// collecting is held while images are being collected.
 	collecting sync.Mutex
@@ -107,7 +109,7 @@ func NewStore(c *client.Client, cfg Config) *Store {
 	if cfg.OnDamage == nil {
 		cfg.OnDamage = func(string, string, error) {}
 	}
-	s := &Store{repairing: make(chan struct{}, 1), client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights(), limits: newLimits(cfg.Limits)}
+	s := &Store{repairing: make(chan struct{}, 1), back: make(chan struct{}, 1), client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights(), limits: newLimits(cfg.Limits)}
 	if cfg.Doubt != nil {
 		s.heal = newHealer(s, *cfg.Doubt)
 	}

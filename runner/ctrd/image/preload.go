@@ -22,8 +22,8 @@ import (
 // settle is how long a file must be quiet before it is read: one that is being copied is not complete.
 const settle = 300 * time.Millisecond
 
-// An archive that could not be imported is tried again when it changes, and also by itself after these times:
-// the reason may have been a full disk.
+// An archive that could not be imported is tried again when it changes, when containerd is back, and also by itself
+// after these times: the reason may have been a full disk.
 const (
 	minRetry = 30 * time.Second
 	maxRetry = time.Hour
@@ -97,12 +97,25 @@ func (p *preloader) follow(ctx context.Context, w *fsnotify.Watcher) error {
 			p.store.cfg.Log.Warn("watch preload directories", "error", err)
 			p.hot[""] = time.Now()
 			p.rest(timer)
+		case <-p.store.back:
+			p.retry = 0 // what failed while containerd was away says nothing of the archives
+			_ = p.scan(ctx)
+			p.rest(timer)
 		case <-timer.C:
 			p.cool()
 			p.watch(w)
 			_ = p.scan(ctx) // logged there
 			p.rest(timer)
 		}
+	}
+}
+
+// Back says that containerd can be reached again, so that archives whose import it interrupted do not wait for their next
+// retry.
+func (s *Store) Back() {
+	select {
+	case s.back <- struct{}{}:
+	default: // said, and not heard yet
 	}
 }
 

@@ -162,6 +162,36 @@ func TestPreloadFollowsChanges(t *testing.T) {
 	present(t, s, "c")
 }
 
+// TestPreloadTriesAgainWhenContainerdIsBack: an import that containerd's end interrupts was repeated after 30 s at the earliest, and
+// pods waited for their images.
+func TestPreloadTriesAgainWhenContainerdIsBack(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	changed := make(chan struct{}, 10)
+	s := store(t, containerd(t), func(c *Config) {
+		c.PreloadDirs = []string{dir}
+		c.OnChange = func() { changed <- struct{}{} }
+	})
+	// What fails and can then be imported, without an event in the directory: the target of a link.
+	target := filepath.Join(elsewhere, "a.tar")
+	check(t, os.WriteFile(target, []byte("no archive"), 0o600))
+	check(t, os.Symlink(target, filepath.Join(dir, "a.tar")))
+	began := time.Now()
+	if _, report := preload(t, s); report == nil {
+		t.Fatal("the archive is broken, and nothing failed")
+	}
+	testimages.Archive(t, target, "a")
+	s.Back()
+	select {
+	case <-changed:
+	case <-time.After(testbed.Patience()):
+		t.Fatal("nothing imported")
+	}
+	if took := time.Since(began); took >= minRetry {
+		t.Errorf("imported after %v, which a retry does by itself", took)
+	}
+	present(t, s, "a")
+}
+
 func TestPreloadDoesNotImportTwice(t *testing.T) {
 	dir := t.TempDir()
 	testimages.Archive(t, filepath.Join(dir, "a.tar"), "a", "a2")
