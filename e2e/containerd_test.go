@@ -104,6 +104,9 @@ func (d *daemon) kill9() {
 	d.dead = true
 }
 
+// state is below which its shims run.
+func (d *daemon) state() string { return filepath.Join(d.dir, "state") }
+
 // revive starts it again if a test has failed while it was dead: the instance needs it to clean up.
 func (d *daemon) revive() {
 	if d.dead {

@@ -317,7 +317,7 @@ func (in *instance) eventuallyUntil(deadline time.Time, what string, check func(
 			return
 		}
 		if time.Now().After(deadline) {
-			in.t.Fatalf("not so in time: %s: %v\n%s", what, err, in.log.tail())
+			in.t.Fatalf("%s\nnot so in time: %s: %v", in.log.tail(), what, err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

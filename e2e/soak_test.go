@@ -134,7 +134,7 @@ func newSoak(t *testing.T, seed uint64, pods int) *soak {
 	if os.Getenv("MONOPOD_SOAK") != "" {
 		in.agent = "monopod-client" // the same without the race detector
 	}
-	in.shims = filepath.Join(s.containerd.dir, "state")
+	in.shims = s.containerd.state()
 	t.Cleanup(in.cleanup)
 	t.Cleanup(func() { // before the instance's own
 		s.calm()

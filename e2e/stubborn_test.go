@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 func TestCreatesWhileContainerdIsKilledAgainAndAgainConverge(t *testing.T) {
 	d := startContainerd(t)
 	in := newInstance(t, "containerRuntimeEndpoint: unix://"+d.socket)
+	in.shims = d.state()
 	in.start()
 	before := in.census()
 	const pods = 10
@@ -59,6 +62,51 @@ func TestCreatesWhileContainerdIsKilledAgainAndAgainConverge(t *testing.T) {
 		in.gone(fmt.Sprintf("p%d", i))
 	}
 	in.sameCensus(before)
+}
+
+// TestWhatAKilledContainerdWasMakingIsLeftByNobody kills containerd when the shim of a container runs but containerd has no address of it
+// yet, and in the middle of what runc does.
+func TestWhatAKilledContainerdWasMakingIsLeftByNobody(t *testing.T) {
+	for _, c := range []struct{ name, program, setting, word, half string }{
+		{"a shim", "containerd-shim-monopod-v2", "shimPath", "start", `$real "$@"`},
+		{"a part of a container", "runc", "ociRuntime", "create", `for id; do :; done; $real "$@" & until [ -e $state/runc/monopod/$id ]; do :; done; kill -9 $!`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := startContainerd(t)
+			dir := t.TempDir()
+			wrapper, made := filepath.Join(dir, c.program), filepath.Join(dir, "made")
+			in := newInstance(t, "containerRuntimeEndpoint: unix://"+d.socket, c.setting+": "+wrapper)
+			in.shims = d.state()
+			t.Cleanup(d.revive)
+			// It does what it is asked to; the first time perhaps not all of it, and without ever saying so.
+			in.write(wrapper, fmt.Sprintf(`#!/bin/sh
+real=%s made=%s state=%s
+case " $* " in *" %s "*) [ -e $made ] || { %s; echo $$ >$made; exec sleep 1000; } ;; esac
+exec $real "$@"
+`, filepath.Join(in.bin, c.program), made, in.state, c.word, c.half))
+			if err := os.Chmod(wrapper, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			in.start()
+			before := in.census()
+			in.put("p", sleeper("p", ": only-one."))
+			var pid int
+			in.eventually("it is being made", func() error {
+				b, err := os.ReadFile(made)
+				if err == nil {
+					pid, err = strconv.Atoi(strings.TrimSpace(string(b)))
+				}
+				return err
+			})
+			t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+			d.kill9()
+			d.start()
+			in.ready("p")
+			in.drop("p")
+			in.gone("p")
+			in.sameCensus(before)
+		})
+	}
 }
 
 func TestAPodCanBeRemovedWhileItsRegistryDoesNotAnswer(t *testing.T) {

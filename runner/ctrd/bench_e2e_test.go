@@ -175,7 +175,7 @@ func TestTheWayToTheFirstActIsShort(t *testing.T) {
 		check(t, rawStart(ctx, a.Runtime, id, img.ChainID, &s))
 		raw = append(raw, stamp(t, filepath.Join(out, h.Object.Name))-began)
 
-		check(t, a.deleteTask(ctx, id))
+		check(t, a.deleteTask(ctx, &containerRecord{ID: id}))
 		check(t, a.client.ContainerService().Delete(ctx, id))
 		check(t, a.client.SnapshotService(a.cfg.Snapshotter).Remove(ctx, id))
 		check(t, removePod(ctx, a, h.Key()))
@@ -269,7 +269,7 @@ func (a *agent) manyRaw(t *testing.T, dir string) time.Duration {
 		last = max(last, stamp(t, filepath.Join(dir, fmt.Sprintf("raw%d", i)))-began)
 	}
 	for _, id := range ids {
-		check(t, a.deleteTask(ctx, id))
+		check(t, a.deleteTask(ctx, &containerRecord{ID: id}))
 		check(t, a.client.ContainerService().Delete(ctx, id))
 		check(t, a.client.SnapshotService(a.cfg.Snapshotter).Remove(ctx, id))
 	}

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An agent that is killed between the start of a shim and containerd's note of its address leaves a shim that nobody
-// can talk to, and perhaps a container that runc has just made for it.
+// An agent or a containerd that is killed between the start of a shim and containerd's note of its address leaves a shim
+// that nobody can talk to, and perhaps a container that runc has just made for it.
 
 // shimProcess is what the command line of a shim says.
 type shimProcess struct {
@@ -88,6 +88,19 @@ func (r *Runtime) killLostShims(ctx context.Context, unmade map[string]bool) (in
 		errs = append(errs, killShim(pid, p.id))
 	}
 	return n, errors.Join(errs...)
+}
+
+// killLostShim kills the shim of a container that was never started and of whose task containerd knows nothing: it ended between the
+// start of the shim and its note of the address. Its record goes only after this.
+func (r *Runtime) killLostShim(id string) error {
+	var errs []error
+	for pid, p := range r.ownShims() {
+		if p.id == id {
+			r.log.Warn("killing a shim that containerd does not know", "id", id, "pid", pid)
+			errs = append(errs, killShim(pid, id))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // ownShims returns the shims of our containerd and namespace by pid.

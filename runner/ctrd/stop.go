@@ -187,7 +187,7 @@ func (r *Runtime) finishContainer(ctx context.Context, key manifests.Key, a runn
 			return err
 		}
 	}
-	if err := r.deleteTask(ctx, rec.ID); err != nil {
+	if err := r.deleteTask(ctx, rec); err != nil {
 		return err
 	}
 	flush, cancel := context.WithTimeout(ctx, logFlushTimeout)
@@ -227,7 +227,7 @@ func (r *Runtime) removeContainer(ctx context.Context, id string) error {
 	if rec == nil {
 		return nil
 	}
-	if err := r.deleteTask(ctx, id); err != nil {
+	if err := r.deleteTask(ctx, rec); err != nil {
 		return err
 	}
 	if err := r.cgroups.remove(ctx, r.cgroupOf(rec)); err != nil {
@@ -277,10 +277,14 @@ func (r *Runtime) deleteRecord(ctx context.Context, id string) error {
 }
 
 // deleteTask deletes a task, killing its process if it still runs.
-func (r *Runtime) deleteTask(ctx context.Context, id string) error {
+func (r *Runtime) deleteTask(ctx context.Context, rec *containerRecord) error {
+	id := rec.ID
 	t, err := r.task(ctx, id)
 	if err != nil {
 		return err
+	}
+	if t == nil && rec.Labels.StartedAt.IsZero() {
+		return r.killLostShim(id)
 	}
 	if t == nil {
 		return nil
