@@ -49,10 +49,7 @@ func serviceManager(t *testing.T, watchdog time.Duration) (*systemd.Notifier, *h
 		}
 	}()
 	t.Cleanup(func() { _ = conn.Close(); <-over })
-	t.Setenv("NOTIFY_SOCKET", path)
-	n := systemd.FromEnvironment()
-	n.Watchdog = watchdog
-	return n, h
+	return &systemd.Notifier{Socket: path, Watchdog: watchdog}, h
 }
 
 // keep takes one message in.
@@ -100,6 +97,7 @@ func (h *hearer) hear(t *testing.T, prefix string) string {
 }
 
 func TestTheServiceManagerHearsHowTheAgentIs(t *testing.T) {
+	t.Parallel()
 	n, told := serviceManager(t, 0)
 	d := newDaemon(t)
 	d.prog.manager = n
@@ -120,6 +118,7 @@ func TestTheServiceManagerHearsHowTheAgentIs(t *testing.T) {
 }
 
 func TestTheWatchdogIsNotPingedWhileALoopStandsStill(t *testing.T) {
+	t.Parallel()
 	n, told := serviceManager(t, 40*time.Millisecond)
 	log := &syncBuffer{}
 	var stuck atomic.Bool
@@ -163,6 +162,7 @@ func TestTheWatchdogIsNotPingedWhileALoopStandsStill(t *testing.T) {
 
 // A service that cannot look after its pods has started all the same.
 func TestAServiceIsReadyThoughItsRuntimeIsNot(t *testing.T) {
+	t.Parallel()
 	n, told := serviceManager(t, 0)
 	s := &service{
 		manager: n, log: slog.New(slog.DiscardHandler), patience: 10 * time.Millisecond,

@@ -324,3 +324,14 @@ func (r *rig) testOutages(t *testing.T, pods *board) {
 	outage("a long way there", func() { r.proxy.Set(apitest.Mode{Delay: 100 * time.Millisecond}) }, func() {})
 	r.proxy.Set(apitest.Mode{})
 }
+
+// stays looks again and again whether something remains as it is.
+func stays(t *testing.T, d time.Duration, look func() error) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err := look(); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}

@@ -189,16 +189,5 @@ func eventually(t *testing.T, what string, try func() error) {
 	t.Fatalf("%s: %v", what, err)
 }
 
-// stays looks again and again whether something remains as it is.
-func stays(t *testing.T, d time.Duration, look func() error) {
-	t.Helper()
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if err := look(); err != nil {
-			t.Error(err)
-			return
-		}
-	}
-}
-
 // quiet is a log that nobody reads.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

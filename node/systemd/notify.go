@@ -15,7 +15,8 @@ import (
 
 // Notifier tells the service manager how a service is. The zero Notifier, and nil, tell nobody.
 type Notifier struct {
-	socket string
+	// Socket is where the manager listens; empty: nobody does.
+	Socket string
 	// Watchdog is after how long without a ping the service counts as dead; 0: nobody watches.
 	Watchdog time.Duration
 }
@@ -26,7 +27,7 @@ func variables() []string { return []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "W
 // FromEnvironment returns the Notifier of this process, and takes its variables out of the environment: to an OCI runtime
 // that is started with them they would mean that it is to wait for a word of its container.
 func FromEnvironment() *Notifier {
-	n := &Notifier{socket: os.Getenv("NOTIFY_SOCKET")}
+	n := &Notifier{Socket: os.Getenv("NOTIFY_SOCKET")}
 	usec, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
 	pid := os.Getenv("WATCHDOG_PID")
 	if err == nil && usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
@@ -39,14 +40,14 @@ func FromEnvironment() *Notifier {
 }
 
 // Listens says that somebody wants to be told.
-func (n *Notifier) Listens() bool { return n != nil && n.socket != "" }
+func (n *Notifier) Listens() bool { return n != nil && n.Socket != "" }
 
 // Tell sends assignments, as READY=1, see sd_notify(3).
 func (n *Notifier) Tell(lines ...string) error {
 	if !n.Listens() {
 		return nil
 	}
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.socket, Net: "unixgram"})
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.Socket, Net: "unixgram"})
 	if err != nil {
 		return fmt.Errorf("tell the service manager: %w", err)
 	}
