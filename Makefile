@@ -175,7 +175,7 @@ vm-systemd-test: bundle
 lint: $(BIN)/tools/golangci-lint
 	$(BIN)/tools/golangci-lint run
 	$(GO) mod tidy -diff
-	bash -n .ci/run .ci/unit .ci/seeded .ci/random .ci/e2e .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
+	bash -n .ci/run .ci/unit .ci/random .ci/e2e .ci/vm .ci/vm-kernel .ci/vm-systemd .ci/install examples/hello/run.sh
 	for script in examples/control-plane/*.sh; do bash -n $$script || exit 1; done
 	if command -v shellcheck >/dev/null; then cd examples/control-plane && shellcheck -x *.sh; fi
 
