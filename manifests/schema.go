@@ -3,7 +3,9 @@ package manifests
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 )
 
 // jsonField is a field of a struct as JSON sees it.
@@ -13,8 +15,20 @@ type jsonField struct {
 	index []int
 }
 
-// jsonFields lists the fields of a struct type, those of inlined structs included, in their Go order.
+// fieldsOf keeps what jsonFields has found: a type never changes, and each check of a volume asks.
+var fieldsOf sync.Map //nolint:gochecknoglobals // constants that Go cannot write as such
+
+// jsonFields lists the fields of a struct type, those of inlined structs included, in their Go order. Nobody may change them.
 func jsonFields(t reflect.Type) []jsonField {
+	if known, ok := fieldsOf.Load(t); ok {
+		return known.([]jsonField) //nolint:forcetypeassert // nothing else is stored
+	}
+	fields := slices.Clip(findFields(t))
+	fieldsOf.Store(t, fields)
+	return fields
+}
+
+func findFields(t reflect.Type) []jsonField {
 	var fields []jsonField
 	for i := range t.NumField() {
 		f := t.Field(i)
