@@ -25,7 +25,7 @@ const (
 // where the archive has more of something than images do. The caller must close it.
 func Archive(from io.Reader, size int64) io.ReadCloser {
 	r, w := io.Pipe()
-	f := &filter{in: &counted{Reader: from, left: maxArchive + maxRatio*size}, out: tar.NewWriter(w)}
+	f := &filter{in: &counted{Reader: from, left: maxArchive + maxRatio*size}, out: tar.NewWriter(w), buffer: make([]byte, 32<<10)}
 	a := &archive{PipeReader: r, ended: make(chan struct{})}
 	go func() { // ends when r is closed
 		defer close(a.ended)
@@ -52,6 +52,8 @@ type filter struct {
 	entries int
 	// bytes is the sum of the sizes that files say they have: holes of sparse files are in no input.
 	bytes int64
+	// buffer is that of all files: an archive of many small ones would make one for each.
+	buffer []byte
 }
 
 func (f *filter) all() error {
@@ -101,7 +103,7 @@ func (f *filter) entry(hdr *tar.Header, content io.Reader) error {
 	if err := f.out.WriteHeader(plain); err != nil {
 		return err
 	}
-	_, err := io.Copy(f.out, content)
+	_, err := io.CopyBuffer(f.out, content, f.buffer)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -166,9 +167,15 @@ func TestArchivesAreLimited(t *testing.T) {
 		if tt.name == "a larger hole" {
 			size = -maxArchive / maxRatio / 2 // a smaller limit
 		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		r := Archive(bytes.NewReader(tt.data), size)
 		n, err := io.Copy(io.Discard, r)
 		_ = r.Close()
+		runtime.ReadMemStats(&after)
+		if cost := after.TotalAlloc - before.TotalAlloc; cost > 64<<20 {
+			t.Errorf("%s: %d MiB were allocated", tt.name, cost>>20)
+		}
 		if tt.refused == "" && err != nil || tt.refused != "" && (err == nil || !strings.Contains(err.Error(), tt.refused)) {
 			t.Errorf("%s: %v after %d bytes", tt.name, err, n)
 		}
