@@ -16,9 +16,12 @@ import (
 // TestRuntimeClass: a pod waits for its class and for the runtime of its handler, and neither ends what runs.
 func TestRuntimeClass(t *testing.T) {
 	in := newInstance(t)
-	wrapper := filepath.Join(in.dir, "wrapper")
+	wrapper := filepath.Join(in.dir, "wrapper", "runc") // which it is not
 	// A name of its own in PATH would do, too.
-	in.write(in.config, in.read("config.yaml")+"runtimeHandlers: {mine: ./wrapper}\n")
+	in.write(in.config, in.read("config.yaml")+"runtimeHandlers: {mine: ./wrapper/runc}\n")
+	if err := os.Mkdir(filepath.Dir(wrapper), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(wrapper, []byte("#!/bin/sh\necho \"$*\" >> "+wrapper+".calls\nexec runc \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -75,4 +78,12 @@ func TestRuntimeClass(t *testing.T) {
 	if after := in.ready("classy"); containerID(after, "c") != containerID(p, "c") {
 		t.Errorf("after the edit was taken back the pod is %s", brief(after))
 	}
+	in.drop("classy")
+	in.eventually("the runtime of the class deletes what it made", func() error {
+		b, err := os.ReadFile(wrapper + ".calls")
+		if id := strings.TrimPrefix(containerID(p, "c"), "containerd://"); err == nil && !strings.Contains(string(b), " delete "+id) {
+			err = errors.New(string(b))
+		}
+		return err
+	})
 }

@@ -273,6 +273,9 @@ func (r *Runtime) createRecord(ctx context.Context, n *newContainer) error {
 	if err != nil {
 		return err
 	}
+	if n.sandbox.Labels.Handler == "" { // what others keep about containers, the shim does not know
+		n.spec.Annotations[shim.AnnotationDelete] = shim.DeleteInProcess
+	}
 	s, err := typeurl.MarshalAny(n.spec)
 	if err != nil {
 		return err

@@ -1,11 +1,12 @@
 // Package shim is our slim build of containerd's runc shim. It owns the process that stands between containerd
-// and one container, and adds five things to containerd's own task service:
+// and one container, and adds six things to containerd's own task service:
 //
 //   - the end of the init process is written to a file before anybody can learn of it;
 //   - the termination message is copied to the disk before that;
 //   - the log FIFOs stay open until the task is deleted, so output waits in the kernel while nobody reads;
 //   - a stopped task still has a pid, so that a containerd that starts later keeps it instead of cleaning it up;
-//   - what an init process without a PID namespace of its own leaves behind ends with it.
+//   - what an init process without a PID namespace of its own leaves behind ends with it;
+//   - a stopped container is deleted without running runc, where package runcdelete can do that.
 //
 // It must not know pods, policies or the agent: it talks through OCI annotations and files only.
 //
@@ -22,16 +23,18 @@ import (
 
 	bootstrap "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
-	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/runc"
+	shimrunc "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/runc"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task"
 	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/containerd/v2/pkg/shutdown"
 	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/go-runc"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
 	"golang.org/x/sys/unix"
 
 	"monopod/runner/ctrd/shim/early/deleted"
+	"monopod/runner/ctrd/shim/runcdelete"
 )
 
 // Annotations of the OCI spec that the shim reads.
@@ -42,6 +45,10 @@ const (
 	// file that its end is copied to when the init process ends.
 	AnnotationMessage     = "monopod.dev/message-file"
 	AnnotationMessageCopy = "monopod.dev/message-copy"
+	// AnnotationDelete has the value DeleteInProcess if the shim may delete the container without runc. Its OCI runtime
+	// is runc then, not one of a RuntimeClass.
+	AnnotationDelete = "monopod.dev/delete"
+	DeleteInProcess  = "in-process"
 )
 
 // BinaryName is the name of the shim program.
@@ -93,6 +100,7 @@ func newTaskPlugin(ic *plugin.InitContext) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	runc.Monitor = &runcdelete.Monitor{ProcessMonitor: runc.Monitor, Allowed: ws.deletesInProcess, Deleted: ws.unmount}
 	return &service{TTRPCTaskService: svc, ws: ws}, nil
 }
 
@@ -123,7 +131,7 @@ func (s actions) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
 	// The bundle is the working directory or, for containers of another shim, its sibling.
 	bundle := filepath.Join(filepath.Dir(cwd), id)
 	if deleted.Is(bundle) { // without an answer: package early would have given that
-		e, err := runc.ReadExitStatus(bundle)
+		e, err := shimrunc.ReadExitStatus(bundle)
 		return shim.StopStatus{Pid: e.Pid, ExitStatus: e.Status, ExitedAt: e.Timestamp}, err
 	}
 	exitFile := readBundle(bundle).exitFile()

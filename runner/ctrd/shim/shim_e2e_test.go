@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,12 +113,16 @@ func TestOrdinaryContainerdRunsTheShimByItsPath(t *testing.T) {
 	check(t, err)
 	check(t, img.Unpack(ctx, "overlayfs"))
 
+	// An OCI runtime that records how it is called.
+	program, calls := filepath.Join(dir, "bin", "runc"), filepath.Join(dir, "calls")
+	check(t, os.Mkdir(filepath.Dir(program), 0o700))
+	check(t, os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\necho \"$*\" >>%s\nexec runc \"$@\"\n", calls), 0o700))
 	record, flag := filepath.Join(dir, "exits", "c1"), filepath.Join(dir, "flag")
 	check(t, os.Mkdir(flag, 0o700))
 	cont, err := c.NewContainer(ctx, "c1", client.WithSnapshotter("overlayfs"), client.WithNewSnapshot("c1", img),
-		client.WithRuntime(bin, &options.Options{Root: filepath.Join(dir, "runc")}),
+		client.WithRuntime(bin, &options.Options{Root: filepath.Join(dir, "runc"), BinaryName: program}),
 		client.WithNewSpec(oci.WithImageConfig(img), oci.WithProcessArgs("sh", "-c", "until [ -e /tmp/go ]; do sleep 0.05; done; exit 5"),
-			oci.WithAnnotations(map[string]string{shim.AnnotationExitFile: record}),
+			oci.WithAnnotations(map[string]string{shim.AnnotationExitFile: record, shim.AnnotationDelete: shim.DeleteInProcess}),
 			oci.WithMounts([]ociMount{{Type: "bind", Source: flag, Destination: "/tmp", Options: []string{"rbind"}}})))
 	check(t, err)
 	task, err := cont.NewTask(ctx, cio.NullIO)
@@ -153,4 +158,10 @@ func TestOrdinaryContainerdRunsTheShimByItsPath(t *testing.T) {
 	_, err = task.Delete(context.WithoutCancel(ctx))
 	check(t, err)
 	check(t, cont.Delete(context.WithoutCancel(ctx), client.WithSnapshotCleanup))
+	if b, err := os.ReadFile(calls); err != nil || !strings.Contains(string(b), " create ") || strings.Contains(string(b), " delete ") {
+		t.Errorf("runc was called, though the shim can delete a container: %v\n%s", err, b)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "runc", "test")); err != nil || len(left) > 0 {
+		t.Errorf("left by runc: %v, %v", left, err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/containerd/log"
+	"golang.org/x/sys/unix"
 )
 
 // watchers are the containers of this shim process by id: one, as long as nobody groups containers.
@@ -41,6 +42,25 @@ func (ws *watchers) remove(id string) {
 	}
 }
 
+// deletesInProcess reports whether a container may be deleted without runc.
+func (ws *watchers) deletesInProcess(id string) bool {
+	w := ws.get(id)
+	return w != nil && w.deletes
+}
+
+// unmount unmounts the root file system of a deleted container. containerd would do that, but after a look into the mount
+// table; without the directory, it has no need to look. What cannot be unmounted or removed is left to containerd.
+func (ws *watchers) unmount(id string) {
+	w := ws.get(id)
+	if w == nil {
+		return
+	}
+	rootfs := filepath.Join(w.bundle, "rootfs")
+	if unix.Unmount(rootfs, unix.UMOUNT_NOFOLLOW) == nil {
+		_ = unix.Rmdir(rootfs) // which fails when there are more mounts
+	}
+}
+
 // watcher is what the shim keeps about one container besides containerd's own state.
 type watcher struct {
 	bundle   string
@@ -51,6 +71,8 @@ type watcher struct {
 	message, messageCopy string
 	// sharesPIDs: the other processes do not end with the init process.
 	sharesPIDs bool
+	// deletes: it may be deleted without runc.
+	deletes bool
 
 	mu sync.Mutex
 	// held are descriptors of the log FIFOs, open for reading and writing.
@@ -67,6 +89,7 @@ type watcher struct {
 func newWatcher(bundle string) *watcher {
 	spec := readBundle(bundle)
 	w := &watcher{bundle: bundle, exitFile: spec.exitFile(), hidden: spec.Annotations[AnnotationHiddenProcess], sharesPIDs: spec.sharesPIDs()}
+	w.deletes = spec.Annotations[AnnotationDelete] == DeleteInProcess
 	w.message, w.messageCopy = spec.Annotations[AnnotationMessage], spec.Annotations[AnnotationMessageCopy]
 	if w.hidden != "" {
 		// Where the runtime's client puts the process of an exec, which is in /tmp else. There is one container to a shim.
