@@ -58,7 +58,7 @@ func (r *Runtime) cleanStart(ctx context.Context) error {
 func (r *Runtime) resumeTeardowns(ctx context.Context) {
 	for _, rec := range r.index.list() {
 		if rec.Labels.State == sandboxActive {
-			if r.index.sandbox(rec.Labels.Key) == rec {
+			if newest := r.index.sandbox(rec.Labels.Key); newest == nil || newest.ID == rec.ID {
 				continue
 			}
 			if err := r.markRemoving(ctx, rec, runner.Action{}); err != nil {

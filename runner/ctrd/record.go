@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -128,6 +130,8 @@ type index struct {
 	generations map[manifests.Key]int
 	// changed holds a token when a container came or went.
 	changed chan struct{}
+	// touched are the ids of records that were stored or dropped since all have begun to be read anew; nil: they are not.
+	touched map[string]bool
 }
 
 func newIndex() *index {
@@ -146,22 +150,51 @@ func (x *index) resetLocked() {
 	}
 }
 
-// replace puts other records in the place of all.
+// reload begins to read all records anew: what is stored and dropped from now on is newer than what replace will bring.
+func (x *index) reload() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.touched = map[string]bool{}
+}
+
+// replace puts other records in the place of all but those that have changed since reload.
 func (x *index) replace(sandboxes []*sandboxRecord, containers []*containerRecord) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	touched, s, c := x.touched, x.sandboxes, x.containers
+	x.touched = nil
 	x.resetLocked()
-	for _, s := range sandboxes {
-		x.putSandboxLocked(s)
+	for _, rec := range sandboxes {
+		if !touched[rec.ID] {
+			x.putSandboxLocked(rec)
+		}
 	}
-	for _, c := range containers {
-		x.putContainerLocked(c)
+	for _, rec := range containers {
+		if !touched[rec.ID] {
+			x.putContainerLocked(rec)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(touched)) {
+		if rec := s[id]; rec != nil {
+			x.putSandboxLocked(rec)
+		}
+		if rec := c[id]; rec != nil {
+			x.putContainerLocked(rec)
+		}
+	}
+}
+
+// touchLocked notes that a record has changed while all are read.
+func (x *index) touchLocked(id string) {
+	if x.touched != nil {
+		x.touched[id] = true
 	}
 }
 
 func (x *index) putSandbox(s *sandboxRecord) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.touchLocked(s.ID)
 	x.putSandboxLocked(s)
 }
 
@@ -180,6 +213,7 @@ func (x *index) putSandboxLocked(s *sandboxRecord) {
 func (x *index) deleteSandbox(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.touchLocked(id)
 	s, ok := x.sandboxes[id]
 	if !ok {
 		return
@@ -201,6 +235,7 @@ func (x *index) forgetLocked(key manifests.Key) {
 func (x *index) putContainer(c *containerRecord) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.touchLocked(c.ID)
 	x.putContainerLocked(c)
 }
 
@@ -223,6 +258,7 @@ func (x *index) wakeLocked() {
 func (x *index) deleteContainer(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.touchLocked(id)
 	c, ok := x.containers[id]
 	if !ok {
 		return

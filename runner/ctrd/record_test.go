@@ -72,6 +72,40 @@ func TestARemovingSandboxDisappearsFromItsPodOnly(t *testing.T) {
 	}
 }
 
+// TestWhatChangesWhileRecordsAreReadStays: a sandbox that was made while containerd's records were read after a loss of connection
+// was forgotten, and another one made.
+func TestWhatChangesWhileRecordsAreReadStays(t *testing.T) {
+	container := func(id, hash string) *containerRecord {
+		return &containerRecord{ID: id, Labels: containerLabels{Key: testKey, SandboxID: "made", Hash: hash}}
+	}
+	x := newIndex()
+	x.putSandbox(sandboxOf("gone", sandboxRemoving))
+	x.putContainer(container("kept", "old"))
+	x.putContainer(container("gone", "old"))
+	x.reload()
+	x.putSandbox(sandboxOf("made", sandboxActive))
+	x.putContainer(container("new", "new"))
+	x.deleteContainer("gone")
+	x.deleteSandbox("gone")
+	x.deleteContainer("never known")
+	x.replace([]*sandboxRecord{sandboxOf("gone", sandboxRemoving)}, []*containerRecord{container("kept", "read"), container("gone", "read"), container("never known", "read")})
+	if got := x.sandbox(testKey); got == nil || got.ID != "made" || len(x.list()) != 1 {
+		t.Errorf("the pod has %v of %d sandboxes", got, len(x.list()))
+	}
+	var got []string
+	for _, c := range x.ofPod(testKey) {
+		got = append(got, c.ID+" "+c.Labels.Hash)
+	}
+	if d := cmp.Diff([]string{"kept read", "new new"}, got); d != "" {
+		t.Error(d)
+	}
+	x.putSandbox(sandboxOf("later", sandboxActive))
+	x.replace(nil, nil)
+	if len(x.list()) != 0 || len(x.all()) != 0 {
+		t.Error("what changed before an earlier replace counts")
+	}
+}
+
 func TestTheIndexKeepsContainersInOrder(t *testing.T) {
 	x := newIndex()
 	for _, id := range []string{"1", "2", "3"} {

@@ -108,6 +108,56 @@ spec:
 	check(t, removePod(t.Context(), a, ends.Key()))
 }
 
+// TestAContainerdThatEndsLeavesAPodOneSandbox: one was made, but we were not told; another one was given up, but containerd could not
+// be told.
+func TestAContainerdThatEndsLeavesAPodOneSandbox(t *testing.T) {
+	w := newWorld(t)
+	w.startContainerd(t)
+	a := w.open(t)
+	defer a.end(t)
+	ctx := a.ns(t.Context())
+	pod := stamped(t, "p", w.dir, false)
+	key := pod.Key()
+	made := func() *sandboxRecord {
+		t.Helper()
+		rec, err := a.newSandbox(ctx, key, pod, runner.Action{UID: "uid"})
+		check(t, err)
+		check(t, a.storeSandbox(ctx, rec))
+		check(t, a.prepareSandbox(ctx, rec))
+		return rec
+	}
+	made()
+	check(t, startPod(t.Context(), a, pod))
+	runs, pid := a.index.sandbox(key).ID, a.pidOf(t, key)
+	givenUp := made()
+	told := make(chan manifests.Key, 100)
+	go func() { _ = a.Watch(ctx, func(k manifests.Key) { told <- k }) }()
+	w.stopContainerd(t)
+	a.dropSandbox(ctx, givenUp)
+	for len(told) > 0 {
+		<-told
+	}
+	w.startContainerd(t)
+	for k := range told {
+		if k == (manifests.Key{}) {
+			break
+		}
+	}
+	if now := a.index.sandbox(key); now == nil || now.ID != runs {
+		t.Errorf("its sandbox was %s, is %v", runs, now)
+	}
+	a.idle(t)
+	all, err := a.client.SandboxStore().List(ctx)
+	check(t, err)
+	if left := names(a.path("ns")); len(all) != 1 || all[0].ID != runs || len(left) != 1 {
+		t.Errorf("containerd has %d sandboxes, and namespaces are pinned for %q, want those of %s", len(all), left, runs)
+	}
+	if now := a.pidOf(t, key); now != pid || !alive(pid) {
+		t.Errorf("pid was %d, is %d", pid, now)
+	}
+	check(t, removePod(t.Context(), a, key))
+}
+
 // TestWhatIsNotOursIsLeftAlone has a container and a snapshot of somebody else in the same namespace.
 func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 	w := newWorld(t)

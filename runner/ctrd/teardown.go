@@ -160,6 +160,13 @@ func (t *teardown) finish(ctx context.Context, id string, j *job) {
 	t.wakeUp()
 }
 
+// has says that something of this id is to be taken apart.
+func (t *teardown) has(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.jobs[id] != nil
+}
+
 // pending says how many jobs there are.
 func (t *teardown) pending() int {
 	t.mu.Lock()

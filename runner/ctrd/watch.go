@@ -138,6 +138,7 @@ func (r *Runtime) resubscribe(ctx context.Context) error {
 		return err
 	}
 	*r.events = *s
+	r.resumeTeardowns(ctx)
 	return nil
 }
 
@@ -195,6 +196,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // load reads all records of ours into the index. Two active sandboxes of one pod cannot be made by us, unless a
 // crash came between: the newest stays.
 func (r *Runtime) load(ctx context.Context) error {
+	r.index.reload()
 	sbs, err := r.client.SandboxStore().List(ctx, r.ownFilter())
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
@@ -208,6 +210,9 @@ func (r *Runtime) load(ctx context.Context) error {
 		rec, err := decodeSandbox(sb)
 		if err != nil { // it costs this pod its sandbox, and no other pod anything
 			r.log.Error("the record of a sandbox is damaged: it is replaced", "sandbox", sb.ID, "pod", rec.Labels.Key.String(), "err", err)
+			rec.Labels.State = sandboxRemoving
+		}
+		if r.teardown.has(rec.ID) { // given up while containerd could not be told
 			rec.Labels.State = sandboxRemoving
 		}
 		sandboxes = append(sandboxes, rec)
