@@ -144,6 +144,11 @@ func (o *Objects) PersistentVolumeClaim(namespace, name string) *corev1.Persiste
 	return typed[corev1.PersistentVolumeClaim](o, "PersistentVolumeClaim", namespace, name)
 }
 
+// PersistentVolume returns a volume, nil when there is none.
+func (o *Objects) PersistentVolume(name string) *corev1.PersistentVolume {
+	return typed[corev1.PersistentVolume](o, "PersistentVolume", "", name)
+}
+
 // RuntimeClass returns a RuntimeClass, nil when there is none.
 func (o *Objects) RuntimeClass(name string) *nodev1.RuntimeClass {
 	return typed[nodev1.RuntimeClass](o, "RuntimeClass", "", name)

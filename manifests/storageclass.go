@@ -50,6 +50,12 @@ func VolumeClass(v *corev1.PersistentVolume) string {
 	return v.Spec.StorageClassName
 }
 
+// Mountable reports whether a volume is of a kind that can be mounted here. Those of CSI drivers and clouds cannot.
+func Mountable(v *corev1.PersistentVolume) bool {
+	s := &v.Spec.PersistentVolumeSource
+	return s.HostPath != nil || s.Local != nil || s.NFS != nil || s.ISCSI != nil
+}
+
 // TemplateClaim is the claim of a pod's ephemeral volume.
 func TemplateClaim(pod *corev1.Pod, v *corev1.Volume) *corev1.PersistentVolumeClaim {
 	t := v.Ephemeral.VolumeClaimTemplate

@@ -45,6 +45,11 @@ func (b *builder) missing() bool {
 	if claimWaits.MatchString(text) && b.Trouble.Reason != "CreatePodSandboxError" {
 		b.cause(ClaimUnbound, b.Trouble.Container, "a claim of the pod has no volume: %s", stripSteps(text))
 		b.retried("it is tried again")
+		if strings.Contains(text, "cannot be mounted here") {
+			b.act("mount that volume on the host, and use hostPath in the PersistentVolume")
+			b.act("or remove the PersistentVolume, and volumeName from the claim: the claim gets a directory then")
+			return true
+		}
 		b.act("define the volume or StorageClass that the message names, or correct the claim")
 		return true
 	}

@@ -294,6 +294,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"missing secret volume":       oneOf(web(failing("", "FailedMount", `create sandbox: MountVolume.SetUp failed for volume "v" : secret "login" not found`))),
 		"missing claim":               oneOf(web(failing("", "FailedMount", `check pod: persistentvolumeclaim "data" not found`))),
 		"claim without volume":        oneOf(web(failing("", "FailedMount", `check pod: there is no PersistentVolume "disk1", which the claim names`))),
+		"claim of a csi volume":       oneOf(web(failing("", "FailedMount", `check pod: MountVolume.SetUp failed for volume "v" : PersistentVolume "disk1", which the claim names, does not fit: it is of a kind that cannot be mounted here (hostPath, local, nfs and iscsi can)`))),
 		"host path":                   oneOf(web(failing("", "FailedMount", `check pod: hostPath type check failed: /srv/data is not a directory`))),
 		"volume":                      oneOf(web(failing("", "FailedMount", `create sandbox: MountVolume.SetUp failed for volume "nfs" : connection timed out`))),
 

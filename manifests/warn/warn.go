@@ -46,6 +46,11 @@ func Of(in Input) (warnings, errs []*manifests.Error) {
 	for _, o := range in.Objects {
 		c.object(o)
 	}
+	for _, o := range in.Workloads {
+		if s, ok := o.Object.(*appsv1.StatefulSet); ok {
+			c.claims(o, s)
+		}
+	}
 	if more := len(c.warnings) - most; more > 0 {
 		last := *c.warnings[most-1]
 		last.Field, last.Msg, last.Hint = "", fmt.Sprintf("there are %d more warnings", more+1), ""
@@ -165,12 +170,9 @@ func (c *checker) object(o *manifests.Object) {
 	case *corev1.Service:
 		c.service(o, t)
 	case *corev1.PersistentVolume:
-		s := &t.Spec.PersistentVolumeSource
-		if s.HostPath == nil && s.Local == nil && s.NFS == nil && s.ISCSI == nil {
-			e := finding(o.ID(), o.Origin, "no claim gets it: volumes of CSI drivers and of clouds cannot be mounted here", "remove it: a claim without a volume gets a directory. Or mount it on the host, and use hostPath")
-			e.Field = "spec"
-			c.warn(e)
-		}
+		c.persistentVolume(o, t)
+	case *corev1.PersistentVolumeClaim:
+		c.claim(o, "spec", &t.Spec)
 	}
 }
 

@@ -39,6 +39,9 @@ func TestWhatWillWaitIsWarnedOf(t *testing.T) {
 	service := func(spec string) string {
 		return "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {selector: {a: b}, " + spec + "}\n"
 	}
+	set := func(volume string) string {
+		return fmt.Sprintf(head, "StatefulSet", 1, "", "", ", volumeClaimTemplates: [{metadata: {name: data}, spec: {volumeName: "+volume+", accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]")
+	}
 	port := ", ports: [{containerPort: 80, hostPort: 8080}]"
 	for _, c := range []struct {
 		name string
@@ -57,6 +60,9 @@ func TestWhatWillWaitIsWarnedOf(t *testing.T) {
 		{"a key that is missing", []string{aPod("a", ", env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: k}}}]", ""), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"}, `env[0].valueFrom.configMapKeyRef.key: ConfigMap default/c has no key "k"`},
 		{"a claim", []string{aPod("a", "", ", volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]")}, "there is no PersistentVolumeClaim default/data in these files: the pod waits for it; add {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}"},
 		{"a claim that is there", []string{claim, aPod("a", "", ", volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]")}, ""},
+		{"a claim of a volume that is missing", []string{strings.Replace(claim, "spec: {", "spec: {volumeName: v, ", 1)}, "f:1: persistentvolumeclaim default/data: spec.volumeName: there is no PersistentVolume v in these files: pods with the claim wait"},
+		{"one in a template", []string{set("v")}, "f:1: statefulset default/web: spec.volumeClaimTemplates[0].spec.volumeName: there is no PersistentVolume v in these files"},
+		{"a claim of a volume", []string{strings.Replace(claim, "spec: {", "spec: {volumeName: v, ", 1), volume("hostPath: {path: /x}")}, ""},
 		{"a claim that a StatefulSet makes", []string{
 			aPod("a", "", ", volumes: [{name: v, persistentVolumeClaim: {claimName: data-web-0}}]"),
 			fmt.Sprintf(head, "StatefulSet", 1, "", "", ", volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]"),
@@ -82,6 +88,29 @@ func TestWhatWillWaitIsWarnedOf(t *testing.T) {
 		got, errs := of(t, false, c.docs...)
 		if c.want == "" && got != "" || c.want != "" && (strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want)) || errs != "" {
 			t.Errorf("%s: want %q, got\n%s%s", c.name, c.want, got, errs)
+		}
+	}
+}
+
+func volume(source string) string {
+	return "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\nspec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], " + source + "}\n"
+}
+
+// TestAClaimOfAVolumeThatCannotBeMountedIsWarnedOf beside the volume itself.
+func TestAClaimOfAVolumeThatCannotBeMountedIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	const csi = "csi: {driver: d, volumeHandle: h}"
+	claim := func(more string) string {
+		return "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {" + more + "accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n"
+	}
+	for name, c := range map[string]struct{ claim, volume, want string }{
+		"that it names":   {claim("volumeName: v, "), volume(csi), "f:1: persistentvolumeclaim default/data: spec.volumeName: PersistentVolume v cannot be mounted here"},
+		"that names it":   {claim(""), volume(csi + ", claimRef: {name: data, namespace: default}"), "f:1: persistentvolumeclaim default/data: spec: PersistentVolume v is for this claim"},
+		"that names both": {claim("volumeName: v, "), volume(csi + ", claimRef: {name: data, namespace: default}"), "f:1: persistentvolumeclaim default/data: spec.volumeName: PersistentVolume v cannot be mounted here"},
+	} {
+		got, errs := of(t, false, c.claim, c.volume)
+		if strings.Count(got, "\n") != 2 || !strings.Contains(got, c.want) || !strings.Contains(got, "persistentvolume v: spec: no claim gets it") || errs != "" {
+			t.Errorf("a volume %s: got\n%s%s", name, got, errs)
 		}
 	}
 }

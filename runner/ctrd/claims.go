@@ -147,6 +147,9 @@ func (r *Runtime) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim)
 	if err != nil {
 		return s, err
 	}
+	if v := q.Unmountable(); v != "" {
+		r.log.Warn("a claim keeps the storage that it has: its PersistentVolume cannot be mounted here", "claim", claims.Key(q.Claim), "persistentvolume", v)
+	}
 	if s, err = r.storageOf(pod, q, e); err != nil {
 		return s, err
 	}

@@ -107,8 +107,9 @@ func (b *Book) Check(q Request, pod string) (Entry, error) {
 func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 	claim := Key(q.Claim)
 	q.Taken = b.taken(q.explicit())
+	want := b.wanted(*q, pod)
 	e, known := b.entries[claim]
-	if known && e.Pod == pod && b.stays(*q, e) {
+	if known && e.Pod == pod && b.stays(*q, e, want) {
 		if e.Volume != "" && q.volume(e.Volume) == nil {
 			return e, true, fmt.Errorf("PersistentVolume %q, which claim %s is bound to, has no document any more", e.Volume, claim)
 		}
@@ -121,7 +122,7 @@ func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 		delete(q.Taken, e.Volume)
 	}
 	e = Entry{Pod: pod}
-	if pod == "" && q.explicit() == "" && b.hasDirectory(claim) {
+	if pod == "" && want == "" && b.hasDirectory(claim) {
 		return b.describe(*q, e), false, nil
 	}
 	var err error
@@ -132,6 +133,17 @@ func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 		return e, false, fmt.Errorf("PersistentVolume %q is still in use by claim %s", e.Volume, other)
 	}
 	return b.describe(*q, e), false, nil
+}
+
+// wanted is the volume that the documents give to a claim; empty: none. A claim keeps the storage that it has, and its data, if that
+// volume cannot be mounted.
+func (b *Book) wanted(q Request, pod string) string {
+	claim := Key(q.Claim)
+	e, known := b.entries[claim]
+	if q.Unmountable() != "" && (known && e.Pod == pod || pod == "" && b.hasDirectory(claim)) {
+		return ""
+	}
+	return q.explicit()
 }
 
 // taken returns the claims of volumes. What a claim had that is gone is kept for it, unless somebody wants just that.
@@ -145,9 +157,8 @@ func (b *Book) taken(wanted string) map[string]string {
 	return taken
 }
 
-// stays says that what was decided holds: nobody wants it otherwise, or a pod uses it.
-func (b *Book) stays(q Request, e Entry) bool {
-	want := q.explicit()
+// stays says that what was decided holds: the documents do not give another volume (want) to the claim, or a pod uses it.
+func (b *Book) stays(q Request, e Entry, want string) bool {
 	v := q.volume(e.Volume)
 	lost := v != nil && claimRef(v) != "" && claimRef(v) != Key(q.Claim)
 	return !lost && (want == "" || want == e.Volume) || b.inUse(Key(q.Claim))

@@ -50,7 +50,9 @@ func Choose(q Request) (string, error) {
 		}
 		return name, nil
 	}
-	if v := q.reserved(); v != nil {
+	if v := q.reserved(); v != nil && !manifests.Mountable(v) {
+		return "", fmt.Errorf("PersistentVolume %q, which names the claim, does not fit: %s", v.Name, unmountable)
+	} else if v != nil {
 		return v.Name, nil
 	}
 	if v := q.smallest(); v != nil {
@@ -65,6 +67,14 @@ func (q Request) explicit() string {
 		return q.Claim.Spec.VolumeName
 	}
 	if v := q.reserved(); v != nil {
+		return v.Name
+	}
+	return ""
+}
+
+// Unmountable returns the volume that the documents give to the claim, if it is of a kind that cannot be mounted here; else nothing.
+func (q Request) Unmountable() string {
+	if v := q.volume(q.explicit()); v != nil && !manifests.Mountable(v) {
 		return v.Name
 	}
 	return ""
@@ -93,14 +103,19 @@ func claimRef(v *corev1.PersistentVolume) string {
 	return cmp.Or(ref.Namespace, corev1.NamespaceDefault) + "/" + ref.Name
 }
 
-// reserved returns a volume that names the claim and is large enough.
+// reserved returns a volume that names the claim and is large enough: of several one that can be mounted here.
 func (q Request) reserved() *corev1.PersistentVolume {
+	var unmountable *corev1.PersistentVolume
 	for _, v := range q.Refs.Volumes {
-		if claimRef(v) == Key(q.Claim) && supported(v) && sameMode(v, q.Claim) && size(v) >= q.request() && q.elsewhere(v) == "" {
+		switch {
+		case claimRef(v) != Key(q.Claim) || !sameMode(v, q.Claim) || size(v) < q.request() || q.elsewhere(v) != "":
+		case manifests.Mountable(v):
 			return v
+		case unmountable == nil:
+			unmountable = v
 		}
 	}
-	return nil
+	return unmountable
 }
 
 // smallest returns the smallest free volume that has all that the claim asks for; of several the first by name.
@@ -117,13 +132,16 @@ func (q Request) smallest() *corev1.PersistentVolume {
 	return best
 }
 
+// unmountable says what is wrong with volumes of CSI drivers and clouds; package why looks for it.
+const unmountable = "it is of a kind that cannot be mounted here (hostPath, local, nfs and iscsi can)"
+
 // mismatch says what a claim asks for and a volume has not.
 func (q Request) mismatch(v *corev1.PersistentVolume) string {
 	c := q.Claim
 	class, _ := q.class()
 	switch {
-	case !supported(v):
-		return "it is of a kind that cannot be mounted here (hostPath, local, nfs and iscsi can)"
+	case !manifests.Mountable(v):
+		return unmountable
 	case size(v) < q.request():
 		return fmt.Sprintf("it has %s", v.Spec.Capacity.Storage())
 	case !sameMode(v, c):
@@ -186,7 +204,9 @@ func (q Request) provisionable() error {
 		return none(`storageClassName "" asks for a PersistentVolume that is there`)
 	case doc != nil && doc.Provisioner == manifests.NoProvisioner:
 		return none(fmt.Sprintf("StorageClass %q has no provisioner", name))
-	case doc == nil && name != "" && slices.ContainsFunc(q.Refs.Volumes, func(v *corev1.PersistentVolume) bool { return supported(v) && manifests.VolumeClass(v) == name }):
+	case doc == nil && name != "" && slices.ContainsFunc(q.Refs.Volumes, func(v *corev1.PersistentVolume) bool {
+		return manifests.Mountable(v) && manifests.VolumeClass(v) == name
+	}):
 		return none(fmt.Sprintf("class %q is one of PersistentVolumes", name))
 	}
 	return nil
@@ -211,11 +231,6 @@ func (q Request) closest() string {
 func (q Request) reclaims() bool {
 	s := q.storageClass()
 	return q.Claim.Annotations[manifests.AnnotationRetain] == "" && s != nil && s.ReclaimPolicy != nil && *s.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete
-}
-
-func supported(v *corev1.PersistentVolume) bool {
-	s := &v.Spec.PersistentVolumeSource
-	return s.HostPath != nil || s.Local != nil || s.NFS != nil || s.ISCSI != nil
 }
 
 func size(v *corev1.PersistentVolume) int64 { return v.Spec.Capacity.Storage().Value() }

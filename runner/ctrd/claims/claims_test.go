@@ -30,6 +30,11 @@ func pv(name, size, more string) string {
 		name, name, size, more)
 }
 
+// csi is a volume that cannot be mounted here.
+func csi(name, more string) string {
+	return strings.Replace(pv(name, "1Gi", more), "hostPath: {path: /x}", "csi: {driver: d, volumeHandle: h}", 1)
+}
+
 func pvc(name, more string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: %s}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}%s}\n", name, more)
 }
@@ -86,8 +91,11 @@ func TestChoose(t *testing.T) {
 		{name: "for all machines but this", docs: []string{pvc("c", ", volumeName: a"), pv("a", "1Gi", on("{key: kubernetes.io/hostname, operator: NotIn, values: [here]}"))}, err: "its nodeAffinity is not for this node, here"},
 		{name: "for a zone", docs: []string{pvc("c", ""), pv("a", "1Gi", on("{key: topology.kubernetes.io/zone, operator: In, values: [z]}"))}, want: "a"},
 		{name: "for another operating system", docs: []string{pvc("c", ""), pv("a", "1Gi", on("{key: kubernetes.io/os, operator: In, values: [windows]}"))}},
-		{name: "a kind that cannot be mounted", docs: []string{pvc("c", ""), strings.Replace(pv("a", "1Gi", ""), "hostPath: {path: /x}", "csi: {driver: d, volumeHandle: h}", 1)}},
-		{name: "a class of volumes that cannot be mounted", docs: []string{pvc("c", ", storageClassName: fast"), strings.Replace(pv("a", "1Gi", ", storageClassName: fast"), "hostPath: {path: /x}", "csi: {driver: d, volumeHandle: h}", 1)}},
+		{name: "a kind that cannot be mounted", docs: []string{pvc("c", ""), csi("a", "")}},
+		{name: "a class of volumes that cannot be mounted", docs: []string{pvc("c", ", storageClassName: fast"), csi("a", ", storageClassName: fast")}},
+		{name: "the name of one that cannot be mounted", docs: []string{pvc("c", ", volumeName: a"), csi("a", "")}, err: `PersistentVolume "a", which the claim names, does not fit: it is of a kind that cannot be mounted here`},
+		{name: "one that cannot be mounted, given to the claim", docs: []string{pvc("c", ""), pv("b", "1Gi", ""), csi("a", ", claimRef: {namespace: default, name: c}")}, err: `PersistentVolume "a", which names the claim, does not fit: it is of a kind that cannot be mounted here`},
+		{name: "another one given to the claim", docs: []string{pvc("c", ""), csi("a", ", claimRef: {namespace: default, name: c}"), pv("b", "1Gi", ", claimRef: {namespace: default, name: c}")}, want: "b"},
 		{name: "a server's", docs: []string{pvc("c", ""), strings.Replace(pv("a", "1Gi", ""), "hostPath: {path: /x}", "nfs: {server: s, path: /x}", 1)}, want: "a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,6 +204,26 @@ func TestADirectoryStays(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(l.dir, bookFile+".broken")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStorageStaysForAVolumeThatCannotBeMounted: what a claim has is not lost when the documents give it such a volume.
+func TestStorageStaysForAVolumeThatCannotBeMounted(t *testing.T) {
+	reserved, named := csi("v", ", claimRef: {namespace: default, name: c}"), pvc("c", ", volumeName: v")
+	for name, docs := range map[string][]string{"by the claim": {named, csi("v", "")}, "by the volume": {pvc("c", ""), reserved}} {
+		l := newLibrary(t)
+		if got, err := l.bind("c", docs...); err == nil {
+			t.Errorf("%s: a new claim got %q", name, got)
+		}
+		l.wants("")(l.bind("c", pvc("c", "")))
+		l.wants("")(l.bind("c", docs...)) // the book has it
+		check(t, os.MkdirAll(l.Directory("default/c"), 0o755))
+		check(t, os.Remove(filepath.Join(l.dir, bookFile)))
+		l.reopen()
+		l.wants("")(l.bind("c", docs...)) // the directory is there
+		l = newLibrary(t)
+		l.wants("b")(l.bind("c", pvc("c", ""), pv("b", "1Gi", "")))
+		l.wants("b")(l.bind("c", append(docs, pv("b", "1Gi", ""))...))
 	}
 }
 
