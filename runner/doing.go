@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,9 @@ type Doing struct {
 	Kind ActionKind
 	// Container is the one that it is about; empty: it is about the pod.
 	Container string
+	// Phase is the part of the action that is under way; empty: this is about the action as a whole. The network is set up while other
+	// actions are carried out.
+	Phase string
 	// Since is when it began, by the machine's clock.
 	Since time.Time
 }
@@ -23,9 +27,18 @@ type doings struct {
 	all []*Doing
 }
 
-// begin notes an action until the function that it returns is called.
-func (d *doings) begin(a Action, now time.Time) (end func()) {
-	one := &Doing{Kind: a.Kind, Container: a.Container, Since: now}
+// begin notes an action until the function that it returns is called, and its phases, by the context that it returns.
+func (d *doings) begin(ctx context.Context, a Action, now func() time.Time) (_ context.Context, end func()) {
+	of := Doing{Kind: a.Kind, Container: a.Container, Since: now()}
+	ctx = withBegin(ctx, func(phase string) func() {
+		part := of
+		part.Phase, part.Since = phase, now()
+		return d.add(&part)
+	})
+	return ctx, d.add(&of)
+}
+
+func (d *doings) add(one *Doing) (remove func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = append(d.all, one)

@@ -29,6 +29,21 @@ func WithPhases(ctx context.Context, tell func(Phase)) context.Context {
 	return context.WithValue(ctx, phaseKey{}, tell)
 }
 
+type beginKey struct{}
+
+// withBegin returns a context for an action: begin hears of its phases when they begin, and the function that it returns when they end.
+func withBegin(ctx context.Context, begin func(phase string) (end func())) context.Context {
+	return context.WithValue(ctx, beginKey{}, begin)
+}
+
+// BeginPhase is called by a Runtime when a phase begins; end, when it is over. TellPhase says how it went.
+func BeginPhase(ctx context.Context, name string) (end func()) {
+	if begin, ok := ctx.Value(beginKey{}).(func(string) func()); ok {
+		return begin(name)
+	}
+	return func() {}
+}
+
 // TellPhase is called by a Runtime when a phase is over.
 func TellPhase(ctx context.Context, p Phase) {
 	if tell, ok := ctx.Value(phaseKey{}).(func(Phase)); ok {

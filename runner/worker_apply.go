@@ -66,7 +66,8 @@ func (w *worker) do(ctx context.Context, pod *manifests.Pod, a Action, meanwhile
 func (w *worker) act(ctx context.Context, pod *manifests.Pod, a Action) error {
 	ctx, cancel := outlive(ctx)
 	defer cancel()
-	defer w.doing.begin(a, w.pool.cfg.Now())()
+	ctx, end := w.doing.begin(ctx, a, w.pool.cfg.Now)
+	defer end()
 	return w.pool.rt.Apply(ctx, w.key, pod, a)
 }
 

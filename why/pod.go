@@ -121,7 +121,7 @@ func (b *builder) causes() {
 		return
 	}
 	b.damaged()
-	if d := b.slowest(); d != nil {
+	if d := b.longest(slow); d != nil {
 		if b.Trouble.Kind == troubleRemoving {
 			b.removing()
 		}
@@ -489,7 +489,9 @@ func (b *builder) underway() {
 		b.exited(st.Name)
 		return
 	}
-	b.next(time.Time{}, "nothing is wrong: it goes on as soon as that is done")
+	if !b.busy() {
+		b.next(time.Time{}, "nothing is wrong: it goes on as soon as that is done")
+	}
 }
 
 // since says for how long an init container has been running.

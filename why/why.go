@@ -245,7 +245,9 @@ type Pull struct {
 // Doing is an action that is under way; see runner.Doing.
 type Doing struct {
 	Kind, Container string
-	Since           time.Time
+	// Phase is the part of the action that is under way; empty: this is about all of it.
+	Phase string
+	Since time.Time
 }
 
 // Trouble is the first thing in the way; see runner.Trouble.

@@ -137,9 +137,12 @@ func gone(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodPend
 func addressed(p *why.Pod) { p.Object.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.2"}} }
 
 // doing: an action has been under way for some time.
-func doing(kind string, d time.Duration) change {
+func doing(kind string, d time.Duration) change { return phase(kind, "", d) }
+
+// phase: so has a part of it.
+func phase(kind, name string, d time.Duration) change {
 	return func(p *why.Pod) {
-		p.Doing = []why.Doing{{Kind: kind, Container: map[bool]string{true: "app"}[strings.HasSuffix(kind, "Container")], Since: now.Add(-d)}}
+		p.Doing = append(p.Doing, why.Doing{Kind: kind, Container: map[bool]string{true: "app"}[strings.HasSuffix(kind, "Container")], Phase: name, Since: now.Add(-d)})
 	}
 }
 
@@ -328,7 +331,11 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"cannot start":                      oneOf(web(ended(128, "StartError", `runc create failed: error mounting "/x" to rootfs at "/etc/hosts": read-only file system`))),
 		"must not be root":                  oneOf(web(failing("app", "CreateContainerConfigError", `create container: container has runAsNonRoot and image will run as root (pod: "web_default(u)", container: app)`))),
 		"runtime hangs":                     oneOf(web(waits("ContainerCreating"), addressed, trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 45*time.Second))),
-		"network hangs":                     oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", 45*time.Second))),
+		"network hangs":                     oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 44*time.Second), phase("CreateSandbox", "set up network", 45*time.Second))),
+		"network takes time":                oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), phase("CreateSandbox", "set up network", 4*time.Second), doing("StartContainer", 4*time.Second))),
+		"network hangs again":               oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("SetupNetwork", 45*time.Second))),
+		"volumes hang":                      oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", 45*time.Second), phase("CreateContainer", "prepare volumes", 45*time.Second))),
+		"runtime begins":                    oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: being created"}), doing("CreateContainer", time.Second/2))),
 		"removal hangs":                     oneOf(web(unready, trouble(why.Trouble{Kind: "Removing", Text: "being removed"}), doing("RemoveSandbox", 45*time.Second))),
 		"teardown fails":                    oneOf(web(unready, gone, trouble(why.Trouble{Kind: "Removing", Reason: "Teardown", Count: 3, Text: "being removed: its containers have ended; mounts, network and cgroups are being removed for 20s, which has failed 3 times: unmount /x: device or resource busy"}), next(8*time.Second))),
 		"runtime takes time":                oneOf(web(waits("ContainerCreating"), addressed, trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: about to start"}), doing("StartContainer", 2*time.Second))),

@@ -163,7 +163,7 @@ func reported(s *runner.PodStatus) why.Pod {
 		},
 	}
 	for _, d := range s.Doing {
-		p.Doing = append(p.Doing, why.Doing{Kind: string(d.Kind), Container: d.Container, Since: d.Since})
+		p.Doing = append(p.Doing, why.Doing{Kind: string(d.Kind), Container: d.Container, Phase: d.Phase, Since: d.Since})
 	}
 	for name, by := range s.EndedBy {
 		if p.EndedBy == nil {

@@ -224,8 +224,9 @@ func (r *Runtime) input(ctx context.Context, q specRequest) (spec.Input, error) 
 	}
 	pod := q.pod.DeepCopy()
 	pod.UID = uidOf(q.sandbox)
-	began := time.Now()
+	began, over := time.Now(), runner.BeginPhase(ctx, runner.PhaseVolumes)
 	volumes, err := r.prepareVolumes(ctx, pod, q)
+	over()
 	if err != nil || len(volumes) > 0 {
 		runner.TellPhase(ctx, runner.Phase{Name: runner.PhaseVolumes, Began: began, Over: time.Now(), Err: err})
 	}

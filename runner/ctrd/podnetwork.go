@@ -127,6 +127,7 @@ func (r *Runtime) startNetwork(ctx context.Context, rec *sandboxRecord) *add {
 
 // addNetwork sets up the network and stores its result: in /etc/hosts, on the record, in the index.
 func (r *Runtime) addNetwork(ctx context.Context, id string) (err error) {
+	defer runner.BeginPhase(ctx, runner.PhaseNetwork)()
 	began := time.Now()
 	defer func() {
 		runner.TellPhase(ctx, runner.Phase{Name: runner.PhaseNetwork, Began: began, Over: time.Now(), Err: err})

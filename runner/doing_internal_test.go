@@ -1,0 +1,31 @@
+package runner
+
+import (
+	"testing"
+	"time"
+)
+
+// The network is set up while other actions are carried out, and after the action that has begun it.
+func TestAPhaseIsReportedWithItsBeginningUntilItEnds(t *testing.T) {
+	t.Parallel()
+	var d doings
+	now := time.Unix(100, 0)
+	tick := func() time.Time { now = now.Add(time.Second); return now }
+	ctx, end := d.begin(t.Context(), Action{Kind: CreateSandbox}, tick)
+	over := BeginPhase(ctx, PhaseNetwork)
+	end()
+	_, ended := d.begin(t.Context(), Action{Kind: StartContainer, Container: "a"}, tick)
+	want := []Doing{{Kind: CreateSandbox, Phase: PhaseNetwork, Since: time.Unix(102, 0)}, {Kind: StartContainer, Container: "a", Since: time.Unix(103, 0)}}
+	if got := d.list(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("doing %+v", got)
+	}
+	over()
+	if got := d.list(); len(got) != 1 || got[0] != want[1] {
+		t.Errorf("the phase is over, and doing %+v", got)
+	}
+	ended()
+	if got := d.list(); len(got) > 0 {
+		t.Errorf("all is over, and doing %+v", got)
+	}
+	BeginPhase(t.Context(), PhaseNetwork)() // of nobody who wants to know
+}
