@@ -336,7 +336,7 @@ func TestWhyAnswersWithoutADaemon(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"monopod does not run", "systemctl start monopod", `did you mean "image"?`, "from the last run", "web.yaml:1"} {
+	for _, want := range []string{"monopod does not run", "start it: `monopod run --config ", `did you mean "image"?`, "from the last run", "web.yaml:1"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}

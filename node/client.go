@@ -65,11 +65,23 @@ type ConnectError struct {
 func (e *ConnectError) Error() string {
 	switch {
 	case errors.Is(e.Err, fs.ErrPermission):
-		return fmt.Sprintf("%s: permission denied; only root may ask monopod, try sudo", e.Socket)
+		return e.Cause() + "; only root may ask monopod, try sudo"
 	case errors.Is(e.Err, fs.ErrNotExist):
-		return fmt.Sprintf("%s does not exist; is monopod running? Start it with `monopod run`, or name its socket with --socket or MONOPOD_SOCKET", e.Socket)
+		return e.Cause() + "; is monopod running? Start it with `monopod run`, or name its socket with --socket or MONOPOD_SOCKET"
 	default:
-		return fmt.Sprintf("nobody answers on %s (%v); is monopod running? Start it with `monopod run`", e.Socket, e.Err)
+		return e.Cause() + "; is monopod running? Start it with `monopod run`"
+	}
+}
+
+// Cause says the same without advice.
+func (e *ConnectError) Cause() string {
+	switch {
+	case errors.Is(e.Err, fs.ErrPermission):
+		return e.Socket + ": permission denied"
+	case errors.Is(e.Err, fs.ErrNotExist):
+		return e.Socket + " does not exist"
+	default:
+		return fmt.Sprintf("nobody answers on %s (%v)", e.Socket, e.Err)
 	}
 }
 

@@ -137,16 +137,15 @@ func (f Facts) silence() string {
 func (f Facts) agent() []Chain {
 	switch {
 	case f.Hangs:
-		return []Chain{{Text: f.silence(), Reason: DaemonDown, Steps: []Step{
+		return []Chain{{Text: f.silence(), Reason: DaemonDown, Steps: append([]Step{
 			{Kind: Cause, Reason: DaemonDown, Text: f.Daemon},
 			{Kind: Next, Text: "running pods continue; crashed ones may not be restarted, and no manifest may be read"},
-			{Kind: Action, Text: "look at its log: journalctl -u monopod; then restart it: systemctl restart monopod (running pods continue)"},
-		}}}
+		}, f.Instance.restart()...)}}
 	case f.Daemon != "":
 		return []Chain{{Text: f.silence(), Reason: DaemonDown, Steps: []Step{
 			{Kind: Cause, Reason: DaemonDown, Text: f.Daemon},
 			{Kind: Next, Text: "what runs goes on, and nobody restarts what ends; no manifest is read"},
-			{Kind: Action, Text: f.startAdvice()},
+			f.Instance.start(),
 		}}}
 	case f.Runtime != "":
 		return []Chain{{Text: "containers cannot be seen", Reason: RuntimeDown, Steps: []Step{
@@ -156,14 +155,6 @@ func (f Facts) agent() []Chain {
 		}}}
 	}
 	return nil
-}
-
-// startAdvice is how to start the daemon of the instance that was asked about.
-func (f Facts) startAdvice() string {
-	if f.Places.Instance != "" {
-		return "start it: `monopod run --config " + f.Places.Instance + "` in a terminal, or the service that runs it"
-	}
-	return "start it: systemctl start monopod, or `monopod run` in a terminal"
 }
 
 // input is about a file or URL; ok is false when it is as it should be.

@@ -295,7 +295,7 @@ func (f Facts) runtimeStep() Step {
 	if f.Places.Endpoint != "" {
 		return Step{Kind: Action, Text: fmt.Sprintf("look whether containerd runs and answers on %s (systemctl status containerd)", f.Places.Endpoint)}
 	}
-	return Step{Kind: Action, Text: "look into the log of monopod (journalctl -u monopod) and whether the disk is full (df -h)"}
+	return Step{Kind: Action, Text: "look into " + f.Instance.log() + " and whether the disk is full (df -h)"}
 }
 
 func (b *builder) runtimeAdvice() { b.add(b.runtimeStep()) }

@@ -179,6 +179,8 @@ type Facts struct {
 	Unfit []Unfit
 	// Places are paths of the configuration that answers name.
 	Places Places
+	// Instance is the daemon that was asked.
+	Instance Instance
 }
 
 // Unfit is a pod of an API server that this machine cannot run, and why.
@@ -191,8 +193,6 @@ type Places struct {
 	Manifests, Logins, Preload, Endpoint string
 	// Config is the configuration file.
 	Config string
-	// Instance is the configuration file that the question named; empty: it named none.
-	Instance string
 	// Applied is the directory of what was applied. Nobody is to edit what is in it.
 	Applied string
 }

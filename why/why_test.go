@@ -513,7 +513,23 @@ func TestWithoutANameEverythingThatIsNotFineIsTold(t *testing.T) {
 			f.Places.Endpoint = "unix:///run/containerd/containerd.sock"
 			f.Pods = append(f.Pods, web(func(p *why.Pod) { p.Object.Name = "db" }, trouble(why.Trouble{Kind: "Blind", Message: "observe: containerd: connection refused"})))
 		}),
-		"all daemon down": oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), inputs(broken), func(f *why.Facts) { f.Daemon = "nobody answers on /run/monopod/monopod.sock" }),
+		"all daemon hangs": oneOf(web(), func(f *why.Facts) {
+			f.Daemon, f.Hangs = "/run/monopod/monopod.sock did not answer within 30s", true
+		}),
+		"all another daemon hangs": oneOf(web(), func(f *why.Facts) {
+			f.Daemon, f.Hangs = "/run/two.sock did not answer within 30s", true
+			f.Instance = why.Instance{Config: "/etc/two.yaml", Socket: "/run/two.sock", PID: 4711}
+		}),
+		"all unknown daemon hangs": oneOf(web(), func(f *why.Facts) {
+			f.Daemon, f.Hangs = "/run/two.sock did not answer within 30s", true
+			f.Instance = why.Instance{Socket: "/run/two.sock"}
+		}),
+		"all another daemon down": oneOf(web(), func(f *why.Facts) {
+			f.Daemon = "nobody answers on /run/two.sock (connection refused)"
+			f.Instance = why.Instance{Config: "/etc/two.yaml", Socket: "/run/two.sock"}
+		}),
+		"blind in another instance": oneOf(web(trouble(why.Trouble{Kind: "Blind", Message: "no space left on device"}), next(time.Second)), func(f *why.Facts) { f.Instance = why.Instance{Config: "/etc/two.yaml", Socket: "/run/two.sock"} }),
+		"all daemon down":           oneOf(web(func(p *why.Pod) { p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown} }), inputs(broken), func(f *why.Facts) { f.Daemon = "nobody answers on /run/monopod/monopod.sock" }),
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, shown(t, why.All(f))) })
 	}

@@ -18,6 +18,7 @@ import (
 	"monopod/internal/bundle"
 	"monopod/node/budget"
 	"monopod/node/systemd"
+	"monopod/why"
 )
 
 // host is where monopod is installed; tests replace it.
@@ -58,6 +59,18 @@ func thisHost() host {
 			return exe
 		},
 	}
+}
+
+// instanceOf returns the instance of a configuration: the zero one if the service starts it.
+func (h *host) instanceOf(cfg *LoadedConfig) why.Instance {
+	unit, err := os.ReadFile(h.unit())
+	switch {
+	case err == nil && systemd.IsOurs(string(unit)) && ownUnit(cfg, string(unit)):
+		return why.Instance{}
+	case len(cfg.Files) == 0 || cfg.Files[0] == defaultConfigFile:
+		return why.Instance{} // that may be a service of a package, which is written elsewhere
+	}
+	return why.Instance{Config: cfg.Files[0], Socket: cfg.Socket}
 }
 
 func systemctl(ctx context.Context, args ...string) error {

@@ -4,9 +4,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -134,14 +136,31 @@ func TestNoCommandWaitsForADaemonThatHangs(t *testing.T) {
 func TestWhyAnswersFromTheDiskWhenTheDaemonHangs(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
+	config := d.path("two.yaml")
 	for name, socket := range map[string]string{"silent": silentDaemon(t), "garbage": serveOn(t, http.NotFoundHandler())} {
-		p := d.program()
-		p.limits = testLimits()
-		p.env.environ = []string{"MONOPOD_SOCKET=" + socket}
-		out, errs := &syncBuffer{}, &syncBuffer{}
-		p.stdout, p.stderr = out, errs
-		if code := p.run(t.Context(), []string{"why"}); code != exitOK || !strings.Contains(out.String(), "monopod does not answer") || !strings.Contains(out.String(), "systemctl restart monopod") {
-			t.Errorf("%s: code %d\n%s%s", name, code, out, errs)
+		writeFile(t, config, "socket: "+socket+"\n")
+		for _, c := range []struct {
+			args, words []string
+			env         string
+		}{
+			{args: []string{"why"}, words: []string{"systemctl restart monopod"}, env: "MONOPOD_ROOT_DIRECTORY=" + d.path("root")},
+			{args: []string{"why", "--config", config}, words: []string{"process " + strconv.Itoa(os.Getpid()), "`monopod run --config " + config + "`"}},
+			{args: []string{"why", "--socket", socket}, words: []string{"process " + strconv.Itoa(os.Getpid()), "which has opened " + socket, "`monopod run --config FILE`"}},
+		} {
+			p := d.program()
+			p.limits = testLimits()
+			p.env.environ = nil
+			if c.env != "" {
+				p.env.environ = []string{"MONOPOD_SOCKET=" + socket, c.env}
+			}
+			out, errs := &syncBuffer{}, &syncBuffer{}
+			p.stdout, p.stderr = out, errs
+			code := p.run(t.Context(), c.args)
+			for _, w := range append(c.words, "monopod does not answer") {
+				if code != exitOK || !strings.Contains(out.String(), w) || c.env == "" && strings.Contains(out.String(), "systemctl") {
+					t.Errorf("%s, %q: code %d, no %q\n%s%s", name, c.args, code, w, out, errs)
+				}
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func (p *program) why(ctx context.Context, q whyRequest) error {
 		answer, err = p.client(&q.clientFlags).Why(ctx, q.key.Namespace, q.key.Name)
 	}
 	if down, hangs := unanswered(err); down {
-		answer, err = p.whyWithoutDaemon(ctx, q, why.Facts{Now: time.Now(), Daemon: err.Error(), Hangs: hangs}), nil
+		answer, err = p.whyWithoutDaemon(ctx, q, why.Facts{Now: time.Now(), Daemon: silence(err), Hangs: hangs}), nil
 	}
 	if err != nil {
 		return err
@@ -105,6 +106,14 @@ func unanswered(err error) (down, hangs bool) {
 	return down || late || garbled, late || garbled
 }
 
+// silence is why no daemon could be asked. What to do about it is for the answer to say, which knows the instance.
+func silence(err error) string {
+	if e, ok := errors.AsType[*node.ConnectError](err); ok {
+		return e.Cause()
+	}
+	return err.Error()
+}
+
 // whyWithoutDaemon answers from the configuration, the manifests, the record of events and the logs on disk.
 func (p *program) whyWithoutDaemon(ctx context.Context, q whyRequest, f why.Facts) why.Answer {
 	key := q.key
@@ -114,11 +123,14 @@ func (p *program) whyWithoutDaemon(ctx context.Context, q whyRequest, f why.Fact
 		return f.About(key.Namespace, key.Name)
 	}
 	if q.elsewhere(cfg) {
+		f.Instance.Socket = cmp.Or(q.socket, cfg.Socket)
+		f.Instance.PID = node.SocketOwner(ctx, f.Instance.Socket)
 		f.Daemon += "; what its instance has on the disk is not known: name its configuration with --config"
 		return f.About(key.Namespace, key.Name)
 	}
 	f.Places = placesOf(cfg)
-	f.Places.Instance = q.config
+	f.Instance = p.host.instanceOf(cfg)
+	f.Instance.PID = node.SocketOwner(ctx, cfg.Socket)
 	p.fromDisk(ctx, cfg, &f, key)
 	return f.About(key.Namespace, key.Name)
 }

@@ -36,6 +36,8 @@ type explainer struct {
 	board  *board
 	logs   logFiles
 	places why.Places
+	// instance is this daemon.
+	instance why.Instance
 	// now is the clock.
 	now func() time.Time
 	// proc is /proc.
@@ -48,8 +50,10 @@ type explainer struct {
 }
 
 func (a *App) explainer() *explainer {
+	host := thisHost()
 	return &explainer{
-		board: a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc", events: a.events, images: a.images, hidden: a.hidden, unfit: a.unfit,
+		instance: host.instanceOf(a.cfg),
+		board:    a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc", events: a.events, images: a.images, hidden: a.hidden, unfit: a.unfit,
 	}
 }
 
@@ -103,7 +107,7 @@ func (e *explainer) Why(ctx context.Context, namespace, name string) (why.Answer
 // facts are what an answer about a name follows from; empty: about all in the namespace, or anywhere.
 func (e *explainer) facts(ctx context.Context, namespace, name string) (why.Facts, error) {
 	k, err := e.board.known()
-	f := why.Facts{Now: e.now(), Places: e.places}
+	f := why.Facts{Now: e.now(), Places: e.places, Instance: e.instance}
 	if k.pool != nil {
 		k.trouble = reach(ctx, k.pool)
 	}

@@ -174,7 +174,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 		return result{code: p.run(t.Context(), append([]string{"why"}, args...)), stdout: out.String(), stderr: errs.String()}
 	}
 	for name, c := range map[string]struct{ args, wants []string }{
-		"everything":      {nil, []string{"monopod does not run", "systemctl start monopod", "broken.yaml is refused", `did you mean "image"?`, "from the first run"}},
+		"everything":      {nil, []string{"monopod does not run", "start it: `monopod run --config ", "broken.yaml is refused", `did you mean "image"?`, "from the first run"}},
 		"a pod":           {[]string{"web"}, []string{"monopod does not run", "web.yaml:1", "from the first run"}},
 		"a refused pod":   {[]string{"broken"}, []string{`did you mean "image"?`}},
 		"a mistyped name": {[]string{"wbe"}, []string{"did you mean web?"}},
