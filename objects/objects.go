@@ -50,6 +50,21 @@ func IsWorkload(kind string) bool {
 	return false
 }
 
+// Conditions are those that can be waited for, of objects of a kind; none: its objects can only be waited for to be gone. Pods may have any.
+func Conditions(kind string) []string {
+	switch kind {
+	case "Deployment":
+		return []string{"Available", "Ready"}
+	case "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController":
+		return []string{"Ready"}
+	case "Job":
+		return []string{"Complete", "Failed"}
+	case Node:
+		return []string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"}
+	}
+	return nil
+}
+
 // Item is an object as a client has it.
 type Item struct {
 	Kind string

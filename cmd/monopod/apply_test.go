@@ -420,11 +420,57 @@ func TestWaitForPods(t *testing.T) {
 	if r := <-done; r.code != 0 || strings.Count(r.stdout, "condition met") != 2 {
 		t.Errorf("%+v", r)
 	}
-	for _, wrong := range [][]string{{"wait"}, {"wait", "--for=ready", "x"}, {"wait", "--for=phase=Done", "x"}, {"wait", "--for=condition=", "x"}, {"delete"}, {"delete", "pod"}, {"delete", "pdo", "x"}, {"delete", "web"}, {"delete", "sc", "a/b"}} {
+	for _, wrong := range [][]string{{"wait"}, {"wait", "--for=ready", "x"}, {"wait", "--for=phase=Done", "x"}, {"wait", "--for=condition=", "x"}, {"wait", "-l", "a=b", "x"}, {"wait", "-l", "=", "pod"}, {"wait", "-A", "web"}, {"delete"}, {"delete", "pod"}, {"delete", "pdo", "x"}, {"delete", "web"}, {"delete", "sc", "a/b"}} {
 		if r := d.cmd(wrong...); r.code != exitUsage {
 			t.Errorf("%v: code %d: %s", wrong, r.code, r.stderr)
 		}
 	}
+}
+
+// TestWaitForWhatCannotBeIsRefusedAtOnce: it waited until its timeout.
+func TestWaitForWhatCannotBeIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"svc/x", "--for=condition=ready"}, "a Service has no condition ready; wait for delete"},
+		{[]string{"svc", "x"}, "a Service has no condition Ready; wait for delete"},
+		{[]string{"cj/x"}, "a CronJob has no condition Ready; wait for delete"},
+		{[]string{"cm", "-l", "a=b"}, "a ConfigMap has no condition Ready; wait for delete"},
+		{[]string{"job/x"}, "a Job has no condition Ready; wait for condition=Complete, condition=Failed or delete"},
+		{[]string{"deploy/x", "--for=condition=progressing"}, "a Deployment has no condition progressing; wait for condition=Available, condition=Ready or delete"},
+		{[]string{"deploy/x", "--for=phase=Running"}, "a Deployment has no phase; wait for condition=Available"},
+	} {
+		r := d.cmd(append([]string{"wait", "--timeout=1m"}, c.args...)...)
+		if r.code != exitUsage || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("wait %q: code %d: %s", c.args, r.code, r.stderr)
+		}
+	}
+}
+
+// TestWaitForLabels: for all pods that have them, or objects of another kind.
+func TestWaitForLabels(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	withLabel := func(name string) string {
+		return strings.Replace(podYAML(name, runtimetest.ScriptServe), "labels: {app: "+name+"}", "labels: {app: web}", 1)
+	}
+	d.says(0, "pod/a created\npod/b created\npod/c created\n", "", "apply", "-f", d.file("all.yaml", withLabel("a")+"---\n"+withLabel("b")+"---\n"+podYAML("c", runtimetest.ScriptServe)))
+	for _, args := range [][]string{{"-l", "app=web"}, {"pods", "-l", "app=web", "-A"}, {"-l", "app in (web)", "-n", "default", "--for=phase=Running"}} {
+		r := d.cmd(append([]string{"wait", "--timeout=1m"}, args...)...)
+		if got := strings.Split(strings.TrimSpace(r.stdout), "\n"); r.code != 0 || len(got) != 2 || !strings.Contains(r.stdout, "pod/a condition met\n") || !strings.Contains(r.stdout, "pod/b condition met\n") {
+			t.Errorf("wait %q: %+v", args, r)
+		}
+	}
+	d.says(exitError, "", "monopod: no pod has the labels app=none\n", "wait", "-l", "app=none")
+	d.says(exitError, "", "monopod: no pod has the labels app=web\n", "wait", "-l", "app=web", "-n", "other")
+	d.says(0, "", "", "wait", "-l", "app=none", "--for=delete")
+	d.says(0, "", "", "wait", "svc", "-l", "app=web", "--for=delete")
+	d.says(exitTimeout, "", "monopod: timed out waiting for condition Available of deployment default/none: it does not exist\n", "wait", "deploy", "none", "--for=condition=Available", "--timeout=10ms")
 }
 
 // Before the daemon has told of the pods that there are, nobody can say that one does not exist.

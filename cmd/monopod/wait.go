@@ -114,86 +114,131 @@ type awaited struct {
 	met func(manifests.Key, goal)
 }
 
+// waitOptions are the flags of wait.
+type waitOptions struct {
+	clientFlags
+	waitFor
+	selector      string
+	allNamespaces bool
+}
+
 func (p *program) waitCommand() *cobra.Command {
-	var flags clientFlags
-	var until string
-	var timeout time.Duration
+	o := &waitOptions{}
 	cmd := &cobra.Command{
-		Use:   "wait --for=condition=NAME[=VALUE]|phase=PHASE|delete POD|KIND/NAME...",
+		Use:   "wait --for=condition=NAME[=VALUE]|phase=PHASE|delete POD|KIND/NAME...|[KIND] -l LABELS",
 		Short: "Wait for a condition on pods, workloads or other objects",
 		Long: "Wait until each of the pods has a condition, as `--for=condition=Ready` or `--for=condition=Ready=False`, is in a phase,\n" +
 			"as `--for=phase=Succeeded`, or is gone, with `--for=delete`. A pod that does not exist yet is waited for. A Job has the conditions\n" +
-			"Complete and Failed, a Deployment Available, and each workload but Jobs Ready, when all its pods are.\n\n" +
+			"Complete and Failed, a Deployment Available, and each workload but Jobs and CronJobs Ready, when all its pods are. What has no\n" +
+			"such condition, as a Service, is refused at once. -l waits for the objects with these labels that exist when it begins.\n\n" +
 			"    monopod wait job/migrate --for=condition=complete --timeout=5m\n" +
-			"    monopod wait deploy/web --for=condition=available\n\n" +
-			"Exit code 0: they are so; 1: one of them has ended otherwise, for good, was taken back to an older revision meanwhile, or\n" +
-			"cannot be looked at; 2: not in time, or the command line is wrong.",
+			"    monopod wait deploy/web --for=condition=available\n" +
+			"    monopod wait -l app=web\n\n" +
+			"Exit code 0: they are so; 1: one of them has ended otherwise, for good, was taken back to an older revision meanwhile, cannot be\n" +
+			"looked at, or -l selects nothing; 2: not in time, or the command line is wrong.",
 		Args: cobra.MinimumNArgs(0),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			g, err := parseGoal(until)
-			if err != nil {
-				return err
-			}
-			keys, others, err := flags.waitArgs(args)
-			if err != nil {
-				return err
-			}
-			if len(others) > 0 {
-				return p.waitObjects(cmd.Context(), p.client(&flags), others, waitFor{until, timeout})
-			}
-			goals := map[manifests.Key]goal{}
-			for _, key := range keys {
-				goals[key] = g
-			}
-			met := func(key manifests.Key, _ goal) { p.out().Printf("pod/%s condition met\n", key.Name) }
-			return p.await(cmd.Context(), p.client(&flags), awaited{goals: goals, timeout: timeout, met: met})
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return p.wait(cmd.Context(), o, args) },
 	}
-	flags.add(cmd.Flags())
-	cmd.Flags().StringVar(&until, "for", "condition=Ready", "what to wait `for`: condition=NAME, condition=NAME=VALUE, phase=PHASE or delete")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait; 0: for ever")
+	o.add(cmd.Flags())
+	cmd.Flags().StringVar(&o.until, "for", "condition=Ready", "what to wait `for`: condition=NAME, condition=NAME=VALUE, phase=PHASE or delete")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait; 0: for ever")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "objects with these `labels`, pods unless KIND says otherwise")
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with -l: in all namespaces, the default")
 	return cmd
 }
 
-// waitArgs reads pods, or other objects; not both.
-func (c *clientFlags) waitArgs(args []string) (pods []manifests.Key, others []object, err error) {
-	for _, arg := range args {
-		word, _, slash := strings.Cut(arg, "/")
-		if kind, _, known := objects.Find(word); slash && known && kind != "Pod" {
-			o, err := c.objectArg([]string{arg})
-			if err != nil {
-				return nil, nil, err
-			}
-			others = append(others, o)
+func (p *program) wait(ctx context.Context, o *waitOptions, args []string) error {
+	g, err := parseGoal(o.until)
+	if err != nil {
+		return err
+	}
+	c := p.client(&o.clientFlags)
+	all, err := p.waitedFor(ctx, c, o, args)
+	if err != nil {
+		return err
+	}
+	goals := map[manifests.Key]goal{}
+	for _, one := range all {
+		if one.kind == "Pod" {
+			goals[one.key] = g
+			continue
+		}
+		if err := waitable(one.kind, o.until); err != nil {
+			return err
 		}
 	}
 	switch {
-	case len(others) == 0:
-		pods, err = c.podArgs(args)
-		return pods, nil, err
-	case len(others) < len(args):
-		return nil, nil, usagef("wait for pods or for other objects, not for both at once")
+	case len(goals) == 0:
+		return p.waitObjects(ctx, c, all, o.waitFor)
+	case len(goals) < len(all) && slices.ContainsFunc(all, func(o object) bool { return o.kind != "Pod" }):
+		return usagef("wait for pods or for other objects, not for both at once")
 	}
-	return nil, others, nil
+	met := func(key manifests.Key, _ goal) { p.out().Printf("pod/%s condition met\n", key.Name) }
+	return p.await(ctx, c, awaited{goals: goals, timeout: o.timeout, met: met})
 }
 
-// podArgs reads "NAME...", "pod/NAME..." or "pod NAME...".
-func (c *clientFlags) podArgs(args []string) ([]manifests.Key, error) {
-	if len(args) > 1 && isPodWord(args[0]) {
-		args = args[1:]
+// waitedFor returns what is named, or selected.
+func (p *program) waitedFor(ctx context.Context, c *node.Client, o *waitOptions, args []string) ([]object, error) {
+	switch {
+	case o.selector != "":
+		return p.waitSelected(ctx, c, o, args)
+	case o.allNamespaces:
+		return nil, usagef("--all-namespaces is for -l")
+	case len(args) == 0:
+		return nil, usagef("which pods?")
 	}
-	var keys []manifests.Key
+	return o.waitArgs(args)
+}
+
+// waitArgs reads "POD...", "KIND/NAME..." or "KIND NAME...".
+func (c *clientFlags) waitArgs(args []string) ([]object, error) {
+	var word []string
+	if _, _, known := objects.Find(args[0]); known && len(args) > 1 {
+		word, args = args[:1:1], args[1:]
+	}
+	var all []object
 	for _, arg := range args {
-		key, err := c.podArg([]string{arg})
+		one, err := c.objectArg(append(word, arg))
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, key)
+		all = append(all, one)
 	}
-	if len(keys) == 0 {
-		return nil, usagef("which pods?")
+	return all, nil
+}
+
+// waitSelected returns the objects of a kind with the labels that -l asks for.
+func (p *program) waitSelected(ctx context.Context, c *node.Client, o *waitOptions, args []string) ([]object, error) {
+	kind := "Pod"
+	if len(args) > 0 {
+		known := false
+		if kind, _, known = objects.Find(args[0]); !known || len(args) > 1 {
+			return nil, usagef("give names or -l, not both; before -l there may be a kind, as in `wait deploy -l app=web`")
+		}
 	}
-	return keys, nil
+	chosen, err := parseSelector(o.selector)
+	if err != nil {
+		return nil, err
+	}
+	if err := waitable(kind, o.until); err != nil {
+		return nil, err
+	}
+	list := getOptions{clientFlags: o.clientFlags, chosen: chosen}
+	if o.allNamespaces {
+		list.namespace = ""
+	}
+	items, err := p.listItems(ctx, c, &list, kind)
+	if err != nil {
+		return nil, err
+	}
+	var all []object
+	for _, i := range items {
+		all = append(all, object{kind, manifests.Key{Namespace: i.Object.GetNamespace(), Name: i.Object.GetName()}})
+	}
+	if len(all) == 0 && o.until != "delete" {
+		return nil, fmt.Errorf("no %s has the labels %s", strings.ToLower(kind), o.selector)
+	}
+	return all, nil
 }
 
 // errMet ends a watch when nothing is left to wait for.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,12 +39,27 @@ func (p *program) waitObjects(ctx context.Context, c *node.Client, all []object,
 	return nil
 }
 
+// waitable refuses to wait for what objects of a kind never have.
+func waitable(kind, until string) error {
+	what, value, _ := strings.Cut(until, "=")
+	name, _, _ := strings.Cut(value, "=")
+	known := objects.Conditions(kind)
+	if kind == "Pod" || until == "delete" || what == "condition" && slices.ContainsFunc(known, func(c string) bool { return strings.EqualFold(c, name) }) {
+		return nil
+	}
+	hint := "wait for delete"
+	if len(known) > 0 {
+		hint = "wait for condition=" + strings.Join(known, ", condition=") + " or delete"
+	}
+	if what == "phase" {
+		return usagef("a %s has no phase; %s", kind, hint)
+	}
+	return usagef("a %s has no condition %s; %s", kind, name, hint)
+}
+
 // waitObject waits until an object besides pods is as --for says.
 func (p *program) waitObject(ctx context.Context, c *node.Client, o object, until string) error {
-	kind, value, _ := strings.Cut(until, "=")
-	if kind == "phase" {
-		return usagef("a %s has no phase; wait for condition=NAME or delete", o.kind)
-	}
+	_, value, _ := strings.Cut(until, "=")
 	last, seen := "monopod has not answered yet", false
 	for {
 		item, err := findObject(ctx, c, o)
