@@ -22,8 +22,10 @@ const (
 	quietFor     = 2 * time.Second
 	quietAtStart = quietFor / 4
 	busyFor      = 30 * time.Second
-	// restFor is how often it is done at most for what answers have taken: who asks every few seconds would pay for it each time.
+	// restFor is how often it is done at most for what answers and little work have taken: who asks every few seconds would pay for it each time.
 	restFor = time.Minute
+	// settledAfter is when it is done once more after the start: images are imported after it, and the first pods may be started.
+	settledAfter = 15 * time.Second
 )
 
 // thrift gives memory back to the machine after much work. It sleeps while nothing happens.
@@ -34,6 +36,7 @@ type thrift struct {
 	// garbage is what limit was called with last.
 	garbage atomic.Int64
 	changes atomic.Int64
+	// answers are the requests that were answered, and what else has taken memory but little: see touch.
 	answers atomic.Int64
 	stirred chan struct{}
 }
@@ -70,6 +73,9 @@ func (t *thrift) answered() {
 	t.wake()
 }
 
+// touch notes that something else was done, such as reading an input.
+func (t *thrift) touch() { t.answered() }
+
 func (t *thrift) wake() {
 	select {
 	case t.stirred <- struct{}{}:
@@ -102,8 +108,10 @@ func (t *thrift) run(ctx context.Context) {
 	t.release()
 	var (
 		changed, answered int64
-		last              = time.Now()
-		later             <-chan time.Time
+		// again is when little work is enough; touched: there was some that nothing tells of, as after a start.
+		again   = time.Now().Add(settledAfter)
+		touched = true
+		later   = time.After(settledAfter)
 	)
 	for {
 		select {
@@ -114,10 +122,10 @@ func (t *thrift) run(ctx context.Context) {
 			later = nil
 		}
 		if t.changes.Load()-changed < muchWork {
-			if t.answers.Load() == answered {
+			if !touched && t.changes.Load() == changed && t.answers.Load() == answered {
 				continue
 			}
-			if rest := time.Until(last.Add(restFor)); rest > 0 {
+			if rest := time.Until(again); rest > 0 {
 				if later == nil {
 					later = time.After(rest)
 				}
@@ -128,7 +136,12 @@ func (t *thrift) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		changed, answered, last, later = t.changes.Load(), t.answers.Load(), time.Now(), nil
+		much := t.changes.Load()-changed >= muchWork
+		changed, answered = t.changes.Load(), t.answers.Load()
+		again, later, touched = time.Now().Add(restFor), nil, much
+		if much { // mounts and networks are still being removed, and then what containerd has of them
+			later = time.After(restFor)
+		}
 		t.release()
 	}
 }

@@ -85,6 +85,7 @@ func (a *App) publish(d watcher.Desired) {
 	a.inputs = recordInputs(a.events, a.inputs, d.Reports)
 	a.tidy(d)
 	a.board.publish(d)
+	a.memory.touch()
 }
 
 // tidy removes the copies of sources that are no more, once, when their pods may go.

@@ -52,7 +52,7 @@ type explainer struct {
 func (a *App) explainer() *explainer {
 	host := thisHost()
 	return &explainer{
-		instance: host.instanceOf(a.cfg),
+		instance: why.Instance{Config: host.instanceOf(a.cfg).Config},
 		board:    a.board, logs: newLogFiles(a.cfg.PodLogsDir), places: placesOf(a.cfg), now: time.Now, proc: "/proc", events: a.events, images: a.images, hidden: a.hidden, unfit: a.unfit,
 	}
 }
