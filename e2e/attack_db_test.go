@@ -69,8 +69,9 @@ func databaseDamages() []damageOf {
 		{"leaves of garbage", false, true, pagesOf(2, garbage)},
 		{"branches of garbage", false, false, pagesOf(1, garbage)},
 		{"a free list of garbage", false, false, pagesOf(16, garbage)},
-		{"the first meta page", false, true, onePage(0)},
-		{"the second meta page", false, true, onePage(1)},
+		// Without a copy of the last transaction, bbolt goes on from the one before by itself, and nothing is reported.
+		{"the first meta page", false, false, onePage(0)},
+		{"the second meta page", false, false, onePage(1)},
 		{"truncated", false, true, func(p string) error { return os.Truncate(p, 3*4096+100) }},
 		{"empty", true, true, func(p string) error { return os.Truncate(p, 0) }},
 		{"zeros", false, true, func(p string) error { return os.WriteFile(p, make([]byte, 64<<10), 0o600) }},
