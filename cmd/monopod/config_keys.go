@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -41,12 +42,21 @@ type configKey struct {
 	doc     string
 	// secret says that a value must be in no message.
 	secret bool
+	// names are those of env and flag; nil: they have not been made yet.
+	names *keyNames
 }
 
-// configKeys lists every key in the order in which they are printed.
-func configKeys() []configKey {
-	return slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), pressureKeys(), resourceKeys(), securityKeys(), serverKeys(), tracingKeys(), agentKeys(), machineKeys(), apiServerKeys())
-}
+// keyNames are the names of a key outside files.
+type keyNames struct{ env, flag string }
+
+// configKeys lists every key in the order in which they are printed. It is made once, and not to be changed.
+var configKeys = sync.OnceValue(func() []configKey {
+	keys := slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), pressureKeys(), resourceKeys(), securityKeys(), serverKeys(), tracingKeys(), agentKeys(), machineKeys(), apiServerKeys())
+	for i, k := range keys {
+		keys[i].names = &keyNames{env: k.env(), flag: k.flag()}
+	}
+	return keys
+})
 
 func resourceKeys() []configKey {
 	return []configKey{
@@ -140,6 +150,9 @@ func (k configKey) isMap() bool {
 func (k configKey) value() any {
 	switch {
 	case k.def != nil:
+		if list, ok := k.def.([]string); ok {
+			return slices.Clone(list) // it becomes a part of the configuration
+		}
 		return k.def
 	case k.kind == kindStrings || k.kind == kindPaths:
 		return []string{}
@@ -155,6 +168,9 @@ func (k configKey) value() any {
 // env is the name of the environment variable of the key: MONOPOD_ and the key in upper case, with an
 // underscore between words and two between levels.
 func (k configKey) env() string {
+	if k.names != nil {
+		return k.names.env
+	}
 	levels := strings.Split(k.path, ".")
 	for i, l := range levels {
 		levels[i] = strings.ToUpper(strings.Join(words(l), "_"))
@@ -165,6 +181,9 @@ func (k configKey) env() string {
 // flag is the name of the key's flag; empty for keys that have none because their values are secrets, and
 // any user of the machine can read a command line.
 func (k configKey) flag() string {
+	if k.names != nil {
+		return k.names.flag
+	}
 	if k.kind == kindHeaders || k.kind == kindSources || k.kind == kindRules {
 		return ""
 	}

@@ -95,6 +95,26 @@ func TestEachCommandAndFlagHasAText(t *testing.T) {
 	}
 }
 
+// TestACommandIsMadeByItsName: the first word of a command line says which one is made, and advice knows all.
+func TestACommandIsMadeByItsName(t *testing.T) {
+	t.Parallel()
+	all := newProgram().commands()
+	for name, one := range all {
+		p := newProgram()
+		p.words = []string{name, "--help"}
+		if made := p.root().Commands(); one().Name() != name || len(made) != 1 || made[0].Name() != name {
+			t.Errorf("%s is called %s, and alone there are %v", name, one().Name(), made)
+		}
+	}
+	for _, words := range [][]string{nil, {}, {"help", "get"}, {"--help"}, {"uncordon", "x"}, {"gte"}} {
+		p := newProgram()
+		p.words = words
+		if n := len(p.root().Commands()); n != len(all) {
+			t.Errorf("%q: %d commands, want %d", words, n, len(all))
+		}
+	}
+}
+
 // TestEachKeyOfAKubeletIsExplained: those who come from one find what has become of each of its settings.
 func TestEachKeyOfAKubeletIsExplained(t *testing.T) {
 	ours, kinds := map[string]bool{}, map[string]keyKind{}

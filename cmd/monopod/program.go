@@ -145,11 +145,34 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.raw()) // help, and the scripts and words of completion
 	root.SetErr(p.rawErr())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(p.runCommand(), p.configCommand(), p.validateCommand(), p.getCommand(), p.describeCommand(), p.whyCommand(), p.logsCommand(), p.eventsCommand(), p.historyCommand(), p.diffCommand(), p.rollbackCommand(), p.applyCommand(), p.deleteCommand(), p.waitCommand(), p.statusCommand(), p.drainCommand(), p.cordonCommand(), p.undrainCommand(), p.onceCommand(), p.upCommand(), p.downCommand(), p.cleanupCommand(), p.installCommand(), p.uninstallCommand(), p.versionCommand())
-	root.AddCommand(p.imagesCommand(), p.pullCommand(), p.scaleCommand(), p.restartCommand())
-	root.AddCommand(p.execCommand(), p.attachCommand(), p.portForwardCommand(), p.copyCommand(), p.topCommand())
+	p.addCommands(root)
 	p.addCompletion(root)
 	return root
+}
+
+// commands makes each command that can be the first word.
+func (p *program) commands() map[string]func() *cobra.Command {
+	return map[string]func() *cobra.Command{
+		"run": p.runCommand, "config": p.configCommand, "validate": p.validateCommand, "get": p.getCommand, "describe": p.describeCommand,
+		"why": p.whyCommand, "logs": p.logsCommand, "events": p.eventsCommand, "history": p.historyCommand, "diff": p.diffCommand,
+		"rollback": p.rollbackCommand, "apply": p.applyCommand, "delete": p.deleteCommand, "wait": p.waitCommand, "status": p.statusCommand,
+		"drain": p.drainCommand, "cordon": p.cordonCommand, "undrain": p.undrainCommand, "once": p.onceCommand, "up": p.upCommand,
+		"down": p.downCommand, "cleanup": p.cleanupCommand, "install": p.installCommand, "uninstall": p.uninstallCommand,
+		"version": p.versionCommand, "images": p.imagesCommand, "pull": p.pullCommand, "scale": p.scaleCommand, "restart": p.restartCommand,
+		"exec": p.execCommand, "attach": p.attachCommand, "port-forward": p.portForwardCommand, "cp": p.copyCommand, "top": p.topCommand,
+	}
+}
+
+// addCommands adds the command that the command line names, or all of them: for help, completion and advice.
+func (p *program) addCommands(root *cobra.Command) {
+	all := p.commands()
+	if len(p.words) > 0 && all[p.words[0]] != nil {
+		root.AddCommand(all[p.words[0]]())
+		return
+	}
+	for _, one := range all {
+		root.AddCommand(one())
+	}
 }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
