@@ -16,7 +16,7 @@ import (
 // parseConfigFile reads one YAML (or JSON) document strictly. Whatever is wrong is reported with its line;
 // what is right is in the layer nevertheless, so that later checks find their problems too.
 func parseConfigFile(path string, b []byte, keys []configKey) (layer, ConfigError) {
-	f := &configFile{path: path, dir: filepath.Dir(path), keys: map[string]configKey{}, out: layer{}}
+	f := &configFile{path: path, dir: filepath.Dir(path), keys: make(map[string]configKey, len(keys)), out: layer{}}
 	for _, k := range keys {
 		f.keys[k.path] = k
 	}

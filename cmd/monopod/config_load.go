@@ -177,9 +177,9 @@ func (l *configLoader) take(path string, read func(string) ([]byte, error)) {
 
 // finish merges the layers, decodes and checks the result.
 func (l *configLoader) finish() (*LoadedConfig, error) {
-	out := &LoadedConfig{Sources: map[string]string{}, Files: l.files, Warnings: l.warnings}
+	out := &LoadedConfig{Sources: make(map[string]string, len(l.keys)), Files: l.files, Warnings: l.warnings}
 	k := koanf.New(layerDelim)
-	defaults := layer{}
+	defaults := make(layer, len(l.keys))
 	for _, key := range l.keys {
 		defaults[key.path] = setting{value: key.value()}
 		out.Sources[key.path] = "default"
@@ -211,7 +211,7 @@ func merge(k *koanf.Koanf, lay, defaults layer) error {
 	if len(lay) == 0 {
 		return nil // what is there would be copied all the same
 	}
-	flat := map[string]any{}
+	flat := make(map[string]any, len(lay))
 	for path, s := range lay {
 		name := strings.ReplaceAll(path, ".", layerDelim)
 		if s.reset {
@@ -254,28 +254,33 @@ func (l *configLoader) readFlags(set *pflag.FlagSet) {
 // readEnviron takes the MONOPOD_* variables. An empty one counts as not set. One that looks like a misspelled
 // setting is refused; others may be somebody else's, and are only mentioned.
 func (l *configLoader) readEnviron() {
-	byName := map[string]configKey{}
-	known := []string{strings.TrimPrefix(envConfigFile, envPrefix), strings.TrimPrefix(envBundleDir, envPrefix), strings.TrimPrefix(envRequestTimeout, envPrefix)}
-	for _, key := range l.keys {
-		byName[key.env()] = key
-		known = append(known, strings.TrimPrefix(key.env(), envPrefix))
-	}
 	lay := layer{}
-	environ := slices.Clone(l.env.environ)
+	environ := slices.DeleteFunc(slices.Clone(l.env.environ), func(v string) bool { return !strings.HasPrefix(v, envPrefix) })
 	slices.Sort(environ)
 	for _, v := range environ {
 		name, text, _ := strings.Cut(v, "=")
-		rest, ours := strings.CutPrefix(name, envPrefix)
-		if !ours || text == "" || name == envConfigFile || name == envBundleDir || name == envRequestTimeout || name == bundle.LauncherVariable {
+		if text == "" || name == envConfigFile || name == envBundleDir || name == envRequestTimeout || name == bundle.LauncherVariable {
 			continue
 		}
-		if key, ok := byName[name]; ok {
-			l.takeText(lay, key, textSetting{text: text, where: name})
-		} else if near := nearest(rest, known); near != "" {
+		if i := slices.IndexFunc(l.keys, func(k configKey) bool { return k.env() == name }); i >= 0 {
+			l.takeText(lay, l.keys[i], textSetting{text: text, where: name})
+		} else if near := nearest(strings.TrimPrefix(name, envPrefix), l.variables()); near != "" {
 			l.problems = append(l.problems, ConfigProblem{Where: "environment", Key: name, Msg: "unknown variable", Hint: "did you mean " + envPrefix + near + "?"})
 		} else {
 			l.warnings = append(l.warnings, "environment: "+name+": unknown variable, not used")
 		}
 	}
 	l.layers = append(l.layers, lay)
+}
+
+// variables are those that have a meaning, without their prefix.
+func (l *configLoader) variables() []string {
+	all := []string{envConfigFile, envBundleDir, envRequestTimeout}
+	for _, key := range l.keys {
+		all = append(all, key.env())
+	}
+	for i, name := range all {
+		all[i] = strings.TrimPrefix(name, envPrefix)
+	}
+	return all
 }

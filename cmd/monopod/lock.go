@@ -123,9 +123,10 @@ func holder(f *os.File) string {
 	return " (pid " + pid + ")"
 }
 
-// release gives the locks back.
+// release gives the locks back, also where a process that is being started has them still, until it becomes another program.
 func (l locks) release() {
 	for _, f := range l {
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 		f.Close()
 	}
 }
