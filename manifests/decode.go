@@ -113,6 +113,12 @@ func (it item) isPod(t metav1.TypeMeta) bool {
 	return t.Kind == "Pod" && t.APIVersion == "v1"
 }
 
+// mayBePod says that an object in JSON is worth decoding as a Pod: it has that word somewhere, or is in a list of them. Who writes the
+// word with escapes is found to be a Pod a little later.
+func (it item) mayBePod(data []byte) bool {
+	return it.element.Kind == "Pod" || bytes.Contains(data, []byte(`"Pod"`))
+}
+
 // typeOf completes a type with that of the list.
 func (it item) typeOf(t metav1.TypeMeta) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: cmp.Or(t.Kind, it.element.Kind), APIVersion: cmp.Or(t.APIVersion, it.element.APIVersion)}
@@ -131,11 +137,16 @@ func (l *loader) strictObject(data []byte, it item) {
 	if parts(data, maxOwnParts) > maxOwnParts && !l.mayBeLarge(data, it) {
 		return
 	}
-	var pod corev1.Pod
-	strict, err := kjson.UnmarshalStrict(data, &pod)
-	if err == nil && len(strict) == 0 && !it.twice && it.isPod(pod.TypeMeta) {
-		l.check(&pod, it)
-		return
+	var strict []error
+	var err error
+	tried := it.mayBePod(data)
+	if tried {
+		var pod corev1.Pod
+		strict, err = kjson.UnmarshalStrict(data, &pod)
+		if err == nil && len(strict) == 0 && !it.twice && it.isPod(pod.TypeMeta) {
+			l.check(&pod, it)
+			return
+		}
 	}
 	var value any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &value); err != nil {
@@ -152,6 +163,8 @@ func (l *loader) strictObject(data []byte, it item) {
 	case it.isPod(metav1.TypeMeta{Kind: kind, APIVersion: version}) && m["kind"] != "" && m["apiVersion"] != "":
 		if cutStatus(m, reflect.TypeFor[corev1.Pod]()) {
 			strict, err = strictly(m)
+		} else if !tried {
+			strict, err = kjson.UnmarshalStrict(data, &corev1.Pod{})
 		}
 		l.podObject(m, it, append(strict, err))
 	case isList(kind, version):

@@ -165,3 +165,26 @@ func TestAPodReloadsFromItsOwnJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestAPodIsOneHoweverItsKindIsWritten: JSON may escape each letter, and all that is said of a pod, or wrong with it, is the same.
+func TestAPodIsOneHoweverItsKindIsWritten(t *testing.T) {
+	for _, rest := range []string{
+		`"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
+		`"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]},"status":{"phase":"Pending"}}`,
+		`"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i","imge":"i"}]}}`,
+		`"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i","image":"j"}]}}`,
+		`"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":1}]}}`,
+		`"metadata":{"name":"p"},"spec":{}}`,
+	} {
+		plain, errPlain := Load("f", []byte(`{"apiVersion":"v1","kind":     "Pod",`+rest), Options{})
+		escaped, errEscaped := Load("f", []byte(`{"apiVersion":"v1","kind":"\u0050od",`+rest), Options{})
+		if fmt.Sprint(errPlain) != fmt.Sprint(errEscaped) || len(plain) != len(escaped) || (errPlain == nil) != (len(plain) == 1) {
+			t.Errorf("%s: %d, %v\nescaped: %d, %v", rest, len(plain), errPlain, len(escaped), errEscaped)
+		}
+		for i := range plain {
+			if diff := cmp.Diff(plain[i].Object, escaped[i].Object); diff != "" {
+				t.Errorf("%s: %s", rest, diff)
+			}
+		}
+	}
+}
