@@ -4,6 +4,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -24,4 +25,25 @@ func TestALockIsWaitedForAsLongAsAProcessTakesToDie(t *testing.T) {
 	if _, err := takeLocks(0, dir); err == nil || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
 		t.Errorf("two hold the same lock, or the second does not hear who does: %v", err)
 	}
+}
+
+// TestALockIsGivenBackThoughAChildHasItStill: a process has all open files between its fork and its exec.
+func TestALockIsGivenBackThoughAChildHasItStill(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	held, err := takeLocks(0, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := syscall.Dup(int(held[0].Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(child)
+	held.release()
+	next, err := takeLocks(0, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.release()
 }
