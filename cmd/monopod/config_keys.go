@@ -50,7 +50,7 @@ type configKey struct {
 type keyNames struct{ env, flag string }
 
 // configKeys lists every key in the order in which they are printed. It is made once, and not to be changed.
-var configKeys = sync.OnceValue(func() []configKey {
+var configKeys = sync.OnceValue(func() []configKey { //nolint:gochecknoglobals // a constant that Go cannot write as one
 	keys := slices.Concat(sourceKeys(), runtimeKeys(), logKeys(), imageKeys(), nodeKeys(), pressureKeys(), resourceKeys(), securityKeys(), serverKeys(), tracingKeys(), agentKeys(), machineKeys(), apiServerKeys())
 	for i, k := range keys {
 		keys[i].names = &keyNames{env: k.env(), flag: k.flag()}

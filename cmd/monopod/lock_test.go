@@ -39,7 +39,7 @@ func TestALockIsGivenBackThoughAChildHasItStill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(child)
+	defer func() { _ = syscall.Close(child) }()
 	held.release()
 	next, err := takeLocks(0, dir)
 	if err != nil {
