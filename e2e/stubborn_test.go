@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -106,6 +107,39 @@ exec $real "$@"
 			in.gone("p")
 			in.sameCensus(before)
 		})
+	}
+}
+
+// TestAStartGoesOnWhenTheAgentIsKilled: runc has started the process, but has not said so, when the agent is killed. The process is
+// neither lost nor started once more.
+func TestAStartGoesOnWhenTheAgentIsKilled(t *testing.T) {
+	dir := t.TempDir()
+	wrapper, started := filepath.Join(dir, "runc"), filepath.Join(dir, "started")
+	in := newInstance(t, "ociRuntime: "+wrapper)
+	in.write(wrapper, fmt.Sprintf(`#!/bin/sh
+case " $* " in *" start "*) [ -e %[2]s ] || { %[1]s "$@"; : >%[2]s; sleep 2; exit; } ;; esac
+exec %[1]s "$@"
+`, filepath.Join(in.bin, "runc"), started))
+	if err := os.Chmod(wrapper, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	in.start()
+	in.put("p", sleeper("p", ": only-one."))
+	in.eventually("it is being started", func() error { _, err := os.Stat(started); return err })
+	running := func() (pids []int) {
+		for pid, p := range in.table() {
+			if strings.Contains(p.cmdline, "only-one.") {
+				pids = append(pids, pid)
+			}
+		}
+		return pids
+	}
+	before := running()
+	in.kill9()
+	in.start()
+	p := in.ready("p")
+	if after := running(); len(before) != 1 || !slices.Equal(before, after) || p.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("processes %v, then %v, want the same one: %s", before, after, brief(p))
 	}
 }
 

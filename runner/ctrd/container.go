@@ -331,6 +331,9 @@ func (r *Runtime) startContainer(ctx context.Context, key manifests.Key, a runne
 	if ctx.Err() != nil || unanswered(err) {
 		return err // it may have been started: the next Observe tells
 	}
+	if t, terr := r.task(ctx, rec.ID); terr == nil && statusOf(t) == task.Status_RUNNING {
+		return nil // by a call of an agent that was killed, which went on
+	}
 	err = stepError(runner.ReasonRunContainerError, err)
 	if a.OrExit {
 		return r.recordRefusal(ctx, rec, err)

@@ -63,6 +63,31 @@ func (s *service) createRevealed(ctx context.Context, r *taskapi.CreateTaskReque
 	return resp, err
 }
 
+// startGrace is how long a start goes on when nobody waits for it any more.
+const startGrace = 10 * time.Second
+
+// Start implements the task service. When the connection to containerd closes, because that is killed, runc is not: one that is
+// killed after it has opened the FIFO of a container, and before it has removed that, leaves a container that runs, that it takes for
+// one that was not started, and whose next start never ends.
+func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.StartResponse, error) {
+	if r.ExecID == "" {
+		var cancel context.CancelFunc
+		ctx, cancel = outlive(ctx, startGrace)
+		defer cancel()
+	}
+	return s.TTRPCTaskService.Start(ctx, r)
+}
+
+// outlive returns a context that ends some time after ctx.
+func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		t := time.AfterFunc(grace, cancel)
+		context.AfterFunc(longer, func() { t.Stop() })
+	})
+	return longer, func() { stop(); cancel() }
+}
+
 // Exec implements the task service.
 func (s *service) Exec(ctx context.Context, r *taskapi.ExecProcessRequest) (*emptypb.Empty, error) {
 	if w := s.ws.get(r.ID); w != nil && w.hidden != "" {
