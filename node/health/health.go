@@ -63,7 +63,13 @@ type asked struct {
 	since time.Time
 	done  chan struct{}
 	err   error
+	// waiting are those who wait for the answer. When the last one has gone, cancel ends the question.
+	waiting int
+	cancel  context.CancelCauseFunc
 }
+
+// errAbandoned is the answer to a question that nobody waited for.
+var errAbandoned = errors.New("nobody waits for the answer")
 
 // New returns the checks, and one called ping that always succeeds before them.
 func New(checks ...Check) *Checks {
@@ -90,7 +96,8 @@ func (c *Checks) Ask(ctx context.Context, kind Kind, exclude ...string) []Result
 	defer cancel()
 	var results []Result
 	var waiting []*asked
-	for _, one := range c.of(kind) {
+	asking := c.of(kind)
+	for _, one := range asking {
 		r := Result{Name: one.Name, Excluded: slices.Contains(exclude, one.Name)}
 		var a *asked
 		if !r.Excluded {
@@ -100,7 +107,7 @@ func (c *Checks) Ask(ctx context.Context, kind Kind, exclude ...string) []Result
 	}
 	for i, a := range waiting {
 		if a != nil {
-			results[i].Err = a.wait(ctx)
+			results[i].Err = asking[i].wait(ctx, a)
 		}
 	}
 	return results
@@ -127,19 +134,25 @@ func (c *Checks) of(kind Kind) []*check {
 	return all
 }
 
-// ask starts asking, unless that goes on already. It goes on when ctx has ended: others may wait for it.
+// ask starts asking, unless that goes on already; wait must follow. It goes on when ctx has ended as long as others wait for it.
 func (c *check) ask(ctx context.Context) *asked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.asked != nil {
+		c.asked.waiting++
 		return c.asked
 	}
-	a := &asked{since: time.Now(), done: make(chan struct{})}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	a := &asked{since: time.Now(), done: make(chan struct{}), waiting: 1, cancel: cancel}
 	c.asked = a
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	go func() {
-		defer cancel()
-		a.err = c.Ask(ctx)
+		defer cancel(nil)
+		limited, end := context.WithTimeout(ctx, patience)
+		defer end()
+		a.err = c.Ask(limited)
+		if errors.Is(context.Cause(ctx), errAbandoned) {
+			a.err = errAbandoned
+		}
 		c.mu.Lock()
 		c.asked = nil
 		c.mu.Unlock()
@@ -148,12 +161,31 @@ func (c *check) ask(ctx context.Context) *asked {
 	return a
 }
 
-func (a *asked) wait(ctx context.Context) error {
+// wait waits for the answer to a question. One that others had abandoned before is asked again.
+func (c *check) wait(ctx context.Context, a *asked) error {
+	for {
+		if err := c.waitOnce(ctx, a); !errors.Is(err, errAbandoned) {
+			return err
+		}
+		a = c.ask(ctx)
+	}
+}
+
+func (c *check) waitOnce(ctx context.Context, a *asked) error {
+	defer c.leave(a)
 	select {
 	case <-a.done:
 		return a.err
 	case <-ctx.Done():
 		return fmt.Errorf("no answer for %s", time.Since(a.since).Round(time.Millisecond))
+	}
+}
+
+func (c *check) leave(a *asked) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.waiting--; a.waiting == 0 {
+		a.cancel(errAbandoned)
 	}
 }
 
@@ -191,7 +223,7 @@ func (c *Checks) one(w http.ResponseWriter, r *http.Request, name string, terse 
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), c.patience)
 	defer cancel()
-	if err := c.all[i].ask(ctx).wait(ctx); err != nil {
+	if err := c.all[i].wait(ctx, c.all[i].ask(ctx)); err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = w.Write([]byte(reason(err, terse)))
 		return

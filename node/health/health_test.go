@@ -99,3 +99,44 @@ func TestACheckThatHangsIsAskedOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestAQuestionEndsWithTheLastWhoWaits: a daemon that ends left questions to its loops behind, which had ended before.
+func TestAQuestionEndsWithTheLastWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked, ended atomic.Int32
+		c := New(Check{Name: "slow", Ask: func(ctx context.Context) error {
+			asked.Add(1)
+			defer ended.Add(1)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Second):
+				return nil
+			}
+		}})
+		first, leave := context.WithCancel(t.Context())
+		answers := make(chan error, 2)
+		go func() { answers <- c.Err(first, Live) }()
+		go func() { answers <- c.Err(t.Context(), Live) }()
+		synctest.Wait()
+		leave()
+		if err := <-answers; err == nil || ended.Load() != 0 {
+			t.Errorf("who leaves gets %v; %d questions ended, and somebody waits", err, ended.Load())
+		}
+		if err := <-answers; err != nil || asked.Load() != 1 {
+			t.Errorf("who stays gets %v; it was asked %d times", err, asked.Load())
+		}
+		second, leave := context.WithCancel(t.Context())
+		go func() { answers <- c.Err(second, Live) }()
+		synctest.Wait()
+		leave()
+		<-answers
+		if err := c.Err(t.Context(), Live); err != nil {
+			t.Errorf("who asks when a question has been abandoned gets %v", err)
+		}
+		synctest.Wait()
+		if asked.Load() != ended.Load() {
+			t.Errorf("%d questions, %d have ended", asked.Load(), ended.Load())
+		}
+	})
+}
