@@ -136,12 +136,8 @@ func (t *thrift) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		much := t.changes.Load()-changed >= muchWork
 		changed, answered = t.changes.Load(), t.answers.Load()
-		again, later, touched = time.Now().Add(restFor), nil, much
-		if much { // mounts and networks are still being removed, and then what containerd has of them
-			later = time.After(restFor)
-		}
+		again, later, touched = time.Now().Add(restFor), nil, false
 		t.release()
 	}
 }
