@@ -107,6 +107,10 @@ func fileKinds() map[string]fileKind {
 		"root/containerd/backup/metadata.db":                                 {"runner/ctrd/embed/guard", true, nothing, false},
 		"state/containerd/mirror/{uid}/meta.db":                              {"runner/ctrd/embed/guard", false, nothing, false},
 		"state/containerd/mirror/{uid}/metadata.db":                          {"runner/ctrd/embed/guard", false, nothing, false},
+		"root/containerd/backup/meta.db.new":                                 {"runner/ctrd/embed/guard", false, nothing, true},
+		"root/containerd/backup/metadata.db.new":                             {"runner/ctrd/embed/guard", false, nothing, true},
+		"state/containerd/mirror/{uid}/meta.db.new":                          {"runner/ctrd/embed/guard", false, nothing, true},
+		"state/containerd/mirror/{uid}/metadata.db.new":                      {"runner/ctrd/embed/guard", false, nothing, true},
 		"root/containerd/monopod.lock":                                       {"runner/ctrd/embed", false, nothing, false},
 		"state/containerd/monopod.lock":                                      {"runner/ctrd/embed", false, nothing, false},
 	}
