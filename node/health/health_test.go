@@ -130,7 +130,9 @@ func TestAQuestionEndsWithTheLastWhoWaits(t *testing.T) {
 		go func() { answers <- c.Err(second, Live) }()
 		synctest.Wait()
 		leave()
-		<-answers
+		if err := <-answers; err == nil {
+			t.Error("who leaves gets an answer")
+		}
 		if err := c.Err(t.Context(), Live); err != nil {
 			t.Errorf("who asks when a question has been abandoned gets %v", err)
 		}
