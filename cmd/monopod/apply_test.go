@@ -473,6 +473,16 @@ func TestWaitForLabels(t *testing.T) {
 	d.says(0, "pod/a condition met\n", "", "wait", "pod", "a", "--timeout=1m")
 }
 
+func TestApplyOfAURLSaysWhatToDoInstead(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.start()
+	r := d.cmd("apply", "-f", "https://example.com/web.yaml")
+	if r.code == 0 || !strings.Contains(r.stderr, "https://example.com/web.yaml: URLs are not fetched here; use curl -fsSL URL | monopod") || d.applied() != "" {
+		t.Errorf("%+v; applied is %q", r, d.applied())
+	}
+}
+
 // Before the daemon has told of the pods that there are, nobody can say that one does not exist.
 func TestWaitDoesNotSayThatAPodIsNotThereBeforeItKnows(t *testing.T) {
 	t.Parallel()

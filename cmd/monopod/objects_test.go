@@ -61,6 +61,18 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 `, "TEMPLATE", template)
 }
 
+func TestLogsOfAllContainersHaveEachInItsOrder(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe, runtimetest.ScriptServe))
+	d.start()
+	d.shows("2/2", "get", "pods")
+	d.logLines("web", "b", "2026-01-01T00:00:01Z stdout F two\n")
+	d.logLines("web", "a", "2026-01-01T00:00:02Z stdout F one\n")
+	d.says(0, "one\ntwo\n", "", "logs", "web", "--all-containers")
+	d.says(0, "[pod/web/a] one\n[pod/web/b] two\n", "", "logs", "web", "--all-containers", "--prefix")
+}
+
 func TestWhatTheCommandsPrintOfObjects(t *testing.T) {
 	d := newDaemon(t)
 	d.fake.StopClock()

@@ -55,6 +55,27 @@ func TestStatusIsWhatKubectlPrints(t *testing.T) {
 	}
 }
 
+// TestASidecarCountsAmongTheReadyContainers, and what only initializes the pod does not.
+func TestASidecarCountsAmongTheReadyContainers(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	pod := corev1.Pod{
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "init"}, {Name: "sidecar", RestartPolicy: &always}},
+			Containers:     []corev1.Container{{Name: "a"}, {Name: "b"}},
+		},
+		Status: corev1.PodStatus{
+			InitContainerStatuses: []corev1.ContainerStatus{terminatedWith(corev1.ContainerStateTerminated{Reason: "Completed"}), runningAnd("ready")},
+			ContainerStatuses:     []corev1.ContainerStatus{runningAnd("ready"), runningAnd("not ready")},
+		},
+	}
+	for i, name := range []string{"init", "sidecar"} {
+		pod.Status.InitContainerStatuses[i].Name = name
+	}
+	if got := rowOf(&pod, time.Now()).ready; got != "2/3" {
+		t.Errorf("READY is %s, want 2/3", got)
+	}
+}
+
 func sidecar() corev1.ContainerStatus {
 	s := runningAnd("ready")
 	s.Started = new(true)
