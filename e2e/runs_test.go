@@ -409,6 +409,30 @@ func TestUpsAtTheSameTimeDoNotMeet(t *testing.T) {
 	r.nothing("after all")
 }
 
+// TestRunsDoNotShareAHostPort: the second of two runs reached the pods of the first, and nobody said so.
+func TestRunsDoNotShareAHostPort(t *testing.T) {
+	r := newRuns(t)
+	port := ports.Take(t)
+	first, out, errs := r.command("up", "-f", r.manifest("first", served("first", port)), "--wait", "--", "sh", "-c", "echo begun; cat")
+	stdin, err := first.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.says(out, "begun")
+	code, _, said := r.do("up", "-f", r.manifest("second", served("second", port)), "--wait", "--timeout", "3s", "--", "touch", "proof")
+	if _, err := os.Stat(filepath.Join(r.dir, "proof")); err == nil || code == 0 || !strings.Contains(said, fmt.Sprintf("host port %d/TCP is taken by pod default/first of another monopod", port)) {
+		t.Errorf("exit code %d, %v:\n%s", code, err, said)
+	}
+	_ = stdin.Close()
+	if err := first.Wait(); err != nil {
+		t.Errorf("%v:\n%s", err, errs)
+	}
+	r.nothing("after both")
+}
+
 func TestUpDoesNotRunItsCommandWithoutItsPods(t *testing.T) {
 	r := newRuns(t)
 	code, out, errs := r.do("up", "-f", r.manifest("both", serving("web")+"---"+running("bad", "echo no luck; exit 3")), "--json", "report.json", "--min-ready", "10s", "--", "touch", "proof")
