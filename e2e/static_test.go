@@ -123,9 +123,9 @@ func TestAFileThatComesBackRunsItsPodAgainAndOnce(t *testing.T) {
 			if p.DeletionTimestamp != nil || string(p.UID) == uids[name] != (name == "ending") {
 				t.Errorf("%s: uid %s, was %s: %s", name, p.UID, uids[name], brief(p))
 			}
-			if n := in.shells("diary/words"); len(n) != 2 {
-				t.Errorf("processes %v run", n)
-			}
+		}
+		if n := in.shells("diary/words"); len(n) != len(text) {
+			t.Errorf("processes %v run", n)
 		}
 	}
 	check()
@@ -409,7 +409,11 @@ func TestAPodWhoseFileWentWhileTheAgentWasAwayLeavesNothing(t *testing.T) {
 		t.Errorf("the other one was touched: %s", brief(now))
 	}
 	in.kill9()
-	if now := in.records(); !reflect.DeepEqual(now, records) {
+	now := in.records()
+	for _, r := range []map[string]int{now, records} {
+		delete(r, "leases") // those of work that a kill has cut off go with the next start
+	}
+	if !reflect.DeepEqual(now, records) {
 		t.Errorf("containerd has %v, had %v", now, records)
 	}
 	in.start()
