@@ -9,7 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"monopod/runner/ctrd/logs"
 )
@@ -85,13 +89,38 @@ func expendable(files []logItem, used, running map[int]bool) []logItem {
 	return out
 }
 
-// collectGarbage looks for what was left behind, once in a long time.
+// collectGarbage has containerd finish what an earlier one began, then looks for what was left behind, once in a long time.
 func (r *Runtime) collectGarbage(ctx context.Context) {
+	if r.cfg.Endpoint == "" && sleep(ctx, finishAfter) {
+		if err := r.finishCollection(ctx); err != nil {
+			r.log.Warn("have containerd remove what an earlier one has left", "err", err)
+		}
+	}
 	for sleep(ctx, garbageEvery) {
 		if err := errors.Join(r.cleanLogs(), r.cleanLinks(false)); err != nil {
 			r.log.Warn("clean up logs", "err", err)
 		}
 	}
+}
+
+// finishAfter is how long after the start containerd is asked to finish: it collects a second after a deletion, and five after its start.
+const finishAfter = 4 * time.Second
+
+// unneeded names what finishCollection makes and deletes.
+const unneeded = "monopod.dev/unneeded"
+
+// finishCollection deletes a blob and a snapshot that nobody needs. containerd first forgets what nobody needs and then removes the
+// files; when it is killed in between, these stay until something else is deleted, because only then it looks for them.
+func (r *Runtime) finishCollection(ctx context.Context) error {
+	blob := ocispec.Descriptor{MediaType: "text/plain", Digest: digest.FromString(unneeded), Size: int64(len(unneeded))}
+	store, snapshotter := r.client.ContentStore(), r.client.SnapshotService(r.cfg.Snapshotter)
+	if err := content.WriteBlob(ctx, store, unneeded, strings.NewReader(unneeded), blob); err != nil {
+		return err
+	}
+	if _, err := snapshotter.Prepare(ctx, unneeded, ""); err != nil && !errdefs.IsAlreadyExists(err) {
+		return err
+	}
+	return errors.Join(ignoreNotFound(store.Delete(ctx, blob.Digest)), ignoreNotFound(snapshotter.Remove(ctx, unneeded)))
 }
 
 // cleanLogs removes the log directories of pods that are gone, and logs that nobody can ask for.
