@@ -192,6 +192,7 @@ func compareLines(t *testing.T, got string, stream, want int) {
 }
 
 func TestIdleContainersAreCheap(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // each processor has caches of its own, which are not those of containers
 	dir := t.TempDir()
 	c := newCollector(t, filepath.Join(dir, "fifos"))
 	inUse := func() int64 {
@@ -216,11 +217,15 @@ func TestIdleContainersAreCheap(t *testing.T) {
 		}
 		return true
 	})
-	used := inUse() - before
-	t.Logf("%d KiB for %d containers", used>>10, n)
-	if used > 1<<20 && !raceEnabled {
-		t.Errorf("%d KiB for %d idle containers, want less than 1 MiB", used>>10, n)
+	if raceEnabled {
+		return
 	}
+	// A reader that has just written still has its buffer, until it waits for more.
+	eventually(t, "30 idle containers need less than 1 MiB", func() bool {
+		used := inUse() - before
+		t.Logf("%d KiB for %d containers", used>>10, n)
+		return used <= 1<<20
+	})
 }
 
 // BenchmarkCollect copies 100 MB of 100-byte lines.
