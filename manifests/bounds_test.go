@@ -67,7 +67,7 @@ func TestWhatStandsForTooMuchIsRefusedWithItsField(t *testing.T) {
 		"ports":                   {pod(`,"ports":[`+repeated(2001, `{"containerPort":80}`)+`]`, ""), "spec.containers[0].ports", "at most 2000"},
 		"sources":                 {pod("", `,"volumes":[{"name":"v","projected":{"sources":[`+repeated(501, `{"configMap":{"name":"m"}}`)+`]}}]`), "spec.volumes[0].projected.sources", "at most 500"},
 		"options of the resolver": {pod("", `,"dnsConfig":{"options":[`+repeated(101, `{"name":"o#"}`)+`]}`), "spec.dnsConfig.options", "at most 100"},
-		"lines of /etc/hosts":     {pod("", `,"hostAliases":[`+repeated(10_000, `{"ip":"10.0.0.1","hostnames":["`+strings.Repeat("abcdefghi.", 10)+`abc"]}`)+`]`), "spec.hostAliases", "1048576 bytes"},
+		"lines of /etc/hosts":     {pod("", `,"hostAliases":[`+repeated(1_200, `{"ip":"10.0.0.1","hostnames":[`+strings.Repeat(`"`+strings.Repeat("abcdefghi.", 10)+`abc",`, 9)+`"a"]}`)+`]`), "spec.hostAliases", "1048576 bytes"},
 		"replicas":                {workload("Deployment", `"replicas":1000000000`, ""), "spec.replicas", "1000"},
 		"pods of a StatefulSet":   {workload("StatefulSet", `"serviceName":"s","replicas":1000000000`, ""), "spec.replicas", "1000"},
 		"pods of a ReplicaSet":    {workload("ReplicaSet", `"replicas":1000000000`, ""), "spec.replicas", "1000"},

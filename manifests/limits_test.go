@@ -33,7 +33,7 @@ func TestWhatIsMadeToFillTheMemoryIsRefused(t *testing.T) {
 		"lists in lists":             {nested, "lists deep", false},
 		"aliases of a long text":     {texts + many(", *a", much/2) + "]\n", "aliases stand for more than 10 MiB", false},
 		"aliases of aliases":         {aliases, "aliases stand for more than 10 MiB", false},
-		"many documents of aliases":  {many("--- {a: &a "+many("x", 5000)+", b: ["+many("*a, ", 800)+"]}\n", much), "aliases stand for more than 10 MiB", false},
+		"many documents of aliases":  {many("--- {a: &a "+many("x", 5000)+", b: ["+many("*a, ", 800)+"]}\n", much/2), "aliases stand for more than 10 MiB", false},
 		"containers of nothing":      {pod(`"containers":[` + many("{},", much/2) + "{}]"), "more than 20000 mappings", true},
 		"keys that stand twice":      {"a: {" + many("b: 1, ", much/8) + "}\n", "more than 1000 problems", false},
 		"lines without end":          {"a: " + strings.Repeat("\n", maxSigns) + "1\n", "more than 750000 lines", false},
