@@ -260,6 +260,7 @@ func (a *App) Run(ctx context.Context) error {
 		g.Go(func() error { a.watchOOM(ctx, "/dev/kmsg"); return nil })
 	}
 	if a.shutdown != nil {
+		a.shutdown.remember()
 		g.Go(func() error { a.shutdown.run(ctx); return nil })
 	}
 	g.Go(func() error { return a.runRuntime(ctx) })

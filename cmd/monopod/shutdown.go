@@ -88,15 +88,19 @@ func (s *shutdown) total() time.Duration {
 	return sum
 }
 
+// remember stops pods if the machine was shutting down when the agent ended. It must return before there is a pool, which would start them.
+func (s *shutdown) remember() {
+	if s.marker.began() {
+		s.log.Warn("the machine was shutting down when monopod ended: pods are not started; if it goes on after all, `monopod undrain` lets them")
+		s.gate.end(&ending{groups: s.groups, current: len(s.groups) - 1})
+	}
+}
+
 // run works until ctx ends.
 func (s *shutdown) run(ctx context.Context) {
 	power := make(chan os.Signal, 1)
 	signal.Notify(power, syscall.SIGPWR)
 	defer signal.Stop(power)
-	if s.marker.began() {
-		s.log.Warn("the machine was shutting down when monopod ended: pods are not started; if it goes on after all, `monopod undrain` lets them")
-		s.gate.end(&ending{groups: s.groups, current: len(s.groups) - 1})
-	}
 	listening := make(chan struct{})
 	go func() { defer close(listening); s.listen(ctx) }()
 	for {

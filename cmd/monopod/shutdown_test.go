@@ -155,11 +155,19 @@ func TestAShutdownStopsPodsByPriorityThenLetsTheMachineGo(t *testing.T) {
 	// It is started again while the machine goes down: nothing is started.
 	d.end()
 	d.prog.host.booted = d.path("none") // it is too late for logind
+	open := d.prog.machine.open
+	d.prog.machine.open = func(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error) {
+		if !strings.Contains(d.log.String(), "the machine was shutting down when monopod ended") {
+			t.Error("pods could be started before it is known that the machine is going down")
+		}
+		return open(ctx, cfg, log)
+	}
 	d.start()
 	d.phase("usual", "Terminated")
 	d.phase("late", "NodeShutdown")
 	// The machine has been started again: another boot.
 	d.end()
+	d.prog.machine.open = open
 	writeFile(t, d.path("root", "graceful_node_shutdown_state"), strings.Replace(marker, `"boot":"`, `"boot":"another-`, 1))
 	d.start()
 	for _, name := range []string{"usual", "vital", "late"} {
