@@ -208,7 +208,7 @@ func TestTheLongestAnswerTakesLittleMemory(t *testing.T) {
 	p.limits = &limits
 	errs := &syncBuffer{}
 	p.stderr = errs
-	defer debug.SetGCPercent(debug.SetGCPercent(100)) // tests may be run with more
+	defer debug.SetGCPercent(debug.SetGCPercent(100))                                                  // tests may be run with more
 	code := p.run(t.Context(), []string{"get", "pods", "--socket", socket, "--request-timeout", "1h"}) // it is about the size
 	close(stop)
 	most := max(<-peak, begun.HeapAlloc) - begun.HeapAlloc
