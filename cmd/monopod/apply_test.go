@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -471,6 +472,41 @@ func TestWaitForLabels(t *testing.T) {
 	d.says(0, "", "", "wait", "-l", "app=none", "--for=delete")
 	d.says(0, "", "", "wait", "svc", "-l", "app=web", "--for=delete")
 	d.says(0, "pod/a condition met\n", "", "wait", "pod", "a", "--timeout=1m")
+}
+
+// deadline is a context whose deadline passes when the channel is closed.
+type deadline struct {
+	context.Context
+	passed chan struct{}
+}
+
+func (d deadline) Done() <-chan struct{} { return d.passed }
+
+func (d deadline) Err() error {
+	select {
+	case <-d.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+func TestWaitForWhatDoesNotExistSaysSoWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	ctx, requests := deadline{t.Context(), make(chan struct{})}, atomic.Int32{}
+	socket := serveOn(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 2 { // the answer to the first has been read
+			close(ctx.passed)
+		}
+		_, _ = io.WriteString(w, `{"items":[]}`)
+	}))
+	p := newDaemon(t).program()
+	errs := &syncBuffer{}
+	p.stderr = errs
+	code := p.run(ctx, []string{"wait", "deploy", "none", "--for=condition=Available", "--timeout=0", "--socket", socket})
+	if want := "monopod: timed out waiting for condition Available of deployment default/none: it does not exist\n"; code != exitTimeout || errs.String() != want {
+		t.Errorf("code %d: %s", code, errs)
+	}
 }
 
 func TestApplyOfAURLSaysWhatToDoInstead(t *testing.T) {
