@@ -17,8 +17,8 @@ import (
 	"monopod/e2e/corpus"
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/workload"
 	"monopod/watcher"
-	"monopod/workload"
 )
 
 // large says that attacks are made in their large variant: `make attack`.

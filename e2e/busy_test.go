@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"monopod/why"
+	"monopod/node/why"
 )
 
 // TestWhySaysWhatAPodIsBusyWith from the first second on: a CNI plug-in and an OCI runtime that do not return until they are let go.

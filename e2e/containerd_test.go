@@ -27,7 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/e2e/testimages"
-	"monopod/why"
+	"monopod/node/why"
 )
 
 // daemon is a containerd of its own, as a user might already have one.

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/events"
+	"monopod/node/events"
 )
 
 // events is `monopod events -o json` with more arguments.

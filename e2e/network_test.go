@@ -13,7 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/why"
+	"monopod/node/why"
 )
 
 // served is a pod that serves its name on a host port.

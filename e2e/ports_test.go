@@ -15,7 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/why"
+	"monopod/node/why"
 )
 
 // onPort is a pod whose container serves the word on a port of the machine itself, and gives it up a while after it was told to.

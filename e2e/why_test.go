@@ -21,7 +21,7 @@ import (
 
 	"monopod/e2e/corpus"
 	"monopod/e2e/testimages"
-	"monopod/why"
+	"monopod/node/why"
 )
 
 // why is `monopod why NAME -o json`, or without a name, of everything.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
-	"monopod/events"
+	"monopod/node/events"
 )
 
 // Events knows what happened.

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/events"
+	"monopod/node/events"
 )
 
 // recorded returns a machine and the record of its events.

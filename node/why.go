@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"monopod/why"
+	"monopod/node/why"
 )
 
 // Whys explains why pods are as they are.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"monopod/why"
+	"monopod/node/why"
 )
 
 // oracle is Whys.

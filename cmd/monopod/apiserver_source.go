@@ -13,9 +13,9 @@ import (
 
 	"monopod/manifests"
 	"monopod/node/apiserver"
+	"monopod/node/why"
 	"monopod/runner"
 	"monopod/watcher"
-	"monopod/why"
 )
 
 // boundAgain is how long after an answer of the API server's source it is asked for the next one, which it gives when there is one.

@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
-	"monopod/events"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/apiserver"
 	"monopod/node/capacity"
+	"monopod/node/events"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 )

@@ -18,20 +18,20 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"monopod/events"
 	"monopod/manifests"
-	"monopod/names"
 	"monopod/node"
 	"monopod/node/apiserver"
 	"monopod/node/budget"
 	"monopod/node/capacity"
 	"monopod/node/endpoints"
+	"monopod/node/events"
 	"monopod/node/lockfile"
 	"monopod/node/metrics"
+	"monopod/node/names"
 	"monopod/node/stats"
 	"monopod/node/systemd"
-	"monopod/rollout"
 	"monopod/runner"
+	"monopod/runner/rollout"
 	"monopod/watcher"
 	"monopod/watcher/applied"
 )

@@ -16,9 +16,9 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/rollout"
+	"monopod/runner/rollout"
+	"monopod/runner/workload"
 	"monopod/watcher/applied"
-	"monopod/workload"
 )
 
 // knownWithin is how long a request waits for a daemon that has just been started.

@@ -13,11 +13,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"monopod/events"
 	"monopod/internal/atomicfile"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/rollout"
+	"monopod/node/events"
+	"monopod/runner/rollout"
 	"monopod/watcher"
 	"monopod/watcher/applied"
 )

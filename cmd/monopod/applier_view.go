@@ -10,7 +10,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/rollout"
+	"monopod/runner/rollout"
 )
 
 // view is what the board knows at one moment of what is wanted and what there is.

@@ -16,12 +16,12 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/rollout"
 	"monopod/runner"
 	"monopod/runner/ctrd"
 	"monopod/runner/probe"
+	"monopod/runner/rollout"
+	"monopod/runner/workload"
 	"monopod/watcher"
-	"monopod/workload"
 )
 
 // board is where the parts of an App meet: the watcher puts up what is desired, the pool of the open runtime

@@ -13,8 +13,8 @@ import (
 	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/rollout"
 	"monopod/runner"
+	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
 )

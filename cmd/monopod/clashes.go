@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"monopod/node"
+	"monopod/runner/workload"
 	"monopod/watcher"
-	"monopod/workload"
 )
 
 // noteClashes takes down which pods of workloads are not run because another one has their name.

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/objects"
 	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/objects"
 )
 
 // completionPatience is how long a shell waits for a word at most.

@@ -11,9 +11,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/events"
+	"monopod/internal/objects"
 	"monopod/node"
-	"monopod/objects"
+	"monopod/node/events"
 )
 
 // describeObject shows an object besides pods: what `get -o wide` shows a line for each, its pods, and its events.

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"monopod/events"
 	"monopod/node"
+	"monopod/node/events"
 )
 
 // eventsOptions are the flags of `events`.

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"monopod/internal/objects"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/objects"
 )
 
 // getOptions are the flags of `get`.

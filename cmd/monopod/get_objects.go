@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"monopod/internal/objects"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/objects"
 )
 
 // output is the value of -o of `get`.

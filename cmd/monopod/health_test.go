@@ -15,8 +15,8 @@ import (
 
 	"monopod/internal/boottime"
 	"monopod/manifests"
-	"monopod/rollout"
 	"monopod/runner"
+	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
 )

@@ -26,7 +26,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/why"
+	"monopod/node/why"
 )
 
 // evil is text as a container may write it: each kind of character that a terminal may act on, and lines that look like others.

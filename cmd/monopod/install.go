@@ -18,7 +18,7 @@ import (
 	"monopod/internal/bundle"
 	"monopod/node/budget"
 	"monopod/node/systemd"
-	"monopod/why"
+	"monopod/node/why"
 )
 
 // host is where monopod is installed; tests replace it.

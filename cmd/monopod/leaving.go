@@ -12,9 +12,9 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/why"
 	"monopod/runner"
 	"monopod/runner/ctrd"
-	"monopod/why"
 )
 
 // remover is a Runtime that tells of pods which it is still taking apart.

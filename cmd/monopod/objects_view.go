@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/objects"
 	"monopod/node"
-	"monopod/objects"
-	"monopod/workload"
+	"monopod/runner/workload"
 )
 
 // objects returns all objects besides pods, and this machine, as clients see them.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"monopod/trial"
+	"monopod/internal/trial"
 )
 
 // onceOptions are the flags of `once`.

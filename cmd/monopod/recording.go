@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/events"
 	"monopod/manifests"
+	"monopod/node/events"
 	"monopod/watcher"
 	"monopod/watcher/applied"
 )

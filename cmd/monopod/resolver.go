@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"monopod/names"
+	"monopod/node/names"
 	"monopod/runner/ctrd/network"
 )
 

@@ -11,8 +11,8 @@ import (
 	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/rollout"
 	"monopod/runner"
+	"monopod/runner/rollout"
 )
 
 // newRollouts makes what decides which revisions run.

@@ -23,10 +23,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/trial"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
-	"monopod/trial"
 )
 
 // runBench runs `once`, `up` and `down` in this process, each slot on a fake machine of its own.

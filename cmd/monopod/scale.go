@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"monopod/internal/objects"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/objects"
 )
 
 func (p *program) scaleCommand() *cobra.Command {

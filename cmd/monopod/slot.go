@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/internal/atomicfile"
-	"monopod/trial"
+	"monopod/internal/trial"
 )
 
 // A run of its own, of `once` or `up`, lives in a slot: a numbered pair of directories beside those of the daemon,

@@ -13,8 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/trial"
 	"monopod/manifests"
-	"monopod/trial"
 	"monopod/watcher"
 )
 

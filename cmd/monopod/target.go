@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"monopod/internal/objects"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/objects"
 )
 
 // object is what TYPE/NAME means.

@@ -19,10 +19,10 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"monopod/internal/printer"
+	"monopod/internal/trial"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/systemd"
-	"monopod/trial"
 	"monopod/watcher"
 )
 

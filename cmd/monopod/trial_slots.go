@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/objects"
+	"monopod/internal/trial"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/objects"
-	"monopod/trial"
 )
 
 // keeperPatience is how long the agent that looks after kept pods may take to answer.

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"monopod/trial"
+	"monopod/internal/trial"
 )
 
 // Exit codes of shells for commands that cannot be run.

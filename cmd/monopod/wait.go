@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/objects"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/objects"
 )
 
 // goal is what a pod is to become.

@@ -11,8 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/objects"
 	"monopod/node"
-	"monopod/objects"
 )
 
 // objectPeriod is the time between two looks at an object.

@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/events"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/events"
+	"monopod/node/why"
 	"monopod/runner/ctrd/logs"
 	"monopod/watcher"
-	"monopod/why"
 )
 
 func (p *program) whyCommand() *cobra.Command {

@@ -15,14 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"monopod/events"
 	"monopod/internal/regular"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/events"
+	"monopod/node/why"
 	"monopod/runner"
 	"monopod/runner/ctrd"
 	"monopod/watcher"
-	"monopod/why"
 )
 
 const (

@@ -17,13 +17,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"monopod/events"
 	"monopod/internal/boottime"
 	"monopod/manifests"
-	"monopod/rollout"
+	"monopod/node/events"
+	"monopod/node/why"
+	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
-	"monopod/why"
 )
 
 // clockTimes are times of day, and how often something was done so far, which is another in each run.
@@ -248,7 +248,7 @@ var adviceOf = regexp.MustCompile("\\bmonopod ((?:[a-z]+ ?)(?:[^`;,()\\n]*))")
 // TestEachCommandThatWhyNamesExists parses each command of monopod in the golden answers of package why as the program would.
 func TestEachCommandThatWhyNamesExists(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../../why/testdata/*.txt")
+	files, err := filepath.Glob("../../node/why/testdata/*.txt")
 	if err != nil || len(files) < 50 {
 		t.Fatal(len(files), err)
 	}

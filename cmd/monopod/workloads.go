@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"monopod/manifests"
-	"monopod/rollout"
 	"monopod/runner"
+	"monopod/runner/rollout"
+	"monopod/runner/workload"
 	"monopod/watcher"
-	"monopod/workload"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"monopod/manifests"
-	"monopod/rollout"
 	"monopod/runner"
+	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
 )

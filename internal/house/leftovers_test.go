@@ -16,7 +16,7 @@ func sweepers() map[string]string {
 	return map[string]string{
 		"internal/atomicfile/atomicfile.go": "SweepOld at startup (ctrd: cleanTemps), or Sweep by the owner of the directory",
 		"internal/bundle/bundle.go":         "removeAbandoned, when the next one is unpacked",
-		"rollout/store.go":                  "the store, when it is opened",
+		"runner/rollout/store.go":           "the store, when it is opened",
 		"runner/ctrd/claims/book.go":        "Book.Clean at startup",
 		"runner/ctrd/image/refetch.go":      "ctrd: cleanTemps at startup",
 		"runner/ctrd/payload/payload.go":    "sweep at the next write; all of it goes with the pod",

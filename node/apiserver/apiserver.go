@@ -27,8 +27,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod/events"
 	"monopod/manifests"
+	"monopod/node/events"
 )
 
 // Pods are those of this machine. What it returns is never changed.

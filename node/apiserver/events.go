@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod/events"
+	"monopod/node/events"
 )
 
 // Bounds of what is sent of events.

@@ -13,7 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/events"
+	"monopod/node/events"
 )
 
 func TestItIsSaidOnceThatEventsAreRefused(t *testing.T) {

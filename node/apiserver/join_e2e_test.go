@@ -18,8 +18,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/events"
 	"monopod/node/apiserver/apitest"
+	"monopod/node/events"
 )
 
 const requestsPath = certificatesAPI + "/certificatesigningrequests"

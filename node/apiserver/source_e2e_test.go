@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/events"
 	"monopod/manifests"
 	"monopod/node/apiserver/apitest"
+	"monopod/node/events"
 )
 
 // told reads what Bound says until it is right.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
-	"monopod/why"
+	"monopod/node/why"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -643,7 +643,7 @@ func TestTheDocsNameEachReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs, err := os.ReadFile("../docs/why.md")
+	docs, err := os.ReadFile("../../docs/why.md")
 	if err != nil {
 		t.Fatal(err)
 	}
