@@ -11,6 +11,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/apiserver"
@@ -61,7 +63,7 @@ func kubeletVersion(monopod string) string {
 func nodeTaints(written []string) []corev1.Taint {
 	var out []corev1.Taint
 	for _, text := range written {
-		if t, err := parseTaint(text); err == nil { // it was checked
+		if t, err := config.ParseTaint(text); err == nil { // it was checked
 			out = append(out, t)
 		}
 	}
@@ -94,9 +96,9 @@ func (h *hidden) note(key manifests.Key, trouble error) {
 	case trouble == nil:
 		delete(h.whys, key)
 	case h.whys == nil:
-		h.whys = map[manifests.Key]string{key: oneLine(trouble.Error())}
+		h.whys = map[manifests.Key]string{key: printer.OneLine(trouble.Error())}
 	default:
-		h.whys[key] = oneLine(trouble.Error())
+		h.whys[key] = printer.OneLine(trouble.Error())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node/apiserver"
 	"monopod/node/why"
@@ -24,9 +25,9 @@ const boundAgain = 500 * time.Millisecond
 // boundPods returns the source of the pods that the API server binds to this node.
 func (a *App) boundPods() watcher.Source {
 	return watcher.NewRemote(watcher.RemoteConfig{
-		Name: sourceAPIServer, Input: "API server, node " + a.cfg.NodeName, Place: a.cfg.Kubeconfig + "\n" + a.cfg.NodeName,
+		Name: config.SourceAPIServer, Input: "API server, node " + a.cfg.NodeName, Place: a.cfg.Kubeconfig + "\n" + a.cfg.NodeName,
 		Fetcher: bound{func() *apiserver.Agent { return a.reporter }}, Period: boundAgain,
-		Load: withLeftOut(loadParts(sourceAPIServer, a.cfg.policy(""))), Copy: a.cfg.copyOf(sourceAPIServer), Log: a.log,
+		Load: withLeftOut(loadParts(config.SourceAPIServer, a.cfg.Policy(""))), Copy: a.cfg.CopyOf(config.SourceAPIServer), Log: a.log,
 	})
 }
 
@@ -65,7 +66,7 @@ func (a *App) runnable(pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	_, err = loadParts(sourceAPIServer, a.cfg.policy(""))("", b)
+	_, err = loadParts(config.SourceAPIServer, a.cfg.Policy(""))("", b)
 	var why []string
 	for _, e := range manifests.Errors(err) {
 		if strings.HasPrefix(e.Field, "spec.securityContext.sysctls") {

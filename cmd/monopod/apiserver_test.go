@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +28,7 @@ import (
 
 func TestValuesAboutTheAPIServerThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "config.yaml"), `bootstrapKubeconfig: /x
+	testfiles.Write(t, filepath.Join(dir, "config.yaml"), `bootstrapKubeconfig: /x
 registerWithTaints: [x, "x:Never", ":NoSchedule", "a=b:NoSchedule"]
 nodeLeaseDurationSeconds: 0
 nodeStatusUpdateFrequency: 10ms
@@ -34,8 +36,8 @@ eventBurst: 0
 authentication: {webhook: {enabled: true}}
 authorization: {mode: Webhook}
 `)
-	_, err := loadIn(dir, nil, nil)
-	all, _ := errors.AsType[ConfigError](err)
+	_, err := loadIn(dir)
+	all, _ := errors.AsType[config.Problems](err)
 	var keys []string
 	for _, p := range all {
 		keys = append(keys, p.Key)
@@ -50,8 +52,8 @@ authorization: {mode: Webhook}
 func idleApp(t *testing.T) *App {
 	t.Helper()
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "config.yaml"), "rootDirectory: "+filepath.Join(dir, "root")+"\n")
-	cfg, err := loadIn(dir, nil, nil)
+	testfiles.Write(t, filepath.Join(dir, "config.yaml"), "rootDirectory: "+filepath.Join(dir, "root")+"\n")
+	cfg, err := loadIn(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +155,7 @@ func TestTheNodeTellsThatItTakesNoPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	told("uncordon", false, starting)
-	a.gate.end(&ending{groups: []shutdownGroup{{}}})
+	a.gate.end(&ending{groups: []config.ShutdownGroup{{}}})
 	told("shutdown", false, "node is shutting down")
 	a.gate.end(nil)
 	told("no shutdown", false, starting)
@@ -205,7 +207,7 @@ func TestAPodThatCanNeverRunHereIsToldWhy(t *testing.T) {
 	if err := a.runnable(pod); err == nil || !strings.HasPrefix(err.Error(), "spec.volumes[0].csi: not supported") || strings.Contains(err.Error(), "pod default/web") {
 		t.Errorf("a CSI volume: %v", err)
 	}
-	load := withLeftOut(loadParts(sourceAPIServer, a.cfg.policy("")))
+	load := withLeftOut(loadParts(config.SourceAPIServer, a.cfg.Policy("")))
 	got, err := load("API server", []byte(`{"apiVersion":"v1","kind":"List","items":[]}`+"\n---\n# pod a/b: no\n# pod a/c: no"))
 	if err != nil || len(got.Pods) > 0 || !slices.Equal(got.Ignored, []string{"pod a/b: no", "pod a/c: no"}) {
 		t.Errorf("%v %+v", err, got)

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/apiserver"
@@ -62,7 +63,7 @@ type Runtime interface {
 }
 
 // openRuntime starts or connects to the runtime.
-type openRuntime func(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error)
+type openRuntime func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (Runtime, error)
 
 // Waits between attempts to open the runtime, and how long one may take before it is worth a word.
 const (
@@ -80,7 +81,7 @@ type machine struct {
 	// capacity returns what there is, with the file system of a directory; nil: pods are not kept from anything.
 	capacity func(storage string) (capacity.Machine, error)
 	// gateways returns where pods may ask for names; nil: nowhere.
-	gateways func(*Config) ([]netip.Prefix, error)
+	gateways func(*config.Config) ([]netip.Prefix, error)
 	// cgroups returns where they are mounted; nil: stats.FindHierarchies.
 	cgroups func() (stats.Hierarchies, error)
 	// release gives memory of this process back; nil: giveBack.
@@ -99,7 +100,7 @@ type machine struct {
 
 // App is the daemon: sources, runner, runtime and API, wired together.
 type App struct {
-	cfg     *LoadedConfig
+	cfg     *config.Loaded
 	log     *slog.Logger
 	machine machine
 
@@ -159,7 +160,7 @@ type App struct {
 }
 
 // NewApp returns the daemon of a configuration. It does no I/O.
-func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
+func NewApp(cfg *config.Loaded, log *slog.Logger, m machine) *App {
 	a := &App{cfg: cfg, log: log, machine: m, board: newBoard(), inside: &inside{}, pins: newPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
 	a.tally, a.hidden = metrics.NewTally(), &hidden{}
 	a.events = events.New(events.Config{Dir: recordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log, Seen: a.tally.Event})
@@ -174,7 +175,7 @@ func NewApp(cfg *LoadedConfig, log *slog.Logger, m machine) *App {
 	a.board.stir = func(c runner.Change) { a.memory.stir(); starts.note(c); a.traces.note(c); a.notAdmitted(c) }
 	a.cfg.Containerd = a.containerd
 	a.cfg.Events = a.events
-	if m.gateways != nil && cfg.PodDNS == podDNSAuto && len(cfg.ClusterDNS) == 0 {
+	if m.gateways != nil && cfg.PodDNS == config.PodDNSAuto && len(cfg.ClusterDNS) == 0 {
 		a.cfg.Resolver = a.nameServers
 	}
 	return a
@@ -219,7 +220,7 @@ func (a *App) Close() {
 
 // Run serves until ctx ends. All pods go on running then.
 func (a *App) Run(ctx context.Context) error {
-	for _, w := range slices.Concat(a.cfg.Warnings, a.cfg.warnings()) {
+	for _, w := range slices.Concat(a.cfg.Warnings, a.cfg.ProviderWarnings()) {
 		if a.removing {
 			break
 		}
@@ -288,7 +289,7 @@ func (a *App) server() *node.Server {
 }
 
 func (a *App) applier() *applier {
-	return &applier{store: a.applied, board: a.board, policy: a.cfg.policy(a.cfg.AppliedSecurity), order: a.cfg.sourceNames(), log: a.log, takenUp: a.machine.takenUp}
+	return &applier{store: a.applied, board: a.board, policy: a.cfg.Policy(a.cfg.AppliedSecurity), order: a.cfg.SourceNames(), log: a.log, takenUp: a.machine.takenUp}
 }
 
 // watch follows the manifests.
@@ -334,23 +335,23 @@ func (a *App) sources() []watcher.Source {
 	all := a.remoteSources()
 	if a.cfg.StaticPodPath != "" {
 		all = append(all, watcher.NewFileSource(watcher.FileConfig{
-			Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load(sourceFile, a.cfg.policy(a.cfg.StaticPodPathSecurity)), Log: a.log, Aside: a.machine.aside,
+			Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load(config.SourceFile, a.cfg.Policy(a.cfg.StaticPodPathSecurity)), Log: a.log, Aside: a.machine.aside,
 		}))
 	}
 	if a.cfg.StaticPodURL != "" {
 		all = append(all, watcher.NewHTTPSource(watcher.HTTPConfig{
-			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: loadParts(sourceHTTP, a.cfg.remotePolicy(a.cfg.StaticPodURLSecurity, a.cfg.StaticPodURLCriticalPods)), Log: a.log,
-			Copy: a.cfg.copyOf(sourceHTTP),
+			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: loadParts(config.SourceHTTP, a.cfg.RemotePolicy(a.cfg.StaticPodURLSecurity, a.cfg.StaticPodURLCriticalPods)), Log: a.log,
+			Copy: a.cfg.CopyOf(config.SourceHTTP),
 		}))
 	}
 	all = append(all, watcher.NewFileSource(watcher.FileConfig{
-		Name: sourceApplied, Path: a.applied.Dir(), CheckFrequency: a.cfg.FileCheckFrequency, Whole: a.applied.Whole(),
-		Load: load(sourceApplied, a.cfg.policy(a.cfg.AppliedSecurity)), Log: a.log,
+		Name: config.SourceApplied, Path: a.applied.Dir(), CheckFrequency: a.cfg.FileCheckFrequency, Whole: a.applied.Whole(),
+		Load: load(config.SourceApplied, a.cfg.Policy(a.cfg.AppliedSecurity)), Log: a.log,
 	}))
 	if a.cfg.APIServerPods {
 		all = append(all, a.boundPods())
 	}
-	order := a.cfg.sourceNames()
+	order := a.cfg.SourceNames()
 	slices.SortStableFunc(all, func(x, y watcher.Source) int {
 		return cmp.Compare(slices.Index(order, x.Name()), slices.Index(order, y.Name()))
 	})
@@ -375,7 +376,7 @@ func loadParts(source string, policy manifests.Policy) watcher.Loader {
 
 // authorOf returns who writes the documents of a source.
 func authorOf(source string) manifests.Author {
-	if source == sourceAPIServer {
+	if source == config.SourceAPIServer {
 		return manifests.AuthorAPIServer
 	}
 	return manifests.AuthorUser

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +19,8 @@ import (
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
+
+	"github.com/spf13/pflag"
 )
 
 // actAsMonopod makes the test binary a daemon with a fake runtime: its value is the configuration file.
@@ -91,7 +95,7 @@ func (f *fakeRuntime) Close() error {
 func actAsDaemon() {
 	p := newProgram()
 	p.euid = func() int { return 0 }
-	p.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+	p.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
 		fake := runtimetest.NewFake()
 		fake.Forgetful = true
 		return &fakeRuntime{Fake: fake, stuck: os.Getenv(actStuck) != ""}, nil
@@ -115,7 +119,7 @@ type daemon struct {
 }
 
 // newDaemon prepares a daemon; start runs it.
-func newDaemon(t testing.TB, config ...string) *daemon {
+func newDaemon(t testing.TB, settings ...string) *daemon {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mp") // names of t.TempDir are too long for sockets
 	if err != nil {
@@ -125,14 +129,14 @@ func newDaemon(t testing.TB, config ...string) *daemon {
 	d := &daemon{t: t, dir: dir, fake: runtimetest.NewFake(), pins: &pinned{}, imgs: newFakeImages(), log: &syncBuffer{}, patience: patience}
 	lines := append([]string{
 		"staticPodPath: manifests", "rootDirectory: root", "stateDirectory: run", "podLogsDir: logs/pods", "nodeName: test-node", "cniConfDir: cni", "logging: {level: debug}",
-	}, config...)
-	writeFile(t, d.path("config.yaml"), strings.Join(lines, "\n")+"\n")
+	}, settings...)
+	testfiles.Write(t, d.path("config.yaml"), strings.Join(lines, "\n")+"\n")
 	if err := os.Mkdir(d.path("manifests"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	d.prog = d.program()
 	d.prog.machine.takenUp = time.Hour // however slow the machine is, what an answer tells of can be seen
-	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
 		return &fakeRuntime{Fake: d.fake, pinned: d.pins, images: d.imgs, root: d.path("container")}, nil
 	}
 	return d
@@ -147,7 +151,7 @@ func (d *daemon) program() *program {
 	p := &program{
 		stdin: strings.NewReader(""), stdout: &syncBuffer{}, stderr: &syncBuffer{}, euid: func() int { return 0 },
 		machine: machine{cgroups: mountedCgroups, addresses: func() ([]string, error) { return []string{"192.0.2.10", "2001:db8::10"}, nil }},
-		env:     configEnv{environ: []string{"MONOPOD_SOCKET=" + d.path("run", "monopod.sock")}, workDir: d.dir, hostname: os.Hostname},
+		env:     config.Environment{Environ: []string{"MONOPOD_SOCKET=" + d.path("run", "monopod.sock")}, WorkDir: d.dir, Hostname: os.Hostname},
 	}
 	if _, measured := d.t.(*testing.B); !measured {
 		p.machine.release = func() {} // it would collect the garbage of all tests that go on, and have the program read again
@@ -216,7 +220,7 @@ func (d *daemon) cmdContext(ctx context.Context, args ...string) result {
 func (d *daemon) put(name, text string) {
 	d.t.Helper()
 	tmp := d.path("manifests", "."+name)
-	writeFile(d.t, tmp, text)
+	testfiles.Write(d.t, tmp, text)
 	if err := os.Rename(tmp, d.path("manifests", name)); err != nil {
 		d.t.Fatal(err)
 	}
@@ -292,4 +296,11 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// loadIn loads the configuration of a directory.
+func loadIn(dir string) (*config.Loaded, error) {
+	flags := config.AddFlags(pflag.NewFlagSet("run", pflag.ContinueOnError))
+	flags.File = filepath.Join(dir, "config.yaml")
+	return config.Load(flags, config.Environment{WorkDir: dir, Hostname: func() (string, error) { return "Edge-1.Example", nil }})
 }

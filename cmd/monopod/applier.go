@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner/rollout"
@@ -56,7 +57,7 @@ type pushed struct {
 }
 
 func (p *pushed) origin() manifests.Origin {
-	return manifests.Origin{Source: sourceApplied, File: p.file, Line: p.Line}
+	return manifests.Origin{Source: config.SourceApplied, File: p.file, Line: p.Line}
 }
 
 // pods are those to which the object comes.
@@ -189,7 +190,7 @@ func (a *applier) remove(ids []manifests.ObjectID, dryRun bool) (node.ApplyResul
 			return node.ApplyResult{}, nil, err
 		}
 		owner := now.owner(id)
-		elsewhere := owner.at.Source != "" && (owner.at.Source != sourceApplied || owner.workload != "")
+		elsewhere := owner.at.Source != "" && (owner.at.Source != config.SourceApplied || owner.workload != "")
 		switch {
 		case stored != nil:
 			o.Verdict = node.Deleted
@@ -271,7 +272,7 @@ func (a *applier) stores(id manifests.ObjectID, document []byte) bool {
 func (a *applier) read(files []node.ManifestFile) (objects []*pushed, notes []string, errs []*manifests.Error) {
 	var all []*verdict
 	for _, f := range files {
-		v := judge(f.Name, f.Content, nil, manifests.Options{Source: sourceApplied, Policy: a.policy})
+		v := judge(f.Name, f.Content, nil, manifests.Options{Source: config.SourceApplied, Policy: a.policy})
 		all = append(all, v)
 	}
 	conflicts(all)
@@ -303,7 +304,7 @@ func (a *applier) read(files []node.ManifestFile) (objects []*pushed, notes []st
 func (a *applier) match(file string, docs []manifests.Document) ([]*pushed, error) {
 	var out []*pushed
 	for _, d := range docs {
-		c, err := manifests.LoadAll(a.store.Path(d.ID), d.Canonical, manifests.Options{Source: sourceApplied, Policy: a.policy})
+		c, err := manifests.LoadAll(a.store.Path(d.ID), d.Canonical, manifests.Options{Source: config.SourceApplied, Policy: a.policy})
 		if err != nil {
 			return nil, fmt.Errorf("this document changes when it is stored; please report it with the file: %w", err)
 		}
@@ -359,7 +360,7 @@ func (a *applier) compare(objects []*pushed) error {
 }
 
 func (a *applier) immutable(p *pushed, stored []byte) []*manifests.Error {
-	was, err := manifests.LoadAll(a.store.Path(p.ID), stored, manifests.Options{Source: sourceApplied})
+	was, err := manifests.LoadAll(a.store.Path(p.ID), stored, manifests.Options{Source: config.SourceApplied})
 	if err != nil || p.object == nil {
 		return nil // what cannot be read any more protects nothing
 	}
@@ -396,7 +397,7 @@ func (a *applier) owned(objects []*pushed) []*manifests.Error {
 // before says that a source has precedence over what is applied.
 func (a *applier) before(source string) bool {
 	at := slices.Index(a.order, source)
-	return at >= 0 && at < slices.Index(a.order, sourceApplied)
+	return at >= 0 && at < slices.Index(a.order, config.SourceApplied)
 }
 
 // deletedIDs are the objects that a request names.

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"monopod/internal/atomicfile"
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/events"
@@ -25,7 +26,7 @@ import (
 func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
 	dir := t.TempDir()
 	b := newBoard()
-	b.publish(watcher.Desired{Reported: map[string]bool{sourceFile: true}})
+	b.publish(watcher.Desired{Reported: map[string]bool{config.SourceFile: true}})
 	bad := ""
 	store := applied.NewStoreOn(applied.Disk{Write: atomicfile.Write, Replace: func(from, to string) error {
 		if to == bad {
@@ -33,7 +34,7 @@ func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
 		}
 		return atomicfile.Replace(from, to)
 	}}, dir)
-	a := &applier{store: store, board: b, order: []string{sourceFile, sourceApplied}, log: slog.New(slog.DiscardHandler)}
+	a := &applier{store: store, board: b, order: []string{config.SourceFile, config.SourceApplied}, log: slog.New(slog.DiscardHandler)}
 	way := store.Path(manifests.ObjectID{Kind: "Pod", Namespace: "default", Name: "b"})
 	change := applied.Change{Put: map[manifests.ObjectID][]byte{
 		{Kind: "Pod", Namespace: "default", Name: "a"}: []byte("a"), {Kind: "Pod", Namespace: "default", Name: "b"}: []byte("b"),
@@ -68,7 +69,7 @@ func TestAChangeOfAppliedObjectsThatIsLostIsReported(t *testing.T) {
 	}
 	var log strings.Builder
 	app := &App{
-		applied: store, log: slog.New(slog.NewTextHandler(&log, nil)), cfg: &LoadedConfig{},
+		applied: store, log: slog.New(slog.NewTextHandler(&log, nil)), cfg: &config.Loaded{},
 		events: events.New(events.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}),
 	}
 	if said := app.openApplied("") + app.openApplied(""); said != "" || strings.Count(log.String(), "apply it again") != 1 {
@@ -87,7 +88,7 @@ func TestARequestWaitsUntilTheManifestsHaveBeenRead(t *testing.T) {
 		b := newBoard()
 		b.rollouts = rollout.New(rollout.Config{Store: rollout.NewStore(dir + "/revisions"), Log: slog.New(slog.DiscardHandler), Notify: b.notify})
 		b.blind(errors.New("no runtime"))
-		a := &applier{store: applied.NewStore(dir), board: b, order: []string{sourceFile, sourceApplied}, log: slog.New(slog.DiscardHandler)}
+		a := &applier{store: applied.NewStore(dir), board: b, order: []string{config.SourceFile, config.SourceApplied}, log: slog.New(slog.DiscardHandler)}
 		request := node.ApplyRequest{Files: []node.ManifestFile{{Name: "web.yaml", Content: []byte(podYAML("web", "x"))}}}
 		start := time.Now()
 		if _, err := a.Apply(t.Context(), request); !apierrors.IsServiceUnavailable(err) || time.Since(start) != knownWithin {
@@ -99,11 +100,11 @@ func TestARequestWaitsUntilTheManifestsHaveBeenRead(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		pods, err := manifests.Load("/m/web.yaml", []byte(podYAML("web", "y")), manifests.Options{Source: sourceFile})
+		pods, err := manifests.Load("/m/web.yaml", []byte(podYAML("web", "y")), manifests.Options{Source: config.SourceFile})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.publish(watcher.Desired{Pods: pods, Reported: map[string]bool{sourceFile: true}})
+		b.publish(watcher.Desired{Pods: pods, Reported: map[string]bool{config.SourceFile: true}})
 		if err := <-done; !apierrors.IsConflict(err) {
 			t.Errorf("the file was overridden: %v", err)
 		}

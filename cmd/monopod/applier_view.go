@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner/rollout"
@@ -142,7 +143,7 @@ func (v view) podsOf(id manifests.ObjectID) []node.AppliedPod {
 // shows says that what was applied is desired, unless another source has its place, and that its pod can be asked for.
 func (v view) shows(p *pushed) bool {
 	at := v.written(p.ID)
-	if at == "" || at == sourceApplied && !v.same(p) {
+	if at == "" || at == config.SourceApplied && !v.same(p) {
 		return false
 	}
 	_, shown := v.shown(p.ID)
@@ -173,7 +174,7 @@ func (v view) written(id manifests.ObjectID) string {
 }
 
 // lacks says that an object is not desired as it was applied.
-func (v view) lacks(id manifests.ObjectID) bool { return v.written(id) != sourceApplied }
+func (v view) lacks(id manifests.ObjectID) bool { return v.written(id) != config.SourceApplied }
 
 // manifestHashes remembers the hashes of recorded manifests by their address: they are immutable.
 type manifestHashes map[manifests.Key]recordedHash

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node"
 )
@@ -253,7 +254,7 @@ func (o *applyOptions) objectRefs(args []string) ([]node.ObjectRef, error) {
 func (o *applyOptions) objectRef(word, name string) (node.ObjectRef, error) {
 	kind, namespaced, ok := manifests.FindKind(word)
 	if !ok {
-		return node.ObjectRef{}, usagef("monopod has no %q%s", word, appendHint(didYouMean(word, lowerKinds())))
+		return node.ObjectRef{}, usagef("monopod has no %q%s", word, appendHint(config.DidYouMean(word, lowerKinds())))
 	}
 	if !namespaced {
 		if name == "" || strings.Contains(name, "/") {

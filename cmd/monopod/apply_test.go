@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"monopod/internal/testfiles"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,7 +32,7 @@ func (d *daemon) file(name, text string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		d.t.Fatal(err)
 	}
-	writeFile(d.t, path, text)
+	testfiles.Write(d.t, path, text)
 	return path
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"monopod/internal/testfiles"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,7 +114,7 @@ func newScale(b *testing.B, n int) (*daemon, *firsts) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	writeFile(b, d.path("config.yaml"), string(regexp.MustCompile(`(?m)^logging:.*$`).ReplaceAll(config, []byte("logging: {level: error}"))))
+	testfiles.Write(b, d.path("config.yaml"), string(regexp.MustCompile(`(?m)^logging:.*$`).ReplaceAll(config, []byte("logging: {level: error}"))))
 	d.patience = scalePatience
 	for i := range n {
 		d.put(fmt.Sprintf("pod-%05d.yaml", i), scaleManifest(fmt.Sprintf("pod-%05d", i), 0))
@@ -223,7 +224,7 @@ func BenchmarkScaleEdit(b *testing.B) {
 				f.forget()
 				name := fmt.Sprintf("pod-%05d", i*7919%n)
 				tmp := d.path("manifests", ".edited")
-				writeFile(b, tmp, scaleManifest(name, i+1))
+				testfiles.Write(b, tmp, scaleManifest(name, i+1))
 				b.StartTimer()
 				began := time.Now()
 				if err := os.Rename(tmp, d.path("manifests", name+".yaml")); err != nil {

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/config"
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner"
@@ -269,7 +271,7 @@ func (b *board) Pods() ([]node.PodView, error) {
 	case b.trouble == nil:
 		return nil, node.ErrStarting
 	}
-	err := fmt.Errorf("containers cannot be seen now: %s", oneLine(b.trouble.Error()))
+	err := fmt.Errorf("containers cannot be seen now: %s", printer.OneLine(b.trouble.Error()))
 	var out []node.PodView
 	for _, p := range b.desired.Pods {
 		out = append(out, b.withRevision(node.PodView{Pod: unseen(p), Origin: p.Origin, Why: err.Error()}))
@@ -319,7 +321,7 @@ func (b *board) Inputs() []node.Input {
 
 // isOwnDirectory says that a report is about the directory of what is applied, which nobody asks for.
 func isOwnDirectory(r watcher.Report) bool {
-	return r.Source == sourceApplied && r.State == watcher.Accepted && len(r.Pods)+len(r.Objects) == 0
+	return r.Source == config.SourceApplied && r.State == watcher.Accepted && len(r.Pods)+len(r.Objects) == 0
 }
 
 // probeViews sorts and translates what is known of probes.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/boottime"
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner"
@@ -62,7 +63,7 @@ func soon(t *testing.T, what string, holds func() bool) {
 func TestAPodThatWasThereIsUnknownUntilItIsLookedAt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	rt := gated{runtimetest.NewFake(), make(chan struct{})}
-	pods, err := manifests.Load("/m/two.yaml", []byte(podYAML("old", runtimetest.ScriptServe)+"---\n"+podYAML("new", runtimetest.ScriptServe)), manifests.Options{Source: sourceFile})
+	pods, err := manifests.Load("/m/two.yaml", []byte(podYAML("old", runtimetest.ScriptServe)+"---\n"+podYAML("new", runtimetest.ScriptServe)), manifests.Options{Source: config.SourceFile})
 	if err != nil {
 		t.Fatal(err)
 	}

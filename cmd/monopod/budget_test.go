@@ -2,6 +2,8 @@ package main
 
 import (
 	"log/slog"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,12 +20,12 @@ func TestABudgetIsKeptByTheCollectorWhereCgroupsCannotBeChanged(t *testing.T) { 
 	t.Setenv("GOMEMLIMIT", "")
 	t.Setenv("GOMAXPROCS", "")
 	proc := t.TempDir()
-	writeFile(t, filepath.Join(proc, "self", "mountinfo"), "")
-	writeFile(t, filepath.Join(proc, "self", "cgroup"), "0::/\n")
+	testfiles.Write(t, filepath.Join(proc, "self", "mountinfo"), "")
+	testfiles.Write(t, filepath.Join(proc, "self", "cgroup"), "0::/\n")
 	sys := budget.System{Proc: proc, PID: os.Getpid(), Delegated: func(string) bool { return false }}
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	cfg := &LoadedConfig{Config: Config{CgroupRoot: "/pods"}}
+	cfg := &config.Loaded{Config: config.Config{CgroupRoot: "/pods"}}
 	if got := keepToBudget(sys, cfg, log); got.Name != "" || debug.SetMemoryLimit(-1) != memory || out.Len() > 0 {
 		t.Errorf("without a budget: %+v %s", got, out.String())
 	}
@@ -35,22 +37,22 @@ func TestABudgetIsKeptByTheCollectorWhereCgroupsCannotBeChanged(t *testing.T) { 
 	if said := out.String(); strings.Count(said, "level=WARN") != 1 || !strings.Contains(said, "no cgroups are mounted") {
 		t.Errorf("it says %s", said)
 	}
-	if budgetText(cfg.budgets()) != "1024.0 MiB of memory and 0.10 processors" || budgetText(budget.Limits{}) != "all the memory and all processors" {
-		t.Error(budgetText(cfg.budgets()))
+	if budgetText(cfg.Budgets()) != "1024.0 MiB of memory and 0.10 processors" || budgetText(budget.Limits{}) != "all the memory and all processors" {
+		t.Error(budgetText(cfg.Budgets()))
 	}
 }
 
 func TestTheAgentGoesIntoTheCgroupThatIsConfigured(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "proc", "self", "mountinfo"), strings.ReplaceAll("30 20 0:25 / @/memory rw - cgroup cgroup rw,memory\n31 20 0:26 / @/cpu rw - cgroup cgroup rw,cpu\n", "@", dir))
-	writeFile(t, filepath.Join(dir, "proc", "self", "cgroup"), "9:memory:/\n8:cpu:/\n")
+	testfiles.Write(t, filepath.Join(dir, "proc", "self", "mountinfo"), strings.ReplaceAll("30 20 0:25 / @/memory rw - cgroup cgroup rw,memory\n31 20 0:26 / @/cpu rw - cgroup cgroup rw,cpu\n", "@", dir))
+	testfiles.Write(t, filepath.Join(dir, "proc", "self", "cgroup"), "9:memory:/\n8:cpu:/\n")
 	for _, file := range []string{"memory/agent/memory.limit_in_bytes", "cpu/agent/cpu.cfs_quota_us", "cpu/agent/cpu.cfs_period_us", "memory/agent/cgroup.procs", "cpu/agent/cgroup.procs"} {
-		writeFile(t, filepath.Join(dir, file), "")
+		testfiles.Write(t, filepath.Join(dir, file), "")
 	}
 	sys := budget.System{Proc: filepath.Join(dir, "proc"), PID: 77, Delegated: func(string) bool { return false }}
 	var out strings.Builder
-	got := keepToBudget(sys, &LoadedConfig{Config: Config{CgroupRoot: "/pods", KubeletCgroups: "/agent"}}, slog.New(slog.NewTextHandler(&out, nil)))
+	got := keepToBudget(sys, &config.Loaded{Config: config.Config{CgroupRoot: "/pods", KubeletCgroups: "/agent"}}, slog.New(slog.NewTextHandler(&out, nil)))
 	if b, err := os.ReadFile(filepath.Join(dir, "memory", "agent", "cgroup.procs")); got.Name != "/agent" || err != nil || string(b) != "77" || out.Len() > 0 {
 		t.Errorf("%+v; %q, %v; it says %s", got, b, err, out.String())
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"monopod/internal/config"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,7 @@ func (p *program) cleanupCommand() *cobra.Command {
 		Args: noArgs,
 	}
 	cmd.Flags().BoolVar(&runs, "runs", false, "only what runs of once and up have left, their images included")
-	p.asRoot(cmd, "cleanup must be started by root; try sudo", func(ctx context.Context, cfg *LoadedConfig) error {
+	p.asRoot(cmd, "cleanup must be started by root; try sudo", func(ctx context.Context, cfg *config.Loaded) error {
 		if runs {
 			return p.dropRuns(ctx, cfg)
 		}
@@ -38,7 +39,7 @@ func (p *program) cleanupCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) cleanup(ctx context.Context, cfg *LoadedConfig) error {
+func (p *program) cleanup(ctx context.Context, cfg *config.Loaded) error {
 	swept := p.sweep(ctx, cfg)
 	held, err := takeLocks(p.machine.patience, cfg.StateDirectory, cfg.RootDirectory)
 	if err != nil {
@@ -49,12 +50,12 @@ func (p *program) cleanup(ctx context.Context, cfg *LoadedConfig) error {
 }
 
 // giveBack undoes what an instance without pods has set up. Its locks must be held.
-func (p *program) giveBack(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) error {
+func (p *program) giveBack(ctx context.Context, cfg *config.Loaded, log *slog.Logger) error {
 	return p.giveBackAnd(ctx, cfg, log, func(context.Context, Runtime) error { return nil })
 }
 
 // giveBackAnd does something more, at the end.
-func (p *program) giveBackAnd(ctx context.Context, cfg *LoadedConfig, log *slog.Logger, more func(context.Context, Runtime) error) (err error) {
+func (p *program) giveBackAnd(ctx context.Context, cfg *config.Loaded, log *slog.Logger, more func(context.Context, Runtime) error) (err error) {
 	rt, err := p.machine.open(ctx, cfg, log)
 	for tries := 1; err != nil && tries < maxOpenFailures && ctx.Err() == nil; tries++ {
 		log.Warn("containers cannot be seen now; trying again", "in", firstReopen, "err", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"monopod/internal/config"
 	"monopod/runner/runtimetest"
 )
 
@@ -20,7 +21,7 @@ func TestCleanupNeedsAStoppedDaemonWithoutPods(t *testing.T) {
 	failures := 0
 	cleanup := func() result {
 		p := d.program()
-		p.machine.open = func(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error) {
+		p.machine.open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (Runtime, error) {
 			if failures > 0 {
 				failures--
 				return nil, errors.New("not yet")

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node"
 )
@@ -23,13 +24,10 @@ type clientFlags struct {
 	requestTimeout time.Duration
 }
 
-// envRequestTimeout is the default of --request-timeout.
-const envRequestTimeout = envPrefix + "REQUEST_TIMEOUT"
-
 // addSocket adds the flags that say which daemon is asked, and how long it may take.
 func (c *clientFlags) addSocket(set *pflag.FlagSet) {
 	set.StringVar(&c.socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+builtInSocket+")")
-	set.DurationVar(&c.requestTimeout, "request-timeout", -1, "how long the daemon may take to answer a request; streams count until they begin; 0: no limit (default: "+envRequestTimeout+", else 30s)")
+	set.DurationVar(&c.requestTimeout, "request-timeout", -1, "how long the daemon may take to answer a request; streams count until they begin; 0: no limit (default: "+config.EnvRequestTimeout+", else 30s)")
 }
 
 func (c *clientFlags) add(set *pflag.FlagSet) {
@@ -53,7 +51,7 @@ func (p *program) requestTimeout(flag, known time.Duration) time.Duration {
 	if flag >= 0 {
 		return flag
 	}
-	if d, err := time.ParseDuration(p.env.lookup(envRequestTimeout)); err == nil && d >= 0 {
+	if d, err := time.ParseDuration(p.env.Lookup(config.EnvRequestTimeout)); err == nil && d >= 0 {
 		return d
 	}
 	return known
@@ -63,11 +61,11 @@ func (p *program) findSocket(flag string) string {
 	if flag != "" {
 		return flag
 	}
-	if s := p.env.lookup(configKey{path: "socket"}.env()); s != "" {
+	if s := p.env.Lookup(config.Key{Path: "socket"}.Env()); s != "" {
 		return s
 	}
 	// A configuration that cannot be read is the daemon's problem, not that of who asks it.
-	if cfg, err := LoadConfig(&configFlags{}, p.env); err == nil {
+	if cfg, err := config.Load(&config.Flags{}, p.env); err == nil {
 		return cfg.Socket
 	}
 	return builtInSocket

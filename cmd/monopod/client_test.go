@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"monopod/internal/testfiles"
 	"net"
 	"os"
 	"path/filepath"
@@ -134,7 +135,7 @@ func TestWhatTheClientCommandsPrint(t *testing.T) {
 			if r.stderr != "" {
 				got += "-- stderr --\n" + d.steady(r.stderr)
 			}
-			golden(t, filepath.Join("testdata", "client", c.name+".txt"), got+fmt.Sprintf("-- exit code %d --\n", r.code))
+			testfiles.Compare(t, filepath.Join("testdata", "client", c.name+".txt"), got+fmt.Sprintf("-- exit code %d --\n", r.code))
 		})
 	}
 }
@@ -158,7 +159,7 @@ func (d *daemon) logLines(pod, container, text string) string {
 		}
 	}
 	path := d.path("logs", "pods", fmt.Sprintf("default_%s_%s", pod, p.UID), container, "3.log")
-	writeFile(d.t, path, text)
+	testfiles.Write(d.t, path, text)
 	if err := logs.Link(d.path("logs", "containers"), logs.LinkName{Pod: pod, Namespace: "default", Container: container, ID: id}, path); err != nil {
 		d.t.Fatal(err)
 	}
@@ -316,19 +317,19 @@ func TestWithoutADaemonClientsSayHowToStartIt(t *testing.T) {
 func TestClientsFindTheSocketByFlagVariableOrConfiguration(t *testing.T) {
 	d := newDaemon(t)
 	p := d.program()
-	p.env.environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
+	p.env.Environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
 	if got := p.findSocket(""); got != d.path("run", "monopod.sock") {
 		t.Errorf("by configuration: %s", got)
 	}
-	p.env.environ = append(p.env.environ, "MONOPOD_SOCKET=/by/variable")
+	p.env.Environ = append(p.env.Environ, "MONOPOD_SOCKET=/by/variable")
 	if got := p.findSocket(""); got != "/by/variable" {
 		t.Errorf("by variable: %s", got)
 	}
 	if got := p.findSocket("/by/flag"); got != "/by/flag" {
 		t.Errorf("by flag: %s", got)
 	}
-	writeFile(t, d.path("config.yaml"), "nonsense: 1\n")
-	p.env.environ = p.env.environ[:1]
+	testfiles.Write(t, d.path("config.yaml"), "nonsense: 1\n")
+	p.env.Environ = p.env.Environ[:1]
 	if got := p.findSocket(""); got != builtInSocket {
 		t.Errorf("with a bad configuration: %s", got)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"monopod/internal/config"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -25,14 +26,14 @@ func (p *program) configCommand() *cobra.Command {
 			return err
 		}
 		if docs {
-			p.out().Lines(configDocs())
+			p.out().Lines(config.Docs())
 			return nil
 		}
-		cfg, err := LoadConfig(flags, p.env)
+		cfg, err := config.Load(flags, p.env)
 		if err != nil {
 			return err
 		}
-		wrong, later := cfg.faults()
+		wrong, later := cfg.ProviderFaults()
 		for _, w := range slices.Concat(cfg.Warnings, later) {
 			p.errs().Println("warning:", w)
 		}
@@ -44,7 +45,7 @@ func (p *program) configCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) printConfig(cfg *LoadedConfig, output string) error {
+func (p *program) printConfig(cfg *config.Loaded, output string) error {
 	if output == "json" {
 		b, err := cfg.JSON()
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,7 +29,7 @@ func TestCopyOfFiles(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(d.path(name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		writeFile(t, d.path(name), text)
+		testfiles.Write(t, d.path(name), text)
 	}
 	if err := errors.Join(os.Symlink("/etc", d.path("container", "link")), os.Symlink("/etc/shadow", d.path("container", "etc", "conf.d", "evil"))); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"net"
 	"os"
 	"os/exec"
@@ -79,7 +81,7 @@ func TestASecondInstanceIsRefusedAndNamesTheFirst(t *testing.T) {
 			file := config
 			if strings.Contains(config, "\n") {
 				file = d.path(strings.ReplaceAll(name, " ", "-") + ".yaml")
-				writeFile(t, file, config)
+				testfiles.Write(t, file, config)
 			}
 			r := d.cmd("run", "--config", file)
 			wants := []string{"another monopod (pid " + strconv.Itoa(os.Getpid()) + ") uses " + d.dir, "another process answers on it"}
@@ -121,11 +123,11 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 	if code := p.run(t.Context(), []string{"run", "--config", d.path("config.yaml")}); code != exitError || !strings.Contains(errs.String(), "must be started by root") {
 		t.Errorf("not root: code %d: %s", code, errs)
 	}
-	writeFile(t, d.path("bad.yaml"), "maxPods: x\nfoo: 1\n")
+	testfiles.Write(t, d.path("bad.yaml"), "maxPods: x\nfoo: 1\n")
 	if r := d.cmd("run", "--config", d.path("bad.yaml")); r.code != exitUsage || strings.Count(r.stderr, "\n") != 2 {
 		t.Errorf("bad configuration: code %d: %s", r.code, r.stderr)
 	}
-	writeFile(t, d.path("file"), "")
+	testfiles.Write(t, d.path("file"), "")
 	if r := d.cmd("run", "--config", d.path("config.yaml"), "--socket", d.path("file")); r.code != exitError || !strings.Contains(r.stderr, "a file of another kind") {
 		t.Errorf("no socket: code %d: %s", r.code, r.stderr)
 	}
@@ -139,7 +141,7 @@ func TestWhileTheRuntimeCannotBeOpenedPodsAreUnknownAndItIsTriedAgain(t *testing
 	d := newDaemon(t)
 	var tries int
 	up := make(chan struct{})
-	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
 		tries++
 		select {
 		case <-up:
@@ -165,7 +167,7 @@ func TestWhileTheRuntimeCannotBeOpenedPodsAreUnknownAndItIsTriedAgain(t *testing
 func TestASlowRuntimeIsNamedAndASignalDoesNotWaitForIt(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "containerRuntimeEndpoint: unix:///no/such.sock")
-	d.prog.machine.open = func(ctx context.Context, _ *LoadedConfig, _ *slog.Logger) (Runtime, error) {
+	d.prog.machine.open = func(ctx context.Context, _ *config.Loaded, _ *slog.Logger) (Runtime, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -179,7 +181,7 @@ func TestARuntimeThatEndsIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	fail := make(chan error)
-	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
 		return &endingRuntime{fakeRuntime{Fake: d.fake}, fail}, nil
 	}
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))

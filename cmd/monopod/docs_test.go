@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"iter"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"os"
 	"reflect"
 	"slices"
@@ -28,15 +30,15 @@ func TestDocsCLIDescribesEachCommandAndFlag(t *testing.T) {
 		t.Fatalf("%s has no %q", file, docsMarker)
 	}
 	line, _, _ := strings.Cut(rest, "\n")
-	golden(t, file, head+docsMarker+line+"\n"+commandDocs())
+	testfiles.Compare(t, file, head+docsMarker+line+"\n"+commandDocs())
 }
 
 func commandDocs() string {
 	var b strings.Builder
 	root := newProgram().root()
 	fromConfig := map[string]bool{"config": true}
-	for _, k := range configKeys() {
-		fromConfig[k.flag()] = true
+	for _, k := range config.Keys() {
+		fromConfig[k.Flag()] = true
 	}
 	for _, cmd := range root.Commands() {
 		if cmd.Hidden || cmd.Name() == "completion" || cmd.Name() == "help" {
@@ -117,10 +119,10 @@ func TestACommandIsMadeByItsName(t *testing.T) {
 
 // TestEachKeyOfAKubeletIsExplained: those who come from one find what has become of each of its settings.
 func TestEachKeyOfAKubeletIsExplained(t *testing.T) {
-	ours, kinds := map[string]bool{}, map[string]keyKind{}
-	for _, k := range configKeys() {
-		top, _, _ := strings.Cut(k.path, ".")
-		ours[top], kinds[k.path] = true, k.kind
+	ours, kinds := map[string]bool{}, map[string]config.Kind{}
+	for _, k := range config.Keys() {
+		top, _, _ := strings.Cut(k.Path, ".")
+		ours[top], kinds[k.Path] = true, k.Kind
 	}
 	text, err := os.ReadFile("../../docs/from-kubelet.md")
 	if err != nil {
@@ -146,7 +148,7 @@ func TestEachKeyOfAKubeletIsExplained(t *testing.T) {
 			for path, isList := range parts(key, field.Type) {
 				kind, there := kinds[path]
 				told := path == key && what != "same" || slices.ContainsFunc(strings.Split(path, ".")[1:], func(name string) bool { return strings.Contains(what, "`"+name+"`") })
-				if (!there || isList && kind == kindStrings) && !told {
+				if (!there || isList && kind == config.KindStrings) && !told {
 					t.Errorf("docs/from-kubelet.md: %s: %q, but %s is not the same", key, what, path)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"monopod/internal/config"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,7 +29,7 @@ func (p *program) downCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "all runs that were left")
 	flags := p.configFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := LoadConfig(flags, p.env)
+		cfg, err := config.Load(flags, p.env)
 		if err != nil {
 			return err
 		}
@@ -40,7 +41,7 @@ func (p *program) downCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) down(ctx context.Context, cfg *LoadedConfig, args []string, all bool) error {
+func (p *program) down(ctx context.Context, cfg *config.Loaded, args []string, all bool) error {
 	there, err := slots(cfg)
 	if err != nil {
 		return err

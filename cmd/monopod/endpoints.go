@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/config"
 	"monopod/node"
 	"monopod/node/apiserver"
 	"monopod/node/endpoints"
@@ -35,7 +36,7 @@ func (a *App) openEndpoints() {
 // newEndpoints returns what answers; named is how it calls the pod that has a name and a uid here.
 func (a *App) newEndpoints(named func(name, uid string) string) *endpoints.Endpoints {
 	checks, usage := a.checks(), namedUsage{a.stats, named}
-	configuration, _ := json.Marshal(a.cfg.nested()) // texts, numbers and lists of them always encode
+	configuration, _ := json.Marshal(a.cfg.Nested()) // texts, numbers and lists of them always encode
 	images := filepath.Join(a.cfg.RootDirectory, "containerd")
 	if a.cfg.ContainerRuntimeEndpoint != "" {
 		images = a.cfg.RootDirectory // where that containerd has them it does not tell
@@ -108,15 +109,15 @@ func (a *App) ports() (all []secure.Config) {
 		version, _ := secure.ParseVersion(cfg.TLSMinVersion) // checked when it was loaded
 		suites, _ := secure.ParseCipherSuites(cfg.TLSCipherSuites)
 		add(secure.Config{
-			Address: hostPort(cfg.Address, cfg.Port), Cert: a.certificate(), MinVersion: version, CipherSuites: suites,
+			Address: config.HostPort(cfg.Address, cfg.Port), Cert: a.certificate(), MinVersion: version, CipherSuites: suites,
 			Access: a.access(), Handler: a.overTCP.Handler(), Streams: endpoints.LongRunning,
 		})
 	}
 	if cfg.ReadOnlyPort > 0 {
-		add(secure.Config{Address: hostPort(cfg.Address, cfg.ReadOnlyPort), Handler: a.overTCP.ReadOnly()})
+		add(secure.Config{Address: config.HostPort(cfg.Address, cfg.ReadOnlyPort), Handler: a.overTCP.ReadOnly()})
 	}
 	if cfg.HealthzPort > 0 {
-		add(secure.Config{Address: hostPort(cfg.HealthzBindAddress, cfg.HealthzPort), Handler: a.ends.Healthz()})
+		add(secure.Config{Address: config.HostPort(cfg.HealthzBindAddress, cfg.HealthzPort), Handler: a.ends.Healthz()})
 	}
 	return all
 }
@@ -126,7 +127,7 @@ func (a *App) certificate() *secure.Certificate {
 		return secure.Files(a.cfg.TLSCertFile, a.cfg.TLSPrivateKeyFile, a.log)
 	}
 	ips := nodeIPs(a.machine.addresses, a.log)
-	own := secure.SelfSigned(filepath.Join(a.cfg.RootDirectory, "pki"), a.cfg.NodeName, func() []net.IP { return ipsOf(ips()) }, a.log)
+	own := secure.SelfSigned(filepath.Join(a.cfg.RootDirectory, "pki"), a.cfg.NodeName, func() []net.IP { return config.IpsOf(ips()) }, a.log)
 	if a.reporter != nil && a.cfg.ServerTLSBootstrap {
 		return secure.Issued(filepath.Join(a.cfg.CertDirectory, apiserver.ServingCertificateFile), own, a.log)
 	}
@@ -151,9 +152,9 @@ func (a *App) access() *secure.Access {
 		access.Tokens = append(access.Tokens, hook)
 	}
 	switch a.cfg.Authorization.Mode {
-	case authorizeRules:
+	case config.AuthorizeRules:
 		access.Authorizer = secure.Rules(a.cfg.Authorization.Rules)
-	case authorizeWebhook:
+	case config.AuthorizeWebhook:
 		access.Authorizer = hook
 	}
 	return access

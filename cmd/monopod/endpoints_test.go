@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"monopod/internal/testfiles"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -60,7 +61,7 @@ func TestTheDaemonAnswersOverTCPWhoMayAsk(t *testing.T) {
 	d := newDaemon(t, "address: "+addr, "port: 10250", "readOnlyPort: 10255", "healthzPort: 10248", "healthzBindAddress: "+addr,
 		"authentication: {tokenFile: tokens, anonymous: {enabled: true}}",
 		"authorization: {mode: Rules, rules: {'user:prometheus': [metrics, stats, 'create:proxy'], 'group:system:unauthenticated': [healthz]}}")
-	writeFile(t, d.path("tokens"), "0123456789abcdef,prometheus\n")
+	testfiles.Write(t, d.path("tokens"), "0123456789abcdef,prometheus\n")
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
 	d.start()
 	d.shows("Running", "get", "pods")
@@ -117,7 +118,7 @@ func reviewer(t *testing.T) (kubeconfig string) {
 	t.Cleanup(s.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
-	writeFile(t, kubeconfig, fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s', certificate-authority-data: %s}}]\nusers: [{name: u, user: {token: us}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n", s.URL, ca))
+	testfiles.Write(t, kubeconfig, fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s', certificate-authority-data: %s}}]\nusers: [{name: u, user: {token: us}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n", s.URL, ca))
 	return kubeconfig
 }
 

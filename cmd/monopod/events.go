@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"monopod/internal/config"
 	"monopod/node"
 	"monopod/node/events"
 )
@@ -101,7 +102,7 @@ func (p *program) findEvents(ctx context.Context, o *eventsOptions, f events.Fil
 	if down, _ := unanswered(err); !down {
 		return list, err
 	}
-	cfg, badConfig := LoadConfig(&configFlags{}, p.env)
+	cfg, badConfig := config.Load(&config.Flags{}, p.env)
 	if badConfig != nil {
 		return nil, err
 	}

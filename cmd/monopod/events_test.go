@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
 	"monopod/node/events"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
@@ -166,7 +167,7 @@ func TestEventsAreReadFromDiskWhenMonopodDoesNotRun(t *testing.T) {
 		t.Errorf("from disk (code %d):\n%s%s\nwhile it ran:\n%s", r.code, r.stdout, r.stderr, running)
 	}
 	p := d.program()
-	p.env.environ = append(p.env.environ, "MONOPOD_CONFIG="+d.path("config.yaml"))
+	p.env.Environ = append(p.env.Environ, "MONOPOD_CONFIG="+d.path("config.yaml"))
 	out, errs := &syncBuffer{}, &syncBuffer{}
 	p.stdout, p.stderr = out, errs
 	if code := p.run(t.Context(), []string{"events"}); code != exitOK || !strings.Contains(out.String(), "Stopping monopod; the pods keep running") ||
@@ -187,7 +188,7 @@ func TestEventsTellThatContainerdIsLostAndBack(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	up := make(chan struct{})
-	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
 		select {
 		case <-up:
 			return &fakeRuntime{Fake: d.fake}, nil

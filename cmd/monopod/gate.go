@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/boottime"
+	"monopod/internal/config"
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/drain"
@@ -169,7 +171,7 @@ func (g *gate) scheduleLocked() node.Schedule {
 	}
 	left, err := g.leftLocked()
 	if err != nil {
-		s.Unseen = oneLine(err.Error())
+		s.Unseen = printer.OneLine(err.Error())
 	}
 	for _, p := range left {
 		s.Stopping = append(s.Stopping, p.Key().String())
@@ -319,19 +321,13 @@ func (g *gate) dueLocked(s runner.PodStatus) bool { return priorityOf(&s.Pod.Spe
 // ending is how pods are stopped because the machine goes down.
 type ending struct {
 	// groups are by priority ascending; current is the one that is stopped now, after those before it.
-	groups  []shutdownGroup
+	groups  []config.ShutdownGroup
 	current int
 }
 
-// shutdownGroup are the pods from one priority up to that of the next group, and how long they may take.
-type shutdownGroup struct {
-	Priority int32
-	Grace    time.Duration
-}
-
 // groupOf is the group of a priority; one below all groups belongs to the first.
-func groupOf(groups []shutdownGroup, priority int32) int {
-	i, found := slices.BinarySearchFunc(groups, priority, func(g shutdownGroup, p int32) int { return cmp.Compare(g.Priority, p) })
+func groupOf(groups []config.ShutdownGroup, priority int32) int {
+	i, found := slices.BinarySearchFunc(groups, priority, func(g config.ShutdownGroup, p int32) int { return cmp.Compare(g.Priority, p) })
 	if !found {
 		i--
 	}

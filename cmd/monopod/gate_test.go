@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node/drain"
 	"monopod/runner"
@@ -129,7 +130,7 @@ func TestDrainSaysWhatHasNotStoppedInTime(t *testing.T) {
 
 func TestWhichGroupAPriorityIsIn(t *testing.T) {
 	t.Parallel()
-	groups := []shutdownGroup{{Priority: 10}, {Priority: 100}, {Priority: 2000000000}}
+	groups := []config.ShutdownGroup{{Priority: 10}, {Priority: 100}, {Priority: 2000000000}}
 	for priority, want := range map[int32]int{-5: 0, 0: 0, 10: 0, 99: 0, 100: 1, 1999999999: 1, 2000000000: 2, 2000001000: 2} {
 		if got := groupOf(groups, priority); got != want {
 			t.Errorf("%d: group %d, want %d", priority, got, want)
@@ -142,7 +143,7 @@ func TestWhatAShutdownSaysOfAPod(t *testing.T) {
 	pod := func(priority int32) *manifests.Pod {
 		return &manifests.Pod{Object: &corev1.Pod{Spec: corev1.PodSpec{Priority: &priority}}}
 	}
-	e := &ending{groups: []shutdownGroup{{0, 20 * time.Second}, {2000000000, 10 * time.Second}}}
+	e := &ending{groups: []config.ShutdownGroup{{Grace: 20 * time.Second}, {Priority: 2000000000, Grace: 10 * time.Second}}}
 	if r := e.rule(*pod(0).Object.Spec.Priority); r.Halt == nil || r.Halt.Grace != 20*time.Second || !r.Halt.Failed || !r.Halt.Bounded || r.Wait.Reason != "NodeShutdown" {
 		t.Errorf("%+v", r)
 	}

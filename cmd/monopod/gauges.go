@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node/stats"
 	"monopod/runner"
@@ -90,7 +91,7 @@ func diskUse(s runner.Size) stats.DiskUse {
 }
 
 // newCollector returns what reads the use of resources.
-func newCollector(cfg *Config, m machine, source stats.Source) (*stats.Collector, error) {
+func newCollector(cfg *config.Config, m machine, source stats.Source) (*stats.Collector, error) {
 	find := stats.FindHierarchies
 	if m.cgroups != nil {
 		find = m.cgroups

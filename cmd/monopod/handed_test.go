@@ -5,6 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -48,12 +50,12 @@ func TestEachKeyIsHandedToThePartThatItIsAbout(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, program := range []string{"shim", "runtime", "other"} {
-		writeFile(t, filepath.Join(dir, program), "")
+		testfiles.Write(t, filepath.Join(dir, program), "")
 		if err := os.Chmod(filepath.Join(dir, program), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	writeFile(t, filepath.Join(dir, "config.yaml"), `nodeName: node
+	testfiles.Write(t, filepath.Join(dir, "config.yaml"), `nodeName: node
 kubeconfig: kubeconfig
 shimPath: shim
 ociRuntime: ./runtime
@@ -75,11 +77,11 @@ systemReserved: {memory: 1Gi}
 podLogsMaxSize: 5Mi
 cniBinDirs: [bin]
 `)
-	loaded := map[string]*LoadedConfig{}
-	load := func(more string) *LoadedConfig {
+	loaded := map[string]*config.Loaded{}
+	load := func(more string) *config.Loaded {
 		if loaded[more] == nil {
-			writeFile(t, filepath.Join(dir, "config.d", "more.yaml"), or(more, "{}\n"))
-			cfg, err := loadIn(dir, nil, nil)
+			testfiles.Write(t, filepath.Join(dir, "config.d", "more.yaml"), or(more, "{}\n"))
+			cfg, err := loadIn(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +101,7 @@ cniBinDirs: [bin]
 	}
 	elsewhere := handedElsewhere()
 	var got strings.Builder
-	for _, key := range leavesOf(reflect.TypeFor[Config](), "") {
+	for _, key := range leavesOf(reflect.TypeFor[config.Config](), "") {
 		base := usual
 		if more := needs[key]; more != "" {
 			base = partsOf(t, load(more))
@@ -133,7 +135,7 @@ cniBinDirs: [bin]
 			t.Errorf("%s: there is no %s", key, test)
 		}
 	}
-	golden(t, "testdata/handed.golden", got.String())
+	testfiles.Compare(t, "testdata/handed.golden", got.String())
 }
 
 // testsIn is the text of files with tests.
@@ -168,10 +170,10 @@ func merged(a, b map[string]string) map[string]string {
 }
 
 // partsOf makes what the agent is made of, without starting any of it, and returns all values in there by their paths.
-func partsOf(t *testing.T, cfg *LoadedConfig) map[string]string {
+func partsOf(t *testing.T, cfg *config.Loaded) map[string]string {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	a := NewApp(cfg, log, machine{cgroups: mountedCgroups, addresses: func() ([]string, error) { return nil, nil }, gateways: func(*Config) ([]netip.Prefix, error) { return nil, nil }, capacity: func(string) (capacity.Machine, error) {
+	a := NewApp(cfg, log, machine{cgroups: mountedCgroups, addresses: func() ([]string, error) { return nil, nil }, gateways: func(*config.Config) ([]netip.Prefix, error) { return nil, nil }, capacity: func(string) (capacity.Machine, error) {
 		return capacity.Machine{MilliCPU: 8000, Memory: 64 << 30, Storage: 1 << 40, PIDs: 10000}, nil
 	}})
 	if err := a.measure(); err != nil {
@@ -192,7 +194,7 @@ func partsOf(t *testing.T, cfg *LoadedConfig) map[string]string {
 	}
 	a.openEndpoints()
 	handler, _ := containers.Handlers("seven")
-	evictions, err := cfg.pressure(cfg.PodsLimits.Memory > 0)
+	evictions, err := cfg.Pressure(cfg.PodsLimits.Memory > 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,8 +205,8 @@ func partsOf(t *testing.T, cfg *LoadedConfig) map[string]string {
 	d := dumper{out: map[string]string{}}
 	for name, part := range map[string]any{
 		"containers": containers, "apiserver": a.reporter, "endpoints": a.ends, "ports": a.ports(), "pool": a.poolConfig(nil), "images": a.images, "rollouts": rollouts,
-		"stats": collector, "sources": sources, "handler": handler, "order": cfg.sourceNames(), "resources": a.resources, "limits": cfg.PodsLimits, "shutdown": cfg.shutdownGroups(),
-		"pressure": evictions, "socket": a.server(), "budget": cfg.budgets(), "traces": a.newTraces(),
+		"stats": collector, "sources": sources, "handler": handler, "order": cfg.SourceNames(), "resources": a.resources, "limits": cfg.PodsLimits, "shutdown": cfg.ShutdownGroups(),
+		"pressure": evictions, "socket": a.server(), "budget": cfg.Budgets(), "traces": a.newTraces(),
 		"log": fmt.Sprintf("%T", newLogger(io.Discard, cfg.Logging).Handler()), "logs": newLogger(io.Discard, cfg.Logging).Enabled(t.Context(), slog.LevelInfo),
 	} {
 		d.seen = map[uintptr]bool{}
@@ -303,7 +305,7 @@ func fieldOf(v reflect.Value, key string) reflect.Value {
 }
 
 // changeKey gives a key another value, which need not be one that a file may have.
-func changeKey(t *testing.T, cfg *Config, key, dir string) {
+func changeKey(t *testing.T, cfg *config.Config, key, dir string) {
 	t.Helper()
 	special := map[string]any{
 		"containerLogMaxSize": "7Mi", "podLogsMaxSize": "7Mi", "imagePullBandwidth": "7Mi", "agentMemoryBudget": "70Mi", "agentCPUBudget": "700m",
@@ -311,12 +313,12 @@ func changeKey(t *testing.T, cfg *Config, key, dir string) {
 		"evictionHard": map[string]string{"nodefs.available": "7Mi"}, "evictionSoft": map[string]string{"memory.available": "7Mi"}, "evictionSoftGracePeriod": map[string]string{"memory.available": "7m"},
 		"evictionMinimumReclaim": map[string]string{"memory.available": "7Mi"}, "enforceNodeAllocatable": []string{"none"},
 		"systemReserved": map[string]string{"memory": "7Gi"}, "kubeReserved": map[string]string{"memory": "7Gi"}, "nodeCapacity": map[string]string{"memory": "700Gi"},
-		"memorySwap.swapBehavior": "LimitedSwap", "memoryReservationPolicy": "TieredReservation", "cpuManagerPolicy": "static", "authorization.mode": authorizeRules,
+		"memorySwap.swapBehavior": "LimitedSwap", "memoryReservationPolicy": "TieredReservation", "cpuManagerPolicy": "static", "authorization.mode": config.AuthorizeRules,
 		"runtimeHandlers": map[string]string{"seven": filepath.Join(dir, "other")},
 		"ociRuntime":      filepath.Join(dir, "other"), "shimPath": filepath.Join(dir, "other"), "logging.level": "error", "logging.format": "json",
-		"sources":                          []RemoteSource{{Name: "another", URL: "http://another", Period: time.Second, Timeout: time.Second, MaxSize: "7Mi"}},
-		"shutdownGracePeriodByPodPriority": []ShutdownGrace{{Priority: 7, Seconds: 7}}, "imagePolicy": []ImageRule{{Match: "r.io", Action: ruleDeny}},
-		"sourceOrder": []string{sourceApplied}, "tracing.endpoint": "localhost:7",
+		"sources":                          []config.RemoteSource{{Name: "another", URL: "http://another", Period: time.Second, Timeout: time.Second, MaxSize: "7Mi"}},
+		"shutdownGracePeriodByPodPriority": []config.ShutdownGrace{{Priority: 7, Seconds: 7}}, "imagePolicy": []config.ImageRule{{Match: "r.io", Action: config.RuleDeny}},
+		"sourceOrder": []string{config.SourceApplied}, "tracing.endpoint": "localhost:7",
 	}
 	field := fieldOf(reflect.ValueOf(cfg).Elem(), key)
 	if v, ok := special[key]; ok {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
 	"monopod/node/lockfile"
 	"monopod/node/systemd"
 	"monopod/runner"
@@ -19,7 +20,7 @@ var errHandedOver = errors.New("another agent takes over this machine")
 
 // waitForLock takes the lock file, if there is to be one, and waits while another agent holds it. A service manager is told
 // so: a service that waits has started, and is well.
-func waitForLock(ctx context.Context, cfg *LoadedConfig, manager *systemd.Notifier, log *slog.Logger) (*lockfile.Lock, error) {
+func waitForLock(ctx context.Context, cfg *config.Loaded, manager *systemd.Notifier, log *slog.Logger) (*lockfile.Lock, error) {
 	if cfg.LockFile == "" {
 		return nil, nil
 	}
@@ -64,7 +65,7 @@ func (a *App) handOver(ctx context.Context) error {
 	}
 	a.log.Warn("another agent takes over this machine", "lockFile", a.cfg.LockFile, "was", how, "pods", a.cfg.LockContentionPods)
 	a.tell(corev1.EventTypeNormal, "HandOver", "Somebody has "+how+" "+a.cfg.LockFile+"; monopod leaves the machine to them")
-	if a.cfg.LockContentionPods == contentionStop {
+	if a.cfg.LockContentionPods == config.ContentionStop {
 		a.gate.leave(ctx)
 	}
 	return errHandedOver

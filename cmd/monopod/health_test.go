@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"monopod/internal/boottime"
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/rollout"
@@ -76,7 +77,7 @@ func TestTheDaemonTellsHowItIs(t *testing.T) {
 func TestAPodOnItsWayToThePoolIsNotSeenYet(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	pods, err := manifests.Load("/m/web.yaml", []byte(podYAML("web", runtimetest.ScriptServe)), manifests.Options{Source: sourceFile})
+	pods, err := manifests.Load("/m/web.yaml", []byte(podYAML("web", runtimetest.ScriptServe)), manifests.Options{Source: config.SourceFile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestADaemonWithoutRuntimeIsAliveAndNotReady(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, `staticPodURL: "http://127.0.0.1:1/none"`)
 	opening := errors.New("no containerd")
-	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) { return nil, opening }
+	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) { return nil, opening }
 	d.start()
 	d.answers("/readyz", 500, "[-]runtime failed: no containerd\n[-]sources failed: source http has not been read yet\n[-]podsseen failed: no containerd\n[+]store ok\n")
 	d.answers("/livez", 200, "ok")

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"monopod/internal/printer"
 	"monopod/node"
 )
 
@@ -53,7 +54,7 @@ func (p *program) printHistory(h *node.History) {
 	rows := [][]string{{"REVISION", "OUTCOME", "AGE", "SOURCE", "NOTE"}}
 	for i := range h.Revisions {
 		r := &h.Revisions[i]
-		rows = append(rows, []string{strconv.Itoa(r.Number), r.Outcome, sinceText(r.Accepted, now), r.Source, oneLine(revisionNote(h, r))})
+		rows = append(rows, []string{strconv.Itoa(r.Number), r.Outcome, sinceText(r.Accepted, now), r.Source, printer.OneLine(revisionNote(h, r))})
 	}
 	p.table().printAll(rows)
 	for _, line := range []string{h.Rollback, h.Update} {

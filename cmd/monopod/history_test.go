@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"monopod/internal/testfiles"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -167,8 +168,8 @@ func TestUnifiedDiffIsWhatDiffPrints(t *testing.T) {
 		{"1\n2\n3\n4\n5\n6\n7\n8\n9", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10"},
 	} {
 		from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
-		writeFile(t, from, c[0]+"\n")
-		writeFile(t, to, c[1]+"\n")
+		testfiles.Write(t, from, c[0]+"\n")
+		testfiles.Write(t, to, c[1]+"\n")
 		out, _ := exec.Command("diff", "-U", "3", "--label", "f", "--label", "t", from, to).Output()
 		// diff leaves out the length of a range of one line
 		want := strings.NewReplacer("@@ -1 +1 @@", "@@ -1,1 +1,1 @@").Replace(string(out))

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"net"
 	"net/http"
 	"os"
@@ -403,16 +405,16 @@ func TestNoCommandPrintsWhatATerminalActsOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := strings.ReplaceAll(evil, "/", "")
-	writeFile(t, filepath.Join(dir, name+".yaml"), "apiVersion: v1\nkind: Pod\nmetadata: {name: "+strconv.QuoteToASCII(evil)+", "+strconv.QuoteToASCII(evil)+": 1}\n")
-	writeFile(t, filepath.Join(dir, name+".txt"), evil)
-	writeFile(t, filepath.Join(dir, name+".json"), `{"apiVersion":"v1","kind":`+jsonText(evil)+`,"metadata":{"name":"x"}}`)
-	writeFile(t, filepath.Join(dir, "evil.yaml"), "nodeName: "+strconv.QuoteToASCII(evil)+"\n"+strconv.QuoteToASCII(evil)+": "+strconv.QuoteToASCII(evil)+"\nsources: [{name: "+strconv.QuoteToASCII(evil)+", url: "+strconv.QuoteToASCII("http://"+evil)+"}]\n")
+	testfiles.Write(t, filepath.Join(dir, name+".yaml"), "apiVersion: v1\nkind: Pod\nmetadata: {name: "+strconv.QuoteToASCII(evil)+", "+strconv.QuoteToASCII(evil)+": 1}\n")
+	testfiles.Write(t, filepath.Join(dir, name+".txt"), evil)
+	testfiles.Write(t, filepath.Join(dir, name+".json"), `{"apiVersion":"v1","kind":`+jsonText(evil)+`,"metadata":{"name":"x"}}`)
+	testfiles.Write(t, filepath.Join(dir, "evil.yaml"), "nodeName: "+strconv.QuoteToASCII(evil)+"\n"+strconv.QuoteToASCII(evil)+": "+strconv.QuoteToASCII(evil)+"\nsources: [{name: "+strconv.QuoteToASCII(evil)+", url: "+strconv.QuoteToASCII("http://"+evil)+"}]\n")
 	good := d.path("good.yaml")
-	writeFile(t, good, podYAML("web", "x"))
+	testfiles.Write(t, good, podYAML("web", "x"))
 	covered := map[string]bool{}
 	run := func(socket string, args []string) {
 		p := d.program()
-		p.env.environ = []string{"MONOPOD_SOCKET=" + socket}
+		p.env.Environ = []string{"MONOPOD_SOCKET=" + socket}
 		out, errs := &syncBuffer{}, &syncBuffer{}
 		p.stdout, p.stderr = out, errs
 		p.run(t.Context(), args)
@@ -471,7 +473,7 @@ func actedOn(text string) string {
 func TestTheLogOfTheDaemonCannotBeForged(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var b strings.Builder
-		log := newLogger(&b, Logging{Level: "info", Format: format})
+		log := newLogger(&b, config.Logging{Level: "info", Format: format})
 		log.With(evil, evil).WithGroup(evil).Info(evil, evil, evil, "err", fmt.Errorf("%s", evil), "key", manifests.Key{Namespace: evil, Name: evil}, "list", []string{evil}, "bytes", []byte(evil), "any", hostile[node.Input]())
 		if bad := actedOn(b.String()); bad != "" || strings.Count(b.String(), "\n") != 1 {
 			t.Errorf("%s: %s in %q", format, bad, b.String())

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/printer"
 	"monopod/internal/regular"
 	"monopod/manifests"
 	"monopod/node"
@@ -87,12 +88,7 @@ type gcTrouble struct {
 }
 
 func (a *App) newImages() *images {
-	return &images{policy: a.cfg.imagePolicy(), board: a.board, pins: a.pins, tell: a.tell, log: a.log}
-}
-
-// imagePolicy says when images go.
-func (c *Config) imagePolicy() gc.Policy {
-	return gc.Policy{High: c.ImageGCHighThresholdPercent, Low: c.ImageGCLowThresholdPercent, MinAge: c.ImageMinimumGCAge, MaxAge: c.ImageMaximumGCAge}
+	return &images{policy: a.cfg.GarbagePolicy(), board: a.board, pins: a.pins, tell: a.tell, log: a.log}
 }
 
 func (m *images) current() (service imageService, preloaded bool) {
@@ -513,7 +509,7 @@ func (b *board) whyBlind() string {
 	if b.trouble == nil {
 		return node.ErrStarting.Error()
 	}
-	return oneLine(b.trouble.Error())
+	return printer.OneLine(b.trouble.Error())
 }
 
 // bytesText is a number of bytes for people.

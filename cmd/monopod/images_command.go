@@ -199,7 +199,7 @@ func (p *program) pull(ctx context.Context, o *pullOptions, refs []string) error
 // pullEnd says how a pull ended.
 func pullEnd(e node.PullEvent) string {
 	if e.State == node.PullFailed {
-		return strings.TrimPrefix(cmp.Or(e.Reason, "failed")+": "+oneLine(e.Error), ": ")
+		return strings.TrimPrefix(cmp.Or(e.Reason, "failed")+": "+printer.OneLine(e.Error), ": ")
 	}
 	text := e.Digest
 	if e.Total > 0 {

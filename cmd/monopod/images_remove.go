@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod/internal/printer"
 	"monopod/node"
 	"monopod/runner/ctrd/image"
 )
@@ -41,7 +42,7 @@ func (p *program) removeImages(ctx context.Context, o *clientFlags, r node.Image
 	for _, i := range answer.Images {
 		if i.Error != "" {
 			failed = true
-			p.errs().Printf("monopod: %s: %s\n", i.Image, oneLine(i.Error))
+			p.errs().Printf("monopod: %s: %s\n", i.Image, printer.OneLine(i.Error))
 			continue
 		}
 		p.out().Printf("%s: removed %s\n", i.Image, i.Digest)

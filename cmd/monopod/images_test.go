@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"monopod/internal/testfiles"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -127,7 +128,7 @@ func TestImagesGoWhenTheDiskIsFullAndItIsKnownWhoNeedsWhich(t *testing.T) {
 		c.has(all...)
 
 		broken := filepath.Join(t.TempDir(), "broken.yaml")
-		writeFile(t, broken, "kind: Pod\nspec:\n  containers:\n  - image: \"mended\"\n   name: c\n")
+		testfiles.Write(t, broken, "kind: Pod\nspec:\n  containers:\n  - image: \"mended\"\n   name: c\n")
 		docs := fmt.Sprintf(podOfImage, "a", "pod") + "  volumes: [{name: v, image: {reference: volume}}]\n---\n" +
 			"apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\nspec:\n  schedule: \"0 3 * * *\"\n  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: cron}]}}}}\n"
 		refused := watcher.Report{Source: "file", Input: broken, State: watcher.Refused}

@@ -16,6 +16,8 @@ import (
 
 	"monopod/internal/atomicfile"
 	"monopod/internal/bundle"
+	"monopod/internal/config"
+	"monopod/internal/printer"
 	"monopod/node/budget"
 	"monopod/node/systemd"
 	"monopod/node/why"
@@ -62,12 +64,12 @@ func thisHost() host {
 }
 
 // instanceOf returns the instance of a configuration: the zero one if the service starts it.
-func (h *host) instanceOf(cfg *LoadedConfig) why.Instance {
+func (h *host) instanceOf(cfg *config.Loaded) why.Instance {
 	unit, err := os.ReadFile(h.unit())
 	switch {
 	case err == nil && systemd.IsOurs(string(unit)) && ownUnit(cfg, string(unit)):
 		return why.Instance{}
-	case len(cfg.Files) == 0 || cfg.Files[0] == defaultConfigFile:
+	case len(cfg.Files) == 0 || cfg.Files[0] == config.DefaultFile:
 		return why.Instance{} // that may be a service of a package, which is written elsewhere
 	}
 	return why.Instance{Config: cfg.Files[0], Socket: cfg.Socket}
@@ -76,7 +78,7 @@ func (h *host) instanceOf(cfg *LoadedConfig) why.Instance {
 func systemctl(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, oneLine(strings.TrimSpace(string(out))))
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, printer.OneLine(strings.TrimSpace(string(out))))
 	}
 	return nil
 }
@@ -108,22 +110,22 @@ func (p *program) installCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.path, "path", "/usr/local/bin/monopod", "where the bundle is copied to")
 	cmd.Flags().BoolVar(&o.noStart, "no-start", false, "only write the files")
-	flags := &configFlags{set: cmd.Flags()}
-	cmd.Flags().StringVar(&flags.file, "config", "", "configuration `file` (default "+defaultConfigFile+" if it exists)")
+	flags := &config.Flags{Set: cmd.Flags()}
+	cmd.Flags().StringVar(&flags.File, "config", "", "configuration `file` (default "+config.DefaultFile+" if it exists)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := LoadConfig(&configFlags{file: flags.file}, p.env)
+		cfg, err := config.Load(&config.Flags{File: flags.File}, p.env)
 		if err != nil {
 			return err
 		}
-		if wrong, _ := cfg.faults(); len(wrong) > 0 {
+		if wrong, _ := cfg.ProviderFaults(); len(wrong) > 0 {
 			return wrong
 		}
 		if p.euid() != 0 {
 			return errors.New("install must be started by root; try sudo")
 		}
 		var args []string
-		if flags.file != "" {
-			file, err := filepath.Abs(flags.file)
+		if flags.File != "" {
+			file, err := filepath.Abs(flags.File)
 			if err != nil {
 				return err
 			}
@@ -134,7 +136,7 @@ func (p *program) installCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) install(ctx context.Context, cfg *LoadedConfig, o *installOptions, args []string) error {
+func (p *program) install(ctx context.Context, cfg *config.Loaded, o *installOptions, args []string) error {
 	h := &p.host
 	if !h.hasSystemd() {
 		return errors.New("systemd does not run here; have `monopod run` started by what does: see docs/machine.md")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +27,7 @@ func standInHost(t *testing.T, dir string, whole bool) (h host, calls func() str
 			t.Fatal(err)
 		}
 	}
-	writeFile(t, exe, "the program")
+	testfiles.Write(t, exe, "the program")
 	var all []string
 	h = host{
 		units: filepath.Join(dir, "units"), booted: filepath.Join(dir, "booted"), logind: []string{filepath.Join(dir, "logind")},
@@ -72,13 +74,13 @@ func TestInstallAndUninstall(t *testing.T) {
 	d.start()
 	d.phase("web", "Running")
 	d.end() // as systemctl stop does
-	writeFile(t, d.path("root", "drain.json"), `{"cordoned":true,"drain":{}}`)
-	writeFile(t, d.path("logs", "other"), "")
-	writeFile(t, d.path("root", "config.json"), "{}")
+	testfiles.Write(t, d.path("root", "drain.json"), `{"cordoned":true,"drain":{}}`)
+	testfiles.Write(t, d.path("logs", "other"), "")
+	testfiles.Write(t, d.path("root", "config.json"), "{}")
 	if err := os.Mkdir(d.path("logind"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, d.path("logind", "99-monopod.conf"), "")
+	testfiles.Write(t, d.path("logind", "99-monopod.conf"), "")
 	for stdin, want := range map[string]string{"": "nobody has answered", "no\n": ""} {
 		if r := command(stdin, "uninstall"); calls() != "" || !strings.Contains(r.stderr, want) || r.code != map[bool]int{true: 1}[want != ""] {
 			t.Errorf("%q: %+v", stdin, r)
@@ -115,7 +117,7 @@ func uninstaller(d *daemon, h host) func() (result, int) {
 		p, opened := d.program(), 0
 		out, errs := &syncBuffer{}, &syncBuffer{}
 		p.host, p.stdout, p.stderr = h, out, errs
-		p.machine.open = func(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error) {
+		p.machine.open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (Runtime, error) {
 			opened++
 			return d.prog.machine.open(ctx, cfg, log)
 		}
@@ -184,11 +186,11 @@ func TestUninstallLeavesTheServiceOfAnotherInstance(t *testing.T) {
 		if tt.own {
 			tt.args[1] = d.path("config.yaml")
 		}
-		writeFile(t, d.path("units", "monopod.service"), systemd.Unit("/usr/local/bin/monopod", tt.args...))
+		testfiles.Write(t, d.path("units", "monopod.service"), systemd.Unit("/usr/local/bin/monopod", tt.args...))
 		if err := os.Mkdir(d.path("logind"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		writeFile(t, d.path("logind", "99-monopod.conf"), "")
+		testfiles.Write(t, d.path("logind", "99-monopod.conf"), "")
 		r, _ := uninstaller(d, h)()
 		if r.code != exitOK || exists(d.path("units", "monopod.service")) == tt.own || exists(d.path("logind", "99-monopod.conf")) == tt.own || (calls() == "") == tt.own {
 			t.Errorf("%v: %+v", tt.args, r)
@@ -218,7 +220,7 @@ func TestUninstallKeepsDataAndStopsADaemonThatRuns(t *testing.T) {
 		}
 		return nil
 	})
-	writeFile(t, d.path("root", "precious"), "")
+	testfiles.Write(t, d.path("root", "precious"), "")
 	p := d.program()
 	p.host, _ = standInHost(t, dir, false)
 	p.machine.open = d.prog.machine.open
@@ -252,7 +254,7 @@ func TestInstallTouchesNothingOfOthers(t *testing.T) {
 		p.stderr = errs
 		return result{code: p.run(t.Context(), append(args, "--config", d.path("config.yaml"))), stderr: errs.String()}
 	}
-	writeFile(t, d.path("units", "monopod.service"), "[Unit]\nDescription=mine\n")
+	testfiles.Write(t, d.path("units", "monopod.service"), "[Unit]\nDescription=mine\n")
 	if r := command("install"); r.code != exitError || !strings.Contains(r.stderr, "not of `monopod install`") || calls() != "" {
 		t.Errorf("%+v", r)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/why"
@@ -94,7 +95,7 @@ func removed(r *ctrd.Removal) *corev1.Pod {
 func removalText(r *ctrd.Removal) string {
 	text := fmt.Sprintf("being removed: its containers have ended; mounts, network and cgroups are being removed for %s", time.Since(r.Since).Round(time.Second))
 	if r.Err != nil {
-		text += fmt.Sprintf(", which has failed %d times: %s", r.Failed, oneLine(r.Err.Error()))
+		text += fmt.Sprintf(", which has failed %d times: %s", r.Failed, printer.OneLine(r.Err.Error()))
 	}
 	return text
 }

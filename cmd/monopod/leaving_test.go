@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/runner/ctrd"
 	"monopod/runner/runtimetest"
@@ -33,7 +34,7 @@ func TestARemovedPodIsShownUntilNothingOfItIsLeft(t *testing.T) {
 		pod := &manifests.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}, Origin: manifests.Origin{File: "/m/" + name + ".yaml"}}
 		return ctrd.Removal{Pod: pod, UID: "u", Since: time.Now().Add(-20 * time.Second), Failed: 3, Err: errors.New("unmount /x: device or resource busy"), Next: time.Now().Add(8 * time.Second)}
 	}
-	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
 		return &removingRuntime{fakeRuntime{Fake: d.fake}, func() []ctrd.Removal {
 			if over.Load() {
 				return nil

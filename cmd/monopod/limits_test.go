@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"monopod/internal/testfiles"
 	"net"
 	"net/http"
 	"os"
@@ -79,7 +80,7 @@ func TestNoCommandWaitsForADaemonThatHangs(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	good := d.path("good.yaml")
-	writeFile(t, good, podYAML("web", "x"))
+	testfiles.Write(t, good, podYAML("web", "x"))
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
 	header := serveOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,7 +109,7 @@ func TestNoCommandWaitsForADaemonThatHangs(t *testing.T) {
 				wg.Go(func() {
 					p := d.program()
 					p.limits = testLimits()
-					p.env.environ = []string{"MONOPOD_SOCKET=" + daemon.socket}
+					p.env.Environ = []string{"MONOPOD_SOCKET=" + daemon.socket}
 					out, errs := &syncBuffer{}, &syncBuffer{}
 					p.stdout, p.stderr = out, errs
 					began := time.Now()
@@ -138,7 +139,7 @@ func TestWhyAnswersFromTheDiskWhenTheDaemonHangs(t *testing.T) {
 	d := newDaemon(t)
 	config := d.path("two.yaml")
 	for name, socket := range map[string]string{"silent": silentDaemon(t), "garbage": serveOn(t, http.NotFoundHandler())} {
-		writeFile(t, config, "socket: "+socket+"\n")
+		testfiles.Write(t, config, "socket: "+socket+"\n")
 		for _, c := range []struct {
 			args, words []string
 			env         string
@@ -149,9 +150,9 @@ func TestWhyAnswersFromTheDiskWhenTheDaemonHangs(t *testing.T) {
 		} {
 			p := d.program()
 			p.limits = testLimits()
-			p.env.environ = nil
+			p.env.Environ = nil
 			if c.env != "" {
-				p.env.environ = []string{"MONOPOD_SOCKET=" + socket, c.env}
+				p.env.Environ = []string{"MONOPOD_SOCKET=" + socket, c.env}
 			}
 			out, errs := &syncBuffer{}, &syncBuffer{}
 			p.stdout, p.stderr = out, errs
@@ -170,7 +171,7 @@ func TestATimeoutOfDrainCountsForTheRequestToo(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	p := d.program()
-	p.env.environ = []string{"MONOPOD_SOCKET=" + silentDaemon(t)}
+	p.env.Environ = []string{"MONOPOD_SOCKET=" + silentDaemon(t)}
 	errs := &syncBuffer{}
 	p.stderr = errs
 	if code := p.run(t.Context(), []string{"drain", "--timeout", "10ms"}); code != exitTimeout || !strings.Contains(errs.String(), "did not answer within 500ms") {
@@ -234,7 +235,7 @@ func TestTheRequestTimeoutIsThatOfTheFlagElseOfTheEnvironment(t *testing.T) {
 	} {
 		p := d.program()
 		p.limits = testLimits()
-		p.env.environ = []string{"MONOPOD_SOCKET=" + silentDaemon(t), c.environ}
+		p.env.Environ = []string{"MONOPOD_SOCKET=" + silentDaemon(t), c.environ}
 		errs := &syncBuffer{}
 		p.stderr = errs
 		if code := p.run(t.Context(), append([]string{"status"}, c.args...)); code != exitError || !strings.Contains(errs.String(), c.want) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"monopod/internal/testfiles"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestFindingTheLogOfAnInstance(t *testing.T) {
 			l := newLogFiles(filepath.Join(t.TempDir(), "pods"))
 			dir := filepath.Join(l.podLogsDir, "ns_p_u1", "c")
 			for _, f := range c.files {
-				writeFile(t, filepath.Join(dir, f), "")
+				testfiles.Write(t, filepath.Join(dir, f), "")
 			}
 			for id, f := range c.links {
 				if err := logs.Link(l.linksDir, logs.LinkName{Pod: "p", Namespace: "ns", Container: "c", ID: id}, filepath.Join(dir, f)); err != nil {

@@ -4,12 +4,13 @@ import (
 	"io"
 	"log/slog"
 
+	"monopod/internal/config"
 	"monopod/internal/printer"
 )
 
 // newLogger returns the logger of the daemon. The values have been checked with the configuration. slog quotes what is not
 // printable in text; in JSON it leaves C1 control characters and bidirectional overrides.
-func newLogger(w io.Writer, l Logging) *slog.Logger {
+func newLogger(w io.Writer, l config.Logging) *slog.Logger {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	o := &slog.HandlerOptions{Level: levels[l.Level]}
 	if l.Format == "json" {

@@ -127,7 +127,7 @@ func TestWhatWhySaysOfRefusedManifestsIsEnoughToMendThem(t *testing.T) {
 			for round := range rounds + 1 {
 				d.put("pod"+name[strings.LastIndexByte(name, '.'):], text)
 				r := d.program()
-				r.env.environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
+				r.env.Environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
 				var out, errs syncBuffer
 				r.stdout, r.stderr = &out, &errs
 				if code := r.run(t.Context(), []string{"why"}); code != exitOK {

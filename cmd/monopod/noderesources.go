@@ -43,11 +43,11 @@ func (a *App) measure() error {
 	if err != nil {
 		return err
 	}
-	reserved, err := a.cfg.reserved()
+	reserved, err := a.cfg.Reserved()
 	if err != nil {
 		return err
 	}
-	thresholds, err := a.cfg.pressure(false)
+	thresholds, err := a.cfg.Pressure(false)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (a *App) measure() error {
 		return err
 	}
 	a.resources = &nodeResources{machine: m.As(claimed), reserved: reserved, maxPods: a.cfg.MaxPods}
-	a.cfg.PodsLimits = a.cfg.enforced(m)
+	a.cfg.PodsLimits = a.cfg.Enforced(m)
 	if err := capacity.Check(a.resources.machine, reserved); err != nil {
 		a.log.Error("pods that request anything of it are not started", "err", err)
 	}
@@ -84,7 +84,7 @@ func (a *App) nodeLabels() map[string]string {
 	if a.only != nil {
 		return nil
 	}
-	return a.cfg.labels(platform())
+	return a.cfg.Labels(platform())
 }
 
 // platform is that of this machine.

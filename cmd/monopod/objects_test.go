@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -151,7 +152,7 @@ func TestWhatTheCommandsPrintOfObjects(t *testing.T) {
 			if r.stderr != "" {
 				got += "-- stderr --\n" + d.steady(r.stderr)
 			}
-			golden(t, filepath.Join("testdata", "objects", name+".txt"), got+fmt.Sprintf("-- exit code %d --\n", r.code))
+			testfiles.Compare(t, filepath.Join("testdata", "objects", name+".txt"), got+fmt.Sprintf("-- exit code %d --\n", r.code))
 		})
 	}
 	if r := d.cmd("get", "secret", "login", "-o", "json"); strings.Contains(r.stdout, "hunter2") || strings.Contains(r.stdout, "aHVudGVyMg") {
@@ -190,7 +191,7 @@ func TestScaleAndRestartChangeWhatWasApplied(t *testing.T) {
 	d := newDaemon(t)
 	d.start()
 	file := d.path("web.yaml")
-	writeFile(t, file, workloadsYAML())
+	testfiles.Write(t, file, workloadsYAML())
 	if r := d.cmd("apply", "-f", file, "--wait"); r.code != exitOK {
 		t.Fatal(r)
 	}
@@ -226,7 +227,7 @@ func TestScaleAndRestartChangeWhatWasApplied(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	d.shows("0/0", "get", "deploy", "web")
-	writeFile(t, file, podYAML("alone", runtimetest.ScriptServe))
+	testfiles.Write(t, file, podYAML("alone", runtimetest.ScriptServe))
 	if r := d.cmd("apply", "-f", file, "--wait"); r.code != exitOK {
 		t.Fatal(r)
 	}

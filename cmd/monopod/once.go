@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod/internal/config"
 	"monopod/internal/trial"
 )
 
@@ -39,11 +40,11 @@ func (p *program) onceCommand() *cobra.Command {
 	f.BoolVar(&o.failFast, "fail-fast", false, "do not wait for the others when a pod has failed")
 	f.BoolVar(&o.rules.Finish, "finish", false, "wait until pods with restartPolicy Never or OnFailure have finished, Ready is not enough")
 	f.StringVar(&o.env, "env", "", "append the variables that monopod up gives its command to this `file`, as for $GITHUB_ENV")
-	p.runFlags(cmd, &o.trialFlags, func(ctx context.Context, cfg *LoadedConfig, _ []string) error { return p.once(ctx, cfg, o) })
+	p.runFlags(cmd, &o.trialFlags, func(ctx context.Context, cfg *config.Loaded, _ []string) error { return p.once(ctx, cfg, o) })
 	return cmd
 }
 
-func (p *program) once(ctx context.Context, cfg *LoadedConfig, o *onceOptions) error {
+func (p *program) once(ctx context.Context, cfg *config.Loaded, o *onceOptions) error {
 	g, r, err := p.bringUp(ctx, cfg, &o.trialFlags, waitLimits{timeout: o.timeout, failFast: o.failFast})
 	if err != nil {
 		r.Result, r.Reason = trial.Failed, err.Error()
@@ -93,7 +94,7 @@ func (o *onceOptions) appendEnv(r trial.Report) error {
 	if err != nil {
 		return err
 	}
-	vars = append(vars, configKey{path: "socket"}.env()+"="+r.Run.Socket)
+	vars = append(vars, config.Key{Path: "socket"}.Env()+"="+r.Run.Socket)
 	_, err = f.WriteString(strings.Join(vars, "\n") + "\n")
 	return errors.Join(err, f.Close())
 }

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"monopod/internal/printer"
 	"monopod/node"
 	"monopod/runner"
 )
@@ -51,7 +51,7 @@ func rowOf(pod *corev1.Pod, now time.Time) podRow {
 	r := podRow{
 		namespace: pod.Namespace, name: pod.Name, ready: fmt.Sprintf("%d/%d", ready, lasting), status: podStatus(pod),
 		restarts: strconv.Itoa(restarts), age: age(pod, now), ip: or(pod.Status.PodIP, "<none>"), node: or(pod.Spec.NodeName, "<none>"),
-		revision: node.RevisionText(pod.Annotations), source: pod.Annotations[node.AnnotationSource], why: oneLine(pod.Annotations[node.AnnotationWhy]),
+		revision: node.RevisionText(pod.Annotations), source: pod.Annotations[node.AnnotationSource], why: printer.OneLine(pod.Annotations[node.AnnotationWhy]),
 	}
 	if pod.Annotations[node.AnnotationRollback] != "" {
 		r.status += ",RolledBack"
@@ -72,8 +72,6 @@ func age(pod *corev1.Pod, now time.Time) string {
 	}
 	return duration.HumanDuration(now.Sub(since))
 }
-
-func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
 
 func or(s, other string) string {
 	if s == "" {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node/pressure"
 	"monopod/node/stats"
@@ -33,7 +34,7 @@ func (a *App) newStrain() (*strain, error) {
 	if a.resources == nil {
 		return nil, nil
 	}
-	cfg, err := a.cfg.pressure(a.cfg.PodsLimits.Memory > 0)
+	cfg, err := a.cfg.Pressure(a.cfg.PodsLimits.Memory > 0)
 	if err != nil || len(cfg.Thresholds) == 0 {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func (a *App) newStrain() (*strain, error) {
 }
 
 // imageDirectory is where images are.
-func imageDirectory(cfg *Config) string {
+func imageDirectory(cfg *config.Config) string {
 	if cfg.ContainerRuntimeEndpoint == "" {
 		return cfg.RootDirectory
 	}

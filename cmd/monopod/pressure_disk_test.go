@@ -3,18 +3,19 @@ package main
 import (
 	"testing"
 
+	"monopod/internal/config"
 	"monopod/runner/ctrd/bounded"
 )
 
 // The highest threshold of a disk counts, whatever signal has it.
 func TestImagesLeaveWhatPodsAreEvictedFor(t *testing.T) {
-	c := &Config{EvictionHard: map[string]string{"nodefs.available": "10%", "imagefs.available": "15%", "nodefs.inodesFree": "5%", "memory.available": "90%"}}
-	p, err := c.pressure(false)
+	c := &config.Config{EvictionHard: map[string]string{"nodefs.available": "10%", "imagefs.available": "15%", "nodefs.inodesFree": "5%", "memory.available": "90%"}}
+	p, err := c.Pressure(false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const gib = 1 << 30
-	if got, want := evictsBelow(p.Thresholds)(bounded.Room{Bytes: 100 * gib, Inodes: 1000}), (bounded.Room{Bytes: 15 * gib, Inodes: 50}); got != want {
+	if got, want := config.EvictsBelow(p.Thresholds)(bounded.Room{Bytes: 100 * gib, Inodes: 1000}), (bounded.Room{Bytes: 15 * gib, Inodes: 50}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod/internal/config"
 	"monopod/internal/printer"
 	"monopod/node"
 	"monopod/node/capacity"
@@ -37,7 +38,7 @@ type program struct {
 	stdin   io.Reader
 	stdout  io.Writer
 	stderr  io.Writer
-	env     configEnv
+	env     config.Environment
 	machine machine
 	host    host
 	// euid tells whether this is root.
@@ -53,7 +54,7 @@ type program struct {
 }
 
 func newProgram() *program {
-	return &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: osConfigEnv(), machine: machine{
+	return &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, env: config.OSEnvironment(), machine: machine{
 		open: openCtrd, addresses: node.Addresses, capacity: capacity.Read, gateways: resolverGateways, patience: lockPatience,
 		runs: runMachine{subnetLocks: "/run/monopod-subnets.lock", free: network.Free, keep: keepRun},
 	}, host: thisHost(), euid: os.Geteuid}
@@ -102,7 +103,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if cmd.Annotations[ownCodes] != "" {
 		usage = exitNotRun
 	}
-	if _, ok := errors.AsType[ConfigError](err); ok {
+	if _, ok := errors.AsType[config.Problems](err); ok {
 		return usage
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
@@ -138,7 +139,7 @@ func (p *program) root() *cobra.Command {
 			for _, c := range cmd.Commands() {
 				names = append(names, c.Name())
 			}
-			return usagef("unknown command %q%s", args[0], appendHint(didYouMean(args[0], names)))
+			return usagef("unknown command %q%s", args[0], appendHint(config.DidYouMean(args[0], names)))
 		},
 	}
 	root.SetIn(p.stdin)
@@ -198,4 +199,12 @@ func oneOfOutputs(output string, allowed ...string) error {
 		return nil
 	}
 	return usagef("unknown output format %q; one of %s", output, strings.Join(allowed, ", "))
+}
+
+// configFlags gives cmd --config and a flag for each key. There are so many that only commands that are named get them.
+func (p *program) configFlags(cmd *cobra.Command) *config.Flags {
+	if p.words != nil && !slices.Contains(p.words, cmd.Name()) {
+		return &config.Flags{Set: cmd.Flags()}
+	}
+	return config.AddFlags(cmd.Flags())
 }

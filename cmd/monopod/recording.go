@@ -94,7 +94,7 @@ func (a *App) tidy(d watcher.Desired) {
 		return
 	}
 	a.tidied = true
-	if err := watcher.RemoveCopies(a.cfg.copiesDirectory(), d.Order); err != nil {
+	if err := watcher.RemoveCopies(a.cfg.CopiesDirectory(), d.Order); err != nil {
 		a.log.Warn("remove the copies of sources that are no more", "err", err)
 	}
 }

@@ -8,14 +8,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"monopod/internal/config"
 	"monopod/node/names"
 	"monopod/runner/ctrd/network"
-)
-
-// Values of podDNS.
-const (
-	podDNSAuto = "auto"
-	podDNSOff  = "off"
 )
 
 const (
@@ -28,7 +23,7 @@ const (
 )
 
 // resolverGateways returns the addresses of monopod's own bridge; none when the host has its own network.
-func resolverGateways(cfg *Config) ([]netip.Prefix, error) {
+func resolverGateways(cfg *config.Config) ([]netip.Prefix, error) {
 	return network.Gateways(network.Config{ConfDir: cfg.CNIConfDir, BinDirs: newFinder().cniDirs(cfg.CNIBinDirs), PodCIDR: cfg.PodCIDR})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod/internal/config"
 	"monopod/node/systemd"
 )
 
@@ -22,10 +23,10 @@ func (p *program) runCommand() *cobra.Command {
 }
 
 // asRoot makes cmd load its configuration and do its work, and refuse with denial without root.
-func (p *program) asRoot(cmd *cobra.Command, denial string, do func(context.Context, *LoadedConfig) error) {
+func (p *program) asRoot(cmd *cobra.Command, denial string, do func(context.Context, *config.Loaded) error) {
 	flags := p.configFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := LoadConfig(flags, p.env)
+		cfg, err := config.Load(flags, p.env)
 		if err != nil {
 			return err
 		}
@@ -37,7 +38,7 @@ func (p *program) asRoot(cmd *cobra.Command, denial string, do func(context.Cont
 }
 
 // serve runs an App until ctx ends.
-func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
+func (p *program) serve(ctx context.Context, cfg *config.Loaded) error {
 	manager := p.manager
 	if manager == nil {
 		manager = systemd.FromEnvironment() // before anything is started that would inherit it
@@ -60,7 +61,7 @@ func (p *program) serve(ctx context.Context, cfg *LoadedConfig) error {
 	if cfg.ExitOnLockContention {
 		app.lock = lock
 	}
-	if len(cfg.shutdownGroups()) > 0 {
+	if len(cfg.ShutdownGroups()) > 0 {
 		app.shutdown = app.newShutdown(p.host)
 	}
 	held := reserveAgain(cfg, log)

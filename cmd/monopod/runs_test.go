@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"net"
 	"os"
 	"os/exec"
@@ -38,9 +40,9 @@ type runBench struct {
 	// fail is given to machines that are made.
 	fail func(manifests.Key, runner.Action) error
 	// kept are the configurations of runs that were left.
-	kept []*LoadedConfig
+	kept []*config.Loaded
 	// opened gets the configuration of each runtime that is opened.
-	opened []*LoadedConfig
+	opened []*config.Loaded
 }
 
 func newRunBench(t *testing.T) *runBench {
@@ -58,7 +60,7 @@ func (b *runBench) machine(root string) *runtimetest.Fake {
 	return b.machines[root]
 }
 
-func (b *runBench) keep(_ context.Context, cfg *LoadedConfig, file string) error {
+func (b *runBench) keep(_ context.Context, cfg *config.Loaded, file string) error {
 	b.kept = append(b.kept, cfg)
 	_, err := os.Stat(file)
 	return err
@@ -67,7 +69,7 @@ func (b *runBench) keep(_ context.Context, cfg *LoadedConfig, file string) error
 // prog returns a command line with its own output.
 func (b *runBench) prog() (*program, *bytes.Buffer, *bytes.Buffer) {
 	p := b.program()
-	p.machine.open = func(_ context.Context, cfg *LoadedConfig, _ *slog.Logger) (Runtime, error) {
+	p.machine.open = func(_ context.Context, cfg *config.Loaded, _ *slog.Logger) (Runtime, error) {
 		f := b.machine(cfg.RootDirectory)
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -75,7 +77,7 @@ func (b *runBench) prog() (*program, *bytes.Buffer, *bytes.Buffer) {
 		return &fakeRuntime{Fake: f}, nil
 	}
 	p.machine.runs = runMachine{subnetLocks: b.path("subnets.lock"), free: func(string) error { return nil }, keep: b.keep}
-	p.env.environ = append(p.env.environ, "PATH="+os.Getenv("PATH"))
+	p.env.Environ = append(p.env.Environ, "PATH="+os.Getenv("PATH"))
 	out, errs := &bytes.Buffer{}, &bytes.Buffer{}
 	p.stdout, p.stderr = out, errs
 	return p, out, errs
@@ -97,7 +99,7 @@ func (b *runBench) doContext(ctx context.Context, args ...string) result {
 func (b *runBench) file(name, text string) string {
 	b.t.Helper()
 	path := b.path(name)
-	writeFile(b.t, path, text)
+	testfiles.Write(b.t, path, text)
 	return path
 }
 
@@ -286,7 +288,7 @@ func TestARuntimeThatCannotBeOpenedEndsARun(t *testing.T) {
 	t.Parallel()
 	b := newRunBench(t)
 	p, _, errs := b.prog()
-	p.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+	p.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
 		return nil, errors.New("runc is not in PATH")
 	}
 	code := p.run(t.Context(), []string{"once", "--rm", "--config", b.path("config.yaml"), "-f", b.file("web.yaml", podYAML("web", runtimetest.ScriptServe))})
@@ -452,7 +454,7 @@ func TestWhatOnceLeavesIsLookedAfterAndDownRemovesIt(t *testing.T) {
 
 // firstSlot is the first slot of the bench.
 func firstSlot(b *runBench) *slot {
-	c := &LoadedConfig{}
+	c := &config.Loaded{}
 	c.RootDirectory, c.StateDirectory = b.path("root"), b.path("run")
 	return newSlot(c, 0)
 }
@@ -572,7 +574,7 @@ func TestASlotThatOthersTakeAndDropIsHeldOrTakenWhole(t *testing.T) {
 
 func TestASubnetThatIsTakenIsNotChosen(t *testing.T) {
 	b := newRunBench(t)
-	cfg, err := LoadConfig(&configFlags{file: b.path("config.yaml")}, b.program().env)
+	cfg, err := config.Load(&config.Flags{File: b.path("config.yaml")}, b.program().env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -597,8 +599,8 @@ func TestASubnetThatIsTakenIsNotChosen(t *testing.T) {
 
 func TestTheConfigurationOfARunIsReadAsItWasWritten(t *testing.T) {
 	b := newRunBench(t)
-	writeFile(t, b.path("config.yaml"), "rootDirectory: root\nstateDirectory: run\nstaticPodURL: http://example.com/\nstaticPodURLHeader: {Authorization: [secret]}\nsources: [{name: fleet, url: https://example.com/fleet}]\nsourceOrder: [fleet]\nregistryConfig: auth.json\nmaxPods: 7\ncpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\nruntimeHandlers: {x: crun}\nallowedUnsafeSysctls: [net.core.*]\n")
-	base, err := LoadConfig(&configFlags{file: b.path("config.yaml")}, b.program().env)
+	testfiles.Write(t, b.path("config.yaml"), "rootDirectory: root\nstateDirectory: run\nstaticPodURL: http://example.com/\nstaticPodURLHeader: {Authorization: [secret]}\nsources: [{name: fleet, url: https://example.com/fleet}]\nsourceOrder: [fleet]\nregistryConfig: auth.json\nmaxPods: 7\ncpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\nruntimeHandlers: {x: crun}\nallowedUnsafeSysctls: [net.core.*]\n")
+	base, err := config.Load(&config.Flags{File: b.path("config.yaml")}, b.program().env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"monopod/internal/config"
 	"monopod/node"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/bounded"
@@ -23,7 +24,7 @@ import (
 const shimName = "containerd-shim-monopod-v2"
 
 // openCtrd opens the containerd runtime that the configuration describes.
-func openCtrd(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error) {
+func openCtrd(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (Runtime, error) {
 	c, err := ctrdConfig(cfg, log)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ type ctrdRuntime struct{ *ctrd.Runtime }
 func (r ctrdRuntime) Images() imageService { return r.Runtime.Images() }
 
 // ctrdConfig translates the configuration and finds the programs.
-func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
+func ctrdConfig(cfg *config.Loaded, log *slog.Logger) (ctrd.Config, error) {
 	f := newFinder()
 	shim, err := f.shim(cfg.ShimPath)
 	if err != nil {
@@ -52,7 +53,7 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 	if err != nil {
 		return ctrd.Config{}, err
 	}
-	pressure, err := cfg.pressure(false)
+	pressure, err := cfg.Pressure(false)
 	if err != nil {
 		return ctrd.Config{}, err
 	}
@@ -72,8 +73,8 @@ func ctrdConfig(cfg *LoadedConfig, log *slog.Logger) (ctrd.Config, error) {
 			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil,
 			PortsDir: hostPortsDir, Listeners: portListeners, Log: log,
 		},
-		Image: image.Config{Snapshotter: cfg.Snapshotter, Access: cfg.registryAccess(log), Limits: cfg.pullLimits(), Rules: cfg.imageRules(), PreloadDirs: cfg.PreloadDirectories, Disk: bounded.Disk{Keep: evictsBelow(pressure.Thresholds)}, Log: log},
-		Logs:  logLimits(&cfg.Config), Events: cfg.Events,
+		Image: image.Config{Snapshotter: cfg.Snapshotter, Access: cfg.RegistryAccess(log), Limits: cfg.PullLimits(), Rules: cfg.ImageRules(), PreloadDirs: cfg.PreloadDirectories, Disk: bounded.Disk{Keep: config.EvictsBelow(pressure.Thresholds)}, Log: log},
+		Logs:  config.LogLimits(&cfg.Config), Events: cfg.Events,
 		Log: log,
 	}, nil
 }
@@ -104,7 +105,7 @@ func portListeners(wanted func(port int) bool) ([]hostports.Process, error) {
 }
 
 // enforcement translates how resources are enforced.
-func enforcement(cfg *Config) spec.Enforcement {
+func enforcement(cfg *config.Config) spec.Enforcement {
 	return spec.Enforcement{
 		NoCPUQuota:           !cfg.CPUCFSQuota,
 		CPUPeriod:            uint64(cfg.CPUCFSQuotaPeriod.Microseconds()),

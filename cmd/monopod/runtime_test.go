@@ -1,6 +1,7 @@
 package main
 
 import (
+	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,7 @@ import (
 func executable(t *testing.T, elem ...string) string {
 	t.Helper()
 	path := filepath.Join(elem...)
-	writeFile(t, path, "#!/bin/sh\n")
+	testfiles.Write(t, path, "#!/bin/sh\n")
 	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestTheSystemsOCIRuntimeComesBeforeTheShippedOne(t *testing.T) {
 	if got, err := f.ociRuntime(beside); got != beside || err != nil {
 		t.Errorf("by path: %q %v", got, err)
 	}
-	writeFile(t, filepath.Join(dir, "not-executable"), "")
+	testfiles.Write(t, filepath.Join(dir, "not-executable"), "")
 	if got, err := f.ociRuntime(filepath.Join(dir, "not-executable")); err == nil {
 		t.Errorf("not executable: %q", got)
 	}
@@ -113,7 +114,7 @@ func TestCNIPluginsAreOursUnlessConfigured(t *testing.T) {
 func TestEachConfigurationKeyReachesTheRuntime(t *testing.T) {
 	dir := t.TempDir()
 	shim, oci := executable(t, dir, "shim"), executable(t, dir, "crun")
-	writeFile(t, filepath.Join(dir, "config.yaml"), `rootDirectory: root
+	testfiles.Write(t, filepath.Join(dir, "config.yaml"), `rootDirectory: root
 stateDirectory: /run/x
 podLogsDir: logs/pods
 nodeName: n
@@ -144,7 +145,7 @@ memoryThrottlingFactor: 0.8
 memoryReservationPolicy: TieredReservation
 singleProcessOOMKill: true
 `)
-	cfg, err := loadIn(dir, nil, nil)
+	cfg, err := loadIn(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

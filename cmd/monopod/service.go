@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/printer"
 	"monopod/node"
 	"monopod/node/systemd"
 )
@@ -122,7 +123,7 @@ func (a *App) statusLine() (line string, ready bool) {
 		return "starting", false
 	}
 	if err != nil {
-		return "containers cannot be seen: " + oneLine(err.Error()), false
+		return "containers cannot be seen: " + printer.OneLine(err.Error()), false
 	}
 	running, done := 0, 0
 	for i := range pods {

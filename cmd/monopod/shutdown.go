@@ -20,6 +20,7 @@ import (
 
 	"monopod/internal/atomicfile"
 	"monopod/internal/boottime"
+	"monopod/internal/config"
 	"monopod/node/systemd"
 	"monopod/runner"
 )
@@ -49,7 +50,7 @@ type logind interface {
 //	connect -> take the lock -> wait for PrepareForShutdown -> group after group -> give the lock back
 type shutdown struct {
 	gate    *gate
-	groups  []shutdownGroup
+	groups  []config.ShutdownGroup
 	log     *slog.Logger
 	marker  shutdownMarker
 	connect func(context.Context) (logind, error)
@@ -62,7 +63,7 @@ type shutdown struct {
 
 func (a *App) newShutdown(h host) *shutdown {
 	s := &shutdown{
-		gate: a.gate, groups: a.cfg.shutdownGroups(), log: a.log, tell: a.tell, there: h.hasSystemd,
+		gate: a.gate, groups: a.cfg.ShutdownGroups(), log: a.log, tell: a.tell, there: h.hasSystemd,
 		marker:  shutdownMarker{filepath.Join(a.cfg.RootDirectory, "graceful_node_shutdown_state"), a.gate.store.Boot()},
 		connect: h.connect, allow: func(d time.Duration) error { return systemd.AllowDelay(d, h.logind...) },
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"os"
 	"strings"
 	"sync"
@@ -156,7 +158,7 @@ func TestAShutdownStopsPodsByPriorityThenLetsTheMachineGo(t *testing.T) {
 	d.end()
 	d.prog.host.booted = d.path("none") // it is too late for logind
 	open := d.prog.machine.open
-	d.prog.machine.open = func(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error) {
+	d.prog.machine.open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (Runtime, error) {
 		if !strings.Contains(d.log.String(), "the machine was shutting down when monopod ended") {
 			t.Error("pods could be started before it is known that the machine is going down")
 		}
@@ -168,7 +170,7 @@ func TestAShutdownStopsPodsByPriorityThenLetsTheMachineGo(t *testing.T) {
 	// The machine has been started again: another boot.
 	d.end()
 	d.prog.machine.open = open
-	writeFile(t, d.path("root", "graceful_node_shutdown_state"), strings.Replace(marker, `"boot":"`, `"boot":"another-`, 1))
+	testfiles.Write(t, d.path("root", "graceful_node_shutdown_state"), strings.Replace(marker, `"boot":"`, `"boot":"another-`, 1))
 	d.start()
 	for _, name := range []string{"usual", "vital", "late"} {
 		d.phase(name, "Running")
@@ -238,7 +240,7 @@ func TestWhatDoesNotStopInTimeIsNamed(t *testing.T) {
 	t.Parallel()
 	log := &syncBuffer{}
 	g := newGate(nil, newBoard(), slog.New(slog.DiscardHandler))
-	s := &shutdown{gate: g, groups: []shutdownGroup{{Grace: time.Millisecond}}, log: slog.New(slog.NewTextHandler(log, nil)), tell: func(string, string, string) {}, marker: shutdownMarker{path: t.TempDir() + "/none/marker"}}
+	s := &shutdown{gate: g, groups: []config.ShutdownGroup{{Grace: time.Millisecond}}, log: slog.New(slog.NewTextHandler(log, nil)), tell: func(string, string, string) {}, marker: shutdownMarker{path: t.TempDir() + "/none/marker"}}
 	s.stop(t.Context(), "a test") // nothing is known of any pod
 	if !g.isEnding() || !strings.Contains(log.String(), "the machine may go down") {
 		t.Errorf("%s", log)

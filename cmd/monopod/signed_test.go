@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"monopod/internal/testfiles"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -156,8 +157,8 @@ func TestSignaturesAndRegistriesOfTheConfigurationAreChecked(t *testing.T) {
 	} {
 		t.Run(entry, func(t *testing.T) {
 			dir := t.TempDir()
-			writeFile(t, filepath.Join(dir, "config.yaml"), "sources: [{name: a, "+entry+"}]\n")
-			if _, err := loadIn(dir, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+			testfiles.Write(t, filepath.Join(dir, "config.yaml"), "sources: [{name: a, "+entry+"}]\n")
+			if _, err := loadIn(dir); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		})
@@ -174,7 +175,7 @@ func TestTheExampleOfSigningMakesWhatIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "key.pem")
-	writeFile(t, path, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+	testfiles.Write(t, path, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
 	sign := func(body string, version string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "../../examples/signed/sign.sh", path, version)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/internal/atomicfile"
+	"monopod/internal/config"
 	"monopod/internal/trial"
 )
 
@@ -43,26 +44,26 @@ type runMachine struct {
 	// free returns an error when a subnet overlaps what the machine has.
 	free func(podCIDR string) error
 	// keep starts the agent that looks after the pods that `once` leaves.
-	keep func(ctx context.Context, cfg *LoadedConfig, configFile string) error
+	keep func(ctx context.Context, cfg *config.Loaded, configFile string) error
 }
 
 // slot is a slot that this process has.
 type slot struct {
 	number      int
-	base        *LoadedConfig
+	base        *config.Loaded
 	root, state string
 	held        locks
 	// subnet is open while a subnet is locked.
 	subnet *os.File
 }
 
-func newSlot(base *LoadedConfig, number int) *slot {
+func newSlot(base *config.Loaded, number int) *slot {
 	n := strconv.Itoa(number)
 	return &slot{number: number, base: base, root: filepath.Join(base.RootDirectory+runsSuffix, n), state: filepath.Join(base.StateDirectory+runsSuffix, n)}
 }
 
 // slots returns those that exist, by number.
-func slots(base *LoadedConfig) ([]*slot, error) {
+func slots(base *config.Loaded) ([]*slot, error) {
 	entries, err := os.ReadDir(base.RootDirectory + runsSuffix)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("look for runs: %w", err)
@@ -153,7 +154,7 @@ func unlockByte(f *os.File, subnet string) error {
 }
 
 // config is the configuration of a run in the slot: that of the daemon, with places, names and a subnet of its own.
-func (s *slot) config(subnet string) *LoadedConfig {
+func (s *slot) config(subnet string) *config.Loaded {
 	c := *s.base
 	c.Sources = maps.Clone(s.base.Sources)
 	sum := sha256.Sum256([]byte(s.root))
@@ -174,7 +175,7 @@ func (s *slot) config(subnet string) *LoadedConfig {
 }
 
 // write notes that the slot is in use, and for what: whoever finds the note without the lock knows what to remove.
-func (s *slot) write(cfg *LoadedConfig) error {
+func (s *slot) write(cfg *config.Loaded) error {
 	text, err := cfg.YAML()
 	if err == nil {
 		err = s.writeFile(runFile, []byte(text))
@@ -198,8 +199,8 @@ func (s *slot) writeFile(name string, content []byte) error {
 }
 
 // read returns what write has noted.
-func (s *slot) read() (*LoadedConfig, error) {
-	cfg, err := LoadConfig(&configFlags{file: filepath.Join(s.root, runFile)}, configEnv{workDir: s.root, hostname: os.Hostname})
+func (s *slot) read() (*config.Loaded, error) {
+	cfg, err := config.Load(&config.Flags{File: filepath.Join(s.root, runFile)}, config.Environment{WorkDir: s.root, Hostname: os.Hostname})
 	if err != nil {
 		return nil, fmt.Errorf("run %d: %w", s.number, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"monopod/internal/testfiles"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -101,7 +102,7 @@ func TestPodsOfSeveralURLsStartOfflineFromTheirCopiesAndGoWithTheirSource(t *tes
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, d.path("config.yaml"), strings.Replace(string(config), both, "sources: ["+fleet+"]", 1))
+	testfiles.Write(t, d.path("config.yaml"), strings.Replace(string(config), both, "sources: ["+fleet+"]", 1))
 	d.start()
 	d.gone("site")
 	d.shows("both", "get", "pods") // the other source has it too
@@ -139,8 +140,8 @@ func TestTheSourcesInTheDocsAreAConfiguration(t *testing.T) {
 		t.Fatal("there is no configuration in docs/change.md")
 	}
 	dir := t.TempDir()
-	writeFile(t, dir+"/config.yaml", text)
-	cfg, err := loadIn(dir, nil, nil)
+	testfiles.Write(t, dir+"/config.yaml", text)
+	cfg, err := loadIn(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func TestASourceThatIsRenamedKeepsItsPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, d.path("config.yaml"), strings.Replace(string(config), "name: fleet,", "name: fleet2,", 1))
+	testfiles.Write(t, d.path("config.yaml"), strings.Replace(string(config), "name: fleet,", "name: fleet2,", 1))
 	web.body.Store(&map[string]string{}) // the new source has no answer yet
 	d.put("other.yaml", podYAML("other", runtimetest.ScriptServe))
 	d.start()

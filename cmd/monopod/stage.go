@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
 	"monopod/internal/trial"
 	"monopod/manifests"
 	"monopod/watcher"
@@ -38,7 +39,7 @@ func (c *content) set() watcher.Set {
 	return watcher.Set{Source: stagedName, Pods: c.pods, Objects: c.objects, Workloads: c.workloads, Reports: c.reports}
 }
 
-const stagedName = sourceFile
+const stagedName = config.SourceFile
 
 // staged is a watcher.Source that has been read before, and that can be emptied once.
 type staged struct {
@@ -81,7 +82,7 @@ func send(ctx context.Context, out chan<- watcher.Set, set watcher.Set) bool {
 type stage struct {
 	p      *program
 	slot   *slot
-	cfg    *LoadedConfig
+	cfg    *config.Loaded
 	app    *App
 	source *staged
 	log    *os.File
@@ -101,7 +102,7 @@ type stage struct {
 }
 
 // newStage starts the agent of a run in a slot that is held. It goes on until end, whatever becomes of ctx.
-func (p *program) newStage(ctx context.Context, s *slot, cfg *LoadedConfig, c *content) (*stage, error) {
+func (p *program) newStage(ctx context.Context, s *slot, cfg *config.Loaded, c *content) (*stage, error) {
 	if err := s.write(cfg); err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func (p *program) newStage(ctx context.Context, s *slot, cfg *LoadedConfig, c *c
 	}
 	m := p.machine
 	failures := 0
-	m.open = func(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error) {
+	m.open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (Runtime, error) {
 		rt, err := p.machine.open(ctx, cfg, log)
 		switch failures++; {
 		case err == nil:

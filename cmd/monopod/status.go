@@ -19,7 +19,7 @@ import (
 // cost is what this process and its shims cost.
 func (a *App) cost() node.Agent {
 	now := boottime.Since()
-	out := node.Agent{PID: os.Getpid(), Version: version(), Conditions: a.strain.conditions(), Warnings: a.cfg.warnings()}
+	out := node.Agent{PID: os.Getpid(), Version: version(), Conditions: a.strain.conditions(), Warnings: a.cfg.ProviderWarnings()}
 	out.Agent.Add("/proc", out.PID, now)
 	for _, pid := range budget.Children("/proc", shimName, a.cfg.StateDirectory) {
 		out.Shims.Add("/proc", pid, now)

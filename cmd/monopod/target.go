@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"monopod/internal/config"
 	"monopod/internal/objects"
 	"monopod/manifests"
 	"monopod/node"
@@ -59,7 +60,7 @@ func (c *clientFlags) objectArg(args []string) (object, error) {
 
 // unknownKind is the error about a word that is no kind.
 func unknownKind(word string) error {
-	return usagef("monopod has no %q%s", word, appendHint(didYouMean(word, kindWords())))
+	return usagef("monopod has no %q%s", word, appendHint(config.DidYouMean(word, kindWords())))
 }
 
 // kindWords are those that `get` knows.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 )
 
@@ -103,7 +104,7 @@ func (p *program) topic(o *topOptions, args []string) (func(*statsapi.Summary) e
 			break
 		}
 		if len(args) == 2 && !isPodWord(kind) {
-			return nil, usagef("monopod has no %q%s", kind, appendHint(didYouMean(kind, []string{"pods", "containers", "node"})))
+			return nil, usagef("monopod has no %q%s", kind, appendHint(config.DidYouMean(kind, []string{"pods", "containers", "node"})))
 		}
 		k, err := o.podArg(args)
 		if err != nil {

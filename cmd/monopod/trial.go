@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
+	"monopod/internal/config"
 	"monopod/internal/printer"
 	"monopod/internal/trial"
 	"monopod/manifests"
@@ -65,7 +66,7 @@ func (o *trialFlags) check() error {
 }
 
 // runFlags makes cmd a command that runs pods on its own: it loads the configuration and needs root.
-func (p *program) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx context.Context, cfg *LoadedConfig, args []string) error) {
+func (p *program) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx context.Context, cfg *config.Loaded, args []string) error) {
 	cmd.Annotations = map[string]string{ownCodes: "yes"}
 	o.add(cmd.Flags())
 	flags := p.configFlags(cmd)
@@ -73,7 +74,7 @@ func (p *program) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 		if err := o.check(); err != nil {
 			return err
 		}
-		cfg, err := LoadConfig(flags, p.env)
+		cfg, err := config.Load(flags, p.env)
 		if err != nil {
 			return err
 		}
@@ -86,9 +87,9 @@ func (p *program) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 }
 
 // gather reads the documents. What is wrong with them is returned one line each, as `validate` says it.
-func (p *program) gather(o *trialFlags, cfg *LoadedConfig) (*content, []string) {
+func (p *program) gather(o *trialFlags, cfg *config.Loaded) (*content, []string) {
 	var all []*verdict
-	options := manifests.Options{Source: stagedName, Policy: cfg.policy(cfg.StaticPodPathSecurity)}
+	options := manifests.Options{Source: stagedName, Policy: cfg.Policy(cfg.StaticPodPathSecurity)}
 	for _, path := range o.files {
 		all = append(all, p.verdicts(path, options)...)
 	}
@@ -165,7 +166,7 @@ func (o *trialFlags) graceSeconds() *int64 {
 
 // bringUp starts the pods in a run of their own and waits for them. The stage is nil when nothing was started: the
 // report, or the error, says why.
-func (p *program) bringUp(ctx context.Context, cfg *LoadedConfig, o *trialFlags, w waitLimits) (g *stage, r trial.Report, err error) {
+func (p *program) bringUp(ctx context.Context, cfg *config.Loaded, o *trialFlags, w waitLimits) (g *stage, r trial.Report, err error) {
 	began := time.Now()
 	r.Pods = []trial.Pod{}
 	c, refused := p.gather(o, cfg)
@@ -274,10 +275,10 @@ func (p *program) tell(w printer.Printer, r trial.Report, views []trial.View) {
 		if i := slices.IndexFunc(views, func(v trial.View) bool { return v.Pod.Namespace == pod.Namespace && v.Pod.Name == pod.Name }); i >= 0 {
 			row = rowOf(views[i].Pod, now)
 		}
-		rows = append(rows, []string{row.namespace, row.name, row.ready, row.status, row.restarts, row.ip, string(pod.Result), after(pod.Seconds), oneLine(pod.Reason)})
+		rows = append(rows, []string{row.namespace, row.name, row.ready, row.status, row.restarts, row.ip, string(pod.Result), after(pod.Seconds), printer.OneLine(pod.Reason)})
 	}
 	for _, o := range r.Workloads {
-		rows = append(rows, []string{o.Namespace, strings.ToLower(o.Kind) + "/" + o.Name, "", "", "", "", string(o.Result), after(o.Seconds), oneLine(o.Reason)})
+		rows = append(rows, []string{o.Namespace, strings.ToLower(o.Kind) + "/" + o.Name, "", "", "", "", string(o.Result), after(o.Seconds), printer.OneLine(o.Reason)})
 	}
 	if len(rows) > 1 {
 		t.printAll(rows)
@@ -297,7 +298,7 @@ func after(s float64) string { return strconv.FormatFloat(s, 'f', 1, 64) + "s" }
 
 // late is the error of a run that was not up in time.
 func (o *trialFlags) late(r trial.Report) error {
-	err := fmt.Errorf("after %s not all pods are up", durationText(o.timeout))
+	err := fmt.Errorf("after %s not all pods are up", config.DurationText(o.timeout))
 	if r.Reason != "" {
 		err = fmt.Errorf("%w: %s", err, r.Reason)
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
 	"monopod/internal/objects"
 	"monopod/internal/trial"
 	"monopod/manifests"
@@ -29,7 +30,7 @@ import (
 const keeperPatience = 30 * time.Second
 
 // openSlot takes the first slot in which nobody lives. Before, what runs that were killed have left is removed.
-func (p *program) openSlot(ctx context.Context, cfg *LoadedConfig) (*slot, error) {
+func (p *program) openSlot(ctx context.Context, cfg *config.Loaded) (*slot, error) {
 	if err := p.sweep(ctx, cfg); err != nil {
 		p.printError(err) // it is in nobody's way
 	}
@@ -52,7 +53,7 @@ func (p *program) openSlot(ctx context.Context, cfg *LoadedConfig) (*slot, error
 }
 
 // sweep removes what runs that were killed have left.
-func (p *program) sweep(ctx context.Context, cfg *LoadedConfig) error {
+func (p *program) sweep(ctx context.Context, cfg *config.Loaded) error {
 	all, err := slots(cfg)
 	errs := []error{err}
 	for _, s := range all {
@@ -88,7 +89,7 @@ func (p *program) sweepSlot(ctx context.Context, s *slot) error {
 }
 
 // dropRuns sweeps, and deletes the images of slots in which nobody lives.
-func (p *program) dropRuns(ctx context.Context, cfg *LoadedConfig) error {
+func (p *program) dropRuns(ctx context.Context, cfg *config.Loaded) error {
 	errs := []error{p.sweep(ctx, cfg)}
 	all, err := slots(cfg)
 	errs = append(errs, err)
@@ -140,7 +141,7 @@ func (s *staged) documents() ([][]byte, error) {
 }
 
 // keepRun starts `monopod run` beside this process and returns when it answers.
-func keepRun(ctx context.Context, cfg *LoadedConfig, configFile string) error {
+func keepRun(ctx context.Context, cfg *config.Loaded, configFile string) error {
 	log, err := os.OpenFile(filepath.Join(cfg.RootDirectory, runLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -148,7 +149,7 @@ func keepRun(ctx context.Context, cfg *LoadedConfig, configFile string) error {
 	defer log.Close()
 	c := exec.Command("/proc/self/exe", "run", "--config", configFile) // this program, wherever it is and even if it has been replaced meanwhile
 	c.Args[0] = os.Args[0]
-	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, envPrefix) })
+	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, config.EnvPrefix) })
 	c.Dir, c.Stdout, c.Stderr = "/", log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := c.Start(); err != nil {
@@ -185,7 +186,7 @@ func (r reservation) Close() error { return unix.Close(int(r)) }
 
 // reserveAgain reserves the ports that the pods of a run that was left were given, for as long as the agent lives that looks
 // after them. For another agent it does nothing. A port that somebody has taken meanwhile is the pod's all the same.
-func reserveAgain(cfg *LoadedConfig, log *slog.Logger) (held []io.Closer) {
+func reserveAgain(cfg *config.Loaded, log *slog.Logger) (held []io.Closer) {
 	if _, err := os.Stat(filepath.Join(cfg.RootDirectory, keptFile)); err != nil {
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node/systemd"
 	"monopod/runner"
@@ -44,13 +45,13 @@ func (p *program) uninstallCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&o.keepData, "keep-data", false, "leave rootDirectory: images, volumes of claims, what was applied")
-	p.asRoot(cmd, "uninstall must be started by root; try sudo", func(ctx context.Context, cfg *LoadedConfig) error {
+	p.asRoot(cmd, "uninstall must be started by root; try sudo", func(ctx context.Context, cfg *config.Loaded) error {
 		return p.uninstall(ctx, cfg, o)
 	})
 	return cmd
 }
 
-func (p *program) uninstall(ctx context.Context, cfg *LoadedConfig, o *uninstallOptions) error {
+func (p *program) uninstall(ctx context.Context, cfg *config.Loaded, o *uninstallOptions) error {
 	there, err := p.find(cfg)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func (p *program) uninstall(ctx context.Context, cfg *LoadedConfig, o *uninstall
 }
 
 // agreed says what is about to be done, and asks.
-func (p *program) agreed(cfg *LoadedConfig, o *uninstallOptions) (bool, error) {
+func (p *program) agreed(cfg *config.Loaded, o *uninstallOptions) (bool, error) {
 	data := "the images, volumes and all else in " + cfg.RootDirectory
 	if o.keepData {
 		data = "and leaves " + cfg.RootDirectory
@@ -128,7 +129,7 @@ func (p *program) agreed(cfg *LoadedConfig, o *uninstallOptions) (bool, error) {
 }
 
 // takeFromDaemon takes the locks, after it has told a daemon that holds them to end.
-func (p *program) takeFromDaemon(ctx context.Context, cfg *LoadedConfig) (locks, error) {
+func (p *program) takeFromDaemon(ctx context.Context, cfg *config.Loaded) (locks, error) {
 	asked := 0
 	for deadline := time.Now().Add(keeperEnd); ; sleep(ctx, lookAgain/4) {
 		held, err := takeLocks(0, cfg.StateDirectory, cfg.RootDirectory)
@@ -161,7 +162,7 @@ func lockHolder(dir string) int {
 }
 
 // removeRuns removes the runs of `once` and `up`.
-func (p *program) removeRuns(ctx context.Context, cfg *LoadedConfig) error {
+func (p *program) removeRuns(ctx context.Context, cfg *config.Loaded) error {
 	there, err := slots(cfg)
 	if err != nil {
 		return err
@@ -177,7 +178,7 @@ func (p *program) removeRuns(ctx context.Context, cfg *LoadedConfig) error {
 }
 
 // removeWorkloads removes all pods, then what they were run with.
-func (p *program) removeWorkloads(ctx context.Context, cfg *LoadedConfig, o *uninstallOptions) error {
+func (p *program) removeWorkloads(ctx context.Context, cfg *config.Loaded, o *uninstallOptions) error {
 	log := p.commandLog(cfg)
 	if err := p.removePods(ctx, cfg, log); err != nil {
 		return err
@@ -191,10 +192,10 @@ func (p *program) removeWorkloads(ctx context.Context, cfg *LoadedConfig, o *uni
 }
 
 // removePods removes all pods as if nobody wanted them any more, and waits until they are gone. The locks must be held.
-func (p *program) removePods(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) error {
+func (p *program) removePods(ctx context.Context, cfg *config.Loaded, log *slog.Logger) error {
 	m := p.machine
 	broken, failures := make(chan error, 1), 0
-	m.open = func(ctx context.Context, cfg *LoadedConfig, log *slog.Logger) (Runtime, error) {
+	m.open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (Runtime, error) {
 		rt, err := p.machine.open(ctx, cfg, log)
 		if err != nil {
 			if failures++; failures == maxOpenFailures {
@@ -286,7 +287,7 @@ func sameFile(a, b string) bool {
 }
 
 // kept are the files and directories of somebody that may be in one of monopod's.
-func kept(cfg *LoadedConfig) []string {
+func kept(cfg *config.Loaded) []string {
 	return slices.Concat([]string{cfg.RegistryConfig, cfg.SeccompProfileRoot, cfg.StaticPodPath}, cfg.PreloadDirectories, cfg.Files)
 }
 

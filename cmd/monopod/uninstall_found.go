@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/internal/bundle"
+	"monopod/internal/config"
 	"monopod/node/systemd"
 )
 
@@ -32,7 +33,7 @@ type found struct {
 func (f found) nothing() bool { return f.unit == "" && !f.ran && !f.stored }
 
 // find looks at the machine and changes nothing.
-func (p *program) find(cfg *LoadedConfig) (found, error) {
+func (p *program) find(cfg *config.Loaded) (found, error) {
 	f := found{
 		ran:    exists(cfg.StateDirectory) || exists(filepath.Join(cfg.RootDirectory, "containerd")) || cfg.ContainerRuntimeEndpoint != "",
 		stored: exists(cfg.RootDirectory) || exists(cfg.RootDirectory+runsSuffix),
@@ -57,8 +58,8 @@ func exists(path string) bool {
 }
 
 // ownUnit reports whether a unit starts the instance of this configuration, rather than one with another file.
-func ownUnit(cfg *LoadedConfig, unit string) bool {
-	file := defaultConfigFile
+func ownUnit(cfg *config.Loaded, unit string) bool {
+	file := config.DefaultFile
 	if len(cfg.Files) > 0 {
 		file = cfg.Files[0]
 	}
@@ -66,14 +67,14 @@ func ownUnit(cfg *LoadedConfig, unit string) bool {
 		file = at
 	}
 	program := systemd.Program(unit)
-	return systemd.Starts(unit, program, "--config", file) || file == defaultConfigFile && systemd.Starts(unit, program)
+	return systemd.Starts(unit, program, "--config", file) || file == config.DefaultFile && systemd.Starts(unit, program)
 }
 
 // ownDirectories are those to be removed when they are empty: that for manifests and, of the instance without a file of its own, that of the default one.
-func ownDirectories(cfg *LoadedConfig) []string {
+func ownDirectories(cfg *config.Loaded) []string {
 	dirs := []string{cfg.StaticPodPath}
-	if len(cfg.Files) == 0 || cfg.Files[0] == defaultConfigFile {
-		dirs = append(dirs, filepath.Dir(defaultConfigFile))
+	if len(cfg.Files) == 0 || cfg.Files[0] == config.DefaultFile {
+		dirs = append(dirs, filepath.Dir(config.DefaultFile))
 	}
 	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
 }
@@ -88,7 +89,7 @@ func (p *program) stopService(ctx context.Context, unit string) error {
 
 // commandLog is the log of a command that works as a daemon does: what it does it prints, so that only errors are logged, unless its command line
 // asks for more. Warnings are about what a daemon that goes on would have to live with.
-func (p *program) commandLog(cfg *LoadedConfig) *slog.Logger {
+func (p *program) commandLog(cfg *config.Loaded) *slog.Logger {
 	l := cfg.Logging
 	if !strings.HasPrefix(cfg.Sources["logging.level"], "--") {
 		l.Level = "error"
@@ -97,13 +98,13 @@ func (p *program) commandLog(cfg *LoadedConfig) *slog.Logger {
 }
 
 // sayNothingFound says where was looked in vain.
-func (p *program) sayNothingFound(cfg *LoadedConfig) {
+func (p *program) sayNothingFound(cfg *config.Loaded) {
 	p.out().Printf("monopod is not installed here: there is no service, no %s and no %s\n", cfg.RootDirectory, cfg.StateDirectory)
 }
 
 // withdrawPrograms removes what this program was unpacked with, which may be elsewhere than rootDirectory, and the file by which runs
 // keep subnets apart, unless others need them.
-func (p *program) withdrawPrograms(cfg *LoadedConfig, o *uninstallOptions) error {
+func (p *program) withdrawPrograms(cfg *config.Loaded, o *uninstallOptions) error {
 	if at := p.host.unpacked(); !o.keepData || !strings.HasPrefix(at, cfg.RootDirectory+"/") {
 		if err := bundle.Withdraw(at, "/proc"); err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/config"
 	"monopod/internal/trial"
 )
 
@@ -56,7 +57,7 @@ func (p *program) upCommand() *cobra.Command {
 	f.SetInterspersed(false)
 	f.BoolVar(&o.wait, "wait", true, "wait until the pods are ready; --wait=false: only until they have addresses")
 	f.BoolVar(&o.untilEOF, "until-eof", false, "without a command: end also when the standard input ends")
-	p.runFlags(cmd, &o.trialFlags, func(ctx context.Context, cfg *LoadedConfig, args []string) error {
+	p.runFlags(cmd, &o.trialFlags, func(ctx context.Context, cfg *config.Loaded, args []string) error {
 		if o.output != "" && len(args) > 0 {
 			return usagef("the standard output is that of the command; write the report with --json FILE")
 		}
@@ -65,7 +66,7 @@ func (p *program) upCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) up(ctx context.Context, cfg *LoadedConfig, o *upOptions, args []string) error {
+func (p *program) up(ctx context.Context, cfg *config.Loaded, o *upOptions, args []string) error {
 	p.signals.also(syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	o.rules.Addresses = !o.wait
 	g, r, err := p.bringUp(ctx, cfg, &o.trialFlags, waitLimits{timeout: o.timeout, failFast: true})
@@ -155,8 +156,8 @@ func (p *program) use(ctx context.Context, g *stage, o *upOptions, r *trial.Repo
 
 // commandEnv is the environment of the command.
 func (p *program) commandEnv(g *stage, vars []string) []string {
-	socket := configKey{path: "socket"}.env() + "="
-	env := slices.DeleteFunc(slices.Clone(p.env.environ), func(v string) bool { return strings.HasPrefix(v, socket) })
+	socket := config.Key{Path: "socket"}.Env() + "="
+	env := slices.DeleteFunc(slices.Clone(p.env.Environ), func(v string) bool { return strings.HasPrefix(v, socket) })
 	return slices.Concat(env, vars, []string{socket + g.cfg.Socket})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,7 @@ func TestValidateStories(t *testing.T) {
 				case "want":
 					want = i
 				default:
-					writeFile(t, filepath.Join(dir, f.Name), string(f.Data))
+					testfiles.Write(t, filepath.Join(dir, f.Name), string(f.Data))
 				}
 			}
 			var out, errs bytes.Buffer
@@ -50,7 +51,7 @@ func TestValidateStories(t *testing.T) {
 			code := p.run(t.Context(), args)
 			got := strings.ReplaceAll(fmt.Sprintf("%s[stderr]\n%s[exit code %d]\n", &out, &errs, code), dir+"/", "")
 			got = ownText(strings.ReplaceAll(got, dir, "$DIR"))
-			if *update {
+			if testfiles.Update() {
 				story.Files[want].Data = []byte(got)
 				if err := os.WriteFile(file, txtar.Format(story), 0o644); err != nil {
 					t.Fatal(err)
@@ -68,7 +69,7 @@ func TestValidateReportsWhatItCannotRead(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(dir, "dangling.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, "big.yaml"), "#"+strings.Repeat("x", 11<<20))
+	testfiles.Write(t, filepath.Join(dir, "big.yaml"), "#"+strings.Repeat("x", 11<<20))
 	var out, errs bytes.Buffer
 	p := &program{stdout: &out, stderr: &errs}
 	if code := p.run(t.Context(), []string{"validate", dir}); code != exitError {
@@ -83,8 +84,8 @@ func TestValidateReportsWhatItCannotRead(t *testing.T) {
 
 func TestValidateAsJSONIsCompleteAlsoForErrors(t *testing.T) {
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "a.yaml"), podYAML("a", "x"))
-	writeFile(t, filepath.Join(dir, "b.yaml"), "kind: Pod\n")
+	testfiles.Write(t, filepath.Join(dir, "a.yaml"), podYAML("a", "x"))
+	testfiles.Write(t, filepath.Join(dir, "b.yaml"), "kind: Pod\n")
 	var out, errs bytes.Buffer
 	p := &program{stdout: &out, stderr: &errs}
 	code := p.run(t.Context(), []string{"validate", "-o", "json", dir})

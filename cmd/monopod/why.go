@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/events"
@@ -27,7 +28,7 @@ import (
 
 func (p *program) whyCommand() *cobra.Command {
 	o := &clientFlags{}
-	var output, config string
+	var output, file string
 	cmd := &cobra.Command{
 		Use:   "why [POD|KIND/NAME]",
 		Short: "Say why a pod is as it is, and what can be done; without POD, about everything that is not fine",
@@ -52,12 +53,12 @@ func (p *program) whyCommand() *cobra.Command {
 				}
 				key = target.key
 			}
-			return p.why(cmd.Context(), whyRequest{clientFlags: *o, key: key, output: output, config: config})
+			return p.why(cmd.Context(), whyRequest{clientFlags: *o, key: key, output: output, config: file})
 		},
 	}
 	o.add(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: text (default) or json")
-	cmd.Flags().StringVar(&config, "config", "", "configuration `file` of the instance (default "+defaultConfigFile+" if it exists)")
+	cmd.Flags().StringVar(&file, "config", "", "configuration `file` of the instance (default "+config.DefaultFile+" if it exists)")
 	return cmd
 }
 
@@ -72,7 +73,7 @@ type whyRequest struct {
 
 func (p *program) why(ctx context.Context, q whyRequest) error {
 	if q.config != "" && q.socket == "" {
-		cfg, err := LoadConfig(&configFlags{file: q.config}, p.env)
+		cfg, err := config.Load(&config.Flags{File: q.config}, p.env)
 		if err != nil {
 			return err
 		}
@@ -117,9 +118,9 @@ func silence(err error) string {
 // whyWithoutDaemon answers from the configuration, the manifests, the record of events and the logs on disk.
 func (p *program) whyWithoutDaemon(ctx context.Context, q whyRequest, f why.Facts) why.Answer {
 	key := q.key
-	cfg, err := LoadConfig(&configFlags{file: q.config}, p.env)
+	cfg, err := config.Load(&config.Flags{File: q.config}, p.env)
 	if err != nil {
-		f.Daemon += "; and its configuration is not right: " + oneLine(err.Error())
+		f.Daemon += "; and its configuration is not right: " + printer.OneLine(err.Error())
 		return f.About(key.Namespace, key.Name)
 	}
 	if q.elsewhere(cfg) {
@@ -136,26 +137,26 @@ func (p *program) whyWithoutDaemon(ctx context.Context, q whyRequest, f why.Fact
 }
 
 // elsewhere says that the question was sent to a socket of another instance than the configuration is of.
-func (c *clientFlags) elsewhere(cfg *LoadedConfig) bool {
+func (c *clientFlags) elsewhere(cfg *config.Loaded) bool {
 	if c.socket != "" {
 		return cfg.Socket != c.socket
 	}
-	fromEnvironment := cfg.Sources["socket"] == configKey{path: "socket"}.env()
+	fromEnvironment := cfg.Sources["socket"] == config.Key{Path: "socket"}.Env()
 	return fromEnvironment && strings.HasPrefix(cfg.Sources["rootDirectory"], "default")
 }
 
 // fromDisk adds what manifests, what was applied, events and logs tell.
-func (p *program) fromDisk(ctx context.Context, cfg *LoadedConfig, f *why.Facts, key manifests.Key) {
+func (p *program) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts, key manifests.Key) {
 	dirs := []struct{ source, path, security string }{
-		{sourceFile, cfg.StaticPodPath, cfg.StaticPodPathSecurity},
-		{sourceApplied, filepath.Join(cfg.RootDirectory, "applied"), cfg.AppliedSecurity},
+		{config.SourceFile, cfg.StaticPodPath, cfg.StaticPodPathSecurity},
+		{config.SourceApplied, filepath.Join(cfg.RootDirectory, "applied"), cfg.AppliedSecurity},
 	}
 	r := readRecords(cfg)
 	for _, d := range dirs {
 		if _, err := os.Stat(d.path); err != nil {
 			continue
 		}
-		for _, v := range p.verdicts(d.path, manifests.Options{Source: d.source, Policy: cfg.policy(d.security)}) {
+		for _, v := range p.verdicts(d.path, manifests.Options{Source: d.source, Policy: cfg.Policy(d.security)}) {
 			if v.File == d.path && len(v.loaded) == 0 { // an empty directory
 				continue
 			}
@@ -171,9 +172,9 @@ func (p *program) fromDisk(ctx context.Context, cfg *LoadedConfig, f *why.Facts,
 			r.add(ctx, f, key, v.loaded)
 		}
 	}
-	for _, s := range cfg.remotes() {
+	for _, s := range cfg.Remotes() {
 		in := why.Input{Source: s.Name, Input: watcher.RedactURL(s.URL), State: string(watcher.Accepted)}
-		pods, err := cfg.storedPods(&s, in.Input)
+		pods, err := cfg.StoredPods(&s, in.Input)
 		if errors.Is(err, fs.ErrNotExist) {
 			in.State, err = string(watcher.Unreachable), errors.New("it has never answered, as far as the disk tells")
 		}
@@ -186,38 +187,6 @@ func (p *program) fromDisk(ctx context.Context, cfg *LoadedConfig, f *why.Facts,
 	f.Named = namesInRefused(f.Inputs)
 }
 
-// remotes are the entries of `sources`, and staticPodURL as one.
-func (c *Config) remotes() []RemoteSource {
-	all := slices.Clone(c.RemoteSources)
-	if c.StaticPodURL != "" {
-		all = append(all, RemoteSource{Name: sourceHTTP, URL: c.StaticPodURL, PodSecurity: c.StaticPodURLSecurity, CriticalPods: c.StaticPodURLCriticalPods})
-	}
-	return all
-}
-
-// storedPods are those of the last good answer of a source, which is on the disk. An error without pods says that it
-// cannot be used.
-func (c *LoadedConfig) storedPods(s *RemoteSource, input string) ([]*manifests.Pod, error) {
-	k, err := c.copyOf(s.Name).Load()
-	if err != nil {
-		return nil, err
-	}
-	text := k.Counts
-	if text == nil {
-		text = k.Body
-		if verify, _ := s.Signature.verification(); verify != nil {
-			if text, _, err = verify(k.Body, k.Signature); err != nil {
-				return nil, fmt.Errorf("the copy on disk is not used: %w", err)
-			}
-		}
-	}
-	content, err := manifests.LoadParts(input, text, manifests.Options{Source: s.Name, Policy: c.policyOf(s)})
-	if content == nil {
-		return nil, err
-	}
-	return content.Pods, nil
-}
-
 // records are what the disk knows of pods, each read once.
 type records struct {
 	events map[manifests.Key][]corev1.Event
@@ -226,7 +195,7 @@ type records struct {
 }
 
 // readRecords reads what it can.
-func readRecords(cfg *LoadedConfig) records {
+func readRecords(cfg *config.Loaded) records {
 	r := records{events: map[manifests.Key][]corev1.Event{}, logs: map[manifests.Key][]string{}}
 	found, _ := events.Read(recordIn(cfg.RootDirectory), events.Filter{Kind: "Pod"})
 	for i := range found {
@@ -280,7 +249,7 @@ func eventLines(all []corev1.Event) []string {
 	var lines []string
 	for i := range latest {
 		e := &latest[i]
-		lines = append(lines, fmt.Sprintf("%s %s: %s", e.LastTimestamp.Local().Format(time.DateTime), e.Reason, oneLine(e.Message)))
+		lines = append(lines, fmt.Sprintf("%s %s: %s", e.LastTimestamp.Local().Format(time.DateTime), e.Reason, printer.OneLine(e.Message)))
 	}
 	return lines
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/config"
 	"monopod/internal/regular"
 	"monopod/manifests"
 	"monopod/node"
@@ -58,7 +59,7 @@ func (a *App) explainer() *explainer {
 }
 
 // placesOf are the paths that answers name.
-func placesOf(cfg *LoadedConfig) why.Places {
+func placesOf(cfg *config.Loaded) why.Places {
 	p := why.Places{Applied: filepath.Join(cfg.RootDirectory, "applied"), Manifests: cfg.StaticPodPath, Logins: cfg.RegistryConfig, Endpoint: cfg.ContainerRuntimeEndpoint}
 	if n := len(cfg.Files); n > 0 {
 		p.Config = cfg.Files[n-1]

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -53,7 +55,7 @@ func TestWhatWhyPrints(t *testing.T) {
 			if r.stderr != "" {
 				got += "-- stderr --\n" + d.steady(r.stderr)
 			}
-			golden(t, filepath.Join("testdata", "why", c.name+".txt"), got+fmt.Sprintf("-- exit code %d --\n", r.code))
+			testfiles.Compare(t, filepath.Join("testdata", "why", c.name+".txt"), got+fmt.Sprintf("-- exit code %d --\n", r.code))
 		})
 	}
 }
@@ -74,7 +76,7 @@ func TestWhichPodsANameMayMean(t *testing.T) {
 func TestOfOtherPodsNothingIsLookedUp(t *testing.T) {
 	var pods []*manifests.Pod
 	for _, name := range []string{"web", "other"} {
-		loaded, err := manifests.Load("/m/"+name+".yaml", []byte(podYAML(name, "x")), manifests.Options{Source: sourceFile})
+		loaded, err := manifests.Load("/m/"+name+".yaml", []byte(podYAML(name, "x")), manifests.Options{Source: config.SourceFile})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +145,7 @@ func TestWhyWithoutANameCoversAllThatIsNotFine(t *testing.T) {
 func TestWhyAnswersWhileContainersCannotBeSeen(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "containerRuntimeEndpoint: unix:///no/such.sock")
-	d.prog.machine.open = func(context.Context, *LoadedConfig, *slog.Logger) (Runtime, error) {
+	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
 		return nil, errors.New("containerd: connection refused")
 	}
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
@@ -164,11 +166,11 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	d := newDaemon(t)
 	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
 	d.put("broken.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: broken}\nspec:\n  containers:\n  - {name: c, imag: x}\n")
-	writeFile(t, d.path("logs", "pods", "default_web_u1", "a", "0.log"), "2026-01-01T00:00:01Z stdout F from the first run\n")
-	writeFile(t, d.path("logs", "pods", "default_webs_u2", "a", "0.log"), "2026-01-01T00:00:02Z stdout F of somebody else\n")
+	testfiles.Write(t, d.path("logs", "pods", "default_web_u1", "a", "0.log"), "2026-01-01T00:00:01Z stdout F from the first run\n")
+	testfiles.Write(t, d.path("logs", "pods", "default_webs_u2", "a", "0.log"), "2026-01-01T00:00:02Z stdout F of somebody else\n")
 	ask := func(args ...string) result {
 		p := d.program()
-		p.env.environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
+		p.env.Environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
 		var out, errs syncBuffer
 		p.stdout, p.stderr = &out, &errs
 		return result{code: p.run(t.Context(), append([]string{"why"}, args...)), stdout: out.String(), stderr: errs.String()}
@@ -202,7 +204,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 		"by its socket in the environment": {nil, []string{"MONOPOD_SOCKET=" + d.path("other.sock")}, "name its configuration with --config", "from the first run"},
 	} {
 		p := d.program()
-		p.env.environ = c.environ
+		p.env.Environ = c.environ
 		out := &syncBuffer{}
 		p.stdout, p.stderr = out, out
 		if code := p.run(t.Context(), append([]string{"why", "web"}, c.args...)); code != exitOK || !strings.Contains(out.String(), c.want) || strings.Contains(out.String(), c.not) {
@@ -211,7 +213,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	}
 	p := d.program()
 	out := &syncBuffer{}
-	p.stdout, p.stderr, p.env.environ = out, out, nil
+	p.stdout, p.stderr, p.env.Environ = out, out, nil
 	if code := p.run(t.Context(), []string{"events", "--socket", d.path("other.sock")}); code != exitError || !strings.Contains(out.String(), "give --record") || strings.Contains(out.String(), "These are the events") {
 		t.Errorf("events of another instance: code %d\n%s", code, out)
 	}
@@ -219,7 +221,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, d.path("config.yaml"), string(config)+"sources:\n- {name: fleet, url: 'https://fleet.example/pods.yaml'}\n- {name: silent, url: 'https://silent.example/pods.yaml'}\n")
+	testfiles.Write(t, d.path("config.yaml"), string(config)+"sources:\n- {name: fleet, url: 'https://fleet.example/pods.yaml'}\n- {name: silent, url: 'https://silent.example/pods.yaml'}\n")
 	kept := watcher.NewCopy(d.path("root", "sources", "fleet"))
 	if err := kept.Save(&watcher.Kept{Body: []byte(podYAML("far", runtimetest.ScriptServe))}); err != nil {
 		t.Fatal(err)
@@ -233,7 +235,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	if err := os.RemoveAll(d.path("root")); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, d.path("config.yaml"), "nonsense: 1\n")
+	testfiles.Write(t, d.path("config.yaml"), "nonsense: 1\n")
 	if r := ask(); r.code != exitOK || !strings.Contains(r.stdout, "its configuration is not right") || !strings.Contains(r.stdout, "nonsense") {
 		t.Errorf("with a bad configuration: code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}

@@ -25,7 +25,10 @@ func TestMakeGenerateRewritesAllThatTestsCompareWith(t *testing.T) {
 	packages := map[string]bool{}
 	eachFile(t, func(file string, _ *token.FileSet, f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {
-			if !isCall(n, "flag", "Bool") {
+			if isCall(n, "testfiles", "Compare", "Update") {
+				packages["./"+path.Dir(file)] = true
+			}
+			if !isCall(n, "flag", "Bool") || path.Dir(file) == "internal/testfiles" {
 				return true
 			}
 			if name, ok := n.(*ast.CallExpr).Args[0].(*ast.BasicLit); ok && name.Value == `"update"` {

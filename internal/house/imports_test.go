@@ -100,11 +100,15 @@ func allowed() map[string][]string {
 		"monopod/internal/trial":             {"monopod/manifests"},
 		"monopod/fixture":                    {},
 		"monopod/internal":                   {"monopod/internal"},
+		"monopod/internal/config":            {"monopod/manifests", "monopod/watcher", "monopod/runner", "monopod/runner/ctrd", "monopod/runner/spec", "monopod/node", "monopod/internal"},
 		"monopod/cmd":                        {"monopod"},
 		"monopod/e2e":                        {"monopod"},
 		"monopod/examples":                   {"monopod"},
 	}
 }
+
+// program are the packages that make a program of all others: nothing below them imports them.
+func program() []string { return []string{"monopod/internal/config"} }
 
 func rule(path string) ([]string, bool) {
 	best := ""
@@ -140,6 +144,9 @@ func TestImportsGoOnlyDownTheArrowsOfHouseStyle(t *testing.T) {
 			if strings.HasPrefix(to, "monopod/cmd") {
 				t.Errorf("%s imports %s: nothing imports cmd", p.ImportPath, to)
 			}
+			if within(to, program()) && !within(p.ImportPath, append(program(), "monopod/cmd", "monopod/e2e", "monopod/examples")) {
+				t.Errorf("%s imports %s, which is the program around it", p.ImportPath, to)
+			}
 			if (to == "monopod" || strings.HasPrefix(to, "monopod/")) && !permitted(p.ImportPath, to) {
 				t.Errorf("%s may not import %s", p.ImportPath, to)
 			}
@@ -158,8 +165,8 @@ func TestEachOutsideLibraryStaysWhereItBelongs(t *testing.T) {
 		{"aead.dev/", "one package knows signatures", []string{"monopod/watcher/signature"}},
 		{"k8s.io/client-go", "the API server is an add-on of node; objects has its jsonpath only", []string{"monopod/node/apiserver", "monopod/internal/objects"}},
 		{"go.opentelemetry.io/otel", "one package makes spans", []string{"monopod/node/tracing"}},
-		{"github.com/spf13/", "the command line belongs to cmd", []string{"monopod/cmd"}},
-		{"github.com/knadh/", "the configuration belongs to cmd", []string{"monopod/cmd"}},
+		{"github.com/spf13/", "the command line belongs to cmd", []string{"monopod/cmd", "monopod/internal/config"}},
+		{"github.com/knadh/", "one package reads the configuration", []string{"monopod/internal/config"}},
 	}
 	for _, p := range packages(t) {
 		for _, h := range homes {

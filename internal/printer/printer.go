@@ -111,3 +111,6 @@ type bare struct{ fmt.State }
 
 // Width implements fmt.State.
 func (bare) Width() (int, bool) { return 0, false }
+
+// OneLine joins the lines of a text by semicolons.
+func OneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }

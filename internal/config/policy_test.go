@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"strings"
@@ -35,12 +35,12 @@ func TestRulesForImagesAreChecked(t *testing.T) {
 		})
 	}
 	cfg := &Config{ImagePolicy: []ImageRule{{Match: "r.io", Action: "deny"}, {Match: "s.io", Signature: ImageSignature{Keys: []string{key}, KeyFiles: []string{"/k"}, TrustPreloaded: true}}}}
-	rules := cfg.imageRules()
+	rules := cfg.ImageRules()
 	if len(rules) != 2 || !rules[0].Deny || rules[0].Signed() || rules[1].Deny || !rules[1].TrustPreloaded || len(rules[1].Keys.Files) != 1 {
 		t.Errorf("%+v", rules)
 	}
 	var none trust.Rules
-	if got := (&Config{}).imageRules(); len(got) != len(none) {
+	if got := (&Config{}).ImageRules(); len(got) != len(none) {
 		t.Errorf("%+v", got)
 	}
 }

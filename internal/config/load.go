@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	defaultConfigFile = "/etc/monopod/config.yaml"
+	DefaultFile = "/etc/monopod/config.yaml"
 	// layerDelim separates the levels of a key inside koanf. It is not the dot, which may be part of a header name.
 	layerDelim = "/"
 )
 
-// ConfigProblem is one thing wrong with the configuration.
-type ConfigProblem struct {
+// Problem is one thing wrong with the configuration.
+type Problem struct {
 	// Where is "file:line", or names the variable or flag.
 	Where string
 	// Key is empty when the problem is not about one key.
@@ -37,7 +37,7 @@ type ConfigProblem struct {
 }
 
 // Error prints the problem like a compiler message.
-func (p ConfigProblem) Error() string {
+func (p Problem) Error() string {
 	var b strings.Builder
 	for _, part := range []string{p.Where, p.Key} {
 		if part != "" {
@@ -51,14 +51,14 @@ func (p ConfigProblem) Error() string {
 	return b.String()
 }
 
-// ConfigError holds all that is wrong with the configuration.
-type ConfigError []ConfigProblem
+// Problems holds all that is wrong with the configuration.
+type Problems []Problem
 
 // Error prints one problem per line.
-func (e ConfigError) Error() string { return strings.Join(e.Lines(), "\n") }
+func (e Problems) Error() string { return strings.Join(e.Lines(), "\n") }
 
 // Lines returns the problems.
-func (e ConfigError) Lines() []string {
+func (e Problems) Lines() []string {
 	lines := make([]string, len(e))
 	for i, p := range e {
 		lines[i] = p.Error()
@@ -66,8 +66,8 @@ func (e ConfigError) Lines() []string {
 	return lines
 }
 
-// LoadedConfig is a valid configuration and where it came from.
-type LoadedConfig struct {
+// Loaded is a valid configuration and where it came from.
+type Loaded struct {
 	Config
 	// Sources says for each key which layers its value comes from.
 	Sources map[string]string
@@ -100,28 +100,28 @@ type layer map[string]setting
 
 // configLoader collects layers and problems.
 type configLoader struct {
-	env      configEnv
-	keys     []configKey
+	env      Environment
+	keys     []Key
 	layers   []layer
-	problems ConfigError
+	problems Problems
 	files    []string
 	warnings []string
 }
 
-// LoadConfig merges the built-in defaults, the configuration file with its drop-ins, the environment and
-// the flags. The error is a ConfigError with everything that is wrong.
-func LoadConfig(flags *configFlags, env configEnv) (*LoadedConfig, error) {
-	l := &configLoader{env: env, keys: configKeys()}
-	l.readFiles(flags.file)
+// Load merges the built-in defaults, the configuration file with its drop-ins, the environment and
+// the flags. The error is a Problems with everything that is wrong.
+func Load(flags *Flags, env Environment) (*Loaded, error) {
+	l := &configLoader{env: env, keys: Keys()}
+	l.readFiles(flags.File)
 	l.readEnviron()
-	l.readFlags(flags.set)
+	l.readFlags(flags.Set)
 	return l.finish()
 }
 
 // readFiles reads the named file, or the default one if it exists, then the drop-ins beside it.
 func (l *configLoader) readFiles(named string) {
-	file, where := defaultConfigFile, ""
-	for _, v := range l.env.environ {
+	file, where := DefaultFile, ""
+	for _, v := range l.env.Environ {
 		if val, ok := strings.CutPrefix(v, envConfigFile+"="); ok && val != "" {
 			file, where = val, envConfigFile
 		}
@@ -130,14 +130,14 @@ func (l *configLoader) readFiles(named string) {
 		file, where = named, "--config"
 	}
 	if !filepath.IsAbs(file) {
-		file = filepath.Join(l.env.workDir, file)
+		file = filepath.Join(l.env.WorkDir, file)
 	}
 	switch _, err := os.Stat(file); {
 	case err == nil:
 		l.take(file, os.ReadFile)
 	case errors.Is(err, fs.ErrNotExist) && where == "":
 	default:
-		l.problems = append(l.problems, ConfigProblem{Where: where, Msg: err.Error()})
+		l.problems = append(l.problems, Problem{Where: where, Msg: err.Error()})
 	}
 	l.readDropIns(filepath.Join(filepath.Dir(file), "config.d"))
 }
@@ -145,7 +145,7 @@ func (l *configLoader) readFiles(named string) {
 func (l *configLoader) readDropIns(dir string) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.problems = append(l.problems, ConfigProblem{Where: dir, Msg: err.Error()})
+		l.problems = append(l.problems, Problem{Where: dir, Msg: err.Error()})
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -166,7 +166,7 @@ const maxConfigSize = 4 << 20
 func (l *configLoader) take(path string, read func(string) ([]byte, error)) {
 	b, err := read(path)
 	if err != nil {
-		l.problems = append(l.problems, ConfigProblem{Where: path, Msg: err.Error()})
+		l.problems = append(l.problems, Problem{Where: path, Msg: err.Error()})
 		return
 	}
 	l.files = append(l.files, path)
@@ -176,15 +176,15 @@ func (l *configLoader) take(path string, read func(string) ([]byte, error)) {
 }
 
 // finish merges the layers, decodes and checks the result.
-func (l *configLoader) finish() (*LoadedConfig, error) {
-	out := &LoadedConfig{Sources: make(map[string]string, len(l.keys)), Files: l.files, Warnings: l.warnings}
+func (l *configLoader) finish() (*Loaded, error) {
+	out := &Loaded{Sources: make(map[string]string, len(l.keys)), Files: l.files, Warnings: l.warnings}
 	k := koanf.New(layerDelim)
 	defaults := make(layer, len(l.keys))
 	for _, key := range l.keys {
-		defaults[key.path] = setting{value: key.value()}
-		out.Sources[key.path] = "default"
+		defaults[key.Path] = setting{value: key.value()}
+		out.Sources[key.Path] = "default"
 		if key.derived != "" {
-			out.Sources[key.path] = "default: " + strings.ReplaceAll(key.derived, "`", "")
+			out.Sources[key.Path] = "default: " + strings.ReplaceAll(key.derived, "`", "")
 		}
 	}
 	for _, lay := range append([]layer{defaults}, l.layers...) {
@@ -197,8 +197,8 @@ func (l *configLoader) finish() (*LoadedConfig, error) {
 	if err := k.UnmarshalWithConf("", &out.Config, koanf.UnmarshalConf{DecoderConfig: dc}); err != nil {
 		return nil, fmt.Errorf("decode configuration: %w", err)
 	}
-	if err := out.derive(l.env.hostname); err != nil {
-		l.problems = append(l.problems, ConfigProblem{Key: "nodeName", Msg: "host name: " + err.Error(), Hint: "set nodeName"})
+	if err := out.derive(l.env.Hostname); err != nil {
+		l.problems = append(l.problems, Problem{Key: "nodeName", Msg: "host name: " + err.Error(), Hint: "set nodeName"})
 	}
 	l.problems = append(l.problems, checkConfig(&out.Config, out.Sources)...)
 	if len(l.problems) > 0 {
@@ -226,15 +226,15 @@ func merge(k *koanf.Koanf, lay, defaults layer) error {
 // trace notes where the values of a layer come from. Maps of several layers are merged, so that all count.
 func (l *configLoader) trace(lay layer, sources map[string]string) {
 	for _, key := range l.keys {
-		s, ok := lay[key.path]
+		s, ok := lay[key.Path]
 		if !ok || s.where == "" {
 			continue
 		}
-		if key.isMap() && !s.reset && !strings.HasPrefix(sources[key.path], "default") {
-			sources[key.path] += ", " + s.where
+		if key.isMap() && !s.reset && !strings.HasPrefix(sources[key.Path], "default") {
+			sources[key.Path] += ", " + s.where
 			continue
 		}
-		sources[key.path] = s.where
+		sources[key.Path] = s.where
 	}
 }
 
@@ -242,7 +242,7 @@ func (l *configLoader) trace(lay layer, sources map[string]string) {
 func (l *configLoader) readFlags(set *pflag.FlagSet) {
 	lay := layer{}
 	for _, key := range l.keys {
-		name := key.flag()
+		name := key.Flag()
 		if name == "" || set == nil || !set.Changed(name) {
 			continue
 		}
@@ -255,17 +255,17 @@ func (l *configLoader) readFlags(set *pflag.FlagSet) {
 // setting is refused; others may be somebody else's, and are only mentioned.
 func (l *configLoader) readEnviron() {
 	lay := layer{}
-	environ := slices.DeleteFunc(slices.Clone(l.env.environ), func(v string) bool { return !strings.HasPrefix(v, envPrefix) })
+	environ := slices.DeleteFunc(slices.Clone(l.env.Environ), func(v string) bool { return !strings.HasPrefix(v, EnvPrefix) })
 	slices.Sort(environ)
 	for _, v := range environ {
 		name, text, _ := strings.Cut(v, "=")
-		if text == "" || name == envConfigFile || name == envBundleDir || name == envRequestTimeout || name == bundle.LauncherVariable {
+		if text == "" || name == envConfigFile || name == envBundleDir || name == EnvRequestTimeout || name == bundle.LauncherVariable {
 			continue
 		}
-		if i := slices.IndexFunc(l.keys, func(k configKey) bool { return k.env() == name }); i >= 0 {
+		if i := slices.IndexFunc(l.keys, func(k Key) bool { return k.Env() == name }); i >= 0 {
 			l.takeText(lay, l.keys[i], textSetting{text: text, where: name})
-		} else if near := nearest(strings.TrimPrefix(name, envPrefix), l.variables()); near != "" {
-			l.problems = append(l.problems, ConfigProblem{Where: "environment", Key: name, Msg: "unknown variable", Hint: "did you mean " + envPrefix + near + "?"})
+		} else if near := nearest(strings.TrimPrefix(name, EnvPrefix), l.variables()); near != "" {
+			l.problems = append(l.problems, Problem{Where: "environment", Key: name, Msg: "unknown variable", Hint: "did you mean " + EnvPrefix + near + "?"})
 		} else {
 			l.warnings = append(l.warnings, "environment: "+name+": unknown variable, not used")
 		}
@@ -275,12 +275,12 @@ func (l *configLoader) readEnviron() {
 
 // variables are those that have a meaning, without their prefix.
 func (l *configLoader) variables() []string {
-	all := []string{envConfigFile, envBundleDir, envRequestTimeout}
+	all := []string{envConfigFile, envBundleDir, EnvRequestTimeout}
 	for _, key := range l.keys {
-		all = append(all, key.env())
+		all = append(all, key.Env())
 	}
 	for i, name := range all {
-		all[i] = strings.TrimPrefix(name, envPrefix)
+		all[i] = strings.TrimPrefix(name, EnvPrefix)
 	}
 	return all
 }

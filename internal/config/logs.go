@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -18,11 +18,11 @@ const (
 )
 
 // logKeys are the keys about the files with the output of containers.
-func logKeys() []configKey {
-	return []configKey{
-		{path: "containerLogMaxSize", kind: kindString, def: "10Mi", doc: "Size of a log file at which a new one is begun, as `10Mi`. No file is larger, however fast a container writes. Negative: log files grow without end."},
-		{path: "containerLogMaxFiles", kind: kindInt, def: int64(5), doc: "Most log files of one container instance: the one that is written to, and older ones, of which all but the newest are compressed. At least 2."},
-		{path: "podLogsMaxSize", kind: kindString, derived: "a tenth of the file system of `podLogsDir`, at least 64Mi", doc: "What the logs of all pods may use together, as `500Mi`. Beyond it the oldest files go that are not written to any more, then the largest ones that are. Negative: as much as they like."},
+func logKeys() []Key {
+	return []Key{
+		{Path: "containerLogMaxSize", Kind: kindString, def: "10Mi", doc: "Size of a log file at which a new one is begun, as `10Mi`. No file is larger, however fast a container writes. Negative: log files grow without end."},
+		{Path: "containerLogMaxFiles", Kind: kindInt, def: int64(5), doc: "Most log files of one container instance: the one that is written to, and older ones, of which all but the newest are compressed. At least 2."},
+		{Path: "podLogsMaxSize", Kind: kindString, derived: "a tenth of the file system of `podLogsDir`, at least 64Mi", doc: "What the logs of all pods may use together, as `500Mi`. Beyond it the oldest files go that are not written to any more, then the largest ones that are. Negative: as much as they like."},
 	}
 }
 
@@ -39,8 +39,8 @@ func (c *configCheck) logSizes(cfg *Config) {
 	c.between("containerLogMaxFiles", cfg.ContainerLogMaxFiles, 2, 1000)
 }
 
-// logLimits returns the limits of a valid configuration.
-func logLimits(cfg *Config) logs.Limits {
+// LogLimits returns the limits of a valid configuration.
+func LogLimits(cfg *Config) logs.Limits {
 	l := logs.Limits{MaxSize: bytesOf(cfg.ContainerLogMaxSize), MaxFiles: cfg.ContainerLogMaxFiles, Total: bytesOf(cfg.PodLogsMaxSize)}
 	if cfg.PodLogsMaxSize == "" {
 		l.Total = max(leastPodLogs, diskSize(cfg.PodLogsDir)/podLogsShare)

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -23,16 +23,16 @@ type ImageSignature struct {
 // Actions of an ImageRule.
 const (
 	ruleAllow = "allow"
-	ruleDeny  = "deny"
+	RuleDeny  = "deny"
 )
 
-func imageRuleKeys() []configKey {
-	return []configKey{
-		{path: "match", kind: kindString, derived: "none: it must be given", doc: "Images it is about: `HOST[:PORT]` of a registry, or `HOST[:PORT]/PATH` with all below that path; labels of the host may have wildcards, as in `*.example.com`. `*`: all images. Images without a registry are of `docker.io`, those of one word of `docker.io/library`, which `docker.io/NAME` means, too."},
-		{path: "action", kind: kindString, def: ruleAllow, doc: "Whether they may be used: `allow` or `deny`."},
-		{path: "signature.keys", kind: kindStrings, doc: "Public keys in PEM (ECDSA, Ed25519 or RSA), of which one must have signed the image, as `cosign sign --key` does."},
-		{path: "signature.keyFiles", kind: kindPaths, doc: "Files with a public key each, besides `signature.keys`; they are read when an image is looked at."},
-		{path: "signature.trustPreloaded", kind: kindBool, def: false, doc: "Whether an image needs no signature as long as an archive in one of the `preloadDirectories` holds it."},
+func imageRuleKeys() []Key {
+	return []Key{
+		{Path: "match", Kind: kindString, derived: "none: it must be given", doc: "Images it is about: `HOST[:PORT]` of a registry, or `HOST[:PORT]/PATH` with all below that path; labels of the host may have wildcards, as in `*.example.com`. `*`: all images. Images without a registry are of `docker.io`, those of one word of `docker.io/library`, which `docker.io/NAME` means, too."},
+		{Path: "action", Kind: kindString, def: ruleAllow, doc: "Whether they may be used: `allow` or `deny`."},
+		{Path: "signature.keys", Kind: KindStrings, doc: "Public keys in PEM (ECDSA, Ed25519 or RSA), of which one must have signed the image, as `cosign sign --key` does."},
+		{Path: "signature.keyFiles", Kind: kindPaths, doc: "Files with a public key each, besides `signature.keys`; they are read when an image is looked at."},
+		{Path: "signature.trustPreloaded", Kind: kindBool, def: false, doc: "Whether an image needs no signature as long as an archive in one of the `preloadDirectories` holds it."},
 	}
 }
 
@@ -41,16 +41,16 @@ func (c *configCheck) imageRules(cfg *Config) {
 	for i := range cfg.ImagePolicy {
 		r := &cfg.ImagePolicy[i]
 		bad := func(key, msg, hint string) {
-			c.problems = append(c.problems, ConfigProblem{Where: c.sources["imagePolicy"], Key: fmt.Sprintf("imagePolicy[%d].%s", i, key), Msg: msg, Hint: hint})
+			c.problems = append(c.problems, Problem{Where: c.sources["imagePolicy"], Key: fmt.Sprintf("imagePolicy[%d].%s", i, key), Msg: msg, Hint: hint})
 		}
 		if err := trust.CheckMatch(r.Match); err != nil {
 			bad("match", err.Error(), "write it as registry.example, *.example.com or registry.example:5000/team")
 		}
 		signed := len(r.Signature.Keys)+len(r.Signature.KeyFiles) > 0
 		switch {
-		case r.Action != "" && r.Action != ruleAllow && r.Action != ruleDeny:
-			bad("action", fmt.Sprintf("%q is none of allow, deny", r.Action), didYouMean(r.Action, []string{ruleAllow, ruleDeny}))
-		case r.Action == ruleDeny && signed:
+		case r.Action != "" && r.Action != ruleAllow && r.Action != RuleDeny:
+			bad("action", fmt.Sprintf("%q is none of allow, deny", r.Action), DidYouMean(r.Action, []string{ruleAllow, RuleDeny}))
+		case r.Action == RuleDeny && signed:
 			bad("action", "what is denied needs no signature", "remove one of them")
 		case r.Signature.TrustPreloaded && !signed:
 			bad("signature.trustPreloaded", "no signature is asked for", "set signature.keys or signature.keyFiles")
@@ -63,12 +63,12 @@ func (c *configCheck) imageRules(cfg *Config) {
 	}
 }
 
-// imageRules are those of imagePolicy.
-func (c *Config) imageRules() trust.Rules {
+// ImageRules are those of imagePolicy.
+func (c *Config) ImageRules() trust.Rules {
 	var rules trust.Rules
 	for _, r := range c.ImagePolicy {
 		rules = append(rules, trust.Rule{
-			Match: r.Match, Deny: r.Action == ruleDeny, TrustPreloaded: r.Signature.TrustPreloaded,
+			Match: r.Match, Deny: r.Action == RuleDeny, TrustPreloaded: r.Signature.TrustPreloaded,
 			Keys: trust.Keys{Texts: r.Signature.Keys, Files: r.Signature.KeyFiles},
 		})
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -15,23 +15,23 @@ import (
 
 // parseConfigFile reads one YAML (or JSON) document strictly. Whatever is wrong is reported with its line;
 // what is right is in the layer nevertheless, so that later checks find their problems too.
-func parseConfigFile(path string, b []byte, keys []configKey) (layer, ConfigError) {
-	f := &configFile{path: path, dir: filepath.Dir(path), keys: make(map[string]configKey, len(keys)), out: layer{}}
+func parseConfigFile(path string, b []byte, keys []Key) (layer, Problems) {
+	f := &configFile{path: path, dir: filepath.Dir(path), keys: make(map[string]Key, len(keys)), out: layer{}}
 	for _, k := range keys {
-		f.keys[k.path] = k
+		f.keys[k.Path] = k
 	}
 	if len(b) == 0 {
-		f.problem(0, ConfigProblem{Msg: "the file is empty (0 bytes)", Hint: "restore it, or remove it to run with the defaults"})
+		f.problem(0, Problem{Msg: "the file is empty (0 bytes)", Hint: "restore it, or remove it to run with the defaults"})
 		return f.out, f.problems
 	}
 	root, err := singleDocument(b)
 	switch {
 	case err != nil:
 		line, msg := splitYAMLError(err)
-		f.problem(line, ConfigProblem{Msg: msg})
+		f.problem(line, Problem{Msg: msg})
 	case root == nil: // comments only
 	case root.Kind != yaml.MappingNode:
-		f.problem(root.Line, ConfigProblem{Msg: "not a map of keys and values"})
+		f.problem(root.Line, Problem{Msg: "not a map of keys and values"})
 	default:
 		f.mapping("", root)
 	}
@@ -80,9 +80,9 @@ func splitYAMLError(problem error) (int, string) {
 type configFile struct {
 	path     string
 	dir      string
-	keys     map[string]configKey
+	keys     map[string]Key
 	out      layer
-	problems ConfigError
+	problems Problems
 }
 
 func (f *configFile) where(line int) string {
@@ -92,7 +92,7 @@ func (f *configFile) where(line int) string {
 	return fmt.Sprintf("%s:%d", f.path, line)
 }
 
-func (f *configFile) problem(line int, p ConfigProblem) {
+func (f *configFile) problem(line int, p Problem) {
 	p.Where = f.where(line)
 	f.problems = append(f.problems, p)
 }
@@ -104,7 +104,7 @@ func (f *configFile) mapping(prefix string, n *yaml.Node) {
 		name, val := n.Content[i], resolveAlias(n.Content[i+1])
 		path := prefix + name.Value
 		if first, dup := seen[name.Value]; dup {
-			f.problem(name.Line, ConfigProblem{Key: path, Msg: fmt.Sprintf("given twice, first in line %d", first)})
+			f.problem(name.Line, Problem{Key: path, Msg: fmt.Sprintf("given twice, first in line %d", first)})
 			continue
 		}
 		seen[name.Value] = name.Line
@@ -118,7 +118,7 @@ func (f *configFile) entry(path string, name, val *yaml.Node) {
 	switch {
 	case !isKey && len(section) == 0:
 		msg, hint := unknownKey(path, f.keys)
-		f.problem(name.Line, ConfigProblem{Key: path, Msg: msg, Hint: hint})
+		f.problem(name.Line, Problem{Key: path, Msg: msg, Hint: hint})
 	case isNull(val):
 		for _, k := range append(section, path) {
 			if _, ok := f.keys[k]; ok {
@@ -126,13 +126,13 @@ func (f *configFile) entry(path string, name, val *yaml.Node) {
 			}
 		}
 	case !isKey && val.Kind != yaml.MappingNode:
-		f.problem(val.Line, ConfigProblem{Key: path, Msg: "wants a map, not " + describeNode(val), Hint: "its keys: " + strings.Join(section, ", ")})
+		f.problem(val.Line, Problem{Key: path, Msg: "wants a map, not " + describeNode(val), Hint: "its keys: " + strings.Join(section, ", ")})
 	case !isKey:
 		f.mapping(path+".", val)
-	case key.kind == kindSources:
+	case key.Kind == kindSources:
 		list, problems := mapList(path, remoteSourceKeys(), val)
 		for _, p := range problems {
-			f.problem(p.line, p.ConfigProblem)
+			f.problem(p.line, p.Problem)
 		}
 		f.out[path] = setting{value: resolvePaths(key, list, f.dir), where: f.where(name.Line)}
 	default:
@@ -149,17 +149,17 @@ func (f *configFile) entry(path string, name, val *yaml.Node) {
 // section lists the keys that begin with prefix, in the order of the table.
 func (f *configFile) section(prefix string) []string {
 	var out []string
-	for _, k := range configKeys() {
-		if strings.HasPrefix(k.path, prefix) {
-			out = append(out, k.path)
+	for _, k := range Keys() {
+		if strings.HasPrefix(k.Path, prefix) {
+			out = append(out, k.Path)
 		}
 	}
 	return out
 }
 
 // valueOf reads a YAML value of the key's kind.
-func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
-	switch key.kind {
+func valueOf(key Key, n *yaml.Node) (any, *Problem) {
+	switch key.Kind {
 	case kindInt:
 		if n.Tag != "!!int" {
 			return nil, wrongType(key, n)
@@ -180,16 +180,16 @@ func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 			return nil, wrongType(key, n)
 		}
 		return parseDuration(n.Value)
-	case kindStrings, kindPaths:
+	case KindStrings, kindPaths:
 		return stringList(key, n)
 	case kindHeaders, kindLists:
 		return headerMap(key, n)
 	case kindPrograms, kindTexts:
 		return programMap(key, n)
 	case kindGraces, kindRules, kindSources:
-		list, problems := mapList(key.path, entryKeys(key.kind), n)
+		list, problems := mapList(key.Path, entryKeys(key.Kind), n)
 		if len(problems) > 0 {
-			return nil, &problems[0].ConfigProblem
+			return nil, &problems[0].Problem
 		}
 		return list, nil
 	default:
@@ -200,23 +200,23 @@ func valueOf(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 	}
 }
 
-func stringList(key configKey, n *yaml.Node) (any, *ConfigProblem) {
+func stringList(key Key, n *yaml.Node) (any, *Problem) {
 	if n.Kind != yaml.SequenceNode {
 		return nil, wrongType(key, n)
 	}
 	out := []string{}
 	for i, item := range n.Content {
 		if item = resolveAlias(item); item.Tag != "!!str" {
-			return nil, &ConfigProblem{Msg: fmt.Sprintf("item %d wants a string, not %s", i+1, describeNode(item)), Hint: quoteHint(item)}
+			return nil, &Problem{Msg: fmt.Sprintf("item %d wants a string, not %s", i+1, describeNode(item)), Hint: quoteHint(item)}
 		}
 		out = append(out, item.Value)
 	}
 	return out, nil
 }
 
-func headerMap(key configKey, n *yaml.Node) (any, *ConfigProblem) {
+func headerMap(key Key, n *yaml.Node) (any, *Problem) {
 	if n.Kind != yaml.MappingNode {
-		return nil, &ConfigProblem{Msg: fmt.Sprintf("wants a %s, not %s", key.kind, describeKind(n))}
+		return nil, &Problem{Msg: fmt.Sprintf("wants a %s, not %s", key.Kind, describeKind(n))}
 	}
 	out := map[string]any{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -232,21 +232,21 @@ func headerMap(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 }
 
 // secretList is stringList without values in its problems.
-func secretList(n *yaml.Node) (any, *ConfigProblem) {
+func secretList(n *yaml.Node) (any, *Problem) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, &ConfigProblem{Msg: fmt.Sprintf("wants a %s, not %s", kindStrings, describeKind(n)), Hint: "write [\"...\"]"}
+		return nil, &Problem{Msg: fmt.Sprintf("wants a %s, not %s", KindStrings, describeKind(n)), Hint: "write [\"...\"]"}
 	}
 	out := []string{}
 	for i, item := range n.Content {
 		if item = resolveAlias(item); item.Tag != "!!str" {
-			return nil, &ConfigProblem{Msg: fmt.Sprintf("item %d wants a string, not %s", i+1, describeKind(item)), Hint: "quote it"}
+			return nil, &Problem{Msg: fmt.Sprintf("item %d wants a string, not %s", i+1, describeKind(item)), Hint: "quote it"}
 		}
 		out = append(out, item.Value)
 	}
 	return out, nil
 }
 
-func programMap(key configKey, n *yaml.Node) (any, *ConfigProblem) {
+func programMap(key Key, n *yaml.Node) (any, *Problem) {
 	if n.Kind != yaml.MappingNode {
 		return nil, wrongType(key, n)
 	}
@@ -254,21 +254,21 @@ func programMap(key configKey, n *yaml.Node) (any, *ConfigProblem) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := n.Content[i].Value, resolveAlias(n.Content[i+1])
 		if value.Tag != "!!str" {
-			return nil, &ConfigProblem{Msg: fmt.Sprintf("%s: wants a string, not %s", name, describeNode(value)), Hint: quoteHint(value)}
+			return nil, &Problem{Msg: fmt.Sprintf("%s: wants a string, not %s", name, describeNode(value)), Hint: quoteHint(value)}
 		}
 		out[name] = value.Value
 	}
 	return out, nil
 }
 
-func wrongType(key configKey, n *yaml.Node) *ConfigProblem {
-	p := &ConfigProblem{Msg: fmt.Sprintf("wants a %s, not %s", key.kind, describeNode(n))}
-	switch key.kind {
+func wrongType(key Key, n *yaml.Node) *Problem {
+	p := &Problem{Msg: fmt.Sprintf("wants a %s, not %s", key.Kind, describeNode(n))}
+	switch key.Kind {
 	case kindInt:
-		p.Msg = fmt.Sprintf("wants an %s, not %s", key.kind, describeNode(n))
+		p.Msg = fmt.Sprintf("wants an %s, not %s", key.Kind, describeNode(n))
 	case kindString, kindPath:
 		p.Hint = quoteHint(n)
-	case kindStrings, kindPaths:
+	case KindStrings, kindPaths:
 		if n.Tag == "!!str" {
 			p.Hint = fmt.Sprintf("write [%s]", n.Value)
 		}
@@ -324,7 +324,7 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
 // entryKeys are those of the entries of a list.
-func entryKeys(kind keyKind) []configKey {
+func entryKeys(kind Kind) []Key {
 	switch kind {
 	case kindGraces:
 		return shutdownGraceKeys()

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"monopod/manifests"
+	"monopod/runner/ctrd/image"
 	"monopod/watcher"
 )
 
@@ -50,41 +51,41 @@ const (
 )
 
 // remoteSourceKeys are the keys of an entry of `sources`.
-func remoteSourceKeys() []configKey {
-	return append([]configKey{
-		{path: "name", kind: kindString, derived: "none: it must be given", doc: "Name of the source, in lower-case letters, digits and -. It names the source of its pods and its copy on disk."},
-		{path: "url", kind: kindString, derived: "none: it must be given", doc: "What to ask: an `http` or `https` URL, or `oci://REGISTRY/REPOSITORY:TAG`, an artifact whose layers are manifests or tars of them. Registries are asked as for images, with the credentials of `registryConfig`; nothing is downloaded as long as the digest is the same. Proxies are those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`)."},
-		{path: "headers", kind: kindSourceHeaders, doc: "Headers of each request: a list of `name` with `value`, `valueFile` or both. A `valueFile` is read at each request, and its content stands behind the `value`: `{name: Authorization, value: \"Bearer \", valueFile: /etc/monopod/token}`."},
-		{path: "caFile", kind: kindPath, derived: "the authorities of the system", doc: "File in PEM with the authorities to trust, instead of those of the system. It may change at any time, as `certFile` and `keyFile` may."},
-		{path: "certFile", kind: kindPath, doc: "File in PEM with the certificate to show to the server."},
-		{path: "keyFile", kind: kindPath, doc: "File in PEM with the key of `certFile`."},
-		{path: "period", kind: kindDuration, derived: "`httpCheckFrequency`", doc: "Time between two requests, up to a tenth more or less; after a failure they begin again a second apart and double up to it."},
-		{path: "timeout", kind: kindDuration, def: defaultSourceTimeout, doc: "Longest time of a request with its answer. An answer that stands still for 10s is given up earlier."},
-		{path: "maxSize", kind: kindString, def: defaultSourceSize, doc: "Largest answer, unpacked; at most `10Mi`."},
-		{path: "atomic", kind: kindBool, def: false, doc: "Whether an answer with a mistake is refused as a whole. Else the objects without one count, and the others keep their last good content."},
-		{path: "podSecurity", kind: kindString, derived: "the key `podSecurity` outside", doc: "Pod Security Standard for the pods of the source."},
-		{path: "criticalPods", kind: kindBool, def: false, doc: "Whether pods of the source may be critical: have `priorityClassName: system-node-critical` or `system-cluster-critical`, a `priority` above 1000000000, or the annotation `monopod.dev/protected`. Else such pods are refused, and so are a PriorityClass with `globalDefault: true` and a default StorageClass: they count for pods and claims of all sources."},
+func remoteSourceKeys() []Key {
+	return append([]Key{
+		{Path: "name", Kind: kindString, derived: "none: it must be given", doc: "Name of the source, in lower-case letters, digits and -. It names the source of its pods and its copy on disk."},
+		{Path: "url", Kind: kindString, derived: "none: it must be given", doc: "What to ask: an `http` or `https` URL, or `oci://REGISTRY/REPOSITORY:TAG`, an artifact whose layers are manifests or tars of them. Registries are asked as for images, with the credentials of `registryConfig`; nothing is downloaded as long as the digest is the same. Proxies are those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`)."},
+		{Path: "headers", Kind: kindSourceHeaders, doc: "Headers of each request: a list of `name` with `value`, `valueFile` or both. A `valueFile` is read at each request, and its content stands behind the `value`: `{name: Authorization, value: \"Bearer \", valueFile: /etc/monopod/token}`."},
+		{Path: "caFile", Kind: kindPath, derived: "the authorities of the system", doc: "File in PEM with the authorities to trust, instead of those of the system. It may change at any time, as `certFile` and `keyFile` may."},
+		{Path: "certFile", Kind: kindPath, doc: "File in PEM with the certificate to show to the server."},
+		{Path: "keyFile", Kind: kindPath, doc: "File in PEM with the key of `certFile`."},
+		{Path: "period", Kind: kindDuration, derived: "`httpCheckFrequency`", doc: "Time between two requests, up to a tenth more or less; after a failure they begin again a second apart and double up to it."},
+		{Path: "timeout", Kind: kindDuration, def: defaultSourceTimeout, doc: "Longest time of a request with its answer. An answer that stands still for 10s is given up earlier."},
+		{Path: "maxSize", Kind: kindString, def: defaultSourceSize, doc: "Largest answer, unpacked; at most `10Mi`."},
+		{Path: "atomic", Kind: kindBool, def: false, doc: "Whether an answer with a mistake is refused as a whole. Else the objects without one count, and the others keep their last good content."},
+		{Path: "podSecurity", Kind: kindString, derived: "the key `podSecurity` outside", doc: "Pod Security Standard for the pods of the source."},
+		{Path: "criticalPods", Kind: kindBool, def: false, doc: "Whether pods of the source may be critical: have `priorityClassName: system-node-critical` or `system-cluster-critical`, a `priority` above 1000000000, or the annotation `monopod.dev/protected`. Else such pods are refused, and so are a PriorityClass with `globalDefault: true` and a default StorageClass: they count for pods and claims of all sources."},
 	}, sourceSignatureKeys()...)
 }
 
-func sourceHeaderKeys() []configKey {
-	return []configKey{
-		{path: "name", kind: kindString, doc: "Name of the header, as `Authorization`."},
-		{path: "value", kind: kindString, secret: true, doc: "Its value; it is a secret."},
-		{path: "valueFile", kind: kindPath, doc: "File whose content stands behind the value."},
+func sourceHeaderKeys() []Key {
+	return []Key{
+		{Path: "name", Kind: kindString, doc: "Name of the header, as `Authorization`."},
+		{Path: "value", Kind: kindString, secret: true, doc: "Its value; it is a secret."},
+		{Path: "valueFile", Kind: kindPath, doc: "File whose content stands behind the value."},
 	}
 }
 
 // entryProblem is a problem in a list of maps, with its line.
 type entryProblem struct {
-	ConfigProblem
+	Problem
 	line int
 }
 
 // mapList reads a list of maps with the given keys. name is how the list is called in messages.
-func mapList(name string, keys []configKey, n *yaml.Node) ([]any, []entryProblem) {
+func mapList(name string, keys []Key, n *yaml.Node) ([]any, []entryProblem) {
 	if n.Kind != yaml.SequenceNode {
-		return nil, []entryProblem{{ConfigProblem{Key: name, Msg: "wants a list of maps, not " + describeKind(n)}, n.Line}}
+		return nil, []entryProblem{{Problem{Key: name, Msg: "wants a list of maps, not " + describeKind(n)}, n.Line}}
 	}
 	out, problems := []any{}, []entryProblem(nil)
 	for i, item := range n.Content {
@@ -94,37 +95,37 @@ func mapList(name string, keys []configKey, n *yaml.Node) ([]any, []entryProblem
 	return out, problems
 }
 
-func mapEntry(name string, keys []configKey, n *yaml.Node) (map[string]any, []entryProblem) {
+func mapEntry(name string, keys []Key, n *yaml.Node) (map[string]any, []entryProblem) {
 	if n.Kind != yaml.MappingNode {
-		return nil, []entryProblem{{ConfigProblem{Key: name, Msg: "wants a map, not " + describeKind(n)}, n.Line}}
+		return nil, []entryProblem{{Problem{Key: name, Msg: "wants a map, not " + describeKind(n)}, n.Line}}
 	}
 	out, problems := map[string]any{}, []entryProblem(nil)
-	bad := func(key string, n *yaml.Node, p ConfigProblem) {
+	bad := func(key string, n *yaml.Node, p Problem) {
 		p.Key = name + "." + key
 		problems = append(problems, entryProblem{p, n.Line})
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		at, val := n.Content[i], resolveAlias(n.Content[i+1])
-		k := slices.IndexFunc(keys, func(k configKey) bool { return k.path == at.Value && !strings.Contains(k.path, ".") })
+		k := slices.IndexFunc(keys, func(k Key) bool { return k.Path == at.Value && !strings.Contains(k.Path, ".") })
 		section := subKeys(keys, at.Value)
 		switch {
 		case seen[at.Value]:
-			bad(at.Value, at, ConfigProblem{Msg: "given twice"})
+			bad(at.Value, at, Problem{Msg: "given twice"})
 		case k < 0 && len(section) == 0:
-			bad(at.Value, at, ConfigProblem{Msg: "unknown key", Hint: didYouMean(at.Value, pathsOf(keys))})
+			bad(at.Value, at, Problem{Msg: "unknown key", Hint: DidYouMean(at.Value, pathsOf(keys))})
 		case isNull(val):
 		case k < 0:
 			m, found := mapEntry(name+"."+at.Value, section, val)
 			if len(m)+len(found) == 0 {
-				bad(at.Value, val, ConfigProblem{Msg: "is empty", Hint: "its keys: " + strings.Join(pathsOf(section), ", ")})
+				bad(at.Value, val, Problem{Msg: "is empty", Hint: "its keys: " + strings.Join(pathsOf(section), ", ")})
 			}
 			out[at.Value], problems = m, append(problems, found...)
-		case keys[k].kind == kindSourceHeaders:
+		case keys[k].Kind == kindSourceHeaders:
 			list, found := mapList(name+".headers", sourceHeaderKeys(), val)
 			out[at.Value], problems = list, append(problems, found...)
 		case keys[k].secret && val.Tag != "!!str":
-			bad(at.Value, val, ConfigProblem{Msg: "wants a string, not " + describeKind(val), Hint: "quote it"})
+			bad(at.Value, val, Problem{Msg: "wants a string, not " + describeKind(val), Hint: "quote it"})
 		default:
 			value, problem := valueOf(keys[k], val)
 			if problem != nil {
@@ -132,7 +133,7 @@ func mapEntry(name string, keys []configKey, n *yaml.Node) (map[string]any, []en
 				continue
 			}
 			if value == time.Duration(0) { // it would count as not given
-				bad(at.Value, val, ConfigProblem{Msg: "0s is less than 1s"})
+				bad(at.Value, val, Problem{Msg: "0s is less than 1s"})
 			}
 			out[at.Value] = value
 		}
@@ -141,32 +142,32 @@ func mapEntry(name string, keys []configKey, n *yaml.Node) (map[string]any, []en
 	return out, problems
 }
 
-func pathsOf(keys []configKey) []string {
+func pathsOf(keys []Key) []string {
 	var out []string
 	for _, k := range keys {
-		out = append(out, k.path)
+		out = append(out, k.Path)
 	}
 	return out
 }
 
 // resolveSourcePaths makes the paths of entries absolute.
-func resolveSourcePaths(keys []configKey, list []any, base string) {
+func resolveSourcePaths(keys []Key, list []any, base string) {
 	for _, item := range list {
 		entry, ok := item.(map[string]any)
 		if !ok {
 			continue
 		}
 		for _, key := range keys {
-			section, rest, nested := strings.Cut(key.path, ".")
+			section, rest, nested := strings.Cut(key.Path, ".")
 			if inner, ok := entry[section].(map[string]any); ok && nested && inner[rest] != nil {
 				inner[rest] = resolvePaths(key, inner[rest], base)
 			}
-			switch v := entry[key.path].(type) {
+			switch v := entry[key.Path].(type) {
 			case nil:
 			case []any:
 				resolveSourcePaths(sourceHeaderKeys(), v, base)
 			default:
-				entry[key.path] = resolvePaths(key, v, base)
+				entry[key.Path] = resolvePaths(key, v, base)
 			}
 		}
 	}
@@ -193,7 +194,7 @@ func (c *Config) deriveSources() {
 
 // builtInSources are the names of sources that are there without an entry.
 func builtInSources() []string {
-	return []string{sourceFile, sourceHTTP, sourceApplied, sourceAPIServer}
+	return []string{SourceFile, SourceHTTP, SourceApplied, SourceAPIServer}
 }
 
 func (c *configCheck) remoteSources(cfg *Config) {
@@ -201,7 +202,7 @@ func (c *configCheck) remoteSources(cfg *Config) {
 	for i := range cfg.RemoteSources {
 		s := &cfg.RemoteSources[i]
 		bad := func(key, msg, hint string) {
-			c.problems = append(c.problems, ConfigProblem{Where: c.sources["sources"], Key: fmt.Sprintf("sources[%d].%s", i, key), Msg: msg, Hint: hint})
+			c.problems = append(c.problems, Problem{Where: c.sources["sources"], Key: fmt.Sprintf("sources[%d].%s", i, key), Msg: msg, Hint: hint})
 		}
 		switch {
 		case s.Name == "":
@@ -237,16 +238,16 @@ func checkRemoteSource(s *RemoteSource, cfg *Config, bad func(key, msg, hint str
 		}
 	}
 	if s.Period < time.Second || s.Period > 24*time.Hour {
-		bad("period", durationText(s.Period)+" is not between 1s and 24h", "")
+		bad("period", DurationText(s.Period)+" is not between 1s and 24h", "")
 	}
 	if s.Timeout < time.Second || s.Timeout > time.Hour {
-		bad("timeout", durationText(s.Timeout)+" is not between 1s and 1h", "")
+		bad("timeout", DurationText(s.Timeout)+" is not between 1s and 1h", "")
 	}
-	if n := s.maxBytes(); n < 1 || n > watcher.MaxInput {
+	if n := s.MaxBytes(); n < 1 || n > watcher.MaxInput {
 		bad("maxSize", fmt.Sprintf("%q is not a size up to 10Mi", s.MaxSize), "write it as 512Ki or 10Mi")
 	}
 	if s.PodSecurity != cfg.PodSecurity && !slices.Contains(manifests.PodSecurityLevels(), s.PodSecurity) {
-		bad("podSecurity", fmt.Sprintf("%q is none of %s", s.PodSecurity, strings.Join(manifests.PodSecurityLevels(), ", ")), didYouMean(s.PodSecurity, manifests.PodSecurityLevels()))
+		bad("podSecurity", fmt.Sprintf("%q is none of %s", s.PodSecurity, strings.Join(manifests.PodSecurityLevels(), ", ")), DidYouMean(s.PodSecurity, manifests.PodSecurityLevels()))
 	}
 }
 
@@ -259,7 +260,7 @@ func beforeColon(name string) string {
 
 func (s *RemoteSource) checkURL(bad func(key, msg, hint string)) {
 	u, err := url.Parse(s.URL)
-	switch ref, oci := ociReference(s.URL); {
+	switch ref, oci := OciReference(s.URL); {
 	case s.URL == "":
 		bad("url", "is missing", "write the http, https or oci URL of the manifests")
 	case oci:
@@ -269,8 +270,8 @@ func (s *RemoteSource) checkURL(bad func(key, msg, hint string)) {
 	}
 }
 
-// maxBytes is MaxSize as a number; 0 when it is none.
-func (s *RemoteSource) maxBytes() int {
+// MaxBytes is MaxSize as a number; 0 when it is none.
+func (s *RemoteSource) MaxBytes() int {
 	q, err := resource.ParseQuantity(s.MaxSize)
 	if err != nil {
 		return 0
@@ -308,7 +309,7 @@ func (c *Config) printedSources() []printedSource {
 	for _, s := range c.RemoteSources {
 		p := printedSource{
 			Name: s.Name, URL: watcher.RedactURL(s.URL), CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
-			Period: durationText(s.Period), Timeout: durationText(s.Timeout), MaxSize: s.MaxSize, Atomic: s.Atomic, PodSecurity: s.PodSecurity, CriticalPods: s.CriticalPods,
+			Period: DurationText(s.Period), Timeout: DurationText(s.Timeout), MaxSize: s.MaxSize, Atomic: s.Atomic, PodSecurity: s.PodSecurity, CriticalPods: s.CriticalPods,
 		}
 		if s.Signature.Kind != "" {
 			p.Signature = &s.Signature
@@ -325,40 +326,62 @@ func (c *Config) printedSources() []printedSource {
 	return out
 }
 
-// copiesDirectory holds the last good answers of remote sources, a directory each.
-func (c *Config) copiesDirectory() string { return filepath.Join(c.RootDirectory, "sources") }
+// CopiesDirectory holds the last good answers of remote sources, a directory each.
+func (c *Config) CopiesDirectory() string { return filepath.Join(c.RootDirectory, "sources") }
 
-// copyOf is where the last good answer of a source is.
-func (c *Config) copyOf(source string) *watcher.Copy {
-	return watcher.NewCopy(filepath.Join(c.copiesDirectory(), source))
+// CopyOf is where the last good answer of a source is.
+func (c *Config) CopyOf(source string) *watcher.Copy {
+	return watcher.NewCopy(filepath.Join(c.CopiesDirectory(), source))
 }
 
-// remoteSources makes the sources of `sources`, in their order.
-func (a *App) remoteSources() []watcher.Source {
-	var out []watcher.Source
-	for i := range a.cfg.RemoteSources {
-		out = append(out, a.remoteSource(&a.cfg.RemoteSources[i]))
-	}
-	return out
-}
+const ociScheme = "oci"
 
-// remoteSource makes the source of an entry, by the scheme of its URL.
-func (a *App) remoteSource(s *RemoteSource) watcher.Source {
-	if ref, ok := ociReference(s.URL); ok {
-		return a.ociSource(s, ref)
+// OciReference returns the reference in the URL of an OCI source.
+func OciReference(address string) (string, bool) { return strings.CutPrefix(address, ociScheme+"://") }
+
+// checkOCI finds what is wrong with an entry whose URL begins with oci://.
+func (s *RemoteSource) checkOCI(ref string, bad func(key, msg, hint string)) {
+	if err := image.CheckArtifact(ref); err != nil {
+		bad("url", err.Error(), "write it as oci://registry.example/repository:tag; credentials belong to registryConfig")
 	}
-	verify, detached := s.Signature.verification()
-	cfg := watcher.HTTPConfig{
-		Name: s.Name, URL: s.URL, Header: map[string][]string{}, CheckFrequency: s.Period, Timeout: s.Timeout, MaxSize: s.maxBytes(),
-		Trust: watcher.Trust{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile},
-		Load:  loadParts(s.Name, a.cfg.policyOf(s)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: a.cfg.copyOf(s.Name), Log: a.log,
-	}
-	for _, h := range s.Headers {
-		if h.ValueFile != "" {
-			cfg.HeaderFiles = append(cfg.HeaderFiles, watcher.HeaderFile{Name: h.Name, Before: h.Value, File: h.ValueFile})
-			continue
+	for _, of := range []struct {
+		key   string
+		given bool
+	}{{"headers", len(s.Headers) > 0}, {"caFile", s.CAFile != ""}, {"certFile", s.CertFile != ""}, {"keyFile", s.KeyFile != ""}} {
+		if of.given {
+			bad(of.key, "is for http and https URLs only", "registries are asked as for images; their credentials belong to registryConfig")
 		}
-		cfg.Header[h.Name] = append(cfg.Header[h.Name], h.Value)
 	}
-	return watcher.NewHTTPSource(cfg)
+}
+
+// Remotes are the entries of `sources`, and staticPodURL as one.
+func (c *Config) Remotes() []RemoteSource {
+	all := slices.Clone(c.RemoteSources)
+	if c.StaticPodURL != "" {
+		all = append(all, RemoteSource{Name: SourceHTTP, URL: c.StaticPodURL, PodSecurity: c.StaticPodURLSecurity, CriticalPods: c.StaticPodURLCriticalPods})
+	}
+	return all
+}
+
+// StoredPods are those of the last good answer of a source, which is on the disk. An error without pods says that it
+// cannot be used.
+func (c *Loaded) StoredPods(s *RemoteSource, input string) ([]*manifests.Pod, error) {
+	k, err := c.CopyOf(s.Name).Load()
+	if err != nil {
+		return nil, err
+	}
+	text := k.Counts
+	if text == nil {
+		text = k.Body
+		if verify, _ := s.Signature.Verification(); verify != nil {
+			if text, _, err = verify(k.Body, k.Signature); err != nil {
+				return nil, fmt.Errorf("the copy on disk is not used: %w", err)
+			}
+		}
+	}
+	content, err := manifests.LoadParts(input, text, manifests.Options{Source: s.Name, Policy: c.PolicyOf(s)})
+	if content == nil {
+		return nil, err
+	}
+	return content.Pods, nil
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ const maxSocketPath = 107
 // configCheck collects the problems of values; sources says where each value was written.
 type configCheck struct {
 	sources  map[string]string
-	problems ConfigError
+	problems Problems
 }
 
 func (c *configCheck) add(key, msg, hint string) {
@@ -31,11 +31,11 @@ func (c *configCheck) add(key, msg, hint string) {
 	if strings.HasPrefix(where, "default") {
 		where = ""
 	}
-	c.problems = append(c.problems, ConfigProblem{Where: where, Key: key, Msg: msg, Hint: hint})
+	c.problems = append(c.problems, Problem{Where: where, Key: key, Msg: msg, Hint: hint})
 }
 
 // checkConfig finds values that cannot work, all at once.
-func checkConfig(cfg *Config, sources map[string]string) ConfigError {
+func checkConfig(cfg *Config, sources map[string]string) Problems {
 	c := &configCheck{sources: sources}
 	c.sourceValues(cfg)
 	c.directories(cfg)
@@ -125,7 +125,7 @@ func (c *configCheck) directories(cfg *Config) {
 func (c *configCheck) network(cfg *Config) {
 	c.subnets("podCIDR", cfg.PodCIDR)
 	c.subnets("runPodCIDR", cfg.RunPodCIDR)
-	c.oneOf("podDNS", cfg.PodDNS, podDNSAuto, podDNSOff)
+	c.oneOf("podDNS", cfg.PodDNS, PodDNSAuto, podDNSOff)
 	if len(cfg.BridgeName) > 15 || strings.ContainsAny(cfg.BridgeName, "/ :\t\n") || cfg.BridgeName == "." || cfg.BridgeName == ".." {
 		c.add("bridgeName", fmt.Sprintf("%q is not a name of a network interface", cfg.BridgeName), "at most 15 characters, no slash, colon or space")
 	}
@@ -239,7 +239,7 @@ func (c *configCheck) numbers(cfg *Config) {
 		{"autoRollback.soak", cfg.AutoRollback.Soak, 0, 24 * time.Hour},
 	} {
 		if d.val < d.min || d.val > d.max {
-			c.add(d.key, fmt.Sprintf("%s is not between %s and %s", durationText(d.val), durationText(d.min), durationText(d.max)), "")
+			c.add(d.key, fmt.Sprintf("%s is not between %s and %s", DurationText(d.val), DurationText(d.min), DurationText(d.max)), "")
 		}
 	}
 	c.between("maxPods", cfg.MaxPods, 1, 10000)
@@ -251,7 +251,7 @@ func (c *configCheck) numbers(cfg *Config) {
 
 func (c *configCheck) resources(cfg *Config) {
 	if d := cfg.CPUCFSQuotaPeriod; d < time.Millisecond || d > time.Second {
-		c.add("cpuCFSQuotaPeriod", durationText(d)+" is not between 1ms and 1s", "")
+		c.add("cpuCFSQuotaPeriod", DurationText(d)+" is not between 1ms and 1s", "")
 	}
 	if f := cfg.MemoryThrottlingFactor; f < 0 || f > 1 {
 		c.add("memoryThrottlingFactor", fmt.Sprintf("%g is not between 0 and 1", f), "write 0.9 to slow containers down at nine tenths of their limit")
@@ -276,6 +276,6 @@ func (c *configCheck) between(key string, v, low, high int) {
 
 func (c *configCheck) oneOf(key, v string, allowed ...string) {
 	if !slices.Contains(allowed, v) {
-		c.add(key, fmt.Sprintf("%q is none of %s", v, strings.Join(allowed, ", ")), didYouMean(v, allowed))
+		c.add(key, fmt.Sprintf("%q is none of %s", v, strings.Join(allowed, ", ")), DidYouMean(v, allowed))
 	}
 }

@@ -1,47 +1,37 @@
-package main
+package config
 
 import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
 
 const (
-	envPrefix     = "MONOPOD_"
+	EnvPrefix     = "MONOPOD_"
 	envConfigFile = "MONOPOD_CONFIG"
 	// envBundleDir is for cmd/launcher.
 	envBundleDir = "MONOPOD_BUNDLE_DIR"
 )
 
 // configFlags are the command line flags of the configuration.
-type configFlags struct {
-	file string
-	set  *pflag.FlagSet
-}
-
-// configFlags gives cmd --config and a flag for each key. There are so many that only commands that are named get them.
-func (p *program) configFlags(cmd *cobra.Command) *configFlags {
-	if p.words != nil && !slices.Contains(p.words, cmd.Name()) {
-		return &configFlags{set: cmd.Flags()}
-	}
-	return addConfigFlags(cmd.Flags())
+type Flags struct {
+	File string
+	Set  *pflag.FlagSet
 }
 
 // addConfigFlags adds --config and a flag for each key.
-func addConfigFlags(set *pflag.FlagSet) *configFlags {
-	f := &configFlags{set: set}
-	set.StringVar(&f.file, "config", "", "configuration `file` (default "+defaultConfigFile+" if it exists)")
-	for _, key := range configKeys() {
-		if name := key.flag(); name != "" {
-			set.Var(&textFlag{kind: key.kind}, name, strings.ReplaceAll(key.doc, "`", "'"))
+func AddFlags(set *pflag.FlagSet) *Flags {
+	f := &Flags{Set: set}
+	set.StringVar(&f.File, "config", "", "configuration `file` (default "+DefaultFile+" if it exists)")
+	for _, key := range Keys() {
+		if name := key.Flag(); name != "" {
+			set.Var(&textFlag{kind: key.Kind}, name, strings.ReplaceAll(key.doc, "`", "'"))
 		}
 	}
 	return f
@@ -51,14 +41,14 @@ func addConfigFlags(set *pflag.FlagSet) *configFlags {
 // reported at once.
 type textFlag struct {
 	text string
-	kind keyKind
+	kind Kind
 }
 
 func (f *textFlag) String() string     { return f.text }
 func (f *textFlag) Set(s string) error { f.text = s; return nil }
 func (f *textFlag) Type() string {
 	switch f.kind {
-	case kindStrings, kindPaths:
+	case KindStrings, kindPaths:
 		return "list"
 	default:
 		return string(f.kind)
@@ -72,20 +62,20 @@ type textSetting struct {
 }
 
 // takeText reads the value of a variable or flag into the layer.
-func (l *configLoader) takeText(lay layer, key configKey, t textSetting) {
+func (l *configLoader) takeText(lay layer, key Key, t textSetting) {
 	value, problem := parseText(key, t.text)
 	if problem != nil {
-		problem.Where, problem.Key = t.where, key.path
+		problem.Where, problem.Key = t.where, key.Path
 		l.problems = append(l.problems, *problem)
 		return
 	}
-	lay[key.path] = setting{value: resolvePaths(key, value, l.env.workDir), where: t.where}
+	lay[key.Path] = setting{value: resolvePaths(key, value, l.env.WorkDir), where: t.where}
 }
 
 // parseText reads the text form of a value: lists are separated by commas, maps are written as in YAML.
-func parseText(key configKey, s string) (any, *ConfigProblem) {
-	switch key.kind {
-	case kindStrings, kindPaths:
+func parseText(key Key, s string) (any, *Problem) {
+	switch key.Kind {
+	case KindStrings, kindPaths:
 		out := []string{}
 		for part := range strings.SplitSeq(s, ",") {
 			if part = strings.TrimSpace(part); part != "" {
@@ -96,8 +86,8 @@ func parseText(key configKey, s string) (any, *ConfigProblem) {
 	case kindHeaders, kindLists, kindPrograms, kindTexts, kindSources, kindGraces, kindRules:
 		var n yaml.Node
 		if err := yaml.Unmarshal([]byte(s), &n); err != nil || len(n.Content) != 1 {
-			hint := map[keyKind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindLists: "{'group:ops': [metrics]}", kindPrograms: "{crun: /usr/bin/crun}", kindTexts: "{memory: 1Gi}", kindRules: "[{match: registry.example}]", kindGraces: "[{priority: 0, shutdownGracePeriodSeconds: 20}]", kindSources: "[{name: fleet, url: \"https://...\"}]"}[key.kind]
-			return nil, &ConfigProblem{Msg: "not a " + string(key.kind), Hint: "write it as in YAML: " + hint}
+			hint := map[Kind]string{kindHeaders: `{Authorization: ["Bearer ..."]}`, kindLists: "{'group:ops': [metrics]}", kindPrograms: "{crun: /usr/bin/crun}", kindTexts: "{memory: 1Gi}", kindRules: "[{match: registry.example}]", kindGraces: "[{priority: 0, shutdownGracePeriodSeconds: 20}]", kindSources: "[{name: fleet, url: \"https://...\"}]"}[key.Kind]
+			return nil, &Problem{Msg: "not a " + string(key.Kind), Hint: "write it as in YAML: " + hint}
 		}
 		return valueOf(key, n.Content[0])
 	case kindInt:
@@ -113,36 +103,36 @@ func parseText(key configKey, s string) (any, *ConfigProblem) {
 	}
 }
 
-func parseInt(s string) (any, *ConfigProblem) {
+func parseInt(s string) (any, *Problem) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return nil, &ConfigProblem{Msg: fmt.Sprintf("%q is not an integer", s)}
+		return nil, &Problem{Msg: fmt.Sprintf("%q is not an integer", s)}
 	}
 	return n, nil
 }
 
-func parseBool(s string) (any, *ConfigProblem) {
+func parseBool(s string) (any, *Problem) {
 	switch s {
 	case "true", "True", "TRUE":
 		return true, nil
 	case "false", "False", "FALSE":
 		return false, nil
 	}
-	return nil, &ConfigProblem{Msg: fmt.Sprintf("%q is neither true nor false", s)}
+	return nil, &Problem{Msg: fmt.Sprintf("%q is neither true nor false", s)}
 }
 
-func parseNumber(s string) (any, *ConfigProblem) {
+func parseNumber(s string) (any, *Problem) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		return nil, &ConfigProblem{Msg: fmt.Sprintf("%q is not a number", s)}
+		return nil, &Problem{Msg: fmt.Sprintf("%q is not a number", s)}
 	}
 	return f, nil
 }
 
-func parseDuration(s string) (any, *ConfigProblem) {
+func parseDuration(s string) (any, *Problem) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		p := &ConfigProblem{Msg: fmt.Sprintf("%q is not a duration", s), Hint: "write a number and a unit, such as 20s or 5m"}
+		p := &Problem{Msg: fmt.Sprintf("%q is not a duration", s), Hint: "write a number and a unit, such as 20s or 5m"}
 		if _, err := strconv.ParseFloat(s, 64); err == nil {
 			p.Hint = fmt.Sprintf("write the unit too, such as %ss", s)
 		}
@@ -153,7 +143,7 @@ func parseDuration(s string) (any, *ConfigProblem) {
 
 // resolvePaths makes relative paths absolute: those of a file begin at its directory, those of variables
 // and flags at the working directory.
-func resolvePaths(key configKey, value any, base string) any {
+func resolvePaths(key Key, value any, base string) any {
 	abs := func(p string) string {
 		if p == "" {
 			return p
@@ -165,7 +155,7 @@ func resolvePaths(key configKey, value any, base string) any {
 	}
 	switch v := value.(type) {
 	case string:
-		if key.isPath() || key.path == "ociRuntime" && strings.Contains(v, "/") {
+		if key.isPath() || key.Path == "ociRuntime" && strings.Contains(v, "/") {
 			return abs(v)
 		}
 	case []string:
@@ -175,20 +165,23 @@ func resolvePaths(key configKey, value any, base string) any {
 			}
 		}
 	case []any:
-		if key.kind == kindGraces {
+		if key.Kind == kindGraces {
 			return value
 		}
-		if key.kind == kindRules {
+		if key.Kind == kindRules {
 			resolveSourcePaths(imageRuleKeys(), v, base)
 			return value
 		}
 		resolveSourcePaths(remoteSourceKeys(), v, base)
 	case map[string]any:
 		for name, program := range v {
-			if s, ok := program.(string); ok && key.kind == kindPrograms && strings.Contains(s, "/") {
+			if s, ok := program.(string); ok && key.Kind == kindPrograms && strings.Contains(s, "/") {
 				v[name] = abs(s)
 			}
 		}
 	}
 	return value
 }
+
+// envRequestTimeout is the default of --request-timeout.
+const EnvRequestTimeout = EnvPrefix + "REQUEST_TIMEOUT"

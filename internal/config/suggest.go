@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 // unknownKey says what is wrong with a key that is not ours, and what may have been meant.
-func unknownKey(path string, keys map[string]configKey) (msg, hint string) {
+func unknownKey(path string, keys map[string]Key) (msg, hint string) {
 	if path == "apiVersion" || path == "kind" {
 		return "a monopod configuration has no " + path, "remove the line"
 	}
@@ -20,7 +20,7 @@ func unknownKey(path string, keys map[string]configKey) (msg, hint string) {
 	if slices.ContainsFunc(strings.Fields(kubeletKeys), func(k string) bool { return strings.EqualFold(k, top) }) && !hasTop(known, top) {
 		return fmt.Sprintf("monopod has no %s, it is a setting of the kubelet only", path), "remove it"
 	}
-	return "unknown key", didYouMean(path, known)
+	return "unknown key", DidYouMean(path, known)
 }
 
 func hasTop(known []string, top string) bool {
@@ -37,8 +37,8 @@ func formerNames() map[string]string {
 	}
 }
 
-// didYouMean returns a hint with the nearest of the known names, empty when none is near.
-func didYouMean(name string, known []string) string {
+// DidYouMean returns a hint with the nearest of the known names, empty when none is near.
+func DidYouMean(name string, known []string) string {
 	if best := nearest(name, known); best != "" {
 		return "did you mean " + best + "?"
 	}

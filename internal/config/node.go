@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -15,13 +15,13 @@ import (
 )
 
 // nodeKeys are about what of the machine pods may have.
-func nodeKeys() []configKey {
-	return []configKey{
-		{path: "nodeLabels", kind: kindTexts, doc: "Labels of this machine, as in `{disktype: ssd}`. Pods whose `nodeSelector` or required node affinity they do not meet wait. Empty: of what pods select only `kubernetes.io/os` and `kubernetes.io/arch` matter, which are those of the machine. They, and `kubernetes.io/hostname`, are always there."},
-		{path: "nodeCapacity", kind: kindTexts, doc: "What pods may request as if the machine had it, as in `{cpu: \"16\", memory: 64Gi, ephemeral-storage: 1Ti}`: for manifests whose requests were written for larger machines. Shares, limits and eviction go by what there really is. Empty: what the machine has."},
-		{path: "systemReserved", kind: kindTexts, doc: "What the programs of the machine need, as in `{cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi, pid: \"1000\"}`: pods cannot request it."},
-		{path: "kubeReserved", kind: kindTexts, doc: "What monopod itself needs, beside `systemReserved`."},
-		{path: "enforceNodeAllocatable", kind: kindStrings, def: []string{"pods"}, doc: "`pods`: all pods together are kept from the cpu, memory and process ids of `systemReserved` and `kubeReserved` by limits of `cgroupRoot`. `none`: they are not. What cannot be allocated is refused either way."},
+func nodeKeys() []Key {
+	return []Key{
+		{Path: "nodeLabels", Kind: kindTexts, doc: "Labels of this machine, as in `{disktype: ssd}`. Pods whose `nodeSelector` or required node affinity they do not meet wait. Empty: of what pods select only `kubernetes.io/os` and `kubernetes.io/arch` matter, which are those of the machine. They, and `kubernetes.io/hostname`, are always there."},
+		{Path: "nodeCapacity", Kind: kindTexts, doc: "What pods may request as if the machine had it, as in `{cpu: \"16\", memory: 64Gi, ephemeral-storage: 1Ti}`: for manifests whose requests were written for larger machines. Shares, limits and eviction go by what there really is. Empty: what the machine has."},
+		{Path: "systemReserved", Kind: kindTexts, doc: "What the programs of the machine need, as in `{cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi, pid: \"1000\"}`: pods cannot request it."},
+		{Path: "kubeReserved", Kind: kindTexts, doc: "What monopod itself needs, beside `systemReserved`."},
+		{Path: "enforceNodeAllocatable", Kind: KindStrings, def: []string{"pods"}, doc: "`pods`: all pods together are kept from the cpu, memory and process ids of `systemReserved` and `kubeReserved` by limits of `cgroupRoot`. `none`: they are not. What cannot be allocated is refused either way."},
 	}
 }
 
@@ -31,8 +31,8 @@ const (
 	enforceNone = "none"
 )
 
-// reserved is what is kept from pods.
-func (c *Config) reserved() (capacity.Reserved, error) {
+// Reserved is what is kept from pods.
+func (c *Config) Reserved() (capacity.Reserved, error) {
 	system, err1 := capacity.ParseReserved(c.SystemReserved)
 	kube, err2 := capacity.ParseReserved(c.KubeReserved)
 	return capacity.Reserved{System: system, Kube: kube}, errors.Join(err1, err2)
@@ -61,8 +61,8 @@ func (c *configCheck) node(cfg *Config) {
 	}
 }
 
-// labels are those of this machine; nil when nobody has given it any.
-func (c *Config) labels(p manifests.Platform) map[string]string {
+// Labels are those of this machine; nil when nobody has given it any.
+func (c *Config) Labels(p manifests.Platform) map[string]string {
 	if len(c.NodeLabels) == 0 {
 		return nil
 	}
@@ -72,12 +72,18 @@ func (c *Config) labels(p manifests.Platform) map[string]string {
 	return all
 }
 
-// enforced are the limits of all pods together.
-func (c *Config) enforced(m capacity.Machine) spec.PodsLimits {
-	r, err := c.reserved()
+// Enforced are the limits of all pods together.
+func (c *Config) Enforced(m capacity.Machine) spec.PodsLimits {
+	r, err := c.Reserved()
 	if err != nil || !slices.Contains(c.EnforceNodeAllocatable, enforcePods) {
 		return spec.PodsLimits{}
 	}
 	l := capacity.LimitsOf(m, r)
 	return spec.PodsLimits{Memory: l.Memory, MilliCPU: l.MilliCPU, Pids: l.PIDs}
 }
+
+// Values of podDNS.
+const (
+	PodDNSAuto = "auto"
+	podDNSOff  = "off"
+)

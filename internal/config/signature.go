@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -16,20 +16,20 @@ type SourceSignature struct {
 	KeyFiles []string `koanf:"keyFiles" yaml:"keyFiles,omitempty" json:"keyFiles,omitempty"`
 }
 
-func sourceSignatureKeys() []configKey {
-	return []configKey{
-		{path: "signature.kind", kind: kindString, doc: "What an answer must be signed with, or it is not used: `minisign`: there is a signature at the URL with `.minisig` behind its path, with the trusted comment `version:NUMBER`; `dsse`: the answer is an envelope signed with ed25519, and the manifests in it begin with `# monopod.dev/set-version: NUMBER`. Answers with a lower version than an earlier one are not used."},
-		{path: "signature.keys", kind: kindStrings, doc: "Public keys, of which one must have signed: for `minisign` as it prints them, for `dsse` 32 bytes in base64 or PEM."},
-		{path: "signature.keyFiles", kind: kindPaths, doc: "Files with a public key each, besides `signature.keys`; they are read for each new answer."},
+func sourceSignatureKeys() []Key {
+	return []Key{
+		{Path: "signature.kind", Kind: kindString, doc: "What an answer must be signed with, or it is not used: `minisign`: there is a signature at the URL with `.minisig` behind its path, with the trusted comment `version:NUMBER`; `dsse`: the answer is an envelope signed with ed25519, and the manifests in it begin with `# monopod.dev/set-version: NUMBER`. Answers with a lower version than an earlier one are not used."},
+		{Path: "signature.keys", Kind: KindStrings, doc: "Public keys, of which one must have signed: for `minisign` as it prints them, for `dsse` 32 bytes in base64 or PEM."},
+		{Path: "signature.keyFiles", Kind: kindPaths, doc: "Files with a public key each, besides `signature.keys`; they are read for each new answer."},
 	}
 }
 
 // subKeys are the keys below a section, without its name.
-func subKeys(keys []configKey, section string) []configKey {
-	var out []configKey
+func subKeys(keys []Key, section string) []Key {
+	var out []Key
 	for _, k := range keys {
-		if rest, ok := strings.CutPrefix(k.path, section+"."); ok {
-			k.path = rest
+		if rest, ok := strings.CutPrefix(k.Path, section+"."); ok {
+			k.Path = rest
 			out = append(out, k)
 		}
 	}
@@ -45,7 +45,7 @@ func (s *SourceSignature) check(bad func(key, msg, hint string)) {
 		return
 	}
 	if !slices.Contains(signature.Kinds(), s.Kind) {
-		bad("signature.kind", fmt.Sprintf("%q is none of %s", s.Kind, strings.Join(signature.Kinds(), ", ")), didYouMean(s.Kind, signature.Kinds()))
+		bad("signature.kind", fmt.Sprintf("%q is none of %s", s.Kind, strings.Join(signature.Kinds(), ", ")), DidYouMean(s.Kind, signature.Kinds()))
 		return
 	}
 	if len(s.Keys)+len(s.KeyFiles) == 0 {
@@ -58,8 +58,8 @@ func (s *SourceSignature) check(bad func(key, msg, hint string)) {
 	}
 }
 
-// verification is how answers of the source are verified, and whether signatures come apart from them; nil: they are taken as they are.
-func (s *SourceSignature) verification() (verify watcher.Verify, detached bool) {
+// Verification is how answers of the source are verified, and whether signatures come apart from them; nil: they are taken as they are.
+func (s *SourceSignature) Verification() (verify watcher.Verify, detached bool) {
 	if s.Kind == "" {
 		return nil, false
 	}

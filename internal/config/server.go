@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -61,30 +61,30 @@ type Authorization struct {
 // Modes of authorization.
 const (
 	authorizeAlways  = "AlwaysAllow"
-	authorizeRules   = "Rules"
-	authorizeWebhook = "Webhook"
+	AuthorizeRules   = "Rules"
+	AuthorizeWebhook = "Webhook"
 )
 
-func serverKeys() []configKey {
-	return []configKey{
-		{path: "address", kind: kindString, def: "0.0.0.0", doc: "IP address on which `port` and `readOnlyPort` are served; `::` for IPv6 too."},
-		{path: "port", kind: kindInt, def: int64(0), doc: "TCP port of the kubelet's API, with TLS, for those who prove who they are; a kubelet's is 10250. 0: none. See endpoints.md."},
-		{path: "tlsCertFile", kind: kindPath, derived: "the one that the API server has signed, with `serverTLSBootstrap`; else, and until there is one, a self-signed certificate, made and kept in `pki` in `rootDirectory`", doc: "Certificate of `port`, with those between it and its authority, in PEM. It is read again when it has changed."},
-		{path: "tlsPrivateKeyFile", kind: kindPath, doc: "Key of `tlsCertFile`, in PEM."},
-		{path: "tlsMinVersion", kind: kindString, derived: "`VersionTLS12`", doc: "Oldest version of TLS that is spoken: `VersionTLS12` or `VersionTLS13`."},
-		{path: "tlsCipherSuites", kind: kindStrings, derived: "those that Go holds for safe", doc: "Cipher suites of TLS 1.2, as `TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`."},
-		{path: "authentication.x509.clientCAFile", kind: kindPath, doc: "Authorities whose client certificates count, in PEM; read again when the file has changed. The common name is the user, the organizations are the groups. Empty: none count."},
-		{path: "authentication.tokenFile", kind: kindPath, doc: "File with bearer tokens that count, as kube-apiserver's: lines of `token,user,uid,\"group1,group2\"`; read again when it has changed. Empty: none count."},
-		{path: "authentication.webhook.enabled", kind: kindBool, def: false, doc: "Whether bearer tokens count that the API server of `kubeconfig` knows, such as those of ServiceAccounts. Its answers count for 2 minutes."},
-		{path: "authentication.anonymous.enabled", kind: kindBool, def: false, doc: "Whether who proves nothing is user `system:anonymous` of group `system:unauthenticated`, with the rights that `authorization.rules` gives these."},
-		{path: "authorization.mode", kind: kindString, def: authorizeAlways, doc: "`AlwaysAllow`: who has proved who they are may do everything. `Rules`: what `authorization.rules` lists. `Webhook`: what the API server of `kubeconfig` lets them do with this node; its answers count for 5 minutes, a no for 30 seconds."},
-		{path: "authorization.rules", kind: kindLists, doc: "What users and groups may do, by `user:<name>` or `group:<name>`: subresources of a node to get, as `metrics`, `stats`, `pods`, `healthz`, `configz`, `proxy` (all else, such as logs); with a verb before as `create:proxy` (exec); `*`: everything."},
-		{path: "readOnlyPort", kind: kindInt, def: int64(0), doc: "TCP port on which anybody, without TLS, may read health, pods, metrics and stats; a kubelet's was 10255. 0: none."},
-		{path: "healthzPort", kind: kindInt, def: int64(0), doc: "TCP port on which anybody may ask for health alone; a kubelet's is 10248. 0: none."},
-		{path: "healthzBindAddress", kind: kindString, def: "127.0.0.1", doc: "IP address of `healthzPort`."},
-		{path: "maxConnections", kind: kindInt, def: int64(secure.DefaultMaxConnections), doc: "Most connections at once to each of these ports; one address, or /64 of IPv6, gets half of them. Further ones are hung up on."},
-		{path: "enableDebuggingHandlers", kind: kindBool, def: true, doc: "Whether `port` serves what looks into pods: exec, attach, portForward, run, containerLogs, runningpods, configz, profiles."},
-		{path: "enableProfilingHandler", kind: kindBool, def: false, doc: "Whether profiles of monopod can be taken, at `/debug/pprof/` of the socket and of `port`."},
+func serverKeys() []Key {
+	return []Key{
+		{Path: "address", Kind: kindString, def: "0.0.0.0", doc: "IP address on which `port` and `readOnlyPort` are served; `::` for IPv6 too."},
+		{Path: "port", Kind: kindInt, def: int64(0), doc: "TCP port of the kubelet's API, with TLS, for those who prove who they are; a kubelet's is 10250. 0: none. See endpoints.md."},
+		{Path: "tlsCertFile", Kind: kindPath, derived: "the one that the API server has signed, with `serverTLSBootstrap`; else, and until there is one, a self-signed certificate, made and kept in `pki` in `rootDirectory`", doc: "Certificate of `port`, with those between it and its authority, in PEM. It is read again when it has changed."},
+		{Path: "tlsPrivateKeyFile", Kind: kindPath, doc: "Key of `tlsCertFile`, in PEM."},
+		{Path: "tlsMinVersion", Kind: kindString, derived: "`VersionTLS12`", doc: "Oldest version of TLS that is spoken: `VersionTLS12` or `VersionTLS13`."},
+		{Path: "tlsCipherSuites", Kind: KindStrings, derived: "those that Go holds for safe", doc: "Cipher suites of TLS 1.2, as `TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`."},
+		{Path: "authentication.x509.clientCAFile", Kind: kindPath, doc: "Authorities whose client certificates count, in PEM; read again when the file has changed. The common name is the user, the organizations are the groups. Empty: none count."},
+		{Path: "authentication.tokenFile", Kind: kindPath, doc: "File with bearer tokens that count, as kube-apiserver's: lines of `token,user,uid,\"group1,group2\"`; read again when it has changed. Empty: none count."},
+		{Path: "authentication.webhook.enabled", Kind: kindBool, def: false, doc: "Whether bearer tokens count that the API server of `kubeconfig` knows, such as those of ServiceAccounts. Its answers count for 2 minutes."},
+		{Path: "authentication.anonymous.enabled", Kind: kindBool, def: false, doc: "Whether who proves nothing is user `system:anonymous` of group `system:unauthenticated`, with the rights that `authorization.rules` gives these."},
+		{Path: "authorization.mode", Kind: kindString, def: authorizeAlways, doc: "`AlwaysAllow`: who has proved who they are may do everything. `Rules`: what `authorization.rules` lists. `Webhook`: what the API server of `kubeconfig` lets them do with this node; its answers count for 5 minutes, a no for 30 seconds."},
+		{Path: "authorization.rules", Kind: kindLists, doc: "What users and groups may do, by `user:<name>` or `group:<name>`: subresources of a node to get, as `metrics`, `stats`, `pods`, `healthz`, `configz`, `proxy` (all else, such as logs); with a verb before as `create:proxy` (exec); `*`: everything."},
+		{Path: "readOnlyPort", Kind: kindInt, def: int64(0), doc: "TCP port on which anybody, without TLS, may read health, pods, metrics and stats; a kubelet's was 10255. 0: none."},
+		{Path: "healthzPort", Kind: kindInt, def: int64(0), doc: "TCP port on which anybody may ask for health alone; a kubelet's is 10248. 0: none."},
+		{Path: "healthzBindAddress", Kind: kindString, def: "127.0.0.1", doc: "IP address of `healthzPort`."},
+		{Path: "maxConnections", Kind: kindInt, def: int64(secure.DefaultMaxConnections), doc: "Most connections at once to each of these ports; one address, or /64 of IPv6, gets half of them. Further ones are hung up on."},
+		{Path: "enableDebuggingHandlers", Kind: kindBool, def: true, doc: "Whether `port` serves what looks into pods: exec, attach, portForward, run, containerLogs, runningpods, configz, profiles."},
+		{Path: "enableProfilingHandler", Kind: kindBool, def: false, doc: "Whether profiles of monopod can be taken, at `/debug/pprof/` of the socket and of `port`."},
 	}
 }
 
@@ -124,14 +124,14 @@ func (c *configCheck) access(cfg *Server, kubeconfig string) {
 	if cfg.Port > 0 && auth.X509.ClientCAFile == "" && auth.TokenFile == "" && !auth.Anonymous.Enabled && !auth.Webhook.Enabled {
 		c.add("port", "nobody could prove who they are", "set authentication.x509.clientCAFile or authentication.tokenFile")
 	}
-	c.oneOf("authorization.mode", cfg.Authorization.Mode, authorizeAlways, authorizeRules, authorizeWebhook)
+	c.oneOf("authorization.mode", cfg.Authorization.Mode, authorizeAlways, AuthorizeRules, AuthorizeWebhook)
 	if auth.Anonymous.Enabled && cfg.Authorization.Mode == authorizeAlways {
 		c.add("authentication.anonymous.enabled", "gives no rights without authorization.mode Rules or Webhook", "write authorization: {mode: Rules, rules: {'group:system:unauthenticated': [healthz]}}")
 	}
 	for _, asks := range []struct {
 		key string
 		on  bool
-	}{{"authentication.webhook.enabled", auth.Webhook.Enabled}, {"authorization.mode", cfg.Authorization.Mode == authorizeWebhook}} {
+	}{{"authentication.webhook.enabled", auth.Webhook.Enabled}, {"authorization.mode", cfg.Authorization.Mode == AuthorizeWebhook}} {
 		if asks.on && kubeconfig == "" {
 			c.add(asks.key, "there is no API server to ask", "set kubeconfig")
 		}
@@ -141,11 +141,11 @@ func (c *configCheck) access(cfg *Server, kubeconfig string) {
 	}
 }
 
-// hostPort is an address with a port.
-func hostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+// HostPort is an address with a port.
+func HostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
-// ipsOf are addresses as certificates have them.
-func ipsOf(addresses []string) []net.IP {
+// IpsOf are addresses as certificates have them.
+func IpsOf(addresses []string) []net.IP {
 	var ips []net.IP
 	for _, a := range addresses {
 		if ip := net.ParseIP(a); ip != nil && !slices.ContainsFunc(ips, ip.Equal) {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"encoding/json"
@@ -31,8 +31,8 @@ func (c *Config) values() map[string]any {
 	return out
 }
 
-// durationText prints 5m0s as 5m.
-func durationText(d time.Duration) string {
+// DurationText prints 5m0s as 5m.
+func DurationText(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -52,7 +52,7 @@ func collectValues(v reflect.Value, prefix string, out map[string]any) {
 		path := prefix + v.Type().Field(i).Tag.Get("koanf")
 		switch f := v.Field(i).Interface().(type) {
 		case time.Duration:
-			out[path] = durationText(f)
+			out[path] = DurationText(f)
 		case []string:
 			out[path] = append([]string{}, f...)
 		case []RemoteSource: // values fills it in
@@ -74,11 +74,11 @@ func collectValues(v reflect.Value, prefix string, out map[string]any) {
 
 // YAML prints the configuration as a configuration file, with a comment at each key that says where its
 // value comes from.
-func (c *LoadedConfig) YAML() (string, error) {
+func (c *Loaded) YAML() (string, error) {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	values := c.values()
-	for _, key := range configKeys() {
-		parent, name := root, key.path
+	for _, key := range Keys() {
+		parent, name := root, key.Path
 		for {
 			section, rest, nested := strings.Cut(name, ".")
 			if !nested {
@@ -87,14 +87,14 @@ func (c *LoadedConfig) YAML() (string, error) {
 			parent, name = sectionNode(parent, section), rest
 		}
 		val := &yaml.Node{}
-		if err := val.Encode(values[key.path]); err != nil {
-			return "", fmt.Errorf("print %s: %w", key.path, err)
+		if err := val.Encode(values[key.Path]); err != nil {
+			return "", fmt.Errorf("print %s: %w", key.Path, err)
 		}
 		line := &yaml.Node{Kind: yaml.ScalarNode, Value: name}
 		if val.Kind == yaml.ScalarNode || len(val.Content) == 0 {
-			val.LineComment = c.Sources[key.path]
+			val.LineComment = c.Sources[key.Path]
 		} else {
-			line.HeadComment = c.Sources[key.path]
+			line.HeadComment = c.Sources[key.Path]
 		}
 		parent.Content = append(parent.Content, line, val)
 	}
@@ -123,13 +123,13 @@ type configJSON struct {
 }
 
 // JSON returns the configuration with its sources.
-func (c *LoadedConfig) JSON() ([]byte, error) {
+func (c *Loaded) JSON() ([]byte, error) {
 	files := append([]string{}, c.Files...)
-	return json.MarshalIndent(configJSON{Config: c.nested(), Sources: c.Sources, Files: files}, "", "  ")
+	return json.MarshalIndent(configJSON{Config: c.Nested(), Sources: c.Sources, Files: files}, "", "  ")
 }
 
-// nested returns the values by key, nested as in a file.
-func (c *LoadedConfig) nested() map[string]any {
+// Nested returns the values by key, nested as in a file.
+func (c *Loaded) Nested() map[string]any {
 	root := map[string]any{}
 	for path, v := range c.values() {
 		m := root
@@ -179,18 +179,18 @@ Nothing needs to be configured. Values come from, each overriding those before:
 `
 
 // configDocs returns the content of docs/config.md.
-func configDocs() string {
+func Docs() string {
 	var b strings.Builder
 	b.WriteString(configDocsHead)
-	for _, key := range configKeys() {
-		fmt.Fprintf(&b, "\n### `%s`\n\n%s\n\n", key.path, key.doc)
-		fmt.Fprintf(&b, "%s; default: %s", strings.ToUpper(string(key.kind[:1]))+string(key.kind[1:]), key.docDefault())
-		fmt.Fprintf(&b, "; variable `%s`", key.env())
-		if f := key.flag(); f != "" {
+	for _, key := range Keys() {
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s\n\n", key.Path, key.doc)
+		fmt.Fprintf(&b, "%s; default: %s", strings.ToUpper(string(key.Kind[:1]))+string(key.Kind[1:]), key.docDefault())
+		fmt.Fprintf(&b, "; variable `%s`", key.Env())
+		if f := key.Flag(); f != "" {
 			fmt.Fprintf(&b, "; flag `--%s`", f)
 		}
 		b.WriteString("\n")
-		switch key.kind {
+		switch key.Kind {
 		case kindSources:
 			b.WriteString(entryDocs(remoteSourceKeys()))
 		case kindRules:
@@ -203,22 +203,22 @@ func configDocs() string {
 }
 
 // entryDocs describes the keys of an entry of a list.
-func entryDocs(keys []configKey) string {
+func entryDocs(keys []Key) string {
 	var b strings.Builder
 	b.WriteString("\n| key | | default |\n|---|---|---|\n")
 	for _, key := range keys {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key.path, key.doc, key.docDefault())
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key.Path, key.doc, key.docDefault())
 	}
 	return b.String()
 }
 
-func (k configKey) docDefault() string {
+func (k Key) docDefault() string {
 	if k.derived != "" {
 		return k.derived
 	}
 	switch v := k.value().(type) {
 	case time.Duration:
-		return "`" + durationText(v) + "`"
+		return "`" + DurationText(v) + "`"
 	case int64:
 		return fmt.Sprintf("`%d`", v)
 	case bool, float64:

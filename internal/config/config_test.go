@@ -1,8 +1,8 @@
-package main
+package config
 
 import (
 	"errors"
-	"io/fs"
+	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,30 +13,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"golang.org/x/tools/txtar"
-
-	"monopod/runner/runtimetest"
 )
 
-// loadIn loads the configuration of a directory with the given environment and command line.
-func loadIn(dir string, environ, args []string) (*LoadedConfig, error) {
+// LoadIn loads the configuration of a directory with the given environment and command line.
+func loadIn(dir string, environ, args []string) (*Loaded, error) {
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
-	flags := &configFlags{set: set}
+	flags := &Flags{Set: set}
 	if len(args) > 0 {
-		flags = addConfigFlags(set)
+		flags = AddFlags(set)
 	}
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
-	if flags.file == "" {
-		flags.file = filepath.Join(dir, "config.yaml")
+	if flags.File == "" {
+		flags.File = filepath.Join(dir, "config.yaml")
 	}
-	return LoadConfig(flags, configEnv{environ: environ, workDir: dir, hostname: func() (string, error) { return "Edge-1.Example", nil }})
+	return Load(flags, Environment{Environ: environ, WorkDir: dir, Hostname: func() (string, error) { return "Edge-1.Example", nil }})
 }
 
-// TestConfigStories runs testdata/config/*.txtar: files of a configuration directory, "env" and "flags" with one
+// TestConfigStories runs testdata/*.txtar: files of a configuration directory, "env" and "flags" with one
 // entry per line, and "want": the values that differ from the defaults with their sources, or all errors.
 func TestConfigStories(t *testing.T) {
-	files, err := filepath.Glob("testdata/config/*.txtar")
+	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 5 {
 		t.Fatalf("stories: %v %v", files, err)
 	}
@@ -59,11 +57,11 @@ func TestConfigStories(t *testing.T) {
 				case "want":
 					want = i
 				default:
-					writeFile(t, filepath.Join(dir, f.Name), string(f.Data))
+					testfiles.Write(t, filepath.Join(dir, f.Name), string(f.Data))
 				}
 			}
 			got := strings.ReplaceAll(tell(loadIn(dir, environ, args)), dir, "$DIR")
-			if *update {
+			if testfiles.Update() {
 				story.Files[want].Data = []byte(got)
 				if err := os.WriteFile(file, txtar.Format(story), 0o644); err != nil {
 					t.Fatal(err)
@@ -77,7 +75,7 @@ func TestConfigStories(t *testing.T) {
 }
 
 // tell prints what somebody set, or what is wrong.
-func tell(cfg *LoadedConfig, err error) string {
+func tell(cfg *Loaded, err error) string {
 	if err != nil {
 		return err.Error() + "\n"
 	}
@@ -106,35 +104,25 @@ func tell(cfg *LoadedConfig, err error) string {
 	return b.String()
 }
 
-func writeFile(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestTheTableOfKeysAndTheStructHoldTheSameKeysAndTypes(t *testing.T) {
-	sameKeysAndTypes(t, configKeys(), reflect.TypeFor[Config]())
+	sameKeysAndTypes(t, Keys(), reflect.TypeFor[Config]())
 	sameKeysAndTypes(t, remoteSourceKeys(), reflect.TypeFor[RemoteSource]())
 	sameKeysAndTypes(t, imageRuleKeys(), reflect.TypeFor[ImageRule]())
 	sameKeysAndTypes(t, sourceHeaderKeys(), reflect.TypeFor[SourceHeader]())
 }
 
-func sameKeysAndTypes(t *testing.T, table []configKey, config reflect.Type) {
+func sameKeysAndTypes(t *testing.T, table []Key, config reflect.Type) {
 	t.Helper()
-	inTable := map[string]configKey{}
+	inTable := map[string]Key{}
 	for _, k := range table {
-		if _, twice := inTable[k.path]; twice {
-			t.Errorf("%s is in the table twice", k.path)
+		if _, twice := inTable[k.Path]; twice {
+			t.Errorf("%s is in the table twice", k.Path)
 		}
-		inTable[k.path] = k
+		inTable[k.Path] = k
 	}
-	kinds := map[string][]keyKind{
+	kinds := map[string][]Kind{
 		"string": {kindString, kindPath}, "int": {kindInt}, "int64": {kindInt}, "time.Duration": {kindDuration}, "bool": {kindBool}, "float64": {kindNumber},
-		"[]string": {kindStrings, kindPaths}, "map[string][]string": {kindHeaders, kindLists}, "map[string]string": {kindPrograms, kindTexts}, "[]main.RemoteSource": {kindSources}, "[]main.SourceHeader": {kindSourceHeaders}, "[]main.ShutdownGrace": {kindGraces}, "[]main.ImageRule": {kindRules},
+		"[]string": {KindStrings, kindPaths}, "map[string][]string": {kindHeaders, kindLists}, "map[string]string": {kindPrograms, kindTexts}, "[]config.RemoteSource": {kindSources}, "[]config.SourceHeader": {kindSourceHeaders}, "[]config.ShutdownGrace": {kindGraces}, "[]config.ImageRule": {kindRules},
 	}
 	var walk func(typ reflect.Type, prefix string)
 	walk = func(typ reflect.Type, prefix string) {
@@ -149,8 +137,8 @@ func sameKeysAndTypes(t *testing.T, table []configKey, config reflect.Type) {
 				continue
 			}
 			k, ok := inTable[path]
-			if !ok || !slices.Contains(kinds[f.Type.String()], k.kind) {
-				t.Errorf("field %s (key %q, %s): the table says %q", f.Name, path, f.Type, k.kind)
+			if !ok || !slices.Contains(kinds[f.Type.String()], k.Kind) {
+				t.Errorf("field %s (key %q, %s): the table says %q", f.Name, path, f.Type, k.Kind)
 			}
 			delete(inTable, path)
 		}
@@ -162,15 +150,15 @@ func sameKeysAndTypes(t *testing.T, table []configKey, config reflect.Type) {
 }
 
 func TestEachKeyHasADocLineThatIsASentence(t *testing.T) {
-	for _, k := range slices.Concat(configKeys(), remoteSourceKeys(), sourceHeaderKeys(), shutdownGraceKeys(), imageRuleKeys()) {
+	for _, k := range slices.Concat(Keys(), remoteSourceKeys(), sourceHeaderKeys(), shutdownGraceKeys(), imageRuleKeys()) {
 		if len(k.doc) < 20 || !strings.HasSuffix(k.doc, ".") || strings.Contains(k.doc, "\n") {
-			t.Errorf("%s: %q", k.path, k.doc)
+			t.Errorf("%s: %q", k.Path, k.doc)
 		}
 	}
 }
 
 func TestDocsConfigIsWhatTheProgramPrints(t *testing.T) {
-	golden(t, "../../docs/config.md", configDocs())
+	testfiles.Compare(t, "../../docs/config.md", Docs())
 }
 
 func TestNamesOfVariablesAndFlags(t *testing.T) {
@@ -186,8 +174,8 @@ func TestNamesOfVariablesAndFlags(t *testing.T) {
 		},
 		"socket": {"MONOPOD_SOCKET", "socket"},
 	} {
-		k := configKey{path: path}
-		if got := [2]string{k.env(), k.flag()}; got != want {
+		k := Key{Path: path}
+		if got := [2]string{k.Env(), k.Flag()}; got != want {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}
 	}
@@ -196,14 +184,14 @@ func TestNamesOfVariablesAndFlags(t *testing.T) {
 func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 	t.Parallel()
 	type values struct{ file, env, flag, bad string }
-	byKind := map[keyKind]values{
+	byKind := map[Kind]values{
 		kindString:   {file: "f1", env: "e1", flag: "g1", bad: "[1]"},
 		kindPath:     {file: "/f1", env: "/e1", flag: "/g1", bad: "{a: b}"},
 		kindInt:      {file: "5", env: "6", flag: "7", bad: "many"},
 		kindDuration: {file: "5s", env: "6s", flag: "7s", bad: "20"},
 		kindBool:     {file: "true", env: "false", flag: "true", bad: "yes please"},
 		kindNumber:   {file: "0.5", env: "0.25", flag: "1", bad: "half"},
-		kindStrings:  {file: "[f1]", env: "e1", flag: "g1,g2", bad: "[1]"},
+		KindStrings:  {file: "[f1]", env: "e1", flag: "g1,g2", bad: "[1]"},
 		kindPaths:    {file: "[/f1]", env: "/e1", flag: "/g1,/g2", bad: "/x"},
 		kindHeaders:  {file: "{A: [f1]}", env: "{B: [e1]}", bad: "[x]"},
 		kindLists:    {file: "{'user:f': [metrics]}", env: "{'user:e': [stats]}", flag: "{'user:g': [proxy]}", bad: "[x]"},
@@ -268,44 +256,44 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 		"authentication.webhook.enabled":   "kubeconfig: /x\n",
 		"authorization.mode":               "kubeconfig: /x\n",
 	}
-	for _, k := range configKeys() {
-		t.Run(k.path, func(t *testing.T) {
-			v, ok := special[k.path]
+	for _, k := range Keys() {
+		t.Run(k.Path, func(t *testing.T) {
+			v, ok := special[k.Path]
 			if !ok {
-				v = byKind[k.kind]
+				v = byKind[k.Kind]
 			}
 			dir := t.TempDir()
 			url := ""
 			switch {
-			case k.kind == kindHeaders:
+			case k.Kind == kindHeaders:
 				url = "staticPodURL: http://x\n"
-			case k.path == "bootstrapKubeconfig", k.path == "apiServerPods":
+			case k.Path == "bootstrapKubeconfig", k.Path == "apiServerPods":
 				url = "kubeconfig: /x\n"
 			}
-			if k.path == "exitOnLockContention" {
+			if k.Path == "exitOnLockContention" {
 				url = "lockFile: /x\n"
 			}
-			if k.path == "shutdownGracePeriodCriticalPods" { // it is a part of the other
+			if k.Path == "shutdownGracePeriodCriticalPods" { // it is a part of the other
 				url = "shutdownGracePeriod: 1m\n"
 			}
-			url += needs[k.path]
+			url += needs[k.Path]
 			nested := func(value string) string {
-				levels := strings.Split(k.path, ".")
+				levels := strings.Split(k.Path, ".")
 				return strings.Join(levels, ": {") + ": " + value + strings.Repeat("}", len(levels)-1) + "\n"
 			}
-			writeFile(t, filepath.Join(dir, "config.yaml"), url+nested(v.file))
+			testfiles.Write(t, filepath.Join(dir, "config.yaml"), url+nested(v.file))
 			layers := []struct {
 				environ, args []string
 				source        string
 			}{
 				{nil, nil, filepath.Join(dir, "config.yaml:")},
-				{[]string{k.env() + "=" + v.env}, nil, k.env()},
+				{[]string{k.Env() + "=" + v.env}, nil, k.Env()},
 			}
-			if k.flag() != "" {
+			if k.Flag() != "" {
 				layers = append(layers, struct {
 					environ, args []string
 					source        string
-				}{[]string{k.env() + "=" + v.env}, []string{"--" + k.flag() + "=" + v.flag}, "--" + k.flag()})
+				}{[]string{k.Env() + "=" + v.env}, []string{"--" + k.Flag() + "=" + v.flag}, "--" + k.Flag()})
 			}
 			seen := map[string]bool{}
 			for _, l := range layers {
@@ -313,22 +301,22 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if s := cfg.Sources[k.path]; !strings.HasPrefix(s, l.source) && !strings.HasSuffix(s, l.source) {
+				if s := cfg.Sources[k.Path]; !strings.HasPrefix(s, l.source) && !strings.HasSuffix(s, l.source) {
 					t.Errorf("source is %q, want %q", s, l.source)
 				}
 				b, err := cfg.JSON()
 				if err != nil {
 					t.Fatal(err)
 				}
-				if k.kind != kindHeaders && seen[string(b)] {
+				if k.Kind != kindHeaders && seen[string(b)] {
 					t.Errorf("%s does not change the value", l.source)
 				}
 				seen[string(b)] = true
 			}
-			writeFile(t, filepath.Join(dir, "config.yaml"), url+nested(v.bad))
+			testfiles.Write(t, filepath.Join(dir, "config.yaml"), url+nested(v.bad))
 			_, err := loadIn(dir, nil, nil)
-			if all, ok := errors.AsType[ConfigError](err); !ok || !strings.HasPrefix(all[0].Key, k.path) || !strings.HasPrefix(all[0].Where, dir) {
-				t.Errorf("%s: %s is not refused with its place: %v", k.path, v.bad, err)
+			if all, ok := errors.AsType[Problems](err); !ok || !strings.HasPrefix(all[0].Key, k.Path) || !strings.HasPrefix(all[0].Where, dir) {
+				t.Errorf("%s: %s is not refused with its place: %v", k.Path, v.bad, err)
 			}
 		})
 	}
@@ -336,7 +324,7 @@ func TestEachKeyCanBeSetByFileVariableAndFlagAndEachLaterOneWins(t *testing.T) {
 
 func TestSecretsAreNotPrinted(t *testing.T) {
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "config.yaml"), `staticPodURL: https://me:hunter2@example.com/pods
+	testfiles.Write(t, filepath.Join(dir, "config.yaml"), `staticPodURL: https://me:hunter2@example.com/pods
 staticPodURLHeader: {Authorization: ["Bearer hunter2"]}
 sources:
 - {name: fleet, url: "https://me:hunter2@example.com/", headers: [{name: X-Token, value: hunter2}]}
@@ -364,9 +352,9 @@ sources:
 func TestAPeriodOfNothingIsRefused(t *testing.T) {
 	for _, key := range []string{"period", "timeout"} {
 		dir := t.TempDir()
-		writeFile(t, filepath.Join(dir, "config.yaml"), `sources: [{name: fleet, url: "https://h/", `+key+": 0s}]\n")
+		testfiles.Write(t, filepath.Join(dir, "config.yaml"), `sources: [{name: fleet, url: "https://h/", `+key+": 0s}]\n")
 		_, err := loadIn(dir, nil, nil)
-		if all, ok := errors.AsType[ConfigError](err); !ok || len(all) != 1 || all[0].Key != "sources[0]."+key || all[0].Msg != "0s is less than 1s" {
+		if all, ok := errors.AsType[Problems](err); !ok || len(all) != 1 || all[0].Key != "sources[0]."+key || all[0].Msg != "0s is less than 1s" {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -389,7 +377,7 @@ func TestMistakesInSecretsDoNotShowThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			writeFile(t, filepath.Join(dir, "config.yaml"), text+"\n")
+			testfiles.Write(t, filepath.Join(dir, "config.yaml"), text+"\n")
 			_, err := loadIn(dir, nil, nil)
 			if err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "40712") {
 				t.Errorf("it says: %v", err)
@@ -400,7 +388,7 @@ func TestMistakesInSecretsDoNotShowThem(t *testing.T) {
 
 func TestWhatConfigPrintsIsAConfigurationWithTheSameValues(t *testing.T) {
 	dir, again := t.TempDir(), t.TempDir()
-	writeFile(t, filepath.Join(dir, "config.yaml"), "preloadDirectories: [images, /more]\nclusterDNS: [10.0.0.1]\nlogging: {level: debug}\nmaxPods: 3\nsources: [{name: a, url: 'http://a', caFile: ca.pem, period: 90s, headers: [{name: B, valueFile: b}], signature: {kind: minisign, keyFiles: [fleet.pub]}}]\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\n")
+	testfiles.Write(t, filepath.Join(dir, "config.yaml"), "preloadDirectories: [images, /more]\nclusterDNS: [10.0.0.1]\nlogging: {level: debug}\nmaxPods: 3\nsources: [{name: a, url: 'http://a', caFile: ca.pem, period: 90s, headers: [{name: B, valueFile: b}], signature: {kind: minisign, keyFiles: [fleet.pub]}}]\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\n")
 	first, err := loadIn(dir, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -409,66 +397,13 @@ func TestWhatConfigPrintsIsAConfigurationWithTheSameValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(again, "config.yaml"), text)
+	testfiles.Write(t, filepath.Join(again, "config.yaml"), text)
 	second, err := loadIn(again, nil, nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	if diff := cmp.Diff(first.values(), second.values()); diff != "" {
 		t.Errorf("-first +second:\n%s", diff)
-	}
-}
-
-// TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting: who checks a configuration is told all the same.
-func TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting(t *testing.T) {
-	t.Parallel()
-	d := newDaemon(t, "imageCredentialProviderConfig: providers.yaml")
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
-	const head = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1"
-	file := d.path("providers.yaml")
-	put := func(text string) {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.Fatal(err)
-		}
-		if text != "" {
-			writeFile(t, file, text)
-		}
-	}
-	put("{")
-	d.start()
-	d.shows("Running", "get", "pods")
-	for text, want := range map[string]string{
-		"{":                               file + ": error converting YAML to JSON",
-		"":                                "open " + file + ": no such file or directory",
-		head + ", matchImage: [other]}\n": `unknown field "matchImage"`,
-	} {
-		put(text)
-		if r := d.cmd("config", "--config", d.path("config.yaml")); r.code != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, d.path("config.yaml")+":8: imageCredentialProviderConfig: ") || !strings.Contains(r.stderr, want) {
-			t.Errorf("%q: config: %+v", text, r)
-		}
-		if r := d.cmd("install", "--config", d.path("config.yaml")); r.code != exitUsage || !strings.Contains(r.stderr, want) {
-			t.Errorf("%q: install: %+v", text, r)
-		}
-		if r := d.cmd("status"); r.code != exitOK || !strings.Contains(r.stdout, "\nwarning: ") || !strings.Contains(r.stdout, want) {
-			t.Errorf("%q: status: %+v", text, r)
-		}
-	}
-	put(head + "}\n") // its plug-in may come later
-	if r := d.cmd("config", "--config", d.path("config.yaml")); r.code != exitOK || !strings.Contains(r.stderr, "warning: credential provider p: stat "+d.path("p")) {
-		t.Errorf("without the plug-in: config: %+v", r)
-	}
-	if r := d.cmd("status"); !strings.Contains(r.stdout, "\nwarning: credential provider p: stat "+d.path("p")) {
-		t.Errorf("without the plug-in: status: %+v", r)
-	}
-	if err := os.WriteFile(d.path("p"), []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if r := d.cmd("status"); strings.Contains(r.stdout, "warning") {
-		t.Errorf("with all that is needed: status: %+v", r)
-	}
-	d.end()
-	if n := strings.Count(d.log.String(), "imageCredentialProviderConfig: credential providers"); n != 1 {
-		t.Errorf("it was logged %d times:\n%s", n, d.log)
 	}
 }
 
@@ -487,19 +422,19 @@ func TestDistanceCountsASwapOfNeighboursAsOne(t *testing.T) {
 }
 
 func TestAMissingConfigFileMattersOnlyWhenItIsNamed(t *testing.T) {
-	env := configEnv{workDir: "/", hostname: func() (string, error) { return "h", nil }}
-	if _, err := LoadConfig(&configFlags{file: "/no/such/config.yaml"}, env); err == nil || !strings.Contains(err.Error(), "--config: ") {
+	env := Environment{WorkDir: "/", Hostname: func() (string, error) { return "h", nil }}
+	if _, err := Load(&Flags{File: "/no/such/config.yaml"}, env); err == nil || !strings.Contains(err.Error(), "--config: ") {
 		t.Errorf("named by flag: %v", err)
 	}
-	env.environ = []string{"MONOPOD_CONFIG=/no/such/config.yaml"}
-	if _, err := LoadConfig(&configFlags{}, env); err == nil || !strings.Contains(err.Error(), "MONOPOD_CONFIG: ") {
+	env.Environ = []string{"MONOPOD_CONFIG=/no/such/config.yaml"}
+	if _, err := Load(&Flags{}, env); err == nil || !strings.Contains(err.Error(), "MONOPOD_CONFIG: ") {
 		t.Errorf("named by variable: %v", err)
 	}
-	if _, err := os.Stat(defaultConfigFile); err == nil {
-		t.Skip("this machine has a " + defaultConfigFile)
+	if _, err := os.Stat(DefaultFile); err == nil {
+		t.Skip("this machine has a " + DefaultFile)
 	}
-	env.environ = nil
-	if _, err := LoadConfig(&configFlags{}, env); err != nil {
+	env.Environ = nil
+	if _, err := Load(&Flags{}, env); err != nil {
 		t.Errorf("not named: %v", err)
 	}
 }
@@ -509,7 +444,7 @@ func FuzzConfigFileNeverPanicsAndRefusesWhatItDoesNotTake(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		lay, problems := parseConfigFile("/x/config.yaml", b, configKeys())
+		lay, problems := parseConfigFile("/x/config.yaml", b, Keys())
 		for _, p := range problems {
 			if p.Msg == "" || p.Where == "" {
 				t.Errorf("a problem that says nothing: %+v", p)

@@ -1,4 +1,8 @@
-package main
+// Package config owns monopod's configuration: its keys with their documentation, the layers that set them (file, drop-ins, environment,
+// flags), what is wrong with them, and how they are printed.
+//
+// It must not start anything, nor decide anything about pods. It has no goroutines.
+package config
 
 import (
 	"os"
@@ -11,7 +15,7 @@ import (
 	"monopod/node/apiserver"
 )
 
-// Config is the effective configuration. Its keys are described in configKeys, which the file loader, the
+// Config is the effective configuration. Its keys are described in Keys, which the file loader, the
 // environment, the flags and docs/config.md are made from; a test holds the two together.
 type Config struct {
 	Kubeconfig                string        `koanf:"kubeconfig"`
@@ -190,29 +194,29 @@ func (c *Config) derive(hostname func() (string, error)) error {
 
 // Names of the sources that are always there.
 const (
-	sourceFile    = "file"
-	sourceHTTP    = "http"
-	sourceApplied = "applied"
+	SourceFile    = "file"
+	SourceHTTP    = "http"
+	SourceApplied = "applied"
 )
 
 // sourceAPIServer is the source of the pods that the API server binds to this node.
-const sourceAPIServer = apiserver.SourceName
+const SourceAPIServer = apiserver.SourceName
 
 // allSources are the names of all sources in the order that they have when nobody says otherwise.
 func (c *Config) allSources() []string {
-	all := []string{sourceFile, sourceHTTP}
+	all := []string{SourceFile, SourceHTTP}
 	for _, s := range c.RemoteSources {
 		all = append(all, s.Name)
 	}
-	all = append(all, sourceApplied)
+	all = append(all, SourceApplied)
 	if c.APIServerPods {
-		all = append(all, sourceAPIServer)
+		all = append(all, SourceAPIServer)
 	}
 	return all
 }
 
-// sourceNames are the names of all sources by their precedence: those of sourceOrder, then the others.
-func (c *Config) sourceNames() []string {
+// SourceNames are the names of all sources by their precedence: those of sourceOrder, then the others.
+func (c *Config) SourceNames() []string {
 	order := slices.Clone(c.SourceOrder)
 	for _, name := range c.allSources() {
 		if !slices.Contains(order, name) {
@@ -222,33 +226,33 @@ func (c *Config) sourceNames() []string {
 	return order
 }
 
-// policy is what pods of a source of this machine may do.
-func (c *Config) policy(podSecurity string) manifests.Policy {
+// Policy is what pods of a source of this machine may do.
+func (c *Config) Policy(podSecurity string) manifests.Policy {
 	return manifests.Policy{PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls, HelmHooks: c.HelmHooks}
 }
 
-// remotePolicy is what pods of a source that is elsewhere may do.
-func (c *Config) remotePolicy(podSecurity string, criticalPods bool) manifests.Policy {
-	p := c.policy(podSecurity)
+// RemotePolicy is what pods of a source that is elsewhere may do.
+func (c *Config) RemotePolicy(podSecurity string, criticalPods bool) manifests.Policy {
+	p := c.Policy(podSecurity)
 	p.RefuseCritical = !criticalPods
 	return p
 }
 
-// policyOf is what pods of an entry of sources may do.
-func (c *Config) policyOf(s *RemoteSource) manifests.Policy {
-	return c.remotePolicy(s.PodSecurity, s.CriticalPods)
+// PolicyOf is what pods of an entry of sources may do.
+func (c *Config) PolicyOf(s *RemoteSource) manifests.Policy {
+	return c.RemotePolicy(s.PodSecurity, s.CriticalPods)
 }
 
 // configEnv is what loading reads of the world besides files.
-type configEnv struct {
-	environ  []string
-	workDir  string
-	hostname func() (string, error)
+type Environment struct {
+	Environ  []string
+	WorkDir  string
+	Hostname func() (string, error)
 }
 
-// lookup returns the value of a variable; empty: it is not set.
-func (e configEnv) lookup(name string) string {
-	for _, v := range e.environ {
+// Lookup returns the value of a variable; empty: it is not set.
+func (e Environment) Lookup(name string) string {
+	for _, v := range e.Environ {
 		if value, ok := strings.CutPrefix(v, name+"="); ok && value != "" {
 			return value
 		}
@@ -256,10 +260,10 @@ func (e configEnv) lookup(name string) string {
 	return ""
 }
 
-func osConfigEnv() configEnv {
+func OSEnvironment() Environment {
 	wd, err := os.Getwd()
 	if err != nil {
 		wd = "/"
 	}
-	return configEnv{environ: os.Environ(), workDir: wd, hostname: os.Hostname}
+	return Environment{Environ: os.Environ(), WorkDir: wd, Hostname: os.Hostname}
 }

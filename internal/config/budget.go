@@ -1,0 +1,52 @@
+package config
+
+import (
+	"fmt"
+	"monopod/node/budget"
+	"path"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Budgets that are smaller are mistakes: monopod would not get far.
+const (
+	leastMemory   = 48 << 20
+	leastMilliCPU = 50
+)
+
+// Budgets are what monopod may use itself.
+func (c *Config) Budgets() budget.Limits {
+	memory, cpu := resource.Quantity{}, resource.Quantity{}
+	if c.AgentMemoryBudget != "" {
+		memory, _ = resource.ParseQuantity(c.AgentMemoryBudget) // it has been checked
+	}
+	if c.AgentCPUBudget != "" {
+		cpu, _ = resource.ParseQuantity(c.AgentCPUBudget)
+	}
+	return budget.Limits{Memory: memory.Value(), MilliCPU: cpu.MilliValue()}
+}
+
+func (c *configCheck) budget(cfg *Config) {
+	if q, err := resource.ParseQuantity(cfg.AgentMemoryBudget); cfg.AgentMemoryBudget != "" && (err != nil || q.Value() < leastMemory) {
+		c.add("agentMemoryBudget", fmt.Sprintf("%q is not an amount of memory of %dMi or more", cfg.AgentMemoryBudget, leastMemory>>20), "write 96Mi")
+	}
+	if q, err := resource.ParseQuantity(cfg.AgentCPUBudget); cfg.AgentCPUBudget != "" && (err != nil || q.MilliValue() < leastMilliCPU) {
+		c.add("agentCPUBudget", fmt.Sprintf("%q is not %dm of a processor or more", cfg.AgentCPUBudget, leastMilliCPU), "write 500m")
+	}
+	switch name := cfg.KubeletCgroups; {
+	case name == "":
+	case !path.IsAbs(name) || path.Clean(name) != name || name == "/":
+		c.add("kubeletCgroups", fmt.Sprintf("%q is not a cgroup of monopod's own", name), "write it as /agent")
+	case name == cfg.CgroupRoot || within(name, cfg.CgroupRoot):
+		c.add("kubeletCgroups", fmt.Sprintf("%q is one of pods", name), "choose one outside of cgroupRoot")
+	}
+}
+
+func within(cgroup, root string) bool {
+	for ; cgroup != "/"; cgroup = path.Dir(cgroup) {
+		if cgroup == root {
+			return true
+		}
+	}
+	return false
+}
