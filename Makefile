@@ -187,7 +187,7 @@ $(BIN)/tools/golangci-lint: .ci/modules/lint.mod
 
 ## generate: golden files and documents that are made from code
 generate:
-	$(GO) test ./cmd/monopod ./e2e ./internal/config ./internal/trial ./manifests ./node/metrics ./node/why ./runner ./runner/spec ./watcher -update
+	$(GO) test ./cmd/monopod ./e2e ./internal/config ./internal/daemon ./internal/trial ./manifests ./node/metrics ./node/why ./runner ./runner/spec ./watcher -update
 
 ## bench: what users feel, against the floor of the same run; then the Go benchmarks (BENCH=-everything: with nearly everything configured)
 bench: build $(CACHE)/bench/images/stamp.tar

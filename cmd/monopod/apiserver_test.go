@@ -1,29 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"monopod/internal/config"
-	"monopod/internal/testfiles"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
-
-	"monopod/manifests"
-	"monopod/node"
-	"monopod/node/apiserver"
-	"monopod/node/capacity"
-	"monopod/node/events"
-	"monopod/runner/ctrd"
-	"monopod/runner/ctrd/image"
+	"monopod/internal/config"
+	"monopod/internal/daemontest"
+	"monopod/internal/testfiles"
 )
 
 func TestValuesAboutTheAPIServerThatCannotBe(t *testing.T) {
@@ -36,7 +21,7 @@ eventBurst: 0
 authentication: {webhook: {enabled: true}}
 authorization: {mode: Webhook}
 `)
-	_, err := loadIn(dir)
+	_, err := daemontest.LoadIn(dir)
 	all, _ := errors.AsType[config.Problems](err)
 	var keys []string
 	for _, p := range all {
@@ -45,220 +30,5 @@ authorization: {mode: Webhook}
 	want := "bootstrapKubeconfig registerWithTaints registerWithTaints registerWithTaints nodeLeaseDurationSeconds nodeStatusUpdateFrequency eventBurst authentication.webhook.enabled authorization.mode"
 	if got := strings.Join(keys, " "); got != want {
 		t.Errorf("%s\n%v", got, err)
-	}
-}
-
-// idleApp is an App that does not run.
-func idleApp(t *testing.T) *App {
-	t.Helper()
-	dir := t.TempDir()
-	testfiles.Write(t, filepath.Join(dir, "config.yaml"), "rootDirectory: "+filepath.Join(dir, "root")+"\n")
-	cfg, err := loadIn(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return NewApp(cfg, slog.New(slog.DiscardHandler), machine{cgroups: mountedCgroups, addresses: func() ([]string, error) { return []string{"192.0.2.1"}, nil }})
-}
-
-func TestWhatAnAPIServerDoesNotShowIsAnEvent(t *testing.T) {
-	a := idleApp(t)
-	web := manifests.Key{Namespace: "default", Name: "web"}
-	a.reported(apiserver.Key(web), errors.New("it is\nshown"))
-	a.reported(apiserver.Key(web), nil)
-	if why := a.hidden.why(web); why != "" {
-		t.Error(why)
-	}
-	a.reported(apiserver.Key(web), errors.New("it may not"))
-	if why := a.explainer().hidden.why(web); why != "it may not" {
-		t.Error(why)
-	}
-	a.reported(apiserver.Key{}, errors.New("nobody answers"))
-	a.reported(apiserver.Key{}, nil)
-	var got []string
-	for _, e := range a.events.List(events.Filter{}) {
-		got = append(got, e.InvolvedObject.Kind+" "+e.Reason+": "+e.Message)
-	}
-	want := "Pod FailedMirrorPod: the API server does not show it: it is\nshown\nPod FailedMirrorPod: the API server does not show it: it may not\nNode APIServerUnreachable: this machine is not reported to the API server: nobody answers\nNode APIServerReachable: this machine is reported to the API server"
-	if strings.Join(got, "\n") != want {
-		t.Error(strings.Join(got, "\n"))
-	}
-}
-
-func TestTheNodeHasWhatTheMachineHas(t *testing.T) {
-	a := idleApp(t)
-	a.machine.capacity, a.cfg.Port = capacity.Read, 10250
-	if err := errors.Join(a.measure(), a.openGate()); err != nil {
-		t.Fatal(err)
-	}
-	facts := newNodeFacts(a).now()
-	if facts.Capacity.Cpu().IsZero() || facts.Allocatable.Memory().IsZero() || facts.Info.KernelVersion == "" || facts.Info.ContainerRuntimeVersion == "containerd://" || facts.Conditions[0].Status != "False" || facts.Port != 10250 {
-		t.Errorf("%+v", facts)
-	}
-	if pods, complete := (mirrored{a.board}).Pods(); complete || len(pods) > 0 {
-		t.Errorf("it knows of pods: %v", pods)
-	}
-}
-
-// TestTheNodeTellsWhichContainerdRuns: the one inside, or the one that is asked, which may be replaced while we run.
-func TestTheNodeTellsWhichContainerdRuns(t *testing.T) {
-	a := idleApp(t)
-	if got := newNodeFacts(a).system().ContainerRuntimeVersion; got != "containerd://"+linkedContainerd() {
-		t.Errorf("inside: %s", got)
-	}
-	a.cfg.ContainerRuntimeEndpoint = "unix:///x"
-	facts := newNodeFacts(a)
-	for _, c := range []struct {
-		rt   Runtime
-		want string
-	}{
-		{nil, "containerd://Unknown"},
-		{&fakeRuntime{}, "containerd://Unknown"},
-		{&fakeRuntime{version: "v9.8.7"}, "containerd://9.8.7"},
-		{nil, "containerd://9.8.7"}, // it is away for a moment
-		{&fakeRuntime{version: "1.7.29-0ubuntu1"}, "containerd://1.7.29-0ubuntu1"},
-	} {
-		a.gauges.runtime.Store(nil)
-		if c.rt != nil {
-			a.gauges.attach(c.rt)
-		}
-		if got := facts.system().ContainerRuntimeVersion; got != c.want {
-			t.Errorf("%+v: %s, want %s", c.rt, got, c.want)
-		}
-	}
-}
-
-func TestTheNodeTellsThatItTakesNoPods(t *testing.T) {
-	a := idleApp(t)
-	a.news = make(chan struct{}, 1)
-	if err := errors.Join(os.MkdirAll(a.cfg.RootDirectory, 0o700), a.openGate()); err != nil {
-		t.Fatal(err)
-	}
-	facts := newNodeFacts(a)
-	told := func(what string, unschedulable bool, message string) {
-		t.Helper()
-		select {
-		case <-a.news:
-		default:
-			t.Errorf("%s: nobody is told", what)
-		}
-		got := facts.now()
-		if ready := got.Conditions[len(got.Conditions)-1]; got.Unschedulable != unschedulable || ready.Type != corev1.NodeReady || ready.Message != message {
-			t.Errorf("%s: %v %+v", what, got.Unschedulable, ready)
-		}
-	}
-	starting := a.board.sight().Error()
-	if _, err := a.gate.Cordon(node.DrainRequest{}); err != nil {
-		t.Fatal(err)
-	}
-	told("cordon", true, starting)
-	if _, err := a.gate.Undrain(); err != nil {
-		t.Fatal(err)
-	}
-	told("uncordon", false, starting)
-	a.gate.end(&ending{groups: []config.ShutdownGroup{{}}})
-	told("shutdown", false, "node is shutting down")
-	a.gate.end(nil)
-	told("no shutdown", false, starting)
-}
-
-// album are the images of a runtime.
-type album struct {
-	imageService
-	all  []ctrd.ImageUse
-	asks int
-}
-
-func (s *album) List(context.Context) ([]ctrd.ImageUse, error) {
-	s.asks++
-	return s.all, nil
-}
-
-func TestTheNodeTellsOfImagesAndListsThemSeldom(t *testing.T) {
-	a := idleApp(t)
-	f, s := newNodeFacts(a), &album{}
-	if got := f.images(); got != nil {
-		t.Errorf("%+v", got)
-	}
-	a.images.use(s, true)
-	shows := func(want string, asks int) {
-		t.Helper()
-		if got := fmt.Sprint(f.images()); got != want || s.asks != asks {
-			t.Errorf("%s, asked %d times, want %s, asked %d times", got, s.asks, want, asks)
-		}
-	}
-	shows("[]", 1)
-	s.all = []ctrd.ImageUse{{Info: image.Info{Names: []string{"a:1", "a:2", "a:3", "a:4", "a:5"}, RepoDigests: []string{"a@sha256:x"}, Size: 7}}}
-	shows("[]", 1)
-	a.images.changed()
-	shows("[{[a@sha256:x a:1 a:2 a:3 a:4] 7}]", 2)
-	shows("[{[a@sha256:x a:1 a:2 a:3 a:4] 7}]", 2)
-}
-
-func TestAPodThatCanNeverRunHereIsToldWhy(t *testing.T) {
-	a := idleApp(t)
-	pod := &corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "busybox:1"}}},
-	}
-	if err := a.runnable(pod); err != nil {
-		t.Errorf("a plain pod: %v", err)
-	}
-	pod.Spec.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "csi.example.com"}}}}
-	if err := a.runnable(pod); err == nil || !strings.HasPrefix(err.Error(), "spec.volumes[0].csi: not supported") || strings.Contains(err.Error(), "pod default/web") {
-		t.Errorf("a CSI volume: %v", err)
-	}
-	load := withLeftOut(loadParts(config.SourceAPIServer, a.cfg.Policy("")))
-	got, err := load("API server", []byte(`{"apiVersion":"v1","kind":"List","items":[]}`+"\n---\n# pod a/b: no\n# pod a/c: no"))
-	if err != nil || len(got.Pods) > 0 || !slices.Equal(got.Ignored, []string{"pod a/b: no", "pod a/c: no"}) {
-		t.Errorf("%v %+v", err, got)
-	}
-}
-
-func TestANodeThatWatchesNothingIsShortOfNothing(t *testing.T) {
-	a := idleApp(t)
-	if err := errors.Join(os.MkdirAll(a.cfg.RootDirectory, 0o700), a.openGate()); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, c := range newNodeFacts(a).now().Conditions {
-		got = append(got, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
-	}
-	want := "MemoryPressure=False NotWatched, DiskPressure=False NotWatched, PIDPressure=False NotWatched, Ready=False KubeletNotReady"
-	if strings.Join(got, ", ") != want {
-		t.Errorf("%q", got)
-	}
-}
-
-// Clients parse the version of a Node, and compare it with others of Kubernetes.
-func TestTheNodeShowsAVersionOfKubernetes(t *testing.T) {
-	pinned, err := os.ReadFile("../../.ci/modules/kubernetes.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(pinned), "k8s.io/kubernetes "+kubernetesVersion+"\n") {
-		t.Errorf("%s is not the release that the tests run against", kubernetesVersion)
-	}
-	for monopod, want := range map[string]string{
-		"devel": "v1.36.3+monopod-devel", "v0.4.1": "v1.36.3+monopod-0.4.1", "devel-0123456789ab-dirty": "v1.36.3+monopod-devel-0123456789ab-dirty",
-		"v0.0.0-20260101000000-0123456789ab+dirty": "v1.36.3+monopod-0.0.0-20260101000000-0123456789ab-dirty",
-	} {
-		got := kubeletVersion(monopod)
-		v, err := utilversion.ParseSemantic(got)
-		if got != want || err != nil || v.LessThan(utilversion.MustParseSemantic(kubernetesVersion)) {
-			t.Errorf("%s: %s, %v", monopod, got, err)
-		}
-	}
-}
-
-func TestSysctlsThatAreNotAllowedAreRejected(t *testing.T) {
-	a := idleApp(t)
-	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}}
-	if err := a.runnable(pod); err != nil {
-		t.Fatal(err)
-	}
-	pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "10000000000"}}}
-	rejected, ok := errors.AsType[*apiserver.RejectedError](a.runnable(pod))
-	if !ok || rejected.Reason != "SysctlForbidden" || rejected.Message != `forbidden sysctl: "kernel.msgmax" not allowlisted` {
-		t.Errorf("%+v", a.runnable(pod))
 	}
 }

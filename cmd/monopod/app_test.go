@@ -6,21 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"monopod/internal/config"
-	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"monopod/manifests"
-	"monopod/runner"
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
 	"monopod/runner/runtimetest"
-
-	"github.com/spf13/pflag"
 )
 
 // actAsMonopod makes the test binary a daemon with a fake runtime: its value is the configuration file.
@@ -29,89 +27,27 @@ const (
 	actStuck     = "TEST_STUCK"
 )
 
-// patience is how long a condition may take before a test gives up: far more than it ever should.
-const patience = time.Minute
-
-// fakeRuntime is the in-memory runtime with what an App needs besides.
-type fakeRuntime struct {
-	*runtimetest.Fake
-	*pinned
-	images *fakeImages
-	// stuck keeps Close from returning.
-	stuck bool
-	// root is the root directory of all containers.
-	root string
-	// version is that of a containerd of its own.
-	version string
-}
-
-func (f *fakeRuntime) Images() imageService { return f.images.Images() }
-
-func (f *fakeRuntime) ReclaimContainers(context.Context) (int64, error) { return 0, nil }
-
-func (f *fakeRuntime) Run(ctx context.Context) error { <-ctx.Done(); return nil }
-
-func (f *fakeRuntime) Preload(ctx context.Context, done func(error)) error {
-	done(nil)
-	<-ctx.Done()
-	return nil
-}
-
-func (f *fakeRuntime) FollowObjects(*manifests.Objects, func(manifests.Origin) bool) {}
-
-func (f *fakeRuntime) Places(ctx context.Context) ([]runner.Place, error) {
-	keys, err := f.List(ctx)
-	var all []runner.Place
-	for _, key := range keys {
-		all = append(all, runner.Place{Key: key, Cgroup: "/no/such/cgroup"})
-	}
-	return all, err
-}
-
-func (f *fakeRuntime) MeasureDisk(context.Context, manifests.Key) (runner.DiskSizes, error) {
-	return runner.DiskSizes{}, nil
-}
-
-func (f *fakeRuntime) Cleanup(ctx context.Context) error {
-	keys, err := f.List(ctx)
-	if err == nil && len(keys) > 0 {
-		err = errors.New("pods are still there")
-	}
-	return err
-}
-
-func (f *fakeRuntime) ContainerdVersion() string { return f.version }
-
-func (f *fakeRuntime) Purge(context.Context) error { return nil }
-
-func (f *fakeRuntime) Close() error {
-	if f.stuck {
-		select {}
-	}
-	return nil
-}
-
 // actAsDaemon is the main function of the child process.
 func actAsDaemon() {
 	p := newProgram()
-	p.euid = func() int { return 0 }
-	p.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
+	p.Euid = func() int { return 0 }
+	p.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
 		fake := runtimetest.NewFake()
 		fake.Forgetful = true
-		return &fakeRuntime{Fake: fake, stuck: os.Getenv(actStuck) != ""}, nil
+		return &daemontest.FakeRuntime{Fake: fake, Stuck: os.Getenv(actStuck) != ""}, nil
 	}
 	os.Exit(execute(p, []string{"run", "--config", os.Getenv(actAsMonopod)}))
 }
 
-// daemon is a monopod that runs in this process on a fake runtime, with real files and a real socket.
-type daemon struct {
+// testDaemon is a monopod that runs in this process on a fake runtime, with real files and a real socket.
+type testDaemon struct {
 	t    testing.TB
 	dir  string
 	fake *runtimetest.Fake
-	pins *pinned
-	imgs *fakeImages
-	prog *program
-	log  *syncBuffer
+	pins *daemontest.Pinned
+	imgs *daemontest.FakeImages
+	prog *program.Program
+	log  *daemontest.SyncBuffer
 	stop context.CancelFunc
 	code chan int
 	// patience is that for this daemon.
@@ -119,14 +55,14 @@ type daemon struct {
 }
 
 // newDaemon prepares a daemon; start runs it.
-func newDaemon(t testing.TB, settings ...string) *daemon {
+func newDaemon(t testing.TB, settings ...string) *testDaemon {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mp") // names of t.TempDir are too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	d := &daemon{t: t, dir: dir, fake: runtimetest.NewFake(), pins: &pinned{}, imgs: newFakeImages(), log: &syncBuffer{}, patience: patience}
+	d := &testDaemon{t: t, dir: dir, fake: runtimetest.NewFake(), pins: &daemontest.Pinned{}, imgs: daemontest.NewFakeImages(), log: &daemontest.SyncBuffer{}, patience: daemontest.Patience}
 	lines := append([]string{
 		"staticPodPath: manifests", "rootDirectory: root", "stateDirectory: run", "podLogsDir: logs/pods", "nodeName: test-node", "cniConfDir: cni", "logging: {level: debug}",
 	}, settings...)
@@ -135,31 +71,31 @@ func newDaemon(t testing.TB, settings ...string) *daemon {
 		t.Fatal(err)
 	}
 	d.prog = d.program()
-	d.prog.machine.takenUp = time.Hour // however slow the machine is, what an answer tells of can be seen
-	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
-		return &fakeRuntime{Fake: d.fake, pinned: d.pins, images: d.imgs, root: d.path("container")}, nil
+	d.prog.Machine.TakenUp = time.Hour // however slow the machine is, what an answer tells of can be seen
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+		return &daemontest.FakeRuntime{Fake: d.fake, Pinned: d.pins, Store: d.imgs, RootDir: d.path("container")}, nil
 	}
 	return d
 }
 
-func (d *daemon) path(elem ...string) string {
+func (d *testDaemon) path(elem ...string) string {
 	return filepath.Join(append([]string{d.dir}, elem...)...)
 }
 
 // program returns a root's command line beside the daemon.
-func (d *daemon) program() *program {
-	p := &program{
-		stdin: strings.NewReader(""), stdout: &syncBuffer{}, stderr: &syncBuffer{}, euid: func() int { return 0 },
-		machine: machine{cgroups: mountedCgroups, addresses: func() ([]string, error) { return []string{"192.0.2.10", "2001:db8::10"}, nil }},
-		env:     config.Environment{Environ: []string{"MONOPOD_SOCKET=" + d.path("run", "monopod.sock")}, WorkDir: d.dir, Hostname: os.Hostname},
+func (d *testDaemon) program() *program.Program {
+	p := &program.Program{
+		Stdin: strings.NewReader(""), Stdout: &daemontest.SyncBuffer{}, Stderr: &daemontest.SyncBuffer{}, Euid: func() int { return 0 },
+		Machine: daemon.Machine{Cgroups: daemontest.MountedCgroups, Addresses: func() ([]string, error) { return []string{"192.0.2.10", "2001:db8::10"}, nil }},
+		Env:     config.Environment{Environ: []string{"MONOPOD_SOCKET=" + d.path("run", "monopod.sock")}, WorkDir: d.dir, Hostname: os.Hostname},
 	}
 	if _, measured := d.t.(*testing.B); !measured {
-		p.machine.release = func() {} // it would collect the garbage of all tests that go on, and have the program read again
+		p.Machine.Release = func() {} // it would collect the garbage of all tests that go on, and have the program read again
 	}
 	return p
 }
 
-func (d *daemon) start() {
+func (d *testDaemon) start() {
 	d.t.Helper()
 	d.startOnly()
 	d.eventually("the socket answers", func() error {
@@ -171,17 +107,17 @@ func (d *daemon) start() {
 }
 
 // startOnly is start without waiting for it.
-func (d *daemon) startOnly() {
+func (d *testDaemon) startOnly() {
 	d.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop, d.code = stop, make(chan int, 1)
-	d.prog.stderr = d.log
-	go func() { d.code <- d.prog.run(ctx, []string{"run", "--config", d.path("config.yaml")}) }()
+	d.prog.Stderr = d.log
+	go func() { d.code <- NewCommands(d.prog).run(ctx, []string{"run", "--config", d.path("config.yaml")}) }()
 	d.t.Cleanup(func() { d.end() })
 }
 
 // end stops the daemon and returns its exit code.
-func (d *daemon) end() int {
+func (d *testDaemon) end() int {
 	if d.stop == nil {
 		return 0
 	}
@@ -206,18 +142,18 @@ type result struct {
 }
 
 // cmd executes a client command.
-func (d *daemon) cmd(args ...string) result { return d.cmdContext(d.t.Context(), args...) }
+func (d *testDaemon) cmd(args ...string) result { return d.cmdContext(d.t.Context(), args...) }
 
-func (d *daemon) cmdContext(ctx context.Context, args ...string) result {
+func (d *testDaemon) cmdContext(ctx context.Context, args ...string) result {
 	p := d.program()
 	var out, errs bytes.Buffer
-	p.stdout, p.stderr = &out, &errs
-	code := p.run(ctx, args)
+	p.Stdout, p.Stderr = &out, &errs
+	code := NewCommands(p).run(ctx, args)
 	return result{out.String(), errs.String(), code}
 }
 
 // put writes a manifest the way a careful editor does.
-func (d *daemon) put(name, text string) {
+func (d *testDaemon) put(name, text string) {
 	d.t.Helper()
 	tmp := d.path("manifests", "."+name)
 	testfiles.Write(d.t, tmp, text)
@@ -227,7 +163,7 @@ func (d *daemon) put(name, text string) {
 }
 
 // eventually waits for a condition that nothing announces.
-func (d *daemon) eventually(what string, check func() error) {
+func (d *testDaemon) eventually(what string, check func() error) {
 	d.t.Helper()
 	deadline := time.Now().Add(d.patience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) { // a check often costs as much as what it waits for
@@ -243,7 +179,7 @@ func (d *daemon) eventually(what string, check func() error) {
 }
 
 // shows waits until a command prints something.
-func (d *daemon) shows(want string, args ...string) result {
+func (d *testDaemon) shows(want string, args ...string) result {
 	d.t.Helper()
 	var r result
 	d.eventually(fmt.Sprintf("%v shows %q", args, want), func() error {
@@ -268,7 +204,7 @@ var (
 )
 
 // steady replaces what is different in each run.
-func (d *daemon) steady(s string) string {
+func (d *testDaemon) steady(s string) string {
 	s = ownText(strings.ReplaceAll(s, d.dir, "$DIR"))
 	s = happened.ReplaceAllString(s, "\nEvents: ...\n")
 	s = uuids.ReplaceAllString(s, "UID")
@@ -278,29 +214,4 @@ func (d *daemon) steady(s string) string {
 	s = podIPs.ReplaceAllString(s, "POD-IP")
 	s = again.ReplaceAllString(nextTry.ReplaceAllString(s, "${1}TIME (in AGE)"), "again in AGE")
 	return spaces.ReplaceAllString(s, "$1  ")
-}
-
-// syncBuffer may be written and read at once.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-// loadIn loads the configuration of a directory.
-func loadIn(dir string) (*config.Loaded, error) {
-	flags := config.AddFlags(pflag.NewFlagSet("run", pflag.ContinueOnError))
-	flags.File = filepath.Join(dir, "config.yaml")
-	return config.Load(flags, config.Environment{WorkDir: dir, Hostname: func() (string, error) { return "Edge-1.Example", nil }})
 }

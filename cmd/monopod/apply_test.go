@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"monopod/internal/testfiles"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,9 +14,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/daemontest"
+	"monopod/internal/podtable"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner/runtimetest"
@@ -26,7 +27,7 @@ import (
 const configMapYAML = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {k: %s}\n"
 
 // file writes a file beside the daemon's and returns its path.
-func (d *daemon) file(name, text string) string {
+func (d *testDaemon) file(name, text string) string {
 	d.t.Helper()
 	path := d.path("files", name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -37,7 +38,7 @@ func (d *daemon) file(name, text string) string {
 }
 
 // says runs a command and compares what it prints and returns.
-func (d *daemon) says(code int, stdout, stderr string, args ...string) {
+func (d *testDaemon) says(code int, stdout, stderr string, args ...string) {
 	d.t.Helper()
 	r := d.cmd(args...)
 	got, errs := strings.ReplaceAll(r.stdout, d.dir, "$DIR"), strings.ReplaceAll(r.stderr, d.dir, "$DIR")
@@ -47,7 +48,7 @@ func (d *daemon) says(code int, stdout, stderr string, args ...string) {
 }
 
 // saysAtLast does so until it is so: for a command with a limit that may be too short for what it says.
-func (d *daemon) saysAtLast(code int, stdout, stderr string, args ...string) {
+func (d *testDaemon) saysAtLast(code int, stdout, stderr string, args ...string) {
 	d.t.Helper()
 	want := result{stdout, stderr, code}
 	d.eventually(fmt.Sprintf("monopod %s says %+v", strings.Join(args, " "), want), func() error {
@@ -61,7 +62,7 @@ func (d *daemon) saysAtLast(code int, stdout, stderr string, args ...string) {
 }
 
 // applied are the names of the stored files.
-func (d *daemon) applied() string {
+func (d *testDaemon) applied() string {
 	d.t.Helper()
 	paths, err := filepath.Glob(d.path("root", "applied", "*"))
 	if err != nil {
@@ -78,7 +79,7 @@ func TestApplyStoresWhatIsNewAndSaysSo(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	d.start()
-	dir := filepath.Dir(d.file("set/web.yaml", "# the web\n"+podYAML("web", runtimetest.ScriptServe)))
+	dir := filepath.Dir(d.file("set/web.yaml", "# the web\n"+daemontest.PodYAML("web", runtimetest.ScriptServe)))
 	d.file("set/below/app.yaml", fmt.Sprintf(configMapYAML, "v1"))
 	d.file("set/README", "not a manifest\n")
 	d.says(0, "configmap/app created (dry run)\npod/web created (dry run)\n", "", "apply", "-f", dir, "--dry-run")
@@ -117,13 +118,13 @@ func TestARefusedDocumentNamesItsPlaceAndNothingIsStored(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "appliedSecurity: baseline")
 	d.start()
-	bad := d.file("bad.yaml", fmt.Sprintf(configMapYAML, "v1")+"---\n"+strings.Replace(podYAML("web", "x"), "image:", "imag:", 1))
+	bad := d.file("bad.yaml", fmt.Sprintf(configMapYAML, "v1")+"---\n"+strings.Replace(daemontest.PodYAML("web", "x"), "image:", "imag:", 1))
 	d.says(1, "", `$DIR/files/bad.yaml:11:15: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`+"\n", "apply", "-f", bad)
 	privileged := d.file("privileged.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  hostNetwork: true\n  containers: [{name: c, image: i}]\n")
 	if r := d.cmd("apply", "-f", privileged); r.code != 1 || !strings.Contains(r.stderr, "privileged.yaml:4") || !strings.Contains(r.stderr, "baseline") {
 		t.Errorf("code %d: %s", r.code, r.stderr)
 	}
-	one, two := d.file("one.yaml", podYAML("web", "x")), d.file("two.yaml", podYAML("web", "y"))
+	one, two := d.file("one.yaml", daemontest.PodYAML("web", "x")), d.file("two.yaml", daemontest.PodYAML("web", "y"))
 	if r := d.cmd("apply", "-f", one, "-f", two); r.code != 1 || !strings.Contains(r.stderr, "two.yaml:1: pod default/web: metadata.name: is already defined at "+one+":1") {
 		t.Errorf("code %d: %s", r.code, r.stderr)
 	}
@@ -187,15 +188,6 @@ func TestClientsThatApplyAtTheSameTimeComeOneAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestANameThatIsAPathIsRefused(t *testing.T) {
-	t.Parallel()
-	for _, o := range []node.ObjectRef{{Kind: "Pod", Namespace: "default", Name: "/../../x"}, {Kind: "Pod", Namespace: "../x", Name: "y"}, {Kind: "/..", Name: "y"}} {
-		if ids, err := deletedIDs(node.DeleteRequest{Objects: []node.ObjectRef{o}}); err == nil {
-			t.Errorf("%+v is %v", o, ids)
-		}
-	}
-}
-
 func TestImmutableObjectsAreNotConfigured(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -213,9 +205,9 @@ func TestApplyReadsTheStandardInput(t *testing.T) {
 	d := newDaemon(t)
 	d.start()
 	p := d.program()
-	out, errs := &syncBuffer{}, &syncBuffer{}
-	p.stdin, p.stdout, p.stderr = strings.NewReader(podYAML("web", runtimetest.ScriptServe)+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n"), out, errs
-	if code := p.run(t.Context(), []string{"apply", "-f", "-", "-o", "name"}); code != 0 || out.String() != "pod/web\n" || !strings.Contains(errs.String(), "kind Namespace is ignored") {
+	out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
+	p.Stdin, p.Stdout, p.Stderr = strings.NewReader(daemontest.PodYAML("web", runtimetest.ScriptServe)+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n"), out, errs
+	if code := NewCommands(p).run(t.Context(), []string{"apply", "-f", "-", "-o", "name"}); code != 0 || out.String() != "pod/web\n" || !strings.Contains(errs.String(), "kind Namespace is ignored") {
 		t.Errorf("code %d: %s %s", code, out, errs)
 	}
 }
@@ -223,7 +215,7 @@ func TestApplyReadsTheStandardInput(t *testing.T) {
 func TestWhatAFileDefinesCanNeitherBeDeletedNorOverridden(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.put("jobs.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: many}\nspec:\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec: {containers: [{name: c, image: i, command: [sh, -c, \""+runtimetest.ScriptServe+"\"]}]}\n")
 	d.start()
 	d.shows("Running", "get", "pod", "web")
@@ -232,10 +224,10 @@ func TestWhatAFileDefinesCanNeitherBeDeletedNorOverridden(t *testing.T) {
 	d.says(1, "", "Pod default/web is defined in "+place+"; remove it there\n", "delete", "pod", "web")
 	d.says(1, "", "Deployment default/many is defined in $DIR/manifests/jobs.yaml:1; remove it there\n", "delete", "deploy", "many")
 	d.says(1, "", "Pod default/many-0 is a pod of Deployment many, written in $DIR/manifests/jobs.yaml:1; remove it there\n", "delete", "pod", "many-0")
-	other := d.file("web.yaml", podYAML("web", runtimetest.ScriptStubborn))
+	other := d.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptStubborn))
 	d.says(1, "", "$DIR/files/web.yaml:1: pod default/web: is defined in "+place+" already, which cannot be overridden; change it there, or remove it there first\n", "apply", "-f", other)
 	d.says(1, "", "$DIR/files/many.yaml:1: pod default/many-0: has the name of a pod of Deployment many, written in $DIR/manifests/jobs.yaml:1; give it another name\n",
-		"apply", "-f", d.file("many.yaml", podYAML("many-0", runtimetest.ScriptServe)))
+		"apply", "-f", d.file("many.yaml", daemontest.PodYAML("many-0", runtimetest.ScriptServe)))
 	if got := d.applied(); got != "" {
 		t.Errorf("stored: %s", got)
 	}
@@ -245,7 +237,7 @@ func TestWhatAFileDefinesCanNeitherBeDeletedNorOverridden(t *testing.T) {
 func TestWhatAFileSaidBeforeItBrokeCanNeitherBeDeletedNorOverridden(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
-	text := podYAML("web", runtimetest.ScriptServe)
+	text := daemontest.PodYAML("web", runtimetest.ScriptServe)
 	d.put("web.yaml", text)
 	d.start()
 	d.shows("Running", "get", "pod", "web")
@@ -256,7 +248,7 @@ func TestWhatAFileSaidBeforeItBrokeCanNeitherBeDeletedNorOverridden(t *testing.T
 	const owner = "defined in $DIR/manifests/web.yaml:1 (not read since monopod started)"
 	d.says(1, "", "Pod default/web is "+owner+"; remove it there\n", "delete", "pod", "web")
 	d.says(1, "", "$DIR/files/web.yaml:1: pod default/web: is "+owner+" already, which cannot be overridden; change it there, or remove it there first\n",
-		"apply", "-f", d.file("web.yaml", podYAML("web", runtimetest.ScriptStubborn)))
+		"apply", "-f", d.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptStubborn)))
 	d.says(0, "pod/web created\n", "warning: pod/web is "+owner+" too, which counts until it is removed there\n", "apply", "-f", d.file("web.yaml", text))
 	if err := os.Remove(d.path("manifests", "web.yaml")); err != nil {
 		t.Fatal(err)
@@ -274,8 +266,8 @@ func TestWhatAFileSaidBeforeItBrokeCanNeitherBeDeletedNorOverridden(t *testing.T
 func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
-	d.prog.machine.aside = time.Hour // however long it takes to apply it
-	text := podYAML("web", runtimetest.ScriptServe)
+	d.prog.Machine.Aside = time.Hour // however long it takes to apply it
+	text := daemontest.PodYAML("web", runtimetest.ScriptServe)
 	d.put("web.yaml", text)
 	d.start()
 	d.shows("Running", "get", "pod", "web")
@@ -317,12 +309,12 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 	// The other way round: it vanishes first, within the grace of its source. All but the request has been done before.
 	p := d.program()
 	in, input := io.Pipe()
-	out, errs := &syncBuffer{}, &syncBuffer{}
-	p.stdin, p.stdout, p.stderr = in, out, errs
+	out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
+	p.Stdin, p.Stdout, p.Stderr = in, out, errs
 	code := make(chan int, 1)
 	go func() {
 		defer in.Close()
-		code <- p.run(t.Context(), []string{"apply", "-f", "-"})
+		code <- NewCommands(p).run(t.Context(), []string{"apply", "-f", "-"})
 	}()
 	if _, err := input.Write([]byte(text[:1])); err != nil { // it reads
 		t.Fatal(err)
@@ -338,7 +330,7 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 		t.Errorf("apply: code %d: %s%s", got, out, errs)
 	}
 	conflict(true)
-	d.put("web.yaml", podYAML("other", runtimetest.ScriptServe)) // it does not come again
+	d.put("web.yaml", daemontest.PodYAML("other", runtimetest.ScriptServe)) // it does not come again
 	at(stored)
 	after := d.pod("web")
 	if a, b := before.Status.ContainerStatuses[0].ContainerID, after.Status.ContainerStatuses[0].ContainerID; a != b || before.UID != after.UID {
@@ -349,10 +341,10 @@ func TestAPodMovesBetweenSourcesWithoutARestart(t *testing.T) {
 func TestSourceOrderDecidesWhoOverridesWhom(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "sourceOrder: [applied]")
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.start()
 	d.shows("Running", "get", "pod", "web")
-	d.says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.file("web.yaml", podYAML("web", runtimetest.ScriptStubborn)))
+	d.says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptStubborn)))
 	if got := d.pod("web").Spec.Containers[0].Command[2]; got != runtimetest.ScriptStubborn {
 		t.Errorf("it runs %q", got)
 	}
@@ -367,8 +359,8 @@ func TestAConflictDoesNotFlapWhenTheAgentStarts(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	d.start()
-	d.says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.file("web.yaml", strings.Replace(podYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1)))
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.file("web.yaml", strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1)))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.eventually("the file has won", func() error {
 		w := d.pod("web")
 		if w.Spec.Containers[0].Image != "example.com/app:1" || !strings.HasSuffix(w.Annotations[node.AnnotationSource], "manifests/web.yaml:1") || len(w.Status.ContainerStatuses) == 0 || w.Status.ContainerStatuses[0].State.Running == nil {
@@ -400,12 +392,12 @@ func TestWaitForPods(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	d.start()
-	never := strings.Replace(podYAML("bad", runtimetest.ScriptFail), "spec:\n", "spec:\n  restartPolicy: Never\n", 1)
+	never := strings.Replace(daemontest.PodYAML("bad", runtimetest.ScriptFail), "spec:\n", "spec:\n  restartPolicy: Never\n", 1)
 	never = strings.Replace(never, "image:", "readinessProbe: {tcpSocket: {port: 1}, initialDelaySeconds: 3600}, image:", 1) // not Ready before it fails
-	once := strings.Replace(podYAML("once", runtimetest.ScriptSucceed), "spec:\n", "spec:\n  restartPolicy: Never\n", 1)
+	once := strings.Replace(daemontest.PodYAML("once", runtimetest.ScriptSucceed), "spec:\n", "spec:\n  restartPolicy: Never\n", 1)
 	done := make(chan result, 1)
 	go func() { done <- d.cmd("wait", "--for=condition=Ready", "pod/web", "--timeout=1m") }() // it does not exist yet
-	d.says(0, "pod/web created\n", "", "apply", "-f", d.file("web.yaml", podYAML("web", runtimetest.ScriptServe)))
+	d.says(0, "pod/web created\n", "", "apply", "-f", d.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe)))
 	if r := <-done; r.code != 0 || r.stdout != "pod/web condition met\n" {
 		t.Errorf("%+v", r)
 	}
@@ -423,7 +415,7 @@ func TestWaitForPods(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for _, wrong := range [][]string{{"wait"}, {"wait", "--for=ready", "x"}, {"wait", "--for=phase=Done", "x"}, {"wait", "--for=condition=", "x"}, {"wait", "-l", "a=b", "x"}, {"wait", "-l", "=", "pod"}, {"wait", "-A", "web"}, {"delete"}, {"delete", "pod"}, {"delete", "pdo", "x"}, {"delete", "web"}, {"delete", "sc", "a/b"}} {
-		if r := d.cmd(wrong...); r.code != exitUsage {
+		if r := d.cmd(wrong...); r.code != program.ExitUsage {
 			t.Errorf("%v: code %d: %s", wrong, r.code, r.stderr)
 		}
 	}
@@ -447,7 +439,7 @@ func TestWaitForWhatCannotBeIsRefusedAtOnce(t *testing.T) {
 		{[]string{"deploy/x", "--for=phase=Running"}, "a Deployment has no phase; wait for condition=Available"},
 	} {
 		r := d.cmd(append([]string{"wait", "--timeout=1m"}, c.args...)...)
-		if r.code != exitUsage || !strings.Contains(r.stderr, c.want) {
+		if r.code != program.ExitUsage || !strings.Contains(r.stderr, c.want) {
 			t.Errorf("wait %q: code %d: %s", c.args, r.code, r.stderr)
 		}
 	}
@@ -459,17 +451,17 @@ func TestWaitForLabels(t *testing.T) {
 	d := newDaemon(t)
 	d.start()
 	withLabel := func(name string) string {
-		return strings.Replace(podYAML(name, runtimetest.ScriptServe), "labels: {app: "+name+"}", "labels: {app: web}", 1)
+		return strings.Replace(daemontest.PodYAML(name, runtimetest.ScriptServe), "labels: {app: "+name+"}", "labels: {app: web}", 1)
 	}
-	d.says(0, "pod/a created\npod/b created\npod/c created\n", "", "apply", "-f", d.file("all.yaml", withLabel("a")+"---\n"+withLabel("b")+"---\n"+podYAML("c", runtimetest.ScriptServe)))
+	d.says(0, "pod/a created\npod/b created\npod/c created\n", "", "apply", "-f", d.file("all.yaml", withLabel("a")+"---\n"+withLabel("b")+"---\n"+daemontest.PodYAML("c", runtimetest.ScriptServe)))
 	for _, args := range [][]string{{"-l", "app=web"}, {"pods", "-l", "app=web", "-A"}, {"-l", "app in (web)", "-n", "default", "--for=phase=Running"}} {
 		r := d.cmd(append([]string{"wait", "--timeout=1m"}, args...)...)
 		if got := strings.Split(strings.TrimSpace(r.stdout), "\n"); r.code != 0 || len(got) != 2 || !strings.Contains(r.stdout, "pod/a condition met\n") || !strings.Contains(r.stdout, "pod/b condition met\n") {
 			t.Errorf("wait %q: %+v", args, r)
 		}
 	}
-	d.says(exitError, "", "monopod: no pod has the labels app=none\n", "wait", "-l", "app=none")
-	d.says(exitError, "", "monopod: no pod has the labels app=web\n", "wait", "-l", "app=web", "-n", "other")
+	d.says(program.ExitError, "", "monopod: no pod has the labels app=none\n", "wait", "-l", "app=none")
+	d.says(program.ExitError, "", "monopod: no pod has the labels app=web\n", "wait", "-l", "app=web", "-n", "other")
 	d.says(0, "", "", "wait", "-l", "app=none", "--for=delete")
 	d.says(0, "", "", "wait", "svc", "-l", "app=web", "--for=delete")
 	d.says(0, "pod/a condition met\n", "", "wait", "pod", "a", "--timeout=1m")
@@ -579,9 +571,9 @@ func TestApplyWaitIsNotSatisfiedByTheOldPod(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	d.start()
-	d.says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.file("web.yaml", podYAML("web", runtimetest.ScriptSlowStop)))
+	d.says(0, "pod/web created\n", "", "apply", "--wait", "-f", d.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptSlowStop)))
 	for i := range 3 {
-		text := strings.Replace(podYAML("web", runtimetest.ScriptSlowStop), "example.com/app:1", fmt.Sprint("example.com/app:", i+2), 1)
+		text := strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptSlowStop), "example.com/app:1", fmt.Sprint("example.com/app:", i+2), 1)
 		d.says(0, "pod/web configured\n", "", "apply", "--wait", "-f", d.file("web.yaml", text))
 		var running []string
 		for _, c := range d.fake.State(manifests.Key{Namespace: "default", Name: "web"}).Containers {
@@ -628,13 +620,13 @@ func TestDeleteWaitsForThePodsOfWorkloads(t *testing.T) {
 func TestWithoutADaemonNothingIsApplied(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
-	r := d.cmd("apply", "-f", d.file("web.yaml", podYAML("web", "x")))
-	if r.code != exitError || !strings.Contains(r.stderr, "is monopod running?") {
+	r := d.cmd("apply", "-f", d.file("web.yaml", daemontest.PodYAML("web", "x")))
+	if r.code != program.ExitError || !strings.Contains(r.stderr, "is monopod running?") {
 		t.Errorf("%+v", r)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if r := d.cmdContext(ctx, "wait", "x"); r.code != exitError {
+	if r := d.cmdContext(ctx, "wait", "x"); r.code != program.ExitError {
 		t.Errorf("%+v", r)
 	}
 }
@@ -651,15 +643,15 @@ func TestWhoWaitsForAPodThatIsTakenBackIsToldAtOnce(t *testing.T) {
 	done := make(chan result, 1)
 	go func() { done <- d.cmd("apply", "--wait", "--timeout=0", "-f", never) }()
 	d.eventually("revision 2 is tried", func() error {
-		if p := d.pod("web"); p.Annotations[node.AnnotationRevision] != "2" || isReady(&p) {
-			return errors.New(podStatus(&p))
+		if p := d.pod("web"); p.Annotations[node.AnnotationRevision] != "2" || podtable.IsReady(&p) {
+			return errors.New(podtable.PodStatus(&p))
 		}
 		return nil
 	})
 	if r := d.cmd("rollback", "pod", "web"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	if r := <-done; r.code != exitError || r.stdout != "pod/web configured\n" || r.stderr != back {
+	if r := <-done; r.code != program.ExitError || r.stdout != "pod/web configured\n" || r.stderr != back {
 		t.Errorf("%+v", r)
 	}
 	d.says(1, "pod/web unchanged\n", back, "apply", "--wait", "--timeout=0", "-f", never)
@@ -669,44 +661,5 @@ func TestWhoWaitsForAPodThatIsTakenBackIsToldAtOnce(t *testing.T) {
 	d.says(0, "pod/web configured\n", "", "apply", "--wait", "-f", d.file("web.yaml", edition("3")))
 	if p := d.pod("web"); p.Annotations[node.AnnotationWritten] != "" {
 		t.Errorf("%v", p.Annotations)
-	}
-}
-
-// What was gone back to before somebody waits is as good as what is written; what goes back meanwhile is not what was
-// waited for.
-func TestWaitHearsOfARollbackThatComesMeanwhile(t *testing.T) {
-	const back, other = "revision 1 runs instead of 2 until the manifest changes: why", "revision 2 runs instead of 3 until the manifest changes: by hand"
-	pod := func(revision, rollback string, ready corev1.ConditionStatus) corev1.Pod {
-		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: map[string]string{}}}
-		p.Annotations[node.AnnotationRevision], p.Annotations[node.AnnotationRollback] = revision, rollback
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
-		return p
-	}
-	const no, yes = corev1.ConditionFalse, corev1.ConditionTrue
-	for name, c := range map[string]struct {
-		goal goal
-		pods []corev1.Pod
-		want string
-	}{
-		"back and Ready":              {conditionGoal("Ready"), []corev1.Pod{pod("2", "", no), pod("1", back, yes)}, "pod default/web was taken back: " + back},
-		"back and not Ready":          {conditionGoal("Ready"), []corev1.Pod{pod("2", "", no), pod("1", back, no)}, "pod default/web was taken back: " + back},
-		"another one":                 {phaseGoal("Running"), []corev1.Pod{pod("1", back, no), pod("2", other, no)}, "pod default/web was taken back: " + other},
-		"since before":                {conditionGoal("Ready"), []corev1.Pod{pod("1", back, no), pod("1", back, yes)}, errMet.Error()},
-		"since before the daemon's":   {conditionGoal("Ready"), []corev1.Pod{pod("", "", no), pod("1", back, yes)}, errMet.Error()},
-		"forward again":               {conditionGoal("Ready"), []corev1.Pod{pod("1", back, no), pod("2", "", yes)}, errMet.Error()},
-		"what is no hope to be fine":  {conditionGoal("Ready=False"), []corev1.Pod{pod("2", "", yes), pod("1", back, no)}, errMet.Error()},
-		"it only has to go some time": {goneGoal(), []corev1.Pod{pod("2", "", yes), pod("1", back, no)}, "<nil>"},
-	} {
-		key := manifests.Key{Namespace: "default", Name: "web"}
-		w := newWaiting(awaited{goals: map[manifests.Key]goal{key: c.goal}})
-		var err error
-		for _, p := range c.pods {
-			if err = w.see(node.PodEvent{Type: "MODIFIED", Object: p}); err != nil {
-				break
-			}
-		}
-		if fmt.Sprint(err) != c.want {
-			t.Errorf("%s: %v, want %s", name, err, c.want)
-		}
 	}
 }

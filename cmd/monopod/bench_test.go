@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"monopod/internal/testfiles"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -107,7 +107,7 @@ func (f *firsts) until(b *testing.B, running int) time.Time {
 }
 
 // newScale prepares a daemon with n manifests.
-func newScale(b *testing.B, n int) (*daemon, *firsts) {
+func newScale(b *testing.B, n int) (*testDaemon, *firsts) {
 	b.Helper()
 	d := newDaemon(b, "maxPods: 10000")
 	config, err := os.ReadFile(d.path("config.yaml"))
@@ -194,7 +194,7 @@ func cpuTime(b *testing.B) time.Duration {
 }
 
 // calm is a daemon with n pods that all run.
-func calm(b *testing.B, n int) (*daemon, *firsts) {
+func calm(b *testing.B, n int) (*testDaemon, *firsts) {
 	b.Helper()
 	d, f := newScale(b, n)
 	d.start()
@@ -355,7 +355,7 @@ func measureResident(b *testing.B, n int) resident {
 }
 
 // stored says that a revision of each of n pods is on the disk.
-func (d *daemon) stored(n int) error {
+func (d *testDaemon) stored(n int) error {
 	if dirs, _ := os.ReadDir(d.path("root", "revisions", "default")); len(dirs) < n { // it is a lot of work to look into each
 		return fmt.Errorf("revisions of %d pods at most", len(dirs))
 	}

@@ -9,35 +9,39 @@ import (
 	"testing"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
+	"monopod/internal/run"
 	"monopod/runner/runtimetest"
 )
 
 func TestCleanupNeedsAStoppedDaemonWithoutPods(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.start()
 	d.shows("Running", "get", "pods")
 	failures := 0
 	cleanup := func() result {
 		p := d.program()
-		p.machine.open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (Runtime, error) {
+		p.Machine.Open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (daemon.Runtime, error) {
 			if failures > 0 {
 				failures--
 				return nil, errors.New("not yet")
 			}
-			return d.prog.machine.open(ctx, cfg, log)
+			return d.prog.Machine.Open(ctx, cfg, log)
 		}
-		errs := &syncBuffer{}
-		p.stderr = errs
-		code := p.run(t.Context(), []string{"cleanup", "--config", d.path("config.yaml")})
+		errs := &daemontest.SyncBuffer{}
+		p.Stderr = errs
+		code := NewCommands(p).run(t.Context(), []string{"cleanup", "--config", d.path("config.yaml")})
 		return result{stderr: errs.String(), code: code}
 	}
-	if r := cleanup(); r.code != exitError || !strings.Contains(r.stderr, "another monopod (pid") {
+	if r := cleanup(); r.code != program.ExitError || !strings.Contains(r.stderr, "another monopod (pid") {
 		t.Errorf("with a daemon: code %d: %s", r.code, r.stderr)
 	}
 	d.end()
-	if r := cleanup(); r.code != exitError || !strings.Contains(r.stderr, "pods are still there") {
+	if r := cleanup(); r.code != program.ExitError || !strings.Contains(r.stderr, "pods are still there") {
 		t.Errorf("with a pod: code %d: %s", r.code, r.stderr)
 	}
 	if err := os.Remove(d.path("manifests", "web.yaml")); err != nil {
@@ -51,12 +55,12 @@ func TestCleanupNeedsAStoppedDaemonWithoutPods(t *testing.T) {
 		return nil
 	})
 	d.end()
-	failures = maxOpenFailures
-	if r := cleanup(); r.code != exitError || !strings.Contains(r.stderr, "not yet") || failures != 0 {
+	failures = run.MaxOpenFailures
+	if r := cleanup(); r.code != program.ExitError || !strings.Contains(r.stderr, "not yet") || failures != 0 {
 		t.Errorf("without a runtime: code %d: %s", r.code, r.stderr)
 	}
-	failures = maxOpenFailures - 1
-	if r := cleanup(); r.code != exitOK || failures != 0 {
+	failures = run.MaxOpenFailures - 1
+	if r := cleanup(); r.code != program.ExitOK || failures != 0 {
 		t.Errorf("code %d: %s", r.code, r.stderr)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"monopod/internal/testfiles"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/runner"
@@ -24,25 +26,15 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// podYAML is a pod with one container for each script, named a, b, ...
-func podYAML(name string, scripts ...string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {app: %s}}\nspec:\n  containers:\n", name, name)
-	for i, s := range scripts {
-		fmt.Fprintf(&b, "  - {name: %c, image: example.com/app:1, command: [sh, -c, %q]}\n", 'a'+i, s)
-	}
-	return b.String()
-}
-
 // fill puts the manifests of the golden tests into a daemon that has not been started.
-func (d *daemon) fill() {
+func (d *testDaemon) fill() {
 	d.fake.Fail = func(key manifests.Key, a runner.Action) error {
 		if key.Name == "pull" && a.Kind == runner.EnsureImage {
 			return &runner.StepError{Reason: runner.ReasonErrImagePull, Err: errors.New("pull example.com/app:1: no such host")}
 		}
 		return nil
 	}
-	d.put("10-web.yaml", podYAML("web", runtimetest.ScriptServe, runtimetest.ScriptServe)+`    ports: [{containerPort: 80, hostPort: 8080, protocol: TCP}]
+	d.put("10-web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe, runtimetest.ScriptServe)+`    ports: [{containerPort: 80, hostPort: 8080, protocol: TCP}]
     resources: {limits: {cpu: 2, memory: 64Mi}}
     volumeMounts: [{name: data, mountPath: /data}, {name: host, mountPath: /host, readOnly: true}]
   volumes:
@@ -52,14 +44,14 @@ func (d *daemon) fill() {
 	// The flow style of podYAML ends with the last container: spell that one out.
 	d.put("10-web.yaml", strings.Replace(d.read("10-web.yaml"), `  - {name: b, image: example.com/app:1, command: [sh, -c, `+strconv.Quote(runtimetest.ScriptServe)+"]}\n",
 		"  - name: b\n    image: example.com/app:1\n    command: [sh, -c, "+strconv.Quote(runtimetest.ScriptServe)+"]\n", 1))
-	d.put("20-crash.yaml", podYAML("crash", runtimetest.ScriptFail))
-	d.put("30-pull.yaml", strings.Replace(podYAML("pull", runtimetest.ScriptServe), "metadata: {", "metadata: {namespace: other, ", 1))
-	d.put("40-again.yaml", podYAML("web", runtimetest.ScriptFail))
+	d.put("20-crash.yaml", daemontest.PodYAML("crash", runtimetest.ScriptFail))
+	d.put("30-pull.yaml", strings.Replace(daemontest.PodYAML("pull", runtimetest.ScriptServe), "metadata: {", "metadata: {namespace: other, ", 1))
+	d.put("40-again.yaml", daemontest.PodYAML("web", runtimetest.ScriptFail))
 	d.put("50-broken.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: broken}\nspec:\n  containers:\n  - {name: c, imag: x}\n")
 	d.put("README.txt", "not a manifest\n")
 }
 
-func (d *daemon) read(name string) string {
+func (d *testDaemon) read(name string) string {
 	d.t.Helper()
 	b, err := os.ReadFile(d.path("manifests", name))
 	if err != nil {
@@ -69,12 +61,12 @@ func (d *daemon) read(name string) string {
 }
 
 // settled starts a daemon with the golden tests' manifests and waits until all has come to what it will be.
-func settled(t *testing.T) *daemon {
+func settled(t *testing.T) *testDaemon {
 	t.Helper()
 	d := newDaemon(t)
 	d.fill()
 	d.fake.StopClock() // else it is tried again some time
-	d.prog.machine.now = d.fake.Now
+	d.prog.Machine.Now = d.fake.Now
 	d.start()
 	d.shows("CrashLoopBackOff", "get", "pods")
 	d.shows("ImagePullBackOff", "get", "pods")
@@ -141,7 +133,7 @@ func TestWhatTheClientCommandsPrint(t *testing.T) {
 }
 
 // writeLogs writes what the containers of web and crash would have said: the fake runs nothing.
-func (d *daemon) writeLogs() {
+func (d *testDaemon) writeLogs() {
 	d.t.Helper()
 	d.logLines("web", "a", "2026-01-01T00:00:01Z stdout F one\n2026-01-01T00:00:02Z stderr F two\n")
 	d.logLines("web", "b", "2026-01-01T00:00:01Z stdout P half \n2026-01-01T00:00:02Z stdout F line\n")
@@ -149,7 +141,7 @@ func (d *daemon) writeLogs() {
 }
 
 // logLines writes the log of the last instance of a container, with its link, and returns its path.
-func (d *daemon) logLines(pod, container, text string) string {
+func (d *testDaemon) logLines(pod, container, text string) string {
 	d.t.Helper()
 	p := d.pod(pod)
 	var id string
@@ -167,7 +159,7 @@ func (d *daemon) logLines(pod, container, text string) string {
 }
 
 // pod is `get pod NAME -o json`.
-func (d *daemon) pod(name string) corev1.Pod {
+func (d *testDaemon) pod(name string) corev1.Pod {
 	d.t.Helper()
 	r := d.cmd("get", "pod", name, "-o", "json")
 	var p corev1.Pod
@@ -217,12 +209,12 @@ func TestWatchShowsEachChangeUntilItIsStopped(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			p := d.program()
-			out := &syncBuffer{}
-			p.stdout = out
+			out := &daemontest.SyncBuffer{}
+			p.Stdout = out
 			code := make(chan int, 1)
-			go func() { code <- p.run(ctx, []string{"get", "pods", "-w", "-o", output}) }()
+			go func() { code <- NewCommands(p).run(ctx, []string{"get", "pods", "-w", "-o", output}) }()
 			name := "w" + output
-			d.put(name+".yaml", podYAML(name, runtimetest.ScriptServe))
+			d.put(name+".yaml", daemontest.PodYAML(name, runtimetest.ScriptServe))
 			want := map[string]string{"": "Running", "json": `"phase": "Running"`, "yaml": "phase: Running", "name": "pod/" + name}[output]
 			d.eventually("the pod is shown running", func() error {
 				if s := out.String(); !strings.Contains(s, want) || !strings.Contains(s, name) {
@@ -246,7 +238,7 @@ func TestWatchShowsEachChangeUntilItIsStopped(t *testing.T) {
 				t.Errorf("%d headers:\n%s", n, out)
 			}
 			stop()
-			if c := <-code; c != exitOK {
+			if c := <-code; c != program.ExitOK {
 				t.Errorf("exit code %d after Ctrl-C", c)
 			}
 		})
@@ -255,15 +247,15 @@ func TestWatchShowsEachChangeUntilItIsStopped(t *testing.T) {
 
 func TestAFollowedLogEndsWithItsContainer(t *testing.T) {
 	d := newDaemon(t)
-	d.put("web.yaml", strings.Replace(podYAML("web", runtimetest.ScriptServe), "spec:", "spec:\n  restartPolicy: Never", 1))
+	d.put("web.yaml", strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "spec:", "spec:\n  restartPolicy: Never", 1))
 	d.start()
 	d.shows("Running", "get", "pods")
 	path := d.logLines("web", "a", "2026-01-01T00:00:01Z stdout F one\n")
 	p := d.program()
-	out := &syncBuffer{}
-	p.stdout = out
+	out := &daemontest.SyncBuffer{}
+	p.Stdout = out
 	code := make(chan int, 1)
-	go func() { code <- p.run(t.Context(), []string{"logs", "-f", "web"}) }()
+	go func() { code <- NewCommands(p).run(t.Context(), []string{"logs", "-f", "web"}) }()
 	says := func(want string) {
 		t.Helper()
 		d.eventually("the log says "+want, func() error {
@@ -286,10 +278,10 @@ func TestAFollowedLogEndsWithItsContainer(t *testing.T) {
 	}
 	select {
 	case c := <-code:
-		if c != exitOK {
+		if c != program.ExitOK {
 			t.Errorf("exit code %d", c)
 		}
-	case <-time.After(patience):
+	case <-time.After(daemontest.Patience):
 		t.Error("logs -f goes on after the end of the container")
 	}
 }
@@ -298,7 +290,7 @@ func TestWithoutADaemonClientsSayHowToStartIt(t *testing.T) {
 	d := newDaemon(t)
 	for _, args := range [][]string{{"get", "pods"}, {"get", "sources"}, {"describe", "pod", "x"}, {"logs", "x"}, {"get", "pods", "-w"}} {
 		r := d.cmd(args...)
-		if r.code != exitError || !strings.Contains(r.stderr, "is monopod running? Start it with `monopod run`") || !strings.Contains(r.stderr, d.path("run", "monopod.sock")) {
+		if r.code != program.ExitError || !strings.Contains(r.stderr, "is monopod running? Start it with `monopod run`") || !strings.Contains(r.stderr, d.path("run", "monopod.sock")) {
 			t.Errorf("%v: code %d: %s", args, r.code, r.stderr)
 		}
 	}
@@ -309,7 +301,7 @@ func TestWithoutADaemonClientsSayHowToStartIt(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
-	if r := d.cmd("get", "pods", "--socket", d.path("stale.sock")); r.code != exitError || !strings.Contains(r.stderr, "nobody answers on "+d.path("stale.sock")) {
+	if r := d.cmd("get", "pods", "--socket", d.path("stale.sock")); r.code != program.ExitError || !strings.Contains(r.stderr, "nobody answers on "+d.path("stale.sock")) {
 		t.Errorf("stale socket: code %d: %s", r.code, r.stderr)
 	}
 }
@@ -317,20 +309,20 @@ func TestWithoutADaemonClientsSayHowToStartIt(t *testing.T) {
 func TestClientsFindTheSocketByFlagVariableOrConfiguration(t *testing.T) {
 	d := newDaemon(t)
 	p := d.program()
-	p.env.Environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
-	if got := p.findSocket(""); got != d.path("run", "monopod.sock") {
+	p.Env.Environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
+	if got := p.FindSocket(""); got != d.path("run", "monopod.sock") {
 		t.Errorf("by configuration: %s", got)
 	}
-	p.env.Environ = append(p.env.Environ, "MONOPOD_SOCKET=/by/variable")
-	if got := p.findSocket(""); got != "/by/variable" {
+	p.Env.Environ = append(p.Env.Environ, "MONOPOD_SOCKET=/by/variable")
+	if got := p.FindSocket(""); got != "/by/variable" {
 		t.Errorf("by variable: %s", got)
 	}
-	if got := p.findSocket("/by/flag"); got != "/by/flag" {
+	if got := p.FindSocket("/by/flag"); got != "/by/flag" {
 		t.Errorf("by flag: %s", got)
 	}
 	testfiles.Write(t, d.path("config.yaml"), "nonsense: 1\n")
-	p.env.Environ = p.env.Environ[:1]
-	if got := p.findSocket(""); got != builtInSocket {
+	p.Env.Environ = p.Env.Environ[:1]
+	if got := p.FindSocket(""); got != program.BuiltInSocket {
 		t.Errorf("with a bad configuration: %s", got)
 	}
 }

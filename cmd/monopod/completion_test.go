@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"monopod/internal/program"
 )
 
 func TestTheShellCompletesWhatTheDaemonKnows(t *testing.T) {
@@ -12,8 +14,8 @@ func TestTheShellCompletesWhatTheDaemonKnows(t *testing.T) {
 	for _, c := range []struct{ args, want string }{{"exec ", ":4"}, {"cp ", ":2"}, {"get pod ", ":4"}, {"port-forward web ", ":4"}, {"exec -n ", ":4"}} {
 		p := d.program()
 		var out, errs strings.Builder
-		p.stdout, p.stderr = &out, &errs
-		code := p.run(t.Context(), append([]string{"__complete"}, strings.Split(c.args, " ")...))
+		p.Stdout, p.Stderr = &out, &errs
+		code := NewCommands(p).run(t.Context(), append([]string{"__complete"}, strings.Split(c.args, " ")...))
 		if code != 0 || out.String() != c.want+"\n" || strings.Contains(errs.String(), "monopod") {
 			t.Errorf("without a daemon, %q: %d, %q, %q", c.args, code, out.String(), errs.String())
 		}
@@ -38,8 +40,8 @@ func TestTheShellCompletesWhatTheDaemonKnows(t *testing.T) {
 	} {
 		p := d.program()
 		var out, errs strings.Builder
-		p.stdout, p.stderr = &out, &errs
-		code := p.run(t.Context(), append([]string{"__complete"}, strings.Split(args, " ")...))
+		p.Stdout, p.Stderr = &out, &errs
+		code := NewCommands(p).run(t.Context(), append([]string{"__complete"}, strings.Split(args, " ")...))
 		lines := strings.Fields(out.String())
 		if n := len(lines); n > 1 {
 			slices.Sort(lines[:n-1])
@@ -65,7 +67,7 @@ func TestFlagsOfTheConfigurationAreThoseOfTheCommandThatIsNamed(t *testing.T) {
 			t.Errorf("%q: %+v", args, r)
 		}
 	}
-	if r := d.cmd("get", "pods", "--node-name=x"); r.code != exitUsage {
+	if r := d.cmd("get", "pods", "--node-name=x"); r.code != program.ExitUsage {
 		t.Errorf("%+v", r)
 	}
 }

@@ -2,25 +2,16 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"io/fs"
-	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"monopod/internal/tree"
-	"monopod/manifests"
+	"monopod/internal/testfiles"
 )
-
-// Root implements node.Files: containers have a directory of this machine.
-func (f *fakeRuntime) Root(context.Context, manifests.Key, string) (*os.File, tree.User, error) {
-	root, err := os.Open(f.root)
-	return root, tree.User{UID: os.Getuid(), GID: os.Getgid(), Capabilities: ^uint64(0)}, err
-}
 
 func TestCopyOfFiles(t *testing.T) {
 	d := newDaemon(t)
@@ -91,13 +82,13 @@ func TestCopyOfFiles(t *testing.T) {
 }
 
 // pipes copies through standard output and input.
-func (d *daemon) pipes(t *testing.T) {
+func (d *testDaemon) pipes(t *testing.T) {
 	t.Helper()
 	p := d.program()
 	var archive bytes.Buffer
-	p.stdout = &archive
-	if code := p.run(t.Context(), []string{"cp", "web:/etc/conf.d", "-", "-c", "app"}); code != 0 {
-		t.Fatal(code, p.stderr)
+	p.Stdout = &archive
+	if code := NewCommands(p).run(t.Context(), []string{"cp", "web:/etc/conf.d", "-", "-c", "app"}); code != 0 {
+		t.Fatal(code, p.Stderr)
 	}
 	if err := os.Mkdir(d.path("container", "restored"), 0o755); err != nil {
 		t.Fatal(err)
@@ -115,8 +106,8 @@ func (d *daemon) pipes(t *testing.T) {
 	} {
 		p := d.program()
 		var errs bytes.Buffer
-		p.stdin, p.stderr = c.in, &errs
-		code := p.run(t.Context(), []string{"cp", "-", c.to, "-c", "app"})
+		p.Stdin, p.Stderr = c.in, &errs
+		code := NewCommands(p).run(t.Context(), []string{"cp", "-", c.to, "-c", "app"})
 		if got := (result{"", errs.String(), code}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.to, got, c.want)
 		}

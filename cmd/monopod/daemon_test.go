@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"monopod/internal/config"
-	"monopod/internal/testfiles"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/daemontest"
+	"monopod/internal/podtable"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
@@ -24,19 +28,19 @@ import (
 func TestTheDaemonEndsWhileClientsWatchAndFollow(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.start()
 	d.shows("Running", "get", "pods")
 	d.logLines("web", "a", "2026-01-01T00:00:01Z stdout F one\n")
 	results := make(chan result, 2)
-	var outs []*syncBuffer
+	var outs []*daemontest.SyncBuffer
 	for _, args := range [][]string{{"get", "pods", "-w"}, {"logs", "-f", "web"}} {
 		p := d.program()
-		out, errs := &syncBuffer{}, &syncBuffer{}
-		p.stdout, p.stderr = out, errs
+		out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
+		p.Stdout, p.Stderr = out, errs
 		outs = append(outs, out)
 		go func() {
-			code := p.run(context.Background(), args)
+			code := NewCommands(p).run(context.Background(), args)
 			results <- result{out.String(), errs.String(), code}
 		}()
 	}
@@ -50,10 +54,10 @@ func TestTheDaemonEndsWhileClientsWatchAndFollow(t *testing.T) {
 	for range 2 {
 		select {
 		case r := <-results:
-			if strings.Contains(r.stdout, "READY") && (r.code != exitError || !strings.Contains(r.stderr, "monopod has ended")) {
+			if strings.Contains(r.stdout, "READY") && (r.code != program.ExitError || !strings.Contains(r.stderr, "monopod has ended")) {
 				t.Errorf("get -w: code %d, %s", r.code, r.stderr)
 			}
-		case <-time.After(patience):
+		case <-time.After(daemontest.Patience):
 			t.Fatal("a client goes on")
 		}
 	}
@@ -85,12 +89,12 @@ func TestASecondInstanceIsRefusedAndNamesTheFirst(t *testing.T) {
 			}
 			r := d.cmd("run", "--config", file)
 			wants := []string{"another monopod (pid " + strconv.Itoa(os.Getpid()) + ") uses " + d.dir, "another process answers on it"}
-			if r.code != exitError || !strings.Contains(r.stderr, wants[0]) && !strings.Contains(r.stderr, wants[1]) {
+			if r.code != program.ExitError || !strings.Contains(r.stderr, wants[0]) && !strings.Contains(r.stderr, wants[1]) {
 				t.Errorf("code %d: %s", r.code, r.stderr)
 			}
 		})
 	}
-	if r := d.cmd("get", "pods"); r.code != exitOK {
+	if r := d.cmd("get", "pods"); r.code != program.ExitOK {
 		t.Errorf("the first does not answer any more: %s", r.stderr)
 	}
 	d.end()
@@ -118,20 +122,20 @@ func TestTheSocketIsForRootOnlyAndAStaleOneIsReplaced(t *testing.T) {
 func TestRunRefusesWhatCannotWork(t *testing.T) {
 	d := newDaemon(t)
 	p := d.program()
-	errs := &syncBuffer{}
-	p.stderr, p.euid = errs, func() int { return 1000 }
-	if code := p.run(t.Context(), []string{"run", "--config", d.path("config.yaml")}); code != exitError || !strings.Contains(errs.String(), "must be started by root") {
+	errs := &daemontest.SyncBuffer{}
+	p.Stderr, p.Euid = errs, func() int { return 1000 }
+	if code := NewCommands(p).run(t.Context(), []string{"run", "--config", d.path("config.yaml")}); code != program.ExitError || !strings.Contains(errs.String(), "must be started by root") {
 		t.Errorf("not root: code %d: %s", code, errs)
 	}
 	testfiles.Write(t, d.path("bad.yaml"), "maxPods: x\nfoo: 1\n")
-	if r := d.cmd("run", "--config", d.path("bad.yaml")); r.code != exitUsage || strings.Count(r.stderr, "\n") != 2 {
+	if r := d.cmd("run", "--config", d.path("bad.yaml")); r.code != program.ExitUsage || strings.Count(r.stderr, "\n") != 2 {
 		t.Errorf("bad configuration: code %d: %s", r.code, r.stderr)
 	}
 	testfiles.Write(t, d.path("file"), "")
-	if r := d.cmd("run", "--config", d.path("config.yaml"), "--socket", d.path("file")); r.code != exitError || !strings.Contains(r.stderr, "a file of another kind") {
+	if r := d.cmd("run", "--config", d.path("config.yaml"), "--socket", d.path("file")); r.code != program.ExitError || !strings.Contains(r.stderr, "a file of another kind") {
 		t.Errorf("no socket: code %d: %s", r.code, r.stderr)
 	}
-	if r := d.cmd("run", "now"); r.code != exitUsage {
+	if r := d.cmd("run", "now"); r.code != program.ExitUsage {
 		t.Errorf("argument: code %d: %s", r.code, r.stderr)
 	}
 }
@@ -141,16 +145,16 @@ func TestWhileTheRuntimeCannotBeOpenedPodsAreUnknownAndItIsTriedAgain(t *testing
 	d := newDaemon(t)
 	var tries int
 	up := make(chan struct{})
-	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
 		tries++
 		select {
 		case <-up:
-			return &fakeRuntime{Fake: d.fake}, nil
+			return &daemontest.FakeRuntime{Fake: d.fake}, nil
 		default:
 			return nil, errors.New("containerd: no space left\non device")
 		}
 	}
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.start()
 	r := d.shows("no space left", "get", "pods", "-o", "wide")
 	if !strings.Contains(r.stdout, "Unknown") || strings.Count(r.stdout, "\n") != 2 {
@@ -167,11 +171,11 @@ func TestWhileTheRuntimeCannotBeOpenedPodsAreUnknownAndItIsTriedAgain(t *testing
 func TestASlowRuntimeIsNamedAndASignalDoesNotWaitForIt(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "containerRuntimeEndpoint: unix:///no/such.sock")
-	d.prog.machine.open = func(ctx context.Context, _ *config.Loaded, _ *slog.Logger) (Runtime, error) {
+	d.prog.Machine.Open = func(ctx context.Context, _ *config.Loaded, _ *slog.Logger) (daemon.Runtime, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.start()
 	d.shows("containerd at unix:///no/such.sock has not answered yet", "get", "pods", "-o", "wide")
 	d.end()
@@ -181,10 +185,10 @@ func TestARuntimeThatEndsIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	fail := make(chan error)
-	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
-		return &endingRuntime{fakeRuntime{Fake: d.fake}, fail}, nil
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+		return &endingRuntime{daemontest.FakeRuntime{Fake: d.fake}, fail}, nil
 	}
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.start()
 	d.shows("Running", "get", "pods")
 	id := d.pod("web").Status.ContainerStatuses[0].ContainerID
@@ -203,7 +207,7 @@ func TestARuntimeThatEndsIsOpenedAgain(t *testing.T) {
 
 // endingRuntime ends when told to.
 type endingRuntime struct {
-	fakeRuntime
+	daemontest.FakeRuntime
 	fail chan error
 }
 
@@ -226,8 +230,8 @@ func TestSignalsEndTheProcess(t *testing.T) {
 	}{
 		"SIGTERM stops it":                              {false, []syscall.Signal{syscall.SIGTERM}, 0, ""},
 		"SIGINT stops it":                               {false, []syscall.Signal{syscall.SIGINT}, 0, ""},
-		"a second signal does not wait":                 {true, []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, exitSignal, ""},
-		"a second signal may be another than the first": {true, []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}, exitSignal, ""},
+		"a second signal does not wait":                 {true, []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, program.ExitSignal, ""},
+		"a second signal may be another than the first": {true, []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}, program.ExitSignal, ""},
 		"one that was started to ignore SIGINT and SIGHUP, as a background job is, ends for neither": {false, []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}, 0, "INT HUP"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +269,7 @@ func TestSignalsEndTheProcess(t *testing.T) {
 			select {
 			case err := <-done:
 				t.Logf("it ended: %v", err)
-			case <-time.After(patience):
+			case <-time.After(daemontest.Patience):
 				t.Fatalf("it does not end:\n%s", d.log)
 			}
 			if got := child.ProcessState.ExitCode(); got != c.code {
@@ -277,7 +281,7 @@ func TestSignalsEndTheProcess(t *testing.T) {
 
 func TestAnEditIsFollowedAndABadEditOnlyReported(t *testing.T) {
 	d := newDaemon(t)
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.start()
 	d.shows("Running", "get", "pods")
 	before := d.pod("web")
@@ -287,12 +291,12 @@ func TestAnEditIsFollowedAndABadEditOnlyReported(t *testing.T) {
 		t.Errorf("sources:\n%s", r.stdout)
 	}
 	d.shows("Input Refused", "describe", "pod", "web")
-	if now := d.pod("web"); now.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID || podStatus(&now) != "Running" {
-		t.Errorf("the pod was touched: %s", podStatus(&now))
+	if now := d.pod("web"); now.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID || podtable.PodStatus(&now) != "Running" {
+		t.Errorf("the pod was touched: %s", podtable.PodStatus(&now))
 	}
-	d.put("web.yaml", strings.Replace(podYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1))
+	d.put("web.yaml", strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1))
 	d.eventually("the new image runs", func() error {
-		if now := d.pod("web"); now.Status.ContainerStatuses[0].Image != "example.com/app:2" || podStatus(&now) != "Running" {
+		if now := d.pod("web"); now.Status.ContainerStatuses[0].Image != "example.com/app:2" || podtable.PodStatus(&now) != "Running" {
 			return errors.New(now.Status.ContainerStatuses[0].Image)
 		}
 		return nil

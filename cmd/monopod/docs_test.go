@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"iter"
-	"monopod/internal/config"
-	"monopod/internal/testfiles"
 	"os"
 	"reflect"
 	"slices"
@@ -15,6 +13,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"monopod/internal/config"
+	"monopod/internal/testfiles"
 )
 
 const docsMarker = "<!-- The rest is made from the program"
@@ -35,7 +36,7 @@ func TestDocsCLIDescribesEachCommandAndFlag(t *testing.T) {
 
 func commandDocs() string {
 	var b strings.Builder
-	root := newProgram().root()
+	root := NewCommands(newProgram()).root()
 	fromConfig := map[string]bool{"config": true}
 	for _, k := range config.Keys() {
 		fromConfig[k.Flag()] = true
@@ -85,7 +86,7 @@ func describeFlags(b *strings.Builder, cmd *cobra.Command, fromConfig map[string
 }
 
 func TestEachCommandAndFlagHasAText(t *testing.T) {
-	for _, cmd := range newProgram().root().Commands() {
+	for _, cmd := range NewCommands(newProgram()).root().Commands() {
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
 			t.Errorf("%s: %q", cmd.Name(), cmd.Short)
 		}
@@ -100,18 +101,18 @@ func TestEachCommandAndFlagHasAText(t *testing.T) {
 // TestACommandIsMadeByItsName: the first word of a command line says which one is made, and advice knows all.
 func TestACommandIsMadeByItsName(t *testing.T) {
 	t.Parallel()
-	all := newProgram().commands()
+	all := NewCommands(newProgram()).commands()
 	for name, one := range all {
 		p := newProgram()
-		p.words = []string{name, "--help"}
-		if made := p.root().Commands(); one().Name() != name || len(made) != 1 || made[0].Name() != name {
+		p.Words = []string{name, "--help"}
+		if made := NewCommands(p).root().Commands(); one().Name() != name || len(made) != 1 || made[0].Name() != name {
 			t.Errorf("%s is called %s, and alone there are %v", name, one().Name(), made)
 		}
 	}
 	for _, words := range [][]string{nil, {}, {"help", "get"}, {"--help"}, {"uncordon", "x"}, {"gte"}} {
 		p := newProgram()
-		p.words = words
-		if n := len(p.root().Commands()); n != len(all) {
+		p.Words = words
+		if n := len(NewCommands(p).root().Commands()); n != len(all) {
 			t.Errorf("%q: %d commands, want %d", words, n, len(all))
 		}
 	}

@@ -11,46 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"monopod/internal/streams"
-	"monopod/manifests"
+	"monopod/internal/daemontest"
 )
-
-// Stream implements stream.Runtime: the command is its own description.
-func (f *fakeRuntime) Stream(_ context.Context, key manifests.Key, _ string, command []string, s streams.Streams) (int, error) {
-	in := ""
-	if s.Stdin != nil {
-		b, err := io.ReadAll(s.Stdin)
-		if err != nil {
-			return 0, err
-		}
-		in = string(b)
-	}
-	fmt.Fprintf(s.Stdout, "%s %q %s", key, command, in)
-	fmt.Fprint(s.Stderr, "oops\n")
-	if command[0] == "none" {
-		return 0, errors.New("no such command")
-	}
-	return len(command), nil
-}
-
-// Attach implements stream.Runtime.
-func (f *fakeRuntime) Attach(_ context.Context, key manifests.Key, _ string, s streams.Streams) error {
-	_, err := fmt.Fprintf(s.Stdout, "output of %s, input %t", key, s.Stdin != nil)
-	return err
-}
-
-// Dial implements stream.Runtime: there is one port, which says its number.
-func (f *fakeRuntime) Dial(_ context.Context, _ manifests.Key, port int) (net.Conn, error) {
-	if port != 80 {
-		return nil, errors.New("connection refused")
-	}
-	here, there := net.Pipe()
-	go func() {
-		_, _ = fmt.Fprintf(there, "port %d\n", port)
-		_ = there.Close()
-	}()
-	return here, nil
-}
 
 const reachable = `
 apiVersion: v1
@@ -94,8 +56,8 @@ func TestExecAttachAndPortForward(t *testing.T) {
 	} {
 		p := d.program()
 		var out, errs bytes.Buffer
-		p.stdin, p.stdout, p.stderr = strings.NewReader("typed"), &out, &errs
-		if code := p.run(t.Context(), c.args); (result{out.String(), errs.String(), code}) != c.want {
+		p.Stdin, p.Stdout, p.Stderr = strings.NewReader("typed"), &out, &errs
+		if code := NewCommands(p).run(t.Context(), c.args); (result{out.String(), errs.String(), code}) != c.want {
 			t.Errorf("%q:\n%+v, want\n%+v", c.args, result{out.String(), errs.String(), code}, c.want)
 		}
 	}
@@ -103,14 +65,16 @@ func TestExecAttachAndPortForward(t *testing.T) {
 }
 
 // forwards connects to a port of the pod by its name, and to one that is not there.
-func (d *daemon) forwards(t *testing.T) {
+func (d *testDaemon) forwards(t *testing.T) {
 	t.Helper()
 	p := d.program()
-	var out, errs syncBuffer
-	p.stdout, p.stderr = &out, &errs
+	var out, errs daemontest.SyncBuffer
+	p.Stdout, p.Stderr = &out, &errs
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan int, 1)
-	go func() { done <- p.run(ctx, []string{"port-forward", "web", ":http", ":81", "--address", "127.0.0.1"}) }()
+	go func() {
+		done <- NewCommands(p).run(ctx, []string{"port-forward", "web", ":http", ":81", "--address", "127.0.0.1"})
+	}()
 	var address, wrong string
 	d.eventually("it listens", func() error {
 		_, err := fmt.Sscanf(out.String(), "Forwarding from %s -> 80\nForwarding from %s -> 81\n", &address, &wrong)
@@ -135,46 +99,5 @@ func (d *daemon) forwards(t *testing.T) {
 	stop()
 	if code := <-done; code != 0 {
 		t.Errorf("interrupted: exit code %d", code)
-	}
-}
-
-func TestTheKeysToLeaveATerminal(t *testing.T) {
-	for in, want := range map[string]string{
-		"abc":             "abc",
-		"a\x10b":          "a\x10b",
-		"a\x10\x10\x11b":  "a\x10",
-		"ab\x10\x11cd":    "ab",
-		"\x11\x10":        "\x11",
-		"a\x10bc\x10\x11": "a\x10bc",
-	} {
-		for _, size := range []int{1, 2, 3, 100} {
-			left := false
-			d := &detachable{from: strings.NewReader(in), leave: func() { left = true }}
-			var got []byte
-			var err error
-			for p := make([]byte, size); err == nil; {
-				var n int
-				n, err = d.Read(p)
-				got = append(got, p[:n]...)
-			}
-			if wanted := strings.Contains(in, "\x10\x11"); string(got) != want || left != wanted || errors.Is(err, errDetach) != wanted {
-				t.Errorf("%q in pieces of %d: %q, %v, left: %t", in, size, got, err, left)
-			}
-		}
-	}
-}
-
-func TestTheEndOfAStreamIsNoted(t *testing.T) {
-	t.Parallel()
-	ends := 0
-	r := &inside{over: func() { ends++ }}
-	if _, err := r.Stream(t.Context(), manifests.Key{}, "", []string{"a"}, streams.Streams{}); err == nil || ends != 0 {
-		t.Errorf("without a runtime: %v, %d ends", err, ends)
-	}
-	r.set(&fakeRuntime{})
-	s := streams.Streams{Stdout: io.Discard, Stderr: io.Discard}
-	code, err := r.Stream(t.Context(), manifests.Key{}, "", []string{"a"}, s)
-	if aerr := r.Attach(t.Context(), manifests.Key{}, "", s); err != nil || aerr != nil || code != 1 || ends != 2 {
-		t.Errorf("%v, %v, %d, %d ends", err, aerr, code, ends)
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/daemontest"
 	"monopod/node/lockfile"
 	"monopod/runner/runtimetest"
 )
 
 // leaves waits until the daemon has ended by itself.
-func (d *daemon) leaves() {
+func (d *testDaemon) leaves() {
 	d.t.Helper()
 	select {
 	case code := <-d.code:
@@ -66,16 +67,16 @@ func TestAnotherAgentGetsTheMachineWithoutPods(t *testing.T) {
 }
 
 func TestWhoWaitsForTheLockFileEndsWhenAsked(t *testing.T) {
-	n, told := serviceManager(t, 20*time.Millisecond)
+	n, told := daemontest.ServiceManager(t, 20*time.Millisecond)
 	d := newDaemon(t, "lockFile: lock")
-	d.prog.manager = n
+	d.prog.Manager = n
 	lock, err := lockfile.Acquire(t.Context(), d.path("lock"), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = lock.Close() }()
 	d.startOnly()
-	told.hear(t, "READY=1\nSTATUS=waiting for "+d.path("lock"))
-	told.hear(t, "WATCHDOG=1")
+	told.Hear(t, "READY=1\nSTATUS=waiting for "+d.path("lock"))
+	told.Hear(t, "WATCHDOG=1")
 	d.end()
 }

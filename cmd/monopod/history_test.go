@@ -3,34 +3,35 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"monopod/internal/testfiles"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/daemontest"
+	"monopod/internal/podtable"
+	"monopod/internal/program"
 	"monopod/node"
 	"monopod/runner/runtimetest"
 )
 
 // edition is the manifest of web with another image each.
 func edition(tag string) string {
-	return strings.Replace(podYAML("web", runtimetest.ScriptServe), "app:1", "app:"+tag, 1)
+	return strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "app:1", "app:"+tag, 1)
 }
 
 // runsImage waits until web runs an image and nothing of its revision is open.
-func (d *daemon) runsImage(tag string) {
+func (d *testDaemon) runsImage(tag string) {
 	d.t.Helper()
 	d.eventually("app:"+tag+" runs", func() error {
 		var p corev1.Pod
 		if r := d.cmd("get", "pod", "web", "-o", "json"); json.Unmarshal([]byte(r.stdout), &p) != nil {
 			return errors.New(r.stderr)
 		}
-		if len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].Image != "example.com/app:"+tag || !isReady(&p) {
-			return errors.New(podStatus(&p))
+		if len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].Image != "example.com/app:"+tag || !podtable.IsReady(&p) {
+			return errors.New(podtable.PodStatus(&p))
 		}
 		return nil
 	})
@@ -41,7 +42,7 @@ func TestAPodIsTakenBackUntilItsManifestChanges(t *testing.T) {
 	d.put("web.yaml", edition("1"))
 	d.start()
 	d.runsImage("1")
-	if r := d.cmd("rollback", "pod", "web"); r.code != exitError || !strings.Contains(r.stderr, "no revision before 1 has been Ready") {
+	if r := d.cmd("rollback", "pod", "web"); r.code != program.ExitError || !strings.Contains(r.stderr, "no revision before 1 has been Ready") {
 		t.Errorf("nothing to go back to: code %d: %s", r.code, r.stderr)
 	}
 	d.put("web.yaml", edition("2"))
@@ -52,10 +53,10 @@ func TestAPodIsTakenBackUntilItsManifestChanges(t *testing.T) {
 		}
 		return nil
 	})
-	if r := d.cmd("diff", "pod", "web"); r.code != exitOK || r.stdout != "" || r.stderr != "no differences between revision 2 and revision 2\n" {
+	if r := d.cmd("diff", "pod", "web"); r.code != program.ExitOK || r.stdout != "" || r.stderr != "no differences between revision 2 and revision 2\n" {
 		t.Errorf("diff: code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
-	if r := d.cmd("rollback", "pod", "web"); r.code != exitOK || r.stdout != "pod default/web runs revision 1 instead of 2 until its manifest changes\n" {
+	if r := d.cmd("rollback", "pod", "web"); r.code != program.ExitOK || r.stdout != "pod default/web runs revision 1 instead of 2 until its manifest changes\n" {
 		t.Fatalf("code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	d.runsImage("1")
@@ -64,7 +65,7 @@ func TestAPodIsTakenBackUntilItsManifestChanges(t *testing.T) {
 		d.shows(reason, "events")
 	}
 	r := d.cmd("diff", "pod", "web")
-	if r.code != exitError || !strings.Contains(r.stdout, "--- default/web revision 1 (active)\n+++ default/web revision 2\n") ||
+	if r.code != program.ExitError || !strings.Contains(r.stdout, "--- default/web revision 1 (active)\n+++ default/web revision 2\n") ||
 		!strings.Contains(r.stdout, "\n-    image: example.com/app:1\n+    image: example.com/app:2\n") {
 		t.Errorf("diff: code %d:\n%s%s", r.code, r.stdout, r.stderr)
 	}
@@ -72,11 +73,11 @@ func TestAPodIsTakenBackUntilItsManifestChanges(t *testing.T) {
 	d.start()
 	d.runsImage("1")
 	d.isBack()
-	if r := d.cmd("rollback", "pod", "web", "--to", "2"); r.code != exitOK || r.stdout != "pod default/web runs revision 2; that is what is written\n" {
+	if r := d.cmd("rollback", "pod", "web", "--to", "2"); r.code != program.ExitOK || r.stdout != "pod default/web runs revision 2; that is what is written\n" {
 		t.Fatalf("forward: code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	d.runsImage("2")
-	if r := d.cmd("rollback", "pod", "web"); r.code != exitOK {
+	if r := d.cmd("rollback", "pod", "web"); r.code != program.ExitOK {
 		t.Fatalf("back again: %s", r.stderr)
 	}
 	d.runsImage("1")
@@ -88,7 +89,7 @@ func TestAPodIsTakenBackUntilItsManifestChanges(t *testing.T) {
 }
 
 // isBack checks that each command shows the rollback.
-func (d *daemon) isBack() {
+func (d *testDaemon) isBack() {
 	d.t.Helper()
 	const text = "revision 1 runs instead of 2 until the manifest changes: by hand"
 	for _, c := range []struct {
@@ -125,7 +126,7 @@ func TestRevisionsThatAreNotKeptAreNamed(t *testing.T) {
 		{[]string{"diff", "pod", "web", "--from", "7"}, "revision 7 of pod default/web is not kept"},
 		{[]string{"history", "pod", "web", "-o", "wide"}, "unknown output format"},
 	} {
-		if r := d.cmd(c.args...); r.code == exitOK || !strings.Contains(r.stderr, c.want) {
+		if r := d.cmd(c.args...); r.code == program.ExitOK || !strings.Contains(r.stderr, c.want) {
 			t.Errorf("%v: code %d: %s, want %q", c.args, r.code, r.stderr, c.want)
 		}
 	}
@@ -152,32 +153,5 @@ func TestRevisionsHoldNoContentOfSecrets(t *testing.T) {
 	})
 	if err != nil || found != 1 {
 		t.Errorf("%d files: %v", found, err)
-	}
-}
-
-func TestUnifiedDiffIsWhatDiffPrints(t *testing.T) {
-	if _, err := exec.LookPath("diff"); err != nil {
-		t.Skip("there is no diff to compare with")
-	}
-	dir := t.TempDir()
-	for _, c := range [][2]string{
-		{"a", "b"},
-		{"a\nb\nc", "a\nc"},
-		{"a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl", "a\nB\nc\nd\ne\nf\ng\nh\ni\nj\nK\nl"},
-		{"a\nb\nc\nd\ne\nf\ng\nh", "x\na\nb\nc\nd\ne\nf\ng\nh\ny"},
-		{"1\n2\n3\n4\n5\n6\n7\n8\n9", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10"},
-	} {
-		from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
-		testfiles.Write(t, from, c[0]+"\n")
-		testfiles.Write(t, to, c[1]+"\n")
-		out, _ := exec.Command("diff", "-U", "3", "--label", "f", "--label", "t", from, to).Output()
-		// diff leaves out the length of a range of one line
-		want := strings.NewReplacer("@@ -1 +1 @@", "@@ -1,1 +1,1 @@").Replace(string(out))
-		if got := unifiedDiff("f", "t", strings.Split(c[0], "\n"), strings.Split(c[1], "\n")); got != want {
-			t.Errorf("%q to %q:\n%s\ndiff says\n%s", c[0], c[1], got, want)
-		}
-	}
-	if got := unifiedDiff("f", "t", []string{"a"}, []string{"a"}); got != "" {
-		t.Errorf("equal: %q", got)
 	}
 }

@@ -3,99 +3,34 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"monopod/internal/config"
-	"monopod/internal/testfiles"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"monopod/manifests"
+	"monopod/internal/daemontest"
+	"monopod/internal/testfiles"
 	"monopod/node"
 	"monopod/node/why"
 )
 
-// evil is text as a container may write it: each kind of character that a terminal may act on, and lines that look like others.
-const evil = "a\x1b[2J\x1b]0;t\a\u009b31m\x7f\u202e\u2066\u200b\ufeff\u2028\nFORGED\r\nFORGED\rFORGED\t\v\fz"
-
-// fill puts evil into each string of a value, and one or two elements into each list.
-func fill(v reflect.Value, depth int) {
-	switch v.Interface().(type) {
-	case metav1.Time:
-		v.Set(reflect.ValueOf(metav1.NewTime(time.Unix(1e9, 0))))
-		return
-	case time.Time:
-		v.Set(reflect.ValueOf(time.Unix(1e9, 0)))
-		return
-	case resource.Quantity:
-		v.Set(reflect.ValueOf(resource.MustParse("1")))
-		return
-	}
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(evil)
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(3)
-	case reflect.Uint64:
-		v.SetUint(3)
-	case reflect.Pointer:
-		if depth > 0 {
-			v.Set(reflect.New(v.Type().Elem()))
-			fill(v.Elem(), depth-1)
-		}
-	case reflect.Slice:
-		if depth > 0 && v.Type().Elem().Kind() != reflect.Uint8 {
-			v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-			for i := range 2 {
-				fill(v.Index(i), depth-1)
-			}
-		}
-	case reflect.Map:
-		if depth > 0 {
-			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-			fill(key, depth-1)
-			fill(value, depth-1)
-			v.Set(reflect.MakeMap(v.Type()))
-			v.SetMapIndex(key, value)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				fill(v.Field(i), depth-1)
-			}
-		}
-	}
-}
-
-// hostile is a T all of whose strings are evil.
-func hostile[T any]() T {
-	var v T
-	fill(reflect.ValueOf(&v).Elem(), 12)
-	return v
-}
-
 // hostilePods have states that reach each line of `describe`, the first one running, with its volumes and probes.
 func hostilePods() corev1.PodList {
-	list := corev1.PodList{Items: []corev1.Pod{hostile[corev1.Pod](), hostile[corev1.Pod](), hostile[corev1.Pod](), hostile[corev1.Pod]()}}
-	probes, err := json.Marshal(hostile[[]node.Probe]())
+	list := corev1.PodList{Items: []corev1.Pod{daemontest.HostileTexts[corev1.Pod](), daemontest.HostileTexts[corev1.Pod](), daemontest.HostileTexts[corev1.Pod](), daemontest.HostileTexts[corev1.Pod]()}}
+	probes, err := json.Marshal(daemontest.HostileTexts[[]node.Probe]())
 	if err != nil {
 		panic(err)
 	}
@@ -104,9 +39,9 @@ func hostilePods() corev1.PodList {
 		if i > 0 {
 			p.DeletionTimestamp = nil
 		}
-		p.Annotations = map[string]string{evil: evil, node.AnnotationProbes: string(probes)}
+		p.Annotations = map[string]string{daemontest.Evil: daemontest.Evil, node.AnnotationProbes: string(probes)}
 		for _, own := range []string{node.AnnotationSource, node.AnnotationWhy, node.AnnotationNextTry, node.AnnotationManifest, node.AnnotationRevision, node.AnnotationRollback, node.AnnotationUpdate} {
-			p.Annotations[own] = evil
+			p.Annotations[own] = daemontest.Evil
 		}
 		for j := range p.Status.ContainerStatuses {
 			s := &p.Status.ContainerStatuses[j].State
@@ -128,7 +63,7 @@ func hostilePods() corev1.PodList {
 func hostileDaemon(t *testing.T, onlyErrors bool) string {
 	t.Helper()
 	send := func(w http.ResponseWriter, v any) {
-		w.Header().Set("Warning", "299 monopod "+strconv.Quote(evil))
+		w.Header().Set("Warning", "299 monopod "+strconv.Quote(daemontest.Evil))
 		_ = json.NewEncoder(w).Encode(v)
 	}
 	pods := hostilePods()
@@ -146,7 +81,7 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 			send(w, pods)
 			return
 		}
-		for _, kind := range []string{"ADDED", evil, "DELETED"} {
+		for _, kind := range []string{"ADDED", daemontest.Evil, "DELETED"} {
 			send(w, map[string]any{"type": kind, "object": pods.Items[1]})
 		}
 	})
@@ -157,53 +92,53 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/revisions", one(hostileHistory()))
 	mux.HandleFunc("POST /v1/pods/{namespace}/{name}/rollback", one(hostileHistory()))
 	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
-		list := hostile[corev1.EventList]()
+		list := daemontest.HostileTexts[corev1.EventList]()
 		if r.URL.Query().Get("watch") == "" {
 			send(w, list)
 			return
 		}
 		send(w, map[string]any{"type": "ADDED", "object": list.Items[0]})
 	})
-	mux.HandleFunc("GET /v1/sources", one(hostile[[]node.Input]()))
-	mux.HandleFunc("GET /v1/why", one(hostile[why.Answer]()))
-	mux.HandleFunc("GET /v1/why/{namespace}/{name}", one(hostile[why.Answer]()))
+	mux.HandleFunc("GET /v1/sources", one(daemontest.HostileTexts[[]node.Input]()))
+	mux.HandleFunc("GET /v1/why", one(daemontest.HostileTexts[why.Answer]()))
+	mux.HandleFunc("GET /v1/why/{namespace}/{name}", one(daemontest.HostileTexts[why.Answer]()))
 	mux.HandleFunc("GET /v1/objects", func(w http.ResponseWriter, r *http.Request) {
 		send(w, map[string]any{"items": slices.DeleteFunc(hostileObjects(), func(o any) bool {
 			kind := r.URL.Query().Get("kind")
 			return kind != "" && kind != o.(runtime.Object).GetObjectKind().GroupVersionKind().Kind
 		})})
 	})
-	mux.HandleFunc("GET /v1/agent", one(hostile[node.Agent]()))
-	mux.HandleFunc("GET /v1/drain", one(hostile[node.Schedule]()))
-	mux.HandleFunc("PUT /v1/drain", one(hostile[node.Schedule]()))
-	mux.HandleFunc("GET /v1/images", one(hostile[node.ImageList]()))
-	mux.HandleFunc("GET /v1/images/pulls", one(hostile[[]node.ImagePull]()))
+	mux.HandleFunc("GET /v1/agent", one(daemontest.HostileTexts[node.Agent]()))
+	mux.HandleFunc("GET /v1/drain", one(daemontest.HostileTexts[node.Schedule]()))
+	mux.HandleFunc("PUT /v1/drain", one(daemontest.HostileTexts[node.Schedule]()))
+	mux.HandleFunc("GET /v1/images", one(daemontest.HostileTexts[node.ImageList]()))
+	mux.HandleFunc("GET /v1/images/pulls", one(daemontest.HostileTexts[[]node.ImagePull]()))
 	mux.HandleFunc("POST /v1/images/pull", func(w http.ResponseWriter, _ *http.Request) {
-		for _, state := range []string{node.PullPulling, node.PullPulled, node.PullFailed, evil} {
-			e := hostile[node.PullEvent]()
+		for _, state := range []string{node.PullPulling, node.PullPulled, node.PullFailed, daemontest.Evil} {
+			e := daemontest.HostileTexts[node.PullEvent]()
 			e.State = state
 			send(w, e)
 		}
 	})
-	applied := hostile[node.ApplyResult]()
+	applied := daemontest.HostileTexts[node.ApplyResult]()
 	applied.Objects[1].Verdict = node.NotFound
 	mux.HandleFunc("/v1/applied", one(applied))
-	mux.HandleFunc("GET /stats/summary", one(hostile[statsapi.Summary]()))
+	mux.HandleFunc("GET /stats/summary", one(daemontest.HostileTexts[statsapi.Summary]()))
 	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/files", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "Monopod-Warning, Monopod-Error")
-		_, _ = w.Write([]byte(evil))
+		_, _ = w.Write([]byte(daemontest.Evil))
 		w.Header().Set("Monopod-Error", "a\x1b[2J\u202e")
 	})
-	mux.HandleFunc("PUT /v1/pods/{namespace}/{name}/files", one(node.Written{Warnings: []string{evil}}))
+	mux.HandleFunc("PUT /v1/pods/{namespace}/{name}/files", one(node.Written{Warnings: []string{daemontest.Evil}}))
 	handler := http.Handler(mux)
 	if onlyErrors {
 		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusConflict)
 			if strings.HasSuffix(r.URL.Path, "/pods") { // no Status
-				_, _ = w.Write([]byte(evil))
+				_, _ = w.Write([]byte(daemontest.Evil))
 				return
 			}
-			send(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Message: evil, Reason: metav1.StatusReason(evil)})
+			send(w, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Message: daemontest.Evil, Reason: metav1.StatusReason(daemontest.Evil)})
 		})
 	}
 	return serveOn(t, handler)
@@ -212,9 +147,9 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 // hostileObjects has one of each kind that has columns; the first pod of the daemon is theirs.
 func hostileObjects() []any {
 	all := []any{
-		of("Deployment", hostile[appsv1.Deployment]()), of("ReplicaSet", hostile[appsv1.ReplicaSet]()), of("StatefulSet", hostile[appsv1.StatefulSet]()), of("DaemonSet", hostile[appsv1.DaemonSet]()),
-		of("Job", hostile[batchv1.Job]()), of("CronJob", hostile[batchv1.CronJob]()), of("Service", hostile[corev1.Service]()), of("ConfigMap", hostile[corev1.ConfigMap]()), of("Secret", hostile[corev1.Secret]()),
-		of("PersistentVolumeClaim", hostile[corev1.PersistentVolumeClaim]()), of("Node", hostile[corev1.Node]()), of("StorageClass", hostile[corev1.ConfigMap]()),
+		of("Deployment", daemontest.HostileTexts[appsv1.Deployment]()), of("ReplicaSet", daemontest.HostileTexts[appsv1.ReplicaSet]()), of("StatefulSet", daemontest.HostileTexts[appsv1.StatefulSet]()), of("DaemonSet", daemontest.HostileTexts[appsv1.DaemonSet]()),
+		of("Job", daemontest.HostileTexts[batchv1.Job]()), of("CronJob", daemontest.HostileTexts[batchv1.CronJob]()), of("Service", daemontest.HostileTexts[corev1.Service]()), of("ConfigMap", daemontest.HostileTexts[corev1.ConfigMap]()), of("Secret", daemontest.HostileTexts[corev1.Secret]()),
+		of("PersistentVolumeClaim", daemontest.HostileTexts[corev1.PersistentVolumeClaim]()), of("Node", daemontest.HostileTexts[corev1.Node]()), of("StorageClass", daemontest.HostileTexts[corev1.ConfigMap]()),
 	}
 	return all
 }
@@ -226,10 +161,10 @@ func of[T any](kind string, v T) any {
 }
 
 func hostileHistory() node.History {
-	h := hostile[node.History]()
+	h := daemontest.HostileTexts[node.History]()
 	for i := range h.Revisions {
 		h.Revisions[i].Number = i + 1
-		h.Revisions[i].Manifest, _ = json.Marshal(map[string]any{evil: evil, "n": strings.Repeat(evil, i+1)})
+		h.Revisions[i].Manifest, _ = json.Marshal(map[string]any{daemontest.Evil: daemontest.Evil, "n": strings.Repeat(daemontest.Evil, i+1)})
 	}
 	h.Active, h.Wanted = 1, 2
 	return h
@@ -332,12 +267,12 @@ func clientCommands(manifest string) [][]string {
 		{"images", "-o", "name"},
 		{"images", "-o", "json"},
 		{"images", "-o", "yaml"},
-		{"pull", evil},
-		{"pull", evil, "-o", "json"},
+		{"pull", daemontest.Evil},
+		{"pull", daemontest.Evil, "-o", "json"},
 		{"exec", "web", "--", "true"},
 		{"attach", "web"},
 		{"port-forward", "web", "x"},
-		{"port-forward", "web", "0", "--address", evil},
+		{"port-forward", "web", "0", "--address", daemontest.Evil},
 		{"cp", "web:/x", "out/"},
 		{"cp", manifest, "web:/x"},
 		{"top", "pods"},
@@ -359,40 +294,40 @@ func localCommands(manifests string) [][]string {
 		{"config", "--config", manifests + "/evil.yaml"},
 		{"config"},
 		{"config", "-o", "json"},
-		{"config", "--nodeName", evil},
-		{"config", "--nodeName", evil, "-o", "json"},
-		{"run", "--config", evil},
-		{"run", evil},
-		{"down", evil},
-		{"cleanup", "--config", evil},
-		{"install", "--config", evil},
-		{"uninstall", "--config", evil},
-		{"version", evil},
+		{"config", "--nodeName", daemontest.Evil},
+		{"config", "--nodeName", daemontest.Evil, "-o", "json"},
+		{"run", "--config", daemontest.Evil},
+		{"run", daemontest.Evil},
+		{"down", daemontest.Evil},
+		{"cleanup", "--config", daemontest.Evil},
+		{"install", "--config", daemontest.Evil},
+		{"uninstall", "--config", daemontest.Evil},
+		{"version", daemontest.Evil},
 		{"version"},
-		{evil},
-		{"get", evil},
-		{"get", "pods", "-o", evil},
-		{"get", "pods", "--" + evil},
-		{"get", "pods", "--watch=" + evil},
-		{"wait", "x", "--for=" + evil},
-		{"completion", "bash", evil},
+		{daemontest.Evil},
+		{"get", daemontest.Evil},
+		{"get", "pods", "-o", daemontest.Evil},
+		{"get", "pods", "--" + daemontest.Evil},
+		{"get", "pods", "--watch=" + daemontest.Evil},
+		{"wait", "x", "--for=" + daemontest.Evil},
+		{"completion", "bash", daemontest.Evil},
 		{"completion", "bash"},
 		{"__complete", "get", "pod", ""},
-		{"help", evil},
-		{"logs", "web", "--since-time", evil},
-		{"delete", evil, evil},
-		{"exec", evil, "--", "x"},
-		{"cp", evil, evil},
-		{"top", evil, "x"},
-		{"events", "--record", evil},
-		{"get", "pods", "-o", "jsonpath={" + evil},
-		{"get", "pods", "-o", "custom-columns=" + evil},
-		{"get", "pods", "-l", evil},
-		{"get", "deploy/" + evil},
-		{"scale", evil},
-		{"restart", evil + "/x"},
-		{"why", "--socket", "/nonexistent/" + evil},
-		{"get", "pods", "--socket", "/nonexistent/" + evil},
+		{"help", daemontest.Evil},
+		{"logs", "web", "--since-time", daemontest.Evil},
+		{"delete", daemontest.Evil, daemontest.Evil},
+		{"exec", daemontest.Evil, "--", "x"},
+		{"cp", daemontest.Evil, daemontest.Evil},
+		{"top", daemontest.Evil, "x"},
+		{"events", "--record", daemontest.Evil},
+		{"get", "pods", "-o", "jsonpath={" + daemontest.Evil},
+		{"get", "pods", "-o", "custom-columns=" + daemontest.Evil},
+		{"get", "pods", "-l", daemontest.Evil},
+		{"get", "deploy/" + daemontest.Evil},
+		{"scale", daemontest.Evil},
+		{"restart", daemontest.Evil + "/x"},
+		{"why", "--socket", "/nonexistent/" + daemontest.Evil},
+		{"get", "pods", "--socket", "/nonexistent/" + daemontest.Evil},
 	}
 }
 
@@ -404,26 +339,26 @@ func TestNoCommandPrintsWhatATerminalActsOn(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	name := strings.ReplaceAll(evil, "/", "")
-	testfiles.Write(t, filepath.Join(dir, name+".yaml"), "apiVersion: v1\nkind: Pod\nmetadata: {name: "+strconv.QuoteToASCII(evil)+", "+strconv.QuoteToASCII(evil)+": 1}\n")
-	testfiles.Write(t, filepath.Join(dir, name+".txt"), evil)
-	testfiles.Write(t, filepath.Join(dir, name+".json"), `{"apiVersion":"v1","kind":`+jsonText(evil)+`,"metadata":{"name":"x"}}`)
-	testfiles.Write(t, filepath.Join(dir, "evil.yaml"), "nodeName: "+strconv.QuoteToASCII(evil)+"\n"+strconv.QuoteToASCII(evil)+": "+strconv.QuoteToASCII(evil)+"\nsources: [{name: "+strconv.QuoteToASCII(evil)+", url: "+strconv.QuoteToASCII("http://"+evil)+"}]\n")
+	name := strings.ReplaceAll(daemontest.Evil, "/", "")
+	testfiles.Write(t, filepath.Join(dir, name+".yaml"), "apiVersion: v1\nkind: Pod\nmetadata: {name: "+strconv.QuoteToASCII(daemontest.Evil)+", "+strconv.QuoteToASCII(daemontest.Evil)+": 1}\n")
+	testfiles.Write(t, filepath.Join(dir, name+".txt"), daemontest.Evil)
+	testfiles.Write(t, filepath.Join(dir, name+".json"), `{"apiVersion":"v1","kind":`+jsonText(daemontest.Evil)+`,"metadata":{"name":"x"}}`)
+	testfiles.Write(t, filepath.Join(dir, "evil.yaml"), "nodeName: "+strconv.QuoteToASCII(daemontest.Evil)+"\n"+strconv.QuoteToASCII(daemontest.Evil)+": "+strconv.QuoteToASCII(daemontest.Evil)+"\nsources: [{name: "+strconv.QuoteToASCII(daemontest.Evil)+", url: "+strconv.QuoteToASCII("http://"+daemontest.Evil)+"}]\n")
 	good := d.path("good.yaml")
-	testfiles.Write(t, good, podYAML("web", "x"))
+	testfiles.Write(t, good, daemontest.PodYAML("web", "x"))
 	covered := map[string]bool{}
 	run := func(socket string, args []string) {
 		p := d.program()
-		p.env.Environ = []string{"MONOPOD_SOCKET=" + socket}
-		out, errs := &syncBuffer{}, &syncBuffer{}
-		p.stdout, p.stderr = out, errs
-		p.run(t.Context(), args)
+		p.Env.Environ = []string{"MONOPOD_SOCKET=" + socket}
+		out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
+		p.Stdout, p.Stderr = out, errs
+		NewCommands(p).run(t.Context(), args)
 		covered[args[0]] = true
 		if args[0] == "completion" || args[0] == "logs" { // scripts are constants with tabs; a log is printed as it is
 			return
 		}
 		for _, text := range []string{out.String(), errs.String()} {
-			if bad := actedOn(text); bad != "" {
+			if bad := daemontest.ActedOn(text); bad != "" {
 				t.Errorf("monopod %q: %s in\n%q", args, bad, text)
 			}
 		}
@@ -444,7 +379,7 @@ func TestNoCommandPrintsWhatATerminalActsOn(t *testing.T) {
 	for _, args := range localCommands(dir) {
 		run(answers, args)
 	}
-	for _, cmd := range d.program().root().Commands() {
+	for _, cmd := range NewCommands(d.program()).root().Commands() {
 		if !covered[cmd.Name()] {
 			t.Errorf("nothing runs `monopod %s`", cmd.Name())
 		}
@@ -454,29 +389,4 @@ func TestNoCommandPrintsWhatATerminalActsOn(t *testing.T) {
 func jsonText(s string) string {
 	b, _ := json.Marshal(s)
 	return string(b)
-}
-
-// actedOn is the first character that a terminal may act on, or a forged line.
-func actedOn(text string) string {
-	for i, r := range text {
-		if r != '\n' && !unicode.IsPrint(r) {
-			return fmt.Sprintf("%U at %d", r, i)
-		}
-	}
-	if strings.HasPrefix(text, "FORGED") || strings.Contains(text, "\nFORGED") {
-		return "a forged line"
-	}
-	return ""
-}
-
-// TestTheLogOfTheDaemonCannotBeForged: what is logged may be said by anybody.
-func TestTheLogOfTheDaemonCannotBeForged(t *testing.T) {
-	for _, format := range []string{"text", "json"} {
-		var b strings.Builder
-		log := newLogger(&b, config.Logging{Level: "info", Format: format})
-		log.With(evil, evil).WithGroup(evil).Info(evil, evil, evil, "err", fmt.Errorf("%s", evil), "key", manifests.Key{Namespace: evil, Name: evil}, "list", []string{evil}, "bytes", []byte(evil), "any", hostile[node.Input]())
-		if bad := actedOn(b.String()); bad != "" || strings.Count(b.String(), "\n") != 1 {
-			t.Errorf("%s: %s in %q", format, bad, b.String())
-		}
-	}
 }

@@ -5,21 +5,25 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"monopod/internal/config"
-	"monopod/internal/testfiles"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/daemontest"
+	"monopod/internal/host"
+	"monopod/internal/program"
+	"monopod/internal/setup"
+	"monopod/internal/testfiles"
 	"monopod/node/systemd"
 	"monopod/runner/runtimetest"
 )
 
 // standInHost is a machine with systemd in a directory; calls are those of systemctl.
-func standInHost(t *testing.T, dir string, whole bool) (h host, calls func() string) {
+func standInHost(t *testing.T, dir string, whole bool) (h host.Host, calls func() string) {
 	t.Helper()
 	exe := filepath.Join(dir, "download", "monopod")
 	for _, d := range []string{"units", "booted", "download"} {
@@ -29,10 +33,10 @@ func standInHost(t *testing.T, dir string, whole bool) (h host, calls func() str
 	}
 	testfiles.Write(t, exe, "the program")
 	var all []string
-	h = host{
-		units: filepath.Join(dir, "units"), booted: filepath.Join(dir, "booted"), logind: []string{filepath.Join(dir, "logind")},
-		self: func() (string, bool, error) { return exe, whole, nil }, unpacked: func() string { return "" },
-		systemctl: func(_ context.Context, args ...string) error {
+	h = host.Host{
+		Units: filepath.Join(dir, "units"), Booted: filepath.Join(dir, "booted"), Logind: []string{filepath.Join(dir, "logind")},
+		Self: func() (string, bool, error) { return exe, whole, nil }, Unpacked: func() string { return "" },
+		Systemctl: func(_ context.Context, args ...string) error {
 			all = append(all, strings.Join(args, " "))
 			return nil
 		},
@@ -50,10 +54,10 @@ func TestInstallAndUninstall(t *testing.T) {
 	to := d.path("bin", "monopod")
 	command := func(stdin string, args ...string) result {
 		p := d.program()
-		p.host, p.machine.open = h, d.prog.machine.open
-		out, errs := &syncBuffer{}, &syncBuffer{}
-		p.stdin, p.stdout, p.stderr = strings.NewReader(stdin), out, errs
-		code := p.run(t.Context(), append(args, "--config", d.path("config.yaml")))
+		p.Host, p.Machine.Open = h, d.prog.Machine.Open
+		out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
+		p.Stdin, p.Stdout, p.Stderr = strings.NewReader(stdin), out, errs
+		code := NewCommands(p).run(t.Context(), append(args, "--config", d.path("config.yaml")))
 		return result{out.String(), errs.String(), code}
 	}
 	if r := command("", "install", "--path", to); r.code != 0 {
@@ -112,16 +116,16 @@ func TestInstallAndUninstall(t *testing.T) {
 }
 
 // uninstaller runs `uninstall --yes` for a daemon's configuration on a stand-in host, and counts how often a runtime is opened.
-func uninstaller(d *daemon, h host) func() (result, int) {
+func uninstaller(d *testDaemon, h host.Host) func() (result, int) {
 	return func() (result, int) {
 		p, opened := d.program(), 0
-		out, errs := &syncBuffer{}, &syncBuffer{}
-		p.host, p.stdout, p.stderr = h, out, errs
-		p.machine.open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (Runtime, error) {
+		out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
+		p.Host, p.Stdout, p.Stderr = h, out, errs
+		p.Machine.Open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (daemon.Runtime, error) {
 			opened++
-			return d.prog.machine.open(ctx, cfg, log)
+			return d.prog.Machine.Open(ctx, cfg, log)
 		}
-		code := p.run(d.t.Context(), []string{"uninstall", "--yes", "--config", d.path("config.yaml")})
+		code := NewCommands(p).run(d.t.Context(), []string{"uninstall", "--yes", "--config", d.path("config.yaml")})
 		return result{code: code, stdout: out.String(), stderr: errs.String()}, opened
 	}
 }
@@ -137,11 +141,11 @@ func TestUninstallWhereNothingIsInstalledStartsNothing(t *testing.T) {
 		}
 	}
 	r, opened := uninstall()
-	if r.code != exitOK || opened != 0 || calls() != "" || r.stderr != "" || !strings.HasPrefix(r.stdout, "monopod is not installed here: there is no service, no "+d.path("root")) {
+	if r.code != program.ExitOK || opened != 0 || calls() != "" || r.stderr != "" || !strings.HasPrefix(r.stdout, "monopod is not installed here: there is no service, no "+d.path("root")) {
 		t.Errorf("%+v, %d runtimes", r, opened)
 	}
 	for _, dir := range []string{"root", "run"} {
-		if exists(d.path(dir)) {
+		if setup.Exists(d.path(dir)) {
 			t.Errorf("%s was created", dir)
 		}
 	}
@@ -149,7 +153,7 @@ func TestUninstallWhereNothingIsInstalledStartsNothing(t *testing.T) {
 	if err := os.MkdirAll(d.path("root", "applied"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if r, opened = uninstall(); r.code != exitOK || opened != 0 || exists(d.path("root")) || exists(d.path("run")) {
+	if r, opened = uninstall(); r.code != program.ExitOK || opened != 0 || setup.Exists(d.path("root")) || setup.Exists(d.path("run")) {
 		t.Errorf("%+v, %d runtimes", r, opened)
 	}
 }
@@ -163,7 +167,7 @@ func TestUninstallPrintsWhatItDoesAndNoLogOfADaemon(t *testing.T) {
 	d.phase("web", "Running")
 	d.end()
 	r, opened := uninstaller(d, h)()
-	if r.code != exitOK || opened == 0 || r.stderr != "" || strings.Contains(r.stdout, "keep running") {
+	if r.code != program.ExitOK || opened == 0 || r.stderr != "" || strings.Contains(r.stdout, "keep running") {
 		t.Errorf("%+v, %d runtimes", r, opened)
 	}
 	if want := "removing pod default/web\nmonopod is uninstalled\n"; !strings.HasSuffix(r.stdout, want) {
@@ -192,7 +196,7 @@ func TestUninstallLeavesTheServiceOfAnotherInstance(t *testing.T) {
 		}
 		testfiles.Write(t, d.path("logind", "99-monopod.conf"), "")
 		r, _ := uninstaller(d, h)()
-		if r.code != exitOK || exists(d.path("units", "monopod.service")) == tt.own || exists(d.path("logind", "99-monopod.conf")) == tt.own || (calls() == "") == tt.own {
+		if r.code != program.ExitOK || setup.Exists(d.path("units", "monopod.service")) == tt.own || setup.Exists(d.path("logind", "99-monopod.conf")) == tt.own || (calls() == "") == tt.own {
 			t.Errorf("%v: %+v", tt.args, r)
 		}
 	}
@@ -222,11 +226,11 @@ func TestUninstallKeepsDataAndStopsADaemonThatRuns(t *testing.T) {
 	})
 	testfiles.Write(t, d.path("root", "precious"), "")
 	p := d.program()
-	p.host, _ = standInHost(t, dir, false)
-	p.machine.open = d.prog.machine.open
-	out := &syncBuffer{}
-	p.stdout, p.stderr = out, out
-	if code := p.run(t.Context(), []string{"uninstall", "--yes", "--keep-data", "--config", d.path("config.yaml")}); code != 0 {
+	p.Host, _ = standInHost(t, dir, false)
+	p.Machine.Open = d.prog.Machine.Open
+	out := &daemontest.SyncBuffer{}
+	p.Stdout, p.Stderr = out, out
+	if code := NewCommands(p).run(t.Context(), []string{"uninstall", "--yes", "--keep-data", "--config", d.path("config.yaml")}); code != 0 {
 		t.Fatalf("code %d: %s", code, out)
 	}
 	if !strings.Contains(out.String(), "stopping the monopod that runs (pid ") {
@@ -249,22 +253,22 @@ func TestInstallTouchesNothingOfOthers(t *testing.T) {
 	h, calls := standInHost(t, d.dir, false)
 	command := func(args ...string) result {
 		p := d.program()
-		p.host, p.machine.open = h, d.prog.machine.open
-		errs := &syncBuffer{}
-		p.stderr = errs
-		return result{code: p.run(t.Context(), append(args, "--config", d.path("config.yaml"))), stderr: errs.String()}
+		p.Host, p.Machine.Open = h, d.prog.Machine.Open
+		errs := &daemontest.SyncBuffer{}
+		p.Stderr = errs
+		return result{code: NewCommands(p).run(t.Context(), append(args, "--config", d.path("config.yaml"))), stderr: errs.String()}
 	}
 	testfiles.Write(t, d.path("units", "monopod.service"), "[Unit]\nDescription=mine\n")
-	if r := command("install"); r.code != exitError || !strings.Contains(r.stderr, "not of `monopod install`") || calls() != "" {
+	if r := command("install"); r.code != program.ExitError || !strings.Contains(r.stderr, "not of `monopod install`") || calls() != "" {
 		t.Errorf("%+v", r)
 	}
-	if r := command("uninstall", "--yes"); r.code != exitOK || calls() != "" || readFile(t, d.path("units", "monopod.service")) == "" {
+	if r := command("uninstall", "--yes"); r.code != program.ExitOK || calls() != "" || readFile(t, d.path("units", "monopod.service")) == "" {
 		t.Errorf("%+v", r)
 	}
 	if err := os.Remove(d.path("booted")); err != nil {
 		t.Fatal(err)
 	}
-	if r := command("install"); r.code != exitError || !strings.Contains(r.stderr, "systemd does not run here") {
+	if r := command("install"); r.code != program.ExitError || !strings.Contains(r.stderr, "systemd does not run here") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -276,61 +280,4 @@ func readFile(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-func TestMountsAreFoundByTheirPath(t *testing.T) {
-	t.Parallel()
-	all, err := mountsBelow("/")
-	if err != nil || !slices.Contains(all, "/proc") {
-		t.Errorf("%v, %v", all, err)
-	}
-	if got := unescape(`/a\040b\134`); got != `/a b\` {
-		t.Error(got)
-	}
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "x"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if below, err := mountsBelow(dir); err != nil || len(below) > 0 {
-		t.Errorf("%v, %v", below, err)
-	}
-	if err := removeDirectory(dir, []string{filepath.Join(dir, "x", "y")}); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestWhatIsConfiguredThroughALinkStaysWhenADirectoryIsRemoved(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	root, elsewhere := filepath.Join(dir, "root"), filepath.Join(dir, "elsewhere")
-	for _, d := range []string{"root/images/deep", "root/other", "elsewhere"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for link, to := range map[string]string{"preload": "root/images/deep", "link": "root", "root/seccomp": "../elsewhere", "root/stale": "nowhere"} {
-		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// The root directory is a link, a preload directory in it is known by another one, and a link in it leads out of it.
-	if err := removeDirectory(filepath.Join(dir, "link"), []string{"", filepath.Join(dir, "preload"), filepath.Join(dir, "link", "seccomp")}); err != nil {
-		t.Fatal(err)
-	}
-	for path, stays := range map[string]bool{"root/images/deep": true, "root/seccomp": true, "elsewhere": true, "root/other": false, "root/stale": false, "link": true} {
-		if _, err := os.Lstat(filepath.Join(dir, path)); (err == nil) != stays {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	if err := removeDirectory(filepath.Join(dir, "link"), []string{elsewhere}); err != nil {
-		t.Fatal(err)
-	}
-	for _, gone := range []string{root, filepath.Join(dir, "link")} {
-		if _, err := os.Lstat(gone); err == nil {
-			t.Errorf("%s is still there", gone)
-		}
-	}
-	if err := removeDirectory(root, nil); err != nil {
-		t.Errorf("what is not there: %v", err)
-	}
 }

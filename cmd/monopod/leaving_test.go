@@ -13,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
 	"monopod/manifests"
 	"monopod/runner/ctrd"
 	"monopod/runner/runtimetest"
@@ -20,7 +23,7 @@ import (
 
 // removingRuntime is still taking pods apart.
 type removingRuntime struct {
-	fakeRuntime
+	daemontest.FakeRuntime
 	removals func() []ctrd.Removal
 }
 
@@ -34,15 +37,15 @@ func TestARemovedPodIsShownUntilNothingOfItIsLeft(t *testing.T) {
 		pod := &manifests.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}, Origin: manifests.Origin{File: "/m/" + name + ".yaml"}}
 		return ctrd.Removal{Pod: pod, UID: "u", Since: time.Now().Add(-20 * time.Second), Failed: 3, Err: errors.New("unmount /x: device or resource busy"), Next: time.Now().Add(8 * time.Second)}
 	}
-	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
-		return &removingRuntime{fakeRuntime{Fake: d.fake}, func() []ctrd.Removal {
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+		return &removingRuntime{daemontest.FakeRuntime{Fake: d.fake}, func() []ctrd.Removal {
 			if over.Load() {
 				return nil
 			}
 			return []ctrd.Removal{removal("web"), removal("old"), removal("old")}
 		}}, nil
 	}
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe)) // it runs again: its earlier sandbox is not shown
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe)) // it runs again: its earlier sandbox is not shown
 	d.start()
 	d.phase("web", "Running")
 	const text = "which has failed 3 times: unmount /x: device or resource busy"
@@ -50,7 +53,7 @@ func TestARemovedPodIsShownUntilNothingOfItIsLeft(t *testing.T) {
 		t.Errorf("get:\n%s%s", r.stdout, r.stderr)
 	}
 	for _, args := range [][]string{{"why"}, {"why", "old"}, {"describe", "pod", "old"}} {
-		if r := d.cmd(args...); r.code != exitOK || !strings.Contains(r.stdout, text) {
+		if r := d.cmd(args...); r.code != program.ExitOK || !strings.Contains(r.stdout, text) {
 			t.Errorf("%v:\n%s%s", args, r.stdout, r.stderr)
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"monopod/internal/testfiles"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
 	"monopod/node"
 )
 
@@ -80,7 +82,7 @@ func TestNoCommandWaitsForADaemonThatHangs(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	good := d.path("good.yaml")
-	testfiles.Write(t, good, podYAML("web", "x"))
+	testfiles.Write(t, good, daemontest.PodYAML("web", "x"))
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
 	header := serveOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,13 +110,13 @@ func TestNoCommandWaitsForADaemonThatHangs(t *testing.T) {
 				}
 				wg.Go(func() {
 					p := d.program()
-					p.limits = testLimits()
-					p.env.Environ = []string{"MONOPOD_SOCKET=" + daemon.socket}
-					out, errs := &syncBuffer{}, &syncBuffer{}
-					p.stdout, p.stderr = out, errs
+					p.Limits = testLimits()
+					p.Env.Environ = []string{"MONOPOD_SOCKET=" + daemon.socket}
+					out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
+					p.Stdout, p.Stderr = out, errs
 					began := time.Now()
-					code := p.run(t.Context(), args)
-					if took := time.Since(began); took > patience {
+					code := NewCommands(p).run(t.Context(), args)
+					if took := time.Since(began); took > daemontest.Patience {
 						t.Errorf("monopod %q took %s", args, took)
 					}
 					if n := len(out.String()) + len(errs.String()); n > 16<<10 {
@@ -123,7 +125,7 @@ func TestNoCommandWaitsForADaemonThatHangs(t *testing.T) {
 					if slices.Contains([]string{"why", "events"}, args[0]) && !slices.Contains(args, "-w") {
 						return
 					}
-					if code == exitOK || errs.String() == "" {
+					if code == program.ExitOK || errs.String() == "" {
 						t.Errorf("monopod %q: code %d, %s%s", args, code, out, errs)
 					}
 				})
@@ -149,16 +151,16 @@ func TestWhyAnswersFromTheDiskWhenTheDaemonHangs(t *testing.T) {
 			{args: []string{"why", "--socket", socket}, words: []string{"process " + strconv.Itoa(os.Getpid()), "which has opened " + socket, "`monopod run --config FILE`"}},
 		} {
 			p := d.program()
-			p.limits = testLimits()
-			p.env.Environ = nil
+			p.Limits = testLimits()
+			p.Env.Environ = nil
 			if c.env != "" {
-				p.env.Environ = []string{"MONOPOD_SOCKET=" + socket, c.env}
+				p.Env.Environ = []string{"MONOPOD_SOCKET=" + socket, c.env}
 			}
-			out, errs := &syncBuffer{}, &syncBuffer{}
-			p.stdout, p.stderr = out, errs
-			code := p.run(t.Context(), c.args)
+			out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
+			p.Stdout, p.Stderr = out, errs
+			code := NewCommands(p).run(t.Context(), c.args)
 			for _, w := range append(c.words, "monopod does not answer") {
-				if code != exitOK || !strings.Contains(out.String(), w) || c.env == "" && strings.Contains(out.String(), "systemctl") {
+				if code != program.ExitOK || !strings.Contains(out.String(), w) || c.env == "" && strings.Contains(out.String(), "systemctl") {
 					t.Errorf("%s, %q: code %d, no %q\n%s%s", name, c.args, code, w, out, errs)
 				}
 			}
@@ -171,10 +173,10 @@ func TestATimeoutOfDrainCountsForTheRequestToo(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	p := d.program()
-	p.env.Environ = []string{"MONOPOD_SOCKET=" + silentDaemon(t)}
-	errs := &syncBuffer{}
-	p.stderr = errs
-	if code := p.run(t.Context(), []string{"drain", "--timeout", "10ms"}); code != exitTimeout || !strings.Contains(errs.String(), "did not answer within 500ms") {
+	p.Env.Environ = []string{"MONOPOD_SOCKET=" + silentDaemon(t)}
+	errs := &daemontest.SyncBuffer{}
+	p.Stderr = errs
+	if code := NewCommands(p).run(t.Context(), []string{"drain", "--timeout", "10ms"}); code != program.ExitTimeout || !strings.Contains(errs.String(), "did not answer within 500ms") {
 		t.Errorf("code %d: %s", code, errs)
 	}
 }
@@ -206,15 +208,15 @@ func TestTheLongestAnswerTakesLittleMemory(t *testing.T) {
 	const part = 4 // of what is allowed, a part is tried: it takes that part of the memory
 	limits := node.DefaultLimits()
 	limits.Answer /= part
-	p.limits = &limits
-	errs := &syncBuffer{}
-	p.stderr = errs
+	p.Limits = &limits
+	errs := &daemontest.SyncBuffer{}
+	p.Stderr = errs
 	defer debug.SetGCPercent(debug.SetGCPercent(100)) // tests may be run with more
 	// The test is about the size of the answer, not about how long it takes.
-	code := p.run(t.Context(), []string{"get", "pods", "--socket", socket, "--request-timeout", "1h"})
+	code := NewCommands(p).run(t.Context(), []string{"get", "pods", "--socket", socket, "--request-timeout", "1h"})
 	close(stop)
 	most := max(<-peak, begun.HeapAlloc) - begun.HeapAlloc
-	if code != exitError || !strings.Contains(errs.String(), "too long") || most*part > 300<<20 {
+	if code != program.ExitError || !strings.Contains(errs.String(), "too long") || most*part > 300<<20 {
 		t.Errorf("code %d, %d MiB: %s", code, most>>20, errs)
 	}
 	t.Logf("%d MiB", most>>20)
@@ -234,11 +236,11 @@ func TestTheRequestTimeoutIsThatOfTheFlagElseOfTheEnvironment(t *testing.T) {
 		{"MONOPOD_REQUEST_TIMEOUT=soon", nil, "within 300ms"},
 	} {
 		p := d.program()
-		p.limits = testLimits()
-		p.env.Environ = []string{"MONOPOD_SOCKET=" + silentDaemon(t), c.environ}
-		errs := &syncBuffer{}
-		p.stderr = errs
-		if code := p.run(t.Context(), append([]string{"status"}, c.args...)); code != exitError || !strings.Contains(errs.String(), c.want) {
+		p.Limits = testLimits()
+		p.Env.Environ = []string{"MONOPOD_SOCKET=" + silentDaemon(t), c.environ}
+		errs := &daemontest.SyncBuffer{}
+		p.Stderr = errs
+		if code := NewCommands(p).run(t.Context(), append([]string{"status"}, c.args...)); code != program.ExitError || !strings.Contains(errs.String(), c.want) {
 			t.Errorf("%s %v: code %d: %s", c.environ, c.args, code, errs)
 		}
 	}

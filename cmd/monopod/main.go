@@ -1,22 +1,24 @@
 // monopod runs Kubernetes Pods on this machine, from files and URLs, on containerd.
 //
-// This package owns the configuration, the command line, and App, which wires the other packages together and
-// starts their goroutines. It must not decide anything about pods.
+// This package owns the tree of commands: it chooses the one that the command line names. What a command does is in the packages
+// internal/cli, run, setup and daemon. It must not decide anything about pods.
 package main
 
 import (
 	"context"
 	"os"
+
+	"monopod/internal/program"
 )
 
 func main() { os.Exit(execute(newProgram(), os.Args[1:])) }
 
 // execute runs the program until it ends or a signal ends it: the first one asks it to stop, the second one
 // does not wait for that.
-func execute(p *program, args []string) int {
+func execute(p *program.Program, args []string) int {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	p.signals = newInterrupts(stop)
-	go p.signals.run()
-	return p.run(ctx, args)
+	p.Signals = program.NewInterrupts(stop)
+	go p.Signals.Run()
+	return NewCommands(p).run(ctx, args)
 }

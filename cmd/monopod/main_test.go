@@ -3,13 +3,11 @@ package main
 import (
 	"os"
 	"regexp"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"monopod/internal/signals"
-	"monopod/node/stats"
 )
 
 func TestMain(m *testing.M) {
@@ -20,9 +18,6 @@ func TestMain(m *testing.M) {
 	signals.Adopt() // tests send them to what they start
 	goleak.VerifyTestMain(m)
 }
-
-// mountedCgroups looks for them once: a machine that runs containers has many mounts, and tests make many agents.
-var mountedCgroups = sync.OnceValues(stats.FindHierarchies)
 
 // foreignText matches messages with a column: package manifests words them, and tests them.
 var foreignText = regexp.MustCompile(`(\S+:\d+:\d+: (?:pod \S+: )?(?:[\w\[\].]+: )?)[^\n]+`)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"monopod/e2e/corpus"
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
 )
 
 // remedy is how somebody reads a message who knows nothing else: where, and what to write there.
@@ -127,10 +129,10 @@ func TestWhatWhySaysOfRefusedManifestsIsEnoughToMendThem(t *testing.T) {
 			for round := range rounds + 1 {
 				d.put("pod"+name[strings.LastIndexByte(name, '.'):], text)
 				r := d.program()
-				r.env.Environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
-				var out, errs syncBuffer
-				r.stdout, r.stderr = &out, &errs
-				if code := r.run(t.Context(), []string{"why"}); code != exitOK {
+				r.Env.Environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
+				var out, errs daemontest.SyncBuffer
+				r.Stdout, r.Stderr = &out, &errs
+				if code := NewCommands(r).run(t.Context(), []string{"why"}); code != program.ExitOK {
 					t.Fatalf("exit code %d\n%s%s", code, out.String(), errs.String())
 				}
 				if said = out.String(); !strings.Contains(said, "is refused") {

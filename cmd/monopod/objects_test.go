@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
 	"monopod/runner/runtimetest"
 )
 
@@ -65,7 +67,7 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 func TestLogsOfAllContainersHaveEachInItsOrder(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe, runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe, runtimetest.ScriptServe))
 	d.start()
 	d.shows("2/2", "get", "pods")
 	d.logLines("web", "b", "2026-01-01T00:00:01Z stdout F two\n")
@@ -77,7 +79,7 @@ func TestLogsOfAllContainersHaveEachInItsOrder(t *testing.T) {
 func TestWhatTheCommandsPrintOfObjects(t *testing.T) {
 	d := newDaemon(t)
 	d.fake.StopClock()
-	d.prog.machine.now = d.fake.Now
+	d.prog.Machine.Now = d.fake.Now
 	d.put("all.yaml", workloadsYAML())
 	d.start()
 	d.shows("2/2", "get", "deploy")
@@ -167,7 +169,7 @@ func TestWhatTheCommandsPrintOfObjects(t *testing.T) {
 // TestAPodOfAWorkloadWhoseNameIsTakenIsReported: it was only logged.
 func TestAPodOfAWorkloadWhoseNameIsTakenIsReported(t *testing.T) {
 	d := newDaemon(t)
-	d.put("a.yaml", podYAML("web-0", runtimetest.ScriptServe))
+	d.put("a.yaml", daemontest.PodYAML("web-0", runtimetest.ScriptServe))
 	d.put("b.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: 'example.com/app:1'}]}}}\n")
 	d.start()
 	said := d.path("manifests", "b.yaml") + ":1: the pod default/web-0 of this workload is not run: another one of that name is defined in " + d.path("manifests", "a.yaml") + ":1"
@@ -192,14 +194,14 @@ func TestScaleAndRestartChangeWhatWasApplied(t *testing.T) {
 	d.start()
 	file := d.path("web.yaml")
 	testfiles.Write(t, file, workloadsYAML())
-	if r := d.cmd("apply", "-f", file, "--wait"); r.code != exitOK {
+	if r := d.cmd("apply", "-f", file, "--wait"); r.code != program.ExitOK {
 		t.Fatal(r)
 	}
 	before := d.cmd("get", "deploy", "web", "-o", "jsonpath={.spec.template}").stdout
-	if r := d.cmd("scale", "deploy/web", "--replicas=3"); r.code != exitOK || r.stdout != "deployment.apps/web scaled\n" {
+	if r := d.cmd("scale", "deploy/web", "--replicas=3"); r.code != program.ExitOK || r.stdout != "deployment.apps/web scaled\n" {
 		t.Fatalf("%+v", r)
 	}
-	if r := d.cmd("wait", "deploy/web"); r.code != exitOK {
+	if r := d.cmd("wait", "deploy/web"); r.code != program.ExitOK {
 		t.Errorf("%+v", r)
 	}
 	d.shows("3/3", "get", "deploy", "web")
@@ -210,7 +212,7 @@ func TestScaleAndRestartChangeWhatWasApplied(t *testing.T) {
 		return d.cmd("get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[*].containerID}").stdout
 	}
 	was := strings.Fields(ids())
-	if r := d.cmd("restart", "deploy/web"); r.code != exitOK || r.stdout != "deployment.apps/web restarted\n" {
+	if r := d.cmd("restart", "deploy/web"); r.code != program.ExitOK || r.stdout != "deployment.apps/web restarted\n" {
 		t.Fatalf("%+v", r)
 	}
 	d.eventually("all containers are others", func() error {
@@ -223,16 +225,16 @@ func TestScaleAndRestartChangeWhatWasApplied(t *testing.T) {
 		return nil
 	})
 	d.shows("3/3", "get", "deploy", "web")
-	if r := d.cmd("scale", "deploy/web", "--replicas=0"); r.code != exitOK {
+	if r := d.cmd("scale", "deploy/web", "--replicas=0"); r.code != program.ExitOK {
 		t.Errorf("%+v", r)
 	}
 	d.shows("0/0", "get", "deploy", "web")
-	testfiles.Write(t, file, podYAML("alone", runtimetest.ScriptServe))
-	if r := d.cmd("apply", "-f", file, "--wait"); r.code != exitOK {
+	testfiles.Write(t, file, daemontest.PodYAML("alone", runtimetest.ScriptServe))
+	if r := d.cmd("apply", "-f", file, "--wait"); r.code != program.ExitOK {
 		t.Fatal(r)
 	}
 	before = ids()
-	if r := d.cmd("restart", "pod", "alone"); r.code != exitOK || r.stdout != "pod/alone restarted\n" {
+	if r := d.cmd("restart", "pod", "alone"); r.code != program.ExitOK || r.stdout != "pod/alone restarted\n" {
 		t.Fatalf("%+v", r)
 	}
 	d.eventually("its container is another", func() error {
@@ -241,7 +243,7 @@ func TestScaleAndRestartChangeWhatWasApplied(t *testing.T) {
 		}
 		return nil
 	})
-	if r := d.cmd("scale", "rc/old", "--replicas=2"); r.code != exitOK || r.stdout != "replicationcontroller/old scaled\n" {
+	if r := d.cmd("scale", "rc/old", "--replicas=2"); r.code != program.ExitOK || r.stdout != "replicationcontroller/old scaled\n" {
 		t.Errorf("%+v", r)
 	}
 	d.shows("old-1", "get", "pods")

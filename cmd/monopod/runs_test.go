@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"monopod/internal/config"
-	"monopod/internal/testfiles"
 	"net"
 	"os"
 	"os/exec"
@@ -23,8 +21,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
+	"monopod/internal/run"
+	"monopod/internal/testfiles"
 	"monopod/internal/trial"
 	"monopod/manifests"
 	"monopod/runner"
@@ -33,7 +36,7 @@ import (
 
 // runBench runs `once`, `up` and `down` in this process, each slot on a fake machine of its own.
 type runBench struct {
-	*daemon
+	*testDaemon
 	mu sync.Mutex
 	// machines are the fakes by root directory.
 	machines map[string]*runtimetest.Fake
@@ -47,7 +50,7 @@ type runBench struct {
 
 func newRunBench(t *testing.T) *runBench {
 	t.Helper()
-	return &runBench{daemon: newDaemon(t), machines: map[string]*runtimetest.Fake{}}
+	return &runBench{testDaemon: newDaemon(t), machines: map[string]*runtimetest.Fake{}}
 }
 
 func (b *runBench) machine(root string) *runtimetest.Fake {
@@ -67,19 +70,19 @@ func (b *runBench) keep(_ context.Context, cfg *config.Loaded, file string) erro
 }
 
 // prog returns a command line with its own output.
-func (b *runBench) prog() (*program, *bytes.Buffer, *bytes.Buffer) {
+func (b *runBench) prog() (*program.Program, *bytes.Buffer, *bytes.Buffer) {
 	p := b.program()
-	p.machine.open = func(_ context.Context, cfg *config.Loaded, _ *slog.Logger) (Runtime, error) {
+	p.Machine.Open = func(_ context.Context, cfg *config.Loaded, _ *slog.Logger) (daemon.Runtime, error) {
 		f := b.machine(cfg.RootDirectory)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.opened = append(b.opened, cfg)
-		return &fakeRuntime{Fake: f}, nil
+		return &daemontest.FakeRuntime{Fake: f}, nil
 	}
-	p.machine.runs = runMachine{subnetLocks: b.path("subnets.lock"), free: func(string) error { return nil }, keep: b.keep}
-	p.env.Environ = append(p.env.Environ, "PATH="+os.Getenv("PATH"))
+	p.Machine.Runs = daemon.RunMachine{SubnetLocks: b.path("subnets.lock"), Free: func(string) error { return nil }, Keep: b.keep}
+	p.Env.Environ = append(p.Env.Environ, "PATH="+os.Getenv("PATH"))
 	out, errs := &bytes.Buffer{}, &bytes.Buffer{}
-	p.stdout, p.stderr = out, errs
+	p.Stdout, p.Stderr = out, errs
 	return p, out, errs
 }
 
@@ -91,7 +94,7 @@ func (b *runBench) doContext(ctx context.Context, args ...string) result {
 	if args[0] == "once" || args[0] == "up" {
 		flags = append(flags, "--min-ready", "0s")
 	}
-	code := p.run(ctx, append(flags, args[1:]...))
+	code := NewCommands(p).run(ctx, append(flags, args[1:]...))
 	return result{out.String(), errs.String(), code}
 }
 
@@ -115,7 +118,7 @@ func (b *runBench) nothingLeft() {
 			b.t.Fatal(err)
 		}
 		for _, e := range entries {
-			if e.Name() != lockName && e.Name() != runLog {
+			if e.Name() != daemon.LockName && e.Name() != run.RunLog {
 				b.t.Errorf("left: %s", filepath.Join(root, e.Name()))
 			}
 		}
@@ -126,7 +129,7 @@ func (b *runBench) nothingLeft() {
 }
 
 func once(name, script string) string {
-	return podYAML(name, script) + "  restartPolicy: Never\n"
+	return daemontest.PodYAML(name, script) + "  restartPolicy: Never\n"
 }
 
 func TestOnceSaysHowThePodsCameOut(t *testing.T) {
@@ -139,23 +142,23 @@ func TestOnceSaysHowThePodsCameOut(t *testing.T) {
 		rows []string
 	}{
 		"ready and finished": {
-			files: []string{podYAML("web", runtimetest.ScriptServe), once("load", runtimetest.ScriptSucceed)}, code: 0,
+			files: []string{daemontest.PodYAML("web", runtimetest.ScriptServe), once("load", runtimetest.ScriptSucceed)}, code: 0,
 			rows: []string{"default load 0/1 Completed ok", "default web 1/1 Running ok"},
 		},
 		"one has failed": {
-			files: []string{podYAML("web", runtimetest.ScriptServe), once("load", runtimetest.ScriptFail)}, code: 1,
+			files: []string{daemontest.PodYAML("web", runtimetest.ScriptServe), once("load", runtimetest.ScriptFail)}, code: 1,
 			rows: []string{"default load 0/1 Error failed", "default web 1/1 Running ok"},
 		},
 		"one is not up in time": {
-			files: []string{podYAML("web", runtimetest.ScriptServe), podYAML("pull", runtimetest.ScriptServe)}, late: true, code: 2,
+			files: []string{daemontest.PodYAML("web", runtimetest.ScriptServe), daemontest.PodYAML("pull", runtimetest.ScriptServe)}, late: true, code: 2,
 			rows: []string{"default web 1/1 Running ok", "default pull 0/1 ImagePullBackOff waiting"},
 		},
 		"one has failed, and one is not up in time": {
-			files: []string{once("load", runtimetest.ScriptFail), podYAML("pull", runtimetest.ScriptServe)}, late: true, code: 1,
+			files: []string{once("load", runtimetest.ScriptFail), daemontest.PodYAML("pull", runtimetest.ScriptServe)}, late: true, code: 1,
 			rows: []string{"default load 0/1 Error failed", "default pull 0/1 ImagePullBackOff waiting"},
 		},
 		"the first that fails is enough": {
-			files: []string{once("load", runtimetest.ScriptFail), podYAML("pull", runtimetest.ScriptServe)}, flags: []string{"--fail-fast"}, code: 1,
+			files: []string{once("load", runtimetest.ScriptFail), daemontest.PodYAML("pull", runtimetest.ScriptServe)}, flags: []string{"--fail-fast"}, code: 1,
 			rows: []string{"default load 0/1 Error failed", "default pull waiting"},
 		},
 		"a Job is waited for": {
@@ -190,7 +193,7 @@ func TestOnceSaysHowThePodsCameOut(t *testing.T) {
 				if err == nil {
 					break
 				}
-				if limit > patience {
+				if limit > daemontest.Patience {
 					t.Fatal(err)
 				}
 			}
@@ -245,28 +248,28 @@ func (b *runBench) readPath(name string) string {
 
 func TestRunsThatCannotBeginSaySoAndTouchNothing(t *testing.T) {
 	b := newRunBench(t)
-	good := b.file("good.yaml", podYAML("web", runtimetest.ScriptServe))
+	good := b.file("good.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	bad := b.file("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n")
 	empty := b.file("empty.yaml", "# nothing\n")
-	ports := b.file("ports.yaml", strings.Replace(podYAML("web", runtimetest.ScriptServe), "labels:", "annotations: {monopod.dev/free-host-ports: http}, labels:", 1))
+	ports := b.file("ports.yaml", strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "labels:", "annotations: {monopod.dev/free-host-ports: http}, labels:", 1))
 	for name, c := range map[string]struct {
 		args []string
 		code int
 		err  string
 	}{
-		"no file":                    {[]string{"once"}, exitNotRun, "with -f"},
-		"an argument":                {[]string{"once", "-f", good, "x"}, exitNotRun, "unexpected argument"},
-		"an unknown flag":            {[]string{"up", "--nope"}, exitNotRun, "unknown flag"},
-		"a time that is none":        {[]string{"up", "-f", good, "--timeout", "-1s"}, exitNotRun, "cannot be negative"},
-		"an unknown format":          {[]string{"once", "-f", good, "-o", "xml"}, exitNotRun, "unknown output format"},
-		"two users of stdout":        {[]string{"up", "-f", good, "-o", "json", "--", "true"}, exitNotRun, "--json FILE"},
-		"a bad configuration":        {[]string{"up", "-f", good, "--run-pod-cidr", "10.84.0.1/16", "--", "true"}, exitNotRun, "runPodCIDR"},
-		"a manifest that is refused": {[]string{"once", "-f", good, "-f", bad}, exitError, "bad.yaml:4"},
-		"the same for up":            {[]string{"up", "-f", bad, "--", "true"}, exitNotRun, "bad.yaml:4"},
-		"a pod twice":                {[]string{"once", "-f", good, "-f", b.file("again.yaml", podYAML("web", runtimetest.ScriptServe))}, exitError, "already defined"},
-		"no pods":                    {[]string{"once", "-f", empty}, exitError, "there are no pods in it"},
-		"no such file":               {[]string{"once", "-f", b.path("nope")}, exitError, "no such file"},
-		"a port that is not there":   {[]string{"up", "-f", ports, "--", "true"}, exitNotRun, `no container has a port "http"`},
+		"no file":                    {[]string{"once"}, program.ExitNotRun, "with -f"},
+		"an argument":                {[]string{"once", "-f", good, "x"}, program.ExitNotRun, "unexpected argument"},
+		"an unknown flag":            {[]string{"up", "--nope"}, program.ExitNotRun, "unknown flag"},
+		"a time that is none":        {[]string{"up", "-f", good, "--timeout", "-1s"}, program.ExitNotRun, "cannot be negative"},
+		"an unknown format":          {[]string{"once", "-f", good, "-o", "xml"}, program.ExitNotRun, "unknown output format"},
+		"two users of stdout":        {[]string{"up", "-f", good, "-o", "json", "--", "true"}, program.ExitNotRun, "--json FILE"},
+		"a bad configuration":        {[]string{"up", "-f", good, "--run-pod-cidr", "10.84.0.1/16", "--", "true"}, program.ExitNotRun, "runPodCIDR"},
+		"a manifest that is refused": {[]string{"once", "-f", good, "-f", bad}, program.ExitError, "bad.yaml:4"},
+		"the same for up":            {[]string{"up", "-f", bad, "--", "true"}, program.ExitNotRun, "bad.yaml:4"},
+		"a pod twice":                {[]string{"once", "-f", good, "-f", b.file("again.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))}, program.ExitError, "already defined"},
+		"no pods":                    {[]string{"once", "-f", empty}, program.ExitError, "there are no pods in it"},
+		"no such file":               {[]string{"once", "-f", b.path("nope")}, program.ExitError, "no such file"},
+		"a port that is not there":   {[]string{"up", "-f", ports, "--", "true"}, program.ExitNotRun, `no container has a port "http"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if r := b.do(c.args...); r.code != c.code || !strings.Contains(r.stderr, c.err) {
@@ -275,8 +278,8 @@ func TestRunsThatCannotBeginSaySoAndTouchNothing(t *testing.T) {
 		})
 	}
 	p, _, errs := b.prog()
-	p.euid = func() int { return 1000 }
-	if code := p.run(t.Context(), []string{"up", "-f", good, "--config", b.path("config.yaml"), "--", "true"}); code != exitNotRun || !strings.Contains(errs.String(), "must be started by root") {
+	p.Euid = func() int { return 1000 }
+	if code := NewCommands(p).run(t.Context(), []string{"up", "-f", good, "--config", b.path("config.yaml"), "--", "true"}); code != program.ExitNotRun || !strings.Contains(errs.String(), "must be started by root") {
 		t.Errorf("not root: code %d: %s", code, errs)
 	}
 	if len(b.opened) > 0 {
@@ -288,21 +291,21 @@ func TestARuntimeThatCannotBeOpenedEndsARun(t *testing.T) {
 	t.Parallel()
 	b := newRunBench(t)
 	p, _, errs := b.prog()
-	p.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
+	p.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
 		return nil, errors.New("runc is not in PATH")
 	}
-	code := p.run(t.Context(), []string{"once", "--rm", "--config", b.path("config.yaml"), "-f", b.file("web.yaml", podYAML("web", runtimetest.ScriptServe))})
-	if code != exitNotRun || !strings.Contains(errs.String(), "runc is not in PATH") {
+	code := NewCommands(p).run(t.Context(), []string{"once", "--rm", "--config", b.path("config.yaml"), "-f", b.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))})
+	if code != program.ExitNotRun || !strings.Contains(errs.String(), "runc is not in PATH") {
 		t.Errorf("code %d: %s", code, errs)
 	}
-	if firstSlot(b).used() {
+	if firstSlot(b).Used() {
 		t.Error("there is something left to remove")
 	}
 }
 
 func TestUpRunsACommandAmongThePods(t *testing.T) {
 	b := newRunBench(t)
-	web := strings.Replace(podYAML("web", runtimetest.ScriptServe), "labels:", "annotations: {monopod.dev/free-host-ports: all}, labels:", 1)
+	web := strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "labels:", "annotations: {monopod.dev/free-host-ports: all}, labels:", 1)
 	web = strings.Replace(web, "image: example.com/app:1,", "image: example.com/app:1, ports: [{name: http, containerPort: 8080}],", 1)
 	file := b.file("web.yaml", web)
 	r := b.do("up", "-f", file, "--", "sh", "-c", `echo "$POD_WEB_IP $POD_WEB_PORT_HTTP $POD_WEB_HOSTPORT $MONOPOD_SOCKET"; exit 7`)
@@ -320,9 +323,9 @@ func TestUpRunsACommandAmongThePods(t *testing.T) {
 	}{
 		"success":           {[]string{"true"}, 0},
 		"a signal":          {[]string{"sh", "-c", "kill -TERM $$"}, 128 + int(syscall.SIGTERM)},
-		"not found":         {[]string{"/no/such/program"}, exitNotFound},
-		"not in PATH":       {[]string{"no-such-program"}, exitNotFound},
-		"not a program":     {[]string{file}, exitCannotExecute},
+		"not found":         {[]string{"/no/such/program"}, run.ExitNotFound},
+		"not in PATH":       {[]string{"no-such-program"}, run.ExitNotFound},
+		"not a program":     {[]string{file}, run.ExitCannotExecute},
 		"its flags are its": {[]string{"sh", "-c", "exit 9", "--rm"}, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,9 +346,9 @@ func TestUpDoesNotRunTheCommandWhenAPodFails(t *testing.T) {
 		}
 		return nil
 	}
-	file := b.file("bad.yaml", podYAML("bad", runtimetest.ScriptServe))
+	file := b.file("bad.yaml", daemontest.PodYAML("bad", runtimetest.ScriptServe))
 	r := b.do("up", "-f", file, "--json", b.path("report.json"), "--", "touch", proof)
-	if r.code != exitNotRun || !strings.Contains(r.stderr, "it is not here") || r.stdout != "" {
+	if r.code != program.ExitNotRun || !strings.Contains(r.stderr, "it is not here") || r.stdout != "" {
 		t.Errorf("code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	if _, err := os.Stat(proof); err == nil {
@@ -359,7 +362,7 @@ func TestUpDoesNotRunTheCommandWhenAPodFails(t *testing.T) {
 
 func TestUpWithoutACommandEndsWithItsInput(t *testing.T) {
 	b := newRunBench(t)
-	r := b.do("up", "-o", "json", "--until-eof", "-f", b.file("web.yaml", podYAML("web", runtimetest.ScriptServe)))
+	r := b.do("up", "-o", "json", "--until-eof", "-f", b.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe)))
 	var report trial.Report
 	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil || r.code != 0 || report.Result != trial.OK || report.Pods[0].IP == "" {
 		t.Errorf("code %d, %v: %s%s", r.code, err, r.stdout, r.stderr)
@@ -378,8 +381,8 @@ func TestASignalWhilePodsComeUpRemovesThem(t *testing.T) {
 			}
 			return nil
 		}
-		r := b.doContext(ctx, command, "-f", b.file("web.yaml", podYAML("web", runtimetest.ScriptServe)))
-		if r.code != exitSignal {
+		r := b.doContext(ctx, command, "-f", b.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe)))
+		if r.code != program.ExitSignal {
 			t.Errorf("%s: code %d: %s", command, r.code, r.stderr)
 		}
 		b.nothingLeft()
@@ -389,7 +392,7 @@ func TestASignalWhilePodsComeUpRemovesThem(t *testing.T) {
 func TestWhatOnceLeavesIsLookedAfterAndDownRemovesIt(t *testing.T) {
 	b := newRunBench(t)
 	settings := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n---\n"
-	file := b.file("web.yaml", settings+podYAML("web", runtimetest.ScriptServe))
+	file := b.file("web.yaml", settings+daemontest.PodYAML("web", runtimetest.ScriptServe))
 	r := b.do("once", "-f", file, "--env", b.path("env"))
 	if env := b.readPath("env"); !strings.Contains(env, "POD_WEB_IP=10.") || !strings.HasSuffix(env, "\nMONOPOD_SOCKET="+b.path("run-runs", "0", "monopod.sock")+"\n") {
 		t.Errorf("environment: %s", env)
@@ -399,7 +402,7 @@ func TestWhatOnceLeavesIsLookedAfterAndDownRemovesIt(t *testing.T) {
 	}
 	// The agent that takes over must find the same: then it touches nothing.
 	kept := firstSlot(b)
-	cfg, err := kept.read()
+	cfg, err := kept.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,13 +439,13 @@ func TestWhatOnceLeavesIsLookedAfterAndDownRemovesIt(t *testing.T) {
 	if r := b.do("cleanup", "--runs"); r.code != 0 {
 		t.Errorf("cleanup: %s", r.stderr)
 	}
-	if keys, _ := b.machine(kept.root).List(t.Context()); len(keys) != 1 {
+	if keys, _ := b.machine(kept.Root).List(t.Context()); len(keys) != 1 {
 		t.Errorf("pods left: %v", keys)
 	}
-	if r := b.do("down"); r.code != exitUsage || !strings.Contains(r.stderr, "There are: 0") {
+	if r := b.do("down"); r.code != program.ExitUsage || !strings.Contains(r.stderr, "There are: 0") {
 		t.Errorf("down: code %d: %s", r.code, r.stderr)
 	}
-	if r := b.do("down", "3"); r.code != exitError || !strings.Contains(r.stderr, "no run 3") {
+	if r := b.do("down", "3"); r.code != program.ExitError || !strings.Contains(r.stderr, "no run 3") {
 		t.Errorf("down 3: code %d: %s", r.code, r.stderr)
 	}
 	if r := b.do("down", "--all"); r.code != 0 || r.stdout != "run 0 is removed\n" {
@@ -453,20 +456,20 @@ func TestWhatOnceLeavesIsLookedAfterAndDownRemovesIt(t *testing.T) {
 }
 
 // firstSlot is the first slot of the bench.
-func firstSlot(b *runBench) *slot {
+func firstSlot(b *runBench) *run.Slot {
 	c := &config.Loaded{}
 	c.RootDirectory, c.StateDirectory = b.path("root"), b.path("run")
-	return newSlot(c, 0)
+	return run.NewSlot(c, 0)
 }
 
 // deadRun leaves what a run leaves that is killed.
 func (b *runBench) deadRun() (root string) {
 	b.t.Helper()
-	if r := b.do("once", "-f", b.file("dead.yaml", podYAML("dead", runtimetest.ScriptServe))); r.code != 0 {
+	if r := b.do("once", "-f", b.file("dead.yaml", daemontest.PodYAML("dead", runtimetest.ScriptServe))); r.code != 0 {
 		b.t.Fatalf("code %d: %s", r.code, r.stderr)
 	}
 	root = b.kept[len(b.kept)-1].RootDirectory
-	if err := os.Remove(filepath.Join(root, keptFile)); err != nil {
+	if err := os.Remove(filepath.Join(root, run.KeptFile)); err != nil {
 		b.t.Fatal(err)
 	}
 	return root
@@ -482,9 +485,9 @@ func TestWhatADeadRunLeftIsRemovedByTheNextOrByCleanupButNeverALiveOne(t *testin
 		t.Run(name, func(t *testing.T) {
 			b := newRunBench(t)
 			t.Chdir(b.dir)
-			b.file("web.yaml", podYAML("web", runtimetest.ScriptServe))
+			b.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 			root := b.deadRun()
-			live, err := takeLocks(0, root) // somebody lives there after all
+			live, err := daemon.TakeLocks(0, root) // somebody lives there after all
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -494,7 +497,7 @@ func TestWhatADeadRunLeftIsRemovedByTheNextOrByCleanupButNeverALiveOne(t *testin
 			if keys, _ := b.machine(root).List(t.Context()); len(keys) != 1 {
 				t.Errorf("the pods of a live run are %v", keys)
 			}
-			live.release()
+			live.Release()
 			if r := b.do(next...); r.code != 0 || !strings.Contains(r.stderr, "removing what a run that was killed has left (run 0)") {
 				t.Errorf("code %d: %s", r.code, r.stderr)
 			}
@@ -510,7 +513,7 @@ func TestWhatADeadRunLeftIsRemovedByTheNextOrByCleanupButNeverALiveOne(t *testin
 
 func TestRunsAtTheSameTimeHaveNothingInCommon(t *testing.T) {
 	b := newRunBench(t)
-	file := b.file("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	file := b.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	const n = 4
 	var group sync.WaitGroup
 	for i := range n {
@@ -548,8 +551,8 @@ func TestASlotThatOthersTakeAndDropIsHeldOrTakenWhole(t *testing.T) {
 		group.Go(func() {
 			s := firstSlot(b)
 			for taken := 0; taken < 12; {
-				err := s.lock()
-				if isHeld(err) {
+				err := s.Lock()
+				if daemon.IsHeld(err) {
 					continue
 				}
 				if err != nil {
@@ -557,15 +560,15 @@ func TestASlotThatOthersTakeAndDropIsHeldOrTakenWhole(t *testing.T) {
 					return
 				}
 				taken++
-				err = os.WriteFile(filepath.Join(s.root, "mine"), nil, 0o600)
-				if err == nil && !s.has("mine") {
+				err = os.WriteFile(filepath.Join(s.Root, "mine"), nil, 0o600)
+				if err == nil && !s.Has("mine") {
 					err = errors.New("somebody else has removed a file of this run")
 				}
-				if err = errors.Join(err, os.RemoveAll(s.state), s.drop()); err != nil {
+				if err = errors.Join(err, os.RemoveAll(s.State), s.Drop()); err != nil {
 					t.Error(err)
 				}
-				_ = os.Remove(filepath.Dir(s.state))
-				s.release()
+				_ = os.Remove(filepath.Dir(s.State))
+				s.Release()
 			}
 		})
 	}
@@ -574,25 +577,25 @@ func TestASlotThatOthersTakeAndDropIsHeldOrTakenWhole(t *testing.T) {
 
 func TestASubnetThatIsTakenIsNotChosen(t *testing.T) {
 	b := newRunBench(t)
-	cfg, err := config.Load(&config.Flags{File: b.path("config.yaml")}, b.program().env)
+	cfg, err := config.Load(&config.Flags{File: b.path("config.yaml")}, b.program().Env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := runMachine{subnetLocks: b.path("subnets.lock"), free: func(s string) error {
+	m := daemon.RunMachine{SubnetLocks: b.path("subnets.lock"), Free: func(s string) error {
 		if s == "10.84.0.0/24" || s == "10.84.2.0/24" {
 			return errors.New("it overlaps a route")
 		}
 		return nil
 	}}
 	for i, want := range []string{"10.84.1.0/24", "10.84.3.0/24", "10.84.4.0/24"} {
-		s := newSlot(cfg, i)
-		defer s.release()
-		if got, err := s.chooseSubnet(m); got != want || err != nil {
+		s := run.NewSlot(cfg, i)
+		defer s.Release()
+		if got, err := s.ChooseSubnet(m); got != want || err != nil {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}
 	cfg.RunPodCIDR = "10.84.2.0/24"
-	if got, err := newSlot(cfg, 9).chooseSubnet(m); err == nil || !strings.Contains(err.Error(), "overlaps a route") {
+	if got, err := run.NewSlot(cfg, 9).ChooseSubnet(m); err == nil || !strings.Contains(err.Error(), "overlaps a route") {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -600,16 +603,16 @@ func TestASubnetThatIsTakenIsNotChosen(t *testing.T) {
 func TestTheConfigurationOfARunIsReadAsItWasWritten(t *testing.T) {
 	b := newRunBench(t)
 	testfiles.Write(t, b.path("config.yaml"), "rootDirectory: root\nstateDirectory: run\nstaticPodURL: http://example.com/\nstaticPodURLHeader: {Authorization: [secret]}\nsources: [{name: fleet, url: https://example.com/fleet}]\nsourceOrder: [fleet]\nregistryConfig: auth.json\nmaxPods: 7\ncpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\nruntimeHandlers: {x: crun}\nallowedUnsafeSysctls: [net.core.*]\n")
-	base, err := config.Load(&config.Flags{File: b.path("config.yaml")}, b.program().env)
+	base, err := config.Load(&config.Flags{File: b.path("config.yaml")}, b.program().Env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSlot(base, 5)
-	cfg := s.config("10.84.9.0/24")
-	if err := s.write(cfg); err != nil {
+	s := run.NewSlot(base, 5)
+	cfg := s.Config("10.84.9.0/24")
+	if err := s.Write(cfg); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.read()
+	got, err := s.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -621,48 +624,9 @@ func TestTheConfigurationOfARunIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestAReservedPortIsGivenToNobodyElse(t *testing.T) {
-	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
-		port, held, err := reservePort(protocol, "", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := fmt.Sprintf("127.0.0.1:%d", port)
-		listen := func() error {
-			if protocol == corev1.ProtocolUDP {
-				c, err := net.ListenPacket("udp", address)
-				if err == nil {
-					err = c.Close()
-				}
-				return err
-			}
-			l, err := net.Listen("tcp", address)
-			if err == nil {
-				err = l.Close()
-			}
-			return err
-		}
-		if err := listen(); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("%s %s: %v", protocol, address, err)
-		}
-		if protocol == corev1.ProtocolTCP {
-			if c, err := net.DialTimeout("tcp", address, time.Second); err == nil {
-				_ = c.Close()
-				t.Error("somebody answers on a port that is only reserved")
-			}
-		}
-		if err := errors.Join(held.Close(), listen()); err != nil {
-			t.Errorf("it is not free again: %v", err)
-		}
-	}
-	if _, _, err := reservePort(corev1.ProtocolSCTP, "", 0); err == nil {
-		t.Error("SCTP is reserved")
-	}
-}
-
 func TestTheAgentOfWhatOnceLeavesReservesItsPorts(t *testing.T) {
 	b := newRunBench(t)
-	web := strings.Replace(podYAML("web", runtimetest.ScriptServe), "labels:", "annotations: {monopod.dev/free-host-ports: http}, labels:", 1)
+	web := strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "labels:", "annotations: {monopod.dev/free-host-ports: http}, labels:", 1)
 	web = strings.Replace(web, "image: example.com/app:1,", "image: example.com/app:1, ports: [{name: http, containerPort: 8080}, {containerPort: 8081}],", 1)
 	file := b.file("web.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n---\n"+web)
 	r := b.do("once", "-o", "json", "-f", file)
@@ -680,77 +644,23 @@ func TestTheAgentOfWhatOnceLeavesReservesItsPorts(t *testing.T) {
 	}
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	held := reserveAgain(b.kept[0], logger)
+	held := run.ReserveAgain(b.kept[0], logger)
 	if err := listen(); len(held) != 1 || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%d ports are held; listen on %s: %v", len(held), address, err)
 	}
-	if again := reserveAgain(b.kept[0], logger); len(again) != 0 || !strings.Contains(log.String(), "address already in use") {
+	if again := run.ReserveAgain(b.kept[0], logger); len(again) != 0 || !strings.Contains(log.String(), "address already in use") {
 		t.Errorf("%d ports are held twice: %s", len(again), log.String())
 	}
-	if err := errors.Join(closeAll(held), listen()); err != nil {
+	if err := errors.Join(run.CloseAll(held), listen()); err != nil {
 		t.Errorf("it is not free again: %v", err)
 	}
 	if r := b.do("down", "0"); r.code != 0 {
 		t.Errorf("down: code %d: %s", r.code, r.stderr)
 	}
-	if held := reserveAgain(b.kept[0], logger); held != nil {
+	if held := run.ReserveAgain(b.kept[0], logger); held != nil {
 		t.Errorf("%d ports of a run that is gone are held", len(held))
 	}
 	b.nothingLeft()
-}
-
-func TestSignalsGoToTheCommandWhileItRuns(t *testing.T) {
-	stopped := 0
-	i := &interrupts{stop: func() { stopped++ }}
-	var got []os.Signal
-	i.forward(func(s os.Signal) { got = append(got, s) })
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGINT, syscall.SIGUSR1} {
-		if i.take(s) {
-			t.Errorf("%v ends the process", s)
-		}
-	}
-	if len(got) != 3 || stopped != 0 {
-		t.Errorf("forwarded: %v, stopped %d times", got, stopped)
-	}
-	i.forward(nil)
-	if i.take(syscall.SIGUSR1) || stopped != 0 {
-		t.Error("SIGUSR1 is taken for a wish to stop")
-	}
-	if i.take(syscall.SIGTERM) || stopped != 1 || i.exitCode() != 143 {
-		t.Errorf("first signal: stopped %d times, exit code %d", stopped, i.exitCode())
-	}
-	if !i.take(syscall.SIGINT) {
-		t.Error("the second signal waits")
-	}
-}
-
-func TestASignalThatComesBeforeTheCommandIsNotLost(t *testing.T) {
-	i := &interrupts{stop: func() {}}
-	p := &program{signals: i, stdin: strings.NewReader(""), stdout: &syncBuffer{}, stderr: &syncBuffer{}}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	i.take(syscall.SIGTERM)
-	if code, err := p.command(ended, []string{"sleep", "1000"}, os.Environ()); code != 143 || err != nil {
-		t.Errorf("after a signal: %d, %v", code, err)
-	}
-	// From then on they are the command's, also those that come before it is there.
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			i.mu.Lock()
-			to := i.to
-			i.mu.Unlock()
-			if to != nil {
-				i.take(syscall.SIGTERM) // SIGINT may be ignored, or be that of a terminal
-				return
-			}
-		}
-	}()
-	if code, err := p.command(t.Context(), []string{"sleep", "1000"}, os.Environ()); code != 143 || err != nil {
-		t.Errorf("%d, %v", code, err)
-	}
-	<-done
 }
 
 // sleeper finds the child of a process that has become sleep.
@@ -770,7 +680,7 @@ func sleeper(parent int) (pid int, err error) {
 func TestACommandDiesWithTheProcessThatRunsIt(t *testing.T) {
 	if os.Getenv("TEST_RUN_A_COMMAND") != "" {
 		p := newProgram()
-		_, _ = p.command(context.Background(), []string{"sleep", "1000"}, os.Environ())
+		_, _ = run.NewCommands(p).Command(context.Background(), []string{"sleep", "1000"}, os.Environ())
 		return
 	}
 	exe, err := os.Executable()

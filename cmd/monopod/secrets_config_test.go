@@ -3,20 +3,23 @@ package main
 import (
 	"errors"
 	"io/fs"
-	"monopod/internal/testfiles"
-	"monopod/runner/runtimetest"
 	"os"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
+	"monopod/runner/runtimetest"
 )
 
 // TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting: who checks a configuration is told all the same.
 func TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "imageCredentialProviderConfig: providers.yaml")
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	const head = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1"
 	file := d.path("providers.yaml")
 	put := func(text string) {
@@ -36,18 +39,18 @@ func TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting(t *testing.T) {
 		head + ", matchImage: [other]}\n": `unknown field "matchImage"`,
 	} {
 		put(text)
-		if r := d.cmd("config", "--config", d.path("config.yaml")); r.code != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, d.path("config.yaml")+":8: imageCredentialProviderConfig: ") || !strings.Contains(r.stderr, want) {
+		if r := d.cmd("config", "--config", d.path("config.yaml")); r.code != program.ExitUsage || r.stdout != "" || !strings.Contains(r.stderr, d.path("config.yaml")+":8: imageCredentialProviderConfig: ") || !strings.Contains(r.stderr, want) {
 			t.Errorf("%q: config: %+v", text, r)
 		}
-		if r := d.cmd("install", "--config", d.path("config.yaml")); r.code != exitUsage || !strings.Contains(r.stderr, want) {
+		if r := d.cmd("install", "--config", d.path("config.yaml")); r.code != program.ExitUsage || !strings.Contains(r.stderr, want) {
 			t.Errorf("%q: install: %+v", text, r)
 		}
-		if r := d.cmd("status"); r.code != exitOK || !strings.Contains(r.stdout, "\nwarning: ") || !strings.Contains(r.stdout, want) {
+		if r := d.cmd("status"); r.code != program.ExitOK || !strings.Contains(r.stdout, "\nwarning: ") || !strings.Contains(r.stdout, want) {
 			t.Errorf("%q: status: %+v", text, r)
 		}
 	}
 	put(head + "}\n") // its plug-in may come later
-	if r := d.cmd("config", "--config", d.path("config.yaml")); r.code != exitOK || !strings.Contains(r.stderr, "warning: credential provider p: stat "+d.path("p")) {
+	if r := d.cmd("config", "--config", d.path("config.yaml")); r.code != program.ExitOK || !strings.Contains(r.stderr, "warning: credential provider p: stat "+d.path("p")) {
 		t.Errorf("without the plug-in: config: %+v", r)
 	}
 	if r := d.cmd("status"); !strings.Contains(r.stdout, "\nwarning: credential provider p: stat "+d.path("p")) {
@@ -101,7 +104,7 @@ func TestNoNamedFileIsWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.put("pod.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("pod.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	r := d.cmd("config", "--config", d.path("config.yaml"))
 	if n := strings.Count(r.stderr, "not a regular file"); n != 3 {
 		t.Errorf("config says %d times, want 3, that a file is none:\n%s", n, r.stderr)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"monopod/internal/config"
-	"monopod/internal/testfiles"
 	"os"
 	"strings"
 	"sync"
@@ -15,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/host"
+	"monopod/internal/testfiles"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -84,7 +86,7 @@ func (l *standInLogind) Next(ctx context.Context) (bool, error) {
 func (l *standInLogind) Close() error { return nil }
 
 // held waits until so many locks are held.
-func (l *standInLogind) held(d *daemon, locks, taken int) {
+func (l *standInLogind) held(d *testDaemon, locks, taken int) {
 	d.t.Helper()
 	d.eventually(fmt.Sprintf("%d locks are held", locks), func() error {
 		l.mu.Lock()
@@ -97,19 +99,19 @@ func (l *standInLogind) held(d *daemon, locks, taken int) {
 }
 
 // goingDown is a daemon on a machine with a logind.
-func goingDown(t *testing.T, config ...string) (*daemon, *standInLogind) {
+func goingDown(t *testing.T, config ...string) (*testDaemon, *standInLogind) {
 	t.Helper()
 	d := newDaemon(t, config...)
 	l := &standInLogind{next: make(chan bool), most: 5 * time.Second}
 	h, _ := standInHost(t, d.dir, false)
 	tries := 0
-	h.connect = func(context.Context) (logind, error) {
+	h.Connect = func(context.Context) (host.Logind, error) {
 		if tries++; tries == 1 && strings.Contains(t.Name(), "Later") {
 			return nil, errors.New("no bus yet")
 		}
 		return l, nil
 	}
-	d.prog.host = h
+	d.prog.Host = h
 	return d, l
 }
 
@@ -156,9 +158,9 @@ func TestAShutdownStopsPodsByPriorityThenLetsTheMachineGo(t *testing.T) {
 	}
 	// It is started again while the machine goes down: nothing is started.
 	d.end()
-	d.prog.host.booted = d.path("none") // it is too late for logind
-	open := d.prog.machine.open
-	d.prog.machine.open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (Runtime, error) {
+	d.prog.Host.Booted = d.path("none") // it is too late for logind
+	open := d.prog.Machine.Open
+	d.prog.Machine.Open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (daemon.Runtime, error) {
 		if !strings.Contains(d.log.String(), "the machine was shutting down when monopod ended") {
 			t.Error("pods could be started before it is known that the machine is going down")
 		}
@@ -169,7 +171,7 @@ func TestAShutdownStopsPodsByPriorityThenLetsTheMachineGo(t *testing.T) {
 	d.phase("late", "NodeShutdown")
 	// The machine has been started again: another boot.
 	d.end()
-	d.prog.machine.open = open
+	d.prog.Machine.Open = open
 	testfiles.Write(t, d.path("root", "graceful_node_shutdown_state"), strings.Replace(marker, `"boot":"`, `"boot":"another-`, 1))
 	d.start()
 	for _, name := range []string{"usual", "vital", "late"} {
@@ -213,7 +215,7 @@ func TestLogindIsFoundLater(t *testing.T) {
 
 func TestWithoutLogindASignalStopsPods(t *testing.T) {
 	d, _ := goingDown(t, "shutdownGracePeriod: 1s")
-	d.prog.host.booted = d.path("none")
+	d.prog.Host.Booted = d.path("none")
 	d.put("web.yaml", podText("web", runtimetest.ScriptServe, 0))
 	d.start()
 	d.phase("web", "Running")
@@ -233,16 +235,5 @@ func TestWithoutLogindASignalStopsPods(t *testing.T) {
 	d.phase("web", "Running")
 	if _, err := os.Stat(d.path("root", "graceful_node_shutdown_state")); !os.IsNotExist(err) {
 		t.Errorf("the marker stays: %v", err)
-	}
-}
-
-func TestWhatDoesNotStopInTimeIsNamed(t *testing.T) {
-	t.Parallel()
-	log := &syncBuffer{}
-	g := newGate(nil, newBoard(), slog.New(slog.DiscardHandler))
-	s := &shutdown{gate: g, groups: []config.ShutdownGroup{{Grace: time.Millisecond}}, log: slog.New(slog.NewTextHandler(log, nil)), tell: func(string, string, string) {}, marker: shutdownMarker{path: t.TempDir() + "/none/marker"}}
-	s.stop(t.Context(), "a test") // nothing is known of any pod
-	if !g.isEnding() || !strings.Contains(log.String(), "the machine may go down") {
-		t.Errorf("%s", log)
 	}
 }

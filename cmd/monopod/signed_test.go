@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"monopod/internal/testfiles"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -26,7 +25,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"monopod/internal/daemontest"
 	"monopod/internal/loopback"
+	"monopod/internal/testfiles"
 	"monopod/runner/runtimetest"
 )
 
@@ -49,7 +50,7 @@ func (m minisigner) sign(body string, version int) string {
 	return string(minisign.SignWithComments(m.key, []byte(body), fmt.Sprintf("version:%d", version), "of a test"))
 }
 
-func (d *daemon) runs(name string) {
+func (d *testDaemon) runs(name string) {
 	d.t.Helper()
 	d.eventually(name+" runs", func() error {
 		if r := d.cmd("get", "pod", name); !strings.Contains(r.stdout, "Running") {
@@ -60,7 +61,7 @@ func (d *daemon) runs(name string) {
 }
 
 // again restarts the daemon, which asks its sources at once then.
-func (d *daemon) again() {
+func (d *testDaemon) again() {
 	d.t.Helper()
 	d.end()
 	d.start()
@@ -69,7 +70,7 @@ func (d *daemon) again() {
 func TestOnlyWhatIsSignedRuns(t *testing.T) {
 	t.Parallel()
 	key, foreign := newMinisigner(t), newMinisigner(t)
-	first, second := podYAML("first", runtimetest.ScriptServe), podYAML("second", runtimetest.ScriptServe)
+	first, second := daemontest.PodYAML("first", runtimetest.ScriptServe), daemontest.PodYAML("second", runtimetest.ScriptServe)
 	web := newManifestServer(t, map[string]string{"/pods.yaml": first})
 	d := newDaemon(t, fmt.Sprintf("sources: [{name: fleet, url: %q, signature: {kind: minisign, keys: [%s]}}]", web.URL+"/pods.yaml", key.public))
 	d.start()
@@ -120,12 +121,12 @@ func TestPodsComeFromARegistryAndStartOfflineFromTheCopy(t *testing.T) {
 	srv.Start()
 	t.Cleanup(srv.Close)
 	ref := strings.TrimPrefix(srv.URL, "http://") + "/fleet/pods:stable"
-	shelve(t, ref, podYAML("first", runtimetest.ScriptServe))
+	shelve(t, ref, daemontest.PodYAML("first", runtimetest.ScriptServe))
 	d := newDaemon(t, fmt.Sprintf("sources: [{name: fleet, url: %q}]", "oci://"+ref))
 	d.start()
 	d.runs("first")
 	d.shows("oci://"+ref, "get", "sources")
-	shelve(t, ref, podYAML("second", runtimetest.ScriptServe))
+	shelve(t, ref, daemontest.PodYAML("second", runtimetest.ScriptServe))
 	d.again()
 	d.runs("second")
 	d.gone("first")
@@ -158,7 +159,7 @@ func TestSignaturesAndRegistriesOfTheConfigurationAreChecked(t *testing.T) {
 		t.Run(entry, func(t *testing.T) {
 			dir := t.TempDir()
 			testfiles.Write(t, filepath.Join(dir, "config.yaml"), "sources: [{name: a, "+entry+"}]\n")
-			if _, err := loadIn(dir); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := daemontest.LoadIn(dir); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		})
@@ -191,13 +192,13 @@ func TestTheExampleOfSigningMakesWhatIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := podYAML("signed", runtimetest.ScriptServe)
+	pod := daemontest.PodYAML("signed", runtimetest.ScriptServe)
 	web := newManifestServer(t, map[string]string{"/pods.dsse.json": sign(pod, "1")})
 	config := strings.NewReplacer("https://fleet.example/pods.dsse.json", web.URL+"/pods.dsse.json", "KEY", base64.StdEncoding.EncodeToString(public)).Replace(string(example))
 	d := newDaemon(t, config)
 	d.start()
 	d.runs("signed")
-	web.body.Store(&map[string]string{"/pods.dsse.json": sign(podYAML("newer", runtimetest.ScriptServe), "2")})
+	web.body.Store(&map[string]string{"/pods.dsse.json": sign(daemontest.PodYAML("newer", runtimetest.ScriptServe), "2")})
 	d.again()
 	d.runs("newer")
 	web.body.Store(&map[string]string{"/pods.dsse.json": sign(pod, "1")})

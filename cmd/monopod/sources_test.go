@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"monopod/internal/testfiles"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,7 +12,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"monopod/internal/daemontest"
 	"monopod/internal/loopback"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
@@ -45,7 +47,7 @@ func newManifestServer(t *testing.T, body map[string]string) *manifestServer {
 }
 
 // gone waits until there is no pod of that name.
-func (d *daemon) gone(name string) {
+func (d *testDaemon) gone(name string) {
 	d.t.Helper()
 	d.eventually(name+" is gone", func() error {
 		if r := d.cmd("get", "pods"); r.code != 0 || strings.Contains(r.stdout, name) {
@@ -58,9 +60,9 @@ func (d *daemon) gone(name string) {
 func TestPodsOfSeveralURLsStartOfflineFromTheirCopiesAndGoWithTheirSource(t *testing.T) {
 	t.Parallel()
 	web := newManifestServer(t, map[string]string{
-		"/static": podYAML("static", runtimetest.ScriptServe),
-		"/fleet":  podYAML("fleet", runtimetest.ScriptServe) + "---\n" + podYAML("both", runtimetest.ScriptServe),
-		"/site":   podYAML("site", runtimetest.ScriptServe) + "---\n" + podYAML("both", runtimetest.ScriptServe),
+		"/static": daemontest.PodYAML("static", runtimetest.ScriptServe),
+		"/fleet":  daemontest.PodYAML("fleet", runtimetest.ScriptServe) + "---\n" + daemontest.PodYAML("both", runtimetest.ScriptServe),
+		"/site":   daemontest.PodYAML("site", runtimetest.ScriptServe) + "---\n" + daemontest.PodYAML("both", runtimetest.ScriptServe),
 	})
 	fleet := fmt.Sprintf("{name: fleet, url: %q}", web.URL+"/fleet")
 	both := fmt.Sprintf("sources: [%s, {name: site, url: %q}]", fleet, web.URL+"/site")
@@ -112,7 +114,7 @@ func TestPodsOfSeveralURLsStartOfflineFromTheirCopiesAndGoWithTheirSource(t *tes
 }
 
 func TestOneBadObjectOfAURLDoesNotStopTheOthers(t *testing.T) {
-	good, bad := podYAML("good", runtimetest.ScriptServe), strings.Replace(podYAML("bad", runtimetest.ScriptServe), "containers", "containrs", 1)
+	good, bad := daemontest.PodYAML("good", runtimetest.ScriptServe), strings.Replace(daemontest.PodYAML("bad", runtimetest.ScriptServe), "containers", "containrs", 1)
 	web := newManifestServer(t, map[string]string{"/parts": good + "---\n" + bad, "/whole": strings.ReplaceAll(good+"---\n"+bad, "good", "whole")})
 	d := newDaemon(t, fmt.Sprintf("sources: [{name: parts, url: %q}, {name: whole, url: %q, atomic: true}]", web.URL+"/parts", web.URL+"/whole"))
 	d.start()
@@ -141,7 +143,7 @@ func TestTheSourcesInTheDocsAreAConfiguration(t *testing.T) {
 	}
 	dir := t.TempDir()
 	testfiles.Write(t, dir+"/config.yaml", text)
-	cfg, err := loadIn(dir)
+	cfg, err := daemontest.LoadIn(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +154,7 @@ func TestTheSourcesInTheDocsAreAConfiguration(t *testing.T) {
 
 func TestASourceThatIsRenamedKeepsItsPods(t *testing.T) {
 	t.Parallel()
-	web := newManifestServer(t, map[string]string{"/fleet": podYAML("web", runtimetest.ScriptServe)})
+	web := newManifestServer(t, map[string]string{"/fleet": daemontest.PodYAML("web", runtimetest.ScriptServe)})
 	d := newDaemon(t, fmt.Sprintf("sources: [{name: fleet, url: %q, period: 1s}]", web.URL+"/fleet"))
 	d.start()
 	d.shows("Running", "get", "pod", "web")
@@ -166,21 +168,21 @@ func TestASourceThatIsRenamedKeepsItsPods(t *testing.T) {
 	}
 	testfiles.Write(t, d.path("config.yaml"), strings.Replace(string(config), "name: fleet,", "name: fleet2,", 1))
 	web.body.Store(&map[string]string{}) // the new source has no answer yet
-	d.put("other.yaml", podYAML("other", runtimetest.ScriptServe))
+	d.put("other.yaml", daemontest.PodYAML("other", runtimetest.ScriptServe))
 	d.start()
 	d.shows("Running", "get", "pod", "other") // what is known has been carried out
 	d.shows("Unreachable", "get", "sources")
 	if _, err := os.Stat(d.path("root", "sources", "fleet")); err != nil {
 		t.Errorf("the copy of the old name was removed before the new one was read: %v", err)
 	}
-	more := podYAML("more", runtimetest.ScriptServe)
-	web.body.Store(&map[string]string{"/fleet": more + "---\n" + strings.Replace(podYAML("web", runtimetest.ScriptServe), "containers", "containrs", 1)})
+	more := daemontest.PodYAML("more", runtimetest.ScriptServe)
+	web.body.Store(&map[string]string{"/fleet": more + "---\n" + strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "containers", "containrs", 1)})
 	d.shows("Running", "get", "pod", "more")
 	d.shows("unknown field", "get", "sources") // a mistake in its first answer hides the pod that runs
 	if now := d.fake.State(key); now.Sandbox == nil || now.Containers[0].ID != was.Containers[0].ID {
 		t.Errorf("the pod was %+v and is %+v", was, now)
 	}
-	web.body.Store(&map[string]string{"/fleet": podYAML("web", runtimetest.ScriptServe) + "---\n" + more})
+	web.body.Store(&map[string]string{"/fleet": daemontest.PodYAML("web", runtimetest.ScriptServe) + "---\n" + more})
 	d.eventually("the copy of the old name is gone", func() error {
 		if _, err := os.Stat(d.path("root", "sources", "fleet")); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("it is there: %w", err)
@@ -197,15 +199,15 @@ func TestARunningPodStaysWhenItsFileIsBrokenAtTheStartAndALowerSourceHasAnOlderO
 	t.Parallel()
 	d := newDaemon(t, "autoRollback: {enabled: true, readyDeadline: 1h, soak: 0s}")
 	d.start()
-	older, newer := podYAML("web", runtimetest.ScriptServe), strings.Replace(podYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1)
-	if r := d.cmd("apply", "-f", d.file("web.yaml", older)); r.code != exitOK {
+	older, newer := daemontest.PodYAML("web", runtimetest.ScriptServe), strings.Replace(daemontest.PodYAML("web", runtimetest.ScriptServe), "app:1", "app:2", 1)
+	if r := d.cmd("apply", "-f", d.file("web.yaml", older)); r.code != program.ExitOK {
 		t.Fatal(r.stderr)
 	}
 	d.shows("Running", "get", "pod", "web")
 	d.put("web.yaml", newer)
 	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: many}\nspec:\n  replicas: %d\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n" +
 		"    spec: {containers: [{name: c, image: \"example.com/many:%d\", command: [sh, -c, \"" + runtimetest.ScriptServe + "\"]}]}\n"
-	if r := d.cmd("apply", "-f", d.file("many.yaml", fmt.Sprintf(deployment, 2, 1)), "--wait"); r.code != exitOK {
+	if r := d.cmd("apply", "-f", d.file("many.yaml", fmt.Sprintf(deployment, 2, 1)), "--wait"); r.code != program.ExitOK {
 		t.Fatal(r.stderr)
 	}
 	d.put("many.yaml", fmt.Sprintf(deployment, 1, 2))
@@ -244,7 +246,7 @@ func TestARunningPodStaysWhenItsFileIsBrokenAtTheStartAndALowerSourceHasAnOlderO
 
 	d.put("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {contain")
 	d.put("many.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: many}\nspec: {repl")
-	d.put("other.yaml", podYAML("other", runtimetest.ScriptServe)+"---\n"+strings.ReplaceAll(fmt.Sprintf(deployment, 1, 1), "name: many", "name: few"))
+	d.put("other.yaml", daemontest.PodYAML("other", runtimetest.ScriptServe)+"---\n"+strings.ReplaceAll(fmt.Sprintf(deployment, 1, 1), "name: many", "name: few"))
 	d.start()
 	d.shows("Running", "get", "pod", "other") // what is known has been carried out
 	d.shows("Running", "get", "pod", "few-0")

@@ -78,8 +78,8 @@ func TestTop(t *testing.T) {
 	} {
 		p := newProgram()
 		var out, errs bytes.Buffer
-		p.stdout, p.stderr = &out, &errs
-		code := p.run(t.Context(), append([]string{"top", "--socket", dir + "/s"}, strings.Fields(args)...))
+		p.Stdout, p.Stderr = &out, &errs
+		code := NewCommands(p).run(t.Context(), append([]string{"top", "--socket", dir + "/s"}, strings.Fields(args)...))
 		got := result{regexp.MustCompile(` +`).ReplaceAllString(out.String(), " "), errs.String(), code}
 		if args == "node" {
 			got.stdout = regexp.MustCompile(`n1 \d+m`).ReplaceAllString(got.stdout, "n1 N")
@@ -91,8 +91,8 @@ func TestTop(t *testing.T) {
 	// With --watch it goes on until it is interrupted.
 	ctx, stop := context.WithCancel(t.Context())
 	p := newProgram()
-	p.stdout = writerFunc(func(b []byte) (int, error) { stop(); return len(b), nil })
-	if code := p.run(ctx, []string{"top", "node", "-w", "--socket", dir + "/s"}); code != 0 {
+	p.Stdout = writerFunc(func(b []byte) (int, error) { stop(); return len(b), nil })
+	if code := NewCommands(p).run(ctx, []string{"top", "node", "-w", "--socket", dir + "/s"}); code != 0 {
 		t.Error(code)
 	}
 }

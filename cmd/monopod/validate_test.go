@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+
+	"monopod/internal/cli"
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
 )
 
 // TestValidateStories runs testdata/validate/*.txtar: files, "stdin", "args" (one line each; relative to the
@@ -47,8 +51,8 @@ func TestValidateStories(t *testing.T) {
 				}
 			}
 			var out, errs bytes.Buffer
-			p := &program{stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, euid: func() int { return 1000 }}
-			code := p.run(t.Context(), args)
+			p := &program.Program{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Euid: func() int { return 1000 }}
+			code := NewCommands(p).run(t.Context(), args)
 			got := strings.ReplaceAll(fmt.Sprintf("%s[stderr]\n%s[exit code %d]\n", &out, &errs, code), dir+"/", "")
 			got = ownText(strings.ReplaceAll(got, dir, "$DIR"))
 			if testfiles.Update() {
@@ -71,8 +75,8 @@ func TestValidateReportsWhatItCannotRead(t *testing.T) {
 	}
 	testfiles.Write(t, filepath.Join(dir, "big.yaml"), "#"+strings.Repeat("x", 11<<20))
 	var out, errs bytes.Buffer
-	p := &program{stdout: &out, stderr: &errs}
-	if code := p.run(t.Context(), []string{"validate", dir}); code != exitError {
+	p := &program.Program{Stdout: &out, Stderr: &errs}
+	if code := NewCommands(p).run(t.Context(), []string{"validate", dir}); code != program.ExitError {
 		t.Errorf("exit code %d", code)
 	}
 	for _, want := range []string{"dangling.yaml: no such file or directory\n", "big.yaml: "} {
@@ -84,16 +88,16 @@ func TestValidateReportsWhatItCannotRead(t *testing.T) {
 
 func TestValidateAsJSONIsCompleteAlsoForErrors(t *testing.T) {
 	dir := t.TempDir()
-	testfiles.Write(t, filepath.Join(dir, "a.yaml"), podYAML("a", "x"))
+	testfiles.Write(t, filepath.Join(dir, "a.yaml"), daemontest.PodYAML("a", "x"))
 	testfiles.Write(t, filepath.Join(dir, "b.yaml"), "kind: Pod\n")
 	var out, errs bytes.Buffer
-	p := &program{stdout: &out, stderr: &errs}
-	code := p.run(t.Context(), []string{"validate", "-o", "json", dir})
-	var v validateAnswer
+	p := &program.Program{Stdout: &out, Stderr: &errs}
+	code := NewCommands(p).run(t.Context(), []string{"validate", "-o", "json", dir})
+	var v cli.ValidateAnswer
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	if code != exitError || v.Valid || errs.Len() > 0 || len(v.Files) != 2 || len(v.Files[0].Pods) != 1 || len(v.Files[1].Errors) == 0 || v.Files[1].Errors[0].Line == 0 {
+	if code != program.ExitError || v.Valid || errs.Len() > 0 || len(v.Files) != 2 || len(v.Files[0].Pods) != 1 || len(v.Files[1].Errors) == 0 || v.Files[1].Errors[0].Line == 0 {
 		t.Errorf("code %d, stderr %q:\n%s", code, &errs, &out)
 	}
 }

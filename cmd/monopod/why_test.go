@@ -6,24 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"monopod/internal/config"
-	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"monopod/internal/boottime"
-	"monopod/manifests"
-	"monopod/node/events"
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/daemontest"
+	"monopod/internal/program"
+	"monopod/internal/testfiles"
 	"monopod/node/why"
-	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
 )
@@ -60,58 +54,8 @@ func TestWhatWhyPrints(t *testing.T) {
 	}
 }
 
-func TestWhichPodsANameMayMean(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0", OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "web"}}}}
-	for name, want := range map[string]bool{"web-0": true, "web": true, "other": false, "we": false, "": false} {
-		if got := mayMean(pod, "default", name); got != want {
-			t.Errorf("%q may mean it: %t", name, got)
-		}
-		if mayMean(pod, "elsewhere", name) {
-			t.Errorf("%q in another namespace may mean it", name)
-		}
-	}
-}
-
-// TestOfOtherPodsNothingIsLookedUp: there may be thousands of them.
-func TestOfOtherPodsNothingIsLookedUp(t *testing.T) {
-	var pods []*manifests.Pod
-	for _, name := range []string{"web", "other"} {
-		loaded, err := manifests.Load("/m/"+name+".yaml", []byte(podYAML(name, "x")), manifests.Options{Source: config.SourceFile})
-		if err != nil {
-			t.Fatal(err)
-		}
-		pods = append(pods, loaded...)
-	}
-	b := newBoard()
-	b.rollouts = rollout.New(rollout.Config{Log: slog.New(slog.DiscardHandler), Clock: func() boottime.Moment { return boottime.Moment{Boot: "b", Since: time.Hour} }})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended, handed := make(chan error, 1), make(chan struct{})
-	go func() { ended <- b.rollouts.Run(ctx) }()
-	b.rollouts.Update(rollout.Wanted{Pods: pods, Hand: func([]*manifests.Pod) { close(handed) }})
-	<-handed
-	b.blind(errors.New("no runtime"))
-	b.publish(watcher.Desired{Pods: pods})
-	e := &explainer{board: b, now: time.Now, events: events.New(events.Config{Dir: t.TempDir()})}
-	for name, want := range map[string]map[string]int{"web": {"web": 1, "other": 0}, "": {"web": 1, "other": 1}} {
-		f, err := e.facts(ctx, "default", name)
-		got := map[string]int{}
-		for _, p := range f.Pods {
-			if got[p.Object.Name] = p.Revision; p.Where == "" {
-				t.Errorf("%s is nowhere", p.Object.Name)
-			}
-		}
-		if err != nil || !maps.Equal(got, want) {
-			t.Errorf("about %q: revisions %v, %v", name, got, err)
-		}
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
 // whyJSON is `why -o json`.
-func (d *daemon) whyJSON(args ...string) why.Answer {
+func (d *testDaemon) whyJSON(args ...string) why.Answer {
 	d.t.Helper()
 	r := d.cmd(append([]string{"why", "-o", "json"}, args...)...)
 	var a why.Answer
@@ -123,7 +67,7 @@ func (d *daemon) whyJSON(args ...string) why.Answer {
 
 func TestWhyWithoutANameCoversAllThatIsNotFine(t *testing.T) {
 	d := newDaemon(t)
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.start()
 	d.shows("all is fine: 1 pod", "why")
 	if a := d.whyJSON(); !a.Fine || len(a.Chains) != 0 {
@@ -131,7 +75,7 @@ func TestWhyWithoutANameCoversAllThatIsNotFine(t *testing.T) {
 	}
 	d.put("web.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web\n")
 	d.shows("default/web goes on by what it said before", "why")
-	d.put("crash.yaml", podYAML("crash", runtimetest.ScriptFail))
+	d.put("crash.yaml", daemontest.PodYAML("crash", runtimetest.ScriptFail))
 	d.shows("exit code 3", "why")
 	a := d.whyJSON()
 	if a.Fine || len(a.Chains) != 2 || a.Chains[0].Reason != why.InputRefused || a.Chains[1].Pod != "default/crash" || a.Chains[1].Reason != why.Exited {
@@ -145,10 +89,10 @@ func TestWhyWithoutANameCoversAllThatIsNotFine(t *testing.T) {
 func TestWhyAnswersWhileContainersCannotBeSeen(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "containerRuntimeEndpoint: unix:///no/such.sock")
-	d.prog.machine.open = func(context.Context, *config.Loaded, *slog.Logger) (Runtime, error) {
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
 		return nil, errors.New("containerd: connection refused")
 	}
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.put("broken.yaml", "kind: Pod\nmetadata: {name: broken}\n")
 	d.start()
 	r := d.shows("systemctl status containerd", "why")
@@ -164,16 +108,16 @@ func TestWhyAnswersWhileContainersCannotBeSeen(t *testing.T) {
 
 func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	d := newDaemon(t)
-	d.put("web.yaml", podYAML("web", runtimetest.ScriptServe))
+	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 	d.put("broken.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: broken}\nspec:\n  containers:\n  - {name: c, imag: x}\n")
 	testfiles.Write(t, d.path("logs", "pods", "default_web_u1", "a", "0.log"), "2026-01-01T00:00:01Z stdout F from the first run\n")
 	testfiles.Write(t, d.path("logs", "pods", "default_webs_u2", "a", "0.log"), "2026-01-01T00:00:02Z stdout F of somebody else\n")
 	ask := func(args ...string) result {
 		p := d.program()
-		p.env.Environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
-		var out, errs syncBuffer
-		p.stdout, p.stderr = &out, &errs
-		return result{code: p.run(t.Context(), append([]string{"why"}, args...)), stdout: out.String(), stderr: errs.String()}
+		p.Env.Environ = []string{"MONOPOD_CONFIG=" + d.path("config.yaml")}
+		var out, errs daemontest.SyncBuffer
+		p.Stdout, p.Stderr = &out, &errs
+		return result{code: NewCommands(p).run(t.Context(), append([]string{"why"}, args...)), stdout: out.String(), stderr: errs.String()}
 	}
 	for name, c := range map[string]struct{ args, wants []string }{
 		"everything":      {nil, []string{"monopod does not run", "start it: `monopod run --config ", "broken.yaml is refused", `did you mean "image"?`, "from the first run"}},
@@ -188,7 +132,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 					t.Errorf("%q is not in\n%s%s", want, r.stdout, r.stderr)
 				}
 			}
-			if r.code != exitOK || strings.Contains(r.stdout, "of somebody else") {
+			if r.code != program.ExitOK || strings.Contains(r.stdout, "of somebody else") {
 				t.Errorf("exit code %d\n%s", r.code, r.stdout)
 			}
 		})
@@ -204,17 +148,17 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 		"by its socket in the environment": {nil, []string{"MONOPOD_SOCKET=" + d.path("other.sock")}, "name its configuration with --config", "from the first run"},
 	} {
 		p := d.program()
-		p.env.Environ = c.environ
-		out := &syncBuffer{}
-		p.stdout, p.stderr = out, out
-		if code := p.run(t.Context(), append([]string{"why", "web"}, c.args...)); code != exitOK || !strings.Contains(out.String(), c.want) || strings.Contains(out.String(), c.not) {
+		p.Env.Environ = c.environ
+		out := &daemontest.SyncBuffer{}
+		p.Stdout, p.Stderr = out, out
+		if code := NewCommands(p).run(t.Context(), append([]string{"why", "web"}, c.args...)); code != program.ExitOK || !strings.Contains(out.String(), c.want) || strings.Contains(out.String(), c.not) {
 			t.Errorf("%s: code %d\n%s", name, code, out)
 		}
 	}
 	p := d.program()
-	out := &syncBuffer{}
-	p.stdout, p.stderr, p.env.Environ = out, out, nil
-	if code := p.run(t.Context(), []string{"events", "--socket", d.path("other.sock")}); code != exitError || !strings.Contains(out.String(), "give --record") || strings.Contains(out.String(), "These are the events") {
+	out := &daemontest.SyncBuffer{}
+	p.Stdout, p.Stderr, p.Env.Environ = out, out, nil
+	if code := NewCommands(p).run(t.Context(), []string{"events", "--socket", d.path("other.sock")}); code != program.ExitError || !strings.Contains(out.String(), "give --record") || strings.Contains(out.String(), "These are the events") {
 		t.Errorf("events of another instance: code %d\n%s", code, out)
 	}
 	config, err := os.ReadFile(d.path("config.yaml"))
@@ -223,7 +167,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 	}
 	testfiles.Write(t, d.path("config.yaml"), string(config)+"sources:\n- {name: fleet, url: 'https://fleet.example/pods.yaml'}\n- {name: silent, url: 'https://silent.example/pods.yaml'}\n")
 	kept := watcher.NewCopy(d.path("root", "sources", "fleet"))
-	if err := kept.Save(&watcher.Kept{Body: []byte(podYAML("far", runtimetest.ScriptServe))}); err != nil {
+	if err := kept.Save(&watcher.Kept{Body: []byte(daemontest.PodYAML("far", runtimetest.ScriptServe))}); err != nil {
 		t.Fatal(err)
 	}
 	if r := ask("far"); !strings.Contains(r.stdout, "default/far cannot be asked about") || !strings.Contains(r.stdout, "https://fleet.example/pods.yaml:1") {
@@ -236,7 +180,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	testfiles.Write(t, d.path("config.yaml"), "nonsense: 1\n")
-	if r := ask(); r.code != exitOK || !strings.Contains(r.stdout, "its configuration is not right") || !strings.Contains(r.stdout, "nonsense") {
+	if r := ask(); r.code != program.ExitOK || !strings.Contains(r.stdout, "its configuration is not right") || !strings.Contains(r.stdout, "nonsense") {
 		t.Errorf("with a bad configuration: code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	if _, err := os.Stat(d.path("root")); !errors.Is(err, os.ErrNotExist) {
@@ -263,7 +207,7 @@ func TestEachCommandThatWhyNamesExists(t *testing.T) {
 			for _, m := range adviceOf.FindAllStringSubmatch(line, -1) {
 				words := strings.Fields(m[1])
 				p := newProgram()
-				cmd, rest, err := p.root().Find(words)
+				cmd, rest, err := NewCommands(p).root().Find(words)
 				if err != nil || !cmd.HasParent() {
 					if prose[words[0]] {
 						continue

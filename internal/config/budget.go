@@ -2,10 +2,11 @@ package config
 
 import (
 	"fmt"
-	"monopod/node/budget"
 	"path"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod/node/budget"
 )
 
 // Budgets that are smaller are mistakes: monopod would not get far.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"monopod/internal/testfiles"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"golang.org/x/tools/txtar"
+
+	"monopod/internal/testfiles"
 )
 
 // LoadIn loads the configuration of a directory with the given environment and command line.

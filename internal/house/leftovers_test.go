@@ -20,7 +20,7 @@ func sweepers() map[string]string {
 		"runner/ctrd/claims/book.go":        "Book.Clean at startup",
 		"runner/ctrd/image/refetch.go":      "ctrd: cleanTemps at startup",
 		"runner/ctrd/payload/payload.go":    "sweep at the next write; all of it goes with the pod",
-		"cmd/monopod/install.go":            "the next installation",
+		"internal/setup/install.go":         "the next installation",
 		"examples/mkimage/main.go":          once,
 	}
 }

@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/objects"
+	"monopod/internal/printer"
+	"monopod/internal/program"
+	"monopod/manifests"
+	"monopod/node"
+)
+
+// completionPatience is how long a shell waits for a word at most.
+const completionPatience = 2 * time.Second
+
+// completion knows the words of a command line that the daemon knows. Without a daemon there are none, and nobody hears of it.
+type completion struct{ p *program.Program }
+
+// answers returns what may come behind args.
+type answers func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string
+
+// AddCompletion has the shell ask for pods, containers, ports, namespaces and images.
+func (p Commands) AddCompletion(root *cobra.Command) {
+	k := completion{p.Program}
+	of := map[string]answers{
+		"exec": first(knownObjects), "attach": first(knownObjects), "logs": behind(first(knownObjects), knownContainers), "port-forward": behind(first(knownObjects), knownPorts),
+		"wait": knownObjects, "why": first(knownPods), "events": first(knownPods), "describe": anyKind(knownObjects), "history": kinds("pod"), "rollback": kinds("pod"), "diff": kinds("pod"),
+		"get": anyKind(fixed(program.KindWords()...)), "scale": first(knownObjects), "restart": first(knownObjects), "top": kinds("pods", "containers", "node"), "delete": anyKind(fixed(program.Plurals()...)), "pull": knownImages,
+	}
+	for _, cmd := range root.Commands() {
+		if w := of[cmd.Name()]; w != nil {
+			cmd.ValidArgsFunction = k.function(w, cobra.ShellCompDirectiveNoFileComp)
+		}
+		if cmd.Name() == "cp" {
+			cmd.ValidArgsFunction = k.function(knownPlaces, cobra.ShellCompDirectiveNoSpace)
+		}
+		for flag, w := range map[string]answers{"namespace": knownNamespaces, "container": knownContainers, "sort-by": fixed("cpu", "memory")} {
+			if cmd.Flags().Lookup(flag) != nil && cmd.Flags().Lookup("socket") != nil {
+				_ = cmd.RegisterFlagCompletionFunc(flag, k.function(w, cobra.ShellCompDirectiveNoFileComp)) // each once
+			}
+		}
+	}
+}
+
+// function asks a daemon for words.
+func (k completion) function(w answers, directive cobra.ShellCompDirective) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var o program.ClientFlags
+		o.Socket, _ = cmd.Flags().GetString("socket")
+		o.Namespace, _ = cmd.Flags().GetString("namespace")
+		quiet := *k.p
+		quiet.Stderr = io.Discard
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+		defer cancel()
+		all := w(ctx, quiet.Client(&o), o, args)
+		all = slices.DeleteFunc(slices.Clone(all), func(word string) bool { return !strings.HasPrefix(word, begun) || !printer.IsPlain(word) })
+		return all, directive
+	}
+}
+
+// first are words for the first argument.
+func first(w answers) answers {
+	return func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+		if len(args) > 0 {
+			return nil
+		}
+		return w(ctx, c, o, args)
+	}
+}
+
+// behind are words for the first argument and others for those behind it.
+func behind(head, rest answers) answers {
+	return func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+		if len(args) == 0 {
+			return head(ctx, c, o, args)
+		}
+		return rest(ctx, c, o, args)
+	}
+}
+
+func fixed(all ...string) answers {
+	return func(context.Context, *node.Client, program.ClientFlags, []string) []string { return all }
+}
+
+// kinds are words for the first argument, and pods for the next one, where it is about pods.
+func kinds(all ...string) answers {
+	return behind(fixed(all...), func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+		if len(args) > 1 || !program.IsPodWord(args[0]) && args[0] != "containers" {
+			return nil
+		}
+		return knownPods(ctx, c, o, args[1:])
+	})
+}
+
+// anyKind are words for the first argument, and behind a kind the names of its objects, behind KIND/NAME more of those.
+func anyKind(head answers) answers {
+	return func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+		if len(args) == 0 {
+			return head(ctx, c, o, nil)
+		}
+		kind, _, ok := objects.Find(args[0])
+		switch {
+		case strings.Contains(args[0], "/"):
+			return knownObjects(ctx, c, o, args)
+		case !ok:
+			return nil
+		case kind == "Pod":
+			return knownPods(ctx, c, o, args[1:])
+		}
+		var all []string
+		for _, i := range objectsOf(ctx, c, o, kind) {
+			name := nameOf(o, i)
+			if !slices.Contains(args[1:], name) {
+				all = append(all, name)
+			}
+		}
+		return all
+	}
+}
+
+// knownObjects are pods, and workloads and Services as KIND/NAME, that are not in args.
+func knownObjects(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+	all := knownPods(ctx, c, o, args)
+	for _, i := range objectsOf(ctx, c, o, "") {
+		word := strings.ToLower(i.Kind) + "/" + nameOf(o, i)
+		if slices.Contains(objects.InAll(), i.Kind) && !slices.Contains(args, word) {
+			all = append(all, word)
+		}
+	}
+	return all
+}
+
+// nameOf is a name as it is written: bare in the namespace that is meant, else with its own.
+func nameOf(o program.ClientFlags, i objects.Item) string {
+	name := i.Object.GetName()
+	if ns := i.Object.GetNamespace(); o.Namespace == "" && ns != "" && ns != "default" {
+		name = ns + "/" + name
+	}
+	return name
+}
+
+// objectsOf are the objects of a kind; empty: of all.
+func objectsOf(ctx context.Context, c *node.Client, o program.ClientFlags, kind string) []objects.Item {
+	found, err := c.Objects(ctx, node.ObjectQuery{Kind: kind, Namespace: o.Namespace})
+	if err != nil {
+		return nil
+	}
+	var all []objects.Item
+	for _, raw := range found {
+		if i, err := objects.Decode(raw); err == nil {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// knownPods are the names of pods that are not in args: bare in the namespace that is meant, else with theirs.
+func knownPods(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+	list, err := c.Pods(ctx, o.Namespace)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range list.Items {
+		name := list.Items[i].Name
+		if o.Namespace == "" && list.Items[i].Namespace != "default" {
+			name = list.Items[i].Namespace + "/" + name
+		}
+		if !slices.Contains(args, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// knownPlaces are pods to copy from or to; the shell knows files itself.
+func knownPlaces(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+	if len(args) > 1 || len(args) == 1 && isPlace(args[0]) {
+		return nil
+	}
+	var all []string
+	for _, name := range knownPods(ctx, c, o, nil) {
+		all = append(all, name+":")
+	}
+	return all
+}
+
+func isPlace(arg string) bool {
+	_, _, remote := splitPlace(arg)
+	return remote
+}
+
+// podOf is the pod that the first of the arguments names that names one.
+func podOf(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) *corev1.Pod {
+	for _, arg := range args {
+		if name, _, remote := splitPlace(arg); remote {
+			arg = name
+		}
+		key, err := o.PodArg([]string{arg})
+		if err != nil {
+			continue
+		}
+		if pod, err := c.Pod(ctx, key.Namespace, key.Name); err == nil {
+			return pod
+		}
+	}
+	return nil
+}
+
+func knownContainers(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+	pod := podOf(ctx, c, o, args)
+	if pod == nil || len(args) > 2 {
+		return nil
+	}
+	return node.ContainerNames(pod)
+}
+
+// knownPorts are those of a pod, by name where they have one.
+func knownPorts(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+	pod := podOf(ctx, c, o, args[:1])
+	if pod == nil {
+		return nil
+	}
+	var all []string
+	for container := range manifests.LastingContainers(&pod.Spec) {
+		for _, port := range container.Ports {
+			text := cmp.Or(port.Name, strconv.Itoa(int(port.ContainerPort)))
+			if (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP) && !slices.Contains(args, text) {
+				all = append(all, text)
+			}
+		}
+	}
+	return all
+}
+
+func knownNamespaces(ctx context.Context, c *node.Client, _ program.ClientFlags, _ []string) []string {
+	list, err := c.Pods(ctx, "")
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for i := range list.Items {
+		all = append(all, list.Items[i].Namespace)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func knownImages(ctx context.Context, c *node.Client, _ program.ClientFlags, args []string) []string {
+	list, err := c.Images(ctx)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for i := range list.Items {
+		for _, name := range list.Items[i].Names {
+			if !slices.Contains(args, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}

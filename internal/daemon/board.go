@@ -1,0 +1,348 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/internal/config"
+	"monopod/internal/offline"
+	"monopod/internal/printer"
+	"monopod/manifests"
+	"monopod/node"
+	"monopod/runner"
+	"monopod/runner/ctrd"
+	"monopod/runner/probe"
+	"monopod/runner/rollout"
+	"monopod/runner/workload"
+	"monopod/watcher"
+)
+
+// board is where the parts of an App meet: the watcher puts up what is desired, the pool of the open runtime
+// takes it from there, and the API reads both. It is node.Pods and node.Inputs.
+type board struct {
+	mu sync.Mutex
+	// desired is the latest value of the watcher; published says that there is one. objects are those of it.
+	desired   watcher.Desired
+	published bool
+	objects   *manifests.Objects
+	// rollouts stands between what is wanted and the pool.
+	rollouts *rollout.Controller
+	// pool is nil while no runtime is open; trouble says why then, once there is something to say.
+	pool    *runner.Pool
+	trouble error
+	// removals are the pods that the open runtime is still taking apart; nil: nothing is known of such.
+	removals func() []ctrd.Removal
+	// unseen are the pods that the runtime had when it was opened and that the pool has not looked at yet.
+	unseen map[manifests.Key]bool
+	// seen says that the pool has looked at every pod at least once.
+	seen bool
+	// expanding says that there are workloads, or have been: the pool is then updated by followWorkloads. expand
+	// wakes that.
+	expanding bool
+	expand    chan struct{}
+	// hashes are those of the manifests that have been carried out.
+	hashes manifestHashes
+	// graces are how long pods may take that are deleted elsewhere, by uid.
+	graces map[string]time.Duration
+	// conditions are those of bound pods that readiness gates look at, by uid.
+	conditions map[string][]corev1.PodCondition
+	// jobs are the ends of Jobs, by "namespace/name".
+	jobs map[string]string
+	// clashes are the pods of workloads that are not run because another one has their name.
+	clashes []workload.Clash
+	// lastRuns are the times of the schedule for which CronJobs last began a Job, by "namespace/name".
+	lastRuns map[string]time.Time
+	// readers are the subscriptions of the API.
+	readers map[chan struct{}]bool
+	// Stir is told each change of a pod. It does not block.
+	Stir func(runner.Change)
+}
+
+func newBoard() *board {
+	return &board{readers: map[chan struct{}]bool{}, hashes: manifestHashes{}, expand: make(chan struct{}, 1), Stir: func(runner.Change) {}}
+}
+
+// publish is called by the watcher with each new desired state.
+func (b *board) publish(d watcher.Desired) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.objects == nil || !slices.Equal(b.desired.Objects, d.Objects) {
+		b.objects = manifests.NewObjects(d.Objects)
+	}
+	b.desired, b.published = d, true
+	b.updateLocked()
+	b.notifyLocked()
+}
+
+func (b *board) updateLocked() {
+	if b.pool == nil || !b.published {
+		return
+	}
+	if len(b.desired.Workloads) > 0 || b.expanding {
+		b.expanding = true
+		b.expandLater()
+		return
+	}
+	b.rollouts.Update(toPool(b.pool, runner.Desired{
+		Pods: b.desired.Pods, Objects: b.objects, Removable: b.desired.Removable, Keeps: b.desired.Keeps,
+	}))
+}
+
+// expandLater asks for another look at the workloads.
+func (b *board) expandLater() {
+	select {
+	case b.expand <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+// attach makes the pool the one that is shown and kept up to date, until ctx ends. existing are the pods of
+// its runtime.
+func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manifests.Key) error {
+	b.rollouts.Blind()
+	changes := pool.Subscribe() // before it is told what is wanted: a pod may be gone at once
+	b.mu.Lock()
+	b.pool, b.trouble, b.unseen, b.seen = pool, nil, map[manifests.Key]bool{}, false
+	for _, key := range existing {
+		b.unseen[key] = true
+	}
+	pool.Graces(b.graces)
+	pool.Conditions(b.conditions)
+	b.updateLocked()
+	b.notifyLocked()
+	b.mu.Unlock()
+	return changes.Watch(ctx, func(c runner.Change) error {
+		b.Stir(c)
+		seen := sighting(c.Status)
+		if c.Gone {
+			seen = nil
+		}
+		b.rollouts.Observe(c.Key, seen)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if c.Gone || c.Status.Looked {
+			delete(b.unseen, c.Key)
+		}
+		b.notifyLocked()
+		if b.expanding {
+			b.expandLater()
+		}
+		return nil
+	})
+}
+
+// endpoints returns the pods and the Services; ok is false until each has been looked at, and while none can be seen.
+func (b *board) endpoints() (pods []*corev1.Pod, services []*corev1.Service, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pool == nil || !b.published {
+		return nil, nil, false
+	}
+	if b.seen = b.seen || b.pool.Seen(); !b.seen {
+		return nil, nil, false
+	}
+	for _, s := range b.pool.Pods() {
+		pods = append(pods, s.Pod)
+	}
+	for _, o := range b.desired.Objects {
+		if s, ok := o.Object.(*corev1.Service); ok {
+			services = append(services, s)
+		}
+	}
+	return pods, services, true
+}
+
+// leave says how many seconds pods have to stop that are deleted elsewhere, by uid.
+func (b *board) leave(seconds map[types.UID]int64) {
+	graces := make(map[string]time.Duration, len(seconds))
+	for uid, s := range seconds {
+		graces[string(uid)] = time.Duration(min(s, math.MaxInt32)) * time.Second
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.graces = graces
+	if b.pool != nil {
+		b.pool.Graces(graces)
+	}
+}
+
+// given notes the conditions that controllers have set on bound pods.
+func (b *board) given(byUID map[types.UID][]corev1.PodCondition) {
+	all := make(map[string][]corev1.PodCondition, len(byUID))
+	for uid, c := range byUID {
+		all[string(uid)] = c
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.conditions = all
+	if b.pool != nil {
+		b.pool.Conditions(all)
+	}
+}
+
+// noteJobs takes down which Jobs have ended, and how, and when CronJobs last ran.
+func (b *board) noteJobs(ends map[string]string, lastRuns map[string]time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lastRuns = lastRuns
+	if !maps.Equal(b.jobs, ends) {
+		b.jobs = ends
+		b.notifyLocked()
+	}
+}
+
+// Finished returns what noteJobs was last told.
+func (b *board) Finished() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.jobs
+}
+
+// Emptied says that nothing is wanted and nothing is left.
+func (b *board) Emptied() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pool == nil || !b.published || len(b.desired.Pods)+len(b.desired.Workloads) > 0 {
+		return false
+	}
+	return b.pool.Seen() && len(b.seenLocked()) == 0
+}
+
+// detach is the end of the pool.
+func (b *board) detach() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pool = nil
+}
+
+// blind notes why nothing can be seen at the moment.
+func (b *board) blind(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trouble = err
+	b.notifyLocked()
+}
+
+// notify tells the readers that something has changed.
+func (b *board) notify() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.notifyLocked()
+}
+
+func (b *board) notifyLocked() {
+	for c := range b.readers {
+		select {
+		case c <- struct{}{}:
+		default: // it has not looked at the last change yet
+		}
+	}
+}
+
+// Subscribe implements node.Pods.
+func (b *board) Subscribe() (<-chan struct{}, func()) {
+	c := make(chan struct{}, 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readers[c] = true
+	return c, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.readers, c)
+	}
+}
+
+// Pods implements node.Pods. Without a runtime nothing is known of the pods but their manifests.
+func (b *board) Pods() ([]node.PodView, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.pool != nil && b.published:
+		return b.seenLocked(), nil
+	case b.trouble == nil:
+		return nil, node.ErrStarting
+	}
+	err := fmt.Errorf("containers cannot be seen now: %s", printer.OneLine(b.trouble.Error()))
+	var out []node.PodView
+	for _, p := range b.desired.Pods {
+		out = append(out, b.withRevision(node.PodView{Pod: offline.Unseen(p), Origin: p.Origin, Why: err.Error()}))
+	}
+	return out, err
+}
+
+// notLookedAt is why nothing is known of a pod that may run.
+const notLookedAt = "monopod has just started and has not looked at it yet"
+
+// seenLocked returns what the pool tells, and the names of pods that it has not got to yet.
+func (b *board) seenLocked() []node.PodView {
+	var out []node.PodView
+	told := map[manifests.Key]bool{}
+	for _, s := range b.pool.Pods() {
+		told[s.Key()] = true
+		if b.unseen[s.Key()] && !s.Looked && s.Trouble.Kind != runner.TroubleBlind {
+			out = append(out, b.withRevision(node.PodView{Pod: offline.Unknown(s.Pod), Origin: s.Origin, Why: notLookedAt}))
+			continue
+		}
+		out = append(out, b.withRevision(node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Probes: probeViews(s.Probes), Manifest: b.hashes.get(s.Recorded)}))
+	}
+	maps.DeleteFunc(b.hashes, func(key manifests.Key, _ recordedHash) bool { return !told[key] })
+	for key := range b.unseen {
+		if !told[key] {
+			pod := offline.Unknown(&corev1.Pod{})
+			pod.Namespace, pod.Name = key.Namespace, key.Name
+			out = append(out, node.PodView{Pod: pod, Why: notLookedAt})
+		}
+	}
+	return out
+}
+
+// Inputs implements node.Inputs.
+func (b *board) Inputs() []node.Input {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := []node.Input{}
+	for _, r := range withClashes(b.desired.Reports, b.clashes) {
+		if isOwnDirectory(r) {
+			continue
+		}
+		out = append(out, node.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Objects: r.Objects, Since: r.Since, FromDisk: r.FromDisk})
+	}
+	return out
+}
+
+// isOwnDirectory says that a report is about the directory of what is applied, which nobody asks for.
+func isOwnDirectory(r watcher.Report) bool {
+	return r.Source == config.SourceApplied && r.State == watcher.Accepted && len(r.Pods)+len(r.Objects) == 0
+}
+
+// probeViews sorts and translates what is known of probes.
+func probeViews(all []runner.ProbeStatus) []node.Probe {
+	var out []node.Probe
+	for _, s := range all {
+		v := node.Probe{
+			Container: s.Container, Kind: string(s.Kind), Result: string(s.Result), Threshold: s.Threshold,
+			Last: s.At.UTC().Truncate(time.Second), Next: s.Next.UTC().Truncate(time.Second),
+		}
+		if s.Failing {
+			v.Failures = s.Run
+		}
+		if s.Last.Result != probe.Success {
+			v.Output = s.Last.Output
+		}
+		out = append(out, v)
+	}
+	sort.Slice(out, func(i, j int) bool {
+		return cmp.Or(cmp.Compare(out[i].Container, out[j].Container), cmp.Compare(out[i].Kind, out[j].Kind)) < 0
+	})
+	return out
+}

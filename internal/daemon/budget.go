@@ -1,0 +1,35 @@
+package daemon
+
+import (
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"monopod/internal/config"
+	"monopod/node/budget"
+)
+
+// KeepToBudget moves this process into a cgroup of its own, if it is to have one, and says where shims go then. Where cgroups
+// cannot be changed it works without.
+func KeepToBudget(sys budget.System, cfg *config.Loaded, log *slog.Logger) budget.Cgroup {
+	l := cfg.Budgets()
+	if l.Memory > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(l.Memory / 4 * 3) // the kernel counts more than the heap
+	}
+	if n := max(2, int(l.MilliCPU+999)/1000); l.MilliCPU > 0 && n < runtime.GOMAXPROCS(0) && os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(n)
+	}
+	if l == (budget.Limits{}) && cfg.KubeletCgroups == "" {
+		return budget.Cgroup{}
+	}
+	place, err := sys.Enter(cfg.KubeletCgroups, cfg.CgroupRoot, l)
+	if err != nil {
+		log.Warn("no cgroup keeps monopod to its budget", "err", err)
+	}
+	if place.OOMKills > 0 {
+		log.Warn("the kernel has killed monopod, or what it started, because agentMemoryBudget was too small", "processes", place.OOMKills)
+	}
+	cfg.ShimCgroups = place.Shims
+	return place
+}

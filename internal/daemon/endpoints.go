@@ -1,0 +1,241 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/internal/config"
+	"monopod/internal/version"
+	"monopod/node"
+	"monopod/node/apiserver"
+	"monopod/node/endpoints"
+	"monopod/node/metrics"
+	"monopod/node/secure"
+	"monopod/node/stats"
+	"monopod/runner/probe"
+)
+
+// openEndpoints makes what answers as a kubelet does: to the socket by the names of pods here, over TCP by those that the API server
+// knows them by.
+func (a *App) openEndpoints() {
+	own := func(name, _ string) string { return name }
+	a.reporter = a.newReporter()
+	a.ends = a.newEndpoints(own)
+	if a.overTCP = a.ends; a.reporter != nil && a.cfg.Port+a.cfg.ReadOnlyPort > 0 {
+		a.overTCP = a.newEndpoints(a.reporter.ShownName)
+	}
+}
+
+// newEndpoints returns what answers; named is how it calls the pod that has a name and a uid here.
+func (a *App) newEndpoints(named func(name, uid string) string) *endpoints.Endpoints {
+	checks, usage := a.checks(), namedUsage{a.stats, named}
+	configuration, _ := json.Marshal(a.cfg.Nested()) // texts, numbers and lists of them always encode
+	images := filepath.Join(a.cfg.RootDirectory, "containerd")
+	if a.cfg.ContainerRuntimeEndpoint != "" {
+		images = a.cfg.RootDirectory // where that containerd has them it does not tell
+	}
+	return endpoints.New(endpoints.Config{
+		Node: a.cfg.NodeName, Checks: checks, Stats: usage, Tally: a.tally, Configuration: configuration,
+		Metrics: metrics.Handlers(metrics.Sources{
+			Node: a.cfg.NodeName, Version: version.String(), Tally: a.tally, Checks: checks, Stats: usage,
+			Pods: a.Board.podObjects, Inputs: a.Board.countInputs, Conditions: a.strain.conditions, Probes: func() []metrics.Probe { return namedProbes(a.Board.countProbes(), named) },
+		}, a.Log),
+		Pods: func(context.Context) ([]corev1.Pod, error) {
+			views, err := a.Board.Pods()
+			return namedPods(node.Objects(views), named), err
+		},
+		Running: func(ctx context.Context) ([]corev1.Pod, error) {
+			pods, err := a.gauges.running(ctx)
+			return namedPods(pods, named), err
+		},
+		Streams:       http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.streams.ServeHTTP(w, r) }),
+		RootDirectory: a.cfg.RootDirectory, ImageDirectory: images,
+		NoDebugging: !a.cfg.EnableDebuggingHandlers, Profiling: a.cfg.EnableProfilingHandler, Answered: a.memory.answered, Log: a.Log,
+	})
+}
+
+// namedUsage is what pods use, by other names.
+type namedUsage struct {
+	*stats.Collector
+	named func(name, uid string) string
+}
+
+// All implements endpoints.Usage and metrics.Usage.
+func (u namedUsage) All(ctx context.Context, o stats.Options) (stats.Machine, []stats.Pod, error) {
+	m, pods, err := u.Collector.All(ctx, o)
+	for i := range pods {
+		pods[i].Name = u.named(pods[i].Name, pods[i].UID)
+	}
+	return m, pods, err
+}
+
+func namedPods(pods []corev1.Pod, named func(name, uid string) string) []corev1.Pod {
+	for i := range pods {
+		pods[i].Name = named(pods[i].Name, string(pods[i].UID))
+	}
+	return pods
+}
+
+func namedProbes(probes []metrics.Probe, named func(name, uid string) string) []metrics.Probe {
+	for i := range probes {
+		probes[i].Pod = named(probes[i].Pod, probes[i].UID)
+	}
+	return probes
+}
+
+// serve answers over TCP where that is configured, until ctx ends.
+func (a *App) serve(ctx context.Context, g *errgroup.Group) {
+	for _, c := range a.ports() {
+		s := secure.NewServer(c)
+		g.Go(func() error { return s.Run(ctx) })
+	}
+}
+
+// ports are those that answer over TCP.
+func (a *App) ports() (all []secure.Config) {
+	cfg := &a.cfg.Server
+	add := func(c secure.Config) {
+		c.MaxConnections, c.Log = cfg.MaxConnections, a.Log
+		all = append(all, c)
+	}
+	if cfg.Port > 0 {
+		version, _ := secure.ParseVersion(cfg.TLSMinVersion) // checked when it was loaded
+		suites, _ := secure.ParseCipherSuites(cfg.TLSCipherSuites)
+		add(secure.Config{
+			Address: config.HostPort(cfg.Address, cfg.Port), Cert: a.certificate(), MinVersion: version, CipherSuites: suites,
+			Access: a.access(), Handler: a.overTCP.Handler(), Streams: endpoints.LongRunning,
+		})
+	}
+	if cfg.ReadOnlyPort > 0 {
+		add(secure.Config{Address: config.HostPort(cfg.Address, cfg.ReadOnlyPort), Handler: a.overTCP.ReadOnly()})
+	}
+	if cfg.HealthzPort > 0 {
+		add(secure.Config{Address: config.HostPort(cfg.HealthzBindAddress, cfg.HealthzPort), Handler: a.ends.Healthz()})
+	}
+	return all
+}
+
+func (a *App) certificate() *secure.Certificate {
+	if a.cfg.TLSCertFile != "" {
+		return secure.Files(a.cfg.TLSCertFile, a.cfg.TLSPrivateKeyFile, a.Log)
+	}
+	ips := nodeIPs(a.machine.Addresses, a.Log)
+	own := secure.SelfSigned(filepath.Join(a.cfg.RootDirectory, "pki"), a.cfg.NodeName, func() []net.IP { return config.IpsOf(ips()) }, a.Log)
+	if a.reporter != nil && a.cfg.ServerTLSBootstrap {
+		return secure.Issued(filepath.Join(a.cfg.CertDirectory, apiserver.ServingCertificateFile), own, a.Log)
+	}
+	return own
+}
+
+// access says who may make which requests.
+func (a *App) access() *secure.Access {
+	auth := &a.cfg.Authentication
+	access := &secure.Access{Anonymous: auth.Anonymous.Enabled, Authorizer: secure.AlwaysAllow{}}
+	if auth.X509.ClientCAFile != "" {
+		access.ClientCA = secure.NewAuthorities(auth.X509.ClientCAFile, a.Log)
+	}
+	if auth.TokenFile != "" {
+		access.Tokens = append(access.Tokens, secure.NewTokenFile(auth.TokenFile, a.Log))
+	}
+	var hook reviews
+	if a.reporter != nil {
+		hook.Webhook = a.reporter.Webhook()
+	}
+	if auth.Webhook.Enabled && hook.Webhook != nil {
+		access.Tokens = append(access.Tokens, hook)
+	}
+	switch a.cfg.Authorization.Mode {
+	case config.AuthorizeRules:
+		access.Authorizer = secure.Rules(a.cfg.Authorization.Rules)
+	case config.AuthorizeWebhook:
+		access.Authorizer = hook
+	}
+	return access
+}
+
+// podObjects returns the pods with their status; they are only read.
+func (b *board) podObjects() []*corev1.Pod {
+	views, err := b.Pods()
+	if err != nil {
+		return nil // the checks tell
+	}
+	pods := make([]*corev1.Pod, 0, len(views))
+	for _, v := range views {
+		pods = append(pods, v.Pod)
+	}
+	return pods
+}
+
+// countInputs returns how many inputs there are, by source and state.
+func (b *board) countInputs() map[[2]string]int {
+	n := map[[2]string]int{}
+	for _, in := range b.Inputs() {
+		n[[2]string{in.Source, in.State}]++
+	}
+	return n
+}
+
+// countProbes returns how often each probe said what.
+func (b *board) countProbes() []metrics.Probe {
+	pool, err := b.running()
+	if err != nil {
+		return nil
+	}
+	type name struct{ uid, container, kind string }
+	at := map[name]int{}
+	var all []metrics.Probe
+	for _, s := range pool.Pods() {
+		for _, p := range s.Probes {
+			key := name{string(s.Pod.UID), p.Container, string(p.Kind)}
+			i, there := at[key]
+			if !there { // else another instance of the container
+				i = len(all)
+				at[key] = i
+				all = append(all, metrics.Probe{Namespace: s.Pod.Namespace, Pod: s.Pod.Name, UID: key.uid, Container: key.container, Kind: key.kind})
+			}
+			if all[i].Bounds == nil {
+				bounds := probe.TookBounds()
+				all[i].Bounds, all[i].Buckets = bounds[:], make([]uint64, len(bounds))
+			}
+			for j, n := range p.Counts.Buckets {
+				all[i].Buckets[j] += uint64(n)
+			}
+			all[i].Took += p.Counts.Took
+			all[i].Successful += p.Counts.Successful
+			all[i].Failed += p.Counts.Failed
+			all[i].Unknown += p.Counts.Unknown
+		}
+	}
+	return all
+}
+
+// running returns the pods that have a container that runs, as the runtime knows them.
+func (g *gauges) running(ctx context.Context) ([]corev1.Pod, error) {
+	places, err := g.Places(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var pods []corev1.Pod
+	for _, p := range places {
+		if len(p.Containers) == 0 {
+			continue
+		}
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), CreationTimestamp: metav1.NewTime(p.Created)}}
+		for _, c := range p.Containers {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
+		}
+		pods = append(pods, pod)
+	}
+	return pods, nil
+}
+
+// routes are the paths that the socket has besides its own.
+func (a *App) routes() map[string]http.Handler { return a.ends.Routes() }

@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"monopod/internal/boottime"
+	"monopod/internal/config"
+	"monopod/internal/daemontest"
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/rollout"
+	"monopod/runner/runtimetest"
+	"monopod/watcher"
+)
+
+func TestAPodOnItsWayToThePoolIsNotSeenYet(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	pods, err := manifests.Load("/m/web.yaml", []byte(daemontest.PodYAML("web", runtimetest.ScriptServe)), manifests.Options{Source: config.SourceFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBoard()
+	b.rollouts = rollout.New(rollout.Config{Log: slog.New(slog.DiscardHandler), Clock: boottime.Now})
+	pool := runner.NewPool(runtimetest.NewFake(), runner.Config{NodeName: "node"})
+	b.publish(watcher.Desired{Pods: pods})
+	var all errgroup.Group
+	all.Go(func() error { return pool.Run(ctx) })
+	all.Go(func() error { return b.attach(ctx, pool, nil) })
+	t.Cleanup(func() {
+		cancel()
+		_ = all.Wait()
+	})
+	soon(t, "the runtime's pods are known", func() bool { p, _ := b.running(); return p != nil && pool.Seen() })
+	if b.haveSeen() == nil {
+		t.Error("a pod counts as seen that the pool has not heard of")
+	}
+	all.Go(func() error { return b.rollouts.Run(ctx) })
+	soon(t, "the pod is looked at", func() bool { return b.haveSeen() == nil })
+}
+
+func TestADirectoryThatCannotBeWrittenIsTold(t *testing.T) {
+	if err := writable(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	if err := writable("/proc"); err == nil || !strings.Contains(err.Error(), "file system is full") {
+		t.Errorf("error %v", err) // it has no blocks
+	}
+	if err := writable("/no/such/directory"); err == nil {
+		t.Error("no error of what is not there")
+	}
+}

@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"monopod/internal/pause"
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/rollout"
+	"monopod/runner/workload"
+	"monopod/watcher"
+)
+
+const (
+	// seenWithin is how often is asked, after a start, whether all pods have been looked at.
+	seenWithin = 20 * time.Millisecond
+	// longestRest is the longest time for which changes of pods are gathered before workloads are looked at again: each look
+	// goes through all pods, so that with thousands at most a quarter of the time is spent on it.
+	longestRest = time.Second
+	// FarAway is a time that does not come.
+	FarAway = 24 * time.Hour
+)
+
+// workloads keeps the pool at what documents and workloads together ask for.
+type workloads struct {
+	pool *runner.Pool
+	// rollouts stands between the workloads and the pool.
+	rollouts *rollout.Controller
+	// seen says that each pod that was there at the start has been looked at.
+	seen     bool
+	expander *workload.Expander
+	last     runner.Desired
+	lastSeen watcher.Desired
+	claims   []*manifests.Object
+	clashes  []workload.Clash
+}
+
+// followWorkloads expands the workloads whenever documents or pods have changed, until ctx ends. It sleeps while there
+// are none and none have been.
+func (a *App) followWorkloads(ctx context.Context, pool *runner.Pool) {
+	x, err := workload.NewExpander(workload.NewStore(filepath.Join(a.cfg.RootDirectory, "workloads.json")), a.Log)
+	if err != nil {
+		a.Log.Error("read what Jobs have done", "err", err)
+	}
+	if !x.Idle() {
+		a.Board.startExpanding()
+	}
+	w := &workloads{pool: pool, rollouts: a.rollouts, expander: x}
+	timer := time.NewTimer(FarAway)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.Board.expand:
+		case <-timer.C:
+		}
+		wait, began := FarAway, time.Now()
+		if d, ok := a.Board.wanted(pool); ok && !a.gate.isEnding() { // else Jobs would count what is stopped as failed
+			wait = w.update(began, d)
+			a.Board.noteJobs(x.Finished(), x.LastRuns())
+			a.Board.noteClashes(w.clashes)
+		}
+		timer.Reset(wait)
+		pause.For(ctx, min(3*time.Since(began), longestRest))
+	}
+}
+
+// update expands once and returns when to look again.
+func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
+	if w.seen = w.seen || w.pool.Seen(); !w.seen {
+		// What runs is not known yet, so nothing of a workload may be made or taken away.
+		if w.last.Objects == nil || !slices.Equal(w.last.Pods, d.Pods) || !slices.Equal(w.lastSeen.Objects, d.Objects) {
+			w.lastSeen, w.last = d, runner.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects), Keeps: d.Keeps}
+			w.rollouts.Update(toPool(w.pool, w.last))
+		}
+		return seenWithin
+	}
+	var pods []workload.Observed
+	for _, s := range w.pool.Pods() {
+		pods = append(pods, workload.Observed{Status: s.Pod, Recorded: s.Recorded})
+	}
+	r := w.expander.Expand(now, workload.Wanted{Workloads: d.Workloads, Pods: d.Pods, Removable: d.Removable, Keeps: d.Keeps}, pods)
+	w.hand(d, r)
+	w.clashes = r.Clashes
+	if r.Next.IsZero() {
+		return FarAway
+	}
+	return max(r.Next.Sub(now), time.Millisecond)
+}
+
+// hand updates the pool if something has changed.
+func (w *workloads) hand(d watcher.Desired, r workload.Result) {
+	sameClaims := slices.Equal(w.claims, r.Claims)
+	sameObjects := sameClaims && slices.Equal(w.lastSeen.Objects, d.Objects)
+	sameSources := w.lastSeen.SameRead(d)
+	if w.last.Removable != nil && sameObjects && sameSources && slices.Equal(w.last.Pods, r.Pods) {
+		return
+	}
+	objects := w.last.Objects
+	if objects == nil || !sameObjects {
+		objects = manifests.NewObjects(slices.Concat(d.Objects, r.Claims))
+	}
+	w.lastSeen, w.claims = d, r.Claims
+	w.last = runner.Desired{Pods: r.Pods, Objects: objects, Removable: d.Removable, Keeps: d.Keeps}
+	w.rollouts.Update(toPool(w.pool, w.last))
+}
+
+// startExpanding makes the board leave updates to followWorkloads from now on.
+func (b *board) startExpanding() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expanding = true
+	b.expandLater()
+}
+
+// wanted returns what the documents ask for; ok is false while that is not known, for another pool, and without workloads.
+func (b *board) wanted(pool *runner.Pool) (d watcher.Desired, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.desired, b.expanding && b.published && b.pool == pool
+}

@@ -1,0 +1,14 @@
+package host
+
+import (
+	"cmp"
+
+	"monopod/internal/config"
+	"monopod/node/budget"
+)
+
+// LeaveBudget removes the cgroups of a monopod that has ended.
+func LeaveBudget(sys budget.System, cfg *config.Config) error {
+	agent, shims := budget.Names(cfg.CgroupRoot)
+	return sys.Leave(cmp.Or(cfg.KubeletCgroups, agent), shims)
+}

@@ -1,0 +1,127 @@
+// Package host knows the machine as monopod is installed on it: systemd and logind, cgroups, and the program itself.
+//
+// It must not decide anything about pods. It has no goroutines.
+package host
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"monopod/internal/bundle"
+	"monopod/internal/config"
+	"monopod/internal/printer"
+	"monopod/manifests"
+	"monopod/node/budget"
+	"monopod/node/systemd"
+	"monopod/node/why"
+)
+
+// Host is where monopod is installed; tests replace it.
+type Host struct {
+	// Units is the directory with the units of the administrator, booted exists while systemd runs.
+	Units, Booted string
+	// Logind are the directories with drop-ins for logind, the lasting one first.
+	Logind []string
+	// Systemctl runs that program.
+	Systemctl func(ctx context.Context, args ...string) error
+	// Cgroups is where there are cgroups.
+	Cgroups budget.System
+	// Connect connects to logind.
+	Connect func(context.Context) (Logind, error)
+	// Self is the program that runs, and whether it needs no others beside it.
+	Self func() (path string, whole bool, err error)
+	// Unpacked is the program that was unpacked to run; empty: it was not.
+	Unpacked func() string
+}
+
+func This() Host {
+	return Host{
+		Units: "/etc/systemd/system", Booted: "/run/systemd/system",
+		Logind:    []string{"/etc/systemd/logind.conf.d", "/run/systemd/logind.conf.d"},
+		Systemctl: systemctl, Connect: connectLogind, Cgroups: budget.ThisProcess(),
+		Self: func() (string, bool, error) {
+			if file := bundle.Launcher(); file != "" {
+				return file, true, nil
+			}
+			exe, err := os.Executable()
+			return exe, false, err
+		},
+		Unpacked: func() string {
+			exe, err := os.Executable()
+			if err != nil || bundle.Launcher() == "" {
+				return ""
+			}
+			return exe
+		},
+	}
+}
+
+// InstanceOf returns the instance of a configuration: the zero one if the service starts it.
+func (h *Host) InstanceOf(cfg *config.Loaded) why.Instance {
+	unit, err := os.ReadFile(h.Unit())
+	switch {
+	case err == nil && systemd.IsOurs(string(unit)) && OwnUnit(cfg, string(unit)):
+		return why.Instance{}
+	case len(cfg.Files) == 0 || cfg.Files[0] == config.DefaultFile:
+		return why.Instance{} // that may be a service of a package, which is written elsewhere
+	}
+	return why.Instance{Config: cfg.Files[0], Socket: cfg.Socket}
+}
+
+func systemctl(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, printer.OneLine(strings.TrimSpace(string(out))))
+	}
+	return nil
+}
+
+func (h *Host) Unit() string { return filepath.Join(h.Units, systemd.UnitName) }
+
+// HasSystemd says that systemd is process 1.
+func (h *Host) HasSystemd() bool {
+	_, err := os.Stat(h.Booted)
+	return err == nil
+}
+
+// Logind is what delays a shutdown, see systemd.Logind.
+type Logind interface {
+	DelayMax(ctx context.Context) (time.Duration, error)
+	Preparing(ctx context.Context) (bool, error)
+	Inhibit(ctx context.Context) (io.Closer, error)
+	Reload(ctx context.Context) error
+	Next(ctx context.Context) (bool, error)
+	Close() error
+}
+
+// connectLogind is host.connect.
+func connectLogind(ctx context.Context) (Logind, error) {
+	l, err := systemd.ConnectLogind(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// OwnUnit reports whether a unit starts the instance of this configuration, rather than one with another file.
+func OwnUnit(cfg *config.Loaded, unit string) bool {
+	file := config.DefaultFile
+	if len(cfg.Files) > 0 {
+		file = cfg.Files[0]
+	}
+	if at, err := filepath.Abs(file); err == nil {
+		file = at
+	}
+	program := systemd.Program(unit)
+	return systemd.Starts(unit, program, "--config", file) || file == config.DefaultFile && systemd.Starts(unit, program)
+}
+
+// Platform is that of this machine.
+func Platform() manifests.Platform { return manifests.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH} }

@@ -1,0 +1,107 @@
+// Package needs says which pods, revisions and archives need an image, and declares what the daemon asks of the images of a runtime.
+//
+// It must not remove or pull images. It has no goroutines.
+package needs
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/regular"
+	"monopod/manifests"
+	"monopod/node"
+	"monopod/runner/ctrd"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/gc"
+	"monopod/watcher"
+)
+
+// Kinds of node.ImageNeed.
+const (
+	NeedManifest  = "Manifest"
+	NeedRevision  = "Revision"
+	NeedPreload   = "Preload"
+	NeedUndecided = "Undecided"
+)
+
+// Images is who needs which images.
+type Images struct {
+	// Refs are references, digests are of manifests or indexes.
+	Refs, Digests map[string][]node.ImageNeed
+}
+
+func (n *Images) ref(ref string, by node.ImageNeed) {
+	if ref != "" && !slices.Contains(n.Refs[ref], by) {
+		n.Refs[ref] = append(n.Refs[ref], by)
+	}
+}
+
+func (n *Images) Digest(dig string, by node.ImageNeed) {
+	if dig != "" && !slices.Contains(n.Digests[dig], by) {
+		n.Digests[dig] = append(n.Digests[dig], by)
+	}
+}
+
+// Spec adds the images of a pod, or of the pods of a workload.
+func (n *Images) Spec(spec *corev1.PodSpec, by string) {
+	need := node.ImageNeed{Kind: NeedManifest, By: by}
+	for c := range manifests.AllContainers(spec) {
+		n.ref(c.Image, need)
+	}
+	for i := range spec.Volumes {
+		if v := spec.Volumes[i].Image; v != nil {
+			n.ref(v.Reference, need)
+		}
+	}
+}
+
+// ImagesOf are the references in a pod, each once.
+func ImagesOf(spec *corev1.PodSpec) []string {
+	n := Images{Refs: map[string][]node.ImageNeed{}}
+	n.Spec(spec, "")
+	return slices.Sorted(maps.Keys(n.Refs))
+}
+
+// imageField finds the images in a document that may not be one.
+var imageField = regexp.MustCompile(`["']?\b(?:image|reference)["']?:[ \t]*["']?([^\s"',}\]]+)`)
+
+// Refused adds the images that a file names that is refused: when it is mended, they are needed.
+func (n *Images) Refused(r watcher.Report) {
+	if r.State != watcher.Refused || !filepath.IsAbs(r.Input) {
+		return
+	}
+	b, err := regular.ReadFile(r.Input, manifests.MaxSize)
+	if err != nil {
+		return
+	}
+	for _, found := range imageField.FindAllSubmatch(b, -1) {
+		n.ref(string(found[1]), node.ImageNeed{Kind: NeedManifest, By: r.Input})
+	}
+}
+
+// ImageService is what is known of and done with the images of a runtime.
+type ImageService interface {
+	// List returns all images with the pods that use them.
+	List(ctx context.Context) ([]ctrd.ImageUse, error)
+	// Pulls returns the pulls that are under way, of one image or with an empty reference all.
+	Pulls(ctx context.Context, ref string) ([]image.Pull, error)
+	// Pull makes an image present.
+	Pull(ctx context.Context, ref string, policy corev1.PullPolicy) (*image.Image, error)
+	// Targets returns the digests that references stand for, with those.
+	Targets(ctx context.Context, refs []string) (map[string][]string, error)
+	// Collect removes images that nobody needs.
+	Collect(ctx context.Context, c image.Collection) (image.Collected, error)
+	// Remove removes an image by its digest; forced: also one that there is a container with.
+	Remove(ctx context.Context, digest string, forced bool) error
+	// Disk looks at the file system of the images.
+	Disk() (gc.Disk, error)
+	// Changed holds a token when images came or fewer are in use.
+	Changed() <-chan struct{}
+	// Wanted returns how many bytes an image may take that the disk was too full for since the last call; 0: none.
+	Wanted() int64
+}

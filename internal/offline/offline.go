@@ -1,0 +1,194 @@
+// Package offline collects what the disk knows of pods, their events and logs, for `why` and other commands when no daemon answers.
+//
+// It must not change anything on the disk. It has no goroutines.
+package offline
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/internal/config"
+	"monopod/internal/printer"
+	"monopod/internal/regular"
+	"monopod/internal/verdict"
+	"monopod/manifests"
+	"monopod/node"
+	"monopod/node/events"
+	"monopod/node/why"
+	"monopod/runner/ctrd/logs"
+	"monopod/watcher"
+)
+
+// PodEvents selects those of one pod.
+func PodEvents(namespace, name string) events.Filter {
+	return events.Filter{Kind: "Pod", Namespace: namespace, Name: name}
+}
+
+// recordDirectory is where events are, below rootDirectory.
+const recordDirectory = "events"
+
+// RecordIn is where the events of a root directory are.
+func RecordIn(root string) string { return filepath.Join(root, recordDirectory) }
+
+// records are what the disk knows of pods, each read once.
+type records struct {
+	events map[manifests.Key][]corev1.Event
+	// logs are the directories with the logs of the pods of a name.
+	logs map[manifests.Key][]string
+}
+
+// ReadRecords reads what it can.
+func ReadRecords(cfg *config.Loaded) records {
+	r := records{events: map[manifests.Key][]corev1.Event{}, logs: map[manifests.Key][]string{}}
+	found, _ := events.Read(RecordIn(cfg.RootDirectory), events.Filter{Kind: "Pod"})
+	for i := range found {
+		o := &found[i].InvolvedObject
+		key := manifests.Key{Namespace: o.Namespace, Name: o.Name}
+		r.events[key] = append(r.events[key], found[i])
+	}
+	dirs, _ := os.ReadDir(cfg.PodLogsDir)
+	for _, d := range dirs {
+		if parts := strings.SplitN(d.Name(), "_", 3); len(parts) == 3 { // of the namespace, the name and the uid
+			key := manifests.Key{Namespace: parts[0], Name: parts[1]}
+			r.logs[key] = append(r.logs[key], filepath.Join(cfg.PodLogsDir, d.Name()))
+		}
+	}
+	return r
+}
+
+// Add adds pods to what is known: all of those that are asked about, of others where they are.
+func (r records) Add(ctx context.Context, f *why.Facts, key manifests.Key, pods []*manifests.Pod) {
+	for _, pod := range pods {
+		switch {
+		case key.Name == "" && key.Namespace != "" && key.Namespace != pod.Object.Namespace:
+		case key.Name == "" || MayMean(pod.Object, key.Namespace, key.Name):
+			f.Pods = append(f.Pods, r.pod(ctx, pod))
+		default:
+			f.Pods = append(f.Pods, why.Pod{Object: Unseen(pod), Where: verdict.Place(pod.Origin)})
+		}
+	}
+}
+
+// pod is what events and logs tell of a pod.
+func (r records) pod(ctx context.Context, pod *manifests.Pod) why.Pod {
+	object := Unseen(pod)
+	return why.Pod{Object: object, Where: verdict.Place(pod.Origin), Output: lastOutput(ctx, r.logs[pod.Key()], object), Events: EventLines(r.events[pod.Key()])}
+}
+
+// Unseen is how a pod is shown of which nothing is known but its manifest.
+func Unseen(pod *manifests.Pod) *corev1.Pod { return Unknown(pod.Object) }
+
+// Unknown is a pod without what is said of its state. It shares the rest with pod.
+func Unknown(pod *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, Status: corev1.PodStatus{Phase: corev1.PodUnknown}}
+}
+
+// lastEvents is how many events of a pod are shown.
+const lastEvents = 5
+
+// EventLines are the last of some events, a line each.
+func EventLines(all []corev1.Event) []string {
+	latest := all[max(0, len(all)-lastEvents):]
+	var lines []string
+	for i := range latest {
+		e := &latest[i]
+		lines = append(lines, fmt.Sprintf("%s %s: %s", e.LastTimestamp.Local().Format(time.DateTime), e.Reason, printer.OneLine(e.Message)))
+	}
+	return lines
+}
+
+// lastOutput reads the last lines of each container from the newest log there is in the directories of a pod's name.
+func lastOutput(ctx context.Context, dirs []string, pod *corev1.Pod) map[string][]string {
+	lines := map[string][]string{}
+	for _, name := range node.ContainerNames(pod) {
+		var newest string
+		var at time.Time
+		for _, dir := range dirs {
+			files, _ := filepath.Glob(filepath.Join(dir, name, "*.log"))
+			for _, file := range files {
+				if info, err := os.Stat(file); err == nil && info.Size() > 0 && info.ModTime().After(at) {
+					newest, at = file, info.ModTime()
+				}
+			}
+		}
+		if newest == "" {
+			continue
+		}
+		var out strings.Builder
+		if err := logs.Read(ctx, newest, logs.ReadOptions{Tail: LastLines}, &out, &out); err == nil {
+			lines[name] = SplitLines(out.String())
+		}
+	}
+	return lines
+}
+
+const (
+	// LastLines is how many lines of a container are shown, and lineLength how much of each.
+	LastLines  = 10
+	lineLength = 400
+)
+
+// PlacesOf are the paths that answers name.
+func PlacesOf(cfg *config.Loaded) why.Places {
+	p := why.Places{Applied: filepath.Join(cfg.RootDirectory, "applied"), Manifests: cfg.StaticPodPath, Logins: cfg.RegistryConfig, Endpoint: cfg.ContainerRuntimeEndpoint}
+	if n := len(cfg.Files); n > 0 {
+		p.Config = cfg.Files[n-1]
+	}
+	if len(cfg.PreloadDirectories) > 0 {
+		p.Preload = cfg.PreloadDirectories[0]
+	}
+	return p
+}
+
+// MayMean says that a name may be that of a pod or of what it was made for. Of others an answer says no more than what
+// they are called and where they are written.
+func MayMean(pod *corev1.Pod, namespace, name string) bool {
+	owned := func(o metav1.OwnerReference) bool { return o.Name == name }
+	return pod.Namespace == namespace && (pod.Name == name || slices.ContainsFunc(pod.OwnerReferences, owned))
+}
+
+// BareContainerID is an id without the name of its runtime; empty: there is none yet.
+func BareContainerID(id string) string {
+	_, bare, _ := strings.Cut(id, "://")
+	return bare
+}
+
+func SplitLines(text string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		line = strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "?")
+		if len(line) > lineLength {
+			line = line[:lineLength] + " ..."
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// NamesInRefused looks into the files that were refused for the names of their documents.
+func NamesInRefused(inputs []why.Input) []why.Object {
+	var all []why.Object
+	for _, in := range inputs {
+		if in.State != string(watcher.Refused) {
+			continue
+		}
+		if !filepath.IsAbs(in.Input) { // what was refused of it is not kept
+			all = append(all, why.NamesInErrors(in.Errors)...)
+			continue
+		}
+		if b, err := regular.ReadFile(in.Input, manifests.MaxSize); err == nil {
+			all = append(all, why.Names(in.Input, b)...)
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	return all
+}

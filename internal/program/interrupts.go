@@ -1,0 +1,107 @@
+package program
+
+import (
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+
+	"monopod/internal/signals"
+)
+
+// Interrupts is what becomes of the signals of the process: the first one asks it to stop, the second one does not
+// wait for that. While another process is the point of this one, it gets them instead.
+type Interrupts struct {
+	signals chan os.Signal
+	// ignored are the signals that the process was started to ignore, as a background job of a script is: it goes on ignoring them. What it starts does not.
+	ignored []os.Signal
+	Stop    func()
+
+	Mu sync.Mutex // guards what follows
+	// To, unless nil, gets all signals.
+	To func(os.Signal)
+	// last is done before the process is ended at once.
+	last func()
+	// first is the signal that asked to stop; 0: none has.
+	first syscall.Signal
+}
+
+func NewInterrupts(stop func()) *Interrupts {
+	i := &Interrupts{signals: make(chan os.Signal, 8), ignored: signals.Adopt(), Stop: stop}
+	i.Also(syscall.SIGINT, syscall.SIGTERM)
+	return i
+}
+
+// Run hands signals out, until the process ends.
+func (i *Interrupts) Run() {
+	for s := range i.signals {
+		if i.Take(s) {
+			os.Exit(ExitSignal)
+		}
+	}
+}
+
+// Take deals with a signal, and says whether the process is to end at once.
+func (i *Interrupts) Take(s os.Signal) bool {
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	switch sig, _ := s.(syscall.Signal); {
+	case i.To != nil:
+		i.To(s)
+	case sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2: // they were meant for the other process
+	case i.first != 0:
+		if i.last != nil {
+			i.last()
+		}
+		return true
+	default:
+		i.first = sig
+		i.Stop()
+	}
+	return false
+}
+
+// Forward hands signals to another process from now on, more kinds of them than end this one; nil: not any more.
+func (i *Interrupts) Forward(to func(os.Signal)) {
+	if i == nil { // a test without a process of its own
+		return
+	}
+	i.Mu.Lock()
+	i.To = to
+	i.Mu.Unlock()
+}
+
+// AtEnd has something done also when the process is ended at once.
+func (i *Interrupts) AtEnd(last func()) {
+	if i == nil { // a test without a process of its own
+		return
+	}
+	i.Mu.Lock()
+	i.last = last
+	i.Mu.Unlock()
+}
+
+// Also makes further signals known, except those that are ignored.
+func (i *Interrupts) Also(more ...os.Signal) {
+	if i == nil {
+		return
+	}
+	more = slices.DeleteFunc(more, func(s os.Signal) bool { return slices.Contains(i.ignored, s) })
+	if len(more) > 0 { // without signals, Notify would take all
+		signal.Notify(i.signals, more...)
+	}
+}
+
+// ExitCode is what a shell reports for a program that a signal has ended.
+func (i *Interrupts) ExitCode() int {
+	if i == nil {
+		return ExitSignal
+	}
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	if i.first == 0 {
+		return ExitSignal
+	}
+	return 128 + int(i.first)
+}

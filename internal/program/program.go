@@ -1,0 +1,114 @@
+// Package program is what all commands share: the process around them, the flags of clients, exit codes, and how output and errors are printed.
+//
+// It must not know any command. It starts no goroutines but those that follow signals.
+package program
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/host"
+	"monopod/internal/printer"
+	"monopod/node"
+	"monopod/node/systemd"
+)
+
+// Exit codes.
+const (
+	ExitOK    = 0
+	ExitError = 1
+	// ExitUsage is for command lines and configurations that cannot be understood.
+	ExitUsage = 2
+	// ExitTimeout is for what did not come in time: pods of a run that are not up, say.
+	ExitTimeout = 2
+	// ExitNotRun says that a run did not come to what its exit code is about.
+	ExitNotRun = 125
+	// ExitSignal is what a shell reports for Ctrl-C.
+	ExitSignal = 130
+)
+
+// Program is monopod with everything it touches of the process around it.
+type Program struct {
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Env     config.Environment
+	Machine daemon.Machine
+	Host    host.Host
+	// Euid tells whether this is root.
+	Euid func() int
+	// Manager is the service manager that has started this process; nil: it is looked for.
+	Manager *systemd.Notifier
+	// Signals is nil in tests.
+	Signals *Interrupts
+	// Limits are those of clients; nil: the usual ones.
+	Limits *node.Limits
+	// Words are those of the command line; nil: there is none, and all commands are complete.
+	Words []string
+}
+
+// UsageError is a command line that cannot be understood.
+type UsageError struct{ error }
+
+// CodeError ends the program with a code of its own. Without an error, what is wrong has been printed already.
+type CodeError struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e CodeError) Error() string { return fmt.Sprint(e.Err) }
+
+// OwnCodes marks commands whose exit codes are those of what they run: all that is wrong besides is exitNotRun.
+const OwnCodes = "exit-codes"
+
+// SilentError ends the program with exitError; what is wrong has been printed already.
+type SilentError struct{}
+
+func (SilentError) Error() string { return "" }
+
+// PrintError prints each line of an error with a mark.
+func (p *Program) PrintError(err error) {
+	for _, l := range printer.ErrorLines(err) {
+		p.Errs().Println("monopod:", l)
+	}
+}
+
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+func AppendHint(hint string) string {
+	if hint == "" {
+		return ""
+	}
+	return "; " + hint
+}
+
+// NoArgs refuses arguments.
+func NoArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef("unexpected argument %q", args[0])
+	}
+	return nil
+}
+
+// OneOfOutputs checks an -o flag.
+func OneOfOutputs(output string, allowed ...string) error {
+	if output == "" || slices.Contains(allowed, output) {
+		return nil
+	}
+	return Usagef("unknown output format %q; one of %s", output, strings.Join(allowed, ", "))
+}
+
+// ConfigFlags gives cmd --config and a flag for each key. There are so many that only commands that are named get them.
+func (p *Program) ConfigFlags(cmd *cobra.Command) *config.Flags {
+	if p.Words != nil && !slices.Contains(p.Words, cmd.Name()) {
+		return &config.Flags{Set: cmd.Flags()}
+	}
+	return config.AddFlags(cmd.Flags())
+}

@@ -1,0 +1,135 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/pause"
+	"monopod/internal/program"
+)
+
+// KeeperEnd is how long the agent of a run may take to end.
+const KeeperEnd = 30 * time.Second
+
+func (p Commands) DownCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "down RUN...",
+		Short: "Remove the pods that once has left",
+		Long: "Remove the pods of runs of `monopod once` that were left, and all that was made for them but their images. A run is\n" +
+			"named by the number that `once` has printed.",
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all runs that were left")
+	flags := p.ConfigFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := config.Load(flags, p.Env)
+		if err != nil {
+			return err
+		}
+		if p.Euid() != 0 {
+			return errors.New("down must be started by root; try sudo")
+		}
+		return p.down(cmd.Context(), cfg, args, all)
+	}
+	return cmd
+}
+
+func (p Commands) down(ctx context.Context, cfg *config.Loaded, args []string, all bool) error {
+	there, err := Slots(cfg)
+	if err != nil {
+		return err
+	}
+	var kept []*Slot
+	var names []string
+	for _, s := range there {
+		if s.Kept() {
+			kept, names = append(kept, s), append(names, strconv.Itoa(s.number))
+		}
+	}
+	switch {
+	case all && len(args) > 0:
+		return program.Usagef("name runs, or say --all")
+	case !all && len(args) == 0 && len(names) == 0:
+		return program.Usagef("which run? There is none")
+	case !all && len(args) == 0:
+		return program.Usagef("which run? There are: %s", strings.Join(names, " "))
+	}
+	var errs []error
+	for _, arg := range args {
+		number, err := strconv.Atoi(arg)
+		if err != nil || number < 0 {
+			return program.Usagef("%q is no number of a run", arg)
+		}
+		s := NewSlot(cfg, number)
+		if !s.Kept() {
+			errs = append(errs, fmt.Errorf("there is no run %d that was left", number))
+			continue
+		}
+		errs = append(errs, p.DownSlot(ctx, s))
+	}
+	if all {
+		for _, s := range kept {
+			errs = append(errs, p.DownSlot(ctx, s))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// DownSlot ends the agent of a run that was left, and removes the run.
+func (p Commands) DownSlot(ctx context.Context, s *Slot) error {
+	if err := s.takeOver(ctx); err != nil {
+		return err
+	}
+	defer s.Release()
+	if !s.Kept() { // somebody else was faster
+		return nil
+	}
+	if err := p.sweepSlot(ctx, s); err != nil {
+		return err
+	}
+	p.Out().Printf("run %d is removed\n", s.number)
+	return nil
+}
+
+// takeOver locks the slot, which the agent of the run has as long as it lives.
+func (s *Slot) takeOver(ctx context.Context) error {
+	asked := 0
+	for deadline := time.Now().Add(KeeperEnd); ; pause.For(ctx, daemon.LookAgain/4) {
+		err := s.Lock()
+		if !daemon.IsHeld(err) {
+			return err
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return fmt.Errorf("run %d: its agent does not end: %w", s.number, err)
+		}
+		pid := s.keeper()
+		if pid == asked {
+			continue // a second signal would not let it finish
+		}
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("run %d: stop its agent: %w", s.number, err)
+		}
+		asked = pid
+	}
+}
+
+// keeper is the process that holds the lock, as the file says; 0: it does not say yet.
+func (s *Slot) keeper() int {
+	b, err := os.ReadFile(filepath.Join(s.Root, daemon.LockName))
+	pid, bad := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || bad != nil || pid <= 1 || pid == os.Getpid() {
+		return 0
+	}
+	return pid
+}

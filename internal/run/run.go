@@ -1,0 +1,74 @@
+// Package run holds the commands that run pods in this process or in one of their own: run, once, up, down and cleanup.
+//
+// It must not decide how pods are run, which is the job of package daemon. Its goroutines end with the command.
+package run
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/program"
+	"monopod/node/systemd"
+)
+
+func (p Commands) RunCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the pods of the configured manifests until stopped; the pods go on running then",
+		Long: "Run the daemon. It must be root. SIGTERM and SIGINT stop it and leave all pods running; the next start takes them\n" +
+			"over as they are. A second signal ends it at once. Only one instance runs per rootDirectory and stateDirectory.",
+		Args: program.NoArgs,
+	}
+	p.AsRoot(cmd, "run must be started by root, because it makes containers, mounts and networks; try sudo", p.serve)
+	return cmd
+}
+
+// AsRoot makes cmd load its configuration and do its work, and refuse with denial without root.
+func (p Commands) AsRoot(cmd *cobra.Command, denial string, do func(context.Context, *config.Loaded) error) {
+	flags := p.ConfigFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := config.Load(flags, p.Env)
+		if err != nil {
+			return err
+		}
+		if p.Euid() != 0 {
+			return errors.New(denial)
+		}
+		return do(cmd.Context(), cfg)
+	}
+}
+
+// serve runs an App until ctx ends.
+func (p Commands) serve(ctx context.Context, cfg *config.Loaded) error {
+	manager := p.Manager
+	if manager == nil {
+		manager = systemd.FromEnvironment() // before anything is started that would inherit it
+	}
+	log := daemon.NewLogger(p.RawErr(), cfg.Logging)
+	place := daemon.KeepToBudget(p.Host.Cgroups, cfg, log)
+	lock, err := daemon.WaitForLock(ctx, cfg, manager, log)
+	if err != nil || ctx.Err() != nil {
+		return daemon.IgnoreCanceled(err)
+	}
+	if lock != nil {
+		defer func() { _ = lock.Close() }() // after all else
+	}
+	app := daemon.New(cfg, log, p.Machine)
+	app.Manager, app.Place = manager, place
+	if err := app.Open(); err != nil {
+		return err
+	}
+	defer app.Close()
+	if cfg.ExitOnLockContention {
+		app.Lock = lock
+	}
+	if len(cfg.ShutdownGroups()) > 0 {
+		app.Shutdown = app.NewShutdown(p.Host)
+	}
+	held := ReserveAgain(cfg, log)
+	return errors.Join(app.Run(ctx), CloseAll(held))
+}

@@ -1,0 +1,274 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/program"
+	"monopod/internal/trial"
+	"monopod/manifests"
+	"monopod/watcher"
+)
+
+const (
+	// MaxOpenFailures is how often a run tries to open its runtime: nobody is there to mend it.
+	MaxOpenFailures = 3
+	// removalPatience is how long a removal may take besides the grace periods of the pods.
+	removalPatience = 2 * time.Minute
+)
+
+// Content is what the documents of a run hold.
+type Content struct {
+	pods               []*manifests.Pod
+	objects, workloads []*manifests.Object
+	reports            []watcher.Report
+}
+
+// set is the content as the only one of a source. Its name is that of the source of files: what `once` leaves is read
+// from there.
+func (c *Content) set() watcher.Set {
+	return watcher.Set{Source: stagedName, Pods: c.pods, Objects: c.objects, Workloads: c.workloads, Reports: c.reports}
+}
+
+const stagedName = config.SourceFile
+
+// staged is a watcher.Source that has been read before, and that can be emptied once.
+type staged struct {
+	set     watcher.Set
+	emptied chan struct{}
+}
+
+func NewStaged(c *Content) *staged { return &staged{set: c.set(), emptied: make(chan struct{})} }
+
+// Name implements watcher.Source.
+func (s *staged) Name() string { return stagedName }
+
+// Prompt says that the first Set comes at once.
+func (s *staged) Prompt() bool { return true }
+
+// Run implements watcher.Source.
+func (s *staged) Run(ctx context.Context, out chan<- watcher.Set) error {
+	if send(ctx, out, s.set) {
+		select {
+		case <-ctx.Done():
+		case <-s.emptied:
+			if send(ctx, out, watcher.Set{Source: stagedName}) {
+				<-ctx.Done()
+			}
+		}
+	}
+	return nil
+}
+
+func send(ctx context.Context, out chan<- watcher.Set, set watcher.Set) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case out <- set:
+		return true
+	}
+}
+
+// stage is the agent of a run, with its pods.
+type stage struct {
+	p      *program.Program
+	slot   *Slot
+	cfg    *config.Loaded
+	app    *daemon.App
+	source *staged
+	log    *os.File
+	stop   context.CancelFunc
+	// ended gets the result of the App.
+	ended chan error
+	// broken gets why the runtime cannot be opened.
+	broken chan error
+	// fresh says that there was nothing in the slot before; opened, that there may be something now.
+	fresh  bool
+	opened atomic.Bool
+	grace  time.Duration
+	// ports are held until the end: nobody else is given them.
+	ports []io.Closer
+	// views are the pods as wait has seen them last.
+	views []trial.View
+}
+
+// newStage starts the agent of a run in a slot that is held. It goes on until end, whatever becomes of ctx.
+func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *Content) (*stage, error) {
+	if err := s.Write(cfg); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(s.Root, RunLog), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	g := &stage{p: p.Program, slot: s, cfg: cfg, source: NewStaged(c), log: f, ended: make(chan error, 1), broken: make(chan error, 1)}
+	for _, pod := range c.pods {
+		g.allow(&pod.Object.Spec)
+	}
+	for _, w := range c.workloads {
+		if t := template(w); t != nil {
+			g.allow(&t.Spec)
+		}
+	}
+	m := p.Machine
+	failures := 0
+	m.Open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (daemon.Runtime, error) {
+		rt, err := p.Machine.Open(ctx, cfg, log)
+		switch failures++; {
+		case err == nil:
+			g.opened.Store(true)
+		case failures == MaxOpenFailures:
+			g.broken <- err
+		}
+		return rt, err
+	}
+	g.app = daemon.New(cfg, daemon.NewLogger(f, cfg.Logging), m)
+	g.app.Lent = true
+	g.app.Only = []watcher.Source{g.source} // what came from others, in a run that was left, goes
+	if err := g.app.Open(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go func() { g.ended <- g.app.Run(ctx) }()
+	return g, nil
+}
+
+// allow takes note of the time that a pod may take to end.
+func (g *stage) allow(spec *corev1.PodSpec) {
+	t := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if spec.TerminationGracePeriodSeconds != nil {
+		t = *spec.TerminationGracePeriodSeconds
+	}
+	g.grace = max(g.grace, time.Duration(t)*time.Second)
+}
+
+// waitLimits says how long wait waits.
+type waitLimits struct {
+	timeout time.Duration
+	// failFast: one pod that has failed is enough.
+	failFast bool
+}
+
+// wait follows the pods until each has come out somehow, time is up, or ctx ends. An error says that this run cannot
+// come to anything.
+func (g *stage) wait(ctx context.Context, t *trial.Trial, w waitLimits) (trial.Report, error) {
+	changed, cancel := g.app.Board.Subscribe()
+	defer cancel()
+	var deadline <-chan time.Time
+	if w.timeout > 0 {
+		timer := time.NewTimer(w.timeout)
+		defer timer.Stop()
+		deadline = timer.C
+	}
+	again := time.NewTimer(daemon.FarAway)
+	defer again.Stop()
+	for {
+		report, next, visible := g.look(t)
+		if visible && (report.Decided() || w.failFast && report.Result == trial.Failed) {
+			return report, nil
+		}
+		if !next.IsZero() {
+			again.Reset(time.Until(next))
+		}
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-ctx.Done():
+			report.Result = trial.Interrupted
+			return report, nil
+		case <-deadline:
+			if report, _, _ = g.look(t); report.Result == trial.Waiting {
+				report.Result = trial.TimedOut
+			}
+			return report, nil
+		case err := <-g.broken:
+			g.broken <- err
+			return report, fmt.Errorf("containers cannot be run: %w", err)
+		case err := <-g.ended:
+			g.ended <- err
+			return report, errors.Join(errors.New("the agent of the run has ended"), err)
+		}
+	}
+}
+
+// look judges the pods as they are; visible says that all can be seen.
+func (g *stage) look(t *trial.Trial) (r trial.Report, next time.Time, visible bool) {
+	jobs := g.app.Board.Finished() // before the pods: those of a Job that has ended are seen as they came out
+	pods, err := g.app.Board.Pods()
+	g.views = g.views[:0]
+	for _, v := range pods {
+		g.views = append(g.views, trial.View{Pod: v.Pod, Why: v.Why})
+	}
+	r, next = t.Look(time.Now(), g.views, jobs)
+	if err != nil {
+		r.Result, r.Reason = trial.Waiting, err.Error()
+	}
+	r.Run = trial.Run{Number: g.slot.number, Socket: g.cfg.Socket, Subnet: g.cfg.PodCIDR, Log: g.log.Name()}
+	return r, next, err == nil
+}
+
+// end stops the agent. The pods go on.
+func (g *stage) end() error {
+	g.stop()
+	err := <-g.ended
+	g.app.Close()
+	for _, f := range g.ports {
+		f.Close()
+	}
+	return err
+}
+
+// remove removes the pods, then all that the run has on the machine. An end of ctx does not stop it.
+func (g *stage) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalPatience+g.grace)
+	defer cancel()
+	close(g.source.emptied)
+	var err error
+	if g.fresh && !g.opened.Load() { // there was nothing to make pods with
+		err = g.end()
+	} else if err = errors.Join(g.gone(ctx), g.end()); err == nil {
+		err = NewCommands(g.p).giveBack(ctx, g.cfg, g.app.Log)
+	}
+	err = errors.Join(err, g.log.Close())
+	if err == nil {
+		err = g.slot.clear()
+	}
+	if err != nil {
+		return fmt.Errorf("remove run %d (see %s; `monopod cleanup` tries again): %w", g.slot.number, g.log.Name(), err)
+	}
+	return nil
+}
+
+// gone waits until there are no pods.
+func (g *stage) gone(ctx context.Context) error {
+	changed, cancel := g.app.Board.Subscribe()
+	defer cancel()
+	again := time.NewTicker(daemon.LookAgain)
+	defer again.Stop()
+	for !g.app.Board.Emptied() {
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-ctx.Done():
+			return errors.New("the pods do not end")
+		case err := <-g.broken:
+			return err
+		case err := <-g.ended:
+			g.ended <- err
+			return errors.Join(errors.New("the agent has ended"), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"monopod/internal/config"
+	"monopod/internal/program"
+	"monopod/internal/trial"
+)
+
+// Exit codes of shells for commands that cannot be run.
+const (
+	ExitCannotExecute = 126
+	ExitNotFound      = 127
+)
+
+// upOptions are the flags of `up`.
+type upOptions struct {
+	trialFlags
+	wait     bool
+	untilEOF bool
+}
+
+func (p Commands) UpCommand() *cobra.Command {
+	o := &upOptions{}
+	cmd := &cobra.Command{
+		Use:   "up -f FILE|DIR|-... [-- COMMAND [ARGUMENT...]]",
+		Short: "Start pods, run a command that uses them, and remove them",
+		Long: "Start the pods of manifests with an agent of their own, as `monopod once` does, wait until each is Ready or has\n" +
+			"finished, run the command, remove the pods and all that was made for them, and exit with the exit code of the\n" +
+			"command. It finds the pods by its environment:\n\n" +
+			"    POD_WEB_IP             address of pod web (of namespace default; POD_TEAM_WEB_IP is that of namespace team)\n" +
+			"    POD_WEB_PORT_HTTP      its port named http; ports without a name are called by their number\n" +
+			"    POD_WEB_HOSTPORT_HTTP  the port of this machine that leads there\n" +
+			"    POD_WEB_PORT, POD_WEB_HOSTPORT  the first of them\n" +
+			"    MONOPOD_SOCKET         so that `monopod logs web` and the like ask the agent of the run\n\n" +
+			"The annotation `monopod.dev/free-host-ports: http` (or several names or numbers with commas, or all) gives ports of\n" +
+			"a pod host ports that are free on this machine.\n\n" +
+			"Signals go to the command while it runs. Without a command the pods stay until a signal comes. What a run leaves\n" +
+			"that is killed (SIGKILL) is removed by the next one, or by `monopod cleanup`.\n\n" +
+			"Exit code: that of the command, 128 and the number of the signal that ended it, 126 or 127 when it cannot be run\n" +
+			"or is not found; 125: it was not run, because the pods did not come up, or not all could be removed.",
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.BoolVar(&o.wait, "wait", true, "wait until the pods are ready; --wait=false: only until they have addresses")
+	f.BoolVar(&o.untilEOF, "until-eof", false, "without a command: end also when the standard input ends")
+	p.runFlags(cmd, &o.trialFlags, func(ctx context.Context, cfg *config.Loaded, args []string) error {
+		if o.output != "" && len(args) > 0 {
+			return program.Usagef("the standard output is that of the command; write the report with --json FILE")
+		}
+		return p.up(ctx, cfg, o, args)
+	})
+	return cmd
+}
+
+func (p Commands) up(ctx context.Context, cfg *config.Loaded, o *upOptions, args []string) error {
+	p.Signals.Also(syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	o.rules.Addresses = !o.wait
+	g, r, err := p.bringUp(ctx, cfg, &o.trialFlags, waitLimits{timeout: o.timeout, failFast: true})
+	var code int
+	switch {
+	case err != nil:
+		r.Result, r.Reason = trial.Failed, err.Error()
+		code = program.ExitNotRun
+	case r.Result == trial.OK:
+		code, err = p.use(ctx, g, o, &r, args)
+	case r.Result == trial.Interrupted:
+		code = p.Signals.ExitCode()
+	default:
+		code, err = program.ExitNotRun, p.notUp(g, o, r)
+	}
+	err = errors.Join(err, o.file(r))
+	if g != nil {
+		err = errors.Join(err, g.remove(ctx))
+		g.slot.Release()
+	}
+	if err != nil && code == program.ExitOK {
+		code = program.ExitNotRun
+	}
+	if code == program.ExitOK {
+		return nil
+	}
+	return program.CodeError{Code: code, Err: err}
+}
+
+// notUp tells why there is nothing to use.
+func (p Commands) notUp(g *stage, o *upOptions, r trial.Report) error {
+	if o.output == "json" {
+		if err := r.WriteJSON(p.RawJSON()); err != nil {
+			return err
+		}
+	}
+	var views []trial.View
+	if g != nil {
+		views = g.views
+	}
+	p.tell(p.Errs(), r, views)
+	if r.Result == trial.TimedOut {
+		return o.late(r)
+	}
+	return errors.New("the pods did not come up")
+}
+
+// use does what the pods were brought up for, and returns the exit code.
+func (p Commands) use(ctx context.Context, g *stage, o *upOptions, r *trial.Report, args []string) (int, error) {
+	vars, err := r.Environ()
+	if err != nil {
+		return program.ExitNotRun, err
+	}
+	if len(args) > 0 {
+		began := time.Now()
+		code, err := p.Command(ctx, args, p.commandEnv(g, vars))
+		r.Command = &trial.Command{Args: args, ExitCode: code, Seconds: time.Since(began).Seconds()}
+		return code, err
+	}
+	if o.output == "json" {
+		err = r.WriteJSON(p.RawJSON())
+	} else {
+		p.tell(p.Out(), *r, g.views)
+		p.Out().Println()
+		for _, v := range vars {
+			p.Out().Println(v)
+		}
+		p.Out().Printf("\nMONOPOD_SOCKET=%s\nCtrl-C removes the pods.\n", g.cfg.Socket)
+	}
+	if err != nil {
+		return program.ExitNotRun, err
+	}
+	var eof chan struct{}
+	if o.untilEOF {
+		eof = make(chan struct{})
+		go func() { defer close(eof); _, _ = io.Copy(io.Discard, p.Stdin) }() // it ends with the process, if not before
+	}
+	select {
+	case <-ctx.Done():
+	case <-eof:
+	case err := <-g.ended:
+		g.ended <- err
+		return program.ExitNotRun, errors.Join(errors.New("the agent of the run has ended"), err)
+	}
+	return program.ExitOK, nil
+}
+
+// commandEnv is the environment of the command.
+func (p Commands) commandEnv(g *stage, vars []string) []string {
+	socket := config.Key{Path: "socket"}.Env() + "="
+	env := slices.DeleteFunc(slices.Clone(p.Env.Environ), func(v string) bool { return strings.HasPrefix(v, socket) })
+	return slices.Concat(env, vars, []string{socket + g.cfg.Socket})
+}
+
+// Command runs a command with all signals for itself, and returns its exit code as a shell does. It is not run when ctx
+// has ended; from its start on, ctx means nothing.
+func (p Commands) Command(ctx context.Context, args, env []string) (int, error) {
+	signals := make(chan os.Signal, 16)
+	p.Signals.Forward(func(s os.Signal) {
+		select {
+		case signals <- s:
+		default: // so many have not been looked at yet that one more makes no difference
+		}
+	})
+	defer p.Signals.Forward(nil)
+	if ctx.Err() != nil { // by a signal that came before
+		return p.Signals.ExitCode(), nil
+	}
+	c := exec.Command(args[0], args[1:]...)
+	c.Env, c.Stdin, c.Stdout, c.Stderr = env, p.Stdin, p.Raw(), p.RawErr()
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // its pods would be swept away
+	started, done := make(chan error, 1), make(chan error, 1)
+	go func() {
+		// The signal of the parent's death is that of the death of its thread. This one ends with the goroutine.
+		runtime.LockOSThread()
+		err := c.Start()
+		started <- err
+		if err == nil {
+			done <- c.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			return ExitNotFound, err
+		}
+		return ExitCannotExecute, err
+	}
+	var err error
+	for running := true; running; {
+		select {
+		case err = <-done:
+			running = false
+		case s := <-signals:
+			if !fromTerminal(s) {
+				_ = c.Process.Signal(s) // it may have ended just now
+			}
+		}
+	}
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return program.ExitOK, nil
+	case !exited:
+		return program.ExitNotRun, err
+	}
+	if w, ok := exit.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal()), nil
+	}
+	return exit.ExitCode(), nil
+}
+
+// fromTerminal says that a signal is one of those that a terminal sends to each process in the foreground: the command
+// has got it already.
+func fromTerminal(s os.Signal) bool {
+	if s != syscall.SIGINT && s != syscall.SIGQUIT {
+		return false
+	}
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}

@@ -1,0 +1,384 @@
+package setup
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"monopod/internal/config"
+	"monopod/internal/daemon"
+	"monopod/internal/host"
+	"monopod/internal/pause"
+	"monopod/internal/program"
+	"monopod/internal/run"
+	"monopod/manifests"
+	"monopod/node/systemd"
+	"monopod/runner"
+	"monopod/watcher"
+)
+
+// uninstallOptions are the flags of `uninstall`.
+type uninstallOptions struct {
+	yes, keepData bool
+}
+
+func (p Commands) UninstallCommand() *cobra.Command {
+	o := &uninstallOptions{}
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Stop all pods and remove everything that monopod has made on this machine",
+		Long: "It stops the service, or the daemon that runs with this configuration, then all pods, each with its grace period, and\n" +
+			"removes them with their volumes and logs; then runs of `once`, the images, bridge, firewall rules, cgroups, the unit, the\n" +
+			"copy of the program that `install` has made, and the directories of monopod. Manifests, configuration and credentials are\n" +
+			"somebody's own and stay, as does whatever else is found in directories that monopod shares with others. It says what it is\n" +
+			"about to do and asks first, can be repeated when it was cut off, and removes nothing that a file system of somebody else\n" +
+			"is mounted on.",
+		Args: program.NoArgs,
+	}
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&o.keepData, "keep-data", false, "leave rootDirectory: images, volumes of claims, what was applied")
+	run.NewCommands(p.Program).AsRoot(cmd, "uninstall must be started by root; try sudo", func(ctx context.Context, cfg *config.Loaded) error {
+		return p.uninstall(ctx, cfg, o)
+	})
+	return cmd
+}
+
+func (p Commands) uninstall(ctx context.Context, cfg *config.Loaded, o *uninstallOptions) error {
+	there, err := p.find(cfg)
+	if err != nil {
+		return err
+	}
+	if there.nothing() {
+		p.sayNothingFound(cfg)
+		return nil
+	}
+	if ok, err := p.agreed(cfg, o); !ok || err != nil {
+		return err
+	}
+	if err := p.stopService(ctx, there.unit); err != nil {
+		return err
+	}
+	held, err := p.takeFromDaemon(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	if err := p.removeRuns(ctx, cfg); err != nil {
+		return err
+	}
+	if there.ran {
+		if err := p.removeWorkloads(ctx, cfg, o); err != nil {
+			return err
+		}
+	}
+	if err := host.LeaveBudget(p.Host.Cgroups, &cfg.Config); err != nil {
+		return err
+	}
+	dirs := []string{cfg.StateDirectory}
+	if !o.keepData {
+		dirs = append(dirs, cfg.RootDirectory)
+	}
+	for _, dir := range dirs {
+		if err := removeDirectory(dir, kept(cfg)); err != nil {
+			return err
+		}
+	}
+	if !there.other {
+		if err := p.removeService(ctx, there.unit); err != nil {
+			return err
+		}
+	}
+	if err := p.withdrawPrograms(cfg, o); err != nil {
+		return err
+	}
+	for _, dir := range ownDirectories(cfg) {
+		_ = os.Remove(dir) // unless there is something in it
+	}
+	p.Out().Println("monopod is uninstalled")
+	return nil
+}
+
+// agreed says what is about to be done, and asks.
+func (p Commands) agreed(cfg *config.Loaded, o *uninstallOptions) (bool, error) {
+	data := "the images, volumes and all else in " + cfg.RootDirectory
+	if o.keepData {
+		data = "and leaves " + cfg.RootDirectory
+	}
+	p.Out().Printf("This stops and removes all pods of monopod, and removes %s, what is in %s,\nits network, cgroups and service.\n", data, cfg.StateDirectory)
+	if o.yes {
+		return true, nil
+	}
+	p.Out().Printf("Go on? Write yes: ")
+	line, err := bufio.NewReader(p.Stdin).ReadString('\n')
+	if strings.TrimSpace(line) == "yes" {
+		return true, nil
+	}
+	if err != nil {
+		return false, errors.New("nothing was done: nobody has answered; --yes does not ask")
+	}
+	p.Out().Println("Nothing was done.")
+	return false, nil
+}
+
+// takeFromDaemon takes the locks, after it has told a daemon that holds them to end.
+func (p Commands) takeFromDaemon(ctx context.Context, cfg *config.Loaded) (daemon.Locks, error) {
+	asked := 0
+	for deadline := time.Now().Add(run.KeeperEnd); ; pause.For(ctx, daemon.LookAgain/4) {
+		held, err := daemon.TakeLocks(0, cfg.StateDirectory, cfg.RootDirectory)
+		if !daemon.IsHeld(err) || time.Now().After(deadline) || ctx.Err() != nil {
+			return held, err
+		}
+		pid := lockHolder(cfg.StateDirectory)
+		if pid == 0 {
+			pid = lockHolder(cfg.RootDirectory)
+		}
+		if pid == 0 || pid == asked {
+			continue
+		}
+		p.Out().Printf("stopping the monopod that runs (pid %d)\n", pid)
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return nil, fmt.Errorf("stop monopod (pid %d): %w", pid, err)
+		}
+		asked = pid
+	}
+}
+
+// lockHolder is the process that a directory's lock file names, if somebody holds it.
+func lockHolder(dir string) int {
+	b, err := os.ReadFile(filepath.Join(dir, daemon.LockName))
+	pid, bad := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || bad != nil || pid <= 1 || pid == os.Getpid() {
+		return 0
+	}
+	return pid
+}
+
+// removeRuns removes the runs of `once` and `up`.
+func (p Commands) removeRuns(ctx context.Context, cfg *config.Loaded) error {
+	there, err := run.Slots(cfg)
+	if err != nil {
+		return err
+	}
+	for _, s := range there {
+		if s.Kept() {
+			if err := run.NewCommands(p.Program).DownSlot(ctx, s); err != nil {
+				return err
+			}
+		}
+	}
+	return run.NewCommands(p.Program).DropRuns(ctx, cfg)
+}
+
+// removeWorkloads removes all pods, then what they were run with.
+func (p Commands) removeWorkloads(ctx context.Context, cfg *config.Loaded, o *uninstallOptions) error {
+	log := run.NewCommands(p.Program).CommandLog(cfg)
+	if err := p.removePods(ctx, cfg, log); err != nil {
+		return err
+	}
+	return run.NewCommands(p.Program).GiveBackAnd(ctx, cfg, log, func(ctx context.Context, rt daemon.Runtime) error {
+		if o.keepData || cfg.ContainerRuntimeEndpoint == "" {
+			return nil
+		}
+		return rt.Purge(ctx)
+	})
+}
+
+// removePods removes all pods as if nobody wanted them any more, and waits until they are gone. The locks must be held.
+func (p Commands) removePods(ctx context.Context, cfg *config.Loaded, log *slog.Logger) error {
+	m := p.Machine
+	broken, failures := make(chan error, 1), 0
+	m.Open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (daemon.Runtime, error) {
+		rt, err := p.Machine.Open(ctx, cfg, log)
+		if err != nil {
+			if failures++; failures == run.MaxOpenFailures {
+				broken <- err
+			}
+		}
+		return rt, err
+	}
+	app := daemon.New(cfg, log, m)
+	app.Lent, app.Removing = true, true
+	app.Only = []watcher.Source{run.NewStaged(&run.Content{})}
+	app.Board.Stir = p.told(app.Board.Stir)
+	if err := app.Open(); err != nil {
+		return err
+	}
+	defer app.Close()
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- app.Run(running) }()
+	err := p.untilGone(ctx, app, broken)
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// told says of each pod that changes that it goes.
+func (p Commands) told(next func(runner.Change)) func(runner.Change) {
+	said := map[manifests.Key]bool{}
+	return func(c runner.Change) {
+		if !said[c.Key] {
+			said[c.Key] = true
+			p.Out().Println("removing pod", c.Key)
+		}
+		next(c)
+	}
+}
+
+// untilGone waits until an App has no pods.
+func (p Commands) untilGone(ctx context.Context, app *daemon.App, broken <-chan error) error {
+	changed, cancel := app.Board.Subscribe()
+	defer cancel()
+	for !app.Board.Emptied() {
+		select {
+		case <-changed:
+		case <-time.After(daemon.LookAgain):
+		case err := <-broken:
+			return fmt.Errorf("containers cannot be seen: %w", err)
+		case <-ctx.Done():
+			return errors.New("cut off; `monopod uninstall` goes on where it was")
+		}
+	}
+	return nil
+}
+
+// removeService removes what `install` has written.
+func (p Commands) removeService(ctx context.Context, unit string) error {
+	h := &p.Host
+	reload, err := systemd.RemoveDropIns(h.Logind...)
+	if err != nil {
+		return err
+	}
+	if reload && h.HasSystemd() {
+		if err := h.Systemctl(ctx, "kill", "--signal=HUP", "systemd-logind.service"); err != nil {
+			return err
+		}
+	}
+	if unit == "" {
+		return nil
+	}
+	exe, whole, err := h.Self()
+	if err != nil {
+		return err
+	}
+	if at := systemd.Program(unit); whole && sameFile(at, exe) {
+		if err := run.IgnoreGone(os.Remove(at)); err != nil {
+			return err
+		}
+	}
+	if err := run.IgnoreGone(os.Remove(h.Unit())); err != nil {
+		return err
+	}
+	return h.Systemctl(ctx, "daemon-reload")
+}
+
+// sameFile says that two paths have the same content: that of one program.
+func sameFile(a, b string) bool {
+	x, errX := os.ReadFile(a)
+	y, errY := os.ReadFile(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// kept are the files and directories of somebody that may be in one of monopod's.
+func kept(cfg *config.Loaded) []string {
+	return slices.Concat([]string{cfg.RegistryConfig, cfg.SeccompProfileRoot, cfg.StaticPodPath}, cfg.PreloadDirectories, cfg.Files)
+}
+
+// removeDirectory removes a directory of monopod, but not what is to be kept, and nothing at all while other file systems
+// are mounted in it. One that is a mount point itself is emptied.
+func removeDirectory(dir string, keep []string) error {
+	mounts, err := mountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("%s is not removed: there are file systems mounted on %s; unmount them", dir, strings.Join(mounts, ", "))
+	}
+	place, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := removeBelow(place, places(keep)); err != nil {
+		return err
+	}
+	if _, err := os.Stat(place); place != filepath.Clean(dir) && errors.Is(err, fs.ErrNotExist) {
+		_ = os.Remove(dir) // the link to it
+	}
+	return nil
+}
+
+// places are where paths lead to, with the links that they end in.
+func places(paths []string) []string {
+	var all []string
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			all = append(all, filepath.Join(parent, filepath.Base(path)))
+		}
+		if place, err := filepath.EvalSymlinks(path); err == nil {
+			all = append(all, place)
+		}
+	}
+	return all
+}
+
+func removeBelow(dir string, keep []string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case slices.Contains(keep, path):
+		case e.IsDir() && slices.ContainsFunc(keep, func(k string) bool { return strings.HasPrefix(k, path+"/") }):
+			err = errors.Join(err, removeBelow(path, keep))
+		default:
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	_ = os.Remove(dir) // unless there is something to be kept, or it is a mount point
+	return err
+}
+
+// mountsBelow are the mount points below a directory.
+func mountsBelow(dir string) ([]string, error) {
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
+	}
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var below []string
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 4 {
+			if at := unescape(f[4]); strings.HasPrefix(at, strings.TrimSuffix(dir, "/")+"/") {
+				below = append(below, at)
+			}
+		}
+	}
+	return below, nil
+}
+
+// unescape is a path of mountinfo without its octal escapes.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}

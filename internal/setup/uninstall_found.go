@@ -1,0 +1,106 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/internal/bundle"
+	"monopod/internal/config"
+	"monopod/internal/host"
+	"monopod/internal/run"
+	"monopod/node/systemd"
+)
+
+// found is what an instance has on this machine before it is uninstalled.
+type found struct {
+	// unit is the text of its unit; empty: it has none.
+	unit string
+	// other says that there is a unit of another instance, which stays with what belongs to it.
+	other bool
+	// ran says that a runtime may have been open with this configuration: only then one is opened to remove pods and the network.
+	ran bool
+	// stored says that there is a directory of it, or of its runs.
+	stored bool
+}
+
+// nothing says that there is nothing to uninstall.
+func (f found) nothing() bool { return f.unit == "" && !f.ran && !f.stored }
+
+// find looks at the machine and changes nothing.
+func (p Commands) find(cfg *config.Loaded) (found, error) {
+	f := found{
+		ran:    Exists(cfg.StateDirectory) || Exists(filepath.Join(cfg.RootDirectory, "containerd")) || cfg.ContainerRuntimeEndpoint != "",
+		stored: Exists(cfg.RootDirectory) || Exists(cfg.RootDirectory+run.RunsSuffix),
+	}
+	b, err := os.ReadFile(p.Host.Unit())
+	switch unit := string(b); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return f, err
+	case !systemd.IsOurs(unit):
+	case !host.OwnUnit(cfg, unit):
+		f.other = true
+	case p.Host.HasSystemd():
+		f.unit = unit
+	}
+	return f, nil
+}
+
+func Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// ownDirectories are those to be removed when they are empty: that for manifests and, of the instance without a file of its own, that of the default one.
+func ownDirectories(cfg *config.Loaded) []string {
+	dirs := []string{cfg.StaticPodPath}
+	if len(cfg.Files) == 0 || cfg.Files[0] == config.DefaultFile {
+		dirs = append(dirs, filepath.Dir(config.DefaultFile))
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
+}
+
+// stopService stops and disables a unit, unless there is none.
+func (p Commands) stopService(ctx context.Context, unit string) error {
+	if unit == "" {
+		return nil
+	}
+	return p.Host.Systemctl(ctx, "disable", "--now", systemd.UnitName)
+}
+
+// sayNothingFound says where was looked in vain.
+func (p Commands) sayNothingFound(cfg *config.Loaded) {
+	p.Out().Printf("monopod is not installed here: there is no service, no %s and no %s\n", cfg.RootDirectory, cfg.StateDirectory)
+}
+
+// withdrawPrograms removes what this program was unpacked with, which may be elsewhere than rootDirectory, and the file by which runs
+// keep subnets apart, unless others need them.
+func (p Commands) withdrawPrograms(cfg *config.Loaded, o *uninstallOptions) error {
+	if at := p.Host.Unpacked(); !o.keepData || !strings.HasPrefix(at, cfg.RootDirectory+"/") {
+		if err := bundle.Withdraw(at, "/proc"); err != nil {
+			return err
+		}
+	}
+	return removeUnlocked(p.Machine.Runs.SubnetLocks)
+}
+
+// removeUnlocked removes a file of locks that nobody holds.
+func removeUnlocked(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return run.IgnoreGone(err)
+	}
+	defer f.Close()
+	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return nil
+	}
+	return errors.Join(err, os.Remove(path))
+}

@@ -1,0 +1,57 @@
+// Package units prints amounts of memory, bytes, time and processors.
+//
+// It must not know where they come from. It has no goroutines.
+package units
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"monopod/node/budget"
+)
+
+// Budget says what limits there are.
+func Budget(l budget.Limits) string {
+	memory, cpu := "all the memory", "all processors"
+	if l.Memory > 0 {
+		memory = Mebibytes(float64(l.Memory)) + " of memory"
+	}
+	if l.MilliCPU > 0 {
+		cpu = fmt.Sprintf("%.2f processors", float64(l.MilliCPU)/1000)
+	}
+	return memory + " and " + cpu
+}
+
+// Ago is how long ago something was; a time that has not come yet is that of a clock that was wrong.
+func Ago(t, now time.Time) string {
+	if t.IsZero() || t.After(now.Add(time.Second)) {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(max(now.Sub(t), 0))
+}
+
+// Bytes is a number of bytes for people.
+func Bytes(n int64) string {
+	const unit = 1000
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, at := float64(n), -1
+	for v >= unit && at < 4 {
+		v /= unit
+		at++
+	}
+	return fmt.Sprintf("%.1f %cB", v, "kMGTP"[at])
+}
+
+// Progress says how far a pull is.
+func Progress(done, total int64) string {
+	if total <= 0 {
+		return "asking the registry"
+	}
+	return fmt.Sprintf("%s of %s (%d%%)", Bytes(done), Bytes(total), done*100/total)
+}
+
+func Mebibytes(n float64) string { return fmt.Sprintf("%.1f MiB", n/(1<<20)) }

@@ -1,0 +1,187 @@
+// Package verdict says of manifests what a daemon would say of them: what they hold, what is wrong, and which of them conflict.
+//
+// It must not read files or talk to a daemon. It has no goroutines.
+package verdict
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"monopod/internal/host"
+	"monopod/manifests"
+	"monopod/manifests/warn"
+	"monopod/runner"
+	"monopod/watcher"
+)
+
+// Report is the verdict as a source tells it.
+func (v *Verdict) Report(source string) watcher.Report {
+	r := watcher.Report{Source: source, Input: v.File, State: watcher.Accepted, Objects: v.Objects, Since: time.Now()}
+	for _, pod := range v.Pods {
+		r.Pods = append(r.Pods, pod.Namespace+"/"+pod.Name)
+	}
+	return r
+}
+
+// StdinName is how messages name the standard input.
+const StdinName = "<stdin>"
+
+// Verdict is what is said about one input.
+type Verdict struct {
+	File string `json:"file"`
+	// Ignored says that the daemon would not read it either.
+	Ignored bool       `json:"ignored,omitempty"`
+	Pods    []ValidPod `json:"pods"`
+	// Objects are the documents besides pods, like "ConfigMap default/app".
+	Objects []string `json:"objects,omitempty"`
+	// Notes tell of documents that mean nothing here.
+	Notes []string `json:"notes,omitempty"`
+	// Warnings are about what will wait, or works otherwise than in a cluster.
+	Warnings []*manifests.Error `json:"warnings,omitempty"`
+	Errors   []*manifests.Error `json:"errors"`
+
+	Loaded               []*manifests.Pod    `json:"-"`
+	Documents, Workloads []*manifests.Object `json:"-"`
+	// Owned are documents that do not count: controllers in other files make them, or they are hooks of Helm.
+	Owned map[manifests.ObjectID]bool `json:"-"`
+}
+
+// ValidPod is a pod of an input.
+type ValidPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Line      int    `json:"line,omitempty"`
+}
+
+// Outlook adds what the documents will wait for, all of them together.
+func Outlook(all []*Verdict) {
+	in := warn.Input{Platform: host.Platform()}
+	for _, v := range all {
+		in.Pods, in.Objects, in.Workloads = append(in.Pods, v.Loaded...), append(in.Objects, v.Documents...), append(in.Workloads, v.Workloads...)
+		in.Partial = in.Partial || len(v.Errors) > 0
+	}
+	warnings, errs := warn.Of(in)
+	byFile := map[string]*Verdict{}
+	for _, v := range all {
+		byFile[v.File] = v
+	}
+	for _, e := range warnings {
+		byFile[e.File].Warnings = append(byFile[e.File].Warnings, e)
+	}
+	for _, e := range errs {
+		byFile[e.File].Errors = append(byFile[e.File].Errors, e)
+	}
+}
+
+// IsManifestName says whether the daemon reads files of this name.
+func IsManifestName(name string) bool {
+	switch filepath.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+// Judge turns content, or the error of reading it, into a verdict.
+func Judge(file string, content []byte, err error, o manifests.Options) *Verdict {
+	v := &Verdict{File: file, Pods: []ValidPod{}, Errors: []*manifests.Error{}}
+	if err == nil {
+		var c *manifests.Content
+		if c, err = manifests.LoadAll(file, content, o); err == nil {
+			v.Loaded, v.Documents, v.Workloads, v.Notes = c.Pods, c.Objects, c.Workloads, c.Remarks()
+			v.Owned = map[manifests.ObjectID]bool{}
+			for _, id := range c.LeftOut {
+				v.Owned[id] = true
+			}
+		}
+	}
+	if err != nil {
+		v.Errors = manifests.Errors(err)
+		if len(v.Errors) == 0 {
+			if pe, ok := errors.AsType[*fs.PathError](err); ok {
+				err = pe.Err
+			}
+			v.Errors = []*manifests.Error{{File: file, Msg: err.Error()}}
+		}
+	}
+	v.list()
+	return v
+}
+
+// list fills in the names of what was loaded.
+func (v *Verdict) list() {
+	v.Pods, v.Objects = []ValidPod{}, nil
+	for _, pod := range v.Loaded {
+		v.Pods = append(v.Pods, ValidPod{Namespace: pod.Object.Namespace, Name: pod.Object.Name, Line: pod.Origin.Line})
+	}
+	for _, o := range slices.Concat(v.Documents, v.Workloads) {
+		v.Objects = append(v.Objects, o.String())
+	}
+}
+
+func podID(p *manifests.Pod) manifests.ObjectID {
+	return manifests.ObjectID{Kind: "Pod", Namespace: p.Object.Namespace, Name: p.Object.Name}
+}
+
+// dropOwned leaves out what controllers in other files make.
+func dropOwned(all []*Verdict) {
+	var pods []*manifests.Pod
+	var workloads []*manifests.Object
+	for _, v := range all {
+		pods, workloads = append(pods, v.Loaded...), append(workloads, v.Workloads...)
+	}
+	_, _, dropped := manifests.DropOwned(pods, workloads)
+	for _, o := range dropped {
+		i := slices.IndexFunc(all, func(v *Verdict) bool { return v.File == o.Origin.File })
+		if i < 0 {
+			continue
+		}
+		v := all[i]
+		v.Owned[o.ID] = true
+		v.Notes = append(v.Notes, o.Note().Error())
+		v.Loaded = slices.DeleteFunc(v.Loaded, func(p *manifests.Pod) bool { return o.ID == podID(p) && p.Origin == o.Origin })
+		v.Workloads = slices.DeleteFunc(v.Workloads, func(w *manifests.Object) bool { return w.ID() == o.ID && w.Origin == o.Origin })
+		v.list()
+	}
+}
+
+// Conflicts adds the errors that several inputs make together: what the watcher and the admission of the
+// runner would say if all of it were in one directory.
+func Conflicts(all []*Verdict) {
+	dropOwned(all)
+	first := map[manifests.Key]*manifests.Pod{}
+	in := map[manifests.Key]*Verdict{}
+	a := runner.Admission{Known: map[manifests.Key]runner.Holding{}, Listed: true}
+	for _, v := range all {
+		for _, pod := range v.Loaded {
+			if other := first[pod.Key()]; other != nil {
+				v.add(pod, "metadata.name", "is already defined at "+Place(other.Origin), "give one of them another name, or remove it")
+				continue
+			}
+			first[pod.Key()], in[pod.Key()] = pod, v
+			a.Desired = append(a.Desired, pod)
+			a.Known[pod.Key()] = runner.Holding{Seen: true}
+		}
+	}
+	held := runner.Admit(a).Held
+	for _, pod := range a.Desired {
+		if h, ok := held[pod.Key()]; ok {
+			in[pod.Key()].add(pod, "spec", h.Message, "")
+		}
+	}
+}
+
+func (v *Verdict) add(pod *manifests.Pod, field, msg, hint string) {
+	v.Errors = append(v.Errors, &manifests.Error{File: v.File, Line: pod.Origin.Line, Pod: pod.Key().String(), Field: field, Msg: msg, Hint: hint})
+}
+
+func Place(o manifests.Origin) string {
+	if o.Line == 0 {
+		return o.File
+	}
+	return fmt.Sprintf("%s:%d", o.File, o.Line)
+}
