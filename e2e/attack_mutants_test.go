@@ -16,6 +16,8 @@ import (
 
 	"monopod/e2e/corpus"
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/policy"
 	"monopod/runner"
 	"monopod/runner/workload"
 	"monopod/watcher"
@@ -73,12 +75,12 @@ func swallow(t *testing.T, expander *workload.Expander, name string, data []byte
 			t.Errorf("%s: panic: %v; the input is in %s", name, p, path)
 		}
 	}()
-	policy := manifests.Policy{PodSecurity: []string{"privileged", "privileged", "privileged", "baseline", "restricted"}[len(data)%5], RefuseCritical: len(data)%5 > 2}
-	content, err := manifests.LoadParts(name, data, manifests.Options{Source: "attack", Policy: policy})
+	policy := policy.Policy{PodSecurity: []string{"privileged", "privileged", "privileged", "baseline", "restricted"}[len(data)%5], RefuseCritical: len(data)%5 > 2}
+	content, err := decode.Parts(name, data, decode.Options{Source: "attack", Policy: policy})
 	if err != nil && len(manifests.Errors(err)) == 0 {
 		t.Errorf("%s: an error without a place: %v", name, err)
 	}
-	_, _ = manifests.Split(name, data)
+	_, _ = decode.Split(name, data)
 	if content == nil {
 		return 0, 0
 	}

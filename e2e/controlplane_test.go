@@ -30,6 +30,7 @@ import (
 
 	"monopod/e2e/corpus"
 	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 // planeAddress is that of the machine of the control plane. It exists only in network namespaces of tests.
@@ -312,7 +313,7 @@ func (p *plane) rollouts() (images []string) {
 	var group []member
 	for _, name := range planeOrder() {
 		path := filepath.Join(p.etc, "manifests", name+".yaml")
-		content, err := manifests.LoadAll(path, p.file("manifests/"+name+".yaml"), manifests.Options{Source: "file"})
+		content, err := decode.All(path, p.file("manifests/"+name+".yaml"), decode.Options{Source: "file"})
 		if err != nil || len(content.Pods) != 1 {
 			p.t.Fatalf("%s: %v", name, err)
 		}

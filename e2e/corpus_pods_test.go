@@ -17,6 +17,7 @@ import (
 
 	"monopod/e2e/corpus"
 	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 // borrowed is one pod of the corpus: of a Pod document, or of the template of a workload.
@@ -160,7 +161,7 @@ func claimOf(template *corev1.PersistentVolumeClaim, pod, namespace string) (*co
 
 // load reads documents.
 func load(file, text string) (*manifests.Content, error) {
-	return manifests.LoadAll(file, []byte(text), manifests.Options{})
+	return decode.All(file, []byte(text), decode.Options{})
 }
 
 // asJSON prints an object.

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/policy"
 	"monopod/runner"
 	"monopod/runner/spec"
 )
@@ -24,7 +26,7 @@ func TestEachExampleLoadsAndHasAPlanAndASpec(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		content, err := manifests.LoadAll(path, data, manifests.Options{Source: "file"})
+		content, err := decode.All(path, data, decode.Options{Source: "file"})
 		if err != nil {
 			t.Errorf("refused: %v", err)
 			return nil
@@ -53,7 +55,7 @@ func TestTheRestrictedExampleIsWhatItSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = manifests.LoadAll(file, data, manifests.Options{Policy: manifests.Policy{PodSecurity: "restricted"}})
+		_, err = decode.All(file, data, decode.Options{Policy: policy.Policy{PodSecurity: "restricted"}})
 		if (err == nil) != allowed {
 			t.Errorf("%s under the standard restricted: %v", file, err)
 		}

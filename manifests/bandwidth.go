@@ -23,15 +23,15 @@ func PodBandwidth(pod *corev1.Pod) (b Bandwidth, err error) {
 		if !set {
 			continue
 		}
-		if *limit, err = parseBandwidth(value); err != nil {
+		if *limit, err = ParseBandwidth(value); err != nil {
 			return Bandwidth{}, fmt.Errorf("annotation %s: %w", name, err)
 		}
 	}
 	return b, nil
 }
 
-// parseBandwidth takes 1k to 1P bits per second, the bounds of kubelet.
-func parseBandwidth(value string) (int64, error) {
+// ParseBandwidth takes 1k to 1P bits per second, the bounds of kubelet.
+func ParseBandwidth(value string) (int64, error) {
 	q, err := resource.ParseQuantity(value)
 	switch {
 	case err != nil:

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"iter"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -48,4 +49,10 @@ func FindContainer(spec *corev1.PodSpec, name string) *corev1.Container {
 		}
 	}
 	return nil
+}
+
+// UsesVolume says that a container has a volume mounted, or as a device.
+func UsesVolume(c *corev1.Container, name string) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name }) ||
+		slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == name })
 }

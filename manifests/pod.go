@@ -1,16 +1,17 @@
-// Package manifests turns bytes into Pods: it decodes, defaults, validates and hashes manifests.
+// Package manifests is the vocabulary of what is wanted: Pods and other objects with their origin, errors with their place, and pure
+// questions about them (containers, requests, QoS class, priority, references). manifests/decode makes them from bytes.
 //
-// It is pure: no clock, no disk, no network, no goroutines. What it returns is either complete and valid, or
-// an error that names file, line, column, pod and field and says what to do. It must not know where the
-// bytes come from nor what will run them.
+// It is pure: no clock, no disk, no network, no goroutines. It must not decode or validate, nor know what will run the pods.
 package manifests
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Key identifies a pod on this machine: one namespace/name pair runs at most once.
@@ -79,8 +80,8 @@ type Error struct {
 	Msg   string `json:"message"`
 	// Hint says what to do about it; may be empty.
 	Hint string `json:"hint,omitempty"`
-	// kindless says that the document has no kind: Pod names it, but it need not be a Pod.
-	kindless bool
+	// Kindless says that the document has no kind: Pod names it, but it need not be a Pod.
+	Kindless bool `json:"-"`
 }
 
 // ID names the object that has the problem; ok is false when the document does not say enough to know.
@@ -91,7 +92,7 @@ func (e *Error) ID() (id ObjectID, ok bool) {
 		namespace, name = "", namespace
 	}
 	id.Namespace, id.Name = namespace, name
-	return id, name != "" && !e.kindless
+	return id, name != "" && !e.Kindless
 }
 
 // Error implements error.
@@ -117,3 +118,33 @@ func (e *Error) Error() string {
 	}
 	return b.String()
 }
+
+// Errors returns the problems that Load joined into one error. An error that holds none yields nil.
+func Errors(err error) []*Error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []*Error
+		for _, e := range joined.Unwrap() {
+			all = append(all, Errors(e)...)
+		}
+		return all
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return []*Error{e}
+	}
+	return nil
+}
+
+// Owner is the controller that an object of a dump names in its ownerReferences. The zero Owner is none.
+//
+// `kubectl get all -o yaml` writes a Deployment, its ReplicaSets and their pods. To run all of them would be to run each pod twice, so
+// that of these only the Deployment counts. An object whose controller is not in the same source counts for itself.
+type Owner struct {
+	Kind, Name string
+	UID        types.UID
+}
+
+// AnnotationRestarted on a pod replaces its containers whenever its value changes; `monopod restart` sets it.
+const AnnotationRestarted = "monopod.dev/restarted-at"

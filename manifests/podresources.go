@@ -1,6 +1,8 @@
 package manifests
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -87,4 +89,42 @@ func override(sum corev1.ResourceList, pod *corev1.ResourceRequirements, list fu
 		}
 	}
 	return sum
+}
+
+// IsDeviceKind says that a resource is a kind of devices (vendor/class) and none of Kubernetes' own.
+func IsDeviceKind(name corev1.ResourceName) bool {
+	vendor, class, ok := strings.Cut(string(name), "/")
+	return ok && class != "" && vendor != "kubernetes.io" && !strings.HasSuffix(vendor, ".kubernetes.io")
+}
+
+func IsHugePage(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// Resizable returns the part of a container's resources that can be changed while it runs. It shares what it can with r: pods
+// are immutable.
+func Resizable(r corev1.ResourceRequirements) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Limits: resizable(r.Limits), Requests: resizable(r.Requests)}
+}
+
+func resizable(list corev1.ResourceList) corev1.ResourceList {
+	cpu, hasCPU := list[corev1.ResourceCPU]
+	memory, hasMemory := list[corev1.ResourceMemory]
+	there := 0
+	for _, has := range []bool{hasCPU, hasMemory} {
+		if has {
+			there++
+		}
+	}
+	switch {
+	case there == 0:
+		return nil
+	case there == len(list):
+		return list
+	case there == 2:
+		return corev1.ResourceList{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory}
+	case hasCPU:
+		return corev1.ResourceList{corev1.ResourceCPU: cpu}
+	}
+	return corev1.ResourceList{corev1.ResourceMemory: memory}
 }

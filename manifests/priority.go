@@ -1,11 +1,8 @@
 package manifests
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Priority classes that are built in, and their values, as in an API server.
@@ -13,10 +10,10 @@ const (
 	NodeCritical    = "system-node-critical"
 	ClusterCritical = "system-cluster-critical"
 
-	nodeCriticalPriority    = 2000001000
-	clusterCriticalPriority = 2000000000
-	// highestPriority is the highest that a document may define; above are the built-in ones.
-	highestPriority = 1000000000
+	NodeCriticalPriority    = 2000001000
+	ClusterCriticalPriority = 2000000000
+	// HighestPriority is the highest that a document may define; above are the built-in ones.
+	HighestPriority = 1000000000
 )
 
 // Priority says how important a pod is: the higher, the earlier it starts, and the later it is stopped or evicted.
@@ -31,7 +28,7 @@ type Priority struct {
 }
 
 // Critical says that the machine, or all that runs on it, needs the pod: as a kubelet judges pods that it got from an API server.
-func (p Priority) Critical() bool { return p.Value >= clusterCriticalPriority }
+func (p Priority) Critical() bool { return p.Value >= ClusterCriticalPriority }
 
 // PriorityOf resolves the priority of a pod as the admission plugin of an API server does. A class that does not exist means nothing,
 // as for static pods of a kubelet.
@@ -41,9 +38,9 @@ func PriorityOf(p *Pod) Priority {
 	policy := spec.PreemptionPolicy
 	switch class := p.Refs.priorityClass(); {
 	case spec.PriorityClassName == NodeCritical:
-		out.Value, out.Explicit = nodeCriticalPriority, true
+		out.Value, out.Explicit = NodeCriticalPriority, true
 	case spec.PriorityClassName == ClusterCritical:
-		out.Value, out.Explicit = clusterCriticalPriority, true
+		out.Value, out.Explicit = ClusterCriticalPriority, true
 	case class != nil && (spec.PriorityClassName == class.Name || spec.PriorityClassName == "" && spec.Priority == nil):
 		out.Value, out.Explicit, out.Class = class.Value, true, class.Name
 		if policy == nil {
@@ -93,23 +90,6 @@ func priorityClassOf(pod *corev1.Pod, objects *Objects) *schedulingv1.PriorityCl
 		return nil
 	}
 	return objects.defaultPriority()
-}
-
-// priorityClass checks a class as an API server does.
-func (c *checker) priorityClass(p *schedulingv1.PriorityClass) {
-	switch builtIn := map[string]int32{NodeCritical: nodeCriticalPriority, ClusterCritical: clusterCriticalPriority}; {
-	case builtIn[p.Name] != 0:
-		if p.Value != builtIn[p.Name] || p.GlobalDefault {
-			c.forbidden(field.NewPath("metadata", "name"), "the class is built in and cannot be changed")
-		}
-	case strings.HasPrefix(p.Name, "system-"):
-		c.forbidden(field.NewPath("metadata", "name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+p.Name+" is not a known system priority class")
-	case p.Value > highestPriority:
-		c.forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000")
-	}
-	if p.PreemptionPolicy != nil {
-		requiredOneOf(c, field.NewPath("preemptionPolicy"), *p.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)
-	}
 }
 
 // AnnotationProtected is the annotation that, when it is "true", keeps a pod from being evicted when the machine is short of something, and from being stopped

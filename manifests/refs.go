@@ -47,10 +47,10 @@ func (r *Refs) Secret(name string) *corev1.Secret {
 }
 
 // SameRefs says that two pods refer to the same content.
-func SameRefs(a, b *Pod) bool { return a.Refs.same(b.Refs) }
+func SameRefs(a, b *Pod) bool { return a.Refs.Same(b.Refs) }
 
-// same compares by identity: an object that did not change keeps its pointer.
-func (r *Refs) same(o *Refs) bool {
+// Same compares by identity: an object that did not change keeps its pointer.
+func (r *Refs) Same(o *Refs) bool {
 	if r == nil || o == nil {
 		return r == o
 	}
@@ -60,7 +60,7 @@ func (r *Refs) same(o *Refs) bool {
 
 // Resolve returns what a pod refers to, nil when it refers to nothing.
 func Resolve(pod *corev1.Pod, objects *Objects) *Refs {
-	names, priority := referredNames(pod), priorityClassOf(pod, objects)
+	names, priority := ReferredNames(pod), priorityClassOf(pod, objects)
 	switch {
 	case names.empty() && priority == nil:
 		return nil
@@ -70,12 +70,12 @@ func Resolve(pod *corev1.Pod, objects *Objects) *Refs {
 	refs := &Refs{
 		PriorityClass: priority,
 		ConfigMaps:    pick(names.configMaps, func(n string) *corev1.ConfigMap { return objects.ConfigMap(pod.Namespace, n) }),
-		Secrets:       pick(names.secrets, func(n string) *corev1.Secret { return objects.Secret(pod.Namespace, n) }),
-		Claims: pick(names.claims, func(n string) *corev1.PersistentVolumeClaim {
+		Secrets:       pick(names.Secrets, func(n string) *corev1.Secret { return objects.Secret(pod.Namespace, n) }),
+		Claims: pick(names.Claims, func(n string) *corev1.PersistentVolumeClaim {
 			return objects.PersistentVolumeClaim(pod.Namespace, n)
 		}),
 	}
-	if len(names.claims) > 0 {
+	if len(names.Claims) > 0 {
 		refs.storage(objects)
 	}
 	if names.runtimeClass != "" {
@@ -143,9 +143,9 @@ func (r *Refs) volumeSecret(v *corev1.PersistentVolume, objects *Objects) {
 func WithRefs(pod, was *Pod, objects *Objects) *Pod {
 	refs := Resolve(pod.Object, objects)
 	switch {
-	case refs.same(pod.Refs):
+	case refs.Same(pod.Refs):
 		return pod
-	case was != nil && was.Object == pod.Object && was.Origin == pod.Origin && SameImages(was, pod) && was.Refs.same(refs):
+	case was != nil && was.Object == pod.Object && was.Origin == pod.Origin && SameImages(was, pod) && was.Refs.Same(refs):
 		return was
 	}
 	return &Pod{Object: pod.Object, Origin: pod.Origin, Refs: refs, Images: pod.Images}
@@ -164,28 +164,28 @@ func pick[T any](names []string, get func(string) *T) map[string]*T {
 
 // referred are the names of objects in a spec.
 type referred struct {
-	configMaps, secrets, claims []string
+	configMaps, Secrets, Claims []string
 	runtimeClass                string
 }
 
 func (r *referred) empty() bool {
-	return len(r.configMaps)+len(r.secrets)+len(r.claims) == 0 && r.runtimeClass == ""
+	return len(r.configMaps)+len(r.Secrets)+len(r.Claims) == 0 && r.runtimeClass == ""
 }
 
-func referredNames(pod *corev1.Pod) referred {
+func ReferredNames(pod *corev1.Pod) referred {
 	var r referred
 	spec := &pod.Spec
 	if spec.RuntimeClassName != nil {
 		r.runtimeClass = *spec.RuntimeClassName
 	}
 	for _, s := range spec.ImagePullSecrets {
-		r.secrets = append(r.secrets, s.Name)
+		r.Secrets = append(r.Secrets, s.Name)
 	}
 	for i := range spec.Volumes {
 		r.volume(&spec.Volumes[i].VolumeSource)
 		if spec.Volumes[i].Ephemeral != nil {
 			// Looked at to see that nobody else has written it.
-			r.claims = append(r.claims, TemplateClaimName(pod, &spec.Volumes[i]))
+			r.Claims = append(r.Claims, TemplateClaimName(pod, &spec.Volumes[i]))
 		}
 	}
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
@@ -201,11 +201,11 @@ func (r *referred) volume(v *corev1.VolumeSource) {
 	case v.ConfigMap != nil:
 		r.configMaps = append(r.configMaps, v.ConfigMap.Name)
 	case v.Secret != nil:
-		r.secrets = append(r.secrets, v.Secret.SecretName)
+		r.Secrets = append(r.Secrets, v.Secret.SecretName)
 	case v.ISCSI != nil && v.ISCSI.SecretRef != nil:
-		r.secrets = append(r.secrets, v.ISCSI.SecretRef.Name)
+		r.Secrets = append(r.Secrets, v.ISCSI.SecretRef.Name)
 	case v.PersistentVolumeClaim != nil:
-		r.claims = append(r.claims, v.PersistentVolumeClaim.ClaimName)
+		r.Claims = append(r.Claims, v.PersistentVolumeClaim.ClaimName)
 	case v.Projected != nil:
 		for i := range v.Projected.Sources {
 			s := &v.Projected.Sources[i]
@@ -213,7 +213,7 @@ func (r *referred) volume(v *corev1.VolumeSource) {
 				r.configMaps = append(r.configMaps, s.ConfigMap.Name)
 			}
 			if s.Secret != nil {
-				r.secrets = append(r.secrets, s.Secret.Name)
+				r.Secrets = append(r.Secrets, s.Secret.Name)
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func (r *referred) environment(c *corev1.Container) {
 			r.configMaps = append(r.configMaps, ref.Name)
 		}
 		if ref := c.EnvFrom[i].SecretRef; ref != nil {
-			r.secrets = append(r.secrets, ref.Name)
+			r.Secrets = append(r.Secrets, ref.Name)
 		}
 	}
 	for i := range c.Env {
@@ -237,7 +237,7 @@ func (r *referred) environment(c *corev1.Container) {
 			r.configMaps = append(r.configMaps, from.ConfigMapKeyRef.Name)
 		}
 		if from.SecretKeyRef != nil {
-			r.secrets = append(r.secrets, from.SecretKeyRef.Name)
+			r.Secrets = append(r.Secrets, from.SecretKeyRef.Name)
 		}
 	}
 }

@@ -36,9 +36,9 @@ type Rollout struct {
 
 // PodRollout reads the annotations of a pod. An accepted pod has none that are wrong.
 func PodRollout(pod *corev1.Pod) (r Rollout, err error) {
-	for _, name := range rolloutAnnotations() {
+	for _, name := range RolloutAnnotations() {
 		if value, ok := pod.Annotations[name]; ok {
-			if problem := r.set(name, value); problem != nil {
+			if problem := r.Set(name, value); problem != nil {
 				err = errors.Join(err, fmt.Errorf("annotation %s: %w", name, problem))
 			}
 		}
@@ -46,12 +46,12 @@ func PodRollout(pod *corev1.Pod) (r Rollout, err error) {
 	return r, err
 }
 
-func rolloutAnnotations() []string {
+func RolloutAnnotations() []string {
 	return []string{AnnotationAutoRollback, AnnotationReadyDeadline, AnnotationSoak, AnnotationUpdateGroup, AnnotationUpdateOrder}
 }
 
-// set takes over the value of one annotation.
-func (r *Rollout) set(name, value string) error {
+// Set takes over the value of one annotation.
+func (r *Rollout) Set(name, value string) error {
 	switch name {
 	case AnnotationAutoRollback:
 		if value != "true" && value != "false" {

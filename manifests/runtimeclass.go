@@ -9,7 +9,7 @@ import (
 
 // What the admission plugin of the API server says of an overhead that is not that of the pod's RuntimeClass.
 const (
-	noOverhead    = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+	NoOverhead    = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 	otherOverhead = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 )
 
@@ -34,7 +34,7 @@ func RuntimeOf(p *Pod) (Runtime, error) {
 	class, own := p.Refs.RuntimeClass, p.Object.Spec.Overhead
 	switch {
 	case class.Overhead == nil && len(own) > 0:
-		return Runtime{}, fmt.Errorf("RuntimeClass %q: %s", *name, noOverhead)
+		return Runtime{}, fmt.Errorf("RuntimeClass %q: %s", *name, NoOverhead)
 	case class.Overhead == nil:
 		return Runtime{Handler: class.Handler}, nil
 	case len(own) > 0 && !equality.Semantic.DeepEqual(own, class.Overhead.PodFixed):

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -431,7 +432,7 @@ func TestOnlyTheLastOfManyUpdatesCounts(t *testing.T) {
 		}
 		r.pass(time.Minute)
 		st := r.fake.State(key("web"))
-		if len(st.Containers) != 1 || st.Containers[0].Hash != manifests.ContainerHash(pod.Object, "a") || st.Containers[0].State != runner.ContainerRunning {
+		if len(st.Containers) != 1 || st.Containers[0].Hash != podhash.Container(pod.Object, "a") || st.Containers[0].State != runner.ContainerRunning {
 			t.Errorf("state %+v", st)
 		}
 		if st.Sandbox.UID != first {

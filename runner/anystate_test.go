@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -34,7 +35,7 @@ func anyState(rt *rapid.T, want *manifests.Pod) runner.Observed {
 			ID: "s901", UID: "uid-1", Pod: rapid.SampledFrom([]*manifests.Pod{want, old}).Draw(rt, "recorded"), CreatedAt: now.Add(-time.Hour),
 			Alive: rapid.IntRange(0, 3).Draw(rt, "alive") > 0, Network: runner.NetworkReady, IPs: []string{"10.0.0.1"},
 		}
-		o.Sandbox.Hash = manifests.SandboxHash(o.Sandbox.Pod.Object)
+		o.Sandbox.Hash = podhash.Sandbox(o.Sandbox.Pod.Object)
 		if rapid.IntRange(0, 3).Draw(rt, "network") == 0 {
 			o.Sandbox.Network = runner.NetworkPending
 		}
@@ -58,7 +59,7 @@ func anyInstance(rt *rapid.T, i int, now time.Time, pods ...*manifests.Pod) runn
 		Round:        rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(rt, "round"),
 		BackOff:      rapid.SampledFrom([]time.Duration{0, 10 * time.Second, 300 * time.Second}).Draw(rt, "back-off"),
 	}
-	if c.Hash = manifests.ContainerHash(rapid.SampledFrom(pods).Draw(rt, "made for").Object, c.Name); c.Hash == "" {
+	if c.Hash = podhash.Container(rapid.SampledFrom(pods).Draw(rt, "made for").Object, c.Name); c.Hash == "" {
 		c.Hash = "of a container that is not in the manifest any more"
 	}
 	at := func(label string) time.Time {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -105,7 +106,7 @@ func TestTheDeadlineDoesNotConcernWhatHasEnded(t *testing.T) {
 func TestTheClockHasNoSayInTheDeadline(t *testing.T) {
 	pod := withDeadline(testPod("web", testContainer("a", "")), 100)
 	i := running("1", "a", 1)
-	i.Hash = manifests.ContainerHash(pod.Object, "a")
+	i.Hash = podhash.Container(pod.Object, "a")
 	for _, tt := range []struct {
 		created, age time.Duration
 		fails        bool
@@ -116,7 +117,7 @@ func TestTheClockHasNoSayInTheDeadline(t *testing.T) {
 		{time.Hour, 101 * time.Second, true},
 	} {
 		sb := &runner.Sandbox{
-			ID: "s", Hash: manifests.SandboxHash(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady,
+			ID: "s", Hash: podhash.Sandbox(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady,
 			CreatedAt: at(100).Add(tt.created), Age: tt.age,
 		}
 		actions, next := runner.Plan(at(100), pod, runner.Observed{PodState: runner.PodState{Sandbox: sb, Containers: []runner.Container{i}}})

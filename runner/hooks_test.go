@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -261,13 +262,13 @@ func TestTheResolvedHook(t *testing.T) {
 	c.Lifecycle.PostStart.HTTPGet.Port.IntVal = 80
 	for _, host := range []bool{false, true} {
 		pod := edited(testPod("web", c), func(p *corev1.Pod) { p.Spec.HostNetwork = host })
-		sb := &runner.Sandbox{ID: "s", Hash: manifests.SandboxHash(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady, IPs: []string{"10.0.0.5"}}
+		sb := &runner.Sandbox{ID: "s", Hash: podhash.Sandbox(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady, IPs: []string{"10.0.0.5"}}
 		want := "GET http://10.0.0.5:80/up"
 		if host {
 			sb.IPs, want = nil, "GET http://127.0.0.1:80/up"
 		}
 		i := running("1", "a", 1)
-		i.Hash, i.PostStart = manifests.ContainerHash(pod.Object, "a"), runner.PostStartPending
+		i.Hash, i.PostStart = podhash.Container(pod.Object, "a"), runner.PostStartPending
 		actions, _ := runner.Plan(at(100), pod, runner.Observed{PodState: runner.PodState{Sandbox: sb, Containers: []runner.Container{i}}})
 		if len(actions) != 1 || actions[0].Kind != runner.RunHook || actions[0].Handler.String() != want || !errors.Is(actions[0].Handler.Err, nil) {
 			t.Errorf("host network %t: %v", host, actions)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -444,9 +445,9 @@ func TestAnInitContainerKilledForLackOfMemoryHasNotSucceeded(t *testing.T) {
 	c := exited("1", "one", 0, 9)
 	c.SandboxID, c.Exit.Reason = "s", runner.ReasonOOMKilled
 	pod := initPod("web", testContainer("one", ""))
-	c.Hash = manifests.ContainerHash(pod.Object, "one")
+	c.Hash = podhash.Container(pod.Object, "one")
 	o := runner.Observed{PodState: runner.PodState{
-		Sandbox:    &runner.Sandbox{ID: "s", Hash: manifests.SandboxHash(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady},
+		Sandbox:    &runner.Sandbox{ID: "s", Hash: podhash.Sandbox(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady},
 		Containers: []runner.Container{c},
 	}}
 	actions, _ := runner.Plan(at(100), pod, o)

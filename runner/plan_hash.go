@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 )
 
 // hashes remembers the hashes of manifests, which are immutable, by their address: computing one costs more
@@ -44,7 +45,7 @@ func (h *hashes) of(pod *manifests.Pod) *podHashes {
 func (h *hashes) podHash(pod *manifests.Pod) string {
 	m := h.of(pod)
 	if m.pod == "" {
-		m.pod = manifests.PodHash(pod.Object)
+		m.pod = podhash.Pod(pod.Object)
 	}
 	return m.pod
 }
@@ -52,7 +53,7 @@ func (h *hashes) podHash(pod *manifests.Pod) string {
 func (h *hashes) sandbox(pod *manifests.Pod) string {
 	m := h.of(pod)
 	if m.sandbox == "" {
-		m.sandbox = manifests.SandboxHash(pod.Object)
+		m.sandbox = podhash.Sandbox(pod.Object)
 	}
 	return m.sandbox
 }
@@ -60,22 +61,22 @@ func (h *hashes) sandbox(pod *manifests.Pod) string {
 func (h *hashes) podResources(pod *manifests.Pod) string {
 	m := h.of(pod)
 	if m.resources == "" {
-		m.resources = manifests.PodResourcesHash(pod.Object)
+		m.resources = podhash.PodResources(pod.Object)
 	}
 	return m.resources
 }
 
 // container is empty when the pod has no such container.
 func (h *hashes) container(pod *manifests.Pod, name string) string {
-	return h.ofContainer(pod, name, "definition", manifests.ContainerHash)
+	return h.ofContainer(pod, name, "definition", podhash.Container)
 }
 
 func (h *hashes) formerContainer(pod *manifests.Pod, name string) string {
-	return h.ofContainer(pod, name, "former", manifests.FormerContainerHash)
+	return h.ofContainer(pod, name, "former", podhash.FormerContainer)
 }
 
 func (h *hashes) resources(pod *manifests.Pod, name string) string {
-	return h.ofContainer(pod, name, "resources", manifests.ResourcesHash)
+	return h.ofContainer(pod, name, "resources", podhash.Resources)
 }
 
 func (h *hashes) ofContainer(pod *manifests.Pod, name, kind string, compute func(*corev1.Pod, string) string) string {

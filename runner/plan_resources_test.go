@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -25,14 +26,14 @@ func limited(cpu, memory string, policy ...corev1.ContainerResizePolicy) *manife
 // runs is the state of a pod that runs as wanted.
 func runs(pod *manifests.Pod) runner.Observed {
 	o := runner.Observed{PodState: runner.PodState{Sandbox: &runner.Sandbox{
-		ID: "s1", UID: "u", Hash: manifests.SandboxHash(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady,
-		QOSClass: manifests.QOSClass(pod.Object), ResourcesHash: manifests.PodResourcesHash(pod.Object),
+		ID: "s1", UID: "u", Hash: podhash.Sandbox(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady,
+		QOSClass: manifests.QOSClass(pod.Object), ResourcesHash: podhash.PodResources(pod.Object),
 	}}}
 	for i := range pod.Object.Spec.Containers {
 		c := &pod.Object.Spec.Containers[i]
 		o.Containers = append(o.Containers, runner.Container{
 			ID: "id-" + c.Name, Name: c.Name, SandboxID: "s1", State: runner.ContainerRunning, Image: c.Image,
-			Hash: manifests.ContainerHash(pod.Object, c.Name), ResourcesHash: manifests.ResourcesHash(pod.Object, c.Name),
+			Hash: podhash.Container(pod.Object, c.Name), ResourcesHash: podhash.Resources(pod.Object, c.Name),
 			Resources: new(manifests.Resizable(c.Resources)), StartedAt: zero,
 		})
 	}
@@ -55,7 +56,7 @@ func TestResize(t *testing.T) {
 		{"more cpu", limited("2", "1Gi"), nil, "[UpdateResources a (resources changed) RecordPod (manifest changed)]"},
 		{"less memory", limited("1", "1Mi"), nil, "[UpdateResources a (resources changed) RecordPod (manifest changed)]"},
 		{"the pod's cgroup is last", limited("2", "1Gi"), func(o *runner.Observed) {
-			o.Containers[0].ResourcesHash = manifests.ResourcesHash(limited("2", "1Gi").Object, "a")
+			o.Containers[0].ResourcesHash = podhash.Resources(limited("2", "1Gi").Object, "a")
 		}, "[UpdateResources (resources changed) RecordPod (manifest changed)]"},
 		{"a policy for the other resource", limited("2", "1Gi", restart("memory")), nil, "[UpdateResources a (resources changed) RecordPod (manifest changed)]"},
 		{"a policy for this resource", limited("2", "1Gi", restart("cpu")), nil, "[EnsureImage a CreateContainer a (resize requires restart) StopContainer a (resize requires restart) RecordPod (manifest changed)]"},
@@ -76,11 +77,11 @@ func TestResize(t *testing.T) {
 		{"a pod that is only kept is not resized", limited("2", "1Gi"), func(o *runner.Observed) { o.Kept = true }, "[]"},
 		{"a change of the class replaces the pod", testPodAB(), nil, "[CheckPod (pod definition changed) StopContainer a (pod definition changed) StopContainer b (pod definition changed)]"},
 		{"a container of an earlier release keeps its hash", limited("1", "1Gi"), func(o *runner.Observed) {
-			o.Containers[0].Hash, o.Containers[0].ResourcesHash, o.Containers[0].Resources = manifests.FormerContainerHash(old.Object, "a"), "", nil
+			o.Containers[0].Hash, o.Containers[0].ResourcesHash, o.Containers[0].Resources = podhash.FormerContainer(old.Object, "a"), "", nil
 			o.Sandbox.QOSClass, o.Sandbox.ResourcesHash = "", ""
 		}, "[]"},
 		{"and is made anew when its resources change", limited("2", "1Gi"), func(o *runner.Observed) {
-			o.Containers[0].Hash, o.Containers[0].ResourcesHash, o.Containers[0].Resources = manifests.FormerContainerHash(old.Object, "a"), "", nil
+			o.Containers[0].Hash, o.Containers[0].ResourcesHash, o.Containers[0].Resources = podhash.FormerContainer(old.Object, "a"), "", nil
 			o.Sandbox.QOSClass, o.Sandbox.ResourcesHash = "", ""
 		}, "[EnsureImage a CreateContainer a (definition changed) StopContainer a (definition changed)]"},
 	} {

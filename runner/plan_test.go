@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 )
 
@@ -95,7 +97,7 @@ func parseStory(t *testing.T, a *txtar.Archive) *story {
 				t.Fatalf("observed.yaml: %v", err)
 			}
 		case strings.HasSuffix(f.Name, ".yaml"):
-			pods, err := manifests.Load("/m/web.yaml", f.Data, manifests.Options{Source: "file"})
+			pods, err := decode.Pods("/m/web.yaml", f.Data, decode.Options{Source: "file"})
 			if err != nil || len(pods) != 1 {
 				t.Fatalf("%s: %d pods, %v", f.Name, len(pods), err)
 			}
@@ -150,7 +152,7 @@ func (s *story) fill(sc scenario) {
 	if sb := sc.Sandbox; sb != nil {
 		made := s.manifest(sb.MadeFor)
 		o.Sandbox = &runner.Sandbox{
-			ID: "sandbox", UID: "uid", Hash: manifests.SandboxHash(made.Object), Pod: s.manifest(or(sb.Recorded, sb.MadeFor)),
+			ID: "sandbox", UID: "uid", Hash: podhash.Sandbox(made.Object), Pod: s.manifest(or(sb.Recorded, sb.MadeFor)),
 			Age: s.duration(sb.Age), CreatedAt: zero, Alive: !sb.Dead, Network: runner.NetworkState(or(sb.Network, "Ready")),
 		}
 	}
@@ -172,7 +174,7 @@ func (s *story) instance(i scenarioInstance) runner.Container {
 	s.t.Helper()
 	c := runner.Container{
 		ID: i.ID, Name: i.Name, SandboxID: "sandbox", Image: "busybox", ImageID: "sha256:1", State: i.State,
-		Hash: manifests.ContainerHash(s.manifest(i.MadeFor).Object, i.Name), RestartCount: i.Restarts,
+		Hash: podhash.Container(s.manifest(i.MadeFor).Object, i.Name), RestartCount: i.Restarts,
 		BackOff: s.duration(i.BackOff), CreatedAt: zero, Recorded: i.Recorded, StopSentAt: s.at(i.StopSent),
 		StoppingAt: s.at(i.Stopping), StopCause: i.Cause, Round: i.Round, EarlierBoot: i.EarlierBoot,
 	}

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 )
 
 // admitLocked has decided which pods must wait. As long as there is room for all, only those need looking at that ask for what others may
@@ -194,5 +195,5 @@ func (e *entry) final() bool {
 
 // sameAsHeld says that the pod is desired as it was carried out.
 func (e *entry) sameAsHeld() bool {
-	return e.wish.pod != nil && manifests.PodHash(e.wish.pod.Object) == manifests.PodHash(e.report.holds.Object)
+	return e.wish.pod != nil && podhash.Pod(e.wish.pod.Object) == podhash.Pod(e.report.holds.Object)
 }

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -314,13 +315,13 @@ func (c *chaos) checkStop(key manifests.Key, a runner.Action, st runner.PodState
 	if target.SandboxID != st.Sandbox.ID || c.twins(target, st) || st.Sandbox.Failed != nil {
 		return // left over from something that went wrong
 	}
-	same := st.Sandbox.Hash == manifests.SandboxHash(want.Object) &&
+	same := st.Sandbox.Hash == podhash.Sandbox(want.Object) &&
 		(st.Sandbox.QOSClass == "" || st.Sandbox.QOSClass == manifests.QOSClass(want.Object))
 	ends := kindOf(want, target.Name) == "sidecar" && ended(want, st) || kindOf(want, target.Name) == "init" && c.anyState
-	if same && st.Sandbox.Alive && target.Hash == manifests.ContainerHash(want.Object, target.Name) && !ends && !resizeByRestart(want, target) {
+	if same && st.Sandbox.Alive && target.Hash == podhash.Container(want.Object, target.Name) && !ends && !resizeByRestart(want, target) {
 		c.wrongf("%s: %s, which is as desired", key, a)
 	}
-	if manifests.ContainerHash(want.Object, target.Name) != "" && usesBadImage(want, target.Name) {
+	if podhash.Container(want.Object, target.Name) != "" && usesBadImage(want, target.Name) {
 		c.wrongf("%s: %s for an image that cannot be had", key, a)
 	}
 	if !same && usesBadImage(want, "") {
@@ -358,7 +359,7 @@ func begun(want *manifests.Pod, st runner.PodState) bool {
 func ended(want *manifests.Pod, st runner.PodState) bool {
 	over := map[string]bool{}
 	for _, i := range st.Containers {
-		over[i.Name] = i.State == runner.ContainerExited && i.Hash == manifests.ContainerHash(want.Object, i.Name) &&
+		over[i.Name] = i.State == runner.ContainerExited && i.Hash == podhash.Container(want.Object, i.Name) &&
 			!runner.NextRestart(zero, &want.Object.Spec, &i, runner.Options{}).Wanted
 		if over[i.Name] && kindOf(want, i.Name) == "init" && i.Exit.ExitCode != 0 {
 			return true
@@ -387,7 +388,7 @@ func nothingToDo(want *manifests.Pod, st runner.PodState) bool {
 	})
 	over := map[string]bool{}
 	for _, i := range st.Containers {
-		final := i.State == runner.ContainerExited && i.Hash == manifests.ContainerHash(want.Object, i.Name) && !runner.NextRestart(zero, &want.Object.Spec, &i, runner.Options{}).Wanted
+		final := i.State == runner.ContainerExited && i.Hash == podhash.Container(want.Object, i.Name) && !runner.NextRestart(zero, &want.Object.Spec, &i, runner.Options{}).Wanted
 		if final && kindOf(want, i.Name) == "init" && i.Exit.ExitCode != 0 && current(i) && !begun {
 			return true
 		}
@@ -400,7 +401,7 @@ func nothingToDo(want *manifests.Pod, st runner.PodState) bool {
 func resizeByRestart(want *manifests.Pod, c *runner.Container) bool {
 	for i := range want.Object.Spec.Containers {
 		if s := &want.Object.Spec.Containers[i]; s.Name == c.Name {
-			return c.ResourcesHash != manifests.ResourcesHash(want.Object, c.Name) && len(s.ResizePolicy) > 0 && s.ResizePolicy[0].RestartPolicy == corev1.RestartContainer
+			return c.ResourcesHash != podhash.Resources(want.Object, c.Name) && len(s.ResizePolicy) > 0 && s.ResizePolicy[0].RestartPolicy == corev1.RestartContainer
 		}
 	}
 	return false
@@ -724,7 +725,7 @@ func change(o *corev1.Pod, s step) {
 	case "init env", "init fails", "add init", "add sidecar", "remove init":
 		changeInit(o, s)
 	case "add container":
-		if len(cs) < 3 && manifests.ContainerHash(o, fmt.Sprintf("c%d", s.N)) == "" {
+		if len(cs) < 3 && podhash.Container(o, fmt.Sprintf("c%d", s.N)) == "" {
 			o.Spec.Containers = append(cs, testContainer(fmt.Sprintf("c%d", s.N), runtimetest.ScriptServe))
 		}
 	case "resize":
@@ -769,9 +770,9 @@ func changeInit(o *corev1.Pod, s step) {
 	is := o.Spec.InitContainers
 	name := fmt.Sprintf("i%d", s.N)
 	switch {
-	case s.What == "add init" && manifests.ContainerHash(o, name) == "" && len(is) < 4:
+	case s.What == "add init" && podhash.Container(o, name) == "" && len(is) < 4:
 		o.Spec.InitContainers = slices.Insert(is, s.N%(len(is)+1), testContainer(name, runtimetest.ScriptSucceed))
-	case s.What == "add sidecar" && manifests.ContainerHash(o, name) == "" && len(is) < 4:
+	case s.What == "add sidecar" && podhash.Container(o, name) == "" && len(is) < 4:
 		o.Spec.InitContainers = slices.Insert(is, s.N%(len(is)+1), testSidecar(name, runtimetest.ScriptServe))
 	case len(is) == 0:
 	case s.What == "remove init":
@@ -838,19 +839,19 @@ func (c *chaos) checkEnd(k manifests.Key, want *manifests.Pod) {
 	if len(actions) > 0 || !next.IsZero() {
 		c.wrongf("%s: not converged: %v, next %s", k, actions, next)
 	}
-	if st.Sandbox == nil || st.Sandbox.Hash != manifests.SandboxHash(want.Object) {
+	if st.Sandbox == nil || st.Sandbox.Hash != podhash.Sandbox(want.Object) {
 		c.wrongf("%s: sandbox %+v", k, st.Sandbox)
 		return
 	}
-	if manifests.PodHash(st.Sandbox.Pod.Object) != manifests.PodHash(want.Object) {
+	if podhash.Pod(st.Sandbox.Pod.Object) != podhash.Pod(want.Object) {
 		c.wrongf("%s: another manifest is recorded", k)
 	}
 	c.checkComplete(k, want, st)
-	if h := st.Sandbox.ResourcesHash; st.Sandbox.Alive && h != "" && h != manifests.PodResourcesHash(want.Object) { // a reboot takes cgroups away
+	if h := st.Sandbox.ResourcesHash; st.Sandbox.Alive && h != "" && h != podhash.PodResources(want.Object) { // a reboot takes cgroups away
 		c.wrongf("%s: the pod's cgroup is another one's", k)
 	}
 	for _, i := range st.Containers {
-		if i.State == runner.ContainerRunning && i.ResourcesHash != "" && i.ResourcesHash != manifests.ResourcesHash(want.Object, i.Name) {
+		if i.State == runner.ContainerRunning && i.ResourcesHash != "" && i.ResourcesHash != podhash.Resources(want.Object, i.Name) {
 			c.wrongf("%s: %s has other resources", k, i.Name)
 		}
 		if len(want.Object.Spec.InitContainers) > 0 && ended(want, st) && i.State == runner.ContainerExited && i.Recorded {
@@ -859,7 +860,7 @@ func (c *chaos) checkEnd(k manifests.Key, want *manifests.Pod) {
 		if len(want.Object.Spec.InitContainers) > 0 && i.State == runner.ContainerRunning && kindOf(want, i.Name) != "init" && nothingToDo(want, st) {
 			c.wrongf("%s: %s runs although the pod has ended", k, i.Name)
 		}
-		if i.Hash != manifests.ContainerHash(want.Object, i.Name) {
+		if i.Hash != podhash.Container(want.Object, i.Name) {
 			c.wrongf("%s: %s has another definition", k, i.Name)
 		}
 		completed := i.State == runner.ContainerExited && i.Recorded &&

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 )
 
@@ -69,7 +69,7 @@ func (c statusCase) input(names ...string) runner.StatusInput {
 			PodState: runner.PodState{
 				Sandbox: &runner.Sandbox{
 					ID: "s", UID: "uid", Pod: pod, CreatedAt: at(0), Alive: true, Network: runner.NetworkReady, IPs: []string{"10.0.0.5", "fd00::5"},
-					Hash: manifests.SandboxHash(pod.Object),
+					Hash: podhash.Sandbox(pod.Object),
 				},
 				Containers: c.instances,
 			},

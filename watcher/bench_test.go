@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 func realLoad(file string, data []byte) (*manifests.Content, error) {
-	return manifests.LoadAll(file, data, manifests.Options{Source: "file"})
+	return decode.All(file, data, decode.Options{Source: "file"})
 }
 
 func realPod(name string, revision int) string {

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 // withoutOwned leaves out what a controller in another input of the same source makes, and says so in the reports. Sources do not look at
 // each other here: a document of one must not take a pod of another away.
 func (set Set) withoutOwned() Set {
-	pods, workloads, dropped := manifests.DropOwned(set.Pods, set.Workloads)
+	pods, workloads, dropped := decode.DropOwned(set.Pods, set.Workloads)
 	if len(dropped) == 0 {
 		return set
 	}
@@ -39,7 +39,7 @@ type ownedHere struct {
 	more          int
 }
 
-func (h *ownedHere) add(o manifests.Owned) {
+func (h *ownedHere) add(o decode.Owned) {
 	if o.ID.Kind == "Pod" {
 		h.pods[o.ID.Namespace+"/"+o.ID.Name] = true
 	} else {

@@ -16,12 +16,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/podhash"
+	"monopod/manifests/policy"
 )
 
 // partsLoader reads real manifests, object by object.
 func partsLoader(source string) Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
-		return manifests.LoadParts(input, data, manifests.Options{Source: source, Policy: manifests.Policy{PodSecurity: "privileged"}})
+		return decode.Parts(input, data, decode.Options{Source: source, Policy: policy.Policy{PodSecurity: "privileged"}})
 	}
 }
 
@@ -119,7 +122,7 @@ func TestOneBadObjectKeepsItsLastGoodContentAlsoOverARestart(t *testing.T) {
 		t.Errorf("from disk: %+v", first)
 	}
 	before, after := set.Pods[1], offline.history()[0].Pods[1]
-	if manifests.PodHash(before.Object) != manifests.PodHash(after.Object) {
+	if podhash.Pod(before.Object) != podhash.Pod(after.Object) {
 		t.Errorf("the pod that was held is another one after the restart")
 	}
 }
@@ -264,7 +267,7 @@ func TestACopyThatIsRefusedNowIsNotUsedAndNothingMayBeRemoved(t *testing.T) {
 	web.Close()
 	strict := askKept(t, web.URL, dir, func(c *HTTPConfig) {
 		c.Load = func(input string, data []byte) (*manifests.Content, error) {
-			return manifests.LoadParts(input, data, manifests.Options{Source: "fleet", Policy: manifests.Policy{PodSecurity: "restricted"}})
+			return decode.Parts(input, data, decode.Options{Source: "fleet", Policy: policy.Policy{PodSecurity: "restricted"}})
 		}
 	})
 	set := strict.until("a refused connection", func(set Set) bool {
@@ -378,7 +381,7 @@ func TestOnlyAnAnswerThatIsVouchedForCountsAlsoFromDisk(t *testing.T) {
 
 func TestEveryKindIsHeldOverARestartAsItWas(t *testing.T) {
 	var files []string
-	for _, pattern := range []string{"../manifests/testdata/valid/*.yaml", "../examples/*.yaml", "../examples/*/*.yaml"} {
+	for _, pattern := range []string{"../manifests/decode/testdata/valid/*.yaml", "../examples/*.yaml", "../examples/*/*.yaml"} {
 		found, err := filepath.Glob(pattern)
 		must(t, err)
 		files = append(files, found...)
@@ -403,7 +406,7 @@ func TestEveryKindIsHeldOverARestartAsItWas(t *testing.T) {
 		t.Fatalf("%d pods, %d objects, %d workloads", len(now.Pods), len(now.Objects), len(now.Workloads))
 	}
 	for i, p := range was.Pods {
-		if manifests.PodHash(p.Object) != manifests.PodHash(now.Pods[i].Object) {
+		if podhash.Pod(p.Object) != podhash.Pod(now.Pods[i].Object) {
 			t.Errorf("pod %s is another one", p.Key())
 		}
 	}

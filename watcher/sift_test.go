@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 // contentOf makes content of words: "a=v1" is a pod, "A=v1" a ConfigMap.
@@ -61,7 +62,7 @@ func TestAnObjectThatAMistakeMayHideStays(t *testing.T) {
 		"a mistake before others":       {join(pod("a"), pod("b"), pod("c")), join(bad, pod("c")), "b c"},
 	}
 	load := func(text string) (*manifests.Content, []*manifests.Error) {
-		c, err := manifests.LoadParts("f", []byte(text), manifests.Options{})
+		c, err := decode.Parts("f", []byte(text), decode.Options{})
 		return c, manifests.Errors(err)
 	}
 	for name, tt := range tests {

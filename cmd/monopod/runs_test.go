@@ -30,6 +30,8 @@ import (
 	"monopod/internal/testfiles"
 	"monopod/internal/trial"
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -413,22 +415,22 @@ func TestWhatOnceLeavesIsLookedAfterAndDownRemovesIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := manifests.LoadAll(f, text, manifests.Options{Source: "file"})
+		c, err := decode.All(f, text, decode.Options{Source: "file"})
 		if err != nil {
 			t.Fatalf("%v:\n%s", err, text)
 		}
 		for _, p := range c.Pods {
-			found[p.Key().String()] = manifests.SandboxHash(p.Object)
+			found[p.Key().String()] = podhash.Sandbox(p.Object)
 		}
 		for _, o := range c.Objects {
 			found[o.String()] = ""
 		}
 	}
-	original, err := manifests.LoadAll("web.yaml", []byte(b.readPath("web.yaml")), manifests.Options{Source: "file"})
+	original, err := decode.All("web.yaml", []byte(b.readPath("web.yaml")), decode.Options{Source: "file"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"default/web": manifests.SandboxHash(original.Pods[0].Object), "ConfigMap default/c": "", "Secret default/s": ""}
+	want := map[string]string{"default/web": podhash.Sandbox(original.Pods[0].Object), "ConfigMap default/c": "", "Secret default/s": ""}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| enforced \\|")
@@ -81,7 +81,7 @@ func load(t *testing.T, r *Run, edited bool) error {
 		t.Fatal(err)
 	}
 	// The file name is irrelevant, and nothing is read.
-	if _, err = manifests.LoadAll(r.Name+".yaml", []byte(text), manifests.Options{}); err != nil {
+	if _, err = decode.All(r.Name+".yaml", []byte(text), decode.Options{}); err != nil {
 		t.Logf("%s without %q: %v", r.Name, r.Without, err)
 	}
 	return err

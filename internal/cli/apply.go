@@ -14,6 +14,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/program"
 	"monopod/manifests"
+	"monopod/manifests/kinds"
 	"monopod/node"
 )
 
@@ -230,7 +231,7 @@ func (o *applyOptions) objectRefs(args []string) ([]node.ObjectRef, error) {
 	word := ""
 	for i, arg := range args {
 		kind, name, slash := strings.Cut(arg, "/")
-		switch _, _, known := manifests.FindKind(kind); {
+		switch _, _, known := kinds.Find(kind); {
 		case slash && known && word == "":
 		case i == 0 && !slash:
 			word = arg
@@ -253,7 +254,7 @@ func (o *applyOptions) objectRefs(args []string) ([]node.ObjectRef, error) {
 }
 
 func (o *applyOptions) objectRef(word, name string) (node.ObjectRef, error) {
-	kind, namespaced, ok := manifests.FindKind(word)
+	kind, namespaced, ok := kinds.Find(word)
 	if !ok {
 		return node.ObjectRef{}, program.Usagef("monopod has no %q%s", word, program.AppendHint(config.DidYouMean(word, lowerKinds())))
 	}
@@ -272,7 +273,7 @@ func (o *applyOptions) objectRef(word, name string) (node.ObjectRef, error) {
 
 func lowerKinds() []string {
 	var all []string
-	for _, kind := range manifests.Kinds() {
+	for _, kind := range kinds.All() {
 		all = append(all, strings.ToLower(kind))
 	}
 	return all

@@ -33,8 +33,8 @@ func (p Commands) AddCompletion(root *cobra.Command) {
 	k := completion{p.Program}
 	of := map[string]answers{
 		"exec": first(knownObjects), "attach": first(knownObjects), "logs": behind(first(knownObjects), knownContainers), "port-forward": behind(first(knownObjects), knownPorts),
-		"wait": knownObjects, "why": first(knownPods), "events": first(knownPods), "describe": anyKind(knownObjects), "history": kinds("pod"), "rollback": kinds("pod"), "diff": kinds("pod"),
-		"get": anyKind(fixed(program.KindWords()...)), "scale": first(knownObjects), "restart": first(knownObjects), "top": kinds("pods", "containers", "node"), "delete": anyKind(fixed(program.Plurals()...)), "pull": knownImages,
+		"wait": knownObjects, "why": first(knownPods), "events": first(knownPods), "describe": anyKind(knownObjects), "history": kindsOf("pod"), "rollback": kindsOf("pod"), "diff": kindsOf("pod"),
+		"get": anyKind(fixed(program.KindWords()...)), "scale": first(knownObjects), "restart": first(knownObjects), "top": kindsOf("pods", "containers", "node"), "delete": anyKind(fixed(program.Plurals()...)), "pull": knownImages,
 	}
 	for _, cmd := range root.Commands() {
 		if w := of[cmd.Name()]; w != nil {
@@ -91,8 +91,8 @@ func fixed(all ...string) answers {
 	return func(context.Context, *node.Client, program.ClientFlags, []string) []string { return all }
 }
 
-// kinds are words for the first argument, and pods for the next one, where it is about pods.
-func kinds(all ...string) answers {
+// kindsOf are words for the first argument, and pods for the next one, where it is about pods.
+func kindsOf(all ...string) answers {
 	return behind(fixed(all...), func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
 		if len(args) > 1 || !program.IsPodWord(args[0]) && args[0] != "containers" {
 			return nil

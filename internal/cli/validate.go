@@ -18,6 +18,8 @@ import (
 	"monopod/internal/regular"
 	"monopod/internal/verdict"
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/document"
 )
 
 func (p Commands) ValidateCommand() *cobra.Command {
@@ -65,7 +67,7 @@ func (p Commands) validate(paths []string, o validateOptions) error {
 	var all []*verdict.Verdict
 	seen := map[string]bool{}
 	for _, path := range paths {
-		for _, v := range p.Verdicts(path, manifests.Options{Source: "file"}) {
+		for _, v := range p.Verdicts(path, decode.Options{Source: "file"}) {
 			if clean := filepath.Clean(v.File); !seen[clean] { // a file may be named twice, or with its directory
 				seen[clean] = true
 				all = append(all, v)
@@ -91,7 +93,7 @@ func (p Commands) validate(paths []string, o validateOptions) error {
 }
 
 // Verdicts reads one argument: a file, a directory with what is below it, or the standard input.
-func (p Commands) Verdicts(path string, o manifests.Options) []*verdict.Verdict {
+func (p Commands) Verdicts(path string, o decode.Options) []*verdict.Verdict {
 	var out []*verdict.Verdict
 	for _, f := range p.manifestFiles(path) {
 		if f.ignored {
@@ -117,7 +119,7 @@ type manifestFile struct {
 // manifests is an error.
 func (p Commands) manifestFiles(path string) []manifestFile {
 	if path == "-" {
-		b, err := io.ReadAll(io.LimitReader(p.Stdin, manifests.MaxSize+1))
+		b, err := io.ReadAll(io.LimitReader(p.Stdin, document.MaxSize+1))
 		return []manifestFile{{name: verdict.StdinName, content: b, err: err}}
 	}
 	if strings.HasPrefix(path, "https://") || strings.HasPrefix(path, "http://") {
@@ -139,7 +141,7 @@ func (p Commands) manifestFiles(path string) []manifestFile {
 		case !verdict.IsManifestName(e.Name()):
 			out = append(out, manifestFile{name: file, ignored: true})
 		default:
-			b, err := regular.ReadFile(file, manifests.MaxSize) // nobody has named it: what blocks is not waited for
+			b, err := regular.ReadFile(file, document.MaxSize) // nobody has named it: what blocks is not waited for
 			out = append(out, manifestFile{name: file, content: b, err: err})
 		}
 		return nil
@@ -159,7 +161,7 @@ func readManifest(path string) manifestFile {
 		return manifestFile{name: path, err: err}
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, manifests.MaxSize+1))
+	b, err := io.ReadAll(io.LimitReader(f, document.MaxSize+1))
 	return manifestFile{name: path, content: b, err: err}
 }
 

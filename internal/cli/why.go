@@ -18,6 +18,7 @@ import (
 	"monopod/internal/printer"
 	"monopod/internal/program"
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/node"
 	"monopod/node/why"
 	"monopod/watcher"
@@ -144,7 +145,7 @@ func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts
 		if _, err := os.Stat(d.path); err != nil {
 			continue
 		}
-		for _, v := range p.Verdicts(d.path, manifests.Options{Source: d.source, Policy: cfg.Policy(d.security)}) {
+		for _, v := range p.Verdicts(d.path, decode.Options{Source: d.source, Policy: cfg.Policy(d.security)}) {
 			if v.File == d.path && len(v.Loaded) == 0 { // an empty directory
 				continue
 			}

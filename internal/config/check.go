@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"monopod/manifests"
+	"monopod/manifests/policy"
 	"monopod/runner/spec"
 	"monopod/watcher"
 )
@@ -206,18 +206,18 @@ func (c *configCheck) embedded(cfg *Config) {
 
 func (c *configCheck) security(cfg *Config) {
 	for _, pattern := range cfg.AllowedUnsafeSysctls {
-		if err := manifests.CheckUnsafeSysctl(pattern); err != nil {
+		if err := policy.CheckUnsafeSysctl(pattern); err != nil {
 			c.add("allowedUnsafeSysctls", err.Error(), "")
 		}
 	}
-	c.oneOf("podSecurity", cfg.PodSecurity, manifests.PodSecurityLevels()...)
+	c.oneOf("podSecurity", cfg.PodSecurity, policy.PodSecurityLevels()...)
 	for _, s := range []struct{ key, level string }{
 		{"staticPodPathSecurity", cfg.StaticPodPathSecurity},
 		{"staticPodURLSecurity", cfg.StaticPodURLSecurity},
 		{"appliedSecurity", cfg.AppliedSecurity},
 	} {
 		if s.level != cfg.PodSecurity { // else it is that key's problem
-			c.oneOf(s.key, s.level, manifests.PodSecurityLevels()...)
+			c.oneOf(s.key, s.level, policy.PodSecurityLevels()...)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"monopod/manifests"
+	"monopod/manifests/policy"
 	"monopod/node/apiserver"
 )
 
@@ -227,19 +227,19 @@ func (c *Config) SourceNames() []string {
 }
 
 // Policy is what pods of a source of this machine may do.
-func (c *Config) Policy(podSecurity string) manifests.Policy {
-	return manifests.Policy{PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls, HelmHooks: c.HelmHooks}
+func (c *Config) Policy(podSecurity string) policy.Policy {
+	return policy.Policy{PodSecurity: podSecurity, AllowedUnsafeSysctls: c.AllowedUnsafeSysctls, HelmHooks: c.HelmHooks}
 }
 
 // RemotePolicy is what pods of a source that is elsewhere may do.
-func (c *Config) RemotePolicy(podSecurity string, criticalPods bool) manifests.Policy {
+func (c *Config) RemotePolicy(podSecurity string, criticalPods bool) policy.Policy {
 	p := c.Policy(podSecurity)
 	p.RefuseCritical = !criticalPods
 	return p
 }
 
 // PolicyOf is what pods of an entry of sources may do.
-func (c *Config) PolicyOf(s *RemoteSource) manifests.Policy {
+func (c *Config) PolicyOf(s *RemoteSource) policy.Policy {
 	return c.RemotePolicy(s.PodSecurity, s.CriticalPods)
 }
 

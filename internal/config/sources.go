@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/policy"
 	"monopod/runner/ctrd/image"
 	"monopod/watcher"
 )
@@ -246,8 +248,8 @@ func checkRemoteSource(s *RemoteSource, cfg *Config, bad func(key, msg, hint str
 	if n := s.MaxBytes(); n < 1 || n > watcher.MaxInput {
 		bad("maxSize", fmt.Sprintf("%q is not a size up to 10Mi", s.MaxSize), "write it as 512Ki or 10Mi")
 	}
-	if s.PodSecurity != cfg.PodSecurity && !slices.Contains(manifests.PodSecurityLevels(), s.PodSecurity) {
-		bad("podSecurity", fmt.Sprintf("%q is none of %s", s.PodSecurity, strings.Join(manifests.PodSecurityLevels(), ", ")), DidYouMean(s.PodSecurity, manifests.PodSecurityLevels()))
+	if s.PodSecurity != cfg.PodSecurity && !slices.Contains(policy.PodSecurityLevels(), s.PodSecurity) {
+		bad("podSecurity", fmt.Sprintf("%q is none of %s", s.PodSecurity, strings.Join(policy.PodSecurityLevels(), ", ")), DidYouMean(s.PodSecurity, policy.PodSecurityLevels()))
 	}
 }
 
@@ -379,7 +381,7 @@ func (c *Loaded) StoredPods(s *RemoteSource, input string) ([]*manifests.Pod, er
 			}
 		}
 	}
-	content, err := manifests.LoadParts(input, text, manifests.Options{Source: s.Name, Policy: c.PolicyOf(s)})
+	content, err := decode.Parts(input, text, decode.Options{Source: s.Name, Policy: c.PolicyOf(s)})
 	if content == nil {
 		return nil, err
 	}

@@ -29,6 +29,8 @@ import (
 	"monopod/internal/podlogs"
 	"monopod/internal/version"
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/policy"
 	"monopod/node"
 	"monopod/node/apiserver"
 	"monopod/node/budget"
@@ -368,27 +370,27 @@ func (a *App) sources() []watcher.Source {
 }
 
 // load is the watcher's way to manifests.
-func load(source string, policy manifests.Policy) watcher.Loader {
+func load(source string, policy policy.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
 		defer afterInput(len(data))
-		return manifests.LoadAll(input, data, manifests.Options{Source: source, Policy: policy, Author: authorOf(source)})
+		return decode.All(input, data, decode.Options{Source: source, Policy: policy, Author: authorOf(source)})
 	}
 }
 
 // loadParts is load for sources that judge object by object.
-func loadParts(source string, policy manifests.Policy) watcher.Loader {
+func loadParts(source string, policy policy.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
 		defer afterInput(len(data))
-		return manifests.LoadParts(input, data, manifests.Options{Source: source, Policy: policy, Author: authorOf(source)})
+		return decode.Parts(input, data, decode.Options{Source: source, Policy: policy, Author: authorOf(source)})
 	}
 }
 
 // authorOf returns who writes the documents of a source.
-func authorOf(source string) manifests.Author {
+func authorOf(source string) decode.Author {
 	if source == config.SourceAPIServer {
-		return manifests.AuthorAPIServer
+		return decode.AuthorAPIServer
 	}
-	return manifests.AuthorUser
+	return decode.AuthorUser
 }
 
 // runRuntime keeps a runtime open and a pool running on it. Whatever goes wrong with the runtime is tried

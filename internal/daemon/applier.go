@@ -17,6 +17,8 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/verdict"
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/policy"
 	"monopod/node"
 	"monopod/runner/rollout"
 	"monopod/runner/workload"
@@ -33,7 +35,7 @@ const takenUpWithin = 2 * time.Second
 type applier struct {
 	store  *applied.Store
 	board  *board
-	policy manifests.Policy
+	policy policy.Policy
 	// order is that of the sources: those before sourceApplied cannot be overridden.
 	order []string
 	log   *slog.Logger
@@ -46,7 +48,7 @@ type applier struct {
 
 // pushed is one object of a request.
 type pushed struct {
-	manifests.Document
+	decode.Document
 	file string
 	// pod or object is the document, defaulted and valid.
 	pod    *manifests.Pod
@@ -273,7 +275,7 @@ func (a *applier) stores(id manifests.ObjectID, document []byte) bool {
 func (a *applier) read(files []node.ManifestFile) (objects []*pushed, notes []string, errs []*manifests.Error) {
 	var all []*verdict.Verdict
 	for _, f := range files {
-		v := verdict.Judge(f.Name, f.Content, nil, manifests.Options{Source: config.SourceApplied, Policy: a.policy})
+		v := verdict.Judge(f.Name, f.Content, nil, decode.Options{Source: config.SourceApplied, Policy: a.policy})
 		all = append(all, v)
 	}
 	verdict.Conflicts(all)
@@ -283,12 +285,12 @@ func (a *applier) read(files []node.ManifestFile) (objects []*pushed, notes []st
 			continue
 		}
 		notes = append(notes, v.Notes...)
-		docs, err := manifests.Split(f.Name, f.Content)
+		docs, err := decode.Split(f.Name, f.Content)
 		if err != nil {
 			v.Errors = append(v.Errors, manifests.Errors(err)...)
 			continue
 		}
-		docs = slices.DeleteFunc(docs, func(d manifests.Document) bool { return v.Owned[d.ID] })
+		docs = slices.DeleteFunc(docs, func(d decode.Document) bool { return v.Owned[d.ID] })
 		found, err := a.match(f.Name, docs)
 		if err != nil {
 			v.Errors = append(v.Errors, &manifests.Error{File: f.Name, Msg: err.Error()})
@@ -302,10 +304,10 @@ func (a *applier) read(files []node.ManifestFile) (objects []*pushed, notes []st
 }
 
 // match reads each document again as it will be read once it is stored.
-func (a *applier) match(file string, docs []manifests.Document) ([]*pushed, error) {
+func (a *applier) match(file string, docs []decode.Document) ([]*pushed, error) {
 	var out []*pushed
 	for _, d := range docs {
-		c, err := manifests.LoadAll(a.store.Path(d.ID), d.Canonical, manifests.Options{Source: config.SourceApplied, Policy: a.policy})
+		c, err := decode.All(a.store.Path(d.ID), d.Canonical, decode.Options{Source: config.SourceApplied, Policy: a.policy})
 		if err != nil {
 			return nil, fmt.Errorf("this document changes when it is stored; please report it with the file: %w", err)
 		}
@@ -361,7 +363,7 @@ func (a *applier) compare(objects []*pushed) error {
 }
 
 func (a *applier) immutable(p *pushed, stored []byte) []*manifests.Error {
-	was, err := manifests.LoadAll(a.store.Path(p.ID), stored, manifests.Options{Source: config.SourceApplied})
+	was, err := decode.All(a.store.Path(p.ID), stored, decode.Options{Source: config.SourceApplied})
 	if err != nil || p.object == nil {
 		return nil // what cannot be read any more protects nothing
 	}
@@ -419,7 +421,7 @@ func deletedIDs(r node.DeleteRequest) ([]manifests.ObjectID, error) {
 	}
 	var errs []error
 	for _, f := range r.Files {
-		docs, err := manifests.Split(f.Name, f.Content)
+		docs, err := decode.Split(f.Name, f.Content)
 		errs = append(errs, err)
 		for _, d := range docs {
 			add(d.ID)

@@ -17,6 +17,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemontest"
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/node"
 	"monopod/node/events"
 	"monopod/runner/rollout"
@@ -101,7 +102,7 @@ func TestARequestWaitsUntilTheManifestsHaveBeenRead(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		pods, err := manifests.Load("/m/web.yaml", []byte(daemontest.PodYAML("web", "y")), manifests.Options{Source: config.SourceFile})
+		pods, err := decode.Pods("/m/web.yaml", []byte(daemontest.PodYAML("web", "y")), decode.Options{Source: config.SourceFile})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemontest"
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/node"
 	"monopod/runner"
 	"monopod/runner/rollout"
@@ -64,7 +65,7 @@ func soon(t *testing.T, what string, holds func() bool) {
 func TestAPodThatWasThereIsUnknownUntilItIsLookedAt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	rt := gated{runtimetest.NewFake(), make(chan struct{})}
-	pods, err := manifests.Load("/m/two.yaml", []byte(daemontest.PodYAML("old", runtimetest.ScriptServe)+"---\n"+daemontest.PodYAML("new", runtimetest.ScriptServe)), manifests.Options{Source: config.SourceFile})
+	pods, err := decode.Pods("/m/two.yaml", []byte(daemontest.PodYAML("old", runtimetest.ScriptServe)+"---\n"+daemontest.PodYAML("new", runtimetest.ScriptServe)), decode.Options{Source: config.SourceFile})
 	if err != nil {
 		t.Fatal(err)
 	}

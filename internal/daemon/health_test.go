@@ -11,7 +11,7 @@ import (
 	"monopod/internal/boottime"
 	"monopod/internal/config"
 	"monopod/internal/daemontest"
-	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/runner"
 	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
@@ -21,7 +21,7 @@ import (
 func TestAPodOnItsWayToThePoolIsNotSeenYet(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	pods, err := manifests.Load("/m/web.yaml", []byte(daemontest.PodYAML("web", runtimetest.ScriptServe)), manifests.Options{Source: config.SourceFile})
+	pods, err := decode.Pods("/m/web.yaml", []byte(daemontest.PodYAML("web", runtimetest.ScriptServe)), decode.Options{Source: config.SourceFile})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"monopod/internal/daemontest"
 	"monopod/internal/testfiles"
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/node"
 	"monopod/runner"
 	"monopod/runner/ctrd"
@@ -72,7 +73,7 @@ func (c *imageKeeper) follows() {
 // publish makes these documents all that is wanted, of sources that have been read.
 func (c *imageKeeper) publish(reports []watcher.Report, docs string) {
 	c.t.Helper()
-	content, err := manifests.LoadAll("/m/a.yaml", []byte(docs), manifests.Options{Source: "file"})
+	content, err := decode.All("/m/a.yaml", []byte(docs), decode.Options{Source: "file"})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemontest"
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/node/events"
 	"monopod/runner/rollout"
 	"monopod/watcher"
@@ -21,7 +22,7 @@ import (
 func TestOfOtherPodsNothingIsLookedUp(t *testing.T) {
 	var pods []*manifests.Pod
 	for _, name := range []string{"web", "other"} {
-		loaded, err := manifests.Load("/m/"+name+".yaml", []byte(daemontest.PodYAML(name, "x")), manifests.Options{Source: config.SourceFile})
+		loaded, err := decode.Pods("/m/"+name+".yaml", []byte(daemontest.PodYAML(name, "x")), decode.Options{Source: config.SourceFile})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/runner"
 	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
@@ -12,7 +13,7 @@ import (
 )
 
 func TestWhileNotAllPodsHaveBeenSeenTheSameIsHandedOnOnce(t *testing.T) {
-	one, err := manifests.LoadAll("one.yaml", []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n"), manifests.Options{Source: "file"})
+	one, err := decode.All("one.yaml", []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n"), decode.Options{Source: "file"})
 	if err != nil {
 		t.Fatal(err)
 	}

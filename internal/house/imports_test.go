@@ -65,9 +65,23 @@ func packages(t *testing.T) []listed {
 // what is not listed may be imported by nobody but cmd, e2e and examples.
 func allowed() map[string][]string {
 	return map[string][]string{
-		"monopod/manifests":                  {"monopod/internal/expand"},
-		"monopod/manifests/lenient":          {},
-		"monopod/manifests/warn":             {"monopod/manifests"},
+		"monopod/manifests":              {},
+		"monopod/manifests/schema":       {},
+		"monopod/manifests/lenient":      {},
+		"monopod/manifests/document":     {"monopod/manifests"},
+		"monopod/manifests/podhash":      {"monopod/manifests"},
+		"monopod/manifests/defaults":     {"monopod/manifests"},
+		"monopod/manifests/explain":      {"monopod/manifests", "monopod/manifests/document", "monopod/manifests/schema"},
+		"monopod/manifests/kinds":        {"monopod/manifests", "monopod/manifests/document", "monopod/manifests/explain"},
+		"monopod/manifests/fates":        {"monopod/manifests", "monopod/manifests/document", "monopod/manifests/explain", "monopod/manifests/schema"},
+		"monopod/manifests/validate":     {"monopod/manifests", "monopod/manifests/schema", "monopod/internal/expand"},
+		"monopod/manifests/policy":       {"monopod/manifests", "monopod/manifests/document", "monopod/manifests/validate"},
+		"monopod/manifests/warn":         {"monopod/manifests"},
+		"monopod/manifests/manifesttest": {},
+		"monopod/manifests/decode": {
+			"monopod/manifests", "monopod/manifests/defaults", "monopod/manifests/document", "monopod/manifests/explain", "monopod/manifests/fates",
+			"monopod/manifests/kinds", "monopod/manifests/lenient", "monopod/manifests/policy", "monopod/manifests/schema", "monopod/manifests/validate",
+		},
 		"monopod/watcher":                    {"monopod/manifests", "monopod/internal"},
 		"monopod/runner":                     {"monopod/manifests", "monopod/internal"},
 		"monopod/runner/probe":               {"monopod/internal"},
@@ -146,7 +160,7 @@ func permitted(from, to string) bool {
 		return false
 	}
 	for _, p := range list {
-		exact := p == "monopod/runner" || p == "monopod/manifests"
+		exact := p == "monopod/runner" || strings.HasPrefix(from, "monopod/manifests")
 		if to == p || (!exact && strings.HasPrefix(to, p+"/")) || strings.HasPrefix(to, from+"/") {
 			return true
 		}

@@ -14,6 +14,7 @@ import (
 
 	"monopod/internal/regular"
 	"monopod/manifests"
+	"monopod/manifests/document"
 	"monopod/node"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
@@ -75,7 +76,7 @@ func (n *Images) Refused(r watcher.Report) {
 	if r.State != watcher.Refused || !filepath.IsAbs(r.Input) {
 		return
 	}
-	b, err := regular.ReadFile(r.Input, manifests.MaxSize)
+	b, err := regular.ReadFile(r.Input, document.MaxSize)
 	if err != nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"monopod/manifests"
+	"monopod/manifests/kinds"
 )
 
 // Kinds that are shown but cannot be written in a manifest.
@@ -33,7 +33,7 @@ func Find(word string) (kind string, namespaced, ok bool) {
 	case "ev", "event", "events":
 		return Event, true, true
 	}
-	return manifests.FindKind(word)
+	return kinds.Find(word)
 }
 
 // InAll are the kinds that `get all` shows, in this order.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/kinds"
 )
 
 func TestWordsMeanWhatTheyMeanToKubectl(t *testing.T) {
@@ -114,7 +115,7 @@ func TestTheStateOfAWorkloadIsThatOfItsPods(t *testing.T) {
 
 // TestEachKindHasACellForEachTitle: describe reads them side by side.
 func TestEachKindHasACellForEachTitle(t *testing.T) {
-	for _, kind := range append(manifests.Kinds(), Node) {
+	for _, kind := range append(kinds.All(), Node) {
 		item, err := Decode([]byte(`{"kind": "` + kind + `", "metadata": {"name": "a"}}`))
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"monopod/internal/regular"
 	"monopod/internal/verdict"
 	"monopod/manifests"
+	"monopod/manifests/document"
 	"monopod/node"
 	"monopod/node/events"
 	"monopod/node/why"
@@ -185,7 +186,7 @@ func NamesInRefused(inputs []why.Input) []why.Object {
 			all = append(all, why.NamesInErrors(in.Errors)...)
 			continue
 		}
-		if b, err := regular.ReadFile(in.Input, manifests.MaxSize); err == nil {
+		if b, err := regular.ReadFile(in.Input, document.MaxSize); err == nil {
 			all = append(all, why.Names(in.Input, b)...)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/objects"
 	"monopod/manifests"
+	"monopod/manifests/kinds"
 )
 
 // Object is what TYPE/NAME means.
@@ -64,7 +65,7 @@ func KindWords() []string {
 // Plurals are the kinds of manifests as kubectl names them.
 func Plurals() []string {
 	var words []string
-	for _, kind := range manifests.Kinds() {
+	for _, kind := range kinds.All() {
 		words = append(words, Plural(kind))
 	}
 	return words

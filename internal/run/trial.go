@@ -26,6 +26,7 @@ import (
 	"monopod/internal/trial"
 	"monopod/internal/verdict"
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/node"
 	"monopod/node/systemd"
 )
@@ -92,7 +93,7 @@ func (p Commands) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 // gather reads the documents. What is wrong with them is returned one line each, as `validate` says it.
 func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []string) {
 	var all []*verdict.Verdict
-	options := manifests.Options{Source: stagedName, Policy: cfg.Policy(cfg.StaticPodPathSecurity)}
+	options := decode.Options{Source: stagedName, Policy: cfg.Policy(cfg.StaticPodPathSecurity)}
 	for _, path := range o.files {
 		all = append(all, cli.NewCommands(p.Program).Verdicts(path, options)...)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"monopod/internal/host"
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/manifests/warn"
 	"monopod/runner"
 	"monopod/watcher"
@@ -87,11 +88,11 @@ func IsManifestName(name string) bool {
 }
 
 // Judge turns content, or the error of reading it, into a verdict.
-func Judge(file string, content []byte, err error, o manifests.Options) *Verdict {
+func Judge(file string, content []byte, err error, o decode.Options) *Verdict {
 	v := &Verdict{File: file, Pods: []ValidPod{}, Errors: []*manifests.Error{}}
 	if err == nil {
 		var c *manifests.Content
-		if c, err = manifests.LoadAll(file, content, o); err == nil {
+		if c, err = decode.All(file, content, o); err == nil {
 			v.Loaded, v.Documents, v.Workloads, v.Notes = c.Pods, c.Objects, c.Workloads, c.Remarks()
 			v.Owned = map[manifests.ObjectID]bool{}
 			for _, id := range c.LeftOut {
@@ -134,7 +135,7 @@ func dropOwned(all []*Verdict) {
 	for _, v := range all {
 		pods, workloads = append(pods, v.Loaded...), append(workloads, v.Workloads...)
 	}
-	_, _, dropped := manifests.DropOwned(pods, workloads)
+	_, _, dropped := decode.DropOwned(pods, workloads)
 	for _, o := range dropped {
 		i := slices.IndexFunc(all, func(v *Verdict) bool { return v.File == o.Origin.File })
 		if i < 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/manifests/warn"
 )
 
@@ -18,7 +19,7 @@ func aPod(name, container, spec string) string { return fmt.Sprintf(pod, name, c
 
 func of(t *testing.T, partial bool, docs ...string) (warnings, errs string) {
 	t.Helper()
-	c, err := manifests.LoadAll("f", []byte(strings.Join(docs, "---\n")), manifests.Options{})
+	c, err := decode.All("f", []byte(strings.Join(docs, "---\n")), decode.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

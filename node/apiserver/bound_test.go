@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 // scheduled is a pod as an API server has it, with all that it adds.
@@ -68,14 +68,14 @@ func TestABoundPodIsADocumentThatRunsHere(t *testing.T) {
 	if again, other, err := documents([]any{token, doc}, nil); err != nil || other != tag || string(again) != string(body) {
 		t.Errorf("%v %s", err, again)
 	}
-	got, err := manifests.LoadParts("api", body, manifests.Options{Source: SourceName})
+	got, err := decode.Parts("api", body, decode.Options{Source: SourceName})
 	if err != nil || len(got.Pods) != 1 || len(got.Objects) != 1 || got.Pods[0].Object.UID != p.UID {
 		t.Errorf("%+v %v", got, err)
 	}
 	if body, _, err = documents(nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = manifests.LoadParts("api", body, manifests.Options{Source: SourceName}); err != nil || len(got.Pods) > 0 {
+	if got, err = decode.Parts("api", body, decode.Options{Source: SourceName}); err != nil || len(got.Pods) > 0 {
 		t.Errorf("%+v %v", got, err)
 	}
 }
@@ -213,7 +213,7 @@ func TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning(t *testing.T) 
 		if err != nil {
 			return err.Error()
 		}
-		got, err := manifests.LoadParts("api", body, manifests.Options{Source: SourceName})
+		got, err := decode.Parts("api", body, decode.Options{Source: SourceName})
 		if err != nil {
 			t.Fatal(err)
 		}

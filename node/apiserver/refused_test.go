@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 // gathering is a gatherer with pods that the API server has bound to this node, and what it says.
@@ -70,7 +70,7 @@ func (g *gathering) word() (pods string, left, said []string) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	c, err := manifests.LoadParts("api", body, manifests.Options{Source: SourceName})
+	c, err := decode.Parts("api", body, decode.Options{Source: SourceName})
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/node/apiserver/apitest"
 	"monopod/node/events"
 )
@@ -29,7 +30,7 @@ func (r *rig) told(what string, a *Agent, seen *string, right func(*manifests.Co
 			continue
 		}
 		*seen = tag
-		c, err := manifests.LoadParts("api", body, manifests.Options{Source: SourceName})
+		c, err := decode.Parts("api", body, decode.Options{Source: SourceName})
 		if err == nil {
 			err = right(c)
 		}

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/manifests"
+	"monopod/manifests/explain"
 )
 
 // About is One with a name and All without. Without a name, namespace was applied when the facts were collected.
@@ -433,7 +433,7 @@ func (f Facts) guesses(namespace, name string) []string {
 			here = append(here, o.Name)
 		}
 	}
-	if guess := cmp.Or(manifests.Nearest(name, here), manifests.Nearest(name, everywhere)); guess != "" {
+	if guess := cmp.Or(explain.Nearest(name, here), explain.Nearest(name, everywhere)); guess != "" {
 		return []string{fmt.Sprintf("did you mean %s?", guess)}
 	}
 	out := []string{"`monopod get pods` lists the pods there are"}

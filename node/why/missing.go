@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"monopod/manifests"
+	"monopod/manifests/explain"
 )
 
 // How missing objects are worded, which is as a kubelet words it.
@@ -79,7 +79,7 @@ func (b *builder) missingObject(kind, name string) {
 		}
 	}
 	b.missingNext(kind)
-	if guess := manifests.Nearest(name, same); guess != "" {
+	if guess := explain.Nearest(name, same); guess != "" {
 		b.act("did you mean %s? Then correct the name in %s", guess, b.place())
 	}
 	b.act("%s", advice)
@@ -97,7 +97,7 @@ func (b *builder) missingKey(kind, name, key string) {
 		b.act("add the key, or correct its name in %s", b.place())
 		return
 	}
-	if guess := manifests.Nearest(key, o.Keys); guess != "" {
+	if guess := explain.Nearest(key, o.Keys); guess != "" {
 		b.act("did you mean %s? Then correct the key in %s", guess, b.place())
 	}
 	b.act("add the key to %s, which has %s", o.Where, cmp.Or(strings.Join(slices.Sorted(slices.Values(o.Keys)), ", "), "none"))

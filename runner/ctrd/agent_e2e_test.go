@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/runner"
 )
 
@@ -47,7 +48,7 @@ spec:
     volumeMounts: [{name: disk, mountPath: /disk}, {name: mem, mountPath: /mem}]
   volumes: [{name: disk, emptyDir: {}}, {name: mem, emptyDir: {medium: Memory, sizeLimit: 1Mi}}]
 `, name, hostNetwork, testImage, command, ports)
-	pods, err := manifests.Load("/x/"+name+".yaml", []byte(text), manifests.Options{Source: "file"})
+	pods, err := decode.Pods("/x/"+name+".yaml", []byte(text), decode.Options{Source: "file"})
 	if err != nil {
 		return nil, err
 	}

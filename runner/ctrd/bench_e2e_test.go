@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/runner"
 )
 
@@ -45,7 +46,7 @@ spec:
     volumeMounts: [{name: out, mountPath: /out}]
   volumes: [{name: out, hostPath: {path: %s}}]
 `, name, hostNetwork, testImage, name, dir)
-	pods, err := manifests.Load("/x/"+name+".yaml", []byte(text), manifests.Options{Source: "file"})
+	pods, err := decode.Pods("/x/"+name+".yaml", []byte(text), decode.Options{Source: "file"})
 	check(t, err)
 	return pods[0]
 }

@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/shim"
@@ -169,8 +170,8 @@ func (r *Runtime) newRecord(id string, pod *manifests.Pod, c *corev1.Container, 
 		Name:            c.Name,
 		SandboxID:       sb.ID,
 		Generation:      r.index.nextGeneration(pod.Key()),
-		Hash:            manifests.ContainerHash(pod.Object, c.Name),
-		ResourcesHash:   manifests.ResourcesHash(pod.Object, c.Name),
+		Hash:            podhash.Container(pod.Object, c.Name),
+		ResourcesHash:   podhash.Resources(pod.Object, c.Name),
 		Resources:       new(manifests.Resizable(c.Resources)),
 		Cgroup:          sb.Labels.Cgroup,
 		ImageID:         img.ID,

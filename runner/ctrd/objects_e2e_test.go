@@ -20,6 +20,7 @@ import (
 
 	"monopod/e2e/testimages"
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/runner"
 )
 
@@ -50,7 +51,7 @@ func (w *world) stage(t *testing.T) *stage {
 // play makes the documents what is desired.
 func (s *stage) play(docs ...string) {
 	s.t.Helper()
-	c, err := manifests.LoadAll("/x/all.yaml", []byte(strings.Join(docs, "\n---\n")), manifests.Options{Source: "file"})
+	c, err := decode.All("/x/all.yaml", []byte(strings.Join(docs, "\n---\n")), decode.Options{Source: "file"})
 	check(s.t, err)
 	s.pool.Update(runner.Desired{
 		Pods: c.Pods, Objects: manifests.NewObjects(c.Objects), Removable: func(manifests.Origin) bool { return true },

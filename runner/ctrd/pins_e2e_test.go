@@ -19,6 +19,8 @@ import (
 
 	"monopod/e2e/testimages"
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 )
 
@@ -72,7 +74,7 @@ func TestAPodThatIsGoneBackToRunsItsDigests(t *testing.T) {
 	check(t, os.Mkdir(seen, 0o755))
 	load := func(edit string) *manifests.Pod {
 		t.Helper()
-		pods, err := manifests.Load("/x/app.yaml", fmt.Appendf(nil, `
+		pods, err := decode.Pods("/x/app.yaml", fmt.Appendf(nil, `
 apiVersion: v1
 kind: Pod
 metadata: {name: app}
@@ -89,7 +91,7 @@ spec:
     env: [{name: EDIT, value: %q}]
     command: [sh, -c, 'echo $(cat /edition) $(cat /data/edition) $EDIT > /seen/now; exec sleep 1000']
     volumeMounts: [{name: data, mountPath: /data}, {name: seen, mountPath: /seen}]
-`, data, seen, app, edit), manifests.Options{Source: "file"})
+`, data, seen, app, edit), decode.Options{Source: "file"})
 		check(t, err)
 		pods[0].Object.Spec.Containers[0].ImagePullPolicy = "IfNotPresent" // the registry is gone; what is gone back to never asks
 		return pods[0]
@@ -105,7 +107,7 @@ spec:
 				return false
 			}
 			all := s.pool.Pods()
-			if len(all) != 1 || all[0].Recorded == nil || manifests.PodHash(all[0].Recorded.Object) != manifests.PodHash(of.Object) {
+			if len(all) != 1 || all[0].Recorded == nil || podhash.Pod(all[0].Recorded.Object) != podhash.Pod(of.Object) {
 				return false
 			}
 			images = all[0].Images

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/spec"
 )
@@ -125,7 +126,7 @@ func (r *Runtime) updateResources(ctx context.Context, key manifests.Key, pod *m
 		return stepError(runner.ReasonResizeError, err)
 	}
 	_, err := r.relabel(ctx, rec, func(l *containerLabels) {
-		l.ResourcesHash, l.Resources = manifests.ResourcesHash(pod.Object, c.Name), new(manifests.Resizable(c.Resources))
+		l.ResourcesHash, l.Resources = podhash.Resources(pod.Object, c.Name), new(manifests.Resizable(c.Resources))
 	})
 	return wrap("record resources", ignoreNotFound(err))
 }
@@ -160,7 +161,7 @@ func (r *Runtime) resizePod(ctx context.Context, sb *sandboxRecord, pod *manifes
 		return err
 	}
 	next, err := r.updateSandbox(ctx, sb.ID, func(s *sandboxRecord) {
-		s.Labels.ResourcesHash = manifests.PodResourcesHash(pod.Object)
+		s.Labels.ResourcesHash = podhash.PodResources(pod.Object)
 	}, "labels."+labelResourcesHash)
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func (r *Runtime) resizePod(ctx context.Context, sb *sandboxRecord, pod *manifes
 
 // widenPod makes the cgroup of a pod large enough for what its containers have and for what they are to have.
 func (r *Runtime) widenPod(sb *sandboxRecord, pod *manifests.Pod) error {
-	if sb.Labels.Cgroup == "" || sb.Labels.ResourcesHash == manifests.PodResourcesHash(pod.Object) {
+	if sb.Labels.Cgroup == "" || sb.Labels.ResourcesHash == podhash.PodResources(pod.Object) {
 		return nil
 	}
 	want, has := spec.PodCgroup(sb.loaded(pod), r.host), r.cgroups.values(sb.Labels.Cgroup)

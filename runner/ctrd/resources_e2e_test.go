@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/spec"
 )
@@ -278,7 +279,7 @@ func TestMemoryInUseIsNotTakenAway(t *testing.T) {
 		t.Error("the pod's memory can be taken away")
 	}
 	st := a.state(t, key)
-	if now := st.Containers[0]; now.PID != pid || !alive(pid) || now.Resources.Limits.Memory().String() != "96Mi" || st.Sandbox.ResourcesHash != manifests.PodResourcesHash(pod.Object) {
+	if now := st.Containers[0]; now.PID != pid || !alive(pid) || now.Resources.Limits.Memory().String() != "96Mi" || st.Sandbox.ResourcesHash != podhash.PodResources(pod.Object) {
 		t.Errorf("after the refusal: %+v", now)
 	}
 	if got := a.limits(t, cg); got != "quota 50000 memory 100663296" {
@@ -313,7 +314,7 @@ func TestPodsOfTheFormerLayoutAreKept(t *testing.T) {
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.StartContainer, Container: "c"}))
 	rec := *a.index.ofPod(key)[0]
-	rec.Labels.Hash, rec.Labels.ResourcesHash, rec.Labels.Resources = manifests.FormerContainerHash(pod.Object, "c"), "", nil
+	rec.Labels.Hash, rec.Labels.ResourcesHash, rec.Labels.Resources = podhash.FormerContainer(pod.Object, "c"), "", nil
 	_, err = a.client.ContainerService().Update(ctx, containers.Container{ID: rec.ID, Labels: rec.Labels.encode()}, "labels")
 	check(t, err)
 	pid := a.pidOf(t, key)

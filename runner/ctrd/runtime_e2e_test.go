@@ -19,12 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/runner"
 )
 
 func load(t testing.TB, text string) *manifests.Pod {
 	t.Helper()
-	pods, err := manifests.Load("/x/pod.yaml", []byte(text), manifests.Options{Source: "file"})
+	pods, err := decode.Pods("/x/pod.yaml", []byte(text), decode.Options{Source: "file"})
 	check(t, err)
 	return pods[0]
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/runner"
 )
 
@@ -45,7 +46,7 @@ func handlers(known map[string]string) func(string) (string, error) {
 // resolved loads a pod with the documents that it refers to.
 func resolved(t *testing.T, pod, documents string) *manifests.Pod {
 	t.Helper()
-	c, err := manifests.LoadAll("/x/documents.yaml", []byte(documents), manifests.Options{})
+	c, err := decode.All("/x/documents.yaml", []byte(documents), decode.Options{})
 	check(t, err)
 	return manifests.WithRefs(load(t, pod), nil, manifests.NewObjects(c.Objects))
 }

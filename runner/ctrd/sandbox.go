@@ -17,6 +17,7 @@ import (
 	"monopod/internal/boottime"
 	"monopod/internal/regular"
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/podfiles"
@@ -90,7 +91,7 @@ func (r *Runtime) reviveSandbox(ctx context.Context, key manifests.Key, pod *man
 	if r.alive(rec) {
 		return nil
 	}
-	if rec.Labels.Hash != manifests.SandboxHash(pod.Object) {
+	if rec.Labels.Hash != podhash.Sandbox(pod.Object) {
 		return fmt.Errorf("pod %s needs another sandbox than %s", key, rec.ID)
 	}
 	r.adds.forget(rec.ID)
@@ -140,7 +141,7 @@ func (r *Runtime) newSandbox(ctx context.Context, key manifests.Key, pod *manife
 			Key:    key,
 			UID:    a.UID,
 			Source: pod.Origin.Source,
-			Hash:   manifests.SandboxHash(pod.Object),
+			Hash:   podhash.Sandbox(pod.Object),
 			State:  sandboxActive,
 			BootID: r.bootID,
 			Born:   boottime.Since(),
@@ -149,7 +150,7 @@ func (r *Runtime) newSandbox(ctx context.Context, key manifests.Key, pod *manife
 
 			Cgroup:        r.cgroups.Pod(manifests.QOSClass(pod.Object), a.UID),
 			QOSClass:      manifests.QOSClass(pod.Object),
-			ResourcesHash: manifests.PodResourcesHash(pod.Object),
+			ResourcesHash: podhash.PodResources(pod.Object),
 
 			Handler:  class.Handler,
 			Overhead: class.Overhead,

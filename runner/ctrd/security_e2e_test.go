@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/policy"
 	"monopod/runner"
 )
 
@@ -18,8 +19,8 @@ import (
 func (a *agent) tell(t *testing.T, manifest, script string) string {
 	t.Helper()
 	command := fmt.Sprintf("image: %s\n    command: [sh, -c, %q]", testImage, "{ "+script+"; } > /dev/termination-log 2>&1")
-	pods, err := manifests.Load("/x/pod.yaml", []byte(fmt.Sprintf(manifest, command)), manifests.Options{
-		Source: "file", Policy: manifests.Policy{AllowedUnsafeSysctls: []string{"kernel.msg*"}},
+	pods, err := decode.Pods("/x/pod.yaml", []byte(fmt.Sprintf(manifest, command)), decode.Options{
+		Source: "file", Policy: policy.Policy{AllowedUnsafeSysctls: []string{"kernel.msg*"}},
 	})
 	check(t, err)
 	pod := pods[0]

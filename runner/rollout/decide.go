@@ -11,6 +11,7 @@ import (
 
 	"monopod/internal/boottime"
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 )
 
 // Options are what the annotations of pods override.
@@ -72,7 +73,7 @@ func Hash(pod *corev1.Pod) string {
 	p := *pod
 	p.ResourceVersion, p.Generation, p.ManagedFields = "", 0, nil
 	p.Status = corev1.PodStatus{}
-	return manifests.PodHash(&p)
+	return podhash.Pod(&p)
 }
 
 // Decide says which revisions the pods of one unit are to run now. The verdicts are in the order of the members; the

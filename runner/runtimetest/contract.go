@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/runner"
 )
 
@@ -165,7 +166,7 @@ func (s *suite) newPod(o podOptions, scripts ...string) *pod {
 			fmt.Fprintf(&b, "    resources: {limits: {memory: %q}}\n", o.memory)
 		}
 	}
-	pods, err := manifests.Load("/contract/"+name+".yaml", b.Bytes(), manifests.Options{Source: "file"})
+	pods, err := decode.Pods("/contract/"+name+".yaml", b.Bytes(), decode.Options{Source: "file"})
 	if err != nil || len(pods) != 1 {
 		s.t.Fatalf("load the test's pod: %d pods, %v\n%s", len(pods), err, b.String())
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 )
 
@@ -24,7 +25,7 @@ func testSandbox(t *testing.T, s *suite) {
 	if sb.ID == "" || sb.UID != "uid-"+p.Object.Name {
 		t.Errorf("id %q, uid %q", sb.ID, sb.UID)
 	}
-	if want := manifests.SandboxHash(p.Object); sb.Hash != want {
+	if want := podhash.Sandbox(p.Object); sb.Hash != want {
 		t.Errorf("hash %q, want %q", sb.Hash, want)
 	}
 	if !sb.Alive || sb.Network != runner.NetworkReady || len(sb.IPs) != 0 {
@@ -67,8 +68,8 @@ func testLife(t *testing.T, s *suite) {
 	began := time.Now()
 	c := p.create(runner.Action{Container: "c0", RestartCount: 2, BackOff: 20 * time.Second, Last: last, Round: 3})
 	want := runner.Container{
-		ID: c.ID, Name: "c0", SandboxID: sb.ID, Hash: manifests.ContainerHash(p.Object, "c0"),
-		ResourcesHash: manifests.ResourcesHash(p.Object, "c0"), Resources: new(manifests.Resizable(p.Object.Spec.Containers[0].Resources)),
+		ID: c.ID, Name: "c0", SandboxID: sb.ID, Hash: podhash.Container(p.Object, "c0"),
+		ResourcesHash: podhash.Resources(p.Object, "c0"), Resources: new(manifests.Resizable(p.Object.Spec.Containers[0].Resources)),
 		Image: s.h.Image, ImageID: c.ImageID, ImageDigest: c.ImageDigest, State: runner.ContainerCreated, PID: c.PID,
 		RestartCount: 2, BackOff: 20 * time.Second, Last: last, Round: 3, CreatedAt: c.CreatedAt,
 	}
@@ -258,7 +259,7 @@ func testInitContainer(t *testing.T, s *suite) {
 	p.Pod = next
 	p.sandbox()
 	c := p.create(runner.Action{Container: "init"})
-	if want := manifests.ContainerHash(next.Object, "init"); c.Hash != want || want == "" {
+	if want := podhash.Container(next.Object, "init"); c.Hash != want || want == "" {
 		t.Errorf("hash %q, want %q", c.Hash, want)
 	}
 	p.start(c)

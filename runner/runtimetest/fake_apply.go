@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 )
 
@@ -285,7 +286,7 @@ func (f *Fake) createSandboxLocked(p *fakePod, pod *manifests.Pod, a runner.Acti
 	p.sandbox = &runner.Sandbox{
 		ID:        fmt.Sprintf("s%d", f.nextID),
 		UID:       a.UID,
-		Hash:      manifests.SandboxHash(pod.Object),
+		Hash:      podhash.Sandbox(pod.Object),
 		Pod:       pod,
 		CreatedAt: f.nowLocked(),
 		Alive:     true,
@@ -293,7 +294,7 @@ func (f *Fake) createSandboxLocked(p *fakePod, pod *manifests.Pod, a runner.Acti
 		Evictions: a.Evictions,
 
 		QOSClass:      manifests.QOSClass(pod.Object),
-		ResourcesHash: manifests.PodResourcesHash(pod.Object),
+		ResourcesHash: podhash.PodResources(pod.Object),
 	}
 	f.startNetworkLocked(p, pod)
 }
@@ -304,7 +305,7 @@ func (f *Fake) reviveSandboxLocked(p *fakePod, pod *manifests.Pod) error {
 		return fmt.Errorf("pod %s has no sandbox", pod.Key())
 	case p.sandbox.Alive:
 		return nil
-	case p.sandbox.Hash != manifests.SandboxHash(pod.Object):
+	case p.sandbox.Hash != podhash.Sandbox(pod.Object):
 		return fmt.Errorf("pod %s needs another sandbox", pod.Key())
 	}
 	revived := *p.sandbox
@@ -430,8 +431,8 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 			ID:            fmt.Sprintf("c%d", f.nextID),
 			Name:          a.Container,
 			SandboxID:     p.sandbox.ID,
-			Hash:          manifests.ContainerHash(pod.Object, a.Container),
-			ResourcesHash: manifests.ResourcesHash(pod.Object, a.Container),
+			Hash:          podhash.Container(pod.Object, a.Container),
+			ResourcesHash: podhash.Resources(pod.Object, a.Container),
 			Resources:     new(manifests.Resizable(c.Resources)),
 			Image:         c.Image,
 			ImageID:       "sha256:" + c.Image,
@@ -467,13 +468,13 @@ func (f *Fake) refuseLocked(c *fakeContainer, cause error) error {
 func resizeLocked(p *fakePod, pod *manifests.Pod, a runner.Action) {
 	if a.Container == "" {
 		if p.sandbox != nil {
-			p.sandbox.ResourcesHash = manifests.PodResourcesHash(pod.Object)
+			p.sandbox.ResourcesHash = podhash.PodResources(pod.Object)
 		}
 		return
 	}
 	for _, c := range p.containers {
 		if s := spec(pod, c.Name); c.ID == a.ContainerID && s != nil {
-			c.ResourcesHash, c.Resources = manifests.ResourcesHash(pod.Object, c.Name), new(manifests.Resizable(s.Resources))
+			c.ResourcesHash, c.Resources = podhash.Resources(pod.Object, c.Name), new(manifests.Resizable(s.Resources))
 		}
 	}
 }

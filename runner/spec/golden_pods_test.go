@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 // goldenPod is everything that this package says of one pod.
@@ -83,7 +84,7 @@ func loadPod(t *testing.T, file string) *manifests.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := manifests.LoadAll(file, data, manifests.Options{Source: "file"})
+	content, err := decode.All(file, data, decode.Options{Source: "file"})
 	if err != nil || len(content.Pods) != 1 {
 		t.Fatalf("one pod is wanted: %v", err)
 	}

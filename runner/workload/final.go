@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/policy"
 )
 
 // Final returns the pods to which a workload comes when nothing stands in its way: what to wait for after an edit. Those of
@@ -60,8 +62,8 @@ func complete(w Workload, pod *corev1.Pod) (*manifests.Pod, error) {
 		return nil, err
 	}
 	// What the node allows was checked with the workload: only its source knows the policy.
-	pods, err := manifests.Load(w.Origin.File, b, manifests.Options{
-		Source: w.Origin.Source, Policy: manifests.Policy{AllowedUnsafeSysctls: []string{"*"}}, Author: manifests.AuthorWorkload,
+	pods, err := decode.Pods(w.Origin.File, b, decode.Options{
+		Source: w.Origin.Source, Policy: policy.Policy{AllowedUnsafeSysctls: []string{"*"}}, Author: decode.AuthorWorkload,
 	})
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 func TestFinalIsWhatAWorkloadComesTo(t *testing.T) {
@@ -22,7 +22,7 @@ func TestFinalIsWhatAWorkloadComesTo(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.kind+tt.more, func(t *testing.T) {
 			text := "apiVersion: apps/v1\nkind: " + tt.kind + "\n" + head + tt.more
-			c, err := manifests.LoadAll("f", []byte(text), manifests.Options{Source: "file"})
+			c, err := decode.All("f", []byte(text), decode.Options{Source: "file"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +39,7 @@ func TestFinalIsWhatAWorkloadComesTo(t *testing.T) {
 		})
 	}
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n"
-	c, err := manifests.LoadAll("f", []byte(job), manifests.Options{Source: "file"})
+	c, err := decode.All("f", []byte(job), decode.Options{Source: "file"})
 	if err != nil || Final(c.Workloads[0]) != nil {
 		t.Error(fmt.Sprint(err), Final(c.Workloads[0]))
 	}
@@ -50,7 +50,7 @@ func TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount(t *testing.T) {
 	text := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},"template":{
 "metadata":{"name":"x","namespace":"y","uid":"u","generation":3,"creationTimestamp":"2023-01-02T03:04:05Z","labels":{"a":"b"},"annotations":{"c":"d"},
 "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"n"}]},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
-	c, err := manifests.LoadAll("f", []byte(text), manifests.Options{Source: "file"})
+	c, err := decode.All("f", []byte(text), decode.Options{Source: "file"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestOfTheMetadataOfATemplateOnlyLabelsAndAnnotationsCount(t *testing.T) {
 func TestAReplicationControllerRunsAsAReplicaSet(t *testing.T) {
 	text := "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: web}\nspec:\n  replicas: 2\n  selector: {a: b}\n" +
 		"  template:\n    metadata: {labels: {a: b}}\n    spec: {containers: [{name: c, image: i}]}\n"
-	c, err := manifests.LoadAll("f", []byte(text), manifests.Options{Source: "file"})
+	c, err := decode.All("f", []byte(text), decode.Options{Source: "file"})
 	if err != nil {
 		t.Fatal(err)
 	}

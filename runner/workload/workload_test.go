@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/policy"
 )
 
 // world is a machine without containers: pods do what the test says.
@@ -47,7 +49,7 @@ func (w *world) restart() {
 // write replaces all documents.
 func (w *world) write(text string) {
 	w.t.Helper()
-	c, err := manifests.LoadAll("w.yaml", []byte(text), manifests.Options{Source: "file"})
+	c, err := decode.All("w.yaml", []byte(text), decode.Options{Source: "file"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -515,8 +517,8 @@ func TestWhatANodeAllowsIsNotAskedAgain(t *testing.T) {
 	const text = `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}},
  spec: {securityContext: {sysctls: [{name: net.core.somaxconn, value: "9"}]}, containers: [{name: c, image: i}]}}}}`
 	w := newWorld(t, "# nothing yet\n")
-	policy := manifests.Policy{AllowedUnsafeSysctls: []string{"net.core.somaxconn"}}
-	c, err := manifests.LoadAll("w.yaml", []byte("---\n"+text), manifests.Options{Source: "file", Policy: policy})
+	policy := policy.Policy{AllowedUnsafeSysctls: []string{"net.core.somaxconn"}}
+	c, err := decode.All("w.yaml", []byte("---\n"+text), decode.Options{Source: "file", Policy: policy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -536,7 +538,7 @@ func TestWhatRunsIsNotMadeAnewByADocumentThatAnotherOneGoesBefore(t *testing.T) 
 	higher := w.docs[0].Origin
 	lower := func(text string) []*manifests.Object {
 		t.Helper()
-		c, err := manifests.LoadAll("lower.yaml", []byte(text), manifests.Options{Source: "applied"})
+		c, err := decode.All("lower.yaml", []byte(text), decode.Options{Source: "applied"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 func check(t testing.TB, err error) {
@@ -20,7 +21,7 @@ func check(t testing.TB, err error) {
 // documents decodes what stands in a file.
 func documents(t testing.TB, docs ...string) *manifests.Objects {
 	t.Helper()
-	c, err := manifests.LoadAll("/x/all.yaml", []byte("# nothing else\n"+strings.Join(docs, "\n---\n")), manifests.Options{Source: "file"})
+	c, err := decode.All("/x/all.yaml", []byte("# nothing else\n"+strings.Join(docs, "\n---\n")), decode.Options{Source: "file"})
 	check(t, err)
 	return manifests.NewObjects(c.Objects)
 }

@@ -1,0 +1,109 @@
+package decode
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
+
+	"monopod/manifests"
+	"monopod/manifests/defaults"
+	"monopod/manifests/document"
+	"monopod/manifests/fates"
+	"monopod/manifests/podhash"
+	"monopod/manifests/validate"
+)
+
+// FuzzLoad feeds bytes to Pods. Whatever they are: no panic, either pods or errors with a position inside the
+// input, no document overlooked, and an accepted pod loads again from its own JSON as the same pod.
+func FuzzLoad(f *testing.F) {
+	for _, dir := range []string{"valid", "invalid"} {
+		for _, data := range files(f, dir) {
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		pods, err := Pods("fuzz", data, Options{})
+		if err != nil {
+			if pods != nil {
+				t.Fatalf("pods and an error: %v", err)
+			}
+			checkErrors(t, "fuzz", data, err)
+			return
+		}
+		for _, p := range pods {
+			reload(t, p)
+		}
+	})
+}
+
+// reload checks that an accepted pod is complete in itself.
+func reload(t *testing.T, p *manifests.Pod) {
+	t.Helper()
+	text, err := json.Marshal(p.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Pods("fuzz", text, Options{})
+	if err != nil || len(again) != 1 {
+		t.Fatalf("%s does not load: %v", text, err)
+	}
+	if podhash.Pod(p.Object) != podhash.Pod(again[0].Object) || podhash.Sandbox(p.Object) != podhash.Sandbox(again[0].Object) {
+		t.Fatalf("%s loads as something else: %s", text, cmp.Diff(p.Object, again[0].Object))
+	}
+	for i := range p.Object.Spec.Containers {
+		name := p.Object.Spec.Containers[i].Name
+		if podhash.Container(p.Object, name) != podhash.Container(again[0].Object, name) {
+			t.Fatalf("container %s of %s loads as something else", name, text)
+		}
+	}
+	defaulted := p.Object.DeepCopy()
+	if defaults.Pod(defaulted); !cmp.Equal(defaulted, p.Object, cmpopts.EquateEmpty()) {
+		t.Fatalf("defaults are not idempotent: %s", cmp.Diff(p.Object, defaulted))
+	}
+}
+
+// FuzzSplit compares the splitter with a parser: it may find more documents than one, never fewer.
+func FuzzSplit(f *testing.F) {
+	for _, data := range files(f, "valid") {
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		docs := document.Split(data)
+		if want, ok := countDocuments(data); ok && len(docs) < want {
+			t.Fatalf("%d documents, a parser finds %d", len(docs), want)
+		}
+		for _, d := range docs {
+			if n, ok := countDocuments(d.Data); ok && n > 1 && !d.JSON {
+				t.Fatalf("a document holds %d: %q", n, d.Data)
+			}
+		}
+	})
+}
+
+// FuzzValidate decodes any pod, however wrong, and validates it: no panic, no change to the pod, the same answer
+// twice, and fates that look at it without falling over.
+func FuzzValidate(f *testing.F) {
+	for _, m := range referenceMutants(f, map[string]bool{"full as it is": true, "host as it is": true}) {
+		f.Add(m.data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var pod corev1.Pod
+		if kjson.UnmarshalCaseSensitivePreserveInts(data, &pod) != nil {
+			return
+		}
+		_, _ = fates.Refusals(&pod, document.Item{Source: &document.Source{}})
+		defaults.Pod(&pod)
+		before := pod.DeepCopy()
+		first, second := validate.Pod(&pod), validate.Pod(&pod)
+		if len(first) != len(second) {
+			t.Fatalf("%v, and then %v", first, second)
+		}
+		if !cmp.Equal(before, &pod) {
+			t.Fatalf("validation changes the pod: %s", cmp.Diff(before, &pod))
+		}
+	})
+}

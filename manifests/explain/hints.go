@@ -1,0 +1,233 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod/manifests/document"
+	"monopod/manifests/schema"
+)
+
+// The words of a mistake are often those of Kubernetes, or of a parser. What is here says beside them what to write.
+
+// Advice says what to write instead of what validation has found; empty when its words are enough. spec is that of the
+// pod, or nil.
+func Advice(e *field.Error, spec *corev1.PodSpec) string {
+	was := fmt.Sprint(e.BadValue)
+	switch path := indexes.ReplaceAllString(e.Field, "[]"); {
+	case e.Type == field.ErrorTypeRequired:
+		return requiredAdvice(path)
+	case e.Type == field.ErrorTypeNotSupported && strings.HasSuffix(path, ".imagePullPolicy") && newerPolicy(was):
+		return "podman's newer has no like in Kubernetes: write Always, or IfNotPresent to start without network"
+	case e.Type == field.ErrorTypeNotSupported:
+		return didYouMean(was, quoted(e.Detail))
+	case e.Type == field.ErrorTypeInvalid && strings.HasPrefix(e.Detail, "a lowercase RFC 1123"):
+		if name := asName(was); name != "" {
+			return fmt.Sprintf("did you mean %q?", name)
+		}
+	case e.Type == field.ErrorTypeInvalid && strings.HasSuffix(path, ".schedule"):
+		return `write minute, hour, day, month and weekday, as in "*/5 * * * *"`
+	case e.Type == field.ErrorTypeInvalid && strings.HasSuffix(path, ".selector") && strings.Contains(e.Detail, "template"):
+		return "write its labels into spec.template.metadata.labels, too"
+	case e.Type == field.ErrorTypeNotFound && strings.HasSuffix(path, ".volumeMounts[].name") && spec != nil:
+		var names []string
+		for i := range spec.Volumes {
+			names = append(names, spec.Volumes[i].Name)
+		}
+		if slices.Contains(names, was) { // it has a mistake of its own
+			return ""
+		}
+		return cmp.Or(didYouMean(was, names), "spec.volumes has none of that name")
+	}
+	return ""
+}
+
+// requiredAdvice says how fields are written that nearly every manifest has.
+func requiredAdvice(path string) string {
+	switch {
+	case path == "metadata.name":
+		return "give it a name, as in metadata: {name: web}"
+	case path == "spec.selector":
+		return "write labels that spec.template.metadata.labels has, as in selector: {matchLabels: {app: web}}"
+	case strings.HasSuffix(path, "spec.containers"):
+		return "write at least one, with a name and an image"
+	case strings.HasSuffix(path, "ontainers[].name"):
+		return "give the container a name, as in name: web"
+	case strings.HasSuffix(path, "ontainers[].image"):
+		return "write which image it runs, as in image: docker.io/library/busybox:1.37"
+	case strings.HasSuffix(path, "Probe"):
+		return "write one of exec, httpGet, tcpSocket and grpc"
+	}
+	return ""
+}
+
+var inQuotes = regexp.MustCompile(`"([^"]*)"`)
+
+func quoted(text string) []string {
+	var all []string
+	for _, m := range inQuotes.FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+func didYouMean(name string, candidates []string) string {
+	if guess := Nearest(name, candidates); guess != "" && guess != name {
+		return fmt.Sprintf("did you mean %q?", guess)
+	}
+	return ""
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9.]+`)
+
+// asName makes a name that is allowed anywhere of one that is not; empty when it does not know how.
+func asName(text string) string {
+	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "-.")
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		name = strings.ReplaceAll(name, ".", "-")
+	}
+	if name == text || len(validation.IsDNS1123Label(name)) > 0 {
+		return ""
+	}
+	return name
+}
+
+// AlreadyReported says that a field is missing because it was written otherwise, which is among what has been found.
+func AlreadyReported(e *field.Error, path string, found []document.Problem) bool {
+	parent, name := path, ""
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		parent, name = path[:i], path[i+1:]
+	}
+	for _, p := range found {
+		beside := strings.LastIndexByte(p.Path, '.') == len(parent) && strings.HasPrefix(p.Path, parent)
+		if e.Type == field.ErrorTypeRequired && (beside && p.Hint == fmt.Sprintf("did you mean %q?", name) || p.Hint == elsewhere(path)) {
+			return true
+		}
+	}
+	return false
+}
+
+func elsewhere(path string) string { return "there is a field of this name at " + path }
+
+// How short forms are written, those of other tools among them: "80:80", "KEY=value", "data:/data".
+var (
+	plainPort  = regexp.MustCompile(`^(\d+)$`)
+	mappedPort = regexp.MustCompile(`^(\d+):(\d+)$`)
+	assignment = regexp.MustCompile(`^([A-Za-z_]\w*)=(.*)$`)
+	mounted    = regexp.MustCompile(`^([a-z0-9-]+):(/\S*)$`)
+	lostColon  = regexp.MustCompile(`^([A-Za-z]+):?\s*(\S+)$`)
+)
+
+// spelledOut says how a value is written that somebody wrote short.
+func spelledOut(v any, t reflect.Type, path string) string {
+	text := fmt.Sprint(v)
+	if _, isString := v.(string); !isString && !isScalar(v) {
+		return ""
+	}
+	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String {
+		return "write it as a list: " + listOf(text, path)
+	}
+	if t.Kind() == reflect.Int64 && strings.Contains(path, "ecurityContext.") {
+		return "write its number (id): names of users and groups are known inside the image only"
+	}
+	forms := map[reflect.Type][]struct {
+		from *regexp.Regexp
+		to   string
+	}{
+		reflect.TypeFor[corev1.ContainerPort]():                     {{plainPort, "{containerPort: $1}"}, {mappedPort, "{hostPort: $1, containerPort: $2}"}},
+		reflect.TypeFor[corev1.EnvVar]():                            {{assignment, `{name: $1, value: "$2"}`}},
+		reflect.TypeFor[corev1.VolumeMount]():                       {{mounted, "{name: $1, mountPath: $2}"}},
+		reflect.TypeFor[corev1.HostPathVolumeSource]():              {{word, "{path: $0}"}},
+		reflect.TypeFor[corev1.ConfigMapVolumeSource]():             {{word, "{name: $0}"}},
+		reflect.TypeFor[corev1.SecretVolumeSource]():                {{word, "{secretName: $0}"}},
+		reflect.TypeFor[corev1.PersistentVolumeClaimVolumeSource](): {{word, "{claimName: $0}"}},
+		reflect.TypeFor[corev1.LocalObjectReference]():              {{word, "{name: $0}"}},
+	}
+	for _, f := range forms[t] {
+		if f.from.MatchString(text) {
+			return "write " + f.from.ReplaceAllString(text, f.to)
+		}
+	}
+	if m := lostColon.FindStringSubmatch(text); t.Kind() == reflect.Struct && m != nil && schema.HasField(t, m[1]) {
+		return fmt.Sprintf("write a colon and a space between the two: %s: %s", m[1], m[2])
+	}
+	return ""
+}
+
+var word = regexp.MustCompile(`^\S+$`)
+
+// listOf is a list of strings with what somebody wrote as one. Of what only a shell understands a shell is made.
+func listOf(text, path string) string {
+	words := []string{text}
+	switch of := path[strings.LastIndexByte(path, '.')+1:]; {
+	case of != "command" && of != "args":
+	case of == "command" && strings.ContainsAny(text, "\"'`|&;<>()$*"):
+		words = []string{"sh", "-c", text}
+	default:
+		words = strings.Fields(text)
+	}
+	for i := range words {
+		words[i] = fmt.Sprintf("%q", words[i])
+	}
+	return "[" + strings.Join(words, ", ") + "]"
+}
+
+var (
+	noSpace  = regexp.MustCompile(`^\s*(?:- )?[A-Za-z]\w*:[^\s:/]`)
+	noPair   = regexp.MustCompile(`^\s*[^\s#-]`)
+	twoPairs = regexp.MustCompile(`^\s*(?:- )?[\w.-]+:\s+[^"'{\[|>\s].*: `)
+	special  = regexp.MustCompile("[:\\-,{\\[]\\s+([@%`])")
+)
+
+// syntaxAdvice says what is usually wrong when a YAML parser says msg, and in which of the lines, counted from 0; at is the
+// one that the parser names.
+func syntaxAdvice(msg string, lines []string, at int) (line int, advice string) {
+	here := func(i int) string { return lines[min(max(i, 0), len(lines)-1)] }
+	switch {
+	case strings.HasPrefix(msg, "mapping values"):
+		for _, i := range []int{at - 1, at} {
+			if i >= 0 && noSpace.MatchString(here(i)) {
+				return i, "write a space behind the colon"
+			}
+		}
+		if at > 0 && !strings.Contains(here(at-1), ":") && noPair.MatchString(here(at-1)) {
+			return at - 1, `this line is no "key: value"`
+		}
+		if twoPairs.MatchString(here(at)) {
+			return at, `put the value in quotes: it has a colon and a space in it`
+		}
+		return at, "look at the indentation: keys that belong together begin in the same column"
+	case strings.HasPrefix(msg, "did not find expected key"), strings.Contains(msg, "expected '-' indicator"), strings.HasPrefix(msg, "could not find expected ':'"):
+		return at, "look at the indentation, here and in the next line: what belongs together begins in the same column. A text of several lines is written behind key: |"
+	case strings.HasPrefix(msg, "found character that cannot start"):
+		for _, i := range []int{at, at - 1, at + 1} {
+			if m := special.FindStringSubmatch(here(i)); m != nil && i == min(max(i, 0), len(lines)-1) {
+				return i, fmt.Sprintf("put the value in quotes: it begins with %s", m[1])
+			}
+		}
+	case strings.HasPrefix(msg, "found unexpected end of stream"):
+		odd := func(l string) bool { return strings.Count(l, `"`)%2 == 1 || strings.Count(l, `'`)%2 == 1 }
+		if i := slices.IndexFunc(lines, odd); i >= 0 {
+			return i, "a quote that begins here is not closed"
+		}
+		return at, "a quote is not closed"
+	case strings.Contains(msg, "expected ',' or"):
+		return at, "a bracket is not closed, or a comma is missing"
+	case strings.Contains(msg, "unknown escape character"):
+		return at, "write the value in single quotes: in double quotes a backslash means something"
+	}
+	return at, ""
+}
+
+// newerPolicy says that a value is podman's policy to pull an image if the registry has a newer one.
+func newerPolicy(value string) bool {
+	return strings.EqualFold(value, "newer") || strings.EqualFold(value, "ifnewer")
+}

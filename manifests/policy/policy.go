@@ -1,0 +1,202 @@
+// Package policy decides what the pods of a source may ask for beyond being valid: Pod Security Standard, sysctls, critical priorities.
+//
+// It must not validate, and it knows nothing of what the machine has room for.
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"monopod/manifests"
+	"monopod/manifests/document"
+	"monopod/manifests/validate"
+)
+
+// Policy is what the operator of a node lets pods do, beyond being valid. The zero Policy is that of a node where
+// nobody configured any.
+type Policy struct {
+	// PodSecurity is the Pod Security Standard that every pod must meet: privileged (or empty: no demands),
+	// baseline or restricted.
+	PodSecurity string
+	// AllowedUnsafeSysctls are the sysctls that pods may set besides the safe ones: names, or prefixes that end with "*".
+	AllowedUnsafeSysctls []string
+	// RefuseCritical keeps pods from being more important than all others: from the system-* priority classes, from priorities
+	// above those that classes may have, and from the annotation monopod.dev/protected. It keeps classes from being the default for all.
+	RefuseCritical bool
+	// HelmHooks says that hooks of Helm run like other pods and workloads.
+	HelmHooks bool
+}
+
+// PodSecurityLevels are the Pod Security Standards, the most lenient first.
+func PodSecurityLevels() []string {
+	return []string{string(api.LevelPrivileged), string(api.LevelBaseline), string(api.LevelRestricted)}
+}
+
+// CheckUnsafeSysctl says why a pattern cannot stand in AllowedUnsafeSysctls, in kubelet's words.
+func CheckUnsafeSysctl(pattern string) error {
+	name := strings.TrimSuffix(pattern, "*")
+	switch {
+	case !validate.SysctlName.MatchString(strings.TrimSuffix(name, ".")) && name != "kernel.shm" && name != "kernel.msg":
+		return fmt.Errorf("sysctl %q must have at most %d characters and match %s, with an optional * at the end", pattern, validate.LongestSysctl, validate.SysctlName)
+	case validate.SysctlNamespace(dotted(pattern)) == "":
+		return fmt.Errorf("the sysctls %q are not known to be namespaced", pattern)
+	}
+	return nil
+}
+
+// Violations are the problems of a valid pod that this node does not let it have.
+func (p Policy) Violations(pod *corev1.Pod, it document.Item) []document.Problem {
+	return slices.Concat(p.forbiddenSysctls(pod, it), p.podSecurity(pod, it), p.critical(pod, it))
+}
+
+// critical are the fields by which a pod would come before those of other sources, whatever the machine is short of.
+func (p Policy) critical(pod *corev1.Pod, it document.Item) []document.Problem {
+	if !p.RefuseCritical {
+		return nil
+	}
+	const hint = "remove it, or set criticalPods: true for the source in the configuration"
+	var found []document.Problem
+	bad := func(path, msg string) {
+		found = append(found, document.Problem{Path: it.Path(path), Msg: msg, Hint: hint})
+	}
+	if name := pod.Spec.PriorityClassName; name == manifests.NodeCritical || name == manifests.ClusterCritical {
+		bad("spec.priorityClassName", fmt.Sprintf("pods of this source may not be critical, as with %s", name))
+	}
+	if n := pod.Spec.Priority; n != nil && *n > manifests.HighestPriority {
+		bad("spec.priority", fmt.Sprintf("pods of this source may not be critical: %d is above %d, the highest that a class may have", *n, manifests.HighestPriority))
+	}
+	if manifests.Protected(pod) {
+		bad("metadata.annotations["+manifests.AnnotationProtected+"]", "pods of this source may not be protected from eviction")
+	}
+	return found
+}
+
+// DefaultForAll refuses a class that would count for what names none, also in other sources: a source that may not be critical must not decide that.
+func (p Policy) DefaultForAll(isDefault bool, it document.Item, path, what string) []document.Problem {
+	if !p.RefuseCritical || !isDefault {
+		return nil
+	}
+	return []document.Problem{{
+		Path: it.Path(path), Msg: "a class of this source may not be the default of all " + what + ", which has effect on other sources",
+		Hint: "name the class in those that are to have it, or set criticalPods: true for the source in the configuration",
+	}}
+}
+
+// VolumeViolations are the problems of a PersistentVolume whose source a pod of the same origin might not mount itself: a
+// claim would give it to that pod.
+func (p Policy) VolumeViolations(v *corev1.PersistentVolume, it document.Item) []document.Problem {
+	s := &v.Spec.PersistentVolumeSource
+	kind := ""
+	switch {
+	case p.PodSecurity == "" || p.PodSecurity == string(api.LevelPrivileged):
+	case s.HostPath != nil:
+		kind = "hostPath"
+	case s.Local != nil:
+		kind = "local"
+	case p.PodSecurity == string(api.LevelRestricted) && s.NFS != nil:
+		kind = "nfs"
+	case p.PodSecurity == string(api.LevelRestricted) && s.ISCSI != nil:
+		kind = "iscsi"
+	}
+	if kind == "" {
+		return nil
+	}
+	return []document.Problem{{
+		Path: it.Path("spec." + kind), Msg: fmt.Sprintf("violates PodSecurity %q: pods of this source may not use %s volumes, not even through claims", p.PodSecurity, kind),
+		Hint: "write the PersistentVolume in a source of the administrator's",
+	}}
+}
+
+// safeSysctls are those of Kubernetes 1.36 on any kernel from 4.15 on.
+func safeSysctls() []string {
+	return []string{
+		"kernel.shm_rmid_forced",
+		"net.ipv4.ip_local_port_range",
+		"net.ipv4.ip_local_reserved_ports",
+		"net.ipv4.ip_unprivileged_port_start",
+		"net.ipv4.ping_group_range",
+		"net.ipv4.tcp_fin_timeout",
+		"net.ipv4.tcp_keepalive_intvl",
+		"net.ipv4.tcp_keepalive_probes",
+		"net.ipv4.tcp_keepalive_time",
+		"net.ipv4.tcp_rmem",
+		"net.ipv4.tcp_syncookies",
+		"net.ipv4.tcp_wmem",
+	}
+}
+
+func (p Policy) forbiddenSysctls(pod *corev1.Pod, it document.Item) []document.Problem {
+	if pod.Spec.SecurityContext == nil {
+		return nil
+	}
+	var found []document.Problem
+	for i, s := range pod.Spec.SecurityContext.Sysctls {
+		name := dotted(s.Name)
+		if slices.Contains(safeSysctls(), name) || slices.ContainsFunc(p.AllowedUnsafeSysctls, func(pattern string) bool { return matches(pattern, name) }) {
+			continue
+		}
+		at := document.Problem{
+			Path: it.Path("spec.securityContext.sysctls[" + strconv.Itoa(i) + "].name"),
+			Msg:  fmt.Sprintf("SysctlForbidden: forbidden sysctl: %q not allowlisted", s.Name),
+		}
+		if validate.SysctlNamespace(name) == "" {
+			at.Hint = "it belongs to the whole machine: set it there"
+		} else {
+			at.Hint = "name it in allowedUnsafeSysctls of the configuration"
+		}
+		found = append(found, at)
+	}
+	return found
+}
+
+// matches says that a name is the pattern or begins with it.
+func matches(pattern, name string) bool {
+	prefix, isPrefix := strings.CutSuffix(dotted(pattern), "*")
+	return prefix == name || isPrefix && strings.HasPrefix(name, prefix)
+}
+
+// dotted spells the name of a sysctl with dots between its parts.
+func dotted(name string) string {
+	if i := strings.IndexAny(name, "./"); i < 0 || name[i] == '.' {
+		return name
+	}
+	return strings.NewReplacer("/", ".", ".", "/").Replace(name)
+}
+
+// evaluator holds the checks of the Pod Security Standards. It is the same for ever.
+var evaluator = sync.OnceValue(func() policy.Evaluator { //nolint:gochecknoglobals // a constant that Go cannot write as one
+	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		panic(fmt.Sprintf("the checks of the Pod Security Standards: %v", err))
+	}
+	return e
+})
+
+// standardVersion is the version of the Pod Security Standards: that of the Kubernetes that monopod follows.
+func standardVersion() api.Version { return api.MajorMinorVersion(1, 36) }
+
+func (p Policy) podSecurity(pod *corev1.Pod, it document.Item) []document.Problem {
+	level := api.LevelVersion{Level: api.Level(p.PodSecurity), Version: standardVersion()}
+	if level.Level == "" || level.Level == api.LevelPrivileged {
+		return nil
+	}
+	var found []document.Problem
+	for _, r := range evaluator().EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
+		if r.Allowed {
+			continue
+		}
+		msg := fmt.Sprintf("violates PodSecurity %q: %s", level, r.ForbiddenReason)
+		if r.ForbiddenDetail != "" {
+			msg += " (" + r.ForbiddenDetail + ")"
+		}
+		found = append(found, document.Problem{Path: it.Path("spec"), Msg: msg, AtKey: true})
+	}
+	return found
+}
