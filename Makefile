@@ -187,7 +187,7 @@ $(BIN)/tools/golangci-lint: .ci/modules/lint.mod
 
 ## generate: golden files and documents that are made from code
 generate:
-	$(GO) test ./cmd/monopod ./e2e ./internal/config ./internal/daemon ./internal/trial ./manifests/decode ./manifests/fates ./node/metrics ./node/why ./runner ./runner/spec ./watcher -update
+	$(GO) test ./cmd/monopod ./e2e ./internal/config ./internal/daemon ./internal/trial ./manifests/decode ./manifests/fates ./node/metrics ./node/why ./runner/plan ./runner/spec ./watcher -update
 
 ## bench: what users feel, against the floor of the same run; then the Go benchmarks (BENCH=-everything: with nearly everything configured)
 bench: build $(CACHE)/bench/images/stamp.tar
@@ -199,7 +199,7 @@ bench: build $(CACHE)/bench/images/stamp.tar
 bench-scale:
 	$(GO) test -run '^$$' -bench '^BenchmarkScale(Cold|Idle|Memory)' -benchtime 1x -timeout 30m ./cmd/monopod
 	$(GO) test -run '^$$' -bench '^BenchmarkScale(Edit|Exit)' -benchtime 30x -timeout 30m ./cmd/monopod
-	$(GO) test -run '^$$' -bench '^(BenchmarkColdRead|BenchmarkIdleLook|BenchmarkSeen|BenchmarkConverge|BenchmarkStart|BenchmarkEdit)$$' -benchtime 3x ./watcher ./runner ./rollout
+	$(GO) test -run '^$$' -bench '^(BenchmarkColdRead|BenchmarkIdleLook|BenchmarkSeen|BenchmarkConverge|BenchmarkStart|BenchmarkEdit)$$' -benchtime 3x ./watcher ./runner/pool ./runner/rollout
 
 $(CACHE)/bench/images/stamp.tar: $(wildcard e2e/bench/stamp/*.go examples/mkimage/*.go)
 	$(STATIC) -o $(CACHE)/bench/bin/stamp ./e2e/bench/stamp

@@ -18,7 +18,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/policy"
-	"monopod/runner"
+	"monopod/runner/plan"
 	"monopod/runner/workload"
 	"monopod/watcher"
 )
@@ -90,7 +90,7 @@ func swallow(t *testing.T, expander *workload.Expander, name string, data []byte
 	objects := manifests.NewObjects(slices.Concat(d.Objects, r.Claims))
 	for _, p := range r.Pods {
 		p = manifests.WithRefs(p, nil, objects)
-		if actions, _ := runner.Plan(time.Unix(1, 0), p, runner.Observed{NewUID: "uid"}); len(actions) == 0 {
+		if actions, _ := plan.Plan(time.Unix(1, 0), p, plan.Observed{NewUID: "uid"}); len(actions) == 0 {
 			t.Errorf("%s: pod %s has an empty plan", name, p.Key())
 		}
 		for _, c := range containersOf(p.Object) {

@@ -15,6 +15,7 @@ import (
 	"monopod/e2e/corpus"
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/plan"
 	"monopod/runner/spec"
 )
 
@@ -81,7 +82,7 @@ func TestNodePodsOfOthersHaveAPlanAndSpecs(t *testing.T) {
 		for _, c := range containersOf(b.pod.Object) {
 			missing = missing || missingVariable(b, c) != ""
 		}
-		actions, _ := runner.Plan(time.Unix(1, 0), b.pod, runner.Observed{NewUID: "uid"})
+		actions, _ := plan.Plan(time.Unix(1, 0), b.pod, plan.Observed{NewUID: "uid"})
 		first := &b.pod.Object.Spec.Containers[0]
 		if len(b.pod.Object.Spec.InitContainers) > 0 {
 			first = &b.pod.Object.Spec.InitContainers[0]

@@ -13,6 +13,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/plan"
 	"monopod/runner/spec"
 )
 
@@ -130,7 +131,7 @@ func (want kubeadmPod) check(t *testing.T, p *manifests.Pod) {
 	t.Helper()
 	c := &p.Object.Spec.Containers[0]
 	var kinds []runner.ActionKind
-	actions, _ := runner.Plan(time.Unix(1, 0), p, runner.Observed{NewUID: "uid"})
+	actions, _ := plan.Plan(time.Unix(1, 0), p, plan.Observed{NewUID: "uid"})
 	for _, a := range actions {
 		kinds = append(kinds, a.Kind)
 	}

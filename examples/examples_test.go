@@ -13,6 +13,7 @@ import (
 	"monopod/manifests/decode"
 	"monopod/manifests/policy"
 	"monopod/runner"
+	"monopod/runner/plan"
 	"monopod/runner/spec"
 )
 
@@ -64,7 +65,7 @@ func TestTheRestrictedExampleIsWhatItSays(t *testing.T) {
 
 func planned(t *testing.T, p *manifests.Pod) {
 	t.Helper()
-	actions, _ := runner.Plan(time.Unix(1, 0), p, runner.Observed{NewUID: "uid"})
+	actions, _ := plan.Plan(time.Unix(1, 0), p, plan.Observed{NewUID: "uid"})
 	starts := 0
 	for _, a := range actions {
 		if a.Kind == runner.StartContainer {

@@ -1,13 +1,7 @@
 package runner
 
 import (
-	"fmt"
-	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"monopod/manifests"
 )
 
 // Pods that are wanted and must not run nevertheless: the machine is going down, or somebody has drained it. What runs of
@@ -51,91 +45,4 @@ type Rule struct {
 	Wait *Held
 	// Halt stops one of which something does.
 	Halt *Halt
-}
-
-// Gate decides which pods may run. It must be quick, and not call the Pool.
-type Gate func(*manifests.Pod) Rule
-
-// Gate replaces the Gate of the pool; nil: every pod may run. It never blocks.
-func (p *Pool) Gate(g Gate) {
-	p.mu.Lock()
-	p.gate = g
-	p.mu.Unlock()
-	signal(p.trigger)
-}
-
-// gateLocked asks the Gate about a pod.
-func (p *Pool) gateLocked(e *entry) Rule {
-	wanted := e.wish.round == p.round
-	pod := e.report.holds
-	if wanted {
-		pod = e.wish.pod
-	}
-	r := Rule{}
-	if p.gate != nil && pod != nil {
-		r = p.gate(pod)
-	}
-	if wanted && r.Wait == nil && p.barrier != nil {
-		r.Wait = p.barrier(e.wish.pod)
-	}
-	if !wanted || e.report.seen && e.report.holds != nil && !e.comesBack() || e.place != nil && r.Halt == nil {
-		r.Wait = nil
-	}
-	return r
-}
-
-// sameHalt says that nothing changes for the pod.
-func sameHalt(a, b *Halt) bool { return a == b || a != nil && b != nil && *a == *b }
-
-// halt stops what runs and leaves one instance of each container on record.
-func (p *planner) halt() {
-	switch {
-	case p.o.Halt.Remove:
-		p.remove()
-	case p.o.Sandbox != nil:
-		p.end("halted: " + p.o.Halt.Reason)
-	}
-}
-
-// halted says that the pod stands still although it has something to do.
-func (s *statusBuilder) halted() bool {
-	return s.Halt != nil && s.Sandbox != nil && !s.Removing && s.failure() == nil && !s.initFailed() && s.unfinished()
-}
-
-// unfinished says that something of the pod runs or would be started.
-func (s *statusBuilder) unfinished() bool {
-	return slices.ContainsFunc(s.pod.Spec.Containers, func(spec corev1.Container) bool {
-		c := shownInstance(s.Containers, spec.Name)
-		return c == nil || c.State != ContainerExited || s.restart(c).Wanted
-	})
-}
-
-// haltedPhase is that of a halted pod of which nothing runs.
-func (s *statusBuilder) haltedPhase() corev1.PodPhase {
-	if s.Halt.Failed {
-		return corev1.PodFailed
-	}
-	return corev1.PodPending
-}
-
-// stopping says that something of the pod runs.
-func (s *statusBuilder) stopping() bool {
-	return slices.ContainsFunc(s.Containers, func(c Container) bool { return c.State == ContainerRunning })
-}
-
-func (s *statusBuilder) troubleHalted() Trouble {
-	h := s.Halt
-	t := Trouble{Kind: TroubleHalted, Reason: h.Reason, Message: h.Message, Text: h.Reason + ": " + h.Message}
-	if s.stopping() {
-		t.Text = fmt.Sprintf("being stopped: %s: %s", h.Reason, h.Message)
-	}
-	return t
-}
-
-// Halted says that the pod must not run now.
-func (s *PodStatus) Halted() bool { return s.halt != nil }
-
-// Stopped says that nothing of a pod runs, nor is going to while its Halt lasts.
-func (s *PodStatus) Stopped() bool {
-	return s.Looked && s.halt != nil && !s.running && (!s.halt.Remove || !s.exists)
 }

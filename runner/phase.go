@@ -31,8 +31,8 @@ func WithPhases(ctx context.Context, tell func(Phase)) context.Context {
 
 type beginKey struct{}
 
-// withBegin returns a context for an action: begin hears of its phases when they begin, and the function that it returns when they end.
-func withBegin(ctx context.Context, begin func(phase string) (end func())) context.Context {
+// WithBegin returns a context for an action: begin hears of its phases when they begin, and the function that it returns when they end.
+func WithBegin(ctx context.Context, begin func(phase string) (end func())) context.Context {
 	return context.WithValue(ctx, beginKey{}, begin)
 }
 

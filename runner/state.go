@@ -1,3 +1,8 @@
+// Package runner is the vocabulary of running pods: the observed state of a pod, the actions that change it, the reasons of failures, and
+// Runtime, the interface through which runner/pool reaches containerd (runner/ctrd) or a fake (runner/runtimetest).
+//
+// It holds data and no decisions: those are in runner/plan, runner/admit and runner/podstatus. It must not know where manifests come from
+// nor how a container is made.
 package runner
 
 import (
@@ -9,7 +14,6 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner/hook"
-	"monopod/runner/probe"
 )
 
 // PodState is what the runtime knows about one pod at one moment, read from containerd's labels and task
@@ -175,11 +179,11 @@ const (
 	StopStartupProbe  StopCause = "StartupProbe"
 )
 
-// failed says that the instance was stopped for a fault of its own.
-func (s StopCause) failed() bool { return s != StopUnwanted && s != StopRestartAll }
+// Failed says that the instance was stopped for a fault of its own.
+func (s StopCause) Failed() bool { return s != StopUnwanted && s != StopRestartAll }
 
-// leaving says that the instance was told to stop, or is going to be.
-func (c *Container) leaving() bool { return !c.StopSentAt.IsZero() || !c.StoppingAt.IsZero() }
+// Leaving says that the instance was told to stop, or is going to be.
+func (c *Container) Leaving() bool { return !c.StopSentAt.IsZero() || !c.StoppingAt.IsZero() }
 
 // Termination tells how a container instance ended.
 type Termination struct {
@@ -202,14 +206,14 @@ const (
 	EndedByReboot EndedBy = "Reboot" // or a power cut
 )
 
-// ending is the exit of an instance as its successor records it, with what ended it; nil: it has not ended.
-func (c *Container) ending() *Termination {
+// Ending is the exit of an instance as its successor records it, with what ended it; nil: it has not ended.
+func (c *Container) Ending() *Termination {
 	if c.Exit == nil {
 		return nil
 	}
 	end := *c.Exit
 	switch {
-	case c.leaving() && !c.StopCause.failed():
+	case c.Leaving() && !c.StopCause.Failed():
 		end.By = EndedByAgent
 	case c.EarlierBoot && end.Reason == ReasonUnknown:
 		end.By = EndedByReboot
@@ -229,80 +233,6 @@ const (
 
 // ExitCodeStartError is the exit code of a process that could not be started, containerd's CRI plugin's.
 const ExitCodeStartError = 128
-
-// Failure is the memory of the worker about a step that did not work, kept until it works or the manifest changes.
-type Failure struct {
-	// Reason is a waiting reason, e.g. ErrImagePull or CreateContainerConfigError.
-	Reason  string
-	Message string
-	// Count is how often in a row.
-	Count int
-	// At is when it last failed.
-	At time.Time
-	// Profile is the one that is in the way; the zero one: none is.
-	Profile Profile
-}
-
-// Observed is everything Plan decides on besides the desired pod and the time. PodState comes from the
-// runtime and survives everything; the rest is the memory of the worker and may be empty at any time.
-type Observed struct {
-	PodState
-	// Failures by Action.FailureKey: the container's name, empty for the pod. Steps that stop or remove one
-	// instance, and those that follow the recorded manifest, have keys of their own, so that trouble with
-	// them delays nothing else.
-	Failures map[string]Failure
-	// NewUID is the uid for the next sandbox, unless the manifest has one.
-	NewUID string
-	// Prepared tells about the slow preparations of this desired pod that went on in the background: by
-	// container name for EnsureImage, the empty name for CheckPod.
-	Prepared map[string]Preparation
-	// Hooks are those that this agent has begun and whose container still exists.
-	Hooks map[HookKey]HookState
-	// Probes is what the probes of this agent say about running containers, by container id. Containers that
-	// have none are not in it.
-	Probes map[string]probe.Health
-	// Killed holds, by container id, when KillContainer was last applied.
-	Killed map[string]time.Time
-	// Kept says that desired is only the manifest recorded on the sandbox: the pod is kept as it is, so
-	// what runs by another definition (an update that was under way) is left alone.
-	Kept bool
-	// VolumesStale says that volumes which follow edits have not been synced with this pod yet.
-	VolumesStale bool
-	// Stale has the ids of instances that wait to be started and whose environment, or part of a volume, was made from
-	// content that has changed since, or may have: a kubelet looks at that right before the start.
-	Stale map[string]bool
-	// Halt, unless nil, says that the pod must not run now.
-	Halt *Halt
-	// Evict, unless nil, orders that the pod is evicted.
-	Evict *Eviction
-	// Grace, unless nil, is how long the pod may take to stop now that it must go, whatever its manifest says.
-	Grace *time.Duration
-	// Waits says that the pod may not be made again now, if it is evicted.
-	Waits bool
-	// Options are the configured limits.
-	Options Options
-	// hashes spares the worker computing them again; Plan does without.
-	hashes *hashes
-}
-
-// Options of planning.
-type Options struct {
-	// MaxBackOff is the longest wait before a crashed container is started again, 1 s to 300 s; 0 means 300 s.
-	MaxBackOff time.Duration
-	// Parallel is how many containers of one pod are made at the same time. With 0 or 1, one after another.
-	Parallel int
-}
-
-// Preparation is the state of an EnsureImage or CheckPod that was not waited for.
-type Preparation string
-
-// Preparation states.
-const (
-	// PreparationRunning: it goes on in the background; its end is an event.
-	PreparationRunning Preparation = "Running"
-	// PreparationDone: it succeeded and need not be repeated now.
-	PreparationDone Preparation = "Done"
-)
 
 // ActionKind names what an action does.
 type ActionKind string
@@ -437,22 +367,6 @@ type Handler struct {
 	Err error
 }
 
-// HookKey names a hook of an instance.
-type HookKey struct {
-	ContainerID string
-	Hook        HookKind
-}
-
-// HookState is the state of a hook that this agent has begun.
-type HookState string
-
-// States of hooks.
-const (
-	HookRunning HookState = "Running"
-	HookDone    HookState = "Done"
-	HookFailed  HookState = "Failed"
-)
-
 // Manifest names the manifest that an action follows.
 type Manifest string
 
@@ -462,31 +376,6 @@ const (
 	// RecordedManifest is Sandbox.Pod: what runs by it is kept alive while the desired one cannot be had.
 	RecordedManifest Manifest = "recorded"
 )
-
-// FailureKey is where a failure of the action is kept in Observed.Failures. A container name has no colon.
-func (a Action) FailureKey() string {
-	switch a.Kind {
-	case RecordHealth, MarkStarted, RunHook, MarkStopping, StopContainer, KillContainer, FinishContainer, RemoveContainer:
-		return instanceKey(a.ContainerID)
-	case SyncVolumes:
-		return volumesKey
-	case UpdateResources:
-		return resizeKey(a.Container)
-	}
-	return a.Manifest.key(a.Container)
-}
-
-// volumesKey is the key of failures to sync volumes. A container name has no colon.
-const volumesKey = "volumes:"
-
-func instanceKey(containerID string) string { return "id:" + containerID }
-
-func (m Manifest) key(container string) string {
-	if m == DesiredManifest {
-		return container
-	}
-	return string(m) + ":" + container
-}
 
 // String prints an action for logs and tests, e.g. `StopContainer web (definition changed)`.
 func (a Action) String() string {
@@ -595,37 +484,5 @@ const (
 	ReasonResizeError = "Error"
 )
 
-// reasonDefinitionChanged is the reason of actions that replace a container by another definition of it.
-const reasonDefinitionChanged = "definition changed"
-
-// PodStatus is a pod as users see it: the manifest with the status filled in.
-type PodStatus struct {
-	Pod *corev1.Pod
-	// Origin is where it was written.
-	Origin manifests.Origin
-	// Recorded is the manifest that has been carried out to the end; nil when none has.
-	Recorded *manifests.Pod
-	// Looked says that this agent has looked at the pod; before, the status is only what was wanted.
-	Looked bool
-	// Why is one line about the first thing in the way, empty when there is none.
-	Why string
-	// Trouble is that thing taken apart; Why is its text.
-	Trouble Trouble
-	// Probes is what is known of the pod's probes at this moment.
-	Probes []ProbeStatus
-	// Doing is what the runtime is carrying out at this moment, the oldest first.
-	Doing []Doing
-	// EndedBy says of containers, by name, that their last instance did not end by itself; those that did are not in it.
-	EndedBy map[string]EndedBy
-	// NextTry is when the worker will act again by itself; zero when it waits for an event.
-	NextTry time.Time
-	// halt is why it must not run now; running says that something of it does.
-	halt *Halt
-	// notAdmitted is what NotAdmitted returns.
-	notAdmitted *Held
-	running     bool
-	// exists says that there is a record of it.
-	exists bool
-	// Images are the digests of the images that its containers run, or ran, with; keys are those of manifests.Pod.Images.
-	Images map[string]string
-}
+// ReasonDefinitionChanged is the reason of actions that replace a container by another definition of it.
+const ReasonDefinitionChanged = "definition changed"

@@ -16,6 +16,7 @@ import (
 	"monopod/node/apiserver"
 	"monopod/node/why"
 	"monopod/runner"
+	"monopod/runner/pool"
 	"monopod/watcher"
 )
 
@@ -95,7 +96,7 @@ func (a *App) refused(r *apiserver.Refusal) {
 
 // notAdmitted has a pod that the API server has bound to this node fail that is held for good: a controller replaces it then. Those of manifests
 // wait.
-func (a *App) notAdmitted(c runner.Change) {
+func (a *App) notAdmitted(c pool.Change) {
 	held := c.Status.NotAdmitted()
 	if a.reporter == nil || c.Gone || held == nil {
 		return

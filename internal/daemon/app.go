@@ -43,6 +43,9 @@ import (
 	"monopod/node/stats"
 	"monopod/node/systemd"
 	"monopod/runner"
+	"monopod/runner/plan"
+	"monopod/runner/podstatus"
+	"monopod/runner/pool"
 	"monopod/runner/rollout"
 	"monopod/watcher"
 	"monopod/watcher/applied"
@@ -183,7 +186,7 @@ func New(cfg *config.Loaded, log *slog.Logger, m Machine) *App {
 	a.inside.over = a.memory.answered
 	starts := newStartClock(a.tally)
 	a.traces = a.newTraces()
-	a.Board.Stir = func(c runner.Change) { a.memory.stir(); starts.note(c); a.traces.note(c); a.notAdmitted(c) }
+	a.Board.Stir = func(c pool.Change) { a.memory.stir(); starts.note(c); a.traces.note(c); a.notAdmitted(c) }
 	a.cfg.Containerd = a.containerd
 	a.cfg.Events = a.events
 	if m.Gateways != nil && cfg.PodDNS == config.PodDNSAuto && len(cfg.ClusterDNS) == 0 {
@@ -441,7 +444,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	imported, done := context.WithCancel(ctx)
 	defer done()
 	defer a.gauges.attach(rt)()
-	pool := runner.NewPool(timed{preloading{rt, imported}, a.tally, a.traces}, a.poolConfig(rt))
+	pool := pool.New(timed{preloading{rt, imported}, a.tally, a.traces}, a.poolConfig(rt))
 	a.gate.attach(pool, rt.Cleanup)
 	defer a.inside.open(rt)()
 	defer a.Board.leaves(rt)()
@@ -465,18 +468,18 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 }
 
 // poolConfig is the configuration of what runs pods on a runtime.
-func (a *App) poolConfig(rt Runtime) runner.Config {
-	return runner.Config{
+func (a *App) poolConfig(rt Runtime) pool.Config {
+	return pool.Config{
 		Log: a.Log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.Addresses, a.Log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
 		Room: a.resources.room(), NodeLabels: a.nodeLabels(), Platform: host.Platform(),
 		Now: a.machine.Now, Events: a.events, Gone: a.goneFromHere,
-		Follow:  func(d runner.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
-		Options: runner.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
+		Follow:  func(d pool.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
+		Options: plan.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
 	}
 }
 
 // goneFromHere keeps the last status of a pod that the API server has bound to this node until it has been told.
-func (a *App) goneFromHere(s runner.PodStatus) {
+func (a *App) goneFromHere(s podstatus.Status) {
 	if a.reporter != nil {
 		a.reporter.Gone(s.Pod)
 	}

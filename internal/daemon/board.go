@@ -19,8 +19,9 @@ import (
 	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/runner"
 	"monopod/runner/ctrd"
+	"monopod/runner/podstatus"
+	"monopod/runner/pool"
 	"monopod/runner/probe"
 	"monopod/runner/rollout"
 	"monopod/runner/workload"
@@ -38,7 +39,7 @@ type board struct {
 	// rollouts stands between what is wanted and the pool.
 	rollouts *rollout.Controller
 	// pool is nil while no runtime is open; trouble says why then, once there is something to say.
-	pool    *runner.Pool
+	pool    *pool.Pool
 	trouble error
 	// removals are the pods that the open runtime is still taking apart; nil: nothing is known of such.
 	removals func() []ctrd.Removal
@@ -65,11 +66,11 @@ type board struct {
 	// readers are the subscriptions of the API.
 	readers map[chan struct{}]bool
 	// Stir is told each change of a pod. It does not block.
-	Stir func(runner.Change)
+	Stir func(pool.Change)
 }
 
 func newBoard() *board {
-	return &board{readers: map[chan struct{}]bool{}, hashes: manifestHashes{}, expand: make(chan struct{}, 1), Stir: func(runner.Change) {}}
+	return &board{readers: map[chan struct{}]bool{}, hashes: manifestHashes{}, expand: make(chan struct{}, 1), Stir: func(pool.Change) {}}
 }
 
 // publish is called by the watcher with each new desired state.
@@ -93,7 +94,7 @@ func (b *board) updateLocked() {
 		b.expandLater()
 		return
 	}
-	b.rollouts.Update(toPool(b.pool, runner.Desired{
+	b.rollouts.Update(toPool(b.pool, pool.Desired{
 		Pods: b.desired.Pods, Objects: b.objects, Removable: b.desired.Removable, Keeps: b.desired.Keeps,
 	}))
 }
@@ -108,20 +109,20 @@ func (b *board) expandLater() {
 
 // attach makes the pool the one that is shown and kept up to date, until ctx ends. existing are the pods of
 // its runtime.
-func (b *board) attach(ctx context.Context, pool *runner.Pool, existing []manifests.Key) error {
+func (b *board) attach(ctx context.Context, p *pool.Pool, existing []manifests.Key) error {
 	b.rollouts.Blind()
-	changes := pool.Subscribe() // before it is told what is wanted: a pod may be gone at once
+	changes := p.Subscribe() // before it is told what is wanted: a pod may be gone at once
 	b.mu.Lock()
-	b.pool, b.trouble, b.unseen, b.seen = pool, nil, map[manifests.Key]bool{}, false
+	b.pool, b.trouble, b.unseen, b.seen = p, nil, map[manifests.Key]bool{}, false
 	for _, key := range existing {
 		b.unseen[key] = true
 	}
-	pool.Graces(b.graces)
-	pool.Conditions(b.conditions)
+	p.Graces(b.graces)
+	p.Conditions(b.conditions)
 	b.updateLocked()
 	b.notifyLocked()
 	b.mu.Unlock()
-	return changes.Watch(ctx, func(c runner.Change) error {
+	return changes.Watch(ctx, func(c pool.Change) error {
 		b.Stir(c)
 		seen := sighting(c.Status)
 		if c.Gone {
@@ -289,7 +290,7 @@ func (b *board) seenLocked() []node.PodView {
 	told := map[manifests.Key]bool{}
 	for _, s := range b.pool.Pods() {
 		told[s.Key()] = true
-		if b.unseen[s.Key()] && !s.Looked && s.Trouble.Kind != runner.TroubleBlind {
+		if b.unseen[s.Key()] && !s.Looked && s.Trouble.Kind != podstatus.TroubleBlind {
 			out = append(out, b.withRevision(node.PodView{Pod: offline.Unknown(s.Pod), Origin: s.Origin, Why: notLookedAt}))
 			continue
 		}
@@ -326,7 +327,7 @@ func isOwnDirectory(r watcher.Report) bool {
 }
 
 // probeViews sorts and translates what is known of probes.
-func probeViews(all []runner.ProbeStatus) []node.Probe {
+func probeViews(all []podstatus.Probe) []node.Probe {
 	var out []node.Probe
 	for _, s := range all {
 		v := node.Probe{

@@ -17,6 +17,7 @@ import (
 	"monopod/manifests/decode"
 	"monopod/node"
 	"monopod/runner"
+	"monopod/runner/pool"
 	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
@@ -71,7 +72,7 @@ func TestAPodThatWasThereIsUnknownUntilItIsLookedAt(t *testing.T) {
 	}
 	b := newBoard()
 	b.rollouts = rollout.New(rollout.Config{Log: slog.New(slog.DiscardHandler), Clock: boottime.Now})
-	pool := runner.NewPool(rt, runner.Config{NodeName: "node"})
+	pool := pool.New(rt, pool.Config{NodeName: "node"})
 	var all errgroup.Group
 	all.Go(func() error { return b.rollouts.Run(ctx) })
 	all.Go(func() error { return pool.Run(ctx) })

@@ -12,6 +12,8 @@ import (
 	"monopod/manifests"
 	"monopod/node/metrics"
 	"monopod/runner"
+	"monopod/runner/podstatus"
+	"monopod/runner/pool"
 )
 
 func TestActionsAreCountedAsAKubeletCountsThem(t *testing.T) {
@@ -39,14 +41,14 @@ func TestActionsAreCountedAsAKubeletCountsThem(t *testing.T) {
 func TestAPodIsCountedOnceWhenItHasStarted(t *testing.T) {
 	tally := metrics.NewTally()
 	s := newStartClock(tally)
-	change := func(uid types.UID, started time.Time) runner.Change {
+	change := func(uid types.UID, started time.Time) pool.Change {
 		p := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending}}
 		p.UID = uid
 		if !started.IsZero() {
 			p.Status.Phase = corev1.PodRunning
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}}}
 		}
-		return runner.Change{Key: manifests.Key{Namespace: "default", Name: "web"}, Status: runner.PodStatus{Pod: p}}
+		return pool.Change{Key: manifests.Key{Namespace: "default", Name: "web"}, Status: podstatus.Status{Pod: p}}
 	}
 	counted := func(what string, want int) {
 		t.Helper()

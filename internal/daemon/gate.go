@@ -22,6 +22,8 @@ import (
 	"monopod/node"
 	"monopod/node/drain"
 	"monopod/runner"
+	"monopod/runner/podstatus"
+	"monopod/runner/pool"
 )
 
 // gate decides whether pods may run: not while somebody has drained the machine, nor while it goes down. It is
@@ -32,7 +34,7 @@ type gate struct {
 	store *drain.Store
 	log   *slog.Logger
 	// pods are those of the pool, or why they are not known; changed tells that they have; tell records what is done.
-	pods    func() ([]runner.PodStatus, error)
+	pods    func() ([]podstatus.Status, error)
 	changed func() (<-chan struct{}, func())
 	notify  func()
 	tell    func(eventType, reason, message string)
@@ -46,7 +48,7 @@ type gate struct {
 
 	mu sync.Mutex // guards what follows
 	// pool is nil while no runtime is open.
-	pool  *runner.Pool
+	pool  *pool.Pool
 	state drain.State
 	// level is the priority up to which pods are stopped now; nil: whatever theirs is.
 	level *int32
@@ -63,7 +65,7 @@ func newGate(store *drain.Store, b *board, log *slog.Logger) *gate {
 }
 
 // statuses are those of the pods. An error says why there may be others.
-func (b *board) statuses() ([]runner.PodStatus, error) {
+func (b *board) statuses() ([]podstatus.Status, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -104,7 +106,7 @@ func (g *gate) load() {
 }
 
 // attach makes a pool obey.
-func (g *gate) attach(pool *runner.Pool, cleanup func(context.Context) error) {
+func (g *gate) attach(pool *pool.Pool, cleanup func(context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pool, g.cleanup = pool, cleanup
@@ -180,12 +182,12 @@ func (g *gate) scheduleLocked() node.Schedule {
 }
 
 // leftLocked are the pods that are to stop and have not.
-func (g *gate) leftLocked() ([]runner.PodStatus, error) {
+func (g *gate) leftLocked() ([]podstatus.Status, error) {
 	if g.state.Drain == nil && g.ending == nil && !g.leaving {
 		return nil, nil
 	}
 	all, err := g.pods()
-	return slices.DeleteFunc(all, func(s runner.PodStatus) bool {
+	return slices.DeleteFunc(all, func(s podstatus.Status) bool {
 		return s.Stopped() || g.ending == nil && !g.leaving && !g.state.Stops(s.Key(), priorityOf(&s.Pod.Spec))
 	}), err
 }
@@ -316,7 +318,7 @@ func (g *gate) step() bool {
 }
 
 // dueLocked says that a pod is to stop on the present level.
-func (g *gate) dueLocked(s runner.PodStatus) bool { return priorityOf(&s.Pod.Spec) <= *g.level }
+func (g *gate) dueLocked(s podstatus.Status) bool { return priorityOf(&s.Pod.Spec) <= *g.level }
 
 // ending is how pods are stopped because the machine goes down.
 type ending struct {

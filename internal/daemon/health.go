@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/node/health"
-	"monopod/runner"
+	"monopod/runner/pool"
 )
 
 // checks are what the daemon asks itself.
@@ -28,7 +28,7 @@ func (a *App) checks() *health.Checks {
 }
 
 // running returns the pool and, when there is none, why.
-func (b *board) running() (*runner.Pool, error) {
+func (b *board) running() (*pool.Pool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

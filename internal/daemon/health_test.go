@@ -12,7 +12,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemontest"
 	"monopod/manifests/decode"
-	"monopod/runner"
+	"monopod/runner/pool"
 	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
@@ -27,7 +27,7 @@ func TestAPodOnItsWayToThePoolIsNotSeenYet(t *testing.T) {
 	}
 	b := newBoard()
 	b.rollouts = rollout.New(rollout.Config{Log: slog.New(slog.DiscardHandler), Clock: boottime.Now})
-	pool := runner.NewPool(runtimetest.NewFake(), runner.Config{NodeName: "node"})
+	pool := pool.New(runtimetest.NewFake(), pool.Config{NodeName: "node"})
 	b.publish(watcher.Desired{Pods: pods})
 	var all errgroup.Group
 	all.Go(func() error { return pool.Run(ctx) })

@@ -21,6 +21,7 @@ import (
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/gc"
+	"monopod/runner/podstatus"
 	"monopod/watcher"
 )
 
@@ -247,7 +248,7 @@ func (m *images) needs() (n needs.Images, decided bool) {
 }
 
 // wants returns what is desired and what is known of the pods; ok is false while nothing is.
-func (b *board) wants() (desired watcher.Desired, statuses []runner.PodStatus, ok bool) {
+func (b *board) wants() (desired watcher.Desired, statuses []podstatus.Status, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pool != nil {

@@ -18,10 +18,10 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/node"
-	"monopod/runner"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/gc"
+	"monopod/runner/pool"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
 )
@@ -47,13 +47,13 @@ func newKeeper(t *testing.T, policy gc.Policy) *imageKeeper {
 	t.Helper()
 	c := &imageKeeper{t: t, fake: daemontest.NewFakeImages(), ready: make(chan struct{})}
 	b := newBoard()
-	pool := runner.NewPool(runtimetest.NewFake(), runner.Config{Log: slog.New(slog.DiscardHandler), NodeName: "n", NodeIPs: func() []string { return nil }})
+	p := pool.New(runtimetest.NewFake(), pool.Config{Log: slog.New(slog.DiscardHandler), NodeName: "n", NodeIPs: func() []string { return nil }})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = pool.Run(ctx) }()
+	go func() { defer close(ended); _ = p.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	b.pool = pool
-	pool.Update(runner.Desired{Objects: manifests.NewObjects(nil), Removable: func(manifests.Origin) bool { return true }})
+	b.pool = p
+	p.Update(pool.Desired{Objects: manifests.NewObjects(nil), Removable: func(manifests.Origin) bool { return true }})
 	c.images = &images{policy: policy, board: b, pins: newPins(slog.New(slog.DiscardHandler)), log: slog.New(slog.DiscardHandler), tell: func(kind, reason, message string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()

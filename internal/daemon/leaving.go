@@ -16,8 +16,8 @@ import (
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/why"
-	"monopod/runner"
 	"monopod/runner/ctrd"
+	"monopod/runner/podstatus"
 )
 
 // remover is a Runtime that tells of pods which it is still taking apart.
@@ -77,7 +77,7 @@ func (b *board) leavingFacts(there []why.Pod) []why.Pod {
 	}
 	var all []why.Pod
 	for _, r := range b.leaving(func(k manifests.Key) bool { return known[k] }) {
-		p := why.Pod{Object: removed(&r), Where: verdict.Place(r.Pod.Origin), NextTry: r.Next, Trouble: why.Trouble{Kind: string(runner.TroubleRemoving), Reason: "Teardown", Text: removalText(&r), Count: r.Failed}}
+		p := why.Pod{Object: removed(&r), Where: verdict.Place(r.Pod.Origin), NextTry: r.Next, Trouble: why.Trouble{Kind: string(podstatus.TroubleRemoving), Reason: "Teardown", Text: removalText(&r), Count: r.Failed}}
 		p.Object.Status.Phase = corev1.PodPending // it is known that nothing of it runs
 		if r.Err != nil {
 			p.Trouble.Message = r.Err.Error()

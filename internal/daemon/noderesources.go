@@ -6,7 +6,7 @@ import (
 	"monopod/internal/host"
 	"monopod/node/capacity"
 	"monopod/node/pressure"
-	"monopod/runner"
+	"monopod/runner/admit"
 )
 
 // nodeResources are what the machine has, or is said to have, and what of it pods may request.
@@ -25,11 +25,11 @@ func (n *nodeResources) Allocatable() corev1.ResourceList {
 }
 
 // room is what pods may request together.
-func (n *nodeResources) room() runner.Requests {
+func (n *nodeResources) room() admit.Requests {
 	if n == nil {
 		return nil
 	}
-	return runner.RequestsOf(n.Allocatable())
+	return admit.RequestsOf(n.Allocatable())
 }
 
 // measure finds out what the machine has. Runs of their own are not kept from anything: they are there to see whether a pod works.

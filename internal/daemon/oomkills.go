@@ -8,7 +8,7 @@ import (
 
 	"monopod/internal/offline"
 	"monopod/node/oom"
-	"monopod/runner"
+	"monopod/runner/podstatus"
 )
 
 // Reasons of events about processes that the kernel has killed.
@@ -43,7 +43,7 @@ func (a *App) tellOOM(k oom.Kill) {
 }
 
 // killedIn is what is said of the pod that a victim was in.
-func killedIn(k oom.Kill, all []runner.PodStatus) (ref corev1.ObjectReference, message string, ok bool) {
+func killedIn(k oom.Kill, all []podstatus.Status) (ref corev1.ObjectReference, message string, ok bool) {
 	for i := range all {
 		pod := all[i].Pod
 		if pod == nil || !k.In(string(pod.UID)) {

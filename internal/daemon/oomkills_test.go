@@ -11,12 +11,12 @@ import (
 
 	"monopod/node/events"
 	"monopod/node/oom"
-	"monopod/runner"
+	"monopod/runner/podstatus"
 )
 
 func TestWhoWasKilledIsSaidOfThePod(t *testing.T) {
 	now, before, other := strings.Repeat("a", 64), strings.Repeat("b", 64), strings.Repeat("c", 64)
-	all := []runner.PodStatus{{}, {Pod: &corev1.Pod{}}, {Pod: &corev1.Pod{
+	all := []podstatus.Status{{}, {Pod: &corev1.Pod{}}, {Pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u-1"},
 		Status: corev1.PodStatus{
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "waits"}, {

@@ -14,6 +14,9 @@ import (
 	"monopod/node/pressure"
 	"monopod/node/stats"
 	"monopod/runner"
+	"monopod/runner/plan"
+	"monopod/runner/podstatus"
+	"monopod/runner/pool"
 	"monopod/runner/spec"
 )
 
@@ -25,7 +28,7 @@ type strain struct {
 
 	mu sync.Mutex
 	// All below is guarded by mu; they are nil while no runtime is open.
-	pool *runner.Pool
+	pool *pool.Pool
 	rt   Runtime
 }
 
@@ -65,7 +68,7 @@ func memoryOf(cgroup string) string {
 }
 
 // attach makes a pool obey, until the returned function is called.
-func (s *strain) attach(pool *runner.Pool, rt Runtime) (detach func()) {
+func (s *strain) attach(pool *pool.Pool, rt Runtime) (detach func()) {
 	if s == nil {
 		return func() {}
 	}
@@ -80,7 +83,7 @@ func (s *strain) attach(pool *runner.Pool, rt Runtime) (detach func()) {
 	}
 }
 
-func (s *strain) current() (*runner.Pool, Runtime) {
+func (s *strain) current() (*pool.Pool, Runtime) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pool, s.rt
@@ -159,7 +162,7 @@ func (s *strain) Pods(ctx context.Context, disks bool) ([]pressure.Pod, error) {
 }
 
 // strained is what a pod uses, for the order of eviction.
-func strained(st *runner.PodStatus, u *stats.Pod) pressure.Pod {
+func strained(st *podstatus.Status, u *stats.Pod) pressure.Pod {
 	p := pressure.Pod{
 		Key: st.Key(), UID: u.UID, Pod: st.Pod, Priority: manifests.PriorityOf(&manifests.Pod{Object: st.Pod}),
 		Use:        pressure.Use{Memory: int64(u.Memory.WorkingSet), PIDs: int64(u.Pids.Current)},
@@ -189,7 +192,7 @@ func strained(st *runner.PodStatus, u *stats.Pod) pressure.Pod {
 func (s *strain) Evict(key manifests.Key, o pressure.Order) {
 	if pool, _ := s.current(); pool != nil {
 		s.app.tally.Evicted(string(o.Signal))
-		pool.Evict(key, runner.Eviction{UID: o.UID, Reason: runner.ReasonEvicted, Message: o.Message, Grace: o.Grace})
+		pool.Evict(key, plan.Eviction{UID: o.UID, Reason: runner.ReasonEvicted, Message: o.Message, Grace: o.Grace})
 	}
 }
 

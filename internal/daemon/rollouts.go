@@ -11,7 +11,8 @@ import (
 	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/runner"
+	"monopod/runner/podstatus"
+	"monopod/runner/pool"
 	"monopod/runner/rollout"
 )
 
@@ -40,7 +41,7 @@ func (a *App) recordTransition(t rollout.Transition) {
 }
 
 // toPool is what a Controller hands on to a pool.
-func toPool(pool *runner.Pool, d runner.Desired) rollout.Wanted {
+func toPool(pool *pool.Pool, d pool.Desired) rollout.Wanted {
 	return rollout.Wanted{Pods: d.Pods, Removable: d.Removable, Keeps: d.Keeps, Hand: func(pods []*manifests.Pod) {
 		handed := d
 		handed.Pods = pods
@@ -49,7 +50,7 @@ func toPool(pool *runner.Pool, d runner.Desired) rollout.Wanted {
 }
 
 // sighting is what a status says about the revision that runs; nil: the pod has not been looked at, or cannot be.
-func sighting(s runner.PodStatus) *rollout.Observed {
+func sighting(s podstatus.Status) *rollout.Observed {
 	if !s.Looked || s.Halted() { // a trial does not fail because nothing may run
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 	"monopod/internal/host"
 	"monopod/internal/pause"
 	"monopod/node/systemd"
-	"monopod/runner"
+	"monopod/runner/podstatus"
 )
 
 const (
@@ -256,7 +256,7 @@ func (g *gate) unstopped(group int) (names []string, seen bool) {
 		return nil, true
 	}
 	left, err := g.leftLocked()
-	left = slices.DeleteFunc(left, func(p runner.PodStatus) bool { return groupOf(g.ending.groups, priorityOf(&p.Pod.Spec)) > group })
+	left = slices.DeleteFunc(left, func(p podstatus.Status) bool { return groupOf(g.ending.groups, priorityOf(&p.Pod.Spec)) > group })
 	for _, p := range left {
 		names = append(names, p.Key().String())
 	}

@@ -12,6 +12,7 @@ import (
 	"monopod/manifests"
 	"monopod/node/metrics"
 	"monopod/runner"
+	"monopod/runner/pool"
 )
 
 // timed is a Runtime whose actions are counted and traced.
@@ -150,7 +151,7 @@ func newStartClock(tally *metrics.Tally) *startClock {
 }
 
 // note takes down a change of a pod.
-func (s *startClock) note(c runner.Change) {
+func (s *startClock) note(c pool.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.Gone || c.Status.Pod == nil {

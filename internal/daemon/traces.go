@@ -11,6 +11,7 @@ import (
 	"monopod/manifests"
 	"monopod/node/tracing"
 	"monopod/runner"
+	"monopod/runner/pool"
 )
 
 // traces tell a Tracer what is done for pods that start, and what is told of them; nil: nobody traces.
@@ -31,7 +32,7 @@ func tracedPod(key manifests.Key, uid string) tracing.Pod {
 }
 
 // note takes down a change of a pod.
-func (t *traces) note(c runner.Change) {
+func (t *traces) note(c pool.Change) {
 	if t == nil {
 		return
 	}

@@ -22,8 +22,9 @@ import (
 	"monopod/node"
 	"monopod/node/events"
 	"monopod/node/why"
-	"monopod/runner"
 	"monopod/runner/ctrd"
+	"monopod/runner/podstatus"
+	"monopod/runner/pool"
 	"monopod/watcher"
 )
 
@@ -56,10 +57,10 @@ func (a *App) explainer() *explainer {
 // known is what the board knows at one moment.
 type known struct {
 	desired  watcher.Desired
-	statuses []runner.PodStatus
+	statuses []podstatus.Status
 	trouble  error
 	// pool is nil while no runtime is open.
-	pool *runner.Pool
+	pool *pool.Pool
 }
 
 // known returns ErrStarting until there is something to tell.
@@ -77,7 +78,7 @@ func (b *board) known() (known, error) {
 		return k, nil
 	}
 	for _, p := range b.desired.Pods {
-		k.statuses = append(k.statuses, runner.PodStatus{Pod: offline.Unseen(p), Origin: p.Origin})
+		k.statuses = append(k.statuses, podstatus.Status{Pod: offline.Unseen(p), Origin: p.Origin})
 	}
 	return k, nil
 }
@@ -127,14 +128,14 @@ func (e *explainer) facts(ctx context.Context, namespace, name string) (why.Fact
 const runtimePatience = 2 * time.Second
 
 // reach asks whether the runtime answers at this moment. What nobody asked it lately looks as it did before.
-func reach(ctx context.Context, pool *runner.Pool) error {
+func reach(ctx context.Context, pool *pool.Pool) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimePatience)
 	defer cancel()
 	return pool.Reach(ctx)
 }
 
 // reported is what a pool tells of a pod.
-func reported(s *runner.PodStatus) why.Pod {
+func reported(s *podstatus.Status) why.Pod {
 	t := s.Trouble
 	p := why.Pod{
 		Object: s.Pod, Where: verdict.Place(s.Origin), NextTry: s.NextTry,
@@ -156,7 +157,7 @@ func reported(s *runner.PodStatus) why.Pod {
 }
 
 // look adds what has to be looked up: the last lines of what ended, who has the pod's ports, which revision it is.
-func (e *explainer) look(ctx context.Context, p *why.Pod, s *runner.PodStatus, all []runner.PodStatus) {
+func (e *explainer) look(ctx context.Context, p *why.Pod, s *podstatus.Status, all []podstatus.Status) {
 	if v, ok := e.board.rollouts.View(s.Key()); ok {
 		p.Revision, p.Rollback, p.Update = v.Active, rollbackText(v), updateText(v)
 	}
@@ -168,13 +169,13 @@ func (e *explainer) look(ctx context.Context, p *why.Pod, s *runner.PodStatus, a
 	p.NetworkDamaged = unsettled(events, ctrd.EventNetworkDamaged, ctrd.EventNetworkRepaired)
 	p.NotMirrored = e.hidden.why(s.Key())
 	p.Output = e.output(ctx, s.Pod)
-	if s.Trouble.Kind == runner.TroubleUnderway {
+	if s.Trouble.Kind == podstatus.TroubleUnderway {
 		p.Pulls = e.pulls(ctx, s.Pod)
 	}
 	if len(p.Output) > 0 {
 		p.Events = offline.EventLines(e.events.List(offline.PodEvents(s.Pod.Namespace, s.Pod.Name)))
 	}
-	if s.Pod.Spec.HostNetwork && s.Trouble.Kind == runner.TroubleExited {
+	if s.Pod.Spec.HostNetwork && s.Trouble.Kind == podstatus.TroubleExited {
 		p.Listeners = e.holders(p.Output, s.Pod, all)
 	}
 	if refuses := func(v why.Probe) bool { return strings.Contains(v.Output, "connection refused") }; slices.ContainsFunc(p.Probes, refuses) {
@@ -212,7 +213,7 @@ func (e *explainer) pulls(ctx context.Context, pod *corev1.Pod) []why.Pull {
 }
 
 // inside finds who waits on which port where the pod's containers are.
-func (e *explainer) inside(pod *corev1.Pod, container string, all []runner.PodStatus) []why.Listener {
+func (e *explainer) inside(pod *corev1.Pod, container string, all []podstatus.Status) []why.Listener {
 	for _, st := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if st.Name != container || st.State.Running == nil {
 			continue
@@ -266,7 +267,7 @@ func takenPort(output map[string][]string) (int, bool) {
 
 // holders finds who waits on the port that the output of a pod says is taken. If it does not say which, any number that
 // the pod's containers name in ports, commands or the environment may be; if it says nothing, any port that they name.
-func (e *explainer) holders(output map[string][]string, pod *corev1.Pod, all []runner.PodStatus) []why.Listener {
+func (e *explainer) holders(output map[string][]string, pod *corev1.Pod, all []podstatus.Status) []why.Listener {
 	port, taken := takenPort(output)
 	named := map[int]bool{port: port != 0}
 	for c := range manifests.AllContainers(&pod.Spec) {
@@ -291,7 +292,7 @@ func (e *explainer) holders(output map[string][]string, pod *corev1.Pod, all []r
 
 var portNumbers = regexp.MustCompile(`\b\d{2,5}\b`)
 
-func listenerFacts(found []node.Listener, all []runner.PodStatus) []why.Listener {
+func listenerFacts(found []node.Listener, all []podstatus.Status) []why.Listener {
 	var out []why.Listener
 	for _, l := range found {
 		w := why.Listener{Protocol: l.Protocol, Port: int(l.Addr.Port()), PID: l.PID, Name: l.Name}
@@ -305,7 +306,7 @@ func listenerFacts(found []node.Listener, all []runner.PodStatus) []why.Listener
 }
 
 // containerOf finds the container whose process is in a cgroup, which is named after it.
-func containerOf(cgroup string, all []runner.PodStatus) (pod, container string) {
+func containerOf(cgroup string, all []podstatus.Status) (pod, container string) {
 	for i := range all {
 		p := all[i].Pod
 		for _, st := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {

@@ -8,7 +8,7 @@ import (
 
 	"monopod/internal/pause"
 	"monopod/manifests"
-	"monopod/runner"
+	"monopod/runner/pool"
 	"monopod/runner/rollout"
 	"monopod/runner/workload"
 	"monopod/watcher"
@@ -26,13 +26,13 @@ const (
 
 // workloads keeps the pool at what documents and workloads together ask for.
 type workloads struct {
-	pool *runner.Pool
+	pool *pool.Pool
 	// rollouts stands between the workloads and the pool.
 	rollouts *rollout.Controller
 	// seen says that each pod that was there at the start has been looked at.
 	seen     bool
 	expander *workload.Expander
-	last     runner.Desired
+	last     pool.Desired
 	lastSeen watcher.Desired
 	claims   []*manifests.Object
 	clashes  []workload.Clash
@@ -40,7 +40,7 @@ type workloads struct {
 
 // followWorkloads expands the workloads whenever documents or pods have changed, until ctx ends. It sleeps while there
 // are none and none have been.
-func (a *App) followWorkloads(ctx context.Context, pool *runner.Pool) {
+func (a *App) followWorkloads(ctx context.Context, pool *pool.Pool) {
 	x, err := workload.NewExpander(workload.NewStore(filepath.Join(a.cfg.RootDirectory, "workloads.json")), a.Log)
 	if err != nil {
 		a.Log.Error("read what Jobs have done", "err", err)
@@ -74,7 +74,7 @@ func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 	if w.seen = w.seen || w.pool.Seen(); !w.seen {
 		// What runs is not known yet, so nothing of a workload may be made or taken away.
 		if w.last.Objects == nil || !slices.Equal(w.last.Pods, d.Pods) || !slices.Equal(w.lastSeen.Objects, d.Objects) {
-			w.lastSeen, w.last = d, runner.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects), Keeps: d.Keeps}
+			w.lastSeen, w.last = d, pool.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects), Keeps: d.Keeps}
 			w.rollouts.Update(toPool(w.pool, w.last))
 		}
 		return seenWithin
@@ -105,7 +105,7 @@ func (w *workloads) hand(d watcher.Desired, r workload.Result) {
 		objects = manifests.NewObjects(slices.Concat(d.Objects, r.Claims))
 	}
 	w.lastSeen, w.claims = d, r.Claims
-	w.last = runner.Desired{Pods: r.Pods, Objects: objects, Removable: d.Removable, Keeps: d.Keeps}
+	w.last = pool.Desired{Pods: r.Pods, Objects: objects, Removable: d.Removable, Keeps: d.Keeps}
 	w.rollouts.Update(toPool(w.pool, w.last))
 }
 
@@ -118,7 +118,7 @@ func (b *board) startExpanding() {
 }
 
 // wanted returns what the documents ask for; ok is false while that is not known, for another pool, and without workloads.
-func (b *board) wanted(pool *runner.Pool) (d watcher.Desired, ok bool) {
+func (b *board) wanted(pool *pool.Pool) (d watcher.Desired, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.desired, b.expanding && b.published && b.pool == pool

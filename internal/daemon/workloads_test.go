@@ -6,7 +6,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/manifests/decode"
-	"monopod/runner"
+	"monopod/runner/pool"
 	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
 	"monopod/watcher"
@@ -18,7 +18,7 @@ func TestWhileNotAllPodsHaveBeenSeenTheSameIsHandedOnOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The pool does not run, and sees nothing.
-	w := &workloads{pool: runner.NewPool(runtimetest.NewFake(), runner.Config{}), rollouts: rollout.New(rollout.Config{})}
+	w := &workloads{pool: pool.New(runtimetest.NewFake(), pool.Config{}), rollouts: rollout.New(rollout.Config{})}
 	update := func(d watcher.Desired) *manifests.Objects {
 		if next := w.update(time.Now(), d); next != seenWithin {
 			t.Errorf("it looks again after %v", next)

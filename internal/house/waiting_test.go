@@ -18,8 +18,8 @@ func sleepers() map[string]string {
 	const bubble = "it is called in bubbles of synctest, where time costs nothing"
 	const moment = "it does something at any moment, and waits for nothing"
 	return map[string]string{
-		"runner/pool_test.go settle":                   bubble,
-		"runner/pool_test.go pass":                     bubble,
+		"runner/pool/pool_test.go settle":              bubble,
+		"runner/pool/pool_test.go pass":                bubble,
 		"node/pressure/monitor_test.go pass":           bubble,
 		"runner/probe/watch_test.go pass":              bubble,
 		"watcher/file_test.go unseen":                  bubble,

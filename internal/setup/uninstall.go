@@ -26,7 +26,7 @@ import (
 	"monopod/internal/run"
 	"monopod/manifests"
 	"monopod/node/systemd"
-	"monopod/runner"
+	"monopod/runner/pool"
 	"monopod/watcher"
 )
 
@@ -226,9 +226,9 @@ func (p Commands) removePods(ctx context.Context, cfg *config.Loaded, log *slog.
 }
 
 // told says of each pod that changes that it goes.
-func (p Commands) told(next func(runner.Change)) func(runner.Change) {
+func (p Commands) told(next func(pool.Change)) func(pool.Change) {
 	said := map[manifests.Key]bool{}
-	return func(c runner.Change) {
+	return func(c pool.Change) {
 		if !said[c.Key] {
 			said[c.Key] = true
 			p.Out().Println("removing pod", c.Key)

@@ -15,7 +15,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/warn"
-	"monopod/runner"
+	"monopod/runner/admit"
 	"monopod/watcher"
 )
 
@@ -156,7 +156,7 @@ func Conflicts(all []*Verdict) {
 	dropOwned(all)
 	first := map[manifests.Key]*manifests.Pod{}
 	in := map[manifests.Key]*Verdict{}
-	a := runner.Admission{Known: map[manifests.Key]runner.Holding{}, Listed: true}
+	a := admit.Input{Known: map[manifests.Key]admit.Holding{}, Listed: true}
 	for _, v := range all {
 		for _, pod := range v.Loaded {
 			if other := first[pod.Key()]; other != nil {
@@ -165,10 +165,10 @@ func Conflicts(all []*Verdict) {
 			}
 			first[pod.Key()], in[pod.Key()] = pod, v
 			a.Desired = append(a.Desired, pod)
-			a.Known[pod.Key()] = runner.Holding{Seen: true}
+			a.Known[pod.Key()] = admit.Holding{Seen: true}
 		}
 	}
-	held := runner.Admit(a).Held
+	held := admit.Decide(a).Held
 	for _, pod := range a.Desired {
 		if h, ok := held[pod.Key()]; ok {
 			in[pod.Key()].add(pod, "spec", h.Message, "")

@@ -22,21 +22,22 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/runner"
+	"monopod/runner/pool"
 )
 
 // stage is a pool on a real runtime, fed with documents.
 type stage struct {
 	*agent
 	t    *testing.T
-	pool *runner.Pool
+	pool *pool.Pool
 	stop func()
 }
 
 func (w *world) stage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{agent: w.open(t), t: t}
-	s.pool = runner.NewPool(s.agent, runner.Config{
-		Log: w.log, Follow: func(d runner.Desired) { s.FollowObjects(d.Objects, d.Removable) },
+	s.pool = pool.New(s.agent, pool.Config{
+		Log: w.log, Follow: func(d pool.Desired) { s.FollowObjects(d.Objects, d.Removable) },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -53,7 +54,7 @@ func (s *stage) play(docs ...string) {
 	s.t.Helper()
 	c, err := decode.All("/x/all.yaml", []byte(strings.Join(docs, "\n---\n")), decode.Options{Source: "file"})
 	check(s.t, err)
-	s.pool.Update(runner.Desired{
+	s.pool.Update(pool.Desired{
 		Pods: c.Pods, Objects: manifests.NewObjects(c.Objects), Removable: func(manifests.Origin) bool { return true },
 	})
 }

@@ -21,7 +21,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/podhash"
-	"monopod/runner"
+	"monopod/runner/pool"
 )
 
 // collect has containerd's garbage collector run to its end.
@@ -97,7 +97,7 @@ spec:
 		return pods[0]
 	}
 	run := func(p *manifests.Pod) {
-		s.pool.Update(runner.Desired{Pods: []*manifests.Pod{p}, Objects: manifests.NewObjects(nil), Removable: func(manifests.Origin) bool { return true }})
+		s.pool.Update(pool.Desired{Pods: []*manifests.Pod{p}, Objects: manifests.NewObjects(nil), Removable: func(manifests.Origin) bool { return true }})
 	}
 	says := func(want string, of *manifests.Pod) (images map[string]string) {
 		t.Helper()

@@ -19,6 +19,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/podhash"
 	"monopod/runner"
+	"monopod/runner/plan"
 	"monopod/runner/spec"
 )
 
@@ -46,8 +47,8 @@ func (a *agent) drive(t testing.TB, key manifests.Key, desired *manifests.Pod) [
 	t.Helper()
 	var did []string
 	for deadline := time.Now().Add(patience); ; {
-		o := runner.Observed{PodState: a.state(t, key), NewUID: "uid-" + key.Name}
-		actions, _ := runner.Plan(time.Now(), desired, o)
+		o := plan.Observed{PodState: a.state(t, key), NewUID: "uid-" + key.Name}
+		actions, _ := plan.Plan(time.Now(), desired, o)
 		if len(actions) == 0 {
 			return did
 		}

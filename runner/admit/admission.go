@@ -1,0 +1,266 @@
+// Package admit decides which desired pods may start: host ports, uids, node selectors, resources, priority and preemption.
+//
+// It is pure. It must not stop or start anything: the pool carries the decision out.
+package admit
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// Reasons for holding a pod. Those for a lack of resources are OutOfcpu, OutOfmemory and so on, as kubelet's.
+const (
+	// ReasonOutOfPods is spelled as kubelet's admission spells it.
+	ReasonOutOfPods = "OutOfpods"
+	// ReasonStarting: which pods hold host ports, or resources, is not known yet, shortly after the start of the agent.
+	ReasonStarting = "Starting"
+)
+
+// Holding is what is known of a pod that may occupy host ports, a place and resources.
+type Holding struct {
+	// Seen says that its state has been observed in this run.
+	Seen bool
+	// Pod is the manifest of its sandbox, nil when it has none.
+	Pod *manifests.Pod
+	// Place is what is being made instead of one that ran, while there is no sandbox: it has what it was admitted with.
+	Place *manifests.Pod
+	// UID is that of its sandbox.
+	UID types.UID
+	// Priority is that of the pod.
+	Priority manifests.Priority
+	// Idle says that nothing of it runs, nor will without being admitted: it occupies ports, and nothing else.
+	Idle bool
+	// Leaving says that it is being stopped: what it occupies will be free.
+	Leaving bool
+}
+
+// active says that the pod occupies a place and resources.
+func (h Holding) active() bool { return h.Pod != nil && !h.Idle || h.Pod == nil && h.Place != nil }
+
+// has is what the pod occupies things by; nil: it occupies nothing.
+func (h Holding) has() *manifests.Pod {
+	if h.Pod != nil {
+		return h.Pod
+	}
+	return h.Place
+}
+
+// Input is what Decide decides on.
+type Input struct {
+	// Desired are the pods that ask, by precedence.
+	Desired []*manifests.Pod
+	// Known pods: all desired ones, those being removed, and those that are kept.
+	Known map[manifests.Key]Holding
+	// Listed says that Known holds every pod the runtime has.
+	Listed bool
+	// Blind says that what some pods use is not known yet.
+	Blind bool
+	// MaxPods is the most pods there may be, 0: no limit.
+	MaxPods int
+	// Room is what the pods may request together; nil: there is no limit.
+	Room Requests
+	// Node is the name of this machine, Labels what it is called by. Without labels it fits all pods that are for its Platform.
+	Node   string
+	Labels map[string]string
+	// Platform is that of the machine. It is in Labels, too, where the operator may have set another one.
+	Platform manifests.Platform
+}
+
+// Decision is what Decide has decided.
+type Decision struct {
+	// Held are the pods that must wait.
+	Held map[manifests.Key]runner.Held
+	// Preempted are those that have to make room, and for whom.
+	Preempted map[manifests.Key]manifests.Key
+}
+
+// Decide finds the desired pods that must wait: for a host port that another pod has, for a place, or for resources; and those that have
+// to be stopped for one of a higher priority. What runs comes first, because neither an edit of one pod nor a restart of the agent may stop
+// another; among the others the priority decides, then the order of Desired. A kubelet decides once, and for ever: here it is decided
+// again whenever something changes.
+func Decide(a Input) Decision {
+	d := newAdmitter(a)
+	for _, pod := range byPriority(a.Desired) {
+		if h := d.admit(pod); h != nil {
+			d.Held[pod.Key()] = *h
+		}
+	}
+	return d.Decision
+}
+
+// byPriority sorts pods: those of a high priority first, then those that were created first, then as they were.
+func byPriority(pods []*manifests.Pod) []*manifests.Pod {
+	sorted := slices.Clone(pods)
+	slices.SortStableFunc(sorted, func(a, b *manifests.Pod) int {
+		if c := cmp.Compare(manifests.PriorityOf(b).Value, manifests.PriorityOf(a).Value); c != 0 {
+			return c
+		}
+		x, y := a.Object.CreationTimestamp, b.Object.CreationTimestamp
+		if x.IsZero() || y.IsZero() {
+			return 0
+		}
+		return x.Compare(y.Time)
+	})
+	return sorted
+}
+
+// admitter decides on one pod after the other.
+type admitter struct {
+	Input
+	Decision
+	ports *portDirectory
+	// uids are those that admitted pods ask for.
+	uids map[types.UID]manifests.Key
+	// room is Room with MaxPods; what is not in it is not limited. used is what runs and what was admitted, leaving the part of it that
+	// will be free.
+	room, used, leaving Requests
+	// requests are those of the active pods.
+	requests map[manifests.Key]Requests
+}
+
+func newAdmitter(a Input) *admitter {
+	d := &admitter{
+		Input: a, Decision: Decision{Held: map[manifests.Key]runner.Held{}, Preempted: map[manifests.Key]manifests.Key{}}, ports: newPortDirectory(a),
+		uids: map[types.UID]manifests.Key{},
+		room: Requests{}, used: Requests{}, leaving: Requests{}, requests: map[manifests.Key]Requests{},
+	}
+	maps.Copy(d.room, a.Room)
+	if a.MaxPods > 0 {
+		d.room[corev1.ResourcePods] = int64(a.MaxPods)
+	}
+	for key, h := range a.Known {
+		if !h.active() {
+			continue
+		}
+		d.requests[key] = d.limited(h.has())
+		d.used.Add(d.requests[key], nil)
+		if h.Leaving {
+			d.leaving.Add(d.requests[key], nil)
+		}
+	}
+	return d
+}
+
+// limited is what a pod asks for of what is limited.
+func (d *admitter) limited(pod *manifests.Pod) Requests {
+	out := Requests{}
+	if d.Room != nil {
+		maps.Copy(out, PodRequests(pod))
+	}
+	if d.MaxPods > 0 {
+		out[corev1.ResourcePods] = 1
+	}
+	return out
+}
+
+// admit admits a pod, or says what it waits for.
+func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
+	key := pod.Key()
+	if h := d.twin(pod); h != nil {
+		return h
+	}
+	if h := d.ports.conflict(pod); h != nil {
+		if h.Reason == ReasonStarting {
+			enter(d.ports.unseen, pod) // it may get its ports yet: those after it must not be faster
+		}
+		return h
+	}
+	known := d.Known[key]
+	if !known.active() || !selectsAlike(&known.has().Object.Spec, &pod.Object.Spec) {
+		if h := d.mismatch(&pod.Object.Spec); h != nil {
+			return h
+		}
+	}
+	want, has := d.limited(pod), d.requests[key]
+	missing := lacks(want, has, d.used, d.room)
+	if len(missing) == 0 {
+		d.used.Add(want, has)
+		d.ports.reserve(pod)
+		if d.Blind && d.Room != nil && !known.active() && asks(want) {
+			return &runner.Held{Reason: ReasonStarting, Message: "what other pods use is not known yet"}
+		}
+		return nil
+	}
+	if !known.Seen { // it may have all of it: neither is it refused that, nor is anybody stopped for it
+		d.used.Add(want, has)
+		return &runner.Held{Reason: ReasonStarting, Message: "whether it runs already is not known yet"}
+	}
+	held := d.refused(missing)
+	switch {
+	case d.Blind:
+	case d.makeRoom(pod, missing, &held):
+		d.used.Add(want, has) // what becomes free is for this one
+		d.ports.reserve(pod)
+	default:
+		held.Final = true
+	}
+	return &held
+}
+
+// asks says that something is wanted besides a place.
+func asks(want Requests) bool {
+	_, place := want[corev1.ResourcePods]
+	return len(want) > 1 || len(want) == 1 && !place
+}
+
+// refused is why a pod waits that lacks something.
+func (d *admitter) refused(missing []lack) runner.Held {
+	texts := make([]string, len(missing))
+	for i, l := range missing {
+		texts[i] = l.String()
+		if l.name == corev1.ResourcePods {
+			texts[i] = fmt.Sprintf("there are maxPods (%d) pods already", d.MaxPods)
+		}
+	}
+	return runner.Held{Reason: "OutOf" + string(missing[0].name), Message: strings.Join(texts, "; ")}
+}
+
+// makeRoom says that a pod will have what it lacks when those are gone that are being stopped. For that it may have more stopped.
+func (d *admitter) makeRoom(pod *manifests.Pod, missing []lack, held *runner.Held) bool {
+	needs := Requests{}
+	for _, l := range missing {
+		if n := l.missing() - d.leaving[l.name]; n > 0 {
+			needs[l.name] = n
+		}
+	}
+	if len(needs) == 0 {
+		held.Message += "; it has room when those are gone that are being stopped"
+		return true
+	}
+	chosen := victims(needs, d.candidates(pod))
+	if len(chosen) == 0 {
+		return false
+	}
+	names := make([]string, len(chosen))
+	for i, v := range chosen {
+		d.Preempted[v.key] = pod.Key()
+		d.leaving.Add(v.requests, nil)
+		names[i] = v.key.String()
+	}
+	slices.Sort(names)
+	held.Message += "; stopped to make room: " + strings.Join(names, ", ")
+	return true
+}
+
+// candidates are the pods that a pod may have stopped.
+func (d *admitter) candidates(pod *manifests.Pod) []candidate {
+	by := manifests.PriorityOf(pod)
+	var all []candidate
+	for key, h := range d.Known {
+		if _, chosen := d.Preempted[key]; chosen || h.Pod == nil || !h.active() || h.Leaving || key == pod.Key() || manifests.Protected(h.Pod.Object) || !preemptable(by, h.Priority) {
+			continue
+		}
+		all = append(all, candidate{key, manifests.QOSClass(h.Pod.Object), d.requests[key]})
+	}
+	slices.SortFunc(all, func(a, b candidate) int { return a.key.Compare(b.key) })
+	return all
+}

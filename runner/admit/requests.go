@@ -1,0 +1,101 @@
+package admit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// Requests are amounts by resource: thousandths of processors for cpu, units of all others. Absent ones are zero.
+type Requests map[corev1.ResourceName]int64
+
+// RequestsOf counts a list. Resources that no machine has by itself are left out, as a kubelet does that has no device plugin for them.
+func RequestsOf(list corev1.ResourceList) Requests {
+	var out Requests
+	for name, q := range list {
+		n := q.Value()
+		switch {
+		case name == corev1.ResourceCPU:
+			n = q.MilliValue()
+		case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		default:
+			continue
+		}
+		if n <= 0 {
+			continue
+		}
+		if out == nil {
+			out = Requests{}
+		}
+		out[name] = n
+	}
+	return out
+}
+
+// PodRequests is what a pod asks for, with the overhead of its RuntimeClass.
+func PodRequests(pod *manifests.Pod) Requests {
+	out := RequestsOf(manifests.PodRequests(&pod.Object.Spec))
+	overhead := pod.Object.Spec.Overhead
+	if class, err := manifests.RuntimeOf(pod); err == nil && class.Overhead != nil {
+		overhead = class.Overhead
+	}
+	for name, n := range RequestsOf(overhead) {
+		if out == nil {
+			out = Requests{}
+		}
+		out[name] += n
+	}
+	return out
+}
+
+// Add adds what o has more than has.
+func (r Requests) Add(o, has Requests) {
+	for name, n := range o {
+		r[name] += max(n-has[name], 0)
+	}
+}
+
+// lack is a resource of which there is too little for a pod.
+type lack struct {
+	name                      corev1.ResourceName
+	requested, used, capacity int64
+}
+
+// String says it in kubelet's words.
+func (l lack) String() string {
+	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", l.name, l.requested, l.used, l.capacity)
+}
+
+// missing is how much would have to be given back.
+func (l lack) missing() int64 { return l.requested - (l.capacity - l.used) }
+
+// lacks are sorted as a kubelet looks at them. A pod that has something already is never refused that.
+func lacks(want, has, used, room Requests) []lack {
+	var out []lack
+	for name, n := range want {
+		if n <= has[name] {
+			continue
+		}
+		others := used[name] - has[name]
+		if n > room[name]-others {
+			out = append(out, lack{name, n, others, room[name]})
+		}
+	}
+	slices.SortFunc(out, func(a, b lack) int {
+		return cmp.Or(cmp.Compare(rank(a.name), rank(b.name)), cmp.Compare(a.name, b.name))
+	})
+	return out
+}
+
+func rank(name corev1.ResourceName) int {
+	order := []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+	if i := slices.Index(order, name); i >= 0 {
+		return i
+	}
+	return len(order)
+}

@@ -1,0 +1,75 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+)
+
+// DiskUsage is what a pod uses of the disk, in bytes, as it was measured last.
+type DiskUsage struct {
+	// EmptyDirs are the volumes on disk, by name.
+	EmptyDirs map[string]int64
+	// Containers are writable layers, logs and volumes of images, of all instances, by the name of the container.
+	Containers map[string]int64
+	// Others is all else that the pod has on disk, what is left of volumes that an edit has taken out above all.
+	Others int64
+}
+
+// total is what counts for the pod.
+func (u *DiskUsage) total() int64 {
+	sum := u.Others
+	for _, used := range []map[string]int64{u.EmptyDirs, u.Containers} {
+		for _, n := range used {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// LimitsDisk reports whether the pod has a limit on disk usage, which must be measured then.
+func LimitsDisk(spec *corev1.PodSpec) bool {
+	if slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return diskLimit(&v) > 0 }) {
+		return true
+	}
+	for c := range manifests.AllContainers(spec) {
+		if c.Resources.Limits.StorageEphemeral().Sign() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// diskLimit is the limit of an emptyDir on disk, 0 for others.
+func diskLimit(v *corev1.Volume) int64 {
+	if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || v.EmptyDir.SizeLimit == nil {
+		return 0
+	}
+	return v.EmptyDir.SizeLimit.Value()
+}
+
+// Overuse says in kubelet's words, and in its order, which limit a pod exceeds; empty: none.
+func Overuse(spec *corev1.PodSpec, used *DiskUsage) string {
+	if used == nil {
+		return ""
+	}
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		if limit := diskLimit(v); limit > 0 && used.EmptyDirs[v.Name] > limit {
+			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q.", v.Name, v.EmptyDir.SizeLimit.String())
+		}
+	}
+	all := manifests.AggregateLimits(spec)
+	if limit := all.StorageEphemeral(); limit.Sign() > 0 && used.total() > limit.Value() {
+		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s.", limit)
+	}
+	for c := range manifests.AllContainers(spec) {
+		if limit := c.Resources.Limits.StorageEphemeral(); limit.Sign() > 0 && used.Containers[c.Name] > limit.Value() {
+			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q.", c.Name, limit)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"time"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// Planning of pods that fail as a whole: those that run longer than activeDeadlineSeconds, and those that are evicted. The
+// failure is recorded before anything is stopped, so that nothing is started again whatever happens meanwhile. It stands
+// until the definition changes, or the time of an eviction is over: then the pod is made anew.
+
+// overdue says that the pod has existed for longer than it may while it still has something to do.
+func (p *planner) overdue() bool {
+	limit := p.pod.Object.Spec.ActiveDeadlineSeconds
+	if limit == nil || p.ended() {
+		return false
+	}
+	left := time.Duration(*limit)*time.Second - p.o.Sandbox.Age
+	if left > 0 {
+		p.at(p.now.Add(left))
+		return false
+	}
+	return true
+}
+
+// expire fails a pod and ends it. A deadline that an edit has brought forward is put on record before: the pod that has failed is
+// not one of another definition, which would run again.
+func (p *planner) expire() {
+	if rec := p.o.Sandbox.Pod; !p.holding() && rec != nil && p.recordDiffers() && !p.otherContainers(rec) {
+		if p.podBlocked() {
+			return
+		}
+		p.add(runner.Action{Kind: runner.RecordPod, Reason: "manifest changed"})
+	}
+	p.add(runner.Action{Kind: runner.FailPod, Failure: runner.ReasonDeadlineExceeded, Reason: "activeDeadlineSeconds are over"})
+	p.endFailed()
+}
+
+// endFailed ends a pod that has failed.
+func (p *planner) endFailed() { p.end("pod has failed") }
+
+// end stops what runs of a pod and leaves one instance of each container on record.
+func (p *planner) end(reason string) {
+	p.stopAll(reason)
+	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+		p.tidyOne(spec.Name)
+	}
+	for i := range p.o.Containers {
+		if c := &p.o.Containers[i]; !hasContainer(p.pod, c.Name) && c.State != runner.ContainerRunning {
+			p.removeInstance(c, "container removed from the manifest")
+		}
+	}
+}
+
+// failed plans a pod that has failed.
+func (p *planner) failed() {
+	if rec := p.o.Sandbox.Pod; !p.holding() && rec != nil && p.redefined(rec) {
+		p.rebuild("definition of a failed pod changed")
+		return
+	}
+	if p.returns() {
+		p.rebuild("evicted pod comes back")
+		return
+	}
+	p.endFailed()
+	p.giveBack()
+	if !p.holding() && p.recordDiffers() && !p.podBlocked() {
+		p.add(runner.Action{Kind: runner.RecordPod, Reason: "manifest changed"})
+	}
+}
+
+// redefined says that the pod is another than the recorded one in what its processes or its deadline are.
+func (p *planner) redefined(rec *manifests.Pod) bool {
+	a, b := rec.Object.Spec.ActiveDeadlineSeconds, p.pod.Object.Spec.ActiveDeadlineSeconds
+	return (a == nil) != (b == nil) || a != nil && *a != *b || p.otherContainers(rec)
+}
+
+// otherContainers says that the containers of the pod are others than the recorded ones.
+func (p *planner) otherContainers(rec *manifests.Pod) bool {
+	n := 0
+	for c := range manifests.AllContainers(&rec.Object.Spec) {
+		if p.hashes.container(rec, c.Name) != p.hashes.container(p.pod, c.Name) {
+			return true
+		}
+		n++
+	}
+	return n != len(p.pod.Object.Spec.Containers)+len(p.pod.Object.Spec.InitContainers)
+}

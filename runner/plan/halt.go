@@ -1,0 +1,11 @@
+package plan
+
+// halt stops what runs and leaves one instance of each container on record.
+func (p *planner) halt() {
+	switch {
+	case p.o.Halt.Remove:
+		p.remove()
+	case p.o.Sandbox != nil:
+		p.end("halted: " + p.o.Halt.Reason)
+	}
+}

@@ -1,0 +1,15 @@
+package plan_test
+
+import "monopod/runner/runtimetest"
+
+// The builders of runtimetest, in short.
+var (
+	testPod       = runtimetest.NewPod
+	testContainer = runtimetest.NewContainer
+	edited        = runtimetest.Edited
+	at            = runtimetest.At
+	running       = runtimetest.Running
+	exited        = runtimetest.Exited
+	created       = runtimetest.Created
+	with          = runtimetest.With
+)

@@ -1,0 +1,384 @@
+package plan
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// Planning of pods with init containers. They run one by one, in the order of the manifest; those with
+// restartPolicy Always are sidecars, of which the next one only waits to be started. Regular containers come last.
+//
+//	init 1: [Running] -> [Exited 0]
+//	sidecar:              [Running] . . . . . . . . . . . . . . . . . . . . . -> [Exited]
+//	init 2:                          [Running] -> [Exited 0]
+//	regular:                                       [Running] -> [Exited]
+//
+// To start in order does not mean to be made in order: while a sidecar starts that nothing is to be waited for with
+// but its process, what comes after it is made already (ahead), and waits for its turn. Behind everything else that
+// is waited for nothing is made early: an init container, a hook or a startup probe may stand for files and links that
+// a container is to find when it is made.
+//
+// What has completed once is not run again in the same sandbox. Its definition cannot change there either: the
+// hash of the sandbox covers it.
+
+// role is what a container is in its pod.
+type role int
+
+const (
+	Regular role = iota
+	initial      // an init container that ends
+	sidecar
+)
+
+// RoleIn returns the role of a container; one that the pod does not have was a regular one, as far as it matters.
+func RoleIn(spec *corev1.PodSpec, name string) role {
+	for i := range spec.InitContainers {
+		if c := &spec.InitContainers[i]; c.Name == name {
+			if manifests.IsSidecar(c) {
+				return sidecar
+			}
+			return initial
+		}
+	}
+	return Regular
+}
+
+// roleOf returns the role in which an instance was made, or if nobody knows, the one it is to have.
+func (p *planner) roleOf(c *runner.Container) role {
+	for _, pod := range []*manifests.Pod{p.sandboxPod(), p.pod} {
+		if pod != nil && hasContainer(pod, c.Name) {
+			return RoleIn(&pod.Object.Spec, c.Name)
+		}
+	}
+	return Regular
+}
+
+// position is where a container stands among the init containers.
+func (p *planner) position(name string) int {
+	for _, pod := range []*manifests.Pod{p.sandboxPod(), p.pod} {
+		if pod == nil {
+			continue
+		}
+		if i := slices.IndexFunc(pod.Object.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *planner) isInit(name string) bool { return RoleIn(&p.pod.Object.Spec, name) == initial }
+
+// inOrder plans the containers of a pod that has init containers.
+func (p *planner) inOrder() {
+	switch {
+	case p.initFailed():
+		p.conclude("pod has failed")
+		return
+	case p.completedAll():
+		p.regular()
+		p.rest()
+		return
+	}
+	gate := p.initialize()
+	if gate == gateOpen {
+		p.regular()
+	} else if p.getReady(gate); len(p.actions) > 0 {
+		return
+	}
+	// Not earlier: what comes next need not wait for what has ended to be put on record.
+	for i := range p.pod.Object.Spec.InitContainers {
+		if c := &p.pod.Object.Spec.InitContainers[i]; !manifests.IsSidecar(c) && p.passed(c.Name) {
+			p.tidyOne(c.Name)
+		}
+	}
+}
+
+// gate says what those after a container may do.
+type gate int
+
+const (
+	gateShut gate = iota // nothing
+	gateSoon             // be made
+	gateOpen             // be started
+)
+
+// initialize plans the init containers and says what the regular ones may do.
+func (p *planner) initialize() gate {
+	serving := slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
+		return p.inSandbox(&c) && c.State == runner.ContainerRunning && p.roleOf(&c) == Regular
+	})
+	g := gateOpen
+	for i := range p.pod.Object.Spec.InitContainers {
+		c := &p.pod.Object.Spec.InitContainers[i]
+		switch isSidecar := manifests.IsSidecar(c); {
+		case !isSidecar && p.passed(c.Name):
+		case g != gateOpen && !p.runs(c.Name):
+			g = p.ahead(c, g)
+		default:
+			p.container(c)
+			if g == gateOpen {
+				g = p.after(c, serving)
+			}
+		}
+	}
+	return g
+}
+
+// after says what may be done after an init container whose turn it is.
+func (p *planner) after(c *corev1.Container, serving bool) gate {
+	switch {
+	case !manifests.IsSidecar(c):
+		return gateShut
+	case serving || p.started(c):
+		return gateOpen
+	case p.o.Options.Parallel > 1 && startsAtOnce(c) && p.planned(runner.StartContainer, c.Name) && p.untried(c.Name):
+		return gateSoon
+	}
+	return gateShut
+}
+
+// startsAtOnce says that a sidecar has started as soon as its process runs.
+func startsAtOnce(c *corev1.Container) bool {
+	return manifests.IsSidecar(c) && c.StartupProbe == nil && !hasPostStart(c)
+}
+
+// untried says that no instance of a container has ended, nor failed to start.
+func (p *planner) untried(name string) bool {
+	_, failed := p.o.Failures[ManifestKey(p.manifest, name)]
+	return !failed && newestThatRan(p.instances(name)) == nil
+}
+
+// ahead plans a container whose turn has not come, and says what those after it may do. Where the wait turns out to be
+// longer, what was made early goes: it may have become outdated.
+func (p *planner) ahead(c *corev1.Container, g gate) gate {
+	all := p.instances(c.Name)
+	if g != gateSoon {
+		p.takeBack(all)
+		return gateShut
+	}
+	untried, regular := p.untried(c.Name), RoleIn(&p.pod.Object.Spec, c.Name) == Regular
+	if untried {
+		held := p.held
+		p.held = true
+		p.container(c)
+		p.held = held
+	} else {
+		p.settleAll(c.Name)
+	}
+	if untried && startsAtOnce(c) || regular && !hasPostStart(c) {
+		return gateSoon
+	}
+	return gateShut
+}
+
+// takeBack removes instances that were made early; those that take the place of one that ran stay, for its history.
+func (p *planner) takeBack(all []*runner.Container) {
+	for _, c := range all {
+		if c.State == runner.ContainerCreated && p.inSandbox(c) && c.RestartCount == 0 && c.Last == nil && newestThatRan(all) == nil {
+			p.removeInstance(c, "made too early")
+			continue
+		}
+		p.settle(c)
+	}
+}
+
+// passed says that an init container need not run any more in this sandbox: it has succeeded, or a regular
+// container has been started, which it came before.
+func (p *planner) passed(name string) bool {
+	return !p.fresh && p.o.Sandbox != nil && InitPassed(&p.pod.Object.Spec, &p.o.PodState, p.round, name)
+}
+
+// InitPassed is passed for whoever has no plan to make.
+func InitPassed(spec *corev1.PodSpec, o *runner.PodState, round int, name string) bool {
+	return slices.ContainsFunc(o.Containers, func(c runner.Container) bool {
+		switch {
+		case o.Sandbox == nil || c.SandboxID != o.Sandbox.ID || c.Round != round:
+			return false
+		case RoleIn(spec, c.Name) == Regular:
+			return !c.StartedAt.IsZero()
+		}
+		return c.Name == name && Succeeded(&c)
+	})
+}
+
+// Succeeded says that an init container has done its work.
+func Succeeded(c *runner.Container) bool {
+	return c.State == runner.ContainerExited && !c.Leaving() && c.Exit != nil && c.Exit.ExitCode == 0 && c.Exit.Reason != runner.ReasonOOMKilled
+}
+
+// initFailed says that an init container has failed for good, and the pod with it.
+func (p *planner) initFailed() bool {
+	for i := range p.pod.Object.Spec.InitContainers {
+		name := p.pod.Object.Spec.InitContainers[i].Name
+		if p.fresh || !p.isInit(name) || p.passed(name) {
+			continue
+		}
+		all := p.instances(name)
+		if n := len(all); n > 0 && p.inSandbox(all[n-1]) && !Succeeded(all[n-1]) && p.completed(all[n-1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// ended says that the pod has nothing to do any more.
+func (p *planner) ended() bool { return p.initFailed() || p.completedAll() }
+
+// completedAll says that no regular container will run again.
+func (p *planner) completedAll() bool {
+	for i := range p.pod.Object.Spec.Containers {
+		all := p.instances(p.pod.Object.Spec.Containers[i].Name)
+		if n := len(all); n == 0 || !p.completed(all[n-1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// conclude stops what runs of a pod that has nothing more to do, sidecars last, and brings it to rest.
+func (p *planner) conclude(reason string) {
+	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+		if RoleIn(&p.pod.Object.Spec, spec.Name) != sidecar {
+			p.stopOthers(p.instances(spec.Name), reason)
+		}
+	}
+	for i := range p.pod.Object.Spec.Containers {
+		p.tidyOne(p.pod.Object.Spec.Containers[i].Name)
+	}
+	p.rest()
+}
+
+// rest ends the sidecars of a pod that has completed or failed, and brings the others to rest.
+func (p *planner) rest() {
+	var running []*runner.Container
+	others := false
+	for i := range p.o.Containers {
+		c := &p.o.Containers[i]
+		switch {
+		case c.State != runner.ContainerRunning:
+		case p.roleOf(c) == sidecar && hasContainer(p.pod, c.Name):
+			running = append(running, c)
+		default:
+			others = true
+		}
+	}
+	p.stopInTurn(running, others, "pod has ended")
+	for i := range p.pod.Object.Spec.InitContainers {
+		p.tidyOne(p.pod.Object.Spec.InitContainers[i].Name)
+	}
+}
+
+// tidyOne leaves one instance of a container: the newest that ran. One that runs still is not its business.
+func (p *planner) tidyOne(name string) {
+	all := p.instances(name)
+	stays := newestThatRan(all)
+	for _, c := range all {
+		switch {
+		case c.State == runner.ContainerRunning:
+		case c == stays:
+			p.finish(c)
+		default:
+			p.removeInstance(c, "not needed any more")
+		}
+	}
+}
+
+func (p *planner) settleAll(name string) {
+	for _, c := range p.instances(name) {
+		p.settle(c)
+	}
+}
+
+func (p *planner) runs(name string) bool {
+	return slices.ContainsFunc(p.instances(name), func(c *runner.Container) bool { return c.State == runner.ContainerRunning })
+}
+
+// started says that a sidecar is as far as those after it wait for.
+func (p *planner) started(spec *corev1.Container) bool {
+	return slices.ContainsFunc(p.instances(spec.Name), func(c *runner.Container) bool {
+		return p.inSandbox(c) && (p.holding() || p.fits(c.Name, c)) && !c.Leaving() && p.o.Started(spec, c)
+	})
+}
+
+// getReady is for the time in which init containers run: what comes after them is made if that may be, else its images
+// are fetched, and what ended is put on record.
+func (p *planner) getReady(g gate) {
+	for i := range p.pod.Object.Spec.Containers {
+		g = p.ahead(&p.pod.Object.Spec.Containers[i], g)
+	}
+	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+		all := p.instances(spec.Name)
+		if p.isInit(spec.Name) && p.passed(spec.Name) || slices.ContainsFunc(all, func(c *runner.Container) bool {
+			return p.inSandbox(c) && c.State != runner.ContainerExited
+		}) {
+			continue
+		}
+		if !p.planned(runner.CreateContainer, spec.Name) {
+			p.image(spec.Name, newestThatRan(all))
+		}
+	}
+}
+
+func (p *planner) planned(kind runner.ActionKind, name string) bool {
+	return slices.ContainsFunc(p.actions, func(a runner.Action) bool { return a.Kind == kind && a.Container == name })
+}
+
+// anewInOrder makes the sandbox of a pod with init containers anew after a reboot: all of them run again, before anything
+// else. Old records stay until their container runs again, because they have its history.
+func (p *planner) anewInOrder(same bool) {
+	stays := func(c *runner.Container) bool {
+		all := p.instances(c.Name)
+		return same && c.State == runner.ContainerExited && c.ID == all[len(all)-1].ID
+	}
+	ok := true
+	for i := range p.o.Containers {
+		if c := &p.o.Containers[i]; stays(c) {
+			p.finish(c)
+		} else {
+			ok = p.removeInstance(c, "node restarted") && ok
+		}
+	}
+	if !ok {
+		return
+	}
+	p.add(runner.Action{Kind: runner.RemoveSandbox, KeepFiles: same, Remade: true, Reason: "node restarted"})
+	if same {
+		p.o.NewUID = p.o.Sandbox.UID
+	}
+	p.o.Containers = slices.DeleteFunc(slices.Clone(p.o.Containers), func(c runner.Container) bool { return !stays(&c) })
+	for i := range p.o.Containers {
+		p.o.Containers[i].Recorded = true
+	}
+	p.createSandbox("node restarted")
+	p.containers()
+}
+
+// surveyInOrder is survey for a pod with init containers.
+func (p *planner) surveyInOrder(same bool) []start {
+	if same && p.ended() {
+		return nil
+	}
+	var starts []start
+	needed := false
+	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
+		s := start{create: runner.Action{Container: spec.Name}}
+		if all := p.instances(spec.Name); same && len(all) > 0 {
+			s.prev = all[len(all)-1]
+		}
+		isInit := p.isInit(spec.Name)
+		if s.prev != nil && !isInit && p.completed(s.prev) {
+			continue
+		}
+		fine := s.prev != nil && p.fine(s.prev) || isInit && p.passed(spec.Name)
+		needed = needed || !fine
+		starts = append(starts, s)
+	}
+	if !needed {
+		return nil
+	}
+	return starts
+}

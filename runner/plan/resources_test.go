@@ -1,0 +1,129 @@
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod/manifests"
+	"monopod/manifests/podhash"
+	"monopod/runner"
+	"monopod/runner/plan"
+	"monopod/runner/podstatus"
+	"monopod/runner/runtimetest"
+)
+
+// limited is a pod with containers a and b, of which a has these limits of cpu and memory.
+func limited(cpu, memory string, policy ...corev1.ContainerResizePolicy) *manifests.Pod {
+	return edited(testPod("x", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe)), func(p *corev1.Pod) {
+		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: list, Requests: list}
+		p.Spec.Containers[0].ResizePolicy = policy
+	})
+}
+
+// runs is the state of a pod that runs as wanted.
+func runs(pod *manifests.Pod) plan.Observed {
+	o := plan.Observed{PodState: runner.PodState{Sandbox: &runner.Sandbox{
+		ID: "s1", UID: "u", Hash: podhash.Sandbox(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady,
+		QOSClass: manifests.QOSClass(pod.Object), ResourcesHash: podhash.PodResources(pod.Object),
+	}}}
+	for i := range pod.Object.Spec.Containers {
+		c := &pod.Object.Spec.Containers[i]
+		o.Containers = append(o.Containers, runner.Container{
+			ID: "id-" + c.Name, Name: c.Name, SandboxID: "s1", State: runner.ContainerRunning, Image: c.Image,
+			Hash: podhash.Container(pod.Object, c.Name), ResourcesHash: podhash.Resources(pod.Object, c.Name),
+			Resources: new(manifests.Resizable(c.Resources)), StartedAt: zero,
+		})
+	}
+	return o
+}
+
+func TestResize(t *testing.T) {
+	restart := func(name corev1.ResourceName) corev1.ContainerResizePolicy {
+		return corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer}
+	}
+	old := limited("1", "1Gi")
+	for _, c := range []struct {
+		name    string
+		desired *manifests.Pod
+		change  func(*plan.Observed)
+		want    string
+	}{
+		{"nothing changed", limited("1", "1Gi"), nil, "[]"},
+		{"in other words", limited("1000m", "1024Mi"), nil, "[]"},
+		{"more cpu", limited("2", "1Gi"), nil, "[UpdateResources a (resources changed) RecordPod (manifest changed)]"},
+		{"less memory", limited("1", "1Mi"), nil, "[UpdateResources a (resources changed) RecordPod (manifest changed)]"},
+		{"the pod's cgroup is last", limited("2", "1Gi"), func(o *plan.Observed) {
+			o.Containers[0].ResourcesHash = podhash.Resources(limited("2", "1Gi").Object, "a")
+		}, "[UpdateResources (resources changed) RecordPod (manifest changed)]"},
+		{"a policy for the other resource", limited("2", "1Gi", restart("memory")), nil, "[UpdateResources a (resources changed) RecordPod (manifest changed)]"},
+		{"a policy for this resource", limited("2", "1Gi", restart("cpu")), nil, "[EnsureImage a CreateContainer a (resize requires restart) StopContainer a (resize requires restart) RecordPod (manifest changed)]"},
+		{"the new instance stands ready", limited("2", "1Gi", restart("cpu")), func(o *plan.Observed) {
+			n := runs(limited("2", "1Gi", restart("cpu"))).Containers[0]
+			n.ID, n.State, n.StartedAt = "id-new", runner.ContainerCreated, time.Time{}
+			o.Containers = append(o.Containers, n)
+		}, "[StopContainer a (definition changed) RecordPod (manifest changed)]"},
+		{"an instance that is about to start is made anew", limited("2", "1Gi"), func(o *plan.Observed) {
+			o.Containers[0].State = runner.ContainerCreated
+		}, "[EnsureImage a RemoveContainer a (superseded) CreateContainer a (resize requires restart) StartContainer a (resize requires restart) UpdateResources (resources changed) RecordPod (manifest changed)]"},
+		{"one that was told to stop is left alone", limited("2", "1Gi"), func(o *plan.Observed) {
+			o.Containers[0].StopSentAt = zero
+		}, ""},
+		{"a refusal is tried again later", limited("1", "1Mi"), func(o *plan.Observed) {
+			o.Failures = map[string]plan.Failure{"resize:a": {Reason: runner.ReasonResizeError, Count: 1, At: zero}}
+		}, "[RecordPod (manifest changed)]"},
+		{"a pod that is only kept is not resized", limited("2", "1Gi"), func(o *plan.Observed) { o.Kept = true }, "[]"},
+		{"a change of the class replaces the pod", testPodAB(), nil, "[CheckPod (pod definition changed) StopContainer a (pod definition changed) StopContainer b (pod definition changed)]"},
+		{"a container of an earlier release keeps its hash", limited("1", "1Gi"), func(o *plan.Observed) {
+			o.Containers[0].Hash, o.Containers[0].ResourcesHash, o.Containers[0].Resources = podhash.FormerContainer(old.Object, "a"), "", nil
+			o.Sandbox.QOSClass, o.Sandbox.ResourcesHash = "", ""
+		}, "[]"},
+		{"and is made anew when its resources change", limited("2", "1Gi"), func(o *plan.Observed) {
+			o.Containers[0].Hash, o.Containers[0].ResourcesHash, o.Containers[0].Resources = podhash.FormerContainer(old.Object, "a"), "", nil
+			o.Sandbox.QOSClass, o.Sandbox.ResourcesHash = "", ""
+		}, "[EnsureImage a CreateContainer a (definition changed) StopContainer a (definition changed)]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := runs(old)
+			if c.change != nil {
+				c.change(&o)
+			}
+			actions, _ := plan.Plan(zero, c.desired, o)
+			if got := fmt.Sprint(actions); c.want != "" && got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			for _, a := range actions {
+				if c.want == "" && a.Kind == runner.UpdateResources && a.Container == "a" {
+					t.Errorf("%s", a)
+				}
+			}
+		})
+	}
+}
+
+// testPodAB is a pod like limited, without any resources.
+func testPodAB() *manifests.Pod {
+	return testPod("x", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe))
+}
+
+func TestARefusedResizeIsShown(t *testing.T) {
+	old, now := limited("1", "1Gi"), limited("1", "1Mi")
+	o := runs(old)
+	o.Failures = map[string]plan.Failure{"resize:a": {Reason: runner.ReasonResizeError, Message: "too little", Count: 1, At: zero}}
+	s := podstatus.Of(podstatus.Input{Now: zero, Key: now.Key(), Desired: now, Observed: o})
+	c := s.Pod.Status.Conditions[0]
+	if c.Type != corev1.PodResizeInProgress || c.Status != corev1.ConditionTrue || c.Reason != "Error" || c.Message != "container a: too little" {
+		t.Errorf("condition %+v", c)
+	}
+	if s.Why == "" {
+		t.Error("nothing is said to be in the way")
+	}
+	a := s.Pod.Status.ContainerStatuses[0]
+	if a.Resources.Limits.Memory().String() != "1Gi" || a.AllocatedResources.Memory().String() != "1Mi" || !a.Ready {
+		t.Errorf("status %+v", a)
+	}
+}

@@ -1,0 +1,95 @@
+package plan
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner"
+)
+
+// Planning of RestartAllContainers: the exit of one container wants all of them, init containers too, to be started
+// again in the same sandbox. That is a new round. Nobody writes it down: an exit that asks for it, among the
+// instances of the latest round, means that the next one has begun. What belongs to an earlier round is stopped,
+// then replaced, and stays until it is, for its history.
+//
+//	round 0: [a Running] [b Exited 42] -> round 1: [a told to stop] -> [a Exited] -> [a, b of round 1 Running]
+
+// RoundOf is the round of a pod: 0 unless all containers have been started again.
+func RoundOf(pod *corev1.PodSpec, o *runner.PodState) int {
+	round := newestRound(o)
+	if o.Sandbox != nil && trigger(pod, o, round) != nil {
+		return round + 1
+	}
+	return round
+}
+
+// newestRound is the latest round that has an instance.
+func newestRound(o *runner.PodState) int {
+	round := 0
+	for i := range o.Containers {
+		if c := &o.Containers[i]; o.Sandbox != nil && c.SandboxID == o.Sandbox.ID {
+			round = max(round, c.Round)
+		}
+	}
+	return round
+}
+
+// trigger returns the instance of a round whose end began the next one.
+func trigger(pod *corev1.PodSpec, o *runner.PodState, round int) *runner.Container {
+	for i := range o.Containers {
+		c := &o.Containers[i]
+		if c.SandboxID == o.Sandbox.ID && c.Round == round && RestartsAll(pod, c) {
+			return c
+		}
+	}
+	return nil
+}
+
+// outdated says that an instance is of an earlier round than the pod.
+func (p *planner) outdated(c *runner.Container) bool {
+	return !p.fresh && p.o.Sandbox != nil && c.SandboxID == p.o.Sandbox.ID && c.Round < p.round
+}
+
+// nextRound ends what belongs to an earlier round and says whether there is something to be waited for: until all of
+// it has ended, and the container that asked for it may be restarted, nothing is started.
+func (p *planner) nextRound() bool {
+	if p.round == 0 {
+		return false
+	}
+	waiting := false
+	for i := range p.o.Containers {
+		if c := &p.o.Containers[i]; c.State == runner.ContainerRunning && p.outdated(c) {
+			p.stopFor(c, runner.StopRestartAll, "all containers are restarted")
+			waiting = true
+		}
+	}
+	if waiting {
+		return true
+	}
+	if newestRound(&p.o.PodState) == p.round {
+		return false
+	}
+	if c := trigger(&p.pod.Object.Spec, &p.o.PodState, p.round-1); c != nil {
+		if r := p.restart(c); r.At.After(p.now) {
+			p.at(r.At)
+			p.settlePod()
+			return true
+		}
+	}
+	return false
+}
+
+// inherit is the action that makes an instance in place of one of an earlier round, or of none.
+func (p *planner) inherit(old *runner.Container) runner.Action {
+	a := runner.Action{Kind: runner.CreateContainer, Round: p.round}
+	if old == nil {
+		return a
+	}
+	a.Last = old.Ending()
+	if p.outdated(old) && RestartsAll(&p.pod.Object.Spec, old) {
+		a.BackOff = p.restart(old).BackOff
+	}
+	if old.Exit != nil && old.StopCause == runner.StopRestartAll {
+		a.Last.Reason = runner.ReasonRestartingAllContainers
+	}
+	return a
+}

@@ -1,0 +1,46 @@
+package podstatus
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// WithEnds returns the status of a pod that is being removed without losing how its containers ended: their records go before the pod does.
+// before is what was shown last, nil at first.
+func WithEnds(before, now *corev1.Pod) *corev1.Pod {
+	if before == nil {
+		return now
+	}
+	shown := *now
+	if before.UID != now.UID { // nothing of it exists any more, not even its name for itself
+		shown = *before
+		shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds = now.DeletionTimestamp, now.DeletionGracePeriodSeconds
+	}
+	lost := false
+	shown.Status.InitContainerStatuses = ends(before.Status.InitContainerStatuses, shown.Status.InitContainerStatuses, &lost)
+	shown.Status.ContainerStatuses = ends(before.Status.ContainerStatuses, shown.Status.ContainerStatuses, &lost)
+	if lost {
+		shown.Status.Phase, shown.Status.Conditions = before.Status.Phase, before.Status.Conditions
+	}
+	return &shown
+}
+
+// ends puts back what is not known any more of containers that have ended.
+func ends(before, now []corev1.ContainerStatus, lost *bool) []corev1.ContainerStatus {
+	known := map[string]corev1.ContainerStatus{}
+	for i := range before {
+		if before[i].State.Terminated != nil {
+			known[before[i].Name] = before[i]
+		}
+	}
+	out := make([]corev1.ContainerStatus, 0, len(now))
+	for i := range now {
+		was, ended := known[now[i].Name]
+		if !ended || now[i].ContainerID != "" {
+			out = append(out, now[i])
+			continue
+		}
+		out = append(out, was)
+		*lost = true
+	}
+	return out
+}

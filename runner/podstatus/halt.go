@@ -1,0 +1,69 @@
+package podstatus
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// endedBy finds what ended the last instances of containers that did not end by themselves.
+func (s *statusBuilder) endedBy() map[string]runner.EndedBy {
+	var all map[string]runner.EndedBy
+	for spec := range manifests.AllContainers(&s.pod.Spec) {
+		c := shownInstance(s.Containers, spec.Name)
+		if c == nil {
+			continue
+		}
+		end := c.Ending()
+		if end == nil {
+			end = c.Last
+		}
+		if end == nil || end.By == "" {
+			continue
+		}
+		if all == nil {
+			all = map[string]runner.EndedBy{}
+		}
+		all[spec.Name] = end.By
+	}
+	return all
+}
+
+// halted says that the pod stands still although it has something to do.
+func (s *statusBuilder) halted() bool {
+	return s.Halt != nil && s.Sandbox != nil && !s.Removing && s.failure() == nil && !s.initFailed() && s.unfinished()
+}
+
+// unfinished says that something of the pod runs or would be started.
+func (s *statusBuilder) unfinished() bool {
+	return slices.ContainsFunc(s.pod.Spec.Containers, func(spec corev1.Container) bool {
+		c := shownInstance(s.Containers, spec.Name)
+		return c == nil || c.State != runner.ContainerExited || s.restart(c).Wanted
+	})
+}
+
+// haltedPhase is that of a halted pod of which nothing runs.
+func (s *statusBuilder) haltedPhase() corev1.PodPhase {
+	if s.Halt.Failed {
+		return corev1.PodFailed
+	}
+	return corev1.PodPending
+}
+
+// stopping says that something of the pod runs.
+func (s *statusBuilder) stopping() bool {
+	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning })
+}
+
+func (s *statusBuilder) troubleHalted() Trouble {
+	h := s.Halt
+	t := Trouble{Kind: TroubleHalted, Reason: h.Reason, Message: h.Message, Text: h.Reason + ": " + h.Message}
+	if s.stopping() {
+		t.Text = fmt.Sprintf("being stopped: %s: %s", h.Reason, h.Message)
+	}
+	return t
+}

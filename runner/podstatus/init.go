@@ -1,0 +1,125 @@
+package podstatus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/plan"
+)
+
+// ReasonContainersNotInitialized is why a pod is not Initialized.
+const ReasonContainersNotInitialized = "ContainersNotInitialized"
+
+// initContainer returns the status of an init container. What ran in an earlier sandbox is only its past.
+func (s *statusBuilder) initContainer(spec *corev1.Container) corev1.ContainerStatus {
+	c := s.initInstance(spec.Name)
+	st := s.container(spec, c)
+	if !manifests.IsSidecar(spec) {
+		st.Ready = c != nil && plan.Succeeded(c)
+	}
+	if past := shownInstance(s.Containers, spec.Name); past != nil && past != c && st.LastTerminationState.Terminated == nil {
+		st.LastTerminationState.Terminated = terminated(past.Exit)
+	}
+	return st
+}
+
+// initInstance is the instance of an init container that belongs to this sandbox; nil if there is none.
+func (s *statusBuilder) initInstance(name string) *runner.Container {
+	var here []runner.Container
+	for _, c := range s.Containers {
+		if s.here(&c) {
+			here = append(here, c)
+		}
+	}
+	return shownInstance(here, name)
+}
+
+// here says that an instance is of this sandbox and this round.
+func (s *statusBuilder) here(c *runner.Container) bool {
+	return s.Sandbox != nil && c.SandboxID == s.Sandbox.ID && c.Round == s.round
+}
+
+// serving says that a regular container runs: then nothing stands before it any more.
+func (s *statusBuilder) serving() bool {
+	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool {
+		return c.State == runner.ContainerRunning && plan.RoleIn(&s.pod.Spec, c.Name) == plan.Regular
+	})
+}
+
+// uninitialized lists the init containers that the regular ones wait for.
+func (s *statusBuilder) uninitialized() []string {
+	var names []string
+	for i := range s.pod.Spec.InitContainers {
+		spec := &s.pod.Spec.InitContainers[i]
+		done := plan.InitPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name)
+		if manifests.IsSidecar(spec) {
+			c := s.initInstance(spec.Name)
+			done = c != nil && s.Started(spec, c) || s.serving() || s.begun()
+		}
+		if !done {
+			names = append(names, spec.Name)
+		}
+	}
+	return names
+}
+
+// begun says that a regular container has been started in this sandbox.
+func (s *statusBuilder) begun() bool {
+	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool {
+		return s.here(&c) && !c.StartedAt.IsZero() && plan.RoleIn(&s.pod.Spec, c.Name) == plan.Regular
+	})
+}
+
+// initFailed says that an init container has failed for good.
+func (s *statusBuilder) initFailed() bool {
+	return slices.ContainsFunc(s.pod.Spec.InitContainers, func(spec corev1.Container) bool {
+		return s.failedInit(&spec) != nil
+	})
+}
+
+// failedInit returns the instance of an init container that failed for good; nil if it did not.
+func (s *statusBuilder) failedInit(spec *corev1.Container) *runner.Container {
+	c := s.initInstance(spec.Name)
+	if c == nil || manifests.IsSidecar(spec) || c.State != runner.ContainerExited || plan.Succeeded(c) || s.Removing ||
+		plan.InitPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name) || s.restart(c).Wanted {
+		return nil
+	}
+	return c
+}
+
+// lasting returns the statuses of the containers that make a pod ready: sidecars and regular ones.
+func (s *statusBuilder) lasting() []*corev1.ContainerStatus {
+	var all []*corev1.ContainerStatus
+	for i := range s.pod.Spec.InitContainers {
+		if manifests.IsSidecar(&s.pod.Spec.InitContainers[i]) {
+			all = append(all, &s.pod.Status.InitContainerStatuses[i])
+		}
+	}
+	for i := range s.pod.Status.ContainerStatuses {
+		all = append(all, &s.pod.Status.ContainerStatuses[i])
+	}
+	return all
+}
+
+// initializedCondition is true since the last init container has done its part.
+func (s *statusBuilder) initializedCondition(created time.Time) corev1.PodCondition {
+	since := created
+	for i := range s.pod.Spec.InitContainers {
+		c := s.initInstance(s.pod.Spec.InitContainers[i].Name)
+		if c != nil && plan.Succeeded(c) {
+			since = plan.Later(since, c.Exit.FinishedAt)
+		}
+	}
+	c := condition(corev1.PodInitialized, len(s.waitsFor) == 0, since)
+	if len(s.waitsFor) > 0 {
+		c.Reason = ReasonContainersNotInitialized
+		c.Message = fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(s.waitsFor, " "))
+	}
+	return c
+}

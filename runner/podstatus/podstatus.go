@@ -1,0 +1,81 @@
+package podstatus
+
+import (
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/probe"
+)
+
+// Doing is an action that the runtime is carrying out.
+type Doing struct {
+	Kind runner.ActionKind
+	// Container is the one that it is about; empty: it is about the pod.
+	Container string
+	// Phase is the part of the action that is under way; empty: this is about the action as a whole. The network is set up while other
+	// actions are carried out.
+	Phase string
+	// Since is when it began, by the machine's clock.
+	Since time.Time
+}
+
+// Halted says that the pod must not run now.
+func (s *Status) Halted() bool { return s.halt != nil }
+
+// Stopped says that nothing of a pod runs, nor is going to while its Halt lasts.
+func (s *Status) Stopped() bool {
+	return s.Looked && s.halt != nil && !s.Running && (!s.halt.Remove || !s.exists)
+}
+
+// Status is a pod as users see it: the manifest with the status filled in.
+type Status struct {
+	Pod *corev1.Pod
+	// Origin is where it was written.
+	Origin manifests.Origin
+	// Recorded is the manifest that has been carried out to the end; nil when none has.
+	Recorded *manifests.Pod
+	// Looked says that this agent has looked at the pod; before, the status is only what was wanted.
+	Looked bool
+	// Why is one line about the first thing in the way, empty when there is none.
+	Why string
+	// Trouble is that thing taken apart; Why is its text.
+	Trouble Trouble
+	// Probes is what is known of the pod's probes at this moment.
+	Probes []Probe
+	// Doing is what the runtime is carrying out at this moment, the oldest first.
+	Doing []Doing
+	// EndedBy says of containers, by name, that their last instance did not end by itself; those that did are not in it.
+	EndedBy map[string]runner.EndedBy
+	// NextTry is when the worker will act again by itself; zero when it waits for an event.
+	NextTry time.Time
+	// halt is why it must not run now; running says that something of it does.
+	halt *runner.Halt
+	// notAdmitted is what NotAdmitted returns.
+	notAdmitted *runner.Held
+	Running     bool
+	// exists says that there is a record of it.
+	exists bool
+	// Images are the digests of the images that its containers run, or ran, with; keys are those of manifests.Pod.Images.
+	Images map[string]string
+}
+
+// NotAdmitted is why a pod is not let start, for a reason that nothing under way will end; nil: it is, or it waits for something.
+func (s *Status) NotAdmitted() *runner.Held { return s.notAdmitted }
+
+// Probe is what is known of one probe of a container.
+type Probe struct {
+	Container string
+	probe.Status
+}
+
+// Key returns the pod's namespace and name.
+func (s Status) Key() manifests.Key {
+	return manifests.Key{Namespace: s.Pod.Namespace, Name: s.Pod.Name}
+}
+
+// Equal says that two statuses look the same to a user.
+func (s Status) Equal(o Status) bool { return reflect.DeepEqual(s, o) }

@@ -1,0 +1,242 @@
+package podstatus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/plan"
+	"monopod/runner/probe"
+)
+
+// Trouble is the first thing in the way of a pod. The zero Trouble is none.
+type Trouble struct {
+	Kind TroubleKind
+	// Container is the one that it is about; empty: it is about the pod.
+	Container string
+	// Reason and Message are those of a failed step, of a pod that is held or has failed, and of the runtime that cannot
+	// be asked.
+	Reason, Message string
+	// Count is how often in a row a step has failed, At when it did last.
+	Count int
+	At    time.Time
+	// Stopped is why the agent ended a container that has exited; empty: it ended by itself.
+	Stopped string
+	// Profile is the one that a failed step lacks; the zero one: none.
+	Profile runner.Profile
+	// Text is all of it in one line.
+	Text string
+}
+
+// TroubleKind says what kind of thing is in the way.
+type TroubleKind string
+
+// Kinds of trouble.
+const (
+	NoTrouble TroubleKind = ""
+	// TroubleBlind: the runtime cannot be asked.
+	TroubleBlind TroubleKind = "Blind"
+	// TroubleRemoving: nobody wants the pod any more.
+	TroubleRemoving TroubleKind = "Removing"
+	// TroubleHeld: it has to wait for another pod.
+	TroubleHeld TroubleKind = "Held"
+	// TroubleHalted: it must not run now.
+	TroubleHalted TroubleKind = "Halted"
+	// TroubleStep: a step on the way failed and is repeated.
+	TroubleStep TroubleKind = "Step"
+	// TroubleFailed: the pod has failed as a whole.
+	TroubleFailed TroubleKind = "Failed"
+	// TroubleUnderway: nothing is wrong, something takes its time.
+	TroubleUnderway TroubleKind = "Underway"
+	// TroubleExited: the container has ended.
+	TroubleExited TroubleKind = "Exited"
+	// TroubleProbe: a probe has failed, or has not succeeded.
+	TroubleProbe TroubleKind = "Probe"
+	// TroubleResize: resources cannot be changed.
+	TroubleResize TroubleKind = "Resize"
+	// TroubleKept: its manifest has not been read yet.
+	TroubleKept TroubleKind = "Kept"
+)
+
+func (s *statusBuilder) trouble() Trouble {
+	switch {
+	case s.Blind != nil:
+		return Trouble{Kind: TroubleBlind, Message: s.Blind.Error(), Text: "the runtime cannot be asked: " + s.Blind.Error()}
+	case s.Removing:
+		return Trouble{Kind: TroubleRemoving, Text: s.whyRemoving()}
+	case s.Held != nil:
+		t := Trouble{Kind: TroubleHeld, Reason: s.Held.Reason, Message: s.Held.Message, Text: s.Held.Reason + ": " + s.Held.Message}
+		if f := s.failure(); f != nil && s.Sandbox != nil {
+			t.Text += "; before that: " + f.Reason + ": " + FailureMessage(f)
+		} else if s.Sandbox != nil {
+			t.Text += "; the pod goes on as it was"
+		}
+		return t
+	case s.halted():
+		return s.troubleHalted()
+	}
+	if f, ok := s.Failures[""]; ok {
+		return s.troubleStep(f)
+	}
+	if f := s.failure(); f != nil {
+		return Trouble{Kind: TroubleFailed, Reason: f.Reason, Message: FailureMessage(f), At: f.At, Text: s.whyFailedPod(f)}
+	}
+	if f, ok := s.Failures[plan.VolumesKey]; ok {
+		return s.troubleStep(f)
+	}
+	if s.Prepared[""] == plan.PreparationRunning {
+		return underway("checking the new definition before the old one is stopped")
+	}
+	if t := s.troubleInit(); t.Kind != NoTrouble {
+		return t
+	}
+	for i := range s.pod.Spec.Containers {
+		if t := s.troubleContainer(&s.pod.Spec.Containers[i]); t.Kind != NoTrouble {
+			t.Text = fmt.Sprintf("container %s: %s", t.Container, t.Text)
+			return t
+		}
+	}
+	if r := s.resizing(); len(r) > 0 {
+		return Trouble{Kind: TroubleResize, Reason: r[0].Reason, Message: r[0].Message, Text: "resources are not changed yet: " + r[0].Message}
+	}
+	if s.Kept {
+		return Trouble{Kind: TroubleKept, Text: "its manifest has not been read since the agent started; the pod goes on as it was"}
+	}
+	return Trouble{}
+}
+
+func underway(text string) Trouble { return Trouble{Kind: TroubleUnderway, Text: text} }
+
+func (s *statusBuilder) whyRemoving() string {
+	var names []string
+	for i := range s.Containers {
+		if s.Containers[i].State == runner.ContainerRunning {
+			names = append(names, s.Containers[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return "being removed"
+	}
+	slices.Sort(names)
+	return "being removed: waiting for " + strings.Join(names, ", ") + " to stop"
+}
+
+// whyFailedPod is about a pod that has failed as a whole.
+func (s *statusBuilder) whyFailedPod(f *runner.PodFailure) string {
+	why := f.Reason + ": " + FailureMessage(f)
+	if plan.ReturnsAfter(f.Reason, &s.pod.Spec, s.manifest().Origin) {
+		why += " It comes back at " + plan.EvictionOver(s.Sandbox, s.Options).Format(time.RFC3339) + "."
+	}
+	return why
+}
+
+// troubleStep is about a step that concerns the whole pod.
+func (s *statusBuilder) troubleStep(f plan.Failure) Trouble {
+	t := stepTrouble(f, "")
+	if slices.ContainsFunc(s.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning }) {
+		t.Text += "; what runs goes on"
+	}
+	return t
+}
+
+func stepTrouble(f plan.Failure, container string) Trouble {
+	return Trouble{
+		Kind: TroubleStep, Container: container, Reason: f.Reason, Message: f.Message, Count: f.Count, At: f.At, Profile: f.Profile,
+		Text: f.Reason + ": " + f.Message,
+	}
+}
+
+// troubleInit is about the first init container that is in the way.
+func (s *statusBuilder) troubleInit() Trouble {
+	for i := range s.pod.Spec.InitContainers {
+		spec := &s.pod.Spec.InitContainers[i]
+		if !manifests.IsSidecar(spec) && plan.InitPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name) {
+			continue
+		}
+		if s.pod.Status.Phase == corev1.PodSucceeded || s.pod.Status.Phase == corev1.PodFailed && s.failedInit(spec) == nil {
+			continue
+		}
+		t := s.troubleContainer(spec)
+		if c := s.initInstance(spec.Name); t.Kind == NoTrouble && c != nil && c.State == runner.ContainerRunning && !manifests.IsSidecar(spec) {
+			t = Trouble{Kind: TroubleUnderway, Container: spec.Name, Text: "runs before the others"}
+		}
+		if t.Kind != NoTrouble {
+			t.Text = fmt.Sprintf("init container %s: %s", spec.Name, t.Text)
+			return t
+		}
+	}
+	return Trouble{}
+}
+
+// troubleContainer is none when the container is as it should be.
+func (s *statusBuilder) troubleContainer(spec *corev1.Container) Trouble {
+	c := shownInstance(s.Containers, spec.Name)
+	if f, ok := s.Failures[spec.Name]; ok {
+		t := stepTrouble(f, spec.Name)
+		if c != nil && c.State == runner.ContainerRunning && f.Reason != runner.ReasonPostStartHookError {
+			t.Text += "; the old one goes on"
+		}
+		return t
+	}
+	t := Trouble{Kind: TroubleUnderway, Container: spec.Name}
+	switch {
+	case s.Prepared[spec.Name] == plan.PreparationRunning:
+		t.Text = "pulling image " + spec.Image
+	case c == nil:
+		t.Text = "being created"
+	case c.State == runner.ContainerCreated:
+		t.Text = "about to start"
+	case c.State == runner.ContainerRunning && c.PostStart == runner.PostStartPending:
+		t.Text = "its postStart hook runs"
+	case c.State == runner.ContainerRunning:
+		return s.troubleProbe(spec, c)
+	case c.Exit == nil:
+		return Trouble{}
+	default:
+		return s.troubleExited(spec, c)
+	}
+	return t
+}
+
+func (s *statusBuilder) troubleExited(spec *corev1.Container, c *runner.Container) Trouble {
+	r := s.restart(c)
+	t := Trouble{Kind: TroubleExited, Container: spec.Name, Reason: c.Exit.Reason, At: c.Exit.FinishedAt}
+	if c.StopCause.Failed() {
+		t.Stopped = string(c.StopCause)
+	}
+	t.Text = fmt.Sprintf("exited with %d (%s)", c.Exit.ExitCode, c.Exit.Reason)
+	switch {
+	case !r.Wanted && c.Exit.ExitCode == 0:
+		return Trouble{}
+	case !r.Wanted:
+		t.Text += ", not restarted by restart policy " + string(plan.RestartPolicy(&s.pod.Spec, c))
+	default:
+		t.Text += ", to be restarted at " + r.At.Format(time.RFC3339)
+	}
+	return t
+}
+
+// troubleProbe is about what the probes of a container that runs say.
+func (s *statusBuilder) troubleProbe(spec *corev1.Container, c *runner.Container) Trouble {
+	t := Trouble{Kind: TroubleProbe, Container: spec.Name}
+	switch h, ok := s.Probes[c.ID]; {
+	case ok && h.Failed != nil:
+		t.Reason, t.Message, t.Text = string(h.Failed.Kind), h.Failed.Output, plan.Unhealthy(h.Failed)+"; it is being stopped"
+	case c.Leaving() && c.StopCause == runner.StopLivenessProbe:
+		t.Reason, t.Text = string(probe.Liveness), "Unhealthy: Liveness probe failed; it is being stopped"
+	case c.Leaving() && c.StopCause == runner.StopStartupProbe:
+		t.Reason, t.Text = string(probe.Startup), "Unhealthy: Startup probe failed; it is being stopped"
+	case !s.Started(spec, c):
+		t.Reason, t.Text = string(probe.Startup), "its startup probe has not succeeded yet"
+	case !s.Ready(spec, c):
+		t.Reason, t.Text = string(probe.Readiness), "its readiness probe has not succeeded"
+	default:
+		return Trouble{}
+	}
+	return t
+}

@@ -1,0 +1,169 @@
+package pool_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/manifests/podhash"
+	"monopod/runner"
+	"monopod/runner/plan"
+	"monopod/runner/runtimetest"
+)
+
+func withDeadline(p *manifests.Pod, seconds int64) *manifests.Pod {
+	return edited(p, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(seconds) })
+}
+
+func TestAPodFailsAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.fake.OnExec = scripted
+		r.start()
+		pod := withDeadline(edited(initPod("web", testSidecar("side", runtimetest.ScriptServe)), func(p *corev1.Pod) {
+			p.Spec.Containers = []corev1.Container{hooked(testContainer("a", runtimetest.ScriptServe), "", "slow"), testContainer("b", runtimetest.ScriptFail)}
+		}), 100)
+		began := time.Now()
+		r.update(pod)
+		r.pass(50 * time.Second)
+		r.restart() // the time goes on
+		r.update(pod)
+		r.pass(time.Hour)
+		all := r.fake.Journal()
+		if got := times(all, runner.FailPod, began); got != "100" {
+			t.Errorf("failed at %s", got)
+		}
+		if got := times(all, runner.StopContainer, began); got != "105 105" { // after the hook
+			t.Errorf("stopped at %s", got)
+		}
+		check := func(when string) {
+			t.Helper()
+			p := r.wantPhase(corev1.PodFailed)
+			if p.Status.Reason != runner.ReasonDeadlineExceeded || p.Status.Message != "Pod was active on the node longer than the specified deadline" {
+				t.Errorf("%s: %s: %s", when, p.Status.Reason, p.Status.Message)
+			}
+			for _, st := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
+				if st.State.Terminated == nil {
+					t.Errorf("%s: %s: %+v", when, st.Name, st.State)
+				}
+			}
+			if c := conditionsOf(p)[corev1.PodReady]; c.Status != "False" || c.Reason != "PodFailed" {
+				t.Errorf("%s: %+v", when, c)
+			}
+		}
+		check("at once")
+		r.fake.ClearJournal()
+		r.fake.Reboot()
+		r.restart()
+		r.update(pod)
+		r.pass(time.Hour)
+		check("after a reboot")
+		pod = edited(pod, func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} })
+		r.update(pod)
+		r.pass(time.Hour)
+		check("with another label")
+		if got := r.began(); got != "" {
+			t.Errorf("started %q", got)
+		}
+		pod = withDeadline(pod, 1000)
+		r.update(pod)
+		r.pass(5 * time.Second)
+		r.wantPhase(corev1.PodRunning)
+		if got := r.began(); got != "side a b b" {
+			t.Errorf("a new deadline started %q", got)
+		}
+	})
+}
+
+func TestTheDeadlineDoesNotConcernWhatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		pod := withDeadline(edited(testPod("web", testContainer("a", "after 10s")), func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }), 60)
+		r.update(pod)
+		r.pass(time.Hour)
+		r.wantPhase(corev1.PodSucceeded)
+		// Nor one that an edit has given to a pod only now.
+		pod = testPod("late", testContainer("a", runtimetest.ScriptServe))
+		r.update(pod)
+		r.pass(time.Minute)
+		pod = withDeadline(pod, 120)
+		r.update(pod)
+		r.pass(30 * time.Second)
+		if s := r.status("late"); s.Pod.Status.Phase != corev1.PodRunning {
+			t.Errorf("%s %s", s.Pod.Status.Phase, s.Why)
+		}
+		r.pass(31 * time.Second) // it counts from the beginning, though
+		if s := r.status("late"); s.Pod.Status.Phase != corev1.PodFailed {
+			t.Errorf("%s %s", s.Pod.Status.Phase, s.Why)
+		}
+	})
+}
+
+// TestTheClockHasNoSayInTheDeadline: the wall clock may say what it likes about when the pod was made.
+func TestTheClockHasNoSayInTheDeadline(t *testing.T) {
+	pod := withDeadline(testPod("web", testContainer("a", "")), 100)
+	i := running("1", "a", 1)
+	i.Hash = podhash.Container(pod.Object, "a")
+	for _, tt := range []struct {
+		created, age time.Duration
+		fails        bool
+	}{
+		{-time.Hour, 99 * time.Second, false},
+		{time.Hour, 99 * time.Second, false},
+		{-time.Second, 100 * time.Second, true},
+		{time.Hour, 101 * time.Second, true},
+	} {
+		sb := &runner.Sandbox{
+			ID: "s", Hash: podhash.Sandbox(pod.Object), Pod: pod, Alive: true, Network: runner.NetworkReady,
+			CreatedAt: at(100).Add(tt.created), Age: tt.age,
+		}
+		actions, next := plan.Plan(at(100), pod, plan.Observed{PodState: runner.PodState{Sandbox: sb, Containers: []runner.Container{i}}})
+		if fails := len(actions) > 0 && actions[0].Kind == runner.FailPod; fails != tt.fails || !fails && !next.Equal(at(101)) {
+			t.Errorf("made %s ago, %s old: %v, next %s", -tt.created, tt.age, actions, next)
+		}
+	}
+}
+
+// TestADeadlineThatIsBroughtForwardFailsThePodForGood: it is over when the edit comes.
+func TestADeadlineThatIsBroughtForwardFailsThePodForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		pod := withDeadline(testPod("web", testContainer("a", runtimetest.ScriptServe)), 1000)
+		r.update(pod)
+		r.pass(time.Minute)
+		r.fake.ClearJournal()
+		soon := withDeadline(pod, 30)
+		failures := 1
+		r.fake.Fail = func(_ manifests.Key, a runner.Action) error {
+			if a.Kind != runner.RecordPod || failures == 0 {
+				return nil
+			}
+			failures--
+			return errors.New("the disk is full for a moment")
+		}
+		r.update(soon)
+		r.pass(time.Hour)
+		r.wantPhase(corev1.PodFailed)
+		r.restart()
+		r.update(soon)
+		r.pass(time.Hour)
+		r.wantPhase(corev1.PodFailed)
+		if got := r.began(); got != "" {
+			t.Errorf("started %q", got)
+		}
+		// With another container it is another pod, which has its time.
+		other := edited(withDeadline(pod, 10), func(p *corev1.Pod) { p.Spec.Containers[0].Image = "busybox:2" })
+		r.update(other)
+		r.pass(5 * time.Second)
+		r.wantPhase(corev1.PodRunning)
+		if got := r.began(); got != "a" {
+			t.Errorf("an edit of the container started %q", got)
+		}
+		r.pass(time.Minute)
+		r.wantPhase(corev1.PodFailed)
+	})
+}

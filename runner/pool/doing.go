@@ -1,0 +1,50 @@
+package pool
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"monopod/runner"
+	"monopod/runner/podstatus"
+)
+
+// doings are the actions of a pod that the runtime has not answered yet. The zero value has none.
+type doings struct {
+	mu  sync.Mutex
+	all []*podstatus.Doing
+}
+
+// begin notes an action until the function that it returns is called, and its phases, by the context that it returns.
+func (d *doings) begin(ctx context.Context, a runner.Action, now func() time.Time) (_ context.Context, end func()) {
+	of := podstatus.Doing{Kind: a.Kind, Container: a.Container, Since: now()}
+	ctx = runner.WithBegin(ctx, func(phase string) func() {
+		part := of
+		part.Phase, part.Since = phase, now()
+		return d.add(&part)
+	})
+	return ctx, d.add(&of)
+}
+
+func (d *doings) add(one *podstatus.Doing) (remove func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, one)
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.all = slices.DeleteFunc(d.all, func(o *podstatus.Doing) bool { return o == one })
+	}
+}
+
+// list returns them, the oldest first.
+func (d *doings) list() []podstatus.Doing {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []podstatus.Doing
+	for _, one := range d.all {
+		all = append(all, *one)
+	}
+	return all
+}

@@ -1,0 +1,34 @@
+package pool
+
+import (
+	"testing"
+	"time"
+
+	"monopod/runner"
+	"monopod/runner/podstatus"
+)
+
+// The network is set up while other actions are carried out, and after the action that has begun it.
+func TestAPhaseIsReportedWithItsBeginningUntilItEnds(t *testing.T) {
+	t.Parallel()
+	var d doings
+	now := time.Unix(100, 0)
+	tick := func() time.Time { now = now.Add(time.Second); return now }
+	ctx, end := d.begin(t.Context(), runner.Action{Kind: runner.CreateSandbox}, tick)
+	over := runner.BeginPhase(ctx, runner.PhaseNetwork)
+	end()
+	_, ended := d.begin(t.Context(), runner.Action{Kind: runner.StartContainer, Container: "a"}, tick)
+	want := []podstatus.Doing{{Kind: runner.CreateSandbox, Phase: runner.PhaseNetwork, Since: time.Unix(102, 0)}, {Kind: runner.StartContainer, Container: "a", Since: time.Unix(103, 0)}}
+	if got := d.list(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("doing %+v", got)
+	}
+	over()
+	if got := d.list(); len(got) != 1 || got[0] != want[1] {
+		t.Errorf("the phase is over, and doing %+v", got)
+	}
+	ended()
+	if got := d.list(); len(got) > 0 {
+		t.Errorf("all is over, and doing %+v", got)
+	}
+	runner.BeginPhase(t.Context(), runner.PhaseNetwork)() // of nobody who wants to know
+}

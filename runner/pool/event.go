@@ -1,0 +1,168 @@
+package pool
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner"
+	"monopod/runner/podstatus"
+	"monopod/runner/probe"
+)
+
+// noRecorder keeps nothing.
+type noRecorder struct{}
+
+// Event implements Recorder.
+func (noRecorder) Event(corev1.ObjectReference, string, string, string) {}
+
+// Reasons of events, spelled as kubelet spells them. Those of Held, of Sandbox.Failed and of some failures are reasons
+// of events as well.
+const (
+	EventPulling                = "Pulling"
+	EventPulled                 = "Pulled"
+	EventCreated                = "Created"
+	EventStarted                = "Started"
+	EventKilling                = "Killing"
+	EventBackOff                = "BackOff"
+	EventFailed                 = "Failed"
+	EventInspectFailed          = "InspectFailed"
+	EventUnhealthy              = "Unhealthy"
+	EventProbeWarning           = "ProbeWarning"
+	EventFailedPostStartHook    = "FailedPostStartHook"
+	EventFailedPreStopHook      = "FailedPreStopHook"
+	EventFailedCreatePodSandBox = "FailedCreatePodSandBox"
+	EventSandboxChanged         = "SandboxChanged"
+	EventFailedKillPod          = "FailedKillPod"
+	EventFailedSync             = "FailedSync"
+	EventResizeCompleted        = "ResizeCompleted"
+	EventResizeError            = "ResizeError"
+	// EventExited is ours: a process has ended. A kubelet tells that in the status only, where the next exit hides it.
+	EventExited = "Exited"
+)
+
+// occurrence is an event without the object that it is about.
+type occurrence struct {
+	kind, reason, message string
+}
+
+func normal(reason, format string, args ...any) occurrence {
+	return occurrence{corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)}
+}
+
+func warning(reason, format string, args ...any) occurrence {
+	return occurrence{corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)}
+}
+
+// event is the progress in kubelet's words.
+func progressEvent(p runner.ImageProgress) occurrence {
+	switch {
+	case p.Pulling:
+		return normal(EventPulling, "Pulling image %q", p.Image)
+	case p.Present:
+		return normal(EventPulled, "Container image %q already present on machine and can be accessed by the pod", p.Image)
+	}
+	took := p.Took.Round(time.Millisecond)
+	return normal(EventPulled, "Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.", p.Image, took, took, p.Size)
+}
+
+// appliedEvent is what an action that was applied says of its pod. removing: nobody wants the pod any more.
+func appliedEvent(a runner.Action, removing bool) (occurrence, bool) {
+	switch a.Kind {
+	case runner.CreateContainer:
+		return normal(EventCreated, "Container created"), true
+	case runner.StartContainer:
+		return normal(EventStarted, "Container started"), true
+	case runner.MarkStopping, runner.StopContainer:
+		return stopEvent(a), true
+	case runner.KillContainer:
+		return normal(EventKilling, "Killing container %s (%s)", a.Container, a.Reason), true
+	case runner.FailPod:
+		return warning(a.Failure, "%s", podstatus.FailureMessage(&runner.PodFailure{Reason: a.Failure, Message: a.Message})), true
+	case runner.UpdateResources:
+		return normal(EventResizeCompleted, "Pod resize completed"), true
+	case runner.ReviveSandbox:
+		return sandboxChanged(), true
+	case runner.RemoveSandbox:
+		return sandboxChanged(), !removing
+	}
+	return occurrence{}, false
+}
+
+func sandboxChanged() occurrence {
+	return normal(EventSandboxChanged, "Pod sandbox changed, it will be killed and re-created.")
+}
+
+// stopEvent says why a container is stopped.
+func stopEvent(a runner.Action) occurrence {
+	text := ""
+	switch {
+	case a.Cause == runner.StopLivenessProbe:
+		text = "Container %s failed liveness probe, will be restarted"
+	case a.Cause == runner.StopStartupProbe:
+		text = "Container %s failed startup probe, will be restarted"
+	case a.Cause == runner.StopPostStart:
+		text = "Container %s failed its postStart hook, will be stopped"
+	case a.Reason == runner.ReasonDefinitionChanged:
+		text = "Container %s definition changed, will be restarted"
+	default:
+		return normal(EventKilling, "Stopping container %s (%s)", a.Container, a.Reason)
+	}
+	return normal(EventKilling, text, a.Container)
+}
+
+// failureEvent is what an action that failed with a waiting reason says of its pod.
+func failureEvent(a runner.Action, reason, image string, cause error) occurrence {
+	text := cause.Error()
+	switch reason {
+	case runner.ReasonErrImagePull, runner.ReasonSignatureValidationFailed, runner.ReasonImageNotAllowed:
+		return warning(EventFailed, "%s", failedTo("pull", image, text))
+	case runner.ReasonImageInspectError:
+		return warning(EventInspectFailed, "%s", failedTo("inspect", image, text))
+	case runner.ReasonInvalidImageName:
+		return warning(EventInspectFailed, "Failed to apply default image tag %q: %s", image, text)
+	case runner.ReasonErrImageNeverPull, runner.ReasonFailedMount, runner.ReasonAppArmor, runner.ReasonHostPortConflict:
+		return warning(reason, "%s", text)
+	case runner.ReasonCreatePodSandboxError:
+		return warning(EventFailedCreatePodSandBox, "Failed to create pod sandbox: %s", text)
+	}
+	switch a.Kind {
+	case runner.UpdateResources:
+		return warning(EventResizeError, "Pod resize error: %s", text)
+	case runner.MarkStopping, runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer, runner.RemoveSandbox:
+		return warning(EventFailedKillPod, "error killing pod: %s", text)
+	case runner.RecordPod, runner.RecordHealth, runner.MarkStarted, runner.FailPod:
+		return warning(EventFailedSync, "error recording the state of the pod: %s", text)
+	}
+	return warning(EventFailed, "Error: %s", text)
+}
+
+// failedTo says what could not be done to an image, unless text does so already, perhaps of another image: one that is
+// a volume.
+func failedTo(verb, image, text string) string {
+	if strings.HasPrefix(text, verb+" image ") {
+		return "Failed to " + text
+	}
+	return fmt.Sprintf("Failed to %s image %q: %s", verb, image, text)
+}
+
+// probeEvent is what an attempt of a probe that did not succeed says, in kubelet's words.
+func probeEvent(kind probe.Kind, o probe.Outcome) occurrence {
+	switch o.Result {
+	case probe.Errored:
+		return warning(EventUnhealthy, "%s probe errored and resulted in unknown state: %s", kind, o.Output)
+	case probe.Warning:
+		return warning(EventProbeWarning, "%s probe warning: %s", kind, o.Output)
+	}
+	return warning(EventUnhealthy, "%s probe failed: %s", kind, o.Output)
+}
+
+// exitEvent says how a process ended; leaving: it had been told to.
+func exitEvent(exit *runner.Termination, leaving bool) occurrence {
+	if exit.ExitCode != 0 && !leaving {
+		return warning(EventExited, "Container exited with code %d (%s)", exit.ExitCode, exit.Reason)
+	}
+	return normal(EventExited, "Container exited with code %d (%s)", exit.ExitCode, exit.Reason)
+}

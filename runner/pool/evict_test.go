@@ -1,0 +1,282 @@
+package pool_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/runtimetest"
+)
+
+// diskPod may use 1Mi of volume v and 2Mi in each of its two containers; a sidecar has no limit.
+func diskPod() *manifests.Pod {
+	limit := func(name string) corev1.Container {
+		c := testContainer(name, runtimetest.ScriptServe)
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("2Mi")}
+		return c
+	}
+	return edited(initPod("web", testSidecar("side", runtimetest.ScriptServe)), func(p *corev1.Pod) {
+		p.Spec.Containers = []corev1.Container{limit("a"), limit("b")}
+		p.Spec.TerminationGracePeriodSeconds = new(int64(60))
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("1Mi"))}}},
+			{Name: "m", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+				Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse("1Mi")),
+			}}},
+			{Name: "w", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
+	})
+}
+
+func TestOveruseOfTheDisk(t *testing.T) {
+	const mi = 1 << 20
+	for _, tt := range []struct {
+		name            string
+		dirs, container map[string]int64
+		others          int64
+		want            string
+	}{
+		{name: "nothing", want: ""},
+		{name: "all that is allowed", dirs: map[string]int64{"v": mi, "w": mi}, container: map[string]int64{"a": 2 * mi}},
+		{name: "a volume", dirs: map[string]int64{"v": mi + 1}, want: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`},
+		{name: "a volume in memory has another limit", dirs: map[string]int64{"m": 2 * mi}},
+		{name: "a container", container: map[string]int64{"b": 2*mi + 1}, want: `Container b exceeded its local ephemeral storage limit "2Mi".`},
+		{name: "the whole pod", dirs: map[string]int64{"w": 2 * mi}, container: map[string]int64{"a": mi, "side": mi + 1}, want: "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi."},
+		{name: "what is in no container", container: map[string]int64{"a": mi}, others: 3*mi + 1, want: "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi."},
+		{name: "the whole pod comes before a container", container: map[string]int64{"a": 5 * mi}, want: "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi."},
+		{name: "a volume comes before all", dirs: map[string]int64{"v": 9 * mi}, container: map[string]int64{"a": 5 * mi}, want: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`},
+	} {
+		used := &runner.DiskUsage{EmptyDirs: tt.dirs, Containers: tt.container, Others: tt.others}
+		if got := runner.Overuse(&diskPod().Object.Spec, used); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if got := runner.Overuse(&diskPod().Object.Spec, nil); got != "" {
+		t.Errorf("before it is measured: %s", got)
+	}
+}
+
+func TestWhoseDiskIsMeasured(t *testing.T) {
+	for want, pods := range map[bool][]*manifests.Pod{
+		true: {
+			diskPod(),
+			edited(diskPod(), func(p *corev1.Pod) { p.Spec.Volumes = nil }),
+			edited(diskPod(), func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:0] }),
+		},
+		false: {
+			testPod("plain", testContainer("a", runtimetest.ScriptServe)),
+			edited(diskPod(), func(p *corev1.Pod) { p.Spec.Containers, p.Spec.Volumes = nil, p.Spec.Volumes[1:] }),
+		},
+	} {
+		for i, pod := range pods {
+			if got := runner.LimitsDisk(&pod.Object.Spec); got != want {
+				t.Errorf("pod %d: %t, want %t", i, got, want)
+			}
+		}
+	}
+}
+
+// TestAnEvictedPodComesBack: with nothing of what it had written, after a back-off that grows.
+func TestAnEvictedPodComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		pod := diskPod()
+		r.update(pod)
+		r.pass(time.Minute)
+		r.wantPhase(corev1.PodRunning)
+		waits := []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second}
+		for i, wait := range waits {
+			began, uid := time.Now(), r.status("web").Pod.UID
+			r.fake.ClearJournal()
+			r.fake.UseDisk(key("web"), runner.DiskUsage{EmptyDirs: map[string]int64{"v": 2 << 20}})
+			r.pass(wait - time.Second)
+			p := r.wantPhase(corev1.PodFailed)
+			if p.Status.Reason != "Evicted" || p.Status.Message != `Usage of EmptyDir volume "v" exceeds the limit "1Mi".` {
+				t.Errorf("%s: %s", p.Status.Reason, p.Status.Message)
+			}
+			if why := r.status("web").Why; !strings.Contains(why, "comes back at "+began.Add(wait).Format(time.RFC3339)) {
+				t.Errorf("why: %s", why)
+			}
+			if i == 1 { // the agent is away in between
+				r.restart()
+				r.update(pod)
+			}
+			r.pass(2 * time.Second)
+			p = r.wantPhase(corev1.PodRunning)
+			all := r.fake.Journal()
+			if p.UID == uid || p.Status.Reason != "" || times(all, runner.FailPod, began) != "0" || strings.Count(r.began(), "side a b") != 1 {
+				t.Errorf("time %d: %s, failed at %s, started %s", i, p.Status.Reason, times(all, runner.FailPod, began), r.began())
+			}
+			r.pass(time.Minute)
+		}
+		r.pass(15 * time.Minute)
+		r.fake.UseDisk(key("web"), runner.DiskUsage{Containers: map[string]int64{"a": 3 << 20}})
+		r.settle()
+		r.wantPhase(corev1.PodFailed)
+		r.pass(11 * time.Second)
+		r.wantPhase(corev1.PodRunning)
+	})
+}
+
+// TestEvictionIsQuick: the pod's own grace period does not count.
+func TestEvictionIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		pod := edited(diskPod(), func(p *corev1.Pod) {
+			p.Spec.InitContainers = nil
+			p.Spec.Containers[0].Command[2] = runtimetest.ScriptStubborn
+			p.Spec.RestartPolicy = corev1.RestartPolicyNever
+		})
+		r.update(pod)
+		began := time.Now()
+		r.fake.ClearJournal()
+		r.fake.UseDisk(key("web"), runner.DiskUsage{Containers: map[string]int64{"b": 3 << 20}})
+		r.pass(time.Hour)
+		if got := times(r.fake.Journal(), runner.KillContainer, began); got != "1" {
+			t.Errorf("killed at %s", got)
+		}
+		p := r.wantPhase(corev1.PodFailed) // for ever: its policy is Never
+		if p.Status.Message != `Container b exceeded its local ephemeral storage limit "2Mi".` {
+			t.Errorf("%s", p.Status.Message)
+		}
+		r.fake.Reboot()
+		r.restart()
+		r.update(pod)
+		r.pass(time.Hour)
+		r.wantPhase(corev1.PodFailed)
+		r.fake.ClearJournal()
+		r.update(edited(pod, func(p *corev1.Pod) {
+			p.Spec.Containers[1].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("20Mi")}
+		}))
+		r.settle()
+		r.wantPhase(corev1.PodRunning)
+		if got := r.began(); got != "a b" {
+			t.Errorf("another limit started %q", got)
+		}
+	})
+}
+
+// TestWhatHasEndedIsNotEvicted as by a kubelet.
+func TestWhatHasEndedIsNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		r.update(edited(diskPod(), func(p *corev1.Pod) {
+			p.Spec.InitContainers, p.Spec.RestartPolicy = nil, corev1.RestartPolicyNever
+			p.Spec.Containers = p.Spec.Containers[:1]
+			p.Spec.Containers[0].Command[2] = runtimetest.ScriptSucceed
+		}))
+		r.pass(time.Minute)
+		r.wantPhase(corev1.PodSucceeded)
+		r.fake.UseDisk(key("web"), runner.DiskUsage{Containers: map[string]int64{"a": 3 << 20}})
+		r.pass(time.Minute)
+		r.wantPhase(corev1.PodSucceeded)
+	})
+}
+
+// bound is the pod as an API server has bound it to this node.
+func bound(pod *manifests.Pod, edit func(*corev1.Pod)) *manifests.Pod {
+	b := edited(pod, func(p *corev1.Pod) {
+		p.UID = "1c9d6a5e-0000-4000-8000-000000000001"
+		edit(p)
+	})
+	b.Origin.Source = manifests.SourceAPIServer
+	return b
+}
+
+// TestABoundPodThatWasEvictedStaysFailed: the API server knows it as Failed, and its controllers have replaced it.
+func TestABoundPodThatWasEvictedStaysFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		pod := bound(diskPod(), func(*corev1.Pod) {})
+		r.update(pod)
+		r.pass(time.Minute)
+		uid := r.wantPhase(corev1.PodRunning).UID
+		r.fake.ClearJournal()
+		r.fake.UseDisk(key("web"), runner.DiskUsage{EmptyDirs: map[string]int64{"v": 2 << 20}})
+		r.pass(time.Hour)
+		r.wantPhase(corev1.PodFailed)
+		began := r.began()
+		r.restart()
+		r.update(pod)
+		r.pass(time.Hour)
+		r.update(bound(diskPod(), func(p *corev1.Pod) { p.Spec.Containers[0].Image = "another" }))
+		r.pass(time.Hour)
+		if p := r.wantPhase(corev1.PodFailed); p.UID != uid || p.Status.Reason != "Evicted" {
+			t.Errorf("pod %s failed for %q", p.UID, p.Status.Reason)
+		}
+		if began += r.began(); began != "" {
+			t.Errorf("started %q", began)
+		}
+		if why := r.status("web").Why; strings.Contains(why, "comes back") {
+			t.Errorf("why: %s", why)
+		}
+		next := bound(diskPod(), func(p *corev1.Pod) { p.UID = "1c9d6a5e-0000-4000-8000-000000000002" })
+		r.update(next)
+		r.pass(time.Minute)
+		if p := r.wantPhase(corev1.PodRunning); p.UID != next.Object.UID {
+			t.Errorf("%s runs, not the pod that replaces it", p.UID)
+		}
+	})
+}
+
+// TestABoundPodThatHasEndedTakesNoPlace: it does not run again, whatever is edited.
+func TestABoundPodThatHasEndedTakesNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.cfg.MaxPods = 1
+		r.start()
+		job := edited(testPod("web", testContainer("a", runtimetest.ScriptSucceed)), func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
+		r.update(bound(job, func(*corev1.Pod) {}))
+		r.pass(time.Minute)
+		r.wantPhase(corev1.PodSucceeded)
+		r.update(bound(job, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "another" }), testPod("xyz", testContainer("a", runtimetest.ScriptServe)))
+		r.pass(time.Minute)
+		if s := r.status("xyz"); s.Pod.Status.Phase != corev1.PodRunning {
+			t.Errorf("the pod after it is %s: %s", s.Pod.Status.Phase, s.Why)
+		}
+	})
+}
+
+// TestABoundPodThatHasEndedIsNotRunAgain: an edit of one of a file runs it again. An API server takes no status back.
+func TestABoundPodThatHasEndedIsNotRunAgain(t *testing.T) {
+	for script, phase := range map[string]corev1.PodPhase{runtimetest.ScriptSucceed: corev1.PodSucceeded, runtimetest.ScriptFail: corev1.PodFailed} {
+		t.Run(string(phase), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				job := edited(testPod("web", testContainer("a", script)), func(p *corev1.Pod) {
+					p.Spec.RestartPolicy = corev1.RestartPolicyNever
+				})
+				edit := func(p *corev1.Pod) { p.Spec.Containers[0].Image = "another" }
+				for _, from := range []string{"file", manifests.SourceAPIServer} {
+					r := newRig(t).start()
+					pod, next := job, edited(job, edit)
+					if from == manifests.SourceAPIServer {
+						pod, next = bound(job, func(*corev1.Pod) {}), bound(job, edit)
+					}
+					r.update(pod)
+					r.pass(2 * time.Minute)
+					r.wantPhase(phase)
+					r.fake.ClearJournal()
+					r.update(next)
+					r.pass(time.Hour)
+					began := r.began()
+					r.restart()
+					r.update(next)
+					r.pass(time.Hour)
+					r.wantPhase(phase)
+					if began += r.began(); (from == "file") != (began == "a") {
+						t.Errorf("%s: started %q", from, began)
+					}
+					r.update()
+					r.pass(time.Hour)
+					r.stop()
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,40 @@
+package pool
+
+import (
+	"monopod/manifests"
+	"monopod/runner"
+)
+
+// Gate decides which pods may run. It must be quick, and not call the Pool.
+type Gate func(*manifests.Pod) runner.Rule
+
+// Gate replaces the Gate of the pool; nil: every pod may run. It never blocks.
+func (p *Pool) Gate(g Gate) {
+	p.mu.Lock()
+	p.gate = g
+	p.mu.Unlock()
+	signal(p.trigger)
+}
+
+// gateLocked asks the Gate about a pod.
+func (p *Pool) gateLocked(e *entry) runner.Rule {
+	wanted := e.wish.round == p.round
+	pod := e.report.holds
+	if wanted {
+		pod = e.wish.pod
+	}
+	r := runner.Rule{}
+	if p.gate != nil && pod != nil {
+		r = p.gate(pod)
+	}
+	if wanted && r.Wait == nil && p.barrier != nil {
+		r.Wait = p.barrier(e.wish.pod)
+	}
+	if !wanted || e.report.seen && e.report.holds != nil && !e.comesBack() || e.place != nil && r.Halt == nil {
+		r.Wait = nil
+	}
+	return r
+}
+
+// sameHalt says that nothing changes for the pod.
+func sameHalt(a, b *runner.Halt) bool { return a == b || a != nil && b != nil && *a == *b }

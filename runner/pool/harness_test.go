@@ -1,0 +1,16 @@
+package pool_test
+
+import "monopod/runner/runtimetest"
+
+// The builders of runtimetest, in short.
+var (
+	testPod       = runtimetest.NewPod
+	testContainer = runtimetest.NewContainer
+	edited        = runtimetest.Edited
+	key           = runtimetest.KeyOf
+	at            = runtimetest.At
+	running       = runtimetest.Running
+	exited        = runtimetest.Exited
+	with          = runtimetest.With
+	conditionsOf  = runtimetest.ConditionsOf
+)

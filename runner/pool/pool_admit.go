@@ -1,0 +1,202 @@
+package pool
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/manifests/podhash"
+	"monopod/runner"
+	"monopod/runner/admit"
+	"monopod/runner/plan"
+)
+
+// admitLocked has decided which pods must wait. As long as there is room for all, only those need looking at that ask for what others may
+// have: ports of the host, or another node.
+func (p *Pool) admitLocked() admit.Decision {
+	crowded := p.crowdedLocked()
+	a := admit.Input{Known: map[manifests.Key]admit.Holding{}, Listed: p.listed, Blind: !p.listed, Node: p.cfg.NodeName, Labels: p.cfg.NodeLabels, Platform: p.cfg.Platform}
+	if crowded {
+		a.MaxPods, a.Room = p.cfg.MaxPods, p.cfg.Room
+	}
+	twins := p.twinsLocked()
+	concerned := func(e *entry) bool { return e.wish.ports || e.wish.selects || twins[e.wish.pod.Object.UID] }
+	for _, pod := range p.desired.Pods {
+		if e := p.entries[pod.Key()]; e.asks() && (crowded || concerned(e)) {
+			a.Desired = append(a.Desired, e.wish.pod)
+		}
+	}
+	if len(a.Desired) == 0 {
+		return admit.Decision{}
+	}
+	for key, e := range p.entries {
+		a.Blind = a.Blind || !e.tried
+		wanted := e.wish.round == p.round
+		if crowded || e.holdsPorts || twins[e.report.uid] || wanted && concerned(e) || !wanted && !e.report.seen {
+			a.Known[key] = p.holdingLocked(e)
+		}
+	}
+	return admit.Decide(a)
+}
+
+func (p *Pool) holdingLocked(e *entry) admit.Holding {
+	h := admit.Holding{Seen: e.report.seen, UID: e.report.uid, Pod: e.report.holds, Place: e.place, Idle: e.report.idle()}
+	switch {
+	case e.wish.round == p.round:
+		h.Priority, h.Leaving = e.wish.priority, e.evict != nil || e.evicted()
+	case h.Pod != nil:
+		h.Priority, h.Leaving = manifests.PriorityOf(h.Pod), p.desired.Removable != nil && p.desired.Removable(h.Pod.Origin)
+	}
+	return h
+}
+
+// crowdedLocked says that there may not be room for all that run and all that are desired. A pod that is both counts with the more it asks for.
+func (p *Pool) crowdedLocked() bool {
+	places, sum := 0, admit.Requests{}
+	for _, e := range p.entries {
+		active, wanted := e.report.active() || e.place != nil, e.wish.round == p.round && e.asks()
+		if e.wish.round != p.round && !e.tried && p.cfg.Room != nil {
+			return true // nobody knows what it has
+		}
+		if active || wanted {
+			places++
+		}
+		if p.cfg.Room == nil {
+			continue
+		}
+		var has admit.Requests
+		if active {
+			has = e.requests
+			if e.place != nil {
+				has = admit.PodRequests(e.place)
+			}
+			sum.Add(has, nil)
+		}
+		if wanted {
+			sum.Add(e.wish.requests, has)
+		}
+	}
+	if p.cfg.MaxPods > 0 && places > p.cfg.MaxPods {
+		return true
+	}
+	for name, n := range sum {
+		if p.cfg.Room != nil && n > p.cfg.Room[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// preemptLocked orders that pods make room.
+func (p *Pool) preemptLocked(all map[manifests.Key]manifests.Key) {
+	for key, by := range all {
+		e := p.entries[key]
+		if e == nil || e.report.status.Pod == nil || e.evict != nil {
+			continue
+		}
+		p.cfg.Log.Info("pod has to make room", "pod", key.String(), "for", by.String())
+		e.evictFor = &by
+		e.evict = &plan.Eviction{
+			UID: string(e.report.status.Pod.UID), Reason: runner.ReasonPreempting, Grace: -1,
+			Message: "Preempted in order to admit critical pod " + by.String(),
+		}
+	}
+}
+
+// countermandLocked takes back the orders to make room for pods that do not wait any more: they are not wanted now, or have got room
+// elsewhere. What is carried out already goes on.
+func (p *Pool) countermandLocked(decided admit.Decision) (some bool) {
+	for key, e := range p.entries {
+		if e.evictFor == nil || e.evicted() {
+			continue
+		}
+		if _, waits := decided.Held[*e.evictFor]; !waits {
+			p.cfg.Log.Info("pod does not have to make room any more", "pod", key.String(), "for", e.evictFor.String())
+			e.evict, e.evictFor, some = nil, nil, true
+		}
+	}
+	return some
+}
+
+// Evict has a pod stopped, unless it is not the one with this uid any more. It comes back after a while, and when the barrier lets it.
+func (p *Pool) Evict(key manifests.Key, order plan.Eviction) {
+	p.mu.Lock()
+	if e := p.entries[key]; e != nil && e.evict == nil && e.report.status.Pod != nil && string(e.report.status.Pod.UID) == order.UID {
+		e.evict = &order
+	}
+	p.mu.Unlock()
+	signal(p.trigger)
+}
+
+// Barrier replaces what keeps pods from being made, and evicted ones from coming back, for a while; nil: nothing does. It must be quick,
+// and not call the Pool.
+func (p *Pool) Barrier(b func(*manifests.Pod) *runner.Held) {
+	p.mu.Lock()
+	p.barrier = b
+	p.mu.Unlock()
+	signal(p.trigger)
+}
+
+// keepPlace takes a report before it counts: one that has nothing of a pod any more that was there says that the next one is being made.
+func (e *entry) keepPlace(r report) {
+	a := &e.assignment
+	switch {
+	case r.holds != nil || a.desired == nil:
+		e.place = nil
+	case !e.report.active():
+	case a.held == nil:
+		e.place = a.desired
+	default:
+		e.place = e.report.holds
+	}
+}
+
+// findPlaceLocked takes the place of a pod that was being made anew when an agent was killed, and gives up that of one that nobody wants.
+func (p *Pool) findPlaceLocked(e *entry) {
+	left := e.report.place
+	switch {
+	case e.report.holds != nil:
+	case e.wish.round != p.round && (left == nil || p.desired.Removable != nil && p.desired.Removable(left.Origin)):
+		e.place = nil
+	case e.place == nil:
+		e.place = left
+	}
+}
+
+// active says that the pod is there, and has not ended.
+func (r *report) active() bool { return r.holds != nil && !r.idle() }
+
+// idle says that nothing of the pod runs, nor is going to by itself: it has ended.
+func (r *report) idle() bool {
+	if r.holds == nil || r.status.Pod == nil || r.status.Running {
+		return false
+	}
+	phase := r.status.Pod.Status.Phase
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// evicted says that the pod has been evicted, whether it has ended or not.
+func (e *entry) evicted() bool {
+	return e.report.holds != nil && e.report.status.Pod != nil && plan.EvictedFor(e.report.status.Pod.Status.Reason)
+}
+
+// comesBack says that the pod was evicted and is made again when that may be.
+func (e *entry) comesBack() bool {
+	held := e.report.holds
+	return e.report.idle() && plan.ReturnsAfter(e.report.status.Pod.Status.Reason, &held.Object.Spec, held.Origin)
+}
+
+// asks says that the pod, if it is desired, wants a place: it does unless a gate keeps it, or it has ended for good.
+func (e *entry) asks() bool {
+	return e.rule.Wait == nil && (!e.report.idle() || e.comesBack() || !e.sameAsHeld() && !e.final())
+}
+
+// final reports whether the pod is one that an API server has bound here, and has ended: no edit runs it again.
+func (e *entry) final() bool {
+	held, want := e.report.holds, e.wish.pod
+	return want != nil && want.Origin.Bound() && held.Object.UID == want.Object.UID
+}
+
+// sameAsHeld says that the pod is desired as it was carried out.
+func (e *entry) sameAsHeld() bool {
+	return e.wish.pod != nil && podhash.Pod(e.wish.pod.Object) == podhash.Pod(e.report.holds.Object)
+}

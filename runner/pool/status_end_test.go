@@ -1,0 +1,144 @@
+package pool_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/admit"
+	"monopod/runner/podstatus"
+	"monopod/runner/pool"
+	"monopod/runner/runtimetest"
+)
+
+// What a pod that is removed has come to is known to the end: nobody could tell an API server otherwise.
+func TestTheLastStatusOfARemovedPodHasTheEndsOfItsContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var gone []podstatus.Status
+		r.cfg.Gone = func(s podstatus.Status) { gone = append(gone, s) }
+		r.start()
+		pod := testPod("web", testContainer("a", runtimetest.ScriptServe), testContainer("b", runtimetest.ScriptServe))
+		pod.Object.UID, pod.Object.Spec.NodeName = "u1", "node"
+		r.update(pod)
+		r.update()
+		if len(gone) != 1 {
+			t.Fatalf("%d pods are gone", len(gone))
+		}
+		p := gone[0].Pod
+		if p.UID != "u1" || len(p.Spec.Containers) != 2 || p.DeletionTimestamp == nil || p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("it was %+v", p)
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			if c.State.Terminated == nil || c.ContainerID == "" || c.Ready {
+				t.Errorf("%+v", c)
+			}
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status != corev1.ConditionFalse {
+				t.Errorf("%+v", c)
+			}
+		}
+	})
+}
+
+// A pod that is made again after a removal shows nothing of the one before.
+func TestAPodThatComesAgainStartsAfresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		pod := testPod("web", testContainer("a", runtimetest.ScriptServe))
+		r.update(pod)
+		r.pool.Update(pool.Desired{Removable: func(manifests.Origin) bool { return true }})
+		r.pool.Update(pool.Desired{Pods: []*manifests.Pod{pod}, Removable: func(manifests.Origin) bool { return true }})
+		r.settle()
+		r.update()
+		r.update(pod)
+		if p := r.status("web").Pod; p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil || p.Status.ContainerStatuses[0].State.Running == nil {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+func TestReadinessGatesFollowTheConditionsThatOthersSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		pod := testPod("web", testContainer("a", runtimetest.ScriptServe))
+		pod.Object.UID = "u1"
+		pod.Object.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a/one"}, {ConditionType: "a/two"}}
+		r.update(pod)
+		since := metav1.Now()
+		given := func(one, two corev1.ConditionStatus) {
+			var all []corev1.PodCondition
+			for kind, status := range map[corev1.PodConditionType]corev1.ConditionStatus{"a/one": one, "a/two": two} {
+				if status != "" {
+					all = append(all, corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: since})
+				}
+			}
+			r.pool.Conditions(map[string][]corev1.PodCondition{"u1": all, "other": {{Type: "a/two", Status: corev1.ConditionTrue}}})
+			r.settle()
+		}
+		ready := func() corev1.PodCondition {
+			for _, c := range r.status("web").Pod.Status.Conditions {
+				if c.Type == corev1.PodReady {
+					return c
+				}
+			}
+			t.Fatal("it is not there")
+			return corev1.PodCondition{}
+		}
+		for _, step := range []struct {
+			one, two, want corev1.ConditionStatus
+			message        string
+		}{
+			{"", "", corev1.ConditionFalse, `corresponding condition of pod readiness gate "a/one" does not exist., corresponding condition of pod readiness gate "a/two" does not exist.`},
+			{corev1.ConditionTrue, "", corev1.ConditionFalse, `corresponding condition of pod readiness gate "a/two" does not exist.`},
+			{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionFalse, `the status of pod readiness gate "a/two" is not "True", but False`},
+			{corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionTrue, ""},
+			{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionFalse, `the status of pod readiness gate "a/one" is not "True", but False`},
+		} {
+			given(step.one, step.two)
+			if got := ready(); got.Status != step.want || got.Message != step.message {
+				t.Errorf("with %q and %q it is %+v", step.one, step.two, got)
+			}
+		}
+		r.pool.Conditions(nil)
+		r.settle()
+		if got := ready(); got.Status != corev1.ConditionFalse {
+			t.Errorf("without them it is %+v", got)
+		}
+	})
+}
+
+func TestWhatHoldsAPodForGood(t *testing.T) {
+	port := func(name string, number int32) *manifests.Pod {
+		c := testContainer("a", runtimetest.ScriptServe)
+		c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: number}}
+		return testPod(name, c)
+	}
+	for name, tt := range map[string]struct {
+		a    admit.Input
+		want string
+		fin  bool
+	}{
+		"a port that a pod keeps":       {admit.Input{Desired: []*manifests.Pod{port("web", 80)}, Known: holdings(port("old", 80))}, runner.ReasonHostPortConflict, true},
+		"a port of a pod that is going": {admit.Input{Desired: []*manifests.Pod{port("web", 80)}, Known: changed(holdings(port("old", 80)), "old", func(h *admit.Holding) { h.Leaving = true })}, runner.ReasonHostPortConflict, false},
+		"no room":                       {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: holdings(requesting("old", "3", "", "")), Room: room("4", "1Gi")}, "OutOfcpu", true},
+		"room that will be":             {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: changed(holdings(requesting("old", "3", "", "")), "old", func(h *admit.Holding) { h.Leaving = true }), Room: room("4", "1Gi")}, "OutOfcpu", false},
+		"what is not known yet":         {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: holdings(requesting("old", "3", "", "")), Room: room("4", "1Gi"), Blind: true}, "OutOfcpu", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.a.Listed = true
+			for _, p := range tt.a.Desired {
+				tt.a.Known[p.Key()] = admit.Holding{Seen: true}
+			}
+			got := admit.Decide(tt.a).Held[key("web")]
+			if got.Reason != tt.want || got.Final != tt.fin {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,563 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/plan"
+	"monopod/runner/podstatus"
+)
+
+// assignment is what the pool wants of a worker. It is a value: the latest one counts.
+type assignment struct {
+	// settled says that the desired set is known, and which pods there are; before, the worker looks but does not act.
+	settled bool
+	// desired is the wanted manifest, nil when nobody wants the pod.
+	desired *manifests.Pod
+	// objects are what a recorded manifest is resolved by; desired is resolved already.
+	objects *manifests.Objects
+	// held says why desired must wait.
+	held *runner.Held
+	// place is what the pod may be meanwhile, if nothing of it is there although it ran; nil: nothing.
+	place *manifests.Pod
+	// halt says why the pod must not run.
+	halt *runner.Halt
+	// evict orders that it is evicted.
+	evict *plan.Eviction
+	// graces are how long pods that nobody wants may take, by their uid.
+	graces map[string]time.Duration
+	// given are the conditions that others have set on the pod.
+	given []corev1.PodCondition
+	// removable says whether a pod that nobody wants may go.
+	removable func(manifests.Origin) bool
+	// keeps is Desired.Keeps.
+	keeps func(was, now manifests.Origin) bool
+}
+
+// worker owns one pod: it alone applies actions to it. All fields below the first group belong to its goroutine.
+//
+//	observe -> plan -> apply --+-> (again, until the plan is empty) -> wait for an event, the pool, or a time
+//	   ^___________________________________________________________________________________________|
+type worker struct {
+	key    manifests.Key
+	pool   *Pool
+	events chan struct{}             // the pod may have changed
+	assign chan struct{}             // the assignment has changed
+	ready  chan struct{}             // a preparation has ended
+	retry  atomic.Pointer[time.Time] // the back-off of failures before then is over
+	doing  doings                    // what the runtime has not answered yet
+
+	now         assignment // of this turn
+	observed    plan.Observed
+	blind       error
+	blindFor    int
+	adopted     bool
+	synced      *manifests.Pod // what SyncVolumes was last applied for
+	recorded    *manifests.Pod // what recordedPod returned last
+	manifest    *manifests.Pod // failures and preparations are about it
+	made        []creationOf   // what CreateContainer was last applied for, of each container
+	preparation map[string]*step
+	hooks       map[plan.HookKey]*step
+	probing     probing
+	warned      map[string]string
+	removing    bool
+	told        told
+	shown       *corev1.Pod // what publish last showed
+	rounds      int         // plans carried out without coming to rest
+
+	parked *parked // guarded by Pool.mu; nil: it has a goroutine, or none yet
+}
+
+// maxRounds is how many plans in a row may be needed to come to rest. More means that actions fail without
+// being held back, or succeed without an effect: then the loop slows down.
+const maxRounds = 8
+
+// observeTimeout bounds one look: a runtime that does not answer counts as one that cannot be asked.
+const observeTimeout = 30 * time.Second
+
+func newWorker(p *Pool, key manifests.Key) *worker {
+	return &worker{
+		key:         key,
+		pool:        p,
+		events:      make(chan struct{}, 1),
+		assign:      make(chan struct{}, 1),
+		ready:       make(chan struct{}, 1),
+		preparation: map[string]*step{},
+		hooks:       map[plan.HookKey]*step{},
+		warned:      map[string]string{},
+		observed: plan.Observed{
+			NewUID:   p.cfg.NewUID(),
+			Prepared: map[string]plan.Preparation{},
+			Failures: map[string]plan.Failure{},
+			Hooks:    map[plan.HookKey]plan.HookState{},
+			Killed:   map[string]time.Time{},
+			Options:  p.cfg.Options,
+			Hashes:   &plan.Hashes{},
+		},
+	}
+}
+
+// log is of this pod. Most workers have nothing to say most of the time, so nobody keeps it.
+func (w *worker) log() *slog.Logger { return w.pool.cfg.Log.With("pod", w.key.String()) }
+
+// signal wakes the receiver of a channel of size one; what it has not noticed yet counts for this as well.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// turn is the outcome of one round: look again after wait (never: 0, at once: negative), or end.
+type turn struct {
+	wait time.Duration
+	// deaf: not even an event shortens the wait.
+	deaf bool
+	end  bool
+}
+
+const (
+	never  time.Duration = 0
+	atOnce time.Duration = -1
+)
+
+// run works until ctx ends or the pod is gone and not wanted any more, or until there is nothing to do but to wait: see park.
+func (w *worker) run(ctx context.Context) {
+	if w.work(ctx) {
+		return
+	}
+	w.dropProbes()
+	w.dropHooks()
+	w.dropPreparations()
+}
+
+// work returns true when the worker is parked: it is not the caller's any more.
+func (w *worker) work(ctx context.Context) bool {
+	crashes := 0
+	select {
+	case <-w.events: // what woke a parked worker is seen by the first look
+	default:
+	}
+	for ctx.Err() == nil {
+		t, err := guarded(func() turn { return w.turn(ctx) })
+		w.tried()
+		switch {
+		case err != nil:
+			crashes++
+			t.wait = plan.Doubled(time.Second, time.Minute, crashes)
+			w.log().Error("the worker crashed and starts again", "error", err, "again", t.wait)
+			w.recordCrash(err)
+			w.pool.reportCrash(w, err)
+		case t.end:
+			if w.pool.retire(w) {
+				return false
+			}
+			continue
+		default:
+			crashes = 0
+			if w.park(ctx, t) {
+				return true
+			}
+		}
+		w.sleep(ctx, t)
+	}
+	return false
+}
+
+// guarded calls f; a panic of it becomes an error, because one pod must not take the others along.
+func guarded[T any](f func() T) (result T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return f(), nil
+}
+
+// waits is for how long the worker waits if nothing happens.
+func (w *worker) waits(t turn) time.Duration {
+	if resync := w.pool.cfg.Resync; t.wait == never || t.wait > resync {
+		return resync
+	}
+	return t.wait
+}
+
+func (w *worker) sleep(ctx context.Context, t turn) {
+	d, events := w.waits(t), w.events
+	if d < 0 {
+		return
+	}
+	if t.deaf {
+		events = nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-events:
+	case <-w.ready:
+	case <-w.assign:
+	case <-timer.C:
+	}
+}
+
+func (w *worker) turn(ctx context.Context) turn {
+	w.now = w.pool.assignment(w)
+	w.observed.Halt, w.observed.Evict, w.observed.Waits = w.now.halt, w.now.evict, w.now.held != nil
+	if !w.observe(ctx) {
+		return turn{wait: plan.Doubled(100*time.Millisecond, 5*time.Second, w.blindFor)}
+	}
+	if !w.now.settled {
+		w.publish(time.Time{})
+		return turn{wait: never}
+	}
+	w.yield()
+	var pod *manifests.Pod
+	pod, w.removing = w.choose()
+	w.observed.Grace = w.graceAsked()
+	w.refer(pod)
+	w.watchProbes(ctx, pod)
+	if pod == nil && !w.removing {
+		w.publish(time.Time{})
+		return turn{wait: never}
+	}
+	w.observed.Stale = w.stale(pod)
+	w.observed.VolumesStale = pod != nil && pod != w.synced && manifests.FollowsEdits(&pod.Object.Spec)
+	now := w.pool.cfg.Now()
+	actions, next := plan.Plan(now, pod, w.observed)
+	w.publish(next)
+	if len(actions) == 0 {
+		w.rounds = 0
+		if w.removing && next.IsZero() && w.observed.Sandbox == nil {
+			return turn{end: true}
+		}
+		return turn{wait: until(now, next)}
+	}
+	w.apply(ctx, pod, actions)
+	if w.rounds++; w.rounds > maxRounds {
+		wait := plan.Doubled(100*time.Millisecond, 5*time.Second, w.rounds-maxRounds)
+		w.log().Debug("does not come to rest", "first", actions[0].String(), "again", wait)
+		return turn{wait: wait, deaf: true}
+	}
+	return turn{wait: atOnce}
+}
+
+func until(now, next time.Time) time.Duration {
+	if next.IsZero() {
+		return never
+	}
+	return max(next.Sub(now), time.Millisecond)
+}
+
+// yield treats what is wanted as if it were not known, when the recorded manifest goes before it.
+func (w *worker) yield() {
+	if w.observed.Sandbox == nil || w.now.desired == nil {
+		return
+	}
+	was := originOf(w.observed.Sandbox)
+	if w.now.keeps(was, w.now.desired.Origin) && !w.now.removable(was) {
+		w.now.desired, w.now.held = nil, nil
+	}
+}
+
+// choose picks the manifest to follow. removing means that the pod must go; neither, that nothing may be done.
+func (w *worker) choose() (pod *manifests.Pod, removing bool) {
+	sb := w.observed.Sandbox
+	w.observed.Kept = false
+	if w.now.desired != nil && w.now.held == nil {
+		return w.now.desired, false
+	}
+	switch {
+	case w.now.desired == nil && (sb == nil && w.observed.Place == nil || w.now.removable(w.origin())):
+		return nil, true
+	case sb == nil && w.now.desired != nil && w.now.place != nil:
+		w.recorded = manifests.WithRefs(w.now.place, w.recorded, w.now.objects)
+		return w.recorded, false
+	case sb == nil || sb.Pod == nil:
+		return nil, false
+	}
+	w.observed.Kept = true
+	return w.recordedPod(), false
+}
+
+// graceAsked is how long somebody gives the pod that is removed; nil: the manifest decides.
+func (w *worker) graceAsked() *time.Duration {
+	if sb := w.observed.Sandbox; w.removing && sb != nil {
+		if d, ok := w.now.graces[sb.UID]; ok {
+			return &d
+		}
+	}
+	return nil
+}
+
+// stale finds the instances that wait to be started and were made with content that may have changed since.
+func (w *worker) stale(pod *manifests.Pod) map[string]bool {
+	var stale map[string]bool
+	for i := range w.observed.Containers {
+		c := &w.observed.Containers[i]
+		if c.State != runner.ContainerCreated || pod == nil || w.madeFor(c.Name, pod) {
+			continue
+		}
+		if spec := plan.ContainerSpec(pod, c.Name); spec != nil && manifests.ReadsOnce(spec) {
+			if stale == nil {
+				stale = map[string]bool{}
+			}
+			stale[c.ID] = true
+		}
+	}
+	return stale
+}
+
+// madeFor says that the newest instance of a container was made by this agent from this manifest and content.
+func (w *worker) madeFor(name string, pod *manifests.Pod) bool {
+	i := slices.IndexFunc(w.made, func(c creationOf) bool { return c.container == name })
+	if i < 0 {
+		return false
+	}
+	was := w.made[i].pod
+	return was == pod || manifests.SameRefs(was, pod) && w.observed.Hashes.PodHash(was) == w.observed.Hashes.PodHash(pod)
+}
+
+// creationOf is a container that was made by this agent, from a manifest and what that refers to.
+type creationOf struct {
+	container string
+	pod       *manifests.Pod
+}
+
+// makes notes what a container was made from.
+func (w *worker) makes(container string, pod *manifests.Pod) {
+	w.made = slices.DeleteFunc(w.made, func(c creationOf) bool { return c.container == container })
+	w.made = append(w.made, creationOf{container, pod})
+}
+
+// recordedPod is the manifest on the sandbox with what it refers to.
+func (w *worker) recordedPod() *manifests.Pod {
+	w.recorded = manifests.WithRefs(w.observed.Sandbox.Pod, w.recorded, w.now.objects)
+	return w.recorded
+}
+
+// origin is where the pod was written that is there, or was.
+func (w *worker) origin() manifests.Origin {
+	if w.observed.Sandbox == nil && w.observed.Place != nil {
+		return w.observed.Place.Origin
+	}
+	return originOf(w.observed.Sandbox)
+}
+
+func originOf(sb *runner.Sandbox) manifests.Origin {
+	if sb == nil || sb.Pod == nil {
+		return manifests.Origin{}
+	}
+	return sb.Pod.Origin
+}
+
+// observe reads the state of the pod. When that fails, everything stays as it was seen last.
+func (w *worker) observe(ctx context.Context) bool {
+	observeCtx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	state, err := w.pool.rt.Observe(observeCtx, w.key)
+	if ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
+		w.blind = fmt.Errorf("observe: %w", err)
+		w.blindFor++
+		w.warn("observe", w.blind)
+		w.publish(time.Time{})
+		return false
+	}
+	if w.blind != nil {
+		w.log().Info("the pod can be seen again")
+		delete(w.warned, "observe")
+	}
+	w.blind, w.blindFor = nil, 0
+	w.told.uid = ""
+	if state.Sandbox != nil {
+		w.told.uid = state.Sandbox.UID
+	}
+	w.tell(state)
+	w.observed.PodState = state
+	w.collect()
+	w.collectHooks()
+	if at := w.retry.Swap(nil); at != nil {
+		w.retryNow(*at)
+	}
+	for id := range w.observed.Killed {
+		if w.instance(id) == nil {
+			delete(w.observed.Killed, id)
+		}
+	}
+	return true
+}
+
+// retryNow ends the back-off of all failures before at, but not their memory.
+func (w *worker) retryNow(at time.Time) {
+	for key, f := range w.observed.Failures {
+		if f.At.Before(at) {
+			f.At = time.Time{}
+			w.observed.Failures[key] = f
+		}
+	}
+}
+
+// instance returns a container that was seen last; nil when there is none.
+func (w *worker) instance(id string) *runner.Container {
+	for i := range w.observed.Containers {
+		if c := &w.observed.Containers[i]; c.ID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// tell logs what happened to the pod since the last look.
+func (w *worker) tell(state runner.PodState) {
+	if state.Sandbox != nil && !w.adopted && w.observed.Sandbox == nil {
+		w.log().Info("pod adopted", "uid", state.Sandbox.UID, "containers", len(state.Containers))
+	}
+	w.adopted = true
+	before := map[string]runner.ContainerState{}
+	for i := range w.observed.Containers {
+		before[w.observed.Containers[i].ID] = w.observed.Containers[i].State
+	}
+	for i := range state.Containers {
+		c := &state.Containers[i]
+		if c.State != runner.ContainerExited || c.Exit == nil || c.Recorded || before[c.ID] == runner.ContainerExited {
+			continue
+		}
+		args := []any{"container", c.Name, "exitCode", c.Exit.ExitCode, "reason", c.Exit.Reason}
+		if !c.Exit.FinishedAt.IsZero() && !c.StartedAt.IsZero() {
+			args = append(args, "ran", c.Exit.FinishedAt.Sub(c.StartedAt).Round(time.Millisecond))
+		}
+		w.log().Info("container exited", args...)
+		if c.Exit.Reason != runner.ReasonStartError { // that is recorded when it is tried
+			w.record(c.Name, exitEvent(c.Exit, c.Leaving()))
+		}
+	}
+}
+
+// refer makes failures and preparations be about pod: those about another definition are forgotten.
+func (w *worker) refer(pod *manifests.Pod) {
+	if pod == w.manifest {
+		return
+	}
+	h := w.observed.Hashes
+	if pod == nil || w.manifest == nil || h.PodHash(pod) != h.PodHash(w.manifest) {
+		clear(w.observed.Failures)
+		clear(w.warned)
+		w.dropObsolete(pod)
+		w.rounds = 0
+	} else if pod.Refs != w.manifest.Refs {
+		// What was missing may be there now.
+		w.retryNow(w.pool.cfg.Now().Add(1))
+		w.dropObsolete(pod)
+	}
+	w.manifest = pod
+}
+
+// publish tells the pool how the pod is.
+func (w *worker) publish(next time.Time) {
+	in := podstatus.Input{
+		Now:      w.pool.cfg.Now(),
+		Key:      w.key,
+		Desired:  w.now.desired,
+		Observed: w.observed,
+		Held:     w.now.held,
+		Blind:    w.blind,
+		Removing: w.removing,
+		Next:     next,
+		Node:     w.pool.node(),
+		Given:    w.now.given,
+	}
+	r := report{status: podstatus.Of(in), seen: w.adopted}
+	if w.removing {
+		r.status.Pod = podstatus.WithEnds(w.shown, r.status.Pod)
+	}
+	w.shown = r.status.Pod
+	w.recordLook(r.status.Pod)
+	r.status.Looked = w.adopted
+	if sb := w.observed.Sandbox; sb != nil {
+		r.holds, r.uid = sb.Pod, types.UID(sb.UID)
+	} else {
+		r.place = w.observed.Place
+	}
+	w.pool.report(w, r)
+}
+
+// warn logs a failure once for each text.
+func (w *worker) warn(key string, err error, args ...any) {
+	args = append(args, "error", err)
+	if w.warned[key] == err.Error() {
+		w.log().Debug("still failing", args...)
+		return
+	}
+	w.warned[key] = err.Error()
+	w.log().Warn("failing", args...)
+}
+
+// fail books a failed action.
+func (w *worker) fail(a runner.Action, err error) {
+	f := plan.Failure{Reason: failureReason(a, err), Message: err.Error(), Count: 1, At: w.pool.cfg.Now()}
+	if p, ok := errors.AsType[*runner.ProfileError](err); ok {
+		f.Profile = p.Profile
+	}
+	key := plan.FailureKey(a)
+	if f.Reason == runner.ReasonCreatePodSandboxError || f.Reason == runner.ReasonHostPortConflict {
+		key = plan.ManifestKey(a.Manifest, "")
+	}
+	if last, ok := w.observed.Failures[key]; ok && last.IsImage() == f.IsImage() {
+		f.Count = last.Count + 1
+	}
+	w.observed.Failures[key] = f
+	args := []any{"action", string(a.Kind), "reason", f.Reason, "again", f.Due().Sub(f.At)}
+	if a.Container != "" {
+		args = append(args, "container", a.Container)
+	}
+	w.warn(key, err, args...)
+	w.recordFailed(a, f.Reason, err)
+}
+
+// failureReason is the waiting reason of an error.
+func failureReason(a runner.Action, err error) string {
+	if se, ok := errors.AsType[*runner.StepError](err); ok && se.Reason != "" {
+		return se.Reason
+	}
+	switch a.Kind {
+	case runner.EnsureImage:
+		return runner.ReasonErrImagePull
+	case runner.StartContainer:
+		return runner.ReasonRunContainerError
+	case runner.CheckPod:
+		return runner.ReasonCreateContainerConfigError
+	case runner.SyncVolumes:
+		return runner.ReasonFailedMount
+	case runner.CreateSandbox, runner.ReviveSandbox, runner.SetupNetwork:
+		return runner.ReasonCreatePodSandboxError
+	case runner.UpdateResources:
+		return runner.ReasonResizeError
+	}
+	return runner.ReasonCreateContainerError
+}
+
+// succeed forgets the failures that a successful action proves to be over. That a container could be created
+// proves nothing yet: only its start does.
+func (w *worker) succeed(a runner.Action) {
+	key := plan.FailureKey(a)
+	f, failed := w.observed.Failures[key]
+	if !failed || a.Kind == runner.CreateContainer || a.Kind == runner.EnsureImage && !f.IsImage() {
+		return
+	}
+	delete(w.observed.Failures, key)
+	delete(w.warned, key)
+}

@@ -1,0 +1,390 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/plan"
+)
+
+const (
+	// detachAfter is how long EnsureImage and CheckPod are waited for before the loop goes on without them: long
+	// enough to find an image that is there, on a busy machine as well.
+	detachAfter = 100 * time.Millisecond
+	// actionTimeout is a safety net under actions that must not be cancelled.
+	actionTimeout = 2 * time.Minute
+	// shutdownGrace is what is left to an action when the agent stops.
+	shutdownGrace = 10 * time.Second
+)
+
+// outcome of one action.
+type outcome int
+
+const (
+	applied outcome = iota
+	failed
+	detached // goes on in the background
+	dropped  // not applied, or not to its end: the agent stops, or there is something newer to do
+)
+
+// replacesLater says that the sandbox is to be given up further on, which must not happen unless all went well.
+func replacesLater(rest []runner.Action) bool {
+	return slices.ContainsFunc(rest, func(a runner.Action) bool { return a.Kind == runner.RemoveSandbox })
+}
+
+// reassigned says that the pool has something newer than what is being carried out.
+func (w *worker) reassigned() bool { return len(w.assign) > 0 }
+
+// followed is the manifest that an action follows.
+func (w *worker) followed(pod *manifests.Pod, a runner.Action) *manifests.Pod {
+	if a.Manifest == runner.RecordedManifest && w.observed.Sandbox != nil && w.observed.Sandbox.Pod != nil {
+		return w.recordedPod()
+	}
+	return pod
+}
+
+// do applies an action. meanwhile has something as soon as there is more to do than to wait for an image.
+func (w *worker) do(ctx context.Context, pod *manifests.Pod, a runner.Action, meanwhile chan creation) outcome {
+	switch a.Kind {
+	case runner.EnsureImage, runner.CheckPod:
+		return w.prepare(ctx, pod, a, meanwhile)
+	case runner.RunHook:
+		w.runHook(ctx, a)
+		return applied
+	case runner.StopContainer:
+		w.endHooks(a.ContainerID)
+	}
+	return w.book(ctx, pod, a, w.act(ctx, pod, a))
+}
+
+// act has the runtime apply an action.
+func (w *worker) act(ctx context.Context, pod *manifests.Pod, a runner.Action) error {
+	ctx, cancel := outlive(ctx)
+	defer cancel()
+	ctx, end := w.doing.begin(ctx, a, w.pool.cfg.Now)
+	defer end()
+	return w.pool.rt.Apply(ctx, w.key, pod, a)
+}
+
+// book notes how an action went.
+func (w *worker) book(ctx context.Context, pod *manifests.Pod, a runner.Action, err error) outcome {
+	w.consume(a)
+	if err != nil {
+		if ctx.Err() != nil {
+			return dropped
+		}
+		if se, ok := errors.AsType[*runner.StepError](err); ok && se.Reason == runner.ReasonStartError {
+			w.log().Warn("container could not be started", "container", a.Container, "reason", a.Reason, "err", err)
+			w.record(a.Container, failureEvent(a, se.Reason, "", err))
+			return failed // an exit, which the next look at the pod finds
+		}
+		w.fail(a, fmt.Errorf("%s: %w", verb(a.Kind), err))
+		return failed
+	}
+	w.succeed(a)
+	w.logApplied(a)
+	w.recordApplied(a)
+	switch a.Kind {
+	case runner.KillContainer:
+		w.observed.Killed[a.ContainerID] = w.pool.cfg.Now()
+	case runner.SyncVolumes:
+		w.synced = pod
+	case runner.CreateContainer:
+		w.makes(a.Container, pod)
+	case runner.CreateSandbox:
+		w.observed.NewUID = w.pool.cfg.NewUID()
+	}
+	return applied
+}
+
+// outlive returns a context for an action that must not be torn apart: it does not end with ctx at once.
+func outlive(ctx context.Context) (context.Context, func()) {
+	c, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(shutdownGrace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-c.Done():
+		}
+	})
+	return c, func() { stop(); cancel() }
+}
+
+// slot is a place among the pods that start at the same time; the zero slot holds none.
+type slot struct {
+	from   *turns
+	ticket *ticket
+}
+
+func (s *slot) release() {
+	if s.from != nil {
+		s.ticket.release()
+		s.from, s.ticket = nil, nil
+	}
+}
+
+// acquire takes a slot before the first action that needs one. It is kept until the plan ends, so that pods
+// which have begun come up before others begin. Removing is bounded apart from starting, and signals are not
+// bounded at all: neither may wait for a pod that waits for its network.
+func (w *worker) acquire(ctx context.Context, s *slot, kind runner.ActionKind) bool {
+	var from *turns
+	switch kind {
+	case runner.CreateSandbox, runner.ReviveSandbox, runner.SetupNetwork, runner.CreateContainer, runner.StartContainer:
+		from = w.pool.starts
+	case runner.FinishContainer, runner.RemoveContainer, runner.RemoveSandbox:
+		from = w.pool.stops
+	default:
+		return true
+	}
+	if s.from != nil {
+		if s.from == from || from == w.pool.stops {
+			return true
+		}
+		s.release()
+	}
+	ticket := from.ask(w.priority())
+	w.tried()
+	select {
+	case <-ticket.granted:
+		s.from, s.ticket = from, ticket
+		return true
+	default:
+	}
+	select {
+	case <-ticket.granted:
+		s.from, s.ticket = from, ticket
+		return true
+	case <-ctx.Done():
+	case <-w.assign:
+		signal(w.assign)
+	}
+	ticket.release()
+	return false
+}
+
+// tried tells the pool once that the pod has been looked at since it is known what is desired.
+func (w *worker) tried() {
+	if w.now.settled && !w.told.tried {
+		w.told.tried = true
+		w.pool.tried(w)
+	}
+}
+
+// priority is that of the pod as it is wanted.
+func (w *worker) priority() int32 {
+	if w.now.desired == nil {
+		return 0
+	}
+	return manifests.PriorityOf(w.now.desired).Value
+}
+
+// step is an action that is under way in the background, or over: an EnsureImage, a CheckPod or a hook. Its goroutine
+// writes err, then closes over.
+type step struct {
+	action runner.Action
+	cancel context.CancelFunc
+	over   chan struct{}
+	err    error
+	// stopped says that it was cancelled rather than failed.
+	stopped bool
+}
+
+// background begins an action that may take Action.Timeout; do carries it out.
+func (w *worker) background(ctx context.Context, a runner.Action, do func(context.Context) error) *step {
+	ctx, cancel := withTimeout(ctx, a.Timeout)
+	s := &step{action: a, cancel: cancel, over: make(chan struct{})}
+	w.pool.group.Go(func() {
+		defer signal(w.ready) // after over is closed: who is woken looks at that
+		defer close(s.over)
+		s.err = contained(func() error { return do(ctx) })
+		s.stopped = errors.Is(ctx.Err(), context.Canceled)
+	})
+	return s
+}
+
+// withTimeout is context.WithTimeout for which 0 means none.
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d > 0 {
+		return context.WithTimeout(ctx, d)
+	}
+	return context.WithCancel(ctx)
+}
+
+// contained turns a panic of f into an error.
+func contained(f func() error) error {
+	err, crash := guarded(f)
+	return errors.Join(err, crash)
+}
+
+// prepare runs a slow step in a goroutine and waits a little for it, unless there is something to do meanwhile.
+func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a runner.Action, meanwhile chan creation) outcome {
+	p := w.background(w.imageProgress(ctx, a), a, func(ctx context.Context) error { return w.pool.rt.Apply(ctx, w.key, pod, a) })
+	w.preparation[a.Container] = p
+	w.observed.Prepared[a.Container] = plan.PreparationRunning
+	timer := time.NewTimer(detachAfter)
+	defer timer.Stop()
+	select {
+	case <-p.over:
+		select {
+		case <-w.ready: // nobody needs to be woken; what else has ended is noticed at the next turn
+		default:
+		}
+		return w.settlePreparation(p)
+	case <-timer.C:
+		w.log().Debug("goes on in the background", "action", a.String())
+		return detached
+	case c := <-meanwhile:
+		meanwhile <- c
+		w.log().Debug("goes on in the background, there is more to do", "action", a.String())
+		return detached
+	case <-w.assign:
+		signal(w.assign)
+	case <-ctx.Done():
+	}
+	return dropped
+}
+
+// settlePreparation books the result of a preparation that is over.
+func (w *worker) settlePreparation(p *step) outcome {
+	p.cancel()
+	if p.err == nil {
+		w.observed.Prepared[p.action.Container] = plan.PreparationDone
+		w.succeed(p.action)
+		return applied
+	}
+	w.forget(p.action.Container)
+	if p.stopped {
+		return dropped
+	}
+	w.fail(p.action, fmt.Errorf("%s: %w", verb(p.action.Kind), p.err))
+	return failed
+}
+
+// collect books the preparations that have ended in the background.
+func (w *worker) collect() {
+	for name, p := range w.preparation {
+		select {
+		case <-p.over:
+			if w.observed.Prepared[name] == plan.PreparationRunning {
+				w.settlePreparation(p)
+			}
+		default:
+		}
+	}
+}
+
+// forget ends a preparation, or uses it up.
+func (w *worker) forget(name string) {
+	if p, ok := w.preparation[name]; ok {
+		p.cancel()
+		delete(w.preparation, name)
+		delete(w.observed.Prepared, name)
+	}
+}
+
+// consume uses up the preparations that an action was prepared by: the next one asks again.
+func (w *worker) consume(a runner.Action) {
+	switch {
+	case a.Manifest != runner.DesiredManifest:
+	case a.Kind == runner.CreateContainer:
+		w.forget(a.Container)
+	case a.Kind == runner.CreateSandbox:
+		w.forget("")
+	}
+}
+
+// dropObsolete cancels preparations that a new manifest has no use for.
+func (w *worker) dropObsolete(pod *manifests.Pod) {
+	w.forget("")
+	for name := range w.preparation {
+		if pod == nil || w.manifest == nil || !sameImage(pod, w.manifest, name) {
+			w.forget(name)
+		}
+	}
+}
+
+func (w *worker) dropPreparations() {
+	for name := range w.preparation {
+		w.forget(name)
+	}
+}
+
+// sameImage says that both manifests want the same image for a container, got in the same way.
+func sameImage(a, b *manifests.Pod, name string) bool {
+	x, y := plan.ContainerSpec(a, name), plan.ContainerSpec(b, name)
+	return x != nil && y != nil && x.Image == y.Image && x.ImagePullPolicy == y.ImagePullPolicy && manifests.SameImages(a, b)
+}
+
+// logApplied logs an action: transitions for everyone, the steps between for those who look closely.
+func (w *worker) logApplied(a runner.Action) {
+	args := make([]any, 0, 6)
+	if a.Container != "" {
+		args = append(args, "container", a.Container)
+	}
+	if a.Reason != "" {
+		args = append(args, "reason", a.Reason)
+	}
+	switch a.Kind {
+	case runner.CreateSandbox:
+		w.log().Info("pod created", append(args, "uid", a.UID)...)
+	case runner.FailPod:
+		w.log().Warn("pod has failed", args...)
+	case runner.ReviveSandbox:
+		w.log().Info("pod set up again", args...)
+	case runner.RecordPod:
+		w.log().Info("manifest recorded", args...)
+	case runner.UpdateResources:
+		w.log().Info("resources updated", args...)
+	case runner.StartContainer:
+		w.log().Info("container started", args...)
+	case runner.RecordHealth:
+		w.log().Info("container is "+a.Health.String(), "container", a.Container)
+	case runner.MarkStopping:
+		w.log().Info("container is going to be stopped", args...)
+	case runner.StopContainer:
+		w.log().Info("container told to stop", args...)
+	case runner.KillContainer:
+		w.log().Info("container killed", args...)
+	case runner.RemoveSandbox:
+		w.log().Info("pod taken down", args...)
+	default:
+		w.log().Debug(verb(a.Kind), args...)
+	}
+}
+
+// verb is the action in words, as in "create container: <error>".
+func verb(k runner.ActionKind) string {
+	switch k {
+	case runner.ReviveSandbox:
+		return "set up sandbox again"
+	case runner.SetupNetwork:
+		return "set up network"
+	case runner.RecordPod:
+		return "record manifest"
+	case runner.EnsureImage:
+		return "get image"
+	case runner.MarkStopping:
+		return "mark container as stopping"
+	case runner.MarkStarted:
+		return "mark container as started"
+	case runner.FailPod:
+		return "record that the pod has failed"
+	}
+	var words strings.Builder
+	for i, r := range string(k) {
+		if unicode.IsUpper(r) && i > 0 {
+			words.WriteByte(' ')
+		}
+		words.WriteRune(unicode.ToLower(r))
+	}
+	return words.String()
+}

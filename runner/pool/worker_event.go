@@ -1,0 +1,171 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/admit"
+	"monopod/runner/plan"
+	"monopod/runner/probe"
+)
+
+// told is what the worker has recorded already and must not record at each look.
+type told struct {
+	// tried says that the pool knows that the pod has been looked at.
+	tried bool
+	// uid is that of the sandbox that was created last.
+	uid string
+	// killing has the ids of the instances that were told to stop.
+	killing map[string]bool
+	// backOff is, by container, the id of the instance whose successor waits.
+	backOff map[string]string
+	// held is why the pod waits for others.
+	held string
+}
+
+// ref refers to the pod, or with a name to one of its containers.
+func (w *worker) ref(container string) corev1.ObjectReference {
+	r := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.key.Namespace, Name: w.key.Name, UID: types.UID(w.uid())}
+	pod := w.manifest
+	if sb := w.observed.Sandbox; pod == nil && sb != nil {
+		pod = sb.Pod
+	}
+	if container != "" {
+		r.FieldPath = fieldPath(pod, container)
+	}
+	return r
+}
+
+// uid is that of the sandbox, or else the one that the next will have.
+func (w *worker) uid() string {
+	switch {
+	case w.told.uid != "":
+		return w.told.uid
+	case w.now.desired != nil && w.now.desired.Object.UID != "":
+		return string(w.now.desired.Object.UID)
+	}
+	return w.observed.NewUID
+}
+
+// fieldPath is how an event names a container.
+func fieldPath(pod *manifests.Pod, container string) string {
+	if pod != nil && plan.RoleIn(&pod.Object.Spec, container) != plan.Regular {
+		return "spec.initContainers{" + container + "}"
+	}
+	return "spec.containers{" + container + "}"
+}
+
+func (w *worker) record(container string, o occurrence) {
+	w.pool.cfg.Events.Event(w.ref(container), o.kind, o.reason, o.message)
+}
+
+// recordApplied records what an action has done. An instance is told to stop once, however many actions that takes.
+func (w *worker) recordApplied(a runner.Action) {
+	if a.Kind == runner.CreateSandbox {
+		w.told.uid = a.UID
+	}
+	o, ok := appliedEvent(a, w.removing)
+	if a.Kind == runner.MarkStopping || a.Kind == runner.StopContainer {
+		ok = ok && !w.told.killing[a.ContainerID]
+		if w.told.killing == nil {
+			w.told.killing = map[string]bool{}
+		}
+		w.told.killing[a.ContainerID] = true
+	}
+	if ok {
+		w.record(a.Container, o)
+	}
+}
+
+// recordFailed records an action that failed with a waiting reason. err says which action, and then why.
+func (w *worker) recordFailed(a runner.Action, reason string, err error) {
+	image := ""
+	if w.manifest != nil {
+		if spec := plan.ContainerSpec(w.manifest, a.Container); spec != nil {
+			image = spec.Image
+		}
+	}
+	if cause := errors.Unwrap(err); cause != nil {
+		err = cause
+	}
+	w.record(a.Container, failureEvent(a, reason, image, err))
+	if reason == runner.ReasonErrImagePull {
+		w.record(a.Container, normal(EventBackOff, "Back-off pulling image %q", image))
+	}
+}
+
+// recordLook records what the pod shows that no action of this worker has done: processes that have ended are
+// recorded where they are logged, see tell.
+func (w *worker) recordLook(status *corev1.Pod) {
+	for id := range w.told.killing {
+		if w.instance(id) == nil {
+			delete(w.told.killing, id)
+		}
+	}
+	if h := w.now.held; h == nil {
+		w.told.held = ""
+	} else if h.Reason != admit.ReasonStarting && h.Message != w.told.held {
+		w.told.held = h.Message
+		w.record("", warning(h.Reason, "%s", h.Message))
+	}
+	for _, list := range [][]corev1.ContainerStatus{status.Status.InitContainerStatuses, status.Status.ContainerStatuses} {
+		for i := range list {
+			w.recordBackOff(&list[i])
+		}
+	}
+}
+
+// recordBackOff records, once for each instance that has ended, that its successor has to wait.
+func (w *worker) recordBackOff(c *corev1.ContainerStatus) {
+	if c.State.Waiting == nil || c.State.Waiting.Reason != runner.ReasonCrashLoopBackOff || w.told.backOff[c.Name] == c.ContainerID {
+		return
+	}
+	if w.told.backOff == nil {
+		w.told.backOff = map[string]string{}
+	}
+	w.told.backOff[c.Name] = c.ContainerID
+	w.record(c.Name, warning(EventBackOff, "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, w.key.Name, w.key.Namespace, w.uid()))
+}
+
+// recordHook records a hook that has failed.
+func (w *worker) recordHook(container string, kind runner.HookKind, err error) {
+	if kind == runner.PreStopHook {
+		w.record(container, warning(EventFailedPreStopHook, "PreStopHook failed: %v", err))
+		return
+	}
+	w.record(container, warning(EventFailedPostStartHook, "PostStartHook failed: %v", err))
+}
+
+// imageProgress returns the context of a preparation; what it tells of images is recorded, also when this worker is
+// about something else by then.
+func (w *worker) imageProgress(ctx context.Context, a runner.Action) context.Context {
+	if _, nobody := w.pool.cfg.Events.(noRecorder); nobody || a.Kind != runner.EnsureImage {
+		return ctx
+	}
+	ref := w.ref(a.Container)
+	return runner.WithImageProgress(ctx, func(p runner.ImageProgress) {
+		o := progressEvent(p)
+		w.pool.cfg.Events.Event(ref, o.kind, o.reason, o.message)
+	})
+}
+
+// probeRecorder returns what records the attempts of a container's probes that do not succeed.
+func (w *worker) probeRecorder(container string) func(probe.Kind, probe.Outcome) {
+	ref := w.ref(container)
+	return func(kind probe.Kind, outcome probe.Outcome) {
+		o := probeEvent(kind, outcome)
+		w.pool.cfg.Events.Event(ref, o.kind, o.reason, o.message)
+	}
+}
+
+// recordCrash records that the worker itself has failed.
+func (w *worker) recordCrash(err error) {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	w.record("", warning(EventFailedSync, "internal error: %s", line))
+}

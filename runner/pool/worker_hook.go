@@ -1,0 +1,96 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+
+	"monopod/runner"
+	"monopod/runner/hook"
+	"monopod/runner/plan"
+)
+
+// hookOutput is how much of the output of a hook's command is kept, for the log when it fails.
+const hookOutput = 1024
+
+// runHook begins a hook in the background.
+func (w *worker) runHook(ctx context.Context, a runner.Action) {
+	key := plan.HookKey{ContainerID: a.ContainerID, Hook: a.Hook}
+	if _, begun := w.hooks[key]; begun {
+		return
+	}
+	w.log().Debug("hook begins", "container", a.Container, "hook", string(a.Hook), "what", a.Handler.String())
+	w.hooks[key] = w.background(ctx, a, func(ctx context.Context) error { return w.hookError(ctx, a) })
+	w.observed.Hooks[key] = plan.HookRunning
+}
+
+// hookError runs a hook and returns why it failed.
+func (w *worker) hookError(ctx context.Context, a runner.Action) error {
+	if a.Handler.Err != nil {
+		return a.Handler.Err
+	}
+	return hook.Run(ctx, a.Handler.Hook, func(ctx context.Context, command []string) (int, string, error) {
+		r, err := w.pool.rt.Exec(ctx, w.key, runner.ExecRequest{
+			ContainerID: a.ContainerID, Command: command, Timeout: a.Timeout, Limit: hookOutput,
+		})
+		return r.ExitCode, string(r.Output), err
+	})
+}
+
+// collectHooks books the hooks that have ended, and forgets those of containers that are gone.
+func (w *worker) collectHooks() {
+	for key, h := range w.hooks {
+		c := w.instance(key.ContainerID)
+		running := c != nil && c.State == runner.ContainerRunning
+		if !running {
+			h.cancel()
+		}
+		select {
+		case <-h.over:
+		default:
+			continue
+		}
+		switch {
+		case c == nil:
+			delete(w.hooks, key)
+			delete(w.observed.Hooks, key)
+		case w.observed.Hooks[key] == plan.HookRunning:
+			w.bookHook(key, h, running)
+		}
+	}
+}
+
+func (w *worker) bookHook(key plan.HookKey, h *step, running bool) {
+	h.cancel()
+	w.observed.Hooks[key] = plan.HookDone
+	if h.err == nil {
+		w.log().Debug("hook succeeded", "container", h.action.Container, "hook", string(key.Hook))
+		return
+	}
+	w.observed.Hooks[key] = plan.HookFailed
+	if !running {
+		return // that it has not outlived its container is no failure of its own
+	}
+	err := fmt.Errorf("%s hook: %s: %w", key.Hook, h.action.Handler, h.err)
+	w.log().Warn("hook failed", "container", h.action.Container, "hook", string(key.Hook), "error", err)
+	w.recordHook(h.action.Container, key.Hook, h.err)
+	if key.Hook == runner.PostStartHook {
+		w.observed.Failures[h.action.Container] = plan.Failure{
+			Reason: runner.ReasonPostStartHookError, Message: err.Error(), Count: 1, At: w.pool.cfg.Now(),
+		}
+	}
+}
+
+// endHooks cancels the hooks of a container that gets its signal: their time is over.
+func (w *worker) endHooks(id string) {
+	for key, h := range w.hooks {
+		if key.ContainerID == id {
+			h.cancel()
+		}
+	}
+}
+
+func (w *worker) dropHooks() {
+	for _, h := range w.hooks {
+		h.cancel()
+	}
+}

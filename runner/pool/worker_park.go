@@ -1,0 +1,88 @@
+package pool
+
+import (
+	"context"
+	"time"
+
+	"monopod/runner/plan"
+)
+
+// parkFor is the shortest wait for which a worker gives its goroutine back.
+const parkFor = time.Second
+
+// parked is a worker without a goroutine: one that has nothing to do but to wait. A goroutine that waits keeps the stack that
+// it once needed, which of many pods is more than all that is known of them.
+type parked struct {
+	timer  *time.Timer
+	resume func()
+}
+
+// park says that the worker needs no goroutine until it is woken or t is over: the caller must return and not touch it any more. Pods
+// of which something goes on in the background are not parked.
+func (w *worker) park(ctx context.Context, t turn) bool {
+	d := w.waits(t)
+	if d < parkFor || t.deaf || len(w.preparation)+len(w.hooks) > 0 || w.probing.busy() {
+		return false
+	}
+	w.tidy()
+	p := w.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || len(w.events)+len(w.assign)+len(w.ready) > 0 {
+		return false
+	}
+	w.parked = &parked{
+		resume: func() { w.run(ctx) },
+		timer: time.AfterFunc(d, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.resumeLocked(w)
+		}),
+	}
+	return true
+}
+
+// tidy gives up what only a pod that changes needs.
+func (w *worker) tidy() {
+	w.preparation = map[string]*step{}
+	if len(w.observed.Prepared) == 0 {
+		w.observed.Prepared = map[string]plan.Preparation{}
+	}
+}
+
+// busy says that there are probes.
+func (p *probing) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.watches) > 0
+}
+
+// wakeLocked tells a worker something, by one of its channels.
+func (p *Pool) wakeLocked(w *worker, what chan struct{}) {
+	signal(what)
+	p.resumeLocked(w)
+}
+
+// resumeLocked gives a parked worker a goroutine.
+func (p *Pool) resumeLocked(w *worker) {
+	if w.parked == nil || p.ended {
+		return
+	}
+	w.parked.timer.Stop()
+	resume := w.parked.resume
+	w.parked = nil
+	p.group.Go(resume)
+}
+
+// end waits for all goroutines; those that are parked stay so.
+func (p *Pool) end() {
+	p.mu.Lock()
+	p.ended = true
+	for _, e := range p.entries {
+		if e.worker.parked != nil {
+			e.worker.parked.timer.Stop()
+		}
+	}
+	p.mu.Unlock()
+	p.group.Wait()
+}

@@ -1,0 +1,211 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/plan"
+	"monopod/runner/podstatus"
+	"monopod/runner/probe"
+)
+
+// probing is the probes of the pod's containers that run, by container id. The worker starts and stops them; they
+// are read by whoever wants to know the pod's status.
+type probing struct {
+	// looked says that the worker has been here before: what runs at the first time was started by another agent.
+	looked bool
+	// address is the pod's own, empty when it has none; asked for by goroutines of the probes.
+	address atomic.Pointer[string]
+
+	mu      sync.Mutex
+	watches map[string]*probeWatch // guarded by mu
+}
+
+// probeWatch is the probes of one instance, and the definition that they follow.
+type probeWatch struct {
+	*probe.Watch
+	spec *corev1.Container
+}
+
+// watchProbes makes the probes follow what was observed and what is wanted, and collects what they say.
+func (w *worker) watchProbes(ctx context.Context, pod *manifests.Pod) {
+	found := !w.probing.looked
+	w.probing.looked = true
+	w.observed.Probes = nil
+	running := map[string]*corev1.Container{}
+	for i := range w.observed.Containers {
+		c := &w.observed.Containers[i]
+		if spec := w.probedAs(pod, c); spec != nil {
+			running[c.ID] = spec
+			w.watchContainer(ctx, c, spec, found)
+		}
+	}
+	w.probing.mu.Lock()
+	defer w.probing.mu.Unlock()
+	for id, watch := range w.probing.watches {
+		if running[id] == nil {
+			watch.Stop()
+			delete(w.probing.watches, id)
+			continue
+		}
+		if w.observed.Probes == nil {
+			w.observed.Probes = map[string]probe.Health{}
+		}
+		w.observed.Probes[id] = watch.Health()
+	}
+}
+
+// probedAs returns the definition of a container that is to be probed: the one it was made from, and of two that do
+// not differ in that, the wanted one.
+func (w *worker) probedAs(pod *manifests.Pod, c *runner.Container) *corev1.Container {
+	if c.State != runner.ContainerRunning {
+		return nil
+	}
+	candidates := []*manifests.Pod{pod, nil}
+	if sb := w.observed.Sandbox; sb != nil {
+		candidates[1] = sb.Pod
+	}
+	for _, p := range candidates {
+		if p == nil {
+			continue
+		}
+		spec := plan.ContainerSpec(p, c.Name)
+		if spec != nil && w.observed.Hashes.Made(p, c) {
+			if probe.Has(spec) {
+				return spec
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// watchContainer starts the probes of an instance, unless they are asked already as they are wanted.
+func (w *worker) watchContainer(ctx context.Context, c *runner.Container, spec *corev1.Container, found bool) {
+	w.probing.mu.Lock()
+	old := w.probing.watches[c.ID]
+	w.probing.mu.Unlock()
+	var known *probe.Known
+	switch {
+	case old != nil && sameProbes(old.spec, spec):
+		return
+	case old != nil:
+		h := old.Health()
+		known = &probe.Known{Started: h.Started, Ready: h.Ready}
+		old.Stop()
+	case found:
+		known = &probe.Known{Started: c.Health.Started || spec.StartupProbe == nil, Ready: c.Health.Ready}
+	}
+	address := w.podAddress()
+	w.probing.address.Store(&address)
+	watch := probe.Start(ctx, probe.Options{
+		Target:    probe.Target{Container: spec, Host: w.probeHost, Exec: w.probeExec(c.ID)},
+		StartedAt: c.StartedAt,
+		Known:     known,
+		Changed:   func() { signal(w.ready) },
+		Report:    w.probeReport(c.Name),
+		Group:     &w.pool.group,
+	})
+	w.probing.mu.Lock()
+	defer w.probing.mu.Unlock()
+	if w.probing.watches == nil {
+		w.probing.watches = map[string]*probeWatch{}
+	}
+	w.probing.watches[c.ID] = &probeWatch{Watch: watch, spec: spec}
+}
+
+func sameProbes(a, b *corev1.Container) bool {
+	return a == b || equality.Semantic.DeepEqual(a.StartupProbe, b.StartupProbe) &&
+		equality.Semantic.DeepEqual(a.LivenessProbe, b.LivenessProbe) &&
+		equality.Semantic.DeepEqual(a.ReadinessProbe, b.ReadinessProbe) &&
+		equality.Semantic.DeepEqual(a.Ports, b.Ports)
+}
+
+// podAddress is the pod's own address; empty when it has none, as on the host's network.
+func (w *worker) podAddress() string {
+	if sb := w.observed.Sandbox; sb != nil && len(sb.IPs) > 0 {
+		return sb.IPs[0]
+	}
+	return ""
+}
+
+// probeHost is the address of now. A pod on the host's network has the node's, which may change; without one it is
+// looked for on the loopback interface.
+func (w *worker) probeHost() string {
+	if a := w.probing.address.Load(); a != nil && *a != "" {
+		return *a
+	}
+	if ips := w.pool.cfg.NodeIPs(); len(ips) > 0 {
+		return ips[0]
+	}
+	return ""
+}
+
+func (w *worker) probeExec(id string) probe.Exec {
+	return func(ctx context.Context, command []string, timeout time.Duration, limit int) (int, []byte, error) {
+		r, err := w.pool.rt.Exec(ctx, w.key, runner.ExecRequest{ContainerID: id, Command: command, Timeout: timeout, Limit: limit})
+		if errors.Is(err, runner.ErrExecTimeout) {
+			err = fmt.Errorf("%w: %w", probe.ErrTimeout, err)
+		}
+		return r.ExitCode, r.Output, err
+	}
+}
+
+// probeReport logs what probes say, once for each text, and records it.
+func (w *worker) probeReport(container string) func(probe.Kind, probe.Outcome) {
+	record := w.probeRecorder(container)
+	var mu sync.Mutex
+	last := map[probe.Kind]string{}
+	return func(kind probe.Kind, o probe.Outcome) {
+		record(kind, o)
+		mu.Lock()
+		known := last[kind] == o.Output
+		last[kind] = o.Output
+		mu.Unlock()
+		log := w.log().Warn
+		if known {
+			log = w.log().Debug
+		}
+		args := []any{"container", container, "probe", string(kind), "output", o.Output}
+		switch o.Result {
+		case probe.Errored:
+			log("probe errored and resulted in unknown state", args...)
+		case probe.Warning:
+			log("probe warning", args...)
+		default:
+			log("probe failed", args...)
+		}
+	}
+}
+
+// probeStatuses returns what is known of the probes now.
+func (w *worker) probeStatuses() []podstatus.Probe {
+	w.probing.mu.Lock()
+	defer w.probing.mu.Unlock()
+	var all []podstatus.Probe
+	for _, watch := range w.probing.watches {
+		for _, s := range watch.Statuses() {
+			all = append(all, podstatus.Probe{Container: watch.spec.Name, Status: s})
+		}
+	}
+	return all
+}
+
+// dropProbes ends all of them.
+func (w *worker) dropProbes() {
+	w.probing.mu.Lock()
+	defer w.probing.mu.Unlock()
+	for id, watch := range w.probing.watches {
+		watch.Stop()
+		delete(w.probing.watches, id)
+	}
+}
