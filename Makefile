@@ -187,19 +187,19 @@ $(BIN)/tools/golangci-lint: .ci/modules/lint.mod
 
 ## generate: golden files and documents that are made from code
 generate:
-	$(GO) test ./cmd/monopod ./e2e ./internal/config ./internal/daemon ./internal/trial ./manifests/decode ./manifests/fates ./node/metrics ./node/why ./runner/plan ./runner/spec ./watcher -update
+	$(GO) test ./cmd/monopod ./e2e ./internal/config ./internal/daemon ./internal/trial ./manifests/decode ./manifests/fates ./node/metrics ./node/why ./runner/plan ./runner/spec ./watcher/file -update
 
 ## bench: what users feel, against the floor of the same run; then the Go benchmarks (BENCH=-everything: with nearly everything configured)
 bench: build $(CACHE)/bench/images/stamp.tar
 	$(GO) build -o $(BIN)/tools/bench ./e2e/bench
 	$(BIN)/tools/bench -bin $(BIN) -images $(CACHE)/bench/images -o $(CACHE)/bench.json $(BENCH)
-	$(GO) test -run '^$$' -bench . -benchtime 200ms ./manifests/decode ./watcher ./node/events ./runner/...
+	$(GO) test -run '^$$' -bench . -benchtime 200ms ./manifests/decode ./watcher/file ./node/events ./runner/...
 
 ## bench-scale: 1,000 to 10,000 pods: the whole daemon from real files to a runtime in memory, and the parts of it
 bench-scale:
 	$(GO) test -run '^$$' -bench '^BenchmarkScale(Cold|Idle|Memory)' -benchtime 1x -timeout 30m ./cmd/monopod
 	$(GO) test -run '^$$' -bench '^BenchmarkScale(Edit|Exit)' -benchtime 30x -timeout 30m ./cmd/monopod
-	$(GO) test -run '^$$' -bench '^(BenchmarkColdRead|BenchmarkIdleLook|BenchmarkSeen|BenchmarkConverge|BenchmarkStart|BenchmarkEdit)$$' -benchtime 3x ./watcher ./runner/pool ./runner/rollout
+	$(GO) test -run '^$$' -bench '^(BenchmarkColdRead|BenchmarkIdleLook|BenchmarkSeen|BenchmarkConverge|BenchmarkStart|BenchmarkEdit)$$' -benchtime 3x ./watcher/file ./runner/pool ./runner/rollout
 
 $(CACHE)/bench/images/stamp.tar: $(wildcard e2e/bench/stamp/*.go examples/mkimage/*.go)
 	$(STATIC) -o $(CACHE)/bench/bin/stamp ./e2e/bench/stamp

@@ -20,7 +20,7 @@ func Merge(order []string, sets map[string]Set) Desired {
 			filled++
 		}
 	}
-	own := newOwners(pods)
+	own := NewOwners(pods)
 	d.Pods, d.Reports = make([]*manifests.Pod, 0, pods), make([]Report, 0, reports)
 	for _, name := range precedence(order, sets) {
 		set := sets[name]
@@ -33,8 +33,8 @@ func Merge(order []string, sets map[string]Set) Desired {
 		if len(set.Unknown) > 0 {
 			d.Unknown[name] = set.Unknown
 		}
-		if filled > 1 || !set.distinct {
-			set = own.claim(set)
+		if filled > 1 || !set.Distinct {
+			set = own.Claim(set)
 		}
 		d.Pods = append(d.Pods, set.Pods...)
 		d.Objects = append(d.Objects, set.Objects...)
@@ -55,19 +55,19 @@ func precedence(order []string, sets map[string]Set) []string {
 	return names
 }
 
-// owners knows where each pod and object that has got its place was written.
-type owners struct {
+// Owners knows where each pod and object that has got its place was written.
+type Owners struct {
 	pods    map[manifests.Key]manifests.Origin
 	objects map[manifests.ObjectID]manifests.Origin
 }
 
-func newOwners(pods int) owners {
-	return owners{pods: make(map[manifests.Key]manifests.Origin, pods), objects: map[manifests.ObjectID]manifests.Origin{}}
+func NewOwners(pods int) Owners {
+	return Owners{pods: make(map[manifests.Key]manifests.Origin, pods), objects: map[manifests.ObjectID]manifests.Origin{}}
 }
 
-// claim enters the content of set and returns the set with what got its place, and with reports that tell of what did
+// Claim enters the content of set and returns the set with what got its place, and with reports that tell of what did
 // not. Slices of the set are replaced, not changed.
-func (o owners) claim(set Set) Set {
+func (o Owners) Claim(set Set) Set {
 	pods := make([]*manifests.Pod, 0, len(set.Pods))
 	c := conflicts{reports: set.Reports}
 	for _, p := range set.Pods {
@@ -89,7 +89,7 @@ func (o owners) claim(set Set) Set {
 	return set
 }
 
-func (o owners) claimObjects(objects []*manifests.Object, c *conflicts) []*manifests.Object {
+func (o Owners) claimObjects(objects []*manifests.Object, c *conflicts) []*manifests.Object {
 	var got []*manifests.Object
 	for _, obj := range objects {
 		if owner, taken := o.objects[obj.ID()]; taken {
@@ -122,7 +122,7 @@ type conflict struct {
 
 // tell adds a reason. There may be as many as an input has objects.
 func (c *conflict) tell(at manifests.Origin, what string, owner manifests.Origin) {
-	if len(c.errors) == maxReasons {
+	if len(c.errors) == MaxReasons {
 		c.more++
 		return
 	}
@@ -199,19 +199,19 @@ func same[T any](a, b []*T) bool {
 	return slices.EqualFunc(a, b, func(p, q *T) bool { return p == q || reflect.DeepEqual(p, q) })
 }
 
-func sameReport(a, b Report) bool {
+func SameReport(a, b Report) bool {
 	return a.Source == b.Source && a.Input == b.Input && a.State == b.State && a.Since.Equal(b.Since) && a.FromDisk.Equal(b.FromDisk) &&
 		slices.Equal(a.Errors, b.Errors) && slices.Equal(a.Pods, b.Pods) && slices.Equal(a.Objects, b.Objects)
 }
 
-func sameSet(a, b Set) bool {
+func SameSet(a, b Set) bool {
 	return a.Source == b.Source && a.Unread == b.Unread && a.Partial == b.Partial && slices.Equal(a.Unknown, b.Unknown) &&
 		same(a.Pods, b.Pods) && same(a.Objects, b.Objects) && same(a.Workloads, b.Workloads) &&
-		slices.EqualFunc(a.Reports, b.Reports, sameReport)
+		slices.EqualFunc(a.Reports, b.Reports, SameReport)
 }
 
 func sameDesired(a, b Desired) bool {
 	return a.SameRead(b) &&
 		same(a.Pods, b.Pods) && same(a.Objects, b.Objects) && same(a.Workloads, b.Workloads) &&
-		slices.EqualFunc(a.Reports, b.Reports, sameReport)
+		slices.EqualFunc(a.Reports, b.Reports, SameReport)
 }

@@ -107,11 +107,11 @@ func TestConflictsWithoutEndAreFewLines(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	r := d.Reports[1]
-	if len(r.Errors) != maxReasons+1 || r.Errors[maxReasons] != fmt.Sprintf("and %d more", many-maxReasons) || !slices.Equal(r.Pods, []string{"default/other"}) {
+	if len(r.Errors) != MaxReasons+1 || r.Errors[MaxReasons] != fmt.Sprintf("and %d more", many-MaxReasons) || !slices.Equal(r.Pods, []string{"default/other"}) {
 		t.Errorf("%d lines, the last is %q; pods %v", len(r.Errors), r.Errors[len(r.Errors)-1], r.Pods)
 	}
 	var log strings.Builder
-	logChanges(slog.New(slog.NewTextHandler(&log, nil)), nil, d.Reports)
+	LogChanges(slog.New(slog.NewTextHandler(&log, nil)), nil, d.Reports)
 	if log.Len() > 10_000 || !strings.Contains(log.String(), "and 19990 more") {
 		t.Errorf("%d bytes in the log: %.500s", log.Len(), log.String())
 	}
@@ -247,7 +247,7 @@ func checkOwners(t *rapid.T, order []string, sets map[string]Set, d Desired) {
 // checkIdempotent: merging the outcome changes nothing.
 func checkIdempotent(t *rapid.T, d Desired) {
 	again := Merge(nil, map[string]Set{"all": {Source: "all", Pods: d.Pods, Reports: d.Reports}})
-	if !same(again.Pods, d.Pods) || !slices.EqualFunc(again.Reports, d.Reports, sameReport) {
+	if !same(again.Pods, d.Pods) || !slices.EqualFunc(again.Reports, d.Reports, SameReport) {
 		t.Fatalf("not idempotent:\n%+v\n%+v", d, again)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"monopod/manifests/decode"
 )
 
-// withoutOwned leaves out what a controller in another input of the same source makes, and says so in the reports. Sources do not look at
+// WithoutOwned leaves out what a controller in another input of the same source makes, and says so in the reports. Sources do not look at
 // each other here: a document of one must not take a pod of another away.
-func (set Set) withoutOwned() Set {
+func (set Set) WithoutOwned() Set {
 	pods, workloads, dropped := decode.DropOwned(set.Pods, set.Workloads)
 	if len(dropped) == 0 {
 		return set
@@ -45,7 +45,7 @@ func (h *ownedHere) add(o decode.Owned) {
 	} else {
 		h.objects[o.ID.String()] = true
 	}
-	if len(h.notes) == maxReasons {
+	if len(h.notes) == MaxReasons {
 		h.more++
 		return
 	}

@@ -1,18 +1,20 @@
 package watcher
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"monopod/internal/printer"
 	"monopod/manifests"
 )
 
-// lines returns the lines of an error; joined errors have one line each. A line end in the name of a file, or in a message, adds none:
+// Lines returns the lines of an error; joined errors have one line each. A line end in the name of a file, or in a message, adds none:
 // a reader could not tell it from a reason of ours.
-func lines(err error) []string {
+func Lines(err error) []string {
 	if err == nil {
 		return nil
 	}
@@ -21,16 +23,16 @@ func lines(err error) []string {
 
 // A hostile answer gives as many reasons as it has lines, and some as long as it is.
 const (
-	// maxReasons is how many reasons a report has, maxReason how many bytes each.
-	maxReasons = 100
+	// MaxReasons is how many reasons a report has, maxReason how many bytes each.
+	MaxReasons = 100
 	maxReason  = 1000
 	// maxLogged is how many reasons, and names of pods, a line of the log has.
 	maxLogged = 10
 )
 
-// bounded returns the first reasons, and how many there are besides.
-func bounded(reasons []string) []string {
-	out := slices.Clone(first(reasons, maxReasons))
+// Bounded returns the first reasons, and how many there are besides.
+func Bounded(reasons []string) []string {
+	out := slices.Clone(first(reasons, MaxReasons))
 	for i, r := range out {
 		if len(r) > maxReason {
 			out[i] = strings.ToValidUTF8(r[:maxReason], "") + "..."
@@ -47,7 +49,7 @@ func first(words []string, most int) []string {
 	return append(slices.Clone(words[:most]), fmt.Sprintf("and %d more", len(words)-most))
 }
 
-func keys(pods []*manifests.Pod) []string {
+func Keys(pods []*manifests.Pod) []string {
 	names := make([]string, 0, len(pods))
 	for _, p := range pods {
 		names = append(names, p.Key().String())
@@ -55,7 +57,7 @@ func keys(pods []*manifests.Pod) []string {
 	return names
 }
 
-func objectNames(objects []*manifests.Object) []string {
+func ObjectNames(objects []*manifests.Object) []string {
 	var all []string
 	for _, o := range objects {
 		all = append(all, o.String())
@@ -63,25 +65,25 @@ func objectNames(objects []*manifests.Object) []string {
 	return all
 }
 
-// withContent fills in what an input contributes, and what of it means nothing. An input in which nothing else is, is
+// WithContent fills in what an input contributes, and what of it means nothing. An input in which nothing else is, is
 // ignored as a whole.
-func (r Report) withContent(c *manifests.Content) Report {
-	r.Pods = keys(c.Pods)
-	r.Objects = objectNames(c.Objects)
-	r.Objects = append(r.Objects, objectNames(c.Workloads)...)
+func (r Report) WithContent(c *manifests.Content) Report {
+	r.Pods = Keys(c.Pods)
+	r.Objects = ObjectNames(c.Objects)
+	r.Objects = append(r.Objects, ObjectNames(c.Workloads)...)
 	remarks := c.Remarks()
 	if r.State != Accepted || len(remarks) == 0 {
 		return r
 	}
-	r.Errors = bounded(slices.Concat(r.Errors, remarks))
+	r.Errors = Bounded(slices.Concat(r.Errors, remarks))
 	if len(r.Pods)+len(r.Objects) == 0 {
 		r.State = Ignored
 	}
 	return r
 }
 
-// logChanges writes one line per input that came into another state, or was refused for other reasons.
-func logChanges(log *slog.Logger, old, now []Report) {
+// LogChanges writes one line per input that came into another state, or was refused for other reasons.
+func LogChanges(log *slog.Logger, old, now []Report) {
 	old, now = differing(old, now)
 	before := make(map[string]Report, len(old))
 	for _, r := range old {
@@ -123,8 +125,8 @@ func differing(a, b []Report) (restOfA, restOfB []Report) {
 	return a, b
 }
 
-// safeLoad is load with a panic turned into an error: one document that no one expected must not stop the others.
-func safeLoad(load Loader, input string, data []byte) (c *manifests.Content, err error) {
+// SafeLoad is load with a panic turned into an error: one document that no one expected must not stop the others.
+func SafeLoad(load Loader, input string, data []byte) (c *manifests.Content, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c, err = nil, fmt.Errorf("%s: this manifest crashes the reader (%v); please report it with the file", input, p)
@@ -140,3 +142,21 @@ type Loader func(input string, data []byte) (*manifests.Content, error)
 
 // MaxInput is the largest file or answer that is read.
 const MaxInput = 10 << 20
+
+// KeepSince gives r the time at which its input came into its state.
+func KeepSince(now time.Time, was, r Report) Report {
+	r.Since = was.Since
+	if was.State != r.State {
+		r.Since = now
+	}
+	return r
+}
+
+// ImmutableEdits says what changes an object that must not change.
+func ImmutableEdits(old, now *manifests.Content) error {
+	var errs []error
+	for _, e := range manifests.ImmutableEdits(old.Objects, now.Objects) {
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
+}

@@ -13,11 +13,11 @@ import (
 func TestALineEndInANameIsNoReason(t *testing.T) {
 	bad := &manifests.Error{File: "a\nfake.yaml", Line: 4, Msg: "unknown\nfield"}
 	other := &manifests.Error{File: "b.yaml", Msg: "also bad"}
-	got := lines(fmt.Errorf("read: %w", errors.Join(bad, other)))
+	got := Lines(fmt.Errorf("read: %w", errors.Join(bad, other)))
 	if want := []string{`read: a\nfake.yaml:4: unknown\nfield`, "b.yaml: also bad"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := lines(nil); got != nil {
+	if got := Lines(nil); got != nil {
 		t.Errorf("%q of no error", got)
 	}
 }

@@ -37,8 +37,8 @@ type Set struct {
 	Objects, Workloads []*manifests.Object
 	// Reports tells about every input that was looked at and is not simply fine, and about those that are.
 	Reports []Report
-	// distinct says that no two of the pods, nor of the objects, have one name.
-	distinct bool
+	// Distinct says that no two of the pods, nor of the objects, have one name.
+	Distinct bool
 }
 
 // Report is the state of one input (a file, a directory, a URL) of a source.

@@ -177,9 +177,9 @@ func (w *Watcher) supervise(ctx context.Context, src Source) {
 		}
 		w.log.Error("source stopped", "source", name, "error", err, "retry", delay)
 		w.update(func() {
-			w.faults[name] = Report{Source: name, Input: name, State: Unreachable, Errors: lines(err), Since: time.Now()}
+			w.faults[name] = Report{Source: name, Input: name, State: Unreachable, Errors: Lines(err), Since: time.Now()}
 		})
-		if !pause(ctx, delay) {
+		if !Pause(ctx, delay) {
 			return
 		}
 		delay = min(2*delay, lastRestart)
@@ -220,8 +220,8 @@ func (w *Watcher) contain(ctx context.Context, src Source, out chan<- Set) (err 
 	return fmt.Errorf("run source %s: %w", src.Name(), errStopped)
 }
 
-// pause waits for d and says whether ctx still goes on.
-func pause(ctx context.Context, d time.Duration) bool {
+// Pause waits for d and says whether ctx still goes on.
+func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -232,9 +232,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func send(ctx context.Context, out chan<- Set, set Set) {
+func Send(ctx context.Context, out chan<- Set, set Set) {
 	select {
 	case out <- set:
 	case <-ctx.Done():
 	}
 }
+
+// prompt is a Source that may be read without waiting for anybody, and whether this one is. As long as one that is has
+// not sent its first Set, nothing is published: a pod that is written there too must not be started from a source of
+// lower precedence.
+type prompt interface{ Prompt() bool }

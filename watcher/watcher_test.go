@@ -30,7 +30,7 @@ func sender(name string) (*scripted, chan<- Set) {
 			case <-ctx.Done():
 				return nil
 			case s := <-in:
-				send(ctx, out, s)
+				Send(ctx, out, s)
 			}
 		}
 	}}, in
@@ -194,12 +194,12 @@ func TestASourceThatFailsIsContainedReportedAndStartedAgain(t *testing.T) {
 				bad := &scripted{"http", func(ctx context.Context, out chan<- Set) error {
 					starts = append(starts, time.Now())
 					if len(starts) == 1 {
-						send(ctx, out, setOf("http", podIn("http", "u", "y", "v1")))
+						Send(ctx, out, setOf("http", podIn("http", "u", "y", "v1")))
 					}
 					if len(starts) < 4 {
 						return fail()
 					}
-					send(ctx, out, setOf("http", podIn("http", "u", "y", "v2")))
+					Send(ctx, out, setOf("http", podIn("http", "u", "y", "v2")))
 					<-ctx.Done()
 					return nil
 				}}
@@ -239,7 +239,7 @@ func TestTheRestartPauseIsBoundedAndStartsOver(t *testing.T) {
 		src := &scripted{"s", func(ctx context.Context, _ chan<- Set) error {
 			starts = append(starts, time.Now())
 			if len(starts) == 12 {
-				pause(ctx, time.Hour)
+				Pause(ctx, time.Hour)
 			}
 			return errors.New("no")
 		}}

@@ -19,7 +19,7 @@ import (
 	"monopod/internal/testfiles"
 	"monopod/node/why"
 	"monopod/runner/runtimetest"
-	"monopod/watcher"
+	"monopod/watcher/fetch"
 )
 
 // clockTimes are times of day, and how often something was done so far, which is another in each run.
@@ -166,8 +166,8 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	testfiles.Write(t, d.path("config.yaml"), string(config)+"sources:\n- {name: fleet, url: 'https://fleet.example/pods.yaml'}\n- {name: silent, url: 'https://silent.example/pods.yaml'}\n")
-	kept := watcher.NewCopy(d.path("root", "sources", "fleet"))
-	if err := kept.Save(&watcher.Kept{Body: []byte(daemontest.PodYAML("far", runtimetest.ScriptServe))}); err != nil {
+	kept := fetch.NewCopy(d.path("root", "sources", "fleet"))
+	if err := kept.Save(&fetch.Kept{Body: []byte(daemontest.PodYAML("far", runtimetest.ScriptServe))}); err != nil {
 		t.Fatal(err)
 	}
 	if r := ask("far"); !strings.Contains(r.stdout, "default/far cannot be asked about") || !strings.Contains(r.stdout, "https://fleet.example/pods.yaml:1") {

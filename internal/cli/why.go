@@ -22,6 +22,7 @@ import (
 	"monopod/node"
 	"monopod/node/why"
 	"monopod/watcher"
+	"monopod/watcher/fetch"
 )
 
 func (p Commands) WhyCommand() *cobra.Command {
@@ -162,7 +163,7 @@ func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts
 		}
 	}
 	for _, s := range cfg.Remotes() {
-		in := why.Input{Source: s.Name, Input: watcher.RedactURL(s.URL), State: string(watcher.Accepted)}
+		in := why.Input{Source: s.Name, Input: fetch.RedactURL(s.URL), State: string(watcher.Accepted)}
 		pods, err := cfg.StoredPods(&s, in.Input)
 		if errors.Is(err, fs.ErrNotExist) {
 			in.State, err = string(watcher.Unreachable), errors.New("it has never answered, as far as the disk tells")

@@ -14,7 +14,7 @@ import (
 
 	"monopod/manifests/policy"
 	"monopod/runner/spec"
-	"monopod/watcher"
+	"monopod/watcher/fetch"
 )
 
 // maxSocketPath is what fits into sockaddr_un with its final zero byte.
@@ -64,7 +64,7 @@ func (c *configCheck) sourceValues(cfg *Config) {
 	if cfg.StaticPodURL != "" {
 		u, err := url.Parse(cfg.StaticPodURL)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			c.add("staticPodURL", fmt.Sprintf("%q is not an http or https URL", watcher.RedactURL(cfg.StaticPodURL)), "")
+			c.add("staticPodURL", fmt.Sprintf("%q is not an http or https URL", fetch.RedactURL(cfg.StaticPodURL)), "")
 		}
 	} else if len(cfg.StaticPodURLHeader) > 0 {
 		c.add("staticPodURLHeader", "has no effect without staticPodURL", "set staticPodURL, or remove the headers")

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"monopod/watcher"
+	"monopod/watcher/fetch"
 )
 
 // secretValue stands for the value of a header.
@@ -26,7 +26,7 @@ func (c *Config) values() map[string]any {
 		}
 	}
 	out["staticPodURLHeader"] = hidden
-	out["staticPodURL"] = watcher.RedactURL(c.StaticPodURL)
+	out["staticPodURL"] = fetch.RedactURL(c.StaticPodURL)
 	out["sources"] = c.printedSources()
 	return out
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"monopod/watcher"
+	"monopod/watcher/fetch"
 	"monopod/watcher/signature"
 )
 
@@ -59,7 +59,7 @@ func (s *SourceSignature) check(bad func(key, msg, hint string)) {
 }
 
 // Verification is how answers of the source are verified, and whether signatures come apart from them; nil: they are taken as they are.
-func (s *SourceSignature) Verification() (verify watcher.Verify, detached bool) {
+func (s *SourceSignature) Verification() (verify fetch.Verify, detached bool) {
 	if s.Kind == "" {
 		return nil, false
 	}

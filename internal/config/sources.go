@@ -17,6 +17,7 @@ import (
 	"monopod/manifests/policy"
 	"monopod/runner/ctrd/image"
 	"monopod/watcher"
+	"monopod/watcher/fetch"
 )
 
 // RemoteSource is an entry of `sources`. Its keys are described in remoteSourceKeys.
@@ -268,7 +269,7 @@ func (s *RemoteSource) checkURL(bad func(key, msg, hint string)) {
 	case oci:
 		s.checkOCI(ref, bad)
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		bad("url", fmt.Sprintf("%q is not an http, https or oci URL", watcher.RedactURL(s.URL)), "")
+		bad("url", fmt.Sprintf("%q is not an http, https or oci URL", fetch.RedactURL(s.URL)), "")
 	}
 }
 
@@ -310,7 +311,7 @@ func (c *Config) printedSources() []printedSource {
 	out := []printedSource{}
 	for _, s := range c.RemoteSources {
 		p := printedSource{
-			Name: s.Name, URL: watcher.RedactURL(s.URL), CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
+			Name: s.Name, URL: fetch.RedactURL(s.URL), CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
 			Period: DurationText(s.Period), Timeout: DurationText(s.Timeout), MaxSize: s.MaxSize, Atomic: s.Atomic, PodSecurity: s.PodSecurity, CriticalPods: s.CriticalPods,
 		}
 		if s.Signature.Kind != "" {
@@ -332,8 +333,8 @@ func (c *Config) printedSources() []printedSource {
 func (c *Config) CopiesDirectory() string { return filepath.Join(c.RootDirectory, "sources") }
 
 // CopyOf is where the last good answer of a source is.
-func (c *Config) CopyOf(source string) *watcher.Copy {
-	return watcher.NewCopy(filepath.Join(c.CopiesDirectory(), source))
+func (c *Config) CopyOf(source string) *fetch.Copy {
+	return fetch.NewCopy(filepath.Join(c.CopiesDirectory(), source))
 }
 
 const ociScheme = "oci"

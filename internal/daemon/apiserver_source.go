@@ -18,6 +18,7 @@ import (
 	"monopod/runner"
 	"monopod/runner/pool"
 	"monopod/watcher"
+	"monopod/watcher/fetch"
 )
 
 // boundAgain is how long after an answer of the API server's source it is asked for the next one, which it gives when there is one.
@@ -25,7 +26,7 @@ const boundAgain = 500 * time.Millisecond
 
 // boundPods returns the source of the pods that the API server binds to this node.
 func (a *App) boundPods() watcher.Source {
-	return watcher.NewRemote(watcher.RemoteConfig{
+	return fetch.NewRemote(fetch.RemoteConfig{
 		Name: config.SourceAPIServer, Input: "API server, node " + a.cfg.NodeName, Place: a.cfg.Kubeconfig + "\n" + a.cfg.NodeName,
 		Fetcher: bound{func() *apiserver.Agent { return a.reporter }}, Period: boundAgain,
 		Load: withLeftOut(loadParts(config.SourceAPIServer, a.cfg.Policy(""))), Copy: a.cfg.CopyOf(config.SourceAPIServer), Log: a.Log,
@@ -36,15 +37,15 @@ func (a *App) boundPods() watcher.Source {
 type bound struct{ agent func() *apiserver.Agent }
 
 // Fetch implements watcher.Fetcher.
-func (b bound) Fetch(ctx context.Context, seen watcher.Validators) (*watcher.Answer, error) {
+func (b bound) Fetch(ctx context.Context, seen fetch.Validators) (*fetch.Answer, error) {
 	body, tag, err := b.agent().Bound(ctx, seen.ETag)
 	switch {
 	case errors.Is(err, apiserver.ErrSame):
-		return nil, watcher.ErrNotModified
+		return nil, fetch.ErrNotModified
 	case err != nil:
 		return nil, err
 	}
-	return &watcher.Answer{Body: body, Validators: watcher.Validators{ETag: tag}}, nil
+	return &fetch.Answer{Body: body, Validators: fetch.Validators{ETag: tag}}, nil
 }
 
 // Close implements watcher.Fetcher.

@@ -49,6 +49,8 @@ import (
 	"monopod/runner/rollout"
 	"monopod/watcher"
 	"monopod/watcher/applied"
+	"monopod/watcher/fetch"
+	"monopod/watcher/file"
 )
 
 // Runtime is what App needs of a runtime besides running pods.
@@ -240,7 +242,7 @@ func (a *App) Run(ctx context.Context) error {
 		}
 		a.Log.Warn("configuration: " + w)
 	}
-	a.Log.Info("monopod starts", "version", version.String(), "pid", os.Getpid(), "node", a.cfg.NodeName, "files", a.cfg.StaticPodPath, "url", watcher.RedactURL(a.cfg.StaticPodURL), "socket", a.cfg.Socket)
+	a.Log.Info("monopod starts", "version", version.String(), "pid", os.Getpid(), "node", a.cfg.NodeName, "files", a.cfg.StaticPodPath, "url", fetch.RedactURL(a.cfg.StaticPodURL), "socket", a.cfg.Socket)
 	defer a.record(ctx)()
 	g, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Resolver != nil {
@@ -348,17 +350,17 @@ func (a *App) sources() []watcher.Source {
 	}
 	all := a.remoteSources()
 	if a.cfg.StaticPodPath != "" {
-		all = append(all, watcher.NewFileSource(watcher.FileConfig{
+		all = append(all, file.New(file.Config{
 			Path: a.cfg.StaticPodPath, CheckFrequency: a.cfg.FileCheckFrequency, Load: load(config.SourceFile, a.cfg.Policy(a.cfg.StaticPodPathSecurity)), Log: a.Log, Aside: a.machine.Aside,
 		}))
 	}
 	if a.cfg.StaticPodURL != "" {
-		all = append(all, watcher.NewHTTPSource(watcher.HTTPConfig{
+		all = append(all, fetch.NewHTTPSource(fetch.HTTPConfig{
 			URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, CheckFrequency: a.cfg.HTTPCheckFrequency, Load: loadParts(config.SourceHTTP, a.cfg.RemotePolicy(a.cfg.StaticPodURLSecurity, a.cfg.StaticPodURLCriticalPods)), Log: a.Log,
 			Copy: a.cfg.CopyOf(config.SourceHTTP),
 		}))
 	}
-	all = append(all, watcher.NewFileSource(watcher.FileConfig{
+	all = append(all, file.New(file.Config{
 		Name: config.SourceApplied, Path: a.applied.Dir(), CheckFrequency: a.cfg.FileCheckFrequency, Whole: a.applied.Whole(),
 		Load: load(config.SourceApplied, a.cfg.Policy(a.cfg.AppliedSecurity)), Log: a.Log,
 	}))

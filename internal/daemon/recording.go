@@ -13,6 +13,7 @@ import (
 	"monopod/node/events"
 	"monopod/watcher"
 	"monopod/watcher/applied"
+	"monopod/watcher/fetch"
 )
 
 // Reasons of events that a kubelet has none for.
@@ -90,7 +91,7 @@ func (a *App) tidy(d watcher.Desired) {
 		return
 	}
 	a.tidied = true
-	if err := watcher.RemoveCopies(a.cfg.CopiesDirectory(), d.Order); err != nil {
+	if err := fetch.RemoveCopies(a.cfg.CopiesDirectory(), d.Order); err != nil {
 		a.Log.Warn("remove the copies of sources that are no more", "err", err)
 	}
 }

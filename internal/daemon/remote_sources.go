@@ -7,6 +7,7 @@ import (
 	"monopod/internal/config"
 	"monopod/runner/ctrd/image"
 	"monopod/watcher"
+	"monopod/watcher/fetch"
 )
 
 // remoteSources makes the sources of `sources`, in their order.
@@ -24,25 +25,25 @@ func (a *App) remoteSource(s *config.RemoteSource) watcher.Source {
 		return a.ociSource(s, ref)
 	}
 	verify, detached := s.Signature.Verification()
-	cfg := watcher.HTTPConfig{
+	cfg := fetch.HTTPConfig{
 		Name: s.Name, URL: s.URL, Header: map[string][]string{}, CheckFrequency: s.Period, Timeout: s.Timeout, MaxSize: s.MaxBytes(),
-		Trust: watcher.Trust{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile},
+		Trust: fetch.Trust{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile},
 		Load:  loadParts(s.Name, a.cfg.PolicyOf(s)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: a.cfg.CopyOf(s.Name), Log: a.Log,
 	}
 	for _, h := range s.Headers {
 		if h.ValueFile != "" {
-			cfg.HeaderFiles = append(cfg.HeaderFiles, watcher.HeaderFile{Name: h.Name, Before: h.Value, File: h.ValueFile})
+			cfg.HeaderFiles = append(cfg.HeaderFiles, fetch.HeaderFile{Name: h.Name, Before: h.Value, File: h.ValueFile})
 			continue
 		}
 		cfg.Header[h.Name] = append(cfg.Header[h.Name], h.Value)
 	}
-	return watcher.NewHTTPSource(cfg)
+	return fetch.NewHTTPSource(cfg)
 }
 
 // ociSource makes the source of an entry whose URL begins with oci://.
 func (a *App) ociSource(s *config.RemoteSource, ref string) watcher.Source {
 	verify, detached := s.Signature.Verification()
-	return watcher.NewOCISource(watcher.OCIConfig{
+	return fetch.NewOCISource(fetch.OCIConfig{
 		Name: s.Name, Reference: ref, Registry: imageRegistry{image.NewArtifacts(a.cfg.RegistryAccess(a.Log))}, Period: s.Period, Timeout: s.Timeout, MaxSize: s.MaxBytes(),
 		Load: loadParts(s.Name, a.cfg.PolicyOf(s)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: a.cfg.CopyOf(s.Name), Log: a.Log,
 	})
@@ -52,20 +53,20 @@ func (a *App) ociSource(s *config.RemoteSource, ref string) watcher.Source {
 type imageRegistry struct{ *image.Artifacts }
 
 // Artifact implements watcher.Registry.
-func (r imageRegistry) Artifact(ctx context.Context, reference, known string, limit int64) (*watcher.Artifact, error) {
+func (r imageRegistry) Artifact(ctx context.Context, reference, known string, limit int64) (*fetch.Artifact, error) {
 	got, err := r.Fetch(ctx, reference, known, limit)
 	if errors.Is(err, image.ErrSame) {
-		return nil, watcher.ErrNotModified
+		return nil, fetch.ErrNotModified
 	}
 	if _, unfit := errors.AsType[*image.UnfitError](err); unfit {
-		return nil, &watcher.Refusal{Err: err}
+		return nil, &fetch.Refusal{Err: err}
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := &watcher.Artifact{Digest: got.Digest}
+	out := &fetch.Artifact{Digest: got.Digest}
 	for _, l := range got.Layers {
-		out.Layers = append(out.Layers, watcher.Layer(l))
+		out.Layers = append(out.Layers, fetch.Layer(l))
 	}
 	return out, nil
 }

@@ -82,11 +82,14 @@ func allowed() map[string][]string {
 			"monopod/manifests", "monopod/manifests/defaults", "monopod/manifests/document", "monopod/manifests/explain", "monopod/manifests/fates",
 			"monopod/manifests/kinds", "monopod/manifests/lenient", "monopod/manifests/policy", "monopod/manifests/schema", "monopod/manifests/validate",
 		},
-		"monopod/watcher":          {"monopod/manifests", "monopod/internal"},
-		"monopod/runner":           {"monopod/manifests", "monopod/runner/hook", "monopod/runner/probe"},
-		"monopod/runner/plan":      {"monopod/runner", "monopod/runner/hook", "monopod/runner/probe", "monopod/manifests"},
-		"monopod/runner/podstatus": {"monopod/runner", "monopod/runner/plan", "monopod/runner/probe", "monopod/manifests"},
-		"monopod/runner/admit":     {"monopod/runner", "monopod/manifests"},
+		"monopod/watcher":             {"monopod/manifests", "monopod/internal"},
+		"monopod/watcher/file":        {"monopod/watcher", "monopod/manifests", "monopod/internal"},
+		"monopod/watcher/fetch":       {"monopod/watcher", "monopod/manifests", "monopod/internal"},
+		"monopod/watcher/watchertest": {"monopod/watcher", "monopod/manifests"},
+		"monopod/runner":              {"monopod/manifests", "monopod/runner/hook", "monopod/runner/probe"},
+		"monopod/runner/plan":         {"monopod/runner", "monopod/runner/hook", "monopod/runner/probe", "monopod/manifests"},
+		"monopod/runner/podstatus":    {"monopod/runner", "monopod/runner/plan", "monopod/runner/probe", "monopod/manifests"},
+		"monopod/runner/admit":        {"monopod/runner", "monopod/manifests"},
 		"monopod/runner/pool": {
 			"monopod/runner", "monopod/runner/admit", "monopod/runner/hook", "monopod/runner/plan", "monopod/runner/podstatus", "monopod/runner/probe",
 			"monopod/manifests", "monopod/internal",
@@ -121,7 +124,7 @@ func allowed() map[string][]string {
 		"monopod/internal/trial":             {"monopod/manifests"},
 		"monopod/fixture":                    {},
 		"monopod/internal":                   {"monopod/internal"},
-		"monopod/internal/verdict":           {"monopod/manifests", "monopod/manifests/warn", "monopod/watcher", "monopod/runner", "monopod/runner/workload", "monopod/internal"},
+		"monopod/internal/verdict":           {"monopod/manifests", "monopod/manifests/warn", "monopod/watcher", "monopod/runner/admit", "monopod/runner/workload", "monopod/internal"},
 		"monopod/internal/offline":           {"monopod/manifests", "monopod/watcher", "monopod/node", "monopod/runner/ctrd/logs", "monopod/internal"},
 		"monopod/internal/podlogs":           {"monopod/node", "monopod/runner/ctrd/logs", "monopod/internal"},
 		"monopod/internal/podtable":          {"monopod/manifests", "monopod/runner", "monopod/node", "monopod/internal"},
@@ -167,7 +170,7 @@ func permitted(from, to string) bool {
 		return false
 	}
 	for _, p := range list {
-		exact := p == "monopod/runner" || strings.HasPrefix(from, "monopod/manifests")
+		exact := p == "monopod/runner" || p == "monopod/watcher" || strings.HasPrefix(from, "monopod/manifests")
 		if to == p || (!exact && strings.HasPrefix(to, p+"/")) || strings.HasPrefix(to, from+"/") {
 			return true
 		}

@@ -22,7 +22,7 @@ func sleepers() map[string]string {
 		"runner/pool/pool_test.go pass":                bubble,
 		"node/pressure/monitor_test.go pass":           bubble,
 		"runner/probe/watch_test.go pass":              bubble,
-		"watcher/file_test.go unseen":                  bubble,
+		"watcher/file/file_test.go unseen":             bubble,
 		"runner/ctrd/image/image_test.go":              bubble,
 		"runner/ctrd/agent_e2e_test.go":                moment,
 		"runner/ctrd/logs/crash_test.go killUnderLoad": moment,
