@@ -170,7 +170,7 @@ func permitted(from, to string) bool {
 		return false
 	}
 	for _, p := range list {
-		exact := p == "monopod/runner" || p == "monopod/watcher" || strings.HasPrefix(from, "monopod/manifests")
+		exact := p == "monopod/runner" || p == "monopod/watcher" && strings.HasPrefix(from, "monopod/watcher/") || strings.HasPrefix(from, "monopod/manifests")
 		if to == p || (!exact && strings.HasPrefix(to, p+"/")) || strings.HasPrefix(to, from+"/") {
 			return true
 		}
