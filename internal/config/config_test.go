@@ -408,20 +408,6 @@ func TestWhatConfigPrintsIsAConfigurationWithTheSameValues(t *testing.T) {
 	}
 }
 
-func TestDistanceCountsASwapOfNeighboursAsOne(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"stiatc", "static", 2}, {"sttaic", "static", 1}, {"same", "same", 0}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
-		}
-		if got := distance(c.b, c.a); got != c.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", c.b, c.a, got, c.want)
-		}
-	}
-}
-
 func TestAMissingConfigFileMattersOnlyWhenItIsNamed(t *testing.T) {
 	env := Environment{WorkDir: "/", Hostname: func() (string, error) { return "h", nil }}
 	if _, err := Load(&Flags{File: "/no/such/config.yaml"}, env); err == nil || !strings.Contains(err.Error(), "--config: ") {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"monopod/manifests/explain"
 )
 
 // unknownKey says what is wrong with a key that is not ours, and what may have been meant.
@@ -49,41 +51,15 @@ func DidYouMean(name string, known []string) string {
 func nearest(name string, known []string) string {
 	best, bestDist := "", max(2, len(name)/3)+1
 	for _, k := range known {
-		d := distance(strings.ToLower(name), strings.ToLower(k))
+		d := explain.EditDistance(strings.ToLower(name), strings.ToLower(k))
 		if _, last, nested := strings.Cut(k, "."); nested && !strings.Contains(name, ".") {
-			d = min(d, distance(strings.ToLower(name), strings.ToLower(last)))
+			d = min(d, explain.EditDistance(strings.ToLower(name), strings.ToLower(last)))
 		}
 		if d < bestDist {
 			best, bestDist = k, d
 		}
 	}
 	return best
-}
-
-// distance counts the letters to insert, delete, replace, or swap with the next one.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d = min(d, rows[i-2][j-2]+1)
-			}
-			rows[i][j] = d
-		}
-	}
-	return rows[len(a)][len(b)]
 }
 
 // kubeletKeys are the top-level keys of a KubeletConfiguration (Kubernetes 1.36). Those that are not ours

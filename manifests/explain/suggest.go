@@ -115,15 +115,16 @@ func Nearest(name string, candidates []string) string {
 		if strings.EqualFold(c, name) {
 			return c
 		}
-		if d := editDistance(strings.ToLower(name), strings.ToLower(c)); d < limit {
+		if d := EditDistance(strings.ToLower(name), strings.ToLower(c)); d < limit {
 			best, limit = c, d
 		}
 	}
 	return best
 }
 
-// editDistance counts the letters to insert, delete, replace or swap with the next one.
-func editDistance(a, b string) int {
+// EditDistance counts the letters to insert, delete, replace or swap with the next one. Of names with more than 64 letters it compares
+// no letters.
+func EditDistance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return max(len(a), len(b))
 	}

@@ -44,11 +44,25 @@ func TestEditDistance(t *testing.T) {
 		{"", "abc", 3},
 		{"kitten", "sitting", 3},
 	} {
-		if got := editDistance(c.a, c.b); got != c.want {
+		if got := EditDistance(c.a, c.b); got != c.want {
 			t.Errorf("%q and %q: got %d, want %d", c.a, c.b, got, c.want)
 		}
-		if editDistance(c.a, c.b) != editDistance(c.b, c.a) {
+		if EditDistance(c.a, c.b) != EditDistance(c.b, c.a) {
 			t.Errorf("%q and %q: not symmetric", c.a, c.b)
+		}
+	}
+}
+
+func TestDistanceCountsASwapOfNeighboursAsOne(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"stiatc", "static", 2}, {"sttaic", "static", 1}, {"same", "same", 0}} {
+		if got := EditDistance(c.a, c.b); got != c.want {
+			t.Errorf("EditDistance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
+		}
+		if got := EditDistance(c.b, c.a); got != c.want {
+			t.Errorf("EditDistance(%q, %q) = %d, want %d", c.b, c.a, got, c.want)
 		}
 	}
 }
