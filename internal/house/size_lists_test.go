@@ -1,0 +1,56 @@
+package house
+
+// The lists of this file are of what is larger than the limits of size_test.go. They may only shrink: an entry goes when its package or
+// type is within the limit, and its number is the most that it may have.
+
+// oversizedPackages have more than 3,000 lines of code: they are still to be split.
+func oversizedPackages() map[string]bool {
+	return map[string]bool{
+		"internal/cli": true, "internal/daemon": true, "node/apiserver": true, "runner/ctrd": true, "runner/ctrd/image": true,
+	}
+}
+
+// largePackages are those with more than 1,500 lines of code.
+func largePackages() map[string]int {
+	return map[string]int{
+		"internal/cli":        4682,
+		"internal/config":     2758,
+		"internal/daemon":     5457,
+		"internal/run":        1512,
+		"manifests/validate":  2605,
+		"node":                2335,
+		"node/apiserver":      3789,
+		"node/why":            2284,
+		"runner/ctrd":         9435,
+		"runner/ctrd/image":   3879,
+		"runner/ctrd/logs":    2624,
+		"runner/ctrd/network": 2481,
+		"runner/plan":         1944,
+		"runner/pool":         2433,
+		"runner/rollout":      1593,
+		"runner/spec":         2794,
+	}
+}
+
+// manyMethods are the types with more than 30 methods.
+func manyMethods() map[string]int {
+	return map[string]int{
+		"internal/cli.Commands":          102,
+		"internal/daemon.App":            64,
+		"internal/daemon.board":          41,
+		"manifests/validate.checker":     131,
+		"node.Client":                    42,
+		"node.Server":                    38,
+		"node/apiserver.Agent":           31,
+		"node/why.builder":               76,
+		"runner/ctrd.Runtime":            305,
+		"runner/ctrd/image.Store":        58,
+		"runner/ctrd/network.Network":    43,
+		"runner/plan.planner":            126,
+		"runner/podstatus.statusBuilder": 47,
+		"runner/pool.Pool":               47,
+		"runner/pool.worker":             69,
+		"runner/rollout.Controller":      41,
+		"watcher/file.Source":            31,
+	}
+}

@@ -1,0 +1,170 @@
+package house
+
+import (
+	"go/ast"
+	"go/scanner"
+	"go/token"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	// maxPackage is the most lines of code a package may have; above smallPackage it must be on the list of large ones.
+	maxPackage, smallPackage = 3000, 1500
+	maxFunction              = 80
+	maxMethods               = 30
+)
+
+// testSupport lists the packages that exist for tests: their code is no product code. A name with a slash at its end is that of a folder.
+func testSupport() []string {
+	return []string{
+		"e2e/", "examples/", "internal/atomicfile/damagetest", "internal/daemontest", "internal/golden", "internal/house", "internal/loopback",
+		"internal/testfiles", "manifests/manifesttest", "node/apiserver/apitest", "runner/ctrd/embed/embedtest", "runner/runtimetest",
+		"watcher/watchertest",
+	}
+}
+
+func isTestSupport(dir string) bool {
+	return slices.ContainsFunc(testSupport(), func(s string) bool {
+		return dir == strings.TrimSuffix(s, "/") || strings.HasSuffix(s, "/") && strings.HasPrefix(dir, s)
+	})
+}
+
+// eachProductFile shows the files of the module that are neither tests nor test support.
+func eachProductFile(t *testing.T, do func(path string, files *token.FileSet, f *ast.File)) {
+	t.Helper()
+	eachFile(t, func(file string, files *token.FileSet, f *ast.File) {
+		if !strings.HasSuffix(file, "_test.go") && !isTestSupport(path.Dir(file)) && !ast.IsGenerated(f) {
+			do(file, files, f)
+		}
+	})
+}
+
+// codeLines counts the lines of a file that hold more than comments and white space.
+func codeLines(t *testing.T, file string) int {
+	t.Helper()
+	src, err := os.ReadFile("../../" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := token.NewFileSet().AddFile(file, -1, len(src))
+	var s scanner.Scanner
+	s.Init(f, src, nil, 0)
+	n, last := 0, 0
+	for {
+		pos, tok, text := s.Scan()
+		switch {
+		case tok == token.EOF:
+			return n
+		case tok == token.SEMICOLON && text == "\n":
+			continue
+		}
+		first := f.Line(pos)
+		end := first + strings.Count(text, "\n")
+		n += end - max(first, last+1) + 1
+		last = max(last, end)
+	}
+}
+
+// tooLarge compares measures with a limit and a list of exceptions, which may only shrink.
+func tooLarge(t *testing.T, what string, limit int, have, exceptions map[string]int) {
+	t.Helper()
+	for name, n := range have {
+		most, listed := exceptions[name]
+		switch {
+		case listed && n > most:
+			t.Errorf("%s has %d %s, and %d when it was listed: it may only shrink", name, n, what, most)
+		case !listed && n > limit:
+			t.Errorf("%s has %d %s, more than %d: split it", name, n, what, limit)
+		}
+	}
+	for name, most := range exceptions {
+		if n := have[name]; n <= limit {
+			t.Errorf("%s has %d %s, no more than %d: take it off the list, where it has %d", name, n, what, limit, most)
+		}
+	}
+}
+
+func TestPackagesAreSmall(t *testing.T) {
+	lines := map[string]int{}
+	eachProductFile(t, func(file string, _ *token.FileSet, _ *ast.File) { lines[path.Dir(file)] += codeLines(t, file) })
+	tooLarge(t, "lines of code", smallPackage, lines, largePackages())
+	for name, n := range lines {
+		if _, pending := oversizedPackages()[name]; n > maxPackage && !pending {
+			t.Errorf("%s has %d lines of code, more than %d: split it", name, n, maxPackage)
+		}
+	}
+	for name := range oversizedPackages() {
+		if lines[name] <= maxPackage {
+			t.Errorf("%s has %d lines of code: take it off the list of oversized packages", name, lines[name])
+		}
+	}
+}
+
+func TestFunctionsAreShort(t *testing.T) {
+	eachProductFile(t, func(_ string, files *token.FileSet, f *ast.File) {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				if n := files.Position(fn.End()).Line - files.Position(fn.Pos()).Line + 1; n > maxFunction {
+					t.Errorf("%s: %s has %d lines, more than %d", files.Position(fn.Pos()), fn.Name.Name, n, maxFunction)
+				}
+			}
+		}
+	})
+}
+
+func TestTypesHaveFewMethods(t *testing.T) {
+	methods := map[string]int{}
+	eachProductFile(t, func(file string, _ *token.FileSet, f *ast.File) {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				methods[path.Dir(file)+"."+receiver(fn.Recv.List[0].Type)]++
+			}
+		}
+	})
+	tooLarge(t, "methods", maxMethods, methods, manyMethods())
+}
+
+// receiver is the name of the type of a receiver.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+func TestProductCodeImportsNoTestSupport(t *testing.T) {
+	unused := map[string]bool{}
+	for _, name := range testSupport() {
+		unused[strings.TrimSuffix(name, "/")] = true
+	}
+	for _, p := range packages(t) {
+		dir := strings.TrimPrefix(p.ImportPath, "monopod/")
+		for name := range unused {
+			if dir == name || strings.HasPrefix(dir, name+"/") {
+				delete(unused, name)
+			}
+		}
+		if isTestSupport(dir) {
+			continue
+		}
+		for _, to := range p.Imports {
+			if to, ours := strings.CutPrefix(to, "monopod/"); ours && isTestSupport(to) {
+				t.Errorf("%s imports %s, which is for tests", p.ImportPath, to)
+			}
+		}
+	}
+	for name := range unused {
+		t.Errorf("there is no package %s: take it off the list of test support", name)
+	}
+}
