@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"monopod/manifests/policy"
-	"monopod/node/apiserver"
+	"monopod/node/apiserver/mirror"
 )
 
 // Config is the effective configuration. Its keys are described in Keys, which the file loader, the
@@ -200,7 +200,7 @@ const (
 )
 
 // sourceAPIServer is the source of the pods that the API server binds to this node.
-const SourceAPIServer = apiserver.SourceName
+const SourceAPIServer = mirror.SourceName
 
 // allSources are the names of all sources in the order that they have when nobody says otherwise.
 func (c *Config) allSources() []string {

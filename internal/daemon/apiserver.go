@@ -19,6 +19,7 @@ import (
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/apiserver"
+	"monopod/node/apiserver/mirror"
 	"monopod/node/pressure"
 	"monopod/node/secure"
 )
@@ -74,12 +75,12 @@ func nodeTaints(written []string) []corev1.Taint {
 }
 
 // reported hears what keeps a pod, or this machine, from being shown by the API server, or that nothing does any more.
-func (a *App) reported(key apiserver.Key, trouble error) {
+func (a *App) reported(key mirror.Key, trouble error) {
 	a.hidden.note(manifests.Key(key), trouble)
 	switch about := podRef(manifests.Key(key)); {
-	case key == apiserver.Key{} && trouble != nil:
+	case key == mirror.Key{} && trouble != nil:
 		a.tell(corev1.EventTypeWarning, eventAPIServerLost, "this machine is not reported to the API server: "+trouble.Error())
-	case key == apiserver.Key{}:
+	case key == mirror.Key{}:
 		a.tell(corev1.EventTypeNormal, eventAPIServerFound, "this machine is reported to the API server")
 	case trouble != nil:
 		a.events.Event(about, corev1.EventTypeWarning, eventNotMirrored, "the API server does not show it: "+trouble.Error())
@@ -279,7 +280,7 @@ func (a *App) alias() func(string) (string, bool) {
 	if a.reporter == nil {
 		return nil
 	}
-	return func(name string) (string, bool) { return apiserver.LocalName(name, a.cfg.NodeName) }
+	return func(name string) (string, bool) { return mirror.LocalName(name, a.cfg.NodeName) }
 }
 
 // reviews has the API server say who asks over TCP, and what they may do. Without one it is not known.

@@ -14,6 +14,7 @@ import (
 	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node/apiserver"
+	"monopod/node/apiserver/mirror"
 	"monopod/node/why"
 	"monopod/runner"
 	"monopod/runner/pool"
@@ -72,7 +73,7 @@ func (a *App) runnable(pod *corev1.Pod) error {
 	var why []string
 	for _, e := range manifests.Errors(err) {
 		if strings.HasPrefix(e.Field, "spec.securityContext.sysctls") {
-			return &apiserver.RejectedError{Reason: apiserver.ReasonSysctl, Message: strings.TrimPrefix(e.Msg, apiserver.ReasonSysctl+": ")}
+			return &apiserver.RejectedError{Reason: mirror.ReasonSysctl, Message: strings.TrimPrefix(e.Msg, mirror.ReasonSysctl+": ")}
 		}
 		text := e.Msg
 		if e.Field != "" {
@@ -104,7 +105,7 @@ func (a *App) notAdmitted(c pool.Change) {
 	}
 	reason, message := held.Reason, held.Message
 	if reason == runner.ReasonHostPortConflict {
-		reason = apiserver.ReasonNodePorts
+		reason = mirror.ReasonNodePorts
 	}
 	a.reporter.Reject(c.Status.Pod, reason, message)
 }
@@ -116,7 +117,7 @@ func (a *App) unfit() []why.Unfit {
 	}
 	var all []why.Unfit
 	for _, r := range a.reporter.Refusals() {
-		if at := r.Reference(); r.Reason != apiserver.ReasonNameTaken {
+		if at := r.Reference(); r.Reason != mirror.ReasonNameTaken {
 			all = append(all, why.Unfit{Namespace: at.Namespace, Name: at.Name, Text: r.Message})
 		}
 	}

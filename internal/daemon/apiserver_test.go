@@ -22,6 +22,7 @@ import (
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/apiserver"
+	"monopod/node/apiserver/mirror"
 	"monopod/node/capacity"
 	"monopod/node/events"
 	"monopod/runner/ctrd"
@@ -43,17 +44,17 @@ func idleApp(t *testing.T) *App {
 func TestWhatAnAPIServerDoesNotShowIsAnEvent(t *testing.T) {
 	a := idleApp(t)
 	web := manifests.Key{Namespace: "default", Name: "web"}
-	a.reported(apiserver.Key(web), errors.New("it is\nshown"))
-	a.reported(apiserver.Key(web), nil)
+	a.reported(mirror.Key(web), errors.New("it is\nshown"))
+	a.reported(mirror.Key(web), nil)
 	if why := a.hidden.why(web); why != "" {
 		t.Error(why)
 	}
-	a.reported(apiserver.Key(web), errors.New("it may not"))
+	a.reported(mirror.Key(web), errors.New("it may not"))
 	if why := a.explainer().hidden.why(web); why != "it may not" {
 		t.Error(why)
 	}
-	a.reported(apiserver.Key{}, errors.New("nobody answers"))
-	a.reported(apiserver.Key{}, nil)
+	a.reported(mirror.Key{}, errors.New("nobody answers"))
+	a.reported(mirror.Key{}, nil)
 	var got []string
 	for _, e := range a.events.List(events.Filter{}) {
 		got = append(got, e.InvolvedObject.Kind+" "+e.Reason+": "+e.Message)

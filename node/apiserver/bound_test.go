@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests/decode"
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/mirror"
 )
 
 // scheduled is a pod as an API server has it, with all that it adds.
@@ -68,56 +70,56 @@ func TestABoundPodIsADocumentThatRunsHere(t *testing.T) {
 	if again, other, err := documents([]any{token, doc}, nil); err != nil || other != tag || string(again) != string(body) {
 		t.Errorf("%v %s", err, again)
 	}
-	got, err := decode.Parts("api", body, decode.Options{Source: SourceName})
+	got, err := decode.Parts("api", body, decode.Options{Source: mirror.SourceName})
 	if err != nil || len(got.Pods) != 1 || len(got.Objects) != 1 || got.Pods[0].Object.UID != p.UID {
 		t.Errorf("%+v %v", got, err)
 	}
 	if body, _, err = documents(nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = decode.Parts("api", body, decode.Options{Source: SourceName}); err != nil || len(got.Pods) > 0 {
+	if got, err = decode.Parts("api", body, decode.Options{Source: mirror.SourceName}); err != nil || len(got.Pods) > 0 {
 		t.Errorf("%+v %v", got, err)
 	}
 }
 
 func TestWhatIsDoneAboutABoundPod(t *testing.T) {
 	pod := running("web")
-	local := Local{Pod: pod, Digest: digest(&pod.Status)}
-	key := Key{"default", "web"}
-	there := Mirror{UID: pod.UID, Other: true, Digest: local.Digest, Conditions: pod.Status.Conditions}
+	local := mirror.Local{Pod: pod, Digest: mirror.Digest(&pod.Status)}
+	key := mirror.Key{Namespace: "default", Name: "web"}
+	there := mirror.Mirror{UID: pod.UID, Other: true, Digest: local.Digest, Conditions: pod.Status.Conditions}
 	leaving, stale := there, there
 	leaving.Leaving, stale.Digest = true, "x"
-	here := map[types.UID]Local{pod.UID: local}
-	no := (&Refusal{Reason: ReasonNotSupported, Message: "why", pod: pod}).local()
+	here := map[types.UID]mirror.Local{pod.UID: local}
+	no := (&Refusal{Reason: mirror.ReasonNotSupported, Message: "why", pod: pod}).local()
 	refused := there
 	refused.Digest, refused.Conditions = no.Digest, no.Pod.Status.Conditions
 	for name, tt := range map[string]struct {
-		bound   map[types.UID]Local
-		mirror  Mirror
+		bound   map[types.UID]mirror.Local
+		mirror  mirror.Mirror
 		partial bool
 		want    string
 		refused bool
 	}{
-		"it is refused":                   {bound: map[types.UID]Local{}, mirror: there, refused: true, want: "[status default/web]"},
-		"it is refused, and that is said": {bound: map[types.UID]Local{}, mirror: refused, refused: true, want: "[]"},
-		"it is refused, and deleted":      {bound: map[types.UID]Local{}, mirror: leaving, refused: true, want: "[delete default/web]"},
+		"it is refused":                   {bound: map[types.UID]mirror.Local{}, mirror: there, refused: true, want: "[status default/web]"},
+		"it is refused, and that is said": {bound: map[types.UID]mirror.Local{}, mirror: refused, refused: true, want: "[]"},
+		"it is refused, and deleted":      {bound: map[types.UID]mirror.Local{}, mirror: leaving, refused: true, want: "[delete default/web]"},
 		"it was refused, and runs":        {bound: here, mirror: there, refused: true, want: "[]"},
 
 		"its status is shown":                 {bound: here, mirror: there, want: "[]"},
 		"its status is another one":           {bound: here, mirror: stale, want: "[status default/web]"},
 		"it is deleted, and still stops":      {bound: here, mirror: leaving, want: "[]"},
-		"it is deleted, and has stopped":      {bound: map[types.UID]Local{}, mirror: leaving, want: "[delete default/web]"},
-		"it is deleted, and may still run":    {bound: map[types.UID]Local{}, mirror: leaving, partial: true, want: "[]"},
-		"it does not run yet":                 {bound: map[types.UID]Local{}, mirror: stale, want: "[]"},
-		"another one of that name runs":       {bound: map[types.UID]Local{"other": local}, mirror: stale, want: "[]"},
+		"it is deleted, and has stopped":      {bound: map[types.UID]mirror.Local{}, mirror: leaving, want: "[delete default/web]"},
+		"it is deleted, and may still run":    {bound: map[types.UID]mirror.Local{}, mirror: leaving, partial: true, want: "[]"},
+		"it does not run yet":                 {bound: map[types.UID]mirror.Local{}, mirror: stale, want: "[]"},
+		"another one of that name runs":       {bound: map[types.UID]mirror.Local{"other": local}, mirror: stale, want: "[]"},
 		"such pods are not run here":          {mirror: stale, want: "[]"},
 		"such pods are not run here, deleted": {mirror: leaving, want: "[]"},
 	} {
-		v := View{Now: time.Now(), Node: "node", Bound: tt.bound, Complete: !tt.partial, Mirrors: map[Key]Mirror{key: tt.mirror}}
+		v := mirror.View{Now: time.Now(), Node: "node", Bound: tt.bound, Complete: !tt.partial, Mirrors: map[mirror.Key]mirror.Mirror{key: tt.mirror}}
 		if tt.refused {
-			v.Refused = map[types.UID]Local{pod.UID: no}
+			v.Refused = map[types.UID]mirror.Local{pod.UID: no}
 		}
-		if got, _ := planMirrors(v); fmt.Sprint(got) != tt.want {
+		if got, _ := mirror.Plan(v); fmt.Sprint(got) != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -195,17 +197,17 @@ func TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning(t *testing.T) 
 	cfg := config(t, path, local)
 	cfg.Source = true
 	a := New(cfg)
-	c, err := Open(path, "test", quiet())
+	c, err := client.Open(path, "test", quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	a.store.known, a.store.others = true, map[Key]*corev1.Pod{}
+	a.store.known, a.store.others = true, map[mirror.Key]*corev1.Pod{}
 	for _, name := range []string{"good", "bad"} {
 		p := running(name)
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending}
 		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: name}}
-		a.store.others[Key{"default", name}] = p
+		a.store.others[mirror.Key{Namespace: "default", Name: name}] = p
 	}
 	g := &gatherer{Agent: a, client: c, objects: map[object]*fetched{}, tokens: map[account]*token{}}
 	pods := func() string {
@@ -213,17 +215,17 @@ func TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning(t *testing.T) 
 		if err != nil {
 			return err.Error()
 		}
-		got, err := decode.Parts("api", body, decode.Options{Source: SourceName})
+		got, err := decode.Parts("api", body, decode.Options{Source: mirror.SourceName})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return fmt.Sprintf("%d pods, %d objects", len(got.Pods), len(got.Objects))
 	}
-	if err := g.once(t.Context()); code(err) != 500 || pods() != "1 pods, 1 objects" {
+	if err := g.once(t.Context()); client.Code(err) != 500 || pods() != "1 pods, 1 objects" {
 		t.Errorf("one cannot be told: %v; %s", err, pods())
 	}
 	local.put(running("bad"))
-	if err := g.once(t.Context()); code(err) != 500 || !strings.Contains(pods(), "etcd is stuck") {
+	if err := g.once(t.Context()); client.Code(err) != 500 || !strings.Contains(pods(), "etcd is stuck") {
 		t.Errorf("it is here already, and must not be left out: %v; %s", err, pods())
 	}
 	broken.Store(false)

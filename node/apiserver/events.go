@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/mirror"
 	"monopod/node/events"
 )
 
@@ -51,10 +53,10 @@ func (b *bucket) take(now time.Time, burst int, refill time.Duration) (wait time
 // outbox sends events. It belongs to the goroutine of sendEvents.
 type outbox struct {
 	*Agent
-	client *Client
+	client *client.Client
 	all    bucket
 	// objects bounds the events about each; it is emptied when there are too many.
-	objects map[Key]*bucket
+	objects map[mirror.Key]*bucket
 	// similar combines those that differ in their message only.
 	similar similar
 	// chosen is what is sent of the event with this revision, until it is passed: nil if it is left out. Who is asked again
@@ -71,21 +73,21 @@ type outbox struct {
 	refused string
 }
 
-func newOutbox(a *Agent, c *Client) *outbox {
-	return &outbox{Agent: a, client: c, objects: map[Key]*bucket{}, similar: similar{}, sent: map[string]bool{}}
+func newOutbox(a *Agent, c *client.Client) *outbox {
+	return &outbox{Agent: a, client: c, objects: map[mirror.Key]*bucket{}, similar: similar{}, sent: map[string]bool{}}
 }
 
 // reasonOf is the reason in an answer of the API server.
 func reasonOf(err error) string { return string(apierrors.ReasonForError(err)) }
 
 // sendEvents sends what happens from now on.
-func (a *Agent) sendEvents(ctx context.Context, c *Client) error {
+func (a *Agent) sendEvents(ctx context.Context, c *client.Client) error {
 	changed, cancel := a.cfg.Events.Subscribe()
 	defer cancel()
 	o := newOutbox(a, c)
 	o.after = a.eventsSince()
-	for end := time.Now().Add(requestTimeout); a.cfg.Source && !a.store.knows() && time.Now().Before(end) && ctx.Err() == nil; {
-		pause(ctx, collect, nil) // else events of bound pods would be taken for those of mirrors
+	for end := time.Now().Add(client.RequestTimeout); a.cfg.Source && !a.store.knows() && time.Now().Before(end) && ctx.Err() == nil; {
+		client.Pause(ctx, collect, nil) // else events of bound pods would be taken for those of mirrors
 	}
 	w := a.waits()
 	for ctx.Err() == nil {
@@ -94,20 +96,20 @@ func (a *Agent) sendEvents(ctx context.Context, c *Client) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			w.reset()
+			w.Reset()
 			select {
 			case <-ctx.Done():
 			case <-changed:
 			}
-			pause(ctx, collect, nil)
+			client.Pause(ctx, collect, nil)
 		default:
-			if e := fatal(err); e != nil {
+			if e := client.Fatal(err); e != nil {
 				return e
 			}
-			if w.news(err) {
+			if w.News(err) {
 				a.log.Info("events are not sent; trying again", "err", err)
 			}
-			pause(ctx, w.next(), nil)
+			client.Pause(ctx, w.Next(), nil)
 		}
 	}
 	return nil
@@ -146,7 +148,7 @@ func (o *outbox) send(ctx context.Context) error {
 		e := &fresh[i]
 		if shown := o.choose(e); shown != nil {
 			if wait, ok := o.all.take(time.Now(), max(o.cfg.EventBurst, 1), o.refill()); !ok {
-				pause(ctx, wait, nil)
+				client.Pause(ctx, wait, nil)
 				o.all.take(time.Now(), max(o.cfg.EventBurst, 1), o.refill())
 			}
 			err := o.post(ctx, shown)
@@ -180,7 +182,7 @@ func (o *outbox) passed(revision uint64) {
 
 // settled says that an answer will not be another one next time: the event is given up.
 func settled(err error) bool {
-	c := code(err)
+	c := client.Code(err)
 	return c >= 400 && c < 500 && c != http.StatusTooManyRequests && c != http.StatusUnauthorized && c != http.StatusRequestTimeout
 }
 
@@ -201,9 +203,9 @@ func (o *outbox) admitted(e *corev1.Event, now time.Time) bool {
 		return false
 	}
 	if len(o.objects) > maxSent {
-		o.objects = map[Key]*bucket{}
+		o.objects = map[mirror.Key]*bucket{}
 	}
-	key := Key{e.InvolvedObject.Namespace, e.InvolvedObject.Name}
+	key := mirror.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
 	if o.objects[key] == nil {
 		o.objects[key] = &bucket{}
 	}
@@ -219,8 +221,8 @@ func (o *outbox) shown(e *corev1.Event) *corev1.Event {
 	switch {
 	case about.Kind == "Pod" && o.store.isBound(about.UID): // it is there itself
 	case about.Kind == "Pod":
-		about.Name = MirrorName(about.Name, o.cfg.NodeName)
-		s.Name = MirrorName(e.InvolvedObject.Name, o.cfg.NodeName) + e.Name[min(len(e.Name), len(e.InvolvedObject.Name)):]
+		about.Name = mirror.Name(about.Name, o.cfg.NodeName)
+		s.Name = mirror.Name(e.InvolvedObject.Name, o.cfg.NodeName) + e.Name[min(len(e.Name), len(e.InvolvedObject.Name)):]
 	case about.Kind == "Node":
 		about.UID = types.UID(o.cfg.NodeName) // as a kubelet has it
 	}
@@ -229,21 +231,21 @@ func (o *outbox) shown(e *corev1.Event) *corev1.Event {
 
 // post makes the event, or raises its count.
 func (o *outbox) post(ctx context.Context, s *corev1.Event) error {
-	if len(s.Name) > maxName {
+	if len(s.Name) > mirror.MaxName {
 		return nil
 	}
-	to := request{api: coreAPI, namespace: s.Namespace, resource: "events"}
+	to := client.Request{API: client.CoreAPI, Namespace: s.Namespace, Resource: "events"}
 	id := s.Namespace + "/" + s.Name
-	raise := to.with(http.MethodPatch, map[string]any{"count": s.Count, "lastTimestamp": s.LastTimestamp, "message": s.Message})
-	raise.name, raise.patch = s.Name, types.MergePatchType
+	raise := to.With(http.MethodPatch, map[string]any{"count": s.Count, "lastTimestamp": s.LastTimestamp, "message": s.Message})
+	raise.Name, raise.Patch = s.Name, types.MergePatchType
 	if o.sent[id] {
-		if err := o.client.do(ctx, raise); !isNotFound(err) {
+		if err := o.client.Do(ctx, raise); !client.IsNotFound(err) {
 			return err
 		}
 	}
-	err := o.client.do(ctx, to.with(http.MethodPost, s))
-	if isConflict(err) { // of an earlier run
-		err = o.client.do(ctx, raise)
+	err := o.client.Do(ctx, to.With(http.MethodPost, s))
+	if client.IsConflict(err) { // of an earlier run
+		err = o.client.Do(ctx, raise)
 	}
 	if err == nil {
 		if len(o.sent) >= maxSent {

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/node/apiserver/client"
 	"monopod/node/events"
 )
 
@@ -28,7 +29,7 @@ func TestItIsSaidOnceThatEventsAreRefused(t *testing.T) {
 	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 	recorder := events.New(events.Config{Dir: filepath.Join(t.TempDir(), "events"), Node: "n1"})
 	cfg.Events = recorder
-	c, err := Open(path, "test", quiet())
+	c, err := client.Open(path, "test", quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestAnEventIsCountedOnceHoweverOftenItIsSent(t *testing.T) {
 	cfg := config(t, path, newBoard())
 	recorder := events.New(events.Config{Dir: filepath.Join(t.TempDir(), "events"), Node: "n1"})
 	cfg.Events, cfg.EventQPS = recorder, 0
-	c, err := Open(path, "test", quiet())
+	c, err := client.Open(path, "test", quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

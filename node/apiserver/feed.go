@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
+
+	"monopod/node/apiserver/client"
 )
 
 // Bounds of lists and watches.
@@ -47,7 +49,7 @@ type sink interface {
 // feed lists objects of one kind and follows their changes: client-go's Reflector, with lists that go into the sink page by
 // page. On its own it would hold all objects of all pages.
 type feed struct {
-	client   *Client
+	client   *client.Client
 	resource string
 	// selector is a field selector.
 	selector string
@@ -56,15 +58,15 @@ type feed struct {
 	sink         sink
 
 	limiter flowcontrol.RateLimiter
-	w       *waits
+	w       *client.Waits
 }
 
 // run follows until ctx ends, or until who we are is the problem.
 func (f *feed) run(ctx context.Context, a *Agent) error {
 	f.w, f.limiter = a.waits(), flowcontrol.NewTokenBucketRateLimiter(turnsQPS, turnsBurst)
-	ctx = klog.NewContext(ctx, f.client.log)
+	ctx = klog.NewContext(ctx, f.client.Log)
 	r := cache.NewReflectorWithOptions(f, f.object(), f, cache.ReflectorOptions{
-		Logger: &f.client.log, Name: f.resource, Backoff: &backoff.Backoff{Duration: f.w.first, Cap: f.w.last, Factor: 2, Jitter: 1, Steps: 10},
+		Logger: &f.client.Log, Name: f.resource, Backoff: &backoff.Backoff{Duration: f.w.First, Cap: f.w.Last, Factor: 2, Jitter: 1, Steps: 10},
 	})
 	for ctx.Err() == nil {
 		ready := a.ready()
@@ -74,15 +76,15 @@ func (f *feed) run(ctx context.Context, a *Agent) error {
 		}
 		if err != nil {
 			f.sink.lost()
-			if e := fatal(err); e != nil {
+			if e := client.Fatal(err); e != nil {
 				return e
 			}
-			if f.w.news(err) {
+			if f.w.News(err) {
 				a.log.Info("the API server does not tell what there is; trying again", "what", f.resource, "err", err)
 			}
 		}
-		if a.rest(ctx, f.w.next(), ready) {
-			f.w.sooner()
+		if a.rest(ctx, f.w.Next(), ready) {
+			f.w.Sooner()
 		}
 	}
 	return nil
@@ -103,7 +105,7 @@ func (f *feed) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runti
 	for from := ""; ; {
 		page := f.list()
 		size, err := f.page(ctx, from, limit, page)
-		if errors.Is(err, errTooLarge) && limit > 1 {
+		if errors.Is(err, client.ErrTooLarge) && limit > 1 {
 			limit /= 2
 			continue
 		}
@@ -136,15 +138,15 @@ func (f *feed) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runti
 
 // page reads one page and returns how large it was.
 func (f *feed) page(ctx context.Context, from string, limit int64, into runtime.Object) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	options := metav1.ListOptions{FieldSelector: f.selector, Limit: limit, Continue: from}
-	res := f.client.to(http.MethodGet, coreAPI, "", f.resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx)
+	res := f.client.To(http.MethodGet, client.CoreAPI, "", f.resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx)
 	raw, err := res.Raw()
 	if err == nil {
 		err = res.Into(into)
 	}
-	return len(raw), complaint(&res, err)
+	return len(raw), client.Complaint(&res, err)
 }
 
 // Watch implements cache.Watcher.
@@ -158,7 +160,7 @@ func (f *feed) WatchWithContext(ctx context.Context, options metav1.ListOptions)
 		return nil, err
 	}
 	options.FieldSelector, options.Watch = f.selector, true
-	w, err := f.client.to(http.MethodGet, coreAPI, "", f.resource).VersionedParams(&options, metav1.ParameterCodec).Watch(ctx)
+	w, err := f.client.To(http.MethodGet, client.CoreAPI, "", f.resource).VersionedParams(&options, metav1.ParameterCodec).Watch(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +184,7 @@ func (w *endingWatch) Stop() {
 
 // Replace implements cache.ReflectorStore: what was listed counts.
 func (f *feed) Replace([]any, string) error {
-	f.w.reset()
+	f.w.Reset()
 	f.sink.done()
 	return nil
 }

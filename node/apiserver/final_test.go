@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests"
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/mirror"
 )
 
 // ended is a pod whose container has ended.
@@ -33,31 +35,31 @@ func leavingPod(p *corev1.Pod) *corev1.Pod {
 }
 
 func TestHowAPodEndedIsSaidBeforeItIsGone(t *testing.T) {
-	key := Key{"default", "web"}
+	key := mirror.Key{Namespace: "default", Name: "web"}
 	there := leavingPod(running("web"))
-	mirror := func(p *corev1.Pod) Mirror { m := mirrorOf(p); m.Other = true; return m }
-	last := lastLocal(there, endedPod(running("web"), 3))
+	seen := func(p *corev1.Pod) mirror.Mirror { m := mirror.Of(p); m.Other = true; return m }
+	last := mirror.LastLocal(there, endedPod(running("web"), 3))
 	accepted := with(there, func(p *corev1.Pod) { p.Status = last.Pod.Status })
 	for name, tt := range map[string]struct {
 		mirror  *corev1.Pod
-		try     Try
+		try     mirror.Try
 		ended   bool
 		partial bool
 		want    string
 	}{
 		"its end is not known there":          {mirror: there, ended: true, want: "[status default/web]"},
 		"its end is known there":              {mirror: accepted, ended: true, want: "[delete default/web]"},
-		"the server does not accept it":       {mirror: there, ended: true, try: Try{Refused: last.sent()}, want: "[delete default/web]"},
-		"another status was not accepted":     {mirror: there, ended: true, try: Try{Refused: "x"}, want: "[status default/web]"},
-		"the server keeps a part of it":       {mirror: there, ended: true, try: Try{Sent: last.sent(), Got: new(mirror(there)).got()}, want: "[delete default/web]"},
+		"the server does not accept it":       {mirror: there, ended: true, try: mirror.Try{Refused: last.Sent()}, want: "[delete default/web]"},
+		"another status was not accepted":     {mirror: there, ended: true, try: mirror.Try{Refused: "x"}, want: "[status default/web]"},
+		"the server keeps a part of it":       {mirror: there, ended: true, try: mirror.Try{Sent: last.Sent(), Got: new(seen(there)).Got()}, want: "[delete default/web]"},
 		"it may still run":                    {mirror: there, ended: true, partial: true, want: "[]"},
 		"nothing is known of it, nor of ends": {mirror: there, want: "[delete default/web]"},
 	} {
-		v := View{Now: time.Now(), Node: "node", Bound: map[types.UID]Local{}, Complete: !tt.partial, Mirrors: map[Key]Mirror{key: mirror(tt.mirror)}, Tries: map[Key]Try{key: tt.try}}
+		v := mirror.View{Now: time.Now(), Node: "node", Bound: map[types.UID]mirror.Local{}, Complete: !tt.partial, Mirrors: map[mirror.Key]mirror.Mirror{key: seen(tt.mirror)}, Tries: map[mirror.Key]mirror.Try{key: tt.try}}
 		if tt.ended {
-			v.Ended = map[types.UID]Local{there.UID: last}
+			v.Ended = map[types.UID]mirror.Local{there.UID: last}
 		}
-		if got, _ := planMirrors(v); fmt.Sprint(got) != tt.want {
+		if got, _ := mirror.Plan(v); fmt.Sprint(got) != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -81,16 +83,16 @@ func TestTheFinalStatusIsTerminal(t *testing.T) {
 		reason      string
 		initCode    int32
 	}{
-		"it has succeeded":                          {there: running("web"), last: endedPod(running("web"), 0), phase: corev1.PodSucceeded, reason: reasonPodCompleted},
-		"it has failed":                             {there: running("web"), last: endedPod(running("web"), 3), phase: corev1.PodFailed, code: 3, reason: reasonPodFailed},
-		"nobody saw its end":                        {there: running("web"), last: running("web"), phase: corev1.PodFailed, code: 137, reason: reasonPodFailed},
-		"an agent before this one ran it":           {there: running("web"), phase: corev1.PodFailed, code: 137, reason: reasonPodFailed},
-		"the server knows its end, and nobody else": {there: endedPod(running("web"), 0), last: waiting, phase: corev1.PodSucceeded, reason: reasonPodCompleted},
-		"it has never run":                          {there: waiting, phase: corev1.PodFailed, code: 137, reason: reasonPodFailed},
-		"it was being initialized":                  {there: initializing, phase: corev1.PodFailed, code: -1, reason: reasonPodFailed, initCode: 137},
+		"it has succeeded":                          {there: running("web"), last: endedPod(running("web"), 0), phase: corev1.PodSucceeded, reason: mirror.ReasonPodCompleted},
+		"it has failed":                             {there: running("web"), last: endedPod(running("web"), 3), phase: corev1.PodFailed, code: 3, reason: mirror.ReasonPodFailed},
+		"nobody saw its end":                        {there: running("web"), last: running("web"), phase: corev1.PodFailed, code: 137, reason: mirror.ReasonPodFailed},
+		"an agent before this one ran it":           {there: running("web"), phase: corev1.PodFailed, code: 137, reason: mirror.ReasonPodFailed},
+		"the server knows its end, and nobody else": {there: endedPod(running("web"), 0), last: waiting, phase: corev1.PodSucceeded, reason: mirror.ReasonPodCompleted},
+		"it has never run":                          {there: waiting, phase: corev1.PodFailed, code: 137, reason: mirror.ReasonPodFailed},
+		"it was being initialized":                  {there: initializing, phase: corev1.PodFailed, code: -1, reason: mirror.ReasonPodFailed, initCode: 137},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := lastLocal(leavingPod(tt.there), tt.last)
+			l := mirror.LastLocal(leavingPod(tt.there), tt.last)
 			s := l.Pod.Status
 			if s.Phase != tt.phase || s.ObservedGeneration != 3 {
 				t.Errorf("%+v", s)
@@ -132,7 +134,7 @@ func TestAStatusNeverGoesBackFromTerminated(t *testing.T) {
 		"another pod of that name":    {with(endedPod(running("web"), 0), func(p *corev1.Pod) { policy(corev1.RestartPolicyNever)(p); p.UID = "x" }), false},
 	} {
 		now := running("web")
-		got := boundLocal(now, tt.there).Pod.Status
+		got := mirror.BoundLocal(now, tt.there).Pod.Status
 		if stays := got.ContainerStatuses[0].State.Terminated != nil; stays != tt.stays || stays && (got.Phase != tt.there.Status.Phase || got.ContainerStatuses[0].Ready) {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -157,16 +159,16 @@ func TestTheGenerationThatIsActedOnIsShown(t *testing.T) {
 		"it is deleted, and stops":   {leaving(handed(2)), leavingPod(handed(2)), 3},
 		"it is deleted, not stopped": {handed(2), leavingPod(handed(2)), 2},
 	} {
-		l := boundLocal(tt.here, tt.there)
+		l := mirror.BoundLocal(tt.here, tt.there)
 		if s := l.Pod.Status; s.ObservedGeneration != tt.want || s.Conditions[0].ObservedGeneration != tt.want {
 			t.Errorf("%s: %+v", name, s)
 		}
-		m := mirrorOf(with(tt.there, func(p *corev1.Pod) { p.Status = l.Pod.Status; p.Status.Conditions = slices.Clone(p.Status.Conditions) }))
-		if !sameStatus(l, m) {
+		m := mirror.Of(with(tt.there, func(p *corev1.Pod) { p.Status = l.Pod.Status; p.Status.Conditions = slices.Clone(p.Status.Conditions) }))
+		if !mirror.SameStatus(l, m) {
 			t.Errorf("%s: it is sent again", name)
 		}
 		m.Conditions[0].ObservedGeneration--
-		if sameStatus(l, m) {
+		if mirror.SameStatus(l, m) {
 			t.Errorf("%s: a condition of another generation is the same", name)
 		}
 	}
@@ -183,7 +185,7 @@ func TestAReasonThatNoKubeletHasIsNotShown(t *testing.T) {
 	}
 	for from, want := range map[string]string{"FailedMount": "ContainerCreating", "CreatePodSandboxError": "ContainerCreating", "ErrImagePull": "ErrImagePull"} {
 		p := waits(from)
-		for what, l := range map[string]Local{"bound": boundLocal(p, p), "mirror": localOf(p, "n1")} {
+		for what, l := range map[string]mirror.Local{"bound": mirror.BoundLocal(p, p), "mirror": localOf(p, "n1")} {
 			if w := l.Pod.Status.ContainerStatuses[0].State.Waiting; w.Reason != want || w.Message != "why" {
 				t.Errorf("%s of a %s pod: %+v", from, what, w)
 			}
@@ -193,7 +195,7 @@ func TestAReasonThatNoKubeletHasIsNotShown(t *testing.T) {
 		}
 	}
 	p := with(waits("FailedMount"), func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "i"}} })
-	if w := asShown(p).Status.ContainerStatuses[0].State.Waiting; w.Reason != "PodInitializing" {
+	if w := mirror.AsShown(p).Status.ContainerStatuses[0].State.Waiting; w.Reason != "PodInitializing" {
 		t.Errorf("%+v", w)
 	}
 }
@@ -210,12 +212,12 @@ func TestEphemeralContainersAreSaidNotToRun(t *testing.T) {
 	if _, _, said := g.word(); len(said) > 0 {
 		t.Errorf("it is said again: %q", said)
 	}
-	s := boundLocal(with(running("a"), func(*corev1.Pod) {}), p).Pod.Status
+	s := mirror.BoundLocal(with(running("a"), func(*corev1.Pod) {}), p).Pod.Status
 	c := s.Conditions[len(s.Conditions)-1]
-	if c.Type != conditionEphemeral || c.Status != corev1.ConditionFalse || c.Reason != ReasonNotSupported || !strings.Contains(c.Message, "debugger") {
+	if c.Type != mirror.ConditionEphemeral || c.Status != corev1.ConditionFalse || c.Reason != mirror.ReasonNotSupported || !strings.Contains(c.Message, "debugger") {
 		t.Errorf("%+v", s.Conditions)
 	}
-	if e := s.EphemeralContainerStatuses; len(e) != 1 || e[0].Name != "debugger" || e[0].State.Waiting == nil || e[0].State.Waiting.Reason != ReasonNotSupported {
+	if e := s.EphemeralContainerStatuses; len(e) != 1 || e[0].Name != "debugger" || e[0].State.Waiting == nil || e[0].State.Waiting.Reason != mirror.ReasonNotSupported {
 		t.Errorf("%+v", e)
 	}
 }
@@ -236,7 +238,7 @@ func TestWhatNoKubeletAdmitsHasFailed(t *testing.T) {
 	check := g.cfg.Check
 	g.cfg.Check = func(p *corev1.Pod) error {
 		if p.Name == "sysctl" {
-			return &RejectedError{ReasonSysctl, `forbidden sysctl: "kernel.msgmax" not allowlisted`}
+			return &RejectedError{mirror.ReasonSysctl, `forbidden sysctl: "kernel.msgmax" not allowlisted`}
 		}
 		return check(p)
 	}
@@ -246,18 +248,18 @@ func TestWhatNoKubeletAdmitsHasFailed(t *testing.T) {
 	}
 	// The pool does not let one start: it is taken out, and is not asked to run again.
 	held := with(running("ports"), func(p *corev1.Pod) {
-		p.Annotations[annotationSource] = SourceName
+		p.Annotations[mirror.AnnotationSource] = mirror.SourceName
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	})
 	g.local.put(held)
-	g.Reject(held, ReasonNodePorts, "host port 80/TCP is taken by pod default/old")
+	g.Reject(held, mirror.ReasonNodePorts, "host port 80/TCP is taken by pod default/old")
 	for range 2 {
 		if pods, _, _ := g.word(); pods != "linux" {
 			t.Errorf("%q", pods)
 		}
 		g.local.drop("default/ports")
 	}
-	m := &mirrors{Agent: g.Agent, cache: map[Key]Local{}, tries: map[Key]Try{}, waits: map[Key]*waits{}}
+	m := &mirrors{Agent: g.Agent, cache: map[mirror.Key]mirror.Local{}, tries: map[mirror.Key]mirror.Try{}, waits: map[mirror.Key]*client.Waits{}}
 	for uid, want := range map[types.UID]string{
 		"uid-of-windows": "Failed PodOSNotSupported Pod was rejected: Failed to admit pod as the OS field doesn't match node OS",
 		"uid-of-selects": "Failed PodOSSelectorNodeLabelDoesNotMatch Pod was rejected: Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
@@ -275,14 +277,14 @@ func TestWhatNoKubeletAdmitsHasFailed(t *testing.T) {
 // A pod that got to run before it was taken out goes on: nothing stops what runs.
 func TestAPodThatRunsIsNotRejected(t *testing.T) {
 	g := newGathering(t, bound("a", "yes"))
-	runs := with(running("a"), func(p *corev1.Pod) { p.Annotations[annotationSource] = SourceName })
+	runs := with(running("a"), func(p *corev1.Pod) { p.Annotations[mirror.AnnotationSource] = mirror.SourceName })
 	g.local.put(runs)
-	g.Reject(runs, ReasonNodePorts, "x")
+	g.Reject(runs, mirror.ReasonNodePorts, "x")
 	if pods, _, said := g.word(); pods != "a" || len(said) > 0 {
 		t.Errorf("%q %q", pods, said)
 	}
 	file := running("b")
-	g.Reject(file, ReasonNodePorts, "x")
+	g.Reject(file, mirror.ReasonNodePorts, "x")
 	if len(g.store.rejected) > 0 {
 		t.Error("a pod of a file is rejected")
 	}
@@ -320,8 +322,8 @@ func TestConditionsOfReadinessGatesAreHandedOver(t *testing.T) {
 func TestTheEndOfAPodIsKeptUntilTheServerHasIt(t *testing.T) {
 	server := with(bound("a", "yes"), func(p *corev1.Pod) { p.ResourceVersion = "1" })
 	g := newGathering(t, server)
-	m := &mirrors{Agent: g.Agent, cache: map[Key]Local{}, tries: map[Key]Try{}, waits: map[Key]*waits{}}
-	last := with(endedPod(running("a"), 3), func(p *corev1.Pod) { p.Annotations[annotationSource] = SourceName })
+	m := &mirrors{Agent: g.Agent, cache: map[mirror.Key]mirror.Local{}, tries: map[mirror.Key]mirror.Try{}, waits: map[mirror.Key]*client.Waits{}}
+	last := with(endedPod(running("a"), 3), func(p *corev1.Pod) { p.Annotations[mirror.AnnotationSource] = mirror.SourceName })
 	g.Gone(last)
 	g.Gone(running("of-a-file"))
 	if v := m.view(); len(v.Ended) > 0 || len(g.store.ends) != 1 {
@@ -345,8 +347,8 @@ func TestTheEndOfAPodIsKeptUntilTheServerHasIt(t *testing.T) {
 // Events are about the pod itself, also when the server forgot it while the agent did not run.
 func TestEventsOfABoundPodThatIsGoneAreNotOfAMirror(t *testing.T) {
 	g := newGathering(t)
-	g.local.put(with(running("old"), func(p *corev1.Pod) { p.Annotations[annotationSource] = SourceName }), running("mine"))
-	m := &mirrors{Agent: g.Agent, cache: map[Key]Local{}, tries: map[Key]Try{}, waits: map[Key]*waits{}}
+	g.local.put(with(running("old"), func(p *corev1.Pod) { p.Annotations[mirror.AnnotationSource] = mirror.SourceName }), running("mine"))
+	m := &mirrors{Agent: g.Agent, cache: map[mirror.Key]mirror.Local{}, tries: map[mirror.Key]mirror.Try{}, waits: map[mirror.Key]*client.Waits{}}
 	m.view()
 	g.local.drop("default/old")
 	o := newOutbox(g.Agent, nil)

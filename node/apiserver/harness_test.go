@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/node/apiserver/mirror"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,11 +26,11 @@ type board struct {
 	pods     map[string]*corev1.Pod
 	partial  bool
 	readers  map[chan struct{}]bool
-	troubles map[Key]string
+	troubles map[mirror.Key]string
 }
 
 func newBoard(pods ...*corev1.Pod) *board {
-	b := &board{pods: map[string]*corev1.Pod{}, readers: map[chan struct{}]bool{}, troubles: map[Key]string{}}
+	b := &board{pods: map[string]*corev1.Pod{}, readers: map[chan struct{}]bool{}, troubles: map[mirror.Key]string{}}
 	b.put(pods...)
 	return b
 }
@@ -78,7 +80,7 @@ func (b *board) Subscribe() (<-chan struct{}, func()) {
 }
 
 // tell and trouble are what keeps a pod from being shown.
-func (b *board) tell(key Key, err error) {
+func (b *board) tell(key mirror.Key, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.troubles, key)
@@ -87,7 +89,7 @@ func (b *board) tell(key Key, err error) {
 	}
 }
 
-func (b *board) trouble(key Key) string {
+func (b *board) trouble(key mirror.Key) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.troubles[key]

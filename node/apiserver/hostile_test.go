@@ -18,6 +18,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/mirror"
 )
 
 // liar is a server that answers everything as it likes, and a kubeconfig for it.
@@ -133,7 +136,7 @@ func TestMemoryIsBoundedWhateverAServerAnswers(t *testing.T) {
 func TestAServerThatIsNotTheRightOneIsNotBelieved(t *testing.T) {
 	asked := atomic.Int32{}
 	right := liar(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
-	target, err := readKubeconfig(right)
+	target, err := client.ReadKubeconfig(right)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +145,7 @@ func TestAServerThatIsNotTheRightOneIsNotBelieved(t *testing.T) {
 	cfg := config(t, writeKubeconfig(t, "{server: '"+target.Host+"'}", "{token: secret}"), pods)
 	stop := start(t, cfg)
 	eventually(t, "it is said why", func() error {
-		if why := pods.trouble(Key{}); !strings.Contains(why, "certificate signed by unknown authority") {
+		if why := pods.trouble(mirror.Key{}); !strings.Contains(why, "certificate signed by unknown authority") {
 			return errors.New(why)
 		}
 		return nil
@@ -155,7 +158,7 @@ func TestAServerThatIsNotTheRightOneIsNotBelieved(t *testing.T) {
 
 func TestErrorsOfServersAreShort(t *testing.T) {
 	long := strings.Repeat("x", 5000)
-	c, err := Open(liar(t, func(w http.ResponseWriter, _ *http.Request) {
+	c, err := client.Open(liar(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "code": 200, "message": long})
 	}), "test", quiet())
@@ -163,19 +166,19 @@ func TestErrorsOfServersAreShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	err = c.do(t.Context(), request{method: http.MethodGet, api: coreAPI, resource: "nodes", name: "n1"})
-	if code(err) != http.StatusForbidden || len(err.Error()) > 2*maxReason {
+	err = c.Do(t.Context(), client.Request{Method: http.MethodGet, API: client.CoreAPI, Resource: "nodes", Name: "n1"})
+	if client.Code(err) != http.StatusForbidden || len(err.Error()) > 2*client.MaxReason {
 		t.Error(err)
 	}
 }
 
 func TestAnAnswerThatIsTooLargeIsNone(t *testing.T) {
-	c, err := Open(liar(t, flood(`{"a":"`, strings.Repeat("x", 1<<16), 1000)), "test", quiet())
+	c, err := client.Open(liar(t, flood(`{"a":"`, strings.Repeat("x", 1<<16), 1000)), "test", quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.do(t.Context(), request{method: http.MethodGet, api: coreAPI, resource: "nodes", name: "n1", into: &corev1.Node{}}); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if err := c.Do(t.Context(), client.Request{Method: http.MethodGet, API: client.CoreAPI, Resource: "nodes", Name: "n1", Into: &corev1.Node{}}); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Error(err)
 	}
 }
@@ -191,7 +194,7 @@ func TestKubeconfigsThatCannotBeUsed(t *testing.T) {
 		{"{server: 'https://x', certificate-authority-data: eA==}", "{}", "unable to load root certificates"},
 		{"{server: 'https://x'}", "{client-certificate-data: eA==, client-key-data: eA==}", "failed to find any PEM data"},
 	} {
-		if _, err := Open(writeKubeconfig(t, tt.cluster, tt.user), "test", quiet()); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if _, err := client.Open(writeKubeconfig(t, tt.cluster, tt.user), "test", quiet()); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s %s: %v", tt.cluster, tt.user, err)
 		}
 	}
@@ -200,7 +203,7 @@ func TestKubeconfigsThatCannotBeUsed(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(path, "test", quiet()); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := client.Open(path, "test", quiet()); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -214,7 +217,7 @@ func TestPathsOfAKubeconfigAreRelativeToIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := readKubeconfig(path)
+	got, err := client.ReadKubeconfig(path)
 	if err != nil || got.CAFile != filepath.Join(dir, "ca.crt") || got.CertFile != filepath.Join(dir, "a.crt") || got.KeyFile != filepath.Join(dir, "a.key") {
 		t.Errorf("%+v %v", got, err)
 	}

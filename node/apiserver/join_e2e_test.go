@@ -19,10 +19,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/node/apiserver/apitest"
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/identity"
+	"monopod/node/apiserver/mirror"
 	"monopod/node/events"
 )
 
-const requestsPath = certificatesAPI + "/certificatesigningrequests"
+const requestsPath = client.CertificatesAPI + "/certificatesigningrequests"
 
 // signs waits for a request and signs it.
 func (r *rig) signs(what, signer string, life time.Duration) {
@@ -62,7 +65,7 @@ func TestAMachineJoinsWithATokenAndKeepsItsCertificates(t *testing.T) {
 	stop := start(t, cfg)
 	// It may not ask yet; then nobody answers; neither ends anything.
 	r.Eventually("it is said why", func() error {
-		if pods.trouble(Key{}) == "" {
+		if pods.trouble(mirror.Key{}) == "" {
 			return errors.New("no trouble")
 		}
 		return nil
@@ -82,14 +85,14 @@ func TestAMachineJoinsWithATokenAndKeepsItsCertificates(t *testing.T) {
 	r.signs("the client certificate", certificatesv1.KubeAPIServerClientKubeletSignerName, 8*time.Second)
 	r.shows("the mirror runs", webPath, isRunning)
 	r.signs("the serving certificate", certificatesv1.KubeletServingSignerName, time.Hour)
-	file := filepath.Join(cfg.CertDir, ClientCertificateFile)
-	first, err := readCertificate(file)
+	file := filepath.Join(cfg.CertDir, identity.ClientCertificateFile)
+	first, err := identity.ReadCertificate(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.signs("the next client certificate", certificatesv1.KubeAPIServerClientKubeletSignerName, time.Hour)
 	r.Eventually("it is stored", func() error {
-		leaf, err := readCertificate(file)
+		leaf, err := identity.ReadCertificate(file)
 		if err == nil && leaf.Equal(first) {
 			err = errors.New("it is the old one")
 		}
@@ -103,17 +106,17 @@ func TestAMachineJoinsWithATokenAndKeepsItsCertificates(t *testing.T) {
 	})
 	pods.put(with(running("web"), func(p *corev1.Pod) { p.Status.HostIP = "192.0.2.77" }))
 	r.shows("the mirror is as the pod", webPath, func(p *corev1.Pod) bool { return p.Status.HostIP == "192.0.2.77" })
-	if why := pods.trouble(Key{}); why != "" {
+	if why := pods.trouble(mirror.Key{}); why != "" {
 		t.Errorf("it is in trouble: %s", why)
 	}
-	serving, err := readCertificate(filepath.Join(cfg.CertDir, ServingCertificateFile))
+	serving, err := identity.ReadCertificate(filepath.Join(cfg.CertDir, identity.ServingCertificateFile))
 	if err != nil || serving.VerifyHostname("127.0.0.1") != nil {
 		t.Errorf("%v %v", serving, err)
 	}
 	moved.Store(true)
 	r.signs("a serving certificate for the new address", certificatesv1.KubeletServingSignerName, time.Hour)
 	r.Eventually("it is stored", func() error {
-		leaf, err := readCertificate(filepath.Join(cfg.CertDir, ServingCertificateFile))
+		leaf, err := identity.ReadCertificate(filepath.Join(cfg.CertDir, identity.ServingCertificateFile))
 		if err == nil {
 			err = leaf.VerifyHostname("192.0.2.50")
 		}
@@ -220,7 +223,7 @@ func (r *rig) testHeartbeat(t *testing.T) {
 func TestARealAPIServerSaysWhoMayDoWhat(t *testing.T) {
 	r := newRig(t)
 	a := New(config(t, r.Kubeconfig(r.Address, apitest.Node("n1")), newBoard()))
-	c, err := Open(a.cfg.Kubeconfig, "test", quiet())
+	c, err := client.Open(a.cfg.Kubeconfig, "test", quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

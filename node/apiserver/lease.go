@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/node/apiserver/client"
 )
 
 // lease is what says that this machine lives.
@@ -27,54 +29,54 @@ func lease(node string, uid types.UID, duration time.Duration, now time.Time) *c
 }
 
 // renewLease renews the Lease four times in its life.
-func (a *Agent) renewLease(ctx context.Context, c *Client) error {
+func (a *Agent) renewLease(ctx context.Context, c *client.Client) error {
 	w := a.waits()
-	w.last = min(w.last, a.cfg.LeaseDuration/4)
+	w.Last = min(w.Last, a.cfg.LeaseDuration/4)
 	version := ""
 	for ctx.Err() == nil {
 		uid := a.store.nodeUID()
 		if uid == "" { // it belongs to the Node
-			pause(ctx, a.cfg.LeaseDuration/4, a.store.hasNode)
+			client.Pause(ctx, a.cfg.LeaseDuration/4, a.store.hasNode)
 			continue
 		}
 		var err error
 		if version, err = a.leaseOnce(ctx, c, uid, version); err == nil {
-			w.reset()
-			pause(ctx, a.cfg.LeaseDuration/4, nil)
+			w.Reset()
+			client.Pause(ctx, a.cfg.LeaseDuration/4, nil)
 			continue
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		if e := fatal(err); e != nil {
+		if e := client.Fatal(err); e != nil {
 			return e
 		}
-		if w.news(err) {
+		if w.News(err) {
 			a.log.Warn("the lease is not renewed; trying again", "err", err)
 		}
-		pause(ctx, w.next(), nil)
+		client.Pause(ctx, w.Next(), nil)
 	}
 	return nil
 }
 
 // leaseOnce renews the Lease of which the last version is known, or finds or makes it. It returns its version now, which is
 // empty with an error.
-func (a *Agent) leaseOnce(ctx context.Context, c *Client, uid types.UID, version string) (string, error) {
+func (a *Agent) leaseOnce(ctx context.Context, c *client.Client, uid types.UID, version string) (string, error) {
 	got := &coordinationv1.Lease{}
 	l := lease(a.cfg.NodeName, uid, a.cfg.LeaseDuration, time.Now())
-	to := request{api: coordinationAPI, namespace: corev1.NamespaceNodeLease, resource: "leases", name: a.cfg.NodeName, into: got}
+	to := client.Request{API: client.CoordinationAPI, Namespace: corev1.NamespaceNodeLease, Resource: "leases", Name: a.cfg.NodeName, Into: got}
 	if version == "" {
-		if err := c.do(ctx, to.with(http.MethodGet, nil)); err != nil && !isNotFound(err) {
+		if err := c.Do(ctx, to.With(http.MethodGet, nil)); err != nil && !client.IsNotFound(err) {
 			return "", err
 		}
 		version = got.ResourceVersion
 	}
-	r := to.with(http.MethodPut, l)
+	r := to.With(http.MethodPut, l)
 	if version == "" {
-		r.method, r.name = http.MethodPost, ""
+		r.Method, r.Name = http.MethodPost, ""
 	}
 	l.ResourceVersion = version
-	if err := c.do(ctx, r); err != nil {
+	if err := c.Do(ctx, r); err != nil {
 		return "", err
 	}
 	return got.ResourceVersion, nil

@@ -14,6 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	goruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/mirror"
 )
 
 // maxImages is how many images a node shows.
@@ -165,7 +168,7 @@ func statusPatch(s *corev1.NodeStatus) map[string]any {
 }
 
 // followNode keeps the store up to date.
-func (a *Agent) followNode(ctx context.Context, c *Client) error {
+func (a *Agent) followNode(ctx context.Context, c *client.Client) error {
 	f := feed{
 		client: c, resource: "nodes", selector: "metadata.name=" + a.cfg.NodeName, sink: &nodeSink{store: a.store, name: a.cfg.NodeName},
 		object: func() goruntime.Object { return &corev1.Node{} }, list: func() goruntime.Object { return &corev1.NodeList{} },
@@ -174,7 +177,7 @@ func (a *Agent) followNode(ctx context.Context, c *Client) error {
 }
 
 // reportNode makes and repairs the Node object.
-func (a *Agent) reportNode(ctx context.Context, c *Client) error {
+func (a *Agent) reportNode(ctx context.Context, c *client.Client) error {
 	w := a.waits()
 	var reported time.Time
 	good := false
@@ -186,30 +189,30 @@ func (a *Agent) reportNode(ctx context.Context, c *Client) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			if e := fatal(err); e != nil {
+			if e := client.Fatal(err); e != nil {
 				return e
 			}
 			good = false
-			if w.news(err) {
-				a.cfg.Tell(Key{}, err)
+			if w.News(err) {
+				a.cfg.Tell(mirror.Key{}, err)
 				a.log.Warn("the Node object cannot be reported; trying again", "node", a.cfg.NodeName, "err", err)
 			}
-			pause(ctx, w.next(), nil)
+			client.Pause(ctx, w.Next(), nil)
 			continue
 		case sent:
 			reported = time.Now()
 		}
 		if _, known := a.store.theNode(); known && !good {
 			good = true
-			a.cfg.Tell(Key{}, nil)
+			a.cfg.Tell(mirror.Key{}, nil)
 			a.log.Info("the Node object is as it should be", "node", a.cfg.NodeName)
 		}
-		w.reset()
+		w.Reset()
 		wake := changed
 		if n, _ := a.store.theNode(); n != nil && isReady(n.Status.Conditions) {
 			wake = nil // what makes it ready comes with changes of pods, what ends that can wait
 		}
-		wait(ctx, a.cfg.CheckEvery, a.store.noNode, wake, a.cfg.Changed)
+		client.Wait(ctx, a.cfg.CheckEvery, a.store.noNode, wake, a.cfg.Changed)
 	}
 	return nil
 }
@@ -221,7 +224,7 @@ func isReady(all []corev1.NodeCondition) bool {
 }
 
 // nodeOnce brings the Node object up to date, and says whether its status was sent.
-func (a *Agent) nodeOnce(ctx context.Context, c *Client, heartbeat bool) (sent bool, err error) {
+func (a *Agent) nodeOnce(ctx context.Context, c *client.Client, heartbeat bool) (sent bool, err error) {
 	have, known := a.store.theNode()
 	if !known {
 		return false, nil
@@ -229,13 +232,13 @@ func (a *Agent) nodeOnce(ctx context.Context, c *Client, heartbeat bool) (sent b
 	facts := a.cfg.Facts()
 	step := planNode(time.Now(), wantedNode(&a.cfg, &facts), have, heartbeat)
 	got := &corev1.Node{}
-	to := request{api: coreAPI, resource: "nodes", into: got}
+	to := client.Request{API: client.CoreAPI, Resource: "nodes", Into: got}
 	switch {
 	case step.Create != nil && !a.cfg.Register:
 		return false, fmt.Errorf("there is no node %s, and registerNode is false", a.cfg.NodeName)
 	case step.Create != nil:
-		if err := c.do(ctx, to.with(http.MethodPost, step.Create)); err != nil {
-			if isConflict(err) { // its feed will tell
+		if err := c.Do(ctx, to.With(http.MethodPost, step.Create)); err != nil {
+			if client.IsConflict(err) { // its feed will tell
 				return false, nil
 			}
 			return false, fmt.Errorf("register node: %w", err)
@@ -244,9 +247,9 @@ func (a *Agent) nodeOnce(ctx context.Context, c *Client, heartbeat bool) (sent b
 		a.store.seeNode(got)
 		return true, nil
 	}
-	to.name, to.patch = a.cfg.NodeName, types.MergePatchType
+	to.Name, to.Patch = a.cfg.NodeName, types.MergePatchType
 	if step.Object != nil {
-		if err := c.do(ctx, to.with(http.MethodPatch, step.Object)); err != nil {
+		if err := c.Do(ctx, to.With(http.MethodPatch, step.Object)); err != nil {
 			return false, fmt.Errorf("change node: %w", err)
 		}
 		a.store.seeNode(got)
@@ -255,8 +258,8 @@ func (a *Agent) nodeOnce(ctx context.Context, c *Client, heartbeat bool) (sent b
 		return false, nil
 	}
 	got = &corev1.Node{}
-	to.sub, to.patch, to.into = "status", types.StrategicMergePatchType, got
-	if err := c.do(ctx, to.with(http.MethodPatch, step.Status)); err != nil {
+	to.Sub, to.Patch, to.Into = "status", types.StrategicMergePatchType, got
+	if err := c.Do(ctx, to.With(http.MethodPatch, step.Status)); err != nil {
 		return false, fmt.Errorf("status of node: %w", err)
 	}
 	a.store.seeNode(got)

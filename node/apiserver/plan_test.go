@@ -15,65 +15,71 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"monopod/node/apiserver/mirror"
 )
 
 // there is the mirror of a pod as a server shows it.
-func there(p *corev1.Pod, node types.UID) Mirror {
+func there(p *corev1.Pod, node types.UID) mirror.Mirror {
 	l := localOf(p, "n1")
-	return Mirror{UID: "m-" + p.UID, Hash: l.Hash, Owner: node, Digest: l.Digest, Conditions: p.Status.Conditions}
+	return mirror.Mirror{UID: "m-" + p.UID, Hash: l.Hash, Owner: node, Digest: l.Digest, Conditions: p.Status.Conditions}
 }
 
 func TestWhatIsDoneAboutAMirror(t *testing.T) {
 	now := time.Unix(1000, 0)
 	web := running("web")
-	key := Key{"default", "web-n1"}
+	key := mirror.Key{Namespace: "default", Name: "web-n1"}
 	good := there(web, "node")
-	change := func(f func(*Mirror)) map[Key]Mirror { m := good; f(&m); return map[Key]Mirror{key: m} }
-	mine := map[Key]Local{key: localOf(web, "n1")}
+	change := func(f func(*mirror.Mirror)) map[mirror.Key]mirror.Mirror {
+		m := good
+		f(&m)
+		return map[mirror.Key]mirror.Mirror{key: m}
+	}
+	mine := map[mirror.Key]mirror.Local{key: localOf(web, "n1")}
 	for name, tt := range map[string]struct {
-		pods    map[Key]Local
-		mirrors map[Key]Mirror
+		pods    map[mirror.Key]mirror.Local
+		mirrors map[mirror.Key]mirror.Mirror
 		partial bool
 		noNode  bool
-		tries   map[Key]Try
+		tries   map[mirror.Key]mirror.Try
 		want    string
 		next    time.Time
 	}{
-		"it is as it should be":                     {pods: mine, mirrors: change(func(*Mirror) {})},
+		"it is as it should be":                     {pods: mine, mirrors: change(func(*mirror.Mirror) {})},
 		"there is none":                             {pods: mine, want: "create default/web-n1"},
 		"there is no node":                          {pods: mine, noNode: true},
-		"it is of another pod":                      {pods: mine, mirrors: change(func(m *Mirror) { m.Hash = "x" }), want: "delete default/web-n1"},
-		"it is of another node":                     {pods: mine, mirrors: change(func(m *Mirror) { m.Owner = "x" }), want: "delete default/web-n1"},
-		"somebody deletes it":                       {pods: mine, mirrors: change(func(m *Mirror) { m.Leaving = true }), want: "delete default/web-n1"},
-		"its status is another one":                 {pods: mine, mirrors: change(func(m *Mirror) { m.Digest = "x" }), want: "status default/web-n1"},
-		"a condition is missing":                    {pods: mine, mirrors: change(func(m *Mirror) { m.Conditions = nil }), want: "status default/web-n1"},
-		"others have added a condition":             {pods: mine, mirrors: change(func(m *Mirror) { m.Conditions = append([]corev1.PodCondition{{Type: "x"}}, m.Conditions...) })},
-		"a pod of that name is no mirror":           {pods: mine, mirrors: change(func(m *Mirror) { m.Other = true })},
-		"the pod is gone":                           {mirrors: change(func(*Mirror) {}), want: "delete default/web-n1"},
-		"it is not known whether the pod is gone":   {mirrors: change(func(*Mirror) {}), partial: true},
-		"a pod of somebody else":                    {mirrors: change(func(m *Mirror) { m.Other = true })},
-		"it was refused a moment ago":               {pods: mine, tries: map[Key]Try{key: {At: now.Add(time.Second)}}, next: now.Add(time.Second)},
-		"it was refused a while ago":                {pods: mine, tries: map[Key]Try{key: {At: now}}, want: "create default/web-n1"},
-		"the server does not keep all of a status":  {pods: mine, mirrors: change(func(m *Mirror) { m.Digest = "x" }), tries: map[Key]Try{key: accepted(mine[key], good, "x")}},
-		"others have changed what was kept of it":   {pods: mine, mirrors: change(func(m *Mirror) { m.Digest = "y" }), tries: map[Key]Try{key: accepted(mine[key], good, "x")}, want: "status default/web-n1"},
-		"its spec was edited":                       {pods: mine, mirrors: change(func(m *Mirror) { m.Edited = true }), want: "delete default/web-n1"},
-		"its spec and its status were edited":       {pods: mine, mirrors: change(func(m *Mirror) { m.Edited, m.Digest = true, "x" }), want: "status default/web-n1"},
-		"its spec was edited again":                 {pods: mine, mirrors: change(func(m *Mirror) { m.Edited = true }), tries: map[Key]Try{key: {Remade: now.Add(-time.Second)}}, next: now.Add(remakeEvery - time.Second)},
-		"it was edited, and stays for the moment":   {pods: mine, mirrors: change(func(m *Mirror) { m.Edited = true }), tries: map[Key]Try{key: {At: now.Add(time.Second)}}, next: now.Add(time.Second)},
-		"a pod of somebody else was edited":         {pods: mine, mirrors: change(func(m *Mirror) { m.Edited, m.Other = true, true })},
-		"it can have none, and there is an old one": {pods: map[Key]Local{key: {Pod: web, Refused: errors.New("no")}}, mirrors: change(func(*Mirror) {}), want: "delete default/web-n1"},
-		"it can have none":                          {pods: map[Key]Local{key: {Pod: web, Refused: errors.New("no")}}},
+		"it is of another pod":                      {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Hash = "x" }), want: "delete default/web-n1"},
+		"it is of another node":                     {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Owner = "x" }), want: "delete default/web-n1"},
+		"somebody deletes it":                       {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Leaving = true }), want: "delete default/web-n1"},
+		"its status is another one":                 {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Digest = "x" }), want: "status default/web-n1"},
+		"a condition is missing":                    {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Conditions = nil }), want: "status default/web-n1"},
+		"others have added a condition":             {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Conditions = append([]corev1.PodCondition{{Type: "x"}}, m.Conditions...) })},
+		"a pod of that name is no mirror":           {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Other = true })},
+		"the pod is gone":                           {mirrors: change(func(*mirror.Mirror) {}), want: "delete default/web-n1"},
+		"it is not known whether the pod is gone":   {mirrors: change(func(*mirror.Mirror) {}), partial: true},
+		"a pod of somebody else":                    {mirrors: change(func(m *mirror.Mirror) { m.Other = true })},
+		"it was refused a moment ago":               {pods: mine, tries: map[mirror.Key]mirror.Try{key: {At: now.Add(time.Second)}}, next: now.Add(time.Second)},
+		"it was refused a while ago":                {pods: mine, tries: map[mirror.Key]mirror.Try{key: {At: now}}, want: "create default/web-n1"},
+		"the server does not keep all of a status":  {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Digest = "x" }), tries: map[mirror.Key]mirror.Try{key: accepted(mine[key], good, "x")}},
+		"others have changed what was kept of it":   {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Digest = "y" }), tries: map[mirror.Key]mirror.Try{key: accepted(mine[key], good, "x")}, want: "status default/web-n1"},
+		"its spec was edited":                       {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited = true }), want: "delete default/web-n1"},
+		"its spec and its status were edited":       {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited, m.Digest = true, "x" }), want: "status default/web-n1"},
+		"its spec was edited again":                 {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited = true }), tries: map[mirror.Key]mirror.Try{key: {Remade: now.Add(-time.Second)}}, next: now.Add(mirror.RemakeEvery - time.Second)},
+		"it was edited, and stays for the moment":   {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited = true }), tries: map[mirror.Key]mirror.Try{key: {At: now.Add(time.Second)}}, next: now.Add(time.Second)},
+		"a pod of somebody else was edited":         {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited, m.Other = true, true })},
+		"it can have none, and there is an old one": {pods: map[mirror.Key]mirror.Local{key: {Pod: web, Refused: errors.New("no")}}, mirrors: change(func(*mirror.Mirror) {}), want: "delete default/web-n1"},
+		"it can have none":                          {pods: map[mirror.Key]mirror.Local{key: {Pod: web, Refused: errors.New("no")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := View{Now: now, Node: "node", Pods: tt.pods, Complete: !tt.partial, Mirrors: tt.mirrors, Tries: tt.tries}
+			v := mirror.View{Now: now, Node: "node", Pods: tt.pods, Complete: !tt.partial, Mirrors: tt.mirrors, Tries: tt.tries}
 			if tt.noNode {
 				v.Node = ""
 			}
-			got, next := planMirrors(v)
+			got, next := mirror.Plan(v)
 			var texts []string
 			for _, a := range got {
 				texts = append(texts, a.String())
-				if a.Kind != CreateMirror && a.UID != good.UID {
+				if a.Kind != mirror.CreateMirror && a.UID != good.UID {
 					t.Errorf("it is about %q", a.UID)
 				}
 			}
@@ -84,19 +90,19 @@ func TestWhatIsDoneAboutAMirror(t *testing.T) {
 	}
 }
 
-func accepted(l Local, m Mirror, digest string) Try {
+func accepted(l mirror.Local, m mirror.Mirror, digest string) mirror.Try {
 	m.Digest = digest
-	return Try{Sent: l.sent(), Got: m.got()}
+	return mirror.Try{Sent: l.Sent(), Got: m.Got()}
 }
 
 // Whatever is there, carrying out plans ends in a plan of nothing, with a mirror of each pod and no others of ours.
 func TestPlansConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := View{Now: time.Unix(1000, 0), Node: "node", Complete: true, Pods: map[Key]Local{}, Mirrors: map[Key]Mirror{}}
-		others := map[Key]Mirror{}
+		v := mirror.View{Now: time.Unix(1000, 0), Node: "node", Complete: true, Pods: map[mirror.Key]mirror.Local{}, Mirrors: map[mirror.Key]mirror.Mirror{}}
+		others := map[mirror.Key]mirror.Mirror{}
 		for i := range rapid.IntRange(0, 6).Draw(t, "names") {
 			p := running(fmt.Sprint("p", i))
-			key := Key{p.Namespace, MirrorName(p.Name, "n1")}
+			key := mirror.Key{Namespace: p.Namespace, Name: mirror.Name(p.Name, "n1")}
 			if rapid.Bool().Draw(t, "wanted") {
 				v.Pods[key] = localOf(p, "n1")
 			}
@@ -113,14 +119,14 @@ func TestPlansConverge(t *testing.T) {
 			}
 		}
 		for range 4 {
-			actions, _ := planMirrors(v)
-			if again, _ := planMirrors(v); fmt.Sprint(again) != fmt.Sprint(actions) {
+			actions, _ := mirror.Plan(v)
+			if again, _ := mirror.Plan(v); fmt.Sprint(again) != fmt.Sprint(actions) {
 				t.Fatalf("%v, then %v", actions, again)
 			}
 			for _, a := range actions {
 				local := v.Pods[a.Key]
 				switch a.Kind {
-				case DeleteMirror:
+				case mirror.DeleteMirror:
 					delete(v.Mirrors, a.Key)
 				default:
 					m := there(local.Pod, "node")
@@ -129,7 +135,7 @@ func TestPlansConverge(t *testing.T) {
 				}
 			}
 		}
-		if actions, _ := planMirrors(v); len(actions) > 0 {
+		if actions, _ := mirror.Plan(v); len(actions) > 0 {
 			t.Fatalf("it goes on with %v", actions)
 		}
 		for key, m := range v.Mirrors {
@@ -143,7 +149,7 @@ func TestPlansConverge(t *testing.T) {
 			}
 		}
 		for key := range maps.Keys(v.Pods) {
-			if m, ok := v.Mirrors[key]; !ok || !m.Other && !sameStatus(v.Pods[key], m) {
+			if m, ok := v.Mirrors[key]; !ok || !m.Other && !mirror.SameStatus(v.Pods[key], m) {
 				t.Fatalf("%s: %+v", key, m)
 			}
 		}
@@ -151,36 +157,36 @@ func TestPlansConverge(t *testing.T) {
 }
 
 func TestNamesOfMirrors(t *testing.T) {
-	if got := MirrorName("web", "Node-1"); got != "web-node-1" {
+	if got := mirror.Name("web", "Node-1"); got != "web-node-1" {
 		t.Error(got)
 	}
-	if got, ok := LocalName("web-node-1", "Node-1"); !ok || got != "web" {
+	if got, ok := mirror.LocalName("web-node-1", "Node-1"); !ok || got != "web" {
 		t.Error(got, ok)
 	}
 	for _, name := range []string{"web", "-node-1", "node-1"} {
-		if got, ok := LocalName(name, "node-1"); ok {
+		if got, ok := mirror.LocalName(name, "node-1"); ok {
 			t.Error(name, got)
 		}
 	}
-	if _, err := mirrorFor(running(strings.Repeat("x", 252)), "n1"); err == nil || !strings.Contains(err.Error(), "longer than the 253 characters") {
+	if _, err := mirror.For(running(strings.Repeat("x", 252)), "n1"); err == nil || !strings.Contains(err.Error(), "longer than the 253 characters") {
 		t.Error(err)
 	}
 }
 
 func TestAMirrorChangesWithItsPodAndNotWithItsStatus(t *testing.T) {
 	web := localOf(running("web"), "n1")
-	status := localOf(with(running("web"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; p.Annotations[annotationSeen] = "now" }), "n1")
+	status := localOf(with(running("web"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; p.Annotations[mirror.AnnotationSeen] = "now" }), "n1")
 	spec := localOf(with(running("web"), func(p *corev1.Pod) { p.Spec.Containers[0].Image = "other" }), "n1")
 	if web.Hash != status.Hash || web.Digest == status.Digest || web.Hash == spec.Hash {
 		t.Errorf("%+v %+v %+v", web, status, spec)
 	}
 	// An edit does not change the uid here; tools that wait for it look at config.hash.
-	before, err1 := mirrorFor(with(running("web"), func(p *corev1.Pod) { p.Annotations[annotationHash] = string(p.UID) }), "n1")
-	after, err2 := mirrorFor(with(spec.Pod, func(p *corev1.Pod) { p.Annotations[annotationHash] = string(p.UID) }), "n1")
+	before, err1 := mirror.For(with(running("web"), func(p *corev1.Pod) { p.Annotations[mirror.AnnotationHash] = string(p.UID) }), "n1")
+	after, err2 := mirror.For(with(spec.Pod, func(p *corev1.Pod) { p.Annotations[mirror.AnnotationHash] = string(p.UID) }), "n1")
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	if a, b := before.Annotations, after.Annotations; a[annotationHash] == b[annotationHash] || a[annotationHash] == "" || a[corev1.MirrorPodAnnotationKey] != b[corev1.MirrorPodAnnotationKey] {
+	if a, b := before.Annotations, after.Annotations; a[mirror.AnnotationHash] == b[mirror.AnnotationHash] || a[mirror.AnnotationHash] == "" || a[corev1.MirrorPodAnnotationKey] != b[corev1.MirrorPodAnnotationKey] {
 		t.Errorf("%v %v", a, b)
 	}
 }
@@ -311,7 +317,7 @@ func TestDigestsLeaveOutWhatServersSet(t *testing.T) {
 	a, b := running("a").Status, running("a").Status
 	b.QOSClass, b.Conditions = "", nil
 	b.StartTime = &metav1.Time{Time: b.StartTime.UTC()}
-	if digest(&a) != digest(&b) {
+	if mirror.Digest(&a) != mirror.Digest(&b) {
 		t.Error("they differ")
 	}
 }

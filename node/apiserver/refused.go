@@ -8,23 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-)
 
-// Reasons of pods that are bound to this node and do not run here.
-const (
-	// ReasonNotSupported is of pods that this machine can never run as they are written.
-	ReasonNotSupported = "NotSupported"
-	// ReasonNameTaken is of pods that wait because a manifest of this machine has one of their name.
-	ReasonNameTaken = "NameTaken"
-	// ReasonPodOS and ReasonPodOSLabel are a kubelet's for pods of another operating system, ReasonSysctl for those with sysctls that it
-	// does not allow.
-	ReasonPodOS      = "PodOSNotSupported"
-	ReasonPodOSLabel = "PodOSSelectorNodeLabelDoesNotMatch"
-	ReasonSysctl     = "SysctlForbidden"
-	// ReasonNodeAffinity is of pods that ask for another machine: one of another architecture, for instance.
-	ReasonNodeAffinity = "NodeAffinity"
-	// ReasonNodePorts is a kubelet's for pods whose host ports are taken.
-	ReasonNodePorts = "NodePorts"
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/mirror"
 )
 
 // RejectedError is why a kubelet would not admit a pod, ever: such a pod has failed.
@@ -39,15 +25,15 @@ type rejection struct{ reason, message string }
 // at over there: the document that is made of it has been scheduled, and asks for nothing.
 func (c *Config) otherMachine(p *corev1.Pod) error {
 	if label, ok := p.Spec.NodeSelector[corev1.LabelOSStable]; ok && label != string(corev1.Linux) {
-		return &RejectedError{ReasonPodOSLabel, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
+		return &RejectedError{mirror.ReasonPodOSLabel, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
 	if p.Spec.OS != nil && p.Spec.OS.Name != corev1.Linux {
-		return &RejectedError{ReasonPodOS, "Failed to admit pod as the OS field doesn't match node OS"}
+		return &RejectedError{mirror.ReasonPodOS, "Failed to admit pod as the OS field doesn't match node OS"}
 	}
 	here := c.Platform
 	here.Arch = cmp.Or(c.Labels[corev1.LabelArchStable], here.Arch)
 	if m := here.Mismatch(&p.Spec); m != nil {
-		return &RejectedError{ReasonNodeAffinity, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: " + m.String()}
+		return &RejectedError{mirror.ReasonNodeAffinity, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector: " + m.String()}
 	}
 	return nil
 }
@@ -67,11 +53,11 @@ func (r *Refusal) Reference() corev1.ObjectReference {
 
 // local is the pod as one that waits here, with the reason, unless a kubelet rejects such pods, too. It is no failure: a controller would replace it at once by another one
 // that is refused, and one that waits can run after an upgrade.
-func (r *Refusal) local() Local {
+func (r *Refusal) local() mirror.Local {
 	if r.Failed {
 		p := &corev1.Pod{ObjectMeta: r.pod.ObjectMeta, Spec: r.pod.Spec, Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: r.Reason, Message: "Pod was rejected: " + r.Message}}
 		p.Status.ObservedGeneration = r.pod.Generation
-		return Local{Pod: p, Digest: digest(&p.Status)}
+		return mirror.Local{Pod: p, Digest: mirror.Digest(&p.Status)}
 	}
 	p := &corev1.Pod{ObjectMeta: r.pod.ObjectMeta, Status: corev1.PodStatus{Phase: corev1.PodPending, Reason: r.Reason, Message: r.Message}}
 	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
@@ -79,7 +65,7 @@ func (r *Refusal) local() Local {
 			Type: t, Status: corev1.ConditionFalse, Reason: r.Reason, Message: r.Message, LastTransitionTime: r.pod.CreationTimestamp,
 		})
 	}
-	return Local{Pod: p, Digest: digest(&p.Status)}
+	return mirror.Local{Pod: p, Digest: mirror.Digest(&p.Status)}
 }
 
 // checked is what came of looking whether a pod can run here.
@@ -98,12 +84,12 @@ type refusals struct {
 
 // refuse finds the pods that cannot run here, or not now, has their status say why, and tells of those that were not known as such. It is
 // never about one of which something is here: whatever is wrong with it, that goes on.
-func (g *gatherer) refuse(pods map[Key]*corev1.Pod, local []*corev1.Pod) refusals {
+func (g *gatherer) refuse(pods map[mirror.Key]*corev1.Pod, local []*corev1.Pod) refusals {
 	out, all := refusals{leftOut: map[types.UID]bool{}}, map[types.UID]*Refusal{}
-	here, runs, taken := map[types.UID]bool{}, map[types.UID]bool{}, map[Key]bool{}
+	here, runs, taken := map[types.UID]bool{}, map[types.UID]bool{}, map[mirror.Key]bool{}
 	for _, p := range local {
 		here[p.UID], runs[p.UID] = true, p.Status.StartTime != nil
-		taken[Key{p.Namespace, p.Name}] = p.Annotations[annotationSource] != SourceName
+		taken[mirror.Key{Namespace: p.Namespace, Name: p.Name}] = p.Annotations[mirror.AnnotationSource] != mirror.SourceName
 	}
 	known, rejected := map[types.UID]checked{}, g.store.rejections(pods, runs)
 	for key, p := range pods {
@@ -111,7 +97,7 @@ func (g *gatherer) refuse(pods map[Key]*corev1.Pod, local []*corev1.Pod) refusal
 			all[p.UID], out.leftOut[p.UID] = &Refusal{Reason: why.reason, Message: why.message, Failed: true, pod: p}, true
 			continue
 		}
-		if here[p.UID] || p.DeletionTimestamp != nil || finished(&p.Status) {
+		if here[p.UID] || p.DeletionTimestamp != nil || mirror.Finished(&p.Status) {
 			continue
 		}
 		c, ok := g.checked[p.UID]
@@ -125,14 +111,14 @@ func (g *gatherer) refuse(pods map[Key]*corev1.Pod, local []*corev1.Pod) refusal
 		never, isNever := errors.AsType[*RejectedError](c.refused)
 		switch {
 		case isNever:
-			all[p.UID], out.leftOut[p.UID] = &Refusal{Reason: never.Reason, Message: clip(never.Message), Failed: true, pod: p}, true
-			out.lines = append(out.lines, "pod "+key.String()+": "+clip(never.Message))
+			all[p.UID], out.leftOut[p.UID] = &Refusal{Reason: never.Reason, Message: client.Clip(never.Message), Failed: true, pod: p}, true
+			out.lines = append(out.lines, "pod "+key.String()+": "+client.Clip(never.Message))
 		case c.refused != nil:
-			r := &Refusal{Reason: ReasonNotSupported, Message: "monopod cannot run this pod: " + clip(c.refused.Error()), pod: p}
+			r := &Refusal{Reason: mirror.ReasonNotSupported, Message: "monopod cannot run this pod: " + client.Clip(c.refused.Error()), pod: p}
 			all[p.UID], out.leftOut[p.UID] = r, true
-			out.lines = append(out.lines, "pod "+key.String()+": "+clip(c.refused.Error()))
+			out.lines = append(out.lines, "pod "+key.String()+": "+client.Clip(c.refused.Error()))
 		case taken[key]:
-			all[p.UID] = &Refusal{Reason: ReasonNameTaken, Message: "a manifest on node " + g.cfg.NodeName + " has a pod of this name, which goes before it", pod: p}
+			all[p.UID] = &Refusal{Reason: mirror.ReasonNameTaken, Message: "a manifest on node " + g.cfg.NodeName + " has a pod of this name, which goes before it", pod: p}
 		}
 	}
 	g.checked = known
@@ -143,16 +129,16 @@ func (g *gatherer) refuse(pods map[Key]*corev1.Pod, local []*corev1.Pod) refusal
 }
 
 // tellEphemeral tells once of the ephemeral containers that do not run.
-func (g *gatherer) tellEphemeral(pods map[Key]*corev1.Pod) {
+func (g *gatherer) tellEphemeral(pods map[mirror.Key]*corev1.Pod) {
 	told := map[types.UID]string{}
 	for _, p := range pods {
-		message := ephemeralMessage(p)
+		message := mirror.EphemeralMessage(p)
 		if message == "" {
 			continue
 		}
 		told[p.UID] = message
 		if g.debugged[p.UID] != message {
-			g.cfg.Refused(&Refusal{Reason: ReasonNotSupported, Message: message, pod: p})
+			g.cfg.Refused(&Refusal{Reason: mirror.ReasonNotSupported, Message: message, pod: p})
 		}
 	}
 	g.debugged = told

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/manifests/decode"
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/mirror"
 )
 
 // gathering is a gatherer with pods that the API server has bound to this node, and what it says.
@@ -70,7 +72,7 @@ func (g *gathering) word() (pods string, left, said []string) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	c, err := decode.Parts("api", body, decode.Options{Source: SourceName})
+	c, err := decode.Parts("api", body, decode.Options{Source: mirror.SourceName})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -97,14 +99,14 @@ func TestAPodThatCannotRunHereIsLeftOutAndToldOnce(t *testing.T) {
 	if _, _, said := g.word(); len(said) > 0 || g.asked != asked {
 		t.Errorf("nothing is new, and it is said %q, and %d are looked at", said, g.asked-asked)
 	}
-	m := &mirrors{Agent: g.Agent, cache: map[Key]Local{}, tries: map[Key]Try{}, waits: map[Key]*waits{}}
+	m := &mirrors{Agent: g.Agent, cache: map[mirror.Key]mirror.Local{}, tries: map[mirror.Key]mirror.Try{}, waits: map[mirror.Key]*client.Waits{}}
 	st := m.view().Refused["uid-of-b"].Pod.Status
-	if st.Phase != corev1.PodPending || st.Reason != ReasonNotSupported || !strings.Contains(st.Message, "spec.no") || len(st.Conditions) != 2 || st.Conditions[0].Status != corev1.ConditionFalse {
+	if st.Phase != corev1.PodPending || st.Reason != mirror.ReasonNotSupported || !strings.Contains(st.Message, "spec.no") || len(st.Conditions) != 2 || st.Conditions[0].Status != corev1.ConditionFalse {
 		t.Errorf("%+v", st)
 	}
 
 	// Of one that runs nothing is refused, whatever is wrong with it; one that is deleted is not looked at.
-	g.local.put(with(running("b"), func(p *corev1.Pod) { p.Annotations[annotationSource] = SourceName }))
+	g.local.put(with(running("b"), func(p *corev1.Pod) { p.Annotations[mirror.AnnotationSource] = mirror.SourceName }))
 	g.store.seePod(with(bound("c", "no"), func(p *corev1.Pod) { p.DeletionTimestamp, p.ResourceVersion = &metav1.Time{}, "2" }), false)
 	g.local.drop("default/d")
 	if pods, left, said := g.word(); pods != "a b d" || len(left)+len(said) > 0 || len(m.view().Refused) > 0 {
@@ -115,7 +117,7 @@ func TestAPodThatCannotRunHereIsLeftOutAndToldOnce(t *testing.T) {
 func TestHowLongADeletedPodHasIsToldBeforeItIsLeftOut(t *testing.T) {
 	g := newGathering(t, bound("a", "yes"), bound("b", "yes"))
 	for _, name := range []string{"a", "b"} {
-		g.local.put(with(running(name), func(p *corev1.Pod) { p.Annotations[annotationSource] = SourceName }))
+		g.local.put(with(running(name), func(p *corev1.Pod) { p.Annotations[mirror.AnnotationSource] = mirror.SourceName }))
 	}
 	told := func(what, pods, want string) {
 		t.Helper()

@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/mirror"
 )
 
 // Bounds of how mirrors are written.
@@ -25,7 +28,7 @@ const (
 )
 
 // followPods keeps the store up to date.
-func (a *Agent) followPods(ctx context.Context, c *Client) error {
+func (a *Agent) followPods(ctx context.Context, c *client.Client) error {
 	f := feed{
 		client: c, resource: "pods", selector: "spec.nodeName=" + a.cfg.NodeName, sink: &podSink{store: a.store},
 		object: func() runtime.Object { return &corev1.Pod{} }, list: func() runtime.Object { return &corev1.PodList{} },
@@ -36,16 +39,16 @@ func (a *Agent) followPods(ctx context.Context, c *Client) error {
 // mirrors is the state of reportPods, which alone touches it.
 type mirrors struct {
 	*Agent
-	client *Client
+	client *client.Client
 	// cache holds what was made of pods that have not changed since.
-	cache map[Key]Local
-	tries map[Key]Try
-	waits map[Key]*waits
+	cache map[mirror.Key]mirror.Local
+	tries map[mirror.Key]mirror.Try
+	waits map[mirror.Key]*client.Waits
 }
 
 // reportPods makes, repairs and removes mirror pods.
-func (a *Agent) reportPods(ctx context.Context, c *Client) error {
-	m := &mirrors{Agent: a, client: c, cache: map[Key]Local{}, tries: map[Key]Try{}, waits: map[Key]*waits{}}
+func (a *Agent) reportPods(ctx context.Context, c *client.Client) error {
+	m := &mirrors{Agent: a, client: c, cache: map[mirror.Key]mirror.Local{}, tries: map[mirror.Key]mirror.Try{}, waits: map[mirror.Key]*client.Waits{}}
 	changed, cancel := a.cfg.Pods.Subscribe()
 	defer cancel()
 	for ctx.Err() == nil {
@@ -57,8 +60,8 @@ func (a *Agent) reportPods(ctx context.Context, c *Client) error {
 		if !next.IsZero() {
 			delay = time.Until(next)
 		}
-		wait(ctx, delay, changed, a.store.changed, nil)
-		pause(ctx, settle, nil)
+		client.Wait(ctx, delay, changed, a.store.changed, nil)
+		client.Pause(ctx, settle, nil)
 	}
 	return nil
 }
@@ -66,7 +69,7 @@ func (a *Agent) reportPods(ctx context.Context, c *Client) error {
 // once sends what is to be sent now, and returns when to look again.
 func (m *mirrors) once(ctx context.Context) (time.Time, error) {
 	v := m.view()
-	actions, next := planMirrors(v)
+	actions, next := mirror.Plan(v)
 	began := time.Now()
 	for i, action := range actions {
 		if ctx.Err() != nil || i > 0 && time.Since(began) > turn {
@@ -76,47 +79,47 @@ func (m *mirrors) once(ctx context.Context) (time.Time, error) {
 		if ctx.Err() != nil {
 			return time.Time{}, nil
 		}
-		if e := fatal(err); e != nil {
+		if e := client.Fatal(err); e != nil {
 			return time.Time{}, e
 		}
 		if at := m.note(action, err); err != nil && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
-		if code(err) == 0 && err != nil { // nobody answers: the others need not be tried
+		if client.Code(err) == 0 && err != nil { // nobody answers: the others need not be tried
 			return next, nil
 		}
-		pause(ctx, between, nil)
+		client.Pause(ctx, between, nil)
 	}
 	return next, nil
 }
 
 // view is how things are.
-func (m *mirrors) view() View {
+func (m *mirrors) view() mirror.View {
 	pods, complete := m.cfg.Pods.Pods()
-	v := View{Now: time.Now(), Node: m.store.nodeUID(), Complete: complete, Pods: make(map[Key]Local, len(pods)), Tries: m.tries}
+	v := mirror.View{Now: time.Now(), Node: m.store.nodeUID(), Complete: complete, Pods: make(map[mirror.Key]mirror.Local, len(pods)), Tries: m.tries}
 	known := false
-	var others map[Key]*corev1.Pod
+	var others map[mirror.Key]*corev1.Pod
 	if v.Mirrors, known = m.store.pods(); !known {
 		v.Node = "" // whatever is done now may be wrong
 	}
 	if m.cfg.Source {
-		v.Bound, v.Refused = map[types.UID]Local{}, map[types.UID]Local{}
+		v.Bound, v.Refused = map[types.UID]mirror.Local{}, map[types.UID]mirror.Local{}
 		others, _ = m.store.boundPods()
 		for uid, r := range m.store.refusals() {
 			v.Refused[uid] = r.local()
 		}
 	}
 	for _, p := range pods {
-		if p.Annotations[annotationSource] == SourceName {
+		if p.Annotations[mirror.AnnotationSource] == mirror.SourceName {
 			if m.cfg.Source {
 				m.store.noteBound(p.UID)
-				v.Bound[p.UID] = boundLocal(p, others[Key{p.Namespace, p.Name}])
+				v.Bound[p.UID] = mirror.BoundLocal(p, others[mirror.Key{Namespace: p.Namespace, Name: p.Name}])
 			}
 			continue
 		}
-		key := Key{p.Namespace, MirrorName(p.Name, m.cfg.NodeName)}
+		key := mirror.Key{Namespace: p.Namespace, Name: mirror.Name(p.Name, m.cfg.NodeName)}
 		local, ok := m.cache[key]
-		if !ok || local.of != p {
+		if !ok || local.Of != p {
 			was := local.Refused
 			if local = localOf(p, m.cfg.NodeName); was != nil || local.Refused != nil { // what a server refuses may still stand
 				m.complain(key, local.Refused)
@@ -141,33 +144,33 @@ func (m *mirrors) view() View {
 
 // ended are the pods that the server wants gone and of which nothing is here. What is known of their end must be asked for after it is known
 // that they are gone.
-func (m *mirrors) ended(others map[Key]*corev1.Pod, here map[types.UID]Local) map[types.UID]Local {
-	out, last := map[types.UID]Local{}, m.store.lastOf(others)
+func (m *mirrors) ended(others map[mirror.Key]*corev1.Pod, here map[types.UID]mirror.Local) map[types.UID]mirror.Local {
+	out, last := map[types.UID]mirror.Local{}, m.store.lastOf(others)
 	for _, p := range others {
 		if _, ok := here[p.UID]; !ok && p.DeletionTimestamp != nil {
-			out[p.UID] = lastLocal(p, last[p.UID])
+			out[p.UID] = mirror.LastLocal(p, last[p.UID])
 		}
 	}
 	return out
 }
 
-func localOf(p *corev1.Pod, nodeName string) Local {
+func localOf(p *corev1.Pod, nodeName string) mirror.Local {
 	of := p
-	p = asShown(p)
-	l := Local{Pod: p, of: of, Digest: digest(&p.Status)}
-	mirror, err := mirrorFor(p, nodeName)
+	p = mirror.AsShown(p)
+	l := mirror.Local{Pod: p, Of: of, Digest: mirror.Digest(&p.Status)}
+	shown, err := mirror.For(p, nodeName)
 	if err != nil {
 		l.Refused = err
 		return l
 	}
-	l.Hash = mirror.Annotations[annotationContent]
+	l.Hash = shown.Annotations[mirror.AnnotationContent]
 	return l
 }
 
 // do carries an action out.
-func (m *mirrors) do(ctx context.Context, a Action, v View) error {
+func (m *mirrors) do(ctx context.Context, a mirror.Action, v mirror.View) error {
 	got := &corev1.Pod{}
-	to := request{api: coreAPI, namespace: a.Key.Namespace, resource: "pods", name: a.Key.Name}
+	to := client.Request{API: client.CoreAPI, Namespace: a.Key.Namespace, Resource: "pods", Name: a.Key.Name}
 	local, bound := v.Bound[a.UID]
 	if !bound {
 		local, bound = v.Ended[a.UID]
@@ -179,20 +182,20 @@ func (m *mirrors) do(ctx context.Context, a Action, v View) error {
 		local = v.Pods[a.Key]
 	}
 	switch a.Kind {
-	case CreateMirror:
-		mirror, err := mirrorFor(local.Pod, m.cfg.NodeName)
+	case mirror.CreateMirror:
+		shown, err := mirror.For(local.Pod, m.cfg.NodeName)
 		if err != nil {
 			return err
 		}
-		to.name, to.into = "", got
-		if err := m.client.do(ctx, to.with(http.MethodPost, owned(mirror, m.cfg.NodeName, v.Node))); err != nil {
+		to.Name, to.Into = "", got
+		if err := m.client.Do(ctx, to.With(http.MethodPost, mirror.Owned(shown, m.cfg.NodeName, v.Node))); err != nil {
 			return fmt.Errorf("create mirror pod: %w", err)
 		}
 		m.store.seePod(got, false)
-	case DeleteMirror:
+	case mirror.DeleteMirror:
 		now := int64(0)
 		options := &metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &a.UID}}
-		if err := m.client.do(ctx, to.with(http.MethodDelete, options)); err != nil && !isNotFound(err) {
+		if err := m.client.Do(ctx, to.With(http.MethodDelete, options)); err != nil && !client.IsNotFound(err) {
 			return fmt.Errorf("delete mirror pod: %w", err)
 		}
 		if t := m.tries[a.Key]; v.Mirrors[a.Key].Edited {
@@ -200,20 +203,20 @@ func (m *mirrors) do(ctx context.Context, a Action, v View) error {
 			m.tries[a.Key] = t
 		}
 		m.store.forget(a.Key, a.UID)
-	case PatchStatus:
+	case mirror.PatchStatus:
 		there := v.Mirrors[a.Key]
-		patch := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": a.UID}, {"op": "add", "path": "/status", "value": statusFor(local, there)}}
-		to.sub, to.patch, to.into = "status", types.JSONPatchType, got
-		if err := m.client.do(ctx, to.with(http.MethodPatch, patch)); err != nil {
-			if isInvalid(err) {
+		patch := []map[string]any{{"op": "test", "path": "/metadata/uid", "value": a.UID}, {"op": "add", "path": "/status", "value": mirror.StatusFor(local, there)}}
+		to.Sub, to.Patch, to.Into = "status", types.JSONPatchType, got
+		if err := m.client.Do(ctx, to.With(http.MethodPatch, patch)); err != nil {
+			if client.IsInvalid(err) {
 				t := m.tries[a.Key]
-				t.Refused = local.sent()
+				t.Refused = local.Sent()
 				m.tries[a.Key] = t
 			}
 			return fmt.Errorf("status of mirror pod: %w", err)
 		}
-		accepted := mirrorOf(got)
-		m.tries[a.Key] = Try{Sent: local.sent(), Got: accepted.got(), Remade: m.tries[a.Key].Remade}
+		accepted := mirror.Of(got)
+		m.tries[a.Key] = mirror.Try{Sent: local.Sent(), Got: accepted.Got(), Remade: m.tries[a.Key].Remade}
 		m.store.seePod(got, false)
 	}
 	return nil
@@ -221,7 +224,7 @@ func (m *mirrors) do(ctx context.Context, a Action, v View) error {
 
 // note takes down how a request went, and returns when to try again. A status that the server does not let follow on the one
 // before, or a mirror that is not there any more, has the mirror made anew.
-func (m *mirrors) note(a Action, err error) time.Time {
+func (m *mirrors) note(a mirror.Action, err error) time.Time {
 	w := m.waits[a.Key]
 	if w == nil {
 		w = m.Agent.waits()
@@ -229,35 +232,35 @@ func (m *mirrors) note(a Action, err error) time.Time {
 	}
 	t := m.tries[a.Key]
 	if err == nil {
-		if a.Kind != DeleteMirror {
-			if w.said != "" {
+		if a.Kind != mirror.DeleteMirror {
+			if w.Said != "" {
 				m.complain(a.Key, nil)
 			}
-			w.reset()
+			w.Reset()
 		}
 		t.At = time.Time{}
 		m.tries[a.Key] = t
 		return time.Time{}
 	}
-	if w.news(err) {
+	if w.News(err) {
 		m.complain(a.Key, err)
 	}
-	t.At = time.Now().Add(w.next())
+	t.At = time.Now().Add(w.Next())
 	m.tries[a.Key] = t
 	switch {
-	case a.Kind != PatchStatus:
-	case isNotFound(err):
+	case a.Kind != mirror.PatchStatus:
+	case client.IsNotFound(err):
 		m.store.forget(a.Key, a.UID)
-	case isInvalid(err):
+	case client.IsInvalid(err):
 		m.store.spoil(a.Key, a.UID)
 	}
 	return t.At
 }
 
 // complain says why a pod is not shown as it is; nil: it is.
-func (m *mirrors) complain(key Key, err error) {
+func (m *mirrors) complain(key mirror.Key, err error) {
 	local := key
-	if name, ok := LocalName(key.Name, m.cfg.NodeName); ok && !m.store.hasOther(key) {
+	if name, ok := mirror.LocalName(key.Name, m.cfg.NodeName); ok && !m.store.hasOther(key) {
 		local.Name = name
 	}
 	m.cfg.Tell(local, err)

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/node/apiserver/client"
 )
 
 // soonest is the shortest time from a failure to another try.
@@ -30,15 +32,15 @@ func (a *Agent) rest(ctx context.Context, d time.Duration, before map[types.UID]
 	changed, cancel := a.cfg.Pods.Subscribe()
 	defer cancel()
 	end := time.Now().Add(d)
-	pause(ctx, min(d, soonest), nil)
+	client.Pause(ctx, min(d, soonest), nil)
 	for left := time.Until(end); left > 0 && ctx.Err() == nil; left = time.Until(end) {
 		for uid := range a.ready() {
 			if !before[uid] {
 				return true
 			}
 		}
-		pause(ctx, left, changed)
-		pause(ctx, min(settle, time.Until(end)), nil) // changes come in swarms
+		client.Pause(ctx, left, changed)
+		client.Pause(ctx, min(settle, time.Until(end)), nil) // changes come in swarms
 	}
 	return false
 }

@@ -14,6 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/node/apiserver/client"
+	"monopod/node/apiserver/mirror"
 )
 
 // Times and bounds of the source.
@@ -50,7 +53,7 @@ func newWord() *word { return &word{err: errNotTold, changed: make(chan struct{}
 func (w *word) set(body []byte, tag string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if tag == w.tag && plain(err) == plain(w.err) {
+	if tag == w.tag && client.Plain(err) == client.Plain(w.err) {
 		return
 	}
 	w.body, w.tag, w.err = body, tag, err
@@ -80,11 +83,11 @@ func (a *Agent) Bound(ctx context.Context, seen string) (body []byte, tag string
 		case err == nil:
 			err = ErrSame
 		}
-		if a.told != nil && plain(a.told) != plain(err) || left <= 0 || a.told == nil && !errors.Is(err, errNotTold) {
+		if a.told != nil && client.Plain(a.told) != client.Plain(err) || left <= 0 || a.told == nil && !errors.Is(err, errNotTold) {
 			a.told = err
 			return nil, "", err
 		}
-		pause(ctx, left, changed)
+		client.Pause(ctx, left, changed)
 		if ctx.Err() != nil {
 			return nil, "", ctx.Err()
 		}
@@ -94,7 +97,7 @@ func (a *Agent) Bound(ctx context.Context, seen string) (body []byte, tag string
 // gatherer collects what bound pods refer to. It belongs to the goroutine of gatherBound.
 type gatherer struct {
 	*Agent
-	client *Client
+	client *client.Client
 	// server is the address of the API server; empty: pods are not told.
 	server  string
 	objects map[object]*fetched
@@ -128,8 +131,8 @@ type token struct {
 }
 
 // gatherBound keeps the word about bound pods true.
-func (a *Agent) gatherBound(ctx context.Context, c *Client) error {
-	g := &gatherer{Agent: a, client: c, server: c.config.Host, objects: map[object]*fetched{}, tokens: map[account]*token{}, checked: map[types.UID]checked{}}
+func (a *Agent) gatherBound(ctx context.Context, c *client.Client) error {
+	g := &gatherer{Agent: a, client: c, server: c.Config.Host, objects: map[object]*fetched{}, tokens: map[account]*token{}, checked: map[types.UID]checked{}}
 	changed, cancel := a.cfg.Pods.Subscribe()
 	defer cancel()
 	defer a.word.set(nil, "", errNotTold)
@@ -139,24 +142,24 @@ func (a *Agent) gatherBound(ctx context.Context, c *Client) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if e := fatal(err); e != nil {
+		if e := client.Fatal(err); e != nil {
 			return e
 		}
 		delay, wake := time.Until(g.next), changed
 		switch {
 		case err == nil:
-			w.reset()
+			w.Reset()
 			wake = nil
 		case errors.Is(err, errNotTold):
-			delay = w.last
+			delay = w.Last
 		default:
-			delay = w.next()
-			if w.news(err) {
+			delay = w.Next()
+			if w.News(err) {
 				a.log.Warn("not all is known of the pods that are bound to this node; trying again", "err", err)
 			}
 			wake = nil
 		}
-		wait(ctx, delay, a.store.bound, wake, nil)
+		client.Wait(ctx, delay, a.store.bound, wake, nil)
 	}
 	return nil
 }
@@ -181,7 +184,7 @@ func (g *gatherer) once(ctx context.Context) error {
 		g.cfg.Leaving(graces)
 		g.graces = graces
 	}
-	if given := gateConditions(pods); !sameGates(given, g.given) {
+	if given := mirror.GateConditions(pods); !mirror.SameGates(given, g.given) {
 		g.cfg.Conditions(given)
 		g.given = given
 	}
@@ -194,14 +197,14 @@ func (g *gatherer) once(ctx context.Context) error {
 	found := gathered{map[object]*fetched{}, map[account]*token{}}
 	r := g.refuse(pods, local)
 	for _, p := range pods {
-		if p.DeletionTimestamp != nil || finished(&p.Status) && !here[p.UID] || r.leftOut[p.UID] {
+		if p.DeletionTimestamp != nil || mirror.Finished(&p.Status) && !here[p.UID] || r.leftOut[p.UID] {
 			continue
 		}
 		docs, err := g.pod(ctx, p, found)
 		switch {
 		case err == nil:
 			all = append(all, docs...)
-		case here[p.UID] || code(err) == 0 || fatal(err) != nil:
+		case here[p.UID] || client.Code(err) == 0 || client.Fatal(err) != nil:
 			return g.unknown(err)
 		default: // the server will not say it of this one, which can wait; the others do not wait for it
 			later = append(later, err)
@@ -265,7 +268,7 @@ func (g *gatherer) introduce(p, doc *corev1.Pod, objects map[object]*fetched) {
 }
 
 func (g *gatherer) unknown(err error) error {
-	if plainly := fatal(err); plainly == nil {
+	if plainly := client.Fatal(err); plainly == nil {
 		g.word.set(nil, "", err)
 	}
 	return err
@@ -287,9 +290,9 @@ func (g *gatherer) object(ctx context.Context, o object) (*fetched, error) {
 		switch {
 		case err == nil:
 			f = next
-		case isNotFound(err), code(err) == http.StatusForbidden && (f == nil || f.doc == nil): // that it is bound here may not be known everywhere yet
+		case client.IsNotFound(err), client.Code(err) == http.StatusForbidden && (f == nil || f.doc == nil): // that it is bound here may not be known everywhere yet
 			f = &fetched{again: time.Now().Add(min(5*time.Second, 10*g.cfg.lastWait))}
-		case f != nil && code(err) != 0 && fatal(err) == nil: // what it was counts for a while
+		case f != nil && client.Code(err) != 0 && client.Fatal(err) == nil: // what it was counts for a while
 			f.again = time.Now().Add(min(10*time.Second, 10*g.cfg.lastWait))
 		default:
 			return nil, err
@@ -304,12 +307,12 @@ func (g *gatherer) object(ctx context.Context, o object) (*fetched, error) {
 }
 
 func (g *gatherer) fetch(ctx context.Context, o object) (*fetched, error) {
-	r := request{method: http.MethodGet, api: coreAPI, namespace: o.namespace, resource: o.resource, name: o.name}
+	r := client.Request{Method: http.MethodGet, API: client.CoreAPI, Namespace: o.namespace, Resource: o.resource, Name: o.name}
 	f := &fetched{again: time.Now().Add(objectsEvery)}
 	if o.resource == "configmaps" {
 		c := &corev1.ConfigMap{}
-		r.into = c
-		if err := g.client.do(ctx, r); err != nil {
+		r.Into = c
+		if err := g.client.Do(ctx, r); err != nil {
 			return nil, err
 		}
 		c.TypeMeta, c.ObjectMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, plainMeta(&c.ObjectMeta)
@@ -318,8 +321,8 @@ func (g *gatherer) fetch(ctx context.Context, o object) (*fetched, error) {
 		return f, nil
 	}
 	s := &corev1.Secret{}
-	r.into = s
-	if err := g.client.do(ctx, r); err != nil {
+	r.Into = s
+	if err := g.client.Do(ctx, r); err != nil {
 		return nil, err
 	}
 	if s.Type == corev1.SecretTypeServiceAccountToken { // it needs annotations that mean nothing here
@@ -339,7 +342,7 @@ func (g *gatherer) token(ctx context.Context, at account) (*token, error) {
 		switch {
 		case err == nil:
 			t = next
-		case isNotFound(err), code(err) == http.StatusForbidden:
+		case client.IsNotFound(err), client.Code(err) == http.StatusForbidden:
 			if t == nil || !now.Before(t.end) {
 				t = &token{}
 			}
@@ -363,7 +366,7 @@ func (g *gatherer) ask(ctx context.Context, at account) (*token, error) {
 		r.Spec.Audiences = []string{at.audience}
 	}
 	now := time.Now()
-	err := g.client.do(ctx, request{method: http.MethodPost, api: coreAPI, namespace: at.namespace, resource: "serviceaccounts", name: at.name, sub: "token", body: &r, into: &r})
+	err := g.client.Do(ctx, client.Request{Method: http.MethodPost, API: client.CoreAPI, Namespace: at.namespace, Resource: "serviceaccounts", Name: at.name, Sub: "token", Body: &r, Into: &r})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/node/apiserver/apitest"
+	"monopod/node/apiserver/mirror"
 	"monopod/node/events"
 )
 
@@ -30,7 +31,7 @@ func (r *rig) told(what string, a *Agent, seen *string, right func(*manifests.Co
 			continue
 		}
 		*seen = tag
-		c, err := decode.Parts("api", body, decode.Options{Source: SourceName})
+		c, err := decode.Parts("api", body, decode.Options{Source: mirror.SourceName})
 		if err == nil {
 			err = right(c)
 		}
@@ -93,7 +94,7 @@ func TestPodsThatARealAPIServerBindsHere(t *testing.T) {
 	path := "/api/v1/namespaces/default/pods/job"
 	local := with(running("job"), func(l *corev1.Pod) {
 		l.Spec, l.UID = pod.Spec, p.UID
-		l.Annotations = map[string]string{annotationSource: SourceName}
+		l.Annotations = map[string]string{mirror.AnnotationSource: mirror.SourceName}
 	})
 	pods.put(local)
 	r.shows("its status", path, func(got *corev1.Pod) bool { return isRunning(got) && got.UID == p.UID })
@@ -169,7 +170,7 @@ func TestTheFinalStatusReachesARealAPIServerBeforeThePodIsGone(t *testing.T) {
 	}{
 		"failed":    {func(p *corev1.Pod) *corev1.Pod { return endedPod(p, 3) }, corev1.PodFailed, 3, "Completed"},
 		"succeeded": {func(p *corev1.Pod) *corev1.Pod { return endedPod(p, 0) }, corev1.PodSucceeded, 0, "Completed"},
-		"unseen":    {nil, corev1.PodFailed, exitStatusUnknown, reasonStatusUnknown},
+		"unseen":    {nil, corev1.PodFailed, mirror.ExitStatusUnknown, mirror.ReasonStatusUnknown},
 	} {
 		path := "/api/v1/namespaces/default/pods/" + name
 		p := r.Bind("n1", name, func(p *corev1.Pod) {
@@ -177,7 +178,7 @@ func TestTheFinalStatusReachesARealAPIServerBeforeThePodIsGone(t *testing.T) {
 		})
 		local := with(running(name), func(l *corev1.Pod) {
 			l.UID, l.Spec, l.Generation = p.UID, p.Spec, p.Generation
-			l.Annotations = map[string]string{annotationSource: SourceName}
+			l.Annotations = map[string]string{mirror.AnnotationSource: mirror.SourceName}
 			l.Status.ContainerStatuses[0].Name = p.Spec.Containers[0].Name
 		})
 		pods.put(local)
@@ -201,7 +202,7 @@ func TestTheFinalStatusReachesARealAPIServerBeforeThePodIsGone(t *testing.T) {
 			return err
 		})
 		pods.drop("default/" + name)
-		if why := pods.trouble(Key{"default", name}); why != "" {
+		if why := pods.trouble(mirror.Key{Namespace: "default", Name: name}); why != "" {
 			t.Errorf("%s: %s", name, why)
 		}
 		r.Must(http.MethodPatch, path, map[string]any{"metadata": map[string]any{"finalizers": nil}}, nil)

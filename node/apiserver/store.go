@@ -1,67 +1,17 @@
 package apiserver
 
 import (
-	"encoding/json"
-	"hash/fnv"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/node/apiserver/mirror"
 )
-
-// Key names a pod.
-type Key struct{ Namespace, Name string }
-
-func (k Key) String() string { return k.Namespace + "/" + k.Name }
-
-// Mirror is what is known of a pod there: enough to see whether it is as it should be.
-type Mirror struct {
-	UID     types.UID
-	Version string
-	// Hash is of what it was made from, empty when it is no mirror of ours.
-	Hash string
-	// Other says that it is no mirror pod at all.
-	Other bool
-	// Owner is the uid of the Node that it belongs to.
-	Owner types.UID
-	// Leaving says that somebody deletes it, Edited that its spec is not the one it was made with.
-	Leaving, Edited bool
-	// Digest is of its status without conditions.
-	Digest     string
-	Conditions []corev1.PodCondition
-}
-
-func mirrorOf(p *corev1.Pod) Mirror {
-	_, isMirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	m := Mirror{
-		UID: p.UID, Version: p.ResourceVersion, Hash: p.Annotations[annotationContent], Other: !isMirror,
-		Leaving: p.DeletionTimestamp != nil, Edited: p.Generation > 1, // servers before 1.33 do not count
-		Digest: digest(&p.Status), Conditions: p.Status.Conditions,
-	}
-	if len(p.OwnerReferences) == 1 {
-		m.Owner = p.OwnerReferences[0].UID
-	}
-	return m
-}
-
-// digest is the same for what an API server shows as the same: all of a status but its conditions and what it sets itself.
-func digest(s *corev1.PodStatus) string {
-	plain := *s
-	plain.Conditions, plain.QOSClass = nil, ""
-	return hashOf(&plain)
-}
-
-// hashOf is of the JSON of a value, in which times are as precise as they are over there.
-func hashOf(v any) string {
-	h := fnv.New64a()
-	_ = json.NewEncoder(h).Encode(v) // types of the API always encode
-	return strconv.FormatUint(h.Sum64(), 36)
-}
 
 // store is what the API server has told.
 type store struct {
@@ -78,9 +28,9 @@ type store struct {
 	node   *corev1.Node
 	// known says that mirrors are all that there are.
 	known   bool
-	mirrors map[Key]Mirror
+	mirrors map[mirror.Key]mirror.Mirror
 	// pods are those that are no mirrors, if whole; they are not changed. uids are those of all of them that have been there.
-	others map[Key]*corev1.Pod
+	others map[mirror.Key]*corev1.Pod
 	uids   map[types.UID]bool
 	// graces are the seconds that were asked for with the deletion of those, by uid. It is not changed.
 	graces map[types.UID]int64
@@ -145,7 +95,7 @@ func (s *store) theNode() (n *corev1.Node, ok bool) {
 
 // seePod notes one pod, or with gone that it has been deleted.
 func (s *store) seePod(p *corev1.Pod, gone bool) {
-	key, m := Key{p.Namespace, p.Name}, mirrorOf(p)
+	key, m := mirror.Key{Namespace: p.Namespace, Name: p.Name}, mirror.Of(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.known {
@@ -169,7 +119,7 @@ func (s *store) seePod(p *corev1.Pod, gone bool) {
 }
 
 // otherLocked notes a pod that is no mirror; nil: there is none of that name.
-func (s *store) otherLocked(key Key, p *corev1.Pod) {
+func (s *store) otherLocked(key mirror.Key, p *corev1.Pod) {
 	was := s.others[key]
 	if !s.whole || p == nil && was == nil {
 		return
@@ -186,8 +136,8 @@ func (s *store) otherLocked(key Key, p *corev1.Pod) {
 	}
 	now := s.others[key]
 	if was == nil || now == nil || was.UID != now.UID || !equality.Semantic.DeepEqual(was.Spec, now.Spec) || !maps.Equal(was.Labels, now.Labels) ||
-		!maps.Equal(was.Annotations, now.Annotations) || (was.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) || finished(&was.Status) != finished(&now.Status) ||
-		!slices.Equal(gatesOf(was), gatesOf(now)) {
+		!maps.Equal(was.Annotations, now.Annotations) || (was.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) || mirror.Finished(&was.Status) != mirror.Finished(&now.Status) ||
+		!slices.Equal(mirror.GatesOf(was), mirror.GatesOf(now)) {
 		poke(s.bound)
 	}
 }
@@ -212,7 +162,7 @@ func (s *store) end(p *corev1.Pod) {
 }
 
 // lastOf returns the last that is known of pods that are gone here, and forgets those that are gone there as well.
-func (s *store) lastOf(there map[Key]*corev1.Pod) map[types.UID]*corev1.Pod {
+func (s *store) lastOf(there map[mirror.Key]*corev1.Pod) map[types.UID]*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ends) == 0 {
@@ -245,7 +195,7 @@ func (s *store) reject(uid types.UID, why rejection) {
 }
 
 // rejections returns those that were not admitted, and forgets those that are gone there, and those that run nevertheless.
-func (s *store) rejections(there map[Key]*corev1.Pod, runs map[types.UID]bool) map[types.UID]rejection {
+func (s *store) rejections(there map[mirror.Key]*corev1.Pod, runs map[types.UID]bool) map[types.UID]rejection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[types.UID]rejection{}
@@ -298,7 +248,7 @@ func (s *store) leaving(here map[types.UID]bool) map[types.UID]int64 {
 }
 
 // boundPods returns the pods that are no mirrors; ok is false while they are not known.
-func (s *store) boundPods() (all map[Key]*corev1.Pod, ok bool) {
+func (s *store) boundPods() (all map[mirror.Key]*corev1.Pod, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.others), s.known
@@ -312,7 +262,7 @@ func (s *store) knows() bool {
 }
 
 // hasOther says that a pod of that name is no mirror.
-func (s *store) hasOther(key Key) bool {
+func (s *store) hasOther(key mirror.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.others[key] != nil
@@ -326,7 +276,7 @@ func (s *store) isBound(uid types.UID) bool {
 }
 
 // forget notes that a pod of that uid is not there any more.
-func (s *store) forget(key Key, uid types.UID) {
+func (s *store) forget(key mirror.Key, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mirrors[key].UID == uid {
@@ -337,7 +287,7 @@ func (s *store) forget(key Key, uid types.UID) {
 }
 
 // pods returns what is there; ok is false while that is not known.
-func (s *store) pods() (all map[Key]Mirror, ok bool) {
+func (s *store) pods() (all map[mirror.Key]mirror.Mirror, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.mirrors), s.known
@@ -381,19 +331,21 @@ func (s *nodeSink) lost() {
 type podSink struct {
 	*store
 	// listed are the pods of the list that is being read.
-	listed map[Key]Mirror
-	others map[Key]*corev1.Pod
+	listed map[mirror.Key]mirror.Mirror
+	others map[mirror.Key]*corev1.Pod
 }
 
-func (s *podSink) begin() { s.listed, s.others = map[Key]Mirror{}, map[Key]*corev1.Pod{} }
+func (s *podSink) begin() {
+	s.listed, s.others = map[mirror.Key]mirror.Mirror{}, map[mirror.Key]*corev1.Pod{}
+}
 
 func (s *podSink) add(o runtime.Object) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
 		return
 	}
-	key := Key{p.Namespace, p.Name}
-	s.listed[key] = mirrorOf(p)
+	key := mirror.Key{Namespace: p.Namespace, Name: p.Name}
+	s.listed[key] = mirror.Of(p)
 	if s.whole && s.listed[key].Other {
 		whole := p.DeepCopy() // the list that it is part of is not kept
 		whole.ManagedFields = nil
@@ -429,7 +381,7 @@ func (s *podSink) lost() {
 }
 
 // spoil has a pod of that uid made anew.
-func (s *store) spoil(key Key, uid types.UID) {
+func (s *store) spoil(key mirror.Key, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m, ok := s.mirrors[key]; ok && m.UID == uid {

@@ -14,6 +14,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"monopod/node/apiserver/client"
 )
 
 // How long answers count, as with a kubelet; errors are never kept.
@@ -34,7 +36,7 @@ var ErrNoServer = errors.New("the API server cannot be asked now")
 type Webhook struct {
 	// node is the name of the Node.
 	node   string
-	client func() *Client
+	client func() *client.Client
 	now    func() time.Time
 
 	mu     sync.Mutex
@@ -91,11 +93,11 @@ func (w *Webhook) Authenticate(ctx context.Context, token string) (who authentic
 		review := authenticationv1.TokenReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}, Spec: authenticationv1.TokenReviewSpec{Token: token},
 		}
-		if err := w.ask(ctx, authenticationAPI, "tokenreviews", &review); err != nil {
+		if err := w.ask(ctx, client.AuthenticationAPI, "tokenreviews", &review); err != nil {
 			return who, false, err
 		}
 		if why := review.Status.Error; why != "" && !review.Status.Authenticated {
-			return who, false, fmt.Errorf("the API server cannot tell whose token it is: %s", clip(why))
+			return who, false, fmt.Errorf("the API server cannot tell whose token it is: %s", client.Clip(why))
 		}
 		known = remembered[*authenticationv1.UserInfo]{end: w.now().Add(tokenTTL)}
 		if review.Status.Authenticated {
@@ -132,10 +134,10 @@ func (w *Webhook) Authorize(ctx context.Context, who authenticationv1.UserInfo, 
 	if had && !w.now().After(known.end) {
 		return known.answer.allowed, known.answer.reason, nil
 	}
-	if err := w.ask(ctx, authorizationAPI, "subjectaccessreviews", &review); err != nil {
+	if err := w.ask(ctx, client.AuthorizationAPI, "subjectaccessreviews", &review); err != nil {
 		return false, "", err
 	}
-	v := verdict{review.Status.Allowed && !review.Status.Denied, clip(review.Status.Reason)}
+	v := verdict{review.Status.Allowed && !review.Status.Denied, client.Clip(review.Status.Reason)}
 	life := refusedTTL
 	if v.allowed {
 		life = allowedTTL
@@ -160,7 +162,7 @@ func (w *Webhook) ask(ctx context.Context, api, resource string, review runtime.
 	if c == nil {
 		return ErrNoServer
 	}
-	return c.do(ctx, request{method: http.MethodPost, api: api, resource: resource, body: review, into: review})
+	return c.Do(ctx, client.Request{Method: http.MethodPost, API: api, Resource: resource, Body: review, Into: review})
 }
 
 // sizeOf is about how much memory is kept with a user.

@@ -13,6 +13,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"monopod/node/apiserver/client"
 )
 
 // judge knows the token "good", and lets its owner do "get stats".
@@ -45,7 +47,7 @@ func judge(asked *atomic.Int32, failing *atomic.Bool) http.HandlerFunc {
 
 func TestAnswersAboutPeopleCountForAWhile(t *testing.T) {
 	asked, failing := &atomic.Int32{}, &atomic.Bool{}
-	c, err := Open(liar(t, judge(asked, failing)), "test", quiet())
+	c, err := client.Open(liar(t, judge(asked, failing)), "test", quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,7 @@ func TestFewAnswersAreRemembered(t *testing.T) {
 // TestALongAnswerIsUsedButNotKept: of an API server that knows no bounds.
 func TestALongAnswerIsUsedButNotKept(t *testing.T) {
 	var asked atomic.Int32
-	c, err := Open(liar(t, func(w http.ResponseWriter, r *http.Request) {
+	c, err := client.Open(liar(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		var review authenticationv1.TokenReview
 		_ = json.NewDecoder(r.Body).Decode(&review)

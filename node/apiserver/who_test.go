@@ -20,6 +20,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/node/apiserver/client"
 )
 
 // porter lets in who says the word, and notes what they have said.
@@ -33,13 +35,13 @@ func porter(said *atomic.Value) http.HandlerFunc {
 // asks asks for a node as the user of a kubeconfig.
 func asks(ctx context.Context, t *testing.T, kubeconfig string) error {
 	t.Helper()
-	c, err := Open(kubeconfig, "test", quiet())
+	c, err := client.Open(kubeconfig, "test", quiet())
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	var n corev1.Node
-	err = c.do(ctx, request{method: http.MethodGet, api: coreAPI, resource: "nodes", name: "n1", into: &n})
+	err = c.Do(ctx, client.Request{Method: http.MethodGet, API: client.CoreAPI, Resource: "nodes", Name: "n1", Into: &n})
 	if err == nil && n.Name != "n1" {
 		err = fmt.Errorf("it got %+v", n)
 	}
@@ -49,7 +51,7 @@ func asks(ctx context.Context, t *testing.T, kubeconfig string) error {
 // as is a kubeconfig for another user of the same server.
 func as(t *testing.T, kubeconfig, cluster, user string) string {
 	t.Helper()
-	c, err := readKubeconfig(kubeconfig)
+	c, err := client.ReadKubeconfig(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +100,12 @@ func TestWhatIsSaidToAServerIsNotLogged(t *testing.T) {
 			w.WriteHeader(code)
 			_, _ = io.WriteString(w, body)
 		})
-		c, err := Open(server, "test", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		c, err := client.Open(server, "test", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var s corev1.Secret
-		err = c.do(t.Context(), request{method: http.MethodPost, api: coreAPI, namespace: "x", resource: "secrets", body: &corev1.Secret{StringData: map[string]string{"a": "hush"}}, into: &s})
+		err = c.Do(t.Context(), client.Request{Method: http.MethodPost, API: client.CoreAPI, Namespace: "x", Resource: "secrets", Body: &corev1.Secret{StringData: map[string]string{"a": "hush"}}, Into: &s})
 		if (err == nil) != (code == 200) {
 			t.Error(err)
 		}
@@ -129,7 +131,7 @@ func TestNobodyWaitsForAPluginThatDoesNotEnd(t *testing.T) {
 	go func() { done <- asks(ctx, t, config) }()
 	eventually(t, "the plug-in runs", func() error { _, err := os.Stat(began); return err })
 	cancel()
-	if err := <-done; !errors.Is(err, errWaiting) || !errors.Is(err, context.Canceled) {
+	if err := <-done; !errors.Is(err, client.ErrWaiting) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if got := said.Load(); got != nil {
@@ -139,12 +141,12 @@ func TestNobodyWaitsForAPluginThatDoesNotEnd(t *testing.T) {
 
 func TestNoMoreThanSomeWaitForAPlugin(t *testing.T) {
 	end := make(chan struct{})
-	p := newPatient(roundTrip(func(*http.Request) (*http.Response, error) { <-end; return nil, errors.New("ended") }))
+	p := client.NewPatient(roundTrip(func(*http.Request) (*http.Response, error) { <-end; return nil, errors.New("ended") }))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for i := range 2 * maxWaiting {
+	for i := range 2 * client.MaxWaiting {
 		_, err := p.RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, "https://x", nil)) //nolint:bodyclose // there is none
-		if !errors.Is(err, errWaiting) || errors.Is(err, context.Canceled) != (i < maxWaiting) {
+		if !errors.Is(err, client.ErrWaiting) || errors.Is(err, context.Canceled) != (i < client.MaxWaiting) {
 			t.Fatal(i, err)
 		}
 	}
@@ -191,10 +193,10 @@ func TestEventsOfAWatchAreBoundedOneByOne(t *testing.T) {
 	all := strings.Repeat(event, 60_000) // more than an answer may have
 	began := time.Now().Add(-time.Hour)  // it waits for nobody
 	read := func(text string) error {
-		f := &frames{ctx: t.Context(), r: strings.NewReader(text), began: began}
+		f := &client.Frames{Ctx: t.Context(), R: strings.NewReader(text), Began: began}
 		buf := make([]byte, 512)
 		for {
-			f.count = 0
+			f.Count = 0
 			if _, err := f.Read(buf); err != nil {
 				return err
 			}
@@ -203,8 +205,8 @@ func TestEventsOfAWatchAreBoundedOneByOne(t *testing.T) {
 	if err := read(all); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
-	for _, text := range []string{strings.Repeat(" \n", maxAnswer), `{"a":` + strings.Repeat("\n", maxAnswer+1000), `"` + strings.Repeat(`\"`, maxAnswer)} {
-		if err := read(text); !errors.Is(err, errTooLarge) {
+	for _, text := range []string{strings.Repeat(" \n", client.MaxAnswer), `{"a":` + strings.Repeat("\n", client.MaxAnswer+1000), `"` + strings.Repeat(`\"`, client.MaxAnswer)} {
+		if err := read(text); !errors.Is(err, client.ErrTooLarge) {
 			t.Errorf("%s...: %v", text[:5], err)
 		}
 	}

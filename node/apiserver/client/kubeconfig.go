@@ -1,4 +1,4 @@
-package apiserver
+package client
 
 import (
 	"errors"
@@ -15,13 +15,13 @@ import (
 // maxFile is the largest kubeconfig, certificate or token that is read.
 const maxFile = 1 << 20
 
-func readFile(path string) ([]byte, error) {
+func ReadFile(path string) ([]byte, error) {
 	return regular.ReadFile(path, maxFile)
 }
 
-// loadKubeconfig reads a kubeconfig. Paths in it are relative to its directory.
-func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
-	b, err := readFile(path)
+// LoadKubeconfig reads a kubeconfig. Paths in it are relative to its directory.
+func LoadKubeconfig(path string) (*clientcmdapi.Config, error) {
+	b, err := ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +41,9 @@ func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
 	return k, nil
 }
 
-// readKubeconfig says how to reach the server of the current context, and as whom.
-func readKubeconfig(path string) (*rest.Config, error) {
-	k, err := loadKubeconfig(path)
+// ReadKubeconfig says how to reach the server of the current context, and as whom.
+func ReadKubeconfig(path string) (*rest.Config, error) {
+	k, err := LoadKubeconfig(path)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func readKubeconfig(path string) (*rest.Config, error) {
 	return c, nil
 }
 
-// kubeconfigOf returns one for a certificate file.
-func kubeconfigOf(to *clientcmdapi.Cluster, file string) *clientcmdapi.Config {
+// KubeconfigOf returns one for a certificate file.
+func KubeconfigOf(to *clientcmdapi.Cluster, file string) *clientcmdapi.Config {
 	const name = "monopod"
 	k := clientcmdapi.NewConfig()
 	k.Clusters[name], k.CurrentContext = to, name
@@ -74,8 +74,8 @@ func kubeconfigOf(to *clientcmdapi.Cluster, file string) *clientcmdapi.Config {
 	return k
 }
 
-// currentCluster is that of the current context.
-func currentCluster(k *clientcmdapi.Config) (*clientcmdapi.Cluster, error) {
+// CurrentCluster is that of the current context.
+func CurrentCluster(k *clientcmdapi.Config) (*clientcmdapi.Cluster, error) {
 	if c, ok := k.Contexts[k.CurrentContext]; ok {
 		if cluster, ok := k.Clusters[c.Cluster]; ok {
 			return cluster, nil

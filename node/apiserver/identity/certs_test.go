@@ -1,4 +1,4 @@
-package apiserver
+package identity
 
 import (
 	"crypto/x509"

@@ -1,4 +1,4 @@
-package apiserver
+package client
 
 import (
 	"context"
@@ -12,17 +12,17 @@ import (
 
 // Bounds of what is accepted from a server.
 const (
-	// maxAnswer is the largest answer, and the largest event of a watch; etcd keeps no object larger than 1.5 MiB.
-	maxAnswer = 2 << 20
+	// MaxAnswer is the largest answer, and the largest event of a watch; etcd keeps no object larger than 1.5 MiB.
+	MaxAnswer = 2 << 20
 	// maxComplaint is how much is read of an answer that is not 2xx.
 	maxComplaint = 64 << 10
 	// burstOfEvents is how many events of a watch are taken in a second.
 	burstOfEvents = 500
-	// maxWaiting is how many requests may wait for an exec plug-in.
-	maxWaiting = 16
+	// MaxWaiting is how many requests may wait for an exec plug-in.
+	MaxWaiting = 16
 )
 
-var errTooLarge = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+var ErrTooLarge = fmt.Errorf("the answer is larger than %d bytes", MaxAnswer)
 
 // bounding is a RoundTripper whose answers are bounded, whatever reads them: client-go reads to the end.
 type bounding struct{ next http.RoundTripper }
@@ -37,9 +37,9 @@ func (b bounding) RoundTrip(req *http.Request) (*http.Response, error) {
 	case res.StatusCode/100 != 2:
 		res.Body = body{io.LimitReader(res.Body, maxComplaint), res.Body}
 	case req.URL.Query().Get("watch") == "true":
-		res.Body = body{&frames{ctx: req.Context(), r: res.Body, began: time.Now()}, res.Body}
+		res.Body = body{&Frames{Ctx: req.Context(), R: res.Body, Began: time.Now()}, res.Body}
 	default:
-		res.Body = body{&bounded{r: res.Body, left: maxAnswer}, res.Body}
+		res.Body = body{&bounded{r: res.Body, left: MaxAnswer}, res.Body}
 	}
 	return res, nil
 }
@@ -61,42 +61,42 @@ func (b *bounded) Read(p []byte) (int, error) {
 		if n, err := b.r.Read(make([]byte, 1)); n == 0 && errors.Is(err, io.EOF) {
 			return 0, io.EOF
 		}
-		return 0, errTooLarge
+		return 0, ErrTooLarge
 	}
 	n, err := b.r.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	return n, err
 }
 
-// frames reads JSON values, one after the other, and fails when one of them is too large: a decoder holds all of it. A server
+// Frames reads JSON values, one after the other, and fails when one of them is too large: a decoder holds all of it. A server
 // that never ends to tell shall not have the processor.
-type frames struct {
-	ctx context.Context //nolint:containedctx // that of the request whose answer this is
-	r   io.Reader
+type Frames struct {
+	Ctx context.Context //nolint:containedctx // that of the request whose answer this is
+	R   io.Reader
 	// depth is how many braces and brackets are open, size how much has come since none was.
 	depth, size   int
 	text, escaped bool
-	count         int
-	began         time.Time
+	Count         int
+	Began         time.Time
 }
 
 // Read implements io.Reader.
-func (f *frames) Read(p []byte) (int, error) {
-	if f.size > maxAnswer {
-		return 0, errTooLarge
+func (f *Frames) Read(p []byte) (int, error) {
+	if f.size > MaxAnswer {
+		return 0, ErrTooLarge
 	}
-	if f.count >= burstOfEvents {
-		pause(f.ctx, time.Until(f.began.Add(time.Second)), nil)
-		f.count, f.began = 0, time.Now()
+	if f.Count >= burstOfEvents {
+		Pause(f.Ctx, time.Until(f.Began.Add(time.Second)), nil)
+		f.Count, f.Began = 0, time.Now()
 	}
-	n, err := f.r.Read(p[:min(len(p), 32<<10)])
+	n, err := f.R.Read(p[:min(len(p), 32<<10)])
 	for _, c := range p[:n] {
 		f.next(c)
 	}
 	return n, err
 }
 
-func (f *frames) next(c byte) {
+func (f *Frames) next(c byte) {
 	f.size++
 	switch {
 	case f.escaped:
@@ -110,7 +110,7 @@ func (f *frames) next(c byte) {
 	case c == '}', c == ']':
 		if f.depth--; f.depth <= 0 {
 			f.depth, f.size = 0, 0
-			f.count++
+			f.Count++
 		}
 	}
 }
@@ -122,11 +122,11 @@ type patient struct {
 	slots chan struct{}
 }
 
-func newPatient(next http.RoundTripper) *patient {
-	return &patient{next: next, slots: make(chan struct{}, maxWaiting)}
+func NewPatient(next http.RoundTripper) *patient {
+	return &patient{next: next, slots: make(chan struct{}, MaxWaiting)}
 }
 
-var errWaiting = errors.New("the exec plug-in of the kubeconfig does not end")
+var ErrWaiting = errors.New("the exec plug-in of the kubeconfig does not end")
 
 // RoundTrip implements http.RoundTripper.
 func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -137,7 +137,7 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	select {
 	case p.slots <- struct{}{}:
 	default:
-		return nil, errWaiting
+		return nil, ErrWaiting
 	}
 	ctx, done := req.Context(), make(chan outcome)
 	go func() {
@@ -155,7 +155,7 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	case o := <-done:
 		return o.res, o.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", errWaiting, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", ErrWaiting, context.Cause(ctx))
 	}
 }
 

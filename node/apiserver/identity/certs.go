@@ -1,4 +1,7 @@
-package apiserver
+// Package identity obtains and renews the certificates by which this machine is known to an API server, and the kubeconfig that names them.
+//
+// It owns the files of the certificate directory. It must not send anything but certificate signing requests.
+package identity
 
 import (
 	"context"
@@ -14,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"monopod/internal/atomicfile"
+	"monopod/node/apiserver/client"
 )
 
 // patience is how long a request for a certificate may go unanswered before there is another one, answerEvery how often is
@@ -48,25 +53,55 @@ type certificate struct {
 	dns []string
 }
 
+// Config of a Keeper.
+type Config struct {
+	// NodeName is who the certificates are for.
+	NodeName string
+	// Kubeconfig is the file that says which server, and who this machine is to it. Bootstrap, which may be empty, is the one with which to
+	// ask for a certificate when Kubeconfig does not exist.
+	Kubeconfig, Bootstrap string
+	// CertDir is where certificates are kept.
+	CertDir string
+	// Version is what the client says it is.
+	Version string
+	// CheckEvery is how often the names of the serving certificate are compared with Addresses, those of this machine.
+	CheckEvery time.Duration
+	Addresses  func() []corev1.NodeAddress
+	// FirstWait and LastWait bound the waits after failures.
+	FirstWait, LastWait time.Duration
+	Log                 *slog.Logger
+}
+
+// Keeper obtains and renews the certificates by which this machine is known to an API server. It has no state but its files.
+type Keeper struct {
+	cfg Config
+	log *slog.Logger
+}
+
+// New returns a Keeper. It does no I/O.
+func New(cfg Config) *Keeper { return &Keeper{cfg: cfg, log: cfg.Log} }
+
 // ClientCertificateFile and ServingCertificateFile are files of the certificate directory: certificate and key, PEM.
 const (
 	ClientCertificateFile  = "kubelet-client-current.pem"
 	ServingCertificateFile = "kubelet-server-current.pem"
 )
 
-func (a *Agent) clientCertificate() certificate {
+// Client is the certificate by which this machine is known as a node.
+func (k *Keeper) Client() certificate {
 	return certificate{
-		file: filepath.Join(a.cfg.CertDir, ClientCertificateFile), signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
+		file: filepath.Join(k.cfg.CertDir, ClientCertificateFile), signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 	}
 }
 
-func (a *Agent) servingCertificate() certificate {
+// Serving is the certificate of the server that answers for logs and exec, for the addresses of now.
+func (k *Keeper) Serving() certificate {
 	c := certificate{
-		file: filepath.Join(a.cfg.CertDir, ServingCertificateFile), signer: certificatesv1.KubeletServingSignerName,
+		file: filepath.Join(k.cfg.CertDir, ServingCertificateFile), signer: certificatesv1.KubeletServingSignerName,
 		usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
 	}
-	for _, at := range a.cfg.Facts().Addresses {
+	for _, at := range k.cfg.Addresses() {
 		if ip := net.ParseIP(at.Address); ip != nil {
 			c.ips = append(c.ips, ip)
 		} else if at.Address != "" {
@@ -76,50 +111,50 @@ func (a *Agent) servingCertificate() certificate {
 	return c
 }
 
-// join makes the kubeconfig when there is none, with a certificate that the bootstrap kubeconfig gets.
-func (a *Agent) join(ctx context.Context) error {
-	_, err := os.Stat(a.cfg.Kubeconfig)
-	if a.cfg.Bootstrap == "" || err == nil && !a.expired() {
+// Join makes the kubeconfig when there is none, with a certificate that the bootstrap kubeconfig gets.
+func (k *Keeper) Join(ctx context.Context) error {
+	_, err := os.Stat(k.cfg.Kubeconfig)
+	if k.cfg.Bootstrap == "" || err == nil && !k.expired() {
 		return err
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	k, err := loadKubeconfig(a.cfg.Bootstrap)
+	boot, err := client.LoadKubeconfig(k.cfg.Bootstrap)
 	if err != nil {
 		return fmt.Errorf("bootstrap kubeconfig: %w", err)
 	}
-	cluster, err := currentCluster(k)
+	cluster, err := client.CurrentCluster(boot)
 	if err != nil {
-		return fmt.Errorf("bootstrap kubeconfig %s: %w", a.cfg.Bootstrap, err)
+		return fmt.Errorf("bootstrap kubeconfig %s: %w", k.cfg.Bootstrap, err)
 	}
-	want := a.clientCertificate()
-	if leaf, err := readCertificate(want.file); err != nil || time.Now().After(leaf.NotAfter) {
-		client, err := Open(a.cfg.Bootstrap, a.cfg.Version, a.log)
+	want := k.Client()
+	if leaf, err := ReadCertificate(want.file); err != nil || time.Now().After(leaf.NotAfter) {
+		client, err := client.Open(k.cfg.Bootstrap, k.cfg.Version, k.log)
 		if err != nil {
 			return fmt.Errorf("bootstrap kubeconfig: %w", err)
 		}
 		defer client.Close()
-		a.log.Info("asking for a client certificate", "server", cluster.Server)
-		if err := a.obtain(ctx, client, want); err != nil {
+		k.log.Info("asking for a client certificate", "server", cluster.Server)
+		if err := k.obtain(ctx, client, want); err != nil {
 			return err
 		}
 	}
-	b, err := clientcmd.Write(*kubeconfigOf(cluster, want.file))
+	b, err := clientcmd.Write(*client.KubeconfigOf(cluster, want.file))
 	if err != nil {
 		return err
 	}
-	return writeSecret(a.cfg.Kubeconfig, b)
+	return writeSecret(k.cfg.Kubeconfig, b)
 }
 
 // expired says that the certificate that join has obtained is of no use any more.
-func (a *Agent) expired() bool {
-	file := a.clientCertificate().file
-	c, err := readKubeconfig(a.cfg.Kubeconfig)
+func (k *Keeper) expired() bool {
+	file := k.Client().file
+	c, err := client.ReadKubeconfig(k.cfg.Kubeconfig)
 	if err != nil || c.CertFile != file {
 		return false // it is somebody else's
 	}
-	leaf, err := readCertificate(file)
+	leaf, err := ReadCertificate(file)
 	return err != nil || time.Now().After(leaf.NotAfter)
 }
 
@@ -131,8 +166,8 @@ func writeSecret(path string, b []byte) error {
 	return atomicfile.Write(path, b, 0o600)
 }
 
-// readCertificate returns the first certificate of a file that also has its key.
-func readCertificate(file string) (*x509.Certificate, error) {
+// ReadCertificate returns the first certificate of a file that also has its key.
+func ReadCertificate(file string) (*x509.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(file, file)
 	if err != nil {
 		return nil, err
@@ -154,7 +189,7 @@ func renewAt(leaf *x509.Certificate, came time.Time) time.Time {
 
 // due returns how long the certificate of a file still counts as what is wanted.
 func (c *certificate) due() time.Duration {
-	leaf, err := readCertificate(c.file)
+	leaf, err := ReadCertificate(c.file)
 	if err != nil {
 		return 0
 	}
@@ -178,41 +213,41 @@ func (c *certificate) names(leaf *x509.Certificate) bool {
 	return len(c.ips)+len(c.dns) == 0 || slices.Equal(names(c.ips, c.dns), names(leaf.IPAddresses, leaf.DNSNames))
 }
 
-// rotate keeps a certificate that does not end, and is for the names that are wanted at the time. Without one it asks for the first.
-func (a *Agent) rotate(ctx context.Context, c *Client, wanted func() certificate) error {
+// Rotate keeps a certificate that does not end, and is for the names that are wanted at the time. Without one it asks for the first.
+func (k *Keeper) Rotate(ctx context.Context, c *client.Client, wanted func() certificate) error {
 	want := wanted()
-	if want.signer == certificatesv1.KubeAPIServerClientKubeletSignerName && c.config.CertFile != want.file {
+	if want.signer == certificatesv1.KubeAPIServerClientKubeletSignerName && c.Config.CertFile != want.file {
 		return nil // who we are comes from somewhere else
 	}
-	w := a.waits()
+	w := client.NewWaits(k.cfg.FirstWait, k.cfg.LastWait)
 	for ctx.Err() == nil {
 		want = wanted()
 		if left := want.due(); left > 0 {
 			if len(want.ips)+len(want.dns) > 0 {
-				left = min(left, a.cfg.CheckEvery)
+				left = min(left, k.cfg.CheckEvery)
 			}
-			pause(ctx, left, nil)
+			client.Pause(ctx, left, nil)
 			continue
 		}
-		err := a.obtain(ctx, c, want)
+		err := k.obtain(ctx, c, want)
 		if err == nil {
-			a.log.Info("there is a new certificate", "file", want.file)
-			if want.file == c.config.CertFile {
-				return errRenewed // what is open is open as who we were
+			k.log.Info("there is a new certificate", "file", want.file)
+			if want.file == c.Config.CertFile {
+				return ErrRenewed // what is open is open as who we were
 			}
 			if want.due() > 0 {
-				w.reset()
+				w.Reset()
 				continue
 			}
 			err = errOtherNames
 		}
-		if e := fatal(err); e != nil || ctx.Err() != nil {
+		if e := client.Fatal(err); e != nil || ctx.Err() != nil {
 			return e
 		}
-		if w.news(err) {
-			a.log.Warn("no new certificate; trying again", "file", want.file, "err", err)
+		if w.News(err) {
+			k.log.Warn("no new certificate; trying again", "file", want.file, "err", err)
 		}
-		pause(ctx, w.next(), nil)
+		client.Pause(ctx, w.Next(), nil)
 	}
 	return nil
 }
@@ -221,27 +256,27 @@ var errOtherNames = errors.New("the certificate that was signed is for other nam
 
 // obtain asks for a certificate, waits for it, and stores it with its key. A request that was made before and is not
 // answered yet is the same request: its key is kept until then.
-func (a *Agent) obtain(ctx context.Context, c *Client, want certificate) error {
+func (k *Keeper) obtain(ctx context.Context, c *client.Client, want certificate) error {
 	end := time.Now().Add(patience)
 	kept := want.file + ".key.tmp"
-	key, err := a.keyIn(kept)
+	key, err := k.keyIn(kept)
 	if err != nil {
 		return err
 	}
-	csr, err := a.signingRequest(key, want)
+	csr, err := k.signingRequest(key, want)
 	if err != nil {
 		return err
 	}
 	var got certificatesv1.CertificateSigningRequest
-	to := request{api: certificatesAPI, resource: "certificatesigningrequests"}
-	err = c.do(ctx, to.with(http.MethodPost, csr))
-	if err != nil && !isConflict(err) {
+	to := client.Request{API: client.CertificatesAPI, Resource: "certificatesigningrequests"}
+	err = c.Do(ctx, to.With(http.MethodPost, csr))
+	if err != nil && !client.IsConflict(err) {
 		return fmt.Errorf("ask for a certificate: %w", err)
 	}
-	to.name, to.into = csr.Name, &got
-	w := &waits{first: min(answerEvery, a.cfg.firstWait), last: lastAnswer}
+	to.Name, to.Into = csr.Name, &got
+	w := &client.Waits{First: min(answerEvery, k.cfg.FirstWait), Last: lastAnswer}
 	for len(got.Status.Certificate) == 0 {
-		pause(ctx, w.next(), nil)
+		client.Pause(ctx, w.Next(), nil)
 		if ctx.Err() != nil { // the next run goes on with this request
 			return ctx.Err()
 		}
@@ -249,16 +284,16 @@ func (a *Agent) obtain(ctx context.Context, c *Client, want certificate) error {
 			return errors.Join(fmt.Errorf("nobody has signed the certificate signing request %s: see `kubectl certificate approve`", csr.Name), os.Remove(kept))
 		}
 		got = certificatesv1.CertificateSigningRequest{}
-		err := c.do(ctx, to.with(http.MethodGet, nil))
-		if isNotFound(err) {
+		err := c.Do(ctx, to.With(http.MethodGet, nil))
+		if client.IsNotFound(err) {
 			return errors.Join(fmt.Errorf("the certificate signing request %s has been deleted", csr.Name), os.Remove(kept))
 		}
-		if e := fatal(err); e != nil {
+		if e := client.Fatal(err); e != nil {
 			return e
 		}
 		for _, cond := range got.Status.Conditions {
 			if cond.Type == certificatesv1.CertificateDenied || cond.Type == certificatesv1.CertificateFailed {
-				return errors.Join(fmt.Errorf("the certificate signing request %s: %s %s", csr.Name, cond.Type, clip(cond.Message)), os.Remove(kept))
+				return errors.Join(fmt.Errorf("the certificate signing request %s: %s %s", csr.Name, cond.Type, client.Clip(cond.Message)), os.Remove(kept))
 			}
 		}
 	}
@@ -289,8 +324,8 @@ func usable(cert, key []byte) error {
 }
 
 // keyIn returns the key of a file, or makes both.
-func (a *Agent) keyIn(file string) (*ecdsa.PrivateKey, error) {
-	if b, err := readFile(file); err == nil {
+func (k *Keeper) keyIn(file string) (*ecdsa.PrivateKey, error) {
+	if b, err := client.ReadFile(file); err == nil {
 		if block, _ := pem.Decode(b); block != nil {
 			if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
 				return key, nil
@@ -314,9 +349,9 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 }
 
 // signingRequest asks for a certificate of that key, under a name that follows from key and purpose.
-func (a *Agent) signingRequest(key *ecdsa.PrivateKey, want certificate) (*certificatesv1.CertificateSigningRequest, error) {
+func (k *Keeper) signingRequest(key *ecdsa.PrivateKey, want certificate) (*certificatesv1.CertificateSigningRequest, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject:     pkix.Name{CommonName: "system:node:" + a.cfg.NodeName, Organization: []string{"system:nodes"}},
+		Subject:     pkix.Name{CommonName: "system:node:" + k.cfg.NodeName, Organization: []string{"system:nodes"}},
 		IPAddresses: want.ips, DNSNames: want.dns,
 	}, key)
 	if err != nil {
@@ -336,11 +371,5 @@ func (a *Agent) signingRequest(key *ecdsa.PrivateKey, want certificate) (*certif
 	}, nil
 }
 
-// NodeAddresses are the addresses of a machine as its Node shows them.
-func NodeAddresses(ips []string, hostname string) []corev1.NodeAddress {
-	out := make([]corev1.NodeAddress, 0, len(ips)+1)
-	for _, ip := range ips {
-		out = append(out, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
-	}
-	return append(out, corev1.NodeAddress{Type: corev1.NodeHostName, Address: hostname})
-}
+// ErrRenewed ends a session because the client certificate is another one now.
+var ErrRenewed = errors.New("there is a new client certificate")

@@ -1,4 +1,7 @@
-package apiserver
+// Package client talks to one Kubernetes API server: it reads kubeconfigs, sends single requests, and bounds their time and answers.
+//
+// It must not know what the answers are for. It has no goroutines of its own.
+package client
 
 import (
 	"context"
@@ -31,10 +34,10 @@ import (
 )
 
 const (
-	// requestTimeout bounds a request that is no watch.
-	requestTimeout = 10 * time.Second
-	// maxReason is how much of what a server says gets into errors.
-	maxReason = 512
+	// RequestTimeout bounds a request that is no watch.
+	RequestTimeout = 10 * time.Second
+	// MaxReason is how much of what a server says gets into errors.
+	MaxReason = 512
 	// requestQPS and requestBurst bound all requests but watches, as with a kubelet.
 	requestQPS   = 50
 	requestBurst = 100
@@ -42,25 +45,25 @@ const (
 
 // The groups of the API that are used.
 const (
-	coreAPI           = "/api/v1"
-	coordinationAPI   = "/apis/coordination.k8s.io/v1"
-	certificatesAPI   = "/apis/certificates.k8s.io/v1"
-	authenticationAPI = "/apis/authentication.k8s.io/v1"
-	authorizationAPI  = "/apis/authorization.k8s.io/v1"
+	CoreAPI           = "/api/v1"
+	CoordinationAPI   = "/apis/coordination.k8s.io/v1"
+	CertificatesAPI   = "/apis/certificates.k8s.io/v1"
+	AuthenticationAPI = "/apis/authentication.k8s.io/v1"
+	AuthorizationAPI  = "/apis/authorization.k8s.io/v1"
 )
 
 // Client asks one API server.
 type Client struct {
-	config  *rest.Config
+	Config  *rest.Config
 	rest    *rest.RESTClient
 	carrier *http.Transport
-	log     klog.Logger
+	Log     klog.Logger
 }
 
 // Open returns a client of a kubeconfig. It connects to nobody yet. What client-go says comes to log, as details: what counts
 // comes as errors, too.
 func Open(path, version string, log *slog.Logger) (*Client, error) {
-	config, err := readKubeconfig(path)
+	config, err := ReadKubeconfig(path)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +76,7 @@ func Open(path, version string, log *slog.Logger) (*Client, error) {
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.QPS, config.Burst = requestQPS, requestBurst
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	c := &Client{config: config, log: logr.FromSlogHandler(details{log.Handler()})}
+	c := &Client{Config: config, Log: logr.FromSlogHandler(details{log.Handler()})}
 	client, err := c.connect()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -101,7 +104,7 @@ func newScheme() (*runtime.Scheme, error) {
 // connect makes the HTTP client. Who we are is client-go's; the connections are ours: its own have windows of many MiB, and
 // a goroutine for each file of a certificate that never ends.
 func (c *Client) connect() (*http.Client, error) {
-	who, err := c.config.TransportConfig()
+	who, err := c.Config.TransportConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +112,7 @@ func (c *Client) connect() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	dial := (&net.Dialer{Timeout: requestTimeout}).DialContext
+	dial := (&net.Dialer{Timeout: RequestTimeout}).DialContext
 	if who.DialHolder != nil { // an exec plug-in ends connections when it has other credentials
 		dial = who.DialHolder.Dial
 	}
@@ -120,7 +123,7 @@ func (c *Client) connect() (*http.Client, error) {
 	// One connection for all, which pings notice when nobody is at its other end.
 	c.carrier = &http.Transport{
 		Proxy: proxy, TLSClientConfig: config, ForceAttemptHTTP2: true, DialContext: dial,
-		TLSHandshakeTimeout: requestTimeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 2, MaxConnsPerHost: 10, MaxResponseHeaderBytes: 64 << 10,
+		TLSHandshakeTimeout: RequestTimeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 2, MaxConnsPerHost: 10, MaxResponseHeaderBytes: 64 << 10,
 		ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: 128 << 10, MaxReceiveBufferPerConnection: 1 << 20},
 	}
@@ -128,8 +131,8 @@ func (c *Client) connect() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.config.ExecProvider != nil {
-		carrier = newPatient(carrier)
+	if c.Config.ExecProvider != nil {
+		carrier = NewPatient(carrier)
 	}
 	return &http.Client{Transport: bounding{carrier}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
 }
@@ -137,32 +140,32 @@ func (c *Client) connect() (*http.Client, error) {
 // Close ends the connections that nobody uses.
 func (c *Client) Close() { c.carrier.CloseIdleConnections() }
 
-// request is one question about an object, or about those of a namespace, or all of them.
-type request struct {
-	method string
-	// api is the path of the group and version.
-	api                            string
-	namespace, resource, name, sub string
-	// patch is the kind of a patch.
-	patch types.PatchType
-	// body is a runtime.Object, or whatever is JSON.
-	body any
-	// into gets the answer; nil: it is not looked at.
-	into runtime.Object
+// Request is one question about an object, or about those of a namespace, or all of them.
+type Request struct {
+	Method string
+	// Api is the path of the group and version.
+	API                            string
+	Namespace, Resource, Name, Sub string
+	// Patch is the kind of a patch.
+	Patch types.PatchType
+	// Body is a runtime.Object, or whatever is JSON.
+	Body any
+	// Into gets the answer; nil: it is not looked at.
+	Into runtime.Object
 }
 
-// with is the request with a method and a body.
-func (r request) with(method string, body any) request {
-	r.method, r.body = method, body
+// With is the request with a method and a body.
+func (r Request) With(method string, body any) Request {
+	r.Method, r.Body = method, body
 	return r
 }
 
-func (r *request) String() string {
-	return strings.TrimSpace(strings.Join([]string{r.method, r.resource, r.namespace, r.name, r.sub}, " "))
+func (r *Request) String() string {
+	return strings.TrimSpace(strings.Join([]string{r.Method, r.Resource, r.Namespace, r.Name, r.Sub}, " "))
 }
 
-// to is the beginning of a request. What fails is tried again by who asks.
-func (c *Client) to(method, api, namespace, resource string) *rest.Request {
+// To is the beginning of a request. What fails is tried again by who asks.
+func (c *Client) To(method, api, namespace, resource string) *rest.Request {
 	q := c.rest.Verb(method).AbsPath(api).Resource(resource).MaxRetries(0)
 	if namespace != "" {
 		q = q.Namespace(namespace)
@@ -170,48 +173,48 @@ func (c *Client) to(method, api, namespace, resource string) *rest.Request {
 	return q
 }
 
-// do asks and waits for the answer. An error may be an *apierrors.StatusError.
-func (c *Client) do(ctx context.Context, r request) error {
-	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, c.log), requestTimeout)
+// Do asks and waits for the answer. An error may be an *apierrors.StatusError.
+func (c *Client) Do(ctx context.Context, r Request) error {
+	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, c.Log), RequestTimeout)
 	defer cancel()
-	q := c.to(r.method, r.api, r.namespace, r.resource)
-	if r.name != "" {
-		q = q.Name(r.name)
+	q := c.To(r.Method, r.API, r.Namespace, r.Resource)
+	if r.Name != "" {
+		q = q.Name(r.Name)
 	}
-	if r.sub != "" {
-		q = q.SubResource(r.sub)
+	if r.Sub != "" {
+		q = q.SubResource(r.Sub)
 	}
-	if r.patch != "" {
-		q = q.SetHeader("Content-Type", string(r.patch))
+	if r.Patch != "" {
+		q = q.SetHeader("Content-Type", string(r.Patch))
 	}
-	if r.body != nil {
-		if _, ok := r.body.(runtime.Object); !ok {
-			b, err := json.Marshal(r.body)
+	if r.Body != nil {
+		if _, ok := r.Body.(runtime.Object); !ok {
+			b, err := json.Marshal(r.Body)
 			if err != nil {
 				return fmt.Errorf("%v: %w", &r, err)
 			}
-			r.body = b
+			r.Body = b
 		}
-		q = q.Body(r.body)
+		q = q.Body(r.Body)
 	}
 	res := q.Do(ctx)
-	if r.into == nil {
-		return complaint(&res, res.Error())
+	if r.Into == nil {
+		return Complaint(&res, res.Error())
 	}
-	if err := complaint(&res, res.Into(r.into)); err != nil {
+	if err := Complaint(&res, res.Into(r.Into)); err != nil {
 		return err
 	}
 	return nil
 }
 
-// complaint is an error with no more of what the server says than there is room for, and with the code that it came with,
+// Complaint is an error with no more of what the server says than there is room for, and with the code that it came with,
 // whatever the text says.
-func complaint(res *rest.Result, err error) error {
+func Complaint(res *rest.Result, err error) error {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
 		return err
 	}
-	out := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Reason: status.ErrStatus.Reason, Code: status.ErrStatus.Code, Message: clip(status.ErrStatus.Message)}}
+	out := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Reason: status.ErrStatus.Reason, Code: status.ErrStatus.Code, Message: Clip(status.ErrStatus.Message)}}
 	code := 0
 	if res.StatusCode(&code); code != 0 {
 		out.ErrStatus.Code = int32(code)
@@ -219,25 +222,25 @@ func complaint(res *rest.Result, err error) error {
 	return out
 }
 
-// clip bounds a text of a server.
-func clip(s string) string {
-	if len(s) > maxReason {
-		s = s[:maxReason] + "..."
+// Clip bounds a text of a server.
+func Clip(s string) string {
+	if len(s) > MaxReason {
+		s = s[:MaxReason] + "..."
 	}
 	return strings.ToValidUTF8(s, "?")
 }
 
-func code(err error) int {
+func Code(err error) int {
 	if e, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return int(e.ErrStatus.Code)
 	}
 	return 0
 }
 
-func isNotFound(err error) bool     { return code(err) == http.StatusNotFound }
-func isConflict(err error) bool     { return code(err) == http.StatusConflict }
-func isInvalid(err error) bool      { return code(err) == http.StatusUnprocessableEntity }
-func isUnauthorized(err error) bool { return code(err) == http.StatusUnauthorized }
+func IsNotFound(err error) bool     { return Code(err) == http.StatusNotFound }
+func IsConflict(err error) bool     { return Code(err) == http.StatusConflict }
+func IsInvalid(err error) bool      { return Code(err) == http.StatusUnprocessableEntity }
+func isUnauthorized(err error) bool { return Code(err) == http.StatusUnauthorized }
 
 // isCertificate says that server or client were not believed.
 func isCertificate(err error) bool {
@@ -251,8 +254,8 @@ func isCertificate(err error) bool {
 	return ok
 }
 
-// plain is the text of an error without ports, which are others each time.
-func plain(err error) string {
+// Plain is the text of an error without ports, which are others each time.
+func Plain(err error) string {
 	if err == nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package apiserver
+package mirror
 
 import (
 	"slices"
@@ -10,15 +10,15 @@ import (
 
 // How a kubelet describes a container of a deleted pod whose end nobody saw.
 const (
-	reasonStatusUnknown  = "ContainerStatusUnknown"
+	ReasonStatusUnknown  = "ContainerStatusUnknown"
 	messageStatusUnknown = "The container could not be located when the pod was terminated"
-	exitStatusUnknown    = 137
+	ExitStatusUnknown    = 137
 )
 
 // Reasons of pods that are not ready because they have ended.
 const (
-	reasonPodFailed    = "PodFailed"
-	reasonPodCompleted = "PodCompleted"
+	ReasonPodFailed    = "PodFailed"
+	ReasonPodCompleted = "PodCompleted"
 )
 
 // finalStatus is the status of a deleted pod of which nothing is here any more, from the last one that is known. As with a kubelet its phase
@@ -29,12 +29,12 @@ func finalStatus(pod *corev1.Pod, last *corev1.PodStatus) corev1.PodStatus {
 	if initialized(pod, &s) {
 		terminate(s.ContainerStatuses, func(*corev1.ContainerStatus) bool { return true })
 	}
-	if !finished(&s) {
+	if !Finished(&s) {
 		s.Phase = corev1.PodFailed
 	}
-	reason := reasonPodFailed
+	reason := ReasonPodFailed
 	if s.Phase == corev1.PodSucceeded {
-		reason = reasonPodCompleted
+		reason = ReasonPodCompleted
 	}
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
@@ -55,7 +55,7 @@ func terminate(all []corev1.ContainerStatus, which func(*corev1.ContainerStatus)
 		c := &all[i]
 		if c.State.Terminated == nil && which(c) {
 			c.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				Reason: reasonStatusUnknown, Message: messageStatusUnknown, ExitCode: exitStatusUnknown, ContainerID: c.ContainerID,
+				Reason: ReasonStatusUnknown, Message: messageStatusUnknown, ExitCode: ExitStatusUnknown, ContainerID: c.ContainerID,
 			}}
 		}
 		if c.State.Terminated != nil {
@@ -102,7 +102,7 @@ func neverBack(pod *corev1.Pod, there, s *corev1.PodStatus) {
 		sidecar[c.Name] = c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 	}
 	keepTerminated(pod, there.InitContainerStatuses, s.InitContainerStatuses, func(c *corev1.ContainerStatus) bool { return sidecar[c.Name] })
-	if lost && finished(there) {
+	if lost && Finished(there) {
 		s.Phase, s.Reason, s.Message = there.Phase, there.Reason, there.Message
 	}
 }
@@ -140,4 +140,9 @@ func mayRestart(pod *corev1.Pod, name string, end *corev1.ContainerStateTerminat
 		}
 	}
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && end.ExitCode != 0
+}
+
+// Finished says that a pod has ended for good.
+func Finished(s *corev1.PodStatus) bool {
+	return s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed
 }

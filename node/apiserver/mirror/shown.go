@@ -1,4 +1,4 @@
-package apiserver
+package mirror
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 // plainReasons are reasons to wait for which a kubelet says only that the container is being created; events say the rest.
 var plainReasons = []string{"FailedMount", "CreatePodSandboxError"} //nolint:gochecknoglobals // a table
 
-// asShown returns a pod with its status as an API server is told of it: in the words of a kubelet.
-func asShown(p *corev1.Pod) *corev1.Pod {
+// AsShown returns a pod with its status as an API server is told of it: in the words of a kubelet.
+func AsShown(p *corev1.Pod) *corev1.Pod {
 	all := [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses}
 	unusual := func(c corev1.ContainerStatus) bool {
 		return c.State.Waiting != nil && slices.Contains(plainReasons, c.State.Waiting.Reason)
@@ -38,10 +38,10 @@ func asShown(p *corev1.Pod) *corev1.Pod {
 	return &shown
 }
 
-// boundLocal is a pod of this machine that the server has bound to it, as the server is told of it. there is what the server has, nil: it is not
+// BoundLocal is a pod of this machine that the server has bound to it, as the server is told of it. there is what the server has, nil: it is not
 // known.
-func boundLocal(p, there *corev1.Pod) Local {
-	shown := *asShown(p)
+func BoundLocal(p, there *corev1.Pod) Local {
+	shown := *AsShown(p)
 	if there != nil && there.UID == p.UID {
 		p := &shown
 		p.Status = *p.Status.DeepCopy()
@@ -49,21 +49,21 @@ func boundLocal(p, there *corev1.Pod) Local {
 		withoutEphemeral(there, &p.Status)
 		observe(&p.Status, observedGeneration(shown.DeletionTimestamp != nil, shown.Generation, there))
 	}
-	return Local{Pod: &shown, Digest: digest(&shown.Status)}
+	return Local{Pod: &shown, Digest: Digest(&shown.Status)}
 }
 
-// lastLocal is a pod that the server wants gone and of which nothing is here, as it was last; last is nil when that is not known.
-func lastLocal(there, last *corev1.Pod) Local {
+// LastLocal is a pod that the server wants gone and of which nothing is here, as it was last; last is nil when that is not known.
+func LastLocal(there, last *corev1.Pod) Local {
 	shown := *there
 	status := &there.Status
-	if last != nil && (finished(&last.Status) || !finished(&there.Status)) {
-		status = &asShown(last).Status
+	if last != nil && (Finished(&last.Status) || !Finished(&there.Status)) {
+		status = &AsShown(last).Status
 	}
 	shown.Status = finalStatus(there, status)
 	neverBack(there, &there.Status, &shown.Status)
 	withoutEphemeral(there, &shown.Status)
 	observe(&shown.Status, there.Generation)
-	return Local{Pod: &shown, Digest: digest(&shown.Status)}
+	return Local{Pod: &shown, Digest: Digest(&shown.Status)}
 }
 
 // observedGeneration is that of the spec that is acted on: the one that was handed over, or with a deletion the one that it made.
@@ -83,11 +83,11 @@ func observe(s *corev1.PodStatus, generation int64) {
 	}
 }
 
-// conditionEphemeral says that ephemeral containers do not run.
-const conditionEphemeral corev1.PodConditionType = "monopod.dev/EphemeralContainers"
+// ConditionEphemeral says that ephemeral containers do not run.
+const ConditionEphemeral corev1.PodConditionType = "monopod.dev/EphemeralContainers"
 
-// ephemeralMessage says which ephemeral containers of a pod do not run; empty: it has none.
-func ephemeralMessage(p *corev1.Pod) string {
+// EphemeralMessage says which ephemeral containers of a pod do not run; empty: it has none.
+func EphemeralMessage(p *corev1.Pod) string {
 	if len(p.Spec.EphemeralContainers) == 0 {
 		return ""
 	}
@@ -100,7 +100,7 @@ func ephemeralMessage(p *corev1.Pod) string {
 
 // withoutEphemeral has the status of a pod say that its ephemeral containers do not run.
 func withoutEphemeral(there *corev1.Pod, s *corev1.PodStatus) {
-	message := ephemeralMessage(there)
+	message := EphemeralMessage(there)
 	if message == "" {
 		return
 	}
@@ -111,22 +111,22 @@ func withoutEphemeral(there *corev1.Pod, s *corev1.PodStatus) {
 			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: ReasonNotSupported, Message: message}},
 		})
 	}
-	condition := corev1.PodCondition{Type: conditionEphemeral, Status: corev1.ConditionFalse, Reason: ReasonNotSupported, Message: message, LastTransitionTime: there.CreationTimestamp}
+	condition := corev1.PodCondition{Type: ConditionEphemeral, Status: corev1.ConditionFalse, Reason: ReasonNotSupported, Message: message, LastTransitionTime: there.CreationTimestamp}
 	s.Conditions = append(slices.Clone(s.Conditions), condition)
 }
 
-// gateConditions are the conditions that readiness gates of pods look at, by uid.
-func gateConditions(pods map[Key]*corev1.Pod) map[types.UID][]corev1.PodCondition {
+// GateConditions are the conditions that readiness gates of pods look at, by uid.
+func GateConditions(pods map[Key]*corev1.Pod) map[types.UID][]corev1.PodCondition {
 	all := map[types.UID][]corev1.PodCondition{}
 	for _, p := range pods {
-		if given := gatesOf(p); len(given) > 0 {
+		if given := GatesOf(p); len(given) > 0 {
 			all[p.UID] = given
 		}
 	}
 	return all
 }
 
-func gatesOf(p *corev1.Pod) (given []corev1.PodCondition) {
+func GatesOf(p *corev1.Pod) (given []corev1.PodCondition) {
 	for _, g := range p.Spec.ReadinessGates {
 		at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == g.ConditionType })
 		if at >= 0 {
@@ -136,6 +136,23 @@ func gatesOf(p *corev1.Pod) (given []corev1.PodCondition) {
 	return given
 }
 
-func sameGates(a, b map[types.UID][]corev1.PodCondition) bool {
+func SameGates(a, b map[types.UID][]corev1.PodCondition) bool {
 	return maps.EqualFunc(a, b, slices.Equal)
 }
+
+// Reasons of pods that are bound to this node and do not run here.
+const (
+	// ReasonNotSupported is of pods that this machine can never run as they are written.
+	ReasonNotSupported = "NotSupported"
+	// ReasonNameTaken is of pods that wait because a manifest of this machine has one of their name.
+	ReasonNameTaken = "NameTaken"
+	// ReasonPodOS and ReasonPodOSLabel are a kubelet's for pods of another operating system, ReasonSysctl for those with sysctls that it
+	// does not allow.
+	ReasonPodOS      = "PodOSNotSupported"
+	ReasonPodOSLabel = "PodOSSelectorNodeLabelDoesNotMatch"
+	ReasonSysctl     = "SysctlForbidden"
+	// ReasonNodeAffinity is of pods that ask for another machine: one of another architecture, for instance.
+	ReasonNodeAffinity = "NodeAffinity"
+	// ReasonNodePorts is a kubelet's for pods whose host ports are taken.
+	ReasonNodePorts = "NodePorts"
+)

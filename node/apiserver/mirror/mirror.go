@@ -1,4 +1,7 @@
-package apiserver
+// Package mirror decides what an API server is shown of the pods of this machine: mirror pods of local ones, the status of bound ones.
+//
+// It is pure: no requests, no clock. What the server answers must not change what runs.
+package mirror
 
 import (
 	"errors"
@@ -17,34 +20,26 @@ import (
 
 // Annotations of mirror pods besides those that a kubelet sets.
 const (
-	// annotationContent is a hash of what the mirror was made from: when it changes, the mirror is made anew.
-	annotationContent = "monopod.dev/mirror-content"
-	// annotationOmitted lists what the pod refers to and its mirror does not, because an API server lets no mirror pod do so.
-	annotationOmitted = "monopod.dev/mirror-omits"
+	// AnnotationContent is a hash of what the mirror was made from: when it changes, the mirror is made anew.
+	AnnotationContent = "monopod.dev/mirror-content"
+	// AnnotationOmitted lists what the pod refers to and its mirror does not, because an API server lets no mirror pod do so.
+	AnnotationOmitted = "monopod.dev/mirror-omits"
 
-	// annotationHash is of what the mirror shows, but of its status: those who have edited a manifest wait for another one, as kubeadm does.
-	annotationHash = "kubernetes.io/config.hash"
-	annotationSeen = "kubernetes.io/config.seen"
-	// annotationSource names the source of a pod of this machine.
-	annotationSource = "kubernetes.io/config.source"
+	// AnnotationHash is of what the mirror shows, but of its status: those who have edited a manifest wait for another one, as kubeadm does.
+	AnnotationHash = "kubernetes.io/config.hash"
+	AnnotationSeen = "kubernetes.io/config.seen"
+	// AnnotationSource names the source of a pod of this machine.
+	AnnotationSource = "kubernetes.io/config.source"
 )
 
 // SourceName is the name of the source whose pods Bound tells.
 const SourceName = manifests.SourceAPIServer
 
-// maxName is the longest name of a pod.
-const maxName = 253
+// MaxName is the longest name of a pod.
+const MaxName = 253
 
-// MirrorName is the name of the mirror of a pod, as a kubelet names its static pods.
-func MirrorName(name, nodeName string) string { return name + "-" + strings.ToLower(nodeName) }
-
-// ShownName is the name by which the API server knows the pod that has a name and a uid here.
-func (a *Agent) ShownName(name, uid string) string {
-	if a.store.isBound(types.UID(uid)) {
-		return name // it is there itself
-	}
-	return MirrorName(name, a.cfg.NodeName)
-}
+// Name is the name of the mirror of a pod, as a kubelet names its static pods.
+func Name(name, nodeName string) string { return name + "-" + strings.ToLower(nodeName) }
 
 // LocalName is the name of the pod that has a mirror of that name. ok is false when no pod has.
 func LocalName(mirror, nodeName string) (name string, ok bool) {
@@ -52,13 +47,13 @@ func LocalName(mirror, nodeName string) (name string, ok bool) {
 	return name, ok && name != ""
 }
 
-// mirrorFor returns the mirror of a pod, without owner. Its status is that of the pod.
-func mirrorFor(pod *corev1.Pod, nodeName string) (*corev1.Pod, error) {
+// For returns the mirror of a pod, without owner. Its status is that of the pod.
+func For(pod *corev1.Pod, nodeName string) (*corev1.Pod, error) {
 	m := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	pod.Spec.DeepCopyInto(&m.Spec)
-	m.Name, m.Namespace, m.Labels = MirrorName(pod.Name, nodeName), pod.Namespace, maps.Clone(pod.Labels)
-	if len(m.Name) > maxName {
-		return nil, fmt.Errorf("%s is longer than the %d characters that a name may have", m.Name, maxName)
+	m.Name, m.Namespace, m.Labels = Name(pod.Name, nodeName), pod.Namespace, maps.Clone(pod.Labels)
+	if len(m.Name) > MaxName {
+		return nil, fmt.Errorf("%s is longer than the %d characters that a name may have", m.Name, MaxName)
 	}
 	if pod.UID == "" {
 		return nil, errors.New("it has no uid yet")
@@ -69,19 +64,19 @@ func mirrorFor(pod *corev1.Pod, nodeName string) (*corev1.Pod, error) {
 	if m.Annotations == nil {
 		m.Annotations = map[string]string{}
 	}
-	delete(m.Annotations, annotationSeen)
-	delete(m.Annotations, annotationHash)
+	delete(m.Annotations, AnnotationSeen)
+	delete(m.Annotations, AnnotationHash)
 	m.Annotations[corev1.MirrorPodAnnotationKey] = string(pod.UID) // by it clients find the events
 	if len(omitted) > 0 {
-		m.Annotations[annotationOmitted] = strings.Join(omitted, ", ")
+		m.Annotations[AnnotationOmitted] = strings.Join(omitted, ", ")
 	}
-	m.Annotations[annotationHash] = hashOf(m)
-	m.Annotations[annotationContent] = m.Annotations[annotationHash]
+	m.Annotations[AnnotationHash] = hashOf(m)
+	m.Annotations[AnnotationContent] = m.Annotations[AnnotationHash]
 	return m, nil
 }
 
-// owned makes the mirror belong to the Node: it goes with it.
-func owned(m *corev1.Pod, nodeName string, uid types.UID) *corev1.Pod {
+// Owned makes the mirror belong to the Node: it goes with it.
+func Owned(m *corev1.Pod, nodeName string, uid types.UID) *corev1.Pod {
 	yes := true
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: nodeName, UID: uid, Controller: &yes}}
 	return m

@@ -1,4 +1,4 @@
-package apiserver
+package mirror
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 type Local struct {
 	// Pod is what the mirror shows.
 	Pod *corev1.Pod
-	// of is the pod that it was made of.
-	of *corev1.Pod
+	// Of is the pod that it was made of.
+	Of *corev1.Pod
 	// Hash is of what does not change in the life of a mirror.
 	Hash string
 	// Digest is of the status without conditions.
@@ -57,8 +57,8 @@ type Try struct {
 	Remade time.Time
 }
 
-// remakeEvery is how long an edited mirror stays when the one before was edited, too: who edits may be a program.
-const remakeEvery = time.Minute
+// RemakeEvery is how long an edited mirror stays when the one before was edited, too: who edits may be a program.
+const RemakeEvery = time.Minute
 
 // View is all that a plan follows from.
 type View struct {
@@ -79,9 +79,9 @@ type View struct {
 	Tries   map[Key]Try
 }
 
-// planMirrors says which requests make the mirrors what they should be, one for each mirror at most, and when to look again
+// Plan says which requests make the mirrors what they should be, one for each mirror at most, and when to look again
 // although nothing has changed; zero: never. It never asks for anything on this machine.
-func planMirrors(v View) (actions []Action, next time.Time) {
+func Plan(v View) (actions []Action, next time.Time) {
 	if v.Node == "" {
 		return nil, time.Time{}
 	}
@@ -99,7 +99,7 @@ func planMirrors(v View) (actions []Action, next time.Time) {
 		at := v.Tries[key].At
 		if m := v.Mirrors[key]; !ok && m.Edited && !m.Other {
 			a, ok = Action{DeleteMirror, key, m.UID}, true
-			if again := v.Tries[key].Remade.Add(remakeEvery); again.After(at) {
+			if again := v.Tries[key].Remade.Add(RemakeEvery); again.After(at) {
 				at = again
 			}
 		}
@@ -128,7 +128,7 @@ func (v *View) stepOf(key Key, m Mirror) (Action, bool) {
 	case here:
 		return v.statusOf(key, local, m)
 	case m.Leaving: // it has stopped here, or has never run: how it ended is said before it is gone
-		if last, ok := v.Ended[m.UID]; ok && v.Tries[key].Refused != last.sent() {
+		if last, ok := v.Ended[m.UID]; ok && v.Tries[key].Refused != last.Sent() {
 			if a, send := v.statusOf(key, last, m); send {
 				return a, v.Complete
 			}
@@ -159,20 +159,20 @@ func (v *View) stepTo(key Key, local Local) (Action, bool) {
 
 // statusOf sends the status of a pod, unless it is shown, or as much of it as the server keeps.
 func (v *View) statusOf(key Key, local Local, m Mirror) (Action, bool) {
-	if sameStatus(local, m) {
+	if SameStatus(local, m) {
 		return Action{}, false
 	}
 	t := v.Tries[key]
-	accepted := t.Sent != "" && t.Sent == local.sent() && t.Got == m.got()
+	accepted := t.Sent != "" && t.Sent == local.Sent() && t.Got == m.Got()
 	return Action{PatchStatus, key, m.UID}, !accepted
 }
 
-// sent and got name what was sent, and how a mirror looked then.
-func (l *Local) sent() string { return l.Digest + hashOf(l.Pod.Status.Conditions) }
-func (m *Mirror) got() string { return string(m.UID) + m.Digest + hashOf(m.Conditions) }
+// Sent and got name what was sent, and how a mirror looked then.
+func (l *Local) Sent() string { return l.Digest + hashOf(l.Pod.Status.Conditions) }
+func (m *Mirror) Got() string { return string(m.UID) + m.Digest + hashOf(m.Conditions) }
 
-// sameStatus says that a mirror shows the status of its pod. It may have conditions of others.
-func sameStatus(local Local, m Mirror) bool {
+// SameStatus says that a mirror shows the status of its pod. It may have conditions of others.
+func SameStatus(local Local, m Mirror) bool {
 	if local.Digest != m.Digest {
 		return false
 	}
@@ -190,8 +190,8 @@ func sameCondition(ours, theirs corev1.PodCondition) bool {
 		ours.LastTransitionTime.Unix() == theirs.LastTransitionTime.Unix()
 }
 
-// statusFor is the status to send: that of the pod, with the conditions that others have set.
-func statusFor(local Local, m Mirror) corev1.PodStatus {
+// StatusFor is the status to send: that of the pod, with the conditions that others have set.
+func StatusFor(local Local, m Mirror) corev1.PodStatus {
 	s := local.Pod.Status
 	s.QOSClass = "" // the server computes it, from what the mirror is allowed to show
 	s.Conditions = slices.Clone(s.Conditions)

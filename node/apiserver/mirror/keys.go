@@ -1,0 +1,59 @@
+package mirror
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Key names a pod.
+type Key struct{ Namespace, Name string }
+
+// Mirror is what is known of a pod there: enough to see whether it is as it should be.
+type Mirror struct {
+	UID     types.UID
+	Version string
+	// Hash is of what it was made from, empty when it is no mirror of ours.
+	Hash string
+	// Other says that it is no mirror pod at all.
+	Other bool
+	// Owner is the uid of the Node that it belongs to.
+	Owner types.UID
+	// Leaving says that somebody deletes it, Edited that its spec is not the one it was made with.
+	Leaving, Edited bool
+	// Digest is of its status without conditions.
+	Digest     string
+	Conditions []corev1.PodCondition
+}
+
+// Digest is the same for what an API server shows as the same: all of a status but its conditions and what it sets itself.
+func Digest(s *corev1.PodStatus) string {
+	plain := *s
+	plain.Conditions, plain.QOSClass = nil, ""
+	return hashOf(&plain)
+}
+
+// hashOf is of the JSON of a value, in which times are as precise as they are over there.
+func hashOf(v any) string {
+	h := fnv.New64a()
+	_ = json.NewEncoder(h).Encode(v) // types of the API always encode
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+func (k Key) String() string { return k.Namespace + "/" + k.Name }
+
+func Of(p *corev1.Pod) Mirror {
+	_, isMirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	m := Mirror{
+		UID: p.UID, Version: p.ResourceVersion, Hash: p.Annotations[AnnotationContent], Other: !isMirror,
+		Leaving: p.DeletionTimestamp != nil, Edited: p.Generation > 1, // servers before 1.33 do not count
+		Digest: Digest(&p.Status), Conditions: p.Status.Conditions,
+	}
+	if len(p.OwnerReferences) == 1 {
+		m.Owner = p.OwnerReferences[0].UID
+	}
+	return m
+}
