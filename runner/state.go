@@ -34,11 +34,11 @@ type Sandbox struct {
 	ID string
 	// UID is metadata.uid of the pod. It changes only when the sandbox is replaced.
 	UID string
-	// Hash is manifests.SandboxHash of the manifest the sandbox was made for.
+	// Hash is podhash.Sandbox of the manifest the sandbox was made for.
 	Hash string
 	// QOSClass is the class whose cgroups the pod's is among; empty: it was made when there were none.
 	QOSClass corev1.PodQOSClass
-	// ResourcesHash is manifests.PodResourcesHash of what the pod's cgroup was set to; empty: not known.
+	// ResourcesHash is podhash.PodResources of what the pod's cgroup was set to; empty: not known.
 	ResourcesHash string
 	// Pod is the manifest last recorded by RecordPod or CreateSandbox, with Origin.
 	Pod       *manifests.Pod
@@ -104,10 +104,9 @@ type Container struct {
 	Name string
 	// SandboxID is the sandbox it was made in; differs from Sandbox.ID for leftovers of a replaced one.
 	SandboxID string
-	// Hash is manifests.ContainerHash of the definition it was made from.
+	// Hash is podhash.Container of the definition it was made from.
 	Hash string
-	// ResourcesHash is manifests.ResourcesHash of what its cgroup has; empty: it is part of Hash, as releases did
-	// that could not change resources in place.
+	// ResourcesHash is podhash.Resources of what its cgroup has; empty: not known.
 	ResourcesHash string
 	// Resources are those its cgroup has; nil: not known.
 	Resources *corev1.ResourceRequirements

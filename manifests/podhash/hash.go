@@ -99,14 +99,9 @@ func hostPorts(spec *corev1.PodSpec) []string {
 // Container covers what a process of the container can notice: its definition, the volumes it mounts and
 // the fields of the pod that reach into it. Left out is what only the agent acts on (pull policy, probes,
 // restart and message policies, ports) and what the environment of a container does not follow in Kubernetes
-// either (labels and annotations, but manifests.AnnotationRestarted), and cpu and memory, which Resources covers. It is empty for a container
-// that the pod does not have.
+// either (labels and annotations, but manifests.AnnotationRestarted), and cpu and memory, which Resources covers. It is empty
+// for a container that the pod does not have.
 func Container(p *corev1.Pod, container string) string {
-	return containerHash(p, container, dropResizable)
-}
-
-// containerHash blanks what strip blanks, besides what no hash of a container covers.
-func containerHash(p *corev1.Pod, container string, strip func(*corev1.Container)) string {
 	found := manifests.FindContainer(&p.Spec, container)
 	if found == nil {
 		return ""
@@ -132,7 +127,7 @@ func containerHash(p *corev1.Pod, container string, strip func(*corev1.Container
 	c.TerminationMessagePolicy = ""
 	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil
 	c.RestartPolicy, c.RestartPolicyRules, c.ResizePolicy = nil, nil, nil
-	strip(&c)
+	dropResizable(&c)
 	parts.Container = &c
 	return Of(parts)
 }

@@ -6,12 +6,6 @@ import (
 	"monopod/manifests"
 )
 
-// FormerContainer is what Container was in the release that could not change cpu and memory of a running
-// container: they are in it. Containers of that release are known by it.
-func FormerContainer(p *corev1.Pod, container string) string {
-	return containerHash(p, container, func(*corev1.Container) {})
-}
-
 // Resources covers what Container leaves out because it can be changed while the container runs: its cpu and
 // memory, and those of the pod, which stand in for missing limits. It is empty for a container that the pod does not have.
 func Resources(p *corev1.Pod, container string) string {

@@ -41,8 +41,6 @@ func TestHashesDoNotChange(t *testing.T) {
 		{"pod", Pod(pod), "6192b4dc48d417bce00ecbacf80501d2"},
 		{"sandbox", Sandbox(pod), "48ebea953fdc9ad6c9c62867176cd14c"},
 		{"container one", Container(pod, "one"), "8dbdf92ebf4b9ba728ff1acb7dbb4e92"},
-		{"container one as part 1 had it", FormerContainer(pod, "one"), "b358ccdab2ee692e82f578375e42dde7"},
-		{"container two as part 1 had it", FormerContainer(pod, "two"), "433738033ccbc1c51d962a093855e020"},
 		{"resources of one", Resources(pod, "one"), "336b99f6ed187d04b2fc23503f13a841"},
 		{"resources of two", Resources(pod, "two"), "44136fa355b3678a1146ad16f7e8649e"},
 		{"resources of the pod", PodResources(pod), "37287d9a448a18eed2dfa9b79f0047c0"},

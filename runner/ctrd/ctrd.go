@@ -2,7 +2,7 @@
 //
 // It owns everything of a pod that exists outside the manifests: containerd records, snapshots, tasks, pinned
 // namespaces, network, volumes, log files and directories below rootDirectory and stateDirectory. It decides
-// nothing (runner.Plan does) and touches nothing that does not carry its labels or lie in its directories.
+// nothing (runner/plan does) and touches nothing that does not carry its labels or lie in its directories.
 //
 // What survives the agent is in containerd: one record per sandbox in the sandbox store (labels and JSON
 // extensions, no controller and no pause process) and one container record per instance (labels). The index in

@@ -315,7 +315,7 @@ func TestPodsOfTheFormerLayoutAreKept(t *testing.T) {
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.StartContainer, Container: "c"}))
 	rec := *a.index.ofPod(key)[0]
-	rec.Labels.Hash, rec.Labels.ResourcesHash, rec.Labels.Resources = podhash.FormerContainer(pod.Object, "c"), "", nil
+	rec.Labels.ResourcesHash, rec.Labels.Resources = "", nil
 	_, err = a.client.ContainerService().Update(ctx, containers.Container{ID: rec.ID, Labels: rec.Labels.encode()}, "labels")
 	check(t, err)
 	pid := a.pidOf(t, key)

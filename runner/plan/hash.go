@@ -71,10 +71,6 @@ func (h *Hashes) container(pod *manifests.Pod, name string) string {
 	return h.ofContainer(pod, name, "definition", podhash.Container)
 }
 
-func (h *Hashes) formerContainer(pod *manifests.Pod, name string) string {
-	return h.ofContainer(pod, name, "former", podhash.FormerContainer)
-}
-
 func (h *Hashes) resources(pod *manifests.Pod, name string) string {
 	return h.ofContainer(pod, name, "resources", podhash.Resources)
 }

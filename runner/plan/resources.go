@@ -13,16 +13,9 @@ import (
 // changed, unless its resizePolicy asks for a restart. What makes room for it, the pod's cgroup, follows when all
 // containers have got what they are to have; that it is never too small meanwhile is seen to by the actions.
 
-// Made says that the instance was made from the container's definition in pod. Instances of releases that could not
-// resize have no hash of their resources: those are part of their definition.
+// Made reports whether the instance was made from the container's definition in pod.
 func (h *Hashes) Made(pod *manifests.Pod, c *runner.Container) bool {
-	if !ranWith(pod, c) {
-		return false
-	}
-	if c.ResourcesHash == "" {
-		return c.Hash == h.formerContainer(pod, c.Name)
-	}
-	return c.Hash == h.container(pod, c.Name)
+	return ranWith(pod, c) && c.Hash == h.container(pod, c.Name)
 }
 
 // asWanted says that the instance was made from the definition that is followed, or has become so.

@@ -78,14 +78,6 @@ func TestResize(t *testing.T) {
 		}, "[RecordPod (manifest changed)]"},
 		{"a pod that is only kept is not resized", limited("2", "1Gi"), func(o *plan.Observed) { o.Kept = true }, "[]"},
 		{"a change of the class replaces the pod", testPodAB(), nil, "[CheckPod (pod definition changed) StopContainer a (pod definition changed) StopContainer b (pod definition changed)]"},
-		{"a container of an earlier release keeps its hash", limited("1", "1Gi"), func(o *plan.Observed) {
-			o.Containers[0].Hash, o.Containers[0].ResourcesHash, o.Containers[0].Resources = podhash.FormerContainer(old.Object, "a"), "", nil
-			o.Sandbox.QOSClass, o.Sandbox.ResourcesHash = "", ""
-		}, "[]"},
-		{"and is made anew when its resources change", limited("2", "1Gi"), func(o *plan.Observed) {
-			o.Containers[0].Hash, o.Containers[0].ResourcesHash, o.Containers[0].Resources = podhash.FormerContainer(old.Object, "a"), "", nil
-			o.Sandbox.QOSClass, o.Sandbox.ResourcesHash = "", ""
-		}, "[EnsureImage a CreateContainer a (definition changed) StopContainer a (definition changed)]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := runs(old)

@@ -51,7 +51,7 @@ const (
 type Revision struct {
 	// Number counts from 1 and is never used again.
 	Number int `json:"number"`
-	// Hash is manifests.PodHash of the manifest.
+	// Hash is podhash.Pod of the manifest.
 	Hash string `json:"hash"`
 	// Manifest refers to Secrets and never holds their content.
 	Manifest Manifest `json:"manifest"`
@@ -139,7 +139,7 @@ func (s *State) Revision(number int) *Revision {
 
 // Seen is what is known of a pod that runs.
 type Seen struct {
-	// Hash is manifests.PodHash of the manifest that has been carried out to the end; empty: none has.
+	// Hash is podhash.Pod of the manifest that has been carried out to the end; empty: none has.
 	Hash string
 	// Ready says that the pod is Ready, or has completed.
 	Ready bool
