@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"monopod/node/why"
+	"monopod/internal/cause"
 )
 
 // TestWhySaysWhatAPodIsBusyWith from the first second on: a CNI plug-in and an OCI runtime that do not return until they are let go.
@@ -44,7 +44,7 @@ exec runc "$@"
 		{"run", "hostNetwork: true, runtimeClassName: slow,", "the container runtime is starting container c, since ", runtime},
 	} {
 		in.put(c.pod, podOf(c.pod, "image: "+image+", "+sleeping, c.spec))
-		if text := in.explains(c.pod, why.Underway, c.says, "is on its way"); strings.Contains(text, "nothing is wrong") {
+		if text := in.explains(c.pod, cause.Underway, c.says, "is on its way"); strings.Contains(text, "nothing is wrong") {
 			t.Errorf("of a pod that may hang:\n%s", text)
 		}
 		in.write(c.letGo+".go", "")

@@ -27,7 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/e2e/testimages"
-	"monopod/node/why"
+	"monopod/internal/cause"
 )
 
 // daemon is a containerd of its own, as a user might already have one.
@@ -137,7 +137,7 @@ func TestPodsOutliveContainerd(t *testing.T) {
 	untouched := in.untouched("one", "two")
 	in.eventually("monopod says that all is fine", in.fine)
 	d.kill9()
-	in.explains("one", why.RuntimeDown, "now containers cannot be seen", d.socket)
+	in.explains("one", cause.RuntimeDown, "now containers cannot be seen", d.socket)
 	in.put("three", sleeper("three", "echo start"))
 	d.start()
 	in.ready("three")

@@ -13,7 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/node/why"
+	"monopod/internal/cause"
 )
 
 // served is a pod that serves its name on a host port.
@@ -101,10 +101,10 @@ func TestAHostPortOfAnotherMonopodOrProcessIsRefused(t *testing.T) {
 	one.put("first", served("first", port))
 	one.answer(port, "first")
 	two.put("second", served("second", port))
-	two.explains("second", why.HostPortPod, fmt.Sprintf("host port %d/TCP is taken by pod default/first of another monopod (%s", port, one.dir))
+	two.explains("second", cause.HostPortPod, fmt.Sprintf("host port %d/TCP is taken by pod default/first of another monopod (%s", port, one.dir))
 	two.happens([]string{"second"}, "Warning HostPortConflict", "is taken by pod default/first of another monopod")
 	one.kill9()
-	two.explains("second", why.HostPortPod, "taken by pod default/first of another monopod")
+	two.explains("second", cause.HostPortPod, "taken by pod default/first of another monopod")
 	one.answer(port, "first")
 	one.start()
 	one.drop("first")
@@ -117,7 +117,7 @@ func TestAHostPortOfAnotherMonopodOrProcessIsRefused(t *testing.T) {
 	defer l.Close()
 	taken := int32(l.Addr().(*net.TCPAddr).Port)
 	two.put("third", served("third", taken))
-	two.explains("third", why.HostPortProcess, fmt.Sprintf("host port %d/TCP is taken by process", taken), fmt.Sprintf("pid %d", os.Getpid()))
+	two.explains("third", cause.HostPortProcess, fmt.Sprintf("host port %d/TCP is taken by process", taken), fmt.Sprintf("pid %d", os.Getpid()))
 	two.happens([]string{"third"}, "Warning HostPortConflict", "is taken by process")
 	if p := two.pod("third", "waits", func(p corev1.Pod) bool { return len(p.Status.ContainerStatuses) == 1 }); isReady(p) {
 		t.Error(brief(p))

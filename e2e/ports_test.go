@@ -15,7 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/node/why"
+	"monopod/internal/cause"
 )
 
 // onPort is a pod whose container serves the word on a port of the machine itself, and gives it up a while after it was told to.
@@ -110,7 +110,7 @@ func TestAPodWhosePortChanges(t *testing.T) {
 		}
 		return err
 	})
-	in.explains("www", why.HostPortPod, fmt.Sprintf("%d/TCP is taken by pod default/other", second))
+	in.explains("www", cause.HostPortPod, fmt.Sprintf("%d/TCP is taken by pod default/other", second))
 	in.answer(third, "www")
 	in.answer(second, "other")
 	if now := in.ready("www"); containerID(now, "c") != containerID(before, "c") {
@@ -135,7 +135,7 @@ func TestAPodWhosePortChanges(t *testing.T) {
 	in.put("host", d.onPort("host", "default", "c", "fine", third))
 	in.answer(third, "fine")
 	in.put("host", d.onPort("host", "default", "c", "late", taken))
-	in.explains("host", why.HostPortProcess, fmt.Sprintf("port 127.0.0.1:%d/TCP of this machine is taken by", taken), filepath.Base(me)[:min(15, len(filepath.Base(me)))], fmt.Sprintf("pid %d", os.Getpid()))
+	in.explains("host", cause.HostPortProcess, fmt.Sprintf("port 127.0.0.1:%d/TCP of this machine is taken by", taken), filepath.Base(me)[:min(15, len(filepath.Base(me)))], fmt.Sprintf("pid %d", os.Getpid()))
 	in.put("host", d.onPort("host", "default", "c", "again", third))
 	in.answer(third, "again")
 	if words := strings.Join(d.words(), " "); !strings.HasPrefix(words, "fine fine-ends late late-failed ") || !strings.HasSuffix(words, " again") {

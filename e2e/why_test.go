@@ -21,6 +21,7 @@ import (
 
 	"monopod/e2e/corpus"
 	"monopod/e2e/testimages"
+	"monopod/internal/cause"
 	"monopod/node/why"
 )
 
@@ -47,7 +48,7 @@ func (in *instance) fine() error {
 }
 
 // explains waits until why says of a pod that it is as it is for a reason, with all of the words, and returns what it prints.
-func (in *instance) explains(pod string, reason why.Reason, words ...string) string {
+func (in *instance) explains(pod string, reason cause.Kind, words ...string) string {
 	in.t.Helper()
 	var text string
 	in.eventually(fmt.Sprintf("why %s says %s", pod, reason), func() error {
@@ -108,33 +109,33 @@ func TestWhyNamesTheCauseOfRealTrouble(t *testing.T) {
 	me, _ := os.Executable()
 	for _, c := range []struct {
 		name, manifest string
-		reason         why.Reason
+		reason         cause.Kind
 		words          []string
 	}{
-		{"no-tag", podOf("no-tag", "image: '"+registry+"/busybox:2'", ""), why.ImageNotFound, []string{"404", "busybox:2", "correct spec.containers[0].image", "tried again in"}},
-		{"unauthorized", podOf("unauthorized", "image: '"+answering(t, 401, "")+"/a:1'", ""), why.ImageUnauthorized, []string{"401 Unauthorized", "imagePullSecrets"}},
-		{"forbidden", podOf("forbidden", "image: '"+answering(t, 403, "")+"/a:1'", ""), why.ImageForbidden, []string{"403 Forbidden"}},
-		{"hurried", podOf("hurried", "image: '"+answering(t, 429, "")+"/a:1'", ""), why.ImageRateLimited, []string{"429 Too Many Requests"}},
-		{"sick", podOf("sick", "image: '"+answering(t, 500, "")+"/a:1'", ""), why.RegistryError, []string{"500 Internal Server Error"}},
-		{"unknown", podOf("unknown", "image: 'registry.invalid/a:1'", ""), why.RegistryUnknown, []string{"registry.invalid"}},
-		{"closed", podOf("closed", "image: '127.0.0.1:1/a:1'", ""), why.RegistryUnreachable, []string{"127.0.0.1:1", "connection refused"}},
-		{"never", podOf("never", "image: 'nothing:1', imagePullPolicy: Never", ""), why.ImageNeverPull, []string{"imagePullPolicy: IfNotPresent"}},
-		{"no-map", podOf("no-map", local+sleeping+", envFrom: [{configMapRef: {name: setings}}]", "") + "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {color: red}}\n", why.MissingConfigMap, []string{"did you mean settings?"}},
-		{"no-key", podOf("no-key", local+sleeping+", env: [{name: A, valueFrom: {secretKeyRef: {name: login, key: pasword}}}]", "") + "---\n{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: x}}\n", why.MissingKey, []string{"did you mean password?", "no-key.yaml"}},
-		{"no-secret", podOf("no-secret", local+sleeping+", volumeMounts: [{name: v, mountPath: /v}]", "volumes: [{name: v, secret: {secretName: gone}}],"), why.MissingSecret, []string{"the Secret gone"}},
-		{"no-claim", podOf("no-claim", local+sleeping+", volumeMounts: [{name: v, mountPath: /v}]", "volumes: [{name: v, persistentVolumeClaim: {claimName: gone}}],"), why.MissingClaim, []string{"PersistentVolumeClaim gone"}},
-		{"no-path", podOf("no-path", local+sleeping+", volumeMounts: [{name: v, mountPath: /v}]", "volumes: [{name: v, hostPath: {path: /no/such/place, type: Directory}}],"), why.HostPath, []string{"/no/such/place", "a directory"}},
-		{"root", podOf("root", local+sleeping, "securityContext: {runAsNonRoot: true},"), why.NonRoot, []string{"runAsUser"}},
-		{"no-program", podOf("no-program", local+"command: [/bin/nope]", ""), why.CommandNotFound, []string{`"/bin/nope"`, "correct spec.containers[0].command"}},
-		{"crash", podOf("crash", local+`command: [sh, -c, "echo reading settings; echo no settings >&2; exit 3"]`, ""), why.Exited, []string{"exit code 3", "no settings", "starts again"}},
-		{"segv", podOf("segv", local+`command: [sh, -c, "kill -SEGV $$$$"]`, "hostPID: true,"), why.Signaled, []string{"SIGSEGV", "139"}},
-		{"hungry", podOf("hungry", local+`command: [sh, -c, "tail /dev/zero"], resources: {limits: {memory: 16Mi}}`, ""), why.OutOfMemory, []string{"16Mi", "raise spec.containers[0].resources.limits.memory"}},
-		{"deaf", podOf("deaf", local+sleeping+", readinessProbe: {tcpSocket: {port: 81}, periodSeconds: 1}", ""), why.ProbeFailed, []string{"TCP port 81", "connection refused", "nothing listens"}},
-		{"first", podOf("first", local+sleeping, "initContainers: [{name: setup, image: "+image+", command: [sh, -c, 'echo no disk; exit 1']}],"), why.Exited, []string{"wait for the init container setup", "no disk"}},
-		{"second", podOf("the-first", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", "") + podOf("second", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", ""), why.HostPortPod, []string{"38081/TCP is taken by pod default/the-first", "second.yaml:2"}},
-		{"full", podOf("full", local+`command: [sh, -c, "head -c 3000000 /dev/zero > /v/x; sleep 3600"], volumeMounts: [{name: v, mountPath: /v}]`, "volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}],"), why.Evicted, []string{"too much of the disk", "sizeLimit", "made again"}},
-		{"silent", podOf("silent", fmt.Sprintf(`%scommand: [sh, -c, "nc -l -p %d 2>/dev/null; exit 1"], ports: [{containerPort: %d}]`, local, taken, taken), "hostNetwork: true,"), why.HostPortProcess, []string{"which the pod names", fmt.Sprintf("pid %d", os.Getpid())}},
-		{"port-taken", podOf("port-taken", fmt.Sprintf(`%scommand: [sh, -c, "httpd -f -p 127.0.0.1:%d"]`, local, taken), "hostNetwork: true,"), why.HostPortProcess, []string{fmt.Sprintf("%d/TCP", taken), filepath.Base(me)[:min(15, len(filepath.Base(me)))], fmt.Sprintf("pid %d", os.Getpid())}},
+		{"no-tag", podOf("no-tag", "image: '"+registry+"/busybox:2'", ""), cause.ImageNotFound, []string{"404", "busybox:2", "correct spec.containers[0].image", "tried again in"}},
+		{"unauthorized", podOf("unauthorized", "image: '"+answering(t, 401, "")+"/a:1'", ""), cause.ImageUnauthorized, []string{"401 Unauthorized", "imagePullSecrets"}},
+		{"forbidden", podOf("forbidden", "image: '"+answering(t, 403, "")+"/a:1'", ""), cause.ImageForbidden, []string{"403 Forbidden"}},
+		{"hurried", podOf("hurried", "image: '"+answering(t, 429, "")+"/a:1'", ""), cause.ImageRateLimited, []string{"429 Too Many Requests"}},
+		{"sick", podOf("sick", "image: '"+answering(t, 500, "")+"/a:1'", ""), cause.RegistryError, []string{"500 Internal Server Error"}},
+		{"unknown", podOf("unknown", "image: 'registry.invalid/a:1'", ""), cause.RegistryUnknown, []string{"registry.invalid"}},
+		{"closed", podOf("closed", "image: '127.0.0.1:1/a:1'", ""), cause.RegistryUnreachable, []string{"127.0.0.1:1", "connection refused"}},
+		{"never", podOf("never", "image: 'nothing:1', imagePullPolicy: Never", ""), cause.ImageNeverPull, []string{"imagePullPolicy: IfNotPresent"}},
+		{"no-map", podOf("no-map", local+sleeping+", envFrom: [{configMapRef: {name: setings}}]", "") + "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {color: red}}\n", cause.MissingConfigMap, []string{"did you mean settings?"}},
+		{"no-key", podOf("no-key", local+sleeping+", env: [{name: A, valueFrom: {secretKeyRef: {name: login, key: pasword}}}]", "") + "---\n{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: x}}\n", cause.MissingKey, []string{"did you mean password?", "no-key.yaml"}},
+		{"no-secret", podOf("no-secret", local+sleeping+", volumeMounts: [{name: v, mountPath: /v}]", "volumes: [{name: v, secret: {secretName: gone}}],"), cause.MissingSecret, []string{"the Secret gone"}},
+		{"no-claim", podOf("no-claim", local+sleeping+", volumeMounts: [{name: v, mountPath: /v}]", "volumes: [{name: v, persistentVolumeClaim: {claimName: gone}}],"), cause.MissingClaim, []string{"PersistentVolumeClaim gone"}},
+		{"no-path", podOf("no-path", local+sleeping+", volumeMounts: [{name: v, mountPath: /v}]", "volumes: [{name: v, hostPath: {path: /no/such/place, type: Directory}}],"), cause.HostPath, []string{"/no/such/place", "a directory"}},
+		{"root", podOf("root", local+sleeping, "securityContext: {runAsNonRoot: true},"), cause.NonRoot, []string{"runAsUser"}},
+		{"no-program", podOf("no-program", local+"command: [/bin/nope]", ""), cause.CommandNotFound, []string{`"/bin/nope"`, "correct spec.containers[0].command"}},
+		{"crash", podOf("crash", local+`command: [sh, -c, "echo reading settings; echo no settings >&2; exit 3"]`, ""), cause.Exited, []string{"exit code 3", "no settings", "starts again"}},
+		{"segv", podOf("segv", local+`command: [sh, -c, "kill -SEGV $$$$"]`, "hostPID: true,"), cause.Signaled, []string{"SIGSEGV", "139"}},
+		{"hungry", podOf("hungry", local+`command: [sh, -c, "tail /dev/zero"], resources: {limits: {memory: 16Mi}}`, ""), cause.OutOfMemory, []string{"16Mi", "raise spec.containers[0].resources.limits.memory"}},
+		{"deaf", podOf("deaf", local+sleeping+", readinessProbe: {tcpSocket: {port: 81}, periodSeconds: 1}", ""), cause.ProbeFailed, []string{"TCP port 81", "connection refused", "nothing listens"}},
+		{"first", podOf("first", local+sleeping, "initContainers: [{name: setup, image: "+image+", command: [sh, -c, 'echo no disk; exit 1']}],"), cause.Exited, []string{"wait for the init container setup", "no disk"}},
+		{"second", podOf("the-first", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", "") + podOf("second", local+sleeping+", ports: [{containerPort: 80, hostPort: 38081}]", ""), cause.HostPortPod, []string{"38081/TCP is taken by pod default/the-first", "second.yaml:2"}},
+		{"full", podOf("full", local+`command: [sh, -c, "head -c 3000000 /dev/zero > /v/x; sleep 3600"], volumeMounts: [{name: v, mountPath: /v}]`, "volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}],"), cause.Evicted, []string{"too much of the disk", "sizeLimit", "made again"}},
+		{"silent", podOf("silent", fmt.Sprintf(`%scommand: [sh, -c, "nc -l -p %d 2>/dev/null; exit 1"], ports: [{containerPort: %d}]`, local, taken, taken), "hostNetwork: true,"), cause.HostPortProcess, []string{"which the pod names", fmt.Sprintf("pid %d", os.Getpid())}},
+		{"port-taken", podOf("port-taken", fmt.Sprintf(`%scommand: [sh, -c, "httpd -f -p 127.0.0.1:%d"]`, local, taken), "hostNetwork: true,"), cause.HostPortProcess, []string{fmt.Sprintf("%d/TCP", taken), filepath.Base(me)[:min(15, len(filepath.Base(me)))], fmt.Sprintf("pid %d", os.Getpid())}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in.t = t
@@ -290,7 +291,7 @@ func TestWhyTellsOfARevisionThatWasGoneBackFrom(t *testing.T) {
 	if out, err := in.run("rollback", "web"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	t.Log("\n" + in.explains("web", why.RolledBack, "revision 1", "revision 1 runs instead of 2", "--to 2` goes forward again", filepath.Join(in.manifests, "web.yaml")))
+	t.Log("\n" + in.explains("web", cause.RolledBack, "revision 1", "revision 1 runs instead of 2", "--to 2` goes forward again", filepath.Join(in.manifests, "web.yaml")))
 }
 
 func TestWhyAnswersWhileContainerdIsDown(t *testing.T) {
@@ -303,10 +304,10 @@ func TestWhyAnswersWhileContainerdIsDown(t *testing.T) {
 	in.ready("two")
 	d.kill9()
 	in.put("broken", "apiVersion: v1\nkind: Pod\nmetadata: {name: broken}\nspec: {containers: [{name: c, imag: x}]}\n")
-	in.explains("one", why.RuntimeDown, "systemctl status containerd", d.socket, "one.yaml:1")
+	in.explains("one", cause.RuntimeDown, "systemctl status containerd", d.socket, "one.yaml:1")
 	in.eventually("everything is told once", func() error {
 		a, err := in.why()
-		if err == nil && (len(a.Chains) != 2 || a.Chains[0].Reason != why.RuntimeDown || a.Chains[1].Reason != why.InputRefused) {
+		if err == nil && (len(a.Chains) != 2 || a.Chains[0].Reason != cause.RuntimeDown || a.Chains[1].Reason != cause.InputRefused) {
 			err = fmt.Errorf("%+v", a)
 		}
 		return err

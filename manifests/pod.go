@@ -95,17 +95,21 @@ func (e *Error) ID() (id ObjectID, ok bool) {
 	return id, name != "" && !e.Kindless
 }
 
+// Where is the place of the problem, as file:line:column, as far as it is known.
+func (e *Error) Where() string {
+	switch {
+	case e.Line == 0:
+		return e.File
+	case e.Column == 0:
+		return fmt.Sprintf("%s:%d", e.File, e.Line)
+	}
+	return fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Column)
+}
+
 // Error implements error.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(e.File)
-	if e.Line > 0 {
-		fmt.Fprintf(&b, ":%d", e.Line)
-		if e.Column > 0 {
-			fmt.Fprintf(&b, ":%d", e.Column)
-		}
-	}
-	b.WriteString(": ")
+	b.WriteString(e.Where() + ": ")
 	if e.Pod != "" {
 		fmt.Fprintf(&b, "%s %s: ", strings.ToLower(cmp.Or(e.Kind, "pod")), e.Pod)
 	}

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -47,6 +48,8 @@ type PodView struct {
 	Why     string
 	NextTry time.Time
 	Probes  []Probe
+	// Failing are the causes of the steps that failed last and are repeated.
+	Failing []cause.Cause
 	// Manifest is the hash of the manifest that has been carried out to the end, empty while none has.
 	Manifest string
 	// Revision is which one of it runs.
@@ -65,6 +68,8 @@ type Probe struct {
 	Threshold int `json:"threshold"`
 	// Output is what the latest attempt said, unless it succeeded.
 	Output string `json:"output,omitempty"`
+	// Fault is what a failure of the latest attempt stands for, as far as that is known.
+	Fault cause.Fault `json:"fault,omitempty"`
 	// Last is when the latest attempt was made, Next when the next will be; zero: never.
 	Last time.Time `json:"last,omitzero"`
 	Next time.Time `json:"next,omitzero"`

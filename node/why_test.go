@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"monopod/internal/cause"
 	"monopod/node/why"
 )
 
@@ -27,7 +28,7 @@ func (o *oracle) Why(_ context.Context, namespace, name string) (why.Answer, err
 	if len(o.errs) > 0 {
 		err, o.errs = o.errs[0], o.errs[1:]
 	}
-	return why.Answer{Text: "because", Chains: []why.Chain{{Pod: namespace + "/" + name, Steps: []why.Step{{Kind: why.Cause, Reason: why.Exited, Text: "it ended"}}}}}, err
+	return why.Answer{Text: "because", Chains: []why.Chain{{Pod: namespace + "/" + name, Steps: []why.Step{{Kind: why.Cause, Reason: cause.Exited, Text: "it ended"}}}}}, err
 }
 
 func TestWhyIsAskedForOnePodOrForAll(t *testing.T) {
@@ -51,7 +52,7 @@ func TestWhyIsAskedForOnePodOrForAll(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || a.Text != "because" || a.Chains[0].Steps[0].Reason != why.Exited {
+			if err != nil || a.Text != "because" || a.Chains[0].Steps[0].Reason != cause.Exited {
 				t.Errorf("%+v, %v", a, err)
 			}
 			if got := <-o.asked; got != c.namespace+"/"+c.name {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -51,25 +52,34 @@ func diskLimit(v *corev1.Volume) int64 {
 	return v.EmptyDir.SizeLimit.Value()
 }
 
-// Overuse says in kubelet's words, and in its order, which limit a pod exceeds; empty: none.
-func Overuse(spec *corev1.PodSpec, used *DiskUsage) string {
+// What a machine runs out of that containers fill with what they write, as the Resource of a cause.
+const (
+	ResourceDisk   = string(corev1.ResourceEphemeralStorage)
+	ResourceInodes = "inodes"
+)
+
+// Overuse returns which limit a pod exceeds, in kubelet's order and with its words as the detail; the zero Cause: none.
+func Overuse(spec *corev1.PodSpec, used *DiskUsage) cause.Cause {
 	if used == nil {
-		return ""
+		return cause.Cause{}
+	}
+	exceeds := func(limit cause.Fault, format string, args ...any) cause.Cause {
+		return cause.Cause{Kind: cause.Evicted, Fault: limit, Detail: fmt.Sprintf(format, args...)}
 	}
 	for i := range spec.Volumes {
 		v := &spec.Volumes[i]
 		if limit := diskLimit(v); limit > 0 && used.EmptyDirs[v.Name] > limit {
-			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q.", v.Name, v.EmptyDir.SizeLimit.String())
+			return exceeds(cause.VolumeLimit, "Usage of EmptyDir volume %q exceeds the limit %q.", v.Name, v.EmptyDir.SizeLimit.String())
 		}
 	}
 	all := manifests.AggregateLimits(spec)
 	if limit := all.StorageEphemeral(); limit.Sign() > 0 && used.total() > limit.Value() {
-		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s.", limit)
+		return exceeds(cause.PodLimit, "Pod ephemeral local storage usage exceeds the total limit of containers %s.", limit)
 	}
 	for c := range manifests.AllContainers(spec) {
 		if limit := c.Resources.Limits.StorageEphemeral(); limit.Sign() > 0 && used.Containers[c.Name] > limit.Value() {
-			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q.", c.Name, limit)
+			return exceeds(cause.ContainerLimit, "Container %s exceeded its local ephemeral storage limit %q.", c.Name, limit)
 		}
 	}
-	return ""
+	return cause.Cause{}
 }

@@ -2,6 +2,8 @@ package runner
 
 import (
 	"time"
+
+	"monopod/internal/cause"
 )
 
 // Pods that are wanted and must not run nevertheless: the machine is going down, or somebody has drained it. What runs of
@@ -11,6 +13,8 @@ import (
 // Halt says that a pod that is wanted is to be stopped, and to stay so.
 type Halt struct {
 	Reason, Message string
+	// Cause is what keeps the pod from running.
+	Cause cause.Cause
 	// Bounded says that containers get Grace at most, whatever the manifest says.
 	Bounded bool
 	Grace   time.Duration

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner/hook"
 )
@@ -66,7 +67,9 @@ type PodFailure struct {
 	Reason string
 	// Message says more; empty: the reason says it all.
 	Message string
-	At      time.Time
+	// Cause is why, for the reasons that have several; else zero.
+	Cause cause.Cause
+	At    time.Time
 }
 
 // ReasonDeadlineExceeded is why a pod fails that runs longer than activeDeadlineSeconds.
@@ -194,6 +197,8 @@ type Termination struct {
 	FinishedAt  time.Time `json:"finishedAt,omitzero"`
 	// By says what ended it, unless it ended by itself or for a fault of its own.
 	By EndedBy `json:"by,omitempty"`
+	// Cause is why it could not be started, with ReasonStartError; else zero.
+	Cause cause.Cause `json:"cause,omitzero"`
 }
 
 // EndedBy is what ended an instance that did not end by itself.
@@ -339,9 +344,10 @@ type Action struct {
 	Cause StopCause
 	// Signal is what StopContainer sends, e.g. SIGUSR1; empty: the STOPSIGNAL of the image, or SIGTERM.
 	Signal string
-	// Failure and Message are those of FailPod.
-	Failure string
-	Message string
+	// Failure, Message and FailureCause are those of FailPod.
+	Failure      string
+	Message      string
+	FailureCause cause.Cause
 	// Evictions is what CreateSandbox stores on the sandbox.
 	Evictions int
 	// Health is what RecordHealth records.
@@ -425,36 +431,6 @@ func (e *StepError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
-
-// ProfileError is the cause of a StepError: a profile of this machine that confines a container is missing or cannot be used.
-type ProfileError struct {
-	Profile
-	Err error
-}
-
-// Profile names a profile that a container asks for by its name on this machine.
-type Profile struct {
-	// Kind is seccomp or apparmor; empty: it is about no profile.
-	Kind string
-	// Container is the one that asks for it.
-	Container string
-	// Name is the path of a file, or what the kernel calls it.
-	Name string
-	// Missing says that there is none; else it cannot be used.
-	Missing bool
-}
-
-// Kinds of profiles.
-const (
-	ProfileSeccomp  = "seccomp"
-	ProfileAppArmor = "apparmor"
-)
-
-// Error implements error.
-func (e *ProfileError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *ProfileError) Unwrap() error { return e.Err }
 
 // Waiting reasons of failed steps, spelled as kubelet spells them.
 const (

@@ -200,8 +200,8 @@ func same[T any](a, b []*T) bool {
 }
 
 func SameReport(a, b Report) bool {
-	return a.Source == b.Source && a.Input == b.Input && a.State == b.State && a.Since.Equal(b.Since) && a.FromDisk.Equal(b.FromDisk) &&
-		slices.Equal(a.Errors, b.Errors) && slices.Equal(a.Pods, b.Pods) && slices.Equal(a.Objects, b.Objects)
+	return a.Source == b.Source && a.Input == b.Input && a.State == b.State && a.Cause == b.Cause && a.Since.Equal(b.Since) && a.FromDisk.Equal(b.FromDisk) &&
+		slices.Equal(a.Errors, b.Errors) && slices.Equal(a.Mistaken, b.Mistaken) && slices.Equal(a.Pods, b.Pods) && slices.Equal(a.Objects, b.Objects)
 }
 
 func SameSet(a, b Set) bool {

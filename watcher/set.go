@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -50,6 +51,10 @@ type Report struct {
 	State ReportState `json:"state"`
 	// Errors are the reasons, one line each.
 	Errors []string `json:"errors,omitempty"`
+	// Cause is why it is Unreachable; else zero.
+	Cause cause.Cause `json:"cause,omitzero"`
+	// Mistaken are the pods and workloads whose documents were refused, as far as they can be told; of a place on the network only.
+	Mistaken []Mistaken `json:"mistaken,omitempty"`
 	// Pods are the keys ("ns/name") that this input now contributes; for a refused file those of its last good content.
 	Pods []string `json:"pods,omitempty"`
 	// Objects are the documents besides pods that it contributes, like "ConfigMap default/app".
@@ -59,6 +64,13 @@ type Report struct {
 	// FromDisk is when the content was received that counts now, as long as the source has not confirmed it in this
 	// run: it is the copy on disk. Zero else.
 	FromDisk time.Time `json:"fromDisk,omitzero"`
+}
+
+// Mistaken is a document that was refused.
+type Mistaken struct {
+	manifests.ObjectID
+	// Where is its place, as file:line.
+	Where string
 }
 
 // ReportState classifies a Report.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"monopod/internal/cause"
 )
 
 // Restart delays of a source that failed; the delay starts over after it has run for longer than the last one.
@@ -177,7 +179,7 @@ func (w *Watcher) supervise(ctx context.Context, src Source) {
 		}
 		w.log.Error("source stopped", "source", name, "error", err, "retry", delay)
 		w.update(func() {
-			w.faults[name] = Report{Source: name, Input: name, State: Unreachable, Errors: Lines(err), Since: time.Now()}
+			w.faults[name] = Report{Source: name, Input: name, State: Unreachable, Errors: Lines(err), Cause: cause.Cause{Kind: cause.InputUnreachable}, Since: time.Now()}
 		})
 		if !Pause(ctx, delay) {
 			return

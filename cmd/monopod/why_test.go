@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"monopod/internal/cause"
 	"monopod/internal/config"
 	"monopod/internal/daemon"
 	"monopod/internal/daemontest"
@@ -78,10 +79,10 @@ func TestWhyWithoutANameCoversAllThatIsNotFine(t *testing.T) {
 	d.put("crash.yaml", daemontest.PodYAML("crash", runtimetest.ScriptFail))
 	d.shows("exit code 3", "why")
 	a := d.whyJSON()
-	if a.Fine || len(a.Chains) != 2 || a.Chains[0].Reason != why.InputRefused || a.Chains[1].Pod != "default/crash" || a.Chains[1].Reason != why.Exited {
+	if a.Fine || len(a.Chains) != 2 || a.Chains[0].Reason != cause.InputRefused || a.Chains[1].Pod != "default/crash" || a.Chains[1].Reason != cause.Exited {
 		t.Errorf("answer: %+v", a)
 	}
-	if one := d.whyJSON("web"); one.Fine || one.Chains[0].Reason != why.InputRefused {
+	if one := d.whyJSON("web"); one.Fine || one.Chains[0].Reason != cause.InputRefused {
 		t.Errorf("of web: %+v", one)
 	}
 }
@@ -101,7 +102,7 @@ func TestWhyAnswersWhileContainersCannotBeSeen(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, r.stdout)
 		}
 	}
-	if a := d.whyJSON("web"); a.Fine || len(a.Chains) != 1 || a.Chains[0].Reason != why.RuntimeDown || a.Chains[0].Steps[0].Text != d.path("manifests", "web.yaml")+":1" {
+	if a := d.whyJSON("web"); a.Fine || len(a.Chains) != 1 || a.Chains[0].Reason != cause.RuntimeDown || a.Chains[0].Steps[0].Text != d.path("manifests", "web.yaml")+":1" {
 		t.Errorf("of web: %+v", a)
 	}
 }

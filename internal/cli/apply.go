@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"monopod/internal/config"
+	"monopod/internal/printer"
 	"monopod/internal/program"
 	"monopod/manifests"
 	"monopod/manifests/kinds"
@@ -130,10 +130,8 @@ func (p Commands) readManifests(paths []string) ([]node.ManifestFile, error) {
 		for _, f := range p.manifestFiles(path) {
 			switch {
 			case f.ignored:
-			case f.err != nil && strings.Contains(f.err.Error(), f.name):
-				errs = append(errs, f.err)
 			case f.err != nil:
-				errs = append(errs, fmt.Errorf("%s: %w", f.name, f.err))
+				errs = append(errs, printer.ErrorAbout(f.name, f.err))
 			default:
 				files = append(files, node.ManifestFile{Name: f.name, Content: f.content})
 			}

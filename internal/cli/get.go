@@ -19,6 +19,7 @@ import (
 
 	"monopod/internal/objects"
 	"monopod/internal/podtable"
+	"monopod/internal/printer"
 	"monopod/internal/program"
 	"monopod/manifests"
 	"monopod/node"
@@ -245,11 +246,8 @@ func (p Commands) printProblems(inputs []node.Input) {
 			first = false
 		}
 		text := i.Input
-		switch {
-		case len(i.Errors) > 0 && strings.HasPrefix(i.Errors[0], i.Input+":"):
-			text = i.Errors[0]
-		case len(i.Errors) > 0:
-			text += ": " + i.Errors[0]
+		if len(i.Errors) > 0 {
+			text = printer.About(i.Input, i.Errors[0])
 		}
 		p.Errs().Printf("  %s %s\n", i.State, text)
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -58,22 +56,6 @@ func singleDocument(b []byte) (*yaml.Node, error) {
 		return nil, nil
 	}
 	return doc.Content[0], nil
-}
-
-var yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
-
-// splitYAMLError takes the line out of the YAML parser's message.
-func splitYAMLError(problem error) (int, string) {
-	msg := strings.TrimPrefix(problem.Error(), "yaml: ")
-	m := yamlErrorLine.FindStringSubmatch(msg)
-	if m == nil {
-		return 0, "yaml: " + msg
-	}
-	line, err := strconv.Atoi(m[1])
-	if err != nil {
-		return 0, "yaml: " + msg
-	}
-	return line, "yaml: " + msg[len(m[0]):]
 }
 
 // configFile is one file being read.

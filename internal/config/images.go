@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -113,7 +112,7 @@ func (c *Loaded) providerFaults() (wrong Problems, later []string) {
 	}
 	mistake, missing := image.CheckProviders(c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir)
 	if missing != nil {
-		later = strings.Split(missing.Error(), "\n")
+		later = printer.ErrorLines(missing)
 	}
 	if errors.Is(mistake, fs.ErrPermission) { // another user may read it
 		return nil, append(later, printer.OneLine(mistake.Error()))

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"strings"
+	"errors"
 	"time"
 
 	"monopod/node/pressure"
@@ -52,10 +52,12 @@ func EvictsBelow(thresholds []pressure.Threshold) func(size bounded.Room) bounde
 }
 
 func (c *configCheck) pressure(cfg *Config) {
-	if _, err := cfg.Pressure(false); err != nil {
-		for line := range strings.SplitSeq(err.Error(), "\n") {
-			key, msg, _ := strings.Cut(line, ": ")
-			c.add(key, msg, "")
+	_, err := cfg.Pressure(false)
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range all.Unwrap() {
+			if m, ok := errors.AsType[*pressure.Mistake](err); ok {
+				c.add(m.Key, m.Err.Error(), "")
+			}
 		}
 	}
 	c.between("evictionMaxPodGracePeriod", cfg.EvictionMaxPodGracePeriod, 0, 3600)

@@ -294,7 +294,7 @@ func (b *board) seenLocked() []node.PodView {
 			out = append(out, b.withRevision(node.PodView{Pod: offline.Unknown(s.Pod), Origin: s.Origin, Why: notLookedAt}))
 			continue
 		}
-		out = append(out, b.withRevision(node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Probes: probeViews(s.Probes), Manifest: b.hashes.get(s.Recorded)}))
+		out = append(out, b.withRevision(node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Failing: s.Failing, Probes: probeViews(s.Probes), Manifest: b.hashes.get(s.Recorded)}))
 	}
 	maps.DeleteFunc(b.hashes, func(key manifests.Key, _ recordedHash) bool { return !told[key] })
 	for key := range b.unseen {
@@ -338,7 +338,7 @@ func probeViews(all []podstatus.Probe) []node.Probe {
 			v.Failures = s.Run
 		}
 		if s.Last.Result != probe.Success {
-			v.Output = s.Last.Output
+			v.Output, v.Fault = s.Last.Output, s.Last.Fault
 		}
 		out = append(out, v)
 	}

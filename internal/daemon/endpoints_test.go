@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/node/metrics"
 	"monopod/runner"
@@ -29,8 +30,10 @@ func TestActionsAreCountedAsAKubeletCountsThem(t *testing.T) {
 		{runner.Action{Kind: runner.StartContainer, Container: "c"}, os.ErrNotExist, metrics.Action{Kind: "StartContainer", Operation: "start_container", ContainerType: "container", Reason: "Error"}},
 		{runner.Action{Kind: runner.SyncVolumes}, nil, metrics.Action{Kind: "SyncVolumes"}},
 		{runner.Action{Kind: runner.FailPod, Failure: "DeadlineExceeded"}, nil, metrics.Action{Kind: "FailPod"}},
-		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: "The node was low on resource: memory. Threshold"}, nil, metrics.Action{Kind: "FailPod"}}, // the monitor counts it
-		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`}, nil, metrics.Action{Kind: "FailPod", EvictionSignal: "emptydirfs.limit"}},
+		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, FailureCause: cause.Cause{Kind: cause.Evicted, Resource: "memory"}}, nil, metrics.Action{Kind: "FailPod"}}, // the monitor counts it
+		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, FailureCause: cause.Cause{Kind: cause.Evicted, Fault: cause.VolumeLimit}}, nil, metrics.Action{Kind: "FailPod", EvictionSignal: "emptydirfs.limit"}},
+		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, FailureCause: cause.Cause{Kind: cause.Evicted, Fault: cause.PodLimit}}, nil, metrics.Action{Kind: "FailPod", EvictionSignal: "ephemeralpodfs.limit"}},
+		{runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, FailureCause: cause.Cause{Kind: cause.Evicted, Fault: cause.ContainerLimit}}, nil, metrics.Action{Kind: "FailPod", EvictionSignal: "ephemeralcontainerfs.limit"}},
 	} {
 		if got := actionOf(pod, row.action, row.err, 0); got != row.want {
 			t.Errorf("%s: %+v, want %+v", row.action, got, row.want)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/boottime"
+	"monopod/internal/cause"
 	"monopod/internal/config"
 	"monopod/internal/printer"
 	"monopod/manifests"
@@ -135,10 +136,10 @@ func rule(p *manifests.Pod, state drain.State, level *int32, end *ending) runner
 	if end != nil {
 		return end.rule(priority)
 	}
-	r := runner.Rule{Wait: &runner.Held{Reason: runner.ReasonCordoned, Message: "this machine is cordoned; `monopod uncordon` lets the pod start"}}
+	r := runner.Rule{Wait: &runner.Held{Reason: runner.ReasonCordoned, Message: "this machine is cordoned; `monopod uncordon` lets the pod start", Cause: cause.Cause{Kind: cause.Drained, Fault: cause.Cordoned}}}
 	if state.Stops(p.Key(), priority) {
 		h := drainHalt()
-		r.Wait = &runner.Held{Reason: h.Reason, Message: h.Message}
+		r.Wait = &runner.Held{Reason: h.Reason, Message: h.Message, Cause: h.Cause}
 		if level == nil || priority <= *level {
 			r.Halt = h
 		}
@@ -147,7 +148,7 @@ func rule(p *manifests.Pod, state drain.State, level *int32, end *ending) runner
 }
 
 func drainHalt() *runner.Halt {
-	return &runner.Halt{Reason: runner.ReasonDrained, Message: "this machine is drained; the pod goes on where it was after `monopod undrain`"}
+	return &runner.Halt{Reason: runner.ReasonDrained, Message: "this machine is drained; the pod goes on where it was after `monopod undrain`", Cause: cause.Cause{Kind: cause.Drained}}
 }
 
 // priorityOf is the priority in the status of a pod, which has that of its class in it.
@@ -337,9 +338,9 @@ func groupOf(groups []config.ShutdownGroup, priority int32) int {
 }
 
 func (e *ending) rule(priority int32) runner.Rule {
-	r := runner.Rule{Wait: &runner.Held{Reason: runner.ReasonNodeShutdown, Message: runner.MessageNodeShutdown}}
+	r := runner.Rule{Wait: &runner.Held{Reason: runner.ReasonNodeShutdown, Message: runner.MessageNodeShutdown, Cause: cause.Cause{Kind: cause.ShuttingDown}}}
 	if i := groupOf(e.groups, priority); i <= e.current {
-		r.Halt = &runner.Halt{Reason: runner.ReasonTerminated, Message: runner.MessageTerminated, Bounded: true, Grace: e.groups[i].Grace, Failed: true}
+		r.Halt = &runner.Halt{Reason: runner.ReasonTerminated, Message: runner.MessageTerminated, Cause: cause.Cause{Kind: cause.ShuttingDown}, Bounded: true, Grace: e.groups[i].Grace, Failed: true}
 	}
 	return r
 }

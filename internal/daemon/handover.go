@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/internal/config"
 	"monopod/internal/pause"
 	"monopod/node/lockfile"
@@ -101,8 +102,9 @@ func (g *gate) leave(ctx context.Context) {
 // handedOver is what every pod may while another agent takes over.
 func handedOver() runner.Rule {
 	const text = "another agent takes over this machine"
+	why := cause.Cause{Kind: cause.ShuttingDown, Fault: cause.HandedOver}
 	return runner.Rule{
-		Wait: &runner.Held{Reason: runner.ReasonHandedOver, Message: text},
-		Halt: &runner.Halt{Reason: runner.ReasonHandedOver, Message: text, Remove: true},
+		Wait: &runner.Held{Reason: runner.ReasonHandedOver, Message: text, Cause: why},
+		Halt: &runner.Halt{Reason: runner.ReasonHandedOver, Message: text, Cause: why, Remove: true},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/internal/config"
 	"monopod/manifests"
 	"monopod/node/pressure"
@@ -132,7 +133,7 @@ func (s *strain) bar() {
 	}
 	pool.Barrier(func(p *manifests.Pod) *runner.Held {
 		if message := pressure.Admit(p, now); message != "" {
-			return &runner.Held{Reason: runner.ReasonEvicted, Message: message}
+			return &runner.Held{Reason: runner.ReasonEvicted, Message: message, Cause: cause.Cause{Kind: cause.UnderPressure}}
 		}
 		return nil
 	})
@@ -192,7 +193,7 @@ func strained(st *podstatus.Status, u *stats.Pod) pressure.Pod {
 func (s *strain) Evict(key manifests.Key, o pressure.Order) {
 	if pool, _ := s.current(); pool != nil {
 		s.app.tally.Evicted(string(o.Signal))
-		pool.Evict(key, plan.Eviction{UID: o.UID, Reason: runner.ReasonEvicted, Message: o.Message, Grace: o.Grace})
+		pool.Evict(key, plan.Eviction{UID: o.UID, Reason: runner.ReasonEvicted, Message: o.Message, Cause: cause.Cause{Kind: cause.Evicted, Resource: o.Signal.Resource()}, Grace: o.Grace})
 	}
 }
 

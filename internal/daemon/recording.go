@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/printer"
 	"monopod/internal/version"
 	"monopod/manifests"
 	"monopod/node/events"
@@ -144,9 +145,7 @@ func recordInput(to eventRecorder, r watcher.Report, eventType string, pods []st
 		message = "It is " + strings.ToLower(string(r.State)) + " again"
 	}
 	to.Event(events.InputRef(r.Input), eventType, reason, message)
-	if !strings.Contains(message, r.Input) {
-		message = r.Input + ": " + message
-	}
+	message = printer.About(r.Input, message)
 	for _, name := range pods[:min(len(pods), maxPodsOfInput)] {
 		namespace, name, _ := strings.Cut(name, "/")
 		to.Event(podRef(manifests.Key{Namespace: namespace, Name: name}), eventType, reason, message)

@@ -11,6 +11,7 @@ import (
 	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/why"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
 	"monopod/runner/rollout"
@@ -94,6 +95,14 @@ func rollbackText(v rollout.View) string {
 		why = r.Reason
 	}
 	return fmt.Sprintf("revision %d runs instead of %d until the manifest changes: %s", v.Active, v.Wanted, why)
+}
+
+// rollbackOf is the rollback of a pod as `why` explains it.
+func rollbackOf(v rollout.View) why.Rollback {
+	if v.Rollback == nil {
+		return why.Rollback{}
+	}
+	return why.Rollback{Text: rollbackText(v), Wanted: v.Wanted, ByHand: v.Rollback.Kind != rollout.Automatic, Culprit: v.Rollback.Culprit}
 }
 
 // updateText is empty when nothing is awaited.

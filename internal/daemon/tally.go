@@ -3,12 +3,12 @@ package daemon
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/node/metrics"
 	"monopod/runner"
@@ -60,7 +60,7 @@ func actionOf(pod *manifests.Pod, a runner.Action, err error, took time.Duration
 		m.ContainerType = containerType(pod, a.Container)
 	case runner.FailPod:
 		if a.Failure == runner.ReasonEvicted {
-			m.EvictionSignal = evictionSignal(a.Message)
+			m.EvictionSignal = evictionSignal(a.FailureCause)
 		}
 	}
 	return m
@@ -114,18 +114,18 @@ func containerType(pod *manifests.Pod, name string) string {
 	return "container"
 }
 
-// evictionSignal is a kubelet's word for why a pod is evicted, by what it is told; empty for what the machine is short of, which is
-// counted when it is ordered.
-func evictionSignal(message string) string {
-	for _, s := range []struct{ part, signal string }{
-		{"Usage of EmptyDir volume", "emptydirfs.limit"},
-		{"Pod ephemeral local storage usage", "ephemeralpodfs.limit"},
-		{"exceeded its local ephemeral storage limit", "ephemeralcontainerfs.limit"},
-		{"The node was low on resource: ", ""},
-	} {
-		if strings.Contains(message, s.part) {
-			return s.signal
-		}
+// evictionSignal is a kubelet's word for why a pod is evicted; empty for what the machine is short of, which is counted when the
+// eviction is ordered.
+func evictionSignal(c cause.Cause) string {
+	switch {
+	case c.Fault == cause.VolumeLimit:
+		return "emptydirfs.limit"
+	case c.Fault == cause.PodLimit:
+		return "ephemeralpodfs.limit"
+	case c.Fault == cause.ContainerLimit:
+		return "ephemeralcontainerfs.limit"
+	case c.Resource != "":
+		return ""
 	}
 	return "other"
 }

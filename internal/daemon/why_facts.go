@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/internal/host"
 	"monopod/internal/needs"
 	"monopod/internal/offline"
@@ -138,10 +139,10 @@ func reach(ctx context.Context, pool *pool.Pool) error {
 func reported(s *podstatus.Status) why.Pod {
 	t := s.Trouble
 	p := why.Pod{
-		Object: s.Pod, Where: verdict.Place(s.Origin), NextTry: s.NextTry,
+		Object: s.Pod, Where: verdict.Place(s.Origin), NextTry: s.NextTry, Refused: s.Refused,
 		Trouble: why.Trouble{
 			Kind: string(t.Kind), Container: t.Container, Reason: t.Reason, Message: t.Message, Count: t.Count, At: t.At, Stopped: t.Stopped, Text: s.Why,
-			Profile: why.Profile(t.Profile),
+			Cause: t.Cause, Final: t.Final, Stopping: t.Stopping,
 		},
 	}
 	for _, d := range s.Doing {
@@ -159,10 +160,10 @@ func reported(s *podstatus.Status) why.Pod {
 // look adds what has to be looked up: the last lines of what ended, who has the pod's ports, which revision it is.
 func (e *explainer) look(ctx context.Context, p *why.Pod, s *podstatus.Status, all []podstatus.Status) {
 	if v, ok := e.board.rollouts.View(s.Key()); ok {
-		p.Revision, p.Rollback, p.Update = v.Active, rollbackText(v), updateText(v)
+		p.Revision, p.Rollback, p.Update = v.Active, rollbackOf(v), updateText(v)
 	}
 	for _, v := range probeViews(s.Probes) {
-		p.Probes = append(p.Probes, why.Probe{Container: v.Container, Kind: v.Kind, Failures: v.Failures, Threshold: v.Threshold, Output: v.Output, Next: v.Next})
+		p.Probes = append(p.Probes, why.Probe{Container: v.Container, Kind: v.Kind, Failures: v.Failures, Threshold: v.Threshold, Output: v.Output, Fault: v.Fault, Next: v.Next})
 	}
 	events := e.events.List(offline.PodEvents(s.Pod.Namespace, s.Pod.Name))
 	p.LogsDropped = unsettled(events, ctrd.EventLogsDropped, ctrd.EventLogsResumed)
@@ -178,7 +179,7 @@ func (e *explainer) look(ctx context.Context, p *why.Pod, s *podstatus.Status, a
 	if s.Pod.Spec.HostNetwork && s.Trouble.Kind == podstatus.TroubleExited {
 		p.Listeners = e.holders(p.Output, s.Pod, all)
 	}
-	if refuses := func(v why.Probe) bool { return strings.Contains(v.Output, "connection refused") }; slices.ContainsFunc(p.Probes, refuses) {
+	if refuses := func(v why.Probe) bool { return v.Fault == cause.Refused }; slices.ContainsFunc(p.Probes, refuses) {
 		p.Listeners = e.inside(s.Pod, s.Trouble.Container, all)
 	}
 }
@@ -324,7 +325,11 @@ func inputFacts(reports []watcher.Report) []why.Input {
 		if isOwnDirectory(r) {
 			continue
 		}
-		all = append(all, why.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Since: r.Since, FromDisk: r.FromDisk})
+		in := why.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Cause: r.Cause, Pods: r.Pods, Since: r.Since, FromDisk: r.FromDisk}
+		for _, m := range r.Mistaken {
+			in.Mistaken = append(in.Mistaken, why.Object{Kind: m.Kind, Namespace: m.Namespace, Name: m.Name, Where: m.Where})
+		}
+		all = append(all, in)
 	}
 	return all
 }

@@ -183,7 +183,7 @@ func NamesInRefused(inputs []why.Input) []why.Object {
 			continue
 		}
 		if !filepath.IsAbs(in.Input) { // what was refused of it is not kept
-			all = append(all, why.NamesInErrors(in.Errors)...)
+			all = append(all, in.Mistaken...)
 			continue
 		}
 		if b, err := regular.ReadFile(in.Input, document.MaxSize); err == nil {

@@ -209,7 +209,7 @@ func (g *stage) look(t *trial.Trial) (r trial.Report, next time.Time, visible bo
 	pods, err := g.app.Board.Pods()
 	g.views = g.views[:0]
 	for _, v := range pods {
-		g.views = append(g.views, trial.View{Pod: v.Pod, Why: v.Why})
+		g.views = append(g.views, trial.View{Pod: v.Pod, Why: v.Why, Failing: v.Failing})
 	}
 	r, next = t.Look(time.Now(), g.views, jobs)
 	if err != nil {

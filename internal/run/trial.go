@@ -91,17 +91,17 @@ func (p Commands) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 }
 
 // gather reads the documents. What is wrong with them is returned one line each, as `validate` says it.
-func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []string) {
+func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.Refusal) {
 	var all []*verdict.Verdict
 	options := decode.Options{Source: stagedName, Policy: cfg.Policy(cfg.StaticPodPathSecurity)}
 	for _, path := range o.files {
 		all = append(all, cli.NewCommands(p.Program).Verdicts(path, options)...)
 	}
 	verdict.Conflicts(all)
-	c, refused := &Content{}, []string(nil)
+	c, refused := &Content{}, []trial.Refusal(nil)
 	for _, v := range all {
 		for _, e := range v.Errors {
-			refused = append(refused, e.Error())
+			refused = append(refused, trial.Refusal{Where: e.Where(), Text: e.Error()})
 		}
 		for _, note := range v.Notes {
 			p.Errs().Println(note)
@@ -119,7 +119,8 @@ func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []string)
 		c.reports = append(c.reports, v.Report(stagedName))
 	}
 	if len(refused) == 0 && len(c.pods)+len(c.workloads) == 0 {
-		refused = append(refused, strings.Join(o.files, ", ")+": there are no pods in it")
+		files := strings.Join(o.files, ", ")
+		refused = append(refused, trial.Refusal{Where: files, Text: files + ": there are no pods in it"})
 	}
 	return c, refused
 }
@@ -284,8 +285,8 @@ func (p Commands) tell(w printer.Printer, r trial.Report, views []trial.View) {
 			p.Errs().Block("    ", l.Text)
 		}
 	}
-	for _, text := range r.Refused {
-		p.Errs().Println(text)
+	for _, m := range r.Refused {
+		p.Errs().Println(m.Text)
 	}
 }
 

@@ -22,10 +22,25 @@ type Report struct {
 	Pods    []Pod   `json:"pods"`
 	// Workloads are Deployments, Jobs and so on.
 	Workloads []Workload `json:"workloads,omitempty"`
-	// Refused are the problems of manifests, one line each.
-	Refused []string `json:"refused,omitempty"`
+	// Refused are the problems of manifests; in JSON one line each.
+	Refused []Refusal `json:"refused,omitempty"`
 	// Command is what `up` ran; nil: nothing.
 	Command *Command `json:"command,omitempty"`
+}
+
+// Refusal is a problem of a manifest.
+type Refusal struct {
+	// Where is its place, as file:line:column, Text all of it, with the place.
+	Where, Text string
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Refusal) MarshalText() ([]byte, error) { return []byte(r.Text), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler; the place is only part of the text.
+func (r *Refusal) UnmarshalText(text []byte) error {
+	r.Where, r.Text = "", string(text)
+	return nil
 }
 
 // Run is where the pods are.
@@ -155,8 +170,8 @@ func (r Report) cases() []junitCase {
 	for _, o := range r.Workloads {
 		all = append(all, junitCase{o.Namespace, strings.ToLower(o.Kind) + "/" + o.Name, o.Seconds, o.Result, o.Reason, ""})
 	}
-	for _, text := range r.Refused {
-		all = append(all, junitCase{"manifests", place(text), 0, Failed, text, ""})
+	for _, m := range r.Refused {
+		all = append(all, junitCase{"manifests", m.Where, 0, Failed, m.Text, ""})
 	}
 	if r.Reason != "" {
 		all = append(all, junitCase{"monopod", "run", r.Seconds, r.Result, r.Reason, ""})
@@ -201,10 +216,4 @@ func escape(text string) string {
 		return '\ufffd'
 	}, text)
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "\n", "&#10;", "\r", "&#13;", "\t", "&#9;").Replace(clean)
-}
-
-// place is the file:line:column in front of a message.
-func place(text string) string {
-	where, _, _ := strings.Cut(text, ": ")
-	return where
 }

@@ -8,7 +8,6 @@ package trial
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -57,6 +57,8 @@ type View struct {
 	Pod *corev1.Pod
 	// Why is the first thing in the way, as far as that is known.
 	Why string
+	// Failing are the causes of the steps that failed last and are repeated.
+	Failing []cause.Cause
 }
 
 // Trial follows pods until each is up, finished or failed. It belongs to one goroutine.
@@ -228,17 +230,27 @@ func (t *Trial) unready(now time.Time, v View, otherwise string) (Result, string
 // imagePatience is how long a registry is asked again that says it has no such image: somebody may be pushing it.
 const imagePatience = 20 * time.Second
 
-// denial is how pulls fail for good: the registry has no such image or blob, or not for us, or not for this platform. What
-// containerd does not find on this machine ("content digest ...: not found", "snapshot ...: not found") is none.
-var denial = regexp.MustCompile(`(^|: )[^\s"]+/[^\s"]+: not found|content at \S+ not found|from remote: not found|no match for platform|` +
-	`404 Not Found|401 Unauthorized|403 Forbidden|pull access denied|insufficient_scope|manifest unknown`)
+// denied reports whether the image of a container cannot be pulled because the registry has none, or none for this platform, or does
+// not give it to us.
+func (v View) denied(container string) bool {
+	return slices.ContainsFunc(v.Failing, func(c cause.Cause) bool {
+		if c.Container != container && c.Container != "" {
+			return false
+		}
+		switch c.Kind {
+		case cause.ImageNotFound, cause.ImageUnauthorized, cause.ImageForbidden, cause.ImagePlatform:
+			return true
+		}
+		return false
+	})
+}
 
 // denials is since when registries have denied images of containers, of which was is what was known at the last look.
 func denials(now time.Time, views []View, was map[containerKey]time.Time) map[containerKey]time.Time {
 	denied := map[containerKey]time.Time{}
 	for _, v := range views {
 		for _, c := range statuses(v.Pod) {
-			if w := c.State.Waiting; w == nil || w.Reason != "ErrImagePull" && w.Reason != "ImagePullBackOff" || !denial.MatchString(w.Message) {
+			if w := c.State.Waiting; w == nil || w.Reason != "ErrImagePull" && w.Reason != "ImagePullBackOff" || !v.denied(c.Name) {
 				continue
 			}
 			key := keyOf(v.Pod, c.Name)

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -145,13 +146,14 @@ func TestReadinessIsCountedFromItsLastBeginning(t *testing.T) {
 }
 
 func TestARegistryThatDoesNotGiveAnImageIsNotAskedForEver(t *testing.T) {
-	says := func(message string) []View {
+	says := func(message string, failing cause.Cause) []View {
 		p := pod("a", corev1.PodPending, waits("ImagePullBackOff"))
 		p.Status.ContainerStatuses[0].State.Waiting.Message = message
-		return []View{{Pod: p, Why: "the way is blocked"}}
+		return []View{{Pod: p, Why: "the way is blocked", Failing: []cause.Cause{failing}}}
 	}
 	const message = `Back-off pulling image "registry.example/a:2": ErrImagePull: pull image "registry.example/a:2": registry.example/a:2: not found`
-	gone, refused := says(message), says("dial tcp: connection refused")
+	gone := says(message, cause.Cause{Kind: cause.ImageNotFound, Container: "c"})
+	refused := says("dial tcp: connection refused", cause.Cause{Kind: cause.RegistryUnreachable, Container: "c"})
 	x := New(Rules{MaxRestarts: 3}, t0, nil, nil)
 	for i, step := range []struct {
 		after time.Duration
@@ -186,14 +188,16 @@ func TestARegistryThatDoesNotGiveAnImageIsNotAskedForEver(t *testing.T) {
 func TestEachContainerIsDeniedByItself(t *testing.T) {
 	denied := func(names ...string) []View {
 		p := pod("a", corev1.PodPending, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil })
+		var failing []cause.Cause
 		for _, name := range []string{"b", "c"} {
 			w := &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "pulling"}
 			if slices.Contains(names, name) {
 				w.Message = "403 Forbidden"
+				failing = append(failing, cause.Cause{Kind: cause.ImageForbidden, Container: name})
 			}
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Waiting: w}})
 		}
-		return []View{{Pod: p}}
+		return []View{{Pod: p, Failing: failing}}
 	}
 	x := New(Rules{}, t0, nil, nil)
 	x.Look(t0, denied("b"), nil)
@@ -209,22 +213,22 @@ func TestEachContainerIsDeniedByItself(t *testing.T) {
 }
 
 func TestWhatARegistrySaysIsNoErrorOfThisMachine(t *testing.T) {
-	for message, want := range map[string]bool{
-		`pull image "app:1": docker.io/library/app:1: not found`:                                               true,
-		`pull image "r.example:5000/app@sha256:00": r.example:5000/app@sha256:00: not found`:                   true,
-		`pull image "app:1": could not fetch content sha256:00 from remote: not found`:                         true,
-		`pull image "app:1": content at https://r.example/v2/app/blobs/sha256:00 not found: not found`:         true,
-		`pull image "app:1": no match for platform in manifest sha256:00: not found`:                           true,
-		`pull image "app:1": unexpected status from HEAD request to https://r.example/: 401 Unauthorized`:      true,
-		`pull image "app:1": content digest sha256:00: not found`:                                              false,
-		`pull image "r.example/app:1": image "r.example/app:1": not found`:                                     false,
-		`pull image "app:1": lease "k8s/1": not found`:                                                         false,
-		`pull image "app:1": failed to extract layer: snapshot monopod/12/extract-1 does not exist: not found`: false,
-		`pull image "app:1": failed to stat snapshot: snapshot monopod/12/sha256:00: not found`:                false,
-		`pull image "app:1": dial tcp: lookup r.example: no such host`:                                         false,
+	for c, want := range map[cause.Cause]bool{
+		{Kind: cause.ImageNotFound, Container: "c"}:       true,
+		{Kind: cause.ImagePlatform, Container: "c"}:       true,
+		{Kind: cause.ImageUnauthorized, Container: "c"}:   true,
+		{Kind: cause.ImageForbidden, Container: "c"}:      true,
+		{Kind: cause.ImageNotFound}:                       true, // of the pod: of all of its containers
+		{Kind: cause.ImageNotFound, Container: "another"}: false,
+		{Kind: cause.ImagePull, Container: "c"}:           false,
+		{Kind: cause.ImageBroken, Container: "c"}:         false,
+		{Kind: cause.RegistryUnknown, Container: "c"}:     false,
+		{Kind: cause.RegistryError, Container: "c"}:       false,
+		{Kind: cause.NoSpace, Container: "c"}:             false,
+		{}:                                                false,
 	} {
-		if denial.MatchString(message) != want {
-			t.Errorf("%s: a denial: %v", message, !want)
+		if got := (View{Failing: []cause.Cause{{Kind: cause.Start, Container: "c"}, c}}).denied("c"); got != want {
+			t.Errorf("%+v: a denial: %v", c, got)
 		}
 	}
 }
@@ -284,7 +288,7 @@ func example() Report {
 			{Namespace: "team", Name: "web", Result: Failed, Reason: "container a ended with exit code 3", Phase: "Failed", Containers: []string{"a"}, Restarts: 1, Seconds: 2, Logs: []Log{{Container: "a", Text: "<oh> \x1b[31mno \"&\" \xff\n"}}},
 		},
 		Workloads: []Workload{{Kind: "Job", Namespace: "default", Name: "load", Result: TimedOut, Reason: "the Job has not finished", Seconds: 2.5}},
-		Refused:   []string{"pods.yaml:3:5: pod default/x: spec.containers: is missing"},
+		Refused:   []Refusal{{"pods.yaml:3:5", "pods.yaml:3:5: pod default/x: spec.containers: is missing"}},
 		Command:   &Command{Args: []string{"go", "test"}, ExitCode: 1, Seconds: 0.5},
 	}
 }
@@ -318,6 +322,7 @@ func TestReportsAreWhatToolsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := example()
+	want.Refused[0].Where = "" // part of the text
 	want.Pods[1].Logs[0].Text = strings.ToValidUTF8(want.Pods[1].Logs[0].Text, "\ufffd")
 	if diff := cmp.Diff(want, back, cmp.AllowUnexported(Pod{})); diff != "" {
 		t.Errorf("read again: %s", diff)

@@ -104,7 +104,20 @@ func defaults() map[string]string {
 	}
 }
 
-// Parse reads thresholds. The error has all that is wrong.
+// Mistake is what is wrong with one key of the configuration.
+type Mistake struct {
+	// Key is for example evictionHard.
+	Key string
+	Err error
+}
+
+// Error implements error.
+func (m *Mistake) Error() string { return m.Key + ": " + m.Err.Error() }
+
+// Unwrap returns the error without the key.
+func (m *Mistake) Unwrap() error { return m.Err }
+
+// Parse reads thresholds. The error joins all that is wrong, of type *Mistake each.
 func (w Written) Parse() ([]Threshold, error) {
 	hard := w.Hard
 	if len(hard) == 0 || w.MergeDefaults {
@@ -130,10 +143,14 @@ type parser struct {
 	errs    []error
 }
 
+func (p *parser) mistake(key, format string, args ...any) {
+	p.errs = append(p.errs, &Mistake{key, fmt.Errorf(format, args...)})
+}
+
 func (p *parser) unknown(key string, m map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if s := Signal(name); s == AllocatableMemoryAvailable || !slices.Contains(signals(), s) {
-			p.errs = append(p.errs, fmt.Errorf("%s: %q is no signal; there are memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree and pid.available", key, name))
+			p.mistake(key, "%q is no signal; there are memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree and pid.available", name)
 		}
 	}
 }
@@ -146,7 +163,7 @@ func (p *parser) amount(key string, s Signal, m map[string]string) (capacity.Amo
 	}
 	a, err := capacity.ParseAmount(text)
 	if err != nil {
-		p.errs = append(p.errs, fmt.Errorf("%s: %s: %w", key, s, err))
+		p.mistake(key, "%s: %w", s, err)
 	}
 	return a, err == nil && !a.IsZero()
 }
@@ -176,10 +193,10 @@ func (p *parser) soft(s Signal) {
 	grace, err := time.ParseDuration(text)
 	switch {
 	case !given:
-		p.errs = append(p.errs, fmt.Errorf("evictionSoft: %s has no evictionSoftGracePeriod", s))
+		p.mistake("evictionSoft", "%s has no evictionSoftGracePeriod", s)
 		return
 	case err != nil || grace <= 0:
-		p.errs = append(p.errs, fmt.Errorf("evictionSoftGracePeriod: %s: %q is not a duration such as 30s or 5m", s, text))
+		p.mistake("evictionSoftGracePeriod", "%s: %q is not a duration such as 30s or 5m", s, text)
 		return
 	}
 	more, _ := p.amount("evictionMinimumReclaim", s, p.written.MinReclaim)

@@ -3,7 +3,6 @@ package why
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests/explain"
 )
 
@@ -78,11 +78,11 @@ func (f Facts) told(c *Chain) bool {
 		return false
 	}
 	switch c.Reason {
-	case InputRefused:
+	case cause.InputRefused:
 		return true // the chain of the file says which pods go on
-	case RuntimeDown:
+	case cause.RuntimeDown:
 		return f.Runtime != ""
-	case DaemonDown:
+	case cause.DaemonDown:
 		return !slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Kind == Output || s.Kind == Events })
 	}
 	return false
@@ -137,19 +137,19 @@ func (f Facts) silence() string {
 func (f Facts) agent() []Chain {
 	switch {
 	case f.Hangs:
-		return []Chain{{Text: f.silence(), Reason: DaemonDown, Steps: append([]Step{
-			{Kind: Cause, Reason: DaemonDown, Text: f.Daemon},
+		return []Chain{{Text: f.silence(), Reason: cause.DaemonDown, Steps: append([]Step{
+			{Kind: Cause, Reason: cause.DaemonDown, Text: f.Daemon},
 			{Kind: Next, Text: "running pods continue; crashed ones may not be restarted, and no manifest may be read"},
 		}, f.Instance.restart()...)}}
 	case f.Daemon != "":
-		return []Chain{{Text: f.silence(), Reason: DaemonDown, Steps: []Step{
-			{Kind: Cause, Reason: DaemonDown, Text: f.Daemon},
+		return []Chain{{Text: f.silence(), Reason: cause.DaemonDown, Steps: []Step{
+			{Kind: Cause, Reason: cause.DaemonDown, Text: f.Daemon},
 			{Kind: Next, Text: "what runs goes on, and nobody restarts what ends; no manifest is read"},
 			f.Instance.start(),
 		}}}
 	case f.Runtime != "":
-		return []Chain{{Text: "containers cannot be seen", Reason: RuntimeDown, Steps: []Step{
-			{Kind: Cause, Reason: RuntimeDown, Text: oneLine(f.Runtime)},
+		return []Chain{{Text: "containers cannot be seen", Reason: cause.RuntimeDown, Steps: []Step{
+			{Kind: Cause, Reason: cause.RuntimeDown, Text: oneLine(f.Runtime)},
 			{Kind: Next, Text: "it is tried again every few seconds; what runs goes on meanwhile, and nothing is changed"},
 			f.runtimeStep(),
 		}}}
@@ -171,7 +171,7 @@ func (f Facts) input(in *Input) (c Chain, ok bool) {
 		if age := strings.TrimSuffix(b.ago(in.Since), " ago"); age != "" {
 			is = "it has been refused for" + age
 		}
-		b.cause(InputRefused, "", "%s: %s", is, problems(len(in.Errors)))
+		b.cause(cause.InputRefused, "", "%s: %s", is, problems(len(in.Errors)))
 		b.chain.Steps[0].Lines = in.Errors
 		b.next(time.Time{}, "it is read again as soon as it changes; until then %s", goesOn)
 		if isURL(in.Input) {
@@ -181,17 +181,17 @@ func (f Facts) input(in *Input) (c Chain, ok bool) {
 		}
 	case unreachable:
 		c.Text = in.Input + " cannot be read; " + goesOn
-		b.cause(InputUnreachable, "", "%s", b.unreadText(in))
+		b.cause(cause.InputUnreachable, "", "%s", b.unreadText(in))
 		b.chain.Steps[0].Lines = in.Errors
 		b.next(time.Time{}, "it is asked again and again; nothing is removed meanwhile")
 		if isURL(in.Input) {
-			b.act("%s", f.placeAdvice(strings.Join(in.Errors, "; ")))
+			b.act("%s", f.placeAdvice(in.Cause))
 		} else {
 			b.act("look whether it exists and can be read: ls -l %s", in.Input)
 		}
 	case conflict:
 		c.Text = in.Input + " defines what another file defines already"
-		b.cause(InputConflict, "", "the first one counts:")
+		b.cause(cause.InputConflict, "", "the first one counts:")
 		b.chain.Steps[0].Lines = in.Errors
 		b.next(time.Time{}, "it takes its place when the other one goes")
 		if kind, namespace, name, ok := appliedName(in.Input); ok && isApplied(f.Places, in.Input) {
@@ -206,34 +206,30 @@ func (f Facts) input(in *Input) (c Chain, ok bool) {
 	return c, true
 }
 
-// fileOfSource is how messages begin or go on that name a file of the configuration: a token, a certificate, a key.
-var fileOfSource = regexp.MustCompile(`: (?:stat |open |read )?(/[^ :,]+)(?:, /[^ :,]+)?: `)
-
-// placeAdvice is what to do about a place on the network that cannot be read, by what was said of that.
-func (f Facts) placeAdvice(text string) string {
-	file := fileOfSource.FindStringSubmatch(text)
-	switch config := inFile(f.Places.Config); {
-	case has(text, "redirect refused"):
+// placeAdvice is what to do about a place on the network that cannot be read.
+func (f Facts) placeAdvice(c cause.Cause) string {
+	switch config := inFile(f.Places.Config); c.Fault {
+	case cause.Redirected:
 		return "set the URL" + config + " to where it leads, if that is right"
-	case has(text, "answered 401", "answered 403"):
+	case cause.Denied:
 		return "the server runs, but wants another login: look at the headers of the source" + config + " and at the files that they name (has a token expired?)"
-	case has(text, "answered 404", "answered 410"):
+	case cause.NotFound:
 		return "the server runs, but has nothing there: correct the URL" + config + ", or put the manifests there"
-	case has(text, "has expired or is not yet valid"):
+	case cause.CertificateExpired:
 		return "renew the certificate of the server, and look at the clock of this machine (date)"
-	case has(text, "x509: certificate is valid for", "doesn't contain any IP SANs"):
+	case cause.CertificateName:
 		return "use a name in the URL" + config + " that the certificate of the server has, or give the server another one"
-	case has(text, "unknown authority"):
+	case cause.CertificateAuthority:
 		return "name a file with the authority of the server's certificate as caFile of the source" + config
-	case has(text, "remote error: tls"):
+	case cause.CertificateRefused:
 		return "the server does not take the certificate of this machine: look at certFile and keyFile of the source" + config
-	case file != nil:
-		return "correct " + file[1] + ", or what names it" + config
-	case has(text, "HTTP response to HTTPS client"):
+	case cause.File:
+		return "correct " + c.Path + ", or what names it" + config
+	case cause.PlainHTTP:
 		return "the server does not speak TLS: correct the URL" + config
-	case has(text, "answered 5"):
+	case cause.Failing:
 		return "the server runs, but is in trouble: ask who runs it, if it does not pass"
-	case has(text, "no such host", "server misbehaving", "Temporary failure"):
+	case cause.Lookup:
 		return "look at the network and DNS of this machine (/etc/resolv.conf), and whether the name in the URL is right" + config
 	}
 	return "look whether the server runs and can be reached from this machine, and whether the URL is right" + inFile(f.Places.Config)
@@ -303,7 +299,7 @@ func One(f Facts, namespace, name string) Answer {
 func (f Facts) answer(chains ...Chain) Answer {
 	a := Answer{Fine: true, Chains: chains}
 	says := func(c Chain) bool {
-		return slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Reason == RuntimeDown })
+		return slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Reason == cause.RuntimeDown })
 	}
 	if f.Daemon != "" || !slices.ContainsFunc(chains, says) {
 		a.Chains = slices.Concat(f.agent(), chains)
@@ -355,7 +351,7 @@ func isContent(kind string) bool {
 
 // onlyRefused is about a pod that only a refused file has.
 func (f Facts) onlyRefused(key string, o *Object) Chain {
-	c := Chain{Pod: key, Input: fileOf(o.Where), Text: fmt.Sprintf("%s does not run: what is written of it has never been accepted", key), Reason: InputRefused}
+	c := Chain{Pod: key, Input: fileOf(o.Where), Text: fmt.Sprintf("%s does not run: what is written of it has never been accepted", key), Reason: cause.InputRefused}
 	c.Steps = []Step{{Kind: Wanted, Text: o.Where}, {Kind: Runs, Text: "nothing"}}
 	for i := range f.Inputs {
 		if in, ok := f.input(&f.Inputs[i]); ok && in.Input == c.Input {
@@ -363,17 +359,17 @@ func (f Facts) onlyRefused(key string, o *Object) Chain {
 			return c
 		}
 	}
-	c.Steps = append(c.Steps, Step{Kind: Cause, Reason: InputRefused, Text: "the file is refused"})
+	c.Steps = append(c.Steps, Step{Kind: Cause, Reason: cause.InputRefused, Text: "the file is refused"})
 	return c
 }
 
 // chain is about a pod that cannot run here.
 func (u Unfit) chain() Chain {
 	key := u.Namespace + "/" + u.Name
-	return Chain{Pod: key, Text: key + " does not run: this machine cannot run it as it is written", Reason: NotSupported, Steps: []Step{
+	return Chain{Pod: key, Text: key + " does not run: this machine cannot run it as it is written", Reason: cause.NotSupported, Steps: []Step{
 		{Kind: Wanted, Text: "the API server has bound it to this machine"},
 		{Kind: Runs, Text: "nothing"},
-		{Kind: Cause, Reason: NotSupported, Text: u.Text},
+		{Kind: Cause, Reason: cause.NotSupported, Text: u.Text},
 		{Kind: Next, Text: "nothing; the others do not wait for it"},
 		{Kind: Action, Text: "keep it from this machine by a taint or a node selector, or change it, over there"},
 	}}
@@ -384,13 +380,13 @@ const maxListed = 8
 
 // unknown is about a name that no source defines.
 func (f Facts) unknown(key, namespace, name string) Chain {
-	c := Chain{Pod: key, Text: fmt.Sprintf("no source defines a pod %s", key), Reason: UnknownName}
+	c := Chain{Pod: key, Text: fmt.Sprintf("no source defines a pod %s", key), Reason: cause.UnknownName}
 	if f.Daemon != "" && len(f.Inputs) == 0 { // nobody could be asked, and nothing was found on the disk
-		c.Text, c.Reason = fmt.Sprintf("nothing is known of %s: %s", key, f.silence()), DaemonDown
-		c.Steps = []Step{{Kind: Cause, Reason: DaemonDown, Text: "it is written on no disk that could be read"}}
+		c.Text, c.Reason = fmt.Sprintf("nothing is known of %s: %s", key, f.silence()), cause.DaemonDown
+		c.Steps = []Step{{Kind: Cause, Reason: cause.DaemonDown, Text: "it is written on no disk that could be read"}}
 		return c
 	}
-	step := Step{Kind: Cause, Reason: UnknownName, Text: "no manifest of that name has been read"}
+	step := Step{Kind: Cause, Reason: cause.UnknownName, Text: "no manifest of that name has been read"}
 	for i := range f.Inputs {
 		if in := &f.Inputs[i]; in.State != "Ignored" {
 			step.Text = "it is in none of these:"
@@ -403,7 +399,7 @@ func (f Facts) unknown(key, namespace, name string) Chain {
 	}
 	c.Steps = append(c.Steps, step)
 	if len(f.Pods) == 0 && f.Runtime != "" {
-		c.Steps = append(c.Steps, Step{Kind: Cause, Reason: RuntimeDown, Text: "containers cannot be seen now, so there may be pods that are not known: " + oneLine(f.Runtime)})
+		c.Steps = append(c.Steps, Step{Kind: Cause, Reason: cause.RuntimeDown, Text: "containers cannot be seen now, so there may be pods that are not known: " + oneLine(f.Runtime)})
 	}
 	for _, text := range f.guesses(namespace, name) {
 		c.Steps = append(c.Steps, Step{Kind: Action, Text: text})

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"monopod/internal/cause"
 )
 
 // builder makes the chain of one pod.
@@ -21,7 +23,7 @@ type builder struct {
 
 func (b *builder) add(s Step) { b.chain.Steps = append(b.chain.Steps, s) }
 
-func (b *builder) cause(r Reason, container, format string, args ...any) {
+func (b *builder) cause(r cause.Kind, container, format string, args ...any) {
 	b.chain.Reason = r
 	b.add(Step{Kind: Cause, Reason: r, Container: container, Text: fmt.Sprintf(format, args...)})
 }

@@ -2,13 +2,12 @@ package why
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/cause"
+	"monopod/internal/printer"
 )
 
 // lastEnd is how the last instance of a container ended; nil when none has.
@@ -26,7 +25,7 @@ func lastEnd(st *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 func (b *builder) exited(name string) {
 	end := lastEnd(b.status(name))
 	if end == nil {
-		b.cause(Exited, name, "%s", b.Trouble.Text)
+		b.cause(cause.Exited, name, "%s", b.Trouble.Text)
 		return
 	}
 	b.ending(name, end)
@@ -34,7 +33,7 @@ func (b *builder) exited(name string) {
 	if lines := b.Output[name]; len(lines) > 0 && end.Reason != "StartError" {
 		b.add(Step{Kind: Output, Container: name, Text: "the last lines of container " + name, Lines: lines})
 	} else if end.Message != "" && end.Reason != "StartError" {
-		b.add(Step{Kind: Output, Container: name, Text: "container " + name + " left the message", Lines: strings.Split(strings.TrimSpace(end.Message), "\n")})
+		b.add(Step{Kind: Output, Container: name, Text: "container " + name + " left the message", Lines: printer.TextLines(end.Message)})
 	}
 	if st := b.status(name); len(b.Events) > 0 && (b.Trouble.Stopped != "" || st.State.Running != nil) {
 		b.add(Step{Kind: Events, Text: "what happened to the pod last", Lines: b.Events})
@@ -52,28 +51,28 @@ func (b *builder) ending(name string, end *corev1.ContainerStateTerminated) {
 	}
 	switch sig, isSignal := signalOf(end.ExitCode); {
 	case end.Reason == "OOMKilled":
-		b.cause(OutOfMemory, name, "container %s was killed%s because it ran out of memory (exit code %d, OOMKilled)%s", name, ago, end.ExitCode, again)
+		b.cause(cause.OutOfMemory, name, "container %s was killed%s because it ran out of memory (exit code %d, OOMKilled)%s", name, ago, end.ExitCode, again)
 	case end.Reason == "StartError":
-		b.cause(Start, name, "container %s could not be started%s (exit code %d, StartError)%s", name, ago, end.ExitCode, again)
+		b.cause(cause.Start, name, "container %s could not be started%s (exit code %d, StartError)%s", name, ago, end.ExitCode, again)
 	case b.Trouble.Container == name && b.Trouble.Stopped != "":
 		b.stopped(name, ago, end.ExitCode, again)
 	case isSignal:
-		b.cause(Signaled, name, "container %s was ended%s by %s (exit code %d)%s", name, ago, sig, end.ExitCode, again)
+		b.cause(cause.Signaled, name, "container %s was ended%s by %s (exit code %d)%s", name, ago, sig, end.ExitCode, again)
 	case end.ExitCode == 0:
-		b.cause(Exited, name, "container %s has ended%s with exit code 0: its program does not go on running%s", name, ago, again)
+		b.cause(cause.Exited, name, "container %s has ended%s with exit code 0: its program does not go on running%s", name, ago, again)
 	default:
-		b.cause(Exited, name, "container %s has ended%s with exit code %d%s%s", name, ago, end.ExitCode, exitHint(end.ExitCode), again)
+		b.cause(cause.Exited, name, "container %s has ended%s with exit code %d%s%s", name, ago, end.ExitCode, exitHint(end.ExitCode), again)
 	}
 }
 
 // stopped is about a container that the agent has ended for a fault of its own.
 func (b *builder) stopped(name, ago string, code int32, again string) {
-	reason, why := ProbeFailed, "its liveness probe failed"
+	reason, why := cause.ProbeFailed, "its liveness probe failed"
 	switch b.Trouble.Stopped {
 	case "StartupProbe":
 		why = "its startup probe did not succeed in time"
 	case "PostStartHookError":
-		reason, why = Hook, "its postStart hook failed"
+		reason, why = cause.Hook, "its postStart hook failed"
 	}
 	b.cause(reason, name, "container %s was ended%s by monopod, because %s (exit code %d)%s", name, ago, why, code, again)
 }
@@ -105,21 +104,17 @@ func (b *builder) deeper(name string, end *corev1.ContainerStateTerminated) stri
 	switch {
 	case end.Reason == "OOMKilled":
 		return b.memory(name, field)
-	case end.Reason == "StartError" && notFound.MatchString(oneLine(end.Message)):
-		steps := len(b.chain.Steps)
-		b.commandNotFound(name, oneLine(end.Message))
-		action := b.chain.Steps[len(b.chain.Steps)-1].Text
-		b.chain.Steps = b.chain.Steps[:steps+1]
-		return action
+	case end.Reason == "StartError" && b.Refused[name].Kind == cause.CommandNotFound:
+		return b.commandNotFound(name, b.Refused[name])
 	case end.Reason == "StartError":
-		b.cause(Start, name, "%s", stripSteps(oneLine(end.Message)))
+		b.cause(cause.Start, name, "%s", oneLine(end.Message))
 		return "correct " + field + " in " + b.place() + ", or what it needs of this machine"
 	}
 	if port, ok := PortTaken(b.Output[name]); ok {
 		return b.portTaken(name, port)
 	}
 	if l := b.rival(); l != nil && end.ExitCode != 0 {
-		b.cause(HostPortProcess, name, "the port %s of this machine, which the pod names, is taken by %s; that may be why", l.port(), l)
+		b.cause(cause.HostPortProcess, name, "the port %s of this machine, which the pod names, is taken by %s; that may be why", l.port(), l)
 		return fmt.Sprintf("stop %s, or give the pod another port, in %s", l, b.place())
 	}
 	if end.ExitCode == 0 {
@@ -144,14 +139,14 @@ func (b *builder) rival() *Listener {
 // memory is about a container that ran out of it.
 func (b *builder) memory(name, field string) string {
 	if c := b.spec(name); c != nil && !c.Resources.Limits.Memory().IsZero() {
-		b.cause(OutOfMemory, name, "it may have %s (%s.resources.limits.memory)", c.Resources.Limits.Memory(), field)
+		b.cause(cause.OutOfMemory, name, "it may have %s (%s.resources.limits.memory)", c.Resources.Limits.Memory(), field)
 		return fmt.Sprintf("raise %s.resources.limits.memory in %s, or have the program use less", field, b.place())
 	}
 	if r := b.Object.Spec.Resources; r != nil && !r.Limits.Memory().IsZero() {
-		b.cause(OutOfMemory, name, "the whole pod may have %s (spec.resources.limits.memory)", r.Limits.Memory())
+		b.cause(cause.OutOfMemory, name, "the whole pod may have %s (spec.resources.limits.memory)", r.Limits.Memory())
 		return "raise spec.resources.limits.memory in " + b.place() + ", or have the program use less"
 	}
-	b.cause(OutOfMemory, name, "it has no limit of its own: the memory of this machine ran out")
+	b.cause(cause.OutOfMemory, name, "it has no limit of its own: the memory of this machine ran out")
 	return "free memory on this machine, or give the container that uses it a memory limit"
 }
 
@@ -161,7 +156,7 @@ func (b *builder) restartNext(name string) {
 	switch {
 	case st != nil && st.State.Running != nil:
 		b.next(time.Time{}, "nothing, as long as it goes on running")
-	case st != nil && st.State.Terminated != nil && strings.Contains(b.Trouble.Text, "not restarted"):
+	case st != nil && st.State.Terminated != nil && b.Trouble.Final:
 		b.next(time.Time{}, "it does not start again (restartPolicy %s) until %s is edited", b.Object.Spec.RestartPolicy, b.place())
 	case b.NextTry.IsZero():
 		b.next(time.Time{}, "it starts again at once")
@@ -170,44 +165,22 @@ func (b *builder) restartNext(name string) {
 	}
 }
 
-// Words of programs that find their port taken, and where they say which.
-var (
-	inUse     = regexp.MustCompile(`(?i)address (?:already )?in use|EADDRINUSE|port \d+ is (?:already )?(?:in use|allocated)`)
-	portWords = regexp.MustCompile(`(?i)(?:port[ =:]+|[\]\d*]:|:::|0\.0\.0\.0:|\*:)(\d{1,5})\b`)
-)
-
-// PortTaken finds in the output of a program that a port was taken, and which; 0: it does not say.
-func PortTaken(lines []string) (int, bool) {
-	for _, line := range slices.Backward(lines) {
-		if !inUse.MatchString(line) {
-			continue
-		}
-		for _, m := range portWords.FindAllStringSubmatch(line, -1) {
-			if n, err := strconv.Atoi(m[1]); err == nil && n > 0 && n < 1<<16 {
-				return n, true
-			}
-		}
-		return 0, true
-	}
-	return 0, false
-}
-
 // portTaken is about a program that could not have its port.
 func (b *builder) portTaken(name string, port int) string {
 	if !b.Object.Spec.HostNetwork {
-		b.cause(HostPortProcess, name, "its output says that an address is in use: another process in the pod has the port%s", numbered(port))
+		b.cause(cause.HostPortProcess, name, "its output says that an address is in use: another process in the pod has the port%s", numbered(port))
 		return "give one of the pod's programs another port, in " + b.place()
 	}
 	for _, l := range b.Listeners {
 		if port == 0 || l.Port == port {
-			b.cause(HostPortProcess, name, "its output says that an address is in use: port %s of this machine is taken by %s", l.port(), l)
+			b.cause(cause.HostPortProcess, name, "its output says that an address is in use: port %s of this machine is taken by %s", l.port(), l)
 			if l.Pod != "" {
 				return fmt.Sprintf("give pod %s or this one another port%s", l.Pod, b.placeOfPod(l.Pod))
 			}
 			return fmt.Sprintf("stop %s, or have the program use another port, in %s", l, b.place())
 		}
 	}
-	b.cause(HostPortProcess, name, "its output says that an address is in use: the pod is on the host's network, and the port%s is, or was, taken on this machine", numbered(port))
+	b.cause(cause.HostPortProcess, name, "its output says that an address is in use: the pod is on the host's network, and the port%s is, or was, taken on this machine", numbered(port))
 	return "have the program use another port, in " + b.place() + " (ss -ltnp shows who has which)"
 }
 

@@ -3,61 +3,37 @@ package why
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"monopod/internal/cause"
 	"monopod/manifests/explain"
 )
 
-// How missing objects are worded, which is as a kubelet words it.
-var (
-	missingObject = regexp.MustCompile(`\b(configmap|secret|persistentvolumeclaim) "([^"]+)" not found`)
-	missingKey    = regexp.MustCompile(`(?:couldn't find key (\S+) in (ConfigMap|Secret) \S+?/(\S+))|(?:references non-existent (config|secret) key: ([^\s;]+))`)
-	claimWaits    = regexp.MustCompile(`PersistentVolume|claim|PVC|provision`)
-)
-
-// kindOf is the kind of document that a word of an error means.
-func kindOf(word string) string {
-	switch word {
-	case "configmap", "config":
-		return "ConfigMap"
-	case "secret":
-		return "Secret"
-	case "persistentvolumeclaim":
-		return "PersistentVolumeClaim"
-	}
-	return word
-}
-
-// missing is about an object that does not exist, and says whether that is in the way.
+// missing is about an object that does not exist, or a claim without a volume, and reports whether the cause is one of those.
 func (b *builder) missing() bool {
-	text := oneLine(b.Trouble.Message)
-	if m := missingObject.FindStringSubmatch(text); m != nil {
-		b.missingObject(kindOf(m[1]), m[2])
-		return true
-	}
-	if m := missingKey.FindStringSubmatch(text); m != nil {
-		b.missingKey(kindOf(cmp.Or(m[2], m[4])), m[3], cmp.Or(m[1], m[5]))
-		return true
-	}
-	if claimWaits.MatchString(text) && b.Trouble.Reason != "CreatePodSandboxError" {
-		b.cause(ClaimUnbound, b.Trouble.Container, "a claim of the pod has no volume: %s", stripSteps(text))
+	switch c := b.Trouble.Cause; c.Kind {
+	case cause.MissingConfigMap, cause.MissingSecret, cause.MissingClaim:
+		b.missingObject(c.Kind, c.Object.Kind, c.Object.Name)
+	case cause.MissingKey:
+		b.missingKey(c.Object.Kind, c.Object.Name, c.Key)
+	case cause.ClaimUnbound:
+		b.cause(c.Kind, c.Container, "a claim of the pod has no volume: %s", oneLine(c.Detail))
 		b.retried("it is tried again")
-		if strings.Contains(text, "cannot be mounted here") {
+		if c.Fault == cause.Unmountable {
 			b.act("mount that volume on the host, and use hostPath in the PersistentVolume")
 			b.act("or remove the PersistentVolume, and volumeName from the claim: the claim gets a directory then")
 			return true
 		}
 		b.act("define the volume or StorageClass that the message names, or correct the claim")
-		return true
+	default:
+		return false
 	}
-	return false
+	return true
 }
 
-func (b *builder) missingObject(kind, name string) {
-	reason := map[string]Reason{"ConfigMap": MissingConfigMap, "Secret": MissingSecret, "PersistentVolumeClaim": MissingClaim}[kind]
+func (b *builder) missingObject(reason cause.Kind, kind, name string) {
 	ns := b.Object.Namespace
 	b.cause(reason, b.Trouble.Container, "%s uses the %s %s, which no source defines in namespace %s", b.user(b.Trouble.Container), kind, name, ns)
 	var same []string
@@ -74,7 +50,7 @@ func (b *builder) missingObject(kind, name string) {
 	}
 	for _, o := range b.Named {
 		if o.Kind == kind && o.Name == name {
-			b.cause(InputRefused, b.Trouble.Container, "%s defines it, but was refused", o.Where)
+			b.cause(cause.InputRefused, b.Trouble.Container, "%s defines it, but was refused", o.Where)
 			advice = "correct " + fileOf(o.Where) + "; `monopod why` shows what is wrong with it"
 		}
 	}
@@ -91,7 +67,7 @@ func (b *builder) missingKey(kind, name, key string) {
 	if o != nil {
 		where = " (" + o.Where + ")"
 	}
-	b.cause(MissingKey, b.Trouble.Container, "%s uses the key %s of %s %s, which has no such key%s", b.user(b.Trouble.Container), key, kind, cmp.Or(name, "a volume"), where)
+	b.cause(cause.MissingKey, b.Trouble.Container, "%s uses the key %s of %s %s, which has no such key%s", b.user(b.Trouble.Container), key, kind, name, where)
 	b.missingNext(kind)
 	if o == nil {
 		b.act("add the key, or correct its name in %s", b.place())

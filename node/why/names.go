@@ -32,20 +32,6 @@ func Names(file string, data []byte) []Object {
 	return all
 }
 
-// mistaken is how a mistake in a pod begins.
-var mistaken = regexp.MustCompile(`^(\S+?:\d+)(?::\d+)?: (pod|deployment|replicaset|statefulset|daemonset|job|cronjob) ([^/ ]+)/([^: ]+): `)
-
-// NamesInErrors finds what those objects are called of which only the mistakes are known.
-func NamesInErrors(texts []string) []Object {
-	var all []Object
-	for _, text := range texts {
-		if m := mistaken.FindStringSubmatch(text); m != nil {
-			all = append(all, Object{Kind: m[2], Namespace: m[3], Name: m[4], Where: m[1]})
-		}
-	}
-	return all
-}
-
 // leading counts the lines of a document before its first one that says something.
 func leading(doc []byte) int {
 	n := 0

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -43,13 +43,13 @@ func (b *builder) headline() string {
 	switch {
 	case b.Daemon != "":
 		state = "cannot be asked about: monopod does not run"
-	case b.chain.Reason == Removing, b.Trouble.Kind == troubleRemoving:
+	case b.chain.Reason == cause.Removing, b.Trouble.Kind == troubleRemoving:
 		state = "is being removed"
-	case b.chain.Reason == Underway, b.chain.Reason == Updating:
+	case b.chain.Reason == cause.Underway, b.chain.Reason == cause.Updating:
 		state = "is on its way"
 	case b.Object.Status.Phase == corev1.PodFailed:
 		state = "has failed"
-	case b.chain.Reason == RuntimeDown, b.Trouble.Kind == troubleBlind || b.Object.Status.Phase == corev1.PodUnknown:
+	case b.chain.Reason == cause.RuntimeDown, b.Trouble.Kind == troubleBlind || b.Object.Status.Phase == corev1.PodUnknown:
 		state = "cannot be seen"
 	case b.ready():
 		state = "is ready, but not all is as it should be"
@@ -109,7 +109,7 @@ func (b *builder) damaged() {
 	if b.NetworkDamaged == "" || b.Object.Spec.HostNetwork {
 		return
 	}
-	b.cause(NetworkDamaged, "", "%s", oneLine(b.NetworkDamaged))
+	b.cause(cause.NetworkDamaged, "", "%s", oneLine(b.NetworkDamaged))
 	b.next(time.Time{}, "the repair is tried again every 10 s, and as soon as something changes")
 	b.act("undo what the message names on this machine, or take the manifest away and put it back, which makes the pod again")
 }
@@ -154,11 +154,11 @@ func (b *builder) causes() {
 		b.waiting()
 		b.probe()
 	case troubleResize:
-		b.cause(Resize, "", "its resources are not changed yet: %s", b.Trouble.Message)
+		b.cause(cause.Resize, "", "its resources are not changed yet: %s", b.Trouble.Message)
 		b.retried("it is tried again")
 		b.act("give the container a limit above what it uses now, or restart it")
 	case troubleKept:
-		b.cause(Kept, "", "%s", b.Trouble.Text)
+		b.cause(cause.Kept, "", "%s", b.Trouble.Text)
 		b.next(time.Time{}, "it follows its manifest again as soon as its source can be read")
 	case troubleUnderway:
 		b.underway()
@@ -169,36 +169,31 @@ func (b *builder) causes() {
 
 // rolledBack is about a pod that runs by an earlier revision than its manifest.
 func (b *builder) rolledBack() {
-	if b.Rollback == "" {
+	r := b.Rollback
+	if r.Text == "" {
 		return
 	}
-	b.cause(RolledBack, "", "%s", b.Rollback)
-	if b.Trouble.Kind == "" {
-		b.next(time.Time{}, "nothing, until the manifest changes")
-		if m := inGroup.FindStringSubmatch(b.Rollback); m != nil {
-			b.act("correct the manifest of pod %s: an edit of any pod of the group has all of them tried again (`monopod why -n %s %s`)", m[1], b.Object.Namespace, m[1])
-			return
-		}
-		if m := byHand.FindStringSubmatch(b.Rollback); m != nil {
-			b.act("`monopod rollback -n %s pod %s --to %s` goes forward again, and so does an edit of %s", b.Object.Namespace, b.Object.Name, m[1], b.place())
-			return
-		}
+	b.cause(cause.RolledBack, "", "%s", r.Text)
+	if b.Trouble.Kind != "" {
+		return
+	}
+	b.next(time.Time{}, "nothing, until the manifest changes")
+	switch {
+	case r.Culprit != "":
+		b.act("correct the manifest of pod %s: an edit of any pod of the group has all of them tried again (`monopod why -n %s %s`)", r.Culprit, b.Object.Namespace, r.Culprit)
+	case r.ByHand:
+		b.act("`monopod rollback -n %s pod %s --to %d` goes forward again, and so does an edit of %s", b.Object.Namespace, b.Object.Name, r.Wanted, b.place())
+	default:
 		b.act("correct %s, which is tried as a new revision; `monopod history -n %s %s` shows what went wrong", b.place(), b.Object.Namespace, b.Object.Name)
 	}
 }
 
-// How a rollback says whose fault it was.
-var (
-	inGroup = regexp.MustCompile(`: pod (\S+) of its update group: `)
-	byHand  = regexp.MustCompile(`instead of (\d+) until the manifest changes: by hand`)
-)
-
 // updating is about a change that waits for others, or is on trial.
 func (b *builder) updating() {
 	switch {
-	case b.Update == "" || b.Rollback != "":
+	case b.Update == "" || b.Rollback.Text != "":
 		return
-	case b.chain.Reason != "" && b.chain.Reason != Underway: // not what is in the way, but what comes of it
+	case b.chain.Reason != "" && b.chain.Reason != cause.Underway: // not what is in the way, but what comes of it
 		i := slices.IndexFunc(b.chain.Steps, func(s Step) bool { return s.Kind == Action })
 		if i < 0 {
 			i = len(b.chain.Steps)
@@ -206,7 +201,7 @@ func (b *builder) updating() {
 		b.chain.Steps = slices.Insert(b.chain.Steps, i, Step{Kind: Next, Text: b.Update})
 		return
 	}
-	b.cause(Updating, "", "%s", b.Update)
+	b.cause(cause.Updating, "", "%s", b.Update)
 	b.next(time.Time{}, "it goes on by itself; `monopod history -n %s %s` shows how it went", b.Object.Namespace, b.Object.Name)
 }
 
@@ -215,14 +210,14 @@ func (b *builder) lastSeen() {
 	if b.Runtime == "" || b.chain.Reason != "" {
 		return
 	}
-	b.cause(RuntimeDown, "", "it was fine when it was seen last; now containers cannot be seen: %s", oneLine(b.Runtime))
+	b.cause(cause.RuntimeDown, "", "it was fine when it was seen last; now containers cannot be seen: %s", oneLine(b.Runtime))
 	b.next(time.Time{}, "it is looked at as soon as that is over; what runs goes on")
 	b.runtimeAdvice()
 }
 
 // remembered is all that can be said while no daemon runs.
 func (b *builder) remembered() {
-	b.cause(DaemonDown, "", "%s, so nobody knows how the pod is now", b.silence())
+	b.cause(cause.DaemonDown, "", "%s, so nobody knows how the pod is now", b.silence())
 	if len(b.Events) > 0 {
 		b.add(Step{Kind: Events, Text: "what was written down of it last", Lines: b.Events})
 	}
@@ -235,10 +230,10 @@ func (b *builder) remembered() {
 func (b *builder) quiet() {
 	switch {
 	case b.Trouble.Text != "":
-		b.cause(Other, "", "%s", b.Trouble.Text)
+		b.cause(cause.Other, "", "%s", b.Trouble.Text)
 		b.retried("it is tried again")
 	case b.Object.Status.Phase == corev1.PodUnknown:
-		b.cause(RuntimeDown, "", "%s", cmp.Or(oneLine(b.Runtime), "it has not been looked at yet"))
+		b.cause(cause.RuntimeDown, "", "%s", cmp.Or(oneLine(b.Runtime), "it has not been looked at yet"))
 		b.next(time.Time{}, "it is looked at as soon as that is over; what runs goes on")
 		b.runtimeAdvice()
 	case b.Object.Status.Phase == corev1.PodSucceeded:
@@ -246,11 +241,11 @@ func (b *builder) quiet() {
 	case !b.ready():
 		b.gates()
 	case b.LogsDropped != "":
-		b.cause(LogsDropped, "", "it runs, but %s", b.LogsDropped)
+		b.cause(cause.LogsDropped, "", "it runs, but %s", b.LogsDropped)
 		b.next(time.Time{}, "as soon as its log file can be written again it is, and tells how much is missing")
 		b.act("make room on the disk (df -h shows where), or give logs less: containerLogMaxSize, podLogsMaxSize")
 	case b.NotMirrored != "":
-		b.cause(NotMirrored, "", "it runs, but the API server does not show it as it is: %s", b.NotMirrored)
+		b.cause(cause.NotMirrored, "", "it runs, but the API server does not show it as it is: %s", b.NotMirrored)
 		b.next(time.Time{}, "it is tried again after 1 s to 1 min; nothing here waits for it")
 		b.act("change what that API server refuses there, or the manifest; see monopod events")
 	default:
@@ -261,11 +256,11 @@ func (b *builder) quiet() {
 // gates is about a pod that only its readiness gates keep from being ready.
 func (b *builder) gates() {
 	if c := b.condition(corev1.PodReady); c != nil && c.Reason == "ReadinessGatesNotReady" {
-		b.cause(Gate, "", "its containers are ready, but spec.readinessGates wants conditions that a controller of a cluster sets, and there is none here")
+		b.cause(cause.Gate, "", "its containers are ready, but spec.readinessGates wants conditions that a controller of a cluster sets, and there is none here")
 		b.act("remove readinessGates from %s", b.place())
 		return
 	}
-	b.cause(Underway, "", "it is about to become ready")
+	b.cause(cause.Underway, "", "it is about to become ready")
 	b.next(time.Time{}, "nothing is to be done")
 }
 
@@ -278,14 +273,14 @@ func (b *builder) restarted() {
 		if st.State.Running == nil || last == nil || last.ExitCode == 0 || b.EndedBy[st.Name] != "" || b.Now.Sub(st.State.Running.StartedAt.Time) > settled {
 			continue
 		}
-		b.cause(Restarted, st.Name, "container %s has only been running for %s again", st.Name, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
+		b.cause(cause.Restarted, st.Name, "container %s has only been running for %s again", st.Name, short(b.Now.Sub(st.State.Running.StartedAt.Time)))
 		b.exited(st.Name)
 		return
 	}
 }
 
 func (b *builder) blind() {
-	b.cause(RuntimeDown, "", "containerd cannot be asked: %s", oneLine(b.Trouble.Message))
+	b.cause(cause.RuntimeDown, "", "containerd cannot be asked: %s", oneLine(b.Trouble.Message))
 	b.add(Step{Kind: Next, Text: "it is asked again and again; what runs goes on meanwhile", At: b.NextTry})
 	b.runtimeAdvice()
 }
@@ -301,7 +296,7 @@ func (f Facts) runtimeStep() Step {
 func (b *builder) runtimeAdvice() { b.add(b.runtimeStep()) }
 
 func (b *builder) removing() {
-	b.cause(Removing, "", "nobody wants it any more: %s", b.Trouble.Text)
+	b.cause(cause.Removing, "", "nobody wants it any more: %s", b.Trouble.Text)
 	if b.Trouble.Reason == "Teardown" {
 		if b.Trouble.Count == 0 {
 			b.next(time.Time{}, "nothing is to be done, unless this takes minutes")
@@ -321,42 +316,39 @@ func (b *builder) removing() {
 }
 
 func (b *builder) held() {
-	m := b.Trouble.Message
-	switch b.Trouble.Reason {
-	case "HostPortConflict":
-		b.cause(HostPortPod, "", "%s%s", m, b.placeOfPod(after(m, "taken by pod ")))
+	m, c := b.Trouble.Message, b.Trouble.Cause
+	switch c.Kind {
+	case cause.HostPortPod:
+		b.cause(c.Kind, "", "%s%s", m, b.placeOfPod(c.Pod))
 		b.next(time.Time{}, "it starts as soon as the port is free")
 		b.act("give one of the two another hostPort, or remove one of them")
-	case "UIDConflict":
-		what, _, _ := strings.Cut(m, ", which has ")
-		b.cause(UIDConflict, "", "%s%s", what, b.placeOfPod(after(what, "is that of pod ")))
+	case cause.UIDConflict:
+		b.cause(c.Kind, "", "metadata.uid %s is that of pod %s%s", c.UID, c.Pod, b.placeOfPod(c.Pod))
 		b.next(time.Time{}, "it starts as soon as no other pod has that uid")
 		b.act("remove metadata.uid from %s, which is a copy of the other, or remove the other pod", b.place())
-	case "OutOfpods":
-		b.cause(TooManyPods, "", "%s", m)
+	case cause.TooManyPods:
+		b.cause(c.Kind, "", "%s", m)
 		b.next(time.Time{}, "it starts as soon as another pod is removed")
 		b.act("remove a pod, or raise maxPods%s", inFile(b.Places.Config))
-	case "Starting":
-		b.cause(Underway, "", "%s", m)
+	case cause.Underway:
+		b.cause(c.Kind, "", "%s", m)
 		b.next(time.Time{}, "it starts as soon as that is known, in a moment")
-	case "Drained", "NodeUnschedulable", "NodeShutdown", "HandedOver":
+	case cause.Drained, cause.ShuttingDown:
 		b.halted()
-	case "NodeAffinity":
-		b.cause(NodeMismatch, "", "%s", m)
+	case cause.NodeMismatch:
+		b.cause(c.Kind, "", "%s", m)
 		b.next(time.Time{}, "it starts as soon as its selection, or the labels of this machine, are others")
 		b.act("change nodeSelector or affinity of the pod, or set nodeLabels%s", inFile(b.Places.Config))
-	case "Evicted":
-		b.cause(UnderPressure, "", "%s", m)
+	case cause.UnderPressure:
+		b.cause(c.Kind, "", "%s", m)
 		b.next(time.Time{}, "it starts as soon as the pressure is gone")
 		b.act("give the machine what it lacks; a pod that has to start nevertheless is critical (priorityClassName: system-node-critical)")
+	case cause.OutOfResource:
+		b.cause(c.Kind, "", "%s", m)
+		b.next(time.Time{}, "it starts as soon as enough is given back")
+		b.act("let it request less %s, remove another pod, or give it a priority above that of others (priorityClassName)", c.Resource)
 	default:
-		if what, ok := strings.CutPrefix(b.Trouble.Reason, "OutOf"); ok {
-			b.cause(OutOfResource, "", "%s", m)
-			b.next(time.Time{}, "it starts as soon as enough is given back")
-			b.act("let it request less %s, remove another pod, or give it a priority above that of others (priorityClassName)", what)
-			return
-		}
-		b.cause(Held, "", "%s: %s", b.Trouble.Reason, m)
+		b.cause(cause.Held, "", "%s: %s", b.Trouble.Reason, m)
 		b.retried("it goes on")
 	}
 }
@@ -367,20 +359,20 @@ func (b *builder) halted() {
 	if b.anyRunning() {
 		verb = "it is being stopped"
 	}
-	switch b.Trouble.Reason {
-	case "Drained":
-		b.cause(Drained, "", "%s, because somebody has drained this machine", verb)
-		b.next(time.Time{}, "nothing, until that is taken back; then it goes on where it was")
-		b.act("`monopod undrain` lets the pods run again")
-	case "NodeUnschedulable":
-		b.cause(Drained, "", "it is not started, because somebody has cordoned this machine")
+	switch c := b.Trouble.Cause; {
+	case c.Fault == cause.Cordoned:
+		b.cause(cause.Drained, "", "it is not started, because somebody has cordoned this machine")
 		b.next(time.Time{}, "it starts when that is taken back")
 		b.act("`monopod uncordon` lets new pods start")
-	case "HandedOver":
-		b.cause(ShuttingDown, "", "%s here, because another agent takes over this machine", verb)
+	case c.Kind == cause.Drained:
+		b.cause(cause.Drained, "", "%s, because somebody has drained this machine", verb)
+		b.next(time.Time{}, "nothing, until that is taken back; then it goes on where it was")
+		b.act("`monopod undrain` lets the pods run again")
+	case c.Fault == cause.HandedOver:
+		b.cause(cause.ShuttingDown, "", "%s here, because another agent takes over this machine", verb)
 		b.next(time.Time{}, "that one runs it; monopod ends, and runs it again when the lock file is free")
 	default:
-		b.cause(ShuttingDown, "", "%s, because the machine is shutting down", verb)
+		b.cause(cause.ShuttingDown, "", "%s, because the machine is shutting down", verb)
 		b.next(time.Time{}, "it runs again when the machine has started")
 	}
 }
@@ -395,11 +387,6 @@ func (b *builder) placeOfPod(key string) string {
 	return ""
 }
 
-func after(text, word string) string {
-	_, rest, _ := strings.Cut(text, word)
-	return rest
-}
-
 func inFile(path string) string {
 	if path == "" {
 		return " in the configuration"
@@ -412,11 +399,11 @@ func (b *builder) failed() {
 	case "Evicted", "Preempting":
 		b.evicted()
 	case "DeadlineExceeded":
-		b.cause(Deadline, "", "it ran longer than its spec.activeDeadlineSeconds allows, and was ended%s", b.ago(b.Trouble.At))
+		b.cause(cause.Deadline, "", "it ran longer than its spec.activeDeadlineSeconds allows, and was ended%s", b.ago(b.Trouble.At))
 		b.next(time.Time{}, "it does not start again")
 		b.act("raise activeDeadlineSeconds in %s; any edit makes the pod anew", b.place())
 	default:
-		b.cause(PodFailed, "", "%s: %s", b.Trouble.Reason, b.Trouble.Message)
+		b.cause(cause.PodFailed, "", "%s: %s", b.Trouble.Reason, b.Trouble.Message)
 		b.next(time.Time{}, "it does not start again until %s is edited", b.place())
 	}
 }
@@ -426,14 +413,14 @@ const annotationSource = "kubernetes.io/config.source"
 
 // evicted is about a pod that was ended and is made again: it used too much, or there was too little for all.
 func (b *builder) evicted() {
-	t, pressed := b.Trouble, strings.HasPrefix(b.Trouble.Message, "The node was low on resource")
+	t, pressed := b.Trouble, b.Trouble.Cause.Resource != ""
 	switch {
 	case t.Reason == "Preempting":
-		b.cause(MadeRoom, "", "it was ended%s to make room: %s", b.ago(t.At), t.Message)
+		b.cause(cause.MadeRoom, "", "it was ended%s to make room: %s", b.ago(t.At), t.Message)
 	case pressed:
-		b.cause(Evicted, "", "it was ended%s because the machine was short of something: %s", b.ago(t.At), t.Message)
+		b.cause(cause.Evicted, "", "it was ended%s because the machine was short of something: %s", b.ago(t.At), t.Message)
 	default:
-		b.cause(Evicted, "", "it was ended%s because it used too much of the disk: %s", b.ago(t.At), t.Message)
+		b.cause(cause.Evicted, "", "it was ended%s because it used too much of the disk: %s", b.ago(t.At), t.Message)
 	}
 	switch {
 	case b.Object.Annotations[annotationSource] == manifests.SourceAPIServer:
@@ -462,7 +449,7 @@ func (b *builder) anyRunning() bool {
 // waiting puts in front that the containers of the pod wait for an init container.
 func (b *builder) waiting() {
 	if c := b.Trouble.Container; c != "" && b.isInit(c) && !b.anyRegular() {
-		b.cause(InitContainer, "", "its containers wait for the init container %s", c)
+		b.cause(cause.InitContainer, "", "its containers wait for the init container %s", c)
 	}
 }
 
@@ -475,15 +462,13 @@ func (b *builder) anyRegular() bool {
 
 func (b *builder) underway() {
 	b.waiting()
-	text := b.Trouble.Text
-	if c := b.Trouble.Container; c != "" && b.isInit(c) && b.chain.Reason == InitContainer {
-		_, text, _ = strings.Cut(text, ": ")
-		b.cause(Underway, c, "init container %s: %s%s", c, text, b.since(c))
+	if c := b.Trouble.Container; c != "" && b.isInit(c) && b.chain.Reason == cause.InitContainer {
+		b.cause(cause.Underway, c, "init container %s: %s%s", c, b.Trouble.Cause.Detail, b.since(c))
 	} else {
-		b.cause(Underway, c, "%s", text)
+		b.cause(cause.Underway, c, "%s", b.Trouble.Text)
 	}
 	for _, p := range b.Pulls {
-		b.cause(Underway, b.Trouble.Container, "%s: %s, since %s", p.Image, p.Progress, short(b.Now.Sub(p.Since)))
+		b.cause(cause.Underway, b.Trouble.Container, "%s: %s, since %s", p.Image, p.Progress, short(b.Now.Sub(p.Since)))
 	}
 	if st := b.status(b.Trouble.Container); st != nil && st.State.Waiting != nil && st.LastTerminationState.Terminated != nil && b.restartedOften(st) && b.EndedBy[st.Name] == "" {
 		b.exited(st.Name)
@@ -513,7 +498,7 @@ func (b *builder) edit() {
 		if in.State != refused || !slices.Contains(in.Pods, b.key()) {
 			continue
 		}
-		b.cause(InputRefused, "", "%s was edited%s and refused, so the pod goes on by what it said before", in.Input, b.ago(in.Since))
+		b.cause(cause.InputRefused, "", "%s was edited%s and refused, so the pod goes on by what it said before", in.Input, b.ago(in.Since))
 		b.chain.Steps[len(b.chain.Steps)-1].Lines = in.Errors
 		b.next(time.Time{}, "the file is read again as soon as it is saved")
 		b.act("correct what the lines above name; `monopod validate %s` says whether it is right", in.Input)

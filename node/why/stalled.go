@@ -3,6 +3,8 @@ package why
 import (
 	"fmt"
 	"time"
+
+	"monopod/internal/cause"
 )
 
 // Phases of actions, spelled as those of runner.
@@ -58,7 +60,7 @@ func (d *Doing) what() string {
 
 // stalled is about an action that does not come to an end: a runtime, a network plug-in or a file server hangs.
 func (b *builder) stalled(d *Doing) {
-	b.cause(Stalled, d.Container, "%s, since %s (%s): this takes less than a second on a healthy machine", d.what(), short(b.Now.Sub(d.Since)), d.Kind)
+	b.cause(cause.Stalled, d.Container, "%s, since %s (%s): this takes less than a second on a healthy machine", d.what(), short(b.Now.Sub(d.Since)), d.Kind)
 	at := d.Since.Add(givenUpAfter)
 	b.next(at, "it is given up %s and tried again; other pods do not wait for it", b.in(at))
 	if d.Phase == phaseVolumes {
@@ -74,7 +76,7 @@ func (b *builder) busy() bool {
 	if d == nil {
 		return false
 	}
-	b.cause(Underway, d.Container, "%s, since %s", d.what(), short(b.Now.Sub(d.Since)))
+	b.cause(cause.Underway, d.Container, "%s, since %s", d.what(), short(b.Now.Sub(d.Since)))
 	b.next(time.Time{}, "it waits for that, which takes less than a second on a healthy machine; after %s `monopod why` says what to look for", short(slow))
 	return true
 }
@@ -82,9 +84,9 @@ func (b *builder) busy() bool {
 // endedByOthers is about a container that is about to start again after it was ended though nothing was wrong with it.
 func (b *builder) endedByOthers(name string) {
 	if b.EndedBy[name] == "Reboot" {
-		b.cause(Underway, name, "container %s ended when the machine was restarted", name)
+		b.cause(cause.Underway, name, "container %s ended when the machine was restarted", name)
 	} else {
-		b.cause(Underway, name, "monopod had stopped container %s, as for an edit or a drain; nothing is wrong with it", name)
+		b.cause(cause.Underway, name, "monopod had stopped container %s, as for an edit or a drain; nothing is wrong with it", name)
 	}
 	b.retried("it is started again")
 }

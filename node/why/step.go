@@ -1,170 +1,146 @@
 package why
 
 import (
-	"cmp"
-	"regexp"
+	"fmt"
 	"strings"
 	"time"
+
+	"monopod/internal/cause"
 )
 
 // step is about a step that failed and is repeated.
 func (b *builder) step() {
 	b.waiting()
-	switch t := b.Trouble; {
-	case t.Profile.Kind != "":
-		b.profile()
-	case isImage(t.Reason):
+	switch c := b.Trouble.Cause; {
+	case c.Image != "", isImage(c.Kind):
 		b.image()
-	case b.missing(), b.path():
-	case t.Reason == "HostPortConflict":
-		b.portOfOthers()
-	case t.Reason == "CreatePodSandboxError" || strings.Contains(t.Message, "set up network"):
-		b.network()
-	case t.Reason == "PostStartHookError":
-		b.cause(Hook, t.Container, "the postStart hook of container %s failed: %s", t.Container, oneLine(t.Message))
+	case c.Kind == cause.ProfileUnusable:
+		b.profile()
+	case b.missing(), b.mount(), b.network(), b.create():
+	case c.Kind == cause.Hook:
+		b.cause(cause.Hook, c.Container, "the postStart hook of container %s failed: %s", c.Container, oneLine(c.Detail))
 		b.retried("the container is started again")
-		b.act("correct %s.lifecycle.postStart in %s", b.field(t.Container), b.place())
+		b.act("correct %s.lifecycle.postStart in %s", b.field(c.Container), b.place())
 	default:
-		b.create()
+		kind, who := cause.Start, "the pod"
+		if c.Kind == cause.Config {
+			kind = c.Kind
+		}
+		if c.Container != "" {
+			who = "container " + c.Container
+		}
+		b.cause(kind, c.Container, "%s cannot be made (%s): %s", who, b.Trouble.Reason, oneLine(c.Detail))
+		b.retried("it is tried again")
+		b.act("correct %s in %s, or what it needs of this machine", b.field(c.Container), b.place())
 	}
 }
 
 // profile is about a profile of this machine that a container cannot have.
 func (b *builder) profile() {
-	p := b.Trouble.Profile
-	what := map[string]string{"seccomp": "seccomp profile", "apparmor": "AppArmor profile"}[p.Kind]
-	if p.Missing {
-		b.cause(ProfileUnusable, p.Container, "container %s asks for the %s %s, which this machine does not have", p.Container, what, p.Name)
+	c := b.Trouble.Cause
+	p := c.Object
+	what := map[string]string{cause.Seccomp: "seccomp profile", cause.AppArmor: "AppArmor profile"}[p.Kind]
+	if c.Fault == cause.NotFound {
+		b.cause(c.Kind, c.Container, "container %s asks for the %s %s, which this machine does not have", c.Container, what, p.Name)
 	} else {
-		b.cause(ProfileUnusable, p.Container, "container %s asks for the %s %s, which cannot be used: %s", p.Container, what, p.Name, stripSteps(oneLine(b.Trouble.Message)))
+		b.cause(c.Kind, c.Container, "container %s asks for the %s %s, which cannot be used: %s", c.Container, what, p.Name, oneLine(c.Detail))
 	}
 	b.retried("it is tried again")
 	switch {
-	case p.Kind == "apparmor":
+	case p.Kind == cause.AppArmor:
 		b.act("load it: apparmor_parser --replace FILE (/sys/kernel/security/apparmor/profiles lists those that are loaded)")
-	case p.Missing:
+	case c.Fault == cause.NotFound:
 		b.act("put the file there, or correct localhostProfile in %s", b.place())
 	default:
 		b.act("correct that file, or localhostProfile in %s", b.place())
 	}
-	b.act("or use type: RuntimeDefault in %s.securityContext of %s", b.field(p.Container), b.place())
+	b.act("or use type: RuntimeDefault in %s.securityContext of %s", b.field(c.Container), b.place())
 }
 
-// create is about a container that could not be made or started.
-func (b *builder) create() {
-	t, text := b.Trouble, oneLine(b.Trouble.Message)
-	who := "the pod"
-	if t.Container != "" {
-		who = "container " + t.Container
+// create is about a container that could not be made or started, and reports whether the cause is one of those.
+func (b *builder) create() bool {
+	c, who := b.Trouble.Cause, "the pod"
+	if c.Container != "" {
+		who = "container " + c.Container
 	}
-	switch {
-	case notFound.MatchString(text):
-		b.commandNotFound(t.Container, text)
+	switch c.Kind {
+	case cause.CommandNotFound:
+		action := b.commandNotFound(c.Container, c)
+		b.act("%s", action)
 		b.retried("it is tried again")
-	case strings.Contains(text, "non-root") || strings.Contains(text, "runAsNonRoot"):
-		b.cause(NonRoot, t.Container, "%s must not run as root (runAsNonRoot), but would: %s", who, stripSteps(text))
+	case cause.NonRoot:
+		b.cause(c.Kind, c.Container, "%s must not run as root (runAsNonRoot), but would: %s", who, oneLine(c.Detail))
 		b.retried("it is tried again")
-		b.act("set %s.securityContext.runAsUser to a number such as 65532 in %s, or take an image with a numeric user", b.field(t.Container), b.place())
-	case strings.Contains(text, "no space left on device"):
-		b.noSpace(text)
+		b.act("set %s.securityContext.runAsUser to a number such as 65532 in %s, or take an image with a numeric user", b.field(c.Container), b.place())
+	case cause.NoSpace:
+		b.cause(c.Kind, c.Container, "the disk is full: %s", oneLine(c.Detail))
+		b.retried("it is tried again")
+		b.act("make room on the disk (df -h shows where)")
 	default:
-		reason := Start
-		if t.Reason == "CreateContainerConfigError" || t.Reason == "AppArmor" {
-			reason = Config
-		}
-		b.cause(reason, t.Container, "%s cannot be made (%s): %s", who, t.Reason, stripSteps(text))
-		b.retried("it is tried again")
-		b.act("correct %s in %s, or what it needs of this machine", b.field(t.Container), b.place())
+		return false
 	}
+	return true
 }
 
-// notFound is how runc and the kernel say that a program does not exist.
-var notFound = regexp.MustCompile(`exec: "([^"]*)": (?:executable file not found|stat [^:]*: no such file|permission denied|is a directory)|exec (\S+): no such file`)
-
-// commandNotFound names the command.
-func (b *builder) commandNotFound(container, text string) {
-	m := notFound.FindStringSubmatch(text)
-	program := cmp.Or(m[1], m[2])
+// commandNotFound names the command, and returns what to do.
+func (b *builder) commandNotFound(container string, c cause.Cause) string {
 	image, where := "its image", b.field(container)+".args"
-	if c := b.spec(container); c != nil {
-		image = "the image " + c.Image
-		if len(c.Command) > 0 {
+	if spec := b.spec(container); spec != nil {
+		image = "the image " + spec.Image
+		if len(spec.Command) > 0 {
 			where = b.field(container) + ".command"
 		}
 	}
 	why := "does not exist in " + image
-	if strings.Contains(text, "permission denied") {
+	if c.Fault == cause.NotExecutable {
 		why = "may not be executed in " + image
 	}
-	b.cause(CommandNotFound, container, "container %s cannot be started: the program %q %s", container, program, why)
-	b.act("correct %s in %s: write the path of a program that the image has, or leave command out to run the image's own", where, b.place())
+	b.cause(cause.CommandNotFound, container, "container %s cannot be started: the program %q %s", container, c.Program, why)
+	return fmt.Sprintf("correct %s in %s: write the path of a program that the image has, or leave command out to run the image's own", where, b.place())
 }
 
-func (b *builder) noSpace(text string) {
-	b.cause(NoSpace, b.Trouble.Container, "the disk is full: %s", stripSteps(text))
-	b.retried("it is tried again")
-	b.act("make room on the disk (df -h shows where)")
-}
-
-// stripSteps takes away what the agent was doing from the front of an error: only what went wrong is of interest.
-func stripSteps(text string) string {
-	for _, step := range []string{"get image: ", "check pod: ", "create container: ", "create sandbox: ", "start container: ", "set up network: ", "sync volumes: ", "set up sandbox again: ", "create task: "} {
-		text = strings.TrimPrefix(text, step)
-	}
-	return text
-}
-
-// network is about CNI.
-func (b *builder) network() {
-	text := stripSteps(oneLine(b.Trouble.Message))
-	config := inFile(b.Places.Config)
-	switch {
-	case strings.Contains(text, "podCIDR"):
-		b.cause(PodCIDR, "", "the pods' network cannot be made: %s", text)
-		b.retried("it is tried again")
-		b.act("set podCIDR%s to a subnet that nothing on this machine uses, such as 10.213.0.0/16, and restart monopod", config)
-	case strings.Contains(text, "CNI plugin") && strings.Contains(text, "missing"):
-		b.cause(CNIPlugin, "", "the pods' network cannot be made: %s", text)
-		b.retried("it is tried again")
-		b.act("install the plugin (apt install containernetworking-plugins), or name its directory in cniBinDirs%s", config)
+// network is about CNI and host ports, and reports whether the cause is one of those.
+func (b *builder) network() bool {
+	c := b.Trouble.Cause
+	text, config := oneLine(c.Detail), inFile(b.Places.Config)
+	advice := ""
+	switch c.Kind {
+	case cause.PodCIDR:
+		b.cause(c.Kind, "", "the pods' network cannot be made: %s", text)
+		advice = "set podCIDR" + config + " to a subnet that nothing on this machine uses, such as 10.213.0.0/16, and restart monopod"
+	case cause.CNIPlugin:
+		b.cause(c.Kind, "", "the pods' network cannot be made: %s", text)
+		advice = "install the plugin (apt install containernetworking-plugins), or name its directory in cniBinDirs" + config
+	case cause.Network:
+		b.cause(c.Kind, "", "the pod's network cannot be set up: %s", text)
+		advice = "correct what the message names; with hostNetwork: true the pod needs no network of its own"
+	case cause.HostPortPod, cause.HostPortProcess: // a pod of another monopod, or a process of this machine
+		b.cause(c.Kind, "", "%s", text)
+		advice = "give the pod another hostPort in " + b.place() + ", or stop what holds the port"
 	default:
-		b.cause(Network, "", "the pod's network cannot be set up: %s", text)
-		b.retried("it is tried again")
-		b.act("correct what the message names; with hostNetwork: true the pod needs no network of its own")
+		return false
 	}
-}
-
-// portOfOthers is about a host port that a pod of another monopod, or a process of this machine, has.
-func (b *builder) portOfOthers() {
-	reason, text := HostPortProcess, stripSteps(oneLine(b.Trouble.Message))
-	if strings.Contains(text, "taken by pod ") {
-		reason = HostPortPod
-	}
-	b.cause(reason, "", "%s", text)
 	b.retried("it is tried again")
-	b.act("give the pod another hostPort in %s, or stop what holds the port", b.place())
+	b.act("%s", advice)
+	return true
 }
 
-// path is about a hostPath that is not as the manifest says. It says whether that is so.
-func (b *builder) path() bool {
-	text := oneLine(b.Trouble.Message)
-	m := hostPath.FindStringSubmatch(text)
-	switch {
-	case m != nil:
-		b.cause(HostPath, b.Trouble.Container, "the hostPath %s of this machine is not %s", m[1], m[2])
+// mount is about a volume that cannot be mounted, and reports whether the cause is one of those.
+func (b *builder) mount() bool {
+	switch c := b.Trouble.Cause; c.Kind {
+	case cause.HostPath:
+		b.cause(c.Kind, c.Container, "the hostPath %s of this machine is not %s", c.Path, c.Expected)
 		b.retried("it is tried again")
 		b.act("make it on this machine, correct the path, or write type: DirectoryOrCreate (or FileOrCreate) in %s", b.place())
-		return true
-	case b.Trouble.Reason == "FailedMount":
-		b.cause(Mount, b.Trouble.Container, "a volume cannot be had: %s", stripSteps(text))
+	case cause.Mount:
+		b.cause(c.Kind, c.Container, "a volume cannot be had: %s", oneLine(c.Detail))
 		b.retried("it is tried again")
 		b.act("correct spec.volumes in %s, or what it needs of this machine", b.place())
-		return true
+	default:
+		return false
 	}
-	return false
+	return true
 }
-
-var hostPath = regexp.MustCompile(`hostPath type check failed: (\S+) is not ([^;:]+)`)
 
 // probe is about a probe that fails or has not succeeded.
 func (b *builder) probe() {
@@ -175,25 +151,24 @@ func (b *builder) probe() {
 		target, field = probeTarget(c, t.Reason)
 	}
 	p := b.probeOf(t.Container, t.Reason)
-	output := strings.TrimSpace(t.Message)
+	output, fault := strings.TrimSpace(t.Message), t.Cause.Fault
 	if p != nil && p.Output != "" {
-		output = strings.TrimSpace(p.Output)
+		output, fault = strings.TrimSpace(p.Output), p.Fault
 	}
 	text := "the " + kind + " probe of container " + t.Container + target
-	if output == "" {
-		reason, verb := ProbePending, " has not succeeded yet"
-		if strings.Contains(t.Text, "failed") {
-			reason, verb = ProbeFailed, " has failed"
-		}
-		b.cause(reason, t.Container, "%s%s", text, verb)
-	} else {
-		b.cause(ProbeFailed, t.Container, "%s fails%s: %s", text, p.count(), oneLine(output))
+	switch {
+	case output != "":
+		b.cause(cause.ProbeFailed, t.Container, "%s fails%s: %s", text, p.count(), oneLine(output))
+	case t.Cause.Kind == cause.ProbeFailed:
+		b.cause(cause.ProbeFailed, t.Container, "%s has failed", text)
+	default:
+		b.cause(cause.ProbePending, t.Container, "%s has not succeeded yet", text)
 	}
-	if strings.Contains(output, "connection refused") {
+	if fault == cause.Refused {
 		b.served(t.Container)
 	}
 	b.probeNext(p)
-	b.act("%s", b.probeAdvice(b.field(t.Container)+"."+field, oneLine(output)))
+	b.act("%s", b.probeAdvice(b.field(t.Container)+"."+field, output == "", fault))
 }
 
 // served says what the programs of the pod listen on instead of the port that a probe asks.
@@ -211,11 +186,11 @@ func (b *builder) served(container string) {
 	}
 	switch {
 	case len(ports) > 0:
-		b.cause(ProbeFailed, container, "nothing listens there: the programs of the pod listen on %s", strings.Join(ports, ", "))
+		b.cause(cause.ProbeFailed, container, "nothing listens there: the programs of the pod listen on %s", strings.Join(ports, ", "))
 	case len(local) > 0:
-		b.cause(ProbeFailed, container, "nothing listens there: the programs of the pod listen on %s only, where nobody outside of the pod can ask", strings.Join(local, ", "))
+		b.cause(cause.ProbeFailed, container, "nothing listens there: the programs of the pod listen on %s only, where nobody outside of the pod can ask", strings.Join(local, ", "))
 	default:
-		b.cause(ProbeFailed, container, "nothing listens there now")
+		b.cause(cause.ProbeFailed, container, "nothing listens there now")
 	}
 }
 
@@ -227,7 +202,7 @@ func (b *builder) probeNext(p *Probe) {
 	case "Startup":
 		consequence = "the container counts as started when it succeeds, and is restarted when it has failed too often"
 	}
-	if strings.Contains(b.Trouble.Text, "being stopped") {
+	if b.Trouble.Stopping {
 		b.next(time.Time{}, "the container is being stopped, and started again after that")
 		return
 	}
@@ -238,19 +213,19 @@ func (b *builder) probeNext(p *Probe) {
 	b.next(time.Time{}, "%s", consequence)
 }
 
-// probeAdvice is what to do about an answer.
-func (b *builder) probeAdvice(field, output string) string {
+// probeAdvice is what to do about a probe that fails, or has not succeeded and says nothing.
+func (b *builder) probeAdvice(field string, silent bool, fault cause.Fault) string {
 	place := " in " + b.place()
 	switch {
-	case strings.Contains(output, "connection refused"):
+	case fault == cause.Refused:
 		return "correct " + field + ".port" + place + " to a port that the program serves, have it listen on all addresses, or give it more time (initialDelaySeconds)"
-	case strings.Contains(output, "statuscode: 404"), strings.Contains(output, "status code: 404"):
+	case fault == cause.NotFound:
 		return "the program does not know that path: correct " + field + ".path" + place
-	case strings.Contains(output, "deadline exceeded"), strings.Contains(output, "timeout"), strings.Contains(output, "timed out"):
+	case fault == cause.TimedOut:
 		return "raise timeoutSeconds of the probe" + place + ", or find out why the program answers slowly"
-	case strings.Contains(output, "no such file"), strings.Contains(output, "not found"):
+	case fault == cause.NoProgram:
 		return "the command of the probe does not exist in the image, or what it asks for does not: correct " + field + place
-	case output == "":
+	case silent:
 		return "give it time; if it does not come, compare " + field + place + " with what the program serves"
 	}
 	return "see what the program says (monopod logs -n " + b.Object.Namespace + " " + b.Object.Name + " -c " + b.Trouble.Container + "), or correct " + field + place

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/cause"
 )
 
 // Kind says what a step of a chain is about.
@@ -34,99 +36,11 @@ const (
 	Action Kind = "action"
 )
 
-// Reason names a cause for programs.
-type Reason string
-
-// Reasons.
-const (
-	DaemonDown  Reason = "DaemonDown"
-	RuntimeDown Reason = "RuntimeDown"
-
-	InputRefused     Reason = "InputRefused"
-	InputUnreachable Reason = "InputUnreachable"
-	InputConflict    Reason = "InputConflict"
-	UnknownName      Reason = "UnknownName"
-	NotSupported     Reason = "NotSupported"
-
-	ImageNotFound       Reason = "ImageNotFound"
-	ImageUnauthorized   Reason = "ImageUnauthorized"
-	ImageForbidden      Reason = "ImageForbidden"
-	ImageRateLimited    Reason = "ImageRateLimited"
-	ImagePlatform       Reason = "ImagePlatform"
-	ImageName           Reason = "ImageName"
-	ImageNeverPull      Reason = "ImageNeverPull"
-	ImageNotAllowed     Reason = "ImageNotAllowed"
-	ImageUnsigned       Reason = "ImageUnsigned"
-	ImageStalled        Reason = "ImageStalled"
-	ImageBroken         Reason = "ImageBroken"
-	ImagePull           Reason = "ImagePull"
-	RegistryError       Reason = "RegistryError"
-	RegistryUnknown     Reason = "RegistryUnknown"
-	RegistryUnreachable Reason = "RegistryUnreachable"
-	RegistryCertificate Reason = "RegistryCertificate"
-	RegistryNotTLS      Reason = "RegistryNotTLS"
-	NoSpace             Reason = "NoSpace"
-	LogsDropped         Reason = "LogsDropped"
-	NotMirrored         Reason = "NotMirrored"
-
-	MissingConfigMap Reason = "MissingConfigMap"
-	MissingSecret    Reason = "MissingSecret"
-	MissingKey       Reason = "MissingKey"
-	MissingClaim     Reason = "MissingClaim"
-	ClaimUnbound     Reason = "ClaimUnbound"
-	HostPath         Reason = "HostPath"
-	Mount            Reason = "Mount"
-
-	HostPortPod     Reason = "HostPortPod"
-	HostPortProcess Reason = "HostPortProcess"
-	UIDConflict     Reason = "UIDConflict"
-	PodCIDR         Reason = "PodCIDR"
-	CNIPlugin       Reason = "CNIPlugin"
-	Network         Reason = "Network"
-	NetworkDamaged  Reason = "NetworkDamaged"
-
-	CommandNotFound Reason = "CommandNotFound"
-	NonRoot         Reason = "NonRoot"
-	Config          Reason = "Config"
-	ProfileUnusable Reason = "ProfileUnusable"
-	Start           Reason = "Start"
-	Hook            Reason = "Hook"
-	Resize          Reason = "Resize"
-
-	Exited       Reason = "Exited"
-	Signaled     Reason = "Signaled"
-	OutOfMemory  Reason = "OutOfMemory"
-	Restarted    Reason = "Restarted"
-	ProbeFailed  Reason = "ProbeFailed"
-	ProbePending Reason = "ProbePending"
-	Gate         Reason = "ReadinessGate"
-
-	InitContainer Reason = "InitContainer"
-	Held          Reason = "Held"
-	Drained       Reason = "Drained"
-	ShuttingDown  Reason = "ShuttingDown"
-	RolledBack    Reason = "RolledBack"
-	Updating      Reason = "Updating"
-	TooManyPods   Reason = "TooManyPods"
-	OutOfResource Reason = "OutOfResource"
-	NodeMismatch  Reason = "NodeMismatch"
-	UnderPressure Reason = "UnderPressure"
-	MadeRoom      Reason = "MadeRoom"
-	Evicted       Reason = "Evicted"
-	Deadline      Reason = "DeadlineExceeded"
-	PodFailed     Reason = "PodFailed"
-	Removing      Reason = "Removing"
-	Underway      Reason = "Underway"
-	Stalled       Reason = "Stalled"
-	Kept          Reason = "Kept"
-	Other         Reason = "Other"
-)
-
 // Step is one link of a chain.
 type Step struct {
 	Kind Kind `json:"kind"`
 	// Reason is set for causes.
-	Reason Reason `json:"reason,omitempty"`
+	Reason cause.Kind `json:"reason,omitempty"`
 	// Container is set when the step is about one.
 	Container string `json:"container,omitempty"`
 	Text      string `json:"text"`
@@ -147,8 +61,8 @@ type Chain struct {
 	// Fine says that nothing is in the way.
 	Fine bool `json:"fine"`
 	// Reason is that of the last cause, the one to begin with; empty when there is none.
-	Reason Reason `json:"reason,omitempty"`
-	Steps  []Step `json:"steps"`
+	Reason cause.Kind `json:"reason,omitempty"`
+	Steps  []Step     `json:"steps"`
 }
 
 // Answer is what `monopod why` says.
@@ -205,8 +119,8 @@ type Pod struct {
 	Where string
 	// Revision is the one that runs, or is being made; 0 when that is not known.
 	Revision int
-	// Rollback says that another revision runs than the manifest asks for, and why; empty: none does.
-	Rollback string
+	// Rollback says that another revision runs than the manifest asks for, and why; the zero one: none does.
+	Rollback Rollback
 	// Update is what the change of the manifest waits for, or that it is on trial; empty: nothing.
 	Update  string
 	Trouble Trouble
@@ -216,6 +130,8 @@ type Pod struct {
 	Doing []Doing
 	// EndedBy says of containers, by name, that monopod (Agent) or a restart of the machine (Reboot) ended their last run: nothing was wrong with them.
 	EndedBy map[string]string
+	// Refused says of containers, by name, why the process of their last instance could not be started.
+	Refused map[string]cause.Cause
 	Probes  []Probe
 	// Output has the last lines of containers that ended, by name.
 	Output map[string][]string
@@ -257,15 +173,22 @@ type Trouble struct {
 	At                               time.Time
 	// Stopped says that it was the agent that ended the container, and why.
 	Stopped string
-	// Profile is the one of this machine that a container asks for and cannot have; the zero one: none is in the way.
-	Profile Profile
-	Text    string
+	// Cause is what is in the way. Final says of a container that has ended that it is not restarted, Stopping that it is being
+	// stopped because a probe failed.
+	Cause           cause.Cause
+	Final, Stopping bool
+	Text            string
 }
 
-// Profile is what confines a container; see runner.Profile.
-type Profile struct {
-	Kind, Container, Name string
-	Missing               bool
+// Rollback is that of a pod which runs by an earlier revision than its manifest.
+type Rollback struct {
+	// Text says all of it.
+	Text string
+	// Wanted is the revision that the manifest asks for, ByHand that somebody asked for an earlier one.
+	Wanted int
+	ByHand bool
+	// Culprit is the pod of the update group, in the same namespace, whose update failed; empty: this one.
+	Culprit string
 }
 
 // Kinds of trouble, spelled as those of runner.
@@ -290,8 +213,9 @@ type Probe struct {
 	Kind string
 	// Failures are how many attempts in a row failed, Threshold how many count.
 	Failures, Threshold int
-	// Output is what the latest attempt said, unless it succeeded.
+	// Output is what the latest attempt said, unless it succeeded, and Fault what that stands for.
 	Output string
+	Fault  cause.Fault
 	Next   time.Time
 }
 
@@ -314,6 +238,10 @@ type Input struct {
 	// State is Accepted, Refused, Ignored, Unreachable or Conflict.
 	State  string
 	Errors []string
+	// Cause is why it cannot be read; else zero.
+	Cause cause.Cause
+	// Mistaken are the pods and workloads that were refused, as far as they can be told; of places on the network only.
+	Mistaken []Object
 	// Pods are those that it contributes: of its last good content, unless it is accepted.
 	Pods  []string
 	Since time.Time

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -24,6 +25,11 @@ const (
 	// ReasonStarting: which pods hold host ports, or resources, is not known yet, shortly after the start of the agent.
 	ReasonStarting = "Starting"
 )
+
+// starting holds a pod until more is known.
+func starting(format string, args ...any) *runner.Held {
+	return &runner.Held{Reason: ReasonStarting, Message: fmt.Sprintf(format, args...), Cause: cause.Cause{Kind: cause.Underway}}
+}
 
 // Holding is what is known of a pod that may occupy host ports, a place and resources.
 type Holding struct {
@@ -186,13 +192,13 @@ func (d *admitter) admit(pod *manifests.Pod) *runner.Held {
 		d.used.Add(want, has)
 		d.ports.reserve(pod)
 		if d.Blind && d.Room != nil && !known.active() && asks(want) {
-			return &runner.Held{Reason: ReasonStarting, Message: "what other pods use is not known yet"}
+			return starting("what other pods use is not known yet")
 		}
 		return nil
 	}
 	if !known.Seen { // it may have all of it: neither is it refused that, nor is anybody stopped for it
 		d.used.Add(want, has)
-		return &runner.Held{Reason: ReasonStarting, Message: "whether it runs already is not known yet"}
+		return starting("whether it runs already is not known yet")
 	}
 	held := d.refused(missing)
 	switch {
@@ -221,7 +227,11 @@ func (d *admitter) refused(missing []lack) runner.Held {
 			texts[i] = fmt.Sprintf("there are maxPods (%d) pods already", d.MaxPods)
 		}
 	}
-	return runner.Held{Reason: "OutOf" + string(missing[0].name), Message: strings.Join(texts, "; ")}
+	h := runner.Held{Reason: "OutOf" + string(missing[0].name), Message: strings.Join(texts, "; "), Cause: cause.Cause{Kind: cause.OutOfResource, Resource: string(missing[0].name)}}
+	if missing[0].name == corev1.ResourcePods {
+		h.Cause.Kind = cause.TooManyPods
+	}
+	return h
 }
 
 // makeRoom says that a pod will have what it lacks when those are gone that are being stopped. For that it may have more stopped.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -80,14 +81,14 @@ func (d *portDirectory) conflict(pod *manifests.Pod) *runner.Held {
 		}
 		for _, m := range []map[int32][]portOwner{d.held, d.reserved} {
 			if o := other(m[h.Port], key, h); o != nil {
-				return &runner.Held{Reason: runner.ReasonHostPortConflict, Message: fmt.Sprintf("host port %s is taken by pod %s", h, o.key), Final: !d.leaving[o.key]}
+				return &runner.Held{Reason: runner.ReasonHostPortConflict, Message: fmt.Sprintf("host port %s is taken by pod %s", h, o.key), Cause: cause.Cause{Kind: cause.HostPortPod, Pod: o.key.String()}, Final: !d.leaving[o.key]}
 			}
 		}
 		if o := other(d.unseen[h.Port], key, h); o != nil {
-			return &runner.Held{Reason: ReasonStarting, Message: fmt.Sprintf("host port %s may be taken by pod %s, whose state is not known yet", h, o.key)}
+			return starting("host port %s may be taken by pod %s, whose state is not known yet", h, o.key)
 		}
 		if d.blind {
-			return &runner.Held{Reason: ReasonStarting, Message: "which pods hold host ports is not known yet"}
+			return starting("which pods hold host ports is not known yet")
 		}
 	}
 	return nil

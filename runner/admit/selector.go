@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -22,7 +23,7 @@ func (d *admitter) mismatch(spec *corev1.PodSpec) *runner.Held {
 		return mismatch(spec, d.Node, d.Labels)
 	}
 	if m := d.Platform.Mismatch(spec); m != nil {
-		return &runner.Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + m.String(), Final: true}
+		return &runner.Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + m.String(), Cause: cause.Cause{Kind: cause.NodeMismatch}, Final: true}
 	}
 	return nil
 }
@@ -46,7 +47,7 @@ func mismatch(spec *corev1.PodSpec, name string, node labels.Set) *runner.Held {
 	default:
 		return nil
 	}
-	return &runner.Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + why, Final: true}
+	return &runner.Held{Reason: ReasonNodeAffinity, Message: nodeAffinityFailed + why, Cause: cause.Cause{Kind: cause.NodeMismatch}, Final: true}
 }
 
 // selectsAlike says that two pods ask for the same nodes.

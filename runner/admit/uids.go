@@ -3,6 +3,7 @@ package admit
 import (
 	"fmt"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -23,12 +24,12 @@ func (d *admitter) twin(pod *manifests.Pod) *runner.Held {
 		}
 	}
 	if found && taken != key {
-		return &runner.Held{Reason: ReasonUIDConflict, Message: fmt.Sprintf("metadata.uid %s is that of pod %s, which has its directories and logs by it: remove the uid from the manifest", uid, taken)}
+		return &runner.Held{Reason: ReasonUIDConflict, Message: fmt.Sprintf("metadata.uid %s is that of pod %s, which has its directories and logs by it: remove the uid from the manifest", uid, taken), Cause: cause.Cause{Kind: cause.UIDConflict, UID: string(uid), Pod: taken.String()}}
 	}
 	d.uids[uid] = key // those after it must not be faster
 	for _, o := range d.Desired {
 		if o.Object.UID == uid && o.Key() != key && !d.Known[o.Key()].Seen {
-			return &runner.Held{Reason: ReasonStarting, Message: fmt.Sprintf("metadata.uid %s may be that of pod %s, whose state is not known yet", uid, o.Key())}
+			return starting("metadata.uid %s may be that of pod %s, whose state is not known yet", uid, o.Key())
 		}
 	}
 	return nil

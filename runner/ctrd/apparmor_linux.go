@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/apparmor"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/runner"
 )
 
@@ -58,8 +59,10 @@ func localAppArmor(want *corev1.AppArmorProfile) (string, error) {
 	name := strings.TrimPrefix(*want.LocalhostProfile, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
 	loaded, err := appArmorLoaded(name)
 	if err == nil && !loaded {
-		about := runner.Profile{Kind: runner.ProfileAppArmor, Name: name, Missing: true}
-		err = &runner.ProfileError{Profile: about, Err: fmt.Errorf("apparmor profile not found %s", name)}
+		err = cause.Wrap(
+			fmt.Errorf("apparmor profile not found %s", name),
+			cause.Cause{Kind: cause.ProfileUnusable, Fault: cause.NotFound, Object: cause.Object{Kind: cause.AppArmor, Name: name}},
+		)
 	}
 	return name, err
 }

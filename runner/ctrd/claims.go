@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/atomicfile"
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/claims"
@@ -122,6 +123,14 @@ func failedMount(volume string, err error) error {
 	return &runner.StepError{Reason: runner.ReasonFailedMount, Err: fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume, err)}
 }
 
+// unbound says of an error that a claim has no storage, unless the error knows better.
+func unbound(err error) error {
+	if cause.Of(err).Kind != "" {
+		return err
+	}
+	return cause.Wrap(err, cause.Cause{Kind: cause.ClaimUnbound})
+}
+
 // pinClaim returns what a claim stands for in a pod, and writes it down.
 func (r *Runtime) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) (storage, error) {
 	var s storage
@@ -141,17 +150,17 @@ func (r *Runtime) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim)
 	defer r.locks.lock("claim " + pod.Namespace + "/" + c.Name)()
 	q, owner, err := r.claimRequest(pod, refs, c)
 	if err != nil {
-		return s, err
+		return s, unbound(err)
 	}
 	e, err := r.claims.Bind(q, owner)
 	if err != nil {
-		return s, err
+		return s, unbound(err)
 	}
 	if v := q.Unmountable(); v != "" {
 		r.log.Warn("a claim keeps the storage that it has: its PersistentVolume cannot be mounted here", "claim", claims.Key(q.Claim), "persistentvolume", v)
 	}
 	if s, err = r.storageOf(pod, q, e); err != nil {
-		return s, err
+		return s, unbound(err)
 	}
 	if data, err = json.Marshal(s); err != nil {
 		return s, err
@@ -177,7 +186,10 @@ func (r *Runtime) claimRequest(pod *corev1.Pod, refs *manifests.Refs, c *spec.Cl
 	case c.Template != nil:
 		q.Claim, owner = c.Template, string(pod.UID)
 	case written == nil:
-		return q, "", fmt.Errorf("persistentvolumeclaim %q not found", c.Name)
+		return q, "", cause.Wrap(
+			fmt.Errorf("persistentvolumeclaim %q not found", c.Name),
+			cause.Cause{Kind: cause.MissingClaim, Object: cause.Object{Kind: cause.Claim, Name: c.Name}},
+		)
 	}
 	return q, owner, r.onlyUser(pod, q.Claim)
 }
@@ -312,7 +324,10 @@ func (r *Runtime) attachISCSI(pod *corev1.Pod, refs *manifests.Refs, volume stri
 			secret = refs.VolumeSecrets[s.Secret]
 		}
 		if secret == nil {
-			return "", fmt.Errorf("secret %q not found", ref.Name)
+			return "", cause.Wrap(
+				fmt.Errorf("secret %q not found", ref.Name),
+				cause.Cause{Kind: cause.MissingSecret, Object: cause.Object{Kind: cause.Secret, Name: ref.Name}},
+			)
 		}
 		l.Secret = secret.Data
 	}
@@ -390,7 +405,7 @@ func (r *Runtime) checkStorage(pod *manifests.Pod, p spec.VolumePlan) error {
 		_, err = r.claims.Check(q, owner)
 	}
 	if err != nil {
-		return failedMount(p.Name, err)
+		return failedMount(p.Name, unbound(err))
 	}
 	return nil
 }

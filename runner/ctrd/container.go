@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/manifests/podhash"
 	"monopod/runner"
@@ -257,7 +258,7 @@ func (r *Runtime) makeContainer(ctx context.Context, n *newContainer) error {
 	}
 	if _, err := r.client.TaskService().Create(ctx, req); err != nil {
 		// What runc refuses here (command not found, ...) users know as a failed start.
-		return stepError(runner.ReasonRunContainerError, fmt.Errorf("create task: %w", errgrpc.ToNative(err)))
+		return stepError(runner.ReasonRunContainerError, errgrpc.ToNative(err))
 	}
 	return nil
 }
@@ -360,7 +361,7 @@ func refused(err error) bool {
 }
 
 // recordRefusal puts on record that an instance has ended because its process could not be started.
-func (r *Runtime) recordRefusal(ctx context.Context, rec *containerRecord, cause error) error {
+func (r *Runtime) recordRefusal(ctx context.Context, rec *containerRecord, refusal error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	now := time.Now().UTC().Round(0)
@@ -368,16 +369,26 @@ func (r *Runtime) recordRefusal(ctx context.Context, rec *containerRecord, cause
 		l.StartedAt = now
 		l.Exit = &runner.Termination{
 			ContainerID: rec.ID, ExitCode: runner.ExitCodeStartError, Reason: runner.ReasonStartError,
-			Message: cause.Error(), StartedAt: now, FinishedAt: now,
+			Message: refusal.Error(), StartedAt: now, FinishedAt: now, Cause: storedCause(refusal),
 		}
 	})
 	if err == nil {
 		err = r.finishContainer(ctx, rec.Labels.Key, runner.Action{Container: rec.Labels.Name, ContainerID: rec.ID})
 	}
 	if err != nil {
-		return errors.Join(cause, err)
+		return errors.Join(refusal, err)
 	}
-	return &runner.StepError{Reason: runner.ReasonStartError, Err: cause}
+	return &runner.StepError{Reason: runner.ReasonStartError, Err: refusal}
+}
+
+// maxProgram bounds the name of a program on a record: all labels of a container have a limit.
+const maxProgram = 1 << 10
+
+// storedCause is the cause of an error as it is recorded with an exit, whose message is kept besides.
+func storedCause(err error) cause.Cause {
+	c := cause.Of(err)
+	c.Detail, c.Program = "", c.Program[:min(len(c.Program), maxProgram)]
+	return c
 }
 
 // find returns the instance an action is about: by id, else the newest with that name.
@@ -420,6 +431,9 @@ func stepError(reason string, err error) error {
 	}
 	if _, ok := errors.AsType[*runner.StepError](err); ok {
 		return err
+	}
+	if c := classify(err); c.Kind != "" && cause.Of(err).Kind == "" {
+		err = cause.Wrap(err, c)
 	}
 	return &runner.StepError{Reason: reason, Err: err}
 }

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -35,6 +36,7 @@ const (
 	labelFailed      = "monopod.dev/failed"
 	labelFailedAt    = "monopod.dev/failed-at"
 	labelFailedMsg   = "monopod.dev/failed-message"
+	labelFailedCause = "monopod.dev/failed-cause"
 	labelEvictions   = "monopod.dev/evictions"
 	labelFirstID     = "monopod.dev/first-id"
 	labelQOSClass    = "monopod.dev/qos-class"
@@ -376,6 +378,7 @@ type sandboxLabels struct {
 	// Failed, FailedMessage and FailedAt say that the pod has failed as a whole.
 	Failed        string
 	FailedMessage string
+	FailedCause   cause.Cause
 	FailedAt      time.Time
 	// Evictions is how often in a row the pod was evicted before.
 	Evictions int
@@ -410,6 +413,9 @@ func (l *sandboxLabels) encode() map[string]string {
 	}
 	if l.Failed != "" {
 		m[labelFailed], m[labelFailedAt], m[labelFailedMsg] = l.Failed, encodeTime(l.FailedAt), l.FailedMessage
+		if b, err := json.Marshal(l.FailedCause); err == nil && l.FailedCause != (cause.Cause{}) {
+			m[labelFailedCause] = string(b)
+		}
 	}
 	if l.Evictions > 0 {
 		m[labelEvictions] = strconv.Itoa(l.Evictions)
@@ -429,6 +435,14 @@ func (l *sandboxLabels) encode() map[string]string {
 	return m
 }
 
+// failedCause is the zero Cause where none was recorded, or it cannot be read: the reason and the message remain.
+func failedCause(m map[string]string) (c cause.Cause) {
+	if err := json.Unmarshal([]byte(m[labelFailedCause]), &c); err != nil {
+		return cause.Cause{}
+	}
+	return c
+}
+
 func decodeSandboxLabels(m map[string]string) *sandboxLabels {
 	first, _ := strconv.ParseUint(m[labelFirstID], 10, 32)
 	evictions, _ := strconv.Atoi(m[labelEvictions])
@@ -439,6 +453,7 @@ func decodeSandboxLabels(m map[string]string) *sandboxLabels {
 		FailedAt: d.time(labelFailedAt),
 
 		FailedMessage: m[labelFailedMsg],
+		FailedCause:   failedCause(m),
 		Evictions:     evictions,
 
 		Owner:   m[labelOwner],

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -123,7 +124,7 @@ func TestSandboxLabelsComeBackAsTheyWere(t *testing.T) {
 		Owner: "/r", Key: manifests.Key{Namespace: "a", Name: "b"}, UID: "u", Source: "file", Hash: "h",
 		State: sandboxRemoving, BootID: "boot", Born: 90*time.Minute + 1, KeepFiles: true,
 		Failed: runner.ReasonDeadlineExceeded, FailedAt: time.Date(2026, 11, 20, 18, 0, 0, 5, time.UTC),
-		FailedMessage: "too much", Evictions: 3,
+		FailedMessage: "too much", FailedCause: cause.Cause{Kind: cause.Evicted, Resource: "inodes"}, Evictions: 3,
 		Handler: "crun", Overhead: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("120Mi")},
 	}
 	if d := cmp.Diff(&l, decodeSandboxLabels(l.encode())); d != "" {

@@ -69,7 +69,7 @@ spec:
 		t.Errorf("messages that are left: %v", left)
 	}
 	within(t, 10*time.Second, "it is measured", func() bool { return a.state(t, key).Sandbox.Disk != nil })
-	if got := runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk); got != "" {
+	if got := runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk).Detail; got != "" {
 		t.Errorf("it uses too much: %s", got)
 	}
 	check(t, removePod(t.Context(), a, key))
@@ -91,7 +91,7 @@ func TestFilesOfAnEarlierVersionCount(t *testing.T) {
 	_, err := a.relabel(a.ns(t.Context()), rec, func(l *containerLabels) { l.MessagePath = used })
 	check(t, err)
 	within(t, 10*time.Second, "it exceeds its limit", func() bool {
-		return runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk) != ""
+		return runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk).Detail != ""
 	})
 	d, err := a.MeasureDisk(t.Context(), key)
 	check(t, err)
@@ -116,7 +116,7 @@ func TestFilesOfAnEarlierVersionCount(t *testing.T) {
 		t.Errorf("after a start: the one that nobody has is there: %t, the other: %t", exists(pile), exists(used))
 	}
 	within(t, 10*time.Second, "it is measured again", func() bool { return a.state(t, key).Sandbox.Disk != nil })
-	if got := runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk); got != "" {
+	if got := runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk).Detail; got != "" {
 		t.Errorf("what is not there counts: %s", got)
 	}
 	check(t, removePod(t.Context(), a, key))

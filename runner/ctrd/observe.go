@@ -90,7 +90,7 @@ func (r *Runtime) observeSandbox(rec *sandboxRecord) *runner.Sandbox {
 		s.Age = max(0, boottime.Since()-rec.Labels.Born)
 	}
 	if rec.Labels.Failed != "" {
-		s.Failed = &runner.PodFailure{Reason: rec.Labels.Failed, Message: rec.Labels.FailedMessage, At: rec.Labels.FailedAt}
+		s.Failed = &runner.PodFailure{Reason: rec.Labels.Failed, Message: rec.Labels.FailedMessage, Cause: rec.Labels.FailedCause, At: rec.Labels.FailedAt}
 	}
 	s.Evictions, s.Disk = rec.Labels.Evictions, r.usage.of(rec.ID)
 	return s

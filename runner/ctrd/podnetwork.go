@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/network"
@@ -187,7 +188,11 @@ func (r *Runtime) repeatNetwork(ctx context.Context, rec *sandboxRecord) *add {
 // networkError names the step that failed; a host port that is another's is a conflict, as in the admission of pods.
 func networkError(err error) error {
 	if held, ok := errors.AsType[*hostports.HeldError](err); ok {
-		return stepError(runner.ReasonHostPortConflict, held)
+		c := cause.Cause{Kind: cause.HostPortProcess}
+		if held.Pod != "" {
+			c.Kind, c.Pod = cause.HostPortPod, held.Pod
+		}
+		return stepError(runner.ReasonHostPortConflict, cause.Wrap(held, c))
 	}
 	return stepError(runner.ReasonCreatePodSandboxError, err)
 }

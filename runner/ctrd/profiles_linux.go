@@ -11,6 +11,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/internal/regular"
 	"monopod/runner"
 	"monopod/runner/spec"
@@ -29,8 +30,9 @@ func (r *Runtime) addProfiles(s *specs.Spec, in spec.Input) error {
 	if err == nil {
 		s.Process.ApparmorProfile, err = r.appArmor(spec.AppArmorFor(in.Pod, in.Container))
 	}
-	if p, ok := errors.AsType[*runner.ProfileError](err); ok {
-		p.Container = in.Container
+	if c := cause.Of(err); c.Kind != "" {
+		c.Container = in.Container
+		err = cause.Wrap(err, c)
 	}
 	return stepError(runner.ReasonCreateContainerError, err)
 }
@@ -56,8 +58,11 @@ func (r *Runtime) localSeccomp(p corev1.SeccompProfile) (*specs.LinuxSeccomp, er
 	path := filepath.Join(r.cfg.SeccompProfileRoot, *p.LocalhostProfile)
 	profile, err := readSeccomp(path)
 	if err != nil {
-		about := runner.Profile{Kind: runner.ProfileSeccomp, Name: path, Missing: errors.Is(err, fs.ErrNotExist)}
-		return nil, &runner.ProfileError{Profile: about, Err: err}
+		c := cause.Cause{Kind: cause.ProfileUnusable, Object: cause.Object{Kind: cause.Seccomp, Name: path}}
+		if errors.Is(err, fs.ErrNotExist) {
+			c.Fault = cause.NotFound
+		}
+		return nil, cause.Wrap(err, c)
 	}
 	return profile, nil
 }

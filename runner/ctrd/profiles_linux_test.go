@@ -1,14 +1,13 @@
 package ctrd
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/runner"
+	"monopod/internal/cause"
 )
 
 func TestASeccompProfileThatCannotBeUsedIsNamed(t *testing.T) {
@@ -21,8 +20,11 @@ func TestASeccompProfileThatCannotBeUsedIsNamed(t *testing.T) {
 	}
 	for _, name := range []string{"none.json", "broken.json", "empty.json"} {
 		_, err := r.localSeccomp(corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: new(name)})
-		want := runner.Profile{Kind: runner.ProfileSeccomp, Name: filepath.Join(dir, name), Missing: name == "none.json"}
-		if p, ok := errors.AsType[*runner.ProfileError](err); !ok || p.Profile != want {
+		want := cause.Cause{Kind: cause.ProfileUnusable, Object: cause.Object{Kind: cause.Seccomp, Name: filepath.Join(dir, name)}}
+		if name == "none.json" {
+			want.Fault = cause.NotFound
+		}
+		if cause.Of(err) != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -180,21 +179,19 @@ func allocate(path string, more int64) error {
 	return nil
 }
 
-// collectorFailed is all that containerd says of a collection of garbage that failed.
-const collectorFailed = "gc failed"
-
-// isFull says that an error comes from our disk, which is full, or from a quota. What containerd returns is often only a text, and
-// the kernel has the same one for watches, cgroups, and other disks.
+// isFull says that an error comes from our disk, which is full, or from a quota.
 func (r *reserve) isFull(err error) bool {
-	if err == nil {
-		return false
-	}
-	text := err.Error()
-	if strings.Contains(text, unix.EDQUOT.Error()) {
+	switch classifyFull(err) {
+	case quotaExceeded:
 		return true
+	case diskFull:
+		free, unseen := r.free()
+		return unseen == nil && free < reserveRoom
+	case collectorFailed:
+		free, unseen := r.free()
+		return unseen == nil && free < reserveSize/2
 	}
-	free, unseen := r.free()
-	return unseen == nil && (free < reserveRoom && strings.Contains(text, unix.ENOSPC.Error()) || free < reserveSize/2 && strings.Contains(text, collectorFailed))
+	return false
 }
 
 // makingRoom does something that makes room on a full disk, or is part of an end, which that must not keep up.

@@ -63,7 +63,7 @@ func TestTheReserveIsTakenWhenThereIsRoomAndGivenToTheDatabasesWhenTheDiskIsFull
 		t.Error("it was given up while there is room: what was full is another disk")
 	}
 	free.Store(reserveSize)
-	if r.spend(errors.New("remove image: " + collectorFailed)) {
+	if r.spend(errors.New("remove image: gc failed")) {
 		t.Error("it was given up for another failure of the collector")
 	}
 	free.Store(0)
@@ -87,7 +87,7 @@ func TestTheReserveIsTakenWhenThereIsRoomAndGivenToTheDatabasesWhenTheDiskIsFull
 	if r.spend(full) {
 		t.Error("it was given up twice")
 	}
-	for why, left := range map[error]int64{unix.EDQUOT: reserveRoom, errors.New("remove image: " + collectorFailed): 0} {
+	for why, left := range map[error]int64{unix.EDQUOT: reserveRoom, errors.New("remove image: gc failed"): 0} {
 		free.Store(reserveRoom)
 		made, err := r.make()
 		if free.Store(left); !made || err != nil || !r.spend(why) {

@@ -381,7 +381,8 @@ func (r *Runtime) failPod(ctx context.Context, key manifests.Key, a runner.Actio
 	}
 	_, err := r.updateSandbox(ctx, rec.ID, func(s *sandboxRecord) {
 		s.Labels.Failed, s.Labels.FailedMessage, s.Labels.FailedAt = a.Failure, a.Message, time.Now().UTC().Round(0)
-	}, "labels."+labelFailed, "labels."+labelFailedAt, "labels."+labelFailedMsg)
+		s.Labels.FailedCause = a.FailureCause
+	}, "labels."+labelFailed, "labels."+labelFailedAt, "labels."+labelFailedMsg, "labels."+labelFailedCause)
 	return err
 }
 

@@ -75,7 +75,7 @@ func (r *Runtime) removeHidden(id string) error {
 func (r *Runtime) prepareFiles(pod *corev1.Pod, refs *manifests.Refs, p spec.VolumePlan) (string, error) {
 	dir := filepath.Join(r.filesDir(string(pod.UID)), p.Name)
 	err := r.writeVolume(pod, refs, p, dir)
-	if _, missing := errors.AsType[*spec.MissingError](err); missing && payload.Written(dir) {
+	if spec.IsMissing(err) && payload.Written(dir) {
 		return dir, nil
 	}
 	return dir, err

@@ -79,14 +79,14 @@ func TestTheUseOfTheDiskIsMeasured(t *testing.T) {
 		}
 	}
 	tells(volume)
-	if got := runner.Overuse(&all.Object.Spec, disk(all)); got != "" {
+	if got := runner.Overuse(&all.Object.Spec, disk(all)).Detail; got != "" {
 		t.Errorf("before it writes more: %s", got)
 	}
 	a.typeIn(t, all.Key(), "go")
 	a.says(t, all.Key(), "more")
 	within(t, 10*time.Second, "the container has more", func() bool { return near(disk(all).Containers["c"], 5*mi+128<<10) })
 	tells(all)
-	if got, want := runner.Overuse(&all.Object.Spec, disk(all)), "Pod ephemeral local storage usage exceeds the total limit of containers 7Mi."; got != want {
+	if got, want := runner.Overuse(&all.Object.Spec, disk(all)).Detail, "Pod ephemeral local storage usage exceeds the total limit of containers 7Mi."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	check(t, a.Apply(t.Context(), all.Key(), all, runner.Action{Kind: runner.FailPod, Failure: runner.ReasonEvicted, Message: "too much"}))
@@ -137,7 +137,7 @@ spec:
 		d := a.state(t, pod.Key()).Sandbox.Disk
 		return d != nil && d.EmptyDirs["v"] >= 4*mi && d.EmptyDirs["v"] < 5*mi && d.EmptyDirs["t"] >= 2*mi && d.EmptyDirs["t"] < 3*mi && d.Containers["c"] < mi
 	})
-	if got, want := runner.Overuse(&pod.Object.Spec, a.state(t, pod.Key()).Sandbox.Disk), `Usage of EmptyDir volume "v" exceeds the limit "3Mi".`; got != want {
+	if got, want := runner.Overuse(&pod.Object.Spec, a.state(t, pod.Key()).Sandbox.Disk).Detail, `Usage of EmptyDir volume "v" exceeds the limit "3Mi".`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	d, err := a.MeasureDisk(t.Context(), pod.Key())

@@ -102,7 +102,7 @@ func (r *Runtime) measureAll(ctx context.Context) {
 	}
 	r.usage.set(used)
 	for id, u := range used {
-		if rec := r.index.sandboxByID(id); rec != nil && runner.Overuse(&rec.Pod.Object.Spec, u) != "" {
+		if rec := r.index.sandboxByID(id); rec != nil && runner.Overuse(&rec.Pod.Object.Spec, u).Kind != "" {
 			r.watch.notify(rec.Labels.Key)
 		}
 	}

@@ -135,7 +135,7 @@ func Run(ctx context.Context, h Hook, exec Exec) error {
 // get sends the request. A server that speaks plain HTTP on a port that is said to speak HTTPS is asked that way.
 func get(ctx context.Context, h Hook) error {
 	err := getURL(ctx, h, h.URL)
-	if rest, secure := strings.CutPrefix(h.URL, "https:"); secure && err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+	if rest, secure := strings.CutPrefix(h.URL, "https:"); secure && errors.Is(err, http.ErrSchemeMismatch) {
 		return getURL(ctx, h, "http:"+rest)
 	}
 	return err

@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -18,9 +18,9 @@ import (
 const evictionGrace = time.Second
 
 // overuse is runner.Overuse of a pod that has something to do yet.
-func (p *planner) overuse() string {
+func (p *planner) overuse() cause.Cause {
 	if p.o.Sandbox.Disk == nil || p.ended() {
-		return ""
+		return cause.Cause{}
 	}
 	return runner.Overuse(&p.pod.Object.Spec, p.o.Sandbox.Disk)
 }
@@ -32,6 +32,8 @@ type Eviction struct {
 	UID string
 	// Reason is Evicted or Preempting.
 	Reason, Message string
+	// Cause is what the machine is short of, or which pod needs the room.
+	Cause cause.Cause
 	// Grace bounds how long containers may take, unless it is negative: then the manifest decides.
 	Grace time.Duration
 }
@@ -43,8 +45,9 @@ func (p *planner) ordered() bool {
 }
 
 // evict fails a pod and ends it.
-func (p *planner) evict(reason, message string) {
-	p.add(runner.Action{Kind: runner.FailPod, Failure: reason, Message: message, Reason: message})
+func (p *planner) evict(reason, message string, why cause.Cause) {
+	why.Detail = "" // the message says it
+	p.add(runner.Action{Kind: runner.FailPod, Failure: reason, Message: message, FailureCause: why, Reason: message})
 	p.evicting = true
 	p.endFailed()
 }
@@ -53,7 +56,7 @@ func (p *planner) evict(reason, message string) {
 // ended. Its volumes are given back by the Runtime, as those of all evicted pods.
 func (p *planner) giveBack() {
 	f := p.o.Sandbox.Failed
-	if f == nil || f.Reason != runner.ReasonEvicted || !strings.HasPrefix(f.Message, "The node was low on resource: ephemeral-storage.") && !strings.HasPrefix(f.Message, "The node was low on resource: inodes.") {
+	if f == nil || f.Reason != runner.ReasonEvicted || f.Cause.Resource != runner.ResourceDisk && f.Cause.Resource != runner.ResourceInodes {
 		return
 	}
 	for i := range p.o.Containers {

@@ -3,6 +3,7 @@ package plan
 import (
 	"time"
 
+	"monopod/internal/cause"
 	"monopod/runner"
 	"monopod/runner/probe"
 )
@@ -16,8 +17,8 @@ type Failure struct {
 	Count int
 	// At is when it last failed.
 	At time.Time
-	// Profile is the one that is in the way; the zero one: none is.
-	Profile runner.Profile
+	// Cause is what went wrong. Its kind is always set, its Detail is Message without the name of the step.
+	Cause cause.Cause
 }
 
 // Observed is everything Plan decides on besides the desired pod and the time. PodState comes from the

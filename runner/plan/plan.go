@@ -50,7 +50,7 @@ func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []runner.A
 	case o.Sandbox.Failed != nil && p.sameSandbox(desired):
 		p.failed()
 	case p.ordered():
-		p.evict(o.Evict.Reason, o.Evict.Message)
+		p.evict(o.Evict.Reason, o.Evict.Message, o.Evict.Cause)
 	case p.sameSandbox(desired):
 		p.keep()
 	case !o.Sandbox.Alive:
@@ -67,8 +67,8 @@ func (p *planner) keep() {
 		p.expire()
 		return
 	}
-	if message := p.overuse(); message != "" {
-		p.evict(runner.ReasonEvicted, message)
+	if over := p.overuse(); over.Kind != "" {
+		p.evict(runner.ReasonEvicted, over.Detail, over)
 		return
 	}
 	if p.o.Sandbox.Alive {

@@ -6,32 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/manifests"
 	"monopod/runner"
 )
-
-// endedBy finds what ended the last instances of containers that did not end by themselves.
-func (s *statusBuilder) endedBy() map[string]runner.EndedBy {
-	var all map[string]runner.EndedBy
-	for spec := range manifests.AllContainers(&s.pod.Spec) {
-		c := shownInstance(s.Containers, spec.Name)
-		if c == nil {
-			continue
-		}
-		end := c.Ending()
-		if end == nil {
-			end = c.Last
-		}
-		if end == nil || end.By == "" {
-			continue
-		}
-		if all == nil {
-			all = map[string]runner.EndedBy{}
-		}
-		all[spec.Name] = end.By
-	}
-	return all
-}
 
 // halted says that the pod stands still although it has something to do.
 func (s *statusBuilder) halted() bool {
@@ -61,7 +37,7 @@ func (s *statusBuilder) stopping() bool {
 
 func (s *statusBuilder) troubleHalted() Trouble {
 	h := s.Halt
-	t := Trouble{Kind: TroubleHalted, Reason: h.Reason, Message: h.Message, Text: h.Reason + ": " + h.Message}
+	t := Trouble{Kind: TroubleHalted, Reason: h.Reason, Message: h.Message, Cause: h.Cause, Text: h.Reason + ": " + h.Message}
 	if s.stopping() {
 		t.Text = fmt.Sprintf("being stopped: %s: %s", h.Reason, h.Message)
 	}

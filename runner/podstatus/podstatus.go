@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/probe"
@@ -50,6 +51,10 @@ type Status struct {
 	Doing []Doing
 	// EndedBy says of containers, by name, that their last instance did not end by itself; those that did are not in it.
 	EndedBy map[string]runner.EndedBy
+	// Failing are the causes of the steps that failed last and are repeated, by container.
+	Failing []cause.Cause
+	// Refused says of containers, by name, why the process of their last instance could not be started.
+	Refused map[string]cause.Cause
 	// NextTry is when the worker will act again by itself; zero when it waits for an event.
 	NextTry time.Time
 	// halt is why it must not run now; running says that something of it does.

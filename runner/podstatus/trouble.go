@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
@@ -27,8 +28,13 @@ type Trouble struct {
 	At    time.Time
 	// Stopped is why the agent ended a container that has exited; empty: it ended by itself.
 	Stopped string
-	// Profile is the one that a failed step lacks; the zero one: none.
-	Profile runner.Profile
+	// Cause is what is in the way, as a value; its kind may be empty when Kind says it all. Of a probe the kind says whether it has
+	// failed or has not succeeded yet.
+	Cause cause.Cause
+	// Final says of a container that has exited that it is not restarted.
+	Final bool
+	// Stopping says that the container is being stopped, because a probe has failed.
+	Stopping bool
 	// Text is all of it in one line.
 	Text string
 }
@@ -70,7 +76,7 @@ func (s *statusBuilder) trouble() Trouble {
 	case s.Removing:
 		return Trouble{Kind: TroubleRemoving, Text: s.whyRemoving()}
 	case s.Held != nil:
-		t := Trouble{Kind: TroubleHeld, Reason: s.Held.Reason, Message: s.Held.Message, Text: s.Held.Reason + ": " + s.Held.Message}
+		t := Trouble{Kind: TroubleHeld, Reason: s.Held.Reason, Message: s.Held.Message, Cause: s.Held.Cause, Text: s.Held.Reason + ": " + s.Held.Message}
 		if f := s.failure(); f != nil && s.Sandbox != nil {
 			t.Text += "; before that: " + f.Reason + ": " + FailureMessage(f)
 		} else if s.Sandbox != nil {
@@ -84,7 +90,7 @@ func (s *statusBuilder) trouble() Trouble {
 		return s.troubleStep(f)
 	}
 	if f := s.failure(); f != nil {
-		return Trouble{Kind: TroubleFailed, Reason: f.Reason, Message: FailureMessage(f), At: f.At, Text: s.whyFailedPod(f)}
+		return Trouble{Kind: TroubleFailed, Reason: f.Reason, Message: FailureMessage(f), Cause: f.Cause, At: f.At, Text: s.whyFailedPod(f)}
 	}
 	if f, ok := s.Failures[plan.VolumesKey]; ok {
 		return s.troubleStep(f)
@@ -110,7 +116,9 @@ func (s *statusBuilder) trouble() Trouble {
 	return Trouble{}
 }
 
-func underway(text string) Trouble { return Trouble{Kind: TroubleUnderway, Text: text} }
+func underway(text string) Trouble {
+	return Trouble{Kind: TroubleUnderway, Text: text, Cause: cause.Cause{Kind: cause.Underway, Detail: text}}
+}
 
 func (s *statusBuilder) whyRemoving() string {
 	var names []string
@@ -146,7 +154,7 @@ func (s *statusBuilder) troubleStep(f plan.Failure) Trouble {
 
 func stepTrouble(f plan.Failure, container string) Trouble {
 	return Trouble{
-		Kind: TroubleStep, Container: container, Reason: f.Reason, Message: f.Message, Count: f.Count, At: f.At, Profile: f.Profile,
+		Kind: TroubleStep, Container: container, Reason: f.Reason, Message: f.Message, Count: f.Count, At: f.At, Cause: f.Cause,
 		Text: f.Reason + ": " + f.Message,
 	}
 }
@@ -163,7 +171,8 @@ func (s *statusBuilder) troubleInit() Trouble {
 		}
 		t := s.troubleContainer(spec)
 		if c := s.initInstance(spec.Name); t.Kind == NoTrouble && c != nil && c.State == runner.ContainerRunning && !manifests.IsSidecar(spec) {
-			t = Trouble{Kind: TroubleUnderway, Container: spec.Name, Text: "runs before the others"}
+			t = underway("runs before the others")
+			t.Container = spec.Name
 		}
 		if t.Kind != NoTrouble {
 			t.Text = fmt.Sprintf("init container %s: %s", spec.Name, t.Text)
@@ -200,12 +209,13 @@ func (s *statusBuilder) troubleContainer(spec *corev1.Container) Trouble {
 	default:
 		return s.troubleExited(spec, c)
 	}
+	t.Cause = cause.Cause{Kind: cause.Underway, Container: spec.Name, Detail: t.Text}
 	return t
 }
 
 func (s *statusBuilder) troubleExited(spec *corev1.Container, c *runner.Container) Trouble {
 	r := s.restart(c)
-	t := Trouble{Kind: TroubleExited, Container: spec.Name, Reason: c.Exit.Reason, At: c.Exit.FinishedAt}
+	t := Trouble{Kind: TroubleExited, Container: spec.Name, Reason: c.Exit.Reason, At: c.Exit.FinishedAt, Cause: c.Exit.Cause, Final: !r.Wanted}
 	if c.StopCause.Failed() {
 		t.Stopped = string(c.StopCause)
 	}
@@ -223,20 +233,28 @@ func (s *statusBuilder) troubleExited(spec *corev1.Container, c *runner.Containe
 
 // troubleProbe is about what the probes of a container that runs say.
 func (s *statusBuilder) troubleProbe(spec *corev1.Container, c *runner.Container) Trouble {
-	t := Trouble{Kind: TroubleProbe, Container: spec.Name}
+	failed := func(kind probe.Kind) Trouble {
+		return Trouble{
+			Kind: TroubleProbe, Container: spec.Name, Reason: string(kind), Stopping: true, Cause: cause.Cause{Kind: cause.ProbeFailed, Container: spec.Name},
+			Text: fmt.Sprintf("Unhealthy: %s probe failed; it is being stopped", kind),
+		}
+	}
+	pending := func(kind probe.Kind, text string) Trouble {
+		return Trouble{Kind: TroubleProbe, Container: spec.Name, Reason: string(kind), Text: text, Cause: cause.Cause{Kind: cause.ProbePending, Container: spec.Name}}
+	}
 	switch h, ok := s.Probes[c.ID]; {
 	case ok && h.Failed != nil:
-		t.Reason, t.Message, t.Text = string(h.Failed.Kind), h.Failed.Output, plan.Unhealthy(h.Failed)+"; it is being stopped"
+		t := failed(h.Failed.Kind)
+		t.Message, t.Text, t.Cause.Fault = h.Failed.Output, plan.Unhealthy(h.Failed)+"; it is being stopped", h.Failed.Fault
+		return t
 	case c.Leaving() && c.StopCause == runner.StopLivenessProbe:
-		t.Reason, t.Text = string(probe.Liveness), "Unhealthy: Liveness probe failed; it is being stopped"
+		return failed(probe.Liveness)
 	case c.Leaving() && c.StopCause == runner.StopStartupProbe:
-		t.Reason, t.Text = string(probe.Startup), "Unhealthy: Startup probe failed; it is being stopped"
+		return failed(probe.Startup)
 	case !s.Started(spec, c):
-		t.Reason, t.Text = string(probe.Startup), "its startup probe has not succeeded yet"
+		return pending(probe.Startup, "its startup probe has not succeeded yet")
 	case !s.Ready(spec, c):
-		t.Reason, t.Text = string(probe.Readiness), "its readiness probe has not succeeded"
-	default:
-		return Trouble{}
+		return pending(probe.Readiness, "its readiness probe has not succeeded")
 	}
-	return t
+	return Trouble{}
 }

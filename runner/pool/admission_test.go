@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/admit"
@@ -526,16 +527,18 @@ func TestPodsStartByPriority(t *testing.T) {
 
 // What a pod has written is given back when that is what was missing; else its containers stay, for people to look at.
 func TestAPodThatIsEvictedForTheDiskGivesItBack(t *testing.T) {
-	for message, left := range map[string]int{"The node was low on resource: ephemeral-storage. Threshold": 0, "The node was low on resource: memory. Threshold": 1} {
+	for resource, left := range map[string]int{runner.ResourceDisk: 0, runner.ResourceInodes: 0, "memory": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t).start()
 			r.update(requesting("web", "", "", ""))
 			r.pool.Barrier(func(*manifests.Pod) *runner.Held { return &runner.Held{Reason: "Evicted", Message: "m"} })
-			r.pool.Evict(key("web"), plan.Eviction{UID: string(r.status("web").Pod.UID), Reason: runner.ReasonEvicted, Message: message, Grace: time.Second})
+			r.pool.Evict(key("web"), plan.Eviction{
+				UID: string(r.status("web").Pod.UID), Reason: runner.ReasonEvicted, Cause: cause.Cause{Kind: cause.Evicted, Resource: resource}, Message: "low on something", Grace: time.Second,
+			})
 			r.pass(time.Minute)
 			r.phases("web:Failed/Evicted", "web")
 			if n := len(r.fake.State(key("web")).Containers); n != left {
-				t.Errorf("%s: %d containers are left", message, n)
+				t.Errorf("%s: %d containers are left", resource, n)
 			}
 			r.pool.Barrier(nil)
 			r.pass(time.Minute)

@@ -2,12 +2,13 @@ package pool
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/printer"
 	"monopod/runner"
+	"monopod/runner/plan"
 	"monopod/runner/podstatus"
 	"monopod/runner/probe"
 )
@@ -114,9 +115,9 @@ func stopEvent(a runner.Action) occurrence {
 }
 
 // failureEvent is what an action that failed with a waiting reason says of its pod.
-func failureEvent(a runner.Action, reason, image string, cause error) occurrence {
-	text := cause.Error()
-	switch reason {
+func failureEvent(a runner.Action, f plan.Failure, image string, err error) occurrence {
+	text := err.Error()
+	switch reason := f.Reason; reason {
 	case runner.ReasonErrImagePull, runner.ReasonSignatureValidationFailed, runner.ReasonImageNotAllowed:
 		return warning(EventFailed, "%s", failedTo("pull", image, text))
 	case runner.ReasonImageInspectError:
@@ -142,10 +143,7 @@ func failureEvent(a runner.Action, reason, image string, cause error) occurrence
 // failedTo says what could not be done to an image, unless text does so already, perhaps of another image: one that is
 // a volume.
 func failedTo(verb, image, text string) string {
-	if strings.HasPrefix(text, verb+" image ") {
-		return "Failed to " + text
-	}
-	return fmt.Sprintf("Failed to %s image %q: %s", verb, image, text)
+	return "Failed to " + printer.Lead(fmt.Sprintf("%s image %q: ", verb, image), verb+" image ", text)
 }
 
 // probeEvent is what an attempt of a probe that did not succeed says, in kubelet's words.

@@ -53,11 +53,11 @@ func TestOveruseOfTheDisk(t *testing.T) {
 		{name: "a volume comes before all", dirs: map[string]int64{"v": 9 * mi}, container: map[string]int64{"a": 5 * mi}, want: `Usage of EmptyDir volume "v" exceeds the limit "1Mi".`},
 	} {
 		used := &runner.DiskUsage{EmptyDirs: tt.dirs, Containers: tt.container, Others: tt.others}
-		if got := runner.Overuse(&diskPod().Object.Spec, used); got != tt.want {
+		if got := runner.Overuse(&diskPod().Object.Spec, used).Detail; got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
-	if got := runner.Overuse(&diskPod().Object.Spec, nil); got != "" {
+	if got := runner.Overuse(&diskPod().Object.Spec, nil).Detail; got != "" {
 		t.Errorf("before it is measured: %s", got)
 	}
 }

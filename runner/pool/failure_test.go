@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
@@ -331,16 +332,18 @@ func TestWhatFailedIsTriedAgainAtOnceWhenTheRuntimeSaysThatAnythingMayHaveChange
 func TestAProfileThatIsMissingIsPartOfTheTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		want := runner.Profile{Kind: runner.ProfileSeccomp, Container: "a", Name: "/profiles/p.json", Missing: true}
+		want := cause.Cause{
+			Kind: cause.ProfileUnusable, Fault: cause.NotFound, Container: "a", Object: cause.Object{Kind: cause.Seccomp, Name: "/profiles/p.json"}, Detail: "no such file",
+		}
 		r.fake.Fail = func(_ manifests.Key, a runner.Action) error {
 			if a.Kind != runner.CreateContainer {
 				return nil
 			}
-			return &runner.StepError{Reason: runner.ReasonCreateContainerError, Err: &runner.ProfileError{Profile: want, Err: errors.New("no such file")}}
+			return &runner.StepError{Reason: runner.ReasonCreateContainerError, Err: cause.Wrap(errors.New("no such file"), want)}
 		}
 		r.start()
 		r.update(testPod("web", testContainer("a", runtimetest.ScriptServe)))
-		if got := r.status("web").Trouble; got.Profile != want || got.Reason != runner.ReasonCreateContainerError {
+		if got := r.status("web").Trouble; got.Cause != want || got.Reason != runner.ReasonCreateContainerError {
 			t.Errorf("trouble %+v", got)
 		}
 	})

@@ -13,13 +13,13 @@ import (
 	"log/slog"
 	"slices"
 	"sort"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/admit"
@@ -538,8 +538,7 @@ func (p *Pool) reportCrash(w *worker, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.entries[w.key].report.status
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	s.Trouble = podstatus.Trouble{Text: "internal error: " + line}
+	s.Trouble = podstatus.Trouble{Text: "internal error: " + printer.FirstLine(err.Error())}
 	s.Why = s.Trouble.Text
 	p.setStatusLocked(p.entries[w.key], s)
 }

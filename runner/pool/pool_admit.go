@@ -3,6 +3,7 @@ package pool
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/manifests/podhash"
 	"monopod/runner"
@@ -97,7 +98,7 @@ func (p *Pool) preemptLocked(all map[manifests.Key]manifests.Key) {
 		e.evictFor = &by
 		e.evict = &plan.Eviction{
 			UID: string(e.report.status.Pod.UID), Reason: runner.ReasonPreempting, Grace: -1,
-			Message: "Preempted in order to admit critical pod " + by.String(),
+			Message: "Preempted in order to admit critical pod " + by.String(), Cause: cause.Cause{Kind: cause.MadeRoom, Pod: by.String()},
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
@@ -507,11 +509,10 @@ func (w *worker) warn(key string, err error, args ...any) {
 }
 
 // fail books a failed action.
-func (w *worker) fail(a runner.Action, err error) {
+func (w *worker) fail(a runner.Action, failed error) {
+	err := fmt.Errorf("%s: %w", verb(a.Kind), failed)
 	f := plan.Failure{Reason: failureReason(a, err), Message: err.Error(), Count: 1, At: w.pool.cfg.Now()}
-	if p, ok := errors.AsType[*runner.ProfileError](err); ok {
-		f.Profile = p.Profile
-	}
+	f.Cause = failureCause(f.Reason, a.Container, failed)
 	key := plan.FailureKey(a)
 	if f.Reason == runner.ReasonCreatePodSandboxError || f.Reason == runner.ReasonHostPortConflict {
 		key = plan.ManifestKey(a.Manifest, "")
@@ -525,7 +526,43 @@ func (w *worker) fail(a runner.Action, err error) {
 		args = append(args, "container", a.Container)
 	}
 	w.warn(key, err, args...)
-	w.recordFailed(a, f.Reason, err)
+	w.recordFailed(a, f, failed)
+}
+
+// failureCause is what an error says went wrong, or else what its waiting reason stands for.
+func failureCause(reason, container string, err error) cause.Cause {
+	c := cause.Of(err)
+	if c.Kind == "" {
+		c.Kind = cause.Start
+		switch reason {
+		case runner.ReasonErrImagePull:
+			c.Kind = cause.ImagePull
+		case runner.ReasonImageInspectError:
+			c.Kind = cause.ImageBroken
+		case runner.ReasonErrImageNeverPull:
+			c.Kind = cause.ImageNeverPull
+		case runner.ReasonInvalidImageName:
+			c.Kind = cause.ImageName
+		case runner.ReasonImageNotAllowed:
+			c.Kind = cause.ImageNotAllowed
+		case runner.ReasonSignatureValidationFailed:
+			c.Kind = cause.ImageUnsigned
+		case runner.ReasonFailedMount:
+			c.Kind = cause.Mount
+		case runner.ReasonCreatePodSandboxError:
+			c.Kind = cause.Network
+		case runner.ReasonHostPortConflict:
+			c.Kind = cause.HostPortProcess
+		case runner.ReasonPostStartHookError:
+			c.Kind = cause.Hook
+		case runner.ReasonResizeError:
+			c.Kind = cause.Resize
+		case runner.ReasonCreateContainerConfigError, runner.ReasonAppArmor:
+			c.Kind = cause.Config
+		}
+	}
+	c.Container, c.Detail = cmp.Or(c.Container, container), cmp.Or(c.Detail, err.Error())
+	return c
 }
 
 // failureReason is the waiting reason of an error.

@@ -3,7 +3,6 @@ package pool
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -82,10 +81,10 @@ func (w *worker) book(ctx context.Context, pod *manifests.Pod, a runner.Action, 
 		}
 		if se, ok := errors.AsType[*runner.StepError](err); ok && se.Reason == runner.ReasonStartError {
 			w.log().Warn("container could not be started", "container", a.Container, "reason", a.Reason, "err", err)
-			w.record(a.Container, failureEvent(a, se.Reason, "", err))
+			w.record(a.Container, failureEvent(a, plan.Failure{Reason: se.Reason}, "", err))
 			return failed // an exit, which the next look at the pod finds
 		}
-		w.fail(a, fmt.Errorf("%s: %w", verb(a.Kind), err))
+		w.fail(a, err)
 		return failed
 	}
 	w.succeed(a)
@@ -265,7 +264,7 @@ func (w *worker) settlePreparation(p *step) outcome {
 	if p.stopped {
 		return dropped
 	}
-	w.fail(p.action, fmt.Errorf("%s: %w", verb(p.action.Kind), p.err))
+	w.fail(p.action, p.err)
 	return failed
 }
 

@@ -2,12 +2,11 @@ package pool
 
 import (
 	"context"
-	"errors"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/admit"
@@ -83,19 +82,16 @@ func (w *worker) recordApplied(a runner.Action) {
 	}
 }
 
-// recordFailed records an action that failed with a waiting reason. err says which action, and then why.
-func (w *worker) recordFailed(a runner.Action, reason string, err error) {
+// recordFailed records an action that failed with a waiting reason.
+func (w *worker) recordFailed(a runner.Action, f plan.Failure, err error) {
 	image := ""
 	if w.manifest != nil {
 		if spec := plan.ContainerSpec(w.manifest, a.Container); spec != nil {
 			image = spec.Image
 		}
 	}
-	if cause := errors.Unwrap(err); cause != nil {
-		err = cause
-	}
-	w.record(a.Container, failureEvent(a, reason, image, err))
-	if reason == runner.ReasonErrImagePull {
+	w.record(a.Container, failureEvent(a, f, image, err))
+	if f.Reason == runner.ReasonErrImagePull {
 		w.record(a.Container, normal(EventBackOff, "Back-off pulling image %q", image))
 	}
 }
@@ -166,6 +162,5 @@ func (w *worker) probeRecorder(container string) func(probe.Kind, probe.Outcome)
 
 // recordCrash records that the worker itself has failed.
 func (w *worker) recordCrash(err error) {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	w.record("", warning(EventFailedSync, "internal error: %s", line))
+	w.record("", warning(EventFailedSync, "internal error: %s", printer.FirstLine(err.Error())))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"monopod/internal/cause"
 	"monopod/runner"
 	"monopod/runner/hook"
 	"monopod/runner/plan"
@@ -76,6 +77,7 @@ func (w *worker) bookHook(key plan.HookKey, h *step, running bool) {
 	if key.Hook == runner.PostStartHook {
 		w.observed.Failures[h.action.Container] = plan.Failure{
 			Reason: runner.ReasonPostStartHookError, Message: err.Error(), Count: 1, At: w.pool.cfg.Now(),
+			Cause: cause.Cause{Kind: cause.Hook, Container: h.action.Container, Detail: err.Error()},
 		}
 	}
 }

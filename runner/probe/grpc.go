@@ -17,6 +17,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"monopod/internal/cause"
 )
 
 // grpcHandler asks by grpc.health.v1.Health/Check.
@@ -51,9 +53,9 @@ func (h *grpcHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 	c, err := h.dial(ctx, address, deadline)
 	switch {
 	case err != nil && late(err):
-		return Outcome{Failure, fmt.Sprintf("timeout: failed to connect service %q within %v: %v", address, timeout, err)}
+		return Outcome{Result: Failure, Output: fmt.Sprintf("timeout: failed to connect service %q within %v: %v", address, timeout, err), Fault: cause.TimedOut}
 	case err != nil:
-		return Outcome{Failure, fmt.Sprintf("error: failed to connect service at %q: %v", address, err)}
+		return Outcome{Result: Failure, Output: fmt.Sprintf("error: failed to connect service at %q: %v", address, err), Fault: faultOf(err)}
 	}
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
@@ -61,17 +63,17 @@ func (h *grpcHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 	a, err := h.call(c, address, timeout)
 	switch {
 	case err != nil && late(err) || err == nil && a.code == codes.DeadlineExceeded:
-		return Outcome{Failure, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)}
+		return Outcome{Result: Failure, Output: fmt.Sprintf("timeout: health rpc did not complete within %v", timeout), Fault: cause.TimedOut}
 	case err != nil:
-		return Outcome{Failure, fmt.Sprintf("error: health rpc probe failed: %v", err)}
+		return Outcome{Result: Failure, Output: fmt.Sprintf("error: health rpc probe failed: %v", err), Fault: faultOf(err)}
 	case a.code == codes.Unimplemented:
-		return Outcome{Failure, "this server does not implement the grpc health protocol (grpc.health.v1.Health): " + a.message}
+		return Outcome{Result: Failure, Output: "this server does not implement the grpc health protocol (grpc.health.v1.Health): " + a.message}
 	case a.code != codes.OK:
-		return Outcome{Failure, fmt.Sprintf("error: health rpc probe failed: %s: %s", a.code, a.message)}
+		return Outcome{Result: Failure, Output: fmt.Sprintf("error: health rpc probe failed: %s: %s", a.code, a.message)}
 	case a.status() != "SERVING":
-		return Outcome{Failure, fmt.Sprintf("service unhealthy (responded with %q)", a.status())}
+		return Outcome{Result: Failure, Output: fmt.Sprintf("service unhealthy (responded with %q)", a.status())}
 	}
-	return Outcome{Success, "service healthy"}
+	return Outcome{Result: Success, Output: "service healthy"}
 }
 
 func (h *grpcHandler) dial(ctx context.Context, address string, deadline time.Time) (conn, error) {

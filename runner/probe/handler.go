@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"monopod/internal/cause"
 	"monopod/internal/expand"
 )
 
@@ -71,7 +72,7 @@ func newHandler(h corev1.ProbeHandler, t Target) handler {
 type broken struct{ err error }
 
 func (b broken) ask(context.Context, time.Duration) Outcome {
-	return Outcome{Errored, b.err.Error()}
+	return Outcome{Result: Errored, Output: b.err.Error()}
 }
 
 // portOf finds a port by number, or by its name in the container.
@@ -151,13 +152,13 @@ func (h *execHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 	code, output, err := h.exec(ctx, h.command, timeout, outputLimit)
 	switch {
 	case errors.Is(err, ErrTimeout):
-		return Outcome{Failure, fmt.Sprintf("command %q timed out", h.command)}
+		return Outcome{Result: Failure, Output: fmt.Sprintf("command %q timed out", h.command), Fault: cause.TimedOut}
 	case err != nil:
-		return Outcome{Errored, err.Error()}
+		return Outcome{Result: Errored, Output: err.Error(), Fault: faultOf(err)}
 	case code != 0:
-		return Outcome{Failure, string(output)}
+		return Outcome{Result: Failure, Output: string(output), Fault: outputFault(code, string(output))}
 	}
-	return Outcome{Success, string(output)}
+	return Outcome{Result: Success, Output: string(output)}
 }
 
 // tcpHandler opens a connection and closes it.
@@ -168,7 +169,7 @@ type tcpHandler struct {
 func (h *tcpHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 	c, err := dial(ctx, h.address(), time.Now().Add(timeout))
 	if err != nil {
-		return Outcome{Failure, err.Error()}
+		return Outcome{Result: Failure, Output: err.Error(), Fault: faultOf(err)}
 	}
 	_ = c.Close()
 	return Outcome{Result: Success}

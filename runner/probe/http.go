@@ -102,7 +102,7 @@ func (h *httpHandler) write(u *url.URL) ([]byte, error) {
 func (h *httpHandler) ask(ctx context.Context, timeout time.Duration) Outcome {
 	first, text, err := h.request()
 	if err != nil {
-		return Outcome{Errored, err.Error()}
+		return Outcome{Result: Errored, Output: err.Error(), Fault: faultOf(err)}
 	}
 	deadline := time.Now().Add(timeout)
 	u := first
@@ -136,12 +136,12 @@ func (h *httpHandler) exchange(ctx context.Context, u *url.URL, text []byte, dea
 
 func httpError(u *url.URL, err error, timeout time.Duration) Outcome {
 	if e, ok := errors.AsType[*bodyError](err); ok {
-		return Outcome{Errored, e.Error()}
+		return Outcome{Result: Errored, Output: e.Error()}
 	}
 	if late(err) {
 		err = fmt.Errorf("no answer within %s: %w", timeout, err)
 	}
-	return Outcome{Failure, fmt.Sprintf("Get %q: %v", u, err)}
+	return Outcome{Result: Failure, Output: fmt.Sprintf("Get %q: %v", u, err), Fault: faultOf(err)}
 }
 
 // bodyError: the answer began, but could not be read to its end. It says nothing about the program.
@@ -159,11 +159,11 @@ type answer struct {
 func (a answer) outcome(elsewhere bool) Outcome {
 	switch {
 	case elsewhere:
-		return Outcome{Warning, "Probe terminated redirects, Response body: " + a.body}
+		return Outcome{Result: Warning, Output: "Probe terminated redirects, Response body: " + a.body}
 	case a.code >= 200 && a.code < 400:
-		return Outcome{Success, a.body}
+		return Outcome{Result: Success, Output: a.body}
 	}
-	return Outcome{Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", a.code)}
+	return Outcome{Result: Failure, Output: fmt.Sprintf("HTTP probe failed with statuscode: %d", a.code), Fault: statusFault(a.code)}
 }
 
 // redirect returns where the answer sends us, nil when nowhere.

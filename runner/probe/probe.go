@@ -13,6 +13,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/cause"
 )
 
 // Kind says what a probe is asked for.
@@ -44,6 +46,8 @@ const (
 type Outcome struct {
 	Result Result
 	Output string
+	// Fault is what a failure stands for, as far as that is known.
+	Fault cause.Fault
 }
 
 // outputLimit is how much of an answer is looked at.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/cause"
 )
 
 // Health is what the probes of a container say about it.
@@ -23,6 +25,7 @@ type Health struct {
 type Verdict struct {
 	Kind   Kind
 	Output string
+	Fault  cause.Fault
 }
 
 // Status is what is known of one probe.
@@ -278,7 +281,7 @@ func (w *Watch) healthLocked() Health {
 	h.Ready = h.Started && (w.readiness == nil || w.readiness.state.Result == Success)
 	for _, p := range []*prober{w.startup, w.liveness} {
 		if p != nil && p.state.Result == Failure {
-			h.Failed = &Verdict{Kind: p.Kind, Output: p.state.Last.Output}
+			h.Failed = &Verdict{Kind: p.Kind, Output: p.state.Last.Output, Fault: p.state.Last.Fault}
 		}
 	}
 	return h

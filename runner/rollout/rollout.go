@@ -93,9 +93,11 @@ const (
 type Rollback struct {
 	Kind RollbackKind `json:"kind"`
 	// From is the revision that was left.
-	From   int       `json:"from"`
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
+	From   int    `json:"from"`
+	Reason string `json:"reason,omitempty"`
+	// Culprit is the pod of the update group whose revision failed, by its name in the same namespace; empty: this one.
+	Culprit string    `json:"culprit,omitempty"`
+	At      time.Time `json:"at"`
 	// Wave is the one that was reverted; 0: none.
 	Wave int `json:"wave,omitempty"`
 }

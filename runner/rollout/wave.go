@@ -96,9 +96,10 @@ func (d *decision) goBack(m, bad *member, wave int) {
 		s.Active = base
 		return
 	}
-	reason := fmt.Sprintf("pod %s of its update group: ", bad.Wanted.Object.Name)
-	if m == bad {
-		reason = ""
+	culprit, reason := "", ""
+	if m != bad {
+		culprit = bad.Wanted.Object.Name
+		reason = fmt.Sprintf("pod %s of its update group: ", culprit)
 	}
 	if r := bad.st.Revision(bad.st.Wanted); r != nil {
 		reason += fmt.Sprintf("revision %d has failed: %s", r.Number, r.Reason)
@@ -107,7 +108,7 @@ func (d *decision) goBack(m, bad *member, wave int) {
 		r.Outcome, r.Reason, r.Settled = Reverted, reason, d.now.Wall
 	}
 	s.Active = base
-	s.Rollback = &Rollback{Kind: Automatic, From: s.Wanted, Reason: reason, At: d.now.Wall, Wave: wave}
+	s.Rollback = &Rollback{Kind: Automatic, From: s.Wanted, Reason: reason, Culprit: culprit, At: d.now.Wall, Wave: wave}
 	m.tell(RolledBack, base, "back to revision %d: %s", base, reason)
 }
 

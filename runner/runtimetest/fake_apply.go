@@ -177,7 +177,7 @@ func (f *Fake) effect(key manifests.Key, pod *manifests.Pod, a runner.Action) (a
 	case runner.SetupNetwork, runner.SyncVolumes:
 	case runner.FailPod:
 		if p.sandbox != nil && p.sandbox.Failed == nil {
-			p.sandbox.Failed = &runner.PodFailure{Reason: a.Failure, Message: a.Message, At: f.nowLocked()}
+			p.sandbox.Failed = &runner.PodFailure{Reason: a.Failure, Message: a.Message, Cause: a.FailureCause, At: f.nowLocked()}
 		}
 	case runner.RecordPod:
 		err = f.recordLocked(p, pod)

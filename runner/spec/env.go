@@ -43,7 +43,7 @@ func environment(in Input, c *corev1.Container) (*envList, map[string]string, er
 		switch {
 		case errors.Is(err, errOptional):
 			continue
-		case isMissing(err):
+		case IsMissing(err):
 			return nil, nil, err // in kubelet's words, which name the object
 		case isTooMuch(err):
 			return nil, nil, fmt.Errorf("container %q: env[%d] %s: %w", c.Name, i, e.Name, err)

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -30,7 +31,7 @@ func Followed(v *corev1.VolumeSource) bool {
 }
 
 // VolumeFiles returns what a volume of the Followed kinds holds, by path. It reads Pod, Refs and Host of the input. An
-// error that is a *MissingError names what does not exist.
+// error for which IsMissing reports true names what does not exist.
 //
 // A volume that would be larger than a limit is an error before its content is copied: one key of a ConfigMap may be shown
 // under any number of paths.
@@ -120,9 +121,9 @@ func configMapFiles(in Input, files *fileSet, src configMapSource) error {
 		if isTrue(src.optional) {
 			return nil
 		}
-		return missing("configmap %q not found", src.name)
+		return missing(cause.ConfigMap, src.name)
 	}
-	return src.put(files, content{m.Data, m.BinaryData}, "configmap references non-existent config key: %s")
+	return src.put(files, content{m.Data, m.BinaryData}, cause.ConfigMap)
 }
 
 func secretFiles(in Input, files *fileSet, src configMapSource) error {
@@ -131,9 +132,9 @@ func secretFiles(in Input, files *fileSet, src configMapSource) error {
 		if isTrue(src.optional) {
 			return nil
 		}
-		return missing("secret %q not found", src.name)
+		return missing(cause.Secret, src.name)
 	}
-	return src.put(files, content{nil, s.Data}, "references non-existent secret key: %s")
+	return src.put(files, content{nil, s.Data}, cause.Secret)
 }
 
 // content is that of a ConfigMap or a Secret; text goes before bytes.
@@ -182,8 +183,8 @@ func (c content) copied() func(key string) []byte {
 	}
 }
 
-// put enters all keys, or those that items name.
-func (src configMapSource) put(files *fileSet, data content, noKey string) error {
+// put enters all keys, or those that items name, of an object of this kind.
+func (src configMapSource) put(files *fileSet, data content, kind string) error {
 	value := data.copied()
 	enter := func(path, key string, mode *int32, user *int64) error {
 		n, _ := data.size(key)
@@ -209,10 +210,18 @@ func (src configMapSource) put(files *fileSet, data content, noKey string) error
 				return err
 			}
 		} else if !isTrue(src.optional) {
-			return missing(noKey, item.Key)
+			return src.missingKey(kind, item.Key)
 		}
 	}
 	return nil
+}
+
+// missingKey uses a kubelet's words.
+func (src configMapSource) missingKey(kind, key string) error {
+	if kind == cause.Secret {
+		return missingKey(kind, src.name, key, "references non-existent secret key: %s", key)
+	}
+	return missingKey(kind, src.name, key, "configmap references non-existent config key: %s", key)
 }
 
 func modeOf(own, common *int32) fs.FileMode {

@@ -3,25 +3,35 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/internal/expand"
 )
 
-// MissingError says that an object, or a key of one, that the pod cannot do without does not exist.
-type MissingError struct{ msg string }
-
-// Error implements error.
-func (e *MissingError) Error() string { return e.msg }
-
-func missing(format string, args ...any) error {
-	return &MissingError{msg: fmt.Sprintf(format, args...)}
+// missing is the error of an object that the pod cannot do without and that does not exist.
+func missing(kind, name string) error {
+	c := cause.Cause{Kind: cause.MissingConfigMap, Object: cause.Object{Kind: kind, Name: name}}
+	if kind == cause.Secret {
+		c.Kind = cause.MissingSecret
+	}
+	return cause.Wrap(fmt.Errorf("%s %q not found", strings.ToLower(kind), name), c)
 }
 
-func isMissing(err error) bool {
-	_, ok := errors.AsType[*MissingError](err)
-	return ok
+// missingKey is the error of a key that an object does not have.
+func missingKey(kind, name, key, format string, args ...any) error {
+	return cause.Wrap(fmt.Errorf(format, args...), cause.Cause{Kind: cause.MissingKey, Object: cause.Object{Kind: kind, Name: name}, Key: key})
+}
+
+// IsMissing reports whether an error is about an object, or a key of one, that the pod cannot do without and that does not exist.
+func IsMissing(err error) bool {
+	switch cause.Of(err).Kind {
+	case cause.MissingConfigMap, cause.MissingSecret, cause.MissingKey:
+		return true
+	}
+	return false
 }
 
 // errOptional says that a variable is left out: what it refers to does not exist, and need not.
@@ -39,7 +49,7 @@ func envFrom(in Input, c *corev1.Container, vars map[string]string) error {
 			case m == nil && isTrue(from.ConfigMapRef.Optional):
 				continue
 			case m == nil:
-				return missing("configmap %q not found", from.ConfigMapRef.Name)
+				return missing(cause.ConfigMap, from.ConfigMapRef.Name)
 			}
 			for key, value := range m.Data {
 				if room -= len(from.Prefix) + len(key) + len(value) + entryCost; room < 0 {
@@ -53,7 +63,7 @@ func envFrom(in Input, c *corev1.Container, vars map[string]string) error {
 			case s == nil && isTrue(from.SecretRef.Optional):
 				continue
 			case s == nil:
-				return missing("secret %q not found", from.SecretRef.Name)
+				return missing(cause.Secret, from.SecretRef.Name)
 			}
 			for key, value := range s.Data {
 				if room -= len(from.Prefix) + len(key) + len(value) + entryCost; room < 0 {
@@ -89,9 +99,9 @@ func configMapValue(in Input, ref *corev1.ConfigMapKeySelector) (string, error) 
 	case isTrue(ref.Optional):
 		return "", errOptional
 	case m == nil:
-		return "", missing("configmap %q not found", ref.Name)
+		return "", missing(cause.ConfigMap, ref.Name)
 	}
-	return "", missing("couldn't find key %s in ConfigMap %s/%s", ref.Key, in.Pod.Namespace, ref.Name)
+	return "", missingKey(cause.ConfigMap, ref.Name, ref.Key, "couldn't find key %s in ConfigMap %s/%s", ref.Key, in.Pod.Namespace, ref.Name)
 }
 
 func secretValue(in Input, ref *corev1.SecretKeySelector) (string, error) {
@@ -105,9 +115,9 @@ func secretValue(in Input, ref *corev1.SecretKeySelector) (string, error) {
 	case isTrue(ref.Optional):
 		return "", errOptional
 	case s == nil:
-		return "", missing("secret %q not found", ref.Name)
+		return "", missing(cause.Secret, ref.Name)
 	}
-	return "", missing("couldn't find key %s in Secret %s/%s", ref.Key, in.Pod.Namespace, ref.Name)
+	return "", missingKey(cause.Secret, ref.Name, ref.Key, "couldn't find key %s in Secret %s/%s", ref.Key, in.Pod.Namespace, ref.Name)
 }
 
 // HasSecretEnv says that the environment of a container can hold Secrets, and with it its arguments: both must then

@@ -73,7 +73,7 @@ func TestEnvironmentFromObjects(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
-		if err != nil && strings.Contains(c.want, "not found") != isMissing(err) && !strings.HasPrefix(c.want, "couldn't") {
+		if err != nil && strings.Contains(c.want, "not found") != IsMissing(err) && !strings.HasPrefix(c.want, "couldn't") {
 			t.Errorf("%s: %T", c.name, err)
 		}
 	}

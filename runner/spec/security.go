@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/cause"
 )
 
 // security is what the pod's and the container's security contexts say together; the container's wins.
@@ -116,6 +118,11 @@ func checkUser(in Input, c *corev1.Container, sec security) error {
 	if !sec.nonRoot {
 		return nil
 	}
+	return cause.Wrap(checkNonRoot(in, c, sec), cause.Cause{Kind: cause.NonRoot})
+}
+
+// checkNonRoot returns an error unless the user is certain not to be root.
+func checkNonRoot(in Input, c *corev1.Container, sec security) error {
 	where := fmt.Sprintf("(pod: %q, container: %s)", fmt.Sprintf("%s_%s(%s)", in.Pod.Name, in.Pod.Namespace, in.Pod.UID), c.Name)
 	if sec.user != nil {
 		if *sec.user == 0 {

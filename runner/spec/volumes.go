@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -269,7 +270,10 @@ func (h HostPath) Check(info fs.FileInfo) error {
 		return fmt.Errorf("%s is an invalid volume type", h.Type)
 	}
 	if !ok {
-		return fmt.Errorf("hostPath type check failed: %s is not %s", h.Path, what)
+		return cause.Wrap(
+			fmt.Errorf("hostPath type check failed: %s is not %s", h.Path, what),
+			cause.Cause{Kind: cause.HostPath, Path: h.Path, Expected: what},
+		)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"monopod/internal/cause"
 	"monopod/internal/regular"
 	"monopod/watcher"
 )
@@ -320,14 +321,14 @@ const maxHeaderFile = 64 << 10
 func (h HeaderFile) read() (string, error) {
 	data, err := regular.ReadFile(h.File, maxHeaderFile)
 	if err != nil {
-		return "", err
+		return "", cause.Wrap(err, badFile(h.File))
 	}
 	value := strings.TrimSpace(string(data))
 	switch {
 	case value == "":
-		return "", fmt.Errorf("%s is empty", h.File)
+		return "", cause.Wrap(fmt.Errorf("%s is empty", h.File), badFile(h.File))
 	case strings.ContainsAny(value, "\r\n\x00"):
-		return "", fmt.Errorf("%s holds more than one line", h.File)
+		return "", cause.Wrap(fmt.Errorf("%s holds more than one line", h.File), badFile(h.File))
 	}
 	return h.Before + value, nil
 }

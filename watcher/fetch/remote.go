@@ -350,6 +350,12 @@ func (s *Remote) note(err error) {
 	case errors.As(err, &later):
 		s.later = min(later.After, longestLater)
 	}
+	switch r.State {
+	case watcher.Unreachable:
+		r.Cause = causeOf(err)
+	case watcher.Refused:
+		r.Mistaken = mistaken(err)
+	}
 	r = r.WithContent(&s.content)
 	if !s.copied.IsZero() {
 		r.Errors = append(r.Errors, s.age)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"monopod/internal/cause"
 	"monopod/internal/regular"
 )
 
@@ -40,7 +41,7 @@ func (t *trustFiles) refresh(client *http.Client) error {
 		}
 		var err error
 		if data[i], err = regular.ReadFile(path, maxTrustFile); err != nil {
-			return err
+			return cause.Wrap(err, badFile(path))
 		}
 	}
 	sum := sumOf(data[:]...)
@@ -64,13 +65,13 @@ func (t *trustFiles) transport(authorities, cert, key []byte) (*http.Transport, 
 	if t.files.CAFile != "" {
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, fmt.Errorf("%s: holds no certificate in PEM", t.files.CAFile)
+			return nil, cause.Wrap(fmt.Errorf("%s: holds no certificate in PEM", t.files.CAFile), badFile(t.files.CAFile))
 		}
 	}
 	if t.files.CertFile != "" {
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("%s, %s: %w", t.files.CertFile, t.files.KeyFile, err)
+			return nil, cause.Wrap(fmt.Errorf("%s, %s: %w", t.files.CertFile, t.files.KeyFile, err), badFile(t.files.CertFile))
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
@@ -93,7 +94,11 @@ func (f *httpFetcher) explain(err error) error {
 	}
 	now, day := f.cfg.Now(), time.DateOnly
 	if now.Before(invalid.Cert.NotBefore) {
-		return fmt.Errorf("%s: its certificate is valid from %s only, and the clock of this machine says %s; set the clock", f.name, invalid.Cert.NotBefore.UTC().Format(day), now.UTC().Format(day))
+		return expired("%s: its certificate is valid from %s only, and the clock of this machine says %s; set the clock", f.name, invalid.Cert.NotBefore.UTC().Format(day), now.UTC().Format(day))
 	}
-	return fmt.Errorf("%s: its certificate was valid until %s, and the clock of this machine says %s; renew the certificate, or set the clock", f.name, invalid.Cert.NotAfter.UTC().Format(day), now.UTC().Format(day))
+	return expired("%s: its certificate was valid until %s, and the clock of this machine says %s; renew the certificate, or set the clock", f.name, invalid.Cert.NotAfter.UTC().Format(day), now.UTC().Format(day))
+}
+
+func expired(format string, args ...any) error {
+	return cause.Wrap(fmt.Errorf(format, args...), cause.Cause{Kind: cause.InputUnreachable, Fault: cause.CertificateExpired})
 }

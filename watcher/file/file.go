@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"monopod/internal/cause"
 	"monopod/watcher"
 )
 
@@ -256,7 +257,7 @@ func (s *Source) reachable(now time.Time, l listing) {
 // unreachable takes note that nothing is known about the content at now. Nothing is removed: what was about to be
 // forgotten stays.
 func (s *Source) unreachable(now time.Time, err error) {
-	r := watcher.Report{Source: s.cfg.Name, Input: s.cfg.Path, State: watcher.Unreachable, Errors: watcher.Lines(err)}
+	r := watcher.Report{Source: s.cfg.Name, Input: s.cfg.Path, State: watcher.Unreachable, Errors: watcher.Lines(err), Cause: cause.Cause{Kind: cause.InputUnreachable}}
 	s.path, s.listedAt = watcher.KeepSince(now, s.path, r), time.Time{}
 	for _, in := range s.inputs {
 		in.missing, in.writing = absence{}, writing{}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -46,12 +47,16 @@ func Choose(q Request) (string, error) {
 			return "", fmt.Errorf("PersistentVolume %q, which the claim names, belongs to claim %s", name, owner)
 		}
 		if why := q.mismatch(v); why != "" {
-			return "", fmt.Errorf("PersistentVolume %q, which the claim names, does not fit: %s", name, why)
+			err := fmt.Errorf("PersistentVolume %q, which the claim names, does not fit: %s", name, why)
+			if !manifests.Mountable(v) {
+				err = cannotMount(err)
+			}
+			return "", err
 		}
 		return name, nil
 	}
 	if v := q.reserved(); v != nil && !manifests.Mountable(v) {
-		return "", fmt.Errorf("PersistentVolume %q, which names the claim, does not fit: %s", v.Name, unmountable)
+		return "", cannotMount(fmt.Errorf("PersistentVolume %q, which names the claim, does not fit: %s", v.Name, unmountable))
 	} else if v != nil {
 		return v.Name, nil
 	}
@@ -59,6 +64,11 @@ func Choose(q Request) (string, error) {
 		return v.Name, nil
 	}
 	return "", q.provisionable()
+}
+
+// cannotMount says of an error that the volume of the claim is of a kind that cannot be mounted here.
+func cannotMount(err error) error {
+	return cause.Wrap(err, cause.Cause{Kind: cause.ClaimUnbound, Fault: cause.Unmountable})
 }
 
 // explicit returns the volume that the documents give to the claim, whatever was decided before; empty: none.

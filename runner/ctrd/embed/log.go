@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"strings"
 
 	"github.com/containerd/log"
 	"github.com/sirupsen/logrus"
@@ -59,22 +58,4 @@ func (b bridge) Fire(e *logrus.Entry) error {
 	}
 	b.log.LogAttrs(context.Background(), level, e.Message, attrs...)
 	return nil
-}
-
-// harmless: warnings about this machine that ask nobody to do anything.
-func harmless(msg string) bool { return msg == "failed check for fsverity support" }
-
-// noise: messages that come with every container's end and mean nothing.
-func noise(e *logrus.Entry) bool {
-	switch {
-	case strings.HasPrefix(e.Message, "copy shim log"):
-		return true // the FIFO is closed under the copying goroutine
-	case strings.HasPrefix(e.Message, "cgroups: epoll wait"):
-		return true
-	case e.Message == "failed to delete dead shim" || e.Message == "failed to clean up after shim disconnected":
-		err, _ := e.Data[logrus.ErrorKey].(error)
-		said, _ := e.Data["stderr"].(string)
-		return err != nil && strings.Contains(err.Error()+said, "getwd: no such file or directory") // its bundle has been removed: nothing is left
-	}
-	return false
 }

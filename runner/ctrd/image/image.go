@@ -20,6 +20,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/runner"
 	"monopod/runner/ctrd/bounded"
 	"monopod/runner/ctrd/image/trust"
@@ -122,11 +123,11 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 	ctx = s.namespaced(ctx)
 	name, err := normalize(ref)
 	if err != nil {
-		return nil, &runner.StepError{Reason: runner.ReasonInvalidImageName, Err: err}
+		return nil, stepError(ref, runner.ReasonInvalidImageName, err)
 	}
 	rule, err := s.rule(name)
 	if err != nil {
-		return nil, err
+		return nil, stepError(ref, runner.ReasonImageNotAllowed, err)
 	}
 	if policy != corev1.PullAlways {
 		img, err := s.present(ctx, name)
@@ -138,9 +139,9 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 			runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Present: true})
 			return img, nil
 		case !errdefs.IsNotFound(err):
-			return nil, &runner.StepError{Reason: runner.ReasonImageInspectError, Err: fmt.Errorf("inspect image %q: %w", ref, err)}
+			return nil, stepError(ref, runner.ReasonImageInspectError, fmt.Errorf("inspect image %q: %w", ref, err))
 		case policy == corev1.PullNever:
-			return nil, &runner.StepError{Reason: runner.ReasonErrImageNeverPull, Err: neverPullError(ref)}
+			return nil, stepError(ref, runner.ReasonErrImageNeverPull, neverPullError(ref))
 		}
 	}
 	began := time.Now()
@@ -150,12 +151,17 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 		return nil, policyError(ref, err)
 	}
 	if err != nil {
-		return nil, &runner.StepError{Reason: runner.ReasonErrImagePull, Err: fmt.Errorf("pull image %q: %w", ref, err)}
+		return nil, stepError(ref, runner.ReasonErrImagePull, fmt.Errorf("pull image %q: %w", ref, err))
 	}
 	if took := time.Since(began); runner.TellsImageProgress(ctx) { // its size takes a walk over its manifests
 		runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Took: took, Size: s.size(ctx, name)})
 	}
 	return img, nil
+}
+
+// stepError is an error of Ensure with its waiting reason and its cause.
+func stepError(ref, reason string, err error) error {
+	return &runner.StepError{Reason: reason, Err: cause.Wrap(err, classify(ref, reason, err))}
 }
 
 // size is how large the content of an image is; 0: it is not known.

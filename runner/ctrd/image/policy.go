@@ -39,7 +39,7 @@ var errUnsigned = errors.New("signature validation failed")
 func (s *Store) rule(name string) (*trust.Rule, error) {
 	r, err := s.cfg.Rules.For(name)
 	if err != nil {
-		return nil, &runner.StepError{Reason: runner.ReasonImageNotAllowed, Err: err}
+		return nil, err
 	}
 	if r == nil || !r.Signed() {
 		return nil, nil //nolint:nilnil // it needs no signature
@@ -258,5 +258,5 @@ func policyError(ref string, err error) error {
 	if errors.Is(err, errUnsigned) {
 		reason = runner.ReasonSignatureValidationFailed
 	}
-	return &runner.StepError{Reason: reason, Err: fmt.Errorf("image %q: %w", ref, err)}
+	return stepError(ref, reason, fmt.Errorf("image %q: %w", ref, err))
 }

@@ -2,9 +2,7 @@ package image
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"strings"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
@@ -60,13 +58,4 @@ func (h *healer) blobs(ctx context.Context, rec images.Image, rest func() error)
 		}
 	}
 	return nil
-}
-
-// failedOnContent reports whether a pull has failed at a manifest that it could not read, or a layer that it could not
-// unpack. Else it is the registry or the network that fails, and nothing here is to be compared each time.
-func failedOnContent(err error) bool {
-	if _, bad := errors.AsType[*json.SyntaxError](err); bad {
-		return true
-	}
-	return err != nil && (strings.Contains(err.Error(), "extract layer") || strings.Contains(err.Error(), "wrong diff id"))
 }

@@ -231,13 +231,3 @@ func (n *Network) del(ctx context.Context, list *libcni.NetworkConfigList, rt *l
 	// libcni has kept the cached result for another try, which would end the same way.
 	return removeFile(filepath.Join(n.cfg.DataDir, "results", fmt.Sprintf("%s-%s-%s", list.Name, rt.ContainerID, rt.IfName)))
 }
-
-// alreadyGone recognizes foreign plugins that complain about things which were removed before, by the words
-// containerd looks for. A tool that is missing on the host is another matter.
-func alreadyGone(err error, netns string) bool {
-	text := err.Error()
-	if strings.Contains(text, "executable file not found") {
-		return false
-	}
-	return (netns == "" && strings.Contains(text, "no such file or directory")) || strings.Contains(text, "not found")
-}

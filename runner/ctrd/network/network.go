@@ -23,6 +23,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"monopod/internal/atomicfile"
+	"monopod/internal/cause"
 	"monopod/runner/ctrd/network/hostports"
 	"monopod/runner/ctrd/network/lease"
 	"monopod/runner/ctrd/network/link"
@@ -246,7 +247,7 @@ func (n *Network) checkPlugins(list *libcni.NetworkConfigList) error {
 
 func (n *Network) needPlugin(name string) error {
 	if _, err := invoke.FindInPath(name, n.cfg.BinDirs); err != nil {
-		return fmt.Errorf("CNI plugin %s is missing: %w", name, err)
+		return cause.Wrap(fmt.Errorf("CNI plugin %s is missing: %w", name, err), cause.Cause{Kind: cause.CNIPlugin, Program: name})
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"monopod/internal/cause"
 )
 
 const (
@@ -20,7 +22,7 @@ func parsePodCIDR(s string) ([]netip.Prefix, error) {
 	for part := range strings.SplitSeq(s, ",") {
 		p, err := parseSubnet(strings.TrimSpace(part))
 		if err != nil {
-			return nil, fmt.Errorf("podCIDR %q: %w", s, err)
+			return nil, podCIDRError("podCIDR %q: %w", s, err)
 		}
 		if p.Addr().Is4() {
 			v4 = append(v4, p)
@@ -29,7 +31,7 @@ func parsePodCIDR(s string) ([]netip.Prefix, error) {
 		}
 	}
 	if len(v4) > 1 || len(v6) > 1 {
-		return nil, fmt.Errorf("podCIDR %q: at most one subnet of each address family", s)
+		return nil, podCIDRError("podCIDR %q: at most one subnet of each address family", s)
 	}
 	return append(v4, v6...), nil
 }
@@ -216,18 +218,22 @@ func (c choice) overlap(f hostFacts) error {
 		for _, d := range f.Devices {
 			for _, a := range d.Addrs {
 				if p.Overlaps(a.Masked()) {
-					return fmt.Errorf("podCIDR %s overlaps the address %s of %s%s; %s", p, a, d.Name, owned(d, c.owner), hint)
+					return podCIDRError("podCIDR %s overlaps the address %s of %s%s; %s", p, a, d.Name, owned(d, c.owner), hint)
 				}
 			}
 		}
 		for _, r := range f.Routes {
 			// A default route, or the two halves of one as VPNs set them, is no claim on our subnet.
 			if r.Dst.Bits() > 1 && p.Overlaps(r.Dst) {
-				return fmt.Errorf("podCIDR %s overlaps the route %s by %s; %s", p, r.Dst, orSeveral(r.Device), hint)
+				return podCIDRError("podCIDR %s overlaps the route %s by %s; %s", p, r.Dst, orSeveral(r.Device), hint)
 			}
 		}
 	}
 	return nil
+}
+
+func podCIDRError(format string, args ...any) error {
+	return cause.Wrap(fmt.Errorf(format, args...), cause.Cause{Kind: cause.PodCIDR})
 }
 
 // owned explains a device that some monopod made.

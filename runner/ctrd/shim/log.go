@@ -2,7 +2,6 @@ package shim
 
 import (
 	"io"
-	"strings"
 
 	"github.com/containerd/log"
 	"github.com/sirupsen/logrus"
@@ -48,10 +47,4 @@ func (f quietFormatter) Format(e *logrus.Entry) ([]byte, error) {
 		return nil, nil
 	}
 	return f.Formatter.Format(e)
-}
-
-// noise: the v1 OOM watcher's epoll loop spins on its closed descriptor while the shim ends; events cannot be
-// delivered while the agent is away, which is what the exit record is for.
-func noise(msg string) bool {
-	return strings.HasPrefix(msg, "cgroups: epoll wait") || msg == "post event" || msg == "forward event"
 }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -308,13 +307,6 @@ func (p plan) ruled() (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// missing recognizes ENOENT, which the library wraps as text.
-func missing(err error) bool { return is(err, unix.ENOENT) }
-
-func is(err error, e unix.Errno) bool {
-	return errors.Is(err, e) || err != nil && strings.Contains(err.Error(), e.Error())
 }
 
 // dump repeats a dump that a change of the ruleset has interrupted.

@@ -1,0 +1,23 @@
+package config
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
+
+// splitYAMLError takes the line out of the YAML parser's message.
+func splitYAMLError(problem error) (int, string) {
+	msg := strings.TrimPrefix(problem.Error(), "yaml: ")
+	m := yamlErrorLine.FindStringSubmatch(msg)
+	if m == nil {
+		return 0, "yaml: " + msg
+	}
+	line, err := strconv.Atoi(m[1])
+	if err != nil {
+		return 0, "yaml: " + msg
+	}
+	return line, "yaml: " + msg[len(m[0]):]
+}

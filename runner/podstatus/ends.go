@@ -1,0 +1,66 @@
+package podstatus
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/cause"
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/plan"
+)
+
+// lastEnd is how the last instance of a container ended; nil: none has.
+func lastEnd(containers []runner.Container, name string) *runner.Termination {
+	c := shownInstance(containers, name)
+	if c == nil {
+		return nil
+	}
+	if end := c.Ending(); end != nil {
+		return end
+	}
+	return c.Last
+}
+
+// endedBy finds what ended the last instances of containers that did not end by themselves.
+func (s *statusBuilder) endedBy() map[string]runner.EndedBy {
+	var all map[string]runner.EndedBy
+	for spec := range manifests.AllContainers(&s.pod.Spec) {
+		end := lastEnd(s.Containers, spec.Name)
+		if end == nil || end.By == "" {
+			continue
+		}
+		if all == nil {
+			all = map[string]runner.EndedBy{}
+		}
+		all[spec.Name] = end.By
+	}
+	return all
+}
+
+// refused finds why processes of last instances could not be started.
+func refused(pod *corev1.PodSpec, containers []runner.Container) map[string]cause.Cause {
+	var all map[string]cause.Cause
+	for spec := range manifests.AllContainers(pod) {
+		end := lastEnd(containers, spec.Name)
+		if end == nil || end.Cause.Kind == "" {
+			continue
+		}
+		if all == nil {
+			all = map[string]cause.Cause{}
+		}
+		all[spec.Name] = end.Cause
+	}
+	return all
+}
+
+// failing are the causes of the steps that are repeated, in a fixed order.
+func failing(failures map[string]plan.Failure) []cause.Cause {
+	var all []cause.Cause
+	for _, key := range slices.Sorted(maps.Keys(failures)) {
+		all = append(all, failures[key].Cause)
+	}
+	return all
+}
