@@ -8,9 +8,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod/internal/cli"
+	"monopod/internal/cli/change"
+	"monopod/internal/cli/describe"
+	"monopod/internal/cli/history"
+	"monopod/internal/cli/images"
+	"monopod/internal/cli/stream"
+	"monopod/internal/cli/validate"
+	"monopod/internal/cli/view"
 	"monopod/internal/config"
 	"monopod/internal/daemon"
 	"monopod/internal/host"
+	"monopod/internal/locks"
 	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/setup"
@@ -21,7 +29,7 @@ import (
 
 func newProgram() *program.Program {
 	return &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Machine: daemon.Machine{
-		Open: daemon.OpenCtrd, Addresses: node.Addresses, Capacity: capacity.Read, Gateways: daemon.ResolverGateways, Patience: daemon.LockPatience,
+		Open: daemon.OpenCtrd, Addresses: node.Addresses, Capacity: capacity.Read, Gateways: daemon.ResolverGateways, Patience: locks.LockPatience,
 		Runs: daemon.RunMachine{SubnetLocks: "/run/monopod-subnets.lock", Free: network.Free, Keep: run.KeepRun},
 	}, Host: host.This(), Euid: os.Geteuid}
 }
@@ -92,14 +100,51 @@ func (p Commands) root() *cobra.Command {
 
 // commands makes each command that can be the first word.
 func (p Commands) commands() map[string]func() *cobra.Command {
+	runs := run.NewCommands(p.Program)
+	own := cli.NewCommands(p.Program)
+	checks := validate.NewCommands(p.Program)
+	views := view.NewCommands(p.Program)
+	descriptions := describe.NewCommands(p.Program)
+	revisions := history.NewCommands(p.Program)
+	streams := stream.NewCommands(p.Program)
+	changes := change.NewCommands(p.Program)
+	setups := setup.NewCommands(p.Program)
+	imgs := images.NewCommands(p.Program)
 	return map[string]func() *cobra.Command{
-		"run": run.NewCommands(p.Program).RunCommand, "config": cli.NewCommands(p.Program).ConfigCommand, "validate": cli.NewCommands(p.Program).ValidateCommand, "get": cli.NewCommands(p.Program).GetCommand, "describe": cli.NewCommands(p.Program).DescribeCommand,
-		"why": cli.NewCommands(p.Program).WhyCommand, "logs": cli.NewCommands(p.Program).LogsCommand, "events": cli.NewCommands(p.Program).EventsCommand, "history": cli.NewCommands(p.Program).HistoryCommand, "diff": cli.NewCommands(p.Program).DiffCommand,
-		"rollback": cli.NewCommands(p.Program).RollbackCommand, "apply": cli.NewCommands(p.Program).ApplyCommand, "delete": cli.NewCommands(p.Program).DeleteCommand, "wait": cli.NewCommands(p.Program).WaitCommand, "status": cli.NewCommands(p.Program).StatusCommand,
-		"drain": cli.NewCommands(p.Program).DrainCommand, "cordon": cli.NewCommands(p.Program).CordonCommand, "undrain": cli.NewCommands(p.Program).UndrainCommand, "once": run.NewCommands(p.Program).OnceCommand, "up": run.NewCommands(p.Program).UpCommand,
-		"down": run.NewCommands(p.Program).DownCommand, "cleanup": run.NewCommands(p.Program).CleanupCommand, "install": setup.NewCommands(p.Program).InstallCommand, "uninstall": setup.NewCommands(p.Program).UninstallCommand,
-		"version": cli.NewCommands(p.Program).VersionCommand, "images": cli.NewCommands(p.Program).ImagesCommand, "pull": cli.NewCommands(p.Program).PullCommand, "scale": cli.NewCommands(p.Program).ScaleCommand, "restart": cli.NewCommands(p.Program).RestartCommand,
-		"exec": cli.NewCommands(p.Program).ExecCommand, "attach": cli.NewCommands(p.Program).AttachCommand, "port-forward": cli.NewCommands(p.Program).PortForwardCommand, "cp": cli.NewCommands(p.Program).CopyCommand, "top": cli.NewCommands(p.Program).TopCommand,
+		"run":          runs.RunCommand,
+		"once":         runs.OnceCommand,
+		"up":           runs.UpCommand,
+		"down":         runs.DownCommand,
+		"cleanup":      runs.CleanupCommand,
+		"config":       own.ConfigCommand,
+		"version":      own.VersionCommand,
+		"validate":     checks.ValidateCommand,
+		"get":          views.GetCommand,
+		"describe":     descriptions.DescribeCommand,
+		"why":          descriptions.WhyCommand,
+		"events":       descriptions.EventsCommand,
+		"history":      revisions.HistoryCommand,
+		"diff":         revisions.DiffCommand,
+		"rollback":     revisions.RollbackCommand,
+		"status":       views.StatusCommand,
+		"top":          views.TopCommand,
+		"logs":         streams.LogsCommand,
+		"exec":         streams.ExecCommand,
+		"attach":       streams.AttachCommand,
+		"port-forward": streams.PortForwardCommand,
+		"cp":           streams.CopyCommand,
+		"apply":        changes.ApplyCommand,
+		"delete":       changes.DeleteCommand,
+		"wait":         changes.WaitCommand,
+		"drain":        changes.DrainCommand,
+		"cordon":       changes.CordonCommand,
+		"undrain":      changes.UndrainCommand,
+		"scale":        changes.ScaleCommand,
+		"restart":      changes.RestartCommand,
+		"install":      setups.InstallCommand,
+		"uninstall":    setups.UninstallCommand,
+		"images":       imgs.ImagesCommand,
+		"pull":         imgs.PullCommand,
 	}
 }
 

@@ -1,3 +1,6 @@
+// Package cli holds the commands that need no daemon and no pods: version, config, and the words that a shell completes.
+//
+// It must not know what other commands do. It has no goroutines.
 package cli
 
 import "monopod/internal/program"

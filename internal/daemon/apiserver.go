@@ -13,14 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/config"
-	"monopod/internal/host"
-	"monopod/internal/printer"
+	"monopod/internal/daemon/board"
 	"monopod/internal/version"
-	"monopod/manifests"
-	"monopod/node"
 	"monopod/node/apiserver"
-	"monopod/node/apiserver/mirror"
-	"monopod/node/pressure"
 	"monopod/node/secure"
 )
 
@@ -30,25 +25,6 @@ const (
 	eventAPIServerFound = "APIServerReachable"
 	eventNotMirrored    = "FailedMirrorPod"
 )
-
-// newReporter returns what reports to the API server; nil: there is none.
-func (a *App) newReporter() *apiserver.Agent {
-	if a.cfg.Kubeconfig == "" || a.Only != nil {
-		return nil
-	}
-	facts := newNodeFacts(a)
-	a.news = make(chan struct{}, 1)
-	return apiserver.New(apiserver.Config{
-		NodeName: a.cfg.NodeName, Kubeconfig: a.cfg.Kubeconfig, Bootstrap: a.cfg.BootstrapKubeconfig, CertDir: a.cfg.CertDirectory,
-		Rotate: a.cfg.RotateCertificates, ServerTLS: a.cfg.ServerTLSBootstrap, Register: a.cfg.RegisterNode, Source: a.cfg.APIServerPods,
-		Labels: a.cfg.NodeLabels, Taints: nodeTaints(a.cfg.RegisterWithTaints), Platform: host.Platform(),
-		LeaseDuration: time.Duration(a.cfg.NodeLeaseDurationSeconds) * time.Second,
-		StatusEvery:   a.cfg.NodeStatusReportFrequency, CheckEvery: a.cfg.NodeStatusUpdateFrequency,
-		EventQPS: a.cfg.EventRecordQPS, EventBurst: a.cfg.EventBurst,
-		Pods: mirrored{a.Board}, Events: a.events, Facts: facts.now, Changed: a.news, Log: a.Log, Tell: a.reported, Version: version.String(),
-		Check: a.runnable, Leaving: a.Board.leave, Refused: a.refused, Conditions: a.Board.given,
-	})
-}
 
 // kubernetesVersion is the release of Kubernetes whose kubelet a Node of this machine stands for: the one that the tests run against.
 const kubernetesVersion = "v1.36.3"
@@ -74,78 +50,24 @@ func nodeTaints(written []string) []corev1.Taint {
 	return out
 }
 
-// reported hears what keeps a pod, or this machine, from being shown by the API server, or that nothing does any more.
-func (a *App) reported(key mirror.Key, trouble error) {
-	a.hidden.note(manifests.Key(key), trouble)
-	switch about := podRef(manifests.Key(key)); {
-	case key == mirror.Key{} && trouble != nil:
-		a.tell(corev1.EventTypeWarning, eventAPIServerLost, "this machine is not reported to the API server: "+trouble.Error())
-	case key == mirror.Key{}:
-		a.tell(corev1.EventTypeNormal, eventAPIServerFound, "this machine is reported to the API server")
-	case trouble != nil:
-		a.events.Event(about, corev1.EventTypeWarning, eventNotMirrored, "the API server does not show it: "+trouble.Error())
-	}
-}
-
-// hidden is what the API server does not show as it is, and why. The zero hidden is ready, and so is nil: it shows all.
-type hidden struct {
-	mu   sync.Mutex
-	whys map[manifests.Key]string
-}
-
-func (h *hidden) note(key manifests.Key, trouble error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case trouble == nil:
-		delete(h.whys, key)
-	case h.whys == nil:
-		h.whys = map[manifests.Key]string{key: printer.OneLine(trouble.Error())}
-	default:
-		h.whys[key] = printer.OneLine(trouble.Error())
-	}
-}
-
-func (h *hidden) why(key manifests.Key) string {
-	if h == nil {
-		return ""
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.whys[key]
-}
-
 // mirrored are the pods as the API server is told of them.
-type mirrored struct{ *board }
+type mirrored struct{ *board.Board }
 
 // Pods implements apiserver.Pods: those that have been looked at.
 func (m mirrored) Pods() (pods []*corev1.Pod, complete bool) {
-	views, err := m.board.Pods()
+	views, err := m.Board.Pods()
 	if err != nil {
 		return nil, false
 	}
 	complete = true
 	for i := range views {
-		if views[i].Why == notLookedAt {
+		if views[i].Why == board.NotLookedAt {
 			complete = false
 			continue
 		}
 		pods = append(pods, views[i].Pod)
 	}
 	return pods, complete
-}
-
-// sight says why no pods can be seen; nil: they can.
-func (b *board) sight() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.pool != nil && b.published:
-		return nil
-	case b.trouble == nil:
-		return node.ErrStarting
-	}
-	return b.trouble
 }
 
 // nodeFacts is what the Node's status is made of. One goroutine asks.
@@ -171,7 +93,7 @@ func (f *nodeFacts) system() corev1.NodeSystemInfo {
 		info.ContainerRuntimeVersion += linkedContainerd()
 		return info
 	}
-	f.containerd = cmp.Or(f.app.gauges.containerdVersion(), f.containerd)
+	f.containerd = cmp.Or(f.app.gauges.ContainerdVersion(), f.containerd)
 	info.ContainerRuntimeVersion += strings.TrimPrefix(cmp.Or(f.containerd, "Unknown"), "v") // as a kubelet says it
 	return info
 }
@@ -197,7 +119,7 @@ func (f *nodeFacts) now() apiserver.Facts {
 	if err != nil {
 		a.Log.Debug("the node has no address", "err", err)
 	}
-	cordoned, ending := a.gate.closed()
+	cordoned, ending := a.gate.Closed()
 	facts := apiserver.Facts{
 		Addresses: apiserver.NodeAddresses(ips, cfg.NodeName), Info: f.system(), Images: f.images(), Port: int32(cfg.Port), Unschedulable: cordoned,
 		Conditions: append(a.pressures(), f.ready(ending)), // the last one, as a kubelet's
@@ -208,14 +130,6 @@ func (f *nodeFacts) now() apiserver.Facts {
 	return facts
 }
 
-// pressures are the conditions besides Ready. A kubelet that watches nothing has them, too: it is never short of anything.
-func (a *App) pressures() []corev1.NodeCondition {
-	if a.strain != nil {
-		return a.strain.conditions()
-	}
-	return pressure.Unwatched()
-}
-
 // ready is the condition that counts for schedulers.
 func (f *nodeFacts) ready(ending bool) corev1.NodeCondition {
 	no := func(message string) corev1.NodeCondition {
@@ -224,7 +138,7 @@ func (f *nodeFacts) ready(ending bool) corev1.NodeCondition {
 	if ending {
 		return no("node is shutting down")
 	}
-	if err := f.app.Board.sight(); err != nil {
+	if err := f.app.Board.Sight(); err != nil {
 		return no(err.Error())
 	}
 	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "monopod is posting ready status"}
@@ -241,13 +155,13 @@ const (
 
 // images are those of the machine. They are listed when some came or went.
 func (f *nodeFacts) images() []corev1.ContainerImage {
-	state := f.app.images.state()
+	state := f.app.images.State()
 	if !f.listed.IsZero() && state == f.state && time.Since(f.listed) < listImagesEvery {
 		return f.known
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
-	all, err := f.app.images.list(ctx)
+	all, err := f.app.images.List(ctx)
 	if err != nil {
 		f.app.Log.Debug("the node tells of no images", "err", err)
 		return f.known
@@ -258,29 +172,6 @@ func (f *nodeFacts) images() []corev1.ContainerImage {
 		f.known = append(f.known, corev1.ContainerImage{Names: names[:min(len(names), maxImageNames)], SizeBytes: all[i].Size})
 	}
 	return f.known
-}
-
-// tellNode has the Node brought up to date now, and not some seconds later.
-func (a *App) tellNode() {
-	select {
-	case a.news <- struct{}{}:
-	default: // it is to be already, or there is no API server
-	}
-}
-
-// closed says whether this machine takes no more pods, and whether it goes down.
-func (g *gate) closed() (cordoned, ending bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.state.Cordoned, g.ending != nil
-}
-
-// alias finds the pod that the API server knows by a name; nil where there is no API server.
-func (a *App) alias() func(string) (string, bool) {
-	if a.reporter == nil {
-		return nil
-	}
-	return func(name string) (string, bool) { return mirror.LocalName(name, a.cfg.NodeName) }
 }
 
 // reviews has the API server say who asks over TCP, and what they may do. Without one it is not known.

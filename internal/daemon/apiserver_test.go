@@ -16,6 +16,7 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon/admission"
 	"monopod/internal/daemontest"
 	"monopod/internal/needs"
 	"monopod/internal/testfiles"
@@ -46,11 +47,11 @@ func TestWhatAnAPIServerDoesNotShowIsAnEvent(t *testing.T) {
 	web := manifests.Key{Namespace: "default", Name: "web"}
 	a.reported(mirror.Key(web), errors.New("it is\nshown"))
 	a.reported(mirror.Key(web), nil)
-	if why := a.hidden.why(web); why != "" {
+	if why := a.hidden.Why(web); why != "" {
 		t.Error(why)
 	}
 	a.reported(mirror.Key(web), errors.New("it may not"))
-	if why := a.explainer().hidden.why(web); why != "it may not" {
+	if why := a.explainer().Hidden.Why(web); why != "it may not" {
 		t.Error(why)
 	}
 	a.reported(mirror.Key{}, errors.New("nobody answers"))
@@ -98,9 +99,9 @@ func TestTheNodeTellsWhichContainerdRuns(t *testing.T) {
 		{nil, "containerd://9.8.7"}, // it is away for a moment
 		{&daemontest.FakeRuntime{Version: "1.7.29-0ubuntu1"}, "containerd://1.7.29-0ubuntu1"},
 	} {
-		a.gauges.runtime.Store(nil)
+		a.gauges.Runtime.Store(nil)
 		if c.rt != nil {
-			a.gauges.attach(c.rt)
+			a.gauges.Attach(c.rt)
 		}
 		if got := facts.system().ContainerRuntimeVersion; got != c.want {
 			t.Errorf("%+v: %s, want %s", c.rt, got, c.want)
@@ -127,7 +128,7 @@ func TestTheNodeTellsThatItTakesNoPods(t *testing.T) {
 			t.Errorf("%s: %v %+v", what, got.Unschedulable, ready)
 		}
 	}
-	starting := a.Board.sight().Error()
+	starting := a.Board.Sight().Error()
 	if _, err := a.gate.Cordon(node.DrainRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +137,9 @@ func TestTheNodeTellsThatItTakesNoPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	told("uncordon", false, starting)
-	a.gate.end(&ending{groups: []config.ShutdownGroup{{}}})
+	a.gate.End(&admission.Ending{Groups: []config.ShutdownGroup{{}}})
 	told("shutdown", false, "node is shutting down")
-	a.gate.end(nil)
+	a.gate.End(nil)
 	told("no shutdown", false, starting)
 }
 
@@ -160,7 +161,7 @@ func TestTheNodeTellsOfImagesAndListsThemSeldom(t *testing.T) {
 	if got := f.images(); got != nil {
 		t.Errorf("%+v", got)
 	}
-	a.images.use(s, true)
+	a.images.Use(s, true)
 	shows := func(want string, asks int) {
 		t.Helper()
 		if got := fmt.Sprint(f.images()); got != want || s.asks != asks {
@@ -170,7 +171,7 @@ func TestTheNodeTellsOfImagesAndListsThemSeldom(t *testing.T) {
 	shows("[]", 1)
 	s.all = []ctrd.ImageUse{{Info: image.Info{Names: []string{"a:1", "a:2", "a:3", "a:4", "a:5"}, RepoDigests: []string{"a@sha256:x"}, Size: 7}}}
 	shows("[]", 1)
-	a.images.changed()
+	a.images.Changed()
 	shows("[{[a@sha256:x a:1 a:2 a:3 a:4] 7}]", 2)
 	shows("[{[a@sha256:x a:1 a:2 a:3 a:4] 7}]", 2)
 }

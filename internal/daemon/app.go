@@ -22,7 +22,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon/admission"
+	"monopod/internal/daemon/applier"
+	"monopod/internal/daemon/board"
+	"monopod/internal/daemon/counters"
+	"monopod/internal/daemon/images"
 	"monopod/internal/host"
+	"monopod/internal/locks"
+	"monopod/internal/memory"
 	"monopod/internal/needs"
 	"monopod/internal/offline"
 	"monopod/internal/pause"
@@ -56,7 +63,7 @@ import (
 // Runtime is what App needs of a runtime besides running pods.
 type Runtime interface {
 	runner.Runtime
-	measured
+	counters.Measured
 	// Run does the runtime's own background work until ctx ends.
 	Run(ctx context.Context) error
 	// Preload imports image archives, calls done once, and follows changes until ctx ends.
@@ -126,10 +133,10 @@ type App struct {
 	Removing bool
 	// Lent says that somebody else holds the locks of the directories for this App.
 	Lent     bool
-	locks    Locks
+	locks    locks.Locks
 	listener net.Listener
 	settings json.RawMessage
-	Board    *board
+	Board    *board.Board
 	inside   *inside
 	events   *events.Recorder
 	// inputs are those in trouble, for publish.
@@ -138,12 +145,12 @@ type App struct {
 	tidied   bool
 	applied  *applied.Store
 	rollouts *rollout.Controller
-	pins     *pins
-	images   *images
-	memory   *thrift
+	pins     *images.Pins
+	images   *images.Images
+	memory   *memory.Trimmer
 	resolver *names.Server
-	gate     *gate
-	gauges   gauges
+	gate     *admission.Gate
+	gauges   counters.Gauges
 	// stats reads what the machine and the pods use, when somebody asks.
 	stats *stats.Collector
 	// tally counts what is done; ends answers who asks as a kubelet does.
@@ -153,11 +160,11 @@ type App struct {
 	overTCP  *endpoints.Endpoints
 	reporter *apiserver.Agent
 	// hidden has what the API server does not show.
-	hidden *hidden
+	hidden *board.Hidden
 	// news gets a value when the Node is to be told at once.
 	news chan struct{}
 	// traces, unless nil, tells how the starts of pods went.
-	traces *traces
+	traces *counters.Traces
 	// streams answers what reaches into pods.
 	streams http.Handler
 	watcher *watcher.Watcher
@@ -172,23 +179,23 @@ type App struct {
 	// strain watches what there is too little of; nil: nobody does.
 	strain *strain
 	// Shutdown, unless nil, stops pods before the machine goes down.
-	Shutdown *shutdown
+	Shutdown *admission.Shutdown
 }
 
 // New returns the daemon of a configuration. It does no I/O.
 func New(cfg *config.Loaded, log *slog.Logger, m Machine) *App {
-	a := &App{cfg: cfg, Log: log, machine: m, Board: newBoard(), inside: &inside{}, pins: newPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
-	a.tally, a.hidden = metrics.NewTally(), &hidden{}
+	a := &App{cfg: cfg, Log: log, machine: m, Board: board.New(), inside: &inside{}, pins: images.NewPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
+	a.tally, a.hidden = metrics.NewTally(), &board.Hidden{}
 	a.events = events.New(events.Config{Dir: offline.RecordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log, Seen: a.tally.Event})
 	a.images = a.newImages()
-	a.memory = newThrift()
+	a.memory = memory.NewTrimmer()
 	if m.Release != nil {
-		a.memory.release = m.Release
+		a.memory.Release = m.Release
 	}
-	a.inside.over = a.memory.answered
-	starts := newStartClock(a.tally)
+	a.inside.over = a.memory.Answered
+	starts := counters.NewStartClock(a.tally)
 	a.traces = a.newTraces()
-	a.Board.Stir = func(c pool.Change) { a.memory.stir(); starts.note(c); a.traces.note(c); a.notAdmitted(c) }
+	a.Board.Stir = func(c pool.Change) { a.memory.Stir(); starts.Note(c); a.traces.Note(c); a.notAdmitted(c) }
 	a.cfg.Containerd = a.containerd
 	a.cfg.Events = a.events
 	if m.Gateways != nil && cfg.PodDNS == config.PodDNSAuto && len(cfg.ClusterDNS) == 0 {
@@ -206,12 +213,12 @@ func (a *App) Open() (err error) {
 	if a.rollouts, err = a.newRollouts(); err != nil {
 		return err
 	}
-	if a.stats, err = newCollector(&a.cfg.Config, a.machine, &a.gauges); err != nil {
+	if a.stats, err = counters.NewCollector(&a.cfg.Config, a.machine.Cgroups, &a.gauges); err != nil {
 		return err
 	}
-	a.Board.rollouts = a.rollouts
+	a.Board.Rollouts = a.rollouts
 	if !a.Lent {
-		if a.locks, err = TakeLocks(a.machine.Patience, a.cfg.StateDirectory, a.cfg.RootDirectory); err != nil {
+		if a.locks, err = locks.TakeLocks(a.machine.Patience, a.cfg.StateDirectory, a.cfg.RootDirectory); err != nil {
 			return err
 		}
 	}
@@ -262,10 +269,10 @@ func (a *App) Run(ctx context.Context) error {
 		g.Go(func() error { return a.reporter.Run(ctx) })
 	}
 	g.Go(func() error { return a.rollouts.Run(ctx) })
-	g.Go(func() error { a.memory.run(ctx); return nil })
-	g.Go(func() error { a.gate.run(ctx); return nil })
+	g.Go(func() error { a.memory.Run(ctx); return nil })
+	g.Go(func() error { a.gate.Run(ctx); return nil })
 	if a.traces != nil {
-		g.Go(func() error { a.traces.tracer.Run(ctx); return nil })
+		g.Go(func() error { a.traces.Tracer.Run(ctx); return nil })
 	}
 	if a.Lock != nil {
 		g.Go(func() error { return a.handOver(ctx) })
@@ -277,8 +284,8 @@ func (a *App) Run(ctx context.Context) error {
 		g.Go(func() error { a.watchOOM(ctx, "/dev/kmsg"); return nil })
 	}
 	if a.Shutdown != nil {
-		a.Shutdown.remember()
-		g.Go(func() error { a.Shutdown.run(ctx); return nil })
+		a.Shutdown.Remember()
+		g.Go(func() error { a.Shutdown.Run(ctx); return nil })
 	}
 	g.Go(func() error { return a.runRuntime(ctx) })
 	err := g.Wait()
@@ -294,7 +301,7 @@ func (a *App) Run(ctx context.Context) error {
 func (a *App) server() *node.Server {
 	cfg := node.Config{
 		Pods: a.Board, Logs: podlogs.New(a.cfg.PodLogsDir), Inputs: a.Board, Whys: a.explainer(), Events: a.events, Revisions: revisions{a.rollouts}, Images: a.images,
-		Leaving: a.Board.leavingViews, Settings: a.settings, Version: version.String(), Agent: a.cost, Log: a.Log, Routes: a.routes(), Around: a.ends.OnSocket, Alias: a.alias(),
+		Leaving: a.Board.LeavingViews, Settings: a.settings, Version: version.String(), Agent: a.cost, Log: a.Log, Routes: a.routes(), Around: a.ends.OnSocket, Alias: a.alias(),
 		Reach: a.inside, Files: a.inside, StreamIdleTimeout: a.cfg.StreamingConnectionIdleTimeout,
 	}
 	cfg.Objects = a.objects
@@ -304,8 +311,8 @@ func (a *App) server() *node.Server {
 	return node.NewServer(cfg)
 }
 
-func (a *App) applier() *applier {
-	return &applier{store: a.applied, board: a.Board, policy: a.cfg.Policy(a.cfg.AppliedSecurity), order: a.cfg.SourceNames(), log: a.Log, takenUp: a.machine.TakenUp}
+func (a *App) applier() *applier.Applier {
+	return &applier.Applier{Store: a.applied, Board: a.Board, Policy: a.cfg.Policy(a.cfg.AppliedSecurity), Order: a.cfg.SourceNames(), Log: a.Log, TakenUp: a.machine.TakenUp}
 }
 
 // watch follows the manifests.
@@ -377,7 +384,7 @@ func (a *App) sources() []watcher.Source {
 // load is the watcher's way to manifests.
 func load(source string, policy policy.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
-		defer afterInput(len(data))
+		defer memory.AfterInput(len(data))
 		return decode.All(input, data, decode.Options{Source: source, Policy: policy, Author: authorOf(source)})
 	}
 }
@@ -385,7 +392,7 @@ func load(source string, policy policy.Policy) watcher.Loader {
 // loadParts is load for sources that judge object by object.
 func loadParts(source string, policy policy.Policy) watcher.Loader {
 	return func(input string, data []byte) (*manifests.Content, error) {
-		defer afterInput(len(data))
+		defer memory.AfterInput(len(data))
 		return decode.Parts(input, data, decode.Options{Source: source, Policy: policy, Author: authorOf(source)})
 	}
 }
@@ -403,7 +410,7 @@ func authorOf(source string) decode.Author {
 func (a *App) runRuntime(ctx context.Context) error {
 	wait, last := FirstReopen, ""
 	for ctx.Err() == nil {
-		slow := time.AfterFunc(slowOpen, func() { a.Board.blind(a.notYet()) })
+		slow := time.AfterFunc(slowOpen, func() { a.Board.Blind(a.notYet()) })
 		rt, err := a.machine.Open(ctx, a.cfg, a.Log)
 		slow.Stop()
 		if err == nil {
@@ -422,7 +429,7 @@ func (a *App) runRuntime(ctx context.Context) error {
 			a.containerd(err)
 		}
 		a.Log.Log(ctx, level, "containers cannot be seen or changed now; trying again", "in", wait, "err", err)
-		a.Board.blind(err)
+		a.Board.Blind(err)
 		pause.For(ctx, wait)
 		wait = min(2*wait, lastReopen)
 	}
@@ -445,11 +452,11 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	}
 	imported, done := context.WithCancel(ctx)
 	defer done()
-	defer a.gauges.attach(rt)()
-	pool := pool.New(timed{preloading{rt, imported}, a.tally, a.traces}, a.poolConfig(rt))
-	a.gate.attach(pool, rt.Cleanup)
+	defer a.gauges.Attach(rt)()
+	pool := pool.New(counters.Timed{Runtime: preloading{rt, imported}, Tally: a.tally, Traces: a.traces}, a.poolConfig(rt))
+	a.gate.Attach(pool, rt.Cleanup)
 	defer a.inside.open(rt)()
-	defer a.Board.leaves(rt)()
+	defer a.Board.Leaves(rt)()
 	defer a.strain.attach(pool, rt)()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, "runtime", rt.Run(ctx)) })
@@ -457,12 +464,12 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 		return ended(ctx, "preload images", rt.Preload(ctx, func(err error) { a.preloaded(err); done() }))
 	})
 	g.Go(func() error { return ended(ctx, "pods", pool.Run(ctx)) })
-	g.Go(func() error { return a.Board.attach(ctx, pool, existing) })
+	g.Go(func() error { return a.Board.Attach(ctx, pool, existing) })
 	g.Go(func() error { a.followWorkloads(ctx, pool); return nil })
-	g.Go(func() error { a.pins.follow(ctx, rt); return nil })
-	g.Go(func() error { a.images.follow(ctx, rt.Images(), imported.Done()); return nil })
+	g.Go(func() error { a.pins.Follow(ctx, rt); return nil })
+	g.Go(func() error { a.images.Follow(ctx, rt.Images(), imported.Done()); return nil })
 	err = g.Wait()
-	a.Board.detach()
+	a.Board.Detach()
 	if closeErr := rt.Close(); closeErr != nil {
 		a.Log.Warn("close runtime", "err", closeErr)
 	}
@@ -475,7 +482,7 @@ func (a *App) poolConfig(rt Runtime) pool.Config {
 		Log: a.Log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.Addresses, a.Log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
 		Room: a.resources.room(), NodeLabels: a.nodeLabels(), Platform: host.Platform(),
 		Now: a.machine.Now, Events: a.events, Gone: a.goneFromHere,
-		Follow:  func(d pool.Desired) { a.memory.expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
+		Follow:  func(d pool.Desired) { a.memory.Expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
 		Options: plan.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
 	}
 }

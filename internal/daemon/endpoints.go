@@ -9,8 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/internal/config"
 	"monopod/internal/version"
@@ -20,7 +18,6 @@ import (
 	"monopod/node/metrics"
 	"monopod/node/secure"
 	"monopod/node/stats"
-	"monopod/runner/probe"
 )
 
 // openEndpoints makes what answers as a kubelet does: to the socket by the names of pods here, over TCP by those that the API server
@@ -46,19 +43,19 @@ func (a *App) newEndpoints(named func(name, uid string) string) *endpoints.Endpo
 		Node: a.cfg.NodeName, Checks: checks, Stats: usage, Tally: a.tally, Configuration: configuration,
 		Metrics: metrics.Handlers(metrics.Sources{
 			Node: a.cfg.NodeName, Version: version.String(), Tally: a.tally, Checks: checks, Stats: usage,
-			Pods: a.Board.podObjects, Inputs: a.Board.countInputs, Conditions: a.strain.conditions, Probes: func() []metrics.Probe { return namedProbes(a.Board.countProbes(), named) },
+			Pods: a.Board.PodObjects, Inputs: a.Board.CountInputs, Conditions: a.strain.conditions, Probes: func() []metrics.Probe { return namedProbes(a.Board.CountProbes(), named) },
 		}, a.Log),
 		Pods: func(context.Context) ([]corev1.Pod, error) {
 			views, err := a.Board.Pods()
 			return namedPods(node.Objects(views), named), err
 		},
 		Running: func(ctx context.Context) ([]corev1.Pod, error) {
-			pods, err := a.gauges.running(ctx)
+			pods, err := a.gauges.Running(ctx)
 			return namedPods(pods, named), err
 		},
 		Streams:       http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.streams.ServeHTTP(w, r) }),
 		RootDirectory: a.cfg.RootDirectory, ImageDirectory: images,
-		NoDebugging: !a.cfg.EnableDebuggingHandlers, Profiling: a.cfg.EnableProfilingHandler, Answered: a.memory.answered, Log: a.Log,
+		NoDebugging: !a.cfg.EnableDebuggingHandlers, Profiling: a.cfg.EnableProfilingHandler, Answered: a.memory.Answered, Log: a.Log,
 	})
 }
 
@@ -159,82 +156,6 @@ func (a *App) access() *secure.Access {
 		access.Authorizer = hook
 	}
 	return access
-}
-
-// podObjects returns the pods with their status; they are only read.
-func (b *board) podObjects() []*corev1.Pod {
-	views, err := b.Pods()
-	if err != nil {
-		return nil // the checks tell
-	}
-	pods := make([]*corev1.Pod, 0, len(views))
-	for _, v := range views {
-		pods = append(pods, v.Pod)
-	}
-	return pods
-}
-
-// countInputs returns how many inputs there are, by source and state.
-func (b *board) countInputs() map[[2]string]int {
-	n := map[[2]string]int{}
-	for _, in := range b.Inputs() {
-		n[[2]string{in.Source, in.State}]++
-	}
-	return n
-}
-
-// countProbes returns how often each probe said what.
-func (b *board) countProbes() []metrics.Probe {
-	pool, err := b.running()
-	if err != nil {
-		return nil
-	}
-	type name struct{ uid, container, kind string }
-	at := map[name]int{}
-	var all []metrics.Probe
-	for _, s := range pool.Pods() {
-		for _, p := range s.Probes {
-			key := name{string(s.Pod.UID), p.Container, string(p.Kind)}
-			i, there := at[key]
-			if !there { // else another instance of the container
-				i = len(all)
-				at[key] = i
-				all = append(all, metrics.Probe{Namespace: s.Pod.Namespace, Pod: s.Pod.Name, UID: key.uid, Container: key.container, Kind: key.kind})
-			}
-			if all[i].Bounds == nil {
-				bounds := probe.TookBounds()
-				all[i].Bounds, all[i].Buckets = bounds[:], make([]uint64, len(bounds))
-			}
-			for j, n := range p.Counts.Buckets {
-				all[i].Buckets[j] += uint64(n)
-			}
-			all[i].Took += p.Counts.Took
-			all[i].Successful += p.Counts.Successful
-			all[i].Failed += p.Counts.Failed
-			all[i].Unknown += p.Counts.Unknown
-		}
-	}
-	return all
-}
-
-// running returns the pods that have a container that runs, as the runtime knows them.
-func (g *gauges) running(ctx context.Context) ([]corev1.Pod, error) {
-	places, err := g.Places(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var pods []corev1.Pod
-	for _, p := range places {
-		if len(p.Containers) == 0 {
-			continue
-		}
-		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), CreationTimestamp: metav1.NewTime(p.Created)}}
-		for _, c := range p.Containers {
-			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
-		}
-		pods = append(pods, pod)
-	}
-	return pods, nil
 }
 
 // routes are the paths that the socket has besides its own.

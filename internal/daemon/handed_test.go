@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon/counters"
 	"monopod/internal/daemontest"
 	"monopod/internal/testfiles"
 	"monopod/node/capacity"
@@ -182,7 +183,7 @@ func partsOf(t *testing.T, cfg *config.Loaded) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	collector, err := newCollector(&cfg.Config, a.machine, &a.gauges)
+	collector, err := counters.NewCollector(&cfg.Config, a.machine.Cgroups, &a.gauges)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/internal/cause"
 	"monopod/internal/config"
 	"monopod/internal/pause"
 	"monopod/node/lockfile"
 	"monopod/node/systemd"
-	"monopod/runner"
 )
 
 // errHandedOver ends an App because another agent takes over.
@@ -68,43 +66,7 @@ func (a *App) handOver(ctx context.Context) error {
 	a.Log.Warn("another agent takes over this machine", "lockFile", a.cfg.LockFile, "was", how, "pods", a.cfg.LockContentionPods)
 	a.tell(corev1.EventTypeNormal, "HandOver", "Somebody has "+how+" "+a.cfg.LockFile+"; monopod leaves the machine to them")
 	if a.cfg.LockContentionPods == config.ContentionStop {
-		a.gate.leave(ctx)
+		a.gate.Leave(ctx)
 	}
 	return errHandedOver
-}
-
-// leave removes all pods, and what they were run with.
-func (g *gate) leave(ctx context.Context) {
-	changed, cancel := g.changed()
-	defer cancel()
-	g.mu.Lock()
-	g.leaving = true
-	g.applyLocked()
-	g.mu.Unlock()
-	for ctx.Err() == nil {
-		g.mu.Lock()
-		left, err := g.leftLocked()
-		cleanup := g.cleanup
-		g.mu.Unlock()
-		if len(left) == 0 && err == nil {
-			if err := cleanup(ctx); err != nil {
-				g.log.Warn("something stays of what pods were run with", "err", err)
-			}
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		}
-	}
-}
-
-// handedOver is what every pod may while another agent takes over.
-func handedOver() runner.Rule {
-	const text = "another agent takes over this machine"
-	why := cause.Cause{Kind: cause.ShuttingDown, Fault: cause.HandedOver}
-	return runner.Rule{
-		Wait: &runner.Held{Reason: runner.ReasonHandedOver, Message: text, Cause: why},
-		Halt: &runner.Halt{Reason: runner.ReasonHandedOver, Message: text, Cause: why, Remove: true},
-	}
 }

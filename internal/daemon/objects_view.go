@@ -20,10 +20,10 @@ func (a *App) objects() []metav1.Object {
 	for _, v := range views {
 		f.Pods = append(f.Pods, v.Pod)
 	}
-	b.mu.Lock()
-	d := b.desired
-	f.Ends, f.LastRuns = b.jobs, b.lastRuns
-	b.mu.Unlock()
+	b.Mu.Lock()
+	d := b.Desired
+	f.Ends, f.LastRuns = b.Jobs, b.LastRuns
+	b.Mu.Unlock()
 	all := []metav1.Object{a.machineObject(blind)}
 	for _, o := range slices.Concat(d.Objects, d.Workloads) {
 		all = append(all, f.Show(o, node.AnnotationSource, node.Position(o.Origin)))

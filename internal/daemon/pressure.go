@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,7 +17,6 @@ import (
 	"monopod/runner/plan"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
-	"monopod/runner/spec"
 )
 
 // strain keeps the machine from running out of memory, disk and process ids: it is pressure.Node, and keeps pods from starting while there
@@ -31,24 +29,6 @@ type strain struct {
 	// All below is guarded by mu; they are nil while no runtime is open.
 	pool *pool.Pool
 	rt   Runtime
-}
-
-// newStrain returns nil where nothing is watched.
-func (a *App) newStrain() (*strain, error) {
-	if a.resources == nil {
-		return nil, nil
-	}
-	cfg, err := a.cfg.Pressure(a.cfg.PodsLimits.Memory > 0)
-	if err != nil || len(cfg.Thresholds) == 0 {
-		return nil, err
-	}
-	s := &strain{app: a}
-	sensors := &pressure.Kernel{NodeFs: a.cfg.RootDirectory, ImageFs: imageDirectory(&a.cfg.Config)}
-	if a.cfg.PodsLimits.Memory > 0 {
-		sensors.PodsMemory = memoryOf(spec.Cgroups{Root: a.cfg.CgroupRoot, Driver: spec.CgroupDriver(a.cfg.CgroupDriver)}.Class(corev1.PodQOSGuaranteed))
-	}
-	s.monitor = pressure.New(cfg, sensors, s, a.Log, time.Now)
-	return s, nil
 }
 
 // imageDirectory is where images are.
@@ -141,7 +121,7 @@ func (s *strain) bar() {
 
 // Pods implements pressure.Node.
 func (s *strain) Pods(ctx context.Context, disks bool) ([]pressure.Pod, error) {
-	statuses, err := s.app.Board.statuses()
+	statuses, err := s.app.Board.Statuses()
 	if err != nil {
 		return nil, err
 	}

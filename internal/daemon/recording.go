@@ -82,8 +82,8 @@ func (a *App) containerd(err error) {
 func (a *App) publish(d watcher.Desired) {
 	a.inputs = recordInputs(a.events, a.inputs, d.Reports)
 	a.tidy(d)
-	a.Board.publish(d)
-	a.memory.touch()
+	a.Board.Publish(d)
+	a.memory.Touch()
 }
 
 // tidy removes the copies of sources that are no more, once, when their pods may go.

@@ -68,7 +68,7 @@ func (a *App) followNames(ctx context.Context) {
 		case <-again.C:
 		}
 		began := time.Now()
-		pods, services, ok := a.Board.endpoints()
+		pods, services, ok := a.Board.Endpoints()
 		if ok {
 			a.resolver.SetZone(names.NewZone(a.cfg.ClusterDomain, pods, services))
 		} else {

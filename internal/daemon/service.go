@@ -2,17 +2,11 @@ package daemon
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"monopod/internal/pause"
-	"monopod/internal/printer"
-	"monopod/node"
 	"monopod/node/systemd"
 )
 
@@ -111,38 +105,4 @@ func (s *service) watchdog(ctx context.Context) {
 			wait = s.manager.Watchdog / 2
 		}
 	}
-}
-
-// alive asks all loops of the agent, by the socket: that has to answer, too. Containers that cannot be seen are no reason to
-// start it again.
-func (a *App) alive(ctx context.Context) error { return node.NewClient(a.cfg.Socket).Live(ctx) }
-
-// statusLine sums the pods up.
-func (a *App) statusLine() (line string, ready bool) {
-	pods, err := a.Board.statuses()
-	if errors.Is(err, node.ErrStarting) {
-		return "starting", false
-	}
-	if err != nil {
-		return "containers cannot be seen: " + printer.OneLine(err.Error()), false
-	}
-	running, done := 0, 0
-	for i := range pods {
-		switch pods[i].Pod.Status.Phase {
-		case corev1.PodRunning:
-			running++
-		case corev1.PodSucceeded:
-			done++
-		}
-	}
-	line = fmt.Sprintf("%d pods: %d running, %d completed, %d not", len(pods), running, done, len(pods)-running-done)
-	switch s := a.gate.Schedule(); {
-	case s.ShuttingDown:
-		line += "; the machine shuts down"
-	case s.Drained:
-		line += "; drained"
-	case s.Cordoned:
-		line += "; cordoned"
-	}
-	return line, true
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"monopod/internal/daemon/board"
 	"monopod/internal/pause"
 	"monopod/manifests"
 	"monopod/runner/pool"
@@ -20,8 +21,6 @@ const (
 	// longestRest is the longest time for which changes of pods are gathered before workloads are looked at again: each look
 	// goes through all pods, so that with thousands at most a quarter of the time is spent on it.
 	longestRest = time.Second
-	// FarAway is a time that does not come.
-	FarAway = 24 * time.Hour
 )
 
 // workloads keeps the pool at what documents and workloads together ask for.
@@ -46,23 +45,23 @@ func (a *App) followWorkloads(ctx context.Context, pool *pool.Pool) {
 		a.Log.Error("read what Jobs have done", "err", err)
 	}
 	if !x.Idle() {
-		a.Board.startExpanding()
+		a.Board.StartExpanding()
 	}
 	w := &workloads{pool: pool, rollouts: a.rollouts, expander: x}
-	timer := time.NewTimer(FarAway)
+	timer := time.NewTimer(pause.FarAway)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.Board.expand:
+		case <-a.Board.Expand:
 		case <-timer.C:
 		}
-		wait, began := FarAway, time.Now()
-		if d, ok := a.Board.wanted(pool); ok && !a.gate.isEnding() { // else Jobs would count what is stopped as failed
+		wait, began := pause.FarAway, time.Now()
+		if d, ok := a.Board.Wanted(pool); ok && !a.gate.IsEnding() { // else Jobs would count what is stopped as failed
 			wait = w.update(began, d)
-			a.Board.noteJobs(x.Finished(), x.LastRuns())
-			a.Board.noteClashes(w.clashes)
+			a.Board.NoteJobs(x.Finished(), x.LastRuns())
+			a.Board.NoteClashes(w.clashes)
 		}
 		timer.Reset(wait)
 		pause.For(ctx, min(3*time.Since(began), longestRest))
@@ -75,7 +74,7 @@ func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 		// What runs is not known yet, so nothing of a workload may be made or taken away.
 		if w.last.Objects == nil || !slices.Equal(w.last.Pods, d.Pods) || !slices.Equal(w.lastSeen.Objects, d.Objects) {
 			w.lastSeen, w.last = d, pool.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects), Keeps: d.Keeps}
-			w.rollouts.Update(toPool(w.pool, w.last))
+			w.rollouts.Update(board.ToPool(w.pool, w.last))
 		}
 		return seenWithin
 	}
@@ -87,7 +86,7 @@ func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 	w.hand(d, r)
 	w.clashes = r.Clashes
 	if r.Next.IsZero() {
-		return FarAway
+		return pause.FarAway
 	}
 	return max(r.Next.Sub(now), time.Millisecond)
 }
@@ -106,20 +105,5 @@ func (w *workloads) hand(d watcher.Desired, r workload.Result) {
 	}
 	w.lastSeen, w.claims = d, r.Claims
 	w.last = pool.Desired{Pods: r.Pods, Objects: objects, Removable: d.Removable, Keeps: d.Keeps}
-	w.rollouts.Update(toPool(w.pool, w.last))
-}
-
-// startExpanding makes the board leave updates to followWorkloads from now on.
-func (b *board) startExpanding() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.expanding = true
-	b.expandLater()
-}
-
-// wanted returns what the documents ask for; ok is false while that is not known, for another pool, and without workloads.
-func (b *board) wanted(pool *pool.Pool) (d watcher.Desired, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.desired, b.expanding && b.published && b.pool == pool
+	w.rollouts.Update(board.ToPool(w.pool, w.last))
 }

@@ -139,6 +139,9 @@ func allowed() map[string][]string {
 		"monopod/internal/cli":               {"monopod/manifests", "monopod/node", "monopod/watcher", "monopod/runner", "monopod/runner/workload", "monopod/internal"},
 		"monopod/internal/daemon":            {"monopod"},
 		"monopod/internal/daemontest":        {"monopod"},
+		"monopod/internal/locks":             {"monopod/internal"},
+		"monopod/internal/memory":            {"monopod/internal"},
+		"monopod/internal/daemon/admission":  {"monopod"},
 		"monopod/internal/run":               {"monopod"},
 		"monopod/internal/setup":             {"monopod"},
 		"monopod/internal/config":            {"monopod/manifests", "monopod/watcher", "monopod/runner", "monopod/runner/ctrd", "monopod/runner/spec", "monopod/node", "monopod/internal"},
@@ -151,7 +154,7 @@ func allowed() map[string][]string {
 // program are the packages that make a program of all others: nothing below them imports them.
 func program() []string {
 	var all []string
-	for _, name := range []string{"config", "verdict", "offline", "podlogs", "podtable", "needs", "units", "host", "program", "cli", "daemon", "daemontest", "run", "setup"} {
+	for _, name := range []string{"config", "verdict", "offline", "podlogs", "podtable", "needs", "units", "host", "program", "cli", "daemon", "daemontest", "run", "setup", "locks", "memory"} {
 		all = append(all, "monopod/internal/"+name)
 	}
 	return all

@@ -6,17 +6,16 @@ package house
 // oversizedPackages have more than 3,000 lines of code: they are still to be split.
 func oversizedPackages() map[string]bool {
 	return map[string]bool{
-		"internal/cli": true, "internal/daemon": true, "runner/ctrd": true, "runner/ctrd/image": true,
+		"runner/ctrd": true, "runner/ctrd/image": true,
 	}
 }
 
 // largePackages are those with more than 1,500 lines of code.
 func largePackages() map[string]int {
 	return map[string]int{
-		"internal/cli":        4700,
 		"internal/config":     2763,
-		"internal/daemon":     5500,
-		"internal/run":        1513,
+		"internal/daemon":     2291,
+		"internal/run":        1518,
 		"manifests/validate":  2605,
 		"node":                2338,
 		"node/apiserver":      2452,
@@ -35,9 +34,8 @@ func largePackages() map[string]int {
 // manyMethods are the types with more than 30 methods.
 func manyMethods() map[string]int {
 	return map[string]int{
-		"internal/cli.Commands":          102,
 		"internal/daemon.App":            64,
-		"internal/daemon.board":          41,
+		"internal/daemon/board.Board":    41,
 		"manifests/validate.checker":     131,
 		"node.Client":                    42,
 		"node.Server":                    38,

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// FarAway is a time that does not come, for timers that are set later.
+const FarAway = 24 * time.Hour
+
 // For waits for d or the end of ctx.
 func For(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 
 	"monopod/internal/printer"
 )
@@ -79,4 +82,10 @@ func (t *Table) PrintAll(rows [][]string) {
 	for _, r := range rows {
 		t.Print(r)
 	}
+}
+
+// IsTerminal reports whether a file is a terminal.
+func IsTerminal(f any) bool {
+	file, ok := f.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -15,6 +15,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/locks"
 	"monopod/internal/pause"
 	"monopod/internal/program"
 )
@@ -107,7 +108,7 @@ func (s *Slot) takeOver(ctx context.Context) error {
 	asked := 0
 	for deadline := time.Now().Add(KeeperEnd); ; pause.For(ctx, daemon.LookAgain/4) {
 		err := s.Lock()
-		if !daemon.IsHeld(err) {
+		if !locks.IsHeld(err) {
 			return err
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
@@ -126,7 +127,7 @@ func (s *Slot) takeOver(ctx context.Context) error {
 
 // keeper is the process that holds the lock, as the file says; 0: it does not say yet.
 func (s *Slot) keeper() int {
-	b, err := os.ReadFile(filepath.Join(s.Root, daemon.LockName))
+	b, err := os.ReadFile(filepath.Join(s.Root, locks.LockName))
 	pid, bad := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err != nil || bad != nil || pid <= 1 || pid == os.Getpid() {
 		return 0

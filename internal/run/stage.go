@@ -15,6 +15,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/pause"
 	"monopod/internal/program"
 	"monopod/internal/trial"
 	"monopod/manifests"
@@ -172,7 +173,7 @@ func (g *stage) wait(ctx context.Context, t *trial.Trial, w waitLimits) (trial.R
 		defer timer.Stop()
 		deadline = timer.C
 	}
-	again := time.NewTimer(daemon.FarAway)
+	again := time.NewTimer(pause.FarAway)
 	defer again.Stop()
 	for {
 		report, next, visible := g.look(t)

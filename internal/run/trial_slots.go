@@ -21,6 +21,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/locks"
 	"monopod/internal/objects"
 	"monopod/internal/trial"
 	"monopod/manifests"
@@ -41,7 +42,7 @@ func (p Commands) openSlot(ctx context.Context, cfg *config.Loaded) (*Slot, erro
 			continue
 		}
 		switch err := s.Lock(); {
-		case daemon.IsHeld(err):
+		case locks.IsHeld(err):
 		case err != nil:
 			return nil, err
 		case !s.Used():
@@ -62,7 +63,7 @@ func (p Commands) sweep(ctx context.Context, cfg *config.Loaded) error {
 			continue
 		}
 		if err := s.Lock(); err != nil {
-			if !daemon.IsHeld(err) {
+			if !locks.IsHeld(err) {
 				errs = append(errs, err)
 			}
 			continue

@@ -1,0 +1,138 @@
+package change
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"monopod/internal/program"
+	"monopod/node"
+)
+
+// drainOptions are the flags of `drain`.
+type drainOptions struct {
+	program.ClientFlags
+	priorityBelow int32
+	ignore        []string
+	timeout       time.Duration
+	untilBoot     bool
+}
+
+func (p Commands) DrainCommand() *cobra.Command {
+	o := &drainOptions{}
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "Stop the pods of this machine, and start none until undrain",
+		Long: "The pods of the lowest priority are stopped first; when all of them have stopped, those of the next. Each has the time\n" +
+			"that its terminationGracePeriodSeconds gives it. They keep their volumes, addresses and records, and go on where they\n" +
+			"were after `monopod undrain`. Until then nothing is started, over restarts of monopod and of the machine: new and changed\n" +
+			"manifests, Jobs and CronJobs wait. `get` and `why` show it.\n\n" +
+			"It waits until all have stopped, and can be repeated. Exit code 2: time was up; the pods are being stopped all the same.",
+		Args: program.NoArgs,
+	}
+	f := cmd.Flags()
+	o.AddSocket(f)
+	f.Int32Var(&o.priorityBelow, "priority-below", 0, "only pods with a `priority` below this one")
+	f.StringSliceVar(&o.ignore, "ignore", nil, "not these pods: `names`, or NAMESPACE/NAME, with * and ? (may be repeated)")
+	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most (default: as long as it takes)")
+	f.BoolVar(&o.untilBoot, "until-boot", false, "only until the machine starts again: for the scripts that shut it down where there is no systemd-logind")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r := node.DrainRequest{Ignore: o.ignore, UntilBoot: o.untilBoot}
+		if cmd.Flags().Changed("priority-below") {
+			r.PriorityBelow = &o.priorityBelow
+		}
+		return p.drain(cmd.Context(), o, r)
+	}
+	return cmd
+}
+
+// leastRequest is what a daemon gets to answer, however short --timeout is: then it is known which pods are left.
+const leastRequest = 500 * time.Millisecond
+
+// drain asks for a drain and follows it to its end.
+func (p Commands) drain(ctx context.Context, o *drainOptions, r node.DrainRequest) error {
+	c := p.Client(&o.ClientFlags)
+	asked, began := ctx, time.Now()
+	if o.timeout > 0 {
+		var cancel, cancelAsked context.CancelFunc
+		asked, cancelAsked = context.WithTimeout(ctx, max(o.timeout, leastRequest))
+		defer cancelAsked()
+		ctx, cancel = context.WithDeadline(ctx, began.Add(o.timeout))
+		defer cancel()
+	}
+	s, err := c.Drain(asked, r)
+	switch {
+	case err != nil && errors.Is(asked.Err(), context.DeadlineExceeded):
+		return program.CodeError{Code: program.ExitTimeout, Err: fmt.Errorf("monopod did not answer within %s", max(o.timeout, leastRequest))}
+	case err != nil:
+		return err
+	}
+	said := map[string]bool{}
+	err = c.WatchSchedule(ctx, func(now node.Schedule) error {
+		for _, name := range s.Stopping {
+			if !said[name] && !slices.Contains(now.Stopping, name) {
+				p.Out().Printf("pod %s has stopped\n", name)
+				said[name] = true
+			}
+		}
+		switch s = now; {
+		case !now.Drained:
+			return errors.New("somebody else has ended the drain")
+		case len(now.Stopping) == 0 && now.Unseen == "":
+			return errDrained
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errDrained):
+		p.Out().Println("drained; `monopod undrain` lets pods run again")
+		return nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return program.CodeError{Code: program.ExitTimeout, Err: fmt.Errorf("not all pods have stopped within %s: %s", o.timeout, strings.Join(s.Stopping, ", "))}
+	case err == nil:
+		return ctx.Err()
+	}
+	return err
+}
+
+// errDrained is the good end of a drain.
+var errDrained = errors.New("drained")
+
+func (p Commands) CordonCommand() *cobra.Command {
+	o := &drainOptions{}
+	cmd := &cobra.Command{
+		Use:   "cordon",
+		Short: "Start no pods that are not there, until uncordon",
+		Long: "What is there goes on, and edits of it are carried out. Other pods wait, over restarts of monopod and of the machine,\n" +
+			"where pods that were there start again.",
+		Args: program.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := p.Client(&o.ClientFlags).Cordon(cmd.Context(), node.DrainRequest{UntilBoot: o.untilBoot})
+			return err
+		},
+	}
+	o.AddSocket(cmd.Flags())
+	cmd.Flags().BoolVar(&o.untilBoot, "until-boot", false, "only until the machine starts again")
+	return cmd
+}
+
+func (p Commands) UndrainCommand() *cobra.Command {
+	o := &program.ClientFlags{}
+	cmd := &cobra.Command{
+		Use:     "undrain",
+		Aliases: []string{"uncordon"},
+		Short:   "Let pods run again after drain or cordon",
+		Args:    program.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := p.Client(o).Undrain(cmd.Context())
+			return err
+		},
+	}
+	o.AddSocket(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,139 @@
+package change
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"monopod/internal/cli/describe"
+	"monopod/internal/cli/lookup"
+	"monopod/internal/objects"
+	"monopod/internal/program"
+	"monopod/manifests"
+	"monopod/node"
+)
+
+func (p Commands) ScaleCommand() *cobra.Command {
+	o := &program.ClientFlags{}
+	replicas := int64(-1)
+	cmd := &cobra.Command{
+		Use:   "scale KIND/NAME --replicas=N",
+		Short: "Set the number of pods of an applied Deployment, ReplicaSet or StatefulSet",
+		Long: "Change spec.replicas of a workload that `monopod apply` stored. What a file of staticPodPath or a URL defines is changed\n" +
+			"there: the error names it.\n\n" +
+			"    monopod scale deploy/web --replicas=3",
+		Args: program.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if replicas < 0 {
+				return program.Usagef("how many? Write --replicas=N")
+			}
+			return p.change(cmd.Context(), o, args, amendment{verdict: "scaled", kinds: []string{"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"}, do: func(tree map[string]any) error {
+				return unstructured.SetNestedField(tree, replicas, "spec", "replicas")
+			}})
+		},
+	}
+	o.Add(cmd.Flags())
+	cmd.Flags().Int64Var(&replicas, "replicas", -1, "`number` of pods")
+	return cmd
+}
+
+func (p Commands) RestartCommand() *cobra.Command {
+	o := &program.ClientFlags{}
+	cmd := &cobra.Command{
+		Use:   "restart KIND/NAME",
+		Short: "Replace the containers of an applied pod or workload",
+		Long: "Set the annotation " + manifests.AnnotationRestarted + " of a Pod, or in the template of a Deployment, DaemonSet or StatefulSet,\n" +
+			"that `monopod apply` stored: its containers are replaced as after an edit, the pods of a workload as its update strategy\n" +
+			"says. What a file of staticPodPath or a URL defines is changed there: the error names it.\n\n" +
+			"    monopod restart deploy/web",
+		Args: program.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.change(cmd.Context(), o, args, amendment{verdict: "restarted", kinds: []string{"Pod", "Deployment", "DaemonSet", "StatefulSet"}, do: func(tree map[string]any) error {
+				path := []string{"metadata", "annotations", manifests.AnnotationRestarted}
+				if tree["kind"] != "Pod" {
+					path = append([]string{"spec", "template"}, path...)
+				}
+				return unstructured.SetNestedField(tree, time.Now().Format(time.RFC3339Nano), path...)
+			}})
+		},
+	}
+	o.Add(cmd.Flags())
+	return cmd
+}
+
+// amendment is a change of a workload.
+type amendment struct {
+	// verdict is what is said once it is done.
+	verdict string
+	kinds   []string
+	do      func(tree map[string]any) error
+}
+
+// change applies a workload again, changed.
+func (p Commands) change(ctx context.Context, o *program.ClientFlags, args []string, e amendment) error {
+	target, err := o.ObjectArg(args)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(e.kinds, target.Kind) {
+		return program.Usagef("a %s cannot be %s; only %s can", target.Kind, e.verdict, strings.Join(e.kinds, ", "))
+	}
+	c := p.Client(o)
+	item, err := written(ctx, c, target)
+	if err != nil {
+		return err
+	}
+	tree, err := describe.RawTree(item.Raw)
+	if err != nil {
+		return err
+	}
+	delete(tree, "status")
+	unstructured.RemoveNestedField(tree, "metadata", "annotations", node.AnnotationSource)
+	unstructured.RemoveNestedField(tree, "metadata", "creationTimestamp")
+	if err := e.do(tree); err != nil {
+		return fmt.Errorf("%s: %w", target, err)
+	}
+	b, err := json.Marshal(tree)
+	if err != nil {
+		return err
+	}
+	done, err := c.Apply(ctx, node.ApplyRequest{Files: []node.ManifestFile{{Name: item.Name() + ".json", Content: b}}})
+	if err != nil {
+		return p.refused(err)
+	}
+	if len(done.Objects) == 0 { // it was ignored
+		return fmt.Errorf("%s was not %s: %s", target, e.verdict, strings.Join(done.Notes, "; "))
+	}
+	p.Out().Printf("%s %s\n", item.Name(), e.verdict)
+	return nil
+}
+
+// written returns an object as it is written; of a pod that is its latest accepted manifest.
+func written(ctx context.Context, c *node.Client, o program.Object) (objects.Item, error) {
+	if o.Kind != "Pod" {
+		return lookup.FindObject(ctx, c, o)
+	}
+	pod, err := lookup.FindPod(ctx, c, o.Key)
+	if err != nil {
+		return objects.Item{}, err
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return objects.Item{}, fmt.Errorf("pod %s belongs to %s %s; restart that", o.Key, owner.Kind, owner.Name)
+	}
+	h, err := c.History(ctx, o.Key.Namespace, o.Key.Name)
+	if err != nil {
+		return objects.Item{}, err
+	}
+	r := h.Revision(h.Wanted)
+	if r == nil {
+		return objects.Item{}, fmt.Errorf("the manifest of pod %s is not known; see `monopod history pod %s`", o.Key, o.Key.Name)
+	}
+	return objects.Item{Kind: "Pod", Object: pod, Raw: r.Manifest}, nil
+}

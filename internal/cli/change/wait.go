@@ -1,0 +1,399 @@
+package change
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/cli/lookup"
+	"monopod/internal/cli/view"
+	"monopod/internal/objects"
+	"monopod/internal/pause"
+	"monopod/internal/program"
+	"monopod/manifests"
+	"monopod/node"
+)
+
+// goal is what a pod is to become.
+type goal struct {
+	// what names it, as "condition Ready".
+	what string
+	// met looks at a pod that is there; gone says that one that is not there is what is wanted.
+	met  func(*corev1.Pod) bool
+	gone bool
+	// lost says that the pod has come to rest somewhere else; nil: that does not matter.
+	lost func(*corev1.Pod) bool
+	// hash is that of the manifest that is to run; empty: whichever does.
+	hash string
+}
+
+// goneGoal is that the pod does not exist.
+func goneGoal() goal {
+	return goal{what: "deletion", met: func(*corev1.Pod) bool { return false }, gone: true}
+}
+
+// appliedGoal is that the manifest with this hash is carried out, and the pod Ready or at its end.
+func appliedGoal(hash string) goal {
+	current := func(p *corev1.Pod) bool { return p.Annotations[node.AnnotationManifest] == hash }
+	return goal{
+		what: "condition Ready", hash: hash,
+		met: func(p *corev1.Pod) bool {
+			return current(p) && (conditionStatus(p, string(corev1.PodReady)) == corev1.ConditionTrue || p.Status.Phase == corev1.PodSucceeded)
+		},
+		lost: func(p *corev1.Pod) bool { return current(p) && p.Status.Phase == corev1.PodFailed && atRest(p) },
+	}
+}
+
+// conditionGoal reads "Ready" or "Ready=False".
+func conditionGoal(text string) goal {
+	kind, want, explicit := strings.Cut(text, "=")
+	if !explicit {
+		want = string(corev1.ConditionTrue)
+	}
+	g := goal{
+		what: "condition " + text,
+		met:  func(p *corev1.Pod) bool { return strings.EqualFold(string(conditionStatus(p, kind)), want) },
+	}
+	if strings.EqualFold(want, string(corev1.ConditionTrue)) {
+		g.lost = atRest
+	}
+	return g
+}
+
+func phaseGoal(phase string) goal {
+	return goal{
+		what: "phase " + phase,
+		met:  func(p *corev1.Pod) bool { return strings.EqualFold(string(p.Status.Phase), phase) },
+		lost: atRest,
+	}
+}
+
+func conditionStatus(p *corev1.Pod, kind string) corev1.ConditionStatus {
+	for _, c := range p.Status.Conditions {
+		if strings.EqualFold(string(c.Type), kind) {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// atRest says that the pod has ended, and that nothing more happens to it by itself.
+func atRest(p *corev1.Pod) bool {
+	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	return ended && p.Annotations[node.AnnotationNextTry] == ""
+}
+
+// parseGoal reads the value of --for.
+func parseGoal(text string) (goal, error) {
+	kind, value, _ := strings.Cut(text, "=")
+	switch {
+	case text == "delete":
+		return goneGoal(), nil
+	case kind == "condition" && value != "":
+		return conditionGoal(value), nil
+	case kind == "phase" && slices.ContainsFunc(phases(), func(p corev1.PodPhase) bool { return strings.EqualFold(string(p), value) }):
+		return phaseGoal(value), nil
+	case kind == "phase":
+		return goal{}, program.Usagef("a pod has no phase %q; its phases are Pending, Running, Succeeded, Failed and Unknown", value)
+	}
+	return goal{}, program.Usagef("--for=%s means nothing; write condition=Ready, phase=Running or delete", text)
+}
+
+func phases() []corev1.PodPhase {
+	return []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
+}
+
+// awaited are pods and what they are to become.
+type awaited struct {
+	goals   map[manifests.Key]goal
+	timeout time.Duration
+	// met hears of each pod that has reached its goal; nil: nobody does.
+	met func(manifests.Key, goal)
+}
+
+// waitOptions are the flags of wait.
+type waitOptions struct {
+	program.ClientFlags
+	waitFor
+	selector      string
+	allNamespaces bool
+}
+
+func (p Commands) WaitCommand() *cobra.Command {
+	o := &waitOptions{}
+	cmd := &cobra.Command{
+		Use:   "wait --for=condition=NAME[=VALUE]|phase=PHASE|delete POD|KIND/NAME...|[KIND] -l LABELS",
+		Short: "Wait for a condition on pods, workloads or other objects",
+		Long: "Wait until each of the pods has a condition, as `--for=condition=Ready` or `--for=condition=Ready=False`, is in a phase,\n" +
+			"as `--for=phase=Succeeded`, or is gone, with `--for=delete`. A pod that does not exist yet is waited for. A Job has the conditions\n" +
+			"Complete and Failed, a Deployment Available, and each workload but Jobs and CronJobs Ready, when all its pods are. What has no\n" +
+			"such condition, as a Service, is refused at once. -l waits for the objects with these labels that exist when it begins.\n\n" +
+			"    monopod wait job/migrate --for=condition=complete --timeout=5m\n" +
+			"    monopod wait deploy/web --for=condition=available\n" +
+			"    monopod wait -l app=web\n\n" +
+			"Exit code 0: they are so; 1: one of them has ended otherwise, for good, was taken back to an older revision meanwhile, cannot be\n" +
+			"looked at, or -l selects nothing; 2: not in time, or the command line is wrong.",
+		Args: cobra.MinimumNArgs(0),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.wait(cmd.Context(), o, args) },
+	}
+	o.Add(cmd.Flags())
+	cmd.Flags().StringVar(&o.until, "for", "condition=Ready", "what to wait `for`: condition=NAME, condition=NAME=VALUE, phase=PHASE or delete")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait; 0: for ever")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "objects with these `labels`, pods unless KIND says otherwise")
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with -l: in all namespaces, the default")
+	return cmd
+}
+
+func (p Commands) wait(ctx context.Context, o *waitOptions, args []string) error {
+	g, err := parseGoal(o.until)
+	if err != nil {
+		return err
+	}
+	c := p.Client(&o.ClientFlags)
+	all, err := p.waitedFor(ctx, c, o, args)
+	if err != nil {
+		return err
+	}
+	goals := map[manifests.Key]goal{}
+	for _, one := range all {
+		if one.Kind == "Pod" {
+			goals[one.Key] = g
+			continue
+		}
+		if err := waitable(one.Kind, o.until); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(goals) == 0:
+		return p.waitObjects(ctx, c, all, o.waitFor)
+	case len(goals) < len(all) && slices.ContainsFunc(all, func(o program.Object) bool { return o.Kind != "Pod" }):
+		return program.Usagef("wait for pods or for other objects, not for both at once")
+	}
+	met := func(key manifests.Key, _ goal) { p.Out().Printf("pod/%s condition met\n", key.Name) }
+	return p.await(ctx, c, awaited{goals: goals, timeout: o.timeout, met: met})
+}
+
+// waitedFor returns what is named, or selected.
+func (p Commands) waitedFor(ctx context.Context, c *node.Client, o *waitOptions, args []string) ([]program.Object, error) {
+	switch {
+	case o.selector != "":
+		return p.waitSelected(ctx, c, o, args)
+	case o.allNamespaces:
+		return nil, program.Usagef("--all-namespaces is for -l")
+	case len(args) == 0:
+		return nil, program.Usagef("which pods?")
+	}
+	return o.WaitArgs(args)
+}
+
+// waitSelected returns the objects of a kind with the labels that -l asks for.
+func (p Commands) waitSelected(ctx context.Context, c *node.Client, o *waitOptions, args []string) ([]program.Object, error) {
+	kind := "Pod"
+	if len(args) > 0 {
+		known := false
+		if kind, _, known = objects.Find(args[0]); !known || len(args) > 1 {
+			return nil, program.Usagef("give names or -l, not both; before -l there may be a kind, as in `wait deploy -l app=web`")
+		}
+	}
+	chosen, err := lookup.ParseSelector(o.selector)
+	if err != nil {
+		return nil, err
+	}
+	if err := waitable(kind, o.until); err != nil {
+		return nil, err
+	}
+	list := view.GetOptions{ClientFlags: o.ClientFlags, Chosen: chosen}
+	if o.allNamespaces {
+		list.Namespace = ""
+	}
+	items, err := view.NewCommands(p.Program).ListItems(ctx, c, &list, kind)
+	if err != nil {
+		return nil, err
+	}
+	var all []program.Object
+	for _, i := range items {
+		all = append(all, program.Object{Kind: kind, Key: manifests.Key{Namespace: i.Object.GetNamespace(), Name: i.Object.GetName()}})
+	}
+	if len(all) == 0 && o.until != "delete" {
+		return nil, fmt.Errorf("no %s has the labels %s", strings.ToLower(kind), o.selector)
+	}
+	return all, nil
+}
+
+// errMet ends a watch when nothing is left to wait for.
+var errMet = errors.New("all goals are met")
+
+// await waits until all pods have reached their goals.
+func (p Commands) await(ctx context.Context, c *node.Client, a awaited) error {
+	if len(a.goals) == 0 {
+		return nil
+	}
+	if a.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.timeout)
+		defer cancel()
+	}
+	w := newWaiting(a)
+	err := w.watch(ctx, c)
+	lost, isLost := errors.AsType[lostError](err)
+	switch {
+	case errors.Is(err, errMet):
+		return nil
+	case isLost:
+		p.Errs().Printf("monopod: %s\n", lost)
+		return program.CodeError{Code: program.ExitError}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		for _, key := range slices.SortedFunc(maps.Keys(w.left), manifests.Key.Compare) {
+			p.Errs().Printf("monopod: timed out after %s waiting for %s of pod %s: %s\n", a.timeout, w.left[key].what, key, w.state(key))
+		}
+		return program.CodeError{Code: program.ExitTimeout}
+	case err == nil:
+		return ctx.Err()
+	}
+	return err
+}
+
+// waiting follows a watch.
+type waiting struct {
+	awaited
+	// left are the pods that have not reached their goal, pods what is known of all.
+	left map[manifests.Key]goal
+	pods map[manifests.Key]*corev1.Pod
+	// before are the rollbacks that pods had when they were seen first, empty for none.
+	before map[manifests.Key]string
+	// seen says that the daemon has told of all pods that there are: one that is not in pods does not exist.
+	seen bool
+}
+
+func newWaiting(a awaited) *waiting {
+	return &waiting{awaited: a, left: maps.Clone(a.goals), pods: map[manifests.Key]*corev1.Pod{}, before: map[manifests.Key]string{}}
+}
+
+// rewatch is how long to wait for a daemon that has ended while it was watched: it is probably being restarted.
+const rewatch = 200 * time.Millisecond
+
+// watch follows all pods, also over restarts of the daemon.
+func (w *waiting) watch(ctx context.Context, c *node.Client) error {
+	for ended := false; ; {
+		err := c.WatchAll(ctx, w.see)
+		_, absent := errors.AsType[*node.ConnectError](err)
+		ended = ended || errors.Is(err, node.ErrEnded)
+		if ctx.Err() != nil || !ended || !absent && !errors.Is(err, node.ErrEnded) {
+			return err
+		}
+		clear(w.pods)
+		w.seen = false
+		pause.For(ctx, rewatch)
+	}
+}
+
+// lostError is a pod that will not reach its goal.
+type lostError string
+
+// Error implements error.
+func (e lostError) Error() string { return string(e) }
+
+// takenBack says why a pod does not run, or run any more, what its goal is about. It is empty for none of that: what had
+// been gone back to before is as good as any other revision when no certain one is waited for.
+func (w *waiting) takenBack(key manifests.Key, g goal, pod *corev1.Pod) string {
+	rollback := pod.Annotations[node.AnnotationRollback]
+	if g.hash != "" {
+		if pod.Annotations[node.AnnotationWritten] != g.hash {
+			return ""
+		}
+		return rollback
+	}
+	if pod.Annotations[node.AnnotationRevision] == "" { // nobody has decided yet
+		return ""
+	}
+	before, known := w.before[key]
+	if !known {
+		w.before[key] = rollback
+	}
+	if !known || rollback == before {
+		return ""
+	}
+	return rollback
+}
+
+// see takes an event; the error ends the watch.
+func (w *waiting) see(e node.PodEvent) error {
+	key := manifests.Key{Namespace: e.Object.Namespace, Name: e.Object.Name}
+	g, wanted := w.left[key]
+	switch {
+	case e.Type == node.Bookmark:
+		w.seen = true
+		for _, key := range slices.SortedFunc(maps.Keys(w.left), manifests.Key.Compare) {
+			if w.left[key].gone && w.pods[key] == nil {
+				w.reached(key)
+			}
+		}
+	case !wanted:
+		return nil
+	case e.Type == "DELETED":
+		delete(w.pods, key)
+		if g.gone {
+			w.reached(key)
+		}
+	default:
+		w.pods[key] = &e.Object
+		return w.look(key, g, &e.Object)
+	}
+	return w.ended()
+}
+
+// look holds a pod to its goal.
+func (w *waiting) look(key manifests.Key, g goal, pod *corev1.Pod) error {
+	back := w.takenBack(key, g, pod)
+	switch {
+	case back != "" && g.lost != nil:
+		return lostError(fmt.Sprintf("pod %s was taken back: %s", key, back))
+	case g.met(pod):
+		w.reached(key)
+	case g.lost != nil && g.lost(pod):
+		return lostError(fmt.Sprintf("pod %s has ended: it is %s%s", key, pod.Status.Phase, whyText(pod)))
+	}
+	return w.ended()
+}
+
+// ended ends the watch once nothing is left to wait for.
+func (w *waiting) ended() error {
+	if len(w.left) == 0 {
+		return errMet
+	}
+	return nil
+}
+
+func (w *waiting) reached(key manifests.Key) {
+	if w.met != nil {
+		w.met(key, w.left[key])
+	}
+	delete(w.left, key)
+}
+
+// state says how a pod is that is not as it is to be.
+func (w *waiting) state(key manifests.Key) string {
+	pod := w.pods[key]
+	switch {
+	case pod != nil:
+		return "it is " + string(pod.Status.Phase) + whyText(pod)
+	case !w.seen:
+		return "the daemon has not told of it yet"
+	}
+	return "it does not exist"
+}
+
+func whyText(pod *corev1.Pod) string {
+	if why := pod.Annotations[node.AnnotationWhy]; why != "" {
+		return ": " + why
+	}
+	return ""
+}

@@ -1,0 +1,145 @@
+package change
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/cli/lookup"
+	"monopod/internal/objects"
+	"monopod/internal/pause"
+	"monopod/internal/program"
+	"monopod/node"
+)
+
+// objectPeriod is the time between two looks at an object.
+const objectPeriod = 500 * time.Millisecond
+
+// waitFor is what --for and --timeout say.
+type waitFor struct {
+	until   string
+	timeout time.Duration
+}
+
+// waitObjects waits for one object after the other.
+func (p Commands) waitObjects(ctx context.Context, c *node.Client, all []program.Object, w waitFor) error {
+	if w.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.timeout)
+		defer cancel()
+	}
+	for _, o := range all {
+		if err := p.waitObject(ctx, c, o, w.until); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitable refuses to wait for what objects of a kind never have.
+func waitable(kind, until string) error {
+	what, value, _ := strings.Cut(until, "=")
+	name, _, _ := strings.Cut(value, "=")
+	known := objects.Conditions(kind)
+	if kind == "Pod" || until == "delete" || what == "condition" && slices.ContainsFunc(known, func(c string) bool { return strings.EqualFold(c, name) }) {
+		return nil
+	}
+	hint := "wait for delete"
+	if len(known) > 0 {
+		hint = "wait for condition=" + strings.Join(known, ", condition=") + " or delete"
+	}
+	if what == "phase" {
+		return program.Usagef("a %s has no phase; %s", kind, hint)
+	}
+	return program.Usagef("a %s has no condition %s; %s", kind, name, hint)
+}
+
+// waitObject waits until an object besides pods is as --for says.
+func (p Commands) waitObject(ctx context.Context, c *node.Client, o program.Object, until string) error {
+	_, value, _ := strings.Cut(until, "=")
+	last, seen := "monopod has not answered yet", false
+	for {
+		item, err := lookup.FindObject(ctx, c, o)
+		_, gone := errors.AsType[program.NotFoundError](err)
+		_, absent := errors.AsType[*node.ConnectError](err)
+		switch {
+		case gone && until == "delete":
+			return p.conditionMet(o)
+		case gone:
+			last = "it does not exist"
+		case absent && seen: // it is being restarted
+		case err != nil && ctx.Err() == nil:
+			return err
+		case err == nil && until != "delete":
+			met, lost := objectState(item, value)
+			if met {
+				return p.conditionMet(o)
+			}
+			if lost != "" {
+				p.Errs().Printf("monopod: %s %s\n", o, lost)
+				return program.CodeError{Code: program.ExitError}
+			}
+			last = "it is not so yet"
+		case err == nil:
+			last = "it exists"
+		}
+		seen = seen || err == nil || gone
+		if pause.For(ctx, objectPeriod); errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			p.Errs().Printf("monopod: timed out waiting for %s of %s: %s\n", strings.Replace(until, "=", " ", 1), o, last)
+			return program.CodeError{Code: program.ExitTimeout}
+		} else if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+func (p Commands) conditionMet(o program.Object) error {
+	p.Out().Printf("%s/%s condition met\n", strings.ToLower(o.Kind), o.Key.Name)
+	return nil
+}
+
+// objectState reports whether an object has a condition, as NAME or NAME=VALUE; lost says why it never will.
+func objectState(i objects.Item, condition string) (met bool, lost string) {
+	name, want, explicit := strings.Cut(condition, "=")
+	if !explicit {
+		want = string(corev1.ConditionTrue)
+	}
+	var o struct {
+		Spec struct {
+			Replicas *int32 `json:"replicas"`
+		} `json:"spec"`
+		Status struct {
+			ReadyReplicas, NumberReady, DesiredNumberScheduled int32
+			Conditions                                         []struct{ Type, Status string }
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(i.Raw, &o); err != nil {
+		return false, fmt.Sprintf("cannot be read: %v", err)
+	}
+	for _, c := range o.Status.Conditions {
+		if strings.EqualFold(c.Type, name) {
+			return strings.EqualFold(c.Status, want), ""
+		}
+		if i.Kind == "Job" && c.Status == string(corev1.ConditionTrue) && (c.Type == "Failed" || c.Type == "Complete") {
+			lost = "is " + c.Type
+		}
+	}
+	if strings.EqualFold(name, "Ready") && objects.IsWorkload(i.Kind) && i.Kind != "Job" && i.Kind != "CronJob" {
+		desired := int32(1)
+		if o.Spec.Replicas != nil {
+			desired = *o.Spec.Replicas
+		}
+		ready := o.Status.ReadyReplicas >= desired
+		if i.Kind == "DaemonSet" {
+			ready = o.Status.NumberReady >= max(o.Status.DesiredNumberScheduled, 1)
+		}
+		return ready == strings.EqualFold(want, string(corev1.ConditionTrue)), ""
+	}
+	return false, lost
+}

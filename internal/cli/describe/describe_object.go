@@ -1,0 +1,106 @@
+package describe
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/cli/lookup"
+	"monopod/internal/objects"
+	"monopod/internal/podtable"
+	"monopod/internal/program"
+	"monopod/node"
+	"monopod/node/events"
+)
+
+// describeObject shows an object besides pods: what `get -o wide` shows a line for each, its pods, and its events.
+func (p Commands) describeObject(ctx context.Context, c *node.Client, o program.Object) error {
+	item, err := lookup.FindObject(ctx, c, o)
+	if err != nil {
+		return err
+	}
+	happened, err := c.Events(ctx, events.Filter{Kind: o.Kind, Namespace: o.Key.Namespace, Name: o.Key.Name})
+	if err != nil {
+		return err
+	}
+	d := &description{w: p.Out(), now: time.Now()}
+	notes := maps.Clone(item.Object.GetAnnotations())
+	source := notes[node.AnnotationSource]
+	delete(notes, node.AnnotationSource)
+	d.field("Name", item.Object.GetName())
+	d.field("Namespace", item.Object.GetNamespace())
+	d.field("Kind", item.Kind)
+	d.field("Source", source)
+	d.list("Labels", pairs(item.Object.GetLabels()))
+	d.list("Annotations", pairs(notes))
+	head, row := objects.Header(item.Kind, true), objects.Row(item, d.now, true, "")
+	for i := 2; i < len(head)-1; i++ { // behind namespace and name, up to the source
+		d.field(titleCase(head[i]), row[i])
+	}
+	d.more(item)
+	if objects.IsWorkload(item.Kind) || item.Kind == "Service" {
+		if err := p.describePods(ctx, c, d, item); err != nil {
+			return err
+		}
+	}
+	d.events(happened.Items)
+	return nil
+}
+
+// titleCase turns UP-TO-DATE into Up-to-date.
+func titleCase(head string) string { return head[:1] + strings.ToLower(head[1:]) }
+
+// more prints what only some kinds have.
+func (d *description) more(i objects.Item) {
+	switch o := i.Object.(type) {
+	case *corev1.Service:
+		d.list("Selector", pairs(o.Spec.Selector))
+	case *corev1.ConfigMap:
+		var keys []string
+		for _, k := range pairs(o.Data) {
+			name, _, _ := strings.Cut(k, "=")
+			keys = append(keys, fmt.Sprintf("%s (%d bytes)", name, len(o.Data[name])))
+		}
+		d.list("Keys", keys)
+	case *batchv1.Job:
+		d.field("Pods statuses", fmt.Sprintf("%d active, %d succeeded, %d failed", o.Status.Active, o.Status.Succeeded, o.Status.Failed))
+	case *corev1.Node:
+		var all []corev1.PodCondition
+		for _, c := range o.Status.Conditions {
+			all = append(all, corev1.PodCondition{Type: corev1.PodConditionType(c.Type), Status: c.Status, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime})
+		}
+		d.conditions(all)
+	}
+}
+
+// describePods prints the pods of an object, a line each.
+func (p Commands) describePods(ctx context.Context, c *node.Client, d *description, i objects.Item) error {
+	pods, err := lookup.PodsOf(ctx, c, i)
+	if err != nil {
+		return err
+	}
+	if len(pods) == 0 {
+		d.field("Pods", "<none>")
+		return nil
+	}
+	d.w.Println("Pods:")
+	rows := [][]string{{"  NAME", "READY", "STATUS", "RESTARTS", "IP"}}
+	for n := range pods {
+		r := podtable.RowOf(&pods[n], d.now)
+		rows = append(rows, []string{"  " + r.Name, r.Ready, r.Status, r.Restarts, r.Ip})
+	}
+	(&program.Table{W: d.w}).PrintAll(rows)
+	return nil
+}
+
+// RawTree decodes an object to change it.
+func RawTree(raw []byte) (map[string]any, error) {
+	var tree map[string]any
+	return tree, json.Unmarshal(raw, &tree)
+}

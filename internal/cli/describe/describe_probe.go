@@ -1,0 +1,76 @@
+package describe
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"monopod/node"
+)
+
+// probesOf reads what the daemon knows of a pod's probes; nothing when it says nothing.
+func probesOf(pod *corev1.Pod) []node.Probe {
+	var all []node.Probe
+	if json.Unmarshal([]byte(pod.Annotations[node.AnnotationProbes]), &all) != nil {
+		return nil
+	}
+	return all
+}
+
+// probe prints a probe of the manifest, and below it how it is doing.
+func (d *description) probe(kind, container string, p *corev1.Probe) {
+	if p == nil {
+		return
+	}
+	lines := []string{fmt.Sprintf("%s delay=%ds timeout=%ds period=%ds #success=%d #failure=%d", probeTarget(p),
+		p.InitialDelaySeconds, p.TimeoutSeconds, p.PeriodSeconds, p.SuccessThreshold, p.FailureThreshold)}
+	for i := range d.probes {
+		if s := &d.probes[i]; s.Container == container && s.Kind == kind {
+			lines = append(lines, d.probeState(s))
+		}
+	}
+	d.list(kind, lines)
+}
+
+// probeState is one line: what counts, what the latest attempt said, when the next is made.
+func (d *description) probeState(s *node.Probe) string {
+	text := map[string]string{"Success": "succeeds", "Failure": "has failed", "Unknown": "has not succeeded yet"}[s.Result]
+	if s.Failures > 0 {
+		text += fmt.Sprintf(", %d failed in a row (%d count)", s.Failures, s.Threshold)
+	}
+	if !s.Last.IsZero() {
+		text += fmt.Sprintf(", last %s ago", duration.HumanDuration(d.now.Sub(s.Last)))
+	}
+	if !s.Next.IsZero() {
+		text += fmt.Sprintf(", next in %s", duration.HumanDuration(max(0, s.Next.Sub(d.now).Round(time.Second))))
+	}
+	if s.Output != "" {
+		text += ": " + strings.TrimSpace(s.Output)
+	}
+	return text
+}
+
+// probeTarget says what is asked, as kubectl does.
+func probeTarget(p *corev1.Probe) string {
+	switch {
+	case p.Exec != nil:
+		return fmt.Sprintf("exec %v", p.Exec.Command)
+	case p.HTTPGet != nil:
+		return fmt.Sprintf("http-get %s://%s%s", strings.ToLower(string(p.HTTPGet.Scheme)),
+			net.JoinHostPort(p.HTTPGet.Host, p.HTTPGet.Port.String()), p.HTTPGet.Path)
+	case p.TCPSocket != nil:
+		return "tcp-socket " + net.JoinHostPort(p.TCPSocket.Host, p.TCPSocket.Port.String())
+	case p.GRPC != nil:
+		service := ""
+		if p.GRPC.Service != nil {
+			service = " " + *p.GRPC.Service
+		}
+		return fmt.Sprintf("grpc :%d%s", p.GRPC.Port, service)
+	}
+	return "unknown"
+}

@@ -1,0 +1,179 @@
+package describe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"monopod/internal/cli/validate"
+	"monopod/internal/config"
+	"monopod/internal/offline"
+	"monopod/internal/printer"
+	"monopod/internal/program"
+	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/node"
+	"monopod/node/why"
+	"monopod/watcher"
+	"monopod/watcher/fetch"
+)
+
+func (p Commands) WhyCommand() *cobra.Command {
+	o := &program.ClientFlags{}
+	var output, file string
+	cmd := &cobra.Command{
+		Use:   "why [POD|KIND/NAME]",
+		Short: "Say why a pod is as it is, and what can be done; without POD, about everything that is not fine",
+		Long: "For each pod it says where it is wanted, what runs, what is in the way and what stands behind that, the last lines of a\n" +
+			"container that ended, what happens next and when, and what a person can do. Without POD it covers every pod, file\n" +
+			"and source that is not as it should be, and says so when all is fine. POD may also be the name of a Deployment and\n" +
+			"its like, for its pods, or one that does not exist: then it says what may be meant.\n\n" +
+			"It answers while containerd or the network is down. When the daemon does not run, it says so and tells what is\n" +
+			"known from the disk, of the instance that --config names. `-o json` has one object for each chain, with steps of the kinds wanted, runs, cause, output,\n" +
+			"events, next and action; the reasons of causes do not change between releases.\n\n" +
+			"Exit code 0: it has answered, whatever the answer is, and a daemon that does not run is one; 1: it could not.",
+		Args: program.RangeArgs(0, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := program.OneOfOutputs(output, "text", "json"); err != nil {
+				return err
+			}
+			key := manifests.Key{Namespace: o.Namespace}
+			if len(args) > 0 {
+				target, err := o.ObjectArg(args) // a workload is found by its name
+				if err != nil {
+					return err
+				}
+				key = target.Key
+			}
+			return p.why(cmd.Context(), whyRequest{ClientFlags: *o, key: key, output: output, config: file})
+		},
+	}
+	o.Add(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: text (default) or json")
+	cmd.Flags().StringVar(&file, "config", "", "configuration `file` of the instance (default "+config.DefaultFile+" if it exists)")
+	return cmd
+}
+
+// whyRequest is a question, and of which instance it is asked.
+type whyRequest struct {
+	program.ClientFlags
+	key    manifests.Key
+	output string
+	// config is the file of its configuration; empty: the default one.
+	config string
+}
+
+func (p Commands) why(ctx context.Context, q whyRequest) error {
+	if q.config != "" && q.Socket == "" {
+		cfg, err := config.Load(&config.Flags{File: q.config}, p.Env)
+		if err != nil {
+			return err
+		}
+		q.Socket = cfg.Socket
+	}
+	answer, err := p.Client(&q.ClientFlags).Why(ctx, q.key.Namespace, q.key.Name)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) { // it has ended while it was asked
+		answer, err = p.Client(&q.ClientFlags).Why(ctx, q.key.Namespace, q.key.Name)
+	}
+	if down, hangs := unanswered(err); down {
+		answer, err = p.whyWithoutDaemon(ctx, q, why.Facts{Now: time.Now(), Daemon: silence(err), Hangs: hangs}), nil
+	}
+	if err != nil {
+		return err
+	}
+	if q.output == "json" {
+		return p.PrintObject(answer, q.output)
+	}
+	p.Out().Lines(answer.Print(func(t time.Time) string { return t.Local().Format(time.TimeOnly) }))
+	return nil
+}
+
+// unanswered reports whether an error means that no daemon could be asked, or, with hangs, that it did not answer, or not as monopod does.
+func unanswered(err error) (down, hangs bool) {
+	if errors.Is(err, fs.ErrPermission) {
+		return false, false
+	}
+	_, down = errors.AsType[*node.ConnectError](err)
+	_, late := errors.AsType[*node.TimeoutError](err)
+	_, garbled := errors.AsType[*node.AnswerError](err)
+	return down || late || garbled, late || garbled
+}
+
+// silence is why no daemon could be asked. What to do about it is for the answer to say, which knows the instance.
+func silence(err error) string {
+	if e, ok := errors.AsType[*node.ConnectError](err); ok {
+		return e.Cause()
+	}
+	return err.Error()
+}
+
+// whyWithoutDaemon answers from the configuration, the manifests, the record of events and the logs on disk.
+func (p Commands) whyWithoutDaemon(ctx context.Context, q whyRequest, f why.Facts) why.Answer {
+	key := q.key
+	cfg, err := config.Load(&config.Flags{File: q.config}, p.Env)
+	if err != nil {
+		f.Daemon += "; and its configuration is not right: " + printer.OneLine(err.Error())
+		return f.About(key.Namespace, key.Name)
+	}
+	if q.Elsewhere(cfg) {
+		f.Instance.Socket = cmp.Or(q.Socket, cfg.Socket)
+		f.Instance.PID = node.SocketOwner(ctx, f.Instance.Socket)
+		f.Daemon += "; what its instance has on the disk is not known: name its configuration with --config"
+		return f.About(key.Namespace, key.Name)
+	}
+	f.Places = offline.PlacesOf(cfg)
+	f.Instance = p.Host.InstanceOf(cfg)
+	f.Instance.PID = node.SocketOwner(ctx, cfg.Socket)
+	p.fromDisk(ctx, cfg, &f, key)
+	return f.About(key.Namespace, key.Name)
+}
+
+// fromDisk adds what manifests, what was applied, events and logs tell.
+func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts, key manifests.Key) {
+	dirs := []struct{ source, path, security string }{
+		{config.SourceFile, cfg.StaticPodPath, cfg.StaticPodPathSecurity},
+		{config.SourceApplied, filepath.Join(cfg.RootDirectory, "applied"), cfg.AppliedSecurity},
+	}
+	r := offline.ReadRecords(cfg)
+	for _, d := range dirs {
+		if _, err := os.Stat(d.path); err != nil {
+			continue
+		}
+		for _, v := range validate.NewCommands(p.Program).Verdicts(d.path, decode.Options{Source: d.source, Policy: cfg.Policy(d.security)}) {
+			if v.File == d.path && len(v.Loaded) == 0 { // an empty directory
+				continue
+			}
+			in := why.Input{Source: d.source, Input: v.File, State: string(watcher.Accepted)}
+			if v.Ignored {
+				in.State = string(watcher.Ignored)
+			}
+			for _, e := range v.Errors {
+				in.State = string(watcher.Refused)
+				in.Errors = append(in.Errors, e.Error())
+			}
+			f.Inputs = append(f.Inputs, in)
+			r.Add(ctx, f, key, v.Loaded)
+		}
+	}
+	for _, s := range cfg.Remotes() {
+		in := why.Input{Source: s.Name, Input: fetch.RedactURL(s.URL), State: string(watcher.Accepted)}
+		pods, err := cfg.StoredPods(&s, in.Input)
+		if errors.Is(err, fs.ErrNotExist) {
+			in.State, err = string(watcher.Unreachable), errors.New("it has never answered, as far as the disk tells")
+		}
+		if err != nil {
+			in.Errors = []string{err.Error()}
+		}
+		f.Inputs = append(f.Inputs, in)
+		r.Add(ctx, f, key, pods)
+	}
+	f.Named = offline.NamesInRefused(f.Inputs)
+}

@@ -1,0 +1,309 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"monopod/internal/needs"
+	"monopod/internal/printer"
+	"monopod/internal/program"
+	"monopod/internal/units"
+	"monopod/node"
+)
+
+func (p Commands) ImagesCommand() *cobra.Command {
+	o := &program.ClientFlags{}
+	var output string
+	cmd := &cobra.Command{
+		Use:   "images",
+		Short: "Show the images of this machine, who needs each, and the pulls that are under way",
+		Long: "Each line is an image: its names, the digest of its manifest or index, what it takes on the disk (and what of that it\n" +
+			"shares with no other image), when it was last used, and why it stays: pods that use it, manifests and kept revisions\n" +
+			"that need it, archives in preload directories that hold it. What has none of these may be removed when the disk is\n" +
+			"full, or when it is old; see docs/images.md. `-o json` has all of it, and how full the disk is.",
+		Args: program.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.images(cmd.Context(), o, output) },
+	}
+	o.AddSocket(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: wide, json, yaml or name")
+	cmd.AddCommand(p.imagesRemoveCommand())
+	return cmd
+}
+
+func (p Commands) images(ctx context.Context, o *program.ClientFlags, output string) error {
+	if err := program.OneOfOutputs(output, "wide", "json", "yaml", "name"); err != nil {
+		return err
+	}
+	list, err := p.Client(o).Images(ctx)
+	if err != nil {
+		return err
+	}
+	switch output {
+	case "json", "yaml":
+		return p.PrintObject(list, output)
+	case "name":
+		for i := range list.Items {
+			p.Out().Println(imageTitle(&list.Items[i]))
+		}
+		return nil
+	}
+	now := time.Now()
+	if len(list.Items)+len(list.Pulls) == 0 {
+		p.Errs().Println("No images found.")
+	}
+	if len(list.Items) > 0 {
+		rows := [][]string{{"IMAGE", "DIGEST", "SIZE", "LAST USED", "STAYS FOR"}}
+		for i := range list.Items {
+			rows = append(rows, imageRow(&list.Items[i], now, output == "wide"))
+		}
+		p.Table().PrintAll(rows)
+	}
+	if len(list.Pulls) > 0 {
+		rows := [][]string{{"PULLING", "PROGRESS", "SINCE"}}
+		for _, pull := range list.Pulls {
+			rows = append(rows, []string{pull.Image, units.Progress(pull.Done, pull.Total), units.Ago(pull.Since, now)})
+		}
+		p.Out().Println()
+		p.Table().PrintAll(rows)
+	}
+	return nil
+}
+
+// imageTitle is what an image is called: its first name, or its digest when it has lost all.
+func imageTitle(i *node.Image) string {
+	if len(i.Names) > 0 {
+		return i.Names[0]
+	}
+	return i.Digest
+}
+
+func imageRow(i *node.Image, now time.Time, wide bool) []string {
+	name, digest := strings.Join(i.Names, ","), i.Digest
+	if !wide {
+		if algorithm, hex, ok := strings.Cut(digest, ":"); ok && len(hex) > 12 {
+			digest = algorithm + ":" + hex[:12]
+		}
+	}
+	size := units.Bytes(i.Size)
+	if i.Own != i.Size {
+		size += " (" + units.Bytes(i.Own) + " own)"
+	}
+	used := "never"
+	switch {
+	case len(i.UsedBy) > 0:
+		used = "now"
+	case !i.LastUsed.IsZero():
+		used = units.Ago(i.LastUsed, now) + " ago"
+	}
+	return []string{cmp.Or(name, "<none>"), digest, size, used, cmp.Or(staysFor(i, wide), "-")}
+}
+
+// shownReasons is how many reasons of an image a line has.
+const shownReasons = 2
+
+// staysFor says why an image is not removed.
+func staysFor(i *node.Image, all bool) string {
+	var reasons []string
+	for _, pod := range i.UsedBy {
+		reasons = append(reasons, "in use by "+pod)
+	}
+	for _, n := range i.NeededBy {
+		switch n.Kind {
+		case needs.NeedManifest:
+			if pod, ok := strings.CutPrefix(n.By, "pod "); !ok || !slices.Contains(i.UsedBy, pod) {
+				reasons = append(reasons, "manifest of "+n.By)
+			}
+		case needs.NeedRevision:
+			reasons = append(reasons, "kept revision")
+		case needs.NeedPreload:
+			reasons = append(reasons, "preload "+n.By)
+		case needs.NeedUndecided:
+			reasons = append(reasons, "not all manifests are read yet")
+		}
+	}
+	if more := len(reasons) - shownReasons; more > 0 && !all {
+		reasons = append(reasons[:shownReasons], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(reasons, ", ")
+}
+
+// pullOptions are the flags of `pull`.
+type pullOptions struct {
+	program.ClientFlags
+	output string
+	absent bool
+}
+
+func (p Commands) PullCommand() *cobra.Command {
+	o := &pullOptions{}
+	cmd := &cobra.Command{
+		Use:   "pull IMAGE...",
+		Short: "Fetch images, with the credentials, mirrors and rules of the daemon",
+		Long: "The daemon fetches the images, all at once as far as its limits allow. On a terminal the progress is a bar for each,\n" +
+			"elsewhere a line now and then; `-o json` has one object for each step. A pull that was cut off goes on where it was\n" +
+			"when it is tried again within a day. An image that no manifest needs stays until the disk is full.\n\n" +
+			"Exit code 0: all of them are here; 1: at least one could not be had.",
+		Args: func(cmd *cobra.Command, args []string) error { return program.RangeArgs(1, 1000)(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return p.pull(cmd.Context(), o, args) },
+	}
+	f := cmd.Flags()
+	o.AddSocket(f)
+	f.StringVarP(&o.output, "output", "o", "", "output `format`: json")
+	f.BoolVar(&o.absent, "if-not-present", false, "do not ask the registry about images that are here")
+	return cmd
+}
+
+func (p Commands) pull(ctx context.Context, o *pullOptions, refs []string) error {
+	if err := program.OneOfOutputs(o.output, "json"); err != nil {
+		return err
+	}
+	var show func(node.PullEvent)
+	switch {
+	case o.output == "json":
+		enc := json.NewEncoder(p.RawJSON())
+		show = func(e node.PullEvent) { _ = enc.Encode(e) }
+	case program.IsTerminal(p.Raw()):
+		bars := &pullBars{Program: p.Program, size: p.screen}
+		show = bars.show
+	default:
+		lines := &pullLines{Program: p.Program, said: map[string]time.Time{}}
+		show = func(e node.PullEvent) { lines.show(e, time.Now()) }
+	}
+	failed := false
+	err := p.Client(&o.ClientFlags).Pull(ctx, node.PullRequest{Images: refs, IfNotPresent: o.absent}, func(e node.PullEvent) error {
+		failed = failed || e.State == node.PullFailed
+		show(e)
+		return nil
+	})
+	if err == nil && failed {
+		return program.SilentError{}
+	}
+	return err
+}
+
+// pullEnd says how a pull ended.
+func pullEnd(e node.PullEvent) string {
+	if e.State == node.PullFailed {
+		return strings.TrimPrefix(cmp.Or(e.Reason, "failed")+": "+printer.OneLine(e.Error), ": ")
+	}
+	text := e.Digest
+	if e.Total > 0 {
+		text += " " + units.Bytes(e.Total)
+	}
+	return fmt.Sprintf("%s in %s", text, time.Duration(e.Seconds*float64(time.Second)).Round(time.Millisecond))
+}
+
+// pullLineEvery is how often a line tells how far a pull is.
+const pullLineEvery = 5 * time.Second
+
+// pullLines tell progress where nobody sees a bar.
+type pullLines struct {
+	*program.Program
+	said map[string]time.Time
+}
+
+func (l *pullLines) show(e node.PullEvent, now time.Time) {
+	switch {
+	case e.State == node.PullFailed:
+		l.Errs().Printf("monopod: %s: %s\n", e.Image, pullEnd(e))
+	case e.State == node.PullPulled:
+		l.Out().Printf("%s: pulled %s\n", e.Image, pullEnd(e))
+	case l.said[e.Image].IsZero():
+		l.Out().Printf("%s: pulling\n", e.Image)
+		l.said[e.Image] = now
+	case now.Sub(l.said[e.Image]) >= pullLineEvery:
+		l.Out().Printf("%s: %s\n", e.Image, units.Progress(e.Done, e.Total))
+		l.said[e.Image] = now
+	}
+}
+
+// pullBars show a line with a bar for each image that is on its way, which change in place. What has ended stands above them.
+type pullBars struct {
+	*program.Program
+	// size returns how many columns and lines the terminal has.
+	size func() (width, height int)
+	bars []node.PullEvent
+	// drawn is how many lines are to be drawn anew.
+	drawn int
+}
+
+// Columns of a bar, and lines and columns of a terminal that does not say how many it has.
+const (
+	barWidth, leastBar        = 30, 10
+	commonWidth, commonHeight = 80, 24
+)
+
+// screen is the size of the terminal that the output goes to.
+func (p Commands) screen() (width, height int) {
+	if f, ok := p.Raw().(*os.File); ok {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
+			return w, h
+		}
+	}
+	return commonWidth, commonHeight
+}
+
+// show draws no line that is wider than the terminal, and no more of them than it has: such could not be changed any more.
+func (b *pullBars) show(e node.PullEvent) {
+	i := slices.IndexFunc(b.bars, func(o node.PullEvent) bool { return o.Image == e.Image })
+	ended := e.State != node.PullPulling
+	switch {
+	case ended && i >= 0:
+		b.bars = slices.Delete(b.bars, i, i+1)
+	case !ended && i < 0:
+		b.bars = append(b.bars, e)
+	case !ended:
+		b.bars[i] = e
+	}
+	var out strings.Builder
+	text := printer.New(&out)
+	if b.drawn > 0 {
+		fmt.Fprintf(&out, "\x1b[%dA", b.drawn) // to the first of them
+	}
+	out.WriteString("\r\x1b[J")
+	if ended {
+		mark := "done  "
+		if e.State == node.PullFailed {
+			mark = "failed"
+		}
+		text.Printf("%s %s %s\n", mark, e.Image, pullEnd(e))
+	}
+	width, height := b.size()
+	shown := b.bars
+	if more := len(shown) - (height - 1); more > 0 { // the cursor stands below them
+		shown = shown[:max(0, len(shown)-more)]
+	}
+	for _, e := range shown {
+		text.Printf("%s\n", barText(e, width))
+	}
+	b.drawn = len(shown)
+	_, _ = io.WriteString(b.Raw(), out.String())
+}
+
+// barText is at most width columns wide; of an image whose name is too long it has the end.
+func barText(e node.PullEvent, width int) string {
+	progress := units.Progress(e.Done, e.Total)
+	bar, name := barWidth, printer.Escape(e.Image)
+	for ; bar > leastBar && len("[] ")+bar+len(name+" "+progress) > width; bar-- {
+		continue
+	}
+	if over := len("[] ") + bar + len(name+" "+progress) - width; over > 0 {
+		name = ".." + name[min(over+2, len(name)):]
+	}
+	full := 0
+	if e.Total > 0 {
+		full = min(int(e.Done*int64(bar)/e.Total), bar)
+	}
+	text := "[" + strings.Repeat("=", full) + strings.Repeat(" ", bar-full) + "] " + name + " " + progress
+	return text[:min(len(text), width)]
+}

@@ -1,0 +1,51 @@
+package images
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"monopod/internal/printer"
+	"monopod/internal/program"
+	"monopod/node"
+)
+
+func (p Commands) imagesRemoveCommand() *cobra.Command {
+	o := &program.ClientFlags{}
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "rm IMAGE...",
+		Short: "Remove images from this machine",
+		Long: "Remove images by name or digest, with all their names. A pod that needs one pulls it again at its next start, or takes it\n" +
+			"from a preload directory when monopod starts. An image that pods have containers with is refused without --force; with it,\n" +
+			"these containers continue to run.\n\n" +
+			"Exit code 0: all of them are removed; 1: at least one is not.",
+		Args: func(cmd *cobra.Command, args []string) error { return program.RangeArgs(1, 1000)(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.removeImages(cmd.Context(), o, node.ImageRemoval{Images: args, Force: force})
+		},
+	}
+	cmd.Flags().StringVar(&o.Socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+program.BuiltInSocket+")")
+	cmd.Flags().BoolVar(&force, "force", false, "also images that pods have containers with")
+	return cmd
+}
+
+func (p Commands) removeImages(ctx context.Context, o *program.ClientFlags, r node.ImageRemoval) error {
+	answer, err := p.Client(o).RemoveImages(ctx, r)
+	if err != nil {
+		return err
+	}
+	failed := false
+	for _, i := range answer.Images {
+		if i.Error != "" {
+			failed = true
+			p.Errs().Printf("monopod: %s: %s\n", i.Image, printer.OneLine(i.Error))
+			continue
+		}
+		p.Out().Printf("%s: removed %s\n", i.Image, i.Digest)
+	}
+	if failed {
+		return program.SilentError{}
+	}
+	return nil
+}

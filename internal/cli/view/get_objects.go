@@ -1,0 +1,293 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"monopod/internal/cli/lookup"
+	"monopod/internal/objects"
+	"monopod/internal/podtable"
+	"monopod/internal/program"
+	"monopod/manifests"
+	"monopod/node"
+)
+
+// output is the value of -o of `get`.
+type output struct {
+	// format is wide, json, yaml, name, jsonpath or custom-columns; empty: a table.
+	format  string
+	path    objects.JSONPath
+	columns objects.Columns
+}
+
+func parseOutput(text string) (output, error) {
+	format, arg, has := strings.Cut(text, "=")
+	o := output{format: format}
+	var err error
+	switch {
+	case format == "jsonpath" && has:
+		o.path, err = objects.ParseJSONPath(arg)
+	case format == "custom-columns" && has:
+		o.columns, err = objects.ParseColumns(arg)
+	case format == "jsonpath" || format == "custom-columns":
+		return o, program.Usagef("write -o %s=...", format)
+	default:
+		return output{format: text}, program.OneOfOutputs(text, "wide", "json", "yaml", "name", "jsonpath", "custom-columns")
+	}
+	if err != nil {
+		return o, program.Usagef("%w", err)
+	}
+	return o, nil
+}
+
+// wanted are the objects that a command line names.
+type wantedObjects struct {
+	kind string
+	// keys are those that are named; none: all of the kind.
+	keys []manifests.Key
+}
+
+// wanted reads "KIND[,KIND...] [NAME...]" or "KIND/NAME...".
+func (o *GetOptions) wanted(args []string) ([]wantedObjects, error) {
+	if strings.Contains(args[0], "/") {
+		var all []wantedObjects
+		for _, arg := range args {
+			word, name, _ := strings.Cut(arg, "/")
+			if _, _, known := objects.Find(word); !known || name == "" {
+				return nil, program.Usagef("%q is no KIND/NAME", arg)
+			}
+			one, err := o.ObjectArg([]string{arg})
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, wantedObjects{one.Kind, []manifests.Key{one.Key}})
+		}
+		return all, nil
+	}
+	var all []wantedObjects
+	for word := range strings.SplitSeq(args[0], ",") {
+		if word == "all" && len(args) > 1 {
+			return nil, program.Usagef("get all takes no names")
+		}
+		if word == "all" {
+			for _, kind := range objects.InAll() {
+				all = append(all, wantedObjects{kind: kind})
+			}
+			continue
+		}
+		kind, _, known := objects.Find(word)
+		if !known {
+			return nil, program.UnknownKind(word)
+		}
+		w := wantedObjects{kind: kind}
+		for _, name := range args[1:] {
+			one, err := o.ObjectArg([]string{word, name})
+			if err != nil {
+				return nil, err
+			}
+			w.keys = append(w.keys, one.Key)
+		}
+		all = append(all, w)
+	}
+	return all, nil
+}
+
+// getObjects shows objects of any kinds.
+func (p Commands) getObjects(ctx context.Context, c *node.Client, o *GetOptions, all []wantedObjects) error {
+	if o.watch {
+		return program.Usagef("--watch shows pods or events only")
+	}
+	var items []objects.Item
+	var missing []error
+	for _, w := range all {
+		found, lost, err := p.itemsOf(ctx, c, o, w)
+		if err != nil {
+			return err
+		}
+		items, missing = append(items, found...), append(missing, lost...)
+	}
+	single := len(all) == 1 && len(all[0].keys) == 1 && len(items) == 1
+	if len(items) > 0 || len(missing) == 0 { // else an empty list would be printed
+		if err := p.printItems(o, all, items, single); err != nil {
+			return err
+		}
+	}
+	for _, err := range missing {
+		p.PrintError(err)
+	}
+	if len(missing) > 0 {
+		return program.SilentError{}
+	}
+	return nil
+}
+
+// itemsOf asks for the objects of one kind. missing are errors about names that there are not.
+func (p Commands) itemsOf(ctx context.Context, c *node.Client, o *GetOptions, w wantedObjects) (items []objects.Item, missing []error, err error) {
+	if len(w.keys) == 0 {
+		items, err = p.ListItems(ctx, c, o, w.kind)
+		return items, nil, err
+	}
+	for _, key := range w.keys {
+		var item objects.Item
+		var err error
+		if w.kind == "Pod" {
+			var pod *corev1.Pod
+			if pod, err = lookup.FindPod(ctx, c, key); err == nil {
+				item, err = podItem(pod)
+			}
+		} else {
+			item, err = lookup.FindObject(ctx, c, program.Object{Kind: w.kind, Key: key})
+		}
+		if err != nil {
+			missing = append(missing, err)
+			continue
+		}
+		items = append(items, item)
+	}
+	return items, missing, nil
+}
+
+func (p Commands) ListItems(ctx context.Context, c *node.Client, o *GetOptions, kind string) ([]objects.Item, error) {
+	var all []objects.Item
+	switch kind {
+	case "Pod":
+		list, err := c.Pods(ctx, o.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			item, err := podItem(&list.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, item)
+		}
+	default:
+		found, err := c.Objects(ctx, node.ObjectQuery{Kind: kind, Namespace: o.Namespace})
+		if err != nil {
+			return nil, err
+		}
+		for _, raw := range found {
+			item, err := objects.Decode(raw)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, item)
+		}
+	}
+	return slices.DeleteFunc(all, func(i objects.Item) bool { return !o.Chosen.Matches(labels.Set(i.Object.GetLabels())) }), nil
+}
+
+func podItem(pod *corev1.Pod) (objects.Item, error) {
+	raw, err := json.Marshal(pod)
+	return objects.Item{Kind: "Pod", Object: pod, Raw: raw}, err
+}
+
+// printItems prints in the format that was asked for. single: one object was named.
+func (p Commands) printItems(o *GetOptions, all []wantedObjects, items []objects.Item, single bool) error {
+	raws := make([]json.RawMessage, 0, len(items))
+	for _, i := range items {
+		raws = append(raws, i.Raw)
+	}
+	var whole any = map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": raws}
+	if single {
+		whole = items[0].Raw
+	}
+	switch o.out.format {
+	case "json", "yaml":
+		return p.PrintObject(whole, o.out.format)
+	case "name":
+		for _, i := range items {
+			p.Out().Println(i.Name())
+		}
+		return nil
+	case "jsonpath":
+		raw, err := json.Marshal(whole)
+		if err != nil {
+			return err
+		}
+		text, err := o.out.path.Text(raw)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(p.Raw(), text) // its strings are escaped, its layout is that of the expression
+		return err
+	case "custom-columns":
+		return p.printColumns(o, items)
+	}
+	p.printTables(o, all, items)
+	return nil
+}
+
+func (p Commands) printColumns(o *GetOptions, items []objects.Item) error {
+	var rows [][]string
+	if !o.noHeaders {
+		rows = append(rows, o.out.columns.Titles)
+	}
+	for _, i := range items {
+		row, err := o.out.columns.Row(i.Raw)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	p.Table().PrintAll(rows)
+	return nil
+}
+
+// printTables prints a table for each kind.
+func (p Commands) printTables(o *GetOptions, all []wantedObjects, items []objects.Item) {
+	now, wide := time.Now(), o.out.format == "wide"
+	first := true
+	var kinds []string
+	for _, w := range all {
+		if !slices.Contains(kinds, w.kind) {
+			kinds = append(kinds, w.kind)
+		}
+	}
+	for _, kind := range kinds {
+		var rows [][]string
+		for _, i := range items {
+			if i.Kind != kind {
+				continue
+			}
+			row := objects.Row(i, now, wide, i.Object.GetAnnotations()[node.AnnotationSource])
+			if pod, ok := i.Object.(*corev1.Pod); ok {
+				row = podtable.RowOf(pod, now).Cells(wide)
+			}
+			if len(kinds) > 1 {
+				row[1] = i.Name()
+			}
+			rows = append(rows, row)
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		head := objects.Header(kind, wide)
+		if kind == "Pod" {
+			head = podtable.PodHeader().Cells(wide)
+		}
+		if !o.noHeaders {
+			rows = append([][]string{head}, rows...)
+		}
+		if !first && !o.noHeaders {
+			p.Out().Println()
+		}
+		first = false
+		p.Table().PrintAll(rows)
+	}
+	if named := slices.ContainsFunc(all, func(w wantedObjects) bool { return len(w.keys) > 0 }); len(items) == 0 && !named {
+		what := "resources"
+		if len(kinds) == 1 {
+			what = program.Plural(kinds[0])
+		}
+		p.Errs().Printf("No %s found.\n", what)
+	}
+}

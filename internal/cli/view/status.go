@@ -1,0 +1,81 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"monopod/internal/program"
+	"monopod/internal/units"
+	"monopod/node"
+	"monopod/node/budget"
+)
+
+func (p Commands) StatusCommand() *cobra.Command {
+	o := &program.ClientFlags{}
+	output := ""
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what monopod itself costs the machine, and what the machine is short of",
+		Long: "Costs are memory, wake-ups and bytes written to disk, of monopod, with the containerd inside it, and of the shims that look after containers. Wake-ups are voluntary context\n" +
+			"switches of the threads there are; numbers of an hour are of all processes together, means since they were started.\n\n" +
+			"Conditions are those of a Kubernetes node: MemoryPressure, DiskPressure and PIDPressure. While one of them is True, pods may be evicted,\n" +
+			"and new ones wait.",
+		Args: program.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := program.OneOfOutputs(output, "json", "yaml"); err != nil {
+				return err
+			}
+			return p.status(cmd.Context(), p.Client(o), output)
+		},
+	}
+	o.AddSocket(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: json or yaml")
+	return cmd
+}
+
+func (p Commands) status(ctx context.Context, c *node.Client, output string) error {
+	a, err := c.Agent(ctx)
+	if err != nil {
+		return err
+	}
+	if output != "" {
+		return p.PrintObject(a, output)
+	}
+	rows := [][]string{{"", "PROCESSES", "MEMORY", "WAKE-UPS/H", "WRITTEN", "WRITTEN/H", "AGE"}}
+	for _, r := range []struct {
+		name string
+		cost budget.Cost
+	}{{"monopod", a.Agent}, {"shims", a.Shims}} {
+		age := "-"
+		if r.cost.Processes > 0 {
+			age = duration.HumanDuration(r.cost.Running / time.Duration(r.cost.Processes))
+		}
+		rows = append(rows, []string{
+			r.name, fmt.Sprint(r.cost.Processes), units.Mebibytes(float64(r.cost.ResidentBytes)), fmt.Sprintf("%.0f", r.cost.PerHour(r.cost.WakeUps)),
+			units.Mebibytes(float64(r.cost.WrittenBytes)), units.Mebibytes(r.cost.PerHour(r.cost.WrittenBytes)), age,
+		})
+	}
+	p.Table().PrintAll(rows)
+	if a.Cgroup != "" {
+		p.Out().Printf("\nmonopod has the cgroup %s, with %s.\n", a.Cgroup, units.Budget(a.Budget))
+	}
+	if len(a.Conditions) > 0 {
+		p.Out().Println()
+		rows = [][]string{{"CONDITION", "STATUS", "SINCE", "MESSAGE"}}
+		for _, c := range a.Conditions {
+			rows = append(rows, []string{string(c.Type), string(c.Status), units.Ago(c.LastTransitionTime.Time, time.Now()), c.Message})
+		}
+		p.Table().PrintAll(rows)
+	}
+	for _, w := range a.Warnings {
+		p.Out().Printf("\nwarning: %s\n", w)
+	}
+	if a.MemoryLimitBytes > 0 {
+		p.Out().Printf("\nIts garbage collector tries to do with %s of memory (agentMemoryBudget, or GOMEMLIMIT).\n", units.Mebibytes(float64(a.MemoryLimitBytes)))
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package daemon
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"monopod/internal/atomicfile"
+	"monopod/internal/config"
+	"monopod/internal/daemon/applier"
+	"monopod/internal/daemon/board"
+	"monopod/manifests"
+	"monopod/node"
+	"monopod/node/events"
+	"monopod/watcher"
+	"monopod/watcher/applied"
+)
+
+func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
+	dir := t.TempDir()
+	b := board.New()
+	b.Publish(watcher.Desired{Reported: map[string]bool{config.SourceFile: true}})
+	bad := ""
+	store := applied.NewStoreOn(applied.Disk{Write: atomicfile.Write, Replace: func(from, to string) error {
+		if to == bad {
+			return errors.New("the disk is bad")
+		}
+		return atomicfile.Replace(from, to)
+	}}, dir)
+	a := &applier.Applier{Store: store, Board: b, Order: []string{config.SourceFile, config.SourceApplied}, Log: slog.New(slog.DiscardHandler)}
+	way := store.Path(manifests.ObjectID{Kind: "Pod", Namespace: "default", Name: "b"})
+	change := applied.Change{Put: map[manifests.ObjectID][]byte{
+		{Kind: "Pod", Namespace: "default", Name: "a"}: []byte("a"), {Kind: "Pod", Namespace: "default", Name: "b"}: []byte("b"),
+	}}
+	if err := store.Open(); err != nil {
+		t.Fatal(err)
+	}
+	bad = way
+	var result node.ApplyResult
+	if err := a.Change(change, &result); err != nil || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "it is stored") {
+		t.Errorf("%+v, %v", result, err)
+	}
+	app := &App{applied: store, Log: slog.New(slog.DiscardHandler)}
+	said := app.openApplied("")
+	if said == "" || app.openApplied(said) != said {
+		t.Errorf("it says %q", said)
+	}
+	bad = ""
+	if said := app.openApplied(said); said != "" {
+		t.Errorf("it says %q", said)
+	}
+	if got, err := os.ReadFile(way); err != nil || string(got) != "b" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestAChangeOfAppliedObjectsThatIsLostIsReported: once, by log and event, and it blocks nothing.
+func TestAChangeOfAppliedObjectsThatIsLostIsReported(t *testing.T) {
+	store := applied.NewStore(t.TempDir())
+	if err := os.WriteFile(filepath.Join(store.Dir(), ".change"), []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	app := &App{
+		applied: store, Log: slog.New(slog.NewTextHandler(&log, nil)), cfg: &config.Loaded{},
+		events: events.New(events.Config{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}),
+	}
+	if said := app.openApplied("") + app.openApplied(""); said != "" || strings.Count(log.String(), "apply it again") != 1 {
+		t.Errorf("%q %s", said, log.String())
+	}
+	all := app.events.List(events.Filter{})
+	if len(all) != 1 || all[0].Reason != eventAppliedLost || !strings.Contains(all[0].Message, "apply it again") {
+		t.Errorf("%+v", all)
+	}
+}

@@ -1,0 +1,401 @@
+// Package applier takes documents that clients apply or delete, checks them against all others, and stores them.
+//
+// It must not start pods: the watcher reads what is stored. It has no goroutines.
+package applier
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/internal/config"
+	"monopod/internal/daemon/board"
+	"monopod/internal/verdict"
+	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/policy"
+	"monopod/node"
+	"monopod/runner/rollout"
+	"monopod/watcher/applied"
+)
+
+// knownWithin is how long a request waits for a daemon that has just been started.
+const knownWithin = 10 * time.Second
+
+// takenUpWithin is how long an answer waits until what it tells of can be seen.
+const takenUpWithin = 2 * time.Second
+
+// Applier stores what clients apply. It is node.Applier.
+type Applier struct {
+	Store  *applied.Store
+	Board  *board.Board
+	Policy policy.Policy
+	// Order is that of the sources: those before sourceApplied cannot be overridden.
+	Order []string
+	Log   *slog.Logger
+	// TakenUp is takenUpWithin, but for tests.
+	TakenUp time.Duration
+
+	// mu is held from the first look at what is stored to the end of a change.
+	mu sync.Mutex
+}
+
+// refusal answers with all errors there are, nil when there are none.
+func refusal(code int, reason metav1.StatusReason, errs []*manifests.Error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, e := range errs {
+		lines = append(lines, e.Error())
+	}
+	return node.Refusal(code, reason, lines)
+}
+
+// Apply implements node.Applier.
+func (a *Applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyResult, error) {
+	if err := a.ready(ctx); err != nil {
+		return node.ApplyResult{}, err
+	}
+	result, objects, err := a.apply(r)
+	if err == nil && !r.DryRun {
+		a.await(ctx, func(v board.View) bool {
+			return !slices.ContainsFunc(objects, func(p *board.Pushed) bool { return !v.Shows(p) && a.stores(p.ID, p.Canonical) })
+		})
+		a.Board.View().TakenBack(result)
+	}
+	return result, err
+}
+
+// apply judges and stores.
+func (a *Applier) apply(r node.ApplyRequest) (node.ApplyResult, []*board.Pushed, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	objects, notes, errs := a.read(r.Files)
+	if err := refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, errs); err != nil {
+		return node.ApplyResult{}, nil, err
+	}
+	if err := a.compare(objects); err != nil {
+		return node.ApplyResult{}, nil, err
+	}
+	if err := refusal(http.StatusConflict, metav1.StatusReasonConflict, a.owned(objects)); err != nil {
+		return node.ApplyResult{}, nil, err
+	}
+	result := node.ApplyResult{Objects: []node.AppliedObject{}, Notes: notes}
+	change := applied.Change{Put: map[manifests.ObjectID][]byte{}}
+	for _, p := range objects {
+		o := node.AppliedObject{ObjectRef: refOf(p.ID), Verdict: p.Verdict, Warning: p.Warning}
+		for _, pod := range p.Pods() {
+			o.Pods = append(o.Pods, node.AppliedPod{Namespace: pod.Object.Namespace, Name: pod.Object.Name, Manifest: rollout.Hash(pod.Object)})
+		}
+		result.Objects = append(result.Objects, o)
+		if p.Verdict != node.Unchanged {
+			change.Put[p.ID] = p.Canonical
+		}
+	}
+	if r.DryRun {
+		return result, objects, nil
+	}
+	if err := a.Change(change, &result); err != nil {
+		return node.ApplyResult{}, nil, err
+	}
+	a.tell("applied", result)
+	return result, objects, nil
+}
+
+// Change stores. One that is stored, but not carried out to its end, is no error: the answer says so.
+func (a *Applier) Change(c applied.Change, result *node.ApplyResult) error {
+	err := a.Store.Change(c)
+	if unfinished, ok := errors.AsType[*applied.UnfinishedError](err); ok {
+		a.Log.Error("a change of applied objects is not finished", "err", err)
+		result.Notes = append(result.Notes, unfinished.Error())
+		return nil
+	}
+	return err
+}
+
+// Delete implements node.Applier.
+func (a *Applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyResult, error) {
+	ids, err := deletedIDs(r)
+	if err != nil {
+		return node.ApplyResult{}, err
+	}
+	if err := a.ready(ctx); err != nil {
+		return node.ApplyResult{}, err
+	}
+	result, removed, err := a.remove(ids, r.DryRun)
+	if err == nil && !r.DryRun {
+		a.await(ctx, func(v board.View) bool {
+			return !slices.ContainsFunc(removed, func(id manifests.ObjectID) bool { return !v.Lacks(id) && a.stores(id, nil) })
+		})
+	}
+	return result, err
+}
+
+// remove judges and removes, and returns what is removed.
+func (a *Applier) remove(ids []manifests.ObjectID, dryRun bool) (node.ApplyResult, []manifests.ObjectID, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	result := node.ApplyResult{Objects: []node.AppliedObject{}}
+	var change applied.Change
+	var lines []string
+	now := a.Board.View()
+	for _, id := range ids {
+		o := node.AppliedObject{ObjectRef: refOf(id), Verdict: node.NotFound}
+		stored, err := a.Store.Get(id)
+		if err != nil {
+			return node.ApplyResult{}, nil, err
+		}
+		owner := now.Owner(id)
+		elsewhere := owner.At.Source != "" && (owner.At.Source != config.SourceApplied || owner.Workload != "")
+		switch {
+		case stored != nil:
+			o.Verdict = node.Deleted
+			change.Remove = append(change.Remove, id)
+			if elsewhere {
+				o.Warning = "goes on: it is " + owner.String() + " too"
+			} else {
+				o.Pods = now.PodsOf(id)
+			}
+		case elsewhere:
+			lines = append(lines, fmt.Sprintf("%s is %s; remove it there", id, owner))
+		}
+		result.Objects = append(result.Objects, o)
+	}
+	if len(lines) > 0 {
+		return node.ApplyResult{}, nil, node.Refusal(http.StatusConflict, metav1.StatusReasonConflict, lines)
+	}
+	if dryRun {
+		return result, nil, nil
+	}
+	if err := a.Change(change, &result); err != nil {
+		return node.ApplyResult{}, nil, err
+	}
+	a.tell("deleted what was applied", result)
+	return result, change.Remove, nil
+}
+
+// ready waits until it is known what the other sources say: before that nobody can tell what must not be overridden.
+func (a *Applier) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, knownWithin)
+	defer cancel()
+	changed, stop := a.Board.Subscribe()
+	defer stop()
+	for !a.Board.Knows() {
+		select {
+		case <-ctx.Done():
+			return node.Refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, []string{"monopod is starting and has not read its manifests yet; try again"})
+		case <-changed:
+		}
+	}
+	return nil
+}
+
+// tell writes what was done into the log.
+func (a *Applier) tell(what string, r node.ApplyResult) {
+	var names []string
+	for _, o := range r.Objects {
+		if o.Verdict != node.Unchanged && o.Verdict != node.NotFound {
+			names = append(names, string(o.Verdict)+" "+o.String())
+		}
+	}
+	if len(names) > 0 {
+		a.Log.Info(what, "objects", names)
+	}
+}
+
+// await waits until the change can be seen, so that who asks next sees it. It is stored in any case.
+func (a *Applier) await(ctx context.Context, seen func(board.View) bool) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.TakenUp, takenUpWithin))
+	defer cancel()
+	changed, stop := a.Board.Subscribe()
+	defer stop()
+	for !seen(a.Board.View()) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// stores says that a document, or with nil that none, is still what is stored: another client may have come after this one.
+func (a *Applier) stores(id manifests.ObjectID, document []byte) bool {
+	stored, err := a.Store.Get(id)
+	return err != nil || slices.Equal(stored, document)
+}
+
+// read decodes and validates all files as one set.
+func (a *Applier) read(files []node.ManifestFile) (objects []*board.Pushed, notes []string, errs []*manifests.Error) {
+	var all []*verdict.Verdict
+	for _, f := range files {
+		v := verdict.Judge(f.Name, f.Content, nil, decode.Options{Source: config.SourceApplied, Policy: a.Policy})
+		all = append(all, v)
+	}
+	verdict.Conflicts(all)
+	for i, f := range files {
+		v := all[i]
+		if len(v.Errors) > 0 {
+			continue
+		}
+		notes = append(notes, v.Notes...)
+		docs, err := decode.Split(f.Name, f.Content)
+		if err != nil {
+			v.Errors = append(v.Errors, manifests.Errors(err)...)
+			continue
+		}
+		docs = slices.DeleteFunc(docs, func(d decode.Document) bool { return v.Owned[d.ID] })
+		found, err := a.match(f.Name, docs)
+		if err != nil {
+			v.Errors = append(v.Errors, &manifests.Error{File: f.Name, Msg: err.Error()})
+		}
+		objects = append(objects, found...)
+	}
+	for _, v := range all {
+		errs = append(errs, v.Errors...)
+	}
+	return objects, notes, append(errs, definedTwice(objects)...)
+}
+
+// match reads each document again as it will be read once it is stored.
+func (a *Applier) match(file string, docs []decode.Document) ([]*board.Pushed, error) {
+	var out []*board.Pushed
+	for _, d := range docs {
+		c, err := decode.All(a.Store.Path(d.ID), d.Canonical, decode.Options{Source: config.SourceApplied, Policy: a.Policy})
+		if err != nil {
+			return nil, fmt.Errorf("this document changes when it is stored; please report it with the file: %w", err)
+		}
+		p := &board.Pushed{Document: d, File: file}
+		switch {
+		case len(c.Pods) == 1:
+			p.Pod = c.Pods[0]
+		case len(c.Objects) == 1:
+			p.Object = c.Objects[0]
+		case len(c.Workloads) == 1:
+			p.Object, p.Workload = c.Workloads[0], true
+		default:
+			return nil, fmt.Errorf("%s gets lost when it is stored; please report it with the file", d.ID)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// definedTwice finds objects in two files; pods are compared by conflicts.
+func definedTwice(objects []*board.Pushed) []*manifests.Error {
+	first := map[manifests.ObjectID]*board.Pushed{}
+	var errs []*manifests.Error
+	for _, p := range objects {
+		if was := first[p.ID]; was != nil && p.Pod == nil {
+			errs = append(errs, p.Refuse("is already defined at "+verdict.Place(was.Origin()), "give one of them another name, or remove it"))
+			continue
+		}
+		first[p.ID] = p
+	}
+	return errs
+}
+
+// compare fills in the verdicts, and refuses changes of objects that must not change.
+func (a *Applier) compare(objects []*board.Pushed) error {
+	var errs []*manifests.Error
+	for _, p := range objects {
+		stored, err := a.Store.Get(p.ID)
+		if err != nil {
+			return err
+		}
+		switch {
+		case stored == nil:
+			p.Verdict = node.Created
+		case slices.Equal(stored, p.Canonical):
+			p.Verdict = node.Unchanged
+		default:
+			p.Verdict = node.Configured
+			errs = append(errs, a.immutable(p, stored)...)
+		}
+	}
+	return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, errs)
+}
+
+func (a *Applier) immutable(p *board.Pushed, stored []byte) []*manifests.Error {
+	was, err := decode.All(a.Store.Path(p.ID), stored, decode.Options{Source: config.SourceApplied})
+	if err != nil || p.Object == nil {
+		return nil // what cannot be read any more protects nothing
+	}
+	errs := manifests.ImmutableEdits(was.Objects, []*manifests.Object{p.Object})
+	for _, e := range errs {
+		e.File, e.Line = p.File, p.Line
+		e.Hint = "give the changed one another name, or delete it first"
+	}
+	return errs
+}
+
+// owned refuses what a source of higher precedence says otherwise. What it says alike may be applied: the object moves
+// here when it is removed there.
+func (a *Applier) owned(objects []*board.Pushed) []*manifests.Error {
+	var errs []*manifests.Error
+	now := a.Board.View()
+	for _, p := range objects {
+		owner := now.Owner(p.ID)
+		if owner.At.Source == "" || !a.before(owner.At.Source) && owner.Workload == "" {
+			continue
+		}
+		switch {
+		case owner.Workload != "":
+			errs = append(errs, p.Refuse("has the name of "+owner.String(), "give it another name"))
+		case !now.Same(p):
+			errs = append(errs, p.Refuse("is "+owner.String()+" already, which cannot be overridden", "change it there, or remove it there first"))
+		default:
+			p.Warning = "is " + owner.String() + " too, which counts until it is removed there"
+		}
+	}
+	return errs
+}
+
+// before says that a source has precedence over what is applied.
+func (a *Applier) before(source string) bool {
+	at := slices.Index(a.Order, source)
+	return at >= 0 && at < slices.Index(a.Order, config.SourceApplied)
+}
+
+// deletedIDs are the objects that a request names.
+func deletedIDs(r node.DeleteRequest) ([]manifests.ObjectID, error) {
+	var ids []manifests.ObjectID
+	add := func(id manifests.ObjectID) {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	for _, o := range r.Objects {
+		add(manifests.ObjectID{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
+	}
+	for _, id := range ids {
+		if strings.ContainsAny(id.Kind+id.Namespace+id.Name, "/\x00") {
+			return nil, node.Refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, []string{fmt.Sprintf("%q is no name of an object", id)})
+		}
+	}
+	var errs []error
+	for _, f := range r.Files {
+		docs, err := decode.Split(f.Name, f.Content)
+		errs = append(errs, err)
+		for _, d := range docs {
+			add(d.ID)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, manifests.Errors(err))
+	}
+	return ids, nil
+}
+
+func refOf(id manifests.ObjectID) node.ObjectRef {
+	return node.ObjectRef{Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}
+}
