@@ -28,6 +28,8 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/runner"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/trees"
 )
 
 // stamped is a pod whose container writes the uptime to the mounted directory as its first act.
@@ -105,7 +107,7 @@ func stamp(t testing.TB, path string) time.Duration {
 // rawStart creates and starts the same container with the least calls there are: spec known, record and snapshot
 // side by side, no labels but what is needed, no logs, no files.
 func rawStart(ctx context.Context, r *Runtime, id, parent string, spec *specs.Spec) error {
-	opts, err := typeurl.MarshalAny(&options.Options{BinaryName: r.cfg.OCIRuntime, Root: r.path("runc")})
+	opts, err := typeurl.MarshalAny(&options.Options{BinaryName: r.cfg.OCIRuntime, Root: r.dirs.Path("runc")})
 	if err != nil {
 		return err
 	}
@@ -117,7 +119,7 @@ func rawStart(ctx context.Context, r *Runtime, id, parent string, spec *specs.Sp
 	var g errgroup.Group
 	g.Go(func() (err error) {
 		rootfs, err = r.client.SnapshotService(r.cfg.Snapshotter).Prepare(ctx, id, parent,
-			snapshots.WithLabels(map[string]string{labelGCRoot: "x"}))
+			snapshots.WithLabels(map[string]string{record.LabelGCRoot: "x"}))
 		return err
 	})
 	g.Go(func() error {
@@ -161,12 +163,12 @@ func TestTheWayToTheFirstActIsShort(t *testing.T) {
 		pod = append(pod, stamp(t, filepath.Join(out, p.Object.Name))-began)
 
 		// The spec of the host-network pod under another id.
-		like := a.index.ofPod(h.Key())[0]
+		like := a.index.OfPod(h.Key())[0]
 		rec, err := a.client.ContainerService().Get(ctx, like.ID)
 		check(t, err)
 		var s specs.Spec
 		check(t, typeurl.UnmarshalTo(rec.Spec, &s))
-		id := newID()
+		id := record.NewID()
 		s.Linux.CgroupsPath = filepath.Join(filepath.Dir(s.Linux.CgroupsPath), id)
 		s.Annotations = nil
 		img, err := a.images.Get(ctx, testImage)
@@ -176,7 +178,7 @@ func TestTheWayToTheFirstActIsShort(t *testing.T) {
 		check(t, rawStart(ctx, a.Runtime, id, img.ChainID, &s))
 		raw = append(raw, stamp(t, filepath.Join(out, h.Object.Name))-began)
 
-		check(t, a.deleteTask(ctx, &containerRecord{ID: id}))
+		check(t, a.lifecycle.DeleteTask(ctx, &record.Container{ID: id}))
 		check(t, a.client.ContainerService().Delete(ctx, id))
 		check(t, a.client.SnapshotService(a.cfg.Snapshotter).Remove(ctx, id))
 		check(t, removePod(ctx, a, h.Key()))
@@ -246,7 +248,7 @@ func (a *agent) manyRaw(t *testing.T, dir string) time.Duration {
 	model := stamped(t, "model", dir, true)
 	check(t, startPod(ctx, a, model))
 	stamp(t, filepath.Join(dir, "model"))
-	rec, err := a.client.ContainerService().Get(ctx, a.index.ofPod(model.Key())[0].ID)
+	rec, err := a.client.ContainerService().Get(ctx, a.index.OfPod(model.Key())[0].ID)
 	check(t, err)
 	img, err := a.images.Get(ctx, testImage)
 	check(t, err)
@@ -255,7 +257,7 @@ func (a *agent) manyRaw(t *testing.T, dir string) time.Duration {
 	g.SetLimit(4)
 	began := uptime(t)
 	for i := range 30 {
-		id := newID()
+		id := record.NewID()
 		ids = append(ids, id)
 		var s specs.Spec
 		check(t, typeurl.UnmarshalTo(rec.Spec, &s))
@@ -270,7 +272,7 @@ func (a *agent) manyRaw(t *testing.T, dir string) time.Duration {
 		last = max(last, stamp(t, filepath.Join(dir, fmt.Sprintf("raw%d", i)))-began)
 	}
 	for _, id := range ids {
-		check(t, a.deleteTask(ctx, &containerRecord{ID: id}))
+		check(t, a.lifecycle.DeleteTask(ctx, &record.Container{ID: id}))
 		check(t, a.client.ContainerService().Delete(ctx, id))
 		check(t, a.client.SnapshotService(a.cfg.Snapshotter).Remove(ctx, id))
 	}
@@ -286,7 +288,7 @@ func TestCrunRunsPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	const unified = "/sys/fs/cgroup/unified"
-	if isMountPoint(unified) {
+	if trees.IsMountPoint(unified) {
 		check(t, unix.Unmount(unified, unix.MNT_DETACH))
 		defer func() { check(t, unix.Mount("cgroup2", unified, "cgroup2", 0, "")) }()
 	}

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"monopod/runner/ctrd/shims"
+	"monopod/runner/ctrd/trees"
+
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	corelease "github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
@@ -26,7 +29,7 @@ import (
 // census counts everything that could leak.
 func (a *agent) census(t testing.TB) map[string]int {
 	t.Helper()
-	within(t, 10*time.Second, "ended shims are reaped", func() bool { return len(zombieShims()) == 0 })
+	within(t, 10*time.Second, "ended shims are reaped", func() bool { return len(shims.ZombieShims()) == 0 })
 	ctx := a.ns(context.Background())
 	tasks, err := a.client.TaskService().List(ctx, &tasksapi.ListTasksRequest{})
 	check(t, err)
@@ -41,7 +44,7 @@ func (a *agent) census(t testing.TB) map[string]int {
 	n := map[string]int{
 		"tasks": len(tasks.Tasks), "containers": len(ctrs), "sandboxes": len(sbs), "leases": len(leases),
 		"goroutines": runtime.NumGoroutine(),
-		"fds":        len(names("/proc/self/fd")),
+		"fds":        len(trees.Names("/proc/self/fd")),
 		"links":      countLinks(t),
 		"rules":      countRules(t),
 		"addresses":  countAddresses(a.cfg.Network.DataDir),
@@ -59,10 +62,10 @@ func (a *agent) census(t testing.TB) map[string]int {
 		n["mounts"] += len(m)
 	}
 	for _, d := range []string{"ns", "shm", "logs", "exits", "runc/monopod"} {
-		n[d] = len(names(a.path(d)))
+		n[d] = len(trees.Names(a.dirs.Path(d)))
 	}
-	n["pod dirs"], n["log dirs"], n["log links"] = len(names(a.podsDir())), len(names(a.cfg.PodLogsDir)), len(names(a.cfg.ContainerLogsDir))
-	n["cgroups"] = len(a.cgroups.pods())
+	n["pod dirs"], n["log dirs"], n["log links"] = len(trees.Names(a.dirs.PodsDir())), len(trees.Names(a.cfg.PodLogsDir)), len(trees.Names(a.cfg.ContainerLogsDir))
+	n["cgroups"] = len(a.podCgroups.Cgroups.Pods())
 	return n
 }
 
@@ -124,7 +127,7 @@ func countAddresses(dir string) int {
 // countShims counts shim processes of an instance.
 func countShims(state string) int {
 	n := 0
-	for _, pid := range names("/proc") {
+	for _, pid := range trees.Names("/proc") {
 		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%s/cmdline", pid))
 		if err != nil || !strings.Contains(string(cmdline), "containerd-shim-monopod") {
 			continue

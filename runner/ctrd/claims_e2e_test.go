@@ -15,6 +15,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/trees"
 )
 
 // claimPod is a pod of one container that runs a script and then sleeps.
@@ -45,7 +46,7 @@ func claim(name, more string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: %s}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}%s}\n", name, more)
 }
 
-func volume(name, size, more string) string {
+func volumeYAML(name, size, more string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: %s}\nspec: {accessModes: [ReadWriteOnce], capacity: {storage: %s}, %s}\n", name, size, more)
 }
 
@@ -65,7 +66,7 @@ func (s *stage) waits(name, text string) {
 func (s *stage) clear() {
 	s.t.Helper()
 	s.play("# nothing")
-	within(s.t, 20*time.Second, "the pods are gone", func() bool { return len(s.pool.Pods())+len(s.index.list()) == 0 })
+	within(s.t, 20*time.Second, "the pods are gone", func() bool { return len(s.pool.Pods())+len(s.index.List()) == 0 })
 	s.idle(s.t)
 }
 
@@ -137,7 +138,7 @@ func TestClaimsGetTheVolumesThatFit(t *testing.T) {
 	defer func() { s.close() }()
 	dir := func(name string) string { return filepath.Join(w.dir, name) }
 	host := func(name, size string) string {
-		return volume(name, size, "storageClassName: disks, hostPath: {path: "+dir(name)+"}")
+		return volumeYAML(name, size, "storageClassName: disks, hostPath: {path: "+dir(name)+"}")
 	}
 	use := func(name string) string {
 		return claimPod(name, "echo "+name+" >> /data/by; echo ready", onData, "[{name: d, persistentVolumeClaim: {claimName: "+name+"}}]")
@@ -178,9 +179,9 @@ func TestVolumesOfTheGroup(t *testing.T) {
 	}
 	here := "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [%s]}]}]}}"
 	s.play(
-		volume("elsewhere", "1Gi", "storageClassName: l, local: {path: /nowhere}, "+fmt.Sprintf(here, "another")),
-		volume("here", "1Gi", "storageClassName: l, local: {path: "+local+"}, "+fmt.Sprintf(here, "node")),
-		volume("host", "1Gi", "storageClassName: h, hostPath: {path: "+host+"}"),
+		volumeYAML("elsewhere", "1Gi", "storageClassName: l, local: {path: /nowhere}, "+fmt.Sprintf(here, "another")),
+		volumeYAML("here", "1Gi", "storageClassName: l, local: {path: "+local+"}, "+fmt.Sprintf(here, "node")),
+		volumeYAML("host", "1Gi", "storageClassName: h, hostPath: {path: "+host+"}"),
 		claim("local", ", storageClassName: l"), claim("host", ", storageClassName: h"), claim("own", ""),
 		claimPod("a", "stat -c '%n %g %a' /local/f /host/f /own; touch /own/x; echo x > /local/f; stat -c %g /own/x; echo end",
 			"volumeMounts: [{name: local, mountPath: /local}, {name: host, mountPath: /host}, {name: own, mountPath: /own}]",
@@ -215,7 +216,7 @@ func TestADirectoryGoesWithItsClaim(t *testing.T) {
 	if !exists("kept") {
 		t.Error("a directory was removed whose class does not say so")
 	}
-	if left := names(filepath.Join(w.dir, "root", "volumes", ".removed")); len(left) > 0 {
+	if left := trees.Names(filepath.Join(w.dir, "root", "volumes", ".removed")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -244,7 +245,7 @@ func TestEphemeralVolumes(t *testing.T) {
 	s := w.stage(t)
 	defer func() { s.close() }()
 	disk := filepath.Join(w.dir, "disk")
-	pv := volume("disk", "1Gi", "storageClassName: disks, hostPath: {path: "+disk+"}")
+	pv := volumeYAML("disk", "1Gi", "storageClassName: disks, hostPath: {path: "+disk+"}")
 	script := "echo x >> /data/n; echo lines $(wc -l < /data/n)"
 	own := claimPod("a", script, onData, fmt.Sprintf(scratch, ""))
 	bound := func(name string) string {
@@ -253,7 +254,7 @@ func TestEphemeralVolumes(t *testing.T) {
 	s.play(own, pv, bound("b"))
 	s.waitOutput("a", "lines 1")
 	s.waitOutput("b", "lines 1")
-	uid := s.index.sandbox(manifests.Key{Namespace: "default", Name: "a"}).Labels.UID
+	uid := s.index.Sandbox(manifests.Key{Namespace: "default", Name: "a"}).Labels.UID
 	s.play(own, pv, bound("b"), bound("c"))
 	s.waits("c", "disk belongs to claim default/b-d")
 	s = w.again(s, func() {})
@@ -264,7 +265,7 @@ func TestEphemeralVolumes(t *testing.T) {
 	s.waitOutput("c", "lines 2") // after those of b
 	within(t, 20*time.Second, "the pod is gone", func() bool { return len(s.pool.Pods()) == 1 })
 	s.idle(t)
-	if _, err := os.Stat(s.podDir(uid)); err == nil {
+	if _, err := os.Stat(s.dirs.PodDir(uid)); err == nil {
 		t.Error("the directory of the pod is still there")
 	}
 	s.play(own, claim("a-d", ""))
@@ -300,8 +301,8 @@ func TestBlockDevices(t *testing.T) {
 	check(t, os.WriteFile(dev, []byte("content of the disk\n"), 0o600))
 	here := "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]}]}}"
 	docs := []string{
-		volume("disk", "1Gi", "storageClassName: raw, volumeMode: Block, local: {path: "+link+"}, "+here),
-		volume("file", "1Gi", "storageClassName: nodev, volumeMode: Block, hostPath: {path: "+w.dir+"}"),
+		volumeYAML("disk", "1Gi", "storageClassName: raw, volumeMode: Block, local: {path: "+link+"}, "+here),
+		volumeYAML("file", "1Gi", "storageClassName: nodev, volumeMode: Block, hostPath: {path: "+w.dir+"}"),
 		claim("raw", ", storageClassName: raw, volumeMode: Block"), claim("nodev", ", storageClassName: nodev, volumeMode: Block"), claim("dir", ""),
 	}
 	pod := func(name, claim, script, use string, more ...string) string {
@@ -336,7 +337,7 @@ func TestADiskWithAFileSystem(t *testing.T) {
 	defer func() { s.close() }()
 	here := "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]}]}}"
 	docs := func(fsType string) []string {
-		return []string{volume("disk", "1Gi", "storageClassName: d, mountOptions: [noatime], local: {path: "+dev+fsType+"}, "+here), claim("data", ", storageClassName: d")}
+		return []string{volumeYAML("disk", "1Gi", "storageClassName: d, mountOptions: [noatime], local: {path: "+dev+fsType+"}, "+here), claim("data", ", storageClassName: d")}
 	}
 	pod := claimPod("a", "grep ' /data ' /proc/mounts; ls /data; cat /data/file; echo kept > /data/file; echo end", onData, byData)
 	s.play(append(docs(", fsType: ext4"), pod)...)
@@ -369,7 +370,7 @@ func TestAnUnreadableBookLosesNothing(t *testing.T) {
 	book := filepath.Join(w.dir, "root", "volumes", "bindings.json")
 	s = w.again(s, func() { check(t, os.WriteFile(book, []byte("{"), 0o600)) })
 	// A volume that would fit now is not taken: the data is elsewhere.
-	s.play(append(docs, volume("v", "1Gi", "hostPath: {path: "+w.dir+"/v}"))...)
+	s.play(append(docs, volumeYAML("v", "1Gi", "hostPath: {path: "+w.dir+"/v}"))...)
 	s.waitOutput("a", "lines 2")
 }
 
@@ -399,7 +400,7 @@ func TestTheTemplateOfAnEphemeralVolumeChooses(t *testing.T) {
 		want = append(want, c.name)
 	}
 	docs = append(docs,
-		volume("block-no", "1Gi", "storageClassName: block, hostPath: {path: /}"), volume("block-yes", "2Gi", "storageClassName: block, volumeMode: Block, hostPath: {path: "+dev+"}"),
+		volumeYAML("block-no", "1Gi", "storageClassName: block, hostPath: {path: /}"), volumeYAML("block-yes", "2Gi", "storageClassName: block, volumeMode: Block, hostPath: {path: "+dev+"}"),
 		claimPod("block", "head -c 10 /dev/x", "volumeDevices: [{name: d, devicePath: /dev/x}]",
 			"[{name: d, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: block, volumeMode: Block, "+modes+", "+size+"}}}}]"))
 	s.play(docs...)

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"monopod/internal/sleep"
+	"monopod/runner/ctrd/trees"
 )
 
 // ErrPodsLeft says that Cleanup found pods.
@@ -22,12 +25,12 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 	if len(keys) > 0 {
 		return fmt.Errorf("%w: %d, the first is %s", ErrPodsLeft, len(keys), keys[0])
 	}
-	for r.teardown.pending() > 0 {
-		if !sleep(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("remove pods: %d removals do not end: %w", r.teardown.pending(), ctx.Err())
+	for r.removal.Teardown.Pending() > 0 {
+		if !sleep.For(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("remove pods: %d removals do not end: %w", r.removal.Teardown.Pending(), ctx.Err())
 		}
 	}
-	err = errors.Join(r.net.Destroy(ctx), r.cgroups.removeEmpty(r.cgroups.root()), r.cgroups.removeEmpty(r.cfg.CgroupParent), removeTree(r.secretsDir()))
+	err = errors.Join(r.net.Destroy(ctx), r.podCgroups.Cgroups.RemoveEmpty(r.podCgroups.Cgroups.AllPods()), r.podCgroups.Cgroups.RemoveEmpty(r.cfg.CgroupParent), trees.Remove(r.dirs.SecretsDir()))
 	// Logs of gone pods are gone; the directories go if nothing else is in them.
 	_ = os.Remove(r.cfg.PodLogsDir)
 	_ = os.Remove(r.cfg.ContainerLogsDir)

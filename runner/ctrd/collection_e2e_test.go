@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/trees"
+	"monopod/runner/ctrd/upkeep"
+
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/opencontainers/go-digest"
 	bolt "go.etcd.io/bbolt"
@@ -19,8 +23,8 @@ func TestWhatAKilledContainerdWasRemovingIsRemoved(t *testing.T) {
 	a := w.open(t)
 	ctx := a.ns(t.Context())
 	layers := filepath.Join(a.cfg.RootDirectory, "containerd", "io.containerd.snapshotter.v1.overlayfs", "snapshots")
-	before := len(names(layers))
-	_, err := a.client.SnapshotService(a.cfg.Snapshotter).Prepare(ctx, "lost", "", snapshots.WithLabels(map[string]string{labelGCRoot: "x"}))
+	before := len(trees.Names(layers))
+	_, err := a.client.SnapshotService(a.cfg.Snapshotter).Prepare(ctx, "lost", "", snapshots.WithLabels(map[string]string{record.LabelGCRoot: "x"}))
 	check(t, err)
 	a.stop(t)
 	db, err := bolt.Open(filepath.Join(a.cfg.RootDirectory, "containerd", "io.containerd.metadata.v1.bolt", "meta.db"), 0o600, nil)
@@ -29,15 +33,15 @@ func TestWhatAKilledContainerdWasRemovingIsRemoved(t *testing.T) {
 		return tx.Bucket([]byte("v1")).Bucket([]byte(a.cfg.Namespace)).Bucket([]byte("snapshots")).Bucket([]byte(a.cfg.Snapshotter)).DeleteBucket([]byte("lost"))
 	}))
 	check(t, db.Close())
-	blob := filepath.Join(a.contentDir(), "blobs", "sha256", digest.FromString("lost").Encoded())
+	blob := filepath.Join(a.dirs.ContentDir(), "blobs", "sha256", digest.FromString("lost").Encoded())
 	check(t, os.WriteFile(blob, []byte("lost"), 0o600))
-	if now := len(names(layers)); now != before+1 {
+	if now := len(trees.Names(layers)); now != before+1 {
 		t.Fatalf("%d snapshots, were %d: this test proves nothing", now, before)
 	}
 	a = w.open(t)
 	defer a.end(t)
-	within(t, finishAfter+20*time.Second, "the files are gone", func() bool {
+	within(t, upkeep.FinishAfter+20*time.Second, "the files are gone", func() bool {
 		_, err := os.Stat(blob)
-		return os.IsNotExist(err) && len(names(layers)) == before
+		return os.IsNotExist(err) && len(trees.Names(layers)) == before
 	})
 }

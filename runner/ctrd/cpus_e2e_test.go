@@ -11,6 +11,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/cgroup"
 )
 
 // allowed is which processors the pod's only process may run on.
@@ -28,11 +29,11 @@ func TestWholeProcessorsAreNotShared(t *testing.T) {
 	static := func(c *Config) { c.Enforce.StaticCPUs, c.ReservedCPUs = true, "0" }
 	a := w.openWith(t, static)
 	defer func() { a.end(t) }()
-	if n := len(a.cpus.online); n < 2 || a.cpus.online[0] != 0 {
+	if n := len(a.podCgroups.Cpus.Online); n < 2 || a.podCgroups.Cpus.Online[0] != 0 {
 		t.Skipf("the machine has only %d processors", n)
 	}
-	all, most := a.cpus.online.String(), len(a.cpus.online)-1
-	others := a.cpus.online.Without(a.cpus.reserved).String()
+	all, most := a.podCgroups.Cpus.Online.String(), len(a.podCgroups.Cpus.Online)-1
+	others := a.podCgroups.Cpus.Online.Without(a.podCgroups.Cpus.Reserved).String()
 	shares := sized(t, "shares", "{}", "exec sleep 1000")
 	a.drive(t, shares.Key(), shares)
 	if got := a.allowed(t, shares.Key()); got != all {
@@ -56,14 +57,14 @@ func TestWholeProcessorsAreNotShared(t *testing.T) {
 	}
 	second := sized(t, "second", "{limits: {cpu: 1, memory: 32Mi}}", "exec sleep 1000")
 	err := startPod(t.Context(), a, second)
-	if !errors.Is(err, errNoCPUs) {
+	if !errors.Is(err, cgroup.ErrNoCPUs) {
 		t.Errorf("a processor that is taken is given away: %v", err)
 	}
 	check(t, removePod(t.Context(), a, second.Key()))
 	a.stop(t)
 	a = w.openWith(t, static)
 	check3("after a restart of the agent")
-	if err := startPod(t.Context(), a, second); !errors.Is(err, errNoCPUs) {
+	if err := startPod(t.Context(), a, second); !errors.Is(err, cgroup.ErrNoCPUs) {
 		t.Errorf("after a restart a processor that is taken is given away: %v", err)
 	}
 	check(t, removePod(t.Context(), a, second.Key()))

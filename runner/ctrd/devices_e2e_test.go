@@ -17,6 +17,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/trees"
 )
 
 // cdiSpec has two devices, both of them /dev/fuse under other names, with an environment variable each.
@@ -130,8 +131,8 @@ func TestDevicesAddToAnEnvironmentWithSecrets(t *testing.T) {
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateSandbox, UID: "uid-hidden"}))
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.EnsureImage, Container: "c"}))
 	var free []func()
-	for range cap(a.slots) {
-		done, err := a.slots.take(t.Context())
+	for range cap(a.creator.Slots) {
+		done, err := a.creator.Slots.Take(t.Context())
 		check(t, err)
 		free = append(free, done)
 	}
@@ -139,13 +140,13 @@ func TestDevicesAddToAnEnvironmentWithSecrets(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- a.Apply(ctx, key, pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}) }()
-	hidden := filepath.Join(a.secretsDir(), "process")
-	within(t, 10*time.Second, "the environment is written", func() bool { return len(names(hidden)) == 1 })
+	hidden := filepath.Join(a.dirs.SecretsDir(), "process")
+	within(t, 10*time.Second, "the environment is written", func() bool { return len(trees.Names(hidden)) == 1 })
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the creation ended with %v", err)
 	}
-	if left := names(hidden); len(left) > 0 {
+	if left := trees.Names(hidden); len(left) > 0 {
 		t.Errorf("an environment is left: %v", left)
 	}
 	for _, done := range free {
@@ -154,7 +155,7 @@ func TestDevicesAddToAnEnvironmentWithSecrets(t *testing.T) {
 	if got, want := a.output(t, pod), "dev 1 w0rd.\n"; got != want {
 		t.Errorf("the container says %q, want %q", got, want)
 	}
-	if left := names(hidden); len(left) > 0 {
+	if left := trees.Names(hidden); len(left) > 0 {
 		t.Errorf("after the pod an environment is left: %v", left)
 	}
 }

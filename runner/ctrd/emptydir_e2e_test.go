@@ -14,6 +14,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/trees"
 )
 
 // emptyDirPod runs a script with the emptyDir at /v that is given as YAML; more is for spec.
@@ -73,9 +74,9 @@ func TestASubPathOfAnEmptyDirHasItsMode(t *testing.T) {
 // next is another instance of the pod's container, by an edited manifest.
 func (a *agent) next(t testing.TB, pod *manifests.Pod) string {
 	t.Helper()
-	before := len(a.index.ofPod(pod.Key()))
+	before := len(a.index.OfPod(pod.Key()))
 	check(t, a.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
-	if n := len(a.index.ofPod(pod.Key())); n != before+1 {
+	if n := len(a.index.OfPod(pod.Key())); n != before+1 {
 		t.Fatalf("%d containers, want %d", n, before+1)
 	}
 	check(t, a.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.StartContainer, Container: "c"}))
@@ -141,7 +142,7 @@ func TestHugePagesOfEmptyDirs(t *testing.T) {
 		if got := a.logOf(t, pod.Key()); !strings.Contains(got, "/v hugetlbfs rw,") || !strings.Contains(got, "pagesize=2M"+size) {
 			t.Errorf("the container sees %s", got)
 		}
-		path := a.emptyDir("uid-"+name, "v")
+		path := a.dirs.EmptyDir("uid-"+name, "v")
 		f, err := os.OpenFile(filepath.Join(path, "file"), os.O_CREATE|os.O_RDWR, 0o600)
 		check(t, err)
 		check(t, f.Truncate(2<<20))
@@ -157,7 +158,7 @@ func TestHugePagesOfEmptyDirs(t *testing.T) {
 		check(t, f.Close())
 		check(t, removePod(t.Context(), a, pod.Key()))
 		a.idle(t)
-		if isMountPoint(path) {
+		if trees.IsMountPoint(path) {
 			t.Errorf("%s is still mounted", path)
 		}
 	}

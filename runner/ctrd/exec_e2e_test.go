@@ -12,13 +12,14 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/trees"
 	"monopod/runner/runtimetest"
 )
 
 // execIn runs a script in the pod's only container.
 func (a *agent) execIn(t testing.TB, key manifests.Key, timeout time.Duration, script string) (runner.ExecResult, error) {
 	t.Helper()
-	return a.Exec(t.Context(), key, runner.ExecRequest{
+	return a.processes.Exec(t.Context(), key, runner.ExecRequest{
 		ContainerID: a.state(t, key).Containers[0].ID, Command: []string{"sh", "-c", script}, Timeout: timeout, Limit: 10 << 10,
 	})
 }
@@ -87,12 +88,12 @@ func TestCommandsLeaveNothing(t *testing.T) {
 	for range 3 {
 		scripts(20*time.Second, runtimetest.ExecSucceed, runtimetest.ExecFail, runtimetest.ExecFlood)
 		scripts(300*time.Millisecond, runtimetest.ExecHang)
-		_, err := a.Exec(t.Context(), p.Key(), runner.ExecRequest{ContainerID: a.state(t, p.Key()).Containers[0].ID, Command: []string{runtimetest.MissingCommand}})
+		_, err := a.processes.Exec(t.Context(), p.Key(), runner.ExecRequest{ContainerID: a.state(t, p.Key()).Containers[0].ID, Command: []string{runtimetest.MissingCommand}})
 		if err == nil {
 			t.Error("a missing command is no error")
 		}
 	}
-	if left := names(a.path("exec")); len(left) > 0 {
+	if left := trees.Names(a.dirs.Path("exec")); len(left) > 0 {
 		t.Errorf("FIFOs are left: %q", left)
 	}
 	within(t, 10*time.Second, "the container has no more processes and files than before", func() bool { return processes() == alone })
@@ -107,18 +108,18 @@ func TestACommandOfAnEarlierAgentEnds(t *testing.T) {
 	defer func() { a.end(t) }()
 	p := stamped(t, "exec", w.dir, false)
 	check(t, startPod(t.Context(), a, p))
-	rec := a.index.ofPod(p.Key())[0]
-	c, err := a.startCommand(a.ns(t.Context()), rec, []string{"sh", "-c", runtimetest.ExecHang})
+	rec := a.index.OfPod(p.Key())[0]
+	c, err := a.processes.StartCommand(a.ns(t.Context()), rec, []string{"sh", "-c", runtimetest.ExecHang})
 	check(t, err)
-	if !alive(uint32(c.pid)) {
+	if !alive(uint32(c.Pid)) {
 		t.Fatal("the command does not run")
 	}
-	check(t, c.out.Close()) // as the end of the agent does
+	check(t, c.Out.Close()) // as the end of the agent does
 	a.stop(t)
 	a = w.open(t)
-	within(t, 10*time.Second, "the command has ended", func() bool { return !alive(uint32(c.pid)) })
+	within(t, 10*time.Second, "the command has ended", func() bool { return !alive(uint32(c.Pid)) })
 	within(t, 10*time.Second, "its FIFO is gone", func() bool {
-		_, err := os.Stat(c.fifo)
+		_, err := os.Stat(c.Fifo)
 		return os.IsNotExist(err)
 	})
 	if r, err := a.execIn(t, p.Key(), 20*time.Second, runtimetest.ExecFail); err != nil || r.ExitCode != 3 {

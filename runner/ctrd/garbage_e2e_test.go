@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"monopod/runner"
+	"monopod/runner/ctrd/dirtest"
+	"monopod/runner/ctrd/podlogs"
 )
 
 // finishes records that an instance has ended, as a worker does.
@@ -37,7 +39,7 @@ spec:
 `, testImage))
 	do := func(action runner.Action) error { return a.Apply(t.Context(), pod.Key(), pod, action) }
 	check(t, startPod(t.Context(), a, pod))
-	dir := a.containerLogDir(pod.Key(), "uid-crash", "c")
+	dir := a.dirs.ContainerLogDir(pod.Key(), "uid-crash", "c")
 	for n := range 4 {
 		c := a.exit(t, pod.Key())
 		a.finishes(t, c, do)
@@ -48,7 +50,7 @@ spec:
 		check(t, do(runner.Action{Kind: runner.StartContainer, Container: "c"}))
 		check(t, do(runner.Action{Kind: runner.RemoveContainer, Container: "c", ContainerID: c.ID}))
 	}
-	if got := treeOf(t, dir); got != "2.log 3.log" {
+	if got := dirtest.Tree(t, dir, podlogs.OwnerName); got != "2.log 3.log" {
 		t.Errorf("logs after four runs: %s", got)
 	}
 	last := a.exit(t, pod.Key())
@@ -56,20 +58,20 @@ spec:
 	if _, err := sn.Stat(a.ns(t.Context()), last.ID); err != nil {
 		t.Errorf("layer of the last one: %v", err)
 	}
-	n, err := a.ReclaimContainers(t.Context())
+	n, err := a.garbage.ReclaimContainers(t.Context())
 	if err != nil || n < 1000000 {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	if _, err := sn.Stat(a.ns(t.Context()), last.ID); err == nil {
 		t.Error("the layer is still there")
 	}
-	if got := treeOf(t, dir); got != "3.log" {
+	if got := dirtest.Tree(t, dir, podlogs.OwnerName); got != "3.log" {
 		t.Errorf("logs when the disk is full: %s", got)
 	}
 	if c := a.exit(t, pod.Key()); c.ID != last.ID || !c.Recorded || c.Exit.ExitCode != 1 {
 		t.Errorf("its status is %+v", c)
 	}
-	if n, err := a.ReclaimContainers(t.Context()); err != nil || n != 0 {
+	if n, err := a.garbage.ReclaimContainers(t.Context()); err != nil || n != 0 {
 		t.Errorf("again: %d bytes, %v", n, err)
 	}
 	// it goes on as ever
@@ -80,23 +82,23 @@ spec:
 
 	// a power cut has taken the records and left the files
 	left := filepath.Join(a.cfg.PodLogsDir, "default_gone_uid-gone")
-	check(t, a.ownLogs(filepath.Join(left, "c")))
+	check(t, a.podLogs.OwnLogs(filepath.Join(left, "c")))
 	check(t, os.WriteFile(filepath.Join(left, "c", "0.log"), nil, 0o600))
 	links := a.cfg.ContainerLogsDir
 	check(t, os.MkdirAll(links, 0o755))
 	check(t, os.Symlink(filepath.Join(left, "c", "0.log"), filepath.Join(links, "gone_default_c-123.log")))
-	before := treeOf(t, links)
+	before := dirtest.Tree(t, links, podlogs.OwnerName)
 	a.stop(t)
 	a = w.open(t)
 	if _, err := os.Stat(left); err == nil {
 		t.Error("logs of a pod that nobody knows are still there")
 	}
-	if got := treeOf(t, links); got == before || len(got) == 0 {
+	if got := dirtest.Tree(t, links, podlogs.OwnerName); got == before || len(got) == 0 {
 		t.Errorf("links %q, before %q", got, before)
 	}
 	check(t, removePod(t.Context(), a, pod.Key()))
 	a.idle(t)
-	if got := treeOf(t, a.cfg.PodLogsDir); got != "" {
+	if got := dirtest.Tree(t, a.cfg.PodLogsDir, podlogs.OwnerName); got != "" {
 		t.Errorf("left: %s", got)
 	}
 	ended = true

@@ -18,7 +18,9 @@ import (
 	"monopod/e2e/testbed"
 	"monopod/e2e/testimages"
 	"monopod/runner"
+	"monopod/runner/ctrd/cgroup"
 	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/trees"
 	"monopod/runner/runtimetest"
@@ -78,7 +80,7 @@ func testLog() *slog.Logger {
 // remove checks that nothing is mounted or in use any more.
 func (w *world) remove(t testing.TB) {
 	t.Helper()
-	if c, err := findCgroups(spec.Cgroups{Root: w.config().CgroupParent}); err != nil || c.removeEmpty(c.Root) != nil {
+	if c, err := cgroup.Find(spec.Cgroups{Root: w.config().CgroupParent}); err != nil || c.RemoveEmpty(c.Root) != nil {
 		t.Errorf("cgroup %s stays: %v", c.Root, err)
 	}
 	for _, d := range []string{w.dir, w.run} {
@@ -170,7 +172,7 @@ func (a *agent) end(t testing.TB) {
 // idle waits until the teardown has nothing left to do.
 func (a *agent) idle(t testing.TB) {
 	t.Helper()
-	within(t, 15*time.Second, "the teardown is done", func() bool { return a.teardown.pending() == 0 })
+	within(t, 15*time.Second, "the teardown is done", func() bool { return a.removal.Teardown.Pending() == 0 })
 }
 
 // within waits for a condition: d, or longer if that is what patience says.
@@ -230,7 +232,7 @@ func (w *world) startContainerd(t testing.TB) {
 	conf := filepath.Join(w.dir, "containerd.toml")
 	text := fmt.Sprintf("version = 3\nroot = %q\nstate = %q\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.cri.v1.runtime\", \"io.containerd.cri.v1.images\"]\n"+
 		"[grpc]\naddress = %q\n[plugins.'io.containerd.shim.v1.manager']\nsocket_dir = %q\n",
-		filepath.Join(w.dir, "croot"), filepath.Join(w.run, "c"), endpointPath(w.endpoint), filepath.Join(w.run, "s"))
+		filepath.Join(w.dir, "croot"), filepath.Join(w.run, "c"), layout.EndpointPath(w.endpoint), filepath.Join(w.run, "s"))
 	check(t, os.WriteFile(conf, []byte(text), 0o600))
 	log, err := os.OpenFile(filepath.Join(w.dir, "containerd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	check(t, err)
@@ -239,7 +241,7 @@ func (w *world) startContainerd(t testing.TB) {
 	w.containerd.Stdout, w.containerd.Stderr = log, log
 	check(t, w.containerd.Start())
 	within(t, 30*time.Second, "containerd listens", func() bool {
-		c, err := net.Dial("unix", endpointPath(w.endpoint))
+		c, err := net.Dial("unix", layout.EndpointPath(w.endpoint))
 		if err == nil {
 			_ = c.Close()
 		}

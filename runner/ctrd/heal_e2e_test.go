@@ -22,6 +22,7 @@ import (
 
 	"monopod/e2e/testimages"
 	"monopod/manifests"
+	"monopod/runner/ctrd/notice"
 )
 
 // toldEvents is a runner.Recorder that keeps messages.
@@ -195,7 +196,7 @@ func TestDamageOfAPowerCutIsRepaired(t *testing.T) {
 			b, err := os.ReadFile(filepath.Join(w.dir, "root", shutdownFile))
 			return err == nil && !strings.Contains(string(b), "doubt")
 		})
-		if got := told.text(); (c.told == "") != (got == "") || !strings.Contains(got, c.told) || strings.Contains(got, EventImageDamaged) {
+		if got := told.text(); (c.told == "") != (got == "") || !strings.Contains(got, c.told) || strings.Contains(got, notice.EventImageDamaged) {
 			t.Errorf("%s: told %s", c.name, got)
 		}
 		a.stop(t)
@@ -272,12 +273,12 @@ func TestBlobsThatAreDamagedWithoutAPowerCutAreRepaired(t *testing.T) {
 		}
 		a.runs(t, "again", testImage)
 		got := told.text()
-		for _, from := range []string{EventImageRepaired + " image " + c.image, "it was fetched again from the registry", "it was fetched again from " + filepath.Join(w.dir, "images", "busybox.tar")} {
+		for _, from := range []string{notice.EventImageRepaired + " image " + c.image, "it was fetched again from the registry", "it was fetched again from " + filepath.Join(w.dir, "images", "busybox.tar")} {
 			if !strings.Contains(got, from) {
 				t.Errorf("%s: nobody is told %q, but:\n%s", c.name, from, got)
 			}
 		}
-		if strings.Contains(got, EventImageDamaged) {
+		if strings.Contains(got, notice.EventImageDamaged) {
 			t.Errorf("%s: told\n%s", c.name, got)
 		}
 	}
@@ -305,7 +306,7 @@ func TestAnImageThatCannotBeRepairedHoldsUpItsPodsOnly(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("started with %v", err)
 	}
-	if got := told.text(); !strings.Contains(got, EventImageDamaged+" image "+testImage) {
+	if got := told.text(); !strings.Contains(got, notice.EventImageDamaged+" image "+testImage) {
 		t.Errorf("told %s", got)
 	}
 	check(t, os.Rename(filepath.Join(w.dir, "busybox.tar"), archive))

@@ -5,6 +5,8 @@ package ctrd
 import (
 	"testing"
 
+	"monopod/runner/ctrd/record"
+
 	"github.com/containerd/containerd/v2/core/containers"
 )
 
@@ -18,20 +20,20 @@ func TestImagesOfAnotherInstancesContainersAreInUse(t *testing.T) {
 	ctx := a.ns(t.Context())
 	_, err := a.client.ContainerService().Create(ctx, containers.Container{
 		ID: "of-another", Runtime: containers.RuntimeInfo{Name: "io.containerd.runc.v2"},
-		Labels: map[string]string{labelOwner: "/elsewhere", labelImage: image, labelVolumeImage + "data": mounted},
+		Labels: map[string]string{record.LabelOwner: "/elsewhere", record.LabelImage: image, record.LabelVolumeImage + "data": mounted},
 	})
 	check(t, err)
-	used, err := a.usedImages(ctx)
+	used, err := a.imageUse.UsedImages(ctx)
 	check(t, err)
 	if !used[image] || !used[mounted] || len(used) != 2 {
 		t.Errorf("in use: %v", used)
 	}
 	check(t, a.client.ContainerService().Delete(ctx, "of-another"))
-	if used, err := a.usedImages(ctx); err != nil || len(used) != 0 {
+	if used, err := a.imageUse.UsedImages(ctx); err != nil || len(used) != 0 {
 		t.Errorf("in use when it is gone: %v, %v", used, err)
 	}
 	w.stopContainerd(t)
-	if used, err := a.usedImages(ctx); err == nil {
+	if used, err := a.imageUse.UsedImages(ctx); err == nil {
 		t.Errorf("without containerd: %v", used)
 	}
 	w.startContainerd(t)

@@ -15,6 +15,8 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/dirtest"
+	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/trees"
 )
 
@@ -59,7 +61,7 @@ spec:
 	}
 	a.finishes(t, a.exit(t, key), do)
 	var left []string
-	check(t, filepath.WalkDir(a.podDir("uid-writer"), func(path string, d os.DirEntry, err error) error {
+	check(t, filepath.WalkDir(a.dirs.PodDir("uid-writer"), func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.Contains(path, "/messages/") {
 			left = append(left, path)
 		}
@@ -85,31 +87,31 @@ func TestFilesOfAnEarlierVersionCount(t *testing.T) {
 	key := pod.Key()
 	check(t, startPod(t.Context(), a, pod))
 	a.says(t, key, "written")
-	dir := filepath.Join(a.podDir("uid-old"), "containers", "c")
-	pile, used := write(t, filepath.Join(dir, "0123abcd"), 9<<20), write(t, filepath.Join(dir, "4567cdef"), 9<<20)
-	rec := a.index.ofPod(key)[0]
-	_, err := a.relabel(a.ns(t.Context()), rec, func(l *containerLabels) { l.MessagePath = used })
+	dir := filepath.Join(a.dirs.PodDir("uid-old"), "containers", "c")
+	pile, used := dirtest.Write(t, filepath.Join(dir, "0123abcd"), 9<<20), dirtest.Write(t, filepath.Join(dir, "4567cdef"), 9<<20)
+	rec := a.index.OfPod(key)[0]
+	_, err := a.records.Relabel(a.ns(t.Context()), rec, func(l *record.ContainerLabels) { l.MessagePath = used })
 	check(t, err)
 	within(t, 10*time.Second, "it exceeds its limit", func() bool {
 		return runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk).Detail != ""
 	})
-	d, err := a.MeasureDisk(t.Context(), key)
+	d, err := a.meter.MeasureDisk(t.Context(), key)
 	check(t, err)
 	if d.Others.Bytes < 18<<20 || d.Others.Inodes < 2 {
 		t.Errorf("for the order of eviction: %+v", d.Others)
 	}
 	a.stop(t)
 	// As if an earlier version had made the pod: no files in memory, one on disk that a container may have.
-	check(t, trees.Unmount(a.podFilesDir("uid-old")))
-	check(t, os.RemoveAll(a.podFilesDir("uid-old")))
-	hosts := write(t, filepath.Join(a.podDir("uid-old"), "etc-hosts"), 5)
+	check(t, trees.Unmount(a.dirs.PodFilesDir("uid-old")))
+	check(t, os.RemoveAll(a.dirs.PodFilesDir("uid-old")))
+	hosts := dirtest.Write(t, filepath.Join(a.dirs.PodDir("uid-old"), "etc-hosts"), 5)
 	a = w.openWith(t, fast)
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.RecordPod}))
 	if b, err := os.ReadFile(hosts); err != nil || !strings.Contains(string(b), "localhost") {
 		t.Errorf("hosts of a container that runs: %q, %v", b, err)
 	}
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateContainer, Container: "c", RestartCount: 1}))
-	if b, err := os.ReadFile(a.podFiles(a.index.sandbox(key)).Hosts()); err != nil || !strings.Contains(string(b), "localhost") {
+	if b, err := os.ReadFile(a.planner.Files.PodFiles(a.index.Sandbox(key)).Hosts()); err != nil || !strings.Contains(string(b), "localhost") {
 		t.Errorf("hosts of its next container: %q, %v", b, err)
 	}
 	if exists(pile) || !exists(used) {
@@ -140,7 +142,7 @@ spec:
 	a.says(t, key, "up")
 	c := a.state(t, key).Containers[0]
 	a.typeIn(t, key, "go")
-	within(t, 10*time.Second, "it has ended", func() bool { return exists(a.messageCopy("uid-words", c.ID)) && exists(a.exitFile(c.ID)) })
+	within(t, 10*time.Second, "it has ended", func() bool { return exists(a.dirs.MessageCopy("uid-words", c.ID)) && exists(a.dirs.ExitFile(c.ID)) })
 	w.powerCut(t, a)
 	a = w.open(t)
 	if got := a.exit(t, key).Exit; got.Message != "last words\n" {
@@ -176,13 +178,13 @@ spec:
 `, name, network, network == "host", testImage))
 			pods = append(pods, pod)
 			check(t, a.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.CreateSandbox, UID: "uid-" + pod.Object.Name}))
-			rec := a.index.sandbox(pod.Key())
-			check(t, a.waitNetwork(t.Context(), rec.ID))
+			rec := a.index.Sandbox(pod.Key())
+			check(t, a.network.WaitNetwork(t.Context(), rec.ID))
 			if network == "pod" {
-				_, err := a.updateSandbox(a.ns(t.Context()), rec.ID, func(s *sandboxRecord) { s.Network = networkResult{} }, "extensions."+extNetwork)
+				_, err := a.records.UpdateSandbox(a.ns(t.Context()), rec.ID, func(s *record.Sandbox) { s.Network = record.NetworkResult{} }, "extensions."+record.ExtNetwork)
 				check(t, err)
 			}
-			damage(a.podFilesDir(rec.Labels.UID))
+			damage(a.dirs.PodFilesDir(rec.Labels.UID))
 		}
 	}
 	a.stop(t)

@@ -22,6 +22,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/runner"
+	"monopod/runner/ctrd/trees"
 	"monopod/runner/pool"
 )
 
@@ -37,7 +38,7 @@ func (w *world) stage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{agent: w.open(t), t: t}
 	s.pool = pool.New(s.agent, pool.Config{
-		Log: w.log, Follow: func(d pool.Desired) { s.FollowObjects(d.Objects, d.Removable) },
+		Log: w.log, Follow: func(d pool.Desired) { s.removal.FollowObjects(d.Objects, d.Removable) },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -85,7 +86,7 @@ func (s *stage) why(name string) (reason, why string) {
 // log returns what the newest container of a pod has written.
 func (s *stage) output(name string) string {
 	key := manifests.Key{Namespace: "default", Name: name}
-	all := s.index.ofPod(key)
+	all := s.index.OfPod(key)
 	if len(all) == 0 {
 		return ""
 	}
@@ -119,7 +120,7 @@ func (s *stage) holding(dir, text string) []string {
 		switch {
 		case err != nil:
 			return nil //nolint:nilerr // it is gone
-		case path == s.secretsDir():
+		case path == s.dirs.SecretsDir():
 			return fs.SkipDir
 		case !d.Type().IsRegular():
 			return nil
@@ -189,8 +190,8 @@ func TestVariablesOfObjects(t *testing.T) {
 				t.Errorf("environment: %q", env)
 			}
 
-			id := s.index.ofPod(key)[0].ID
-			result, err := s.Exec(t.Context(), key, runner.ExecRequest{
+			id := s.index.OfPod(key)[0].ID
+			result, err := s.processes.Exec(t.Context(), key, runner.ExecRequest{
 				ContainerID: id, Command: []string{"sh", "-c", "echo $BOTH"}, Timeout: 20 * time.Second, Limit: 1000,
 			})
 			if err != nil || strings.TrimSpace(string(result.Output)) != "hello-"+secret {
@@ -298,7 +299,7 @@ func TestVolumesOfObjects(t *testing.T) {
 	})
 	s.waitOutput("files", `editedx=1s3cret-4712tier="two"`)
 
-	out, err := exec.Command("findmnt", "-n", "-o", "FSTYPE", "--target", s.filesDir(s.state(t, key).Sandbox.UID)).Output()
+	out, err := exec.Command("findmnt", "-n", "-o", "FSTYPE", "--target", s.dirs.FilesDir(s.state(t, key).Sandbox.UID)).Output()
 	check(t, err)
 	if strings.TrimSpace(string(out)) != "tmpfs" {
 		t.Errorf("volumes are on %s", out)
@@ -375,14 +376,14 @@ func TestSecretsAcrossTheAgent(t *testing.T) {
 	check(t, unix.Kill(int(before[0]), unix.SIGKILL))
 	s.waitOutput("env", "[edited while away]")
 
-	key := s.hiddenFile(s.index.ofPod(env)[0].ID)
+	key := s.dirs.HiddenFile(s.index.OfPod(env)[0].ID)
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("hidden process: %v %v", info, err)
 	}
-	dir := s.secretsDir()
+	dir := s.dirs.SecretsDir()
 	s.close()
 	for _, d := range []string{"process", "volumes"} {
-		if left := names(filepath.Join(dir, d)); len(left) > 0 {
+		if left := trees.Names(filepath.Join(dir, d)); len(left) > 0 {
 			t.Errorf("%s: %v is left", d, left)
 		}
 	}

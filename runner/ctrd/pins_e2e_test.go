@@ -138,7 +138,7 @@ spec:
 	for _, tag := range []string{app, data} {
 		check(t, s.client.ImageService().Delete(s.ns(t.Context()), tag))
 	}
-	within(t, 30*time.Second, "the first containers are gone", func() bool { return s.teardown.pending() == 0 })
+	within(t, 30*time.Second, "the first containers are gone", func() bool { return s.removal.Teardown.Pending() == 0 })
 	s.collect(t)
 
 	back := one.Object.DeepCopy()

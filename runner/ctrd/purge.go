@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"monopod/runner/ctrd/fault"
+
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
@@ -26,17 +28,17 @@ func (r *Runtime) Purge(ctx context.Context) error {
 	held, err := r.client.LeasesService().List(ctx)
 	errs = append(errs, err)
 	for _, l := range held {
-		errs = append(errs, ignoreNotFound(r.client.LeasesService().Delete(ctx, l, leases.SynchronousDelete)))
+		errs = append(errs, fault.IgnoreNotFound(r.client.LeasesService().Delete(ctx, l, leases.SynchronousDelete)))
 	}
 	all, err := r.client.ImageService().List(ctx)
 	errs = append(errs, err)
 	for i := range all {
-		errs = append(errs, ignoreNotFound(r.client.ImageService().Delete(ctx, all[i].Name, images.SynchronousDelete())))
+		errs = append(errs, fault.IgnoreNotFound(r.client.ImageService().Delete(ctx, all[i].Name, images.SynchronousDelete())))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("delete images: %w", err)
 	}
-	if err := ignoreNotFound(r.client.NamespaceService().Delete(ctx, r.cfg.Namespace)); err != nil {
+	if err := fault.IgnoreNotFound(r.client.NamespaceService().Delete(ctx, r.cfg.Namespace)); err != nil {
 		return fmt.Errorf("delete the namespace of containerd: %w", err)
 	}
 	return nil

@@ -75,7 +75,7 @@ func TestNFS(t *testing.T) {
 	docs := []string{
 		nfsPod("a", "echo x >> /data/n; echo lines $(wc -l < /data/n)", "path: /srv"),
 		nfsPod("ro", "touch /data/new; echo end", "path: /srv, readOnly: true"),
-		volume("share", "1Gi", "storageClassName: nas, mountOptions: [nfsvers=4.1, hard], nfs: {server: 'fd00::1', path: /srv}"),
+		volumeYAML("share", "1Gi", "storageClassName: nas, mountOptions: [nfsvers=4.1, hard], nfs: {server: 'fd00::1', path: /srv}"),
 		claim("share", ", storageClassName: nas"),
 		claimPod("c", "ls -d /data; echo end", "volumeMounts: [{name: d, mountPath: /data}, {name: d, mountPath: /sub, subPath: sub/dir}]",
 			"[{name: d, persistentVolumeClaim: {claimName: share, readOnly: false}}]"),
@@ -90,7 +90,7 @@ func TestNFS(t *testing.T) {
 		t.Error(err)
 	}
 	target := func(name string) string {
-		return filepath.Join(s.podDir(s.index.sandbox(manifests.Key{Namespace: "default", Name: name}).Labels.UID), "volumes", "kubernetes.io~nfs", "d")
+		return filepath.Join(s.dirs.PodDir(s.index.Sandbox(manifests.Key{Namespace: "default", Name: name}).Labels.UID), "volumes", "kubernetes.io~nfs", "d")
 	}
 	for name, want := range map[string]string{"a": "nas:/srv " + target("a"), "ro": "nas:/srv " + target("ro") + " -o ro", "c": "[fd00::1]:/srv " + target("c") + " -o nfsvers=4.1,hard"} {
 		if got := calls(t, dir, target(name)); len(got) == 0 || got[len(got)-1] != want {
@@ -141,7 +141,7 @@ func TestAHangingServerIsNobodyElsesTrouble(t *testing.T) {
 	check(t, os.Remove(hang))
 	s.play(claimPod("plain", "echo ready", "env: []", "[]"), nfsPod("late", "echo ready", "path: /srv"))
 	s.waitOutput("late", "ready")
-	within(t, 20*time.Second, "the others are gone", func() bool { return len(s.index.list()) == 2 })
+	within(t, 20*time.Second, "the others are gone", func() bool { return len(s.index.List()) == 2 })
 	s.idle(t)
 	if left := calls(t, dir, "nas:/srv"); len(left) != 7 {
 		t.Errorf("%d calls: %q", len(left), left)
@@ -165,7 +165,7 @@ func TestAPodIsMadeAnewAlthoughItsServerIsDead(t *testing.T) {
 	s.play(pod("one"))
 	s.waitOutput("a", "one")
 	key := manifests.Key{Namespace: "default", Name: "a"}
-	old := s.podDir(s.index.sandbox(key).Labels.UID)
+	old := s.dirs.PodDir(s.index.Sandbox(key).Labels.UID)
 	target := remote.Target(old, "nfs", "d")
 	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	check(t, err)
@@ -177,7 +177,7 @@ func TestAPodIsMadeAnewAlthoughItsServerIsDead(t *testing.T) {
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if now := s.podDir(s.index.sandbox(key).Labels.UID); now == old {
+	if now := s.dirs.PodDir(s.index.Sandbox(key).Labels.UID); now == old {
 		t.Error("it is the old pod: this shows nothing")
 	}
 	s.clear()
@@ -251,7 +251,7 @@ func TestISCSI(t *testing.T) {
 		t.Errorf("logged in %d times", len(got))
 	}
 	s.play(b, chapSecret)
-	within(t, 20*time.Second, "the first pod is gone", func() bool { return len(s.index.list()) == 1 })
+	within(t, 20*time.Second, "the first pod is gone", func() bool { return len(s.index.List()) == 1 })
 	s.idle(t)
 	if got := calls(t, dir, "--logout"); len(got) != 0 {
 		t.Errorf("logged out although another pod has the disk: %q", got)
@@ -278,7 +278,7 @@ func TestAnISCSIVolumeCanBeADevice(t *testing.T) {
 	check(t, os.WriteFile(dev, []byte("raw content\n"), 0o600))
 	iqn := fmt.Sprintf(testIQN, os.Getpid()) + "-raw"
 	s.play(strings.Replace(chapSecret, "{name: chap}", "{name: chap, namespace: storage}", 1),
-		volume("raw", "1Gi", "volumeMode: Block, storageClassName: raw, iscsi: {targetPortal: 192.0.2.7, iqn: '"+iqn+"', lun: 1, chapAuthSession: true, secretRef: {name: chap, namespace: storage}}"),
+		volumeYAML("raw", "1Gi", "volumeMode: Block, storageClassName: raw, iscsi: {targetPortal: 192.0.2.7, iqn: '"+iqn+"', lun: 1, chapAuthSession: true, secretRef: {name: chap, namespace: storage}}"),
 		claim("raw", ", storageClassName: raw, volumeMode: Block"),
 		claimPod("a", "head -c 12 /dev/x", "volumeDevices: [{name: d, devicePath: /dev/x}]", "[{name: d, persistentVolumeClaim: {claimName: raw}}]"))
 	s.waitOutput("a", "raw content")
@@ -286,7 +286,7 @@ func TestAnISCSIVolumeCanBeADevice(t *testing.T) {
 	if got := calls(t, dir, "--logout"); len(got) != 1 {
 		t.Errorf("logouts: %q", got)
 	}
-	if err := filepath.WalkDir(s.podsDir(), func(path string, d fs.DirEntry, err error) error {
+	if err := filepath.WalkDir(s.dirs.PodsDir(), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			t.Errorf("left: %s", path)
 		}

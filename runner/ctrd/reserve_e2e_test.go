@@ -77,7 +77,7 @@ func TestAFullDiskGivesBackWhatNobodyNeeds(t *testing.T) {
 	stays := load(t, fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: stays}\nspec:\n  hostNetwork: true\n  terminationGracePeriodSeconds: 0\n  containers: [{name: c, image: %s, command: [sleep, infinity]}]\n", testImage))
 	check(t, errors.Join(startPod(t.Context(), a, ends), startPod(t.Context(), a, stays)))
 	a.finishes(t, a.exit(t, ends.Key()), func(action runner.Action) error { return a.Apply(t.Context(), ends.Key(), ends, action) })
-	within(t, 10*time.Second, "room is kept", func() bool { _, err := os.Stat(a.reserve.path); return err == nil })
+	within(t, 10*time.Second, "room is kept", func() bool { _, err := os.Stat(a.reserve.Path); return err == nil })
 
 	a.fillUp(t)
 	out, err := a.Images().Collect(t.Context(), image.Collection{Bytes: math.MaxInt64, Needs: func() (refs, digests []string, err error) { return []string{testImage}, nil, nil }})
@@ -87,7 +87,7 @@ func TestAFullDiskGivesBackWhatNobodyNeeds(t *testing.T) {
 	if all, err := a.Images().List(t.Context()); err != nil || len(all) != 1 || !slices.Contains(all[0].Names, testImage) {
 		t.Errorf("images that are left: %+v, %v", all, err)
 	}
-	if n, err := a.ReclaimContainers(t.Context()); err != nil || n < 1000000 {
+	if n, err := a.garbage.ReclaimContainers(t.Context()); err != nil || n < 1000000 {
 		t.Errorf("what containers have left: %d bytes, %v", n, err)
 	}
 

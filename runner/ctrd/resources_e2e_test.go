@@ -19,6 +19,8 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/podhash"
 	"monopod/runner"
+	"monopod/runner/ctrd/cgroup"
+	"monopod/runner/ctrd/record"
 	"monopod/runner/plan"
 	"monopod/runner/spec"
 )
@@ -67,12 +69,12 @@ func (a *agent) drive(t testing.TB, key manifests.Key, desired *manifests.Pod) [
 }
 
 // cgroup reads a value: by its name on v2, or as controller/name on v1.
-func (a *agent) cgroup(t testing.TB, cgroup, v2, v1 string) string {
+func (a *agent) cgroup(t testing.TB, group, v2, v1 string) string {
 	t.Helper()
-	path := filepath.Join(unifiedRoot, cgroup, v2)
-	if a.cgroups.controllers != nil {
+	path := filepath.Join(cgroup.UnifiedRoot, group, v2)
+	if a.podCgroups.Cgroups.Controllers != nil {
 		controller, name, _ := strings.Cut(v1, "/")
-		path = filepath.Join(a.cgroups.controllers[controller], cgroup, name)
+		path = filepath.Join(a.podCgroups.Cgroups.Controllers[controller], group, name)
 	}
 	b, err := os.ReadFile(path)
 	check(t, err)
@@ -80,11 +82,11 @@ func (a *agent) cgroup(t testing.TB, cgroup, v2, v1 string) string {
 }
 
 // limits are quota, memory and weight of a cgroup.
-func (a *agent) limits(t testing.TB, cgroup string) string {
+func (a *agent) limits(t testing.TB, group string) string {
 	t.Helper()
-	quota, _, _ := strings.Cut(a.cgroup(t, cgroup, "cpu.max", "cpu/cpu.cfs_quota_us"), " ")
-	memory := limitOf(a.cgroup(t, cgroup, "memory.max", "memory/memory.limit_in_bytes"))
-	return fmt.Sprintf("quota %s memory %s", orUnlimited(limitOf(quota)), orUnlimited(memory))
+	quota, _, _ := strings.Cut(a.cgroup(t, group, "cpu.max", "cpu/cpu.cfs_quota_us"), " ")
+	memory := cgroup.LimitOf(a.cgroup(t, group, "memory.max", "memory/memory.limit_in_bytes"))
+	return fmt.Sprintf("quota %s memory %s", cgroup.OrUnlimited(cgroup.LimitOf(quota)), cgroup.OrUnlimited(memory))
 }
 
 func (a *agent) weight(t testing.TB, cgroup string) string {
@@ -94,20 +96,20 @@ func (a *agent) weight(t testing.TB, cgroup string) string {
 
 // weightOf is what weight returns for shares.
 func (a *agent) weightOf(shares uint64) string {
-	if a.cgroups.controllers != nil {
+	if a.podCgroups.Cgroups.Controllers != nil {
 		return fmt.Sprint(shares)
 	}
-	return fmt.Sprint(cpuWeight(shares))
+	return fmt.Sprint(cgroup.CPUWeight(shares))
 }
 
 // containerCgroup is the cgroup of the pod's newest container.
 func (a *agent) containerCgroup(t testing.TB, key manifests.Key) string {
 	t.Helper()
-	all := a.index.ofPod(key)
+	all := a.index.OfPod(key)
 	if len(all) == 0 {
 		t.Fatalf("%s has no container", key)
 	}
-	return a.cgroupOf(all[len(all)-1])
+	return a.podCgroups.CgroupOf(all[len(all)-1])
 }
 
 // TestPodsThatAreMadeTogetherWeighTogether makes many sandboxes at once.
@@ -180,7 +182,7 @@ func TestPodsAreInTheCgroupsOfTheirClass(t *testing.T) {
 		a.drive(t, manifests.Key{Namespace: "default", Name: name}, nil)
 	}
 	a.idle(t)
-	if left := a.cgroups.pods(); len(left) > 0 {
+	if left := a.podCgroups.Cgroups.Pods(); len(left) > 0 {
 		t.Errorf("cgroups are left: %v", left)
 	}
 	if got := a.weight(t, root+"/burstable"); got != a.weightOf(2) {
@@ -304,19 +306,19 @@ func TestPodsOfTheFormerLayoutAreKept(t *testing.T) {
 	key := pod.Key()
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateSandbox, UID: "uid-former"}))
 	ctx := a.ns(t.Context())
-	sb := *a.index.sandbox(key)
-	check(t, a.cgroups.removeEmpty(sb.Labels.Cgroup))
+	sb := *a.index.Sandbox(key)
+	check(t, a.podCgroups.Cgroups.RemoveEmpty(sb.Labels.Cgroup))
 	sb.Labels.Cgroup, sb.Labels.QOSClass, sb.Labels.ResourcesHash = "", "", ""
-	ext, err := sb.extensions()
+	ext, err := sb.Extensions()
 	check(t, err)
-	_, err = a.client.SandboxStore().Update(ctx, sandbox.Sandbox{ID: sb.ID, Labels: sb.Labels.encode(), Extensions: ext}, "labels."+labelCgroup, "labels."+labelQOSClass, "labels."+labelResourcesHash)
+	_, err = a.client.SandboxStore().Update(ctx, sandbox.Sandbox{ID: sb.ID, Labels: sb.Labels.Encode(), Extensions: ext}, "labels."+record.LabelCgroup, "labels."+record.LabelQOSClass, "labels."+record.LabelResourcesHash)
 	check(t, err)
-	a.index.putSandbox(&sb)
+	a.index.PutSandbox(&sb)
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.StartContainer, Container: "c"}))
-	rec := *a.index.ofPod(key)[0]
+	rec := *a.index.OfPod(key)[0]
 	rec.Labels.ResourcesHash, rec.Labels.Resources = "", nil
-	_, err = a.client.ContainerService().Update(ctx, containers.Container{ID: rec.ID, Labels: rec.Labels.encode()}, "labels")
+	_, err = a.client.ContainerService().Update(ctx, containers.Container{ID: rec.ID, Labels: rec.Labels.Encode()}, "labels")
 	check(t, err)
 	pid := a.pidOf(t, key)
 	a.stop(t)
@@ -342,7 +344,7 @@ func TestPodsOfTheFormerLayoutAreKept(t *testing.T) {
 	}
 	a.drive(t, key, nil)
 	a.idle(t)
-	if left := a.cgroups.pods(); len(left) > 0 {
+	if left := a.podCgroups.Cgroups.Pods(); len(left) > 0 {
 		t.Errorf("cgroups are left: %v", left)
 	}
 }
@@ -371,9 +373,9 @@ spec:
 	a.drive(t, key, pod)
 	cgroups := func() map[string]string {
 		got := map[string]string{}
-		for _, c := range a.index.ofPod(key) {
-			got[c.Labels.Name] = a.limits(t, a.cgroupOf(c))
-			got["pod"] = a.limits(t, filepath.Dir(a.cgroupOf(c)))
+		for _, c := range a.index.OfPod(key) {
+			got[c.Labels.Name] = a.limits(t, a.podCgroups.CgroupOf(c))
+			got["pod"] = a.limits(t, filepath.Dir(a.podCgroups.CgroupOf(c)))
 		}
 		return got
 	}
@@ -407,8 +409,8 @@ func TestQuotasFollowTheConfiguration(t *testing.T) {
 		a.drive(t, pod.Key(), pod)
 		cg := a.containerCgroup(t, pod.Key())
 		for _, path := range []string{cg, filepath.Dir(cg)} {
-			v := a.cgroups.values(path)
-			if got := orUnlimited(v.Quota); got != c.quota || fmt.Sprint(v.Period) != c.period {
+			v := a.podCgroups.Cgroups.Values(path)
+			if got := cgroup.OrUnlimited(v.Quota); got != c.quota || fmt.Sprint(v.Period) != c.period {
 				t.Errorf("%+v: %s has %s of %d", c.enforce, path, got, v.Period)
 			}
 		}

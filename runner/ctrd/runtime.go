@@ -9,95 +9,82 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/events"
-	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 
 	"monopod/internal/boottime"
 	"monopod/manifests"
 	"monopod/runner"
-	"monopod/runner/ctrd/bounded"
-	"monopod/runner/ctrd/claims"
-	"monopod/runner/ctrd/embed"
-	"monopod/runner/ctrd/embed/guard"
+	"monopod/runner/ctrd/cgroup"
+	"monopod/runner/ctrd/container"
 	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/imageuse"
+	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/logs"
+	"monopod/runner/ctrd/machine"
 	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/notice"
+	"monopod/runner/ctrd/podlogs"
+	"monopod/runner/ctrd/process"
+	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/remote"
-	"monopod/runner/ctrd/shim"
+	"monopod/runner/ctrd/reserve"
+	"monopod/runner/ctrd/sandbox"
+	"monopod/runner/ctrd/shims"
+	"monopod/runner/ctrd/trees"
+	"monopod/runner/ctrd/upkeep"
+	"monopod/runner/ctrd/usage"
+	"monopod/runner/ctrd/volume"
+	"monopod/runner/ctrd/watch"
 	"monopod/runner/spec"
 )
 
 var _ runner.Runtime = (*Runtime)(nil)
 
-// Runtime runs pods on containerd. Its methods may be called concurrently, but not for the same pod.
+// Runtime runs pods on containerd: it opens the parts, has them do what Run and Apply are told, and puts together what
+// Observe reports. Its methods may be called concurrently, but not for the same pod.
 type Runtime struct {
 	cfg    Config
 	log    *slog.Logger
-	client *client.Client
-	images *image.Store
-	net    *network.Network
-	logs   *logs.Collector
-	host   spec.Host
-	// limitsKnown: see warnOfLimits.
-	limitsKnown sync.Once
-	bootID      string
-	index       *index
-	// features remembers what the OCI runtimes can do.
-	features featureBook
-	// book keeps two containers from being given one device.
-	book deviceBook
-
-	teardown *teardown
-	watch    *watchers
-	adds     *adds
-	commands commands
-	locks    keyLock
-	ids      idRanges
+	dirs   layout.Dirs
+	bootID string
+	watch  *watch.Watchers
 	// reserve is what is kept for a full disk.
-	reserve *reserve
-	// slots bound how many containers are created or removed at once, netSlots how many CNI runs go on: more
-	// than twice the processors only makes all of them slower.
-	slots, netSlots slots
-	cgroups         cgroups
-	cpus            *cpus
+	reserve *reserve.Reserve
+	notices *notice.Notices
+	logs    *logs.Collector
 
-	// claims knows which claim has which storage; remote mounts what takes a tool to mount.
-	claims   *claims.Book
-	remote   *remote.Mounter
-	followed atomic.Pointer[followed]
-	// freed says that a pod with claims is gone.
-	freed atomic.Bool
-
-	// version is that of another containerd, if it has said it.
-	version atomic.Pointer[string]
-
-	// usage is what pods use of the disk.
-	usage *usage
-	// snapshots is where another containerd keeps its snapshots, if it says so.
+	client *client.Client
+	// version is that of another containerd, if it has said it; snapshots is where that keeps its snapshots, if it says so.
+	version   atomic.Pointer[string]
 	snapshots string
-	// imagesChanged holds a token when images came, or fewer are in use.
-	imagesChanged chan struct{}
-	// imagesWant is how many bytes an image may take that the disk was too full for.
-	imagesWant atomic.Int64
+	follower  *follower
 
-	// secretsMu guards secretsMounted.
-	secretsMu      sync.Mutex
-	secretsMounted bool
+	records      *record.Store
+	index        *record.Index
+	images       *image.Store
+	imageUse     *imageuse.Images
+	net          *network.Network
+	network      *sandbox.Network
+	podLogs      *podlogs.Logs
+	podCgroups   *cgroup.Pods
+	claimVolumes *volume.Claims
+	secrets      *volume.Secrets
+	sandboxes    *sandbox.Manager
+	planner      *container.Planner
+	creator      *container.Creator
+	lifecycle    *container.Lifecycle
+	processes    *process.Processes
+	meter        *usage.Meter
+	removal      *upkeep.Remover
+	janitor      *upkeep.Janitor
+	garbage      *upkeep.Garbage
 
-	// repaired are the databases of the embedded containerd that had to be replaced at the start.
-	repaired []guard.Repair
-
-	events *subscription
-	close  []func(context.Context) error
+	close []func(context.Context) error
 }
 
 // Open re-attaches the logs, starts or connects to containerd and brings its records and the directories in order.
@@ -106,80 +93,124 @@ type Runtime struct {
 // Until Run is called, events wait in the subscription and teardown does not proceed.
 func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	cfg = cfg.withDefaults()
-	r := &Runtime{
-		cfg:   cfg,
-		log:   cfg.Log,
-		index: newIndex(),
-		watch: newWatchers(),
-		adds:  newAdds(),
-		usage: newUsage(), imagesChanged: make(chan struct{}, 1),
-		slots: newSlots(cfg.MaxConcurrent), netSlots: newSlots(cfg.MaxConcurrent),
-	}
-	r.teardown = newTeardown(r)
+	r := &Runtime{cfg: cfg, log: cfg.Log, index: record.NewIndex(), watch: watch.New()}
 	defer func() {
 		if err != nil {
-			r.reserve.spend(err) // it will be tried again
+			r.reserve.Spend(err) // it will be tried again
 			err = errors.Join(err, r.Close())
 		}
 	}()
 	if err := r.prepareDirs(); err != nil {
 		return nil, err
 	}
-	r.reserve = newReserve(&r.cfg)
+	if cfg.Endpoint == "" { // the only containerd whose files are known
+		r.reserve = reserve.New(r.cfg.RootDirectory, r.log)
+	}
 	if r.bootID, err = boottime.ID(); err != nil {
 		return nil, err
 	}
-	r.openBook()
-	r.remote = remote.NewMounter(func() { r.watch.notify(manifests.Key{}) })
-	r.onClose(func(context.Context) error { r.remote.Close(); return nil })
-	if r.host, err = hostFacts(cfg); err != nil {
+	r.notices = &notice.Notices{Index: r.index, Recorder: cfg.Events, NodeName: cfg.NodeName, Watch: r.watch, Log: r.log}
+	r.openClaims()
+	m, err := r.openMachine()
+	if err != nil {
 		return nil, err
 	}
-	if r.cgroups, err = findCgroups(r.host.Cgroups); err != nil {
-		return nil, err
-	}
-	r.limitPods()
-	if r.cpus, err = readCPUs("/sys/devices/system/cpu", cfg.ReservedCPUs); err != nil {
-		return nil, fmt.Errorf("processors: %w", err)
-	}
-	if r.cgroups.slices != nil {
-		r.onClose(func(context.Context) error { r.cgroups.slices.close(); return nil })
-	}
-	r.logs = logs.NewCollector(logs.Config{Dir: r.path("logs"), Boot: r.bootID, Limits: cfg.Logs, PodDirs: r.ownLogDirs, Notice: r.logNotice, Log: r.log})
-	r.onClose(func(context.Context) error { return r.logs.Close() })
-	if err := r.logs.Recover(); err != nil {
-		r.log.Warn("output of containers cannot be taken up as it was left", "err", err)
-	}
+	r.openLogs()
 	if err := r.connect(ctx); err != nil {
 		return nil, err
 	}
-	cfg.Image.Snapshotter, cfg.Image.OnNew = r.cfg.Snapshotter, r.tellImages
-	if cfg.Image.OnChange == nil {
-		cfg.Image.OnChange = func() { r.watch.notify(manifests.Key{}) }
-	}
-	if cfg.Image.Doubt, err = r.openShutdown(); err != nil {
+	if err := r.openImages(); err != nil {
 		return nil, err
 	}
-	cfg.Image.OnDamage, cfg.Image.OnFull, cfg.Image.Disk.Dir = r.damageNotice, r.wantImages, r.imageRoot()
-	if cfg.Endpoint == "" {
-		cfg.Image.Blobs = r.contentDir()
-	}
-	r.images = image.NewStore(r.client, cfg.Image)
-	cfg.Network.Notice = r.networkNotice
+	cfg.Network.Notice = r.notices.NetworkNotice
 	r.net = network.New(cfg.Network)
 	if err := r.net.Init(ctx); err != nil {
 		// Pods that run are not touched by it, and those on the host network need none.
 		r.log.Error("pods get no network until this is mended", "err", err)
 	}
-	r.events = r.subscribe(ctx)
-	r.onClose(func(context.Context) error { r.events.cancel(); return nil })
-	if err := r.load(r.ns(ctx)); err != nil {
+	r.assemble(m)
+	r.follower.events = r.follower.subscribe(ctx)
+	r.onClose(func(context.Context) error { r.follower.events.cancel(); return nil })
+	r.onClose(func(context.Context) error { r.processes.Commands.Wait(); return nil })
+	r.onClose(func(ctx context.Context) error { r.network.Adds.Wait(ctx); return nil })
+	if err := r.records.Load(r.ns(ctx), r.removal.Teardown.Has); err != nil {
 		return nil, err
 	}
+	r.processes.Commands.Left = trees.Names(r.dirs.Path("exec"))
 	r.reattachLogs()
-	r.adoptNetworks()
-	r.emptyAllEvicted()
-	return r, r.cleanStart(r.ns(ctx))
+	r.network.AdoptNetworks()
+	r.sandboxes.EmptyAllEvicted()
+	return r, r.janitor.CleanStart(r.ns(ctx))
+}
+
+// openClaims reads which claim has which storage.
+func (r *Runtime) openClaims() {
+	mounter := remote.NewMounter(func() { r.watch.Notify(manifests.Key{}) })
+	r.onClose(func(context.Context) error { mounter.Close(); return nil })
+	r.claimVolumes = &volume.Claims{Dirs: r.dirs, Index: r.index, Remote: mounter, NodeName: r.cfg.NodeName, Log: r.log}
+	r.claimVolumes.OpenBook()
+}
+
+// host is what is known of the machine: facts for specs, cgroups, processors.
+type host struct {
+	host    spec.Host
+	cgroups cgroup.Tree
+	cpus    *cgroup.CPUs
+}
+
+// openMachine reads it, and gives all pods together their limits.
+func (r *Runtime) openMachine() (m host, err error) {
+	if m.host, err = machine.Facts(spec.Cgroups{Driver: r.cfg.CgroupDriver, Root: r.cfg.CgroupParent}, r.cfg.RootDirectory); err != nil {
+		return m, err
+	}
+	m.host.NodeName, m.host.Enforce = r.cfg.NodeName, r.cfg.Enforce
+	if m.cgroups, err = cgroup.Find(m.host.Cgroups); err != nil {
+		return m, err
+	}
+	if err := m.cgroups.LimitPods(r.cfg.PodsLimits, m.host); err != nil {
+		r.log.Error("all pods together are not limited", "err", err)
+	}
+	if m.cgroups.Slices != nil {
+		r.onClose(func(context.Context) error { m.cgroups.Slices.Close(); return nil })
+	}
+	if m.cpus, err = cgroup.ReadCPUs("/sys/devices/system/cpu", r.cfg.ReservedCPUs); err != nil {
+		return m, fmt.Errorf("processors: %w", err)
+	}
+	return m, nil
+}
+
+// openLogs takes up the output of containers that run.
+func (r *Runtime) openLogs() {
+	r.podLogs = &podlogs.Logs{Dirs: r.dirs, Index: r.index}
+	r.logs = logs.NewCollector(logs.Config{
+		Dir: r.dirs.Path("logs"), Boot: r.bootID, Limits: r.cfg.Logs, PodDirs: r.podLogs.OwnLogDirs, Notice: r.notices.LogNotice, Log: r.log,
+	})
+	r.onClose(func(context.Context) error { return r.logs.Close() })
+	if err := r.logs.Recover(); err != nil {
+		r.log.Warn("output of containers cannot be taken up as it was left", "err", err)
+	}
+}
+
+// openImages opens the store of images.
+func (r *Runtime) openImages() (err error) {
+	news, cfg := imageuse.NewNews(), r.cfg.Image
+	cfg.Snapshotter, cfg.OnNew = r.cfg.Snapshotter, news.Tell
+	if cfg.OnChange == nil {
+		cfg.OnChange = func() { r.watch.Notify(manifests.Key{}) }
+	}
+	if cfg.Doubt, err = r.openShutdown(); err != nil {
+		return err
+	}
+	cfg.OnDamage, cfg.OnFull, cfg.Disk.Dir = r.notices.DamageNotice, news.Wants, r.imageRoot()
+	if r.cfg.Endpoint == "" {
+		cfg.Blobs = r.dirs.ContentDir()
+	}
+	r.images = image.NewStore(r.client, cfg)
+	r.imageUse = &imageuse.Images{
+		Store: r.images, Client: r.client, Index: r.index, Owner: r.cfg.RootDirectory, Shared: r.cfg.Endpoint != "", Dir: r.imageRoot(),
+		Reserve: r.reserve, Ns: r.ns, News: news, Log: r.log,
+	}
+	return nil
 }
 
 // withDefaults fills in zero fields.
@@ -209,7 +240,7 @@ func (c Config) withDefaults() Config {
 		c.MaxConcurrent = max(4, 2*runtime.NumCPU())
 	}
 	if c.UsagePeriod <= 0 {
-		c.UsagePeriod = defaultUsagePeriod
+		c.UsagePeriod = usage.DefaultUsagePeriod
 	}
 	if c.Connection == nil {
 		c.Connection = func(error) {}
@@ -231,9 +262,10 @@ func (c Config) withDefaults() Config {
 
 // prepareDirs makes our directories.
 func (r *Runtime) prepareDirs() error {
+	r.dirs = r.cfg.dirs()
 	for _, d := range []string{
-		r.cfg.RootDirectory, r.cfg.StateDirectory, r.podsDir(), r.cfg.PodLogsDir,
-		r.path("exits"), r.path("ns"), r.path("shm"), r.path("logs"), r.path("pause"),
+		r.cfg.RootDirectory, r.cfg.StateDirectory, r.dirs.PodsDir(), r.cfg.PodLogsDir,
+		r.dirs.Path("exits"), r.dirs.Path("ns"), r.dirs.Path("shm"), r.dirs.Path("logs"), r.dirs.Path("pause"),
 	} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err
@@ -247,89 +279,8 @@ func (r *Runtime) prepareDirs() error {
 		}
 		*d = path
 	}
+	r.dirs = r.cfg.dirs()
 	return nil
-}
-
-// connect starts the embedded containerd or connects to another.
-func (r *Runtime) connect(ctx context.Context) error {
-	if r.cfg.Endpoint != "" {
-		return r.connectTo(ctx)
-	}
-	if err := becomeSubreaper(); err != nil {
-		return err
-	}
-	root := filepath.Join(r.cfg.RootDirectory, "containerd")
-	if r.cfg.Snapshotter == "" {
-		var err error
-		if r.cfg.Snapshotter, err = embed.Snapshotter(root); err != nil {
-			return err
-		}
-	}
-	cfg := embed.Config{
-		Root:        root,
-		State:       filepath.Join(r.cfg.StateDirectory, "containerd"),
-		Snapshotter: r.cfg.Snapshotter,
-		ShimEnv:     shim.InCgroups(r.cfg.ShimCgroups),
-		Log:         r.log,
-	}
-	cfg.Guard = embed.NewGuard(cfg, r.bootID, r.databaseNotice)
-	c, stop, err := embed.Start(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	r.client = c
-	r.onClose(stop)
-	return nil
-}
-
-func (r *Runtime) connectTo(ctx context.Context) error {
-	// The client's own back-off would keep us from a containerd that is back for up to ten seconds.
-	retry := backoff.Config{BaseDelay: minReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
-	c, err := client.New(endpointPath(r.cfg.Endpoint), client.WithDefaultNamespace(r.cfg.Namespace),
-		client.WithExtraDialOpts([]grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second})}))
-	if err != nil {
-		return fmt.Errorf("connect to containerd at %s: %w", r.cfg.Endpoint, err)
-	}
-	r.onClose(func(context.Context) error { return c.Close() })
-	if r.client, err = boundedClient(c, r.cfg.Namespace); err != nil {
-		return fmt.Errorf("client of containerd at %s: %w", r.cfg.Endpoint, err)
-	}
-	if r.cfg.Snapshotter == "" {
-		r.cfg.Snapshotter = embed.Overlayfs
-	}
-	if err := r.askVersion(ctx); err != nil {
-		return fmt.Errorf("containerd at %s: %w", r.cfg.Endpoint, err)
-	}
-	r.snapshots = r.findSnapshots(ctx)
-	// Images are mounted by this process to look into them; what it left there when it was killed goes.
-	if err := mount.SetTempMountLocation(r.path("tmpmounts")); err != nil {
-		return fmt.Errorf("directory for temporary mounts: %w", err)
-	}
-	warnings, err := mount.CleanupTempMounts(0)
-	for _, w := range append(warnings, err) {
-		if w != nil {
-			r.log.Warn("temporary mount is left", "err", w)
-		}
-	}
-	return nil
-}
-
-// boundedClient limits what this process reads of manifests and configs into memory, also of those that others gave another containerd.
-func boundedClient(c *client.Client, namespace string) (*client.Client, error) {
-	conn, ok := c.Conn().(*grpc.ClientConn)
-	if !ok {
-		return nil, fmt.Errorf("its connection is a %T", c.Conn())
-	}
-	return client.NewWithConn(conn, client.WithDefaultNamespace(namespace), client.WithServices(client.WithContentStore(bounded.Store(c.ContentStore()))))
-}
-
-// askVersion sees whether containerd answers, and asks another one what it is: after a restart that may be newer.
-func (r *Runtime) askVersion(ctx context.Context) error {
-	v, err := r.client.Version(ctx)
-	if err == nil && r.cfg.Endpoint != "" {
-		r.version.Store(&v.Version)
-	}
-	return err
 }
 
 // ContainerdVersion is what another containerd said last when it was asked for its version; empty for the one inside this process.
@@ -344,16 +295,16 @@ func (r *Runtime) ContainerdVersion() string {
 // nil when ctx ends, and has waited for its goroutines.
 func (r *Runtime) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(r.ns(ctx))
-	g.Go(func() error { return r.followEvents(ctx) })
-	g.Go(func() error { return r.teardown.run(ctx) })
-	g.Go(func() error { return reapShims(ctx) })
+	g.Go(func() error { return r.follower.followEvents(ctx) })
+	g.Go(func() error { return r.removal.Teardown.Run(ctx) })
+	g.Go(func() error { return shims.ReapShims(ctx) })
 	g.Go(func() error { return r.net.Watch(ctx) })
-	g.Go(func() error { r.cleanCommands(ctx); return nil })
-	g.Go(func() error { r.measureUsage(ctx); return nil })
+	g.Go(func() error { r.processes.CleanCommands(ctx); return nil })
+	g.Go(func() error { r.meter.MeasureUsage(ctx); return nil })
 	g.Go(func() error { r.logs.Sweep(); return nil })
-	g.Go(func() error { r.followImages(ctx); return nil })
-	g.Go(func() error { r.collectGarbage(ctx); return nil })
-	g.Go(func() error { r.reserve.keep(ctx); return nil })
+	g.Go(func() error { r.imageUse.FollowImages(ctx); return nil })
+	g.Go(func() error { r.garbage.CollectGarbage(ctx); return nil })
+	g.Go(func() error { r.reserve.Keep(ctx); return nil })
 	g.Go(func() error { r.images.Heal(ctx); return nil })
 	err := g.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -371,8 +322,6 @@ func (r *Runtime) Preload(ctx context.Context, done func(error)) error {
 func (r *Runtime) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	r.adds.wait(ctx)
-	r.commands.wait()
 	var errs []error
 	for _, f := range slices.Backward(r.close) {
 		errs = append(errs, f(ctx))
@@ -388,94 +337,75 @@ func (r *Runtime) ns(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, r.cfg.Namespace)
 }
 
-// path returns a path below the state directory.
-func (r *Runtime) path(elem ...string) string {
-	return filepath.Join(append([]string{r.cfg.StateDirectory}, elem...)...)
-}
-
-func (r *Runtime) podsDir() string { return filepath.Join(r.cfg.RootDirectory, "pods") }
-
-// podDir is where a pod's files and volumes are.
-func (r *Runtime) podDir(uid string) string { return filepath.Join(r.podsDir(), uid) }
-
-func (r *Runtime) exitFile(id string) string { return r.path("exits", id+".json") }
-func (r *Runtime) nsDir(id string) string    { return r.path("ns", id) }
-func (r *Runtime) shmDir(id string) string   { return r.path("shm", id) }
-
 // List returns the pods that have a sandbox which is not being removed, or the place of one.
 func (r *Runtime) List(ctx context.Context) ([]manifests.Key, error) {
-	sandboxes, err := r.client.SandboxStore().List(r.ns(ctx), r.ownFilter())
+	sandboxes, err := r.client.SandboxStore().List(r.ns(ctx), r.records.OwnFilter())
 	if err != nil {
 		return nil, fmt.Errorf("list sandboxes: %w", err)
 	}
 	var keys []manifests.Key
 	for _, sb := range sandboxes {
-		if l := decodeSandboxLabels(sb.Labels); l.State == sandboxActive || l.State == sandboxRemoving && l.Remade {
+		if l := record.DecodeSandboxLabels(sb.Labels); l.State == record.Active || l.State == record.Removing && l.Remade {
 			keys = append(keys, l.Key)
 		}
 	}
 	return keys, nil
 }
 
-// ownFilter matches the records of this instance.
-func (r *Runtime) ownFilter() string {
-	return fmt.Sprintf("labels.%q==%q", labelOwner, r.cfg.RootDirectory)
+// Images returns the images.
+func (r *Runtime) Images() *imageuse.Images { return r.imageUse }
+
+// SyncPins makes containerd keep the images with these digests, see Images.
+func (r *Runtime) SyncPins(ctx context.Context, digests []string) (gone []string, err error) {
+	return r.imageUse.SyncPins(ctx, digests)
 }
 
-// keyLock is one mutex per key, for work on one container or sandbox that the worker and the teardown may both do.
-type keyLock struct {
-	mu   sync.Mutex
-	held map[string]*heldKey
-}
-
-type heldKey struct {
-	free  chan struct{}
-	users int
-}
-
-// lock waits for the key and returns the function that gives it back.
-func (k *keyLock) lock(key string) func() {
-	k.mu.Lock()
-	if k.held == nil {
-		k.held = map[string]*heldKey{}
+// reattachLogs attaches the logs of containers whose files were damaged: the records say where their output goes. What
+// is written meanwhile waits in the FIFOs.
+func (r *Runtime) reattachLogs() {
+	attached := map[string]bool{}
+	for _, id := range r.logs.IDs() {
+		attached[id] = true
 	}
-	h := k.held[key]
-	if h == nil {
-		h = &heldKey{free: make(chan struct{}, 1)}
-		h.free <- struct{}{}
-		k.held[key] = h
+	left := map[string]bool{}
+	for _, id := range trees.Names(r.dirs.Path("logs")) {
+		left[id] = true
 	}
-	h.users++
-	k.mu.Unlock()
-	<-h.free
-	return func() {
-		h.free <- struct{}{}
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if h.users--; h.users == 0 {
-			delete(k.held, key)
+	for _, rec := range r.index.All() {
+		if attached[rec.ID] || !left[rec.ID] || rec.Labels.BootID != r.bootID || !filepath.IsAbs(rec.Labels.LogPath) {
+			continue
+		}
+		if _, _, err := r.logs.Attach(rec.ID, rec.Labels.LogPath); err != nil {
+			r.log.Error("the output of a container is not copied until it restarts", "pod", rec.Labels.Key.String(), "container", rec.Labels.Name, "err", err)
 		}
 	}
 }
 
-// subscription is a live stream of containerd's events.
-type subscription struct {
-	events <-chan *events.Envelope
-	errs   <-chan error
-	cancel context.CancelFunc
+// dirs are the directories that a configuration names.
+func (c *Config) dirs() layout.Dirs {
+	return layout.Dirs{Root: c.RootDirectory, State: c.StateDirectory, PodLogs: c.PodLogsDir, ContainerLogs: c.ContainerLogsDir}
 }
 
-// slots bound concurrent work.
-type slots chan struct{}
+// FollowObjects takes notice of all documents there are. Directories of claims that are gone, and whose class says so, are
+// removed; removable says whether what was written at a place, and is not there now, is really gone.
+func (r *Runtime) FollowObjects(objects *manifests.Objects, removable func(manifests.Origin) bool) {
+	r.removal.FollowObjects(objects, removable)
+}
 
-func newSlots(n int) slots { return make(slots, n) }
+// Removals returns the removals that take time or have failed. A pod that is made again, or was already, is not among them.
+func (r *Runtime) Removals() []upkeep.Removal { return r.removal.Removals() }
 
-// take waits for a slot and returns the function that gives it back.
-func (s slots) take(ctx context.Context) (func(), error) {
-	select {
-	case s <- struct{}{}:
-		return func() { <-s }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+// ReclaimContainers makes room on the disk with what containers that have ended left: their writable layers and the
+// logs that nobody needs to understand what runs. It returns how many bytes that were. Their records stay, and with
+// them the status of their pods.
+func (r *Runtime) ReclaimContainers(ctx context.Context) (int64, error) {
+	return r.garbage.ReclaimContainers(ctx)
+}
+
+// Places returns where the kernel counts what each pod uses.
+func (r *Runtime) Places(ctx context.Context) ([]runner.Place, error) { return r.meter.Places(ctx) }
+
+// MeasureDisk walks over what a pod has on disk.
+func (r *Runtime) MeasureDisk(ctx context.Context, key manifests.Key) (runner.DiskSizes, error) {
+	return r.meter.MeasureDisk(ctx, key)
 }

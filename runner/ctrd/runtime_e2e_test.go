@@ -21,6 +21,9 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/runner"
+	"monopod/runner/ctrd/container"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/trees"
 )
 
 func load(t testing.TB, text string) *manifests.Pod {
@@ -86,7 +89,7 @@ spec:
 		t.Errorf("without containerd the pod is seen as %+v", st)
 	}
 	ocancel()
-	within(t, 10*time.Second, "the shim has written the exit", func() bool { return len(names(a.path("exits"))) == 1 })
+	within(t, 10*time.Second, "the shim has written the exit", func() bool { return len(trees.Names(a.dirs.Path("exits"))) == 1 })
 	for len(told) > 0 {
 		<-told
 	}
@@ -119,22 +122,22 @@ func TestAContainerdThatEndsLeavesAPodOneSandbox(t *testing.T) {
 	ctx := a.ns(t.Context())
 	pod := stamped(t, "p", w.dir, false)
 	key := pod.Key()
-	made := func() *sandboxRecord {
+	made := func() *record.Sandbox {
 		t.Helper()
-		rec, err := a.newSandbox(ctx, key, pod, runner.Action{UID: "uid"})
+		rec, err := a.sandboxes.NewSandbox(ctx, key, pod, runner.Action{UID: "uid"})
 		check(t, err)
-		check(t, a.storeSandbox(ctx, rec))
-		check(t, a.prepareSandbox(ctx, rec))
+		check(t, a.records.StoreSandbox(ctx, rec))
+		check(t, a.sandboxes.PrepareSandbox(ctx, rec))
 		return rec
 	}
 	made()
 	check(t, startPod(t.Context(), a, pod))
-	runs, pid := a.index.sandbox(key).ID, a.pidOf(t, key)
+	runs, pid := a.index.Sandbox(key).ID, a.pidOf(t, key)
 	givenUp := made()
 	told := make(chan manifests.Key, 100)
 	go func() { _ = a.Watch(ctx, func(k manifests.Key) { told <- k }) }()
 	w.stopContainerd(t)
-	a.dropSandbox(ctx, givenUp)
+	a.sandboxes.DropSandbox(ctx, givenUp)
 	for len(told) > 0 {
 		<-told
 	}
@@ -144,13 +147,13 @@ func TestAContainerdThatEndsLeavesAPodOneSandbox(t *testing.T) {
 			break
 		}
 	}
-	if now := a.index.sandbox(key); now == nil || now.ID != runs {
+	if now := a.index.Sandbox(key); now == nil || now.ID != runs {
 		t.Errorf("its sandbox was %s, is %v", runs, now)
 	}
 	a.idle(t)
 	all, err := a.client.SandboxStore().List(ctx)
 	check(t, err)
-	if left := names(a.path("ns")); len(all) != 1 || all[0].ID != runs || len(left) != 1 {
+	if left := trees.Names(a.dirs.Path("ns")); len(all) != 1 || all[0].ID != runs || len(left) != 1 {
 		t.Errorf("containerd has %d sandboxes, and namespaces are pinned for %q, want those of %s", len(all), left, runs)
 	}
 	if now := a.pidOf(t, key); now != pid || !alive(pid) {
@@ -169,15 +172,15 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 	s, err := typeurl.MarshalAny(&specs.Spec{Version: "1.0.2"})
 	check(t, err)
 	for id, owner := range map[string]string{"foreign": "", "other": "/var/lib/other"} {
-		labels := map[string]string{labelPodNamespace: "default", labelPodName: "web", labelContainerName: "c"}
+		labels := map[string]string{record.LabelPodNamespace: "default", record.LabelPodName: "web", record.LabelContainerName: "c"}
 		if owner != "" {
-			labels[labelOwner] = owner
+			labels[record.LabelOwner] = owner
 		}
 		_, err = a.client.ContainerService().Create(ctx, containers.Container{
 			ID: id, Labels: labels, Spec: s, Runtime: containers.RuntimeInfo{Name: "io.containerd.runc.v2"}, SnapshotKey: id, Snapshotter: a.cfg.Snapshotter,
 		})
 		check(t, err)
-		labels[labelGCRoot] = "x"
+		labels[record.LabelGCRoot] = "x"
 		_, err = a.client.SnapshotService(a.cfg.Snapshotter).Prepare(ctx, id, img.ChainID, snapshots.WithLabels(labels))
 		check(t, err)
 	}
@@ -233,7 +236,7 @@ spec:
 			if !got.Recorded || !strings.HasSuffix(got.Exit.Message, c.want) || c.want == "" && got.Exit.Message != "" {
 				t.Errorf("recorded %t, message %q", got.Recorded, got.Exit.Message)
 			}
-			if len(got.Exit.Message) > maxMessage {
+			if len(got.Exit.Message) > container.MaxMessage {
 				t.Errorf("message of %d bytes", len(got.Exit.Message))
 			}
 			check(t, removePod(t.Context(), a, pod.Key()))
@@ -264,14 +267,14 @@ spec:
 	check(t, startPod(t.Context(), a, pod))
 	uid := a.state(t, pod.Key()).Sandbox.UID
 	// Somebody bind-mounts the directory into the pod's volume, on the host.
-	inner := filepath.Join(a.podDir(uid), "volumes", "kubernetes.io~empty-dir", "e", "inner")
+	inner := filepath.Join(a.dirs.PodDir(uid), "volumes", "kubernetes.io~empty-dir", "e", "inner")
 	check(t, unix.Mount(data, inner, "", unix.MS_BIND, ""))
 	check(t, removePod(t.Context(), a, pod.Key()))
 	a.idle(t)
 	if _, err := os.Stat(filepath.Join(data, "precious")); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(a.podDir(uid)); err == nil {
+	if _, err := os.Stat(a.dirs.PodDir(uid)); err == nil {
 		t.Error("the pod's directory is still there")
 	}
 }

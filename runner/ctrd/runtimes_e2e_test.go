@@ -17,6 +17,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/runner"
+	"monopod/runner/ctrd/trees"
 )
 
 // recording makes an OCI runtime that is runc, but writes down what it is asked for.
@@ -110,7 +111,7 @@ func TestTheRuntimeOfAClassMakesItsContainers(t *testing.T) {
 			t.Errorf("the runtime of the class was not asked for %q:\n%s", want, calls())
 		}
 	}
-	sandbox := a.index.sandbox(pod.Key())
+	sandbox := a.index.Sandbox(pod.Key())
 	if got := a.limits(t, sandbox.Labels.Cgroup); got != "quota 75000 memory 50331648" {
 		t.Errorf("with its overhead the pod has %s", got)
 	}
@@ -150,7 +151,7 @@ func TestCrunIsARuntimeClass(t *testing.T) {
 	crun, err := exec.LookPath("crun")
 	check(t, err)
 	const unified = "/sys/fs/cgroup/unified"
-	if isMountPoint(unified) {
+	if trees.IsMountPoint(unified) {
 		check(t, unix.Unmount(unified, unix.MNT_DETACH))
 		defer func() { check(t, unix.Mount("cgroup2", unified, "cgroup2", 0, "")) }()
 	}
@@ -164,11 +165,11 @@ func TestCrunIsARuntimeClass(t *testing.T) {
 		a.pidOf(t, p.Key())
 	}
 	id := a.state(t, pod.Key()).Containers[0].ID
-	out, err := exec.Command(crun, "--root", filepath.Join(a.path("handlers", "mine"), a.cfg.Namespace), "list", "--quiet").Output()
+	out, err := exec.Command(crun, "--root", filepath.Join(a.dirs.Path("handlers", "mine"), a.cfg.Namespace), "list", "--quiet").Output()
 	if err != nil || !slices.Contains(strings.Fields(string(out)), id) {
 		t.Errorf("crun has %q, want %s: %v", out, id, err)
 	}
-	if got := a.limits(t, a.index.sandbox(pod.Key()).Labels.Cgroup); got != "quota 75000 memory 50331648" {
+	if got := a.limits(t, a.index.Sandbox(pod.Key()).Labels.Cgroup); got != "quota 75000 memory 50331648" {
 		t.Errorf("with its overhead the pod has %s", got)
 	}
 	check(t, removePod(t.Context(), a, pod.Key()))
@@ -181,9 +182,9 @@ func TestContainersThatOnlyTheRuntimeOfAClassKnowsAreDeleted(t *testing.T) {
 	mine, calls := w.recording(t, "mine")
 	a := w.openWith(t, func(c *Config) { c.Handlers = handlers(map[string]string{"mine": mine}) })
 	defer a.end(t)
-	check(t, os.MkdirAll(filepath.Join(a.path("handlers", "mine"), a.cfg.Namespace, "lost"), 0o700))
-	check(t, os.MkdirAll(filepath.Join(a.path("handlers", "strange"), a.cfg.Namespace, "lost"), 0o700))
-	check(t, a.cleanRuntime(a.ns(t.Context()), nil))
+	check(t, os.MkdirAll(filepath.Join(a.dirs.Path("handlers", "mine"), a.cfg.Namespace, "lost"), 0o700))
+	check(t, os.MkdirAll(filepath.Join(a.dirs.Path("handlers", "strange"), a.cfg.Namespace, "lost"), 0o700))
+	check(t, a.lifecycle.Shims.CleanRuntime(a.ns(t.Context()), nil))
 	if said := calls(); !strings.Contains(said, "delete --force lost") {
 		t.Errorf("the runtime was asked for\n%s", said)
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"monopod/runner/ctrd/confine"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -22,7 +24,7 @@ func TestRelabel(t *testing.T) {
 	check(t, os.Symlink(outside, filepath.Join(volume, "link")))
 	check(t, unix.Mkfifo(filepath.Join(volume, "fifo"), 0o600))
 	const label = "system_u:object_r:container_file_t:s0:c1,c2"
-	check(t, relabel(volume, label))
+	check(t, confine.Relabel(volume, label))
 	for _, name := range []string{".", "sub", "sub/file", "link", "fifo"} {
 		if got, err := labelOf(filepath.Join(volume, name)); got != label || err != nil {
 			t.Errorf("%s has %q: %v", name, got, err)
@@ -31,7 +33,7 @@ func TestRelabel(t *testing.T) {
 	if got, err := labelOf(outside); !errors.Is(err, unix.ENODATA) {
 		t.Errorf("what a link leads to has %q: %v", got, err)
 	}
-	check(t, relabel(outside, label))
+	check(t, confine.Relabel(outside, label))
 	if got, err := labelOf(outside); got != label || err != nil {
 		t.Errorf("a file has %q: %v", got, err)
 	}
@@ -39,6 +41,6 @@ func TestRelabel(t *testing.T) {
 
 func labelOf(path string) (string, error) {
 	b := make([]byte, 256)
-	n, err := unix.Lgetxattr(path, selinuxXattr, b)
+	n, err := unix.Lgetxattr(path, confine.SelinuxXattr, b)
 	return string(b[:max(n, 0)]), err
 }

@@ -11,17 +11,10 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/atomicfile"
 	"monopod/runner/ctrd/embed/guard"
 	"monopod/runner/ctrd/image"
-)
-
-// Reasons of events about damage.
-const (
-	EventImageRepaired = "ImageRepaired"
-	EventImageDamaged  = "ImageDamaged"
 )
 
 // shutdownFile is in the root directory.
@@ -100,7 +93,7 @@ func readShutdown(path string) shutdown {
 func (r *Runtime) openShutdown() (*image.Doubt, error) {
 	b := &shutdownBook{path: filepath.Join(r.cfg.RootDirectory, shutdownFile), write: atomicfile.Write}
 	b.shutdown = readShutdown(b.path).next(r.bootID)
-	if slices.ContainsFunc(r.repaired, func(d guard.Repair) bool { return !d.Current }) {
+	if slices.ContainsFunc(r.notices.Repaired, func(d guard.Repair) bool { return !d.Current }) {
 		b.Doubt, b.Sound = true, nil
 	}
 	untold, err := b.begin()
@@ -115,16 +108,11 @@ func (r *Runtime) openShutdown() (*image.Doubt, error) {
 		return nil, nil
 	}
 	r.log.Warn("images are looked at before they are used: the machine went down without warning, or a database is older than they are", "sound", len(b.Sound))
-	d := &image.Doubt{Sound: slices.Clone(b.Sound), OnSound: r.noteSound(b), OnAll: r.noteAll(b), Notice: r.damageNotice}
+	d := &image.Doubt{Sound: slices.Clone(b.Sound), OnSound: r.noteSound(b), OnAll: r.noteAll(b), Notice: r.notices.DamageNotice}
 	if r.cfg.Endpoint == "" {
-		d.Blobs = r.contentDir()
+		d.Blobs = r.dirs.ContentDir()
 	}
 	return d, nil
-}
-
-// contentDir is where the embedded containerd keeps the blobs of images.
-func (r *Runtime) contentDir() string {
-	return filepath.Join(r.cfg.RootDirectory, "containerd", "io.containerd.content.v1.content")
 }
 
 // close notes that all that was written is on the disk. Where that takes too long it is left in doubt.
@@ -175,17 +163,5 @@ func (r *Runtime) noteAll(b *shutdownBook) func() {
 			r.log.Warn("note that all images are sound", "err", err)
 		}
 		r.log.Info("all images are as they should be")
-	}
-}
-
-// damageNotice records damage to an image, and whether it is repaired.
-func (r *Runtime) damageNotice(name, damage string, err error) {
-	kind, reason, text := corev1.EventTypeNormal, EventImageRepaired, "image "+name+" was damaged and is repaired: "+damage
-	if err != nil {
-		kind, reason, text = corev1.EventTypeWarning, EventImageDamaged, "image "+name+" is damaged: "+damage+": "+err.Error()
-	}
-	r.log.Warn(text)
-	if r.cfg.Events != nil {
-		r.cfg.Events.Event(r.nodeRef(), kind, reason, text)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"monopod/internal/atomicfile"
+	"monopod/internal/atomicfile/damagetest"
 )
 
 func TestWhatIsInDoubtAfterAStart(t *testing.T) {
@@ -52,6 +53,23 @@ func TestARunBeginsOnAFullDiskAndLeavesAllInDoubt(t *testing.T) {
 		}
 		if last := readShutdown(b.path); last.Boot != "now" || last.next("now").Doubt {
 			t.Errorf("with room: %+v", last)
+		}
+	}
+}
+
+// TestADamagedNoteOfAShutdownLeavesAllInDoubt, and the next run can write its own.
+func TestADamagedNoteOfAShutdownLeavesAllInDoubt(t *testing.T) {
+	for name, spoil := range damagetest.Ways() {
+		b := &shutdownBook{path: filepath.Join(t.TempDir(), shutdownFile), write: atomicfile.Write, shutdown: shutdown{Boot: "now", Clean: true}}
+		if err := errors.Join(b.writeLocked(), spoil(b.path)); err != nil {
+			t.Fatal(err)
+		}
+		b.shutdown = readShutdown(b.path).next("now")
+		if !b.Doubt {
+			t.Errorf("%s: %+v", name, b.shutdown)
+		}
+		if untold, err := b.begin(); untold != nil || err != nil {
+			t.Errorf("%s: %v, %v", name, untold, err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"monopod/manifests"
+	"monopod/runner/ctrd/trees"
 )
 
 // inputPod runs a script in a container with the fields of standard input that are given as YAML.
@@ -32,8 +33,8 @@ spec:
 // typeIn writes a line to the standard input of the pod's container, as somebody who attaches, writes and leaves.
 func (a *agent) typeIn(t testing.TB, key manifests.Key, line string) {
 	t.Helper()
-	all := a.index.ofPod(key)
-	f, err := os.OpenFile(filepath.Join(a.path("logs"), all[len(all)-1].ID, "stdin"), os.O_WRONLY, 0)
+	all := a.index.OfPod(key)
+	f, err := os.OpenFile(filepath.Join(a.dirs.Path("logs"), all[len(all)-1].ID, "stdin"), os.O_WRONLY, 0)
 	check(t, err)
 	_, err = f.WriteString(line + "\n")
 	check(t, err)
@@ -75,7 +76,7 @@ func TestStandardInputStaysOpen(t *testing.T) {
 	a.says(t, without.Key(), "end of input")
 	check(t, removePod(t.Context(), a, without.Key()))
 	a.idle(t)
-	if left := names(a.path("logs")); len(left) > 0 {
+	if left := trees.Names(a.dirs.Path("logs")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/containerd/errdefs"
 
 	"monopod/runner"
+	"monopod/runner/ctrd/container"
+	"monopod/runner/ctrd/record"
 )
 
 // forgetful is a store of containers that goes away after some changes, as a containerd does that is killed.
@@ -51,8 +53,8 @@ spec:
 		c, err := client.New("", client.WithServices(
 			client.WithContainerStore(&forgetful{a.client.ContainerService(), left}), client.WithTaskClient(a.client.TaskService())))
 		check(t, err)
-		cut := &Runtime{cfg: a.cfg, log: a.log, index: a.index, client: c}
-		if err := cut.stopContainer(a.ns(t.Context()), key, runner.Action{Kind: runner.StopContainer, Container: "c"}); !errdefs.IsUnavailable(err) {
+		cut := &container.Lifecycle{Client: c, Records: &record.Store{Client: c, Index: a.index, Log: a.log}, Log: a.log}
+		if err := cut.StopContainer(a.ns(t.Context()), key, runner.Action{Kind: runner.StopContainer, Container: "c"}); !errdefs.IsUnavailable(err) {
 			t.Fatalf("with %d changes to its record the stop says: %v", left, err)
 		}
 		if left == 0 && a.pidOf(t, key) != pid {

@@ -25,6 +25,8 @@ import (
 	"monopod/internal/streams"
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/process"
+	"monopod/runner/ctrd/trees"
 )
 
 // live is a buffer that can be read while it is written.
@@ -53,7 +55,7 @@ func (l *live) has(t testing.TB, text string) {
 // shell runs a script in the pod's only container with streams of its own.
 func (a *agent) shell(ctx context.Context, t testing.TB, key manifests.Key, script string, s streams.Streams) (int, error) {
 	t.Helper()
-	return a.Stream(ctx, key, a.state(t, key).Containers[0].ID, []string{"sh", "-c", script}, s)
+	return a.processes.Stream(ctx, key, a.state(t, key).Containers[0].ID, []string{"sh", "-c", script}, s)
 }
 
 const sleeper = `
@@ -95,7 +97,7 @@ func TestStreams(t *testing.T) {
 		}
 	})
 	t.Run("many", func(t *testing.T) { testManyAtOnce(t, a, key) })
-	within(t, 20*time.Second, "no FIFO is left", func() bool { return len(names(a.path("exec"))) == 0 })
+	within(t, 20*time.Second, "no FIFO is left", func() bool { return len(trees.Names(a.dirs.Path("exec"))) == 0 })
 	a.sameCensus(t, before)
 	t.Run("dial", func(t *testing.T) { testDial(t, a, pods["plain"].Key(), pods["mapped"].Key()) })
 	t.Run("restart", func(t *testing.T) { testSessionOfAnEarlierAgent(t, w, a, key) })
@@ -114,7 +116,7 @@ func testStreamsApart(t *testing.T, a *agent, key manifests.Key) {
 		t.Errorf("%d, %v, %q, %q", code, err, out.String(), errs.String())
 	}
 	code, err = a.shell(t.Context(), t, key, "cat; kill -9 $$", streams.Streams{})
-	if code != exitKilled || err != nil {
+	if code != process.ExitKilled || err != nil {
 		t.Errorf("without streams: %d, %v", code, err)
 	}
 }
@@ -180,7 +182,7 @@ func testBackground(t *testing.T, a *agent, key manifests.Key) {
 	var out live
 	began, long := time.Now(), strconv.Itoa(100_000+os.Getpid()) // that of another run on this machine is not it
 	code, err := a.shell(t.Context(), t, key, "sleep "+long+" & echo started", streams.Streams{Stdout: &out})
-	if code != 0 || err != nil || out.String() != "started\n" || time.Since(began) < streamQuiet || time.Since(began) > 2*streamQuiet+patience {
+	if code != 0 || err != nil || out.String() != "started\n" || time.Since(began) < process.StreamQuiet || time.Since(began) > 2*process.StreamQuiet+patience {
 		t.Errorf("%d, %v, %q after %s", code, err, out.String(), time.Since(began))
 	}
 	left := running("sleep", long)
@@ -222,7 +224,7 @@ func testCanceled(t *testing.T, a *agent, key manifests.Key) {
 	}
 	// The same when nobody takes the output any more.
 	_, err := a.shell(t.Context(), t, key, "yes", streams.Streams{Stdout: broken{}})
-	if !errors.Is(err, errGone) {
+	if !errors.Is(err, process.ErrGone) {
 		t.Errorf("nobody takes its output: %v", err)
 	}
 }
@@ -249,7 +251,7 @@ func testUnreadInput(t *testing.T, a *agent, key manifests.Key) {
 func testMissingCommand(t *testing.T, a *agent, key manifests.Key) {
 	id := a.state(t, key).Containers[0].ID
 	for _, tty := range []bool{false, true} {
-		_, err := a.Stream(t.Context(), key, id, []string{"/no/such"}, streams.Streams{Stdin: strings.NewReader("x"), TTY: tty})
+		_, err := a.processes.Stream(t.Context(), key, id, []string{"/no/such"}, streams.Streams{Stdin: strings.NewReader("x"), TTY: tty})
 		if err == nil || !strings.Contains(err.Error(), "no such file or directory") {
 			t.Errorf("terminal %t: %v", tty, err)
 		}
@@ -287,7 +289,7 @@ func testDial(t *testing.T, a *agent, host, inside manifests.Key) {
 		}
 	}()
 	talk := func(key manifests.Key, port int) string {
-		c, err := a.Dial(t.Context(), key, port)
+		c, err := a.processes.Dial(t.Context(), key, port)
 		if err != nil {
 			return err.Error()
 		}
@@ -313,7 +315,7 @@ func testDial(t *testing.T, a *agent, host, inside manifests.Key) {
 			served <- err
 		}()
 		within(t, 20*time.Second, "the pod answers", func() bool {
-			c, err := a.Dial(t.Context(), inside, 8080)
+			c, err := a.processes.Dial(t.Context(), inside, 8080)
 			if err != nil {
 				return false
 			}
@@ -331,14 +333,14 @@ func testDial(t *testing.T, a *agent, host, inside manifests.Key) {
 
 // testSessionOfAnEarlierAgent: who had asked for it is not there any more; the container does not notice.
 func testSessionOfAnEarlierAgent(t *testing.T, w *world, a *agent, key manifests.Key) {
-	rec := a.index.ofPod(key)[0]
-	c, err := a.startSession(a.ns(t.Context()), rec, []string{"sh", "-c", "trap '' HUP; sleep 6543 & yes"}, streams.Streams{Stdin: strings.NewReader("")})
+	rec := a.index.OfPod(key)[0]
+	c, err := a.processes.StartSession(a.ns(t.Context()), rec, []string{"sh", "-c", "trap '' HUP; sleep 6543 & yes"}, streams.Streams{Stdin: strings.NewReader("")})
 	check(t, err)
-	c.closeOutputs() // as the end of the agent does
+	c.CloseOutputs() // as the end of the agent does
 	a.stop(t)
 	*a = *w.open(t)
-	within(t, 20*time.Second, "the command has ended", func() bool { return !alive(uint32(c.pid)) })
-	within(t, 20*time.Second, "its FIFOs are gone", func() bool { return len(names(a.path("exec"))) == 0 })
+	within(t, 20*time.Second, "the command has ended", func() bool { return !alive(uint32(c.Pid)) })
+	within(t, 20*time.Second, "its FIFOs are gone", func() bool { return len(trees.Names(a.dirs.Path("exec"))) == 0 })
 	within(t, 10*time.Second, "none of its processes is left", func() bool { return len(running("sleep", "6543")) == 0 })
 	if st := a.state(t, key).Containers[0]; st.ID != rec.ID || st.State != runner.ContainerRunning {
 		t.Errorf("the container is %v", st)
@@ -350,7 +352,7 @@ func testContainerEnds(t *testing.T, a *agent, key manifests.Key) {
 	done := make(chan error, 1)
 	go func() {
 		code, err := a.shell(t.Context(), t, key, "echo ready; sleep 1000", streams.Streams{Stdout: &out})
-		if err == nil && code != exitKilled {
+		if err == nil && code != process.ExitKilled {
 			err = fmt.Errorf("exit code %d", code)
 		}
 		done <- err
@@ -369,7 +371,7 @@ func TestAttachments(t *testing.T) {
 	attach := func(pod *manifests.Pod, s streams.Streams) chan error {
 		done := make(chan error, 1)
 		id := a.state(t, pod.Key()).Containers[0].ID
-		go func() { done <- a.Attach(t.Context(), pod.Key(), id, s) }()
+		go func() { done <- a.processes.Attach(t.Context(), pod.Key(), id, s) }()
 		return done
 	}
 	t.Run("once", func(t *testing.T) {
@@ -425,7 +427,7 @@ func TestAttachments(t *testing.T) {
 		check(t, removePod(t.Context(), a, pod.Key()))
 	})
 	a.idle(t)
-	if left := names(a.path("logs")); len(left) > 0 {
+	if left := trees.Names(a.dirs.Path("logs")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

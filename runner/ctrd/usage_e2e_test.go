@@ -94,7 +94,7 @@ func TestTheUseOfTheDiskIsMeasured(t *testing.T) {
 	if d := disk(none); d != nil {
 		t.Errorf("a pod without a limit is measured: %+v", d)
 	}
-	d, err := a.MeasureDisk(t.Context(), none.Key())
+	d, err := a.meter.MeasureDisk(t.Context(), none.Key())
 	check(t, err)
 	if !near(d.Volumes["v"].Bytes, 2*mi) || !near(d.Volumes["w"].Bytes, mi) || !near(d.Volumes["m"].Bytes, mi) || d.InMemory["v"] || !d.InMemory["m"] {
 		t.Errorf("volumes when somebody asks: %+v", d)
@@ -140,7 +140,7 @@ spec:
 	if got, want := runner.Overuse(&pod.Object.Spec, a.state(t, pod.Key()).Sandbox.Disk).Detail, `Usage of EmptyDir volume "v" exceeds the limit "3Mi".`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	d, err := a.MeasureDisk(t.Context(), pod.Key())
+	d, err := a.meter.MeasureDisk(t.Context(), pod.Key())
 	check(t, err)
 	if d.Volumes["v"].Bytes < 4*mi || d.Volumes["t"].Bytes < 2*mi {
 		t.Errorf("for the order of eviction: %+v", d.Volumes)
@@ -169,7 +169,7 @@ spec:
 // placesAreThere compares the place of a pod's container with what the kernel says of its process.
 func placesAreThere(t *testing.T, a *agent, key manifests.Key) {
 	t.Helper()
-	places, err := a.Places(t.Context())
+	places, err := a.meter.Places(t.Context())
 	check(t, err)
 	c := a.state(t, key).Containers[0]
 	for _, p := range places {

@@ -21,6 +21,8 @@ import (
 	"monopod/e2e/testimages"
 	"monopod/manifests"
 	"monopod/runner"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/shims"
 	"monopod/runner/ctrd/trees"
 )
 
@@ -61,7 +63,7 @@ func (a *agent) output(t testing.TB, pod *manifests.Pod) string {
 // logOf returns the lines that the pod's newest container has written, without the times.
 func (a *agent) logOf(t testing.TB, key manifests.Key) string {
 	t.Helper()
-	all := a.index.ofPod(key)
+	all := a.index.OfPod(key)
 	path := all[len(all)-1].Labels.LogPath
 	var out strings.Builder
 	b, err := os.ReadFile(path)
@@ -82,7 +84,7 @@ func (a *agent) refused(t testing.TB, pod *manifests.Pod, want string) {
 	if !errors.As(err, &step) || step.Reason != runner.ReasonCreateContainerConfigError || !strings.Contains(err.Error(), want) {
 		t.Errorf("error is %v, want %s", err, want)
 	}
-	if left := names(a.path("subpaths")); len(left) > 0 {
+	if left := trees.Names(a.dirs.Path("subpaths")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 	check(t, removePod(context.WithoutCancel(t.Context()), a, pod.Key()))
@@ -109,7 +111,7 @@ func TestSubPathsAreMounted(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(data, "logs", "sub", "made")); err != nil {
 		t.Error(err)
 	}
-	if left := names(a.path("subpaths")); len(left) > 0 {
+	if left := trees.Names(a.dirs.Path("subpaths")); len(left) > 0 {
 		t.Errorf("bind mounts are left: %v", left)
 	}
 }
@@ -130,7 +132,7 @@ func TestSubPathsDoNotLeadOut(t *testing.T) {
 		pod := volumePod(t, fmt.Sprintf("out%d", i), "ls /x", "[{name: d, mountPath: /x, subPath: "+sub+"}]", volumes)
 		a.refused(t, pod, `failed to prepare subPath for volumeMount "d" of container "c"`)
 	}
-	if made := names(outside); len(made) > 0 {
+	if made := trees.Names(outside); len(made) > 0 {
 		t.Errorf("made outside: %v", made)
 	}
 	a.refused(t, volumePod(t, "empty", "true", "[{name: d, mountPath: /x, subPathExpr: $(NONE)}]", volumes), `missing value for "NONE"`)
@@ -161,7 +163,7 @@ func TestASwapWhileMountingDoesNotLeadOut(t *testing.T) {
 		if err := startPod(t.Context(), a, pod); err == nil {
 			ran++
 			pid := a.pidOf(t, pod.Key())
-			if seen := names(fmt.Sprintf("/proc/%d/root/x", pid)); len(seen) > 0 {
+			if seen := trees.Names(fmt.Sprintf("/proc/%d/root/x", pid)); len(seen) > 0 {
 				t.Errorf("the container sees %v", seen)
 			}
 		}
@@ -206,9 +208,9 @@ func TestMountPropagation(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	own := filepath.Join(a.podDir(a.state(t, pod.Key()).Sandbox.UID), "volumes", "kubernetes.io~empty-dir", "e", "m")
+	own := filepath.Join(a.dirs.PodDir(a.state(t, pod.Key()).Sandbox.UID), "volumes", "kubernetes.io~empty-dir", "e", "m")
 	for _, path := range []string{filepath.Join(data, "both"), own} {
-		if !isMountPoint(path) {
+		if !trees.IsMountPoint(path) {
 			t.Errorf("what the container mounted at %s is not seen", path)
 		}
 	}
@@ -272,21 +274,21 @@ func TestVolumesOfAnImage(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, "opt", "x")); err == nil {
 		t.Error("the root file system is not read-only")
 	}
-	dir := a.imageVolumeDir(uid, "")
-	first := names(dir)
-	if len(first) != 1 || len(names(filepath.Join(dir, first[0]))) != 2 {
+	dir := a.dirs.ImageVolumeDir(uid, "")
+	first := trees.Names(dir)
+	if len(first) != 1 || len(trees.Names(filepath.Join(dir, first[0]))) != 2 {
 		t.Fatalf("volumes are %v", first)
 	}
 	// The next instance has new ones, the old go with theirs.
 	check(t, a.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
 	check(t, a.Apply(t.Context(), pod.Key(), nil, runner.Action{Kind: runner.RemoveContainer, Container: "c", ContainerID: first[0]}))
-	if now := names(dir); len(now) != 1 || now[0] == first[0] {
+	if now := trees.Names(dir); len(now) != 1 || now[0] == first[0] {
 		t.Errorf("volumes are %v, were %v", now, first)
 	}
 	check(t, os.Mkdir(filepath.Join(dir, "left-by-a-crash"), 0o755))
 	a.stop(t)
 	*a = *w.open(t)
-	if now := names(dir); slices.Contains(now, "left-by-a-crash") {
+	if now := trees.Names(dir); slices.Contains(now, "left-by-a-crash") {
 		t.Errorf("volumes are %v", now)
 	}
 	check(t, removePod(t.Context(), a, pod.Key()))
@@ -318,22 +320,22 @@ func TestAnImageIsAVolume(t *testing.T) {
 	a.stop(t)
 	*a = *w.open(t)
 	sandbox := a.state(t, pod.Key()).Sandbox.ID
-	if mounted := names(a.path("image-volumes", sandbox)); len(mounted) != 1 || !isMountPoint(a.path("image-volumes", sandbox, mounted[0])) {
+	if mounted := trees.Names(a.dirs.Path("image-volumes", sandbox)); len(mounted) != 1 || !trees.IsMountPoint(a.dirs.Path("image-volumes", sandbox, mounted[0])) {
 		t.Errorf("mounted after a restart: %v", mounted)
 	}
 	// Another instance shares the mount.
 	check(t, a.Apply(t.Context(), pod.Key(), pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
 	// A removal that is cut off after the mounts is done again. No namespace can have this name.
-	if err := a.dropImageVolumes(namespaces.WithNamespace(t.Context(), "Not/Valid"), sandbox); err == nil {
+	if err := a.removal.ImageVolumes.DropImageVolumes(namespaces.WithNamespace(t.Context(), "Not/Valid"), sandbox); err == nil {
 		t.Error("snapshots are removed in no namespace")
 	}
 	check(t, removePod(t.Context(), a, pod.Key()))
 	a.idle(t)
-	if left := names(a.path("image-volumes")); len(left) > 0 {
+	if left := trees.Names(a.dirs.Path("image-volumes")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 	check(t, a.client.SnapshotService(a.cfg.Snapshotter).Walk(a.ns(t.Context()), func(_ context.Context, i snapshots.Info) error {
-		if i.Labels[labelSandbox] != "" {
+		if i.Labels[record.LabelSandbox] != "" {
 			t.Errorf("snapshot %s is left", i.Name)
 		}
 		return nil
@@ -354,13 +356,13 @@ func TestAnImageIsAVolume(t *testing.T) {
 // powerCut leaves of an instance what a power cut leaves: no process, no cgroup, no mount, nothing in /run.
 func (w *world) powerCut(t testing.TB, a *agent, pids ...uint32) {
 	t.Helper()
-	shims := a.ownShims()
+	found := a.lifecycle.Shims.OwnShims()
 	a.stop(t)
 	for _, pid := range pids {
 		check(t, unix.Kill(int(pid), unix.SIGKILL))
 	}
-	for pid, p := range shims {
-		check(t, killShim(pid, p.id))
+	for pid, p := range found {
+		check(t, shims.KillShim(pid, p.ID))
 	}
 	for _, pid := range pids {
 		within(t, 10*time.Second, "the process is gone", func() bool {
@@ -368,11 +370,11 @@ func (w *world) powerCut(t testing.TB, a *agent, pids ...uint32) {
 			return !alive(pid)
 		})
 	}
-	check(t, a.cgroups.remove(t.Context(), a.cgroups.root()))
+	check(t, a.podCgroups.Cgroups.Remove(t.Context(), a.podCgroups.Cgroups.AllPods()))
 	for _, d := range []string{w.run, w.dir} {
 		check(t, trees.Unmount(d))
 	}
-	for _, name := range names(w.run) {
+	for _, name := range trees.Names(w.run) {
 		check(t, os.RemoveAll(filepath.Join(w.run, name)))
 	}
 }
@@ -419,7 +421,7 @@ spec:
 		t.Fatalf("after the power cut: %+v", st)
 	}
 	// Cut off after the record was written: the sandbox is still not taken for alive.
-	_, err := a.updateSandbox(a.ns(t.Context()), st.Sandbox.ID, func(s *sandboxRecord) { s.Network = networkResult{} }, "extensions."+extNetwork)
+	_, err := a.records.UpdateSandbox(a.ns(t.Context()), st.Sandbox.ID, func(s *record.Sandbox) { s.Network = record.NetworkResult{} }, "extensions."+record.ExtNetwork)
 	check(t, err)
 	a.stop(t)
 	a = w.open(t)
@@ -447,7 +449,7 @@ spec:
 		t.Errorf("sandbox was %+v, is %+v", before.Sandbox, after.Sandbox)
 	}
 	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.ReviveSandbox})) // again, to no effect
-	if logs := names(a.containerLogDir(key, after.Sandbox.UID, "c")); !slices.Equal(logs, []string{"0.log", "1.log"}) {
+	if logs := trees.Names(a.dirs.ContainerLogDir(key, after.Sandbox.UID, "c")); !slices.Equal(logs, []string{"0.log", "1.log"}) {
 		t.Errorf("logs: %v", logs)
 	}
 	check(t, removePod(t.Context(), a, key))
@@ -475,7 +477,7 @@ func TestANewSandboxCanTakeThePodsFilesOver(t *testing.T) {
 		}
 	}
 	a.idle(t)
-	if left := names(a.podsDir()); len(left) > 0 {
+	if left := trees.Names(a.dirs.PodsDir()); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

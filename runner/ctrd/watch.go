@@ -1,76 +1,54 @@
 package ctrd
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
+	"log/slog"
 	"time"
 
 	eventtypes "github.com/containerd/containerd/api/events"
+	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/events"
 	"github.com/containerd/typeurl/v2"
 
+	"monopod/internal/sleep"
 	"monopod/manifests"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/sandbox"
+	"monopod/runner/ctrd/upkeep"
+	"monopod/runner/ctrd/watch"
 )
-
-// watchers hands notifications to everybody who called Watch.
-type watchers struct {
-	mu    sync.Mutex
-	next  int
-	funcs map[int]func(manifests.Key)
-	// missed says that something happened while nobody watched.
-	missed bool
-}
-
-func newWatchers() *watchers { return &watchers{funcs: map[int]func(manifests.Key){}} }
-
-func (w *watchers) add(f func(manifests.Key)) (remove func(), missed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	id := w.next
-	w.next++
-	w.funcs[id] = f
-	missed, w.missed = w.missed, false
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.funcs, id)
-	}, missed
-}
-
-func (w *watchers) notify(key manifests.Key) {
-	w.mu.Lock()
-	funcs := make([]func(manifests.Key), 0, len(w.funcs))
-	for _, f := range w.funcs {
-		funcs = append(funcs, f)
-	}
-	if len(funcs) == 0 {
-		w.missed = true
-	}
-	w.mu.Unlock()
-	for _, f := range funcs {
-		f(key)
-	}
-}
 
 // Watch implements runner.Runtime. Run must be running: it reads the events.
 func (r *Runtime) Watch(ctx context.Context, notify func(manifests.Key)) error {
-	remove, missed := r.watch.add(notify)
-	defer remove()
-	if missed {
-		notify(manifests.Key{})
-	}
-	<-ctx.Done()
-	return nil
+	return r.watch.Follow(ctx, notify)
+}
+
+// follower follows containerd's events, and finds it again after it was gone.
+type follower struct {
+	client    *client.Client
+	records   *record.Store
+	index     *record.Index
+	images    *image.Store
+	sandboxes *sandbox.Manager
+	removal   *upkeep.Remover
+	watch     *watch.Watchers
+	namespace string
+	// askVersion reports whether containerd answers.
+	askVersion func(context.Context) error
+	// connection is told why containerd does not answer any more, and with nil that it does again.
+	connection func(error)
+	ns         func(context.Context) context.Context
+	log        *slog.Logger
+
+	events *subscription
 }
 
 // subscribe starts a subscription. It outlives the call's context: cancel ends it.
-func (r *Runtime) subscribe(ctx context.Context) *subscription {
+func (r *follower) subscribe(ctx context.Context) *subscription {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.ns(ctx)))
-	ns := fmt.Sprintf(`namespace==%q`, r.cfg.Namespace)
+	ns := fmt.Sprintf(`namespace==%q`, r.namespace)
 	ch, errs := r.client.EventService().Subscribe(ctx,
 		ns+`,topic=="/tasks/exit"`, ns+`,topic=="/tasks/oom"`, ns+`,topic=="/containers/delete"`)
 	return &subscription{events: ch, errs: errs, cancel: cancel}
@@ -84,7 +62,7 @@ const (
 
 // followEvents reads events until ctx ends. When the stream breaks, it subscribes again, reads all records anew,
 // because what happened meanwhile is not repeated, and tells everybody to look.
-func (r *Runtime) followEvents(ctx context.Context) error {
+func (r *follower) followEvents(ctx context.Context) error {
 	delay := minReconnect
 	for {
 		began := time.Now()
@@ -93,12 +71,12 @@ func (r *Runtime) followEvents(ctx context.Context) error {
 			return nil
 		}
 		r.log.Warn("lost containerd's event stream", "err", err)
-		r.cfg.Connection(err)
+		r.connection(err)
 		if time.Since(began) > maxReconnect {
 			delay = minReconnect
 		}
 		for {
-			if !sleep(ctx, delay) {
+			if !sleep.For(ctx, delay) {
 				return nil
 			}
 			delay = min(2*delay, maxReconnect)
@@ -108,13 +86,13 @@ func (r *Runtime) followEvents(ctx context.Context) error {
 			r.log.Debug("containerd is not back", "err", err)
 		}
 		r.log.Info("found containerd again")
-		r.cfg.Connection(nil)
+		r.connection(nil)
 		r.images.Back()
-		r.watch.notify(manifests.Key{})
+		r.watch.Notify(manifests.Key{})
 	}
 }
 
-func (r *Runtime) readEvents(ctx context.Context) error {
+func (r *follower) readEvents(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -127,36 +105,36 @@ func (r *Runtime) readEvents(ctx context.Context) error {
 	}
 }
 
-func (r *Runtime) resubscribe(ctx context.Context) error {
+func (r *follower) resubscribe(ctx context.Context) error {
 	r.events.cancel()
 	if err := r.askVersion(ctx); err != nil {
 		return err
 	}
 	s := r.subscribe(ctx)
-	if err := r.load(ctx); err != nil {
+	if err := r.records.Load(ctx, r.removal.Teardown.Has); err != nil {
 		s.cancel()
 		return err
 	}
 	*r.events = *s
-	r.resumeTeardowns(ctx)
+	r.sandboxes.ResumeTeardowns(ctx)
 	return nil
 }
 
 // handle turns an event into a notification.
-func (r *Runtime) handle(e *events.Envelope) {
+func (r *follower) handle(e *events.Envelope) {
 	id := eventContainer(e)
 	if id == "" {
 		return
 	}
-	rec := r.index.container(id)
+	rec := r.index.Container(id)
 	if rec == nil {
 		return // not ours, or made and gone
 	}
 	if e.Topic == "/containers/delete" {
 		// Our own deletions leave the index before the record goes: somebody else did this.
-		r.index.deleteContainer(id)
+		r.index.DeleteContainer(id)
 	}
-	r.watch.notify(rec.Labels.Key)
+	r.watch.Notify(rec.Labels.Key)
 }
 
 // eventContainer returns the container an event is about; empty when it is about an exec'd process or unknown.
@@ -181,55 +159,18 @@ func eventContainer(e *events.Envelope) string {
 	return ""
 }
 
-// sleep waits and says whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
+// askVersion sees whether containerd answers, and asks another one what it is: after a restart that may be newer.
+func (r *Runtime) askVersion(ctx context.Context) error {
+	v, err := r.client.Version(ctx)
+	if err == nil && r.cfg.Endpoint != "" {
+		r.version.Store(&v.Version)
 	}
+	return err
 }
 
-// load reads all records of ours into the index. Two active sandboxes of one pod cannot be made by us, unless a
-// crash came between: the newest stays.
-func (r *Runtime) load(ctx context.Context) error {
-	r.index.reload()
-	sbs, err := r.client.SandboxStore().List(ctx, r.ownFilter())
-	if err != nil {
-		return fmt.Errorf("list sandboxes: %w", err)
-	}
-	ctrs, err := r.client.ContainerService().List(ctx, r.ownFilter())
-	if err != nil {
-		return fmt.Errorf("list containers: %w", err)
-	}
-	var sandboxes []*sandboxRecord
-	for _, sb := range sbs {
-		rec, err := decodeSandbox(sb)
-		if err != nil { // it costs this pod its sandbox, and no other pod anything
-			r.log.Error("the record of a sandbox is damaged: it is replaced", "sandbox", sb.ID, "pod", rec.Labels.Key.String(), "err", err)
-			rec.Labels.State = sandboxRemoving
-		}
-		if r.teardown.has(rec.ID) { // given up while containerd could not be told
-			rec.Labels.State = sandboxRemoving
-		}
-		sandboxes = append(sandboxes, rec)
-		r.ids.keep(rec.ID, rec.Labels.FirstID)
-	}
-	var containers []*containerRecord
-	for _, c := range ctrs {
-		rec, err := decodeContainer(c)
-		if err != nil {
-			r.log.Error("the record of a container is damaged: the rest of it counts", "container", c.ID, "pod", rec.Labels.Key.String(), "err", err)
-		}
-		containers = append(containers, rec)
-	}
-	slices.SortFunc(sandboxes, func(a, b *sandboxRecord) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	slices.SortFunc(containers, func(a, b *containerRecord) int {
-		return cmp.Or(cmp.Compare(a.Labels.Generation, b.Labels.Generation), a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
-	})
-	r.index.replace(sandboxes, containers)
-	return nil
+// subscription is a live stream of containerd's events.
+type subscription struct {
+	events <-chan *events.Envelope
+	errs   <-chan error
+	cancel context.CancelFunc
 }

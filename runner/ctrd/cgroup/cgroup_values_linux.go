@@ -1,0 +1,302 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/runner/spec"
+)
+
+// unlimited is how v1 writes that there is no limit.
+const unlimited = -1
+
+// make makes a cgroup where its values can be set, and enables the controllers for what is below it.
+func (c Tree) make(cgroup string) error {
+	if unit, ok := c.slice(cgroup); ok {
+		if err := c.Slices.start(unit); err != nil {
+			return err
+		}
+	}
+	if c.Controllers == nil {
+		return makeUnified(UnifiedRoot, cgroup)
+	}
+	for _, name := range []string{"cpu", "memory", "pids", "hugetlb"} {
+		if root, ok := c.Controllers[name]; ok {
+			if err := os.MkdirAll(filepath.Join(root, cgroup), 0o755); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// makeUnified makes a cgroup of v2. A controller is there only where the parent has enabled it for its children.
+func makeUnified(root, cgroup string) error {
+	dir := root
+	for name := range strings.SplitSeq(strings.Trim(cgroup, "/"), "/") {
+		enableControllers(dir)
+		dir = filepath.Join(dir, name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	enableControllers(dir)
+	return nil
+}
+
+// enableControllers enables what there is; what cannot be enabled is missed where it is set.
+func enableControllers(dir string) {
+	there, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return
+	}
+	on, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	enabled := map[string]bool{}
+	for name := range strings.FieldsSeq(string(on)) {
+		enabled[name] = true
+	}
+	for name := range strings.FieldsSeq(string(there)) {
+		if !enabled[name] {
+			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+name), 0o644)
+		}
+	}
+}
+
+// exists says that a cgroup has been made.
+func (c Tree) exists(cgroup string) bool {
+	root := UnifiedRoot
+	if c.Controllers != nil {
+		root = c.Controllers["cpu"]
+	}
+	_, err := os.Stat(filepath.Join(root, cgroup))
+	return err == nil
+}
+
+// set gives a cgroup its values. Memory that is in use is never taken away: such a limit is an error.
+func (c Tree) set(cgroup string, v spec.CgroupValues) error {
+	if v.Memory != nil && c.Controllers == nil {
+		if err := makeRoom(filepath.Join(UnifiedRoot, cgroup), *v.Memory); err != nil {
+			return err
+		}
+	}
+	if unit, ok := c.slice(cgroup); ok {
+		if err := c.Slices.set(unit, v); err != nil {
+			return err
+		}
+	}
+	if c.Controllers == nil {
+		return setUnified(filepath.Join(UnifiedRoot, cgroup), v)
+	}
+	return c.setControllers(cgroup, v)
+}
+
+// setPids limits processes alone.
+func (c Tree) setPids(cgroup string, limit int64) error {
+	root := UnifiedRoot
+	if c.Controllers != nil {
+		root = c.Controllers["pids"]
+	}
+	return writeFile(filepath.Join(root, cgroup, "pids.max"), strconv.FormatInt(limit, 10))
+}
+
+func setUnified(dir string, v spec.CgroupValues) error {
+	quota := "max"
+	if v.Quota != nil {
+		quota = strconv.FormatInt(*v.Quota, 10)
+	}
+	w := cgroupWriter{dir: dir}
+	w.write("cpu.weight", strconv.FormatUint(CPUWeight(v.Shares), 10))
+	w.write("cpu.max", quota+" "+strconv.FormatUint(v.Period, 10))
+	w.write("memory.max", orMax(v.Memory))
+	w.write("memory.min", strconv.FormatInt(v.MemoryMin, 10))
+	w.write("memory.low", strconv.FormatInt(v.MemoryLow, 10))
+	w.write("pids.max", orMax(v.Pids))
+	for size, n := range v.Hugepages {
+		w.write("hugetlb."+size+".max", strconv.FormatInt(n, 10))
+	}
+	return w.err()
+}
+
+// CPUWeight is kubelet's conversion for cgroups above containers.
+func CPUWeight(shares uint64) uint64 { return 1 + (max(shares, 2)-2)*9999/262142 }
+
+func orMax(n *int64) string {
+	if n == nil {
+		return "max"
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+func (c Tree) setControllers(cgroup string, v spec.CgroupValues) error {
+	at := func(controller string) *cgroupWriter {
+		root, ok := c.Controllers[controller]
+		if !ok {
+			return &cgroupWriter{}
+		}
+		return &cgroupWriter{dir: filepath.Join(root, cgroup)}
+	}
+	cpu := at("cpu")
+	cpu.write("cpu.shares", strconv.FormatUint(v.Shares, 10))
+	period := strconv.FormatUint(v.Period, 10)
+	if cpu.read("cpu.cfs_period_us") != period {
+		cpu.write("cpu.cfs_quota_us", strconv.Itoa(unlimited)) // both together must make sense at any moment
+		cpu.write("cpu.cfs_period_us", period)
+	}
+	cpu.write("cpu.cfs_quota_us", OrUnlimited(v.Quota))
+	memory := at("memory")
+	memory.write("memory.limit_in_bytes", OrUnlimited(v.Memory))
+	pids := at("pids")
+	pids.write("pids.max", orMax(v.Pids))
+	huge := at("hugetlb")
+	for size, n := range v.Hugepages {
+		huge.write("hugetlb."+size+".limit_in_bytes", strconv.FormatInt(n, 10))
+	}
+	return errors.Join(cpu.err(), inUse(memory.err()), pids.err(), huge.err())
+}
+
+func OrUnlimited(n *int64) string {
+	if n == nil {
+		return strconv.Itoa(unlimited)
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+// inUse puts into words that v1 refuses a limit below what is in use.
+func inUse(err error) error {
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("more memory is in use than the new limit allows: %w", err)
+	}
+	return err
+}
+
+// cgroupWriter writes files of one cgroup; without a directory it writes nothing.
+type cgroupWriter struct {
+	dir  string
+	errs []error
+}
+
+func (w *cgroupWriter) read(name string) string {
+	if w.dir == "" {
+		return ""
+	}
+	b, _ := os.ReadFile(filepath.Join(w.dir, name))
+	return strings.TrimSpace(string(b))
+}
+
+// write sets a value unless the cgroup has it. A controller that the kernel does not have is no error when there is
+// nothing to limit.
+func (w *cgroupWriter) write(name, value string) {
+	if w.dir == "" {
+		return
+	}
+	path := filepath.Join(w.dir, name)
+	old, err := os.ReadFile(path)
+	has := strings.TrimSpace(string(old))
+	if err == nil && (has == value || value == strconv.Itoa(unlimited) && LimitOf(has) == nil) {
+		return
+	}
+	if errors.Is(err, fs.ErrNotExist) && isNoLimit(value) {
+		return
+	}
+	if err := writeFile(path, value); err != nil {
+		w.errs = append(w.errs, err)
+	}
+}
+
+// isNoLimit says that a value is what a cgroup without the controller has anyway.
+func isNoLimit(value string) bool {
+	return value == "max" || value == "0" || value == strconv.Itoa(unlimited) || strings.HasPrefix(value, "max ")
+}
+
+// writeFile writes to a file that is there.
+func writeFile(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+func (w *cgroupWriter) err() error { return errors.Join(w.errs...) }
+
+// Values reads what a cgroup has of what can be widened.
+func (c Tree) Values(cgroup string) spec.CgroupValues {
+	v := spec.CgroupValues{}
+	if c.Controllers == nil {
+		w := cgroupWriter{dir: filepath.Join(UnifiedRoot, cgroup)}
+		quota, period, _ := strings.Cut(w.read("cpu.max"), " ")
+		v.Quota, v.Memory, v.Pids = LimitOf(quota), LimitOf(w.read("memory.max")), LimitOf(w.read("pids.max"))
+		v.Period, _ = strconv.ParseUint(period, 10, 64)
+		return v
+	}
+	read := func(controller, name string) string {
+		root, ok := c.Controllers[controller]
+		if !ok {
+			return ""
+		}
+		w := cgroupWriter{dir: filepath.Join(root, cgroup)}
+		return w.read(name)
+	}
+	v.Quota, v.Memory, v.Pids = LimitOf(read("cpu", "cpu.cfs_quota_us")), LimitOf(read("memory", "memory.limit_in_bytes")), LimitOf(read("pids", "pids.max"))
+	v.Period, _ = strconv.ParseUint(read("cpu", "cpu.cfs_period_us"), 10, 64)
+	return v
+}
+
+// noLimitFrom is where v1's memory limits begin that stand for none.
+const noLimitFrom = 1 << 62
+
+// LimitOf reads a limit; nil when there is none.
+func LimitOf(text string) *int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n >= noLimitFrom {
+		return nil
+	}
+	return &n
+}
+
+// makeRoom sees to it that a memory limit of v2 kills nobody: what can be given back is, and if that is not enough
+// the limit is refused. (The kernel would kill; on v1 it refuses by itself.)
+func makeRoom(dir string, limit int64) error {
+	w := cgroupWriter{dir: dir}
+	used := func() int64 {
+		n, err := strconv.ParseInt(w.read("memory.current"), 10, 64)
+		if err != nil {
+			return 0 // a cgroup that does not count
+		}
+		return n
+	}
+	now := used()
+	// The kernel takes minutes to find out that there is nothing to reclaim.
+	if now > limit && now-cached(w.read("memory.stat")) <= limit {
+		_ = writeFile(filepath.Join(dir, "memory.reclaim"), strconv.FormatInt(now-limit, 10)) // what counts is what is used then
+		now = used()
+	}
+	if now > limit {
+		return fmt.Errorf("%d bytes of memory are in use, more than the new limit of %d", now, limit)
+	}
+	return nil
+}
+
+// cached is how much of a cgroup's memory holds what can be read again, by its memory.stat.
+func cached(stat string) int64 {
+	var sum int64
+	for line := range strings.Lines(stat) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch name {
+		case "active_file", "inactive_file":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err == nil {
+				sum += n
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,268 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/typeurl/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"monopod/manifests"
+	"monopod/manifests/podhash"
+	"monopod/runner"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/locks"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/spec"
+)
+
+// Pods keeps the cgroups of pods, and of all pods together, in line with the manifests.
+type Pods struct {
+	Cgroups Tree
+	Cpus    *CPUs
+	Client  *client.Client
+	Records *record.Store
+	Index   *record.Index
+	Host    spec.Host
+	Log     *slog.Logger
+
+	locks locks.ByKey
+}
+
+// PreparePodCgroup makes the cgroup of a sandbox before there is anything in it. Those of releases that set no values have
+// none of their own.
+func (r *Pods) PreparePodCgroup(rec *record.Sandbox) error {
+	if rec.Labels.Cgroup == "" {
+		return nil
+	}
+	if err := r.Cgroups.make(rec.Labels.Cgroup); err != nil {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	if err := r.Cgroups.set(rec.Labels.Cgroup, spec.PodCgroup(rec.Loaded(rec.Pod), r.Host)); err != nil {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	return nil
+}
+
+// LimitFormerPods puts the limit of processes on pods of releases that set it on each container.
+func (r *Pods) LimitFormerPods() {
+	limit := r.Host.Enforce.PodPidsLimit
+	for _, s := range r.Index.List() {
+		if s.Labels.Cgroup != "" || limit <= 0 {
+			continue
+		}
+		if err := r.Cgroups.setPids(r.PodCgroup(s), limit); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			r.Log.Warn("limit the processes of a pod of an earlier release", "pod", s.Labels.Key.String(), "err", err)
+		}
+	}
+}
+
+// WeighClassOf does weighClasses for a sandbox that is in the index now; guaranteed pods change nothing there.
+func (r *Pods) WeighClassOf(rec *record.Sandbox) error {
+	if rec.Labels.Cgroup == "" || rec.Labels.QOSClass == corev1.PodQOSGuaranteed {
+		return nil
+	}
+	return fault.Wrap("cgroup", r.weighClasses(nil))
+}
+
+// LimitPods gives the cgroup of all pods its limits, or takes those away that an earlier run has set. The pods go on if that cannot be done:
+// more memory may be in use than they are to have.
+func (c Tree) LimitPods(limits spec.PodsLimits, host spec.Host) error {
+	root := c.AllPods()
+	if limits.Memory == 0 && limits.Pids == 0 && limits.MilliCPU == 0 {
+		if !c.exists(root) {
+			return nil
+		}
+		if v := c.Values(root); v.Memory == nil && v.Pids == nil {
+			return nil
+		}
+		limits.MilliCPU = int64(runtime.NumCPU()) * 1000
+	} else if err := c.make(root); err != nil {
+		return err
+	}
+	return c.set(root, spec.PodsCgroup(limits, host))
+}
+
+// weighClasses sets what the cgroups above pods have: a share of the processors by what all pods of a class request.
+// with is a sandbox that counts with another manifest than that in the index.
+func (r *Pods) weighClasses(with *record.Sandbox) error {
+	defer r.locks.Lock("classes")()
+	pods := map[string]*corev1.Pod{}
+	all := r.Index.List()
+	if with != nil {
+		all = append(all, with)
+	}
+	for _, s := range all {
+		if s.Labels.State == record.Active && s.Labels.QOSClass == corev1.PodQOSBurstable {
+			pods[s.ID] = s.Loaded(s.Pod)
+		}
+	}
+	var burstable []*corev1.Pod
+	for _, p := range pods {
+		burstable = append(burstable, p)
+	}
+	var errs []error
+	for _, c := range []corev1.PodQOSClass{corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
+		if r.Cgroups.exists(r.Cgroups.Class(c)) {
+			errs = append(errs, r.Cgroups.set(r.Cgroups.Class(c), spec.ClassCgroup(c, burstable, r.Host)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// UpdateResources gives a running container, or the cgroup of its pod, the resources of the manifest.
+func (r *Pods) UpdateResources(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+	sb := r.Index.Sandbox(key)
+	if sb == nil {
+		return fmt.Errorf("pod %s has no sandbox", key)
+	}
+	if a.Container == "" {
+		return fault.Step(runner.ReasonResizeError, r.resizePod(ctx, sb, pod))
+	}
+	rec := r.Records.Find(key, a)
+	c := manifests.FindContainer(&pod.Object.Spec, a.Container)
+	if rec == nil || c == nil {
+		return nil // it is gone: the next look tells
+	}
+	if err := r.WidenPod(sb, pod); err != nil {
+		return fault.Step(runner.ReasonResizeError, err)
+	}
+	if err := r.resizeContainer(ctx, rec, pod.Object); err != nil {
+		return fault.Step(runner.ReasonResizeError, err)
+	}
+	_, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) {
+		l.ResourcesHash, l.Resources = podhash.Resources(pod.Object, c.Name), new(manifests.Resizable(c.Resources))
+	})
+	return fault.Wrap("record resources", fault.IgnoreNotFound(err))
+}
+
+// checkOverhead refuses an edit that gives a pod that runs another overhead.
+func checkOverhead(s *record.Sandbox, pod *manifests.Pod) error {
+	if own := pod.Object.Spec.Overhead; len(own) > 0 && !equality.Semantic.DeepEqual(own, s.Labels.Overhead) {
+		return errors.New("spec.overhead is not what the pod was made with, which the API allows nobody to change")
+	}
+	return nil
+}
+
+// resizePod gives the pod's cgroup exactly what the manifest says, and records it.
+func (r *Pods) resizePod(ctx context.Context, sb *record.Sandbox, pod *manifests.Pod) error {
+	if sb.Labels.Cgroup == "" {
+		return nil // of a release that set no values
+	}
+	if err := checkOverhead(sb, pod); err != nil {
+		return err
+	}
+	if err := r.Cgroups.set(sb.Labels.Cgroup, spec.PodCgroup(sb.Loaded(pod), r.Host)); err != nil {
+		return err
+	}
+	next, err := r.Records.UpdateSandbox(ctx, sb.ID, func(s *record.Sandbox) {
+		s.Labels.ResourcesHash = podhash.PodResources(pod.Object)
+	}, "labels."+record.LabelResourcesHash)
+	if err != nil {
+		return err
+	}
+	sized := *next
+	sized.Pod = pod
+	return r.weighClasses(&sized)
+}
+
+// WidenPod makes the cgroup of a pod large enough for what its containers have and for what they are to have.
+func (r *Pods) WidenPod(sb *record.Sandbox, pod *manifests.Pod) error {
+	if sb.Labels.Cgroup == "" || sb.Labels.ResourcesHash == podhash.PodResources(pod.Object) {
+		return nil
+	}
+	want, has := spec.PodCgroup(sb.Loaded(pod), r.Host), r.Cgroups.Values(sb.Labels.Cgroup)
+	if has.Quota != nil && has.Period > 0 {
+		*has.Quota = *has.Quota * int64(want.Period) / int64(has.Period)
+	}
+	return r.Cgroups.set(sb.Labels.Cgroup, want.Widen(has))
+}
+
+// resizeContainer changes the cgroup of a container that runs.
+func (r *Pods) resizeContainer(ctx context.Context, rec *record.Container, pod *corev1.Pod) error {
+	own := exclusive(rec)
+	if n := spec.WholeCPUs(pod, rec.Labels.Name); r.Host.Enforce.StaticCPUs && n != len(own) {
+		return fmt.Errorf("it has %d processors for itself, which cannot be changed while it runs: set resizePolicy RestartContainer for cpu", len(own))
+	}
+	in := spec.Input{Pod: pod, Container: rec.Labels.Name, Host: r.Host}
+	in.CPUs, in.ExclusiveCPUs = r.CpusOf(own)
+	res, err := spec.Resources(in)
+	if err != nil {
+		return err
+	}
+	if limit := *res.Memory.Limit; limit > 0 && r.Cgroups.Controllers == nil {
+		if err := makeRoom(filepath.Join(UnifiedRoot, r.CgroupOf(rec)), limit); err != nil {
+			return err
+		}
+	}
+	data, err := typeurl.MarshalAnyToProto(res)
+	if err != nil {
+		return err
+	}
+	_, err = r.Client.TaskService().Update(ctx, &tasksapi.UpdateTaskRequest{ContainerID: rec.ID, Resources: data})
+	if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
+		return nil // it has ended
+	}
+	return err
+}
+
+// PodCgroup is the cgroup of a sandbox's pod.
+func (r *Pods) PodCgroup(sb *record.Sandbox) string {
+	if sb.Labels.Cgroup == "" {
+		return r.Cgroups.Former(sb.Labels.UID)
+	}
+	return sb.Labels.Cgroup
+}
+
+// CgroupOf is the cgroup of a container.
+func (r *Pods) CgroupOf(rec *record.Container) string {
+	pod := rec.Labels.Cgroup
+	if pod == "" {
+		pod = r.Cgroups.Former(rec.Labels.UID)
+	}
+	return r.Cgroups.Container(pod, rec.ID)
+}
+
+// RemovePodCgroup removes the cgroup of a sandbox unless another one shares it, and gives back its share.
+func (r *Pods) RemovePodCgroup(ctx context.Context, rec *record.Sandbox) error {
+	for _, o := range r.Index.List() {
+		if o.ID != rec.ID && r.PodCgroup(o) == r.PodCgroup(rec) {
+			return nil
+		}
+	}
+	if err := r.Cgroups.Remove(ctx, r.PodCgroup(rec)); err != nil {
+		return err
+	}
+	if rec.Labels.QOSClass != corev1.PodQOSBurstable {
+		return nil
+	}
+	return r.weighClasses(nil)
+}
+
+// CleanCgroups removes cgroups of pods that nobody knows.
+func (r *Pods) CleanCgroups() error {
+	known := map[string]bool{}
+	for _, s := range r.Index.List() {
+		known[r.PodCgroup(s)] = true
+	}
+	for _, c := range r.Index.All() {
+		known[filepath.Dir(r.CgroupOf(c))] = true
+	}
+	var errs []error
+	for _, path := range r.Cgroups.Pods() {
+		if !known[path] {
+			errs = append(errs, r.Cgroups.RemoveEmpty(path))
+		}
+	}
+	return errors.Join(errs...)
+}

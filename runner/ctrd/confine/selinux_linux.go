@@ -1,0 +1,136 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"monopod/runner"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/spec"
+)
+
+// Where SELinux is found.
+const (
+	selinuxMount  = "/sys/fs/selinux"
+	selinuxConfig = "/etc/selinux"
+	SelinuxXattr  = "security.selinux"
+)
+
+// hasSELinux says that the kernel enforces a policy, or would.
+func hasSELinux() bool {
+	var st unix.Statfs_t
+	return unix.Statfs(selinuxMount, &st) == nil && st.Type == unix.SELINUX_MAGIC
+}
+
+// labels returns the SELinux labels of a container that asks for some; none on a machine without SELinux, where they
+// mean nothing, which a kubelet does not mention at all.
+func (r *Profiles) labels(in spec.Input) (spec.SELinuxLabels, error) {
+	if spec.SELinuxFor(in.Pod, in.Container) == nil {
+		return spec.SELinuxLabels{}, nil
+	}
+	if !hasSELinux() {
+		r.Log.Warn("seLinuxOptions mean nothing on this machine, which has no SELinux", "pod", in.Pod.Namespace+"/"+in.Pod.Name, "container", in.Container)
+		return spec.SELinuxLabels{}, nil
+	}
+	policy, err := readSELinuxPolicy(selinuxConfig)
+	if err != nil {
+		return spec.SELinuxLabels{}, fmt.Errorf("seLinuxOptions: what this machine gives containers is not known; is container-selinux installed? %w", err)
+	}
+	return policy.LabelsFor(in.Pod, in.Container)
+}
+
+// readSELinuxPolicy finds the contexts of the policy that the machine is configured to have.
+func readSELinuxPolicy(dir string) (spec.SELinuxPolicy, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "config"))
+	if err != nil {
+		return spec.SELinuxPolicy{}, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "SELINUXTYPE="); ok {
+			b, err := os.ReadFile(filepath.Join(dir, name, "contexts", "lxc_contexts"))
+			return spec.ParseSELinuxContexts(string(b)), err
+		}
+	}
+	return spec.SELinuxPolicy{}, errors.New("no SELINUXTYPE in " + filepath.Join(dir, "config"))
+}
+
+// AddLabels puts the labels into a spec, and on the files of ours that it mounts. Host paths and images keep theirs.
+func (r *Profiles) AddLabels(s *specs.Spec, in spec.Input) error {
+	labels, err := r.labels(in)
+	if err != nil {
+		return fault.Step(runner.ReasonCreateContainerConfigError, err)
+	}
+	s.Process.SelinuxLabel, s.Linux.MountLabel = labels.Process, labels.Mount
+	if labels.Mount == "" {
+		return nil
+	}
+	for path := range r.labeled(s, in) {
+		if err := Relabel(path, labels.Mount); err != nil {
+			return fault.Step(runner.ReasonCreateContainerError, fmt.Errorf("seLinuxOptions: label %s: %w", path, err))
+		}
+	}
+	return nil
+}
+
+// labeled are the paths that get the label of a container: what it mounts from our directories and is not part of an image.
+func (r *Profiles) labeled(s *specs.Spec, in spec.Input) map[string]bool {
+	paths := map[string]bool{}
+	add := func(path string) {
+		for _, dir := range []string{r.Dirs.PodsDir(), r.Dirs.Path("shm"), r.Dirs.SecretsDir()} {
+			if strings.HasPrefix(path, dir+"/") {
+				paths[path] = true
+			}
+		}
+	}
+	for _, m := range s.Mounts {
+		add(m.Source)
+	}
+	for _, v := range in.Volumes { // also those of which only a part is mounted
+		add(v.HostPath)
+	}
+	return paths
+}
+
+// Relabel gives a file, or a directory with all in it, a label. Containers may write to the directory meanwhile: no link
+// is followed out of it, and what vanishes is left out.
+func Relabel(path, label string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return unix.Lsetxattr(path, SelinuxXattr, []byte(label), 0)
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			err = relabelOne(root, name, label)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+// relabelOne labels a file through the directory that it was found in.
+func relabelOne(root *os.Root, name, label string) error {
+	dir, err := root.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	at := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(name))
+	return unix.Lsetxattr(at, SelinuxXattr, []byte(label), 0)
+}

@@ -1,0 +1,303 @@
+// Package container owns the life of one container: it plans, makes, starts, observes, stops and removes it. It must not touch what containers
+// of a pod share, which package sandbox makes, and does not decide when anything happens, which runner.Plan does.
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"monopod/internal/cause"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/typeurl/v2"
+	"golang.org/x/sync/errgroup"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/cgroup"
+	"monopod/runner/ctrd/device"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/idrange"
+	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/locks"
+	"monopod/runner/ctrd/logs"
+	"monopod/runner/ctrd/machine"
+	"monopod/runner/ctrd/oci"
+	"monopod/runner/ctrd/podlogs"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/sandbox"
+	"monopod/runner/ctrd/shim"
+	"monopod/runner/ctrd/volume"
+	"monopod/runner/spec"
+)
+
+// cleanupTimeout bounds the removal of what a failed step leaves.
+const cleanupTimeout = 30 * time.Second
+
+// discarder removes a container in the background.
+type discarder interface{ Discard(id string) }
+
+// Creator makes and starts containers.
+type Creator struct {
+	Planner     *Planner
+	Client      *client.Client
+	Records     *record.Store
+	Index       *record.Index
+	Dirs        layout.Dirs
+	Logs        *logs.Collector
+	PodLogs     *podlogs.Logs
+	PodCgroups  *cgroup.Pods
+	Oci         *oci.Runtimes
+	Cdi         *device.CDI
+	Mounts      *volume.Mounts
+	Network     *sandbox.Network
+	Lifecycle   *Lifecycle
+	Removal     discarder
+	Slots       locks.Slots
+	Host        spec.Host
+	ShimPath    string
+	Snapshotter string
+	Log         *slog.Logger
+
+	locks locks.ByKey
+	// limitsKnown: see warnOfLimits.
+	limitsKnown sync.Once
+}
+
+// CreateContainer makes record, snapshot, log files and task of a new instance. On failure nothing of it stays. Several
+// of a pod may be made at once; what they share, its volumes above all, is prepared by one after another.
+func (r *Creator) CreateContainer(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+	unlock := r.locks.Lock("plan " + key.String())
+	n, err := r.Planner.planContainer(ctx, key, pod, a)
+	unlock()
+	if err != nil {
+		return err
+	}
+	defer r.Mounts.DropSubPaths(n.rec.ID) // the task has its own mounts by then
+	defer r.Cdi.Book.Forget(n.rec.ID)
+	defer n.release()
+	done, err := r.Slots.Take(ctx)
+	if err != nil {
+		n.undo()
+		return err
+	}
+	defer done()
+	if err := r.makeContainer(ctx, n); err != nil {
+		r.Index.PutContainer(n.rec) // so that a failing clean-up is tried again
+		if a.OrExit && refused(err) {
+			return r.recordRefusal(ctx, n.rec, err)
+		}
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		if cerr := r.Lifecycle.RemoveContainer(clean, n.rec.ID); cerr != nil {
+			r.Removal.Discard(n.rec.ID)
+			r.Log.Warn("clean up after failed create", "container", n.rec.ID, "err", cerr)
+		}
+		return err
+	}
+	r.Index.PutContainer(n.rec)
+	if n.rec.Labels.CPUs != "" || n.cpus != r.PodCgroups.SharedCPUs().String() {
+		r.PodCgroups.ShareCPUs() // before it starts
+	}
+	return nil
+}
+
+// makeContainer makes record, snapshot and log files side by side, then the task.
+func (r *Creator) makeContainer(ctx context.Context, n *newContainer) error {
+	r.warnOfLimits()
+	var (
+		rootfs                []mount.Mount
+		stdin, stdout, stderr string
+	)
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.createRecord(gctx, n) })
+	g.Go(func() (err error) {
+		rootfs, err = r.Client.SnapshotService(r.Snapshotter).Prepare(gctx, n.rec.ID, n.image.ChainID,
+			snapshots.WithLabels(map[string]string{
+				record.LabelGCRoot:  time.Now().UTC().Format(time.RFC3339),
+				record.LabelOwner:   r.Dirs.Root,
+				record.LabelSandbox: n.sandbox.ID,
+			}),
+			snapshots.WithLabels(idrange.SnapshotLabels(n.sandbox.Labels.FirstID)))
+		return fault.Wrap("prepare snapshot", err)
+	})
+	g.Go(func() (err error) {
+		if stdout, stderr, err = r.attachLogs(n.rec); err == nil && n.stdin {
+			stdin, err = r.Logs.Stdin(n.rec.ID)
+		}
+		return fault.Wrap("attach logs", err)
+	})
+	if err := g.Wait(); err != nil {
+		return fault.Step(runner.ReasonCreateContainerError, err)
+	}
+	// Not before the record: its directory is not ours alone, so nobody could tell later whose the link was.
+	if err := r.PodLogs.LinkLog(n.rec); err != nil {
+		return fault.Step(runner.ReasonCreateContainerError, err)
+	}
+	req := &tasksapi.CreateTaskRequest{
+		ContainerID: n.rec.ID, Stdin: stdin, Stdout: stdout, Stderr: stderr, Terminal: n.spec.Process.Terminal,
+	}
+	for _, m := range rootfs {
+		if label := n.spec.Linux.MountLabel; label != "" && m.Type == "overlay" {
+			m.Options = append(m.Options, fmt.Sprintf("context=%q", label))
+		}
+		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
+	}
+	if _, err := r.Client.TaskService().Create(ctx, req); err != nil {
+		// What runc refuses here (command not found, ...) users know as a failed start.
+		return fault.Step(runner.ReasonRunContainerError, errgrpc.ToNative(err))
+	}
+	return nil
+}
+
+func (r *Creator) createRecord(ctx context.Context, n *newContainer) error {
+	rt, err := r.Oci.RuntimeOf(ctx, n.sandbox)
+	if err != nil {
+		return err
+	}
+	opts, err := typeurl.MarshalAny(&options.Options{
+		BinaryName: rt.Path, Root: rt.Root, SystemdCgroup: spec.IsSystemd(n.spec.Linux.CgroupsPath),
+		IoUid: n.sandbox.Labels.FirstID, IoGid: n.sandbox.Labels.FirstID, // so that /dev/stdout can be opened again
+	})
+	if err != nil {
+		return err
+	}
+	if n.sandbox.Labels.Handler == "" { // what others keep about containers, the shim does not know
+		n.spec.Annotations[shim.AnnotationDelete] = shim.DeleteInProcess
+	}
+	s, err := typeurl.MarshalAny(n.spec)
+	if err != nil {
+		return err
+	}
+	created, err := r.Client.ContainerService().Create(ctx, containers.Container{
+		ID:          n.rec.ID,
+		Labels:      n.rec.Labels.Encode(),
+		Image:       n.rec.Image,
+		Runtime:     containers.RuntimeInfo{Name: r.ShimPath, Options: opts},
+		Spec:        s,
+		SnapshotKey: n.rec.ID,
+		Snapshotter: r.Snapshotter,
+	})
+	if err != nil {
+		return fmt.Errorf("create record: %w", err)
+	}
+	n.rec.CreatedAt = created.CreatedAt
+	return nil
+}
+
+// attachLogs makes the log file's directory and the FIFOs.
+func (r *Creator) attachLogs(rec *record.Container) (stdout, stderr string, err error) {
+	if err := r.PodLogs.OwnLogs(filepath.Dir(rec.Labels.LogPath)); err != nil {
+		return "", "", err
+	}
+	return r.Logs.Attach(rec.ID, rec.Labels.LogPath)
+}
+
+// StartContainer waits for the network and starts the process. A start that fails leaves no instance.
+func (r *Creator) StartContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Records.Find(key, a)
+	if rec == nil {
+		return fault.Step(runner.ReasonRunContainerError, fmt.Errorf("container %s of pod %s does not exist", a.Container, key))
+	}
+	if err := r.Network.WaitNetwork(ctx, rec.Labels.SandboxID); err != nil {
+		return err
+	}
+	t, err := r.Records.Task(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	if s := record.StatusOf(t); s != task.Status_CREATED && s != record.NoTask && !rec.Labels.StartedAt.IsZero() {
+		return nil // started before
+	}
+	rec, err = r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) { l.StartedAt = time.Now().UTC().Round(0) })
+	if err != nil {
+		return fmt.Errorf("record start: %w", err)
+	}
+	if _, err = r.Client.TaskService().Start(ctx, &tasksapi.StartRequest{ContainerID: rec.ID}); err == nil {
+		return nil
+	}
+	err = fmt.Errorf("start task: %w", errgrpc.ToNative(err))
+	if ctx.Err() != nil || unanswered(err) {
+		return err // it may have been started: the next Observe tells
+	}
+	if t, terr := r.Records.Task(ctx, rec.ID); terr == nil && record.StatusOf(t) == task.Status_RUNNING {
+		return nil // by a call of an agent that was killed, which went on
+	}
+	err = fault.Step(runner.ReasonRunContainerError, err)
+	if a.OrExit {
+		return r.recordRefusal(ctx, rec, err)
+	}
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if cerr := r.Lifecycle.RemoveContainer(clean, rec.ID); cerr != nil {
+		r.Removal.Discard(rec.ID)
+		err = errors.Join(err, cerr)
+	}
+	return fault.Step(runner.ReasonRunContainerError, err)
+}
+
+// unanswered says that nobody knows what has become of a request.
+func unanswered(err error) bool {
+	return errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err)
+}
+
+// refused says that the OCI runtime did not take a container; that it could not be asked is something else.
+func refused(err error) bool {
+	se, ok := errors.AsType[*runner.StepError](err)
+	return ok && se.Reason == runner.ReasonRunContainerError && !unanswered(err)
+}
+
+// recordRefusal puts on record that an instance has ended because its process could not be started.
+func (r *Creator) recordRefusal(ctx context.Context, rec *record.Container, refusal error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	now := time.Now().UTC().Round(0)
+	_, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) {
+		l.StartedAt = now
+		l.Exit = &runner.Termination{
+			ContainerID: rec.ID, ExitCode: runner.ExitCodeStartError, Reason: runner.ReasonStartError,
+			Message: refusal.Error(), StartedAt: now, FinishedAt: now, Cause: storedCause(refusal),
+		}
+	})
+	if err == nil {
+		err = r.Lifecycle.FinishContainer(ctx, rec.Labels.Key, runner.Action{Container: rec.Labels.Name, ContainerID: rec.ID})
+	}
+	if err != nil {
+		return errors.Join(refusal, err)
+	}
+	return &runner.StepError{Reason: runner.ReasonStartError, Err: refusal}
+}
+
+// maxProgram bounds the name of a program on a record: all labels of a container have a limit.
+const maxProgram = 1 << 10
+
+// storedCause is the cause of an error as it is recorded with an exit, whose message is kept besides.
+func storedCause(err error) cause.Cause {
+	c := cause.Of(err)
+	c.Detail, c.Program = "", c.Program[:min(len(c.Program), maxProgram)]
+	return c
+}
+
+// warnOfLimits logs once what this machine keeps all containers from. Only an agent that makes containers needs to know it.
+func (r *Creator) warnOfLimits() {
+	r.limitsKnown.Do(func() {
+		if !slices.Contains(r.Host.Capabilities, machine.CapSysResource) {
+			r.Log.Warn("CAP_SYS_RESOURCE is missing: containers get no oom_score_adj below our own", "oom_score_adj", r.Host.MinOOMScoreAdj)
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"github.com/containerd/containerd/api/types/task"
+	"golang.org/x/sys/unix"
+
+	"monopod/internal/atomicfile"
+	"monopod/runner"
+	"monopod/runner/ctrd/logs"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/shim"
+)
+
+// openRegular opens a file for reading if it is a regular one: no link is followed, no FIFO waited for.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// exitUnknown is the exit code of a process whose end nobody saw.
+const exitUnknown = 255
+
+// ObserveContainer returns nil for a container that never was started and has no task.
+func (r *Lifecycle) ObserveContainer(ctx context.Context, rec *record.Container) (*runner.Container, error) {
+	l := &rec.Labels
+	c := &runner.Container{
+		ID:        rec.ID,
+		Name:      l.Name,
+		SandboxID: l.SandboxID,
+		Hash:      l.Hash,
+
+		ResourcesHash: l.ResourcesHash,
+		Resources:     l.Resources,
+
+		Image:        rec.Image,
+		ImageID:      l.ImageID,
+		ImageDigest:  l.Image,
+		VolumeImages: l.VolumeImages,
+		RestartCount: l.RestartCount,
+		BackOff:      l.BackOff,
+		Last:         l.Last,
+		CreatedAt:    rec.CreatedAt,
+		EarlierBoot:  l.BootID != "" && l.BootID != r.BootID,
+		StartedAt:    l.StartedAt,
+		StopSentAt:   l.StopSentAt,
+		StoppingAt:   l.StoppingAt,
+		StopCause:    l.StopCause,
+		PostStart:    l.PostStart,
+		Round:        l.Round,
+		Health:       l.Health,
+	}
+	if l.Exit != nil {
+		c.State, c.Exit, c.Recorded = runner.ContainerExited, l.Exit, true
+		return c, nil
+	}
+	t, err := r.Records.Task(ctx, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	switch status := record.StatusOf(t); status {
+	case task.Status_RUNNING, task.Status_PAUSED, task.Status_PAUSING:
+		c.State, c.PID = runner.ContainerRunning, t.Pid
+	case task.Status_CREATED:
+		c.State, c.PID, c.StartedAt = runner.ContainerCreated, t.Pid, time.Time{}
+	case record.NoTask, task.Status_STOPPED:
+		if l.StartedAt.IsZero() {
+			return nil, nil
+		}
+		c.State = runner.ContainerExited
+		c.Exit, err = r.exitOf(ctx, rec, t)
+	default:
+		return nil, fmt.Errorf("containerd cannot tell the state of its task (%s)", status)
+	}
+	return c, err
+}
+
+// exitOf tells how a container ended: from the shim's record, which also knows of OOM kills, else from the
+// task, else it is unknown.
+func (r *Lifecycle) exitOf(ctx context.Context, rec *record.Container, t *task.Process) (*runner.Termination, error) {
+	x := &runner.Termination{ContainerID: rec.ID, StartedAt: rec.Labels.StartedAt}
+	f, err := shim.ReadExitRecord(r.Dirs.ExitFile(rec.ID))
+	switch {
+	case err == nil:
+		x.ExitCode, x.FinishedAt, x.Reason = f.ExitCode, f.ExitedAt, exitReason(f.ExitCode, f.OOMKilled)
+	case t != nil:
+		x.ExitCode, x.FinishedAt = int(t.ExitStatus), t.ExitedAt.AsTime()
+		x.Reason = exitReason(x.ExitCode, false)
+	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, atomicfile.ErrDamaged):
+		return nil, err // it may be read the next time
+	default:
+		x.ExitCode, x.Reason, x.FinishedAt = exitUnknown, runner.ReasonUnknown, r.Records.LostAt(rec)
+	}
+	x.Message = r.terminationMessage(ctx, rec, x)
+	return x, nil
+}
+
+func exitReason(code int, oom bool) string {
+	switch {
+	case oom:
+		return runner.ReasonOOMKilled
+	case code == 0:
+		return runner.ReasonCompleted
+	}
+	return runner.ReasonError
+}
+
+// Limits of the message taken from the log (terminationMessagePolicy FallbackToLogsOnError).
+const (
+	logMessageLines = 80
+	logMessageBytes = 2048
+)
+
+// terminationMessage reads the container's message, or the end of its log where policy says so. What cannot be
+// read is no message: the exit itself matters more.
+func (r *Lifecycle) terminationMessage(ctx context.Context, rec *record.Container, x *runner.Termination) string {
+	l := &rec.Labels
+	if l.MessagePath != "" {
+		msg := readTail(l.MessagePath, l.MessageLimit)
+		if msg == "" {
+			msg = readTail(r.Dirs.MessageCopy(l.UID, rec.ID), l.MessageLimit) // it has ended before a reboot
+		}
+		if msg != "" {
+			return msg
+		}
+	}
+	if !l.MessageFromLogs || x.ExitCode == 0 {
+		return ""
+	}
+	limit := min(logMessageBytes, l.MessageLimit)
+	b := tailBuffer{limit: limit + utf8.UTFMax} // one more rune, of which the cut may leave a part
+	err := logs.Read(ctx, l.LogPath, logs.ReadOptions{Tail: logMessageLines}, &b, &b)
+	if err != nil {
+		return ""
+	}
+	return record.LastBytes(string(b.end()), limit)
+}
+
+// tailBuffer keeps the end of what is written to it: a line of a container can be as long as its log.
+type tailBuffer struct {
+	limit int
+	text  []byte
+}
+
+// Write implements io.Writer.
+func (b *tailBuffer) Write(p []byte) (int, error) {
+	b.text = append(b.text, p[max(0, len(p)-b.limit):]...)
+	if over := len(b.text) - b.limit; over > b.limit { // not at each write
+		b.text = append(b.text[:0], b.text[over:]...)
+	}
+	return len(p), nil
+}
+
+func (b *tailBuffer) end() []byte { return b.text[max(0, len(b.text)-b.limit):] }
+
+// readTail returns the last n bytes of a file, nothing when it cannot be read. The file is written by the container:
+// only a regular one is opened.
+func readTail(path string, n int) string {
+	if path == "" || n <= 0 {
+		return ""
+	}
+	f, err := openRegular(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	fi, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	if off := fi.Size() - int64(n); off > 0 {
+		if _, err := f.Seek(off, io.SeekStart); err != nil {
+			return ""
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, int64(n)))
+	if err != nil {
+		return ""
+	}
+	return record.LastBytes(string(b), n)
+}

@@ -1,0 +1,340 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/moby/sys/signal"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/cgroup"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/locks"
+	"monopod/runner/ctrd/logs"
+	"monopod/runner/ctrd/podlogs"
+	"monopod/runner/ctrd/process"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/shims"
+	"monopod/runner/ctrd/trees"
+	"monopod/runner/ctrd/volume"
+)
+
+// LogFlushTimeout bounds the wait for the last output of a container whose task is gone.
+const LogFlushTimeout = 2 * time.Second
+
+// Lifecycle observes, stops and removes containers.
+type Lifecycle struct {
+	Client      *client.Client
+	Records     *record.Store
+	Index       *record.Index
+	Dirs        layout.Dirs
+	Logs        *logs.Collector
+	PodLogs     *podlogs.Logs
+	PodCgroups  *cgroup.Pods
+	Secrets     *volume.Secrets
+	Shims       *shims.Killer
+	Slots       locks.Slots
+	Snapshotter string
+	BootID      string
+	Log         *slog.Logger
+
+	// locks has one lock for each container.
+	locks locks.ByKey
+}
+
+// StopContainer sends the stop signal, once in the container's life. That it is going to be stopped is put on record before: one
+// that ends by the signal of an agent or a containerd that ended then, too, did not end by itself. That the signal was sent is
+// put on record afterwards: a crash in between repeats it, while the other order could lose it.
+func (r *Lifecycle) StopContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Records.Find(key, a)
+	if rec == nil || !rec.Labels.StopSentAt.IsZero() {
+		return nil
+	}
+	rec, err := r.recordStopping(ctx, rec, a.Cause)
+	if rec == nil {
+		return err
+	}
+	if err := r.signal(ctx, rec, r.stopSignal(rec, a.Signal)); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	_, err = r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) { l.StopSentAt = time.Now().UTC().Round(0) })
+	return fault.Wrap("record stop", fault.IgnoreNotFound(err))
+}
+
+// MarkStopping puts on record when the end of a container began.
+func (r *Lifecycle) MarkStopping(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Records.Find(key, a)
+	if rec == nil {
+		return nil
+	}
+	_, err := r.recordStopping(ctx, rec, a.Cause)
+	return err
+}
+
+// recordStopping puts on record that a container is going to be stopped, and why, unless that is there. It returns nil, nil when
+// the container is gone.
+func (r *Lifecycle) recordStopping(ctx context.Context, rec *record.Container, cause runner.StopCause) (*record.Container, error) {
+	if !rec.Labels.StoppingAt.IsZero() {
+		return rec, nil
+	}
+	next, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) { l.StoppingAt, l.StopCause = time.Now().UTC().Round(0), cause })
+	return next, fault.Wrap("record the end's beginning", fault.IgnoreNotFound(err))
+}
+
+// RecordHealth puts on record what a container's probes say.
+func (r *Lifecycle) RecordHealth(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Records.Find(key, a)
+	if rec == nil {
+		return nil
+	}
+	_, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) {
+		l.Health = runner.Health{Started: a.Health.Started, Ready: a.Health.Ready, Since: time.Now().UTC().Round(0)}
+	})
+	return fault.Wrap("record health", fault.IgnoreNotFound(err))
+}
+
+// MarkStarted puts on record that a container's postStart hook has succeeded.
+func (r *Lifecycle) MarkStarted(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Records.Find(key, a)
+	if rec == nil {
+		return nil
+	}
+	_, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) { l.PostStart = runner.PostStartDone })
+	return fault.Wrap("record the postStart hook", fault.IgnoreNotFound(err))
+}
+
+func (r *Lifecycle) KillContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Records.Find(key, a)
+	if rec == nil {
+		return nil
+	}
+	return fault.Wrap("kill", r.signal(ctx, rec, unix.SIGKILL))
+}
+
+// stopSignal returns the wanted signal, the image's STOPSIGNAL or SIGTERM.
+func (r *Lifecycle) stopSignal(rec *record.Container, wanted string) syscall.Signal {
+	name := wanted
+	if name == "" {
+		name = rec.Labels.StopSignal
+	}
+	if name == "" {
+		return unix.SIGTERM
+	}
+	sig, err := signal.ParseSignal(name)
+	if err != nil {
+		r.Log.Warn("unknown stop signal, sending SIGTERM", "container", rec.Labels.Name, "signal", name)
+		return unix.SIGTERM
+	}
+	return sig
+}
+
+// signal sends a signal to the container's init process; one that has ended, or does not exist, is fine.
+// A process that was not started yet ignores everything but SIGKILL.
+func (r *Lifecycle) signal(ctx context.Context, rec *record.Container, sig syscall.Signal) error {
+	t, err := r.Records.Task(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	switch record.StatusOf(t) {
+	case record.NoTask, task.Status_STOPPED:
+		return nil
+	case task.Status_CREATED:
+		sig = unix.SIGKILL
+	}
+	if process.SignalPid(int(t.Pid), rec.ID, sig, 0) {
+		return nil
+	}
+	_, err = r.Client.TaskService().Kill(ctx, &tasksapi.KillRequest{ContainerID: rec.ID, Signal: uint32(sig)})
+	if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// FinishContainer puts the exit on the labels and deletes the task. As long as the shim's exit record is there the
+// task goes first, so that the message can be taken from the complete log; without it, the labels do.
+func (r *Lifecycle) FinishContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Records.Find(key, a)
+	if rec == nil {
+		return nil
+	}
+	defer r.locks.Lock(rec.ID)()
+	exit := a.Exit
+	if rec.Labels.Exit != nil {
+		exit = rec.Labels.Exit
+	}
+	if exit == nil {
+		return fmt.Errorf("finish container %s: no exit given", rec.ID)
+	}
+	final := *exit
+	if _, err := os.Stat(r.Dirs.ExitFile(rec.ID)); err != nil {
+		if rec, err = r.recordExit(ctx, rec, &final); rec == nil {
+			return err
+		}
+	}
+	if err := r.DeleteTask(ctx, rec); err != nil {
+		return err
+	}
+	flush, cancel := context.WithTimeout(ctx, LogFlushTimeout)
+	defer cancel()
+	if err := r.Logs.Finish(flush, rec.ID); err != nil {
+		r.Log.Warn("flush log", "container", rec.ID, "err", err)
+	}
+	if final.Reason != runner.ReasonStartError && (final.Message == "" || rec.Labels.MessageFromLogs) {
+		final.Message = r.terminationMessage(ctx, rec, &final)
+	}
+	if rec, err := r.recordExit(ctx, rec, &final); rec == nil {
+		return err
+	}
+	if rec.Labels.CPUs != "" {
+		r.PodCgroups.ShareCPUs()
+	}
+	// The message last: were it gone, an exit that is taken up again would get another.
+	return errors.Join(trees.RemoveFile(r.Dirs.ExitFile(rec.ID)), r.removeMessage(rec))
+}
+
+// recordExit writes the exit on the labels unless it is there. It returns nil, nil when the container is gone.
+func (r *Lifecycle) recordExit(ctx context.Context, rec *record.Container, exit *runner.Termination) (*record.Container, error) {
+	if rec.Labels.Exit != nil && *rec.Labels.Exit == *exit {
+		return rec, nil
+	}
+	next, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) { l.Exit = exit })
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	return next, fault.Wrap("record exit", err)
+}
+
+// RemoveContainer deletes everything of a container, killing it if need be.
+func (r *Lifecycle) RemoveContainer(ctx context.Context, id string) error {
+	defer r.locks.Lock(id)()
+	rec := r.Index.Container(id)
+	if rec == nil {
+		return nil
+	}
+	if err := r.DeleteTask(ctx, rec); err != nil {
+		return err
+	}
+	if err := r.PodCgroups.Cgroups.Remove(ctx, r.PodCgroups.CgroupOf(rec)); err != nil {
+		return err
+	}
+	var g errgroup.Group
+	g.Go(func() error {
+		err := r.Client.SnapshotService(r.Snapshotter).Remove(ctx, id)
+		return fault.Wrap("remove snapshot", fault.IgnoreNotFound(err))
+	})
+	g.Go(func() error {
+		flush, cancel := context.WithTimeout(ctx, LogFlushTimeout)
+		defer cancel()
+		return errors.Join(
+			fault.Wrap("finish log", r.Logs.Finish(flush, id)),
+			r.PodLogs.UnlinkLog(rec),
+			trees.RemoveFile(r.Dirs.ExitFile(id)),
+			r.Secrets.RemoveHidden(id),
+			r.removeMessage(rec),
+			trees.Remove(r.Dirs.ImageVolumeDir(rec.Labels.UID, id)),
+		)
+	})
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("remove container %s: %w", id, err)
+	}
+	if !r.Index.UidInUse(rec.Labels.UID, "") && len(r.Index.OfUID(rec.Labels.UID)) == 1 { // it outlived its sandbox
+		if err := trees.Remove(r.Dirs.PodLogDir(rec.Labels.Key, rec.Labels.UID)); err != nil {
+			return err
+		}
+	}
+	if err := r.Records.DeleteRecord(ctx, id); err != nil {
+		return err
+	}
+	if rec.Labels.CPUs != "" {
+		r.PodCgroups.ShareCPUs()
+	}
+	return r.PodLogs.DropOldLogs(rec)
+}
+
+// DeleteTask deletes a task, killing its process if it still runs.
+func (r *Lifecycle) DeleteTask(ctx context.Context, rec *record.Container) error {
+	id := rec.ID
+	t, err := r.Records.Task(ctx, id)
+	if err != nil {
+		return err
+	}
+	if t == nil && rec.Labels.StartedAt.IsZero() {
+		return r.Shims.KillLostShim(id)
+	}
+	if t == nil {
+		return nil
+	}
+	if t.Status != task.Status_STOPPED {
+		if err := r.killAndWait(ctx, id, int(t.Pid)); err != nil {
+			return err
+		}
+	}
+	_, err = r.Client.TaskService().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
+	if err = errgrpc.ToNative(err); err != nil && !errdefs.IsNotFound(err) && r.Shims.DropDamaged(id) {
+		r.Log.Warn("files of a container were damaged, and are removed with it", "container", id, "err", err)
+		_, err = r.Client.TaskService().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
+	}
+	return fault.Wrap("delete task "+id, fault.IgnoreNotFound(errgrpc.ToNative(err)))
+}
+
+func (r *Lifecycle) killAndWait(ctx context.Context, id string, pid int) error {
+	if !process.SignalPid(pid, id, unix.SIGKILL, 0) {
+		_, err := r.Client.TaskService().Kill(ctx, &tasksapi.KillRequest{ContainerID: id, Signal: uint32(unix.SIGKILL)})
+		if err = fault.IgnoreNotFound(errgrpc.ToNative(err)); err != nil {
+			return fmt.Errorf("kill task %s: %w", id, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	_, err := r.Client.TaskService().Wait(ctx, &tasksapi.WaitRequest{ContainerID: id})
+	return fault.Wrap("wait for the end of task "+id, fault.IgnoreNotFound(errgrpc.ToNative(err)))
+}
+
+func (r *Lifecycle) ApplyRemoveContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Records.Find(key, a)
+	if rec == nil {
+		return nil
+	}
+	done, err := r.Slots.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return r.RemoveContainer(ctx, rec.ID)
+}
+
+// DropLayer removes the writable layer of a container that has ended. Nothing reads it any more: the next instance has
+// one of its own.
+func (r *Lifecycle) DropLayer(ctx context.Context, rec *record.Container) (int64, error) {
+	if rec.Labels.Exit == nil {
+		return 0, nil
+	}
+	defer r.locks.Lock(rec.ID)()
+	if t, err := r.Records.Task(ctx, rec.ID); err != nil || t != nil {
+		return 0, err
+	}
+	s := r.Client.SnapshotService(r.Snapshotter)
+	layer, err := s.Usage(ctx, rec.ID)
+	if err == nil {
+		err = s.Remove(ctx, rec.ID)
+	}
+	if err != nil {
+		return 0, fault.Wrap("remove the layer of container "+rec.ID, fault.IgnoreNotFound(err))
+	}
+	return layer.Size, nil
+}

@@ -1,0 +1,316 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"monopod/manifests"
+	"monopod/manifests/podhash"
+	"monopod/runner"
+	"monopod/runner/ctrd/cgroup"
+	"monopod/runner/ctrd/confine"
+	"monopod/runner/ctrd/device"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/idrange"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/imageuse"
+	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/oci"
+	"monopod/runner/ctrd/podlogs"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/sandbox"
+	"monopod/runner/ctrd/shim"
+	"monopod/runner/ctrd/volume"
+	"monopod/runner/spec"
+)
+
+// Planner checks pods, and decides everything about a new container before it is made.
+type Planner struct {
+	Index         *record.Index
+	Dirs          layout.Dirs
+	Images        *image.Store
+	ImageUse      *imageuse.Images
+	Oci           *oci.Runtimes
+	Files         *sandbox.Files
+	Network       *sandbox.Network
+	Volumes       *volume.Pods
+	Mounts        *volume.Mounts
+	Secrets       *volume.Secrets
+	Profiles      *confine.Profiles
+	Cdi           *device.CDI
+	PodCgroups    *cgroup.Pods
+	NodeName      string
+	ClusterDomain string
+	BootID        string
+	// Facts are those of the machine as it is now.
+	Facts func() spec.Host
+	Log   *slog.Logger
+}
+
+// CheckPod verifies all that can be before anything that runs is touched: images, users, host paths, specs.
+func (r *Planner) CheckPod(ctx context.Context, pod *manifests.Pod) error {
+	if _, err := spec.Hostname(pod.Object, r.NodeName, r.ClusterDomain); err != nil {
+		return fault.Step(runner.ReasonCreatePodSandboxError, err)
+	}
+	if err := r.Volumes.CheckVolumes(pod); err != nil {
+		return fault.Step(runner.ReasonCreateContainerConfigError, err)
+	}
+	if _, err := r.Oci.CheckRuntime(ctx, pod); err != nil {
+		return fault.Step(runner.ReasonCreatePodSandboxError, err)
+	}
+	var errs []error
+	for c := range manifests.AllContainers(&pod.Object.Spec) {
+		errs = append(errs, r.checkContainer(ctx, pod, c))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev1.Container) error {
+	pod := p.Object
+	ctx, err := imageuse.WithLogins(ctx, p)
+	if err != nil {
+		return fault.Step(runner.ReasonErrImagePull, err)
+	}
+	img, err := r.ImageUse.EnsureImageOf(ctx, p, c.Name, c.Image, c.ImagePullPolicy)
+	if err != nil {
+		return fault.Step(runner.ReasonErrImagePull, err)
+	}
+	if err := r.ImageUse.EnsureImageVolumes(ctx, p, c); err != nil {
+		return err
+	}
+	user, err := r.user(ctx, pod, c, img)
+	if err != nil {
+		return err
+	}
+	in := spec.Input{Pod: pod, Container: c.Name, Image: img.Config, User: user, Refs: p.Refs, Host: r.Facts()}
+	if volume.WantsRecursiveReadOnly(c) {
+		class, err := manifests.RuntimeOf(p)
+		if err != nil {
+			return fault.Step(runner.ReasonCreatePodSandboxError, err)
+		}
+		rt, err := r.Oci.RuntimeFor(ctx, class.Handler, idrange.Wanted(pod))
+		if err != nil {
+			return fault.Step(runner.ReasonCreatePodSandboxError, err)
+		}
+		in.Host.RecursiveReadOnly = r.Oci.ReadsOnlyRecursively(ctx, rt)
+	}
+	if err := errors.Join(spec.Check(in), r.Cdi.CheckDevices(pod, c)); err != nil {
+		return fault.Step(runner.ReasonCreateContainerConfigError, err)
+	}
+	return r.Profiles.CheckProfiles(in)
+}
+
+// user resolves who a container runs as.
+func (r *Planner) user(ctx context.Context, pod *corev1.Pod, c *corev1.Container, img *image.Image) (spec.User, error) {
+	uid, gid, _ := spec.RequestedUser(pod, c.Name)
+	u, err := r.Images.ResolveUser(ctx, img, uid, gid)
+	return u, fault.Step(runner.ReasonCreateContainerError, fault.Wrap("resolve user", err))
+}
+
+// input gathers everything the spec of a container depends on, and prepares its volumes.
+func (r *Planner) input(ctx context.Context, q volume.Request) (spec.Input, error) {
+	user, err := r.user(ctx, q.Pod, q.Container, q.Image)
+	if err != nil {
+		return spec.Input{}, err
+	}
+	pod := q.Pod.DeepCopy()
+	pod.UID = record.UidOf(q.Sandbox)
+	began, over := time.Now(), runner.BeginPhase(ctx, runner.PhaseVolumes)
+	volumes, err := r.Volumes.PrepareVolumes(ctx, pod, q)
+	over()
+	if err != nil || len(volumes) > 0 {
+		runner.TellPhase(ctx, runner.Phase{Name: runner.PhaseVolumes, Began: began, Over: time.Now(), Err: err})
+	}
+	if err != nil {
+		return spec.Input{}, fault.Step(runner.ReasonCreateContainerConfigError, err)
+	}
+	sb, err := r.Files.SpecSandbox(pod, q.Sandbox)
+	if err != nil {
+		return spec.Input{}, fault.Step(runner.ReasonCreateContainerConfigError, err)
+	}
+	sb.TerminationLogPath = q.Message
+	in := spec.Input{
+		Pod:       pod,
+		Container: q.Container.Name,
+		ID:        q.ID,
+		Image:     q.Image.Config,
+		User:      user,
+		Sandbox:   sb,
+		Volumes:   volumes,
+		Refs:      q.Refs,
+		Host:      r.Facts(),
+	}
+	if in.EnvFiles, err = r.Volumes.ReadEnvFiles(string(pod.UID), q.Container); err != nil {
+		return spec.Input{}, fault.Step(runner.ReasonCreateContainerConfigError, err)
+	}
+	if s := q.Container.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
+		in.Host.Devices = device.All("/dev") // those of now: devices come and go
+	}
+	return r.Mounts.PrepareMounts(ctx, in, q)
+}
+
+// newContainer is a container on its way into being.
+type newContainer struct {
+	rec     *record.Container
+	sandbox *record.Sandbox
+	image   *image.Image
+	spec    *specs.Spec
+	// cpus is the list of processors in its spec.
+	cpus string
+	// stdin says that its standard input is not at its end from the beginning.
+	stdin bool
+	// release ends the claim to its processors that its record makes good.
+	release func()
+	// undo takes back all that was prepared for it, before there is anything of its own.
+	undo func()
+}
+
+// planContainer decides everything about a new instance; it only touches what undo takes back, and the volumes.
+func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) (*newContainer, error) {
+	sb := r.Index.Sandbox(key)
+	if sb == nil {
+		return nil, fault.Step(runner.ReasonCreateContainerError, fmt.Errorf("pod %s has no sandbox", key))
+	}
+	c := manifests.FindContainer(&pod.Object.Spec, a.Container)
+	if c == nil {
+		return nil, fault.Step(runner.ReasonCreateContainerConfigError, fmt.Errorf("pod %s has no container %s", key, a.Container))
+	}
+	img, err := r.Images.Get(ctx, volume.ImageOf(pod, c.Name, c.Image))
+	if err != nil {
+		return nil, fault.Step(runner.ReasonImageInspectError, err)
+	}
+	if spec.NeedsIPs(pod.Object, c.Name) {
+		if err := r.Network.WaitNetwork(ctx, sb.ID); err != nil {
+			return nil, err
+		}
+		sb = r.Index.SandboxByID(sb.ID)
+	}
+	id := record.NewID()
+	message, err := r.Files.NewMessage(sb, c, id)
+	if err != nil {
+		return nil, fault.Step(runner.ReasonCreateContainerError, err)
+	}
+	in, err := r.input(ctx, volume.Request{Pod: pod.Object, Refs: pod.Refs, Images: pod.Images, Container: c, Image: img, Sandbox: sb, ID: id, Message: message})
+	if err != nil {
+		return nil, errors.Join(err, removeMessageFile(message))
+	}
+	own, release, err := r.PodCgroups.AssignCPUs(id, sb, pod.Object, c.Name)
+	if err != nil {
+		r.Mounts.DropMounts(in)
+		return nil, errors.Join(fault.Step(runner.ReasonCreateContainerError, err), removeMessageFile(message))
+	}
+	undo := func() {
+		release()
+		r.Cdi.Book.Forget(id)
+		r.Mounts.DropMounts(in)
+		if err := errors.Join(r.Secrets.RemoveHidden(id), removeMessageFile(message)); err != nil {
+			r.Log.Warn("remove the environment and the message of a container", "container", id, "err", err)
+		}
+	}
+	in.CPUs, in.ExclusiveCPUs = r.PodCgroups.CpusOf(own)
+	n := &newContainer{sandbox: sb, image: img, cpus: in.CPUs, stdin: c.Stdin, release: release, undo: undo}
+	if n.spec, err = r.buildSpec(in); err != nil {
+		undo()
+		return nil, fault.Step(runner.ReasonCreateContainerConfigError, err)
+	}
+	if err := r.PodCgroups.WidenPod(sb, pod); err != nil {
+		undo()
+		return nil, fault.Step(runner.ReasonCreateContainerError, err)
+	}
+	n.rec = r.newRecord(id, pod, c, n, a)
+	n.rec.Labels.CPUs, n.rec.Labels.MessagePath = own.String(), message
+	n.rec.Labels.VolumeImages = imageuse.MountedImages(in.Volumes)
+	if n.rec.Labels.Devices, err = r.Cdi.GiveDevices(n.rec, pod.Object, c, n.spec); err != nil {
+		undo()
+		return nil, fault.Step(runner.ReasonCreateContainerConfigError, err)
+	}
+	if spec.HasSecretEnv(c) { // last: devices may add to the environment
+		if err := r.Secrets.Hide(id, n.spec); err != nil {
+			undo()
+			return nil, fault.Step(runner.ReasonCreateContainerError, err)
+		}
+	}
+	return n, nil
+}
+
+// newRecord tells all of a new instance that is known before it is made.
+func (r *Planner) newRecord(id string, pod *manifests.Pod, c *corev1.Container, n *newContainer, a runner.Action) *record.Container {
+	sb, img := n.sandbox, n.image
+	return &record.Container{ID: id, Image: c.Image, CreatedAt: time.Now(), Labels: record.ContainerLabels{
+		Owner:           r.Dirs.Root,
+		Key:             pod.Key(),
+		UID:             sb.Labels.UID,
+		Name:            c.Name,
+		SandboxID:       sb.ID,
+		Generation:      r.Index.NextGeneration(pod.Key()),
+		Hash:            podhash.Container(pod.Object, c.Name),
+		ResourcesHash:   podhash.Resources(pod.Object, c.Name),
+		Resources:       new(manifests.Resizable(c.Resources)),
+		Cgroup:          sb.Labels.Cgroup,
+		ImageID:         img.ID,
+		Image:           img.Target,
+		RestartCount:    a.RestartCount,
+		BackOff:         a.BackOff,
+		BootID:          r.BootID,
+		Last:            a.Last,
+		LogPath:         podlogs.NextLogPath(r.Dirs.ContainerLogDir(sb.Labels.Key, sb.Labels.UID, c.Name), a.RestartCount),
+		StopSignal:      img.Config.StopSignal,
+		MessageLimit:    messageLimit(pod.Object),
+		PostStart:       postStart(c),
+		Round:           a.Round,
+		MessageFromLogs: c.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError,
+	}}
+}
+
+// postStart says whether a new instance has a hook to wait for.
+func postStart(c *corev1.Container) runner.PostStart {
+	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
+		return runner.PostStartPending
+	}
+	return runner.PostStartNone
+}
+
+// buildSpec adds to the pure spec what needs containerd or our directories.
+func (r *Planner) buildSpec(in spec.Input) (*specs.Spec, error) {
+	s, err := spec.Build(in)
+	if err != nil {
+		return nil, err
+	}
+	if s.Annotations == nil {
+		s.Annotations = map[string]string{}
+	}
+	s.Annotations[shim.AnnotationExitFile] = r.Dirs.ExitFile(in.ID)
+	maps.Copy(s.Annotations, keepMessage(r.Dirs, string(in.Pod.UID), in.ID, in.Sandbox.TerminationLogPath))
+	if err := r.Profiles.AddProfiles(s, in); err != nil {
+		return nil, err
+	}
+	return s, r.Profiles.AddLabels(s, in)
+}
+
+// keepMessage returns the annotations by which the shim copies the message.
+func keepMessage(d layout.Dirs, uid, id, path string) map[string]string {
+	if path == "" {
+		return nil
+	}
+	return map[string]string{shim.AnnotationMessage: path, shim.AnnotationMessageCopy: d.MessageCopy(uid, id)}
+}
+
+// Limits of termination messages, for one container and all of a pod.
+const (
+	MaxMessage    = 4096
+	maxPodMessage = 12 << 10
+)
+
+// messageLimit is how much of the pod's 12 KiB of termination messages each container has.
+func messageLimit(pod *corev1.Pod) int {
+	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers)
+	return min(MaxMessage, maxPodMessage/max(n, 1))
+}

@@ -1,0 +1,176 @@
+// Package device finds the devices of this machine, and assigns those of CDI so that no two containers have one for themselves. It must
+// not create or change devices.
+package device
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	corev1 "k8s.io/api/core/v1"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"monopod/manifests"
+	"monopod/runner/ctrd/record"
+)
+
+// wantedDevices is what a container asks for by CDI.
+type wantedDevices struct {
+	// named devices may be shared with other containers.
+	named []string
+	// counts says of how many devices of a kind (vendor/class) the container wants to be the only user.
+	counts map[string]int64
+}
+
+func (w wantedDevices) none() bool { return len(w.named) == 0 && len(w.counts) == 0 }
+
+// devicesOf reads the pod's annotations cdi.k8s.io/*, which are for all of its containers, and the container's limits.
+func devicesOf(pod *corev1.Pod, c *corev1.Container) (wantedDevices, error) {
+	w := wantedDevices{counts: map[string]int64{}}
+	_, named, err := cdi.ParseAnnotations(pod.Annotations)
+	if err != nil {
+		return w, err
+	}
+	slices.Sort(named)
+	w.named = slices.Compact(named)
+	for name, q := range c.Resources.Limits {
+		if manifests.IsDeviceKind(name) && q.Value() > 0 {
+			w.counts[string(name)] = q.Value()
+		}
+	}
+	return w, nil
+}
+
+// deviceBook knows which devices are promised to containers that have no record yet.
+type deviceBook struct {
+	mu sync.Mutex
+	// promised devices by container id.
+	promised map[string][]string
+}
+
+func (b *deviceBook) Forget(container string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.promised, container)
+}
+
+// CDI assigns the CDI devices of this machine to containers.
+type CDI struct {
+	Index *record.Index
+	// CdiDirs hold the CDI specs.
+	CdiDirs []string
+
+	// Book keeps two containers from being given one device.
+	Book deviceBook
+}
+
+// devices reads the CDI specs of this machine. That is cheap, and devices come and go.
+func (r *CDI) devices() (*cdi.Cache, error) {
+	cache, err := cdi.NewCache(cdi.WithAutoRefresh(false), cdi.WithSpecDirs(r.CdiDirs...))
+	if err != nil {
+		return nil, fmt.Errorf("read CDI specs: %w", err)
+	}
+	return cache, nil
+}
+
+// CheckDevices says whether the machine has what a container asks for, in use or not.
+func (r *CDI) CheckDevices(pod *corev1.Pod, c *corev1.Container) error {
+	w, err := devicesOf(pod, c)
+	if err != nil || w.none() {
+		return err
+	}
+	cache, err := r.devices()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range w.named {
+		if cache.GetDevice(name) == nil {
+			errs = append(errs, fmt.Errorf("no CDI spec in %s has device %s", strings.Join(r.CdiDirs, ", "), name))
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(w.counts)) {
+		if has := int64(len(ofKind(cache, kind))); has < w.counts[kind] {
+			errs = append(errs, fmt.Errorf("%d devices %s are wanted, the CDI specs in %s have %d", w.counts[kind], kind, strings.Join(r.CdiDirs, ", "), has))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ofKind returns the devices of vendor/class, sorted by name.
+func ofKind(cache *cdi.Cache, kind string) []string {
+	var all []string
+	for _, name := range cache.ListDevices() {
+		if strings.HasPrefix(name, kind+"=") {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// GiveDevices adds to a spec the devices that the container asks for, and returns those that are its own alone. They
+// are promised until the book forgets the container, which its creator has to see to.
+func (r *CDI) GiveDevices(rec *record.Container, pod *corev1.Pod, c *corev1.Container, s *specs.Spec) ([]string, error) {
+	w, err := devicesOf(pod, c)
+	if err != nil || w.none() {
+		return nil, err
+	}
+	if err := r.CheckDevices(pod, c); err != nil {
+		return nil, err
+	}
+	cache, err := r.devices()
+	if err != nil {
+		return nil, err
+	}
+	own, err := r.promise(rec, cache, w.counts)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(w.named, own)
+	slices.Sort(all)
+	if _, err := cache.InjectDevices(s, slices.Compact(all)...); err != nil {
+		return nil, fmt.Errorf("CDI: %w", err)
+	}
+	return own, nil
+}
+
+// promise picks devices that no other container has. An older instance of the same container does not count: it ends
+// before the new one is started.
+func (r *CDI) promise(rec *record.Container, cache *cdi.Cache, counts map[string]int64) ([]string, error) {
+	b := &r.Book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	taken := map[string]bool{}
+	for _, other := range r.Index.All() {
+		same := other.Labels.Key == rec.Labels.Key && other.Labels.Name == rec.Labels.Name
+		if same || other.Labels.Exit != nil {
+			continue
+		}
+		for _, d := range other.Labels.Devices {
+			taken[d] = true
+		}
+	}
+	for id, devices := range b.promised {
+		for _, d := range devices {
+			taken[d] = taken[d] || id != rec.ID
+		}
+	}
+	var own []string
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		free := slices.DeleteFunc(ofKind(cache, kind), func(d string) bool { return taken[d] })
+		if int64(len(free)) < counts[kind] {
+			return nil, fmt.Errorf("%d devices %s are wanted, %d are free", counts[kind], kind, len(free))
+		}
+		own = append(own, free[:counts[kind]]...)
+	}
+	if b.promised == nil {
+		b.promised = map[string][]string{}
+	}
+	b.promised[rec.ID] = own
+	return own, nil
+}

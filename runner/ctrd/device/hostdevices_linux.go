@@ -1,0 +1,62 @@
+package device
+
+import (
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/runner/spec"
+)
+
+// All lists the devices of the machine; what vanishes while we look, or lies on another file system
+// (terminals, shared memory), is left out.
+func All(root string) []spec.Device {
+	var out []spec.Device
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // it may vanish while we look
+		}
+		if d.IsDir() {
+			if skipDevices(path) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if dev, ok := At(path); ok {
+			out = append(out, dev)
+		}
+		return nil
+	})
+	return out
+}
+
+// skipDevices names what each container has of its own.
+func skipDevices(path string) bool {
+	switch path {
+	case "/dev/pts", "/dev/shm", "/dev/fd", "/dev/mqueue", "/dev/.lxc", "/dev/.lxd-mounts", "/dev/.udev":
+		return true
+	}
+	return false
+}
+
+func At(path string) (spec.Device, bool) {
+	var st unix.Stat_t
+	if path == "/dev/console" || unix.Lstat(path, &st) != nil {
+		return spec.Device{}, false
+	}
+	kind := ""
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFBLK:
+		kind = "b"
+	case unix.S_IFCHR:
+		kind = "c"
+	default:
+		return spec.Device{}, false
+	}
+	return spec.Device{
+		Path: path, Type: kind,
+		Major: int64(unix.Major(st.Rdev)), Minor: int64(unix.Minor(st.Rdev)),
+		FileMode: st.Mode &^ unix.S_IFMT, UID: st.Uid, GID: st.Gid,
+	}, true
+}

@@ -1,0 +1,39 @@
+// Package dirtest writes and lists directory trees for tests. It owns no state and must not be imported by product code.
+package dirtest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Write makes a file of the given size, and the directories that it is in. It returns the path.
+func Write(t testing.TB, path string, size int) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Tree lists the files below a directory, except those with the given names.
+func Tree(t testing.TB, dir string, except ...string) string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !slices.Contains(except, d.Name()) {
+			rel, _ := filepath.Rel(dir, path)
+			all = append(all, rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(all, " ")
+}

@@ -1,0 +1,32 @@
+package fault
+
+import (
+	"cmp"
+	"errors"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/internal/cause"
+)
+
+// programNotFound is how runc and the kernel say that a program does not exist, or cannot be executed.
+var programNotFound = regexp.MustCompile(`exec: "([^"]*)": (?:executable file not found|stat [^:]*: no such file|permission denied|is a directory)|exec (\S+): no such file`)
+
+// classify returns the cause of an error of containerd or of the OCI runtime, which arrives here as a text only. The zero
+// Cause: it is no error with a cause of its own.
+func classify(err error) cause.Cause {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if m := programNotFound.FindStringSubmatch(text); m != nil {
+		c := cause.Cause{Kind: cause.CommandNotFound, Program: cmp.Or(m[1], m[2])}
+		if strings.Contains(text, "permission denied") {
+			c.Fault = cause.NotExecutable
+		}
+		return c
+	}
+	if errors.Is(err, unix.ENOSPC) || strings.Contains(text, unix.ENOSPC.Error()) {
+		return cause.Cause{Kind: cause.NoSpace}
+	}
+	return cause.Cause{}
+}

@@ -1,0 +1,316 @@
+// Package imageuse owns which images the pods of this instance use: it makes those present, notes when they were used last, and lists and
+// collects the others. Package image pulls and stores them.
+package imageuse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/sleep"
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/gc"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/reserve"
+	"monopod/runner/spec"
+)
+
+// Images is what can be known of, and done with, the images that pods of this instance use.
+type Images struct {
+	Store  *image.Store
+	Client *client.Client
+	Index  *record.Index
+	// Owner is the root directory of this instance, on whose behalf images are kept.
+	Owner string
+	// Shared says that others use this containerd as well.
+	Shared bool
+	// Dir is on the file system of the images.
+	Dir     string
+	Reserve *reserve.Reserve
+	Ns      func(context.Context) context.Context
+	News    *News
+	Log     *slog.Logger
+}
+
+// EnsureImageOf makes that image present. A digest that is here need not be asked for again, so that a revision can be gone
+// back to without a registry.
+func (i *Images) EnsureImageOf(ctx context.Context, pod *manifests.Pod, key, ref string, policy corev1.PullPolicy) (*image.Image, error) {
+	digest := pod.Images[key]
+	if digest == "" {
+		return i.Store.Ensure(ctx, ref, policy)
+	}
+	if policy == corev1.PullAlways {
+		policy = corev1.PullIfNotPresent
+	}
+	return i.Store.EnsureDigest(ctx, i.Owner, ref, digest, policy)
+}
+
+// MountedImages are the digests of the images among the volumes of a container.
+func MountedImages(volumes map[string]spec.Volume) map[string]string {
+	var images map[string]string
+	for name, v := range volumes {
+		if v.Image == "" {
+			continue
+		}
+		if images == nil {
+			images = map[string]string{}
+		}
+		images[name] = v.Image
+	}
+	return images
+}
+
+// SyncPins makes containerd keep the images with these digests, whatever their tags come to stand for, and no others on
+// behalf of this instance. Of those that are gone there is nothing to keep, now or later.
+func (i *Images) SyncPins(ctx context.Context, digests []string) (gone []string, err error) {
+	return i.Store.SyncPins(i.Ns(ctx), i.Owner, digests)
+}
+
+// settleImages is how long changes of what is in use are waited for to be noted together.
+const settleImages = time.Second
+
+// FollowImages notes which images are in use whenever that changes, until ctx ends.
+func (i *Images) FollowImages(ctx context.Context) {
+	var noted map[string]bool
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-retry.C:
+		case <-i.Index.Changed:
+			if !sleep.For(ctx, settleImages) {
+				return
+			}
+		}
+		used, err := i.UsedImages(ctx)
+		if err == nil && noted != nil && maps.Equal(used, noted) {
+			continue
+		}
+		if err == nil {
+			err = i.Store.NoteUse(ctx, used)
+		}
+		if err != nil {
+			i.Log.Debug("when images were last used is not noted", "err", err)
+			retry.Reset(time.Minute)
+			continue
+		}
+		noted = used
+		i.News.Tell()
+	}
+}
+
+// News is what befalls the images, for whoever collects them.
+type News struct {
+	// changed holds a token when images came, or fewer are in use.
+	changed chan struct{}
+	// want is how many bytes an image may take that the disk was too full for.
+	want atomic.Int64
+}
+
+func NewNews() *News { return &News{changed: make(chan struct{}, 1)} }
+
+// Tell says that images came, or that others are in use.
+func (n *News) Tell() {
+	select {
+	case n.changed <- struct{}{}:
+	default: // nobody has looked since
+	}
+}
+
+// Wants notes that the disk was too full for an image that may take so many bytes.
+func (n *News) Wants(bytes int64) {
+	n.want.Store(bytes)
+	n.Tell()
+}
+
+// UsedImages are the digests of the images that there are containers with, if only dead ones. In a containerd of others these
+// are also the containers of other instances, which share the images.
+func (i *Images) UsedImages(ctx context.Context) (map[string]bool, error) {
+	used := map[string]bool{}
+	note := func(image string, volumes map[string]string) {
+		used[image] = true
+		for _, dig := range volumes {
+			used[dig] = true
+		}
+	}
+	for _, c := range i.Index.All() {
+		note(c.Labels.Image, c.Labels.VolumeImages)
+	}
+	if i.Shared {
+		all, err := i.Client.ContainerService().List(i.Ns(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("list containers: %w", err)
+		}
+		for _, c := range all {
+			note(c.Labels[record.LabelImage], record.VolumeImages(c.Labels))
+		}
+	}
+	delete(used, "")
+	return used, nil
+}
+
+// Use is an image and the pods that have a container with it, as "namespace/name", in order.
+type Use struct {
+	image.Info
+	Pods []string
+}
+
+// List returns all images, by name.
+func (i *Images) List(ctx context.Context) ([]Use, error) {
+	all, err := i.Store.List(i.Ns(ctx))
+	if err != nil {
+		return nil, err
+	}
+	pods := map[string]map[string]bool{}
+	for _, c := range i.Index.All() {
+		for _, dig := range append(slices.Collect(maps.Values(c.Labels.VolumeImages)), c.Labels.Image) {
+			if pods[dig] == nil {
+				pods[dig] = map[string]bool{}
+			}
+			pods[dig][c.Labels.Key.String()] = true
+		}
+	}
+	uses := make([]Use, 0, len(all))
+	for n := range all {
+		u := Use{Info: all[n], Pods: slices.Sorted(maps.Keys(pods[all[n].Digest]))}
+		u.UsedNow = len(u.Pods) > 0
+		uses = append(uses, u)
+	}
+	return uses, nil
+}
+
+// Pulls returns the pulls that are under way, of one image or with an empty reference all.
+func (i *Images) Pulls(ctx context.Context, ref string) ([]image.Pull, error) {
+	return i.Store.Pulls(i.Ns(ctx), ref)
+}
+
+// Pull makes an image present, by pull policy.
+func (i *Images) Pull(ctx context.Context, ref string, policy corev1.PullPolicy) (*image.Image, error) {
+	return i.Store.Ensure(i.Ns(ctx), ref, policy)
+}
+
+// Targets returns the digests that references stand for now, with those.
+func (i *Images) Targets(ctx context.Context, refs []string) (map[string][]string, error) {
+	return i.Store.Targets(i.Ns(ctx), refs)
+}
+
+// Collect removes images that nobody needs; what there are containers with, and the disk, is filled in.
+func (i *Images) Collect(ctx context.Context, c image.Collection) (image.Collected, error) {
+	c.Used, c.Disk = func() (map[string]bool, error) { return i.UsedImages(ctx) }, i.Disk
+	out, err := i.Store.Collect(i.Ns(ctx), c)
+	if !i.Reserve.Spend(err) {
+		return out, err
+	}
+	// What was not noted at the first time is still on the disk, with or without a name.
+	err = i.FreeLayers(i.Ns(ctx))
+	more, again := i.Store.Collect(i.Ns(ctx), c)
+	more.Removed, more.Freed = append(out.Removed, more.Removed...), more.Disk.Available-(out.Disk.Available-out.Freed)
+	return more, errors.Join(err, again)
+}
+
+// Remove removes an image by its digest, unless there is a container with it and it is not forced: such a container continues to run. The error is
+// image.ErrNeeded then.
+func (i *Images) Remove(ctx context.Context, digest string, forced bool) error {
+	var unknown error
+	needed := func() bool {
+		used, err := i.UsedImages(ctx)
+		unknown = err
+		return !forced && (err != nil || used[digest])
+	}
+	if err := i.Store.Remove(i.Ns(ctx), digest, needed); err != nil {
+		return errors.Join(unknown, err)
+	}
+	i.News.Tell()
+	return nil
+}
+
+// Changed holds a token when images came or fewer are in use than before.
+func (i *Images) Changed() <-chan struct{} { return i.News.changed }
+
+// Wanted returns how many bytes an image may take that the disk was too full for since the last call; 0: none.
+func (i *Images) Wanted() int64 { return i.News.want.Swap(0) }
+
+// Disk looks at the file system that holds the images.
+func (i *Images) Disk() (gc.Disk, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(i.Dir, &st); err != nil {
+		return gc.Disk{}, fmt.Errorf("%s: %w", i.Dir, err)
+	}
+	return gc.Disk{Capacity: int64(st.Blocks) * st.Bsize, Available: int64(st.Bavail) * st.Bsize}, nil
+}
+
+func (i *Images) EnsureImage(ctx context.Context, pod *manifests.Pod, a runner.Action) error {
+	c := manifests.FindContainer(&pod.Object.Spec, a.Container)
+	if c == nil {
+		return fmt.Errorf("pod %s has no container %s", pod.Key(), a.Container)
+	}
+	ctx, err := WithLogins(ctx, pod)
+	if err != nil {
+		return fault.Step(runner.ReasonErrImagePull, err)
+	}
+	if a.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.Timeout)
+		defer cancel()
+	}
+	if _, err := i.EnsureImageOf(ctx, pod, c.Name, c.Image, c.ImagePullPolicy); err != nil {
+		return fault.Step(runner.ReasonErrImagePull, err)
+	}
+	return i.EnsureImageVolumes(ctx, pod, c)
+}
+
+// WithLogins adds the logins of imagePullSecrets. Secrets that do not exist are passed over, as by a kubelet: the image
+// may be there, or to be had without.
+func WithLogins(ctx context.Context, pod *manifests.Pod) (context.Context, error) {
+	var logins []image.Login
+	for _, ref := range pod.Object.Spec.ImagePullSecrets {
+		s := pod.Refs.Secret(ref.Name)
+		if s == nil {
+			continue
+		}
+		more, err := image.ParseSecret(s)
+		if err != nil {
+			return nil, err
+		}
+		logins = append(logins, more...)
+	}
+	return image.WithLogins(ctx, logins), nil
+}
+
+// FreeLayers has containerd give back at once what was removed, by whomever: the end of a lease can be waited for.
+func (i *Images) FreeLayers(ctx context.Context) error {
+	l, err := i.Client.LeasesService().Create(ctx, leases.WithRandomID(), leases.WithExpiration(time.Minute))
+	if err == nil {
+		err = i.Client.LeasesService().Delete(ctx, l, leases.SynchronousDelete)
+	}
+	return fault.Wrap("collect garbage", err)
+}
+
+// EnsureImageVolumes makes the images present that a container mounts as volumes, by their pull policies.
+func (i *Images) EnsureImageVolumes(ctx context.Context, pod *manifests.Pod, c *corev1.Container) error {
+	for n := range pod.Object.Spec.Volumes {
+		v := &pod.Object.Spec.Volumes[n]
+		if v.Image == nil || !manifests.UsesVolume(c, v.Name) {
+			continue
+		}
+		if _, err := i.EnsureImageOf(ctx, pod, manifests.ImageVolume(v.Name), v.Image.Reference, v.Image.PullPolicy); err != nil {
+			return fault.Step(runner.ReasonErrImagePull, fmt.Errorf("volume %q: %w", v.Name, err))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+package locks
+
+import "context"
+
+// Slots bound concurrent work.
+type Slots chan struct{}
+
+func NewSlots(n int) Slots { return make(Slots, n) }
+
+// Take waits for a slot and returns the function that gives it back.
+func (s Slots) Take(ctx context.Context) (func(), error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

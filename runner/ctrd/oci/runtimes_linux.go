@@ -1,0 +1,220 @@
+// Package oci chooses the OCI runtime of a pod and knows what each installed one can do. It must not run containers.
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+
+	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
+	"monopod/runner/ctrd/embed"
+	"monopod/runner/ctrd/idrange"
+	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/trees"
+)
+
+// Runtime is a program that makes containers, and the directory in which it keeps what it knows about them: two
+// programs do not understand each other's notes.
+type Runtime struct{ Path, Root string }
+
+// Runtimes chooses the OCI runtime of a pod, and remembers what each of them can do.
+type Runtimes struct {
+	Dirs layout.Dirs
+	// DefaultRuntime and shippedRuntime are those of pods without a RuntimeClass; shippedRuntime may be empty.
+	DefaultRuntime, ShippedRuntime string
+	// Handlers finds those of RuntimeClasses; nil: there are none.
+	Handlers    func(handler string) (path string, err error)
+	Snapshotter string
+	Log         *slog.Logger
+
+	features featureBook
+}
+
+// usual is the OCI runtime of pods that need nothing special.
+func (r *Runtimes) usual() Runtime {
+	return Runtime{Path: r.DefaultRuntime, Root: r.Dirs.Path("runc")}
+}
+
+// shipped is the one that came with monopod, which may be newer; its path is empty when none did.
+func (r *Runtimes) shipped() Runtime {
+	return Runtime{Path: r.ShippedRuntime, Root: r.Dirs.Path("runc-shipped")}
+}
+
+// handled is the OCI runtime of a RuntimeClass.
+func (r *Runtimes) handled(handler string) (Runtime, error) {
+	find := r.Handlers
+	if find == nil {
+		return Runtime{}, fmt.Errorf("there is no OCI runtime for handler %q", handler)
+	}
+	path, err := find(handler)
+	return Runtime{Path: path, Root: r.Dirs.Path("handlers", handler)}, err
+}
+
+// RuntimeFor chooses the OCI runtime of a pod: that of its RuntimeClass, else the usual one, unless only the shipped one
+// can do what the pod needs.
+func (r *Runtimes) RuntimeFor(ctx context.Context, handler string, users bool) (Runtime, error) {
+	if handler != "" {
+		rt, err := r.handled(handler)
+		if err == nil && users {
+			err = r.mapsUsers(ctx, rt)
+		}
+		return rt, err
+	}
+	if !users {
+		return r.usual(), nil
+	}
+	err := r.mapsUsers(ctx, r.usual())
+	if err != nil && r.ShippedRuntime != "" && r.mapsUsers(ctx, r.shipped()) == nil {
+		return r.shipped(), nil
+	}
+	return r.usual(), err
+}
+
+// RuntimeOf is the OCI runtime for the containers of a sandbox.
+func (r *Runtimes) RuntimeOf(ctx context.Context, sb *record.Sandbox) (Runtime, error) {
+	return r.RuntimeFor(ctx, sb.Labels.Handler, sb.Labels.FirstID > 0)
+}
+
+// CheckRuntime resolves the RuntimeClass of a pod, and sees to it that its runtime is there and can do what it needs.
+func (r *Runtimes) CheckRuntime(ctx context.Context, pod *manifests.Pod) (manifests.Runtime, error) {
+	class, err := manifests.RuntimeOf(pod)
+	if err != nil {
+		return class, err
+	}
+	if idrange.Wanted(pod.Object) {
+		if err := r.checkUserNamespaces(); err != nil {
+			return class, err
+		}
+	}
+	_, err = r.RuntimeFor(ctx, class.Handler, idrange.Wanted(pod.Object))
+	if err != nil && class.Handler != "" {
+		err = fmt.Errorf("RuntimeClass %q: %w", *pod.Object.Spec.RuntimeClassName, err)
+	}
+	return class, err
+}
+
+// mapsUsers says whether a runtime can run containers in user namespaces.
+func (r *Runtimes) mapsUsers(ctx context.Context, rt Runtime) error {
+	f, err := r.features.of(ctx, rt.Path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s, %w", noUserNamespace, err)
+	case !f.mapsIDs:
+		return fmt.Errorf("%s, runtime does not support user namespaces: %s has no id-mapped mounts; runc has them from 1.2 on", noUserNamespace, rt.Path)
+	}
+	return nil
+}
+
+// features are what an OCI runtime says about itself, as far as it matters here.
+type features struct {
+	// mapsIDs: it maps ids of mounts.
+	mapsIDs bool
+	// mountOptions are those it knows.
+	mountOptions []string
+}
+
+// parseFeatures reads the output of `runc features`.
+func parseFeatures(text []byte) (features, error) {
+	var f struct {
+		MountOptions []string `json:"mountOptions"`
+		Linux        struct {
+			MountExtensions struct {
+				IDMap struct {
+					Enabled bool `json:"enabled"`
+				} `json:"idmap"`
+			} `json:"mountExtensions"`
+		} `json:"linux"`
+	}
+	err := json.Unmarshal(text, &f)
+	return features{mapsIDs: f.Linux.MountExtensions.IDMap.Enabled, mountOptions: f.MountOptions}, err
+}
+
+// featureBook asks each OCI runtime once, when somebody wants to know, and again when its program has been replaced.
+type featureBook struct {
+	mu    sync.Mutex
+	known map[string]knownFeatures
+}
+
+type knownFeatures struct {
+	program os.FileInfo
+	features
+}
+
+func (b *featureBook) of(ctx context.Context, name string) (features, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return features{}, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return features{}, err
+	}
+	if k, ok := b.known[path]; ok && os.SameFile(k.program, info) && k.program.ModTime().Equal(info.ModTime()) && k.program.Size() == info.Size() {
+		return k.features, nil
+	}
+	out, err := exec.CommandContext(ctx, path, "features").Output()
+	if err != nil {
+		return features{}, fmt.Errorf("%s does not tell what it can: %w", path, err)
+	}
+	f, err := parseFeatures(out)
+	if err != nil {
+		return features{}, fmt.Errorf("%s does not tell what it can: %w", path, err)
+	}
+	if b.known == nil {
+		b.known = map[string]knownFeatures{}
+	}
+	b.known[path] = knownFeatures{program: info, features: f}
+	return f, nil
+}
+
+// ReadsOnlyRecursively says whether mounts can be made read-only with all below them.
+func (r *Runtimes) ReadsOnlyRecursively(ctx context.Context, rt Runtime) bool {
+	if err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}); errors.Is(err, unix.ENOSYS) {
+		return false
+	}
+	f, err := r.features.of(ctx, rt.Path)
+	return err == nil && slices.Contains(f.mountOptions, "rro")
+}
+
+// Runtimes are the OCI runtimes that may have made containers.
+func (r *Runtimes) Runtimes() []Runtime {
+	runtimes := []Runtime{r.usual()}
+	if r.ShippedRuntime != "" {
+		runtimes = append(runtimes, r.shipped())
+	}
+	for _, handler := range trees.Names(r.Dirs.HandlersDir()) {
+		rt, err := r.handled(handler)
+		if err != nil {
+			r.Log.Warn("containers of a RuntimeClass are not looked through", "err", err)
+			continue
+		}
+		runtimes = append(runtimes, rt)
+	}
+	return runtimes
+}
+
+// noUserNamespace is how a kubelet begins to say that a pod cannot have one.
+const noUserNamespace = "can't set `spec.hostUsers: false`"
+
+// checkUserNamespaces says whether kernel and snapshotter can run pods in user namespaces.
+func (r *Runtimes) checkUserNamespaces() error {
+	if r.Snapshotter != embed.Overlayfs {
+		return fmt.Errorf("%s, snapshotter %s cannot map ids", noUserNamespace, r.Snapshotter)
+	}
+	if ok, err := overlayutils.SupportsIDMappedMounts(); err != nil || !ok {
+		return errors.Join(fmt.Errorf("%s, the kernel has no id-mapped overlays", noUserNamespace), err)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/containerd/containerd/api/types/task"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"monopod/internal/tree"
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/record"
+)
+
+// Root opens the root directory of a container that runs, as its own process sees it, with all that is mounted there, and
+// tells who a command would be there. The directory is only a place to look from.
+func (r *Processes) Root(ctx context.Context, key manifests.Key, id string) (*os.File, tree.User, error) {
+	rec := r.Records.Find(key, runner.Action{ContainerID: id})
+	if rec == nil || id == "" {
+		return nil, tree.User{}, fmt.Errorf("container %q of pod %s does not exist", id, key)
+	}
+	ctx = r.Ns(ctx)
+	t, err := r.Records.Task(ctx, rec.ID)
+	if err != nil {
+		return nil, tree.User{}, err
+	}
+	if t == nil || record.StatusOf(t) != task.Status_RUNNING {
+		return nil, tree.User{}, fmt.Errorf("container %s of pod %s does not run", rec.Labels.Name, key)
+	}
+	s, err := r.Records.SpecOf(ctx, rec.ID)
+	if err != nil {
+		return nil, tree.User{}, err
+	}
+	root, err := rootOf(int(t.Pid), rec.ID)
+	return root, userOf(s), err
+}
+
+// rootOf opens the root directory of a process, if that is one of the container.
+func rootOf(pid int, container string) (*os.File, error) {
+	process, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid))) // which no other process will ever be
+	if err != nil {
+		return nil, err
+	}
+	defer process.Close()
+	open := func(name string, flags int) (*os.File, error) {
+		fd, err := unix.Openat(int(process.Fd()), name, flags|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("%s of process %d: %w", name, pid, err)
+		}
+		return os.NewFile(uintptr(fd), name), nil
+	}
+	root, err := open("root", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	cgroup, err := open("cgroup", unix.O_RDONLY)
+	if err == nil {
+		var b []byte
+		b, err = io.ReadAll(cgroup)
+		_ = cgroup.Close()
+		if err == nil && !inCgroup(string(b), container) {
+			err = errors.New("the container has ended")
+		}
+	}
+	if err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	return root, nil
+}
+
+// userOf is who the process of a container was started as, and commands are.
+func userOf(s *specs.Spec) tree.User {
+	p := s.Process
+	var uids, gids []specs.LinuxIDMapping
+	if s.Linux != nil {
+		uids, gids = s.Linux.UIDMappings, s.Linux.GIDMappings
+	}
+	u := tree.User{UID: onMachine(uids, p.User.UID), GID: onMachine(gids, p.User.GID)}
+	for _, g := range p.User.AdditionalGids {
+		u.Groups = append(u.Groups, onMachine(gids, g))
+	}
+	if c := p.Capabilities; c != nil {
+		has := c.Effective
+		if p.User.UID != 0 { // who becomes another user keeps these
+			has = c.Ambient
+		}
+		for name, bit := range map[string]int{
+			"CAP_CHOWN": unix.CAP_CHOWN, "CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE, "CAP_DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH,
+			"CAP_FOWNER": unix.CAP_FOWNER, "CAP_FSETID": unix.CAP_FSETID,
+		} {
+			if slices.Contains(has, name) {
+				u.Capabilities |= 1 << bit
+			}
+		}
+	}
+	return u
+}
+
+// idNobody is whom ids stand for that are not mapped.
+const idNobody = 65534
+
+// onMachine is the machine's id for one of a container.
+func onMachine(mappings []specs.LinuxIDMapping, id uint32) int {
+	for _, m := range mappings {
+		if id >= m.ContainerID && id-m.ContainerID < m.Size {
+			return int(m.HostID + id - m.ContainerID)
+		}
+	}
+	if len(mappings) > 0 {
+		return idNobody
+	}
+	return int(id)
+}

@@ -1,0 +1,286 @@
+package record
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/sandbox"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/typeurl/v2"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/idrange"
+	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/locks"
+)
+
+// Store keeps the records of this instance in containerd, and their index in step with them.
+type Store struct {
+	Client *client.Client
+	Dirs   layout.Dirs
+	Index  *Index
+	// IDRanges are the ranges of user ids that the recorded sandboxes have.
+	IDRanges idrange.Ranges
+	// ShimPath is the runtime that sandbox records name.
+	ShimPath string
+	Log      *slog.Logger
+
+	// locks has one lock for each record.
+	locks locks.ByKey
+}
+
+// Find returns the instance an action is about: by id, else the newest with that name.
+func (r *Store) Find(key manifests.Key, a runner.Action) *Container {
+	var found *Container
+	for _, rec := range r.Index.OfPod(key) {
+		if a.ContainerID == rec.ID || (a.ContainerID == "" && a.Container == rec.Labels.Name) {
+			found = rec
+		}
+	}
+	return found
+}
+
+// Relabel changes the labels of a record in containerd, then in the index.
+func (r *Store) Relabel(ctx context.Context, rec *Container, change func(*ContainerLabels)) (*Container, error) {
+	next := *rec
+	change(&next.Labels)
+	_, err := r.Client.ContainerService().Update(ctx, containers.Container{ID: rec.ID, Labels: next.Labels.Encode()}, "labels")
+	if err != nil {
+		if errdefs.IsNotFound(err) {
+			r.Index.DeleteContainer(rec.ID)
+		}
+		return nil, err
+	}
+	r.Index.PutContainer(&next)
+	return &next, nil
+}
+
+// NewID returns an id as kubelet's runtimes make them.
+func NewID() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// SpecOf is what a container was made of. It has a process.
+func (r *Store) SpecOf(ctx context.Context, id string) (*specs.Spec, error) {
+	stored, err := r.Client.ContainerService().Get(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("container record: %w", err)
+	}
+	var s specs.Spec
+	if err := typeurl.UnmarshalTo(stored.Spec, &s); err != nil {
+		return nil, fmt.Errorf("container spec: %w", err)
+	}
+	if s.Process == nil {
+		return nil, errors.New("container spec has no process")
+	}
+	return &s, nil
+}
+
+// KnownUIDs are those of pods that there is a record of. A new pod has one before it has files.
+func (x *Index) KnownUIDs() map[string]bool {
+	known := map[string]bool{}
+	for _, rec := range x.List() {
+		known[rec.Labels.UID] = true
+	}
+	for _, rec := range x.All() {
+		known[rec.Labels.UID] = true
+	}
+	return known
+}
+
+// DeleteRecord is the last step of a removal: whatever fails before is tried again.
+func (r *Store) DeleteRecord(ctx context.Context, id string) error {
+	if err := fault.IgnoreNotFound(r.Client.ContainerService().Delete(ctx, id)); err != nil {
+		return fmt.Errorf("delete record of container %s: %w", id, err)
+	}
+	r.Index.DeleteContainer(id)
+	return nil
+}
+
+// decodeContainer reads a record of the container store.
+func decodeContainer(c containers.Container) (*Container, error) {
+	l, err := decodeContainerLabels(c.Labels)
+	return &Container{ID: c.ID, CreatedAt: c.CreatedAt, Image: c.Image, Labels: *l}, fault.Wrap("container "+c.ID, err)
+}
+
+// NoTask is the status of a task that does not exist.
+const NoTask task.Status = -1
+
+func StatusOf(t *task.Process) task.Status {
+	if t == nil {
+		return NoTask
+	}
+	return t.Status
+}
+
+// Task returns the task of a container, nil when there is none.
+func (r *Store) Task(ctx context.Context, id string) (*task.Process, error) {
+	resp, err := r.Client.TaskService().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+	if err == nil {
+		return resp.Process, nil
+	}
+	if err = errgrpc.ToNative(err); errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("task: %w", err)
+}
+
+// LostAt is when a container without task and exit record was first seen so; it stays the same for later looks.
+func (r *Store) LostAt(rec *Container) time.Time {
+	if rec.LostAt.IsZero() {
+		lost := *rec
+		lost.LostAt = time.Now()
+		r.Index.PutContainer(&lost)
+		return lost.LostAt
+	}
+	return rec.LostAt
+}
+
+// KnownContainers returns the ids of all containers in the namespace, also of those that are not ours, but not the
+// unmade.
+func (r *Store) KnownContainers(ctx context.Context, unmade map[string]bool) (map[string]bool, error) {
+	all, err := r.Client.ContainerService().List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	known := map[string]bool{}
+	for _, c := range all {
+		known[c.ID] = !unmade[c.ID]
+	}
+	return known, nil
+}
+
+// Loaded is a manifest with the overhead of the sandbox: that of the RuntimeClass when it was made.
+func (s *Sandbox) Loaded(pod *manifests.Pod) *corev1.Pod {
+	if len(s.Labels.Overhead) == 0 {
+		return pod.Object
+	}
+	p := *pod.Object // a copy of all that is looked at
+	p.Spec.Overhead = s.Labels.Overhead
+	return &p
+}
+
+// OwnFilter matches the records of this instance.
+func (r *Store) OwnFilter() string {
+	return fmt.Sprintf("labels.%q==%q", LabelOwner, r.Dirs.Root)
+}
+
+// StoreSandbox writes a new record; one that exists is fine.
+func (r *Store) StoreSandbox(ctx context.Context, rec *Sandbox) error {
+	ext, err := rec.Extensions()
+	if err != nil {
+		return err
+	}
+	created, err := r.Client.SandboxStore().Create(ctx, sandbox.Sandbox{
+		ID:         rec.ID,
+		Labels:     rec.Labels.Encode(),
+		Extensions: ext,
+		Runtime:    sandbox.RuntimeOpts{Name: r.ShimPath},
+	})
+	if errdefs.IsAlreadyExists(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create sandbox record: %w", err)
+	}
+	rec.CreatedAt = created.CreatedAt
+	return nil
+}
+
+// UpdateSandbox changes fields of a record in containerd, then in the index. The worker and a network set-up may
+// do so at the same time.
+func (r *Store) UpdateSandbox(ctx context.Context, id string, change func(*Sandbox), fields ...string) (*Sandbox, error) {
+	defer r.locks.Lock("record " + id)()
+	rec := r.Index.SandboxByID(id)
+	if rec == nil {
+		return nil, fmt.Errorf("sandbox %s: %w", id, errdefs.ErrNotFound)
+	}
+	next := *rec
+	change(&next)
+	ext, err := next.Extensions()
+	if err != nil {
+		return nil, err
+	}
+	_, err = r.Client.SandboxStore().Update(ctx, sandbox.Sandbox{ID: id, Labels: next.Labels.Encode(), Extensions: ext}, fields...)
+	if err != nil {
+		return nil, fmt.Errorf("update sandbox record: %w", err)
+	}
+	r.Index.PutSandbox(&next)
+	return &next, nil
+}
+
+// KeepRecord says that the record of a sandbox that is taken apart has to stay for now.
+func (r *Store) KeepRecord(id string) bool {
+	defer r.locks.Lock("record " + id)()
+	rec := r.Index.SandboxByID(id)
+	if rec == nil || !rec.Labels.Remade || r.Index.Sandbox(rec.Labels.Key) != nil {
+		return false
+	}
+	next := *rec
+	next.Apart = true
+	r.Index.PutSandbox(&next)
+	return true
+}
+
+func UidOf(rec *Sandbox) types.UID { return types.UID(rec.Labels.UID) }
+
+// Load reads all records of ours into the index. Two active sandboxes of one pod cannot be made by us, unless a
+// crash came between: the newest stays.
+func (r *Store) Load(ctx context.Context, givenUp func(sandbox string) bool) error {
+	r.Index.reload()
+	sbs, err := r.Client.SandboxStore().List(ctx, r.OwnFilter())
+	if err != nil {
+		return fmt.Errorf("list sandboxes: %w", err)
+	}
+	ctrs, err := r.Client.ContainerService().List(ctx, r.OwnFilter())
+	if err != nil {
+		return fmt.Errorf("list containers: %w", err)
+	}
+	var sandboxes []*Sandbox
+	for _, sb := range sbs {
+		rec, err := decodeSandbox(sb)
+		if err != nil { // it costs this pod its sandbox, and no other pod anything
+			r.Log.Error("the record of a sandbox is damaged: it is replaced", "sandbox", sb.ID, "pod", rec.Labels.Key.String(), "err", err)
+			rec.Labels.State = Removing
+		}
+		if givenUp(rec.ID) { // given up while containerd could not be told
+			rec.Labels.State = Removing
+		}
+		sandboxes = append(sandboxes, rec)
+		r.IDRanges.Keep(rec.ID, rec.Labels.FirstID)
+	}
+	var containers []*Container
+	for _, c := range ctrs {
+		rec, err := decodeContainer(c)
+		if err != nil {
+			r.Log.Error("the record of a container is damaged: the rest of it counts", "container", c.ID, "pod", rec.Labels.Key.String(), "err", err)
+		}
+		containers = append(containers, rec)
+	}
+	slices.SortFunc(sandboxes, func(a, b *Sandbox) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(containers, func(a, b *Container) int {
+		return cmp.Or(cmp.Compare(a.Labels.Generation, b.Labels.Generation), a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
+	})
+	r.Index.replace(sandboxes, containers)
+	return nil
+}

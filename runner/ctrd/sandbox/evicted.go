@@ -1,0 +1,40 @@
+package sandbox
+
+import (
+	"path/filepath"
+	"slices"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/trees"
+)
+
+// Applied does what follows from an action that was applied: an evicted pod gives back its emptyDirs as soon as nothing of it runs. It comes
+// back with new ones, and may have to wait for just the room that they take.
+func (r *Manager) Applied(key manifests.Key, kind runner.ActionKind) error {
+	if !slices.Contains([]runner.ActionKind{runner.FailPod, runner.FinishContainer, runner.RemoveContainer}, kind) {
+		return nil
+	}
+	return fault.Wrap("empty the volumes of an evicted pod", r.emptyEvicted(r.Index.Sandbox(key)))
+}
+
+func (r *Manager) emptyEvicted(rec *record.Sandbox) error {
+	if rec == nil || rec.Labels.Failed != runner.ReasonEvicted && rec.Labels.Failed != runner.ReasonPreempting {
+		return nil
+	}
+	if slices.ContainsFunc(r.Index.OfSandbox(rec.ID), func(c *record.Container) bool { return c.Labels.Exit == nil }) {
+		return nil
+	}
+	return trees.Remove(filepath.Dir(r.Dirs.EmptyDir(rec.Labels.UID, "any")))
+}
+
+// EmptyAllEvicted does so for all pods, at the start: it may have been cut off.
+func (r *Manager) EmptyAllEvicted() {
+	for _, rec := range r.Index.List() {
+		if err := r.emptyEvicted(rec); err != nil {
+			r.Log.Warn("volumes of an evicted pod are not emptied", "uid", rec.Labels.UID, "err", err)
+		}
+	}
+}

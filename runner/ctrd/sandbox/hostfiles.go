@@ -1,0 +1,208 @@
+package sandbox
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/regular"
+	"monopod/runner/ctrd/cgroup"
+	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/podfiles"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/trees"
+	"monopod/runner/spec"
+)
+
+// Files writes the files of a pod that all its containers see, and describes for their specs what they share.
+type Files struct {
+	Dirs       layout.Dirs
+	PodCgroups *cgroup.Pods
+
+	NodeName string
+	// NodeIPs returns the node's addresses of now.
+	NodeIPs       func() []string
+	ClusterDomain string
+	// Nameservers are those of pods; without any, those that resolver returns, which may be nil.
+	Nameservers []string
+	Resolver    func() []string
+	// ResolvConf is the host's resolver configuration; empty: none is used.
+	ResolvConf string
+	Log        *slog.Logger
+}
+
+// SpecSandbox describes what the containers of a sandbox share.
+func (r *Files) SpecSandbox(pod *corev1.Pod, rec *record.Sandbox) (spec.Sandbox, error) {
+	name, err := spec.Hostname(pod, r.NodeName, r.ClusterDomain)
+	if err != nil {
+		return spec.Sandbox{}, err
+	}
+	f := r.PodFiles(rec)
+	s := spec.Sandbox{
+		ID:             rec.ID,
+		Cgroup:         r.PodCgroups.PodCgroup(rec),
+		Hostname:       name,
+		IPs:            rec.Network.IPs,
+		HostsPath:      f.Hosts(),
+		HostnamePath:   f.Hostname(),
+		ResolvConfPath: f.ResolvConf(),
+	}
+	ns := NamespacesOf(pod)
+	if ns.Net {
+		s.NetNS = r.Dirs.Path("ns", rec.ID, "net")
+	}
+	if ns.UTS {
+		s.UTSNS = r.Dirs.Path("ns", rec.ID, "uts")
+	}
+	if rec.Labels.FirstID > 0 {
+		s.UserNS, s.FirstID = r.Dirs.Path("ns", rec.ID, "user"), rec.Labels.FirstID
+	}
+	if sharesProcesses(pod) {
+		s.PIDNS = r.Dirs.Path("ns", rec.ID, "pid")
+	}
+	if ns.IPC {
+		s.IPCNS = r.Dirs.Path("ns", rec.ID, "ipc")
+		s.ShmPath = r.Dirs.ShmDir(rec.ID)
+	}
+	return s, nil
+}
+
+// NewMessage makes the file behind terminationMessagePath of a new instance, if it has one, and the files that it shares with
+// others if they are not complete: its pod was made by an earlier version, or by an agent that was killed meanwhile.
+func (r *Files) NewMessage(sb *record.Sandbox, c *corev1.Container, id string) (string, error) {
+	d := r.PodFiles(sb)
+	if !d.Complete() {
+		if err := r.writeFiles(sb); err != nil {
+			return "", err
+		}
+	}
+	if c.TerminationMessagePath == "" {
+		return "", nil
+	}
+	return d.NewMessage(id)
+}
+
+// NamespacesOf says which namespaces the containers of a pod share, apart from hostname and sysctls.
+func NamespacesOf(pod *corev1.Pod) network.Namespaces {
+	return network.Namespaces{
+		Net: !pod.Spec.HostNetwork,
+		UTS: !pod.Spec.HostNetwork,
+		IPC: !pod.Spec.HostIPC,
+	}
+}
+
+// PodFiles is where the files of a sandbox are that its containers see.
+func (r *Files) PodFiles(rec *record.Sandbox) podfiles.Dir {
+	return podfiles.Dir{Path: r.Dirs.PodFilesDir(rec.Labels.UID), Owner: int(rec.Labels.FirstID)}
+}
+
+func (r *Files) writeFiles(rec *record.Sandbox) error {
+	if err := os.MkdirAll(r.Dirs.PodDir(rec.Labels.UID), 0o750); err != nil {
+		return err
+	}
+	f, warnings, err := r.fileTexts(rec)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		r.Log.Warn(w, "pod", rec.Labels.Key.String())
+	}
+	return r.PodFiles(rec).Write(f)
+}
+
+// fileTexts are what the files say, and warnings about what had to be left out.
+func (r *Files) fileTexts(rec *record.Sandbox) (f podfiles.Files, warnings []string, err error) {
+	name, err := spec.Hostname(rec.Pod.Object, r.NodeName, r.ClusterDomain)
+	if err != nil {
+		return f, nil, err
+	}
+	f.Hostname = name + "\n"
+	f.ResolvConf, warnings = spec.ResolvConf(spec.DNS{
+		Pod:           rec.Pod.Object,
+		HostFile:      r.hostResolvConf(),
+		ClusterDNS:    r.clusterDNS(),
+		ClusterDomain: r.ClusterDomain,
+		NodeIPs:       r.NodeIPs(),
+	})
+	f.Hosts, err = r.hostsText(rec)
+	return f, warnings, err
+}
+
+// clusterDNS returns the resolvers of pods with dnsPolicy ClusterFirst.
+func (r *Files) clusterDNS() []string {
+	if len(r.Nameservers) > 0 || r.Resolver == nil {
+		return r.Nameservers
+	}
+	return r.Resolver()
+}
+
+// maxHostFile is more than the machine's own /etc/hosts and resolv.conf have; each pod gets what is in them.
+const maxHostFile = 4 << 20
+
+// hostResolvConf returns the host's resolver file; nil when the configuration says that there is none.
+func (r *Files) hostResolvConf() *string {
+	if r.ResolvConf == "" {
+		return nil
+	}
+	b, err := regular.ReadFile(r.ResolvConf, maxHostFile)
+	if err != nil {
+		r.Log.Warn("read the host's resolver configuration", "err", err)
+	}
+	text := string(b)
+	return &text
+}
+
+// writeHosts writes /etc/hosts in place: containers have the file bind-mounted. Pods of earlier versions may have
+// both files: one on disk, which containers have that were made by it, and a new one. Where the agent was killed before all files
+// of a new pod were there, the rest is made.
+func (r *Files) writeHosts(rec *record.Sandbox) error {
+	f, _, err := r.fileTexts(rec)
+	if err != nil {
+		return err
+	}
+	former := r.Dirs.FormerHosts(rec.Labels.UID)
+	_, noFormer := os.Lstat(former)
+	if noFormer == nil {
+		if err := podfiles.WriteInPlace(former, f.Hosts); err != nil {
+			return err
+		}
+	}
+	err = r.PodFiles(rec).WriteHosts(f)
+	switch {
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	case noFormer == nil:
+		return nil
+	}
+	return r.writeFiles(rec)
+}
+
+// removeFormerFiles removes the files of earlier versions. No container of the pod must run.
+func (r *Files) removeFormerFiles(uid string) error {
+	errs := []error{trees.RemoveFile(r.Dirs.FormerHosts(uid))}
+	for _, name := range []string{"hostname", "resolv.conf"} {
+		errs = append(errs, trees.RemoveFile(filepath.Join(r.Dirs.PodDir(uid), name)))
+	}
+	return errors.Join(errs...)
+}
+
+// hostsText is what /etc/hosts says.
+func (r *Files) hostsText(rec *record.Sandbox) (string, error) {
+	var node []byte
+	if rec.Pod.Object.Spec.HostNetwork {
+		var err error
+		if node, err = regular.ReadFile("/etc/hosts", maxHostFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+	}
+	return spec.HostsFile(spec.Hosts{
+		Pod:           rec.Pod.Object,
+		IPs:           rec.Network.IPs,
+		ClusterDomain: r.ClusterDomain,
+		NodeFile:      string(node),
+	})
+}

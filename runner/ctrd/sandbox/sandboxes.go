@@ -1,0 +1,377 @@
+// Package sandbox owns what the containers of a pod share: its record, namespaces, process 1, network and files such as /etc/hosts. It must
+// not make containers, and leaves taking sandboxes apart to package upkeep.
+//
+// Goroutines: one for each network that is being set up; Setups.Wait waits for them.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/containerd/containerd/v2/pkg/identifiers"
+	"github.com/containerd/errdefs"
+	"golang.org/x/sync/errgroup"
+
+	"monopod/internal/boottime"
+	"monopod/manifests"
+	"monopod/manifests/podhash"
+	"monopod/runner"
+	"monopod/runner/ctrd/cgroup"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/idrange"
+	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/oci"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/trees"
+	"monopod/runner/ctrd/usage"
+	"monopod/runner/spec"
+)
+
+// remover takes given-up sandboxes apart: in the background, or now those that had a uid.
+type remover interface {
+	GiveUp(id string)
+	FinishUID(ctx context.Context, uid string) error
+}
+
+// Manager makes, revives, records and gives up the sandboxes of pods.
+type Manager struct {
+	Records       *record.Store
+	Index         *record.Index
+	Dirs          layout.Dirs
+	Files         *Files
+	Pauses        *Pauses
+	Net           *network.Network
+	Network       *Network
+	PodCgroups    *cgroup.Pods
+	Oci           *oci.Runtimes
+	Meter         *usage.Meter
+	Removal       remover
+	NodeName      string
+	ClusterDomain string
+	BootID        string
+	Log           *slog.Logger
+}
+
+// CreateSandbox makes record, namespaces, files and shm side by side, then starts to set up the network. Called again after it was
+// cut off, it completes what is there.
+func (r *Manager) CreateSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
+	if err := identifiers.Validate(a.UID); err != nil {
+		return fmt.Errorf("uid: %w", err)
+	}
+	rec := r.Index.Sandbox(key)
+	switch {
+	case rec == nil:
+		if err := r.Removal.FinishUID(ctx, a.UID); err != nil {
+			return fmt.Errorf("what is left of the pod's previous sandbox: %w", err)
+		}
+		var err error
+		if rec, err = r.NewSandbox(ctx, key, pod, a); err != nil {
+			return err
+		}
+	case rec.Labels.BootID != r.BootID:
+		return fmt.Errorf("pod %s has sandbox %s of an earlier boot, which must be removed first", key, rec.ID)
+	}
+	var g errgroup.Group
+	g.Go(func() error { return r.Records.StoreSandbox(ctx, rec) })
+	g.Go(func() error { return r.PrepareSandbox(ctx, rec) })
+	g.Go(func() error { return r.PodCgroups.PreparePodCgroup(rec) })
+	err := g.Wait()
+	if err == nil {
+		err = r.Network.claimHostPorts(rec)
+	}
+	if err != nil {
+		r.DropSandbox(ctx, rec)
+		return err
+	}
+	r.Index.PutSandbox(rec)
+	r.Meter.Usage.Limited(pod)
+	if !rec.Network.Ready {
+		r.Network.startNetwork(ctx, rec)
+	}
+	// Not before it is in the index: of pods that are made at the same time each must count the others.
+	if err := r.PodCgroups.WeighClassOf(rec); err != nil {
+		r.DropSandbox(ctx, rec)
+		return err
+	}
+	if err := r.dropPlaces(ctx, key); err != nil {
+		r.Log.Warn("the record of the pod's previous sandbox stays for now", "pod", key.String(), "err", err)
+	}
+	return nil
+}
+
+// ReviveSandbox makes what a reboot took from a sandbox: its cgroup, namespaces, shm, files, network. That it is of this
+// boot is recorded first: should this be cut off, it is still not alive without its namespaces, which come after the
+// cgroup, and done again. Volumes are prepared with the containers; those in memory are new.
+func (r *Manager) ReviveSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod) error {
+	rec := r.Index.Sandbox(key)
+	if rec == nil {
+		return fmt.Errorf("pod %s has no sandbox", key)
+	}
+	if r.alive(rec) {
+		return nil
+	}
+	if rec.Labels.Hash != podhash.Sandbox(pod.Object) {
+		return fmt.Errorf("pod %s needs another sandbox than %s", key, rec.ID)
+	}
+	r.Network.Adds.Forget(rec.ID)
+	rec, err := r.Records.UpdateSandbox(ctx, rec.ID, func(s *record.Sandbox) {
+		s.Pod = pod
+		s.Labels.Source = pod.Origin.Source
+		s.Labels.BootID, s.Labels.Born = r.BootID, boottime.Since()
+		s.Network = record.NetworkResult{Ready: pod.Object.Spec.HostNetwork}
+	}, "extensions."+record.ExtPod, "extensions."+record.ExtOrigin, "extensions."+record.ExtNetwork, "labels."+record.LabelSource, "labels."+record.LabelBootID, "labels."+record.LabelBorn)
+	if err != nil {
+		return err
+	}
+	r.Meter.Usage.Limited(pod)
+	if err := r.PodCgroups.PreparePodCgroup(rec); err != nil {
+		return err
+	}
+	if err := r.PodCgroups.WeighClassOf(rec); err != nil {
+		return err
+	}
+	if err := r.Files.removeFormerFiles(rec.Labels.UID); err != nil {
+		return err
+	}
+	if err := r.PrepareSandbox(ctx, rec); err != nil {
+		return err
+	}
+	if err := r.Network.claimHostPorts(rec); err != nil {
+		return err
+	}
+	if !rec.Network.Ready {
+		r.Network.repeatNetwork(ctx, rec) // the addresses it had are still booked
+	}
+	return nil
+}
+
+func (r *Manager) NewSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) (*record.Sandbox, error) {
+	class, err := r.Oci.CheckRuntime(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	rec := &record.Sandbox{
+		ID:        record.NewID(),
+		CreatedAt: time.Now(),
+		Pod:       pod,
+		Network:   record.NetworkResult{Ready: pod.Object.Spec.HostNetwork},
+		Labels: record.SandboxLabels{
+			Owner:  r.Dirs.Root,
+			Key:    key,
+			UID:    a.UID,
+			Source: pod.Origin.Source,
+			Hash:   podhash.Sandbox(pod.Object),
+			State:  record.Active,
+			BootID: r.BootID,
+			Born:   boottime.Since(),
+
+			Evictions: a.Evictions,
+
+			Cgroup:        r.PodCgroups.Cgroups.Pod(manifests.QOSClass(pod.Object), a.UID),
+			QOSClass:      manifests.QOSClass(pod.Object),
+			ResourcesHash: podhash.PodResources(pod.Object),
+
+			Handler:  class.Handler,
+			Overhead: class.Overhead,
+		},
+	}
+	if !idrange.Wanted(pod.Object) {
+		return rec, nil
+	}
+	rec.Labels.FirstID, err = r.Records.IDRanges.Take(rec.ID, idrange.ForeignRanges())
+	return rec, err
+}
+
+// giveUpTimeout bounds the record of a sandbox being given up.
+const giveUpTimeout = 30 * time.Second
+
+// DropSandbox undoes a createSandbox that failed: the teardown does it, as for any other sandbox.
+func (r *Manager) DropSandbox(ctx context.Context, rec *record.Sandbox) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTimeout)
+	defer cancel()
+	if err := r.markRemoving(ctx, rec, runner.Action{}); err != nil {
+		r.Log.Warn("give up sandbox", "sandbox", rec.ID, "err", err)
+	}
+}
+
+// PrepareSandbox makes namespaces, shm and files. It is idempotent.
+func (r *Manager) PrepareSandbox(ctx context.Context, rec *record.Sandbox) error {
+	pod := rec.Pod.Object
+	ns := NamespacesOf(pod)
+	if ns.UTS {
+		name, err := spec.Hostname(pod, r.NodeName, r.ClusterDomain)
+		if err != nil {
+			return err
+		}
+		ns.Hostname = name
+	}
+	if s := pod.Spec.SecurityContext; s != nil {
+		ns.Sysctls = map[string]string{}
+		for _, c := range s.Sysctls {
+			ns.Sysctls[c.Name] = c.Value
+		}
+	}
+	if rec.Labels.FirstID > 0 {
+		ns.Users = &network.Users{FirstID: rec.Labels.FirstID, Count: spec.UserIDs}
+	}
+	if err := network.Pin(r.Dirs.NsDir(rec.ID), ns); err != nil {
+		return err
+	}
+	if !pod.Spec.HostIPC {
+		// Made for the ids of the pod, it needs no mapping.
+		options := fmt.Sprintf("mode=1777,size=67108864,uid=%d,gid=%[1]d", rec.Labels.FirstID)
+		if err := trees.MountTmpfs(r.Dirs.ShmDir(rec.ID), options, trees.ShmFlags); err != nil {
+			return fmt.Errorf("shm: %w", err)
+		}
+	}
+	if err := r.Files.writeFiles(rec); err != nil {
+		return err
+	}
+	if sharesProcesses(pod) {
+		return r.Pauses.startPause(ctx, rec)
+	}
+	return nil
+}
+
+// RecordPod stores another manifest on the record.
+func (r *Manager) RecordPod(ctx context.Context, key manifests.Key, pod *manifests.Pod) error {
+	rec := r.Index.Sandbox(key)
+	if rec == nil {
+		return fmt.Errorf("pod %s has no sandbox", key)
+	}
+	defer r.Meter.Usage.Limited(pod)
+	before := bandwidthOf(rec.Pod)
+	next, err := r.Records.UpdateSandbox(ctx, rec.ID, func(s *record.Sandbox) {
+		s.Pod = pod
+		s.Labels.Source = pod.Origin.Source
+	}, "extensions."+record.ExtPod, "extensions."+record.ExtOrigin, "labels."+record.LabelSource)
+	if err != nil {
+		return err
+	}
+	if before != bandwidthOf(pod) && next.Network.Ready && !pod.Object.Spec.HostNetwork {
+		if err := r.Net.Shape(r.Network.networkPod(next)); err != nil {
+			return err
+		}
+	}
+	return r.Files.writeHosts(next) // hostAliases may be among what changed
+}
+
+// FailPod puts on the record that the pod has failed.
+func (r *Manager) FailPod(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Index.Sandbox(key)
+	if rec == nil || rec.Labels.Failed != "" {
+		return nil
+	}
+	_, err := r.Records.UpdateSandbox(ctx, rec.ID, func(s *record.Sandbox) {
+		s.Labels.Failed, s.Labels.FailedMessage, s.Labels.FailedAt = a.Failure, a.Message, time.Now().UTC().Round(0)
+		s.Labels.FailedCause = a.FailureCause
+	}, "labels."+record.LabelFailed, "labels."+record.LabelFailedAt, "labels."+record.LabelFailedMsg, "labels."+record.LabelFailedCause)
+	return err
+}
+
+// RemoveSandbox gives the sandbox up; the teardown does the rest.
+func (r *Manager) RemoveSandbox(ctx context.Context, key manifests.Key, a runner.Action) error {
+	rec := r.Index.Sandbox(key)
+	if rec == nil {
+		return r.dropPlaces(ctx, key)
+	}
+	return r.markRemoving(ctx, rec, a)
+}
+
+// dropPlaces has the records of sandboxes go that have stayed for the next one.
+func (r *Manager) dropPlaces(ctx context.Context, key manifests.Key) error {
+	var errs []error
+	for _, rec := range r.Index.List() {
+		if rec.Labels.Key != key || rec.Labels.State != record.Removing || !rec.Labels.Remade {
+			continue
+		}
+		_, err := r.Records.UpdateSandbox(ctx, rec.ID, func(s *record.Sandbox) { s.Labels.Remade, s.Apart = false, false }, "labels."+record.LabelRemade)
+		if errs = append(errs, fault.IgnoreNotFound(err)); err == nil {
+			r.Removal.GiveUp(rec.ID)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// markRemoving makes a sandbox, whose record may not exist yet, one that is being removed, and notes what the removal has to leave.
+func (r *Manager) markRemoving(ctx context.Context, rec *record.Sandbox, a runner.Action) error {
+	mark := func(s *record.Sandbox) {
+		s.Labels.State, s.Labels.KeepFiles, s.Labels.Remade = record.Removing, a.KeepFiles, a.Remade
+	}
+	fields := []string{"labels." + record.LabelState}
+	if a.KeepFiles {
+		fields = append(fields, "labels."+record.LabelKeepFiles)
+	}
+	if a.Remade {
+		fields = append(fields, "labels."+record.LabelRemade)
+	}
+	_, err := r.Records.UpdateSandbox(ctx, rec.ID, mark, fields...)
+	if errdefs.IsNotFound(err) {
+		next := *rec
+		mark(&next)
+		r.Index.PutSandbox(&next)
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Network.Adds.cancel(rec.ID)
+	r.Removal.GiveUp(rec.ID)
+	return nil
+}
+
+// ResumeTeardowns queues removing sandboxes, and older ones of a pod that has two.
+func (r *Manager) ResumeTeardowns(ctx context.Context) {
+	for _, rec := range r.Index.List() {
+		if rec.Labels.State == record.Active {
+			if newest := r.Index.Sandbox(rec.Labels.Key); newest == nil || newest.ID == rec.ID {
+				continue
+			}
+			if err := r.markRemoving(ctx, rec, runner.Action{}); err != nil {
+				r.Log.Warn("give up a second sandbox", "sandbox", rec.ID, "err", err)
+			}
+			continue
+		}
+		r.Removal.GiveUp(rec.ID)
+	}
+}
+
+func (r *Manager) ObserveSandbox(rec *record.Sandbox) *runner.Sandbox {
+	s := &runner.Sandbox{
+		ID:   rec.ID,
+		UID:  rec.Labels.UID,
+		Hash: rec.Labels.Hash,
+
+		QOSClass: rec.Labels.QOSClass, ResourcesHash: rec.Labels.ResourcesHash,
+
+		Pod:       rec.Pod,
+		CreatedAt: rec.CreatedAt,
+		Alive:     r.alive(rec),
+		Network:   runner.NetworkPending,
+		IPs:       rec.Network.IPs,
+	}
+	if rec.Network.Ready {
+		s.Network = runner.NetworkReady
+	}
+	if rec.Pod.Object.Spec.ActiveDeadlineSeconds != nil && rec.Labels.BootID == r.BootID {
+		s.Age = max(0, boottime.Since()-rec.Labels.Born)
+	}
+	if rec.Labels.Failed != "" {
+		s.Failed = &runner.PodFailure{Reason: rec.Labels.Failed, Message: rec.Labels.FailedMessage, Cause: rec.Labels.FailedCause, At: rec.Labels.FailedAt}
+	}
+	s.Evictions, s.Disk = rec.Labels.Evictions, r.Meter.Usage.Of(rec.ID)
+	return s
+}
+
+// alive says that the sandbox was made in this boot and all it shares is in place.
+func (r *Manager) alive(rec *record.Sandbox) bool {
+	return rec.Labels.BootID == r.BootID &&
+		network.Pinned(r.Dirs.NsDir(rec.ID), NamespacesOf(rec.Pod.Object)) &&
+		(rec.Labels.FirstID == 0 || network.Pinned(r.Dirs.NsDir(rec.ID), network.Namespaces{Users: &network.Users{}})) &&
+		(!sharesProcesses(rec.Pod.Object) || r.Pauses.pauseAlive(rec.ID)) &&
+		(rec.Pod.Object.Spec.HostIPC || trees.IsMountPoint(r.Dirs.ShmDir(rec.ID)))
+}

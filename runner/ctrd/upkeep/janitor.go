@@ -1,0 +1,269 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+
+	"monopod/internal/atomicfile"
+	"monopod/runner/ctrd/cgroup"
+	"monopod/runner/ctrd/container"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/logs"
+	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/podlogs"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/sandbox"
+	"monopod/runner/ctrd/shims"
+	"monopod/runner/ctrd/trees"
+	"monopod/runner/ctrd/volume"
+	"monopod/runner/ctrd/volumes"
+	"monopod/runner/spec"
+)
+
+// Janitor removes at startup what an earlier run left.
+type Janitor struct {
+	Client       *client.Client
+	Records      *record.Store
+	Index        *record.Index
+	Dirs         layout.Dirs
+	Net          *network.Network
+	Logs         *logs.Collector
+	PodLogs      *podlogs.Logs
+	PodCgroups   *cgroup.Pods
+	ClaimVolumes *volume.Claims
+	Secrets      *volume.Secrets
+	Pauses       *sandbox.Pauses
+	Shims        *shims.Killer
+	Sandboxes    *sandbox.Manager
+	Lifecycle    *container.Lifecycle
+	Removal      *Remover
+	Host         spec.Host
+	// Endpoint is that of another containerd; empty: ours is in this process.
+	Endpoint    string
+	Snapshotter string
+	// CniConfDir has the CNI configuration of ours.
+	CniConfDir string
+	Log        *slog.Logger
+}
+
+// CleanStart takes up what the last run left: teardowns are resumed, and what belongs to no record is removed. Only
+// what carries our labels or lies in our directories is looked at. What cannot be removed is no reason not to start.
+func (r *Janitor) CleanStart(ctx context.Context) error {
+	r.Sandboxes.ResumeTeardowns(ctx)
+	r.PodCgroups.LimitFormerPods()
+	if r.Host.Enforce.StaticCPUs || r.PodCgroups.SharedCPUs() != nil {
+		r.PodCgroups.ShareCPUs()
+	}
+	unmade, err := r.discardLeftovers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		what  string
+		clean func(context.Context) error
+	}{
+		{"leases", r.cleanLeases},
+		{"shims", func(ctx context.Context) error { return r.Shims.CleanShims(ctx, unmade) }}, // before the rest: they keep other things in use
+		{"process namespaces", r.cleanPauses},
+		{"namespaces", r.cleanNamespaces},
+		{"files", r.cleanFiles},
+		{"snapshots", r.cleanSnapshots}, // after the mounts of them
+		{"pod directories", r.cleanPods},
+		{"temporary files", func(context.Context) error { return r.cleanTemps(time.Now()) }},
+		{"logs", func(context.Context) error { return errors.Join(r.PodLogs.CleanLogs(), r.PodLogs.CleanLinks(true)) }},
+	} {
+		if err := c.clean(ctx); err != nil {
+			r.Log.Warn("clean up what an earlier run left", "what", c.what, "err", err)
+		}
+	}
+	return nil
+}
+
+// discardLeftovers removes containers that never were started, and those that no sandbox record knows of any more. It
+// returns the ids of those without a task: containerd knows of no shim of theirs.
+func (r *Janitor) discardLeftovers(ctx context.Context) (unmade map[string]bool, err error) {
+	unmade = map[string]bool{}
+	for _, rec := range r.Index.All() {
+		if !rec.Labels.StartedAt.IsZero() || rec.Labels.Exit != nil {
+			if r.Index.Sandbox(rec.Labels.Key) == nil && r.Index.SandboxByID(rec.Labels.SandboxID) == nil {
+				r.Removal.Discard(rec.ID)
+			}
+			continue
+		}
+		t, err := r.Records.Task(ctx, rec.ID)
+		if err != nil {
+			return nil, fmt.Errorf("container %s: %w", rec.ID, err)
+		}
+		switch record.StatusOf(t) {
+		case record.NoTask:
+			unmade[rec.ID] = true
+			r.Removal.Discard(rec.ID)
+		case task.Status_STOPPED:
+			r.Removal.Discard(rec.ID)
+		}
+	}
+	return unmade, nil
+}
+
+// cleanLeases ends the leases of an agent that was killed: they would keep what it was at work on for a day. A pull that
+// was cut off goes on later with what has come of it. Those in
+// a containerd that others use as well are left to expire.
+func (r *Janitor) cleanLeases(ctx context.Context) error {
+	if r.Endpoint != "" {
+		return nil
+	}
+	all, err := r.Client.LeasesService().List(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range all {
+		if image.Resumable(l, time.Now()) {
+			continue
+		}
+		errs = append(errs, fault.IgnoreNotFound(r.Client.LeasesService().Delete(ctx, l)))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Janitor) cleanSnapshots(ctx context.Context) error {
+	s := r.Client.SnapshotService(r.Snapshotter)
+	var gone []string
+	err := s.Walk(ctx, func(_ context.Context, i snapshots.Info) error {
+		used := r.Index.Container(i.Name) != nil || i.Labels[volume.LabelImageVolume] != "" && r.Index.SandboxByID(i.Labels[record.LabelSandbox]) != nil
+		if i.Labels[record.LabelOwner] == r.Dirs.Root && !used {
+			gone = append(gone, i.Name)
+		}
+		return nil
+	}, r.Records.OwnFilter())
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	var errs []error
+	for _, name := range gone {
+		errs = append(errs, fault.IgnoreNotFound(s.Remove(ctx, name)))
+	}
+	return errors.Join(errs...)
+}
+
+// cleanNamespaces unpins namespaces without a sandbox, with a DEL before: their ADD may have run.
+func (r *Janitor) cleanNamespaces(ctx context.Context) error {
+	var errs []error
+	for _, id := range trees.Names(r.Dirs.Path("ns")) {
+		if r.Index.SandboxByID(id) != nil {
+			continue
+		}
+		dir := r.Dirs.NsDir(id)
+		if network.Pinned(dir, network.Namespaces{Net: true}) {
+			errs = append(errs, r.Net.Teardown(ctx, network.Pod{SandboxID: id, NetNS: filepath.Join(dir, "net")}))
+		}
+		errs = append(errs, network.Unpin(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// cleanPauses ends process namespaces without a sandbox.
+func (r *Janitor) cleanPauses(ctx context.Context) error {
+	var errs []error
+	for _, id := range trees.Names(r.Dirs.Path("pause")) {
+		if r.Index.SandboxByID(id) == nil {
+			errs = append(errs, r.Pauses.StopPause(ctx, id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cleanFiles removes shm mounts without a sandbox, exit records and FIFOs without a container.
+func (r *Janitor) cleanFiles(ctx context.Context) error {
+	var errs []error
+	for _, id := range trees.Names(r.Dirs.Path("shm")) {
+		if r.Index.SandboxByID(id) == nil {
+			errs = append(errs, trees.Remove(r.Dirs.ShmDir(id)))
+		}
+	}
+	for _, id := range trees.Names(r.Dirs.Path("image-volumes")) {
+		if r.Index.SandboxByID(id) == nil {
+			errs = append(errs, trees.Remove(r.Dirs.Path("image-volumes", id)))
+		}
+	}
+	for _, id := range trees.Names(r.Dirs.Path("subpaths")) {
+		errs = append(errs, volumes.Unbind(r.Dirs.SubPathDir(id))) // nothing is being created yet
+	}
+	for _, name := range trees.Names(r.Dirs.Path("exits")) {
+		if r.Index.Container(strings.TrimSuffix(name, ".json")) == nil {
+			errs = append(errs, trees.RemoveFile(r.Dirs.Path("exits", name)))
+		}
+	}
+	for _, id := range trees.Names(r.Dirs.Path("logs")) {
+		if r.Index.Container(id) == nil {
+			flush, cancel := context.WithTimeout(ctx, container.LogFlushTimeout)
+			errs = append(errs, r.Logs.Finish(flush, id))
+			cancel()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cleanTemps removes temporary files of processes that were killed while they wrote them. Other parts of the agent, and
+// shims, may be writing now.
+func (r *Janitor) cleanTemps(now time.Time) error {
+	errs := []error{
+		atomicfile.SweepOld(r.Dirs.Path("exits"), now, "."),
+		atomicfile.SweepOld(r.Dirs.Path("pause"), now, ".output-"), // of earlier versions
+		atomicfile.SweepOld(r.CniConfDir, now, atomicfile.TempPrefix),
+		atomicfile.SweepOld(r.Dirs.ContentDir(), now, image.TempPrefix),
+	}
+	for _, top := range []string{r.Dirs.Root, r.Dirs.State} {
+		errs = append(errs, atomicfile.SweepOld(top, now, atomicfile.TempPrefix))
+		for _, name := range trees.Names(top) {
+			errs = append(errs, atomicfile.SweepOld(filepath.Join(top, name), now, atomicfile.TempPrefix))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cleanPods removes directories, logs and cgroups of pods without a sandbox.
+func (r *Janitor) cleanPods(ctx context.Context) error {
+	known := map[string]bool{}
+	for _, rec := range r.Index.List() {
+		known[rec.Labels.UID] = true
+	}
+	for _, rec := range r.Index.All() {
+		known[rec.Labels.UID] = true // the teardown has them on its list
+	}
+	var errs []error
+	for _, uid := range trees.Names(r.Dirs.PodsDir()) {
+		if known[uid] {
+			continue
+		}
+		// The log directory may be shared with a kubelet: only the uid says that one is ours.
+		for _, name := range trees.Names(r.Dirs.PodLogs) {
+			if strings.HasSuffix(name, "_"+uid) {
+				errs = append(errs, trees.Remove(filepath.Join(r.Dirs.PodLogs, name)))
+			}
+		}
+		errs = append(errs, r.ClaimVolumes.RemovePodDir(uid))
+	}
+	errs = append(errs, r.Secrets.CleanSecrets(known), r.ClaimVolumes.Claims.Clean(func(uid string) bool { return known[uid] }))
+	for _, uid := range trees.Names(r.Dirs.PodsDir()) {
+		errs = append(errs, r.Lifecycle.CleanMessages(uid))
+		for _, id := range trees.Names(r.Dirs.ImageVolumeDir(uid, "")) {
+			if r.Index.Container(id) == nil {
+				errs = append(errs, trees.Remove(r.Dirs.ImageVolumeDir(uid, id)))
+			}
+		}
+	}
+	return errors.Join(append(errs, r.PodCgroups.CleanCgroups())...)
+}

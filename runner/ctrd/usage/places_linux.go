@@ -1,0 +1,128 @@
+package usage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/embed"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/volume"
+	"monopod/runner/ctrd/volumes"
+)
+
+// Places returns where the kernel counts what each pod uses. It asks nobody: containers that have ended just now may be
+// among them, and have no cgroup any more.
+func (r *Meter) Places(context.Context) ([]runner.Place, error) {
+	var all []runner.Place
+	for _, rec := range r.Index.List() {
+		if rec.Labels.State != record.Active || rec.Labels.BootID != r.BootID {
+			continue
+		}
+		p := runner.Place{
+			Key: rec.Labels.Key, UID: rec.Labels.UID, CreatedAt: rec.CreatedAt, Cgroup: r.PodCgroups.PodCgroup(rec), HostNetwork: rec.Pod.Object.Spec.HostNetwork,
+		}
+		for _, c := range r.Index.OfSandbox(rec.ID) {
+			if l := &c.Labels; l.Exit == nil && !l.StartedAt.IsZero() {
+				p.Containers = append(p.Containers, runner.ContainerPlace{
+					Name: l.Name, ID: c.ID, Image: c.Image, RestartCount: l.RestartCount, StartedAt: l.StartedAt, Cgroup: r.PodCgroups.CgroupOf(c),
+				})
+			}
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// MeasureDisk walks over what a pod has on disk.
+func (r *Meter) MeasureDisk(ctx context.Context, key manifests.Key) (runner.DiskSizes, error) {
+	ctx = r.Ns(ctx)
+	d := runner.DiskSizes{Volumes: map[string]runner.Size{}, InMemory: map[string]bool{}, Layers: map[string]runner.Size{}}
+	rec := r.Index.Sandbox(key)
+	if rec == nil {
+		return d, fmt.Errorf("pod %s is gone", key)
+	}
+	var errs []error
+	spec := &rec.Pod.Object.Spec
+	for i := range spec.Volumes {
+		switch v := &spec.Volumes[i]; {
+		case v.EmptyDir != nil:
+			size, inMemory, err := r.emptyDirSize(ctx, r.Dirs.EmptyDir(rec.Labels.UID, v.Name))
+			errs = append(errs, err)
+			d.Volumes[v.Name], d.InMemory[v.Name] = size, inMemory
+		case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil:
+			size, err := volumes.SizeOf(ctx, filepath.Join(r.Dirs.FilesDir(rec.Labels.UID), v.Name))
+			errs = append(errs, err)
+			d.Volumes[v.Name], d.InMemory[v.Name] = runner.Size(size), true
+		}
+	}
+	for _, c := range r.Index.OfUID(rec.Labels.UID) {
+		layer, err := r.layerSize(ctx, c)
+		errs = append(errs, err)
+		was := d.Layers[c.Labels.Name]
+		d.Layers[c.Labels.Name] = runner.Size{Bytes: was.Bytes + layer.Bytes, Inodes: was.Inodes + layer.Inodes}
+	}
+	hidden, err := r.unnamedFiles(ctx, rec)
+	errs = append(errs, err)
+	addSizes(d.Volumes, hidden.emptyDirs)
+	addSizes(d.Layers, hidden.containers)
+	logs, err := r.logSizes(ctx, rec)
+	d.Logs = logs
+	errs = append(errs, err)
+	d.Others, err = r.otherSizes(ctx, rec)
+	errs = append(errs, err)
+	// No limit counts the directories of generic ephemeral volumes, but the disk gets them back with the pod.
+	ephemeral, err := volumes.SizeWithout(ctx, r.Dirs.EphemeralDir(rec.Labels.UID))
+	d.Others.Bytes, d.Others.Inodes = d.Others.Bytes+ephemeral.Bytes, d.Others.Inodes+ephemeral.Inodes
+	return d, errors.Join(append(errs, err)...)
+}
+
+func addSizes(to, more map[string]runner.Size) {
+	for name, size := range more {
+		was := to[name]
+		to[name] = runner.Size{Bytes: was.Bytes + size.Bytes, Inodes: was.Inodes + size.Inodes}
+	}
+}
+
+// emptyDirSize asks a file system of its own, and walks else.
+func (r *Meter) emptyDirSize(ctx context.Context, path string) (size runner.Size, inMemory bool, err error) {
+	switch there, err := volume.EmptyDirAt(path); {
+	case err != nil || there == volume.Nothing:
+		return size, false, err
+	case there != volume.Disk:
+		var st unix.Statfs_t
+		if err := unix.Statfs(path, &st); err != nil {
+			return size, true, err
+		}
+		return runner.Size{Bytes: int64(st.Blocks-st.Bfree) * st.Bsize, Inodes: int64(st.Files - st.Ffree)}, true, nil
+	}
+	walked, err := volumes.SizeOf(ctx, path)
+	return runner.Size(walked), false, err
+}
+
+// layerSize is the size of the writable layer of one instance, and of the volumes of its image.
+func (r *Meter) layerSize(ctx context.Context, c *record.Container) (runner.Size, error) {
+	snapshots := r.Client.SnapshotService(r.Snapshotter)
+	layer, err := snapshots.Usage(ctx, c.ID)
+	if err != nil {
+		return runner.Size{}, fault.IgnoreNotFound(err)
+	}
+	if r.Snapshotter == embed.Native { // its layers are copies of all below them
+		info, err := snapshots.Stat(ctx, c.ID)
+		if err == nil && info.Parent != "" {
+			below, belowErr := snapshots.Usage(ctx, info.Parent)
+			layer.Size, layer.Inodes, err = layer.Size-below.Size, layer.Inodes-below.Inodes, belowErr
+		}
+		if err != nil {
+			return runner.Size{}, fault.IgnoreNotFound(err)
+		}
+	}
+	anonymous, err := volumes.SizeOf(ctx, r.Dirs.ImageVolumeDir(c.Labels.UID, c.ID))
+	return runner.Size{Bytes: max(0, layer.Size) + anonymous.Bytes, Inodes: max(0, layer.Inodes) + anonymous.Inodes}, err
+}

@@ -1,0 +1,192 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner/ctrd/fsgroup"
+	"monopod/runner/ctrd/trees"
+	"monopod/runner/spec"
+)
+
+// prepareEmptyDir makes the directory or the mount once; what is there is kept. recorded is the manifest by which it was
+// made: after an edit of its medium the volume is a new one, for the containers that follow the edit.
+func (r *Pods) prepareEmptyDir(uid string, p spec.VolumePlan, recorded *manifests.Pod) error {
+	path, e := r.Dirs.EmptyDir(uid, p.Name), p.EmptyDir
+	there, err := EmptyDirAt(path)
+	if err != nil {
+		return err
+	}
+	switch {
+	case there == Nothing:
+	case there != wantedAt(e):
+		if err := clearEmptyDir(path, there); err != nil {
+			return err
+		}
+	default:
+		return keepEmptyDir(path, e, recordedMode(recorded, p.Name))
+	}
+	switch wantedAt(e) {
+	case tmpfs:
+		err = trees.MountTmpfs(path, fmt.Sprintf("mode=%04o,size=%d", modeBits(e), e.SizeBytes), 0)
+	case hugetlbfs:
+		err = mountHugePages(path, e)
+	default:
+		return makeEmptyDir(path, e)
+	}
+	return errors.Join(err, ownEmptyDir(path, e))
+}
+
+// makeEmptyDir makes a directory on disk, complete under another name first: one that exists is never touched again.
+func makeEmptyDir(path string, e *spec.EmptyDir) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	tmp := path + ".tmp"
+	if err := os.MkdirAll(tmp, 0o777); err != nil {
+		return err
+	}
+	if err := ownEmptyDir(tmp, e); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// mountHugePages mounts a hugetlbfs: its pages are those of the kernel's pool.
+func mountHugePages(path string, e *spec.EmptyDir) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	options := fmt.Sprintf("mode=%04o,pagesize=%d", modeBits(e), e.PageBytes)
+	if e.SizeBytes > 0 {
+		options += fmt.Sprintf(",size=%d", e.SizeBytes)
+	}
+	if err := unix.Mount("nodev", path, "hugetlbfs", 0, options); err != nil {
+		return fmt.Errorf("mount hugetlbfs on %s: %w", path, err)
+	}
+	return nil
+}
+
+// medium is what an emptyDir is made of, by the magic number of its file system; disk stands for all others.
+type medium int64
+
+const (
+	Nothing   medium = -1
+	Disk      medium = 0
+	tmpfs     medium = unix.TMPFS_MAGIC
+	hugetlbfs medium = unix.HUGETLBFS_MAGIC
+)
+
+func wantedAt(e *spec.EmptyDir) medium {
+	switch {
+	case e.Memory:
+		return tmpfs
+	case e.PageBytes > 0:
+		return hugetlbfs
+	}
+	return Disk
+}
+
+// EmptyDirAt says what is there.
+func EmptyDirAt(path string) (medium, error) {
+	var st unix.Statfs_t
+	switch err := unix.Statfs(path, &st); {
+	case errors.Is(err, fs.ErrNotExist):
+		return Nothing, nil
+	case err != nil:
+		return Nothing, fmt.Errorf("look at %s: %w", path, err)
+	}
+	if m := medium(st.Type); (m == tmpfs || m == hugetlbfs) && trees.IsMountPoint(path) {
+		return m, nil
+	}
+	return Disk, nil
+}
+
+// clearEmptyDir makes room for another medium. Containers that run keep what they have mounted, until they have ended.
+func clearEmptyDir(path string, there medium) error {
+	if there == Disk {
+		old := path + ".old"
+		return errors.Join(trees.Remove(old), os.Rename(path, old))
+	}
+	if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	return os.Remove(path)
+}
+
+// keepEmptyDir brings what is there in line with an edit: size, mode and group. What a container has made of the mode
+// stays as long as the manifest's is the same.
+func keepEmptyDir(path string, e *spec.EmptyDir, was fs.FileMode) error {
+	if e.Memory {
+		if err := resizeTmpfs(path, e.SizeBytes); err != nil {
+			return err
+		}
+	}
+	if was != e.Mode {
+		if err := ownEmptyDir(path, e); err != nil {
+			return err
+		}
+	}
+	return regroup(path, e.GID)
+}
+
+// resizeTmpfs changes the size of a tmpfs. The kernel refuses one that is less than what is used.
+func resizeTmpfs(path string, size int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return err
+	}
+	if block := st.Bsize; int64(st.Blocks) == (size+block-1)/block {
+		return nil
+	}
+	if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_REMOUNT, fmt.Sprintf("size=%d", size)); err != nil {
+		return fmt.Errorf("change the size to %d: %w", size, err)
+	}
+	return nil
+}
+
+// recordedMode is the mode that the recorded manifest gives a volume.
+func recordedMode(recorded *manifests.Pod, volume string) fs.FileMode {
+	for i := range recorded.Object.Spec.Volumes {
+		if v := &recorded.Object.Spec.Volumes[i]; v.Name == volume && v.EmptyDir != nil {
+			return spec.EmptyDirMode(v.EmptyDir)
+		}
+	}
+	return spec.EmptyDirMode(&corev1.EmptyDirVolumeSource{})
+}
+
+// modeBits are the bits of the mode as the kernel writes them.
+func modeBits(e *spec.EmptyDir) uint32 {
+	bits := uint32(e.Mode.Perm())
+	if e.Mode&fs.ModeSticky != 0 {
+		bits |= unix.S_ISVTX
+	}
+	return bits
+}
+
+// ownEmptyDir sets the mode of an emptyDir and gives it to fsGroup, which may then do everything in it.
+func ownEmptyDir(path string, e *spec.EmptyDir) error {
+	if e.GID == nil {
+		return os.Chmod(path, e.Mode)
+	}
+	if err := os.Lchown(path, -1, int(*e.GID)); err != nil {
+		return err
+	}
+	return os.Chmod(path, e.Mode|0o770|fs.ModeSetgid)
+}
+
+// regroup gives an emptyDir that is there to another fsGroup after an edit. As a rule it has the right one: the walk
+// of fsGroupChangePolicy Always has nothing to do in a directory that was made for the group.
+func regroup(path string, gid *int64) error {
+	if gid == nil {
+		return nil
+	}
+	return fsgroup.Apply(path, fsgroup.Owner{GID: *gid, OnRootMismatch: true})
+}

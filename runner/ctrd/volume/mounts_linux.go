@@ -1,0 +1,177 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/runner"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/oci"
+	"monopod/runner/ctrd/trees"
+	"monopod/runner/ctrd/volumes"
+	"monopod/runner/spec"
+)
+
+// Mounts prepares what single mounts of one container need: subPaths, VOLUMEs of its image, propagation.
+type Mounts struct {
+	Dirs   layout.Dirs
+	Images *image.Store
+	Oci    *oci.Runtimes
+	Log    *slog.Logger
+}
+
+// PrepareMounts makes what only single mounts of one instance need. What fails leaves nothing.
+func (r *Mounts) PrepareMounts(ctx context.Context, in spec.Input, q Request) (_ spec.Input, err error) {
+	defer func() {
+		if err != nil {
+			r.DropMounts(in)
+		}
+	}()
+	c := q.Container
+	if WantsRecursiveReadOnly(c) {
+		rt, err := r.Oci.RuntimeOf(ctx, q.Sandbox)
+		if err != nil {
+			return in, fault.Step(runner.ReasonCreateContainerError, err)
+		}
+		in.Host.RecursiveReadOnly = r.Oci.ReadsOnlyRecursively(ctx, rt)
+	}
+	if err := r.checkPropagation(in, c); err != nil {
+		return in, fault.Step(runner.ReasonCreateContainerConfigError, err)
+	}
+	paths, err := spec.SubPaths(in)
+	if err != nil {
+		return in, fault.Step(runner.ReasonCreateContainerConfigError, err)
+	}
+	in.SubPaths = map[int]string{}
+	for i, sub := range paths {
+		if in.SubPaths[i], err = r.bindSubPath(in, c.VolumeMounts[i].Name, sub); err != nil {
+			return in, fault.Step(runner.ReasonCreateContainerConfigError,
+				fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", c.VolumeMounts[i].Name, c.Name, err))
+		}
+	}
+	anonymous, err := spec.ImageVolumePaths(in)
+	if err == nil && len(anonymous) > 0 {
+		in.ImageVolumes, err = r.Images.CopyOut(ctx, q.Image, r.Dirs.ImageVolumeDir(string(in.Pod.UID), in.ID), anonymous)
+	}
+	return in, fault.Step(runner.ReasonCreateContainerError, fault.Wrap("volumes of the image", err))
+}
+
+// DropMounts undoes prepareMounts for an instance that does not come to be.
+func (r *Mounts) DropMounts(in spec.Input) {
+	r.DropSubPaths(in.ID)
+	if err := trees.Remove(r.Dirs.ImageVolumeDir(string(in.Pod.UID), in.ID)); err != nil {
+		r.Log.Warn("remove volumes of an image", "container", in.ID, "err", err)
+	}
+}
+
+// bindSubPath binds a part of a volume where nobody but us can change it, and returns where.
+func (r *Mounts) bindSubPath(in spec.Input, volume, sub string) (string, error) {
+	v := in.Volumes[volume]
+	open := volumes.MakeBelow
+	if v.ReadOnly {
+		open = volumes.OpenBelow
+	}
+	f, err := open(v.HostPath, sub)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	dir := r.Dirs.SubPathDir(in.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	target := filepath.Join(dir, strconv.Itoa(len(trees.Names(dir))))
+	return target, volumes.Bind(f, target)
+}
+
+// DropSubPaths undoes bindSubPath. What cannot be undone now is at the next start.
+func (r *Mounts) DropSubPaths(container string) {
+	if err := volumes.Unbind(r.Dirs.SubPathDir(container)); err != nil {
+		r.Log.Warn("unmount subPaths", "container", container, "err", err)
+	}
+}
+
+// checkPropagation sees to it that the volumes whose mounts are passed on lie on mounts that can do so. Directories of
+// pods are made so; for others, which outlive the pod, it is the administrator's decision.
+func (r *Mounts) checkPropagation(in spec.Input, c *corev1.Container) error {
+	for i := range c.VolumeMounts {
+		m := &c.VolumeMounts[i]
+		if m.MountPropagation == nil || *m.MountPropagation == corev1.MountPropagationNone {
+			continue
+		}
+		path := in.Volumes[m.Name].HostPath
+		if strings.HasPrefix(path, r.Dirs.Root+"/") && !strings.HasPrefix(path, r.Dirs.VolumesDir()+"/") {
+			if err := makeShared(path); err != nil {
+				return fmt.Errorf("volume %q: %w", m.Name, err)
+			}
+			continue
+		}
+		at, err := mountOf(path)
+		if err != nil {
+			return fmt.Errorf("volume %q: %w", m.Name, err)
+		}
+		shared, slave := strings.Contains(at.Optional, "shared:"), strings.Contains(at.Optional, "master:")
+		switch {
+		case shared:
+		case *m.MountPropagation == corev1.MountPropagationBidirectional:
+			return fmt.Errorf("path %q is mounted on %q but it is not a shared mount", path, at.Mountpoint)
+		case !slave:
+			return fmt.Errorf("path %q is mounted on %q but it is not a shared or slave mount", path, at.Mountpoint)
+		}
+	}
+	return nil
+}
+
+// mountOf returns the mount that a path lies on.
+func mountOf(path string) (*mountinfo.Info, error) {
+	infos, err := mountinfo.GetMounts(mountinfo.ParentsFilter(path))
+	if err != nil {
+		return nil, fmt.Errorf("read mounts: %w", err)
+	}
+	var best *mountinfo.Info
+	for _, i := range infos { // of several at one place the last is on top
+		if best == nil || len(i.Mountpoint) >= len(best.Mountpoint) {
+			best = i
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("%s is on no mount", path)
+	}
+	return best, nil
+}
+
+// makeShared makes a directory one whose mounts are passed on, unless it is.
+func makeShared(path string) error {
+	at, err := mountOf(path)
+	if err != nil || strings.Contains(at.Optional, "shared:") {
+		return err
+	}
+	if at.Mountpoint != path {
+		if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind %s to itself: %w", path, err)
+		}
+	}
+	if err := unix.Mount("", path, "", unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("share mounts of %s: %w", path, err)
+	}
+	return nil
+}
+
+// WantsRecursiveReadOnly says that a container asks for it. Only then somebody is asked whether it is to be had.
+func WantsRecursiveReadOnly(c *corev1.Container) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
+	})
+}

@@ -1,0 +1,181 @@
+// Package volume prepares the volumes and mounts of containers, and removes them with the pod. Which volumes a pod has is decided in
+// runner/spec, which storage a claim gets in package claims.
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/ctrd/fault"
+	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/volumes"
+	"monopod/runner/spec"
+)
+
+// Pods prepares the volumes of pods.
+type Pods struct {
+	Dirs         layout.Dirs
+	ClaimVolumes *Claims
+	Secrets      *Secrets
+	ImageVolumes *Images
+	Host         spec.Host
+	// Facts are those of the machine as it is now.
+	Facts func() spec.Host
+}
+
+// PrepareVolumes makes the volumes that a container mounts. It is idempotent.
+func (r *Pods) PrepareVolumes(ctx context.Context, pod *corev1.Pod, q Request) (map[string]spec.Volume, error) {
+	plans, err := spec.Volumes(pod, r.Host)
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.CheckFiles(spec.Input{Pod: pod, Refs: q.Refs, Host: r.Facts()}, plans); err != nil {
+		return nil, err
+	}
+	prepared := map[string]spec.Volume{}
+	for _, p := range plans {
+		if !manifests.UsesVolume(q.Container, p.Name) {
+			continue
+		}
+		v := spec.Volume{}
+		switch {
+		case p.HostPath != nil:
+			v.HostPath, err = prepareHostPath(*p.HostPath)
+		case p.Files != nil:
+			v.ReadOnly = true
+			v.HostPath, err = r.Secrets.prepareFiles(pod, q.Refs, p)
+		case p.Image != nil:
+			v.ReadOnly, v.Options = true, imageVolumeOptions()
+			ref := ImageOf(&manifests.Pod{Images: q.Images}, manifests.ImageVolume(p.Name), p.Image.Reference)
+			err = r.ImageVolumes.prepareImageVolume(ctx, q.Sandbox, ref, &v)
+		case p.EmptyDir != nil:
+			v.HostPath, err = r.Dirs.EmptyDir(string(pod.UID), p.Name), r.prepareEmptyDir(string(pod.UID), p, q.Sandbox.Pod)
+		default:
+			v, err = r.ClaimVolumes.prepareStorage(pod, q, p)
+		}
+		if _, told := errors.AsType[*runner.StepError](err); err != nil && !told {
+			err = fmt.Errorf("volume %q: %w", p.Name, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		prepared[p.Name] = v
+	}
+	return prepared, nil
+}
+
+// CheckVolumes says whether the volumes of a pod are what they should be, creating nothing.
+func (r *Pods) CheckVolumes(pod *manifests.Pod) error {
+	host := r.Host
+	plans, err := spec.Volumes(pod.Object, host)
+	if err != nil {
+		return err
+	}
+	errs := []error{spec.CheckFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, plans)}
+	for _, p := range plans {
+		if p.HostPath != nil {
+			_, err := statHostPath(*p.HostPath)
+			errs = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err))
+		}
+		if p.Files != nil {
+			_, err := spec.VolumeFiles(spec.Input{Pod: pod.Object, Refs: pod.Refs, Host: host}, p.Files)
+			errs = append(errs, fault.Wrap(fmt.Sprintf("volume %q", p.Name), err))
+		}
+		errs = append(errs, r.ClaimVolumes.checkStorage(pod, p))
+	}
+	return errors.Join(errs...)
+}
+
+// statHostPath checks the type of a path and says whether it exists.
+func statHostPath(h spec.HostPath) (exists bool, err error) {
+	info, err := os.Stat(h.Path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	if err != nil {
+		info = nil
+	}
+	return info != nil, h.Check(info)
+}
+
+// prepareHostPath checks a path, creates it where its type says so, and resolves its symlinks.
+func prepareHostPath(h spec.HostPath) (string, error) {
+	exists, err := statHostPath(h)
+	if err != nil {
+		return "", err
+	}
+	if !exists {
+		if err := createHostPath(h); err != nil {
+			return "", err
+		}
+	}
+	return filepath.EvalSymlinks(h.Path)
+}
+
+func createHostPath(h spec.HostPath) error {
+	switch h.Missing() {
+	case spec.CreateDirectory:
+		return os.MkdirAll(h.Path, 0o755)
+	case spec.CreateFile:
+		f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		return f.Close()
+	}
+	return nil
+}
+
+// maxEnvFile is how large a file of variables may be.
+const maxEnvFile = 1 << 20
+
+// ReadEnvFiles reads the files that variables of a container come from. What does not exist is left out.
+func (r *Pods) ReadEnvFiles(uid string, c *corev1.Container) (map[spec.EnvFile]string, error) {
+	var read map[spec.EnvFile]string
+	for _, f := range spec.EnvFiles(c) {
+		text, err := volumes.ReadBelow(r.Dirs.EmptyDir(uid, f.Volume), f.Path, maxEnvFile)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("file %q of volume %q: %w", f.Path, f.Volume, err)
+		}
+		if read == nil {
+			read = map[spec.EnvFile]string{}
+		}
+		read[f] = string(text)
+	}
+	return read, nil
+}
+
+// Request is what a spec is made of besides the configuration.
+type Request struct {
+	Pod  *corev1.Pod
+	Refs *manifests.Refs
+	// Images are those of manifests.Pod.
+	Images    map[string]string
+	Container *corev1.Container
+	Image     *image.Image
+	Sandbox   *record.Sandbox
+	ID        string
+	// Message is the host file behind terminationMessagePath.
+	Message string
+}
+
+// ImageOf returns the reference to run for a key of manifests.Pod.Images.
+func ImageOf(pod *manifests.Pod, key, ref string) string {
+	if digest := pod.Images[key]; digest != "" {
+		return image.AtDigest(ref, digest)
+	}
+	return ref
+}
