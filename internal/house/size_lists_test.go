@@ -39,7 +39,6 @@ func manyMethods() map[string]int {
 		"node.Client":                    42,
 		"node.Server":                    38,
 		"node/why.builder":               76,
-		"runner/ctrd.Runtime":            41,
 		"runner/ctrd/image.Store":        58,
 		"runner/ctrd/network.Network":    43,
 		"runner/plan.planner":            126,

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"monopod/internal/sleep"
+	"monopod/internal/pause"
 	"monopod/runner/ctrd/trees"
 )
 
@@ -26,7 +26,7 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 		return fmt.Errorf("%w: %d, the first is %s", ErrPodsLeft, len(keys), keys[0])
 	}
 	for r.removal.Teardown.Pending() > 0 {
-		if !sleep.For(ctx, 20*time.Millisecond) {
+		if !pause.For(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("remove pods: %d removals do not end: %w", r.removal.Teardown.Pending(), ctx.Err())
 		}
 	}

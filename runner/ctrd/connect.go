@@ -3,9 +3,11 @@ package ctrd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -16,22 +18,87 @@ import (
 
 	"monopod/runner/ctrd/bounded"
 	"monopod/runner/ctrd/embed"
+	"monopod/runner/ctrd/embed/guard"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/shim"
 	"monopod/runner/ctrd/shims"
 )
 
-// imageRoot is a directory on the file system of the images.
-func (r *Runtime) imageRoot() string {
-	if r.cfg.Endpoint == "" {
-		return filepath.Join(r.cfg.RootDirectory, "containerd")
-	}
-	return cmp.Or(r.snapshots, r.cfg.RootDirectory)
+// containerd is a running containerd: the embedded one, or another.
+type containerd struct {
+	client      *client.Client
+	snapshotter string
+	// images is a directory on the file system of the images.
+	images string
+	// another says that it does not run in this process; version is what it said last when it was asked.
+	another bool
+	version atomic.Pointer[string]
+	// stop ends the embedded one, or the connection to another.
+	stop func(context.Context) error
 }
 
-// findSnapshots asks another containerd where its snapshotter keeps its files; empty: it does not say.
-func (r *Runtime) findSnapshots(ctx context.Context) string {
-	answer, err := r.client.IntrospectionService().Plugins(ctx, "type=="+string(plugins.SnapshotPlugin)+",id=="+r.cfg.Snapshotter)
+// startContainerd starts the embedded containerd. repaired is told of its damaged databases.
+func startContainerd(ctx context.Context, c *Config, bootID string, repaired func(guard.Repair)) (_ *containerd, err error) {
+	if err := shims.BecomeSubreaper(); err != nil {
+		return nil, err
+	}
+	root := filepath.Join(c.RootDirectory, "containerd")
+	d := &containerd{snapshotter: c.Snapshotter, images: root}
+	if d.snapshotter == "" {
+		if d.snapshotter, err = embed.Snapshotter(root); err != nil {
+			return nil, err
+		}
+	}
+	cfg := embed.Config{
+		Root:        root,
+		State:       filepath.Join(c.StateDirectory, "containerd"),
+		Snapshotter: d.snapshotter,
+		ShimEnv:     shim.InCgroups(c.ShimCgroups),
+		Log:         c.Log,
+	}
+	cfg.Guard = embed.NewGuard(cfg, bootID, repaired)
+	d.client, d.stop, err = embed.Start(ctx, cfg)
+	return d, err
+}
+
+// dialContainerd connects to another containerd.
+func dialContainerd(ctx context.Context, c *Config, tmpMounts string) (_ *containerd, err error) {
+	// The client's own back-off would keep us from a containerd that is back for up to ten seconds.
+	retry := backoff.Config{BaseDelay: minReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
+	unbounded, err := client.New(layout.EndpointPath(c.Endpoint), client.WithDefaultNamespace(c.Namespace),
+		client.WithExtraDialOpts([]grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second})}))
+	if err != nil {
+		return nil, fmt.Errorf("connect to containerd at %s: %w", c.Endpoint, err)
+	}
+	d := &containerd{another: true, snapshotter: cmp.Or(c.Snapshotter, embed.Overlayfs), stop: func(context.Context) error { return unbounded.Close() }}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unbounded.Close())
+		}
+	}()
+	if d.client, err = boundedClient(unbounded, c.Namespace); err != nil {
+		return nil, fmt.Errorf("client of containerd at %s: %w", c.Endpoint, err)
+	}
+	if err := d.askVersion(ctx); err != nil {
+		return nil, fmt.Errorf("containerd at %s: %w", c.Endpoint, err)
+	}
+	d.images = cmp.Or(d.snapshots(ctx), c.RootDirectory)
+	// Images are mounted by this process to look into them; what it left there when it was killed goes.
+	if err := mount.SetTempMountLocation(tmpMounts); err != nil {
+		return nil, fmt.Errorf("directory for temporary mounts: %w", err)
+	}
+	warnings, left := mount.CleanupTempMounts(0)
+	for _, w := range append(warnings, left) {
+		if w != nil {
+			c.Log.Warn("temporary mount is left", "err", w)
+		}
+	}
+	return d, nil
+}
+
+// snapshots asks another containerd where its snapshotter keeps its files; empty: it does not say.
+func (d *containerd) snapshots(ctx context.Context) string {
+	answer, err := d.client.IntrospectionService().Plugins(ctx, "type=="+string(plugins.SnapshotPlugin)+",id=="+d.snapshotter)
 	if err != nil || len(answer.Plugins) == 0 {
 		return ""
 	}
@@ -42,68 +109,13 @@ func (r *Runtime) findSnapshots(ctx context.Context) string {
 	return root
 }
 
-// connect starts the embedded containerd or connects to another.
-func (r *Runtime) connect(ctx context.Context) error {
-	if r.cfg.Endpoint != "" {
-		return r.connectTo(ctx)
+// askVersion sees whether containerd answers, and asks another one what it is: after a restart that may be newer.
+func (d *containerd) askVersion(ctx context.Context) error {
+	v, err := d.client.Version(ctx)
+	if err == nil && d.another {
+		d.version.Store(&v.Version)
 	}
-	if err := shims.BecomeSubreaper(); err != nil {
-		return err
-	}
-	root := filepath.Join(r.cfg.RootDirectory, "containerd")
-	if r.cfg.Snapshotter == "" {
-		var err error
-		if r.cfg.Snapshotter, err = embed.Snapshotter(root); err != nil {
-			return err
-		}
-	}
-	cfg := embed.Config{
-		Root:        root,
-		State:       filepath.Join(r.cfg.StateDirectory, "containerd"),
-		Snapshotter: r.cfg.Snapshotter,
-		ShimEnv:     shim.InCgroups(r.cfg.ShimCgroups),
-		Log:         r.log,
-	}
-	cfg.Guard = embed.NewGuard(cfg, r.bootID, r.notices.DatabaseNotice)
-	c, stop, err := embed.Start(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	r.client = c
-	r.onClose(stop)
-	return nil
-}
-
-func (r *Runtime) connectTo(ctx context.Context) error {
-	// The client's own back-off would keep us from a containerd that is back for up to ten seconds.
-	retry := backoff.Config{BaseDelay: minReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
-	c, err := client.New(layout.EndpointPath(r.cfg.Endpoint), client.WithDefaultNamespace(r.cfg.Namespace),
-		client.WithExtraDialOpts([]grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second})}))
-	if err != nil {
-		return fmt.Errorf("connect to containerd at %s: %w", r.cfg.Endpoint, err)
-	}
-	r.onClose(func(context.Context) error { return c.Close() })
-	if r.client, err = boundedClient(c, r.cfg.Namespace); err != nil {
-		return fmt.Errorf("client of containerd at %s: %w", r.cfg.Endpoint, err)
-	}
-	if r.cfg.Snapshotter == "" {
-		r.cfg.Snapshotter = embed.Overlayfs
-	}
-	if err := r.askVersion(ctx); err != nil {
-		return fmt.Errorf("containerd at %s: %w", r.cfg.Endpoint, err)
-	}
-	r.snapshots = r.findSnapshots(ctx)
-	// Images are mounted by this process to look into them; what it left there when it was killed goes.
-	if err := mount.SetTempMountLocation(r.dirs.Path("tmpmounts")); err != nil {
-		return fmt.Errorf("directory for temporary mounts: %w", err)
-	}
-	warnings, err := mount.CleanupTempMounts(0)
-	for _, w := range append(warnings, err) {
-		if w != nil {
-			r.log.Warn("temporary mount is left", "err", w)
-		}
-	}
-	return nil
+	return err
 }
 
 // boundedClient limits what this process reads of manifests and configs into memory, also of those that others gave another containerd.

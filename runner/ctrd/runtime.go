@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -58,11 +57,9 @@ type Runtime struct {
 	notices *notice.Notices
 	logs    *logs.Collector
 
-	client *client.Client
-	// version is that of another containerd, if it has said it; snapshots is where that keeps its snapshots, if it says so.
-	version   atomic.Pointer[string]
-	snapshots string
-	follower  *follower
+	client     *client.Client
+	containerd *containerd
+	follower   *follower
 
 	records      *record.Store
 	index        *record.Index
@@ -84,7 +81,7 @@ type Runtime struct {
 	janitor      *upkeep.Janitor
 	garbage      *upkeep.Garbage
 
-	close []func(context.Context) error
+	close closers
 }
 
 // Open re-attaches the logs, starts or connects to containerd and brings its records and the directories in order.
@@ -100,9 +97,10 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 			err = errors.Join(err, r.Close())
 		}
 	}()
-	if err := r.prepareDirs(); err != nil {
+	if err := r.cfg.makeDirs(); err != nil {
 		return nil, err
 	}
+	r.dirs = r.cfg.dirs()
 	if cfg.Endpoint == "" { // the only containerd whose files are known
 		r.reserve = reserve.New(r.cfg.RootDirectory, r.log)
 	}
@@ -110,15 +108,25 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		return nil, err
 	}
 	r.notices = &notice.Notices{Index: r.index, Recorder: cfg.Events, NodeName: cfg.NodeName, Watch: r.watch, Log: r.log}
-	r.openClaims()
+	mounter := remote.NewMounter(func() { r.watch.Notify(manifests.Key{}) })
+	r.close.add(func(context.Context) error { mounter.Close(); return nil })
+	r.claimVolumes = &volume.Claims{Dirs: r.dirs, Index: r.index, Remote: mounter, NodeName: cfg.NodeName, Log: r.log}
+	r.claimVolumes.OpenBook()
 	m, err := r.openMachine()
 	if err != nil {
 		return nil, err
 	}
 	r.openLogs()
-	if err := r.connect(ctx); err != nil {
+	if cfg.Endpoint == "" {
+		r.containerd, err = startContainerd(ctx, &r.cfg, r.bootID, r.notices.DatabaseNotice)
+	} else {
+		r.containerd, err = dialContainerd(ctx, &r.cfg, r.dirs.Path("tmpmounts"))
+	}
+	if err != nil {
 		return nil, err
 	}
+	r.close.add(r.containerd.stop)
+	r.client, r.cfg.Snapshotter = r.containerd.client, r.containerd.snapshotter
 	if err := r.openImages(); err != nil {
 		return nil, err
 	}
@@ -130,25 +138,17 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	}
 	r.assemble(m)
 	r.follower.events = r.follower.subscribe(ctx)
-	r.onClose(func(context.Context) error { r.follower.events.cancel(); return nil })
-	r.onClose(func(context.Context) error { r.processes.Commands.Wait(); return nil })
-	r.onClose(func(ctx context.Context) error { r.network.Adds.Wait(ctx); return nil })
+	r.close.add(func(context.Context) error { r.follower.events.cancel(); return nil })
+	r.close.add(func(context.Context) error { r.processes.Commands.Wait(); return nil })
+	r.close.add(func(ctx context.Context) error { r.network.Adds.Wait(ctx); return nil })
 	if err := r.records.Load(r.ns(ctx), r.removal.Teardown.Has); err != nil {
 		return nil, err
 	}
 	r.processes.Commands.Left = trees.Names(r.dirs.Path("exec"))
-	r.reattachLogs()
+	r.janitor.ReattachLogs()
 	r.network.AdoptNetworks()
 	r.sandboxes.EmptyAllEvicted()
 	return r, r.janitor.CleanStart(r.ns(ctx))
-}
-
-// openClaims reads which claim has which storage.
-func (r *Runtime) openClaims() {
-	mounter := remote.NewMounter(func() { r.watch.Notify(manifests.Key{}) })
-	r.onClose(func(context.Context) error { mounter.Close(); return nil })
-	r.claimVolumes = &volume.Claims{Dirs: r.dirs, Index: r.index, Remote: mounter, NodeName: r.cfg.NodeName, Log: r.log}
-	r.claimVolumes.OpenBook()
 }
 
 // host is what is known of the machine: facts for specs, cgroups, processors.
@@ -171,7 +171,7 @@ func (r *Runtime) openMachine() (m host, err error) {
 		r.log.Error("all pods together are not limited", "err", err)
 	}
 	if m.cgroups.Slices != nil {
-		r.onClose(func(context.Context) error { m.cgroups.Slices.Close(); return nil })
+		r.close.add(func(context.Context) error { m.cgroups.Slices.Close(); return nil })
 	}
 	if m.cpus, err = cgroup.ReadCPUs("/sys/devices/system/cpu", r.cfg.ReservedCPUs); err != nil {
 		return m, fmt.Errorf("processors: %w", err)
@@ -185,7 +185,7 @@ func (r *Runtime) openLogs() {
 	r.logs = logs.NewCollector(logs.Config{
 		Dir: r.dirs.Path("logs"), Boot: r.bootID, Limits: r.cfg.Logs, PodDirs: r.podLogs.OwnLogDirs, Notice: r.notices.LogNotice, Log: r.log,
 	})
-	r.onClose(func(context.Context) error { return r.logs.Close() })
+	r.close.add(func(context.Context) error { return r.logs.Close() })
 	if err := r.logs.Recover(); err != nil {
 		r.log.Warn("output of containers cannot be taken up as it was left", "err", err)
 	}
@@ -201,14 +201,14 @@ func (r *Runtime) openImages() (err error) {
 	if cfg.Doubt, err = r.openShutdown(); err != nil {
 		return err
 	}
-	cfg.OnDamage, cfg.OnFull, cfg.Disk.Dir = r.notices.DamageNotice, news.Wants, r.imageRoot()
+	cfg.OnDamage, cfg.OnFull, cfg.Disk.Dir = r.notices.DamageNotice, news.Wants, r.containerd.images
 	if r.cfg.Endpoint == "" {
 		cfg.Blobs = r.dirs.ContentDir()
 	}
 	r.images = image.NewStore(r.client, cfg)
 	r.imageUse = &imageuse.Images{
-		Store: r.images, Client: r.client, Index: r.index, Owner: r.cfg.RootDirectory, Shared: r.cfg.Endpoint != "", Dir: r.imageRoot(),
-		Reserve: r.reserve, Ns: r.ns, News: news, Log: r.log,
+		Store: r.images, Client: r.client, Index: r.index, Owner: r.cfg.RootDirectory, Shared: r.cfg.Endpoint != "", Dir: r.containerd.images,
+		Reserve: r.reserve, WithNamespace: r.ns, News: news, Log: r.log,
 	}
 	return nil
 }
@@ -260,32 +260,29 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// prepareDirs makes our directories.
-func (r *Runtime) prepareDirs() error {
-	r.dirs = r.cfg.dirs()
-	for _, d := range []string{
-		r.cfg.RootDirectory, r.cfg.StateDirectory, r.dirs.PodsDir(), r.cfg.PodLogsDir,
-		r.dirs.Path("exits"), r.dirs.Path("ns"), r.dirs.Path("shm"), r.dirs.Path("logs"), r.dirs.Path("pause"),
+// makeDirs makes our directories, and replaces their paths by the real ones, by which mounts are known.
+func (c *Config) makeDirs() error {
+	d := c.dirs()
+	for _, dir := range []string{
+		d.Root, d.State, d.PodsDir(), d.PodLogs, d.Path("exits"), d.Path("ns"), d.Path("shm"), d.Path("logs"), d.Path("pause"),
 	} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
 	}
-	// Mounts are known by their real paths.
-	for _, d := range []*string{&r.cfg.RootDirectory, &r.cfg.StateDirectory, &r.cfg.PodLogsDir} {
-		path, err := filepath.EvalSymlinks(*d)
+	for _, dir := range []*string{&c.RootDirectory, &c.StateDirectory, &c.PodLogsDir} {
+		path, err := filepath.EvalSymlinks(*dir)
 		if err != nil {
 			return err
 		}
-		*d = path
+		*dir = path
 	}
-	r.dirs = r.cfg.dirs()
 	return nil
 }
 
 // ContainerdVersion is what another containerd said last when it was asked for its version; empty for the one inside this process.
 func (r *Runtime) ContainerdVersion() string {
-	if v := r.version.Load(); v != nil {
+	if v := r.containerd.version.Load(); v != nil {
 		return *v
 	}
 	return ""
@@ -330,7 +327,10 @@ func (r *Runtime) Close() error {
 	return errors.Join(errs...)
 }
 
-func (r *Runtime) onClose(f func(context.Context) error) { r.close = append(r.close, f) }
+// closers are called in reverse order.
+type closers []func(context.Context) error
+
+func (c *closers) add(f func(context.Context) error) { *c = append(*c, f) }
 
 // ns puts the containerd namespace on a context: the in-process services ask for it.
 func (r *Runtime) ns(ctx context.Context) context.Context {
@@ -358,27 +358,6 @@ func (r *Runtime) Images() *imageuse.Images { return r.imageUse }
 // SyncPins makes containerd keep the images with these digests, see Images.
 func (r *Runtime) SyncPins(ctx context.Context, digests []string) (gone []string, err error) {
 	return r.imageUse.SyncPins(ctx, digests)
-}
-
-// reattachLogs attaches the logs of containers whose files were damaged: the records say where their output goes. What
-// is written meanwhile waits in the FIFOs.
-func (r *Runtime) reattachLogs() {
-	attached := map[string]bool{}
-	for _, id := range r.logs.IDs() {
-		attached[id] = true
-	}
-	left := map[string]bool{}
-	for _, id := range trees.Names(r.dirs.Path("logs")) {
-		left[id] = true
-	}
-	for _, rec := range r.index.All() {
-		if attached[rec.ID] || !left[rec.ID] || rec.Labels.BootID != r.bootID || !filepath.IsAbs(rec.Labels.LogPath) {
-			continue
-		}
-		if _, _, err := r.logs.Attach(rec.ID, rec.Labels.LogPath); err != nil {
-			r.log.Error("the output of a container is not copied until it restarts", "pod", rec.Labels.Key.String(), "container", rec.Labels.Name, "err", err)
-		}
-	}
 }
 
 // dirs are the directories that a configuration names.

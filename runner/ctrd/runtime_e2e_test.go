@@ -64,7 +64,7 @@ func TestContainerdsRestartStopsNothing(t *testing.T) {
 	if got := a.ContainerdVersion(); got != version {
 		t.Errorf("it is containerd %s, and is said to be %s", version, got)
 	}
-	a.version.Store(new(string)) // as if that had been another one
+	a.containerd.version.Store(new(string)) // as if that had been another one
 	stays, ends := stamped(t, "stays", w.dir, false), load(t, `
 apiVersion: v1
 kind: Pod

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,7 @@ func (s shutdown) next(boot string) shutdown {
 // shutdownBook keeps the file.
 type shutdownBook struct {
 	path string
+	log  *slog.Logger
 	// write replaces a file.
 	write func(path string, data []byte, mode fs.FileMode) error
 
@@ -91,7 +93,7 @@ func readShutdown(path string) shutdown {
 // openShutdown notes that a run has begun, and returns what is in doubt; nil: nothing. A file that cannot be read leaves
 // all in doubt.
 func (r *Runtime) openShutdown() (*image.Doubt, error) {
-	b := &shutdownBook{path: filepath.Join(r.cfg.RootDirectory, shutdownFile), write: atomicfile.Write}
+	b := &shutdownBook{path: filepath.Join(r.cfg.RootDirectory, shutdownFile), log: r.log, write: atomicfile.Write}
 	b.shutdown = readShutdown(b.path).next(r.bootID)
 	if slices.ContainsFunc(r.notices.Repaired, func(d guard.Repair) bool { return !d.Current }) {
 		b.Doubt, b.Sound = true, nil
@@ -103,12 +105,12 @@ func (r *Runtime) openShutdown() (*image.Doubt, error) {
 	if untold != nil {
 		r.log.Warn("images are looked at after the next start: how this run begins cannot be noted", "err", untold)
 	}
-	r.onClose(b.close)
+	r.close.add(b.close)
 	if !b.Doubt {
 		return nil, nil
 	}
 	r.log.Warn("images are looked at before they are used: the machine went down without warning, or a database is older than they are", "sound", len(b.Sound))
-	d := &image.Doubt{Sound: slices.Clone(b.Sound), OnSound: r.noteSound(b), OnAll: r.noteAll(b), Notice: r.notices.DamageNotice}
+	d := &image.Doubt{Sound: slices.Clone(b.Sound), OnSound: b.noteSound, OnAll: b.noteAll, Notice: r.notices.DamageNotice}
 	if r.cfg.Endpoint == "" {
 		d.Blobs = r.dirs.ContentDir()
 	}
@@ -143,25 +145,21 @@ func syncAt(path string) error {
 	return unix.Syncfs(int(dir.Fd()))
 }
 
-func (r *Runtime) noteSound(b *shutdownBook) func(string) {
-	return func(digest string) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.Sound = append(b.Sound, digest)
-		if err := b.writeLocked(); err != nil {
-			r.log.Warn("note that an image is sound", "err", err)
-		}
+func (b *shutdownBook) noteSound(digest string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Sound = append(b.Sound, digest)
+	if err := b.writeLocked(); err != nil {
+		b.log.Warn("note that an image is sound", "err", err)
 	}
 }
 
-func (r *Runtime) noteAll(b *shutdownBook) func() {
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.Doubt, b.Sound = false, nil
-		if err := b.writeLocked(); err != nil {
-			r.log.Warn("note that all images are sound", "err", err)
-		}
-		r.log.Info("all images are as they should be")
+func (b *shutdownBook) noteAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Doubt, b.Sound = false, nil
+	if err := b.writeLocked(); err != nil {
+		b.log.Warn("note that all images are sound", "err", err)
 	}
+	b.log.Info("all images are as they should be")
 }

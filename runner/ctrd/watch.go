@@ -11,7 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/core/events"
 	"github.com/containerd/typeurl/v2"
 
-	"monopod/internal/sleep"
+	"monopod/internal/pause"
 	"monopod/manifests"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/record"
@@ -76,7 +76,7 @@ func (r *follower) followEvents(ctx context.Context) error {
 			delay = minReconnect
 		}
 		for {
-			if !sleep.For(ctx, delay) {
+			if !pause.For(ctx, delay) {
 				return nil
 			}
 			delay = min(2*delay, maxReconnect)
@@ -157,15 +157,6 @@ func eventContainer(e *events.Envelope) string {
 		return v.ID
 	}
 	return ""
-}
-
-// askVersion sees whether containerd answers, and asks another one what it is: after a restart that may be newer.
-func (r *Runtime) askVersion(ctx context.Context) error {
-	v, err := r.client.Version(ctx)
-	if err == nil && r.cfg.Endpoint != "" {
-		r.version.Store(&v.Version)
-	}
-	return err
 }
 
 // subscription is a live stream of containerd's events.

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/internal/sleep"
+	"monopod/internal/pause"
 	"monopod/runner/spec"
 )
 
@@ -105,7 +105,7 @@ func removeCgroup(ctx context.Context, dir string) error {
 		}
 		killCgroup(dir)
 		// A process that was killed leaves when it is reaped, which nothing reports.
-		if !sleep.For(ctx, 5*time.Millisecond) {
+		if !pause.For(ctx, 5*time.Millisecond) {
 			return err
 		}
 	}

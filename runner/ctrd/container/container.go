@@ -62,8 +62,8 @@ type Creator struct {
 	Logs        *logs.Collector
 	PodLogs     *podlogs.Logs
 	PodCgroups  *cgroup.Pods
-	Oci         *oci.Runtimes
-	Cdi         *device.CDI
+	OCI         *oci.Runtimes
+	CDI         *device.CDI
 	Mounts      *volume.Mounts
 	Network     *sandbox.Network
 	Lifecycle   *Lifecycle
@@ -89,7 +89,7 @@ func (r *Creator) CreateContainer(ctx context.Context, key manifests.Key, pod *m
 		return err
 	}
 	defer r.Mounts.DropSubPaths(n.rec.ID) // the task has its own mounts by then
-	defer r.Cdi.Book.Forget(n.rec.ID)
+	defer r.CDI.Book.Forget(n.rec.ID)
 	defer n.release()
 	done, err := r.Slots.Take(ctx)
 	if err != nil {
@@ -166,7 +166,7 @@ func (r *Creator) makeContainer(ctx context.Context, n *newContainer) error {
 }
 
 func (r *Creator) createRecord(ctx context.Context, n *newContainer) error {
-	rt, err := r.Oci.RuntimeOf(ctx, n.sandbox)
+	rt, err := r.OCI.RuntimeOf(ctx, n.sandbox)
 	if err != nil {
 		return err
 	}

@@ -38,14 +38,14 @@ type Planner struct {
 	Dirs          layout.Dirs
 	Images        *image.Store
 	ImageUse      *imageuse.Images
-	Oci           *oci.Runtimes
+	OCI           *oci.Runtimes
 	Files         *sandbox.Files
 	Network       *sandbox.Network
 	Volumes       *volume.Pods
 	Mounts        *volume.Mounts
 	Secrets       *volume.Secrets
 	Profiles      *confine.Profiles
-	Cdi           *device.CDI
+	CDI           *device.CDI
 	PodCgroups    *cgroup.Pods
 	NodeName      string
 	ClusterDomain string
@@ -63,7 +63,7 @@ func (r *Planner) CheckPod(ctx context.Context, pod *manifests.Pod) error {
 	if err := r.Volumes.CheckVolumes(pod); err != nil {
 		return fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
-	if _, err := r.Oci.CheckRuntime(ctx, pod); err != nil {
+	if _, err := r.OCI.CheckRuntime(ctx, pod); err != nil {
 		return fault.Step(runner.ReasonCreatePodSandboxError, err)
 	}
 	var errs []error
@@ -96,13 +96,13 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 		if err != nil {
 			return fault.Step(runner.ReasonCreatePodSandboxError, err)
 		}
-		rt, err := r.Oci.RuntimeFor(ctx, class.Handler, idrange.Wanted(pod))
+		rt, err := r.OCI.RuntimeFor(ctx, class.Handler, idrange.Wanted(pod))
 		if err != nil {
 			return fault.Step(runner.ReasonCreatePodSandboxError, err)
 		}
-		in.Host.RecursiveReadOnly = r.Oci.ReadsOnlyRecursively(ctx, rt)
+		in.Host.RecursiveReadOnly = r.OCI.ReadsOnlyRecursively(ctx, rt)
 	}
-	if err := errors.Join(spec.Check(in), r.Cdi.CheckDevices(pod, c)); err != nil {
+	if err := errors.Join(spec.Check(in), r.CDI.CheckDevices(pod, c)); err != nil {
 		return fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
 	return r.Profiles.CheckProfiles(in)
@@ -209,7 +209,7 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 	}
 	undo := func() {
 		release()
-		r.Cdi.Book.Forget(id)
+		r.CDI.Book.Forget(id)
 		r.Mounts.DropMounts(in)
 		if err := errors.Join(r.Secrets.RemoveHidden(id), removeMessageFile(message)); err != nil {
 			r.Log.Warn("remove the environment and the message of a container", "container", id, "err", err)
@@ -228,7 +228,7 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 	n.rec = r.newRecord(id, pod, c, n, a)
 	n.rec.Labels.CPUs, n.rec.Labels.MessagePath = own.String(), message
 	n.rec.Labels.VolumeImages = imageuse.MountedImages(in.Volumes)
-	if n.rec.Labels.Devices, err = r.Cdi.GiveDevices(n.rec, pod.Object, c, n.spec); err != nil {
+	if n.rec.Labels.Devices, err = r.CDI.GiveDevices(n.rec, pod.Object, c, n.spec); err != nil {
 		undo()
 		return nil, fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}

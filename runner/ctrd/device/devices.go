@@ -61,8 +61,8 @@ func (b *deviceBook) Forget(container string) {
 // CDI assigns the CDI devices of this machine to containers.
 type CDI struct {
 	Index *record.Index
-	// CdiDirs hold the CDI specs.
-	CdiDirs []string
+	// CDIDirs hold the CDI specs.
+	CDIDirs []string
 
 	// Book keeps two containers from being given one device.
 	Book deviceBook
@@ -70,7 +70,7 @@ type CDI struct {
 
 // devices reads the CDI specs of this machine. That is cheap, and devices come and go.
 func (r *CDI) devices() (*cdi.Cache, error) {
-	cache, err := cdi.NewCache(cdi.WithAutoRefresh(false), cdi.WithSpecDirs(r.CdiDirs...))
+	cache, err := cdi.NewCache(cdi.WithAutoRefresh(false), cdi.WithSpecDirs(r.CDIDirs...))
 	if err != nil {
 		return nil, fmt.Errorf("read CDI specs: %w", err)
 	}
@@ -90,12 +90,12 @@ func (r *CDI) CheckDevices(pod *corev1.Pod, c *corev1.Container) error {
 	var errs []error
 	for _, name := range w.named {
 		if cache.GetDevice(name) == nil {
-			errs = append(errs, fmt.Errorf("no CDI spec in %s has device %s", strings.Join(r.CdiDirs, ", "), name))
+			errs = append(errs, fmt.Errorf("no CDI spec in %s has device %s", strings.Join(r.CDIDirs, ", "), name))
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.counts)) {
 		if has := int64(len(ofKind(cache, kind))); has < w.counts[kind] {
-			errs = append(errs, fmt.Errorf("%d devices %s are wanted, the CDI specs in %s have %d", w.counts[kind], kind, strings.Join(r.CdiDirs, ", "), has))
+			errs = append(errs, fmt.Errorf("%d devices %s are wanted, the CDI specs in %s have %d", w.counts[kind], kind, strings.Join(r.CDIDirs, ", "), has))
 		}
 	}
 	return errors.Join(errs...)

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/internal/sleep"
+	"monopod/internal/pause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/fault"
@@ -38,11 +38,11 @@ type Images struct {
 	// Shared says that others use this containerd as well.
 	Shared bool
 	// Dir is on the file system of the images.
-	Dir     string
-	Reserve *reserve.Reserve
-	Ns      func(context.Context) context.Context
-	News    *News
-	Log     *slog.Logger
+	Dir           string
+	Reserve       *reserve.Reserve
+	WithNamespace func(context.Context) context.Context
+	News          *News
+	Log           *slog.Logger
 }
 
 // EnsureImageOf makes that image present. A digest that is here need not be asked for again, so that a revision can be gone
@@ -76,7 +76,7 @@ func MountedImages(volumes map[string]spec.Volume) map[string]string {
 // SyncPins makes containerd keep the images with these digests, whatever their tags come to stand for, and no others on
 // behalf of this instance. Of those that are gone there is nothing to keep, now or later.
 func (i *Images) SyncPins(ctx context.Context, digests []string) (gone []string, err error) {
-	return i.Store.SyncPins(i.Ns(ctx), i.Owner, digests)
+	return i.Store.SyncPins(i.WithNamespace(ctx), i.Owner, digests)
 }
 
 // settleImages is how long changes of what is in use are waited for to be noted together.
@@ -93,7 +93,7 @@ func (i *Images) FollowImages(ctx context.Context) {
 			return
 		case <-retry.C:
 		case <-i.Index.Changed:
-			if !sleep.For(ctx, settleImages) {
+			if !pause.For(ctx, settleImages) {
 				return
 			}
 		}
@@ -152,7 +152,7 @@ func (i *Images) UsedImages(ctx context.Context) (map[string]bool, error) {
 		note(c.Labels.Image, c.Labels.VolumeImages)
 	}
 	if i.Shared {
-		all, err := i.Client.ContainerService().List(i.Ns(ctx))
+		all, err := i.Client.ContainerService().List(i.WithNamespace(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("list containers: %w", err)
 		}
@@ -172,7 +172,7 @@ type Use struct {
 
 // List returns all images, by name.
 func (i *Images) List(ctx context.Context) ([]Use, error) {
-	all, err := i.Store.List(i.Ns(ctx))
+	all, err := i.Store.List(i.WithNamespace(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -196,29 +196,29 @@ func (i *Images) List(ctx context.Context) ([]Use, error) {
 
 // Pulls returns the pulls that are under way, of one image or with an empty reference all.
 func (i *Images) Pulls(ctx context.Context, ref string) ([]image.Pull, error) {
-	return i.Store.Pulls(i.Ns(ctx), ref)
+	return i.Store.Pulls(i.WithNamespace(ctx), ref)
 }
 
 // Pull makes an image present, by pull policy.
 func (i *Images) Pull(ctx context.Context, ref string, policy corev1.PullPolicy) (*image.Image, error) {
-	return i.Store.Ensure(i.Ns(ctx), ref, policy)
+	return i.Store.Ensure(i.WithNamespace(ctx), ref, policy)
 }
 
 // Targets returns the digests that references stand for now, with those.
 func (i *Images) Targets(ctx context.Context, refs []string) (map[string][]string, error) {
-	return i.Store.Targets(i.Ns(ctx), refs)
+	return i.Store.Targets(i.WithNamespace(ctx), refs)
 }
 
 // Collect removes images that nobody needs; what there are containers with, and the disk, is filled in.
 func (i *Images) Collect(ctx context.Context, c image.Collection) (image.Collected, error) {
 	c.Used, c.Disk = func() (map[string]bool, error) { return i.UsedImages(ctx) }, i.Disk
-	out, err := i.Store.Collect(i.Ns(ctx), c)
+	out, err := i.Store.Collect(i.WithNamespace(ctx), c)
 	if !i.Reserve.Spend(err) {
 		return out, err
 	}
 	// What was not noted at the first time is still on the disk, with or without a name.
-	err = i.FreeLayers(i.Ns(ctx))
-	more, again := i.Store.Collect(i.Ns(ctx), c)
+	err = i.FreeLayers(i.WithNamespace(ctx))
+	more, again := i.Store.Collect(i.WithNamespace(ctx), c)
 	more.Removed, more.Freed = append(out.Removed, more.Removed...), more.Disk.Available-(out.Disk.Available-out.Freed)
 	return more, errors.Join(err, again)
 }
@@ -232,7 +232,7 @@ func (i *Images) Remove(ctx context.Context, digest string, forced bool) error {
 		unknown = err
 		return !forced && (err != nil || used[digest])
 	}
-	if err := i.Store.Remove(i.Ns(ctx), digest, needed); err != nil {
+	if err := i.Store.Remove(i.WithNamespace(ctx), digest, needed); err != nil {
 		return errors.Join(unknown, err)
 	}
 	i.News.Tell()

@@ -28,7 +28,7 @@ func (r *Processes) Attach(ctx context.Context, key manifests.Key, id string, s 
 		return err
 	}
 	defer r.Commands.wg.Done()
-	ctx, leave := context.WithCancelCause(r.Ns(ctx))
+	ctx, leave := context.WithCancelCause(r.WithNamespace(ctx))
 	defer leave(nil)
 	tap, err := r.Logs.Tap(id)
 	if err != nil {

@@ -57,9 +57,9 @@ type Processes struct {
 	Index   *record.Index
 	Dirs    layout.Dirs
 	Logs    *logs.Collector
-	// Ns puts the containerd namespace on a context.
-	Ns  func(context.Context) context.Context
-	Log *slog.Logger
+	// WithNamespace puts the containerd namespace on a context.
+	WithNamespace func(context.Context) context.Context
+	Log           *slog.Logger
 
 	Commands commands
 }
@@ -70,16 +70,16 @@ func (r *Processes) Exec(ctx context.Context, key manifests.Key, q runner.ExecRe
 	if rec == nil || q.ContainerID == "" {
 		return runner.ExecResult{}, fmt.Errorf("container %q of pod %s does not exist", q.ContainerID, key)
 	}
-	c, err := r.StartCommand(r.Ns(ctx), rec, q.Command)
+	c, err := r.StartCommand(r.WithNamespace(ctx), rec, q.Command)
 	if err != nil {
 		return runner.ExecResult{}, err
 	}
 	output := make(chan []byte, 1)
 	go func() { output <- readUpTo(c.Out, q.Limit) }()
-	code, err := r.awaitCommand(r.Ns(ctx), c, q.Timeout)
+	code, err := r.awaitCommand(r.WithNamespace(ctx), c, q.Timeout)
 	_ = c.Out.SetReadDeadline(time.Now().Add(execDrain))
 	result := runner.ExecResult{ExitCode: code, Output: <-output}
-	r.endCommand(r.Ns(ctx), c)
+	r.endCommand(r.WithNamespace(ctx), c)
 	return result, err
 }
 

@@ -27,7 +27,7 @@ func (r *Processes) Root(ctx context.Context, key manifests.Key, id string) (*os
 	if rec == nil || id == "" {
 		return nil, tree.User{}, fmt.Errorf("container %q of pod %s does not exist", id, key)
 	}
-	ctx = r.Ns(ctx)
+	ctx = r.WithNamespace(ctx)
 	t, err := r.Records.Task(ctx, rec.ID)
 	if err != nil {
 		return nil, tree.User{}, err

@@ -67,7 +67,7 @@ func (r *Processes) Stream(ctx context.Context, key manifests.Key, id string, ar
 		return 0, err
 	}
 	defer r.Commands.wg.Done()
-	ctx, lost := context.WithCancelCause(r.Ns(ctx))
+	ctx, lost := context.WithCancelCause(r.WithNamespace(ctx))
 	defer lost(nil)
 	c, err := r.StartSession(ctx, rec, args, s)
 	if err != nil {

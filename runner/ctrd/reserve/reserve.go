@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/internal/atomicfile"
-	"monopod/internal/sleep"
+	"monopod/internal/pause"
 	"monopod/runner/ctrd/trees"
 )
 
@@ -81,7 +81,7 @@ func (r *Reserve) Keep(ctx context.Context) {
 			r.log.Warn("no room is kept for the case that the disk is full", "err", err)
 		}
 		if !made {
-			if !sleep.For(ctx, reserveEvery) {
+			if !pause.For(ctx, reserveEvery) {
 				return
 			}
 			continue
@@ -91,7 +91,7 @@ func (r *Reserve) Keep(ctx context.Context) {
 			return
 		case <-r.spent:
 		}
-		if !sleep.For(ctx, reserveEvery) { // what it was given up for goes first
+		if !pause.For(ctx, reserveEvery) { // what it was given up for goes first
 			return
 		}
 	}

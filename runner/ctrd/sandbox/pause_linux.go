@@ -20,7 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/atomicfile"
-	"monopod/internal/sleep"
+	"monopod/internal/pause"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/oci"
@@ -48,7 +48,7 @@ const (
 type Pauses struct {
 	Dirs  layout.Dirs
 	Files *Files
-	Oci   *oci.Runtimes
+	OCI   *oci.Runtimes
 	// Facts are those of the machine as it is now.
 	Facts func() spec.Host
 	// DefaultRuntime is the OCI runtime for bundles that name none; shimPath is the program of the process.
@@ -64,7 +64,7 @@ func (r *Pauses) startPause(ctx context.Context, rec *record.Sandbox) error {
 	if err := r.StopPause(ctx, rec.ID); err != nil {
 		return err
 	}
-	rt, err := r.Oci.RuntimeOf(ctx, rec)
+	rt, err := r.OCI.RuntimeOf(ctx, rec)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func reap(ctx context.Context, pid int) {
 	defer cancel()
 	for {
 		got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
-		if got == pid || err != nil && !errors.Is(err, unix.EINTR) || !sleep.For(ctx, time.Millisecond) {
+		if got == pid || err != nil && !errors.Is(err, unix.EINTR) || !pause.For(ctx, time.Millisecond) {
 			return
 		}
 	}

@@ -47,7 +47,7 @@ type Manager struct {
 	Net           *network.Network
 	Network       *Network
 	PodCgroups    *cgroup.Pods
-	Oci           *oci.Runtimes
+	OCI           *oci.Runtimes
 	Meter         *usage.Meter
 	Removal       remover
 	NodeName      string
@@ -150,7 +150,7 @@ func (r *Manager) ReviveSandbox(ctx context.Context, key manifests.Key, pod *man
 }
 
 func (r *Manager) NewSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) (*record.Sandbox, error) {
-	class, err := r.Oci.CheckRuntime(ctx, pod)
+	class, err := r.OCI.CheckRuntime(ctx, pod)
 	if err != nil {
 		return nil, err
 	}

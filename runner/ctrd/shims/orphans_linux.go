@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"monopod/internal/atomicfile"
-	"monopod/internal/sleep"
+	"monopod/internal/pause"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/oci"
 	"monopod/runner/ctrd/record"
@@ -58,7 +58,7 @@ const shimScans = 10
 type Killer struct {
 	Records *record.Store
 	Dirs    layout.Dirs
-	Oci     *oci.Runtimes
+	OCI     *oci.Runtimes
 	// Endpoint is that of another containerd; empty: ours is in this process.
 	Endpoint, Namespace string
 	Log                 *slog.Logger
@@ -76,7 +76,7 @@ func (r *Killer) CleanShims(ctx context.Context, unmade map[string]bool) error {
 		if n == 0 {
 			break
 		}
-		if !sleep.For(ctx, 20*time.Millisecond) {
+		if !pause.For(ctx, 20*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
@@ -166,7 +166,7 @@ func KillShim(pid int, id string) error {
 // CleanRuntime deletes containers that only their OCI runtime knows. Its state directory is ours alone.
 func (r *Killer) CleanRuntime(ctx context.Context, known map[string]bool) error {
 	var errs []error
-	for _, rt := range r.Oci.Runtimes() {
+	for _, rt := range r.OCI.Runtimes() {
 		root := filepath.Join(rt.Root, r.Namespace)
 		for _, id := range trees.Names(root) {
 			if known[id] {
@@ -196,7 +196,7 @@ func (r *Killer) DropDamaged(id string) bool {
 	if _, err := atomicfile.Read(log, atomicfile.MaxState); errors.Is(err, atomicfile.ErrDamaged) {
 		drop(log)
 	}
-	for _, rt := range r.Oci.Runtimes() {
+	for _, rt := range r.OCI.Runtimes() {
 		dir := filepath.Join(rt.Root, r.Namespace, id)
 		if !trees.ReadableJSON(filepath.Join(dir, "state.json")) {
 			drop(dir)

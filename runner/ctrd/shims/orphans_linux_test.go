@@ -47,7 +47,7 @@ func TestOnlyTheCommandLineOfAShimIsOne(t *testing.T) {
 func TestDamagedFilesOfAContainerAreDropped(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
 		d, log := layout.Dirs{State: t.TempDir()}, slog.New(slog.DiscardHandler)
-		s := &Killer{Dirs: d, Oci: &oci.Runtimes{Dirs: d, Log: log}, Namespace: "monopod", Log: log}
+		s := &Killer{Dirs: d, OCI: &oci.Runtimes{Dirs: d, Log: log}, Namespace: "monopod", Log: log}
 		for _, id := range []string{"a", "b"} {
 			for _, path := range []string{d.Path("runc", "monopod", id, "state.json"), d.Path("containerd", "io.containerd.runtime.v2.task", "monopod", id, "log.json")} {
 				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("{}"), 0o600)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"monopod/internal/sleep"
+	"monopod/internal/pause"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,7 +46,7 @@ func ReapShims(ctx context.Context) error {
 		if len(before) == 0 {
 			continue
 		}
-		if !sleep.For(ctx, reapDelay) {
+		if !pause.For(ctx, reapDelay) {
 			return nil
 		}
 		for pid := range before {

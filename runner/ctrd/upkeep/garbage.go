@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"monopod/internal/sleep"
+	"monopod/internal/pause"
 	"monopod/runner/ctrd/container"
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/imageuse"
@@ -42,19 +42,19 @@ type Garbage struct {
 	// Endpoint is that of another containerd; empty: ours is in this process.
 	Endpoint    string
 	Snapshotter string
-	// Ns puts the containerd namespace on a context.
-	Ns  func(context.Context) context.Context
-	Log *slog.Logger
+	// WithNamespace puts the containerd namespace on a context.
+	WithNamespace func(context.Context) context.Context
+	Log           *slog.Logger
 }
 
 // CollectGarbage has containerd finish what an earlier one began, then looks for what was left behind, once in a long time.
 func (r *Garbage) CollectGarbage(ctx context.Context) {
-	if r.Endpoint == "" && sleep.For(ctx, FinishAfter) {
+	if r.Endpoint == "" && pause.For(ctx, FinishAfter) {
 		if err := r.finishCollection(ctx); err != nil {
 			r.Log.Warn("have containerd remove what an earlier one has left", "err", err)
 		}
 	}
-	for sleep.For(ctx, garbageEvery) {
+	for pause.For(ctx, garbageEvery) {
 		if err := errors.Join(r.PodLogs.CleanLogs(), r.PodLogs.CleanLinks(false)); err != nil {
 			r.Log.Warn("clean up logs", "err", err)
 		}
@@ -86,7 +86,7 @@ func (r *Garbage) finishCollection(ctx context.Context) error {
 // them the status of their pods.
 func (r *Garbage) ReclaimContainers(ctx context.Context) (sum int64, err error) {
 	err = r.Reserve.MakingRoom(func() error {
-		n, err := r.reclaimContainers(r.Ns(ctx))
+		n, err := r.reclaimContainers(r.WithNamespace(ctx))
 		sum += n
 		return err
 	})

@@ -50,11 +50,12 @@ type Janitor struct {
 	Lifecycle    *container.Lifecycle
 	Removal      *Remover
 	Host         spec.Host
+	BootID       string
 	// Endpoint is that of another containerd; empty: ours is in this process.
 	Endpoint    string
 	Snapshotter string
-	// CniConfDir has the CNI configuration of ours.
-	CniConfDir string
+	// CNIConfDir has the CNI configuration of ours.
+	CNIConfDir string
 	Log        *slog.Logger
 }
 
@@ -222,7 +223,7 @@ func (r *Janitor) cleanTemps(now time.Time) error {
 	errs := []error{
 		atomicfile.SweepOld(r.Dirs.Path("exits"), now, "."),
 		atomicfile.SweepOld(r.Dirs.Path("pause"), now, ".output-"), // of earlier versions
-		atomicfile.SweepOld(r.CniConfDir, now, atomicfile.TempPrefix),
+		atomicfile.SweepOld(r.CNIConfDir, now, atomicfile.TempPrefix),
 		atomicfile.SweepOld(r.Dirs.ContentDir(), now, image.TempPrefix),
 	}
 	for _, top := range []string{r.Dirs.Root, r.Dirs.State} {
@@ -266,4 +267,25 @@ func (r *Janitor) cleanPods(ctx context.Context) error {
 		}
 	}
 	return errors.Join(append(errs, r.PodCgroups.CleanCgroups())...)
+}
+
+// ReattachLogs attaches the logs of containers whose files were damaged: the records say where their output goes. What
+// is written meanwhile waits in the FIFOs.
+func (r *Janitor) ReattachLogs() {
+	attached := map[string]bool{}
+	for _, id := range r.Logs.IDs() {
+		attached[id] = true
+	}
+	left := map[string]bool{}
+	for _, id := range trees.Names(r.Dirs.Path("logs")) {
+		left[id] = true
+	}
+	for _, rec := range r.Index.All() {
+		if attached[rec.ID] || !left[rec.ID] || rec.Labels.BootID != r.BootID || !filepath.IsAbs(rec.Labels.LogPath) {
+			continue
+		}
+		if _, _, err := r.Logs.Attach(rec.ID, rec.Labels.LogPath); err != nil {
+			r.Log.Error("the output of a container is not copied until it restarts", "pod", rec.Labels.Key.String(), "container", rec.Labels.Name, "err", err)
+		}
+	}
 }

@@ -13,10 +13,10 @@ import (
 
 func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 	root, state := t.TempDir(), t.TempDir()
-	r := &Janitor{Dirs: layout.Dirs{Root: root, State: state}, CniConfDir: t.TempDir()}
+	r := &Janitor{Dirs: layout.Dirs{Root: root, State: state}, CNIConfDir: t.TempDir()}
 	now := time.Now()
 	left := []string{
-		filepath.Join(root, ".tmp-1"), filepath.Join(root, "volumes", ".tmp-1"), filepath.Join(r.CniConfDir, ".tmp-1"),
+		filepath.Join(root, ".tmp-1"), filepath.Join(root, "volumes", ".tmp-1"), filepath.Join(r.CNIConfDir, ".tmp-1"),
 		filepath.Join(state, "exits", ".exit-1"), filepath.Join(state, "exits", ".id.json"), filepath.Join(state, "pause", ".output-1"),
 		filepath.Join(r.Dirs.ContentDir(), "heal-1"),
 	}

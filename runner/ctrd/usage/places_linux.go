@@ -42,7 +42,7 @@ func (r *Meter) Places(context.Context) ([]runner.Place, error) {
 
 // MeasureDisk walks over what a pod has on disk.
 func (r *Meter) MeasureDisk(ctx context.Context, key manifests.Key) (runner.DiskSizes, error) {
-	ctx = r.Ns(ctx)
+	ctx = r.WithNamespace(ctx)
 	d := runner.DiskSizes{Volumes: map[string]runner.Size{}, InMemory: map[string]bool{}, Layers: map[string]runner.Size{}}
 	rec := r.Index.Sandbox(key)
 	if rec == nil {

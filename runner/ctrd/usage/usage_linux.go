@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/internal/sleep"
+	"monopod/internal/pause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/cgroup"
@@ -75,9 +75,9 @@ type Meter struct {
 	BootID      string
 	UsagePeriod time.Duration
 	Watch       *watch.Watchers
-	// Ns puts the containerd namespace on a context.
-	Ns  func(context.Context) context.Context
-	Log *slog.Logger
+	// WithNamespace puts the containerd namespace on a context.
+	WithNamespace func(context.Context) context.Context
+	Log           *slog.Logger
 
 	// Usage is what was measured last.
 	Usage *Results
@@ -93,7 +93,7 @@ func (r *Meter) MeasureUsage(ctx context.Context) {
 			case <-r.Usage.wake:
 			}
 		}
-		if !sleep.For(ctx, max(r.UsagePeriod, 9*took)) {
+		if !pause.For(ctx, max(r.UsagePeriod, 9*took)) {
 			return
 		}
 		began := time.Now()

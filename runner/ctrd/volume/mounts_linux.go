@@ -28,7 +28,7 @@ import (
 type Mounts struct {
 	Dirs   layout.Dirs
 	Images *image.Store
-	Oci    *oci.Runtimes
+	OCI    *oci.Runtimes
 	Log    *slog.Logger
 }
 
@@ -41,11 +41,11 @@ func (r *Mounts) PrepareMounts(ctx context.Context, in spec.Input, q Request) (_
 	}()
 	c := q.Container
 	if WantsRecursiveReadOnly(c) {
-		rt, err := r.Oci.RuntimeOf(ctx, q.Sandbox)
+		rt, err := r.OCI.RuntimeOf(ctx, q.Sandbox)
 		if err != nil {
 			return in, fault.Step(runner.ReasonCreateContainerError, err)
 		}
-		in.Host.RecursiveReadOnly = r.Oci.ReadsOnlyRecursively(ctx, rt)
+		in.Host.RecursiveReadOnly = r.OCI.ReadsOnlyRecursively(ctx, rt)
 	}
 	if err := r.checkPropagation(in, c); err != nil {
 		return in, fault.Step(runner.ReasonCreateContainerConfigError, err)
