@@ -16,7 +16,6 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
-	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -196,15 +195,6 @@ func (s *Store) Get(ctx context.Context, ref string) (*Image, error) {
 		return nil, fmt.Errorf("image %q: %w", ref, err)
 	}
 	return img, nil
-}
-
-// normalize completes a reference as docker does: docker.io, library, latest. With a digest a tag means nothing.
-func normalize(ref string) (string, error) {
-	named, err := reference.ParseDockerRef(ref)
-	if err != nil {
-		return "", fmt.Errorf("couldn't parse image name %q: %w", ref, err)
-	}
-	return named.String(), nil
 }
 
 // namespaced gives contexts without a containerd namespace the client's: in-process calls need it.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
@@ -16,9 +15,6 @@ import (
 	"monopod/runner/ctrd/bounded"
 	"monopod/runner/ctrd/image/trust"
 )
-
-// stallTimeout ends a pull when the registry has sent nothing for so long, as CRI's image_pull_progress_timeout.
-const stallTimeout = 5 * time.Minute
 
 var errStalled = errors.New("no data from the registry for 5 minutes")
 

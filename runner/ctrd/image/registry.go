@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	hostsconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
 	dockerconfig "github.com/docker/cli/cli/config"
 	"github.com/docker/cli/cli/config/types"
 	"github.com/pelletier/go-toml/v2"
@@ -218,4 +219,13 @@ func newTransport() *http.Transport {
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: responseTimeout,
 	}
+}
+
+// normalize completes a reference as docker does: docker.io, library, latest. With a digest a tag means nothing.
+func normalize(ref string) (string, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return "", fmt.Errorf("couldn't parse image name %q: %w", ref, err)
+	}
+	return named.String(), nil
 }

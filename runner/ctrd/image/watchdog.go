@@ -76,3 +76,6 @@ func (b *watchedBody) Close() error {
 	b.once.Do(b.dog.closed)
 	return b.ReadCloser.Close()
 }
+
+// stallTimeout ends a pull when the registry has sent nothing for so long, as CRI's image_pull_progress_timeout.
+const stallTimeout = 5 * time.Minute
