@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,63 +13,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"monopod/runner/ctrd/image/registrytest"
+
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
-
-// library is a registry on loopback that can be spoilt.
-type library struct {
-	*httptest.Server
-	host string
-	// before, when it returns true, has answered itself.
-	before atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
-	blobs  atomic.Int64
-}
-
-func newLibrary(t *testing.T) *library {
-	t.Helper()
-	l := &library{}
-	reg := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0)))
-	l.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, "/blobs/") && r.Method == http.MethodGet {
-			l.blobs.Add(1)
-		}
-		if f := l.before.Load(); f != nil && (*f)(rw, r) {
-			return
-		}
-		reg.ServeHTTP(rw, r)
-	}))
-	t.Cleanup(l.Close)
-	l.host = strings.TrimPrefix(l.URL, "http://")
-	return l
-}
-
-// push puts an artifact of these layers, titles and all, into the library and returns its digest.
-func (l *library) push(t *testing.T, ref string, layers ...Blob) string {
-	t.Helper()
-	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
-	for _, b := range layers {
-		add := mutate.Addendum{Layer: static.NewLayer(b.Data, types.MediaType(b.MediaType)), MediaType: types.MediaType(b.MediaType)}
-		if b.Title != "" {
-			add.Annotations = map[string]string{ocispec.AnnotationTitle: b.Title}
-		}
-		var err error
-		img, err = mutate.Append(img, add)
-		must(t, err)
-	}
-	r, err := name.ParseReference(ref, name.Insecure)
-	must(t, err)
-	must(t, remote.Write(r, img))
-	d, err := img.Digest()
-	must(t, err)
-	return d.String()
-}
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -86,9 +36,9 @@ func fetch(t *testing.T, a *Artifacts, ref, known string, limit int64) (*Artifac
 }
 
 func TestAnArtifactIsFetchedOnceByItsDigest(t *testing.T) {
-	l := newLibrary(t)
-	ref := l.host + "/fleet/pods:1"
-	digest := l.push(t, ref, Blob{"application/yaml", "pods.yaml", []byte("a: 1\n")}, Blob{"application/octet-stream", "", []byte("b")})
+	l := registrytest.New(t)
+	ref := l.Host + "/fleet/pods:1"
+	digest := l.Push(t, ref, registrytest.Layer{"application/yaml", "pods.yaml", []byte("a: 1\n")}, registrytest.Layer{"application/octet-stream", "", []byte("b")})
 	a := NewArtifacts(Access{})
 	got, err := fetch(t, a, ref, "", 100)
 	must(t, err)
@@ -96,30 +46,30 @@ func TestAnArtifactIsFetchedOnceByItsDigest(t *testing.T) {
 		string(got.Layers[0].Data) != "a: 1\n" || got.Layers[1].Title != "" || string(got.Layers[1].Data) != "b" {
 		t.Fatalf("%+v", got)
 	}
-	before := l.blobs.Load()
+	before := l.Blobs.Load()
 	if _, err := fetch(t, a, ref, digest, 100); !errors.Is(err, ErrSame) {
 		t.Errorf("known: %v", err)
 	}
-	if n := l.blobs.Load() - before; n > 0 {
+	if n := l.Blobs.Load() - before; n > 0 {
 		t.Errorf("%d blobs were asked for although the artifact is known", n)
 	}
-	byDigest, err := fetch(t, a, l.host+"/fleet/pods@"+digest, "", 100)
+	byDigest, err := fetch(t, a, l.Host+"/fleet/pods@"+digest, "", 100)
 	must(t, err)
 	if byDigest.Digest != digest {
 		t.Errorf("%+v", byDigest)
 	}
-	moved := l.push(t, ref, Blob{"application/yaml", "", []byte("a: 2\n")})
+	moved := l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 2\n")})
 	if got, err = fetch(t, a, ref, digest, 100); err != nil || got.Digest != moved || string(got.Layers[0].Data) != "a: 2\n" {
 		t.Errorf("after the tag moved: %+v, %v", got, err)
 	}
 }
 
 func TestWhatIsNoGoodArtifactIsNotReturned(t *testing.T) {
-	l := newLibrary(t)
-	ref := l.host + "/fleet/pods:1"
+	l := registrytest.New(t)
+	ref := l.Host + "/fleet/pods:1"
 	content := []byte("a: 1\n")
-	l.push(t, ref, Blob{"application/yaml", "", content})
-	index, err := name.ParseReference(l.host+"/fleet/index:1", name.Insecure)
+	l.Push(t, ref, registrytest.Layer{"application/yaml", "", content})
+	index, err := name.ParseReference(l.Host+"/fleet/index:1", name.Insecure)
 	must(t, err)
 	must(t, remote.WriteIndex(index, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: empty.Image})))
 
@@ -139,11 +89,11 @@ func TestWhatIsNoGoodArtifactIsNotReturned(t *testing.T) {
 		unfit  bool
 		says   string
 	}{
-		"no such tag":        {l.host + "/fleet/pods:2", 100, nil, false, "not found"},
+		"no such tag":        {l.Host + "/fleet/pods:2", 100, nil, false, "not found"},
 		"no registry":        {"127.0.0.1:1/fleet/pods:1", 100, nil, false, "connection refused"},
 		"a name without one": {"fleet/pods:1", 100, nil, false, "does not begin with the host of a registry"},
-		"no name":            {l.host + "/Fleet:1", 100, nil, false, "invalid reference format"},
-		"an index":           {l.host + "/fleet/index:1", 100, nil, true, "it is of type application/"},
+		"no name":            {l.Host + "/Fleet:1", 100, nil, false, "invalid reference format"},
+		"an index":           {l.Host + "/fleet/index:1", 100, nil, true, "it is of type application/"},
 		"too large":          {ref, 4, nil, true, "layer 1: 5 bytes, of which 4 are allowed"},
 		"other bytes":        {ref, 100, blobs(func(rw http.ResponseWriter) { _, _ = rw.Write([]byte("a: 2\n")) }), true, "not what its digest"},
 		"fewer bytes":        {ref, 100, blobs(func(rw http.ResponseWriter) { _, _ = rw.Write([]byte("a: ")) }), false, "layer 1: "},
@@ -151,9 +101,9 @@ func TestWhatIsNoGoodArtifactIsNotReturned(t *testing.T) {
 		"an error":           {ref, 100, blobs(func(rw http.ResponseWriter) { rw.WriteHeader(http.StatusForbidden) }), false, "layer 1: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l.before.Store(nil)
+			l.Before.Store(nil)
 			if tt.before != nil {
-				l.before.Store(&tt.before)
+				l.Before.Store(&tt.before)
 			}
 			got, err := fetch(t, NewArtifacts(Access{}), tt.ref, "", tt.limit)
 			if err == nil {
@@ -171,9 +121,9 @@ func TestAddressesInAnArtifactAreNotFollowed(t *testing.T) {
 	var asked atomic.Int64
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	t.Cleanup(elsewhere.Close)
-	l := newLibrary(t)
-	ref := l.host + "/fleet/pods:1"
-	l.push(t, ref, Blob{"application/yaml", "", []byte("a: 1\n")})
+	l := registrytest.New(t)
+	ref := l.Host + "/fleet/pods:1"
+	l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
 	img, err := remote.Image(mustRef(t, ref))
 	must(t, err)
 	manifest, err := img.Manifest()
@@ -205,9 +155,9 @@ func (m rawManifest) RawManifest() ([]byte, error)        { return m.data, nil }
 func (m rawManifest) MediaType() (types.MediaType, error) { return m.kind, nil }
 
 func TestArtifactsAreFetchedWithTheCredentialsOfImages(t *testing.T) {
-	l := newLibrary(t)
-	ref := l.host + "/fleet/pods:1"
-	l.push(t, ref, Blob{"application/yaml", "", []byte("a: 1\n")})
+	l := registrytest.New(t)
+	ref := l.Host + "/fleet/pods:1"
+	l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
 	guard := func(rw http.ResponseWriter, r *http.Request) bool {
 		if u, p, ok := r.BasicAuth(); ok && u == "me" && p == "hunter2" {
 			return false
@@ -216,13 +166,13 @@ func TestArtifactsAreFetchedWithTheCredentialsOfImages(t *testing.T) {
 		http.Error(rw, "who are you?", http.StatusUnauthorized)
 		return true
 	}
-	l.before.Store(&guard)
+	l.Before.Store(&guard)
 	path := filepath.Join(t.TempDir(), "config.json")
 	a := NewArtifacts(Access{AuthFile: path})
 	if _, err := fetch(t, a, ref, "", 100); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("without credentials: %v", err)
 	}
-	must(t, os.WriteFile(path, fmt.Appendf(nil, `{"auths":{%q:{"username":"me","password":"hunter2"}}}`, l.host), 0o600))
+	must(t, os.WriteFile(path, fmt.Appendf(nil, `{"auths":{%q:{"username":"me","password":"hunter2"}}}`, l.Host), 0o600))
 	if _, err := fetch(t, a, ref, "", 100); err != nil {
 		t.Errorf("with credentials: %v", err)
 	}
@@ -230,20 +180,20 @@ func TestArtifactsAreFetchedWithTheCredentialsOfImages(t *testing.T) {
 
 // TestWhatIsWrongWithPluginsIsToldWhenAnArtifactCannotBeHad, and is no matter when it can.
 func TestWhatIsWrongWithPluginsIsToldWhenAnArtifactCannotBeHad(t *testing.T) {
-	l := newLibrary(t)
-	ref := l.host + "/fleet/pods:1"
-	digest := l.push(t, ref, Blob{"application/yaml", "", []byte("a: 1\n")})
+	l := registrytest.New(t)
+	ref := l.Host + "/fleet/pods:1"
+	digest := l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
 	for name, c := range map[string]struct {
 		config, want string
 		programs     map[string]string
 	}{
 		"their configuration": {"providers: [", "credential providers ", nil},
-		"one of them":         {providersHead + entry("p", l.host, ""), "credential provider p: exit status 1: no cloud", map[string]string{"p": "echo no cloud >&2; exit 1"}},
+		"one of them":         {registrytest.ProvidersHead + registrytest.Entry("p", l.Host, ""), "credential provider p: exit status 1: no cloud", map[string]string{"p": "echo no cloud >&2; exit 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := plugins(t, c.config, c.programs)
 			a := NewArtifacts(Access{Providers: p})
-			l.before.Store(nil)
+			l.Before.Store(nil)
 			if _, err := fetch(t, a, ref, "", 100); err != nil {
 				t.Errorf("nobody asks for a login: %v", err)
 			}
@@ -254,7 +204,7 @@ func TestWhatIsWrongWithPluginsIsToldWhenAnArtifactCannotBeHad(t *testing.T) {
 				http.Error(rw, "who are you?", http.StatusForbidden)
 				return true
 			}
-			l.before.Store(&guard)
+			l.Before.Store(&guard)
 			if _, err := fetch(t, a, ref, "", 100); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "403") {
 				t.Errorf("%v, want %q with what the registry says", err, c.want)
 			}
@@ -263,15 +213,15 @@ func TestWhatIsWrongWithPluginsIsToldWhenAnArtifactCannotBeHad(t *testing.T) {
 }
 
 func TestAFetchEndsWithItsContext(t *testing.T) {
-	l := newLibrary(t)
-	ref := l.host + "/fleet/pods:1"
+	l := registrytest.New(t)
+	ref := l.Host + "/fleet/pods:1"
 	ctx, cancel := context.WithCancel(t.Context())
 	hang := func(_ http.ResponseWriter, r *http.Request) bool {
 		cancel()
 		<-r.Context().Done()
 		return true
 	}
-	l.before.Store(&hang)
+	l.Before.Store(&hang)
 	a := NewArtifacts(Access{})
 	defer a.Close()
 	if _, err := a.Fetch(ctx, ref, "", 100); !errors.Is(err, context.Canceled) {

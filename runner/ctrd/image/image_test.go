@@ -3,40 +3,17 @@ package image
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/moby/sys/user"
 )
-
-func TestNormalize(t *testing.T) {
-	const dig = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	for name, tt := range map[string]struct{ in, want string }{
-		"a bare name":                    {"busybox", "docker.io/library/busybox:latest"},
-		"a user's repository":            {"me/app:2", "docker.io/me/app:2"},
-		"another registry":               {"r.example:5000/a/b", "r.example:5000/a/b:latest"},
-		"a digest makes a tag pointless": {"busybox:1" + dig, "docker.io/library/busybox" + dig},
-		"docker's other name":            {"index.docker.io/library/a:1", "docker.io/library/a:1"},
-		"capitals are not allowed":       {"Busybox", ""},
-		"empty":                          {"", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := normalize(tt.in)
-			if got != tt.want || (err == nil) != (tt.want != "") {
-				t.Errorf("%q, %v", got, err)
-			}
-		})
-	}
-}
 
 func TestArchiveName(t *testing.T) {
 	for name, tt := range map[string]struct{ stem, ref, want string }{
@@ -153,30 +130,6 @@ func TestUserFilesOutsideTheImageAreNotRead(t *testing.T) {
 	}
 }
 
-func TestCredentials(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.json")
-	conf := `{"auths":{
-		"https://index.docker.io/v1/":{"auth":"aHViOnB3"},
-		"r.example:5000":{"username":"u","password":"p"},
-		"token.example":{"identitytoken":"tok"}}}`
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for host, want := range map[string]string{
-		"registry-1.docker.io": "hub/pw", "r.example:5000": "u/p", "token.example": "/tok", "other.example": "/",
-	} {
-		u, p, err := credentials(t.Context(), file, host)
-		if err != nil || u+"/"+p != want {
-			t.Errorf("%s: %s/%s, %v", host, u, p, err)
-		}
-	}
-	for _, none := range []string{"", file + ".absent"} {
-		if u, p, err := credentials(t.Context(), none, "r.example:5000"); u+p != "" || err != nil {
-			t.Errorf("%q: %s/%s, %v", none, u, p, err)
-		}
-	}
-}
-
 func TestRetriesGetRarer(t *testing.T) {
 	var waits []time.Duration
 	last := time.Duration(0)
@@ -249,55 +202,6 @@ func TestFlightEndsWithItsLastWaiter(t *testing.T) {
 			t.Errorf("ended %v, %d left", ended, len(fs.m))
 		}
 	})
-}
-
-// body is a response that gives one byte after each pause.
-type body struct{ pauses []time.Duration }
-
-func (b *body) Read(p []byte) (int, error) {
-	if len(b.pauses) == 0 {
-		return 0, io.EOF
-	}
-	time.Sleep(b.pauses[0])
-	b.pauses = b.pauses[1:]
-	return 1, nil
-}
-
-func (*body) Close() error { return nil }
-
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func TestWatchdogBarksAtSilenceOnly(t *testing.T) {
-	for name, tt := range map[string]struct {
-		pauses []time.Duration
-		want   bool
-	}{
-		"slow but alive":  {[]time.Duration{4 * time.Minute, 4 * time.Minute, 4 * time.Minute}, false},
-		"silent too long": {[]time.Duration{time.Minute, 6 * time.Minute}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var barked atomic.Bool
-				w := &watchdog{stalled: func() { barked.Store(true) }, next: transport(func(*http.Request) (*http.Response, error) {
-					return &http.Response{Body: &body{tt.pauses}}, nil
-				})}
-				resp, err := w.RoundTrip(nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, _ = io.Copy(io.Discard, resp.Body)
-				if err := resp.Body.Close(); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Hour) // unpacking takes its time
-				if barked.Load() != tt.want {
-					t.Errorf("barked: %v", barked.Load())
-				}
-			})
-		})
-	}
 }
 
 func utoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

@@ -21,12 +21,13 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 
+	"monopod/runner/ctrd/image/registrytest"
 	"monopod/runner/ctrd/image/trust"
 )
 
 // signatures puts signatures of a digest under its tag, one of each key in this order, as cosign does with those of several
 // releases. It returns the keys.
-func (l *library) signatures(t *testing.T, repository, digest string, signers ...signature.SignerVerifier) {
+func signatures(t *testing.T, repository, digest string, signers ...signature.SignerVerifier) {
 	t.Helper()
 	payload := fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":%q},"image":{"docker-manifest-digest":%q},"type":"cosign container image signature"},"optional":null}`, repository, digest)
 	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
@@ -57,9 +58,9 @@ func newSigner(t *testing.T) (signature.SignerVerifier, trust.Keys) {
 // TestTheLastSignaturesAreLookedAt: those that were added most recently are at the end, and before them may be many of a key
 // that does not count any more.
 func TestTheLastSignaturesAreLookedAt(t *testing.T) {
-	l := newLibrary(t)
-	repository := l.host + "/team/app"
-	target := l.push(t, repository+":1", Blob{"application/octet-stream", "", []byte("a")})
+	l := registrytest.New(t)
+	repository := l.Host + "/team/app"
+	target := l.Push(t, repository+":1", registrytest.Layer{"application/octet-stream", "", []byte("a")})
 	old, _ := newSigner(t)
 	mine, keys := newSigner(t)
 	parsed, err := keys.Parse()
@@ -83,7 +84,7 @@ func TestTheLastSignaturesAreLookedAt(t *testing.T) {
 			for range c.after {
 				all = append(all, old)
 			}
-			l.signatures(t, repository, target, all...)
+			signatures(t, repository, target, all...)
 			w := &way{name: repository, wrap: func(t http.RoundTripper) http.RoundTripper { return t }}
 			defer w.close()
 			n, err := simpleSigned(t.Context(), w.resolver(t.Context()), repository, target, parsed)
@@ -96,14 +97,14 @@ func TestTheLastSignaturesAreLookedAt(t *testing.T) {
 
 // TestWhatIsWrongWithASignatureIsToldOnce, and not for each of the logins.
 func TestWhatIsWrongWithASignatureIsToldOnce(t *testing.T) {
-	l := newLibrary(t)
-	ref := l.host + "/team/app:1"
-	target := l.push(t, ref, Blob{"application/octet-stream", "", []byte("a")})
+	l := registrytest.New(t)
+	ref := l.Host + "/team/app:1"
+	target := l.Push(t, ref, registrytest.Layer{"application/octet-stream", "", []byte("a")})
 	_, keys := newSigner(t)
 	parsed, err := keys.Parse()
 	must(t, err)
 	s := &Store{limits: newLimits(Limits{})}
-	ctx := WithLogins(t.Context(), []Login{{pattern: l.host, user: "a", password: "b"}, {pattern: l.host + "/team", user: "c", password: "d"}})
+	ctx := WithLogins(t.Context(), []Login{{pattern: l.Host, user: "a", password: "b"}, {pattern: l.Host + "/team", user: "c", password: "d"}})
 	err = s.verifyAsAny(ctx, &Image{Name: ref, Target: digest.Digest(target).String()}, parsed)
 	if err == nil || strings.Count(err.Error(), "has no signature") != 1 {
 		t.Error(err)

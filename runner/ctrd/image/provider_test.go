@@ -14,42 +14,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"monopod/runner/ctrd/image/registrytest"
 )
 
-// plugins makes a directory with plug-ins, which note each request, and their configuration.
 func plugins(t *testing.T, config string, programs map[string]string) (p *Providers, dir string) {
 	t.Helper()
-	dir = t.TempDir()
-	for name, body := range programs {
-		script := "#!/bin/sh\ncat >> " + dir + "/asked\necho \" $0 $* $EXTRA\" | sed 's|.*/||' >> " + dir + "/asked\n" + body + "\n"
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	file := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file, dir := registrytest.Plugins(t, config, programs)
 	return NewProviders(file, dir, slog.New(slog.DiscardHandler)), dir
-}
-
-// answering is the body of a plug-in that answers with a login for each pattern.
-func answering(cacheKey, duration string, patterns ...string) string {
-	var auths []string
-	for _, p := range patterns {
-		auths = append(auths, fmt.Sprintf(`%q: {"username": "user-of-%s", "password": "pw"}`, p, p))
-	}
-	if duration != "" {
-		duration = fmt.Sprintf(`"cacheDuration": %q, `, duration)
-	}
-	return fmt.Sprintf("cat <<'END'\n"+`{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse", "cacheKeyType": %q, %s"auth": {%s}}`+"\nEND",
-		cacheKey, duration, strings.Join(auths, ", "))
-}
-
-const providersHead = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n"
-
-func entry(name, match, more string) string {
-	return fmt.Sprintf("- {name: %s, matchImages: [%q], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1%s}\n", name, match, more)
 }
 
 func users(t *testing.T, p *Providers, image string) string {
@@ -67,29 +39,20 @@ func users(t *testing.T, p *Providers, image string) string {
 	return strings.Join(all, " ")
 }
 
-func asked(t *testing.T, dir string) string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, "asked"))
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 func TestPluginsAreAskedAsAKubeletAsksThem(t *testing.T) {
-	p, dir := plugins(t, providersHead+
-		entry("first", "*.example.com/team", `, args: [--a, b], env: [{name: EXTRA, value: more}]`)+
-		entry("second", "r.example.com", "")+
-		entry("needs-account", "r.example.com", `, tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: true}`)+
-		entry("may-have-account", "r.example.com", `, tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: false}`), map[string]string{
-		"first": answering("Image", "", "r.example.com", "r.example.com/team/app", "*.other.com"), "second": answering("Registry", "", "*.example.com"),
-		"needs-account": "exit 1", "may-have-account": answering("Global", "", "other.com"),
+	p, dir := plugins(t, registrytest.ProvidersHead+
+		registrytest.Entry("first", "*.example.com/team", `, args: [--a, b], env: [{name: EXTRA, value: more}]`)+
+		registrytest.Entry("second", "r.example.com", "")+
+		registrytest.Entry("needs-account", "r.example.com", `, tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: true}`)+
+		registrytest.Entry("may-have-account", "r.example.com", `, tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: false}`), map[string]string{
+		"first": registrytest.Answering("Image", "", "r.example.com", "r.example.com/team/app", "*.other.com"), "second": registrytest.Answering("Registry", "", "*.example.com"),
+		"needs-account": "exit 1", "may-have-account": registrytest.Answering("Global", "", "other.com"),
 	})
 	if got, want := users(t, p, "r.example.com/team/app:1"), "user-of-r.example.com/team/app user-of-r.example.com user-of-*.example.com"; got != want {
 		t.Errorf("logins: %q, want %q", got, want)
 	}
 	request := `{"apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"r.example.com/team/app","kind":"CredentialProviderRequest"}`
-	if got, want := asked(t, dir), request+"first --a b more\n"+request+"second\n"+request+"may-have-account\n"; strings.ReplaceAll(strings.ReplaceAll(got, " \n", "\n"), " \n", "\n") != want {
+	if got, want := registrytest.Asked(t, dir), request+"first --a b more\n"+request+"second\n"+request+"may-have-account\n"; strings.ReplaceAll(strings.ReplaceAll(got, " \n", "\n"), " \n", "\n") != want {
 		t.Errorf("asked:\n%s\nwant:\n%s", got, want)
 	}
 	if got := users(t, p, "elsewhere.org/x:1"); got != "" {
@@ -102,8 +65,8 @@ func TestPluginsAreAskedAsAKubeletAsksThem(t *testing.T) {
 
 // TestTheLoginsOfOtherRegistriesAreShownToNone: a plug-in may answer with more than was asked.
 func TestTheLoginsOfOtherRegistriesAreShownToNone(t *testing.T) {
-	l := newLibrary(t)
-	l.push(t, l.host+"/fleet/pods:1", Blob{"application/yaml", "", []byte("a: 1\n")})
+	l := registrytest.New(t)
+	l.Push(t, l.Host+"/fleet/pods:1", registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
 	var shown sync.Map
 	before := func(w http.ResponseWriter, r *http.Request) bool {
 		user, _, ok := r.BasicAuth()
@@ -115,10 +78,10 @@ func TestTheLoginsOfOtherRegistriesAreShownToNone(t *testing.T) {
 		shown.Store(user, true)
 		return false
 	}
-	l.before.Store(&before)
-	p, _ := plugins(t, providersHead+entry("p", l.host, ""), map[string]string{"p": answering("Image", "", "a.much.longer.registry.example.com:5000/fleet", l.host)})
+	l.Before.Store(&before)
+	p, _ := plugins(t, registrytest.ProvidersHead+registrytest.Entry("p", l.Host, ""), map[string]string{"p": registrytest.Answering("Image", "", "a.much.longer.registry.example.com:5000/fleet", l.Host)})
 	a := NewArtifacts(Access{Providers: p})
-	_, err := fetch(t, a, l.host+"/fleet/pods:1", "", 100)
+	_, err := fetch(t, a, l.Host+"/fleet/pods:1", "", 100)
 	must(t, err)
 	shown.Range(func(user, _ any) bool {
 		if user != "user-of-127.0.0.1" { // what comes after a colon is the password
@@ -144,7 +107,7 @@ func TestWhatPluginsSayIsKeptAsTheySay(t *testing.T) {
 		"as long as the default":   {"Global", "", []string{"r.io/a:1", "r.io/a:1"}, 61 * time.Minute, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, dir := plugins(t, providersHead+entry("p", "*.io", ""), map[string]string{"p": answering(c.key, c.duration, "*.io")})
+			p, dir := plugins(t, registrytest.ProvidersHead+registrytest.Entry("p", "*.io", ""), map[string]string{"p": registrytest.Answering(c.key, c.duration, "*.io")})
 			for _, img := range c.images {
 				if got := users(t, p, img); got != "user-of-*.io" {
 					t.Errorf("%s: %q", img, got)
@@ -156,7 +119,7 @@ func TestWhatPluginsSayIsKeptAsTheySay(t *testing.T) {
 				}
 				p.mu.Unlock()
 			}
-			if n := strings.Count(asked(t, dir), "CredentialProviderRequest"); n != c.want {
+			if n := strings.Count(registrytest.Asked(t, dir), "CredentialProviderRequest"); n != c.want {
 				t.Errorf("asked %d times, want %d", n, c.want)
 			}
 		})
@@ -165,12 +128,12 @@ func TestWhatPluginsSayIsKeptAsTheySay(t *testing.T) {
 
 func TestPluginsOfEarlierVersionsAreAskedInTheirs(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
-		config := strings.ReplaceAll(providersHead+entry("p", "r.io", ""), "k8s.io/v1", "k8s.io/"+version)
-		p, dir := plugins(t, config, map[string]string{"p": strings.ReplaceAll(answering("Image", "", "r.io"), "k8s.io/v1", "k8s.io/"+version)})
-		if got := users(t, p, "r.io/a:1"); got != "user-of-r.io" || !strings.Contains(asked(t, dir), `"apiVersion":"credentialprovider.kubelet.k8s.io/`+version+`"`) {
-			t.Errorf("%s: %q, asked %s", version, got, asked(t, dir))
+		config := strings.ReplaceAll(registrytest.ProvidersHead+registrytest.Entry("p", "r.io", ""), "k8s.io/v1", "k8s.io/"+version)
+		p, dir := plugins(t, config, map[string]string{"p": strings.ReplaceAll(registrytest.Answering("Image", "", "r.io"), "k8s.io/v1", "k8s.io/"+version)})
+		if got := users(t, p, "r.io/a:1"); got != "user-of-r.io" || !strings.Contains(registrytest.Asked(t, dir), `"apiVersion":"credentialprovider.kubelet.k8s.io/`+version+`"`) {
+			t.Errorf("%s: %q, asked %s", version, got, registrytest.Asked(t, dir))
 		}
-		p, _ = plugins(t, config, map[string]string{"p": answering("Image", "", "r.io")})
+		p, _ = plugins(t, config, map[string]string{"p": registrytest.Answering("Image", "", "r.io")})
 		if got := users(t, p, "r.io/a:1"); !strings.Contains(got, "credentialprovider.kubelet.k8s.io/v1\", not a") {
 			t.Errorf("%s, answered in v1: %q", version, got)
 		}
@@ -182,15 +145,15 @@ func TestPluginsThatFailSayWhyAndShowNoSecrets(t *testing.T) {
 		"fails":              {"echo the cloud is down >&2; exit 3", "exit status 3: the cloud is down"},
 		"no JSON":            {"echo hunter2", "its answer is not JSON"},
 		"another kind":       {`echo '{"apiVersion": "v1", "kind": "Secret", "data": "hunter2"}'`, `its answer is a "Secret" of "v1"`},
-		"another cache type": {answering("Planet", "", "hunter2"), `cacheKeyType "Planet"`},
+		"another cache type": {registrytest.Answering("Planet", "", "hunter2"), `cacheKeyType "Planet"`},
 		"is not there":       {"", "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			programs := map[string]string{"good": answering("Image", "", "r.io")}
+			programs := map[string]string{"good": registrytest.Answering("Image", "", "r.io")}
 			if c.body != "" {
 				programs["bad"] = c.body
 			}
-			p, _ := plugins(t, providersHead+entry("bad", "r.io", "")+entry("good", "r.io", ""), programs)
+			p, _ := plugins(t, registrytest.ProvidersHead+registrytest.Entry("bad", "r.io", "")+registrytest.Entry("good", "r.io", ""), programs)
 			got := users(t, p, "r.io/a:1")
 			if !strings.HasPrefix(got, "user-of-r.io error: credential provider bad: ") || !strings.Contains(got, c.want) || strings.Contains(got, "hunter2") {
 				t.Errorf("%q", got)
@@ -202,7 +165,7 @@ func TestPluginsThatFailSayWhyAndShowNoSecrets(t *testing.T) {
 // TestNobodyWaitsForAPluginLongerThanHeMust: who leaves does so at once, and who has waited for a silent one does not begin anew.
 func TestNobodyWaitsForAPluginLongerThanHeMust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := plugins(t, providersHead+entry("p", "r.io", ""), nil)
+		p, _ := plugins(t, registrytest.ProvidersHead+registrytest.Entry("p", "r.io", ""), nil)
 		var mu sync.Mutex
 		asked := 0
 		p.run = func(ctx context.Context, _ *provider, _ string) (*providerAnswer, error) {
@@ -246,12 +209,12 @@ func TestNobodyWaitsForAPluginLongerThanHeMust(t *testing.T) {
 
 // TestAPluginEndsWithWhoAsks, and that is not said to be silence.
 func TestAPluginEndsWithWhoAsks(t *testing.T) {
-	p, dir := plugins(t, providersHead+entry("p", "r.io", ""), map[string]string{"p": "exec sleep 1000"})
+	p, dir := plugins(t, registrytest.ProvidersHead+registrytest.Entry("p", "r.io", ""), map[string]string{"p": "exec sleep 1000"})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the pod is gone")
 	done := make(chan error, 1)
 	go func() { _, err := p.logins(ctx, "r.io/a"); done <- err }()
-	for asked(t, dir) == "" {
+	for registrytest.Asked(t, dir) == "" {
 		runtime.Gosched()
 	}
 	cancel(gone)
@@ -262,17 +225,17 @@ func TestAPluginEndsWithWhoAsks(t *testing.T) {
 
 func TestConfigurationsOfPluginsAreChecked(t *testing.T) {
 	for name, c := range map[string]struct{ config, want string }{
-		"good":             {providersHead + entry("p", "r.io", ""), ""},
+		"good":             {registrytest.ProvidersHead + registrytest.Entry("p", "r.io", ""), ""},
 		"another document": {"apiVersion: v1\nkind: Secret\n", "it is a Secret of v1, not a CredentialProviderConfig"},
-		"unknown field":    {providersHead + entry("p", "r.io", ", matchImage: [x]"), "matchImage"},
-		"a path":           {providersHead + entry("../p", "r.io", ""), "is not the name of a program"},
-		"twice":            {providersHead + entry("p", "r.io", "") + entry("p", "s.io", ""), "p is there twice"},
-		"old API":          {providersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1alpha1}\n", ""},
-		"unknown API":      {providersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v2}\n", "/v2"},
-		"matches nothing":  {providersHead + "- {name: p, defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "matchImages is missing"},
-		"no duration":      {providersHead + "- {name: p, matchImages: [r.io], apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "defaultCacheDuration"},
-		"no program":       {providersHead + entry("config.yaml", "r.io", ""), "is not a program"},
-		"not there yet":    {providersHead + entry("q", "r.io", ""), "q: no such file"},
+		"unknown field":    {registrytest.ProvidersHead + registrytest.Entry("p", "r.io", ", matchImage: [x]"), "matchImage"},
+		"a path":           {registrytest.ProvidersHead + registrytest.Entry("../p", "r.io", ""), "is not the name of a program"},
+		"twice":            {registrytest.ProvidersHead + registrytest.Entry("p", "r.io", "") + registrytest.Entry("p", "s.io", ""), "p is there twice"},
+		"old API":          {registrytest.ProvidersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1alpha1}\n", ""},
+		"unknown API":      {registrytest.ProvidersHead + "- {name: p, matchImages: [r.io], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v2}\n", "/v2"},
+		"matches nothing":  {registrytest.ProvidersHead + "- {name: p, defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "matchImages is missing"},
+		"no duration":      {registrytest.ProvidersHead + "- {name: p, matchImages: [r.io], apiVersion: credentialprovider.kubelet.k8s.io/v1}\n", "defaultCacheDuration"},
+		"no program":       {registrytest.ProvidersHead + registrytest.Entry("config.yaml", "r.io", ""), "is not a program"},
+		"not there yet":    {registrytest.ProvidersHead + registrytest.Entry("q", "r.io", ""), "q: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, dir := plugins(t, c.config, map[string]string{"p": "true"})
@@ -290,7 +253,7 @@ func TestConfigurationsOfPluginsAreChecked(t *testing.T) {
 
 // TestAMistakeInTheConfigurationIsToldOnceAndCorrectedWhileWeRun: a pull that needs no plug-in does not say it.
 func TestAMistakeInTheConfigurationIsToldOnceAndCorrectedWhileWeRun(t *testing.T) {
-	p, dir := plugins(t, "", map[string]string{"p": answering("Image", "", "r.io")})
+	p, dir := plugins(t, "", map[string]string{"p": registrytest.Answering("Image", "", "r.io")})
 	var log strings.Builder
 	p.log = slog.New(slog.NewTextHandler(&log, nil))
 	file := filepath.Join(dir, "config.yaml")
@@ -301,10 +264,10 @@ func TestAMistakeInTheConfigurationIsToldOnceAndCorrectedWhileWeRun(t *testing.T
 	}{
 		{"providers: [", "error: credential providers " + file + ": ", 1},
 		{"providers: [", "error: credential providers " + file + ": ", 1},
-		{providersHead + entry("p", "r.io", ", matchImage: [x]"), `unknown field "matchImage"`, 2},
+		{registrytest.ProvidersHead + registrytest.Entry("p", "r.io", ", matchImage: [x]"), `unknown field "matchImage"`, 2},
 		{"", "error: credential providers: open " + file + ": no such file or directory", 3},
-		{providersHead + entry("p", "r.io", ""), "user-of-r.io", 4},
-		{providersHead + entry("p", "r.io", ""), "user-of-r.io", 4},
+		{registrytest.ProvidersHead + registrytest.Entry("p", "r.io", ""), "user-of-r.io", 4},
+		{registrytest.ProvidersHead + registrytest.Entry("p", "r.io", ""), "user-of-r.io", 4},
 	} {
 		if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"monopod/runner/ctrd/image/registrytest"
 )
 
 // overheard is a host that somebody listens to: it asks everybody for a login, and notes each that it is shown.
@@ -46,17 +48,17 @@ func TestARegistryCannotSendALoginOverPlainHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			victim := newOverheard(t, challenge)
-			l := newLibrary(t)
-			ref := l.host + "/fleet/pods:1"
-			l.push(t, ref, Blob{"application/yaml", "", []byte("a: 1\n")})
+			l := registrytest.New(t)
+			ref := l.Host + "/fleet/pods:1"
+			l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
 			away := func(rw http.ResponseWriter, r *http.Request) bool {
 				http.Redirect(rw, r, victim.URL+r.URL.Path, http.StatusTemporaryRedirect)
 				return true
 			}
-			l.before.Store(&away)
+			l.Before.Store(&away)
 			file := filepath.Join(t.TempDir(), "config.json")
 			must(t, os.WriteFile(file, fmt.Appendf(nil, `{"auths":{%q:{"username":"me","password":"hunter2"},%q:{"username":"me","password":"hunter2"}}}`,
-				strings.TrimPrefix(victim.URL, "http://"), l.host), 0o600))
+				strings.TrimPrefix(victim.URL, "http://"), l.Host), 0o600))
 			if _, err := fetch(t, NewArtifacts(Access{AuthFile: file}), ref, "", 100); err == nil {
 				t.Error("there is no such artifact")
 			}
@@ -71,9 +73,9 @@ func TestARegistryCannotSendALoginOverPlainHTTP(t *testing.T) {
 
 // TestContentMayComeFromElsewhere: registries send us to where their blobs are.
 func TestContentMayComeFromElsewhere(t *testing.T) {
-	l := newLibrary(t)
-	ref := l.host + "/fleet/pods:1"
-	l.push(t, ref, Blob{"application/yaml", "", []byte("a: 1\n")})
+	l := registrytest.New(t)
+	ref := l.Host + "/fleet/pods:1"
+	l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
 	var came, known atomic.Int32
 	store := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		came.Add(1)
@@ -95,9 +97,9 @@ func TestContentMayComeFromElsewhere(t *testing.T) {
 		http.Redirect(rw, r, store.URL, http.StatusTemporaryRedirect)
 		return true
 	}
-	l.before.Store(&away)
+	l.Before.Store(&away)
 	file := filepath.Join(t.TempDir(), "config.json")
-	must(t, os.WriteFile(file, fmt.Appendf(nil, `{"auths":{%q:{"username":"me","password":"hunter2"}}}`, l.host), 0o600))
+	must(t, os.WriteFile(file, fmt.Appendf(nil, `{"auths":{%q:{"username":"me","password":"hunter2"}}}`, l.Host), 0o600))
 	got, err := fetch(t, NewArtifacts(Access{AuthFile: file}), ref, "", 100)
 	must(t, err)
 	if string(got.Layers[0].Data) != "a: 1\n" || came.Load() != 1 || known.Load() != 0 {

@@ -24,6 +24,7 @@ import (
 
 	"monopod/e2e/testimages"
 	"monopod/runner"
+	"monopod/runner/ctrd/image/registrytest"
 )
 
 // private is a registry with TLS, which wants a login and notes who asks.
@@ -180,12 +181,12 @@ func TestPluginsGiveTheLoginsOfPulls(t *testing.T) {
 	c := containerd(t)
 	addr := testimages.AuthRegistry(t, "user-of-"+"x", "pw")
 	testimages.Push(t, addr+"/app:1", testimages.Busybox(t, nil), remote.WithAuth(&authn.Basic{Username: "user-of-x", Password: "pw"}))
-	p, dir := plugins(t, providersHead+entry("p", addr, ""), map[string]string{"p": strings.ReplaceAll(answering("Registry", "", addr), "user-of-"+addr, "user-of-x")})
+	p, dir := plugins(t, registrytest.ProvidersHead+registrytest.Entry("p", addr, ""), map[string]string{"p": strings.ReplaceAll(registrytest.Answering("Registry", "", addr), "user-of-"+addr, "user-of-x")})
 	s := store(t, c, func(cfg *Config) { cfg.Providers = p })
 	if _, err := s.Ensure(t.Context(), addr+"/app:1", corev1.PullAlways); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(asked(t, dir), "CredentialProviderRequest"); n != 1 {
+	if n := strings.Count(registrytest.Asked(t, dir), "CredentialProviderRequest"); n != 1 {
 		t.Errorf("asked %d times", n)
 	}
 	check(t, os.WriteFile(filepath.Join(dir, "p"), []byte("#!/bin/sh\necho the cloud is down >&2\nexit 1\n"), 0o755))
