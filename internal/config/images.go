@@ -11,8 +11,8 @@ import (
 
 	"monopod/internal/printer"
 	"monopod/node/secure"
-	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/gc"
+	"monopod/runner/ctrd/image/registry"
 )
 
 // imageKeys are about getting images, and about getting rid of them.
@@ -110,7 +110,7 @@ func (c *Loaded) providerFaults() (wrong Problems, later []string) {
 	if c.ImageCredentialProviderConfig == "" {
 		return nil, nil
 	}
-	mistake, missing := image.CheckProviders(c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir)
+	mistake, missing := registry.CheckProviders(c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir)
 	if missing != nil {
 		later = printer.ErrorLines(missing)
 	}
@@ -134,16 +134,16 @@ func (c *Loaded) ProviderWarnings() []string {
 }
 
 // RegistryAccess is how registries are reached.
-func (c *Config) RegistryAccess(log *slog.Logger) image.Access {
-	return image.Access{
+func (c *Config) RegistryAccess(log *slog.Logger) registry.Access {
+	return registry.Access{
 		AuthFile: c.RegistryConfig, HostsDirs: c.RegistryHostsDirs,
-		Providers: image.NewProviders(c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir, log),
+		Providers: registry.NewProviders(c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir, log),
 	}
 }
 
 // PullLimits are what pulls may do at once.
-func (c *Config) PullLimits() image.Limits {
-	l := image.Limits{Parallel: c.MaxParallelImagePulls, QPS: float64(c.RegistryPullQPS), Burst: c.RegistryBurst}
+func (c *Config) PullLimits() registry.Limits {
+	l := registry.Limits{Parallel: c.MaxParallelImagePulls, QPS: float64(c.RegistryPullQPS), Burst: c.RegistryBurst}
 	if c.SerializeImagePulls {
 		l.Parallel = 1
 	}

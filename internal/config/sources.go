@@ -15,7 +15,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/policy"
-	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/registry"
 	"monopod/watcher"
 	"monopod/watcher/fetch"
 )
@@ -344,7 +344,7 @@ func OciReference(address string) (string, bool) { return strings.CutPrefix(addr
 
 // checkOCI finds what is wrong with an entry whose URL begins with oci://.
 func (s *RemoteSource) checkOCI(ref string, bad func(key, msg, hint string)) {
-	if err := image.CheckArtifact(ref); err != nil {
+	if err := registry.CheckArtifact(ref); err != nil {
 		bad("url", err.Error(), "write it as oci://registry.example/repository:tag; credentials belong to registryConfig")
 	}
 	for _, of := range []struct {

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"monopod/internal/config"
-	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/registry"
 	"monopod/watcher"
 	"monopod/watcher/fetch"
 )
@@ -44,21 +44,21 @@ func (a *App) remoteSource(s *config.RemoteSource) watcher.Source {
 func (a *App) ociSource(s *config.RemoteSource, ref string) watcher.Source {
 	verify, detached := s.Signature.Verification()
 	return fetch.NewOCISource(fetch.OCIConfig{
-		Name: s.Name, Reference: ref, Registry: imageRegistry{image.NewArtifacts(a.cfg.RegistryAccess(a.Log))}, Period: s.Period, Timeout: s.Timeout, MaxSize: s.MaxBytes(),
+		Name: s.Name, Reference: ref, Registry: imageRegistry{registry.NewArtifacts(a.cfg.RegistryAccess(a.Log))}, Period: s.Period, Timeout: s.Timeout, MaxSize: s.MaxBytes(),
 		Load: loadParts(s.Name, a.cfg.PolicyOf(s)), Atomic: s.Atomic, Verify: verify, Detached: detached, Copy: a.cfg.CopyOf(s.Name), Log: a.Log,
 	})
 }
 
 // imageRegistry is the way from sources to registries, which is that of images.
-type imageRegistry struct{ *image.Artifacts }
+type imageRegistry struct{ *registry.Artifacts }
 
 // Artifact implements watcher.Registry.
 func (r imageRegistry) Artifact(ctx context.Context, reference, known string, limit int64) (*fetch.Artifact, error) {
 	got, err := r.Fetch(ctx, reference, known, limit)
-	if errors.Is(err, image.ErrSame) {
+	if errors.Is(err, registry.ErrSame) {
 		return nil, fetch.ErrNotModified
 	}
-	if _, unfit := errors.AsType[*image.UnfitError](err); unfit {
+	if _, unfit := errors.AsType[*registry.UnfitError](err); unfit {
 		return nil, &fetch.Refusal{Err: err}
 	}
 	if err != nil {

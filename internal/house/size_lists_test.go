@@ -5,9 +5,7 @@ package house
 
 // oversizedPackages have more than 3,000 lines of code: they are still to be split.
 func oversizedPackages() map[string]bool {
-	return map[string]bool{
-		"runner/ctrd/image": true,
-	}
+	return map[string]bool{}
 }
 
 // largePackages are those with more than 1,500 lines of code.
@@ -20,7 +18,7 @@ func largePackages() map[string]int {
 		"node":                2338,
 		"node/apiserver":      2452,
 		"node/why":            2284,
-		"runner/ctrd/image":   3996,
+		"runner/ctrd/image":   2911,
 		"runner/ctrd/logs":    2624,
 		"runner/ctrd/network": 2488,
 		"runner/plan":         1944,

@@ -23,7 +23,7 @@ func sleepers() map[string]string {
 		"node/pressure/monitor_test.go pass":           bubble,
 		"runner/probe/watch_test.go pass":              bubble,
 		"watcher/file/file_test.go unseen":             bubble,
-		"runner/ctrd/image/image_test.go":              bubble,
+		"runner/ctrd/image/registry/watchdog_test.go":  bubble,
 		"runner/ctrd/agent_e2e_test.go":                moment,
 		"runner/ctrd/logs/crash_test.go killUnderLoad": moment,
 		"e2e/chaos_test.go":                            moment,

@@ -23,6 +23,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"monopod/runner/ctrd/bounded"
+	"monopod/runner/ctrd/image/layer"
 )
 
 // Doubt says that what is on the disk may be damaged: the machine went down without warning.
@@ -298,7 +299,7 @@ func (h *healer) digest(ctx context.Context, desc ocispec.Descriptor, w io.Write
 	}
 	defer func() { _ = r.Close() }()
 	v := desc.Digest.Verifier()
-	buf := make([]byte, compareBlock)
+	buf := make([]byte, layer.CompareBlock)
 	from := content.NewReader(r)
 	for {
 		n, err := from.Read(buf)
@@ -432,7 +433,7 @@ func (h *healer) compare(ctx context.Context, desc ocispec.Descriptor, dir strin
 		return nil, fmt.Errorf("layer %s: %w", desc.Digest, err)
 	}
 	defer func() { _ = text.Close() }()
-	wrong, err := compareLayer(text, dir, overlay, rest)
+	wrong, err := layer.CompareLayer(text, dir, overlay, rest)
 	if err != nil {
 		return nil, fmt.Errorf("layer %s: %w", desc.Digest, err)
 	}
@@ -444,7 +445,7 @@ func (h *healer) unpackAgain(ctx context.Context, desc ocispec.Descriptor, view 
 	dir, overlay := layerDir(view)
 	into := []mount.Mount{{Type: "bind", Source: dir, Options: []string{"rw", "rbind"}}}
 	if overlay {
-		if err := clearMarks(dir); err != nil {
+		if err := layer.ClearMarks(dir); err != nil {
 			return err
 		}
 		below := strings.Join(lowerDirs(view[0])[1:], ":")

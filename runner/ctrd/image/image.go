@@ -22,14 +22,15 @@ import (
 	"monopod/internal/cause"
 	"monopod/runner"
 	"monopod/runner/ctrd/bounded"
+	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/image/trust"
 )
 
 // Config of a Store.
 type Config struct {
 	Snapshotter string
-	Access
-	Limits Limits
+	registry.Access
+	Limits registry.Limits
 	// Disk is that which images are written to. Without a Dir it is not watched.
 	Disk bounded.Disk
 	// Rules say which images may be used.
@@ -75,7 +76,7 @@ type Store struct {
 
 	pulls   flights
 	running running
-	limits  limits
+	limits  registry.Turns
 	heal    *healer // nil: nothing is in doubt
 	// repairing is held while damaged blobs are looked for.
 	repairing chan struct{}
@@ -109,7 +110,7 @@ func NewStore(c *client.Client, cfg Config) *Store {
 	if cfg.OnDamage == nil {
 		cfg.OnDamage = func(string, string, error) {}
 	}
-	s := &Store{repairing: make(chan struct{}, 1), back: make(chan struct{}, 1), client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights(), limits: newLimits(cfg.Limits)}
+	s := &Store{repairing: make(chan struct{}, 1), back: make(chan struct{}, 1), client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights(), limits: registry.NewTurns(cfg.Limits)}
 	if cfg.Doubt != nil {
 		s.heal = newHealer(s, *cfg.Doubt)
 	}
@@ -120,7 +121,7 @@ func NewStore(c *client.Client, cfg Config) *Store {
 // Concurrent calls for one reference with the same logins share one pull.
 func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy) (*Image, error) {
 	ctx = s.namespaced(ctx)
-	name, err := normalize(ref)
+	name, err := registry.Normalize(ref)
 	if err != nil {
 		return nil, stepError(ref, runner.ReasonInvalidImageName, err)
 	}
@@ -145,7 +146,7 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 	}
 	began := time.Now()
 	runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Pulling: true})
-	img, err := s.pulls.do(ctx, flightKey(ctx, name), func(ctx context.Context) (*Image, error) { return s.refresh(ctx, name, rule) })
+	img, err := s.pulls.do(ctx, registry.FlightKey(ctx, name), func(ctx context.Context) (*Image, error) { return s.refresh(ctx, name, rule) })
 	if errors.Is(err, errUnsigned) {
 		return nil, policyError(ref, err)
 	}
@@ -186,7 +187,7 @@ func (e neverPullError) Error() string {
 
 // Get returns an image that is present and unpacked. An error for one that is absent matches errdefs.ErrNotFound.
 func (s *Store) Get(ctx context.Context, ref string) (*Image, error) {
-	name, err := normalize(ref)
+	name, err := registry.Normalize(ref)
 	if err != nil {
 		return nil, err
 	}

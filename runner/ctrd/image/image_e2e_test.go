@@ -24,7 +24,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/registry"
+	fake "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	corev1 "k8s.io/api/core/v1"
@@ -80,7 +80,7 @@ func reason(err error) string {
 func TestPullPolicies(t *testing.T) {
 	c := containerd(t)
 	s := store(t, c, nil)
-	srv := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0))))
+	srv := httptest.NewServer(fake.New(fake.Logger(slog.NewLogLogger(slog.DiscardHandler, 0))))
 	defer srv.Close()
 	ref := strings.TrimPrefix(srv.URL, "http://") + "/a/b:1"
 	ctx := t.Context()

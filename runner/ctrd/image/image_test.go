@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"monopod/runner/ctrd/image/registry"
+
 	"github.com/moby/sys/user"
 )
 
@@ -219,7 +221,7 @@ func TestAtDigest(t *testing.T) {
 		if got := AtDigest(ref, d); got != want {
 			t.Errorf("%s: %s, want %s", ref, got, want)
 		}
-		if _, err := normalize(AtDigest(ref, d)); (err == nil) != (ref != "No Name") {
+		if _, err := registry.Normalize(AtDigest(ref, d)); (err == nil) != (ref != "No Name") {
 			t.Errorf("%s: %v", ref, err)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"monopod/runner/ctrd/image/registry"
+
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
@@ -204,7 +206,7 @@ func (s *Store) Targets(ctx context.Context, refs []string) (map[string][]string
 	ctx = s.namespaced(ctx)
 	targets := map[string][]string{}
 	for _, ref := range refs {
-		name, err := normalize(ref)
+		name, err := registry.Normalize(ref)
 		if err != nil {
 			continue // nothing can be here under it
 		}

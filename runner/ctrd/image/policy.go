@@ -16,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"monopod/runner"
+	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/image/trust"
 )
 
@@ -88,11 +89,11 @@ func (s *Store) verifyAsAny(ctx context.Context, img *Image, keys *trust.Parsed)
 	defer cancel(nil)
 	ctx, perr := s.withLogins(ctx, img.Name)
 	var errs []error
-	for _, login := range candidates(ctx, img.Name) {
+	for _, login := range registry.Candidates(ctx, img.Name) {
 		err := func() error {
-			w := s.way(img.Name, login, secretLogins(ctx), func() { cancel(errStalled) })
-			defer w.close()
-			return verify(ctx, w.resolver(ctx), img.Name, digest.Digest(img.Target), keys)
+			w := s.way(img.Name, login, registry.SecretLogins(ctx), func() { cancel(errStalled) })
+			defer w.Close()
+			return verify(ctx, w.Resolver(ctx), img.Name, digest.Digest(img.Target), keys)
 		}()
 		if err == nil {
 			return nil
@@ -158,7 +159,7 @@ func simpleSigned(ctx context.Context, resolver remotes.Resolver, repository, su
 			continue
 		}
 		n++
-		payload, err := blob(ctx, fetcher, l, maxSignature)
+		payload, err := registry.ReadBlob(ctx, fetcher, l, maxSignature)
 		if err == nil {
 			err = keys.Simple(payload, l.Annotations[trust.SimpleAnnotation], subject)
 		}
@@ -206,7 +207,7 @@ func oneBundle(ctx context.Context, fetcher remotes.Fetcher, manifest *ocispec.M
 	if len(manifest.Layers) != 1 {
 		return errors.New("a bundle that is not one layer")
 	}
-	data, err := blob(ctx, fetcher, manifest.Layers[0], maxSignature)
+	data, err := registry.ReadBlob(ctx, fetcher, manifest.Layers[0], maxSignature)
 	if err != nil {
 		return err
 	}
@@ -239,15 +240,15 @@ func artifactOf(ctx context.Context, resolver remotes.Resolver, ref string, targ
 		return nil, nil, err
 	}
 	if !images.IsManifestType(target.MediaType) {
-		return nil, nil, unfit("a signature of type %s", target.MediaType)
+		return nil, nil, registry.Unfit("a signature of type %s", target.MediaType)
 	}
-	data, err := blob(ctx, fetcher, target, maxManifest)
+	data, err := registry.ReadBlob(ctx, fetcher, target, registry.MaxManifest)
 	if err != nil {
 		return nil, nil, err
 	}
 	manifest := &ocispec.Manifest{}
 	if err := json.Unmarshal(data, manifest); err != nil {
-		return nil, nil, unfit("the manifest of a signature: %v", err)
+		return nil, nil, registry.Unfit("the manifest of a signature: %v", err)
 	}
 	return manifest, fetcher, nil
 }

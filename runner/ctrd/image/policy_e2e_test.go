@@ -19,7 +19,7 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
+	fake "github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -33,6 +33,7 @@ import (
 
 	"monopod/e2e/testimages"
 	"monopod/runner"
+	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/image/trust"
 )
 
@@ -105,7 +106,7 @@ func signedBy(signers ...cosigner) trust.Keys {
 
 func TestOnlyImagesThatTheRulesAllowAreUsed(t *testing.T) {
 	c := containerd(t)
-	srv := httptest.NewServer(registry.New(registry.WithReferrersSupport(true)))
+	srv := httptest.NewServer(fake.New(fake.WithReferrersSupport(true)))
 	defer srv.Close()
 	addr := strings.TrimPrefix(srv.URL, "http://")
 	mine, old := newCosigner(t), newCosigner(t)
@@ -250,7 +251,7 @@ func TestASignatureCountsForWhatWasSigned(t *testing.T) {
 func TestSignaturesInPrivateRegistriesAreFoundByTheLoginsOfThePod(t *testing.T) {
 	c := containerd(t)
 	var private atomic.Bool
-	open := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0)))
+	open := fake.New(fake.Logger(slog.NewLogLogger(slog.DiscardHandler, 0)))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); private.Load() && (user != "me" || password != "secret") {
 			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
@@ -274,7 +275,7 @@ func TestSignaturesInPrivateRegistriesAreFoundByTheLoginsOfThePod(t *testing.T) 
 	if _, err := s.Ensure(t.Context(), ref, corev1.PullIfNotPresent); reason(err) != runner.ReasonSignatureValidationFailed {
 		t.Errorf("without a login: %v", err)
 	}
-	ctx := WithLogins(t.Context(), []Login{{pattern: addr, user: "me", password: "secret"}})
+	ctx := registry.WithLogins(t.Context(), []registry.Login{{Pattern: addr, User: "me", Password: "secret"}})
 	if _, err := s.Ensure(ctx, ref, corev1.PullIfNotPresent); err != nil {
 		t.Errorf("with the login of a secret: %v", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 
+	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/image/registrytest"
 	"monopod/runner/ctrd/image/trust"
 )
@@ -44,6 +45,13 @@ func signatures(t *testing.T, repository, digest string, signers ...signature.Si
 	must(t, remote.Write(ref, img))
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newSigner(t *testing.T) (signature.SignerVerifier, trust.Keys) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -60,7 +68,7 @@ func newSigner(t *testing.T) (signature.SignerVerifier, trust.Keys) {
 func TestTheLastSignaturesAreLookedAt(t *testing.T) {
 	l := registrytest.New(t)
 	repository := l.Host + "/team/app"
-	target := l.Push(t, repository+":1", registrytest.Layer{"application/octet-stream", "", []byte("a")})
+	target := l.Push(t, repository+":1", registrytest.Layer{MediaType: "application/octet-stream", Data: []byte("a")})
 	old, _ := newSigner(t)
 	mine, keys := newSigner(t)
 	parsed, err := keys.Parse()
@@ -85,9 +93,9 @@ func TestTheLastSignaturesAreLookedAt(t *testing.T) {
 				all = append(all, old)
 			}
 			signatures(t, repository, target, all...)
-			w := &way{name: repository, wrap: func(t http.RoundTripper) http.RoundTripper { return t }}
-			defer w.close()
-			n, err := simpleSigned(t.Context(), w.resolver(t.Context()), repository, target, parsed)
+			w := &registry.Way{Name: repository, Wrap: func(t http.RoundTripper) http.RoundTripper { return t }}
+			defer w.Close()
+			n, err := simpleSigned(t.Context(), w.Resolver(t.Context()), repository, target, parsed)
 			if (err == nil) != c.good || n > maxSignatures || err != nil && strings.Count(err.Error(), "by none of the keys") != 1 {
 				t.Errorf("%d were looked at, %v", n, err)
 			}
@@ -99,12 +107,12 @@ func TestTheLastSignaturesAreLookedAt(t *testing.T) {
 func TestWhatIsWrongWithASignatureIsToldOnce(t *testing.T) {
 	l := registrytest.New(t)
 	ref := l.Host + "/team/app:1"
-	target := l.Push(t, ref, registrytest.Layer{"application/octet-stream", "", []byte("a")})
+	target := l.Push(t, ref, registrytest.Layer{MediaType: "application/octet-stream", Data: []byte("a")})
 	_, keys := newSigner(t)
 	parsed, err := keys.Parse()
 	must(t, err)
-	s := &Store{limits: newLimits(Limits{})}
-	ctx := WithLogins(t.Context(), []Login{{pattern: l.Host, user: "a", password: "b"}, {pattern: l.Host + "/team", user: "c", password: "d"}})
+	s := &Store{limits: registry.NewTurns(registry.Limits{})}
+	ctx := registry.WithLogins(t.Context(), []registry.Login{{Pattern: l.Host, User: "a", Password: "b"}, {Pattern: l.Host + "/team", User: "c", Password: "d"}})
 	err = s.verifyAsAny(ctx, &Image{Name: ref, Target: digest.Digest(target).String()}, parsed)
 	if err == nil || strings.Count(err.Error(), "has no signature") != 1 {
 		t.Error(err)

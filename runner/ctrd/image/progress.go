@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/image/trust"
 )
 
@@ -117,7 +118,7 @@ func (s *Store) Pulls(ctx context.Context, ref string) ([]Pull, error) {
 	name := ""
 	if ref != "" {
 		var err error
-		if name, err = normalize(ref); err != nil {
+		if name, err = registry.Normalize(ref); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"monopod/runner/ctrd/bounded"
+	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/image/trust"
 )
 
@@ -24,15 +25,15 @@ func (s *Store) refresh(ctx context.Context, name string, rule *trust.Rule) (*Im
 	t := s.running.begin(name)
 	defer s.running.end(t)
 	t.rule = rule
-	t.key = flightKey(ctx, name) // without the logins of plug-ins, which come and go
-	over, err := s.limits.turn(ctx)
+	t.key = registry.FlightKey(ctx, name) // without the logins of plug-ins, which come and go
+	over, err := s.limits.Turn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer over()
 	ctx, perr := s.withLogins(ctx, name)
 	var errs []error
-	for _, login := range candidates(ctx, name) {
+	for _, login := range registry.Candidates(ctx, name) {
 		img, err := s.refreshAs(ctx, name, login, t)
 		if err == nil || ctx.Err() != nil {
 			return img, err
@@ -47,17 +48,17 @@ func (s *Store) refresh(ctx context.Context, name string, rule *trust.Rule) (*Im
 
 // withLogins adds those that plug-ins have for an image.
 func (s *Store) withLogins(ctx context.Context, name string) (context.Context, error) {
-	logins, err := s.cfg.Providers.logins(ctx, name)
-	return WithLogins(ctx, append(secretLogins(ctx), logins...)), err
+	logins, err := s.cfg.Providers.Logins(ctx, name)
+	return registry.WithLogins(ctx, append(registry.SecretLogins(ctx), logins...)), err
 }
 
 // refreshAs shows the registry one login; nil means that of AuthFile.
-func (s *Store) refreshAs(ctx context.Context, name string, login *Login, t *transfer) (*Image, error) {
+func (s *Store) refreshAs(ctx context.Context, name string, login *registry.Login, t *transfer) (*Image, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := s.way(name, login, secretLogins(ctx), func() { cancel(errStalled) })
-	defer w.close()
-	img, err := s.refreshFrom(ctx, w.resolver(ctx), name, t)
+	w := s.way(name, login, registry.SecretLogins(ctx), func() { cancel(errStalled) })
+	defer w.Close()
+	img, err := s.refreshFrom(ctx, w.Resolver(ctx), name, t)
 	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
 		return nil, fmt.Errorf("%w: %w", errStalled, err)
 	}
@@ -65,9 +66,9 @@ func (s *Store) refreshAs(ctx context.Context, name string, login *Login, t *tra
 }
 
 // way is the way to the registry of an image.
-func (s *Store) way(name string, login *Login, logins []Login, stalled func()) *way {
-	return &way{Access: s.cfg.Access, name: name, login: login, logins: logins, wrap: func(next http.RoundTripper) http.RoundTripper {
-		return &watchdog{next: s.limits.slow(next), stalled: stalled}
+func (s *Store) way(name string, login *registry.Login, logins []registry.Login, stalled func()) *registry.Way {
+	return &registry.Way{Access: s.cfg.Access, Name: name, Login: login, Logins: logins, Wrap: func(next http.RoundTripper) http.RoundTripper {
+		return &registry.Watchdog{Next: s.limits.Slow(next), Stalled: stalled}
 	}}
 }
 

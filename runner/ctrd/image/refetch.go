@@ -14,6 +14,7 @@ import (
 
 	"monopod/internal/atomicfile"
 	"monopod/runner/ctrd/bounded"
+	"monopod/runner/ctrd/image/registry"
 )
 
 // TempPrefix begins the names of files in the content directory that are to become blobs.
@@ -103,10 +104,10 @@ func copyBlob(tmp *os.File, r io.Reader, desc ocispec.Descriptor) error {
 
 // fetchBlob has a blob of an image from its registry, as a pull would. It takes no turn: a pull that has one may wait for it.
 func (s *Store) fetchBlob(ctx context.Context, name string, desc ocispec.Descriptor, tmp *os.File) error {
-	logins, err := s.cfg.Providers.logins(ctx, name)
+	logins, err := s.cfg.Providers.Logins(ctx, name)
 	errs := []error{err}
-	ctx = WithLogins(ctx, append(secretLogins(ctx), logins...))
-	for _, login := range candidates(ctx, name) {
+	ctx = registry.WithLogins(ctx, append(registry.SecretLogins(ctx), logins...))
+	for _, login := range registry.Candidates(ctx, name) {
 		err := s.fetchBlobAs(ctx, name, desc, tmp, login)
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -116,14 +117,14 @@ func (s *Store) fetchBlob(ctx context.Context, name string, desc ocispec.Descrip
 	return errors.Join(errs...)
 }
 
-func (s *Store) fetchBlobAs(ctx context.Context, name string, desc ocispec.Descriptor, tmp *os.File, login *Login) error {
+func (s *Store) fetchBlobAs(ctx context.Context, name string, desc ocispec.Descriptor, tmp *os.File, login *registry.Login) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &way{Access: s.cfg.Access, name: name, login: login, logins: secretLogins(ctx), wrap: func(next http.RoundTripper) http.RoundTripper {
-		return &watchdog{next: s.limits.slow(next), stalled: func() { cancel(errStalled) }}
+	w := &registry.Way{Access: s.cfg.Access, Name: name, Login: login, Logins: registry.SecretLogins(ctx), Wrap: func(next http.RoundTripper) http.RoundTripper {
+		return &registry.Watchdog{Next: s.limits.Slow(next), Stalled: func() { cancel(errStalled) }}
 	}}
-	defer w.close()
-	fetcher, err := w.resolver(ctx).Fetcher(ctx, name)
+	defer w.Close()
+	fetcher, err := w.Resolver(ctx).Fetcher(ctx, name)
 	if err != nil {
 		return err
 	}

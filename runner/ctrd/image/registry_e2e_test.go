@@ -18,12 +18,13 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/registry"
+	fake "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/e2e/testimages"
 	"monopod/runner"
+	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/image/registrytest"
 )
 
@@ -40,7 +41,7 @@ type private struct {
 func newPrivate(t *testing.T, user, password string) *private {
 	t.Helper()
 	p := &private{}
-	handler := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0)))
+	handler := fake.New(fake.Logger(slog.NewLogLogger(slog.DiscardHandler, 0)))
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u, pw, ok := r.BasicAuth()
 		p.mu.Lock()
@@ -128,7 +129,7 @@ func TestPrivateRegistriesWithTheirOwnAuthorities(t *testing.T) {
 	if _, err := s.Ensure(t.Context(), ref, corev1.PullAlways); err != nil {
 		t.Errorf("with hosts.toml: %v", err)
 	}
-	a := NewArtifacts(s.cfg.Access)
+	a := registry.NewArtifacts(s.cfg.Access)
 	defer a.Close()
 	if _, err := a.Fetch(t.Context(), ref, "", 1<<20); err == nil || !strings.Contains(err.Error(), "allowed") {
 		t.Errorf("artifacts: %v", err) // it came as far as the size of the layer
@@ -150,7 +151,7 @@ func TestMirrorsAreAskedFirstAndShownTheirOwnLoginsOnly(t *testing.T) {
 		cfg.HostsDirs = []string{root}
 		cfg.AuthFile = authFile(t, map[string]string{mirror.addr: "mirror-user:mirror-secret"})
 	})
-	ctx := WithLogins(t.Context(), []Login{{pattern: origin.addr, user: "me", password: "origin-secret"}})
+	ctx := registry.WithLogins(t.Context(), []registry.Login{{Pattern: origin.addr, User: "me", Password: "origin-secret"}})
 	img, err := s.Ensure(ctx, origin.addr+"/team/app:1", corev1.PullAlways)
 	check(t, err)
 	if !strings.HasPrefix(img.Digest, origin.addr+"/team/app@") {
@@ -190,7 +191,7 @@ func TestPluginsGiveTheLoginsOfPulls(t *testing.T) {
 		t.Errorf("asked %d times", n)
 	}
 	check(t, os.WriteFile(filepath.Join(dir, "p"), []byte("#!/bin/sh\necho the cloud is down >&2\nexit 1\n"), 0o755))
-	p.cache = map[cacheKey]cachedLogins{}
+	p.Cache = map[registry.CacheKey]registry.CachedLogins{}
 	if _, err := s.Ensure(t.Context(), addr+"/app:1", corev1.PullAlways); err == nil || !strings.Contains(err.Error(), "the cloud is down") {
 		t.Errorf("it does not say why there is no login: %v", err)
 	}
@@ -200,11 +201,17 @@ func TestPullsTakeNoMoreOfTheNetworkThanTheyMay(t *testing.T) {
 	c := containerd(t)
 	ref := testimages.Registry(t) + "/a:1"
 	testimages.Push(t, ref, testimages.FromFiles(t, []testimages.File{{Path: "x", Content: noise(5, 1<<20), Mode: 0o644}}, nil))
-	s := store(t, c, func(cfg *Config) { cfg.Limits = Limits{Bandwidth: 2 << 20, Parallel: 1} })
+	s := store(t, c, func(cfg *Config) { cfg.Limits = registry.Limits{Bandwidth: 2 << 20, Parallel: 1} })
 	began := time.Now()
 	_, err := s.Ensure(t.Context(), ref, corev1.PullAlways)
 	check(t, err)
 	if took := time.Since(began); took < 300*time.Millisecond { // of 500, and a quarter of a second may come at once
 		t.Errorf("a megabyte at 2 MB/s came within %s", took)
 	}
+}
+
+func plugins(t *testing.T, config string, programs map[string]string) (p *registry.Providers, dir string) {
+	t.Helper()
+	file, dir := registrytest.Plugins(t, config, programs)
+	return registry.NewProviders(file, dir, slog.New(slog.DiscardHandler)), dir
 }

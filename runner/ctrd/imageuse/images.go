@@ -23,6 +23,7 @@ import (
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/gc"
+	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/reserve"
 	"monopod/runner/spec"
@@ -277,19 +278,19 @@ func (i *Images) EnsureImage(ctx context.Context, pod *manifests.Pod, a runner.A
 // WithLogins adds the logins of imagePullSecrets. Secrets that do not exist are passed over, as by a kubelet: the image
 // may be there, or to be had without.
 func WithLogins(ctx context.Context, pod *manifests.Pod) (context.Context, error) {
-	var logins []image.Login
+	var logins []registry.Login
 	for _, ref := range pod.Object.Spec.ImagePullSecrets {
 		s := pod.Refs.Secret(ref.Name)
 		if s == nil {
 			continue
 		}
-		more, err := image.ParseSecret(s)
+		more, err := registry.ParseSecret(s)
 		if err != nil {
 			return nil, err
 		}
 		logins = append(logins, more...)
 	}
-	return image.WithLogins(ctx, logins), nil
+	return registry.WithLogins(ctx, logins), nil
 }
 
 // FreeLayers has containerd give back at once what was removed, by whomever: the end of a lease can be waited for.

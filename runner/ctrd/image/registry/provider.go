@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"bytes"
@@ -78,7 +78,7 @@ type Providers struct {
 	mu sync.Mutex
 	// turns are those of the plug-ins, by name.
 	turns map[string]*turn
-	cache map[cacheKey]cachedLogins
+	Cache map[CacheKey]CachedLogins
 	// said is what was wrong with the file when it was read last.
 	said string
 }
@@ -91,10 +91,10 @@ type turn struct {
 	silent time.Time
 }
 
-// cacheKey is what logins are good for: an image, a registry or all images of a plug-in.
-type cacheKey struct{ provider, kind, of string }
+// CacheKey is what logins are good for: an image, a registry or all images of a plug-in.
+type CacheKey struct{ provider, kind, of string }
 
-type cachedLogins struct {
+type CachedLogins struct {
 	logins []Login
 	until  time.Time
 }
@@ -105,7 +105,7 @@ func NewProviders(file, binDir string, log *slog.Logger) *Providers {
 	if file == "" {
 		return nil
 	}
-	ps := &Providers{file: file, binDir: binDir, log: log, turns: map[string]*turn{}, cache: map[cacheKey]cachedLogins{}}
+	ps := &Providers{file: file, binDir: binDir, log: log, turns: map[string]*turn{}, Cache: map[CacheKey]CachedLogins{}}
 	ps.run = ps.execute
 	return ps
 }
@@ -177,9 +177,9 @@ func (p *provider) check() error {
 	return nil
 }
 
-// logins asks the plug-ins that are for an image, a normalised name. What fails is no reason not to take what others say. When
+// Logins asks the plug-ins that are for an image, a normalised name. What fails is no reason not to take what others say. When
 // ctx ends, so does waiting, with its cause.
-func (ps *Providers) logins(ctx context.Context, name string) ([]Login, error) {
+func (ps *Providers) Logins(ctx context.Context, name string) ([]Login, error) {
 	if ps == nil {
 		return nil, nil
 	}
@@ -235,7 +235,7 @@ func (p *provider) isFor(repository string) bool {
 	if t := p.TokenAttributes; t != nil && t.RequireServiceAccount != nil && *t.RequireServiceAccount {
 		return false // as for a kubelet's static pods
 	}
-	return slices.ContainsFunc(p.MatchImages, func(pattern string) bool { return Login{pattern: patternOf(pattern)}.matches(repository) })
+	return slices.ContainsFunc(p.MatchImages, func(pattern string) bool { return Login{Pattern: patternOf(pattern)}.matches(repository) })
 }
 
 // errSilent is the end of patience with a plug-in.
@@ -251,7 +251,7 @@ func (ps *Providers) ask(ctx context.Context, p *provider, repository string) ([
 		return nil, context.Cause(ctx)
 	}
 	host, _, _ := strings.Cut(repository, "/")
-	keys := map[string]cacheKey{"Image": {p.Name, "Image", repository}, "Registry": {p.Name, "Registry", host}, "Global": {p.Name, "Global", ""}}
+	keys := map[string]CacheKey{"Image": {p.Name, "Image", repository}, "Registry": {p.Name, "Registry", host}, "Global": {p.Name, "Global", ""}}
 	if logins, ok := ps.cached(keys); ok {
 		return logins, nil
 	}
@@ -271,7 +271,7 @@ func (ps *Providers) ask(ctx context.Context, p *provider, repository string) ([
 	}
 	logins := make([]Login, 0, len(answer.Auth))
 	for pattern, a := range answer.Auth {
-		logins = append(logins, Login{pattern: patternOf(pattern), user: a.Username, password: a.Password})
+		logins = append(logins, Login{Pattern: patternOf(pattern), User: a.Username, Password: a.Password})
 	}
 	slices.SortFunc(logins, func(a, b Login) int { return compareLogins(&a, &b) })
 	keep := p.DefaultCacheDuration.Duration
@@ -281,7 +281,7 @@ func (ps *Providers) ask(ctx context.Context, p *provider, repository string) ([
 	if keep > 0 {
 		ps.mu.Lock()
 		defer ps.mu.Unlock()
-		ps.cache[key] = cachedLogins{logins, time.Now().Add(keep)}
+		ps.Cache[key] = CachedLogins{logins, time.Now().Add(keep)}
 	}
 	return logins, nil
 }
@@ -296,16 +296,16 @@ func (ps *Providers) turnOf(name string) *turn {
 }
 
 // cached returns what is known and still good, and forgets what is not.
-func (ps *Providers) cached(keys map[string]cacheKey) ([]Login, bool) {
+func (ps *Providers) cached(keys map[string]CacheKey) ([]Login, bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	for key, c := range ps.cache {
+	for key, c := range ps.Cache {
 		if !time.Now().Before(c.until) {
-			delete(ps.cache, key)
+			delete(ps.Cache, key)
 		}
 	}
 	for _, key := range keys {
-		if c, ok := ps.cache[key]; ok {
+		if c, ok := ps.Cache[key]; ok {
 			return c.logins, true
 		}
 	}

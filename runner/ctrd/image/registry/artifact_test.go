@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func fetch(t *testing.T, a *Artifacts, ref, known string, limit int64) (*Artifac
 func TestAnArtifactIsFetchedOnceByItsDigest(t *testing.T) {
 	l := registrytest.New(t)
 	ref := l.Host + "/fleet/pods:1"
-	digest := l.Push(t, ref, registrytest.Layer{"application/yaml", "pods.yaml", []byte("a: 1\n")}, registrytest.Layer{"application/octet-stream", "", []byte("b")})
+	digest := l.Push(t, ref, registrytest.Layer{MediaType: "application/yaml", Title: "pods.yaml", Data: []byte("a: 1\n")}, registrytest.Layer{MediaType: "application/octet-stream", Data: []byte("b")})
 	a := NewArtifacts(Access{})
 	got, err := fetch(t, a, ref, "", 100)
 	must(t, err)
@@ -58,7 +58,7 @@ func TestAnArtifactIsFetchedOnceByItsDigest(t *testing.T) {
 	if byDigest.Digest != digest {
 		t.Errorf("%+v", byDigest)
 	}
-	moved := l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 2\n")})
+	moved := l.Push(t, ref, registrytest.Layer{MediaType: "application/yaml", Data: []byte("a: 2\n")})
 	if got, err = fetch(t, a, ref, digest, 100); err != nil || got.Digest != moved || string(got.Layers[0].Data) != "a: 2\n" {
 		t.Errorf("after the tag moved: %+v, %v", got, err)
 	}
@@ -68,7 +68,7 @@ func TestWhatIsNoGoodArtifactIsNotReturned(t *testing.T) {
 	l := registrytest.New(t)
 	ref := l.Host + "/fleet/pods:1"
 	content := []byte("a: 1\n")
-	l.Push(t, ref, registrytest.Layer{"application/yaml", "", content})
+	l.Push(t, ref, registrytest.Layer{MediaType: "application/yaml", Data: content})
 	index, err := name.ParseReference(l.Host+"/fleet/index:1", name.Insecure)
 	must(t, err)
 	must(t, remote.WriteIndex(index, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: empty.Image})))
@@ -123,7 +123,7 @@ func TestAddressesInAnArtifactAreNotFollowed(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	l := registrytest.New(t)
 	ref := l.Host + "/fleet/pods:1"
-	l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
+	l.Push(t, ref, registrytest.Layer{MediaType: "application/yaml", Data: []byte("a: 1\n")})
 	img, err := remote.Image(mustRef(t, ref))
 	must(t, err)
 	manifest, err := img.Manifest()
@@ -157,7 +157,7 @@ func (m rawManifest) MediaType() (types.MediaType, error) { return m.kind, nil }
 func TestArtifactsAreFetchedWithTheCredentialsOfImages(t *testing.T) {
 	l := registrytest.New(t)
 	ref := l.Host + "/fleet/pods:1"
-	l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
+	l.Push(t, ref, registrytest.Layer{MediaType: "application/yaml", Data: []byte("a: 1\n")})
 	guard := func(rw http.ResponseWriter, r *http.Request) bool {
 		if u, p, ok := r.BasicAuth(); ok && u == "me" && p == "hunter2" {
 			return false
@@ -182,7 +182,7 @@ func TestArtifactsAreFetchedWithTheCredentialsOfImages(t *testing.T) {
 func TestWhatIsWrongWithPluginsIsToldWhenAnArtifactCannotBeHad(t *testing.T) {
 	l := registrytest.New(t)
 	ref := l.Host + "/fleet/pods:1"
-	digest := l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
+	digest := l.Push(t, ref, registrytest.Layer{MediaType: "application/yaml", Data: []byte("a: 1\n")})
 	for name, c := range map[string]struct {
 		config, want string
 		programs     map[string]string

@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"cmp"
@@ -19,9 +19,9 @@ import (
 
 // Login is what one entry of an image pull secret says: who to be at registries that match a pattern.
 type Login struct {
-	// pattern is host[:port][/path]; each label of the host may have wildcards.
-	pattern               string
-	user, password, token string
+	// Pattern is host[:port][/path]; each label of the host may have wildcards.
+	Pattern               string
+	User, Password, token string
 }
 
 // ParseSecret returns the logins of a Secret of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; Secrets
@@ -50,13 +50,13 @@ func ParseSecret(s *corev1.Secret) ([]Login, error) {
 	}
 	var logins []Login
 	for key, e := range entries {
-		l := Login{pattern: patternOf(key), user: e.Username, password: e.Password, token: e.IdentityToken}
-		if l.user == "" && e.Auth != "" {
+		l := Login{Pattern: patternOf(key), User: e.Username, Password: e.Password, token: e.IdentityToken}
+		if l.User == "" && e.Auth != "" {
 			text, err := base64.StdEncoding.DecodeString(strings.TrimRight(e.Auth, "\x00"))
 			if err != nil {
-				return nil, fmt.Errorf("secret %s: the auth of %s is not in base64", s.Name, l.pattern)
+				return nil, fmt.Errorf("secret %s: the auth of %s is not in base64", s.Name, l.Pattern)
 			}
-			l.user, l.password, _ = strings.Cut(string(text), ":")
+			l.User, l.Password, _ = strings.Cut(string(text), ":")
 		}
 		logins = append(logins, l)
 	}
@@ -66,7 +66,7 @@ func ParseSecret(s *corev1.Secret) ([]Login, error) {
 
 // compareLogins puts the more specific first.
 func compareLogins(a, b *Login) int {
-	return cmp.Or(-cmp.Compare(len(a.pattern), len(b.pattern)), cmp.Compare(a.pattern, b.pattern), cmp.Compare(a.user, b.user))
+	return cmp.Or(-cmp.Compare(len(a.Pattern), len(b.Pattern)), cmp.Compare(a.Pattern, b.Pattern), cmp.Compare(a.User, b.User))
 }
 
 // patternOf takes scheme and API version off a key of a docker configuration.
@@ -88,10 +88,10 @@ func patternOf(key string) string {
 // matches says that the login is for an image, a normalised name.
 func (l Login) matches(name string) bool {
 	host, repository, _ := strings.Cut(name, "/")
-	if host == "docker.io" && l.pattern == "index.docker.io" {
+	if host == "docker.io" && l.Pattern == "index.docker.io" {
 		return true
 	}
-	wantHost, wantPath, _ := strings.Cut(l.pattern, "/")
+	wantHost, wantPath, _ := strings.Cut(l.Pattern, "/")
 	return matchHost(wantHost, host) && strings.HasPrefix(repository, wantPath)
 }
 
@@ -120,15 +120,15 @@ func WithLogins(ctx context.Context, logins []Login) context.Context {
 	return context.WithValue(ctx, loginsKey{}, logins)
 }
 
-// secretLogins are those of the context.
-func secretLogins(ctx context.Context) []Login {
+// SecretLogins are those of the context.
+func SecretLogins(ctx context.Context) []Login {
 	logins, _ := ctx.Value(loginsKey{}).([]Login)
 	return slices.Clip(logins)
 }
 
-// candidates returns the logins for an image, the most specific first, and nil for AuthFile at the end.
-func candidates(ctx context.Context, name string) []*Login {
-	logins := secretLogins(ctx)
+// Candidates returns the logins for an image, the most specific first, and nil for AuthFile at the end.
+func Candidates(ctx context.Context, name string) []*Login {
+	logins := SecretLogins(ctx)
 	var all []*Login
 	for i := range logins {
 		if logins[i].matches(name) {
@@ -139,12 +139,12 @@ func candidates(ctx context.Context, name string) []*Login {
 	return append(all, nil)
 }
 
-// flightKey is what calls share a pull by: the image and who asks for it.
-func flightKey(ctx context.Context, name string) string {
+// FlightKey is what calls share a pull by: the image and who asks for it.
+func FlightKey(ctx context.Context, name string) string {
 	sum := sha256.New()
-	for _, l := range candidates(ctx, name) {
+	for _, l := range Candidates(ctx, name) {
 		if l != nil {
-			fmt.Fprintf(sum, "%q %q %q %q;", l.pattern, l.user, l.password, l.token)
+			fmt.Fprintf(sum, "%q %q %q %q;", l.Pattern, l.User, l.Password, l.token)
 		}
 	}
 	return name + " " + hex.EncodeToString(sum.Sum(nil))
@@ -155,5 +155,5 @@ func (l *Login) credentials() (user, secret string) {
 	if l.token != "" {
 		return "", l.token
 	}
-	return l.user, l.password
+	return l.User, l.Password
 }

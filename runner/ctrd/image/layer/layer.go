@@ -1,4 +1,5 @@
-package image
+// Package layer compares the layer of an image with what was unpacked from it. It repairs nothing.
+package layer
 
 import (
 	"archive/tar"
@@ -24,8 +25,8 @@ const (
 	whiteoutOpaque = whiteoutMeta + ".opq"
 )
 
-// compareBlock is how much of a file is compared at once.
-const compareBlock = 128 << 10
+// CompareBlock is how much of a file is compared at once.
+const CompareBlock = 128 << 10
 
 // comparison looks whether a directory has what a layer says.
 type comparison struct {
@@ -37,11 +38,11 @@ type comparison struct {
 
 	// wrong has what is not as it should be, by path. A path that comes twice counts as it is at last.
 	wrong    map[string]string
-	in, have [compareBlock]byte
+	in, have [CompareBlock]byte
 }
 
-// compareLayer reads the tar of a layer and returns what of it is not in the directory, as a line for each file.
-func compareLayer(layer io.Reader, root string, overlay bool, rest func() error) ([]string, error) {
+// CompareLayer reads the tar of a layer and returns what of it is not in the directory, as a line for each file.
+func CompareLayer(layer io.Reader, root string, overlay bool, rest func() error) ([]string, error) {
 	c := &comparison{root: filepath.Clean(root), overlay: overlay, rest: rest, wrong: map[string]string{}}
 	for r := tar.NewReader(layer); ; {
 		hdr, err := r.Next()
@@ -175,8 +176,8 @@ func (c *comparison) content(path string, content io.Reader) (string, error) {
 	}
 }
 
-// clearMarks removes what marks removed files: it is made anew with the layer, and must not be there then.
-func clearMarks(root string) error {
+// ClearMarks removes what marks removed files: it is made anew with the layer, and must not be there then.
+func ClearMarks(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type() != fs.ModeDevice|fs.ModeCharDevice {
 			return err

@@ -1,4 +1,6 @@
-package image
+// Package registry talks to registries: who logs in where, which mirrors and transports are used, how much at once, and artifacts that are
+// no images. It must not store anything, which package image does.
+package registry
 
 import (
 	"bytes"
@@ -36,28 +38,28 @@ type Access struct {
 	Providers *Providers
 }
 
-// way is the way to registries of one pull.
-type way struct {
+// Way is the way to registries of one pull.
+type Way struct {
 	Access
-	// name is the image, login who asks for it; nil: whom AuthFile names. logins are all that there are.
-	name   string
-	login  *Login
-	logins []Login
-	// wrap is put around each transport.
-	wrap func(http.RoundTripper) http.RoundTripper
+	// Name is the image, login who asks for it; nil: whom AuthFile names. logins are all that there are.
+	Name   string
+	Login  *Login
+	Logins []Login
+	// Wrap is put around each transport.
+	Wrap func(http.RoundTripper) http.RoundTripper
 
 	transports []*http.Transport
 }
 
-// close gives back idle connections.
-func (w *way) close() {
+// Close gives back idle connections.
+func (w *Way) Close() {
 	for _, t := range w.transports {
 		t.CloseIdleConnections()
 	}
 }
 
-// resolver talks to registries: https, but plain http to loopback addresses, unless a directory of HostsDirs says more.
-func (w *way) resolver(ctx context.Context) remotes.Resolver {
+// Resolver talks to registries: https, but plain http to loopback addresses, unless a directory of HostsDirs says more.
+func (w *Way) Resolver(ctx context.Context) remotes.Resolver {
 	ask := func(host string) (string, string, error) { return w.credentials(ctx, host) }
 	usual := w.usualHosts(ask)
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
@@ -78,10 +80,10 @@ func orHosts(usual docker.RegistryHosts, host string, err error) ([]docker.Regis
 	return usual(host)
 }
 
-func (w *way) usualHosts(credentials func(host string) (string, string, error)) docker.RegistryHosts {
+func (w *Way) usualHosts(credentials func(host string) (string, string, error)) docker.RegistryHosts {
 	t := newTransport()
 	w.transports = append(w.transports, t)
-	c := &http.Client{Transport: discreet{w.wrap(t)}}
+	c := &http.Client{Transport: discreet{w.Wrap(t)}}
 	return docker.ConfigureDefaultRegistries(
 		docker.WithPlainHTTP(docker.MatchLocalhost),
 		docker.WithClient(c),
@@ -90,14 +92,14 @@ func (w *way) usualHosts(credentials func(host string) (string, string, error)) 
 }
 
 // adopt makes a client that was made by what a directory says behave like the usual one.
-func (w *way) adopt(c *http.Client) error {
+func (w *Way) adopt(c *http.Client) error {
 	t, ok := c.Transport.(*http.Transport)
 	if !ok {
 		return nil // it has been here before
 	}
 	t.ResponseHeaderTimeout = responseTimeout
 	w.transports = append(w.transports, t)
-	c.Transport = discreet{w.wrap(t)}
+	c.Transport = discreet{w.Wrap(t)}
 	return nil
 }
 
@@ -125,19 +127,19 @@ func (a *Access) hostsDir(host string) (string, error) {
 }
 
 // credentials are those for a host. A login that is meant for the registry of the image is shown to no mirror of it.
-func (w *way) credentials(ctx context.Context, host string) (user, secret string, err error) {
-	registry, repository, _ := strings.Cut(w.name, "/")
+func (w *Way) credentials(ctx context.Context, host string) (user, secret string, err error) {
+	registry, repository, _ := strings.Cut(w.Name, "/")
 	if host == "registry-1.docker.io" {
 		host = "docker.io"
 	}
-	if w.login != nil && host == registry {
-		user, secret = w.login.credentials()
+	if w.Login != nil && host == registry {
+		user, secret = w.Login.credentials()
 		return user, secret, nil
 	}
 	if host != registry {
-		for i := range w.logins {
-			if w.logins[i].matches(host + "/" + repository) {
-				user, secret = w.logins[i].credentials()
+		for i := range w.Logins {
+			if w.Logins[i].matches(host + "/" + repository) {
+				user, secret = w.Logins[i].credentials()
 				return user, secret, nil
 			}
 		}
@@ -221,8 +223,8 @@ func newTransport() *http.Transport {
 	}
 }
 
-// normalize completes a reference as docker does: docker.io, library, latest. With a digest a tag means nothing.
-func normalize(ref string) (string, error) {
+// Normalize completes a reference as docker does: docker.io, library, latest. With a digest a tag means nothing.
+func Normalize(ref string) (string, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
 		return "", fmt.Errorf("couldn't parse image name %q: %w", ref, err)

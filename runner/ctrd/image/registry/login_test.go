@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func TestLoginsMatchLikeKubelets(t *testing.T) {
 		{"https://index.docker.io/v1/", "r.example/a:1", false},
 		{"[", "r.example/a:1", false},
 	} {
-		if got := (Login{pattern: patternOf(c.key)}).matches(c.image); got != c.want {
+		if got := (Login{Pattern: patternOf(c.key)}).matches(c.image); got != c.want {
 			t.Errorf("%s matches %s: %v", c.key, c.image, got)
 		}
 	}
@@ -54,7 +54,7 @@ func TestParseSecret(t *testing.T) {
 			"r.example/team/a:1": "u/p me/pass:word -", "r.example/a:1": "me/pass:word -", "t.example/a:1": "/tok -", "other.example/a:1": "-",
 		} {
 			var got []string
-			for _, l := range candidates(ctx, image) {
+			for _, l := range Candidates(ctx, image) {
 				if l == nil {
 					got = append(got, "-")
 					continue
@@ -66,7 +66,7 @@ func TestParseSecret(t *testing.T) {
 				t.Errorf("%s %s: got %q, want %q", s.Type, image, got, want)
 			}
 		}
-		if flightKey(ctx, "r.example/a:1") == flightKey(context.Background(), "r.example/a:1") {
+		if FlightKey(ctx, "r.example/a:1") == FlightKey(context.Background(), "r.example/a:1") {
 			t.Error("a pull with a login is shared with one without")
 		}
 	}

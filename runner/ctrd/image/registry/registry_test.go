@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"os"
@@ -18,7 +18,7 @@ func TestNormalize(t *testing.T) {
 		"empty":                          {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := normalize(tt.in)
+			got, err := Normalize(tt.in)
 			if got != tt.want || (err == nil) != (tt.want != "") {
 				t.Errorf("%q, %v", got, err)
 			}

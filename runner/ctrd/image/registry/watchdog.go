@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"io"
@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// watchdog is a transport that calls stalled when some response is being read and nothing came for
+// Watchdog is a transport that calls stalled when some response is being read and nothing came for
 // stallTimeout. Time in which nothing is being read, e.g. because layers are unpacked, does not count.
-type watchdog struct {
-	next    http.RoundTripper
-	stalled func()
+type Watchdog struct {
+	Next    http.RoundTripper
+	Stalled func()
 
 	mu    sync.Mutex
 	open  int // bodies being read
@@ -19,8 +19,8 @@ type watchdog struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *watchdog) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := w.next.RoundTrip(r)
+func (w *Watchdog) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := w.Next.RoundTrip(r)
 	if err != nil || resp.Body == nil || resp.Body == http.NoBody {
 		return resp, err
 	}
@@ -32,15 +32,15 @@ func (w *watchdog) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (w *watchdog) restartLocked() {
+func (w *Watchdog) restartLocked() {
 	if w.timer == nil {
-		w.timer = time.AfterFunc(stallTimeout, w.stalled)
+		w.timer = time.AfterFunc(stallTimeout, w.Stalled)
 		return
 	}
 	w.timer.Reset(stallTimeout)
 }
 
-func (w *watchdog) progress() {
+func (w *Watchdog) progress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.open > 0 {
@@ -48,7 +48,7 @@ func (w *watchdog) progress() {
 	}
 }
 
-func (w *watchdog) closed() {
+func (w *Watchdog) closed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.open--; w.open == 0 {
@@ -58,7 +58,7 @@ func (w *watchdog) closed() {
 
 type watchedBody struct {
 	io.ReadCloser
-	dog  *watchdog
+	dog  *Watchdog
 	once sync.Once
 }
 

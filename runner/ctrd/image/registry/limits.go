@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -19,15 +19,15 @@ type Limits struct {
 	Bandwidth int64
 }
 
-// limits are Limits at work.
-type limits struct {
+// Turns are Limits at work.
+type Turns struct {
 	slots     chan struct{}
 	begin     *rate.Limiter
 	bandwidth *rate.Limiter
 }
 
-func newLimits(l Limits) limits {
-	var at limits
+func NewTurns(l Limits) Turns {
+	var at Turns
 	if l.Parallel > 0 {
 		at.slots = make(chan struct{}, l.Parallel)
 	}
@@ -40,8 +40,8 @@ func newLimits(l Limits) limits {
 	return at
 }
 
-// turn waits until another pull may begin. The function that it returns says that the pull is over.
-func (l limits) turn(ctx context.Context) (over func(), err error) {
+// Turn waits until another pull may begin. The function that it returns says that the pull is over.
+func (l Turns) Turn(ctx context.Context) (over func(), err error) {
 	over = func() {}
 	if l.slots != nil {
 		select {
@@ -60,8 +60,8 @@ func (l limits) turn(ctx context.Context) (over func(), err error) {
 	return over, nil
 }
 
-// slow bounds what comes through a transport.
-func (l limits) slow(next http.RoundTripper) http.RoundTripper {
+// Slow bounds what comes through a transport.
+func (l Turns) Slow(next http.RoundTripper) http.RoundTripper {
 	if l.bandwidth == nil {
 		return next
 	}

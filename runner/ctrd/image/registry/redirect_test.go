@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"fmt"
@@ -50,7 +50,7 @@ func TestARegistryCannotSendALoginOverPlainHTTP(t *testing.T) {
 			victim := newOverheard(t, challenge)
 			l := registrytest.New(t)
 			ref := l.Host + "/fleet/pods:1"
-			l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
+			l.Push(t, ref, registrytest.Layer{MediaType: "application/yaml", Data: []byte("a: 1\n")})
 			away := func(rw http.ResponseWriter, r *http.Request) bool {
 				http.Redirect(rw, r, victim.URL+r.URL.Path, http.StatusTemporaryRedirect)
 				return true
@@ -75,7 +75,7 @@ func TestARegistryCannotSendALoginOverPlainHTTP(t *testing.T) {
 func TestContentMayComeFromElsewhere(t *testing.T) {
 	l := registrytest.New(t)
 	ref := l.Host + "/fleet/pods:1"
-	l.Push(t, ref, registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
+	l.Push(t, ref, registrytest.Layer{MediaType: "application/yaml", Data: []byte("a: 1\n")})
 	var came, known atomic.Int32
 	store := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		came.Add(1)

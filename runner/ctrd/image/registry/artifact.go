@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -19,12 +19,12 @@ import (
 // and needs no containerd. It may be used by one goroutine at a time.
 type Artifacts struct {
 	access Access
-	way    *way
+	way    *Way
 }
 
 // NewArtifacts makes Artifacts.
 func NewArtifacts(access Access) *Artifacts {
-	return &Artifacts{access: access, way: &way{Access: access, wrap: func(t http.RoundTripper) http.RoundTripper { return t }}}
+	return &Artifacts{access: access, way: &Way{Access: access, Wrap: func(t http.RoundTripper) http.RoundTripper { return t }}}
 }
 
 // Artifact is what a registry has under a reference.
@@ -51,10 +51,10 @@ type UnfitError struct{ Msg string }
 // Error implements error.
 func (e *UnfitError) Error() string { return e.Msg }
 
-func unfit(format string, args ...any) error { return &UnfitError{fmt.Sprintf(format, args...)} }
+func Unfit(format string, args ...any) error { return &UnfitError{fmt.Sprintf(format, args...)} }
 
-// maxManifest is the largest manifest of an artifact in bytes.
-const maxManifest = 4 << 20
+// MaxManifest is the largest manifest of an artifact in bytes.
+const MaxManifest = 4 << 20
 
 // CheckArtifact says what is wrong with the reference of an artifact, which must begin with its registry.
 func CheckArtifact(ref string) error {
@@ -75,7 +75,7 @@ func (a *Artifacts) Fetch(ctx context.Context, ref, known string, limit int64) (
 	if err := CheckArtifact(ref); err != nil {
 		return nil, err
 	}
-	name, err := normalize(ref)
+	name, err := Normalize(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -100,19 +100,19 @@ func fetchFrom(ctx context.Context, resolver remotes.Resolver, name, known strin
 		return nil, err
 	}
 	if !images.IsManifestType(target.MediaType) {
-		return nil, unfit("it is of type %s, not an artifact with manifests of pods", target.MediaType)
+		return nil, Unfit("it is of type %s, not an artifact with manifests of pods", target.MediaType)
 	}
-	data, err := blob(ctx, fetcher, target, maxManifest)
+	data, err := ReadBlob(ctx, fetcher, target, MaxManifest)
 	if err != nil {
 		return nil, fmt.Errorf("manifest of the artifact: %w", err)
 	}
 	var manifest ocispec.Manifest
 	if err := json.Unmarshal(data, &manifest); err != nil {
-		return nil, unfit("the manifest of the artifact: %v", err)
+		return nil, Unfit("the manifest of the artifact: %v", err)
 	}
 	out := &Artifact{Digest: target.Digest.String()}
 	for i, l := range manifest.Layers {
-		data, err := blob(ctx, fetcher, l, limit)
+		data, err := ReadBlob(ctx, fetcher, l, limit)
 		if err != nil {
 			return nil, fmt.Errorf("layer %d: %w", i+1, err)
 		}
@@ -122,14 +122,14 @@ func fetchFrom(ctx context.Context, resolver remotes.Resolver, name, known strin
 	return out, nil
 }
 
-// blob reads content of at most limit bytes, and checks that it is what its descriptor says. Addresses in the descriptor
+// ReadBlob reads content of at most limit bytes, and checks that it is what its descriptor says. Addresses in the descriptor
 // are not followed.
-func blob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limit int64) ([]byte, error) {
+func ReadBlob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limit int64) ([]byte, error) {
 	if err := d.Digest.Validate(); err != nil {
-		return nil, unfit("digest %q: %v", d.Digest, err)
+		return nil, Unfit("digest %q: %v", d.Digest, err)
 	}
 	if d.Size < 0 || d.Size > limit {
-		return nil, unfit("%d bytes, of which %d are allowed; the limit is maxSize", d.Size, limit)
+		return nil, Unfit("%d bytes, of which %d are allowed; the limit is maxSize", d.Size, limit)
 	}
 	r, err := f.Fetch(ctx, ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size})
 	if err != nil {
@@ -143,7 +143,7 @@ func blob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limit in
 	case int64(len(data)) != d.Size:
 		return nil, fmt.Errorf("%d bytes came of %d", len(data), d.Size)
 	case d.Digest.Algorithm().FromBytes(data) != d.Digest:
-		return nil, unfit("what came is not what its digest %s says", d.Digest)
+		return nil, Unfit("what came is not what its digest %s says", d.Digest)
 	}
 	return data, nil
 }
@@ -151,13 +151,13 @@ func blob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limit in
 // resolver asks with the logins of plug-ins, if there are some, else with that of the file. The error is that of plug-ins, and
 // no reason not to ask.
 func (a *Artifacts) resolver(ctx context.Context, name string) (remotes.Resolver, error) {
-	a.way.close()
-	a.way.name, a.way.login, a.way.transports = name, nil, nil
-	logins, err := a.access.Providers.logins(ctx, name)
-	a.way.logins = logins
-	a.way.login = candidates(WithLogins(ctx, a.way.logins), name)[0] // nil: none is for this registry
-	return a.way.resolver(ctx), err
+	a.way.Close()
+	a.way.Name, a.way.Login, a.way.transports = name, nil, nil
+	logins, err := a.access.Providers.Logins(ctx, name)
+	a.way.Logins = logins
+	a.way.Login = Candidates(WithLogins(ctx, a.way.Logins), name)[0] // nil: none is for this registry
+	return a.way.Resolver(ctx), err
 }
 
 // Close gives back idle connections.
-func (a *Artifacts) Close() { a.way.close() }
+func (a *Artifacts) Close() { a.way.Close() }

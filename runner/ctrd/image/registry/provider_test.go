@@ -1,4 +1,4 @@
-package image
+package registry
 
 import (
 	"context"
@@ -26,11 +26,11 @@ func plugins(t *testing.T, config string, programs map[string]string) (p *Provid
 
 func users(t *testing.T, p *Providers, image string) string {
 	t.Helper()
-	logins, err := p.logins(t.Context(), image)
+	logins, err := p.Logins(t.Context(), image)
 	var all []string
 	for i := range logins {
 		if logins[i].matches(image) {
-			all = append(all, logins[i].user)
+			all = append(all, logins[i].User)
 		}
 	}
 	if err != nil {
@@ -66,7 +66,7 @@ func TestPluginsAreAskedAsAKubeletAsksThem(t *testing.T) {
 // TestTheLoginsOfOtherRegistriesAreShownToNone: a plug-in may answer with more than was asked.
 func TestTheLoginsOfOtherRegistriesAreShownToNone(t *testing.T) {
 	l := registrytest.New(t)
-	l.Push(t, l.Host+"/fleet/pods:1", registrytest.Layer{"application/yaml", "", []byte("a: 1\n")})
+	l.Push(t, l.Host+"/fleet/pods:1", registrytest.Layer{MediaType: "application/yaml", Data: []byte("a: 1\n")})
 	var shown sync.Map
 	before := func(w http.ResponseWriter, r *http.Request) bool {
 		user, _, ok := r.BasicAuth()
@@ -113,9 +113,9 @@ func TestWhatPluginsSayIsKeptAsTheySay(t *testing.T) {
 					t.Errorf("%s: %q", img, got)
 				}
 				p.mu.Lock()
-				for key, kept := range p.cache { // as if the time had passed
+				for key, kept := range p.Cache { // as if the time had passed
 					kept.until = kept.until.Add(-c.wait)
-					p.cache[key] = kept
+					p.Cache[key] = kept
 				}
 				p.mu.Unlock()
 			}
@@ -183,7 +183,7 @@ func TestNobodyWaitsForAPluginLongerThanHeMust(t *testing.T) {
 		var all sync.WaitGroup
 		ask := func(ctx context.Context, image string, want error, after time.Duration) {
 			all.Go(func() {
-				if _, err := p.logins(ctx, image); !errors.Is(err, want) || time.Since(began) != after {
+				if _, err := p.Logins(ctx, image); !errors.Is(err, want) || time.Since(began) != after {
 					t.Errorf("%s: %v after %s, want %v after %s", image, err, time.Since(began), want, after)
 				}
 			})
@@ -213,7 +213,7 @@ func TestAPluginEndsWithWhoAsks(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the pod is gone")
 	done := make(chan error, 1)
-	go func() { _, err := p.logins(ctx, "r.io/a"); done <- err }()
+	go func() { _, err := p.Logins(ctx, "r.io/a"); done <- err }()
 	for registrytest.Asked(t, dir) == "" {
 		runtime.Gosched()
 	}
@@ -336,11 +336,11 @@ func TestWhoDoesNotAnswerIsGivenUp(t *testing.T) {
 
 func TestLimitsOfPulls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimits(Limits{Parallel: 2, QPS: 1, Burst: 3})
+		l := NewTurns(Limits{Parallel: 2, QPS: 1, Burst: 3})
 		began := time.Now()
 		var overs []func()
 		for range 2 {
-			over, err := l.turn(t.Context())
+			over, err := l.Turn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -348,7 +348,7 @@ func TestLimitsOfPulls(t *testing.T) {
 		}
 		third := make(chan time.Duration, 1)
 		go func() {
-			over, err := l.turn(t.Context())
+			over, err := l.Turn(t.Context())
 			if err == nil {
 				defer over()
 			}
@@ -363,7 +363,7 @@ func TestLimitsOfPulls(t *testing.T) {
 		synctest.Wait()
 		again := time.Now()
 		for range 4 { // two of three are left, then one a second
-			over, err := l.turn(t.Context())
+			over, err := l.Turn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -372,7 +372,7 @@ func TestLimitsOfPulls(t *testing.T) {
 		if took := time.Since(again); took != 2*time.Second {
 			t.Errorf("four began within %s", took)
 		}
-		if over, err := newLimits(Limits{}).turn(t.Context()); err != nil {
+		if over, err := NewTurns(Limits{}).Turn(t.Context()); err != nil {
 			t.Error(err)
 		} else {
 			over()
