@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 )
@@ -83,13 +84,14 @@ func testFailPod(t *testing.T, s *suite) {
 	if sb = p.observe().Sandbox; sb.Age > time.Since(before)+time.Second || sb.Failed != nil {
 		t.Errorf("age %s after %s, failed %v", sb.Age, time.Since(before), sb.Failed)
 	}
+	why := cause.Cause{Kind: cause.Evicted, Resource: runner.ResourceInodes}
 	for range 2 {
-		p.apply(runner.Action{Kind: runner.FailPod, Failure: runner.ReasonDeadlineExceeded, Message: "too late"})
+		p.apply(runner.Action{Kind: runner.FailPod, Failure: runner.ReasonDeadlineExceeded, Message: "too late", FailureCause: why})
 	}
 	began := p.observe().Sandbox.Failed
 	s.restart(nil)
 	now := p.observe().Sandbox
-	if now.Failed == nil || now.Failed.Reason != runner.ReasonDeadlineExceeded || now.Failed.Message != "too late" || !now.Failed.At.Equal(began.At) || now.Age <= sb.Age {
+	if now.Failed == nil || now.Failed.Reason != runner.ReasonDeadlineExceeded || now.Failed.Message != "too late" || now.Failed.Cause != why || !now.Failed.At.Equal(began.At) || now.Age <= sb.Age {
 		t.Errorf("after a restart: failed %+v, was %+v, age %s", now.Failed, began, now.Age)
 	}
 	wantTime(t, "the failure", now.Failed.At, before, time.Now())

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/manifests/podhash"
 	"monopod/runner"
@@ -422,6 +423,9 @@ func testRefusedStart(t *testing.T, s *suite) {
 		if x := c.Exit; x.ExitCode != 128 || x.Reason != "StartError" || !strings.Contains(x.Message, MissingCommand) || x.FinishedAt.IsZero() {
 			t.Errorf("it ended with %+v", x)
 		}
+		if got, want := c.Exit.Cause, (cause.Cause{Kind: cause.CommandNotFound, Program: MissingCommand}); got != want {
+			t.Errorf("it was refused because of %+v, want %+v", got, want)
+		}
 		p.apply(runner.Action{Kind: runner.FinishContainer, Container: "c0", ContainerID: c.ID, Exit: c.Exit})
 	}
 	p.apply(runner.Action{Kind: runner.RemoveContainer, Container: "c0", ContainerID: p.observe().Containers[0].ID})
@@ -430,7 +434,11 @@ func testRefusedStart(t *testing.T, s *suite) {
 func testMissingImage(t *testing.T, s *suite) {
 	t.Helper()
 	p := s.newPod(podOptions{image: s.h.MissingImage, pull: "Never"}, ScriptServe)
-	wantReason(t, p.try(runner.Action{Kind: runner.EnsureImage, Container: "c0"}), runner.ReasonErrImageNeverPull)
+	err := p.try(runner.Action{Kind: runner.EnsureImage, Container: "c0"})
+	wantReason(t, err, runner.ReasonErrImageNeverPull)
+	if c := cause.Of(err); c.Kind != cause.ImageNeverPull || c.Image != s.h.MissingImage {
+		t.Errorf("the cause is %+v", c)
+	}
 	wantReason(t, p.try(runner.Action{Kind: runner.CheckPod}), runner.ReasonErrImageNeverPull)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/manifests/podhash"
 	"monopod/runner"
@@ -270,7 +271,10 @@ func (f *Fake) imageLocked(c *corev1.Container) error {
 	if c.ImagePullPolicy == corev1.PullNever && known && !present {
 		return &runner.StepError{
 			Reason: runner.ReasonErrImageNeverPull,
-			Err:    fmt.Errorf("container image %q is not present with pull policy of Never", c.Image),
+			Err: cause.Wrap(
+				fmt.Errorf("container image %q is not present with pull policy of Never", c.Image),
+				cause.Cause{Kind: cause.ImageNeverPull, Image: c.Image},
+			),
 		}
 	}
 	f.images[c.Image] = true
@@ -454,14 +458,14 @@ func (f *Fake) createLocked(p *fakePod, pod *manifests.Pod, a runner.Action) err
 }
 
 // refuseLocked ends an instance whose process cannot be started.
-func (f *Fake) refuseLocked(c *fakeContainer, cause error) error {
+func (f *Fake) refuseLocked(c *fakeContainer, refusal error) error {
 	now := f.nowLocked()
 	c.State, c.StartedAt, c.Recorded = runner.ContainerExited, now, true
 	c.Exit = &runner.Termination{
 		ContainerID: c.ID, ExitCode: runner.ExitCodeStartError, Reason: runner.ReasonStartError,
-		Message: cause.Error(), StartedAt: now, FinishedAt: now,
+		Message: refusal.Error(), StartedAt: now, FinishedAt: now, Cause: cause.Of(refusal),
 	}
-	return &runner.StepError{Reason: runner.ReasonStartError, Err: cause}
+	return &runner.StepError{Reason: runner.ReasonStartError, Err: refusal}
 }
 
 // resizeLocked gives a container, or the pod, the resources of the manifest.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/cause"
 	"monopod/runner"
 )
 
@@ -57,7 +58,10 @@ func newProcess(c *corev1.Container) process {
 	if len(c.Command) > 0 && c.Command[0] == MissingCommand {
 		return process{createError: &runner.StepError{
 			Reason: runner.ReasonRunContainerError,
-			Err:    fmt.Errorf("exec: %q: no such file or directory", MissingCommand),
+			Err: cause.Wrap(
+				fmt.Errorf("exec: %q: no such file or directory", MissingCommand),
+				cause.Cause{Kind: cause.CommandNotFound, Program: MissingCommand},
+			),
 		}}
 	}
 	script := ""
