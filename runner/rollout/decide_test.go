@@ -645,8 +645,11 @@ func TestAGroupIsRevertedAsAWhole(t *testing.T) {
 	if got := w.outcomes("etcd") + " / " + w.outcomes("controllers") + " / " + w.outcomes("scheduler"); got != "1:Ready 2:Reverted / 1:Ready 2:Failed / 1:Ready 2:Reverted" {
 		t.Errorf("%s\n%s", got, w.story())
 	}
-	if r := w.state("etcd").Rollback; r == nil || !strings.HasPrefix(r.Reason, "pod controllers of its update group: revision 2 has failed: ") {
+	if r := w.state("etcd").Rollback; r == nil || !strings.HasPrefix(r.Reason, "pod controllers of its update group: revision 2 has failed: ") || r.Culprit != "controllers" {
 		t.Errorf("%+v", r)
+	}
+	if r := w.state("controllers").Rollback; r == nil || r.Culprit != "" {
+		t.Errorf("the one that failed: %+v", r)
 	}
 	// The one that was wrong is mended: the group is tried again, as a whole.
 	w.actor("controllers").write(good)

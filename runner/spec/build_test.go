@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
+
+	"monopod/internal/cause"
 )
 
 // onePod is a pod with one container, changed by edit.
@@ -179,6 +181,9 @@ func TestBuildRefuses(t *testing.T) {
 			s, err := Build(in)
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("error\n %v\nwant\n %s", err, tt.want)
+			}
+			if root := cause.Of(err).Kind == cause.NonRoot; root != (strings.Contains(tt.want, "non-root") || strings.Contains(tt.want, "runAsNonRoot")) {
+				t.Errorf("the cause of %v is %+v", err, cause.Of(err))
 			}
 			if s != nil {
 				t.Error("a spec was returned with the error")

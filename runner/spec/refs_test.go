@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 )
 
@@ -154,6 +155,37 @@ func TestFilesOfVolumesHaveOwners(t *testing.T) {
 		}
 		if x, y := files["x"].UID, files["y"].UID; x == nil || *x != 1000 || (y == nil) != (c.y == nil) || y != nil && *y != *c.y {
 			t.Errorf("%s: %+v", name, files)
+		}
+	}
+}
+
+func TestWhatIsMissingIsTheCause(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
+	items := []corev1.KeyToPath{{Key: "z", Path: "z"}}
+	for name, tt := range map[string]struct {
+		volume corev1.VolumeSource
+		want   cause.Cause
+	}{
+		"a key of a ConfigMap": {
+			corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("app"), Items: items}},
+			cause.Cause{Kind: cause.MissingKey, Object: cause.Object{Kind: cause.ConfigMap, Name: "app"}, Key: "z"},
+		},
+		"a key of a Secret": {
+			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "app", Items: items}},
+			cause.Cause{Kind: cause.MissingKey, Object: cause.Object{Kind: cause.Secret, Name: "app"}, Key: "z"},
+		},
+		"a ConfigMap": {
+			corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("gone")}},
+			cause.Cause{Kind: cause.MissingConfigMap, Object: cause.Object{Kind: cause.ConfigMap, Name: "gone"}},
+		},
+		"a Secret": {
+			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "gone"}},
+			cause.Cause{Kind: cause.MissingSecret, Object: cause.Object{Kind: cause.Secret, Name: "gone"}},
+		},
+	} {
+		_, err := VolumeFiles(Input{Pod: pod, Refs: testRefs()}, &tt.volume)
+		if got := cause.Of(err); got != tt.want || !IsMissing(err) {
+			t.Errorf("%s: %+v of %v", name, got, err)
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
+
+	"monopod/internal/cause"
 )
 
 // volumePod mounts all the volumes.
@@ -168,6 +170,9 @@ func TestHostPathCheck(t *testing.T) {
 			}
 			if want := "hostPath type check failed: /p is not " + tt.what; !good[name] && (err == nil || err.Error() != want) {
 				t.Errorf("%q on %s: %v, want %s", tt.kind, name, err, want)
+			}
+			if want := (cause.Cause{Kind: cause.HostPath, Path: "/p", Expected: tt.what}); !good[name] && cause.Of(err) != want {
+				t.Errorf("%q on %s: the cause is %+v", tt.kind, name, cause.Of(err))
 			}
 		}
 	}

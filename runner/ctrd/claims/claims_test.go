@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 )
@@ -106,6 +107,9 @@ func TestChoose(t *testing.T) {
 				t.Errorf("%q, %v", got, err)
 			case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
 				t.Errorf("error %v", err)
+			}
+			if unmountable := cause.Of(err).Fault == cause.Unmountable; unmountable != strings.Contains(tt.err, "cannot be mounted here") {
+				t.Errorf("it cannot be mounted: %v", unmountable)
 			}
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"monopod/internal/cause"
 )
 
 func prefixes(s ...string) []netip.Prefix {
@@ -134,6 +136,9 @@ func TestChoiceOfTheBridge(t *testing.T) {
 			got, err := c.bridge(facts)
 			if got != tt.want || (tt.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("got %q, %v; want %q, %q", got, err, tt.want, tt.err)
+			}
+			if overlaps := cause.Of(err).Kind == cause.PodCIDR; overlaps != (err != nil && strings.Contains(err.Error(), " overlaps the ")) {
+				t.Errorf("the cause of %v is %+v", err, cause.Of(err))
 			}
 		})
 	}
