@@ -13,8 +13,7 @@ func largePackages() map[string]int {
 	return map[string]int{
 		"internal/config":     2763,
 		"internal/daemon":     2291,
-		"internal/run":        1518,
-		"manifests/validate":  2605,
+		"internal/run":        1513,
 		"node":                2338,
 		"node/apiserver":      2452,
 		"node/why":            2284,
@@ -32,8 +31,6 @@ func largePackages() map[string]int {
 func manyMethods() map[string]int {
 	return map[string]int{
 		"internal/daemon.App":            64,
-		"internal/daemon/board.Board":    41,
-		"manifests/validate.checker":     131,
 		"node.Client":                    42,
 		"node.Server":                    38,
 		"node/why.builder":               76,

@@ -6,15 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	corev1 "k8s.io/api/core/v1"
-	kjson "sigs.k8s.io/json"
 
 	"monopod/manifests"
 	"monopod/manifests/defaults"
 	"monopod/manifests/document"
-	"monopod/manifests/fates"
 	"monopod/manifests/podhash"
-	"monopod/manifests/validate"
 )
 
 // FuzzLoad feeds bytes to Pods. Whatever they are: no panic, either pods or errors with a position inside the
@@ -80,30 +76,6 @@ func FuzzSplit(f *testing.F) {
 			if n, ok := countDocuments(d.Data); ok && n > 1 && !d.JSON {
 				t.Fatalf("a document holds %d: %q", n, d.Data)
 			}
-		}
-	})
-}
-
-// FuzzValidate decodes any pod, however wrong, and validates it: no panic, no change to the pod, the same answer
-// twice, and fates that look at it without falling over.
-func FuzzValidate(f *testing.F) {
-	for _, m := range referenceMutants(f, map[string]bool{"full as it is": true, "host as it is": true}) {
-		f.Add(m.data)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var pod corev1.Pod
-		if kjson.UnmarshalCaseSensitivePreserveInts(data, &pod) != nil {
-			return
-		}
-		_, _ = fates.Refusals(&pod, document.Item{Source: &document.Source{}})
-		defaults.Pod(&pod)
-		before := pod.DeepCopy()
-		first, second := validate.Pod(&pod), validate.Pod(&pod)
-		if len(first) != len(second) {
-			t.Fatalf("%v, and then %v", first, second)
-		}
-		if !cmp.Equal(before, &pod) {
-			t.Fatalf("validation changes the pod: %s", cmp.Diff(before, &pod))
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/manifests/document"
-	"monopod/manifests/validate"
+	"monopod/manifests/validate/container"
 )
 
 // Policy is what the operator of a node lets pods do, beyond being valid. The zero Policy is that of a node where
@@ -43,9 +43,9 @@ func PodSecurityLevels() []string {
 func CheckUnsafeSysctl(pattern string) error {
 	name := strings.TrimSuffix(pattern, "*")
 	switch {
-	case !validate.SysctlName.MatchString(strings.TrimSuffix(name, ".")) && name != "kernel.shm" && name != "kernel.msg":
-		return fmt.Errorf("sysctl %q must have at most %d characters and match %s, with an optional * at the end", pattern, validate.LongestSysctl, validate.SysctlName)
-	case validate.SysctlNamespace(dotted(pattern)) == "":
+	case !container.SysctlName.MatchString(strings.TrimSuffix(name, ".")) && name != "kernel.shm" && name != "kernel.msg":
+		return fmt.Errorf("sysctl %q must have at most %d characters and match %s, with an optional * at the end", pattern, container.LongestSysctl, container.SysctlName)
+	case container.SysctlNamespace(dotted(pattern)) == "":
 		return fmt.Errorf("the sysctls %q are not known to be namespaced", pattern)
 	}
 	return nil
@@ -146,7 +146,7 @@ func (p Policy) forbiddenSysctls(pod *corev1.Pod, it document.Item) []document.P
 			Path: it.Path("spec.securityContext.sysctls[" + strconv.Itoa(i) + "].name"),
 			Msg:  fmt.Sprintf("SysctlForbidden: forbidden sysctl: %q not allowlisted", s.Name),
 		}
-		if validate.SysctlNamespace(name) == "" {
+		if container.SysctlNamespace(name) == "" {
 			at.Hint = "it belongs to the whole machine: set it there"
 		} else {
 			at.Hint = "name it in allowedUnsafeSysctls of the configuration"

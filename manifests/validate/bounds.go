@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod/manifests/validate/check"
 )
 
 // Limits of one pod and of one workload, beyond what runs on one machine: a field of a few bytes must not stand for
@@ -27,24 +29,27 @@ const (
 	maxHistory         = 500
 )
 
+// podsChecker checks what belongs to a pod as a whole.
+type podsChecker struct{ *check.Checker }
+
 // tooMany reports a list that is longer than most.
-func (c *checker) tooMany(path *field.Path, n, most int) {
+func (c podsChecker) tooMany(path *field.Path, n, most int) {
 	if n > most {
-		c.add(field.TooMany(path, n, most))
+		c.Add(field.TooMany(path, n, most))
 	}
 }
 
 // bounds reports what there is too much of in a pod. Other checks compare each with each: they come after it.
-func (c *checker) bounds(spec *field.Path) {
-	pod := &c.pod.Spec
+func (c podsChecker) bounds(spec *field.Path) {
+	pod := &c.Pod.Spec
 	c.tooMany(spec.Child("containers"), len(pod.Containers), maxContainers)
 	c.tooMany(spec.Child("initContainers"), len(pod.InitContainers), maxContainers)
 	c.tooMany(spec.Child("ephemeralContainers"), len(pod.EphemeralContainers), maxContainers)
 	c.tooMany(spec.Child("volumes"), len(pod.Volumes), maxVolumes)
-	for _, p := range c.allContainers(spec) {
-		c.tooMany(p.path.Child("volumeMounts"), len(p.VolumeMounts), maxMounts)
-		c.tooMany(p.path.Child("volumeDevices"), len(p.VolumeDevices), maxMounts)
-		c.tooMany(p.path.Child("ports"), len(p.Ports), maxPorts)
+	for _, p := range c.AllContainers(spec) {
+		c.tooMany(p.Path.Child("volumeMounts"), len(p.VolumeMounts), maxMounts)
+		c.tooMany(p.Path.Child("volumeDevices"), len(p.VolumeDevices), maxMounts)
+		c.tooMany(p.Path.Child("ports"), len(p.Ports), maxPorts)
 	}
 	for i := range pod.Volumes {
 		if v := pod.Volumes[i].Projected; v != nil {
@@ -62,11 +67,6 @@ func (c *checker) bounds(spec *field.Path) {
 		}
 	}
 	if size > maxHostsFile {
-		c.add(tooLong(spec.Child("hostAliases"), fmt.Sprintf("they may add %d bytes to /etc/hosts at most", maxHostsFile)))
+		c.Add(check.TooLong(spec.Child("hostAliases"), fmt.Sprintf("they may add %d bytes to /etc/hosts at most", maxHostsFile)))
 	}
-}
-
-// tooLong reports a value that is not shown, because it is large.
-func tooLong(path *field.Path, detail string) *field.Error {
-	return &field.Error{Type: field.ErrorTypeTooLong, Field: path.String(), BadValue: "", Detail: detail}
 }

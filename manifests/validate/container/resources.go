@@ -1,4 +1,4 @@
-package validate
+package container
 
 import (
 	"fmt"
@@ -12,10 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/manifests"
+	"monopod/manifests/validate/check"
 )
 
-// resources checks limits, requests and claims; checkName knows which resources there are at this place.
-func (c *checker) resources(path *field.Path, r *corev1.ResourceRequirements, checkName func(*checker, *field.Path, corev1.ResourceName)) {
+// resourcesChecker checks requests, limits and claims of resources.
+type resourcesChecker struct{ *check.Checker }
+
+func Resources(c *check.Checker) resourcesChecker { return resourcesChecker{c} }
+
+// Resources checks limits, requests and claims; checkName knows which resources there are at this place.
+func (c resourcesChecker) Resources(path *field.Path, r *corev1.ResourceRequirements, checkName func(*check.Checker, *field.Path, corev1.ResourceName)) {
 	huge, other := false, false
 	for _, list := range []struct {
 		name   string
@@ -23,7 +29,7 @@ func (c *checker) resources(path *field.Path, r *corev1.ResourceRequirements, ch
 	}{{"limits", r.Limits}, {"requests", r.Requests}} {
 		for _, name := range slices.Sorted(maps.Keys(list.values)) {
 			at := path.Child(list.name).Key(string(name))
-			checkName(c, at, name)
+			checkName(c.Checker, at, name)
 			c.quantity(at, name, list.values[name])
 			huge = huge || manifests.IsHugePage(name)
 			other = other || name == corev1.ResourceCPU || name == corev1.ResourceMemory
@@ -31,38 +37,38 @@ func (c *checker) resources(path *field.Path, r *corev1.ResourceRequirements, ch
 	}
 	c.requests(path, r)
 	if huge && !other {
-		c.forbidden(path, "HugePages require cpu or memory")
+		c.Forbidden(path, "HugePages require cpu or memory")
 	}
 	c.claims(path.Child("claims"), r.Claims)
 }
 
 // requests checks each request against its limit.
-func (c *checker) requests(path *field.Path, r *corev1.ResourceRequirements) {
+func (c resourcesChecker) requests(path *field.Path, r *corev1.ResourceRequirements) {
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
 		request := r.Requests[name]
 		limit, limited := r.Limits[name]
 		overcommit := isNative(name) && !manifests.IsHugePage(name)
 		switch {
 		case !limited && !overcommit:
-			c.required(path.Child("limits"), "Limit must be set for non overcommitable resources")
+			c.Required(path.Child("limits"), "Limit must be set for non overcommitable resources")
 		case !limited:
 		case request.Cmp(limit) != 0 && !overcommit:
-			c.invalid(path.Child("requests"), request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
+			c.Invalid(path.Child("requests"), request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
 		case request.Cmp(limit) > 0:
-			c.invalid(path.Child("requests"), request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
+			c.Invalid(path.Child("requests"), request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
 		}
 	}
 }
 
-func (c *checker) quantity(path *field.Path, name corev1.ResourceName, q resource.Quantity) {
+func (c resourcesChecker) quantity(path *field.Path, name corev1.ResourceName, q resource.Quantity) {
 	if q.Sign() < 0 {
-		c.invalid(path, q.String(), "must be greater than or equal to 0")
+		c.Invalid(path, q.String(), "must be greater than or equal to 0")
 	}
 	if isCounted(name) && q.MilliValue()%1000 != 0 {
-		c.add(field.Invalid(path, q, "must be an integer"))
+		c.Add(field.Invalid(path, q, "must be an integer"))
 	}
 	if size, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); ok && !isMultiple(q, size) {
-		c.invalid(path, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))
+		c.Invalid(path, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))
 	}
 }
 
@@ -109,61 +115,61 @@ func isStandard(name corev1.ResourceName) bool {
 }
 
 // resourceName checks a name by the rules of all places, and says whether it is good.
-func resourceName(c *checker, path *field.Path, name corev1.ResourceName) bool {
-	before := len(c.errs)
+func resourceName(c *check.Checker, path *field.Path, name corev1.ResourceName) bool {
+	before := len(c.Errs)
 	for _, msg := range validation.IsQualifiedName(string(name)) {
-		c.add(field.Invalid(path, name, msg))
+		c.Add(field.Invalid(path, name, msg))
 	}
-	if len(c.errs) == before && !strings.Contains(string(name), "/") && !isStandard(name) {
-		c.add(field.Invalid(path, name, "must be a standard resource type or fully qualified"))
+	if len(c.Errs) == before && !strings.Contains(string(name), "/") && !isStandard(name) {
+		c.Add(field.Invalid(path, name, "must be a standard resource type or fully qualified"))
 	}
-	return len(c.errs) == before
+	return len(c.Errs) == before
 }
 
-// containerResource checks the name of a resource of a container.
-func containerResource(c *checker, path *field.Path, name corev1.ResourceName) {
+// OfContainer checks the name of a resource of a container.
+func OfContainer(c *check.Checker, path *field.Path, name corev1.ResourceName) {
 	resourceName(c, path, name)
 	known := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	switch {
 	case !strings.Contains(string(name), "/"):
 		if !manifests.IsHugePage(name) && !slices.Contains(known, name) {
-			c.add(field.Invalid(path, name, "must be a standard resource for containers"))
+			c.Add(field.Invalid(path, name, "must be a standard resource for containers"))
 		}
 	case !isNative(name) && !isExtended(name):
-		c.add(field.Invalid(path, name, "doesn't follow extended resource name standard"))
+		c.Add(field.Invalid(path, name, "doesn't follow extended resource name standard"))
 	}
 }
 
 // podResource checks the name of a resource of a pod.
-func podResource(c *checker, path *field.Path, name corev1.ResourceName) {
+func podResource(c *check.Checker, path *field.Path, name corev1.ResourceName) {
 	if !resourceName(c, path, name) {
 		return
 	}
 	if name != corev1.ResourceCPU && name != corev1.ResourceMemory && !manifests.IsHugePage(name) {
-		c.add(field.NotSupported(path, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceHugePagesPrefix, corev1.ResourceMemory}))
+		c.Add(field.NotSupported(path, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceHugePagesPrefix, corev1.ResourceMemory}))
 	}
 }
 
-// podResources checks the resources of the pod itself, also against those of its containers.
-func (c *checker) podResources(path *field.Path) {
-	spec := &c.pod.Spec
+// PodResources checks the resources of the pod itself, also against those of its containers.
+func (c resourcesChecker) PodResources(path *field.Path) {
+	spec := &c.Pod.Spec
 	switch {
 	case spec.Resources == nil:
 	case spec.OS != nil && spec.OS.Name == corev1.Windows:
-		c.forbidden(path, "may not be set for a windows pod")
+		c.Forbidden(path, "may not be set for a windows pod")
 	default:
 		if spec.Resources.Claims != nil {
-			c.forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level")
+			c.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level")
 		}
-		c.resources(path, spec.Resources, podResource)
+		c.Resources(path, spec.Resources, podResource)
 		c.podHoldsContainers(path)
 	}
 }
 
 // podHoldsContainers checks that the containers together do not request more than the pod, and that none of them may
 // use more.
-func (c *checker) podHoldsContainers(path *field.Path) {
-	spec := &c.pod.Spec
+func (c resourcesChecker) podHoldsContainers(path *field.Path) {
+	spec := &c.Pod.Spec
 	sum := manifests.AggregateRequests(spec)
 	for _, name := range slices.Sorted(maps.Keys(sum)) {
 		total, pod := sum[name], spec.Resources.Requests[name]
@@ -171,7 +177,7 @@ func (c *checker) podHoldsContainers(path *field.Path) {
 			continue
 		}
 		if total.Cmp(pod) > 0 {
-			c.invalid(path.Child("requests").Key(string(name)), pod.String(),
+			c.Invalid(path.Child("requests").Key(string(name)), pod.String(),
 				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", total.String()))
 		}
 	}
@@ -180,7 +186,7 @@ func (c *checker) podHoldsContainers(path *field.Path) {
 		for _, name := range slices.Sorted(maps.Keys(limits)) {
 			limit := limits[name]
 			if pod, limited := spec.Resources.Limits[name]; limited && limit.Cmp(pod) > 0 {
-				c.invalid(field.NewPath("spec", "containers").Index(i).Child("resources", "limits").Key(string(name)), limit.String(),
+				c.Invalid(field.NewPath("spec", "containers").Index(i).Child("resources", "limits").Key(string(name)), limit.String(),
 					fmt.Sprintf("must be less than or equal to pod limits of %s", pod.String()))
 			}
 		}
@@ -188,12 +194,12 @@ func (c *checker) podHoldsContainers(path *field.Path) {
 }
 
 // claims checks that the devices a container claims are claimed by the pod, each once.
-func (c *checker) claims(path *field.Path, claims []corev1.ResourceClaim) {
+func (c resourcesChecker) claims(path *field.Path, claims []corev1.ResourceClaim) {
 	if len(claims) == 0 {
 		return
 	}
 	var known []string
-	for _, p := range c.pod.Spec.ResourceClaims {
+	for _, p := range c.Pod.Spec.ResourceClaims {
 		if p.Name != "" && !slices.Contains(known, p.Name) {
 			known = append(known, p.Name)
 		}
@@ -203,7 +209,7 @@ func (c *checker) claims(path *field.Path, claims []corev1.ResourceClaim) {
 	for i, claim := range claims {
 		at := path.Index(i)
 		if claim.Name == "" {
-			c.required(at, "")
+			c.Required(at, "")
 			continue
 		}
 		c.claim(at, claim, seen)
@@ -215,18 +221,18 @@ func (c *checker) claims(path *field.Path, claims []corev1.ResourceClaim) {
 		if len(known) > 0 {
 			missing.Detail = "must be one of the names in pod.spec.resourceClaims: " + strings.Join(known, ", ")
 		}
-		c.add(missing)
+		c.Add(missing)
 	}
 }
 
-func (c *checker) claim(path *field.Path, claim corev1.ResourceClaim, seen map[string]bool) {
+func (c resourcesChecker) claim(path *field.Path, claim corev1.ResourceClaim, seen map[string]bool) {
 	key := claim.Name
 	if seen[key] {
-		c.add(field.Duplicate(path, claim.Name))
+		c.Add(field.Duplicate(path, claim.Name))
 		return
 	}
 	if claim.Request != "" {
-		c.label(path.Child("request"), claim.Request)
+		c.Label(path.Child("request"), claim.Request)
 		key += "/" + claim.Request
 	}
 	overlaps := seen[key]
@@ -234,36 +240,36 @@ func (c *checker) claim(path *field.Path, claim corev1.ResourceClaim, seen map[s
 		overlaps = overlaps || claim.Request == "" && strings.HasPrefix(other, claim.Name+"/")
 	}
 	if overlaps {
-		c.add(field.Duplicate(path, key))
+		c.Add(field.Duplicate(path, key))
 	}
 	seen[key] = true
 }
 
-func (c *checker) resourceClaims(path *field.Path) {
+func (c resourcesChecker) ResourceClaims(path *field.Path) {
 	seen := map[string]bool{}
-	for i, claim := range c.pod.Spec.ResourceClaims {
+	for i, claim := range c.Pod.Spec.ResourceClaims {
 		at := path.Index(i)
 		switch {
 		case claim.Name == "":
-			c.required(at.Child("name"), "")
+			c.Required(at.Child("name"), "")
 		case seen[claim.Name]:
-			c.add(field.Duplicate(at.Child("name"), claim.Name))
+			c.Add(field.Duplicate(at.Child("name"), claim.Name))
 		default:
-			c.label(at.Child("name"), claim.Name)
+			c.Label(at.Child("name"), claim.Name)
 		}
 		seen[claim.Name] = true
 		byName, byTemplate := claim.ResourceClaimName, claim.ResourceClaimTemplateName
 		switch {
 		case byName != nil && byTemplate != nil:
-			c.invalid(at, claim.Name, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+			c.Invalid(at, claim.Name, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
 		case byName == nil && byTemplate == nil:
-			c.invalid(at, claim.Name, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+			c.Invalid(at, claim.Name, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
 		}
 		if byName != nil {
-			c.subdomain(at.Child("resourceClaimName"), *byName)
+			c.Subdomain(at.Child("resourceClaimName"), *byName)
 		}
 		if byTemplate != nil {
-			c.subdomain(at.Child("resourceClaimTemplateName"), *byTemplate)
+			c.Subdomain(at.Child("resourceClaimTemplateName"), *byTemplate)
 		}
 	}
 }

@@ -1,4 +1,7 @@
-package validate
+// Package storage validates volumes, claims, persistent volumes and storage classes, and what refers to fields, files and objects.
+//
+// It must not default or refuse anything that is valid.
+package storage
 
 import (
 	"fmt"
@@ -13,50 +16,51 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/manifests/schema"
+	"monopod/manifests/validate/check"
 )
 
-// volumes checks the volumes and remembers the good ones for the mounts.
-func (c *checker) volumes(path *field.Path) {
-	c.validVolumes = map[string]*corev1.Volume{}
-	for i := range c.pod.Spec.Volumes {
-		v, at := &c.pod.Spec.Volumes[i], path.Index(i)
-		before := len(c.errs)
+// Volumes checks the volumes and remembers the good ones for the mounts.
+func (c volumesChecker) Volumes(path *field.Path) {
+	c.ValidVolumes = map[string]*corev1.Volume{}
+	for i := range c.Pod.Spec.Volumes {
+		v, at := &c.Pod.Spec.Volumes[i], path.Index(i)
+		before := len(c.Errs)
 		c.volumeSource(at, v)
 		if v.Name == "" {
-			c.required(at.Child("name"), "")
+			c.Required(at.Child("name"), "")
 		} else {
-			c.label(at.Child("name"), v.Name)
+			c.Label(at.Child("name"), v.Name)
 		}
-		if c.validVolumes[v.Name] != nil {
-			c.add(field.Duplicate(at.Child("name"), v.Name))
+		if c.ValidVolumes[v.Name] != nil {
+			c.Add(field.Duplicate(at.Child("name"), v.Name))
 		}
-		if len(c.errs) == before {
-			c.validVolumes[v.Name] = v
+		if len(c.Errs) == before {
+			c.ValidVolumes[v.Name] = v
 		}
 		if v.PersistentVolumeClaim != nil && c.createsClaim(v.PersistentVolumeClaim.ClaimName) {
-			c.invalid(at.Child("persistentVolumeClaim", "claimName"), v.PersistentVolumeClaim.ClaimName,
+			c.Invalid(at.Child("persistentVolumeClaim", "claimName"), v.PersistentVolumeClaim.ClaimName,
 				"must not reference a PVC that gets created for an ephemeral volume")
 		}
 	}
 }
 
-// validVolume returns the volume of a name, unless there is something wrong with it.
-func (c *checker) validVolume(name string) *corev1.Volume { return c.validVolumes[name] }
+// ValidVolume returns the volume of a name, unless there is something wrong with it.
+func (c volumesChecker) ValidVolume(name string) *corev1.Volume { return c.ValidVolumes[name] }
 
 // createsClaim says that a claim is made for one of the pod's ephemeral volumes.
-func (c *checker) createsClaim(name string) bool {
-	return c.pod.Name != "" && slices.ContainsFunc(c.pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.Ephemeral != nil && c.pod.Name+"-"+v.Name == name
+func (c volumesChecker) createsClaim(name string) bool {
+	return c.Pod.Name != "" && slices.ContainsFunc(c.Pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Ephemeral != nil && c.Pod.Name+"-"+v.Name == name
 	})
 }
 
 // volumeSource checks that a volume has one source, and that source.
-func (c *checker) volumeSource(path *field.Path, v *corev1.Volume) {
+func (c volumesChecker) volumeSource(path *field.Path, v *corev1.Volume) {
 	if v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil && v.EmptyDir.SizeLimit.Sign() < 0 {
-		c.forbidden(path.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity")
+		c.Forbidden(path.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity")
 	}
 	if v.EmptyDir != nil && v.EmptyDir.Mode != nil && (*v.EmptyDir.Mode < 0 || *v.EmptyDir.Mode > 0o1777) {
-		c.invalid(path.Child("emptyDir", "mode"), *v.EmptyDir.Mode, "must be a number between 0 and 01777 (octal), both inclusive")
+		c.Invalid(path.Child("emptyDir", "mode"), *v.EmptyDir.Mode, "must be a number between 0 and 01777 (octal), both inclusive")
 	}
 	first := ""
 	if v.EmptyDir != nil {
@@ -68,7 +72,7 @@ func (c *checker) volumeSource(path *field.Path, v *corev1.Volume) {
 			continue
 		}
 		if first != "" {
-			c.forbidden(path.Child(f.Name), "may not specify more than 1 volume type")
+			c.Forbidden(path.Child(f.Name), "may not specify more than 1 volume type")
 			continue
 		}
 		first = f.Name
@@ -77,22 +81,22 @@ func (c *checker) volumeSource(path *field.Path, v *corev1.Volume) {
 }
 
 // firstSource checks the source that counts when somebody wrote several.
-func (c *checker) firstSource(path *field.Path, v *corev1.Volume, name string) {
+func (c volumesChecker) firstSource(path *field.Path, v *corev1.Volume, name string) {
 	at := path.Child(name)
 	switch name {
 	case "hostPath":
 		c.hostPath(at, v.HostPath)
 	case "secret":
 		c.fileSource(at, "secretName", v.Secret.SecretName, v.Secret.DefaultMode)
-		c.userID(at.Child("defaultUser"), v.Secret.DefaultUser)
+		c.UserID(at.Child("defaultUser"), v.Secret.DefaultUser)
 		c.items(at.Child("items"), v.Secret.Items)
 	case "configMap":
 		c.fileSource(at, "name", v.ConfigMap.Name, v.ConfigMap.DefaultMode)
-		c.userID(at.Child("defaultUser"), v.ConfigMap.DefaultUser)
+		c.UserID(at.Child("defaultUser"), v.ConfigMap.DefaultUser)
 		c.items(at.Child("items"), v.ConfigMap.Items)
 	case "downwardAPI":
 		c.fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
-		c.userID(at.Child("defaultUser"), v.DownwardAPI.DefaultUser)
+		c.UserID(at.Child("defaultUser"), v.DownwardAPI.DefaultUser)
 		for i := range v.DownwardAPI.Items {
 			c.downwardFile(at, &v.DownwardAPI.Items[i])
 		}
@@ -100,15 +104,15 @@ func (c *checker) firstSource(path *field.Path, v *corev1.Volume, name string) {
 		c.projected(at, v.Projected)
 	case "persistentVolumeClaim":
 		if v.PersistentVolumeClaim.ClaimName == "" {
-			c.required(at.Child("claimName"), "")
+			c.Required(at.Child("claimName"), "")
 		}
 	case "ephemeral":
 		c.ephemeralVolume(path, v)
 	case "image":
 		if v.Image.Reference == "" {
-			c.required(at.Child("reference"), "")
+			c.Required(at.Child("reference"), "")
 		}
-		oneOf(c, at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+		check.OneOf(c.Checker, at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	case "nfs":
 		c.nfs(at, v.NFS)
 	case "iscsi":
@@ -120,75 +124,75 @@ func (c *checker) firstSource(path *field.Path, v *corev1.Volume, name string) {
 	}
 }
 
-func (c *checker) hostPath(path *field.Path, source *corev1.HostPathVolumeSource) {
+func (c volumesChecker) hostPath(path *field.Path, source *corev1.HostPathVolumeSource) {
 	if source.Path == "" {
-		c.required(path.Child("path"), "")
+		c.Required(path.Child("path"), "")
 		return
 	}
-	c.noBacksteps(path.Child("path"), source.Path)
-	oneOf(c, path.Child("type"), *source.Type,
+	c.NoBacksteps(path.Child("path"), source.Path)
+	check.OneOf(c.Checker, path.Child("type"), *source.Type,
 		corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory,
 		corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)
 }
 
-func (c *checker) fileSource(path *field.Path, nameField, name string, mode *int32) {
+func (c volumesChecker) fileSource(path *field.Path, nameField, name string, mode *int32) {
 	if name == "" {
-		c.required(path.Child(nameField), "")
+		c.Required(path.Child(nameField), "")
 	}
 	c.fileMode(path.Child("defaultMode"), mode)
 }
 
-func (c *checker) fileMode(path *field.Path, mode *int32) {
+func (c volumesChecker) fileMode(path *field.Path, mode *int32) {
 	if mode != nil && (*mode < 0 || *mode > 0o777) {
-		c.invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
+		c.Invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
 	}
 }
 
-func (c *checker) items(path *field.Path, items []corev1.KeyToPath) {
+func (c volumesChecker) items(path *field.Path, items []corev1.KeyToPath) {
 	for i, item := range items {
 		at := path.Index(i)
 		if item.Key == "" {
-			c.required(at.Child("key"), "")
+			c.Required(at.Child("key"), "")
 		}
 		if item.Path == "" {
-			c.required(at.Child("path"), "")
+			c.Required(at.Child("path"), "")
 		}
 		c.fileName(at.Child("path"), item.Path)
 		c.fileMode(at.Child("mode"), item.Mode)
-		c.userID(at.Child("user"), item.User)
+		c.UserID(at.Child("user"), item.User)
 	}
 }
 
 // downwardFile reports at path, not at the file: so does the API server.
-func (c *checker) downwardFile(path *field.Path, file *corev1.DownwardAPIVolumeFile) {
+func (c volumesChecker) downwardFile(path *field.Path, file *corev1.DownwardAPIVolumeFile) {
 	if file.Path == "" {
-		c.required(path.Child("path"), "")
+		c.Required(path.Child("path"), "")
 	}
 	c.fileName(path.Child("path"), file.Path)
 	switch {
 	case file.FieldRef != nil:
-		c.fieldRef(path.Child("fieldRef"), file.FieldRef, volumeFields())
+		Variables(c.Checker).fieldRef(path.Child("fieldRef"), file.FieldRef, volumeFields())
 		if file.ResourceFieldRef != nil {
-			c.invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
+			c.Invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
 		}
 	case file.ResourceFieldRef != nil && file.ResourceFieldRef.ContainerName == "":
-		c.required(path.Child("resourceFieldRef", "containerName"), "")
+		c.Required(path.Child("resourceFieldRef", "containerName"), "")
 	case file.ResourceFieldRef != nil:
-		c.resourceFieldRef(path.Child("resourceFieldRef"), file.ResourceFieldRef)
+		Variables(c.Checker).resourceFieldRef(path.Child("resourceFieldRef"), file.ResourceFieldRef)
 	default:
-		c.required(path, "one of fieldRef and resourceFieldRef is required")
+		c.Required(path, "one of fieldRef and resourceFieldRef is required")
 	}
 	c.fileMode(path.Child("mode"), file.Mode)
-	c.userID(path.Child("user"), file.User)
+	c.UserID(path.Child("user"), file.User)
 }
 
-func (c *checker) projected(path *field.Path, projected *corev1.ProjectedVolumeSource) {
+func (c volumesChecker) projected(path *field.Path, projected *corev1.ProjectedVolumeSource) {
 	c.fileMode(path.Child("defaultMode"), projected.DefaultMode)
-	c.userID(path.Child("defaultUser"), projected.DefaultUser)
+	c.UserID(path.Child("defaultUser"), projected.DefaultUser)
 	paths := map[string]bool{}
 	unique := func(name, shown string) {
 		if name != "" && paths[name] {
-			c.invalid(path, shown, "conflicting duplicate paths")
+			c.Invalid(path, shown, "conflicting duplicate paths")
 		}
 		paths[name] = true
 	}
@@ -212,7 +216,7 @@ func (c *checker) projected(path *field.Path, projected *corev1.ProjectedVolumeS
 			c.accountToken(path, at.Child("serviceAccountToken"), source.ServiceAccountToken)
 		}
 		if sources := reflect.ValueOf(*source); countSet(sources) > 1 {
-			c.forbidden(at, "may not specify more than 1 volume type per source")
+			c.Forbidden(at, "may not specify more than 1 volume type per source")
 		}
 	}
 }
@@ -227,54 +231,54 @@ func countSet(v reflect.Value) int {
 	return n
 }
 
-func (c *checker) projectedItems(path *field.Path, items []corev1.KeyToPath, unique func(string)) {
+func (c volumesChecker) projectedItems(path *field.Path, items []corev1.KeyToPath, unique func(string)) {
 	c.items(path, items)
 	for _, item := range items {
 		unique(item.Path)
 	}
 }
 
-func (c *checker) accountToken(volume, path *field.Path, token *corev1.ServiceAccountTokenProjection) {
-	if c.pod.Spec.ServiceAccountName == "" {
-		c.forbidden(path, "must not be specified when serviceAccountName is not set")
+func (c volumesChecker) accountToken(volume, path *field.Path, token *corev1.ServiceAccountTokenProjection) {
+	if c.Pod.Spec.ServiceAccountName == "" {
+		c.Forbidden(path, "must not be specified when serviceAccountName is not set")
 	}
 	if *token.ExpirationSeconds < 10*60 {
-		c.invalid(path.Child("expirationSeconds"), *token.ExpirationSeconds, "may not specify a duration less than 10 minutes")
+		c.Invalid(path.Child("expirationSeconds"), *token.ExpirationSeconds, "may not specify a duration less than 10 minutes")
 	}
 	if *token.ExpirationSeconds > 1<<32 {
-		c.invalid(path.Child("expirationSeconds"), *token.ExpirationSeconds, "may not specify a duration larger than 2^32 seconds")
+		c.Invalid(path.Child("expirationSeconds"), *token.ExpirationSeconds, "may not specify a duration larger than 2^32 seconds")
 	}
 	if token.Path == "" {
-		c.required(volume.Child("path"), "")
+		c.Required(volume.Child("path"), "")
 		return
 	}
 	c.fileName(volume.Child("path"), token.Path)
 }
 
-func (c *checker) ephemeralVolume(path *field.Path, v *corev1.Volume) {
+func (c volumesChecker) ephemeralVolume(path *field.Path, v *corev1.Volume) {
 	if t := path.Child("ephemeral", "volumeClaimTemplate"); v.Ephemeral.VolumeClaimTemplate == nil {
-		c.required(t, "")
+		c.Required(t, "")
 	} else {
 		c.claimTemplate(t, v.Ephemeral.VolumeClaimTemplate)
 	}
-	if c.pod.Name == "" || v.Name == "" {
+	if c.Pod.Name == "" || v.Name == "" {
 		return
 	}
-	claim := c.pod.Name + "-" + v.Name
+	claim := c.Pod.Name + "-" + v.Name
 	for _, msg := range validation.IsDNS1123Subdomain(claim) {
-		c.invalid(path.Child("name"), v.Name, fmt.Sprintf("PVC name %q: %v", claim, msg))
+		c.Invalid(path.Child("name"), v.Name, fmt.Sprintf("PVC name %q: %v", claim, msg))
 	}
 }
 
-func (c *checker) nfs(at *field.Path, source *corev1.NFSVolumeSource) {
+func (c volumesChecker) nfs(at *field.Path, source *corev1.NFSVolumeSource) {
 	if source.Server == "" {
-		c.required(at.Child("server"), "")
+		c.Required(at.Child("server"), "")
 	}
 	if source.Path == "" {
-		c.required(at.Child("path"), "")
+		c.Required(at.Child("path"), "")
 	}
 	if !path.IsAbs(source.Path) {
-		c.invalid(at.Child("path"), source.Path, "must be an absolute path")
+		c.Invalid(at.Child("path"), source.Path, "must be an absolute path")
 	}
 }
 
@@ -290,58 +294,41 @@ type iscsiFields struct {
 // iqnFormat is the name of an iSCSI target.
 var iqnFormat = regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`)
 
-func (c *checker) iscsi(at *field.Path, f iscsiFields) {
+func (c volumesChecker) iscsi(at *field.Path, f iscsiFields) {
 	if f.portal == "" {
-		c.required(at.Child("targetPortal"), "")
+		c.Required(at.Child("targetPortal"), "")
 	}
 	if f.iqn == "" {
-		c.required(at.Child("iqn"), "")
+		c.Required(at.Child("iqn"), "")
 	} else {
 		c.iscsiName(at.Child("iqn"), f.iqn)
 	}
 	if f.lun < 0 || f.lun > 255 {
-		c.invalid(at.Child("lun"), f.lun, validation.InclusiveRangeError(0, 255))
+		c.Invalid(at.Child("lun"), f.lun, validation.InclusiveRangeError(0, 255))
 	}
 	if (f.chapDiscovery || f.chapSession) && !f.secret {
-		c.required(at.Child("secretRef"), "")
+		c.Required(at.Child("secretRef"), "")
 	}
 	if f.initiator != nil {
 		c.iscsiName(at.Child("initiatorName"), *f.initiator)
 	}
 }
 
-func (c *checker) iscsiName(at *field.Path, name string) {
+func (c volumesChecker) iscsiName(at *field.Path, name string) {
 	switch {
 	case strings.HasPrefix(name, "iqn") && !iqnFormat.MatchString(name),
 		strings.HasPrefix(name, "eui") && len(name) != 20,
 		strings.HasPrefix(name, "naa") && len(name) != 20 && len(name) != 36,
 		!strings.HasPrefix(name, "iqn") && !strings.HasPrefix(name, "eui") && !strings.HasPrefix(name, "naa"):
-		c.invalid(at, name, "must be valid format")
+		c.Invalid(at, name, "must be valid format")
 	}
-}
-
-// noBacksteps checks that a path does not climb.
-func (c *checker) noBacksteps(path *field.Path, value string) {
-	if hasBacksteps(value) {
-		c.invalid(path, value, "must not contain '..'")
-	}
-}
-
-func hasBacksteps(value string) bool { return slices.Contains(strings.Split(value, "/"), "..") }
-
-// descendingPath checks that a path stays below where it starts.
-func (c *checker) descendingPath(at *field.Path, value string) {
-	if path.IsAbs(value) {
-		c.invalid(at, value, "must be a relative path")
-	}
-	c.noBacksteps(at, value)
 }
 
 // fileName checks the path of a file in a volume that is written atomically: names that start with two dots
 // are taken by the writer.
-func (c *checker) fileName(path *field.Path, value string) {
-	c.descendingPath(path, value)
+func (c volumesChecker) fileName(path *field.Path, value string) {
+	c.DescendingPath(path, value)
 	if strings.HasPrefix(value, "..") && !strings.HasPrefix(value, "../") {
-		c.invalid(path, value, "must not start with '..'")
+		c.Invalid(path, value, "must not start with '..'")
 	}
 }

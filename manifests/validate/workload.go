@@ -14,14 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/manifests"
+	"monopod/manifests/validate/check"
 )
 
 // counts checks how many pods a workload makes.
-func (c *checker) counts(obj metav1.Object) {
+func (c objectsChecker) counts(obj metav1.Object) {
 	spec := field.NewPath("spec")
 	most := func(path *field.Path, n *int32, most int) {
 		if n != nil && int(*n) > most {
-			c.invalid(path, *n, fmt.Sprintf("must be less than or equal to %d", most))
+			c.Invalid(path, *n, fmt.Sprintf("must be less than or equal to %d", most))
 		}
 	}
 	switch o := obj.(type) {
@@ -32,7 +33,7 @@ func (c *checker) counts(obj metav1.Object) {
 	case *appsv1.StatefulSet:
 		most(spec.Child("replicas"), o.Spec.Replicas, maxReplicas)
 		if o.Spec.Ordinals != nil && int(o.Spec.Ordinals.Start) > math.MaxInt32-maxReplicas {
-			c.invalid(spec.Child("ordinals", "start"), o.Spec.Ordinals.Start, fmt.Sprintf("must be less than or equal to %d", math.MaxInt32-maxReplicas))
+			c.Invalid(spec.Child("ordinals", "start"), o.Spec.Ordinals.Start, fmt.Sprintf("must be less than or equal to %d", math.MaxInt32-maxReplicas))
 		}
 	case *batchv1.Job:
 		most(spec.Child("completions"), o.Spec.Completions, maxCompletions)
@@ -50,13 +51,13 @@ func (c *checker) counts(obj metav1.Object) {
 // Jobs. effective is the restart policy of the template after defaulting.
 func Workload(obj metav1.Object, effective corev1.RestartPolicy) field.ErrorList {
 	t, selector, path := manifests.TemplateOf(obj)
-	c := &checker{}
+	c := objectsChecker{&check.Checker{}}
 	if selector != nil || isApps(obj) {
 		c.selects(path.Child("selector"), selector, t.Labels)
 	}
 	c.job(obj, effective, t.Spec.RestartPolicy)
 	c.counts(obj)
-	return c.errs
+	return c.Errs
 }
 
 func isApps(obj metav1.Object) bool {
@@ -68,20 +69,20 @@ func isApps(obj metav1.Object) bool {
 }
 
 // selects checks that a workload would know its own pods, as Kubernetes wants.
-func (c *checker) selects(path *field.Path, selector *metav1.LabelSelector, have map[string]string) {
+func (c objectsChecker) selects(path *field.Path, selector *metav1.LabelSelector, have map[string]string) {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		c.required(path, "")
+		c.Required(path, "")
 		return
 	}
-	c.add(metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path)...)
+	c.Add(metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path)...)
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err == nil && !s.Matches(labels.Set(have)) {
-		c.invalid(path, have, "`selector` does not match template `labels`")
+		c.Invalid(path, have, "`selector` does not match template `labels`")
 	}
 }
 
 // job checks what is particular to Jobs: what of them is not carried out is refused.
-func (c *checker) job(obj metav1.Object, effective, written corev1.RestartPolicy) {
+func (c objectsChecker) job(obj metav1.Object, effective, written corev1.RestartPolicy) {
 	path := field.NewPath("spec")
 	var spec *batchv1.JobSpec
 	switch o := obj.(type) {
@@ -90,32 +91,32 @@ func (c *checker) job(obj metav1.Object, effective, written corev1.RestartPolicy
 	case *batchv1.CronJob:
 		spec = &o.Spec.JobTemplate.Spec
 		if _, err := manifests.CronSchedule(&o.Spec); err != nil {
-			c.invalid(path.Child("schedule"), o.Spec.Schedule, err.Error())
+			c.Invalid(path.Child("schedule"), o.Spec.Schedule, err.Error())
 		}
 		switch o.Spec.ConcurrencyPolicy {
 		case "", batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent:
 		default:
-			oneOf(c, path.Child("concurrencyPolicy"), o.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)
+			check.OneOf(c.Checker, path.Child("concurrencyPolicy"), o.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)
 		}
 		path = path.Child("jobTemplate", "spec")
 	default:
 		if effective != corev1.RestartPolicyAlways {
-			oneOf(c, path.Child("template", "spec", "restartPolicy"), effective, corev1.RestartPolicyAlways)
+			check.OneOf(c.Checker, path.Child("template", "spec", "restartPolicy"), effective, corev1.RestartPolicyAlways)
 		}
 		return
 	}
 	if written == "" || written == corev1.RestartPolicyAlways {
-		c.add(field.Required(path.Child("template", "spec", "restartPolicy"), `valid values: "OnFailure", "Never"`))
+		c.Add(field.Required(path.Child("template", "spec", "restartPolicy"), `valid values: "OnFailure", "Never"`))
 	}
 	if spec.CompletionMode != nil && *spec.CompletionMode == batchv1.IndexedCompletion && spec.Completions == nil {
-		c.required(path.Child("completions"), "when completion mode is Indexed")
+		c.Required(path.Child("completions"), "when completion mode is Indexed")
 	}
 	for name, value := range map[string]any{
 		"podFailurePolicy": spec.PodFailurePolicy, "successPolicy": spec.SuccessPolicy,
 		"backoffLimitPerIndex": spec.BackoffLimitPerIndex, "maxFailedIndexes": spec.MaxFailedIndexes,
 	} {
 		if !reflect.ValueOf(value).IsNil() {
-			c.forbidden(path.Child(name), "monopod does not carry it out")
+			c.Forbidden(path.Child(name), "monopod does not carry it out")
 		}
 	}
 }

@@ -1,6 +1,6 @@
 //go:build race
 
-package manifests
+package decode
 
 // maxCost is the most that reading a refused input may allocate. The race detector allocates as well.
 const maxCost = 256 << 20

@@ -17,7 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/manifests"
+	"monopod/manifests/validate/check"
+	"monopod/manifests/validate/container"
+	"monopod/manifests/validate/storage"
 )
+
+// objectsChecker checks objects that are no pods, and workloads.
+type objectsChecker struct{ *check.Checker }
 
 // Object checks a defaulted object as the API server does: metadata of all kinds, the content of ConfigMaps,
 // Secrets and what has to do with storage, and RuntimeClasses. It does check the claims of a StatefulSet,
@@ -27,8 +33,8 @@ func Object(obj metav1.Object, cluster bool) field.ErrorList {
 	if _, ok := obj.(*corev1.Service); ok {
 		name = apivalidation.NameIsDNSLabel
 	}
-	c := &checker{}
-	c.add(apivalidation.ValidateObjectMetaAccessor(obj, !cluster, name, field.NewPath("metadata"))...)
+	c := objectsChecker{&check.Checker{}}
+	c.Add(apivalidation.ValidateObjectMetaAccessor(obj, !cluster, name, field.NewPath("metadata"))...)
 	switch o := obj.(type) {
 	case *corev1.ConfigMap:
 		c.configMap(o)
@@ -39,29 +45,29 @@ func Object(obj metav1.Object, cluster bool) field.ErrorList {
 	case *schedulingv1.PriorityClass:
 		c.priorityClass(o)
 	case *corev1.PersistentVolumeClaim:
-		c.claimSpec(field.NewPath("spec"), &o.Spec)
+		storage.Volumes(c.Checker).ClaimSpec(field.NewPath("spec"), &o.Spec)
 	case *corev1.PersistentVolume:
-		c.persistentVolume(o)
+		storage.Volumes(c.Checker).PersistentVolume(o)
 	case *manifests.StorageClass:
-		c.storageClass(o)
+		storage.Volumes(c.Checker).StorageClass(o)
 	case *appsv1.StatefulSet:
 		for i := range o.Spec.VolumeClaimTemplates {
-			c.claimSpec(field.NewPath("spec", "volumeClaimTemplates").Index(i).Child("spec"), &o.Spec.VolumeClaimTemplates[i].Spec)
+			storage.Volumes(c.Checker).ClaimSpec(field.NewPath("spec", "volumeClaimTemplates").Index(i).Child("spec"), &o.Spec.VolumeClaimTemplates[i].Spec)
 		}
 	}
-	return c.errs
+	return c.Errs
 }
 
-func (c *checker) runtimeClass(r *nodev1.RuntimeClass) {
-	c.label(field.NewPath("handler"), r.Handler)
+func (c objectsChecker) runtimeClass(r *nodev1.RuntimeClass) {
+	c.Label(field.NewPath("handler"), r.Handler)
 	if r.Overhead != nil {
-		c.resources(field.NewPath("overhead"), &corev1.ResourceRequirements{Limits: r.Overhead.PodFixed}, containerResource)
+		container.Resources(c.Checker).Resources(field.NewPath("overhead"), &corev1.ResourceRequirements{Limits: r.Overhead.PodFixed}, container.OfContainer)
 	}
 	if s := r.Scheduling; s != nil { // it chooses among nodes, and there is only this one
 		at := field.NewPath("scheduling")
-		c.add(metav1validation.ValidateLabels(s.NodeSelector, at.Child("nodeSelector"))...)
+		c.Add(metav1validation.ValidateLabels(s.NodeSelector, at.Child("nodeSelector"))...)
 		for i := range s.Tolerations {
-			c.toleration(at.Child("tolerations").Index(i), &s.Tolerations[i])
+			schedulingOf(c.Checker).toleration(at.Child("tolerations").Index(i), &s.Tolerations[i])
 		}
 	}
 }
@@ -69,42 +75,42 @@ func (c *checker) runtimeClass(r *nodev1.RuntimeClass) {
 // maxObjectData is the most bytes of values that a ConfigMap or Secret may have.
 const maxObjectData = 1 << 20
 
-func (c *checker) configMap(m *corev1.ConfigMap) {
+func (c objectsChecker) configMap(m *corev1.ConfigMap) {
 	total := 0
 	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
 		path := field.NewPath("data").Key(key)
-		c.invalid(path, key, validation.IsConfigMapKey(key)...)
+		c.Invalid(path, key, validation.IsConfigMapKey(key)...)
 		if _, twice := m.BinaryData[key]; twice {
-			c.invalid(path, key, "duplicate of key present in binaryData")
+			c.Invalid(path, key, "duplicate of key present in binaryData")
 		}
 		total += len(m.Data[key])
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.BinaryData)) {
-		c.invalid(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key)...)
+		c.Invalid(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key)...)
 		total += len(m.BinaryData[key])
 	}
 	if total > maxObjectData {
-		c.add(field.TooLong(field.NewPath(""), "", maxObjectData))
+		c.Add(field.TooLong(field.NewPath(""), "", maxObjectData))
 	}
 }
 
 // redacted stands for values of Secrets in messages, as in those of the API server.
 const redacted = "<secret contents redacted>"
 
-func (c *checker) secret(s *corev1.Secret) {
+func (c objectsChecker) secret(s *corev1.Secret) {
 	data, total := field.NewPath("data"), 0
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
-		c.invalid(data.Key(key), key, validation.IsConfigMapKey(key)...)
+		c.Invalid(data.Key(key), key, validation.IsConfigMapKey(key)...)
 		total += len(s.Data[key])
 	}
 	if total > maxObjectData {
-		c.add(field.TooLong(data, "", maxObjectData))
+		c.Add(field.TooLong(data, "", maxObjectData))
 	}
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
 		account := field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey)
 		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
-			c.required(account, "")
+			c.Required(account, "")
 		}
 	case corev1.SecretTypeDockercfg:
 		c.jsonKey(s, data, corev1.DockerConfigKey)
@@ -114,46 +120,46 @@ func (c *checker) secret(s *corev1.Secret) {
 		_, user := s.Data[corev1.BasicAuthUsernameKey]
 		_, password := s.Data[corev1.BasicAuthPasswordKey]
 		if !user && !password {
-			c.required(data.Key(corev1.BasicAuthUsernameKey), "")
-			c.required(data.Key(corev1.BasicAuthPasswordKey), "")
+			c.Required(data.Key(corev1.BasicAuthUsernameKey), "")
+			c.Required(data.Key(corev1.BasicAuthPasswordKey), "")
 		}
 	case corev1.SecretTypeSSHAuth:
 		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
-			c.required(data.Key(corev1.SSHAuthPrivateKey), "")
+			c.Required(data.Key(corev1.SSHAuthPrivateKey), "")
 		}
 	case corev1.SecretTypeTLS:
 		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
 			if _, ok := s.Data[key]; !ok {
-				c.required(data.Key(key), "")
+				c.Required(data.Key(key), "")
 			}
 		}
 	}
 }
 
 // jsonKey wants a key that holds JSON.
-func (c *checker) jsonKey(s *corev1.Secret, data *field.Path, key string) {
+func (c objectsChecker) jsonKey(s *corev1.Secret, data *field.Path, key string) {
 	value, ok := s.Data[key]
 	switch {
 	case !ok:
-		c.required(data.Key(key), "")
+		c.Required(data.Key(key), "")
 	case !json.Valid(value):
-		c.invalid(data.Key(key), redacted, "it is not valid JSON")
+		c.Invalid(data.Key(key), redacted, "it is not valid JSON")
 	}
 }
 
 // priorityClass checks a class as an API server does.
-func (c *checker) priorityClass(p *schedulingv1.PriorityClass) {
+func (c objectsChecker) priorityClass(p *schedulingv1.PriorityClass) {
 	switch builtIn := map[string]int32{manifests.NodeCritical: manifests.NodeCriticalPriority, manifests.ClusterCritical: manifests.ClusterCriticalPriority}; {
 	case builtIn[p.Name] != 0:
 		if p.Value != builtIn[p.Name] || p.GlobalDefault {
-			c.forbidden(field.NewPath("metadata", "name"), "the class is built in and cannot be changed")
+			c.Forbidden(field.NewPath("metadata", "name"), "the class is built in and cannot be changed")
 		}
 	case strings.HasPrefix(p.Name, "system-"):
-		c.forbidden(field.NewPath("metadata", "name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+p.Name+" is not a known system priority class")
+		c.Forbidden(field.NewPath("metadata", "name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+p.Name+" is not a known system priority class")
 	case p.Value > manifests.HighestPriority:
-		c.forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000")
+		c.Forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000")
 	}
 	if p.PreemptionPolicy != nil {
-		requiredOneOf(c, field.NewPath("preemptionPolicy"), *p.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)
+		check.RequiredOneOf(c.Checker, field.NewPath("preemptionPolicy"), *p.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)
 	}
 }

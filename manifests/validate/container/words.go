@@ -1,4 +1,4 @@
-package validate
+package container
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"monopod/internal/expand"
+	"monopod/manifests/validate/check"
 )
 
 // wordSizes are the lengths of the variables of a container as far as a manifest tells them; what is only known when it
@@ -24,7 +25,7 @@ func (s wordSizes) length(name string) (int, bool) {
 
 // words checks that the environment and the arguments of a container, and the commands that run in it, can be those of a process.
 // Nothing is expanded: lengths are enough. Each is a lower bound, because what comes from elsewhere is not known here.
-func (c *checker) words(p podContainer) {
+func (c containersChecker) words(p check.PodContainer) {
 	sizes := wordSizes{known: make(map[string]int, len(p.Env)), open: len(p.EnvFrom) > 0}
 	var all expand.Words
 	for i := range p.Env {
@@ -34,27 +35,27 @@ func (c *checker) words(p podContainer) {
 			all.Remove(len(e.Name) + 1 + was)
 		}
 		if err := all.Add(len(e.Name) + 1 + n); err != nil {
-			c.add(tooLong(p.path.Child("env").Index(i).Child("value"), err.Error()))
+			c.Add(check.TooLong(p.Path.Child("env").Index(i).Child("value"), err.Error()))
 			return // variables after it may refer to it
 		}
 		sizes.known[e.Name] = n
 	}
-	if !c.command(p.path.Child("command"), p.Command, &all, sizes) || !c.command(p.path.Child("args"), p.Args, &all, sizes) {
+	if !c.command(p.Path.Child("command"), p.Command, &all, sizes) || !c.command(p.Path.Child("args"), p.Args, &all, sizes) {
 		return
 	}
 	for i := range p.VolumeMounts {
 		if expand.Length(p.VolumeMounts[i].SubPathExpr, expand.MaxPath, sizes.length) > expand.MaxPath {
-			c.add(tooLong(p.path.Child("volumeMounts").Index(i).Child("subPathExpr"), fmt.Sprintf("the path has more than %d bytes", expand.MaxPath)))
+			c.Add(check.TooLong(p.Path.Child("volumeMounts").Index(i).Child("subPathExpr"), fmt.Sprintf("the path has more than %d bytes", expand.MaxPath)))
 		}
 	}
 	c.commands(p)
 }
 
 // command checks a list of words, and says whether it is good.
-func (c *checker) command(path *field.Path, words []string, all *expand.Words, sizes wordSizes) bool {
+func (c containersChecker) command(path *field.Path, words []string, all *expand.Words, sizes wordSizes) bool {
 	for i, word := range words {
 		if err := all.Add(expand.Length(word, expand.MaxWord, sizes.length)); err != nil {
-			c.add(tooLong(path.Index(i), err.Error()))
+			c.Add(check.TooLong(path.Index(i), err.Error()))
 			return false
 		}
 	}
@@ -62,14 +63,14 @@ func (c *checker) command(path *field.Path, words []string, all *expand.Words, s
 }
 
 // commands checks those of probes, in which only variables with literal values are replaced, and of hooks, in which none are.
-func (c *checker) commands(p podContainer) {
+func (c containersChecker) commands(p check.PodContainer) {
 	probes := []struct {
 		name  string
 		probe *corev1.Probe
 	}{{"livenessProbe", p.LivenessProbe}, {"readinessProbe", p.ReadinessProbe}, {"startupProbe", p.StartupProbe}}
 	for _, at := range probes {
 		if at.probe != nil && at.probe.Exec != nil {
-			c.command(p.path.Child(at.name, "exec", "command"), at.probe.Exec.Command, &expand.Words{}, literal(p.Env))
+			c.command(p.Path.Child(at.name, "exec", "command"), at.probe.Exec.Command, &expand.Words{}, literal(p.Env))
 		}
 	}
 	if p.Lifecycle == nil {
@@ -81,7 +82,7 @@ func (c *checker) commands(p podContainer) {
 	}{{"postStart", p.Lifecycle.PostStart}, {"preStop", p.Lifecycle.PreStop}}
 	for _, at := range hooks {
 		if at.hook != nil && at.hook.Exec != nil {
-			c.command(p.path.Child("lifecycle", at.name, "exec", "command"), at.hook.Exec.Command, &expand.Words{}, wordSizes{})
+			c.command(p.Path.Child("lifecycle", at.name, "exec", "command"), at.hook.Exec.Command, &expand.Words{}, wordSizes{})
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package validate
+package container
 
 import (
 	"fmt"
@@ -8,10 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod/manifests/validate/check"
 )
 
+// handlersChecker checks probes, hooks and restart rules.
+type handlersChecker struct{ *check.Checker }
+
+func handlersOf(c *check.Checker) handlersChecker { return handlersChecker{c} }
+
 // probes checks the three probes of a container.
-func (c *checker) probes(path *field.Path, container *corev1.Container) {
+func (c handlersChecker) probes(path *field.Path, container *corev1.Container) {
 	if p := container.LivenessProbe; p != nil {
 		c.probe(path.Child("livenessProbe"), p)
 		c.succeedsAtOnce(path.Child("livenessProbe"), p)
@@ -19,7 +26,7 @@ func (c *checker) probes(path *field.Path, container *corev1.Container) {
 	if p := container.ReadinessProbe; p != nil {
 		c.probe(path.Child("readinessProbe"), p)
 		if p.TerminationGracePeriodSeconds != nil {
-			c.invalid(path.Child("readinessProbe", "terminationGracePeriodSeconds"), p.TerminationGracePeriodSeconds,
+			c.Invalid(path.Child("readinessProbe", "terminationGracePeriodSeconds"), p.TerminationGracePeriodSeconds,
 				"must not be set for readinessProbes")
 		}
 	}
@@ -29,13 +36,13 @@ func (c *checker) probes(path *field.Path, container *corev1.Container) {
 	}
 }
 
-func (c *checker) succeedsAtOnce(path *field.Path, p *corev1.Probe) {
+func (c handlersChecker) succeedsAtOnce(path *field.Path, p *corev1.Probe) {
 	if p.SuccessThreshold != 1 {
-		c.invalid(path.Child("successThreshold"), p.SuccessThreshold, "must be 1")
+		c.Invalid(path.Child("successThreshold"), p.SuccessThreshold, "must be 1")
 	}
 }
 
-func (c *checker) probe(path *field.Path, p *corev1.Probe) {
+func (c handlersChecker) probe(path *field.Path, p *corev1.Probe) {
 	c.handler(path, handler{exec: p.Exec, httpGet: p.HTTPGet, tcpSocket: p.TCPSocket, grpc: p.GRPC})
 	for _, f := range []struct {
 		name  string
@@ -48,16 +55,16 @@ func (c *checker) probe(path *field.Path, p *corev1.Probe) {
 		{"failureThreshold", p.FailureThreshold},
 	} {
 		if f.value < 0 {
-			c.invalid(path.Child(f.name), f.value, "must be greater than or equal to 0")
+			c.Invalid(path.Child(f.name), f.value, "must be greater than or equal to 0")
 		}
 	}
 	if p.TerminationGracePeriodSeconds != nil && *p.TerminationGracePeriodSeconds <= 0 {
-		c.invalid(path.Child("terminationGracePeriodSeconds"), *p.TerminationGracePeriodSeconds, "must be greater than 0")
+		c.Invalid(path.Child("terminationGracePeriodSeconds"), *p.TerminationGracePeriodSeconds, "must be greater than 0")
 	}
 }
 
 // lifecycle checks hooks and the stop signal.
-func (c *checker) lifecycle(path *field.Path, l *corev1.Lifecycle) {
+func (c handlersChecker) lifecycle(path *field.Path, l *corev1.Lifecycle) {
 	if l == nil {
 		return
 	}
@@ -72,15 +79,15 @@ func (c *checker) lifecycle(path *field.Path, l *corev1.Lifecycle) {
 	}
 }
 
-func (c *checker) stopSignal(path *field.Path, signal corev1.Signal) {
-	os := c.pod.Spec.OS
+func (c handlersChecker) stopSignal(path *field.Path, signal corev1.Signal) {
+	os := c.Pod.Spec.OS
 	switch {
 	case os == nil:
-		c.forbidden(path, "may not be set for containers with empty `spec.os.name`")
+		c.Forbidden(path, "may not be set for containers with empty `spec.os.name`")
 	case os.Name == corev1.Windows:
-		oneOf(c, path, signal, corev1.SIGKILL, corev1.SIGTERM)
+		check.OneOf(c.Checker, path, signal, corev1.SIGKILL, corev1.SIGTERM)
 	case os.Name == corev1.Linux:
-		oneOf(c, path, signal, linuxSignals()...)
+		check.OneOf(c.Checker, path, signal, linuxSignals()...)
 	}
 }
 
@@ -113,7 +120,7 @@ type handler struct {
 }
 
 // handler checks that there is one action, and that action.
-func (c *checker) handler(path *field.Path, h handler) {
+func (c handlersChecker) handler(path *field.Path, h handler) {
 	found := false
 	for _, action := range []struct {
 		name  string
@@ -122,7 +129,7 @@ func (c *checker) handler(path *field.Path, h handler) {
 	}{
 		{"exec", h.exec != nil, func(at *field.Path) {
 			if len(h.exec.Command) == 0 {
-				c.required(at.Child("command"), "")
+				c.Required(at.Child("command"), "")
 			}
 		}},
 		{"httpGet", h.httpGet != nil, func(at *field.Path) { c.httpGet(at, h.httpGet) }},
@@ -133,107 +140,98 @@ func (c *checker) handler(path *field.Path, h handler) {
 		switch at := path.Child(action.name); {
 		case !action.set:
 		case found:
-			c.forbidden(at, "may not specify more than 1 handler type")
+			c.Forbidden(at, "may not specify more than 1 handler type")
 		default:
 			found = true
 			action.check(at)
 		}
 	}
 	if !found {
-		c.required(path, "must specify a handler type")
+		c.Required(path, "must specify a handler type")
 	}
 }
 
-func (c *checker) httpGet(path *field.Path, get *corev1.HTTPGetAction) {
+func (c handlersChecker) httpGet(path *field.Path, get *corev1.HTTPGetAction) {
 	c.port(path.Child("port"), get.Port)
-	oneOf(c, path.Child("scheme"), get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)
+	check.OneOf(c.Checker, path.Child("scheme"), get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)
 	if get.Protocol != nil {
-		oneOf(c, path.Child("protocol"), *get.Protocol, corev1.HTTPProtocolHTTP1, corev1.HTTPProtocolHTTP2)
+		check.OneOf(c.Checker, path.Child("protocol"), *get.Protocol, corev1.HTTPProtocolHTTP1, corev1.HTTPProtocolHTTP2)
 		if *get.Protocol == corev1.HTTPProtocolHTTP2 {
 			c.httpGet2(path, get)
 		}
 	}
 	for _, header := range get.HTTPHeaders {
-		c.invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name)...)
+		c.Invalid(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name)...)
 	}
 }
 
 // httpGet2 checks what HTTP/2 cannot be combined with.
-func (c *checker) httpGet2(path *field.Path, get *corev1.HTTPGetAction) {
+func (c handlersChecker) httpGet2(path *field.Path, get *corev1.HTTPGetAction) {
 	if get.Scheme != corev1.URISchemeHTTP {
-		c.invalid(path.Child("scheme"), get.Scheme, "must be HTTP when `protocol` is HTTP2")
+		c.Invalid(path.Child("scheme"), get.Scheme, "must be HTTP when `protocol` is HTTP2")
 	}
 	if get.Host != "" {
-		c.forbidden(path.Child("host"), "may not be set when `protocol` is HTTP2")
+		c.Forbidden(path.Child("host"), "may not be set when `protocol` is HTTP2")
 	}
 }
 
-func (c *checker) port(path *field.Path, port intstr.IntOrString) {
+func (c handlersChecker) port(path *field.Path, port intstr.IntOrString) {
 	if port.Type == intstr.String {
-		c.invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal)...)
+		c.Invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal)...)
 		return
 	}
-	c.invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue())...)
+	c.Invalid(path, port.IntValue(), validation.IsValidPortNum(port.IntValue())...)
 }
 
-func (c *checker) sleep(path *field.Path, seconds int64) {
-	if grace := *c.pod.Spec.TerminationGracePeriodSeconds; seconds < 0 || seconds > grace {
-		c.invalid(path, seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", grace))
+func (c handlersChecker) sleep(path *field.Path, seconds int64) {
+	if grace := *c.Pod.Spec.TerminationGracePeriodSeconds; seconds < 0 || seconds > grace {
+		c.Invalid(path, seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", grace))
 	}
 }
 
 // containerRestartPolicy checks the restart policy and the rules of one container.
-func (c *checker) containerRestartPolicy(path *field.Path, container *corev1.Container) {
+func (c handlersChecker) containerRestartPolicy(path *field.Path, container *corev1.Container) {
 	rules := container.RestartPolicyRules
 	if container.RestartPolicy == nil {
 		if len(rules) == 0 {
 			return
 		}
-		c.required(path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
+		c.Required(path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
 	} else {
-		oneOf(c, path.Child("restartPolicy"), *container.RestartPolicy,
+		check.OneOf(c.Checker, path.Child("restartPolicy"), *container.RestartPolicy,
 			corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
 	}
 	const maxRules, maxCodes = 20, 255
 	if len(rules) > maxRules {
-		c.add(field.TooMany(path.Child("restartPolicyRules"), len(rules), maxRules))
+		c.Add(field.TooMany(path.Child("restartPolicyRules"), len(rules), maxRules))
 	}
 	for i, rule := range rules {
 		at := path.Child("restartPolicyRules").Index(i)
-		oneOf(c, at.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)
+		check.OneOf(c.Checker, at.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)
 		if rule.ExitCodes == nil {
-			c.required(at.Child("exitCodes"), "must be specified")
+			c.Required(at.Child("exitCodes"), "must be specified")
 			continue
 		}
-		oneOf(c, at.Child("exitCodes", "operator"), rule.ExitCodes.Operator,
+		check.OneOf(c.Checker, at.Child("exitCodes", "operator"), rule.ExitCodes.Operator,
 			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)
 		if len(rule.ExitCodes.Values) > maxCodes {
-			c.add(field.TooMany(at.Child("exitCodes", "values"), len(rule.ExitCodes.Values), maxCodes))
+			c.Add(field.TooMany(at.Child("exitCodes", "values"), len(rule.ExitCodes.Values), maxCodes))
 		}
 	}
 }
 
 // resizePolicy reports at path, not at the element: so does the API server.
-func (c *checker) resizePolicy(path *field.Path, policies []corev1.ContainerResizePolicy) {
+func (c handlersChecker) resizePolicy(path *field.Path, policies []corev1.ContainerResizePolicy) {
 	var seen []corev1.ResourceName
 	for i, p := range policies {
 		if slices.Contains(seen, p.ResourceName) {
-			c.add(field.Duplicate(path.Index(i), p.ResourceName))
+			c.Add(field.Duplicate(path.Index(i), p.ResourceName))
 		}
 		seen = append(seen, p.ResourceName)
-		requiredOneOf(c, path, p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)
-		requiredOneOf(c, path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)
-		if c.pod.Spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
-			c.invalid(path, p.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
+		check.RequiredOneOf(c.Checker, path, p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)
+		check.RequiredOneOf(c.Checker, path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)
+		if c.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
+			c.Invalid(path, p.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 		}
 	}
-}
-
-// requiredOneOf is oneOf with words of its own for a value that is missing.
-func requiredOneOf[T ~string](c *checker, path *field.Path, value T, supported ...T) {
-	if value == "" {
-		c.required(path, "")
-		return
-	}
-	oneOf(c, path, value, supported...)
 }

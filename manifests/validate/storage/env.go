@@ -1,4 +1,4 @@
-package validate
+package storage
 
 import (
 	"fmt"
@@ -10,15 +10,22 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod/manifests/validate/check"
 )
 
-func (c *checker) env(path *field.Path, env []corev1.EnvVar) {
+// variablesChecker checks environment variables and what refers to fields and resources.
+type variablesChecker struct{ *check.Checker }
+
+func Variables(c *check.Checker) variablesChecker { return variablesChecker{c} }
+
+func (c variablesChecker) Env(path *field.Path, env []corev1.EnvVar) {
 	for i := range env {
 		at := path.Index(i)
 		if env[i].Name == "" {
-			c.required(at.Child("name"), "")
+			c.Required(at.Child("name"), "")
 		} else {
-			c.invalid(at.Child("name"), env[i].Name, validation.IsRelaxedEnvVarName(env[i].Name)...)
+			c.Invalid(at.Child("name"), env[i].Name, validation.IsRelaxedEnvVarName(env[i].Name)...)
 		}
 		if env[i].ValueFrom != nil {
 			c.valueFrom(at.Child("valueFrom"), &env[i])
@@ -26,7 +33,7 @@ func (c *checker) env(path *field.Path, env []corev1.EnvVar) {
 	}
 }
 
-func (c *checker) valueFrom(path *field.Path, env *corev1.EnvVar) {
+func (c variablesChecker) valueFrom(path *field.Path, env *corev1.EnvVar) {
 	from := env.ValueFrom
 	sources := 0
 	if from.FieldRef != nil {
@@ -51,11 +58,11 @@ func (c *checker) valueFrom(path *field.Path, env *corev1.EnvVar) {
 	}
 	switch {
 	case sources == 0:
-		c.invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
+		c.Invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
 	case env.Value != "":
-		c.invalid(path, "", "may not be specified when `value` is not empty")
+		c.Invalid(path, "", "may not be specified when `value` is not empty")
 	case sources > 1:
-		c.invalid(path, "", "may not have more than one field specified at a time")
+		c.Invalid(path, "", "may not have more than one field specified at a time")
 	}
 }
 
@@ -72,24 +79,24 @@ func volumeFields() []string {
 	return []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 }
 
-func (c *checker) fieldRef(path *field.Path, ref *corev1.ObjectFieldSelector, fields []string) {
+func (c variablesChecker) fieldRef(path *field.Path, ref *corev1.ObjectFieldSelector, fields []string) {
 	at := path.Child("fieldPath")
 	if ref.FieldPath == "" {
-		c.required(at, "")
+		c.Required(at, "")
 		return
 	}
 	if ref.APIVersion != "v1" {
-		c.invalid(at, ref.FieldPath, "error converting fieldPath: unsupported pod version: "+ref.APIVersion)
+		c.Invalid(at, ref.FieldPath, "error converting fieldPath: unsupported pod version: "+ref.APIVersion)
 		return
 	}
 	if name, key, ok := splitSubscript(ref.FieldPath); ok {
 		switch name {
 		case "metadata.annotations":
-			c.qualifiedName(path, strings.ToLower(key))
+			c.QualifiedName(path, strings.ToLower(key))
 		case "metadata.labels":
-			c.qualifiedName(path, key)
+			c.QualifiedName(path, key)
 		default:
-			c.invalid(at, ref.FieldPath, "error converting fieldPath: field label does not support subscript: "+ref.FieldPath)
+			c.Invalid(at, ref.FieldPath, "error converting fieldPath: field label does not support subscript: "+ref.FieldPath)
 		}
 		return
 	}
@@ -97,11 +104,11 @@ func (c *checker) fieldRef(path *field.Path, ref *corev1.ObjectFieldSelector, fi
 	name := ref.FieldPath
 	switch {
 	case !slices.Contains(known, name):
-		c.invalid(at, name, "error converting fieldPath: field label not supported: "+name)
+		c.Invalid(at, name, "error converting fieldPath: field label not supported: "+name)
 	case name == "spec.host" && slices.Contains(fields, "spec.nodeName"):
 		// The name of spec.nodeName before v1.
 	case !slices.Contains(fields, name):
-		c.add(field.NotSupported(at, name, slices.Sorted(slices.Values(fields))))
+		c.Add(field.NotSupported(at, name, slices.Sorted(slices.Values(fields))))
 	}
 }
 
@@ -118,9 +125,9 @@ func splitSubscript(path string) (name, key string, ok bool) {
 	return name, key, true
 }
 
-func (c *checker) resourceFieldRef(path *field.Path, ref *corev1.ResourceFieldSelector) {
+func (c variablesChecker) resourceFieldRef(path *field.Path, ref *corev1.ResourceFieldSelector) {
 	if ref.Resource == "" {
-		c.required(path.Child("resource"), "")
+		c.Required(path.Child("resource"), "")
 		return
 	}
 	supported := []string{
@@ -129,7 +136,7 @@ func (c *checker) resourceFieldRef(path *field.Path, ref *corev1.ResourceFieldSe
 	}
 	huge := strings.HasPrefix(ref.Resource, "limits.hugepages-") || strings.HasPrefix(ref.Resource, "requests.hugepages-")
 	if !huge && !slices.Contains(supported, ref.Resource) {
-		c.add(field.NotSupported(path.Child("resource"), ref.Resource, supported))
+		c.Add(field.NotSupported(path.Child("resource"), ref.Resource, supported))
 		return
 	}
 	if ref.Divisor.Cmp(resource.Quantity{}) == 0 {
@@ -147,42 +154,42 @@ func (c *checker) resourceFieldRef(path *field.Path, ref *corev1.ResourceFieldSe
 		called = "hugepages"
 	}
 	if !slices.Contains(allowed, ref.Divisor.String()) {
-		c.invalid(path.Child("divisor"), ref.Resource, fmt.Sprintf("only divisor's values %s are supported with the %s resource", list, called))
+		c.Invalid(path.Child("divisor"), ref.Resource, fmt.Sprintf("only divisor's values %s are supported with the %s resource", list, called))
 	}
 }
 
-func (c *checker) keyRef(path *field.Path, name, key string) {
-	c.subdomain(path.Child("name"), name)
+func (c variablesChecker) keyRef(path *field.Path, name, key string) {
+	c.Subdomain(path.Child("name"), name)
 	if key == "" {
-		c.required(path.Child("key"), "")
+		c.Required(path.Child("key"), "")
 		return
 	}
-	c.invalid(path.Child("key"), key, validation.IsConfigMapKey(key)...)
+	c.Invalid(path.Child("key"), key, validation.IsConfigMapKey(key)...)
 }
 
-func (c *checker) fileKeyRef(path *field.Path, ref *corev1.FileKeySelector) {
+func (c variablesChecker) fileKeyRef(path *field.Path, ref *corev1.FileKeySelector) {
 	if ref.Key == "" {
-		c.required(path.Child("key"), "")
+		c.Required(path.Child("key"), "")
 	} else {
-		c.invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key)...)
+		c.Invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key)...)
 	}
 	if ref.VolumeName == "" {
-		c.required(path.Child("volumeName"), "")
+		c.Required(path.Child("volumeName"), "")
 	} else {
-		c.label(path.Child("volumeName"), ref.VolumeName)
+		c.Label(path.Child("volumeName"), ref.VolumeName)
 	}
 	if ref.Path == "" {
-		c.required(path.Child("path"), "")
+		c.Required(path.Child("path"), "")
 	} else {
-		c.noBacksteps(path.Child("path"), ref.Path)
+		c.NoBacksteps(path.Child("path"), ref.Path)
 	}
 }
 
-func (c *checker) envFrom(path *field.Path, from []corev1.EnvFromSource) {
+func (c variablesChecker) EnvFrom(path *field.Path, from []corev1.EnvFromSource) {
 	for i, source := range from {
 		at := path.Index(i)
 		if source.Prefix != "" {
-			c.invalid(at.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix)...)
+			c.Invalid(at.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix)...)
 		}
 		sources := 0
 		if source.ConfigMapRef != nil {
@@ -195,17 +202,17 @@ func (c *checker) envFrom(path *field.Path, from []corev1.EnvFromSource) {
 		}
 		switch {
 		case sources == 0:
-			c.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
+			c.Invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
 		case sources > 1:
-			c.invalid(path, "", "may not have more than one field specified at a time")
+			c.Invalid(path, "", "may not have more than one field specified at a time")
 		}
 	}
 }
 
-func (c *checker) refName(path *field.Path, name string) {
+func (c variablesChecker) refName(path *field.Path, name string) {
 	if name == "" {
-		c.required(path, "")
+		c.Required(path, "")
 		return
 	}
-	c.invalid(path, name, apivalidation.NameIsDNSSubdomain(name, true)...)
+	c.Invalid(path, name, apivalidation.NameIsDNSSubdomain(name, true)...)
 }

@@ -1,4 +1,4 @@
-package decode
+package validate_test
 
 import (
 	"bytes"

@@ -11,20 +11,27 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"monopod/manifests/validate/check"
 )
 
+// schedulingChecker checks affinities, tolerations and spread constraints.
+type schedulingChecker struct{ *check.Checker }
+
+func schedulingOf(c *check.Checker) schedulingChecker { return schedulingChecker{c} }
+
 // scheduling checks what chooses a node: without effect here, but a mistake in it is a mistake all the same.
-func (c *checker) scheduling(path *field.Path) {
-	spec := &c.pod.Spec
-	c.add(metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
+func (c schedulingChecker) scheduling(path *field.Path) {
+	spec := &c.Pod.Spec
+	c.Add(metavalidation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
 	if spec.NodeName != "" {
-		c.invalid(path.Child("nodeName"), spec.NodeName, apivalidation.NameIsDNSSubdomain(spec.NodeName, false)...)
+		c.Invalid(path.Child("nodeName"), spec.NodeName, apivalidation.NameIsDNSSubdomain(spec.NodeName, false)...)
 	}
 	if spec.PriorityClassName != "" {
-		c.subdomain(path.Child("priorityClassName"), spec.PriorityClassName)
+		c.Subdomain(path.Child("priorityClassName"), spec.PriorityClassName)
 	}
 	if spec.PreemptionPolicy != nil {
-		requiredOneOf(c, path.Child("preemptionPolicy"), *spec.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)
+		check.RequiredOneOf(c.Checker, path.Child("preemptionPolicy"), *spec.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)
 	}
 	if spec.Affinity != nil {
 		c.affinity(path.Child("affinity"), spec.Affinity)
@@ -37,58 +44,58 @@ func (c *checker) scheduling(path *field.Path) {
 	if group := spec.SchedulingGroup; group != nil {
 		at := path.Child("schedulingGroup", "podGroupName")
 		if group.PodGroupName == nil {
-			c.add(field.Invalid(at, group.PodGroupName, "must specify one of: `podGroupName`"))
+			c.Add(field.Invalid(at, group.PodGroupName, "must specify one of: `podGroupName`"))
 		} else {
-			c.subdomain(at, *group.PodGroupName)
+			c.Subdomain(at, *group.PodGroupName)
 		}
 	}
 }
 
-func (c *checker) schedulingGates(path *field.Path) {
+func (c schedulingChecker) schedulingGates(path *field.Path) {
 	seen := map[string]bool{}
-	for i, gate := range c.pod.Spec.SchedulingGates {
+	for i, gate := range c.Pod.Spec.SchedulingGates {
 		at := path.Child("schedulingGates").Index(i)
-		c.qualifiedName(at, gate.Name)
+		c.QualifiedName(at, gate.Name)
 		if seen[gate.Name] {
-			c.add(field.Duplicate(at, gate.Name))
+			c.Add(field.Duplicate(at, gate.Name))
 		}
 		seen[gate.Name] = true
 	}
-	if len(seen) > 0 && c.pod.Spec.NodeName != "" {
-		c.forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared")
+	if len(seen) > 0 && c.Pod.Spec.NodeName != "" {
+		c.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared")
 	}
 }
 
-func (c *checker) toleration(path *field.Path, t *corev1.Toleration) {
+func (c schedulingChecker) toleration(path *field.Path, t *corev1.Toleration) {
 	if t.Key != "" {
-		c.add(metavalidation.ValidateLabelName(t.Key, path.Child("key"))...)
+		c.Add(metavalidation.ValidateLabelName(t.Key, path.Child("key"))...)
 	}
 	if t.Key == "" && t.Operator != corev1.TolerationOpExists {
-		c.add(field.Invalid(path.Child("operator"), t.Operator,
+		c.Add(field.Invalid(path.Child("operator"), t.Operator,
 			"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
 	}
 	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-		c.add(field.Invalid(path.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+		c.Add(field.Invalid(path.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
 	}
 	switch t.Operator {
 	case corev1.TolerationOpEqual, "":
 		if msgs := validation.IsValidLabelValue(t.Value); len(msgs) > 0 {
-			c.invalid(path.Child("operator"), t.Value, strings.Join(msgs, ";"))
+			c.Invalid(path.Child("operator"), t.Value, strings.Join(msgs, ";"))
 		}
 	case corev1.TolerationOpExists:
 		if t.Value != "" {
-			c.invalid(path.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'")
+			c.Invalid(path.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'")
 		}
 	case corev1.TolerationOpLt, corev1.TolerationOpGt:
 		// Known, but behind a gate that is off.
-		c.add(field.NotSupported(path.Child("operator"), t.Operator, []corev1.TolerationOperator{
+		c.Add(field.NotSupported(path.Child("operator"), t.Operator, []corev1.TolerationOperator{
 			corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt,
 		}))
 	default:
-		oneOf(c, path.Child("operator"), t.Operator, corev1.TolerationOpEqual, corev1.TolerationOpExists)
+		check.OneOf(c.Checker, path.Child("operator"), t.Operator, corev1.TolerationOpEqual, corev1.TolerationOpExists)
 	}
 	if t.Effect != "" {
-		oneOf(c, path.Child("effect"), t.Effect,
+		check.OneOf(c.Checker, path.Child("effect"), t.Effect,
 			corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 	}
 }
@@ -98,7 +105,7 @@ const (
 	preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution"
 )
 
-func (c *checker) affinity(path *field.Path, a *corev1.Affinity) {
+func (c schedulingChecker) affinity(path *field.Path, a *corev1.Affinity) {
 	if a.NodeAffinity != nil {
 		c.nodeAffinity(path.Child("nodeAffinity"), a.NodeAffinity)
 	}
@@ -110,18 +117,18 @@ func (c *checker) affinity(path *field.Path, a *corev1.Affinity) {
 	}
 }
 
-func (c *checker) nodeAffinity(path *field.Path, a *corev1.NodeAffinity) {
+func (c schedulingChecker) nodeAffinity(path *field.Path, a *corev1.NodeAffinity) {
 	if required := a.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 		terms := path.Child(requiredTerms, "nodeSelectorTerms")
 		if len(required.NodeSelectorTerms) == 0 {
-			c.required(terms, "must have at least one node selector term")
+			c.Required(terms, "must have at least one node selector term")
 		}
 		for i, term := range required.NodeSelectorTerms {
 			c.nodeTerm(terms.Index(i), term)
 			for j, requirement := range term.MatchExpressions {
 				values := terms.Index(i).Child("matchExpressions").Index(j).Child("values")
 				for k, value := range requirement.Values {
-					c.invalid(values.Index(k), value, validation.IsValidLabelValue(value)...)
+					c.Invalid(values.Index(k), value, validation.IsValidLabelValue(value)...)
 				}
 			}
 		}
@@ -133,13 +140,13 @@ func (c *checker) nodeAffinity(path *field.Path, a *corev1.NodeAffinity) {
 	}
 }
 
-func (c *checker) weight(path *field.Path, weight int32) {
+func (c schedulingChecker) weight(path *field.Path, weight int32) {
 	if weight <= 0 || weight > 100 {
-		c.invalid(path, weight, "must be in the range 1-100")
+		c.Invalid(path, weight, "must be in the range 1-100")
 	}
 }
 
-func (c *checker) nodeTerm(path *field.Path, term corev1.NodeSelectorTerm) {
+func (c schedulingChecker) nodeTerm(path *field.Path, term corev1.NodeSelectorTerm) {
 	for i, requirement := range term.MatchExpressions {
 		c.nodeRequirement(path.Child("matchExpressions").Index(i), requirement)
 	}
@@ -148,46 +155,46 @@ func (c *checker) nodeTerm(path *field.Path, term corev1.NodeSelectorTerm) {
 	}
 }
 
-func (c *checker) nodeRequirement(path *field.Path, r corev1.NodeSelectorRequirement) {
+func (c schedulingChecker) nodeRequirement(path *field.Path, r corev1.NodeSelectorRequirement) {
 	values := path.Child("values")
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(r.Values) == 0 {
-			c.required(values, "must be specified when `operator` is 'In' or 'NotIn'")
+			c.Required(values, "must be specified when `operator` is 'In' or 'NotIn'")
 		}
 	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
 		if len(r.Values) > 0 {
-			c.forbidden(values, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+			c.Forbidden(values, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
 		}
 	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 		if len(r.Values) != 1 {
-			c.required(values, "must be specified single value when `operator` is 'Lt' or 'Gt'")
+			c.Required(values, "must be specified single value when `operator` is 'Lt' or 'Gt'")
 		}
 	default:
-		c.add(field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
+		c.Add(field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
 	}
-	c.add(metavalidation.ValidateLabelName(r.Key, path.Child("key"))...)
+	c.Add(metavalidation.ValidateLabelName(r.Key, path.Child("key"))...)
 }
 
-func (c *checker) nodeField(path *field.Path, r corev1.NodeSelectorRequirement) {
+func (c schedulingChecker) nodeField(path *field.Path, r corev1.NodeSelectorRequirement) {
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(r.Values) != 1 {
-			c.required(path.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+			c.Required(path.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
 		}
 	default:
-		c.add(field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
+		c.Add(field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
 	}
 	if r.Key != metav1.ObjectNameField {
-		c.invalid(path.Child("key"), r.Key, "not a valid field selector key")
+		c.Invalid(path.Child("key"), r.Key, "not a valid field selector key")
 		return
 	}
 	for i, value := range r.Values {
-		c.subdomain(path.Child("values").Index(i), value)
+		c.Subdomain(path.Child("values").Index(i), value)
 	}
 }
 
-func (c *checker) podAffinity(path *field.Path, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+func (c schedulingChecker) podAffinity(path *field.Path, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
 	for i := range required {
 		c.podTerm(path.Child(requiredTerms).Index(i), &required[i])
 	}
@@ -198,43 +205,43 @@ func (c *checker) podAffinity(path *field.Path, required []corev1.PodAffinityTer
 	}
 }
 
-func (c *checker) podTerm(path *field.Path, term *corev1.PodAffinityTerm) {
+func (c schedulingChecker) podTerm(path *field.Path, term *corev1.PodAffinityTerm) {
 	c.selector(path.Child("labelSelector"), term.LabelSelector)
 	c.selector(path.Child("namespaceSelector"), term.NamespaceSelector)
 	for _, name := range term.Namespaces {
-		c.invalid(path.Child("namespace"), name, apivalidation.ValidateNamespaceName(name, false)...)
+		c.Invalid(path.Child("namespace"), name, apivalidation.ValidateNamespaceName(name, false)...)
 	}
 	c.labelKeys(path.Child("matchLabelKeys"), term.MatchLabelKeys, term.LabelSelector)
 	c.labelKeys(path.Child("mismatchLabelKeys"), term.MismatchLabelKeys, term.LabelSelector)
 	c.selectedTwice(path, term.MatchLabelKeys, term.LabelSelector)
 	for i, key := range term.MatchLabelKeys {
 		if slices.Contains(term.MismatchLabelKeys, key) {
-			c.invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys")
+			c.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys")
 		}
 	}
 	if term.TopologyKey == "" {
-		c.required(path.Child("topologyKey"), "can not be empty")
+		c.Required(path.Child("topologyKey"), "can not be empty")
 	}
-	c.add(metavalidation.ValidateLabelName(term.TopologyKey, path.Child("topologyKey"))...)
+	c.Add(metavalidation.ValidateLabelName(term.TopologyKey, path.Child("topologyKey"))...)
 }
 
-func (c *checker) selector(path *field.Path, selector *metav1.LabelSelector) {
-	c.add(metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path)...)
+func (c schedulingChecker) selector(path *field.Path, selector *metav1.LabelSelector) {
+	c.Add(metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path)...)
 }
 
-func (c *checker) labelKeys(path *field.Path, keys []string, selector *metav1.LabelSelector) {
+func (c schedulingChecker) labelKeys(path *field.Path, keys []string, selector *metav1.LabelSelector) {
 	if len(keys) > 0 && selector == nil {
-		c.forbidden(path, "must not be specified when labelSelector is not set")
+		c.Forbidden(path, "must not be specified when labelSelector is not set")
 		return
 	}
 	for i, key := range keys {
-		c.add(metavalidation.ValidateLabelName(key, path.Index(i))...)
+		c.Add(metavalidation.ValidateLabelName(key, path.Index(i))...)
 	}
 }
 
 // selectedTwice finds keys that a selector already matches on when it names one of them again: the API server
 // itself adds an expression for each key, so one that is there before shows up as the second.
-func (c *checker) selectedTwice(path *field.Path, keys []string, selector *metav1.LabelSelector) {
+func (c schedulingChecker) selectedTwice(path *field.Path, keys []string, selector *metav1.LabelSelector) {
 	if selector == nil {
 		return
 	}
@@ -244,28 +251,28 @@ func (c *checker) selectedTwice(path *field.Path, keys []string, selector *metav
 	}
 	for _, expression := range selector.MatchExpressions {
 		if i := slices.Index(keys, expression.Key); i >= 0 && selected[expression.Key] {
-			c.invalid(path.Index(i), expression.Key, "exists in both matchLabelKeys and labelSelector")
+			c.Invalid(path.Index(i), expression.Key, "exists in both matchLabelKeys and labelSelector")
 		}
 		selected[expression.Key] = true
 	}
 }
 
-func (c *checker) spread(path *field.Path) {
-	all := c.pod.Spec.TopologySpreadConstraints
+func (c schedulingChecker) spread(path *field.Path) {
+	all := c.Pod.Spec.TopologySpreadConstraints
 	for i := range all {
 		t, at := &all[i], path.Index(i)
 		if t.MaxSkew <= 0 {
-			c.invalid(at.Child("maxSkew"), t.MaxSkew, "must be greater than zero")
+			c.Invalid(at.Child("maxSkew"), t.MaxSkew, "must be greater than zero")
 		}
 		if t.TopologyKey == "" {
-			c.required(at.Child("topologyKey"), "can not be empty")
+			c.Required(at.Child("topologyKey"), "can not be empty")
 		}
-		oneOf(c, at.Child("whenUnsatisfiable"), t.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)
+		check.OneOf(c.Checker, at.Child("whenUnsatisfiable"), t.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)
 		same := func(o corev1.TopologySpreadConstraint) bool {
 			return o.TopologyKey == t.TopologyKey && o.WhenUnsatisfiable == t.WhenUnsatisfiable
 		}
 		if slices.ContainsFunc(all[i+1:], same) {
-			c.add(field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", t.TopologyKey, t.WhenUnsatisfiable)))
+			c.Add(field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", t.TopologyKey, t.WhenUnsatisfiable)))
 		}
 		c.minDomains(at.Child("minDomains"), t)
 		for _, p := range []struct {
@@ -273,7 +280,7 @@ func (c *checker) spread(path *field.Path) {
 			policy *corev1.NodeInclusionPolicy
 		}{{"nodeAffinityPolicy", t.NodeAffinityPolicy}, {"nodeTaintsPolicy", t.NodeTaintsPolicy}} {
 			if p.policy != nil {
-				oneOf(c, at.Child(p.name), *p.policy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)
+				check.OneOf(c.Checker, at.Child(p.name), *p.policy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)
 			}
 		}
 		c.labelKeys(at.Child("matchLabelKeys"), t.MatchLabelKeys, t.LabelSelector)
@@ -282,14 +289,14 @@ func (c *checker) spread(path *field.Path) {
 	}
 }
 
-func (c *checker) minDomains(path *field.Path, t *corev1.TopologySpreadConstraint) {
+func (c schedulingChecker) minDomains(path *field.Path, t *corev1.TopologySpreadConstraint) {
 	if t.MinDomains == nil {
 		return
 	}
 	if *t.MinDomains <= 0 {
-		c.invalid(path, *t.MinDomains, "must be greater than zero")
+		c.Invalid(path, *t.MinDomains, "must be greater than zero")
 	}
 	if t.WhenUnsatisfiable != corev1.DoNotSchedule {
-		c.invalid(path, *t.MinDomains, fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule, t.WhenUnsatisfiable))
+		c.Invalid(path, *t.MinDomains, fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule, t.WhenUnsatisfiable))
 	}
 }
