@@ -21,7 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"monopod/node"
+	"monopod/node/localapi"
 )
 
 // file writes a file for -f and returns its path.
@@ -250,7 +250,7 @@ func (in *instance) shells(mark string) []int {
 // wants returns an error unless the text is in what a pod is to be, as the agent has read it.
 func (in *instance) wants(name, text string) error {
 	out, err := in.run("history", "pod", name, "-o", "json")
-	h := &node.History{}
+	h := &localapi.History{}
 	if err == nil {
 		err = json.Unmarshal([]byte(out), h)
 	}

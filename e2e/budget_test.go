@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"monopod/node"
 	"monopod/node/budget"
+	"monopod/node/localapi"
 )
 
 // cgroupsOf returns the cgroups of a process by controller; "" is the unified hierarchy.
@@ -43,9 +43,9 @@ func shimsOf(in *instance) []int {
 }
 
 // agentCost is `monopod status`.
-func agentCost(in *instance) node.Agent {
+func agentCost(in *instance) localapi.Agent {
 	in.t.Helper()
-	var a node.Agent
+	var a localapi.Agent
 	out, err := in.run("status", "-o", "json")
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &a)

@@ -21,7 +21,7 @@ import (
 
 	"monopod/e2e/fields"
 	"monopod/e2e/testimages"
-	"monopod/node"
+	"monopod/node/localclient"
 )
 
 // atOnce is how many pods of the table run at the same time. Each thing that one of them waits for may take fieldPatience.
@@ -317,15 +317,15 @@ func newLookout(in *instance) *lookout {
 	ctx, end := context.WithCancel(in.t.Context())
 	l.end = end
 	l.wait.Go(func() {
-		client := node.NewClient(filepath.Join(in.state, "monopod.sock"))
-		err := client.Watch(ctx, "", "", func(e node.PodEvent) error { l.see(e); return nil })
+		client := localclient.New(filepath.Join(in.state, "monopod.sock"))
+		err := client.Watch(ctx, "", "", func(e localclient.PodEvent) error { l.see(e); return nil })
 		l.look(func() { l.err = err })
 	})
 	l.wait.Go(func() { l.tick(ctx) })
 	return l
 }
 
-func (l *lookout) see(e node.PodEvent) {
+func (l *lookout) see(e localclient.PodEvent) {
 	l.look(func() {
 		key := types.NamespacedName{Namespace: e.Object.Namespace, Name: e.Object.Name}
 		if e.Type == "DELETED" {

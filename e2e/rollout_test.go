@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/node"
+	"monopod/node/localapi"
 )
 
 // edition is a pod that says in the diary which edition of it runs. Its readiness probe asks for the file ready-EDITION.
@@ -34,10 +35,10 @@ const (
 	slowTrial  = `monopod.dev/auto-rollback: "true", monopod.dev/ready-deadline: 20s, monopod.dev/soak: 1s`
 )
 
-func (in *instance) history(name string) *node.History {
+func (in *instance) history(name string) *localapi.History {
 	in.t.Helper()
 	out, err := in.run("history", "pod", name, "-o", "json")
-	h := &node.History{}
+	h := &localapi.History{}
 	if err == nil {
 		err = json.Unmarshal([]byte(out), h)
 	}
@@ -48,9 +49,9 @@ func (in *instance) history(name string) *node.History {
 }
 
 // outcome waits until a revision has come to an end, and returns it.
-func (in *instance) outcome(name string, number int, want string) *node.Revision {
+func (in *instance) outcome(name string, number int, want string) *localapi.Revision {
 	in.t.Helper()
-	var found *node.Revision
+	var found *localapi.Revision
 	in.eventually(fmt.Sprintf("revision %d of %s is %s", number, name, want), func() error {
 		h := in.history(name)
 		if found = h.Revision(number); found == nil || found.Outcome != want {

@@ -13,91 +13,15 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/node/localapi"
 )
-
-// ManifestFile is a file of documents as a client has read it.
-type ManifestFile struct {
-	// Name is what messages call it.
-	Name    string `json:"name"`
-	Content []byte `json:"content"`
-}
-
-// ObjectRef names an object; the namespace of cluster-wide kinds is empty.
-type ObjectRef struct {
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-}
-
-// String returns "kind/name" as kubectl does, with the namespace unless it is default.
-func (r ObjectRef) String() string {
-	name := strings.ToLower(r.Kind) + "/" + r.Name
-	if r.Namespace != "" && r.Namespace != metav1.NamespaceDefault {
-		name += " in " + r.Namespace
-	}
-	return name
-}
-
-// ApplyRequest is the body of PUT /v1/applied: all files become one change, or none does.
-type ApplyRequest struct {
-	Files []ManifestFile `json:"files"`
-	// DryRun: say what would be done, and do nothing.
-	DryRun bool `json:"dryRun,omitempty"`
-}
-
-// DeleteRequest is the body of DELETE /v1/applied. What Files and Objects name is removed as one change.
-type DeleteRequest struct {
-	Files   []ManifestFile `json:"files,omitempty"`
-	Objects []ObjectRef    `json:"objects,omitempty"`
-	DryRun  bool           `json:"dryRun,omitempty"`
-}
-
-// Verdict is what became of an object.
-type Verdict string
-
-// Verdicts.
-const (
-	Created    Verdict = "created"
-	Configured Verdict = "configured"
-	Unchanged  Verdict = "unchanged"
-	Deleted    Verdict = "deleted"
-	// NotFound: it is not among what was applied, nor written elsewhere.
-	NotFound Verdict = "not found"
-)
-
-// AppliedObject is the answer about one object.
-type AppliedObject struct {
-	ObjectRef
-	Verdict Verdict `json:"verdict"`
-	// Pods are those to which what was applied comes: a pod itself, or those of a workload whose pods stay. Of what was
-	// deleted they are those that go.
-	Pods []AppliedPod `json:"pods,omitempty"`
-	// Warning tells that it has no effect now, and why.
-	Warning string `json:"warning,omitempty"`
-}
-
-// AppliedPod is a pod to come, or to go.
-type AppliedPod struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// Manifest is what AnnotationManifest of the pod will be; empty for one that goes.
-	Manifest string `json:"manifest,omitempty"`
-	// Rollback says that an earlier revision runs instead of what was applied, unchanged, and why.
-	Rollback string `json:"rollback,omitempty"`
-}
-
-// ApplyResult is the answer to both requests.
-type ApplyResult struct {
-	Objects []AppliedObject `json:"objects"`
-	// Notes tell of documents that mean nothing here, and of a change that is stored and will be finished later.
-	Notes []string `json:"notes,omitempty"`
-}
 
 // Applier stores documents that clients send. An error of its methods that is no *apierrors.StatusError is an internal
 // one; in any case nothing has changed.
 type Applier interface {
-	Apply(ctx context.Context, r ApplyRequest) (ApplyResult, error)
-	Delete(ctx context.Context, r DeleteRequest) (ApplyResult, error)
+	Apply(ctx context.Context, r localapi.ApplyRequest) (localapi.ApplyResult, error)
+	Delete(ctx context.Context, r localapi.DeleteRequest) (localapi.ApplyResult, error)
 }
 
 // Refusal is the answer to a request that cannot be fulfilled: one line for each reason. A line end within a reason is escaped, so

@@ -20,39 +20,42 @@ import (
 	"golang.org/x/sys/unix"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/node/localapi"
+	"monopod/node/localclient"
 )
 
 // shelf is an Applier that keeps the requests and answers as it is told.
 type shelf struct {
-	applied []ApplyRequest
-	deleted []DeleteRequest
+	applied []localapi.ApplyRequest
+	deleted []localapi.DeleteRequest
 	err     error
 }
 
-func (s *shelf) Apply(_ context.Context, r ApplyRequest) (ApplyResult, error) {
+func (s *shelf) Apply(_ context.Context, r localapi.ApplyRequest) (localapi.ApplyResult, error) {
 	s.applied = append(s.applied, r)
-	return ApplyResult{Objects: []AppliedObject{{ObjectRef: ObjectRef{"Pod", "default", "web"}, Verdict: Created}}}, s.err
+	return localapi.ApplyResult{Objects: []localapi.AppliedObject{{ObjectRef: localapi.ObjectRef{Kind: "Pod", Namespace: "default", Name: "web"}, Verdict: localapi.Created}}}, s.err
 }
 
-func (s *shelf) Delete(_ context.Context, r DeleteRequest) (ApplyResult, error) {
+func (s *shelf) Delete(_ context.Context, r localapi.DeleteRequest) (localapi.ApplyResult, error) {
 	s.deleted = append(s.deleted, r)
-	return ApplyResult{Objects: []AppliedObject{{ObjectRef: r.Objects[0], Verdict: Deleted}}}, s.err
+	return localapi.ApplyResult{Objects: []localapi.AppliedObject{{ObjectRef: r.Objects[0], Verdict: localapi.Deleted}}}, s.err
 }
 
 func TestDocumentsReachTheApplierAsTheyWere(t *testing.T) {
 	s := &shelf{}
 	c, _ := serve(t, &machine{applier: s})
-	want := ApplyRequest{Files: []ManifestFile{{Name: "a.yaml", Content: []byte("\xff\x00 any bytes")}}, DryRun: true}
+	want := localapi.ApplyRequest{Files: []localapi.ManifestFile{{Name: "a.yaml", Content: []byte("\xff\x00 any bytes")}}, DryRun: true}
 	got, err := c.Apply(t.Context(), want)
-	if err != nil || len(got.Objects) != 1 || got.Objects[0].String() != "pod/web" || got.Objects[0].Verdict != Created {
+	if err != nil || len(got.Objects) != 1 || got.Objects[0].String() != "pod/web" || got.Objects[0].Verdict != localapi.Created {
 		t.Errorf("%+v %v", got, err)
 	}
-	del := DeleteRequest{Objects: []ObjectRef{{Kind: "Secret", Namespace: "x", Name: "s"}}}
+	del := localapi.DeleteRequest{Objects: []localapi.ObjectRef{{Kind: "Secret", Namespace: "x", Name: "s"}}}
 	gone, err := c.Delete(t.Context(), del)
 	if err != nil || gone.Objects[0].String() != "secret/s in x" {
 		t.Errorf("%+v %v", gone, err)
 	}
-	if diff := cmp.Diff([]ApplyRequest{want}, s.applied) + cmp.Diff([]DeleteRequest{del}, s.deleted); diff != "" {
+	if diff := cmp.Diff([]localapi.ApplyRequest{want}, s.applied) + cmp.Diff([]localapi.DeleteRequest{del}, s.deleted); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -71,7 +74,7 @@ func TestWhyNothingWasApplied(t *testing.T) {
 		{errors.New("surprise"), apierrors.IsInternalError, "surprise"},
 	} {
 		s.err = tt.err
-		if _, err := c.Apply(t.Context(), ApplyRequest{}); !tt.is(err) || !strings.Contains(err.Error(), tt.says) {
+		if _, err := c.Apply(t.Context(), localapi.ApplyRequest{}); !tt.is(err) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v became %v", tt.err, err)
 		}
 	}
@@ -206,7 +209,7 @@ func TestAWatchSaysWhereThePodsThatThereAreEnd(t *testing.T) {
 	events := make(chan string, 10)
 	done := make(chan error, 1)
 	go func() {
-		done <- c.WatchAll(ctx, func(e PodEvent) error { events <- e.Type + " " + e.Object.Name; return nil })
+		done <- c.WatchAll(ctx, func(e localclient.PodEvent) error { events <- e.Type + " " + e.Object.Name; return nil })
 	}()
 	want := func(text string) {
 		t.Helper()

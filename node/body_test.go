@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"monopod/node/localapi"
 )
 
 func request(t *testing.T, body io.Reader, length int64) *http.Request {
@@ -27,7 +29,7 @@ func TestLargeRequestsAreRefused(t *testing.T) {
 		`{"files":[{"name":[` + strings.Repeat("1,", maxApplyValues) + `1]}]}`:            "the JSON has more than 50000 values: that takes too much memory",
 		`{"other":1}`: `json: unknown field "other"`,
 	} {
-		var req ApplyRequest
+		var req localapi.ApplyRequest
 		end, err := NewServer(Config{}).decode(httptest.NewRecorder(), request(t, strings.NewReader(body), int64(len(body))), &req)
 		end()
 		if got := errorText(err); got != want {
@@ -48,7 +50,7 @@ func TestLargeRequestsComeOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Config{})
 		decode := func(ctx context.Context, length int64) (end func(), err error) {
-			var req ApplyRequest
+			var req localapi.ApplyRequest
 			return s.decode(httptest.NewRecorder(), request(t, strings.NewReader(`{}`), length).WithContext(ctx), &req)
 		}
 		first, err := decode(t.Context(), fewBytes+1)

@@ -1,10 +1,8 @@
 package node
 
 import (
-	"context"
 	"maps"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,13 +20,6 @@ type Events interface {
 	// Subscribe returns a channel that gets a value after each change (several changes may give one), and a function
 	// that ends the subscription.
 	Subscribe() (changed <-chan struct{}, cancel func())
-}
-
-// EventChange is one event of a watch of events.
-type EventChange struct {
-	// Type is ADDED, or MODIFIED for one that came again.
-	Type   string       `json:"type"`
-	Object corev1.Event `json:"object"`
 }
 
 // events answers with a v1 EventList, or streams one.
@@ -78,25 +69,4 @@ func (s *Server) eventChanges(f *events.Filter, told map[string]bool) []metav1.W
 		out = append(out, change)
 	}
 	return out
-}
-
-// Events lists events, the oldest first.
-func (c *Client) Events(ctx context.Context, f events.Filter) (*corev1.EventList, error) {
-	list := &corev1.EventList{}
-	return list, c.getJSON(ctx, eventsPath(f, url.Values{}), list)
-}
-
-// WatchEvents calls each with the events that there are and then with each that is new or came again, until ctx ends or
-// each returns an error.
-func (c *Client) WatchEvents(ctx context.Context, f events.Filter, each func(EventChange) error) error {
-	return follow(ctx, c, eventsPath(f, url.Values{"watch": {"true"}}), each)
-}
-
-func eventsPath(f events.Filter, q url.Values) string {
-	for name, value := range map[string]string{"kind": f.Kind, "namespace": f.Namespace, "name": f.Name} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	return "/v1/events?" + q.Encode()
 }

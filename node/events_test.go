@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/node/events"
+	"monopod/node/localapi"
 )
 
 // recorded returns a machine and the record of its events.
@@ -63,7 +64,7 @@ func TestAWatchOfEventsTellsWhatIsNewAndWhatCameAgain(t *testing.T) {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		done <- c.WatchEvents(ctx, events.Filter{Namespace: "a"}, func(e EventChange) error {
+		done <- c.WatchEvents(ctx, events.Filter{Namespace: "a"}, func(e localapi.EventChange) error {
 			got <- e.Type + " " + e.Object.Reason
 			return nil
 		})

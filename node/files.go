@@ -15,6 +15,7 @@ import (
 
 	"monopod/internal/tree"
 	"monopod/manifests"
+	"monopod/node/localapi"
 	podstream "monopod/node/stream"
 )
 
@@ -22,21 +23,6 @@ import (
 type Files interface {
 	// Root opens the root directory of a container as its process sees it, as a place to look from, and tells who a command would be there.
 	Root(ctx context.Context, key manifests.Key, id string) (*os.File, tree.User, error)
-}
-
-// What a stream of files has behind it.
-const (
-	trailerError   = "Monopod-Error"
-	trailerWarning = "Monopod-Warning"
-)
-
-// mediaTar is the type of a stream of files.
-const mediaTar = "application/x-tar"
-
-// Written is the answer to a PUT of files.
-type Written struct {
-	// Warnings are about what was left out.
-	Warnings []string `json:"warnings,omitempty"`
 }
 
 // fileRoutes adds the files of containers: a tree comes out as a stream of tar, and goes in as one.
@@ -123,10 +109,10 @@ func (s *Server) readFiles(w http.ResponseWriter, r *http.Request) {
 	}
 	defer f.Close()
 	h := w.Header()
-	h.Set("Content-Type", mediaTar)
-	h.Set("Trailer", trailerError+", "+trailerWarning)
-	if err := tree.Pack(r.Context(), w, f, tree.Name(p.path), func(text string) { h.Add(trailerWarning, oneLine(text)) }); err != nil {
-		h.Set(trailerError, oneLine(err.Error()))
+	h.Set("Content-Type", localapi.MediaTar)
+	h.Set("Trailer", localapi.TrailerError+", "+localapi.TrailerWarning)
+	if err := tree.Pack(r.Context(), w, f, tree.Name(p.path), func(text string) { h.Add(localapi.TrailerWarning, oneLine(text)) }); err != nil {
+		h.Set(localapi.TrailerError, oneLine(err.Error()))
 	}
 }
 
@@ -153,7 +139,7 @@ func (s *Server) writeFiles(w http.ResponseWriter, r *http.Request) {
 	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
 		s.cfg.Log.Debug("answer before the end of a request", "err", err)
 	}
-	var written Written
+	var written localapi.Written
 	name := r.FormValue("name")
 	err = p.user.Do(func() error {
 		to, err := tree.FindTarget(p.root, p.path, name)

@@ -1,8 +1,7 @@
-// Package node answers questions about this machine and its pods: it serves the HTTP API on the unix socket,
-// and holds the client of that API.
+// Package node serves the HTTP API on the unix socket: it answers questions about this machine and its pods, and hands what clients
+// send to its consumers. node/localapi has its requests and answers, node/localclient is its client.
 //
-// It sees pods, logs, inputs and events through small interfaces of its own, and hands documents that clients send to another one.
-// It must not decide what runs, nor know how.
+// It sees pods, logs, inputs and events through small interfaces of its own. It must not decide what runs, nor know how.
 //
 // Goroutines: those of net/http, one per connection; Server.Run waits for them. A followed log adds one that
 // watches for the end of its container.
@@ -23,6 +22,7 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/manifests"
+	"monopod/node/localapi"
 )
 
 // Annotations that the API adds to the pods it shows. They are not part of the manifest: a manifest's own
@@ -119,24 +119,9 @@ type Instance struct {
 	Successor string
 }
 
-// Input is the state of one file, directory or URL that manifests are read from.
-type Input struct {
-	Source string   `json:"source"`
-	Input  string   `json:"input"`
-	State  string   `json:"state"`
-	Errors []string `json:"errors,omitempty"`
-	Pods   []string `json:"pods,omitempty"`
-	// Objects are the documents besides pods, like "ConfigMap default/app".
-	Objects []string  `json:"objects,omitempty"`
-	Since   time.Time `json:"since"`
-	// FromDisk is when the content was received that counts now, while it is the copy on disk of a source that has not
-	// answered yet. Zero else.
-	FromDisk time.Time `json:"fromDisk,omitzero"`
-}
-
 // Inputs knows where manifests are read from.
 type Inputs interface {
-	Inputs() []Input
+	Inputs() []localapi.Input
 }
 
 // object returns the pod as the API shows it: a copy with kind and annotations set.

@@ -1,10 +1,7 @@
 package node
 
 import (
-	"context"
-	"encoding/json"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -39,16 +36,4 @@ func kindOf(o metav1.Object) string {
 		return typed.GetObjectKind().GroupVersionKind().Kind
 	}
 	return ""
-}
-
-// ObjectQuery selects objects; empty fields select all.
-type ObjectQuery struct{ Kind, Namespace, Name string }
-
-// Objects returns objects besides pods, as JSON.
-func (c *Client) Objects(ctx context.Context, q ObjectQuery) ([]json.RawMessage, error) {
-	var list struct {
-		Items []json.RawMessage `json:"items"`
-	}
-	values := url.Values{"kind": {q.Kind}, "namespace": {q.Namespace}, "name": {q.Name}}
-	return list.Items, c.getJSON(ctx, "/v1/objects?"+values.Encode(), &list)
 }

@@ -12,29 +12,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
+	"monopod/node/localapi"
 )
 
 // archive is Revisions of one pod.
 type archive struct {
-	history *History
+	history *localapi.History
 	asked   []int
 	err     error
 }
 
-func (a *archive) History(key manifests.Key) *History {
+func (a *archive) History(key manifests.Key) *localapi.History {
 	if key != (manifests.Key{Namespace: "default", Name: "web"}) {
 		return nil
 	}
 	return a.history
 }
 
-func (a *archive) Rollback(_ manifests.Key, to int) (*History, error) {
+func (a *archive) Rollback(_ manifests.Key, to int) (*localapi.History, error) {
 	a.asked = append(a.asked, to)
 	return a.history, a.err
 }
 
 func TestTheHistoryOfAPodIsServed(t *testing.T) {
-	want := &History{Namespace: "default", Name: "web", Wanted: 2, Active: 1, Rollback: "why", Revisions: []Revision{
+	want := &localapi.History{Namespace: "default", Name: "web", Wanted: 2, Active: 1, Rollback: "why", Revisions: []localapi.Revision{
 		{Number: 1, Outcome: "Ready", Source: "/m/web.yaml:1", Accepted: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Images: map[string]string{"c": "sha256:1"}, Manifest: []byte(`{"kind":"Pod"}`)},
 		{Number: 2, Outcome: "Failed", Reason: "it crashes", Manifest: []byte(`{}`)},
 	}}

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/node/localapi"
 	podstream "monopod/node/stream"
 )
 
@@ -40,7 +41,7 @@ type Config struct {
 	// Objects, which may be nil, returns the objects besides pods, as clients see them.
 	Objects func() []metav1.Object
 	// Agent, which may be nil, returns what the daemon costs.
-	Agent func() Agent
+	Agent func() localapi.Agent
 	// Scheduler may be nil: pods may always run then.
 	Scheduler Scheduler
 	// Reach, which may be nil, reaches into pods; StreamIdleTimeout ends such connections when nothing moves.

@@ -18,10 +18,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"monopod/node/localapi"
+	"monopod/node/localclient"
+	"monopod/node/netinfo"
 )
 
 // serve runs a server on a real socket and returns a client and the way to stop it.
-func serve(t *testing.T, m *machine) (*Client, func() error) {
+func serve(t *testing.T, m *machine) (*localclient.Client, func() error) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mp") // names of t.TempDir are too long for sockets
 	if err != nil {
@@ -39,11 +43,11 @@ func serve(t *testing.T, m *machine) (*Client, func() error) {
 	go func() { done <- s.Run(ctx, ln) }()
 	stop := sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() { _ = stop() })
-	return NewClient(filepath.Join(dir, "sub", "s")), stop
+	return localclient.New(filepath.Join(dir, "sub", "s")), stop
 }
 
 func TestTheClientSeesWhatTheServerHas(t *testing.T) {
-	m := &machine{inputs: []Input{{Source: "file"}}}
+	m := &machine{inputs: []localapi.Input{{Source: "file"}}}
 	m.set(view("a", "x", "c running"), view("b", "y"))
 	m.readLog = func(_ context.Context, q LogQuery, w io.Writer) error {
 		fmt.Fprintf(w, "tail %d\n", q.Tail)
@@ -81,7 +85,7 @@ func TestAWatchGoesOnUntilTheServerOrTheClientEndsIt(t *testing.T) {
 	m.set(view("a", "x"), view("a", "y"))
 	c, stop := serve(t, m)
 	events := make(chan string, 10)
-	each := func(e PodEvent) error { events <- e.Type + " " + e.Object.Name; return nil }
+	each := func(e localclient.PodEvent) error { events <- e.Type + " " + e.Object.Name; return nil }
 	watch := func(ctx context.Context) chan error {
 		done := make(chan error, 1)
 		go func() { done <- c.Watch(ctx, "a", "x", each) }()
@@ -184,7 +188,7 @@ func TestConnectErrorsSayWhatToDo(t *testing.T) {
 		"only root may ask monopod, try sudo":             os.ErrPermission,
 		"nobody answers on /s (refused)":                  errors.New("refused"),
 	} {
-		e := &ConnectError{Socket: "/s", Err: err}
+		e := &localclient.ConnectError{Socket: "/s", Err: err}
 		if !strings.Contains(e.Error(), want) || !errors.Is(e, err) {
 			t.Errorf("%v", e)
 		}
@@ -205,14 +209,14 @@ func TestPrimaryAddressesAreTheFirstUsableOfEachFamily(t *testing.T) {
 		{[]net.Addr{addr("2001:db8::1/64"), addr("10.0.0.1/8"), addr("10.0.0.2/8"), addr("2001:db8::2/64")}, []string{"10.0.0.1", "2001:db8::1"}},
 		{[]net.Addr{addr("nonsense"), addr("192.168.1.5/24")}, []string{"192.168.1.5"}},
 	} {
-		if diff := cmp.Diff(c.want, primary(c.in)); diff != "" {
+		if diff := cmp.Diff(c.want, netinfo.Primary(c.in)); diff != "" {
 			t.Errorf("%v: -want +got:\n%s", c.in, diff)
 		}
 	}
 }
 
 func TestAddressesOfThisMachineAreItsOwn(t *testing.T) {
-	got, err := Addresses()
+	got, err := netinfo.Addresses()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"monopod/manifests"
+	"monopod/node/localapi"
 )
 
 func pods() schema.GroupResource { return corev1.Resource("pods") }
@@ -70,7 +71,7 @@ func stream(w http.ResponseWriter, r *http.Request, changed <-chan struct{}, nex
 func initialEventsEnd() metav1.WatchEvent {
 	mark := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	mark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	return metav1.WatchEvent{Type: Bookmark, Object: runtime.RawExtension{Object: mark}}
+	return metav1.WatchEvent{Type: localapi.Bookmark, Object: runtime.RawExtension{Object: mark}}
 }
 
 // withUnseen adds the known pods that are not among the current ones: that a pod cannot be seen at the moment

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 
 	"monopod/node/why"
 )
@@ -32,14 +31,4 @@ func (s *Server) why(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.json(w, answer)
-}
-
-// Why asks about one pod, or with an empty name about everything that is not fine.
-func (c *Client) Why(ctx context.Context, namespace, name string) (why.Answer, error) {
-	path := "/v1/why?" + url.Values{"namespace": {namespace}}.Encode()
-	if name != "" {
-		path = "/v1/why/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
-	}
-	var a why.Answer
-	return a, c.getJSON(ctx, path, &a)
 }

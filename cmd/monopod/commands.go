@@ -22,14 +22,14 @@ import (
 	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/setup"
-	"monopod/node"
 	"monopod/node/capacity"
+	"monopod/node/netinfo"
 	"monopod/runner/ctrd/network"
 )
 
 func newProgram() *program.Program {
 	return &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Machine: daemon.Machine{
-		Open: daemon.OpenCtrd, Addresses: node.Addresses, Capacity: capacity.Read, Gateways: daemon.ResolverGateways, Patience: locks.LockPatience,
+		Open: daemon.OpenCtrd, Addresses: netinfo.Addresses, Capacity: capacity.Read, Gateways: daemon.ResolverGateways, Patience: locks.LockPatience,
 		Runs: daemon.RunMachine{SubnetLocks: "/run/monopod-subnets.lock", Free: network.Free, Keep: run.KeepRun},
 	}, Host: host.This(), Euid: os.Geteuid}
 }

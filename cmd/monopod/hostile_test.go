@@ -24,6 +24,7 @@ import (
 	"monopod/internal/daemontest"
 	"monopod/internal/testfiles"
 	"monopod/node"
+	"monopod/node/localapi"
 	"monopod/node/why"
 )
 
@@ -99,7 +100,7 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 		}
 		send(w, map[string]any{"type": "ADDED", "object": list.Items[0]})
 	})
-	mux.HandleFunc("GET /v1/sources", one(daemontest.HostileTexts[[]node.Input]()))
+	mux.HandleFunc("GET /v1/sources", one(daemontest.HostileTexts[[]localapi.Input]()))
 	mux.HandleFunc("GET /v1/why", one(daemontest.HostileTexts[why.Answer]()))
 	mux.HandleFunc("GET /v1/why/{namespace}/{name}", one(daemontest.HostileTexts[why.Answer]()))
 	mux.HandleFunc("GET /v1/objects", func(w http.ResponseWriter, r *http.Request) {
@@ -108,20 +109,20 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 			return kind != "" && kind != o.(runtime.Object).GetObjectKind().GroupVersionKind().Kind
 		})})
 	})
-	mux.HandleFunc("GET /v1/agent", one(daemontest.HostileTexts[node.Agent]()))
-	mux.HandleFunc("GET /v1/drain", one(daemontest.HostileTexts[node.Schedule]()))
-	mux.HandleFunc("PUT /v1/drain", one(daemontest.HostileTexts[node.Schedule]()))
-	mux.HandleFunc("GET /v1/images", one(daemontest.HostileTexts[node.ImageList]()))
-	mux.HandleFunc("GET /v1/images/pulls", one(daemontest.HostileTexts[[]node.ImagePull]()))
+	mux.HandleFunc("GET /v1/agent", one(daemontest.HostileTexts[localapi.Agent]()))
+	mux.HandleFunc("GET /v1/drain", one(daemontest.HostileTexts[localapi.Schedule]()))
+	mux.HandleFunc("PUT /v1/drain", one(daemontest.HostileTexts[localapi.Schedule]()))
+	mux.HandleFunc("GET /v1/images", one(daemontest.HostileTexts[localapi.ImageList]()))
+	mux.HandleFunc("GET /v1/images/pulls", one(daemontest.HostileTexts[[]localapi.ImagePull]()))
 	mux.HandleFunc("POST /v1/images/pull", func(w http.ResponseWriter, _ *http.Request) {
-		for _, state := range []string{node.PullPulling, node.PullPulled, node.PullFailed, daemontest.Evil} {
-			e := daemontest.HostileTexts[node.PullEvent]()
+		for _, state := range []string{localapi.PullPulling, localapi.PullPulled, localapi.PullFailed, daemontest.Evil} {
+			e := daemontest.HostileTexts[localapi.PullEvent]()
 			e.State = state
 			send(w, e)
 		}
 	})
-	applied := daemontest.HostileTexts[node.ApplyResult]()
-	applied.Objects[1].Verdict = node.NotFound
+	applied := daemontest.HostileTexts[localapi.ApplyResult]()
+	applied.Objects[1].Verdict = localapi.NotFound
 	mux.HandleFunc("/v1/applied", one(applied))
 	mux.HandleFunc("GET /stats/summary", one(daemontest.HostileTexts[statsapi.Summary]()))
 	mux.HandleFunc("GET /v1/pods/{namespace}/{name}/files", func(w http.ResponseWriter, _ *http.Request) {
@@ -129,7 +130,7 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 		_, _ = w.Write([]byte(daemontest.Evil))
 		w.Header().Set("Monopod-Error", "a\x1b[2J\u202e")
 	})
-	mux.HandleFunc("PUT /v1/pods/{namespace}/{name}/files", one(node.Written{Warnings: []string{daemontest.Evil}}))
+	mux.HandleFunc("PUT /v1/pods/{namespace}/{name}/files", one(localapi.Written{Warnings: []string{daemontest.Evil}}))
 	handler := http.Handler(mux)
 	if onlyErrors {
 		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,8 +161,8 @@ func of[T any](kind string, v T) any {
 	return o
 }
 
-func hostileHistory() node.History {
-	h := daemontest.HostileTexts[node.History]()
+func hostileHistory() localapi.History {
+	h := daemontest.HostileTexts[localapi.History]()
 	for i := range h.Revisions {
 		h.Revisions[i].Number = i + 1
 		h.Revisions[i].Manifest, _ = json.Marshal(map[string]any{daemontest.Evil: daemontest.Evil, "n": strings.Repeat(daemontest.Evil, i+1)})

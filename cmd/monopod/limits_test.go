@@ -17,12 +17,12 @@ import (
 	"monopod/internal/daemontest"
 	"monopod/internal/program"
 	"monopod/internal/testfiles"
-	"monopod/node"
+	"monopod/node/localclient"
 )
 
 // testLimits are small, so that a test does not take long.
-func testLimits() *node.Limits {
-	return &node.Limits{Request: 300 * time.Millisecond, Answer: 1 << 16, Object: 1 << 14}
+func testLimits() *localclient.Limits {
+	return &localclient.Limits{Request: 300 * time.Millisecond, Answer: 1 << 16, Object: 1 << 14}
 }
 
 // silentDaemon accepts connections and never answers.
@@ -206,7 +206,7 @@ func TestTheLongestAnswerTakesLittleMemory(t *testing.T) {
 	}()
 	p := d.program()
 	const part = 4 // of what is allowed, a part is tried: it takes that part of the memory
-	limits := node.DefaultLimits()
+	limits := localclient.DefaultLimits()
 	limits.Answer /= part
 	p.Limits = &limits
 	errs := &daemontest.SyncBuffer{}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"monopod/node"
+	"monopod/node/localapi"
 )
 
 func TestStatusTellsWhatTheAgentCosts(t *testing.T) {
@@ -14,7 +14,7 @@ func TestStatusTellsWhatTheAgentCosts(t *testing.T) {
 	d := newDaemon(t)
 	d.start()
 	r := d.cmd("status", "-o", "json")
-	var a node.Agent
+	var a localapi.Agent
 	if err := json.Unmarshal([]byte(r.stdout), &a); err != nil || a.PID != os.Getpid() || a.Agent.Processes != 1 || a.Agent.ResidentBytes == 0 || a.Agent.WakeUps == 0 || a.Shims.Processes != 0 {
 		t.Errorf("%v, %+v", err, r)
 	}

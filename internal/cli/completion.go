@@ -18,6 +18,8 @@ import (
 	"monopod/internal/program"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localapi"
+	"monopod/node/localclient"
 )
 
 // completionPatience is how long a shell waits for a word at most.
@@ -27,7 +29,7 @@ const completionPatience = 2 * time.Second
 type completion struct{ p *program.Program }
 
 // answers returns what may come behind args.
-type answers func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string
+type answers func(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string
 
 // AddCompletion has the shell ask for pods, containers, ports, namespaces and images.
 func (p Commands) AddCompletion(root *cobra.Command) {
@@ -70,7 +72,7 @@ func (k completion) function(w answers, directive cobra.ShellCompDirective) cobr
 
 // first are words for the first argument.
 func first(w answers) answers {
-	return func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+	return func(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 		if len(args) > 0 {
 			return nil
 		}
@@ -80,7 +82,7 @@ func first(w answers) answers {
 
 // behind are words for the first argument and others for those behind it.
 func behind(head, rest answers) answers {
-	return func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+	return func(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 		if len(args) == 0 {
 			return head(ctx, c, o, args)
 		}
@@ -89,12 +91,12 @@ func behind(head, rest answers) answers {
 }
 
 func fixed(all ...string) answers {
-	return func(context.Context, *node.Client, program.ClientFlags, []string) []string { return all }
+	return func(context.Context, *localclient.Client, program.ClientFlags, []string) []string { return all }
 }
 
 // kindsOf are words for the first argument, and pods for the next one, where it is about pods.
 func kindsOf(all ...string) answers {
-	return behind(fixed(all...), func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+	return behind(fixed(all...), func(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 		if len(args) > 1 || !program.IsPodWord(args[0]) && args[0] != "containers" {
 			return nil
 		}
@@ -104,7 +106,7 @@ func kindsOf(all ...string) answers {
 
 // anyKind are words for the first argument, and behind a kind the names of its objects, behind KIND/NAME more of those.
 func anyKind(head answers) answers {
-	return func(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+	return func(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 		if len(args) == 0 {
 			return head(ctx, c, o, nil)
 		}
@@ -129,7 +131,7 @@ func anyKind(head answers) answers {
 }
 
 // knownObjects are pods, and workloads and Services as KIND/NAME, that are not in args.
-func knownObjects(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+func knownObjects(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 	all := knownPods(ctx, c, o, args)
 	for _, i := range objectsOf(ctx, c, o, "") {
 		word := strings.ToLower(i.Kind) + "/" + nameOf(o, i)
@@ -150,8 +152,8 @@ func nameOf(o program.ClientFlags, i objects.Item) string {
 }
 
 // objectsOf are the objects of a kind; empty: of all.
-func objectsOf(ctx context.Context, c *node.Client, o program.ClientFlags, kind string) []objects.Item {
-	found, err := c.Objects(ctx, node.ObjectQuery{Kind: kind, Namespace: o.Namespace})
+func objectsOf(ctx context.Context, c *localclient.Client, o program.ClientFlags, kind string) []objects.Item {
+	found, err := c.Objects(ctx, localapi.ObjectQuery{Kind: kind, Namespace: o.Namespace})
 	if err != nil {
 		return nil
 	}
@@ -165,7 +167,7 @@ func objectsOf(ctx context.Context, c *node.Client, o program.ClientFlags, kind 
 }
 
 // knownPods are the names of pods that are not in args: bare in the namespace that is meant, else with theirs.
-func knownPods(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+func knownPods(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 	list, err := c.Pods(ctx, o.Namespace)
 	if err != nil {
 		return nil
@@ -184,7 +186,7 @@ func knownPods(ctx context.Context, c *node.Client, o program.ClientFlags, args 
 }
 
 // knownPlaces are pods to copy from or to; the shell knows files itself.
-func knownPlaces(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+func knownPlaces(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 	if len(args) > 1 || len(args) == 1 && isPlace(args[0]) {
 		return nil
 	}
@@ -201,7 +203,7 @@ func isPlace(arg string) bool {
 }
 
 // podOf is the pod that the first of the arguments names that names one.
-func podOf(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) *corev1.Pod {
+func podOf(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) *corev1.Pod {
 	for _, arg := range args {
 		if name, _, remote := stream.SplitPlace(arg); remote {
 			arg = name
@@ -217,7 +219,7 @@ func podOf(ctx context.Context, c *node.Client, o program.ClientFlags, args []st
 	return nil
 }
 
-func knownContainers(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+func knownContainers(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 	pod := podOf(ctx, c, o, args)
 	if pod == nil || len(args) > 2 {
 		return nil
@@ -226,7 +228,7 @@ func knownContainers(ctx context.Context, c *node.Client, o program.ClientFlags,
 }
 
 // knownPorts are those of a pod, by name where they have one.
-func knownPorts(ctx context.Context, c *node.Client, o program.ClientFlags, args []string) []string {
+func knownPorts(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) []string {
 	pod := podOf(ctx, c, o, args[:1])
 	if pod == nil {
 		return nil
@@ -243,7 +245,7 @@ func knownPorts(ctx context.Context, c *node.Client, o program.ClientFlags, args
 	return all
 }
 
-func knownNamespaces(ctx context.Context, c *node.Client, _ program.ClientFlags, _ []string) []string {
+func knownNamespaces(ctx context.Context, c *localclient.Client, _ program.ClientFlags, _ []string) []string {
 	list, err := c.Pods(ctx, "")
 	if err != nil {
 		return nil
@@ -256,7 +258,7 @@ func knownNamespaces(ctx context.Context, c *node.Client, _ program.ClientFlags,
 	return slices.Compact(all)
 }
 
-func knownImages(ctx context.Context, c *node.Client, _ program.ClientFlags, args []string) []string {
+func knownImages(ctx context.Context, c *localclient.Client, _ program.ClientFlags, args []string) []string {
 	list, err := c.Images(ctx)
 	if err != nil {
 		return nil

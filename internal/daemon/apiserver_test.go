@@ -21,11 +21,11 @@ import (
 	"monopod/internal/needs"
 	"monopod/internal/testfiles"
 	"monopod/manifests"
-	"monopod/node"
 	"monopod/node/apiserver"
 	"monopod/node/apiserver/mirror"
 	"monopod/node/capacity"
 	"monopod/node/events"
+	"monopod/node/localapi"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 )
@@ -129,7 +129,7 @@ func TestTheNodeTellsThatItTakesNoPods(t *testing.T) {
 		}
 	}
 	starting := a.Board.Sight().Error()
-	if _, err := a.gate.Cordon(node.DrainRequest{}); err != nil {
+	if _, err := a.gate.Cordon(localapi.DrainRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	told("cordon", true, starting)

@@ -13,8 +13,8 @@ import (
 	"monopod/internal/daemon/applier"
 	"monopod/internal/daemon/board"
 	"monopod/manifests"
-	"monopod/node"
 	"monopod/node/events"
+	"monopod/node/localapi"
 	"monopod/watcher"
 	"monopod/watcher/applied"
 )
@@ -39,7 +39,7 @@ func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad = way
-	var result node.ApplyResult
+	var result localapi.ApplyResult
 	if err := a.Change(change, &result); err != nil || len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "it is stored") {
 		t.Errorf("%+v, %v", result, err)
 	}

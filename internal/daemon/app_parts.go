@@ -29,6 +29,7 @@ import (
 	"monopod/node/apiserver"
 	"monopod/node/apiserver/mirror"
 	"monopod/node/drain"
+	"monopod/node/localclient"
 	"monopod/node/oom"
 	"monopod/node/pressure"
 	"monopod/node/systemd"
@@ -234,7 +235,7 @@ func (a *App) newStrain() (*strain, error) {
 
 // alive asks all loops of the agent, by the socket: that has to answer, too. Containers that cannot be seen are no reason to
 // start it again.
-func (a *App) alive(ctx context.Context) error { return node.NewClient(a.cfg.Socket).Live(ctx) }
+func (a *App) alive(ctx context.Context) error { return localclient.New(a.cfg.Socket).Live(ctx) }
 
 // statusLine sums the pods up.
 func (a *App) statusLine() (line string, ready bool) {

@@ -7,14 +7,14 @@ import (
 
 	"monopod/internal/boottime"
 	"monopod/internal/version"
-	"monopod/node"
 	"monopod/node/budget"
+	"monopod/node/localapi"
 )
 
 // cost is what this process and its shims cost.
-func (a *App) cost() node.Agent {
+func (a *App) cost() localapi.Agent {
 	now := boottime.Since()
-	out := node.Agent{PID: os.Getpid(), Version: version.String(), Conditions: a.strain.conditions(), Warnings: a.cfg.ProviderWarnings()}
+	out := localapi.Agent{PID: os.Getpid(), Version: version.String(), Conditions: a.strain.conditions(), Warnings: a.cfg.ProviderWarnings()}
 	out.Agent.Add("/proc", out.PID, now)
 	for _, pid := range budget.Children("/proc", shimName, a.cfg.StateDirectory) {
 		out.Shims.Add("/proc", pid, now)

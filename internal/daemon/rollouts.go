@@ -10,6 +10,7 @@ import (
 	"monopod/internal/daemon/board"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localapi"
 	"monopod/runner/rollout"
 )
 
@@ -41,18 +42,18 @@ func (a *App) recordTransition(t rollout.Transition) {
 type revisions struct{ c *rollout.Controller }
 
 // History implements node.Revisions.
-func (r revisions) History(key manifests.Key) *node.History {
+func (r revisions) History(key manifests.Key) *localapi.History {
 	s := r.c.State(key)
 	if s == nil {
 		return nil
 	}
-	h := &node.History{Namespace: key.Namespace, Name: key.Name, Wanted: s.Wanted, Active: s.Active}
+	h := &localapi.History{Namespace: key.Namespace, Name: key.Name, Wanted: s.Wanted, Active: s.Active}
 	if v, ok := r.c.View(key); ok {
 		h.Rollback, h.Update = board.RollbackText(v), board.UpdateText(v)
 	}
 	for i := range s.Revisions {
 		rev := &s.Revisions[i]
-		h.Revisions = append(h.Revisions, node.Revision{
+		h.Revisions = append(h.Revisions, localapi.Revision{
 			Number: rev.Number, Outcome: string(rev.Outcome), Reason: rev.Reason, Source: node.Position(rev.Origin),
 			Accepted: rev.Accepted, Settled: rev.Settled, Images: rev.Images, Manifest: rev.Manifest.JSON(),
 		})
@@ -61,7 +62,7 @@ func (r revisions) History(key manifests.Key) *node.History {
 }
 
 // Rollback implements node.Revisions.
-func (r revisions) Rollback(key manifests.Key, to int) (*node.History, error) {
+func (r revisions) Rollback(key manifests.Key, to int) (*localapi.History, error) {
 	_, err := r.c.Rollback(key, to)
 	if err != nil && !errors.Is(err, rollout.ErrNotStored) {
 		return nil, err

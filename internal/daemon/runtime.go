@@ -15,7 +15,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/needs"
 	"monopod/internal/podlogs"
-	"monopod/node"
+	"monopod/node/netinfo"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/bounded"
 	"monopod/runner/ctrd/image"
@@ -68,7 +68,7 @@ func ctrdConfig(cfg *config.Loaded, log *slog.Logger) (ctrd.Config, error) {
 		RootDirectory: cfg.RootDirectory, StateDirectory: cfg.StateDirectory, PodLogsDir: cfg.PodLogsDir,
 		ContainerLogsDir: podlogs.ContainerLogsDir(cfg.PodLogsDir),
 		Endpoint:         cfg.ContainerRuntimeEndpoint, Snapshotter: cfg.Snapshotter, OCIRuntime: oci, ShimPath: shim, CgroupParent: cfg.CgroupRoot,
-		NodeName: cfg.NodeName, NodeIPs: nodeIPs(node.Addresses, log), ClusterDNS: cfg.ClusterDNS, Resolver: cfg.Resolver, Connection: cfg.Containerd, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
+		NodeName: cfg.NodeName, NodeIPs: nodeIPs(netinfo.Addresses, log), ClusterDNS: cfg.ClusterDNS, Resolver: cfg.Resolver, Connection: cfg.Containerd, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
 		CgroupDriver: spec.CgroupDriver(cfg.CgroupDriver), Enforce: enforcement(&cfg.Config), ReservedCPUs: cfg.ReservedSystemCPUs, PodsLimits: cfg.PodsLimits,
 		SeccompProfileRoot: cfg.SeccompProfileRoot, SeccompDefault: cfg.SeccompDefault,
 		Network: network.Config{
@@ -88,7 +88,7 @@ const hostPortsDir = "/run/monopod-hostports"
 // portListeners lists the processes that listen on the host ports wanted. This process is one of them only where it
 // means to keep a port for itself: it holds UDP ports for pods, and answers names on addresses that only pods ask.
 func portListeners(wanted func(port int) bool) ([]hostports.Process, error) {
-	all, err := node.Listeners("/proc", 0, wanted)
+	all, err := netinfo.Listeners("/proc", 0, wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ func largePackages() map[string]int {
 		"internal/config":     2763,
 		"internal/daemon":     2291,
 		"internal/run":        1513,
-		"node":                2338,
 		"node/apiserver":      2452,
 		"node/why":            2284,
 		"runner/ctrd/image":   2911,
@@ -31,7 +30,6 @@ func largePackages() map[string]int {
 func manyMethods() map[string]int {
 	return map[string]int{
 		"internal/daemon.App":            64,
-		"node.Client":                    42,
 		"node.Server":                    38,
 		"node/why.builder":               76,
 		"runner/ctrd/image.Store":        58,

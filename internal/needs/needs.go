@@ -15,7 +15,7 @@ import (
 	"monopod/internal/regular"
 	"monopod/manifests"
 	"monopod/manifests/document"
-	"monopod/node"
+	"monopod/node/localapi"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/gc"
@@ -33,16 +33,16 @@ const (
 // Images is who needs which images.
 type Images struct {
 	// Refs are references, digests are of manifests or indexes.
-	Refs, Digests map[string][]node.ImageNeed
+	Refs, Digests map[string][]localapi.ImageNeed
 }
 
-func (n *Images) ref(ref string, by node.ImageNeed) {
+func (n *Images) ref(ref string, by localapi.ImageNeed) {
 	if ref != "" && !slices.Contains(n.Refs[ref], by) {
 		n.Refs[ref] = append(n.Refs[ref], by)
 	}
 }
 
-func (n *Images) Digest(dig string, by node.ImageNeed) {
+func (n *Images) Digest(dig string, by localapi.ImageNeed) {
 	if dig != "" && !slices.Contains(n.Digests[dig], by) {
 		n.Digests[dig] = append(n.Digests[dig], by)
 	}
@@ -50,7 +50,7 @@ func (n *Images) Digest(dig string, by node.ImageNeed) {
 
 // Spec adds the images of a pod, or of the pods of a workload.
 func (n *Images) Spec(spec *corev1.PodSpec, by string) {
-	need := node.ImageNeed{Kind: NeedManifest, By: by}
+	need := localapi.ImageNeed{Kind: NeedManifest, By: by}
 	for c := range manifests.AllContainers(spec) {
 		n.ref(c.Image, need)
 	}
@@ -63,7 +63,7 @@ func (n *Images) Spec(spec *corev1.PodSpec, by string) {
 
 // ImagesOf are the references in a pod, each once.
 func ImagesOf(spec *corev1.PodSpec) []string {
-	n := Images{Refs: map[string][]node.ImageNeed{}}
+	n := Images{Refs: map[string][]localapi.ImageNeed{}}
 	n.Spec(spec, "")
 	return slices.Sorted(maps.Keys(n.Refs))
 }
@@ -81,7 +81,7 @@ func (n *Images) Refused(r watcher.Report) {
 		return
 	}
 	for _, found := range imageField.FindAllSubmatch(b, -1) {
-		n.ref(string(found[1]), node.ImageNeed{Kind: NeedManifest, By: r.Input})
+		n.ref(string(found[1]), localapi.ImageNeed{Kind: NeedManifest, By: r.Input})
 	}
 }
 

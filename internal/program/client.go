@@ -10,7 +10,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/manifests"
-	"monopod/node"
+	"monopod/node/localclient"
 )
 
 // BuiltInSocket is where clients look when nothing else is known.
@@ -36,8 +36,8 @@ func (c *ClientFlags) Add(set *pflag.FlagSet) {
 }
 
 // Client returns a client for the socket that the flag, the environment or the configuration names.
-func (p *Program) Client(c *ClientFlags) *node.Client {
-	client := node.NewClient(p.FindSocket(c.Socket))
+func (p *Program) Client(c *ClientFlags) *localclient.Client {
+	client := localclient.New(p.FindSocket(c.Socket))
 	if p.Limits != nil {
 		client.Limits = *p.Limits
 	}

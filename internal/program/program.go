@@ -15,7 +15,7 @@ import (
 	"monopod/internal/daemon"
 	"monopod/internal/host"
 	"monopod/internal/printer"
-	"monopod/node"
+	"monopod/node/localclient"
 	"monopod/node/systemd"
 )
 
@@ -48,7 +48,7 @@ type Program struct {
 	// Signals is nil in tests.
 	Signals *Interrupts
 	// Limits are those of clients; nil: the usual ones.
-	Limits *node.Limits
+	Limits *localclient.Limits
 	// Words are those of the command line; nil: there is none, and all commands are complete.
 	Words []string
 }

@@ -27,7 +27,7 @@ import (
 	"monopod/internal/verdict"
 	"monopod/manifests"
 	"monopod/manifests/decode"
-	"monopod/node"
+	"monopod/node/localclient"
 	"monopod/node/systemd"
 )
 
@@ -234,7 +234,7 @@ func CloseAll(list []io.Closer) error {
 
 // addLogs puts the last lines of pods that are not up into the report.
 func (g *stage) addLogs(ctx context.Context, r *trial.Report, lines int) {
-	client := node.NewClient(g.cfg.Socket)
+	client := localclient.New(g.cfg.Socket)
 	for i := range r.Pods {
 		pod := &r.Pods[i]
 		if pod.Result == trial.OK || lines == 0 {
@@ -249,7 +249,7 @@ func (g *stage) addLogs(ctx context.Context, r *trial.Report, lines int) {
 	}
 }
 
-func readLog(ctx context.Context, client *node.Client, pod trial.Pod, q url.Values) (string, error) {
+func readLog(ctx context.Context, client *localclient.Client, pod trial.Pod, q url.Values) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, logPatience)
 	defer cancel()
 	body, err := client.Log(ctx, pod.Namespace, pod.Name, q)

@@ -25,7 +25,7 @@ import (
 	"monopod/internal/objects"
 	"monopod/internal/trial"
 	"monopod/manifests"
-	"monopod/node"
+	"monopod/node/localclient"
 )
 
 // keeperPatience is how long the agent that looks after kept pods may take to answer.
@@ -161,7 +161,7 @@ func KeepRun(ctx context.Context, cfg *config.Loaded, configFile string) error {
 	go func() { ended <- c.Wait() }() // it ends with this process, if not before
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keeperPatience)
 	defer cancel()
-	client := node.NewClient(cfg.Socket)
+	client := localclient.New(cfg.Socket)
 	for {
 		if _, err = client.Pods(ctx, ""); err == nil {
 			return nil

@@ -16,7 +16,7 @@ import (
 	"monopod/internal/program"
 	"monopod/manifests"
 	"monopod/manifests/kinds"
-	"monopod/node"
+	"monopod/node/localapi"
 )
 
 // applyOptions are the flags of `apply` and `delete`.
@@ -92,7 +92,7 @@ func (p Commands) apply(ctx context.Context, o *applyOptions) error {
 		return err
 	}
 	c := p.Client(&o.ClientFlags)
-	result, err := c.Apply(ctx, node.ApplyRequest{Files: files, DryRun: o.dryRun})
+	result, err := c.Apply(ctx, localapi.ApplyRequest{Files: files, DryRun: o.dryRun})
 	if err != nil {
 		return p.refused(err)
 	}
@@ -113,7 +113,7 @@ func (p Commands) apply(ctx context.Context, o *applyOptions) error {
 }
 
 // printRollbacks says of which pods an earlier revision runs although what is written was applied again: that is no change.
-func (p Commands) printRollbacks(r node.ApplyResult) {
+func (p Commands) printRollbacks(r localapi.ApplyResult) {
 	for _, object := range r.Objects {
 		for _, pod := range object.Pods {
 			if pod.Rollback != "" {
@@ -124,8 +124,8 @@ func (p Commands) printRollbacks(r node.ApplyResult) {
 }
 
 // readManifests reads what the -f flags name.
-func (p Commands) readManifests(paths []string) ([]node.ManifestFile, error) {
-	var files []node.ManifestFile
+func (p Commands) readManifests(paths []string) ([]localapi.ManifestFile, error) {
+	var files []localapi.ManifestFile
 	var errs []error
 	for _, path := range paths {
 		for _, f := range validate.NewCommands(p.Program).ManifestFiles(path) {
@@ -134,7 +134,7 @@ func (p Commands) readManifests(paths []string) ([]node.ManifestFile, error) {
 			case f.Err != nil:
 				errs = append(errs, printer.ErrorAbout(f.Name, f.Err))
 			default:
-				files = append(files, node.ManifestFile{Name: f.Name, Content: f.Content})
+				files = append(files, localapi.ManifestFile{Name: f.Name, Content: f.Content})
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func (p Commands) refused(err error) error {
 	return program.SilentError{}
 }
 
-func (p Commands) printResult(o *applyOptions, r node.ApplyResult) {
+func (p Commands) printResult(o *applyOptions, r localapi.ApplyResult) {
 	for _, n := range r.Notes {
 		p.Errs().Println(n)
 	}
@@ -160,7 +160,7 @@ func (p Commands) printResult(o *applyOptions, r node.ApplyResult) {
 	}
 	for _, object := range r.Objects {
 		switch {
-		case object.Verdict == node.NotFound:
+		case object.Verdict == localapi.NotFound:
 			continue
 		case o.output == "name":
 			p.Out().Println(strings.ToLower(object.Kind) + "/" + object.Name)
@@ -189,7 +189,7 @@ func (p Commands) delete(ctx context.Context, o *applyOptions, args []string) er
 		return err
 	}
 	c := p.Client(&o.ClientFlags)
-	result, err := c.Delete(ctx, node.DeleteRequest{Files: files, Objects: refs, DryRun: o.dryRun})
+	result, err := c.Delete(ctx, localapi.DeleteRequest{Files: files, Objects: refs, DryRun: o.dryRun})
 	if err != nil {
 		return p.refused(err)
 	}
@@ -213,10 +213,10 @@ func (p Commands) delete(ctx context.Context, o *applyOptions, args []string) er
 }
 
 // printMissing says which objects do not exist, and whether that is an error.
-func (p Commands) printMissing(o *applyOptions, r node.ApplyResult) bool {
+func (p Commands) printMissing(o *applyOptions, r localapi.ApplyResult) bool {
 	missing := false
 	for _, object := range r.Objects {
-		if object.Verdict == node.NotFound && !o.ignoreNotFound {
+		if object.Verdict == localapi.NotFound && !o.ignoreNotFound {
 			missing = true
 			p.Errs().Printf("monopod: %s not found among what was applied\n", object)
 		}
@@ -225,8 +225,8 @@ func (p Commands) printMissing(o *applyOptions, r node.ApplyResult) bool {
 }
 
 // objectRefs reads "KIND NAME..." or "KIND/NAME...".
-func (o *applyOptions) objectRefs(args []string) ([]node.ObjectRef, error) {
-	var refs []node.ObjectRef
+func (o *applyOptions) objectRefs(args []string) ([]localapi.ObjectRef, error) {
+	var refs []localapi.ObjectRef
 	word := ""
 	for i, arg := range args {
 		kind, name, slash := strings.Cut(arg, "/")
@@ -252,22 +252,22 @@ func (o *applyOptions) objectRefs(args []string) ([]node.ObjectRef, error) {
 	return refs, nil
 }
 
-func (o *applyOptions) objectRef(word, name string) (node.ObjectRef, error) {
+func (o *applyOptions) objectRef(word, name string) (localapi.ObjectRef, error) {
 	kind, namespaced, ok := kinds.Find(word)
 	if !ok {
-		return node.ObjectRef{}, program.Usagef("monopod has no %q%s", word, program.AppendHint(config.DidYouMean(word, lowerKinds())))
+		return localapi.ObjectRef{}, program.Usagef("monopod has no %q%s", word, program.AppendHint(config.DidYouMean(word, lowerKinds())))
 	}
 	if !namespaced {
 		if name == "" || strings.Contains(name, "/") {
-			return node.ObjectRef{}, program.Usagef("%q is not the name of a %s", name, kind)
+			return localapi.ObjectRef{}, program.Usagef("%q is not the name of a %s", name, kind)
 		}
-		return node.ObjectRef{Kind: kind, Name: name}, nil
+		return localapi.ObjectRef{Kind: kind, Name: name}, nil
 	}
 	key, err := o.PodKey(name)
 	if err != nil {
-		return node.ObjectRef{}, program.Usagef("%q is not the name of a %s; write NAME or NAMESPACE/NAME", name, kind)
+		return localapi.ObjectRef{}, program.Usagef("%q is not the name of a %s; write NAME or NAMESPACE/NAME", name, kind)
 	}
-	return node.ObjectRef{Kind: kind, Namespace: key.Namespace, Name: key.Name}, nil
+	return localapi.ObjectRef{Kind: kind, Namespace: key.Namespace, Name: key.Name}, nil
 }
 
 func lowerKinds() []string {

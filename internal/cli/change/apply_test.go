@@ -9,6 +9,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localclient"
 )
 
 // What was gone back to before somebody waits is as good as what is written; what goes back meanwhile is not what was
@@ -40,7 +41,7 @@ func TestWaitHearsOfARollbackThatComesMeanwhile(t *testing.T) {
 		w := newWaiting(awaited{goals: map[manifests.Key]goal{key: c.goal}})
 		var err error
 		for _, p := range c.pods {
-			if err = w.see(node.PodEvent{Type: "MODIFIED", Object: p}); err != nil {
+			if err = w.see(localclient.PodEvent{Type: "MODIFIED", Object: p}); err != nil {
 				break
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod/internal/program"
-	"monopod/node"
+	"monopod/node/localapi"
 )
 
 // drainOptions are the flags of `drain`.
@@ -42,7 +42,7 @@ func (p Commands) DrainCommand() *cobra.Command {
 	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most (default: as long as it takes)")
 	f.BoolVar(&o.untilBoot, "until-boot", false, "only until the machine starts again: for the scripts that shut it down where there is no systemd-logind")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r := node.DrainRequest{Ignore: o.ignore, UntilBoot: o.untilBoot}
+		r := localapi.DrainRequest{Ignore: o.ignore, UntilBoot: o.untilBoot}
 		if cmd.Flags().Changed("priority-below") {
 			r.PriorityBelow = &o.priorityBelow
 		}
@@ -55,7 +55,7 @@ func (p Commands) DrainCommand() *cobra.Command {
 const leastRequest = 500 * time.Millisecond
 
 // drain asks for a drain and follows it to its end.
-func (p Commands) drain(ctx context.Context, o *drainOptions, r node.DrainRequest) error {
+func (p Commands) drain(ctx context.Context, o *drainOptions, r localapi.DrainRequest) error {
 	c := p.Client(&o.ClientFlags)
 	asked, began := ctx, time.Now()
 	if o.timeout > 0 {
@@ -73,7 +73,7 @@ func (p Commands) drain(ctx context.Context, o *drainOptions, r node.DrainReques
 		return err
 	}
 	said := map[string]bool{}
-	err = c.WatchSchedule(ctx, func(now node.Schedule) error {
+	err = c.WatchSchedule(ctx, func(now localapi.Schedule) error {
 		for _, name := range s.Stopping {
 			if !said[name] && !slices.Contains(now.Stopping, name) {
 				p.Out().Printf("pod %s has stopped\n", name)
@@ -112,7 +112,7 @@ func (p Commands) CordonCommand() *cobra.Command {
 			"where pods that were there start again.",
 		Args: program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := p.Client(&o.ClientFlags).Cordon(cmd.Context(), node.DrainRequest{UntilBoot: o.untilBoot})
+			_, err := p.Client(&o.ClientFlags).Cordon(cmd.Context(), localapi.DrainRequest{UntilBoot: o.untilBoot})
 			return err
 		},
 	}

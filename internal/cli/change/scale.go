@@ -18,6 +18,8 @@ import (
 	"monopod/internal/program"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localapi"
+	"monopod/node/localclient"
 )
 
 func (p Commands) ScaleCommand() *cobra.Command {
@@ -104,7 +106,7 @@ func (p Commands) change(ctx context.Context, o *program.ClientFlags, args []str
 	if err != nil {
 		return err
 	}
-	done, err := c.Apply(ctx, node.ApplyRequest{Files: []node.ManifestFile{{Name: item.Name() + ".json", Content: b}}})
+	done, err := c.Apply(ctx, localapi.ApplyRequest{Files: []localapi.ManifestFile{{Name: item.Name() + ".json", Content: b}}})
 	if err != nil {
 		return p.refused(err)
 	}
@@ -116,7 +118,7 @@ func (p Commands) change(ctx context.Context, o *program.ClientFlags, args []str
 }
 
 // written returns an object as it is written; of a pod that is its latest accepted manifest.
-func written(ctx context.Context, c *node.Client, o program.Object) (objects.Item, error) {
+func written(ctx context.Context, c *localclient.Client, o program.Object) (objects.Item, error) {
 	if o.Kind != "Pod" {
 		return lookup.FindObject(ctx, c, o)
 	}

@@ -19,6 +19,8 @@ import (
 	"monopod/internal/program"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localapi"
+	"monopod/node/localclient"
 )
 
 // goal is what a pod is to become.
@@ -182,7 +184,7 @@ func (p Commands) wait(ctx context.Context, o *waitOptions, args []string) error
 }
 
 // waitedFor returns what is named, or selected.
-func (p Commands) waitedFor(ctx context.Context, c *node.Client, o *waitOptions, args []string) ([]program.Object, error) {
+func (p Commands) waitedFor(ctx context.Context, c *localclient.Client, o *waitOptions, args []string) ([]program.Object, error) {
 	switch {
 	case o.selector != "":
 		return p.waitSelected(ctx, c, o, args)
@@ -195,7 +197,7 @@ func (p Commands) waitedFor(ctx context.Context, c *node.Client, o *waitOptions,
 }
 
 // waitSelected returns the objects of a kind with the labels that -l asks for.
-func (p Commands) waitSelected(ctx context.Context, c *node.Client, o *waitOptions, args []string) ([]program.Object, error) {
+func (p Commands) waitSelected(ctx context.Context, c *localclient.Client, o *waitOptions, args []string) ([]program.Object, error) {
 	kind := "Pod"
 	if len(args) > 0 {
 		known := false
@@ -232,7 +234,7 @@ func (p Commands) waitSelected(ctx context.Context, c *node.Client, o *waitOptio
 var errMet = errors.New("all goals are met")
 
 // await waits until all pods have reached their goals.
-func (p Commands) await(ctx context.Context, c *node.Client, a awaited) error {
+func (p Commands) await(ctx context.Context, c *localclient.Client, a awaited) error {
 	if len(a.goals) == 0 {
 		return nil
 	}
@@ -281,12 +283,12 @@ func newWaiting(a awaited) *waiting {
 const rewatch = 200 * time.Millisecond
 
 // watch follows all pods, also over restarts of the daemon.
-func (w *waiting) watch(ctx context.Context, c *node.Client) error {
+func (w *waiting) watch(ctx context.Context, c *localclient.Client) error {
 	for ended := false; ; {
 		err := c.WatchAll(ctx, w.see)
-		_, absent := errors.AsType[*node.ConnectError](err)
-		ended = ended || errors.Is(err, node.ErrEnded)
-		if ctx.Err() != nil || !ended || !absent && !errors.Is(err, node.ErrEnded) {
+		_, absent := errors.AsType[*localclient.ConnectError](err)
+		ended = ended || errors.Is(err, localclient.ErrEnded)
+		if ctx.Err() != nil || !ended || !absent && !errors.Is(err, localclient.ErrEnded) {
 			return err
 		}
 		clear(w.pods)
@@ -325,11 +327,11 @@ func (w *waiting) takenBack(key manifests.Key, g goal, pod *corev1.Pod) string {
 }
 
 // see takes an event; the error ends the watch.
-func (w *waiting) see(e node.PodEvent) error {
+func (w *waiting) see(e localclient.PodEvent) error {
 	key := manifests.Key{Namespace: e.Object.Namespace, Name: e.Object.Name}
 	g, wanted := w.left[key]
 	switch {
-	case e.Type == node.Bookmark:
+	case e.Type == localapi.Bookmark:
 		w.seen = true
 		for _, key := range slices.SortedFunc(maps.Keys(w.left), manifests.Key.Compare) {
 			if w.left[key].gone && w.pods[key] == nil {

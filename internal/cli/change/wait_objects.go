@@ -15,7 +15,7 @@ import (
 	"monopod/internal/objects"
 	"monopod/internal/pause"
 	"monopod/internal/program"
-	"monopod/node"
+	"monopod/node/localclient"
 )
 
 // objectPeriod is the time between two looks at an object.
@@ -28,7 +28,7 @@ type waitFor struct {
 }
 
 // waitObjects waits for one object after the other.
-func (p Commands) waitObjects(ctx context.Context, c *node.Client, all []program.Object, w waitFor) error {
+func (p Commands) waitObjects(ctx context.Context, c *localclient.Client, all []program.Object, w waitFor) error {
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
@@ -61,13 +61,13 @@ func waitable(kind, until string) error {
 }
 
 // waitObject waits until an object besides pods is as --for says.
-func (p Commands) waitObject(ctx context.Context, c *node.Client, o program.Object, until string) error {
+func (p Commands) waitObject(ctx context.Context, c *localclient.Client, o program.Object, until string) error {
 	_, value, _ := strings.Cut(until, "=")
 	last, seen := "monopod has not answered yet", false
 	for {
 		item, err := lookup.FindObject(ctx, c, o)
 		_, gone := errors.AsType[program.NotFoundError](err)
-		_, absent := errors.AsType[*node.ConnectError](err)
+		_, absent := errors.AsType[*localclient.ConnectError](err)
 		switch {
 		case gone && until == "delete":
 			return p.conditionMet(o)

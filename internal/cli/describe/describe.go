@@ -21,6 +21,8 @@ import (
 	"monopod/internal/units"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localapi"
+	"monopod/node/localclient"
 )
 
 func (p Commands) DescribeCommand() *cobra.Command {
@@ -48,7 +50,7 @@ func (p Commands) DescribeCommand() *cobra.Command {
 	return cmd
 }
 
-func (p Commands) describe(ctx context.Context, c *node.Client, key manifests.Key) error {
+func (p Commands) describe(ctx context.Context, c *localclient.Client, key manifests.Key) error {
 	pod, err := lookup.FindPod(ctx, c, key)
 	if err != nil {
 		return err
@@ -77,8 +79,8 @@ func (p Commands) describe(ctx context.Context, c *node.Client, key manifests.Ke
 }
 
 // inputsOf returns the inputs that have something to do with the pod and are not simply fine.
-func inputsOf(pod *corev1.Pod, inputs []node.Input) []node.Input {
-	var out []node.Input
+func inputsOf(pod *corev1.Pod, inputs []localapi.Input) []localapi.Input {
+	var out []localapi.Input
 	key := pod.Namespace + "/" + pod.Name
 	source := pod.Annotations[node.AnnotationSource]
 	for _, i := range inputs {
@@ -95,7 +97,7 @@ type description struct {
 	now    time.Time
 	indent string
 	probes []node.Probe
-	pulls  []node.ImagePull
+	pulls  []localapi.ImagePull
 }
 
 // field prints "Name: value" unless the value is empty; further lines of the value stand below its first one.
@@ -131,7 +133,7 @@ func (d *description) time(t time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", t.Local().Format(time.RFC3339), duration.HumanDuration(d.now.Sub(t)))
 }
 
-func (d *description) head(pod *corev1.Pod, inputs []node.Input) {
+func (d *description) head(pod *corev1.Pod, inputs []localapi.Input) {
 	notes := maps.Clone(pod.Annotations)
 	for _, own := range []string{node.AnnotationSource, node.AnnotationWhy, node.AnnotationNextTry, node.AnnotationProbes, node.AnnotationManifest, node.AnnotationRevision, node.AnnotationRollback, node.AnnotationWritten, node.AnnotationUpdate} {
 		delete(notes, own)

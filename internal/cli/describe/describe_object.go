@@ -17,10 +17,11 @@ import (
 	"monopod/internal/program"
 	"monopod/node"
 	"monopod/node/events"
+	"monopod/node/localclient"
 )
 
 // describeObject shows an object besides pods: what `get -o wide` shows a line for each, its pods, and its events.
-func (p Commands) describeObject(ctx context.Context, c *node.Client, o program.Object) error {
+func (p Commands) describeObject(ctx context.Context, c *localclient.Client, o program.Object) error {
 	item, err := lookup.FindObject(ctx, c, o)
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func (d *description) more(i objects.Item) {
 }
 
 // describePods prints the pods of an object, a line each.
-func (p Commands) describePods(ctx context.Context, c *node.Client, d *description, i objects.Item) error {
+func (p Commands) describePods(ctx context.Context, c *localclient.Client, d *description, i objects.Item) error {
 	pods, err := lookup.PodsOf(ctx, c, i)
 	if err != nil {
 		return err

@@ -16,8 +16,9 @@ import (
 	"monopod/internal/offline"
 	"monopod/internal/program"
 	"monopod/internal/units"
-	"monopod/node"
 	"monopod/node/events"
+	"monopod/node/localapi"
+	"monopod/node/localclient"
 )
 
 // EventsOptions are the flags of `events`.
@@ -126,10 +127,10 @@ func recordedEvents(dir string, f events.Filter) (*corev1.EventList, error) {
 }
 
 // watchEvents prints a line, or an object, for each event there is and each that comes.
-func (p Commands) watchEvents(ctx context.Context, c *node.Client, output string, f events.Filter) error {
+func (p Commands) watchEvents(ctx context.Context, c *localclient.Client, output string, f events.Filter) error {
 	t := p.Table()
 	header := false
-	return c.WatchEvents(ctx, f, func(e node.EventChange) error {
+	return c.WatchEvents(ctx, f, func(e localapi.EventChange) error {
 		switch output {
 		case "json":
 			return p.PrintObject(e.Object, "json")

@@ -21,6 +21,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/node"
+	"monopod/node/localclient"
 	"monopod/node/why"
 	"monopod/watcher"
 	"monopod/watcher/fetch"
@@ -101,15 +102,15 @@ func unanswered(err error) (down, hangs bool) {
 	if errors.Is(err, fs.ErrPermission) {
 		return false, false
 	}
-	_, down = errors.AsType[*node.ConnectError](err)
-	_, late := errors.AsType[*node.TimeoutError](err)
-	_, garbled := errors.AsType[*node.AnswerError](err)
+	_, down = errors.AsType[*localclient.ConnectError](err)
+	_, late := errors.AsType[*localclient.TimeoutError](err)
+	_, garbled := errors.AsType[*localclient.AnswerError](err)
 	return down || late || garbled, late || garbled
 }
 
 // silence is why no daemon could be asked. What to do about it is for the answer to say, which knows the instance.
 func silence(err error) string {
-	if e, ok := errors.AsType[*node.ConnectError](err); ok {
+	if e, ok := errors.AsType[*localclient.ConnectError](err); ok {
 		return e.Cause()
 	}
 	return err.Error()

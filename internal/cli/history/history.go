@@ -14,7 +14,7 @@ import (
 	"monopod/internal/cli/view"
 	"monopod/internal/printer"
 	"monopod/internal/program"
-	"monopod/node"
+	"monopod/node/localapi"
 )
 
 func (p Commands) HistoryCommand() *cobra.Command {
@@ -51,7 +51,7 @@ func (p Commands) HistoryCommand() *cobra.Command {
 	return cmd
 }
 
-func (p Commands) printHistory(h *node.History) {
+func (p Commands) printHistory(h *localapi.History) {
 	now := time.Now()
 	rows := [][]string{{"REVISION", "OUTCOME", "AGE", "SOURCE", "NOTE"}}
 	for i := range h.Revisions {
@@ -67,7 +67,7 @@ func (p Commands) printHistory(h *node.History) {
 }
 
 // revisionNote says what a revision is at the moment, and why its outcome is what it is.
-func revisionNote(h *node.History, r *node.Revision) string {
+func revisionNote(h *localapi.History, r *localapi.Revision) string {
 	var notes []string
 	if r.Number == h.Active {
 		notes = append(notes, "active")

@@ -18,7 +18,7 @@ import (
 	"monopod/internal/printer"
 	"monopod/internal/program"
 	"monopod/internal/units"
-	"monopod/node"
+	"monopod/node/localapi"
 )
 
 func (p Commands) ImagesCommand() *cobra.Command {
@@ -80,14 +80,14 @@ func (p Commands) images(ctx context.Context, o *program.ClientFlags, output str
 }
 
 // imageTitle is what an image is called: its first name, or its digest when it has lost all.
-func imageTitle(i *node.Image) string {
+func imageTitle(i *localapi.Image) string {
 	if len(i.Names) > 0 {
 		return i.Names[0]
 	}
 	return i.Digest
 }
 
-func imageRow(i *node.Image, now time.Time, wide bool) []string {
+func imageRow(i *localapi.Image, now time.Time, wide bool) []string {
 	name, digest := strings.Join(i.Names, ","), i.Digest
 	if !wide {
 		if algorithm, hex, ok := strings.Cut(digest, ":"); ok && len(hex) > 12 {
@@ -112,7 +112,7 @@ func imageRow(i *node.Image, now time.Time, wide bool) []string {
 const shownReasons = 2
 
 // staysFor says why an image is not removed.
-func staysFor(i *node.Image, all bool) string {
+func staysFor(i *localapi.Image, all bool) string {
 	var reasons []string
 	for _, pod := range i.UsedBy {
 		reasons = append(reasons, "in use by "+pod)
@@ -167,21 +167,21 @@ func (p Commands) pull(ctx context.Context, o *pullOptions, refs []string) error
 	if err := program.OneOfOutputs(o.output, "json"); err != nil {
 		return err
 	}
-	var show func(node.PullEvent)
+	var show func(localapi.PullEvent)
 	switch {
 	case o.output == "json":
 		enc := json.NewEncoder(p.RawJSON())
-		show = func(e node.PullEvent) { _ = enc.Encode(e) }
+		show = func(e localapi.PullEvent) { _ = enc.Encode(e) }
 	case program.IsTerminal(p.Raw()):
 		bars := &pullBars{Program: p.Program, size: p.screen}
 		show = bars.show
 	default:
 		lines := &pullLines{Program: p.Program, said: map[string]time.Time{}}
-		show = func(e node.PullEvent) { lines.show(e, time.Now()) }
+		show = func(e localapi.PullEvent) { lines.show(e, time.Now()) }
 	}
 	failed := false
-	err := p.Client(&o.ClientFlags).Pull(ctx, node.PullRequest{Images: refs, IfNotPresent: o.absent}, func(e node.PullEvent) error {
-		failed = failed || e.State == node.PullFailed
+	err := p.Client(&o.ClientFlags).Pull(ctx, localapi.PullRequest{Images: refs, IfNotPresent: o.absent}, func(e localapi.PullEvent) error {
+		failed = failed || e.State == localapi.PullFailed
 		show(e)
 		return nil
 	})
@@ -192,8 +192,8 @@ func (p Commands) pull(ctx context.Context, o *pullOptions, refs []string) error
 }
 
 // pullEnd says how a pull ended.
-func pullEnd(e node.PullEvent) string {
-	if e.State == node.PullFailed {
+func pullEnd(e localapi.PullEvent) string {
+	if e.State == localapi.PullFailed {
 		return strings.TrimPrefix(cmp.Or(e.Reason, "failed")+": "+printer.OneLine(e.Error), ": ")
 	}
 	text := e.Digest
@@ -212,11 +212,11 @@ type pullLines struct {
 	said map[string]time.Time
 }
 
-func (l *pullLines) show(e node.PullEvent, now time.Time) {
+func (l *pullLines) show(e localapi.PullEvent, now time.Time) {
 	switch {
-	case e.State == node.PullFailed:
+	case e.State == localapi.PullFailed:
 		l.Errs().Printf("monopod: %s: %s\n", e.Image, pullEnd(e))
-	case e.State == node.PullPulled:
+	case e.State == localapi.PullPulled:
 		l.Out().Printf("%s: pulled %s\n", e.Image, pullEnd(e))
 	case l.said[e.Image].IsZero():
 		l.Out().Printf("%s: pulling\n", e.Image)
@@ -232,7 +232,7 @@ type pullBars struct {
 	*program.Program
 	// size returns how many columns and lines the terminal has.
 	size func() (width, height int)
-	bars []node.PullEvent
+	bars []localapi.PullEvent
 	// drawn is how many lines are to be drawn anew.
 	drawn int
 }
@@ -254,9 +254,9 @@ func (p Commands) screen() (width, height int) {
 }
 
 // show draws no line that is wider than the terminal, and no more of them than it has: such could not be changed any more.
-func (b *pullBars) show(e node.PullEvent) {
-	i := slices.IndexFunc(b.bars, func(o node.PullEvent) bool { return o.Image == e.Image })
-	ended := e.State != node.PullPulling
+func (b *pullBars) show(e localapi.PullEvent) {
+	i := slices.IndexFunc(b.bars, func(o localapi.PullEvent) bool { return o.Image == e.Image })
+	ended := e.State != localapi.PullPulling
 	switch {
 	case ended && i >= 0:
 		b.bars = slices.Delete(b.bars, i, i+1)
@@ -273,7 +273,7 @@ func (b *pullBars) show(e node.PullEvent) {
 	out.WriteString("\r\x1b[J")
 	if ended {
 		mark := "done  "
-		if e.State == node.PullFailed {
+		if e.State == localapi.PullFailed {
 			mark = "failed"
 		}
 		text.Printf("%s %s %s\n", mark, e.Image, pullEnd(e))
@@ -291,7 +291,7 @@ func (b *pullBars) show(e node.PullEvent) {
 }
 
 // barText is at most width columns wide; of an image whose name is too long it has the end.
-func barText(e node.PullEvent, width int) string {
+func barText(e localapi.PullEvent, width int) string {
 	progress := units.Progress(e.Done, e.Total)
 	bar, name := barWidth, printer.Escape(e.Image)
 	for ; bar > leastBar && len("[] ")+bar+len(name+" "+progress) > width; bar-- {

@@ -7,7 +7,7 @@ import (
 
 	"monopod/internal/printer"
 	"monopod/internal/program"
-	"monopod/node"
+	"monopod/node/localapi"
 )
 
 func (p Commands) imagesRemoveCommand() *cobra.Command {
@@ -22,7 +22,7 @@ func (p Commands) imagesRemoveCommand() *cobra.Command {
 			"Exit code 0: all of them are removed; 1: at least one is not.",
 		Args: func(cmd *cobra.Command, args []string) error { return program.RangeArgs(1, 1000)(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.removeImages(cmd.Context(), o, node.ImageRemoval{Images: args, Force: force})
+			return p.removeImages(cmd.Context(), o, localapi.ImageRemoval{Images: args, Force: force})
 		},
 	}
 	cmd.Flags().StringVar(&o.Socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+program.BuiltInSocket+")")
@@ -30,7 +30,7 @@ func (p Commands) imagesRemoveCommand() *cobra.Command {
 	return cmd
 }
 
-func (p Commands) removeImages(ctx context.Context, o *program.ClientFlags, r node.ImageRemoval) error {
+func (p Commands) removeImages(ctx context.Context, o *program.ClientFlags, r localapi.ImageRemoval) error {
 	answer, err := p.Client(o).RemoveImages(ctx, r)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"monopod/internal/program"
-	"monopod/node"
+	"monopod/node/localapi"
 )
 
 func TestPullLinesAreFewAndBarsChangeInPlace(t *testing.T) {
@@ -15,12 +15,12 @@ func TestPullLinesAreFewAndBarsChangeInPlace(t *testing.T) {
 	p := &program.Program{Stdout: &out, Stderr: &errs}
 	lines := &pullLines{Program: p, said: map[string]time.Time{}}
 	now := time.Now()
-	e := node.PullEvent{Image: "a", State: node.PullPulling}
+	e := localapi.PullEvent{Image: "a", State: localapi.PullPulling}
 	for i := range 60 {
 		lines.show(e, now.Add(time.Duration(i)*250*time.Millisecond))
 		e.Done, e.Total = int64(i)*1000, 60_000
 	}
-	lines.show(node.PullEvent{Image: "a", State: node.PullPulled, Digest: "sha256:1", Total: 60_000, Seconds: 15}, now)
+	lines.show(localapi.PullEvent{Image: "a", State: localapi.PullPulled, Digest: "sha256:1", Total: 60_000, Seconds: 15}, now)
 	if want := "a: pulling\na: 19.0 kB of 60.0 kB (31%)\na: 39.0 kB of 60.0 kB (65%)\na: pulled sha256:1 60.0 kB in 15s\n"; out.String() != want {
 		t.Errorf("lines:\n%s", out.String())
 	}
@@ -79,7 +79,7 @@ func TestBarsFitIntoTheTerminal(t *testing.T) {
 		images := []string{"a", long, "b", "c", "d"}
 		for done := range int64(11) {
 			for _, name := range images {
-				b.show(node.PullEvent{Image: name, State: node.PullPulling, Done: done * 1e6, Total: 1e7})
+				b.show(localapi.PullEvent{Image: name, State: localapi.PullPulling, Done: done * 1e6, Total: 1e7})
 			}
 		}
 		shown := min(len(images), s.height-1)
@@ -89,10 +89,10 @@ func TestBarsFitIntoTheTerminal(t *testing.T) {
 		if line := s.lines[min(1, shown)]; shown > 1 && s.width >= 60 && (!strings.HasPrefix(line, "[==========") || !strings.HasSuffix(line, "application:v1.2.3 10.0 MB of 10.0 MB (100%)")) {
 			t.Errorf("%v: %q", size, line)
 		}
-		b.show(node.PullEvent{Image: long, State: node.PullPulled, Digest: digest, Total: 1e7, Seconds: 1})
-		b.show(node.PullEvent{Image: "a", State: node.PullFailed, Reason: "ErrImagePull", Error: "no"})
+		b.show(localapi.PullEvent{Image: long, State: localapi.PullPulled, Digest: digest, Total: 1e7, Seconds: 1})
+		b.show(localapi.PullEvent{Image: "a", State: localapi.PullFailed, Reason: "ErrImagePull", Error: "no"})
 		for _, name := range []string{"b", "c", "d"} {
-			b.show(node.PullEvent{Image: name, State: node.PullPulled, Digest: "sha256:1", Seconds: 1})
+			b.show(localapi.PullEvent{Image: name, State: localapi.PullPulled, Digest: "sha256:1", Seconds: 1})
 		}
 		want := "done   " + long + " " + digest + " 10.0 MB in 1sfailed a ErrImagePull: nodone   b sha256:1 in 1sdone   c sha256:1 in 1sdone   d sha256:1 in 1s"
 		if got := strings.Join(s.lines, ""); got != want {

@@ -16,12 +16,13 @@ import (
 	"monopod/internal/podtable"
 	"monopod/internal/program"
 	"monopod/manifests"
-	"monopod/node"
+	"monopod/node/localapi"
+	"monopod/node/localclient"
 )
 
 // FindObject returns an object besides pods.
-func FindObject(ctx context.Context, c *node.Client, o program.Object) (objects.Item, error) {
-	found, err := c.Objects(ctx, node.ObjectQuery{Kind: o.Kind, Namespace: o.Key.Namespace, Name: o.Key.Name})
+func FindObject(ctx context.Context, c *localclient.Client, o program.Object) (objects.Item, error) {
+	found, err := c.Objects(ctx, localapi.ObjectQuery{Kind: o.Kind, Namespace: o.Key.Namespace, Name: o.Key.Name})
 	if err != nil {
 		return objects.Item{}, err
 	}
@@ -32,7 +33,7 @@ func FindObject(ctx context.Context, c *node.Client, o program.Object) (objects.
 }
 
 // PodsOf returns the pods of an object, those first that are the best to look into.
-func PodsOf(ctx context.Context, c *node.Client, i objects.Item) ([]corev1.Pod, error) {
+func PodsOf(ctx context.Context, c *localclient.Client, i objects.Item) ([]corev1.Pod, error) {
 	list, err := c.Pods(ctx, i.Object.GetNamespace())
 	if err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (r Reached) Key() manifests.Key {
 }
 
 // Reach returns the pod that is meant: by its name, or one of a workload or Service.
-func (p Commands) Reach(ctx context.Context, c *node.Client, o program.Object) (Reached, error) {
+func (p Commands) Reach(ctx context.Context, c *localclient.Client, o program.Object) (Reached, error) {
 	if o.Kind == "Pod" {
 		pod, err := FindPod(ctx, c, o.Key)
 		return Reached{Pod: pod, by: objects.Item{Kind: "Pod", Object: pod}}, err
@@ -101,7 +102,7 @@ func ParseSelector(text string) (labels.Selector, error) {
 
 // FindPod returns the pod. When it does not exist, the error says where else a pod of that name is, or
 // that something could not be read.
-func FindPod(ctx context.Context, c *node.Client, key manifests.Key) (*corev1.Pod, error) {
+func FindPod(ctx context.Context, c *localclient.Client, key manifests.Key) (*corev1.Pod, error) {
 	pod, err := c.Pod(ctx, key.Namespace, key.Name)
 	if !apierrors.IsNotFound(err) {
 		return pod, err
@@ -138,7 +139,7 @@ func (r Reached) Port(text string) int {
 	return 0
 }
 
-func IsProblem(i node.Input) bool {
+func IsProblem(i localapi.Input) bool {
 	return i.State != "Accepted" && i.State != "Ignored"
 }
 

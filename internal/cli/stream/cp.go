@@ -15,7 +15,7 @@ import (
 	"monopod/internal/program"
 	"monopod/internal/tree"
 	"monopod/manifests"
-	"monopod/node"
+	"monopod/node/localclient"
 )
 
 // copyOptions are the flags of `cp`.
@@ -73,7 +73,7 @@ func (p Commands) copy(ctx context.Context, o *copyOptions, from, to string) err
 		return err
 	}
 	c := p.Client(&o.ClientFlags)
-	place := node.FilePlace{Pod: key, Container: o.container, Path: path}
+	place := localclient.FilePlace{Pod: key, Container: o.container, Path: path}
 	if err := p.nameContainer(ctx, c, key, &place.Container); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (p Commands) copy(ctx context.Context, o *copyOptions, from, to string) err
 }
 
 // nameContainer fills in the container that is meant.
-func (p Commands) nameContainer(ctx context.Context, c *node.Client, key manifests.Key, name *string) error {
+func (p Commands) nameContainer(ctx context.Context, c *localclient.Client, key manifests.Key, name *string) error {
 	pod, err := lookup.FindPod(ctx, c, key)
 	if err == nil && *name == "" {
 		*name = p.defaultContainer(pod)
@@ -102,7 +102,7 @@ func (p Commands) nameContainer(ctx context.Context, c *node.Client, key manifes
 }
 
 // copyOut copies from a container to a local path, or standard output.
-func (p Commands) copyOut(ctx context.Context, c *node.Client, from node.FilePlace, to string) (warnings []string, err error) {
+func (p Commands) copyOut(ctx context.Context, c *localclient.Client, from localclient.FilePlace, to string) (warnings []string, err error) {
 	warn := func(text string) { warnings = append(warnings, text) }
 	more, err := c.ReadFiles(ctx, from, func(r io.Reader) error {
 		if to == "-" {
@@ -139,7 +139,7 @@ func absolute(path string) (string, error) {
 }
 
 // copyIn copies a local path, or standard input, into a container.
-func (p Commands) copyIn(ctx context.Context, c *node.Client, from string, to node.FilePlace) ([]string, error) {
+func (p Commands) copyIn(ctx context.Context, c *localclient.Client, from string, to localclient.FilePlace) ([]string, error) {
 	if from == "-" {
 		written, err := c.WriteFiles(ctx, to, "", p.Stdin)
 		return written.Warnings, err

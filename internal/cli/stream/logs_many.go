@@ -18,6 +18,7 @@ import (
 	"monopod/internal/program"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localclient"
 )
 
 // logSource is one log to print.
@@ -52,7 +53,7 @@ func (p Commands) logSources(o *logsOptions, pods []corev1.Pod) []logSource {
 }
 
 // selectedPods are those that -l selects.
-func selectedPods(ctx context.Context, c *node.Client, o *logsOptions) ([]corev1.Pod, error) {
+func selectedPods(ctx context.Context, c *localclient.Client, o *logsOptions) ([]corev1.Pod, error) {
 	chosen, err := lookup.ParseSelector(o.selector)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ const maxFollowed = 20
 
 // manyLogs prints logs one after the other, or with --follow line by line as they come. One that cannot be read does not keep the others
 // from being printed.
-func (p Commands) manyLogs(ctx context.Context, c *node.Client, o *logsOptions, q url.Values, all []logSource) error {
+func (p Commands) manyLogs(ctx context.Context, c *localclient.Client, o *logsOptions, q url.Values, all []logSource) error {
 	if o.follow && len(all) > maxFollowed {
 		return program.Usagef("--follow prints at most %d logs, these are %d; select fewer pods", maxFollowed, len(all))
 	}
@@ -108,7 +109,7 @@ type logJob struct {
 }
 
 // oneLog prints a log by lines. A line that is longer than the buffer is printed in parts.
-func (p Commands) oneLog(ctx context.Context, c *node.Client, j logJob) error {
+func (p Commands) oneLog(ctx context.Context, c *localclient.Client, j logJob) error {
 	q := maps.Clone(j.q)
 	q.Set("container", j.from.container)
 	body, err := c.Log(ctx, j.from.key.Namespace, j.from.key.Name, q)

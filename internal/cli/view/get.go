@@ -22,7 +22,8 @@ import (
 	"monopod/internal/printer"
 	"monopod/internal/program"
 	"monopod/manifests"
-	"monopod/node"
+	"monopod/node/localapi"
+	"monopod/node/localclient"
 )
 
 // GetOptions are the flags of `get`.
@@ -91,7 +92,7 @@ func (p Commands) get(ctx context.Context, o *GetOptions, args []string) (err er
 }
 
 // getWanted prints objects: pods and events as they have always been printed, the others from a list of all kinds.
-func (p Commands) getWanted(ctx context.Context, c *node.Client, o *GetOptions, all []wantedObjects) error {
+func (p Commands) getWanted(ctx context.Context, c *localclient.Client, o *GetOptions, all []wantedObjects) error {
 	w := all[0]
 	simple := o.out.format == "" || slices.Contains([]string{"wide", "json", "yaml", "name"}, o.out.format)
 	switch {
@@ -110,7 +111,7 @@ func (p Commands) getWanted(ctx context.Context, c *node.Client, o *GetOptions, 
 	return p.getObjects(ctx, c, o, all)
 }
 
-func (p Commands) getPods(ctx context.Context, c *node.Client, o *GetOptions) error {
+func (p Commands) getPods(ctx context.Context, c *localclient.Client, o *GetOptions) error {
 	if o.watch {
 		return p.watchPods(ctx, c, o, manifests.Key{Namespace: o.Namespace})
 	}
@@ -139,7 +140,7 @@ func (p Commands) getPods(ctx context.Context, c *node.Client, o *GetOptions) er
 	return nil
 }
 
-func (p Commands) getPod(ctx context.Context, c *node.Client, o *GetOptions, key manifests.Key) error {
+func (p Commands) getPod(ctx context.Context, c *localclient.Client, o *GetOptions, key manifests.Key) error {
 	if o.watch {
 		return p.watchPods(ctx, c, o, key)
 	}
@@ -177,10 +178,10 @@ func (p Commands) printPods(pods []corev1.Pod, o *GetOptions) {
 }
 
 // watchPods prints a line, or an object, for each pod and each change.
-func (p Commands) watchPods(ctx context.Context, c *node.Client, o *GetOptions, key manifests.Key) error {
+func (p Commands) watchPods(ctx context.Context, c *localclient.Client, o *GetOptions, key manifests.Key) error {
 	t := p.Table()
 	header := false
-	return c.Watch(ctx, key.Namespace, key.Name, func(e node.PodEvent) error {
+	return c.Watch(ctx, key.Namespace, key.Name, func(e localclient.PodEvent) error {
 		if !o.Chosen.Matches(labels.Set(e.Object.Labels)) {
 			return nil
 		}
@@ -210,7 +211,7 @@ func (p Commands) watchPods(ctx context.Context, c *node.Client, o *GetOptions, 
 }
 
 // printProblems lists the inputs that are not as somebody meant them, on stderr.
-func (p Commands) printProblems(inputs []node.Input) {
+func (p Commands) printProblems(inputs []localapi.Input) {
 	first := true
 	for _, i := range inputs {
 		if !lookup.IsProblem(i) {
@@ -228,13 +229,13 @@ func (p Commands) printProblems(inputs []node.Input) {
 	}
 }
 
-func (p Commands) getSources(ctx context.Context, c *node.Client, o *GetOptions) error {
+func (p Commands) getSources(ctx context.Context, c *localclient.Client, o *GetOptions) error {
 	inputs, err := c.Inputs(ctx)
 	if err != nil {
 		return err
 	}
 	if inputs == nil {
-		inputs = []node.Input{}
+		inputs = []localapi.Input{}
 	}
 	switch o.out.format {
 	case "jsonpath", "custom-columns":
@@ -284,7 +285,7 @@ func SinceText(since, now time.Time) string {
 }
 
 // printSchedule says, on stderr, why pods are not started.
-func (p Commands) printSchedule(ctx context.Context, c *node.Client) {
+func (p Commands) printSchedule(ctx context.Context, c *localclient.Client) {
 	s, err := c.Schedule(ctx)
 	switch {
 	case err != nil: // a daemon of an older release

@@ -17,6 +17,8 @@ import (
 	"monopod/internal/program"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localapi"
+	"monopod/node/localclient"
 )
 
 // output is the value of -o of `get`.
@@ -100,7 +102,7 @@ func (o *GetOptions) wanted(args []string) ([]wantedObjects, error) {
 }
 
 // getObjects shows objects of any kinds.
-func (p Commands) getObjects(ctx context.Context, c *node.Client, o *GetOptions, all []wantedObjects) error {
+func (p Commands) getObjects(ctx context.Context, c *localclient.Client, o *GetOptions, all []wantedObjects) error {
 	if o.watch {
 		return program.Usagef("--watch shows pods or events only")
 	}
@@ -129,7 +131,7 @@ func (p Commands) getObjects(ctx context.Context, c *node.Client, o *GetOptions,
 }
 
 // itemsOf asks for the objects of one kind. missing are errors about names that there are not.
-func (p Commands) itemsOf(ctx context.Context, c *node.Client, o *GetOptions, w wantedObjects) (items []objects.Item, missing []error, err error) {
+func (p Commands) itemsOf(ctx context.Context, c *localclient.Client, o *GetOptions, w wantedObjects) (items []objects.Item, missing []error, err error) {
 	if len(w.keys) == 0 {
 		items, err = p.ListItems(ctx, c, o, w.kind)
 		return items, nil, err
@@ -154,7 +156,7 @@ func (p Commands) itemsOf(ctx context.Context, c *node.Client, o *GetOptions, w 
 	return items, missing, nil
 }
 
-func (p Commands) ListItems(ctx context.Context, c *node.Client, o *GetOptions, kind string) ([]objects.Item, error) {
+func (p Commands) ListItems(ctx context.Context, c *localclient.Client, o *GetOptions, kind string) ([]objects.Item, error) {
 	var all []objects.Item
 	switch kind {
 	case "Pod":
@@ -170,7 +172,7 @@ func (p Commands) ListItems(ctx context.Context, c *node.Client, o *GetOptions, 
 			all = append(all, item)
 		}
 	default:
-		found, err := c.Objects(ctx, node.ObjectQuery{Kind: kind, Namespace: o.Namespace})
+		found, err := c.Objects(ctx, localapi.ObjectQuery{Kind: kind, Namespace: o.Namespace})
 		if err != nil {
 			return nil, err
 		}

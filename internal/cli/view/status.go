@@ -10,8 +10,8 @@ import (
 
 	"monopod/internal/program"
 	"monopod/internal/units"
-	"monopod/node"
 	"monopod/node/budget"
+	"monopod/node/localclient"
 )
 
 func (p Commands) StatusCommand() *cobra.Command {
@@ -37,7 +37,7 @@ func (p Commands) StatusCommand() *cobra.Command {
 	return cmd
 }
 
-func (p Commands) status(ctx context.Context, c *node.Client, output string) error {
+func (p Commands) status(ctx context.Context, c *localclient.Client, output string) error {
 	a, err := c.Agent(ctx)
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ import (
 	"monopod/internal/daemon/board"
 	"monopod/internal/printer"
 	"monopod/manifests"
-	"monopod/node"
 	"monopod/node/drain"
+	"monopod/node/localapi"
 	"monopod/runner"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
@@ -134,15 +134,15 @@ func priorityOf(spec *corev1.PodSpec) int32 {
 }
 
 // Schedule implements node.Scheduler.
-func (g *Gate) Schedule() node.Schedule {
+func (g *Gate) Schedule() localapi.Schedule {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.scheduleLocked()
 }
 
-func (g *Gate) scheduleLocked() node.Schedule {
+func (g *Gate) scheduleLocked() localapi.Schedule {
 	st := g.state
-	s := node.Schedule{Cordoned: st.Cordoned, Drained: st.Drain != nil, Since: st.Since, UntilBoot: st.Boot != "", ShuttingDown: g.ending != nil}
+	s := localapi.Schedule{Cordoned: st.Cordoned, Drained: st.Drain != nil, Since: st.Since, UntilBoot: st.Boot != "", ShuttingDown: g.ending != nil}
 	if st.Drain != nil {
 		s.PriorityBelow, s.Ignore = st.Drain.PriorityBelow, st.Drain.Ignore
 	}
@@ -168,21 +168,21 @@ func (g *Gate) leftLocked() ([]podstatus.Status, error) {
 }
 
 // Cordon implements node.Scheduler.
-func (g *Gate) Cordon(r node.DrainRequest) (node.Schedule, error) {
+func (g *Gate) Cordon(r localapi.DrainRequest) (localapi.Schedule, error) {
 	return g.say(func(st *drain.State) { st.Cordoned, st.Boot = true, g.boot(r) }, "NodeNotSchedulable", "no pods are started that are not there")
 }
 
 // Drain implements node.Scheduler.
-func (g *Gate) Drain(r node.DrainRequest) (node.Schedule, error) {
+func (g *Gate) Drain(r localapi.DrainRequest) (localapi.Schedule, error) {
 	d := &drain.Drain{PriorityBelow: r.PriorityBelow, Ignore: r.Ignore}
 	if err := d.Check(); err != nil {
-		return node.Schedule{}, badRequest(err)
+		return localapi.Schedule{}, badRequest(err)
 	}
 	return g.say(func(st *drain.State) { st.Cordoned, st.Drain, st.Boot = true, d, g.boot(r) }, "Draining", "pods are stopped, those of the lowest priority first")
 }
 
 // Undrain implements node.Scheduler.
-func (g *Gate) Undrain() (node.Schedule, error) {
+func (g *Gate) Undrain() (localapi.Schedule, error) {
 	return g.say(func(st *drain.State) { *st = drain.State{} }, "NodeSchedulable", "pods may run again")
 }
 
@@ -191,7 +191,7 @@ func badRequest(err error) error {
 }
 
 // boot is the boot that a request counts for.
-func (g *Gate) boot(r node.DrainRequest) string {
+func (g *Gate) boot(r localapi.DrainRequest) string {
 	if r.UntilBoot {
 		return g.Store.Boot()
 	}
@@ -199,14 +199,14 @@ func (g *Gate) boot(r node.DrainRequest) string {
 }
 
 // say stores a change, then has it carried out.
-func (g *Gate) say(change func(*drain.State), reason, message string) (node.Schedule, error) {
+func (g *Gate) say(change func(*drain.State), reason, message string) (localapi.Schedule, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	st := g.state
 	st.Since = time.Now().UTC().Truncate(time.Second)
 	change(&st)
 	if err := g.Store.Save(st); err != nil {
-		return node.Schedule{}, err
+		return localapi.Schedule{}, err
 	}
 	g.state, g.level = st, nil
 	if !st.Cordoned && g.ending != nil { // somebody knows that the machine goes on

@@ -24,6 +24,7 @@ import (
 	"monopod/manifests/decode"
 	"monopod/manifests/policy"
 	"monopod/node"
+	"monopod/node/localapi"
 	"monopod/runner/rollout"
 	"monopod/watcher/applied"
 )
@@ -62,9 +63,9 @@ func refusal(code int, reason metav1.StatusReason, errs []*manifests.Error) erro
 }
 
 // Apply implements node.Applier.
-func (a *Applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyResult, error) {
+func (a *Applier) Apply(ctx context.Context, r localapi.ApplyRequest) (localapi.ApplyResult, error) {
 	if err := a.ready(ctx); err != nil {
-		return node.ApplyResult{}, err
+		return localapi.ApplyResult{}, err
 	}
 	result, objects, err := a.apply(r)
 	if err == nil && !r.DryRun {
@@ -77,28 +78,28 @@ func (a *Applier) Apply(ctx context.Context, r node.ApplyRequest) (node.ApplyRes
 }
 
 // apply judges and stores.
-func (a *Applier) apply(r node.ApplyRequest) (node.ApplyResult, []*board.Pushed, error) {
+func (a *Applier) apply(r localapi.ApplyRequest) (localapi.ApplyResult, []*board.Pushed, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	objects, notes, errs := a.read(r.Files)
 	if err := refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, errs); err != nil {
-		return node.ApplyResult{}, nil, err
+		return localapi.ApplyResult{}, nil, err
 	}
 	if err := a.compare(objects); err != nil {
-		return node.ApplyResult{}, nil, err
+		return localapi.ApplyResult{}, nil, err
 	}
 	if err := refusal(http.StatusConflict, metav1.StatusReasonConflict, a.owned(objects)); err != nil {
-		return node.ApplyResult{}, nil, err
+		return localapi.ApplyResult{}, nil, err
 	}
-	result := node.ApplyResult{Objects: []node.AppliedObject{}, Notes: notes}
+	result := localapi.ApplyResult{Objects: []localapi.AppliedObject{}, Notes: notes}
 	change := applied.Change{Put: map[manifests.ObjectID][]byte{}}
 	for _, p := range objects {
-		o := node.AppliedObject{ObjectRef: refOf(p.ID), Verdict: p.Verdict, Warning: p.Warning}
+		o := localapi.AppliedObject{ObjectRef: refOf(p.ID), Verdict: p.Verdict, Warning: p.Warning}
 		for _, pod := range p.Pods() {
-			o.Pods = append(o.Pods, node.AppliedPod{Namespace: pod.Object.Namespace, Name: pod.Object.Name, Manifest: rollout.Hash(pod.Object)})
+			o.Pods = append(o.Pods, localapi.AppliedPod{Namespace: pod.Object.Namespace, Name: pod.Object.Name, Manifest: rollout.Hash(pod.Object)})
 		}
 		result.Objects = append(result.Objects, o)
-		if p.Verdict != node.Unchanged {
+		if p.Verdict != localapi.Unchanged {
 			change.Put[p.ID] = p.Canonical
 		}
 	}
@@ -106,14 +107,14 @@ func (a *Applier) apply(r node.ApplyRequest) (node.ApplyResult, []*board.Pushed,
 		return result, objects, nil
 	}
 	if err := a.Change(change, &result); err != nil {
-		return node.ApplyResult{}, nil, err
+		return localapi.ApplyResult{}, nil, err
 	}
 	a.tell("applied", result)
 	return result, objects, nil
 }
 
 // Change stores. One that is stored, but not carried out to its end, is no error: the answer says so.
-func (a *Applier) Change(c applied.Change, result *node.ApplyResult) error {
+func (a *Applier) Change(c applied.Change, result *localapi.ApplyResult) error {
 	err := a.Store.Change(c)
 	if unfinished, ok := errors.AsType[*applied.UnfinishedError](err); ok {
 		a.Log.Error("a change of applied objects is not finished", "err", err)
@@ -124,13 +125,13 @@ func (a *Applier) Change(c applied.Change, result *node.ApplyResult) error {
 }
 
 // Delete implements node.Applier.
-func (a *Applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyResult, error) {
+func (a *Applier) Delete(ctx context.Context, r localapi.DeleteRequest) (localapi.ApplyResult, error) {
 	ids, err := deletedIDs(r)
 	if err != nil {
-		return node.ApplyResult{}, err
+		return localapi.ApplyResult{}, err
 	}
 	if err := a.ready(ctx); err != nil {
-		return node.ApplyResult{}, err
+		return localapi.ApplyResult{}, err
 	}
 	result, removed, err := a.remove(ids, r.DryRun)
 	if err == nil && !r.DryRun {
@@ -142,24 +143,24 @@ func (a *Applier) Delete(ctx context.Context, r node.DeleteRequest) (node.ApplyR
 }
 
 // remove judges and removes, and returns what is removed.
-func (a *Applier) remove(ids []manifests.ObjectID, dryRun bool) (node.ApplyResult, []manifests.ObjectID, error) {
+func (a *Applier) remove(ids []manifests.ObjectID, dryRun bool) (localapi.ApplyResult, []manifests.ObjectID, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	result := node.ApplyResult{Objects: []node.AppliedObject{}}
+	result := localapi.ApplyResult{Objects: []localapi.AppliedObject{}}
 	var change applied.Change
 	var lines []string
 	now := a.Board.View()
 	for _, id := range ids {
-		o := node.AppliedObject{ObjectRef: refOf(id), Verdict: node.NotFound}
+		o := localapi.AppliedObject{ObjectRef: refOf(id), Verdict: localapi.NotFound}
 		stored, err := a.Store.Get(id)
 		if err != nil {
-			return node.ApplyResult{}, nil, err
+			return localapi.ApplyResult{}, nil, err
 		}
 		owner := now.Owner(id)
 		elsewhere := owner.At.Source != "" && (owner.At.Source != config.SourceApplied || owner.Workload != "")
 		switch {
 		case stored != nil:
-			o.Verdict = node.Deleted
+			o.Verdict = localapi.Deleted
 			change.Remove = append(change.Remove, id)
 			if elsewhere {
 				o.Warning = "goes on: it is " + owner.String() + " too"
@@ -172,13 +173,13 @@ func (a *Applier) remove(ids []manifests.ObjectID, dryRun bool) (node.ApplyResul
 		result.Objects = append(result.Objects, o)
 	}
 	if len(lines) > 0 {
-		return node.ApplyResult{}, nil, node.Refusal(http.StatusConflict, metav1.StatusReasonConflict, lines)
+		return localapi.ApplyResult{}, nil, node.Refusal(http.StatusConflict, metav1.StatusReasonConflict, lines)
 	}
 	if dryRun {
 		return result, nil, nil
 	}
 	if err := a.Change(change, &result); err != nil {
-		return node.ApplyResult{}, nil, err
+		return localapi.ApplyResult{}, nil, err
 	}
 	a.tell("deleted what was applied", result)
 	return result, change.Remove, nil
@@ -201,10 +202,10 @@ func (a *Applier) ready(ctx context.Context) error {
 }
 
 // tell writes what was done into the log.
-func (a *Applier) tell(what string, r node.ApplyResult) {
+func (a *Applier) tell(what string, r localapi.ApplyResult) {
 	var names []string
 	for _, o := range r.Objects {
-		if o.Verdict != node.Unchanged && o.Verdict != node.NotFound {
+		if o.Verdict != localapi.Unchanged && o.Verdict != localapi.NotFound {
 			names = append(names, string(o.Verdict)+" "+o.String())
 		}
 	}
@@ -235,7 +236,7 @@ func (a *Applier) stores(id manifests.ObjectID, document []byte) bool {
 }
 
 // read decodes and validates all files as one set.
-func (a *Applier) read(files []node.ManifestFile) (objects []*board.Pushed, notes []string, errs []*manifests.Error) {
+func (a *Applier) read(files []localapi.ManifestFile) (objects []*board.Pushed, notes []string, errs []*manifests.Error) {
 	var all []*verdict.Verdict
 	for _, f := range files {
 		v := verdict.Judge(f.Name, f.Content, nil, decode.Options{Source: config.SourceApplied, Policy: a.Policy})
@@ -314,11 +315,11 @@ func (a *Applier) compare(objects []*board.Pushed) error {
 		}
 		switch {
 		case stored == nil:
-			p.Verdict = node.Created
+			p.Verdict = localapi.Created
 		case slices.Equal(stored, p.Canonical):
-			p.Verdict = node.Unchanged
+			p.Verdict = localapi.Unchanged
 		default:
-			p.Verdict = node.Configured
+			p.Verdict = localapi.Configured
 			errs = append(errs, a.immutable(p, stored)...)
 		}
 	}
@@ -367,7 +368,7 @@ func (a *Applier) before(source string) bool {
 }
 
 // deletedIDs are the objects that a request names.
-func deletedIDs(r node.DeleteRequest) ([]manifests.ObjectID, error) {
+func deletedIDs(r localapi.DeleteRequest) ([]manifests.ObjectID, error) {
 	var ids []manifests.ObjectID
 	add := func(id manifests.ObjectID) {
 		if !slices.Contains(ids, id) {
@@ -396,6 +397,6 @@ func deletedIDs(r node.DeleteRequest) ([]manifests.ObjectID, error) {
 	return ids, nil
 }
 
-func refOf(id manifests.ObjectID) node.ObjectRef {
-	return node.ObjectRef{Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}
+func refOf(id manifests.ObjectID) localapi.ObjectRef {
+	return localapi.ObjectRef{Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}
 }

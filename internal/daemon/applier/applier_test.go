@@ -14,7 +14,7 @@ import (
 	"monopod/internal/daemon/board"
 	"monopod/internal/daemontest"
 	"monopod/manifests/decode"
-	"monopod/node"
+	"monopod/node/localapi"
 	"monopod/runner/rollout"
 	"monopod/watcher"
 	"monopod/watcher/applied"
@@ -28,7 +28,7 @@ func TestARequestWaitsUntilTheManifestsHaveBeenRead(t *testing.T) {
 		b.Rollouts = rollout.New(rollout.Config{Store: rollout.NewStore(dir + "/revisions"), Log: slog.New(slog.DiscardHandler), Notify: b.Notify})
 		b.Blind(errors.New("no runtime"))
 		a := &Applier{Store: applied.NewStore(dir), Board: b, Order: []string{config.SourceFile, config.SourceApplied}, Log: slog.New(slog.DiscardHandler)}
-		request := node.ApplyRequest{Files: []node.ManifestFile{{Name: "web.yaml", Content: []byte(daemontest.PodYAML("web", "x"))}}}
+		request := localapi.ApplyRequest{Files: []localapi.ManifestFile{{Name: "web.yaml", Content: []byte(daemontest.PodYAML("web", "x"))}}}
 		start := time.Now()
 		if _, err := a.Apply(t.Context(), request); !apierrors.IsServiceUnavailable(err) || time.Since(start) != knownWithin {
 			t.Errorf("after %v: %v", time.Since(start), err)

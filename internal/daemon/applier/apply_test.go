@@ -3,13 +3,13 @@ package applier
 import (
 	"testing"
 
-	"monopod/node"
+	"monopod/node/localapi"
 )
 
 func TestANameThatIsAPathIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, o := range []node.ObjectRef{{Kind: "Pod", Namespace: "default", Name: "/../../x"}, {Kind: "Pod", Namespace: "../x", Name: "y"}, {Kind: "/..", Name: "y"}} {
-		if ids, err := deletedIDs(node.DeleteRequest{Objects: []node.ObjectRef{o}}); err == nil {
+	for _, o := range []localapi.ObjectRef{{Kind: "Pod", Namespace: "default", Name: "/../../x"}, {Kind: "Pod", Namespace: "../x", Name: "y"}, {Kind: "/..", Name: "y"}} {
+		if ids, err := deletedIDs(localapi.DeleteRequest{Objects: []localapi.ObjectRef{o}}); err == nil {
 			t.Errorf("%+v is %v", o, ids)
 		}
 	}

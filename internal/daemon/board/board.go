@@ -22,6 +22,7 @@ import (
 	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localapi"
 	"monopod/runner/ctrd"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
@@ -311,15 +312,15 @@ func (b *Board) seenLocked() []node.PodView {
 }
 
 // Inputs implements node.Inputs.
-func (b *Board) Inputs() []node.Input {
+func (b *Board) Inputs() []localapi.Input {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
-	out := []node.Input{}
+	out := []localapi.Input{}
 	for _, r := range withClashes(b.Desired.Reports, b.clashes) {
 		if IsOwnDirectory(r) {
 			continue
 		}
-		out = append(out, node.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Objects: r.Objects, Since: r.Since, FromDisk: r.FromDisk})
+		out = append(out, localapi.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Objects: r.Objects, Since: r.Since, FromDisk: r.FromDisk})
 	}
 	return out
 }

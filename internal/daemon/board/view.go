@@ -12,6 +12,7 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/node"
+	"monopod/node/localapi"
 	"monopod/runner/rollout"
 	"monopod/runner/workload"
 )
@@ -99,15 +100,15 @@ func (v View) Same(p *Pushed) bool {
 }
 
 // PodsOf are the pods that go with an object: itself, or those of a workload.
-func (v View) PodsOf(id manifests.ObjectID) []node.AppliedPod {
+func (v View) PodsOf(id manifests.ObjectID) []localapi.AppliedPod {
 	if id.Kind == "Pod" {
-		return []node.AppliedPod{{Namespace: id.Namespace, Name: id.Name}}
+		return []localapi.AppliedPod{{Namespace: id.Namespace, Name: id.Name}}
 	}
-	var pods []node.AppliedPod
+	var pods []localapi.AppliedPod
 	for key, p := range v.pods {
 		owner := metav1.GetControllerOf(p.Pod)
 		if owner != nil && owner.Kind == id.Kind && owner.Name == id.Name && key.Namespace == id.Namespace {
-			pods = append(pods, node.AppliedPod{Namespace: key.Namespace, Name: key.Name})
+			pods = append(pods, localapi.AppliedPod{Namespace: key.Namespace, Name: key.Name})
 		}
 	}
 	return pods
@@ -124,11 +125,11 @@ func (v View) Shows(p *Pushed) bool {
 }
 
 // TakenBack notes which of the pods that were applied run an earlier revision.
-func (v View) TakenBack(r node.ApplyResult) {
+func (v View) TakenBack(r localapi.ApplyResult) {
 	for _, o := range r.Objects {
 		for i := range o.Pods {
 			p := &o.Pods[i]
-			if shown := v.pods[manifests.Key{Namespace: p.Namespace, Name: p.Name}].Revision; o.Verdict == node.Unchanged && shown.Written == p.Manifest {
+			if shown := v.pods[manifests.Key{Namespace: p.Namespace, Name: p.Name}].Revision; o.Verdict == localapi.Unchanged && shown.Written == p.Manifest {
 				p.Rollback = shown.Rollback
 			}
 		}
@@ -179,7 +180,7 @@ type Pushed struct {
 	Object *manifests.Object
 	// Workload says that object makes pods.
 	Workload bool
-	Verdict  node.Verdict
+	Verdict  localapi.Verdict
 	Warning  string
 }
 

@@ -26,6 +26,7 @@ import (
 	"monopod/manifests"
 	"monopod/node"
 	"monopod/node/events"
+	"monopod/node/netinfo"
 	"monopod/node/why"
 	"monopod/runner/ctrd"
 	"monopod/runner/podstatus"
@@ -175,11 +176,11 @@ func (e *Explainer) inside(pod *corev1.Pod, container string, all []podstatus.St
 		if st.Name != container || st.State.Running == nil {
 			continue
 		}
-		pid := node.ProcessIn(e.Proc, offline.BareContainerID(st.ContainerID))
+		pid := netinfo.ProcessIn(e.Proc, offline.BareContainerID(st.ContainerID))
 		if pid == 0 {
 			return nil
 		}
-		found, _ := node.Listeners(e.Proc, pid, func(int) bool { return true })
+		found, _ := netinfo.Listeners(e.Proc, pid, func(int) bool { return true })
 		of := listenerFacts(found, all)
 		if pod.Spec.HostNetwork { // the machine has many
 			of = slices.DeleteFunc(of, func(l why.Listener) bool { return l.Pod != pod.Namespace+"/"+pod.Name })
@@ -243,13 +244,13 @@ func (e *Explainer) holders(output map[string][]string, pod *corev1.Pod, all []p
 			named[n] = true
 		}
 	}
-	found, _ := node.Listeners(e.Proc, 0, func(p int) bool { return p == port || port == 0 && named[p] })
+	found, _ := netinfo.Listeners(e.Proc, 0, func(p int) bool { return p == port || port == 0 && named[p] })
 	return listenerFacts(found, all)
 }
 
 var portNumbers = regexp.MustCompile(`\b\d{2,5}\b`)
 
-func listenerFacts(found []node.Listener, all []podstatus.Status) []why.Listener {
+func listenerFacts(found []netinfo.Listener, all []podstatus.Status) []why.Listener {
 	var out []why.Listener
 	for _, l := range found {
 		w := why.Listener{Protocol: l.Protocol, Port: int(l.Addr.Port()), PID: l.PID, Name: l.Name}

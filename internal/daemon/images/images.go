@@ -20,6 +20,7 @@ import (
 	"monopod/internal/units"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/localapi"
 	"monopod/runner"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
@@ -211,12 +212,12 @@ func (m *Images) judge(out image.Collected, err error) {
 
 // needs returns who needs which images. Until it is decided there may be others who do.
 func (m *Images) needs() (n needs.Images, decided bool) {
-	n = needs.Images{Refs: map[string][]node.ImageNeed{}, Digests: map[string][]node.ImageNeed{}}
+	n = needs.Images{Refs: map[string][]localapi.ImageNeed{}, Digests: map[string][]localapi.ImageNeed{}}
 	desired, statuses, ok := m.Board.Wants()
 	for _, p := range desired.Pods {
 		n.Spec(&p.Object.Spec, "pod "+p.Key().String())
 		for _, dig := range p.Images {
-			n.Digest(dig, node.ImageNeed{Kind: needs.NeedManifest, By: "pod " + p.Key().String()})
+			n.Digest(dig, localapi.ImageNeed{Kind: needs.NeedManifest, By: "pod " + p.Key().String()})
 		}
 	}
 	for _, o := range desired.Workloads {
@@ -231,7 +232,7 @@ func (m *Images) needs() (n needs.Images, decided bool) {
 			n.Spec(&s.Recorded.Object.Spec, "pod "+s.Key().String())
 		}
 		for _, dig := range s.Images {
-			n.Digest(dig, node.ImageNeed{Kind: needs.NeedManifest, By: "pod " + s.Key().String()})
+			n.Digest(dig, localapi.ImageNeed{Kind: needs.NeedManifest, By: "pod " + s.Key().String()})
 		}
 	}
 	for _, r := range desired.Reports {
@@ -239,13 +240,13 @@ func (m *Images) needs() (n needs.Images, decided bool) {
 	}
 	kept, known := m.Pins.wanted()
 	for _, dig := range kept {
-		n.Digest(dig, node.ImageNeed{Kind: needs.NeedRevision})
+		n.Digest(dig, localapi.ImageNeed{Kind: needs.NeedRevision})
 	}
 	return n, ok && known && desired.Told()
 }
 
 // Images implements node.Images.
-func (m *Images) Images(ctx context.Context) (*node.ImageList, error) {
+func (m *Images) Images(ctx context.Context) (*localapi.ImageList, error) {
 	service, preloaded := m.current()
 	if service == nil {
 		return nil, errors.New("images cannot be seen now: " + m.Board.WhyBlind())
@@ -267,7 +268,7 @@ func (m *Images) Images(ctx context.Context) (*node.ImageList, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := &node.ImageList{Items: []node.Image{}, Disk: node.ImageDisk{
+	list := &localapi.ImageList{Items: []localapi.Image{}, Disk: localapi.ImageDisk{
 		Capacity: disk.Capacity, Available: disk.Available, UsedPercent: disk.Used(), HighPercent: m.Policy.High, LowPercent: m.Policy.Low,
 	}}
 	for i := range all {
@@ -277,19 +278,19 @@ func (m *Images) Images(ctx context.Context) (*node.ImageList, error) {
 		}
 		v.NeededBy = addNeeds(v.NeededBy, n.Digests[v.Digest])
 		if !decided || !preloaded {
-			v.NeededBy = addNeeds(v.NeededBy, []node.ImageNeed{{Kind: needs.NeedUndecided}})
+			v.NeededBy = addNeeds(v.NeededBy, []localapi.ImageNeed{{Kind: needs.NeedUndecided}})
 		}
 		list.Items = append(list.Items, v)
 	}
 	for _, p := range pulls {
-		list.Pulls = append(list.Pulls, node.ImagePull{Image: p.Name, Since: p.Since, Done: p.Done, Total: p.Total})
+		list.Pulls = append(list.Pulls, localapi.ImagePull{Image: p.Name, Since: p.Since, Done: p.Done, Total: p.Total})
 	}
 	return list, nil
 }
 
 // Pulls implements node.Images.
-func (m *Images) Pulls(ctx context.Context, refs []string) ([]node.ImagePull, error) {
-	list := []node.ImagePull{}
+func (m *Images) Pulls(ctx context.Context, refs []string) ([]localapi.ImagePull, error) {
+	list := []localapi.ImagePull{}
 	service, _ := m.current()
 	if service == nil {
 		return list, nil
@@ -300,26 +301,26 @@ func (m *Images) Pulls(ctx context.Context, refs []string) ([]node.ImagePull, er
 			return nil, err
 		}
 		for _, p := range pulls[:min(1, len(pulls))] {
-			list = append(list, node.ImagePull{Image: ref, Since: p.Since, Done: p.Done, Total: p.Total})
+			list = append(list, localapi.ImagePull{Image: ref, Since: p.Since, Done: p.Done, Total: p.Total})
 		}
 	}
 	return list, nil
 }
 
-func imageView(i *ctrd.ImageUse) node.Image {
-	v := node.Image{
+func imageView(i *ctrd.ImageUse) localapi.Image {
+	v := localapi.Image{
 		Digest: i.Digest, Names: i.Names, RepoDigests: i.RepoDigests, Size: i.Size, Own: i.Own, FirstSeen: i.FirstSeen, LastUsed: i.LastUsed, UsedBy: i.Pods,
 	}
 	for _, path := range i.Archives {
-		v.NeededBy = append(v.NeededBy, node.ImageNeed{Kind: needs.NeedPreload, By: path})
+		v.NeededBy = append(v.NeededBy, localapi.ImageNeed{Kind: needs.NeedPreload, By: path})
 	}
 	if len(i.Pins) > 0 {
-		v.NeededBy = append(v.NeededBy, node.ImageNeed{Kind: needs.NeedRevision})
+		v.NeededBy = append(v.NeededBy, localapi.ImageNeed{Kind: needs.NeedRevision})
 	}
 	return v
 }
 
-func addNeeds(to, more []node.ImageNeed) []node.ImageNeed {
+func addNeeds(to, more []localapi.ImageNeed) []localapi.ImageNeed {
 	for _, n := range more {
 		if !slices.Contains(to, n) {
 			to = append(to, n)
@@ -332,7 +333,7 @@ func addNeeds(to, more []node.ImageNeed) []node.ImageNeed {
 const pullTick = 250 * time.Millisecond
 
 // Pull implements node.Images.
-func (m *Images) Pull(ctx context.Context, r node.PullRequest, tell func(node.PullEvent)) error {
+func (m *Images) Pull(ctx context.Context, r localapi.PullRequest, tell func(localapi.PullEvent)) error {
 	service, _ := m.current()
 	if service == nil {
 		return errors.New("nothing can be pulled now: " + m.Board.WhyBlind())
@@ -345,7 +346,7 @@ func (m *Images) Pull(ctx context.Context, r node.PullRequest, tell func(node.Pu
 	var wg sync.WaitGroup
 	for _, ref := range slices.Compact(slices.Sorted(slices.Values(r.Images))) {
 		wg.Go(func() {
-			pullOne(ctx, service, ref, policy, func(e node.PullEvent) {
+			pullOne(ctx, service, ref, policy, func(e localapi.PullEvent) {
 				told.Lock()
 				defer told.Unlock()
 				tell(e)
@@ -357,13 +358,13 @@ func (m *Images) Pull(ctx context.Context, r node.PullRequest, tell func(node.Pu
 }
 
 // pullOne pulls an image and tells how far it is.
-func pullOne(ctx context.Context, service needs.ImageService, ref string, policy corev1.PullPolicy, tell func(node.PullEvent)) {
-	began, ended := time.Now(), make(chan node.PullEvent, 1)
+func pullOne(ctx context.Context, service needs.ImageService, ref string, policy corev1.PullPolicy, tell func(localapi.PullEvent)) {
+	began, ended := time.Now(), make(chan localapi.PullEvent, 1)
 	go func() {
 		img, err := service.Pull(ctx, ref, policy)
-		e := node.PullEvent{Image: ref, State: node.PullPulled, Seconds: time.Since(began).Seconds()}
+		e := localapi.PullEvent{Image: ref, State: localapi.PullPulled, Seconds: time.Since(began).Seconds()}
 		if err != nil {
-			e.State, e.Error = node.PullFailed, err.Error()
+			e.State, e.Error = localapi.PullFailed, err.Error()
 			if step, ok := errors.AsType[*runner.StepError](err); ok {
 				e.Reason, e.Error = step.Reason, step.Err.Error()
 			}
@@ -372,14 +373,14 @@ func pullOne(ctx context.Context, service needs.ImageService, ref string, policy
 		}
 		ended <- e
 	}()
-	tell(node.PullEvent{Image: ref, State: node.PullPulling})
+	tell(localapi.PullEvent{Image: ref, State: localapi.PullPulling})
 	tick := time.NewTicker(pullTick)
 	defer tick.Stop()
-	last := node.PullEvent{}
+	last := localapi.PullEvent{}
 	for {
 		select {
 		case e := <-ended:
-			if e.State == node.PullPulled {
+			if e.State == localapi.PullPulled {
 				e.Done, e.Total = last.Total, last.Total
 			}
 			tell(e)
@@ -390,7 +391,7 @@ func pullOne(ctx context.Context, service needs.ImageService, ref string, policy
 		if err != nil || len(pulls) == 0 {
 			continue
 		}
-		e := node.PullEvent{Image: ref, State: node.PullPulling, Done: pulls[0].Done, Total: pulls[0].Total}
+		e := localapi.PullEvent{Image: ref, State: localapi.PullPulling, Done: pulls[0].Done, Total: pulls[0].Total}
 		if e != last {
 			tell(e)
 			last = e

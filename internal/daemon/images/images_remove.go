@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"monopod/internal/needs"
-	"monopod/node"
+	"monopod/node/localapi"
 	"monopod/runner/ctrd/image"
 )
 
@@ -18,13 +18,13 @@ func (m *Images) current() (service needs.ImageService, preloaded bool) {
 }
 
 // Remove implements node.Images.
-func (m *Images) Remove(ctx context.Context, r node.ImageRemoval) (out node.ImagesRemoved, err error) {
+func (m *Images) Remove(ctx context.Context, r localapi.ImageRemoval) (out localapi.ImagesRemoved, err error) {
 	service, _ := m.current()
 	if service == nil {
 		return out, errors.New("images cannot be seen now: " + m.Board.WhyBlind())
 	}
 	for _, ref := range r.Images {
-		done := node.RemovedImage{Image: ref}
+		done := localapi.RemovedImage{Image: ref}
 		if done.Digest, err = digestOf(ctx, service, ref); err == nil {
 			err = service.Remove(ctx, done.Digest, r.Force)
 		}

@@ -1,4 +1,4 @@
-package node
+package localclient
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"net/url"
 
 	"monopod/manifests"
+	"monopod/node/localapi"
 )
 
 // FilePlace is a path in a container.
@@ -41,16 +42,16 @@ func (c *Client) ReadFiles(ctx context.Context, from FilePlace, take func(io.Rea
 	if _, e := io.Copy(io.Discard, &budgetReader{from: res.Body, left: maxHeader}); e != nil { // the trailer is behind it
 		return nil, fmt.Errorf("answer to %s: %w", req.URL.Path, e)
 	}
-	if text := res.Trailer.Get(trailerError); text != "" {
+	if text := res.Trailer.Get(localapi.TrailerError); text != "" {
 		err = errors.New(text)
 	}
-	return res.Trailer.Values(trailerWarning), err
+	return res.Trailer.Values(localapi.TrailerWarning), err
 }
 
 // WriteFiles sends a tree called name, as a stream of tar, to a place: the directory that it goes into, or what it is called from
 // now on. Without a name the stream goes into the directory as it is.
-func (c *Client) WriteFiles(ctx context.Context, to FilePlace, name string, from io.Reader) (Written, error) {
-	var written Written
+func (c *Client) WriteFiles(ctx context.Context, to FilePlace, name string, from io.Reader) (localapi.Written, error) {
+	var written localapi.Written
 	more := url.Values{}
 	if name != "" {
 		more.Set("name", name)
@@ -59,7 +60,7 @@ func (c *Client) WriteFiles(ctx context.Context, to FilePlace, name string, from
 	if err != nil {
 		return written, err
 	}
-	req.Header.Set("Content-Type", mediaTar)
+	req.Header.Set("Content-Type", localapi.MediaTar)
 	body, err := c.do(req, eachPart)
 	if err != nil {
 		return written, err

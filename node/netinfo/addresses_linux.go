@@ -1,4 +1,7 @@
-package node
+// Package netinfo reads what the kernel says about the network of this machine: its addresses, and which process listens where.
+//
+// It changes nothing and has no goroutines.
+package netinfo
 
 import (
 	"fmt"
@@ -29,11 +32,11 @@ func Addresses() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("addresses of this machine: %w", err)
 	}
-	return primary(all), nil
+	return Primary(all), nil
 }
 
-// primary chooses the first usable address of each family, for machines without a default route.
-func primary(all []net.Addr) []string {
+// Primary chooses the first usable address of each family, for machines without a default route.
+func Primary(all []net.Addr) []string {
 	var usable []netip.Addr
 	for _, a := range all {
 		p, err := netip.ParsePrefix(a.String())

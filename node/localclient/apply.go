@@ -1,4 +1,4 @@
-package node
+package localclient
 
 import (
 	"bytes"
@@ -7,20 +7,20 @@ import (
 	"io"
 	"net/http"
 
-	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"monopod/node/localapi"
 )
 
 // Apply stores documents and returns what became of each.
-func (c *Client) Apply(ctx context.Context, r ApplyRequest) (ApplyResult, error) {
+func (c *Client) Apply(ctx context.Context, r localapi.ApplyRequest) (localapi.ApplyResult, error) {
 	return c.change(ctx, http.MethodPut, r)
 }
 
 // Delete removes documents that were applied.
-func (c *Client) Delete(ctx context.Context, r DeleteRequest) (ApplyResult, error) {
+func (c *Client) Delete(ctx context.Context, r localapi.DeleteRequest) (localapi.ApplyResult, error) {
 	return c.change(ctx, http.MethodDelete, r)
 }
 
-func (c *Client) change(ctx context.Context, method string, request any) (result ApplyResult, err error) {
+func (c *Client) change(ctx context.Context, method string, request any) (result localapi.ApplyResult, err error) {
 	err = c.send(ctx, method, "/v1/applied", request, &result)
 	return result, err
 }
@@ -47,9 +47,6 @@ func (c *Client) ask(ctx context.Context, method, path string, request any, u un
 	}
 	return c.do(req, u)
 }
-
-// Bookmark is the type of the event that WatchAll adds behind the pods that there were at its start.
-const Bookmark = string(apiwatch.Bookmark)
 
 // WatchAll is Watch for all pods with a Bookmark event behind those that there are: a pod that has not been seen before it
 // does not exist. It comes only once all pods can be seen.

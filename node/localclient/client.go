@@ -1,4 +1,7 @@
-package node
+// Package localclient is the client of the API on the unix socket. It bounds the time and the size of each answer.
+//
+// It must not decide anything about pods. It has no goroutines.
+package localclient
 
 import (
 	"context"
@@ -17,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/node/localapi"
 	podstream "monopod/node/stream"
 )
 
@@ -34,8 +38,8 @@ type Client struct {
 // maxHeader is the longest header of an answer.
 const maxHeader = 1 << 20
 
-// NewClient returns a client for the socket. It does no I/O.
-func NewClient(socket string) *Client {
+// New returns a client for the socket. It does no I/O.
+func New(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
@@ -110,8 +114,8 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 }
 
 // Inputs returns the state of all inputs.
-func (c *Client) Inputs(ctx context.Context) ([]Input, error) {
-	var inputs []Input
+func (c *Client) Inputs(ctx context.Context) ([]localapi.Input, error) {
+	var inputs []localapi.Input
 	return inputs, c.getJSON(ctx, "/v1/sources", &inputs)
 }
 
