@@ -97,6 +97,7 @@ func IsDeviceKind(name corev1.ResourceName) bool {
 	return ok && class != "" && vendor != "kubernetes.io" && !strings.HasSuffix(vendor, ".kubernetes.io")
 }
 
+// IsHugePage reports whether a resource is huge pages of some size.
 func IsHugePage(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

@@ -172,6 +172,7 @@ func (r *referred) empty() bool {
 	return len(r.configMaps)+len(r.Secrets)+len(r.Claims) == 0 && r.runtimeClass == ""
 }
 
+// ReferredNames returns the names of the objects that a pod refers to.
 func ReferredNames(pod *corev1.Pod) referred {
 	var r referred
 	spec := &pod.Spec

@@ -46,6 +46,7 @@ func PodRollout(pod *corev1.Pod) (r Rollout, err error) {
 	return r, err
 }
 
+// RolloutAnnotations are the annotations that PodRollout reads.
 func RolloutAnnotations() []string {
 	return []string{AnnotationAutoRollback, AnnotationReadyDeadline, AnnotationSoak, AnnotationUpdateGroup, AnnotationUpdateOrder}
 }

@@ -61,6 +61,7 @@ type Owners struct {
 	objects map[manifests.ObjectID]manifests.Origin
 }
 
+// NewOwners returns Owners for about n pods.
 func NewOwners(pods int) Owners {
 	return Owners{pods: make(map[manifests.Key]manifests.Origin, pods), objects: map[manifests.ObjectID]manifests.Origin{}}
 }
@@ -199,11 +200,13 @@ func same[T any](a, b []*T) bool {
 	return slices.EqualFunc(a, b, func(p, q *T) bool { return p == q || reflect.DeepEqual(p, q) })
 }
 
+// SameReport reports whether two reports say the same, whenever they were made.
 func SameReport(a, b Report) bool {
 	return a.Source == b.Source && a.Input == b.Input && a.State == b.State && a.Cause == b.Cause && a.Since.Equal(b.Since) && a.FromDisk.Equal(b.FromDisk) &&
 		slices.Equal(a.Errors, b.Errors) && slices.Equal(a.Mistaken, b.Mistaken) && slices.Equal(a.Pods, b.Pods) && slices.Equal(a.Objects, b.Objects)
 }
 
+// SameSet reports whether nothing that matters differs between two sets.
 func SameSet(a, b Set) bool {
 	return a.Source == b.Source && a.Unread == b.Unread && a.Partial == b.Partial && slices.Equal(a.Unknown, b.Unknown) &&
 		same(a.Pods, b.Pods) && same(a.Objects, b.Objects) && same(a.Workloads, b.Workloads) &&

@@ -49,6 +49,7 @@ func first(words []string, most int) []string {
 	return append(slices.Clone(words[:most]), fmt.Sprintf("and %d more", len(words)-most))
 }
 
+// Keys returns the keys of pods.
 func Keys(pods []*manifests.Pod) []string {
 	names := make([]string, 0, len(pods))
 	for _, p := range pods {
@@ -57,6 +58,7 @@ func Keys(pods []*manifests.Pod) []string {
 	return names
 }
 
+// ObjectNames returns the names of objects with their kinds.
 func ObjectNames(objects []*manifests.Object) []string {
 	var all []string
 	for _, o := range objects {

@@ -234,6 +234,7 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// Send hands over a set, unless ctx ends before it is taken.
 func Send(ctx context.Context, out chan<- Set, set Set) {
 	select {
 	case out <- set:

@@ -19,7 +19,6 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/defaults"
 	"monopod/manifests/document"
-	"monopod/manifests/fates"
 	"monopod/manifests/kinds"
 	"monopod/manifests/policy"
 	"monopod/manifests/validate"
@@ -121,10 +120,7 @@ func reason(e *manifests.Error) string {
 		return "what a " + e.Kind + " makes, which the reference program does not check"
 	case strings.HasPrefix(e.Msg, "kind ") || strings.HasPrefix(e.Msg, "there is no kind"):
 		kind, _, _ := strings.Cut(strings.TrimPrefix(e.Msg, "there is no "), ":")
-		kind, _, _ = strings.Cut(kind, " is planned")
 		return kind
-	case strings.Contains(e.Msg, "planned for release "+fates.Release02):
-		return "planned for 0.2: " + path
 	case strings.HasPrefix(e.Msg, "not supported: ") || strings.Contains(e.Msg, "is not supported: "):
 		return "never: " + path
 	case e.Kind != "" && strings.HasPrefix(path, "metadata."):

@@ -64,6 +64,7 @@ func (s *Source) BooleanKey(name string) string {
 	return fmt.Sprintf("YAML reads the key %s as %s: put it in quotes, %q", written, name, written)
 }
 
+// KeyTwice matches the error of the YAML library about a key that stands twice in one mapping.
 var KeyTwice = regexp.MustCompile(`key (?:"[^"]*"|true|false) already set in map`)
 
 // StrictJSON converts the document. A key that stands beside a merge key which brings it, too, is no duplicate.

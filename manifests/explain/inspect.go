@@ -220,6 +220,7 @@ func expectation(t reflect.Type) string {
 	return "a mapping"
 }
 
+// SortedKeys returns the keys of a mapping in order.
 func SortedKeys(m map[string]any) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

@@ -34,7 +34,6 @@ func initContainerFates(all []fieldFate) []fieldFate {
 }
 
 const (
-	Release02   = "0.2"
 	apiServer   = "never: needs an API server"
 	noFill      = "never: nothing here copies volumes or restores snapshots"
 	fillHint    = "fill the volume from an init container"

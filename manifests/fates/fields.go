@@ -21,7 +21,7 @@ const (
 	enforced fate = iota + 1
 	// harmless: the field is accepted and has no effect on a single machine; the note says why.
 	harmless
-	// refused: a manifest that sets the field is not accepted; the note says which release plans it.
+	// refused: a manifest that sets the field is not accepted; the note says why.
 	refused
 )
 
@@ -38,10 +38,10 @@ func (f fate) String() string {
 type fieldFate struct {
 	path string
 	fate fate
-	// note says why (harmless), when (refused) or how far (enforced).
+	// note says why (harmless, refused) or how far (enforced).
 	note string
 	// only lists the values that are enforced or harmless, when not all are. Those in later are refused, or all
-	// others when later is empty; other says which release plans them. What is in neither list is no value of
+	// others when later is empty; other says why. What is in neither list is no value of
 	// the field at all, and validation says so.
 	only  []string
 	later []string

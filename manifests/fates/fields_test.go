@@ -55,16 +55,16 @@ func TestEveryLineOfTheTableHasAField(t *testing.T) {
 // checkLine checks that a line says what it must.
 func checkLine(t *testing.T, line fieldFate) {
 	t.Helper()
-	planned := func(note string) bool { return note == Release02 || strings.HasPrefix(note, "never: ") }
+	reasoned := func(note string) bool { return strings.HasPrefix(note, "never: ") }
 	switch {
 	case line.fate == harmless && line.note == "":
 		t.Errorf("%s: a harmless field needs a reason", line.path)
-	case line.fate == refused && !planned(line.note):
-		t.Errorf("%s: a refused field needs a release or a reason, not %q", line.path, line.note)
+	case line.fate == refused && !reasoned(line.note):
+		t.Errorf("%s: a refused field needs a reason, not %q", line.path, line.note)
 	case line.only == nil && line.later != nil:
 		t.Errorf("%s: values are refused but none accepted", line.path)
-	case line.only != nil && (line.fate == refused || !planned(line.other)):
-		t.Errorf("%s: refused values need a release or a reason, not %q", line.path, line.other)
+	case line.only != nil && (line.fate == refused || !reasoned(line.other)):
+		t.Errorf("%s: refused values need a reason, not %q", line.path, line.other)
 	}
 }
 
@@ -216,13 +216,8 @@ func fieldRow(f *fieldNode) string {
 	}
 	note := f.fate.note
 	switch {
-	case f.fate.fate == refused && !strings.HasPrefix(note, "never"):
-		note = "planned for " + note
 	case f.fate.only != nil:
 		other := f.fate.other
-		if !strings.HasPrefix(other, "never") {
-			other = "planned for " + other
-		}
 		rest := "other values"
 		if f.fate.later != nil {
 			rest = quoteAll(f.fate.later)

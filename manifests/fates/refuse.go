@@ -125,10 +125,7 @@ func isSet(v reflect.Value) bool {
 
 // notSupported puts the note of a refused field into words.
 func notSupported(note string) string {
-	if why, never := strings.CutPrefix(note, "never: "); never {
-		return "not supported: " + why
-	}
-	return "not supported yet, it is planned for release " + note
+	return "not supported: " + strings.TrimPrefix(note, "never: ")
 }
 
 // scalar is the text of a value in a document.

@@ -26,9 +26,9 @@ import (
 type Role int
 
 const (
-	// Referenced: pods refer to them.
+	// Referenced kinds are those that pods refer to.
 	Referenced Role = iota + 1
-	// Workload: they make pods.
+	// Workload kinds make pods.
 	Workload
 )
 
@@ -136,6 +136,7 @@ type kindTable struct {
 	Names []string
 }
 
+// Known is the catalog. It is built once.
 var Known = sync.OnceValue(func() *kindTable { //nolint:gochecknoglobals // a constant that Go cannot write as one
 	t := &kindTable{ByKind: readKinds(), ignored: ignoredKinds(), Names: []string{"Pod", "PodList", "List"}}
 	t.Names = slices.AppendSeq(t.Names, maps.Keys(t.ByKind))

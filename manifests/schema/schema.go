@@ -64,6 +64,7 @@ func IsLeaf(t reflect.Type) bool {
 	return true
 }
 
+// HasField reports whether a struct has a field of that name in documents.
 func HasField(t reflect.Type, name string) bool {
 	return slices.ContainsFunc(Fields(t), func(f Field) bool { return f.Name == name })
 }

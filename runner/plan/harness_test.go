@@ -7,7 +7,6 @@ var (
 	testPod       = runtimetest.NewPod
 	testContainer = runtimetest.NewContainer
 	edited        = runtimetest.Edited
-	at            = runtimetest.At
 	running       = runtimetest.Running
 	exited        = runtimetest.Exited
 	created       = runtimetest.Created

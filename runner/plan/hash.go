@@ -42,6 +42,7 @@ func (h *Hashes) of(pod *manifests.Pod) *podHashes {
 	return m
 }
 
+// PodHash is podhash.Pod of a manifest.
 func (h *Hashes) PodHash(pod *manifests.Pod) string {
 	m := h.of(pod)
 	if m.pod == "" {

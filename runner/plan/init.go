@@ -29,6 +29,7 @@ import (
 type role int
 
 const (
+	// Regular is a container of spec.containers.
 	Regular role = iota
 	initial      // an init container that ends
 	sidecar

@@ -116,6 +116,7 @@ const VolumesKey = "volumes:"
 
 func instanceKey(containerID string) string { return "id:" + containerID }
 
+// ManifestKey is the key of failures of a container, by the manifest that the step followed.
 func ManifestKey(m runner.Manifest, container string) string {
 	if m == runner.DesiredManifest {
 		return container

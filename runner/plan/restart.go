@@ -128,6 +128,7 @@ func nextBackOff(wait, longest time.Duration) time.Duration {
 	return min(2*wait, longest)
 }
 
+// BackOffLimit is MaxBackOff within its bounds.
 func (o Options) BackOffLimit() time.Duration {
 	if o.MaxBackOff == 0 {
 		return defaultMaxBackOff

@@ -155,6 +155,7 @@ func (p *planner) sandboxPod() *manifests.Pod {
 	return p.o.Sandbox.Pod
 }
 
+// Later returns the later of two times.
 func Later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

@@ -304,7 +304,7 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 	return corev1.PodSucceeded
 }
 
-// message is kubelet's.
+// FailureMessage is what a kubelet writes about a failure.
 func FailureMessage(f *runner.PodFailure) string {
 	if f.Message == "" && f.Reason == runner.ReasonDeadlineExceeded {
 		return "Pod was active on the node longer than the specified deadline"

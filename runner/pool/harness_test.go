@@ -11,6 +11,5 @@ var (
 	at            = runtimetest.At
 	running       = runtimetest.Running
 	exited        = runtimetest.Exited
-	with          = runtimetest.With
 	conditionsOf  = runtimetest.ConditionsOf
 )

@@ -31,6 +31,7 @@ type LineLoader struct {
 	Calls  atomic.Int64
 }
 
+// Load is a watcher.Loader.
 func (l *LineLoader) Load(file string, data []byte) (*manifests.Content, error) {
 	l.Calls.Add(1)
 	if len(strings.TrimSpace(string(data))) == 0 {

@@ -26,6 +26,7 @@ type Checker struct {
 	Errs         field.ErrorList
 }
 
+// Add reports errors.
 func (c *Checker) Add(errs ...*field.Error) { c.Errs = append(c.Errs, errs...) }
 
 // Invalid reports one error for each message, none for none.
@@ -38,6 +39,7 @@ func (c *Checker) Invalid(path *field.Path, value any, msgs ...string) {
 // Required reports a value that is missing.
 func (c *Checker) Required(path *field.Path, detail string) { c.Add(field.Required(path, detail)) }
 
+// Forbidden reports a value that must not be set.
 func (c *Checker) Forbidden(path *field.Path, detail string) { c.Add(field.Forbidden(path, detail)) }
 
 // OneOf reports a value that is none of those there are, and names them in the order given.
@@ -52,10 +54,12 @@ func (c *Checker) Label(path *field.Path, value string) {
 	c.Invalid(path, value, validation.IsDNS1123Label(value)...)
 }
 
+// Subdomain reports a value that is no DNS subdomain.
 func (c *Checker) Subdomain(path *field.Path, value string) {
 	c.Invalid(path, value, validation.IsDNS1123Subdomain(value)...)
 }
 
+// QualifiedName reports a value that is no qualified name, such as example.com/name.
 func (c *Checker) QualifiedName(path *field.Path, value string) {
 	c.Invalid(path, value, validation.IsQualifiedName(value)...)
 }
@@ -91,6 +95,7 @@ func RequiredOneOf[T ~string](c *Checker, path *field.Path, value T, supported .
 	OneOf(c, path, value, supported...)
 }
 
+// UserID reports an id that no user or group can have; nil is none.
 func (c *Checker) UserID(path *field.Path, id *int64) {
 	if id != nil {
 		c.Invalid(path, *id, validation.IsValidUserID(*id)...)
@@ -104,6 +109,7 @@ func (c *Checker) NoBacksteps(path *field.Path, value string) {
 	}
 }
 
+// HasBacksteps reports whether a path has an element "..".
 func HasBacksteps(value string) bool { return slices.Contains(strings.Split(value, "/"), "..") }
 
 // DescendingPath checks that a path stays below where it starts.

@@ -21,6 +21,7 @@ import (
 // containersChecker checks containers of all kinds.
 type containersChecker struct{ *check.Checker }
 
+// Containers returns the checks of containers, which report to c.
 func Containers(c *check.Checker) containersChecker { return containersChecker{c} }
 
 // Containers checks the regular containers.

@@ -18,6 +18,7 @@ import (
 // resourcesChecker checks requests, limits and claims of resources.
 type resourcesChecker struct{ *check.Checker }
 
+// Resources returns the checks of resources, which report to c.
 func Resources(c *check.Checker) resourcesChecker { return resourcesChecker{c} }
 
 // Resources checks limits, requests and claims; checkName knows which resources there are at this place.

@@ -16,6 +16,7 @@ import (
 // securityChecker checks security contexts, of containers and of pods.
 type securityChecker struct{ *check.Checker }
 
+// Security returns the checks of security contexts, which report to c.
 func Security(c *check.Checker) securityChecker { return securityChecker{c} }
 
 // security checks the security context of a container.
@@ -193,11 +194,13 @@ func (c securityChecker) appArmorMatches(path *field.Path, annotation string, pr
 }
 
 const (
-	sysctlFormat    = "([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+	sysctlFormat = "([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+	// LongestSysctl is how many characters the name of a sysctl may have.
 	LongestSysctl   = 253
 	sysctlFormatMsg = "must have at most %d characters and match regex %s"
 )
 
+// SysctlName matches the names that a sysctl can have.
 var SysctlName = regexp.MustCompile("^" + sysctlFormat + "$")
 
 func (c securityChecker) sysctls(path *field.Path, sysctls []corev1.Sysctl) {

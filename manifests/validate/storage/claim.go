@@ -22,6 +22,7 @@ import (
 // volumesChecker checks volumes, claims and storage classes.
 type volumesChecker struct{ *check.Checker }
 
+// Volumes returns the checks of volumes, which report to c.
 func Volumes(c *check.Checker) volumesChecker { return volumesChecker{c} }
 
 // claimTemplate checks the claim of an ephemeral volume, of whose metadata only labels and annotations may be set.

@@ -17,6 +17,7 @@ import (
 // variablesChecker checks environment variables and what refers to fields and resources.
 type variablesChecker struct{ *check.Checker }
 
+// Variables returns the checks of environment variables, which report to c.
 func Variables(c *check.Checker) variablesChecker { return variablesChecker{c} }
 
 func (c variablesChecker) Env(path *field.Path, env []corev1.EnvVar) {

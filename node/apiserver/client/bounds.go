@@ -22,6 +22,7 @@ const (
 	MaxWaiting = 16
 )
 
+// ErrTooLarge is the error of an answer with more than MaxAnswer bytes.
 var ErrTooLarge = fmt.Errorf("the answer is larger than %d bytes", MaxAnswer)
 
 // bounding is a RoundTripper whose answers are bounded, whatever reads them: client-go reads to the end.
@@ -122,10 +123,12 @@ type patient struct {
 	slots chan struct{}
 }
 
+// NewPatient returns a transport that bounds how many requests wait for an exec plug-in of the kubeconfig.
 func NewPatient(next http.RoundTripper) *patient {
 	return &patient{next: next, slots: make(chan struct{}, MaxWaiting)}
 }
 
+// ErrWaiting is the error of requests while such a plug-in does not end.
 var ErrWaiting = errors.New("the exec plug-in of the kubeconfig does not end")
 
 // RoundTrip implements http.RoundTripper.

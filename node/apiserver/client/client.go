@@ -230,6 +230,7 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
+// Code is the HTTP status of an error, 0 for errors that are no answer.
 func Code(err error) int {
 	if e, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return int(e.ErrStatus.Code)
@@ -237,8 +238,13 @@ func Code(err error) int {
 	return 0
 }
 
-func IsNotFound(err error) bool     { return Code(err) == http.StatusNotFound }
-func IsConflict(err error) bool     { return Code(err) == http.StatusConflict }
+// IsNotFound reports whether the object does not exist.
+func IsNotFound(err error) bool { return Code(err) == http.StatusNotFound }
+
+// IsConflict reports whether the object exists already, or is another one by now.
+func IsConflict(err error) bool { return Code(err) == http.StatusConflict }
+
+// IsInvalid reports whether the server does not accept the object.
 func IsInvalid(err error) bool      { return Code(err) == http.StatusUnprocessableEntity }
 func isUnauthorized(err error) bool { return Code(err) == http.StatusUnauthorized }
 

@@ -15,6 +15,7 @@ import (
 // maxFile is the largest kubeconfig, certificate or token that is read.
 const maxFile = 1 << 20
 
+// ReadFile reads a kubeconfig, certificate or key of bounded size.
 func ReadFile(path string) ([]byte, error) {
 	return regular.ReadFile(path, maxFile)
 }

@@ -25,6 +25,7 @@ type Waits struct {
 	Said             string
 }
 
+// Next returns how long to wait now.
 func (w *Waits) Next() time.Duration {
 	w.now = min(max(2*w.now, w.First), w.Last)
 	return w.now/2 + rand.N(w.now/2+1)
@@ -60,4 +61,5 @@ func Wait(ctx context.Context, d time.Duration, wake, other, third <-chan struct
 	}
 }
 
+// NewWaits returns waits from first to last.
 func NewWaits(first, last time.Duration) *Waits { return &Waits{First: first, Last: last} }

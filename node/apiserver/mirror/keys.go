@@ -45,6 +45,7 @@ func hashOf(v any) string {
 
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
+// Of is what matters of a pod on the server.
 func Of(p *corev1.Pod) Mirror {
 	_, isMirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	m := Mirror{

@@ -169,6 +169,8 @@ func (v *View) statusOf(key Key, local Local, m Mirror) (Action, bool) {
 
 // Sent and got name what was sent, and how a mirror looked then.
 func (l *Local) Sent() string { return l.Digest + hashOf(l.Pod.Status.Conditions) }
+
+// Got identifies the status that the server has.
 func (m *Mirror) Got() string { return string(m.UID) + m.Digest + hashOf(m.Conditions) }
 
 // SameStatus says that a mirror shows the status of its pod. It may have conditions of others.

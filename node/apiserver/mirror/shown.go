@@ -126,6 +126,7 @@ func GateConditions(pods map[Key]*corev1.Pod) map[types.UID][]corev1.PodConditio
 	return all
 }
 
+// GatesOf returns the conditions that the readiness gates of a pod look at.
 func GatesOf(p *corev1.Pod) (given []corev1.PodCondition) {
 	for _, g := range p.Spec.ReadinessGates {
 		at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == g.ConditionType })
@@ -136,6 +137,7 @@ func GatesOf(p *corev1.Pod) (given []corev1.PodCondition) {
 	return given
 }
 
+// SameGates reports whether nothing has changed.
 func SameGates(a, b map[types.UID][]corev1.PodCondition) bool {
 	return maps.EqualFunc(a, b, slices.Equal)
 }
