@@ -4,6 +4,8 @@ import "monopod/runner/runtimetest"
 
 // The builders of runtimetest, in short.
 var (
+	requesting    = runtimetest.Requesting
+	portPod       = runtimetest.WithHostPorts
 	testPod       = runtimetest.NewPod
 	testContainer = runtimetest.NewContainer
 	edited        = runtimetest.Edited

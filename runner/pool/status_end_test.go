@@ -8,8 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/manifests"
-	"monopod/runner"
-	"monopod/runner/admit"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
 	"monopod/runner/runtimetest"
@@ -111,34 +109,4 @@ func TestReadinessGatesFollowTheConditionsThatOthersSet(t *testing.T) {
 			t.Errorf("without them it is %+v", got)
 		}
 	})
-}
-
-func TestWhatHoldsAPodForGood(t *testing.T) {
-	port := func(name string, number int32) *manifests.Pod {
-		c := testContainer("a", runtimetest.ScriptServe)
-		c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: number}}
-		return testPod(name, c)
-	}
-	for name, tt := range map[string]struct {
-		a    admit.Input
-		want string
-		fin  bool
-	}{
-		"a port that a pod keeps":       {admit.Input{Desired: []*manifests.Pod{port("web", 80)}, Known: holdings(port("old", 80))}, runner.ReasonHostPortConflict, true},
-		"a port of a pod that is going": {admit.Input{Desired: []*manifests.Pod{port("web", 80)}, Known: changed(holdings(port("old", 80)), "old", func(h *admit.Holding) { h.Leaving = true })}, runner.ReasonHostPortConflict, false},
-		"no room":                       {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: holdings(requesting("old", "3", "", "")), Room: room("4", "1Gi")}, "OutOfcpu", true},
-		"room that will be":             {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: changed(holdings(requesting("old", "3", "", "")), "old", func(h *admit.Holding) { h.Leaving = true }), Room: room("4", "1Gi")}, "OutOfcpu", false},
-		"what is not known yet":         {admit.Input{Desired: []*manifests.Pod{requesting("web", "2", "", "")}, Known: holdings(requesting("old", "3", "", "")), Room: room("4", "1Gi"), Blind: true}, "OutOfcpu", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tt.a.Listed = true
-			for _, p := range tt.a.Desired {
-				tt.a.Known[p.Key()] = admit.Holding{Seen: true}
-			}
-			got := admit.Decide(tt.a).Held[key("web")]
-			if got.Reason != tt.want || got.Final != tt.fin {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
 }

@@ -1,9 +1,12 @@
 package runtimetest
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -85,4 +88,46 @@ func ConditionsOf(p *corev1.Pod) map[corev1.PodConditionType]corev1.PodCondition
 		m[c.Type] = c
 	}
 	return m
+}
+
+// Requesting returns a pod with one container that requests cpu and memory, and a priority unless that is empty.
+func Requesting(name, cpu, memory, priority string) *manifests.Pod {
+	c := NewContainer("a", ScriptServe)
+	c.Resources.Requests = corev1.ResourceList{}
+	for r, q := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+		if q != "" {
+			c.Resources.Requests[r] = resource.MustParse(q)
+		}
+	}
+	p := NewPod(name, c)
+	if priority != "" {
+		n := int32(0)
+		if _, err := fmt.Sscan(priority, &n); err != nil {
+			panic(err)
+		}
+		p.Object.Spec.Priority = &n
+	}
+	return p
+}
+
+// WithHostPorts returns a pod with host ports written as in "127.0.0.1:80/UDP", protocol and address optional.
+func WithHostPorts(name string, ports ...string) *manifests.Pod {
+	c := NewContainer("a", "")
+	for _, s := range ports {
+		var p corev1.ContainerPort
+		rest, protocol, ok := strings.Cut(s, "/")
+		p.Protocol = corev1.ProtocolTCP
+		if ok {
+			p.Protocol = corev1.Protocol(protocol)
+		}
+		if i := strings.LastIndexByte(rest, ':'); i >= 0 {
+			p.HostIP, rest = rest[:i], rest[i+1:]
+		}
+		if _, err := fmt.Sscan(rest, &p.HostPort); err != nil {
+			panic(err)
+		}
+		p.ContainerPort = p.HostPort
+		c.Ports = append(c.Ports, p)
+	}
+	return NewPod(name, c)
 }

@@ -1,4 +1,4 @@
-package pool_test
+package admit_test
 
 import (
 	"fmt"
@@ -14,28 +14,6 @@ import (
 	"monopod/runner"
 	"monopod/runner/admit"
 )
-
-// portPod returns a pod with host ports written as in "127.0.0.1:80/UDP", protocol and address optional.
-func portPod(name string, ports ...string) *manifests.Pod {
-	c := testContainer("a", "")
-	for _, s := range ports {
-		var p corev1.ContainerPort
-		rest, protocol, ok := strings.Cut(s, "/")
-		p.Protocol = corev1.ProtocolTCP
-		if ok {
-			p.Protocol = corev1.Protocol(protocol)
-		}
-		if i := strings.LastIndexByte(rest, ':'); i >= 0 {
-			p.HostIP, rest = rest[:i], rest[i+1:]
-		}
-		if _, err := fmt.Sscan(rest, &p.HostPort); err != nil {
-			panic(err)
-		}
-		p.ContainerPort = p.HostPort
-		c.Ports = append(c.Ports, p)
-	}
-	return testPod(name, c)
-}
 
 func TestHostPortsAreGivenOnce(t *testing.T) {
 	type pods = []*manifests.Pod
