@@ -34,116 +34,6 @@ func leavingPod(p *corev1.Pod) *corev1.Pod {
 	return with(p, func(p *corev1.Pod) { p.DeletionTimestamp, p.Generation = &metav1.Time{Time: time.Unix(6000, 0)}, 3 })
 }
 
-func TestHowAPodEndedIsSaidBeforeItIsGone(t *testing.T) {
-	key := mirror.Key{Namespace: "default", Name: "web"}
-	there := leavingPod(running("web"))
-	seen := func(p *corev1.Pod) mirror.Mirror { m := mirror.Of(p); m.Other = true; return m }
-	last := mirror.LastLocal(there, endedPod(running("web"), 3))
-	accepted := with(there, func(p *corev1.Pod) { p.Status = last.Pod.Status })
-	for name, tt := range map[string]struct {
-		mirror  *corev1.Pod
-		try     mirror.Try
-		ended   bool
-		partial bool
-		want    string
-	}{
-		"its end is not known there":          {mirror: there, ended: true, want: "[status default/web]"},
-		"its end is known there":              {mirror: accepted, ended: true, want: "[delete default/web]"},
-		"the server does not accept it":       {mirror: there, ended: true, try: mirror.Try{Refused: last.Sent()}, want: "[delete default/web]"},
-		"another status was not accepted":     {mirror: there, ended: true, try: mirror.Try{Refused: "x"}, want: "[status default/web]"},
-		"the server keeps a part of it":       {mirror: there, ended: true, try: mirror.Try{Sent: last.Sent(), Got: new(seen(there)).Got()}, want: "[delete default/web]"},
-		"it may still run":                    {mirror: there, ended: true, partial: true, want: "[]"},
-		"nothing is known of it, nor of ends": {mirror: there, want: "[delete default/web]"},
-	} {
-		v := mirror.View{Now: time.Now(), Node: "node", Bound: map[types.UID]mirror.Local{}, Complete: !tt.partial, Mirrors: map[mirror.Key]mirror.Mirror{key: seen(tt.mirror)}, Tries: map[mirror.Key]mirror.Try{key: tt.try}}
-		if tt.ended {
-			v.Ended = map[types.UID]mirror.Local{there.UID: last}
-		}
-		if got, _ := mirror.Plan(v); fmt.Sprint(got) != tt.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-func TestTheFinalStatusIsTerminal(t *testing.T) {
-	waiting := with(running("web"), func(p *corev1.Pod) {
-		p.Status.Phase = corev1.PodPending
-		p.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
-	})
-	initializing := with(waiting, func(p *corev1.Pod) {
-		p.Spec.InitContainers = []corev1.Container{{Name: "first"}, {Name: "second"}}
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{
-			{Name: "first", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, Ready: true}, {Name: "second", State: waiting.Status.ContainerStatuses[0].State},
-		}
-	})
-	for name, tt := range map[string]struct {
-		there, last *corev1.Pod
-		phase       corev1.PodPhase
-		code        int32
-		reason      string
-		initCode    int32
-	}{
-		"it has succeeded":                          {there: running("web"), last: endedPod(running("web"), 0), phase: corev1.PodSucceeded, reason: mirror.ReasonPodCompleted},
-		"it has failed":                             {there: running("web"), last: endedPod(running("web"), 3), phase: corev1.PodFailed, code: 3, reason: mirror.ReasonPodFailed},
-		"nobody saw its end":                        {there: running("web"), last: running("web"), phase: corev1.PodFailed, code: 137, reason: mirror.ReasonPodFailed},
-		"an agent before this one ran it":           {there: running("web"), phase: corev1.PodFailed, code: 137, reason: mirror.ReasonPodFailed},
-		"the server knows its end, and nobody else": {there: endedPod(running("web"), 0), last: waiting, phase: corev1.PodSucceeded, reason: mirror.ReasonPodCompleted},
-		"it has never run":                          {there: waiting, phase: corev1.PodFailed, code: 137, reason: mirror.ReasonPodFailed},
-		"it was being initialized":                  {there: initializing, phase: corev1.PodFailed, code: -1, reason: mirror.ReasonPodFailed, initCode: 137},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := mirror.LastLocal(leavingPod(tt.there), tt.last)
-			s := l.Pod.Status
-			if s.Phase != tt.phase || s.ObservedGeneration != 3 {
-				t.Errorf("%+v", s)
-			}
-			for _, c := range s.Conditions {
-				if c.Type == corev1.PodReady && (c.Status != corev1.ConditionFalse || c.Reason != tt.reason || c.ObservedGeneration != 3 || c.LastTransitionTime.IsZero()) {
-					t.Errorf("%+v", c)
-				}
-			}
-			c := s.ContainerStatuses[0]
-			if tt.code < 0 {
-				if c.State.Terminated != nil || s.InitContainerStatuses[0].State.Terminated.ExitCode != tt.initCode || s.InitContainerStatuses[1].State.Terminated != nil {
-					t.Errorf("%+v", s)
-				}
-				return
-			}
-			if c.State.Terminated == nil || c.State.Terminated.ExitCode != tt.code || c.Ready || c.State.Running != nil || c.State.Waiting != nil {
-				t.Errorf("%+v", c)
-			}
-		})
-	}
-}
-
-// An API server refuses a status in which a container that has ended for good has not.
-func TestAStatusNeverGoesBackFromTerminated(t *testing.T) {
-	policy := func(p corev1.RestartPolicy) func(*corev1.Pod) {
-		return func(q *corev1.Pod) { q.Spec.RestartPolicy = p }
-	}
-	for name, tt := range map[string]struct {
-		there *corev1.Pod
-		stays bool
-	}{
-		"always restarted":            {endedPod(running("web"), 0), false},
-		"always restarted, deleted":   {leavingPod(endedPod(running("web"), 0)), true},
-		"never restarted":             {with(endedPod(running("web"), 1), policy(corev1.RestartPolicyNever)), true},
-		"failed, restarted then":      {with(endedPod(running("web"), 1), policy(corev1.RestartPolicyOnFailure)), false},
-		"succeeded, not restarted":    {with(endedPod(running("web"), 0), policy(corev1.RestartPolicyOnFailure)), true},
-		"a container of its own mind": {with(endedPod(running("web"), 0), func(p *corev1.Pod) { p.Spec.Containers[0].RestartPolicy = new(corev1.ContainerRestartPolicyNever) }), true},
-		"another pod of that name":    {with(endedPod(running("web"), 0), func(p *corev1.Pod) { policy(corev1.RestartPolicyNever)(p); p.UID = "x" }), false},
-	} {
-		now := running("web")
-		got := mirror.BoundLocal(now, tt.there).Pod.Status
-		if stays := got.ContainerStatuses[0].State.Terminated != nil; stays != tt.stays || stays && (got.Phase != tt.there.Status.Phase || got.ContainerStatuses[0].Ready) {
-			t.Errorf("%s: %+v", name, got)
-		}
-		if now.Status.ContainerStatuses[0].State.Running == nil {
-			t.Errorf("%s: what is here was changed", name)
-		}
-	}
-}
-
 func TestTheGenerationThatIsActedOnIsShown(t *testing.T) {
 	handed := func(n int64) *corev1.Pod { return with(running("web"), func(p *corev1.Pod) { p.Generation = n }) }
 	leaving := func(p *corev1.Pod) *corev1.Pod {
@@ -185,7 +75,7 @@ func TestAReasonThatNoKubeletHasIsNotShown(t *testing.T) {
 	}
 	for from, want := range map[string]string{"FailedMount": "ContainerCreating", "CreatePodSandboxError": "ContainerCreating", "ErrImagePull": "ErrImagePull"} {
 		p := waits(from)
-		for what, l := range map[string]mirror.Local{"bound": mirror.BoundLocal(p, p), "mirror": localOf(p, "n1")} {
+		for what, l := range map[string]mirror.Local{"bound": mirror.BoundLocal(p, p), "mirror": mirror.LocalOf(p, "n1")} {
 			if w := l.Pod.Status.ContainerStatuses[0].State.Waiting; w.Reason != want || w.Message != "why" {
 				t.Errorf("%s of a %s pod: %+v", from, what, w)
 			}

@@ -121,7 +121,7 @@ func (m *mirrors) view() mirror.View {
 		local, ok := m.cache[key]
 		if !ok || local.Of != p {
 			was := local.Refused
-			if local = localOf(p, m.cfg.NodeName); was != nil || local.Refused != nil { // what a server refuses may still stand
+			if local = mirror.LocalOf(p, m.cfg.NodeName); was != nil || local.Refused != nil { // what a server refuses may still stand
 				m.complain(key, local.Refused)
 			}
 		}
@@ -152,19 +152,6 @@ func (m *mirrors) ended(others map[mirror.Key]*corev1.Pod, here map[types.UID]mi
 		}
 	}
 	return out
-}
-
-func localOf(p *corev1.Pod, nodeName string) mirror.Local {
-	of := p
-	p = mirror.AsShown(p)
-	l := mirror.Local{Pod: p, Of: of, Digest: mirror.Digest(&p.Status)}
-	shown, err := mirror.For(p, nodeName)
-	if err != nil {
-		l.Refused = err
-		return l
-	}
-	l.Hash = shown.Annotations[mirror.AnnotationContent]
-	return l
 }
 
 // do carries an action out.

@@ -63,6 +63,7 @@ type EventChange struct {
 	Object corev1.Event `json:"object"`
 }
 
+// EventsPath is the path of a request for events that match a filter, with other parameters.
 func EventsPath(f events.Filter, q url.Values) string {
 	for name, value := range map[string]string{"kind": f.Kind, "namespace": f.Namespace, "name": f.Name} {
 		if value != "" {

@@ -158,3 +158,17 @@ const (
 	// ReasonNodePorts is a kubelet's for pods whose host ports are taken.
 	ReasonNodePorts = "NodePorts"
 )
+
+// LocalOf is a pod of a source of this machine, as its mirror shows it.
+func LocalOf(p *corev1.Pod, nodeName string) Local {
+	of := p
+	p = AsShown(p)
+	l := Local{Pod: p, Of: of, Digest: Digest(&p.Status)}
+	shown, err := For(p, nodeName)
+	if err != nil {
+		l.Refused = err
+		return l
+	}
+	l.Hash = shown.Annotations[AnnotationContent]
+	return l
+}
