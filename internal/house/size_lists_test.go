@@ -29,16 +29,14 @@ func largePackages() map[string]int {
 // manyMethods are the types with more than 30 methods.
 func manyMethods() map[string]int {
 	return map[string]int{
-		"internal/daemon.App":            64,
-		"node.Server":                    38,
-		"node/why.builder":               76,
-		"runner/ctrd/image.Store":        58,
-		"runner/ctrd/network.Network":    43,
-		"runner/plan.planner":            126,
-		"runner/podstatus.statusBuilder": 47,
-		"runner/pool.Pool":               47,
-		"runner/pool.worker":             69,
-		"runner/rollout.Controller":      41,
-		"watcher/file.Source":            31,
+		"internal/daemon.App":         64,
+		"node.Server":                 38,
+		"node/why.builder":            76,
+		"runner/ctrd/image.Store":     58,
+		"runner/ctrd/network.Network": 43,
+		"runner/plan.planner":         126,
+		"runner/pool.Pool":            47,
+		"runner/pool.worker":          69,
+		"runner/rollout.Controller":   41,
 	}
 }

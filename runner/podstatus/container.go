@@ -36,8 +36,13 @@ func lifeOrder(s runner.ContainerState) int {
 	return 0
 }
 
+// containersBuilder builds the status of containers, and of initialization.
+type containersBuilder struct{ *statusBuilder }
+
+func containersOf(s *statusBuilder) containersBuilder { return containersBuilder{s} }
+
 // container returns the status of one container.
-func (s *statusBuilder) container(spec *corev1.Container, c *runner.Container) corev1.ContainerStatus {
+func (s containersBuilder) container(spec *corev1.Container, c *runner.Container) corev1.ContainerStatus {
 	st := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, Started: new(false)}
 	if spec.Lifecycle != nil {
 		st.StopSignal = spec.Lifecycle.StopSignal
@@ -63,7 +68,7 @@ func (s *statusBuilder) container(spec *corev1.Container, c *runner.Container) c
 }
 
 // ended describes an instance that has exited: by its exit, or by what its successor waits for.
-func (s *statusBuilder) ended(st *corev1.ContainerStatus, spec *corev1.Container, c *runner.Container) {
+func (s containersBuilder) ended(st *corev1.ContainerStatus, spec *corev1.Container, c *runner.Container) {
 	exit := terminated(c.Exit)
 	if exit == nil {
 		exit = &corev1.ContainerStateTerminated{ExitCode: 255, Reason: runner.ReasonUnknown, ContainerID: containerIDPrefix + c.ID}
@@ -86,13 +91,13 @@ func (s *statusBuilder) ended(st *corev1.ContainerStatus, spec *corev1.Container
 }
 
 // backOffMessage is kubelet's text.
-func (s *statusBuilder) backOffMessage(name string, c *runner.Container) string {
+func (s containersBuilder) backOffMessage(name string, c *runner.Container) string {
 	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
 		min(c.BackOff, s.Options.BackOffLimit()), name, s.pod.Name, s.pod.Namespace, s.pod.UID)
 }
 
 // waiting says what a container that does not run waits for.
-func (s *statusBuilder) waiting(spec *corev1.Container) *corev1.ContainerStateWaiting {
+func (s containersBuilder) waiting(spec *corev1.Container) *corev1.ContainerStateWaiting {
 	w := &corev1.ContainerStateWaiting{Reason: s.waitingReason()}
 	f, failed := s.Failures[spec.Name]
 	if !failed {
@@ -115,7 +120,7 @@ func (s *statusBuilder) waiting(spec *corev1.Container) *corev1.ContainerStateWa
 }
 
 // waitingReason is the reason of a container of which nothing special can be said.
-func (s *statusBuilder) waitingReason() string {
+func (s containersBuilder) waitingReason() string {
 	if len(s.pod.Spec.InitContainers) > 0 {
 		return runner.ReasonPodInitializing
 	}

@@ -11,7 +11,7 @@ import (
 
 // halted says that the pod stands still although it has something to do.
 func (s *statusBuilder) halted() bool {
-	return s.Halt != nil && s.Sandbox != nil && !s.Removing && s.failure() == nil && !s.initFailed() && s.unfinished()
+	return s.Halt != nil && s.Sandbox != nil && !s.Removing && s.failure() == nil && !containersOf(s).initFailed() && s.unfinished()
 }
 
 // unfinished says that something of the pod runs or would be started.

@@ -17,7 +17,7 @@ import (
 const ReasonContainersNotInitialized = "ContainersNotInitialized"
 
 // initContainer returns the status of an init container. What ran in an earlier sandbox is only its past.
-func (s *statusBuilder) initContainer(spec *corev1.Container) corev1.ContainerStatus {
+func (s containersBuilder) initContainer(spec *corev1.Container) corev1.ContainerStatus {
 	c := s.initInstance(spec.Name)
 	st := s.container(spec, c)
 	if !manifests.IsSidecar(spec) {
@@ -30,7 +30,7 @@ func (s *statusBuilder) initContainer(spec *corev1.Container) corev1.ContainerSt
 }
 
 // initInstance is the instance of an init container that belongs to this sandbox; nil if there is none.
-func (s *statusBuilder) initInstance(name string) *runner.Container {
+func (s containersBuilder) initInstance(name string) *runner.Container {
 	var here []runner.Container
 	for _, c := range s.Containers {
 		if s.here(&c) {
@@ -41,19 +41,19 @@ func (s *statusBuilder) initInstance(name string) *runner.Container {
 }
 
 // here says that an instance is of this sandbox and this round.
-func (s *statusBuilder) here(c *runner.Container) bool {
+func (s containersBuilder) here(c *runner.Container) bool {
 	return s.Sandbox != nil && c.SandboxID == s.Sandbox.ID && c.Round == s.round
 }
 
 // serving says that a regular container runs: then nothing stands before it any more.
-func (s *statusBuilder) serving() bool {
+func (s containersBuilder) serving() bool {
 	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool {
 		return c.State == runner.ContainerRunning && plan.RoleIn(&s.pod.Spec, c.Name) == plan.Regular
 	})
 }
 
 // uninitialized lists the init containers that the regular ones wait for.
-func (s *statusBuilder) uninitialized() []string {
+func (s containersBuilder) uninitialized() []string {
 	var names []string
 	for i := range s.pod.Spec.InitContainers {
 		spec := &s.pod.Spec.InitContainers[i]
@@ -70,21 +70,21 @@ func (s *statusBuilder) uninitialized() []string {
 }
 
 // begun says that a regular container has been started in this sandbox.
-func (s *statusBuilder) begun() bool {
+func (s containersBuilder) begun() bool {
 	return slices.ContainsFunc(s.Containers, func(c runner.Container) bool {
 		return s.here(&c) && !c.StartedAt.IsZero() && plan.RoleIn(&s.pod.Spec, c.Name) == plan.Regular
 	})
 }
 
 // initFailed says that an init container has failed for good.
-func (s *statusBuilder) initFailed() bool {
+func (s containersBuilder) initFailed() bool {
 	return slices.ContainsFunc(s.pod.Spec.InitContainers, func(spec corev1.Container) bool {
 		return s.failedInit(&spec) != nil
 	})
 }
 
 // failedInit returns the instance of an init container that failed for good; nil if it did not.
-func (s *statusBuilder) failedInit(spec *corev1.Container) *runner.Container {
+func (s containersBuilder) failedInit(spec *corev1.Container) *runner.Container {
 	c := s.initInstance(spec.Name)
 	if c == nil || manifests.IsSidecar(spec) || c.State != runner.ContainerExited || plan.Succeeded(c) || s.Removing ||
 		plan.InitPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name) || s.restart(c).Wanted {
@@ -94,7 +94,7 @@ func (s *statusBuilder) failedInit(spec *corev1.Container) *runner.Container {
 }
 
 // lasting returns the statuses of the containers that make a pod ready: sidecars and regular ones.
-func (s *statusBuilder) lasting() []*corev1.ContainerStatus {
+func (s containersBuilder) lasting() []*corev1.ContainerStatus {
 	var all []*corev1.ContainerStatus
 	for i := range s.pod.Spec.InitContainers {
 		if manifests.IsSidecar(&s.pod.Spec.InitContainers[i]) {
@@ -108,7 +108,7 @@ func (s *statusBuilder) lasting() []*corev1.ContainerStatus {
 }
 
 // initializedCondition is true since the last init container has done its part.
-func (s *statusBuilder) initializedCondition(created time.Time) corev1.PodCondition {
+func (s containersBuilder) initializedCondition(created time.Time) corev1.PodCondition {
 	since := created
 	for i := range s.pod.Spec.InitContainers {
 		c := s.initInstance(s.pod.Spec.InitContainers[i].Name)

@@ -52,7 +52,7 @@ func withActual(defined, actual corev1.ResourceList) corev1.ResourceList {
 }
 
 // resizing is the condition of a pod whose containers do not have yet what they are to have.
-func (s *statusBuilder) resizing() []corev1.PodCondition {
+func (s containersBuilder) resizing() []corev1.PodCondition {
 	var refused []string
 	for key, f := range s.Failures {
 		if name, ok := strings.CutPrefix(key, plan.ResizeKey("")); ok {

@@ -87,7 +87,7 @@ func Of(in Input) Status {
 	if in.Held != nil && in.Sandbox == nil {
 		s.pod.Status.Reason, s.pod.Status.Message = in.Held.Reason, in.Held.Message
 	}
-	status := Status{Pod: s.pod, Origin: shown.Origin, Trouble: s.trouble(), NextTry: in.Next, halt: in.Halt, notAdmitted: s.notAdmitted(), Running: s.stopping(), exists: in.Sandbox != nil || len(in.Containers) > 0, Images: imagesOf(&s.pod.Spec, s.Containers), EndedBy: s.endedBy(), Failing: failing(s.Failures), Refused: refused(&s.pod.Spec, s.Containers)}
+	status := Status{Pod: s.pod, Origin: shown.Origin, Trouble: troublesOf(&s).trouble(), NextTry: in.Next, halt: in.Halt, notAdmitted: s.notAdmitted(), Running: s.stopping(), exists: in.Sandbox != nil || len(in.Containers) > 0, Images: imagesOf(&s.pod.Spec, s.Containers), EndedBy: s.endedBy(), Failing: failing(s.Failures), Refused: refused(&s.pod.Spec, s.Containers)}
 	status.Why = status.Trouble.Text
 	if in.Sandbox != nil {
 		status.Recorded = in.Sandbox.Pod
@@ -170,13 +170,13 @@ type statusBuilder struct {
 func (s *statusBuilder) containers() {
 	st := &s.pod.Status
 	s.round = plan.RoundOf(&s.pod.Spec, &s.PodState)
-	s.waitsFor = s.uninitialized()
+	s.waitsFor = containersOf(s).uninitialized()
 	for i := range s.pod.Spec.InitContainers {
-		st.InitContainerStatuses = append(st.InitContainerStatuses, s.initContainer(&s.pod.Spec.InitContainers[i]))
+		st.InitContainerStatuses = append(st.InitContainerStatuses, containersOf(s).initContainer(&s.pod.Spec.InitContainers[i]))
 	}
 	for i := range s.pod.Spec.Containers {
 		c := &s.pod.Spec.Containers[i]
-		st.ContainerStatuses = append(st.ContainerStatuses, s.container(c, shownInstance(s.Containers, c.Name)))
+		st.ContainerStatuses = append(st.ContainerStatuses, containersOf(s).container(c, shownInstance(s.Containers, c.Name)))
 	}
 }
 
@@ -269,7 +269,7 @@ func (s *statusBuilder) phase() corev1.PodPhase {
 		return corev1.PodUnknown
 	case s.halted() && !s.stopping():
 		return s.haltedPhase()
-	case s.failure() != nil, s.initFailed():
+	case s.failure() != nil, containersOf(s).initFailed():
 		return corev1.PodFailed
 	case len(s.waitsFor) > 0:
 		return corev1.PodPending
@@ -341,9 +341,9 @@ func (s *statusBuilder) conditions() []corev1.PodCondition {
 	containersReady := ready
 	containersReady.Type = corev1.ContainersReady
 	s.gates(&ready)
-	all := append(s.resizing(), []corev1.PodCondition{
+	all := append(containersOf(s).resizing(), []corev1.PodCondition{
 		condition(corev1.PodReadyToStartContainers, network, created),
-		s.initializedCondition(created),
+		containersOf(s).initializedCondition(created),
 		ready,
 		containersReady,
 		condition(corev1.PodScheduled, true, created),
@@ -404,7 +404,7 @@ func (s *statusBuilder) gates(ready *corev1.PodCondition) {
 
 func (s *statusBuilder) ready() corev1.PodCondition {
 	var unready []string
-	for _, c := range s.lasting() {
+	for _, c := range containersOf(s).lasting() {
 		if !c.Ready {
 			unready = append(unready, c.Name)
 		}

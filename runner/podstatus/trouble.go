@@ -69,7 +69,12 @@ const (
 	TroubleKept TroubleKind = "Kept"
 )
 
-func (s *statusBuilder) trouble() Trouble {
+// troublesBuilder finds the first thing in the way.
+type troublesBuilder struct{ *statusBuilder }
+
+func troublesOf(s *statusBuilder) troublesBuilder { return troublesBuilder{s} }
+
+func (s troublesBuilder) trouble() Trouble {
 	switch {
 	case s.Blind != nil:
 		return Trouble{Kind: TroubleBlind, Message: s.Blind.Error(), Text: "the runtime cannot be asked: " + s.Blind.Error()}
@@ -107,7 +112,7 @@ func (s *statusBuilder) trouble() Trouble {
 			return t
 		}
 	}
-	if r := s.resizing(); len(r) > 0 {
+	if r := containersOf(s.statusBuilder).resizing(); len(r) > 0 {
 		return Trouble{Kind: TroubleResize, Reason: r[0].Reason, Message: r[0].Message, Text: "resources are not changed yet: " + r[0].Message}
 	}
 	if s.Kept {
@@ -120,7 +125,7 @@ func underway(text string) Trouble {
 	return Trouble{Kind: TroubleUnderway, Text: text, Cause: cause.Cause{Kind: cause.Underway, Detail: text}}
 }
 
-func (s *statusBuilder) whyRemoving() string {
+func (s troublesBuilder) whyRemoving() string {
 	var names []string
 	for i := range s.Containers {
 		if s.Containers[i].State == runner.ContainerRunning {
@@ -135,7 +140,7 @@ func (s *statusBuilder) whyRemoving() string {
 }
 
 // whyFailedPod is about a pod that has failed as a whole.
-func (s *statusBuilder) whyFailedPod(f *runner.PodFailure) string {
+func (s troublesBuilder) whyFailedPod(f *runner.PodFailure) string {
 	why := f.Reason + ": " + FailureMessage(f)
 	if plan.ReturnsAfter(f.Reason, &s.pod.Spec, s.manifest().Origin) {
 		why += " It comes back at " + plan.EvictionOver(s.Sandbox, s.Options).Format(time.RFC3339) + "."
@@ -144,7 +149,7 @@ func (s *statusBuilder) whyFailedPod(f *runner.PodFailure) string {
 }
 
 // troubleStep is about a step that concerns the whole pod.
-func (s *statusBuilder) troubleStep(f plan.Failure) Trouble {
+func (s troublesBuilder) troubleStep(f plan.Failure) Trouble {
 	t := stepTrouble(f, "")
 	if slices.ContainsFunc(s.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning }) {
 		t.Text += "; what runs goes on"
@@ -160,17 +165,17 @@ func stepTrouble(f plan.Failure, container string) Trouble {
 }
 
 // troubleInit is about the first init container that is in the way.
-func (s *statusBuilder) troubleInit() Trouble {
+func (s troublesBuilder) troubleInit() Trouble {
 	for i := range s.pod.Spec.InitContainers {
 		spec := &s.pod.Spec.InitContainers[i]
 		if !manifests.IsSidecar(spec) && plan.InitPassed(&s.pod.Spec, &s.PodState, s.round, spec.Name) {
 			continue
 		}
-		if s.pod.Status.Phase == corev1.PodSucceeded || s.pod.Status.Phase == corev1.PodFailed && s.failedInit(spec) == nil {
+		if s.pod.Status.Phase == corev1.PodSucceeded || s.pod.Status.Phase == corev1.PodFailed && containersOf(s.statusBuilder).failedInit(spec) == nil {
 			continue
 		}
 		t := s.troubleContainer(spec)
-		if c := s.initInstance(spec.Name); t.Kind == NoTrouble && c != nil && c.State == runner.ContainerRunning && !manifests.IsSidecar(spec) {
+		if c := containersOf(s.statusBuilder).initInstance(spec.Name); t.Kind == NoTrouble && c != nil && c.State == runner.ContainerRunning && !manifests.IsSidecar(spec) {
 			t = underway("runs before the others")
 			t.Container = spec.Name
 		}
@@ -183,7 +188,7 @@ func (s *statusBuilder) troubleInit() Trouble {
 }
 
 // troubleContainer is none when the container is as it should be.
-func (s *statusBuilder) troubleContainer(spec *corev1.Container) Trouble {
+func (s troublesBuilder) troubleContainer(spec *corev1.Container) Trouble {
 	c := shownInstance(s.Containers, spec.Name)
 	if f, ok := s.Failures[spec.Name]; ok {
 		t := stepTrouble(f, spec.Name)
@@ -213,7 +218,7 @@ func (s *statusBuilder) troubleContainer(spec *corev1.Container) Trouble {
 	return t
 }
 
-func (s *statusBuilder) troubleExited(spec *corev1.Container, c *runner.Container) Trouble {
+func (s troublesBuilder) troubleExited(spec *corev1.Container, c *runner.Container) Trouble {
 	r := s.restart(c)
 	t := Trouble{Kind: TroubleExited, Container: spec.Name, Reason: c.Exit.Reason, At: c.Exit.FinishedAt, Cause: c.Exit.Cause, Final: !r.Wanted}
 	if c.StopCause.Failed() {
@@ -232,7 +237,7 @@ func (s *statusBuilder) troubleExited(spec *corev1.Container, c *runner.Containe
 }
 
 // troubleProbe is about what the probes of a container that runs say.
-func (s *statusBuilder) troubleProbe(spec *corev1.Container, c *runner.Container) Trouble {
+func (s troublesBuilder) troubleProbe(spec *corev1.Container, c *runner.Container) Trouble {
 	failed := func(kind probe.Kind) Trouble {
 		return Trouble{
 			Kind: TroubleProbe, Container: spec.Name, Reason: string(kind), Stopping: true, Cause: cause.Cause{Kind: cause.ProbeFailed, Container: spec.Name},

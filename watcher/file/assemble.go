@@ -75,7 +75,7 @@ func (s *Source) withPlaces(reports []watcher.Report) []watcher.Report {
 	reports = slices.AppendSeq(reports, maps.Values(s.ignored))
 	path := s.path
 	if s.deaf != nil {
-		path.Errors = append(slices.Clone(path.Errors), s.deafness())
+		path.Errors = append(slices.Clone(path.Errors), deafness(&s.cfg, s.deaf))
 	}
 	if i := slices.IndexFunc(reports, func(r watcher.Report) bool { return r.Input == path.Input }); i < 0 {
 		reports = append(reports, path)
@@ -87,12 +87,13 @@ func (s *Source) withPlaces(reports []watcher.Report) []watcher.Report {
 	return reports
 }
 
-func (s *Source) deafness() string {
-	line := fmt.Sprintf("%s: changes are only seen every %v: %v", s.cfg.Path, s.cfg.CheckFrequency, s.deaf)
+// deafness says why changes are seen late, and what to do about it.
+func deafness(cfg *Config, err error) string {
+	line := fmt.Sprintf("%s: changes are only seen every %v: %v", cfg.Path, cfg.CheckFrequency, err)
 	switch {
-	case errors.Is(s.deaf, unix.EMFILE):
+	case errors.Is(err, unix.EMFILE):
 		line += "; raise fs.inotify.max_user_instances"
-	case errors.Is(s.deaf, unix.ENOSPC):
+	case errors.Is(err, unix.ENOSPC):
 		line += "; raise fs.inotify.max_user_watches"
 	}
 	return line
