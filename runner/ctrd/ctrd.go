@@ -1,15 +1,11 @@
 // Package ctrd runs pods on containerd: it implements runner.Runtime with containerd's v2 client.
 //
-// It owns everything of a pod that exists outside the manifests: containerd records, snapshots, tasks, pinned
-// namespaces, network, volumes, log files and directories below rootDirectory and stateDirectory. It decides
+// It owns the assembly of the parts below it, each of which owns its state: record (what survives the agent), sandbox and container (what a pod
+// is made of), cgroup, volume, podlogs, process, usage, imageuse and upkeep (what takes it apart). docs/adr/0010 has a table of them. It decides
 // nothing (runner/plan does) and touches nothing that does not carry its labels or lie in its directories.
 //
-// What survives the agent is in containerd: one record per sandbox in the sandbox store (labels and JSON
-// extensions, no controller and no pause process) and one container record per instance (labels). The index in
-// memory is a copy of them, written through.
-//
-// Goroutines: Run keeps the event subscription, the teardown queue, the measuring of disks, the use of images and the preload watcher; each CreateSandbox
-// starts one for CNI ADD, which Close waits for; logs has two per attached container.
+// Goroutines: Run keeps the event subscription, the teardown queue, the measuring of disks, the use of images and the preload watcher; each
+// CreateSandbox starts one for CNI ADD, which Close waits for; logs has two per attached container.
 package ctrd
 
 import (

@@ -33,6 +33,7 @@ type Tree struct {
 	Slices *systemd
 }
 
+// Find looks up the mounted hierarchies for a layout.
 func Find(layout spec.Cgroups) (Tree, error) {
 	infos, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -65,6 +66,7 @@ func IsUnified(i *mountinfo.Info) bool {
 	return i.FSType == "cgroup2" && i.Mountpoint == UnifiedRoot
 }
 
+// UnifiedRoot is where the unified hierarchy is mounted.
 const UnifiedRoot = "/sys/fs/cgroup"
 
 // AllPods is the cgroup of all our pods.

@@ -161,6 +161,7 @@ func (c Tree) setControllers(cgroup string, v spec.CgroupValues) error {
 	return errors.Join(cpu.err(), inUse(memory.err()), pids.err(), huge.err())
 }
 
+// OrUnlimited returns a limit as v1 writes it; nil is no limit.
 func OrUnlimited(n *int64) string {
 	if n == nil {
 		return strconv.Itoa(unlimited)

@@ -117,6 +117,7 @@ func (r *Lifecycle) MarkStarted(ctx context.Context, key manifests.Key, a runner
 	return fault.Wrap("record the postStart hook", fault.IgnoreNotFound(err))
 }
 
+// KillContainer kills a container that runs.
 func (r *Lifecycle) KillContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Records.Find(key, a)
 	if rec == nil {
@@ -305,6 +306,7 @@ func (r *Lifecycle) killAndWait(ctx context.Context, id string, pid int) error {
 	return fault.Wrap("wait for the end of task "+id, fault.IgnoreNotFound(errgrpc.ToNative(err)))
 }
 
+// ApplyRemoveContainer removes the container that an action names, if it exists.
 func (r *Lifecycle) ApplyRemoveContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Records.Find(key, a)
 	if rec == nil {

@@ -122,7 +122,7 @@ func (r *Planner) input(ctx context.Context, q volume.Request) (spec.Input, erro
 		return spec.Input{}, err
 	}
 	pod := q.Pod.DeepCopy()
-	pod.UID = record.UidOf(q.Sandbox)
+	pod.UID = record.UIDOf(q.Sandbox)
 	began, over := time.Now(), runner.BeginPhase(ctx, runner.PhaseVolumes)
 	volumes, err := r.Volumes.PrepareVolumes(ctx, pod, q)
 	over()

@@ -40,6 +40,7 @@ func skipDevices(path string) bool {
 	return false
 }
 
+// At returns the device at a path; false for anything else, and for the console.
 func At(path string) (spec.Device, bool) {
 	var st unix.Stat_t
 	if path == "/dev/console" || unix.Lstat(path, &st) != nil {

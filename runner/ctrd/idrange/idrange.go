@@ -60,6 +60,7 @@ func (r *Ranges) Take(sandbox string, foreign []idRange) (uint32, error) {
 	return first, nil
 }
 
+// Release frees the range of a sandbox.
 func (r *Ranges) Release(sandbox string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

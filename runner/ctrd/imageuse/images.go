@@ -123,6 +123,7 @@ type News struct {
 	want atomic.Int64
 }
 
+// NewNews returns News that nothing has been reported to.
 func NewNews() *News { return &News{changed: make(chan struct{}, 1)} }
 
 // Tell says that images came, or that others are in use.
@@ -255,6 +256,7 @@ func (i *Images) Disk() (gc.Disk, error) {
 	return gc.Disk{Capacity: int64(st.Blocks) * st.Bsize, Available: int64(st.Bavail) * st.Bsize}, nil
 }
 
+// EnsureImage makes the image of a container, and those that it mounts, present.
 func (i *Images) EnsureImage(ctx context.Context, pod *manifests.Pod, a runner.Action) error {
 	c := manifests.FindContainer(&pod.Object.Spec, a.Container)
 	if c == nil {

@@ -19,6 +19,7 @@ type Dirs struct {
 // VolumesDir is where the directories of claims are.
 func (r Dirs) VolumesDir() string { return filepath.Join(r.Root, "volumes") }
 
+// PinDir has one file for each claim of a pod.
 func (r Dirs) PinDir(uid string) string { return filepath.Join(r.PodDir(uid), "claims") }
 
 // EphemeralDir has the directories of the generic ephemeral volumes of a pod.
@@ -58,29 +59,37 @@ func (r Dirs) Path(elem ...string) string {
 	return filepath.Join(append([]string{r.State}, elem...)...)
 }
 
+// PodsDir has one directory for each pod.
 func (r Dirs) PodsDir() string { return filepath.Join(r.Root, "pods") }
 
 // PodDir is where a pod's files and volumes are.
 func (r Dirs) PodDir(uid string) string { return filepath.Join(r.PodsDir(), uid) }
 
+// ExitFile is the record that a shim writes when its container ends.
 func (r Dirs) ExitFile(id string) string { return r.Path("exits", id+".json") }
 
+// NsDir has the pinned namespaces of a sandbox.
 func (r Dirs) NsDir(id string) string { return r.Path("ns", id) }
 
+// ShmDir is the /dev/shm of a sandbox.
 func (r Dirs) ShmDir(id string) string { return r.Path("shm", id) }
 
 // HandlersDir holds the directories of the runtimes of RuntimeClasses.
 func (r Dirs) HandlersDir() string { return r.Path("handlers") }
 
+// PodFilesDir has the files of a pod that all its containers see.
 func (r Dirs) PodFilesDir(uid string) string { return filepath.Join(r.PodDir(uid), "files") }
 
 // FormerHosts is where /etc/hosts of a pod was in earlier versions.
 func (r Dirs) FormerHosts(uid string) string { return filepath.Join(r.PodDir(uid), "etc-hosts") }
 
+// SecretsDir is a tmpfs.
 func (r Dirs) SecretsDir() string { return r.Path("secrets") }
 
+// FilesDir has the volumes of a pod with the content of objects.
 func (r Dirs) FilesDir(uid string) string { return filepath.Join(r.SecretsDir(), "volumes", uid) }
 
+// HiddenFile has the environment and arguments of a container whose variables come from Secrets.
 func (r Dirs) HiddenFile(id string) string {
 	return filepath.Join(r.SecretsDir(), "process", id)
 }
@@ -95,6 +104,7 @@ func (r Dirs) PodLogDir(key manifests.Key, uid string) string {
 	return logs.PodDir(r.PodLogs, key.Namespace, key.Name, uid)
 }
 
+// ContainerLogDir has the log files of a container.
 func (r Dirs) ContainerLogDir(key manifests.Key, uid, container string) string {
 	return filepath.Join(r.PodLogDir(key, uid), container)
 }

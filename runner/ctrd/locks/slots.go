@@ -5,6 +5,7 @@ import "context"
 // Slots bound concurrent work.
 type Slots chan struct{}
 
+// NewSlots returns n free slots.
 func NewSlots(n int) Slots { return make(Slots, n) }
 
 // Take waits for a slot and returns the function that gives it back.

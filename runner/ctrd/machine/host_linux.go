@@ -21,6 +21,7 @@ import (
 	"monopod/runner/spec"
 )
 
+// CapSysResource is the capability to lower oom_score_adj.
 const CapSysResource = "CAP_SYS_RESOURCE"
 
 // Facts gathers what specs depend on.

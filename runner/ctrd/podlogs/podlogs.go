@@ -250,6 +250,7 @@ func linkName(rec *record.Container) logs.LinkName {
 	return logs.LinkName{Pod: l.Key.Name, Namespace: l.Key.Namespace, Container: l.Name, ID: rec.ID}
 }
 
+// LinkLog makes the link to the log of a container, if there is a directory for links.
 func (r *Logs) LinkLog(rec *record.Container) error {
 	if r.Dirs.ContainerLogs == "" {
 		return nil

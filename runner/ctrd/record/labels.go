@@ -236,6 +236,7 @@ func decodeContainerLabels(m map[string]string) (*ContainerLabels, error) {
 	return l, errors.Join(d.errs...)
 }
 
+// VolumeImages returns the digests of mounted images by volume.
 func VolumeImages(m map[string]string) map[string]string {
 	var images map[string]string
 	for key, digest := range m {
@@ -393,6 +394,7 @@ type SandboxLabels struct {
 	Overhead corev1.ResourceList
 }
 
+// Encode returns the labels. Values that are not set are left out.
 func (l *SandboxLabels) Encode() map[string]string {
 	m := map[string]string{
 		LabelOwner:        l.Owner,
@@ -443,6 +445,7 @@ func failedCause(m map[string]string) (c cause.Cause) {
 	return c
 }
 
+// DecodeSandboxLabels is the inverse of Encode.
 func DecodeSandboxLabels(m map[string]string) *SandboxLabels {
 	first, _ := strconv.ParseUint(m[labelFirstID], 10, 32)
 	evictions, _ := strconv.Atoi(m[labelEvictions])

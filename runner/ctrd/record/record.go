@@ -1,5 +1,8 @@
 // Package record owns what survives the agent: the records of sandboxes and containers in containerd, and their index in memory, written
 // through. It must not interpret what they say.
+//
+// There is one record per sandbox in the sandbox store (labels and JSON extensions, no controller and no pause process) and one container record
+// per instance (labels).
 package record
 
 import (
@@ -136,6 +139,7 @@ type Index struct {
 	touched map[string]bool
 }
 
+// NewIndex returns an empty index.
 func NewIndex() *Index {
 	x := &Index{Changed: make(chan struct{}, 1)}
 	x.resetLocked()
@@ -193,6 +197,7 @@ func (x *Index) touchLocked(id string) {
 	}
 }
 
+// PutSandbox stores a sandbox.
 func (x *Index) PutSandbox(s *Sandbox) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -212,6 +217,7 @@ func (x *Index) putSandboxLocked(s *Sandbox) {
 	}
 }
 
+// DeleteSandbox drops a sandbox.
 func (x *Index) DeleteSandbox(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -234,6 +240,7 @@ func (x *Index) forgetLocked(key manifests.Key) {
 	}
 }
 
+// PutContainer stores a container.
 func (x *Index) PutContainer(c *Container) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -257,6 +264,7 @@ func (x *Index) wakeLocked() {
 	}
 }
 
+// DeleteContainer drops a container.
 func (x *Index) DeleteContainer(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -126,6 +126,7 @@ func decodeContainer(c containers.Container) (*Container, error) {
 // NoTask is the status of a task that does not exist.
 const NoTask task.Status = -1
 
+// StatusOf returns the status of a task; NoTask for nil.
 func StatusOf(t *task.Process) task.Status {
 	if t == nil {
 		return NoTask
@@ -242,7 +243,8 @@ func (r *Store) KeepRecord(id string) bool {
 	return true
 }
 
-func UidOf(rec *Sandbox) types.UID { return types.UID(rec.Labels.UID) }
+// UIDOf returns the uid of the pod of a sandbox.
+func UIDOf(rec *Sandbox) types.UID { return types.UID(rec.Labels.UID) }
 
 // Load reads all records of ours into the index. Two active sandboxes of one pod cannot be made by us, unless a
 // crash came between: the newest stays.

@@ -85,7 +85,7 @@ func (r *Pauses) startPause(ctx context.Context, rec *record.Sandbox) error {
 // writePause writes the bundle.
 func (r *Pauses) writePause(rec *record.Sandbox, rt oci.Runtime) error {
 	pod := rec.Pod.Object.DeepCopy()
-	pod.UID = record.UidOf(rec)
+	pod.UID = record.UIDOf(rec)
 	sb, err := r.Files.SpecSandbox(pod, rec)
 	if err != nil {
 		return err

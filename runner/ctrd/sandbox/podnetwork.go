@@ -40,6 +40,7 @@ type add struct {
 	cancel context.CancelFunc
 }
 
+// NewSetups returns Setups without any.
 func NewSetups() *Setups { return &Setups{m: map[string]*add{}} }
 
 func (a *Setups) get(id string) *add {
@@ -305,6 +306,7 @@ func (r *Network) claimHostPorts(rec *record.Sandbox) error {
 	return networkError(r.Net.ClaimHost(r.networkPod(rec)))
 }
 
+// TeardownNetwork undoes the network of a sandbox.
 func (r *Network) TeardownNetwork(ctx context.Context, rec *record.Sandbox) error {
 	done, err := r.NetSlots.Take(ctx)
 	if err != nil {

@@ -149,6 +149,7 @@ func (r *Manager) ReviveSandbox(ctx context.Context, key manifests.Key, pod *man
 	return nil
 }
 
+// NewSandbox returns the record of a new sandbox, which is not stored yet.
 func (r *Manager) NewSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) (*record.Sandbox, error) {
 	class, err := r.OCI.CheckRuntime(ctx, pod)
 	if err != nil {
@@ -340,6 +341,7 @@ func (r *Manager) ResumeTeardowns(ctx context.Context) {
 	}
 }
 
+// ObserveSandbox returns the state of a sandbox.
 func (r *Manager) ObserveSandbox(rec *record.Sandbox) *runner.Sandbox {
 	s := &runner.Sandbox{
 		ID:   rec.ID,

@@ -18,6 +18,7 @@ import (
 // Shims of the embedded containerd lose their parent, a short-lived process of their own, as soon as they run. As a
 // subreaper we get them as children, so that they do not stay as zombies where process 1 does not care.
 
+// BecomeSubreaper makes this process the parent of shims that lose theirs.
 func BecomeSubreaper() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become subreaper: %w", err)

@@ -47,6 +47,7 @@ type job struct {
 	err    error
 }
 
+// NewQueue returns an empty queue.
 func NewQueue(log *slog.Logger, atOnce int, reserve *reserve.Reserve) *Queue {
 	return &Queue{log: log, atOnce: atOnce, reserve: reserve, wake: make(chan struct{}, 1), jobs: map[string]*job{}}
 }

@@ -39,6 +39,7 @@ type Results struct {
 	used map[string]*runner.DiskUsage
 }
 
+// NewResults returns Results without any.
 func NewResults() *Results { return &Results{wake: make(chan struct{}, 1)} }
 
 // Of returns what a sandbox uses; nil: it is not known.

@@ -74,6 +74,7 @@ func (r *Secrets) Hide(id string, s *specs.Spec) error {
 	return nil
 }
 
+// RemoveHidden removes the environment and arguments of a container.
 func (r *Secrets) RemoveHidden(id string) error {
 	return errors.Join(trees.RemoveFile(r.Dirs.HiddenFile(id)), trees.RemoveFile(r.Dirs.HiddenFile(id)+".config"))
 }
@@ -122,7 +123,7 @@ func (r *Secrets) SyncVolumes(key manifests.Key, pod *manifests.Pod) error {
 		return err
 	}
 	object := pod.Object.DeepCopy()
-	object.UID = record.UidOf(sb)
+	object.UID = record.UIDOf(sb)
 	if err := spec.CheckFiles(spec.Input{Pod: object, Refs: pod.Refs, Host: r.Facts()}, plans); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ type Watchers struct {
 	missed bool
 }
 
+// New returns Watchers without any.
 func New() *Watchers { return &Watchers{funcs: map[int]func(manifests.Key){}} }
 
 func (w *Watchers) add(f func(manifests.Key)) (remove func(), missed bool) {
@@ -33,6 +34,7 @@ func (w *Watchers) add(f func(manifests.Key)) (remove func(), missed bool) {
 	}, missed
 }
 
+// Notify calls the functions of all watchers; the zero Key stands for every pod.
 func (w *Watchers) Notify(key manifests.Key) {
 	w.mu.Lock()
 	funcs := make([]func(manifests.Key), 0, len(w.funcs))

@@ -51,6 +51,7 @@ type UnfitError struct{ Msg string }
 // Error implements error.
 func (e *UnfitError) Error() string { return e.Msg }
 
+// Unfit returns an UnfitError.
 func Unfit(format string, args ...any) error { return &UnfitError{fmt.Sprintf(format, args...)} }
 
 // MaxManifest is the largest manifest of an artifact in bytes.

@@ -26,6 +26,7 @@ type Turns struct {
 	bandwidth *rate.Limiter
 }
 
+// NewTurns returns the turns that limits allow.
 func NewTurns(l Limits) Turns {
 	var at Turns
 	if l.Parallel > 0 {

@@ -94,6 +94,7 @@ type turn struct {
 // CacheKey is what logins are good for: an image, a registry or all images of a plug-in.
 type CacheKey struct{ provider, kind, of string }
 
+// CachedLogins are the logins that a plug-in returned, and until when they hold.
 type CachedLogins struct {
 	logins []Login
 	until  time.Time
