@@ -8,17 +8,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"monopod/internal/cli"
+	"monopod/internal/cli/attach"
 	"monopod/internal/cli/change"
+	"monopod/internal/cli/check"
 	"monopod/internal/cli/describe"
 	"monopod/internal/cli/history"
 	"monopod/internal/cli/images"
-	"monopod/internal/cli/stream"
-	"monopod/internal/cli/validate"
 	"monopod/internal/cli/view"
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/dirlock"
 	"monopod/internal/host"
-	"monopod/internal/locks"
 	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/setup"
@@ -29,7 +29,7 @@ import (
 
 func newProgram() *program.Program {
 	return &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Machine: daemon.Machine{
-		Open: daemon.OpenCtrd, Addresses: netinfo.Addresses, Capacity: capacity.Read, Gateways: daemon.ResolverGateways, Patience: locks.LockPatience,
+		Open: daemon.OpenCtrd, Addresses: netinfo.Addresses, Capacity: capacity.Read, Gateways: daemon.ResolverGateways, Patience: dirlock.LockPatience,
 		Runs: daemon.RunMachine{SubnetLocks: "/run/monopod-subnets.lock", Free: network.Free, Keep: run.KeepRun},
 	}, Host: host.This(), Euid: os.Geteuid}
 }
@@ -102,11 +102,11 @@ func (p Commands) root() *cobra.Command {
 func (p Commands) commands() map[string]func() *cobra.Command {
 	runs := run.NewCommands(p.Program)
 	own := cli.NewCommands(p.Program)
-	checks := validate.NewCommands(p.Program)
+	checks := check.NewCommands(p.Program)
 	views := view.NewCommands(p.Program)
 	descriptions := describe.NewCommands(p.Program)
 	revisions := history.NewCommands(p.Program)
-	streams := stream.NewCommands(p.Program)
+	streams := attach.NewCommands(p.Program)
 	changes := change.NewCommands(p.Program)
 	setups := setup.NewCommands(p.Program)
 	imgs := images.NewCommands(p.Program)

@@ -25,7 +25,7 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemon"
 	"monopod/internal/daemontest"
-	"monopod/internal/locks"
+	"monopod/internal/dirlock"
 	"monopod/internal/program"
 	"monopod/internal/run"
 	"monopod/internal/testfiles"
@@ -121,7 +121,7 @@ func (b *runBench) nothingLeft() {
 			b.t.Fatal(err)
 		}
 		for _, e := range entries {
-			if e.Name() != locks.LockName && e.Name() != run.RunLog {
+			if e.Name() != dirlock.LockName && e.Name() != run.RunLog {
 				b.t.Errorf("left: %s", filepath.Join(root, e.Name()))
 			}
 		}
@@ -490,7 +490,7 @@ func TestWhatADeadRunLeftIsRemovedByTheNextOrByCleanupButNeverALiveOne(t *testin
 			t.Chdir(b.dir)
 			b.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))
 			root := b.deadRun()
-			live, err := locks.TakeLocks(0, root) // somebody lives there after all
+			live, err := dirlock.TakeLocks(0, root) // somebody lives there after all
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -555,7 +555,7 @@ func TestASlotThatOthersTakeAndDropIsHeldOrTakenWhole(t *testing.T) {
 			s := firstSlot(b)
 			for taken := 0; taken < 12; {
 				err := s.Lock()
-				if locks.IsHeld(err) {
+				if dirlock.IsHeld(err) {
 					continue
 				}
 				if err != nil {

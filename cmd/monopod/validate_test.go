@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
-	"monopod/internal/cli/validate"
+	"monopod/internal/cli/check"
 	"monopod/internal/daemontest"
 	"monopod/internal/program"
 	"monopod/internal/testfiles"
@@ -93,7 +93,7 @@ func TestValidateAsJSONIsCompleteAlsoForErrors(t *testing.T) {
 	var out, errs bytes.Buffer
 	p := &program.Program{Stdout: &out, Stderr: &errs}
 	code := NewCommands(p).run(t.Context(), []string{"validate", "-o", "json", dir})
-	var v validate.ValidateAnswer
+	var v check.ValidateAnswer
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/internal/cli/stream"
+	"monopod/internal/cli/attach"
 	"monopod/internal/objects"
 	"monopod/internal/printer"
 	"monopod/internal/program"
@@ -198,14 +198,14 @@ func knownPlaces(ctx context.Context, c *localclient.Client, o program.ClientFla
 }
 
 func isPlace(arg string) bool {
-	_, _, remote := stream.SplitPlace(arg)
+	_, _, remote := attach.SplitPlace(arg)
 	return remote
 }
 
 // podOf is the pod that the first of the arguments names that names one.
 func podOf(ctx context.Context, c *localclient.Client, o program.ClientFlags, args []string) *corev1.Pod {
 	for _, arg := range args {
-		if name, _, remote := stream.SplitPlace(arg); remote {
+		if name, _, remote := attach.SplitPlace(arg); remote {
 			arg = name
 		}
 		key, err := o.PodArg([]string{arg})

@@ -26,14 +26,14 @@ import (
 	"monopod/internal/daemon/applier"
 	"monopod/internal/daemon/board"
 	"monopod/internal/daemon/counters"
-	"monopod/internal/daemon/images"
+	"monopod/internal/daemon/imagegc"
+	"monopod/internal/dirlock"
 	"monopod/internal/host"
-	"monopod/internal/locks"
+	"monopod/internal/logfile"
 	"monopod/internal/memory"
 	"monopod/internal/needs"
 	"monopod/internal/offline"
 	"monopod/internal/pause"
-	"monopod/internal/podlogs"
 	"monopod/internal/version"
 	"monopod/manifests"
 	"monopod/manifests/decode"
@@ -133,7 +133,7 @@ type App struct {
 	Removing bool
 	// Lent says that somebody else holds the locks of the directories for this App.
 	Lent     bool
-	locks    locks.Locks
+	locks    dirlock.Locks
 	listener net.Listener
 	settings json.RawMessage
 	Board    *board.Board
@@ -145,8 +145,8 @@ type App struct {
 	tidied   bool
 	applied  *applied.Store
 	rollouts *rollout.Controller
-	pins     *images.Pins
-	images   *images.Images
+	pins     *imagegc.Pins
+	images   *imagegc.Images
 	memory   *memory.Trimmer
 	resolver *names.Server
 	gate     *admission.Gate
@@ -184,7 +184,7 @@ type App struct {
 
 // New returns the daemon of a configuration. It does no I/O.
 func New(cfg *config.Loaded, log *slog.Logger, m Machine) *App {
-	a := &App{cfg: cfg, Log: log, machine: m, Board: board.New(), inside: &inside{}, pins: images.NewPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
+	a := &App{cfg: cfg, Log: log, machine: m, Board: board.New(), inside: &inside{}, pins: imagegc.NewPins(log), applied: applied.NewStore(filepath.Join(cfg.RootDirectory, "applied"))}
 	a.tally, a.hidden = metrics.NewTally(), &board.Hidden{}
 	a.events = events.New(events.Config{Dir: offline.RecordIn(cfg.RootDirectory), Node: cfg.NodeName, Log: log, Seen: a.tally.Event})
 	a.images = a.newImages()
@@ -218,7 +218,7 @@ func (a *App) Open() (err error) {
 	}
 	a.Board.Rollouts = a.rollouts
 	if !a.Lent {
-		if a.locks, err = locks.TakeLocks(a.machine.Patience, a.cfg.StateDirectory, a.cfg.RootDirectory); err != nil {
+		if a.locks, err = dirlock.TakeLocks(a.machine.Patience, a.cfg.StateDirectory, a.cfg.RootDirectory); err != nil {
 			return err
 		}
 	}
@@ -300,7 +300,7 @@ func (a *App) Run(ctx context.Context) error {
 
 func (a *App) server() *node.Server {
 	cfg := node.Config{
-		Pods: a.Board, Logs: podlogs.New(a.cfg.PodLogsDir), Inputs: a.Board, Whys: a.explainer(), Events: a.events, Revisions: revisions{a.rollouts}, Images: a.images,
+		Pods: a.Board, Logs: logfile.New(a.cfg.PodLogsDir), Inputs: a.Board, Whys: a.explainer(), Events: a.events, Revisions: revisions{a.rollouts}, Images: a.images,
 		Leaving: a.Board.LeavingViews, Settings: a.settings, Version: version.String(), Agent: a.cost, Log: a.Log, Routes: a.routes(), Around: a.ends.OnSocket, Alias: a.alias(),
 		Reach: a.inside, Files: a.inside, StreamIdleTimeout: a.cfg.StreamingConnectionIdleTimeout,
 	}

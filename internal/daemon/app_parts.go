@@ -17,11 +17,11 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemon/admission"
 	"monopod/internal/daemon/counters"
-	"monopod/internal/daemon/explain"
-	"monopod/internal/daemon/images"
+	"monopod/internal/daemon/imagegc"
+	"monopod/internal/daemon/whyfacts"
 	"monopod/internal/host"
+	"monopod/internal/logfile"
 	"monopod/internal/offline"
-	"monopod/internal/podlogs"
 	"monopod/internal/printer"
 	"monopod/internal/version"
 	"monopod/manifests"
@@ -186,8 +186,8 @@ func (a *App) openGate() error {
 	return nil
 }
 
-func (a *App) newImages() *images.Images {
-	return &images.Images{Policy: a.cfg.GarbagePolicy(), Board: a.Board, Pins: a.pins, Tell: a.tell, Log: a.Log}
+func (a *App) newImages() *imagegc.Images {
+	return &imagegc.Images{Policy: a.cfg.GarbagePolicy(), Board: a.Board, Pins: a.pins, Tell: a.tell, Log: a.Log}
 }
 
 // watchOOM records the processes that the kernel kills because memory is out, until ctx ends. Without the messages of the kernel, as in
@@ -287,10 +287,10 @@ func (a *App) newTraces() *counters.Traces {
 	})}
 }
 
-func (a *App) explainer() *explain.Explainer {
+func (a *App) explainer() *whyfacts.Explainer {
 	host := host.This()
-	return &explain.Explainer{
+	return &whyfacts.Explainer{
 		Instance: why.Instance{Config: host.InstanceOf(a.cfg).Config},
-		Board:    a.Board, Logs: podlogs.New(a.cfg.PodLogsDir), Places: offline.PlacesOf(a.cfg), Now: time.Now, Proc: "/proc", Events: a.events, Images: a.images, Hidden: a.hidden, Unfit: a.unfit,
+		Board:    a.Board, Logs: logfile.New(a.cfg.PodLogsDir), Places: offline.PlacesOf(a.cfg), Now: time.Now, Proc: "/proc", Events: a.events, Images: a.images, Hidden: a.hidden, Unfit: a.unfit,
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"monopod/internal/config"
+	"monopod/internal/logfile"
 	"monopod/internal/needs"
-	"monopod/internal/podlogs"
 	"monopod/node/netinfo"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/bounded"
@@ -66,7 +66,7 @@ func ctrdConfig(cfg *config.Loaded, log *slog.Logger) (ctrd.Config, error) {
 		Handlers:       func(handler string) (string, error) { return f.handler(cfg.RuntimeHandlers, handler) },
 
 		RootDirectory: cfg.RootDirectory, StateDirectory: cfg.StateDirectory, PodLogsDir: cfg.PodLogsDir,
-		ContainerLogsDir: podlogs.ContainerLogsDir(cfg.PodLogsDir),
+		ContainerLogsDir: logfile.ContainerLogsDir(cfg.PodLogsDir),
 		Endpoint:         cfg.ContainerRuntimeEndpoint, Snapshotter: cfg.Snapshotter, OCIRuntime: oci, ShimPath: shim, CgroupParent: cfg.CgroupRoot,
 		NodeName: cfg.NodeName, NodeIPs: nodeIPs(netinfo.Addresses, log), ClusterDNS: cfg.ClusterDNS, Resolver: cfg.Resolver, Connection: cfg.Containerd, ClusterDomain: cfg.ClusterDomain, ResolvConf: cfg.ResolvConf,
 		CgroupDriver: spec.CgroupDriver(cfg.CgroupDriver), Enforce: enforcement(&cfg.Config), ReservedCPUs: cfg.ReservedSystemCPUs, PodsLimits: cfg.PodsLimits,

@@ -136,7 +136,7 @@ func allowed() map[string][]string {
 		"monopod/internal":                   {"monopod/internal"},
 		"monopod/internal/verdict":           {"monopod/manifests", "monopod/manifests/warn", "monopod/watcher", "monopod/runner/admit", "monopod/runner/workload", "monopod/internal"},
 		"monopod/internal/offline":           {"monopod/manifests", "monopod/watcher", "monopod/node", "monopod/runner/ctrd/logs", "monopod/internal"},
-		"monopod/internal/podlogs":           {"monopod/node", "monopod/runner/ctrd/logs", "monopod/internal"},
+		"monopod/internal/logfile":           {"monopod/node", "monopod/runner/ctrd/logs", "monopod/internal"},
 		"monopod/internal/podtable":          {"monopod/manifests", "monopod/runner", "monopod/node", "monopod/internal"},
 		"monopod/internal/needs":             {"monopod/manifests", "monopod/watcher", "monopod/node", "monopod/runner/ctrd", "monopod/internal"},
 		"monopod/internal/units":             {"monopod/node", "monopod/internal"},
@@ -145,7 +145,7 @@ func allowed() map[string][]string {
 		"monopod/internal/cli":               {"monopod/manifests", "monopod/node", "monopod/watcher", "monopod/runner", "monopod/runner/workload", "monopod/internal"},
 		"monopod/internal/daemon":            {"monopod"},
 		"monopod/internal/daemontest":        {"monopod"},
-		"monopod/internal/locks":             {"monopod/internal"},
+		"monopod/internal/dirlock":           {"monopod/internal"},
 		"monopod/internal/memory":            {"monopod/internal"},
 		"monopod/internal/daemon/admission":  {"monopod"},
 		"monopod/internal/run":               {"monopod"},
@@ -160,7 +160,7 @@ func allowed() map[string][]string {
 // program are the packages that make a program of all others: nothing below them imports them.
 func program() []string {
 	var all []string
-	for _, name := range []string{"config", "verdict", "offline", "podlogs", "podtable", "needs", "units", "host", "program", "cli", "daemon", "daemontest", "run", "setup", "locks", "memory"} {
+	for _, name := range []string{"config", "verdict", "offline", "logfile", "podtable", "needs", "units", "host", "program", "cli", "daemon", "daemontest", "run", "setup", "dirlock", "memory"} {
 		all = append(all, "monopod/internal/"+name)
 	}
 	return all

@@ -13,8 +13,8 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/dirlock"
 	"monopod/internal/host"
-	"monopod/internal/locks"
 	"monopod/internal/pause"
 	"monopod/internal/program"
 )
@@ -48,7 +48,7 @@ func (p Commands) CleanupCommand() *cobra.Command {
 
 func (p Commands) cleanup(ctx context.Context, cfg *config.Loaded) error {
 	swept := p.sweep(ctx, cfg)
-	held, err := locks.TakeLocks(p.Machine.Patience, cfg.StateDirectory, cfg.RootDirectory)
+	held, err := dirlock.TakeLocks(p.Machine.Patience, cfg.StateDirectory, cfg.RootDirectory)
 	if err != nil {
 		return errors.Join(swept, err)
 	}

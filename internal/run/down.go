@@ -15,7 +15,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
-	"monopod/internal/locks"
+	"monopod/internal/dirlock"
 	"monopod/internal/pause"
 	"monopod/internal/program"
 )
@@ -108,7 +108,7 @@ func (s *Slot) takeOver(ctx context.Context) error {
 	asked := 0
 	for deadline := time.Now().Add(KeeperEnd); ; pause.For(ctx, daemon.LookAgain/4) {
 		err := s.Lock()
-		if !locks.IsHeld(err) {
+		if !dirlock.IsHeld(err) {
 			return err
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
@@ -127,7 +127,7 @@ func (s *Slot) takeOver(ctx context.Context) error {
 
 // keeper is the process that holds the lock, as the file says; 0: it does not say yet.
 func (s *Slot) keeper() int {
-	b, err := os.ReadFile(filepath.Join(s.Root, locks.LockName))
+	b, err := os.ReadFile(filepath.Join(s.Root, dirlock.LockName))
 	pid, bad := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err != nil || bad != nil || pid <= 1 || pid == os.Getpid() {
 		return 0

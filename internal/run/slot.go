@@ -18,7 +18,7 @@ import (
 	"monopod/internal/atomicfile"
 	"monopod/internal/config"
 	"monopod/internal/daemon"
-	"monopod/internal/locks"
+	"monopod/internal/dirlock"
 	"monopod/internal/trial"
 )
 
@@ -43,7 +43,7 @@ type Slot struct {
 	number      int
 	base        *config.Loaded
 	Root, State string
-	held        locks.Locks
+	held        dirlock.Locks
 	// subnet is open while a subnet is locked.
 	subnet *os.File
 }
@@ -72,7 +72,7 @@ func Slots(base *config.Loaded) ([]*Slot, error) {
 
 // Lock takes the slot, unless somebody lives in it: that is a heldError.
 func (s *Slot) Lock() (err error) {
-	s.held, err = locks.TakeLocks(0, s.Root, s.State)
+	s.held, err = dirlock.TakeLocks(0, s.Root, s.State)
 	return err
 }
 
@@ -205,7 +205,7 @@ func (s *Slot) clear() error {
 	if err != nil {
 		return err
 	}
-	stay := map[string]bool{"containerd": true, "bin": true, locks.LockName: true, RunLog: true, runFile: true}
+	stay := map[string]bool{"containerd": true, "bin": true, dirlock.LockName: true, RunLog: true, runFile: true}
 	var errs []error
 	for _, e := range entries {
 		if !stay[e.Name()] {
@@ -233,14 +233,14 @@ func (s *Slot) Drop() error {
 	entries, err := os.ReadDir(s.Root)
 	errs := []error{err}
 	for _, e := range entries {
-		if e.Name() != locks.LockName {
+		if e.Name() != dirlock.LockName {
 			errs = append(errs, os.RemoveAll(filepath.Join(s.Root, e.Name())))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := IgnoreGone(os.Remove(filepath.Join(s.Root, locks.LockName))); err != nil {
+	if err := IgnoreGone(os.Remove(filepath.Join(s.Root, dirlock.LockName))); err != nil {
 		return err
 	}
 	_ = os.Remove(s.Root) // unless there is somebody already

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
-	"monopod/internal/cli/validate"
+	"monopod/internal/cli/check"
 	"monopod/internal/config"
 	"monopod/internal/podtable"
 	"monopod/internal/printer"
@@ -95,7 +95,7 @@ func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.R
 	var all []*verdict.Verdict
 	options := decode.Options{Source: stagedName, Policy: cfg.Policy(cfg.StaticPodPathSecurity)}
 	for _, path := range o.files {
-		all = append(all, validate.NewCommands(p.Program).Verdicts(path, options)...)
+		all = append(all, check.NewCommands(p.Program).Verdicts(path, options)...)
 	}
 	verdict.Conflicts(all)
 	c, refused := &Content{}, []trial.Refusal(nil)

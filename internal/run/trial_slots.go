@@ -21,7 +21,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
-	"monopod/internal/locks"
+	"monopod/internal/dirlock"
 	"monopod/internal/objects"
 	"monopod/internal/trial"
 	"monopod/manifests"
@@ -42,7 +42,7 @@ func (p Commands) openSlot(ctx context.Context, cfg *config.Loaded) (*Slot, erro
 			continue
 		}
 		switch err := s.Lock(); {
-		case locks.IsHeld(err):
+		case dirlock.IsHeld(err):
 		case err != nil:
 			return nil, err
 		case !s.Used():
@@ -63,7 +63,7 @@ func (p Commands) sweep(ctx context.Context, cfg *config.Loaded) error {
 			continue
 		}
 		if err := s.Lock(); err != nil {
-			if !locks.IsHeld(err) {
+			if !dirlock.IsHeld(err) {
 				errs = append(errs, err)
 			}
 			continue

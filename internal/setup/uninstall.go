@@ -20,8 +20,8 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/dirlock"
 	"monopod/internal/host"
-	"monopod/internal/locks"
 	"monopod/internal/pause"
 	"monopod/internal/program"
 	"monopod/internal/run"
@@ -135,11 +135,11 @@ func (p Commands) agreed(cfg *config.Loaded, o *uninstallOptions) (bool, error) 
 }
 
 // takeFromDaemon takes the locks, after it has told a daemon that holds them to end.
-func (p Commands) takeFromDaemon(ctx context.Context, cfg *config.Loaded) (locks.Locks, error) {
+func (p Commands) takeFromDaemon(ctx context.Context, cfg *config.Loaded) (dirlock.Locks, error) {
 	asked := 0
 	for deadline := time.Now().Add(run.KeeperEnd); ; pause.For(ctx, daemon.LookAgain/4) {
-		held, err := locks.TakeLocks(0, cfg.StateDirectory, cfg.RootDirectory)
-		if !locks.IsHeld(err) || time.Now().After(deadline) || ctx.Err() != nil {
+		held, err := dirlock.TakeLocks(0, cfg.StateDirectory, cfg.RootDirectory)
+		if !dirlock.IsHeld(err) || time.Now().After(deadline) || ctx.Err() != nil {
 			return held, err
 		}
 		pid := lockHolder(cfg.StateDirectory)
@@ -159,7 +159,7 @@ func (p Commands) takeFromDaemon(ctx context.Context, cfg *config.Loaded) (locks
 
 // lockHolder is the process that a directory's lock file names, if somebody holds it.
 func lockHolder(dir string) int {
-	b, err := os.ReadFile(filepath.Join(dir, locks.LockName))
+	b, err := os.ReadFile(filepath.Join(dir, dirlock.LockName))
 	pid, bad := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err != nil || bad != nil || pid <= 1 || pid == os.Getpid() {
 		return 0

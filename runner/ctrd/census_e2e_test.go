@@ -15,15 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"monopod/runner/ctrd/shims"
-	"monopod/runner/ctrd/trees"
-
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	corelease "github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/google/go-cmp/cmp"
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
+
+	"monopod/runner/ctrd/shims"
+	"monopod/runner/ctrd/trees"
 )
 
 // census counts everything that could leak.

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"monopod/runner/ctrd/record"
-	"monopod/runner/ctrd/trees"
-	"monopod/runner/ctrd/upkeep"
-
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/opencontainers/go-digest"
 	bolt "go.etcd.io/bbolt"
+
+	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/trees"
+	"monopod/runner/ctrd/upkeep"
 )
 
 // TestWhatAKilledContainerdWasRemovingIsRemoved: it had forgotten a blob and a snapshot, and not yet removed their files.

@@ -5,9 +5,9 @@ package ctrd
 import (
 	"testing"
 
-	"monopod/runner/ctrd/record"
-
 	"github.com/containerd/containerd/v2/core/containers"
+
+	"monopod/runner/ctrd/record"
 )
 
 // TestImagesOfAnotherInstancesContainersAreInUse has an instance that shares a containerd with another one, and then does not see it any more.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"monopod/runner/ctrd/fault"
-
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"monopod/runner/ctrd/fault"
 )
 
 // Purge deletes all that we have in a containerd besides pods: images, leases, sandbox records, then the namespace; its

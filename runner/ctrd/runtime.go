@@ -34,11 +34,11 @@ import (
 	"monopod/runner/ctrd/reserve"
 	"monopod/runner/ctrd/sandbox"
 	"monopod/runner/ctrd/shims"
+	"monopod/runner/ctrd/taskwatch"
 	"monopod/runner/ctrd/trees"
 	"monopod/runner/ctrd/upkeep"
 	"monopod/runner/ctrd/usage"
 	"monopod/runner/ctrd/volume"
-	"monopod/runner/ctrd/watch"
 	"monopod/runner/spec"
 )
 
@@ -51,7 +51,7 @@ type Runtime struct {
 	log    *slog.Logger
 	dirs   layout.Dirs
 	bootID string
-	watch  *watch.Watchers
+	watch  *taskwatch.Watchers
 	// reserve is what is kept for a full disk.
 	reserve *reserve.Reserve
 	notices *notice.Notices
@@ -90,7 +90,7 @@ type Runtime struct {
 // Until Run is called, events wait in the subscription and teardown does not proceed.
 func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	cfg = cfg.withDefaults()
-	r := &Runtime{cfg: cfg, log: cfg.Log, index: record.NewIndex(), watch: watch.New()}
+	r := &Runtime{cfg: cfg, log: cfg.Log, index: record.NewIndex(), watch: taskwatch.New()}
 	defer func() {
 		if err != nil {
 			r.reserve.Spend(err) // it will be tried again

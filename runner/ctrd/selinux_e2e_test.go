@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"monopod/runner/ctrd/confine"
-
 	"golang.org/x/sys/unix"
+
+	"monopod/runner/ctrd/confine"
 )
 
 // TestRelabel: all of a volume gets the label, and nothing outside of it. The attribute can be set without SELinux, too.

@@ -16,8 +16,8 @@ import (
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/sandbox"
+	"monopod/runner/ctrd/taskwatch"
 	"monopod/runner/ctrd/upkeep"
-	"monopod/runner/ctrd/watch"
 )
 
 // Watch implements runner.Runtime. Run must be running: it reads the events.
@@ -33,7 +33,7 @@ type follower struct {
 	images    *image.Store
 	sandboxes *sandbox.Manager
 	removal   *upkeep.Remover
-	watch     *watch.Watchers
+	watch     *taskwatch.Watchers
 	namespace string
 	// askVersion reports whether containerd answers.
 	askVersion func(context.Context) error

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"monopod/internal/cli/validate"
+	"monopod/internal/cli/check"
 	"monopod/internal/config"
 	"monopod/internal/printer"
 	"monopod/internal/program"
@@ -128,7 +128,7 @@ func (p Commands) readManifests(paths []string) ([]localapi.ManifestFile, error)
 	var files []localapi.ManifestFile
 	var errs []error
 	for _, path := range paths {
-		for _, f := range validate.NewCommands(p.Program).ManifestFiles(path) {
+		for _, f := range check.NewCommands(p.Program).ManifestFiles(path) {
 			switch {
 			case f.Ignored:
 			case f.Err != nil:

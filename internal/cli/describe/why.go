@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"monopod/internal/cli/validate"
+	"monopod/internal/cli/check"
 	"monopod/internal/config"
 	"monopod/internal/offline"
 	"monopod/internal/printer"
@@ -148,7 +148,7 @@ func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts
 		if _, err := os.Stat(d.path); err != nil {
 			continue
 		}
-		for _, v := range validate.NewCommands(p.Program).Verdicts(d.path, decode.Options{Source: d.source, Policy: cfg.Policy(d.security)}) {
+		for _, v := range check.NewCommands(p.Program).Verdicts(d.path, decode.Options{Source: d.source, Policy: cfg.Policy(d.security)}) {
 			if v.File == d.path && len(v.Loaded) == 0 { // an empty directory
 				continue
 			}

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"monopod/internal/cause"
-
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/api/types/runc/options"
@@ -27,6 +25,7 @@ import (
 	"github.com/containerd/typeurl/v2"
 	"golang.org/x/sync/errgroup"
 
+	"monopod/internal/cause"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/cgroup"

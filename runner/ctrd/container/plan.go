@@ -8,9 +8,8 @@ import (
 	"maps"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
 	"monopod/manifests/podhash"

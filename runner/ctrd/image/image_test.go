@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"monopod/runner/ctrd/image/registry"
-
 	"github.com/moby/sys/user"
+
+	"monopod/runner/ctrd/image/registry"
 )
 
 func TestArchiveName(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"monopod/runner/ctrd/image/registry"
-
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"monopod/runner/ctrd/image/registry"
 )
 
 // labelLastUsed holds when the last container with an image went, or usedNow. Who was killed meanwhile finds usedNow, and

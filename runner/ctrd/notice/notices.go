@@ -15,7 +15,7 @@ import (
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/record"
-	"monopod/runner/ctrd/watch"
+	"monopod/runner/ctrd/taskwatch"
 )
 
 // Reasons of events about the pod network; a kubelet has none.
@@ -30,7 +30,7 @@ type Notices struct {
 	// Recorder keeps the events; nil: nobody does.
 	Recorder runner.Recorder
 	NodeName string
-	Watch    *watch.Watchers
+	Watch    *taskwatch.Watchers
 	Log      *slog.Logger
 
 	// Repaired are the databases of the embedded containerd that had to be replaced at startup.

@@ -20,7 +20,7 @@ import (
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/network/hostports"
 	"monopod/runner/ctrd/record"
-	"monopod/runner/ctrd/watch"
+	"monopod/runner/ctrd/taskwatch"
 )
 
 // networkTimeout bounds one set-up or teardown of a network.
@@ -131,7 +131,7 @@ type Network struct {
 	Index   *record.Index
 	Dirs    layout.Dirs
 	Files   *Files
-	Watch   *watch.Watchers
+	Watch   *taskwatch.Watchers
 	BootID  string
 	Log     *slog.Logger
 

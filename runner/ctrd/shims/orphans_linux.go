@@ -14,14 +14,14 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"monopod/internal/atomicfile"
 	"monopod/internal/pause"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/oci"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/trees"
-
-	"golang.org/x/sys/unix"
 )
 
 // An agent or a containerd that is killed between the start of a shim and containerd's note of its address leaves a shim

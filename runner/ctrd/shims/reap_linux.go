@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"monopod/internal/pause"
-
 	"golang.org/x/sys/unix"
+
+	"monopod/internal/pause"
 )
 
 // Shims of the embedded containerd lose their parent, a short-lived process of their own, as soon as they run. As a

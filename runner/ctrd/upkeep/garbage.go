@@ -8,6 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	"monopod/internal/pause"
 	"monopod/runner/ctrd/container"
 	"monopod/runner/ctrd/fault"
@@ -16,12 +22,6 @@ import (
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/reserve"
 	"monopod/runner/ctrd/trees"
-
-	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/content"
-	"github.com/containerd/errdefs"
-	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // What a container leaves goes when its successor has taken its place: the record and the snapshot at once, its log

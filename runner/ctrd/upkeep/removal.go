@@ -23,9 +23,9 @@ import (
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/sandbox"
+	"monopod/runner/ctrd/taskwatch"
 	"monopod/runner/ctrd/trees"
 	"monopod/runner/ctrd/volume"
-	"monopod/runner/ctrd/watch"
 )
 
 // Remover takes apart sandboxes that were given up, containers that came to nothing and directories of claims.
@@ -41,7 +41,7 @@ type Remover struct {
 	ImageVolumes *volume.Images
 	ClaimVolumes *volume.Claims
 	PodCgroups   *cgroup.Pods
-	Watch        *watch.Watchers
+	Watch        *taskwatch.Watchers
 	Log          *slog.Logger
 
 	Teardown *Queue

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"monopod/runner/ctrd/reserve"
-
 	"golang.org/x/sync/errgroup"
+
+	"monopod/runner/ctrd/reserve"
 )
 
 // Back-off of a teardown that fails.

@@ -14,13 +14,13 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner/ctrd/record"
-	"monopod/runner/ctrd/watch"
+	"monopod/runner/ctrd/taskwatch"
 )
 
 // bareRemoval takes nothing apart but what tests put into its queue.
 func bareRemoval() *Remover {
 	log := slog.New(slog.DiscardHandler)
-	return &Remover{Index: record.NewIndex(), Watch: watch.New(), Log: log, Teardown: NewQueue(log, 2, nil)}
+	return &Remover{Index: record.NewIndex(), Watch: taskwatch.New(), Log: log, Teardown: NewQueue(log, 2, nil)}
 }
 
 func TestARemovalThatFailsIsReportedUntilItSucceeds(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 	"monopod/runner/ctrd/cgroup"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/record"
+	"monopod/runner/ctrd/taskwatch"
 	"monopod/runner/ctrd/trees"
 	"monopod/runner/ctrd/volumes"
-	"monopod/runner/ctrd/watch"
 )
 
 // What pods use of the disk is measured by one goroutine, by walking: no kernel tells when a directory has grown. Only
@@ -75,7 +75,7 @@ type Meter struct {
 	Snapshotter string
 	BootID      string
 	UsagePeriod time.Duration
-	Watch       *watch.Watchers
+	Watch       *taskwatch.Watchers
 	// WithNamespace puts the containerd namespace on a context.
 	WithNamespace func(context.Context) context.Context
 	Log           *slog.Logger

@@ -13,13 +13,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"monopod/runner/ctrd/image/registrytest"
-
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"monopod/runner/ctrd/image/registrytest"
 )
 
 func must(t *testing.T, err error) {

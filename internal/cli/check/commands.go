@@ -1,0 +1,12 @@
+// Package check holds the command that checks manifests without a daemon, and reads the files that commands are given.
+//
+// It must not judge manifests itself, which is the job of package verdict. It has no goroutines.
+package check
+
+import "monopod/internal/program"
+
+// Commands are the commands of this package.
+type Commands struct{ *program.Program }
+
+// NewCommands returns the commands of a program.
+func NewCommands(p *program.Program) Commands { return Commands{p} }

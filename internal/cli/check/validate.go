@@ -1,0 +1,204 @@
+package check
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"monopod/internal/printer"
+	"monopod/internal/program"
+	"monopod/internal/regular"
+	"monopod/internal/verdict"
+	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/manifests/document"
+)
+
+func (p Commands) ValidateCommand() *cobra.Command {
+	var o validateOptions
+	cmd := &cobra.Command{
+		Use:   "validate PATH...|-",
+		Short: "Say what monopod would say about manifests, without running them",
+		Long: "Read manifest files, and all *.yaml, *.yml and *.json files in and below directories, and print a verdict on each:\n" +
+			"accepted files on stdout, errors as file:line:column: pod: field: message on stderr. All files are taken as one\n" +
+			"set: a pod that is defined twice and host ports that clash are errors too. `-` is the standard input.\n\n" +
+			"Warnings, on stderr, are about what is valid and will wait, or works otherwise than in a cluster: ConfigMaps, Secrets and\n" +
+			"claims that none of the files has, host ports that several pods want, Services with ports of their own.\n\n" +
+			"Exit code 0: all can run; 1: there are errors, or warnings with --strict; 2: the command line is wrong. Neither root nor\n" +
+			"a daemon is needed.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return program.Usagef("what is to be validated? Name files or directories, or - for the standard input")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := program.OneOfOutputs(o.output, "text", "json"); err != nil {
+				return err
+			}
+			return p.validate(args, o)
+		},
+	}
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "output `format`: text (default) or json")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "warnings make the exit code 1")
+	return cmd
+}
+
+type validateOptions struct {
+	output string
+	strict bool
+}
+
+// ValidateAnswer is the answer as JSON.
+type ValidateAnswer struct {
+	Valid bool               `json:"valid"`
+	Files []*verdict.Verdict `json:"files"`
+}
+
+func (p Commands) validate(paths []string, o validateOptions) error {
+	var all []*verdict.Verdict
+	seen := map[string]bool{}
+	for _, path := range paths {
+		for _, v := range p.Verdicts(path, decode.Options{Source: "file"}) {
+			if clean := filepath.Clean(v.File); !seen[clean] { // a file may be named twice, or with its directory
+				seen[clean] = true
+				all = append(all, v)
+			}
+		}
+	}
+	verdict.Conflicts(all)
+	verdict.Outlook(all)
+	bad := slices.ContainsFunc(all, func(v *verdict.Verdict) bool { return len(v.Errors) > 0 })
+	if o.output == "json" {
+		b, err := json.MarshalIndent(ValidateAnswer{Valid: !bad, Files: all}, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(p.RawJSON(), "%s\n", b)
+	} else {
+		p.printVerdicts(all)
+	}
+	if bad || o.strict && slices.ContainsFunc(all, func(v *verdict.Verdict) bool { return len(v.Warnings) > 0 }) {
+		return program.SilentError{}
+	}
+	return nil
+}
+
+// Verdicts reads one argument: a file, a directory with what is below it, or the standard input.
+func (p Commands) Verdicts(path string, o decode.Options) []*verdict.Verdict {
+	var out []*verdict.Verdict
+	for _, f := range p.ManifestFiles(path) {
+		if f.Ignored {
+			out = append(out, &verdict.Verdict{File: f.Name, Ignored: true, Pods: []verdict.ValidPod{}, Errors: []*manifests.Error{}})
+			continue
+		}
+		out = append(out, verdict.Judge(f.Name, f.Content, f.Err, o))
+	}
+	return out
+}
+
+// manifestFile is a file that a command line names, or one of a directory that it names.
+type manifestFile struct {
+	Name    string
+	Content []byte
+	// Err is why it cannot be read.
+	Err error
+	// Ignored says that the daemon would not read it either, by its name.
+	Ignored bool
+}
+
+// ManifestFiles reads one argument: a file, a directory with what is below it, or the standard input. A directory without
+// manifests is an error.
+func (p Commands) ManifestFiles(path string) []manifestFile {
+	if path == "-" {
+		b, err := io.ReadAll(io.LimitReader(p.Stdin, document.MaxSize+1))
+		return []manifestFile{{Name: verdict.StdinName, Content: b, Err: err}}
+	}
+	if strings.HasPrefix(path, "https://") || strings.HasPrefix(path, "http://") {
+		return []manifestFile{{Name: path, Err: errors.New("URLs are not fetched here; use curl -fsSL URL | monopod ... -, or name it in sources of the configuration")}}
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return []manifestFile{readManifest(path)}
+	}
+	var out []manifestFile
+	err = filepath.WalkDir(path, func(file string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			out = append(out, manifestFile{Name: file, Err: err})
+			return nil
+		case file != path && strings.HasPrefix(e.Name(), ".") && e.IsDir():
+			return fs.SkipDir
+		case e.IsDir() || strings.HasPrefix(e.Name(), "."):
+		case !verdict.IsManifestName(e.Name()):
+			out = append(out, manifestFile{Name: file, Ignored: true})
+		default:
+			b, err := regular.ReadFile(file, document.MaxSize) // nobody has named it: what blocks is not waited for
+			out = append(out, manifestFile{Name: file, Content: b, Err: err})
+		}
+		return nil
+	})
+	if err != nil {
+		out = append(out, manifestFile{Name: path, Err: err})
+	}
+	if !slices.ContainsFunc(out, func(f manifestFile) bool { return !f.Ignored }) {
+		out = append(out, manifestFile{Name: path, Err: errors.New("no manifests in this directory; their names end with .yaml, .yml or .json")})
+	}
+	return out
+}
+
+func readManifest(path string) manifestFile {
+	f, err := os.Open(path)
+	if err != nil {
+		return manifestFile{Name: path, Err: err}
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, document.MaxSize+1))
+	return manifestFile{Name: path, Content: b, Err: err}
+}
+
+func (p Commands) printVerdicts(all []*verdict.Verdict) {
+	for _, v := range all {
+		for _, w := range v.Warnings {
+			said := *w
+			said.Msg = "warning: " + w.Msg
+			p.Errs().Println(&said)
+		}
+		switch {
+		case v.Ignored:
+			p.Out().Printf("%s: ignored, not a .yaml, .yml or .json file\n", v.File)
+		case len(v.Errors) > 0:
+			for _, e := range v.Errors {
+				p.Errs().Println(e)
+			}
+		case len(v.Pods)+len(v.Objects) == 0:
+			printNotes(v, p.Out())
+			p.Out().Printf("%s: ok, no pods\n", v.File)
+		default:
+			var names []string
+			for _, pod := range v.Pods {
+				names = append(names, pod.Namespace+"/"+pod.Name)
+			}
+			for _, o := range v.Objects {
+				names = append(names, strings.Replace(o, " ", ":", 1))
+			}
+			printNotes(v, p.Out())
+			p.Out().Printf("%s: ok, %s\n", v.File, strings.Join(names, " "))
+		}
+	}
+}
+
+// printNotes prints what is no mistake but has no effect.
+func printNotes(v *verdict.Verdict, w printer.Printer) {
+	for _, n := range v.Notes {
+		w.Println(n)
+	}
+}

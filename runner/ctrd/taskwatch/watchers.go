@@ -1,0 +1,62 @@
+// Package taskwatch notifies the watchers of pods that something happened to one. It must not know what it was.
+package taskwatch
+
+import (
+	"context"
+	"sync"
+
+	"monopod/manifests"
+)
+
+// Watchers hands notifications to everybody who called Watch.
+type Watchers struct {
+	mu    sync.Mutex
+	next  int
+	funcs map[int]func(manifests.Key)
+	// missed says that something happened while nobody watched.
+	missed bool
+}
+
+// New returns Watchers without any.
+func New() *Watchers { return &Watchers{funcs: map[int]func(manifests.Key){}} }
+
+func (w *Watchers) add(f func(manifests.Key)) (remove func(), missed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := w.next
+	w.next++
+	w.funcs[id] = f
+	missed, w.missed = w.missed, false
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.funcs, id)
+	}, missed
+}
+
+// Notify calls the functions of all watchers; the zero Key stands for every pod.
+func (w *Watchers) Notify(key manifests.Key) {
+	w.mu.Lock()
+	funcs := make([]func(manifests.Key), 0, len(w.funcs))
+	for _, f := range w.funcs {
+		funcs = append(funcs, f)
+	}
+	if len(funcs) == 0 {
+		w.missed = true
+	}
+	w.mu.Unlock()
+	for _, f := range funcs {
+		f(key)
+	}
+}
+
+// Follow calls notify for each key until ctx ends, at first with none if something happened while nobody watched.
+func (w *Watchers) Follow(ctx context.Context, notify func(manifests.Key)) error {
+	remove, missed := w.add(notify)
+	defer remove()
+	if missed {
+		notify(manifests.Key{})
+	}
+	<-ctx.Done()
+	return nil
+}
