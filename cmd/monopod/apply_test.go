@@ -494,10 +494,10 @@ func TestWaitForWhatDoesNotExistSaysSoWhenItsTimeIsOver(t *testing.T) {
 		_, _ = io.WriteString(w, `{"items":[]}`)
 	}))
 	p := newDaemon(t).program()
-	errs := &syncBuffer{}
-	p.stderr = errs
-	code := p.run(ctx, []string{"wait", "deploy", "none", "--for=condition=Available", "--timeout=0", "--socket", socket})
-	if want := "monopod: timed out waiting for condition Available of deployment default/none: it does not exist\n"; code != exitTimeout || errs.String() != want {
+	errs := &daemontest.SyncBuffer{}
+	p.Stderr = errs
+	code := NewCommands(p).run(ctx, []string{"wait", "deploy", "none", "--for=condition=Available", "--timeout=0", "--socket", socket})
+	if want := "monopod: timed out waiting for condition Available of deployment default/none: it does not exist\n"; code != program.ExitTimeout || errs.String() != want {
 		t.Errorf("code %d: %s", code, errs)
 	}
 }
