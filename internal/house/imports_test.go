@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"monopod/internal/version"
 )
 
 // listed is what the files of a package, other than its tests, say about it.
@@ -36,7 +38,7 @@ func packages(t *testing.T) []listed {
 		if strings.HasSuffix(file, "_test.go") {
 			return
 		}
-		name := path.Join("monopod", path.Dir(file))
+		name := path.Join(version.Module, path.Dir(file))
 		p := byPath[name]
 		if p == nil {
 			p = &listed{ImportPath: name}
@@ -143,17 +145,17 @@ func allowed() map[string][]string {
 		"monopod/internal/host":              {"monopod/manifests", "monopod/node", "monopod/internal"},
 		"monopod/internal/program":           {"monopod/manifests", "monopod/node", "monopod/internal"},
 		"monopod/internal/cli":               {"monopod/manifests", "monopod/node", "monopod/watcher", "monopod/runner", "monopod/runner/workload", "monopod/internal"},
-		"monopod/internal/daemon":            {"monopod"},
-		"monopod/internal/daemontest":        {"monopod"},
+		"monopod/internal/daemon":            {version.Module},
+		"monopod/internal/daemontest":        {version.Module},
 		"monopod/internal/dirlock":           {"monopod/internal"},
 		"monopod/internal/memory":            {"monopod/internal"},
-		"monopod/internal/daemon/admission":  {"monopod"},
-		"monopod/internal/run":               {"monopod"},
-		"monopod/internal/setup":             {"monopod"},
+		"monopod/internal/daemon/admission":  {version.Module},
+		"monopod/internal/run":               {version.Module},
+		"monopod/internal/setup":             {version.Module},
 		"monopod/internal/config":            {"monopod/manifests", "monopod/watcher", "monopod/runner", "monopod/runner/ctrd", "monopod/runner/spec", "monopod/node", "monopod/internal"},
-		"monopod/cmd":                        {"monopod"},
-		"monopod/e2e":                        {"monopod"},
-		"monopod/examples":                   {"monopod"},
+		"monopod/cmd":                        {version.Module},
+		"monopod/e2e":                        {version.Module},
+		"monopod/examples":                   {version.Module},
 	}
 }
 
@@ -203,7 +205,7 @@ func TestImportsGoOnlyDownTheArrowsOfHouseStyle(t *testing.T) {
 			if within(to, program()) && !within(p.ImportPath, append(program(), "monopod/cmd", "monopod/e2e", "monopod/examples")) {
 				t.Errorf("%s imports %s, which is the program around it", p.ImportPath, to)
 			}
-			if (to == "monopod" || strings.HasPrefix(to, "monopod/")) && !permitted(p.ImportPath, to) {
+			if (to == version.Module || strings.HasPrefix(to, version.Module+"/")) && !permitted(p.ImportPath, to) {
 				t.Errorf("%s may not import %s", p.ImportPath, to)
 			}
 		}

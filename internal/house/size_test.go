@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"monopod/internal/version"
 )
 
 const (
@@ -149,7 +151,7 @@ func TestProductCodeImportsNoTestSupport(t *testing.T) {
 		unused[strings.TrimSuffix(name, "/")] = true
 	}
 	for _, p := range packages(t) {
-		dir := strings.TrimPrefix(p.ImportPath, "monopod/")
+		dir := strings.TrimPrefix(p.ImportPath, version.Module+"/")
 		for name := range unused {
 			if dir == name || strings.HasPrefix(dir, name+"/") {
 				delete(unused, name)
@@ -159,7 +161,7 @@ func TestProductCodeImportsNoTestSupport(t *testing.T) {
 			continue
 		}
 		for _, to := range p.Imports {
-			if to, ours := strings.CutPrefix(to, "monopod/"); ours && isTestSupport(to) {
+			if to, ours := strings.CutPrefix(to, version.Module+"/"); ours && isTestSupport(to) {
 				t.Errorf("%s imports %s, which is for tests", p.ImportPath, to)
 			}
 		}
