@@ -25,6 +25,7 @@ import (
 
 	"monopod/runner/ctrd/embed"
 	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/network"
 )
 
@@ -51,11 +52,11 @@ func newFloor(ctx context.Context, b *bench) (*floor, func(), error) {
 		defer cancel()
 		_ = stop(ctx)
 	}
-	store := image.NewStore(c, image.Config{Snapshotter: "overlayfs", PreloadDirs: []string{b.images}, Log: quiet})
+	store := imagestore.New(c, imagestore.Config{Snapshotter: "overlayfs", PreloadDirs: []string{b.images}, Log: quiet})
 	loaded := make(chan error, 1)
 	pctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { _ = store.RunPreload(pctx, func(err error) { loaded <- err }) }()
+	go func() { _ = store.Preload.Run(pctx, func(err error) { loaded <- err }) }()
 	if err := <-loaded; err != nil {
 		done()
 		return nil, nil, err

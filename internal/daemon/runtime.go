@@ -18,7 +18,7 @@ import (
 	"monopod/node/netinfo"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/bounded"
-	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/network/hostports"
 	"monopod/runner/spec"
@@ -76,7 +76,7 @@ func ctrdConfig(cfg *config.Loaded, log *slog.Logger) (ctrd.Config, error) {
 			DataDir: filepath.Join(cfg.RootDirectory, "cni"), PodCIDR: cfg.PodCIDR, Bridge: cfg.BridgeName, Resolver: cfg.Resolver != nil,
 			PortsDir: hostPortsDir, Listeners: portListeners, Log: log,
 		},
-		Image: image.Config{Snapshotter: cfg.Snapshotter, Access: cfg.RegistryAccess(log), Limits: cfg.PullLimits(), Rules: cfg.ImageRules(), PreloadDirs: cfg.PreloadDirectories, Disk: bounded.Disk{Keep: config.EvictsBelow(pressure.Thresholds)}, Log: log},
+		Image: imagestore.Config{Snapshotter: cfg.Snapshotter, Access: cfg.RegistryAccess(log), Limits: cfg.PullLimits(), Rules: cfg.ImageRules(), PreloadDirs: cfg.PreloadDirectories, Disk: bounded.Disk{Keep: config.EvictsBelow(pressure.Thresholds)}, Log: log},
 		Logs:  config.LogLimits(&cfg.Config), Events: cfg.Events,
 		Log: log,
 	}, nil

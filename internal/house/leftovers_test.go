@@ -14,14 +14,14 @@ import (
 func sweepers() map[string]string {
 	const once = "a program that is run by hand; what it leaves is in the system's directory for temporary files"
 	return map[string]string{
-		"internal/atomicfile/atomicfile.go": "SweepOld at startup (ctrd: cleanTemps), or Sweep by the owner of the directory",
-		"internal/bundle/bundle.go":         "removeAbandoned, when the next one is unpacked",
-		"runner/rollout/store.go":           "the store, when it is opened",
-		"runner/ctrd/claims/book.go":        "Book.Clean at startup",
-		"runner/ctrd/image/refetch.go":      "ctrd: cleanTemps at startup",
-		"runner/ctrd/payload/payload.go":    "sweep at the next write; all of it goes with the pod",
-		"internal/setup/install.go":         "the next installation",
-		"examples/mkimage/main.go":          once,
+		"internal/atomicfile/atomicfile.go":   "SweepOld at startup (ctrd: cleanTemps), or Sweep by the owner of the directory",
+		"internal/bundle/bundle.go":           "removeAbandoned, when the next one is unpacked",
+		"runner/rollout/store.go":             "the store, when it is opened",
+		"runner/ctrd/claims/book.go":          "Book.Clean at startup",
+		"runner/ctrd/image/repair/refetch.go": "ctrd: cleanTemps at startup",
+		"runner/ctrd/payload/payload.go":      "sweep at the next write; all of it goes with the pod",
+		"internal/setup/install.go":           "the next installation",
+		"examples/mkimage/main.go":            once,
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"monopod/runner"
-	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/spec"
@@ -90,7 +90,7 @@ type Config struct {
 	Connection func(error)
 
 	Network network.Config
-	Image   image.Config
+	Image   imagestore.Config
 	Log     *slog.Logger
 }
 

@@ -19,7 +19,7 @@ import (
 	"monopod/e2e/testimages"
 	"monopod/runner"
 	"monopod/runner/ctrd/cgroup"
-	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/trees"
@@ -116,7 +116,7 @@ func (w *world) config() Config {
 			PodCIDR:    w.cidr,
 			Log:        w.log,
 		},
-		Image: image.Config{PreloadDirs: []string{filepath.Join(w.dir, "images")}, Log: w.log},
+		Image: imagestore.Config{PreloadDirs: []string{filepath.Join(w.dir, "images")}, Log: w.log},
 		Log:   w.log,
 	}
 }

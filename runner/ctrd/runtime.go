@@ -20,7 +20,7 @@ import (
 	"monopod/runner"
 	"monopod/runner/ctrd/cgroup"
 	"monopod/runner/ctrd/container"
-	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/imageuse"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/logs"
@@ -63,7 +63,7 @@ type Runtime struct {
 
 	records      *record.Store
 	index        *record.Index
-	images       *image.Store
+	images       *imagestore.Store
 	imageUse     *imageuse.Images
 	net          *network.Network
 	network      *sandbox.Network
@@ -203,9 +203,9 @@ func (r *Runtime) openImages() (err error) {
 	}
 	cfg.OnDamage, cfg.OnFull, cfg.Disk.Dir = r.notices.DamageNotice, news.Wants, r.containerd.images
 	if r.cfg.Endpoint == "" {
-		cfg.Blobs = r.dirs.ContentDir()
+		cfg.ContentDir = r.dirs.ContentDir()
 	}
-	r.images = image.NewStore(r.client, cfg)
+	r.images = imagestore.New(r.client, cfg)
 	r.imageUse = &imageuse.Images{
 		Store: r.images, Client: r.client, Index: r.index, Owner: r.cfg.RootDirectory, Shared: r.cfg.Endpoint != "", Dir: r.containerd.images,
 		Reserve: r.reserve, WithNamespace: r.ns, News: news, Log: r.log,
@@ -302,7 +302,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	g.Go(func() error { r.imageUse.FollowImages(ctx); return nil })
 	g.Go(func() error { r.garbage.CollectGarbage(ctx); return nil })
 	g.Go(func() error { r.reserve.Keep(ctx); return nil })
-	g.Go(func() error { r.images.Heal(ctx); return nil })
+	g.Go(func() error { r.images.Repair.Run(ctx); return nil })
 	err := g.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
@@ -312,7 +312,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 
 // Preload imports the archives of the preload directories, reports once to done, and follows changes until ctx ends.
 func (r *Runtime) Preload(ctx context.Context, done func(error)) error {
-	return r.images.RunPreload(r.ns(ctx), done)
+	return r.images.Preload.Run(r.ns(ctx), done)
 }
 
 // Close waits for network set-ups under way and lets go of containerd; every container runs on. Call it when Run has returned.

@@ -15,7 +15,7 @@ import (
 
 	"monopod/internal/atomicfile"
 	"monopod/runner/ctrd/embed/guard"
-	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/repair"
 )
 
 // shutdownFile is in the root directory.
@@ -92,7 +92,7 @@ func readShutdown(path string) shutdown {
 
 // openShutdown notes that a run has begun, and returns what is in doubt; nil: nothing. A file that cannot be read leaves
 // all in doubt.
-func (r *Runtime) openShutdown() (*image.Doubt, error) {
+func (r *Runtime) openShutdown() (*repair.Doubt, error) {
 	b := &shutdownBook{path: filepath.Join(r.cfg.RootDirectory, shutdownFile), log: r.log, write: atomicfile.Write}
 	b.shutdown = readShutdown(b.path).next(r.bootID)
 	if slices.ContainsFunc(r.notices.Repaired, func(d guard.Repair) bool { return !d.Current }) {
@@ -110,11 +110,7 @@ func (r *Runtime) openShutdown() (*image.Doubt, error) {
 		return nil, nil
 	}
 	r.log.Warn("images are looked at before they are used: the machine went down without warning, or a database is older than they are", "sound", len(b.Sound))
-	d := &image.Doubt{Sound: slices.Clone(b.Sound), OnSound: b.noteSound, OnAll: b.noteAll, Notice: r.notices.DamageNotice}
-	if r.cfg.Endpoint == "" {
-		d.Blobs = r.dirs.ContentDir()
-	}
-	return d, nil
+	return &repair.Doubt{Sound: slices.Clone(b.Sound), OnSound: b.noteSound, OnAll: b.noteAll}, nil
 }
 
 // close notes that all that was written is on the disk. Where that takes too long it is left in doubt.

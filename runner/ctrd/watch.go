@@ -13,7 +13,7 @@ import (
 
 	"monopod/internal/pause"
 	"monopod/manifests"
-	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/sandbox"
 	"monopod/runner/ctrd/taskwatch"
@@ -30,7 +30,7 @@ type follower struct {
 	client    *client.Client
 	records   *record.Store
 	index     *record.Index
-	images    *image.Store
+	images    *imagestore.Store
 	sandboxes *sandbox.Manager
 	removal   *upkeep.Remover
 	watch     *taskwatch.Watchers
@@ -87,7 +87,7 @@ func (r *follower) followEvents(ctx context.Context) error {
 		}
 		r.log.Info("found containerd again")
 		r.connection(nil)
-		r.images.Back()
+		r.images.Preload.Retry()
 		r.watch.Notify(manifests.Key{})
 	}
 }

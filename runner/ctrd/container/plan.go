@@ -20,6 +20,7 @@ import (
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/idrange"
 	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/imageuse"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/oci"
@@ -35,7 +36,7 @@ import (
 type Planner struct {
 	Index         *record.Index
 	Dirs          layout.Dirs
-	Images        *image.Store
+	Images        *imagestore.Store
 	ImageUse      *imageuse.Images
 	OCI           *oci.Runtimes
 	Files         *sandbox.Files
@@ -110,7 +111,7 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 // user resolves who a container runs as.
 func (r *Planner) user(ctx context.Context, pod *corev1.Pod, c *corev1.Container, img *image.Image) (spec.User, error) {
 	uid, gid, _ := spec.RequestedUser(pod, c.Name)
-	u, err := r.Images.ResolveUser(ctx, img, uid, gid)
+	u, err := r.Images.Local.ResolveUser(ctx, img, uid, gid)
 	return u, fault.Step(runner.ReasonCreateContainerError, fault.Wrap("resolve user", err))
 }
 

@@ -1,58 +1,33 @@
-// Package image finds, pulls, imports and describes container images, and fetches other artifacts from registries. It owns the image records of its
-// containerd namespace: nobody else there makes any. It removes none but those that SyncPins made, and it decides nothing
-// about when to try again: that is the worker's business.
-//
-// Goroutines: one per pull that is under way, which ends when its last waiter has gone, and those of RunPreload.
+// Package image defines what the other packages say about images: an unpacked image, an image in a list, a pull in progress, a garbage
+// collection. It must not do any I/O; package imagestore pulls, lists and removes images.
 package image
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
-	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	corev1 "k8s.io/api/core/v1"
 
-	"monopod/internal/cause"
-	"monopod/runner"
-	"monopod/runner/ctrd/bounded"
-	"monopod/runner/ctrd/image/registry"
-	"monopod/runner/ctrd/image/trust"
+	"monopod/runner/ctrd/image/gc"
 )
 
-// Config of a Store.
-type Config struct {
-	Snapshotter string
-	registry.Access
-	Limits registry.Limits
-	// Disk is that which images are written to. Without a Dir it is not watched.
-	Disk bounded.Disk
-	// Rules say which images may be used.
-	Rules trust.Rules
-	// PreloadDirs hold OCI or docker archives that are imported.
-	PreloadDirs []string
-	// OnChange, which may be nil, is called when a preload archive brought images, so that pods that wait for
-	// one can try again at once.
-	OnChange func()
-	// OnNew, which may be nil, is called when an image was pulled or imported. It must not block.
-	OnNew func()
-	// OnFull, which may be nil, is called when the disk was too full for an image, with how many bytes that may take. It must not block.
-	OnFull func(bytes int64)
-	// Doubt, unless nil, has images looked at before they are used: see Heal.
-	Doubt *Doubt
-	// Blobs is the directory of containerd's content, blobs/<algorithm>/<hex> below it; empty: damaged blobs cannot be
-	// replaced.
-	Blobs string
-	// OnDamage, which may be nil, is told what was found to be damaged, and whether it is repaired: err says why not.
-	OnDamage func(image, damage string, err error)
-	Log      *slog.Logger
-}
+// Labels of image records in containerd.
+const (
+	// LabelPulled marks records that came from a registry. Its value is the name@digest that the registry reported.
+	LabelPulled = "monopod.dev/repo-digest"
+	// LabelVerified marks records with a checked signature. Its value names the keys and the signed digest, because a record
+	// keeps its labels when it is updated to another digest, for example by the import of an archive.
+	LabelVerified = "monopod.dev/verified"
+	// LabelPin marks records that keep an image by its digest, under a name that is used for nothing else. Its value is the
+	// instance that needs the image.
+	LabelPin = "monopod.dev/pin"
+	// LabelLastUsed holds UsedNow, or the time when the last container with the image was removed. After a kill of the agent
+	// UsedNow remains and is still right, so nothing is written while nothing changes.
+	LabelLastUsed = "monopod.dev/last-used"
+	// UsedNow is the value of LabelLastUsed while a container uses the image.
+	UsedNow = "now"
+)
 
 // Image is an unpacked image of this machine.
 type Image struct {
@@ -60,153 +35,81 @@ type Image struct {
 	Name string
 	// ID is the digest of its config, e.g. sha256:...
 	ID string
-	// Digest is name@digest of what a registry gave us; empty for images that only came from an archive.
+	// Digest is name@digest as reported by a registry; empty for images that only came from an archive.
 	Digest string
-	// Target is the digest of its manifest or index, with which AtDigest names it whatever becomes of Name.
+	// Target is the digest of its manifest or index. AtDigest makes a reference of it that outlives changes of the tag.
 	Target string
-	// ChainID is the snapshot that containers of it start from.
+	// ChainID is the snapshot that its containers start from.
 	ChainID string
 	Config  ocispec.ImageConfig
 }
 
-// Store finds and fetches images. Its methods may be called concurrently.
-type Store struct {
-	client *client.Client
-	cfg    Config
-
-	pulls   flights
-	running running
-	limits  registry.Turns
-	heal    *healer // nil: nothing is in doubt
-	// repairing is held while damaged blobs are looked for.
-	repairing chan struct{}
-	// back holds a value when containerd has come back and failed archives were not tried since.
-	back chan struct{}
-
-	// collecting is held while images are being collected.
-	collecting sync.Mutex
-	// gate is held for writing while an image is removed, and for reading while one is found to be present.
-	gate sync.RWMutex
-
-	mu sync.Mutex
-	// known describes images by the digest of their target, which says all about their content.
-	known map[string]*description
-	// archives are the names of the images in the archives of preload directories.
-	archives map[string][]string
+// Info is an image with all its names.
+type Info struct {
+	// Digest is the digest of its manifest or index.
+	Digest string
+	// Names are its normalised references on this machine; RepoDigests are those that registries reported.
+	Names, RepoDigests []string
+	// Pins are the instances that keep it by its digest, Archives the files in preload directories that contain it.
+	Pins, Archives []string
+	// Size is its size in bytes, compressed and unpacked; Own is the part that it shares with no other image.
+	Size, Own int64
+	// FirstSeen is when it was pulled or imported. LastUsed is when its last container was removed; zero: never, or it is in use.
+	FirstSeen, LastUsed time.Time
+	// UsedNow reports whether a container used it when its use was last recorded.
+	UsedNow bool
 }
 
-// NewStore returns a Store on the client's default namespace, or that of the contexts it is called with. It
-// does no I/O.
-func NewStore(c *client.Client, cfg Config) *Store {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.OnNew == nil {
-		cfg.OnNew = func() {}
-	}
-	if cfg.OnFull == nil {
-		cfg.OnFull = func(int64) {}
-	}
-	if cfg.OnDamage == nil {
-		cfg.OnDamage = func(string, string, error) {}
-	}
-	s := &Store{repairing: make(chan struct{}, 1), back: make(chan struct{}, 1), client: c, cfg: cfg, known: map[string]*description{}, pulls: newFlights(), limits: registry.NewTurns(cfg.Limits)}
-	if cfg.Doubt != nil {
-		s.heal = newHealer(s, *cfg.Doubt)
-	}
-	return s
+// Pull is a pull in progress.
+type Pull struct {
+	// Name is the normalised reference.
+	Name  string
+	Since time.Time
+	// Done and Total are bytes; Total is 0 until the registry has reported the manifest.
+	Done, Total int64
 }
 
-// Ensure makes the image present and unpacked, by pull policy. Errors are *runner.StepError.
-// Concurrent calls for one reference with the same logins share one pull.
-func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy) (*Image, error) {
-	ctx = s.namespaced(ctx)
-	name, err := registry.Normalize(ref)
+// Collection is a request to remove unused images.
+type Collection struct {
+	Policy gc.Policy
+	// Needs returns the references and digests that must stay. It is called again before each removal. With an error nothing is
+	// removed.
+	Needs func() (refs, digests []string, err error)
+	// Used returns the digests of images with containers. With an error nothing is removed.
+	Used func() (map[string]bool, error)
+	// Disk returns the usage of the image file system.
+	Disk func() (gc.Disk, error)
+	// Bytes is how many bytes to free; 0: as Policy demands.
+	Bytes int64
+}
+
+// Collected is the result of a Collection.
+type Collected struct {
+	// Removed has the names of the removed images, one entry per image.
+	Removed []string
+	// Freed is how many bytes became available, Short how many are still missing.
+	Freed, Short int64
+	// Disk is the usage of the image file system after it.
+	Disk gc.Disk
+	// Next is when the next image will be old enough to be removed; zero: never.
+	Next time.Time
+}
+
+// ErrNeeded is the error of a removal of an image that is in use.
+var ErrNeeded = errors.New("it is needed")
+
+// ErrNoCapacity reports an image file system without a size.
+var ErrNoCapacity = errors.New("invalid capacity 0 on image filesystem")
+
+// AtDigest returns a reference to the repository of ref at a digest. A reference that has a digest already is returned unchanged, and
+// so is one that cannot be parsed, for which a pull reports the error.
+func AtDigest(ref, dig string) string {
+	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
-		return nil, stepError(ref, runner.ReasonInvalidImageName, err)
+		return ref
 	}
-	rule, err := s.rule(name)
-	if err != nil {
-		return nil, stepError(ref, runner.ReasonImageNotAllowed, err)
+	if _, ok := named.(reference.Canonical); ok {
+		return ref
 	}
-	if policy != corev1.PullAlways {
-		img, err := s.present(ctx, name)
-		switch {
-		case err == nil:
-			if err := s.vouched(ctx, img, rule); err != nil {
-				return nil, policyError(ref, err)
-			}
-			runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Present: true})
-			return img, nil
-		case !errdefs.IsNotFound(err):
-			return nil, stepError(ref, runner.ReasonImageInspectError, fmt.Errorf("inspect image %q: %w", ref, err))
-		case policy == corev1.PullNever:
-			return nil, stepError(ref, runner.ReasonErrImageNeverPull, neverPullError(ref))
-		}
-	}
-	began := time.Now()
-	runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Pulling: true})
-	img, err := s.pulls.do(ctx, registry.FlightKey(ctx, name), func(ctx context.Context) (*Image, error) { return s.refresh(ctx, name, rule) })
-	if errors.Is(err, errUnsigned) {
-		return nil, policyError(ref, err)
-	}
-	if err != nil {
-		return nil, stepError(ref, runner.ReasonErrImagePull, fmt.Errorf("pull image %q: %w", ref, err))
-	}
-	if took := time.Since(began); runner.TellsImageProgress(ctx) { // its size takes a walk over its manifests
-		runner.TellImageProgress(ctx, runner.ImageProgress{Image: ref, Took: took, Size: s.size(ctx, name)})
-	}
-	return img, nil
-}
-
-// stepError is an error of Ensure with its waiting reason and its cause.
-func stepError(ref, reason string, err error) error {
-	return &runner.StepError{Reason: reason, Err: cause.Wrap(err, classify(ref, reason, err))}
-}
-
-// size is how large the content of an image is; 0: it is not known.
-func (s *Store) size(ctx context.Context, name string) int64 {
-	rec, err := s.record(ctx, name)
-	if err != nil {
-		return 0
-	}
-	n, err := client.NewImage(s.client, rec).Size(ctx)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// neverPullError is kubelet's sentence, which people and tools look for.
-type neverPullError string
-
-// Error implements error.
-func (e neverPullError) Error() string {
-	return fmt.Sprintf("Container image %q is not present with pull policy of Never", string(e))
-}
-
-// Get returns an image that is present and unpacked. An error for one that is absent matches errdefs.ErrNotFound.
-func (s *Store) Get(ctx context.Context, ref string) (*Image, error) {
-	name, err := registry.Normalize(ref)
-	if err != nil {
-		return nil, err
-	}
-	img, err := s.present(s.namespaced(ctx), name)
-	if err != nil {
-		return nil, fmt.Errorf("image %q: %w", ref, err)
-	}
-	return img, nil
-}
-
-// namespaced gives contexts without a containerd namespace the client's: in-process calls need it.
-func (s *Store) namespaced(ctx context.Context) context.Context {
-	if _, ok := namespaces.Namespace(ctx); ok {
-		return ctx
-	}
-	return namespaces.WithNamespace(ctx, s.client.DefaultNamespace())
-}
-
-func (s *Store) namespace(ctx context.Context) string {
-	ns, _ := namespaces.Namespace(ctx)
-	return ns
+	return reference.TrimNamed(named).String() + "@" + dig
 }

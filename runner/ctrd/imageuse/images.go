@@ -23,6 +23,7 @@ import (
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/gc"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/image/registry"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/reserve"
@@ -31,7 +32,7 @@ import (
 
 // Images is what can be known of, and done with, the images that pods of this instance use.
 type Images struct {
-	Store  *image.Store
+	Store  *imagestore.Store
 	Client *client.Client
 	Index  *record.Index
 	// Owner is the root directory of this instance, on whose behalf images are kept.
@@ -103,7 +104,7 @@ func (i *Images) FollowImages(ctx context.Context) {
 			continue
 		}
 		if err == nil {
-			err = i.Store.NoteUse(ctx, used)
+			err = i.Store.Inventory.RecordUse(ctx, used)
 		}
 		if err != nil {
 			i.Log.Debug("when images were last used is not noted", "err", err)
@@ -174,7 +175,7 @@ type Use struct {
 
 // List returns all images, by name.
 func (i *Images) List(ctx context.Context) ([]Use, error) {
-	all, err := i.Store.List(i.WithNamespace(ctx))
+	all, err := i.Store.Inventory.List(i.WithNamespace(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +199,7 @@ func (i *Images) List(ctx context.Context) ([]Use, error) {
 
 // Pulls returns the pulls that are under way, of one image or with an empty reference all.
 func (i *Images) Pulls(ctx context.Context, ref string) ([]image.Pull, error) {
-	return i.Store.Pulls(i.WithNamespace(ctx), ref)
+	return i.Store.Puller.List(i.WithNamespace(ctx), ref)
 }
 
 // Pull makes an image present, by pull policy.
@@ -208,19 +209,19 @@ func (i *Images) Pull(ctx context.Context, ref string, policy corev1.PullPolicy)
 
 // Targets returns the digests that references stand for now, with those.
 func (i *Images) Targets(ctx context.Context, refs []string) (map[string][]string, error) {
-	return i.Store.Targets(i.WithNamespace(ctx), refs)
+	return i.Store.Inventory.Targets(i.WithNamespace(ctx), refs)
 }
 
 // Collect removes images that nobody needs; what there are containers with, and the disk, is filled in.
 func (i *Images) Collect(ctx context.Context, c image.Collection) (image.Collected, error) {
 	c.Used, c.Disk = func() (map[string]bool, error) { return i.UsedImages(ctx) }, i.Disk
-	out, err := i.Store.Collect(i.WithNamespace(ctx), c)
+	out, err := i.Store.Inventory.Collect(i.WithNamespace(ctx), c)
 	if !i.Reserve.Spend(err) {
 		return out, err
 	}
 	// What was not noted at the first time is still on the disk, with or without a name.
 	err = i.FreeLayers(i.WithNamespace(ctx))
-	more, again := i.Store.Collect(i.WithNamespace(ctx), c)
+	more, again := i.Store.Inventory.Collect(i.WithNamespace(ctx), c)
 	more.Removed, more.Freed = append(out.Removed, more.Removed...), more.Disk.Available-(out.Disk.Available-out.Freed)
 	return more, errors.Join(err, again)
 }
@@ -234,7 +235,7 @@ func (i *Images) Remove(ctx context.Context, digest string, forced bool) error {
 		unknown = err
 		return !forced && (err != nil || used[digest])
 	}
-	if err := i.Store.Remove(i.WithNamespace(ctx), digest, needed); err != nil {
+	if err := i.Store.Local.Remove(i.WithNamespace(ctx), digest, needed); err != nil {
 		return errors.Join(unknown, err)
 	}
 	i.News.Tell()

@@ -18,7 +18,8 @@ import (
 	"monopod/runner/ctrd/cgroup"
 	"monopod/runner/ctrd/container"
 	"monopod/runner/ctrd/fault"
-	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/pull"
+	"monopod/runner/ctrd/image/repair"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/network"
@@ -131,7 +132,7 @@ func (r *Janitor) cleanLeases(ctx context.Context) error {
 	}
 	var errs []error
 	for _, l := range all {
-		if image.Resumable(l, time.Now()) {
+		if pull.Resumable(l, time.Now()) {
 			continue
 		}
 		errs = append(errs, fault.IgnoreNotFound(r.Client.LeasesService().Delete(ctx, l)))
@@ -224,7 +225,7 @@ func (r *Janitor) cleanTemps(now time.Time) error {
 		atomicfile.SweepOld(r.Dirs.Path("exits"), now, "."),
 		atomicfile.SweepOld(r.Dirs.Path("pause"), now, ".output-"), // of earlier versions
 		atomicfile.SweepOld(r.CNIConfDir, now, atomicfile.TempPrefix),
-		atomicfile.SweepOld(r.Dirs.ContentDir(), now, image.TempPrefix),
+		atomicfile.SweepOld(r.Dirs.ContentDir(), now, repair.TempPrefix),
 	}
 	for _, top := range []string{r.Dirs.Root, r.Dirs.State} {
 		errs = append(errs, atomicfile.SweepOld(top, now, atomicfile.TempPrefix))

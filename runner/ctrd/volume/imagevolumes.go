@@ -20,6 +20,7 @@ import (
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/idrange"
 	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/locks"
 	"monopod/runner/ctrd/record"
@@ -37,7 +38,7 @@ func imageVolumeOptions() []string { return []string{"nodev", "noexec", "nosuid"
 type Images struct {
 	Dirs        layout.Dirs
 	Client      *client.Client
-	Images      *image.Store
+	Images      *imagestore.Store
 	Snapshotter string
 
 	locks locks.ByKey

@@ -16,7 +16,7 @@ import (
 
 	"monopod/runner"
 	"monopod/runner/ctrd/fault"
-	"monopod/runner/ctrd/image"
+	"monopod/runner/ctrd/image/imagestore"
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/oci"
 	"monopod/runner/ctrd/trees"
@@ -27,7 +27,7 @@ import (
 // Mounts prepares what single mounts of one container need: subPaths, VOLUMEs of its image, propagation.
 type Mounts struct {
 	Dirs   layout.Dirs
-	Images *image.Store
+	Images *imagestore.Store
 	OCI    *oci.Runtimes
 	Log    *slog.Logger
 }
@@ -63,7 +63,7 @@ func (r *Mounts) PrepareMounts(ctx context.Context, in spec.Input, q Request) (_
 	}
 	anonymous, err := spec.ImageVolumePaths(in)
 	if err == nil && len(anonymous) > 0 {
-		in.ImageVolumes, err = r.Images.CopyOut(ctx, q.Image, r.Dirs.ImageVolumeDir(string(in.Pod.UID), in.ID), anonymous)
+		in.ImageVolumes, err = r.Images.Local.CopyOut(ctx, q.Image, r.Dirs.ImageVolumeDir(string(in.Pod.UID), in.ID), anonymous)
 	}
 	return in, fault.Step(runner.ReasonCreateContainerError, fault.Wrap("volumes of the image", err))
 }

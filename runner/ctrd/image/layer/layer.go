@@ -1,4 +1,5 @@
-// Package layer compares the layer of an image with what was unpacked from it. It repairs nothing.
+// Package layer compares an image layer with the directory that it was unpacked to, and knows how overlayfs marks removed files.
+// It must not repair anything else.
 package layer
 
 import (
@@ -18,32 +19,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names in layers that stand for something that is gone.
+// Names in layers that mark removed files, from the OCI image specification.
 const (
 	whiteout       = ".wh."
 	whiteoutMeta   = whiteout + whiteout
 	whiteoutOpaque = whiteoutMeta + ".opq"
 )
 
-// CompareBlock is how much of a file is compared at once.
-const CompareBlock = 128 << 10
+// BlockSize is how many bytes of a file are compared at once.
+const BlockSize = 128 << 10
 
-// comparison looks whether a directory has what a layer says.
+// comparison compares a directory with a layer.
 type comparison struct {
 	root string
-	// overlay says that what the layer removes is marked as overlayfs wants it.
+	// overlay reports whether removed files are marked by overlayfs whiteouts.
 	overlay bool
-	// rest is called between blocks.
-	rest func() error
+	// pause is called between blocks.
+	pause func() error
 
-	// wrong has what is not as it should be, by path. A path that comes twice counts as it is at last.
+	// wrong has the differences by path. If a path occurs twice in the layer, the last entry counts.
 	wrong    map[string]string
-	in, have [CompareBlock]byte
+	in, have [BlockSize]byte
 }
 
-// CompareLayer reads the tar of a layer and returns what of it is not in the directory, as a line for each file.
-func CompareLayer(layer io.Reader, root string, overlay bool, rest func() error) ([]string, error) {
-	c := &comparison{root: filepath.Clean(root), overlay: overlay, rest: rest, wrong: map[string]string{}}
+// Compare reads the tar of a layer and returns how the directory differs, with a line for each file.
+func Compare(layer io.Reader, root string, overlay bool, pause func() error) ([]string, error) {
+	c := &comparison{root: filepath.Clean(root), overlay: overlay, pause: pause, wrong: map[string]string{}}
 	for r := tar.NewReader(layer); ; {
 		hdr, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -55,7 +56,7 @@ func CompareLayer(layer io.Reader, root string, overlay bool, rest func() error)
 		if err := c.entry(hdr, r); err != nil {
 			return nil, err
 		}
-		if err := rest(); err != nil {
+		if err := pause(); err != nil {
 			return nil, err
 		}
 	}
@@ -69,11 +70,11 @@ func (c *comparison) lines() []string {
 	return all
 }
 
-// entry compares one entry. Errors are those of the layer: what is wrong with the directory is noted.
+// entry compares one entry. Errors are those of reading the layer; differences of the directory are recorded in wrong.
 func (c *comparison) entry(hdr *tar.Header, content io.Reader) error {
 	dir, base := filepath.Split(filepath.Clean(hdr.Name))
 	parent, err := cfs.RootPath(c.root, dir)
-	if err != nil { // a link that leads nowhere where a directory should be
+	if err != nil { // a dangling symbolic link instead of a directory
 		c.wrong[hdr.Name] = err.Error()
 		return nil
 	}
@@ -83,7 +84,7 @@ func (c *comparison) entry(hdr *tar.Header, content io.Reader) error {
 	}
 	delete(c.wrong, c.name(path))
 	if base == whiteoutOpaque {
-		return nil // what it hides is in other directories
+		return nil // the files it hides are in other directories
 	}
 	if gone, ok := strings.CutPrefix(base, whiteout); ok {
 		c.removed(filepath.Join(parent, gone))
@@ -98,7 +99,7 @@ func (c *comparison) entry(hdr *tar.Header, content io.Reader) error {
 
 func (c *comparison) name(path string) string { return strings.TrimPrefix(path, c.root) }
 
-// removed compares a path that the layer removes.
+// removed checks that a path is marked as removed.
 func (c *comparison) removed(path string) {
 	delete(c.wrong, c.name(path))
 	var st unix.Stat_t
@@ -109,7 +110,7 @@ func (c *comparison) removed(path string) {
 	}
 }
 
-// file says what is wrong with a file; empty: nothing.
+// file describes how a file differs, or returns "".
 func (c *comparison) file(path string, hdr *tar.Header, content io.Reader) (string, error) {
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -138,7 +139,7 @@ func (c *comparison) file(path string, hdr *tar.Header, content io.Reader) (stri
 	return "", nil
 }
 
-// typeOf is the mode of what an entry makes, never 0; 0: it is not compared.
+// typeOf returns the mode of the file that an entry creates, or 0 for types that are not compared.
 func typeOf(hdr *tar.Header) fs.FileMode {
 	switch hdr.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeFifo:
@@ -170,14 +171,14 @@ func (c *comparison) content(path string, content io.Reader) (string, error) {
 			return fmt.Sprintf("differs after %d bytes", at), nil
 		}
 		at += int64(n)
-		if err := c.rest(); err != nil {
+		if err := c.pause(); err != nil {
 			return "", err
 		}
 	}
 }
 
-// ClearMarks removes what marks removed files: it is made anew with the layer, and must not be there then.
-func ClearMarks(root string) error {
+// RemoveWhiteouts removes the marks of removed files, which unpacking the layer creates again, and which must not exist then.
+func RemoveWhiteouts(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type() != fs.ModeDevice|fs.ModeCharDevice {
 			return err

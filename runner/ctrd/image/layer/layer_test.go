@@ -46,7 +46,7 @@ func layerTar(t *testing.T, files ...layerFile) []byte {
 }
 
 func TestDamageOfALayerIsFound(t *testing.T) {
-	long := strings.Repeat("0123456789abcdef", 3*CompareBlock/16)
+	long := strings.Repeat("0123456789abcdef", 3*BlockSize/16)
 	layer := layerTar(t,
 		layerFile{name: "./", kind: tar.TypeDir},
 		layerFile{name: "usr/", kind: tar.TypeDir},
@@ -113,7 +113,7 @@ func TestDamageOfALayerIsFound(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, err := CompareLayer(bytes.NewReader(layer), root, false, func() error { return nil })
+			got, err := Compare(bytes.NewReader(layer), root, false, func() error { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func TestWhatALayerRemovesIsMarked(t *testing.T) {
 	}
 	compare := func(overlay bool) []string {
 		t.Helper()
-		got, err := CompareLayer(bytes.NewReader(layer), root, overlay, func() error { return nil })
+		got, err := Compare(bytes.NewReader(layer), root, overlay, func() error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestWhatALayerRemovesIsMarked(t *testing.T) {
 	if got := compare(true); len(got) > 0 {
 		t.Errorf("with the mark: %q", got)
 	}
-	if err := ClearMarks(root); err != nil {
+	if err := RemoveWhiteouts(root); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(root + "/d/gone"); !errors.Is(err, os.ErrNotExist) {
@@ -165,12 +165,12 @@ func TestWhatALayerRemovesIsMarked(t *testing.T) {
 func TestADamagedLayerIsAnError(t *testing.T) {
 	layer := layerTar(t, layerFile{name: "f", text: strings.Repeat("x", 5000)})
 	for _, n := range []int{100, 1000, 3000} {
-		if _, err := CompareLayer(bytes.NewReader(layer[:n]), t.TempDir(), false, func() error { return nil }); err == nil {
+		if _, err := Compare(bytes.NewReader(layer[:n]), t.TempDir(), false, func() error { return nil }); err == nil {
 			t.Errorf("%d bytes of it are a layer", n)
 		}
 	}
 	stop := errors.New("stop")
-	if _, err := CompareLayer(bytes.NewReader(layer), t.TempDir(), false, func() error { return stop }); !errors.Is(err, stop) {
+	if _, err := Compare(bytes.NewReader(layer), t.TempDir(), false, func() error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("it does not stop: %v", err)
 	}
 }

@@ -15,21 +15,18 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Artifacts fetches what registries have besides images, with the credentials and rules of image pulls. It keeps nothing,
-// and needs no containerd. It may be used by one goroutine at a time.
-type Artifacts struct {
-	access Access
-	way    *Way
-}
+// Artifacts fetches artifacts that are not images, with the credentials and mirrors of image pulls. It stores nothing and needs no
+// containerd. It is not safe for concurrent use.
+type Artifacts struct{ session *session }
 
-// NewArtifacts makes Artifacts.
+// NewArtifacts returns Artifacts. It does no I/O.
 func NewArtifacts(access Access) *Artifacts {
-	return &Artifacts{access: access, way: &Way{Access: access, Wrap: func(t http.RoundTripper) http.RoundTripper { return t }}}
+	return &Artifacts{&session{access: access, wrap: func(t http.RoundTripper) http.RoundTripper { return t }}}
 }
 
-// Artifact is what a registry has under a reference.
+// Artifact is an artifact of a registry.
 type Artifact struct {
-	// Digest is that of its manifest.
+	// Digest is the digest of its manifest.
 	Digest string
 	Layers []Blob
 }
@@ -37,27 +34,27 @@ type Artifact struct {
 // Blob is a layer of an artifact.
 type Blob struct {
 	MediaType string
-	// Title is the file name in its annotations, if any.
+	// Title is the file name from its annotations, if any.
 	Title string
 	Data  []byte
 }
 
-// ErrSame says that a reference names what is known.
+// ErrSame reports that a reference still has the known digest.
 var ErrSame = errors.New("the same artifact")
 
-// UnfitError says that a registry has something under a reference that cannot be used.
+// UnfitError reports that the content under a reference cannot be used.
 type UnfitError struct{ Msg string }
 
 // Error implements error.
 func (e *UnfitError) Error() string { return e.Msg }
 
-// Unfit returns an UnfitError.
+// Unfit returns an *UnfitError.
 func Unfit(format string, args ...any) error { return &UnfitError{fmt.Sprintf(format, args...)} }
 
-// MaxManifest is the largest manifest of an artifact in bytes.
+// MaxManifest limits the size of the manifest of an artifact, in bytes.
 const MaxManifest = 4 << 20
 
-// CheckArtifact says what is wrong with the reference of an artifact, which must begin with its registry.
+// CheckArtifact validates the reference of an artifact, which must begin with its registry.
 func CheckArtifact(ref string) error {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
@@ -69,9 +66,9 @@ func CheckArtifact(ref string) error {
 	return nil
 }
 
-// Fetch returns what ref names now, with all its layers, which have limit bytes at most together. It asks for the digest
-// first, and for nothing else when that is known: the error is ErrSame then. It is an *UnfitError when there is something
-// else than such an artifact. With an error it says what is wrong with the plug-ins for logins, too: that may be why.
+// Fetch returns the artifact under ref with all its layers, together at most limit bytes. It resolves the digest first, and returns
+// ErrSame without fetching anything if that is known. Content that is not such an artifact is an *UnfitError. Other errors include those
+// of the credential providers, which may be the reason.
 func (a *Artifacts) Fetch(ctx context.Context, ref, known string, limit int64) (*Artifact, error) {
 	if err := CheckArtifact(ref); err != nil {
 		return nil, err
@@ -123,8 +120,7 @@ func fetchFrom(ctx context.Context, resolver remotes.Resolver, name, known strin
 	return out, nil
 }
 
-// ReadBlob reads content of at most limit bytes, and checks that it is what its descriptor says. Addresses in the descriptor
-// are not followed.
+// ReadBlob reads at most limit bytes of content and verifies their digest. URLs in the descriptor are ignored.
 func ReadBlob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limit int64) ([]byte, error) {
 	if err := d.Digest.Validate(); err != nil {
 		return nil, Unfit("digest %q: %v", d.Digest, err)
@@ -149,16 +145,16 @@ func ReadBlob(ctx context.Context, f remotes.Fetcher, d ocispec.Descriptor, limi
 	return data, nil
 }
 
-// resolver asks with the logins of plug-ins, if there are some, else with that of the file. The error is that of plug-ins, and
-// no reason not to ask.
+// resolver uses the login of a credential provider, if one matches, else that of AuthFile. The error is that of the providers; the
+// resolver is usable with it.
 func (a *Artifacts) resolver(ctx context.Context, name string) (remotes.Resolver, error) {
-	a.way.Close()
-	a.way.Name, a.way.Login, a.way.transports = name, nil, nil
-	logins, err := a.access.Providers.Logins(ctx, name)
-	a.way.Logins = logins
-	a.way.Login = Candidates(WithLogins(ctx, a.way.Logins), name)[0] // nil: none is for this registry
-	return a.way.Resolver(ctx), err
+	s := a.session
+	s.close()
+	logins, err := s.access.Providers.Logins(ctx, name)
+	s.name, s.logins, s.transports = name, logins, nil
+	s.login = Candidates(WithLogins(ctx, logins), name)[0] // nil: AuthFile
+	return s.resolver(ctx), err
 }
 
-// Close gives back idle connections.
-func (a *Artifacts) Close() { a.way.Close() }
+// Close closes idle connections.
+func (a *Artifacts) Close() { a.session.close() }

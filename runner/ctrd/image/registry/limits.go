@@ -8,32 +8,31 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits bound what pulls do at once. Zero fields are no limits.
+// Limits bound concurrent pulls. Zero fields mean no limit.
 type Limits struct {
-	// Parallel is how many pulls there are at once.
+	// Parallel is the number of concurrent pulls.
 	Parallel int
-	// QPS is how many pulls begin in a second in the long run, Burst how many at once.
+	// QPS is the average rate at which pulls start, per second; Burst is how many may start at once.
 	QPS   float64
 	Burst int
-	// Bandwidth is how many bytes come in a second, for all pulls together.
+	// Bandwidth is in bytes per second, for all pulls together.
 	Bandwidth int64
 }
 
-// Turns are Limits at work.
-type Turns struct {
-	slots     chan struct{}
-	begin     *rate.Limiter
+// limiter enforces Limits.
+type limiter struct {
+	pulls     chan struct{}
+	starts    *rate.Limiter
 	bandwidth *rate.Limiter
 }
 
-// NewTurns returns the turns that limits allow.
-func NewTurns(l Limits) Turns {
-	var at Turns
+func newLimiter(l Limits) limiter {
+	var at limiter
 	if l.Parallel > 0 {
-		at.slots = make(chan struct{}, l.Parallel)
+		at.pulls = make(chan struct{}, l.Parallel)
 	}
 	if l.QPS > 0 {
-		at.begin = rate.NewLimiter(rate.Limit(l.QPS), max(1, l.Burst))
+		at.starts = rate.NewLimiter(rate.Limit(l.QPS), max(1, l.Burst))
 	}
 	if l.Bandwidth > 0 {
 		at.bandwidth = rate.NewLimiter(rate.Limit(l.Bandwidth), int(min(max(l.Bandwidth/4, 4<<10), 256<<10)))
@@ -41,56 +40,56 @@ func NewTurns(l Limits) Turns {
 	return at
 }
 
-// Turn waits until another pull may begin. The function that it returns says that the pull is over.
-func (l Turns) Turn(ctx context.Context) (over func(), err error) {
-	over = func() {}
-	if l.slots != nil {
+// begin waits until another pull may start. The caller must call done when the pull ends.
+func (l limiter) begin(ctx context.Context) (done func(), err error) {
+	done = func() {}
+	if l.pulls != nil {
 		select {
-		case l.slots <- struct{}{}:
-			over = func() { <-l.slots }
+		case l.pulls <- struct{}{}:
+			done = func() { <-l.pulls }
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
-	if l.begin != nil {
-		if err := l.begin.Wait(ctx); err != nil {
-			over()
+	if l.starts != nil {
+		if err := l.starts.Wait(ctx); err != nil {
+			done()
 			return nil, err
 		}
 	}
-	return over, nil
+	return done, nil
 }
 
-// Slow bounds what comes through a transport.
-func (l Turns) Slow(next http.RoundTripper) http.RoundTripper {
+// throttle limits the bandwidth of the responses of a transport.
+func (l limiter) throttle(next http.RoundTripper) http.RoundTripper {
 	if l.bandwidth == nil {
 		return next
 	}
-	return slowTransport{next, l.bandwidth}
+	return throttledTransport{next, l.bandwidth}
 }
 
-type slowTransport struct {
+type throttledTransport struct {
 	next  http.RoundTripper
 	limit *rate.Limiter
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t throttledTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(r)
 	if err == nil && resp.Body != nil && resp.Body != http.NoBody {
-		resp.Body = &slowBody{ReadCloser: resp.Body, request: r, limit: t.limit}
+		resp.Body = &throttledBody{ReadCloser: resp.Body, request: r, limit: t.limit}
 	}
 	return resp, err
 }
 
-type slowBody struct {
+type throttledBody struct {
 	io.ReadCloser
 	request *http.Request
 	limit   *rate.Limiter
 }
 
 // Read implements io.Reader.
-func (b *slowBody) Read(p []byte) (int, error) {
+func (b *throttledBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.limit.Burst())])
 	if n > 0 {
 		if werr := b.limit.WaitN(b.request.Context(), n); werr != nil && err == nil {

@@ -17,15 +17,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Login is what one entry of an image pull secret says: who to be at registries that match a pattern.
+// Login is an entry of an image pull secret: the credentials for registries that match a pattern.
 type Login struct {
 	// Pattern is host[:port][/path]; each label of the host may have wildcards.
 	Pattern               string
 	User, Password, token string
 }
 
-// ParseSecret returns the logins of a Secret of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; Secrets
-// of other types have none. Errors do not show what is in it.
+// ParseSecret returns the logins of a Secret of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; Secrets of other types
+// have none. Errors do not contain its content.
 func ParseSecret(s *corev1.Secret) ([]Login, error) {
 	type entry struct {
 		Username      string `json:"username"`
@@ -64,12 +64,12 @@ func ParseSecret(s *corev1.Secret) ([]Login, error) {
 	return logins, nil
 }
 
-// compareLogins puts the more specific first.
+// compareLogins sorts the more specific login first.
 func compareLogins(a, b *Login) int {
 	return cmp.Or(-cmp.Compare(len(a.Pattern), len(b.Pattern)), cmp.Compare(a.Pattern, b.Pattern), cmp.Compare(a.User, b.User))
 }
 
-// patternOf takes scheme and API version off a key of a docker configuration.
+// patternOf removes scheme and API version from a key of a docker configuration.
 func patternOf(key string) string {
 	if _, rest, ok := strings.Cut(key, "://"); ok {
 		key = rest
@@ -85,7 +85,7 @@ func patternOf(key string) string {
 	return host + "/" + rest
 }
 
-// matches says that the login is for an image, a normalised name.
+// matches reports whether the login is for an image, given by its normalised name.
 func (l Login) matches(name string) bool {
 	host, repository, _ := strings.Cut(name, "/")
 	if host == "docker.io" && l.Pattern == "index.docker.io" {
@@ -111,8 +111,7 @@ func matchHost(pattern, host string) bool {
 
 type loginsKey struct{}
 
-// WithLogins returns a context in which images are pulled as these logins say. Without one that matches, or when none
-// of those is accepted, AuthFile counts.
+// WithLogins returns a context whose pulls use these logins. AuthFile is used if none matches, or if none is accepted.
 func WithLogins(ctx context.Context, logins []Login) context.Context {
 	if len(logins) == 0 {
 		return ctx
@@ -120,13 +119,13 @@ func WithLogins(ctx context.Context, logins []Login) context.Context {
 	return context.WithValue(ctx, loginsKey{}, logins)
 }
 
-// SecretLogins are those of the context.
+// SecretLogins returns the logins of a context.
 func SecretLogins(ctx context.Context) []Login {
 	logins, _ := ctx.Value(loginsKey{}).([]Login)
 	return slices.Clip(logins)
 }
 
-// Candidates returns the logins for an image, the most specific first, and nil for AuthFile at the end.
+// Candidates returns the logins for an image, the most specific first, then nil for AuthFile.
 func Candidates(ctx context.Context, name string) []*Login {
 	logins := SecretLogins(ctx)
 	var all []*Login
@@ -139,8 +138,8 @@ func Candidates(ctx context.Context, name string) []*Login {
 	return append(all, nil)
 }
 
-// FlightKey is what calls share a pull by: the image and who asks for it.
-func FlightKey(ctx context.Context, name string) string {
+// PullKey identifies a pull that callers may share: the image and the logins for it.
+func PullKey(ctx context.Context, name string) string {
 	sum := sha256.New()
 	for _, l := range Candidates(ctx, name) {
 		if l != nil {
@@ -150,7 +149,7 @@ func FlightKey(ctx context.Context, name string) string {
 	return name + " " + hex.EncodeToString(sum.Sum(nil))
 }
 
-// credentials is what the registry is shown. An identity token comes without a user name.
+// credentials returns user name and password, or only an identity token.
 func (l *Login) credentials() (user, secret string) {
 	if l.token != "" {
 		return "", l.token

@@ -66,7 +66,7 @@ func TestParseSecret(t *testing.T) {
 				t.Errorf("%s %s: got %q, want %q", s.Type, image, got, want)
 			}
 		}
-		if FlightKey(ctx, "r.example/a:1") == FlightKey(context.Background(), "r.example/a:1") {
+		if PullKey(ctx, "r.example/a:1") == PullKey(context.Background(), "r.example/a:1") {
 			t.Error("a pull with a login is shared with one without")
 		}
 	}

@@ -319,14 +319,14 @@ func TestCredentialHelpersOfTheDockerConfigAreAsked(t *testing.T) {
 func TestWhoDoesNotAnswerIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
-		if _, err := patiently(t.Context(), helperPatience, func() (int, error) { <-never; return 0, nil }); err == nil || err.Error() != "no answer for 1m0s" {
+		if _, err := withTimeout(t.Context(), helperTimeout, func() (int, error) { <-never; return 0, nil }); err == nil || err.Error() != "no answer for 1m0s" {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("the pod is gone")
 		time.AfterFunc(time.Second, func() { cancel(gone) })
 		began := time.Now()
-		if _, err := patiently(ctx, helperPatience, func() (int, error) { <-never; return 0, nil }); !errors.Is(err, gone) || time.Since(began) != time.Second {
+		if _, err := withTimeout(ctx, helperTimeout, func() (int, error) { <-never; return 0, nil }); !errors.Is(err, gone) || time.Since(began) != time.Second {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 		close(never)
@@ -336,11 +336,11 @@ func TestWhoDoesNotAnswerIsGivenUp(t *testing.T) {
 
 func TestLimitsOfPulls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewTurns(Limits{Parallel: 2, QPS: 1, Burst: 3})
+		l := newLimiter(Limits{Parallel: 2, QPS: 1, Burst: 3})
 		began := time.Now()
 		var overs []func()
 		for range 2 {
-			over, err := l.Turn(t.Context())
+			over, err := l.begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -348,7 +348,7 @@ func TestLimitsOfPulls(t *testing.T) {
 		}
 		third := make(chan time.Duration, 1)
 		go func() {
-			over, err := l.Turn(t.Context())
+			over, err := l.begin(t.Context())
 			if err == nil {
 				defer over()
 			}
@@ -363,7 +363,7 @@ func TestLimitsOfPulls(t *testing.T) {
 		synctest.Wait()
 		again := time.Now()
 		for range 4 { // two of three are left, then one a second
-			over, err := l.Turn(t.Context())
+			over, err := l.begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -372,7 +372,7 @@ func TestLimitsOfPulls(t *testing.T) {
 		if took := time.Since(again); took != 2*time.Second {
 			t.Errorf("four began within %s", took)
 		}
-		if over, err := NewTurns(Limits{}).Turn(t.Context()); err != nil {
+		if over, err := newLimiter(Limits{}).begin(t.Context()); err != nil {
 			t.Error(err)
 		} else {
 			over()

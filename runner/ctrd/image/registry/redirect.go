@@ -2,12 +2,12 @@ package registry
 
 import "net/http"
 
-// discreet keeps credentials from going where a registry has sent us over plain HTTP: who is on the wire could read them, or
-// ask for them in the name of any registry that we have a login for.
-type discreet struct{ next http.RoundTripper }
+// redirectGuard sends no credentials when a registry redirects to plain HTTP: an attacker on the network could read them, or request those
+// of any registry that has a login.
+type redirectGuard struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (d discreet) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d redirectGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !exposed(r) {
 		return d.next.RoundTrip(r)
 	}
@@ -17,12 +17,12 @@ func (d discreet) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp.Header.Del("WWW-Authenticate") // it would be answered with the login for that host
+	resp.Header.Del("WWW-Authenticate") // a challenge would be answered with the login for that host
 	return resp, nil
 }
 
-// exposed says that a request is what became of another one, and goes over plain HTTP where that one did not go: it went by
-// TLS, or to another host, which a configuration may allow.
+// exposed reports whether a request is a redirect to plain HTTP from TLS or from another host. A configured plain HTTP registry is not
+// exposed by this rule.
 func exposed(r *http.Request) bool {
 	if r.Response == nil || r.URL.Scheme != "http" {
 		return false

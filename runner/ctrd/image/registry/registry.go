@@ -1,5 +1,5 @@
-// Package registry talks to registries: who logs in where, which mirrors and transports are used, how much at once, and artifacts that are
-// no images. It must not store anything, which package image does.
+// Package registry talks to registries. It owns logins, mirrors, transports, pull limits, and the download of artifacts that are not images;
+// it must not store anything on this machine.
 package registry
 
 import (
@@ -26,64 +26,60 @@ import (
 	"monopod/internal/regular"
 )
 
-// Access is how registries are reached, and who we are there. All files are read when they are needed, so that they can
-// be changed while we run.
+// Access configures how registries are reached and with which credentials. All files are read for each pull, so that they can be changed
+// without a restart.
 type Access struct {
-	// AuthFile is a docker config.json with registry credentials; empty or absent: none.
+	// AuthFile is a docker config.json with registry credentials; empty or missing: none.
 	AuthFile string
-	// HostsDirs have a directory for each registry, with a hosts.toml or certificates, as containerd's certs.d. The first
-	// one that has one for a registry counts.
+	// HostsDirs contain a directory for each registry with a hosts.toml or certificates, like containerd's certs.d. The first
+	// directory that has one for a registry is used.
 	HostsDirs []string
 	// Providers are the credential provider plug-ins of a kubelet; nil: none.
 	Providers *Providers
 }
 
-// Way is the way to registries of one pull.
-type Way struct {
-	Access
-	// Name is the image, login who asks for it; nil: whom AuthFile names. logins are all that there are.
-	Name   string
-	Login  *Login
-	Logins []Login
-	// Wrap is put around each transport.
-	Wrap func(http.RoundTripper) http.RoundTripper
+// session is the access to registries during one pull.
+type session struct {
+	access Access
+	// name is the image. login is used at its registry; nil: the login of AuthFile. logins are used at its mirrors.
+	name   string
+	login  *Login
+	logins []Login
+	// wrap decorates each transport.
+	wrap func(http.RoundTripper) http.RoundTripper
 
 	transports []*http.Transport
 }
 
-// Close gives back idle connections.
-func (w *Way) Close() {
-	for _, t := range w.transports {
+// close closes idle connections.
+func (s *session) close() {
+	for _, t := range s.transports {
 		t.CloseIdleConnections()
 	}
 }
 
-// Resolver talks to registries: https, but plain http to loopback addresses, unless a directory of HostsDirs says more.
-func (w *Way) Resolver(ctx context.Context) remotes.Resolver {
-	ask := func(host string) (string, string, error) { return w.credentials(ctx, host) }
-	usual := w.usualHosts(ask)
+// resolver uses https, and plain http for loopback addresses, unless a directory of HostsDirs configures something else.
+func (s *session) resolver(ctx context.Context) remotes.Resolver {
+	credentials := func(host string) (string, string, error) { return s.credentials(ctx, host) }
+	defaults := s.defaultHosts(credentials)
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
-		dir, err := w.hostsDir(host)
-		if err != nil || dir == "" {
-			return orHosts(usual, host, err)
+		dir, err := s.access.hostsDir(host)
+		if err != nil {
+			return nil, err
+		}
+		if dir == "" {
+			return defaults(host)
 		}
 		return hostsconfig.ConfigureHosts(ctx, hostsconfig.HostOptions{
-			HostDir: func(string) (string, error) { return dir, nil }, Credentials: ask, UpdateClient: w.adopt,
+			HostDir: func(string) (string, error) { return dir, nil }, Credentials: credentials, UpdateClient: s.adopt,
 		})(host)
 	}})
 }
 
-func orHosts(usual docker.RegistryHosts, host string, err error) ([]docker.RegistryHost, error) {
-	if err != nil {
-		return nil, err
-	}
-	return usual(host)
-}
-
-func (w *Way) usualHosts(credentials func(host string) (string, string, error)) docker.RegistryHosts {
+func (s *session) defaultHosts(credentials func(host string) (string, string, error)) docker.RegistryHosts {
 	t := newTransport()
-	w.transports = append(w.transports, t)
-	c := &http.Client{Transport: discreet{w.Wrap(t)}}
+	s.transports = append(s.transports, t)
+	c := &http.Client{Transport: redirectGuard{s.wrap(t)}}
 	return docker.ConfigureDefaultRegistries(
 		docker.WithPlainHTTP(docker.MatchLocalhost),
 		docker.WithClient(c),
@@ -91,20 +87,20 @@ func (w *Way) usualHosts(credentials func(host string) (string, string, error)) 
 	)
 }
 
-// adopt makes a client that was made by what a directory says behave like the usual one.
-func (w *Way) adopt(c *http.Client) error {
+// adopt gives a client that containerd made from a hosts.toml the timeouts and wrappers of the default client.
+func (s *session) adopt(c *http.Client) error {
 	t, ok := c.Transport.(*http.Transport)
 	if !ok {
-		return nil // it has been here before
+		return nil // adopted already
 	}
 	t.ResponseHeaderTimeout = responseTimeout
-	w.transports = append(w.transports, t)
-	c.Transport = discreet{w.Wrap(t)}
+	s.transports = append(s.transports, t)
+	c.Transport = redirectGuard{s.wrap(t)}
 	return nil
 }
 
-// hostsDir finds the directory that says how to reach a registry; empty: there is none. A hosts.toml that cannot be read
-// is an error: without it the registry itself might be asked instead of its mirror.
+// hostsDir returns the directory with the configuration of a registry, or "". A hosts.toml that cannot be read is an error: without it
+// the registry would be contacted instead of its mirror.
 func (a *Access) hostsDir(host string) (string, error) {
 	for _, root := range a.HostsDirs {
 		dir, err := hostsconfig.HostDirFromRoot(root)(host)
@@ -126,32 +122,32 @@ func (a *Access) hostsDir(host string) (string, error) {
 	return "", nil
 }
 
-// credentials are those for a host. A login that is meant for the registry of the image is shown to no mirror of it.
-func (w *Way) credentials(ctx context.Context, host string) (user, secret string, err error) {
-	registry, repository, _ := strings.Cut(w.Name, "/")
+// credentials returns the credentials for a host. The login for the registry of the image is never sent to a mirror.
+func (s *session) credentials(ctx context.Context, host string) (user, secret string, err error) {
+	registry, repository, _ := strings.Cut(s.name, "/")
 	if host == "registry-1.docker.io" {
 		host = "docker.io"
 	}
-	if w.Login != nil && host == registry {
-		user, secret = w.Login.credentials()
+	if s.login != nil && host == registry {
+		user, secret = s.login.credentials()
 		return user, secret, nil
 	}
 	if host != registry {
-		for i := range w.Logins {
-			if w.Logins[i].matches(host + "/" + repository) {
-				user, secret = w.Logins[i].credentials()
+		for i := range s.logins {
+			if s.logins[i].matches(host + "/" + repository) {
+				user, secret = s.logins[i].credentials()
 				return user, secret, nil
 			}
 		}
 	}
-	return credentials(ctx, w.AuthFile, host)
+	return credentials(ctx, s.access.AuthFile, host)
 }
 
-// maxConfigFile is more than the configuration of registries or of their plug-ins has.
+// maxConfigFile limits the size of configuration files of registries and plug-ins, in bytes.
 const maxConfigFile = 4 << 20
 
-// credentials looks a registry up in a docker config.json, which may name credential helpers. It is read for each pull,
-// so it can be changed while we run. An identity token comes without a user name.
+// credentials returns the entry of a registry in a docker config.json, which may name credential helpers. An identity token is returned
+// without a user name.
 func credentials(ctx context.Context, file, host string) (user, secret string, err error) {
 	if file == "" {
 		return "", "", nil
@@ -170,7 +166,7 @@ func credentials(ctx context.Context, file, host string) (user, secret string, e
 	if host == "registry-1.docker.io" || host == "docker.io" {
 		host = "https://index.docker.io/v1/" // the key under which docker login stores it
 	}
-	auth, err := patiently(ctx, helperPatience, func() (types.AuthConfig, error) { return conf.GetAuthConfig(host) })
+	auth, err := withTimeout(ctx, helperTimeout, func() (types.AuthConfig, error) { return conf.GetAuthConfig(host) })
 	if err != nil {
 		return "", "", fmt.Errorf("registry credentials %s: %s: %w", file, host, err)
 	}
@@ -180,11 +176,11 @@ func credentials(ctx context.Context, file, host string) (user, secret string, e
 	return auth.Username, auth.Password, nil
 }
 
-// helperPatience is how long a credential helper may take.
-const helperPatience = time.Minute
+// helperTimeout is the timeout of a credential helper.
+const helperTimeout = time.Minute
 
-// patiently waits for a result that cannot be cancelled, but not for ever, and not longer than ctx.
-func patiently[T any](ctx context.Context, patience time.Duration, get func() (T, error)) (T, error) {
+// withTimeout waits for the result of a function that cannot be cancelled, until the timeout or the end of ctx.
+func withTimeout[T any](ctx context.Context, timeout time.Duration, get func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -194,7 +190,7 @@ func patiently[T any](ctx context.Context, patience time.Duration, get func() (T
 		v, err := get()
 		got <- result{v, err}
 	}()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case r := <-got:
@@ -204,11 +200,11 @@ func patiently[T any](ctx context.Context, patience time.Duration, get func() (T
 		return none, context.Cause(ctx)
 	case <-timer.C:
 		var none T
-		return none, fmt.Errorf("no answer for %s", patience)
+		return none, fmt.Errorf("no answer for %s", timeout)
 	}
 }
 
-// responseTimeout is how long a registry may take until it begins to answer.
+// responseTimeout is how long a registry may take to begin its response.
 const responseTimeout = time.Minute
 
 func newTransport() *http.Transport {
@@ -223,7 +219,7 @@ func newTransport() *http.Transport {
 	}
 }
 
-// Normalize completes a reference as docker does: docker.io, library, latest. With a digest a tag means nothing.
+// Normalize completes a reference as docker does, with docker.io, library and latest. A tag beside a digest is dropped.
 func Normalize(ref string) (string, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Watchdog is a transport that calls stalled when some response is being read and nothing came for
-// stallTimeout. Time in which nothing is being read, e.g. because layers are unpacked, does not count.
-type Watchdog struct {
-	Next    http.RoundTripper
-	Stalled func()
+// watchdog is a transport that calls stalled when responses are being read and no data arrived for stallTimeout. Time in which nothing
+// is being read, for example while layers are unpacked, does not count.
+type watchdog struct {
+	next    http.RoundTripper
+	stalled func()
 
 	mu    sync.Mutex
 	open  int // bodies being read
@@ -19,8 +19,8 @@ type Watchdog struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *Watchdog) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := w.Next.RoundTrip(r)
+func (w *watchdog) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := w.next.RoundTrip(r)
 	if err != nil || resp.Body == nil || resp.Body == http.NoBody {
 		return resp, err
 	}
@@ -32,15 +32,15 @@ func (w *Watchdog) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (w *Watchdog) restartLocked() {
+func (w *watchdog) restartLocked() {
 	if w.timer == nil {
-		w.timer = time.AfterFunc(stallTimeout, w.Stalled)
+		w.timer = time.AfterFunc(stallTimeout, w.stalled)
 		return
 	}
 	w.timer.Reset(stallTimeout)
 }
 
-func (w *Watchdog) progress() {
+func (w *watchdog) progress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.open > 0 {
@@ -48,7 +48,7 @@ func (w *Watchdog) progress() {
 	}
 }
 
-func (w *Watchdog) closed() {
+func (w *watchdog) closed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.open--; w.open == 0 {
@@ -58,7 +58,7 @@ func (w *Watchdog) closed() {
 
 type watchedBody struct {
 	io.ReadCloser
-	dog  *Watchdog
+	dog  *watchdog
 	once sync.Once
 }
 
@@ -77,5 +77,5 @@ func (b *watchedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// stallTimeout ends a pull when the registry has sent nothing for so long, as CRI's image_pull_progress_timeout.
+// stallTimeout is the default of image_pull_progress_timeout of containerd's CRI plugin.
 const stallTimeout = 5 * time.Minute

@@ -38,7 +38,7 @@ func TestWatchdogBarksAtSilenceOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var barked atomic.Bool
-				w := &Watchdog{Stalled: func() { barked.Store(true) }, Next: transport(func(*http.Request) (*http.Response, error) {
+				w := &watchdog{stalled: func() { barked.Store(true) }, next: transport(func(*http.Request) (*http.Response, error) {
 					return &http.Response{Body: &body{tt.pauses}}, nil
 				})}
 				resp, err := w.RoundTrip(nil)

@@ -1,0 +1,11 @@
+package preload
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"monopod/runner/ctrd/embed/embedtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, embedtest.Leftovers()...) }
