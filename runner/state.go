@@ -115,8 +115,7 @@ type Container struct {
 	Resources *corev1.ResourceRequirements
 	Image     string
 	ImageID   string
-	// ImageDigest is by which its image can be run again: that of its manifest or index. VolumeImages are those of the
-	// images that it mounts, by volume. Empty for containers of releases that did not note them.
+	// ImageDigest is the digest of the manifest or index of its image. VolumeImages are those of the images that it mounts, by volume.
 	ImageDigest  string
 	VolumeImages map[string]string
 	State        ContainerState

@@ -246,7 +246,7 @@ func prune(v any) (pruned any, isSet bool) {
 	return v, true
 }
 
-// withoutObserved returns a copy of a pod for Pod. Pods recorded by older versions still have these fields.
+// withoutObserved returns a copy of a pod for Pod, without the fields that the API server sets in a dump of a cluster.
 func withoutObserved(p *corev1.Pod) *corev1.Pod {
 	c := *p
 	c.SelfLink = "" //nolint:staticcheck // dumps of old clusters have it

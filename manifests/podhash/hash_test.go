@@ -163,7 +163,7 @@ func TestPodsAreNotChangedByHashing(t *testing.T) {
 	}
 }
 
-// TestTheAnnotationOfARestartReplacesContainers: no other one does, and without it the hash is as it was in earlier releases.
+// TestTheAnnotationOfARestartReplacesContainers checks that no other annotation does.
 func TestTheAnnotationOfARestartReplacesContainers(t *testing.T) {
 	pod := func(notes map[string]string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: notes}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}

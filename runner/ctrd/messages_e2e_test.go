@@ -15,9 +15,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/runner"
-	"monopod/runner/ctrd/dirtest"
 	"monopod/runner/ctrd/record"
-	"monopod/runner/ctrd/trees"
 )
 
 // TestATerminationMessageCannotFillTheDisk: a container without any right writes 1,000 MB into its termination message, and
@@ -73,53 +71,6 @@ spec:
 	within(t, 10*time.Second, "it is measured", func() bool { return a.state(t, key).Sandbox.Disk != nil })
 	if got := runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk).Detail; got != "" {
 		t.Errorf("it uses too much: %s", got)
-	}
-	check(t, removePod(t.Context(), a, key))
-	a.end(t)
-}
-
-// TestFilesOfAnEarlierVersionCount: on disk and of any size, until the container goes. What former containers have left of them goes at once.
-func TestFilesOfAnEarlierVersionCount(t *testing.T) {
-	w := newWorld(t)
-	fast := func(c *Config) { c.UsagePeriod = 20 * time.Millisecond }
-	a := w.openWith(t, fast)
-	pod := usagePod(t, "old", "ephemeral-storage: 20Mi", "")
-	key := pod.Key()
-	check(t, startPod(t.Context(), a, pod))
-	a.says(t, key, "written")
-	dir := filepath.Join(a.dirs.PodDir("uid-old"), "containers", "c")
-	pile, used := dirtest.Write(t, filepath.Join(dir, "0123abcd"), 9<<20), dirtest.Write(t, filepath.Join(dir, "4567cdef"), 9<<20)
-	rec := a.index.OfPod(key)[0]
-	_, err := a.records.Relabel(a.ns(t.Context()), rec, func(l *record.ContainerLabels) { l.MessagePath = used })
-	check(t, err)
-	within(t, 10*time.Second, "it exceeds its limit", func() bool {
-		return runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk).Detail != ""
-	})
-	d, err := a.meter.MeasureDisk(t.Context(), key)
-	check(t, err)
-	if d.Others.Bytes < 18<<20 || d.Others.Inodes < 2 {
-		t.Errorf("for the order of eviction: %+v", d.Others)
-	}
-	a.stop(t)
-	// As if an earlier version had made the pod: no files in memory, one on disk that a container may have.
-	check(t, trees.Unmount(a.dirs.PodFilesDir("uid-old")))
-	check(t, os.RemoveAll(a.dirs.PodFilesDir("uid-old")))
-	hosts := dirtest.Write(t, filepath.Join(a.dirs.PodDir("uid-old"), "etc-hosts"), 5)
-	a = w.openWith(t, fast)
-	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.RecordPod}))
-	if b, err := os.ReadFile(hosts); err != nil || !strings.Contains(string(b), "localhost") {
-		t.Errorf("hosts of a container that runs: %q, %v", b, err)
-	}
-	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateContainer, Container: "c", RestartCount: 1}))
-	if b, err := os.ReadFile(a.planner.Files.PodFiles(a.index.Sandbox(key)).Hosts()); err != nil || !strings.Contains(string(b), "localhost") {
-		t.Errorf("hosts of its next container: %q, %v", b, err)
-	}
-	if exists(pile) || !exists(used) {
-		t.Errorf("after a start: the one that nobody has is there: %t, the other: %t", exists(pile), exists(used))
-	}
-	within(t, 10*time.Second, "it is measured again", func() bool { return a.state(t, key).Sandbox.Disk != nil })
-	if got := runner.Overuse(&pod.Object.Spec, a.state(t, key).Sandbox.Disk).Detail; got != "" {
-		t.Errorf("what is not there counts: %s", got)
 	}
 	check(t, removePod(t.Context(), a, key))
 	a.end(t)

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/containers"
-	"github.com/containerd/containerd/v2/core/sandbox"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,7 +18,6 @@ import (
 	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/ctrd/cgroup"
-	"monopod/runner/ctrd/record"
 	"monopod/runner/plan"
 	"monopod/runner/spec"
 )
@@ -294,59 +291,6 @@ func TestMemoryInUseIsNotTakenAway(t *testing.T) {
 		t.Errorf("when the memory is given back the container has %s", got)
 	}
 	a.drive(t, key, nil)
-}
-
-// TestPodsOfTheFormerLayoutAreKept has a pod as part 1 left it: in a cgroup without a class, with cpu and memory in
-// the hash of its container.
-func TestPodsOfTheFormerLayoutAreKept(t *testing.T) {
-	w := newWorld(t)
-	a := w.open(t)
-	defer func() { a.end(t) }()
-	pod := sized(t, "former", "{limits: {cpu: 500m, memory: 64Mi}}", "exec sleep 1000")
-	key := pod.Key()
-	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateSandbox, UID: "uid-former"}))
-	ctx := a.ns(t.Context())
-	sb := *a.index.Sandbox(key)
-	check(t, a.podCgroups.Cgroups.RemoveEmpty(sb.Labels.Cgroup))
-	sb.Labels.Cgroup, sb.Labels.QOSClass, sb.Labels.ResourcesHash = "", "", ""
-	ext, err := sb.Extensions()
-	check(t, err)
-	_, err = a.client.SandboxStore().Update(ctx, sandbox.Sandbox{ID: sb.ID, Labels: sb.Labels.Encode(), Extensions: ext}, "labels."+record.LabelCgroup, "labels."+record.LabelQOSClass, "labels."+record.LabelResourcesHash)
-	check(t, err)
-	a.index.PutSandbox(&sb)
-	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.CreateContainer, Container: "c"}))
-	check(t, a.Apply(t.Context(), key, pod, runner.Action{Kind: runner.StartContainer, Container: "c"}))
-	rec := *a.index.OfPod(key)[0]
-	rec.Labels.ResourcesHash, rec.Labels.Resources = "", nil
-	_, err = a.client.ContainerService().Update(ctx, containers.Container{ID: rec.ID, Labels: rec.Labels.Encode()}, "labels")
-	check(t, err)
-	pid := a.pidOf(t, key)
-	a.stop(t)
-
-	a = w.openWith(t, func(c *Config) { c.Enforce.PodPidsLimit = 55 })
-	if did := a.drive(t, key, pod); len(did) > 0 || a.pidOf(t, key) != pid {
-		t.Errorf("adopting it took %v", did)
-	}
-	cg := a.containerCgroup(t, key)
-	if want := w.config().CgroupParent + "/poduid-former/" + rec.ID; cg != want {
-		t.Errorf("its cgroup is taken for %s, not %s", cg, want)
-	}
-	if got := a.limits(t, cg); got != "quota 50000 memory 67108864" {
-		t.Errorf("it has %s", got)
-	}
-	if got := a.cgroup(t, filepath.Dir(cg), "pids.max", "pids/pids.max"); got != "55" {
-		t.Errorf("pids.max of the pod is %s", got)
-	}
-	more := sized(t, "former", "{limits: {cpu: 500m, memory: 96Mi}}", "exec sleep 1000")
-	a.drive(t, key, more)
-	if got := a.limits(t, a.containerCgroup(t, key)); got != "quota 50000 memory 100663296" {
-		t.Errorf("after an edit it has %s", got)
-	}
-	a.drive(t, key, nil)
-	a.idle(t)
-	if left := a.podCgroups.Cgroups.Pods(); len(left) > 0 {
-		t.Errorf("cgroups are left: %v", left)
-	}
 }
 
 func TestResourcesOfThePodAsAWhole(t *testing.T) {

@@ -104,8 +104,8 @@ func (s *statusBuilder) notAdmitted() *runner.Held {
 }
 
 // toShow returns a copy of a pod that shares what its fields refer to: statuses are made often and kept, and they set nothing
-// but fields of its own and, in maps of its own, annotations. What a manifest, or a record of an older version, says about status
-// and creation is not copied: both are observed.
+// but fields of its own and, in maps of its own, annotations. Status and creation time in a manifest,
+// which may be a dump of a cluster, are not copied: both are observed.
 func toShow(pod *corev1.Pod) *corev1.Pod {
 	shown := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
 	shown.SelfLink = "" //nolint:staticcheck // dumps of old clusters have it

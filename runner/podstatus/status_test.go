@@ -297,7 +297,7 @@ func TestAPodStatusIsThatOfARealPod(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsObservedIsReported: a manifest may be a dump of a cluster, and the record of an older version holds such a manifest.
+// TestOnlyWhatIsObservedIsReported checks manifests that are dumps of a cluster, with a status.
 func TestOnlyWhatIsObservedIsReported(t *testing.T) {
 	old := metav1.NewTime(at(0).Add(-3 * 365 * 24 * time.Hour))
 	dump := func(p *corev1.Pod) {

@@ -42,9 +42,6 @@ func (c Cgroups) Pod(class corev1.PodQOSClass, uid string) string {
 	return c.path(append(c.names(class), "pod"+uid))
 }
 
-// Former is the cgroup of a pod in the layout of releases that knew no classes.
-func (c Cgroups) Former(uid string) string { return path.Join("/", c.Root, "pod"+uid) }
-
 // Container is the cgroup of a container in the cgroup of its pod.
 func (c Cgroups) Container(pod, id string) string {
 	if isSlice(pod) {

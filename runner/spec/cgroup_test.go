@@ -50,7 +50,4 @@ func TestWhereCgroupsAre(t *testing.T) {
 			t.Errorf("%s is the cgroup of container %s", elem, got)
 		}
 	}
-	if got := (Cgroups{Root: "/m"}).Former("u"); got != "/m/podu" {
-		t.Errorf("formerly it was %s", got)
-	}
 }

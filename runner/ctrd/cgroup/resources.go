@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"runtime"
@@ -39,12 +38,8 @@ type Pods struct {
 	locks locks.ByKey
 }
 
-// PreparePodCgroup makes the cgroup of a sandbox before there is anything in it. Those of releases that set no values have
-// none of their own.
+// PreparePodCgroup creates the cgroup of a sandbox, with its limits, before any process is in it.
 func (r *Pods) PreparePodCgroup(rec *record.Sandbox) error {
-	if rec.Labels.Cgroup == "" {
-		return nil
-	}
 	if err := r.Cgroups.make(rec.Labels.Cgroup); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
@@ -54,22 +49,9 @@ func (r *Pods) PreparePodCgroup(rec *record.Sandbox) error {
 	return nil
 }
 
-// LimitFormerPods puts the limit of processes on pods of releases that set it on each container.
-func (r *Pods) LimitFormerPods() {
-	limit := r.Host.Enforce.PodPidsLimit
-	for _, s := range r.Index.List() {
-		if s.Labels.Cgroup != "" || limit <= 0 {
-			continue
-		}
-		if err := r.Cgroups.setPids(r.PodCgroup(s), limit); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			r.Log.Warn("limit the processes of a pod of an earlier release", "pod", s.Labels.Key.String(), "err", err)
-		}
-	}
-}
-
 // WeighClassOf does weighClasses for a sandbox that is in the index now; guaranteed pods change nothing there.
 func (r *Pods) WeighClassOf(rec *record.Sandbox) error {
-	if rec.Labels.Cgroup == "" || rec.Labels.QOSClass == corev1.PodQOSGuaranteed {
+	if rec.Labels.QOSClass == corev1.PodQOSGuaranteed {
 		return nil
 	}
 	return fault.Wrap("cgroup", r.weighClasses(nil))
@@ -156,9 +138,6 @@ func checkOverhead(s *record.Sandbox, pod *manifests.Pod) error {
 
 // resizePod gives the pod's cgroup exactly what the manifest says, and records it.
 func (r *Pods) resizePod(ctx context.Context, sb *record.Sandbox, pod *manifests.Pod) error {
-	if sb.Labels.Cgroup == "" {
-		return nil // of a release that set no values
-	}
 	if err := checkOverhead(sb, pod); err != nil {
 		return err
 	}
@@ -178,7 +157,7 @@ func (r *Pods) resizePod(ctx context.Context, sb *record.Sandbox, pod *manifests
 
 // WidenPod makes the cgroup of a pod large enough for what its containers have and for what they are to have.
 func (r *Pods) WidenPod(sb *record.Sandbox, pod *manifests.Pod) error {
-	if sb.Labels.Cgroup == "" || sb.Labels.ResourcesHash == podhash.PodResources(pod.Object) {
+	if sb.Labels.ResourcesHash == podhash.PodResources(pod.Object) {
 		return nil
 	}
 	want, has := spec.PodCgroup(sb.Loaded(pod), r.Host), r.Cgroups.Values(sb.Labels.Cgroup)
@@ -216,31 +195,22 @@ func (r *Pods) resizeContainer(ctx context.Context, rec *record.Container, pod *
 	return err
 }
 
-// PodCgroup is the cgroup of a sandbox's pod.
-func (r *Pods) PodCgroup(sb *record.Sandbox) string {
-	if sb.Labels.Cgroup == "" {
-		return r.Cgroups.Former(sb.Labels.UID)
-	}
-	return sb.Labels.Cgroup
-}
-
-// CgroupOf is the cgroup of a container.
+// CgroupOf returns the cgroup of a container.
 func (r *Pods) CgroupOf(rec *record.Container) string {
-	pod := rec.Labels.Cgroup
-	if pod == "" {
-		pod = r.Cgroups.Former(rec.Labels.UID)
-	}
-	return r.Cgroups.Container(pod, rec.ID)
+	return r.Cgroups.Container(rec.Labels.Cgroup, rec.ID)
 }
 
 // RemovePodCgroup removes the cgroup of a sandbox unless another one shares it, and gives back its share.
 func (r *Pods) RemovePodCgroup(ctx context.Context, rec *record.Sandbox) error {
+	if rec.Labels.Cgroup == "" {
+		return nil // the record is damaged; CleanCgroups removes it
+	}
 	for _, o := range r.Index.List() {
-		if o.ID != rec.ID && r.PodCgroup(o) == r.PodCgroup(rec) {
+		if o.ID != rec.ID && o.Labels.Cgroup == rec.Labels.Cgroup {
 			return nil
 		}
 	}
-	if err := r.Cgroups.Remove(ctx, r.PodCgroup(rec)); err != nil {
+	if err := r.Cgroups.Remove(ctx, rec.Labels.Cgroup); err != nil {
 		return err
 	}
 	if rec.Labels.QOSClass != corev1.PodQOSBurstable {
@@ -253,7 +223,7 @@ func (r *Pods) RemovePodCgroup(ctx context.Context, rec *record.Sandbox) error {
 func (r *Pods) CleanCgroups() error {
 	known := map[string]bool{}
 	for _, s := range r.Index.List() {
-		known[r.PodCgroup(s)] = true
+		known[s.Labels.Cgroup] = true
 	}
 	for _, c := range r.Index.All() {
 		known[filepath.Dir(r.CgroupOf(c))] = true

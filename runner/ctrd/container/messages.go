@@ -2,7 +2,6 @@ package container
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,7 +15,6 @@ import (
 //
 //	<pod>/files/messages/<container id>    what the container writes
 //	<pod>/messages/<container id>          the copy
-//	<pod>/containers/<name>/<random>       in pods of earlier versions: on disk, of any size
 
 // removeMessage removes the files of a message that nothing reads any more.
 func (r *Lifecycle) removeMessage(rec *record.Container) error {
@@ -52,10 +50,5 @@ func (r *Lifecycle) CleanMessages(uid string) error {
 	}
 	clean(podfiles.Dir{Path: r.Dirs.PodFilesDir(uid)}.Messages())
 	clean(filepath.Dir(r.Dirs.MessageCopy(uid, "any")))
-	former := filepath.Join(r.Dirs.PodDir(uid), "containers")
-	for _, container := range trees.Names(former) {
-		clean(filepath.Join(former, container))
-		_ = os.Remove(filepath.Join(former, container)) // if it is empty
-	}
 	return errors.Join(errs...)
 }

@@ -16,19 +16,16 @@ import (
 func TestMessagesOfContainersThatAreGoneAreRemoved(t *testing.T) {
 	l := &Lifecycle{Index: record.NewIndex(), Dirs: layout.Dirs{Root: t.TempDir()}}
 	pod := l.Dirs.PodDir("uid")
-	former := dirtest.Write(t, filepath.Join(pod, "containers/c/0123"), 10)
 	now := dirtest.Write(t, filepath.Join(pod, "files/messages/new"), 10)
-	for id, path := range map[string]string{"old": former, "new": now} {
-		l.Index.PutContainer(&record.Container{ID: id, Labels: record.ContainerLabels{UID: "uid", Name: "c", MessagePath: path}})
-	}
+	l.Index.PutContainer(&record.Container{ID: "new", Labels: record.ContainerLabels{UID: "uid", Name: "c", MessagePath: now}})
 	copied := dirtest.Write(t, l.Dirs.MessageCopy("uid", "new"), 10)
-	for _, left := range []string{"containers/c/4567", "containers/d/89ab", "files/messages/gone", "messages/gone"} {
+	for _, left := range []string{"files/messages/gone", "messages/gone"} {
 		dirtest.Write(t, filepath.Join(pod, left), 10)
 	}
 	if err := l.CleanMessages("uid"); err != nil {
 		t.Error(err)
 	}
-	if got, want := dirtest.Tree(t, pod), "containers/c/0123 files/messages/new messages/new"; got != want {
+	if got, want := dirtest.Tree(t, pod), "files/messages/new messages/new"; got != want {
 		t.Errorf("left: %s, want %s", got, want)
 	}
 	for _, rec := range l.Index.All() {
@@ -36,7 +33,7 @@ func TestMessagesOfContainersThatAreGoneAreRemoved(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, path := range []string{former, now, copied} {
+	for _, path := range []string{now, copied} {
 		if _, err := os.Lstat(path); err == nil {
 			t.Errorf("%s is left", path)
 		}

@@ -80,9 +80,6 @@ func (r Dirs) HandlersDir() string { return r.Path("handlers") }
 // PodFilesDir has the files of a pod that all its containers see.
 func (r Dirs) PodFilesDir(uid string) string { return filepath.Join(r.PodDir(uid), "files") }
 
-// FormerHosts is where /etc/hosts of a pod was in earlier versions.
-func (r Dirs) FormerHosts(uid string) string { return filepath.Join(r.PodDir(uid), "etc-hosts") }
-
 // SecretsDir is a tmpfs.
 func (r Dirs) SecretsDir() string { return r.Path("secrets") }
 

@@ -16,7 +16,7 @@ import (
 // meta is what Recover needs to know.
 type meta struct {
 	LogPath string `json:"logPath"`
-	// Boot is that of the machine in which the container was attached; empty in files of earlier releases.
+	// Boot is the boot ID when the container was attached; empty if it was not known.
 	Boot string `json:"boot,omitempty"`
 }
 

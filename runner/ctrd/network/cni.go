@@ -180,8 +180,7 @@ func inPod(r *types100.Result, index *int) bool {
 func isV4(ip net.IP) bool { return ip.To4() != nil }
 
 // Teardown undoes Setup: what the pod has of the default network, and what CNI plugins gave it, by the configuration of
-// its ADD, which libcni has kept; where that is lost, by the present one of the host. A pod that an earlier version
-// connected by plugins may have both. The link of the default network goes with the namespace, which the caller unpins
+// its ADD, which libcni has kept; where that is lost, by the present one of the host. The link of the default network goes with the namespace, which the caller unpins
 // next, unless Setup follows, which replaces it. It is idempotent; a namespace that is gone already is not an error.
 func (n *Network) Teardown(ctx context.Context, p Pod) error {
 	if err := n.teardown(ctx, p); err != nil {
@@ -225,7 +224,7 @@ func (n *Network) undoPlugins(ctx context.Context, p Pod) error {
 
 func (n *Network) del(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
 	err := n.cni.DelNetworkList(ctx, list, rt)
-	if err == nil || list.Name == ownNetwork || !alreadyGone(err, rt.NetNS) {
+	if err == nil || !alreadyGone(err, rt.NetNS) {
 		return err
 	}
 	// libcni has kept the cached result for another try, which would end the same way.

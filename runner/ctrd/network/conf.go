@@ -50,8 +50,6 @@ type ownConf struct {
 	cidrs   []netip.Prefix
 	mtu     int
 	dataDir string
-	// backend of portmap: iptables or nftables.
-	backend string
 }
 
 type (
@@ -81,15 +79,9 @@ type (
 	ipamRouteDst struct {
 		Dst string `json:"dst"`
 	}
-	portmapConf struct {
-		Type         string          `json:"type"`
-		Backend      string          `json:"backend"`
-		Capabilities map[string]bool `json:"capabilities"`
-	}
 )
 
-// list renders the configuration. No plugin of it is run: it names the bridge for the next start, and an older monopod
-// removes pods by it.
+// list renders the configuration. No plugin of it is run: it names the bridge for the next start.
 func (c ownConf) list() ([]byte, error) {
 	b := bridgeConf{
 		Type: "bridge", Bridge: c.bridge, IsGateway: true, HairpinMode: true, MTU: c.mtu,
@@ -103,11 +95,7 @@ func (c ownConf) list() ([]byte, error) {
 		}
 		b.IPAM.Routes = append(b.IPAM.Routes, ipamRouteDst{Dst: dst})
 	}
-	l := confList{CNIVersion: cniVersion, Name: ownNetwork, Plugins: []any{b}}
-	l.Plugins = append(l.Plugins, portmapConf{
-		Type: "portmap", Backend: c.backend, Capabilities: map[string]bool{"portMappings": true},
-	})
-	return json.MarshalIndent(l, "", "  ")
+	return json.MarshalIndent(confList{CNIVersion: cniVersion, Name: ownNetwork, Plugins: []any{b}}, "", "  ")
 }
 
 // allocationDir is where host-local keeps a directory per network.

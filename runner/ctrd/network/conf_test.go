@@ -11,7 +11,7 @@ import (
 )
 
 func TestOwnConfiguration(t *testing.T) {
-	c := ownConf{bridge: "monopod0", cidrs: prefixes("10.88.0.0/16", "fd00::/64"), mtu: 1400, dataDir: "/data", backend: "iptables"}
+	c := ownConf{bridge: "monopod0", cidrs: prefixes("10.88.0.0/16", "fd00::/64"), mtu: 1400, dataDir: "/data"}
 	raw, err := c.list()
 	if err != nil {
 		t.Fatal(err)

@@ -108,7 +108,7 @@ func (f *filter) remove(ctx context.Context) error {
 	return nil
 }
 
-// backend is what the portmap plugin of an earlier version is to use.
+// backend names the interface of the kernel that the rules are set through.
 func (f *filter) backend() string {
 	if len(f.sets) > 0 {
 		return "iptables"

@@ -169,7 +169,7 @@ func (n *Network) makeOwn(ctx context.Context) (*active, error) {
 	}
 	filters.loopback = o.nat.Name() != nat.NFTables
 	o.filter = newFilter(ctx, filters)
-	raw, err := ownConf{bridge: spec.name, cidrs: cidrs, mtu: spec.mtu, dataDir: n.cfg.DataDir, backend: o.filter.backend()}.list()
+	raw, err := ownConf{bridge: spec.name, cidrs: cidrs, mtu: spec.mtu, dataDir: n.cfg.DataDir}.list()
 	if err != nil {
 		return nil, err
 	}

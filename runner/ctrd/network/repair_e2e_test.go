@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/containernetworking/cni/libcni"
-
 	"monopod/e2e/testbed"
 	"monopod/runner/ctrd/network/hostports"
 	"monopod/runner/ctrd/network/link"
@@ -211,98 +209,6 @@ func TestDamageThatCannotBeRepairedIsReportedOnce(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// former sets a pod up as the version before this one did, by the plugins.
-func (b *bed) former(t *testing.T, p Pod) string {
-	t.Helper()
-	raw, err := ownConf{bridge: b.active().own.bridge.name, cidrs: b.active().own.bridge.cidrs, dataDir: b.cfg.DataDir, backend: "iptables"}.list()
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := libcni.NetworkConfFromBytes(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ips, err := b.add(t.Context(), list, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ips[0]
-}
-
-func TestPodsOfAnEarlierVersionAreTakenOver(t *testing.T) {
-	outside(t)
-	one := newBed(t, "10.199.32.0/24").init(t)
-	p := one.pod(t, "old", PortMapping{HostPort: 8080, ContainerPort: 80})
-	ip := one.former(t, p)
-	stop := serve(t, p.NetNS, ":80")
-	wantAnswer(t, "", "tcp", "127.0.0.1:8080", "*")
-
-	b := bedIn(t, one.dir, "10.199.32.0/24") // the next version
-	if err := b.Init(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Adopt([]Pod{p}); err != nil {
-		t.Fatal(err)
-	}
-	w := keepBed(t, b)
-	works := []func() error{
-		func() error { return quick(t, "", "127.0.0.1:8080") },
-		func() error { return quick(t, "", net.JoinHostPort(ip, "80")) },
-		func() error { return quick(t, p.NetNS, outsideAddr+":80") },
-	}
-	w.works(t, works...)
-	if _, next := b.up(t, "new"); next == ip {
-		t.Error("its address was given to another pod")
-	}
-	sh(t, "", "iptables -t nat -F; iptables -F")
-	w.works(t, works...)
-	var name string
-	for l := range strings.Lines(tool(t, "ip", "-o", "link", "show", "type", "veth", "master", b.active().own.bridge.name)) {
-		if n, _, _ := strings.Cut(strings.Fields(l)[1], "@"); !strings.HasPrefix(n, link.HostPrefix) {
-			name = n
-		}
-	}
-	sh(t, "", "ip link del "+name)
-	w.works(t, works...)
-	stop()
-	for range 2 {
-		if err := b.Teardown(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.unpin(t, p)
-	if err := b.Teardown(t.Context(), Pod{SandboxID: "new"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := Unpin(filepath.Join(b.dir, "ns", "new")); err != nil {
-		t.Fatal(err)
-	}
-	if s := tool(t, "iptables-save"); strings.Contains(s, "old") || strings.Contains(s, ip) {
-		t.Errorf("rules of the plugin are left:\n%s", s)
-	}
-	if _, err := os.Stat(filepath.Join(b.dir, "data", "networks", ownNetwork, ip)); err == nil {
-		t.Error("its address is still held")
-	}
-}
-
-func TestAnEarlierVersionRemovesPodsOfThisOne(t *testing.T) {
-	b := newBed(t, "10.199.33.0/24").init(t)
-	p, ip := b.up(t, "new", PortMapping{HostPort: 8080, ContainerPort: 80})
-	list, err := libcni.NetworkConfFromFile(b.ownConfPath())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.cni.DelNetworkList(t.Context(), list, runtimeConf(p, p.NetNS)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(b.dir, "data", "networks", ownNetwork, ip)); err == nil {
-		t.Error("its address is still held")
-	}
-	if out, err := exec.Command("ip", "link", "show", link.HostName(p.SandboxID)).CombinedOutput(); err == nil {
-		t.Errorf("its link is still there: %s", out)
-	}
 }
 
 // useIptables makes the tools those of one interface of the kernel, until the test ends.

@@ -54,8 +54,8 @@ func (d Dir) Message(id string) string { return filepath.Join(d.Messages(), id) 
 // Messages is the directory of the termination messages.
 func (d Dir) Messages() string { return filepath.Join(d.Path, "messages") }
 
-// Complete reports whether Write has finished. It has not after a reboot, when the agent was killed meanwhile, and in pods of earlier
-// versions. The directory of the messages is on the tmpfs and made last.
+// Complete reports whether Write has finished. It has not after a reboot, or when the agent was killed during Write. The directory of the
+// messages is on the tmpfs and created last.
 func (d Dir) Complete() bool {
 	st, err := os.Lstat(d.Messages())
 	return err == nil && st.IsDir()

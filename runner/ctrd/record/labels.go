@@ -99,10 +99,10 @@ type ContainerLabels struct {
 	// Generation counts the containers of the pod: which is the newer of two does not depend on the clock.
 	Generation int
 	Hash       string
-	// ResourcesHash and Resources are what its cgroup has; empty for containers of releases that had it in Hash.
+	// ResourcesHash and Resources are what its cgroup has.
 	ResourcesHash string
 	Resources     *corev1.ResourceRequirements
-	// Cgroup is that of its pod; empty in the layout without classes.
+	// Cgroup is that of its pod.
 	Cgroup string
 	// CPUs are the processors it has for itself; empty: it shares.
 	CPUs    string
@@ -112,7 +112,7 @@ type ContainerLabels struct {
 	VolumeImages map[string]string
 	RestartCount int
 	BackOff      time.Duration
-	// BootID is the boot that it was made in; empty for containers of releases that did not note it.
+	// BootID is the boot that it was created in.
 	BootID  string
 	Last    *runner.Termination
 	LogPath string
@@ -385,7 +385,7 @@ type SandboxLabels struct {
 	Evictions int
 	// FirstID is the first of the machine's user and group ids that the pod's user namespace has; 0: it has none.
 	FirstID uint32
-	// Cgroup is the pod's, in those of QOSClass, set to what ResourcesHash is of; all empty in the layout without classes.
+	// Cgroup is the pod's, in those of QOSClass, set to what ResourcesHash is of.
 	Cgroup        string
 	QOSClass      corev1.PodQOSClass
 	ResourcesHash string

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,7 +13,6 @@ import (
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/podfiles"
 	"monopod/runner/ctrd/record"
-	"monopod/runner/ctrd/trees"
 	"monopod/runner/spec"
 )
 
@@ -44,7 +42,7 @@ func (r *Files) SpecSandbox(pod *corev1.Pod, rec *record.Sandbox) (spec.Sandbox,
 	f := r.PodFiles(rec)
 	s := spec.Sandbox{
 		ID:             rec.ID,
-		Cgroup:         r.PodCgroups.PodCgroup(rec),
+		Cgroup:         rec.Labels.Cgroup,
 		Hostname:       name,
 		IPs:            rec.Network.IPs,
 		HostsPath:      f.Hosts(),
@@ -71,8 +69,8 @@ func (r *Files) SpecSandbox(pod *corev1.Pod, rec *record.Sandbox) (spec.Sandbox,
 	return s, nil
 }
 
-// NewMessage makes the file behind terminationMessagePath of a new instance, if it has one, and the files that it shares with
-// others if they are not complete: its pod was made by an earlier version, or by an agent that was killed meanwhile.
+// NewMessage creates the file behind terminationMessagePath of a new container, if it has one. It also creates the files that the
+// containers of the pod share if some are missing, because the agent was killed while it wrote them.
 func (r *Files) NewMessage(sb *record.Sandbox, c *corev1.Container, id string) (string, error) {
 	d := r.PodFiles(sb)
 	if !d.Complete() {
@@ -156,38 +154,17 @@ func (r *Files) hostResolvConf() *string {
 	return &text
 }
 
-// writeHosts writes /etc/hosts in place: containers have the file bind-mounted. Pods of earlier versions may have
-// both files: one on disk, which containers have that were made by it, and a new one. Where the agent was killed before all files
-// of a new pod were there, the rest is made.
+// writeHosts writes /etc/hosts in place, because containers have the file bind-mounted. If the agent was killed before it had
+// created all files of a new pod, this creates them.
 func (r *Files) writeHosts(rec *record.Sandbox) error {
 	f, _, err := r.fileTexts(rec)
 	if err != nil {
 		return err
 	}
-	former := r.Dirs.FormerHosts(rec.Labels.UID)
-	_, noFormer := os.Lstat(former)
-	if noFormer == nil {
-		if err := podfiles.WriteInPlace(former, f.Hosts); err != nil {
-			return err
-		}
+	if err = r.PodFiles(rec).WriteHosts(f); errors.Is(err, os.ErrNotExist) {
+		return r.writeFiles(rec)
 	}
-	err = r.PodFiles(rec).WriteHosts(f)
-	switch {
-	case !errors.Is(err, os.ErrNotExist):
-		return err
-	case noFormer == nil:
-		return nil
-	}
-	return r.writeFiles(rec)
-}
-
-// removeFormerFiles removes the files of earlier versions. No container of the pod must run.
-func (r *Files) removeFormerFiles(uid string) error {
-	errs := []error{trees.RemoveFile(r.Dirs.FormerHosts(uid))}
-	for _, name := range []string{"hostname", "resolv.conf"} {
-		errs = append(errs, trees.RemoveFile(filepath.Join(r.Dirs.PodDir(uid), name)))
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // hostsText is what /etc/hosts says.

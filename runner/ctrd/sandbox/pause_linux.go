@@ -164,8 +164,8 @@ func (r *Pauses) StopPause(ctx context.Context, id string) error {
 	return trees.Remove(dir)
 }
 
-// pauseRuntime returns the OCI runtime that a file names, or the default one: for a release that wrote no such file, a damaged one, and a
-// runtime that was removed from the machine.
+// pauseRuntime returns the OCI runtime that a file names, or the default one if the file is missing or damaged, or if that runtime was
+// removed from the machine.
 func pauseRuntime(file, otherwise string) string {
 	b, err := atomicfile.Read(file, unix.PathMax)
 	if err != nil || !filepath.IsAbs(string(b)) {

@@ -134,9 +134,6 @@ func (r *Manager) ReviveSandbox(ctx context.Context, key manifests.Key, pod *man
 	if err := r.PodCgroups.WeighClassOf(rec); err != nil {
 		return err
 	}
-	if err := r.Files.removeFormerFiles(rec.Labels.UID); err != nil {
-		return err
-	}
 	if err := r.PrepareSandbox(ctx, rec); err != nil {
 		return err
 	}

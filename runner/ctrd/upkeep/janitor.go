@@ -64,7 +64,6 @@ type Janitor struct {
 // what carries our labels or lies in our directories is looked at. What cannot be removed is no reason not to start.
 func (r *Janitor) CleanStart(ctx context.Context) error {
 	r.Sandboxes.ResumeTeardowns(ctx)
-	r.PodCgroups.LimitFormerPods()
 	if r.Host.Enforce.StaticCPUs || r.PodCgroups.SharedCPUs() != nil {
 		r.PodCgroups.ShareCPUs()
 	}
@@ -223,7 +222,6 @@ func (r *Janitor) cleanFiles(ctx context.Context) error {
 func (r *Janitor) cleanTemps(now time.Time) error {
 	errs := []error{
 		atomicfile.SweepOld(r.Dirs.Path("exits"), now, "."),
-		atomicfile.SweepOld(r.Dirs.Path("pause"), now, ".output-"), // of earlier versions
 		atomicfile.SweepOld(r.CNIConfDir, now, atomicfile.TempPrefix),
 		atomicfile.SweepOld(r.Dirs.ContentDir(), now, repair.TempPrefix),
 	}

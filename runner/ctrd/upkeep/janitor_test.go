@@ -17,7 +17,7 @@ func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 	now := time.Now()
 	left := []string{
 		filepath.Join(root, ".tmp-1"), filepath.Join(root, "volumes", ".tmp-1"), filepath.Join(r.CNIConfDir, ".tmp-1"),
-		filepath.Join(state, "exits", ".exit-1"), filepath.Join(state, "exits", ".id.json"), filepath.Join(state, "pause", ".output-1"),
+		filepath.Join(state, "exits", ".exit-1"), filepath.Join(state, "exits", ".id.json"),
 		filepath.Join(r.Dirs.ContentDir(), "heal-1"),
 	}
 	stay := []string{

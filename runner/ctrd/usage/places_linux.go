@@ -26,7 +26,7 @@ func (r *Meter) Places(context.Context) ([]runner.Place, error) {
 			continue
 		}
 		p := runner.Place{
-			Key: rec.Labels.Key, UID: rec.Labels.UID, CreatedAt: rec.CreatedAt, Cgroup: r.PodCgroups.PodCgroup(rec), HostNetwork: rec.Pod.Object.Spec.HostNetwork,
+			Key: rec.Labels.Key, UID: rec.Labels.UID, CreatedAt: rec.CreatedAt, Cgroup: rec.Labels.Cgroup, HostNetwork: rec.Pod.Object.Spec.HostNetwork,
 		}
 		for _, c := range r.Index.OfSandbox(rec.ID) {
 			if l := &c.Labels; l.Exit == nil && !l.StartedAt.IsZero() {

@@ -201,9 +201,8 @@ func (r *Meter) logSizes(ctx context.Context, rec *record.Sandbox) (map[string]r
 	return sizes, nil
 }
 
-// otherSizes is what a pod has on disk besides volumes, layers and logs: termination messages, and files like /etc/hosts that
-// an earlier version has made; and emptyDirs that the manifest has no more, while containers may still write to them.
-// Storage of claims is another matter.
+// otherSizes returns what a pod has on disk besides volumes, layers and logs: copies of termination messages, and emptyDirs that an
+// edit removed from the manifest, to which containers may still write. Volumes of claims do not count.
 func (r *Meter) otherSizes(ctx context.Context, rec *record.Sandbox) (runner.Size, error) {
 	uid := rec.Labels.UID
 	files, err := volumes.SizeWithout(ctx, r.Dirs.PodDir(uid), "volumes", "image-volumes")
@@ -216,6 +215,6 @@ func (r *Meter) otherSizes(ctx context.Context, rec *record.Sandbox) (runner.Siz
 			present = append(present, v.Name)
 		}
 	}
-	former, err := volumes.SizeWithout(ctx, filepath.Dir(r.Dirs.EmptyDir(uid, "any")), present...)
-	return runner.Size{Bytes: files.Bytes + former.Bytes, Inodes: files.Inodes + former.Inodes}, err
+	removed, err := volumes.SizeWithout(ctx, filepath.Dir(r.Dirs.EmptyDir(uid, "any")), present...)
+	return runner.Size{Bytes: files.Bytes + removed.Bytes, Inodes: files.Inodes + removed.Inodes}, err
 }

@@ -151,8 +151,8 @@ func (g *Guard) Flush() error {
 	return errors.Join(errs...)
 }
 
-// firstCopies makes the copies that do not exist, or are of an earlier state, so that there is always one: after an upgrade from a version that
-// made none, or a reboot. What cannot be copied is logged.
+// firstCopies makes the copies that do not exist, or are of an earlier state, so that there is always one, also
+// after a reboot. What cannot be copied is logged.
 func (g *Guard) firstCopies() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
