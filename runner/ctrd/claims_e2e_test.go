@@ -254,7 +254,7 @@ func TestEphemeralVolumes(t *testing.T) {
 	s.play(own, pv, bound("b"))
 	s.waitOutput("a", "lines 1")
 	s.waitOutput("b", "lines 1")
-	uid := s.index.Sandbox(manifests.Key{Namespace: "default", Name: "a"}).Labels.UID
+	uid := s.index.Sandbox(manifests.Key{Namespace: "default", Name: "a"}).Meta.UID
 	s.play(own, pv, bound("b"), bound("c"))
 	s.waits("c", "disk belongs to claim default/b-d")
 	s = w.again(s, func() {})

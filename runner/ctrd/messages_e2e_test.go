@@ -132,10 +132,10 @@ spec:
 			rec := a.index.Sandbox(pod.Key())
 			check(t, a.network.WaitNetwork(t.Context(), rec.ID))
 			if network == "pod" {
-				_, err := a.records.UpdateSandbox(a.ns(t.Context()), rec.ID, func(s *record.Sandbox) { s.Network = record.NetworkResult{} }, "extensions."+record.ExtNetwork)
+				_, err := a.records.UpdateSandbox(a.ns(t.Context()), rec.ID, func(s *record.Sandbox) { s.Network = record.NetworkResult{} }, record.ExtNetwork)
 				check(t, err)
 			}
-			damage(a.dirs.PodFilesDir(rec.Labels.UID))
+			damage(a.dirs.PodFilesDir(rec.Meta.UID))
 		}
 	}
 	a.stop(t)

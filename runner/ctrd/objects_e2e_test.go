@@ -90,7 +90,7 @@ func (s *stage) output(name string) string {
 	if len(all) == 0 {
 		return ""
 	}
-	data, _ := os.ReadFile(all[len(all)-1].Labels.LogPath)
+	data, _ := os.ReadFile(all[len(all)-1].Meta.LogPath)
 	var lines []string
 	for line := range strings.Lines(string(data)) {
 		if words := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4); len(words) == 4 {

@@ -35,7 +35,7 @@ func (r *Runtime) Observe(ctx context.Context, key manifests.Key) (runner.PodSta
 	for _, rec := range r.index.OfPod(key) {
 		c, err := r.lifecycle.ObserveContainer(ctx, rec)
 		if err != nil {
-			return runner.PodState{}, fmt.Errorf("container %s: %w", rec.Labels.Name, err)
+			return runner.PodState{}, fmt.Errorf("container %s: %w", rec.Meta.Name, err)
 		}
 		if c == nil {
 			r.removal.Discard(rec.ID)

@@ -90,7 +90,7 @@ func TestNFS(t *testing.T) {
 		t.Error(err)
 	}
 	target := func(name string) string {
-		return filepath.Join(s.dirs.PodDir(s.index.Sandbox(manifests.Key{Namespace: "default", Name: name}).Labels.UID), "volumes", "kubernetes.io~nfs", "d")
+		return filepath.Join(s.dirs.PodDir(s.index.Sandbox(manifests.Key{Namespace: "default", Name: name}).Meta.UID), "volumes", "kubernetes.io~nfs", "d")
 	}
 	for name, want := range map[string]string{"a": "nas:/srv " + target("a"), "ro": "nas:/srv " + target("ro") + " -o ro", "c": "[fd00::1]:/srv " + target("c") + " -o nfsvers=4.1,hard"} {
 		if got := calls(t, dir, target(name)); len(got) == 0 || got[len(got)-1] != want {
@@ -165,7 +165,7 @@ func TestAPodIsMadeAnewAlthoughItsServerIsDead(t *testing.T) {
 	s.play(pod("one"))
 	s.waitOutput("a", "one")
 	key := manifests.Key{Namespace: "default", Name: "a"}
-	old := s.dirs.PodDir(s.index.Sandbox(key).Labels.UID)
+	old := s.dirs.PodDir(s.index.Sandbox(key).Meta.UID)
 	target := remote.Target(old, "nfs", "d")
 	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	check(t, err)
@@ -177,7 +177,7 @@ func TestAPodIsMadeAnewAlthoughItsServerIsDead(t *testing.T) {
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if now := s.dirs.PodDir(s.index.Sandbox(key).Labels.UID); now == old {
+	if now := s.dirs.PodDir(s.index.Sandbox(key).Meta.UID); now == old {
 		t.Error("it is the old pod: this shows nothing")
 	}
 	s.clear()

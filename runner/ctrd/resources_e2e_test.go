@@ -318,7 +318,7 @@ spec:
 	cgroups := func() map[string]string {
 		got := map[string]string{}
 		for _, c := range a.index.OfPod(key) {
-			got[c.Labels.Name] = a.limits(t, a.podCgroups.CgroupOf(c))
+			got[c.Meta.Name] = a.limits(t, a.podCgroups.CgroupOf(c))
 			got["pod"] = a.limits(t, filepath.Dir(a.podCgroups.CgroupOf(c)))
 		}
 		return got

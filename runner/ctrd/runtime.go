@@ -345,8 +345,12 @@ func (r *Runtime) List(ctx context.Context) ([]manifests.Key, error) {
 	}
 	var keys []manifests.Key
 	for _, sb := range sandboxes {
-		if l := record.DecodeSandboxLabels(sb.Labels); l.State == record.Active || l.State == record.Removing && l.Remade {
-			keys = append(keys, l.Key)
+		m, err := record.MetaOf(sb)
+		if err != nil {
+			continue // Load has reported it
+		}
+		if m.State == record.Active || m.State == record.Removing && m.Remade {
+			keys = append(keys, m.Key)
 		}
 	}
 	return keys, nil

@@ -112,10 +112,10 @@ func TestTheRuntimeOfAClassMakesItsContainers(t *testing.T) {
 		}
 	}
 	sandbox := a.index.Sandbox(pod.Key())
-	if got := a.limits(t, sandbox.Labels.Cgroup); got != "quota 75000 memory 50331648" {
+	if got := a.limits(t, sandbox.Meta.Cgroup); got != "quota 75000 memory 50331648" {
 		t.Errorf("with its overhead the pod has %s", got)
 	}
-	if got, want := a.weight(t, sandbox.Labels.Cgroup), a.weightOf(512); got != want {
+	if got, want := a.weight(t, sandbox.Meta.Cgroup), a.weightOf(512); got != want {
 		t.Errorf("with its overhead the pod weighs %s, want %s", got, want)
 	}
 	if got := a.limits(t, a.containerCgroup(t, pod.Key())); got != "quota 50000 memory 33554432" {
@@ -134,7 +134,7 @@ func TestTheRuntimeOfAClassMakesItsContainers(t *testing.T) {
 	if later := strings.TrimPrefix(calls(), before); !strings.Contains(later, "create --bundle") {
 		t.Errorf("the runtime of the class was not asked for the new container:\n%s", later)
 	}
-	if got := a.limits(t, sandbox.Labels.Cgroup); got != "quota 75000 memory 83886080" {
+	if got := a.limits(t, sandbox.Meta.Cgroup); got != "quota 75000 memory 83886080" {
 		t.Errorf("after an edit the pod has %s", got)
 	}
 	check(t, removePod(t.Context(), a, pod.Key()))
@@ -169,7 +169,7 @@ func TestCrunIsARuntimeClass(t *testing.T) {
 	if err != nil || !slices.Contains(strings.Fields(string(out)), id) {
 		t.Errorf("crun has %q, want %s: %v", out, id, err)
 	}
-	if got := a.limits(t, a.index.Sandbox(pod.Key()).Labels.Cgroup); got != "quota 75000 memory 50331648" {
+	if got := a.limits(t, a.index.Sandbox(pod.Key()).Meta.Cgroup); got != "quota 75000 memory 50331648" {
 		t.Errorf("with its overhead the pod has %s", got)
 	}
 	check(t, removePod(t.Context(), a, pod.Key()))

@@ -64,7 +64,7 @@ func (a *agent) output(t testing.TB, pod *manifests.Pod) string {
 func (a *agent) logOf(t testing.TB, key manifests.Key) string {
 	t.Helper()
 	all := a.index.OfPod(key)
-	path := all[len(all)-1].Labels.LogPath
+	path := all[len(all)-1].Meta.LogPath
 	var out strings.Builder
 	b, err := os.ReadFile(path)
 	check(t, err)
@@ -421,7 +421,7 @@ spec:
 		t.Fatalf("after the power cut: %+v", st)
 	}
 	// Cut off after the record was written: the sandbox is still not taken for alive.
-	_, err := a.records.UpdateSandbox(a.ns(t.Context()), st.Sandbox.ID, func(s *record.Sandbox) { s.Network = record.NetworkResult{} }, "extensions."+record.ExtNetwork)
+	_, err := a.records.UpdateSandbox(a.ns(t.Context()), st.Sandbox.ID, func(s *record.Sandbox) { s.Network = record.NetworkResult{} }, record.ExtNetwork)
 	check(t, err)
 	a.stop(t)
 	a = w.open(t)

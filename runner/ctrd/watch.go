@@ -134,7 +134,7 @@ func (r *follower) handle(e *events.Envelope) {
 		// Our own deletions leave the index before the record goes: somebody else did this.
 		r.index.DeleteContainer(id)
 	}
-	r.watch.Notify(rec.Labels.Key)
+	r.watch.Notify(rec.Meta.Key)
 }
 
 // eventContainer returns the container an event is about; empty when it is about an exec'd process or unknown.

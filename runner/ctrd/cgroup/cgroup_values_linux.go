@@ -97,15 +97,6 @@ func (c Tree) set(cgroup string, v spec.CgroupValues) error {
 	return c.setControllers(cgroup, v)
 }
 
-// setPids limits processes alone.
-func (c Tree) setPids(cgroup string, limit int64) error {
-	root := UnifiedRoot
-	if c.Controllers != nil {
-		root = c.Controllers["pids"]
-	}
-	return writeFile(filepath.Join(root, cgroup, "pids.max"), strconv.FormatInt(limit, 10))
-}
-
 func setUnified(dir string, v spec.CgroupValues) error {
 	quota := "max"
 	if v.Quota != nil {

@@ -55,7 +55,7 @@ func ReadCPUs(root, reserved string) (*CPUs, error) {
 	return c, nil
 }
 
-// ErrNoCPUs: a container wants more processors for itself than are left.
+// ErrNoCPUs reports that a container requests more exclusive CPUs than are free.
 var ErrNoCPUs = errors.New("not enough processors that are not taken")
 
 // AssignCPUs chooses the processors of a new container: those of the instance that it takes the place of, if they are
@@ -75,7 +75,7 @@ func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, contai
 	var former spec.CPUSet
 	for _, rec := range r.Index.All() {
 		has := exclusive(rec)
-		if rec.Labels.SandboxID == sb.ID && rec.Labels.Name == container {
+		if rec.Meta.SandboxID == sb.ID && rec.Meta.Name == container {
 			former = has // both never run at once
 			continue
 		}
@@ -103,10 +103,10 @@ func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, contai
 
 // exclusive are the processors that a container has for itself as long as it may run.
 func exclusive(rec *record.Container) spec.CPUSet {
-	if rec.Labels.Exit != nil {
+	if rec.Meta.Exit != nil {
 		return nil
 	}
-	set, err := spec.ParseCPUSet(rec.Labels.CPUs)
+	set, err := spec.ParseCPUSet(rec.Meta.CPUs)
 	if err != nil {
 		return nil
 	}
@@ -147,11 +147,11 @@ func (r *Pods) ShareCPUs() {
 		shared = r.Cpus.Online
 	}
 	for _, rec := range r.Index.All() {
-		if rec.Labels.CPUs != "" || rec.Labels.Exit != nil {
+		if rec.Meta.CPUs != "" || rec.Meta.Exit != nil {
 			continue
 		}
 		if err := r.Cgroups.setCPUs(r.CgroupOf(rec), shared); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			r.Log.Warn("change the processors of a container", "container", rec.Labels.Name, "pod", rec.Labels.Key.String(), "err", err)
+			r.Log.Warn("change the processors of a container", "container", rec.Meta.Name, "pod", rec.Meta.Key.String(), "err", err)
 		}
 	}
 }

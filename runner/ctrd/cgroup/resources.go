@@ -40,10 +40,10 @@ type Pods struct {
 
 // PreparePodCgroup creates the cgroup of a sandbox, with its limits, before any process is in it.
 func (r *Pods) PreparePodCgroup(rec *record.Sandbox) error {
-	if err := r.Cgroups.make(rec.Labels.Cgroup); err != nil {
+	if err := r.Cgroups.make(rec.Meta.Cgroup); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
-	if err := r.Cgroups.set(rec.Labels.Cgroup, spec.PodCgroup(rec.Loaded(rec.Pod), r.Host)); err != nil {
+	if err := r.Cgroups.set(rec.Meta.Cgroup, spec.PodCgroup(rec.Loaded(rec.Pod), r.Host)); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
 	return nil
@@ -51,7 +51,7 @@ func (r *Pods) PreparePodCgroup(rec *record.Sandbox) error {
 
 // WeighClassOf does weighClasses for a sandbox that is in the index now; guaranteed pods change nothing there.
 func (r *Pods) WeighClassOf(rec *record.Sandbox) error {
-	if rec.Labels.QOSClass == corev1.PodQOSGuaranteed {
+	if rec.Meta.QOSClass == corev1.PodQOSGuaranteed {
 		return nil
 	}
 	return fault.Wrap("cgroup", r.weighClasses(nil))
@@ -85,7 +85,7 @@ func (r *Pods) weighClasses(with *record.Sandbox) error {
 		all = append(all, with)
 	}
 	for _, s := range all {
-		if s.Labels.State == record.Active && s.Labels.QOSClass == corev1.PodQOSBurstable {
+		if s.Meta.State == record.Active && s.Meta.QOSClass == corev1.PodQOSBurstable {
 			pods[s.ID] = s.Loaded(s.Pod)
 		}
 	}
@@ -122,7 +122,7 @@ func (r *Pods) UpdateResources(ctx context.Context, key manifests.Key, pod *mani
 	if err := r.resizeContainer(ctx, rec, pod.Object); err != nil {
 		return fault.Step(runner.ReasonResizeError, err)
 	}
-	_, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) {
+	_, err := r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) {
 		l.ResourcesHash, l.Resources = podhash.Resources(pod.Object, c.Name), new(manifests.Resizable(c.Resources))
 	})
 	return fault.Wrap("record resources", fault.IgnoreNotFound(err))
@@ -130,7 +130,7 @@ func (r *Pods) UpdateResources(ctx context.Context, key manifests.Key, pod *mani
 
 // checkOverhead refuses an edit that gives a pod that runs another overhead.
 func checkOverhead(s *record.Sandbox, pod *manifests.Pod) error {
-	if own := pod.Object.Spec.Overhead; len(own) > 0 && !equality.Semantic.DeepEqual(own, s.Labels.Overhead) {
+	if own := pod.Object.Spec.Overhead; len(own) > 0 && !equality.Semantic.DeepEqual(own, s.Meta.Overhead) {
 		return errors.New("spec.overhead is not what the pod was made with, which the API allows nobody to change")
 	}
 	return nil
@@ -141,12 +141,12 @@ func (r *Pods) resizePod(ctx context.Context, sb *record.Sandbox, pod *manifests
 	if err := checkOverhead(sb, pod); err != nil {
 		return err
 	}
-	if err := r.Cgroups.set(sb.Labels.Cgroup, spec.PodCgroup(sb.Loaded(pod), r.Host)); err != nil {
+	if err := r.Cgroups.set(sb.Meta.Cgroup, spec.PodCgroup(sb.Loaded(pod), r.Host)); err != nil {
 		return err
 	}
 	next, err := r.Records.UpdateSandbox(ctx, sb.ID, func(s *record.Sandbox) {
-		s.Labels.ResourcesHash = podhash.PodResources(pod.Object)
-	}, "labels."+record.LabelResourcesHash)
+		s.Meta.ResourcesHash = podhash.PodResources(pod.Object)
+	}, record.ExtSandbox)
 	if err != nil {
 		return err
 	}
@@ -157,23 +157,23 @@ func (r *Pods) resizePod(ctx context.Context, sb *record.Sandbox, pod *manifests
 
 // WidenPod makes the cgroup of a pod large enough for what its containers have and for what they are to have.
 func (r *Pods) WidenPod(sb *record.Sandbox, pod *manifests.Pod) error {
-	if sb.Labels.ResourcesHash == podhash.PodResources(pod.Object) {
+	if sb.Meta.ResourcesHash == podhash.PodResources(pod.Object) {
 		return nil
 	}
-	want, has := spec.PodCgroup(sb.Loaded(pod), r.Host), r.Cgroups.Values(sb.Labels.Cgroup)
+	want, has := spec.PodCgroup(sb.Loaded(pod), r.Host), r.Cgroups.Values(sb.Meta.Cgroup)
 	if has.Quota != nil && has.Period > 0 {
 		*has.Quota = *has.Quota * int64(want.Period) / int64(has.Period)
 	}
-	return r.Cgroups.set(sb.Labels.Cgroup, want.Widen(has))
+	return r.Cgroups.set(sb.Meta.Cgroup, want.Widen(has))
 }
 
 // resizeContainer changes the cgroup of a container that runs.
 func (r *Pods) resizeContainer(ctx context.Context, rec *record.Container, pod *corev1.Pod) error {
 	own := exclusive(rec)
-	if n := spec.WholeCPUs(pod, rec.Labels.Name); r.Host.Enforce.StaticCPUs && n != len(own) {
+	if n := spec.WholeCPUs(pod, rec.Meta.Name); r.Host.Enforce.StaticCPUs && n != len(own) {
 		return fmt.Errorf("it has %d processors for itself, which cannot be changed while it runs: set resizePolicy RestartContainer for cpu", len(own))
 	}
-	in := spec.Input{Pod: pod, Container: rec.Labels.Name, Host: r.Host}
+	in := spec.Input{Pod: pod, Container: rec.Meta.Name, Host: r.Host}
 	in.CPUs, in.ExclusiveCPUs = r.CpusOf(own)
 	res, err := spec.Resources(in)
 	if err != nil {
@@ -197,23 +197,23 @@ func (r *Pods) resizeContainer(ctx context.Context, rec *record.Container, pod *
 
 // CgroupOf returns the cgroup of a container.
 func (r *Pods) CgroupOf(rec *record.Container) string {
-	return r.Cgroups.Container(rec.Labels.Cgroup, rec.ID)
+	return r.Cgroups.Container(rec.Meta.Cgroup, rec.ID)
 }
 
 // RemovePodCgroup removes the cgroup of a sandbox unless another one shares it, and gives back its share.
 func (r *Pods) RemovePodCgroup(ctx context.Context, rec *record.Sandbox) error {
-	if rec.Labels.Cgroup == "" {
+	if rec.Meta.Cgroup == "" {
 		return nil // the record is damaged; CleanCgroups removes it
 	}
 	for _, o := range r.Index.List() {
-		if o.ID != rec.ID && o.Labels.Cgroup == rec.Labels.Cgroup {
+		if o.ID != rec.ID && o.Meta.Cgroup == rec.Meta.Cgroup {
 			return nil
 		}
 	}
-	if err := r.Cgroups.Remove(ctx, rec.Labels.Cgroup); err != nil {
+	if err := r.Cgroups.Remove(ctx, rec.Meta.Cgroup); err != nil {
 		return err
 	}
-	if rec.Labels.QOSClass != corev1.PodQOSBurstable {
+	if rec.Meta.QOSClass != corev1.PodQOSBurstable {
 		return nil
 	}
 	return r.weighClasses(nil)
@@ -223,7 +223,7 @@ func (r *Pods) RemovePodCgroup(ctx context.Context, rec *record.Sandbox) error {
 func (r *Pods) CleanCgroups() error {
 	known := map[string]bool{}
 	for _, s := range r.Index.List() {
-		known[s.Labels.Cgroup] = true
+		known[s.Meta.Cgroup] = true
 	}
 	for _, c := range r.Index.All() {
 		known[filepath.Dir(r.CgroupOf(c))] = true

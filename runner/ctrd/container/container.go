@@ -110,7 +110,7 @@ func (r *Creator) CreateContainer(ctx context.Context, key manifests.Key, pod *m
 		return err
 	}
 	r.Index.PutContainer(n.rec)
-	if n.rec.Labels.CPUs != "" || n.cpus != r.PodCgroups.SharedCPUs().String() {
+	if n.rec.Meta.CPUs != "" || n.cpus != r.PodCgroups.SharedCPUs().String() {
 		r.PodCgroups.ShareCPUs() // before it starts
 	}
 	return nil
@@ -132,7 +132,7 @@ func (r *Creator) makeContainer(ctx context.Context, n *newContainer) error {
 				record.LabelOwner:   r.Dirs.Root,
 				record.LabelSandbox: n.sandbox.ID,
 			}),
-			snapshots.WithLabels(idrange.SnapshotLabels(n.sandbox.Labels.FirstID)))
+			snapshots.WithLabels(idrange.SnapshotLabels(n.sandbox.Meta.FirstID)))
 		return fault.Wrap("prepare snapshot", err)
 	})
 	g.Go(func() (err error) {
@@ -171,21 +171,26 @@ func (r *Creator) createRecord(ctx context.Context, n *newContainer) error {
 	}
 	opts, err := typeurl.MarshalAny(&options.Options{
 		BinaryName: rt.Path, Root: rt.Root, SystemdCgroup: spec.IsSystemd(n.spec.Linux.CgroupsPath),
-		IoUid: n.sandbox.Labels.FirstID, IoGid: n.sandbox.Labels.FirstID, // so that /dev/stdout can be opened again
+		IoUid: n.sandbox.Meta.FirstID, IoGid: n.sandbox.Meta.FirstID, // so that /dev/stdout can be opened again
 	})
 	if err != nil {
 		return err
 	}
-	if n.sandbox.Labels.Handler == "" { // what others keep about containers, the shim does not know
+	if n.sandbox.Meta.Handler == "" { // what others keep about containers, the shim does not know
 		n.spec.Annotations[shim.AnnotationDelete] = shim.DeleteInProcess
 	}
 	s, err := typeurl.MarshalAny(n.spec)
 	if err != nil {
 		return err
 	}
+	ext, err := n.rec.Extensions()
+	if err != nil {
+		return err
+	}
 	created, err := r.Client.ContainerService().Create(ctx, containers.Container{
 		ID:          n.rec.ID,
-		Labels:      n.rec.Labels.Encode(),
+		Labels:      n.rec.Meta.Labels(),
+		Extensions:  ext,
 		Image:       n.rec.Image,
 		Runtime:     containers.RuntimeInfo{Name: r.ShimPath, Options: opts},
 		Spec:        s,
@@ -201,10 +206,10 @@ func (r *Creator) createRecord(ctx context.Context, n *newContainer) error {
 
 // attachLogs makes the log file's directory and the FIFOs.
 func (r *Creator) attachLogs(rec *record.Container) (stdout, stderr string, err error) {
-	if err := r.PodLogs.OwnLogs(filepath.Dir(rec.Labels.LogPath)); err != nil {
+	if err := r.PodLogs.OwnLogs(filepath.Dir(rec.Meta.LogPath)); err != nil {
 		return "", "", err
 	}
-	return r.Logs.Attach(rec.ID, rec.Labels.LogPath)
+	return r.Logs.Attach(rec.ID, rec.Meta.LogPath)
 }
 
 // StartContainer waits for the network and starts the process. A start that fails leaves no instance.
@@ -213,17 +218,17 @@ func (r *Creator) StartContainer(ctx context.Context, key manifests.Key, a runne
 	if rec == nil {
 		return fault.Step(runner.ReasonRunContainerError, fmt.Errorf("container %s of pod %s does not exist", a.Container, key))
 	}
-	if err := r.Network.WaitNetwork(ctx, rec.Labels.SandboxID); err != nil {
+	if err := r.Network.WaitNetwork(ctx, rec.Meta.SandboxID); err != nil {
 		return err
 	}
 	t, err := r.Records.Task(ctx, rec.ID)
 	if err != nil {
 		return err
 	}
-	if s := record.StatusOf(t); s != task.Status_CREATED && s != record.NoTask && !rec.Labels.StartedAt.IsZero() {
+	if s := record.StatusOf(t); s != task.Status_CREATED && s != record.NoTask && !rec.Meta.StartedAt.IsZero() {
 		return nil // started before
 	}
-	rec, err = r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) { l.StartedAt = time.Now().UTC().Round(0) })
+	rec, err = r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) { l.StartedAt = time.Now().UTC().Round(0) })
 	if err != nil {
 		return fmt.Errorf("record start: %w", err)
 	}
@@ -266,7 +271,7 @@ func (r *Creator) recordRefusal(ctx context.Context, rec *record.Container, refu
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	now := time.Now().UTC().Round(0)
-	_, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) {
+	_, err := r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) {
 		l.StartedAt = now
 		l.Exit = &runner.Termination{
 			ContainerID: rec.ID, ExitCode: runner.ExitCodeStartError, Reason: runner.ReasonStartError,
@@ -274,7 +279,7 @@ func (r *Creator) recordRefusal(ctx context.Context, rec *record.Container, refu
 		}
 	})
 	if err == nil {
-		err = r.Lifecycle.FinishContainer(ctx, rec.Labels.Key, runner.Action{Container: rec.Labels.Name, ContainerID: rec.ID})
+		err = r.Lifecycle.FinishContainer(ctx, rec.Meta.Key, runner.Action{Container: rec.Meta.Name, ContainerID: rec.ID})
 	}
 	if err != nil {
 		return errors.Join(refusal, err)

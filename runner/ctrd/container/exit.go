@@ -41,7 +41,7 @@ const exitUnknown = 255
 
 // ObserveContainer returns nil for a container that never was started and has no task.
 func (r *Lifecycle) ObserveContainer(ctx context.Context, rec *record.Container) (*runner.Container, error) {
-	l := &rec.Labels
+	l := &rec.Meta
 	c := &runner.Container{
 		ID:        rec.ID,
 		Name:      l.Name,
@@ -96,7 +96,7 @@ func (r *Lifecycle) ObserveContainer(ctx context.Context, rec *record.Container)
 // exitOf tells how a container ended: from the shim's record, which also knows of OOM kills, else from the
 // task, else it is unknown.
 func (r *Lifecycle) exitOf(ctx context.Context, rec *record.Container, t *task.Process) (*runner.Termination, error) {
-	x := &runner.Termination{ContainerID: rec.ID, StartedAt: rec.Labels.StartedAt}
+	x := &runner.Termination{ContainerID: rec.ID, StartedAt: rec.Meta.StartedAt}
 	f, err := shim.ReadExitRecord(r.Dirs.ExitFile(rec.ID))
 	switch {
 	case err == nil:
@@ -132,7 +132,7 @@ const (
 // terminationMessage reads the container's message, or the end of its log where policy says so. What cannot be
 // read is no message: the exit itself matters more.
 func (r *Lifecycle) terminationMessage(ctx context.Context, rec *record.Container, x *runner.Termination) string {
-	l := &rec.Labels
+	l := &rec.Meta
 	if l.MessagePath != "" {
 		msg := readTail(l.MessagePath, l.MessageLimit)
 		if msg == "" {

@@ -61,7 +61,7 @@ type Lifecycle struct {
 // put on record afterwards: a crash in between repeats it, while the other order could lose it.
 func (r *Lifecycle) StopContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Records.Find(key, a)
-	if rec == nil || !rec.Labels.StopSentAt.IsZero() {
+	if rec == nil || !rec.Meta.StopSentAt.IsZero() {
 		return nil
 	}
 	rec, err := r.recordStopping(ctx, rec, a.Cause)
@@ -71,7 +71,7 @@ func (r *Lifecycle) StopContainer(ctx context.Context, key manifests.Key, a runn
 	if err := r.signal(ctx, rec, r.stopSignal(rec, a.Signal)); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
-	_, err = r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) { l.StopSentAt = time.Now().UTC().Round(0) })
+	_, err = r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) { l.StopSentAt = time.Now().UTC().Round(0) })
 	return fault.Wrap("record stop", fault.IgnoreNotFound(err))
 }
 
@@ -88,10 +88,10 @@ func (r *Lifecycle) MarkStopping(ctx context.Context, key manifests.Key, a runne
 // recordStopping puts on record that a container is going to be stopped, and why, unless that is there. It returns nil, nil when
 // the container is gone.
 func (r *Lifecycle) recordStopping(ctx context.Context, rec *record.Container, cause runner.StopCause) (*record.Container, error) {
-	if !rec.Labels.StoppingAt.IsZero() {
+	if !rec.Meta.StoppingAt.IsZero() {
 		return rec, nil
 	}
-	next, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) { l.StoppingAt, l.StopCause = time.Now().UTC().Round(0), cause })
+	next, err := r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) { l.StoppingAt, l.StopCause = time.Now().UTC().Round(0), cause })
 	return next, fault.Wrap("record the end's beginning", fault.IgnoreNotFound(err))
 }
 
@@ -101,7 +101,7 @@ func (r *Lifecycle) RecordHealth(ctx context.Context, key manifests.Key, a runne
 	if rec == nil {
 		return nil
 	}
-	_, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) {
+	_, err := r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) {
 		l.Health = runner.Health{Started: a.Health.Started, Ready: a.Health.Ready, Since: time.Now().UTC().Round(0)}
 	})
 	return fault.Wrap("record health", fault.IgnoreNotFound(err))
@@ -113,7 +113,7 @@ func (r *Lifecycle) MarkStarted(ctx context.Context, key manifests.Key, a runner
 	if rec == nil {
 		return nil
 	}
-	_, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) { l.PostStart = runner.PostStartDone })
+	_, err := r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) { l.PostStart = runner.PostStartDone })
 	return fault.Wrap("record the postStart hook", fault.IgnoreNotFound(err))
 }
 
@@ -130,14 +130,14 @@ func (r *Lifecycle) KillContainer(ctx context.Context, key manifests.Key, a runn
 func (r *Lifecycle) stopSignal(rec *record.Container, wanted string) syscall.Signal {
 	name := wanted
 	if name == "" {
-		name = rec.Labels.StopSignal
+		name = rec.Meta.StopSignal
 	}
 	if name == "" {
 		return unix.SIGTERM
 	}
 	sig, err := signal.ParseSignal(name)
 	if err != nil {
-		r.Log.Warn("unknown stop signal, sending SIGTERM", "container", rec.Labels.Name, "signal", name)
+		r.Log.Warn("unknown stop signal, sending SIGTERM", "container", rec.Meta.Name, "signal", name)
 		return unix.SIGTERM
 	}
 	return sig
@@ -175,8 +175,8 @@ func (r *Lifecycle) FinishContainer(ctx context.Context, key manifests.Key, a ru
 	}
 	defer r.locks.Lock(rec.ID)()
 	exit := a.Exit
-	if rec.Labels.Exit != nil {
-		exit = rec.Labels.Exit
+	if rec.Meta.Exit != nil {
+		exit = rec.Meta.Exit
 	}
 	if exit == nil {
 		return fmt.Errorf("finish container %s: no exit given", rec.ID)
@@ -195,13 +195,13 @@ func (r *Lifecycle) FinishContainer(ctx context.Context, key manifests.Key, a ru
 	if err := r.Logs.Finish(flush, rec.ID); err != nil {
 		r.Log.Warn("flush log", "container", rec.ID, "err", err)
 	}
-	if final.Reason != runner.ReasonStartError && (final.Message == "" || rec.Labels.MessageFromLogs) {
+	if final.Reason != runner.ReasonStartError && (final.Message == "" || rec.Meta.MessageFromLogs) {
 		final.Message = r.terminationMessage(ctx, rec, &final)
 	}
 	if rec, err := r.recordExit(ctx, rec, &final); rec == nil {
 		return err
 	}
-	if rec.Labels.CPUs != "" {
+	if rec.Meta.CPUs != "" {
 		r.PodCgroups.ShareCPUs()
 	}
 	// The message last: were it gone, an exit that is taken up again would get another.
@@ -210,10 +210,10 @@ func (r *Lifecycle) FinishContainer(ctx context.Context, key manifests.Key, a ru
 
 // recordExit writes the exit on the labels unless it is there. It returns nil, nil when the container is gone.
 func (r *Lifecycle) recordExit(ctx context.Context, rec *record.Container, exit *runner.Termination) (*record.Container, error) {
-	if rec.Labels.Exit != nil && *rec.Labels.Exit == *exit {
+	if rec.Meta.Exit != nil && *rec.Meta.Exit == *exit {
 		return rec, nil
 	}
-	next, err := r.Records.Relabel(ctx, rec, func(l *record.ContainerLabels) { l.Exit = exit })
+	next, err := r.Records.UpdateContainer(ctx, rec, func(l *record.ContainerMeta) { l.Exit = exit })
 	if errdefs.IsNotFound(err) {
 		return nil, nil
 	}
@@ -247,21 +247,21 @@ func (r *Lifecycle) RemoveContainer(ctx context.Context, id string) error {
 			trees.RemoveFile(r.Dirs.ExitFile(id)),
 			r.Secrets.RemoveHidden(id),
 			r.removeMessage(rec),
-			trees.Remove(r.Dirs.ImageVolumeDir(rec.Labels.UID, id)),
+			trees.Remove(r.Dirs.ImageVolumeDir(rec.Meta.UID, id)),
 		)
 	})
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("remove container %s: %w", id, err)
 	}
-	if !r.Index.UidInUse(rec.Labels.UID, "") && len(r.Index.OfUID(rec.Labels.UID)) == 1 { // it outlived its sandbox
-		if err := trees.Remove(r.Dirs.PodLogDir(rec.Labels.Key, rec.Labels.UID)); err != nil {
+	if !r.Index.UIDInUse(rec.Meta.UID, "") && len(r.Index.OfUID(rec.Meta.UID)) == 1 { // it outlived its sandbox
+		if err := trees.Remove(r.Dirs.PodLogDir(rec.Meta.Key, rec.Meta.UID)); err != nil {
 			return err
 		}
 	}
 	if err := r.Records.DeleteRecord(ctx, id); err != nil {
 		return err
 	}
-	if rec.Labels.CPUs != "" {
+	if rec.Meta.CPUs != "" {
 		r.PodCgroups.ShareCPUs()
 	}
 	return r.PodLogs.DropOldLogs(rec)
@@ -274,7 +274,7 @@ func (r *Lifecycle) DeleteTask(ctx context.Context, rec *record.Container) error
 	if err != nil {
 		return err
 	}
-	if t == nil && rec.Labels.StartedAt.IsZero() {
+	if t == nil && rec.Meta.StartedAt.IsZero() {
 		return r.Shims.KillLostShim(id)
 	}
 	if t == nil {
@@ -323,7 +323,7 @@ func (r *Lifecycle) ApplyRemoveContainer(ctx context.Context, key manifests.Key,
 // DropLayer removes the writable layer of a container that has ended. Nothing reads it any more: the next instance has
 // one of its own.
 func (r *Lifecycle) DropLayer(ctx context.Context, rec *record.Container) (int64, error) {
-	if rec.Labels.Exit == nil {
+	if rec.Meta.Exit == nil {
 		return 0, nil
 	}
 	defer r.locks.Lock(rec.ID)()

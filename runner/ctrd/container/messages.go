@@ -18,7 +18,7 @@ import (
 
 // removeMessage removes the files of a message that nothing reads any more.
 func (r *Lifecycle) removeMessage(rec *record.Container) error {
-	l := &rec.Labels
+	l := &rec.Meta
 	errs := []error{trees.RemoveFile(r.Dirs.MessageCopy(l.UID, rec.ID))}
 	if strings.HasPrefix(l.MessagePath, r.Dirs.PodDir(l.UID)+"/") {
 		errs = append(errs, trees.RemoveFile(l.MessagePath))
@@ -39,7 +39,7 @@ func (r *Lifecycle) CleanMessages(uid string) error {
 	var errs []error
 	used := map[string]bool{}
 	for _, rec := range r.Index.OfUID(uid) {
-		used[rec.Labels.MessagePath], used[r.Dirs.MessageCopy(uid, rec.ID)] = true, true
+		used[rec.Meta.MessagePath], used[r.Dirs.MessageCopy(uid, rec.ID)] = true, true
 	}
 	clean := func(dir string) {
 		for _, name := range trees.Names(dir) {

@@ -17,7 +17,7 @@ func TestMessagesOfContainersThatAreGoneAreRemoved(t *testing.T) {
 	l := &Lifecycle{Index: record.NewIndex(), Dirs: layout.Dirs{Root: t.TempDir()}}
 	pod := l.Dirs.PodDir("uid")
 	now := dirtest.Write(t, filepath.Join(pod, "files/messages/new"), 10)
-	l.Index.PutContainer(&record.Container{ID: "new", Labels: record.ContainerLabels{UID: "uid", Name: "c", MessagePath: now}})
+	l.Index.PutContainer(&record.Container{ID: "new", Meta: record.ContainerMeta{UID: "uid", Name: "c", MessagePath: now}})
 	copied := dirtest.Write(t, l.Dirs.MessageCopy("uid", "new"), 10)
 	for _, left := range []string{"files/messages/gone", "messages/gone"} {
 		dirtest.Write(t, filepath.Join(pod, left), 10)
@@ -40,7 +40,7 @@ func TestMessagesOfContainersThatAreGoneAreRemoved(t *testing.T) {
 	}
 	// A record never leads out of the pod's directory.
 	outside := dirtest.Write(t, filepath.Join(l.Dirs.PodsDir(), "other"), 1)
-	if err := l.removeMessage(&record.Container{ID: "x", Labels: record.ContainerLabels{UID: "uid", MessagePath: outside}}); err != nil {
+	if err := l.removeMessage(&record.Container{ID: "x", Meta: record.ContainerMeta{UID: "uid", MessagePath: outside}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(outside); err != nil {
@@ -50,7 +50,7 @@ func TestMessagesOfContainersThatAreGoneAreRemoved(t *testing.T) {
 
 func TestAMessageOutlivesTheMemoryItWasIn(t *testing.T) {
 	l := &Lifecycle{Index: record.NewIndex(), Dirs: layout.Dirs{Root: t.TempDir()}}
-	rec := &record.Container{ID: "id", Labels: record.ContainerLabels{UID: "uid", Name: "c", MessagePath: filepath.Join(l.Dirs.PodFilesDir("uid"), "messages", "id"), MessageLimit: 4}}
+	rec := &record.Container{ID: "id", Meta: record.ContainerMeta{UID: "uid", Name: "c", MessagePath: filepath.Join(l.Dirs.PodFilesDir("uid"), "messages", "id"), MessageLimit: 4}}
 	path := l.Dirs.MessageCopy("uid", "id")
 	dirtest.Write(t, path, 0)
 	if err := os.WriteFile(path, []byte("0123"), 0o600); err != nil {
@@ -59,8 +59,8 @@ func TestAMessageOutlivesTheMemoryItWasIn(t *testing.T) {
 	if got := l.terminationMessage(t.Context(), rec, nil); got != "0123" {
 		t.Errorf("got %q", got)
 	}
-	dirtest.Write(t, rec.Labels.MessagePath, 0)
-	if err := os.WriteFile(rec.Labels.MessagePath, []byte("newer"), 0o600); err != nil {
+	dirtest.Write(t, rec.Meta.MessagePath, 0)
+	if err := os.WriteFile(rec.Meta.MessagePath, []byte("newer"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.terminationMessage(t.Context(), rec, nil); got != "ewer" {
@@ -96,7 +96,7 @@ func TestAMessageFromALogTakesLittleMemory(t *testing.T) {
 	if err := os.WriteFile(path, log.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rec := &record.Container{ID: "id", Labels: record.ContainerLabels{UID: "uid", LogPath: path, MessageFromLogs: true, MessageLimit: 4096}}
+	rec := &record.Container{ID: "id", Meta: record.ContainerMeta{UID: "uid", LogPath: path, MessageFromLogs: true, MessageLimit: 4096}}
 	if got := l.terminationMessage(t.Context(), rec, &runner.Termination{ExitCode: 1}); got != strings.Repeat("x", logMessageBytes) {
 		t.Errorf("a message of %d bytes", len(got))
 	}

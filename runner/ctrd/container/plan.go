@@ -226,9 +226,9 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 		return nil, fault.Step(runner.ReasonCreateContainerError, err)
 	}
 	n.rec = r.newRecord(id, pod, c, n, a)
-	n.rec.Labels.CPUs, n.rec.Labels.MessagePath = own.String(), message
-	n.rec.Labels.VolumeImages = imageuse.MountedImages(in.Volumes)
-	if n.rec.Labels.Devices, err = r.CDI.GiveDevices(n.rec, pod.Object, c, n.spec); err != nil {
+	n.rec.Meta.CPUs, n.rec.Meta.MessagePath = own.String(), message
+	n.rec.Meta.VolumeImages = imageuse.MountedImages(in.Volumes)
+	if n.rec.Meta.Devices, err = r.CDI.GiveDevices(n.rec, pod.Object, c, n.spec); err != nil {
 		undo()
 		return nil, fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
@@ -244,24 +244,24 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 // newRecord tells all of a new instance that is known before it is made.
 func (r *Planner) newRecord(id string, pod *manifests.Pod, c *corev1.Container, n *newContainer, a runner.Action) *record.Container {
 	sb, img := n.sandbox, n.image
-	return &record.Container{ID: id, Image: c.Image, CreatedAt: time.Now(), Labels: record.ContainerLabels{
+	return &record.Container{ID: id, Image: c.Image, CreatedAt: time.Now(), Meta: record.ContainerMeta{
 		Owner:           r.Dirs.Root,
 		Key:             pod.Key(),
-		UID:             sb.Labels.UID,
+		UID:             sb.Meta.UID,
 		Name:            c.Name,
 		SandboxID:       sb.ID,
 		Generation:      r.Index.NextGeneration(pod.Key()),
 		Hash:            podhash.Container(pod.Object, c.Name),
 		ResourcesHash:   podhash.Resources(pod.Object, c.Name),
 		Resources:       new(manifests.Resizable(c.Resources)),
-		Cgroup:          sb.Labels.Cgroup,
+		Cgroup:          sb.Meta.Cgroup,
 		ImageID:         img.ID,
 		Image:           img.Target,
 		RestartCount:    a.RestartCount,
 		BackOff:         a.BackOff,
 		BootID:          r.BootID,
 		Last:            a.Last,
-		LogPath:         podlogs.NextLogPath(r.Dirs.ContainerLogDir(sb.Labels.Key, sb.Labels.UID, c.Name), a.RestartCount),
+		LogPath:         podlogs.NextLogPath(r.Dirs.ContainerLogDir(sb.Meta.Key, sb.Meta.UID, c.Name), a.RestartCount),
 		StopSignal:      img.Config.StopSignal,
 		MessageLimit:    messageLimit(pod.Object),
 		PostStart:       postStart(c),

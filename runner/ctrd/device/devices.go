@@ -147,11 +147,11 @@ func (r *CDI) promise(rec *record.Container, cache *cdi.Cache, counts map[string
 	defer b.mu.Unlock()
 	taken := map[string]bool{}
 	for _, other := range r.Index.All() {
-		same := other.Labels.Key == rec.Labels.Key && other.Labels.Name == rec.Labels.Name
-		if same || other.Labels.Exit != nil {
+		same := other.Meta.Key == rec.Meta.Key && other.Meta.Name == rec.Meta.Name
+		if same || other.Meta.Exit != nil {
 			continue
 		}
-		for _, d := range other.Labels.Devices {
+		for _, d := range other.Meta.Devices {
 			taken[d] = true
 		}
 	}

@@ -152,7 +152,7 @@ func (i *Images) UsedImages(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	for _, c := range i.Index.All() {
-		note(c.Labels.Image, c.Labels.VolumeImages)
+		note(c.Meta.Image, c.Meta.VolumeImages)
 	}
 	if i.Shared {
 		all, err := i.Client.ContainerService().List(i.WithNamespace(ctx))
@@ -181,11 +181,11 @@ func (i *Images) List(ctx context.Context) ([]Use, error) {
 	}
 	pods := map[string]map[string]bool{}
 	for _, c := range i.Index.All() {
-		for _, dig := range append(slices.Collect(maps.Values(c.Labels.VolumeImages)), c.Labels.Image) {
+		for _, dig := range append(slices.Collect(maps.Values(c.Meta.VolumeImages)), c.Meta.Image) {
 			if pods[dig] == nil {
 				pods[dig] = map[string]bool{}
 			}
-			pods[dig][c.Labels.Key.String()] = true
+			pods[dig][c.Meta.Key.String()] = true
 		}
 	}
 	uses := make([]Use, 0, len(all))

@@ -51,9 +51,9 @@ func (r *Notices) NetworkNotice(n network.Notice) {
 		r.Recorder.Event(r.nodeRef(), kind, reason, text)
 	}
 	for _, rec := range r.Index.List() {
-		if rec.Labels.State == record.Active && !rec.Pod.Object.Spec.HostNetwork && (n.Sandbox == "" || n.Sandbox == rec.ID) {
-			r.Recorder.Event(podRef(rec.Labels.Key, rec.Labels.UID), kind, reason, text)
-			r.Watch.Notify(rec.Labels.Key)
+		if rec.Meta.State == record.Active && !rec.Pod.Object.Spec.HostNetwork && (n.Sandbox == "" || n.Sandbox == rec.ID) {
+			r.Recorder.Event(podRef(rec.Meta.Key, rec.Meta.UID), kind, reason, text)
+			r.Watch.Notify(rec.Meta.Key)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func (r *Notices) LogNotice(n logs.Notice) {
 	if rec == nil {
 		return
 	}
-	ref, name := r.containerRef(rec), rec.Labels.Name
+	ref, name := r.containerRef(rec), rec.Meta.Name
 	if n.Kind == logs.Dropping {
 		r.Recorder.Event(ref, corev1.EventTypeWarning, EventLogsDropped, fmt.Sprintf("the output of container %s is dropped: %v", name, n.Err))
 		return
@@ -97,7 +97,7 @@ func (r *Notices) nodeRef() corev1.ObjectReference {
 
 // containerRef is what an event about a container is about.
 func (r *Notices) containerRef(rec *record.Container) corev1.ObjectReference {
-	l := &rec.Labels
+	l := &rec.Meta
 	field := "spec.containers{"
 	if sb := r.Index.SandboxByID(l.SandboxID); sb != nil &&
 		slices.ContainsFunc(sb.Pod.Object.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == l.Name }) {

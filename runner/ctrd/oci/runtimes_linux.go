@@ -82,7 +82,7 @@ func (r *Runtimes) RuntimeFor(ctx context.Context, handler string, users bool) (
 
 // RuntimeOf is the OCI runtime for the containers of a sandbox.
 func (r *Runtimes) RuntimeOf(ctx context.Context, sb *record.Sandbox) (Runtime, error) {
-	return r.RuntimeFor(ctx, sb.Labels.Handler, sb.Labels.FirstID > 0)
+	return r.RuntimeFor(ctx, sb.Meta.Handler, sb.Meta.FirstID > 0)
 }
 
 // CheckRuntime resolves the RuntimeClass of a pod, and sees to it that its runtime is there and can do what it needs.

@@ -27,10 +27,10 @@ type Logs struct {
 func (r *Logs) OwnLogDirs() []string {
 	known := map[string]bool{}
 	for _, rec := range r.Index.List() {
-		known[rec.Labels.UID] = true
+		known[rec.Meta.UID] = true
 	}
 	for _, rec := range r.Index.All() {
-		known[rec.Labels.UID] = true
+		known[rec.Meta.UID] = true
 	}
 	for _, uid := range trees.Names(r.Dirs.PodsDir()) {
 		known[uid] = true
@@ -183,19 +183,19 @@ func (g logGroup) remove(files []logItem) error {
 func (r *Logs) LogNumbers(dir string) (used, running map[int]bool) {
 	used, running = map[int]bool{}, map[int]bool{}
 	for _, rec := range r.Index.All() {
-		if filepath.Dir(rec.Labels.LogPath) != dir {
+		if filepath.Dir(rec.Meta.LogPath) != dir {
 			continue
 		}
-		n := logs.NumberOf(filepath.Base(rec.Labels.LogPath))
+		n := logs.NumberOf(filepath.Base(rec.Meta.LogPath))
 		used[n] = true
-		running[n] = running[n] || rec.Labels.Exit == nil
+		running[n] = running[n] || rec.Meta.Exit == nil
 	}
 	return used, running
 }
 
 // DropOldLogs removes the logs of a container's instances before the previous one, when an instance has gone.
 func (r *Logs) DropOldLogs(gone *record.Container) error {
-	g := logGroup{Dir: filepath.Dir(gone.Labels.LogPath)}
+	g := logGroup{Dir: filepath.Dir(gone.Meta.LogPath)}
 	for _, name := range trees.Names(g.Dir) {
 		g.Files = append(g.Files, logItem{Name: name})
 	}
@@ -246,7 +246,7 @@ func NextLogPath(dir string, n int) string {
 
 // linkName is the name under which log collectors find a container's log.
 func linkName(rec *record.Container) logs.LinkName {
-	l := &rec.Labels
+	l := &rec.Meta
 	return logs.LinkName{Pod: l.Key.Name, Namespace: l.Key.Namespace, Container: l.Name, ID: rec.ID}
 }
 
@@ -255,7 +255,7 @@ func (r *Logs) LinkLog(rec *record.Container) error {
 	if r.Dirs.ContainerLogs == "" {
 		return nil
 	}
-	return logs.Link(r.Dirs.ContainerLogs, linkName(rec), rec.Labels.LogPath)
+	return logs.Link(r.Dirs.ContainerLogs, linkName(rec), rec.Meta.LogPath)
 }
 
 // UnlinkLog removes the link; the log itself stays until the pod goes.

@@ -121,11 +121,11 @@ func testLogs(t *testing.T) *Logs {
 func testRecord(t *testing.T, l *Logs, id, pod, number string) *record.Container {
 	t.Helper()
 	key := manifests.Key{Namespace: "ns", Name: pod}
-	rec := &record.Container{ID: id, Labels: record.ContainerLabels{Key: key, UID: "u-" + pod, Name: "c", LogPath: filepath.Join(l.Dirs.ContainerLogDir(key, "u-"+pod, "c"), number+".log")}}
-	if err := l.OwnLogs(filepath.Dir(rec.Labels.LogPath)); err != nil {
+	rec := &record.Container{ID: id, Meta: record.ContainerMeta{Key: key, UID: "u-" + pod, Name: "c", LogPath: filepath.Join(l.Dirs.ContainerLogDir(key, "u-"+pod, "c"), number+".log")}}
+	if err := l.OwnLogs(filepath.Dir(rec.Meta.LogPath)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(rec.Labels.LogPath, []byte("x\n"), 0o600); err != nil {
+	if err := os.WriteFile(rec.Meta.LogPath, []byte("x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.LinkLog(rec); err != nil {
@@ -168,7 +168,7 @@ func TestLogsAndLinksOfWhatIsGoneAreCleanedUp(t *testing.T) {
 	}
 	// another pair of instances: the one that ended is the previous one now
 	next := testRecord(t, l, "id4", "web", "3")
-	next.Labels.Exit = &runner.Termination{}
+	next.Meta.Exit = &runner.Termination{}
 	l.Index.PutContainer(next)
 	l.Index.DeleteContainer("id2")
 	if err := l.DropOldLogs(next); err != nil {

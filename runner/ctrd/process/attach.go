@@ -57,7 +57,7 @@ var errDetached = errors.New("detached")
 func (r *Processes) attachInput(ctx context.Context, key manifests.Key, rec *record.Container, s streams.Streams, leave func(error)) error {
 	once := false
 	if sb := r.Index.Sandbox(key); sb != nil && sb.Pod != nil {
-		c := manifests.FindContainer(&sb.Pod.Object.Spec, rec.Labels.Name)
+		c := manifests.FindContainer(&sb.Pod.Object.Spec, rec.Meta.Name)
 		once = c != nil && c.StdinOnce && !c.TTY
 	}
 	f, err := os.OpenFile(r.Dirs.Path("logs", rec.ID, "stdin"), os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
@@ -65,7 +65,7 @@ func (r *Processes) attachInput(ctx context.Context, key manifests.Key, rec *rec
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, unix.ENXIO):
-		return fmt.Errorf("the standard input of container %s has ended: nobody reads it", rec.Labels.Name)
+		return fmt.Errorf("the standard input of container %s has ended: nobody reads it", rec.Meta.Name)
 	case err != nil:
 		return fmt.Errorf("standard input: %w", err)
 	}

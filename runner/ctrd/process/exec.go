@@ -321,7 +321,7 @@ func (c *commands) Wait() {
 	}
 }
 
-// clean ends the commands that an earlier agent did not see to their end.
+// CleanCommands kills the commands that a previous agent started and did not wait for.
 func (r *Processes) CleanCommands(ctx context.Context) {
 	for _, name := range r.Commands.Left {
 		container, id, _ := strings.Cut(name, ".")

@@ -1,63 +1,18 @@
-// Package record owns what survives the agent: the records of sandboxes and containers in containerd, and their index in memory, written
-// through. It must not interpret what they say.
+// Package record owns what survives the agent: the records of sandboxes and containers in containerd, and the index of them in memory.
+// It must not interpret what the records say.
 //
-// There is one record per sandbox in the sandbox store (labels and JSON extensions, no controller and no pause process) and one container record
-// per instance (labels).
+// Each sandbox has a record in the sandbox store, without a controller or a pause process, and each container one in the container store.
+// Their data is in JSON extensions. Labels hold only what filters, other tools and containerd's garbage collection need.
 package record
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/sandbox"
-	"github.com/containerd/typeurl/v2"
-	corev1 "k8s.io/api/core/v1"
-
 	"monopod/manifests"
 )
-
-// Extensions of a sandbox record: JSON, because labels are limited to 4096 bytes.
-const (
-	ExtPod     = "monopod.dev/pod"
-	ExtOrigin  = "monopod.dev/origin"
-	ExtNetwork = "monopod.dev/network"
-)
-
-// jsonAny is a JSON value as containerd stores extensions.
-type jsonAny struct {
-	url   string
-	value []byte
-}
-
-// GetTypeUrl implements typeurl.Any.
-func (a jsonAny) GetTypeUrl() string { return a.url } //nolint:revive // containerd's name
-
-// GetValue implements typeurl.Any.
-func (a jsonAny) GetValue() []byte { return a.value }
-
-func toAny(name string, v any) (typeurl.Any, error) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", name, err)
-	}
-	return jsonAny{url: name, value: b}, nil
-}
-
-func fromAny(m map[string]typeurl.Any, name string, v any) error {
-	a, ok := m[name]
-	if !ok {
-		return nil
-	}
-	if err := json.Unmarshal(a.GetValue(), v); err != nil {
-		return fmt.Errorf("decode %s: %w", name, err)
-	}
-	return nil
-}
 
 // NetworkResult is the outcome of CNI ADD. A sandbox without one has none, or was cut off before it was stored.
 type NetworkResult struct {
@@ -65,50 +20,15 @@ type NetworkResult struct {
 	IPs   []string `json:"ips,omitempty"`
 }
 
-// written is what extOrigin holds: what a pod has beside its manifest.
-type written struct {
-	manifests.Origin
-	Images map[string]string `json:"images,omitempty"`
-}
-
 // Sandbox is a sandbox record with its extensions decoded.
 type Sandbox struct {
 	ID        string
 	CreatedAt time.Time
-	Labels    SandboxLabels
+	Meta      SandboxMeta
 	Pod       *manifests.Pod
 	Network   NetworkResult
 	// Apart says that nothing is left of it but the record; kept in memory only.
 	Apart bool
-}
-
-// Extensions returns the record's extensions.
-func (r *Sandbox) Extensions() (map[string]typeurl.Any, error) {
-	pod, err1 := toAny(ExtPod, r.Pod.Object)
-	origin, err2 := toAny(ExtOrigin, written{r.Pod.Origin, r.Pod.Images})
-	net, err3 := toAny(ExtNetwork, r.Network)
-	return map[string]typeurl.Any{ExtPod: pod, ExtOrigin: origin, ExtNetwork: net}, errors.Join(err1, err2, err3)
-}
-
-// decodeSandbox reads a record of the sandbox store. With an error the record has what could be read.
-func decodeSandbox(sb sandbox.Sandbox) (*Sandbox, error) {
-	r := &Sandbox{
-		ID:        sb.ID,
-		CreatedAt: sb.CreatedAt,
-		Labels:    *DecodeSandboxLabels(sb.Labels),
-		Pod:       &manifests.Pod{Object: &corev1.Pod{}},
-	}
-	var from written
-	err := errors.Join(
-		fromAny(sb.Extensions, ExtPod, r.Pod.Object),
-		fromAny(sb.Extensions, ExtOrigin, &from),
-		fromAny(sb.Extensions, ExtNetwork, &r.Network),
-	)
-	if err != nil {
-		err = fmt.Errorf("sandbox %s: %w", sb.ID, err)
-	}
-	r.Pod.Origin, r.Pod.Images = from.Origin, from.Images
-	return r, err
 }
 
 // Container is a container record without its spec.
@@ -116,7 +36,7 @@ type Container struct {
 	ID        string
 	CreatedAt time.Time
 	Image     string
-	Labels    ContainerLabels
+	Meta      ContainerMeta
 	// LostAt is when its task was found to be gone without any trace; kept in memory only.
 	LostAt time.Time
 }
@@ -207,9 +127,9 @@ func (x *Index) PutSandbox(s *Sandbox) {
 
 func (x *Index) putSandboxLocked(s *Sandbox) {
 	x.sandboxes[s.ID] = s
-	key := s.Labels.Key
+	key := s.Meta.Key
 	switch {
-	case s.Labels.State == Active:
+	case s.Meta.State == Active:
 		x.active[key] = s.ID
 	case x.active[key] == s.ID:
 		delete(x.active, key)
@@ -227,9 +147,9 @@ func (x *Index) DeleteSandbox(id string) {
 		return
 	}
 	delete(x.sandboxes, id)
-	if x.active[s.Labels.Key] == id {
-		delete(x.active, s.Labels.Key)
-		x.forgetLocked(s.Labels.Key)
+	if x.active[s.Meta.Key] == id {
+		delete(x.active, s.Meta.Key)
+		x.forgetLocked(s.Meta.Key)
 	}
 }
 
@@ -250,7 +170,7 @@ func (x *Index) PutContainer(c *Container) {
 
 func (x *Index) putContainerLocked(c *Container) {
 	if _, ok := x.containers[c.ID]; !ok {
-		x.byPod[c.Labels.Key] = append(x.byPod[c.Labels.Key], c.ID)
+		x.byPod[c.Meta.Key] = append(x.byPod[c.Meta.Key], c.ID)
 		x.wakeLocked()
 	}
 	x.containers[c.ID] = c
@@ -275,7 +195,7 @@ func (x *Index) DeleteContainer(id string) {
 	}
 	delete(x.containers, id)
 	x.wakeLocked()
-	key := c.Labels.Key
+	key := c.Meta.Key
 	ids := x.byPod[key]
 	kept := make([]string, 0, len(ids))
 	for _, i := range ids {
@@ -313,7 +233,7 @@ func (x *Index) Place(key manifests.Key) *Sandbox {
 		return nil
 	}
 	for _, s := range x.sandboxes {
-		if s.Labels.Key == key && s.Labels.State == Removing && s.Labels.Remade {
+		if s.Meta.Key == key && s.Meta.State == Removing && s.Meta.Remade {
 			return s
 		}
 	}
@@ -344,7 +264,7 @@ func (x *Index) NextGeneration(key manifests.Key) int {
 	defer x.mu.Unlock()
 	n := x.generations[key]
 	for _, id := range x.byPod[key] {
-		n = max(n, x.containers[id].Labels.Generation)
+		n = max(n, x.containers[id].Meta.Generation)
 	}
 	x.generations[key] = n + 1
 	return n + 1
@@ -356,7 +276,7 @@ func (x *Index) OfSandbox(id string) []*Container {
 	defer x.mu.Unlock()
 	var out []*Container
 	for _, c := range x.containers {
-		if c.Labels.SandboxID == id {
+		if c.Meta.SandboxID == id {
 			out = append(out, c)
 		}
 	}
@@ -389,17 +309,17 @@ func (x *Index) All() []*Container {
 func (x *Index) OfUID(uid string) []*Container {
 	var out []*Container
 	for _, c := range x.All() {
-		if c.Labels.UID == uid {
+		if c.Meta.UID == uid {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// UidInUse says whether another sandbox than the given one has the uid.
-func (x *Index) UidInUse(uid, except string) bool {
+// UIDInUse says whether another sandbox than the given one has the uid.
+func (x *Index) UIDInUse(uid, except string) bool {
 	for _, s := range x.List() {
-		if s.Labels.UID == uid && s.ID != except {
+		if s.Meta.UID == uid && s.ID != except {
 			return true
 		}
 	}

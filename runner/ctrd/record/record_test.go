@@ -1,6 +1,7 @@
 package record
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/sandbox"
@@ -24,7 +25,7 @@ func testPod() *manifests.Pod {
 }
 
 func sandboxOf(id string, state SandboxState) *Sandbox {
-	return &Sandbox{ID: id, Pod: testPod(), Labels: SandboxLabels{Key: TestKey, UID: "uid-" + id, State: state}}
+	return &Sandbox{ID: id, Pod: testPod(), Meta: SandboxMeta{Key: TestKey, UID: "uid-" + id, State: state}}
 }
 
 func TestASandboxRecordComesBackAsItWas(t *testing.T) {
@@ -35,7 +36,7 @@ func TestASandboxRecordComesBackAsItWas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeSandbox(sandbox.Sandbox{ID: "sb", Labels: want.Labels.Encode(), Extensions: ext})
+	got, err := decodeSandbox(sandbox.Sandbox{ID: "sb", Labels: want.Meta.Labels(), Extensions: ext})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,9 +50,12 @@ func TestADamagedSandboxRecordIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ext[ExtPod] = jsonAny{url: ExtPod, value: []byte("{")}
-	if _, err := decodeSandbox(sandbox.Sandbox{ID: "sb", Extensions: ext}); err == nil {
-		t.Error("no error")
+	for name := range ext {
+		damaged := maps.Clone(ext)
+		damaged[name] = jsonAny{url: name, value: []byte("{")}
+		if _, err := decodeSandbox(sandbox.Sandbox{ID: "sb", Extensions: damaged}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
 	}
 }
 
@@ -76,7 +80,7 @@ func TestARemovingSandboxDisappearsFromItsPodOnly(t *testing.T) {
 // was forgotten, and another one made.
 func TestWhatChangesWhileRecordsAreReadStays(t *testing.T) {
 	container := func(id, hash string) *Container {
-		return &Container{ID: id, Labels: ContainerLabels{Key: TestKey, SandboxID: "made", Hash: hash}}
+		return &Container{ID: id, Meta: ContainerMeta{Key: TestKey, SandboxID: "made", Hash: hash}}
 	}
 	x := NewIndex()
 	x.PutSandbox(sandboxOf("gone", Removing))
@@ -94,7 +98,7 @@ func TestWhatChangesWhileRecordsAreReadStays(t *testing.T) {
 	}
 	var got []string
 	for _, c := range x.OfPod(TestKey) {
-		got = append(got, c.ID+" "+c.Labels.Hash)
+		got = append(got, c.ID+" "+c.Meta.Hash)
 	}
 	if d := cmp.Diff([]string{"kept read", "new new"}, got); d != "" {
 		t.Error(d)
@@ -109,14 +113,14 @@ func TestWhatChangesWhileRecordsAreReadStays(t *testing.T) {
 func TestTheIndexKeepsContainersInOrder(t *testing.T) {
 	x := NewIndex()
 	for _, id := range []string{"1", "2", "3"} {
-		x.PutContainer(&Container{ID: id, Labels: ContainerLabels{Key: TestKey, SandboxID: "sb"}})
+		x.PutContainer(&Container{ID: id, Meta: ContainerMeta{Key: TestKey, SandboxID: "sb"}})
 	}
-	x.PutContainer(&Container{ID: "1", Labels: ContainerLabels{Key: TestKey, SandboxID: "sb", Hash: "new"}})
+	x.PutContainer(&Container{ID: "1", Meta: ContainerMeta{Key: TestKey, SandboxID: "sb", Hash: "new"}})
 	x.DeleteContainer("2")
 	x.DeleteContainer("2")
 	var got []string
 	for _, c := range x.OfPod(TestKey) {
-		got = append(got, c.ID+c.Labels.Hash)
+		got = append(got, c.ID+c.Meta.Hash)
 	}
 	if d := cmp.Diff([]string{"1new", "3"}, got); d != "" {
 		t.Error(d)

@@ -51,19 +51,22 @@ type Store struct {
 func (r *Store) Find(key manifests.Key, a runner.Action) *Container {
 	var found *Container
 	for _, rec := range r.Index.OfPod(key) {
-		if a.ContainerID == rec.ID || (a.ContainerID == "" && a.Container == rec.Labels.Name) {
+		if a.ContainerID == rec.ID || (a.ContainerID == "" && a.Container == rec.Meta.Name) {
 			found = rec
 		}
 	}
 	return found
 }
 
-// Relabel changes the labels of a record in containerd, then in the index.
-func (r *Store) Relabel(ctx context.Context, rec *Container, change func(*ContainerLabels)) (*Container, error) {
+// UpdateContainer changes a record in containerd, then in the index. What is in labels cannot change.
+func (r *Store) UpdateContainer(ctx context.Context, rec *Container, change func(*ContainerMeta)) (*Container, error) {
 	next := *rec
-	change(&next.Labels)
-	_, err := r.Client.ContainerService().Update(ctx, containers.Container{ID: rec.ID, Labels: next.Labels.Encode()}, "labels")
+	change(&next.Meta)
+	ext, err := next.Extensions()
 	if err != nil {
+		return nil, err
+	}
+	if _, err := r.Client.ContainerService().Update(ctx, containers.Container{ID: rec.ID, Extensions: ext}, "extensions"); err != nil {
 		if errdefs.IsNotFound(err) {
 			r.Index.DeleteContainer(rec.ID)
 		}
@@ -100,10 +103,10 @@ func (r *Store) SpecOf(ctx context.Context, id string) (*specs.Spec, error) {
 func (x *Index) KnownUIDs() map[string]bool {
 	known := map[string]bool{}
 	for _, rec := range x.List() {
-		known[rec.Labels.UID] = true
+		known[rec.Meta.UID] = true
 	}
 	for _, rec := range x.All() {
-		known[rec.Labels.UID] = true
+		known[rec.Meta.UID] = true
 	}
 	return known
 }
@@ -115,12 +118,6 @@ func (r *Store) DeleteRecord(ctx context.Context, id string) error {
 	}
 	r.Index.DeleteContainer(id)
 	return nil
-}
-
-// decodeContainer reads a record of the container store.
-func decodeContainer(c containers.Container) (*Container, error) {
-	l, err := decodeContainerLabels(c.Labels)
-	return &Container{ID: c.ID, CreatedAt: c.CreatedAt, Image: c.Image, Labels: *l}, fault.Wrap("container "+c.ID, err)
 }
 
 // NoTask is the status of a task that does not exist.
@@ -173,11 +170,11 @@ func (r *Store) KnownContainers(ctx context.Context, unmade map[string]bool) (ma
 
 // Loaded is a manifest with the overhead of the sandbox: that of the RuntimeClass when it was made.
 func (s *Sandbox) Loaded(pod *manifests.Pod) *corev1.Pod {
-	if len(s.Labels.Overhead) == 0 {
+	if len(s.Meta.Overhead) == 0 {
 		return pod.Object
 	}
 	p := *pod.Object // a copy of all that is looked at
-	p.Spec.Overhead = s.Labels.Overhead
+	p.Spec.Overhead = s.Meta.Overhead
 	return &p
 }
 
@@ -194,7 +191,7 @@ func (r *Store) StoreSandbox(ctx context.Context, rec *Sandbox) error {
 	}
 	created, err := r.Client.SandboxStore().Create(ctx, sandbox.Sandbox{
 		ID:         rec.ID,
-		Labels:     rec.Labels.Encode(),
+		Labels:     rec.Meta.Labels(),
 		Extensions: ext,
 		Runtime:    sandbox.RuntimeOpts{Name: r.ShimPath},
 	})
@@ -208,9 +205,9 @@ func (r *Store) StoreSandbox(ctx context.Context, rec *Sandbox) error {
 	return nil
 }
 
-// UpdateSandbox changes fields of a record in containerd, then in the index. The worker and a network set-up may
-// do so at the same time.
-func (r *Store) UpdateSandbox(ctx context.Context, id string, change func(*Sandbox), fields ...string) (*Sandbox, error) {
+// UpdateSandbox changes a record in containerd, then in the index, and stores the extensions that are named. It may be called
+// concurrently, by the worker and by a network set-up. What is in labels cannot change.
+func (r *Store) UpdateSandbox(ctx context.Context, id string, change func(*Sandbox), extensions ...string) (*Sandbox, error) {
 	defer r.locks.Lock("record " + id)()
 	rec := r.Index.SandboxByID(id)
 	if rec == nil {
@@ -222,8 +219,11 @@ func (r *Store) UpdateSandbox(ctx context.Context, id string, change func(*Sandb
 	if err != nil {
 		return nil, err
 	}
-	_, err = r.Client.SandboxStore().Update(ctx, sandbox.Sandbox{ID: id, Labels: next.Labels.Encode(), Extensions: ext}, fields...)
-	if err != nil {
+	var fields []string
+	for _, name := range extensions {
+		fields = append(fields, "extensions."+name)
+	}
+	if _, err := r.Client.SandboxStore().Update(ctx, sandbox.Sandbox{ID: id, Extensions: ext}, fields...); err != nil {
 		return nil, fmt.Errorf("update sandbox record: %w", err)
 	}
 	r.Index.PutSandbox(&next)
@@ -234,7 +234,7 @@ func (r *Store) UpdateSandbox(ctx context.Context, id string, change func(*Sandb
 func (r *Store) KeepRecord(id string) bool {
 	defer r.locks.Lock("record " + id)()
 	rec := r.Index.SandboxByID(id)
-	if rec == nil || !rec.Labels.Remade || r.Index.Sandbox(rec.Labels.Key) != nil {
+	if rec == nil || !rec.Meta.Remade || r.Index.Sandbox(rec.Meta.Key) != nil {
 		return false
 	}
 	next := *rec
@@ -244,7 +244,7 @@ func (r *Store) KeepRecord(id string) bool {
 }
 
 // UIDOf returns the uid of the pod of a sandbox.
-func UIDOf(rec *Sandbox) types.UID { return types.UID(rec.Labels.UID) }
+func UIDOf(rec *Sandbox) types.UID { return types.UID(rec.Meta.UID) }
 
 // Load reads all records of ours into the index. Two active sandboxes of one pod cannot be made by us, unless a
 // crash came between: the newest stays.
@@ -262,26 +262,26 @@ func (r *Store) Load(ctx context.Context, givenUp func(sandbox string) bool) err
 	for _, sb := range sbs {
 		rec, err := decodeSandbox(sb)
 		if err != nil { // it costs this pod its sandbox, and no other pod anything
-			r.Log.Error("the record of a sandbox is damaged: it is replaced", "sandbox", sb.ID, "pod", rec.Labels.Key.String(), "err", err)
-			rec.Labels.State = Removing
+			r.Log.Error("the record of a sandbox is damaged: it is replaced", "sandbox", sb.ID, "pod", rec.Meta.Key.String(), "err", err)
+			rec.Meta.State = Removing
 		}
 		if givenUp(rec.ID) { // given up while containerd could not be told
-			rec.Labels.State = Removing
+			rec.Meta.State = Removing
 		}
 		sandboxes = append(sandboxes, rec)
-		r.IDRanges.Keep(rec.ID, rec.Labels.FirstID)
+		r.IDRanges.Keep(rec.ID, rec.Meta.FirstID)
 	}
 	var containers []*Container
 	for _, c := range ctrs {
 		rec, err := decodeContainer(c)
 		if err != nil {
-			r.Log.Error("the record of a container is damaged: the rest of it counts", "container", c.ID, "pod", rec.Labels.Key.String(), "err", err)
+			r.Log.Error("the record of a container is damaged: the rest of it counts", "container", c.ID, "pod", rec.Meta.Key.String(), "err", err)
 		}
 		containers = append(containers, rec)
 	}
 	slices.SortFunc(sandboxes, func(a, b *Sandbox) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	slices.SortFunc(containers, func(a, b *Container) int {
-		return cmp.Or(cmp.Compare(a.Labels.Generation, b.Labels.Generation), a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Meta.Generation, b.Meta.Generation), a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
 	})
 	r.Index.replace(sandboxes, containers)
 	return nil

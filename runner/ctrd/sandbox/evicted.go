@@ -21,20 +21,20 @@ func (r *Manager) Applied(key manifests.Key, kind runner.ActionKind) error {
 }
 
 func (r *Manager) emptyEvicted(rec *record.Sandbox) error {
-	if rec == nil || rec.Labels.Failed != runner.ReasonEvicted && rec.Labels.Failed != runner.ReasonPreempting {
+	if rec == nil || rec.Meta.Failed != runner.ReasonEvicted && rec.Meta.Failed != runner.ReasonPreempting {
 		return nil
 	}
-	if slices.ContainsFunc(r.Index.OfSandbox(rec.ID), func(c *record.Container) bool { return c.Labels.Exit == nil }) {
+	if slices.ContainsFunc(r.Index.OfSandbox(rec.ID), func(c *record.Container) bool { return c.Meta.Exit == nil }) {
 		return nil
 	}
-	return trees.Remove(filepath.Dir(r.Dirs.EmptyDir(rec.Labels.UID, "any")))
+	return trees.Remove(filepath.Dir(r.Dirs.EmptyDir(rec.Meta.UID, "any")))
 }
 
 // EmptyAllEvicted does so for all pods, at the start: it may have been cut off.
 func (r *Manager) EmptyAllEvicted() {
 	for _, rec := range r.Index.List() {
 		if err := r.emptyEvicted(rec); err != nil {
-			r.Log.Warn("volumes of an evicted pod are not emptied", "uid", rec.Labels.UID, "err", err)
+			r.Log.Warn("volumes of an evicted pod are not emptied", "uid", rec.Meta.UID, "err", err)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (r *Files) SpecSandbox(pod *corev1.Pod, rec *record.Sandbox) (spec.Sandbox,
 	f := r.PodFiles(rec)
 	s := spec.Sandbox{
 		ID:             rec.ID,
-		Cgroup:         rec.Labels.Cgroup,
+		Cgroup:         rec.Meta.Cgroup,
 		Hostname:       name,
 		IPs:            rec.Network.IPs,
 		HostsPath:      f.Hosts(),
@@ -56,8 +56,8 @@ func (r *Files) SpecSandbox(pod *corev1.Pod, rec *record.Sandbox) (spec.Sandbox,
 	if ns.UTS {
 		s.UTSNS = r.Dirs.Path("ns", rec.ID, "uts")
 	}
-	if rec.Labels.FirstID > 0 {
-		s.UserNS, s.FirstID = r.Dirs.Path("ns", rec.ID, "user"), rec.Labels.FirstID
+	if rec.Meta.FirstID > 0 {
+		s.UserNS, s.FirstID = r.Dirs.Path("ns", rec.ID, "user"), rec.Meta.FirstID
 	}
 	if sharesProcesses(pod) {
 		s.PIDNS = r.Dirs.Path("ns", rec.ID, "pid")
@@ -95,11 +95,11 @@ func NamespacesOf(pod *corev1.Pod) network.Namespaces {
 
 // PodFiles is where the files of a sandbox are that its containers see.
 func (r *Files) PodFiles(rec *record.Sandbox) podfiles.Dir {
-	return podfiles.Dir{Path: r.Dirs.PodFilesDir(rec.Labels.UID), Owner: int(rec.Labels.FirstID)}
+	return podfiles.Dir{Path: r.Dirs.PodFilesDir(rec.Meta.UID), Owner: int(rec.Meta.FirstID)}
 }
 
 func (r *Files) writeFiles(rec *record.Sandbox) error {
-	if err := os.MkdirAll(r.Dirs.PodDir(rec.Labels.UID), 0o750); err != nil {
+	if err := os.MkdirAll(r.Dirs.PodDir(rec.Meta.UID), 0o750); err != nil {
 		return err
 	}
 	f, warnings, err := r.fileTexts(rec)
@@ -107,7 +107,7 @@ func (r *Files) writeFiles(rec *record.Sandbox) error {
 		return err
 	}
 	for _, w := range warnings {
-		r.Log.Warn(w, "pod", rec.Labels.Key.String())
+		r.Log.Warn(w, "pod", rec.Meta.Key.String())
 	}
 	return r.PodFiles(rec).Write(f)
 }

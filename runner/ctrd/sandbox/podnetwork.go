@@ -26,7 +26,7 @@ import (
 // networkTimeout bounds one set-up or teardown of a network.
 const networkTimeout = 2 * time.Minute
 
-// Adds are the network set-ups of this process, by sandbox. A failed one stays until SetupNetwork or removal.
+// Setups are the network set-ups of this process, by sandbox. A failed one stays until SetupNetwork is called or the sandbox is removed.
 type Setups struct {
 	mu sync.Mutex
 	m  map[string]*add
@@ -144,7 +144,7 @@ type Network struct {
 func (r *Network) startNetwork(ctx context.Context, rec *record.Sandbox) *add {
 	return r.Adds.start(ctx, rec.ID, func(ctx context.Context) error {
 		err := r.addNetwork(ctx, rec.ID)
-		r.Watch.Notify(rec.Labels.Key)
+		r.Watch.Notify(rec.Meta.Key)
 		return err
 	})
 }
@@ -170,7 +170,7 @@ func (r *Network) addNetwork(ctx context.Context, id string) (err error) {
 		return fmt.Errorf("set up network: %w", err)
 	}
 	rec = r.Index.SandboxByID(id)
-	if rec == nil || rec.Labels.State != record.Active {
+	if rec == nil || rec.Meta.State != record.Active {
 		return fmt.Errorf("sandbox %s is gone", id)
 	}
 	withIPs := *rec
@@ -180,7 +180,7 @@ func (r *Network) addNetwork(ctx context.Context, id string) (err error) {
 	}
 	_, err = r.Records.UpdateSandbox(ctx, id, func(s *record.Sandbox) {
 		s.Network = record.NetworkResult{Ready: true, IPs: ips}
-	}, "extensions."+record.ExtNetwork)
+	}, record.ExtNetwork)
 	return err
 }
 
@@ -203,7 +203,7 @@ func (r *Network) repeatNetwork(ctx context.Context, rec *record.Sandbox) *add {
 			return fmt.Errorf("undo network: %w", err)
 		}
 		err := r.addNetwork(ctx, rec.ID)
-		r.Watch.Notify(rec.Labels.Key)
+		r.Watch.Notify(rec.Meta.Key)
 		return err
 	})
 }
@@ -241,9 +241,9 @@ func (r *Network) networkPod(rec *record.Sandbox) network.Pod {
 	p := network.Pod{
 		SandboxID: rec.ID,
 		NetNS:     filepath.Join(r.Dirs.NsDir(rec.ID), "net"),
-		Namespace: rec.Labels.Key.Namespace,
-		Name:      rec.Labels.Key.Name,
-		UID:       rec.Labels.UID,
+		Namespace: rec.Meta.Key.Namespace,
+		Name:      rec.Meta.Key.Name,
+		UID:       rec.Meta.UID,
 		Bandwidth: bandwidthOf(rec.Pod),
 	}
 	if rec.Pod.Object.Spec.HostNetwork {
@@ -288,7 +288,7 @@ func protocol(p corev1.Protocol) string {
 func (r *Network) AdoptNetworks() {
 	var pods []network.Pod
 	for _, rec := range r.Index.List() {
-		if rec.Labels.State == record.Active && rec.Labels.BootID == r.BootID && rec.Network.Ready {
+		if rec.Meta.State == record.Active && rec.Meta.BootID == r.BootID && rec.Network.Ready {
 			pods = append(pods, r.networkPod(rec))
 		}
 	}

@@ -72,7 +72,7 @@ func (r *Manager) CreateSandbox(ctx context.Context, key manifests.Key, pod *man
 		if rec, err = r.NewSandbox(ctx, key, pod, a); err != nil {
 			return err
 		}
-	case rec.Labels.BootID != r.BootID:
+	case rec.Meta.BootID != r.BootID:
 		return fmt.Errorf("pod %s has sandbox %s of an earlier boot, which must be removed first", key, rec.ID)
 	}
 	var g errgroup.Group
@@ -114,16 +114,16 @@ func (r *Manager) ReviveSandbox(ctx context.Context, key manifests.Key, pod *man
 	if r.alive(rec) {
 		return nil
 	}
-	if rec.Labels.Hash != podhash.Sandbox(pod.Object) {
+	if rec.Meta.Hash != podhash.Sandbox(pod.Object) {
 		return fmt.Errorf("pod %s needs another sandbox than %s", key, rec.ID)
 	}
 	r.Network.Adds.Forget(rec.ID)
 	rec, err := r.Records.UpdateSandbox(ctx, rec.ID, func(s *record.Sandbox) {
 		s.Pod = pod
-		s.Labels.Source = pod.Origin.Source
-		s.Labels.BootID, s.Labels.Born = r.BootID, boottime.Since()
+		s.Meta.Source = pod.Origin.Source
+		s.Meta.BootID, s.Meta.Born = r.BootID, boottime.Since()
 		s.Network = record.NetworkResult{Ready: pod.Object.Spec.HostNetwork}
-	}, "extensions."+record.ExtPod, "extensions."+record.ExtOrigin, "extensions."+record.ExtNetwork, "labels."+record.LabelSource, "labels."+record.LabelBootID, "labels."+record.LabelBorn)
+	}, record.ExtSandbox, record.ExtPod, record.ExtOrigin, record.ExtNetwork)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (r *Manager) NewSandbox(ctx context.Context, key manifests.Key, pod *manife
 		CreatedAt: time.Now(),
 		Pod:       pod,
 		Network:   record.NetworkResult{Ready: pod.Object.Spec.HostNetwork},
-		Labels: record.SandboxLabels{
+		Meta: record.SandboxMeta{
 			Owner:  r.Dirs.Root,
 			Key:    key,
 			UID:    a.UID,
@@ -180,7 +180,7 @@ func (r *Manager) NewSandbox(ctx context.Context, key manifests.Key, pod *manife
 	if !idrange.Wanted(pod.Object) {
 		return rec, nil
 	}
-	rec.Labels.FirstID, err = r.Records.IDRanges.Take(rec.ID, idrange.ForeignRanges())
+	rec.Meta.FirstID, err = r.Records.IDRanges.Take(rec.ID, idrange.ForeignRanges())
 	return rec, err
 }
 
@@ -213,15 +213,15 @@ func (r *Manager) PrepareSandbox(ctx context.Context, rec *record.Sandbox) error
 			ns.Sysctls[c.Name] = c.Value
 		}
 	}
-	if rec.Labels.FirstID > 0 {
-		ns.Users = &network.Users{FirstID: rec.Labels.FirstID, Count: spec.UserIDs}
+	if rec.Meta.FirstID > 0 {
+		ns.Users = &network.Users{FirstID: rec.Meta.FirstID, Count: spec.UserIDs}
 	}
 	if err := network.Pin(r.Dirs.NsDir(rec.ID), ns); err != nil {
 		return err
 	}
 	if !pod.Spec.HostIPC {
 		// Made for the ids of the pod, it needs no mapping.
-		options := fmt.Sprintf("mode=1777,size=67108864,uid=%d,gid=%[1]d", rec.Labels.FirstID)
+		options := fmt.Sprintf("mode=1777,size=67108864,uid=%d,gid=%[1]d", rec.Meta.FirstID)
 		if err := trees.MountTmpfs(r.Dirs.ShmDir(rec.ID), options, trees.ShmFlags); err != nil {
 			return fmt.Errorf("shm: %w", err)
 		}
@@ -245,8 +245,8 @@ func (r *Manager) RecordPod(ctx context.Context, key manifests.Key, pod *manifes
 	before := bandwidthOf(rec.Pod)
 	next, err := r.Records.UpdateSandbox(ctx, rec.ID, func(s *record.Sandbox) {
 		s.Pod = pod
-		s.Labels.Source = pod.Origin.Source
-	}, "extensions."+record.ExtPod, "extensions."+record.ExtOrigin, "labels."+record.LabelSource)
+		s.Meta.Source = pod.Origin.Source
+	}, record.ExtSandbox, record.ExtPod, record.ExtOrigin)
 	if err != nil {
 		return err
 	}
@@ -261,13 +261,13 @@ func (r *Manager) RecordPod(ctx context.Context, key manifests.Key, pod *manifes
 // FailPod puts on the record that the pod has failed.
 func (r *Manager) FailPod(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Index.Sandbox(key)
-	if rec == nil || rec.Labels.Failed != "" {
+	if rec == nil || rec.Meta.Failed != "" {
 		return nil
 	}
 	_, err := r.Records.UpdateSandbox(ctx, rec.ID, func(s *record.Sandbox) {
-		s.Labels.Failed, s.Labels.FailedMessage, s.Labels.FailedAt = a.Failure, a.Message, time.Now().UTC().Round(0)
-		s.Labels.FailedCause = a.FailureCause
-	}, "labels."+record.LabelFailed, "labels."+record.LabelFailedAt, "labels."+record.LabelFailedMsg, "labels."+record.LabelFailedCause)
+		s.Meta.Failed, s.Meta.FailedMessage, s.Meta.FailedAt = a.Failure, a.Message, time.Now().UTC().Round(0)
+		s.Meta.FailedCause = a.FailureCause
+	}, record.ExtSandbox)
 	return err
 }
 
@@ -284,10 +284,10 @@ func (r *Manager) RemoveSandbox(ctx context.Context, key manifests.Key, a runner
 func (r *Manager) dropPlaces(ctx context.Context, key manifests.Key) error {
 	var errs []error
 	for _, rec := range r.Index.List() {
-		if rec.Labels.Key != key || rec.Labels.State != record.Removing || !rec.Labels.Remade {
+		if rec.Meta.Key != key || rec.Meta.State != record.Removing || !rec.Meta.Remade {
 			continue
 		}
-		_, err := r.Records.UpdateSandbox(ctx, rec.ID, func(s *record.Sandbox) { s.Labels.Remade, s.Apart = false, false }, "labels."+record.LabelRemade)
+		_, err := r.Records.UpdateSandbox(ctx, rec.ID, func(s *record.Sandbox) { s.Meta.Remade, s.Apart = false, false }, record.ExtSandbox)
 		if errs = append(errs, fault.IgnoreNotFound(err)); err == nil {
 			r.Removal.GiveUp(rec.ID)
 		}
@@ -298,16 +298,9 @@ func (r *Manager) dropPlaces(ctx context.Context, key manifests.Key) error {
 // markRemoving makes a sandbox, whose record may not exist yet, one that is being removed, and notes what the removal has to leave.
 func (r *Manager) markRemoving(ctx context.Context, rec *record.Sandbox, a runner.Action) error {
 	mark := func(s *record.Sandbox) {
-		s.Labels.State, s.Labels.KeepFiles, s.Labels.Remade = record.Removing, a.KeepFiles, a.Remade
+		s.Meta.State, s.Meta.KeepFiles, s.Meta.Remade = record.Removing, a.KeepFiles, a.Remade
 	}
-	fields := []string{"labels." + record.LabelState}
-	if a.KeepFiles {
-		fields = append(fields, "labels."+record.LabelKeepFiles)
-	}
-	if a.Remade {
-		fields = append(fields, "labels."+record.LabelRemade)
-	}
-	_, err := r.Records.UpdateSandbox(ctx, rec.ID, mark, fields...)
+	_, err := r.Records.UpdateSandbox(ctx, rec.ID, mark, record.ExtSandbox)
 	if errdefs.IsNotFound(err) {
 		next := *rec
 		mark(&next)
@@ -325,8 +318,8 @@ func (r *Manager) markRemoving(ctx context.Context, rec *record.Sandbox, a runne
 // ResumeTeardowns queues removing sandboxes, and older ones of a pod that has two.
 func (r *Manager) ResumeTeardowns(ctx context.Context) {
 	for _, rec := range r.Index.List() {
-		if rec.Labels.State == record.Active {
-			if newest := r.Index.Sandbox(rec.Labels.Key); newest == nil || newest.ID == rec.ID {
+		if rec.Meta.State == record.Active {
+			if newest := r.Index.Sandbox(rec.Meta.Key); newest == nil || newest.ID == rec.ID {
 				continue
 			}
 			if err := r.markRemoving(ctx, rec, runner.Action{}); err != nil {
@@ -342,10 +335,10 @@ func (r *Manager) ResumeTeardowns(ctx context.Context) {
 func (r *Manager) ObserveSandbox(rec *record.Sandbox) *runner.Sandbox {
 	s := &runner.Sandbox{
 		ID:   rec.ID,
-		UID:  rec.Labels.UID,
-		Hash: rec.Labels.Hash,
+		UID:  rec.Meta.UID,
+		Hash: rec.Meta.Hash,
 
-		QOSClass: rec.Labels.QOSClass, ResourcesHash: rec.Labels.ResourcesHash,
+		QOSClass: rec.Meta.QOSClass, ResourcesHash: rec.Meta.ResourcesHash,
 
 		Pod:       rec.Pod,
 		CreatedAt: rec.CreatedAt,
@@ -356,21 +349,21 @@ func (r *Manager) ObserveSandbox(rec *record.Sandbox) *runner.Sandbox {
 	if rec.Network.Ready {
 		s.Network = runner.NetworkReady
 	}
-	if rec.Pod.Object.Spec.ActiveDeadlineSeconds != nil && rec.Labels.BootID == r.BootID {
-		s.Age = max(0, boottime.Since()-rec.Labels.Born)
+	if rec.Pod.Object.Spec.ActiveDeadlineSeconds != nil && rec.Meta.BootID == r.BootID {
+		s.Age = max(0, boottime.Since()-rec.Meta.Born)
 	}
-	if rec.Labels.Failed != "" {
-		s.Failed = &runner.PodFailure{Reason: rec.Labels.Failed, Message: rec.Labels.FailedMessage, Cause: rec.Labels.FailedCause, At: rec.Labels.FailedAt}
+	if rec.Meta.Failed != "" {
+		s.Failed = &runner.PodFailure{Reason: rec.Meta.Failed, Message: rec.Meta.FailedMessage, Cause: rec.Meta.FailedCause, At: rec.Meta.FailedAt}
 	}
-	s.Evictions, s.Disk = rec.Labels.Evictions, r.Meter.Usage.Of(rec.ID)
+	s.Evictions, s.Disk = rec.Meta.Evictions, r.Meter.Usage.Of(rec.ID)
 	return s
 }
 
 // alive says that the sandbox was made in this boot and all it shares is in place.
 func (r *Manager) alive(rec *record.Sandbox) bool {
-	return rec.Labels.BootID == r.BootID &&
+	return rec.Meta.BootID == r.BootID &&
 		network.Pinned(r.Dirs.NsDir(rec.ID), NamespacesOf(rec.Pod.Object)) &&
-		(rec.Labels.FirstID == 0 || network.Pinned(r.Dirs.NsDir(rec.ID), network.Namespaces{Users: &network.Users{}})) &&
+		(rec.Meta.FirstID == 0 || network.Pinned(r.Dirs.NsDir(rec.ID), network.Namespaces{Users: &network.Users{}})) &&
 		(!sharesProcesses(rec.Pod.Object) || r.Pauses.pauseAlive(rec.ID)) &&
 		(rec.Pod.Object.Spec.HostIPC || trees.IsMountPoint(r.Dirs.ShmDir(rec.ID)))
 }

@@ -97,8 +97,8 @@ func (r *Janitor) CleanStart(ctx context.Context) error {
 func (r *Janitor) discardLeftovers(ctx context.Context) (unmade map[string]bool, err error) {
 	unmade = map[string]bool{}
 	for _, rec := range r.Index.All() {
-		if !rec.Labels.StartedAt.IsZero() || rec.Labels.Exit != nil {
-			if r.Index.Sandbox(rec.Labels.Key) == nil && r.Index.SandboxByID(rec.Labels.SandboxID) == nil {
+		if !rec.Meta.StartedAt.IsZero() || rec.Meta.Exit != nil {
+			if r.Index.Sandbox(rec.Meta.Key) == nil && r.Index.SandboxByID(rec.Meta.SandboxID) == nil {
 				r.Removal.Discard(rec.ID)
 			}
 			continue
@@ -238,10 +238,10 @@ func (r *Janitor) cleanTemps(now time.Time) error {
 func (r *Janitor) cleanPods(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, rec := range r.Index.List() {
-		known[rec.Labels.UID] = true
+		known[rec.Meta.UID] = true
 	}
 	for _, rec := range r.Index.All() {
-		known[rec.Labels.UID] = true // the teardown has them on its list
+		known[rec.Meta.UID] = true // the teardown has them on its list
 	}
 	var errs []error
 	for _, uid := range trees.Names(r.Dirs.PodsDir()) {
@@ -280,11 +280,11 @@ func (r *Janitor) ReattachLogs() {
 		left[id] = true
 	}
 	for _, rec := range r.Index.All() {
-		if attached[rec.ID] || !left[rec.ID] || rec.Labels.BootID != r.BootID || !filepath.IsAbs(rec.Labels.LogPath) {
+		if attached[rec.ID] || !left[rec.ID] || rec.Meta.BootID != r.BootID || !filepath.IsAbs(rec.Meta.LogPath) {
 			continue
 		}
-		if _, _, err := r.Logs.Attach(rec.ID, rec.Labels.LogPath); err != nil {
-			r.Log.Error("the output of a container is not copied until it restarts", "pod", rec.Labels.Key.String(), "container", rec.Labels.Name, "err", err)
+		if _, _, err := r.Logs.Attach(rec.ID, rec.Meta.LogPath); err != nil {
+			r.Log.Error("the output of a container is not copied until it restarts", "pod", rec.Meta.Key.String(), "container", rec.Meta.Name, "err", err)
 		}
 	}
 }

@@ -82,12 +82,12 @@ func (r *Remover) reclaim() {
 func (r *Remover) Removals() []Removal {
 	var all []Removal
 	for _, rec := range r.Index.List() {
-		if rec.Labels.State == record.Active || rec.Apart || rec.Pod == nil || r.Index.Sandbox(rec.Labels.Key) != nil {
+		if rec.Meta.State == record.Active || rec.Apart || rec.Pod == nil || r.Index.Sandbox(rec.Meta.Key) != nil {
 			continue
 		}
 		m, ok := r.Teardown.removal(rec.ID)
 		if ok && (m.Failed > 0 || time.Since(m.Since) > unremarkable) {
-			m.Pod, m.UID = rec.Pod, rec.Labels.UID
+			m.Pod, m.UID = rec.Pod, rec.Meta.UID
 			all = append(all, m)
 		}
 	}
@@ -112,7 +112,7 @@ func (r *Remover) Discard(id string) {
 // FinishUID takes apart now what is left of earlier sandboxes with this uid: a new one would share their directories.
 func (r *Remover) FinishUID(ctx context.Context, uid string) error {
 	for _, rec := range r.Index.List() {
-		if rec.Labels.UID != uid || rec.Labels.State == record.Active {
+		if rec.Meta.UID != uid || rec.Meta.State == record.Active {
 			continue
 		}
 		if err := r.teardownSandbox(ctx, rec.ID); err != nil {
@@ -144,7 +144,7 @@ func (r *Remover) teardownSandbox(ctx context.Context, id string) error {
 	}
 	r.Index.DeleteSandbox(id)
 	r.Records.IDRanges.Release(id)
-	r.Watch.Notify(rec.Labels.Key)
+	r.Watch.Notify(rec.Meta.Key)
 	r.tellFreed()
 	return nil
 }
@@ -161,7 +161,7 @@ func (r *Remover) tellFreed() {
 func (r *Remover) takeApart(ctx context.Context, rec *record.Sandbox) error {
 	r.Network.Adds.Forget(rec.ID)
 	for _, c := range r.Index.OfSandbox(rec.ID) {
-		if c.Labels.Exit != nil {
+		if c.Meta.Exit != nil {
 			continue // the record of a completed container may outlive its sandbox
 		}
 		if err := r.Lifecycle.RemoveContainer(ctx, c.ID); err != nil {
@@ -178,7 +178,7 @@ func (r *Remover) takeApart(ctx context.Context, rec *record.Sandbox) error {
 	} else if err := r.Net.Unclaim(rec.ID); err != nil {
 		return err
 	}
-	if err := errors.Join(network.Unpin(r.Dirs.NsDir(rec.ID)), r.ImageVolumes.DropImageVolumes(ctx, rec.ID)); err != nil || rec.Labels.KeepFiles {
+	if err := errors.Join(network.Unpin(r.Dirs.NsDir(rec.ID)), r.ImageVolumes.DropImageVolumes(ctx, rec.ID)); err != nil || rec.Meta.KeepFiles {
 		return errors.Join(err, trees.Remove(r.Dirs.ShmDir(rec.ID)))
 	}
 	return r.removePodDirs(ctx, rec)
@@ -187,14 +187,14 @@ func (r *Remover) takeApart(ctx context.Context, rec *record.Sandbox) error {
 // removePodDirs removes the sandbox's shm and what belongs to the uid rather than the sandbox, unless another sandbox has taken
 // that over. Logs stay as long as there are containers to ask for them.
 func (r *Remover) removePodDirs(ctx context.Context, rec *record.Sandbox) error {
-	uid, dirs := rec.Labels.UID, []string{r.Dirs.ShmDir(rec.ID)}
+	uid, dirs := rec.Meta.UID, []string{r.Dirs.ShmDir(rec.ID)}
 	err := r.PodCgroups.RemovePodCgroup(ctx, rec)
-	if r.Index.UidInUse(uid, rec.ID) {
+	if r.Index.UIDInUse(uid, rec.ID) {
 		return errors.Join(err, trees.Remove(dirs...))
 	}
 	dirs = append(dirs, r.Dirs.FilesDir(uid))
 	if len(r.Index.OfUID(uid)) == 0 {
-		dirs = append(dirs, r.Dirs.PodLogDir(rec.Labels.Key, uid))
+		dirs = append(dirs, r.Dirs.PodLogDir(rec.Meta.Key, uid))
 	}
 	return errors.Join(err, r.ClaimVolumes.RemovePodDir(uid, dirs...))
 }

@@ -27,7 +27,7 @@ func TestARemovalThatFailsIsReportedUntilItSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := bareRemoval()
 		pod := &manifests.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}}
-		r.Index.PutSandbox(&record.Sandbox{ID: "s", Pod: pod, Labels: record.SandboxLabels{Key: pod.Key(), UID: "u", State: "gone"}})
+		r.Index.PutSandbox(&record.Sandbox{ID: "s", Pod: pod, Meta: record.SandboxMeta{Key: pod.Key(), UID: "u", State: "gone"}})
 		ctx, cancel := context.WithCancel(t.Context())
 		busy := errors.New("device or resource busy")
 		tries := 0

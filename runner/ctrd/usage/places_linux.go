@@ -22,14 +22,14 @@ import (
 func (r *Meter) Places(context.Context) ([]runner.Place, error) {
 	var all []runner.Place
 	for _, rec := range r.Index.List() {
-		if rec.Labels.State != record.Active || rec.Labels.BootID != r.BootID {
+		if rec.Meta.State != record.Active || rec.Meta.BootID != r.BootID {
 			continue
 		}
 		p := runner.Place{
-			Key: rec.Labels.Key, UID: rec.Labels.UID, CreatedAt: rec.CreatedAt, Cgroup: rec.Labels.Cgroup, HostNetwork: rec.Pod.Object.Spec.HostNetwork,
+			Key: rec.Meta.Key, UID: rec.Meta.UID, CreatedAt: rec.CreatedAt, Cgroup: rec.Meta.Cgroup, HostNetwork: rec.Pod.Object.Spec.HostNetwork,
 		}
 		for _, c := range r.Index.OfSandbox(rec.ID) {
-			if l := &c.Labels; l.Exit == nil && !l.StartedAt.IsZero() {
+			if l := &c.Meta; l.Exit == nil && !l.StartedAt.IsZero() {
 				p.Containers = append(p.Containers, runner.ContainerPlace{
 					Name: l.Name, ID: c.ID, Image: c.Image, RestartCount: l.RestartCount, StartedAt: l.StartedAt, Cgroup: r.PodCgroups.CgroupOf(c),
 				})
@@ -53,20 +53,20 @@ func (r *Meter) MeasureDisk(ctx context.Context, key manifests.Key) (runner.Disk
 	for i := range spec.Volumes {
 		switch v := &spec.Volumes[i]; {
 		case v.EmptyDir != nil:
-			size, inMemory, err := r.emptyDirSize(ctx, r.Dirs.EmptyDir(rec.Labels.UID, v.Name))
+			size, inMemory, err := r.emptyDirSize(ctx, r.Dirs.EmptyDir(rec.Meta.UID, v.Name))
 			errs = append(errs, err)
 			d.Volumes[v.Name], d.InMemory[v.Name] = size, inMemory
 		case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil:
-			size, err := volumes.SizeOf(ctx, filepath.Join(r.Dirs.FilesDir(rec.Labels.UID), v.Name))
+			size, err := volumes.SizeOf(ctx, filepath.Join(r.Dirs.FilesDir(rec.Meta.UID), v.Name))
 			errs = append(errs, err)
 			d.Volumes[v.Name], d.InMemory[v.Name] = runner.Size(size), true
 		}
 	}
-	for _, c := range r.Index.OfUID(rec.Labels.UID) {
+	for _, c := range r.Index.OfUID(rec.Meta.UID) {
 		layer, err := r.layerSize(ctx, c)
 		errs = append(errs, err)
-		was := d.Layers[c.Labels.Name]
-		d.Layers[c.Labels.Name] = runner.Size{Bytes: was.Bytes + layer.Bytes, Inodes: was.Inodes + layer.Inodes}
+		was := d.Layers[c.Meta.Name]
+		d.Layers[c.Meta.Name] = runner.Size{Bytes: was.Bytes + layer.Bytes, Inodes: was.Inodes + layer.Inodes}
 	}
 	hidden, err := r.unnamedFiles(ctx, rec)
 	errs = append(errs, err)
@@ -78,7 +78,7 @@ func (r *Meter) MeasureDisk(ctx context.Context, key manifests.Key) (runner.Disk
 	d.Others, err = r.otherSizes(ctx, rec)
 	errs = append(errs, err)
 	// No limit counts the directories of generic ephemeral volumes, but the disk gets them back with the pod.
-	ephemeral, err := volumes.SizeWithout(ctx, r.Dirs.EphemeralDir(rec.Labels.UID))
+	ephemeral, err := volumes.SizeWithout(ctx, r.Dirs.EphemeralDir(rec.Meta.UID))
 	d.Others.Bytes, d.Others.Inodes = d.Others.Bytes+ephemeral.Bytes, d.Others.Inodes+ephemeral.Inodes
 	return d, errors.Join(append(errs, err)...)
 }
@@ -123,6 +123,6 @@ func (r *Meter) layerSize(ctx context.Context, c *record.Container) (runner.Size
 			return runner.Size{}, fault.IgnoreNotFound(err)
 		}
 	}
-	anonymous, err := volumes.SizeOf(ctx, r.Dirs.ImageVolumeDir(c.Labels.UID, c.ID))
+	anonymous, err := volumes.SizeOf(ctx, r.Dirs.ImageVolumeDir(c.Meta.UID, c.ID))
 	return runner.Size{Bytes: max(0, layer.Size) + anonymous.Bytes, Inodes: max(0, layer.Inodes) + anonymous.Inodes}, err
 }

@@ -23,14 +23,14 @@ func (r *Meter) unnamedFiles(ctx context.Context, rec *record.Sandbox) (unnamed,
 	found := unnamed{emptyDirs: map[string]runner.Size{}, containers: map[string]runner.Size{}}
 	counted := map[openfiles.ID]bool{}
 	for _, c := range r.Index.OfSandbox(rec.ID) {
-		if c.Labels.Exit != nil || c.Labels.StartedAt.IsZero() {
+		if c.Meta.Exit != nil || c.Meta.StartedAt.IsZero() {
 			continue
 		}
 		for _, pid := range r.PodCgroups.Cgroups.Pids(r.PodCgroups.CgroupOf(c)) {
 			err := openfiles.Unnamed(ctx, pid, func(f openfiles.File) {
 				if !counted[f.ID] {
 					counted[f.ID] = true
-					found.add(&rec.Pod.Object.Spec, c.Labels.Name, f)
+					found.add(&rec.Pod.Object.Spec, c.Meta.Name, f)
 				}
 			})
 			if err != nil {

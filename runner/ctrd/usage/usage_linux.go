@@ -31,7 +31,7 @@ import (
 // DefaultUsagePeriod is kubelet's between two looks for pods to evict.
 const DefaultUsagePeriod = 10 * time.Second
 
-// Usage is what was measured last, by sandbox.
+// Results are the latest measurements, by sandbox.
 type Results struct {
 	wake chan struct{}
 
@@ -107,7 +107,7 @@ func (r *Meter) MeasureUsage(ctx context.Context) {
 func (r *Meter) limitedSandboxes() []*record.Sandbox {
 	var limited []*record.Sandbox
 	for _, rec := range r.Index.List() {
-		l := &rec.Labels
+		l := &rec.Meta
 		if l.State == record.Active && l.Failed == "" && l.BootID == r.BootID && runner.LimitsDisk(&rec.Pod.Object.Spec) {
 			limited = append(limited, rec)
 		}
@@ -124,7 +124,7 @@ func (r *Meter) measureAll(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			r.Log.Warn("measure use of the disk", "pod", rec.Labels.Key.String(), "err", err)
+			r.Log.Warn("measure use of the disk", "pod", rec.Meta.Key.String(), "err", err)
 			u = r.Usage.Of(rec.ID)
 		}
 		used[rec.ID] = u
@@ -132,7 +132,7 @@ func (r *Meter) measureAll(ctx context.Context) {
 	r.Usage.set(used)
 	for id, u := range used {
 		if rec := r.Index.SandboxByID(id); rec != nil && runner.Overuse(&rec.Pod.Object.Spec, u).Kind != "" {
-			r.Watch.Notify(rec.Labels.Key)
+			r.Watch.Notify(rec.Meta.Key)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (r *Meter) measure(ctx context.Context, rec *record.Sandbox) (*runner.DiskU
 		if v.EmptyDir == nil || v.EmptyDir.Medium != corev1.StorageMediumDefault || !local && v.EmptyDir.SizeLimit == nil {
 			continue
 		}
-		size, err := volumes.SizeOf(ctx, r.Dirs.EmptyDir(rec.Labels.UID, v.Name))
+		size, err := volumes.SizeOf(ctx, r.Dirs.EmptyDir(rec.Meta.UID, v.Name))
 		if err != nil {
 			return nil, fmt.Errorf("volume %q: %w", v.Name, err)
 		}
@@ -169,12 +169,12 @@ func (r *Meter) measure(ctx context.Context, rec *record.Sandbox) (*runner.DiskU
 	for name, size := range hidden.containers {
 		u.Containers[name] += size.Bytes
 	}
-	for _, c := range r.Index.OfUID(rec.Labels.UID) {
+	for _, c := range r.Index.OfUID(rec.Meta.UID) {
 		layer, err := r.layerSize(ctx, c)
 		if err != nil {
-			return nil, fmt.Errorf("container %s: %w", c.Labels.Name, err)
+			return nil, fmt.Errorf("container %s: %w", c.Meta.Name, err)
 		}
-		u.Containers[c.Labels.Name] += layer.Bytes
+		u.Containers[c.Meta.Name] += layer.Bytes
 	}
 	logs, err := r.logSizes(ctx, rec)
 	for name, size := range logs {
@@ -191,8 +191,8 @@ func (r *Meter) measure(ctx context.Context, rec *record.Sandbox) (*runner.DiskU
 // logSizes are those of all log files of a pod, by container: also of containers that an edit has taken out.
 func (r *Meter) logSizes(ctx context.Context, rec *record.Sandbox) (map[string]runner.Size, error) {
 	sizes := map[string]runner.Size{}
-	for _, name := range trees.Names(r.Dirs.PodLogDir(rec.Labels.Key, rec.Labels.UID)) {
-		size, err := volumes.SizeOf(ctx, r.Dirs.ContainerLogDir(rec.Labels.Key, rec.Labels.UID, name))
+	for _, name := range trees.Names(r.Dirs.PodLogDir(rec.Meta.Key, rec.Meta.UID)) {
+		size, err := volumes.SizeOf(ctx, r.Dirs.ContainerLogDir(rec.Meta.Key, rec.Meta.UID, name))
 		if err != nil {
 			return sizes, fmt.Errorf("logs of container %s: %w", name, err)
 		}
@@ -204,7 +204,7 @@ func (r *Meter) logSizes(ctx context.Context, rec *record.Sandbox) (map[string]r
 // otherSizes returns what a pod has on disk besides volumes, layers and logs: copies of termination messages, and emptyDirs that an
 // edit removed from the manifest, to which containers may still write. Volumes of claims do not count.
 func (r *Meter) otherSizes(ctx context.Context, rec *record.Sandbox) (runner.Size, error) {
-	uid := rec.Labels.UID
+	uid := rec.Meta.UID
 	files, err := volumes.SizeWithout(ctx, r.Dirs.PodDir(uid), "volumes", "image-volumes")
 	if err != nil {
 		return runner.Size{}, err

@@ -17,7 +17,7 @@ func diskMeter(t testing.TB) (*Meter, *record.Sandbox) {
 	t.Helper()
 	r := &Meter{Index: record.NewIndex(), Dirs: layout.Dirs{Root: t.TempDir(), PodLogs: t.TempDir()}}
 	rec := &record.Sandbox{
-		ID: "s", Labels: record.SandboxLabels{UID: "uid", State: record.Active, Key: manifests.Key{Namespace: "ns", Name: "web"}},
+		ID: "s", Meta: record.SandboxMeta{UID: "uid", State: record.Active, Key: manifests.Key{Namespace: "ns", Name: "web"}},
 		Pod: &manifests.Pod{Object: &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 			{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			{Name: "memory", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
@@ -47,7 +47,7 @@ func TestAllThatAPodHasOnDiskCounts(t *testing.T) {
 		t.Errorf("%d KiB, %v, want 9 MiB", got.Bytes>>10, err)
 	}
 	for _, name := range []string{"c/0.log", "c/0.log.20260101-000000", "gone/3.log.20260101-000000.gz"} {
-		dirtest.Write(t, filepath.Join(r.Dirs.PodLogDir(rec.Labels.Key, "uid"), name), mi)
+		dirtest.Write(t, filepath.Join(r.Dirs.PodLogDir(rec.Meta.Key, "uid"), name), mi)
 	}
 	logs, err := r.logSizes(t.Context(), rec)
 	if err != nil || len(logs) != 2 || logs["c"].Bytes < 2*mi || logs["gone"].Bytes < mi {

@@ -78,10 +78,10 @@ func (r *Claims) usersOf(claim string) []*record.Sandbox {
 	namespace, name, _ := strings.Cut(claim, "/")
 	var users []*record.Sandbox
 	for _, rec := range r.Index.List() {
-		if rec.Labels.Key.Namespace != namespace {
+		if rec.Meta.Key.Namespace != namespace {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(r.Dirs.PinDir(rec.Labels.UID), name)); err == nil {
+		if _, err := os.Lstat(filepath.Join(r.Dirs.PinDir(rec.Meta.UID), name)); err == nil {
 			users = append(users, rec)
 		}
 	}
@@ -188,8 +188,8 @@ func (r *Claims) onlyUser(pod *corev1.Pod, c *corev1.PersistentVolumeClaim) erro
 		return nil
 	}
 	for _, rec := range r.usersOf(claims.Key(c)) {
-		if rec.Labels.State == record.Active && rec.Labels.Key.Name != pod.Name && !r.completed(rec) {
-			return fmt.Errorf("claim %q is in use by pod %s, and its access mode is ReadWriteOncePod", c.Name, rec.Labels.Key)
+		if rec.Meta.State == record.Active && rec.Meta.Key.Name != pod.Name && !r.completed(rec) {
+			return fmt.Errorf("claim %q is in use by pod %s, and its access mode is ReadWriteOncePod", c.Name, rec.Meta.Key)
 		}
 	}
 	return nil
@@ -202,8 +202,8 @@ func (r *Claims) completed(rec *record.Sandbox) bool {
 		return false
 	}
 	ended := map[string]bool{}
-	for _, c := range r.Index.OfPod(rec.Labels.Key) { // the newest comes last
-		ended[c.Labels.Name] = c.Labels.Exit != nil && (c.Labels.Exit.ExitCode == 0 || spec.RestartPolicy == corev1.RestartPolicyNever)
+	for _, c := range r.Index.OfPod(rec.Meta.Key) { // the newest comes last
+		ended[c.Meta.Name] = c.Meta.Exit != nil && (c.Meta.Exit.ExitCode == 0 || spec.RestartPolicy == corev1.RestartPolicyNever)
 	}
 	return !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return !ended[c.Name] })
 }
@@ -379,7 +379,7 @@ func (r *Claims) checkStorage(pod *manifests.Pod, p spec.VolumePlan) error {
 		return nil
 	}
 	if sb := r.Index.Sandbox(pod.Key()); sb != nil {
-		if _, err := os.Lstat(filepath.Join(r.Dirs.PinDir(sb.Labels.UID), p.Claim.Name)); err == nil {
+		if _, err := os.Lstat(filepath.Join(r.Dirs.PinDir(sb.Meta.UID), p.Claim.Name)); err == nil {
 			return nil
 		}
 	}

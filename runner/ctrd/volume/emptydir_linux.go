@@ -77,6 +77,7 @@ func mountHugePages(path string, e *spec.EmptyDir) error {
 // medium is what an emptyDir is made of, by the magic number of its file system; disk stands for all others.
 type medium int64
 
+// The media of emptyDir volumes. Nothing stands for a missing directory.
 const (
 	Nothing   medium = -1
 	Disk      medium = 0

@@ -48,7 +48,7 @@ type Images struct {
 // image, and whether its files have the ids of the pod. An overlay has them for a pod with a user namespace, as its ids can
 // be mapped in its layers only; a bind mount of a single layer has not.
 func (r *Images) prepareImageVolume(ctx context.Context, sb *record.Sandbox, ref string, v *spec.Volume) error {
-	sandbox, users := sb.ID, sb.Labels.FirstID > 0
+	sandbox, users := sb.ID, sb.Meta.FirstID > 0
 	img, err := r.Images.Get(ctx, ref)
 	if err != nil {
 		return fault.Step(runner.ReasonImageInspectError, err)
@@ -77,7 +77,7 @@ func (r *Images) mountImageVolume(ctx context.Context, sb *record.Sandbox, img *
 		record.LabelOwner:   r.Dirs.Root,
 		record.LabelSandbox: sb.ID,
 		LabelImageVolume:    name,
-	}), snapshots.WithLabels(idrange.SnapshotLabels(sb.Labels.FirstID)))
+	}), snapshots.WithLabels(idrange.SnapshotLabels(sb.Meta.FirstID)))
 	if errdefs.IsAlreadyExists(err) { // an earlier try was cut off
 		from, err = sn.Mounts(ctx, key)
 	}

@@ -129,7 +129,7 @@ func (r *Secrets) SyncVolumes(key manifests.Key, pod *manifests.Pod) error {
 	}
 	var errs []error
 	for _, p := range plans {
-		dir := filepath.Join(r.Dirs.FilesDir(sb.Labels.UID), p.Name)
+		dir := filepath.Join(r.Dirs.FilesDir(sb.Meta.UID), p.Name)
 		if p.Files != nil && payload.Written(dir) {
 			errs = append(errs, r.writeVolume(object, pod.Refs, p, dir))
 		}
