@@ -15,8 +15,8 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
-	"monopod/internal/host"
 	"monopod/internal/testfiles"
+	"monopod/node/shutdown"
 	"monopod/runner"
 	"monopod/runner/runtimetest"
 )
@@ -105,7 +105,7 @@ func goingDown(t *testing.T, config ...string) (*testDaemon, *standInLogind) {
 	l := &standInLogind{next: make(chan bool), most: 5 * time.Second}
 	h, _ := standInHost(t, d.dir, false)
 	tries := 0
-	h.Connect = func(context.Context) (host.Logind, error) {
+	h.Connect = func(context.Context) (shutdown.Logind, error) {
 		if tries++; tries == 1 && strings.Contains(t.Name(), "Later") {
 			return nil, errors.New("no bus yet")
 		}

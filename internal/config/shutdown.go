@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"monopod/node/shutdown"
 	"monopod/runner"
 )
 
@@ -42,19 +43,19 @@ const (
 	contentionKeep = "Keep"
 )
 
-// ShutdownGroups are the pods that are stopped one after another when the machine goes down; nil: none.
-func (c *Config) ShutdownGroups() []ShutdownGroup {
-	var groups []ShutdownGroup
+// ShutdownGroups returns the groups of pods that stop one after the other before the machine goes down, the lowest priority first; nil: none.
+func (c *Config) ShutdownGroups() []shutdown.Group {
+	var groups []shutdown.Group
 	for _, g := range c.ShutdownGraces {
-		groups = append(groups, ShutdownGroup{Priority: int32(g.Priority), Grace: time.Duration(g.Seconds) * time.Second})
+		groups = append(groups, shutdown.Group{Priority: int32(g.Priority), Grace: time.Duration(g.Seconds) * time.Second})
 	}
 	if len(groups) == 0 && c.ShutdownGracePeriod > 0 {
-		groups = []ShutdownGroup{
+		groups = []shutdown.Group{
 			{Grace: c.ShutdownGracePeriod - c.ShutdownGracePeriodCriticalPods},
 			{Priority: runner.CriticalPriority, Grace: c.ShutdownGracePeriodCriticalPods},
 		}
 	}
-	slices.SortFunc(groups, func(a, b ShutdownGroup) int { return int(int64(a.Priority) - int64(b.Priority)) })
+	slices.SortFunc(groups, func(a, b shutdown.Group) int { return int(int64(a.Priority) - int64(b.Priority)) })
 	return groups
 }
 
@@ -89,10 +90,4 @@ func (c *configCheck) shutdown(cfg *Config) {
 		}
 		seen[g.Priority] = true
 	}
-}
-
-// ShutdownGroup are the pods from one priority up to that of the next group, and how long they may take.
-type ShutdownGroup struct {
-	Priority int32
-	Grace    time.Duration
 }

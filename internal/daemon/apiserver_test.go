@@ -16,7 +16,6 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon/admission"
 	"monopod/internal/daemontest"
 	"monopod/internal/needs"
 	"monopod/internal/testfiles"
@@ -26,6 +25,7 @@ import (
 	"monopod/node/capacity"
 	"monopod/node/events"
 	"monopod/node/localapi"
+	"monopod/node/shutdown"
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 )
@@ -137,9 +137,9 @@ func TestTheNodeTellsThatItTakesNoPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	told("uncordon", false, starting)
-	a.gate.End(&admission.Ending{Groups: []config.ShutdownGroup{{}}})
+	a.gate.ShutDown(&shutdown.Progress{Groups: []shutdown.Group{{}}})
 	told("shutdown", false, "node is shutting down")
-	a.gate.End(nil)
+	a.gate.ShutDown(nil)
 	told("no shutdown", false, starting)
 }
 

@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon/admission"
 	"monopod/internal/daemon/applier"
 	"monopod/internal/daemon/board"
 	"monopod/internal/daemon/counters"
@@ -39,6 +38,7 @@ import (
 	"monopod/manifests/decode"
 	"monopod/manifests/policy"
 	"monopod/node"
+	"monopod/node/admission"
 	"monopod/node/apiserver"
 	"monopod/node/budget"
 	"monopod/node/capacity"
@@ -47,6 +47,7 @@ import (
 	"monopod/node/lockfile"
 	"monopod/node/metrics"
 	"monopod/node/names"
+	"monopod/node/shutdown"
 	"monopod/node/stats"
 	"monopod/node/systemd"
 	"monopod/runner"
@@ -149,7 +150,7 @@ type App struct {
 	images   *imagegc.Images
 	memory   *memory.Trimmer
 	resolver *names.Server
-	gate     *admission.Gate
+	gate     *admission.Controller
 	gauges   counters.Gauges
 	// stats reads what the machine and the pods use, when somebody asks.
 	stats *stats.Collector
@@ -179,7 +180,7 @@ type App struct {
 	// strain watches what there is too little of; nil: nobody does.
 	strain *strain
 	// Shutdown, unless nil, stops pods before the machine goes down.
-	Shutdown *admission.Shutdown
+	Shutdown *shutdown.Manager
 }
 
 // New returns the daemon of a configuration. It does no I/O.
@@ -284,7 +285,7 @@ func (a *App) Run(ctx context.Context) error {
 		g.Go(func() error { a.watchOOM(ctx, "/dev/kmsg"); return nil })
 	}
 	if a.Shutdown != nil {
-		a.Shutdown.Remember()
+		a.Shutdown.Resume()
 		g.Go(func() error { a.Shutdown.Run(ctx); return nil })
 	}
 	g.Go(func() error { return a.runRuntime(ctx) })
@@ -454,7 +455,7 @@ func (a *App) session(ctx context.Context, rt Runtime) error {
 	defer done()
 	defer a.gauges.Attach(rt)()
 	pool := pool.New(counters.Timed{Runtime: preloading{rt, imported}, Tally: a.tally, Traces: a.traces}, a.poolConfig(rt))
-	a.gate.Attach(pool, rt.Cleanup)
+	a.gate.Attach(admission.Pool{SetRule: func(r func(*manifests.Pod) runner.Rule) { pool.Gate(r) }, Cleanup: rt.Cleanup})
 	defer a.inside.open(rt)()
 	defer a.Board.Leaves(rt)()
 	defer a.strain.attach(pool, rt)()

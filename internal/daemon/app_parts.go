@@ -15,7 +15,7 @@ import (
 
 	"monopod/internal/boottime"
 	"monopod/internal/config"
-	"monopod/internal/daemon/admission"
+	"monopod/internal/daemon/board"
 	"monopod/internal/daemon/counters"
 	"monopod/internal/daemon/imagegc"
 	"monopod/internal/daemon/whyfacts"
@@ -26,12 +26,14 @@ import (
 	"monopod/internal/version"
 	"monopod/manifests"
 	"monopod/node"
+	"monopod/node/admission"
 	"monopod/node/apiserver"
 	"monopod/node/apiserver/mirror"
 	"monopod/node/drain"
 	"monopod/node/localclient"
 	"monopod/node/oom"
 	"monopod/node/pressure"
+	"monopod/node/shutdown"
 	"monopod/node/systemd"
 	"monopod/node/tracing"
 	"monopod/node/why"
@@ -177,13 +179,25 @@ func (a *App) openGate() error {
 	if err != nil {
 		return err
 	}
-	a.gate = admission.New(drain.NewStore(filepath.Join(a.cfg.RootDirectory, "drain.json"), boot), a.Board, a.Log)
-	a.gate.Tell = a.tell
-	a.gate.Notify = func() { a.Board.Notify(); a.tellNode() }
+	a.gate = admission.New(admission.Config{
+		Store: drain.NewStore(filepath.Join(a.cfg.RootDirectory, "drain.json"), boot), Marker: shutdown.MarkerIn(a.cfg.RootDirectory, boot),
+		Pods: func() ([]drain.Pod, error) { return drainPods(a.Board) }, Subscribe: a.Board.Subscribe, Changed: func() { a.Board.Notify(); a.tellNode() }, Record: a.tell, Log: a.Log,
+	})
 	if !a.Lent { // nobody drains a run
 		a.gate.Load()
 	}
 	return nil
+}
+
+// drainPods returns the pods of a board as admission sees them.
+func drainPods(b *board.Board) ([]drain.Pod, error) {
+	all, err := b.Statuses()
+	pods := make([]drain.Pod, 0, len(all))
+	for i := range all {
+		priority := manifests.PriorityOf(&manifests.Pod{Object: all[i].Pod}).Value
+		pods = append(pods, drain.Pod{Key: all[i].Key(), Priority: priority, Stopped: all[i].Stopped()})
+	}
+	return pods, err
 }
 
 func (a *App) newImages() *imagegc.Images {
@@ -267,14 +281,12 @@ func (a *App) statusLine() (line string, ready bool) {
 	return line, true
 }
 
-func (a *App) NewShutdown(h host.Host) *admission.Shutdown {
-	s := &admission.Shutdown{
-		Gate: a.gate, Groups: a.cfg.ShutdownGroups(), Log: a.Log, Tell: a.tell, There: h.HasSystemd,
-		Marker:  admission.ShutdownMarker{Path: filepath.Join(a.cfg.RootDirectory, "graceful_node_shutdown_state"), Boot: a.gate.Store.Boot()},
-		Connect: h.Connect, Allow: func(d time.Duration) error { return systemd.AllowDelay(d, h.Logind...) },
+// NewShutdown returns what stops the pods before the machine goes down.
+func (a *App) NewShutdown(h host.Host) *shutdown.Manager {
+	return &shutdown.Manager{
+		Pods: a.gate, Groups: a.cfg.ShutdownGroups(), Log: a.Log, Record: a.tell, Marker: a.gate.Marker(),
+		Connect: h.Connect, HasLogind: h.HasSystemd, AllowDelay: func(d time.Duration) error { return systemd.AllowDelay(d, h.Logind...) },
 	}
-	a.gate.Undone = s.Marker.Remove
-	return s
 }
 
 // newTraces returns nil where nothing is to be traced.

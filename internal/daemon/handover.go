@@ -66,7 +66,7 @@ func (a *App) handOver(ctx context.Context) error {
 	a.Log.Warn("another agent takes over this machine", "lockFile", a.cfg.LockFile, "was", how, "pods", a.cfg.LockContentionPods)
 	a.tell(corev1.EventTypeNormal, "HandOver", "Somebody has "+how+" "+a.cfg.LockFile+"; monopod leaves the machine to them")
 	if a.cfg.LockContentionPods == config.ContentionStop {
-		a.gate.Leave(ctx)
+		a.gate.HandOver(ctx)
 	}
 	return errHandedOver
 }

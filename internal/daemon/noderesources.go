@@ -49,7 +49,7 @@ func (a *App) measure() error {
 	if err != nil {
 		return err
 	}
-	reserved.Memory, reserved.Storage = promised(thresholds.Thresholds)
+	reserved.Memory, reserved.Storage = pressure.HardAmounts(thresholds.Thresholds)
 	claimed, err := capacity.ParseClaimed(a.cfg.NodeCapacity)
 	if err != nil {
 		return err
@@ -61,20 +61,6 @@ func (a *App) measure() error {
 	}
 	a.strain, err = a.newStrain()
 	return err
-}
-
-// promised are the amounts of memory and disk that pods would be evicted for using.
-func promised(thresholds []pressure.Threshold) (memory, storage capacity.Amount) {
-	for i := range thresholds {
-		switch t := &thresholds[i]; {
-		case t.Soft:
-		case t.Signal == pressure.MemoryAvailable:
-			memory = t.Amount
-		case t.Signal == pressure.NodeFsAvailable:
-			storage = t.Amount
-		}
-	}
-	return memory, storage
 }
 
 // nodeLabels are what pods choose nodes by.

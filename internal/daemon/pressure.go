@@ -11,11 +11,11 @@ import (
 	"monopod/internal/cause"
 	"monopod/internal/config"
 	"monopod/manifests"
+	"monopod/node/admission"
 	"monopod/node/pressure"
 	"monopod/node/stats"
 	"monopod/runner"
 	"monopod/runner/plan"
-	"monopod/runner/podstatus"
 	"monopod/runner/pool"
 )
 
@@ -112,10 +112,7 @@ func (s *strain) bar() {
 		return
 	}
 	pool.Barrier(func(p *manifests.Pod) *runner.Held {
-		if message := pressure.Admit(p, now); message != "" {
-			return &runner.Held{Reason: runner.ReasonEvicted, Message: message, Cause: cause.Cause{Kind: cause.UnderPressure}}
-		}
-		return nil
+		return admission.UnderPressure(p, now)
 	})
 }
 
@@ -136,37 +133,10 @@ func (s *strain) Pods(ctx context.Context, disks bool) ([]pressure.Pod, error) {
 	var all []pressure.Pod
 	for _, st := range statuses {
 		if u := byUID[string(st.Pod.UID)]; u != nil {
-			all = append(all, strained(&st, u))
+			all = append(all, pressure.NewPod(st.Pod, u))
 		}
 	}
 	return all, nil
-}
-
-// strained is what a pod uses, for the order of eviction.
-func strained(st *podstatus.Status, u *stats.Pod) pressure.Pod {
-	p := pressure.Pod{
-		Key: st.Key(), UID: u.UID, Pod: st.Pod, Priority: manifests.PriorityOf(&manifests.Pod{Object: st.Pod}),
-		Use:        pressure.Use{Memory: int64(u.Memory.WorkingSet), PIDs: int64(u.Pids.Current)},
-		Containers: map[string]pressure.Use{},
-		Leaving:    st.Pod.DeletionTimestamp != nil || st.Pod.Status.Phase == corev1.PodFailed,
-	}
-	for i := range u.Containers {
-		c := &u.Containers[i]
-		p.Containers[c.Name] = pressure.Use{Memory: int64(c.Memory.WorkingSet), PIDs: int64(c.Pids.Current)}
-	}
-	if u.Disk == nil {
-		return p
-	}
-	total := u.Disk.Total()
-	p.Use.Disk, p.Use.Inodes = int64(total.Bytes), int64(total.Inodes)
-	for _, part := range []map[string]stats.DiskUse{u.Disk.Layers, u.Disk.Logs} {
-		for name, d := range part {
-			c := p.Containers[name]
-			c.Disk, c.Inodes = c.Disk+int64(d.Bytes), c.Inodes+int64(d.Inodes)
-			p.Containers[name] = c
-		}
-	}
-	return p
 }
 
 // Evict implements pressure.Node.

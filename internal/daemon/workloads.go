@@ -58,7 +58,7 @@ func (a *App) followWorkloads(ctx context.Context, pool *pool.Pool) {
 		case <-timer.C:
 		}
 		wait, began := pause.FarAway, time.Now()
-		if d, ok := a.Board.Wanted(pool); ok && !a.gate.IsEnding() { // else Jobs would count what is stopped as failed
+		if d, ok := a.Board.Wanted(pool); ok && !a.gate.ShuttingDown() { // else Jobs would count what is stopped as failed
 			wait = w.update(began, d)
 			a.Board.NoteJobs(x.Finished(), x.LastRuns())
 			a.Board.NoteClashes(w.clashes)

@@ -6,19 +6,18 @@ package host
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
 	"monopod/internal/bundle"
 	"monopod/internal/config"
 	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node/budget"
+	"monopod/node/shutdown"
 	"monopod/node/systemd"
 	"monopod/node/why"
 )
@@ -34,7 +33,7 @@ type Host struct {
 	// Cgroups is where there are cgroups.
 	Cgroups budget.System
 	// Connect connects to logind.
-	Connect func(context.Context) (Logind, error)
+	Connect func(context.Context) (shutdown.Logind, error)
 	// Self is the program that runs, and whether it needs no others beside it.
 	Self func() (path string, whole bool, err error)
 	// Unpacked is the program that was unpacked to run; empty: it was not.
@@ -91,18 +90,8 @@ func (h *Host) HasSystemd() bool {
 	return err == nil
 }
 
-// Logind is what delays a shutdown, see systemd.Logind.
-type Logind interface {
-	DelayMax(ctx context.Context) (time.Duration, error)
-	Preparing(ctx context.Context) (bool, error)
-	Inhibit(ctx context.Context) (io.Closer, error)
-	Reload(ctx context.Context) error
-	Next(ctx context.Context) (bool, error)
-	Close() error
-}
-
 // connectLogind is host.connect.
-func connectLogind(ctx context.Context) (Logind, error) {
+func connectLogind(ctx context.Context) (shutdown.Logind, error) {
 	l, err := systemd.ConnectLogind(ctx)
 	if err != nil {
 		return nil, err

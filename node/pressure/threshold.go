@@ -87,6 +87,20 @@ type Config struct {
 	EvictCritical bool
 }
 
+// HardAmounts returns the amounts of memory and disk at which pods are evicted at once. Pods cannot request them.
+func HardAmounts(thresholds []Threshold) (memory, storage capacity.Amount) {
+	for i := range thresholds {
+		switch t := &thresholds[i]; {
+		case t.Soft:
+		case t.Signal == MemoryAvailable:
+			memory = t.Amount
+		case t.Signal == NodeFsAvailable:
+			storage = t.Amount
+		}
+	}
+	return memory, storage
+}
+
 // Written are thresholds as a KubeletConfiguration has them, by signal.
 type Written struct {
 	Hard, Soft, SoftGrace, MinReclaim map[string]string
