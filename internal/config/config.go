@@ -199,7 +199,7 @@ const (
 	SourceApplied = "applied"
 )
 
-// sourceAPIServer is the source of the pods that the API server binds to this node.
+// SourceAPIServer is the source of the pods that the API server binds to this node.
 const SourceAPIServer = mirror.SourceName
 
 // allSources are the names of all sources in the order that they have when nobody says otherwise.
@@ -243,7 +243,7 @@ func (c *Config) PolicyOf(s *RemoteSource) policy.Policy {
 	return c.RemotePolicy(s.PodSecurity, s.CriticalPods)
 }
 
-// configEnv is what loading reads of the world besides files.
+// Environment is what loading reads besides files.
 type Environment struct {
 	Environ  []string
 	WorkDir  string
@@ -260,6 +260,7 @@ func (e Environment) Lookup(name string) string {
 	return ""
 }
 
+// OSEnvironment returns the environment of this process.
 func OSEnvironment() Environment {
 	wd, err := os.Getwd()
 	if err != nil {

@@ -78,7 +78,7 @@ func (c *configCheck) pulls(cfg *Config) {
 	}
 }
 
-// faults are what is wrong with files that are read only when something needs them, and what may come later. They keep
+// ProviderFaults are what is wrong with files that are read only when something needs them, and what may come later. They keep
 // a daemon from nothing else, so that it comes back after a reboot; who looks at a configuration is told.
 func (c *Loaded) ProviderFaults() (wrong Problems, later []string) {
 	wrong, later = c.providerFaults()
@@ -124,7 +124,7 @@ func (c *Loaded) providerFaults() (wrong Problems, later []string) {
 	return check.problems, later
 }
 
-// warnings are faults as a running daemon tells of them, one line each.
+// ProviderWarnings are faults as a running daemon tells of them, one line each.
 func (c *Loaded) ProviderWarnings() []string {
 	wrong, all := c.ProviderFaults()
 	for _, p := range wrong {
@@ -153,7 +153,7 @@ func (c *Config) PullLimits() registry.Limits {
 	return l
 }
 
-// imagePolicy says when images go.
+// GarbagePolicy says when images go.
 func (c *Config) GarbagePolicy() gc.Policy {
 	return gc.Policy{High: c.ImageGCHighThresholdPercent, Low: c.ImageGCLowThresholdPercent, MinAge: c.ImageMinimumGCAge, MaxAge: c.ImageMaximumGCAge}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// keyKind is the type of a configuration value.
+// Kind is the type of a configuration value.
 type Kind string
 
 const (
@@ -17,6 +17,7 @@ const (
 	kindBool     Kind = "boolean"
 	kindNumber   Kind = "number"
 	kindDuration Kind = "duration"
+	// KindStrings is the only one that others have to know.
 	KindStrings  Kind = "list of strings"
 	kindPaths    Kind = "list of paths"
 	kindHeaders  Kind = "map of lists of strings"
@@ -30,7 +31,7 @@ const (
 	kindSourceHeaders Kind = "list of headers"
 )
 
-// configKey describes one key of the configuration.
+// Key describes one key of the configuration.
 type Key struct {
 	// Path is the key as written in a file; a dot separates levels.
 	Path string

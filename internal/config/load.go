@@ -21,6 +21,7 @@ import (
 )
 
 const (
+	// DefaultFile is read where --config and MONOPOD_CONFIG name no other.
 	DefaultFile = "/etc/monopod/config.yaml"
 	// layerDelim separates the levels of a key inside koanf. It is not the dot, which may be part of a header name.
 	layerDelim = "/"

@@ -178,7 +178,7 @@ Nothing needs to be configured. Values come from, each overriding those before:
 ## Keys
 `
 
-// configDocs returns the content of docs/config.md.
+// Docs returns the content of docs/config.md.
 func Docs() string {
 	var b strings.Builder
 	b.WriteString(configDocsHead)

@@ -13,19 +13,20 @@ import (
 )
 
 const (
+	// EnvPrefix begins the names of environment variables that set keys of the configuration.
 	EnvPrefix     = "MONOPOD_"
 	envConfigFile = "MONOPOD_CONFIG"
 	// envBundleDir is for cmd/launcher.
 	envBundleDir = "MONOPOD_BUNDLE_DIR"
 )
 
-// configFlags are the command line flags of the configuration.
+// Flags are the command line flags of the configuration.
 type Flags struct {
 	File string
 	Set  *pflag.FlagSet
 }
 
-// addConfigFlags adds --config and a flag for each key.
+// AddFlags adds --config and a flag for each key.
 func AddFlags(set *pflag.FlagSet) *Flags {
 	f := &Flags{Set: set}
 	set.StringVar(&f.File, "config", "", "configuration `file` (default "+DefaultFile+" if it exists)")
@@ -183,5 +184,5 @@ func resolvePaths(key Key, value any, base string) any {
 	return value
 }
 
-// envRequestTimeout is the default of --request-timeout.
+// EnvRequestTimeout is the default of --request-timeout.
 const EnvRequestTimeout = EnvPrefix + "REQUEST_TIMEOUT"

@@ -47,6 +47,7 @@ func ping(ctx context.Context, every time.Duration, tell func(...string)) {
 	}
 }
 
+// IgnoreCanceled returns nil for the error of a cancelled context, and every other error as it is.
 func IgnoreCanceled(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil

@@ -40,6 +40,7 @@ type Host struct {
 	Unpacked func() string
 }
 
+// This returns the machine that this process runs on.
 func This() Host {
 	return Host{
 		Units: "/etc/systemd/system", Booted: "/run/systemd/system",
@@ -82,6 +83,7 @@ func systemctl(ctx context.Context, args ...string) error {
 	return nil
 }
 
+// Unit returns the path of the unit file of the service.
 func (h *Host) Unit() string { return filepath.Join(h.Units, systemd.UnitName) }
 
 // HasSystemd says that systemd is process 1.

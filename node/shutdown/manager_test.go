@@ -49,8 +49,9 @@ type fakeLogind struct {
 func (l *fakeLogind) DelayMax(context.Context) (time.Duration, error) { return l.most, nil }
 func (l *fakeLogind) Preparing(context.Context) (bool, error)         { return false, nil }
 func (l *fakeLogind) Inhibit(context.Context) (io.Closer, error)      { l.locks++; return lock{l}, nil }
-func (l *fakeLogind) Reload(context.Context) error                    { l.most = l.allowed; return nil }
-func (l *fakeLogind) Close() error                                    { return nil }
+
+func (l *fakeLogind) Reload(context.Context) error { l.most = l.allowed; return nil }
+func (l *fakeLogind) Close() error                 { return nil }
 
 func (l *fakeLogind) Next(ctx context.Context) (bool, error) {
 	select {
