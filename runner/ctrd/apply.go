@@ -13,7 +13,7 @@ import (
 func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
 	do := func() error { return r.apply(r.ns(ctx), key, pod, a) }
 	err := do()
-	if ends(a.Kind) && r.reserve.Spend(err) {
+	if terminal(a.Kind) && r.reserve.Spend(err) {
 		err = do()
 	}
 	if err != nil {
@@ -22,8 +22,8 @@ func (r *Runtime) Apply(ctx context.Context, key manifests.Key, pod *manifests.P
 	return r.sandboxes.Applied(key, a.Kind)
 }
 
-// ends says that an action is part of the end of something.
-func ends(k runner.ActionKind) bool {
+// terminal reports whether an action is part of stopping or removing a pod or container.
+func terminal(k runner.ActionKind) bool {
 	switch k {
 	case runner.FailPod, runner.MarkStopping, runner.StopContainer, runner.KillContainer, runner.FinishContainer, runner.RemoveContainer, runner.RemoveSandbox:
 		return true
@@ -63,7 +63,7 @@ func (r *Runtime) apply(ctx context.Context, key manifests.Key, pod *manifests.P
 	return r.applyByPod(ctx, key, pod, a)
 }
 
-// applyByPod executes the actions that follow a manifest.
+// applyByPod executes the actions that need a manifest.
 func (r *Runtime) applyByPod(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
 	switch a.Kind {
 	case runner.CheckPod:

@@ -17,7 +17,7 @@ import (
 	"monopod/runner/spec"
 )
 
-// assemble makes the parts, the leaves first. What is opened has its place in r already.
+// assemble creates the parts, leaves first. What Open has opened is already in r.
 func (r *Runtime) assemble(m host) {
 	cfg := &r.cfg
 	facts := func() spec.Host {

@@ -11,12 +11,12 @@ import (
 	"monopod/runner/ctrd/trees"
 )
 
-// ErrPodsLeft says that Cleanup found pods.
+// ErrPodsLeft reports that Cleanup found pods.
 var ErrPodsLeft = errors.New("pods are still there")
 
-// Cleanup gives back what an instance keeps on the machine beside its pods: it finishes the removal of pods
-// that is still going on (Run must run), then deletes bridge, firewall rules and cgroups. It refuses with
-// ErrPodsLeft while there are pods. Images and directories stay.
+// Cleanup removes what an instance keeps on the machine besides pods and images: it waits until pods that are being removed are
+// gone (Run must be running), then deletes the bridge, firewall rules and cgroups. It returns ErrPodsLeft if there are pods.
+// Directories stay.
 func (r *Runtime) Cleanup(ctx context.Context) error {
 	keys, err := r.List(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (r *Runtime) Cleanup(ctx context.Context) error {
 		}
 	}
 	err = errors.Join(r.net.Destroy(ctx), r.podCgroups.Cgroups.RemoveEmpty(r.podCgroups.Cgroups.AllPods()), r.podCgroups.Cgroups.RemoveEmpty(r.cfg.CgroupParent), trees.Remove(r.dirs.SecretsDir()))
-	// Logs of gone pods are gone; the directories go if nothing else is in them.
+	// The logs of removed pods are gone already; the directories are removed if they are empty.
 	_ = os.Remove(r.cfg.PodLogsDir)
 	_ = os.Remove(r.cfg.ContainerLogsDir)
 	return err

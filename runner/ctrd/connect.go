@@ -24,20 +24,20 @@ import (
 	"monopod/runner/ctrd/shims"
 )
 
-// containerd is a running containerd: the embedded one, or another.
+// containerd is the embedded containerd, or a connection to an external one.
 type containerd struct {
 	client      *client.Client
 	snapshotter string
-	// images is a directory on the file system of the images.
+	// images is a directory on the file system that holds the images.
 	images string
-	// another says that it does not run in this process; version is what it said last when it was asked.
+	// another is set for an external containerd; version is its latest known version.
 	another bool
 	version atomic.Pointer[string]
-	// stop ends the embedded one, or the connection to another.
+	// stop shuts down the embedded containerd, or closes the connection.
 	stop func(context.Context) error
 }
 
-// startContainerd starts the embedded containerd. repaired is told of its damaged databases.
+// startContainerd starts the embedded containerd. It calls repaired for each damaged database.
 func startContainerd(ctx context.Context, c *Config, bootID string, repaired func(guard.Repair)) (_ *containerd, err error) {
 	if err := shims.BecomeSubreaper(); err != nil {
 		return nil, err
@@ -61,9 +61,9 @@ func startContainerd(ctx context.Context, c *Config, bootID string, repaired fun
 	return d, err
 }
 
-// dialContainerd connects to another containerd.
+// dialContainerd connects to an external containerd.
 func dialContainerd(ctx context.Context, c *Config, tmpMounts string) (_ *containerd, err error) {
-	// The client's own back-off would keep us from a containerd that is back for up to ten seconds.
+	// The client's default back-off would take up to ten seconds to notice that containerd is back.
 	retry := backoff.Config{BaseDelay: minReconnect, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 	unbounded, err := client.New(layout.EndpointPath(c.Endpoint), client.WithDefaultNamespace(c.Namespace),
 		client.WithExtraDialOpts([]grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second})}))
@@ -83,7 +83,7 @@ func dialContainerd(ctx context.Context, c *Config, tmpMounts string) (_ *contai
 		return nil, fmt.Errorf("containerd at %s: %w", c.Endpoint, err)
 	}
 	d.images = cmp.Or(d.snapshots(ctx), c.RootDirectory)
-	// Images are mounted by this process to look into them; what it left there when it was killed goes.
+	// This process mounts images to read files of them. Remove mounts that a killed process left.
 	if err := mount.SetTempMountLocation(tmpMounts); err != nil {
 		return nil, fmt.Errorf("directory for temporary mounts: %w", err)
 	}
@@ -96,7 +96,7 @@ func dialContainerd(ctx context.Context, c *Config, tmpMounts string) (_ *contai
 	return d, nil
 }
 
-// snapshots asks another containerd where its snapshotter keeps its files; empty: it does not say.
+// snapshots returns the directory of an external containerd's snapshotter; empty if it is unknown.
 func (d *containerd) snapshots(ctx context.Context) string {
 	answer, err := d.client.IntrospectionService().Plugins(ctx, "type=="+string(plugins.SnapshotPlugin)+",id=="+d.snapshotter)
 	if err != nil || len(answer.Plugins) == 0 {
@@ -109,7 +109,7 @@ func (d *containerd) snapshots(ctx context.Context) string {
 	return root
 }
 
-// askVersion sees whether containerd answers, and asks another one what it is: after a restart that may be newer.
+// askVersion checks that containerd answers. It stores the version of an external one, which may be newer after a restart.
 func (d *containerd) askVersion(ctx context.Context) error {
 	v, err := d.client.Version(ctx)
 	if err == nil && d.another {
@@ -118,7 +118,7 @@ func (d *containerd) askVersion(ctx context.Context) error {
 	return err
 }
 
-// boundedClient limits what this process reads of manifests and configs into memory, also of those that others gave another containerd.
+// boundedClient limits how much of a manifest or config this process reads into memory, also of images that other clients stored.
 func boundedClient(c *client.Client, namespace string) (*client.Client, error) {
 	conn, ok := c.Conn().(*grpc.ClientConn)
 	if !ok {

@@ -1,11 +1,9 @@
-// Package ctrd runs pods on containerd: it implements runner.Runtime with containerd's v2 client.
+// Package ctrd runs pods on containerd: it implements runner.Runtime with containerd's v2 client and assembles the parts below it,
+// each of which owns its state (docs/adr/0010). It must not decide anything, which runner/plan does, and touches only what carries
+// its labels or lies in its directories.
 //
-// It owns the assembly of the parts below it, each of which owns its state: record (what survives the agent), sandbox and container (what a pod
-// is made of), cgroup, volume, podlogs, process, usage, imageuse and upkeep (what takes it apart). docs/adr/0010 has a table of them. It decides
-// nothing (runner/plan does) and touches nothing that does not carry its labels or lie in its directories.
-//
-// Goroutines: Run keeps the event subscription, the teardown queue, the measuring of disks, the use of images and the preload watcher; each
-// CreateSandbox starts one for CNI ADD, which Close waits for; logs has two per attached container.
+// Goroutines: Run keeps the event subscription, the teardown queue, disk measurement, image use and the preload watcher; each
+// CreateSandbox starts one for the network set-up, which Close waits for; logs has two per attached container.
 package ctrd
 
 import (
@@ -19,7 +17,7 @@ import (
 	"monopod/runner/spec"
 )
 
-// DefaultNamespace is the containerd namespace of all our objects.
+// DefaultNamespace is the default containerd namespace.
 const DefaultNamespace = "monopod"
 
 // Config of a Runtime. Open fills in the defaults of DefaultConfig for zero fields.
@@ -30,63 +28,64 @@ type Config struct {
 	StateDirectory string
 	// PodLogsDir is where log files go, e.g. /var/log/pods.
 	PodLogsDir string
-	// ContainerLogsDir gets the links that log collectors look for; empty: none.
+	// ContainerLogsDir holds the links that log collectors read; empty disables them.
 	ContainerLogsDir string
-	// Endpoint is unix:///path of a running containerd; empty: containerd runs inside this process.
+	// Endpoint is unix:///path of an external containerd; empty: containerd runs inside this process.
 	Endpoint string
 	// Namespace is the containerd namespace.
 	Namespace string
-	// Snapshotter is the name of the snapshotter; empty: overlayfs, or what works on RootDirectory.
+	// Snapshotter is the name of the snapshotter; empty: overlayfs, or the one that works on RootDirectory.
 	Snapshotter string
 	// OCIRuntime is the path or name of runc or crun.
 	OCIRuntime string
-	// ShippedRuntime is the path of one that may be able to do more, for pods that need it; empty: there is none.
+	// ShippedRuntime is the path of an OCI runtime with more features, for pods that need them; empty: none.
 	ShippedRuntime string
-	// Handlers finds the OCI runtimes of RuntimeClasses; nil: there are none.
+	// Handlers returns the OCI runtime of a RuntimeClass handler; nil: none.
 	Handlers func(handler string) (path string, err error)
 	// ShimPath is the absolute path of our shim.
 	ShimPath string
-	// ShimCgroups are the directories of cgroups, one for each hierarchy, that shims of the embedded containerd are born in; empty: those of this
-	// process.
+	// ShimCgroups are the cgroup directories, one for each hierarchy, in which shims of the embedded containerd start; empty:
+	// those of this process.
 	ShimCgroups []string
-	// CgroupParent is the cgroup below which pod cgroups are made.
+	// CgroupParent is the parent of all pod cgroups.
 	CgroupParent string
-	// PodsLimits are those of all pods together; the zero PodsLimits: there are none.
+	// PodsLimits are the limits of all pods together; zero: none.
 	PodsLimits spec.PodsLimits
-	// CgroupDriver says who makes cgroups; empty: we do.
+	// CgroupDriver creates the cgroups; empty: cgroupfs.
 	CgroupDriver spec.CgroupDriver
-	// Enforce says how resources are enforced.
+	// Enforce configures how resources are enforced.
 	Enforce spec.Enforcement
-	// ReservedCPUs is the list of processors that no container gets for itself.
+	// ReservedCPUs is the list of CPUs that are never assigned exclusively.
 	ReservedCPUs string
 
 	NodeName string
-	// NodeIPs returns the node's addresses of now, IPv4 first: there may be none yet when the machine has booted.
+	// NodeIPs returns the current addresses of the node, IPv4 first. It may return none during boot.
 	NodeIPs    func() []string
 	ClusterDNS []string
-	// Resolver returns the addresses of our own resolver, which pods use when ClusterDNS is empty; nil: there is none.
+	// Resolver returns the addresses of the built-in DNS server, which pods use if ClusterDNS is empty; nil: none.
 	Resolver      func() []string
 	ClusterDomain string
-	// ResolvConf is the host's resolver configuration; empty: none is used.
+	// ResolvConf is the host's resolver configuration; empty: none.
 	ResolvConf string
-	// SeccompProfileRoot holds the profiles of seccompProfile Localhost; empty: seccomp in RootDirectory.
+	// SeccompProfileRoot holds the profiles of seccompProfile Localhost; empty: the directory seccomp in RootDirectory.
 	SeccompProfileRoot string
-	// SeccompDefault: containers that name no seccomp profile get RuntimeDefault.
+	// SeccompDefault applies RuntimeDefault to containers without a seccomp profile.
 	SeccompDefault bool
-	// CDIDirs hold the CDI specs of this machine's devices, later ones win.
+	// CDIDirs hold the CDI specs of the devices; later directories win.
 	CDIDirs []string
-	// MaxConcurrent bounds how many containers are created, and how many networks set up, at once; 0: by the processors.
+	// MaxConcurrent is the maximum number of containers created, and of networks set up, in parallel; 0: depends on the number of
+	// CPUs.
 	MaxConcurrent int
 
-	// UsagePeriod is how often the use of the disk is measured, of pods that have a limit; 0: 10 s.
+	// UsagePeriod is the interval between disk measurements of pods with a limit; 0: 10 s.
 	UsagePeriod time.Duration
 
-	// Logs bounds the log files.
+	// Logs are the limits of the log files.
 	Logs logs.Limits
-	// Events keeps what befalls pods beside what is done to them; nil: nobody does.
+	// Events records events about pods; nil disables it.
 	Events runner.Recorder
 
-	// Connection, which may be nil, is told why containerd does not answer any more, and with nil that it does again.
+	// Connection is called with an error when containerd stops answering, and with nil when it answers again; nil disables it.
 	Connection func(error)
 
 	Network network.Config
@@ -94,7 +93,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// DefaultConfig returns the values of a stand-alone node.
+// DefaultConfig returns the defaults for a stand-alone node.
 func DefaultConfig() Config {
 	return Config{
 		RootDirectory:    "/var/lib/monopod",

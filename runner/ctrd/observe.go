@@ -10,16 +10,16 @@ import (
 	"monopod/runner"
 )
 
-// Observe implements runner.Runtime. It asks containerd for the sandbox record and for each task that may exist;
-// the rest comes from the index.
+// Observe implements runner.Runtime. It asks containerd for the sandbox record and for each task that may exist; everything else
+// comes from the index.
 //
-// A container without a task that was never started is left over from a cut-off CreateContainer: it is not
-// reported, and removed in the background.
+// A container without a task that was never started is a leftover of an interrupted CreateContainer. It is not reported, and
+// removed in the background.
 func (r *Runtime) Observe(ctx context.Context, key manifests.Key) (runner.PodState, error) {
 	ctx = r.ns(ctx)
 	var st runner.PodState
 	if rec := r.index.Sandbox(key); rec != nil {
-		// The index has all of it. Asking all the same shows that containerd is there.
+		// The index has the record, but the call proves that containerd answers.
 		if _, err := r.client.SandboxStore().Get(ctx, rec.ID); err != nil {
 			if !errdefs.IsNotFound(err) {
 				return runner.PodState{}, fmt.Errorf("sandbox %s: %w", rec.ID, err)

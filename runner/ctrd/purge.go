@@ -12,9 +12,9 @@ import (
 	"monopod/runner/ctrd/fault"
 )
 
-// Purge deletes all that we have in a containerd besides pods: images, leases, sandbox records, then the namespace; its
-// garbage collection takes snapshots and content. Containers that are still there may be those of another instance: then
-// nothing is deleted, and the error says so. After it the Runtime can only be closed.
+// Purge deletes everything in a containerd that is not a pod: images, leases, sandbox records, then the namespace. Garbage
+// collection removes snapshots and content. If there are containers, which may be those of another instance, Purge deletes nothing
+// and returns an error. Afterwards the Runtime can only be closed.
 func (r *Runtime) Purge(ctx context.Context) error {
 	ctx = namespaces.WithNamespace(ctx, r.cfg.Namespace)
 	left, err := r.client.ContainerService().List(ctx)

@@ -44,15 +44,15 @@ import (
 
 var _ runner.Runtime = (*Runtime)(nil)
 
-// Runtime runs pods on containerd: it opens the parts, has them do what Run and Apply are told, and puts together what
-// Observe reports. Its methods may be called concurrently, but not for the same pod.
+// Runtime runs pods on containerd: it opens the parts, passes the calls of Run and Apply on to them, and combines what they
+// observe. Its methods may be called concurrently, but not for the same pod.
 type Runtime struct {
 	cfg    Config
 	log    *slog.Logger
 	dirs   layout.Dirs
 	bootID string
 	watch  *taskwatch.Watchers
-	// reserve is what is kept for a full disk.
+	// reserve is disk space that is freed when the disk is full.
 	reserve *reserve.Reserve
 	notices *notice.Notices
 	logs    *logs.Collector
@@ -84,16 +84,16 @@ type Runtime struct {
 	close closers
 }
 
-// Open re-attaches the logs, starts or connects to containerd and brings its records and the directories in order.
-// The caller holds a lock on both directories. The order matters: logs first, because what containers wrote meanwhile sits in FIFOs
-// that live no longer than the shims; the subscription before the records are read, so that no exit is missed.
-// Until Run is called, events wait in the subscription and teardown does not proceed.
+// Open re-attaches the logs, starts or connects to containerd and cleans up records and directories. The caller holds a lock on
+// both directories. The order matters: logs come first, because the output written meanwhile is in FIFOs that live no longer than
+// the shims; the subscription comes before the records are read, so that no exit is missed. Until Run is called, events wait in
+// the subscription and teardown does not proceed.
 func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	cfg = cfg.withDefaults()
 	r := &Runtime{cfg: cfg, log: cfg.Log, index: record.NewIndex(), watch: taskwatch.New()}
 	defer func() {
 		if err != nil {
-			r.reserve.Spend(err) // it will be tried again
+			r.reserve.Spend(err) // the caller retries
 			err = errors.Join(err, r.Close())
 		}
 	}()
@@ -101,7 +101,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 		return nil, err
 	}
 	r.dirs = r.cfg.dirs()
-	if cfg.Endpoint == "" { // the only containerd whose files are known
+	if cfg.Endpoint == "" { // the paths of an external containerd are unknown
 		r.reserve = reserve.New(r.cfg.RootDirectory, r.log)
 	}
 	if r.bootID, err = boottime.ID(); err != nil {
@@ -133,7 +133,7 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	cfg.Network.Notice = r.notices.NetworkNotice
 	r.net = network.New(cfg.Network)
 	if err := r.net.Init(ctx); err != nil {
-		// Pods that run are not touched by it, and those on the host network need none.
+		// Running pods are not affected, and pods on the host network need none.
 		r.log.Error("pods get no network until this is mended", "err", err)
 	}
 	r.assemble(m)
@@ -151,14 +151,14 @@ func Open(ctx context.Context, cfg Config) (_ *Runtime, err error) {
 	return r, r.janitor.CleanStart(r.ns(ctx))
 }
 
-// host is what is known of the machine: facts for specs, cgroups, processors.
+// host holds facts about the machine: for specs, cgroups and CPUs.
 type host struct {
 	host    spec.Host
 	cgroups cgroup.Tree
 	cpus    *cgroup.CPUs
 }
 
-// openMachine reads it, and gives all pods together their limits.
+// openMachine reads these facts, and sets the limits of all pods together.
 func (r *Runtime) openMachine() (m host, err error) {
 	if m.host, err = machine.Facts(spec.Cgroups{Driver: r.cfg.CgroupDriver, Root: r.cfg.CgroupParent}, r.cfg.RootDirectory); err != nil {
 		return m, err
@@ -179,7 +179,7 @@ func (r *Runtime) openMachine() (m host, err error) {
 	return m, nil
 }
 
-// openLogs takes up the output of containers that run.
+// openLogs resumes reading the output of running containers.
 func (r *Runtime) openLogs() {
 	r.podLogs = &podlogs.Logs{Dirs: r.dirs, Index: r.index}
 	r.logs = logs.NewCollector(logs.Config{
@@ -191,7 +191,7 @@ func (r *Runtime) openLogs() {
 	}
 }
 
-// openImages opens the store of images.
+// openImages opens the image store.
 func (r *Runtime) openImages() (err error) {
 	news, cfg := imageuse.NewNews(), r.cfg.Image
 	cfg.Snapshotter, cfg.OnNew = r.cfg.Snapshotter, news.Tell
@@ -260,7 +260,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// makeDirs makes our directories, and replaces their paths by the real ones, by which mounts are known.
+// makeDirs creates the directories, and replaces their paths by the resolved ones, which the mount table shows.
 func (c *Config) makeDirs() error {
 	d := c.dirs()
 	for _, dir := range []string{
@@ -280,7 +280,7 @@ func (c *Config) makeDirs() error {
 	return nil
 }
 
-// ContainerdVersion is what another containerd said last when it was asked for its version; empty for the one inside this process.
+// ContainerdVersion returns the latest known version of an external containerd; empty for the embedded one.
 func (r *Runtime) ContainerdVersion() string {
 	if v := r.containerd.version.Load(); v != nil {
 		return *v
@@ -288,8 +288,8 @@ func (r *Runtime) ContainerdVersion() string {
 	return ""
 }
 
-// Run follows containerd's events, tears down what was removed and watches the preload directories. It returns
-// nil when ctx ends, and has waited for its goroutines.
+// Run follows containerd's events, tears down removed pods and watches the preload directories. It returns nil when ctx ends,
+// after its goroutines have ended.
 func (r *Runtime) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(r.ns(ctx))
 	g.Go(func() error { return r.follower.followEvents(ctx) })
@@ -310,12 +310,13 @@ func (r *Runtime) Run(ctx context.Context) error {
 	return err
 }
 
-// Preload imports the archives of the preload directories, reports once to done, and follows changes until ctx ends.
+// Preload imports the archives of the preload directories, calls done once, and follows changes until ctx ends.
 func (r *Runtime) Preload(ctx context.Context, done func(error)) error {
 	return r.images.Preload.Run(r.ns(ctx), done)
 }
 
-// Close waits for network set-ups under way and lets go of containerd; every container runs on. Call it when Run has returned.
+// Close waits for network set-ups in progress and disconnects from containerd; all containers keep running. Call it after Run has
+// returned.
 func (r *Runtime) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -332,12 +333,12 @@ type closers []func(context.Context) error
 
 func (c *closers) add(f func(context.Context) error) { *c = append(*c, f) }
 
-// ns puts the containerd namespace on a context: the in-process services ask for it.
+// ns adds the containerd namespace to a context, which the in-process services require.
 func (r *Runtime) ns(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, r.cfg.Namespace)
 }
 
-// List returns the pods that have a sandbox which is not being removed, or the place of one.
+// List returns the pods that have a sandbox that is not being removed, or that keep the place of one.
 func (r *Runtime) List(ctx context.Context) ([]manifests.Key, error) {
 	sandboxes, err := r.client.SandboxStore().List(r.ns(ctx), r.records.OwnFilter())
 	if err != nil {
@@ -356,39 +357,38 @@ func (r *Runtime) List(ctx context.Context) ([]manifests.Key, error) {
 	return keys, nil
 }
 
-// Images returns the images.
+// Images returns the image service.
 func (r *Runtime) Images() *imageuse.Images { return r.imageUse }
 
-// SyncPins makes containerd keep the images with these digests, see Images.
+// SyncPins keeps the images with these digests from being collected, see Images.
 func (r *Runtime) SyncPins(ctx context.Context, digests []string) (gone []string, err error) {
 	return r.imageUse.SyncPins(ctx, digests)
 }
 
-// dirs are the directories that a configuration names.
+// dirs returns the directories of a configuration.
 func (c *Config) dirs() layout.Dirs {
 	return layout.Dirs{Root: c.RootDirectory, State: c.StateDirectory, PodLogs: c.PodLogsDir, ContainerLogs: c.ContainerLogsDir}
 }
 
-// FollowObjects takes notice of all documents there are. Directories of claims that are gone, and whose class says so, are
-// removed; removable says whether what was written at a place, and is not there now, is really gone.
+// FollowObjects passes on the current set of objects. It removes directories of deleted claims if their class says so; removable
+// reports whether an object that is missing at its origin was really deleted.
 func (r *Runtime) FollowObjects(objects *manifests.Objects, removable func(manifests.Origin) bool) {
 	r.removal.FollowObjects(objects, removable)
 }
 
-// Removals returns the removals that take time or have failed. A pod that is made again, or was already, is not among them.
+// Removals returns the removals that are slow or have failed, except those of pods that are being recreated.
 func (r *Runtime) Removals() []upkeep.Removal { return r.removal.Removals() }
 
-// ReclaimContainers makes room on the disk with what containers that have ended left: their writable layers and the
-// logs that nobody needs to understand what runs. It returns how many bytes that were. Their records stay, and with
-// them the status of their pods.
+// ReclaimContainers frees disk space that exited containers use: their writable layers, and logs other than the latest. It returns
+// the number of bytes. The records stay, and with them the status of the pods.
 func (r *Runtime) ReclaimContainers(ctx context.Context) (int64, error) {
 	return r.garbage.ReclaimContainers(ctx)
 }
 
-// Places returns where the kernel counts what each pod uses.
+// Places returns the cgroups in which the kernel accounts the usage of each pod.
 func (r *Runtime) Places(ctx context.Context) ([]runner.Place, error) { return r.meter.Places(ctx) }
 
-// MeasureDisk walks over what a pod has on disk.
+// MeasureDisk measures the disk usage of a pod.
 func (r *Runtime) MeasureDisk(ctx context.Context, key manifests.Key) (runner.DiskSizes, error) {
 	return r.meter.MeasureDisk(ctx, key)
 }

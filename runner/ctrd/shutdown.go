@@ -18,22 +18,22 @@ import (
 	"monopod/runner/ctrd/image/repair"
 )
 
-// shutdownFile is in the root directory.
+// shutdownFile is the name of the file in the root directory.
 const shutdownFile = "shutdown.json"
 
-// shutdown is how the last run ended, and what is in doubt since. It is written at the start and the end of a run, and
-// while images are looked at after a power cut.
+// shutdown records how the last run ended, and which images may be damaged since. It is written when a run starts and ends, and
+// while images are verified after a power cut.
 type shutdown struct {
 	Boot string `json:"boot"`
-	// Clean says that all was on the disk when the run ended.
+	// Clean is set if everything was on disk when the run ended.
 	Clean bool `json:"clean"`
-	// Doubt says that images may be damaged, but for the Sound ones.
+	// Doubt is set if images may be damaged, except the Sound ones.
 	Doubt bool     `json:"doubt,omitempty"`
 	Sound []string `json:"sound,omitempty"`
 }
 
-// next is what holds for a run in a boot, by what the last run has left. A process that is killed leaves what the kernel
-// has; only with the machine goes what was not on the disk yet.
+// next returns the state of a run in a boot, given that of the last run. Killing a process loses nothing that it has written; a
+// power cut loses what was not on disk yet.
 func (s shutdown) next(boot string) shutdown {
 	n := shutdown{Boot: boot, Doubt: s.Doubt, Sound: s.Sound}
 	if s.Boot != "" && s.Boot != boot && !s.Clean {
@@ -42,18 +42,18 @@ func (s shutdown) next(boot string) shutdown {
 	return n
 }
 
-// shutdownBook keeps the file.
-type shutdownBook struct {
+// shutdownStore keeps the file.
+type shutdownStore struct {
 	path string
 	log  *slog.Logger
-	// write replaces a file.
+	// write replaces a file; tests replace it.
 	write func(path string, data []byte, mode fs.FileMode) error
 
-	mu sync.Mutex // guards all below
+	mu sync.Mutex // guards the fields below
 	shutdown
 }
 
-func (b *shutdownBook) writeLocked() error {
+func (b *shutdownStore) writeLocked() error {
 	text, err := json.Marshal(b.shutdown)
 	if err != nil {
 		return err
@@ -61,11 +61,11 @@ func (b *shutdownBook) writeLocked() error {
 	return b.write(b.path, append(text, '\n'), 0o600)
 }
 
-// begin notes that a run has begun. Where that cannot be written, because the disk is full, the file is emptied, which takes no room: should
-// the machine go down now all is in doubt then, and the run goes on, because it is what makes room.
-func (b *shutdownBook) begin() (untold, err error) {
-	untold = b.writeLocked()
-	if untold == nil {
+// begin records the start of a run. If the disk is full, so that this cannot be written, it truncates the file, which takes no
+// space: after a power cut all images are then verified. The run continues, because it frees disk space.
+func (b *shutdownStore) begin() (unwritten, err error) {
+	unwritten = b.writeLocked()
+	if unwritten == nil {
 		return nil, nil
 	}
 	f, err := os.OpenFile(b.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o600)
@@ -73,12 +73,12 @@ func (b *shutdownBook) begin() (untold, err error) {
 		err = errors.Join(f.Sync(), f.Close(), atomicfile.SyncDir(filepath.Dir(b.path)))
 	}
 	if err != nil {
-		return nil, errors.Join(untold, err)
+		return nil, errors.Join(unwritten, err)
 	}
-	return untold, nil
+	return unwritten, nil
 }
 
-// readShutdown reads the file; one that cannot be read is of another boot.
+// readShutdown reads the file. An unreadable file counts as one of an unknown boot.
 func readShutdown(path string) shutdown {
 	var last shutdown
 	text, err := atomicfile.Read(path, atomicfile.MaxState)
@@ -90,20 +90,20 @@ func readShutdown(path string) shutdown {
 	return last
 }
 
-// openShutdown notes that a run has begun, and returns what is in doubt; nil: nothing. A file that cannot be read leaves
-// all in doubt.
+// openShutdown records the start of a run and returns the images that may be damaged; nil: none. After an unreadable file all may
+// be.
 func (r *Runtime) openShutdown() (*repair.Doubt, error) {
-	b := &shutdownBook{path: filepath.Join(r.cfg.RootDirectory, shutdownFile), log: r.log, write: atomicfile.Write}
+	b := &shutdownStore{path: filepath.Join(r.cfg.RootDirectory, shutdownFile), log: r.log, write: atomicfile.Write}
 	b.shutdown = readShutdown(b.path).next(r.bootID)
 	if slices.ContainsFunc(r.notices.Repaired, func(d guard.Repair) bool { return !d.Current }) {
 		b.Doubt, b.Sound = true, nil
 	}
-	untold, err := b.begin()
+	unwritten, err := b.begin()
 	if err != nil {
 		return nil, err
 	}
-	if untold != nil {
-		r.log.Warn("images are looked at after the next start: how this run begins cannot be noted", "err", untold)
+	if unwritten != nil {
+		r.log.Warn("images are looked at after the next start: how this run begins cannot be noted", "err", unwritten)
 	}
 	r.close.add(b.close)
 	if !b.Doubt {
@@ -113,8 +113,8 @@ func (r *Runtime) openShutdown() (*repair.Doubt, error) {
 	return &repair.Doubt{Sound: slices.Clone(b.Sound), OnSound: b.noteSound, OnAll: b.noteAll}, nil
 }
 
-// close notes that all that was written is on the disk. Where that takes too long it is left in doubt.
-func (b *shutdownBook) close(ctx context.Context) error {
+// close records a clean shutdown once everything is on disk. If that takes too long, the images stay in doubt.
+func (b *shutdownStore) close(ctx context.Context) error {
 	synced := make(chan error, 1)
 	go func() { synced <- syncAt(filepath.Dir(b.path)) }()
 	select {
@@ -131,7 +131,7 @@ func (b *shutdownBook) close(ctx context.Context) error {
 	return b.writeLocked()
 }
 
-// syncAt writes the file system of a directory to its disk.
+// syncAt flushes the file system of a directory to disk.
 func syncAt(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -141,7 +141,7 @@ func syncAt(path string) error {
 	return unix.Syncfs(int(dir.Fd()))
 }
 
-func (b *shutdownBook) noteSound(digest string) {
+func (b *shutdownStore) noteSound(digest string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Sound = append(b.Sound, digest)
@@ -150,7 +150,7 @@ func (b *shutdownBook) noteSound(digest string) {
 	}
 }
 
-func (b *shutdownBook) noteAll() {
+func (b *shutdownStore) noteAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.Doubt, b.Sound = false, nil

@@ -34,22 +34,22 @@ func TestWhatIsInDoubtAfterAStart(t *testing.T) {
 
 func TestARunBeginsOnAFullDiskAndLeavesAllInDoubt(t *testing.T) {
 	for _, before := range []string{`{"boot":"then","clean":true}`, ""} {
-		b := &shutdownBook{path: filepath.Join(t.TempDir(), shutdownFile), shutdown: shutdown{Boot: "now"}}
+		b := &shutdownStore{path: filepath.Join(t.TempDir(), shutdownFile), shutdown: shutdown{Boot: "now"}}
 		if before != "" {
 			if err := os.WriteFile(b.path, []byte(before), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		b.write = func(string, []byte, fs.FileMode) error { return syscall.ENOSPC }
-		if untold, err := b.begin(); err != nil || !errors.Is(untold, syscall.ENOSPC) {
-			t.Errorf("after %q: %v, %v", before, untold, err)
+		if unwritten, err := b.begin(); err != nil || !errors.Is(unwritten, syscall.ENOSPC) {
+			t.Errorf("after %q: %v, %v", before, unwritten, err)
 		}
 		if last := readShutdown(b.path); !last.next("later").Doubt {
 			t.Errorf("after %q: nothing is in doubt: %+v", before, last)
 		}
 		b.write = atomicfile.Write
-		if untold, err := b.begin(); err != nil || untold != nil {
-			t.Errorf("with room: %v, %v", untold, err)
+		if unwritten, err := b.begin(); err != nil || unwritten != nil {
+			t.Errorf("with room: %v, %v", unwritten, err)
 		}
 		if last := readShutdown(b.path); last.Boot != "now" || last.next("now").Doubt {
 			t.Errorf("with room: %+v", last)
@@ -60,7 +60,7 @@ func TestARunBeginsOnAFullDiskAndLeavesAllInDoubt(t *testing.T) {
 // TestADamagedNoteOfAShutdownLeavesAllInDoubt, and the next run can write its own.
 func TestADamagedNoteOfAShutdownLeavesAllInDoubt(t *testing.T) {
 	for name, spoil := range damagetest.Ways() {
-		b := &shutdownBook{path: filepath.Join(t.TempDir(), shutdownFile), write: atomicfile.Write, shutdown: shutdown{Boot: "now", Clean: true}}
+		b := &shutdownStore{path: filepath.Join(t.TempDir(), shutdownFile), write: atomicfile.Write, shutdown: shutdown{Boot: "now", Clean: true}}
 		if err := errors.Join(b.writeLocked(), spoil(b.path)); err != nil {
 			t.Fatal(err)
 		}
@@ -68,8 +68,8 @@ func TestADamagedNoteOfAShutdownLeavesAllInDoubt(t *testing.T) {
 		if !b.Doubt {
 			t.Errorf("%s: %+v", name, b.shutdown)
 		}
-		if untold, err := b.begin(); untold != nil || err != nil {
-			t.Errorf("%s: %v, %v", name, untold, err)
+		if unwritten, err := b.begin(); unwritten != nil || err != nil {
+			t.Errorf("%s: %v, %v", name, unwritten, err)
 		}
 	}
 }

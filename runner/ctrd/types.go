@@ -6,13 +6,13 @@ import (
 	"monopod/runner/ctrd/upkeep"
 )
 
-// What callers of a Runtime see of its parts.
+// Types of the parts that callers of a Runtime use.
 type (
-	// Images is what can be known of, and done with, the images that pods of this instance use.
+	// Images lists and manages the images that pods of this instance use.
 	Images = imageuse.Images
 	// ImageUse is an image and the pods that have a container with it.
 	ImageUse = imageuse.Use
-	// Removal is a pod that was removed and whose sandbox is not taken apart yet.
+	// Removal is a deleted pod whose sandbox has not been torn down yet.
 	Removal = upkeep.Removal
 )
 

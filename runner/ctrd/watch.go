@@ -20,12 +20,12 @@ import (
 	"monopod/runner/ctrd/upkeep"
 )
 
-// Watch implements runner.Runtime. Run must be running: it reads the events.
+// Watch implements runner.Runtime. It needs Run, which reads the events.
 func (r *Runtime) Watch(ctx context.Context, notify func(manifests.Key)) error {
 	return r.watch.Follow(ctx, notify)
 }
 
-// follower follows containerd's events, and finds it again after it was gone.
+// follower follows containerd's events, and reconnects when containerd was gone.
 type follower struct {
 	client    *client.Client
 	records   *record.Store
@@ -37,7 +37,7 @@ type follower struct {
 	namespace string
 	// askVersion reports whether containerd answers.
 	askVersion func(context.Context) error
-	// connection is told why containerd does not answer any more, and with nil that it does again.
+	// connection is called with an error when containerd stops answering, and with nil when it answers again.
 	connection func(error)
 	ns         func(context.Context) context.Context
 	log        *slog.Logger
@@ -45,7 +45,7 @@ type follower struct {
 	events *subscription
 }
 
-// subscribe starts a subscription. It outlives the call's context: cancel ends it.
+// subscribe starts a subscription. It lives until cancel is called, also after ctx has ended.
 func (r *follower) subscribe(ctx context.Context) *subscription {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.ns(ctx)))
 	ns := fmt.Sprintf(`namespace==%q`, r.namespace)
@@ -54,14 +54,14 @@ func (r *follower) subscribe(ctx context.Context) *subscription {
 	return &subscription{events: ch, errs: errs, cancel: cancel}
 }
 
-// Limits of the back-off between attempts to reach a containerd that is gone.
+// Limits of the back-off between attempts to reach a missing containerd.
 const (
 	minReconnect = 100 * time.Millisecond
 	maxReconnect = 5 * time.Second
 )
 
-// followEvents reads events until ctx ends. When the stream breaks, it subscribes again, reads all records anew,
-// because what happened meanwhile is not repeated, and tells everybody to look.
+// followEvents reads events until ctx ends. When the stream breaks, it subscribes again and reloads all records, because events
+// that were missed are not repeated, and notifies all watchers.
 func (r *follower) followEvents(ctx context.Context) error {
 	delay := minReconnect
 	for {
@@ -128,16 +128,16 @@ func (r *follower) handle(e *events.Envelope) {
 	}
 	rec := r.index.Container(id)
 	if rec == nil {
-		return // not ours, or made and gone
+		return // not ours, or deleted already
 	}
 	if e.Topic == "/containers/delete" {
-		// Our own deletions leave the index before the record goes: somebody else did this.
+		// Our own deletions leave the index before the record goes: another client deleted it.
 		r.index.DeleteContainer(id)
 	}
 	r.watch.Notify(rec.Meta.Key)
 }
 
-// eventContainer returns the container an event is about; empty when it is about an exec'd process or unknown.
+// eventContainer returns the container of an event; empty for exec'd processes and unknown events.
 func eventContainer(e *events.Envelope) string {
 	if e == nil || e.Event == nil {
 		return ""

@@ -1,5 +1,5 @@
-// Package cgroup owns the cgroups of pods: where they are in either hierarchy, their values, and which processors containers have for
-// themselves. It decides no values, which runner/spec computes, and knows nothing of tasks but their limits.
+// Package cgroup owns the cgroups of pods: their paths in either hierarchy, their values, and the CPUs that containers have
+// exclusively. It must not compute limits, which runner/spec does, and knows tasks only by their limits.
 package cgroup
 
 import (
@@ -22,18 +22,18 @@ import (
 	"monopod/runner/spec"
 )
 
-// Tree knows where the cgroups of our pods are: one directory in the unified hierarchy, or one in each of v1's.
+// Tree locates the cgroups of our pods: one directory in the unified hierarchy, or one in each hierarchy of v1.
 type Tree struct {
 	spec.Cgroups
 	// roots are the mount points of all hierarchies.
 	roots []string
-	// Controllers are the mount points of v1's controllers by name; nil where there is only the unified hierarchy.
+	// Controllers are the mount points of v1's controllers by name; nil with only the unified hierarchy.
 	Controllers map[string]string
-	// Slices makes systemd's; nil where cgroups are directories that anybody makes.
+	// Slices creates cgroups through systemd; nil with the cgroupfs driver.
 	Slices *systemd
 }
 
-// Find looks up the mounted hierarchies for a layout.
+// Find finds the mounted hierarchies for a layout.
 func Find(layout spec.Cgroups) (Tree, error) {
 	infos, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -61,33 +61,33 @@ func Find(layout spec.Cgroups) (Tree, error) {
 	return c, err
 }
 
-// IsUnified says that a mount makes the unified hierarchy the only one.
+// IsUnified reports whether a mount makes the unified hierarchy the only one.
 func IsUnified(i *mountinfo.Info) bool {
 	return i.FSType == "cgroup2" && i.Mountpoint == UnifiedRoot
 }
 
-// UnifiedRoot is where the unified hierarchy is mounted.
+// UnifiedRoot is the mount point of the unified hierarchy.
 const UnifiedRoot = "/sys/fs/cgroup"
 
 // AllPods is the cgroup of all our pods.
 func (c Tree) AllPods() string { return c.Class(corev1.PodQOSGuaranteed) }
 
-// parents are the cgroups that have cgroups of pods in them.
+// parents returns the cgroups that contain pod cgroups.
 func (c Tree) parents() []string {
 	return []string{c.AllPods(), c.Class(corev1.PodQOSBurstable), c.Class(corev1.PodQOSBestEffort)}
 }
 
-// slice returns the unit of systemd that a cgroup is. Pods that the other driver made keep their directories.
+// slice returns the systemd unit of a cgroup. Pods that were created with the other driver keep their directories.
 func (c Tree) slice(cgroup string) (unit string, ok bool) {
 	return filepath.Base(cgroup), c.Slices != nil && strings.HasSuffix(cgroup, ".slice")
 }
 
-// cgroupPatience is how long killed processes get to leave a cgroup.
-const cgroupPatience = 2 * time.Second
+// killTimeout is how long killed processes get to leave a cgroup.
+const killTimeout = 2 * time.Second
 
-// Remove kills what is left in a cgroup, and removes it with all below in every hierarchy.
+// Remove kills the remaining processes of a cgroup, and removes it with all its children in every hierarchy.
 func (c Tree) Remove(ctx context.Context, cgroup string) error {
-	ctx, cancel := context.WithTimeout(ctx, cgroupPatience)
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	var errs []error
 	for _, root := range c.roots {
@@ -106,17 +106,17 @@ func removeCgroup(ctx context.Context, dir string) error {
 			return err
 		}
 		killCgroup(dir)
-		// A process that was killed leaves when it is reaped, which nothing reports.
+		// A killed process leaves the cgroup when it is reaped, which is not notified.
 		if !pause.For(ctx, 5*time.Millisecond) {
 			return err
 		}
 	}
 }
 
-// RemoveTree removes the directories, the innermost first; their files are the kernel's.
+// RemoveTree removes the directories, innermost first. The kernel removes the files in them.
 func RemoveTree(dir string) error {
 	if err := unix.Rmdir(dir); err == nil || errors.Is(err, unix.ENOENT) {
-		return nil // mostly: it is empty, or its runtime has removed it
+		return nil // usually it is empty, or the OCI runtime has removed it
 	}
 	dirs, err := cgroupDirs(dir)
 	if err != nil {
@@ -163,7 +163,7 @@ func killCgroup(dir string) {
 	}
 }
 
-// Pods returns the cgroups of pods that there are, those of the layout without classes among them.
+// Pods returns the existing cgroups of pods.
 func (c Tree) Pods() []string {
 	seen := map[string]bool{}
 	for _, root := range c.roots {
@@ -186,7 +186,7 @@ func (c Tree) Pods() []string {
 	return out
 }
 
-// isPodCgroup says that a cgroup has the name of a pod's.
+// isPodCgroup reports whether a cgroup has a name like that of a pod's.
 func isPodCgroup(name string) bool {
 	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
 		return strings.HasPrefix(slice[strings.LastIndexByte(slice, '-')+1:], "pod")
@@ -194,7 +194,7 @@ func isPodCgroup(name string) bool {
 	return strings.HasPrefix(name, "pod")
 }
 
-// RemoveEmpty removes a cgroup unless there are processes in it: those of another instance, perhaps.
+// RemoveEmpty removes a cgroup unless it contains processes, which may be those of another instance.
 func (c Tree) RemoveEmpty(cgroup string) error {
 	var errs []error
 	busy := false
@@ -212,10 +212,10 @@ func (c Tree) RemoveEmpty(cgroup string) error {
 	return errors.Join(errs...)
 }
 
-// Pids are the processes in and below a cgroup.
+// Pids returns the processes in and below a cgroup.
 func (c Tree) Pids(cgroup string) (pids []int) {
 	for _, root := range c.roots {
-		dirs, _ := cgroupDirs(filepath.Join(root, cgroup)) // gone: nothing is in it
+		dirs, _ := cgroupDirs(filepath.Join(root, cgroup)) // a missing cgroup is empty
 		for _, dir := range dirs {
 			b, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 			for text := range strings.FieldsSeq(string(b)) {
@@ -225,7 +225,7 @@ func (c Tree) Pids(cgroup string) (pids []int) {
 			}
 		}
 		if len(pids) > 0 {
-			return pids // each hierarchy has the same
+			return pids // all hierarchies have the same processes
 		}
 	}
 	return nil

@@ -14,10 +14,10 @@ import (
 	"monopod/runner/spec"
 )
 
-// unlimited is how v1 writes that there is no limit.
+// unlimited is how v1 writes "no limit".
 const unlimited = -1
 
-// make makes a cgroup where its values can be set, and enables the controllers for what is below it.
+// make creates a cgroup whose values can be set, and enables the controllers for its children.
 func (c Tree) make(cgroup string) error {
 	if unit, ok := c.slice(cgroup); ok {
 		if err := c.Slices.start(unit); err != nil {
@@ -37,7 +37,7 @@ func (c Tree) make(cgroup string) error {
 	return nil
 }
 
-// makeUnified makes a cgroup of v2. A controller is there only where the parent has enabled it for its children.
+// makeUnified creates a cgroup of v2. A controller exists only where the parent has enabled it for its children.
 func makeUnified(root, cgroup string) error {
 	dir := root
 	for name := range strings.SplitSeq(strings.Trim(cgroup, "/"), "/") {
@@ -51,7 +51,7 @@ func makeUnified(root, cgroup string) error {
 	return nil
 }
 
-// enableControllers enables what there is; what cannot be enabled is missed where it is set.
+// enableControllers enables the available controllers. Errors show when a value is set.
 func enableControllers(dir string) {
 	there, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -69,7 +69,7 @@ func enableControllers(dir string) {
 	}
 }
 
-// exists says that a cgroup has been made.
+// exists reports whether a cgroup exists.
 func (c Tree) exists(cgroup string) bool {
 	root := UnifiedRoot
 	if c.Controllers != nil {
@@ -79,7 +79,7 @@ func (c Tree) exists(cgroup string) bool {
 	return err == nil
 }
 
-// set gives a cgroup its values. Memory that is in use is never taken away: such a limit is an error.
+// set writes the values of a cgroup. It refuses a memory limit below the memory in use.
 func (c Tree) set(cgroup string, v spec.CgroupValues) error {
 	if v.Memory != nil && c.Controllers == nil {
 		if err := makeRoom(filepath.Join(UnifiedRoot, cgroup), *v.Memory); err != nil {
@@ -115,7 +115,7 @@ func setUnified(dir string, v spec.CgroupValues) error {
 	return w.err()
 }
 
-// CPUWeight is kubelet's conversion for cgroups above containers.
+// CPUWeight is the kubelet's conversion for cgroups above containers.
 func CPUWeight(shares uint64) uint64 { return 1 + (max(shares, 2)-2)*9999/262142 }
 
 func orMax(n *int64) string {
@@ -137,7 +137,7 @@ func (c Tree) setControllers(cgroup string, v spec.CgroupValues) error {
 	cpu.write("cpu.shares", strconv.FormatUint(v.Shares, 10))
 	period := strconv.FormatUint(v.Period, 10)
 	if cpu.read("cpu.cfs_period_us") != period {
-		cpu.write("cpu.cfs_quota_us", strconv.Itoa(unlimited)) // both together must make sense at any moment
+		cpu.write("cpu.cfs_quota_us", strconv.Itoa(unlimited)) // both values must be consistent at any moment
 		cpu.write("cpu.cfs_period_us", period)
 	}
 	cpu.write("cpu.cfs_quota_us", OrUnlimited(v.Quota))
@@ -152,7 +152,7 @@ func (c Tree) setControllers(cgroup string, v spec.CgroupValues) error {
 	return errors.Join(cpu.err(), inUse(memory.err()), pids.err(), huge.err())
 }
 
-// OrUnlimited returns a limit as v1 writes it; nil is no limit.
+// OrUnlimited returns a limit as v1 writes it; nil is unlimited.
 func OrUnlimited(n *int64) string {
 	if n == nil {
 		return strconv.Itoa(unlimited)
@@ -160,7 +160,7 @@ func OrUnlimited(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// inUse puts into words that v1 refuses a limit below what is in use.
+// inUse explains that v1 refuses a limit below the memory in use.
 func inUse(err error) error {
 	if errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("more memory is in use than the new limit allows: %w", err)
@@ -168,7 +168,7 @@ func inUse(err error) error {
 	return err
 }
 
-// cgroupWriter writes files of one cgroup; without a directory it writes nothing.
+// cgroupWriter writes the files of one cgroup; without a directory it writes nothing.
 type cgroupWriter struct {
 	dir  string
 	errs []error
@@ -182,8 +182,7 @@ func (w *cgroupWriter) read(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// write sets a value unless the cgroup has it. A controller that the kernel does not have is no error when there is
-// nothing to limit.
+// write sets a value that differs. A controller that the kernel does not have is only an error if there is something to limit.
 func (w *cgroupWriter) write(name, value string) {
 	if w.dir == "" {
 		return
@@ -202,12 +201,12 @@ func (w *cgroupWriter) write(name, value string) {
 	}
 }
 
-// isNoLimit says that a value is what a cgroup without the controller has anyway.
+// isNoLimit reports whether a value is what a cgroup has without the controller.
 func isNoLimit(value string) bool {
 	return value == "max" || value == "0" || value == strconv.Itoa(unlimited) || strings.HasPrefix(value, "max ")
 }
 
-// writeFile writes to a file that is there.
+// writeFile writes to an existing file.
 func writeFile(path, value string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -219,7 +218,7 @@ func writeFile(path, value string) error {
 
 func (w *cgroupWriter) err() error { return errors.Join(w.errs...) }
 
-// Values reads what a cgroup has of what can be widened.
+// Values reads the limits of a cgroup that can be raised.
 func (c Tree) Values(cgroup string) spec.CgroupValues {
 	v := spec.CgroupValues{}
 	if c.Controllers == nil {
@@ -242,10 +241,10 @@ func (c Tree) Values(cgroup string) spec.CgroupValues {
 	return v
 }
 
-// noLimitFrom is where v1's memory limits begin that stand for none.
+// noLimitFrom is the smallest memory limit of v1 that stands for none.
 const noLimitFrom = 1 << 62
 
-// LimitOf reads a limit; nil when there is none.
+// LimitOf parses a limit; nil is unlimited.
 func LimitOf(text string) *int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n >= noLimitFrom {
@@ -254,21 +253,21 @@ func LimitOf(text string) *int64 {
 	return &n
 }
 
-// makeRoom sees to it that a memory limit of v2 kills nobody: what can be given back is, and if that is not enough
-// the limit is refused. (The kernel would kill; on v1 it refuses by itself.)
+// makeRoom makes sure that a memory limit of v2 does not kill a process: it reclaims memory, and refuses the limit if that is not
+// enough. (The kernel would kill; v1 refuses by itself.)
 func makeRoom(dir string, limit int64) error {
 	w := cgroupWriter{dir: dir}
 	used := func() int64 {
 		n, err := strconv.ParseInt(w.read("memory.current"), 10, 64)
 		if err != nil {
-			return 0 // a cgroup that does not count
+			return 0 // memory is not accounted here
 		}
 		return n
 	}
 	now := used()
-	// The kernel takes minutes to find out that there is nothing to reclaim.
+	// The kernel takes minutes to find out that it cannot reclaim anything.
 	if now > limit && now-cached(w.read("memory.stat")) <= limit {
-		_ = writeFile(filepath.Join(dir, "memory.reclaim"), strconv.FormatInt(now-limit, 10)) // what counts is what is used then
+		_ = writeFile(filepath.Join(dir, "memory.reclaim"), strconv.FormatInt(now-limit, 10)) // the check below reads what is in use afterwards
 		now = used()
 	}
 	if now > limit {
@@ -277,7 +276,7 @@ func makeRoom(dir string, limit int64) error {
 	return nil
 }
 
-// cached is how much of a cgroup's memory holds what can be read again, by its memory.stat.
+// cached returns how much of a cgroup's memory is page cache, by its memory.stat.
 func cached(stat string) int64 {
 	var sum int64
 	for line := range strings.Lines(stat) {

@@ -16,25 +16,25 @@ import (
 	"monopod/runner/spec"
 )
 
-// CPUs gives processors to containers that have them for themselves, and keeps the others off them. Who has which is
-// in the labels of the containers; only those of containers on their way into being are kept here.
+// CPUs assigns exclusive CPUs to containers, and keeps other containers off them. The records of the containers hold the
+// assignments; this type keeps only those of containers without a record yet.
 type CPUs struct {
 	topology []spec.CPU
 	Online   spec.CPUSet
 	Reserved spec.CPUSet
 
 	mu sync.Mutex
-	// coming are processors by the id of a container without a record. Guarded by mu.
-	coming map[string]spec.CPUSet
+	// pending are CPUs by the id of a container without a record. Guarded by mu.
+	pending map[string]spec.CPUSet
 }
 
-// ReadCPUs reads which processors there are.
+// ReadCPUs reads the topology of the machine.
 func ReadCPUs(root, reserved string) (*CPUs, error) {
 	text, err := os.ReadFile(filepath.Join(root, "online"))
 	if err != nil {
 		return nil, err
 	}
-	c := &CPUs{coming: map[string]spec.CPUSet{}}
+	c := &CPUs{pending: map[string]spec.CPUSet{}}
 	if c.Online, err = spec.ParseCPUSet(string(text)); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func ReadCPUs(root, reserved string) (*CPUs, error) {
 			b, err := os.ReadFile(filepath.Join(root, "cpu"+strconv.Itoa(id), "topology", name))
 			n, nerr := strconv.Atoi(strings.TrimSpace(string(b)))
 			if err != nil || nerr != nil {
-				return id // where nothing is known, each is a core of its own
+				return id // without topology, each CPU is a core of its own
 			}
 			return n
 		}
@@ -58,8 +58,8 @@ func ReadCPUs(root, reserved string) (*CPUs, error) {
 // ErrNoCPUs reports that a container requests more exclusive CPUs than are free.
 var ErrNoCPUs = errors.New("not enough processors that are not taken")
 
-// AssignCPUs chooses the processors of a new container: those of the instance that it takes the place of, if they are
-// as many, else free ones. release gives them back, or takes them out of the list when the record says so.
+// AssignCPUs chooses the CPUs of a new container: those of the container that it replaces if their number is right, else free
+// ones. The caller calls release once the record names them, or when creation fails.
 func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, container string) (set spec.CPUSet, release func(), err error) {
 	if !r.Host.Enforce.StaticCPUs {
 		return nil, func() {}, nil
@@ -76,12 +76,12 @@ func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, contai
 	for _, rec := range r.Index.All() {
 		has := exclusive(rec)
 		if rec.Meta.SandboxID == sb.ID && rec.Meta.Name == container {
-			former = has // both never run at once
+			former = has // both never run at the same time
 			continue
 		}
 		taken = taken.Union(has)
 	}
-	for _, set := range c.coming {
+	for _, set := range c.pending {
 		taken = taken.Union(set)
 	}
 	free := c.Online.Without(taken)
@@ -93,15 +93,15 @@ func (r *Pods) AssignCPUs(id string, sb *record.Sandbox, pod *corev1.Pod, contai
 			return nil, nil, fmt.Errorf("%w: %d are wanted, %q are left", ErrNoCPUs, n, free.String())
 		}
 	}
-	c.coming[id] = set
+	c.pending[id] = set
 	return set, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.coming, id)
+		delete(c.pending, id)
 	}, nil
 }
 
-// exclusive are the processors that a container has for itself as long as it may run.
+// exclusive returns the CPUs that a container has exclusively while it may run.
 func exclusive(rec *record.Container) spec.CPUSet {
 	if rec.Meta.Exit != nil {
 		return nil
@@ -113,7 +113,7 @@ func exclusive(rec *record.Container) spec.CPUSet {
 	return set
 }
 
-// SharedCPUs are those that nobody has for itself; nil when that is so of all.
+// SharedCPUs returns the CPUs that no container has exclusively; nil if that is all of them.
 func (r *Pods) SharedCPUs() spec.CPUSet {
 	r.Cpus.mu.Lock()
 	defer r.Cpus.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *Pods) SharedCPUs() spec.CPUSet {
 	for _, rec := range r.Index.All() {
 		taken = taken.Union(exclusive(rec))
 	}
-	for _, set := range r.Cpus.coming {
+	for _, set := range r.Cpus.pending {
 		taken = taken.Union(set)
 	}
 	if len(taken) == 0 {
@@ -130,7 +130,7 @@ func (r *Pods) SharedCPUs() spec.CPUSet {
 	return r.Cpus.Online.Without(taken)
 }
 
-// CpusOf tells for the spec of a container which processors it may use.
+// CpusOf returns the CPUs that a container may use, for its spec.
 func (r *Pods) CpusOf(own spec.CPUSet) (list string, exclusive bool) {
 	if len(own) > 0 {
 		return own.String(), true
@@ -138,8 +138,8 @@ func (r *Pods) CpusOf(own spec.CPUSet) (list string, exclusive bool) {
 	return r.SharedCPUs().String(), false
 }
 
-// ShareCPUs keeps all containers that share off the processors that others have for themselves, and lets them onto
-// those that have become free. It does nothing while nobody has any, or had.
+// ShareCPUs updates the CPUs of all containers that share: without those that are exclusive, with those that have become free. It
+// does nothing while no CPU is, or was, exclusive.
 func (r *Pods) ShareCPUs() {
 	defer r.locks.Lock("cpus")()
 	shared := r.SharedCPUs()
@@ -156,7 +156,7 @@ func (r *Pods) ShareCPUs() {
 	}
 }
 
-// setCPUs changes which processors a cgroup may use.
+// setCPUs sets the CPUs that a cgroup may use.
 func (c Tree) setCPUs(cgroup string, set spec.CPUSet) error {
 	root := UnifiedRoot
 	if c.Controllers != nil {

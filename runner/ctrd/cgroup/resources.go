@@ -25,7 +25,7 @@ import (
 	"monopod/runner/spec"
 )
 
-// Pods keeps the cgroups of pods, and of all pods together, in line with the manifests.
+// Pods keeps the cgroups of pods, and that of all pods together, as the manifests require.
 type Pods struct {
 	Cgroups Tree
 	Cpus    *CPUs
@@ -49,7 +49,7 @@ func (r *Pods) PreparePodCgroup(rec *record.Sandbox) error {
 	return nil
 }
 
-// WeighClassOf does weighClasses for a sandbox that is in the index now; guaranteed pods change nothing there.
+// WeighClassOf calls weighClasses after a sandbox was added to the index. Guaranteed pods do not affect it.
 func (r *Pods) WeighClassOf(rec *record.Sandbox) error {
 	if rec.Meta.QOSClass == corev1.PodQOSGuaranteed {
 		return nil
@@ -57,8 +57,8 @@ func (r *Pods) WeighClassOf(rec *record.Sandbox) error {
 	return fault.Wrap("cgroup", r.weighClasses(nil))
 }
 
-// LimitPods gives the cgroup of all pods its limits, or takes those away that an earlier run has set. The pods go on if that cannot be done:
-// more memory may be in use than they are to have.
+// LimitPods sets the limits of the cgroup of all pods, or removes those of an earlier run. An error does not stop the pods: more
+// memory than the new limit may be in use.
 func (c Tree) LimitPods(limits spec.PodsLimits, host spec.Host) error {
 	root := c.AllPods()
 	if limits.Memory == 0 && limits.Pids == 0 && limits.MilliCPU == 0 {
@@ -75,8 +75,8 @@ func (c Tree) LimitPods(limits spec.PodsLimits, host spec.Host) error {
 	return c.set(root, spec.PodsCgroup(limits, host))
 }
 
-// weighClasses sets what the cgroups above pods have: a share of the processors by what all pods of a class request.
-// with is a sandbox that counts with another manifest than that in the index.
+// weighClasses sets the CPU weight of the class cgroups to what the pods of each class request. with is a sandbox whose manifest
+// replaces that in the index.
 func (r *Pods) weighClasses(with *record.Sandbox) error {
 	defer r.locks.Lock("classes")()
 	pods := map[string]*corev1.Pod{}
@@ -102,7 +102,7 @@ func (r *Pods) weighClasses(with *record.Sandbox) error {
 	return errors.Join(errs...)
 }
 
-// UpdateResources gives a running container, or the cgroup of its pod, the resources of the manifest.
+// UpdateResources applies the resources of the manifest to a running container, or to the cgroup of its pod.
 func (r *Pods) UpdateResources(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
 	sb := r.Index.Sandbox(key)
 	if sb == nil {
@@ -114,7 +114,7 @@ func (r *Pods) UpdateResources(ctx context.Context, key manifests.Key, pod *mani
 	rec := r.Records.Find(key, a)
 	c := manifests.FindContainer(&pod.Object.Spec, a.Container)
 	if rec == nil || c == nil {
-		return nil // it is gone: the next look tells
+		return nil // it is gone; the next Observe reports it
 	}
 	if err := r.WidenPod(sb, pod); err != nil {
 		return fault.Step(runner.ReasonResizeError, err)
@@ -128,7 +128,7 @@ func (r *Pods) UpdateResources(ctx context.Context, key manifests.Key, pod *mani
 	return fault.Wrap("record resources", fault.IgnoreNotFound(err))
 }
 
-// checkOverhead refuses an edit that gives a pod that runs another overhead.
+// checkOverhead refuses an edit of the overhead of a running pod.
 func checkOverhead(s *record.Sandbox, pod *manifests.Pod) error {
 	if own := pod.Object.Spec.Overhead; len(own) > 0 && !equality.Semantic.DeepEqual(own, s.Meta.Overhead) {
 		return errors.New("spec.overhead is not what the pod was made with, which the API allows nobody to change")
@@ -136,7 +136,7 @@ func checkOverhead(s *record.Sandbox, pod *manifests.Pod) error {
 	return nil
 }
 
-// resizePod gives the pod's cgroup exactly what the manifest says, and records it.
+// resizePod sets the limits of the pod's cgroup to those of the manifest, and records them.
 func (r *Pods) resizePod(ctx context.Context, sb *record.Sandbox, pod *manifests.Pod) error {
 	if err := checkOverhead(sb, pod); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (r *Pods) resizePod(ctx context.Context, sb *record.Sandbox, pod *manifests
 	return r.weighClasses(&sized)
 }
 
-// WidenPod makes the cgroup of a pod large enough for what its containers have and for what they are to have.
+// WidenPod makes the limits of a pod's cgroup large enough for both the current and the new resources of its containers.
 func (r *Pods) WidenPod(sb *record.Sandbox, pod *manifests.Pod) error {
 	if sb.Meta.ResourcesHash == podhash.PodResources(pod.Object) {
 		return nil
@@ -167,7 +167,7 @@ func (r *Pods) WidenPod(sb *record.Sandbox, pod *manifests.Pod) error {
 	return r.Cgroups.set(sb.Meta.Cgroup, want.Widen(has))
 }
 
-// resizeContainer changes the cgroup of a container that runs.
+// resizeContainer changes the cgroup of a running container.
 func (r *Pods) resizeContainer(ctx context.Context, rec *record.Container, pod *corev1.Pod) error {
 	own := exclusive(rec)
 	if n := spec.WholeCPUs(pod, rec.Meta.Name); r.Host.Enforce.StaticCPUs && n != len(own) {
@@ -200,7 +200,7 @@ func (r *Pods) CgroupOf(rec *record.Container) string {
 	return r.Cgroups.Container(rec.Meta.Cgroup, rec.ID)
 }
 
-// RemovePodCgroup removes the cgroup of a sandbox unless another one shares it, and gives back its share.
+// RemovePodCgroup removes the cgroup of a sandbox unless another sandbox shares it, and updates the weight of its class.
 func (r *Pods) RemovePodCgroup(ctx context.Context, rec *record.Sandbox) error {
 	if rec.Meta.Cgroup == "" {
 		return nil // the record is damaged; CleanCgroups removes it
@@ -219,7 +219,7 @@ func (r *Pods) RemovePodCgroup(ctx context.Context, rec *record.Sandbox) error {
 	return r.weighClasses(nil)
 }
 
-// CleanCgroups removes cgroups of pods that nobody knows.
+// CleanCgroups removes cgroups of unknown pods.
 func (r *Pods) CleanCgroups() error {
 	known := map[string]bool{}
 	for _, s := range r.Index.List() {

@@ -15,9 +15,9 @@ import (
 	"monopod/runner/spec"
 )
 
-// systemd makes and changes slices, for the systemd cgroup driver.
+// systemd creates and changes slices, for the systemd cgroup driver.
 type systemd struct {
-	// unified says that there is only the unified hierarchy, whose properties have other names.
+	// unified is set with only the unified hierarchy, whose properties have other names.
 	unified bool
 
 	mu   sync.Mutex
@@ -25,15 +25,15 @@ type systemd struct {
 }
 
 const (
-	// systemdTimeout bounds one call.
+	// systemdTimeout is the timeout of one call.
 	systemdTimeout = 30 * time.Second
-	// quotaStep is the precision that systemd keeps of a quota per second, in microseconds.
+	// quotaStep is the precision of systemd's CPU quota per second, in microseconds.
 	quotaStep = 10_000
-	// noLimit is how systemd writes that there is none.
+	// noLimit is how systemd writes "no limit".
 	noLimit = ^uint64(0)
 )
 
-// errNoSystemd: the driver needs it as process 1.
+// errNoSystemd reports that systemd is not process 1.
 var errNoSystemd = errors.New("cgroupDriver systemd: systemd does not run here")
 
 func newSystemd(unified bool) (*systemd, error) {
@@ -43,7 +43,7 @@ func newSystemd(unified bool) (*systemd, error) {
 	return &systemd{unified: unified}, nil
 }
 
-// call calls systemd, once more when the connection turns out to be broken. Calls do not wait for each other.
+// call calls systemd, and retries once if the connection is broken. Calls do not wait for each other.
 func (s *systemd) call(f func(context.Context, *dbus.Conn) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), systemdTimeout)
 	defer cancel()
@@ -59,7 +59,7 @@ func (s *systemd) call(f func(context.Context, *dbus.Conn) error) error {
 	return nil
 }
 
-// connect returns the connection, a new one if there is none that holds.
+// connect returns the connection, and makes a new one if it is closed.
 func (s *systemd) connect(ctx context.Context) (*dbus.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *systemd) connect(ctx context.Context) (*dbus.Conn, error) {
 		s.conn.Close()
 		s.conn = nil
 	}
-	// A connection ends with the context it is made with: that of this call is for the making only.
+	// A connection ends with the context it is created with, which must outlive this call.
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	made := context.AfterFunc(ctx, end)
 	conn, err := dbus.NewWithContext(lasting)
@@ -95,7 +95,7 @@ func (s *systemd) Close() {
 	}
 }
 
-// start makes a slice that may be there.
+// start creates a slice, which may exist.
 func (s *systemd) start(slice string) error {
 	props := []dbus.Property{dbus.PropDescription("pods of monopod: " + slice), {Name: "DefaultDependencies", Value: godbus.MakeVariant(false)}}
 	for _, name := range []string{"CPUAccounting", "MemoryAccounting", "TasksAccounting"} {
@@ -126,7 +126,7 @@ func awaitJob(ctx context.Context, done <-chan string) error {
 	}
 }
 
-// set tells systemd the values of a slice, so that it does not undo them.
+// set passes the values of a slice to systemd, so that it does not revert them.
 func (s *systemd) set(slice string, v spec.CgroupValues) error {
 	props := []dbus.Property{property("TasksMax", orNoLimit(v.Pids)), property("CPUQuotaPerSecUSec", quotaPerSecond(v))}
 	if s.unified {
@@ -141,7 +141,7 @@ func (s *systemd) set(slice string, v spec.CgroupValues) error {
 	return fault.Wrap("set properties of "+slice, err)
 }
 
-// stop ends a slice that may be gone.
+// stop removes a slice, which may be gone.
 func (s *systemd) stop(slice string) error {
 	err := s.call(func(ctx context.Context, c *dbus.Conn) error {
 		done := make(chan string, 1)
@@ -167,7 +167,7 @@ func orNoLimit(n *int64) uint64 {
 	return uint64(*n)
 }
 
-// quotaPerSecond is a quota as systemd counts it, rounded up to what it keeps.
+// quotaPerSecond returns a quota in systemd's unit, rounded up to its precision.
 func quotaPerSecond(v spec.CgroupValues) uint64 {
 	if v.Quota == nil || v.Period == 0 {
 		return noLimit

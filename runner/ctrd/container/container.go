@@ -1,5 +1,5 @@
-// Package container owns the life of one container: it plans, makes, starts, observes, stops and removes it. It must not touch what containers
-// of a pod share, which package sandbox makes, and does not decide when anything happens, which runner.Plan does.
+// Package container owns the life of one container: it plans, creates, starts, observes, stops and removes it. It must not touch
+// what the containers of a pod share, which package sandbox creates, or decide when anything happens, which runner.Plan does.
 package container
 
 import (
@@ -45,13 +45,13 @@ import (
 	"monopod/runner/spec"
 )
 
-// cleanupTimeout bounds the removal of what a failed step leaves.
+// cleanupTimeout bounds the clean-up after a failed step.
 const cleanupTimeout = 30 * time.Second
 
 // discarder removes a container in the background.
 type discarder interface{ Discard(id string) }
 
-// Creator makes and starts containers.
+// Creator creates and starts containers.
 type Creator struct {
 	Planner     *Planner
 	Client      *client.Client
@@ -74,12 +74,12 @@ type Creator struct {
 	Log         *slog.Logger
 
 	locks locks.ByKey
-	// limitsKnown: see warnOfLimits.
-	limitsKnown sync.Once
+	// limitsLogged is used by warnOfLimits.
+	limitsLogged sync.Once
 }
 
-// CreateContainer makes record, snapshot, log files and task of a new instance. On failure nothing of it stays. Several
-// of a pod may be made at once; what they share, its volumes above all, is prepared by one after another.
+// CreateContainer creates the record, snapshot, log files and task of a container. If it fails, it removes them. Several
+// containers of a pod may be created in parallel; what they share, such as volumes, is prepared by one at a time.
 func (r *Creator) CreateContainer(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
 	unlock := r.locks.Lock("plan " + key.String())
 	n, err := r.Planner.planContainer(ctx, key, pod, a)
@@ -87,7 +87,7 @@ func (r *Creator) CreateContainer(ctx context.Context, key manifests.Key, pod *m
 	if err != nil {
 		return err
 	}
-	defer r.Mounts.DropSubPaths(n.rec.ID) // the task has its own mounts by then
+	defer r.Mounts.DropSubPaths(n.rec.ID) // the task has its own mounts now
 	defer r.CDI.Book.Forget(n.rec.ID)
 	defer n.release()
 	done, err := r.Slots.Take(ctx)
@@ -97,7 +97,7 @@ func (r *Creator) CreateContainer(ctx context.Context, key manifests.Key, pod *m
 	}
 	defer done()
 	if err := r.makeContainer(ctx, n); err != nil {
-		r.Index.PutContainer(n.rec) // so that a failing clean-up is tried again
+		r.Index.PutContainer(n.rec) // so that a failed clean-up is retried
 		if a.OrExit && refused(err) {
 			return r.recordRefusal(ctx, n.rec, err)
 		}
@@ -111,12 +111,12 @@ func (r *Creator) CreateContainer(ctx context.Context, key manifests.Key, pod *m
 	}
 	r.Index.PutContainer(n.rec)
 	if n.rec.Meta.CPUs != "" || n.cpus != r.PodCgroups.SharedCPUs().String() {
-		r.PodCgroups.ShareCPUs() // before it starts
+		r.PodCgroups.ShareCPUs() // before the process starts
 	}
 	return nil
 }
 
-// makeContainer makes record, snapshot and log files side by side, then the task.
+// makeContainer creates record, snapshot and log files in parallel, then the task.
 func (r *Creator) makeContainer(ctx context.Context, n *newContainer) error {
 	r.warnOfLimits()
 	var (
@@ -144,7 +144,7 @@ func (r *Creator) makeContainer(ctx context.Context, n *newContainer) error {
 	if err := g.Wait(); err != nil {
 		return fault.Step(runner.ReasonCreateContainerError, err)
 	}
-	// Not before the record: its directory is not ours alone, so nobody could tell later whose the link was.
+	// Not before the record: the directory of the links is shared, and a link without a record has no owner.
 	if err := r.PodLogs.LinkLog(n.rec); err != nil {
 		return fault.Step(runner.ReasonCreateContainerError, err)
 	}
@@ -158,7 +158,7 @@ func (r *Creator) makeContainer(ctx context.Context, n *newContainer) error {
 		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}
 	if _, err := r.Client.TaskService().Create(ctx, req); err != nil {
-		// What runc refuses here (command not found, ...) users know as a failed start.
+		// Users know errors of runc at this point (command not found, ...) as a failed start.
 		return fault.Step(runner.ReasonRunContainerError, errgrpc.ToNative(err))
 	}
 	return nil
@@ -171,12 +171,12 @@ func (r *Creator) createRecord(ctx context.Context, n *newContainer) error {
 	}
 	opts, err := typeurl.MarshalAny(&options.Options{
 		BinaryName: rt.Path, Root: rt.Root, SystemdCgroup: spec.IsSystemd(n.spec.Linux.CgroupsPath),
-		IoUid: n.sandbox.Meta.FirstID, IoGid: n.sandbox.Meta.FirstID, // so that /dev/stdout can be opened again
+		IoUid: n.sandbox.Meta.FirstID, IoGid: n.sandbox.Meta.FirstID, // lets containers open /dev/stdout again
 	})
 	if err != nil {
 		return err
 	}
-	if n.sandbox.Meta.Handler == "" { // what others keep about containers, the shim does not know
+	if n.sandbox.Meta.Handler == "" { // the shim does not know the state of other OCI runtimes
 		n.spec.Annotations[shim.AnnotationDelete] = shim.DeleteInProcess
 	}
 	s, err := typeurl.MarshalAny(n.spec)
@@ -204,7 +204,7 @@ func (r *Creator) createRecord(ctx context.Context, n *newContainer) error {
 	return nil
 }
 
-// attachLogs makes the log file's directory and the FIFOs.
+// attachLogs creates the directory of the log file and the FIFOs.
 func (r *Creator) attachLogs(rec *record.Container) (stdout, stderr string, err error) {
 	if err := r.PodLogs.OwnLogs(filepath.Dir(rec.Meta.LogPath)); err != nil {
 		return "", "", err
@@ -212,7 +212,7 @@ func (r *Creator) attachLogs(rec *record.Container) (stdout, stderr string, err 
 	return r.Logs.Attach(rec.ID, rec.Meta.LogPath)
 }
 
-// StartContainer waits for the network and starts the process. A start that fails leaves no instance.
+// StartContainer waits for the network and starts the process. If it fails, it removes the container.
 func (r *Creator) StartContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Records.Find(key, a)
 	if rec == nil {
@@ -237,10 +237,10 @@ func (r *Creator) StartContainer(ctx context.Context, key manifests.Key, a runne
 	}
 	err = fmt.Errorf("start task: %w", errgrpc.ToNative(err))
 	if ctx.Err() != nil || unanswered(err) {
-		return err // it may have been started: the next Observe tells
+		return err // it may have been started; the next Observe reports it
 	}
 	if t, terr := r.Records.Task(ctx, rec.ID); terr == nil && record.StatusOf(t) == task.Status_RUNNING {
-		return nil // by a call of an agent that was killed, which went on
+		return nil // by a call of a killed agent, which containerd completed
 	}
 	err = fault.Step(runner.ReasonRunContainerError, err)
 	if a.OrExit {
@@ -255,18 +255,18 @@ func (r *Creator) StartContainer(ctx context.Context, key manifests.Key, a runne
 	return fault.Step(runner.ReasonRunContainerError, err)
 }
 
-// unanswered says that nobody knows what has become of a request.
+// unanswered reports whether the result of a request is unknown.
 func unanswered(err error) bool {
 	return errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err)
 }
 
-// refused says that the OCI runtime did not take a container; that it could not be asked is something else.
+// refused reports whether the OCI runtime refused a container, as opposed to not being reached.
 func refused(err error) bool {
 	se, ok := errors.AsType[*runner.StepError](err)
 	return ok && se.Reason == runner.ReasonRunContainerError && !unanswered(err)
 }
 
-// recordRefusal puts on record that an instance has ended because its process could not be started.
+// recordRefusal records that a container has ended because its process could not be started.
 func (r *Creator) recordRefusal(ctx context.Context, rec *record.Container, refusal error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -287,19 +287,19 @@ func (r *Creator) recordRefusal(ctx context.Context, rec *record.Container, refu
 	return &runner.StepError{Reason: runner.ReasonStartError, Err: refusal}
 }
 
-// maxProgram bounds the name of a program on a record: all labels of a container have a limit.
+// maxProgram limits the name of a program in a record.
 const maxProgram = 1 << 10
 
-// storedCause is the cause of an error as it is recorded with an exit, whose message is kept besides.
+// storedCause returns the cause of an error as it is recorded with an exit, beside the message.
 func storedCause(err error) cause.Cause {
 	c := cause.Of(err)
 	c.Detail, c.Program = "", c.Program[:min(len(c.Program), maxProgram)]
 	return c
 }
 
-// warnOfLimits logs once what this machine keeps all containers from. Only an agent that makes containers needs to know it.
+// warnOfLimits logs once which features this machine lacks for all containers. Only an agent that creates containers needs it.
 func (r *Creator) warnOfLimits() {
-	r.limitsKnown.Do(func() {
+	r.limitsLogged.Do(func() {
 		if !slices.Contains(r.Host.Capabilities, machine.CapSysResource) {
 			r.Log.Warn("CAP_SYS_RESOURCE is missing: containers get no oom_score_adj below our own", "oom_score_adj", r.Host.MinOOMScoreAdj)
 		}

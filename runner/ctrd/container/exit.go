@@ -19,7 +19,7 @@ import (
 	"monopod/runner/ctrd/shim"
 )
 
-// openRegular opens a file for reading if it is a regular one: no link is followed, no FIFO waited for.
+// openRegular opens a regular file for reading. It does not follow a link or block on a FIFO.
 func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -36,10 +36,10 @@ func openRegular(path string) (*os.File, error) {
 	return f, nil
 }
 
-// exitUnknown is the exit code of a process whose end nobody saw.
+// exitUnknown is the exit code of a process whose exit was not observed.
 const exitUnknown = 255
 
-// ObserveContainer returns nil for a container that never was started and has no task.
+// ObserveContainer returns the state of a container; nil if it was never started and has no task.
 func (r *Lifecycle) ObserveContainer(ctx context.Context, rec *record.Container) (*runner.Container, error) {
 	l := &rec.Meta
 	c := &runner.Container{
@@ -93,8 +93,7 @@ func (r *Lifecycle) ObserveContainer(ctx context.Context, rec *record.Container)
 	return c, err
 }
 
-// exitOf tells how a container ended: from the shim's record, which also knows of OOM kills, else from the
-// task, else it is unknown.
+// exitOf returns how a container ended: from the shim's record, which includes OOM kills, else from the task, else unknown.
 func (r *Lifecycle) exitOf(ctx context.Context, rec *record.Container, t *task.Process) (*runner.Termination, error) {
 	x := &runner.Termination{ContainerID: rec.ID, StartedAt: rec.Meta.StartedAt}
 	f, err := shim.ReadExitRecord(r.Dirs.ExitFile(rec.ID))
@@ -105,7 +104,7 @@ func (r *Lifecycle) exitOf(ctx context.Context, rec *record.Container, t *task.P
 		x.ExitCode, x.FinishedAt = int(t.ExitStatus), t.ExitedAt.AsTime()
 		x.Reason = exitReason(x.ExitCode, false)
 	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, atomicfile.ErrDamaged):
-		return nil, err // it may be read the next time
+		return nil, err // a retry may succeed
 	default:
 		x.ExitCode, x.Reason, x.FinishedAt = exitUnknown, runner.ReasonUnknown, r.Records.LostAt(rec)
 	}
@@ -123,20 +122,20 @@ func exitReason(code int, oom bool) string {
 	return runner.ReasonError
 }
 
-// Limits of the message taken from the log (terminationMessagePolicy FallbackToLogsOnError).
+// Limits of a message from the log (terminationMessagePolicy FallbackToLogsOnError).
 const (
 	logMessageLines = 80
 	logMessageBytes = 2048
 )
 
-// terminationMessage reads the container's message, or the end of its log where policy says so. What cannot be
-// read is no message: the exit itself matters more.
+// terminationMessage reads the container's message, or the end of its log if the policy says so. An unreadable message counts as
+// empty: it must not hide the exit.
 func (r *Lifecycle) terminationMessage(ctx context.Context, rec *record.Container, x *runner.Termination) string {
 	l := &rec.Meta
 	if l.MessagePath != "" {
 		msg := readTail(l.MessagePath, l.MessageLimit)
 		if msg == "" {
-			msg = readTail(r.Dirs.MessageCopy(l.UID, rec.ID), l.MessageLimit) // it has ended before a reboot
+			msg = readTail(r.Dirs.MessageCopy(l.UID, rec.ID), l.MessageLimit) // it ended before a reboot
 		}
 		if msg != "" {
 			return msg
@@ -146,7 +145,7 @@ func (r *Lifecycle) terminationMessage(ctx context.Context, rec *record.Containe
 		return ""
 	}
 	limit := min(logMessageBytes, l.MessageLimit)
-	b := tailBuffer{limit: limit + utf8.UTFMax} // one more rune, of which the cut may leave a part
+	b := tailBuffer{limit: limit + utf8.UTFMax} // one rune more, because the cut may split one
 	err := logs.Read(ctx, l.LogPath, logs.ReadOptions{Tail: logMessageLines}, &b, &b)
 	if err != nil {
 		return ""
@@ -154,7 +153,7 @@ func (r *Lifecycle) terminationMessage(ctx context.Context, rec *record.Containe
 	return record.LastBytes(string(b.end()), limit)
 }
 
-// tailBuffer keeps the end of what is written to it: a line of a container can be as long as its log.
+// tailBuffer keeps the end of what is written to it: one line of a container can be as long as its log.
 type tailBuffer struct {
 	limit int
 	text  []byte
@@ -163,7 +162,7 @@ type tailBuffer struct {
 // Write implements io.Writer.
 func (b *tailBuffer) Write(p []byte) (int, error) {
 	b.text = append(b.text, p[max(0, len(p)-b.limit):]...)
-	if over := len(b.text) - b.limit; over > b.limit { // not at each write
+	if over := len(b.text) - b.limit; over > b.limit { // rarely, because it copies
 		b.text = append(b.text[:0], b.text[over:]...)
 	}
 	return len(p), nil
@@ -171,8 +170,8 @@ func (b *tailBuffer) Write(p []byte) (int, error) {
 
 func (b *tailBuffer) end() []byte { return b.text[max(0, len(b.text)-b.limit):] }
 
-// readTail returns the last n bytes of a file, nothing when it cannot be read. The file is written by the container:
-// only a regular one is opened.
+// readTail returns the last n bytes of a file; none if it cannot be read. The container controls the file, so only a regular one
+// is opened.
 func readTail(path string, n int) string {
 	if path == "" || n <= 0 {
 		return ""

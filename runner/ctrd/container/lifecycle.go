@@ -33,7 +33,7 @@ import (
 	"monopod/runner/ctrd/volume"
 )
 
-// LogFlushTimeout bounds the wait for the last output of a container whose task is gone.
+// LogFlushTimeout bounds the wait for the last output of a container without a task.
 const LogFlushTimeout = 2 * time.Second
 
 // Lifecycle observes, stops and removes containers.
@@ -56,9 +56,9 @@ type Lifecycle struct {
 	locks locks.ByKey
 }
 
-// StopContainer sends the stop signal, once in the container's life. That it is going to be stopped is put on record before: one
-// that ends by the signal of an agent or a containerd that ended then, too, did not end by itself. That the signal was sent is
-// put on record afterwards: a crash in between repeats it, while the other order could lose it.
+// StopContainer sends the stop signal, once in the life of a container. The intention is recorded first: a container that receives
+// the signal although the agent or containerd crashes then did not exit on its own. The signal is recorded afterwards: a crash in
+// between repeats it, while the opposite order could lose it.
 func (r *Lifecycle) StopContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Records.Find(key, a)
 	if rec == nil || !rec.Meta.StopSentAt.IsZero() {
@@ -75,7 +75,7 @@ func (r *Lifecycle) StopContainer(ctx context.Context, key manifests.Key, a runn
 	return fault.Wrap("record stop", fault.IgnoreNotFound(err))
 }
 
-// MarkStopping puts on record when the end of a container began.
+// MarkStopping records when stopping a container began.
 func (r *Lifecycle) MarkStopping(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Records.Find(key, a)
 	if rec == nil {
@@ -85,8 +85,8 @@ func (r *Lifecycle) MarkStopping(ctx context.Context, key manifests.Key, a runne
 	return err
 }
 
-// recordStopping puts on record that a container is going to be stopped, and why, unless that is there. It returns nil, nil when
-// the container is gone.
+// recordStopping records that a container is being stopped, and why, unless that is recorded. It returns nil, nil if the container
+// is gone.
 func (r *Lifecycle) recordStopping(ctx context.Context, rec *record.Container, cause runner.StopCause) (*record.Container, error) {
 	if !rec.Meta.StoppingAt.IsZero() {
 		return rec, nil
@@ -95,7 +95,7 @@ func (r *Lifecycle) recordStopping(ctx context.Context, rec *record.Container, c
 	return next, fault.Wrap("record the end's beginning", fault.IgnoreNotFound(err))
 }
 
-// RecordHealth puts on record what a container's probes say.
+// RecordHealth records the results of a container's probes.
 func (r *Lifecycle) RecordHealth(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Records.Find(key, a)
 	if rec == nil {
@@ -107,7 +107,7 @@ func (r *Lifecycle) RecordHealth(ctx context.Context, key manifests.Key, a runne
 	return fault.Wrap("record health", fault.IgnoreNotFound(err))
 }
 
-// MarkStarted puts on record that a container's postStart hook has succeeded.
+// MarkStarted records that a container's postStart hook has succeeded.
 func (r *Lifecycle) MarkStarted(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Records.Find(key, a)
 	if rec == nil {
@@ -117,7 +117,7 @@ func (r *Lifecycle) MarkStarted(ctx context.Context, key manifests.Key, a runner
 	return fault.Wrap("record the postStart hook", fault.IgnoreNotFound(err))
 }
 
-// KillContainer kills a container that runs.
+// KillContainer kills a running container.
 func (r *Lifecycle) KillContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Records.Find(key, a)
 	if rec == nil {
@@ -126,7 +126,7 @@ func (r *Lifecycle) KillContainer(ctx context.Context, key manifests.Key, a runn
 	return fault.Wrap("kill", r.signal(ctx, rec, unix.SIGKILL))
 }
 
-// stopSignal returns the wanted signal, the image's STOPSIGNAL or SIGTERM.
+// stopSignal returns the requested signal, else the image's STOPSIGNAL, else SIGTERM.
 func (r *Lifecycle) stopSignal(rec *record.Container, wanted string) syscall.Signal {
 	name := wanted
 	if name == "" {
@@ -143,8 +143,8 @@ func (r *Lifecycle) stopSignal(rec *record.Container, wanted string) syscall.Sig
 	return sig
 }
 
-// signal sends a signal to the container's init process; one that has ended, or does not exist, is fine.
-// A process that was not started yet ignores everything but SIGKILL.
+// signal sends a signal to the container's init process. A missing or ended process is not an error. A process that was not
+// started yet ignores all signals but SIGKILL.
 func (r *Lifecycle) signal(ctx context.Context, rec *record.Container, sig syscall.Signal) error {
 	t, err := r.Records.Task(ctx, rec.ID)
 	if err != nil {
@@ -166,8 +166,8 @@ func (r *Lifecycle) signal(ctx context.Context, rec *record.Container, sig sysca
 	return err
 }
 
-// FinishContainer puts the exit on the labels and deletes the task. As long as the shim's exit record is there the
-// task goes first, so that the message can be taken from the complete log; without it, the labels do.
+// FinishContainer records the exit and deletes the task. If the shim has recorded the exit, the task is deleted first, so that the
+// message can be taken from the complete log; otherwise the exit is recorded first.
 func (r *Lifecycle) FinishContainer(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Records.Find(key, a)
 	if rec == nil {
@@ -204,11 +204,11 @@ func (r *Lifecycle) FinishContainer(ctx context.Context, key manifests.Key, a ru
 	if rec.Meta.CPUs != "" {
 		r.PodCgroups.ShareCPUs()
 	}
-	// The message last: were it gone, an exit that is taken up again would get another.
+	// The message last: an interrupted FinishContainer reads it again when it is repeated.
 	return errors.Join(trees.RemoveFile(r.Dirs.ExitFile(rec.ID)), r.removeMessage(rec))
 }
 
-// recordExit writes the exit on the labels unless it is there. It returns nil, nil when the container is gone.
+// recordExit records the exit unless it is recorded. It returns nil, nil if the container is gone.
 func (r *Lifecycle) recordExit(ctx context.Context, rec *record.Container, exit *runner.Termination) (*record.Container, error) {
 	if rec.Meta.Exit != nil && *rec.Meta.Exit == *exit {
 		return rec, nil
@@ -220,7 +220,7 @@ func (r *Lifecycle) recordExit(ctx context.Context, rec *record.Container, exit 
 	return next, fault.Wrap("record exit", err)
 }
 
-// RemoveContainer deletes everything of a container, killing it if need be.
+// RemoveContainer kills a container if necessary, and deletes all of it.
 func (r *Lifecycle) RemoveContainer(ctx context.Context, id string) error {
 	defer r.locks.Lock(id)()
 	rec := r.Index.Container(id)
@@ -253,7 +253,7 @@ func (r *Lifecycle) RemoveContainer(ctx context.Context, id string) error {
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("remove container %s: %w", id, err)
 	}
-	if !r.Index.UIDInUse(rec.Meta.UID, "") && len(r.Index.OfUID(rec.Meta.UID)) == 1 { // it outlived its sandbox
+	if !r.Index.UIDInUse(rec.Meta.UID, "") && len(r.Index.OfUID(rec.Meta.UID)) == 1 { // its sandbox is gone already
 		if err := trees.Remove(r.Dirs.PodLogDir(rec.Meta.Key, rec.Meta.UID)); err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (r *Lifecycle) RemoveContainer(ctx context.Context, id string) error {
 	return r.PodLogs.DropOldLogs(rec)
 }
 
-// DeleteTask deletes a task, killing its process if it still runs.
+// DeleteTask deletes a task, and kills its process if it still runs.
 func (r *Lifecycle) DeleteTask(ctx context.Context, rec *record.Container) error {
 	id := rec.ID
 	t, err := r.Records.Task(ctx, id)
@@ -320,8 +320,7 @@ func (r *Lifecycle) ApplyRemoveContainer(ctx context.Context, key manifests.Key,
 	return r.RemoveContainer(ctx, rec.ID)
 }
 
-// DropLayer removes the writable layer of a container that has ended. Nothing reads it any more: the next instance has
-// one of its own.
+// DropLayer removes the writable layer of an ended container, and returns its size. The next container has a layer of its own.
 func (r *Lifecycle) DropLayer(ctx context.Context, rec *record.Container) (int64, error) {
 	if rec.Meta.Exit == nil {
 		return 0, nil

@@ -10,13 +10,13 @@ import (
 	"monopod/runner/ctrd/trees"
 )
 
-// The termination message of a container is a file in memory, see package podfiles, until it is part of the exit on its
-// record. What is lost with the machine before that is not the message: the shim copies it to the disk when the container ends.
+// The termination message of a container is a file in memory, see package podfiles, until its text is part of the exit in the
+// record. The shim copies it to disk when the container ends, so that it survives a power cut.
 //
 //	<pod>/files/messages/<container id>    what the container writes
 //	<pod>/messages/<container id>          the copy
 
-// removeMessage removes the files of a message that nothing reads any more.
+// removeMessage removes the files of a message after it was recorded.
 func (r *Lifecycle) removeMessage(rec *record.Container) error {
 	l := &rec.Meta
 	errs := []error{trees.RemoveFile(r.Dirs.MessageCopy(l.UID, rec.ID))}
@@ -26,7 +26,7 @@ func (r *Lifecycle) removeMessage(rec *record.Container) error {
 	return errors.Join(errs...)
 }
 
-// removeMessageFile removes the message of an instance that does not come to be; "": it has none.
+// removeMessageFile removes the message of a container that was not created; path may be empty.
 func removeMessageFile(path string) error {
 	if path == "" {
 		return nil
@@ -34,7 +34,7 @@ func removeMessageFile(path string) error {
 	return trees.RemoveFile(path)
 }
 
-// CleanMessages removes the messages of containers that are gone from the directory of a pod.
+// CleanMessages removes the messages of removed containers from the directory of a pod.
 func (r *Lifecycle) CleanMessages(uid string) error {
 	var errs []error
 	used := map[string]bool{}

@@ -32,7 +32,7 @@ import (
 	"monopod/runner/spec"
 )
 
-// Planner checks pods, and decides everything about a new container before it is made.
+// Planner checks pods, and decides all about a new container before it is created.
 type Planner struct {
 	Index         *record.Index
 	Dirs          layout.Dirs
@@ -50,12 +50,12 @@ type Planner struct {
 	NodeName      string
 	ClusterDomain string
 	BootID        string
-	// Facts are those of the machine as it is now.
+	// Facts returns the current facts about the machine.
 	Facts func() spec.Host
 	Log   *slog.Logger
 }
 
-// CheckPod verifies all that can be before anything that runs is touched: images, users, host paths, specs.
+// CheckPod verifies images, users, host paths and specs before anything that runs is touched.
 func (r *Planner) CheckPod(ctx context.Context, pod *manifests.Pod) error {
 	if _, err := spec.Hostname(pod.Object, r.NodeName, r.ClusterDomain); err != nil {
 		return fault.Step(runner.ReasonCreatePodSandboxError, err)
@@ -108,14 +108,14 @@ func (r *Planner) checkContainer(ctx context.Context, p *manifests.Pod, c *corev
 	return r.Profiles.CheckProfiles(in)
 }
 
-// user resolves who a container runs as.
+// user resolves the user that a container runs as.
 func (r *Planner) user(ctx context.Context, pod *corev1.Pod, c *corev1.Container, img *image.Image) (spec.User, error) {
 	uid, gid, _ := spec.RequestedUser(pod, c.Name)
 	u, err := r.Images.Local.ResolveUser(ctx, img, uid, gid)
 	return u, fault.Step(runner.ReasonCreateContainerError, fault.Wrap("resolve user", err))
 }
 
-// input gathers everything the spec of a container depends on, and prepares its volumes.
+// input collects everything that the spec of a container depends on, and prepares its volumes.
 func (r *Planner) input(ctx context.Context, q volume.Request) (spec.Input, error) {
 	user, err := r.user(ctx, q.Pod, q.Container, q.Image)
 	if err != nil {
@@ -152,28 +152,28 @@ func (r *Planner) input(ctx context.Context, q volume.Request) (spec.Input, erro
 		return spec.Input{}, fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
 	if s := q.Container.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
-		in.Host.Devices = device.All("/dev") // those of now: devices come and go
+		in.Host.Devices = device.All("/dev") // read now: devices come and go
 	}
 	return r.Mounts.PrepareMounts(ctx, in, q)
 }
 
-// newContainer is a container on its way into being.
+// newContainer is a container that is being created.
 type newContainer struct {
 	rec     *record.Container
 	sandbox *record.Sandbox
 	image   *image.Image
 	spec    *specs.Spec
-	// cpus is the list of processors in its spec.
+	// cpus is the list of CPUs in its spec.
 	cpus string
-	// stdin says that its standard input is not at its end from the beginning.
+	// stdin is set if its standard input stays open.
 	stdin bool
-	// release ends the claim to its processors that its record makes good.
+	// release frees its CPUs in memory, once its record holds them.
 	release func()
-	// undo takes back all that was prepared for it, before there is anything of its own.
+	// undo reverts all preparations, before anything of the container itself exists.
 	undo func()
 }
 
-// planContainer decides everything about a new instance; it only touches what undo takes back, and the volumes.
+// planContainer decides all about a new container. It changes only volumes and what undo reverts.
 func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) (*newContainer, error) {
 	sb := r.Index.Sandbox(key)
 	if sb == nil {
@@ -232,7 +232,7 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 		undo()
 		return nil, fault.Step(runner.ReasonCreateContainerConfigError, err)
 	}
-	if spec.HasSecretEnv(c) { // last: devices may add to the environment
+	if spec.HasSecretEnv(c) { // last, because devices may add to the environment
 		if err := r.Secrets.Hide(id, n.spec); err != nil {
 			undo()
 			return nil, fault.Step(runner.ReasonCreateContainerError, err)
@@ -241,7 +241,7 @@ func (r *Planner) planContainer(ctx context.Context, key manifests.Key, pod *man
 	return n, nil
 }
 
-// newRecord tells all of a new instance that is known before it is made.
+// newRecord returns the record of a new container.
 func (r *Planner) newRecord(id string, pod *manifests.Pod, c *corev1.Container, n *newContainer, a runner.Action) *record.Container {
 	sb, img := n.sandbox, n.image
 	return &record.Container{ID: id, Image: c.Image, CreatedAt: time.Now(), Meta: record.ContainerMeta{
@@ -270,7 +270,7 @@ func (r *Planner) newRecord(id string, pod *manifests.Pod, c *corev1.Container, 
 	}}
 }
 
-// postStart says whether a new instance has a hook to wait for.
+// postStart returns whether a new container has a hook to wait for.
 func postStart(c *corev1.Container) runner.PostStart {
 	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
 		return runner.PostStartPending
@@ -278,7 +278,7 @@ func postStart(c *corev1.Container) runner.PostStart {
 	return runner.PostStartNone
 }
 
-// buildSpec adds to the pure spec what needs containerd or our directories.
+// buildSpec builds the spec, with the parts that need containerd or our directories.
 func (r *Planner) buildSpec(in spec.Input) (*specs.Spec, error) {
 	s, err := spec.Build(in)
 	if err != nil {
@@ -295,7 +295,7 @@ func (r *Planner) buildSpec(in spec.Input) (*specs.Spec, error) {
 	return s, r.Profiles.AddLabels(s, in)
 }
 
-// keepMessage returns the annotations by which the shim copies the message.
+// keepMessage returns the annotations that make the shim copy the message.
 func keepMessage(d layout.Dirs, uid, id, path string) map[string]string {
 	if path == "" {
 		return nil
@@ -309,7 +309,7 @@ const (
 	maxPodMessage = 12 << 10
 )
 
-// messageLimit is how much of the pod's 12 KiB of termination messages each container has.
+// messageLimit returns each container's share of the pod's 12 KiB of termination messages.
 func messageLimit(pod *corev1.Pod) int {
 	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers)
 	return min(MaxMessage, maxPodMessage/max(n, 1))

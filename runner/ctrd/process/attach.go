@@ -16,9 +16,9 @@ import (
 	"monopod/runner/ctrd/record"
 )
 
-// Attach connects s to the process of a running container, whose output is there from now on, until the container ends,
-// ctx ends, or the standard input of s does, which is passed on when it is to be read only once. A container without
-// standard input leaves that of s alone.
+// Attach connects s to the process of a running container, from the current position of its output, until the container, ctx or
+// the standard input of s ends. With stdinOnce the end of the input is passed on. A container without standard input ignores that
+// of s.
 func (r *Processes) Attach(ctx context.Context, key manifests.Key, id string, s streams.Streams) error {
 	rec := r.Records.Find(key, runner.Action{ContainerID: id})
 	if rec == nil || id == "" {
@@ -50,7 +50,7 @@ func (r *Processes) Attach(ctx context.Context, key manifests.Key, id string, s 
 	return err
 }
 
-// errDetached ends an attachment whose input has ended.
+// errDetached is the result of an attachment whose input has ended.
 var errDetached = errors.New("detached")
 
 // attachInput copies to the standard input of a container that has one, in the background.
@@ -74,7 +74,7 @@ func (r *Processes) attachInput(ctx context.Context, key manifests.Key, rec *rec
 		defer stop()
 		_, _ = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{s.Stdin}, make([]byte, streamChunk))
 		_ = f.Close()
-		if once { // its output goes on until it ends
+		if once { // the output is copied until the container ends
 			r.closeInput(ctx, rec.ID, "")
 			return
 		}

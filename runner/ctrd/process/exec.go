@@ -1,7 +1,7 @@
 // Package process runs commands in containers, and connects clients to their processes, ports and files. It must not start or stop
 // containers.
 //
-// Goroutines: each command has one that waits for its end; Wait bounds them when the runtime is closed.
+// Goroutines: each command has one that waits for its end; Wait waits for them when the runtime is closed.
 package process
 
 import (
@@ -33,16 +33,16 @@ import (
 )
 
 const (
-	// execDrain is how long the rest of the output is waited for after the end of a command. What it left
-	// running in the background may hold the output open for good.
+	// execDrain is how long Exec waits for remaining output after the end of a command. Its background processes may hold the
+	// output open forever.
 	execDrain = 500 * time.Millisecond
-	// endTimeout bounds the removal of what is left of a command.
+	// endTimeout bounds the clean-up after a command.
 	endTimeout = 30 * time.Second
-	// execStart bounds the start of a command: runc, on a machine that may be busy.
+	// execStart bounds the start of a command by runc, on a machine that may be busy.
 	execStart = 30 * time.Second
 )
 
-// command is an exec'd process. The FIFO that takes its output is also what tells the next agent that it is there.
+// command is an exec'd process. The FIFO for its output also shows it to the next agent.
 type command struct {
 	container, id string
 	Pid           int
@@ -57,7 +57,7 @@ type Processes struct {
 	Index   *record.Index
 	Dirs    layout.Dirs
 	Logs    *logs.Collector
-	// WithNamespace puts the containerd namespace on a context.
+	// WithNamespace adds the containerd namespace to a context.
 	WithNamespace func(context.Context) context.Context
 	Log           *slog.Logger
 
@@ -83,7 +83,7 @@ func (r *Processes) Exec(ctx context.Context, key manifests.Key, q runner.ExecRe
 	return result, err
 }
 
-// StartCommand runs a command; on failure nothing of it stays.
+// StartCommand starts a command. If it fails, it removes all of it.
 func (r *Processes) StartCommand(ctx context.Context, rec *record.Container, args []string) (*command, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -116,9 +116,10 @@ func (r *Processes) StartCommand(ctx context.Context, rec *record.Container, arg
 	return nil, fmt.Errorf("exec: %w", err)
 }
 
-// startProcess makes a process in a container, starts it and says which one it is. After an error, made tells that there is something to remove.
+// startProcess creates and starts a process in a container, and stores its pid. After an error, made reports whether there is
+// something to remove.
 func (r *Processes) startProcess(ctx context.Context, pid *int, req *tasksapi.ExecProcessRequest) (made bool, err error) {
-	// It must not be torn apart: a runc that is cut off leaves nobody who knows whether the process exists.
+	// It must not be interrupted: after that it would be unknown whether the process exists.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), execStart)
 	defer cancel()
 	if _, err := r.Client.TaskService().Exec(ctx, req); err != nil {
@@ -132,7 +133,7 @@ func (r *Processes) startProcess(ctx context.Context, pid *int, req *tasksapi.Ex
 	return true, nil
 }
 
-// processOf is the container's own process, as its record has it.
+// processOf returns the container's own process from its record.
 func (r *Processes) processOf(ctx context.Context, id string) (*specs.Process, error) {
 	s, err := r.Records.SpecOf(ctx, id)
 	if err != nil {
@@ -141,7 +142,7 @@ func (r *Processes) processOf(ctx context.Context, id string) (*specs.Process, e
 	return s.Process, nil
 }
 
-// openOutput makes the FIFO. Its reading end is open before anybody writes, so that nothing blocks or gets lost.
+// openOutput creates the FIFO. Its reading end is open before the process writes, so that no output blocks or is lost.
 func (c *command) openOutput() error {
 	if err := os.MkdirAll(filepath.Dir(c.Fifo), 0o700); err != nil {
 		return err
@@ -170,8 +171,8 @@ func readUpTo(f io.Reader, limit int) []byte {
 	return kept
 }
 
-// awaitCommand waits for the end of the process, which comes with its time or with ctx at the latest. One call
-// of Wait sees it to its end: taking one back while its answer comes is what the shim's protocol warns of.
+// awaitCommand waits for the end of the process; it is killed after the timeout, or when ctx ends. A single call of Wait covers
+// its whole life, because the protocol of the shim may lose the result of a call that is cancelled.
 func (r *Processes) awaitCommand(ctx context.Context, c *command, timeout time.Duration) (code int, err error) {
 	e := r.awaitExit(ctx, c)
 	defer e.cancel()
@@ -197,7 +198,7 @@ func (r *Processes) awaitCommand(ctx context.Context, c *command, timeout time.D
 	return 0, cause
 }
 
-// exit is the end of a process: code and err are known when seen is closed. cancel ends the wait for it.
+// exit is the end of a process: code and err are valid once seen is closed. cancel stops waiting.
 type exit struct {
 	cancel context.CancelFunc
 	seen   chan struct{}
@@ -205,7 +206,7 @@ type exit struct {
 	err    error
 }
 
-// awaitExit waits for the end of a process in the background, also when ctx has ended.
+// awaitExit waits for the end of a process in the background, also after ctx has ended.
 func (r *Processes) awaitExit(ctx context.Context, c *command) *exit {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e := &exit{cancel: cancel, seen: make(chan struct{})}
@@ -221,7 +222,7 @@ func (r *Processes) awaitExit(ctx context.Context, c *command) *exit {
 	return e
 }
 
-// endByForce kills a process and sees it to its end, if that comes.
+// endByForce kills a process and waits for its end.
 func (r *Processes) endByForce(ctx context.Context, c *command, e *exit) {
 	r.killCommand(context.WithoutCancel(ctx), c)
 	unkillable := time.AfterFunc(endTimeout, e.cancel)
@@ -229,9 +230,9 @@ func (r *Processes) endByForce(ctx context.Context, c *command, e *exit) {
 	<-e.seen
 }
 
-// killCommand kills the process and what is left of its group.
+// killCommand kills the process and the rest of its process group.
 func (r *Processes) killCommand(ctx context.Context, c *command) {
-	// Kernels before 6.9 cannot kill a group safely.
+	// Kernels before 6.9 cannot signal a process group by pidfd.
 	if SignalPid(c.Pid, c.container, unix.SIGKILL, unix.PIDFD_SIGNAL_PROCESS_GROUP) {
 		return
 	}
@@ -245,8 +246,8 @@ func (r *Processes) killCommand(ctx context.Context, c *command) {
 	}
 }
 
-// endCommand deletes what containerd and we have of a command. Where the output is still held open by what the
-// command left behind, that takes the shim long: it is not waited for.
+// endCommand deletes the process and its files. If background processes hold the output open, the shim takes long, and endCommand
+// returns before it is done.
 func (r *Processes) endCommand(ctx context.Context, c *command) {
 	r.endSoon(ctx, func(ctx context.Context) {
 		r.deleteCommand(ctx, c)
@@ -254,7 +255,7 @@ func (r *Processes) endCommand(ctx context.Context, c *command) {
 	})
 }
 
-// deleteCommand deletes a process that has ended; false: it is still there.
+// deleteCommand deletes an ended process, and reports whether it is gone.
 func (r *Processes) deleteCommand(ctx context.Context, c *command) bool {
 	_, err := r.Client.TaskService().DeleteProcess(ctx, &tasksapi.DeleteProcessRequest{ContainerID: c.container, ExecID: c.id})
 	if err = fault.IgnoreNotFound(errgrpc.ToNative(err)); err != nil && r.Index.Container(c.container) != nil {
@@ -264,7 +265,7 @@ func (r *Processes) deleteCommand(ctx context.Context, c *command) bool {
 	return true
 }
 
-// endSoon does what is to be done at the end of a command, and waits a while for it.
+// endSoon runs a clean-up in the background, and waits briefly for it.
 func (r *Processes) endSoon(ctx context.Context, do func(context.Context)) {
 	ended := make(chan struct{})
 	r.Commands.wg.Go(func() {
@@ -281,13 +282,13 @@ func (r *Processes) endSoon(ctx context.Context, do func(context.Context)) {
 	}
 }
 
-// Commands are those whose end goes on in the background, and those that an earlier agent left.
+// commands are the commands that are being cleaned up in the background, and those that a previous agent left.
 type commands struct {
 	wg sync.WaitGroup
-	// mu guards closed: no session begins after it is set.
+	// mu guards closed; no session starts after it is set.
 	mu     sync.Mutex
 	closed bool
-	// Left are the names of FIFOs found at the start.
+	// Left are the names of FIFOs found at startup.
 	Left []string
 }
 
@@ -302,8 +303,8 @@ func (c *commands) begin() error {
 	return nil
 }
 
-// Wait waits for the commands that are being ended, but not for those that hold on to their output: the next
-// agent sees to them.
+// Wait waits for the commands that are being cleaned up, except those that hold on to their output, which the next agent cleans
+// up.
 func (c *commands) Wait() {
 	c.mu.Lock()
 	c.closed = true

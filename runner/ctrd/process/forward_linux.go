@@ -18,10 +18,10 @@ import (
 	"monopod/manifests"
 )
 
-// dialTimeout bounds a connect on the loopback device of a pod: a listener whose queue is full answers nothing.
+// dialTimeout bounds a connect on the loopback interface of a pod: a listener with a full queue does not answer.
 const dialTimeout = 30 * time.Second
 
-// Dial connects to a TCP port on the loopback device of a pod: by IPv4, else by IPv6.
+// Dial connects to a TCP port on the loopback interface of a pod, by IPv4, else by IPv6.
 func (r *Processes) Dial(ctx context.Context, key manifests.Key, port int) (net.Conn, error) {
 	rec := r.Index.Sandbox(key)
 	if rec == nil {
@@ -44,21 +44,21 @@ func (r *Processes) Dial(ctx context.Context, key manifests.Key, port int) (net.
 	return nil, fmt.Errorf("nothing answers: %w", errors.Join(errs...))
 }
 
-// dialIn connects from within a network namespace; empty: the agent's own.
+// dialIn connects from within a network namespace; empty is the agent's own.
 func dialIn(ctx context.Context, netns string, to netip.AddrPort) (net.Conn, error) {
 	fd, err := socketIn(netns, to.Addr().Is6())
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "tcp")
-	defer f.Close() // net.FileConn has a copy
+	defer f.Close() // net.FileConn duplicates it
 	if err := connect(ctx, f, to); err != nil {
 		return nil, err
 	}
 	return net.FileConn(f)
 }
 
-// socketIn makes a socket, which belongs to the network namespace of its thread at that moment for good.
+// socketIn creates a socket, which belongs forever to the network namespace of the thread that creates it.
 func socketIn(netns string, six bool) (fd int, err error) {
 	family := unix.AF_INET
 	if six {
@@ -89,7 +89,7 @@ func socketIn(netns string, six bool) (fd int, err error) {
 		if err = unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err == nil {
 			fd, err = socket()
 		}
-		// A thread that does not get back ends with this goroutine.
+		// If the thread cannot switch back, it ends with this goroutine.
 		if unix.Setns(int(here.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}
@@ -98,7 +98,7 @@ func socketIn(netns string, six bool) (fd int, err error) {
 	return fd, err
 }
 
-// connect waits for the connection, at most until ctx ends.
+// connect connects, and gives up when ctx ends.
 func connect(ctx context.Context, f *os.File, to netip.AddrPort) error {
 	var addr unix.Sockaddr = &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
 	if to.Addr().Is4() {
@@ -112,7 +112,7 @@ func connect(ctx context.Context, f *os.File, to netip.AddrPort) error {
 	defer stop()
 	var result error
 	err = raw.Write(func(fd uintptr) bool {
-		// The first call starts it, the next ones ask.
+		// The first call starts connecting, the following ones poll.
 		result = unix.Connect(int(fd), addr)
 		return !errors.Is(result, unix.EINPROGRESS) && !errors.Is(result, unix.EALREADY) && !errors.Is(result, unix.EINTR)
 	})

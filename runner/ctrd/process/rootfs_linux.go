@@ -20,8 +20,8 @@ import (
 	"monopod/runner/ctrd/record"
 )
 
-// Root opens the root directory of a container that runs, as its own process sees it, with all that is mounted there, and
-// tells who a command would be there. The directory is only a place to look from.
+// Root opens the root directory of a running container, with all its mounts, and returns the user that a command would run as. The
+// directory is opened with O_PATH.
 func (r *Processes) Root(ctx context.Context, key manifests.Key, id string) (*os.File, tree.User, error) {
 	rec := r.Records.Find(key, runner.Action{ContainerID: id})
 	if rec == nil || id == "" {
@@ -43,9 +43,9 @@ func (r *Processes) Root(ctx context.Context, key manifests.Key, id string) (*os
 	return root, userOf(s), err
 }
 
-// rootOf opens the root directory of a process, if that is one of the container.
+// rootOf opens the root directory of a process that belongs to the container.
 func rootOf(pid int, container string) (*os.File, error) {
-	process, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid))) // which no other process will ever be
+	process, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid))) // this handle never refers to another process
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func rootOf(pid int, container string) (*os.File, error) {
 	return root, nil
 }
 
-// userOf is who the process of a container was started as, and commands are.
+// userOf returns the user that the process of a container was started as; commands run as the same.
 func userOf(s *specs.Spec) tree.User {
 	p := s.Process
 	var uids, gids []specs.LinuxIDMapping
@@ -90,7 +90,7 @@ func userOf(s *specs.Spec) tree.User {
 	}
 	if c := p.Capabilities; c != nil {
 		has := c.Effective
-		if p.User.UID != 0 { // who becomes another user keeps these
+		if p.User.UID != 0 { // a process that changes its user keeps these
 			has = c.Ambient
 		}
 		for name, bit := range map[string]int{
@@ -105,10 +105,10 @@ func userOf(s *specs.Spec) tree.User {
 	return u
 }
 
-// idNobody is whom ids stand for that are not mapped.
+// idNobody is what unmapped ids are shown as.
 const idNobody = 65534
 
-// onMachine is the machine's id for one of a container.
+// onMachine returns the host id of an id in a container.
 func onMachine(mappings []specs.LinuxIDMapping, id uint32) int {
 	for _, m := range mappings {
 		if id >= m.ContainerID && id-m.ContainerID < m.Size {

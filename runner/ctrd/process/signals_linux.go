@@ -12,9 +12,8 @@ import (
 	"monopod/runner/spec"
 )
 
-// SignalPid signals a process directly, which saves the exec of runc. The pid may have been given to another
-// process meanwhile: only after a handle on it is held, and its cgroup proves to be the container's, does it get the signal.
-// The flags are those of pidfd_send_signal(2).
+// SignalPid signals a process directly, without running runc. Another process may have the pid by now: the signal is sent only
+// through a pidfd, after the cgroup has shown that it is the container's. flags are those of pidfd_send_signal(2).
 func SignalPid(pid int, id string, sig syscall.Signal, flags int) bool {
 	if pid <= 0 {
 		return false
@@ -31,7 +30,7 @@ func SignalPid(pid int, id string, sig syscall.Signal, flags int) bool {
 	return unix.PidfdSendSignal(fd, sig, nil, flags) == nil
 }
 
-// inCgroup says whether one of the paths in /proc/<pid>/cgroup has the container's cgroup in it.
+// inCgroup reports whether a path in /proc/<pid>/cgroup contains the container's cgroup.
 func inCgroup(cgroups, id string) bool {
 	for line := range strings.Lines(cgroups) {
 		_, path, _ := strings.Cut(strings.TrimSpace(line), ":/")
@@ -44,7 +43,8 @@ func inCgroup(cgroups, id string) bool {
 	return false
 }
 
-// signalSession signals every process of the session that pid leads, in the container. runc makes each command a session.
+// signalSession signals every process of the container in the session that pid leads. runc runs each command in a session of its
+// own.
 func signalSession(pid int, container string, sig unix.Signal) {
 	if pid <= 1 {
 		return
@@ -63,7 +63,7 @@ func statSession(path string) (pid, session int) {
 	if err != nil {
 		return 0, 0
 	}
-	// The name, in parentheses, may have anything in it.
+	// The name, in parentheses, may contain any character.
 	text := string(b)
 	if _, err := fmt.Sscanf(text, "%d ", &pid); err != nil {
 		return 0, 0

@@ -29,35 +29,35 @@ import (
 )
 
 const (
-	// StreamQuiet is how long nothing may come from a process that has ended before its output counts as complete: what it
-	// left running in the background may hold the output open for good.
+	// StreamQuiet is how long the output of an ended process must be silent to count as complete: its background processes may
+	// hold it open forever.
 	StreamQuiet = 3 * time.Second
-	// streamRest is more than what can be on its way when a process ends: the largest pipe, the copy in the shim, a FIFO.
+	// streamRest is more than what can be in flight when a process ends: the largest pipe, the buffer of the shim, a FIFO.
 	streamRest = 2 << 20
-	// streamChunk is the memory for one direction of a stream.
+	// streamChunk is the buffer for one direction of a stream.
 	streamChunk = 16 << 10
-	// hangupGrace is what a process gets to leave its terminal when nobody is at the other end any more.
+	// hangupGrace is how long a process may run after its terminal was hung up.
 	hangupGrace = time.Second
-	// ExitKilled is the exit code of what was killed.
+	// ExitKilled is the exit code of a killed process.
 	ExitKilled = 128 + int(unix.SIGKILL)
 )
 
-// ErrGone ends the wait for a process whose other end has gone away.
+// ErrGone reports that the client of a process has disconnected.
 var ErrGone = errors.New("nobody takes the output any more")
 
-// session is an exec'd process with streams of its own: FIFOs in a directory, which also tells the next agent of it.
+// session is an exec'd process with streams of its own: FIFOs in a directory, which also shows it to the next agent.
 type session struct {
 	command
 	dir string
 	tty bool
 	// errOut is the standard error; nil with a terminal.
 	errOut *os.File
-	// ended says that the process has.
+	// ended is set once the process has ended.
 	ended atomic.Bool
 }
 
-// Stream runs a command in a running container, connected to s, and returns its exit code. The end of ctx kills the
-// process with all in its session. It returns when all output has been taken.
+// Stream runs a command in a running container, connected to s, and returns its exit code. When ctx ends, all processes of its
+// session are killed. Stream returns when all output has been copied.
 func (r *Processes) Stream(ctx context.Context, key manifests.Key, id string, args []string, s streams.Streams) (code int, err error) {
 	rec := r.Records.Find(key, runner.Action{ContainerID: id})
 	if rec == nil || id == "" {
@@ -96,12 +96,12 @@ func (r *Processes) Stream(ctx context.Context, key manifests.Key, id string, ar
 	case errors.Is(cause, ErrGone):
 		return 0, fmt.Errorf("%w: %w", cause, copied)
 	case err != nil && ctx.Err() == nil && !r.runs(ctx, rec.ID):
-		return ExitKilled, nil // with its container, and the shim before it could tell
+		return ExitKilled, nil // killed with its container, and its shim ended before it could report the exit
 	}
 	return code, err
 }
 
-// StartSession runs a command; on failure nothing of it stays.
+// StartSession starts a command. If it fails, it removes all of it.
 func (r *Processes) StartSession(ctx context.Context, rec *record.Container, args []string, s streams.Streams) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (r *Processes) StartSession(ctx context.Context, rec *record.Container, arg
 	return nil, fmt.Errorf("exec: %w", err)
 }
 
-// sessionSpec is the container's own process with other arguments, and with or without a terminal.
+// sessionSpec returns the container's own process with other arguments, with or without a terminal.
 func (r *Processes) sessionSpec(ctx context.Context, id string, args []string, tty bool) (*anypb.Any, error) {
 	p, err := r.processOf(ctx, id)
 	if err != nil {
@@ -151,7 +151,7 @@ func hasTerm(p *specs.Process) bool {
 	return false
 }
 
-// makeFIFOs makes what the process is connected by. The reading ends of its output are open before anybody writes.
+// makeFIFOs creates the FIFOs of the process. The reading ends of its output are open before it writes.
 func (c *session) makeFIFOs(req *tasksapi.ExecProcessRequest, stdin bool) (err error) {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -194,13 +194,13 @@ func (c *session) CloseOutputs() {
 	}
 }
 
-// remove closes and removes the FIFOs of a process that never was.
+// remove closes and removes the FIFOs of a process that was not started.
 func (c *session) remove() {
 	c.CloseOutputs()
 	_ = os.RemoveAll(c.dir)
 }
 
-// copyOut copies one output to its end. When nobody takes it, lost is called.
+// copyOut copies one output to its end. It calls lost when the client has disconnected.
 func (c *session) copyOut(f *os.File, to io.Writer, lost func(error)) error {
 	if to == nil {
 		to = io.Discard
@@ -220,14 +220,14 @@ func (c *session) copyOut(f *os.File, to io.Writer, lost func(error)) error {
 		if c.ended.Load() {
 			rest -= n
 		}
-		if err != nil { // the end, or quiet
+		if err != nil { // the end, or silence
 			return nil
 		}
 	}
 	return nil
 }
 
-// drain has the outputs read to their end and no further: the process has ended.
+// drain limits reading to what the ended process has written.
 func (c *session) drain() {
 	c.ended.Store(true)
 	for _, f := range c.outputs() {
@@ -235,7 +235,7 @@ func (c *session) drain() {
 	}
 }
 
-// feed copies to the standard input until one side ends, and tells the process about the end.
+// feed copies to the standard input until one side ends, and then closes it.
 func (r *Processes) feed(ctx context.Context, c *session, from io.Reader) {
 	path := filepath.Join(c.dir, "stdin")
 	f, err := openWriter(ctx, path)
@@ -246,13 +246,13 @@ func (r *Processes) feed(ctx context.Context, c *session, from io.Reader) {
 	defer stop()
 	_, _ = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{from}, make([]byte, streamChunk))
 	_ = f.Close()
-	if c.tty { // where an end is a character
+	if c.tty { // whose end of input is a character
 		return
 	}
 	r.closeInput(ctx, c.container, c.id)
 }
 
-// closeInput has the shim close its hold on a standard input. exec is empty for that of the container itself.
+// closeInput makes the shim close a standard input. exec is empty for that of the container itself.
 func (r *Processes) closeInput(ctx context.Context, container, exec string) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
@@ -262,9 +262,9 @@ func (r *Processes) closeInput(ctx context.Context, container, exec string) {
 	}
 }
 
-// openWriter opens a FIFO for writing when somebody reads it, as the shim is about to, or ctx ends.
+// openWriter opens a FIFO for writing once it has a reader, such as the shim, or ctx ends.
 func openWriter(ctx context.Context, path string) (*os.File, error) {
-	place, err := os.OpenFile(path, unix.O_PATH, 0) // which is there when the path is not any more
+	place, err := os.OpenFile(path, unix.O_PATH, 0) // stays valid when the path is removed
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func openWriter(ctx context.Context, path string) (*os.File, error) {
 	stop := context.AfterFunc(ctx, func() {
 		defer close(released)
 		if reader, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
-			<-opened // which a reader lets go on
+			<-opened // which a reader unblocks
 			_ = reader.Close()
 		}
 	})
@@ -291,7 +291,7 @@ func openWriter(ctx context.Context, path string) (*os.File, error) {
 	return f, err
 }
 
-// resize passes the sizes of the terminal on.
+// resize forwards the sizes of the terminal.
 func (r *Processes) resize(ctx context.Context, c *session, sizes <-chan streams.Size) {
 	for {
 		select {
@@ -318,7 +318,7 @@ func (r *Processes) resizeTo(ctx context.Context, container, exec string, size s
 	}
 }
 
-// awaitSession waits for the end of the process, which comes with that of ctx at the latest.
+// awaitSession waits for the end of the process, which is killed when ctx ends.
 func (r *Processes) awaitSession(ctx context.Context, c *session) (code int, err error) {
 	e := r.awaitExit(ctx, &c.command)
 	defer e.cancel()
@@ -327,7 +327,7 @@ func (r *Processes) awaitSession(ctx context.Context, c *session) (code int, err
 		return e.code, e.err
 	case <-ctx.Done():
 	}
-	if c.tty { // as a terminal that is gone does: shells keep their history then
+	if c.tty { // as a closed terminal does: shells then save their history
 		signalSession(c.Pid, c.container, unix.SIGHUP)
 		timer := time.NewTimer(hangupGrace)
 		defer timer.Stop()
@@ -341,12 +341,11 @@ func (r *Processes) awaitSession(ctx context.Context, c *session) (code int, err
 	return 0, context.Cause(ctx)
 }
 
-// endSession deletes what containerd and we have of a command, as endCommand does. What cannot be deleted now is left
-// to the next agent.
+// endSession deletes the process and its files, as endCommand does. The next agent retries what fails.
 func (r *Processes) endSession(ctx context.Context, c *session) {
 	r.endSoon(ctx, func(ctx context.Context) {
 		var rest sync.WaitGroup
-		for _, f := range c.outputs() { // the shim waits until it is rid of it
+		for _, f := range c.outputs() { // the shim waits until all of it is read
 			_ = f.SetReadDeadline(time.Time{})
 			rest.Go(func() { _, _ = io.Copy(io.Discard, f) })
 		}
@@ -359,8 +358,8 @@ func (r *Processes) endSession(ctx context.Context, c *session) {
 	})
 }
 
-// swallow reads and drops what the processes of an earlier agent's session still write, until the function that it
-// returns is called: the shim would wait for a reader.
+// swallow discards what the processes of an earlier agent's session still write, until the returned function is called. Otherwise
+// the shim would wait for a reader.
 func swallow(dir string) func() {
 	var reading sync.WaitGroup
 	c := session{}
@@ -375,7 +374,7 @@ func swallow(dir string) func() {
 	return func() { c.CloseOutputs(); reading.Wait() }
 }
 
-// runs says whether the process of a container does; also when that cannot be seen.
+// runs reports whether the process of a container runs, or may run.
 func (r *Processes) runs(ctx context.Context, id string) bool {
 	t, err := r.Records.Task(ctx, id)
 	return err != nil || record.StatusOf(t) == task.Status_RUNNING
