@@ -22,8 +22,7 @@ type Logs struct {
 	Index *record.Index
 }
 
-// OwnLogDirs returns the log directories of our pods. The directory that they are in may be shared with a kubelet: only
-// the uid says that one is ours.
+// OwnLogDirs returns the log directories of our pods. A kubelet may use the same parent directory: only the uid identifies ours.
 func (r *Logs) OwnLogDirs() []string {
 	known := map[string]bool{}
 	for _, rec := range r.Index.List() {
@@ -44,11 +43,11 @@ func (r *Logs) OwnLogDirs() []string {
 	return dirs
 }
 
-// OwnerName is a link in the log directory of a pod to the root directory of the instance that made it: the directory
-// that it is in may be shared with a kubelet, and after a power cut no record may know of the pod any more.
+// OwnerName is a link in the log directory of a pod to the root directory of the instance that created it. A kubelet may use the
+// same parent directory, and after a power cut there may be no record of the pod.
 const OwnerName = ".monopod"
 
-// logGroup is a directory with the logs of one container: of all its instances.
+// logGroup is a directory with the logs of all containers with one name.
 type logGroup struct {
 	Dir   string
 	Files []logItem
@@ -59,8 +58,8 @@ type logItem struct {
 	Size int64
 }
 
-// needed says which logs of a container somebody may ask for: those of the instances that there are, and that of the
-// one before them, for `logs --previous`. used are the numbers of the former.
+// needed returns which logs of a container are kept: those of existing containers, whose numbers are used, and the one before
+// them, for `logs --previous`.
 func needed(files []logItem, used map[int]bool) func(n int) bool {
 	first := -1
 	for n := range used {
@@ -77,7 +76,7 @@ func needed(files []logItem, used map[int]bool) func(n int) bool {
 	return func(n int) bool { return n >= previous }
 }
 
-// outdated are the log files of instances before the previous one.
+// outdated returns the log files of containers before the previous one.
 func outdated(files []logItem, used map[int]bool) []logItem {
 	keep := needed(files, used)
 	var old []logItem
@@ -89,9 +88,9 @@ func outdated(files []logItem, used map[int]bool) []logItem {
 	return old
 }
 
-// Expendable are the log files that may go when the disk is nearly full: those of instances that are gone, and what
-// was rotated away of those that have ended. running are the numbers of the others; what they write stays, and so does
-// the newest: its instance may just be being made.
+// Expendable returns the log files that may be removed when the disk is nearly full: those of removed containers, and rotated ones
+// of containers that have ended. running are the numbers of the other containers, whose logs stay, as does the newest log: its
+// container may just be being created.
 func Expendable(files []logItem, used, running map[int]bool) []logItem {
 	var out []logItem
 	newest := -1
@@ -108,7 +107,7 @@ func Expendable(files []logItem, used, running map[int]bool) []logItem {
 	return out
 }
 
-// CleanLogs removes the log directories of pods that are gone, and logs that nobody can ask for.
+// CleanLogs removes the log directories of removed pods, and logs that are no longer needed.
 func (r *Logs) CleanLogs() error {
 	known := r.Index.KnownUIDs()
 	var errs []error
@@ -126,7 +125,7 @@ func (r *Logs) CleanLogs() error {
 	return errors.Join(errs...)
 }
 
-// afterLast is what comes after the last separator; empty: there is none.
+// afterLast returns what follows the last separator; empty without one.
 func afterLast(s string, sep byte) string {
 	i := strings.LastIndexByte(s, sep)
 	if i < 0 {
@@ -135,13 +134,13 @@ func afterLast(s string, sep byte) string {
 	return s[i+1:]
 }
 
-// ownsLogs says that the log directory of a pod is ours.
+// ownsLogs reports whether the log directory of a pod is ours.
 func (r *Logs) ownsLogs(dir string) bool {
 	root, err := os.Readlink(filepath.Join(dir, OwnerName))
 	return err == nil && root == r.Dirs.Root
 }
 
-// OwnLogs makes the directory for the logs of a container, and says that it is ours.
+// OwnLogs creates the directory for the logs of a container, and marks it as ours.
 func (r *Logs) OwnLogs(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -159,7 +158,7 @@ func (r *Logs) LogGroups() []logGroup {
 	for _, dir := range r.OwnLogDirs() {
 		for _, container := range trees.Names(dir) {
 			g := logGroup{Dir: filepath.Join(dir, container)}
-			entries, _ := os.ReadDir(g.Dir) // gone meanwhile: nothing is in it
+			entries, _ := os.ReadDir(g.Dir) // a missing directory is empty
 			for _, e := range entries {
 				if st, err := e.Info(); err == nil && st.Mode().IsRegular() {
 					g.Files = append(g.Files, logItem{Name: e.Name(), Size: st.Size()})
@@ -179,7 +178,7 @@ func (g logGroup) remove(files []logItem) error {
 	return errors.Join(errs...)
 }
 
-// LogNumbers are those of the instances that write, or wrote, into a directory, and those of them that have not ended.
+// LogNumbers returns the numbers of the containers that log to a directory, and of those that have not ended.
 func (r *Logs) LogNumbers(dir string) (used, running map[int]bool) {
 	used, running = map[int]bool{}, map[int]bool{}
 	for _, rec := range r.Index.All() {
@@ -193,7 +192,7 @@ func (r *Logs) LogNumbers(dir string) (used, running map[int]bool) {
 	return used, running
 }
 
-// DropOldLogs removes the logs of a container's instances before the previous one, when an instance has gone.
+// DropOldLogs removes the logs of containers before the previous one, after a container was removed.
 func (r *Logs) DropOldLogs(gone *record.Container) error {
 	g := logGroup{Dir: filepath.Dir(gone.Meta.LogPath)}
 	for _, name := range trees.Names(g.Dir) {
@@ -201,12 +200,13 @@ func (r *Logs) DropOldLogs(gone *record.Container) error {
 	}
 	used, _ := r.LogNumbers(g.Dir)
 	if len(used) == 0 {
-		return nil // the pod goes, or the next one is about to be made: its previous one is the last
+		return nil // the pod is being removed, or its next container will be created
 	}
 	return g.remove(outdated(g.Files, used))
 }
 
-// CleanLinks removes links to logs that are gone. While nothing is being made it removes all that belong to no container.
+// CleanLinks removes links to missing logs. With quiet, while no container is being created, it removes all links without a
+// container.
 func (r *Logs) CleanLinks(quiet bool) error {
 	if r.Dirs.ContainerLogs == "" {
 		return nil
@@ -231,8 +231,8 @@ func (r *Logs) CleanLinks(quiet bool) error {
 	return errors.Join(errs...)
 }
 
-// NextLogPath names the log file after the restart count, or the next number that is free: a new instance after
-// an edit has the same count as the one before.
+// NextLogPath returns the path of a log file with the restart count, or the next free number: a new container after an edit has
+// the same count as the one before.
 func NextLogPath(dir string, n int) string {
 	taken := map[int]bool{}
 	for _, name := range trees.Names(dir) {
@@ -244,13 +244,13 @@ func NextLogPath(dir string, n int) string {
 	return filepath.Join(dir, fmt.Sprintf("%d.log", n))
 }
 
-// linkName is the name under which log collectors find a container's log.
+// linkName is the file name that log collectors expect for a container's log.
 func linkName(rec *record.Container) logs.LinkName {
 	l := &rec.Meta
 	return logs.LinkName{Pod: l.Key.Name, Namespace: l.Key.Namespace, Container: l.Name, ID: rec.ID}
 }
 
-// LinkLog makes the link to the log of a container, if there is a directory for links.
+// LinkLog creates the link to the log of a container, if a directory for links is configured.
 func (r *Logs) LinkLog(rec *record.Container) error {
 	if r.Dirs.ContainerLogs == "" {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"monopod/manifests"
 )
 
-// NetworkResult is the outcome of CNI ADD. A sandbox without one has none, or was cut off before it was stored.
+// NetworkResult is the result of a network set-up. Without one, the sandbox has no network, or its set-up was interrupted.
 type NetworkResult struct {
 	Ready bool     `json:"ready"`
 	IPs   []string `json:"ips,omitempty"`
@@ -27,7 +27,7 @@ type Sandbox struct {
 	Meta      SandboxMeta
 	Pod       *manifests.Pod
 	Network   NetworkResult
-	// Apart says that nothing is left of it but the record; kept in memory only.
+	// Apart is set if only the record of it is left; in memory only.
 	Apart bool
 }
 
@@ -37,12 +37,12 @@ type Container struct {
 	CreatedAt time.Time
 	Image     string
 	Meta      ContainerMeta
-	// LostAt is when its task was found to be gone without any trace; kept in memory only.
+	// LostAt is when its task was found missing without an exit record; in memory only.
 	LostAt time.Time
 }
 
-// Index is the copy in memory of our records, so that observing a pod does not read those of all others.
-// The records in it are immutable: who changes one stores a changed copy.
+// Index is a copy of the records in memory, so that observing a pod does not read those of all others. The records in it are
+// immutable; to change one, store a changed copy.
 type Index struct {
 	mu sync.Mutex
 	// sandboxes by id, removing ones included.
@@ -51,11 +51,11 @@ type Index struct {
 	active     map[manifests.Key]string
 	containers map[string]*Container
 	byPod      map[manifests.Key][]string
-	// generations has the last one given out in this run, by pod; of pods that have containers, or are about to.
+	// generations has the last generation of each pod with containers in this run.
 	generations map[manifests.Key]int
-	// Changed holds a token when a container came or went.
+	// Changed holds a token after a container was added or deleted.
 	Changed chan struct{}
-	// touched are the ids of records that were stored or dropped since all have begun to be read anew; nil: they are not.
+	// touched are the ids of records that changed since reload began; nil: no reload is in progress.
 	touched map[string]bool
 }
 
@@ -76,14 +76,14 @@ func (x *Index) resetLocked() {
 	}
 }
 
-// reload begins to read all records anew: what is stored and dropped from now on is newer than what replace will bring.
+// reload starts reading all records again: changes from now on are newer than what replace will bring.
 func (x *Index) reload() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.touched = map[string]bool{}
 }
 
-// replace puts other records in the place of all but those that have changed since reload.
+// replace replaces all records except those that have changed since reload.
 func (x *Index) replace(sandboxes []*Sandbox, containers []*Container) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,7 +110,7 @@ func (x *Index) replace(sandboxes []*Sandbox, containers []*Container) {
 	}
 }
 
-// touchLocked notes that a record has changed while all are read.
+// touchLocked notes a change during a reload.
 func (x *Index) touchLocked(id string) {
 	if x.touched != nil {
 		x.touched[id] = true
@@ -137,7 +137,7 @@ func (x *Index) putSandboxLocked(s *Sandbox) {
 	}
 }
 
-// DeleteSandbox drops a sandbox.
+// DeleteSandbox deletes a sandbox.
 func (x *Index) DeleteSandbox(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -153,7 +153,7 @@ func (x *Index) DeleteSandbox(id string) {
 	}
 }
 
-// forgetLocked drops what is kept of a pod, once nothing of it is left.
+// forgetLocked deletes the generation of a pod without records.
 func (x *Index) forgetLocked(key manifests.Key) {
 	if x.active[key] == "" && len(x.byPod[key]) == 0 {
 		delete(x.generations, key)
@@ -176,15 +176,15 @@ func (x *Index) putContainerLocked(c *Container) {
 	x.containers[c.ID] = c
 }
 
-// wakeLocked tells who waits for changed.
+// wakeLocked signals Changed.
 func (x *Index) wakeLocked() {
 	select {
 	case x.Changed <- struct{}{}:
-	default: // it has not looked since
+	default: // a token is pending
 	}
 }
 
-// DeleteContainer drops a container.
+// DeleteContainer deletes a container.
 func (x *Index) DeleteContainer(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -225,7 +225,7 @@ func (x *Index) SandboxByID(id string) *Sandbox {
 	return x.sandboxes[id]
 }
 
-// Place returns the sandbox that the next one of a pod without any is made instead of, or nil.
+// Place returns the removing sandbox whose place the next sandbox of a pod takes, or nil.
 func (x *Index) Place(key manifests.Key) *Sandbox {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -247,7 +247,7 @@ func (x *Index) Container(id string) *Container {
 	return x.containers[id]
 }
 
-// OfPod returns the containers of a pod in the order they were made.
+// OfPod returns the containers of a pod in the order of their creation.
 func (x *Index) OfPod(key manifests.Key) []*Container {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -258,7 +258,7 @@ func (x *Index) OfPod(key manifests.Key) []*Container {
 	return out
 }
 
-// NextGeneration is one more than that of any container of the pod, those included that are being made.
+// NextGeneration returns one more than any container of the pod has, including those being created.
 func (x *Index) NextGeneration(key manifests.Key) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -270,7 +270,7 @@ func (x *Index) NextGeneration(key manifests.Key) int {
 	return n + 1
 }
 
-// OfSandbox returns the containers made in a sandbox.
+// OfSandbox returns the containers created in a sandbox.
 func (x *Index) OfSandbox(id string) []*Container {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -316,7 +316,7 @@ func (x *Index) OfUID(uid string) []*Container {
 	return out
 }
 
-// UIDInUse says whether another sandbox than the given one has the uid.
+// UIDInUse reports whether a sandbox other than except has the uid.
 func (x *Index) UIDInUse(uid, except string) bool {
 	for _, s := range x.List() {
 		if s.Meta.UID == uid && s.ID != except {

@@ -32,14 +32,14 @@ import (
 	"monopod/runner/ctrd/locks"
 )
 
-// Store keeps the records of this instance in containerd, and their index in step with them.
+// Store keeps the records of this instance in containerd, and the index consistent with them.
 type Store struct {
 	Client *client.Client
 	Dirs   layout.Dirs
 	Index  *Index
-	// IDRanges are the ranges of user ids that the recorded sandboxes have.
+	// IDRanges are the user id ranges of the recorded sandboxes.
 	IDRanges idrange.Ranges
-	// ShimPath is the runtime that sandbox records name.
+	// ShimPath is the runtime in sandbox records.
 	ShimPath string
 	Log      *slog.Logger
 
@@ -47,7 +47,7 @@ type Store struct {
 	locks locks.ByKey
 }
 
-// Find returns the instance an action is about: by id, else the newest with that name.
+// Find returns the container that an action names: by id, else the newest with that name.
 func (r *Store) Find(key manifests.Key, a runner.Action) *Container {
 	var found *Container
 	for _, rec := range r.Index.OfPod(key) {
@@ -76,14 +76,14 @@ func (r *Store) UpdateContainer(ctx context.Context, rec *Container, change func
 	return &next, nil
 }
 
-// NewID returns an id as kubelet's runtimes make them.
+// NewID returns an id in the format of containerd's CRI plug-in.
 func NewID() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 
-// SpecOf is what a container was made of. It has a process.
+// SpecOf returns the spec of a container, which has a process.
 func (r *Store) SpecOf(ctx context.Context, id string) (*specs.Spec, error) {
 	stored, err := r.Client.ContainerService().Get(ctx, id)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *Store) SpecOf(ctx context.Context, id string) (*specs.Spec, error) {
 	return &s, nil
 }
 
-// KnownUIDs are those of pods that there is a record of. A new pod has one before it has files.
+// KnownUIDs returns the uids of all recorded pods. A new pod has a record before it has files.
 func (x *Index) KnownUIDs() map[string]bool {
 	known := map[string]bool{}
 	for _, rec := range x.List() {
@@ -111,7 +111,7 @@ func (x *Index) KnownUIDs() map[string]bool {
 	return known
 }
 
-// DeleteRecord is the last step of a removal: whatever fails before is tried again.
+// DeleteRecord deletes the record of a container. It is the last step of a removal, so that failed steps are retried.
 func (r *Store) DeleteRecord(ctx context.Context, id string) error {
 	if err := fault.IgnoreNotFound(r.Client.ContainerService().Delete(ctx, id)); err != nil {
 		return fmt.Errorf("delete record of container %s: %w", id, err)
@@ -143,7 +143,7 @@ func (r *Store) Task(ctx context.Context, id string) (*task.Process, error) {
 	return nil, fmt.Errorf("task: %w", err)
 }
 
-// LostAt is when a container without task and exit record was first seen so; it stays the same for later looks.
+// LostAt returns when a container was first found without task and exit record.
 func (r *Store) LostAt(rec *Container) time.Time {
 	if rec.LostAt.IsZero() {
 		lost := *rec
@@ -154,8 +154,7 @@ func (r *Store) LostAt(rec *Container) time.Time {
 	return rec.LostAt
 }
 
-// KnownContainers returns the ids of all containers in the namespace, also of those that are not ours, but not the
-// unmade.
+// KnownContainers returns the ids of all containers in the namespace, including those of other clients, except unmade.
 func (r *Store) KnownContainers(ctx context.Context, unmade map[string]bool) (map[string]bool, error) {
 	all, err := r.Client.ContainerService().List(ctx)
 	if err != nil {
@@ -168,12 +167,12 @@ func (r *Store) KnownContainers(ctx context.Context, unmade map[string]bool) (ma
 	return known, nil
 }
 
-// Loaded is a manifest with the overhead of the sandbox: that of the RuntimeClass when it was made.
+// Loaded returns the pod with the overhead of the sandbox, which was that of the RuntimeClass when it was created.
 func (s *Sandbox) Loaded(pod *manifests.Pod) *corev1.Pod {
 	if len(s.Meta.Overhead) == 0 {
 		return pod.Object
 	}
-	p := *pod.Object // a copy of all that is looked at
+	p := *pod.Object // a shallow copy is enough
 	p.Spec.Overhead = s.Meta.Overhead
 	return &p
 }
@@ -183,7 +182,7 @@ func (r *Store) OwnFilter() string {
 	return fmt.Sprintf("labels.%q==%q", LabelOwner, r.Dirs.Root)
 }
 
-// StoreSandbox writes a new record; one that exists is fine.
+// StoreSandbox creates a record; an existing one is not an error.
 func (r *Store) StoreSandbox(ctx context.Context, rec *Sandbox) error {
 	ext, err := rec.Extensions()
 	if err != nil {
@@ -230,7 +229,7 @@ func (r *Store) UpdateSandbox(ctx context.Context, id string, change func(*Sandb
 	return &next, nil
 }
 
-// KeepRecord says that the record of a sandbox that is taken apart has to stay for now.
+// KeepRecord reports whether the record of a torn-down sandbox must stay for now, and marks it.
 func (r *Store) KeepRecord(id string) bool {
 	defer r.locks.Lock("record " + id)()
 	rec := r.Index.SandboxByID(id)
@@ -246,8 +245,7 @@ func (r *Store) KeepRecord(id string) bool {
 // UIDOf returns the uid of the pod of a sandbox.
 func UIDOf(rec *Sandbox) types.UID { return types.UID(rec.Meta.UID) }
 
-// Load reads all records of ours into the index. Two active sandboxes of one pod cannot be made by us, unless a
-// crash came between: the newest stays.
+// Load reads all our records into the index. Two active sandboxes of one pod are possible only after a crash; the newest stays.
 func (r *Store) Load(ctx context.Context, givenUp func(sandbox string) bool) error {
 	r.Index.reload()
 	sbs, err := r.Client.SandboxStore().List(ctx, r.OwnFilter())
@@ -261,11 +259,11 @@ func (r *Store) Load(ctx context.Context, givenUp func(sandbox string) bool) err
 	var sandboxes []*Sandbox
 	for _, sb := range sbs {
 		rec, err := decodeSandbox(sb)
-		if err != nil { // it costs this pod its sandbox, and no other pod anything
+		if err != nil { // only this pod is affected: it gets a new sandbox
 			r.Log.Error("the record of a sandbox is damaged: it is replaced", "sandbox", sb.ID, "pod", rec.Meta.Key.String(), "err", err)
 			rec.Meta.State = Removing
 		}
-		if givenUp(rec.ID) { // given up while containerd could not be told
+		if givenUp(rec.ID) { // it was given up while containerd was unreachable
 			rec.Meta.State = Removing
 		}
 		sandboxes = append(sandboxes, rec)

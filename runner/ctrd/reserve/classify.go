@@ -6,20 +6,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fullness is what an error says of a disk.
+// fullness is why a disk accepts no data.
 type fullness int
 
 const (
 	notFull fullness = iota
-	// quotaExceeded: that of a project or user.
+	// quotaExceeded is for the quota of a project or user.
 	quotaExceeded
-	// diskFull: of some file system, or of watches or cgroups, for which the kernel has the same words.
+	// diskFull is for a file system, but also for inotify watches and cgroups, for which the kernel uses the same error.
 	diskFull
-	// collectorFailed: containerd could not collect garbage, and does not say why.
+	// collectorFailed is a failed garbage collection, for which containerd gives no reason.
 	collectorFailed
 )
 
-// classifyFull returns what an error, which containerd returns often as a text only, says of a disk.
+// classifyFull classifies an error, of which containerd often returns only the text.
 func classifyFull(err error) fullness {
 	if err == nil {
 		return notFull

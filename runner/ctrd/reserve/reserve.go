@@ -1,4 +1,4 @@
-// Package reserve keeps some room on the disk, and gives it up when a removal fails because the disk is full. It must not remove
+// Package reserve keeps disk space in a file, and frees it when a removal fails because the disk is full. It must not remove
 // anything else.
 package reserve
 
@@ -22,38 +22,38 @@ import (
 	"monopod/runner/ctrd/trees"
 )
 
-// Who removes something needs room for it: containerd's databases write pages anew, also to note that something is gone. On
-// a disk that is full to the last byte nothing could be given back. So a file takes some room from the start, which is
-// given up for that, and taken again when there is enough.
+// Removing something needs disk space: containerd's databases write new pages even for a deletion. On a completely full disk
+// nothing could be removed. Therefore a file reserves some space, which is freed for that purpose and reserved again later.
 
 const (
-	// reserveFile is in the root directory.
+	// reserveFile is the name of the file in the root directory.
 	reserveFile = "reserve"
 	reserveSize = 2 << 20
-	// reserveRoom is how much must be free for the file to be made.
+	// reserveRoom is the free space required to create the file.
 	reserveRoom = 4 * reserveSize
-	// reserveShare is how much of it each database gets at once, before anybody else writes that; in steps, as the disk may have less.
+	// reserveShare is how much of it each database gets at once, before other writers take it; in steps, because the disk may have
+	// less.
 	reserveShare = 512 << 10
 	reserveStep  = 64 << 10
-	// reserveEvery is how often is looked for room while there is no file.
+	// reserveEvery is the interval of attempts to create a missing file.
 	reserveEvery = time.Minute
 )
 
-// Reserve keeps the file. A nil one has none.
+// Reserve keeps the file. A nil Reserve has none.
 type Reserve struct {
 	Path string
-	// databases are patterns of the files that get a share.
+	// databases are patterns of the database files that get a share.
 	databases []string
 	log       *slog.Logger
-	// free is how much of the disk is.
+	// free returns the free disk space.
 	free func() (int64, error)
-	// spent holds a token when the file was given up.
+	// spent holds a token after the file was removed.
 	spent chan struct{}
 
-	mu sync.Mutex // one at a time makes it or gives it up
+	mu sync.Mutex // serializes creation and removal of the file
 }
 
-// New returns that of the containerd in this process, which is the only one whose files are known.
+// New returns the reserve for the embedded containerd, whose files are known.
 func New(root string, log *slog.Logger) *Reserve {
 	return &Reserve{
 		Path: filepath.Join(root, reserveFile), log: log, spent: make(chan struct{}, 1),
@@ -68,7 +68,7 @@ func New(root string, log *slog.Logger) *Reserve {
 	}
 }
 
-// Keep sees to it that there is a file whenever there is room, until ctx ends. While there is one it only waits.
+// Keep creates the file whenever it is missing and there is space, until ctx ends.
 func (r *Reserve) Keep(ctx context.Context) {
 	if r == nil {
 		return
@@ -91,13 +91,13 @@ func (r *Reserve) Keep(ctx context.Context) {
 			return
 		case <-r.spent:
 		}
-		if !pause.For(ctx, reserveEvery) { // what it was given up for goes first
+		if !pause.For(ctx, reserveEvery) { // the removal that needed the space comes first
 			return
 		}
 	}
 }
 
-// make makes the file unless it is there, or there is too little room for it, and says whether it is there.
+// make creates the file unless it exists or the disk is too full, and reports whether it exists.
 func (r *Reserve) make() (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *Reserve) make() (bool, error) {
 	if free, err := r.free(); err != nil || free < reserveRoom {
 		return false, err
 	}
-	if err := trees.RemoveFile(r.Path); err != nil { // a part of it, or something else
+	if err := trees.RemoveFile(r.Path); err != nil { // an incomplete one, or something else
 		return false, err
 	}
 	f, err := os.OpenFile(r.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_CLOEXEC, 0o600)
@@ -116,7 +116,7 @@ func (r *Reserve) make() (bool, error) {
 	}
 	err = unix.Fallocate(int(f.Fd()), 0, 0, reserveSize)
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		_, err = io.CopyN(f, rand.Reader, reserveSize) // nothing that the file system could make smaller
+		_, err = io.CopyN(f, rand.Reader, reserveSize) // random data cannot be compressed by the file system
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return false, errors.Join(err, trees.RemoveFile(r.Path))
@@ -124,8 +124,8 @@ func (r *Reserve) make() (bool, error) {
 	return true, atomicfile.SyncDir(filepath.Dir(r.Path))
 }
 
-// Spend gives the file up if an error says that the disk is full, and says whether there is a little room now that there
-// was not: what failed is worth another try then. It is only for what makes room, and for what an end of something needs.
+// Spend removes the file if an error is caused by a full disk, and reports whether that freed space, so that a retry may succeed.
+// It is only for operations that free space or end something.
 func (r *Reserve) Spend(why error) bool {
 	if r == nil || !r.isFull(why) {
 		return false
@@ -140,7 +140,7 @@ func (r *Reserve) Spend(why error) bool {
 		return false
 	}
 	for _, pattern := range r.databases {
-		paths, _ := filepath.Glob(pattern) // it is well-formed
+		paths, _ := filepath.Glob(pattern) // the pattern is valid
 		for _, path := range paths {
 			if err := allocate(path, reserveShare); err != nil {
 				r.log.Debug("no room could be given to a database of containerd", "path", path, "err", err)
@@ -155,8 +155,7 @@ func (r *Reserve) Spend(why error) bool {
 	return true
 }
 
-// allocate has the holes of a file, and what comes after its end, filled with room on the disk, as much as more says. Its
-// content and its size stay.
+// allocate allocates disk space for the holes of a file and for up to more bytes after its end. Content and size stay.
 func allocate(path string, more int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -179,7 +178,7 @@ func allocate(path string, more int64) error {
 	return nil
 }
 
-// isFull says that an error comes from our disk, which is full, or from a quota.
+// isFull reports whether an error is caused by our full disk, or by a quota.
 func (r *Reserve) isFull(err error) bool {
 	switch classifyFull(err) {
 	case quotaExceeded:
@@ -194,7 +193,7 @@ func (r *Reserve) isFull(err error) bool {
 	return false
 }
 
-// MakingRoom does something that makes room on a full disk, or is part of an end, which that must not keep up.
+// MakingRoom calls f, which frees disk space or ends something, and retries it with the freed reserve.
 func (r *Reserve) MakingRoom(f func() error) error {
 	err := f()
 	if r.Spend(err) {

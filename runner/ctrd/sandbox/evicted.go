@@ -11,8 +11,8 @@ import (
 	"monopod/runner/ctrd/trees"
 )
 
-// Applied does what follows from an action that was applied: an evicted pod gives back its emptyDirs as soon as nothing of it runs. It comes
-// back with new ones, and may have to wait for just the room that they take.
+// Applied is called after an action: it removes the emptyDirs of an evicted pod once none of its containers runs. The pod comes
+// back with new ones, and may have to wait for just the disk space that they use.
 func (r *Manager) Applied(key manifests.Key, kind runner.ActionKind) error {
 	if !slices.Contains([]runner.ActionKind{runner.FailPod, runner.FinishContainer, runner.RemoveContainer}, kind) {
 		return nil
@@ -30,7 +30,7 @@ func (r *Manager) emptyEvicted(rec *record.Sandbox) error {
 	return trees.Remove(filepath.Dir(r.Dirs.EmptyDir(rec.Meta.UID, "any")))
 }
 
-// EmptyAllEvicted does so for all pods, at the start: it may have been cut off.
+// EmptyAllEvicted does the same for all pods at startup, because it may have been interrupted.
 func (r *Manager) EmptyAllEvicted() {
 	for _, rec := range r.Index.List() {
 		if err := r.emptyEvicted(rec); err != nil {

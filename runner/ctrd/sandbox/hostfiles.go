@@ -16,19 +16,19 @@ import (
 	"monopod/runner/spec"
 )
 
-// Files writes the files of a pod that all its containers see, and describes for their specs what they share.
+// Files writes the files that all containers of a pod share, and describes for specs what they share.
 type Files struct {
 	Dirs       layout.Dirs
 	PodCgroups *cgroup.Pods
 
 	NodeName string
-	// NodeIPs returns the node's addresses of now.
+	// NodeIPs returns the current addresses of the node.
 	NodeIPs       func() []string
 	ClusterDomain string
-	// Nameservers are those of pods; without any, those that resolver returns, which may be nil.
+	// Nameservers are those of pods; if empty, those that Resolver returns, which may be nil.
 	Nameservers []string
 	Resolver    func() []string
-	// ResolvConf is the host's resolver configuration; empty: none is used.
+	// ResolvConf is the host's resolver configuration; empty: none.
 	ResolvConf string
 	Log        *slog.Logger
 }
@@ -84,7 +84,7 @@ func (r *Files) NewMessage(sb *record.Sandbox, c *corev1.Container, id string) (
 	return d.NewMessage(id)
 }
 
-// NamespacesOf says which namespaces the containers of a pod share, apart from hostname and sysctls.
+// NamespacesOf returns which namespaces the containers of a pod share, without hostname and sysctls.
 func NamespacesOf(pod *corev1.Pod) network.Namespaces {
 	return network.Namespaces{
 		Net: !pod.Spec.HostNetwork,
@@ -93,7 +93,7 @@ func NamespacesOf(pod *corev1.Pod) network.Namespaces {
 	}
 }
 
-// PodFiles is where the files of a sandbox are that its containers see.
+// PodFiles returns the directory of the shared files of a sandbox.
 func (r *Files) PodFiles(rec *record.Sandbox) podfiles.Dir {
 	return podfiles.Dir{Path: r.Dirs.PodFilesDir(rec.Meta.UID), Owner: int(rec.Meta.FirstID)}
 }
@@ -112,7 +112,7 @@ func (r *Files) writeFiles(rec *record.Sandbox) error {
 	return r.PodFiles(rec).Write(f)
 }
 
-// fileTexts are what the files say, and warnings about what had to be left out.
+// fileTexts returns the content of the files, and warnings about what had to be left out.
 func (r *Files) fileTexts(rec *record.Sandbox) (f podfiles.Files, warnings []string, err error) {
 	name, err := spec.Hostname(rec.Pod.Object, r.NodeName, r.ClusterDomain)
 	if err != nil {
@@ -138,10 +138,10 @@ func (r *Files) clusterDNS() []string {
 	return r.Resolver()
 }
 
-// maxHostFile is more than the machine's own /etc/hosts and resolv.conf have; each pod gets what is in them.
+// maxHostFile is the maximum size of the host's /etc/hosts and resolv.conf, which are copied into each pod.
 const maxHostFile = 4 << 20
 
-// hostResolvConf returns the host's resolver file; nil when the configuration says that there is none.
+// hostResolvConf returns the host's resolver file; nil if none is configured.
 func (r *Files) hostResolvConf() *string {
 	if r.ResolvConf == "" {
 		return nil
@@ -167,7 +167,7 @@ func (r *Files) writeHosts(rec *record.Sandbox) error {
 	return err
 }
 
-// hostsText is what /etc/hosts says.
+// hostsText returns the content of /etc/hosts.
 func (r *Files) hostsText(rec *record.Sandbox) (string, error) {
 	var node []byte
 	if rec.Pod.Object.Spec.HostNetwork {

@@ -29,16 +29,15 @@ import (
 	"monopod/runner/spec"
 )
 
-// A process namespace lives as long as its process 1. Pods whose containers share one (shareProcessNamespace) get a
-// process of ours for that: our shim's program under the name pause, alone in a container that containerd does not
-// know. Other pods have none.
+// A process namespace lives as long as its process 1. Pods with shareProcessNamespace get a process for that: the shim's program
+// under the name pause, in a container of its own that containerd does not know. Other pods have none.
 
-// sharesProcesses says that the containers of a pod have one process namespace.
+// sharesProcesses reports whether the containers of a pod share a process namespace.
 func sharesProcesses(pod *corev1.Pod) bool {
 	return pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace && !pod.Spec.HostPID
 }
 
-// Files of a bundle: the pid of the process, and the path of the OCI runtime that made it.
+// Files of a bundle: the pid of the process, and the path of the OCI runtime that created it.
 const (
 	pidFile     = "pid"
 	runtimeFile = "runtime"
@@ -49,9 +48,9 @@ type Pauses struct {
 	Dirs  layout.Dirs
 	Files *Files
 	OCI   *oci.Runtimes
-	// Facts are those of the machine as it is now.
+	// Facts returns the current facts about the machine.
 	Facts func() spec.Host
-	// DefaultRuntime is the OCI runtime for bundles that name none; shimPath is the program of the process.
+	// DefaultRuntime is the OCI runtime for bundles without one; ShimPath is the program of the process.
 	DefaultRuntime, ShimPath string
 	Log                      *slog.Logger
 }
@@ -106,12 +105,12 @@ func (r *Pauses) writePause(rec *record.Sandbox, rt oci.Runtime) error {
 	)
 }
 
-// maxRuntimeOutput is how much of the output of an OCI runtime is part of an error.
+// maxRuntimeOutput limits the output of an OCI runtime in an error.
 const maxRuntimeOutput = 16 << 10
 
-// runPause calls an OCI runtime.
+// runPause runs an OCI runtime.
 func (r *Pauses) runPause(ctx context.Context, runtime string, args ...string) error {
-	// Output goes to a file, because the new process keeps it open for ever; without a name, so that no kill leaves it.
+	// Output goes to a file, because the new process keeps it open forever. The file has no name, so that it cannot be left over.
 	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("file for the output of %s: %w", filepath.Base(runtime), err)
@@ -127,7 +126,7 @@ func (r *Pauses) runPause(ctx context.Context, runtime string, args ...string) e
 	return nil
 }
 
-// pauseAlive says that the pinned namespace has its process 1.
+// pauseAlive reports whether the pinned namespace has its process 1.
 func (r *Pauses) pauseAlive(id string) bool {
 	pid, err := readPid(filepath.Join(r.Dirs.PauseDir(id), pidFile))
 	if err != nil {
@@ -136,11 +135,11 @@ func (r *Pauses) pauseAlive(id string) bool {
 	var pin, process unix.Stat_t
 	return network.Pinned(r.Dirs.NsDir(id), network.Namespaces{PID: true}) &&
 		unix.Stat(filepath.Join(r.Dirs.NsDir(id), "pid"), &pin) == nil &&
-		unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", pid), &process) == nil && // without process 1 nobody is in it
+		unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", pid), &process) == nil && // without process 1 the namespace is empty
 		pin.Ino == process.Ino && pin.Dev == process.Dev
 }
 
-// StopPause ends process 1 of a sandbox, and with it all others in its namespace. It is idempotent.
+// StopPause kills process 1 of a sandbox, and with it all processes of its namespace. It is idempotent.
 func (r *Pauses) StopPause(ctx context.Context, id string) error {
 	dir := r.Dirs.PauseDir(id)
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -151,8 +150,8 @@ func (r *Pauses) StopPause(ctx context.Context, id string) error {
 		err := r.runPause(ctx, pauseRuntime(filepath.Join(dir, runtimeFile), r.DefaultRuntime), "delete", "--force", id)
 		if state := filepath.Join(r.Dirs.PauseRoot(), id); err != nil && !trees.ReadableJSON(filepath.Join(state, "state.json")) {
 			r.Log.Warn("what the OCI runtime knows of a process namespace was damaged, and is removed with it", "sandbox", id, "err", err)
-			if pid > 0 && r.pauseAlive(id) { // process 1 of the pinned namespace: no other has that
-				_ = unix.Kill(pid, unix.SIGKILL) // it may end by itself; its cgroup is emptied later in any case
+			if pid > 0 && r.pauseAlive(id) { // it is process 1 of the pinned namespace
+				_ = unix.Kill(pid, unix.SIGKILL) // it may end on its own; its cgroup is emptied later in any case
 			}
 			err = trees.Remove(state)
 		}
@@ -180,7 +179,7 @@ func pauseRuntime(file, otherwise string) string {
 // reapTimeout is how long a killed process gets to end.
 const reapTimeout = 2 * time.Second
 
-// reap collects a process that was killed, if it has become our child.
+// reap waits for a killed process, if it has become our child.
 func reap(ctx context.Context, pid int) {
 	if pid <= 0 {
 		return

@@ -23,7 +23,7 @@ import (
 	"monopod/runner/ctrd/taskwatch"
 )
 
-// networkTimeout bounds one set-up or teardown of a network.
+// networkTimeout is the timeout of one set-up or teardown of a network.
 const networkTimeout = 2 * time.Minute
 
 // Setups are the network set-ups of this process, by sandbox. A failed one stays until SetupNetwork is called or the sandbox is removed.
@@ -40,7 +40,7 @@ type add struct {
 	cancel context.CancelFunc
 }
 
-// NewSetups returns Setups without any.
+// NewSetups returns empty Setups.
 func NewSetups() *Setups { return &Setups{m: map[string]*add{}} }
 
 func (a *Setups) get(id string) *add {
@@ -49,7 +49,7 @@ func (a *Setups) get(id string) *add {
 	return a.m[id]
 }
 
-// start runs f in the background unless one runs already, and returns the one that does.
+// start runs f in the background unless a set-up is running, and returns the running one.
 func (a *Setups) start(ctx context.Context, id string, f func(context.Context) error) *add {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,14 +85,14 @@ func (n *add) wait(ctx context.Context) error {
 	}
 }
 
-// cancel ends a set-up that is under way.
+// cancel cancels a set-up in progress.
 func (a *Setups) cancel(id string) {
 	if n := a.get(id); n != nil {
 		n.cancel()
 	}
 }
 
-// Forget waits for the end of a set-up and drops it.
+// Forget waits for the end of a set-up and deletes it.
 func (a *Setups) Forget(id string) {
 	n := a.get(id)
 	if n == nil {
@@ -105,7 +105,7 @@ func (a *Setups) Forget(id string) {
 	delete(a.m, id)
 }
 
-// Wait waits for all, and cancels those that take longer than ctx.
+// Wait waits for all set-ups, and cancels those that are running when ctx ends.
 func (a *Setups) Wait(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -136,7 +136,7 @@ type Network struct {
 	Log     *slog.Logger
 
 	Adds *Setups
-	// NetSlots bound how many CNI runs go on at once.
+	// NetSlots limit the number of parallel set-ups.
 	NetSlots locks.Slots
 }
 
@@ -149,7 +149,7 @@ func (r *Network) startNetwork(ctx context.Context, rec *record.Sandbox) *add {
 	})
 }
 
-// addNetwork sets up the network and stores its result: in /etc/hosts, on the record, in the index.
+// addNetwork sets up the network and stores its result in /etc/hosts, the record and the index.
 func (r *Network) addNetwork(ctx context.Context, id string) (err error) {
 	defer runner.BeginPhase(ctx, runner.PhaseNetwork)()
 	began := time.Now()
@@ -184,7 +184,7 @@ func (r *Network) addNetwork(ctx context.Context, id string) (err error) {
 	return err
 }
 
-// SetupNetwork repeats a set-up that was cut off or failed.
+// SetupNetwork repeats a set-up that failed or was interrupted.
 func (r *Network) SetupNetwork(ctx context.Context, key manifests.Key) error {
 	rec := r.Index.Sandbox(key)
 	if rec == nil {
@@ -208,7 +208,7 @@ func (r *Network) repeatNetwork(ctx context.Context, rec *record.Sandbox) *add {
 	})
 }
 
-// networkError names the step that failed; a host port that is another's is a conflict, as in the admission of pods.
+// networkError names the failed step. A host port in use is a conflict, as in the admission of pods.
 func networkError(err error) error {
 	if held, ok := errors.AsType[*hostports.HeldError](err); ok {
 		c := cause.Cause{Kind: cause.HostPortProcess}
@@ -236,7 +236,7 @@ func (r *Network) WaitNetwork(ctx context.Context, id string) error {
 	return networkError(n.wait(ctx))
 }
 
-// networkPod is what the network needs to know.
+// networkPod returns what the network needs to know of a pod.
 func (r *Network) networkPod(rec *record.Sandbox) network.Pod {
 	p := network.Pod{
 		SandboxID: rec.ID,
@@ -264,7 +264,7 @@ func (r *Network) networkPod(rec *record.Sandbox) network.Pod {
 	return p
 }
 
-// bandwidthOf returns the limits of a pod; a manifest whose limits cannot be read was refused.
+// bandwidthOf returns the limits of a pod; manifests with invalid limits were refused.
 func bandwidthOf(pod *manifests.Pod) network.Bandwidth {
 	b, err := manifests.PodBandwidth(pod.Object)
 	if err != nil {
@@ -283,8 +283,8 @@ func protocol(p corev1.Protocol) string {
 	return "tcp"
 }
 
-// AdoptNetworks hands the pods of an earlier run to the network, which claims their host ports, watches their links and
-// repairs them. What cannot be claimed or read is no reason not to start.
+// AdoptNetworks passes the pods of an earlier run to the network, which claims their host ports, and watches and repairs their
+// links. Errors are logged and do not prevent the start.
 func (r *Network) AdoptNetworks() {
 	var pods []network.Pod
 	for _, rec := range r.Index.List() {
@@ -297,8 +297,8 @@ func (r *Network) AdoptNetworks() {
 	}
 }
 
-// claimHostPorts claims the ports of a pod on the host's network. One without any namespace of its own cannot show that
-// it still exists, and claims nothing.
+// claimHostPorts claims the ports of a pod on the host's network. A pod without any namespace of its own claims none, because
+// nothing would show that it still exists.
 func (r *Network) claimHostPorts(rec *record.Sandbox) error {
 	if pod := rec.Pod.Object; !pod.Spec.HostNetwork || !NamespacesOf(pod).IPC {
 		return nil
@@ -306,7 +306,7 @@ func (r *Network) claimHostPorts(rec *record.Sandbox) error {
 	return networkError(r.Net.ClaimHost(r.networkPod(rec)))
 }
 
-// TeardownNetwork undoes the network of a sandbox.
+// TeardownNetwork tears down the network of a sandbox.
 func (r *Network) TeardownNetwork(ctx context.Context, rec *record.Sandbox) error {
 	done, err := r.NetSlots.Take(ctx)
 	if err != nil {

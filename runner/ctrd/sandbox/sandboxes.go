@@ -1,5 +1,5 @@
-// Package sandbox owns what the containers of a pod share: its record, namespaces, process 1, network and files such as /etc/hosts. It must
-// not make containers, and leaves taking sandboxes apart to package upkeep.
+// Package sandbox owns what the containers of a pod share: its record, namespaces, process 1, network and files such as
+// /etc/hosts. It must not create containers, or tear sandboxes down, which package upkeep does.
 //
 // Goroutines: one for each network that is being set up; Setups.Wait waits for them.
 package sandbox
@@ -31,13 +31,13 @@ import (
 	"monopod/runner/spec"
 )
 
-// remover takes given-up sandboxes apart: in the background, or now those that had a uid.
+// remover tears down sandboxes: in the background, or at once those that had a uid.
 type remover interface {
 	GiveUp(id string)
 	FinishUID(ctx context.Context, uid string) error
 }
 
-// Manager makes, revives, records and gives up the sandboxes of pods.
+// Manager creates, revives, updates and gives up the sandboxes of pods.
 type Manager struct {
 	Records       *record.Store
 	Index         *record.Index
@@ -56,8 +56,8 @@ type Manager struct {
 	Log           *slog.Logger
 }
 
-// CreateSandbox makes record, namespaces, files and shm side by side, then starts to set up the network. Called again after it was
-// cut off, it completes what is there.
+// CreateSandbox creates record, namespaces, files and shm in parallel, then starts to set up the network. Called again after an
+// interruption, it completes the sandbox.
 func (r *Manager) CreateSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod, a runner.Action) error {
 	if err := identifiers.Validate(a.UID); err != nil {
 		return fmt.Errorf("uid: %w", err)
@@ -92,7 +92,7 @@ func (r *Manager) CreateSandbox(ctx context.Context, key manifests.Key, pod *man
 	if !rec.Network.Ready {
 		r.Network.startNetwork(ctx, rec)
 	}
-	// Not before it is in the index: of pods that are made at the same time each must count the others.
+	// Only after it is in the index: pods that are created at the same time must count each other.
 	if err := r.PodCgroups.WeighClassOf(rec); err != nil {
 		r.DropSandbox(ctx, rec)
 		return err
@@ -103,9 +103,9 @@ func (r *Manager) CreateSandbox(ctx context.Context, key manifests.Key, pod *man
 	return nil
 }
 
-// ReviveSandbox makes what a reboot took from a sandbox: its cgroup, namespaces, shm, files, network. That it is of this
-// boot is recorded first: should this be cut off, it is still not alive without its namespaces, which come after the
-// cgroup, and done again. Volumes are prepared with the containers; those in memory are new.
+// ReviveSandbox creates again what a sandbox lost in a reboot: its cgroup, namespaces, shm, files and network. The new boot is
+// recorded first: if the call is interrupted, the sandbox is still not alive, because its namespaces come after the cgroup, and
+// the call is repeated. Volumes are prepared with the containers; those in memory are empty.
 func (r *Manager) ReviveSandbox(ctx context.Context, key manifests.Key, pod *manifests.Pod) error {
 	rec := r.Index.Sandbox(key)
 	if rec == nil {
@@ -141,7 +141,7 @@ func (r *Manager) ReviveSandbox(ctx context.Context, key manifests.Key, pod *man
 		return err
 	}
 	if !rec.Network.Ready {
-		r.Network.repeatNetwork(ctx, rec) // the addresses it had are still booked
+		r.Network.repeatNetwork(ctx, rec) // its addresses are still reserved
 	}
 	return nil
 }
@@ -184,10 +184,10 @@ func (r *Manager) NewSandbox(ctx context.Context, key manifests.Key, pod *manife
 	return rec, err
 }
 
-// giveUpTimeout bounds the record of a sandbox being given up.
+// giveUpTimeout bounds recording that a sandbox is removed.
 const giveUpTimeout = 30 * time.Second
 
-// DropSandbox undoes a createSandbox that failed: the teardown does it, as for any other sandbox.
+// DropSandbox tears down a sandbox whose creation failed, like any other sandbox.
 func (r *Manager) DropSandbox(ctx context.Context, rec *record.Sandbox) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTimeout)
 	defer cancel()
@@ -196,7 +196,7 @@ func (r *Manager) DropSandbox(ctx context.Context, rec *record.Sandbox) {
 	}
 }
 
-// PrepareSandbox makes namespaces, shm and files. It is idempotent.
+// PrepareSandbox creates namespaces, shm and files. It is idempotent.
 func (r *Manager) PrepareSandbox(ctx context.Context, rec *record.Sandbox) error {
 	pod := rec.Pod.Object
 	ns := NamespacesOf(pod)
@@ -220,7 +220,7 @@ func (r *Manager) PrepareSandbox(ctx context.Context, rec *record.Sandbox) error
 		return err
 	}
 	if !pod.Spec.HostIPC {
-		// Made for the ids of the pod, it needs no mapping.
+		// It has the ids of the pod, so it needs no mapping.
 		options := fmt.Sprintf("mode=1777,size=67108864,uid=%d,gid=%[1]d", rec.Meta.FirstID)
 		if err := trees.MountTmpfs(r.Dirs.ShmDir(rec.ID), options, trees.ShmFlags); err != nil {
 			return fmt.Errorf("shm: %w", err)
@@ -235,7 +235,7 @@ func (r *Manager) PrepareSandbox(ctx context.Context, rec *record.Sandbox) error
 	return nil
 }
 
-// RecordPod stores another manifest on the record.
+// RecordPod stores a new manifest in the record.
 func (r *Manager) RecordPod(ctx context.Context, key manifests.Key, pod *manifests.Pod) error {
 	rec := r.Index.Sandbox(key)
 	if rec == nil {
@@ -255,10 +255,10 @@ func (r *Manager) RecordPod(ctx context.Context, key manifests.Key, pod *manifes
 			return err
 		}
 	}
-	return r.Files.writeHosts(next) // hostAliases may be among what changed
+	return r.Files.writeHosts(next) // hostAliases may have changed
 }
 
-// FailPod puts on the record that the pod has failed.
+// FailPod records that the pod has failed.
 func (r *Manager) FailPod(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Index.Sandbox(key)
 	if rec == nil || rec.Meta.Failed != "" {
@@ -271,7 +271,7 @@ func (r *Manager) FailPod(ctx context.Context, key manifests.Key, a runner.Actio
 	return err
 }
 
-// RemoveSandbox gives the sandbox up; the teardown does the rest.
+// RemoveSandbox marks the sandbox as removing; the teardown does the rest.
 func (r *Manager) RemoveSandbox(ctx context.Context, key manifests.Key, a runner.Action) error {
 	rec := r.Index.Sandbox(key)
 	if rec == nil {
@@ -280,7 +280,7 @@ func (r *Manager) RemoveSandbox(ctx context.Context, key manifests.Key, a runner
 	return r.markRemoving(ctx, rec, a)
 }
 
-// dropPlaces has the records of sandboxes go that have stayed for the next one.
+// dropPlaces removes the records that were kept for the next sandbox of a pod.
 func (r *Manager) dropPlaces(ctx context.Context, key manifests.Key) error {
 	var errs []error
 	for _, rec := range r.Index.List() {
@@ -295,7 +295,7 @@ func (r *Manager) dropPlaces(ctx context.Context, key manifests.Key) error {
 	return errors.Join(errs...)
 }
 
-// markRemoving makes a sandbox, whose record may not exist yet, one that is being removed, and notes what the removal has to leave.
+// markRemoving marks a sandbox, whose record may not exist yet, as removing, and records what its removal keeps.
 func (r *Manager) markRemoving(ctx context.Context, rec *record.Sandbox, a runner.Action) error {
 	mark := func(s *record.Sandbox) {
 		s.Meta.State, s.Meta.KeepFiles, s.Meta.Remade = record.Removing, a.KeepFiles, a.Remade
@@ -315,7 +315,7 @@ func (r *Manager) markRemoving(ctx context.Context, rec *record.Sandbox, a runne
 	return nil
 }
 
-// ResumeTeardowns queues removing sandboxes, and older ones of a pod that has two.
+// ResumeTeardowns queues the teardown of removing sandboxes, and of the older ones if a pod has two.
 func (r *Manager) ResumeTeardowns(ctx context.Context) {
 	for _, rec := range r.Index.List() {
 		if rec.Meta.State == record.Active {
@@ -359,7 +359,7 @@ func (r *Manager) ObserveSandbox(rec *record.Sandbox) *runner.Sandbox {
 	return s
 }
 
-// alive says that the sandbox was made in this boot and all it shares is in place.
+// alive reports whether the sandbox was created in this boot and all that it shares exists.
 func (r *Manager) alive(rec *record.Sandbox) bool {
 	return rec.Meta.BootID == r.BootID &&
 		network.Pinned(r.Dirs.NsDir(rec.ID), NamespacesOf(rec.Pod.Object)) &&

@@ -1,5 +1,5 @@
-// Package shims finds, kills and reaps shims that containerd has lost, and removes what they leave. It must not touch shims that have a
-// container record.
+// Package shims finds, kills and reaps shims that containerd has lost, and removes their leftovers. It must not touch shims that
+// have a container record.
 package shims
 
 import (
@@ -24,15 +24,15 @@ import (
 	"monopod/runner/ctrd/trees"
 )
 
-// An agent or a containerd that is killed between the start of a shim and containerd's note of its address leaves a shim
-// that nobody can talk to, and perhaps a container that runc has just made for it.
+// If the agent or containerd is killed between the start of a shim and the moment when containerd stores its address, the shim
+// cannot be reached by any client, and runc may just have created a container for it.
 
-// shimProcess is what the command line of a shim says.
+// shimProcess is the parsed command line of a shim.
 type shimProcess struct {
 	namespace, ID, address string
 }
 
-// parseShim reads a command line, with a zero byte after each word; ok says that it is a shim's.
+// parseShim parses a command line, with a zero byte after each word; ok is false if it is not that of a shim.
 func parseShim(cmdline string) (p shimProcess, ok bool) {
 	words := strings.Split(strings.TrimSuffix(cmdline, "\x00"), "\x00")
 	if !strings.HasPrefix(filepath.Base(words[0]), shimComm) {
@@ -51,22 +51,21 @@ func parseShim(cmdline string) (p shimProcess, ok bool) {
 	return p, p.ID != ""
 }
 
-// shimScans bounds how often the processes are looked through: a shim being started turns into another process.
+// shimScans limits how often the process list is read: a shim that is being started turns into another process.
 const shimScans = 10
 
-// Killer finds and kills shims that containerd does not know, and removes what they leave.
+// Killer finds and kills shims that containerd does not know, and removes their leftovers.
 type Killer struct {
 	Records *record.Store
 	Dirs    layout.Dirs
 	OCI     *oci.Runtimes
-	// Endpoint is that of another containerd; empty: ours is in this process.
+	// Endpoint is that of an external containerd; empty: containerd runs in this process.
 	Endpoint, Namespace string
 	Log                 *slog.Logger
 }
 
-// CleanShims kills shims of our containerd and namespace that have no container record, whoever's, and those of the
-// unmade, our own containers whose record is all that containerd has. The record of a container is made before its
-// shim and goes after it.
+// CleanShims kills shims of our containerd and namespace that have no container record, and those of unmade, our own containers
+// without a task. The record of a container is created before its shim and deleted after it.
 func (r *Killer) CleanShims(ctx context.Context, unmade map[string]bool) error {
 	for range shimScans {
 		n, err := r.killLostShims(ctx, unmade)
@@ -87,7 +86,7 @@ func (r *Killer) CleanShims(ctx context.Context, unmade map[string]bool) error {
 	return r.CleanRuntime(ctx, known)
 }
 
-// killLostShims looks through the processes once and says how many it killed.
+// killLostShims reads the process list once and returns how many shims it killed.
 func (r *Killer) killLostShims(ctx context.Context, unmade map[string]bool) (int, error) {
 	found := r.OwnShims()
 	if len(found) == 0 {
@@ -110,8 +109,8 @@ func (r *Killer) killLostShims(ctx context.Context, unmade map[string]bool) (int
 	return n, errors.Join(errs...)
 }
 
-// KillLostShim kills the shim of a container that was never started and of whose task containerd knows nothing: it ended between the
-// start of the shim and its note of the address. Its record goes only after this.
+// KillLostShim kills the shim of a container that was never started and without a task in containerd, which ended before it stored
+// the address of the shim. The record is deleted after that.
 func (r *Killer) KillLostShim(id string) error {
 	var errs []error
 	for pid, p := range r.OwnShims() {
@@ -146,7 +145,7 @@ func (r *Killer) OwnShims() map[int]shimProcess {
 	return found
 }
 
-// KillShim kills a shim if the pid is still that of the shim with this id.
+// KillShim kills a shim if the pid still belongs to the shim with this id.
 func KillShim(pid int, id string) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -163,7 +162,7 @@ func KillShim(pid int, id string) error {
 	return nil
 }
 
-// CleanRuntime deletes containers that only their OCI runtime knows. Its state directory is ours alone.
+// CleanRuntime deletes containers that only their OCI runtime knows. Its state directory belongs to this instance alone.
 func (r *Killer) CleanRuntime(ctx context.Context, known map[string]bool) error {
 	var errs []error
 	for _, rt := range r.OCI.Runtimes() {
@@ -181,8 +180,8 @@ func (r *Killer) CleanRuntime(ctx context.Context, known map[string]bool) error 
 	return errors.Join(errs...)
 }
 
-// DropDamaged removes the files that keep an OCI runtime from deleting a container whose processes have ended, and says whether there
-// were any: what it knows of the container, which then does not exist for it, and its log.
+// DropDamaged removes damaged files that keep an OCI runtime from deleting a container whose processes have ended, and reports
+// whether there were any: the state of the container, which then does not exist for the runtime, and its log.
 func (r *Killer) DropDamaged(id string) bool {
 	dropped := false
 	drop := func(path string) {

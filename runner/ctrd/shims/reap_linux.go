@@ -15,10 +15,10 @@ import (
 	"monopod/internal/pause"
 )
 
-// Shims of the embedded containerd lose their parent, a short-lived process of their own, as soon as they run. As a
-// subreaper we get them as children, so that they do not stay as zombies where process 1 does not care.
+// Shims of the embedded containerd lose their parent, a short-lived process, as soon as they run. As a subreaper this process
+// adopts them, so that they do not stay zombies if process 1 does not reap.
 
-// BecomeSubreaper makes this process the parent of shims that lose theirs.
+// BecomeSubreaper makes this process adopt orphaned shims.
 func BecomeSubreaper() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become subreaper: %w", err)
@@ -26,13 +26,13 @@ func BecomeSubreaper() error {
 	return nil
 }
 
-// reapDelay is how long a zombie must have been one before it is taken: those that os/exec waits for are gone by then.
+// reapDelay is how old a zombie must be before it is reaped: os/exec has reaped its own by then.
 const reapDelay = 2 * time.Second
 
-// shimComm is the start of a shim's process name, as far as the kernel keeps it.
+// shimComm is the process name of a shim, truncated by the kernel.
 const shimComm = "containerd-shim"
 
-// ReapShims collects adopted shims that have ended, until ctx ends.
+// ReapShims reaps adopted shims that have ended, until ctx ends.
 func ReapShims(ctx context.Context) error {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
@@ -52,17 +52,17 @@ func ReapShims(ctx context.Context) error {
 		}
 		for pid := range before {
 			if _, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); err != nil {
-				continue // somebody else waited for it
+				continue // it was reaped elsewhere
 			}
 		}
-		select { // what died meanwhile is looked at again
+		select { // drops signals that arrived meanwhile
 		case died <- unix.SIGCHLD:
 		default:
 		}
 	}
 }
 
-// ZombieShims returns our children that are ended shims.
+// ZombieShims returns children of this process that are ended shims.
 func ZombieShims() map[int]bool {
 	out := map[int]bool{}
 	files, _ := filepath.Glob("/proc/self/task/*/children")
@@ -86,7 +86,7 @@ func isZombieShim(pid int) bool {
 	if err != nil {
 		return false
 	}
-	// pid (comm) state ...; comm may hold anything.
+	// The format is "pid (comm) state ..."; comm may contain any character.
 	_, rest, ok := strings.Cut(string(b), "(")
 	end := strings.LastIndex(rest, ") ")
 	return ok && end >= 0 && strings.HasPrefix(rest[:end], shimComm) && strings.HasPrefix(rest[end+2:], "Z")

@@ -8,16 +8,16 @@ import (
 	"monopod/manifests"
 )
 
-// Watchers hands notifications to everybody who called Watch.
+// Watchers passes notifications on to all callers of Follow.
 type Watchers struct {
 	mu    sync.Mutex
 	next  int
 	funcs map[int]func(manifests.Key)
-	// missed says that something happened while nobody watched.
+	// missed is set if something happened without a watcher.
 	missed bool
 }
 
-// New returns Watchers without any.
+// New returns empty Watchers.
 func New() *Watchers { return &Watchers{funcs: map[int]func(manifests.Key){}} }
 
 func (w *Watchers) add(f func(manifests.Key)) (remove func(), missed bool) {

@@ -16,13 +16,13 @@ import (
 // ShmFlags are the mount flags of a pod's /dev/shm.
 const ShmFlags = unix.MS_NOEXEC | unix.MS_NOSUID | unix.MS_NODEV
 
-// IsMountPoint says whether something is mounted at path.
+// IsMountPoint reports whether something is mounted at path.
 func IsMountPoint(path string) bool {
 	ok, err := mountinfo.Mounted(path)
 	return err == nil && ok
 }
 
-// MountTmpfs mounts a tmpfs unless there is one.
+// MountTmpfs mounts a tmpfs unless path is a mount point.
 func MountTmpfs(path, options string, flags uintptr) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return err
@@ -36,7 +36,7 @@ func MountTmpfs(path, options string, flags uintptr) error {
 	return nil
 }
 
-// Names lists a directory, hidden entries left out; one that cannot be read is empty.
+// Names lists a directory without hidden entries; an unreadable one is empty.
 func Names(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -51,11 +51,11 @@ func Names(dir string) []string {
 	return out
 }
 
-// RemoveFile removes a file that may be gone already.
+// RemoveFile removes a file, which may be missing.
 func RemoveFile(path string) error {
 	err := os.Remove(path)
 	if info, serr := os.Lstat(path); err != nil && serr == nil && info.IsDir() {
-		return Remove(path) // somebody's damage, which must not keep a pod from going
+		return Remove(path) // a directory in its place must not block the removal of a pod
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -63,7 +63,7 @@ func RemoveFile(path string) error {
 	return nil
 }
 
-// ReadableJSON says that a file can be read and is JSON, or is missing: other runtimes may have other files.
+// ReadableJSON reports whether a file is valid JSON, or missing: OCI runtimes have different files.
 func ReadableJSON(path string) bool {
 	data, err := atomicfile.Read(path, atomicfile.MaxState)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package trees removes directories that something may be mounted in. Nothing is ever removed through a mount: what is
-// behind one is somebody else's.
+// Package trees removes directory trees with mounts in them. It must not remove anything through a mount, because what is mounted
+// belongs to others.
 //
-// Reading the mount table costs as much as there are mounts on the machine, and each pod has some: whoever removes several
-// directories removes them in one call, which reads it once.
+// The mount table is long, since each pod has several mounts: remove several directories in one call, which reads it once.
 package trees
 
 import (
@@ -25,11 +24,11 @@ type table struct {
 
 func kernel() table { return table{read: mountinfo.GetMounts, unmount: unix.Unmount} }
 
-// Remove unmounts everything at and below the paths and removes them; those that are missing are fine. A path at or below
-// which something stays mounted is left alone, and an error.
+// Remove unmounts everything at and below the paths and removes them; missing paths are not an error. A path that keeps a mount is
+// not removed, and is an error.
 func Remove(paths ...string) error { return kernel().remove(paths) }
 
-// Unmount unmounts everything at and below the paths, the innermost first.
+// Unmount unmounts everything at and below the paths, innermost first.
 func Unmount(paths ...string) error {
 	_, err := kernel().unmountBelow(paths)
 	return err
@@ -62,8 +61,8 @@ func (t table) remove(paths []string) error {
 	return errors.Join(errs...)
 }
 
-// unmountBelow says in sure that nothing of what the table had is mounted any more: each mount that it had there was taken
-// off by a call of its own.
+// unmountBelow unmounts what the table has at and below the paths. sure is set if each mount was removed by a call of its own, so
+// that none is left.
 func (t table) unmountBelow(paths []string) (sure bool, err error) {
 	mounts, err := t.below(paths)
 	if err != nil {
@@ -71,15 +70,15 @@ func (t table) unmountBelow(paths []string) (sure bool, err error) {
 	}
 	sure = true
 	var errs []error
-	for _, m := range slices.Backward(mounts) { // later mounts may lie on earlier ones
+	for _, m := range slices.Backward(mounts) { // later mounts may be on top of earlier ones
 		err := t.unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW)
 		if err != nil && !errors.Is(err, unix.EINVAL) {
-			// Busy: somebody looks into it. It disappears with the last user.
+			// The mount is in use. It disappears with its last user.
 			err = t.unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, unix.EINVAL): // it went with another one
+		case errors.Is(err, unix.EINVAL): // it was unmounted together with another
 			sure = false
 		default:
 			sure = false
@@ -100,7 +99,7 @@ func (t table) below(paths []string) ([]*mountinfo.Info, error) {
 	return mounts, nil
 }
 
-// within says that a path is another one or below it.
+// within reports whether a path is equal to or below another.
 func within(path, top string) bool {
 	rest, ok := strings.CutPrefix(path, top)
 	return ok && (rest == "" || rest[0] == '/')

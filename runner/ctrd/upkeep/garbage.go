@@ -24,14 +24,14 @@ import (
 	"monopod/runner/ctrd/trees"
 )
 
-// What a container leaves goes when its successor has taken its place: the record and the snapshot at once, its log
-// when it is not the previous one any more. The rest of this file is about what no such event comes for: a kill or
-// a power cut between two steps of a removal, and a disk that is nearly full.
+// The leftovers of a container are removed when its successor has started: record and snapshot at once, the log when it is no
+// longer the previous one. This file handles the rest: a kill or a power cut between two steps of a removal, and a disk that is
+// nearly full.
 
-// garbageEvery is the period of the safety net.
+// garbageEvery is the interval of the search for leftovers.
 const garbageEvery = 6 * time.Hour
 
-// Garbage makes room on the disk.
+// Garbage frees disk space.
 type Garbage struct {
 	Client    *client.Client
 	Index     *record.Index
@@ -39,15 +39,15 @@ type Garbage struct {
 	PodLogs   *podlogs.Logs
 	ImageUse  *imageuse.Images
 	Reserve   *reserve.Reserve
-	// Endpoint is that of another containerd; empty: ours is in this process.
+	// Endpoint is that of an external containerd; empty: containerd runs in this process.
 	Endpoint    string
 	Snapshotter string
-	// WithNamespace puts the containerd namespace on a context.
+	// WithNamespace adds the containerd namespace to a context.
 	WithNamespace func(context.Context) context.Context
 	Log           *slog.Logger
 }
 
-// CollectGarbage has containerd finish what an earlier one began, then looks for what was left behind, once in a long time.
+// CollectGarbage makes containerd finish an interrupted garbage collection, then searches for leftovers at long intervals.
 func (r *Garbage) CollectGarbage(ctx context.Context) {
 	if r.Endpoint == "" && pause.For(ctx, FinishAfter) {
 		if err := r.finishCollection(ctx); err != nil {
@@ -61,14 +61,15 @@ func (r *Garbage) CollectGarbage(ctx context.Context) {
 	}
 }
 
-// FinishAfter is how long after the start containerd is asked to finish: it collects a second after a deletion, and five after its start.
+// FinishAfter is the delay after startup of finishCollection: containerd collects one second after a deletion, and five after its
+// start.
 const FinishAfter = 4 * time.Second
 
-// unneeded names what finishCollection makes and deletes.
+// unneeded is the name of what finishCollection creates and deletes.
 const unneeded = "monopod.dev/unneeded"
 
-// finishCollection deletes a blob and a snapshot that nobody needs. containerd first forgets what nobody needs and then removes the
-// files; when it is killed in between, these stay until something else is deleted, because only then it looks for them.
+// finishCollection creates and deletes a blob and a snapshot. containerd removes unused metadata first and then the files; if it
+// is killed in between, the files stay until another deletion makes it look for them.
 func (r *Garbage) finishCollection(ctx context.Context) error {
 	blob := ocispec.Descriptor{MediaType: "text/plain", Digest: digest.FromString(unneeded), Size: int64(len(unneeded))}
 	store, snapshotter := r.Client.ContentStore(), r.Client.SnapshotService(r.Snapshotter)
@@ -81,9 +82,8 @@ func (r *Garbage) finishCollection(ctx context.Context) error {
 	return errors.Join(fault.IgnoreNotFound(store.Delete(ctx, blob.Digest)), fault.IgnoreNotFound(snapshotter.Remove(ctx, unneeded)))
 }
 
-// ReclaimContainers makes room on the disk with what containers that have ended left: their writable layers and the
-// logs that nobody needs to understand what runs. It returns how many bytes that were. Their records stay, and with
-// them the status of their pods.
+// ReclaimContainers frees disk space that exited containers use: their writable layers, and logs other than the latest. It returns
+// the number of bytes. The records stay, and with them the status of the pods.
 func (r *Garbage) ReclaimContainers(ctx context.Context) (sum int64, err error) {
 	err = r.Reserve.MakingRoom(func() error {
 		n, err := r.reclaimContainers(r.WithNamespace(ctx))

@@ -33,7 +33,7 @@ import (
 	"monopod/runner/spec"
 )
 
-// Janitor removes at startup what an earlier run left.
+// Janitor removes leftovers of an earlier run at startup.
 type Janitor struct {
 	Client       *client.Client
 	Records      *record.Store
@@ -52,16 +52,16 @@ type Janitor struct {
 	Removal      *Remover
 	Host         spec.Host
 	BootID       string
-	// Endpoint is that of another containerd; empty: ours is in this process.
+	// Endpoint is that of an external containerd; empty: containerd runs in this process.
 	Endpoint    string
 	Snapshotter string
-	// CNIConfDir has the CNI configuration of ours.
+	// CNIConfDir holds the CNI configuration of the default network.
 	CNIConfDir string
 	Log        *slog.Logger
 }
 
-// CleanStart takes up what the last run left: teardowns are resumed, and what belongs to no record is removed. Only
-// what carries our labels or lies in our directories is looked at. What cannot be removed is no reason not to start.
+// CleanStart resumes teardowns and removes what belongs to no record. It looks only at what carries our labels or lies in our
+// directories. Errors are logged and do not prevent the start.
 func (r *Janitor) CleanStart(ctx context.Context) error {
 	r.Sandboxes.ResumeTeardowns(ctx)
 	if r.Host.Enforce.StaticCPUs || r.PodCgroups.SharedCPUs() != nil {
@@ -76,11 +76,11 @@ func (r *Janitor) CleanStart(ctx context.Context) error {
 		clean func(context.Context) error
 	}{
 		{"leases", r.cleanLeases},
-		{"shims", func(ctx context.Context) error { return r.Shims.CleanShims(ctx, unmade) }}, // before the rest: they keep other things in use
+		{"shims", func(ctx context.Context) error { return r.Shims.CleanShims(ctx, unmade) }}, // first, because they keep other things in use
 		{"process namespaces", r.cleanPauses},
 		{"namespaces", r.cleanNamespaces},
 		{"files", r.cleanFiles},
-		{"snapshots", r.cleanSnapshots}, // after the mounts of them
+		{"snapshots", r.cleanSnapshots}, // after their mounts
 		{"pod directories", r.cleanPods},
 		{"temporary files", func(context.Context) error { return r.cleanTemps(time.Now()) }},
 		{"logs", func(context.Context) error { return errors.Join(r.PodLogs.CleanLogs(), r.PodLogs.CleanLinks(true)) }},
@@ -92,8 +92,8 @@ func (r *Janitor) CleanStart(ctx context.Context) error {
 	return nil
 }
 
-// discardLeftovers removes containers that never were started, and those that no sandbox record knows of any more. It
-// returns the ids of those without a task: containerd knows of no shim of theirs.
+// discardLeftovers removes containers that were never started, and those without a sandbox record. It returns the ids of those
+// without a task, of whose shims containerd knows nothing.
 func (r *Janitor) discardLeftovers(ctx context.Context) (unmade map[string]bool, err error) {
 	unmade = map[string]bool{}
 	for _, rec := range r.Index.All() {
@@ -118,9 +118,8 @@ func (r *Janitor) discardLeftovers(ctx context.Context) (unmade map[string]bool,
 	return unmade, nil
 }
 
-// cleanLeases ends the leases of an agent that was killed: they would keep what it was at work on for a day. A pull that
-// was cut off goes on later with what has come of it. Those in
-// a containerd that others use as well are left to expire.
+// cleanLeases deletes the leases of a killed agent, which would keep its unfinished work for a day. An interrupted pull resumes
+// later with what it has. In an external containerd leases expire.
 func (r *Janitor) cleanLeases(ctx context.Context) error {
 	if r.Endpoint != "" {
 		return nil
@@ -159,7 +158,7 @@ func (r *Janitor) cleanSnapshots(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// cleanNamespaces unpins namespaces without a sandbox, with a DEL before: their ADD may have run.
+// cleanNamespaces unpins namespaces without a sandbox, after a CNI DEL, because their ADD may have run.
 func (r *Janitor) cleanNamespaces(ctx context.Context) error {
 	var errs []error
 	for _, id := range trees.Names(r.Dirs.Path("ns")) {
@@ -217,8 +216,7 @@ func (r *Janitor) cleanFiles(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// cleanTemps removes temporary files of processes that were killed while they wrote them. Other parts of the agent, and
-// shims, may be writing now.
+// cleanTemps removes old temporary files of killed processes. Other parts of the agent, and shims, may be writing new ones now.
 func (r *Janitor) cleanTemps(now time.Time) error {
 	errs := []error{
 		atomicfile.SweepOld(r.Dirs.Path("exits"), now, "."),
@@ -241,14 +239,14 @@ func (r *Janitor) cleanPods(ctx context.Context) error {
 		known[rec.Meta.UID] = true
 	}
 	for _, rec := range r.Index.All() {
-		known[rec.Meta.UID] = true // the teardown has them on its list
+		known[rec.Meta.UID] = true // the teardown removes those of removing sandboxes
 	}
 	var errs []error
 	for _, uid := range trees.Names(r.Dirs.PodsDir()) {
 		if known[uid] {
 			continue
 		}
-		// The log directory may be shared with a kubelet: only the uid says that one is ours.
+		// A kubelet may use the same log directory: only the uid identifies ours.
 		for _, name := range trees.Names(r.Dirs.PodLogs) {
 			if strings.HasSuffix(name, "_"+uid) {
 				errs = append(errs, trees.Remove(filepath.Join(r.Dirs.PodLogs, name)))
@@ -268,8 +266,8 @@ func (r *Janitor) cleanPods(ctx context.Context) error {
 	return errors.Join(append(errs, r.PodCgroups.CleanCgroups())...)
 }
 
-// ReattachLogs attaches the logs of containers whose files were damaged: the records say where their output goes. What
-// is written meanwhile waits in the FIFOs.
+// ReattachLogs attaches the logs of containers whose files were damaged, by the path in the record. Until then their output waits
+// in the FIFOs.
 func (r *Janitor) ReattachLogs() {
 	attached := map[string]bool{}
 	for _, id := range r.Logs.IDs() {

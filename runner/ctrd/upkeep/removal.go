@@ -1,7 +1,7 @@
-// Package upkeep takes apart what was given up, removes at startup what an earlier run left, and makes room on the disk when asked. It must
-// only touch what carries our labels or lies in our directories, and does not decide what is given up.
+// Package upkeep tears down sandboxes and containers, removes leftovers at startup, and frees disk space on request. It must only
+// touch what carries our labels or lies in our directories, and must not decide what is removed.
 //
-// Goroutines: Queue.Run has one for each removal under way.
+// Goroutines: Queue.Run has one for each removal in progress.
 package upkeep
 
 import (
@@ -28,7 +28,7 @@ import (
 	"monopod/runner/ctrd/volume"
 )
 
-// Remover takes apart sandboxes that were given up, containers that came to nothing and directories of claims.
+// Remover tears down sandboxes, containers that could not be created, and directories of claims.
 type Remover struct {
 	Client       *client.Client
 	Records      *record.Store
@@ -50,20 +50,20 @@ type Remover struct {
 	locks locks.ByKey
 }
 
-// FollowObjects takes notice of all documents there are. Directories of claims that are gone, and whose class says so, are
-// removed; removable says whether what was written at a place, and is not there now, is really gone.
+// FollowObjects stores the current set of objects. It removes directories of deleted claims if their class says so; removable
+// reports whether an object that is missing at its origin was really deleted.
 func (r *Remover) FollowObjects(objects *manifests.Objects, removable func(manifests.Origin) bool) {
 	r.followed.Store(&followed{objects, removable})
 	r.reclaim()
 }
 
-// followed is the latest that FollowObjects was told.
+// followed is the latest argument of FollowObjects.
 type followed struct {
 	objects   *manifests.Objects
 	removable func(manifests.Origin) bool
 }
 
-// reclaim queues the removal of directories that nobody wants any more.
+// reclaim queues the removal of directories of deleted claims.
 func (r *Remover) reclaim() {
 	f := r.followed.Load()
 	if f == nil {
@@ -78,7 +78,7 @@ func (r *Remover) reclaim() {
 	}
 }
 
-// Removals returns the removals that take time or have failed. A pod that is made again, or was already, is not among them.
+// Removals returns the removals that are slow or have failed, except those of pods that are being recreated.
 func (r *Remover) Removals() []Removal {
 	var all []Removal
 	for _, rec := range r.Index.List() {
@@ -94,22 +94,22 @@ func (r *Remover) Removals() []Removal {
 	return all
 }
 
-// GiveUp queues a sandbox.
+// GiveUp queues the teardown of a sandbox.
 func (r *Remover) GiveUp(id string) {
 	r.Teardown.put(id, func(ctx context.Context) error { return r.teardownSandbox(ctx, id) })
 }
 
-// removeClaim queues the directory of a claim.
+// removeClaim queues the removal of the directory of a claim.
 func (r *Remover) removeClaim(claim string) {
 	r.Teardown.put("claim "+claim, func(context.Context) error { return r.ClaimVolumes.Claims.Remove(claim) })
 }
 
-// Discard queues a container.
+// Discard queues the removal of a container.
 func (r *Remover) Discard(id string) {
 	r.Teardown.put(id, func(ctx context.Context) error { return r.Lifecycle.RemoveContainer(ctx, id) })
 }
 
-// FinishUID takes apart now what is left of earlier sandboxes with this uid: a new one would share their directories.
+// FinishUID tears down earlier sandboxes with this uid now: a new one would share their directories.
 func (r *Remover) FinishUID(ctx context.Context, uid string) error {
 	for _, rec := range r.Index.List() {
 		if rec.Meta.UID != uid || rec.Meta.State == record.Active {
@@ -122,8 +122,8 @@ func (r *Remover) FinishUID(ctx context.Context, uid string) error {
 	return nil
 }
 
-// teardownSandbox takes a given-up sandbox apart; its record goes last, and stays if the next sandbox of the pod is about to be made: it
-// tells the next agent so, and goes when that is there. Every step is idempotent.
+// teardownSandbox tears down a sandbox. Its record is removed last; if the next sandbox of the pod is about to be created, the
+// record stays until that exists, so that the next agent knows. Every step is idempotent.
 func (r *Remover) teardownSandbox(ctx context.Context, id string) error {
 	defer r.locks.Lock(id)()
 	rec := r.Index.SandboxByID(id)
@@ -149,7 +149,7 @@ func (r *Remover) teardownSandbox(ctx context.Context, id string) error {
 	return nil
 }
 
-// tellFreed has what others may wait for given to them.
+// tellFreed wakes pods that may wait for what was freed.
 func (r *Remover) tellFreed() {
 	if r.ClaimVolumes.Freed.Swap(false) {
 		r.reclaim()
@@ -157,7 +157,7 @@ func (r *Remover) tellFreed() {
 	}
 }
 
-// takeApart removes all of a sandbox but its record.
+// takeApart removes all of a sandbox except its record.
 func (r *Remover) takeApart(ctx context.Context, rec *record.Sandbox) error {
 	r.Network.Adds.Forget(rec.ID)
 	for _, c := range r.Index.OfSandbox(rec.ID) {
@@ -184,8 +184,8 @@ func (r *Remover) takeApart(ctx context.Context, rec *record.Sandbox) error {
 	return r.removePodDirs(ctx, rec)
 }
 
-// removePodDirs removes the sandbox's shm and what belongs to the uid rather than the sandbox, unless another sandbox has taken
-// that over. Logs stay as long as there are containers to ask for them.
+// removePodDirs removes the sandbox's shm, and what belongs to the uid unless another sandbox has it now. Logs stay as long as the
+// pod has containers.
 func (r *Remover) removePodDirs(ctx context.Context, rec *record.Sandbox) error {
 	uid, dirs := rec.Meta.UID, []string{r.Dirs.ShmDir(rec.ID)}
 	err := r.PodCgroups.RemovePodCgroup(ctx, rec)

@@ -6,22 +6,22 @@ import (
 	"monopod/manifests"
 )
 
-// Removal is a pod that was removed and whose sandbox is not taken apart yet: mounts, network or cgroups of it are still there.
+// Removal is a deleted pod whose sandbox has not been torn down yet: some of its mounts, network or cgroups exist.
 type Removal struct {
 	Pod *manifests.Pod
 	UID string
-	// Since is when the pod was given up, or found at the start.
+	// Since is when the removal was queued, or found at startup.
 	Since time.Time
-	// Failed is how often taking it apart has failed, Err why it did last, Next when it is tried again.
+	// Failed counts the failures, Err is the latest, Next is the time of the next attempt.
 	Failed int
 	Err    error
 	Next   time.Time
 }
 
-// unremarkable is how long a removal takes without being worth a word.
+// unremarkable is the longest removal that is not reported.
 const unremarkable = time.Second
 
-// removal is how far a job is; ok is false when there is none.
+// removal returns the progress of a job; ok is false if there is none.
 func (t *Queue) removal(id string) (m Removal, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,37 +11,36 @@ import (
 	"monopod/runner/ctrd/reserve"
 )
 
-// Back-off of a teardown that fails.
+// Back-off of a failing teardown.
 const (
 	minTeardownDelay = time.Second
 	maxTeardownDelay = 5 * time.Minute
 )
 
-// Queue takes apart, in the background, sandboxes that were given up and containers that came to nothing. It
-// is a queue in memory; what it has to do is found again at the next start: sandboxes by their state label,
-// containers because they never were started.
+// Queue tears down, in the background, removed sandboxes and containers that could not be created. It is in memory; at startup its
+// content is found again: sandboxes by their state, containers because they were never started.
 type Queue struct {
 	log *slog.Logger
-	// atOnce is how many jobs run at once.
+	// atOnce is the maximum number of parallel jobs.
 	atOnce int
 	// reserve is spent for a job that fails because the disk is full.
 	reserve *reserve.Reserve
 	wake    chan struct{}
 
 	mu sync.Mutex
-	// jobs by id of sandbox or container.
+	// jobs are by id of sandbox or container.
 	jobs map[string]*job
 }
 
-// job is one thing to take apart.
+// job is one sandbox or container to tear down.
 type job struct {
 	do    func(context.Context) error
 	due   time.Time
 	delay time.Duration
 	busy  bool
-	// again says that there is more to do since it has been begun.
+	// again is set if the job must be repeated after the current run.
 	again bool
-	// since is when it was queued, failed how often it has failed in a row, err why it did last.
+	// since is when it was queued, failed counts failures in a row, err is the latest.
 	since  time.Time
 	failed int
 	err    error
@@ -70,7 +69,7 @@ func (t *Queue) wakeUp() {
 	}
 }
 
-// Run does the jobs, some at once, until ctx ends; a failed one is tried again later.
+// Run executes the jobs, several in parallel, until ctx ends; failed ones are retried later.
 func (t *Queue) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(t.atOnce)
@@ -83,7 +82,7 @@ func (t *Queue) Run(ctx context.Context) error {
 		case <-t.wake:
 		case <-timer.C:
 		}
-		for ctx.Err() == nil { // a job that fails because ctx ended is due again at once
+		for ctx.Err() == nil { // a job that fails because ctx ended is due at once
 			id, j := t.next(time.Now())
 			if j == nil {
 				break
@@ -99,7 +98,7 @@ func (t *Queue) Run(ctx context.Context) error {
 	}
 }
 
-// next takes a job that is due.
+// next returns a job that is due.
 func (t *Queue) next(now time.Time) (string, *job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +123,7 @@ func (t *Queue) untilNext(now time.Time) (time.Duration, bool) {
 	return first.Sub(now), !first.IsZero()
 }
 
-// finish does a job and forgets it, or schedules it again.
+// finish executes a job and deletes it, or schedules it again.
 func (t *Queue) finish(ctx context.Context, id string, j *job) {
 	err := t.reserve.MakingRoom(func() error { return j.do(ctx) })
 	t.mu.Lock()
@@ -148,14 +147,14 @@ func (t *Queue) finish(ctx context.Context, id string, j *job) {
 	t.wakeUp()
 }
 
-// Has says that something of this id is to be taken apart.
+// Has reports whether a job with this id is queued.
 func (t *Queue) Has(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.jobs[id] != nil
 }
 
-// Pending says how many jobs there are.
+// Pending returns the number of jobs.
 func (t *Queue) Pending() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

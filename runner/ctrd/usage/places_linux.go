@@ -17,8 +17,8 @@ import (
 	"monopod/runner/ctrd/volumes"
 )
 
-// Places returns where the kernel counts what each pod uses. It asks nobody: containers that have ended just now may be
-// among them, and have no cgroup any more.
+// Places returns the cgroups in which the kernel accounts the usage of each pod. It reads only memory: containers that have just
+// ended may be included, whose cgroup is gone.
 func (r *Meter) Places(context.Context) ([]runner.Place, error) {
 	var all []runner.Place
 	for _, rec := range r.Index.List() {
@@ -40,7 +40,7 @@ func (r *Meter) Places(context.Context) ([]runner.Place, error) {
 	return all, nil
 }
 
-// MeasureDisk walks over what a pod has on disk.
+// MeasureDisk measures the disk usage of a pod.
 func (r *Meter) MeasureDisk(ctx context.Context, key manifests.Key) (runner.DiskSizes, error) {
 	ctx = r.WithNamespace(ctx)
 	d := runner.DiskSizes{Volumes: map[string]runner.Size{}, InMemory: map[string]bool{}, Layers: map[string]runner.Size{}}
@@ -77,7 +77,7 @@ func (r *Meter) MeasureDisk(ctx context.Context, key manifests.Key) (runner.Disk
 	errs = append(errs, err)
 	d.Others, err = r.otherSizes(ctx, rec)
 	errs = append(errs, err)
-	// No limit counts the directories of generic ephemeral volumes, but the disk gets them back with the pod.
+	// Generic ephemeral volumes do not count for limits, but their space is freed with the pod.
 	ephemeral, err := volumes.SizeWithout(ctx, r.Dirs.EphemeralDir(rec.Meta.UID))
 	d.Others.Bytes, d.Others.Inodes = d.Others.Bytes+ephemeral.Bytes, d.Others.Inodes+ephemeral.Inodes
 	return d, errors.Join(append(errs, err)...)
@@ -90,7 +90,7 @@ func addSizes(to, more map[string]runner.Size) {
 	}
 }
 
-// emptyDirSize asks a file system of its own, and walks else.
+// emptyDirSize asks a file system of its own for its usage, and otherwise walks the directory.
 func (r *Meter) emptyDirSize(ctx context.Context, path string) (size runner.Size, inMemory bool, err error) {
 	switch there, err := volume.EmptyDirAt(path); {
 	case err != nil || there == volume.Nothing:
@@ -106,14 +106,14 @@ func (r *Meter) emptyDirSize(ctx context.Context, path string) (size runner.Size
 	return runner.Size(walked), false, err
 }
 
-// layerSize is the size of the writable layer of one instance, and of the volumes of its image.
+// layerSize returns the size of the writable layer of a container, and of the volumes of its image.
 func (r *Meter) layerSize(ctx context.Context, c *record.Container) (runner.Size, error) {
 	snapshots := r.Client.SnapshotService(r.Snapshotter)
 	layer, err := snapshots.Usage(ctx, c.ID)
 	if err != nil {
 		return runner.Size{}, fault.IgnoreNotFound(err)
 	}
-	if r.Snapshotter == embed.Native { // its layers are copies of all below them
+	if r.Snapshotter == embed.Native { // its layers contain copies of all layers below
 		info, err := snapshots.Stat(ctx, c.ID)
 		if err == nil && info.Parent != "" {
 			below, belowErr := snapshots.Usage(ctx, info.Parent)

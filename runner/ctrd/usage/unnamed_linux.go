@@ -13,12 +13,12 @@ import (
 	"monopod/runner/ctrd/record"
 )
 
-// unnamed is what files without a name take that containers have open: in emptyDirs on disk by volume, and else by container.
-// Those in volumes that outlive the pod are not the pod's.
+// unnamed is the size of open files without a name: in emptyDirs on disk by volume, else by container. Volumes that outlive the
+// pod do not count.
 type unnamed struct{ emptyDirs, containers map[string]runner.Size }
 
-// unnamedFiles looks at all processes of a pod. A container that removes a file while it writes to it hides it from everything
-// else that measures.
+// unnamedFiles inspects all processes of a pod. A file that a container removes while it writes to it is invisible to all other
+// measurements.
 func (r *Meter) unnamedFiles(ctx context.Context, rec *record.Sandbox) (unnamed, error) {
 	found := unnamed{emptyDirs: map[string]runner.Size{}, containers: map[string]runner.Size{}}
 	counted := map[openfiles.ID]bool{}
@@ -53,7 +53,7 @@ func (u *unnamed) add(spec *corev1.PodSpec, container string, f openfiles.File) 
 	to[name] = runner.Size{Bytes: was.Bytes + f.Bytes, Inodes: was.Inodes + 1}
 }
 
-// mountAt returns the volume mount of a container that a path lies on; nil: its root file system.
+// mountAt returns the volume mount of a container that contains a path; nil: its root file system.
 func mountAt(c *corev1.Container, at string) (found *corev1.VolumeMount) {
 	if c == nil {
 		return nil

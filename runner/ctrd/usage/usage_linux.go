@@ -1,5 +1,5 @@
-// Package usage measures what pods use of the disk, and says in which cgroups the kernel counts the rest. It must not evict anything; it
-// wakes the worker of a pod that exceeds a limit.
+// Package usage measures the disk usage of pods, and returns the cgroups in which the kernel accounts the rest. It must not evict
+// anything; it wakes the worker of a pod that exceeds a limit.
 package usage
 
 import (
@@ -24,11 +24,11 @@ import (
 	"monopod/runner/ctrd/volumes"
 )
 
-// What pods use of the disk is measured by one goroutine, by walking: no kernel tells when a directory has grown. Only
-// pods that have a limit are walked, and of them only what counts for it; without any such pod it sleeps. It waits
-// between two rounds for the period, but at least nine times as long as the last one took: nobody's disk is kept busy.
+// One goroutine measures disk usage by walking directories, because the kernel does not report when one grows. It walks only pods
+// with a limit, and only what counts for it; without such a pod it sleeps. It waits for the interval between two rounds, and at
+// least nine times as long as a round took, to keep the disk free for others.
 
-// DefaultUsagePeriod is kubelet's between two looks for pods to evict.
+// DefaultUsagePeriod is the interval of the kubelet's eviction check.
 const DefaultUsagePeriod = 10 * time.Second
 
 // Results are the latest measurements, by sandbox.
@@ -39,10 +39,10 @@ type Results struct {
 	used map[string]*runner.DiskUsage
 }
 
-// NewResults returns Results without any.
+// NewResults returns empty Results.
 func NewResults() *Results { return &Results{wake: make(chan struct{}, 1)} }
 
-// Of returns what a sandbox uses; nil: it is not known.
+// Of returns the usage of a sandbox; nil if it is not known.
 func (u *Results) Of(sandbox string) *runner.DiskUsage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -55,7 +55,7 @@ func (u *Results) set(used map[string]*runner.DiskUsage) {
 	u.used = used
 }
 
-// Limited tells that there may be a pod to measure.
+// Limited wakes the measurement if a pod has a limit.
 func (u *Results) Limited(pod *manifests.Pod) {
 	if !runner.LimitsDisk(&pod.Object.Spec) {
 		return
@@ -66,7 +66,7 @@ func (u *Results) Limited(pod *manifests.Pod) {
 	}
 }
 
-// Meter measures what pods use of the disk, and says where the kernel counts the rest.
+// Meter measures the disk usage of pods, and returns their cgroups.
 type Meter struct {
 	Client      *client.Client
 	Index       *record.Index
@@ -76,11 +76,11 @@ type Meter struct {
 	BootID      string
 	UsagePeriod time.Duration
 	Watch       *taskwatch.Watchers
-	// WithNamespace puts the containerd namespace on a context.
+	// WithNamespace adds the containerd namespace to a context.
 	WithNamespace func(context.Context) context.Context
 	Log           *slog.Logger
 
-	// Usage is what was measured last.
+	// Usage holds the latest measurements.
 	Usage *Results
 }
 
@@ -103,7 +103,7 @@ func (r *Meter) MeasureUsage(ctx context.Context) {
 	}
 }
 
-// limitedSandboxes are those whose pod has a limit and has not failed or ended.
+// limitedSandboxes returns the sandboxes of pods with a limit that have neither failed nor ended.
 func (r *Meter) limitedSandboxes() []*record.Sandbox {
 	var limited []*record.Sandbox
 	for _, rec := range r.Index.List() {
@@ -137,7 +137,7 @@ func (r *Meter) measureAll(ctx context.Context) {
 	}
 }
 
-// measure returns what counts for the limits of a pod.
+// measure returns the usage of a pod that counts for its limits.
 func (r *Meter) measure(ctx context.Context, rec *record.Sandbox) (*runner.DiskUsage, error) {
 	spec := &rec.Pod.Object.Spec
 	all := manifests.AggregateLimits(spec)
@@ -188,7 +188,7 @@ func (r *Meter) measure(ctx context.Context, rec *record.Sandbox) (*runner.DiskU
 	return u, err
 }
 
-// logSizes are those of all log files of a pod, by container: also of containers that an edit has taken out.
+// logSizes returns the size of all log files of a pod by container, including containers that an edit removed.
 func (r *Meter) logSizes(ctx context.Context, rec *record.Sandbox) (map[string]runner.Size, error) {
 	sizes := map[string]runner.Size{}
 	for _, name := range trees.Names(r.Dirs.PodLogDir(rec.Meta.Key, rec.Meta.UID)) {

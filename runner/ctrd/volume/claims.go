@@ -30,12 +30,12 @@ import (
 	"monopod/runner/spec"
 )
 
-// storage is what a volume of a pod stands for. That of a claim is written down with the pod when the pod first needs
-// it, so that it stays the same for as long as the pod lives, whatever becomes of the documents:
+// storage is what a volume of a pod refers to. That of a claim is written to disk when the pod first needs it, so that it stays
+// the same for the life of the pod, whatever becomes of the objects:
 //
 //	<pod directory>/claims/<claim>
 type storage struct {
-	// Volume is the name of the PersistentVolume; empty for directories of claims and for what the pod itself names.
+	// Volume is the name of the PersistentVolume; empty for directories of claims and for volumes in the pod itself.
 	Volume string `json:"volume,omitempty"`
 	// One of these is set.
 	Directory string                       `json:"directory,omitempty"`
@@ -43,15 +43,15 @@ type storage struct {
 	Local     *corev1.LocalVolumeSource    `json:"local,omitempty"`
 	NFS       *corev1.NFSVolumeSource      `json:"nfs,omitempty"`
 	ISCSI     *corev1.ISCSIVolumeSource    `json:"iscsi,omitempty"`
-	// Secret is where the login of ISCSI is, as namespace/name; empty: in the pod's namespace.
+	// Secret has the login of ISCSI, as namespace/name; empty: in the pod's namespace.
 	Secret string `json:"secret,omitempty"`
-	// Options are for mount.
+	// Options are mount options.
 	Options []string `json:"options,omitempty"`
-	// Block: the volume is a device.
+	// Block is set if the volume is a device.
 	Block bool `json:"block,omitempty"`
 }
 
-// Claims prepares volumes that outlive a pod or are on another machine, and knows which claim has which storage.
+// Claims prepares volumes that outlive a pod or are remote, and knows the storage of each claim.
 type Claims struct {
 	Dirs     layout.Dirs
 	Index    *record.Index
@@ -61,11 +61,11 @@ type Claims struct {
 
 	Claims *claims.Book
 	locks  locks.ByKey
-	// Freed says that a pod with claims is gone.
+	// Freed is set when a pod with claims has gone.
 	Freed atomic.Bool
 }
 
-// OpenBook reads which claim has what.
+// OpenBook reads which claim has which storage.
 func (r *Claims) OpenBook() {
 	var err error
 	if r.Claims, err = claims.OpenBook(r.Dirs.VolumesDir(), func(claim string) bool { return len(r.usersOf(claim)) > 0 }); err != nil {
@@ -73,7 +73,7 @@ func (r *Claims) OpenBook() {
 	}
 }
 
-// usersOf returns the sandboxes of pods that have the storage of a claim (namespace/name), those being removed as well.
+// usersOf returns the sandboxes of pods that use the storage of a claim (namespace/name), including those being removed.
 func (r *Claims) usersOf(claim string) []*record.Sandbox {
 	namespace, name, _ := strings.Cut(claim, "/")
 	var users []*record.Sandbox
@@ -88,8 +88,8 @@ func (r *Claims) usersOf(claim string) []*record.Sandbox {
 	return users
 }
 
-// prepareStorage prepares a volume that outlives the pod, or is on another machine. What is in the way may be so for long,
-// and is not said before it is known: the reason is FailedMount.
+// prepareStorage prepares a volume that outlives the pod or is remote. Its errors have the reason FailedMount: the obstacle may
+// last.
 func (r *Claims) prepareStorage(pod *corev1.Pod, q Request, p spec.VolumePlan) (spec.Volume, error) {
 	s, readOnly := storage{NFS: p.NFS, ISCSI: p.ISCSI}, false
 	var err error
@@ -111,7 +111,7 @@ func failedMount(volume string, err error) error {
 	return &runner.StepError{Reason: runner.ReasonFailedMount, Err: fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume, err)}
 }
 
-// unbound says of an error that a claim has no storage, unless the error knows better.
+// unbound adds to an error that a claim has no storage, unless the error has a reason already.
 func unbound(err error) error {
 	if cause.Of(err).Kind != "" {
 		return err
@@ -119,7 +119,7 @@ func unbound(err error) error {
 	return cause.Wrap(err, cause.Cause{Kind: cause.ClaimUnbound})
 }
 
-// pinClaim returns what a claim stands for in a pod, and writes it down.
+// pinClaim returns the storage of a claim in a pod, and writes it to disk.
 func (r *Claims) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) (storage, error) {
 	var s storage
 	path := filepath.Join(r.Dirs.PinDir(string(pod.UID)), c.Name)
@@ -159,7 +159,7 @@ func (r *Claims) pinClaim(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) 
 	return s, atomicfile.Write(path, data, 0o600)
 }
 
-// claimRequest returns what is to be decided for a claim, and the pod that owns it.
+// claimRequest returns the request for a claim, and the pod that owns it.
 func (r *Claims) claimRequest(pod *corev1.Pod, refs *manifests.Refs, c *spec.Claim) (q claims.Request, owner string, err error) {
 	var written *corev1.PersistentVolumeClaim
 	if refs != nil {
@@ -182,7 +182,7 @@ func (r *Claims) claimRequest(pod *corev1.Pod, refs *manifests.Refs, c *spec.Cla
 	return q, owner, r.onlyUser(pod, q.Claim)
 }
 
-// onlyUser sees to it that nobody else has a claim of the mode ReadWriteOncePod.
+// onlyUser returns an error if another pod uses a claim of the mode ReadWriteOncePod.
 func (r *Claims) onlyUser(pod *corev1.Pod, c *corev1.PersistentVolumeClaim) error {
 	if !slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return nil
@@ -195,7 +195,7 @@ func (r *Claims) onlyUser(pod *corev1.Pod, c *corev1.PersistentVolumeClaim) erro
 	return nil
 }
 
-// completed says that the containers of a pod have ended and are not started again.
+// completed reports whether the containers of a pod have ended and are not restarted.
 func (r *Claims) completed(rec *record.Sandbox) bool {
 	spec := &rec.Pod.Object.Spec
 	if spec.RestartPolicy == corev1.RestartPolicyAlways {
@@ -208,7 +208,7 @@ func (r *Claims) completed(rec *record.Sandbox) bool {
 	return !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return !ended[c.Name] })
 }
 
-// storageOf returns what was decided for a claim as something that can be mounted.
+// storageOf returns the storage that was chosen for a claim in a form that can be mounted.
 func (r *Claims) storageOf(pod *corev1.Pod, q claims.Request, e claims.Entry) (storage, error) {
 	s := storage{Volume: e.Volume, Block: claims.IsBlock(q.Claim)}
 	switch {
@@ -239,7 +239,7 @@ func (r *Claims) storageOf(pod *corev1.Pod, q claims.Request, e claims.Entry) (s
 	return s, nil
 }
 
-// attach makes storage present on this machine.
+// attach makes storage available on this machine.
 func (r *Claims) attach(pod *corev1.Pod, q Request, volume string, s storage, readOnly bool) (spec.Volume, error) {
 	v := spec.Volume{ReadOnly: readOnly}
 	if asDevice := slices.ContainsFunc(q.Container.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume }); asDevice != s.Block {
@@ -250,7 +250,7 @@ func (r *Claims) attach(pod *corev1.Pod, q Request, volume string, s storage, re
 	}
 	target := func(kind string) string { return remote.Target(r.Dirs.PodDir(string(pod.UID)), kind, volume) }
 	var err error
-	owned := true // fsGroup counts
+	owned := true // fsGroup applies
 	switch {
 	case s.Directory != "":
 		v.HostPath, err = s.Directory, makeVolumeDir(s.Directory)
@@ -281,7 +281,7 @@ func (r *Claims) attach(pod *corev1.Pod, q Request, volume string, s storage, re
 	return v, err
 }
 
-// attachLocal returns the directory or device of a local volume, which must exist. A device with a file system is mounted.
+// attachLocal returns the directory or device of a local volume, which must exist. It mounts a device that has a file system.
 func (r *Claims) attachLocal(target string, s storage, readOnly bool) (string, error) {
 	path, err := filepath.EvalSymlinks(s.Local.Path)
 	if err != nil {
@@ -317,7 +317,7 @@ func (r *Claims) attachISCSI(pod *corev1.Pod, refs *manifests.Refs, volume strin
 	return r.Remote.ISCSI(r.Dirs.PodDir(string(pod.UID)), l)
 }
 
-// asDevice makes a device of a volume whose path is one.
+// asDevice turns a volume whose path is a device into a device.
 func asDevice(v spec.Volume) (spec.Volume, error) {
 	path, err := filepath.EvalSymlinks(v.HostPath)
 	if err != nil {
@@ -331,12 +331,12 @@ func asDevice(v spec.Volume) (spec.Volume, error) {
 	return v, nil
 }
 
-// makeVolumeDir makes the directory of a claim, open to everybody who can get at it.
+// makeVolumeDir creates the directory of a claim, writable for all users.
 func makeVolumeDir(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	// Made complete under another name first, as it is never touched again.
+	// It is completed under another name first, because an existing directory is never changed.
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
@@ -350,8 +350,8 @@ func makeVolumeDir(path string) error {
 	return os.Rename(tmp, path)
 }
 
-// giveToGroup gives a volume to the pod's fsGroup: once for each pod as fsGroupChangePolicy says, then only if its root
-// is somebody else's.
+// giveToGroup changes the group of a volume to the pod's fsGroup, once for each pod as fsGroupChangePolicy requires, later only if
+// the group of its root differs.
 func (r *Claims) giveToGroup(pod *corev1.Pod, volume, dir string) error {
 	sec := pod.Spec.SecurityContext
 	if sec == nil || sec.FSGroup == nil {
@@ -373,7 +373,7 @@ func (r *Claims) giveToGroup(pod *corev1.Pod, volume, dir string) error {
 	return os.WriteFile(mark, nil, 0o600)
 }
 
-// checkStorage says whether a pod that is edited would get its storage, deciding nothing.
+// checkStorage checks whether an edited pod would get its storage, without deciding anything.
 func (r *Claims) checkStorage(pod *manifests.Pod, p spec.VolumePlan) error {
 	if p.Claim == nil {
 		return nil
@@ -393,7 +393,7 @@ func (r *Claims) checkStorage(pod *manifests.Pod, p spec.VolumePlan) error {
 	return nil
 }
 
-// RemovePodDir removes the directory of a pod, and what is mounted below it, and other directories with it.
+// RemovePodDir removes the directory of a pod with all mounts below it, and the other directories.
 func (r *Claims) RemovePodDir(uid string, others ...string) error {
 	dir := r.Dirs.PodDir(uid)
 	err := r.Remote.UnmountBelow(dir)

@@ -16,8 +16,8 @@ import (
 	"monopod/runner/spec"
 )
 
-// prepareEmptyDir makes the directory or the mount once; what is there is kept. recorded is the manifest by which it was
-// made: after an edit of its medium the volume is a new one, for the containers that follow the edit.
+// prepareEmptyDir creates the directory or the mount; an existing one is kept. recorded is the manifest that it was created by:
+// after an edit of its medium the volume is a new one, for the containers that are created after the edit.
 func (r *Pods) prepareEmptyDir(uid string, p spec.VolumePlan, recorded *manifests.Pod) error {
 	path, e := r.Dirs.EmptyDir(uid, p.Name), p.EmptyDir
 	there, err := EmptyDirAt(path)
@@ -44,7 +44,8 @@ func (r *Pods) prepareEmptyDir(uid string, p spec.VolumePlan, recorded *manifest
 	return errors.Join(err, ownEmptyDir(path, e))
 }
 
-// makeEmptyDir makes a directory on disk, complete under another name first: one that exists is never touched again.
+// makeEmptyDir creates a directory on disk. It is completed under another name first, because an existing directory is never
+// changed.
 func makeEmptyDir(path string, e *spec.EmptyDir) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
@@ -59,7 +60,7 @@ func makeEmptyDir(path string, e *spec.EmptyDir) error {
 	return os.Rename(tmp, path)
 }
 
-// mountHugePages mounts a hugetlbfs: its pages are those of the kernel's pool.
+// mountHugePages mounts a hugetlbfs with pages of the kernel's pool.
 func mountHugePages(path string, e *spec.EmptyDir) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return err
@@ -74,7 +75,7 @@ func mountHugePages(path string, e *spec.EmptyDir) error {
 	return nil
 }
 
-// medium is what an emptyDir is made of, by the magic number of its file system; disk stands for all others.
+// medium is the magic number of the file system of an emptyDir; Disk stands for all others.
 type medium int64
 
 // The media of emptyDir volumes. Nothing stands for a missing directory.
@@ -95,7 +96,7 @@ func wantedAt(e *spec.EmptyDir) medium {
 	return Disk
 }
 
-// EmptyDirAt says what is there.
+// EmptyDirAt returns the medium of an existing emptyDir, or Nothing.
 func EmptyDirAt(path string) (medium, error) {
 	var st unix.Statfs_t
 	switch err := unix.Statfs(path, &st); {
@@ -110,7 +111,7 @@ func EmptyDirAt(path string) (medium, error) {
 	return Disk, nil
 }
 
-// clearEmptyDir makes room for another medium. Containers that run keep what they have mounted, until they have ended.
+// clearEmptyDir removes an emptyDir for another medium. Running containers keep what they have mounted.
 func clearEmptyDir(path string, there medium) error {
 	if there == Disk {
 		old := path + ".old"
@@ -122,8 +123,8 @@ func clearEmptyDir(path string, there medium) error {
 	return os.Remove(path)
 }
 
-// keepEmptyDir brings what is there in line with an edit: size, mode and group. What a container has made of the mode
-// stays as long as the manifest's is the same.
+// keepEmptyDir applies edits of size, mode and group to an existing emptyDir. A mode that a container has set stays unless that of
+// the manifest changes.
 func keepEmptyDir(path string, e *spec.EmptyDir, was fs.FileMode) error {
 	if e.Memory {
 		if err := resizeTmpfs(path, e.SizeBytes); err != nil {
@@ -138,7 +139,7 @@ func keepEmptyDir(path string, e *spec.EmptyDir, was fs.FileMode) error {
 	return regroup(path, e.GID)
 }
 
-// resizeTmpfs changes the size of a tmpfs. The kernel refuses one that is less than what is used.
+// resizeTmpfs changes the size of a tmpfs. The kernel refuses less than what is used.
 func resizeTmpfs(path string, size int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -153,7 +154,7 @@ func resizeTmpfs(path string, size int64) error {
 	return nil
 }
 
-// recordedMode is the mode that the recorded manifest gives a volume.
+// recordedMode returns the mode of a volume in the recorded manifest.
 func recordedMode(recorded *manifests.Pod, volume string) fs.FileMode {
 	for i := range recorded.Object.Spec.Volumes {
 		if v := &recorded.Object.Spec.Volumes[i]; v.Name == volume && v.EmptyDir != nil {
@@ -163,7 +164,7 @@ func recordedMode(recorded *manifests.Pod, volume string) fs.FileMode {
 	return spec.EmptyDirMode(&corev1.EmptyDirVolumeSource{})
 }
 
-// modeBits are the bits of the mode as the kernel writes them.
+// modeBits returns the mode as the kernel encodes it.
 func modeBits(e *spec.EmptyDir) uint32 {
 	bits := uint32(e.Mode.Perm())
 	if e.Mode&fs.ModeSticky != 0 {
@@ -172,7 +173,7 @@ func modeBits(e *spec.EmptyDir) uint32 {
 	return bits
 }
 
-// ownEmptyDir sets the mode of an emptyDir and gives it to fsGroup, which may then do everything in it.
+// ownEmptyDir sets the mode of an emptyDir, and its group to fsGroup, with full access.
 func ownEmptyDir(path string, e *spec.EmptyDir) error {
 	if e.GID == nil {
 		return os.Chmod(path, e.Mode)
@@ -183,8 +184,7 @@ func ownEmptyDir(path string, e *spec.EmptyDir) error {
 	return os.Chmod(path, e.Mode|0o770|fs.ModeSetgid)
 }
 
-// regroup gives an emptyDir that is there to another fsGroup after an edit. As a rule it has the right one: the walk
-// of fsGroupChangePolicy Always has nothing to do in a directory that was made for the group.
+// regroup changes the group of an existing emptyDir after an edit. Usually there is nothing to do: it was created with the group.
 func regroup(path string, gid *int64) error {
 	if gid == nil {
 		return nil

@@ -31,7 +31,7 @@ import (
 // LabelImageVolume marks the snapshots of images that are mounted as volumes.
 const LabelImageVolume = "monopod.dev/image-volume"
 
-// imageVolumeOptions say what an image that is a volume may not do.
+// imageVolumeOptions are the mount options of an image volume.
 func imageVolumeOptions() []string { return []string{"nodev", "noexec", "nosuid"} }
 
 // Images mounts images as volumes.
@@ -44,9 +44,9 @@ type Images struct {
 	locks locks.ByKey
 }
 
-// prepareImageVolume mounts the content of an image, once for all containers of a sandbox, and fills in where, of which
-// image, and whether its files have the ids of the pod. An overlay has them for a pod with a user namespace, as its ids can
-// be mapped in its layers only; a bind mount of a single layer has not.
+// prepareImageVolume mounts the content of an image, once for all containers of a sandbox, and sets the path, the image, and
+// whether its files have the ids of the pod. With a user namespace only an overlay has them, because its layers can be id-mapped;
+// a bind mount of a single layer does not.
 func (r *Images) prepareImageVolume(ctx context.Context, sb *record.Sandbox, ref string, v *spec.Volume) error {
 	sandbox, users := sb.ID, sb.Meta.FirstID > 0
 	img, err := r.Images.Get(ctx, ref)
@@ -67,7 +67,7 @@ func (r *Images) prepareImageVolume(ctx context.Context, sb *record.Sandbox, ref
 
 func (r *Images) mountImageVolume(ctx context.Context, sb *record.Sandbox, img *image.Image, path string) error {
 	name := filepath.Base(path)
-	if err := os.MkdirAll(path, 0o755); err != nil { // before the snapshot, which dropImageVolumes finds by it
+	if err := os.MkdirAll(path, 0o755); err != nil { // before the snapshot, because dropImageVolumes finds it by its directory
 		return err
 	}
 	key := sb.ID + "-" + name
@@ -78,7 +78,7 @@ func (r *Images) mountImageVolume(ctx context.Context, sb *record.Sandbox, img *
 		record.LabelSandbox: sb.ID,
 		LabelImageVolume:    name,
 	}), snapshots.WithLabels(idrange.SnapshotLabels(sb.Meta.FirstID)))
-	if errdefs.IsAlreadyExists(err) { // an earlier try was cut off
+	if errdefs.IsAlreadyExists(err) { // an earlier attempt was interrupted
 		from, err = sn.Mounts(ctx, key)
 	}
 	if err != nil {
@@ -96,14 +96,14 @@ func (r *Images) mountImageVolume(ctx context.Context, sb *record.Sandbox, img *
 	return nil
 }
 
-// isOverlay says that a path lies on an overlay.
+// isOverlay reports whether a path is on an overlay.
 func isOverlay(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
-// DropImageVolumes undoes prepareImageVolume for a sandbox. The directories, which tell the snapshots, go last: what fails
-// is done again.
+// DropImageVolumes reverts prepareImageVolume for a sandbox. The directories, which name the snapshots, are removed last, so that
+// a failure can be retried.
 func (r *Images) DropImageVolumes(ctx context.Context, sandbox string) error {
 	dir := r.Dirs.Path("image-volumes", sandbox)
 	mounted := trees.Names(dir)

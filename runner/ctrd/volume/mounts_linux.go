@@ -24,7 +24,7 @@ import (
 	"monopod/runner/spec"
 )
 
-// Mounts prepares what single mounts of one container need: subPaths, VOLUMEs of its image, propagation.
+// Mounts prepares what single mounts of one container need: subPaths, VOLUMEs of its image, mount propagation.
 type Mounts struct {
 	Dirs   layout.Dirs
 	Images *imagestore.Store
@@ -32,7 +32,7 @@ type Mounts struct {
 	Log    *slog.Logger
 }
 
-// PrepareMounts makes what only single mounts of one instance need. What fails leaves nothing.
+// PrepareMounts prepares single mounts of one container. If it fails, it removes them.
 func (r *Mounts) PrepareMounts(ctx context.Context, in spec.Input, q Request) (_ spec.Input, err error) {
 	defer func() {
 		if err != nil {
@@ -68,7 +68,7 @@ func (r *Mounts) PrepareMounts(ctx context.Context, in spec.Input, q Request) (_
 	return in, fault.Step(runner.ReasonCreateContainerError, fault.Wrap("volumes of the image", err))
 }
 
-// DropMounts undoes prepareMounts for an instance that does not come to be.
+// DropMounts reverts PrepareMounts for a container that was not created.
 func (r *Mounts) DropMounts(in spec.Input) {
 	r.DropSubPaths(in.ID)
 	if err := trees.Remove(r.Dirs.ImageVolumeDir(string(in.Pod.UID), in.ID)); err != nil {
@@ -76,7 +76,7 @@ func (r *Mounts) DropMounts(in spec.Input) {
 	}
 }
 
-// bindSubPath binds a part of a volume where nobody but us can change it, and returns where.
+// bindSubPath bind-mounts a part of a volume at a path that containers cannot change, and returns the path.
 func (r *Mounts) bindSubPath(in spec.Input, volume, sub string) (string, error) {
 	v := in.Volumes[volume]
 	open := volumes.MakeBelow
@@ -96,15 +96,15 @@ func (r *Mounts) bindSubPath(in spec.Input, volume, sub string) (string, error) 
 	return target, volumes.Bind(f, target)
 }
 
-// DropSubPaths undoes bindSubPath. What cannot be undone now is at the next start.
+// DropSubPaths reverts bindSubPath. What fails is repeated at the next startup.
 func (r *Mounts) DropSubPaths(container string) {
 	if err := volumes.Unbind(r.Dirs.SubPathDir(container)); err != nil {
 		r.Log.Warn("unmount subPaths", "container", container, "err", err)
 	}
 }
 
-// checkPropagation sees to it that the volumes whose mounts are passed on lie on mounts that can do so. Directories of
-// pods are made so; for others, which outlive the pod, it is the administrator's decision.
+// checkPropagation checks that volumes with mount propagation are on shared mounts. Directories of pods are made shared; for
+// others, which outlive the pod, that is up to the administrator.
 func (r *Mounts) checkPropagation(in spec.Input, c *corev1.Container) error {
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]
@@ -134,14 +134,14 @@ func (r *Mounts) checkPropagation(in spec.Input, c *corev1.Container) error {
 	return nil
 }
 
-// mountOf returns the mount that a path lies on.
+// mountOf returns the mount that a path is on.
 func mountOf(path string) (*mountinfo.Info, error) {
 	infos, err := mountinfo.GetMounts(mountinfo.ParentsFilter(path))
 	if err != nil {
 		return nil, fmt.Errorf("read mounts: %w", err)
 	}
 	var best *mountinfo.Info
-	for _, i := range infos { // of several at one place the last is on top
+	for _, i := range infos { // of several mounts at one path the last is on top
 		if best == nil || len(i.Mountpoint) >= len(best.Mountpoint) {
 			best = i
 		}
@@ -152,7 +152,7 @@ func mountOf(path string) (*mountinfo.Info, error) {
 	return best, nil
 }
 
-// makeShared makes a directory one whose mounts are passed on, unless it is.
+// makeShared makes a directory a shared mount, unless it is one.
 func makeShared(path string) error {
 	at, err := mountOf(path)
 	if err != nil || strings.Contains(at.Optional, "shared:") {
@@ -169,7 +169,8 @@ func makeShared(path string) error {
 	return nil
 }
 
-// WantsRecursiveReadOnly says that a container asks for it. Only then somebody is asked whether it is to be had.
+// WantsRecursiveReadOnly reports whether a container requests recursive read-only mounts. Only then is the OCI runtime asked
+// whether it supports them.
 func WantsRecursiveReadOnly(c *corev1.Container) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 		return m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled

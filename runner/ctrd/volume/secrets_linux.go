@@ -19,26 +19,26 @@ import (
 	"monopod/runner/spec"
 )
 
-// What comes from Secrets, or may, is on a tmpfs of our own below the state directory and nowhere else: volumes with
-// the content of objects, and the environment and arguments of containers whose variables come from Secrets. It is
-// mounted when it is first needed and outlives the agent; after a reboot all of it is made again from the manifests.
+// Content of Secrets is kept on a tmpfs below the state directory and nowhere else: volumes with the content of objects, and the
+// environment and arguments of containers with variables from Secrets. The tmpfs is mounted on first use and outlives the agent;
+// after a reboot everything is created again from the manifests.
 //
 //	<state>/secrets/volumes/<uid>/<volume>/    see package payload
 //	<state>/secrets/process/<container id>     see shim.HiddenProcess
 
-// Secrets keeps what comes from Secrets in memory.
+// Secrets keeps the content of Secrets in memory.
 type Secrets struct {
 	Dirs  layout.Dirs
 	Index *record.Index
 	Host  spec.Host
-	// Facts are those of the machine as it is now.
+	// Facts returns the current facts about the machine.
 	Facts func() spec.Host
 
 	secretsMu      sync.Mutex
 	secretsMounted bool // guarded by secretsMu
 }
 
-// mountSecrets makes the tmpfs, unless it is there. Memory of it is never swapped out where the kernel can promise that.
+// mountSecrets mounts the tmpfs unless it is mounted, without swap where the kernel supports that.
 func (r *Secrets) mountSecrets() error {
 	r.secretsMu.Lock()
 	defer r.secretsMu.Unlock()
@@ -60,7 +60,7 @@ func (r *Secrets) mountSecrets() error {
 	return nil
 }
 
-// Hide takes environment and arguments out of a spec that is to be stored, and writes them where the shim finds them.
+// Hide moves environment and arguments from a spec that will be stored to files that the shim reads.
 func (r *Secrets) Hide(id string, s *specs.Spec) error {
 	if err := r.mountSecrets(); err != nil {
 		return err
@@ -74,13 +74,13 @@ func (r *Secrets) Hide(id string, s *specs.Spec) error {
 	return nil
 }
 
-// RemoveHidden removes the environment and arguments of a container.
+// RemoveHidden removes the stored environment and arguments of a container.
 func (r *Secrets) RemoveHidden(id string) error {
 	return errors.Join(trees.RemoveFile(r.Dirs.HiddenFile(id)), trees.RemoveFile(r.Dirs.HiddenFile(id)+".config"))
 }
 
-// prepareFiles makes a volume of objects and fields, or brings it up to date. A volume that has had content keeps it when
-// what it is made of is missing now.
+// prepareFiles creates a volume from objects and fields, or updates it. A volume with content keeps it while its objects are
+// missing.
 func (r *Secrets) prepareFiles(pod *corev1.Pod, refs *manifests.Refs, p spec.VolumePlan) (string, error) {
 	dir := filepath.Join(r.Dirs.FilesDir(string(pod.UID)), p.Name)
 	err := r.writeVolume(pod, refs, p, dir)
@@ -112,7 +112,7 @@ func (r *Secrets) writeVolume(pod *corev1.Pod, refs *manifests.Refs, p spec.Volu
 	return nil
 }
 
-// SyncVolumes brings the volumes that exist up to date.
+// SyncVolumes updates the existing volumes.
 func (r *Secrets) SyncVolumes(key manifests.Key, pod *manifests.Pod) error {
 	sb := r.Index.Sandbox(key)
 	if sb == nil {
@@ -137,7 +137,7 @@ func (r *Secrets) SyncVolumes(key manifests.Key, pod *manifests.Pod) error {
 	return errors.Join(errs...)
 }
 
-// CleanSecrets removes volumes of pods, and processes of containers, that are not known any more.
+// CleanSecrets removes volumes of unknown pods, and environments of unknown containers.
 func (r *Secrets) CleanSecrets(knownUIDs map[string]bool) error {
 	var errs []error
 	for _, uid := range trees.Names(filepath.Join(r.Dirs.SecretsDir(), "volumes")) {

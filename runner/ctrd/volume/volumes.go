@@ -1,5 +1,5 @@
-// Package volume prepares the volumes and mounts of containers, and removes them with the pod. Which volumes a pod has is decided in
-// runner/spec, which storage a claim gets in package claims.
+// Package volume prepares the volumes and mounts of containers, and removes them with the pod. It must not decide which volumes a
+// pod has, which runner/spec does, or which storage a claim gets, which package claims does.
 package volume
 
 import (
@@ -29,11 +29,11 @@ type Pods struct {
 	Secrets      *Secrets
 	ImageVolumes *Images
 	Host         spec.Host
-	// Facts are those of the machine as it is now.
+	// Facts returns the current facts about the machine.
 	Facts func() spec.Host
 }
 
-// PrepareVolumes makes the volumes that a container mounts. It is idempotent.
+// PrepareVolumes creates the volumes that a container mounts. It is idempotent.
 func (r *Pods) PrepareVolumes(ctx context.Context, pod *corev1.Pod, q Request) (map[string]spec.Volume, error) {
 	plans, err := spec.Volumes(pod, r.Host)
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *Pods) PrepareVolumes(ctx context.Context, pod *corev1.Pod, q Request) (
 	return prepared, nil
 }
 
-// CheckVolumes says whether the volumes of a pod are what they should be, creating nothing.
+// CheckVolumes checks the volumes of a pod without creating any.
 func (r *Pods) CheckVolumes(pod *manifests.Pod) error {
 	host := r.Host
 	plans, err := spec.Volumes(pod.Object, host)
@@ -96,7 +96,7 @@ func (r *Pods) CheckVolumes(pod *manifests.Pod) error {
 	return errors.Join(errs...)
 }
 
-// statHostPath checks the type of a path and says whether it exists.
+// statHostPath checks the type of a path and reports whether it exists.
 func statHostPath(h spec.HostPath) (exists bool, err error) {
 	info, err := os.Stat(h.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +108,7 @@ func statHostPath(h spec.HostPath) (exists bool, err error) {
 	return info != nil, h.Check(info)
 }
 
-// prepareHostPath checks a path, creates it where its type says so, and resolves its symlinks.
+// prepareHostPath checks a path, creates it if its type requires that, and resolves its symlinks.
 func prepareHostPath(h spec.HostPath) (string, error) {
 	exists, err := statHostPath(h)
 	if err != nil {
@@ -136,10 +136,10 @@ func createHostPath(h spec.HostPath) error {
 	return nil
 }
 
-// maxEnvFile is how large a file of variables may be.
+// maxEnvFile is the maximum size of a file of variables.
 const maxEnvFile = 1 << 20
 
-// ReadEnvFiles reads the files that variables of a container come from. What does not exist is left out.
+// ReadEnvFiles reads the files that variables of a container come from. Missing files are left out.
 func (r *Pods) ReadEnvFiles(uid string, c *corev1.Container) (map[spec.EnvFile]string, error) {
 	var read map[spec.EnvFile]string
 	for _, f := range spec.EnvFiles(c) {
@@ -158,7 +158,7 @@ func (r *Pods) ReadEnvFiles(uid string, c *corev1.Container) (map[spec.EnvFile]s
 	return read, nil
 }
 
-// Request is what a spec is made of besides the configuration.
+// Request is the input of a spec besides the configuration.
 type Request struct {
 	Pod  *corev1.Pod
 	Refs *manifests.Refs

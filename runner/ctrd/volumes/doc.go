@@ -1,6 +1,5 @@
-// Package volumes prepares on the machine what pods mount: it opens what lies below a volume so that nothing in it can
-// lead out of it, binds what it opened, and counts what volumes hold.
+// Package volumes opens paths below a volume so that they cannot lead out of it, bind-mounts what it opened, and measures volumes.
+// It must not know pods: its callers decide which volume is where, and when it is removed.
 //
-// It knows files and mounts only: which volume is where, and when it goes, is decided by its callers. Whatever is in a
-// volume may have been put there by an enemy, who may change it at any time. No goroutines.
+// The content of a volume is hostile, and may change at any time. No goroutines.
 package volumes

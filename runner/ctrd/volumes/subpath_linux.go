@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beneath keeps the resolution of a path inside of a volume, whoever changes the volume meanwhile: a link or a ".."
-// that leads out of it is an error of the kernel, and links of /proc are none at all.
+// beneath keeps path resolution inside a volume even if that changes concurrently: the kernel refuses links and ".." that lead out
+// of it, and links of /proc.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 
-// resolveTries bounds how often a resolution is repeated that the kernel gave up because of a rename beside it.
+// resolveTries limits how often a resolution is repeated that failed because of a concurrent rename.
 const resolveTries = 128
 
-// OpenBelow opens what is at sub in a volume, for mounting only (O_PATH). Links are followed as long as they stay in
-// the volume, absolute ones too when they point into it. An error matches fs.ErrNotExist when nothing is there.
+// OpenBelow opens sub in a volume, for mounting only (O_PATH). Links are followed within the volume, also absolute ones that point
+// into it. The error matches fs.ErrNotExist if sub does not exist.
 func OpenBelow(volume, sub string) (*os.File, error) {
 	root, err := openRoot(volume)
 	if err != nil {
@@ -31,7 +31,7 @@ func OpenBelow(volume, sub string) (*os.File, error) {
 	if !errors.Is(err, unix.EXDEV) {
 		return f, err
 	}
-	// It leads out: by an absolute link perhaps, which names a place in the volume as the machine sees it.
+	// It leads out of the volume: perhaps by an absolute link, which names a path in the volume as the host sees it.
 	place, rerr := filepath.EvalSymlinks(filepath.Join(volume, sub))
 	if rerr != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func OpenBelow(volume, sub string) (*os.File, error) {
 	return openIn(root, inside, unix.O_PATH, beneath|unix.RESOLVE_NO_SYMLINKS)
 }
 
-// ReadBelow reads a regular file of a volume, at most limit bytes of it: more is an error. Whoever writes the volume may
-// be trusted with nothing: nothing is opened that could block, or that lies elsewhere.
+// ReadBelow reads a regular file of a volume; more than limit bytes are an error. The content of the volume is not trusted: it
+// opens nothing that could block, or that is outside.
 func ReadBelow(volume, sub string, limit int) ([]byte, error) {
 	place, err := OpenBelow(volume, strings.TrimLeft(sub, "/"))
 	if err != nil {
@@ -74,8 +74,8 @@ func ReadBelow(volume, sub string, limit int) ([]byte, error) {
 	return text, err
 }
 
-// MakeBelow is OpenBelow that makes directories which do not exist, with the mode of the volume's root. They belong to
-// root, and to the group of the directory above if that has the setgid bit.
+// MakeBelow is OpenBelow but creates missing directories, with the mode of the volume's root. They belong to root, and to the
+// group of their parent if that has the setgid bit.
 func MakeBelow(volume, sub string) (*os.File, error) {
 	f, err := OpenBelow(volume, sub)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -87,8 +87,8 @@ func MakeBelow(volume, sub string) (*os.File, error) {
 	return OpenBelow(volume, sub)
 }
 
-// makeDirs makes the missing directories of sub, step by step. Only in what it opened before it makes the next: a
-// directory swapped for a link at that moment is either still in the volume or not entered.
+// makeDirs creates the missing directories of sub one by one, each in the parent that it has opened: a directory that is swapped
+// for a link meanwhile is either still in the volume or not entered.
 func makeDirs(volume, sub string) error {
 	at, err := openRoot(volume)
 	if err != nil {
@@ -101,7 +101,7 @@ func makeDirs(volume, sub string) error {
 	}
 	names := strings.Split(filepath.Clean(sub), "/")
 	done := 0
-	for done < len(names) { // as far as it exists: links may be among it
+	for done < len(names) { // the existing part, which may contain links
 		next, err := OpenBelow(volume, filepath.Join(names[:done+1]...))
 		if errors.Is(err, fs.ErrNotExist) {
 			break
@@ -124,7 +124,7 @@ func makeDirs(volume, sub string) error {
 	return nil
 }
 
-// makeDir makes one directory in another and opens it. One that somebody else makes at the same time will do.
+// makeDir creates one directory in another and opens it. It may have been created concurrently.
 func makeDir(parent *os.File, name string, mode uint32) (*os.File, error) {
 	err := unix.Mkdirat(int(parent.Fd()), name, mode&0o777)
 	made := err == nil
@@ -140,7 +140,7 @@ func makeDir(parent *os.File, name string, mode uint32) (*os.File, error) {
 		_ = dir.Close()
 		return nil, err
 	}
-	// The umask must not matter, and what the kernel inherited stays.
+	// The mode is independent of the umask, and keeps the inherited setgid bit.
 	if err := unix.Fchmod(int(dir.Fd()), mode|st.Mode&unix.S_ISGID); err != nil {
 		_ = dir.Close()
 		return nil, err
@@ -172,8 +172,8 @@ func openIn(dir *os.File, name string, flags int, resolve uint64) (*os.File, err
 	}
 }
 
-// Bind mounts an open file or directory, and what is mounted below it, at target, which must not exist. It is the very
-// file that was opened, wherever its name points to by now.
+// Bind bind-mounts an open file or directory, with all mounts below it, at target, which must not exist. It mounts the file that
+// was opened, whatever its path refers to now.
 func Bind(f *os.File, target string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -204,8 +204,8 @@ func makeMountPoint(target string, dir bool) error {
 	return f.Close()
 }
 
-// Unbind undoes all Binds to targets directly in dir, and removes dir. It never removes anything but empty mount
-// points: while something is mounted on one, the kernel refuses that.
+// Unbind unmounts all Binds to targets directly in dir, and removes dir. It removes only empty mount points: the kernel refuses
+// others.
 func Unbind(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -226,7 +226,7 @@ func Unbind(dir string) error {
 
 func unbind(target string) error {
 	for {
-		// Taken out of its peer group first: else what is mounted below would be unmounted in the original, too.
+		// First made private: otherwise mounts below it would be unmounted in the original, too.
 		err := unix.Mount("", target, "", unix.MS_REC|unix.MS_PRIVATE, "")
 		if errors.Is(err, unix.EINVAL) {
 			break // not a mount point

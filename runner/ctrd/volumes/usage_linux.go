@@ -11,28 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth is how many directories in each other are looked into; each holds a file descriptor meanwhile.
+// maxDepth is the maximum depth of directories; each level holds a file descriptor.
 const maxDepth = 1000
 
-// Size is what a directory and all in it take.
+// Size is the disk usage of a directory tree.
 type Size struct{ Bytes, Inodes int64 }
 
-// SizeOf returns what a directory and all in it take on its file system, like du: holes take none, a file
-// with several names counts once, and what is mounted in it does not count. Whoever writes there may go on: no link is
-// followed, and what vanishes is left out. Nothing counts that does not exist. A directory more than 1000 levels down
-// counts without what is in it.
+// SizeOf returns the disk usage of a directory tree on its file system, like du: without holes and mounts, and files with several
+// names count once. The tree may change concurrently: links are not followed, and vanished files do not count. A missing directory
+// has size zero. The content of a directory more than 1000 levels down does not count.
 func SizeOf(ctx context.Context, dir string) (Size, error) {
 	own, below, err := measure(ctx, dir, nil)
 	return Size{Bytes: own.Bytes + below.Bytes, Inodes: own.Inodes + below.Inodes}, err
 }
 
-// SizeWithout returns what SizeOf returns, but for the entries of the directory with these names, and for the directory itself.
+// SizeWithout is SizeOf without the directory itself and the named entries of it.
 func SizeWithout(ctx context.Context, dir string, except ...string) (Size, error) {
 	_, below, err := measure(ctx, dir, except)
 	return below, err
 }
 
-// measure returns what a directory takes, and all in it but the entries with names of except.
+// measure returns the usage of a directory, and of all below it except the named entries.
 func measure(ctx context.Context, dir string, except []string) (own, below Size, err error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,13 +56,13 @@ const blockSize = 512
 type usage struct {
 	device uint64
 	size   Size
-	// except are entries of the first directory that do not count.
+	// except are entries of the top directory that do not count.
 	except []string
-	// linked are the files with several names that were counted.
+	// linked are the files with several names that have been counted.
 	linked map[uint64]bool
 }
 
-// add counts what is in an open directory.
+// add counts the content of an open directory.
 func (u *usage) add(ctx context.Context, dir *os.File, depth int) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -114,7 +113,7 @@ func (u *usage) addEntry(ctx context.Context, dir *os.File, name string, depth i
 		defer inner.Close()
 		return u.add(ctx, inner, depth+1)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
-		return nil // it has become something else
+		return nil // it is no longer a directory
 	}
 	return err
 }
