@@ -1,6 +1,6 @@
-// Package ctrd runs pods on containerd: it implements runner.Runtime with containerd's v2 client and assembles the parts below it,
-// each of which owns its state (docs/adr/0010). It must not decide anything, which runner/plan does, and touches only what carries
-// its labels or lies in its directories.
+// Package ctrd implements runner.Runtime with containerd's v2 client; it assembles the parts below it, each of which owns its
+// state (docs/adr/0010). It must not decide anything, which runner/plan does, and touches only what carries its labels or lies in
+// its directories.
 //
 // Goroutines: Run keeps the event subscription, the teardown queue, disk measurement, image use and the preload watcher; each
 // CreateSandbox starts one for the network set-up, which Close waits for; logs has two per attached container.

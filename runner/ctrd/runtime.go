@@ -370,8 +370,8 @@ func (c *Config) dirs() layout.Dirs {
 	return layout.Dirs{Root: c.RootDirectory, State: c.StateDirectory, PodLogs: c.PodLogsDir, ContainerLogs: c.ContainerLogsDir}
 }
 
-// FollowObjects passes on the current set of objects. It removes directories of deleted claims if their class says so; removable
-// reports whether an object that is missing at its origin was really deleted.
+// FollowObjects passes on the current set of objects. It removes directories of deleted claims whose class has the reclaim policy
+// Delete; removable reports whether an object that is missing at its origin was really deleted.
 func (r *Runtime) FollowObjects(objects *manifests.Objects, removable func(manifests.Origin) bool) {
 	r.removal.FollowObjects(objects, removable)
 }

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxEntries is the most files of an archive of images, without directories. Each of them becomes content of its own, which takes milliseconds; two hundred
-	// images with ten layers of their own have fewer, however they were saved.
+	// maxEntries is the maximum number of files in an archive of images, without directories. Each becomes content of its own,
+	// which takes milliseconds; two hundred images with ten layers each have fewer in any format.
 	maxEntries = 10_000
-	// An archive may have maxArchive bytes unpacked, and maxRatio for each byte of it.
+	// An unpacked archive may have maxArchive bytes, and maxRatio bytes for each compressed byte.
 	maxArchive = 8 << 30
 	maxRatio   = 100
 )
 
-// Archive reads an archive of images, of which size bytes come compressed. It passes on what an importer looks at, files and links, and ends with an error
-// where the archive has more of something than images do. The caller must close it.
+// Archive reads an archive of images from a source of size compressed bytes. It passes on only what an importer reads, files and
+// links, and returns an error if the archive exceeds a limit. The caller must close it.
 func Archive(from io.Reader, size int64) io.ReadCloser {
 	r, w := io.Pipe()
 	f := &filter{in: &counted{Reader: from, left: maxArchive + maxRatio*size}, out: tar.NewWriter(w), buffer: make([]byte, 32<<10)}
@@ -39,7 +39,7 @@ type archive struct {
 	ended chan struct{}
 }
 
-// Close implements io.Closer. After it nothing reads from what the archive comes from.
+// Close implements io.Closer. Afterwards nothing reads from the source.
 func (a *archive) Close() error {
 	err := a.PipeReader.Close()
 	<-a.ended
@@ -50,9 +50,9 @@ type filter struct {
 	in      *counted
 	out     *tar.Writer
 	entries int
-	// bytes is the sum of the sizes that files say they have: holes of sparse files are in no input.
+	// bytes is the sum of the file sizes in headers: holes of sparse files are not in the input.
 	bytes int64
-	// buffer is that of all files: an archive of many small ones would make one for each.
+	// buffer is shared by all files, because an archive may have many small ones.
 	buffer []byte
 }
 
@@ -83,7 +83,7 @@ func (f *filter) all() error {
 }
 
 func (f *filter) entry(hdr *tar.Header, content io.Reader) error {
-	// Nothing else of it counts, and not each header that can be read can be written.
+	// Importers use no other fields, and some headers can be read but not written.
 	plain := &tar.Header{Typeflag: hdr.Typeflag, Name: hdr.Name, Linkname: hdr.Linkname, Size: hdr.Size, Mode: 0o600}
 	switch hdr.Typeflag {
 	case tar.TypeReg:
@@ -93,7 +93,7 @@ func (f *filter) entry(hdr *tar.Header, content io.Reader) error {
 	default:
 		return nil
 	}
-	if name := path.Clean(hdr.Name); name == "manifest.json" || name == ocispec.ImageLayoutFile { // decoded from here
+	if name := path.Clean(hdr.Name); name == "manifest.json" || name == ocispec.ImageLayoutFile { // decoded by the importer
 		text, err := readJSON(hdr, content)
 		if err != nil {
 			return err
@@ -121,7 +121,7 @@ func readJSON(hdr *tar.Header, content io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// counted is a reader that has no more than left bytes.
+// counted is a reader with at most left bytes.
 type counted struct {
 	io.Reader
 	left int64

@@ -16,13 +16,14 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// maxWindow is the most memory that zstd data may demand of a decompressor: that of level 20, and four times what builders of images make.
+// maxWindow is the maximum memory that zstd data may require for decompression: that of level 20, four times what image builders
+// use.
 const maxWindow = 32 << 20
 
-// Decompress is compression.DecompressStream, with a limit for the memory that the compressed data demand: 512 MiB otherwise.
+// Decompress is compression.DecompressStream with a limit for the memory that the data require, which is 512 MiB otherwise.
 func Decompress(from io.Reader) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(from, 32<<10)
-	head, _ := in.Peek(10) // an error comes again with the next read
+	head, _ := in.Peek(10) // the next read repeats the error
 	if compression.DetectCompression(head) != compression.Zstd {
 		return compression.DecompressStream(in)
 	}
@@ -33,7 +34,7 @@ func Decompress(from io.Reader) (io.ReadCloser, error) {
 	return &zstdReader{from: r}, nil
 }
 
-// zstdReader explains what is refused. It has no other methods of a Decoder, which io.Copy would prefer.
+// zstdReader explains refusals. It hides the other methods of a Decoder, which io.Copy would prefer.
 type zstdReader struct{ from *zstd.Decoder }
 
 // Read implements io.Reader.
@@ -51,7 +52,7 @@ func (r *zstdReader) Close() error {
 	return nil
 }
 
-var registered sync.Once //nolint:gochecknoglobals // so is what it registers with
+var registered sync.Once //nolint:gochecknoglobals // it guards a global registration
 
 // RegisterLayers makes the containerd in this process use Decompress for layers.
 func RegisterLayers() {

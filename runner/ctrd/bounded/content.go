@@ -1,5 +1,5 @@
-// Package bounded keeps images, and archives of them, from taking the memory or the disk of the machine: it limits what containerd's client reads into
-// memory, what archives contain, and how full a disk gets while an image is written to it.
+// Package bounded protects the memory and the disk of the machine from images and archives of them: it limits what containerd's
+// client reads into memory, what archives contain, and how full a disk gets. It must not know which images are wanted.
 package bounded
 
 import (
@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// MaxMetadata is the most bytes of an index, a manifest or a config of an image. They are read into memory, and decoded there;
-	// registries take no manifests of more than 4 MiB.
+	// MaxMetadata is the maximum size of an index, a manifest or a config of an image, which are read into memory and decoded.
+	// Registries accept no manifests of more than 4 MiB.
 	MaxMetadata = 8 << 20
-	// maxValues is the most values that JSON may have: one of two bytes can take more than a hundred in memory.
+	// maxValues is the maximum number of values in JSON: a value of two bytes can take more than a hundred in memory.
 	maxValues = 50_000
-	// fewBytes is what is not counted: it cannot have too many values.
+	// fewBytes is the size below which JSON cannot have too many values.
 	fewBytes = maxValues
 )
 
-// Store limits what is read of indexes, manifests and configs: containerd's client reads them into memory when it imports and unpacks images.
+// Store limits the size of indexes, manifests and configs: containerd's client reads them into memory for import and unpacking.
 func Store(next content.Store) content.Store { return store{next} }
 
 type store struct{ content.Store }
@@ -51,18 +51,18 @@ func (s store) ReaderAt(ctx context.Context, d ocispec.Descriptor) (content.Read
 
 type importing struct{}
 
-// Importing returns a context for Client.Import. Of a layer without a type, which it opens to see how it is compressed, Store shows no zstd data: for these
-// containerd's decompressor would take what memory they demand at once.
+// Importing returns a context for Client.Import. The client opens a layer without a type to detect its compression; Store hides
+// zstd data from it, because containerd's decompressor would allocate all the memory that they require.
 func Importing(ctx context.Context) context.Context {
 	return context.WithValue(ctx, importing{}, true)
 }
 
-// emptyFrame is nothing, compressed by zstd.
+// emptyFrame is a zstd frame without content.
 const emptyFrame = "\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"
 
 func isZstd(r content.ReaderAt) bool {
 	var head [10]byte
-	n, _ := r.ReadAt(head[:], 0) // an error comes again with the next read
+	n, _ := r.ReadAt(head[:], 0) // the next read repeats the error
 	return compression.DetectCompression(head[:n]) == compression.Zstd
 }
 
@@ -96,7 +96,7 @@ func check(r content.ReaderAt, d ocispec.Descriptor) error {
 	return nil
 }
 
-// countValues refuses JSON that has too many values. Labels of images hold JSON, too: strings do not count.
+// countValues refuses JSON with too many values. Strings do not count, because labels of images contain JSON.
 func countValues(r io.Reader) error {
 	_, err := io.Copy(io.Discard, jsonlimit.NewReader(r, maxValues))
 	if errors.Is(err, jsonlimit.ErrTooMany) {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room is room on a disk.
+// Room is an amount of disk space.
 type Room struct {
 	Bytes, Inodes int64
 }
@@ -21,24 +21,24 @@ type Room struct {
 type Disk struct {
 	// Dir is a directory on it.
 	Dir string
-	// Keep returns what pods of a disk of this size are evicted below. Nil: none are.
+	// Keep returns the free space below which pods are evicted on a disk of this size; nil: never.
 	Keep func(size Room) Room
-	// look is statfs, except in tests.
+	// look calls statfs; tests replace it.
 	look func(dir string) (size, free Room, err error)
 }
 
-// ErrFull is the cause of a context of Watch that ended because of the disk.
+// ErrFull is the cause of a context that Watch has ended because of the disk.
 var ErrFull = errors.New("the disk is too full for it")
 
 const (
-	// always is what no image takes of a disk with more free: a twentieth, and this many bytes at most.
+	// always is the space that images never use on a disk with more free space: a twentieth, at most this.
 	always = 1 << 30
-	// margin is how much can be written between two checks of the disk.
+	// margin is how much may be written between two checks of the disk.
 	margin = 256 << 20
 )
 
-// Watch returns a context that ends, with ErrFull as its cause, when too little is free: less than pods are evicted below, or than always, unless so little
-// was free before. The caller must call stop.
+// Watch returns a context that ends with ErrFull as its cause when too little space is free: less than the eviction threshold, or
+// than always, unless that was so before. The caller must call stop.
 func (d Disk) Watch(ctx context.Context) (_ context.Context, stop func()) {
 	if d.Dir == "" {
 		return ctx, func() {}
@@ -65,7 +65,7 @@ func (d Disk) Watch(ctx context.Context) (_ context.Context, stop func()) {
 	return ctx, func() { cancel(nil); watching.Wait() }
 }
 
-// Cause returns why work that Watch has ended failed, and err if that was not it.
+// Cause returns ErrFull if Watch has ended ctx, else err.
 func Cause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrFull) {
 		return cause
@@ -73,7 +73,7 @@ func Cause(ctx context.Context, err error) error {
 	return err
 }
 
-// least returns what must stay free while something is written that begins now.
+// least returns the space that must stay free during a write that starts now.
 func (d Disk) least() Room {
 	size, free, err := d.statfs()
 	if err != nil {
@@ -89,8 +89,9 @@ func (d Disk) least() Room {
 	}
 }
 
-// floor returns what stays of what is free: more than the first of the levels, of which the highest comes first, that was not reached before. The margin above it
-// shrinks as free gets close to it, and below all of them a half stays, so that a small image is never refused.
+// floor returns how much of the free space must stay free: the highest of the levels, which are in descending order, that free
+// exceeds. The margin above it shrinks as free approaches it; below all levels half of the space may be used, so that a small
+// image is never refused.
 func floor(free, margin int64, levels ...int64) int64 {
 	slices.Sort(levels)
 	for _, level := range slices.Backward(levels) {
@@ -101,22 +102,22 @@ func floor(free, margin int64, levels ...int64) int64 {
 	return free / 2
 }
 
-// pause returns how long the disk need not be checked when so many bytes are left: what writes them all takes longer.
+// pause returns the time until the next check when so many bytes are left, which is less than writing them takes.
 func pause(left int64) time.Duration {
 	const perMillisecond = 4 << 20
 	return time.Duration(min(max(left/perMillisecond, 2), 100)) * time.Millisecond
 }
 
-// check returns how many bytes are left to be written.
+// check returns how many bytes may still be written.
 func (d Disk) check(least Room) (left int64, err error) {
 	size, free, err := d.statfs()
 	if err != nil {
-		return 0, nil //nolint:nilerr // what writes there says so
+		return 0, nil //nolint:nilerr // the writer reports the error
 	}
 	if free.Bytes < least.Bytes {
 		return 0, fmt.Errorf("%w: %d MiB are free at %s, and %d must stay so: %w", ErrFull, free.Bytes>>20, d.Dir, least.Bytes>>20, errdefs.ErrResourceExhausted)
 	}
-	if size.Inodes > 0 && free.Inodes < least.Inodes { // some file systems have no fixed number
+	if size.Inodes > 0 && free.Inodes < least.Inodes { // 0: the file system has no fixed number
 		return 0, fmt.Errorf("%w: %d inodes are free at %s, and %d must stay so: %w", ErrFull, free.Inodes, d.Dir, least.Inodes, errdefs.ErrResourceExhausted)
 	}
 	return free.Bytes - least.Bytes, nil

@@ -17,42 +17,42 @@ import (
 	"monopod/manifests"
 )
 
-// Entry is what was decided for a claim.
+// Entry is the decision for a claim.
 type Entry struct {
 	// Volume is the name of the PersistentVolume; empty: the claim has a directory of its own.
 	Volume string `json:"volume,omitempty"`
-	// Pod is the uid of the pod whose ephemeral volume it is; empty for claims with a document.
+	// Pod is the uid of the pod that owns an ephemeral volume; empty for PersistentVolumeClaim objects.
 	Pod string `json:"pod,omitempty"`
-	// Origin is where the document of the claim is, or was.
+	// Origin is the last known origin of the claim object.
 	Origin manifests.Origin `json:"origin"`
-	// Delete says that the directory goes with the document.
+	// Delete is set if the directory is deleted with the object.
 	Delete bool `json:"delete,omitempty"`
 }
 
-// Book keeps what was decided, in a file, and the directories that were made:
+// Book stores the decisions in a file, and has the directories of claims:
 //
 //	<dir>/bindings.json
-//	<dir>/<namespace>/<claim>/   the data; should the file be lost, it still says that the claim has a directory
+//	<dir>/<namespace>/<claim>/   the data; if the file is lost, it shows that the claim has a directory
 //	<dir>/.removed/              what is being removed
 //
-// All methods may be called from any goroutine.
+// Its methods may be called concurrently.
 type Book struct {
 	dir string
-	// inUse says whether any pod has the storage of a claim, which then must stay what it is.
+	// inUse reports whether a pod uses the storage of a claim, which must not change then.
 	inUse func(claim string) bool
 
 	mu sync.Mutex
-	// All below is guarded by mu.
+	// mu guards the fields below.
 	entries map[string]Entry
 	objects *manifests.Objects
-	// removable says whether what was written at a place, and is not in objects, is really gone; nil: that is not known.
+	// removable reports whether an object at an origin that is not in objects was deleted; nil: not known.
 	removable func(manifests.Origin) bool
 }
 
 const bookFile = "bindings.json"
 
-// OpenBook reads the book of a directory. A book that cannot be read is set aside, and the error says so: claims with
-// directories find those again, and what is written in the documents does not change.
+// OpenBook reads the book of a directory. An unreadable book is renamed, and reported as an error: claims find their directories
+// again, and what the objects specify does not change.
 func OpenBook(dir string, inUse func(claim string) bool) (*Book, error) {
 	b := &Book{dir: dir, inUse: inUse, entries: map[string]Entry{}}
 	path := filepath.Join(dir, bookFile)
@@ -72,16 +72,16 @@ func OpenBook(dir string, inUse func(claim string) bool) (*Book, error) {
 	return b, nil
 }
 
-// Directory is where the data of a claim with a directory of its own is.
+// Directory returns the directory of a claim.
 func (b *Book) Directory(claim string) string { return filepath.Join(b.dir, filepath.Clean("/"+claim)) }
 
-// Bind returns what a claim has, and decides it first if it must. pod is the uid of the pod whose ephemeral volume it is.
+// Bind returns the storage of a claim, and chooses it on first use. pod is the uid of the pod that owns an ephemeral volume.
 func (b *Book) Bind(q Request, pod string) (Entry, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, known, err := b.decide(&q, pod)
 	if err != nil || known || pod != "" && e.Volume == "" {
-		return e, err // a directory of the pod's own is no decision to keep
+		return e, err // the directory of a pod's own volume is not stored
 	}
 	claim, before := Key(q.Claim), maps.Clone(b.entries)
 	if e.Volume != "" {
@@ -95,7 +95,7 @@ func (b *Book) Bind(q Request, pod string) (Entry, error) {
 	return e, nil
 }
 
-// Check says whether Bind would succeed, and decides nothing.
+// Check reports whether Bind would succeed, without storing anything.
 func (b *Book) Check(q Request, pod string) (Entry, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,7 +103,7 @@ func (b *Book) Check(q Request, pod string) (Entry, error) {
 	return e, err
 }
 
-// decide returns the entry of a claim, and whether that is the one in the book. It completes the request.
+// decide returns the entry of a claim, and whether the book has it already. It completes the request.
 func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 	claim := Key(q.Claim)
 	q.Taken = b.taken(q.explicit())
@@ -135,8 +135,8 @@ func (b *Book) decide(q *Request, pod string) (_ Entry, known bool, _ error) {
 	return b.describe(*q, e), false, nil
 }
 
-// wanted is the volume that the documents give to a claim; empty: none. A claim keeps the storage that it has, and its data, if that
-// volume cannot be mounted.
+// wanted returns the volume that the objects give to a claim; empty: none. If that volume cannot be mounted, a claim keeps the
+// storage that it has, with its data.
 func (b *Book) wanted(q Request, pod string) string {
 	claim := Key(q.Claim)
 	e, known := b.entries[claim]
@@ -146,7 +146,7 @@ func (b *Book) wanted(q Request, pod string) string {
 	return q.explicit()
 }
 
-// taken returns the claims of volumes. What a claim had that is gone is kept for it, unless somebody wants just that.
+// taken returns the claims of volumes. The storage of a deleted claim is reserved for it, unless that volume is wanted by name.
 func (b *Book) taken(wanted string) map[string]string {
 	taken := map[string]string{}
 	for claim, e := range b.entries {
@@ -157,7 +157,7 @@ func (b *Book) taken(wanted string) map[string]string {
 	return taken
 }
 
-// stays says that what was decided holds: the documents do not give another volume (want) to the claim, or a pod uses it.
+// stays reports whether a decision remains valid: the objects do not give another volume (want) to the claim, or a pod uses it.
 func (b *Book) stays(q Request, e Entry, want string) bool {
 	v := q.volume(e.Volume)
 	lost := v != nil && claimRef(v) != "" && claimRef(v) != Key(q.Claim)
@@ -169,7 +169,7 @@ func (b *Book) hasDirectory(claim string) bool {
 	return err == nil && info.IsDir()
 }
 
-// describe adds what must be known when the document is gone.
+// describe adds what must be known after the object is deleted.
 func (b *Book) describe(q Request, e Entry) Entry {
 	e.Delete = e.Volume == "" && e.Pod == "" && q.reclaims()
 	if o := b.objects.Get(id(Key(q.Claim))); o != nil && e.Pod == "" {
@@ -183,8 +183,8 @@ func id(claim string) manifests.ObjectID {
 	return manifests.ObjectID{Kind: "PersistentVolumeClaim", Namespace: namespace, Name: name}
 }
 
-// Follow takes notice of all documents there are now, and returns the claims whose directories are to be removed.
-// removable says whether what was written at a place, and is not there now, is really gone.
+// Follow stores the current set of objects, and returns the claims whose directories must be removed. removable reports whether an
+// object that is missing at its origin was really deleted.
 func (b *Book) Follow(objects *manifests.Objects, removable func(manifests.Origin) bool) ([]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,13 +216,13 @@ func (b *Book) Follow(objects *manifests.Objects, removable func(manifests.Origi
 	return gone, b.save()
 }
 
-// isGone says that a claim has no document any more, and no pod has its storage.
+// isGone reports whether the object of a claim was deleted, and no pod uses its storage.
 func (b *Book) isGone(claim string, e Entry) bool {
 	known := e.Origin != (manifests.Origin{}) && b.removable != nil && b.removable(e.Origin)
 	return known && b.objects.Get(id(claim)) == nil && !b.inUse(claim)
 }
 
-// Remove removes the directory of a claim that Follow named, unless it is wanted again.
+// Remove removes the directory of a claim that Follow returned, unless the claim exists again.
 func (b *Book) Remove(claim string) error {
 	trash, err := b.discard(claim)
 	if err != nil || trash == "" {
@@ -231,7 +231,7 @@ func (b *Book) Remove(claim string) error {
 	return os.RemoveAll(trash)
 }
 
-// discard takes a directory away from its claim and returns where it is now.
+// discard moves the directory of a claim to where removed directories are, and returns its new path.
 func (b *Book) discard(claim string) (trash string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,26 +250,26 @@ func (b *Book) discard(claim string) (trash string, err error) {
 		return "", err
 	}
 	delete(b.entries, claim)
-	_ = os.Remove(filepath.Dir(b.Directory(claim))) // the namespace's, if that was the last
+	_ = os.Remove(filepath.Dir(b.Directory(claim))) // the directory of the namespace, if it is empty
 	return trash, b.save()
 }
 
-// removed is the directory of what is being removed.
+// removed is the directory of directories that are being removed.
 const removed = ".removed"
 
-// Clean ends removals that were cut off, removes directories that were not complete yet, and frees the volumes of pods that are gone.
+// Clean finishes interrupted removals, removes incomplete directories, and frees the volumes of pods that are gone.
 func (b *Book) Clean(podExists func(uid string) bool) error {
 	errs := []error{os.RemoveAll(filepath.Join(b.dir, removed))}
 	unmade, _ := filepath.Glob(filepath.Join(b.dir, "*", ".*.tmp")) // the pattern is valid
 	for _, dir := range unmade {
-		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // empty, or not what it seems
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // fails unless it is empty
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errors.Join(errs...), b.release(func(e Entry) bool { return e.Pod != "" && !podExists(e.Pod) }))
 }
 
-// Release frees the volumes that a pod had for itself.
+// Release frees the ephemeral volumes of a pod.
 func (b *Book) Release(pod string) error {
 	return b.release(func(e Entry) bool { return e.Pod != "" && e.Pod == pod })
 }
@@ -289,7 +289,7 @@ func (b *Book) release(which func(Entry) bool) error {
 	return b.save()
 }
 
-// save writes the book so that it survives a power cut.
+// save writes the book and syncs it to disk.
 func (b *Book) save() error {
 	data, err := json.MarshalIndent(b.entries, "", " ")
 	if err != nil {

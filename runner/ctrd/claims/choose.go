@@ -1,8 +1,8 @@
-// Package claims decides which storage a PersistentVolumeClaim gets, and remembers it.
+// Package claims decides which storage a PersistentVolumeClaim gets, and stores the decision. It must not know how storage is
+// mounted, or which pods use it.
 //
-// Choose is pure and follows the rules by which Kubernetes binds: a volume is bound to one claim, a claim to the smallest
-// volume that has what it asks for, or else it gets a directory of its own. Book keeps what was decided in a file. The
-// package must not know how storage is mounted, nor who uses it: that it is told. No goroutines.
+// Choose is pure and follows the binding rules of Kubernetes: a volume is bound to one claim, a claim to the smallest volume that
+// satisfies it, or else it gets a directory of its own. Book stores decisions in a file. No goroutines.
 package claims
 
 import (
@@ -20,23 +20,23 @@ import (
 	"monopod/manifests"
 )
 
-// Request is a claim that needs storage, and all that there is.
+// Request is a claim that needs storage, with all objects that matter.
 type Request struct {
-	// Claim may lack its defaults: the claims of a StatefulSet are made, not read.
+	// Claim may lack its defaults: the claims of a StatefulSet are generated, not decoded.
 	Claim *corev1.PersistentVolumeClaim
 	// Refs holds the volumes and classes.
 	Refs *manifests.Refs
 	// NodeName is that of this machine.
 	NodeName string
-	// Taken says which claim has a volume: namespace/name by the volume's name.
+	// Taken has the claims of volumes: namespace/name by the name of the volume.
 	Taken map[string]string
 }
 
-// Key is the name of a claim on this machine.
+// Key returns the key of a claim.
 func Key(c *corev1.PersistentVolumeClaim) string { return c.Namespace + "/" + c.Name }
 
-// Choose finds storage for a claim that has none: the name of a PersistentVolume, or none when a directory is to be made.
-// An error says what the claim waits for.
+// Choose returns the name of the PersistentVolume for an unbound claim, or "" if it gets a new directory. The error is what the
+// claim waits for.
 func Choose(q Request) (string, error) {
 	if name := q.Claim.Spec.VolumeName; name != "" {
 		v := q.volume(name)
@@ -66,12 +66,12 @@ func Choose(q Request) (string, error) {
 	return "", q.provisionable()
 }
 
-// cannotMount says of an error that the volume of the claim is of a kind that cannot be mounted here.
+// cannotMount adds to an error that the claim's volume is of a kind that cannot be mounted here.
 func cannotMount(err error) error {
 	return cause.Wrap(err, cause.Cause{Kind: cause.ClaimUnbound, Fault: cause.Unmountable})
 }
 
-// explicit returns the volume that the documents give to the claim, whatever was decided before; empty: none.
+// explicit returns the volume that the objects give to the claim, whatever was decided before; empty: none.
 func (q Request) explicit() string {
 	if q.Claim.Spec.VolumeName != "" {
 		return q.Claim.Spec.VolumeName
@@ -82,7 +82,7 @@ func (q Request) explicit() string {
 	return ""
 }
 
-// Unmountable returns the volume that the documents give to the claim, if it is of a kind that cannot be mounted here; else nothing.
+// Unmountable returns the volume that the objects give to the claim if it is of a kind that cannot be mounted here; else "".
 func (q Request) Unmountable() string {
 	if v := q.volume(q.explicit()); v != nil && !manifests.Mountable(v) {
 		return v.Name
@@ -99,12 +99,12 @@ func (q Request) volume(name string) *corev1.PersistentVolume {
 	return nil
 }
 
-// owner returns the claim that a volume belongs to: the one it names itself, then the one that has it, then one that names it.
+// owner returns the claim that a volume belongs to: the one that it names, else the one that has it, else one that names it.
 func (q Request) owner(v *corev1.PersistentVolume) string {
 	return cmp.Or(claimRef(v), q.Taken[v.Name], q.Refs.Named[v.Name])
 }
 
-// claimRef is the claim that a volume names.
+// claimRef returns the claim that a volume names.
 func claimRef(v *corev1.PersistentVolume) string {
 	ref := v.Spec.ClaimRef
 	if ref == nil || ref.Name == "" {
@@ -113,7 +113,7 @@ func claimRef(v *corev1.PersistentVolume) string {
 	return cmp.Or(ref.Namespace, corev1.NamespaceDefault) + "/" + ref.Name
 }
 
-// reserved returns a volume that names the claim and is large enough: of several one that can be mounted here.
+// reserved returns a volume that names the claim and is large enough, preferably one that can be mounted here.
 func (q Request) reserved() *corev1.PersistentVolume {
 	var unmountable *corev1.PersistentVolume
 	for _, v := range q.Refs.Volumes {
@@ -128,7 +128,7 @@ func (q Request) reserved() *corev1.PersistentVolume {
 	return unmountable
 }
 
-// smallest returns the smallest free volume that has all that the claim asks for; of several the first by name.
+// smallest returns the smallest free volume that satisfies the claim; of several the first by name.
 func (q Request) smallest() *corev1.PersistentVolume {
 	var best *corev1.PersistentVolume
 	for _, v := range q.Refs.Volumes {
@@ -142,10 +142,10 @@ func (q Request) smallest() *corev1.PersistentVolume {
 	return best
 }
 
-// unmountable says what is wrong with volumes of CSI drivers and clouds; package why looks for it.
+// unmountable is the error for volumes of CSI drivers and clouds.
 const unmountable = "it is of a kind that cannot be mounted here (hostPath, local, nfs and iscsi can)"
 
-// mismatch says what a claim asks for and a volume has not.
+// mismatch returns what the claim requires and a volume lacks.
 func (q Request) mismatch(v *corev1.PersistentVolume) string {
 	c := q.Claim
 	class, _ := q.class()
@@ -169,8 +169,8 @@ func (q Request) mismatch(v *corev1.PersistentVolume) string {
 	return q.elsewhere(v)
 }
 
-// class returns the class of the claim, and whether it names one itself. A claim that names none is of the default
-// class, if there is one.
+// class returns the class of the claim, and whether the claim names it. A claim without a class gets the default class, if there
+// is one.
 func (q Request) class() (name string, named bool) {
 	if class := manifests.ClaimClass(q.Claim); class != nil {
 		return *class, true
@@ -183,7 +183,7 @@ func (q Request) class() (name string, named bool) {
 	return "", false
 }
 
-// storageClass returns the document of the claim's class, nil when there is none.
+// storageClass returns the object of the claim's class, or nil.
 func (q Request) storageClass() *manifests.StorageClass {
 	name, _ := q.class()
 	for _, s := range q.Refs.Classes {
@@ -194,7 +194,7 @@ func (q Request) storageClass() *manifests.StorageClass {
 	return nil
 }
 
-// provisionable says why no directory can be made for the claim; nil: it can.
+// provisionable returns why no directory can be created for the claim; nil if it can.
 func (q Request) provisionable() error {
 	name, named := q.class()
 	none := func(why string) error {
@@ -222,7 +222,7 @@ func (q Request) provisionable() error {
 	return nil
 }
 
-// closest says of a volume of the claim's class why it is not the one.
+// closest returns why a volume of the claim's class does not satisfy the claim.
 func (q Request) closest() string {
 	class, _ := q.class()
 	for _, v := range q.Refs.Volumes {
@@ -237,7 +237,7 @@ func (q Request) closest() string {
 	return ""
 }
 
-// reclaims says that a directory made for the claim goes with the claim's document.
+// reclaims reports whether the directory of the claim is deleted with the object.
 func (q Request) reclaims() bool {
 	s := q.storageClass()
 	return q.Claim.Annotations[manifests.AnnotationRetain] == "" && s != nil && s.ReclaimPolicy != nil && *s.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete
@@ -258,7 +258,7 @@ func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	return *m
 }
 
-// IsBlock says that a claim wants a device and no file system.
+// IsBlock reports whether a claim is for a device instead of a file system.
 func IsBlock(c *corev1.PersistentVolumeClaim) bool {
 	return volumeMode(c.Spec.VolumeMode) == corev1.PersistentVolumeBlock
 }
@@ -271,7 +271,7 @@ func selects(selector *metav1.LabelSelector, have map[string]string) bool {
 	return err == nil && s.Matches(labels.Set(have))
 }
 
-// elsewhere says for which other machine a volume is; empty: for this one as well.
+// elsewhere returns the node that a volume is restricted to; empty: it may be used here.
 func (q Request) elsewhere(v *corev1.PersistentVolume) string {
 	a := v.Spec.NodeAffinity
 	if a == nil || a.Required == nil {
@@ -283,8 +283,8 @@ func (q Request) elsewhere(v *corev1.PersistentVolume) string {
 	return fmt.Sprintf("its nodeAffinity is not for this node, %s", q.NodeName)
 }
 
-// satisfies says that this machine meets a term. Of its labels only those are known that every node has: what is asked of
-// others was decided when the document was put on this machine.
+// satisfies reports whether this node matches a term. Only labels that every node has are known; requirements of other labels
+// count as met, because the object was put on this machine on purpose.
 func (q Request) satisfies(term corev1.NodeSelectorTerm) bool {
 	known := map[string]string{
 		corev1.LabelHostname: q.NodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH,
@@ -303,7 +303,7 @@ func (q Request) satisfies(term corev1.NodeSelectorTerm) bool {
 	return len(term.MatchExpressions)+len(term.MatchFields) > 0
 }
 
-// meets compares the value of a label that the machine has.
+// meets compares the value of a label of the node.
 func meets(r corev1.NodeSelectorRequirement, value string) bool {
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn:

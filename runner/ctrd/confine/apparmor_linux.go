@@ -18,17 +18,17 @@ import (
 	"monopod/runner/ctrd/fault"
 )
 
-// defaultAppArmor is the profile of containers that name none, called as in Kubernetes with containerd.
+// defaultAppArmor is the default profile of containers, with the name that containerd's CRI plug-in uses.
 const defaultAppArmor = "cri-containerd.apparmor.d"
 
 // appArmorFS is where the kernel lists the loaded profiles.
 const appArmorFS = "/sys/kernel/security/apparmor/profiles"
 
-// parserTimeout bounds the compilation of a profile.
+// parserTimeout is the timeout of compiling a profile.
 const parserTimeout = 30 * time.Second
 
-// appArmor returns the name of the profile for a container, empty for none, and sees to it that it is loaded. want is nil
-// when the manifest names none: then there is one only where the machine can.
+// appArmor returns the name of the loaded profile for a container, or "". want is nil if the manifest names none: the container
+// then gets the default profile where AppArmor is enabled.
 func (r *Profiles) appArmor(want *corev1.AppArmorProfile, privileged bool) (string, error) {
 	if want != nil && want.Type == corev1.AppArmorProfileTypeUnconfined {
 		return "", nil
@@ -52,7 +52,7 @@ func (r *Profiles) appArmor(want *corev1.AppArmorProfile, privileged bool) (stri
 	return defaultAppArmor, r.loadAppArmor()
 }
 
-// localAppArmor is a profile that somebody has loaded.
+// localAppArmor returns a profile that the administrator has loaded.
 func localAppArmor(want *corev1.AppArmorProfile) (string, error) {
 	if want.LocalhostProfile == nil {
 		return "", errors.New("localhostProfile must be set if appArmorProfile type is Localhost")
@@ -68,14 +68,14 @@ func localAppArmor(want *corev1.AppArmorProfile) (string, error) {
 	return name, err
 }
 
-// appArmorLoaded says whether the kernel knows a profile.
+// appArmorLoaded reports whether the kernel has loaded a profile.
 func appArmorLoaded(name string) (bool, error) {
 	b, err := os.ReadFile(appArmorFS)
 	if err != nil {
 		return false, fmt.Errorf("list AppArmor profiles: %w", err)
 	}
 	for line := range strings.Lines(string(b)) {
-		// name (mode); a name may have blanks.
+		// The format is "name (mode)"; a name may contain spaces.
 		if i := strings.LastIndex(line, " ("); i >= 0 && line[:i] == name {
 			return true, nil
 		}
@@ -87,7 +87,7 @@ func appArmorLoaded(name string) (bool, error) {
 func (r *Profiles) loadAppArmor() error {
 	current, err := os.ReadFile("/proc/self/attr/current")
 	if err != nil {
-		current = nil // as when nothing confines us
+		current = nil // as for an unconfined process
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), parserTimeout)
 	defer cancel()
@@ -102,9 +102,8 @@ func (r *Profiles) loadAppArmor() error {
 	return nil
 }
 
-// appArmorProfile writes the default profile: everything is allowed but mounting, writing to what /proc and /sys show of
-// the machine, and meddling with processes outside. current is the profile of this process; has says which files of
-// the distribution's policy exist.
+// appArmorProfile returns the default profile: it allows everything but mounting, writing to host settings in /proc and /sys, and
+// access to processes outside. current is the profile of this process; has reports which files of the distribution's policy exist.
 func appArmorProfile(current string, has func(string) bool) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -132,8 +131,8 @@ func appArmorProfile(current string, has func(string) bool) string {
 	}
 	line("signal (send, receive) peer=%s,", defaultAppArmor)
 	line("ptrace (trace, tracedby, read, readby) peer=%s,", defaultAppArmor)
-	// There is no "all but": each rule has one letter more of what stays allowed, which are the directories of
-	// processes, /proc/sys/kernel/shm* and /sys/fs/cgroup.
+	// The language has no "all but": each rule has one letter more of what stays allowed, which are the directories of processes,
+	// /proc/sys/kernel/shm* and /sys/fs/cgroup.
 	for _, path := range []string{
 		"[^0-9s]", "s[^y]", "sy[^s]", "sys[^/]", "sys/[^k]", "sys/k[^e]", "sys/ke[^r]", "sys/kernel/[^s]", "sys/kernel/s[^h]", "sys/kernel/sh[^m]",
 	} {

@@ -1,5 +1,5 @@
-// Package confine finds and loads what confines a container beyond its capabilities: seccomp, AppArmor and SELinux profiles of this
-// machine. It must not decide which profile a container gets; the manifest and runner/spec do.
+// Package confine finds and loads what confines a container besides capabilities: seccomp, AppArmor and SELinux profiles. It must
+// not decide which profile a container gets; the manifest and runner/spec do.
 package confine
 
 import (
@@ -28,14 +28,14 @@ type Profiles struct {
 	Dirs layout.Dirs
 	// SeccompProfileRoot holds the profiles of type Localhost.
 	SeccompProfileRoot string
-	// SeccompDefault: containers that name no profile get RuntimeDefault.
+	// SeccompDefault applies RuntimeDefault to containers without a profile.
 	SeccompDefault bool
 	Log            *slog.Logger
 
 	locks locks.ByKey
 }
 
-// AddProfiles adds what confines a container beyond its capabilities.
+// AddProfiles adds seccomp, AppArmor and SELinux profiles to a spec.
 func (r *Profiles) AddProfiles(s *specs.Spec, in spec.Input) error {
 	var err error
 	switch p := spec.SeccompFor(in.Pod, in.Container, r.SeccompDefault); p.Type {
@@ -55,7 +55,7 @@ func (r *Profiles) AddProfiles(s *specs.Spec, in spec.Input) error {
 	return fault.Step(runner.ReasonCreateContainerError, err)
 }
 
-// CheckProfiles says whether addProfiles will work.
+// CheckProfiles reports whether AddProfiles will succeed.
 func (r *Profiles) CheckProfiles(in spec.Input) error {
 	if _, err := r.labels(in); err != nil {
 		return fault.Step(runner.ReasonCreateContainerConfigError, err)
@@ -65,10 +65,10 @@ func (r *Profiles) CheckProfiles(in spec.Input) error {
 	}, in)
 }
 
-// maxProfile is more than a seccomp profile has: Linux has some 400 system calls.
+// maxProfile is the maximum size of a seccomp profile: Linux has some 400 system calls.
 const maxProfile = 4 << 20
 
-// localSeccomp reads a profile of the machine: JSON in the form of an OCI spec's linux.seccomp.
+// localSeccomp reads a profile of the host: JSON in the format of linux.seccomp in an OCI spec.
 func (r *Profiles) localSeccomp(p corev1.SeccompProfile) (*specs.LinuxSeccomp, error) {
 	if p.LocalhostProfile == nil || !filepath.IsLocal(*p.LocalhostProfile) {
 		return nil, errors.New("localhostProfile must be set if seccompProfile type is Localhost, to a path below the profiles' directory")

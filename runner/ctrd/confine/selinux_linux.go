@@ -16,21 +16,21 @@ import (
 	"monopod/runner/spec"
 )
 
-// Where SELinux is found.
+// Paths of SELinux.
 const (
 	selinuxMount  = "/sys/fs/selinux"
 	selinuxConfig = "/etc/selinux"
 	SelinuxXattr  = "security.selinux"
 )
 
-// hasSELinux says that the kernel enforces a policy, or would.
+// hasSELinux reports whether SELinux is enabled, enforcing or not.
 func hasSELinux() bool {
 	var st unix.Statfs_t
 	return unix.Statfs(selinuxMount, &st) == nil && st.Type == unix.SELINUX_MAGIC
 }
 
-// labels returns the SELinux labels of a container that asks for some; none on a machine without SELinux, where they
-// mean nothing, which a kubelet does not mention at all.
+// labels returns the SELinux labels of a container that requests any; none on a machine without SELinux, where a kubelet ignores
+// them, too.
 func (r *Profiles) labels(in spec.Input) (spec.SELinuxLabels, error) {
 	if spec.SELinuxFor(in.Pod, in.Container) == nil {
 		return spec.SELinuxLabels{}, nil
@@ -46,7 +46,7 @@ func (r *Profiles) labels(in spec.Input) (spec.SELinuxLabels, error) {
 	return policy.LabelsFor(in.Pod, in.Container)
 }
 
-// readSELinuxPolicy finds the contexts of the policy that the machine is configured to have.
+// readSELinuxPolicy reads the contexts of the configured policy.
 func readSELinuxPolicy(dir string) (spec.SELinuxPolicy, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "config"))
 	if err != nil {
@@ -61,7 +61,7 @@ func readSELinuxPolicy(dir string) (spec.SELinuxPolicy, error) {
 	return spec.SELinuxPolicy{}, errors.New("no SELINUXTYPE in " + filepath.Join(dir, "config"))
 }
 
-// AddLabels puts the labels into a spec, and on the files of ours that it mounts. Host paths and images keep theirs.
+// AddLabels adds the labels to a spec, and to our files that it mounts. Host paths and images keep theirs.
 func (r *Profiles) AddLabels(s *specs.Spec, in spec.Input) error {
 	labels, err := r.labels(in)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *Profiles) AddLabels(s *specs.Spec, in spec.Input) error {
 	return nil
 }
 
-// labeled are the paths that get the label of a container: what it mounts from our directories and is not part of an image.
+// labeled returns the paths that get the label of a container: its mounts from our directories that are not part of an image.
 func (r *Profiles) labeled(s *specs.Spec, in spec.Input) map[string]bool {
 	paths := map[string]bool{}
 	add := func(path string) {
@@ -92,14 +92,14 @@ func (r *Profiles) labeled(s *specs.Spec, in spec.Input) map[string]bool {
 	for _, m := range s.Mounts {
 		add(m.Source)
 	}
-	for _, v := range in.Volumes { // also those of which only a part is mounted
+	for _, v := range in.Volumes { // including those with a subPath
 		add(v.HostPath)
 	}
 	return paths
 }
 
-// Relabel gives a file, or a directory with all in it, a label. Containers may write to the directory meanwhile: no link
-// is followed out of it, and what vanishes is left out.
+// Relabel labels a file, or a directory tree. Containers may write to the tree concurrently: links are not followed out of it, and
+// vanished files are skipped.
 func Relabel(path, label string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -124,7 +124,7 @@ func Relabel(path, label string) error {
 	})
 }
 
-// relabelOne labels a file through the directory that it was found in.
+// relabelOne labels a file relative to the root of the tree.
 func relabelOne(root *os.Root, name, label string) error {
 	dir, err := root.Open(filepath.Dir(name))
 	if err != nil {

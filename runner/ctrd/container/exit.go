@@ -128,8 +128,8 @@ const (
 	logMessageBytes = 2048
 )
 
-// terminationMessage reads the container's message, or the end of its log if the policy says so. An unreadable message counts as
-// empty: it must not hide the exit.
+// terminationMessage reads the container's message, or the end of its log if the policy requires it. An unreadable message counts
+// as empty: it must not hide the exit.
 func (r *Lifecycle) terminationMessage(ctx context.Context, rec *record.Container, x *runner.Termination) string {
 	l := &rec.Meta
 	if l.MessagePath != "" {

@@ -1,5 +1,4 @@
-// Package device finds the devices of this machine, and assigns those of CDI so that no two containers have one for themselves. It must
-// not create or change devices.
+// Package device finds the devices of this machine, and assigns those of CDI exclusively. It must not create or change devices.
 package device
 
 import (
@@ -18,17 +17,17 @@ import (
 	"monopod/runner/ctrd/record"
 )
 
-// wantedDevices is what a container asks for by CDI.
+// wantedDevices are the CDI devices that a container requests.
 type wantedDevices struct {
-	// named devices may be shared with other containers.
+	// named devices are shared with other containers.
 	named []string
-	// counts says of how many devices of a kind (vendor/class) the container wants to be the only user.
+	// counts is the number of exclusive devices of each kind (vendor/class).
 	counts map[string]int64
 }
 
 func (w wantedDevices) none() bool { return len(w.named) == 0 && len(w.counts) == 0 }
 
-// devicesOf reads the pod's annotations cdi.k8s.io/*, which are for all of its containers, and the container's limits.
+// devicesOf reads the pod's annotations cdi.k8s.io/*, which apply to all of its containers, and the container's limits.
 func devicesOf(pod *corev1.Pod, c *corev1.Container) (wantedDevices, error) {
 	w := wantedDevices{counts: map[string]int64{}}
 	_, named, err := cdi.ParseAnnotations(pod.Annotations)
@@ -45,10 +44,10 @@ func devicesOf(pod *corev1.Pod, c *corev1.Container) (wantedDevices, error) {
 	return w, nil
 }
 
-// deviceBook knows which devices are promised to containers that have no record yet.
+// deviceBook has the devices assigned to containers that have no record yet.
 type deviceBook struct {
 	mu sync.Mutex
-	// promised devices by container id.
+	// promised are the devices by container id.
 	promised map[string][]string
 }
 
@@ -64,11 +63,11 @@ type CDI struct {
 	// CDIDirs hold the CDI specs.
 	CDIDirs []string
 
-	// Book keeps two containers from being given one device.
+	// Book prevents assigning a device twice.
 	Book deviceBook
 }
 
-// devices reads the CDI specs of this machine. That is cheap, and devices come and go.
+// devices reads the CDI specs. They are read each time, which is cheap, because devices come and go.
 func (r *CDI) devices() (*cdi.Cache, error) {
 	cache, err := cdi.NewCache(cdi.WithAutoRefresh(false), cdi.WithSpecDirs(r.CDIDirs...))
 	if err != nil {
@@ -77,7 +76,7 @@ func (r *CDI) devices() (*cdi.Cache, error) {
 	return cache, nil
 }
 
-// CheckDevices says whether the machine has what a container asks for, in use or not.
+// CheckDevices checks that the devices that a container requests exist, in use or not.
 func (r *CDI) CheckDevices(pod *corev1.Pod, c *corev1.Container) error {
 	w, err := devicesOf(pod, c)
 	if err != nil || w.none() {
@@ -113,8 +112,8 @@ func ofKind(cache *cdi.Cache, kind string) []string {
 	return all
 }
 
-// GiveDevices adds to a spec the devices that the container asks for, and returns those that are its own alone. They
-// are promised until the book forgets the container, which its creator has to see to.
+// GiveDevices adds the requested devices to a spec, and returns the exclusive ones. They stay assigned until the caller makes the
+// book forget the container.
 func (r *CDI) GiveDevices(rec *record.Container, pod *corev1.Pod, c *corev1.Container, s *specs.Spec) ([]string, error) {
 	w, err := devicesOf(pod, c)
 	if err != nil || w.none() {
@@ -139,8 +138,7 @@ func (r *CDI) GiveDevices(rec *record.Container, pod *corev1.Pod, c *corev1.Cont
 	return own, nil
 }
 
-// promise picks devices that no other container has. An older instance of the same container does not count: it ends
-// before the new one is started.
+// promise picks free devices. An older container with the same name does not count: it ends before the new one is started.
 func (r *CDI) promise(rec *record.Container, cache *cdi.Cache, counts map[string]int64) ([]string, error) {
 	b := &r.Book
 	b.mu.Lock()

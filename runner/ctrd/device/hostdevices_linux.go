@@ -9,13 +9,12 @@ import (
 	"monopod/runner/spec"
 )
 
-// All lists the devices of the machine; what vanishes while we look, or lies on another file system
-// (terminals, shared memory), is left out.
+// All lists the devices of the machine, without those on other file systems (terminals, shared memory).
 func All(root string) []spec.Device {
 	var out []spec.Device
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // it may vanish while we look
+			return nil //nolint:nilerr // it has vanished
 		}
 		if d.IsDir() {
 			if skipDevices(path) {
@@ -31,7 +30,7 @@ func All(root string) []spec.Device {
 	return out
 }
 
-// skipDevices names what each container has of its own.
+// skipDevices reports whether each container has its own device at a path.
 func skipDevices(path string) bool {
 	switch path {
 	case "/dev/pts", "/dev/shm", "/dev/fd", "/dev/mqueue", "/dev/.lxc", "/dev/.lxd-mounts", "/dev/.udev":

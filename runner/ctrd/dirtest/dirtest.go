@@ -1,4 +1,4 @@
-// Package dirtest writes and lists directory trees for tests. It owns no state and must not be imported by product code.
+// Package dirtest writes and lists directory trees for tests. Only tests may import it.
 package dirtest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Write makes a file of the given size, and the directories that it is in. It returns the path.
+// Write creates a file of the given size with its parent directories, and returns the path.
 func Write(t testing.TB, path string, size int) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

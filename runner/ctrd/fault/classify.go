@@ -11,11 +11,11 @@ import (
 	"monopod/internal/cause"
 )
 
-// programNotFound is how runc and the kernel say that a program does not exist, or cannot be executed.
+// programNotFound matches the errors of runc and the kernel for a program that is missing or cannot be executed.
 var programNotFound = regexp.MustCompile(`exec: "([^"]*)": (?:executable file not found|stat [^:]*: no such file|permission denied|is a directory)|exec (\S+): no such file`)
 
-// classify returns the cause of an error of containerd or of the OCI runtime, which arrives here as a text only. The zero
-// Cause: it is no error with a cause of its own.
+// classify returns the cause of an error of containerd or of the OCI runtime, which arrives as text only. It returns the zero
+// Cause for an unknown error.
 func classify(err error) cause.Cause {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if m := programNotFound.FindStringSubmatch(text); m != nil {

@@ -1,5 +1,5 @@
-// Package fault gives errors the step of a pod's life in which they happened, as runner.StepError, with the cause that containerd or the OCI
-// runtime gave as a text. It decides nothing by it.
+// Package fault adds the failed step to errors, as runner.StepError, with the cause found in the text of containerd or the OCI
+// runtime. It must not act on errors.
 package fault
 
 import (
@@ -12,7 +12,7 @@ import (
 	"monopod/runner"
 )
 
-// Step gives an error a waiting reason, unless it has one.
+// Step adds a waiting reason to an error, unless it has one.
 func Step(reason string, err error) error {
 	if err == nil {
 		return nil
@@ -26,7 +26,7 @@ func Step(reason string, err error) error {
 	return &runner.StepError{Reason: reason, Err: err}
 }
 
-// Wrap says in which step an error happened; nil stays nil.
+// Wrap adds the failed step to an error; nil stays nil.
 func Wrap(step string, err error) error {
 	if err == nil {
 		return nil
@@ -34,7 +34,7 @@ func Wrap(step string, err error) error {
 	return fmt.Errorf("%s: %w", step, err)
 }
 
-// IgnoreNotFound returns nil for an error of something that does not exist.
+// IgnoreNotFound returns nil for an error that reports a missing object.
 func IgnoreNotFound(err error) error {
 	if errdefs.IsNotFound(err) {
 		return nil

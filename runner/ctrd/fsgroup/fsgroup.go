@@ -1,7 +1,7 @@
-// Package fsgroup gives the files of a volume to the pod's fsGroup.
+// Package fsgroup changes the group of a volume's files to the pod's fsGroup, by the rules of the kubelet's volume package. It
+// must not know pods, or decide which volumes are changed; hostPath volumes never are.
 //
-// It owns that one walk, by the rules of kubelet's volume package. It must not know pods, nor which volumes are to
-// be walked: hostPath volumes never are. It has no goroutines.
+// It has no goroutines.
 package fsgroup
 
 import (
@@ -12,23 +12,23 @@ import (
 	"syscall"
 )
 
-// Owner says to whom the files of a volume belong.
+// Owner is the group of the files of a volume.
 type Owner struct {
 	// GID is the pod's fsGroup.
 	GID int64
-	// OnRootMismatch spares the walk when the volume's root has the right group and mode already.
+	// OnRootMismatch skips the walk if the volume's root has the right group and mode.
 	OnRootMismatch bool
 }
 
-// Bits that the group gets, besides what is there.
+// Mode bits that are added for the group.
 const (
 	readWrite  fs.FileMode = 0o660
 	searchable fs.FileMode = 0o110
 )
 
-// Apply gives dir and everything in it to the group: files become readable and writable for it, directories also
-// searchable, with the setgid bit so that new files follow. Symlinks get the group only. Containers may write to
-// the directory meanwhile: no link is followed out of it, and what vanishes is left out.
+// Apply changes the group of a directory tree: files become readable and writable for it, directories also searchable, with the
+// setgid bit so that new files inherit the group. Of symlinks only the group changes. Containers may write to the tree
+// concurrently: links are not followed out of it, and vanished files are skipped.
 func Apply(dir string, o Owner) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -42,7 +42,7 @@ func Apply(dir string, o Owner) error {
 		return err
 	}
 	defer root.Close()
-	// The root comes last: until it matches, a walk that was cut off is done again.
+	// The root comes last, so that an interrupted walk is repeated.
 	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && path != "." {
 			err = o.own(root, path, d)
@@ -76,7 +76,7 @@ func (o Owner) own(root *os.Root, path string, d fs.DirEntry) error {
 	return root.Chmod(path, (info.Mode()&^fs.ModeType)|bits(info.IsDir()))
 }
 
-// bits are what a file or directory must have at least.
+// bits returns the minimum mode of a file or directory.
 func bits(dir bool) fs.FileMode {
 	if dir {
 		return readWrite | searchable | fs.ModeSetgid
@@ -84,7 +84,7 @@ func bits(dir bool) fs.FileMode {
 	return readWrite
 }
 
-// matches says that a volume's root needs no change.
+// matches reports whether a volume's root needs no change.
 func (o Owner) matches(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	want := bits(true)

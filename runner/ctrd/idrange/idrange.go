@@ -1,5 +1,5 @@
-// Package idrange assigns ranges of user and group ids to the sandboxes of pods that have a user namespace. It keeps them in memory only; the
-// records of the sandboxes have them.
+// Package idrange assigns ranges of user and group ids to the sandboxes of pods with a user namespace. It must not store them; the
+// records of the sandboxes do.
 package idrange
 
 import (
@@ -18,17 +18,17 @@ import (
 	"monopod/runner/spec"
 )
 
-// Wanted says that a pod has a user namespace of its own.
+// Wanted reports whether a pod has a user namespace of its own.
 func Wanted(pod *corev1.Pod) bool { return pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers }
 
-// Ranges knows which ids of the machine belong to which sandbox. It is rebuilt from the labels of the sandboxes.
+// Ranges holds the id range of each sandbox. It is rebuilt from the records of the sandboxes.
 type Ranges struct {
 	mu sync.Mutex
-	// taken maps a sandbox to the first of its ids.
+	// taken maps a sandbox to its first id.
 	taken map[string]uint32
 }
 
-// Keep notes a range that a sandbox has.
+// Keep stores the range of a sandbox.
 func (r *Ranges) Keep(sandbox string, first uint32) {
 	if first == 0 {
 		return
@@ -41,7 +41,7 @@ func (r *Ranges) Keep(sandbox string, first uint32) {
 	r.taken[sandbox] = first
 }
 
-// Take gives a sandbox a range that overlaps with no other, and with none of those that belong to users of the machine.
+// Take assigns a range to a sandbox that overlaps no other and none that belongs to users of the host.
 func (r *Ranges) Take(sandbox string, foreign []idRange) (uint32, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,8 +70,8 @@ func (r *Ranges) Release(sandbox string) {
 // idRange is a range of user or group ids.
 type idRange struct{ first, size uint64 }
 
-// freeRange returns the lowest free block of ids. Blocks begin at multiples of their size, as kubelet's; the first is the
-// machine's own.
+// freeRange returns the lowest free block of ids. Blocks start at multiples of their size, as with the kubelet; the first belongs
+// to the host.
 func freeRange(used map[uint32]bool, foreign []idRange) (uint32, bool) {
 	for first := uint64(spec.UserIDs); first+spec.UserIDs <= math.MaxInt32; first += spec.UserIDs {
 		if !used[uint32(first)] && !overlaps(first, foreign) {
@@ -90,7 +90,7 @@ func overlaps(first uint64, foreign []idRange) bool {
 	return false
 }
 
-// ForeignRanges are what /etc/subuid and /etc/subgid give to users of the machine, for their own containers.
+// ForeignRanges returns the ranges that /etc/subuid and /etc/subgid assign to users of the host.
 func ForeignRanges() []idRange {
 	var all []idRange
 	for _, name := range []string{"/etc/subuid", "/etc/subgid"} {
@@ -120,7 +120,7 @@ func parseSubIDs(text string) []idRange {
 	return all
 }
 
-// SnapshotLabels tell the snapshotter whose ids a root file system has; none for those of the machine.
+// SnapshotLabels returns the labels that make the snapshotter map the ids of a root file system; none without a user namespace.
 func SnapshotLabels(first uint32) map[string]string {
 	if first == 0 {
 		return nil

@@ -1,5 +1,5 @@
-// Package imageuse owns which images the pods of this instance use: it makes those present, notes when they were used last, and lists and
-// collects the others. Package image pulls and stores them.
+// Package imageuse owns which images the pods of this instance use: it pulls those, records when they were used last, and lists
+// and collects the others. It must not pull or store images itself, which package image does.
 package imageuse
 
 import (
@@ -30,16 +30,16 @@ import (
 	"monopod/runner/spec"
 )
 
-// Images is what can be known of, and done with, the images that pods of this instance use.
+// Images lists and manages the images that pods of this instance use.
 type Images struct {
 	Store  *imagestore.Store
 	Client *client.Client
 	Index  *record.Index
-	// Owner is the root directory of this instance, on whose behalf images are kept.
+	// Owner is the root directory of this instance, for which images are pinned.
 	Owner string
-	// Shared says that others use this containerd as well.
+	// Shared is set if other clients use this containerd.
 	Shared bool
-	// Dir is on the file system of the images.
+	// Dir is a directory on the file system of the images.
 	Dir           string
 	Reserve       *reserve.Reserve
 	WithNamespace func(context.Context) context.Context
@@ -47,8 +47,8 @@ type Images struct {
 	Log           *slog.Logger
 }
 
-// EnsureImageOf makes that image present. A digest that is here need not be asked for again, so that a revision can be gone
-// back to without a registry.
+// EnsureImageOf pulls the image if necessary. A digest that is present is not requested again, so that a rollback needs no
+// registry.
 func (i *Images) EnsureImageOf(ctx context.Context, pod *manifests.Pod, key, ref string, policy corev1.PullPolicy) (*image.Image, error) {
 	digest := pod.Images[key]
 	if digest == "" {
@@ -60,7 +60,7 @@ func (i *Images) EnsureImageOf(ctx context.Context, pod *manifests.Pod, key, ref
 	return i.Store.EnsureDigest(ctx, i.Owner, ref, digest, policy)
 }
 
-// MountedImages are the digests of the images among the volumes of a container.
+// MountedImages returns the digests of the images among the volumes of a container.
 func MountedImages(volumes map[string]spec.Volume) map[string]string {
 	var images map[string]string
 	for name, v := range volumes {
@@ -75,16 +75,16 @@ func MountedImages(volumes map[string]spec.Volume) map[string]string {
 	return images
 }
 
-// SyncPins makes containerd keep the images with these digests, whatever their tags come to stand for, and no others on
-// behalf of this instance. Of those that are gone there is nothing to keep, now or later.
+// SyncPins pins the images with these digests for this instance, whatever their tags refer to later, and no others. It returns the
+// digests whose content is missing.
 func (i *Images) SyncPins(ctx context.Context, digests []string) (gone []string, err error) {
 	return i.Store.SyncPins(i.WithNamespace(ctx), i.Owner, digests)
 }
 
-// settleImages is how long changes of what is in use are waited for to be noted together.
+// settleImages is how long changes of image use are collected before they are recorded.
 const settleImages = time.Second
 
-// FollowImages notes which images are in use whenever that changes, until ctx ends.
+// FollowImages records which images are in use whenever that changes, until ctx ends.
 func (i *Images) FollowImages(ctx context.Context) {
 	var noted map[string]bool
 	retry := time.NewTimer(0)
@@ -116,33 +116,33 @@ func (i *Images) FollowImages(ctx context.Context) {
 	}
 }
 
-// News is what befalls the images, for whoever collects them.
+// News reports changes of the images to the image collector.
 type News struct {
-	// changed holds a token when images came, or fewer are in use.
+	// changed holds a token after images were added, or fewer are in use.
 	changed chan struct{}
-	// want is how many bytes an image may take that the disk was too full for.
+	// want is the size of an image for which the disk was too full.
 	want atomic.Int64
 }
 
-// NewNews returns News that nothing has been reported to.
+// NewNews returns empty News.
 func NewNews() *News { return &News{changed: make(chan struct{}, 1)} }
 
-// Tell says that images came, or that others are in use.
+// Tell reports that images were added, or that others are in use.
 func (n *News) Tell() {
 	select {
 	case n.changed <- struct{}{}:
-	default: // nobody has looked since
+	default: // a token is pending
 	}
 }
 
-// Wants notes that the disk was too full for an image that may take so many bytes.
+// Wants reports that the disk was too full for an image of so many bytes.
 func (n *News) Wants(bytes int64) {
 	n.want.Store(bytes)
 	n.Tell()
 }
 
-// UsedImages are the digests of the images that there are containers with, if only dead ones. In a containerd of others these
-// are also the containers of other instances, which share the images.
+// UsedImages returns the digests of the images with containers, even if these have ended. In a shared containerd it includes the
+// containers of other instances.
 func (i *Images) UsedImages(ctx context.Context) (map[string]bool, error) {
 	used := map[string]bool{}
 	note := func(image string, volumes map[string]string) {
@@ -197,37 +197,37 @@ func (i *Images) List(ctx context.Context) ([]Use, error) {
 	return uses, nil
 }
 
-// Pulls returns the pulls that are under way, of one image or with an empty reference all.
+// Pulls returns the pulls in progress, of one image or, with an empty reference, all.
 func (i *Images) Pulls(ctx context.Context, ref string) ([]image.Pull, error) {
 	return i.Store.Puller.List(i.WithNamespace(ctx), ref)
 }
 
-// Pull makes an image present, by pull policy.
+// Pull pulls an image as the pull policy requires.
 func (i *Images) Pull(ctx context.Context, ref string, policy corev1.PullPolicy) (*image.Image, error) {
 	return i.Store.Ensure(i.WithNamespace(ctx), ref, policy)
 }
 
-// Targets returns the digests that references stand for now, with those.
+// Targets returns the digests that references resolve to now, with those references.
 func (i *Images) Targets(ctx context.Context, refs []string) (map[string][]string, error) {
 	return i.Store.Inventory.Targets(i.WithNamespace(ctx), refs)
 }
 
-// Collect removes images that nobody needs; what there are containers with, and the disk, is filled in.
+// Collect removes unused images; it fills in the used images and the disk.
 func (i *Images) Collect(ctx context.Context, c image.Collection) (image.Collected, error) {
 	c.Used, c.Disk = func() (map[string]bool, error) { return i.UsedImages(ctx) }, i.Disk
 	out, err := i.Store.Inventory.Collect(i.WithNamespace(ctx), c)
 	if !i.Reserve.Spend(err) {
 		return out, err
 	}
-	// What was not noted at the first time is still on the disk, with or without a name.
+	// What an earlier attempt has removed may still be on disk.
 	err = i.FreeLayers(i.WithNamespace(ctx))
 	more, again := i.Store.Inventory.Collect(i.WithNamespace(ctx), c)
 	more.Removed, more.Freed = append(out.Removed, more.Removed...), more.Disk.Available-(out.Disk.Available-out.Freed)
 	return more, errors.Join(err, again)
 }
 
-// Remove removes an image by its digest, unless there is a container with it and it is not forced: such a container continues to run. The error is
-// image.ErrNeeded then.
+// Remove removes an image by its digest. Unless forced it returns image.ErrNeeded if a container has the image; with forced, such
+// a container keeps running.
 func (i *Images) Remove(ctx context.Context, digest string, forced bool) error {
 	var unknown error
 	needed := func() bool {
@@ -242,13 +242,13 @@ func (i *Images) Remove(ctx context.Context, digest string, forced bool) error {
 	return nil
 }
 
-// Changed holds a token when images came or fewer are in use than before.
+// Changed returns a channel that holds a token after images were added or fewer are in use.
 func (i *Images) Changed() <-chan struct{} { return i.News.changed }
 
-// Wanted returns how many bytes an image may take that the disk was too full for since the last call; 0: none.
+// Wanted returns the size of an image for which the disk was too full since the last call; 0: none.
 func (i *Images) Wanted() int64 { return i.News.want.Swap(0) }
 
-// Disk looks at the file system that holds the images.
+// Disk returns the state of the file system that holds the images.
 func (i *Images) Disk() (gc.Disk, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(i.Dir, &st); err != nil {
@@ -257,7 +257,7 @@ func (i *Images) Disk() (gc.Disk, error) {
 	return gc.Disk{Capacity: int64(st.Blocks) * st.Bsize, Available: int64(st.Bavail) * st.Bsize}, nil
 }
 
-// EnsureImage makes the image of a container, and those that it mounts, present.
+// EnsureImage pulls the image of a container, and those that it mounts, if necessary.
 func (i *Images) EnsureImage(ctx context.Context, pod *manifests.Pod, a runner.Action) error {
 	c := manifests.FindContainer(&pod.Object.Spec, a.Container)
 	if c == nil {
@@ -278,8 +278,8 @@ func (i *Images) EnsureImage(ctx context.Context, pod *manifests.Pod, a runner.A
 	return i.EnsureImageVolumes(ctx, pod, c)
 }
 
-// WithLogins adds the logins of imagePullSecrets. Secrets that do not exist are passed over, as by a kubelet: the image
-// may be there, or to be had without.
+// WithLogins adds the logins of imagePullSecrets. Missing Secrets are ignored, as by a kubelet: the image may be present, or need
+// no login.
 func WithLogins(ctx context.Context, pod *manifests.Pod) (context.Context, error) {
 	var logins []registry.Login
 	for _, ref := range pod.Object.Spec.ImagePullSecrets {
@@ -296,7 +296,7 @@ func WithLogins(ctx context.Context, pod *manifests.Pod) (context.Context, error
 	return registry.WithLogins(ctx, logins), nil
 }
 
-// FreeLayers has containerd give back at once what was removed, by whomever: the end of a lease can be waited for.
+// FreeLayers makes containerd free the space of all deleted content now: deleting a lease can be synchronous.
 func (i *Images) FreeLayers(ctx context.Context) error {
 	l, err := i.Client.LeasesService().Create(ctx, leases.WithRandomID(), leases.WithExpiration(time.Minute))
 	if err == nil {
@@ -305,7 +305,7 @@ func (i *Images) FreeLayers(ctx context.Context) error {
 	return fault.Wrap("collect garbage", err)
 }
 
-// EnsureImageVolumes makes the images present that a container mounts as volumes, by their pull policies.
+// EnsureImageVolumes pulls the images that a container mounts as volumes, as their pull policies require.
 func (i *Images) EnsureImageVolumes(ctx context.Context, pod *manifests.Pod, c *corev1.Container) error {
 	for n := range pod.Object.Spec.Volumes {
 		v := &pod.Object.Spec.Volumes[n]

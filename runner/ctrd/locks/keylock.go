@@ -1,9 +1,9 @@
-// Package locks bounds concurrent work: one lock for each key, and a number of slots. It must not know what the work is.
+// Package locks limits concurrency, with one lock for each key, and with slots. It must not know what it protects.
 package locks
 
 import "sync"
 
-// ByKey is one mutex per key, for work on one container or sandbox that the worker and the teardown may both do.
+// ByKey is one mutex for each key: for work on a container or sandbox by both the worker and the teardown.
 type ByKey struct {
 	mu   sync.Mutex
 	held map[string]*heldKey
@@ -14,7 +14,7 @@ type heldKey struct {
 	users int
 }
 
-// Lock waits for the key and returns the function that gives it back.
+// Lock locks a key and returns the function that unlocks it.
 func (k *ByKey) Lock(key string) func() {
 	k.mu.Lock()
 	if k.held == nil {

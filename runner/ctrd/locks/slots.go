@@ -2,13 +2,13 @@ package locks
 
 import "context"
 
-// Slots bound concurrent work.
+// Slots limit concurrency.
 type Slots chan struct{}
 
 // NewSlots returns n free slots.
 func NewSlots(n int) Slots { return make(Slots, n) }
 
-// Take waits for a slot and returns the function that gives it back.
+// Take waits for a free slot and returns the function that frees it.
 func (s Slots) Take(ctx context.Context) (func(), error) {
 	select {
 	case s <- struct{}{}:

@@ -1,4 +1,4 @@
-// Package machine reads the facts of this machine that the specs of containers depend on. It changes nothing.
+// Package machine reads the facts about this machine that the specs of containers depend on. It must not change anything.
 package machine
 
 import (
@@ -24,7 +24,7 @@ import (
 // CapSysResource is the capability to lower oom_score_adj.
 const CapSysResource = "CAP_SYS_RESOURCE"
 
-// Facts gathers what specs depend on.
+// Facts reads all facts that specs depend on.
 func Facts(cgroups spec.Cgroups, root string) (spec.Host, error) {
 	h := spec.Host{
 		Cgroups:        cgroups,
@@ -58,7 +58,7 @@ func Facts(cgroups spec.Cgroups, root string) (spec.Host, error) {
 	return h, nil
 }
 
-// boundingSet returns the names of the capabilities this process can pass on.
+// boundingSet returns the names of the capabilities that this process can pass on.
 func boundingSet() ([]string, error) {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -72,8 +72,7 @@ func boundingSet() ([]string, error) {
 	return names, nil
 }
 
-// cgroupMode says whether the unified hierarchy is the only one, and with which of the options that a container's
-// mount could undo it is mounted.
+// cgroupMode reports whether the unified hierarchy is the only one, and which of its mount options a container's mount could undo.
 func cgroupMode() (unified bool, options []string, err error) {
 	infos, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -96,19 +95,19 @@ func cgroupMode() (unified bool, options []string, err error) {
 	return false, nil, nil
 }
 
-// swapAccounting says whether the kernel can limit swap.
+// swapAccounting reports whether the kernel can limit swap.
 func swapAccounting(unified bool, c spec.Cgroups) bool {
 	if !unified {
 		_, err := os.Stat("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
 		return err == nil
 	}
-	// The root cgroup, in which we may be ourselves, has no limits: those below it tell.
+	// The root cgroup, which this process may be in, has no limits; its children show whether they exist.
 	if found, _ := filepath.Glob("/sys/fs/cgroup/*/memory.swap.max"); len(found) > 0 || c.Driver == spec.SystemdDriver {
 		return len(found) > 0
 	}
 	dir := "/sys/fs/cgroup"
 	for name := range strings.SplitSeq(strings.Trim(c.Root, "/"), "/") {
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory"), 0o644) // may be on already
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+memory"), 0o644) // may be enabled already
 		dir = filepath.Join(dir, name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return false
@@ -118,7 +117,7 @@ func swapAccounting(unified bool, c spec.Cgroups) bool {
 	return err == nil
 }
 
-// hugePageSizes returns the sizes, in bytes, that the kernel has and can limit.
+// hugePageSizes returns the huge page sizes, in bytes, that the kernel can limit.
 func hugePageSizes(unified bool) []int64 {
 	if unified {
 		b, _ := os.ReadFile(filepath.Join(cgroup.UnifiedRoot, "cgroup.controllers"))
@@ -137,7 +136,7 @@ func hugePageSizes(unified bool) []int64 {
 	return sizes
 }
 
-// ownOOMScoreAdj returns this process's value, the lowest it may give without CAP_SYS_RESOURCE.
+// ownOOMScoreAdj returns the value of this process, the lowest that it may set without CAP_SYS_RESOURCE.
 func ownOOMScoreAdj() int {
 	b, err := os.ReadFile("/proc/self/oom_score_adj")
 	if err != nil {
@@ -150,7 +149,7 @@ func ownOOMScoreAdj() int {
 	return n
 }
 
-// thermalThrottlePaths are hidden from containers.
+// thermalThrottlePaths are masked in containers.
 func thermalThrottlePaths() []string {
 	paths, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle")
 	return paths

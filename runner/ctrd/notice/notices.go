@@ -1,4 +1,4 @@
-// Package notice makes events of what befalls logs, the network, images and databases. It repairs nothing.
+// Package notice records events about logs, the network, images and databases. It must not repair anything.
 package notice
 
 import (
@@ -18,16 +18,16 @@ import (
 	"monopod/runner/ctrd/taskwatch"
 )
 
-// Reasons of events about the pod network; a kubelet has none.
+// Reasons of events about the pod network, which a kubelet does not have.
 const (
 	EventNetworkDamaged  = "NetworkDamaged"
 	EventNetworkRepaired = "NetworkRepaired"
 )
 
-// Notices makes events of what befalls logs, network, images and databases.
+// Notices records events about logs, the network, images and databases.
 type Notices struct {
 	Index *record.Index
-	// Recorder keeps the events; nil: nobody does.
+	// Recorder records the events; nil disables it.
 	Recorder runner.Recorder
 	NodeName string
 	Watch    *taskwatch.Watchers
@@ -37,8 +37,8 @@ type Notices struct {
 	Repaired []guard.Repair
 }
 
-// NetworkNotice records damage of the network, for all pods that are concerned: of what was repaired for all of them at
-// once, the node's event is enough.
+// NetworkNotice records network damage for each affected pod. If all pods were repaired together, it records only an event of the
+// node.
 func (r *Notices) NetworkNotice(n network.Notice) {
 	if r.Recorder == nil {
 		return
@@ -62,14 +62,14 @@ func podRef(key manifests.Key, uid string) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: key.Namespace, Name: key.Name, UID: types.UID(uid)}
 }
 
-// Reasons of events about logs; a kubelet has none.
+// Reasons of events about logs, which a kubelet does not have.
 const (
 	EventLogsDropped = "LogsDropped"
 	EventLogsResumed = "LogsResumed"
 	EventLogsTrimmed = "LogsTrimmed"
 )
 
-// LogNotice records what befalls logs.
+// LogNotice records lost output, and its end.
 func (r *Notices) LogNotice(n logs.Notice) {
 	if r.Recorder == nil {
 		return
@@ -95,7 +95,7 @@ func (r *Notices) nodeRef() corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: r.NodeName}
 }
 
-// containerRef is what an event about a container is about.
+// containerRef returns the involved object of an event about a container.
 func (r *Notices) containerRef(rec *record.Container) corev1.ObjectReference {
 	l := &rec.Meta
 	field := "spec.containers{"
@@ -108,13 +108,13 @@ func (r *Notices) containerRef(rec *record.Container) corev1.ObjectReference {
 
 // Reasons of events about damaged files of our own.
 const (
-	// EventDatabaseRestored: a database of the embedded containerd was damaged and replaced by an up-to-date copy.
+	// EventDatabaseRestored is for a damaged database of the embedded containerd that was replaced by an up-to-date copy.
 	EventDatabaseRestored = "DatabaseRestored"
-	// EventDatabaseLost: so, but what replaces it is older, or empty.
+	// EventDatabaseLost is for a damaged database that was replaced by an older or empty one.
 	EventDatabaseLost = "DatabaseLost"
 )
 
-// DatabaseNotice reports what became of a damaged database.
+// DatabaseNotice records the repair of a damaged database.
 func (r *Notices) DatabaseNotice(d guard.Repair) {
 	r.Repaired = append(r.Repaired, d)
 	if r.Recorder == nil {
@@ -133,7 +133,7 @@ const (
 	EventImageDamaged  = "ImageDamaged"
 )
 
-// DamageNotice records damage to an image, and whether it is repaired.
+// DamageNotice records damage of an image, and whether it was repaired.
 func (r *Notices) DamageNotice(name, damage string, err error) {
 	kind, reason, text := corev1.EventTypeNormal, EventImageRepaired, "image "+name+" was damaged and is repaired: "+damage
 	if err != nil {

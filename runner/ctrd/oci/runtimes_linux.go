@@ -1,4 +1,4 @@
-// Package oci chooses the OCI runtime of a pod and knows what each installed one can do. It must not run containers.
+// Package oci chooses the OCI runtime of a pod and knows the features of each installed one. It must not run containers.
 package oci
 
 import (
@@ -23,16 +23,15 @@ import (
 	"monopod/runner/ctrd/trees"
 )
 
-// Runtime is a program that makes containers, and the directory in which it keeps what it knows about them: two
-// programs do not understand each other's notes.
+// Runtime is an OCI runtime and its state directory, which no two runtimes can share.
 type Runtime struct{ Path, Root string }
 
-// Runtimes chooses the OCI runtime of a pod, and remembers what each of them can do.
+// Runtimes chooses the OCI runtime of a pod, and caches their features.
 type Runtimes struct {
 	Dirs layout.Dirs
-	// DefaultRuntime and shippedRuntime are those of pods without a RuntimeClass; shippedRuntime may be empty.
+	// DefaultRuntime and ShippedRuntime are for pods without a RuntimeClass; ShippedRuntime may be empty.
 	DefaultRuntime, ShippedRuntime string
-	// Handlers finds those of RuntimeClasses; nil: there are none.
+	// Handlers returns those of RuntimeClasses; nil: none.
 	Handlers    func(handler string) (path string, err error)
 	Snapshotter string
 	Log         *slog.Logger
@@ -40,17 +39,17 @@ type Runtimes struct {
 	features featureBook
 }
 
-// usual is the OCI runtime of pods that need nothing special.
+// usual returns the OCI runtime of pods without special requirements.
 func (r *Runtimes) usual() Runtime {
 	return Runtime{Path: r.DefaultRuntime, Root: r.Dirs.Path("runc")}
 }
 
-// shipped is the one that came with monopod, which may be newer; its path is empty when none did.
+// shipped returns the runtime that is part of monopod, which may be newer; its path is empty if there is none.
 func (r *Runtimes) shipped() Runtime {
 	return Runtime{Path: r.ShippedRuntime, Root: r.Dirs.Path("runc-shipped")}
 }
 
-// handled is the OCI runtime of a RuntimeClass.
+// handled returns the OCI runtime of a RuntimeClass.
 func (r *Runtimes) handled(handler string) (Runtime, error) {
 	find := r.Handlers
 	if find == nil {
@@ -60,8 +59,8 @@ func (r *Runtimes) handled(handler string) (Runtime, error) {
 	return Runtime{Path: path, Root: r.Dirs.Path("handlers", handler)}, err
 }
 
-// RuntimeFor chooses the OCI runtime of a pod: that of its RuntimeClass, else the usual one, unless only the shipped one
-// can do what the pod needs.
+// RuntimeFor chooses the OCI runtime of a pod: that of its RuntimeClass, else the usual one, unless only the shipped one supports
+// what the pod needs.
 func (r *Runtimes) RuntimeFor(ctx context.Context, handler string, users bool) (Runtime, error) {
 	if handler != "" {
 		rt, err := r.handled(handler)
@@ -80,12 +79,12 @@ func (r *Runtimes) RuntimeFor(ctx context.Context, handler string, users bool) (
 	return r.usual(), err
 }
 
-// RuntimeOf is the OCI runtime for the containers of a sandbox.
+// RuntimeOf returns the OCI runtime for the containers of a sandbox.
 func (r *Runtimes) RuntimeOf(ctx context.Context, sb *record.Sandbox) (Runtime, error) {
 	return r.RuntimeFor(ctx, sb.Meta.Handler, sb.Meta.FirstID > 0)
 }
 
-// CheckRuntime resolves the RuntimeClass of a pod, and sees to it that its runtime is there and can do what it needs.
+// CheckRuntime resolves the RuntimeClass of a pod, and checks that its runtime exists and supports what the pod needs.
 func (r *Runtimes) CheckRuntime(ctx context.Context, pod *manifests.Pod) (manifests.Runtime, error) {
 	class, err := manifests.RuntimeOf(pod)
 	if err != nil {
@@ -103,7 +102,7 @@ func (r *Runtimes) CheckRuntime(ctx context.Context, pod *manifests.Pod) (manife
 	return class, err
 }
 
-// mapsUsers says whether a runtime can run containers in user namespaces.
+// mapsUsers checks that a runtime supports user namespaces.
 func (r *Runtimes) mapsUsers(ctx context.Context, rt Runtime) error {
 	f, err := r.features.of(ctx, rt.Path)
 	switch {
@@ -115,11 +114,11 @@ func (r *Runtimes) mapsUsers(ctx context.Context, rt Runtime) error {
 	return nil
 }
 
-// features are what an OCI runtime says about itself, as far as it matters here.
+// features are the features of an OCI runtime that matter here.
 type features struct {
-	// mapsIDs: it maps ids of mounts.
+	// mapsIDs is set if it supports id-mapped mounts.
 	mapsIDs bool
-	// mountOptions are those it knows.
+	// mountOptions are the supported ones.
 	mountOptions []string
 }
 
@@ -139,7 +138,7 @@ func parseFeatures(text []byte) (features, error) {
 	return features{mapsIDs: f.Linux.MountExtensions.IDMap.Enabled, mountOptions: f.MountOptions}, err
 }
 
-// featureBook asks each OCI runtime once, when somebody wants to know, and again when its program has been replaced.
+// featureBook caches the features of each OCI runtime until its program is replaced.
 type featureBook struct {
 	mu    sync.Mutex
 	known map[string]knownFeatures
@@ -179,7 +178,7 @@ func (b *featureBook) of(ctx context.Context, name string) (features, error) {
 	return f, nil
 }
 
-// ReadsOnlyRecursively says whether mounts can be made read-only with all below them.
+// ReadsOnlyRecursively reports whether a runtime supports recursive read-only mounts.
 func (r *Runtimes) ReadsOnlyRecursively(ctx context.Context, rt Runtime) bool {
 	if err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}); errors.Is(err, unix.ENOSYS) {
 		return false
@@ -188,7 +187,7 @@ func (r *Runtimes) ReadsOnlyRecursively(ctx context.Context, rt Runtime) bool {
 	return err == nil && slices.Contains(f.mountOptions, "rro")
 }
 
-// Runtimes are the OCI runtimes that may have made containers.
+// Runtimes returns all OCI runtimes that may have created containers.
 func (r *Runtimes) Runtimes() []Runtime {
 	runtimes := []Runtime{r.usual()}
 	if r.ShippedRuntime != "" {
@@ -205,10 +204,10 @@ func (r *Runtimes) Runtimes() []Runtime {
 	return runtimes
 }
 
-// noUserNamespace is how a kubelet begins to say that a pod cannot have one.
+// noUserNamespace is the beginning of the kubelet's error for a pod that cannot have a user namespace.
 const noUserNamespace = "can't set `spec.hostUsers: false`"
 
-// checkUserNamespaces says whether kernel and snapshotter can run pods in user namespaces.
+// checkUserNamespaces checks that kernel and snapshotter support user namespaces.
 func (r *Runtimes) checkUserNamespaces() error {
 	if r.Snapshotter != embed.Overlayfs {
 		return fmt.Errorf("%s, snapshotter %s cannot map ids", noUserNamespace, r.Snapshotter)

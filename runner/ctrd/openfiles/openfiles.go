@@ -1,7 +1,7 @@
-// Package openfiles finds the files of a process that take room on a disk although they have no name any more: they were
-// removed while they were open or mapped. No walk over a directory sees them.
+// Package openfiles finds files of a process that use disk space without a name, because they were removed while open or mapped.
+// It must not know pods or containers.
 //
-// It must not know pods or containers. It has no goroutines.
+// It has no goroutines.
 package openfiles
 
 import (
@@ -100,7 +100,7 @@ func mappings(ctx context.Context, dir string, visit func(File)) error {
 	return errors.Join(ctx.Err(), lines.Err())
 }
 
-// look looks through a link of the kernel's to an open file. It opens nothing: that could wait, or have effects.
+// look follows a link of the kernel to an open file. It does not open the file, which could block, or have side effects.
 func look(link string, visit func(File)) {
 	var st unix.Stat_t
 	if unix.Stat(link, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 0 || st.Blocks == 0 {

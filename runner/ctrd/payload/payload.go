@@ -1,5 +1,5 @@
-// Package payload writes the files of configMap, secret, downwardAPI and projected volumes, so that whoever looks into
-// one sees either all of the old files or all of the new:
+// Package payload writes the files of configMap, secret, downwardAPI and projected volumes, so that a reader sees either all old
+// files or all new ones:
 //
 //	<volume>/
 //	  ..<time>.<random>/     one directory for each content
@@ -31,7 +31,7 @@ const (
 type File struct {
 	Data []byte
 	Mode fs.FileMode
-	// UID owns it; nil: this process.
+	// UID is the owner; nil: this process.
 	UID *int64
 }
 
@@ -42,17 +42,17 @@ func (f File) uid() int {
 	return int(*f.UID)
 }
 
-// Owner is fsGroup: who else may read the files. The nil Owner is nobody.
+// Owner is fsGroup, which may read the files; nil: none.
 type Owner struct{ GID int }
 
-// Written says that a volume has had content at least once.
+// Written reports whether a volume has had content.
 func Written(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, dataLink))
 	return err == nil
 }
 
-// Write makes files the content of the volume in dir, which it creates. It changes nothing when that is the content
-// already, and leaves the old content when it fails.
+// Write sets the content of the volume in dir, which it creates. It writes nothing if the content is the same, and keeps the old
+// content if it fails.
 func Write(dir string, files map[string]File, owner *Owner) error {
 	for path := range files {
 		if err := checkPath(path); err != nil {
@@ -65,7 +65,7 @@ func Write(dir string, files map[string]File, owner *Owner) error {
 	if err := permit(dir, 0o777, owner, true); err != nil {
 		return err
 	}
-	old, _ := os.Readlink(filepath.Join(dir, dataLink)) // none at first
+	old, _ := os.Readlink(filepath.Join(dir, dataLink)) // missing at first
 	if old != "" && same(filepath.Join(dir, old), files, owner) {
 		return errors.Join(link(dir, files), sweep(dir, old, files))
 	}
@@ -79,7 +79,7 @@ func Write(dir string, files map[string]File, owner *Owner) error {
 	return errors.Join(link(dir, files), sweep(dir, current, files))
 }
 
-// checkPath refuses what would lead out of the volume or clash with our own names.
+// checkPath refuses paths that lead out of the volume or conflict with our own names.
 func checkPath(path string) error {
 	if path == "" || filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > 4096 {
 		return fmt.Errorf("invalid path %q", path)
@@ -133,7 +133,7 @@ func write(root, path string, f File, owner *Owner) error {
 	return permit(at, f.Mode, owner, false)
 }
 
-// modeFor adds to a mode what the group must be able to do.
+// modeFor adds the permissions of the group to a mode.
 func modeFor(mode fs.FileMode, owner *Owner, dir bool) fs.FileMode {
 	switch {
 	case owner == nil:
@@ -150,10 +150,10 @@ func permit(path string, mode fs.FileMode, owner *Owner, dir bool) error {
 			return err
 		}
 	}
-	return os.Chmod(path, modeFor(mode, owner, dir)) // whatever the umask
+	return os.Chmod(path, modeFor(mode, owner, dir)) // independent of the umask
 }
 
-// same says that a directory holds exactly these files.
+// same reports whether a directory contains exactly these files.
 func same(root string, files map[string]File, owner *Owner) bool {
 	found := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -188,7 +188,7 @@ func uidOf(info fs.FileInfo) int {
 
 var errDiffers = errors.New("differs")
 
-// point makes ..data lead to current.
+// point sets the link ..data to current.
 func point(dir, current string) error {
 	tmp := filepath.Join(dir, newLink)
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -205,7 +205,7 @@ func first(path string) string {
 	return name
 }
 
-// link makes the links that are missing.
+// link creates missing links.
 func link(dir string, files map[string]File) error {
 	for path := range files {
 		name := first(path)
@@ -216,7 +216,7 @@ func link(dir string, files map[string]File) error {
 	return nil
 }
 
-// sweep removes links to files that are gone, and all directories but the current one.
+// sweep removes links to missing files, and all directories except the current one.
 func sweep(dir, current string, files map[string]File) error {
 	wanted := []string{current, dataLink}
 	for path := range files {

@@ -1,9 +1,9 @@
-// Package podfiles owns the small files of a pod that its containers can write to although they are not its volumes:
-// /etc/hosts, /etc/hostname, /etc/resolv.conf and the termination messages. They are on a tmpfs of the pod's own that
-// holds little more than they need: a container that writes too much into one gets ENOSPC, and what it has written is memory
-// of its own cgroup and no part of the node's disk.
+// Package podfiles owns the small files of a pod that containers can write to although they are not volumes: /etc/hosts,
+// /etc/hostname, /etc/resolv.conf and the termination messages. It must not know pods or containers, or the content of the files.
 //
-// It must not know pods, containers or what the files say. It has no goroutines. Calls of Write for one Dir must not be concurrent.
+// The files are on a tmpfs of the pod with little spare space: a container that writes too much gets ENOSPC, and what it writes is
+// accounted to the memory of its own cgroup, not to the node's disk. It has no goroutines. Calls of Write for one Dir must not be
+// concurrent.
 package podfiles
 
 import (
@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// room is what containers can write in all, besides the files as they are made.
+	// room is the space that containers can fill, besides the initial content.
 	room = 1 << 20
-	// maxInodes bounds extended attributes as well, whose memory a tmpfs counts as that of inodes.
+	// maxInodes also limits extended attributes, whose memory a tmpfs accounts as inodes.
 	maxInodes = 1024
-	// maxMessage is what is read of a termination message, at most.
+	// maxMessage is the maximum size of a termination message.
 	maxMessage = 4096
-	// flags of the mount: nothing here is a program or a device.
+	// flags are the mount flags: no programs and no devices.
 	flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 )
 
-// Dir is where the files of one pod are.
+// Dir is the directory of the files of one pod.
 type Dir struct {
 	// Path is the mount point.
 	Path string
-	// Owner is the user and group of the files: root of the pod's user namespace.
+	// Owner is the user and group of the files: root in the pod's user namespace.
 	Owner int
 }
 
-// Files are the texts of the files that all containers of a pod share.
+// Files is the content of the files that all containers of a pod share.
 type Files struct{ Hosts, Hostname, ResolvConf string }
 
 // Hosts is the path of /etc/hosts.
@@ -61,7 +61,7 @@ func (d Dir) Complete() bool {
 	return err == nil && st.IsDir()
 }
 
-// Write makes the shared files, or rewrites those that have another text.
+// Write creates the shared files, or rewrites those whose content differs.
 func (d Dir) Write(f Files) error {
 	if err := d.mount(size(f)); err != nil {
 		return err
@@ -75,8 +75,8 @@ func (d Dir) Write(f Files) error {
 	return nil
 }
 
-// WriteHosts rewrites /etc/hosts in files that are complete, else the error matches fs.ErrNotExist. The others stay as
-// containers have made them.
+// WriteHosts rewrites /etc/hosts if the files are complete; otherwise the error matches fs.ErrNotExist. The other files stay as
+// containers have changed them.
 func (d Dir) WriteHosts(f Files) error {
 	if !d.Complete() {
 		return &fs.PathError{Op: "write", Path: d.Hosts(), Err: fs.ErrNotExist}
@@ -87,7 +87,7 @@ func (d Dir) WriteHosts(f Files) error {
 	return d.retried(f, func(f Files) error { return d.put(d.Hosts(), f.Hosts) })
 }
 
-// retried writes files; where a container has filled the tmpfs, what it has written too much is discarded.
+// retried writes files. If a container has filled the tmpfs, it empties the files and retries.
 func (d Dir) retried(f Files, write func(Files) error) error {
 	err := write(f)
 	if errors.Is(err, unix.ENOSPC) {
@@ -95,7 +95,7 @@ func (d Dir) retried(f Files, write func(Files) error) error {
 			err = d.write(f)
 		}
 	}
-	if errors.Is(err, unix.ENOSPC) { // the node's disk is not full: it must not look so
+	if errors.Is(err, unix.ENOSPC) { // hide ENOSPC: the node's disk is not full
 		return fmt.Errorf("containers of the pod keep filling its files: %s", err.Error())
 	}
 	return err
@@ -105,10 +105,10 @@ func (d Dir) write(f Files) error {
 	return errors.Join(d.put(d.Hostname(), f.Hostname), d.put(d.ResolvConf(), f.ResolvConf), d.put(d.Hosts(), f.Hosts))
 }
 
-// size is that of the tmpfs for some texts, with as much again for those that an edit makes longer.
+// size returns the size of the tmpfs for some content, with twice its space so that an edit can lengthen it.
 func size(f Files) int64 { return room + 2*int64(len(f.Hosts)+len(f.Hostname)+len(f.ResolvConf)) }
 
-// mount makes the tmpfs, unless it is there.
+// mount mounts the tmpfs unless it is mounted.
 func (d Dir) mount(size int64) error {
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (d Dir) mount(size int64) error {
 	return d.enlarge(size)
 }
 
-// enlarge gives the tmpfs a size, unless it is larger.
+// enlarge sets the size of the tmpfs unless it is larger.
 func (d Dir) enlarge(size int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.Path, &st); err != nil {
@@ -139,7 +139,7 @@ func (d Dir) enlarge(size int64) error {
 	return nil
 }
 
-// put writes a shared file, and gives it to the owner.
+// put writes a shared file, and sets its owner.
 func (d Dir) put(path, text string) error {
 	if err := WriteInPlace(path, text); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (d Dir) put(path, text string) error {
 	return os.Lchown(path, d.Owner, d.Owner)
 }
 
-// discard empties the shared files, and messages that are longer than what is read of them.
+// discard empties the shared files, and messages that are too long.
 func (d Dir) discard() error {
 	var errs []error
 	for _, path := range []string{d.Hostname(), d.ResolvConf(), d.Hosts()} {
@@ -167,22 +167,22 @@ func (d Dir) discard() error {
 	return errors.Join(errs...)
 }
 
-// NewMessage makes the empty file behind a container's termination message, and returns its path. Write comes before.
+// NewMessage creates the empty file for a container's termination message, and returns its path. Write must have been called.
 func (d Dir) NewMessage(id string) (string, error) {
 	path := d.Message(id)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return "", err
 	}
-	// Whatever user the container runs as; the umask must not matter.
+	// Writable for any user of the container, independent of the umask.
 	if err := errors.Join(f.Chmod(0o666), f.Chown(d.Owner, d.Owner), f.Close()); err != nil {
 		return "", errors.Join(err, os.Remove(path))
 	}
 	return path, nil
 }
 
-// WriteInPlace writes a small file without replacing it, unless it has that text. Nothing is read of a file that
-// has another size: containers may have made it large.
+// WriteInPlace writes a small file without replacing it, if its content differs. It does not read a file of another size, which
+// containers may have made large.
 func WriteInPlace(path, text string) error {
 	if st, err := os.Lstat(path); err == nil && st.Mode().IsRegular() && st.Size() == int64(len(text)) {
 		if old, err := os.ReadFile(path); err == nil && string(old) == text {
@@ -192,5 +192,5 @@ func WriteInPlace(path, text string) error {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
 	}
-	return os.Chmod(path, 0o644) // whatever the umask
+	return os.Chmod(path, 0o644) // independent of the umask
 }

@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is a block device with a file system, or one that is to get one.
+// Disk is a block device with a file system, or one that will get one.
 type Disk struct {
 	// Device is its path.
 	Device string
-	// FSType is that of the file system; empty: the one it has, or ext4.
+	// FSType is the type of the file system; empty: the existing one, or ext4.
 	FSType   string
 	ReadOnly bool
 	Options  []string
 }
 
-// Disk mounts a device at target, unless it is mounted there. A device without any content gets a file system first.
+// Disk mounts a device at target, unless it is mounted there. It creates a file system on an empty device.
 func (m *Mounter) Disk(target string, d Disk) error {
 	return m.mount(target, d.Device, func(ctx context.Context) error { return d.mount(ctx, target) })
 }
@@ -60,20 +60,21 @@ func (d Disk) mount(ctx context.Context, target string) error {
 	if !errors.Is(err, unix.EBUSY) {
 		return err
 	}
-	// Another pod writes to it. Of one file system all mounts are writable or none, but for what is said of one alone.
+	// Another pod has it mounted read-write. All mounts of a file system are writable or none, unless a single mount is made
+	// read-only.
 	if err := at(); err != nil {
 		return err
 	}
 	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
 }
 
-// contentOf returns the type of what is on a device, empty for nothing at all.
+// contentOf returns the type of the content of a device; empty for an empty device.
 func contentOf(ctx context.Context, device string) (string, error) {
 	blkid, err := tool("blkid", "util-linux")
 	if err != nil {
 		return "", err
 	}
-	// To blkid a device that it cannot read is one with nothing on it.
+	// blkid reports an unreadable device as empty.
 	if err := readable(device); err != nil {
 		return "", err
 	}

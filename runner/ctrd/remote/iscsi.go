@@ -22,9 +22,9 @@ import (
 const iscsiPackages = "open-iscsi (Debian, Ubuntu, SUSE) or iscsi-initiator-utils (Fedora, RHEL), and start its service"
 
 const (
-	// defaultPortal is the port of portals that name none.
+	// defaultPort is the port of portals without one.
 	defaultPort = "3260"
-	// deviceTimeout is how long a disk may take to appear after the login.
+	// deviceTimeout is how long a disk may take to appear after a login.
 	deviceTimeout = 10 * time.Second
 	devicePoll    = 100 * time.Millisecond
 )
@@ -40,21 +40,21 @@ type LUN struct {
 	Source *corev1.ISCSIVolumeSource
 	// Volume is the name of the pod's volume.
 	Volume string
-	// Secret has the CHAP logins; nil: none are wanted.
+	// Secret has the CHAP logins; nil: none.
 	Secret   map[string][]byte
 	ReadOnly bool
 	Options  []string
-	// Block: the device is wanted, not its file system.
+	// Block requests the device instead of its file system.
 	Block bool
 }
 
-// session is what a volume has logged in to. It is written to <pod directory>/iscsi/<volume> first, so that it is always
-// known what to log out of.
+// session is the login of a volume. It is written to <pod directory>/iscsi/<volume> first, so that it is always known what to log
+// out of.
 type session struct {
 	Portals []string `json:"portals"`
 	IQN     string   `json:"iqn"`
 	Iface   string   `json:"iface"`
-	// Own: the interface was made for this volume.
+	// Own is set if the interface was created for this volume.
 	Own bool `json:"own,omitempty"`
 }
 
@@ -119,8 +119,7 @@ func (m *Mounter) ISCSI(podDir string, l LUN) (string, error) {
 	})
 }
 
-// Logout logs out of all targets of a pod, whose volumes are not mounted any more, but for those that another pod in the
-// directory of all pods uses.
+// Logout logs out of all targets of a pod with unmounted volumes, except those that other pods in the directory of all pods use.
 func (m *Mounter) Logout(podDir string) error {
 	var errs []error
 	for volume, s := range sessions(podDir) {
@@ -136,7 +135,7 @@ func (m *Mounter) Logout(podDir string) error {
 				return err
 			}
 			if err := c.logout(ctx, used(filepath.Dir(podDir))); err != nil {
-				return errors.Join(err, s.write(path)) // to be tried again
+				return errors.Join(err, s.write(path)) // so that it is retried
 			}
 			return nil
 		}))
@@ -147,10 +146,10 @@ func (m *Mounter) Logout(podDir string) error {
 // sessions reads what the volumes of a pod have logged in to.
 func sessions(podDir string) map[string]session {
 	all := map[string]session{}
-	entries, _ := os.ReadDir(filepath.Join(podDir, sessionDir)) // mostly there is none
+	entries, _ := os.ReadDir(filepath.Join(podDir, sessionDir)) // it is usually missing
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
-			continue // one that was not written to its end
+			continue // an incomplete one
 		}
 		var s session
 		data, err := atomicfile.Read(filepath.Join(podDir, sessionDir, e.Name()), atomicfile.MaxState)
@@ -161,7 +160,7 @@ func sessions(podDir string) map[string]session {
 	return all
 }
 
-// used are the portals of targets that pods use, as portal, name and interface.
+// used returns the portals that pods use, as portal, name and interface.
 func used(podsDir string) map[string]bool {
 	all := map[string]bool{}
 	entries, _ := os.ReadDir(podsDir)
@@ -189,7 +188,7 @@ func (s session) write(path string) error {
 	return atomicfile.Write(path, data, 0o600)
 }
 
-// lock waits until nobody else logs in to or out of a target, and returns the function that lets others do so.
+// lock serializes logins and logouts of a target, and returns the function that unlocks.
 func (m *Mounter) lock(iqn string) func() {
 	for {
 		m.mu.Lock()
@@ -210,7 +209,7 @@ func (m *Mounter) lock(iqn string) func() {
 	}
 }
 
-// client talks to iscsiadm about one target.
+// client calls iscsiadm for one target.
 type client struct {
 	m    *Mounter
 	path string
@@ -222,7 +221,7 @@ func (c *client) run(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, c.path, args...)
 }
 
-// attach logs in by all portals and returns the device. One portal is enough.
+// attach logs in to all portals and returns the device. One successful portal is enough.
 func (c *client) attach(ctx context.Context) (string, error) {
 	defer c.m.lock(c.s.IQN)()
 	if err := c.ensureIface(ctx); err != nil {
@@ -246,7 +245,7 @@ func (c *client) attach(ctx context.Context) (string, error) {
 	return multipath(device), nil
 }
 
-// ensureIface makes an interface with the initiator name that the volume asks for, otherwise like the one it names.
+// ensureIface creates an interface with the requested initiator name, otherwise like the one that the volume names.
 func (c *client) ensureIface(ctx context.Context) error {
 	if !c.s.Own {
 		return nil
@@ -292,7 +291,7 @@ func (c *client) login(ctx context.Context, portal string) (string, error) {
 	if c.lun.Source.SessionCHAPAuth {
 		steps = append(steps, c.chap(node, "node.session.auth.")...)
 	}
-	// Not at boot, before the pod: the agent logs in again.
+	// Not automatically at boot: the agent logs in again before the pod starts.
 	steps = append(steps, append(slices.Clone(node), "-o", "update", "-n", "node.startup", "-v", "manual"), append(slices.Clone(node), "--login"))
 	for _, args := range steps {
 		if _, err := c.run(ctx, args...); err != nil && exitCode(err) != sessionExists {
@@ -314,7 +313,7 @@ func (c *client) login(ctx context.Context, portal string) (string, error) {
 	}
 }
 
-// withoutSecrets takes logins out of what a tool says.
+// withoutSecrets removes logins from the output of a tool.
 func withoutSecrets(err error, secret map[string][]byte) error {
 	text := err.Error()
 	for _, value := range secret {
@@ -340,7 +339,7 @@ func (c *client) chap(record []string, prefix string) [][]string {
 	return steps
 }
 
-// device finds the disk of a portal: by the link that udev makes, or where the kernel lists it.
+// device finds the disk of a portal by the link of udev, or in sysfs.
 func (c *client) device(portal string) string {
 	name := fmt.Sprintf("ip-%s-iscsi-%s-lun-%d", portal, c.s.IQN, c.lun.Source.Lun)
 	for _, pattern := range []string{name, "pci-*-" + name} {
@@ -352,7 +351,7 @@ func (c *client) device(portal string) string {
 		}
 	}
 	if len(c.s.Portals) > 1 {
-		return "" // of several sessions nobody knows which is this portal's
+		return "" // with several sessions it is not known which is this portal's
 	}
 	found, _ := filepath.Glob("/sys/class/iscsi_session/session*/targetname")
 	for _, path := range found {
@@ -376,7 +375,7 @@ func multipath(device string) string {
 	return device
 }
 
-// logout ends the sessions that nobody else has.
+// logout ends the sessions that no other pod uses.
 func (c *client) logout(ctx context.Context, inUse map[string]bool) error {
 	var errs []error
 	ended := false

@@ -1,9 +1,8 @@
-// Package remote mounts storage that needs a tool of the machine: NFS exports, iSCSI disks, and file systems on block
-// devices.
+// Package remote mounts storage that needs tools of the host: NFS exports, iSCSI disks, and file systems on block devices. It must
+// not know pods or volumes: its callers pass targets and sources.
 //
-// It knows targets and sources only: who needs which is decided by its callers. Whatever it waits for may never answer,
-// because a server is gone, so each attempt has a goroutine of its own, for which callers wait a short time only. One that
-// the kernel does not let go of ends when the server answers, or with the process; Close does not wait for it for long.
+// A server may never answer, so each attempt has a goroutine of its own, for which callers wait only briefly. An attempt that is
+// blocked in the kernel ends when the server answers, or with the process; Close waits for it only briefly.
 package remote
 
 import (
@@ -25,27 +24,27 @@ import (
 )
 
 const (
-	// patience is how long a caller is kept waiting.
+	// patience is how long a caller waits.
 	patience = 250 * time.Millisecond
-	// attemptTimeout ends tools that do not come to an end.
+	// attemptTimeout is the timeout of tools.
 	attemptTimeout = 2 * time.Minute
-	// killDelay is how long a tool that was killed may keep its output open.
+	// killDelay is how long a killed tool may keep its output open.
 	killDelay = 2 * time.Second
 )
 
 // Mounter makes attempts, one at a time for each target.
 type Mounter struct {
-	// done is called when an attempt has ended for which nobody waited any more.
+	// done is called when an attempt has ended without a waiting caller.
 	done   func()
-	ctx    context.Context //nolint:containedctx // attempts outlive the calls that begin them
+	ctx    context.Context //nolint:containedctx // attempts outlive the calls that start them
 	cancel context.CancelFunc
 	// mounts reads the mount table.
 	mounts func(mountinfo.FilterFunc) ([]*mountinfo.Info, error)
 
 	mu sync.Mutex
-	// attempts by target, guarded by mu. One that failed when nobody waited stays until somebody asks.
+	// attempts are by target, guarded by mu. A failed one without a waiting caller stays until the next call.
 	attempts map[string]*attempt
-	// targets are the iSCSI targets that somebody is logging in to or out of, guarded by mu.
+	// targets are the iSCSI targets with a login or logout in progress, guarded by mu.
 	targets map[string]chan struct{}
 }
 
@@ -56,18 +55,18 @@ type attempt struct {
 	// over is closed when err is set.
 	over chan struct{}
 	err  error
-	// missed says that the caller did not wait for the end; guarded by Mounter.mu.
+	// missed is set if the caller did not wait for the end; guarded by Mounter.mu.
 	missed bool
 }
 
-// NewMounter returns a Mounter. done is called, from any goroutine, when something has ended that took long.
+// NewMounter returns a Mounter. It calls done, from any goroutine, when a slow attempt has ended.
 func NewMounter(done func()) *Mounter {
 	m := &Mounter{done: done, mounts: mountinfo.GetMounts, attempts: map[string]*attempt{}, targets: map[string]chan struct{}{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }
 
-// Close ends what is going on, as far as the kernel lets it.
+// Close cancels attempts in progress, as far as the kernel permits.
 func (m *Mounter) Close() {
 	m.cancel()
 	m.mu.Lock()
@@ -84,7 +83,8 @@ func (m *Mounter) Close() {
 	}
 }
 
-// try runs do for a target unless that is going on, and returns its error, or one that says that it is still going on.
+// try runs do for a target unless an attempt is in progress, and returns its error, or one that reports that it is still in
+// progress.
 func (m *Mounter) try(target, what string, do func(context.Context) error) error {
 	m.mu.Lock()
 	a, old := m.attempts[target]
@@ -98,7 +98,7 @@ func (m *Mounter) try(target, what string, do func(context.Context) error) error
 	m.mu.Unlock()
 	wait := patience
 	if old {
-		wait = 0 // somebody has waited
+		wait = 0 // a caller has waited already
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -138,13 +138,13 @@ func (m *Mounter) run(ctx context.Context, target string, a *attempt, do func(co
 	}
 }
 
-// mounted says whether something is mounted at a target, without asking whoever is behind it.
+// mounted reports whether target is a mount point, without contacting the server.
 func mounted(target string) (bool, error) {
 	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(target))
 	return len(infos) > 0, err
 }
 
-// mount mounts with do unless something is mounted at target, and sees to it that what is there answers.
+// mount calls do unless target is mounted, and checks that the mounted storage answers.
 func (m *Mounter) mount(target, what string, do func(context.Context) error) error {
 	there, err := mounted(target)
 	if err != nil {
@@ -164,7 +164,7 @@ func (m *Mounter) mount(target, what string, do func(context.Context) error) err
 	})
 }
 
-// unmount unmounts what is mounted at a target. A server that does not answer does not keep it there.
+// unmount unmounts a target, even if its server does not answer.
 func (m *Mounter) unmount(target string) error {
 	there, err := mounted(target)
 	if err != nil || !there {
@@ -174,13 +174,13 @@ func (m *Mounter) unmount(target string) error {
 		return unix.Unmount(target, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 	})
 	if there, merr := mounted(target); merr == nil && !there {
-		return nil // the kernel may still be busy with it, out of sight
+		return nil // the kernel may finish it later
 	}
 	return err
 }
 
-// UnmountBelow unmounts all that was mounted for a pod, and removes the places where it was: whatever is still under way
-// finds none to be mounted at. When it returns nil, nothing in the directory is anybody else's.
+// UnmountBelow unmounts everything that was mounted for a pod, and removes the mount points, so that attempts in progress cannot
+// mount anything. If it returns nil, the directory contains no mount.
 func (m *Mounter) UnmountBelow(podDir string) error {
 	m.mu.Lock()
 	for target, a := range m.attempts {
@@ -192,7 +192,7 @@ func (m *Mounter) UnmountBelow(podDir string) error {
 	m.mu.Unlock()
 	places, err := targets(podDir)
 	if len(places) == 0 {
-		return err // nothing can be mounted where nothing is: the table, which is long, need not be read
+		return err // without mount points the long mount table need not be read
 	}
 	infos, merr := m.mounts(func(i *mountinfo.Info) (skip, stop bool) {
 		return !strings.HasPrefix(i.Mountpoint, podDir+"/") || !slices.Contains(kinds(), filepath.Base(filepath.Dir(i.Mountpoint))), false
@@ -210,8 +210,7 @@ func (m *Mounter) UnmountBelow(podDir string) error {
 	return errors.Join(errs...)
 }
 
-// targets returns the places in a pod's directory that something is, was or will be mounted at. It does not look at them:
-// whoever is behind one may not answer.
+// targets returns the mount points in a pod's directory, past, current and future. It does not stat them: a server may not answer.
 func targets(podDir string) ([]string, error) {
 	var all []string
 	var errs []error
@@ -234,17 +233,17 @@ func targets(podDir string) ([]string, error) {
 	return all, errors.Join(errs...)
 }
 
-// Target is where a volume of a pod is mounted. kind is nfs, iscsi or local-volume.
+// Target returns the mount point of a volume of a pod. kind is nfs, iscsi or local-volume.
 func Target(podDir, kind, volume string) string {
 	return filepath.Join(podDir, "volumes", "kubernetes.io~"+kind, volume)
 }
 
-// kinds are the directories of targets.
+// kinds returns the directories of targets.
 func kinds() []string {
 	return []string{"kubernetes.io~nfs", "kubernetes.io~iscsi", "kubernetes.io~local-volume"}
 }
 
-// tool finds a program of the machine. install says what to install when it is not there.
+// tool finds a program on the host. install is what to install if it is missing.
 func tool(name, install string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -257,7 +256,7 @@ func tool(name, install string) (string, error) {
 	return "", fmt.Errorf("%s is not on this machine: install %s", name, install)
 }
 
-// run runs a tool; its error is what the tool says.
+// run runs a tool; its error is the tool's output.
 func run(ctx context.Context, path string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.WaitDelay = killDelay

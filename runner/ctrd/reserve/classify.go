@@ -19,7 +19,7 @@ const (
 	collectorFailed
 )
 
-// classifyFull classifies an error, of which containerd often returns only the text.
+// classifyFull classifies an error that containerd may return as text only.
 func classifyFull(err error) fullness {
 	if err == nil {
 		return notFull

@@ -50,7 +50,7 @@ func (w *Watchers) Notify(key manifests.Key) {
 	}
 }
 
-// Follow calls notify for each key until ctx ends, at first with none if something happened while nobody watched.
+// Follow calls notify for each key until ctx ends, first with the zero Key if a notification had no watcher.
 func (w *Watchers) Follow(ctx context.Context, notify func(manifests.Key)) error {
 	remove, missed := w.add(notify)
 	defer remove()

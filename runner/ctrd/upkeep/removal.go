@@ -50,8 +50,8 @@ type Remover struct {
 	locks locks.ByKey
 }
 
-// FollowObjects stores the current set of objects. It removes directories of deleted claims if their class says so; removable
-// reports whether an object that is missing at its origin was really deleted.
+// FollowObjects stores the current set of objects. It removes directories of deleted claims whose class has the reclaim policy
+// Delete; removable reports whether an object that is missing at its origin was really deleted.
 func (r *Remover) FollowObjects(objects *manifests.Objects, removable func(manifests.Origin) bool) {
 	r.followed.Store(&followed{objects, removable})
 	r.reclaim()

@@ -184,7 +184,8 @@ func ownEmptyDir(path string, e *spec.EmptyDir) error {
 	return os.Chmod(path, e.Mode|0o770|fs.ModeSetgid)
 }
 
-// regroup changes the group of an existing emptyDir after an edit. Usually there is nothing to do: it was created with the group.
+// regroup changes the group of an existing emptyDir after an edit. Usually it finds nothing to change: the directory was created
+// with the group.
 func regroup(path string, gid *int64) error {
 	if gid == nil {
 		return nil
