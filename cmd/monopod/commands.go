@@ -20,6 +20,7 @@ import (
 	"monopod/internal/dirlock"
 	"monopod/internal/host"
 	"monopod/internal/program"
+	"monopod/internal/reference"
 	"monopod/internal/run"
 	"monopod/internal/setup"
 	"monopod/node/capacity"
@@ -74,7 +75,7 @@ func (p Commands) run(ctx context.Context, args []string) int {
 func (p Commands) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "monopod",
-		Short:         "Run Kubernetes Pods on this machine, from files and URLs, without Kubernetes",
+		Short:         "Run Kubernetes Pods on one machine, from files and URLs, without Kubernetes",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -95,6 +96,7 @@ func (p Commands) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return program.Usagef("%w", err) })
 	p.addCommands(root)
 	cli.NewCommands(p.Program).AddCompletion(root)
+	reference.SetHelp(root, groups())
 	return root
 }
 
@@ -118,6 +120,7 @@ func (p Commands) commands() map[string]func() *cobra.Command {
 		"cleanup":      runs.CleanupCommand,
 		"config":       own.ConfigCommand,
 		"version":      own.VersionCommand,
+		"docs":         own.DocsCommand,
 		"validate":     checks.ValidateCommand,
 		"get":          views.GetCommand,
 		"describe":     descriptions.DescribeCommand,

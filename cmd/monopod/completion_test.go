@@ -62,7 +62,7 @@ func TestTheShellCompletesWhatTheDaemonKnows(t *testing.T) {
 func TestFlagsOfTheConfigurationAreThoseOfTheCommandThatIsNamed(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
-	for _, args := range [][]string{{"run", "--help"}, {"help", "once"}, {"up", "-h"}, {"__complete", "down", "--node"}, {"config", "--node-name=x"}} {
+	for _, args := range [][]string{{"run", "--help-config"}, {"once", "--help-config"}, {"up", "--help-config"}, {"__complete", "down", "--node"}, {"config", "--node-name=x"}} {
 		if r := d.cmd(args...); r.code != 0 || !strings.Contains(r.stdout, "node-name") && !strings.Contains(r.stdout, "nodeName: x") {
 			t.Errorf("%q: %+v", args, r)
 		}

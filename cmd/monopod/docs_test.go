@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"iter"
 	"os"
 	"reflect"
@@ -9,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"monopod/internal/config"
+	"monopod/internal/reference"
 	"monopod/internal/testfiles"
 )
 
@@ -31,58 +30,12 @@ func TestDocsCLIDescribesEachCommandAndFlag(t *testing.T) {
 		t.Fatalf("%s has no %q", file, docsMarker)
 	}
 	line, _, _ := strings.Cut(rest, "\n")
-	testfiles.Compare(t, file, head+docsMarker+line+"\n"+commandDocs())
+	testfiles.Compare(t, file, head+docsMarker+line+"\n"+reference.Markdown(NewCommands(newProgram()).root()))
 }
 
-func commandDocs() string {
-	var b strings.Builder
-	root := NewCommands(newProgram()).root()
-	fromConfig := map[string]bool{"config": true}
-	for _, k := range config.Keys() {
-		fromConfig[k.Flag()] = true
-	}
-	for _, cmd := range root.Commands() {
-		if cmd.Hidden || cmd.Name() == "completion" || cmd.Name() == "help" {
-			continue
-		}
-		describeCommand(&b, cmd, fromConfig)
-	}
-	return b.String()
-}
-
-// describeCommand describes a command, then those below it.
-func describeCommand(b *strings.Builder, cmd *cobra.Command, fromConfig map[string]bool) {
-	path := strings.TrimSuffix(cmd.CommandPath(), cmd.Name()) + cmd.Use
-	fmt.Fprintf(b, "\n## %s\n\n%s.\n", path, strings.TrimSuffix(cmd.Short, "."))
-	if cmd.Long != "" {
-		fmt.Fprintf(b, "\n%s\n", cmd.Long)
-	}
-	describeFlags(b, cmd, fromConfig)
-	for _, sub := range cmd.Commands() {
-		describeCommand(b, sub, fromConfig)
-	}
-}
-
-func describeFlags(b *strings.Builder, cmd *cobra.Command, fromConfig map[string]bool) {
-	var rows []string
-	configured := cmd.Flags().Lookup("config") != nil && cmd.Flags().Lookup("root-directory") != nil
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if configured && fromConfig[f.Name] && f.Name != "config" || f.Name == "help" {
-			return
-		}
-		name := "`--" + f.Name + "`"
-		if f.Shorthand != "" {
-			name = "`-" + f.Shorthand + "`, " + name
-		}
-		_, usage := pflag.UnquoteUsage(f)
-		rows = append(rows, fmt.Sprintf("| %s | %s |\n", name, strings.ReplaceAll(usage, "|", "\\|")))
-	})
-	if len(rows) > 0 {
-		fmt.Fprintf(b, "\n| flag | |\n|---|---|\n%s", strings.Join(rows, ""))
-	}
-	if configured {
-		b.WriteString("\nIt also has a flag for each key of the [configuration](config.md).\n")
-	}
+func TestManualPagesAreUpToDate(t *testing.T) {
+	testfiles.Compare(t, "../../docs/man/monopod.1", reference.ManCommands(NewCommands(newProgram()).root(), groups()))
+	testfiles.Compare(t, "../../docs/man/monopod.yaml.5", reference.ManConfig())
 }
 
 func TestEachCommandAndFlagHasAText(t *testing.T) {

@@ -15,14 +15,15 @@ func (p Commands) ConfigCommand() *cobra.Command {
 	var docs bool
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Print the effective configuration and where each value comes from",
-		Long: "Print the configuration that `monopod run` would have with the same files, environment and flags, as a\n" +
-			"configuration file with a comment at each key that says where its value comes from.",
-		Args: program.NoArgs,
+		Short: "Print the effective configuration",
+		Long: "Prints the configuration that `monopod run` would use with the same files, environment and flags: a configuration file with a comment on each key that " +
+			"names the origin of its value.",
+		Example: "monopod config\nmonopod config -o json\nmonopod config --pod-cidr=10.20.0.0/24",
+		Args:    program.NoArgs,
 	}
 	flags := p.ConfigFlags(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: yaml (default) or json")
-	cmd.Flags().BoolVar(&docs, "docs", false, "print docs/config.md: the description of all keys")
+	cmd.Flags().BoolVar(&docs, "docs", false, "describe all keys, as docs/config.md")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if err := program.OneOfOutputs(output, "yaml", "json"); err != nil {
 			return err

@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"runtime"
+	"encoding/json"
 
 	"github.com/spf13/cobra"
 
@@ -9,13 +9,33 @@ import (
 	"monopod/internal/version"
 )
 
+// VersionCommand prints which build this is.
 func (p Commands) VersionCommand() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Args:  program.NoArgs,
-		Run: func(*cobra.Command, []string) {
-			p.Out().Printf("monopod %s %s %s/%s\n", version.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-		},
+		Long: "`-o json` also has the commit, and the versions of Go, of the containerd inside monopod and of the runc in the bundle. " +
+			"A plain build uses the runc of the system.",
+		Example: "monopod version\nmonopod version -o json",
+		Args:    program.NoArgs,
 	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: json")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if err := program.OneOfOutputs(output, "json"); err != nil {
+			return err
+		}
+		return p.printVersion(version.Get(), output)
+	}
+	return cmd
+}
+
+func (p Commands) printVersion(v version.Info, output string) error {
+	if output == "json" {
+		e := json.NewEncoder(p.RawJSON())
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	}
+	p.Out().Printf("monopod %s %s %s\n", v.Version, v.Go, v.Platform)
+	return nil
 }

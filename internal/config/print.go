@@ -184,7 +184,7 @@ func Docs() string {
 	b.WriteString(configDocsHead)
 	for _, key := range Keys() {
 		fmt.Fprintf(&b, "\n### `%s`\n\n%s\n\n", key.Path, key.doc)
-		fmt.Fprintf(&b, "%s; default: %s", strings.ToUpper(string(key.Kind[:1]))+string(key.Kind[1:]), key.docDefault())
+		fmt.Fprintf(&b, "%s; default: %s", strings.ToUpper(string(key.Kind[:1]))+string(key.Kind[1:]), key.Default())
 		fmt.Fprintf(&b, "; variable `%s`", key.Env())
 		if f := key.Flag(); f != "" {
 			fmt.Fprintf(&b, "; flag `--%s`", f)
@@ -207,12 +207,16 @@ func entryDocs(keys []Key) string {
 	var b strings.Builder
 	b.WriteString("\n| key | | default |\n|---|---|---|\n")
 	for _, key := range keys {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key.Path, key.doc, key.docDefault())
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key.Path, key.doc, key.Default())
 	}
 	return b.String()
 }
 
-func (k Key) docDefault() string {
+// Doc returns the description of the key, in Markdown.
+func (k Key) Doc() string { return k.doc }
+
+// Default returns the default as docs/config.md shows it.
+func (k Key) Default() string {
 	if k.derived != "" {
 		return k.derived
 	}

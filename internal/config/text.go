@@ -32,7 +32,7 @@ func AddFlags(set *pflag.FlagSet) *Flags {
 	set.StringVar(&f.File, "config", "", "configuration `file` (default "+DefaultFile+" if it exists)")
 	for _, key := range Keys() {
 		if name := key.Flag(); name != "" {
-			set.Var(&textFlag{kind: key.Kind}, name, strings.ReplaceAll(key.doc, "`", "'"))
+			set.VarPF(&textFlag{kind: key.Kind}, name, "", strings.ReplaceAll(key.doc, "`", "'")).DefValue = key.Default()
 		}
 	}
 	return f
@@ -48,12 +48,10 @@ type textFlag struct {
 func (f *textFlag) String() string     { return f.text }
 func (f *textFlag) Set(s string) error { f.text = s; return nil }
 func (f *textFlag) Type() string {
-	switch f.kind {
-	case KindStrings, kindPaths:
+	if f.kind == KindStrings || f.kind == kindPaths {
 		return "list"
-	default:
-		return string(f.kind)
 	}
+	return string(f.kind)
 }
 
 // textSetting is the value of a variable or flag.

@@ -147,7 +147,9 @@ func allowed() map[string][]string {
 		"monopod/internal/units":             {"monopod/node", "monopod/internal"},
 		"monopod/internal/host":              {"monopod/manifests", "monopod/node", "monopod/internal"},
 		"monopod/internal/program":           {"monopod/manifests", "monopod/node", "monopod/internal"},
-		"monopod/internal/cli":               {"monopod/manifests", "monopod/node", "monopod/watcher", "monopod/runner", "monopod/runner/workload", "monopod/internal"},
+		"monopod/internal/cli":               {"monopod/docs", "monopod/manifests", "monopod/node", "monopod/watcher", "monopod/runner", "monopod/runner/workload", "monopod/internal"},
+		"monopod/docs":                       {},
+		"monopod/internal/reference":         {"monopod/internal"},
 		"monopod/internal/daemon":            {version.Module},
 		"monopod/internal/daemontest":        {version.Module},
 		"monopod/internal/dirlock":           {"monopod/internal"},
@@ -164,7 +166,7 @@ func allowed() map[string][]string {
 // program are the packages that make a program of all others: nothing below them imports them.
 func program() []string {
 	var all []string
-	for _, name := range []string{"config", "verdict", "offline", "logfile", "podtable", "needs", "units", "host", "program", "cli", "daemon", "daemontest", "run", "setup", "dirlock", "memory"} {
+	for _, name := range []string{"config", "verdict", "offline", "logfile", "podtable", "needs", "units", "host", "program", "cli", "reference", "daemon", "daemontest", "run", "setup", "dirlock", "memory"} {
 		all = append(all, "monopod/internal/"+name)
 	}
 	return all

@@ -21,7 +21,7 @@ func TestPeopleSeeNothingThatIsNotEscaped(t *testing.T) {
 		"copyOut": "an archive", "oneLog": "the log of a container behind an escaped prefix", "printItems": "jsonpath, whose strings are escaped", "streams": "the output of a process", "Command": "the output of the command of `up`",
 		"pull": "JSON, or nothing but whether it is a terminal", "screen": "nothing: its size", "show": "bars, whose texts are printed by a printer", "top": "nothing but whether it is a terminal",
 		"serve": "slog, which quotes", "CommandLog": "slog, which quotes",
-		"tellOnce": "JSON", "notUp": "JSON", "use": "JSON", "validate": "JSON", "printConfig": "JSON",
+		"tellOnce": "JSON", "notUp": "JSON", "use": "JSON", "validate": "JSON", "printConfig": "JSON", "printVersion": "JSON",
 	}
 	ways := []string{"Stdout", "Stderr", "Raw", "RawErr", "RawJSON"}
 	commands := []string{"cmd/monopod", "internal/program", "internal/cli", "internal/run", "internal/setup"}

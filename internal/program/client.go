@@ -26,13 +26,14 @@ type ClientFlags struct {
 
 // AddSocket adds the flags that say which daemon is asked, and how long it may take.
 func (c *ClientFlags) AddSocket(set *pflag.FlagSet) {
-	set.StringVar(&c.Socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+BuiltInSocket+")")
-	set.DurationVar(&c.requestTimeout, "request-timeout", -1, "how long the daemon may take to answer a request; streams count until they begin; 0: no limit (default: "+config.EnvRequestTimeout+", else 30s)")
+	set.StringVar(&c.Socket, "socket", "", "Unix `socket` of the daemon (default: MONOPOD_SOCKET, or as configured)")
+	set.DurationVar(&c.requestTimeout, "request-timeout", -1, "`timeout` of a request; 0: none (default: "+config.EnvRequestTimeout+", or 30s)")
+	set.Lookup("request-timeout").DefValue = "0s" // the text has the default
 }
 
 func (c *ClientFlags) Add(set *pflag.FlagSet) {
 	c.AddSocket(set)
-	set.StringVarP(&c.Namespace, "namespace", "n", "", "namespace of the pod")
+	set.StringVarP(&c.Namespace, "namespace", "n", "", "`namespace` of the object")
 }
 
 // Client returns a client for the socket that the flag, the environment or the configuration names.

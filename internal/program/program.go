@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
@@ -105,10 +106,37 @@ func OneOfOutputs(output string, allowed ...string) error {
 	return Usagef("unknown output format %q; one of %s", output, strings.Join(allowed, ", "))
 }
 
-// ConfigFlags gives cmd --config and a flag for each key. There are so many that only commands that are named get them.
+// HelpConfig is the flag that lists the flags of configuration keys.
+const HelpConfig = "help-config"
+
+// configKey marks the flags of configuration keys.
+const configKey = "monopod-config-key"
+
+// IsConfigKey reports whether a flag is that of a configuration key.
+func IsConfigKey(f *pflag.Flag) bool { return f.Annotations[configKey] != nil }
+
+// ConfigFlags adds --config and a flag for each configuration key to cmd. There are so many keys that only commands that the
+// command line names get their flags.
 func (p *Program) ConfigFlags(cmd *cobra.Command) *config.Flags {
 	if p.Words != nil && !slices.Contains(p.Words, cmd.Name()) {
 		return &config.Flags{Set: cmd.Flags()}
 	}
-	return config.AddFlags(cmd.Flags())
+	own := map[string]bool{}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { own[f.Name] = true })
+	flags := config.AddFlags(cmd.Flags())
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !own[f.Name] && f.Name != "config" {
+			f.Annotations = map[string][]string{configKey: {}}
+		}
+	})
+	cmd.Flags().Var(helpConfig{cmd}, HelpConfig, "list the flags of configuration keys")
+	cmd.Flags().Lookup(HelpConfig).NoOptDefVal = "true"
+	return flags
 }
+
+// helpConfig is the value of --help-config: like --help, it is followed before arguments are checked.
+type helpConfig struct{ cmd *cobra.Command }
+
+func (h helpConfig) String() string     { return "" }
+func (h helpConfig) Type() string       { return "bool" }
+func (h helpConfig) Set(s string) error { return h.cmd.Flags().Set("help", s) }

@@ -26,17 +26,16 @@ func (p Commands) CleanupCommand() *cobra.Command {
 	var runs bool
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Give back the bridge, firewall rules and cgroups of an instance that has no pods any more",
-		Long: "Undo what `monopod run` with the same configuration has set up on this machine besides pods: its bridge, its\n" +
-			"firewall rules and its cgroups. Removals of pods that were going on are finished first. It refuses while the\n" +
-			"daemon runs, and while there are pods: remove their manifests and let the daemon stop them. Images stay in\n" +
-			"rootDirectory, which can be deleted afterwards.\n\n" +
-			"Before, and also while the daemon runs, it removes what runs of `once` and `up` that were killed have left, pods\n" +
-			"included. With --runs it does that only, and deletes the images that runs have used, too. Runs that are alive, and\n" +
-			"what `once` has left on purpose, are not touched: that is for `monopod down`.",
-		Args: program.NoArgs,
+		Short: "Remove network and cgroups of an empty instance",
+		Long: "Removes what `monopod run` with the same configuration set up besides pods: its bridge, firewall rules and cgroups. Finishes interrupted removals of " +
+			"pods first. Refused while the daemon runs or pods exist: remove their manifests and let the daemon stop them. Images stay in rootDirectory, which can " +
+			"be deleted afterwards.\n\n" +
+			"Before that, and also while the daemon runs, it removes leftovers of killed `once` and `up` runs, pods included. With --runs it does only that, and " +
+			"also removes the images those runs used. Live runs and pods kept by `monopod once` are not touched: use `monopod down`.",
+		Example: "monopod cleanup\nmonopod cleanup --runs",
+		Args:    program.NoArgs,
 	}
-	cmd.Flags().BoolVar(&runs, "runs", false, "only what runs of once and up have left, their images included")
+	cmd.Flags().BoolVar(&runs, "runs", false, "only leftovers of once and up runs, including their images")
 	p.AsRoot(cmd, "cleanup must be started by root; try sudo", func(ctx context.Context, cfg *config.Loaded) error {
 		if runs {
 			return p.DropRuns(ctx, cfg)

@@ -26,12 +26,12 @@ const KeeperEnd = 30 * time.Second
 func (p Commands) DownCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use:   "down RUN...",
-		Short: "Remove the pods that once has left",
-		Long: "Remove the pods of runs of `monopod once` that were left, and all that was made for them but their images. A run is\n" +
-			"named by the number that `once` has printed.",
+		Use:     "down RUN...",
+		Short:   "Remove pods kept by once",
+		Long:    "Removes the pods of `monopod once` runs and everything created for them except images. RUN is the number that `once` printed.",
+		Example: "monopod down 1\nmonopod down --all",
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all runs that were left")
+	cmd.Flags().BoolVar(&all, "all", false, "all kept runs")
 	flags := p.ConfigFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := config.Load(flags, p.Env)

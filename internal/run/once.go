@@ -26,21 +26,20 @@ func (p Commands) OnceCommand() *cobra.Command {
 	o := &onceOptions{}
 	cmd := &cobra.Command{
 		Use:   "once -f FILE|DIR|-...",
-		Short: "Start pods, wait until each is ready or has finished, and say how they came out",
-		Long: "Start the pods of manifests with an agent of their own (own directories, subnet, bridge and cgroup: the daemon of the\n" +
-			"machine is not touched, and many can run at once), wait until each is Ready or has finished, print a table, and the\n" +
-			"last lines of the logs of pods that are not. A Job is waited for until it has finished; a CronJob is not.\n\n" +
-			"The pods stay, and an agent in the background looks after them; `monopod down` removes them. With --rm they are\n" +
-			"removed at once, and nothing stays but their images, for the next run.\n\n" +
-			"Exit code 0: all are ready or have finished well; 1: a pod has failed, or a manifest is refused; 2: time was up;\n" +
-			"125: monopod itself could not do it; 128 and the number of the signal after a signal, which removes everything.",
-		Args: program.NoArgs,
+		Short: "Run pods to completion or readiness",
+		Long: "Starts the pods with an agent, directories, subnet, bridge and cgroup of their own, independent of the daemon; many runs can be active at once. Waits " +
+			"until each pod is Ready or completed (a Job until completed; a CronJob is not waited for) and prints a table and the last log lines of failed pods.\n\n" +
+			"An agent in the background keeps the pods running until `monopod down`. With --rm they are removed at once; only images stay, for the next run.\n\n" +
+			"Exit code 0: all Ready or succeeded; 1: a pod failed or a manifest was refused; 2: timeout; 125: internal failure; 128 + signal: interrupted, all " +
+			"removed.",
+		Example: "monopod once -f job.yaml --rm\nmonopod once -f manifests --timeout=2m --fail-fast",
+		Args:    program.NoArgs,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.remove, "rm", false, "remove the pods at the end")
-	f.BoolVar(&o.failFast, "fail-fast", false, "do not wait for the others when a pod has failed")
-	f.BoolVar(&o.rules.Finish, "finish", false, "wait until pods with restartPolicy Never or OnFailure have finished, Ready is not enough")
-	f.StringVar(&o.env, "env", "", "append the variables that monopod up gives its command to this `file`, as for $GITHUB_ENV")
+	f.BoolVar(&o.failFast, "fail-fast", false, "stop waiting when a pod fails")
+	f.BoolVar(&o.rules.Finish, "finish", false, "wait for completion of pods with restartPolicy Never or OnFailure")
+	f.StringVar(&o.env, "env", "", "append the variables of monopod up to this `file`, for example $GITHUB_ENV")
 	p.runFlags(cmd, &o.trialFlags, func(ctx context.Context, cfg *config.Loaded, _ []string) error { return p.once(ctx, cfg, o) })
 	return cmd
 }

@@ -18,10 +18,11 @@ import (
 func (p Commands) RunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Run the pods of the configured manifests until stopped; the pods go on running then",
-		Long: "Run the daemon. It must be root. SIGTERM and SIGINT stop it and leave all pods running; the next start takes them\n" +
-			"over as they are. A second signal ends it at once. Only one instance runs per rootDirectory and stateDirectory.",
-		Args: program.NoArgs,
+		Short: "Run the daemon; pods outlive it",
+		Long: "Runs the pods of the configured manifests. Must be root. SIGTERM and SIGINT stop the daemon and leave all pods running; the next start takes them " +
+			"over. A second signal ends it at once. Only one instance runs per rootDirectory and stateDirectory.",
+		Example: "monopod run\nmonopod run --config=/etc/monopod/config.yaml\nmonopod run --static-pod-path=manifests --pod-cidr=10.20.0.0/24",
+		Args:    program.NoArgs,
 	}
 	p.AsRoot(cmd, "run must be started by root, because it makes containers, mounts and networks; try sudo", p.serve)
 	return cmd

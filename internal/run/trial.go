@@ -47,15 +47,16 @@ type trialFlags struct {
 }
 
 func (o *trialFlags) add(set *pflag.FlagSet) {
-	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` with manifests, directory of such files, or - for the standard input; may be repeated")
+	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` or directory with manifests, or - for standard input; repeatable")
 	set.StringVarP(&o.output, "output", "o", "", "output `format`: table (default) or json")
 	set.StringVar(&o.junit, "junit", "", "write a JUnit report to this `file`")
 	set.StringVar(&o.json, "json", "", "write the report as JSON to this `file`")
-	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "longest `duration` to wait for the pods; 0: no limit")
-	set.DurationVar(&o.grace, "grace", -1, "longest `duration` that containers get to end when they are removed (default: as their manifests say)")
-	set.IntVar(&o.logLines, "log-lines", 50, "last `lines` to show of each container of a pod that is not up")
-	set.IntVar(&o.rules.MaxRestarts, "max-restarts", 3, "a container that has been restarted this `number` of times and is not ready has failed; -1: it is waited for")
-	set.DurationVar(&o.rules.MinReady, "min-ready", time.Second, "for this `duration` pods without readiness probes must have been running to count as ready")
+	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "longest `duration` to wait for pods; 0: no limit")
+	set.DurationVar(&o.grace, "grace", -1, "longest termination grace period, a `duration` (default: none)")
+	set.Lookup("grace").DefValue = "0s" // the text has the default
+	set.IntVar(&o.logLines, "log-lines", 50, "`lines` of log per container of a failed pod")
+	set.IntVar(&o.rules.MaxRestarts, "max-restarts", 3, "`number` of restarts after which a container has failed; -1: none")
+	set.DurationVar(&o.rules.MinReady, "min-ready", time.Second, "running time after which pods without readiness probes are Ready")
 }
 
 // check finds what is wrong with the flags.

@@ -38,26 +38,23 @@ func (p Commands) UpCommand() *cobra.Command {
 	o := &upOptions{}
 	cmd := &cobra.Command{
 		Use:   "up -f FILE|DIR|-... [-- COMMAND [ARGUMENT...]]",
-		Short: "Start pods, run a command that uses them, and remove them",
-		Long: "Start the pods of manifests with an agent of their own, as `monopod once` does, wait until each is Ready or has\n" +
-			"finished, run the command, remove the pods and all that was made for them, and exit with the exit code of the\n" +
-			"command. It finds the pods by its environment:\n\n" +
-			"    POD_WEB_IP             address of pod web (of namespace default; POD_TEAM_WEB_IP is that of namespace team)\n" +
-			"    POD_WEB_PORT_HTTP      its port named http; ports without a name are called by their number\n" +
-			"    POD_WEB_HOSTPORT_HTTP  the port of this machine that leads there\n" +
-			"    POD_WEB_PORT, POD_WEB_HOSTPORT  the first of them\n" +
-			"    MONOPOD_SOCKET         so that `monopod logs web` and the like ask the agent of the run\n\n" +
-			"The annotation `monopod.dev/free-host-ports: http` (or several names or numbers with commas, or all) gives ports of\n" +
-			"a pod host ports that are free on this machine.\n\n" +
-			"Signals go to the command while it runs. Without a command the pods stay until a signal comes. What a run leaves\n" +
-			"that is killed (SIGKILL) is removed by the next one, or by `monopod cleanup`.\n\n" +
-			"Exit code: that of the command, 128 and the number of the signal that ended it, 126 or 127 when it cannot be run\n" +
-			"or is not found; 125: it was not run, because the pods did not come up, or not all could be removed.",
+		Short: "Start pods, run a command, remove the pods",
+		Long: "Starts the pods as `monopod once` does, waits until they are Ready or completed, runs the command, removes everything and exits with the exit code of " +
+			"the command. Environment of the command:\n\n" +
+			"    POD_WEB_IP                        address of pod web; POD_TEAM_WEB_IP for namespace team\n" +
+			"    POD_WEB_PORT_HTTP                 its port http; unnamed ports: their number\n" +
+			"    POD_WEB_HOSTPORT_HTTP             the host port of it\n" +
+			"    POD_WEB_PORT, POD_WEB_HOSTPORT    the first port of each kind\n" +
+			"    MONOPOD_SOCKET                    lets `monopod logs web` and others use this run\n\n" +
+			"The annotation `monopod.dev/free-host-ports` (port names or numbers, or all) assigns free host ports. Signals go to the command. Without a command, " +
+			"pods run until a signal. The next run or `monopod cleanup` removes leftovers of a killed one.\n\n" +
+			"Exit code: of the command; 126, 127: not runnable, not found; 125: pods not up, or not all removed.",
+		Example: "monopod up -f pod.yaml -- ./test.sh\nmonopod up -f manifests --timeout=2m -- go test ./...",
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.BoolVar(&o.wait, "wait", true, "wait until the pods are ready; --wait=false: only until they have addresses")
-	f.BoolVar(&o.untilEOF, "until-eof", false, "without a command: end also when the standard input ends")
+	f.BoolVar(&o.wait, "wait", true, "wait until pods are Ready; --wait=false: until they have addresses")
+	f.BoolVar(&o.untilEOF, "until-eof", false, "without a command: stop at end of input")
 	p.runFlags(cmd, &o.trialFlags, func(ctx context.Context, cfg *config.Loaded, args []string) error {
 		if o.output != "" && len(args) > 0 {
 			return program.Usagef("the standard output is that of the command; write the report with --json FILE")

@@ -33,15 +33,15 @@ func (p Commands) InstallCommand() *cobra.Command {
 	o := &installOptions{}
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Make monopod a service of systemd, and start it",
-		Long: "It writes monopod.service, makes the directories of manifests and data, and enables and starts the service. The bundle,\n" +
-			"one file that needs nothing else, is copied to --path before; a plain build is started from where it is. With --config\n" +
-			"the service has that configuration; other flags of the configuration are not taken. It can be repeated, to bring in another\n" +
-			"release: the pods go on. `monopod uninstall` takes it all back.",
-		Args: program.NoArgs,
+		Short: "Install and start the systemd service",
+		Long: "Writes monopod.service, creates the directories for manifests and data, enables and starts the service. The bundle is copied to --path first; a plain " +
+			"build runs from where it is. With --config, the service uses that file; other configuration flags are not accepted. Repeat it to upgrade: pods " +
+			"continue to run. `monopod uninstall` reverts it.",
+		Example: "monopod install\nmonopod install --config=/etc/monopod/config.yaml --no-start",
+		Args:    program.NoArgs,
 	}
-	cmd.Flags().StringVar(&o.path, "path", "/usr/local/bin/monopod", "where the bundle is copied to")
-	cmd.Flags().BoolVar(&o.noStart, "no-start", false, "only write the files")
+	cmd.Flags().StringVar(&o.path, "path", "/usr/local/bin/monopod", "`path` that the bundle is copied to")
+	cmd.Flags().BoolVar(&o.noStart, "no-start", false, "only write files; do not start the service")
 	flags := &config.Flags{Set: cmd.Flags()}
 	cmd.Flags().StringVar(&flags.File, "config", "", "configuration `file` (default "+config.DefaultFile+" if it exists)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

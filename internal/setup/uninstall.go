@@ -40,17 +40,16 @@ func (p Commands) UninstallCommand() *cobra.Command {
 	o := &uninstallOptions{}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Stop all pods and remove everything that monopod has made on this machine",
-		Long: "It stops the service, or the daemon that runs with this configuration, then all pods, each with its grace period, and\n" +
-			"removes them with their volumes and logs; then runs of `once`, the images, bridge, firewall rules, cgroups, the unit, the\n" +
-			"copy of the program that `install` has made, and the directories of monopod. Manifests, configuration and credentials are\n" +
-			"somebody's own and stay, as does whatever else is found in directories that monopod shares with others. It says what it is\n" +
-			"about to do and asks first, can be repeated when it was cut off, and removes nothing that a file system of somebody else\n" +
-			"is mounted on.",
-		Args: program.NoArgs,
+		Short: "Stop all pods and remove monopod",
+		Long: "Stops the service or the daemon with this configuration, then all pods within their grace periods, and removes them with their volumes and logs. Then " +
+			"removes `once` runs, images, bridge, firewall rules, cgroups, the unit, the installed program and the directories of monopod. Manifests, " +
+			"configuration, credentials and foreign files in shared directories stay. Nothing is removed that a foreign file system is mounted on.\n\n" +
+			"Lists what will be removed and asks for confirmation. Can be repeated if interrupted.",
+		Example: "monopod uninstall\nmonopod uninstall --yes --keep-data",
+		Args:    program.NoArgs,
 	}
-	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&o.keepData, "keep-data", false, "leave rootDirectory: images, volumes of claims, what was applied")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&o.keepData, "keep-data", false, "keep rootDirectory: images, volumes of claims, applied objects")
 	run.NewCommands(p.Program).AsRoot(cmd, "uninstall must be started by root; try sudo", func(ctx context.Context, cfg *config.Loaded) error {
 		return p.uninstall(ctx, cfg, o)
 	})

@@ -28,11 +28,12 @@ func (p Commands) CopyCommand() *cobra.Command {
 	o := &copyOptions{}
 	cmd := &cobra.Command{
 		Use:   "cp POD:PATH LOCAL | LOCAL POD:PATH",
-		Short: "Copy files and directories out of a container or into it",
-		Long: "The image needs no tar or shell. If the destination is a directory, the source goes into it, else it gets that name;\n" +
-			"`DIR/.` is the content of a directory. PATH begins at the root directory of the container, and may be in a volume.\n" +
-			"`-` is a tar archive on standard output or input, which goes into the directory PATH. Into a container files are written\n" +
-			"as its own user, with its rights; out of it links are left out that lead elsewhere. The container must run.",
+		Short: "Copy files into or out of a container",
+		Long: "The image needs no tar and no shell. If the destination is a directory, the source is copied into it; otherwise it gets that name. `DIR/.` means the " +
+			"content of a directory. PATH is relative to the root directory of the container and may lie in a volume.\n\n" +
+			"`-` is a tar archive on standard input or output, for a directory PATH. Files copied into a container belong to its user. Symbolic links that lead out " +
+			"of the copied directory are skipped. The container must be running.",
+		Example: "monopod cp web:/etc/nginx/nginx.conf .\nmonopod cp site web:/srv -c app",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return program.Usagef("usage: %s", cmd.UseLine())
@@ -42,7 +43,7 @@ func (p Commands) CopyCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return p.copy(cmd.Context(), o, args[0], args[1]) },
 	}
 	o.Add(cmd.Flags())
-	cmd.Flags().StringVarP(&o.container, "container", "c", "", "`name` of the container")
+	cmd.Flags().StringVarP(&o.container, "container", "c", "", "container `name` (default: the first one)")
 	return cmd
 }
 

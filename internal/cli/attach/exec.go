@@ -28,10 +28,10 @@ type execOptions struct {
 func (o *execOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.ClientFlags.Add(f)
-	f.StringVarP(&o.container, "container", "c", "", "`name` of the container")
-	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass standard input on")
-	f.BoolVarP(&o.tty, "tty", "t", false, "connect this terminal to one there")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but what the process prints")
+	f.StringVarP(&o.container, "container", "c", "", "container `name` (default: the first one)")
+	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass standard input to the container")
+	f.BoolVarP(&o.tty, "tty", "t", false, "allocate a terminal")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the output of the process")
 }
 
 func (p Commands) ExecCommand() *cobra.Command {
@@ -39,8 +39,9 @@ func (p Commands) ExecCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec POD|KIND/NAME -- COMMAND [ARG...]",
 		Short: "Run a command in a container",
-		Long: "The command has user, environment, directory and rights of the container's own process. The exit code is that of the command, " +
-			"or 1 when it could not be run. It ends with `monopod exec`.",
+		Long: "The command runs with the user, environment, working directory and privileges of the container's main process. It is killed when `monopod exec` ends. " +
+			"The exit code is that of the command, or 1 if it could not be started.",
+		Example: "monopod exec web -- ls /\nmonopod exec -it web -c app -- sh\nmonopod exec deploy/web -- env",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
 			if dash < 1 || dash > 2 || len(args) == dash {
@@ -127,10 +128,11 @@ func (p Commands) AttachCommand() *cobra.Command {
 	o := &execOptions{}
 	cmd := &cobra.Command{
 		Use:   "attach POD|KIND/NAME",
-		Short: "Connect to the process of a container that runs",
-		Long: "Its output is there from now on, until the container ends. With -i, standard input goes to a container with `stdin: true`. " +
-			"Ctrl-P Ctrl-Q leaves a terminal and lets the container run on.",
-		Args: program.RangeArgs(1, 2),
+		Short: "Attach to the main process of a container",
+		Long: "Prints the output of the container from now on, until it ends. With -i, standard input is sent to a container that has `stdin: true`. Ctrl-P Ctrl-Q " +
+			"detaches from a terminal and leaves the container running.",
+		Example: "monopod attach web\nmonopod attach -it web -c app",
+		Args:    program.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, err := o.ObjectArg(args)
 			if err != nil {

@@ -41,13 +41,11 @@ type logsOptions struct {
 func (p Commands) LogsCommand() *cobra.Command {
 	o := &logsOptions{}
 	cmd := &cobra.Command{
-		Use:   "logs POD|KIND/NAME [CONTAINER]",
-		Short: "Print the output of containers",
-		Long: "KIND/NAME is a workload or Service: the log is that of one of its pods. The output of a container is printed as it is, escape\n" +
-			"sequences included.\n\n" +
-			"    monopod logs deploy/web --tail=20\n" +
-			"    monopod logs -l app=web --all-containers --prefix -f",
-		Args: program.RangeArgs(0, 2),
+		Use:     "logs POD|KIND/NAME [CONTAINER]",
+		Short:   "Print the output of containers",
+		Long:    "For a workload or Service (KIND/NAME), prints the log of one of its pods. Output is printed unchanged, escape sequences included.",
+		Example: "monopod logs web -f\nmonopod logs deploy/web --tail=20\nmonopod logs -l app=web --all-containers --prefix",
+		Args:    program.RangeArgs(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				if o.container != "" && o.container != args[1] {
@@ -72,16 +70,16 @@ func (p Commands) LogsCommand() *cobra.Command {
 	}
 	o.Add(cmd.Flags())
 	f := cmd.Flags()
-	f.StringVarP(&o.container, "container", "c", "", "`name` of the container")
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on and print lines as they come, until the container ends")
-	f.BoolVarP(&o.previous, "previous", "p", false, "output of the instance before the current one")
-	f.BoolVar(&o.timestamps, "timestamps", false, "begin each line with its time")
-	f.Int64Var(&o.tail, "tail", -1, "number of last `lines` to print; -1 for all")
-	f.Int64Var(&o.limitBytes, "limit-bytes", 0, "most `bytes` to print")
-	f.DurationVar(&o.since, "since", 0, "only lines younger than this `duration`, such as 5m")
-	f.BoolVar(&o.allContainers, "all-containers", false, "all containers of the pod, one after the other; with --follow, line by line")
-	f.BoolVar(&o.prefix, "prefix", false, "begin each line with the pod and container it is from")
-	f.StringVarP(&o.selector, "selector", "l", "", "pods with these `labels`")
+	f.StringVarP(&o.container, "container", "c", "", "container `name` (default: the first one)")
+	f.BoolVarP(&o.follow, "follow", "f", false, "print new lines until the container ends")
+	f.BoolVarP(&o.previous, "previous", "p", false, "output of the previous instance")
+	f.BoolVar(&o.timestamps, "timestamps", false, "print the time of each line")
+	f.Int64Var(&o.tail, "tail", -1, "`lines` to print from the end; -1: all")
+	f.Int64Var(&o.limitBytes, "limit-bytes", 0, "print at most this number of `bytes`; 0: no limit")
+	f.DurationVar(&o.since, "since", 0, "only lines newer than this `duration`, for example 5m")
+	f.BoolVar(&o.allContainers, "all-containers", false, "all containers of the pod, one after the other (interleaved with -f)")
+	f.BoolVar(&o.prefix, "prefix", false, "print pod and container before each line")
+	f.StringVarP(&o.selector, "selector", "l", "", "select pods by `labels`")
 	f.StringVar(&o.sinceTime, "since-time", "", "only lines after this `time` (RFC 3339)")
 	return cmd
 }

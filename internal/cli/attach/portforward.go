@@ -28,8 +28,9 @@ func (p Commands) PortForwardCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "port-forward POD|KIND/NAME [LOCAL:]REMOTE...",
 		Short: "Forward local TCP ports to a pod",
-		Long: "REMOTE is a port in the pod's network, or the name of one of its ports; LOCAL is the same unless given, and any free one when it is empty. " +
-			"Of a Service, REMOTE is one of its ports. It goes on until it is interrupted, also while the pod is replaced.",
+		Long: "REMOTE is a port in the network of the pod or the name of one of its ports; of a Service, one of its ports. LOCAL defaults to the same port; `:REMOTE` " +
+			"chooses a free one. Forwarding continues until interrupted, even while the pod is replaced.",
+		Example: "monopod port-forward web 8080:80\nmonopod port-forward svc/web :http --address=127.0.0.1",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return program.Usagef("usage: %s", cmd.UseLine())
@@ -45,7 +46,7 @@ func (p Commands) PortForwardCommand() *cobra.Command {
 		},
 	}
 	o.Add(cmd.Flags())
-	cmd.Flags().StringSliceVar(&o.addresses, "address", []string{"localhost"}, "`addresses` to listen on: localhost, or IP addresses")
+	cmd.Flags().StringSliceVar(&o.addresses, "address", []string{"localhost"}, "`addresses` to listen on: localhost or IP addresses")
 	return cmd
 }
 

@@ -33,8 +33,8 @@ type applyOptions struct {
 
 func (o *applyOptions) add(set *pflag.FlagSet, what string) {
 	o.AddSocket(set)
-	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` with the documents to "+what+", a directory with all below it, or - for the standard input; can be given several times")
-	set.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
+	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` or directory with the manifests to "+what+", or - for standard input; repeatable")
+	set.BoolVar(&o.dryRun, "dry-run", false, "only report what would be done")
 	set.StringVarP(&o.output, "output", "o", "", "output `format`: name")
 }
 
@@ -42,21 +42,20 @@ func (p Commands) ApplyCommand() *cobra.Command {
 	o := &applyOptions{}
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR|-",
-		Short: "Give documents to the daemon, which stores and runs them",
-		Long: "Send manifests to the daemon. It checks all of them as one set, stores them as files below its rootDirectory, one for\n" +
-			"each object, and runs them from there, also after a reboot. When one document is refused, nothing is stored. For each\n" +
-			"object is said whether it is created, configured (it was applied before and has changed) or unchanged.\n\n" +
-			"What a file of staticPodPath or a URL defines cannot be overridden: the error names it. The same content can be\n" +
-			"applied, and counts once it is removed there, without a restart.\n\n" +
-			"With --wait it returns when all pods of the files, those of Deployments, ReplicaSets, DaemonSets and StatefulSets included,\n" +
-			"are Ready, or have succeeded, as they were applied. Exit code 0: done; 1: refused, or a pod has failed or was taken back\n" +
-			"to an older revision; 2: not in time, or the command line is wrong. Only root may apply.",
-		Args: program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.apply(cmd.Context(), o) },
+		Short: "Apply manifests",
+		Long: "The daemon checks the manifests as one set, stores each object as a file below its rootDirectory and runs it from there, also after a reboot. If one " +
+			"object is refused, nothing is stored. Each object is reported as created, configured or unchanged.\n\n" +
+			"An object that a file of staticPodPath or a URL already defines cannot be overridden; the error names its source. The same content may be applied: it " +
+			"takes over without a restart once the other source no longer defines it.\n\n" +
+			"With --wait, returns when all pods of the manifests, including those of workloads, are Ready or have succeeded.\n\n" +
+			"Exit code 0: done; 1: refused, or a pod failed or was rolled back; 2: timeout or invalid command line. Only root may apply.",
+		Example: "monopod apply -f web.yaml\nmonopod apply -f manifests --wait --timeout=2m",
+		Args:    program.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return p.apply(cmd.Context(), o) },
 	}
 	o.add(cmd.Flags(), "apply")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until the pods are Ready or have succeeded")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait with --wait; 0: for ever")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "longest `duration` to wait with --wait; 0: no limit")
 	return cmd
 }
 
@@ -64,19 +63,19 @@ func (p Commands) DeleteCommand() *cobra.Command {
 	o := &applyOptions{}
 	cmd := &cobra.Command{
 		Use:   "delete KIND NAME...|KIND/NAME...|-f FILE|DIR|-",
-		Short: "Remove what was applied",
-		Long: "Remove objects that `monopod apply` has stored: by kind and name, or those that files name. Their pods end as their\n" +
-			"grace period says. What a file of staticPodPath or a URL defines is removed there: the error names it.\n\n" +
-			"It returns when the pods are gone. Exit code 0: done; 1: there is no such object, or it cannot be deleted; 2: not in\n" +
-			"time, or the command line is wrong.",
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return p.delete(cmd.Context(), o, args) },
+		Short: "Delete applied objects",
+		Long: "Deletes objects that `monopod apply` stored, by kind and name or as listed in files, and waits until their pods are gone. Pods get their termination " +
+			"grace period. To remove an object that a file of staticPodPath or a URL defines, change that source; the error names it.\n\n" +
+			"Exit code 0: done; 1: not found or not deletable; 2: timeout or invalid command line.",
+		Example: "monopod delete deploy/web\nmonopod delete -f web.yaml --ignore-not-found",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    func(cmd *cobra.Command, args []string) error { return p.delete(cmd.Context(), o, args) },
 	}
 	o.add(cmd.Flags(), "delete")
-	cmd.Flags().StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the objects")
-	cmd.Flags().BoolVar(&o.ignoreNotFound, "ignore-not-found", false, "count objects that do not exist as deleted")
+	cmd.Flags().StringVarP(&o.Namespace, "namespace", "n", "", "`namespace` of the objects")
+	cmd.Flags().BoolVar(&o.ignoreNotFound, "ignore-not-found", false, "treat missing objects as deleted")
 	cmd.Flags().BoolVar(&o.wait, "wait", true, "wait until the pods are gone")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "how long to wait; 0: for ever")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "longest `duration` to wait; 0: no limit")
 	return cmd
 }
 

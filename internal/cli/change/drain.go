@@ -27,20 +27,20 @@ func (p Commands) DrainCommand() *cobra.Command {
 	o := &drainOptions{}
 	cmd := &cobra.Command{
 		Use:   "drain",
-		Short: "Stop the pods of this machine, and start none until undrain",
-		Long: "The pods of the lowest priority are stopped first; when all of them have stopped, those of the next. Each has the time\n" +
-			"that its terminationGracePeriodSeconds gives it. They keep their volumes, addresses and records, and go on where they\n" +
-			"were after `monopod undrain`. Until then nothing is started, over restarts of monopod and of the machine: new and changed\n" +
+		Short: "Stop all pods until undrain",
+		Long: "Stops the pods of the lowest priority first, then those of the next, each within its terminationGracePeriodSeconds. Pods keep their volumes, addresses " +
+			"and records and resume after `monopod undrain`. Until then nothing starts, also after restarts of monopod and of the machine: new and changed " +
 			"manifests, Jobs and CronJobs wait. `get` and `why` show it.\n\n" +
-			"It waits until all have stopped, and can be repeated. Exit code 2: time was up; the pods are being stopped all the same.",
-		Args: program.NoArgs,
+			"Waits until all pods have stopped, and can be repeated. Exit code 2: timeout; the pods continue to stop.",
+		Example: "monopod drain --timeout=5m\nmonopod drain --priority-below=1000000",
+		Args:    program.NoArgs,
 	}
 	f := cmd.Flags()
 	o.AddSocket(f)
-	f.Int32Var(&o.priorityBelow, "priority-below", 0, "only pods with a `priority` below this one")
-	f.StringSliceVar(&o.ignore, "ignore", nil, "not these pods: `names`, or NAMESPACE/NAME, with * and ? (may be repeated)")
-	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait at most (default: as long as it takes)")
-	f.BoolVar(&o.untilBoot, "until-boot", false, "only until the machine starts again: for the scripts that shut it down where there is no systemd-logind")
+	f.Int32Var(&o.priorityBelow, "priority-below", 0, "only pods with a lower `priority`")
+	f.StringSliceVar(&o.ignore, "ignore", nil, "exclude these pods: `names` or NAMESPACE/NAME, with * and ?; repeatable")
+	f.DurationVar(&o.timeout, "timeout", 0, "longest `duration` to wait; 0: no limit")
+	f.BoolVar(&o.untilBoot, "until-boot", false, "only until the next boot: for shutdown scripts on machines without systemd-logind")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		r := localapi.DrainRequest{Ignore: o.ignore, UntilBoot: o.untilBoot}
 		if cmd.Flags().Changed("priority-below") {
@@ -106,18 +106,18 @@ var errDrained = errors.New("drained")
 func (p Commands) CordonCommand() *cobra.Command {
 	o := &drainOptions{}
 	cmd := &cobra.Command{
-		Use:   "cordon",
-		Short: "Start no pods that are not there, until uncordon",
-		Long: "What is there goes on, and edits of it are carried out. Other pods wait, over restarts of monopod and of the machine,\n" +
-			"where pods that were there start again.",
-		Args: program.NoArgs,
+		Use:     "cordon",
+		Short:   "Stop accepting new pods",
+		Long:    "Running pods continue and edits of them are carried out. New pods wait, also after restarts of monopod and of the machine. `monopod undrain` ends it.",
+		Example: "monopod cordon\nmonopod cordon --until-boot",
+		Args:    program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := p.Client(&o.ClientFlags).Cordon(cmd.Context(), localapi.DrainRequest{UntilBoot: o.untilBoot})
 			return err
 		},
 	}
 	o.AddSocket(cmd.Flags())
-	cmd.Flags().BoolVar(&o.untilBoot, "until-boot", false, "only until the machine starts again")
+	cmd.Flags().BoolVar(&o.untilBoot, "until-boot", false, "only until the next boot")
 	return cmd
 }
 
@@ -126,7 +126,8 @@ func (p Commands) UndrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "undrain",
 		Aliases: []string{"uncordon"},
-		Short:   "Let pods run again after drain or cordon",
+		Short:   "Resume after drain or cordon",
+		Example: "monopod undrain\nmonopod uncordon",
 		Args:    program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := p.Client(o).Undrain(cmd.Context())

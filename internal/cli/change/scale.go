@@ -27,11 +27,11 @@ func (p Commands) ScaleCommand() *cobra.Command {
 	replicas := int64(-1)
 	cmd := &cobra.Command{
 		Use:   "scale KIND/NAME --replicas=N",
-		Short: "Set the number of pods of an applied Deployment, ReplicaSet or StatefulSet",
-		Long: "Change spec.replicas of a workload that `monopod apply` stored. What a file of staticPodPath or a URL defines is changed\n" +
-			"there: the error names it.\n\n" +
-			"    monopod scale deploy/web --replicas=3",
-		Args: program.RangeArgs(1, 2),
+		Short: "Set the number of replicas",
+		Long: "Changes spec.replicas of a Deployment, ReplicaSet or StatefulSet that `monopod apply` stored. If a file of staticPodPath or a URL defines it, change " +
+			"that source; the error names it.",
+		Example: "monopod scale deploy/web --replicas=3\nmonopod scale deploy/web --replicas=0",
+		Args:    program.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if replicas < 0 {
 				return program.Usagef("how many? Write --replicas=N")
@@ -42,7 +42,7 @@ func (p Commands) ScaleCommand() *cobra.Command {
 		},
 	}
 	o.Add(cmd.Flags())
-	cmd.Flags().Int64Var(&replicas, "replicas", -1, "`number` of pods")
+	cmd.Flags().Int64Var(&replicas, "replicas", -1, "`number` of pods; required")
 	return cmd
 }
 
@@ -50,12 +50,12 @@ func (p Commands) RestartCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	cmd := &cobra.Command{
 		Use:   "restart KIND/NAME",
-		Short: "Replace the containers of an applied pod or workload",
-		Long: "Set the annotation " + manifests.AnnotationRestarted + " of a Pod, or in the template of a Deployment, DaemonSet or StatefulSet,\n" +
-			"that `monopod apply` stored: its containers are replaced as after an edit, the pods of a workload as its update strategy\n" +
-			"says. What a file of staticPodPath or a URL defines is changed there: the error names it.\n\n" +
-			"    monopod restart deploy/web",
-		Args: program.RangeArgs(1, 2),
+		Short: "Restart an applied pod or workload",
+		Long: "Sets the annotation " + manifests.AnnotationRestarted + " of a Pod, or in the template of a Deployment, DaemonSet or StatefulSet, " +
+			"that `monopod apply` stored. Containers are replaced as after an edit, pods of a workload according to its update strategy. " +
+			"If a file of staticPodPath or a URL defines the object, change that source; the error names it.",
+		Example: "monopod restart deploy/web\nmonopod restart pod/tool",
+		Args:    program.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.change(cmd.Context(), o, args, amendment{verdict: "restarted", kinds: []string{"Pod", "Deployment", "DaemonSet", "StatefulSet"}, do: func(tree map[string]any) error {
 				path := []string{"metadata", "annotations", manifests.AnnotationRestarted}

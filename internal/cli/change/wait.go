@@ -131,25 +131,23 @@ type waitOptions struct {
 func (p Commands) WaitCommand() *cobra.Command {
 	o := &waitOptions{}
 	cmd := &cobra.Command{
-		Use:   "wait --for=condition=NAME[=VALUE]|phase=PHASE|delete POD|KIND/NAME...|[KIND] -l LABELS",
-		Short: "Wait for a condition on pods, workloads or other objects",
-		Long: "Wait until each of the pods has a condition, as `--for=condition=Ready` or `--for=condition=Ready=False`, is in a phase,\n" +
-			"as `--for=phase=Succeeded`, or is gone, with `--for=delete`. A pod that does not exist yet is waited for. A Job has the conditions\n" +
-			"Complete and Failed, a Deployment Available, and each workload but Jobs and CronJobs Ready, when all its pods are. What has no\n" +
-			"such condition, as a Service, is refused at once. -l waits for the objects with these labels that exist when it begins.\n\n" +
-			"    monopod wait job/migrate --for=condition=complete --timeout=5m\n" +
-			"    monopod wait deploy/web --for=condition=available\n" +
-			"    monopod wait -l app=web\n\n" +
-			"Exit code 0: they are so; 1: one of them has ended otherwise, for good, was taken back to an older revision meanwhile, cannot be\n" +
-			"looked at, or -l selects nothing; 2: not in time, or the command line is wrong.",
-		Args: cobra.MinimumNArgs(0),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.wait(cmd.Context(), o, args) },
+		Use:   "wait POD|KIND/NAME...|[KIND] -l LABELS",
+		Short: "Wait for a condition on objects",
+		Long: "Waits until each object has a condition (`--for=condition=Ready`, `--for=condition=Ready=False`), is in a phase (`--for=phase=Succeeded`) or is gone " +
+			"(`--for=delete`). An object that does not exist yet is waited for. Jobs have the conditions Complete and Failed, Deployments Available; all workloads " +
+			"but Jobs and CronJobs have Ready. A condition that the kind does not have is refused at once. With -l, waits for the objects that match when the " +
+			"command starts.\n\n" +
+			"Exit code 0: the condition is met; 1: an object ended in another state or was rolled back, cannot be read, or -l selects nothing; 2: timeout or " +
+			"invalid command line.",
+		Example: "monopod wait web\nmonopod wait deploy/web --for=condition=available --timeout=2m\nmonopod wait job/migrate --for=condition=complete",
+		Args:    cobra.MinimumNArgs(0),
+		RunE:    func(cmd *cobra.Command, args []string) error { return p.wait(cmd.Context(), o, args) },
 	}
 	o.Add(cmd.Flags())
-	cmd.Flags().StringVar(&o.until, "for", "condition=Ready", "what to wait `for`: condition=NAME, condition=NAME=VALUE, phase=PHASE or delete")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait; 0: for ever")
-	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "objects with these `labels`, pods unless KIND says otherwise")
-	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with -l: in all namespaces, the default")
+	cmd.Flags().StringVar(&o.until, "for", "condition=Ready", "`condition` to wait for: condition=NAME[=VALUE], phase=PHASE or delete")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "longest `duration` to wait; 0: no limit")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "select by `labels`; pods unless KIND is given")
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with -l: all namespaces (the default)")
 	return cmd
 }
 

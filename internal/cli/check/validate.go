@@ -26,14 +26,13 @@ func (p Commands) ValidateCommand() *cobra.Command {
 	var o validateOptions
 	cmd := &cobra.Command{
 		Use:   "validate PATH...|-",
-		Short: "Say what monopod would say about manifests, without running them",
-		Long: "Read manifest files, and all *.yaml, *.yml and *.json files in and below directories, and print a verdict on each:\n" +
-			"accepted files on stdout, errors as file:line:column: pod: field: message on stderr. All files are taken as one\n" +
-			"set: a pod that is defined twice and host ports that clash are errors too. `-` is the standard input.\n\n" +
-			"Warnings, on stderr, are about what is valid and will wait, or works otherwise than in a cluster: ConfigMaps, Secrets and\n" +
-			"claims that none of the files has, host ports that several pods want, Services with ports of their own.\n\n" +
-			"Exit code 0: all can run; 1: there are errors, or warnings with --strict; 2: the command line is wrong. Neither root nor\n" +
-			"a daemon is needed.",
+		Short: "Check manifests without running them",
+		Long: "Reads manifest files and all *.yaml, *.yml and *.json files below directories; `-` is standard input. Accepted files are listed on stdout, errors on " +
+			"stderr as file:line:column: pod: field: message. All files are checked as one set: duplicate pods and clashing host ports are errors.\n\n" +
+			"Warnings on stderr are about valid manifests whose pods will wait or work differently from a cluster: missing ConfigMaps, Secrets and claims, host " +
+			"ports that several pods want, Services with ports of their own.\n\n" +
+			"Exit code 0: all can run; 1: errors, or warnings with --strict; 2: invalid command line. Needs neither root nor a daemon.",
+		Example: "monopod validate web.yaml\nmonopod validate --strict manifests",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return program.Usagef("what is to be validated? Name files or directories, or - for the standard input")
@@ -48,7 +47,7 @@ func (p Commands) ValidateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "output `format`: text (default) or json")
-	cmd.Flags().BoolVar(&o.strict, "strict", false, "warnings make the exit code 1")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "exit with code 1 on warnings")
 	return cmd
 }
 

@@ -28,13 +28,11 @@ import (
 func (p Commands) DescribeCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	cmd := &cobra.Command{
-		Use:   "describe POD | KIND NAME | KIND/NAME",
-		Short: "Show details of a pod, or of another object with its pods and events",
-		Long: "Of a pod: where it is written, what runs, what is in the way, when it is tried next, and its latest events. Of a workload or\n" +
-			"Service: its state and its pods.\n\n" +
-			"    monopod describe pod web\n" +
-			"    monopod describe deploy/web",
-		Args: program.RangeArgs(1, 2),
+		Use:     "describe POD | KIND NAME | KIND/NAME",
+		Short:   "Show details of a pod or object",
+		Long:    "For a pod: its source, state, problems, next retry and latest events. For a workload or Service: its state and its pods.",
+		Example: "monopod describe pod web\nmonopod describe deploy/web",
+		Args:    program.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, err := o.ObjectArg(args)
 			switch {

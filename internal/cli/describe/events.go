@@ -35,19 +35,19 @@ func (p Commands) EventsCommand() *cobra.Command {
 	o := &EventsOptions{}
 	cmd := &cobra.Command{
 		Use:   "events [POD|KIND/NAME]",
-		Short: "Show what happened to pods, to inputs and to monopod itself",
-		Long: "Show events, the oldest first, of all namespaces or those of one with -n; with POD those of one pod. The words are\n" +
-			"those of a kubelet where it has some. `-o json` is a v1 EventList, with -w one v1 Event after the other.\n\n" +
-			"Events are kept on disk, in events/ of the root directory, over restarts and reboots; when there are too many, the\n" +
-			"oldest go. They are ordered by boot and by the time since it: the wall clock, which may have been wrong, is only\n" +
-			"shown. When monopod does not run, the command reads the files.",
-		Args: program.RangeArgs(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.Events(cmd.Context(), o, args) },
+		Short: "Show events of pods, sources and monopod",
+		Long: "Shows events of all namespaces, of one with -n, or of one pod or object, the oldest first. Reasons are those of the kubelet where it has them. `-o " +
+			"json` is a v1 EventList; with -w, one v1 Event after the other.\n\n" +
+			"Events are kept on disk across restarts and reboots (events/ of the root directory); the oldest are deleted first. They are ordered by boot and the " +
+			"time since boot, so a wrong clock does not reorder them. If the daemon is not running, the command reads the files.",
+		Example: "monopod events web\nmonopod events -n default\nmonopod events -w",
+		Args:    program.RangeArgs(0, 1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return p.Events(cmd.Context(), o, args) },
 	}
 	o.Add(cmd.Flags())
 	cmd.Flags().StringVarP(&o.Output, "output", "o", "", "output `format`: json or yaml")
-	cmd.Flags().StringVar(&o.record, "record", "", "read the events in this `directory` instead of asking the daemon")
-	cmd.Flags().BoolVarP(&o.Watch, "watch", "w", false, "go on and show events as they come")
+	cmd.Flags().StringVar(&o.record, "record", "", "read events from this `directory` instead of the daemon")
+	cmd.Flags().BoolVarP(&o.Watch, "watch", "w", false, "show new events until interrupted")
 	return cmd
 }
 

@@ -32,16 +32,16 @@ func (p Commands) WhyCommand() *cobra.Command {
 	var output, file string
 	cmd := &cobra.Command{
 		Use:   "why [POD|KIND/NAME]",
-		Short: "Say why a pod is as it is, and what can be done; without POD, about everything that is not fine",
-		Long: "For each pod it says where it is wanted, what runs, what is in the way and what stands behind that, the last lines of a\n" +
-			"container that ended, what happens next and when, and what a person can do. Without POD it covers every pod, file\n" +
-			"and source that is not as it should be, and says so when all is fine. POD may also be the name of a Deployment and\n" +
-			"its like, for its pods, or one that does not exist: then it says what may be meant.\n\n" +
-			"It answers while containerd or the network is down. When the daemon does not run, it says so and tells what is\n" +
-			"known from the disk, of the instance that --config names. `-o json` has one object for each chain, with steps of the kinds wanted, runs, cause, output,\n" +
-			"events, next and action; the reasons of causes do not change between releases.\n\n" +
-			"Exit code 0: it has answered, whatever the answer is, and a daemon that does not run is one; 1: it could not.",
-		Args: program.RangeArgs(0, 2),
+		Short: "Explain what is wrong and how to fix it",
+		Long: "For each pod: where it is defined, what runs, the cause of the problem and what is behind it, the last output of a container that exited, what happens " +
+			"next and when, and how to fix it. Without POD, covers every pod, file and source with a problem. POD may be the name of a workload, for its pods; for " +
+			"an unknown name, similar names are suggested.\n\n" +
+			"Works while containerd or the network is down. If the daemon is not running, reports what is known from the disk of the instance that --config names. " +
+			"`-o json` prints one object per chain with steps of the kinds wanted, runs, cause, output, events, next and action; the reasons of causes are stable " +
+			"between releases (`monopod docs why`).\n\n" +
+			"Exit code 0: answered, also if something is wrong; 1: no answer.",
+		Example: "monopod why\nmonopod why web\nmonopod why deploy/web -o json",
+		Args:    program.RangeArgs(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := program.OneOfOutputs(output, "text", "json"); err != nil {
 				return err

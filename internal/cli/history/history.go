@@ -22,11 +22,11 @@ func (p Commands) HistoryCommand() *cobra.Command {
 	output := ""
 	cmd := &cobra.Command{
 		Use:   "history pod NAME",
-		Short: "List the revisions of a pod: what was written, when, and what became of it",
-		Long: "Each accepted change of a pod's manifest is a revision. The last 10 are kept. OUTCOME is Ready once the revision was\n" +
-			"Ready, Failed when it was taken back by an automatic rollback, Reverted when that happened because of another pod of its\n" +
-			"update group, and Superseded when the next one came first.",
-		Args: program.RangeArgs(1, 2),
+		Short: "List the revisions of a pod",
+		Long: "Each accepted change of the manifest of a pod is a revision; the last 10 are kept. OUTCOME is Ready if the revision was Ready, Failed if it was rolled " +
+			"back automatically, Reverted if it was rolled back because another pod of its update group failed, and Superseded if the next revision came first.",
+		Example: "monopod history pod web\nmonopod history pod web -o yaml",
+		Args:    program.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := program.OneOfOutputs(output, "json", "yaml"); err != nil {
 				return err
@@ -86,11 +86,11 @@ func (p Commands) RollbackCommand() *cobra.Command {
 	to := 0
 	cmd := &cobra.Command{
 		Use:   "rollback pod NAME",
-		Short: "Take a pod back to an earlier revision until its manifest changes",
-		Long: "Without --to, the pod goes back to the last revision before the active one that was Ready. It stays there, over restarts\n" +
-			"and reboots, until its manifest changes; `get`, `describe` and `history` show it. With --to and the number of the revision\n" +
-			"that is written, it goes forward again.",
-		Args: program.RangeArgs(1, 2),
+		Short: "Roll a pod back to an earlier revision",
+		Long: "Without --to, rolls back to the last revision before the active one that was Ready. The pod keeps that revision, also after restarts and reboots, " +
+			"until its manifest changes; `get`, `describe` and `history` show it. --to with the number of the latest revision rolls forward again.",
+		Example: "monopod rollback pod web\nmonopod rollback pod web --to 1",
+		Args:    program.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := o.PodArg(args)
 			if err != nil {
@@ -115,7 +115,7 @@ func (p Commands) RollbackCommand() *cobra.Command {
 		},
 	}
 	o.Add(cmd.Flags())
-	cmd.Flags().IntVar(&to, "to", 0, "`number` of the revision")
+	cmd.Flags().IntVar(&to, "to", 0, "`number` of the revision (default: the last one before the active one that was Ready)")
 	return cmd
 }
 
@@ -129,16 +129,17 @@ func (p Commands) DiffCommand() *cobra.Command {
 	o := &diffOptions{}
 	cmd := &cobra.Command{
 		Use:   "diff pod NAME",
-		Short: "Compare two revisions of a pod, or what runs with what is written",
-		Long: "Without flags, the active revision is compared with the one that is written: they differ after a rollback, and while the\n" +
-			"pod waits for its turn in an update group. With --from alone, that revision is compared with the one that is written.\n" +
-			"Manifests have their defaults filled in. The exit code is 1 when there are differences.",
-		Args: program.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.diff(cmd.Context(), o, args) },
+		Short: "Compare revisions of a pod",
+		Long: "Without flags, compares the active revision with the latest one: they differ after a rollback, and while the pod waits for its turn in an update " +
+			"group. --from alone compares that revision with the latest one. Manifests are shown with defaults filled in. The exit code is 1 if there are " +
+			"differences.",
+		Example: "monopod diff pod web\nmonopod diff pod web --from 1 --to 2",
+		Args:    program.RangeArgs(1, 2),
+		RunE:    func(cmd *cobra.Command, args []string) error { return p.diff(cmd.Context(), o, args) },
 	}
 	o.Add(cmd.Flags())
 	cmd.Flags().IntVar(&o.from, "from", 0, "`number` of the old revision (default: the active one)")
-	cmd.Flags().IntVar(&o.to, "to", 0, "`number` of the new revision (default: the one that is written)")
+	cmd.Flags().IntVar(&o.to, "to", 0, "`number` of the new revision (default: the latest one)")
 	return cmd
 }
 

@@ -26,13 +26,13 @@ func (p Commands) ImagesCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "images",
-		Short: "Show the images of this machine, who needs each, and the pulls that are under way",
-		Long: "Each line is an image: its names, the digest of its manifest or index, what it takes on the disk (and what of that it\n" +
-			"shares with no other image), when it was last used, and why it stays: pods that use it, manifests and kept revisions\n" +
-			"that need it, archives in preload directories that hold it. What has none of these may be removed when the disk is\n" +
-			"full, or when it is old; see docs/images.md. `-o json` has all of it, and how full the disk is.",
-		Args: program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.images(cmd.Context(), o, output) },
+		Short: "List images and pulls",
+		Long: "For each image: its names, digest, size on disk (and the part it shares with no other image), last use, and why it is kept: the pods that use it, the " +
+			"manifests and revisions that need it, the archives in preload directories that contain it. Other images may be removed when the disk fills up or when " +
+			"they are old (`monopod docs images`). `-o json` also has the disk usage.",
+		Example: "monopod images\nmonopod images -o json",
+		Args:    program.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return p.images(cmd.Context(), o, output) },
 	}
 	o.AddSocket(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: wide, json, yaml or name")
@@ -148,18 +148,19 @@ func (p Commands) PullCommand() *cobra.Command {
 	o := &pullOptions{}
 	cmd := &cobra.Command{
 		Use:   "pull IMAGE...",
-		Short: "Fetch images, with the credentials, mirrors and rules of the daemon",
-		Long: "The daemon fetches the images, all at once as far as its limits allow. On a terminal the progress is a bar for each,\n" +
-			"elsewhere a line now and then; `-o json` has one object for each step. A pull that was cut off goes on where it was\n" +
-			"when it is tried again within a day. An image that no manifest needs stays until the disk is full.\n\n" +
-			"Exit code 0: all of them are here; 1: at least one could not be had.",
-		Args: func(cmd *cobra.Command, args []string) error { return program.RangeArgs(1, 1000)(cmd, args) },
-		RunE: func(cmd *cobra.Command, args []string) error { return p.pull(cmd.Context(), o, args) },
+		Short: "Pull images",
+		Long: "The daemon pulls the images with its credentials, mirrors and signature rules, in parallel within its limits. Shows a progress bar for each on a " +
+			"terminal, otherwise occasional lines; `-o json` prints one object per step. A pull that was interrupted resumes if repeated within a day. An image " +
+			"that no manifest needs is kept until the disk fills up.\n\n" +
+			"Exit code 0: all images are on this machine; 1: at least one is not.",
+		Example: "monopod pull example.com/web:1\nmonopod pull example.com/web:1 example.com/tool:1",
+		Args:    func(cmd *cobra.Command, args []string) error { return program.RangeArgs(1, 1000)(cmd, args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return p.pull(cmd.Context(), o, args) },
 	}
 	f := cmd.Flags()
 	o.AddSocket(f)
 	f.StringVarP(&o.output, "output", "o", "", "output `format`: json")
-	f.BoolVar(&o.absent, "if-not-present", false, "do not ask the registry about images that are here")
+	f.BoolVar(&o.absent, "if-not-present", false, "do not ask the registry about images on this machine")
 	return cmd
 }
 

@@ -15,18 +15,18 @@ func (p Commands) imagesRemoveCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "rm IMAGE...",
-		Short: "Remove images from this machine",
-		Long: "Remove images by name or digest, with all their names. A pod that needs one pulls it again at its next start, or takes it\n" +
-			"from a preload directory when monopod starts. An image that pods have containers with is refused without --force; with it,\n" +
-			"these containers continue to run.\n\n" +
-			"Exit code 0: all of them are removed; 1: at least one is not.",
-		Args: func(cmd *cobra.Command, args []string) error { return program.RangeArgs(1, 1000)(cmd, args) },
+		Short: "Remove images",
+		Long: "Removes images by name or digest, with all their names. A pod that needs one pulls it again at its next start, or imports it from a preload directory " +
+			"when monopod starts. An image that containers use is not removed without --force; with it, these containers continue to run.\n\n" +
+			"Exit code 0: all removed; 1: at least one was not.",
+		Example: "monopod images rm example.com/web:1\nmonopod images rm --force example.com/tool:1",
+		Args:    func(cmd *cobra.Command, args []string) error { return program.RangeArgs(1, 1000)(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.removeImages(cmd.Context(), o, localapi.ImageRemoval{Images: args, Force: force})
 		},
 	}
-	cmd.Flags().StringVar(&o.Socket, "socket", "", "unix `socket` of the daemon (default: MONOPOD_SOCKET, else as configured, "+program.BuiltInSocket+")")
-	cmd.Flags().BoolVar(&force, "force", false, "also images that pods have containers with")
+	cmd.Flags().StringVar(&o.Socket, "socket", "", "Unix `socket` of the daemon (default: MONOPOD_SOCKET, or as configured)")
+	cmd.Flags().BoolVar(&force, "force", false, "also images that containers use")
 	return cmd
 }
 

@@ -44,25 +44,23 @@ func (p Commands) GetCommand() *cobra.Command {
 	o := &GetOptions{}
 	cmd := &cobra.Command{
 		Use:   "get KIND[,KIND...] [NAME...] | KIND/NAME...",
-		Short: "List pods, workloads, other objects, events and sources",
-		Long: "KIND is pods, deployments, replicasets, statefulsets, daemonsets, jobs, cronjobs (with their next run), services, configmaps,\n" +
-			"secrets (without values), nodes, events, all, and each other kind of manifests, also short as with kubectl: po, deploy,\n" +
-			"rs, sts, ds, cj, svc, cm, no, ev. Lists show all namespaces, or one with -n; a name is that of namespace default, unless -n or\n" +
-			"NAMESPACE/NAME says otherwise. `-o json` is a v1 PodList, or a v1 List of other kinds, or the object for a single name; pods have\n" +
-			"the annotations monopod.dev/source, monopod.dev/why and monopod.dev/next-try added, objects monopod.dev/source.\n\n" +
-			"`get sources` shows each file, directory and URL that is read, whether it is accepted, and what is wrong with it.\n\n" +
-			"    monopod get deploy,svc -n shop\n" +
-			"    monopod get pods -l app=web -o jsonpath='{.items[*].status.podIP}'\n" +
-			"    monopod get cj -o custom-columns=NAME:.metadata.name,SCHEDULE:.spec.schedule",
-		Args: program.RangeArgs(1, 1000),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.get(cmd.Context(), o, args) },
+		Short: "List pods, other objects or sources",
+		Long: "KIND is any kind that manifests may have, or sources, events, nodes or all; short names are those of kubectl (po, deploy, rs, sts, ds, cj, svc, cm, " +
+			"no, ev). Secrets are shown without values. Lists cover all namespaces, or one with -n; a NAME is in namespace default unless -n or NAMESPACE/NAME says " +
+			"otherwise.\n\n" +
+			"`get sources` shows each file, directory and URL, whether it is accepted, and its errors.\n\n" +
+			"`-o json` is a v1 PodList or List, or the object itself for a single name; objects have the annotation monopod.dev/source, pods also monopod.dev/why " +
+			"and monopod.dev/next-try.",
+		Example: "monopod get pods -w\nmonopod get deploy,svc -n shop\nmonopod get pods -l app=web -o jsonpath='{.items[*].status.podIP}'",
+		Args:    program.RangeArgs(1, 1000),
+		RunE:    func(cmd *cobra.Command, args []string) error { return p.get(cmd.Context(), o, args) },
 	}
 	o.Add(cmd.Flags())
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "output `format`: wide, json, yaml, name, jsonpath=EXPRESSION or custom-columns=TITLE:PATH,...; strings are escaped, but in json and yaml")
-	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "only objects with these `labels`: app=web,tier!=db, 'app in (a,b)'")
-	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "print no titles of columns")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "keep running and show changes of pods or events")
-	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, the default without NAME")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "output `format`: wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=TITLE:PATH,...")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "select by `labels`: app=web,tier!=db or 'app in (a,b)'")
+	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "omit the column titles")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show changes of pods or events until interrupted")
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces (default without NAME)")
 	return cmd
 }
 

@@ -19,12 +19,12 @@ func (p Commands) StatusCommand() *cobra.Command {
 	output := ""
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what monopod itself costs the machine, and what the machine is short of",
-		Long: "Costs are memory, wake-ups and bytes written to disk, of monopod, with the containerd inside it, and of the shims that look after containers. Wake-ups are voluntary context\n" +
-			"switches of the threads there are; numbers of an hour are of all processes together, means since they were started.\n\n" +
-			"Conditions are those of a Kubernetes node: MemoryPressure, DiskPressure and PIDPressure. While one of them is True, pods may be evicted,\n" +
-			"and new ones wait.",
-		Args: program.NoArgs,
+		Short: "Show the resource usage of monopod",
+		Long: "Shows memory, wake-ups and bytes written to disk of monopod, containerd inside it included, and of its shims. Wake-ups are voluntary context switches; " +
+			"values per hour are means of all processes since they started.\n\n" +
+			"Also shows the conditions MemoryPressure, DiskPressure and PIDPressure: while one is True, pods may be evicted and new ones wait.",
+		Example: "monopod status\nmonopod status -o json",
+		Args:    program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := program.OneOfOutputs(output, "json", "yaml"); err != nil {
 				return err

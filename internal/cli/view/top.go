@@ -34,18 +34,19 @@ func (p Commands) TopCommand() *cobra.Command {
 	o := &topOptions{}
 	cmd := &cobra.Command{
 		Use:   "top pods|containers|node [NAME]",
-		Short: "Show how much processor time and memory pods, their containers or the machine use now",
-		Long: "CPU is in thousandths of a processor, averaged over the time since the last look (0.1 to 120 s), memory is the working set:\n" +
-			"what cannot be taken away without harm. With NAME it is about one pod. `top node` tells the parts of all that the machine has.",
-		Args: program.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.top(cmd.Context(), o, args) },
+		Short: "Show CPU and memory usage",
+		Long: "CPU is in millicores, averaged over the time since the previous measurement (0.1 to 120 s). Memory is the working set. `top node` shows shares of the " +
+			"whole machine.",
+		Example: "monopod top pods\nmonopod top containers web\nmonopod top node",
+		Args:    program.RangeArgs(1, 2),
+		RunE:    func(cmd *cobra.Command, args []string) error { return p.top(cmd.Context(), o, args) },
 	}
 	o.Add(cmd.Flags())
 	f := cmd.Flags()
-	f.BoolVarP(&o.watch, "watch", "w", false, "show it again every "+topPeriod.String())
-	f.BoolVar(&o.containers, "containers", false, "the same as `top containers`")
-	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces, which is the default without NAME")
-	f.StringVar(&o.sortBy, "sort-by", "", "`column`: cpu or memory, the most first; by name unless given")
+	f.BoolVarP(&o.watch, "watch", "w", false, "repeat every "+topPeriod.String())
+	f.BoolVar(&o.containers, "containers", false, "same as `top containers`")
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces (default without NAME)")
+	f.StringVar(&o.sortBy, "sort-by", "", "sort by `column`: cpu or memory (default: name)")
 	return cmd
 }
 
