@@ -26,6 +26,7 @@ import (
 	"monopod/runner/ctrd/embed"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/imagestore"
+	"monopod/runner/ctrd/linuxns"
 	"monopod/runner/ctrd/network"
 )
 
@@ -108,7 +109,7 @@ func (f *floor) run(ctx context.Context, pod bool) (time.Duration, error) {
 }
 
 func pin(dir string) error {
-	return network.Pin(dir, network.Namespaces{Net: true, IPC: true, UTS: true, Hostname: "floor"})
+	return linuxns.Pin(dir, linuxns.Set{Net: true, IPC: true, UTS: true, Hostname: "floor"})
 }
 
 func (f *floor) connect(ctx context.Context, id, ns string) error {
@@ -194,7 +195,7 @@ func (f *floor) remove(ctx context.Context, id, ns string, pod bool) error {
 	var err4, err5 error
 	if pod {
 		err4 = f.net.Teardown(ctx, network.Pod{SandboxID: id, NetNS: filepath.Join(ns, "net"), Namespace: "default", Name: id, UID: id})
-		err5 = network.Unpin(ns)
+		err5 = linuxns.Unpin(ns)
 	}
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return fmt.Errorf("remove %s: %w", id, err)

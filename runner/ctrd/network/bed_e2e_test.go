@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/e2e/testbed"
+	"monopod/runner/ctrd/linuxns"
 )
 
 const uplinkAddr, outsideAddr = "198.51.100.2", "198.51.100.1"
@@ -39,7 +40,7 @@ func inNet(tb testing.TB, netns string, fn func() error) error {
 	if netns == "" {
 		return fn()
 	}
-	return onDyingThread(func() error {
+	return linuxns.RunOnThread(func() error {
 		fd, err := unix.Open(netns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -128,12 +129,12 @@ func wantAnswer(tb testing.TB, netns, network, addr, want string) {
 func outside(tb testing.TB) (netns string) {
 	tb.Helper()
 	dir := tb.TempDir()
-	if err := Pin(dir, Namespaces{Net: true}); err != nil {
+	if err := linuxns.Pin(dir, linuxns.Set{Net: true}); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
 		_ = exec.Command("ip", "link", "del", "up0").Run()
-		_ = Unpin(dir)
+		_ = linuxns.Unpin(dir)
 	})
 	netns = filepath.Join(dir, "net")
 	tool(tb, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")
@@ -194,11 +195,11 @@ func (b *bed) init(tb testing.TB) *bed {
 func (b *bed) pod(tb testing.TB, id string, ports ...PortMapping) Pod {
 	tb.Helper()
 	dir := filepath.Join(b.dir, "ns", id)
-	if err := Pin(dir, Namespaces{Net: true}); err != nil {
+	if err := linuxns.Pin(dir, linuxns.Set{Net: true}); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := Unpin(dir); err != nil {
+		if err := linuxns.Unpin(dir); err != nil {
 			tb.Error(err)
 		}
 	})
@@ -224,7 +225,7 @@ func (b *bed) up(tb testing.TB, id string, ports ...PortMapping) (Pod, string) {
 // unpin removes the namespace of a pod that was torn down, and with it its link.
 func (b *bed) unpin(tb testing.TB, p Pod) {
 	tb.Helper()
-	if err := Unpin(filepath.Dir(p.NetNS)); err != nil {
+	if err := linuxns.Unpin(filepath.Dir(p.NetNS)); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ package network
 
 import (
 	"fmt"
+	"monopod/runner/ctrd/network/bridge"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func BenchmarkPod(b *testing.B) {
 			if err := n.Init(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			b.Cleanup(func() { _ = deleteLink("classic0") })
+			b.Cleanup(func() { _ = bridge.DeleteDevice("classic0") })
 			benchmarkPod(b, n, ports...)
 		})
 	}

@@ -2,8 +2,8 @@ package network
 
 import "strings"
 
-// alreadyGone recognizes foreign plugins that complain about things which were removed before, by the words
-// containerd looks for. A tool that is missing on the host is another matter.
+// alreadyGone reports whether a plugin failed to remove something that does not exist, by the same words as containerd. A missing program on
+// the host is not such an error.
 func alreadyGone(err error, netns string) bool {
 	text := err.Error()
 	if strings.Contains(text, "executable file not found") {

@@ -4,88 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"monopod/internal/cause"
+	"monopod/runner/ctrd/linuxns"
+	"monopod/runner/ctrd/network/bandwidth"
+	"monopod/runner/ctrd/network/link"
 	"net"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
 )
 
 const (
-	// podInterface is the name of the interface in the pod.
-	podInterface = "eth0"
-	// cleanupTimeout bounds the DEL after an ADD that did not work.
-	cleanupTimeout = 30 * time.Second
-
 	capPortMappings = "portMappings"
 )
-
-// PortMapping is one hostPort.
-type PortMapping struct {
-	HostPort      int32
-	ContainerPort int32
-	Protocol      string // tcp, udp, sctp
-	HostIP        string
-}
-
-// Pod is a sandbox that is to be connected.
-type Pod struct {
-	SandboxID string
-	NetNS     string
-	// Pin is a namespace that exists as long as the pod; empty: NetNS.
-	Pin          string
-	Namespace    string
-	Name         string
-	UID          string
-	PortMappings []PortMapping
-	Bandwidth    Bandwidth
-}
-
-// Setup connects a pod and returns its addresses, IPv4 first: on the default network, or by CNI ADD where the host has
-// a configuration. lo is up already: Pin did it. A host port that is another's is a *hostports.HeldError. After an error
-// nothing of the pod is left behind, or Teardown is still to be called; repeating starts with Teardown.
-func (n *Network) Setup(ctx context.Context, p Pod) ([]string, error) {
-	ips, err := n.setup(ctx, p)
-	if err == nil {
-		return ips, nil
-	}
-	// Also when ctx has ended: half a network would block the next try.
-	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-	defer cancel()
-	return nil, fmt.Errorf("set up network of pod %s/%s: %w", p.Namespace, p.Name, errors.Join(err, n.teardown(cctx, p)))
-}
-
-func (n *Network) setup(ctx context.Context, p Pod) ([]string, error) {
-	conf, err := n.ready(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := n.claims.Take(p.claim(n.cfg.DataDir), true); err != nil {
-		return nil, err
-	}
-	if conf.own != nil {
-		return n.connect(ctx, conf.own, p)
-	}
-	list := conf.foreign
-	if len(hostPorts(p)) > 0 && !hasCapability(list, capPortMappings) {
-		return nil, fmt.Errorf("the CNI configuration %q of %s has no plugin for hostPort; add portmap with the capability portMappings", list.Name, n.cfg.ConfDir)
-	}
-	if p.Bandwidth != (Bandwidth{}) && !hasCapability(list, capBandwidth) {
-		return nil, fmt.Errorf("the CNI configuration %q of %s has no plugin that limits bandwidth; add bandwidth with the capability bandwidth", list.Name, n.cfg.ConfDir)
-	}
-	return n.add(ctx, list, p)
-}
-
-func (n *Network) add(ctx context.Context, list *libcni.NetworkConfigList, p Pod) ([]string, error) {
-	result, err := n.cni.AddNetworkList(ctx, list, runtimeConf(p, p.NetNS))
-	if err != nil {
-		return nil, err
-	}
-	return addresses(result)
-}
 
 func hasCapability(list *libcni.NetworkConfigList, name string) bool {
 	for _, p := range list.Plugins {
@@ -96,7 +33,7 @@ func hasCapability(list *libcni.NetworkConfigList, name string) bool {
 	return false
 }
 
-// portMapEntry is a port mapping as CNI's conventions spell it.
+// portMapEntry is a port mapping in CNI's conventions.
 type portMapEntry struct {
 	HostPort      int32  `json:"hostPort"`
 	ContainerPort int32  `json:"containerPort"`
@@ -119,12 +56,12 @@ func hostPorts(p Pod) []portMapEntry {
 	return out
 }
 
-// runtimeConf has the arguments that containerd's CRI gives.
+// runtimeConf returns the arguments that containerd's CRI plugin passes.
 func runtimeConf(p Pod, netns string) *libcni.RuntimeConf {
 	rt := &libcni.RuntimeConf{
 		ContainerID: p.SandboxID,
 		NetNS:       netns,
-		IfName:      podInterface,
+		IfName:      link.Interface,
 		Args: [][2]string{
 			{"IgnoreUnknown", "1"},
 			{"K8S_POD_NAMESPACE", p.Namespace},
@@ -137,8 +74,8 @@ func runtimeConf(p Pod, netns string) *libcni.RuntimeConf {
 	if ports := hostPorts(p); len(ports) > 0 {
 		args[capPortMappings] = ports
 	}
-	if p.Bandwidth != (Bandwidth{}) {
-		args[capBandwidth] = p.Bandwidth.entry()
+	if p.Bandwidth != (bandwidth.Limits{}) {
+		args[bandwidth.Capability] = p.Bandwidth.Entry()
 	}
 	if len(args) > 0 {
 		rt.CapabilityArgs = args
@@ -146,7 +83,7 @@ func runtimeConf(p Pod, netns string) *libcni.RuntimeConf {
 	return rt
 }
 
-// addresses returns those of the pod's interface, IPv4 first.
+// addresses returns the addresses of the pod's interface, IPv4 first.
 func addresses(r types.Result) ([]string, error) {
 	result, err := types100.NewResultFromResult(r)
 	if err != nil {
@@ -164,45 +101,79 @@ func addresses(r types.Result) ([]string, error) {
 		}
 	}
 	if len(v4)+len(v6) == 0 {
-		return nil, fmt.Errorf("the CNI plugins gave %s no address", podInterface)
+		return nil, fmt.Errorf("the CNI plugins gave %s no address", link.Interface)
 	}
 	return append(v4, v6...), nil
 }
 
-// inPod says whether index means the pod's interface; plugins may leave it out when there is only one.
+// inPod reports whether index is the pod's interface. Plugins may omit it if there is only one.
 func inPod(r *types100.Result, index *int) bool {
 	if index == nil {
 		return true
 	}
-	return *index >= 0 && *index < len(r.Interfaces) && r.Interfaces[*index].Name == podInterface
+	return *index >= 0 && *index < len(r.Interfaces) && r.Interfaces[*index].Name == link.Interface
 }
 
 func isV4(ip net.IP) bool { return ip.To4() != nil }
 
-// Teardown undoes Setup: what the pod has of the default network, and what CNI plugins gave it, by the configuration of
-// its ADD, which libcni has kept; where that is lost, by the present one of the host. The link of the default network goes with the namespace, which the caller unpins
-// next, unless Setup follows, which replaces it. It is idempotent; a namespace that is gone already is not an error.
-func (n *Network) Teardown(ctx context.Context, p Pod) error {
-	if err := n.teardown(ctx, p); err != nil {
-		return fmt.Errorf("tear down network of pod %s/%s: %w", p.Namespace, p.Name, err)
-	}
-	return nil
+// plugins calls CNI plugins.
+type plugins struct {
+	cni              *libcni.CNIConfig
+	confDir, dataDir string
+	binDirs          []string
 }
 
-func (n *Network) teardown(ctx context.Context, p Pod) error {
-	err := errors.Join(n.disconnect(ctx, p), n.undoPlugins(ctx, p))
+func newPlugins(cfg Config) *plugins {
+	exec := &invoke.DefaultExec{
+		RawExec:       &invoke.RawExec{Stderr: pluginLog{cfg.Log}},
+		PluginDecoder: version.PluginDecoder{},
+	}
+	return &plugins{cni: libcni.NewCNIConfigWithCacheDir(cfg.BinDirs, cfg.DataDir, exec), confDir: cfg.ConfDir, dataDir: cfg.DataDir, binDirs: cfg.BinDirs}
+}
+
+// pluginLog logs what plugins print on stderr.
+type pluginLog struct{ log *slog.Logger }
+
+func (l pluginLog) Write(p []byte) (int, error) {
+	l.log.Warn("CNI plugin says", "text", string(p))
+	return len(p), nil
+}
+
+// check returns an error for missing plugins of a configuration.
+func (c *plugins) check(list *libcni.NetworkConfigList) error {
+	var errs []error
+	for _, p := range list.Plugins {
+		name := p.Network.Type
+		if _, err := invoke.FindInPath(name, c.binDirs); err != nil {
+			errs = append(errs, cause.Wrap(fmt.Errorf("CNI plugin %s is missing: %w", name, err), cause.Cause{Kind: cause.CNIPlugin, Program: name}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// add calls CNI ADD and returns the addresses of the pod.
+func (c *plugins) add(ctx context.Context, list *libcni.NetworkConfigList, p Pod) ([]string, error) {
+	if len(hostPorts(p)) > 0 && !hasCapability(list, capPortMappings) {
+		return nil, fmt.Errorf("the CNI configuration %q of %s has no plugin for hostPort; add portmap with the capability portMappings", list.Name, c.confDir)
+	}
+	if p.Bandwidth != (bandwidth.Limits{}) && !hasCapability(list, bandwidth.Capability) {
+		return nil, fmt.Errorf("the CNI configuration %q of %s has no plugin that limits bandwidth; add bandwidth with the capability bandwidth", list.Name, c.confDir)
+	}
+	result, err := c.cni.AddNetworkList(ctx, list, runtimeConf(p, p.NetNS))
 	if err != nil {
-		return err // the ports stay claimed while something may lead to the pod
+		return nil, err
 	}
-	return n.claims.Drop(p.SandboxID)
+	return addresses(result)
 }
 
-func (n *Network) undoPlugins(ctx context.Context, p Pod) error {
+// remove calls CNI DEL for the networks that libcni has recorded for a pod, with their recorded configurations. Without records it uses the
+// configuration of the host, if there is one.
+func (c *plugins) remove(ctx context.Context, foreign *libcni.NetworkConfigList, p Pod) error {
 	netns := p.NetNS
-	if !isNamespace(netns) {
-		netns = "" // gone, by a reboot for example: plugins then release what is not in it
+	if !linuxns.IsNamespace(netns) {
+		netns = "" // missing, for example after a reboot: plugins then release what is outside of it
 	}
-	kept, err := n.cni.GetCachedAttachments(p.SandboxID)
+	kept, err := c.cni.GetCachedAttachments(p.SandboxID)
 	if err != nil {
 		return err
 	}
@@ -214,19 +185,19 @@ func (n *Network) undoPlugins(ctx context.Context, p Pod) error {
 			continue
 		}
 		rt := &libcni.RuntimeConf{ContainerID: p.SandboxID, NetNS: netns, IfName: k.IfName, Args: k.CniArgs, CapabilityArgs: k.CapabilityArgs}
-		errs = append(errs, n.del(ctx, list, rt))
+		errs = append(errs, c.del(ctx, list, rt))
 	}
-	if conf := n.active(); len(kept) == 0 && conf != nil && conf.foreign != nil {
-		errs = append(errs, n.del(ctx, conf.foreign, runtimeConf(p, netns)))
+	if len(kept) == 0 && foreign != nil {
+		errs = append(errs, c.del(ctx, foreign, runtimeConf(p, netns)))
 	}
 	return errors.Join(errs...)
 }
 
-func (n *Network) del(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
-	err := n.cni.DelNetworkList(ctx, list, rt)
+func (c *plugins) del(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+	err := c.cni.DelNetworkList(ctx, list, rt)
 	if err == nil || !alreadyGone(err, rt.NetNS) {
 		return err
 	}
-	// libcni has kept the cached result for another try, which would end the same way.
-	return removeFile(filepath.Join(n.cfg.DataDir, "results", fmt.Sprintf("%s-%s-%s", list.Name, rt.ContainerID, rt.IfName)))
+	// libcni keeps the cached result after an error, and the next attempt would fail in the same way.
+	return removeFile(filepath.Join(c.dataDir, "results", fmt.Sprintf("%s-%s-%s", list.Name, rt.ContainerID, rt.IfName)))
 }

@@ -86,21 +86,3 @@ func TestBeforeInitSetupFailsAndTeardownHasNothingToDo(t *testing.T) {
 		}
 	}
 }
-
-func TestFirewallRulesNameOnlyOurChains(t *testing.T) {
-	c := filterConfig{bridge: "monopod0", cidrs: prefixes("10.88.0.0/16", "fd00::/64"), resolver: true, loopback: true}
-	for _, p := range c.cidrs {
-		s := c.set(p)
-		for line := range strings.Lines(s.Restore()) {
-			line = strings.TrimSpace(line)
-			if strings.HasPrefix(line, "-A ") && !strings.HasPrefix(line, "-A MONOPOD-") || strings.HasPrefix(line, ":") && !strings.HasPrefix(line, ":MONOPOD-") {
-				t.Errorf("%q touches a chain that is not ours", line)
-			}
-		}
-		for _, j := range s.Jumps {
-			if len(j.To) > 28 {
-				t.Errorf("chain %s is too long", j.To)
-			}
-		}
-	}
-}

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// ownConfName is the file of our own configuration.
+	// ownConfName is the file of the configuration of the default network.
 	ownConfName = "10-monopod.conflist"
-	// ownNetwork is its network's name: the directory of host-local below DataDir/networks.
+	// ownNetwork is the name of the default network, and of the directory of its allocations in DataDir/networks.
 	ownNetwork = "monopod"
 	cniVersion = "1.0.0"
 )
 
-// foreignConf returns the configuration of dir that containerd's CRI would choose, nil when there is none.
+// foreignConf returns the configuration in dir that containerd's CRI plugin would choose, or nil.
 func foreignConf(dir string, binDirs []string) (*libcni.NetworkConfigList, error) {
 	files, err := libcni.ConfFiles(dir, []string{".conf", ".conflist", ".json"})
 	if err != nil {
@@ -44,7 +44,7 @@ func foreignConf(dir string, binDirs []string) (*libcni.NetworkConfigList, error
 	return list, nil
 }
 
-// ownConf is what our own configuration depends on.
+// ownConf determines the configuration of the default network.
 type ownConf struct {
 	bridge  string
 	cidrs   []netip.Prefix
@@ -81,7 +81,7 @@ type (
 	}
 )
 
-// list renders the configuration. No plugin of it is run: it names the bridge for the next start.
+// list renders the configuration. Its plugin is not run: it has the name of the bridge for the next start.
 func (c ownConf) list() ([]byte, error) {
 	b := bridgeConf{
 		Type: "bridge", Bridge: c.bridge, IsGateway: true, HairpinMode: true, MTU: c.mtu,
@@ -98,11 +98,10 @@ func (c ownConf) list() ([]byte, error) {
 	return json.MarshalIndent(confList{CNIVersion: cniVersion, Name: ownNetwork, Plugins: []any{b}}, "", "  ")
 }
 
-// allocationDir is where host-local keeps a directory per network.
+// allocationDir contains the IP allocations, with a directory per network.
 func allocationDir(dataDir string) string { return filepath.Join(dataDir, "networks") }
 
-// storedBridge returns the bridge of an own configuration of an earlier run, if it has the same subnets.
-// An unreadable one counts as none: it is written anew.
+// storedBridge returns the bridge in the configuration of an earlier run if that has the same subnets. An invalid configuration is ignored.
 func storedBridge(conf []byte, cidrs []netip.Prefix) string {
 	var l struct {
 		Plugins []bridgeConf `json:"plugins"`
@@ -122,7 +121,7 @@ func storedBridge(conf []byte, cidrs []netip.Prefix) string {
 	return l.Plugins[0].Bridge
 }
 
-// writeFile replaces a file atomically, also with regard to a power cut; an equal one is left alone.
+// writeFile replaces a file atomically and durably, unless its content is the same.
 func writeFile(path string, b []byte) error {
 	if old, err := atomicfile.Read(path, atomicfile.MaxState); err == nil && string(old) == string(b) {
 		return nil
@@ -133,8 +132,8 @@ func writeFile(path string, b []byte) error {
 	return atomicfile.Write(path, b, 0o644)
 }
 
-// dropDamagedResults removes what libcni has kept of pods and cannot read: it would not tear down their networks, for ever. Without
-// it they are torn down with the configuration of now.
+// dropDamagedResults removes cached results of libcni that cannot be read, with which libcni would never tear down the networks of their pods.
+// Without them the current configuration is used.
 func dropDamagedResults(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"monopod/runner/ctrd/network/bridge"
 	"monopod/runner/ctrd/network/nat"
 )
 
@@ -23,7 +24,7 @@ func TestAFlushedFirewallAndADeletedBridgeComeBack(t *testing.T) {
 	b := newBed(t, "10.199.5.0/24").init(t)
 	p, _ := b.up(t, "a")
 	wantAnswer(t, p.NetNS, "tcp", outsideAddr+":80", uplinkAddr)
-	for _, flush := range []string{"iptables -F", "nft delete table ip " + nat.TablePrefix + subnetID(b.active().own.bridge.cidrs), "nft flush ruleset && iptables -P FORWARD DROP"} {
+	for _, flush := range []string{"iptables -F", "nft delete table ip " + nat.TablePrefix + bridge.SubnetID(b.active().own.bridge.CIDRs), "nft flush ruleset && iptables -P FORWARD DROP"} {
 		tool(t, "sh", "-c", flush)
 		if _, err := ask(t, p.NetNS, "tcp", outsideAddr+":80"); err == nil {
 			t.Fatalf("%s changes nothing, so this test proves nothing", flush)
@@ -33,7 +34,7 @@ func TestAFlushedFirewallAndADeletedBridgeComeBack(t *testing.T) {
 		}
 		wantAnswer(t, p.NetNS, "tcp", outsideAddr+":80", uplinkAddr)
 	}
-	tool(t, "ip", "link", "del", b.active().own.bridge.name)
+	tool(t, "ip", "link", "del", b.active().own.bridge.Name)
 	q, _ := b.up(t, "b")
 	wantAnswer(t, q.NetNS, "tcp", outsideAddr+":80", uplinkAddr)
 	if again := bedIn(t, b.dir, "10.199.5.0/24"); again.Init(t.Context()) != nil {
@@ -43,11 +44,11 @@ func TestAFlushedFirewallAndADeletedBridgeComeBack(t *testing.T) {
 
 func TestSeveralMonopodsOnOneHost(t *testing.T) {
 	one := newBed(t, "10.199.6.0/24").init(t)
-	if got := one.active().own.bridge.name; got != defaultBridge {
+	if got := one.active().own.bridge.Name; got != bridge.DefaultBridge {
 		t.Errorf("first bridge %s", got)
 	}
 	two := newBed(t, "10.199.7.0/24").init(t)
-	if got, want := two.active().own.bridge.name, "mp-"+subnetID(two.active().own.bridge.cidrs); got != want {
+	if got, want := two.active().own.bridge.Name, "mp-"+bridge.SubnetID(two.active().own.bridge.CIDRs); got != want {
 		t.Errorf("second bridge %s, want %s", got, want)
 	}
 	same := newBed(t, "10.199.6.0/24")
@@ -61,13 +62,13 @@ func TestSeveralMonopodsOnOneHost(t *testing.T) {
 	}
 	// Restarts of both find their own again, also when their configuration file is lost.
 	for _, b := range []*bed{one, two} {
-		name := b.active().own.bridge.name
+		name := b.active().own.bridge.Name
 		for range 2 {
 			again := bedIn(t, b.dir, b.cfg.PodCIDR)
 			if err := again.Init(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := again.active().own.bridge.name; got != name {
+			if got := again.active().own.bridge.Name; got != name {
 				t.Errorf("after a restart %s, before %s", got, name)
 			}
 			if b == one {
@@ -98,7 +99,7 @@ func TestMonopodsThatStartAtTheSameTimeDoNotShareABridge(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, b := range beds {
-			name, gateway := b.active().own.bridge.name, gateway(b.active().own.bridge.cidrs[0])
+			name, gateway := b.active().own.bridge.Name, bridge.Gateway(b.active().own.bridge.CIDRs[0])
 			link, err := netlink.LinkByName(name)
 			if err != nil {
 				t.Fatal(err)
@@ -130,7 +131,7 @@ func TestAnotherPodCIDR(t *testing.T) {
 	one.unpin(t, p)
 	one.settles(t, before)
 	within = bedIn(t, one.dir, "10.199.8.0/25").init(t)
-	if got := within.active().own.bridge.name; got != defaultBridge {
+	if got := within.active().own.bridge.Name; got != bridge.DefaultBridge {
 		t.Errorf("the unused bridge was not taken over, but %s", got)
 	}
 	_, ip := within.up(t, "q")
@@ -162,7 +163,7 @@ func TestConfigurationsOfTheHostAreUsed(t *testing.T) {
 	if err := b.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = deleteLink("early0") })
+	t.Cleanup(func() { _ = bridge.DeleteDevice("early0") })
 	p, ip := b.up(t, "x")
 	if ip != "10.199.10.2" {
 		t.Error(ip)
@@ -234,8 +235,8 @@ func TestWithoutIptablesNftablesIsUsed(t *testing.T) {
 	if err := b.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if o := b.active().own; len(o.filter.sets) != 0 || o.nat.Name() != nat.NFTables {
-		t.Fatalf("%d sets, %s", len(o.filter.sets), o.nat.Name())
+	if o := b.active().own; len(o.filter.Sets) != 0 || o.nat.Name() != nat.NFTables {
+		t.Fatalf("%d sets, %s", len(o.filter.Sets), o.nat.Name())
 	}
 	t.Setenv("PATH", whole)
 	before := b.traces(t)

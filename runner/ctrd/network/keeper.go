@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -12,64 +13,73 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 
+	"monopod/runner/ctrd/network/bandwidth"
 	"monopod/runner/ctrd/network/link"
-	"monopod/runner/ctrd/network/nat"
 	"monopod/runner/ctrd/network/repair"
 	"monopod/runner/ctrd/network/watch"
 )
 
 const (
-	// gather is how long events are gathered before the network is looked at: what removes one rule removes others too.
+	// gather is how long events are collected before a check, because rules and links are often removed together.
 	gather = 20 * time.Millisecond
-	// checkEvery is how often all is looked at although nothing was reported.
+	// checkEvery is the interval of complete checks without events.
 	checkEvery = 2 * time.Minute
-	// pollEvery is how often iptables-legacy is looked at, which reports nothing.
+	// pollEvery is the polling interval for iptables-legacy, which reports no events.
 	pollEvery = 500 * time.Millisecond
-	// passes bounds how often a repair is followed by another look.
+	// passes limits how often a repair is followed by another check.
 	passes = 3
-	// busy bounds gather when there is no end of events: a repair still begins within a second.
+	// busy limits gather during continuous events, so that a repair begins within a second.
 	busy = 500 * time.Millisecond
-	// A pod whose network is damaged again and again, by itself perhaps, is repaired ever less often.
-	freely     = 10 // times
+	// A pod whose network is damaged repeatedly, perhaps by itself, is repaired less and less often.
+	freely     = 10 // repairs without a penalty
 	minPenalty = time.Second
 	maxPenalty = 30 * time.Second
-	// calm is how long there must be peace for gather and penalties to begin again.
+	// calm is how long there must be no damage until gather and penalties are reset.
 	calm = 10 * time.Second
 )
 
-// Notice is about damage of the default network.
+// Notice reports damage of the default network.
 type Notice struct {
-	// Sandbox is the pod's; empty: all pods are concerned.
+	// Sandbox is the affected sandbox; empty: all.
 	Sandbox string
-	// Damage is what was found.
+	// Damage describes the damage.
 	Damage string
-	// Err is why it could not be repaired; nil: it was.
+	// Err is why it could not be repaired, or nil.
 	Err error
 }
 
-// Watch repairs the default network whenever the kernel reports damage, and now and then unasked, until ctx ends. Pods
-// that run already must have been adopted.
-func (n *Network) Watch(ctx context.Context) error {
-	d := &dirt{wake: make(chan struct{}, 1)}
+// keeper detects and repairs damage of the default network.
+type keeper struct {
+	*current
+	pods    *pods
+	reports reports
+	// notice may be nil.
+	notice func(Notice)
+	log    *slog.Logger
+}
+
+// Watch repairs the default network when the kernel reports damage, and periodically, until ctx ends. Running pods must have been adopted.
+func (k *keeper) Watch(ctx context.Context) error {
+	d := &pending{wake: make(chan struct{}, 1)}
 	d.add(func(s *scope) { s.all = true })
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { n.followKernel(ctx, d); return nil })
-	g.Go(func() error { n.keep(ctx, d); return nil })
+	g.Go(func() error { k.followKernel(ctx, d); return nil })
+	g.Go(func() error { k.loop(ctx, d); return nil })
 	return g.Wait()
 }
 
-// followKernel collects events. Without them there is the slow check.
-func (n *Network) followKernel(ctx context.Context, d *dirt) {
+// followKernel collects kernel events. While they are unavailable only the periodic checks run.
+func (k *keeper) followKernel(ctx context.Context, d *pending) {
 	for delay := time.Second; ctx.Err() == nil; delay = min(2*delay, time.Minute) {
 		w, err := watch.Open()
 		if err == nil {
-			d.add(func(s *scope) { s.all = true }) // what happened before
-			err = w.Run(ctx, func(e watch.Event) { n.sort(d, e) })
+			d.add(func(s *scope) { s.all = true }) // damage before the subscription
+			err = w.Run(ctx, func(e watch.Event) { k.sort(d, e) })
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		n.cfg.Log.Warn("changes of the network are not reported", "err", err, "again_in", delay)
+		k.log.Warn("network events are unavailable", "err", err, "again_in", delay)
 		wait(ctx, delay)
 	}
 }
@@ -83,19 +93,18 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sort notes what an event may have damaged; most are about nothing of ours, or about something that came.
-func (n *Network) sort(d *dirt, e watch.Event) {
-	conf := n.active()
-	if conf == nil || conf.own == nil {
+// sort adds to the scope what an event may have damaged. Most events concern other networks, or report something new.
+func (k *keeper) sort(d *pending, e watch.Event) {
+	o := k.own()
+	if o == nil {
 		return
 	}
-	o := conf.own
 	if e.Kind == watch.Lost {
 		d.add(func(s *scope) { s.all = true })
 		return
 	}
 	if e.Kind == watch.Rules {
-		o.sortRules(d, e)
+		o.addRules(d, e)
 		return
 	}
 	bridge := o.lastIndex.Load()
@@ -108,26 +117,16 @@ func (n *Network) sort(d *dirt, e watch.Event) {
 	if !e.Deleted && (e.Kind != watch.Link || e.Up && (e.NSID != watch.Host || e.Master == int(bridge))) {
 		return
 	}
-	if id, ok := n.members.whose(e); ok {
+	if id, ok := k.pods.byEvent(e); ok {
 		d.add(func(s *scope) { s.pods[id] = true })
 	}
 }
 
-// sortRules notes what an event about the firewall may have damaged.
-func (o *ownNet) sortRules(d *dirt, e watch.Event) {
-	switch {
-	case strings.HasPrefix(e.Table, nat.TablePrefix), e.Table == "nat" && o.nat.Name() != nat.NFTables:
-		d.add(func(s *scope) { s.ports = true })
-	case e.Table == "filter" && len(o.filter.sets) > 0:
-		d.add(func(s *scope) { s.filter = true })
-	}
-}
-
-// keep looks at what was noted, and repairs it.
-func (n *Network) keep(ctx context.Context, d *dirt) {
+// loop checks and repairs what is pending.
+func (k *keeper) loop(ctx context.Context, d *pending) {
 	slow := time.NewTicker(checkEvery)
 	defer slow.Stop()
-	poll := n.newPoll()
+	poll := k.newPoll()
 	defer func() { poll.stop() }()
 	later := time.NewTimer(checkEvery)
 	defer later.Stop()
@@ -143,7 +142,7 @@ func (n *Network) keep(ctx context.Context, d *dirt) {
 			d.add(func(s *scope) { s.all = true })
 			continue
 		case <-later.C:
-			again, due := p.due(time.Now()), n.reports.pending()
+			again, due := p.due(time.Now()), k.reports.pending()
 			d.add(func(s *scope) {
 				s.all = s.all || due
 				for _, id := range again {
@@ -162,17 +161,17 @@ func (n *Network) keep(ctx context.Context, d *dirt) {
 		}
 		wait(ctx, delay)
 		last, delay = time.Now(), min(2*delay, busy)
-		if poll.ticker == nil { // Init may have worked since
-			poll = n.newPoll()
+		if poll.ticker == nil { // Init may have succeeded since
+			poll = k.newPoll()
 		}
-		damaged := n.check(ctx, p.defers(d.take(), last))
-		if next := p.punish(damaged, time.Now()); next > 0 || n.reports.pending() {
-			later.Reset(max(next, retryAfter(n.reports.pending())))
+		damaged := k.check(ctx, p.deferred(d.take(), last))
+		if next := p.add(damaged, time.Now()); next > 0 || k.reports.pending() {
+			later.Reset(max(next, retryAfter(k.reports.pending())))
 		}
 	}
 }
 
-// retryAfter is when what could not be repaired is tried again.
+// retryAfter returns when failed repairs are tried again; 0: none failed.
 func retryAfter(pending bool) time.Duration {
 	if pending {
 		return calm
@@ -180,53 +179,53 @@ func retryAfter(pending bool) time.Duration {
 	return 0
 }
 
-// Repair looks at everything and repairs what it can.
-func (n *Network) Repair(ctx context.Context) error {
-	n.work.Lock()
-	defer n.work.Unlock()
-	conf := n.active()
-	if conf == nil || conf.own == nil {
+// Repair checks and repairs everything once.
+func (k *keeper) Repair(ctx context.Context) error {
+	k.work.Lock()
+	defer k.work.Unlock()
+	o := k.own()
+	if o == nil {
 		return nil
 	}
 	var errs []error
-	n.repair(ctx, conf.own, scope{all: true}, func(v Notice) { errs = append(errs, v.Err) })
+	k.repair(ctx, o, scope{all: true}, func(v Notice) { errs = append(errs, v.Err) })
 	return errors.Join(errs...)
 }
 
-// check repairs what is in the scope, and returns the pods that were damaged; "" is the host.
-func (n *Network) check(ctx context.Context, s scope) (damaged []string) {
-	n.work.Lock()
-	defer n.work.Unlock()
-	conf := n.active()
-	if conf == nil || conf.own == nil || s.empty() {
+// check repairs what is in the scope, and returns the damaged pods; "" is the host.
+func (k *keeper) check(ctx context.Context, s scope) (damaged []string) {
+	k.work.Lock()
+	defer k.work.Unlock()
+	o := k.own()
+	if o == nil || s.empty() {
 		return nil
 	}
-	return n.repair(ctx, conf.own, s, n.notice)
+	return k.repair(ctx, o, s, k.report)
 }
 
-func (n *Network) notice(v Notice) {
-	if !n.reports.fresh(v) {
+func (k *keeper) report(v Notice) {
+	if !k.reports.fresh(v) {
 		return
 	}
 	if v.Err != nil {
-		n.cfg.Log.Error("the pod network is damaged", "sandbox", v.Sandbox, "damage", v.Damage, "err", v.Err)
+		k.log.Error("the pod network is damaged", "sandbox", v.Sandbox, "damage", v.Damage, "err", v.Err)
 	} else {
-		n.cfg.Log.Warn("the pod network was damaged and has been repaired", "sandbox", v.Sandbox, "damage", v.Damage)
+		k.log.Warn("the pod network was damaged and has been repaired", "sandbox", v.Sandbox, "damage", v.Damage)
 	}
-	if n.cfg.Notice != nil {
-		n.cfg.Notice(v)
+	if k.notice != nil {
+		k.notice(v)
 	}
 }
 
-// repair plans and applies until there is nothing left to do, or the passes are used up, and reports the outcome.
-func (n *Network) repair(ctx context.Context, o *ownNet, s scope, tell func(Notice)) []string {
+// repair observes, plans and applies until no damage remains, for a limited number of passes, and reports the result.
+func (k *keeper) repair(ctx context.Context, o *defaultNet, s scope, report func(Notice)) []string {
 	found := map[string][]string{}
 	failed := map[string]error{}
 	for range passes {
-		acts, err := n.look(ctx, o, s)
+		acts, err := k.observe(ctx, o, s)
 		if err != nil {
 			if ctx.Err() == nil {
-				n.cfg.Log.Warn("the pod network cannot be looked at", "err", err)
+				k.log.Warn("the pod network cannot be checked", "err", err)
 			}
 			break
 		}
@@ -235,78 +234,78 @@ func (n *Network) repair(ctx context.Context, o *ownNet, s scope, tell func(Noti
 			break
 		}
 		for _, a := range acts {
-			if err := n.apply(ctx, o, a); err != nil {
+			if err := k.apply(ctx, o, a); err != nil {
 				failed[a.Pod] = errors.Join(failed[a.Pod], err)
 			}
 			if text := found[a.Pod]; len(text) == 0 || text[len(text)-1] != a.Damage {
 				found[a.Pod] = append(text, a.Damage)
 			}
-			if a.Kind == repair.MakeBridge { // ports, and rules that name it, may be damaged with it
+			if a.Kind == repair.MakeBridge { // its ports, and rules that name it, may be damaged too
 				s.all = true
 			}
 		}
 	}
 	for pod, damage := range found {
 		if ctx.Err() == nil {
-			tell(Notice{Sandbox: pod, Damage: strings.Join(damage, "; "), Err: failed[pod]})
+			report(Notice{Sandbox: pod, Damage: strings.Join(damage, "; "), Err: failed[pod]})
 		}
 	}
 	return slices.Collect(maps.Keys(found))
 }
 
-// apply does one action.
-func (n *Network) apply(ctx context.Context, o *ownNet, a repair.Action) error {
+// apply executes an action.
+func (k *keeper) apply(ctx context.Context, o *defaultNet, a repair.Action) error {
 	switch a.Kind {
 	case repair.GiveUp:
 		return errors.New("it cannot be repaired")
 	case repair.MakeBridge:
-		return errors.Join(ensureBridge(o.bridge), o.bridge.forward())
+		return o.bridge.Ensure()
 	case repair.SetFilter:
-		return o.filter.apply(ctx)
+		return o.filter.Apply(ctx)
 	case repair.SetPorts:
 		o.rules.Lock()
 		defer o.rules.Unlock()
-		return o.nat.Replace(ctx, n.members.openPorts())
+		return o.nat.Replace(ctx, k.pods.openPorts())
 	case repair.Drop:
 		l, err := netlink.LinkByIndex(a.Port)
 		if err != nil {
-			return nil //nolint:nilerr // gone meanwhile
+			return nil //nolint:nilerr // removed meanwhile
 		}
 		return netlink.LinkDel(l)
 	}
-	m := n.members.get(a.Pod)
+	m := k.pods.get(a.Pod)
 	if m == nil {
 		return nil
 	}
 	m.work.Lock()
 	defer m.work.Unlock()
 	gone := false
-	n.members.change(func() { gone = m.gone })
+	k.pods.change(func() { gone = m.gone })
 	if gone {
 		return nil
 	}
-	return n.applyTo(o, m, a)
+	return k.applyTo(o, m, a)
 }
 
-// applyTo does what is to be done for a pod whose work is held.
-func (n *Network) applyTo(o *ownNet, m *member, a repair.Action) error {
+// applyTo executes an action for a pod whose work is held.
+func (k *keeper) applyTo(o *defaultNet, m *member, a repair.Action) error {
 	switch a.Kind {
 	case repair.Connect:
 		ends, err := o.connect(m.link, m.pod.Bandwidth)
 		if err == nil {
-			n.members.change(func() { m.ends = ends })
+			k.pods.change(func() { m.ends = ends })
 		}
 		return err
 	case repair.Attach:
-		bridge, err := o.index()
+		index, err := o.bridge.Index()
 		if err != nil {
 			return err
 		}
-		return link.Attach(m.link, a.Port, bridge)
+		return link.Attach(m.link, a.Port, index)
 	case repair.Complete:
 		return link.Complete(m.link)
 	case repair.Limit:
-		return shape(m.link.NetNS, m.pod.Bandwidth)
+		return bandwidth.Apply(m.link.NetNS, m.pod.Bandwidth)
 	}
 	return fmt.Errorf("unknown action %s", a)
 }

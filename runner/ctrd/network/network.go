@@ -1,11 +1,7 @@
-// Package network gives sandboxes their namespaces and their network.
+// Package network connects pods. It owns the default network, with its bridge, links, addresses, rules and repair, and the calls of CNI plugins
+// if the host has a CNI configuration; it must not know containers, nor decide when a pod is connected or disconnected.
 //
-// It owns the namespace pins, the default network with its bridge, links, addresses and rules, and the calls of CNI
-// plugins where the host has a configuration for them. It must not know containers, nor decide when a network is set
-// up or torn down.
-//
-// Watch is one loop with the goroutines of its netlink sockets. Otherwise there are none beyond a call's, and one OS
-// thread per Pin, which ends with it.
+// Goroutines: the caller of Watch, and one that receives kernel events for it.
 package network
 
 import (
@@ -19,11 +15,10 @@ import (
 	"sync"
 
 	"github.com/containernetworking/cni/libcni"
-	"github.com/containernetworking/cni/pkg/invoke"
-	"github.com/containernetworking/cni/pkg/version"
 
 	"monopod/internal/atomicfile"
-	"monopod/internal/cause"
+	"monopod/runner/ctrd/network/bridge"
+	"monopod/runner/ctrd/network/filter"
 	"monopod/runner/ctrd/network/hostports"
 	"monopod/runner/ctrd/network/lease"
 	"monopod/runner/ctrd/network/link"
@@ -32,81 +27,92 @@ import (
 
 // Config of a Network.
 type Config struct {
-	// ConfDir is looked at first; when it holds a CNI configuration, that one is used.
+	// ConfDir may contain a CNI configuration, which is used instead of the default network.
 	ConfDir string
-	// OwnConfDir is where our own configuration is written otherwise.
+	// OwnConfDir is where the configuration of the default network is written.
 	OwnConfDir string
-	// BinDirs hold the CNI plugins.
+	// BinDirs contain the CNI plugins.
 	BinDirs []string
-	// DataDir is where host-local keeps its allocations (our own configuration only) and libcni its cache.
-	// It also identifies this monopod among several on one host.
+	// DataDir contains the IP allocations of the default network, in the format of host-local, and the cache of libcni. It also identifies
+	// this monopod among several on one host.
 	DataDir string
-	// PodCIDR is the subnet of our own configuration: IPv4, IPv6, or one of each with a comma between.
+	// PodCIDR is the subnet of the default network: IPv4, IPv6, or one of each separated by a comma.
 	PodCIDR string
-	// Bridge is the bridge of our own configuration; empty: monopod0, or a name made from PodCIDR when
-	// monopod0 belongs to another subnet.
+	// Bridge is the bridge of the default network; empty: monopod0, or a name derived from PodCIDR if monopod0 belongs to another subnet.
 	Bridge string
-	// Resolver says that a resolver listens on the bridge's addresses: its port is opened in the firewall.
+	// Resolver opens the DNS port of the bridge's addresses in the firewall.
 	Resolver bool
-	// PortsDir is where all monopods of the machine claim host ports, in memory; empty: nothing is claimed.
+	// PortsDir is the directory, on a tmpfs, in which all monopods of the machine claim host ports; empty: ports are not claimed.
 	PortsDir string
-	// Listeners lists the processes that listen on the ports wanted; nil: a pod may take their ports.
+	// Listeners returns the processes that listen on wanted ports. Nil: ports of processes are not respected.
 	Listeners func(wanted func(port int) bool) ([]hostports.Process, error)
-	// Notice, which may be nil, hears of damage and repairs; it must not block.
+	// Notice, which may be nil, is called for damage and repairs. It must not block.
 	Notice func(Notice)
 	Log    *slog.Logger
 }
 
-// Network connects pods. Its methods may be called concurrently.
+// Network connects pods. It is safe for concurrent use.
 type Network struct {
-	cfg    Config
-	cni    *libcni.CNIConfig
-	leases *lease.Store
-	claims *hostports.Store
-	// members are the pods of the default network.
-	members members
-	reports reports
-	// work lets one go on at a time of Init, Destroy and a look at the default network with its repairs.
-	work sync.Mutex
-	// removing is what Destroy removes, for another try; only Init may make it again, not a Setup. It is guarded by work.
-	removing *ownNet
+	cfg Config
+	*current
+	*keeper
+	plugins *plugins
+	pods    *pods
+	claims  *hostports.Store
+	// removing is what Destroy has begun to remove. Only Init may create it again, a Setup must not. It is guarded by work.
+	removing *defaultNet
+}
 
-	mu sync.Mutex // guards the pointer; what it points to never changes
-	// conf is nil until Init has worked.
+// current is the configuration in use.
+type current struct {
+	// work serializes Init, Destroy and repairs.
+	work sync.Mutex
+
+	mu sync.Mutex
+	// conf is nil until Init has succeeded. What it points to never changes.
 	conf *active
 }
 
-// active is the configuration that Init chose: one of the two.
+// active is the configuration that Init chose. One field is set.
 type active struct {
 	// foreign is a CNI configuration of the host.
 	foreign *libcni.NetworkConfigList
-	own     *ownNet
+	own     *defaultNet
+}
+
+func (c *current) active() *active {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conf
+}
+
+// own returns the default network, or nil if it is not in use.
+func (c *current) own() *defaultNet {
+	if conf := c.active(); conf != nil {
+		return conf.own
+	}
+	return nil
+}
+
+func (c *current) set(conf *active) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conf = conf
 }
 
 // New returns a Network. It does no I/O.
 func New(cfg Config) *Network {
-	exec := &invoke.DefaultExec{
-		RawExec:       &invoke.RawExec{Stderr: pluginLog{cfg.Log}},
-		PluginDecoder: version.PluginDecoder{},
-	}
+	c := &current{}
+	p := &pods{leases: lease.New(filepath.Join(allocationDir(cfg.DataDir), ownNetwork), link.Interface), log: cfg.Log}
 	return &Network{
-		cfg: cfg, cni: libcni.NewCNIConfigWithCacheDir(cfg.BinDirs, cfg.DataDir, exec),
-		leases: lease.New(filepath.Join(allocationDir(cfg.DataDir), ownNetwork), link.Inside),
+		cfg: cfg, current: c, pods: p, plugins: newPlugins(cfg),
+		keeper: &keeper{current: c, pods: p, notice: cfg.Notice, log: cfg.Log},
 		claims: hostports.New(cfg.PortsDir, cfg.DataDir, cfg.Listeners),
 	}
 }
 
-// pluginLog takes what plugins say on stderr.
-type pluginLog struct{ log *slog.Logger }
-
-func (l pluginLog) Write(p []byte) (int, error) {
-	l.log.Warn("CNI plugin says", "text", string(p))
-	return len(p), nil
-}
-
-// Init picks or writes the configuration. It refuses a PodCIDR that overlaps a route of the host which is not
-// ours. It may be called again; pods that run are not touched. After an Init that failed each Setup tries it
-// again: what was missing at boot may be there by then.
+// Init chooses a CNI configuration of the host, or creates the default network. It rejects a PodCIDR that overlaps a foreign route of the host.
+// It may be called again, and does not affect running pods. After a failed Init each Setup tries again, because the cause may be gone.
 func (n *Network) Init(ctx context.Context) error {
 	n.work.Lock()
 	defer n.work.Unlock()
@@ -119,9 +125,7 @@ func (n *Network) initLocked(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up pod network: %w", err)
 	}
-	n.mu.Lock()
-	n.conf = conf
-	n.mu.Unlock()
+	n.set(conf)
 	return nil
 }
 
@@ -135,16 +139,16 @@ func (n *Network) choose(ctx context.Context) (*active, error) {
 	}
 	if list != nil {
 		n.cfg.Log.Info("using a CNI configuration of the host", "directory", n.cfg.ConfDir, "network", list.Name)
-		return &active{foreign: list}, n.checkPlugins(list)
+		return &active{foreign: list}, n.plugins.check(list)
 	}
 	return n.chooseOwn(ctx)
 }
 
-// chooseOwn writes our own configuration and makes what it needs. Where another monopod was faster with the bridge, it takes another one.
+// chooseOwn creates the default network, with another bridge if another monopod has just created that one.
 func (n *Network) chooseOwn(ctx context.Context) (*active, error) {
 	a, err := n.makeOwn(ctx)
-	for tries := 0; errors.Is(err, errTaken) && tries < 3; tries++ {
-		if err := os.Remove(n.ownConfPath()); err != nil { // it names that bridge
+	for tries := 0; errors.Is(err, bridge.ErrTaken) && tries < 3; tries++ {
+		if err := os.Remove(n.ownConfPath()); err != nil { // it has the name of that bridge
 			return nil, err
 		}
 		a, err = n.makeOwn(ctx)
@@ -153,7 +157,7 @@ func (n *Network) chooseOwn(ctx context.Context) (*active, error) {
 }
 
 func (n *Network) makeOwn(ctx context.Context) (*active, error) {
-	cidrs, err := parsePodCIDR(n.cfg.PodCIDR)
+	cidrs, err := bridge.ParsePodCIDR(n.cfg.PodCIDR)
 	if err != nil {
 		return nil, err
 	}
@@ -161,116 +165,97 @@ func (n *Network) makeOwn(ctx context.Context) (*active, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &ownNet{bridge: spec}
-	rules := nat.Config{Bridge: spec.name, CIDRs: cidrs, ID: subnetID(cidrs)}
-	filters := filterConfig{bridge: spec.name, cidrs: cidrs, resolver: n.cfg.Resolver}
+	o := &defaultNet{bridge: spec}
+	rules := nat.Config{Bridge: spec.Name, CIDRs: cidrs, ID: bridge.SubnetID(cidrs)}
+	filters := filter.Config{Bridge: spec.Name, CIDRs: cidrs, Resolver: n.cfg.Resolver}
 	if o.nat, err = nat.Choose(ctx, rules); err != nil {
 		return nil, err
 	}
-	filters.loopback = o.nat.Name() != nat.NFTables
-	o.filter = newFilter(ctx, filters)
-	raw, err := ownConf{bridge: spec.name, cidrs: cidrs, mtu: spec.mtu, dataDir: n.cfg.DataDir}.list()
+	filters.Loopback = o.nat.Name() != nat.NFTables
+	o.filter = filter.New(ctx, filters)
+	raw, err := ownConf{bridge: spec.Name, cidrs: cidrs, mtu: spec.MTU, dataDir: n.cfg.DataDir}.list()
 	if err != nil {
 		return nil, err
 	}
-	// The file first: it tells a run after a crash that a bridge without alias and pods is ours.
+	// The file is written first, so that after a crash a bridge without alias and pods is recognized.
 	if err := writeFile(n.ownConfPath(), raw); err != nil {
 		return nil, fmt.Errorf("write CNI configuration: %w", err)
 	}
-	if err := n.leases.DropEmpty(); err != nil {
+	if err := n.pods.leases.DropEmpty(); err != nil {
 		return nil, fmt.Errorf("clean up IP allocations: %w", err)
 	}
-	n.cfg.Log.Debug("using the default network", "bridge", spec.name, "hostPorts", o.nat.Name(), "filter", o.filter.backend())
+	n.cfg.Log.Debug("using the default network", "bridge", spec.Name, "hostPorts", o.nat.Name(), "filter", o.filter.Backend())
 	return &active{own: o}, o.ensure(ctx)
 }
 
-// Gateways returns the addresses of the bridge of our own configuration, each with its subnet; none when the host
-// has a configuration that is used instead. Neither need exist yet.
+// Gateways returns the addresses of the bridge of the default network with their subnets, before or after it is created. It returns none if a
+// CNI configuration of the host is used instead.
 func Gateways(cfg Config) ([]netip.Prefix, error) {
 	list, err := foreignConf(cfg.ConfDir, cfg.BinDirs)
 	if err != nil || list != nil {
 		return nil, err
 	}
-	cidrs, err := parsePodCIDR(cfg.PodCIDR)
+	cidrs, err := bridge.ParsePodCIDR(cfg.PodCIDR)
 	if err != nil {
 		return nil, err
 	}
 	for i, c := range cidrs {
-		cidrs[i] = gateway(c)
+		cidrs[i] = bridge.Gateway(c)
 	}
 	return cidrs, nil
 }
 
-// chooseBridge decides on the bridge and removes those of a former podCIDR that nobody uses.
-func (n *Network) chooseBridge(cidrs []netip.Prefix) (bridgeSpec, error) {
-	facts, err := readHost()
+// chooseBridge chooses the bridge, and removes unused ones of a former podCIDR.
+func (n *Network) chooseBridge(cidrs []netip.Prefix) (bridge.Spec, error) {
+	facts, err := bridge.ReadHost()
 	if err != nil {
-		return bridgeSpec{}, err
+		return bridge.Spec{}, err
 	}
 	stored, err := atomicfile.Read(n.ownConfPath(), atomicfile.MaxState)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		n.cfg.Log.Warn("the network configuration of the last run cannot be read and is written again", "err", err)
 	}
-	c := choice{cidrs: cidrs, configured: n.cfg.Bridge, stored: storedBridge(stored, cidrs), owner: bridgeAlias(n.cfg.DataDir)}
-	for _, name := range c.outdated(facts) {
-		if err := deleteLink(name); err != nil {
-			return bridgeSpec{}, err
+	c := bridge.Choice{CIDRs: cidrs, Configured: n.cfg.Bridge, Stored: storedBridge(stored, cidrs), Owner: bridgeAlias(n.cfg.DataDir)}
+	for _, name := range c.Outdated(facts) {
+		if err := bridge.DeleteDevice(name); err != nil {
+			return bridge.Spec{}, err
 		}
-		facts = facts.without(name)
+		facts = facts.Without(name)
 	}
-	name, err := c.bridge(facts)
+	name, err := c.Bridge(facts)
 	if err != nil && name == "" {
-		return bridgeSpec{}, err
+		return bridge.Spec{}, err
 	}
 	if err != nil {
 		n.cfg.Log.Warn("the pods' subnet is used twice; it is kept because pods run on it", "error", err)
 	}
-	return bridgeSpec{name: name, alias: c.owner, mtu: facts.MTU, cidrs: cidrs}, nil
+	return bridge.Spec{Name: name, Alias: c.Owner, MTU: facts.MTU, CIDRs: cidrs}, nil
 }
 
-// bridgeAlias marks a bridge as ours. The kernel keeps 255 bytes.
+// bridgeAlias returns the alias of the bridge, which identifies this monopod. The kernel limits it to 255 bytes.
 func bridgeAlias(dataDir string) string {
-	alias := aliasPrefix + dataDir
+	alias := bridge.AliasPrefix + dataDir
 	return alias[:min(len(alias), 255)]
 }
 
 func (n *Network) ownConfPath() string { return filepath.Join(n.cfg.OwnConfDir, ownConfName) }
 
-// checkPlugins fails for the plugins of a configuration that are not there.
-func (n *Network) checkPlugins(list *libcni.NetworkConfigList) error {
-	var errs []error
-	for _, p := range list.Plugins {
-		errs = append(errs, n.needPlugin(p.Network.Type))
-	}
-	return errors.Join(errs...)
-}
-
-func (n *Network) needPlugin(name string) error {
-	if _, err := invoke.FindInPath(name, n.cfg.BinDirs); err != nil {
-		return cause.Wrap(fmt.Errorf("CNI plugin %s is missing: %w", name, err), cause.Cause{Kind: cause.CNIPlugin, Program: name})
-	}
-	return nil
-}
-
-// errRemoved says that Destroy was called.
+// errRemoved is the error of a Setup after Destroy.
 var errRemoved = errors.New("the pod network of this instance is being removed")
 
-// Destroy removes what Init made: bridge, firewall rules and configuration. All pods must have been torn down, and none
-// gets a network before the next Init.
+// Destroy removes bridge, firewall rules and configuration. All pods must have been disconnected, and none is connected before the next Init.
 func (n *Network) Destroy(ctx context.Context) error {
 	n.work.Lock()
 	defer n.work.Unlock()
-	if conf := n.active(); conf != nil && conf.own != nil {
-		n.removing = conf.own
+	if o := n.own(); o != nil {
+		n.removing = o
 	}
 	if n.removing == nil {
 		return nil
 	}
-	n.mu.Lock()
-	n.conf = nil // or Watch would repair what goes, also after a failure
-	n.mu.Unlock()
+	n.set(nil) // otherwise Watch would repair what is removed, also after a failure
 	o := n.removing
-	err := errors.Join(o.nat.Remove(ctx), o.filter.remove(ctx), deleteLink(o.bridge.name), removeFile(n.ownConfPath()))
+	err := errors.Join(o.nat.Remove(ctx), o.filter.Remove(ctx), bridge.DeleteDevice(o.bridge.Name), removeFile(n.ownConfPath()))
 	if err != nil {
 		return fmt.Errorf("remove pod network: %w", err)
 	}
@@ -284,7 +269,7 @@ func removeFile(path string) error {
 	return nil
 }
 
-// ready returns the configuration, if need be by another Init.
+// ready returns the configuration, and calls Init again if necessary.
 func (n *Network) ready(ctx context.Context) (*active, error) {
 	if conf := n.active(); conf != nil {
 		return conf, nil
@@ -294,7 +279,7 @@ func (n *Network) ready(ctx context.Context) (*active, error) {
 	if n.removing != nil {
 		return nil, errRemoved
 	}
-	if conf := n.active(); conf != nil { // another Setup was faster
+	if conf := n.active(); conf != nil { // a concurrent Setup succeeded
 		return conf, nil
 	}
 	if err := n.initLocked(ctx); err != nil {
@@ -303,21 +288,15 @@ func (n *Network) ready(ctx context.Context) (*active, error) {
 	return n.active(), nil
 }
 
-func (n *Network) active() *active {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.conf
-}
-
-// Free returns an error when a subnet, written as Config.PodCIDR, overlaps an address or a route of this machine.
+// Free returns an error if a subnet, in the format of Config.PodCIDR, overlaps an address or a route of this machine.
 func Free(podCIDR string) error {
-	cidrs, err := parsePodCIDR(podCIDR)
+	cidrs, err := bridge.ParsePodCIDR(podCIDR)
 	if err != nil {
 		return err
 	}
-	facts, err := readHost()
+	facts, err := bridge.ReadHost()
 	if err != nil {
 		return err
 	}
-	return choice{cidrs: cidrs}.overlap(facts)
+	return bridge.Choice{CIDRs: cidrs}.Overlap(facts)
 }

@@ -5,6 +5,7 @@ package network
 import (
 	"errors"
 	"fmt"
+	"monopod/runner/ctrd/linuxns"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,7 +117,9 @@ func TestFiftyAtOnceLeaveNothing(t *testing.T) {
 		}
 		return err
 	})
-	down := each(func(p Pod) error { return errors.Join(b.Teardown(t.Context(), p), Unpin(filepath.Dir(p.NetNS))) })
+	down := each(func(p Pod) error {
+		return errors.Join(b.Teardown(t.Context(), p), linuxns.Unpin(filepath.Dir(p.NetNS)))
+	})
 	t.Logf("50 Setups at once: %v, 50 Teardowns: %v", up, down)
 	b.settles(t, before)
 }
@@ -130,7 +133,7 @@ func TestTeardownWorksWithWhateverIsLeft(t *testing.T) {
 		{"all is there", func(_ *testing.T, b *bed, _ Pod) *bed { return b }},
 		{"the namespace is gone", func(t *testing.T, b *bed, p Pod) *bed {
 			t.Helper()
-			if err := Unpin(filepath.Dir(p.NetNS)); err != nil {
+			if err := linuxns.Unpin(filepath.Dir(p.NetNS)); err != nil {
 				t.Fatal(err)
 			}
 			return b

@@ -7,16 +7,16 @@ import (
 	"monopod/runner/ctrd/network/xtables"
 )
 
-// poll looks for changes of iptables-legacy.
+// poll detects changes of iptables-legacy rules.
 type poll struct {
 	ticker *time.Ticker
 	sizes  []xtables.Size
 }
 
-// newPoll returns one that never ticks where the kernel reports changes.
-func (n *Network) newPoll() *poll {
-	conf := n.active()
-	if conf == nil || conf.own == nil || !conf.own.filter.legacy && conf.own.nat.Name() == nat.NFTables {
+// newPoll returns a poll that never ticks if the kernel reports changes.
+func (k *keeper) newPoll() *poll {
+	o := k.own()
+	if o == nil || !o.filter.Legacy && o.nat.Name() == nat.NFTables {
 		return &poll{}
 	}
 	return &poll{ticker: time.NewTicker(pollEvery)}
@@ -35,7 +35,7 @@ func (p *poll) stop() {
 	}
 }
 
-// changed says whether the number or size of rules differs from last time.
+// changed reports whether the number or size of rules differs from the last call.
 func (p *poll) changed() bool {
 	now := xtables.Sizes()
 	same := len(now) == len(p.sizes)

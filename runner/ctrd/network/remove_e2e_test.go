@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"monopod/runner/ctrd/network/bridge"
+	"monopod/runner/ctrd/network/filter"
 	"monopod/runner/ctrd/network/nat"
 )
 
@@ -53,8 +55,8 @@ func TestRemovalTakesAwayWhateverLeadsToOurChains(t *testing.T) {
 			useIptables(t, kind)
 			before := tool(t, "iptables", "-S")
 			b := newBed(t, "10.199.126.0/24").init(t)
-			cidrs := b.active().own.bridge.cidrs
-			fwd, in := forwardChain(cidrs), inputChain(cidrs)
+			cidrs := b.active().own.bridge.CIDRs
+			fwd, in := filter.ForwardChain(cidrs), filter.InputChain(cidrs)
 			for _, command := range []string{
 				"-I FORWARD -j " + fwd, "-A FORWARD -j " + fwd, "-A FORWARD -i lo -m comment --comment 'two words' -j " + fwd,
 				"-N OPS", "-A OPS -p tcp --dport 1 -g " + in, "-A INPUT -j OPS", "-A " + fwd + " -j " + in,
@@ -76,10 +78,10 @@ func TestRemovalTakesAwayWhateverLeadsToOurChains(t *testing.T) {
 func TestAJumpThatIsThereTwiceBecomesOne(t *testing.T) {
 	b := newBed(t, "10.199.127.0/24").init(t)
 	o := b.active().own
-	for from, chain := range map[string]string{"FORWARD": forwardChain(o.bridge.cidrs), "INPUT": inputChain(o.bridge.cidrs)} {
+	for from, chain := range map[string]string{"FORWARD": filter.ForwardChain(o.bridge.CIDRs), "INPUT": filter.InputChain(o.bridge.CIDRs)} {
 		sh(t, "", "iptables -A "+from+" -j "+chain)
 		for range 2 {
-			if err := o.filter.apply(t.Context()); err != nil {
+			if err := o.filter.Apply(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -98,7 +100,7 @@ func TestPodsDoNotReachTheLoopbackAddressesOfTheHost(t *testing.T) {
 	const secret = "127.0.0.1:9876"
 	serve(t, "", secret)
 	sh(t, p.NetNS, "echo 1 >/proc/sys/net/ipv4/conf/eth0/route_localnet; echo 1 >/proc/sys/net/ipv4/conf/all/route_localnet")
-	sh(t, p.NetNS, "ip link set lo up; ip addr del 127.0.0.1/8 dev lo; ip route add 127.0.0.1/32 via "+gateway(o.bridge.cidrs[0]).Addr().String()+" dev eth0 src "+ip)
+	sh(t, p.NetNS, "ip link set lo up; ip addr del 127.0.0.1/8 dev lo; ip route add 127.0.0.1/32 via "+bridge.Gateway(o.bridge.CIDRs[0]).Addr().String()+" dev eth0 src "+ip)
 	open := func() error {
 		_, tcp := ask(t, p.NetNS, "tcp", secret)
 		_, udp := ask(t, p.NetNS, "udp", secret)
@@ -114,18 +116,18 @@ func TestPodsDoNotReachTheLoopbackAddressesOfTheHost(t *testing.T) {
 		}
 	}
 	closed("nftables")
-	sh(t, "", "nft flush chain ip "+nat.TablePrefix+subnetID(o.bridge.cidrs)+" raw")
+	sh(t, "", "nft flush chain ip "+nat.TablePrefix+bridge.SubnetID(o.bridge.CIDRs)+" raw")
 	if err := open(); err != nil {
 		t.Fatalf("without the rule the host does not answer either, so this test proves nothing: %v", err)
 	}
 	// As on a kernel without nftables.
-	c := filterConfig{bridge: o.bridge.name, cidrs: o.bridge.cidrs, loopback: true}
-	f := newFilter(t.Context(), c)
-	if err := f.apply(t.Context()); err != nil {
+	c := filter.Config{Bridge: o.bridge.Name, CIDRs: o.bridge.CIDRs, Loopback: true}
+	f := filter.New(t.Context(), c)
+	if err := f.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	closed("iptables")
-	if err := o.filter.apply(t.Context()); err != nil {
+	if err := o.filter.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := open(); err != nil {

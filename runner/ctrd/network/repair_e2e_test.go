@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"monopod/e2e/testbed"
+	"monopod/runner/ctrd/network/bandwidth"
+	"monopod/runner/ctrd/network/bridge"
 	"monopod/runner/ctrd/network/hostports"
 	"monopod/runner/ctrd/network/link"
 	"monopod/runner/ctrd/network/nat"
@@ -108,13 +110,13 @@ func TestDamageIsRepaired(t *testing.T) {
 	p, ip := b.up(t, "web", PortMapping{HostPort: 8080, ContainerPort: 80})
 	other, _ := b.up(t, "other")
 	serve(t, p.NetNS, ":80")
-	p.Bandwidth = Bandwidth{Ingress: 100e6, Egress: 100e6}
-	if err := b.Shape(p); err != nil {
+	p.Bandwidth = bandwidth.Limits{Ingress: 100e6, Egress: 100e6}
+	if err := b.Limit(p); err != nil {
 		t.Fatal(err)
 	}
 	all := []func() error{
 		func() error {
-			if !limited(p.NetNS, p.Bandwidth) {
+			if !bandwidth.Applied(p.NetNS, p.Bandwidth) {
 				return errors.New("its bandwidth is not limited")
 			}
 			return nil
@@ -126,7 +128,7 @@ func TestDamageIsRepaired(t *testing.T) {
 		func() error { return quick(t, p.NetNS, "[2001:db8::1]:80") },
 	}
 	w.works(t, all...)
-	bridge, table := b.active().own.bridge.name, nat.TablePrefix+subnetID(b.active().own.bridge.cidrs)
+	bridge, table := b.active().own.bridge.Name, nat.TablePrefix+bridge.SubnetID(b.active().own.bridge.CIDRs)
 	host := link.HostName(p.SandboxID)
 	tests := []struct{ name, netns, command, told string }{
 		{"all rules are flushed", "", "nft flush ruleset; iptables -P FORWARD DROP", "rules"},
@@ -238,10 +240,10 @@ func TestAKernelWithoutNftables(t *testing.T) {
 	outside(t)
 	b := newBed(t, "10.199.34.0/24").init(t)
 	o := b.active().own
-	if !o.filter.legacy {
+	if !o.filter.Legacy {
 		t.Fatal("the tools are not taken for legacy ones")
 	}
-	rules := nat.Config{Bridge: o.bridge.name, CIDRs: o.bridge.cidrs, ID: subnetID(o.bridge.cidrs)}
+	rules := nat.Config{Bridge: o.bridge.Name, CIDRs: o.bridge.CIDRs, ID: bridge.SubnetID(o.bridge.CIDRs)}
 	if err := o.nat.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +391,7 @@ func TestDestroyIsNotRepaired(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.check(t.Context(), scope{all: true})
-	if s := b.traces(t); strings.Contains(s, "10.199.40.") || strings.Contains(s, "device "+defaultBridge) {
+	if s := b.traces(t); strings.Contains(s, "10.199.40.") || strings.Contains(s, "device "+bridge.DefaultBridge) {
 		t.Errorf("it is back: %s\n%s", w.told(), s)
 	}
 }

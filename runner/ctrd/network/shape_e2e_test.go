@@ -8,6 +8,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"monopod/runner/ctrd/network/bandwidth"
 	"net"
 	"os"
 	"path/filepath"
@@ -69,7 +70,7 @@ func TestBandwidthIsLimitedEachWay(t *testing.T) {
 	b := newBed(t, "10.199.20.0/24").init(t)
 	free, freeIP := b.up(t, "free")
 	slow := b.pod(t, "slow")
-	slow.Bandwidth = Bandwidth{Ingress: 8_000_000, Egress: 16_000_000}
+	slow.Bandwidth = bandwidth.Limits{Ingress: 8_000_000, Egress: 16_000_000}
 	t.Cleanup(func() {
 		if err := b.Teardown(context.Background(), slow); err != nil {
 			t.Error(err)
@@ -91,8 +92,8 @@ func TestBandwidthIsLimitedEachWay(t *testing.T) {
 	}
 	within("received", send(t, free.NetNS, ips[0], 700_000), 4e6, 11e6)
 	within("sent", send(t, slow.NetNS, freeIP, 1_500_000), 8e6, 22e6)
-	slow.Bandwidth = Bandwidth{Egress: 16_000_000}
-	if err := b.Shape(slow); err != nil {
+	slow.Bandwidth = bandwidth.Limits{Egress: 16_000_000}
+	if err := b.Limit(slow); err != nil {
 		t.Fatal(err)
 	}
 	if got := send(t, free.NetNS, ips[0], 5_000_000); got < 40e6 {
@@ -112,7 +113,7 @@ func TestABandwidthThatNoPluginLimitsIsAnError(t *testing.T) {
 	}
 	b.init(t)
 	p := b.pod(t, "p")
-	p.Bandwidth = Bandwidth{Ingress: 1e6}
+	p.Bandwidth = bandwidth.Limits{Ingress: 1e6}
 	if _, err := b.Setup(t.Context(), p); err == nil || !strings.Contains(err.Error(), "limits bandwidth") {
 		t.Errorf("the limit was dropped: %v", err)
 	}

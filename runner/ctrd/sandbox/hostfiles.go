@@ -10,7 +10,7 @@ import (
 	"monopod/internal/regular"
 	"monopod/runner/ctrd/cgroup"
 	"monopod/runner/ctrd/layout"
-	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/linuxns"
 	"monopod/runner/ctrd/podfiles"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/spec"
@@ -85,8 +85,8 @@ func (r *Files) NewMessage(sb *record.Sandbox, c *corev1.Container, id string) (
 }
 
 // NamespacesOf returns which namespaces the containers of a pod share, without hostname and sysctls.
-func NamespacesOf(pod *corev1.Pod) network.Namespaces {
-	return network.Namespaces{
+func NamespacesOf(pod *corev1.Pod) linuxns.Set {
+	return linuxns.Set{
 		Net: !pod.Spec.HostNetwork,
 		UTS: !pod.Spec.HostNetwork,
 		IPC: !pod.Spec.HostIPC,

@@ -22,7 +22,7 @@ import (
 	"monopod/internal/atomicfile"
 	"monopod/internal/pause"
 	"monopod/runner/ctrd/layout"
-	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/linuxns"
 	"monopod/runner/ctrd/oci"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/trees"
@@ -78,7 +78,7 @@ func (r *Pauses) startPause(ctx context.Context, rec *record.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	return network.PinPID(r.Dirs.NsDir(rec.ID), pid)
+	return linuxns.PinPID(r.Dirs.NsDir(rec.ID), pid)
 }
 
 // writePause writes the bundle.
@@ -133,7 +133,7 @@ func (r *Pauses) pauseAlive(id string) bool {
 		return false
 	}
 	var pin, process unix.Stat_t
-	return network.Pinned(r.Dirs.NsDir(id), network.Namespaces{PID: true}) &&
+	return linuxns.Pinned(r.Dirs.NsDir(id), linuxns.Set{PID: true}) &&
 		unix.Stat(filepath.Join(r.Dirs.NsDir(id), "pid"), &pin) == nil &&
 		unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", pid), &process) == nil && // without process 1 the namespace is empty
 		pin.Ino == process.Ino && pin.Dev == process.Dev

@@ -18,6 +18,7 @@ import (
 	"monopod/runner/ctrd/layout"
 	"monopod/runner/ctrd/locks"
 	"monopod/runner/ctrd/network"
+	"monopod/runner/ctrd/network/bandwidth"
 	"monopod/runner/ctrd/network/hostports"
 	"monopod/runner/ctrd/record"
 	"monopod/runner/ctrd/taskwatch"
@@ -265,12 +266,12 @@ func (r *Network) networkPod(rec *record.Sandbox) network.Pod {
 }
 
 // bandwidthOf returns the limits of a pod; manifests with invalid limits were refused.
-func bandwidthOf(pod *manifests.Pod) network.Bandwidth {
+func bandwidthOf(pod *manifests.Pod) bandwidth.Limits {
 	b, err := manifests.PodBandwidth(pod.Object)
 	if err != nil {
-		return network.Bandwidth{}
+		return bandwidth.Limits{}
 	}
-	return network.Bandwidth(b)
+	return bandwidth.Limits(b)
 }
 
 func protocol(p corev1.Protocol) string {

@@ -23,6 +23,7 @@ import (
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/idrange"
 	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/linuxns"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/oci"
 	"monopod/runner/ctrd/record"
@@ -214,9 +215,9 @@ func (r *Manager) PrepareSandbox(ctx context.Context, rec *record.Sandbox) error
 		}
 	}
 	if rec.Meta.FirstID > 0 {
-		ns.Users = &network.Users{FirstID: rec.Meta.FirstID, Count: spec.UserIDs}
+		ns.Users = &linuxns.Users{FirstID: rec.Meta.FirstID, Count: spec.UserIDs}
 	}
-	if err := network.Pin(r.Dirs.NsDir(rec.ID), ns); err != nil {
+	if err := linuxns.Pin(r.Dirs.NsDir(rec.ID), ns); err != nil {
 		return err
 	}
 	if !pod.Spec.HostIPC {
@@ -251,7 +252,7 @@ func (r *Manager) RecordPod(ctx context.Context, key manifests.Key, pod *manifes
 		return err
 	}
 	if before != bandwidthOf(pod) && next.Network.Ready && !pod.Object.Spec.HostNetwork {
-		if err := r.Net.Shape(r.Network.networkPod(next)); err != nil {
+		if err := r.Net.Limit(r.Network.networkPod(next)); err != nil {
 			return err
 		}
 	}
@@ -362,8 +363,8 @@ func (r *Manager) ObserveSandbox(rec *record.Sandbox) *runner.Sandbox {
 // alive reports whether the sandbox was created in this boot and all that it shares exists.
 func (r *Manager) alive(rec *record.Sandbox) bool {
 	return rec.Meta.BootID == r.BootID &&
-		network.Pinned(r.Dirs.NsDir(rec.ID), NamespacesOf(rec.Pod.Object)) &&
-		(rec.Meta.FirstID == 0 || network.Pinned(r.Dirs.NsDir(rec.ID), network.Namespaces{Users: &network.Users{}})) &&
+		linuxns.Pinned(r.Dirs.NsDir(rec.ID), NamespacesOf(rec.Pod.Object)) &&
+		(rec.Meta.FirstID == 0 || linuxns.Pinned(r.Dirs.NsDir(rec.ID), linuxns.Set{Users: &linuxns.Users{}})) &&
 		(!sharesProcesses(rec.Pod.Object) || r.Pauses.pauseAlive(rec.ID)) &&
 		(rec.Pod.Object.Spec.HostIPC || trees.IsMountPoint(r.Dirs.ShmDir(rec.ID)))
 }

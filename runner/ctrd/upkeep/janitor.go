@@ -21,6 +21,7 @@ import (
 	"monopod/runner/ctrd/image/pull"
 	"monopod/runner/ctrd/image/repair"
 	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/linuxns"
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/podlogs"
@@ -166,10 +167,10 @@ func (r *Janitor) cleanNamespaces(ctx context.Context) error {
 			continue
 		}
 		dir := r.Dirs.NsDir(id)
-		if network.Pinned(dir, network.Namespaces{Net: true}) {
+		if linuxns.Pinned(dir, linuxns.Set{Net: true}) {
 			errs = append(errs, r.Net.Teardown(ctx, network.Pod{SandboxID: id, NetNS: filepath.Join(dir, "net")}))
 		}
-		errs = append(errs, network.Unpin(dir))
+		errs = append(errs, linuxns.Unpin(dir))
 	}
 	return errors.Join(errs...)
 }

@@ -19,6 +19,7 @@ import (
 	"monopod/runner/ctrd/container"
 	"monopod/runner/ctrd/fault"
 	"monopod/runner/ctrd/layout"
+	"monopod/runner/ctrd/linuxns"
 	"monopod/runner/ctrd/locks"
 	"monopod/runner/ctrd/network"
 	"monopod/runner/ctrd/record"
@@ -178,7 +179,7 @@ func (r *Remover) takeApart(ctx context.Context, rec *record.Sandbox) error {
 	} else if err := r.Net.Unclaim(rec.ID); err != nil {
 		return err
 	}
-	if err := errors.Join(network.Unpin(r.Dirs.NsDir(rec.ID)), r.ImageVolumes.DropImageVolumes(ctx, rec.ID)); err != nil || rec.Meta.KeepFiles {
+	if err := errors.Join(linuxns.Unpin(r.Dirs.NsDir(rec.ID)), r.ImageVolumes.DropImageVolumes(ctx, rec.ID)); err != nil || rec.Meta.KeepFiles {
 		return errors.Join(err, trees.Remove(r.Dirs.ShmDir(rec.ID)))
 	}
 	return r.removePodDirs(ctx, rec)

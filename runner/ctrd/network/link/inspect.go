@@ -48,7 +48,7 @@ func Inspect(path string) (State, error) {
 }
 
 func (s *State) read() error {
-	eth, err := netlink.LinkByName(Inside)
+	eth, err := netlink.LinkByName(Interface)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
 	}

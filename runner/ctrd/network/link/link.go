@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Inside is the name of a pod's end.
-const Inside = "eth0"
+// Interface is the name of a pod's end.
+const Interface = "eth0"
 
 // HostPrefix begins the name of every host end that this package makes. Tools that leave container interfaces alone
 // know them by "veth".
@@ -114,7 +114,7 @@ func makePair(p Pod, ns, bridge int) (*netlink.Veth, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.MasterIndex, attrs.Flags = p.Host, p.MTU, bridge, net.FlagUp
 	veth := netlink.NewVeth(attrs)
-	veth.PeerName, veth.PeerNamespace, veth.PeerHardwareAddr, veth.PeerMTU = Inside, netlink.NsFd(ns), p.mac(), uint32(p.MTU)
+	veth.PeerName, veth.PeerNamespace, veth.PeerHardwareAddr, veth.PeerMTU = Interface, netlink.NsFd(ns), p.mac(), uint32(p.MTU)
 	err := netlink.LinkAdd(veth)
 	if err != nil && !errors.Is(err, os.ErrExist) && veth.Index > 0 {
 		err = errors.Join(err, netlink.LinkDel(veth)) // made, but not attached
@@ -127,9 +127,9 @@ func (p Pod) configure() error {
 	if err := p.settings(); err != nil {
 		return err
 	}
-	eth, err := netlink.LinkByName(Inside)
+	eth, err := netlink.LinkByName(Interface)
 	if err != nil {
-		return fmt.Errorf("%s: %w", Inside, err)
+		return fmt.Errorf("%s: %w", Interface, err)
 	}
 	return p.complete(eth)
 }
@@ -138,14 +138,14 @@ func (p Pod) configure() error {
 func (p Pod) complete(eth netlink.Link) error {
 	for _, a := range p.Addrs {
 		if err := AddAddr(eth, a); err != nil {
-			return fmt.Errorf("add address %s to %s: %w", a, Inside, err)
+			return fmt.Errorf("add address %s to %s: %w", a, Interface, err)
 		}
 	}
 	if err := netlink.LinkSetUp(eth); err != nil {
-		return fmt.Errorf("bring %s up: %w", Inside, err)
+		return fmt.Errorf("bring %s up: %w", Interface, err)
 	}
 	if err := Delivered(eth, p.Addrs); err != nil {
-		return fmt.Errorf("%s: %w", Inside, err)
+		return fmt.Errorf("%s: %w", Interface, err)
 	}
 	for _, gw := range p.Gateways {
 		r := &netlink.Route{LinkIndex: eth.Attrs().Index, Gw: gw.AsSlice(), Dst: everything(gw)}
@@ -201,13 +201,13 @@ func hasLocalRoute(l netlink.Link, addr netip.Addr) error {
 // settings are those of the CNI plugins bridge and host-local. A kernel may lack each of them but those of IPv6 that an
 // address of it needs.
 func (p Pod) settings() error {
-	_ = write("ipv4/conf/"+Inside+"/arp_notify", "1")
-	_ = write("ipv6/conf/"+Inside+"/accept_dad", "0")
+	_ = write("ipv4/conf/"+Interface+"/arp_notify", "1")
+	_ = write("ipv6/conf/"+Interface+"/accept_dad", "0")
 	for _, a := range p.Addrs {
 		if a.Addr().Is4() {
 			continue
 		}
-		for _, s := range [][2]string{{"lo/disable_ipv6", "0"}, {Inside + "/disable_ipv6", "0"}, {Inside + "/keep_addr_on_down", "1"}} {
+		for _, s := range [][2]string{{"lo/disable_ipv6", "0"}, {Interface + "/disable_ipv6", "0"}, {Interface + "/keep_addr_on_down", "1"}} {
 			if err := write("ipv6/conf/"+s[0], s[1]); err != nil {
 				return err
 			}
@@ -230,7 +230,7 @@ func write(name, value string) error {
 // Disconnect deletes the pair. It is idempotent.
 func Disconnect(p Pod) error {
 	err := remove(p.Host)
-	inside := In(p.NetNS, func() error { return remove(Inside) })
+	inside := In(p.NetNS, func() error { return remove(Interface) })
 	if errors.Is(inside, os.ErrNotExist) || errors.Is(inside, unix.EINVAL) {
 		inside = nil // the namespace is gone, or a plain file after a reboot
 	}
@@ -281,7 +281,7 @@ func Attach(p Pod, index, bridge int) error {
 
 // forgetGateways has the pod ask for the gateway's hardware address again.
 func (p Pod) forgetGateways() error {
-	eth, err := netlink.LinkByName(Inside)
+	eth, err := netlink.LinkByName(Interface)
 	if err != nil {
 		return err
 	}

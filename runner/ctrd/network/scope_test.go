@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-func TestAPodThatDamagesItselfIsRepairedEverLessOften(t *testing.T) {
+func TestRepeatedDamageIsRepairedLessOften(t *testing.T) {
 	p, now := penalties{}, time.Now()
 	looked := 0
 	for range 600 { // a tenth of a second each
-		if s := p.defers(scope{pods: map[string]bool{"bad": true, "good": true}}, now); s.pods["bad"] {
+		if s := p.deferred(scope{pods: map[string]bool{"bad": true, "good": true}}, now); s.pods["bad"] {
 			looked++
-			p.punish([]string{"bad", ""}, now)
+			p.add([]string{"bad", ""}, now)
 		} else if !s.pods["good"] {
 			t.Fatal("another pod has to wait too")
 		}
@@ -23,14 +23,14 @@ func TestAPodThatDamagesItselfIsRepairedEverLessOften(t *testing.T) {
 	if looked <= freely || looked > freely+7 {
 		t.Errorf("in a minute it was repaired %d times", looked)
 	}
-	if next := p.punish(nil, now); next == 0 || next > maxPenalty {
+	if next := p.add(nil, now); next == 0 || next > maxPenalty {
 		t.Errorf("it is due in %v", next)
 	}
 	now = now.Add(2*maxPenalty + calm)
 	if got := p.due(now); !slices.Equal(got, []string{"bad"}) {
 		t.Errorf("due: %v", got)
 	}
-	p.punish(nil, now)
+	p.add(nil, now)
 	if len(p) != 0 {
 		t.Error("after a calm time nothing is forgotten")
 	}

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package network
+package linuxns
 
 import (
 	"os"
@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var allNamespaces = Namespaces{Net: true, IPC: true, UTS: true, Hostname: "web-0"}
+var allNamespaces = Set{Net: true, IPC: true, UTS: true, Hostname: "web-0"}
 
 // in runs fn in the namespaces pinned in dir.
 func in(t *testing.T, dir string, fn func() error) {
 	t.Helper()
-	err := onDyingThread(func() error {
+	err := RunOnThread(func() error {
 		for _, name := range []string{"net", "ipc", "uts"} {
 			fd, err := unix.Open(filepath.Join(dir, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
@@ -50,7 +50,7 @@ func mountsBelow(t *testing.T, dir string) int {
 	return strings.Count(read(t, "/proc/self/mountinfo"), " "+dir+"/")
 }
 
-func pinned(t *testing.T, ns Namespaces) string {
+func pinned(t *testing.T, ns Set) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "ns", "sandbox")
 	t.Cleanup(func() {
@@ -96,7 +96,7 @@ func TestPinMakesCompleteNamespaces(t *testing.T) {
 }
 
 func TestPinKeepsWhatIsPinnedAndAddsWhatIsMissing(t *testing.T) {
-	dir := pinned(t, Namespaces{Net: true})
+	dir := pinned(t, Set{Net: true})
 	var before, after unix.Stat_t
 	if err := unix.Stat(filepath.Join(dir, "net"), &before); err != nil {
 		t.Fatal(err)

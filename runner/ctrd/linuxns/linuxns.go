@@ -1,4 +1,8 @@
-package network
+// Package linuxns creates the namespaces of sandboxes and pins them by bind mounts. It owns the pins and the sysctls in new namespaces; it must
+// not decide which namespaces a pod gets.
+//
+// Goroutines: one OS thread per Pin, which ends with it.
+package linuxns
 
 import (
 	"errors"
@@ -12,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespaces are the pinned namespaces of a sandbox.
-type Namespaces struct {
+// Set is the set of namespaces of a sandbox.
+type Set struct {
 	Net bool
 	IPC bool
 	UTS bool
-	// Users makes a user namespace that owns the others; nil: the machine's is kept.
+	// Users creates a user namespace that owns the others; nil: that of the machine is used.
 	Users *Users
-	// PID is not made by Pin, which has no process to put into it; see PinPID.
+	// PID is not created by Pin, which has no process for it; see PinPID.
 	PID bool
 	// Hostname is set in the new UTS namespace; empty: the host's name is kept.
 	Hostname string
@@ -29,21 +33,21 @@ type Namespaces struct {
 	Sysctls map[string]string
 }
 
-// Users are the ids of the machine that a user namespace has as its own, from 0 on.
+// Users is the range of ids of the machine that a user namespace maps to its ids from 0.
 type Users struct {
 	FirstID uint32
 	Count   uint32
 }
 
-// kind is one of the namespace types that can be pinned.
+// kind is a type of namespace.
 type kind struct {
 	// file is the name of the pin and of the entry in /proc/thread-self/ns.
 	file string
 	flag int
 }
 
-// kinds lists the namespaces asked for, in a fixed order.
-func (n Namespaces) kinds() []kind {
+// kinds returns the requested namespaces, in a fixed order.
+func (n Set) kinds() []kind {
 	var ks []kind
 	if n.Users != nil {
 		ks = append(ks, kind{"user", unix.CLONE_NEWUSER})
@@ -63,20 +67,19 @@ func (n Namespaces) kinds() []kind {
 	return ks
 }
 
-// Pin makes new namespaces and pins them as dir/net, dir/ipc, dir/uts and dir/user. It is idempotent: what is pinned
-// already stays. A pin appears only after its namespace is complete (lo up, sysctls, hostname), so that a
-// crash in the middle never leaves a half-made one behind.
+// Pin creates namespaces and pins them as dir/net, dir/ipc, dir/uts and dir/user. Existing pins are kept. A namespace is pinned only when it is
+// complete (lo up, sysctls, hostname), so that a crash never leaves an incomplete one.
 //
-// The pins are made unbindable: a pod that mounts the host's / or /run would otherwise get copies of them
-// and keep the namespaces of removed pods alive.
-func Pin(dir string, ns Namespaces) error {
+// The pins are unbindable. Otherwise a pod that mounts the host's / or /run would get copies of them, which would keep the namespaces of
+// removed pods alive.
+func Pin(dir string, ns Set) error {
 	settings, err := sysctlSettings(ns)
 	if err != nil {
 		return fmt.Errorf("pin namespaces in %s: %w", dir, err)
 	}
 	var missing []kind
 	for _, k := range ns.kinds() {
-		if !isNamespace(filepath.Join(dir, k.file)) {
+		if !IsNamespace(filepath.Join(dir, k.file)) {
 			missing = append(missing, k)
 		}
 	}
@@ -90,22 +93,21 @@ func Pin(dir string, ns Namespaces) error {
 	if ns.Users != nil {
 		return p.inUserNamespace()
 	}
-	if err := onDyingThread(p.run); err != nil {
+	if err := RunOnThread(p.run); err != nil {
 		return fmt.Errorf("pin namespaces in %s: %w", dir, err)
 	}
 	return nil
 }
 
-// onDyingThread runs fn on an OS thread that ends with it: the thread's namespaces cannot be given back.
-// The process's first thread is never used, since it would be parked instead of ended: it would keep the
-// namespaces alive and /proc/<pid>/ns would show them.
-func onDyingThread(fn func() error) error {
+// RunOnThread runs fn on an OS thread that ends afterwards, because its namespaces cannot be restored. The first thread of the process is never
+// used: the runtime parks it instead of ending it, so it would keep the namespaces alive, and /proc/<pid>/ns would show them.
+func RunOnThread(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// Held while another thread does the work, so that the scheduler cannot pick this one again.
-			done <- onDyingThread(fn)
+			// This thread stays locked, so that the scheduler cannot choose it again.
+			done <- RunOnThread(fn)
 			runtime.UnlockOSThread()
 			return
 		}
@@ -114,7 +116,7 @@ func onDyingThread(fn func() error) error {
 	return <-done
 }
 
-// PinPID pins the process namespace of a process as dir/pid.
+// PinPID pins the PID namespace of a process as dir/pid.
 func PinPID(dir string, pid int) error {
 	if err := bindPin(fmt.Sprintf("/proc/%d/ns/pid", pid), filepath.Join(dir, "pid")); err != nil {
 		return fmt.Errorf("pin process namespace: %w", err)
@@ -122,11 +124,11 @@ func PinPID(dir string, pid int) error {
 	return nil
 }
 
-// pinner makes and pins the missing namespaces of one sandbox; run is called on a thread of its own.
+// pinner creates and pins the missing namespaces of one sandbox. run is called on a thread of its own.
 type pinner struct {
 	dir      string
 	kinds    []kind
-	ns       Namespaces
+	ns       Set
 	settings []setting
 	// source is the directory in /proc with the namespaces to pin.
 	source string
@@ -160,8 +162,8 @@ func (p *pinner) pin() error {
 	return nil
 }
 
-// inUserNamespace makes all namespaces anew: those that were pinned before a crash belong to another user namespace,
-// and nobody uses them yet. They belong to a process that never runs and is gone when they are pinned.
+// inUserNamespace recreates all namespaces, because existing pins from before a crash belong to another user namespace, and are unused. The
+// namespaces are created for a process that never runs and has ended when they are pinned.
 func (p *pinner) inUserNamespace() error {
 	if err := Unpin(p.dir); err != nil {
 		return err
@@ -174,7 +176,7 @@ func (p *pinner) inUserNamespace() error {
 	ids := fmt.Sprintf("0:%d:%d", p.ns.Users.FirstID, p.ns.Users.Count)
 	err := sys.UnshareAfterEnterUserns(ids, ids, uintptr(others), func(pid int) error {
 		p.source = fmt.Sprintf("/proc/%d/ns", pid)
-		return onDyingThread(func() error {
+		return RunOnThread(func() error {
 			if err := p.join(); err != nil {
 				return err
 			}
@@ -190,7 +192,7 @@ func (p *pinner) inUserNamespace() error {
 	return nil
 }
 
-// join moves the calling thread into all but the user namespace: to set them up takes rights of the machine.
+// join moves the calling thread into all namespaces except the user namespace, because configuring them needs privileges on the host.
 func (p *pinner) join() error {
 	for _, k := range p.kinds {
 		if k.flag == unix.CLONE_NEWUSER {
@@ -211,7 +213,7 @@ func (p *pinner) join() error {
 
 func (p *pinner) configure(flags int) error {
 	if flags&unix.CLONE_NEWNET != 0 {
-		if err := loopbackUp(); err != nil {
+		if err := LoopbackUp(); err != nil {
 			return fmt.Errorf("bring lo up: %w", err)
 		}
 	}
@@ -247,8 +249,8 @@ func bindPin(source, target string) error {
 	return nil
 }
 
-// loopbackUp sets lo of the calling thread's network namespace up.
-func loopbackUp() error {
+// LoopbackUp brings up lo in the network namespace of the calling thread.
+func LoopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -265,28 +267,26 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
 
-// Pinned says whether all of them are pinned in dir. A plain file, as a reboot leaves it where dir is on
-// disk, does not count.
-func Pinned(dir string, ns Namespaces) bool {
+// Pinned reports whether all namespaces of a set are pinned in dir. Plain files, which remain after a reboot if dir is on a disk, do not count.
+func Pinned(dir string, ns Set) bool {
 	for _, k := range ns.kinds() {
-		if !isNamespace(filepath.Join(dir, k.file)) {
+		if !IsNamespace(filepath.Join(dir, k.file)) {
 			return false
 		}
 	}
 	return true
 }
 
-// isNamespace says whether path is a live namespace file.
-func isNamespace(path string) bool {
+// IsNamespace reports whether path is a pinned namespace.
+func IsNamespace(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
 }
 
-// Unpin undoes Pin and removes dir. It is idempotent, and copes with pins that are missing, mounted more
-// than once, or plain files.
+// Unpin removes the pins and dir. Pins may be missing, mounted more than once, or plain files.
 func Unpin(dir string) error {
 	var errs []error
-	for _, k := range (Namespaces{Net: true, IPC: true, UTS: true, PID: true, Users: &Users{}}).kinds() {
+	for _, k := range (Set{Net: true, IPC: true, UTS: true, PID: true, Users: &Users{}}).kinds() {
 		path := filepath.Join(dir, k.file)
 		errs = append(errs, unmountAll(path))
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -302,7 +302,7 @@ func Unpin(dir string) error {
 	return nil
 }
 
-// unmountAll takes off every mount on path, the topmost first.
+// unmountAll unmounts all mounts on path, the topmost first.
 func unmountAll(path string) error {
 	for {
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
@@ -310,7 +310,7 @@ func unmountAll(path string) error {
 		case err == nil, errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-			return nil // nothing mounted (any more)
+			return nil // no mount is left
 		default:
 			return &os.PathError{Op: "unmount", Path: path, Err: err}
 		}

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// reports remembers what was reported, so that one damage is reported once.
+// reports has the unrepaired damage that was reported, so that each is reported once.
 type reports struct {
 	mu   sync.Mutex
-	open map[string]string // by sandbox: damage that could not be repaired
+	open map[string]string // by sandbox
 }
 
-// fresh says whether a notice is news. What is repaired needs no further report.
+// fresh reports whether a notice was not reported yet. Repaired damage is removed.
 func (r *reports) fresh(n Notice) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,40 +30,40 @@ func (r *reports) fresh(n Notice) bool {
 	return true
 }
 
-// pending says whether damage waits for another try.
+// pending reports whether damage is unrepaired.
 func (r *reports) pending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.open) > 0
 }
 
-// forget drops a pod that is gone.
+// forget removes a sandbox.
 func (r *reports) forget(sandbox string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.open, sandbox)
 }
 
-// scope is what is to be looked at.
+// scope is what to check.
 type scope struct {
-	// all: everything, and what belongs to no pod.
+	// all includes links that belong to no pod.
 	all  bool
 	host bool
-	// ports and filter are the two kinds of rules.
+	// ports and filter are the rules of packages nat and filter.
 	ports, filter bool
 	pods          map[string]bool
 }
 
 func (s scope) empty() bool { return !s.all && !s.host && !s.ports && !s.filter && len(s.pods) == 0 }
 
-// dirt gathers what events are about until it is looked at.
-type dirt struct {
+// pending collects what to check.
+type pending struct {
 	mu    sync.Mutex
 	scope scope
 	wake  chan struct{}
 }
 
-func (d *dirt) add(f func(*scope)) {
+func (d *pending) add(f func(*scope)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.scope.pods == nil {
@@ -76,7 +76,7 @@ func (d *dirt) add(f func(*scope)) {
 	}
 }
 
-func (d *dirt) take() scope {
+func (d *pending) take() scope {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.scope
@@ -84,19 +84,19 @@ func (d *dirt) take() scope {
 	return s
 }
 
-// penalties keep a pod that damages its own network from keeping the agent busy.
+// penalties delay the repair of pods that damage their own network repeatedly. They are keyed by sandbox.
 type penalties map[string]*penalty
 
 type penalty struct {
 	times int
 	delay time.Duration
 	until time.Time
-	// waiting says that events of it were put off.
+	// waiting reports whether a check was deferred.
 	waiting bool
 }
 
-// defers takes the pods out of a scope whose time has not come. A look at all is rare enough.
-func (p penalties) defers(s scope, now time.Time) scope {
+// deferred removes the pods with a penalty from a scope. Complete checks are rare enough.
+func (p penalties) deferred(s scope, now time.Time) scope {
 	for id := range s.pods {
 		if e := p[id]; e != nil && now.Before(e.until) {
 			e.waiting = true
@@ -106,8 +106,8 @@ func (p penalties) defers(s scope, now time.Time) scope {
 	return s
 }
 
-// punish notes which pods were damaged, and returns in how long one that was put off is due; 0: none.
-func (p penalties) punish(damaged []string, now time.Time) (next time.Duration) {
+// add records damaged pods, and returns the time until the next deferred pod is due; 0: none.
+func (p penalties) add(damaged []string, now time.Time) (next time.Duration) {
 	for _, id := range damaged {
 		if id == "" {
 			continue
@@ -133,7 +133,7 @@ func (p penalties) punish(damaged []string, now time.Time) (next time.Duration) 
 	return next
 }
 
-// due returns the pods that were put off and are due.
+// due returns the deferred pods that are due.
 func (p penalties) due(now time.Time) []string {
 	var out []string
 	for id, e := range p {

@@ -1,4 +1,6 @@
-package network
+// Package bandwidth limits the bandwidth of pods with token bucket filters on both ends of their veth pair. The filters disappear with the pair;
+// it must not keep state.
+package bandwidth
 
 import (
 	"errors"
@@ -9,23 +11,27 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"monopod/runner/ctrd/network/link"
 )
 
-const capBandwidth = "bandwidth"
+// Capability is the name of the CNI capability for bandwidth limits.
+const Capability = "bandwidth"
 
-// Bandwidth is what a pod may receive and send, in bits per second; 0: as much as it can.
-type Bandwidth struct{ Ingress, Egress int64 }
+// Limits are what a pod may receive (Ingress) and send (Egress), in bits per second; 0: no limit.
+type Limits struct{ Ingress, Egress int64 }
 
-// bandwidthEntry is a limit as CNI's conventions spell it.
-type bandwidthEntry struct {
+// entry is the value of Capability in CNI's conventions.
+type entry struct {
 	IngressRate  int64 `json:"ingressRate,omitempty"`
 	IngressBurst int64 `json:"ingressBurst,omitempty"`
 	EgressRate   int64 `json:"egressRate,omitempty"`
 	EgressBurst  int64 `json:"egressBurst,omitempty"`
 }
 
-func (b Bandwidth) entry() bandwidthEntry {
-	e := bandwidthEntry{IngressRate: b.Ingress, EgressRate: b.Egress}
+// Entry returns the value of Capability.
+func (b Limits) Entry() any {
+	e := entry{IngressRate: b.Ingress, EgressRate: b.Egress}
 	if b.Ingress > 0 {
 		e.IngressBurst = 8 * int64(burst(b.Ingress))
 	}
@@ -35,34 +41,15 @@ func (b Bandwidth) entry() bandwidthEntry {
 	return e
 }
 
-// burst is how many bytes may go at full speed after a pause: a tenth of a second's worth, but not less than a
-// segmentation-offload packet, which would be cut up. The kubelet's is 512 MB, with which hardly anybody ever
-// meets the limit.
+// burst returns how many bytes may be sent at full speed after a pause: a tenth of a second's worth, but at least a segmentation-offload
+// packet, which would be split otherwise. The kubelet uses 512 MB, with which few pods ever reach the limit.
 func burst(bits int64) uint32 {
 	return uint32(min(max(bits/8/10, 64<<10), math.MaxInt32))
 }
 
-// Shape makes the bandwidth of a pod that is set up on our own bridge what p says, also while it runs. The
-// qdiscs sit at both ends of its veth pair and go with it, so there is nothing to tear down. A foreign
-// configuration limits by a plugin of its own, and only when the pod is set up.
-func (n *Network) Shape(p Pod) error {
-	if conf := n.active(); conf == nil || conf.own == nil {
-		return nil
-	}
-	if m := n.members.get(p.SandboxID); m != nil {
-		m.work.Lock()
-		defer m.work.Unlock()
-		n.members.change(func() { m.pod.Bandwidth = p.Bandwidth }) // for a pair that has to be made again
-	}
-	if err := shape(p.NetNS, p.Bandwidth); err != nil {
-		return fmt.Errorf("limit bandwidth of pod %s/%s: %w", p.Namespace, p.Name, err)
-	}
-	return nil
-}
-
-// shape limits what the pod sends at its own end, and what it receives at the host's. A pod that could lift its own
-// limit would need CAP_NET_ADMIN, which is as much in the hands of who writes the manifest as the limit is.
-func shape(path string, b Bandwidth) error {
+// Apply limits egress at the pod's end of the veth pair in a network namespace, and ingress at the host's. A pod needs CAP_NET_ADMIN to remove
+// its own limit, which is granted by the same manifest.
+func Apply(path string, b Limits) error {
 	return ends(path, func(inside, host *netlink.Handle, eth *netlink.LinkAttrs) error {
 		if err := limit(inside, eth.Index, b.Egress); err != nil {
 			return fmt.Errorf("egress: %w", err)
@@ -74,25 +61,25 @@ func shape(path string, b Bandwidth) error {
 	})
 }
 
-// limited says whether the limits of a pod are there. What cannot be read is not known to be missing.
-func limited(path string, b Bandwidth) bool {
-	if b == (Bandwidth{}) {
+// Applied reports whether the limits of a pod exist. It returns true if that cannot be read.
+func Applied(path string, b Limits) bool {
+	if b == (Limits{}) {
 		return true
 	}
-	there := true
+	applied := true
 	err := ends(path, func(inside, host *netlink.Handle, eth *netlink.LinkAttrs) error {
 		sent, err := buckets(inside, eth.Index)
 		if err != nil {
 			return err
 		}
 		received, err := buckets(host, eth.ParentIndex)
-		there = (b.Egress == 0 || len(sent) > 0) && (b.Ingress == 0 || len(received) > 0)
+		applied = (b.Egress == 0 || len(sent) > 0) && (b.Ingress == 0 || len(received) > 0)
 		return err
 	})
-	return err != nil || there
+	return err != nil || applied
 }
 
-// ends calls f with a way into the namespace of a pod, one into the host's, and the pod's end of the pair.
+// ends calls f with a handle in the namespace of a pod, one in the host's, and the pod's end of the pair.
 func ends(path string, f func(inside, host *netlink.Handle, eth *netlink.LinkAttrs) error) error {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
@@ -104,7 +91,7 @@ func ends(path string, f func(inside, host *netlink.Handle, eth *netlink.LinkAtt
 		return err
 	}
 	defer inside.Close()
-	eth, err := inside.LinkByName(podInterface)
+	eth, err := inside.LinkByName(link.Interface)
 	if err != nil {
 		return err
 	}
@@ -116,7 +103,7 @@ func ends(path string, f func(inside, host *netlink.Handle, eth *netlink.LinkAtt
 	return f(inside, host, eth.Attrs())
 }
 
-// limit puts a token bucket on a device, or takes it away for 0 bits per second.
+// limit sets the token bucket filter of a device, or removes it for 0 bits per second.
 func limit(h *netlink.Handle, device int, bits int64) error {
 	root := netlink.QdiscAttrs{LinkIndex: device, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}
 	if bits == 0 {
@@ -134,7 +121,7 @@ func limit(h *netlink.Handle, device int, bits int64) error {
 	return nil
 }
 
-// removeLimit leaves qdiscs alone that are not ours.
+// removeLimit removes the token bucket filter of a device, and no other qdisc.
 func removeLimit(h *netlink.Handle, device int) error {
 	all, err := buckets(h, device)
 	if err != nil {
@@ -148,13 +135,13 @@ func removeLimit(h *netlink.Handle, device int) error {
 	return nil
 }
 
-// buckets are the token buckets on a device, of which there is one at most.
+// buckets returns the token bucket filters of a device, at most one.
 func buckets(h *netlink.Handle, device int) ([]netlink.Qdisc, error) {
-	link, err := h.LinkByIndex(device)
+	dev, err := h.LinkByIndex(device)
 	if err != nil {
 		return nil, err
 	}
-	all, err := h.QdiscList(link)
+	all, err := h.QdiscList(dev)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package network
+package bridge
 
 import (
 	"net/netip"
@@ -39,7 +39,7 @@ func TestParsePodCIDR(t *testing.T) {
 		{in: "10.1.0.0/16,10.2.0.0/16", err: "at most one"},
 	}
 	for _, tt := range tests {
-		got, err := parsePodCIDR(tt.in)
+		got, err := ParsePodCIDR(tt.in)
 		switch {
 		case tt.err == "" && (err != nil || strings.Join(strs(got), " ") != strings.Trim(tt.want, "[]")):
 			t.Errorf("%q: %v, %v", tt.in, got, err)
@@ -57,7 +57,7 @@ func strs(ps []netip.Prefix) []string {
 	return out
 }
 
-const me, other = aliasPrefix + "/var/lib/monopod/cni", aliasPrefix + "/srv/other"
+const me, other = AliasPrefix + "/var/lib/monopod/cni", AliasPrefix + "/srv/other"
 
 func bridge(name, alias string, ports int, addrs ...string) device {
 	return device{Name: name, Bridge: true, Alias: alias, Ports: ports, Addrs: prefixes(addrs...)}
@@ -65,7 +65,7 @@ func bridge(name, alias string, ports int, addrs ...string) device {
 
 func TestChoiceOfTheBridge(t *testing.T) {
 	uplink := device{Name: "eth0", Addrs: prefixes("192.168.7.5/24")}
-	hex := "mp-" + subnetID(prefixes("10.88.0.0/16"))
+	hex := "mp-" + SubnetID(prefixes("10.88.0.0/16"))
 	tests := []struct {
 		name               string
 		configured, stored string
@@ -124,16 +124,16 @@ func TestChoiceOfTheBridge(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := choice{cidrs: prefixes("10.88.0.0/16"), configured: tt.configured, stored: tt.stored, owner: me}
-			facts := hostFacts{Devices: tt.devices, Routes: tt.routes}
-			outdated := c.outdated(facts)
+			c := Choice{CIDRs: prefixes("10.88.0.0/16"), Configured: tt.configured, Stored: tt.stored, Owner: me}
+			facts := Host{Devices: tt.devices, Routes: tt.routes}
+			outdated := c.Outdated(facts)
 			if strings.Join(outdated, " ") != tt.outdated {
 				t.Errorf("outdated %v, want %q", outdated, tt.outdated)
 			}
 			for _, name := range outdated {
-				facts = facts.without(name)
+				facts = facts.Without(name)
 			}
-			got, err := c.bridge(facts)
+			got, err := c.Bridge(facts)
 			if got != tt.want || (tt.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("got %q, %v; want %q, %q", got, err, tt.want, tt.err)
 			}
@@ -151,24 +151,24 @@ func TestAcceptedSubnetsOverlapNothing(t *testing.T) {
 		return netip.PrefixFrom(netip.AddrFrom4(b), rapid.IntRange(8, 28).Draw(t, "bits")).Masked()
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		c := choice{cidrs: []netip.Prefix{subnet.Draw(t, "podCIDR")}, owner: me}
-		var f hostFacts
+		c := Choice{CIDRs: []netip.Prefix{subnet.Draw(t, "podCIDR")}, Owner: me}
+		var f Host
 		for i := range rapid.IntRange(0, 4).Draw(t, "devices") {
 			d := bridge([]string{"monopod0", "br1", "br2", "br3"}[i], rapid.SampledFrom([]string{"", me, other}).Draw(t, "alias"), 1)
-			d.Addrs = []netip.Prefix{gateway(subnet.Draw(t, "addr"))}
+			d.Addrs = []netip.Prefix{Gateway(subnet.Draw(t, "addr"))}
 			f.Devices = append(f.Devices, d)
 			f.Routes = append(f.Routes, route{Dst: d.Addrs[0].Masked(), Device: d.Name})
 		}
-		name, err := c.bridge(f)
+		name, err := c.Bridge(f)
 		if err != nil {
-			if !slices.ContainsFunc(f.Routes, func(r route) bool { return r.Dst.Overlaps(c.cidrs[0]) }) {
-				t.Fatalf("%v refused although nothing overlaps it: %v", c.cidrs, err)
+			if !slices.ContainsFunc(f.Routes, func(r route) bool { return r.Dst.Overlaps(c.CIDRs[0]) }) {
+				t.Fatalf("%v refused although nothing overlaps it: %v", c.CIDRs, err)
 			}
 			return
 		}
 		for _, r := range f.Routes {
-			if r.Device != name && r.Dst.Overlaps(c.cidrs[0]) {
-				t.Fatalf("%v accepted on %s in spite of %v", c.cidrs, name, r)
+			if r.Device != name && r.Dst.Overlaps(c.CIDRs[0]) {
+				t.Fatalf("%v accepted on %s in spite of %v", c.CIDRs, name, r)
 			}
 		}
 		if len(name) > 15 {

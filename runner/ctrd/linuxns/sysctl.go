@@ -1,4 +1,4 @@
-package network
+package linuxns
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ type setting struct {
 	flag int
 }
 
-// write sets it in the namespaces of the calling thread: /proc/sys resolves by who opens it.
+// write sets the sysctl in the namespaces of the calling thread, by which /proc/sys is resolved.
 func (s setting) write() error {
 	f, err := os.OpenFile("/proc/sys/"+s.path, os.O_WRONLY, 0)
 	if err != nil {
@@ -31,13 +31,12 @@ func (s setting) write() error {
 	return nil
 }
 
-// sysctlSettings returns what to write, sorted by path. Everything that would reach outside the new
-// namespaces is an error: it would change the host.
-func sysctlSettings(ns Namespaces) ([]setting, error) {
+// sysctlSettings returns the sysctls to write, sorted by path. A sysctl outside the new namespaces is an error, because it would change the host.
+func sysctlSettings(ns Set) ([]setting, error) {
 	values := map[string]string{}
 	if ns.Net {
 		values["net/ipv4/ip_unprivileged_port_start"] = "0"
-		if ns.Users == nil { // which has not all groups
+		if ns.Users == nil { // a user namespace does not map all groups
 			values["net/ipv4/ping_group_range"] = "0 2147483647"
 		}
 	}
@@ -61,8 +60,8 @@ func sysctlSettings(ns Namespaces) ([]setting, error) {
 	return settings, nil
 }
 
-// sysctlPath turns a sysctl name into a path. As in sysctl(8), the separator is whichever of '.' and '/'
-// comes first; the other one is then part of a name (an interface such as eth0.1).
+// sysctlPath converts the name of a sysctl to a path. As in sysctl(8), the first '.' or '/' is the separator, and the other one is a part of
+// names, such as that of the interface eth0.1.
 func sysctlPath(name string) string {
 	i := strings.IndexAny(name, "./")
 	if i < 0 || name[i] == '/' {
@@ -80,7 +79,7 @@ func sysctlPath(name string) string {
 	return strings.Map(swap, name)
 }
 
-// sysctlNamespace returns the clone flag of the namespace a sysctl belongs to, 0 when it is none of ours.
+// sysctlNamespace returns the clone flag of the namespace of a sysctl, or 0 if it is global.
 func sysctlNamespace(path string) int {
 	switch {
 	case strings.HasPrefix(path, "net/"):
