@@ -21,7 +21,6 @@ import (
 	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/node/apiserver"
-	"monopod/node/apiserver/mirror"
 	"monopod/node/capacity"
 	"monopod/node/events"
 	"monopod/node/localapi"
@@ -45,17 +44,17 @@ func idleApp(t *testing.T) *App {
 func TestWhatAnAPIServerDoesNotShowIsAnEvent(t *testing.T) {
 	a := idleApp(t)
 	web := manifests.Key{Namespace: "default", Name: "web"}
-	a.reported(mirror.Key(web), errors.New("it is\nshown"))
-	a.reported(mirror.Key(web), nil)
+	a.reported(manifests.Key(web), errors.New("it is\nshown"))
+	a.reported(manifests.Key(web), nil)
 	if why := a.hidden.Why(web); why != "" {
 		t.Error(why)
 	}
-	a.reported(mirror.Key(web), errors.New("it may not"))
+	a.reported(manifests.Key(web), errors.New("it may not"))
 	if why := a.explainer().Hidden.Why(web); why != "it may not" {
 		t.Error(why)
 	}
-	a.reported(mirror.Key{}, errors.New("nobody answers"))
-	a.reported(mirror.Key{}, nil)
+	a.reported(manifests.Key{}, errors.New("nobody answers"))
+	a.reported(manifests.Key{}, nil)
 	var got []string
 	for _, e := range a.events.List(events.Filter{}) {
 		got = append(got, e.InvolvedObject.Kind+" "+e.Reason+": "+e.Message)

@@ -64,12 +64,12 @@ func (a *App) newReporter() *apiserver.Agent {
 }
 
 // reported hears what keeps a pod, or this machine, from being shown by the API server, or that nothing does any more.
-func (a *App) reported(key mirror.Key, trouble error) {
+func (a *App) reported(key manifests.Key, trouble error) {
 	a.hidden.Note(manifests.Key(key), trouble)
 	switch about := podRef(manifests.Key(key)); {
-	case key == mirror.Key{} && trouble != nil:
+	case key == manifests.Key{} && trouble != nil:
 		a.tell(corev1.EventTypeWarning, eventAPIServerLost, "this machine is not reported to the API server: "+trouble.Error())
-	case key == mirror.Key{}:
+	case key == manifests.Key{}:
 		a.tell(corev1.EventTypeNormal, eventAPIServerFound, "this machine is reported to the API server")
 	case trouble != nil:
 		a.events.Event(about, corev1.EventTypeWarning, eventNotMirrored, "the API server does not show it: "+trouble.Error())

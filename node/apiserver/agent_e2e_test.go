@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/manifests"
 	"monopod/node/apiserver/apitest"
 	"monopod/node/apiserver/client"
 	"monopod/node/apiserver/mirror"
@@ -247,7 +248,7 @@ func (r *rig) testRefused(t *testing.T, pods *board) {
 	far := with(running("far"), func(p *corev1.Pod) { p.Namespace = "later" })
 	pods.put(far)
 	r.Eventually("it is said why", func() error {
-		if why := pods.trouble(mirror.Key{Namespace: "later", Name: "far"}); why != `create mirror pod: namespaces "later" not found` {
+		if why := pods.trouble(manifests.Key{Namespace: "later", Name: "far"}); why != `create mirror pod: namespaces "later" not found` {
 			return errors.New(why)
 		}
 		return nil
@@ -256,7 +257,7 @@ func (r *rig) testRefused(t *testing.T, pods *board) {
 		"name": "later", "labels": map[string]any{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}, nil)
 	r.Eventually("it is said that it is not secure enough", func() error {
-		if why := pods.trouble(mirror.Key{Namespace: "later", Name: "far"}); len(why) < 50 || client.Code(errors.New(why)) != 0 {
+		if why := pods.trouble(manifests.Key{Namespace: "later", Name: "far"}); len(why) < 50 || client.Code(errors.New(why)) != 0 {
 			return errors.New(why)
 		}
 		return nil
@@ -264,7 +265,7 @@ func (r *rig) testRefused(t *testing.T, pods *board) {
 	r.Must(http.MethodPatch, "/api/v1/namespaces/later", map[string]any{"metadata": map[string]any{"labels": map[string]any{"pod-security.kubernetes.io/enforce": "privileged"}}}, nil)
 	r.shows("the mirror is there in the end", "/api/v1/namespaces/later/pods/far-n1", isRunning)
 	r.Eventually("nothing is said any more", func() error {
-		if why := pods.trouble(mirror.Key{Namespace: "later", Name: "far"}); why != "" {
+		if why := pods.trouble(manifests.Key{Namespace: "later", Name: "far"}); why != "" {
 			return errors.New(why)
 		}
 		return nil

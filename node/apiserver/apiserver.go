@@ -98,7 +98,7 @@ type Config struct {
 	Changed <-chan struct{}
 	Log     *slog.Logger
 	// Tell, which may be nil, hears what keeps a pod, or with a zero key this machine, from being shown there; nil: nothing.
-	Tell func(key mirror.Key, trouble error)
+	Tell func(key manifests.Key, trouble error)
 	// Check, which may be nil, says why this machine can never run a pod that is bound to it; nil: it can. It changes nothing.
 	Check func(*corev1.Pod) error
 	// Leaving, which may be nil, hears how many seconds bound pods have to stop that are deleted, by uid, before Bound leaves them out.
@@ -136,7 +136,7 @@ func New(cfg Config) *Agent {
 		cfg.firstWait, cfg.lastWait = time.Second, time.Minute
 	}
 	if cfg.Tell == nil {
-		cfg.Tell = func(mirror.Key, error) {}
+		cfg.Tell = func(manifests.Key, error) {}
 	}
 	if cfg.Check == nil {
 		cfg.Check = func(*corev1.Pod) error { return nil }
@@ -185,7 +185,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		next := w.Next()
 		if w.News(err) {
-			a.cfg.Tell(mirror.Key{}, err)
+			a.cfg.Tell(manifests.Key{}, err)
 			a.log.Warn("this machine is not reported to the API server now; trying again", "err", err)
 		}
 		if a.rest(ctx, next, ready) {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/node/apiserver/client"
 	"monopod/node/apiserver/mirror"
@@ -85,7 +86,7 @@ func TestABoundPodIsADocumentThatRunsHere(t *testing.T) {
 func TestWhatIsDoneAboutABoundPod(t *testing.T) {
 	pod := running("web")
 	local := mirror.Local{Pod: pod, Digest: mirror.Digest(&pod.Status)}
-	key := mirror.Key{Namespace: "default", Name: "web"}
+	key := manifests.Key{Namespace: "default", Name: "web"}
 	there := mirror.Mirror{UID: pod.UID, Other: true, Digest: local.Digest, Conditions: pod.Status.Conditions}
 	leaving, stale := there, there
 	leaving.Leaving, stale.Digest = true, "x"
@@ -115,7 +116,7 @@ func TestWhatIsDoneAboutABoundPod(t *testing.T) {
 		"such pods are not run here":          {mirror: stale, want: "[]"},
 		"such pods are not run here, deleted": {mirror: leaving, want: "[]"},
 	} {
-		v := mirror.View{Now: time.Now(), Node: "node", Bound: tt.bound, Complete: !tt.partial, Mirrors: map[mirror.Key]mirror.Mirror{key: tt.mirror}}
+		v := mirror.View{Now: time.Now(), Node: "node", Bound: tt.bound, Complete: !tt.partial, Mirrors: map[manifests.Key]mirror.Mirror{key: tt.mirror}}
 		if tt.refused {
 			v.Refused = map[types.UID]mirror.Local{pod.UID: no}
 		}
@@ -202,12 +203,12 @@ func TestOnePodOfWhichTheServerDoesNotTellKeepsNoOtherFromRunning(t *testing.T) 
 		t.Fatal(err)
 	}
 	defer c.Close()
-	a.store.known, a.store.others = true, map[mirror.Key]*corev1.Pod{}
+	a.store.known, a.store.others = true, map[manifests.Key]*corev1.Pod{}
 	for _, name := range []string{"good", "bad"} {
 		p := running(name)
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending}
 		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: name}}
-		a.store.others[mirror.Key{Namespace: "default", Name: name}] = p
+		a.store.others[manifests.Key{Namespace: "default", Name: name}] = p
 	}
 	g := &gatherer{Agent: a, client: c, objects: map[object]*fetched{}, tokens: map[account]*token{}}
 	pods := func() string {

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/manifests"
 	"monopod/node/apiserver/client"
 	"monopod/node/apiserver/mirror"
 	"monopod/node/events"
@@ -56,7 +57,7 @@ type outbox struct {
 	client *client.Client
 	all    bucket
 	// objects bounds the events about each; it is emptied when there are too many.
-	objects map[mirror.Key]*bucket
+	objects map[manifests.Key]*bucket
 	// similar combines those that differ in their message only.
 	similar similar
 	// chosen is what is sent of the event with this revision, until it is passed: nil if it is left out. Who is asked again
@@ -74,7 +75,7 @@ type outbox struct {
 }
 
 func newOutbox(a *Agent, c *client.Client) *outbox {
-	return &outbox{Agent: a, client: c, objects: map[mirror.Key]*bucket{}, similar: similar{}, sent: map[string]bool{}}
+	return &outbox{Agent: a, client: c, objects: map[manifests.Key]*bucket{}, similar: similar{}, sent: map[string]bool{}}
 }
 
 // reasonOf is the reason in an answer of the API server.
@@ -203,9 +204,9 @@ func (o *outbox) admitted(e *corev1.Event, now time.Time) bool {
 		return false
 	}
 	if len(o.objects) > maxSent {
-		o.objects = map[mirror.Key]*bucket{}
+		o.objects = map[manifests.Key]*bucket{}
 	}
-	key := mirror.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
+	key := manifests.Key{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
 	if o.objects[key] == nil {
 		o.objects[key] = &bucket{}
 	}

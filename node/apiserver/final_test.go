@@ -149,7 +149,7 @@ func TestWhatNoKubeletAdmitsHasFailed(t *testing.T) {
 		}
 		g.local.drop("default/ports")
 	}
-	m := &mirrors{Agent: g.Agent, cache: map[mirror.Key]mirror.Local{}, tries: map[mirror.Key]mirror.Try{}, waits: map[mirror.Key]*client.Waits{}}
+	m := &mirrors{Agent: g.Agent, cache: map[manifests.Key]mirror.Local{}, tries: map[manifests.Key]mirror.Try{}, waits: map[manifests.Key]*client.Waits{}}
 	for uid, want := range map[types.UID]string{
 		"uid-of-windows": "Failed PodOSNotSupported Pod was rejected: Failed to admit pod as the OS field doesn't match node OS",
 		"uid-of-selects": "Failed PodOSSelectorNodeLabelDoesNotMatch Pod was rejected: Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
@@ -212,7 +212,7 @@ func TestConditionsOfReadinessGatesAreHandedOver(t *testing.T) {
 func TestTheEndOfAPodIsKeptUntilTheServerHasIt(t *testing.T) {
 	server := with(bound("a", "yes"), func(p *corev1.Pod) { p.ResourceVersion = "1" })
 	g := newGathering(t, server)
-	m := &mirrors{Agent: g.Agent, cache: map[mirror.Key]mirror.Local{}, tries: map[mirror.Key]mirror.Try{}, waits: map[mirror.Key]*client.Waits{}}
+	m := &mirrors{Agent: g.Agent, cache: map[manifests.Key]mirror.Local{}, tries: map[manifests.Key]mirror.Try{}, waits: map[manifests.Key]*client.Waits{}}
 	last := with(endedPod(running("a"), 3), func(p *corev1.Pod) { p.Annotations[mirror.AnnotationSource] = mirror.SourceName })
 	g.Gone(last)
 	g.Gone(running("of-a-file"))
@@ -238,7 +238,7 @@ func TestTheEndOfAPodIsKeptUntilTheServerHasIt(t *testing.T) {
 func TestEventsOfABoundPodThatIsGoneAreNotOfAMirror(t *testing.T) {
 	g := newGathering(t)
 	g.local.put(with(running("old"), func(p *corev1.Pod) { p.Annotations[mirror.AnnotationSource] = mirror.SourceName }), running("mine"))
-	m := &mirrors{Agent: g.Agent, cache: map[mirror.Key]mirror.Local{}, tries: map[mirror.Key]mirror.Try{}, waits: map[mirror.Key]*client.Waits{}}
+	m := &mirrors{Agent: g.Agent, cache: map[manifests.Key]mirror.Local{}, tries: map[manifests.Key]mirror.Try{}, waits: map[manifests.Key]*client.Waits{}}
 	m.view()
 	g.local.drop("default/old")
 	o := newOutbox(g.Agent, nil)

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"monopod/node/apiserver/mirror"
+	"monopod/manifests"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,11 +26,11 @@ type board struct {
 	pods     map[string]*corev1.Pod
 	partial  bool
 	readers  map[chan struct{}]bool
-	troubles map[mirror.Key]string
+	troubles map[manifests.Key]string
 }
 
 func newBoard(pods ...*corev1.Pod) *board {
-	b := &board{pods: map[string]*corev1.Pod{}, readers: map[chan struct{}]bool{}, troubles: map[mirror.Key]string{}}
+	b := &board{pods: map[string]*corev1.Pod{}, readers: map[chan struct{}]bool{}, troubles: map[manifests.Key]string{}}
 	b.put(pods...)
 	return b
 }
@@ -80,7 +80,7 @@ func (b *board) Subscribe() (<-chan struct{}, func()) {
 }
 
 // tell and trouble are what keeps a pod from being shown.
-func (b *board) tell(key mirror.Key, err error) {
+func (b *board) tell(key manifests.Key, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.troubles, key)
@@ -89,7 +89,7 @@ func (b *board) tell(key mirror.Key, err error) {
 	}
 }
 
-func (b *board) trouble(key mirror.Key) string {
+func (b *board) trouble(key manifests.Key) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.troubles[key]

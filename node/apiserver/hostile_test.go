@@ -19,8 +19,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/manifests"
 	"monopod/node/apiserver/client"
-	"monopod/node/apiserver/mirror"
 )
 
 // liar is a server that answers everything as it likes, and a kubeconfig for it.
@@ -145,7 +145,7 @@ func TestAServerThatIsNotTheRightOneIsNotBelieved(t *testing.T) {
 	cfg := config(t, writeKubeconfig(t, "{server: '"+target.Host+"'}", "{token: secret}"), pods)
 	stop := start(t, cfg)
 	eventually(t, "it is said why", func() error {
-		if why := pods.trouble(mirror.Key{}); !strings.Contains(why, "certificate signed by unknown authority") {
+		if why := pods.trouble(manifests.Key{}); !strings.Contains(why, "certificate signed by unknown authority") {
 			return errors.New(why)
 		}
 		return nil

@@ -18,10 +18,10 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/manifests"
 	"monopod/node/apiserver/apitest"
 	"monopod/node/apiserver/client"
 	"monopod/node/apiserver/identity"
-	"monopod/node/apiserver/mirror"
 	"monopod/node/events"
 )
 
@@ -65,7 +65,7 @@ func TestAMachineJoinsWithATokenAndKeepsItsCertificates(t *testing.T) {
 	stop := start(t, cfg)
 	// It may not ask yet; then nobody answers; neither ends anything.
 	r.Eventually("it is said why", func() error {
-		if pods.trouble(mirror.Key{}) == "" {
+		if pods.trouble(manifests.Key{}) == "" {
 			return errors.New("no trouble")
 		}
 		return nil
@@ -106,7 +106,7 @@ func TestAMachineJoinsWithATokenAndKeepsItsCertificates(t *testing.T) {
 	})
 	pods.put(with(running("web"), func(p *corev1.Pod) { p.Status.HostIP = "192.0.2.77" }))
 	r.shows("the mirror is as the pod", webPath, func(p *corev1.Pod) bool { return p.Status.HostIP == "192.0.2.77" })
-	if why := pods.trouble(mirror.Key{}); why != "" {
+	if why := pods.trouble(manifests.Key{}); why != "" {
 		t.Errorf("it is in trouble: %s", why)
 	}
 	serving, err := identity.ReadCertificate(filepath.Join(cfg.CertDir, identity.ServingCertificateFile))

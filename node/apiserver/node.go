@@ -15,8 +15,8 @@ import (
 	goruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/manifests"
 	"monopod/node/apiserver/client"
-	"monopod/node/apiserver/mirror"
 )
 
 // maxImages is how many images a node shows.
@@ -194,7 +194,7 @@ func (a *Agent) reportNode(ctx context.Context, c *client.Client) error {
 			}
 			good = false
 			if w.News(err) {
-				a.cfg.Tell(mirror.Key{}, err)
+				a.cfg.Tell(manifests.Key{}, err)
 				a.log.Warn("the Node object cannot be reported; trying again", "node", a.cfg.NodeName, "err", err)
 			}
 			client.Pause(ctx, w.Next(), nil)
@@ -204,7 +204,7 @@ func (a *Agent) reportNode(ctx context.Context, c *client.Client) error {
 		}
 		if _, known := a.store.theNode(); known && !good {
 			good = true
-			a.cfg.Tell(mirror.Key{}, nil)
+			a.cfg.Tell(manifests.Key{}, nil)
 			a.log.Info("the Node object is as it should be", "node", a.cfg.NodeName)
 		}
 		w.Reset()

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/manifests"
 	"monopod/node/apiserver/client"
 	"monopod/node/apiserver/mirror"
 )
@@ -84,12 +85,12 @@ type refusals struct {
 
 // refuse finds the pods that cannot run here, or not now, has their status say why, and tells of those that were not known as such. It is
 // never about one of which something is here: whatever is wrong with it, that goes on.
-func (g *gatherer) refuse(pods map[mirror.Key]*corev1.Pod, local []*corev1.Pod) refusals {
+func (g *gatherer) refuse(pods map[manifests.Key]*corev1.Pod, local []*corev1.Pod) refusals {
 	out, all := refusals{leftOut: map[types.UID]bool{}}, map[types.UID]*Refusal{}
-	here, runs, taken := map[types.UID]bool{}, map[types.UID]bool{}, map[mirror.Key]bool{}
+	here, runs, taken := map[types.UID]bool{}, map[types.UID]bool{}, map[manifests.Key]bool{}
 	for _, p := range local {
 		here[p.UID], runs[p.UID] = true, p.Status.StartTime != nil
-		taken[mirror.Key{Namespace: p.Namespace, Name: p.Name}] = p.Annotations[mirror.AnnotationSource] != mirror.SourceName
+		taken[manifests.Key{Namespace: p.Namespace, Name: p.Name}] = p.Annotations[mirror.AnnotationSource] != mirror.SourceName
 	}
 	known, rejected := map[types.UID]checked{}, g.store.rejections(pods, runs)
 	for key, p := range pods {
@@ -129,7 +130,7 @@ func (g *gatherer) refuse(pods map[mirror.Key]*corev1.Pod, local []*corev1.Pod) 
 }
 
 // tellEphemeral tells once of the ephemeral containers that do not run.
-func (g *gatherer) tellEphemeral(pods map[mirror.Key]*corev1.Pod) {
+func (g *gatherer) tellEphemeral(pods map[manifests.Key]*corev1.Pod) {
 	told := map[types.UID]string{}
 	for _, p := range pods {
 		message := mirror.EphemeralMessage(p)

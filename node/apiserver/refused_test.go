@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/node/apiserver/client"
 	"monopod/node/apiserver/mirror"
@@ -99,7 +100,7 @@ func TestAPodThatCannotRunHereIsLeftOutAndToldOnce(t *testing.T) {
 	if _, _, said := g.word(); len(said) > 0 || g.asked != asked {
 		t.Errorf("nothing is new, and it is said %q, and %d are looked at", said, g.asked-asked)
 	}
-	m := &mirrors{Agent: g.Agent, cache: map[mirror.Key]mirror.Local{}, tries: map[mirror.Key]mirror.Try{}, waits: map[mirror.Key]*client.Waits{}}
+	m := &mirrors{Agent: g.Agent, cache: map[manifests.Key]mirror.Local{}, tries: map[manifests.Key]mirror.Try{}, waits: map[manifests.Key]*client.Waits{}}
 	st := m.view().Refused["uid-of-b"].Pod.Status
 	if st.Phase != corev1.PodPending || st.Reason != mirror.ReasonNotSupported || !strings.Contains(st.Message, "spec.no") || len(st.Conditions) != 2 || st.Conditions[0].Status != corev1.ConditionFalse {
 		t.Errorf("%+v", st)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/manifests"
 	"monopod/node/apiserver/client"
 	"monopod/node/apiserver/mirror"
 )
@@ -41,14 +42,14 @@ type mirrors struct {
 	*Agent
 	client *client.Client
 	// cache holds what was made of pods that have not changed since.
-	cache map[mirror.Key]mirror.Local
-	tries map[mirror.Key]mirror.Try
-	waits map[mirror.Key]*client.Waits
+	cache map[manifests.Key]mirror.Local
+	tries map[manifests.Key]mirror.Try
+	waits map[manifests.Key]*client.Waits
 }
 
 // reportPods makes, repairs and removes mirror pods.
 func (a *Agent) reportPods(ctx context.Context, c *client.Client) error {
-	m := &mirrors{Agent: a, client: c, cache: map[mirror.Key]mirror.Local{}, tries: map[mirror.Key]mirror.Try{}, waits: map[mirror.Key]*client.Waits{}}
+	m := &mirrors{Agent: a, client: c, cache: map[manifests.Key]mirror.Local{}, tries: map[manifests.Key]mirror.Try{}, waits: map[manifests.Key]*client.Waits{}}
 	changed, cancel := a.cfg.Pods.Subscribe()
 	defer cancel()
 	for ctx.Err() == nil {
@@ -96,9 +97,9 @@ func (m *mirrors) once(ctx context.Context) (time.Time, error) {
 // view is how things are.
 func (m *mirrors) view() mirror.View {
 	pods, complete := m.cfg.Pods.Pods()
-	v := mirror.View{Now: time.Now(), Node: m.store.nodeUID(), Complete: complete, Pods: make(map[mirror.Key]mirror.Local, len(pods)), Tries: m.tries}
+	v := mirror.View{Now: time.Now(), Node: m.store.nodeUID(), Complete: complete, Pods: make(map[manifests.Key]mirror.Local, len(pods)), Tries: m.tries}
 	known := false
-	var others map[mirror.Key]*corev1.Pod
+	var others map[manifests.Key]*corev1.Pod
 	if v.Mirrors, known = m.store.pods(); !known {
 		v.Node = "" // whatever is done now may be wrong
 	}
@@ -113,11 +114,11 @@ func (m *mirrors) view() mirror.View {
 		if p.Annotations[mirror.AnnotationSource] == mirror.SourceName {
 			if m.cfg.Source {
 				m.store.noteBound(p.UID)
-				v.Bound[p.UID] = mirror.BoundLocal(p, others[mirror.Key{Namespace: p.Namespace, Name: p.Name}])
+				v.Bound[p.UID] = mirror.BoundLocal(p, others[manifests.Key{Namespace: p.Namespace, Name: p.Name}])
 			}
 			continue
 		}
-		key := mirror.Key{Namespace: p.Namespace, Name: mirror.Name(p.Name, m.cfg.NodeName)}
+		key := manifests.Key{Namespace: p.Namespace, Name: mirror.Name(p.Name, m.cfg.NodeName)}
 		local, ok := m.cache[key]
 		if !ok || local.Of != p {
 			was := local.Refused
@@ -144,7 +145,7 @@ func (m *mirrors) view() mirror.View {
 
 // ended are the pods that the server wants gone and of which nothing is here. What is known of their end must be asked for after it is known
 // that they are gone.
-func (m *mirrors) ended(others map[mirror.Key]*corev1.Pod, here map[types.UID]mirror.Local) map[types.UID]mirror.Local {
+func (m *mirrors) ended(others map[manifests.Key]*corev1.Pod, here map[types.UID]mirror.Local) map[types.UID]mirror.Local {
 	out, last := map[types.UID]mirror.Local{}, m.store.lastOf(others)
 	for _, p := range others {
 		if _, ok := here[p.UID]; !ok && p.DeletionTimestamp != nil {
@@ -245,7 +246,7 @@ func (m *mirrors) note(a mirror.Action, err error) time.Time {
 }
 
 // complain says why a pod is not shown as it is; nil: it is.
-func (m *mirrors) complain(key mirror.Key, err error) {
+func (m *mirrors) complain(key manifests.Key, err error) {
 	local := key
 	if name, ok := mirror.LocalName(key.Name, m.cfg.NodeName); ok && !m.store.hasOther(key) {
 		local.Name = name

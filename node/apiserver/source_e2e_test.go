@@ -202,7 +202,7 @@ func TestTheFinalStatusReachesARealAPIServerBeforeThePodIsGone(t *testing.T) {
 			return err
 		})
 		pods.drop("default/" + name)
-		if why := pods.trouble(mirror.Key{Namespace: "default", Name: name}); why != "" {
+		if why := pods.trouble(manifests.Key{Namespace: "default", Name: name}); why != "" {
 			t.Errorf("%s: %s", name, why)
 		}
 		r.Must(http.MethodPatch, path, map[string]any{"metadata": map[string]any{"finalizers": nil}}, nil)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/manifests"
 	"monopod/node/apiserver/mirror"
 )
 
@@ -28,9 +29,9 @@ type store struct {
 	node   *corev1.Node
 	// known says that mirrors are all that there are.
 	known   bool
-	mirrors map[mirror.Key]mirror.Mirror
+	mirrors map[manifests.Key]mirror.Mirror
 	// pods are those that are no mirrors, if whole; they are not changed. uids are those of all of them that have been there.
-	others map[mirror.Key]*corev1.Pod
+	others map[manifests.Key]*corev1.Pod
 	uids   map[types.UID]bool
 	// graces are the seconds that were asked for with the deletion of those, by uid. It is not changed.
 	graces map[types.UID]int64
@@ -95,7 +96,7 @@ func (s *store) theNode() (n *corev1.Node, ok bool) {
 
 // seePod notes one pod, or with gone that it has been deleted.
 func (s *store) seePod(p *corev1.Pod, gone bool) {
-	key, m := mirror.Key{Namespace: p.Namespace, Name: p.Name}, mirror.Of(p)
+	key, m := manifests.Key{Namespace: p.Namespace, Name: p.Name}, mirror.Of(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.known {
@@ -119,7 +120,7 @@ func (s *store) seePod(p *corev1.Pod, gone bool) {
 }
 
 // otherLocked notes a pod that is no mirror; nil: there is none of that name.
-func (s *store) otherLocked(key mirror.Key, p *corev1.Pod) {
+func (s *store) otherLocked(key manifests.Key, p *corev1.Pod) {
 	was := s.others[key]
 	if !s.whole || p == nil && was == nil {
 		return
@@ -162,7 +163,7 @@ func (s *store) end(p *corev1.Pod) {
 }
 
 // lastOf returns the last that is known of pods that are gone here, and forgets those that are gone there as well.
-func (s *store) lastOf(there map[mirror.Key]*corev1.Pod) map[types.UID]*corev1.Pod {
+func (s *store) lastOf(there map[manifests.Key]*corev1.Pod) map[types.UID]*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ends) == 0 {
@@ -195,7 +196,7 @@ func (s *store) reject(uid types.UID, why rejection) {
 }
 
 // rejections returns those that were not admitted, and forgets those that are gone there, and those that run nevertheless.
-func (s *store) rejections(there map[mirror.Key]*corev1.Pod, runs map[types.UID]bool) map[types.UID]rejection {
+func (s *store) rejections(there map[manifests.Key]*corev1.Pod, runs map[types.UID]bool) map[types.UID]rejection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[types.UID]rejection{}
@@ -248,7 +249,7 @@ func (s *store) leaving(here map[types.UID]bool) map[types.UID]int64 {
 }
 
 // boundPods returns the pods that are no mirrors; ok is false while they are not known.
-func (s *store) boundPods() (all map[mirror.Key]*corev1.Pod, ok bool) {
+func (s *store) boundPods() (all map[manifests.Key]*corev1.Pod, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.others), s.known
@@ -262,7 +263,7 @@ func (s *store) knows() bool {
 }
 
 // hasOther says that a pod of that name is no mirror.
-func (s *store) hasOther(key mirror.Key) bool {
+func (s *store) hasOther(key manifests.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.others[key] != nil
@@ -276,7 +277,7 @@ func (s *store) isBound(uid types.UID) bool {
 }
 
 // forget notes that a pod of that uid is not there any more.
-func (s *store) forget(key mirror.Key, uid types.UID) {
+func (s *store) forget(key manifests.Key, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mirrors[key].UID == uid {
@@ -287,7 +288,7 @@ func (s *store) forget(key mirror.Key, uid types.UID) {
 }
 
 // pods returns what is there; ok is false while that is not known.
-func (s *store) pods() (all map[mirror.Key]mirror.Mirror, ok bool) {
+func (s *store) pods() (all map[manifests.Key]mirror.Mirror, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.mirrors), s.known
@@ -331,12 +332,12 @@ func (s *nodeSink) lost() {
 type podSink struct {
 	*store
 	// listed are the pods of the list that is being read.
-	listed map[mirror.Key]mirror.Mirror
-	others map[mirror.Key]*corev1.Pod
+	listed map[manifests.Key]mirror.Mirror
+	others map[manifests.Key]*corev1.Pod
 }
 
 func (s *podSink) begin() {
-	s.listed, s.others = map[mirror.Key]mirror.Mirror{}, map[mirror.Key]*corev1.Pod{}
+	s.listed, s.others = map[manifests.Key]mirror.Mirror{}, map[manifests.Key]*corev1.Pod{}
 }
 
 func (s *podSink) add(o runtime.Object) {
@@ -344,7 +345,7 @@ func (s *podSink) add(o runtime.Object) {
 	if !ok {
 		return
 	}
-	key := mirror.Key{Namespace: p.Namespace, Name: p.Name}
+	key := manifests.Key{Namespace: p.Namespace, Name: p.Name}
 	s.listed[key] = mirror.Of(p)
 	if s.whole && s.listed[key].Other {
 		whole := p.DeepCopy() // the list that it is part of is not kept
@@ -381,7 +382,7 @@ func (s *podSink) lost() {
 }
 
 // spoil has a pod of that uid made anew.
-func (s *store) spoil(key mirror.Key, uid types.UID) {
+func (s *store) spoil(key manifests.Key, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m, ok := s.mirrors[key]; ok && m.UID == uid {

@@ -9,9 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Key names a pod.
-type Key struct{ Namespace, Name string }
-
 // Mirror is what is known of a pod there: enough to see whether it is as it should be.
 type Mirror struct {
 	UID     types.UID
@@ -42,8 +39,6 @@ func hashOf(v any) string {
 	_ = json.NewEncoder(h).Encode(v) // types of the API always encode
 	return strconv.FormatUint(h.Sum64(), 36)
 }
-
-func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
 // Of is what matters of a pod on the server.
 func Of(p *corev1.Pod) Mirror {

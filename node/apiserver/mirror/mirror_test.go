@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"monopod/manifests"
 	"monopod/node/apiserver/mirror"
 )
 
@@ -26,20 +27,20 @@ func there(p *corev1.Pod, node types.UID) mirror.Mirror {
 func TestWhatIsDoneAboutAMirror(t *testing.T) {
 	now := time.Unix(1000, 0)
 	web := running("web")
-	key := mirror.Key{Namespace: "default", Name: "web-n1"}
+	key := manifests.Key{Namespace: "default", Name: "web-n1"}
 	good := there(web, "node")
-	change := func(f func(*mirror.Mirror)) map[mirror.Key]mirror.Mirror {
+	change := func(f func(*mirror.Mirror)) map[manifests.Key]mirror.Mirror {
 		m := good
 		f(&m)
-		return map[mirror.Key]mirror.Mirror{key: m}
+		return map[manifests.Key]mirror.Mirror{key: m}
 	}
-	mine := map[mirror.Key]mirror.Local{key: mirror.LocalOf(web, "n1")}
+	mine := map[manifests.Key]mirror.Local{key: mirror.LocalOf(web, "n1")}
 	for name, tt := range map[string]struct {
-		pods    map[mirror.Key]mirror.Local
-		mirrors map[mirror.Key]mirror.Mirror
+		pods    map[manifests.Key]mirror.Local
+		mirrors map[manifests.Key]mirror.Mirror
 		partial bool
 		noNode  bool
-		tries   map[mirror.Key]mirror.Try
+		tries   map[manifests.Key]mirror.Try
 		want    string
 		next    time.Time
 	}{
@@ -56,17 +57,17 @@ func TestWhatIsDoneAboutAMirror(t *testing.T) {
 		"the pod is gone":                           {mirrors: change(func(*mirror.Mirror) {}), want: "delete default/web-n1"},
 		"it is not known whether the pod is gone":   {mirrors: change(func(*mirror.Mirror) {}), partial: true},
 		"a pod of somebody else":                    {mirrors: change(func(m *mirror.Mirror) { m.Other = true })},
-		"it was refused a moment ago":               {pods: mine, tries: map[mirror.Key]mirror.Try{key: {At: now.Add(time.Second)}}, next: now.Add(time.Second)},
-		"it was refused a while ago":                {pods: mine, tries: map[mirror.Key]mirror.Try{key: {At: now}}, want: "create default/web-n1"},
-		"the server does not keep all of a status":  {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Digest = "x" }), tries: map[mirror.Key]mirror.Try{key: accepted(mine[key], good, "x")}},
-		"others have changed what was kept of it":   {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Digest = "y" }), tries: map[mirror.Key]mirror.Try{key: accepted(mine[key], good, "x")}, want: "status default/web-n1"},
+		"it was refused a moment ago":               {pods: mine, tries: map[manifests.Key]mirror.Try{key: {At: now.Add(time.Second)}}, next: now.Add(time.Second)},
+		"it was refused a while ago":                {pods: mine, tries: map[manifests.Key]mirror.Try{key: {At: now}}, want: "create default/web-n1"},
+		"the server does not keep all of a status":  {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Digest = "x" }), tries: map[manifests.Key]mirror.Try{key: accepted(mine[key], good, "x")}},
+		"others have changed what was kept of it":   {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Digest = "y" }), tries: map[manifests.Key]mirror.Try{key: accepted(mine[key], good, "x")}, want: "status default/web-n1"},
 		"its spec was edited":                       {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited = true }), want: "delete default/web-n1"},
 		"its spec and its status were edited":       {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited, m.Digest = true, "x" }), want: "status default/web-n1"},
-		"its spec was edited again":                 {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited = true }), tries: map[mirror.Key]mirror.Try{key: {Remade: now.Add(-time.Second)}}, next: now.Add(mirror.RemakeEvery - time.Second)},
-		"it was edited, and stays for the moment":   {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited = true }), tries: map[mirror.Key]mirror.Try{key: {At: now.Add(time.Second)}}, next: now.Add(time.Second)},
+		"its spec was edited again":                 {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited = true }), tries: map[manifests.Key]mirror.Try{key: {Remade: now.Add(-time.Second)}}, next: now.Add(mirror.RemakeEvery - time.Second)},
+		"it was edited, and stays for the moment":   {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited = true }), tries: map[manifests.Key]mirror.Try{key: {At: now.Add(time.Second)}}, next: now.Add(time.Second)},
 		"a pod of somebody else was edited":         {pods: mine, mirrors: change(func(m *mirror.Mirror) { m.Edited, m.Other = true, true })},
-		"it can have none, and there is an old one": {pods: map[mirror.Key]mirror.Local{key: {Pod: web, Refused: errors.New("no")}}, mirrors: change(func(*mirror.Mirror) {}), want: "delete default/web-n1"},
-		"it can have none":                          {pods: map[mirror.Key]mirror.Local{key: {Pod: web, Refused: errors.New("no")}}},
+		"it can have none, and there is an old one": {pods: map[manifests.Key]mirror.Local{key: {Pod: web, Refused: errors.New("no")}}, mirrors: change(func(*mirror.Mirror) {}), want: "delete default/web-n1"},
+		"it can have none":                          {pods: map[manifests.Key]mirror.Local{key: {Pod: web, Refused: errors.New("no")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := mirror.View{Now: now, Node: "node", Pods: tt.pods, Complete: !tt.partial, Mirrors: tt.mirrors, Tries: tt.tries}
@@ -96,11 +97,11 @@ func accepted(l mirror.Local, m mirror.Mirror, digest string) mirror.Try {
 // Whatever is there, carrying out plans ends in a plan of nothing, with a mirror of each pod and no others of ours.
 func TestPlansConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		v := mirror.View{Now: time.Unix(1000, 0), Node: "node", Complete: true, Pods: map[mirror.Key]mirror.Local{}, Mirrors: map[mirror.Key]mirror.Mirror{}}
-		others := map[mirror.Key]mirror.Mirror{}
+		v := mirror.View{Now: time.Unix(1000, 0), Node: "node", Complete: true, Pods: map[manifests.Key]mirror.Local{}, Mirrors: map[manifests.Key]mirror.Mirror{}}
+		others := map[manifests.Key]mirror.Mirror{}
 		for i := range rapid.IntRange(0, 6).Draw(t, "names") {
 			p := running(fmt.Sprint("p", i))
-			key := mirror.Key{Namespace: p.Namespace, Name: mirror.Name(p.Name, "n1")}
+			key := manifests.Key{Namespace: p.Namespace, Name: mirror.Name(p.Name, "n1")}
 			if rapid.Bool().Draw(t, "wanted") {
 				v.Pods[key] = mirror.LocalOf(p, "n1")
 			}
@@ -199,7 +200,7 @@ func TestDigestsLeaveOutWhatServersSet(t *testing.T) {
 }
 
 func TestHowAPodEndedIsSaidBeforeItIsGone(t *testing.T) {
-	key := mirror.Key{Namespace: "default", Name: "web"}
+	key := manifests.Key{Namespace: "default", Name: "web"}
 	there := leavingPod(running("web"))
 	seen := func(p *corev1.Pod) mirror.Mirror { m := mirror.Of(p); m.Other = true; return m }
 	last := mirror.LastLocal(there, endedPod(running("web"), 3))
@@ -219,7 +220,7 @@ func TestHowAPodEndedIsSaidBeforeItIsGone(t *testing.T) {
 		"it may still run":                    {mirror: there, ended: true, partial: true, want: "[]"},
 		"nothing is known of it, nor of ends": {mirror: there, want: "[delete default/web]"},
 	} {
-		v := mirror.View{Now: time.Now(), Node: "node", Bound: map[types.UID]mirror.Local{}, Complete: !tt.partial, Mirrors: map[mirror.Key]mirror.Mirror{key: seen(tt.mirror)}, Tries: map[mirror.Key]mirror.Try{key: tt.try}}
+		v := mirror.View{Now: time.Now(), Node: "node", Bound: map[types.UID]mirror.Local{}, Complete: !tt.partial, Mirrors: map[manifests.Key]mirror.Mirror{key: seen(tt.mirror)}, Tries: map[manifests.Key]mirror.Try{key: tt.try}}
 		if tt.ended {
 			v.Ended = map[types.UID]mirror.Local{there.UID: last}
 		}

@@ -1,13 +1,14 @@
 package mirror
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
 )
 
 // Local is a pod of this machine as its mirror is to be.
@@ -38,7 +39,7 @@ const (
 type Action struct {
 	Kind ActionKind
 	// Key is of the mirror.
-	Key Key
+	Key manifests.Key
 	// UID is of the mirror that is meant; empty to create one.
 	UID types.UID
 }
@@ -66,7 +67,7 @@ type View struct {
 	// Node is the uid of the Node; empty: there is none, and without it no mirror.
 	Node types.UID
 	// Pods are those of this machine, by the name of their mirror. Complete says that there are no others.
-	Pods     map[Key]Local
+	Pods     map[manifests.Key]Local
 	Complete bool
 	// Bound are those of this machine that the server has bound to it: they are no mirrors' pods. Nil: that is nobody's business.
 	Bound map[types.UID]Local
@@ -75,8 +76,8 @@ type View struct {
 	// Ended are those that the server wants gone and of which nothing is here, with their final status. Empty unless Complete.
 	Ended map[types.UID]Local
 	// Mirrors are all pods that the server has for this machine.
-	Mirrors map[Key]Mirror
-	Tries   map[Key]Try
+	Mirrors map[manifests.Key]Mirror
+	Tries   map[manifests.Key]Try
 }
 
 // Plan says which requests make the mirrors what they should be, one for each mirror at most, and when to look again
@@ -110,13 +111,13 @@ func Plan(v View) (actions []Action, next time.Time) {
 		take(a, ok, v.Tries[key].At)
 	}
 	slices.SortFunc(actions, func(a, b Action) int {
-		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+		return a.Key.Compare(b.Key)
 	})
 	return actions, next
 }
 
 // stepOf is the next request for a pod there that is no mirror of a pod of this machine, or that was one.
-func (v *View) stepOf(key Key, m Mirror) (Action, bool) {
+func (v *View) stepOf(key manifests.Key, m Mirror) (Action, bool) {
 	if !m.Other {
 		_, wanted := v.Pods[key]
 		return Action{DeleteMirror, key, m.UID}, !wanted && (v.Complete || m.Leaving)
@@ -142,7 +143,7 @@ func (v *View) stepOf(key Key, m Mirror) (Action, bool) {
 }
 
 // stepTo is the next request for the mirror of a pod.
-func (v *View) stepTo(key Key, local Local) (Action, bool) {
+func (v *View) stepTo(key manifests.Key, local Local) (Action, bool) {
 	m, there := v.Mirrors[key]
 	switch {
 	case there && m.Other: // it is somebody's, and stays
@@ -158,7 +159,7 @@ func (v *View) stepTo(key Key, local Local) (Action, bool) {
 }
 
 // statusOf sends the status of a pod, unless it is shown, or as much of it as the server keeps.
-func (v *View) statusOf(key Key, local Local, m Mirror) (Action, bool) {
+func (v *View) statusOf(key manifests.Key, local Local, m Mirror) (Action, bool) {
 	if SameStatus(local, m) {
 		return Action{}, false
 	}

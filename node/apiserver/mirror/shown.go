@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"monopod/manifests"
 )
 
 // plainReasons are reasons to wait for which a kubelet says only that the container is being created; events say the rest.
@@ -116,7 +118,7 @@ func withoutEphemeral(there *corev1.Pod, s *corev1.PodStatus) {
 }
 
 // GateConditions are the conditions that readiness gates of pods look at, by uid.
-func GateConditions(pods map[Key]*corev1.Pod) map[types.UID][]corev1.PodCondition {
+func GateConditions(pods map[manifests.Key]*corev1.Pod) map[types.UID][]corev1.PodCondition {
 	all := map[types.UID][]corev1.PodCondition{}
 	for _, p := range pods {
 		if given := GatesOf(p); len(given) > 0 {
