@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/config"
+	"monopod/internal/model"
 	"monopod/internal/needs"
 	"monopod/internal/streams"
 	"monopod/internal/tree"
@@ -70,11 +71,11 @@ func (f *FakeRuntime) Preload(ctx context.Context, done func(error)) error {
 
 func (f *FakeRuntime) FollowObjects(*manifests.Objects, func(manifests.Origin) bool) {}
 
-func (f *FakeRuntime) Places(ctx context.Context) ([]runner.Place, error) {
+func (f *FakeRuntime) Places(ctx context.Context) ([]model.Place, error) {
 	keys, err := f.List(ctx)
-	var all []runner.Place
+	var all []model.Place
 	for _, key := range keys {
-		all = append(all, runner.Place{Key: key, Cgroup: "/no/such/cgroup"})
+		all = append(all, model.Place{Key: key, Cgroup: "/no/such/cgroup"})
 	}
 	return all, err
 }

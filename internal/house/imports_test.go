@@ -91,7 +91,7 @@ func allowed() map[string][]string {
 		"monopod/watcher/file":        {"monopod/watcher", "monopod/manifests", "monopod/internal"},
 		"monopod/watcher/fetch":       {"monopod/watcher", "monopod/manifests", "monopod/internal"},
 		"monopod/watcher/watchertest": {"monopod/watcher", "monopod/manifests"},
-		"monopod/runner":              {"monopod/internal/cause", "monopod/manifests", "monopod/runner/hook", "monopod/runner/probe"},
+		"monopod/runner":              {"monopod/internal/cause", "monopod/internal/model", "monopod/manifests", "monopod/runner/hook", "monopod/runner/probe"},
 		"monopod/runner/plan":         {"monopod/internal/cause", "monopod/runner", "monopod/runner/hook", "monopod/runner/probe", "monopod/manifests"},
 		"monopod/runner/podstatus":    {"monopod/internal/cause", "monopod/runner", "monopod/runner/plan", "monopod/runner/probe", "monopod/manifests"},
 		"monopod/runner/admit":        {"monopod/internal/cause", "monopod/runner", "monopod/manifests"},

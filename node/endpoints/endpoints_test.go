@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/node/health"
 	"monopod/node/metrics"
@@ -34,14 +35,14 @@ type node struct {
 	err   error
 }
 
-func (n *node) Places(context.Context) ([]stats.Place, error) {
-	return []stats.Place{{
+func (n *node) Places(context.Context) ([]model.Place, error) {
+	return []model.Place{{
 		Key: manifests.Key{Namespace: "default", Name: "web"}, UID: "uid", Cgroup: "/pod1", Created: time.Unix(100, 0),
-		Containers: []stats.ContainerPlace{{Name: "c", ID: "id", Cgroup: "/pod1/c", Started: time.Unix(200, 0)}},
+		Containers: []model.ContainerPlace{{Name: "c", ID: "id", Cgroup: "/pod1/c", Started: time.Unix(200, 0)}},
 	}}, n.err
 }
 
-func (n *node) MeasureDisk(context.Context, stats.Place) (stats.PodDisk, error) {
+func (n *node) MeasureDisk(context.Context, model.Place) (stats.PodDisk, error) {
 	n.walks++
 	return stats.PodDisk{
 		Volumes: map[string]stats.DiskUse{"data": {Bytes: 10, Inodes: 1}, "ram": {Bytes: 100, Inodes: 1}}, Memory: map[string]bool{"ram": true},

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/node/health"
 	"monopod/node/stats"
@@ -36,17 +37,17 @@ type machine struct {
 	err error
 }
 
-func (m *machine) Places(context.Context) ([]stats.Place, error) {
-	return []stats.Place{{
+func (m *machine) Places(context.Context) ([]model.Place, error) {
+	return []model.Place{{
 		Key: manifests.Key{Namespace: "default", Name: "web"}, UID: "uid", Cgroup: "/pods/pod1", Created: time.Unix(100, 0),
-		Containers: []stats.ContainerPlace{
+		Containers: []model.ContainerPlace{
 			{Name: "c", ID: "old", Image: "busybox", Cgroup: "/pods/pod1/old", Started: time.Unix(100, 0)},
 			{Name: "c", ID: "new", Image: "busybox", Cgroup: "/pods/pod1/new", Started: time.Unix(200, 0)},
 		},
 	}}, m.err
 }
 
-func (m *machine) MeasureDisk(context.Context, stats.Place) (stats.PodDisk, error) {
+func (m *machine) MeasureDisk(context.Context, model.Place) (stats.PodDisk, error) {
 	return stats.PodDisk{}, errors.New("nobody asks for disks")
 }
 

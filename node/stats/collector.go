@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"monopod/internal/model"
 )
 
 // Source knows the pods.
 type Source interface {
 	// Places returns the pods that have a cgroup, in any order.
-	Places(ctx context.Context) ([]Place, error)
+	Places(ctx context.Context) ([]model.Place, error)
 	// MeasureDisk walks over what a pod has on disk.
-	MeasureDisk(ctx context.Context, p Place) (PodDisk, error)
+	MeasureDisk(ctx context.Context, p model.Place) (PodDisk, error)
 }
 
 // Config of a Collector. New fills in Proc, Now and Wait.
@@ -177,7 +179,7 @@ func (c *Collector) take(ctx context.Context) (func(), error) {
 	}
 }
 
-func (c *Collector) places(ctx context.Context) ([]Place, error) {
+func (c *Collector) places(ctx context.Context) ([]model.Place, error) {
 	if c.cfg.Source == nil {
 		return nil, errors.New("no pods are known")
 	}
@@ -185,13 +187,13 @@ func (c *Collector) places(ctx context.Context) ([]Place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for pods: %w", err)
 	}
-	slices.SortFunc(places, func(a, b Place) int {
+	slices.SortFunc(places, func(a, b model.Place) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return places, nil
 }
 
-func cgroupsOf(places []Place) []string {
+func cgroupsOf(places []model.Place) []string {
 	all := make([]string, 0, 2*len(places))
 	for i := range places {
 		all = append(all, places[i].Cgroup)
@@ -281,7 +283,7 @@ func (c *Collector) readMachine(o Options) (Machine, error) {
 	return m, nil
 }
 
-func (c *Collector) readPods(ctx context.Context, places []Place, o Options) ([]Pod, error) {
+func (c *Collector) readPods(ctx context.Context, places []model.Place, o Options) ([]Pod, error) {
 	pods := make([]Pod, 0, len(places))
 	for _, p := range places {
 		if err := ctx.Err(); err != nil {
@@ -297,7 +299,7 @@ func (c *Collector) readPods(ctx context.Context, places []Place, o Options) ([]
 	return pods, c.readDisks(ctx, pods, o)
 }
 
-func (c *Collector) readPod(p Place, o Options) (Pod, bool) {
+func (c *Collector) readPod(p model.Place, o Options) (Pod, bool) {
 	u, ok := c.cfg.Hierarchies.read(&c.r, p.Cgroup, c.cfg.Now())
 	if !ok {
 		return Pod{}, false

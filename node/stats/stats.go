@@ -10,7 +10,7 @@ package stats
 import (
 	"time"
 
-	"monopod/manifests"
+	"monopod/internal/model"
 )
 
 // PSI is pressure stall information: how long tasks waited for something that others used.
@@ -105,26 +105,6 @@ type Filesystem struct {
 // DiskUse is what a directory takes.
 type DiskUse struct{ Bytes, Inodes uint64 }
 
-// Place says where the kernel counts what a pod uses.
-type Place struct {
-	manifests.Key
-	UID     string
-	Created time.Time
-	// Cgroup is the path of the pod's in each hierarchy.
-	Cgroup string
-	// HostNetwork: it has no network of its own.
-	HostNetwork bool
-	Containers  []ContainerPlace
-}
-
-// ContainerPlace is a container that runs.
-type ContainerPlace struct {
-	Name, ID, Image string
-	Restarts        int
-	Started         time.Time
-	Cgroup          string
-}
-
 // PodDisk is what a pod has on disk, measured at Time.
 type PodDisk struct {
 	Time time.Time
@@ -157,13 +137,13 @@ func (d *PodDisk) Total() DiskUse {
 
 // Container is what one container uses.
 type Container struct {
-	ContainerPlace
+	model.ContainerPlace
 	Usage
 }
 
 // Pod is what a pod uses.
 type Pod struct {
-	Place
+	model.Place
 	Usage
 	// Containers are those that run. It hides the places of Place.
 	Containers []Container

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -127,7 +128,7 @@ type node struct {
 	t      *testing.T
 	root   string
 	now    time.Time
-	places []Place
+	places []model.Place
 	walks  int
 	err    error
 	// took is how long a walk takes.
@@ -158,9 +159,9 @@ func newNode(t *testing.T) (*node, *Collector) {
 	unified(t, n.cgroup("pods/pod1"), 1500)
 	unified(t, n.cgroup("pods/pod1/c"), 1400)
 	write(t, n.cgroup("pods/pod1/c/inner"), map[string]string{"cgroup.procs": "42\n43\n"})
-	n.places = []Place{{
+	n.places = []model.Place{{
 		Key: manifests.Key{Namespace: "default", Name: "web"}, UID: "uid", Cgroup: "/pods/pod1",
-		Containers: []ContainerPlace{{Name: "gone", Cgroup: "/pods/pod1/gone"}, {Name: "c", Cgroup: "/pods/pod1/c"}},
+		Containers: []model.ContainerPlace{{Name: "gone", Cgroup: "/pods/pod1/gone"}, {Name: "c", Cgroup: "/pods/pod1/c"}},
 	}}
 	c := New(Config{
 		Hierarchies: Hierarchies{Unified: filepath.Join(n.root, "cg")}, Proc: filepath.Join(n.root, "proc"), PodsCgroup: "/pods", Source: n,
@@ -173,9 +174,9 @@ func newNode(t *testing.T) (*node, *Collector) {
 
 func (n *node) cgroup(name string) string { return filepath.Join(n.root, "cg", name) }
 
-func (n *node) Places(context.Context) ([]Place, error) { return n.places, n.err }
+func (n *node) Places(context.Context) ([]model.Place, error) { return n.places, n.err }
 
-func (n *node) MeasureDisk(context.Context, Place) (PodDisk, error) {
+func (n *node) MeasureDisk(context.Context, model.Place) (PodDisk, error) {
 	n.walks++
 	n.now = n.now.Add(n.took)
 	return PodDisk{
@@ -223,7 +224,7 @@ func TestTheMachineIsReadFromProc(t *testing.T) {
 
 func TestPodsAreReadWithContainersThatAreThere(t *testing.T) {
 	n, c := newNode(t)
-	n.places = append(n.places, Place{Key: manifests.Key{Namespace: "a", Name: "ended"}, Cgroup: "/pods/none"})
+	n.places = append(n.places, model.Place{Key: manifests.Key{Namespace: "a", Name: "ended"}, Cgroup: "/pods/none"})
 	pods, err := c.Pods(t.Context(), Options{})
 	if err != nil || len(pods) != 1 {
 		t.Fatalf("%v, %v", pods, err)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"monopod/internal/boottime"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/cgroup"
@@ -386,7 +387,7 @@ func (r *Runtime) ReclaimContainers(ctx context.Context) (int64, error) {
 }
 
 // Places returns the cgroups in which the kernel accounts the usage of each pod.
-func (r *Runtime) Places(ctx context.Context) ([]runner.Place, error) { return r.meter.Places(ctx) }
+func (r *Runtime) Places(ctx context.Context) ([]model.Place, error) { return r.meter.Places(ctx) }
 
 // MeasureDisk measures the disk usage of a pod.
 func (r *Runtime) MeasureDisk(ctx context.Context, key manifests.Key) (runner.DiskSizes, error) {

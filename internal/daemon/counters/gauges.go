@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/internal/config"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/node/stats"
 	"monopod/runner"
@@ -19,7 +20,7 @@ import (
 // Measured is what reading the use of resources needs of a runtime.
 type Measured interface {
 	// Places returns where the kernel counts what each pod uses.
-	Places(ctx context.Context) ([]runner.Place, error)
+	Places(ctx context.Context) ([]model.Place, error)
 	// MeasureDisk walks over what a pod has on disk.
 	MeasureDisk(ctx context.Context, key manifests.Key) (runner.DiskSizes, error)
 	// ContainerdVersion is that of a containerd that runs for itself; empty: it is inside this process, or has not said it.
@@ -49,27 +50,16 @@ func (g *Gauges) ContainerdVersion() string {
 }
 
 // Places implements stats.Source.
-func (g *Gauges) Places(ctx context.Context) ([]stats.Place, error) {
+func (g *Gauges) Places(ctx context.Context) ([]model.Place, error) {
 	rt := g.Runtime.Load()
 	if rt == nil {
 		return nil, errNoRuntime
 	}
-	places, err := (*rt).Places(ctx)
-	all := make([]stats.Place, 0, len(places))
-	for _, p := range places {
-		to := stats.Place{Key: p.Key, UID: p.UID, Created: p.CreatedAt, Cgroup: p.Cgroup, HostNetwork: p.HostNetwork}
-		for _, c := range p.Containers {
-			to.Containers = append(to.Containers, stats.ContainerPlace{
-				Name: c.Name, ID: c.ID, Image: c.Image, Restarts: c.RestartCount, Started: c.StartedAt, Cgroup: c.Cgroup,
-			})
-		}
-		all = append(all, to)
-	}
-	return all, err
+	return (*rt).Places(ctx)
 }
 
 // MeasureDisk implements stats.Source.
-func (g *Gauges) MeasureDisk(ctx context.Context, p stats.Place) (stats.PodDisk, error) {
+func (g *Gauges) MeasureDisk(ctx context.Context, p model.Place) (stats.PodDisk, error) {
 	rt := g.Runtime.Load()
 	if rt == nil {
 		return stats.PodDisk{}, errNoRuntime

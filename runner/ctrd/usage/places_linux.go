@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/ctrd/embed"
@@ -19,19 +20,19 @@ import (
 
 // Places returns the cgroups in which the kernel accounts the usage of each pod. It reads only memory: containers that have just
 // ended may be included, whose cgroup is gone.
-func (r *Meter) Places(context.Context) ([]runner.Place, error) {
-	var all []runner.Place
+func (r *Meter) Places(context.Context) ([]model.Place, error) {
+	var all []model.Place
 	for _, rec := range r.Index.List() {
 		if rec.Meta.State != record.Active || rec.Meta.BootID != r.BootID {
 			continue
 		}
-		p := runner.Place{
-			Key: rec.Meta.Key, UID: rec.Meta.UID, CreatedAt: rec.CreatedAt, Cgroup: rec.Meta.Cgroup, HostNetwork: rec.Pod.Object.Spec.HostNetwork,
+		p := model.Place{
+			Key: rec.Meta.Key, UID: rec.Meta.UID, Created: rec.CreatedAt, Cgroup: rec.Meta.Cgroup, HostNetwork: rec.Pod.Object.Spec.HostNetwork,
 		}
 		for _, c := range r.Index.OfSandbox(rec.ID) {
 			if l := &c.Meta; l.Exit == nil && !l.StartedAt.IsZero() {
-				p.Containers = append(p.Containers, runner.ContainerPlace{
-					Name: l.Name, ID: c.ID, Image: c.Image, RestartCount: l.RestartCount, StartedAt: l.StartedAt, Cgroup: r.PodCgroups.CgroupOf(c),
+				p.Containers = append(p.Containers, model.ContainerPlace{
+					Name: l.Name, ID: c.ID, Image: c.Image, Restarts: l.RestartCount, Started: l.StartedAt, Cgroup: r.PodCgroups.CgroupOf(c),
 				})
 			}
 		}

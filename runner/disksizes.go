@@ -1,31 +1,5 @@
 package runner
 
-import (
-	"time"
-
-	"monopod/manifests"
-)
-
-// Place says where the kernel counts what a pod uses.
-type Place struct {
-	manifests.Key
-	UID       string
-	CreatedAt time.Time
-	// Cgroup is the path of the pod's in each hierarchy.
-	Cgroup      string
-	HostNetwork bool
-	// Containers are those that have been started and are not known to have ended.
-	Containers []ContainerPlace
-}
-
-// ContainerPlace is the same of a container.
-type ContainerPlace struct {
-	Name, ID, Image string
-	RestartCount    int
-	StartedAt       time.Time
-	Cgroup          string
-}
-
 // Size is what a directory takes.
 type Size struct{ Bytes, Inodes int64 }
 
