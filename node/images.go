@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"monopod/internal/model"
 	"monopod/node/localapi"
 )
 
@@ -15,7 +16,7 @@ type Images interface {
 	// Images returns all of them.
 	Images(ctx context.Context) (*localapi.ImageList, error)
 	// Pulls returns those of these references that are under way, as they are written.
-	Pulls(ctx context.Context, refs []string) ([]localapi.ImagePull, error)
+	Pulls(ctx context.Context, refs []string) ([]model.Pull, error)
 	// Pull fetches images and calls tell, never twice at once, until each of them is here or could not be had. The error
 	// says that nothing was done.
 	Pull(ctx context.Context, r localapi.PullRequest, tell func(localapi.PullEvent)) error

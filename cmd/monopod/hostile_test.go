@@ -22,6 +22,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"monopod/internal/daemontest"
+	"monopod/internal/model"
 	"monopod/internal/testfiles"
 	"monopod/node"
 	"monopod/node/localapi"
@@ -113,7 +114,7 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 	mux.HandleFunc("GET /v1/drain", one(daemontest.HostileTexts[localapi.Schedule]()))
 	mux.HandleFunc("PUT /v1/drain", one(daemontest.HostileTexts[localapi.Schedule]()))
 	mux.HandleFunc("GET /v1/images", one(daemontest.HostileTexts[localapi.ImageList]()))
-	mux.HandleFunc("GET /v1/images/pulls", one(daemontest.HostileTexts[[]localapi.ImagePull]()))
+	mux.HandleFunc("GET /v1/images/pulls", one(daemontest.HostileTexts[[]model.Pull]()))
 	mux.HandleFunc("POST /v1/images/pull", func(w http.ResponseWriter, _ *http.Request) {
 		for _, state := range []string{localapi.PullPulling, localapi.PullPulled, localapi.PullFailed, daemontest.Evil} {
 			e := daemontest.HostileTexts[localapi.PullEvent]()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"monopod/internal/daemontest"
+	"monopod/internal/model"
 	"monopod/internal/program"
 	"monopod/runner"
 	"monopod/runner/ctrd"
@@ -25,7 +26,7 @@ func TestImagesCommand(t *testing.T) {
 		{Info: image.Info{Digest: "sha256:feed", Size: 999, Own: 999, FirstSeen: time.Now().Add(-time.Hour), LastUsed: time.Now().Add(-26 * time.Hour)}},
 		{Info: image.Info{Digest: "sha256:nginx:1", Names: []string{"docker.io/library/nginx:1"}, Size: 1000, Own: 1000, FirstSeen: time.Now()}},
 	}
-	d.imgs.Running = []image.Pull{{Name: "example.com/big:1", Since: time.Now(), Done: 25_000_000, Total: 100_000_000}}
+	d.imgs.Running = []model.Pull{{Image: "example.com/big:1", Since: time.Now(), Done: 25_000_000, Total: 100_000_000}}
 	d.put("web.yaml", fmt.Sprintf(daemontest.PodOfImage, "web", "nginx:1"))
 	d.start()
 	d.shows("manifest of pod default/web", "images")
@@ -106,7 +107,7 @@ func TestWhyAndDescribeSayHowFarAPullIs(t *testing.T) {
 		return 0
 	}
 	defer close(slow)
-	d.imgs.Running = []image.Pull{{Name: "big:1", Since: time.Now(), Done: 25_000_000, Total: 100_000_000}}
+	d.imgs.Running = []model.Pull{{Image: "big:1", Since: time.Now(), Done: 25_000_000, Total: 100_000_000}}
 	d.put("web.yaml", fmt.Sprintf(daemontest.PodOfImage, "web", "big:1"))
 	d.start()
 	d.shows("big:1: 25.0 MB of 100.0 MB (25%), since ", "why", "web")

@@ -263,7 +263,7 @@ type FakeImages struct {
 	Mu     sync.Mutex
 	// All are the images, pulls those that come when somebody asks, with their bytes.
 	All     []ctrd.ImageUse
-	Running []image.Pull
+	Running []model.Pull
 	Space   gc.Disk
 	Err     error
 	Changes chan struct{}
@@ -290,12 +290,12 @@ func (f *FakeImages) List(context.Context) ([]ctrd.ImageUse, error) {
 	return slices.Clone(f.All), f.Err
 }
 
-func (f *FakeImages) Pulls(_ context.Context, ref string) ([]image.Pull, error) {
+func (f *FakeImages) Pulls(_ context.Context, ref string) ([]model.Pull, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
-	var found []image.Pull
+	var found []model.Pull
 	for _, p := range f.Running {
-		if ref == "" || p.Name == ref {
+		if ref == "" || p.Image == ref {
 			found = append(found, p)
 		}
 	}

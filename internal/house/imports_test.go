@@ -172,7 +172,7 @@ func allowed() map[string][]string {
 // program are the packages that make a program of all others: nothing below them imports them.
 func program() []string {
 	var all []string
-	for _, name := range []string{"config", "verdict", "offline", "logfile", "podtable", "needs", "units", "host", "program", "cli", "reference", "daemon", "daemontest", "run", "setup", "dirlock", "memory"} {
+	for _, name := range []string{"config", "verdict", "offline", "logfile", "podtable", "needs", "host", "program", "cli", "reference", "daemon", "daemontest", "run", "setup", "dirlock", "memory"} {
 		all = append(all, "monopod/internal/"+name)
 	}
 	return all

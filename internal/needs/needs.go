@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/internal/regular"
 	"monopod/manifests"
 	"monopod/manifests/document"
@@ -90,7 +91,7 @@ type ImageService interface {
 	// List returns all images with the pods that use them.
 	List(ctx context.Context) ([]ctrd.ImageUse, error)
 	// Pulls returns the pulls that are under way, of one image or with an empty reference all.
-	Pulls(ctx context.Context, ref string) ([]image.Pull, error)
+	Pulls(ctx context.Context, ref string) ([]model.Pull, error)
 	// Pull makes an image present.
 	Pull(ctx context.Context, ref string, policy corev1.PullPolicy) (*image.Image, error)
 	// Targets returns the digests that references stand for, with those.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
+	"monopod/internal/model"
 	"monopod/node/budget"
 	"monopod/node/events"
 )
@@ -92,8 +93,8 @@ type Written struct {
 type ImageList struct {
 	Items []Image `json:"items"`
 	// Pulls are under way.
-	Pulls []ImagePull `json:"pulls,omitempty"`
-	Disk  ImageDisk   `json:"disk"`
+	Pulls []model.Pull `json:"pulls,omitempty"`
+	Disk  ImageDisk    `json:"disk"`
 }
 
 // Image is an image with all its names.
@@ -115,15 +116,6 @@ type Image struct {
 	NeededBy []ImageNeed `json:"neededBy,omitempty"`
 }
 
-// ImagePull is a pull that is under way.
-type ImagePull struct {
-	Image string    `json:"image"`
-	Since time.Time `json:"since"`
-	// Done and Total are bytes; Total is 0 until the registry has said what there is.
-	Done  int64 `json:"done"`
-	Total int64 `json:"total"`
-}
-
 // PullRequest is the body of POST /v1/images/pull.
 type PullRequest struct {
 	Images []string `json:"images"`
@@ -142,7 +134,7 @@ const (
 type PullEvent struct {
 	Image string `json:"image"`
 	State string `json:"state"`
-	// Done and Total are as in ImagePull.
+	// Done and Total are as in model.Pull.
 	Done  int64 `json:"done,omitempty"`
 	Total int64 `json:"total,omitempty"`
 	// Digest and Seconds tell what came of it, Reason and Error why nothing did.

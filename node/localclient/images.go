@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"monopod/internal/model"
 	"monopod/node/localapi"
 )
 
@@ -24,8 +25,8 @@ func (c *Client) RemoveImages(ctx context.Context, r localapi.ImageRemoval) (loc
 }
 
 // Pulls returns the pulls of these images that are under way.
-func (c *Client) Pulls(ctx context.Context, refs []string) ([]localapi.ImagePull, error) {
-	var pulls []localapi.ImagePull
+func (c *Client) Pulls(ctx context.Context, refs []string) ([]model.Pull, error) {
+	var pulls []model.Pull
 	return pulls, c.getJSON(ctx, "/v1/images/pulls?"+url.Values{"image": refs}.Encode(), &pulls)
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cause"
+	"monopod/internal/units"
 	"monopod/manifests"
 )
 
@@ -468,7 +469,7 @@ func (b *builder) underway() {
 		b.cause(cause.Underway, c, "%s", b.Trouble.Text)
 	}
 	for _, p := range b.Pulls {
-		b.cause(cause.Underway, b.Trouble.Container, "%s: %s, since %s", p.Image, p.Progress, short(b.Now.Sub(p.Since)))
+		b.cause(cause.Underway, b.Trouble.Container, "%s: %s, since %s", p.Image, units.Progress(p.Done, p.Total), short(b.Now.Sub(p.Since)))
 	}
 	if st := b.status(b.Trouble.Container); st != nil && st.State.Waiting != nil && st.LastTerminationState.Terminated != nil && b.restartedOften(st) && b.EndedBy[st.Name] == "" {
 		b.exited(st.Name)

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 )
 
 // Kind says what a step of a chain is about.
@@ -144,18 +145,10 @@ type Pod struct {
 	// NotMirrored is why the API server that this machine reports to does not show the pod as it is; empty: it does.
 	NotMirrored string
 	// Pulls are those of its images that are under way.
-	Pulls []Pull
+	Pulls []model.Pull
 	// Listeners are, of a pod on the host's network with a container that ended, the processes on the port that its program
 	// says it could not have, else on those that the pod names; of a pod whose probes find nobody, those on all its ports.
 	Listeners []Listener
-}
-
-// Pull is how far the pull of an image is.
-type Pull struct {
-	Image string
-	Since time.Time
-	// Progress says it in words.
-	Progress string
 }
 
 // Doing is an action that is under way; see runner.Doing.

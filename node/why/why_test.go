@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 	"monopod/node/why"
 )
 
@@ -461,7 +462,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 		"image not allowed":       oneOf(web(failing("ImageNotAllowed", inApp(cause.ImageNotAllowed, "imagePolicy does not allow image registry.example/app:1: no rule matches it")))),
 		"image unsigned":          oneOf(web(failing("SignatureValidationFailed", inApp(cause.ImageUnsigned, `image "registry.example/app:1": signature validation failed: registry.example/app@sha256:1 has no signature`)))),
 		"pulling for long": oneOf(web(waits("ContainerCreating"), trouble(why.Trouble{Kind: "Underway", Container: "app", Text: "container app: pulling image registry.example/app:1"}), func(p *why.Pod) {
-			p.Pulls = []why.Pull{{Image: "registry.example/app:1", Since: now.Add(-3 * time.Minute), Progress: "25.0 MB of 100.0 MB (25%)"}}
+			p.Pulls = []model.Pull{{Image: "registry.example/app:1", Since: now.Add(-3 * time.Minute), Done: 25_000_000, Total: 100_000_000}}
 		})),
 		"edit refused": oneOf(web(), func(f *why.Facts) {
 			f.Inputs = []why.Input{{Input: "/etc/monopod/manifests/web.yaml", State: "Refused", Errors: []string{`/etc/monopod/manifests/web.yaml:7:5: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`}, Pods: []string{"default/web"}, Since: now.Add(-time.Minute)}}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"monopod/internal/cli/lookup"
+	"monopod/internal/model"
 	"monopod/internal/needs"
 	"monopod/internal/offline"
 	"monopod/internal/podtable"
@@ -95,7 +96,7 @@ type description struct {
 	now    time.Time
 	indent string
 	probes []node.Probe
-	pulls  []localapi.ImagePull
+	pulls  []model.Pull
 }
 
 // field prints "Name: value" unless the value is empty; further lines of the value stand below its first one.

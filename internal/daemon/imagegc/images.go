@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/daemon/board"
+	"monopod/internal/model"
 	"monopod/internal/needs"
 	"monopod/internal/units"
 	"monopod/manifests"
@@ -282,15 +283,13 @@ func (m *Images) Images(ctx context.Context) (*localapi.ImageList, error) {
 		}
 		list.Items = append(list.Items, v)
 	}
-	for _, p := range pulls {
-		list.Pulls = append(list.Pulls, localapi.ImagePull{Image: p.Name, Since: p.Since, Done: p.Done, Total: p.Total})
-	}
+	list.Pulls = pulls
 	return list, nil
 }
 
 // Pulls implements node.Images.
-func (m *Images) Pulls(ctx context.Context, refs []string) ([]localapi.ImagePull, error) {
-	list := []localapi.ImagePull{}
+func (m *Images) Pulls(ctx context.Context, refs []string) ([]model.Pull, error) {
+	list := []model.Pull{}
 	service, _ := m.current()
 	if service == nil {
 		return list, nil
@@ -301,7 +300,8 @@ func (m *Images) Pulls(ctx context.Context, refs []string) ([]localapi.ImagePull
 			return nil, err
 		}
 		for _, p := range pulls[:min(1, len(pulls))] {
-			list = append(list, localapi.ImagePull{Image: ref, Since: p.Since, Done: p.Done, Total: p.Total})
+			p.Image = ref
+			list = append(list, p)
 		}
 	}
 	return list, nil

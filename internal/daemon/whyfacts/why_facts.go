@@ -19,9 +19,9 @@ import (
 	"monopod/internal/daemon/board"
 	"monopod/internal/daemon/imagegc"
 	"monopod/internal/logfile"
+	"monopod/internal/model"
 	"monopod/internal/needs"
 	"monopod/internal/offline"
-	"monopod/internal/units"
 	"monopod/internal/verdict"
 	"monopod/manifests"
 	"monopod/node"
@@ -158,16 +158,12 @@ func unsettled(all []corev1.Event, begun, over string) string {
 }
 
 // pulls tell how far the images of a pod are that are being pulled.
-func (e *Explainer) pulls(ctx context.Context, pod *corev1.Pod) []why.Pull {
+func (e *Explainer) pulls(ctx context.Context, pod *corev1.Pod) []model.Pull {
 	found, err := e.Images.Pulls(ctx, needs.ImagesOf(&pod.Spec))
 	if err != nil {
 		return nil
 	}
-	var all []why.Pull
-	for _, p := range found {
-		all = append(all, why.Pull{Image: p.Image, Since: p.Since, Progress: units.Progress(p.Done, p.Total)})
-	}
-	return all
+	return found
 }
 
 // inside finds who waits on which port where the pod's containers are.

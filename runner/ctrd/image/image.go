@@ -60,15 +60,6 @@ type Info struct {
 	UsedNow bool
 }
 
-// Pull is a pull in progress.
-type Pull struct {
-	// Name is the normalised reference.
-	Name  string
-	Since time.Time
-	// Done and Total are bytes; Total is 0 until the registry has reported the manifest.
-	Done, Total int64
-}
-
 // Collection is a request to remove unused images.
 type Collection struct {
 	Policy gc.Policy

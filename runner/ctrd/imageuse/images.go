@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/internal/pause"
 	"monopod/manifests"
 	"monopod/runner"
@@ -198,7 +199,7 @@ func (i *Images) List(ctx context.Context) ([]Use, error) {
 }
 
 // Pulls returns the pulls in progress, of one image or, with an empty reference, all.
-func (i *Images) Pulls(ctx context.Context, ref string) ([]image.Pull, error) {
+func (i *Images) Pulls(ctx context.Context, ref string) ([]model.Pull, error) {
 	return i.Store.Puller.List(i.WithNamespace(ctx), ref)
 }
 

@@ -30,6 +30,7 @@ import (
 
 	"monopod/e2e/testbed"
 	"monopod/e2e/testimages"
+	"monopod/internal/model"
 	"monopod/runner"
 	"monopod/runner/ctrd/embed"
 	"monopod/runner/ctrd/image"
@@ -255,7 +256,7 @@ func TestPullsTellHowFarTheyAre(t *testing.T) {
 	s := store(t, c, nil)
 	done := make(chan error, 1)
 	go func() { _, err := s.Ensure(t.Context(), ref, corev1.PullIfNotPresent); done <- err }()
-	var pulls []image.Pull
+	var pulls []model.Pull
 	deadline := time.Now().Add(testbed.Patience())
 	for time.Now().Before(deadline) {
 		var err error
@@ -266,7 +267,7 @@ func TestPullsTellHowFarTheyAre(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	if len(pulls) != 1 || pulls[0].Name != ref || pulls[0].Total < bigLayer || pulls[0].Done < 1<<20 || pulls[0].Done > 3<<20+100_000 {
+	if len(pulls) != 1 || pulls[0].Image != ref || pulls[0].Total < bigLayer || pulls[0].Done < 1<<20 || pulls[0].Done > 3<<20+100_000 {
 		t.Errorf("%+v", pulls)
 	}
 	if other, err := s.Puller.List(t.Context(), "busybox"); err != nil || len(other) != 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"monopod/runner/ctrd/image"
+	"monopod/internal/model"
 	"monopod/runner/ctrd/image/registry"
 )
 
@@ -103,7 +103,7 @@ func (t *transfer) expected() []ocispec.Descriptor {
 
 // List returns the pulls in progress, the oldest first, of one image or with an empty reference all. Their progress is read from the content
 // store at each call.
-func (p *Puller) List(ctx context.Context, ref string) ([]image.Pull, error) {
+func (p *Puller) List(ctx context.Context, ref string) ([]model.Pull, error) {
 	name := ""
 	if ref != "" {
 		var err error
@@ -125,9 +125,9 @@ func (p *Puller) List(ctx context.Context, ref string) ([]image.Pull, error) {
 	for _, st := range statuses {
 		offsets[st.Ref] = st.Offset
 	}
-	pulls := make([]image.Pull, 0, len(found))
+	pulls := make([]model.Pull, 0, len(found))
 	for _, t := range found {
-		pull := image.Pull{Name: t.name, Since: t.since}
+		pull := model.Pull{Image: t.name, Since: t.since}
 		for _, d := range t.expected() {
 			pull.Total += d.Size
 			if n, ok := offsets[remotes.MakeRefKey(ctx, d)]; ok {
