@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/node/localapi"
 )
@@ -34,7 +35,7 @@ const (
 	AnnotationWhy = "monopod.dev/why"
 	// AnnotationNextTry is when monopod will act on the pod again by itself (RFC 3339); absent when it waits for an event.
 	AnnotationNextTry = "monopod.dev/next-try"
-	// AnnotationProbes is what is known of the pod's probes, a JSON list of Probe; absent when it has none.
+	// AnnotationProbes is what is known of the pod's probes, a JSON list of model.Probe; absent when it has none.
 	AnnotationProbes = "monopod.dev/probes"
 	// AnnotationManifest is the hash of the manifest that has been carried out to the end; absent while none has. It
 	// tells a pod that is Ready as it is to be from one that is still as it was.
@@ -47,32 +48,13 @@ type PodView struct {
 	Origin  manifests.Origin
 	Why     string
 	NextTry time.Time
-	Probes  []Probe
+	Probes  []model.Probe
 	// Failing are the causes of the steps that failed last and are repeated.
 	Failing []cause.Cause
 	// Manifest is the hash of the manifest that has been carried out to the end, empty while none has.
 	Manifest string
 	// Revision is which one of it runs.
 	Revision RevisionView
-}
-
-// Probe is what is known of one probe of a container that runs.
-type Probe struct {
-	Container string `json:"container"`
-	// Kind is Startup, Liveness or Readiness.
-	Kind string `json:"kind"`
-	// Result is what counts: Success, Failure or Unknown.
-	Result string `json:"result"`
-	// Failures is how many attempts in a row have failed, Threshold how many count.
-	Failures  int `json:"failures,omitempty"`
-	Threshold int `json:"threshold"`
-	// Output is what the latest attempt said, unless it succeeded.
-	Output string `json:"output,omitempty"`
-	// Fault is what a failure of the latest attempt stands for, as far as that is known.
-	Fault cause.Fault `json:"fault,omitempty"`
-	// Last is when the latest attempt was made, Next when the next will be; zero: never.
-	Last time.Time `json:"last,omitzero"`
-	Next time.Time `json:"next,omitzero"`
 }
 
 // Pods knows all pods.

@@ -32,7 +32,7 @@ import (
 // hostilePods have states that reach each line of `describe`, the first one running, with its volumes and probes.
 func hostilePods() corev1.PodList {
 	list := corev1.PodList{Items: []corev1.Pod{daemontest.HostileTexts[corev1.Pod](), daemontest.HostileTexts[corev1.Pod](), daemontest.HostileTexts[corev1.Pod](), daemontest.HostileTexts[corev1.Pod]()}}
-	probes, err := json.Marshal(daemontest.HostileTexts[[]node.Probe]())
+	probes, err := json.Marshal(daemontest.HostileTexts[[]model.Probe]())
 	if err != nil {
 		panic(err)
 	}

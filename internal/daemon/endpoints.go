@@ -43,7 +43,7 @@ func (a *App) newEndpoints(named func(name, uid string) string) *endpoints.Endpo
 		Node: a.cfg.NodeName, Checks: checks, Stats: usage, Tally: a.tally, Configuration: configuration,
 		Metrics: metrics.Handlers(metrics.Sources{
 			Node: a.cfg.NodeName, Version: version.String(), Tally: a.tally, Checks: checks, Stats: usage,
-			Pods: a.Board.PodObjects, Inputs: a.Board.CountInputs, Conditions: a.strain.conditions, Probes: func() []metrics.Probe { return namedProbes(a.Board.CountProbes(), named) },
+			Pods: a.Board.PodObjects, Inputs: a.Board.CountInputs, Conditions: a.strain.conditions, Probes: func() []metrics.ProbeTotals { return namedProbes(a.Board.CountProbes(), named) },
 		}, a.Log),
 		Pods: func(context.Context) ([]corev1.Pod, error) {
 			views, err := a.Board.Pods()
@@ -81,7 +81,7 @@ func namedPods(pods []corev1.Pod, named func(name, uid string) string) []corev1.
 	return pods
 }
 
-func namedProbes(probes []metrics.Probe, named func(name, uid string) string) []metrics.Probe {
+func namedProbes(probes []metrics.ProbeTotals, named func(name, uid string) string) []metrics.ProbeTotals {
 	for i := range probes {
 		probes[i].Pod = named(probes[i].Pod, probes[i].UID)
 	}

@@ -17,8 +17,8 @@ import (
 	"monopod/node/stats"
 )
 
-// Probe is how often a probe said what.
-type Probe struct {
+// ProbeTotals count the attempts of a probe over all instances of its container.
+type ProbeTotals struct {
 	Namespace, Pod, UID, Container string
 	// Kind is Startup, Liveness or Readiness.
 	Kind                        string
@@ -46,7 +46,7 @@ type Sources struct {
 	Inputs func() map[[2]string]int
 	// Conditions returns those of the node that say what there is too little of; nil: nobody looks.
 	Conditions func() []corev1.NodeCondition
-	Probes     func() []Probe
+	Probes     func() []ProbeTotals
 }
 
 func processCollectors() []prometheus.Collector {

@@ -93,8 +93,8 @@ func sources(t *testing.T) (Sources, *machine) {
 			return []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse}}
 		},
 		Inputs: func() map[[2]string]int { return map[[2]string]int{{"file", "Accepted"}: 2} },
-		Probes: func() []Probe {
-			return []Probe{{Namespace: "default", Pod: "web", UID: "uid", Container: "c", Kind: "Liveness", Successful: 3, Failed: 1, Took: 2 * time.Second, Bounds: []float64{0.5, 1}, Buckets: []uint64{1, 1}}}
+		Probes: func() []ProbeTotals {
+			return []ProbeTotals{{Namespace: "default", Pod: "web", UID: "uid", Container: "c", Kind: "Liveness", Successful: 3, Failed: 1, Took: 2 * time.Second, Bounds: []float64{0.5, 1}, Buckets: []uint64{1, 1}}}
 		},
 	}, m
 }

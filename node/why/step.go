@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 )
 
 // step is about a step that failed and is repeated.
@@ -158,7 +159,7 @@ func (b *builder) probe() {
 	text := "the " + kind + " probe of container " + t.Container + target
 	switch {
 	case output != "":
-		b.cause(cause.ProbeFailed, t.Container, "%s fails%s: %s", text, p.count(), oneLine(output))
+		b.cause(cause.ProbeFailed, t.Container, "%s fails%s: %s", text, failureCount(p), oneLine(output))
 	case t.Cause.Kind == cause.ProbeFailed:
 		b.cause(cause.ProbeFailed, t.Container, "%s has failed", text)
 	default:
@@ -194,7 +195,7 @@ func (b *builder) served(container string) {
 	}
 }
 
-func (b *builder) probeNext(p *Probe) {
+func (b *builder) probeNext(p *model.Probe) {
 	consequence := "the pod is not ready until it succeeds"
 	switch b.Trouble.Reason {
 	case "Liveness":
@@ -231,7 +232,7 @@ func (b *builder) probeAdvice(field string, silent bool, fault cause.Fault) stri
 	return "see what the program says (monopod logs -n " + b.Object.Namespace + " " + b.Object.Name + " -c " + b.Trouble.Container + "), or correct " + field + place
 }
 
-func (b *builder) probeOf(container, kind string) *Probe {
+func (b *builder) probeOf(container, kind string) *model.Probe {
 	for i := range b.Probes {
 		if p := &b.Probes[i]; p.Container == container && p.Kind == kind {
 			return p

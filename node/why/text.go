@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/internal/printer"
 )
 
@@ -62,8 +63,8 @@ func (c *Chain) print(p printer.Printer, clock func(time.Time) string) {
 	}
 }
 
-// count says how often a probe has failed.
-func (p *Probe) count() string {
+// failureCount is the number of consecutive failures of a probe as a text; empty for none.
+func failureCount(p *model.Probe) string {
 	if p == nil || p.Failures == 0 {
 		return ""
 	}

@@ -133,7 +133,7 @@ type Pod struct {
 	EndedBy map[string]string
 	// Refused says of containers, by name, why the process of their last instance could not be started.
 	Refused map[string]cause.Cause
-	Probes  []Probe
+	Probes  []model.Probe
 	// Output has the last lines of containers that ended, by name.
 	Output map[string][]string
 	// Events are the last ones, a line each.
@@ -198,19 +198,6 @@ const (
 	troubleResize   = "Resize"
 	troubleKept     = "Kept"
 )
-
-// Probe is how one probe of a container is doing.
-type Probe struct {
-	Container string
-	// Kind is Startup, Liveness or Readiness.
-	Kind string
-	// Failures are how many attempts in a row failed, Threshold how many count.
-	Failures, Threshold int
-	// Output is what the latest attempt said, unless it succeeded, and Fault what that stands for.
-	Output string
-	Fault  cause.Fault
-	Next   time.Time
-}
 
 // Listener is a process that has a port of the host.
 type Listener struct {

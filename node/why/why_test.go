@@ -210,7 +210,7 @@ func probed(kind, output string, fault cause.Fault, failures int, listeners ...w
 			c.LivenessProbe = &corev1.Probe{ProbeHandler: h}
 		}
 		p.Trouble = why.Trouble{Kind: "Probe", Container: "app", Reason: kind, Text: "container app: its probe has not succeeded", Cause: inApp(cause.ProbePending, "")}
-		p.Probes = []why.Probe{{Container: "app", Kind: kind, Failures: failures, Threshold: 3, Output: output, Fault: fault, Next: now.Add(4 * time.Second)}}
+		p.Probes = []model.Probe{{Container: "app", Kind: kind, Failures: failures, Threshold: 3, Output: output, Fault: fault, Next: now.Add(4 * time.Second)}}
 		p.Listeners = listeners
 	}
 }

@@ -181,7 +181,7 @@ func placesAreThere(t *testing.T, a *agent, key manifests.Key) {
 		if len(p.Containers) != 1 || p.Containers[0].ID != c.ID || !strings.Contains(string(cgroups), ":"+p.Containers[0].Cgroup+"\n") || !strings.HasPrefix(p.Containers[0].Cgroup, p.Cgroup+"/") {
 			t.Errorf("place %+v of a process in\n%s", p, cgroups)
 		}
-		if !p.HostNetwork || p.UID == "" || p.Containers[0].Name != "c" || p.Containers[0].StartedAt.IsZero() {
+		if !p.HostNetwork || p.UID == "" || p.Containers[0].Name != "c" || p.Containers[0].Started.IsZero() {
 			t.Errorf("place %+v", p)
 		}
 		return

@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
-	"monopod/runner/probe"
 )
 
 // Doing is an action that the runtime is carrying out.
@@ -46,7 +46,7 @@ type Status struct {
 	// Trouble is that thing taken apart; Why is its text.
 	Trouble Trouble
 	// Probes is what is known of the pod's probes at this moment.
-	Probes []Probe
+	Probes []model.Probe
 	// Doing is what the runtime is carrying out at this moment, the oldest first.
 	Doing []Doing
 	// EndedBy says of containers, by name, that their last instance did not end by itself; those that did are not in it.
@@ -70,12 +70,6 @@ type Status struct {
 
 // NotAdmitted is why a pod is not let start, for a reason that nothing under way will end; nil: it is, or it waits for something.
 func (s *Status) NotAdmitted() *runner.Held { return s.notAdmitted }
-
-// Probe is what is known of one probe of a container.
-type Probe struct {
-	Container string
-	probe.Status
-}
 
 // Key returns the pod's namespace and name.
 func (s Status) Key() manifests.Key {

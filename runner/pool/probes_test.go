@@ -112,7 +112,7 @@ func TestReadinessChangesTheConditionAndNothingElse(t *testing.T) {
 			t.Errorf("recorded %d times, want 7: at first and at each change", n)
 		}
 		p := r.status("web").Probes
-		if len(p) != 1 || p[0].Container != "a" || p[0].Kind != probe.Readiness || p[0].Last.Output != "busy" || !p[0].Failing || p[0].Next.IsZero() {
+		if len(p) != 1 || p[0].Container != "a" || p[0].Kind != string(probe.Readiness) || p[0].Output != "busy" || p[0].Failures == 0 || p[0].Next.IsZero() {
 			t.Errorf("probes %+v", p)
 		}
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,10 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/plan"
-	"monopod/runner/podstatus"
 	"monopod/runner/probe"
 )
 
@@ -187,16 +189,15 @@ func (w *worker) probeReport(container string) func(probe.Kind, probe.Outcome) {
 	}
 }
 
-// probeStatuses returns what is known of the probes now.
-func (w *worker) probeStatuses() []podstatus.Probe {
+// probeStatuses returns the state of all probes, by container and kind.
+func (w *worker) probeStatuses() []model.Probe {
 	w.probing.mu.Lock()
 	defer w.probing.mu.Unlock()
-	var all []podstatus.Probe
+	var all []model.Probe
 	for _, watch := range w.probing.watches {
-		for _, s := range watch.Statuses() {
-			all = append(all, podstatus.Probe{Container: watch.spec.Name, Status: s})
-		}
+		all = append(all, watch.Statuses()...)
 	}
+	slices.SortStableFunc(all, func(a, b model.Probe) int { return strings.Compare(a.Container, b.Container) })
 	return all
 }
 

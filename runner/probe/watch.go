@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 )
 
 // Health is what the probes of a container say about it.
@@ -28,36 +29,8 @@ type Verdict struct {
 	Fault  cause.Fault
 }
 
-// Status is what is known of one probe.
-type Status struct {
-	Kind Kind
-	// Result is what counts; Last is how the latest attempt ended, which may not count yet.
-	Result Result
-	Last   Outcome
-	// At is when the latest attempt was made, zero if there was none; Next when the next is, zero if there is none.
-	At, Next time.Time
-	// Run is how many attempts in a row failed (Failing) or did not.
-	Run     int
-	Failing bool
-	// Threshold is how many failures in a row count.
-	Threshold int
-	Counts    Counts
-}
-
-// Counts are how often attempts ended how, and how long those took that did not fail.
-type Counts struct {
-	Successful, Failed, Unknown uint64
-	// Buckets count them by TookBounds, each those that are in none before it.
-	Buckets [11]uint32
-	Took    time.Duration
-}
-
-// TookBounds are the upper bounds of Counts.Buckets in seconds, those of a kubelet.
-func TookBounds() [11]float64 {
-	return [...]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
-}
-
-func (c *Counts) add(r Result, took time.Duration) {
+// count adds an attempt with result r.
+func count(c *model.ProbeCounts, r Result, took time.Duration) {
 	switch r {
 	case Success, Warning:
 		c.Successful++
@@ -68,7 +41,7 @@ func (c *Counts) add(r Result, took time.Duration) {
 		c.Unknown++
 	}
 	c.Took += took
-	for i, bound := range TookBounds() {
+	for i, bound := range model.ProbeBounds() {
 		if took.Seconds() <= bound {
 			c.Buckets[i]++
 			return
@@ -115,7 +88,7 @@ type prober struct {
 	Config
 	handler handler
 	state   State
-	counts  Counts
+	counts  model.ProbeCounts
 	timer   *time.Timer
 	// counted says that Options.Group has it, until its last attempt is over.
 	counted bool
@@ -223,7 +196,7 @@ func (w *Watch) ask(ctx context.Context, p *prober) {
 	now := time.Now()
 	before := w.healthLocked()
 	p.state = p.Next(p.state, began, now, o)
-	p.counts.add(o.Result, now.Sub(began))
+	count(&p.counts, o.Result, now.Sub(began))
 	if p == w.startup && w.startedLocked() {
 		w.beginRestLocked(ctx, now)
 	}
@@ -291,19 +264,26 @@ func (h Health) same(o Health) bool {
 	return h.Started == o.Started && h.Ready == o.Ready && (h.Failed == nil) == (o.Failed == nil)
 }
 
-// Statuses returns what is known of each probe that has begun.
-func (w *Watch) Statuses() []Status {
+// Statuses returns the state of each probe that has begun, by kind.
+func (w *Watch) Statuses() []model.Probe {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out []Status
-	for _, p := range w.all() {
-		if p.state.Since.IsZero() {
+	var out []model.Probe
+	for _, p := range []*prober{w.liveness, w.readiness, w.startup} {
+		if p == nil || p.state.Since.IsZero() {
 			continue
 		}
-		out = append(out, Status{
-			Kind: p.Kind, Result: p.state.Result, Last: p.state.Last, At: p.state.At, Next: p.state.Due,
-			Run: p.state.Run, Failing: p.state.Failing(), Threshold: p.FailureThreshold, Counts: p.counts,
-		})
+		s := model.Probe{
+			Container: w.o.Target.Container.Name, Kind: string(p.Kind), Result: string(p.state.Result), Threshold: p.FailureThreshold,
+			Last: p.state.At.UTC().Truncate(time.Second), Next: p.state.Due.UTC().Truncate(time.Second), Counts: p.counts,
+		}
+		if p.state.Failing() {
+			s.Failures = p.state.Run
+		}
+		if last := p.state.Last; last.Result != Success {
+			s.Output, s.Fault = last.Output, last.Fault
+		}
+		out = append(out, s)
 	}
 	return out
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"monopod/internal/model"
 )
 
 // container is one whose probes are commands, answered by a function.
@@ -187,7 +189,7 @@ func TestReadinessFlaps(t *testing.T) {
 		c.set("r", "no")
 		pass(time.Second)
 		want(t, w, true, true, "")
-		if s := w.Statuses(); len(s) != 1 || !s[0].Failing || s[0].Run != 1 || s[0].Threshold != 2 || s[0].Counts != (Counts{Successful: 2, Failed: 2, Buckets: [11]uint32{2}}) || s[0].Result != Success || !s[0].Next.Equal(s[0].At.Add(time.Second)) {
+		if s := w.Statuses(); len(s) != 1 || s[0].Failures != 1 || s[0].Threshold != 2 || s[0].Counts != (model.ProbeCounts{Successful: 2, Failed: 2, Buckets: [11]uint32{2}}) || s[0].Result != string(Success) || !s[0].Next.Equal(s[0].Last.Add(time.Second)) {
 			t.Errorf("statuses %+v", s)
 		}
 		pass(time.Second)

@@ -95,7 +95,7 @@ type description struct {
 	w      printer.Printer
 	now    time.Time
 	indent string
-	probes []node.Probe
+	probes []model.Probe
 	pulls  []model.Pull
 }
 

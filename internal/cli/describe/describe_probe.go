@@ -10,12 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"monopod/internal/model"
 	"monopod/node"
 )
 
 // probesOf reads what the daemon knows of a pod's probes; nothing when it says nothing.
-func probesOf(pod *corev1.Pod) []node.Probe {
-	var all []node.Probe
+func probesOf(pod *corev1.Pod) []model.Probe {
+	var all []model.Probe
 	if json.Unmarshal([]byte(pod.Annotations[node.AnnotationProbes]), &all) != nil {
 		return nil
 	}
@@ -38,7 +39,7 @@ func (d *description) probe(kind, container string, p *corev1.Probe) {
 }
 
 // probeState is one line: what counts, what the latest attempt said, when the next is made.
-func (d *description) probeState(s *node.Probe) string {
+func (d *description) probeState(s *model.Probe) string {
 	text := map[string]string{"Success": "succeeds", "Failure": "has failed", "Unknown": "has not succeeded yet"}[s.Result]
 	if s.Failures > 0 {
 		text += fmt.Sprintf(", %d failed in a row (%d count)", s.Failures, s.Threshold)

@@ -4,13 +4,11 @@
 package board
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -26,7 +24,6 @@ import (
 	"monopod/runner/ctrd"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
-	"monopod/runner/probe"
 	"monopod/runner/rollout"
 	"monopod/runner/workload"
 	"monopod/watcher"
@@ -298,7 +295,7 @@ func (b *Board) seenLocked() []node.PodView {
 			out = append(out, b.withRevision(node.PodView{Pod: offline.Unknown(s.Pod), Origin: s.Origin, Why: NotLookedAt}))
 			continue
 		}
-		out = append(out, b.withRevision(node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Failing: s.Failing, Probes: ProbeViews(s.Probes), Manifest: b.hashes.get(s.Recorded)}))
+		out = append(out, b.withRevision(node.PodView{Pod: s.Pod, Origin: s.Origin, Why: s.Why, NextTry: s.NextTry, Failing: s.Failing, Probes: s.Probes, Manifest: b.hashes.get(s.Recorded)}))
 	}
 	maps.DeleteFunc(b.hashes, func(key manifests.Key, _ recordedHash) bool { return !told[key] })
 	for key := range b.unseen {
@@ -328,26 +325,4 @@ func (b *Board) Inputs() []localapi.Input {
 // IsOwnDirectory says that a report is about the directory of what is applied, which nobody asks for.
 func IsOwnDirectory(r watcher.Report) bool {
 	return r.Source == config.SourceApplied && r.State == watcher.Accepted && len(r.Pods)+len(r.Objects) == 0
-}
-
-// ProbeViews sorts and translates what is known of probes.
-func ProbeViews(all []podstatus.Probe) []node.Probe {
-	var out []node.Probe
-	for _, s := range all {
-		v := node.Probe{
-			Container: s.Container, Kind: string(s.Kind), Result: string(s.Result), Threshold: s.Threshold,
-			Last: s.At.UTC().Truncate(time.Second), Next: s.Next.UTC().Truncate(time.Second),
-		}
-		if s.Failing {
-			v.Failures = s.Run
-		}
-		if s.Last.Result != probe.Success {
-			v.Output, v.Fault = s.Last.Output, s.Last.Fault
-		}
-		out = append(out, v)
-	}
-	sort.Slice(out, func(i, j int) bool {
-		return cmp.Or(cmp.Compare(out[i].Container, out[j].Container), cmp.Compare(out[i].Kind, out[j].Kind)) < 0
-	})
-	return out
 }

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/internal/offline"
 	"monopod/internal/printer"
 	"monopod/manifests"
@@ -19,7 +20,6 @@ import (
 	"monopod/node/why"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
-	"monopod/runner/probe"
 	"monopod/runner/rollout"
 	"monopod/watcher"
 )
@@ -89,25 +89,25 @@ func (b *Board) CountInputs() map[[2]string]int {
 }
 
 // CountProbes returns how often each probe said what.
-func (b *Board) CountProbes() []metrics.Probe {
+func (b *Board) CountProbes() []metrics.ProbeTotals {
 	pool, err := b.running()
 	if err != nil {
 		return nil
 	}
 	type name struct{ uid, container, kind string }
 	at := map[name]int{}
-	var all []metrics.Probe
+	var all []metrics.ProbeTotals
 	for _, s := range pool.Pods() {
 		for _, p := range s.Probes {
-			key := name{string(s.Pod.UID), p.Container, string(p.Kind)}
+			key := name{string(s.Pod.UID), p.Container, p.Kind}
 			i, there := at[key]
 			if !there { // else another instance of the container
 				i = len(all)
 				at[key] = i
-				all = append(all, metrics.Probe{Namespace: s.Pod.Namespace, Pod: s.Pod.Name, UID: key.uid, Container: key.container, Kind: key.kind})
+				all = append(all, metrics.ProbeTotals{Namespace: s.Pod.Namespace, Pod: s.Pod.Name, UID: key.uid, Container: key.container, Kind: key.kind})
 			}
 			if all[i].Bounds == nil {
-				bounds := probe.TookBounds()
+				bounds := model.ProbeBounds()
 				all[i].Bounds, all[i].Buckets = bounds[:], make([]uint64, len(bounds))
 			}
 			for j, n := range p.Counts.Buckets {

@@ -119,9 +119,7 @@ func (e *Explainer) look(ctx context.Context, p *why.Pod, s *podstatus.Status, a
 	if v, ok := e.Board.Rollouts.View(s.Key()); ok {
 		p.Revision, p.Rollback, p.Update = v.Active, board.RollbackOf(v), board.UpdateText(v)
 	}
-	for _, v := range board.ProbeViews(s.Probes) {
-		p.Probes = append(p.Probes, why.Probe{Container: v.Container, Kind: v.Kind, Failures: v.Failures, Threshold: v.Threshold, Output: v.Output, Fault: v.Fault, Next: v.Next})
-	}
+	p.Probes = s.Probes
 	events := e.Events.List(offline.PodEvents(s.Pod.Namespace, s.Pod.Name))
 	p.LogsDropped = unsettled(events, ctrd.EventLogsDropped, ctrd.EventLogsResumed)
 	p.NetworkDamaged = unsettled(events, ctrd.EventNetworkDamaged, ctrd.EventNetworkRepaired)
@@ -136,7 +134,7 @@ func (e *Explainer) look(ctx context.Context, p *why.Pod, s *podstatus.Status, a
 	if s.Pod.Spec.HostNetwork && s.Trouble.Kind == podstatus.TroubleExited {
 		p.Listeners = e.holders(p.Output, s.Pod, all)
 	}
-	if refuses := func(v why.Probe) bool { return v.Fault == cause.Refused }; slices.ContainsFunc(p.Probes, refuses) {
+	if refuses := func(v model.Probe) bool { return v.Fault == cause.Refused }; slices.ContainsFunc(p.Probes, refuses) {
 		p.Listeners = e.inside(s.Pod, s.Trouble.Container, all)
 	}
 }

@@ -1,0 +1,42 @@
+package model
+
+import (
+	"time"
+
+	"monopod/internal/cause"
+)
+
+// Probe is the state of one probe of a running container. Times are in UTC, cut to seconds.
+type Probe struct {
+	Container string `json:"container"`
+	// Kind is Startup, Liveness or Readiness.
+	Kind string `json:"kind"`
+	// Result is the result after thresholds: Success, Failure or Unknown.
+	Result string `json:"result"`
+	// Failures is the number of consecutive failed attempts; Threshold of them make the probe fail.
+	Failures  int `json:"failures,omitempty"`
+	Threshold int `json:"threshold"`
+	// Output is that of the latest attempt; empty if it succeeded.
+	Output string `json:"output,omitempty"`
+	// Fault classifies the failure of the latest attempt, as far as it is known.
+	Fault cause.Fault `json:"fault,omitempty"`
+	// Last is when the latest attempt was made, Next when the next one is due; zero: never.
+	Last time.Time `json:"last,omitzero"`
+	Next time.Time `json:"next,omitzero"`
+	// Counts are those of all attempts since this agent started to probe the container.
+	Counts ProbeCounts `json:"-"`
+}
+
+// ProbeCounts count the attempts of a probe by result.
+type ProbeCounts struct {
+	Successful, Failed, Unknown uint64
+	// Buckets count the attempts that did not fail by ProbeBounds; each attempt is in the first bucket that it fits.
+	Buckets [11]uint32
+	// Took is the total duration of the attempts that did not fail.
+	Took time.Duration
+}
+
+// ProbeBounds are the upper bounds of ProbeCounts.Buckets in seconds, the same as in the kubelet.
+func ProbeBounds() [11]float64 {
+	return [...]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+}
