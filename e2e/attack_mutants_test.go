@@ -86,7 +86,7 @@ func swallow(t *testing.T, expander *workload.Expander, name string, data []byte
 	}
 	sets := map[string]watcher.Set{"attack": {Pods: content.Pods, Objects: content.Objects, Workloads: content.Workloads}}
 	d := watcher.Merge([]string{"attack"}, sets)
-	r := expander.Expand(time.Unix(1_900_000_000, 0), workload.Wanted{Workloads: d.Workloads, Pods: d.Pods, Removable: d.Removable}, nil)
+	r := expander.Expand(time.Unix(1_900_000_000, 0), d, nil)
 	objects := manifests.NewObjects(slices.Concat(d.Objects, r.Claims))
 	for _, p := range r.Pods {
 		p = manifests.WithRefs(p, nil, objects)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"monopod/watcher"
+	"monopod/internal/model"
 )
 
 // zeros never end.
@@ -22,33 +22,33 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 // hostileAnswers are what servers can send, with what is said of each.
 func hostileAnswers() []struct {
 	name, want string
-	state      watcher.ReportState
+	state      model.InputState
 	answer     http.HandlerFunc
 } {
 	return []struct {
 		name, want string
-		state      watcher.ReportState
+		state      model.InputState
 		answer     http.HandlerFunc
 	}{
-		{"a body without end", "larger than 10 MiB", watcher.Refused, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, zeros{}) }},
-		{"a gzip bomb", "larger than 10 MiB", watcher.Refused, func(w http.ResponseWriter, _ *http.Request) {
+		{"a body without end", "larger than 10 MiB", model.InputRefused, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, zeros{}) }},
+		{"a gzip bomb", "larger than 10 MiB", model.InputRefused, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
 			_, _ = io.Copy(z, zeros{})
 		}},
-		{"headers without end", "", watcher.Unreachable, func(w http.ResponseWriter, _ *http.Request) {
+		{"headers without end", "", model.InputUnreachable, func(w http.ResponseWriter, _ *http.Request) {
 			for i := range 64 {
 				w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1<<20))
 			}
 		}},
-		{"redirects in a circle", "", watcher.Unreachable, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }},
-		{"a web page", "text/html", watcher.Refused, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!DOCTYPE html><html></html>") }},
-		{"an answer that stands still", "", watcher.Unreachable, func(w http.ResponseWriter, r *http.Request) {
+		{"redirects in a circle", "", model.InputUnreachable, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }},
+		{"a web page", "text/html", model.InputRefused, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!DOCTYPE html><html></html>") }},
+		{"an answer that stands still", "", model.InputUnreachable, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "apiVersion: v1\n")
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		}},
-		{"a failure with a long story", "500", watcher.Unreachable, func(w http.ResponseWriter, _ *http.Request) {
+		{"a failure with a long story", "500", model.InputUnreachable, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = io.Copy(w, zeros{})
 		}},
@@ -56,7 +56,7 @@ func hostileAnswers() []struct {
 }
 
 // reported waits until a source has a state, for a reason.
-func (a *attacked) reported(source string, state watcher.ReportState, want string) {
+func (a *attacked) reported(source string, state model.InputState, want string) {
 	a.t.Helper()
 	a.eventually(fmt.Sprintf("source %s is %s, with %q", source, state, want), func() error {
 		out, err := a.run("get", "sources", "-o", "json")
@@ -74,12 +74,12 @@ func TestAttackSources(t *testing.T) {
 	site.authority(ca)
 	a := newAttacked(t, fmt.Sprintf("sources: [{name: fleet, url: %q, caFile: %s, period: 1s, timeout: 2s}]", "https://"+site.address+"/pods.yaml", ca))
 	for _, h := range hostileAnswers() {
-		a.reported("fleet", watcher.Accepted, "")
+		a.reported("fleet", model.InputAccepted, "")
 		a.survives(h.name, func() {
 			site.answers(h.answer)
 			a.reported("fleet", h.state, h.want)
 		})
 		site.says("# nothing\n")
 	}
-	a.reported("fleet", watcher.Accepted, "")
+	a.reported("fleet", model.InputAccepted, "")
 }

@@ -16,8 +16,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/node/apiserver/apitest"
-	"monopod/watcher"
 )
 
 // TestPodsThatTheAPIServerBindsHere runs an agent with a real API server as one more source.
@@ -82,7 +82,7 @@ func TestPodsThatTheAPIServerBindsHere(t *testing.T) {
 		if out, err := in.run("why", "disk"); err != nil || !strings.Contains(out, "spec.volumes[2].csi: not supported") {
 			t.Errorf("why disk: %v\n%s", err, out)
 		}
-		in.tells("apiserver", watcher.Conflict, "pod default/disk: spec.volumes[2].csi: not supported")
+		in.tells("apiserver", model.InputConflict, "pod default/disk: spec.volumes[2].csi: not supported")
 	}
 	refused()
 	// A Secret that changes is another file.

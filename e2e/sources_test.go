@@ -24,7 +24,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/watcher"
+	"monopod/internal/model"
 )
 
 // site is an HTTPS server of manifests that can be gone, and come back at its address.
@@ -197,24 +197,24 @@ func TestABootWithoutTheServerRunsAllItsPods(t *testing.T) {
 }
 
 // input is the report on a source.
-func (in *instance) input(source string) (watcher.Report, error) {
+func (in *instance) input(source string) (model.Input, error) {
 	out, err := in.run("get", "sources", "-o", "json")
 	if err != nil {
-		return watcher.Report{}, err
+		return model.Input{}, err
 	}
-	var all []watcher.Report
+	var all []model.Input
 	if err := json.Unmarshal([]byte(out), &all); err != nil {
-		return watcher.Report{}, err
+		return model.Input{}, err
 	}
-	i := slices.IndexFunc(all, func(r watcher.Report) bool { return r.Source == source })
+	i := slices.IndexFunc(all, func(r model.Input) bool { return r.Source == source })
 	if i < 0 {
-		return watcher.Report{}, errors.New("nothing is said of " + source)
+		return model.Input{}, errors.New("nothing is said of " + source)
 	}
 	return all[i], nil
 }
 
 // tells waits for a state of a source, with a reason.
-func (in *instance) tells(source string, state watcher.ReportState, why string) {
+func (in *instance) tells(source string, state model.InputState, why string) {
 	in.t.Helper()
 	in.eventually(fmt.Sprintf("source %s is %s: %s", source, state, why), func() error {
 		r, err := in.input(source)
@@ -228,7 +228,7 @@ func (in *instance) tells(source string, state watcher.ReportState, why string) 
 // fault is what a server can do wrong that was good once.
 type fault struct {
 	name   string
-	state  watcher.ReportState
+	state  model.InputState
 	report string
 	answer http.HandlerFunc
 	// do is done instead.
@@ -274,21 +274,21 @@ func faultsOfServers(ours, theirs *authority, elsewhere string) []fault {
 	const day = 24 * time.Hour
 	var flaps atomic.Int32
 	return []fault{
-		{name: "gone", state: watcher.Unreachable, report: "connection refused", do: func(s *site) { s.server.Close() }},
-		{name: "not-found", state: watcher.Unreachable, report: "404 Not Found", answer: http.NotFound},
-		{name: "broken", state: watcher.Unreachable, report: "500 Internal Server Error", answer: func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(500) }},
-		{name: "empty", state: watcher.Refused, report: "it is empty", answer: saying("")},
-		{name: "page", state: watcher.Refused, report: "a web page", answer: saying("<html>Log in</html>")},
-		{name: "truncated", state: watcher.Unreachable, report: "unexpected EOF", answer: cut("HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n# and so on\n")},
-		{name: "elsewhere", state: watcher.Unreachable, report: "leads to another host", answer: http.RedirectHandler("https://"+elsewhere+"/", http.StatusFound).ServeHTTP},
-		{name: "typo", state: watcher.Refused, report: "unknown field", answer: saying(strings.Replace(sleeper("typo", ":"), "image:", "imige:", 1))},
-		{name: "large", state: watcher.Refused, report: "larger than 10 MiB", answer: saying("# " + strings.Repeat("x", 10<<20-2) + "\n")},
-		{name: "slow-body", state: watcher.Unreachable, report: "Client.Timeout", answer: slowly("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")},
-		{name: "slow-header", state: watcher.Unreachable, report: "Client.Timeout", answer: slowly("HTTP/1.1 200 OK\r\nX: ")},
-		{name: "expired", state: watcher.Unreachable, report: "its certificate was valid until", do: shows(ours, -2*day, -day)},
-		{name: "tomorrow", state: watcher.Unreachable, report: "its certificate is valid from", do: shows(ours, day, 2*day)},
-		{name: "stranger", state: watcher.Unreachable, report: "unknown authority", do: shows(theirs, -day, day)},
-		{name: "flapping", state: watcher.Unreachable, report: "502 Bad Gateway", answer: func(rw http.ResponseWriter, _ *http.Request) {
+		{name: "gone", state: model.InputUnreachable, report: "connection refused", do: func(s *site) { s.server.Close() }},
+		{name: "not-found", state: model.InputUnreachable, report: "404 Not Found", answer: http.NotFound},
+		{name: "broken", state: model.InputUnreachable, report: "500 Internal Server Error", answer: func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(500) }},
+		{name: "empty", state: model.InputRefused, report: "it is empty", answer: saying("")},
+		{name: "page", state: model.InputRefused, report: "a web page", answer: saying("<html>Log in</html>")},
+		{name: "truncated", state: model.InputUnreachable, report: "unexpected EOF", answer: cut("HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n# and so on\n")},
+		{name: "elsewhere", state: model.InputUnreachable, report: "leads to another host", answer: http.RedirectHandler("https://"+elsewhere+"/", http.StatusFound).ServeHTTP},
+		{name: "typo", state: model.InputRefused, report: "unknown field", answer: saying(strings.Replace(sleeper("typo", ":"), "image:", "imige:", 1))},
+		{name: "large", state: model.InputRefused, report: "larger than 10 MiB", answer: saying("# " + strings.Repeat("x", 10<<20-2) + "\n")},
+		{name: "slow-body", state: model.InputUnreachable, report: "Client.Timeout", answer: slowly("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")},
+		{name: "slow-header", state: model.InputUnreachable, report: "Client.Timeout", answer: slowly("HTTP/1.1 200 OK\r\nX: ")},
+		{name: "expired", state: model.InputUnreachable, report: "its certificate was valid until", do: shows(ours, -2*day, -day)},
+		{name: "tomorrow", state: model.InputUnreachable, report: "its certificate is valid from", do: shows(ours, day, 2*day)},
+		{name: "stranger", state: model.InputUnreachable, report: "unknown authority", do: shows(theirs, -day, day)},
+		{name: "flapping", state: model.InputUnreachable, report: "502 Bad Gateway", answer: func(rw http.ResponseWriter, _ *http.Request) {
 			if flaps.Add(1)%2 == 0 {
 				_, _ = io.WriteString(rw, named("flapping", ":", "hostNetwork: true"))
 				return
@@ -337,8 +337,8 @@ func TestNoFaultOfAServerTouchesAPod(t *testing.T) {
 	for _, f := range faults {
 		in.tells(f.name, f.state, f.report)
 	}
-	in.tells("flapping", watcher.Accepted, "")
-	in.tells("flapping", watcher.Unreachable, "502")
+	in.tells("flapping", model.InputAccepted, "")
+	in.tells("flapping", model.InputUnreachable, "502")
 	untouched("while the servers fail")
 	if all, err := in.pods(); err != nil || len(all) != len(faults) {
 		t.Errorf("%d pods, %v", len(all), err)
@@ -351,7 +351,7 @@ func TestNoFaultOfAServerTouchesAPod(t *testing.T) {
 	sites["gone"].open()
 	in.eventually("each server counts again", func() error {
 		for _, f := range faults {
-			if r, err := in.input(f.name); err != nil || r.State != watcher.Accepted || len(r.Objects) != 1 {
+			if r, err := in.input(f.name); err != nil || r.State != model.InputAccepted || len(r.Objects) != 1 {
 				return fmt.Errorf("%+v, %w", r, err)
 			}
 		}

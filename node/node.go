@@ -23,7 +23,6 @@ import (
 	"monopod/internal/cause"
 	"monopod/internal/model"
 	"monopod/manifests"
-	"monopod/node/localapi"
 )
 
 // Annotations that the API adds to the pods it shows. They are not part of the manifest: a manifest's own
@@ -103,7 +102,7 @@ type Instance struct {
 
 // Inputs knows where manifests are read from.
 type Inputs interface {
-	Inputs() []localapi.Input
+	Inputs() []model.Input
 }
 
 // object returns the pod as the API shows it: a copy with kind and annotations set.

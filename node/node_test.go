@@ -20,8 +20,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
-	"monopod/node/localapi"
 	"monopod/node/localclient"
 )
 
@@ -36,7 +36,7 @@ type machine struct {
 	// queries are the log queries; readLog answers them.
 	queries []LogQuery
 	readLog func(ctx context.Context, q LogQuery, w io.Writer) error
-	inputs  []localapi.Input
+	inputs  []model.Input
 	applier Applier
 	events  Events
 	// revisions may be nil
@@ -106,7 +106,7 @@ func (m *machine) ReadLog(ctx context.Context, q LogQuery, w io.Writer) error {
 	return f(ctx, q, w)
 }
 
-func (m *machine) Inputs() []localapi.Input { return m.inputs }
+func (m *machine) Inputs() []model.Input { return m.inputs }
 
 func (m *machine) server() *Server {
 	return NewServer(Config{Pods: m, Logs: m, Inputs: m, Whys: m.whys, Events: m.events, Applier: m.applier, Revisions: m.revisions, Settings: json.RawMessage(`{"config":{}}`), Version: "v1.2.3", Log: slog.New(slog.DiscardHandler), Routes: map[string]http.Handler{
@@ -236,7 +236,7 @@ func TestErrorsAreStatusObjects(t *testing.T) {
 }
 
 func TestTheSmallEndpoints(t *testing.T) {
-	m := &machine{inputs: []localapi.Input{{Source: "file", Input: "/m/x.yaml", State: "Refused", Errors: []string{"bad"}}}}
+	m := &machine{inputs: []model.Input{{Source: "file", Input: "/m/x.yaml", State: "Refused", Errors: []string{"bad"}}}}
 	for target, want := range map[string]string{
 		"/more/path":  "more /more/path",
 		"/v1/config":  `{"config":{}}` + "\n",

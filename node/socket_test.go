@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"monopod/node/localapi"
+	"monopod/internal/model"
 	"monopod/node/localclient"
 	"monopod/node/netinfo"
 )
@@ -47,7 +47,7 @@ func serve(t *testing.T, m *machine) (*localclient.Client, func() error) {
 }
 
 func TestTheClientSeesWhatTheServerHas(t *testing.T) {
-	m := &machine{inputs: []localapi.Input{{Source: "file"}}}
+	m := &machine{inputs: []model.Input{{Source: "file"}}}
 	m.set(view("a", "x", "c running"), view("b", "y"))
 	m.readLog = func(_ context.Context, q LogQuery, w io.Writer) error {
 		fmt.Fprintf(w, "tail %d\n", q.Tail)

@@ -6,22 +6,23 @@ import (
 	"reflect"
 	"slices"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
 // Merge folds the last Set of each source into one Desired. Sources win over those behind them in order; sources
 // that order does not name come last, by name. It is pure and deterministic.
-func Merge(order []string, sets map[string]Set) Desired {
-	d := Desired{Order: order, Reported: map[string]bool{}, Partial: map[string]bool{}, Unknown: map[string][]string{}}
+func Merge(order []string, sets map[string]Set) model.Desired {
+	d := model.Desired{Order: order, Reported: map[string]bool{}, Partial: map[string]bool{}, Unknown: map[string][]string{}}
 	pods, reports, filled := 0, 0, 0
 	for _, set := range sets {
-		pods, reports = pods+len(set.Pods), reports+len(set.Reports)
+		pods, reports = pods+len(set.Pods), reports+len(set.Inputs)
 		if len(set.Pods)+len(set.Objects)+len(set.Workloads) > 0 {
 			filled++
 		}
 	}
 	own := NewOwners(pods)
-	d.Pods, d.Reports = make([]*manifests.Pod, 0, pods), make([]Report, 0, reports)
+	d.Pods, d.Inputs = make([]*manifests.Pod, 0, pods), make([]model.Input, 0, reports)
 	for _, name := range precedence(order, sets) {
 		set := sets[name]
 		if !set.Unread {
@@ -39,7 +40,7 @@ func Merge(order []string, sets map[string]Set) Desired {
 		d.Pods = append(d.Pods, set.Pods...)
 		d.Objects = append(d.Objects, set.Objects...)
 		d.Workloads = append(d.Workloads, set.Workloads...)
-		d.Reports = append(d.Reports, set.Reports...)
+		d.Inputs = append(d.Inputs, set.Inputs...)
 	}
 	return d
 }
@@ -70,7 +71,7 @@ func NewOwners(pods int) Owners {
 // not. Slices of the set are replaced, not changed.
 func (o Owners) Claim(set Set) Set {
 	pods := make([]*manifests.Pod, 0, len(set.Pods))
-	c := conflicts{reports: set.Reports}
+	c := conflicts{reports: set.Inputs}
 	for _, p := range set.Pods {
 		key := p.Key()
 		if owner, taken := o.pods[key]; taken {
@@ -86,7 +87,7 @@ func (o Owners) Claim(set Set) Set {
 	set.Pods = pods
 	set.Objects = o.claimObjects(set.Objects, &c)
 	set.Workloads = o.claimObjects(set.Workloads, &c)
-	set.Reports = c.told()
+	set.Inputs = c.told()
 	return set
 }
 
@@ -107,7 +108,7 @@ func (o Owners) claimObjects(objects []*manifests.Object, c *conflicts) []*manif
 
 // conflicts are what the reports of a set must tell besides.
 type conflicts struct {
-	reports []Report
+	reports []model.Input
 	byInput map[string]*conflict
 	// inputs are those of byInput in the order in which they came.
 	inputs []manifests.Origin
@@ -145,7 +146,7 @@ func (c *conflicts) on(at manifests.Origin) *conflict {
 }
 
 // told returns the reports with the conflicts in them; a report is added for an input that has none.
-func (c *conflicts) told() []Report {
+func (c *conflicts) told() []model.Input {
 	if len(c.inputs) == 0 {
 		return c.reports
 	}
@@ -160,11 +161,11 @@ func (c *conflicts) told() []Report {
 		i, there := at[o.File]
 		if !there {
 			i = len(all)
-			all = append(all, Report{Source: o.Source, Input: o.File, State: Accepted})
+			all = append(all, model.Input{Source: o.Source, Input: o.File, State: model.InputAccepted})
 		}
 		r, was := &all[i], c.byInput[o.File]
-		if r.State == Accepted {
-			r.State = Conflict
+		if r.State == model.InputAccepted {
+			r.State = model.InputConflict
 		}
 		r.Errors = slices.Concat(r.Errors, was.errors)
 		if was.more > 0 {
@@ -201,7 +202,7 @@ func same[T any](a, b []*T) bool {
 }
 
 // SameReport reports whether two reports say the same, whenever they were made.
-func SameReport(a, b Report) bool {
+func SameReport(a, b model.Input) bool {
 	return a.Source == b.Source && a.Input == b.Input && a.State == b.State && a.Cause == b.Cause && a.Since.Equal(b.Since) && a.FromDisk.Equal(b.FromDisk) &&
 		slices.Equal(a.Errors, b.Errors) && slices.Equal(a.Mistaken, b.Mistaken) && slices.Equal(a.Pods, b.Pods) && slices.Equal(a.Objects, b.Objects)
 }
@@ -210,11 +211,11 @@ func SameReport(a, b Report) bool {
 func SameSet(a, b Set) bool {
 	return a.Source == b.Source && a.Unread == b.Unread && a.Partial == b.Partial && slices.Equal(a.Unknown, b.Unknown) &&
 		same(a.Pods, b.Pods) && same(a.Objects, b.Objects) && same(a.Workloads, b.Workloads) &&
-		slices.EqualFunc(a.Reports, b.Reports, SameReport)
+		slices.EqualFunc(a.Inputs, b.Inputs, SameReport)
 }
 
-func sameDesired(a, b Desired) bool {
+func sameDesired(a, b model.Desired) bool {
 	return a.SameRead(b) &&
 		same(a.Pods, b.Pods) && same(a.Objects, b.Objects) && same(a.Workloads, b.Workloads) &&
-		slices.EqualFunc(a.Reports, b.Reports, SameReport)
+		slices.EqualFunc(a.Inputs, b.Inputs, SameReport)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -22,11 +23,11 @@ func podIn(source, file, name, image string) *manifests.Pod {
 func setOf(source string, pods ...*manifests.Pod) Set {
 	s := Set{Source: source, Pods: pods}
 	for _, p := range pods {
-		if i := slices.IndexFunc(s.Reports, func(r Report) bool { return r.Input == p.Origin.File }); i >= 0 {
-			s.Reports[i].Pods = append(s.Reports[i].Pods, p.Key().String())
+		if i := slices.IndexFunc(s.Inputs, func(r model.Input) bool { return r.Input == p.Origin.File }); i >= 0 {
+			s.Inputs[i].Pods = append(s.Inputs[i].Pods, p.Key().String())
 			continue
 		}
-		s.Reports = append(s.Reports, Report{Source: source, Input: p.Origin.File, State: Accepted, Pods: []string{p.Key().String()}})
+		s.Inputs = append(s.Inputs, model.Input{Source: source, Input: p.Origin.File, State: model.InputAccepted, Pods: []string{p.Key().String()}})
 	}
 	return s
 }
@@ -34,7 +35,7 @@ func setOf(source string, pods ...*manifests.Pod) Set {
 func TestMerge(t *testing.T) {
 	file := setOf("file", podIn("file", "/m/a.yaml", "a", "v1"), podIn("file", "/m/a.yaml", "b", "v1"))
 	web := setOf("http", podIn("http", "http://h/", "b", "v2"), podIn("http", "http://h/", "c", "v2"))
-	unread := Set{Source: "http", Unread: true, Reports: []Report{{Source: "http", Input: "http://h/", State: Unreachable}}}
+	unread := Set{Source: "http", Unread: true, Inputs: []model.Input{{Source: "http", Input: "http://h/", State: model.InputUnreachable}}}
 	tests := []struct {
 		name     string
 		order    []string
@@ -63,7 +64,7 @@ func TestMerge(t *testing.T) {
 				}
 			}
 			var states []string
-			for _, r := range d.Reports {
+			for _, r := range d.Inputs {
 				states = append(states, fmt.Sprintf("%s:%s%v", r.Input, r.State, r.Pods))
 			}
 			if got := strings.Join(states, " "); got != tt.states {
@@ -79,7 +80,7 @@ func TestMergeSaysWhoDefinesAPodAlready(t *testing.T) {
 		"http": setOf("http", podIn("http", "http://h/", "b", "v2")),
 	})
 	want := "http://h/:1: pod default/b is already defined in /m/a.yaml:1; give one of them another name or remove it"
-	if got := d.Reports[1].Errors; !slices.Equal(got, []string{want}) {
+	if got := d.Inputs[1].Errors; !slices.Equal(got, []string{want}) {
 		t.Errorf("errors %q, want %q", got, want)
 	}
 }
@@ -106,12 +107,12 @@ func TestConflictsWithoutEndAreFewLines(t *testing.T) {
 	if took := used(t) - began; took > 5*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	r := d.Reports[1]
+	r := d.Inputs[1]
 	if len(r.Errors) != MaxReasons+1 || r.Errors[MaxReasons] != fmt.Sprintf("and %d more", many-MaxReasons) || !slices.Equal(r.Pods, []string{"default/other"}) {
 		t.Errorf("%d lines, the last is %q; pods %v", len(r.Errors), r.Errors[len(r.Errors)-1], r.Pods)
 	}
 	var log strings.Builder
-	LogChanges(slog.New(slog.NewTextHandler(&log, nil)), nil, d.Reports)
+	LogChanges(slog.New(slog.NewTextHandler(&log, nil)), nil, d.Inputs)
 	if log.Len() > 10_000 || !strings.Contains(log.String(), "and 19990 more") {
 		t.Errorf("%d bytes in the log: %.500s", log.Len(), log.String())
 	}
@@ -124,19 +125,19 @@ func TestRemovable(t *testing.T) {
 	gone := manifests.Origin{Source: "fleet", File: "https://h/"}
 	tests := []struct {
 		name   string
-		d      Desired
+		d      model.Desired
 		origin manifests.Origin
 		want   bool
 	}{
-		{"a file that is gone", Desired{Reported: some, Unknown: broken}, manifests.Origin{Source: "file", File: "/m/gone.yaml"}, true},
-		{"a file that was never read", Desired{Reported: all, Unknown: broken}, manifests.Origin{Source: "file", File: "/m/broken.yaml"}, false},
-		{"a source that has not reported", Desired{Reported: some}, manifests.Origin{Source: "http", File: "http://h/"}, false},
-		{"a source of which not all is known", Desired{Reported: all, Partial: map[string]bool{"http": true}}, manifests.Origin{Source: "http", File: "http://h/"}, true},
-		{"a source that is no more while another one is unread", Desired{Reported: some}, gone, false},
-		{"a source that is no more while a file is unread", Desired{Reported: all, Unknown: broken}, gone, false},
-		{"a source that is no more while not all of another one is known", Desired{Reported: all, Partial: map[string]bool{"http": true}}, gone, false},
-		{"a source that is no more when all others are read", Desired{Reported: all}, gone, true},
-		{"no origin", Desired{Reported: all, Unknown: broken}, manifests.Origin{}, false},
+		{"a file that is gone", model.Desired{Reported: some, Unknown: broken}, manifests.Origin{Source: "file", File: "/m/gone.yaml"}, true},
+		{"a file that was never read", model.Desired{Reported: all, Unknown: broken}, manifests.Origin{Source: "file", File: "/m/broken.yaml"}, false},
+		{"a source that has not reported", model.Desired{Reported: some}, manifests.Origin{Source: "http", File: "http://h/"}, false},
+		{"a source of which not all is known", model.Desired{Reported: all, Partial: map[string]bool{"http": true}}, manifests.Origin{Source: "http", File: "http://h/"}, true},
+		{"a source that is no more while another one is unread", model.Desired{Reported: some}, gone, false},
+		{"a source that is no more while a file is unread", model.Desired{Reported: all, Unknown: broken}, gone, false},
+		{"a source that is no more while not all of another one is known", model.Desired{Reported: all, Partial: map[string]bool{"http": true}}, gone, false},
+		{"a source that is no more when all others are read", model.Desired{Reported: all}, gone, true},
+		{"no origin", model.Desired{Reported: all, Unknown: broken}, manifests.Origin{}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,13 +147,13 @@ func TestRemovable(t *testing.T) {
 			}
 		})
 	}
-	if (Desired{}).Removable(manifests.Origin{Source: "file", File: "/m/x.yaml"}) {
+	if (model.Desired{}).Removable(manifests.Origin{Source: "file", File: "/m/x.yaml"}) {
 		t.Error("the zero Desired removes pods")
 	}
 }
 
 func TestWhatRunsIsKeptAsLongAsAHigherSourceMayHaveIt(t *testing.T) {
-	d := Desired{
+	d := model.Desired{
 		Order: []string{"file", "http", "applied"}, Reported: map[string]bool{"file": true, "applied": true},
 		Unknown: map[string][]string{"file": {"/m/broken.yaml"}},
 	}
@@ -198,7 +199,7 @@ func drawSets(t *rapid.T) ([]string, map[string]Set) {
 		set := setOf(source, pods...)
 		set.Unread = len(pods) == 0 && rapid.Bool().Draw(t, "unread")
 		if rapid.Bool().Draw(t, "without reports") {
-			set.Reports = nil
+			set.Inputs = nil
 		}
 		sets[source] = set
 	}
@@ -225,7 +226,7 @@ func TestMergeLaws(t *testing.T) {
 }
 
 // checkOwners: each pod that any set has is wanted exactly once, from the first set that has it, in its first form.
-func checkOwners(t *rapid.T, order []string, sets map[string]Set, d Desired) {
+func checkOwners(t *rapid.T, order []string, sets map[string]Set, d model.Desired) {
 	want := map[manifests.Key]*manifests.Pod{}
 	for _, name := range slices.Concat(order, []string{"file", "http", "oci", "push"}) { // the rest goes by name
 		for _, p := range sets[name].Pods {
@@ -245,15 +246,15 @@ func checkOwners(t *rapid.T, order []string, sets map[string]Set, d Desired) {
 }
 
 // checkIdempotent: merging the outcome changes nothing.
-func checkIdempotent(t *rapid.T, d Desired) {
-	again := Merge(nil, map[string]Set{"all": {Source: "all", Pods: d.Pods, Reports: d.Reports}})
-	if !same(again.Pods, d.Pods) || !slices.EqualFunc(again.Reports, d.Reports, SameReport) {
+func checkIdempotent(t *rapid.T, d model.Desired) {
+	again := Merge(nil, map[string]Set{"all": {Source: "all", Pods: d.Pods, Inputs: d.Inputs}})
+	if !same(again.Pods, d.Pods) || !slices.EqualFunc(again.Inputs, d.Inputs, SameReport) {
 		t.Fatalf("not idempotent:\n%+v\n%+v", d, again)
 	}
 }
 
 // checkConflicts: each pod that lost is told once, at its own input, and at no other.
-func checkConflicts(t *rapid.T, sets map[string]Set, d Desired) {
+func checkConflicts(t *rapid.T, sets map[string]Set, d model.Desired) {
 	losers := map[string]int{}
 	for _, set := range sets {
 		for _, p := range set.Pods {
@@ -263,8 +264,8 @@ func checkConflicts(t *rapid.T, sets map[string]Set, d Desired) {
 		}
 	}
 	told := 0
-	for _, r := range d.Reports {
-		if len(r.Errors) != losers[r.Input] || (r.State == Conflict) != (losers[r.Input] > 0) {
+	for _, r := range d.Inputs {
+		if len(r.Errors) != losers[r.Input] || (r.State == model.InputConflict) != (losers[r.Input] > 0) {
 			t.Fatalf("%d pods of %s lost, the report is %+v", losers[r.Input], r.Input, r)
 		}
 		told += len(r.Errors)

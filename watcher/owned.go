@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"monopod/internal/model"
 	"monopod/manifests/decode"
 )
 
@@ -24,9 +25,9 @@ func (set Set) WithoutOwned() Set {
 		}
 		h.add(o)
 	}
-	for i := range set.Reports {
-		if h := by[set.Reports[i].Input]; h != nil {
-			set.Reports[i] = h.report(set.Reports[i])
+	for i := range set.Inputs {
+		if h := by[set.Inputs[i].Input]; h != nil {
+			set.Inputs[i] = h.report(set.Inputs[i])
 		}
 	}
 	return set
@@ -52,9 +53,9 @@ func (h *ownedHere) add(o decode.Owned) {
 	h.notes = append(h.notes, o.Note().Error())
 }
 
-func (h *ownedHere) report(r Report) Report {
+func (h *ownedHere) report(r model.Input) model.Input {
 	r.Pods, r.Objects = without(r.Pods, h.pods), without(r.Objects, h.objects)
-	if r.State != Accepted {
+	if r.State != model.InputAccepted {
 		return r
 	}
 	r.Errors = append(slices.Clip(r.Errors), h.notes...)
@@ -62,7 +63,7 @@ func (h *ownedHere) report(r Report) Report {
 		r.Errors = append(r.Errors, fmt.Sprintf("and %d more", h.more))
 	}
 	if len(r.Pods)+len(r.Objects) == 0 {
-		r.State = Ignored
+		r.State = model.InputIgnored
 	}
 	return r
 }

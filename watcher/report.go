@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/internal/printer"
 	"monopod/manifests"
 )
@@ -67,27 +68,27 @@ func ObjectNames(objects []*manifests.Object) []string {
 	return all
 }
 
-// WithContent fills in what an input contributes, and what of it means nothing. An input in which nothing else is, is
-// ignored as a whole.
-func (r Report) WithContent(c *manifests.Content) Report {
+// WithContent returns r with the pods and objects of c, and with remarks on what is not supported. An input that has nothing
+// else is ignored as a whole.
+func WithContent(r model.Input, c *manifests.Content) model.Input {
 	r.Pods = Keys(c.Pods)
 	r.Objects = ObjectNames(c.Objects)
 	r.Objects = append(r.Objects, ObjectNames(c.Workloads)...)
 	remarks := c.Remarks()
-	if r.State != Accepted || len(remarks) == 0 {
+	if r.State != model.InputAccepted || len(remarks) == 0 {
 		return r
 	}
 	r.Errors = Bounded(slices.Concat(r.Errors, remarks))
 	if len(r.Pods)+len(r.Objects) == 0 {
-		r.State = Ignored
+		r.State = model.InputIgnored
 	}
 	return r
 }
 
 // LogChanges writes one line per input that came into another state, or was refused for other reasons.
-func LogChanges(log *slog.Logger, old, now []Report) {
+func LogChanges(log *slog.Logger, old, now []model.Input) {
 	old, now = differing(old, now)
-	before := make(map[string]Report, len(old))
+	before := make(map[string]model.Input, len(old))
 	for _, r := range old {
 		before[r.Input] = r
 	}
@@ -98,7 +99,7 @@ func LogChanges(log *slog.Logger, old, now []Report) {
 			continue
 		}
 		emit := log.Warn
-		if r.State == Accepted || r.State == Ignored {
+		if r.State == model.InputAccepted || r.State == model.InputIgnored {
 			emit = log.Info
 		}
 		emit("input "+strings.ToLower(string(r.State)), "input", r.Input, "pods", first(r.Pods, maxLogged), "reasons", first(r.Errors, maxLogged))
@@ -111,13 +112,13 @@ func LogChanges(log *slog.Logger, old, now []Report) {
 }
 
 // sameVerdict says that there is nothing to log between two reports on one input.
-func sameVerdict(a, b Report) bool {
+func sameVerdict(a, b model.Input) bool {
 	return a.Input == b.Input && a.State == b.State && slices.Equal(a.Errors, b.Errors)
 }
 
 // differing leaves out what two lists have in common at their beginnings and ends: with thousands of inputs hardly
 // anything else remains.
-func differing(a, b []Report) (restOfA, restOfB []Report) {
+func differing(a, b []model.Input) (restOfA, restOfB []model.Input) {
 	for len(a) > 0 && len(b) > 0 && sameVerdict(a[0], b[0]) {
 		a, b = a[1:], b[1:]
 	}
@@ -146,7 +147,7 @@ type Loader func(input string, data []byte) (*manifests.Content, error)
 const MaxInput = 10 << 20
 
 // KeepSince gives r the time at which its input came into its state.
-func KeepSince(now time.Time, was, r Report) Report {
+func KeepSince(now time.Time, was, r model.Input) model.Input {
 	r.Since = was.Since
 	if was.State != r.State {
 		r.Since = now

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 )
 
 // Restart delays of a source that failed; the delay starts over after it has run for longer than the last one.
@@ -37,14 +38,14 @@ type Watcher struct {
 	mu sync.Mutex
 	// sets is the last Set of each source, faults the last failure of those that do not run.
 	sets   map[string]Set
-	faults map[string]Report
+	faults map[string]model.Input
 }
 
 // New makes a Watcher. Earlier sources win over later ones.
 func New(log *slog.Logger, sources ...Source) *Watcher {
 	w := &Watcher{
 		log: log, sources: sources, changed: make(chan struct{}, 1), beat: make(chan struct{}),
-		sets: map[string]Set{}, faults: map[string]Report{},
+		sets: map[string]Set{}, faults: map[string]model.Input{},
 	}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
@@ -58,7 +59,7 @@ func New(log *slog.Logger, sources ...Source) *Watcher {
 // Run starts all sources and calls publish with everything that is wanted whenever that changed, until ctx ends.
 // The first call comes as soon as one source has sent something, and those have that are read from the disk. Calls never overlap; while one is under way newer
 // content replaces older, so publish may take its time.
-func (w *Watcher) Run(ctx context.Context, publish func(Desired)) error {
+func (w *Watcher) Run(ctx context.Context, publish func(model.Desired)) error {
 	if err := w.check(); err != nil {
 		return err
 	}
@@ -98,8 +99,8 @@ func (w *Watcher) check() error {
 }
 
 // publish hands over the merged content on each change until ctx ends.
-func (w *Watcher) publish(ctx context.Context, publish func(Desired)) {
-	var last Desired
+func (w *Watcher) publish(ctx context.Context, publish func(model.Desired)) {
+	var last model.Desired
 	patience := time.NewTimer(promptPatience)
 	defer patience.Stop()
 	patient := true
@@ -141,13 +142,13 @@ func (w *Watcher) ready(patient bool) bool {
 }
 
 // desired merges the sets of this moment and adds the sources that do not run.
-func (w *Watcher) desired() Desired {
+func (w *Watcher) desired() model.Desired {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := Merge(w.order, w.sets)
 	for _, name := range w.order {
 		if fault, ok := w.faults[name]; ok {
-			d.Reports = append(d.Reports, fault)
+			d.Inputs = append(d.Inputs, fault)
 		}
 	}
 	return d
@@ -179,7 +180,7 @@ func (w *Watcher) supervise(ctx context.Context, src Source) {
 		}
 		w.log.Error("source stopped", "source", name, "error", err, "retry", delay)
 		w.update(func() {
-			w.faults[name] = Report{Source: name, Input: name, State: Unreachable, Errors: Lines(err), Cause: cause.Cause{Kind: cause.InputUnreachable}, Since: time.Now()}
+			w.faults[name] = model.Input{Source: name, Input: name, State: model.InputUnreachable, Errors: Lines(err), Cause: cause.Cause{Kind: cause.InputUnreachable}, Since: time.Now()}
 		})
 		if !Pause(ctx, delay) {
 			return

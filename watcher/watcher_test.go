@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"monopod/internal/model"
 )
 
 // scripted is a Source that does what a test says.
@@ -39,16 +41,16 @@ func sender(name string) (*scripted, chan<- Set) {
 // published collects what a Watcher publishes.
 type published struct {
 	mu  sync.Mutex
-	all []Desired
+	all []model.Desired
 }
 
-func (p *published) add(d Desired) {
+func (p *published) add(d model.Desired) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all = append(p.all, d)
 }
 
-func (p *published) list() []Desired {
+func (p *published) list() []model.Desired {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.all)
@@ -63,7 +65,7 @@ func (p *published) contents() []string {
 }
 
 // running runs a Watcher inside a synctest bubble and stops it at the end of f.
-func running(t *testing.T, w *Watcher, publish func(Desired), f func()) {
+func running(t *testing.T, w *Watcher, publish func(model.Desired), f func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -122,7 +124,7 @@ func TestTheFirstPublishWaitsForSourcesThatAreReadFromTheDisk(t *testing.T) {
 				var p published
 				start := time.Now()
 				var took time.Duration
-				running(t, New(nil, promptSource{file}, promptSource{pushed}), func(d Desired) { took = time.Since(start); p.add(d) }, func() {
+				running(t, New(nil, promptSource{file}, promptSource{pushed}), func(d model.Desired) { took = time.Since(start); p.add(d) }, func() {
 					fromPushed <- setOf("applied", podIn("applied", "b", "x", "v2"))
 					synctest.Wait()
 					if got := p.list(); len(got) != 0 {
@@ -163,7 +165,7 @@ func TestASlowReceiverGetsTheLatestAndBlocksNobody(t *testing.T) {
 		file, from := sender("file")
 		var p published
 		busy := make(chan struct{})
-		publish := func(d Desired) {
+		publish := func(d model.Desired) {
 			p.add(d)
 			<-busy
 		}
@@ -212,14 +214,14 @@ func TestASourceThatFailsIsContainedReportedAndStartedAgain(t *testing.T) {
 					if content(d.Pods) != "x=v1@a y=v1@u" || !d.Reported["http"] {
 						t.Fatalf("a failed source lost its content: %+v", d)
 					}
-					last := d.Reports[len(d.Reports)-1]
-					if last.State != Unreachable || last.Input != "http" || !strings.Contains(last.Errors[0], "run source http") {
-						t.Fatalf("reports %+v", d.Reports)
+					last := d.Inputs[len(d.Inputs)-1]
+					if last.State != model.InputUnreachable || last.Input != "http" || !strings.Contains(last.Errors[0], "run source http") {
+						t.Fatalf("reports %+v", d.Inputs)
 					}
 					time.Sleep(10 * time.Second)
 					synctest.Wait()
 					d = p.list()[len(p.list())-1]
-					if content(d.Pods) != "x=v1@a y=v2@u" || len(d.Reports) != 2 {
+					if content(d.Pods) != "x=v1@a y=v2@u" || len(d.Inputs) != 2 {
 						t.Fatalf("after its return: %+v", d)
 					}
 				})
@@ -243,7 +245,7 @@ func TestTheRestartPauseIsBoundedAndStartsOver(t *testing.T) {
 			}
 			return errors.New("no")
 		}}
-		running(t, New(nil, src), func(Desired) {}, func() { time.Sleep(3 * time.Hour) })
+		running(t, New(nil, src), func(model.Desired) {}, func() { time.Sleep(3 * time.Hour) })
 		if got := starts[11].Sub(starts[10]); got != lastRestart {
 			t.Errorf("pause 11 is %v", got)
 		}
@@ -255,14 +257,14 @@ func TestTheRestartPauseIsBoundedAndStartsOver(t *testing.T) {
 
 func TestAWatcherOfNothingJustWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		running(t, New(nil), func(Desired) { t.Error("published") }, func() {})
+		running(t, New(nil), func(model.Desired) { t.Error("published") }, func() {})
 	})
 }
 
 func TestTwoSourcesOfOneNameAreRefused(t *testing.T) {
 	a, _ := sender("file")
 	b, _ := sender("file")
-	if err := New(nil, a, b).Run(t.Context(), func(Desired) {}); err == nil || !strings.Contains(err.Error(), `"file"`) {
+	if err := New(nil, a, b).Run(t.Context(), func(model.Desired) {}); err == nil || !strings.Contains(err.Error(), `"file"`) {
 		t.Errorf("Run: %v", err)
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"monopod/internal/daemontest"
+	"monopod/internal/model"
 	"monopod/internal/program"
 	"monopod/internal/testfiles"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/node/localapi"
 	"monopod/runner"
 	"monopod/runner/ctrd/logs"
 	"monopod/runner/runtimetest"
@@ -195,7 +195,7 @@ func TestJSONIsAPodListThatStrictToolsCanRead(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(d.cmd("get", "pods", "-o", "yaml").stdout), &fromYAML); err != nil || len(fromYAML.Items) != 3 {
 		t.Errorf("yaml: %v, %d items", err, len(fromYAML.Items))
 	}
-	var inputs []localapi.Input
+	var inputs []model.Input
 	if err := json.Unmarshal([]byte(d.cmd("get", "sources", "-o", "json").stdout), &inputs); err != nil || len(inputs) < 5 {
 		t.Errorf("sources: %v, %d", err, len(inputs))
 	}

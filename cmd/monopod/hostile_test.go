@@ -101,7 +101,7 @@ func hostileDaemon(t *testing.T, onlyErrors bool) string {
 		}
 		send(w, map[string]any{"type": "ADDED", "object": list.Items[0]})
 	})
-	mux.HandleFunc("GET /v1/sources", one(daemontest.HostileTexts[[]localapi.Input]()))
+	mux.HandleFunc("GET /v1/sources", one(daemontest.HostileTexts[[]model.Input]()))
 	mux.HandleFunc("GET /v1/why", one(daemontest.HostileTexts[why.Answer]()))
 	mux.HandleFunc("GET /v1/why/{namespace}/{name}", one(daemontest.HostileTexts[why.Answer]()))
 	mux.HandleFunc("GET /v1/objects", func(w http.ResponseWriter, r *http.Request) {

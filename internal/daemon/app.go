@@ -30,6 +30,7 @@ import (
 	"monopod/internal/host"
 	"monopod/internal/logfile"
 	"monopod/internal/memory"
+	"monopod/internal/model"
 	"monopod/internal/needs"
 	"monopod/internal/offline"
 	"monopod/internal/pause"
@@ -141,7 +142,7 @@ type App struct {
 	inside   *inside
 	events   *events.Recorder
 	// inputs are those in trouble, for publish.
-	inputs map[inputKey]watcher.Report
+	inputs map[inputKey]model.Input
 	// tidied says, for publish, that the copies of sources that are no more have been removed.
 	tidied   bool
 	applied  *applied.Store
@@ -483,7 +484,10 @@ func (a *App) poolConfig(rt Runtime) pool.Config {
 		Log: a.Log, NodeName: a.cfg.NodeName, NodeIPs: nodeIPs(a.machine.Addresses, a.Log), MaxConcurrent: a.cfg.MaxConcurrentStarts, MaxPods: a.cfg.MaxPods,
 		Room: a.resources.room(), NodeLabels: a.nodeLabels(), Platform: host.Platform(),
 		Now: a.machine.Now, Events: a.events, Gone: a.goneFromHere,
-		Follow:  func(d pool.Desired) { a.memory.Expect(len(d.Pods)); rt.FollowObjects(d.Objects, d.Removable) },
+		Follow: func(d model.Desired, objects *manifests.Objects) {
+			a.memory.Expect(len(d.Pods))
+			rt.FollowObjects(objects, d.Removable)
+		},
 		Options: plan.Options{MaxBackOff: a.cfg.CrashLoopBackOff.MaxContainerRestartPeriod, Parallel: 2 * runtime.NumCPU()},
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemon/applier"
 	"monopod/internal/daemon/board"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/node/events"
 	"monopod/node/localapi"
-	"monopod/watcher"
 	"monopod/watcher/applied"
 )
 
 func TestAChangeThatIsStoredButNotFinishedIsToldAndFinished(t *testing.T) {
 	dir := t.TempDir()
 	b := board.New()
-	b.Publish(watcher.Desired{Reported: map[string]bool{config.SourceFile: true}})
+	b.Publish(model.Desired{Reported: map[string]bool{config.SourceFile: true}})
 	bad := ""
 	store := applied.NewStoreOn(applied.Disk{Write: atomicfile.Write, Replace: func(from, to string) error {
 		if to == bad {

@@ -7,29 +7,29 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/watcher"
+	"monopod/internal/model"
 )
 
 func TestWhichInputsAreToldOf(t *testing.T) {
-	report := func(state watcher.ReportState, errs ...string) watcher.Report {
-		return watcher.Report{Source: "file", Input: "/m/a.yaml", State: state, Errors: errs, Pods: []string{"x/a"}}
+	report := func(state model.InputState, errs ...string) model.Input {
+		return model.Input{Source: "file", Input: "/m/a.yaml", State: state, Errors: errs, Pods: []string{"x/a"}}
 	}
 	var told []string
 	r := recorderFunc(func(o corev1.ObjectReference, eventType, reason, message string) {
 		told = append(told, fmt.Sprint(eventType[:1], " ", reason, " ", o.Kind, " ", o.Namespace, "/", o.Name, " ", message))
 	})
-	known := map[inputKey]watcher.Report{}
+	known := map[inputKey]model.Input{}
 	for _, step := range []struct {
-		now  []watcher.Report
+		now  []model.Input
 		want string
 	}{
-		{[]watcher.Report{report(watcher.Accepted)}, ""},
-		{[]watcher.Report{report(watcher.Refused, "/m/a.yaml:3: bad", "/m/a.yaml:4: worse")}, "W InputRefused Input //m/a.yaml /m/a.yaml:3: bad\n/m/a.yaml:4: worse|W InputRefused Pod x/a /m/a.yaml:3: bad\n/m/a.yaml:4: worse"},
-		{[]watcher.Report{report(watcher.Refused, "/m/a.yaml:3: bad", "/m/a.yaml:4: worse")}, ""},
-		{[]watcher.Report{report(watcher.Unreachable, "no such host")}, "W InputUnreachable Input //m/a.yaml no such host|W InputUnreachable Pod x/a /m/a.yaml: no such host"},
-		{[]watcher.Report{report(watcher.Accepted)}, "N InputAccepted Input //m/a.yaml It is accepted again|N InputAccepted Pod x/a /m/a.yaml: It is accepted again"},
-		{[]watcher.Report{report(watcher.Accepted)}, ""},
-		{[]watcher.Report{report(watcher.Conflict, "twice")}, "W InputConflict Input //m/a.yaml twice|W InputConflict Pod x/a /m/a.yaml: twice"},
+		{[]model.Input{report(model.InputAccepted)}, ""},
+		{[]model.Input{report(model.InputRefused, "/m/a.yaml:3: bad", "/m/a.yaml:4: worse")}, "W InputRefused Input //m/a.yaml /m/a.yaml:3: bad\n/m/a.yaml:4: worse|W InputRefused Pod x/a /m/a.yaml:3: bad\n/m/a.yaml:4: worse"},
+		{[]model.Input{report(model.InputRefused, "/m/a.yaml:3: bad", "/m/a.yaml:4: worse")}, ""},
+		{[]model.Input{report(model.InputUnreachable, "no such host")}, "W InputUnreachable Input //m/a.yaml no such host|W InputUnreachable Pod x/a /m/a.yaml: no such host"},
+		{[]model.Input{report(model.InputAccepted)}, "N InputAccepted Input //m/a.yaml It is accepted again|N InputAccepted Pod x/a /m/a.yaml: It is accepted again"},
+		{[]model.Input{report(model.InputAccepted)}, ""},
+		{[]model.Input{report(model.InputConflict, "twice")}, "W InputConflict Input //m/a.yaml twice|W InputConflict Pod x/a /m/a.yaml: twice"},
 		{nil, "N InputGone Input //m/a.yaml It is gone"},
 		{nil, ""},
 	} {
@@ -39,12 +39,12 @@ func TestWhichInputsAreToldOf(t *testing.T) {
 			t.Errorf("%+v:\n%s\nwanted\n%s", step.now, got, step.want)
 		}
 	}
-	many := report(watcher.Refused, "bad")
+	many := report(model.InputRefused, "bad")
 	for i := range 100 {
 		many.Pods = append(many.Pods, fmt.Sprint("x/", i))
 	}
 	told = nil
-	recordInputs(r, nil, []watcher.Report{many})
+	recordInputs(r, nil, []model.Input{many})
 	if len(told) != 1+maxPodsOfInput {
 		t.Errorf("%d events of one input", len(told))
 	}

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/internal/printer"
 	"monopod/internal/version"
 	"monopod/manifests"
 	"monopod/node/events"
-	"monopod/watcher"
 	"monopod/watcher/applied"
 	"monopod/watcher/fetch"
 )
@@ -79,15 +79,15 @@ func (a *App) containerd(err error) {
 }
 
 // publish hands over what is desired, and records what has become of its inputs.
-func (a *App) publish(d watcher.Desired) {
-	a.inputs = recordInputs(a.events, a.inputs, d.Reports)
+func (a *App) publish(d model.Desired) {
+	a.inputs = recordInputs(a.events, a.inputs, d.Inputs)
 	a.tidy(d)
 	a.Board.Publish(d)
 	a.memory.Touch()
 }
 
 // tidy removes the copies of sources that are no more, once, when their pods may go.
-func (a *App) tidy(d watcher.Desired) {
+func (a *App) tidy(d model.Desired) {
 	if a.tidied || !d.Complete() {
 		return
 	}
@@ -103,8 +103,8 @@ type eventRecorder interface {
 }
 
 // troubled says that an input is not as somebody meant it.
-func troubled(r watcher.Report) bool {
-	return r.State != watcher.Accepted && r.State != watcher.Ignored
+func troubled(r model.Input) bool {
+	return r.State != model.InputAccepted && r.State != model.InputIgnored
 }
 
 // inputKey names an input.
@@ -112,8 +112,8 @@ type inputKey struct{ source, input string }
 
 // recordInputs records which inputs are in trouble now, of other kinds than before, and which are not any more. It
 // returns those that are.
-func recordInputs(to eventRecorder, before map[inputKey]watcher.Report, now []watcher.Report) map[inputKey]watcher.Report {
-	trouble := map[inputKey]watcher.Report{}
+func recordInputs(to eventRecorder, before map[inputKey]model.Input, now []model.Input) map[inputKey]model.Input {
+	trouble := map[inputKey]model.Input{}
 	gone := maps.Clone(before) // hardly ever more than a few, of thousands of inputs
 	for _, r := range now {
 		key := inputKey{r.Source, r.Input}
@@ -139,7 +139,7 @@ func recordInputs(to eventRecorder, before map[inputKey]watcher.Report, now []wa
 }
 
 // recordInput records the state of an input, also about the pods that come from it: they stay as they were.
-func recordInput(to eventRecorder, r watcher.Report, eventType string, pods []string) {
+func recordInput(to eventRecorder, r model.Input, eventType string, pods []string) {
 	reason, message := eventInputPrefix+string(r.State), strings.Join(r.Errors, "\n")
 	if eventType == corev1.EventTypeNormal {
 		message = "It is " + strings.ToLower(string(r.State)) + " again"

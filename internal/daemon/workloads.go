@@ -6,13 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"monopod/internal/daemon/board"
+	"monopod/internal/model"
 	"monopod/internal/pause"
 	"monopod/manifests"
 	"monopod/runner/pool"
 	"monopod/runner/rollout"
 	"monopod/runner/workload"
-	"monopod/watcher"
 )
 
 const (
@@ -31,10 +30,11 @@ type workloads struct {
 	// seen says that each pod that was there at the start has been looked at.
 	seen     bool
 	expander *workload.Expander
-	last     pool.Desired
-	lastSeen watcher.Desired
-	claims   []*manifests.Object
-	clashes  []workload.Clash
+	// last is what was handed on, lastSeen what it was made of.
+	last, lastSeen model.Desired
+	handed         bool
+	claims         []*manifests.Object
+	clashes        []workload.Clash
 }
 
 // followWorkloads expands the workloads whenever documents or pods have changed, until ctx ends. It sleeps while there
@@ -69,12 +69,12 @@ func (a *App) followWorkloads(ctx context.Context, pool *pool.Pool) {
 }
 
 // update expands once and returns when to look again.
-func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
+func (w *workloads) update(now time.Time, d model.Desired) time.Duration {
 	if w.seen = w.seen || w.pool.Seen(); !w.seen {
 		// What runs is not known yet, so nothing of a workload may be made or taken away.
-		if w.last.Objects == nil || !slices.Equal(w.last.Pods, d.Pods) || !slices.Equal(w.lastSeen.Objects, d.Objects) {
-			w.lastSeen, w.last = d, pool.Desired{Pods: d.Pods, Objects: manifests.NewObjects(d.Objects), Keeps: d.Keeps}
-			w.rollouts.Update(board.ToPool(w.pool, w.last))
+		d.Incomplete = true
+		if !w.handed || !slices.Equal(w.last.Pods, d.Pods) || !slices.Equal(w.last.Objects, d.Objects) {
+			w.hand(d, d)
 		}
 		return seenWithin
 	}
@@ -82,8 +82,11 @@ func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 	for _, s := range w.pool.Pods() {
 		pods = append(pods, workload.Observed{Status: s.Pod, Recorded: s.Recorded})
 	}
-	r := w.expander.Expand(now, workload.Wanted{Workloads: d.Workloads, Pods: d.Pods, Removable: d.Removable, Keeps: d.Keeps}, pods)
-	w.hand(d, r)
+	r := w.expander.Expand(now, d, pods)
+	if to := d; !w.handed || !slices.Equal(w.claims, r.Claims) || !slices.Equal(w.lastSeen.Objects, d.Objects) || !w.lastSeen.SameRead(d) || !slices.Equal(w.last.Pods, r.Pods) {
+		to.Pods, to.Objects, w.claims = r.Pods, slices.Concat(d.Objects, r.Claims), r.Claims
+		w.hand(d, to)
+	}
 	w.clashes = r.Clashes
 	if r.Next.IsZero() {
 		return pause.FarAway
@@ -91,19 +94,8 @@ func (w *workloads) update(now time.Time, d watcher.Desired) time.Duration {
 	return max(r.Next.Sub(now), time.Millisecond)
 }
 
-// hand updates the pool if something has changed.
-func (w *workloads) hand(d watcher.Desired, r workload.Result) {
-	sameClaims := slices.Equal(w.claims, r.Claims)
-	sameObjects := sameClaims && slices.Equal(w.lastSeen.Objects, d.Objects)
-	sameSources := w.lastSeen.SameRead(d)
-	if w.last.Removable != nil && sameObjects && sameSources && slices.Equal(w.last.Pods, r.Pods) {
-		return
-	}
-	objects := w.last.Objects
-	if objects == nil || !sameObjects {
-		objects = manifests.NewObjects(slices.Concat(d.Objects, r.Claims))
-	}
-	w.lastSeen, w.claims = d, r.Claims
-	w.last = pool.Desired{Pods: r.Pods, Objects: objects, Removable: d.Removable, Keeps: d.Keeps}
-	w.rollouts.Update(board.ToPool(w.pool, w.last))
+// hand makes the rollouts and the pool follow to, which was made of d.
+func (w *workloads) hand(d, to model.Desired) {
+	w.lastSeen, w.last, w.handed = d, to, true
+	w.rollouts.Update(to, w.pool.Update)
 }

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/runner/pool"
 	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
-	"monopod/watcher"
 )
 
 func TestWhileNotAllPodsHaveBeenSeenTheSameIsHandedOnOnce(t *testing.T) {
@@ -19,24 +19,23 @@ func TestWhileNotAllPodsHaveBeenSeenTheSameIsHandedOnOnce(t *testing.T) {
 	}
 	// The pool does not run, and sees nothing.
 	w := &workloads{pool: pool.New(runtimetest.NewFake(), pool.Config{}), rollouts: rollout.New(rollout.Config{})}
-	update := func(d watcher.Desired) *manifests.Objects {
+	update := func(d model.Desired) bool {
+		w.last.Order = []string{"stays"}
 		if next := w.update(time.Now(), d); next != seenWithin {
 			t.Errorf("it looks again after %v", next)
 		}
-		return w.last.Objects
+		return len(w.last.Order) == 0
 	}
-	empty := update(watcher.Desired{})
-	if empty == nil || update(watcher.Desired{}) != empty {
-		t.Error("the same objects were made again")
+	if !update(model.Desired{}) || update(model.Desired{}) {
+		t.Error("an empty desired state is not handed on once")
 	}
-	with := update(watcher.Desired{Objects: one.Objects})
-	if with.ConfigMap("default", "one") == nil {
+	if !update(model.Desired{Objects: one.Objects}) || len(w.last.Objects) != 1 {
 		t.Error("the pool does not know the new object")
 	}
-	if update(watcher.Desired{Objects: one.Objects}) != with {
-		t.Error("the same objects were made again")
+	if update(model.Desired{Objects: one.Objects}) {
+		t.Error("the same objects were handed on again")
 	}
-	if w.last.Removable != nil {
-		t.Error("the next update, with what may be removed, would be left out")
+	if !w.last.Incomplete || w.last.Removable(manifests.Origin{}) {
+		t.Error("something may be removed before all pods have been seen")
 	}
 }

@@ -90,7 +90,7 @@ func allowed() map[string][]string {
 		"monopod/watcher":             {"monopod/manifests", "monopod/internal"},
 		"monopod/watcher/file":        {"monopod/watcher", "monopod/manifests", "monopod/internal"},
 		"monopod/watcher/fetch":       {"monopod/watcher", "monopod/manifests", "monopod/internal"},
-		"monopod/watcher/watchertest": {"monopod/watcher", "monopod/manifests"},
+		"monopod/watcher/watchertest": {"monopod/watcher", "monopod/manifests", "monopod/internal/model"},
 		"monopod/runner":              {"monopod/internal/cause", "monopod/internal/model", "monopod/manifests", "monopod/runner/hook", "monopod/runner/probe"},
 		"monopod/runner/plan":         {"monopod/internal/cause", "monopod/internal/model", "monopod/runner", "monopod/runner/hook", "monopod/runner/probe", "monopod/manifests"},
 		"monopod/runner/podstatus":    {"monopod/internal/cause", "monopod/internal/model", "monopod/runner", "monopod/runner/plan", "monopod/runner/probe", "monopod/manifests"},
@@ -255,6 +255,31 @@ func within(path string, homes []string) bool {
 		}
 	}
 	return false
+}
+
+// TestSharedValuesAreDefinedOnce: what the parts of the program exchange is defined in manifests and internal/model only. Types that are
+// the argument of one function of their package, and the keys of the configuration, have these names for another concept.
+func TestSharedValuesAreDefinedOnce(t *testing.T) {
+	homes := map[string][]string{
+		"Desired": {"internal/model", "runner/ctrd/network/repair"},
+		"Input":   {"internal/model", "manifests/warn", "runner/admit", "runner/podstatus", "runner/spec", "runner/workload"},
+		"Probe":   {"internal/model"}, "Pull": {"internal/model"}, "Place": {"internal/model"},
+		"Key": {"manifests", "internal/config"},
+	}
+	eachProductFile(t, func(file string, _ *token.FileSet, f *ast.File) {
+		for _, d := range f.Decls {
+			decl, ok := d.(*ast.GenDecl)
+			if !ok || decl.Tok != token.TYPE {
+				continue
+			}
+			for _, s := range decl.Specs {
+				name := s.(*ast.TypeSpec).Name.Name
+				if in, shared := homes[name]; shared && !slices.Contains(in, path.Dir(file)) {
+					t.Errorf("%s defines %s: use that of %s", file, name, in[0])
+				}
+			}
+		}
+	})
 }
 
 func TestEachPackageSaysWhatItOwns(t *testing.T) {

@@ -20,7 +20,6 @@ import (
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/gc"
-	"monopod/watcher"
 )
 
 // Kinds of node.ImageNeed.
@@ -73,8 +72,8 @@ func ImagesOf(spec *corev1.PodSpec) []string {
 var imageField = regexp.MustCompile(`["']?\b(?:image|reference)["']?:[ \t]*["']?([^\s"',}\]]+)`)
 
 // Refused adds the images that a file names that is refused: when it is mended, they are needed.
-func (n *Images) Refused(r watcher.Report) {
-	if r.State != watcher.Refused || !filepath.IsAbs(r.Input) {
+func (n *Images) Refused(r model.Input) {
+	if r.State != model.InputRefused || !filepath.IsAbs(r.Input) {
 		return
 	}
 	b, err := regular.ReadFile(r.Input, document.MaxSize)

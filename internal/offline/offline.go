@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/config"
+	"monopod/internal/model"
 	"monopod/internal/printer"
 	"monopod/internal/regular"
 	"monopod/internal/verdict"
@@ -26,7 +27,6 @@ import (
 	"monopod/node/events"
 	"monopod/node/why"
 	"monopod/runner/ctrd/logs"
-	"monopod/watcher"
 )
 
 // PodEvents selects those of one pod.
@@ -176,14 +176,16 @@ func SplitLines(text string) []string {
 }
 
 // NamesInRefused looks into the files that were refused for the names of their documents.
-func NamesInRefused(inputs []why.Input) []why.Object {
+func NamesInRefused(inputs []model.Input) []why.Object {
 	var all []why.Object
 	for _, in := range inputs {
-		if in.State != string(watcher.Refused) {
+		if in.State != model.InputRefused {
 			continue
 		}
 		if !filepath.IsAbs(in.Input) { // what was refused of it is not kept
-			all = append(all, in.Mistaken...)
+			for _, m := range in.Mistaken {
+				all = append(all, why.Object{Kind: m.Kind, Namespace: m.Namespace, Name: m.Name, Where: m.Where})
+			}
 			continue
 		}
 		if b, err := regular.ReadFile(in.Input, document.MaxSize); err == nil {

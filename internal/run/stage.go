@@ -15,6 +15,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/model"
 	"monopod/internal/pause"
 	"monopod/internal/program"
 	"monopod/internal/trial"
@@ -33,16 +34,14 @@ const (
 type Content struct {
 	pods               []*manifests.Pod
 	objects, workloads []*manifests.Object
-	reports            []watcher.Report
+	reports            []model.Input
 }
 
 // set is the content as the only one of a source. Its name is that of the source of files: what `once` leaves is read
 // from there.
 func (c *Content) set() watcher.Set {
-	return watcher.Set{Source: stagedName, Pods: c.pods, Objects: c.objects, Workloads: c.workloads, Reports: c.reports}
+	return watcher.Set{Source: config.SourceFile, Pods: c.pods, Objects: c.objects, Workloads: c.workloads, Inputs: c.reports}
 }
-
-const stagedName = config.SourceFile
 
 // staged is a watcher.Source that has been read before, and that can be emptied once.
 type staged struct {
@@ -53,7 +52,7 @@ type staged struct {
 func NewStaged(c *Content) *staged { return &staged{set: c.set(), emptied: make(chan struct{})} }
 
 // Name implements watcher.Source.
-func (s *staged) Name() string { return stagedName }
+func (s *staged) Name() string { return config.SourceFile }
 
 // Prompt says that the first Set comes at once.
 func (s *staged) Prompt() bool { return true }
@@ -64,7 +63,7 @@ func (s *staged) Run(ctx context.Context, out chan<- watcher.Set) error {
 		select {
 		case <-ctx.Done():
 		case <-s.emptied:
-			if send(ctx, out, watcher.Set{Source: stagedName}) {
+			if send(ctx, out, watcher.Set{Source: config.SourceFile}) {
 				<-ctx.Done()
 			}
 		}

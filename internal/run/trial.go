@@ -94,7 +94,7 @@ func (p Commands) runFlags(cmd *cobra.Command, o *trialFlags, do func(ctx contex
 // gather reads the documents. What is wrong with them is returned one line each, as `validate` says it.
 func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.Refusal) {
 	var all []*verdict.Verdict
-	options := decode.Options{Source: stagedName, Policy: cfg.Policy(cfg.StaticPodPathSecurity)}
+	options := decode.Options{Source: config.SourceFile, Policy: cfg.Policy(cfg.StaticPodPathSecurity)}
 	for _, path := range o.files {
 		all = append(all, check.NewCommands(p.Program).Verdicts(path, options)...)
 	}
@@ -117,7 +117,7 @@ func (p Commands) gather(o *trialFlags, cfg *config.Loaded) (*Content, []trial.R
 			c.workloads = append(c.workloads, o.workloadWithGrace(w))
 		}
 		c.objects = append(c.objects, v.Documents...)
-		c.reports = append(c.reports, v.Report(stagedName))
+		c.reports = append(c.reports, v.Report(config.SourceFile))
 	}
 	if len(refused) == 0 && len(c.pods)+len(c.workloads) == 0 {
 		files := strings.Join(o.files, ", ")

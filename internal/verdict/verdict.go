@@ -12,16 +12,16 @@ import (
 	"time"
 
 	"monopod/internal/host"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/warn"
 	"monopod/runner/admit"
-	"monopod/watcher"
 )
 
 // Report is the verdict as a source tells it.
-func (v *Verdict) Report(source string) watcher.Report {
-	r := watcher.Report{Source: source, Input: v.File, State: watcher.Accepted, Objects: v.Objects, Since: time.Now()}
+func (v *Verdict) Report(source string) model.Input {
+	r := model.Input{Source: source, Input: v.File, State: model.InputAccepted, Objects: v.Objects, Since: time.Now()}
 	for _, pod := range v.Pods {
 		r.Pods = append(r.Pods, pod.Namespace+"/"+pod.Name)
 	}

@@ -157,21 +157,6 @@ type ImagesRemoved struct {
 	Images []RemovedImage `json:"images"`
 }
 
-// Input is the state of one file, directory or URL that manifests are read from.
-type Input struct {
-	Source string   `json:"source"`
-	Input  string   `json:"input"`
-	State  string   `json:"state"`
-	Errors []string `json:"errors,omitempty"`
-	Pods   []string `json:"pods,omitempty"`
-	// Objects are the documents besides pods, like "ConfigMap default/app".
-	Objects []string  `json:"objects,omitempty"`
-	Since   time.Time `json:"since"`
-	// FromDisk is when the content was received that counts now, while it is the copy on disk of a source that has not
-	// answered yet. Zero else.
-	FromDisk time.Time `json:"fromDisk,omitzero"`
-}
-
 // ObjectQuery selects objects; empty fields select all.
 type ObjectQuery struct{ Kind, Namespace, Name string }
 

@@ -20,7 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"monopod/node/localapi"
+	"monopod/internal/model"
 	podstream "monopod/node/stream"
 )
 
@@ -114,8 +114,8 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 }
 
 // Inputs returns the state of all inputs.
-func (c *Client) Inputs(ctx context.Context) ([]localapi.Input, error) {
-	var inputs []localapi.Input
+func (c *Client) Inputs(ctx context.Context) ([]model.Input, error) {
+	var inputs []model.Input
 	return inputs, c.getJSON(ctx, "/v1/sources", &inputs)
 }
 

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/node/stats"
 )
@@ -18,8 +19,8 @@ func TestNewPodSumsUpWhatIsUsed(t *testing.T) {
 	priority := int32(7)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.PodSpec{Priority: &priority}}
 	u := &stats.Pod{
-		Place: stats.Place{UID: "u"}, Usage: usage(10, 4),
-		Containers: []stats.Container{{ContainerPlace: stats.ContainerPlace{Name: "a"}, Usage: usage(6, 1)}, {ContainerPlace: stats.ContainerPlace{Name: "b"}, Usage: usage(4, 3)}},
+		Place: model.Place{UID: "u"}, Usage: usage(10, 4),
+		Containers: []stats.Container{{ContainerPlace: model.ContainerPlace{Name: "a"}, Usage: usage(6, 1)}, {ContainerPlace: model.ContainerPlace{Name: "b"}, Usage: usage(4, 3)}},
 	}
 	p := NewPod(pod, u)
 	if p.Key != (manifests.Key{Namespace: "default", Name: "web"}) || p.UID != "u" || p.Priority.Value != 7 || p.Leaving || p.Use != (Use{Memory: 10, PIDs: 4}) {

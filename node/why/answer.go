@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 	"monopod/manifests/explain"
 )
 
@@ -158,14 +159,14 @@ func (f Facts) agent() []Chain {
 }
 
 // input is about a file or URL; ok is false when it is as it should be.
-func (f Facts) input(in *Input) (c Chain, ok bool) {
+func (f Facts) input(in *model.Input) (c Chain, ok bool) {
 	b := builder{Facts: f, chain: Chain{Input: in.Input}}
 	goesOn := "nothing of it runs"
 	if len(in.Pods) > 0 {
 		goesOn = strings.Join(in.Pods, ", ") + " " + goOn(len(in.Pods)) + " by what it said before"
 	}
 	switch in.State {
-	case refused:
+	case model.InputRefused:
 		c.Text = in.Input + " is refused; " + goesOn
 		is := "it is refused"
 		if age := strings.TrimSuffix(b.ago(in.Since), " ago"); age != "" {
@@ -179,7 +180,7 @@ func (f Facts) input(in *Input) (c Chain, ok bool) {
 		} else {
 			b.act("correct what the lines above name; `monopod validate %s` says whether it is right", in.Input)
 		}
-	case unreachable:
+	case model.InputUnreachable:
 		c.Text = in.Input + " cannot be read; " + goesOn
 		b.cause(cause.InputUnreachable, "", "%s", b.unreadText(in))
 		b.chain.Steps[0].Lines = in.Errors
@@ -189,7 +190,7 @@ func (f Facts) input(in *Input) (c Chain, ok bool) {
 		} else {
 			b.act("look whether it exists and can be read: ls -l %s", in.Input)
 		}
-	case conflict:
+	case model.InputConflict:
 		c.Text = in.Input + " defines what another file defines already"
 		b.cause(cause.InputConflict, "", "the first one counts:")
 		b.chain.Steps[0].Lines = in.Errors
@@ -235,7 +236,7 @@ func (f Facts) placeAdvice(c cause.Cause) string {
 	return "look whether the server runs and can be reached from this machine, and whether the URL is right" + inFile(f.Places.Config)
 }
 
-func (b *builder) unreadText(in *Input) string {
+func (b *builder) unreadText(in *model.Input) string {
 	switch {
 	case !in.FromDisk.IsZero():
 		return fmt.Sprintf("it has not answered since monopod started; what it said%s counts, of which a copy is on the disk:", b.ago(in.FromDisk))
@@ -388,13 +389,13 @@ func (f Facts) unknown(key, namespace, name string) Chain {
 	}
 	step := Step{Kind: Cause, Reason: cause.UnknownName, Text: "no manifest of that name has been read"}
 	for i := range f.Inputs {
-		if in := &f.Inputs[i]; in.State != "Ignored" {
+		if in := &f.Inputs[i]; in.State != model.InputIgnored {
 			step.Text = "it is in none of these:"
 			if len(step.Lines) == maxListed {
 				step.Lines = append(step.Lines, "and more (`monopod get sources` lists them)")
 				break
 			}
-			step.Lines = append(step.Lines, fmt.Sprintf("%s (%s)", in.Input, strings.ToLower(in.State)))
+			step.Lines = append(step.Lines, fmt.Sprintf("%s (%s)", in.Input, strings.ToLower(string(in.State))))
 		}
 	}
 	c.Steps = append(c.Steps, step)
@@ -434,7 +435,7 @@ func (f Facts) guesses(namespace, name string) []string {
 	}
 	out := []string{"`monopod get pods` lists the pods there are"}
 	for i := range f.Inputs {
-		if in := &f.Inputs[i]; in.State == "Ignored" && strings.Contains(in.Input, name) {
+		if in := &f.Inputs[i]; in.State == model.InputIgnored && strings.Contains(in.Input, name) {
 			return []string{fmt.Sprintf("%s is ignored: %s", in.Input, strings.Join(in.Errors, "; "))}
 		}
 	}

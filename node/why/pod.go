@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 	"monopod/internal/units"
 	"monopod/manifests"
 )
@@ -496,7 +497,7 @@ func (b *builder) restartedOften(st *corev1.ContainerStatus) bool {
 func (b *builder) edit() {
 	for i := range b.Inputs {
 		in := &b.Inputs[i]
-		if in.State != refused || !slices.Contains(in.Pods, b.key()) {
+		if in.State != model.InputRefused || !slices.Contains(in.Pods, b.key()) {
 			continue
 		}
 		b.cause(cause.InputRefused, "", "%s was edited%s and refused, so the pod goes on by what it said before", in.Input, b.ago(in.Since))

@@ -85,7 +85,7 @@ type Facts struct {
 	// Runtime says why containers cannot be seen now; empty: they can.
 	Runtime string
 	Pods    []Pod
-	Inputs  []Input
+	Inputs  []model.Input
 	// Objects are the documents besides pods.
 	Objects []Object
 	// Named are the documents of files that were refused, as far as they can be told.
@@ -211,30 +211,6 @@ type Listener struct {
 	// Pod is namespace/name of the pod that the process is part of, with Container; empty: of none.
 	Pod, Container string
 }
-
-// Input is the state of a file, directory or URL.
-type Input struct {
-	Source, Input string
-	// State is Accepted, Refused, Ignored, Unreachable or Conflict.
-	State  string
-	Errors []string
-	// Cause is why it cannot be read; else zero.
-	Cause cause.Cause
-	// Mistaken are the pods and workloads that were refused, as far as they can be told; of places on the network only.
-	Mistaken []Object
-	// Pods are those that it contributes: of its last good content, unless it is accepted.
-	Pods  []string
-	Since time.Time
-	// FromDisk is when the content was received that counts, as long as it is the copy on disk; zero else.
-	FromDisk time.Time
-}
-
-// States of inputs that are in the way.
-const (
-	refused     = "Refused"
-	unreachable = "Unreachable"
-	conflict    = "Conflict"
-)
 
 // Object is a document besides pods, or one that is only known by its name.
 type Object struct {

@@ -249,8 +249,8 @@ func TestWhatToDoAboutAPlaceThatCannotBeRead(t *testing.T) {
 		{Fault: cause.Lookup}:                     "/etc/resolv.conf",
 		{}:                                        "look whether the server runs",
 	} {
-		in := why.Input{Input: "https://fleet/x", State: "Unreachable", Errors: []string{"text"}, Cause: c}
-		f := why.Facts{Now: now, Places: why.Places{Config: "/etc/monopod/config.yaml"}, Inputs: []why.Input{in}}
+		in := model.Input{Input: "https://fleet/x", State: "Unreachable", Errors: []string{"text"}, Cause: c}
+		f := why.Facts{Now: now, Places: why.Places{Config: "/etc/monopod/config.yaml"}, Inputs: []model.Input{in}}
 		steps := why.All(f).Chains[0].Steps
 		if got := steps[len(steps)-1].Text; !strings.Contains(got, want) {
 			t.Errorf("%s: %q is not in %q", c.Fault, want, got)
@@ -465,7 +465,7 @@ func TestEachCauseHasItsChain(t *testing.T) {
 			p.Pulls = []model.Pull{{Image: "registry.example/app:1", Since: now.Add(-3 * time.Minute), Done: 25_000_000, Total: 100_000_000}}
 		})),
 		"edit refused": oneOf(web(), func(f *why.Facts) {
-			f.Inputs = []why.Input{{Input: "/etc/monopod/manifests/web.yaml", State: "Refused", Errors: []string{`/etc/monopod/manifests/web.yaml:7:5: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`}, Pods: []string{"default/web"}, Since: now.Add(-time.Minute)}}
+			f.Inputs = []model.Input{{Input: "/etc/monopod/manifests/web.yaml", State: "Refused", Errors: []string{`/etc/monopod/manifests/web.yaml:7:5: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`}, Pods: []string{"default/web"}, Since: now.Add(-time.Minute)}}
 		}),
 		"without a daemon": oneOf(web(func(p *why.Pod) {
 			p.Object.Status = corev1.PodStatus{Phase: corev1.PodUnknown}
@@ -479,8 +479,8 @@ func TestEachCauseHasItsChain(t *testing.T) {
 
 func TestWhatARefusedAnswerNamesIsKnown(t *testing.T) {
 	named := []why.Object{{Kind: "Pod", Namespace: "shop", Name: "web", Where: "https://fleet/x:32"}}
-	in := why.Input{Input: "https://fleet/x", State: "Refused", Errors: []string{"https://fleet/x:32:5: pod shop/web: no"}}
-	if a := why.One(why.Facts{Now: now, Inputs: []why.Input{in}, Named: named}, "shop", "web"); a.Chains[0].Reason != cause.InputRefused || !strings.Contains(a.Text, "never been accepted") {
+	in := model.Input{Input: "https://fleet/x", State: "Refused", Errors: []string{"https://fleet/x:32:5: pod shop/web: no"}}
+	if a := why.One(why.Facts{Now: now, Inputs: []model.Input{in}, Named: named}, "shop", "web"); a.Chains[0].Reason != cause.InputRefused || !strings.Contains(a.Text, "never been accepted") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -498,18 +498,18 @@ func TestAPodThatTheAPIServerHasBoundHereInVain(t *testing.T) {
 }
 
 func TestWithoutANameEverythingThatIsNotFineIsTold(t *testing.T) {
-	broken := why.Input{Input: "/etc/monopod/manifests/new.yaml", State: "Refused", Errors: []string{"/etc/monopod/manifests/new.yaml:2: not YAML", "/etc/monopod/manifests/new.yaml:9: nor this"}, Since: now.Add(-3 * time.Minute)}
+	broken := model.Input{Input: "/etc/monopod/manifests/new.yaml", State: "Refused", Errors: []string{"/etc/monopod/manifests/new.yaml:2: not YAML", "/etc/monopod/manifests/new.yaml:9: nor this"}, Since: now.Add(-3 * time.Minute)}
 	edited := broken
 	edited.Pods = []string{"default/web", "default/db"}
-	silent := why.Input{Source: "fleet", Input: "https://fleet.example/pods.yaml", State: "Unreachable", Errors: []string{"Get: 503 Service Unavailable"}, Pods: []string{"default/web"}, Since: now.Add(-time.Hour)}
+	silent := model.Input{Source: "fleet", Input: "https://fleet.example/pods.yaml", State: "Unreachable", Errors: []string{"Get: 503 Service Unavailable"}, Pods: []string{"default/web"}, Since: now.Add(-time.Hour)}
 	copied := silent
 	copied.FromDisk = now.Add(-26 * time.Hour)
-	unread := why.Input{Input: "/etc/monopod/manifests/locked.yaml", State: "Unreachable", Errors: []string{"permission denied"}}
-	double := why.Input{Input: "/etc/monopod/manifests/copy.yaml", State: "Conflict", Errors: []string{"copy.yaml:1: pod default/web is already defined in web.yaml:1; give one of them another name or remove it"}}
-	appliedTwice := why.Input{Source: "applied", Input: "/var/lib/monopod/applied/pod.shop.web.yaml", State: "Conflict", Errors: []string{"pod.shop.web.yaml:1: pod shop/web is already defined in web.yaml:1"}}
+	unread := model.Input{Input: "/etc/monopod/manifests/locked.yaml", State: "Unreachable", Errors: []string{"permission denied"}}
+	double := model.Input{Input: "/etc/monopod/manifests/copy.yaml", State: "Conflict", Errors: []string{"copy.yaml:1: pod default/web is already defined in web.yaml:1; give one of them another name or remove it"}}
+	appliedTwice := model.Input{Source: "applied", Input: "/var/lib/monopod/applied/pod.shop.web.yaml", State: "Conflict", Errors: []string{"pod.shop.web.yaml:1: pod shop/web is already defined in web.yaml:1"}}
 	applies := func(f *why.Facts) { f.Places.Applied = "/var/lib/monopod/applied" }
-	fine := why.Input{Input: "/etc/monopod/manifests/web.yaml", State: "Accepted", Pods: []string{"default/web"}}
-	inputs := func(all ...why.Input) func(*why.Facts) { return func(f *why.Facts) { f.Inputs = all } }
+	fine := model.Input{Input: "/etc/monopod/manifests/web.yaml", State: "Accepted", Pods: []string{"default/web"}}
+	inputs := func(all ...model.Input) func(*why.Facts) { return func(f *why.Facts) { f.Inputs = all } }
 	nothing := oneOf(web(), inputs(fine))
 	nothing.Pods = nil
 	two := oneOf(web(pulling(cause.Cause{Kind: cause.ImageNotFound})), inputs(broken, fine))
@@ -559,16 +559,16 @@ func TestANameThatIsNotThereIsExplained(t *testing.T) {
 		p.Object.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "web"}}
 	})
 	file := "/etc/monopod/manifests/web.yaml"
-	inFile := why.Input{Input: file, State: "Refused", Errors: []string{file + `:7:5: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`}, Since: now.Add(-time.Minute)}
+	inFile := model.Input{Input: file, State: "Refused", Errors: []string{file + `:7:5: pod default/web: spec.containers[0].imag: unknown field; did you mean "image"?`}, Since: now.Add(-time.Minute)}
 	for name, f := range map[string]why.Facts{
 		"unknown near":                  oneOf(other("default", "webb")),
 		"unknown in other place":        oneOf(other("shop", "web")),
 		"unknown far":                   oneOf(other("default", "database")),
 		"unknown while blind":           {Now: now, Runtime: "containerd does not answer"},
 		"unknown of a workload":         oneOf(owned),
-		"unknown but refused":           {Now: now, Inputs: []why.Input{inFile}, Named: []why.Object{{Kind: "Pod", Namespace: "default", Name: "web", Where: file + ":1"}}},
-		"unknown but refused elsewhere": {Now: now, Inputs: []why.Input{inFile}, Named: []why.Object{{Kind: "Pod", Namespace: "shop", Name: "web", Where: file + ":1"}}},
-		"unknown but ignored":           {Now: now, Inputs: []why.Input{{Input: "/etc/monopod/manifests/web.yaml.bak", State: "Ignored", Errors: []string{"only files that end in .yaml, .yml or .json are read"}}}},
+		"unknown but refused":           {Now: now, Inputs: []model.Input{inFile}, Named: []why.Object{{Kind: "Pod", Namespace: "default", Name: "web", Where: file + ":1"}}},
+		"unknown but refused elsewhere": {Now: now, Inputs: []model.Input{inFile}, Named: []why.Object{{Kind: "Pod", Namespace: "shop", Name: "web", Where: file + ":1"}}},
+		"unknown but ignored":           {Now: now, Inputs: []model.Input{{Input: "/etc/monopod/manifests/web.yaml.bak", State: "Ignored", Errors: []string{"only files that end in .yaml, .yml or .json are read"}}}},
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, shown(t, why.One(f, "default", "web"))) })
 	}

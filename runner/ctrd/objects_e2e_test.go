@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/e2e/testimages"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/runner"
@@ -38,7 +39,7 @@ func (w *world) stage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{agent: w.open(t), t: t}
 	s.pool = pool.New(s.agent, pool.Config{
-		Log: w.log, Follow: func(d pool.Desired) { s.removal.FollowObjects(d.Objects, d.Removable) },
+		Log: w.log, Follow: func(d model.Desired, o *manifests.Objects) { s.removal.FollowObjects(o, d.Removable) },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -55,8 +56,8 @@ func (s *stage) play(docs ...string) {
 	s.t.Helper()
 	c, err := decode.All("/x/all.yaml", []byte(strings.Join(docs, "\n---\n")), decode.Options{Source: "file"})
 	check(s.t, err)
-	s.pool.Update(pool.Desired{
-		Pods: c.Pods, Objects: manifests.NewObjects(c.Objects), Removable: func(manifests.Origin) bool { return true },
+	s.pool.Update(model.Desired{
+		Pods: c.Pods, Objects: c.Objects, Reported: map[string]bool{"file": true},
 	})
 }
 

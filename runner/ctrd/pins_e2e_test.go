@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"monopod/e2e/testimages"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/podhash"
-	"monopod/runner/pool"
 )
 
 // collect has containerd's garbage collector run to its end.
@@ -97,7 +97,7 @@ spec:
 		return pods[0]
 	}
 	run := func(p *manifests.Pod) {
-		s.pool.Update(pool.Desired{Pods: []*manifests.Pod{p}, Objects: manifests.NewObjects(nil), Removable: func(manifests.Origin) bool { return true }})
+		s.pool.Update(model.Desired{Pods: []*manifests.Pod{p}, Reported: map[string]bool{"": true, "file": true, "test": true}})
 	}
 	says := func(want string, of *manifests.Pod) (images map[string]string) {
 		t.Helper()

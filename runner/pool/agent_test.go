@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/manifests/podhash"
 	"monopod/runner"
@@ -140,13 +141,13 @@ func TestAPodNobodyWantsIsKeptUntilItsSourceHasBeenRead(t *testing.T) {
 		r.expect("before anything is known", "")
 		r.pass(2 * time.Second)
 		crash("nothing known for a while")
-		r.pool.Update(pool.Desired{Removable: func(o manifests.Origin) bool { return o.Source == "http" }})
+		r.pool.Update(model.Desired{Reported: map[string]bool{"http": true}})
 		r.settle()
 		crash("its source not read")
 		if w := r.status("web").Why; !strings.Contains(w, "has not been read") {
 			t.Errorf("why: %s", w)
 		}
-		r.pool.Update(pool.Desired{Removable: func(o manifests.Origin) bool { return o.File == "/m/web.yaml" }})
+		r.pool.Update(model.Desired{Reported: everySource(), Unknown: map[string][]string{"file": {"/m/other.yaml"}}})
 		r.settle()
 		r.expect("its source read", `
 			StopContainer a (pod removed)
@@ -181,11 +182,11 @@ func keptBefore(t *testing.T, higher, lower manifests.Origin) {
 	r.restart()
 	read := false
 	update := func() {
-		known := read
-		r.pool.Update(pool.Desired{
-			Pods: []*manifests.Pod{second}, Removable: func(o manifests.Origin) bool { return known || o == lower },
-			Keeps: func(was, now manifests.Origin) bool { return !known && was == higher && now == lower },
-		})
+		d := model.Desired{Pods: []*manifests.Pod{second}, Order: []string{"file", "applied"}, Reported: everySource()}
+		if !read {
+			d.Unknown = map[string][]string{"file": {higher.File}}
+		}
+		r.pool.Update(d)
 		r.settle()
 	}
 	update()

@@ -11,9 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
-	"monopod/runner/pool"
 	"monopod/runner/runtimetest"
 )
 
@@ -155,7 +155,7 @@ func envPod() *manifests.Pod {
 
 // with makes a pod the desired one, beside the ConfigMap "app".
 func (r *rig) with(content string, pod *manifests.Pod) {
-	r.pool.Update(pool.Desired{Pods: []*manifests.Pod{pod}, Objects: appMap(content), Removable: func(manifests.Origin) bool { return true }})
+	r.pool.Update(model.Desired{Pods: []*manifests.Pod{pod}, Objects: appMap(content), Reported: everySource()})
 	r.settle()
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner/pool"
 	"monopod/runner/runtimetest"
@@ -52,7 +53,7 @@ func converge(b *testing.B, pods []*manifests.Pod) {
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	p.Update(pool.Desired{Pods: pods})
+	p.Update(model.Desired{Pods: pods})
 	up := map[manifests.Key]bool{}
 	enough := errors.New("all run")
 	err := p.Watch(ctx, func(c pool.Change) error {

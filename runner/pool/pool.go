@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"monopod/internal/model"
 	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/runner"
@@ -26,20 +27,6 @@ import (
 	"monopod/runner/plan"
 	"monopod/runner/podstatus"
 )
-
-// Desired is everything that is wanted.
-type Desired struct {
-	// Pods by precedence: for a host port, or a place under MaxPods, the earlier one comes first.
-	Pods []*manifests.Pod
-	// Objects are what pods can refer to; nil: there are none.
-	Objects *manifests.Objects
-	// Removable says whether a pod that is not in Pods and was written at the given place may be removed:
-	// whether that place has been read. nil: none may.
-	Removable func(manifests.Origin) bool
-	// Keeps says whether a pod that was recorded as written at the first place stays as it is although it is in Pods as
-	// written at the second, because it may be in the first one too and that comes before. nil: it does not.
-	Keeps func(was, now manifests.Origin) bool
-}
 
 // Config of a Pool. New fills in zero fields.
 type Config struct {
@@ -68,8 +55,8 @@ type Config struct {
 	Resync time.Duration
 	// Events keeps what happens to the pods; nil: nobody does.
 	Events runner.Recorder
-	// Follow is told what is desired before it is carried out; nil: nobody wants to know.
-	Follow func(Desired)
+	// Follow is called with what is desired before it is carried out, and with its Objects; nil disables it.
+	Follow func(model.Desired, *manifests.Objects)
 	// Gone is told the last status of each pod that does not exist any more, before Pods leaves it out; nil disables it. It must be quick, and
 	// not call the Pool.
 	Gone func(podstatus.Status)
@@ -122,7 +109,8 @@ type Pool struct {
 
 	mu sync.Mutex
 	// All below is guarded by mu.
-	desired Desired
+	desired model.Desired
+	objects *manifests.Objects // those of desired
 	settled bool
 	listed  bool
 	// ended says that Run is about to return: no goroutine may be started.
@@ -227,14 +215,11 @@ func New(rt runner.Runtime, cfg Config) *Pool {
 }
 
 // Update replaces what is desired. It never blocks; of several updates in a row only the last counts.
-func (p *Pool) Update(d Desired) {
-	if d.Removable == nil {
-		d.Removable = func(manifests.Origin) bool { return false }
-	}
-	if d.Keeps == nil {
-		d.Keeps = func(manifests.Origin, manifests.Origin) bool { return false }
-	}
+func (p *Pool) Update(d model.Desired) {
 	p.mu.Lock()
+	if p.objects == nil || !slices.Equal(p.desired.Objects, d.Objects) {
+		p.objects = manifests.NewObjects(d.Objects)
+	}
 	p.desired, p.settled = d, true
 	p.mu.Unlock()
 	signal(p.trigger)
@@ -304,7 +289,6 @@ func (p *Pool) settle() {
 	p.mu.Lock()
 	first := !p.settled
 	if first {
-		p.desired.Removable = func(manifests.Origin) bool { return false }
 		p.settled = true
 	}
 	p.mu.Unlock()
@@ -421,7 +405,7 @@ func (p *Pool) handOut(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.round++
-	objects := p.desired.Objects
+	objects := p.objects
 	resolved := p.resolvedBy == objects
 	p.resolvedBy = objects
 	for _, pod := range p.desired.Pods {
@@ -443,8 +427,9 @@ func (p *Pool) handOut(ctx context.Context) {
 	}
 	p.preemptLocked(decided.Preempted)
 	p.anyHeld = p.anyHeld || len(decided.Held) > 0
+	removable, keeps := p.desired.Removable, p.desired.Keeps
 	for key, e := range p.entries {
-		a := assignment{settled: p.settled && p.listed, objects: objects, graces: p.graces, given: p.givenLocked(e), removable: p.desired.Removable, keeps: p.desired.Keeps}
+		a := assignment{settled: p.settled && p.listed, objects: objects, graces: p.graces, given: p.givenLocked(e), removable: removable, keeps: keeps}
 		if e.wish.round == p.round {
 			a.desired = e.wish.pod
 		} else {
@@ -472,10 +457,10 @@ func (p *Pool) follow() {
 		return
 	}
 	p.mu.Lock()
-	d, known := p.desired, p.settled && p.desired.Removable != nil
+	d, objects, known := p.desired, p.objects, p.settled
 	p.mu.Unlock()
 	if known {
-		p.cfg.Follow(d)
+		p.cfg.Follow(d, objects)
 	}
 }
 

@@ -45,7 +45,7 @@ func (p *Pool) holdingLocked(e *entry) admit.Holding {
 	case e.wish.round == p.round:
 		h.Priority, h.Leaving = e.wish.priority, e.evict != nil || e.evicted()
 	case h.Pod != nil:
-		h.Priority, h.Leaving = manifests.PriorityOf(h.Pod), p.desired.Removable != nil && p.desired.Removable(h.Pod.Origin)
+		h.Priority, h.Leaving = manifests.PriorityOf(h.Pod), p.desired.Removable(h.Pod.Origin)
 	}
 	return h
 }
@@ -156,7 +156,7 @@ func (p *Pool) findPlaceLocked(e *entry) {
 	left := e.report.place
 	switch {
 	case e.report.holds != nil:
-	case e.wish.round != p.round && (left == nil || p.desired.Removable != nil && p.desired.Removable(left.Origin)):
+	case e.wish.round != p.round && (left == nil || p.desired.Removable(left.Origin)):
 		e.place = nil
 	case e.place == nil:
 		e.place = left

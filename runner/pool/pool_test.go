@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/podstatus"
@@ -103,7 +104,7 @@ func (r *rig) restart() {
 
 // update makes pods the desired ones and lets everything come to rest for a moment.
 func (r *rig) update(pods ...*manifests.Pod) {
-	r.pool.Update(pool.Desired{Pods: pods, Removable: func(manifests.Origin) bool { return true }})
+	r.pool.Update(model.Desired{Pods: pods, Reported: everySource()})
 	r.settle()
 }
 
@@ -235,4 +236,9 @@ func TestTheLoopOfAPoolTakesNoticeWhileItRuns(t *testing.T) {
 			t.Errorf("after its end: %v", err)
 		}
 	})
+}
+
+// everySource reports all sources of the tests as read.
+func everySource() map[string]bool {
+	return map[string]bool{"": true, "file": true, "http": true, "applied": true, "test": true}
 }

@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
-	"monopod/runner/pool"
 	"monopod/runner/runtimetest"
 )
 
@@ -46,9 +46,9 @@ func (n *needy) last() string {
 	return strings.Join(n.synced, " ")
 }
 
-func appMap(value string) *manifests.Objects {
+func appMap(value string) []*manifests.Object {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}, Data: map[string]string{"k": value}}
-	return manifests.NewObjects([]*manifests.Object{{Object: m, Kind: "ConfigMap"}})
+	return []*manifests.Object{{Object: m, Kind: "ConfigMap"}}
 }
 
 func configMapPod() *manifests.Pod {
@@ -67,8 +67,8 @@ func TestAPodWaitsForWhatItRefersTo(t *testing.T) {
 		r.runtime = n
 		r.start()
 		pods := []*manifests.Pod{configMapPod()}
-		update := func(o *manifests.Objects) {
-			r.pool.Update(pool.Desired{Pods: pods, Objects: o})
+		update := func(o []*manifests.Object) {
+			r.pool.Update(model.Desired{Pods: pods, Objects: o})
 			r.pass(time.Millisecond)
 		}
 		update(nil)

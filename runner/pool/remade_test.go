@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner"
 	"monopod/runner/pool"
@@ -150,7 +151,7 @@ func TestTheRoomOfAPodThatWasBeingMadeAnewIsNobodyElsesOverAKill(t *testing.T) {
 		a, waits := requesting("a", "3", "", ""), requesting("waits", "3", "", "")
 		r.update(a)
 		edit := r.killedBetween(a)
-		unread := pool.Desired{Pods: []*manifests.Pod{waits}, Removable: func(manifests.Origin) bool { return false }}
+		unread := model.Desired{Pods: []*manifests.Pod{waits}}
 		r.pool.Update(unread)
 		r.pass(time.Minute)
 		r.phases("waits:Pending/OutOfcpu", "waits")
@@ -213,7 +214,7 @@ func TestTheRoomOfAPodOfWhichTheSourceIsNotReadYetIsNobodyElses(t *testing.T) {
 		a, waits := requesting("a", "3", "", ""), requesting("waits", "3", "", "")
 		r.update(a)
 		r.restart()
-		r.pool.Update(pool.Desired{Pods: []*manifests.Pod{waits}, Removable: func(manifests.Origin) bool { return false }})
+		r.pool.Update(model.Desired{Pods: []*manifests.Pod{waits}})
 		r.pass(time.Minute)
 		r.phases("a:Running waits:Pending/OutOfcpu", "a", "waits")
 	})

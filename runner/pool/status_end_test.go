@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/runner/podstatus"
-	"monopod/runner/pool"
 	"monopod/runner/runtimetest"
 )
 
@@ -50,8 +50,8 @@ func TestAPodThatComesAgainStartsAfresh(t *testing.T) {
 		r := newRig(t).start()
 		pod := testPod("web", testContainer("a", runtimetest.ScriptServe))
 		r.update(pod)
-		r.pool.Update(pool.Desired{Removable: func(manifests.Origin) bool { return true }})
-		r.pool.Update(pool.Desired{Pods: []*manifests.Pod{pod}, Removable: func(manifests.Origin) bool { return true }})
+		r.pool.Update(model.Desired{Reported: everySource()})
+		r.pool.Update(model.Desired{Pods: []*manifests.Pod{pod}, Reported: everySource()})
 		r.settle()
 		r.update()
 		r.update(pod)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/boottime"
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -31,12 +32,12 @@ func fleet(n int) []*manifests.Pod {
 	return pods
 }
 
-func controllerOf(pods []*manifests.Pod, hand func([]*manifests.Pod)) *Controller {
+func controllerOf(pods []*manifests.Pod, hand func(model.Desired)) *Controller {
 	began := time.Now()
 	c := New(Config{Log: slog.New(slog.DiscardHandler), Clock: func() boottime.Moment {
 		return boottime.Moment{Boot: "b", Since: time.Hour + time.Since(began), Wall: time.Now()}
 	}})
-	c.Update(Wanted{Pods: pods, Hand: hand})
+	c.Update(model.Desired{Pods: pods}, hand)
 	return c
 }
 
@@ -47,7 +48,7 @@ func BenchmarkStart(b *testing.B) {
 			pods := fleet(n)
 			b.ReportAllocs()
 			for b.Loop() {
-				controllerOf(pods, func([]*manifests.Pod) {}).turn()
+				controllerOf(pods, func(model.Desired) {}).turn()
 			}
 		})
 	}
@@ -58,7 +59,7 @@ func BenchmarkEdit(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			pods := fleet(n)
-			c := controllerOf(pods, func([]*manifests.Pod) {})
+			c := controllerOf(pods, func(model.Desired) {})
 			c.turn()
 			for _, p := range pods {
 				c.Observe(p.Key(), &Observed{Recorded: p, Seen: Seen{Ready: true}})
@@ -69,7 +70,7 @@ func BenchmarkEdit(b *testing.B) {
 				p.Object = p.Object.DeepCopy()
 				p.Object.Labels["edit"] = fmt.Sprint(i)
 				pods[i%n] = &p
-				c.Update(Wanted{Pods: pods, Hand: func([]*manifests.Pod) {}})
+				c.Update(model.Desired{Pods: pods}, func(model.Desired) {})
 				c.turn()
 			}
 		})
@@ -80,7 +81,7 @@ func BenchmarkEdit(b *testing.B) {
 func BenchmarkEditOfAll(b *testing.B) {
 	const n = 200
 	pods := fleet(n)
-	c := controllerOf(pods, func([]*manifests.Pod) {})
+	c := controllerOf(pods, func(model.Desired) {})
 	c.cfg.Store = NewStore(b.TempDir())
 	c.turn()
 	c.flush()
@@ -91,7 +92,7 @@ func BenchmarkEditOfAll(b *testing.B) {
 			q.Object.Labels["edit"] = fmt.Sprint(i)
 			pods[j] = &q
 		}
-		c.Update(Wanted{Pods: pods, Hand: func([]*manifests.Pod) {}})
+		c.Update(model.Desired{Pods: pods}, func(model.Desired) {})
 		c.turn()
 	}
 }
@@ -109,17 +110,17 @@ func BenchmarkKept(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		c := controllerOf(pods, func([]*manifests.Pod) {})
+		c := controllerOf(pods, func(model.Desired) {})
 		for i := range Kept {
 			edited := make([]*manifests.Pod, len(pods))
 			for j, p := range pods {
 				edited[j] = &manifests.Pod{Object: p.Object.DeepCopy(), Origin: p.Origin}
 				edited[j].Object.Labels["edit"] = fmt.Sprint(i)
 			}
-			c.Update(Wanted{Pods: edited, Hand: func([]*manifests.Pod) {}})
+			c.Update(model.Desired{Pods: edited}, func(model.Desired) {})
 			c.turn()
 		}
-		c.Update(Wanted{Pods: pods, Hand: func([]*manifests.Pod) {}})
+		c.Update(model.Desired{Pods: pods}, func(model.Desired) {})
 		c.turn()
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -131,7 +132,7 @@ func BenchmarkKept(b *testing.B) {
 // BenchmarkStatus is one change of the status of one pod among many.
 func BenchmarkStatus(b *testing.B) {
 	pods := fleet(10000)
-	c := controllerOf(pods, func([]*manifests.Pod) {})
+	c := controllerOf(pods, func(model.Desired) {})
 	c.turn()
 	o := Observed{Recorded: pods[7], Seen: Seen{Why: "it starts"}}
 	for b.Loop() {
@@ -143,7 +144,7 @@ func BenchmarkStatus(b *testing.B) {
 // BenchmarkLoad reads what is noted of 1,000 pods at a start.
 func BenchmarkLoad(b *testing.B) {
 	s := NewStore(b.TempDir())
-	c := controllerOf(fleet(1000), func([]*manifests.Pod) {})
+	c := controllerOf(fleet(1000), func(model.Desired) {})
 	c.turn()
 	var entries []Entry
 	for key, st := range c.States() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"monopod/internal/boottime"
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -28,7 +29,7 @@ type Config struct {
 	Log     *slog.Logger
 	// Clock tells the time; it must know which boot it is.
 	Clock func() boottime.Moment
-	// Changed, which may be nil, is told each transition after it was noted. Like Notify and Wanted.Hand it must not block,
+	// Changed, which may be nil, is told each transition after it was noted. Like Notify and the hand of Update it must not block,
 	// and of the Controller call nothing but Update, Observe, Blind and View.
 	Changed func(Transition)
 	// Notify, which may be nil, is called when View says something else about any pod.
@@ -38,16 +39,12 @@ type Config struct {
 	Images func(digests []string)
 }
 
-// Wanted is what is to run if no pod is gone back to.
-type Wanted struct {
-	Pods []*manifests.Pod
-	// Removable says of which documents it is known that they are gone.
-	Removable func(manifests.Origin) bool
-	// Keeps, which may be nil, says that what was written at the first place goes on, whatever the second says. What
-	// is written there is no revision then.
-	Keeps func(was, now manifests.Origin) bool
-	// Hand gets the pods to run, in the order of Pods, now and whenever they change. It must not block.
-	Hand func(pods []*manifests.Pod)
+// request is what Update was called with.
+type request struct {
+	// Desired is what is to run if no pod is rolled back.
+	model.Desired
+	// hand receives it with the pods to run, now and whenever they change.
+	hand func(model.Desired)
 }
 
 // View is what is shown of a pod.
@@ -84,7 +81,7 @@ type Controller struct {
 	soonest time.Duration
 	// awake are the units that are fresh or busy.
 	awake  map[string]*unit
-	wanted Wanted
+	wanted request
 	// listed are the pods of wanted that follow has seen last, passing of these are not followed: they are not Stable.
 	listed  []*manifests.Pod
 	passing int
@@ -109,7 +106,7 @@ type Controller struct {
 
 	inbox sync.Mutex
 	// next is what Update left; nil: nothing new.
-	next  *Wanted
+	next  *request
 	seen  map[manifests.Key]Observed
 	noted map[manifests.Key]bool // seen anew since the last turn
 	busy  map[manifests.Key]bool // what is seen of them matters
@@ -157,10 +154,11 @@ func New(cfg Config) *Controller {
 	}
 }
 
-// Update replaces what is wanted. It never blocks; of several updates in a row only the last counts.
-func (c *Controller) Update(w Wanted) {
+// Update replaces what is desired. Run calls hand with d, in which pods that are rolled back have their earlier revision, now and
+// whenever they change; hand must not block. Update never blocks; of several updates in a row only the last counts.
+func (c *Controller) Update(d model.Desired, hand func(model.Desired)) {
 	c.inbox.Lock()
-	c.next = &w
+	c.next = &request{d, hand}
 	c.inbox.Unlock()
 	c.wake()
 }
@@ -316,7 +314,7 @@ func (c *Controller) due(now boottime.Moment, all bool, noted map[manifests.Key]
 }
 
 // empty takes what is in the inbox.
-func (c *Controller) empty() (next *Wanted, noted map[manifests.Key]bool) {
+func (c *Controller) empty() (next *request, noted map[manifests.Key]bool) {
 	c.inbox.Lock()
 	defer c.inbox.Unlock()
 	next, noted = c.next, c.noted
@@ -393,7 +391,7 @@ func (c *Controller) follow() {
 	c.regroup(units)
 	c.pods = pods
 	for key, s := range c.states {
-		if pods[key] == nil && c.wanted.Removable != nil && c.wanted.Removable(s.Origin) {
+		if pods[key] == nil && c.wanted.Removable(s.Origin) {
 			c.forget(key)
 		}
 	}
@@ -403,7 +401,7 @@ func (c *Controller) follow() {
 // keeps says that a pod goes on as it was written somewhere else.
 func (c *Controller) keeps(p *manifests.Pod) bool {
 	s := c.states[p.Key()]
-	return s != nil && c.wanted.Keeps != nil && c.wanted.Keeps(s.Origin, p.Origin)
+	return s != nil && c.wanted.Keeps(s.Origin, p.Origin)
 }
 
 // regroup takes over units; what was decided on stays if they have the same pods.
@@ -573,12 +571,12 @@ func (c *Controller) show(key manifests.Key, v Verdict, busy bool) bool {
 
 // hand gives out the pods to run if they may be others than before.
 func (c *Controller) hand() {
-	if c.wanted.Hand == nil || !c.moved {
+	if c.wanted.hand == nil || !c.moved {
 		return
 	}
 	c.moved = false
-	run := make([]*manifests.Pod, len(c.wanted.Pods))
-	copy(run, c.wanted.Pods)
+	d := c.wanted.Desired
+	run := slices.Clone(d.Pods)
 	if len(c.apart) > 0 {
 		for i, p := range run {
 			if c.apart[p.Key()] {
@@ -586,7 +584,8 @@ func (c *Controller) hand() {
 			}
 		}
 	}
-	c.wanted.Hand(run)
+	d.Pods = run
+	c.wanted.hand(d)
 }
 
 // toRun is the pod as written, or the one that was gone back to.

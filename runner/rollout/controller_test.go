@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/boottime"
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -49,14 +50,14 @@ func (a *agent) times() int {
 	return a.hands
 }
 
-func (a *agent) hand(run []*manifests.Pod) {
+func (a *agent) hand(run model.Desired) {
 	if a.deaf.Load() {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hands++
-	a.last = run
+	a.last = run.Pods
 }
 
 // first is the first of the pods that were handed out last.
@@ -92,7 +93,11 @@ func (a *agent) want(pods ...*actor) {
 	for _, p := range pods {
 		a.pods = append(a.pods, p.wanted)
 	}
-	a.c.Update(Wanted{Pods: a.pods, Removable: func(manifests.Origin) bool { return a.gone }, Hand: a.hand})
+	d := model.Desired{Pods: a.pods}
+	if a.gone {
+		d.Reported = map[string]bool{"": true, "file": true}
+	}
+	a.c.Update(d, a.hand)
 	synctest.Wait()
 }
 
@@ -601,13 +606,8 @@ func TestWhatALowerSourceSaysIsNoRevisionWhileTheHigherOneIsUnread(t *testing.T)
 		applied.Origin.Source = "applied"
 		unread := true
 		update := func() {
-			known := !unread
-			a.c.Update(Wanted{
-				Pods: []*manifests.Pod{applied}, Hand: func(run []*manifests.Pod) { a.last = run },
-				Keeps: func(was, now manifests.Origin) bool {
-					return !known && was.Source == "file" && now.Source == "applied"
-				},
-			})
+			d := model.Desired{Pods: []*manifests.Pod{applied}, Order: []string{"file", "applied"}, Reported: map[string]bool{"applied": true, "file": !unread}}
+			a.c.Update(d, func(run model.Desired) { a.last = run.Pods })
 			synctest.Wait()
 		}
 		update()
@@ -656,7 +656,7 @@ func TestAGroupGoesOnWhenThoseBeforeAreReady(t *testing.T) {
 func TestWhatIsSeenWhileItIsDecidedIsLookedAt(t *testing.T) {
 	p := &actor{name: "a"}
 	p.write(good)
-	c := controllerOf([]*manifests.Pod{p.wanted}, func([]*manifests.Pod) {})
+	c := controllerOf([]*manifests.Pod{p.wanted}, func(model.Desired) {})
 	now := c.cfg.Clock()
 	next, _ := c.empty()
 	<-c.trigger

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -15,8 +16,8 @@ func TestAnEditIsTheSameHoweverItIsTakenOver(t *testing.T) {
 		pods[i].Object.Annotations = map[string]string{manifests.AnnotationUpdateGroup: "g"}
 	}
 	var quick, slow []*manifests.Pod
-	a := controllerOf(pods, func(run []*manifests.Pod) { quick = run })
-	b := controllerOf(pods, func(run []*manifests.Pod) { slow = run })
+	a := controllerOf(pods, func(run model.Desired) { quick = run.Pods })
+	b := controllerOf(pods, func(run model.Desired) { slow = run.Pods })
 	b.cfg.Clock = a.cfg.Clock
 	see := func(c *Controller, run []*manifests.Pod) {
 		for _, p := range run {
@@ -46,8 +47,8 @@ func TestAnEditIsTheSameHoweverItIsTakenOver(t *testing.T) {
 				c.listed = nil
 			}
 			w := c.wanted
-			w.Pods, w.Removable = pods, func(manifests.Origin) bool { return true }
-			c.Update(w)
+			w.Pods, w.Reported = pods, map[string]bool{"": true, "file": true}
+			c.Update(w.Desired, w.hand)
 			c.turn()
 		}
 		if step%3 == 0 {
@@ -75,7 +76,7 @@ func TestAnEditIsTheSameHoweverItIsTakenOver(t *testing.T) {
 
 func TestAnEditIsDecidedOnAlone(t *testing.T) {
 	pods := fleet(50)
-	c := controllerOf(pods, func([]*manifests.Pod) {})
+	c := controllerOf(pods, func(model.Desired) {})
 	c.turn()
 	for _, p := range pods {
 		c.Observe(p.Key(), &Observed{Recorded: p, Seen: Seen{Ready: true}})
@@ -89,7 +90,7 @@ func TestAnEditIsDecidedOnAlone(t *testing.T) {
 	p.Object.Labels["edit"] = "1"
 	edited := slices.Clone(pods)
 	edited[7] = &p
-	c.Update(Wanted{Pods: edited})
+	c.Update(model.Desired{Pods: edited}, nil)
 	next, noted := c.empty()
 	c.wanted = *next
 	if !c.edited() {

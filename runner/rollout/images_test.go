@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"monopod/internal/boottime"
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -48,7 +49,7 @@ func TestTheImagesOfKeptRevisionsAreTold(t *testing.T) {
 			for _, a := range actors {
 				pods = append(pods, a.wanted)
 			}
-			c.Update(Wanted{Pods: pods, Removable: func(manifests.Origin) bool { return gone }})
+			c.Update(model.Desired{Pods: pods, Reported: map[string]bool{"": gone, "file": gone}}, nil)
 			synctest.Wait()
 			for _, p := range pods {
 				c.Observe(p.Key(), &Observed{Recorded: p, Seen: Seen{Ready: true, Images: map[string]string{"c": digest, "volume/v": "v"}}})

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 )
 
@@ -76,18 +77,6 @@ func (x *Expander) LastRuns() map[string]time.Time {
 	return last
 }
 
-// Wanted is what the documents ask for.
-type Wanted struct {
-	Workloads []*manifests.Object
-	// Pods are the documents that are pods: they come before those of workloads.
-	Pods []*manifests.Pod
-	// Removable says of which documents it is known that they are gone.
-	Removable func(manifests.Origin) bool
-	// Keeps says that what runs as written at was stays as it is although now says otherwise: was goes before it and has
-	// not been read. nil: nothing does.
-	Keeps func(was, now manifests.Origin) bool
-}
-
 // Observed is a pod as the runner sees it.
 type Observed struct {
 	Status *corev1.Pod
@@ -112,11 +101,11 @@ type Clash struct {
 }
 
 // Expand says what to run now.
-func (x *Expander) Expand(now time.Time, w Wanted, pods []Observed) Result {
+func (x *Expander) Expand(now time.Time, d model.Desired, pods []Observed) Result {
 	in := Input{Now: now, Pods: x.current(pods), State: x.state, Make: x.make}
 	documents := map[metav1.Object]bool{}
-	kept := x.kept(w.Keeps, pods)
-	for _, o := range w.Workloads {
+	kept := x.kept(d.Keeps, pods)
+	for _, o := range d.Workloads {
 		doc := Workload{Object: o.Object, Kind: o.Kind, Origin: o.Origin}
 		doc.Kept = kept(doc)
 		in.Workloads = append(in.Workloads, doc)
@@ -125,10 +114,10 @@ func (x *Expander) Expand(now time.Time, w Wanted, pods []Observed) Result {
 	maps.DeleteFunc(x.made, func(k madeKey, _ *manifests.Pod) bool { return !documents[k.document] })
 	maps.DeleteFunc(x.claims, func(k madeKey, _ *manifests.Object) bool { return !documents[k.document] })
 	out := Expand(in)
-	out.State.keep(x.state, w.Removable)
+	out.State.keep(x.state, d.Removable)
 	x.save(now, out.State)
 	x.report(out.Problems)
-	r := Result{Pods: x.merge(w.Pods, out.Pods), Next: out.Next}
+	r := Result{Pods: x.merge(d.Pods, out.Pods), Next: out.Next}
 	r.Clashes = x.clashes
 	for _, c := range out.Claims {
 		r.Claims = append(r.Claims, x.claim(in.Workloads, c))

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/policy"
@@ -63,7 +64,7 @@ func (w *world) step() {
 	for _, o := range w.pods {
 		seen = append(seen, *o)
 	}
-	w.result = w.x.Expand(w.now, Wanted{Workloads: w.docs, Removable: func(manifests.Origin) bool { return true }}, seen)
+	w.result = w.x.Expand(w.now, model.Desired{Workloads: w.docs, Reported: everySource()}, seen)
 	next := map[manifests.Key]*Observed{}
 	for _, p := range w.result.Pods {
 		o := w.pods[p.Key()]
@@ -180,7 +181,7 @@ func TestAPodThatHasNotTakenUpAnEditHoldsTheNextOneBack(t *testing.T) {
 	w.step()
 	w.pod("web-0").Recorded = old // still the old one, and ready
 	w.ready("web-0")
-	w.x.Expand(w.now, Wanted{Workloads: w.docs, Removable: func(manifests.Origin) bool { return true }}, []Observed{*w.pod("web-0"), *w.pod("web-1")})
+	w.x.Expand(w.now, model.Desired{Workloads: w.docs, Reported: everySource()}, []Observed{*w.pod("web-0"), *w.pod("web-1")})
 	got := map[string]string{}
 	for key, p := range w.x.assigned {
 		got[key.Name] = p.Object.Spec.Containers[0].Image
@@ -502,11 +503,11 @@ func TestNotesStayWhileTheirDocumentMayComeBack(t *testing.T) {
 	w.end(corev1.PodSucceeded, "j-0")
 	w.settle()
 	w.restart()
-	w.x.Expand(w.now, Wanted{Removable: func(manifests.Origin) bool { return false }}, nil)
+	w.x.Expand(w.now, model.Desired{}, nil)
 	if w.x.Idle() {
 		t.Error("a source that was not read yet made a Job forget")
 	}
-	w.x.Expand(w.now, Wanted{Removable: func(manifests.Origin) bool { return true }}, nil)
+	w.x.Expand(w.now, model.Desired{Reported: everySource()}, nil)
 	if !w.x.Idle() {
 		t.Error("the notes of a removed Job stay")
 	}
@@ -552,12 +553,11 @@ func TestWhatRunsIsNotMadeAnewByADocumentThatAnotherOneGoesBefore(t *testing.T) 
 	w.restart()
 	read := false
 	expand := func() string {
-		r := w.x.Expand(w.now, Wanted{
-			Workloads: docs, Removable: func(o manifests.Origin) bool { return read || o.File != higher.File },
-			Keeps: func(was, now manifests.Origin) bool {
-				return !read && was.File == higher.File && now.File == "lower.yaml"
-			},
-		}, seen)
+		d := model.Desired{Workloads: docs, Order: []string{higher.Source, "applied"}, Reported: everySource()}
+		if !read {
+			d.Unknown = map[string][]string{higher.Source: {higher.File}}
+		}
+		r := w.x.Expand(w.now, d, seen)
 		var names []string
 		for _, p := range r.Pods {
 			names = append(names, p.Object.Name+"="+p.Object.Spec.Containers[0].Image)
@@ -578,4 +578,9 @@ func TestWhatRunsIsNotMadeAnewByADocumentThatAnotherOneGoesBefore(t *testing.T) 
 	if got := expand(); !strings.Contains(got, "web-4=old") || !strings.Contains(got, "j-0=old") {
 		t.Errorf("once it is known that they are gone: %s", got)
 	}
+}
+
+// everySource reports all sources of the tests as read.
+func everySource() map[string]bool {
+	return map[string]bool{"": true, "file": true, "http": true, "applied": true, "test": true}
 }

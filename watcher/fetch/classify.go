@@ -9,8 +9,8 @@ import (
 	"net/http"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 	"monopod/manifests"
-	"monopod/watcher"
 )
 
 // causeOf returns why a place could not be read. Errors of net, crypto/tls and os have types of their own.
@@ -85,8 +85,8 @@ func badFile(path string) cause.Cause {
 const maxMistaken = 100
 
 // mistaken are the pods and workloads that an error names.
-func mistaken(err error) []watcher.Mistaken {
-	var all []watcher.Mistaken
+func mistaken(err error) []model.Mistaken {
+	var all []model.Mistaken
 	if refused, ok := errors.AsType[*Refusal](err); ok {
 		err = refused.Err
 	}
@@ -97,7 +97,7 @@ func mistaken(err error) []watcher.Mistaken {
 		}
 		switch id.Kind {
 		case "Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob":
-			all = append(all, watcher.Mistaken{ObjectID: id, Where: fmt.Sprintf("%s:%d", e.File, e.Line)})
+			all = append(all, model.Mistaken{ObjectID: id, Where: fmt.Sprintf("%s:%d", e.File, e.Line)})
 		}
 	}
 	return all

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"monopod/internal/loopback"
+	"monopod/internal/model"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
 )
@@ -23,19 +24,19 @@ import (
 
 // survives asks a source that is good, lets it fail until the report says why, and makes it good again. fail
 // returns how to make it good.
-func survives(t *testing.T, s *watchertest.Runner, state watcher.ReportState, why string, fail func() (heal func())) {
+func survives(t *testing.T, s *watchertest.Runner, state model.InputState, why string, fail func() (heal func())) {
 	t.Helper()
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	heal := fail()
 	set := s.Until("a report of "+why, func(set watcher.Set) bool {
-		return set.Reports[0].State == state && strings.Contains(strings.Join(set.Reports[0].Errors, "\n"), why)
+		return set.Inputs[0].State == state && strings.Contains(strings.Join(set.Inputs[0].Errors, "\n"), why)
 	})
 	if watchertest.Images(set) != "x=v1" || set.Unread {
 		t.Errorf("touched: %+v", set)
 	}
 	heal()
 	s.Until("the next good answer", func(set watcher.Set) bool {
-		return watchertest.Images(set) == "x=v2" && set.Reports[0].State == watcher.Accepted
+		return watchertest.Images(set) == "x=v2" && set.Inputs[0].State == model.InputAccepted
 	})
 	s.NeverWithout("x")
 }
@@ -48,7 +49,7 @@ func TestFaultsOfAnAnswerTouchNothing(t *testing.T) {
 	}
 	tests := map[string]struct {
 		answer http.HandlerFunc
-		state  watcher.ReportState
+		state  model.InputState
 		why    string
 	}{
 		"slow-loris: one byte after the other": {func(rw http.ResponseWriter, r *http.Request) {
@@ -57,7 +58,7 @@ func TestFaultsOfAnAnswerTouchNothing(t *testing.T) {
 				rw.(http.Flusher).Flush()
 				<-time.After(time.Millisecond)
 			}
-		}, watcher.Unreachable, "Client.Timeout"},
+		}, model.InputUnreachable, "Client.Timeout"},
 		"slow-loris: the header one byte after the other": {func(rw http.ResponseWriter, r *http.Request) {
 			conn, _, err := rw.(http.Hijacker).Hijack()
 			if err != nil {
@@ -67,44 +68,44 @@ func TestFaultsOfAnAnswerTouchNothing(t *testing.T) {
 			for _, err = io.WriteString(conn, "HTTP/1.1 200 OK\r\nX: "); err == nil; _, err = io.WriteString(conn, "x") {
 				<-time.After(time.Millisecond)
 			}
-		}, watcher.Unreachable, "does not go on"},
+		}, model.InputUnreachable, "does not go on"},
 		"an answer that stands still": {func(rw http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(rw, "# more to come\n")
 			rw.(http.Flusher).Flush()
 			<-r.Context().Done()
-		}, watcher.Unreachable, "does not go on for 100ms"},
-		"no answer": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, watcher.Unreachable, "does not go on"},
+		}, model.InputUnreachable, "does not go on for 100ms"},
+		"no answer": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, model.InputUnreachable, "does not go on"},
 		"a byte too much": {func(rw http.ResponseWriter, _ *http.Request) {
 			_, _ = rw.Write(padded(most + 1))
-		}, watcher.Refused, "larger than 512 KiB"},
+		}, model.InputRefused, "larger than 512 KiB"},
 		"a byte too much of unknown length": {func(rw http.ResponseWriter, _ *http.Request) {
 			_, _ = rw.Write(padded(most))
 			rw.(http.Flusher).Flush()
 			_, _ = rw.Write([]byte("#"))
-		}, watcher.Refused, "larger than 512 KiB"},
+		}, model.InputRefused, "larger than 512 KiB"},
 		"a small answer that unpacks to too much": {func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Encoding", "gzip")
 			_, _ = rw.Write(bomb)
-		}, watcher.Refused, "larger than 512 KiB"},
+		}, model.InputRefused, "larger than 512 KiB"},
 		"headers without end": {func(rw http.ResponseWriter, _ *http.Request) {
 			for i := range 1000 {
 				rw.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1000))
 			}
-		}, watcher.Unreachable, "exceeded"},
-		"an empty body": {text(""), watcher.Refused, "empty"},
-		"a web page":    {raw("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<p>\n"), watcher.Refused, "web page"},
+		}, model.InputUnreachable, "exceeded"},
+		"an empty body": {text(""), model.InputRefused, "empty"},
+		"a web page":    {raw("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<p>\n"), model.InputRefused, "web page"},
 		"a web page without type": {func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Content-Type", "application/yaml")
 			text("<!DOCTYPE html>\n<html><body>Log in</body></html>\n")(rw, r)
-		}, watcher.Refused, "an object like a Pod"},
-		"a truncated body":       {raw("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + podYAML("x", "v3")), watcher.Unreachable, "unexpected EOF"},
-		"an error of the client": {status(403), watcher.Unreachable, "403"},
-		"an error of the server": {status(502), watcher.Unreachable, "502"},
+		}, model.InputRefused, "an object like a Pod"},
+		"a truncated body":       {raw("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + podYAML("x", "v3")), model.InputUnreachable, "unexpected EOF"},
+		"an error of the client": {status(403), model.InputUnreachable, "403"},
+		"an error of the server": {status(502), model.InputUnreachable, "502"},
 		"a redirect to another host": {
-			http.RedirectHandler("http://localhost:1/", http.StatusMovedPermanently).ServeHTTP, watcher.Unreachable, "leads to another host",
+			http.RedirectHandler("http://localhost:1/", http.StatusMovedPermanently).ServeHTTP, model.InputUnreachable, "leads to another host",
 		},
-		"no manifests": {text("- 1\n- 2\n"), watcher.Refused, "expected an object"},
-		"zero bytes":   {text(string(make([]byte, 4096))), watcher.Refused, "zero bytes"},
+		"no manifests": {text("- 1\n- 2\n"), model.InputRefused, "expected an object"},
+		"zero bytes":   {text(string(make([]byte, 4096))), model.InputRefused, "zero bytes"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestAnAnswerOfTheLargestSizeIsTaken(t *testing.T) {
 	askOften(t, web.URL).Until("x", func(set watcher.Set) bool { return watchertest.Images(set) == "x=v2" })
 	small := askOften(t, web.URL, func(c *HTTPConfig) { c.MaxSize = 512 << 10 })
 	small.Until("a refusal", func(set watcher.Set) bool {
-		return watchertest.StateOf(set, web.URL) == watcher.Refused && strings.Contains(set.Reports[0].Errors[0], "larger than 512 KiB")
+		return watchertest.StateOf(set, web.URL) == model.InputRefused && strings.Contains(set.Inputs[0].Errors[0], "larger than 512 KiB")
 	})
 }
 
@@ -160,7 +161,7 @@ func TestAFlappingServerTouchesNothing(t *testing.T) {
 		bad[int(i/2)%len(bad)](rw, r)
 	})
 	s := askKept(t, web.URL, t.TempDir(), func(c *HTTPConfig) { c.Atomic = true })
-	s.Wants("x=v1 w=v1", watcher.Accepted)
+	s.Wants("x=v1 w=v1", model.InputAccepted)
 	s.WaitFor("every fault, twice", func() bool { return n.Load() > int64(4*len(bad)) })
 	for _, set := range s.History() {
 		if watchertest.Images(set) != "x=v1 w=v1" {
@@ -173,7 +174,7 @@ func TestAServerThatIsGoneTouchesNothing(t *testing.T) {
 	web := newWebServer(t, text(podYAML("x", "v1")))
 	address := web.Listener.Addr().String()
 	s := askKept(t, web.URL, t.TempDir())
-	survives(t, s, watcher.Unreachable, "connection refused", func() func() {
+	survives(t, s, model.InputUnreachable, "connection refused", func() func() {
 		web.Close()
 		return func() {
 			again := unstartedWebServer(text(podYAML("x", "v2")))
@@ -218,7 +219,7 @@ func TestFaultsOfTLSTouchNothing(t *testing.T) {
 				c.Trust.CAFile = ours.file(t.TempDir())
 				c.Now = func() time.Time { return *clock.Load() }
 			})
-			survives(t, s, watcher.Unreachable, tt.why, func() func() {
+			survives(t, s, model.InputUnreachable, tt.why, func() func() {
 				shown.Store(&tt.cert)
 				if !tt.clock.IsZero() {
 					clock.Store(&tt.clock)
@@ -236,8 +237,8 @@ func TestFaultsOfTLSTouchNothing(t *testing.T) {
 func TestAServerThatSpeaksNoTLSTouchesNothing(t *testing.T) {
 	plain := newWebServer(t, text(podYAML("x", "v1")))
 	s := askKept(t, "https://"+plain.Listener.Addr().String(), t.TempDir())
-	set := s.Until("a report", func(set watcher.Set) bool { return len(set.Reports) == 1 })
-	if !set.Unread || !strings.Contains(set.Reports[0].Errors[0], "HTTP response to HTTPS client") {
+	set := s.Until("a report", func(set watcher.Set) bool { return len(set.Inputs) == 1 })
+	if !set.Unread || !strings.Contains(set.Inputs[0].Errors[0], "HTTP response to HTTPS client") {
 		t.Errorf("%+v", set)
 	}
 }
@@ -259,21 +260,21 @@ func TestRenewedFilesCountAtTheNextRequest(t *testing.T) {
 	s := askKept(t, web.URL, t.TempDir(), func(c *HTTPConfig) {
 		c.Trust = Trust{CAFile: server.file(dir), CertFile: cert, KeyFile: key}
 	})
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	renew(2)
-	s.Wants("x=v2", watcher.Accepted)
+	s.Wants("x=v2", model.InputAccepted)
 	watchertest.Must(t, os.Remove(cert))
-	s.Wants("x=v2", watcher.Unreachable)
+	s.Wants("x=v2", model.InputUnreachable)
 	renew(3)
-	s.Wants("x=v3", watcher.Accepted)
+	s.Wants("x=v3", model.InputAccepted)
 	watchertest.Write(t, filepath.Join(dir, "ca.pem"), "no certificate\n")
-	set := s.Wants("x=v3", watcher.Unreachable)
-	if !strings.Contains(set.Reports[0].Errors[0], "holds no certificate in PEM") {
-		t.Errorf("%+v", set.Reports)
+	set := s.Wants("x=v3", model.InputUnreachable)
+	if !strings.Contains(set.Inputs[0].Errors[0], "holds no certificate in PEM") {
+		t.Errorf("%+v", set.Inputs)
 	}
 	newAuthority(t).file(dir)
-	s.Until("another reason", func(set watcher.Set) bool { return strings.Contains(set.Reports[0].Errors[0], "unknown authority") })
+	s.Until("another reason", func(set watcher.Set) bool { return strings.Contains(set.Inputs[0].Errors[0], "unknown authority") })
 	server.file(dir)
-	s.Wants("x=v3", watcher.Accepted)
+	s.Wants("x=v3", model.InputAccepted)
 	s.NeverWithout("x")
 }

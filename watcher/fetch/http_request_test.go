@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
 )
@@ -88,8 +89,8 @@ func TestAPasswordInTheURLIsSentAndNotShown(t *testing.T) {
 	s := askOften(t, strings.Replace(web.URL, "http://", "http://user:secret@", 1))
 	set := s.Until("x", func(set watcher.Set) bool { return len(set.Pods) == 1 })
 	web.Close()
-	down := s.State(set.Reports[0].Input, watcher.Unreachable)
-	for _, shown := range []string{fmt.Sprintf("%+v", set.Reports), fmt.Sprintf("%+v", down.Reports), set.Pods[0].Origin.File} {
+	down := s.State(set.Inputs[0].Input, model.InputUnreachable)
+	for _, shown := range []string{fmt.Sprintf("%+v", set.Inputs), fmt.Sprintf("%+v", down.Inputs), set.Pods[0].Origin.File} {
 		if strings.Contains(shown, "secret") {
 			t.Errorf("shown: %s", shown)
 		}
@@ -153,16 +154,16 @@ func TestTheSameFailureIsReportedOnce(t *testing.T) {
 	}
 	web := newWebServer(t, text("pod x v1\n"))
 	s := askOften(t, web.URL)
-	s.State(web.URL, watcher.Accepted)
+	s.State(web.URL, model.InputAccepted)
 	web.answer(reset)
-	set := s.State(web.URL, watcher.Unreachable)
-	if why := set.Reports[0].Errors[0]; strings.Contains(why, "->") {
+	set := s.State(web.URL, model.InputUnreachable)
+	if why := set.Inputs[0].Errors[0]; strings.Contains(why, "->") {
 		t.Errorf("reason %q", why)
 	}
 	asked := web.asked.Load()
 	s.WaitFor("ten more requests", func() bool { return web.asked.Load() > asked+10 })
 	for _, set := range s.History() {
-		for _, why := range set.Reports[0].Errors {
+		for _, why := range set.Inputs[0].Errors {
 			if strings.Contains(why, "->") {
 				t.Errorf("reason %q", why)
 			}
@@ -170,7 +171,7 @@ func TestTheSameFailureIsReportedOnce(t *testing.T) {
 	}
 	reasons := map[string]bool{}
 	for _, set := range s.History() {
-		reasons[strings.Join(set.Reports[0].Errors, "\n")] = true
+		reasons[strings.Join(set.Inputs[0].Errors, "\n")] = true
 	}
 	if len(reasons) > 4 { // none, reset, and perhaps EOF or broken pipe in between
 		t.Errorf("one failure has the reasons %q", slices.Sorted(maps.Keys(reasons)))
@@ -198,9 +199,9 @@ func TestValuesOfHeadersAreReadFromFilesAtEachRequest(t *testing.T) {
 	s := askOften(t, web.URL, func(c *HTTPConfig) {
 		c.HeaderFiles = []HeaderFile{{Name: "authorization", Before: "Bearer ", File: file}}
 	})
-	set := s.State(web.URL, watcher.Unreachable)
-	if !strings.Contains(set.Reports[0].Errors[0], "header authorization: open "+file) {
-		t.Errorf("%+v", set.Reports)
+	set := s.State(web.URL, model.InputUnreachable)
+	if !strings.Contains(set.Inputs[0].Errors[0], "header authorization: open "+file) {
+		t.Errorf("%+v", set.Inputs)
 	}
 	for _, token := range []string{"one", "two"} {
 		watchertest.Replace(t, file, " "+token+"\n")
@@ -211,9 +212,9 @@ func TestValuesOfHeadersAreReadFromFilesAtEachRequest(t *testing.T) {
 	for bad, why := range map[string]string{"": "is empty", "se\ncret": "more than one line", strings.Repeat("secret", maxHeaderFile): "at most"} {
 		watchertest.Replace(t, file, bad)
 		set := s.Until(why, func(set watcher.Set) bool {
-			return len(set.Reports[0].Errors) > 0 && strings.Contains(set.Reports[0].Errors[0], why)
+			return len(set.Inputs[0].Errors) > 0 && strings.Contains(set.Inputs[0].Errors[0], why)
 		})
-		if all := fmt.Sprintf("%+v", set.Reports); strings.Contains(all, "cret") && bad != "" {
+		if all := fmt.Sprintf("%+v", set.Inputs); strings.Contains(all, "cret") && bad != "" {
 			t.Errorf("shown: %s", all)
 		}
 	}

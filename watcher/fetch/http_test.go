@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"monopod/internal/loopback"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
@@ -91,40 +92,40 @@ func TestOnlyAValidAnswerChangesAnything(t *testing.T) {
 	tests := []struct {
 		name   string
 		answer http.HandlerFunc
-		want   watcher.ReportState
+		want   model.InputState
 		why    string
 	}{
-		{"server error", status(500), watcher.Unreachable, "500 Internal Server Error"},
-		{"not found", status(404), watcher.Unreachable, "404"},
-		{"forbidden", status(403), watcher.Unreachable, "403"},
-		{"success of another kind", status(202), watcher.Unreachable, "202"},
-		{"part of the content", status(206), watcher.Unreachable, "206"},
-		{"no content", status(204), watcher.Unreachable, "204"},
-		{"redirect to another host", http.RedirectHandler(other.URL, http.StatusFound).ServeHTTP, watcher.Unreachable, "leads to another host"},
-		{"endless redirects", func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, "/again", http.StatusFound) }, watcher.Unreachable, "more than 10"},
+		{"server error", status(500), model.InputUnreachable, "500 Internal Server Error"},
+		{"not found", status(404), model.InputUnreachable, "404"},
+		{"forbidden", status(403), model.InputUnreachable, "403"},
+		{"success of another kind", status(202), model.InputUnreachable, "202"},
+		{"part of the content", status(206), model.InputUnreachable, "206"},
+		{"no content", status(204), model.InputUnreachable, "204"},
+		{"redirect to another host", http.RedirectHandler(other.URL, http.StatusFound).ServeHTTP, model.InputUnreachable, "leads to another host"},
+		{"endless redirects", func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, "/again", http.StatusFound) }, model.InputUnreachable, "more than 10"},
 		{"a web page", func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Content-Type", "text/html; charset=utf-8")
 			text("pod html v1\n")(rw, r)
-		}, watcher.Refused, "web page"},
-		{"empty body", text(""), watcher.Refused, "empty"},
-		{"white space", text(" \n\n"), watcher.Refused, "empty"},
-		{"invalid body", text("pod x v2\nnonsense\n"), watcher.Refused, "not a pod"},
-		{"a body that crashes the loader", text("panic\n"), watcher.Refused, "crashes the reader"},
-		{"body shorter than announced", raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npod x v2\n"), watcher.Unreachable, "unexpected EOF"},
-		{"chunks cut off", raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\npod x v2\n\r\n"), watcher.Unreachable, "unexpected EOF"},
-		{"body of unknown length", raw("HTTP/1.0 200 OK\r\n\r\npod x v2\n"), watcher.Refused, "cut-off"},
-		{"no answer at all", raw(""), watcher.Unreachable, "EOF"},
-		{"something else than HTTP", raw("SSH-2.0-OpenSSH_9.2\r\n"), watcher.Unreachable, "malformed HTTP"},
-		{"gzip cut off", raw("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + string(zip("pod x v2\n")[:20])), watcher.Unreachable, "unexpected EOF"},
+		}, model.InputRefused, "web page"},
+		{"empty body", text(""), model.InputRefused, "empty"},
+		{"white space", text(" \n\n"), model.InputRefused, "empty"},
+		{"invalid body", text("pod x v2\nnonsense\n"), model.InputRefused, "not a pod"},
+		{"a body that crashes the loader", text("panic\n"), model.InputRefused, "crashes the reader"},
+		{"body shorter than announced", raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npod x v2\n"), model.InputUnreachable, "unexpected EOF"},
+		{"chunks cut off", raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\npod x v2\n\r\n"), model.InputUnreachable, "unexpected EOF"},
+		{"body of unknown length", raw("HTTP/1.0 200 OK\r\n\r\npod x v2\n"), model.InputRefused, "cut-off"},
+		{"no answer at all", raw(""), model.InputUnreachable, "EOF"},
+		{"something else than HTTP", raw("SSH-2.0-OpenSSH_9.2\r\n"), model.InputUnreachable, "malformed HTTP"},
+		{"gzip cut off", raw("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + string(zip("pod x v2\n")[:20])), model.InputUnreachable, "unexpected EOF"},
 		{"larger than the limit", func(rw http.ResponseWriter, _ *http.Request) {
 			_, _ = rw.Write(bytes.Repeat([]byte("#"), watcher.MaxInput+1))
-		}, watcher.Refused, "larger than 10 MiB"},
+		}, model.InputRefused, "larger than 10 MiB"},
 		{"drop by drop", func(rw http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(rw, "pod x v2\n")
 			rw.(http.Flusher).Flush()
 			<-r.Context().Done()
-		}, watcher.Unreachable, "Timeout"},
-		{"no header in time", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, watcher.Unreachable, "Timeout"},
+		}, model.InputUnreachable, "Timeout"},
+		{"no header in time", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, model.InputUnreachable, "Timeout"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestOnlyAValidAnswerChangesAnything(t *testing.T) {
 			s.Until("the first content", func(set watcher.Set) bool { return strings.HasPrefix(watchertest.Content(set.Pods), "x=v1@") })
 			web.answer(tt.answer)
 			set := s.State(web.URL, tt.want)
-			r := set.Reports[0]
+			r := set.Inputs[0]
 			if set.Unread || !strings.HasPrefix(watchertest.Content(set.Pods), "x=v1@") || !slices.Equal(r.Pods, []string{"default/x"}) {
 				t.Errorf("unread %v, pods %q, report %+v", set.Unread, watchertest.Content(set.Pods), r)
 			}
@@ -147,7 +148,7 @@ func TestOnlyAValidAnswerChangesAnything(t *testing.T) {
 			}
 			web.answer(text("pod x v3\npod y v3\n"))
 			s.Until("new content", func(set watcher.Set) bool {
-				return len(set.Pods) == 2 && watchertest.StateOf(set, web.URL) == watcher.Accepted
+				return len(set.Pods) == 2 && watchertest.StateOf(set, web.URL) == model.InputAccepted
 			})
 			s.NeverWithout("x")
 		})
@@ -168,26 +169,26 @@ func TestAnEmptyValidAnswerRemovesThePods(t *testing.T) {
 	s.Until("x", func(set watcher.Set) bool { return len(set.Pods) == 1 })
 	web.answer(text("# an empty list\n"))
 	s.Until("nothing", func(set watcher.Set) bool {
-		return len(set.Pods) == 0 && watchertest.StateOf(set, web.URL) == watcher.Accepted
+		return len(set.Pods) == 0 && watchertest.StateOf(set, web.URL) == model.InputAccepted
 	})
 }
 
 func TestAnUnreachableServerIsUnreadUntilItAnswers(t *testing.T) {
 	web := newWebServer(t, status(503))
 	s := askOften(t, web.URL)
-	if set := s.State(web.URL, watcher.Unreachable); !set.Unread || len(set.Pods) > 0 {
+	if set := s.State(web.URL, model.InputUnreachable); !set.Unread || len(set.Pods) > 0 {
 		t.Fatalf("%+v", set)
 	}
 	web.answer(text("broken"))
-	if set := s.State(web.URL, watcher.Refused); !set.Unread {
+	if set := s.State(web.URL, model.InputRefused); !set.Unread {
 		t.Fatalf("%+v", set)
 	}
 	web.answer(text("pod x v1\n"))
-	if set := s.State(web.URL, watcher.Accepted); set.Unread || len(set.Pods) != 1 {
+	if set := s.State(web.URL, model.InputAccepted); set.Unread || len(set.Pods) != 1 {
 		t.Fatalf("%+v", set)
 	}
 	web.Close()
-	if set := s.State(web.URL, watcher.Unreachable); set.Unread || len(set.Pods) != 1 {
+	if set := s.State(web.URL, model.InputUnreachable); set.Unread || len(set.Pods) != 1 {
 		t.Fatalf("%+v", set)
 	}
 }
@@ -197,8 +198,8 @@ func TestACertificateNobodyVouchesForIsAReport(t *testing.T) {
 	web.Config.ErrorLog = log.New(io.Discard, "", 0)
 	web.StartTLS()
 	defer web.Close()
-	set := askOften(t, web.URL).State(web.URL, watcher.Unreachable)
-	if !set.Unread || !strings.Contains(set.Reports[0].Errors[0], "certificate") {
+	set := askOften(t, web.URL).State(web.URL, model.InputUnreachable)
+	if !set.Unread || !strings.Contains(set.Inputs[0].Errors[0], "certificate") {
 		t.Fatalf("%+v", set)
 	}
 	trusting := askOften(t, web.URL, func(c *HTTPConfig) { c.Client = web.Client() })
@@ -220,9 +221,9 @@ func TestAServerThatGoesBackToTheGoodAnswerIsBelieved(t *testing.T) {
 		}
 	})
 	s := askOften(t, web.URL)
-	s.State(web.URL, watcher.Accepted)
+	s.State(web.URL, model.InputAccepted)
 	bad.Store(true)
-	s.State(web.URL, watcher.Refused)
+	s.State(web.URL, model.InputRefused)
 	parsed := s.Loader.Calls.Load()
 	asked := web.asked.Load()
 	s.WaitFor("three more requests", func() bool { return web.asked.Load() > asked+3 })
@@ -230,13 +231,13 @@ func TestAServerThatGoesBackToTheGoodAnswerIsBelieved(t *testing.T) {
 		t.Error("the same refused answer was parsed again")
 	}
 	bad.Store(false)
-	s.State(web.URL, watcher.Accepted)
+	s.State(web.URL, model.InputAccepted)
 	s.NeverWithout("x")
 }
 
 func TestA304ToAnUnconditionalRequestIsNoAnswer(t *testing.T) {
 	web := newWebServer(t, status(304))
-	if set := askOften(t, web.URL).State(web.URL, watcher.Unreachable); !set.Unread {
+	if set := askOften(t, web.URL).State(web.URL, model.InputUnreachable); !set.Unread {
 		t.Errorf("%+v", set)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"monopod/internal/model"
 	"monopod/manifests"
-	"monopod/watcher"
 )
 
 func TestDocumentsThatWereRefusedAreKnownByName(t *testing.T) {
@@ -17,7 +17,7 @@ func TestDocumentsThatWereRefusedAreKnownByName(t *testing.T) {
 		&manifests.Error{File: "https://fleet/x", Line: 60, Msg: "not YAML"},
 		errors.New("something else"),
 	)}
-	want := []watcher.Mistaken{
+	want := []model.Mistaken{
 		{ObjectID: manifests.ObjectID{Kind: "Pod", Namespace: "shop", Name: "web"}, Where: "https://fleet/x:32"},
 		{ObjectID: manifests.ObjectID{Kind: "Deployment", Namespace: "shop", Name: "db"}, Where: "https://fleet/x:40"},
 	}

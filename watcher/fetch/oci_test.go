@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
 )
@@ -116,7 +117,7 @@ func TestLayersAndFilesOfTarsAreOneSetOfManifests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			from := &shelf{}
 			from.puts("sha256:1", tt.layers...)
-			askRegistry(t, from, t.TempDir()).Wants(tt.want, watcher.Accepted)
+			askRegistry(t, from, t.TempDir()).Wants(tt.want, model.InputAccepted)
 		})
 	}
 }
@@ -125,7 +126,7 @@ func TestNothingOfARegistryTouchesAnythingButAGoodArtifact(t *testing.T) {
 	from := &shelf{}
 	from.puts("sha256:1", yamlLayer(podYAML("x", "v1")))
 	s := askRegistry(t, from, t.TempDir(), func(c *OCIConfig) { c.MaxSize, c.Timeout = 4096, 20*time.Millisecond })
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	good := podYAML("x", "v2")
 	bomb := zip(string(tarOf(t, entry{name: "README", data: strings.Repeat("x", 8<<20)})))
 	many := tarOf(t, entry{name: "a.yaml", data: strings.Repeat("#", 3000)}, entry{name: "b.yaml", data: strings.Repeat("#", 3000)})
@@ -134,23 +135,23 @@ func TestNothingOfARegistryTouchesAnythingButAGoodArtifact(t *testing.T) {
 		name   string
 		layers []Layer
 		err    error
-		state  watcher.ReportState
+		state  model.InputState
 		says   string
 	}{
-		{"no registry", nil, errors.New("dial tcp: connection refused"), watcher.Unreachable, "oci://r.example/pods:1: dial tcp: connection refused"},
-		{"no answer in time", nil, context.DeadlineExceeded, watcher.Unreachable, "timeout: no complete answer within 20ms"},
-		{"something else", nil, &Refusal{errors.New("it is an index")}, watcher.Refused, "it is an index"},
-		{"no layers", nil, nil, watcher.Refused, "no manifests"},
-		{"an image", []Layer{{tarType, "", zip(string(tarOf(t, entry{name: "bin/sh", data: "#!"})))}}, nil, watcher.Refused, "no manifests"},
-		{"a layer of another kind", []Layer{yamlLayer(good), {"application/wasm", "", []byte("x")}}, nil, watcher.Refused, "layer 2 \"\" of type application/wasm"},
-		{"no tar", []Layer{{tarType, "", []byte("hello")}}, nil, watcher.Refused, "layer 1: not a whole tar"},
-		{"half a tar", []Layer{{tarType, "", many[:1000]}}, nil, watcher.Refused, "layer 1: "},
-		{"half a gzip", []Layer{{tarType, "", zip(good)[:30]}}, nil, watcher.Refused, "layer 1: "},
-		{"a bomb", []Layer{{tarType, "", bomb}}, nil, watcher.Refused, "larger than maxSize"},
-		{"files that are too large together", []Layer{{tarType, "", many}}, nil, watcher.Refused, "larger than maxSize"},
-		{"layers that are too large together", []Layer{yamlLayer(strings.Repeat("#", 3000)), yamlLayer(strings.Repeat("#", 3000))}, nil, watcher.Refused, "larger than maxSize"},
-		{"an empty file", []Layer{yamlLayer("")}, nil, watcher.Refused, "empty"},
-		{"a bad manifest", []Layer{yamlLayer(strings.Replace(good, "image", "imige", 1))}, nil, watcher.Refused, "imige"},
+		{"no registry", nil, errors.New("dial tcp: connection refused"), model.InputUnreachable, "oci://r.example/pods:1: dial tcp: connection refused"},
+		{"no answer in time", nil, context.DeadlineExceeded, model.InputUnreachable, "timeout: no complete answer within 20ms"},
+		{"something else", nil, &Refusal{errors.New("it is an index")}, model.InputRefused, "it is an index"},
+		{"no layers", nil, nil, model.InputRefused, "no manifests"},
+		{"an image", []Layer{{tarType, "", zip(string(tarOf(t, entry{name: "bin/sh", data: "#!"})))}}, nil, model.InputRefused, "no manifests"},
+		{"a layer of another kind", []Layer{yamlLayer(good), {"application/wasm", "", []byte("x")}}, nil, model.InputRefused, "layer 2 \"\" of type application/wasm"},
+		{"no tar", []Layer{{tarType, "", []byte("hello")}}, nil, model.InputRefused, "layer 1: not a whole tar"},
+		{"half a tar", []Layer{{tarType, "", many[:1000]}}, nil, model.InputRefused, "layer 1: "},
+		{"half a gzip", []Layer{{tarType, "", zip(good)[:30]}}, nil, model.InputRefused, "layer 1: "},
+		{"a bomb", []Layer{{tarType, "", bomb}}, nil, model.InputRefused, "larger than maxSize"},
+		{"files that are too large together", []Layer{{tarType, "", many}}, nil, model.InputRefused, "larger than maxSize"},
+		{"layers that are too large together", []Layer{yamlLayer(strings.Repeat("#", 3000)), yamlLayer(strings.Repeat("#", 3000))}, nil, model.InputRefused, "larger than maxSize"},
+		{"an empty file", []Layer{yamlLayer("")}, nil, model.InputRefused, "empty"},
+		{"a bad manifest", []Layer{yamlLayer(strings.Replace(good, "image", "imige", 1))}, nil, model.InputRefused, "imige"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			from.puts("sha256:"+tt.name, tt.layers...)
@@ -162,7 +163,7 @@ func TestNothingOfARegistryTouchesAnythingButAGoodArtifact(t *testing.T) {
 		})
 	}
 	from.puts("sha256:2", yamlLayer(good))
-	s.Wants("x=v2", watcher.Accepted)
+	s.Wants("x=v2", model.InputAccepted)
 	s.NeverWithout("x")
 	s.Stop()
 	if !from.closed.Load() {
@@ -175,12 +176,12 @@ func TestTheDigestIsAskedForAlsoAfterARestart(t *testing.T) {
 	from := &shelf{}
 	from.puts("sha256:1", yamlLayer(podYAML("x", "v1")))
 	s := askRegistry(t, from, dir)
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	s.Stop()
 	again := askRegistry(t, from, dir)
-	set := again.Until("an answer", func(set watcher.Set) bool { return len(set.Reports) == 1 && set.Reports[0].FromDisk.IsZero() })
+	set := again.Until("an answer", func(set watcher.Set) bool { return len(set.Inputs) == 1 && set.Inputs[0].FromDisk.IsZero() })
 	again.Stop()
-	if from.known != "sha256:1" || watchertest.Images(set) != "x=v1" || set.Reports[0].State != watcher.Accepted {
+	if from.known != "sha256:1" || watchertest.Images(set) != "x=v1" || set.Inputs[0].State != model.InputAccepted {
 		t.Errorf("asked with %q: %+v", from.known, set)
 	}
 }
@@ -200,7 +201,7 @@ func TestASignatureInAnArtifactIsForItsOnlyFile(t *testing.T) {
 	first, second := podYAML("x", "v1"), podYAML("x", "second")
 	from.puts("sha256:1", yamlLayer(first), signature(fmt.Sprint(len(first))))
 	s := askRegistry(t, from, t.TempDir(), verify)
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	good := signature(fmt.Sprint(len(second)))
 	for _, tt := range []struct {
 		name   string
@@ -216,9 +217,9 @@ func TestASignatureInAnArtifactIsForItsOnlyFile(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			from.puts("sha256:"+tt.name, tt.layers...)
 			s.Says(tt.says)
-			s.Wants("x=v1", watcher.Refused)
+			s.Wants("x=v1", model.InputRefused)
 		})
 	}
 	from.puts("sha256:2", yamlLayer(second), good)
-	s.Wants("x=second", watcher.Accepted)
+	s.Wants("x=second", model.InputAccepted)
 }

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/watcher"
 )
@@ -179,7 +180,7 @@ func (s *Remote) Run(ctx context.Context, out chan<- watcher.Set) error {
 	first := true
 	tell := func() {
 		if first || !watcher.SameSet(last, s.set) {
-			watcher.LogChanges(s.log, last.Reports, s.set.Reports)
+			watcher.LogChanges(s.log, last.Inputs, s.set.Inputs)
 			watcher.Send(ctx, out, s.set)
 			first, last = false, s.set
 		}
@@ -332,7 +333,7 @@ func (s *Remote) doubt(err error) {
 
 // note enters the outcome of a request into the set.
 func (s *Remote) note(err error) {
-	r := watcher.Report{Source: s.cfg.Name, Input: s.cfg.Input, State: watcher.Unreachable, Errors: watcher.Bounded(watcher.Lines(err)), FromDisk: s.copied}
+	r := model.Input{Source: s.cfg.Name, Input: s.cfg.Input, State: model.InputUnreachable, Errors: watcher.Bounded(watcher.Lines(err)), FromDisk: s.copied}
 	for i := range r.Errors {
 		r.Errors[i] = localAddress.ReplaceAllString(r.Errors[i], "$1")
 	}
@@ -342,32 +343,32 @@ func (s *Remote) note(err error) {
 	s.later = 0
 	switch {
 	case err == nil:
-		r.State, s.failures = watcher.Accepted, 0
+		r.State, s.failures = model.InputAccepted, 0
 	case err == s.flaws: //nolint:errorlint // that very error: the rest of the answer counts
-		r.State, s.failures = watcher.Refused, 0
+		r.State, s.failures = model.InputRefused, 0
 	case errors.As(err, &refused):
-		r.State = watcher.Refused
+		r.State = model.InputRefused
 	case errors.As(err, &later):
 		s.later = min(later.After, longestLater)
 	}
 	switch r.State {
-	case watcher.Unreachable:
+	case model.InputUnreachable:
 		r.Cause = causeOf(err)
-	case watcher.Refused:
+	case model.InputRefused:
 		r.Mistaken = mistaken(err)
 	}
-	r = r.WithContent(&s.content)
+	r = watcher.WithContent(r, &s.content)
 	if !s.copied.IsZero() {
 		r.Errors = append(r.Errors, s.age)
 	}
 	for _, err := range []error{s.copyErr, s.versionErr} {
 		r.Errors = append(r.Errors, watcher.Lines(err)...)
 	}
-	var was watcher.Report
-	if len(s.set.Reports) > 0 {
-		was = s.set.Reports[0]
+	var was model.Input
+	if len(s.set.Inputs) > 0 {
+		was = s.set.Inputs[0]
 	}
-	s.set.Reports = []watcher.Report{watcher.KeepSince(s.cfg.Now(), was, r)} // a new slice: the old one was sent
+	s.set.Inputs = []model.Input{watcher.KeepSince(s.cfg.Now(), was, r)} // a new slice: the old one was sent
 }
 
 // localAddress is our side of a connection in an error text. Its port is another one each time, which would make

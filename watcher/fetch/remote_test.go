@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/podhash"
@@ -49,21 +50,21 @@ func TestPodsStartFromTheCopyOnDiskBeforeTheServerIsAsked(t *testing.T) {
 	dir := t.TempDir()
 	web := newWebServer(t, text(podYAML("x", "v1")+podYAML("z", "v1")))
 	s := askKept(t, web.URL, dir)
-	s.Wants("x=v1 z=v1", watcher.Accepted)
+	s.Wants("x=v1 z=v1", model.InputAccepted)
 	s.Stop()
 	address := web.URL
 	web.Close()
 
 	offline := askKept(t, address, dir)
-	offline.Wants("x=v1 z=v1", watcher.Unreachable)
+	offline.Wants("x=v1 z=v1", model.InputUnreachable)
 	first := offline.History()[0]
-	if watchertest.Images(first) != "x=v1 z=v1" || first.Unread || first.Reports[0].State != watcher.Accepted || first.Reports[0].FromDisk.IsZero() {
+	if watchertest.Images(first) != "x=v1 z=v1" || first.Unread || first.Inputs[0].State != model.InputAccepted || first.Inputs[0].FromDisk.IsZero() {
 		t.Errorf("before it is asked: %+v", first)
 	}
 	last, _ := offline.Last()
-	why := strings.Join(last.Reports[0].Errors, "\n")
-	if last.Reports[0].FromDisk.IsZero() || !strings.Contains(why, "connection refused") || !strings.Contains(why, "copy on disk of the answer of 20") || !strings.Contains(why, "less than a minute old") {
-		t.Errorf("report %+v", last.Reports[0])
+	why := strings.Join(last.Inputs[0].Errors, "\n")
+	if last.Inputs[0].FromDisk.IsZero() || !strings.Contains(why, "connection refused") || !strings.Contains(why, "copy on disk of the answer of 20") || !strings.Contains(why, "less than a minute old") {
+		t.Errorf("report %+v", last.Inputs[0])
 	}
 }
 
@@ -79,11 +80,11 @@ func TestAConfirmedCopyIsNoCopyAnyMore(t *testing.T) {
 		text(podYAML("x", "v1"))(rw, r)
 	})
 	s := askKept(t, web.URL, dir)
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	s.Stop()
 	again := askKept(t, web.URL, dir)
-	set := again.Until("an answer", func(set watcher.Set) bool { return len(set.Reports) == 1 && set.Reports[0].FromDisk.IsZero() })
-	if watchertest.Images(set) != "x=v1" || set.Reports[0].State != watcher.Accepted || len(set.Reports[0].Errors) > 0 {
+	set := again.Until("an answer", func(set watcher.Set) bool { return len(set.Inputs) == 1 && set.Inputs[0].FromDisk.IsZero() })
+	if watchertest.Images(set) != "x=v1" || set.Inputs[0].State != model.InputAccepted || len(set.Inputs[0].Errors) > 0 {
 		t.Errorf("%+v", set)
 	}
 }
@@ -92,10 +93,10 @@ func TestOneBadObjectKeepsItsLastGoodContentAlsoOverARestart(t *testing.T) {
 	dir := t.TempDir()
 	web := newWebServer(t, text(podYAML("a", "v1")+podYAML("b", "v1")+podYAML("c", "v1")))
 	s := askKept(t, web.URL, dir)
-	s.Wants("a=v1 b=v1 c=v1", watcher.Accepted)
+	s.Wants("a=v1 b=v1 c=v1", model.InputAccepted)
 	web.answer(text(strings.Replace(podYAML("b", "v2"), "image:", "imige:", 1) + podYAML("a", "v2")))
-	set := s.Wants("a=v2 b=v1", watcher.Refused)
-	if why := strings.Join(set.Reports[0].Errors, "\n"); !strings.Contains(why, "pod default/b") || !strings.Contains(why, "imige") || set.Unread {
+	set := s.Wants("a=v2 b=v1", model.InputRefused)
+	if why := strings.Join(set.Inputs[0].Errors, "\n"); !strings.Contains(why, "pod default/b") || !strings.Contains(why, "imige") || set.Unread {
 		t.Errorf("%+v", set)
 	}
 	s.NeverWithout("b")
@@ -103,8 +104,8 @@ func TestOneBadObjectKeepsItsLastGoodContentAlsoOverARestart(t *testing.T) {
 	web.Close()
 
 	offline := askKept(t, web.URL, dir)
-	offline.Wants("a=v2 b=v1", watcher.Unreachable)
-	if first := offline.History()[0]; watchertest.Images(first) != "a=v2 b=v1" || first.Unread || first.Reports[0].State != watcher.Refused {
+	offline.Wants("a=v2 b=v1", model.InputUnreachable)
+	if first := offline.History()[0]; watchertest.Images(first) != "a=v2 b=v1" || first.Unread || first.Inputs[0].State != model.InputRefused {
 		t.Errorf("from disk: %+v", first)
 	}
 	before, after := set.Pods[1], offline.History()[0].Pods[1]
@@ -122,12 +123,12 @@ func TestWhatMayBeRemovedWhileAnObjectIsBadFromTheBeginning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			web := newWebServer(t, text(podYAML("a", "v1")+bad))
 			s := askKept(t, web.URL, t.TempDir(), func(c *HTTPConfig) { c.Name = name })
-			if set := s.Wants("a=v1", watcher.Refused); set.Unread != unread {
+			if set := s.Wants("a=v1", model.InputRefused); set.Unread != unread {
 				t.Errorf("%+v", set)
 			}
 			web.answer(text(podYAML("a", "v1")))
 			s.Until("that all is known", func(set watcher.Set) bool {
-				return !set.Unread && watchertest.StateOf(set, web.URL) == watcher.Accepted
+				return !set.Unread && watchertest.StateOf(set, web.URL) == model.InputAccepted
 			})
 		})
 	}
@@ -139,21 +140,21 @@ func TestASourceSaysWhetherAllOfItIsKnown(t *testing.T) {
 	kept := func(t *testing.T) string {
 		dir := t.TempDir()
 		web := newWebServer(t, good)
-		askKept(t, web.URL, dir).Wants("a=v1", watcher.Accepted)
+		askKept(t, web.URL, dir).Wants("a=v1", model.InputAccepted)
 		return dir
 	}
 	for name, tt := range map[string]struct {
 		copied  bool
 		answer  http.HandlerFunc
-		state   watcher.ReportState
+		state   model.InputState
 		partial bool
 	}{
-		"a good answer":                        {false, good, watcher.Accepted, false},
-		"a mistake in the first answer":        {false, bad, watcher.Refused, true},
-		"the copy is confirmed":                {true, good, watcher.Accepted, false},
-		"a mistake in the answer since a copy": {true, bad, watcher.Refused, true},
-		"an answer that is refused":            {true, text("<html>\n"), watcher.Refused, true},
-		"nobody answers":                       {true, status(500), watcher.Unreachable, false},
+		"a good answer":                        {false, good, model.InputAccepted, false},
+		"a mistake in the first answer":        {false, bad, model.InputRefused, true},
+		"the copy is confirmed":                {true, good, model.InputAccepted, false},
+		"a mistake in the answer since a copy": {true, bad, model.InputRefused, true},
+		"an answer that is refused":            {true, text("<html>\n"), model.InputRefused, true},
+		"nobody answers":                       {true, status(500), model.InputUnreachable, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -163,7 +164,7 @@ func TestASourceSaysWhetherAllOfItIsKnown(t *testing.T) {
 			web := newWebServer(t, tt.answer)
 			s := askKept(t, web.URL, dir)
 			s.Until(fmt.Sprint("partial: ", tt.partial), func(set watcher.Set) bool {
-				return len(set.Reports) == 1 && set.Reports[0].State == tt.state && set.Reports[0].FromDisk.IsZero() == (tt.state != watcher.Unreachable && name != "an answer that is refused") && set.Partial == tt.partial && !set.Unread
+				return len(set.Inputs) == 1 && set.Inputs[0].State == tt.state && set.Inputs[0].FromDisk.IsZero() == (tt.state != model.InputUnreachable && name != "an answer that is refused") && set.Partial == tt.partial && !set.Unread
 			})
 			if first := s.History()[0]; tt.copied && (!first.Partial || first.Unread) {
 				t.Errorf("before the place was asked: %+v", first)
@@ -173,7 +174,7 @@ func TestASourceSaysWhetherAllOfItIsKnown(t *testing.T) {
 			}
 			web.answer(good)
 			s.Until("all is known", func(set watcher.Set) bool {
-				return !set.Partial && !set.Unread && set.Reports[0].State == watcher.Accepted
+				return !set.Partial && !set.Unread && set.Inputs[0].State == model.InputAccepted
 			})
 		})
 	}
@@ -187,13 +188,13 @@ func TestListsAndAllKindsAreJudgedObjectByObject(t *testing.T) {
 	tests := map[string]struct {
 		answer, pods string
 		objects      int
-		state        watcher.ReportState
+		state        model.InputState
 	}{
-		"a pod":      {item("a", `"v1"`), "a=v1", 0, watcher.Accepted},
-		"a PodList":  {`{"apiVersion":"v1","kind":"PodList","items":[` + item("a", `"v1"`) + "," + item("b", "7") + `]}`, "a=v1", 0, watcher.Refused},
-		"a List":     {`{"apiVersion":"v1","kind":"List","items":[` + settings + "," + item("b", "7") + "," + item("a", `"v1"`) + `]}`, "a=v1", 1, watcher.Refused},
-		"documents":  {"# of all kinds\n" + podYAML("a", "v1") + "---\n" + settings + "\n---\n{kind: Pod, apiVersion: v1, metadata: {name: b}, spec: {}}\n---\n{kind: Ingress, apiVersion: networking.k8s.io/v1}\n", "a=v1", 1, watcher.Refused},
-		"only lists": {`{"apiVersion":"v1","kind":"List","items":[]}`, "", 0, watcher.Accepted},
+		"a pod":      {item("a", `"v1"`), "a=v1", 0, model.InputAccepted},
+		"a PodList":  {`{"apiVersion":"v1","kind":"PodList","items":[` + item("a", `"v1"`) + "," + item("b", "7") + `]}`, "a=v1", 0, model.InputRefused},
+		"a List":     {`{"apiVersion":"v1","kind":"List","items":[` + settings + "," + item("b", "7") + "," + item("a", `"v1"`) + `]}`, "a=v1", 1, model.InputRefused},
+		"documents":  {"# of all kinds\n" + podYAML("a", "v1") + "---\n" + settings + "\n---\n{kind: Pod, apiVersion: v1, metadata: {name: b}, spec: {}}\n---\n{kind: Ingress, apiVersion: networking.k8s.io/v1}\n", "a=v1", 1, model.InputRefused},
+		"only lists": {`{"apiVersion":"v1","kind":"List","items":[]}`, "", 0, model.InputAccepted},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -209,9 +210,9 @@ func TestListsAndAllKindsAreJudgedObjectByObject(t *testing.T) {
 func TestAnAtomicSourceRefusesAnAnswerWithAMistakeAsAWhole(t *testing.T) {
 	web := newWebServer(t, text(podYAML("a", "v1")+podYAML("b", "v1")))
 	s := askKept(t, web.URL, t.TempDir(), func(c *HTTPConfig) { c.Atomic = true })
-	s.Wants("a=v1 b=v1", watcher.Accepted)
+	s.Wants("a=v1 b=v1", model.InputAccepted)
 	web.answer(text(podYAML("a", "v2") + "---\nkind: Pod\n"))
-	s.Wants("a=v1 b=v1", watcher.Refused)
+	s.Wants("a=v1 b=v1", model.InputRefused)
 }
 
 func TestADamagedCopyIsReportedAndNotUsed(t *testing.T) {
@@ -219,7 +220,7 @@ func TestADamagedCopyIsReportedAndNotUsed(t *testing.T) {
 	path := filepath.Join(dir, "fleet", copyFile)
 	web := newWebServer(t, text(podYAML("x", "v1")))
 	s := askKept(t, web.URL, dir)
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	s.Stop()
 	data, err := os.ReadFile(path)
 	watchertest.Must(t, err)
@@ -229,18 +230,18 @@ func TestADamagedCopyIsReportedAndNotUsed(t *testing.T) {
 	web.answer(status(500))
 	s = askKept(t, web.URL, dir)
 	set := s.Until("500", func(set watcher.Set) bool {
-		return len(set.Reports) == 1 && strings.Contains(strings.Join(set.Reports[0].Errors, "\n"), "500")
+		return len(set.Inputs) == 1 && strings.Contains(strings.Join(set.Inputs[0].Errors, "\n"), "500")
 	})
-	if why := strings.Join(set.Reports[0].Errors, "\n"); !set.Unread || len(set.Pods) > 0 || !strings.Contains(why, "damaged and not used") {
+	if why := strings.Join(set.Inputs[0].Errors, "\n"); !set.Unread || len(set.Pods) > 0 || !strings.Contains(why, "damaged and not used") {
 		t.Errorf("%+v", set)
 	}
-	if first := s.History()[0]; !first.Unread || !strings.Contains(strings.Join(first.Reports[0].Errors, "\n"), "damaged") {
+	if first := s.History()[0]; !first.Unread || !strings.Contains(strings.Join(first.Inputs[0].Errors, "\n"), "damaged") {
 		t.Errorf("before it was asked: %+v", first)
 	}
 	web.answer(text(podYAML("x", "v2")))
-	set = s.Wants("x=v2", watcher.Accepted)
-	if len(set.Reports[0].Errors) > 0 {
-		t.Errorf("%+v", set.Reports)
+	set = s.Wants("x=v2", model.InputAccepted)
+	if len(set.Inputs[0].Errors) > 0 {
+		t.Errorf("%+v", set.Inputs)
 	}
 	s.Stop()
 	if k, err := NewCopy(filepath.Join(dir, "fleet")).Load(); err != nil || string(k.Body) != podYAML("x", "v2") {
@@ -252,7 +253,7 @@ func TestACopyThatIsRefusedNowIsNotUsedAndNothingMayBeRemoved(t *testing.T) {
 	dir := t.TempDir()
 	web := newWebServer(t, text(podYAML("x", "v1")))
 	s := askKept(t, web.URL, dir)
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	s.Stop()
 	web.Close()
 	strict := askKept(t, web.URL, dir, func(c *HTTPConfig) {
@@ -261,9 +262,9 @@ func TestACopyThatIsRefusedNowIsNotUsedAndNothingMayBeRemoved(t *testing.T) {
 		}
 	})
 	set := strict.Until("a refused connection", func(set watcher.Set) bool {
-		return strings.Contains(strings.Join(set.Reports[0].Errors, "\n"), "connection refused")
+		return strings.Contains(strings.Join(set.Inputs[0].Errors, "\n"), "connection refused")
 	})
-	if why := strings.Join(set.Reports[0].Errors, "\n"); !set.Unread || len(set.Pods) > 0 || !strings.Contains(why, "the copy on disk is not used") || !strings.Contains(why, "restricted") {
+	if why := strings.Join(set.Inputs[0].Errors, "\n"); !set.Unread || len(set.Pods) > 0 || !strings.Contains(why, "the copy on disk is not used") || !strings.Contains(why, "restricted") {
 		t.Errorf("%+v", set)
 	}
 }
@@ -274,24 +275,24 @@ func TestAnAnswerThatCannotBeKeptCountsAndIsReportedAndTheStaleCopyRemovesNothin
 	var full *atomic.Bool
 	onDisk := func(c *HTTPConfig) { full = fillable(c.Copy, copyFile) }
 	s := askKept(t, web.URL, dir, onDisk)
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	full.Store(true)
 	web.answer(text(podYAML("x", "v2") + podYAML("w", "v2")))
-	set := s.Wants("x=v2 w=v2", watcher.Accepted)
-	if why := strings.Join(set.Reports[0].Errors, "\n"); !strings.Contains(why, "keep a copy on disk") {
-		t.Errorf("%+v", set.Reports)
+	set := s.Wants("x=v2 w=v2", model.InputAccepted)
+	if why := strings.Join(set.Inputs[0].Errors, "\n"); !strings.Contains(why, "keep a copy on disk") {
+		t.Errorf("%+v", set.Inputs)
 	}
 	s.Stop()
 	web.answer(status(500))
 
 	stale := askKept(t, web.URL, dir, onDisk)
-	set = stale.Wants("x=v1", watcher.Unreachable)
+	set = stale.Wants("x=v1", model.InputUnreachable)
 	if !set.Unread {
 		t.Error("w, which may run, may be removed because of a stale copy")
 	}
 	web.answer(text(podYAML("x", "v1")))
 	stale.Until("that all is known", func(set watcher.Set) bool {
-		return !set.Unread && watchertest.Images(set) == "x=v1" && len(set.Reports[0].Errors) == 0
+		return !set.Unread && watchertest.Images(set) == "x=v1" && len(set.Inputs[0].Errors) == 0
 	})
 	stale.Stop()
 	if k, err := NewCopy(filepath.Join(dir, "fleet")).Load(); err != nil || k.Stale || string(k.Body) != podYAML("x", "v1") {
@@ -303,14 +304,14 @@ func TestACopyIsWrittenOnlyWhenTheAnswerChanges(t *testing.T) {
 	dir := t.TempDir()
 	web := newWebServer(t, text(podYAML("x", "v1")))
 	s := askKept(t, web.URL, dir)
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	written, err := os.Stat(filepath.Join(dir, "fleet", copyFile))
 	watchertest.Must(t, err)
 	n := web.asked.Load()
 	s.WaitFor("ten more requests", func() bool { return web.asked.Load() > n+10 })
 	s.Stop()
 	s = askKept(t, web.URL, dir)
-	s.Until("an answer", func(set watcher.Set) bool { return len(set.Reports) == 1 && set.Reports[0].FromDisk.IsZero() })
+	s.Until("an answer", func(set watcher.Set) bool { return len(set.Inputs) == 1 && set.Inputs[0].FromDisk.IsZero() })
 	again, err := os.Stat(filepath.Join(dir, "fleet", copyFile))
 	if err != nil || !os.SameFile(written, again) {
 		t.Errorf("written again: %v", err)
@@ -328,10 +329,10 @@ func TestWhatWasKnownOfAnotherURLIsNotSentToIt(t *testing.T) {
 		text(podYAML("x", "v"+strings.TrimPrefix(r.URL.Path, "/")))(rw, r)
 	})
 	s := askKept(t, web.URL+"/old", dir)
-	s.Wants("x=vold", watcher.Accepted)
+	s.Wants("x=vold", model.InputAccepted)
 	s.Stop()
 	s = askKept(t, web.URL+"/new", dir)
-	s.Wants("x=vnew", watcher.Accepted)
+	s.Wants("x=vnew", model.InputAccepted)
 	if first := s.History()[0]; watchertest.Images(first) != "x=vold" {
 		t.Errorf("until then: %+v", first)
 	}
@@ -353,18 +354,18 @@ func TestOnlyAnAnswerThatIsVouchedForCountsAlsoFromDisk(t *testing.T) {
 		}
 	}
 	s := askKept(t, web.URL, dir, verifiedBy("good"))
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	web.answer(envelope("bad", podYAML("x", "v2")))
-	set := s.Wants("x=v1", watcher.Refused)
-	if !strings.Contains(set.Reports[0].Errors[0], "nobody vouches for it") {
-		t.Errorf("%+v", set.Reports)
+	set := s.Wants("x=v1", model.InputRefused)
+	if !strings.Contains(set.Inputs[0].Errors[0], "nobody vouches for it") {
+		t.Errorf("%+v", set.Inputs)
 	}
 	s.Stop()
 	web.Close()
 	if k, err := NewCopy(filepath.Join(dir, "fleet")).Load(); err != nil || k.Version != 3 {
 		t.Errorf("%+v, %v", k, err)
 	}
-	askKept(t, web.URL, dir, verifiedBy("good")).Wants("x=v1", watcher.Unreachable)
+	askKept(t, web.URL, dir, verifiedBy("good")).Wants("x=v1", model.InputUnreachable)
 	set = askKept(t, web.URL, dir, verifiedBy("another")).Until("a report", func(set watcher.Set) bool { return true })
 	if !set.Unread || len(set.Pods) > 0 {
 		t.Errorf("taken from disk without its key: %+v", set)
@@ -455,7 +456,7 @@ func TestTheReasonsOfAHostileAnswerAreBounded(t *testing.T) {
 	s := NewRemote(RemoteConfig{Name: "fleet", Input: "u", Load: partsLoader("fleet")})
 	many := strings.Repeat("---\nkind: X\n", 300)
 	s.note(s.take(&Answer{Body: []byte(podYAML("x", "v1") + many)}))
-	got := s.set.Reports[0].Errors
+	got := s.set.Inputs[0].Errors
 	if len(got) != watcher.MaxReasons+1 || got[watcher.MaxReasons] != "and 200 more" || watchertest.Images(s.set) != "x=v1" {
 		t.Errorf("%d reasons, the last is %q; pods %s", len(got), got[len(got)-1], watchertest.Images(s.set))
 	}
@@ -491,10 +492,10 @@ func TestAnAnswerWithAMistakeStaysOneWhenNothingHasChanged(t *testing.T) {
 		text(podYAML("a", "v1")+bad)(rw, r)
 	})
 	s := askKept(t, web.URL, t.TempDir())
-	s.Wants("a=v1", watcher.Refused)
+	s.Wants("a=v1", model.InputRefused)
 	n := web.asked.Load()
 	s.WaitFor("five more requests", func() bool { return web.asked.Load() > n+5 })
-	if sets := s.History(); len(sets) != 1 || sets[0].Reports[0].State != watcher.Refused {
+	if sets := s.History(); len(sets) != 1 || sets[0].Inputs[0].State != model.InputRefused {
 		t.Errorf("%d sets: %+v", len(sets), sets[len(sets)-1])
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"monopod/internal/model"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
 )
@@ -37,23 +38,23 @@ func TestAnOlderSignedSetIsRefusedAndANewerOneCounts(t *testing.T) {
 	dir := t.TempDir()
 	web := newWebServer(t, text(signedSet(2, podYAML("x", "v2"))))
 	s := askKept(t, web.URL, dir, versioned)
-	s.Wants("x=v2", watcher.Accepted)
+	s.Wants("x=v2", model.InputAccepted)
 	web.answer(text(signedSet(1, podYAML("x", "v1"))))
-	s.Wants("x=v2", watcher.Refused)
+	s.Wants("x=v2", model.InputRefused)
 	set := s.Says("this is version 1, which is older than version 2 that was accepted before")
 	if set.Unread {
 		t.Error("what is wanted is known")
 	}
 	web.answer(text(signedSet(2, podYAML("x", "other"))))
-	s.Wants("x=other", watcher.Accepted) // not older
+	s.Wants("x=other", model.InputAccepted) // not older
 	web.answer(text(signedSet(10, podYAML("x", "v10"))))
-	s.Wants("x=v10", watcher.Accepted)
+	s.Wants("x=v10", model.InputAccepted)
 	web.answer(text(signedSet(9, podYAML("x", "v9"))))
-	s.Wants("x=v10", watcher.Refused)
+	s.Wants("x=v10", model.InputRefused)
 	s.Stop()
 
 	again := askKept(t, web.URL, dir, versioned)
-	again.Wants("x=v10", watcher.Refused)
+	again.Wants("x=v10", model.InputRefused)
 	again.Says("older than version 10")
 	again.NeverWithout("x")
 }
@@ -62,13 +63,13 @@ func TestARefusedSetDoesNotRaiseTheVersion(t *testing.T) {
 	dir := t.TempDir()
 	web := newWebServer(t, text(signedSet(2, podYAML("x", "v2"))))
 	s := askKept(t, web.URL, dir, versioned)
-	s.Wants("x=v2", watcher.Accepted)
+	s.Wants("x=v2", model.InputAccepted)
 	web.answer(text(signedSet(9, "no: manifest\n")))
-	s.Wants("x=v2", watcher.Refused)
+	s.Wants("x=v2", model.InputRefused)
 	web.answer(text("bad 12\n" + podYAML("x", "v12")))
 	s.Says("nobody vouches for it")
 	web.answer(text(signedSet(3, podYAML("x", "v3"))))
-	s.Wants("x=v3", watcher.Accepted)
+	s.Wants("x=v3", model.InputAccepted)
 }
 
 func TestTheHighestVersionOutlivesADamagedCopyAndTheCopyADamagedVersion(t *testing.T) {
@@ -95,19 +96,19 @@ func TestTheHighestVersionOutlivesADamagedCopyAndTheCopyADamagedVersion(t *testi
 			at := filepath.Join(dir, "fleet")
 			web := newWebServer(t, text(signedSet(5, podYAML("x", "v5"))))
 			s := askKept(t, web.URL, dir, versioned)
-			s.Wants("x=v5", watcher.Accepted)
+			s.Wants("x=v5", model.InputAccepted)
 			s.Stop()
 			tt.damage(t, at)
 			web.answer(text(signedSet(4, podYAML("x", "v4"))))
 			s = askKept(t, web.URL, dir, versioned)
 			s.Says("version 4, which is older than version 5")
-			if first := s.History()[0]; watchertest.Images(first) != tt.runs || !strings.Contains(strings.Join(first.Reports[0].Errors, "\n"), tt.says) {
-				t.Errorf("at first %q: %+v", watchertest.Images(first), first.Reports)
+			if first := s.History()[0]; watchertest.Images(first) != tt.runs || !strings.Contains(strings.Join(first.Inputs[0].Errors, "\n"), tt.says) {
+				t.Errorf("at first %q: %+v", watchertest.Images(first), first.Inputs)
 			}
 			web.answer(text(signedSet(6, podYAML("x", "v6"))))
-			set := s.Wants("x=v6", watcher.Accepted)
-			if len(set.Reports[0].Errors) > 0 {
-				t.Errorf("%q", set.Reports[0].Errors)
+			set := s.Wants("x=v6", model.InputAccepted)
+			if len(set.Inputs[0].Errors) > 0 {
+				t.Errorf("%q", set.Inputs[0].Errors)
 			}
 			s.Stop()
 			if v, err := NewCopy(at).Highest(); v != 6 || err != nil {
@@ -128,7 +129,7 @@ func TestACopyThatIsOlderThanTheHighestVersionStartsPodsButRemovesNone(t *testin
 	dir := t.TempDir()
 	web := newWebServer(t, text(signedSet(4, podYAML("x", "v4"))))
 	s := askKept(t, web.URL, dir, versioned)
-	s.Wants("x=v4", watcher.Accepted)
+	s.Wants("x=v4", model.InputAccepted)
 	s.Stop()
 	watchertest.Must(t, NewCopy(filepath.Join(dir, "fleet")).Raise(5)) // as if the answer of version 5 could not be kept
 
@@ -149,14 +150,14 @@ func TestAVersionThatCannotBeKeptIsReportedAndCountsAsLongAsTheAgentRuns(t *test
 		full = fillable(c.Copy, versionFile)
 		full.Store(true)
 	})
-	s.Wants("x=v2", watcher.Accepted)
+	s.Wants("x=v2", model.InputAccepted)
 	s.Says("keep the version of the answer on disk")
 	web.answer(text(signedSet(1, podYAML("x", "v1"))))
 	s.Says("older than version 2")
 	web.answer(text(signedSet(2, podYAML("x", "v2"))))
 	full.Store(false)
 	s.Until("nothing to say", func(set watcher.Set) bool {
-		return set.Reports[0].State == watcher.Accepted && len(set.Reports[0].Errors) == 0
+		return set.Inputs[0].State == model.InputAccepted && len(set.Inputs[0].Errors) == 0
 	})
 	if v, err := NewCopy(filepath.Join(dir, "fleet")).Highest(); v != 2 || err != nil {
 		t.Errorf("version %d, %v", v, err)
@@ -178,17 +179,17 @@ func TestAnAnswerThatNobodyVouchedForIsJudgedAgain(t *testing.T) {
 	})
 	s.Says("there is no key yet")
 	close(keys)
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 }
 
 func TestASourceThatIsNotSignedAnyMoreHasNoVersions(t *testing.T) {
 	dir := t.TempDir()
 	web := newWebServer(t, text(signedSet(5, podYAML("x", "v5"))))
 	s := askKept(t, web.URL, dir, versioned)
-	s.Wants("x=v5", watcher.Accepted)
+	s.Wants("x=v5", model.InputAccepted)
 	s.Stop()
 	web.answer(text(podYAML("x", "v1")))
-	askKept(t, web.URL, dir).Wants("x=v1", watcher.Accepted)
+	askKept(t, web.URL, dir).Wants("x=v1", model.InputAccepted)
 }
 
 func TestADetachedSignatureIsAskedForWithTheAnswer(t *testing.T) {
@@ -219,21 +220,21 @@ func TestADetachedSignatureIsAskedForWithTheAnswer(t *testing.T) {
 			return body, 1, nil
 		}
 	})
-	s.Wants("x=v1", watcher.Accepted)
+	s.Wants("x=v1", model.InputAccepted)
 	for _, tt := range []struct {
 		name   string
 		answer http.HandlerFunc
-		state  watcher.ReportState
+		state  model.InputState
 		says   string
 	}{
-		{"the old one", text("for image: v1"), watcher.Refused, `signature "for image: v1"`},
-		{"none", status(404), watcher.Refused, "there is no signature: " + web.URL + "/pods.yaml.minisig?node=xxxxx: answered 404"},
-		{"no more", status(410), watcher.Refused, "there is no signature"},
-		{"an error", status(500), watcher.Unreachable, "/pods.yaml.minisig?node=xxxxx: answered 500"},
-		{"an empty one", text(""), watcher.Refused, `signature ""`},
-		{"one that is too large", text(strings.Repeat("x", maxSignature+1)), watcher.Refused, "larger than 64 KiB"},
-		{"a cut-off one", raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nfor image: v2"), watcher.Unreachable, "unexpected EOF"},
-		{"a redirect to another host", http.RedirectHandler("http://localhost:1/", http.StatusFound).ServeHTTP, watcher.Unreachable, "leads to another host"},
+		{"the old one", text("for image: v1"), model.InputRefused, `signature "for image: v1"`},
+		{"none", status(404), model.InputRefused, "there is no signature: " + web.URL + "/pods.yaml.minisig?node=xxxxx: answered 404"},
+		{"no more", status(410), model.InputRefused, "there is no signature"},
+		{"an error", status(500), model.InputUnreachable, "/pods.yaml.minisig?node=xxxxx: answered 500"},
+		{"an empty one", text(""), model.InputRefused, `signature ""`},
+		{"one that is too large", text(strings.Repeat("x", maxSignature+1)), model.InputRefused, "larger than 64 KiB"},
+		{"a cut-off one", raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nfor image: v2"), model.InputUnreachable, "unexpected EOF"},
+		{"a redirect to another host", http.RedirectHandler("http://localhost:1/", http.StatusFound).ServeHTTP, model.InputUnreachable, "leads to another host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			serve("v2", tt.answer)
@@ -242,6 +243,6 @@ func TestADetachedSignatureIsAskedForWithTheAnswer(t *testing.T) {
 		})
 	}
 	serve("v2", text("for image: v2"))
-	s.Wants("x=v2", watcher.Accepted)
+	s.Wants("x=v2", model.InputAccepted)
 	s.NeverWithout("x")
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"monopod/watcher"
+	"monopod/internal/model"
 	"monopod/watcher/watchertest"
 )
 
@@ -62,12 +62,12 @@ func TestABrokenFileThatIsRenamedKeepsItsLastGoodContent(t *testing.T) {
 	s := standOn(t, dir)
 	s.Pods("x=v1@x.yaml")
 	watchertest.Write(t, x, "broken")
-	s.State(x, watcher.Refused)
+	s.State(x, model.InputRefused)
 	watchertest.Must(t, os.Rename(x, w))
 	s.Pods("x=v1@w.yaml")
-	set := s.State(w, watcher.Refused)
-	if !strings.Contains(set.Reports[1].Errors[0], "w.yaml") {
-		t.Errorf("the reason names the old file: %v", set.Reports[1].Errors)
+	set := s.State(w, model.InputRefused)
+	if !strings.Contains(set.Inputs[1].Errors[0], "w.yaml") {
+		t.Errorf("the reason names the old file: %v", set.Inputs[1].Errors)
 	}
 	s.NeverWithout("x")
 }

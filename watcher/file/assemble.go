@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/watcher"
 )
@@ -19,7 +20,7 @@ import (
 func (s *Source) assemble(now time.Time) watcher.Set {
 	set := watcher.Set{
 		Source: s.cfg.Name, Unread: !s.read,
-		Pods: make([]*manifests.Pod, 0, len(s.inputs)), Reports: make([]watcher.Report, 0, len(s.inputs)+len(s.ignored)+1),
+		Pods: make([]*manifests.Pod, 0, len(s.inputs)), Inputs: make([]model.Input, 0, len(s.inputs)+len(s.ignored)+1),
 	}
 	var missing []*input
 	if s.order == nil {
@@ -38,7 +39,7 @@ func (s *Source) assemble(now time.Time) watcher.Set {
 		set.Objects = append(set.Objects, in.content.Objects...)
 		set.Workloads = append(set.Workloads, in.content.Workloads...)
 		if r, ok := in.report(now); ok {
-			set.Reports = append(set.Reports, r)
+			set.Inputs = append(set.Inputs, r)
 		}
 	}
 	if !s.distinct {
@@ -50,7 +51,7 @@ func (s *Source) assemble(now time.Time) watcher.Set {
 	}
 	set.Distinct = true
 	set = set.WithoutOwned()
-	set.Reports = s.withPlaces(set.Reports)
+	set.Inputs = s.withPlaces(set.Inputs)
 	return set
 }
 
@@ -65,21 +66,21 @@ func addMissing(set *watcher.Set, now time.Time, missing []*input, own watcher.O
 		set.Workloads = append(set.Workloads, free.Workloads...)
 		r.Pods, r.Objects = watcher.Keys(free.Pods), append(watcher.ObjectNames(free.Objects), watcher.ObjectNames(free.Workloads)...)
 		if ok {
-			set.Reports = append(set.Reports, r)
+			set.Inputs = append(set.Inputs, r)
 		}
 	}
 }
 
 // withPlaces adds the reports on what is not read and on the path itself, and sorts by input.
-func (s *Source) withPlaces(reports []watcher.Report) []watcher.Report {
+func (s *Source) withPlaces(reports []model.Input) []model.Input {
 	reports = slices.AppendSeq(reports, maps.Values(s.ignored))
 	path := s.path
 	if s.deaf != nil {
 		path.Errors = append(slices.Clone(path.Errors), deafness(&s.cfg, s.deaf))
 	}
-	if i := slices.IndexFunc(reports, func(r watcher.Report) bool { return r.Input == path.Input }); i < 0 {
+	if i := slices.IndexFunc(reports, func(r model.Input) bool { return r.Input == path.Input }); i < 0 {
 		reports = append(reports, path)
-	} else if path.State == watcher.Unreachable { // a single file: the path and the input are the same
+	} else if path.State == model.InputUnreachable { // a single file: the path and the input are the same
 		path.Pods = reports[i].Pods
 		reports[i] = path
 	}

@@ -64,7 +64,7 @@ func BenchmarkColdRead(b *testing.B) {
 				set, _ := src.pass()
 				src.stopListening()
 				if len(set.Pods) != n {
-					b.Fatalf("%d pods, %+v", len(set.Pods), set.Reports[1])
+					b.Fatalf("%d pods, %+v", len(set.Pods), set.Inputs[1])
 				}
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"monopod/internal/cause"
+	"monopod/internal/model"
 	"monopod/watcher"
 )
 
@@ -69,8 +70,8 @@ type Source struct {
 	replacedAt time.Time
 	// lastLoss is when an input was last found missing.
 	lastLoss time.Time
-	ignored  map[string]watcher.Report
-	path     watcher.Report
+	ignored  map[string]model.Input
+	path     model.Input
 	notify   *notifier
 	// deaf is why changes are only seen by the periodic read.
 	deaf error
@@ -91,7 +92,7 @@ func New(cfg Config) *Source {
 	g.aside = cmp.Or(cfg.Aside, g.aside)
 	return &Source{
 		cfg: cfg, log: cfg.Log.With("source", cfg.Name), graces: g,
-		calls: newCalls(), inputs: map[string]*input{}, restless: map[string]*input{}, ignored: map[string]watcher.Report{},
+		calls: newCalls(), inputs: map[string]*input{}, restless: map[string]*input{}, ignored: map[string]model.Input{},
 	}
 }
 
@@ -110,7 +111,7 @@ func (s *Source) Run(ctx context.Context, out chan<- watcher.Set) error {
 	set, wake := s.pass()
 	for first := true; ; first = false {
 		if first || !watcher.SameSet(last, set) {
-			watcher.LogChanges(s.log, last.Reports, set.Reports)
+			watcher.LogChanges(s.log, last.Inputs, set.Inputs)
 			watcher.Send(ctx, out, set)
 			last = set
 		}
@@ -244,10 +245,10 @@ func (s *Source) reachable(now time.Time, l listing) {
 		s.replacedAt = now
 	}
 	s.read, s.site, s.single, s.listedAt = true, l.site, l.single, now
-	s.path = watcher.KeepSince(now, s.path, watcher.Report{Source: s.cfg.Name, Input: s.cfg.Path, State: watcher.Accepted})
-	ignored := make(map[string]watcher.Report, len(l.ignored))
+	s.path = watcher.KeepSince(now, s.path, model.Input{Source: s.cfg.Name, Input: s.cfg.Path, State: model.InputAccepted})
+	ignored := make(map[string]model.Input, len(l.ignored))
 	for path, why := range l.ignored {
-		r := watcher.Report{Source: s.cfg.Name, Input: path, State: watcher.Ignored, Errors: []string{path + ": " + why}}
+		r := model.Input{Source: s.cfg.Name, Input: path, State: model.InputIgnored, Errors: []string{path + ": " + why}}
 		ignored[path] = watcher.KeepSince(now, s.ignored[path], r)
 	}
 	s.ignored = ignored
@@ -257,7 +258,7 @@ func (s *Source) reachable(now time.Time, l listing) {
 // unreachable takes note that nothing is known about the content at now. Nothing is removed: what was about to be
 // forgotten stays.
 func (s *Source) unreachable(now time.Time, err error) {
-	r := watcher.Report{Source: s.cfg.Name, Input: s.cfg.Path, State: watcher.Unreachable, Errors: watcher.Lines(err), Cause: cause.Cause{Kind: cause.InputUnreachable}}
+	r := model.Input{Source: s.cfg.Name, Input: s.cfg.Path, State: model.InputUnreachable, Errors: watcher.Lines(err), Cause: cause.Cause{Kind: cause.InputUnreachable}}
 	s.path, s.listedAt = watcher.KeepSince(now, s.path, r), time.Time{}
 	for _, in := range s.inputs {
 		in.missing, in.writing = absence{}, writing{}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
@@ -157,27 +158,27 @@ func TestABadEditChangesOnlyTheReport(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func(h watchertest.Hand)
-		want watcher.ReportState
+		want model.InputState
 		why  string
 	}{
-		{"broken", func(h watchertest.Hand) { watchertest.Write(h.T, h.At, "pod x\n") }, watcher.Refused, "not a pod"},
-		{"half-written", func(h watchertest.Hand) { watchertest.Write(h.T, h.At, "pod x v2\npod y v") }, watcher.Refused, "not a pod"},
-		{"truncated to nothing", func(h watchertest.Hand) { watchertest.Must(h.T, os.Truncate(h.At, 0)) }, watcher.Refused, "empty"},
-		{"replaced by a broken one", func(h watchertest.Hand) { watchertest.Replace(h.T, h.At, "nonsense") }, watcher.Refused, "not a pod"},
-		{"larger than the limit", func(h watchertest.Hand) { watchertest.Must(h.T, os.Truncate(h.At, watcher.MaxInput+1)) }, watcher.Refused, "larger than 10 MiB"},
-		{"crashing the loader", func(h watchertest.Hand) { watchertest.Write(h.T, h.At, "panic\n") }, watcher.Refused, "crashes the reader"},
+		{"broken", func(h watchertest.Hand) { watchertest.Write(h.T, h.At, "pod x\n") }, model.InputRefused, "not a pod"},
+		{"half-written", func(h watchertest.Hand) { watchertest.Write(h.T, h.At, "pod x v2\npod y v") }, model.InputRefused, "not a pod"},
+		{"truncated to nothing", func(h watchertest.Hand) { watchertest.Must(h.T, os.Truncate(h.At, 0)) }, model.InputRefused, "empty"},
+		{"replaced by a broken one", func(h watchertest.Hand) { watchertest.Replace(h.T, h.At, "nonsense") }, model.InputRefused, "not a pod"},
+		{"larger than the limit", func(h watchertest.Hand) { watchertest.Must(h.T, os.Truncate(h.At, watcher.MaxInput+1)) }, model.InputRefused, "larger than 10 MiB"},
+		{"crashing the loader", func(h watchertest.Hand) { watchertest.Write(h.T, h.At, "panic\n") }, model.InputRefused, "crashes the reader"},
 		{"a link that leads nowhere", func(h watchertest.Hand) {
 			watchertest.Must(h.T, os.Symlink("nowhere", h.At+".new"))
 			watchertest.Must(h.T, os.Rename(h.At+".new", h.At))
-		}, watcher.Unreachable, "leads nowhere"},
+		}, model.InputUnreachable, "leads nowhere"},
 		{"a link that leads to itself", func(h watchertest.Hand) {
 			watchertest.Must(h.T, os.Symlink(filepath.Base(h.At), h.At+".new"))
 			watchertest.Must(h.T, os.Rename(h.At+".new", h.At))
-		}, watcher.Unreachable, "too many levels"},
+		}, model.InputUnreachable, "too many levels"},
 		{"a link to a file of the kernel", func(h watchertest.Hand) {
 			watchertest.Must(h.T, os.Symlink("/proc/self/mem", h.At+".new")) // which looks like a regular file
 			watchertest.Must(h.T, os.Rename(h.At+".new", h.At))
-		}, watcher.Unreachable, "the kernel makes up"},
+		}, model.InputUnreachable, "the kernel makes up"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -221,7 +222,7 @@ func TestAFileNeverReadInThisRunIsUnknown(t *testing.T) {
 		watchertest.Write(t, x, "pod x v1\n")
 		s.Pods("x=v1@x.yaml y=v1@y.yaml")
 		watchertest.Write(t, x, "broken again")
-		if set := s.State(x, watcher.Refused); len(set.Unknown) != 0 {
+		if set := s.State(x, model.InputRefused); len(set.Unknown) != 0 {
 			t.Errorf("unknown is %v", set.Unknown)
 		}
 	})
@@ -229,7 +230,7 @@ func TestAFileNeverReadInThisRunIsUnknown(t *testing.T) {
 		watchertest.Write(t, y, "pod y v1\n")
 		z := filepath.Join(dir, "z.yaml")
 		watchertest.Write(t, z, "broken")
-		s.State(z, watcher.Refused)
+		s.State(z, model.InputRefused)
 		watchertest.Must(t, os.Rename(z, z+"~"))
 		unseen(30 * time.Millisecond)
 		watchertest.Write(t, z, "still broken")
@@ -254,14 +255,14 @@ func TestConflictsWithinASourceAreReportedAndStay(t *testing.T) {
 	watchertest.Write(t, b, "pod p v2\npod q v1\n")
 	s := standOn(t, dir)
 	set := s.Pods("p=v1@a.yaml q=v1@b.yaml")
-	if r := watchertest.ReportOn(set, b); r.State != watcher.Conflict || !slices.Equal(r.Pods, []string{"default/q"}) || !strings.Contains(r.Errors[0], a) {
+	if r := watchertest.ReportOn(set, b); r.State != model.InputConflict || !slices.Equal(r.Pods, []string{"default/q"}) || !strings.Contains(r.Errors[0], a) {
 		t.Errorf("report on b is %+v", r)
 	}
 	watchertest.Write(t, b, "pod p v3\npod q v2\n")
 	s.Pods("p=v1@a.yaml q=v2@b.yaml")
 	watchertest.Must(t, os.Remove(a))
 	set = s.Pods("p=v3@b.yaml q=v2@b.yaml")
-	if watchertest.StateOf(set, b) != watcher.Accepted {
+	if watchertest.StateOf(set, b) != model.InputAccepted {
 		t.Errorf("report on b is %+v", watchertest.ReportOn(set, b))
 	}
 	s.NeverWithout("p")
@@ -279,13 +280,13 @@ func TestAFileSourceHasTheNameItIsGiven(t *testing.T) {
 	watchertest.Write(t, filepath.Join(dir, "notes"), "")
 	s := standWith(t, Config{Name: "applied", Path: dir}, unhurried())
 	set := s.Pods("x=v1@x.yaml")
-	for _, r := range set.Reports {
+	for _, r := range set.Inputs {
 		if set.Source != "applied" || r.Source != "applied" {
 			t.Errorf("%s: %+v", set.Source, r)
 		}
 	}
-	if len(set.Reports) != 3 {
-		t.Errorf("%d reports: %+v", len(set.Reports), set.Reports)
+	if len(set.Inputs) != 3 {
+		t.Errorf("%d reports: %+v", len(set.Inputs), set.Inputs)
 	}
 	watchertest.Must(t, os.Rename(filepath.Join(dir, "x.yaml"), filepath.Join(dir, "y.yaml")))
 	if r := watchertest.ReportOn(s.Pods("x=v1@y.yaml"), filepath.Join(dir, "y.yaml")); r.Source != "applied" {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
@@ -76,7 +77,7 @@ func TestAnEditOfOneOfManyFilesLooksAtNoOther(t *testing.T) {
 	if !src.listedAt.Equal(listed) || len(set.Pods) != 101 || set.Pods[8].Object.Name != "new" || set.Pods[9].Origin.File != filepath.Join(src.cfg.Path, "f007b.yaml") {
 		t.Errorf("listed %t, pods are %s", !src.listedAt.Equal(listed), watchertest.Content(set.Pods))
 	}
-	if r := watchertest.ReportOn(set, filepath.Join(src.cfg.Path, "f008.yaml")); r.State != watcher.Conflict {
+	if r := watchertest.ReportOn(set, filepath.Join(src.cfg.Path, "f008.yaml")); r.State != model.InputConflict {
 		t.Errorf("the pod of two files is %+v", r)
 	}
 }
@@ -161,20 +162,20 @@ func TestAllOfASourceMayBeDefinedByAnother(t *testing.T) {
 		first.Pods = append(first.Pods, watchertest.NewPod(name, "v1", manifests.Origin{Source: "a", File: "/a"}))
 		second.Pods = append(second.Pods, watchertest.NewPod(name, "v1", manifests.Origin{Source: "b", File: file, Line: i % 2}))
 		if i%2 == 0 {
-			second.Reports = append(second.Reports, watcher.Report{Source: "b", Input: file, State: watcher.Accepted, Pods: []string{"default/" + name, fmt.Sprintf("default/p%03d", i+1)}})
+			second.Inputs = append(second.Inputs, model.Input{Source: "b", Input: file, State: model.InputAccepted, Pods: []string{"default/" + name, fmt.Sprintf("default/p%03d", i+1)}})
 		}
 	}
-	before := slices.Clone(second.Reports)
+	before := slices.Clone(second.Inputs)
 	d := watcher.Merge([]string{"a", "b"}, map[string]watcher.Set{"a": first, "b": second})
-	if len(d.Pods) != n || len(d.Reports) != n/2 {
-		t.Fatalf("%d pods, %d reports", len(d.Pods), len(d.Reports))
+	if len(d.Pods) != n || len(d.Inputs) != n/2 {
+		t.Fatalf("%d pods, %d reports", len(d.Pods), len(d.Inputs))
 	}
-	for i, r := range d.Reports {
-		if r.State != watcher.Conflict || len(r.Errors) != 2 || len(r.Pods) != 0 {
+	for i, r := range d.Inputs {
+		if r.State != model.InputConflict || len(r.Errors) != 2 || len(r.Pods) != 0 {
 			t.Fatalf("report %d is %+v", i, r)
 		}
 	}
-	if !slices.EqualFunc(before, second.Reports, watcher.SameReport) {
+	if !slices.EqualFunc(before, second.Inputs, watcher.SameReport) {
 		t.Error("the reports of the set were changed")
 	}
 }

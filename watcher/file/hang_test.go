@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"monopod/watcher"
+	"monopod/internal/model"
 	"monopod/watcher/watchertest"
 )
 
@@ -58,19 +58,19 @@ func TestAFileThatHangsStopsNoOther(t *testing.T) {
 	defer src.stopListening()
 	src.calls.hanging[y] = true // as when an earlier call has not returned
 	set, _ := src.pass()
-	if r := watchertest.ReportOn(set, x); r.State != watcher.Accepted {
+	if r := watchertest.ReportOn(set, x); r.State != model.InputAccepted {
 		t.Errorf("x is %+v", r)
 	}
-	if r := watchertest.ReportOn(set, y); r.State != watcher.Unreachable || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], "has not answered for 2s") {
+	if r := watchertest.ReportOn(set, y); r.State != model.InputUnreachable || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], "has not answered for 2s") {
 		t.Errorf("y is %+v", r)
 	}
 	watchertest.Must(t, os.Remove(x))
 	watchertest.Replace(t, filepath.Join(dir, "w.yaml"), "pod w v1\n")
-	if set, _ = src.pass(); watchertest.ReportOn(set, filepath.Join(dir, "w.yaml")).State != watcher.Accepted {
-		t.Errorf("a new file beside it: %+v", set.Reports)
+	if set, _ = src.pass(); watchertest.ReportOn(set, filepath.Join(dir, "w.yaml")).State != model.InputAccepted {
+		t.Errorf("a new file beside it: %+v", set.Inputs)
 	}
 	delete(src.calls.hanging, y)
-	if set, _ = src.pass(); watchertest.ReportOn(set, y).State != watcher.Accepted {
+	if set, _ = src.pass(); watchertest.ReportOn(set, y).State != model.InputAccepted {
 		t.Errorf("when it answers, y is %+v", watchertest.ReportOn(set, y))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/watcher"
 )
@@ -28,7 +29,7 @@ type input struct {
 	sum    [sha256.Size]byte
 	judged bool
 
-	verdict watcher.ReportState
+	verdict model.InputState
 	reasons []string
 	// trouble says why it cannot be read now.
 	trouble []string
@@ -36,10 +37,10 @@ type input struct {
 	known   bool
 	content manifests.Content
 	// contributed are the names in content, kept because every Set names them.
-	contributed watcher.Report
+	contributed model.Input
 
 	// state and since are what was reported last.
-	state watcher.ReportState
+	state model.InputState
 	since time.Time
 
 	missing absence
@@ -97,13 +98,13 @@ func (in *input) judge(c contents, load watcher.Loader, shrink time.Duration) {
 		in.refuse(watcher.Lines(err))
 		return
 	}
-	in.verdict, in.reasons, in.known = watcher.Accepted, nil, true
+	in.verdict, in.reasons, in.known = model.InputAccepted, nil, true
 	in.take(*got)
 }
 
 // take replaces the content.
 func (in *input) take(c manifests.Content) {
-	in.content, in.contributed = c, watcher.Report{State: watcher.Accepted}.WithContent(&c)
+	in.content, in.contributed = c, watcher.WithContent(model.Input{State: model.InputAccepted}, &c)
 }
 
 // settle notes that the content of c has been dealt with.
@@ -138,7 +139,7 @@ func (in *input) reject(got contents, err error) {
 }
 
 func (in *input) refuse(reasons []string) {
-	in.verdict, in.reasons = watcher.Refused, watcher.Bounded(reasons)
+	in.verdict, in.reasons = model.InputRefused, watcher.Bounded(reasons)
 }
 
 // fail notes that it cannot be read now.
@@ -171,16 +172,16 @@ func movedObjects(objects []*manifests.Object, path string) []*manifests.Object 
 }
 
 // report says how the input is at now. ok is false as long as there is nothing to say about a new file.
-func (in *input) report(now time.Time) (r watcher.Report, ok bool) {
+func (in *input) report(now time.Time) (r model.Input, ok bool) {
 	state, reasons := in.verdict, in.reasons
 	if len(in.trouble) > 0 {
-		state, reasons = watcher.Unreachable, in.trouble
+		state, reasons = model.InputUnreachable, in.trouble
 	}
 	if state == "" {
-		return watcher.Report{}, false
+		return model.Input{}, false
 	}
-	r = watcher.Report{Source: in.source, Input: in.path, State: state, Errors: reasons, Pods: in.contributed.Pods, Objects: in.contributed.Objects}
-	if state == watcher.Accepted {
+	r = model.Input{Source: in.source, Input: in.path, State: state, Errors: reasons, Pods: in.contributed.Pods, Objects: in.contributed.Objects}
+	if state == model.InputAccepted {
 		r.State, r.Errors = in.contributed.State, in.contributed.Errors
 	}
 	if in.state != r.State {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"monopod/internal/model"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
 )
@@ -19,8 +20,8 @@ func answersOf(set watcher.Set) (pods string, rest []string) {
 	for _, o := range slices.Concat(set.Objects, set.Workloads) {
 		rest = append(rest, o.Kind+" "+o.Object.GetName())
 	}
-	for _, r := range set.Reports {
-		if r.State != watcher.Accepted {
+	for _, r := range set.Inputs {
+		if r.State != model.InputAccepted {
 			rest = append(rest, filepath.Base(r.Input)+": "+string(r.State)+": "+strings.Join(r.Errors, "; "))
 		}
 	}

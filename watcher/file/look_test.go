@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/model"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
 )
@@ -30,7 +31,7 @@ func TestSpecialFilesAreNeverOpened(t *testing.T) {
 	s := standOn(t, dir)
 	set := s.Pods("x=v1@x.yaml")
 	for path, what := range map[string]string{fifo: "a fifo", sock: "a socket", dev: "a device"} {
-		if r := watchertest.ReportOn(set, path); r.State != watcher.Ignored || !strings.Contains(r.Errors[0], what) {
+		if r := watchertest.ReportOn(set, path); r.State != model.InputIgnored || !strings.Contains(r.Errors[0], what) {
 			t.Errorf("report on %s is %+v", path, r)
 		}
 	}
@@ -72,8 +73,8 @@ func TestForeignFilesAreReportedOnceAndDroppingsNot(t *testing.T) {
 	s := standOn(t, dir)
 	set := s.Until("a first set", func(set watcher.Set) bool { return !set.Unread })
 	var ignored []string
-	for _, r := range set.Reports {
-		if r.State == watcher.Ignored {
+	for _, r := range set.Inputs {
+		if r.State == model.InputIgnored {
 			ignored = append(ignored, filepath.Base(r.Input))
 		}
 	}
@@ -152,12 +153,12 @@ func TestAnUnreadableFileKeepsItsContent(t *testing.T) {
 	watchertest.Must(t, os.Chmod(y, 0))
 	var set watcher.Set
 	asNobody(t, func() { set, _ = src.pass() })
-	if r := watchertest.ReportOn(set, x); r.State != watcher.Unreachable || watchertest.Content(set.Pods) != "x=v1@x.yaml" || !slices.Equal(set.Unknown, []string{y}) {
+	if r := watchertest.ReportOn(set, x); r.State != model.InputUnreachable || watchertest.Content(set.Pods) != "x=v1@x.yaml" || !slices.Equal(set.Unknown, []string{y}) {
 		t.Fatalf("report %+v, pods %q, unknown %v", r, watchertest.Content(set.Pods), set.Unknown)
 	}
 	watchertest.Must(t, os.Chmod(x, 0o644))
 	watchertest.Must(t, os.Chmod(y, 0o644))
-	if set, _ = src.pass(); watchertest.Content(set.Pods) != "x=v1@x.yaml y=v1@y.yaml" || watchertest.StateOf(set, x) != watcher.Accepted {
+	if set, _ = src.pass(); watchertest.Content(set.Pods) != "x=v1@x.yaml y=v1@y.yaml" || watchertest.StateOf(set, x) != model.InputAccepted {
 		t.Fatalf("pods %q, report %+v", watchertest.Content(set.Pods), watchertest.ReportOn(set, x))
 	}
 }
@@ -175,7 +176,7 @@ func TestAnUnreadableDirectoryRemovesNothing(t *testing.T) {
 	defer func() { watchertest.Must(t, os.Chmod(dir, 0o755)) }()
 	var set watcher.Set
 	asNobody(t, func() { set, _ = src.pass() })
-	if r := watchertest.ReportOn(set, dir); r.State != watcher.Unreachable || !strings.HasPrefix(r.Errors[0], "open "+dir) || watchertest.Content(set.Pods) != "x=v1@x.yaml" || set.Unread {
+	if r := watchertest.ReportOn(set, dir); r.State != model.InputUnreachable || !strings.HasPrefix(r.Errors[0], "open "+dir) || watchertest.Content(set.Pods) != "x=v1@x.yaml" || set.Unread {
 		t.Fatalf("report %+v, pods %q", r, watchertest.Content(set.Pods))
 	}
 }

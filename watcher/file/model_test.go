@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"monopod/internal/model"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
 )
@@ -24,8 +25,8 @@ type modelFile struct {
 	known    bool
 }
 
-// model is a directory in the world of that simple mind, and the hand that changes the real one.
-type model struct {
+// directory is a directory in the world of that simple mind, and the hand that changes the real one.
+type directory struct {
 	t     *testing.T
 	rng   *rand.Rand
 	dir   string
@@ -35,14 +36,14 @@ type model struct {
 	trace []string
 }
 
-func (m *model) path(name string) string { return filepath.Join(m.dir, name) }
+func (m *directory) path(name string) string { return filepath.Join(m.dir, name) }
 
-func (m *model) pick(of []string) string { return of[m.rng.IntN(len(of))] }
+func (m *directory) pick(of []string) string { return of[m.rng.IntN(len(of))] }
 
 var modelNames = []string{"a.yaml", "b.yml", "c.json", "d.yaml", "e.yaml"}
 
 // text makes content nobody has written before: a pod of its own and one to three of six, or nonsense.
-func (m *model) text() (text, broken string) {
+func (m *directory) text() (text, broken string) {
 	m.n++
 	if m.rng.IntN(4) == 0 {
 		return fmt.Sprintf("pod p0 v%d\nnonsense%d\n", m.n, m.n), fmt.Sprintf("nonsense%d", m.n)
@@ -56,7 +57,7 @@ func (m *model) text() (text, broken string) {
 }
 
 // set notes new content of a file.
-func (m *model) set(name, text, broken string) {
+func (m *directory) set(name, text, broken string) {
 	f := m.files[name]
 	if f == nil {
 		f = &modelFile{}
@@ -68,7 +69,7 @@ func (m *model) set(name, text, broken string) {
 	}
 }
 
-func (m *model) step() {
+func (m *directory) step() {
 	name := m.pick(modelNames)
 	text, broken := m.text()
 	old := m.files[name]
@@ -111,7 +112,7 @@ func (m *model) step() {
 }
 
 // rename moves a file. A new name inherits the last good content, an existing one keeps its own.
-func (m *model) rename(from, to string) {
+func (m *directory) rename(from, to string) {
 	if from == to {
 		return
 	}
@@ -127,7 +128,7 @@ func (m *model) rename(from, to string) {
 }
 
 // pods are those of the last good contents, the first file by name winning.
-func (m *model) pods() string {
+func (m *directory) pods() string {
 	var all []string
 	taken := map[string]bool{}
 	for _, name := range modelNames {
@@ -146,7 +147,7 @@ func (m *model) pods() string {
 }
 
 // agrees says whether a set is what the model expects.
-func (m *model) agrees(set watcher.Set) bool {
+func (m *directory) agrees(set watcher.Set) bool {
 	if set.Unread || watchertest.Content(set.Pods) != m.pods() {
 		return false
 	}
@@ -158,23 +159,23 @@ func (m *model) agrees(set watcher.Set) bool {
 				return false
 			}
 		case f.broken != "":
-			if r.State != watcher.Refused || !strings.Contains(strings.Join(r.Errors, " "), f.broken) {
+			if r.State != model.InputRefused || !strings.Contains(strings.Join(r.Errors, " "), f.broken) {
 				return false
 			}
-		case r.State != watcher.Accepted && r.State != watcher.Conflict:
+		case r.State != model.InputAccepted && r.State != model.InputConflict:
 			return false
 		}
 		if f != nil && f.known == slices.Contains(set.Unknown, m.path(name)) {
 			return false
 		}
 	}
-	return watchertest.StateOf(set, m.dir) == watcher.Accepted
+	return watchertest.StateOf(set, m.dir) == model.InputAccepted
 }
 
-func newModel(t *testing.T, seed uint64) (*model, *watchertest.Runner) {
+func newModel(t *testing.T, seed uint64) (*directory, *watchertest.Runner) {
 	t.Helper()
 	root := t.TempDir()
-	m := &model{
+	m := &directory{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), files: map[string]*modelFile{},
 		dir: filepath.Join(root, "manifests"), far: filepath.Join(root, "far"),
 	}

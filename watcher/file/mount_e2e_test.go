@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/model"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
 )
@@ -59,16 +60,16 @@ func TestAFileSystemThatGoesAwayRemovesNothing(t *testing.T) {
 			s := standWith(t, Config{Path: path, CheckFrequency: 5 * time.Millisecond}, unhurried())
 			s.Until("x", func(set watcher.Set) bool { return len(set.Pods) == 1 })
 			watchertest.Must(t, unix.Unmount(point, unix.MNT_DETACH))
-			s.State(path, watcher.Unreachable)
+			s.State(path, model.InputUnreachable)
 			unseen(300 * time.Millisecond) // many looks, and longer than any grace of the stand but that for new directories
-			if set, _ := s.Last(); len(set.Pods) != 1 || watchertest.StateOf(set, path) != watcher.Unreachable {
-				t.Fatalf("pods %q, reports %+v", watchertest.Content(set.Pods), set.Reports)
+			if set, _ := s.Last(); len(set.Pods) != 1 || watchertest.StateOf(set, path) != model.InputUnreachable {
+				t.Fatalf("pods %q, reports %+v", watchertest.Content(set.Pods), set.Inputs)
 			}
 			tt.put(watchertest.Hand{T: t, At: point})
 			watchertest.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
 			watchertest.Write(t, file, "pod x v2\n")
 			s.Until("x v2", func(set watcher.Set) bool {
-				return len(set.Pods) == 1 && set.Pods[0].Object.Spec.Containers[0].Image == "v2" && watchertest.StateOf(set, path) == watcher.Accepted
+				return len(set.Pods) == 1 && set.Pods[0].Object.Spec.Containers[0].Image == "v2" && watchertest.StateOf(set, path) == model.InputAccepted
 			})
 			watchertest.Write(t, file, "pod x v3\n") // the new directory is watched: no look is due before this one
 			s.Until("x v3", func(set watcher.Set) bool { return set.Pods[0].Object.Spec.Containers[0].Image == "v3" })

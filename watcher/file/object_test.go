@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
@@ -39,18 +40,18 @@ func TestObjectsAreKeptAndReportedLikePods(t *testing.T) {
 	if value(set.Objects, "one") != "1" || value(set.Objects, "two") != "2" {
 		t.Errorf("objects: %v", set.Objects)
 	}
-	for name, want := range map[string]watcher.ReportState{"a.yaml": watcher.Accepted, "b.yaml": watcher.Conflict, "c.yaml": watcher.Ignored} {
+	for name, want := range map[string]model.InputState{"a.yaml": model.InputAccepted, "b.yaml": model.InputConflict, "c.yaml": model.InputIgnored} {
 		s.State(filepath.Join(dir, name), want)
 	}
 
 	write("a.yaml", configMapFile("one", "edited"))
-	set = s.State(filepath.Join(dir, "a.yaml"), watcher.Refused)
+	set = s.State(filepath.Join(dir, "a.yaml"), model.InputRefused)
 	if value(set.Objects, "one") != "1" {
 		t.Error("an immutable object was changed")
 	}
 	write("a.yaml", "kind: ConfgMap\n")
 	s.Until("another reason", func(set watcher.Set) bool {
-		for _, r := range set.Reports {
+		for _, r := range set.Inputs {
 			if strings.HasSuffix(r.Input, "a.yaml") && strings.Contains(strings.Join(r.Errors, " "), "ConfgMap") {
 				return value(set.Objects, "one") == "1"
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"monopod/internal/model"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
 )
@@ -41,21 +42,21 @@ func TestWhatAControllerOfAnotherFileMakesIsNotRunTwice(t *testing.T) {
 
 	watchertest.Must(t, os.WriteFile(deploy, []byte(deploymentFile), 0o600))
 	set := s.Until("the controller alone", func(set watcher.Set) bool { return len(set.Workloads) == 1 && len(set.Pods) == 0 })
-	i := slices.IndexFunc(set.Reports, func(r watcher.Report) bool { return r.Input == pods })
+	i := slices.IndexFunc(set.Inputs, func(r model.Input) bool { return r.Input == pods })
 	if i < 0 {
-		t.Fatalf("no report on %s: %+v", pods, set.Reports)
+		t.Fatalf("no report on %s: %+v", pods, set.Inputs)
 	}
 	want := pods + ":1: pod default/web-5d9c-abcde: ignored: Deployment default/web makes it, and it would run twice"
-	if r := set.Reports[i]; r.State != watcher.Ignored || strings.Join(r.Errors, "\n") != want || len(r.Pods) > 0 {
+	if r := set.Inputs[i]; r.State != model.InputIgnored || strings.Join(r.Errors, "\n") != want || len(r.Pods) > 0 {
 		t.Errorf("%+v, want %s", r, want)
 	}
 
 	watchertest.Must(t, os.WriteFile(deploy, []byte("kind: Deploymnt\n"), 0o600))
-	s.State(deploy, watcher.Refused)
+	s.State(deploy, model.InputRefused)
 	if set := s.Until("the last good content", func(watcher.Set) bool { return true }); len(set.Pods) > 0 {
 		t.Error("a broken edit of the controller starts the pod")
 	}
 	watchertest.Must(t, os.Remove(deploy))
 	s.Until("the pod again", func(set watcher.Set) bool { return len(set.Pods) == 1 && len(set.Workloads) == 0 })
-	s.State(pods, watcher.Accepted)
+	s.State(pods, model.InputAccepted)
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"monopod/internal/model"
 	"monopod/watcher"
 	"monopod/watcher/watchertest"
 )
@@ -21,7 +22,7 @@ func TestADirectoryThatComesLater(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "a", "b", "manifests")
 	s := standOn(t, dir)
-	set := s.State(dir, watcher.Unreachable)
+	set := s.State(dir, model.InputUnreachable)
 	if !set.Unread || len(set.Pods) > 0 {
 		t.Fatalf("unread %v, pods %q", set.Unread, watchertest.Content(set.Pods))
 	}
@@ -29,7 +30,7 @@ func TestADirectoryThatComesLater(t *testing.T) {
 		watchertest.Must(t, os.Mkdir(filepath.Join(root, d), 0o755))
 		unseen(5 * time.Millisecond)
 	}
-	set = s.State(dir, watcher.Accepted)
+	set = s.State(dir, model.InputAccepted)
 	if set.Unread {
 		t.Fatal("unread although it is readable")
 	}
@@ -79,12 +80,12 @@ func TestADirectoryThatVanishesRemovesNothing(t *testing.T) {
 			s := standOn(t, dir)
 			s.Pods("x=v1@x.yaml")
 			watchertest.Must(t, tt.away(dir))
-			set := s.State(dir, watcher.Unreachable)
+			set := s.State(dir, model.InputUnreachable)
 			if set.Unread || watchertest.Content(set.Pods) != "x=v1@x.yaml" {
 				t.Fatalf("unread %v, pods %q", set.Unread, watchertest.Content(set.Pods))
 			}
 			watchertest.Must(t, tt.comes(dir))
-			s.State(dir, watcher.Accepted)
+			s.State(dir, model.InputAccepted)
 			watchertest.Replace(t, filepath.Join(dir, "x.yaml"), "pod x v2\n")
 			s.Pods("x=v2@x.yaml")
 			s.NeverWithout("x")
@@ -102,7 +103,7 @@ func TestADirectoryOfManyFilesIsRemovedAsAWhole(t *testing.T) {
 	s := standOn(t, dir)
 	s.Until("300 pods", func(set watcher.Set) bool { return len(set.Pods) == 300 })
 	watchertest.Must(t, os.RemoveAll(dir))
-	if set := s.State(dir, watcher.Unreachable); len(set.Pods) != 300 {
+	if set := s.State(dir, model.InputUnreachable); len(set.Pods) != 300 {
 		t.Fatalf("%d pods are left", len(set.Pods))
 	}
 }
@@ -119,8 +120,8 @@ func TestADirectoryMadeAnewMayBeFilledSlowly(t *testing.T) {
 	look := func(want string) watcher.Set {
 		t.Helper()
 		set, _ := src.pass()
-		if got := watchertest.Content(set.Pods); got != want || watchertest.StateOf(set, dir) != watcher.Accepted {
-			t.Errorf("pods are %q, want %q; %+v", got, want, set.Reports)
+		if got := watchertest.Content(set.Pods); got != want || watchertest.StateOf(set, dir) != model.InputAccepted {
+			t.Errorf("pods are %q, want %q; %+v", got, want, set.Inputs)
 		}
 		return set
 	}
@@ -137,7 +138,7 @@ func TestADirectoryMadeAnewMayBeFilledSlowly(t *testing.T) {
 	src.replacedAt = src.replacedAt.Add(-2 * time.Hour)
 	src.inputs[y].missing.since = src.replacedAt
 	if set := look("x=v2@x.yaml"); watchertest.StateOf(set, y) != "" {
-		t.Errorf("the report on y outlives it: %+v", set.Reports)
+		t.Errorf("the report on y outlives it: %+v", set.Inputs)
 	}
 }
 
@@ -226,7 +227,7 @@ func TestTheTargetOfALinkIsWatchedWhereItIs(t *testing.T) {
 	swap(t, "other", filepath.Join(root, "middle"))
 	s.Pods("x=v4@x.yaml")
 	watchertest.Must(t, os.Remove(filepath.Join(root, "other")))
-	set := s.State(filepath.Join(dir, "x.yaml"), watcher.Unreachable)
+	set := s.State(filepath.Join(dir, "x.yaml"), model.InputUnreachable)
 	if watchertest.Content(set.Pods) != "x=v4@x.yaml" {
 		t.Fatalf("pods %q", watchertest.Content(set.Pods))
 	}
@@ -254,8 +255,8 @@ func TestASingleFile(t *testing.T) {
 		s.Pods("x=v2@pods.conf")
 		watchertest.Replace(t, path, "pod x v3\n")
 		set := s.Pods("x=v3@pods.conf")
-		if len(set.Reports) != 1 || set.Reports[0].Input != path || set.Reports[0].State != watcher.Accepted {
-			t.Errorf("reports %+v", set.Reports)
+		if len(set.Inputs) != 1 || set.Inputs[0].Input != path || set.Inputs[0].State != model.InputAccepted {
+			t.Errorf("reports %+v", set.Inputs)
 		}
 	})
 	t.Run("that is removed takes its pods away", func(t *testing.T) {
@@ -265,7 +266,7 @@ func TestASingleFile(t *testing.T) {
 		s.Pods("x=v1@pods.conf")
 		watchertest.Must(t, os.Remove(path))
 		set := s.Pods("")
-		if r := watchertest.ReportOn(set, path); r.State != watcher.Ignored || set.Unread {
+		if r := watchertest.ReportOn(set, path); r.State != model.InputIgnored || set.Unread {
 			t.Errorf("report %+v, unread %v", r, set.Unread)
 		}
 		watchertest.Write(t, path, "pod x v2\n")
@@ -278,12 +279,12 @@ func TestASingleFile(t *testing.T) {
 		s := standOn(t, path)
 		s.Pods("x=v1@pods.yaml")
 		watchertest.Must(t, os.Rename(dir, dir+".away"))
-		set := s.State(path, watcher.Unreachable)
-		if watchertest.Content(set.Pods) != "x=v1@pods.yaml" || !slices.Equal(set.Reports[0].Pods, []string{"default/x"}) || len(set.Reports) != 1 {
-			t.Errorf("pods %q, reports %+v", watchertest.Content(set.Pods), set.Reports)
+		set := s.State(path, model.InputUnreachable)
+		if watchertest.Content(set.Pods) != "x=v1@pods.yaml" || !slices.Equal(set.Inputs[0].Pods, []string{"default/x"}) || len(set.Inputs) != 1 {
+			t.Errorf("pods %q, reports %+v", watchertest.Content(set.Pods), set.Inputs)
 		}
 		watchertest.Must(t, os.Rename(dir+".away", dir))
-		s.State(path, watcher.Accepted)
+		s.State(path, model.InputAccepted)
 		s.NeverWithout("x")
 	})
 	t.Run("that is a link leading nowhere keeps its pods", func(t *testing.T) {
@@ -294,7 +295,7 @@ func TestASingleFile(t *testing.T) {
 		s := standOn(t, path)
 		s.Pods("x=v1@pods.yaml")
 		watchertest.Must(t, os.Remove(filepath.Join(dir, "real")))
-		s.State(path, watcher.Unreachable)
+		s.State(path, model.InputUnreachable)
 		watchertest.Write(t, filepath.Join(dir, "real"), "pod x v2\n")
 		s.Pods("x=v2@pods.yaml")
 		s.NeverWithout("x")
@@ -303,8 +304,8 @@ func TestASingleFile(t *testing.T) {
 		path := filepath.Join(newDir(t), "pods.yaml")
 		s := standOn(t, path)
 		set := s.Until("a set", func(watcher.Set) bool { return true })
-		if set.Unread || len(set.Pods) > 0 || watchertest.StateOf(set, path) != watcher.Ignored {
-			t.Errorf("unread %v, reports %+v", set.Unread, set.Reports)
+		if set.Unread || len(set.Pods) > 0 || watchertest.StateOf(set, path) != model.InputIgnored {
+			t.Errorf("unread %v, reports %+v", set.Unread, set.Inputs)
 		}
 		watchertest.Write(t, path, "pod x v1\n")
 		s.Pods("x=v1@pods.yaml")
@@ -312,7 +313,7 @@ func TestASingleFile(t *testing.T) {
 	t.Run("broken since the start is unknown", func(t *testing.T) {
 		path := filepath.Join(newDir(t), "pods.yaml")
 		watchertest.Write(t, path, "broken")
-		set := standOn(t, path).State(path, watcher.Refused)
+		set := standOn(t, path).State(path, model.InputRefused)
 		if !slices.Equal(set.Unknown, []string{path}) {
 			t.Errorf("unknown %v", set.Unknown)
 		}
@@ -320,7 +321,7 @@ func TestASingleFile(t *testing.T) {
 	t.Run("that is a fifo blocks nothing", func(t *testing.T) {
 		path := filepath.Join(newDir(t), "pods.yaml")
 		watchertest.Must(t, syscall.Mkfifo(path, 0o644))
-		set := standOn(t, path).State(path, watcher.Unreachable)
+		set := standOn(t, path).State(path, model.InputUnreachable)
 		if !set.Unread {
 			t.Error("a fifo was taken for known content")
 		}
@@ -333,7 +334,7 @@ func TestWithoutInotifyThePeriodicReadSeesEverything(t *testing.T) {
 	src := New(Config{Path: dir, Load: (&watchertest.LineLoader{Source: "file"}).Load})
 	src.deaf = unix.EMFILE
 	set := src.assembleAfter(t)
-	if r := watchertest.ReportOn(set, dir); r.State != watcher.Accepted || !strings.Contains(strings.Join(r.Errors, ""), "max_user_instances") {
+	if r := watchertest.ReportOn(set, dir); r.State != model.InputAccepted || !strings.Contains(strings.Join(r.Errors, ""), "max_user_instances") {
 		t.Fatalf("report %+v", r)
 	}
 	watchertest.Write(t, filepath.Join(dir, "x.yaml"), "pod x v2\n")

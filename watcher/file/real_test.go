@@ -32,7 +32,7 @@ func summary(set watcher.Set, dir string) string {
 	for _, u := range set.Unknown {
 		fmt.Fprintln(&b, "unknown:", rel(u))
 	}
-	for _, r := range set.Reports {
+	for _, r := range set.Inputs {
 		fmt.Fprintln(&b, strings.TrimSpace(fmt.Sprintf("%s: %s %s", rel(r.Input), r.State, strings.Join(r.Pods, " "))))
 	}
 	return b.String()

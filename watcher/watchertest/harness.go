@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/watcher"
 )
@@ -82,16 +83,16 @@ func podNames(s watcher.Set) []string {
 	return all
 }
 
-func ReportOn(s watcher.Set, input string) watcher.Report {
-	for _, r := range s.Reports {
+func ReportOn(s watcher.Set, input string) model.Input {
+	for _, r := range s.Inputs {
 		if r.Input == input {
 			return r
 		}
 	}
-	return watcher.Report{}
+	return model.Input{}
 }
 
-func StateOf(s watcher.Set, input string) watcher.ReportState { return ReportOn(s, input).State }
+func StateOf(s watcher.Set, input string) model.InputState { return ReportOn(s, input).State }
 
 // Runner runs a source and remembers every Set it sent.
 type Runner struct {
@@ -170,7 +171,7 @@ func (s *Runner) Until(what string, ok func(watcher.Set) bool) watcher.Set {
 		case <-s.news:
 		case <-deadline.C:
 			set, _ := s.Last()
-			s.t.Fatalf("never saw %s; last: pods %q unread %v unknown %v reports %+v", what, Content(set.Pods), set.Unread, set.Unknown, set.Reports)
+			s.t.Fatalf("never saw %s; last: pods %q unread %v unknown %v reports %+v", what, Content(set.Pods), set.Unread, set.Unknown, set.Inputs)
 		}
 	}
 }
@@ -182,7 +183,7 @@ func (s *Runner) Pods(want string) watcher.Set {
 }
 
 // State waits until the input is in the state.
-func (s *Runner) State(input string, want watcher.ReportState) watcher.Set {
+func (s *Runner) State(input string, want model.InputState) watcher.Set {
 	s.t.Helper()
 	return s.Until(fmt.Sprintf("%s %s", input, want), func(set watcher.Set) bool { return StateOf(set, input) == want })
 }
@@ -194,7 +195,7 @@ func (s *Runner) NeverWithout(pod string) {
 	for i, set := range s.History() {
 		has := slices.Contains(podNames(set), pod)
 		if seen && !has {
-			s.t.Fatalf("set %d of %d lacks pod %s: %q %+v", i, len(s.History()), pod, Content(set.Pods), set.Reports)
+			s.t.Fatalf("set %d of %d lacks pod %s: %q %+v", i, len(s.History()), pod, Content(set.Pods), set.Inputs)
 		}
 		seen = seen || has
 	}
@@ -256,10 +257,10 @@ func Images(set watcher.Set) string {
 	return strings.Join(all, " ")
 }
 
-func (s *Runner) Wants(pods string, state watcher.ReportState) watcher.Set {
+func (s *Runner) Wants(pods string, state model.InputState) watcher.Set {
 	s.t.Helper()
 	return s.Until(pods+" "+string(state), func(set watcher.Set) bool {
-		return Images(set) == pods && len(set.Reports) == 1 && set.Reports[0].State == state
+		return Images(set) == pods && len(set.Inputs) == 1 && set.Inputs[0].State == state
 	})
 }
 
@@ -267,6 +268,6 @@ func (s *Runner) Wants(pods string, state watcher.ReportState) watcher.Set {
 func (s *Runner) Says(words string) watcher.Set {
 	s.t.Helper()
 	return s.Until("a report that says "+words, func(set watcher.Set) bool {
-		return len(set.Reports) == 1 && strings.Contains(strings.Join(set.Reports[0].Errors, "\n"), words)
+		return len(set.Inputs) == 1 && strings.Contains(strings.Join(set.Inputs[0].Errors, "\n"), words)
 	})
 }

@@ -22,7 +22,6 @@ import (
 	"monopod/internal/units"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/node/localapi"
 	"monopod/node/localclient"
 )
 
@@ -78,8 +77,8 @@ func (p Commands) describe(ctx context.Context, c *localclient.Client, key manif
 }
 
 // inputsOf returns the inputs that have something to do with the pod and are not simply fine.
-func inputsOf(pod *corev1.Pod, inputs []localapi.Input) []localapi.Input {
-	var out []localapi.Input
+func inputsOf(pod *corev1.Pod, inputs []model.Input) []model.Input {
+	var out []model.Input
 	key := pod.Namespace + "/" + pod.Name
 	source := pod.Annotations[node.AnnotationSource]
 	for _, i := range inputs {
@@ -132,7 +131,7 @@ func (d *description) time(t time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", t.Local().Format(time.RFC3339), duration.HumanDuration(d.now.Sub(t)))
 }
 
-func (d *description) head(pod *corev1.Pod, inputs []localapi.Input) {
+func (d *description) head(pod *corev1.Pod, inputs []model.Input) {
 	notes := maps.Clone(pod.Annotations)
 	for _, own := range []string{node.AnnotationSource, node.AnnotationWhy, node.AnnotationNextTry, node.AnnotationProbes, node.AnnotationManifest, node.AnnotationRevision, node.AnnotationRollback, node.AnnotationWritten, node.AnnotationUpdate} {
 		delete(notes, own)
@@ -141,7 +140,7 @@ func (d *description) head(pod *corev1.Pod, inputs []localapi.Input) {
 	d.field("Namespace", pod.Namespace)
 	d.field("Source", pod.Annotations[node.AnnotationSource])
 	for _, i := range inputs {
-		d.list("Input "+i.State, or2(i.Errors, i.Input))
+		d.list("Input "+string(i.State), or2(i.Errors, i.Input))
 	}
 	d.field("Revision", pod.Annotations[node.AnnotationRevision])
 	d.field("Rollback", pod.Annotations[node.AnnotationRollback])

@@ -15,6 +15,7 @@ import (
 
 	"monopod/internal/cli/check"
 	"monopod/internal/config"
+	"monopod/internal/model"
 	"monopod/internal/offline"
 	"monopod/internal/printer"
 	"monopod/internal/program"
@@ -23,7 +24,6 @@ import (
 	"monopod/node"
 	"monopod/node/localclient"
 	"monopod/node/why"
-	"monopod/watcher"
 	"monopod/watcher/fetch"
 )
 
@@ -152,12 +152,12 @@ func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts
 			if v.File == d.path && len(v.Loaded) == 0 { // an empty directory
 				continue
 			}
-			in := why.Input{Source: d.source, Input: v.File, State: string(watcher.Accepted)}
+			in := model.Input{Source: d.source, Input: v.File, State: model.InputAccepted}
 			if v.Ignored {
-				in.State = string(watcher.Ignored)
+				in.State = model.InputIgnored
 			}
 			for _, e := range v.Errors {
-				in.State = string(watcher.Refused)
+				in.State = model.InputRefused
 				in.Errors = append(in.Errors, e.Error())
 			}
 			f.Inputs = append(f.Inputs, in)
@@ -165,10 +165,10 @@ func (p Commands) fromDisk(ctx context.Context, cfg *config.Loaded, f *why.Facts
 		}
 	}
 	for _, s := range cfg.Remotes() {
-		in := why.Input{Source: s.Name, Input: fetch.RedactURL(s.URL), State: string(watcher.Accepted)}
+		in := model.Input{Source: s.Name, Input: fetch.RedactURL(s.URL), State: model.InputAccepted}
 		pods, err := cfg.StoredPods(&s, in.Input)
 		if errors.Is(err, fs.ErrNotExist) {
-			in.State, err = string(watcher.Unreachable), errors.New("it has never answered, as far as the disk tells")
+			in.State, err = model.InputUnreachable, errors.New("it has never answered, as far as the disk tells")
 		}
 		if err != nil {
 			in.Errors = []string{err.Error()}

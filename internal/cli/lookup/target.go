@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"monopod/internal/model"
 	"monopod/internal/objects"
 	"monopod/internal/podtable"
 	"monopod/internal/program"
@@ -139,8 +140,9 @@ func (r Reached) Port(text string) int {
 	return 0
 }
 
-func IsProblem(i localapi.Input) bool {
-	return i.State != "Accepted" && i.State != "Ignored"
+// IsProblem reports whether an input needs the attention of its author.
+func IsProblem(i model.Input) bool {
+	return i.State != model.InputAccepted && i.State != model.InputIgnored
 }
 
 // namedPort is a port by number or name, 0 when there is none.

@@ -17,12 +17,12 @@ import (
 
 	"monopod/internal/cli/describe"
 	"monopod/internal/cli/lookup"
+	"monopod/internal/model"
 	"monopod/internal/objects"
 	"monopod/internal/podtable"
 	"monopod/internal/printer"
 	"monopod/internal/program"
 	"monopod/manifests"
-	"monopod/node/localapi"
 	"monopod/node/localclient"
 )
 
@@ -209,7 +209,7 @@ func (p Commands) watchPods(ctx context.Context, c *localclient.Client, o *GetOp
 }
 
 // printProblems lists the inputs that are not as somebody meant them, on stderr.
-func (p Commands) printProblems(inputs []localapi.Input) {
+func (p Commands) printProblems(inputs []model.Input) {
 	first := true
 	for _, i := range inputs {
 		if !lookup.IsProblem(i) {
@@ -233,7 +233,7 @@ func (p Commands) getSources(ctx context.Context, c *localclient.Client, o *GetO
 		return err
 	}
 	if inputs == nil {
-		inputs = []localapi.Input{}
+		inputs = []model.Input{}
 	}
 	switch o.out.format {
 	case "jsonpath", "custom-columns":
@@ -258,7 +258,7 @@ func (p Commands) getSources(ctx context.Context, c *localclient.Client, o *GetO
 	}
 	rows := [][]string{{"SOURCE", "STATE", "AGE", "PODS", "INPUT"}}
 	for _, i := range inputs {
-		rows = append(rows, []string{i.Source, i.State, SinceText(i.Since, now), strconv.Itoa(len(i.Pods)), i.Input})
+		rows = append(rows, []string{i.Source, string(i.State), SinceText(i.Since, now), strconv.Itoa(len(i.Pods)), i.Input})
 	}
 	for _, r := range rows {
 		t.Fit(r)

@@ -13,10 +13,10 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemon/board"
 	"monopod/internal/daemontest"
+	"monopod/internal/model"
 	"monopod/manifests/decode"
 	"monopod/node/localapi"
 	"monopod/runner/rollout"
-	"monopod/watcher"
 	"monopod/watcher/applied"
 )
 
@@ -43,7 +43,7 @@ func TestARequestWaitsUntilTheManifestsHaveBeenRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Publish(watcher.Desired{Pods: pods, Reported: map[string]bool{config.SourceFile: true}})
+		b.Publish(model.Desired{Pods: pods, Reported: map[string]bool{config.SourceFile: true}})
 		if err := <-done; !apierrors.IsConflict(err) {
 			t.Errorf("the file was overridden: %v", err)
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,17 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"monopod/internal/config"
+	"monopod/internal/model"
 	"monopod/internal/offline"
 	"monopod/internal/printer"
 	"monopod/manifests"
 	"monopod/node"
-	"monopod/node/localapi"
 	"monopod/runner/ctrd"
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
 	"monopod/runner/rollout"
 	"monopod/runner/workload"
-	"monopod/watcher"
 )
 
 // Board is where the parts of an App meet: the watcher puts up what is desired, the pool of the open runtime
@@ -34,9 +32,8 @@ import (
 type Board struct {
 	Mu sync.Mutex
 	// Desired is the latest value of the watcher; published says that there is one. objects are those of it.
-	Desired   watcher.Desired
+	Desired   model.Desired
 	Published bool
-	objects   *manifests.Objects
 	// Rollouts stands between what is wanted and the pool.
 	Rollouts *rollout.Controller
 	// Pool is nil while no runtime is open; trouble says why then, once there is something to say.
@@ -75,12 +72,9 @@ func New() *Board {
 }
 
 // Publish is called by the watcher with each new desired state.
-func (b *Board) Publish(d watcher.Desired) {
+func (b *Board) Publish(d model.Desired) {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
-	if b.objects == nil || !slices.Equal(b.Desired.Objects, d.Objects) {
-		b.objects = manifests.NewObjects(d.Objects)
-	}
 	b.Desired, b.Published = d, true
 	b.updateLocked()
 	b.notifyLocked()
@@ -95,9 +89,7 @@ func (b *Board) updateLocked() {
 		b.expandLater()
 		return
 	}
-	b.Rollouts.Update(ToPool(b.Pool, pool.Desired{
-		Pods: b.Desired.Pods, Objects: b.objects, Removable: b.Desired.Removable, Keeps: b.Desired.Keeps,
-	}))
+	b.Rollouts.Update(b.Desired, b.Pool.Update)
 }
 
 // expandLater asks for another look at the workloads.
@@ -309,20 +301,20 @@ func (b *Board) seenLocked() []node.PodView {
 }
 
 // Inputs implements node.Inputs.
-func (b *Board) Inputs() []localapi.Input {
+func (b *Board) Inputs() []model.Input {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
-	out := []localapi.Input{}
-	for _, r := range withClashes(b.Desired.Reports, b.clashes) {
+	out := []model.Input{}
+	for _, r := range withClashes(b.Desired.Inputs, b.clashes) {
 		if IsOwnDirectory(r) {
 			continue
 		}
-		out = append(out, localapi.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Pods: r.Pods, Objects: r.Objects, Since: r.Since, FromDisk: r.FromDisk})
+		out = append(out, r)
 	}
 	return out
 }
 
 // IsOwnDirectory says that a report is about the directory of what is applied, which nobody asks for.
-func IsOwnDirectory(r watcher.Report) bool {
-	return r.Source == config.SourceApplied && r.State == watcher.Accepted && len(r.Pods)+len(r.Objects) == 0
+func IsOwnDirectory(r model.Input) bool {
+	return r.Source == config.SourceApplied && r.State == model.InputAccepted && len(r.Pods)+len(r.Objects) == 0
 }

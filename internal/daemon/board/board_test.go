@@ -13,6 +13,7 @@ import (
 	"monopod/internal/boottime"
 	"monopod/internal/config"
 	"monopod/internal/daemontest"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/node"
@@ -20,7 +21,6 @@ import (
 	"monopod/runner/pool"
 	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
-	"monopod/watcher"
 )
 
 // gated is a runtime whose pods cannot be looked at until the gate is open.
@@ -81,7 +81,7 @@ func TestAPodThatWasThereIsUnknownUntilItIsLookedAt(t *testing.T) {
 		cancel()
 		_ = all.Wait()
 	})
-	b.Publish(watcher.Desired{Pods: pods})
+	b.Publish(model.Desired{Pods: pods})
 	soon(t, "the pool has heard of both", func() bool {
 		was, _ := phaseOf(t, b, "old")
 		is, _ := phaseOf(t, b, "new")

@@ -10,11 +10,11 @@ import (
 	"monopod/internal/boottime"
 	"monopod/internal/config"
 	"monopod/internal/daemontest"
+	"monopod/internal/model"
 	"monopod/manifests/decode"
 	"monopod/runner/pool"
 	"monopod/runner/rollout"
 	"monopod/runner/runtimetest"
-	"monopod/watcher"
 )
 
 func TestAPodOnItsWayToThePoolIsNotSeenYet(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAPodOnItsWayToThePoolIsNotSeenYet(t *testing.T) {
 	b := New()
 	b.Rollouts = rollout.New(rollout.Config{Log: slog.New(slog.DiscardHandler), Clock: boottime.Now})
 	pool := pool.New(runtimetest.NewFake(), pool.Config{NodeName: "node"})
-	b.Publish(watcher.Desired{Pods: pods})
+	b.Publish(model.Desired{Pods: pods})
 	var all errgroup.Group
 	all.Go(func() error { return pool.Run(ctx) })
 	all.Go(func() error { return b.Attach(ctx, pool, nil) })

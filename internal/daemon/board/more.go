@@ -21,7 +21,6 @@ import (
 	"monopod/runner/podstatus"
 	"monopod/runner/pool"
 	"monopod/runner/rollout"
-	"monopod/watcher"
 )
 
 // Sight says why no pods can be seen; nil: they can.
@@ -83,7 +82,7 @@ func (b *Board) PodObjects() []*corev1.Pod {
 func (b *Board) CountInputs() map[[2]string]int {
 	n := map[[2]string]int{}
 	for _, in := range b.Inputs() {
-		n[[2]string{in.Source, in.State}]++
+		n[[2]string{in.Source, string(in.State)}]++
 	}
 	return n
 }
@@ -202,7 +201,7 @@ func (b *Board) HaveSeen() error {
 }
 
 // Wants returns what is desired and what is known of the pods; ok is false while nothing is.
-func (b *Board) Wants() (desired watcher.Desired, statuses []podstatus.Status, ok bool) {
+func (b *Board) Wants() (desired model.Desired, statuses []podstatus.Status, ok bool) {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
 	if b.Pool != nil {
@@ -240,7 +239,7 @@ func (b *Board) Known() (known, error) {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
 	k := known{Desired: b.Desired, Trouble: b.trouble}
-	k.Desired.Reports = withClashes(k.Desired.Reports, b.clashes)
+	k.Desired.Inputs = withClashes(k.Desired.Inputs, b.clashes)
 	switch {
 	case !b.Published, b.Pool == nil && b.trouble == nil:
 		return k, node.ErrStarting
@@ -264,7 +263,7 @@ func (b *Board) StartExpanding() {
 }
 
 // Wanted returns what the documents ask for; ok is false while that is not known, for another pool, and without workloads.
-func (b *Board) Wanted(pool *pool.Pool) (d watcher.Desired, ok bool) {
+func (b *Board) Wanted(pool *pool.Pool) (d model.Desired, ok bool) {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
 	return b.Desired, b.expanding && b.Published && b.Pool == pool
@@ -274,15 +273,6 @@ func (b *Board) Wanted(pool *pool.Pool) (d watcher.Desired, ok bool) {
 type Hidden struct {
 	mu   sync.Mutex
 	whys map[manifests.Key]string
-}
-
-// ToPool is what a Controller hands on to a pool.
-func ToPool(pool *pool.Pool, d pool.Desired) rollout.Wanted {
-	return rollout.Wanted{Pods: d.Pods, Removable: d.Removable, Keeps: d.Keeps, Hand: func(pods []*manifests.Pod) {
-		handed := d
-		handed.Pods = pods
-		pool.Update(handed)
-	}}
 }
 
 // sighting is what a status says about the revision that runs; nil: the pod has not been looked at, or cannot be.
@@ -341,7 +331,7 @@ func UpdateText(v rollout.View) string {
 
 // Known is what the board knows at one moment.
 type known struct {
-	Desired  watcher.Desired
+	Desired  model.Desired
 	Statuses []podstatus.Status
 	Trouble  error
 	// Pool is nil while no runtime is open.

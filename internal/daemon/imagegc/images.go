@@ -236,14 +236,14 @@ func (m *Images) needs() (n needs.Images, decided bool) {
 			n.Digest(dig, localapi.ImageNeed{Kind: needs.NeedManifest, By: "pod " + s.Key().String()})
 		}
 	}
-	for _, r := range desired.Reports {
+	for _, r := range desired.Inputs {
 		n.Refused(r)
 	}
 	kept, known := m.Pins.wanted()
 	for _, dig := range kept {
 		n.Digest(dig, localapi.ImageNeed{Kind: needs.NeedRevision})
 	}
-	return n, ok && known && desired.Told()
+	return n, ok && known && desired.Answered()
 }
 
 // Images implements node.Images.

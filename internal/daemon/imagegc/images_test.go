@@ -15,8 +15,8 @@ import (
 
 	"monopod/internal/daemon/board"
 	"monopod/internal/daemontest"
+	"monopod/internal/model"
 	"monopod/internal/testfiles"
-	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/node"
 	"monopod/runner/ctrd"
@@ -24,7 +24,6 @@ import (
 	"monopod/runner/ctrd/image/gc"
 	"monopod/runner/pool"
 	"monopod/runner/runtimetest"
-	"monopod/watcher"
 )
 
 // imageKeeper is an images with a pool that has looked at its pods, in a bubble of synctest.
@@ -54,7 +53,7 @@ func newKeeper(t *testing.T, policy gc.Policy) *imageKeeper {
 	go func() { defer close(ended); _ = p.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	b.Pool = p
-	p.Update(pool.Desired{Objects: manifests.NewObjects(nil), Removable: func(manifests.Origin) bool { return true }})
+	p.Update(model.Desired{})
 	c.Images = &Images{Policy: policy, Board: b, Pins: NewPins(slog.New(slog.DiscardHandler)), Log: slog.New(slog.DiscardHandler), Tell: func(kind, reason, message string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -72,7 +71,7 @@ func (c *imageKeeper) follows() {
 }
 
 // publish makes these documents all that is wanted, of sources that have been read.
-func (c *imageKeeper) publish(reports []watcher.Report, docs string) {
+func (c *imageKeeper) publish(reports []model.Input, docs string) {
 	c.t.Helper()
 	content, err := decode.All("/m/a.yaml", []byte(docs), decode.Options{Source: "file"})
 	if err != nil {
@@ -81,8 +80,8 @@ func (c *imageKeeper) publish(reports []watcher.Report, docs string) {
 	c.Board.Mu.Lock()
 	defer c.Board.Mu.Unlock()
 	c.Board.Published = true
-	c.Board.Desired = watcher.Desired{
-		Pods: content.Pods, Workloads: content.Workloads, Order: []string{"file", "http"}, Reported: map[string]bool{"file": true}, Reports: reports,
+	c.Board.Desired = model.Desired{
+		Pods: content.Pods, Workloads: content.Workloads, Order: []string{"file", "http"}, Reported: map[string]bool{"file": true}, Inputs: reports,
 	}
 }
 
@@ -110,8 +109,8 @@ func (c *imageKeeper) full(percent int64) {
 func (c *imageKeeper) change() { c.fake.Changes <- struct{}{} }
 
 // unreachable is what a source says that has never answered.
-func unreachable() []watcher.Report {
-	return []watcher.Report{{Source: "http", Input: "http://x", State: watcher.Unreachable}}
+func unreachable() []model.Input {
+	return []model.Input{{Source: "http", Input: "http://x", State: model.InputUnreachable}}
 }
 
 func TestImagesGoWhenTheDiskIsFullAndItIsKnownWhoNeedsWhich(t *testing.T) {
@@ -132,10 +131,10 @@ func TestImagesGoWhenTheDiskIsFullAndItIsKnownWhoNeedsWhich(t *testing.T) {
 		testfiles.Write(t, broken, "kind: Pod\nspec:\n  containers:\n  - image: \"mended\"\n   name: c\n")
 		docs := fmt.Sprintf(daemontest.PodOfImage, "a", "pod") + "  volumes: [{name: v, image: {reference: volume}}]\n---\n" +
 			"apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\nspec:\n  schedule: \"0 3 * * *\"\n  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: cron}]}}}}\n"
-		refused := watcher.Report{Source: "file", Input: broken, State: watcher.Refused}
+		refused := model.Input{Source: "file", Input: broken, State: model.InputRefused}
 		steps := []func(){
 			func() { close(c.ready) },
-			func() { c.publish([]watcher.Report{refused}, docs) },
+			func() { c.publish([]model.Input{refused}, docs) },
 			func() { c.Pins.Want([]string{"sha256:revision"}) },
 		}
 		for _, step := range steps { // none of them is enough

@@ -30,7 +30,6 @@ import (
 	"monopod/node/why"
 	"monopod/runner/ctrd"
 	"monopod/runner/podstatus"
-	"monopod/watcher"
 )
 
 // Explainer is node.Whys: it collects what the daemon knows, and looks at the machine while it is asked.
@@ -83,7 +82,7 @@ func (e *Explainer) facts(ctx context.Context, namespace, name string) (why.Fact
 			f.Pods = append(f.Pods, p)
 		}
 	}
-	f.Inputs = inputFacts(k.Desired.Reports)
+	f.Inputs = inputFacts(k.Desired.Inputs)
 	f.Objects = objectFacts(slices.Concat(k.Desired.Objects, k.Desired.Workloads))
 	f.Named = offline.NamesInRefused(f.Inputs)
 	if e.Unfit != nil {
@@ -270,19 +269,8 @@ func containerOf(cgroup string, all []podstatus.Status) (pod, container string) 
 	return "", ""
 }
 
-func inputFacts(reports []watcher.Report) []why.Input {
-	var all []why.Input
-	for _, r := range reports {
-		if board.IsOwnDirectory(r) {
-			continue
-		}
-		in := why.Input{Source: r.Source, Input: r.Input, State: string(r.State), Errors: r.Errors, Cause: r.Cause, Pods: r.Pods, Since: r.Since, FromDisk: r.FromDisk}
-		for _, m := range r.Mistaken {
-			in.Mistaken = append(in.Mistaken, why.Object{Kind: m.Kind, Namespace: m.Namespace, Name: m.Name, Where: m.Where})
-		}
-		all = append(all, in)
-	}
-	return all
+func inputFacts(reports []model.Input) []model.Input {
+	return slices.DeleteFunc(slices.Clone(reports), board.IsOwnDirectory)
 }
 
 func objectFacts(objects []*manifests.Object) []why.Object {

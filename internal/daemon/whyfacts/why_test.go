@@ -12,11 +12,11 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemon/board"
 	"monopod/internal/daemontest"
+	"monopod/internal/model"
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/node/events"
 	"monopod/runner/rollout"
-	"monopod/watcher"
 )
 
 // TestOfOtherPodsNothingIsLookedUp: there may be thousands of them.
@@ -34,10 +34,10 @@ func TestOfOtherPodsNothingIsLookedUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended, handed := make(chan error, 1), make(chan struct{})
 	go func() { ended <- b.Rollouts.Run(ctx) }()
-	b.Rollouts.Update(rollout.Wanted{Pods: pods, Hand: func([]*manifests.Pod) { close(handed) }})
+	b.Rollouts.Update(model.Desired{Pods: pods}, func(model.Desired) { close(handed) })
 	<-handed
 	b.Blind(errors.New("no runtime"))
-	b.Publish(watcher.Desired{Pods: pods})
+	b.Publish(model.Desired{Pods: pods})
 	e := &Explainer{Board: b, Now: time.Now, Events: events.New(events.Config{Dir: t.TempDir()})}
 	for name, want := range map[string]map[string]int{"web": {"web": 1, "other": 0}, "": {"web": 1, "other": 1}} {
 		f, err := e.facts(ctx, "default", name)
