@@ -19,7 +19,7 @@ import (
 // The instance that the container is to live on with is the keeper; all others go.
 
 // container plans one container of the manifest.
-func (p *planner) container(spec *corev1.Container) {
+func (p *containerPlanner) container(spec *corev1.Container) {
 	all := p.instances(spec.Name)
 	keep := p.keeper(all)
 	if keep == nil {
@@ -43,7 +43,7 @@ func (p *planner) container(spec *corev1.Container) {
 }
 
 // instances returns the instances of a container, oldest first.
-func (p *planner) instances(name string) []*runner.Container {
+func (p *view) instances(name string) []*runner.Container {
 	var all []*runner.Container
 	for i := range p.o.Containers {
 		if p.o.Containers[i].Name == name {
@@ -56,7 +56,7 @@ func (p *planner) instances(name string) []*runner.Container {
 // keeper returns the instance that fits the wanted definition: one that runs and has not been told to stop (an
 // older one, when an edit was taken back in time), else the newest of all. Instances of another sandbox fit
 // only as the record that they completed, and those of init containers not even so.
-func (p *planner) keeper(all []*runner.Container) *runner.Container {
+func (p *view) keeper(all []*runner.Container) *runner.Container {
 	for _, c := range slices.Backward(all) {
 		if p.asWanted(c) && p.inSandbox(c) && c.State == runner.ContainerRunning && !c.Leaving() {
 			return c
@@ -71,16 +71,16 @@ func (p *planner) keeper(all []*runner.Container) *runner.Container {
 }
 
 // stale says that an instance that waits to be started has become outdated meanwhile.
-func (p *planner) stale(c *runner.Container) bool {
+func (p *view) stale(c *runner.Container) bool {
 	return c.State == runner.ContainerCreated && p.o.Stale[c.ID]
 }
 
-func (p *planner) inSandbox(c *runner.Container) bool {
+func (p *view) inSandbox(c *runner.Container) bool {
 	return !p.fresh && p.o.Sandbox != nil && c.SandboxID == p.o.Sandbox.ID && c.Round == p.round
 }
 
 // exchange makes a new instance when none fits. The old one is stopped only after the new one stands ready.
-func (p *planner) exchange(name string, all []*runner.Container) {
+func (p *containerPlanner) exchange(name string, all []*runner.Container) {
 	old := newestThatRan(all)
 	if p.holding() && old != nil && old.State == runner.ContainerRunning {
 		p.settle(old)
@@ -106,7 +106,7 @@ func (p *planner) exchange(name string, all []*runner.Container) {
 
 // succeed is the action that makes an instance in place of those there are, and its reason. One that never ran leaves
 // its history to the next.
-func (p *planner) succeed(name string, all []*runner.Container, old *runner.Container) (create runner.Action, reason string) {
+func (p *containerPlanner) succeed(name string, all []*runner.Container, old *runner.Container) (create runner.Action, reason string) {
 	create, reason = p.inherit(old), "first start"
 	if n := len(all); n > 0 {
 		last := all[n-1]
@@ -134,14 +134,16 @@ func (p *planner) succeed(name string, all []*runner.Container, old *runner.Cont
 
 // holdOut is what happens while the new instance cannot be made: the old one goes on, restarts included, by the
 // definition that is recorded on the sandbox. If that is not its definition, it is left alone.
-func (p *planner) holdOut(name string, all []*runner.Container) {
+func (p *containerPlanner) holdOut(name string, all []*runner.Container) {
 	old := newestThatRan(all)
 	if old == nil {
 		return
 	}
-	rec := p.recorded(name)
-	if rec != nil && p.hashes.Made(p.o.Sandbox.Pod, old) && p.inSandbox(old) {
-		p.byRecord(func(q *planner) { q.container(rec) })
+	rec := p.recordedSpec(name)
+	if rec != nil && Made(p.hashes, p.o.Sandbox.Pod, old) && p.inSandbox(old) {
+		q := *p
+		q.view = p.followRecord()
+		q.container(rec)
 		return
 	}
 	for _, c := range all {
@@ -149,8 +151,8 @@ func (p *planner) holdOut(name string, all []*runner.Container) {
 	}
 }
 
-// recorded returns the container's definition in the recorded manifest.
-func (p *planner) recorded(name string) *corev1.Container {
+// recordedSpec returns the container's definition in the recorded manifest.
+func (p *view) recordedSpec(name string) *corev1.Container {
 	if p.o.Sandbox == nil || p.o.Sandbox.Pod == nil {
 		return nil
 	}
@@ -168,7 +170,7 @@ func newestThatRan(all []*runner.Container) *runner.Container {
 }
 
 // startWaiting starts an instance that stands ready, when nothing of the container runs any more.
-func (p *planner) startWaiting(keep *runner.Container, others []*runner.Container) {
+func (p *containerPlanner) startWaiting(keep *runner.Container, others []*runner.Container) {
 	if !p.stopOthers(others, runner.ReasonDefinitionChanged) || p.held || p.blocked(ManifestKey(p.manifest, keep.Name)) || !p.networkSetUp() {
 		return
 	}
@@ -178,7 +180,7 @@ func (p *planner) startWaiting(keep *runner.Container, others []*runner.Containe
 }
 
 // startNew starts the instance that this plan creates.
-func (p *planner) startNew(name, reason string) {
+func (p *containerPlanner) startNew(name, reason string) {
 	if !p.held && p.networkSetUp() {
 		p.add(runner.Action{Kind: runner.StartContainer, Container: name, Reason: reason, OrExit: true})
 	}
@@ -187,7 +189,7 @@ func (p *planner) startNew(name, reason string) {
 // networkSetUp adds the set-up of a network that was cut off or has failed, once per plan and before anything
 // is created (an environment can have the pod's address in it) or started. A sandbox made in this plan sets
 // its network up by itself.
-func (p *planner) networkSetUp() bool {
+func (p *steps) networkSetUp() bool {
 	if p.fresh || p.network || p.o.Sandbox.Network != runner.NetworkPending {
 		return true
 	}
@@ -200,7 +202,7 @@ func (p *planner) networkSetUp() bool {
 }
 
 // keepRunning leaves the instance alone, unless it has been told to stop: then it must also end.
-func (p *planner) keepRunning(keep *runner.Container, others []*runner.Container) {
+func (p *containerPlanner) keepRunning(keep *runner.Container, others []*runner.Container) {
 	p.settle(keep)
 	p.postStart(keep)
 	p.probes(keep)
@@ -212,7 +214,7 @@ func (p *planner) keepRunning(keep *runner.Container, others []*runner.Container
 
 // exited decides about the restart of an instance that ended by itself. The new one is started before the old
 // one is removed, because removing takes longer than a restart should.
-func (p *planner) exited(keep *runner.Container, others []*runner.Container) {
+func (p *containerPlanner) exited(keep *runner.Container, others []*runner.Container) {
 	stopped := p.stopOthers(others, "superseded")
 	p.removeThose(others, runner.ContainerCreated, "superseded")
 	r := p.restart(keep)
@@ -233,7 +235,7 @@ func (p *planner) exited(keep *runner.Container, others []*runner.Container) {
 }
 
 // mayRestart says that the time has come and that the image is there; it adds the step for the image.
-func (p *planner) mayRestart(c *runner.Container, r Restart) bool {
+func (p *containerPlanner) mayRestart(c *runner.Container, r Restart) bool {
 	if r.At.After(p.now) {
 		p.at(r.At)
 		return false
@@ -262,7 +264,7 @@ const imageTimeout = 10 * time.Second
 // depend on its registry: pull policy Always makes it ask, but when the answer does not come it goes on with
 // the image it had. kubelet reports ErrImagePull and leaves it down, which turns a lost uplink into a lost
 // workload. A first start and a changed definition do insist on the answer.
-func (p *planner) image(name string, prev *runner.Container) imageStep {
+func (p *containerPlanner) image(name string, prev *runner.Container) imageStep {
 	if p.manifest == runner.RecordedManifest {
 		return imageReady // it ran; if its image is gone nevertheless, CreateContainer says so
 	}
@@ -291,25 +293,25 @@ func (p *planner) image(name string, prev *runner.Container) imageStep {
 
 // fallsBack says that the registry did not answer, but that there is an image to fall back on. If that turns
 // out to be gone, CreateContainer fails for another reason, and the next pull takes as long as it takes.
-func (p *planner) fallsBack(name string, prev *runner.Container) bool {
+func (p *containerPlanner) fallsBack(name string, prev *runner.Container) bool {
 	f, failed := p.o.Failures[ManifestKey(p.manifest, name)]
 	return failed && f.Reason == runner.ReasonErrImagePull && p.canFallBack(name, prev)
 }
 
 // canFallBack says that the registry is asked only for a newer image. With other policies it is asked only when
 // there is none.
-func (p *planner) canFallBack(name string, prev *runner.Container) bool {
+func (p *containerPlanner) canFallBack(name string, prev *runner.Container) bool {
 	spec := ContainerSpec(p.pod, name)
 	return spec != nil && spec.ImagePullPolicy == corev1.PullAlways && p.fits(name, prev)
 }
 
 // fits says that the instance was made from the definition that is followed.
-func (p *planner) fits(name string, c *runner.Container) bool {
-	return c != nil && c.Name == name && p.hashes.Made(p.pod, c)
+func (p *view) fits(name string, c *runner.Container) bool {
+	return c != nil && c.Name == name && Made(p.hashes, p.pod, c)
 }
 
 // stopOthers stops those that run and says whether none does.
-func (p *planner) stopOthers(all []*runner.Container, reason string) bool {
+func (p *stopper) stopOthers(all []*runner.Container, reason string) bool {
 	stopped := true
 	for _, c := range all {
 		if c.State == runner.ContainerRunning {
@@ -320,7 +322,7 @@ func (p *planner) stopOthers(all []*runner.Container, reason string) bool {
 	return stopped
 }
 
-func (p *planner) removeThose(all []*runner.Container, state runner.ContainerState, reason string) {
+func (p *steps) removeThose(all []*runner.Container, state runner.ContainerState, reason string) {
 	for _, c := range all {
 		if c.State == state {
 			p.removeInstance(c, reason)
@@ -329,7 +331,7 @@ func (p *planner) removeThose(all []*runner.Container, state runner.ContainerSta
 }
 
 // discard takes an instance away that nothing wants.
-func (p *planner) discard(c *runner.Container, reason string) {
+func (p *stopper) discard(c *runner.Container, reason string) {
 	if c.State == runner.ContainerRunning {
 		p.stop(c, reason)
 		return
@@ -339,7 +341,7 @@ func (p *planner) discard(c *runner.Container, reason string) {
 
 // settle brings an instance that nothing else is decided about to rest: one that was told to stop is seen to
 // its end, the exit of one that ended is recorded.
-func (p *planner) settle(c *runner.Container) {
+func (p *stopper) settle(c *runner.Container) {
 	switch {
 	case c.State == runner.ContainerRunning && c.Leaving():
 		p.stop(c, "was told to stop")
@@ -348,7 +350,7 @@ func (p *planner) settle(c *runner.Container) {
 	}
 }
 
-func (p *planner) finish(c *runner.Container) {
+func (p *steps) finish(c *runner.Container) {
 	if c.State != runner.ContainerExited || c.Recorded || p.blocked(instanceKey(c.ID)) {
 		return
 	}
@@ -359,7 +361,7 @@ func (p *planner) finish(c *runner.Container) {
 	p.add(a)
 }
 
-func (p *planner) removeInstance(c *runner.Container, reason string) bool {
+func (p *steps) removeInstance(c *runner.Container, reason string) bool {
 	if p.blocked(instanceKey(c.ID)) {
 		return false
 	}

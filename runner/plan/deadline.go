@@ -12,7 +12,7 @@ import (
 // until the definition changes, or the time of an eviction is over: then the pod is made anew.
 
 // overdue says that the pod has existed for longer than it may while it still has something to do.
-func (p *planner) overdue() bool {
+func (p *failer) overdue() bool {
 	limit := p.pod.Object.Spec.ActiveDeadlineSeconds
 	if limit == nil || p.ended() {
 		return false
@@ -27,7 +27,7 @@ func (p *planner) overdue() bool {
 
 // expire fails a pod and ends it. A deadline that an edit has brought forward is put on record before: the pod that has failed is
 // not one of another definition, which would run again.
-func (p *planner) expire() {
+func (p *failer) expire() {
 	if rec := p.o.Sandbox.Pod; !p.holding() && rec != nil && p.recordDiffers() && !p.otherContainers(rec) {
 		if p.podBlocked() {
 			return
@@ -39,10 +39,10 @@ func (p *planner) expire() {
 }
 
 // endFailed ends a pod that has failed.
-func (p *planner) endFailed() { p.end("pod has failed") }
+func (p *failer) endFailed() { p.end("pod has failed") }
 
 // end stops what runs of a pod and leaves one instance of each container on record.
-func (p *planner) end(reason string) {
+func (p *stopper) end(reason string) {
 	p.stopAll(reason)
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		p.tidyOne(spec.Name)
@@ -55,7 +55,7 @@ func (p *planner) end(reason string) {
 }
 
 // failed plans a pod that has failed.
-func (p *planner) failed() {
+func (p *failer) failed() {
 	if rec := p.o.Sandbox.Pod; !p.holding() && rec != nil && p.redefined(rec) {
 		p.rebuild("definition of a failed pod changed")
 		return
@@ -72,16 +72,16 @@ func (p *planner) failed() {
 }
 
 // redefined says that the pod is another than the recorded one in what its processes or its deadline are.
-func (p *planner) redefined(rec *manifests.Pod) bool {
+func (p *view) redefined(rec *manifests.Pod) bool {
 	a, b := rec.Object.Spec.ActiveDeadlineSeconds, p.pod.Object.Spec.ActiveDeadlineSeconds
 	return (a == nil) != (b == nil) || a != nil && *a != *b || p.otherContainers(rec)
 }
 
 // otherContainers says that the containers of the pod are others than the recorded ones.
-func (p *planner) otherContainers(rec *manifests.Pod) bool {
+func (p *view) otherContainers(rec *manifests.Pod) bool {
 	n := 0
 	for c := range manifests.AllContainers(&rec.Object.Spec) {
-		if p.hashes.container(rec, c.Name) != p.hashes.container(p.pod, c.Name) {
+		if p.hashes.Container(rec, c.Name) != p.hashes.Container(p.pod, c.Name) {
 			return true
 		}
 		n++

@@ -18,7 +18,7 @@ import (
 const evictionGrace = time.Second
 
 // overuse is runner.Overuse of a pod that has something to do yet.
-func (p *planner) overuse() cause.Cause {
+func (p *progress) overuse() cause.Cause {
 	if p.o.Sandbox.Disk == nil || p.ended() {
 		return cause.Cause{}
 	}
@@ -39,13 +39,13 @@ type Eviction struct {
 }
 
 // ordered says that the pod is to be evicted, and is not yet.
-func (p *planner) ordered() bool {
+func (p *progress) ordered() bool {
 	sb, e := p.o.Sandbox, p.o.Evict
 	return e != nil && sb.UID == e.UID && sb.Failed == nil && !p.ended()
 }
 
 // evict fails a pod and ends it.
-func (p *planner) evict(reason, message string, why cause.Cause) {
+func (p *failer) evict(reason, message string, why cause.Cause) {
 	why.Detail = "" // the message says it
 	p.add(runner.Action{Kind: runner.FailPod, Failure: reason, Message: message, FailureCause: why, Reason: message})
 	p.evicting = true
@@ -54,7 +54,7 @@ func (p *planner) evict(reason, message string, why cause.Cause) {
 
 // giveBack removes the containers of a pod that was evicted because the disk was full, with all that they have written, once they have
 // ended. Its volumes are given back by the Runtime, as those of all evicted pods.
-func (p *planner) giveBack() {
+func (p *failer) giveBack() {
 	f := p.o.Sandbox.Failed
 	if f == nil || f.Reason != runner.ReasonEvicted || f.Cause.Resource != runner.ResourceDisk && f.Cause.Resource != runner.ResourceInodes {
 		return
@@ -67,7 +67,7 @@ func (p *planner) giveBack() {
 }
 
 // evicted says that the pod is on its way out, or ended, because it was evicted.
-func (p *planner) evicted() bool {
+func (p *progress) evicted() bool {
 	sb := p.o.Sandbox
 	return p.evicting || sb != nil && sb.Failed != nil && EvictedFor(sb.Failed.Reason)
 }
@@ -84,18 +84,16 @@ func ReturnsAfter(reason string, spec *corev1.PodSpec, origin manifests.Origin) 
 
 // final reports whether a pod that an API server has bound here has ended by its record: the server knows that phase, and it is the last
 // one, whatever is edited.
-func (p *planner) final() bool {
+func (p *progress) final() bool {
 	sb := p.o.Sandbox
 	if p.pod == nil || !p.pod.Origin.Bound() || sb == nil || sb.Pod == nil || sb.Pod.Object.UID != p.pod.Object.UID {
 		return false
 	}
-	recorded := *p
-	recorded.pod = sb.Pod
-	return sb.Failed != nil || recorded.ended()
+	return sb.Failed != nil || (&progress{p.followRecord()}).ended()
 }
 
 // evictedGrace is what containers of an evicted pod have.
-func (p *planner) evictedGrace() time.Duration {
+func (p *progress) evictedGrace() time.Duration {
 	sb, e := p.o.Sandbox, p.o.Evict
 	switch {
 	case e != nil && sb != nil && e.UID == sb.UID && e.Grace >= 0:
@@ -107,7 +105,7 @@ func (p *planner) evictedGrace() time.Duration {
 }
 
 // returns says that a failed pod is to be made again now; it asks to be called again when the time for that has not come.
-func (p *planner) returns() bool {
+func (p *failer) returns() bool {
 	f := p.o.Sandbox.Failed
 	if p.o.Waits || !ReturnsAfter(f.Reason, &p.pod.Object.Spec, p.pod.Origin) {
 		return false

@@ -1,7 +1,7 @@
 package plan
 
 // halt stops what runs and leaves one instance of each container on record.
-func (p *planner) halt() {
+func (p *sandboxPlanner) halt() {
 	switch {
 	case p.o.Halt.Remove:
 		p.remove()

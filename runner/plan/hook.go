@@ -19,7 +19,7 @@ import (
 // An agent that finds a hook neither recorded nor begun by itself runs it: each hook runs at least once.
 
 // postStart sees to the hook of an instance that runs.
-func (p *planner) postStart(c *runner.Container) {
+func (p *stopper) postStart(c *runner.Container) {
 	if c.PostStart != runner.PostStartPending || c.State != runner.ContainerRunning || c.Leaving() || p.blocked(instanceKey(c.ID)) {
 		return
 	}
@@ -40,7 +40,7 @@ func (p *planner) postStart(c *runner.Container) {
 }
 
 // preStop says that the preStop hook of an instance is under way, or must be waited for; it begins it.
-func (p *planner) preStop(c *runner.Container, grace time.Duration, cause runner.StopCause, reason string) bool {
+func (p *stopper) preStop(c *runner.Container, grace time.Duration, cause runner.StopCause, reason string) bool {
 	l, spec := p.lifecycle(c)
 	if l == nil || l.PreStop == nil || grace == 0 || cause == runner.StopRestartAll || p.graceOver(c, grace) {
 		return false
@@ -61,7 +61,7 @@ func (p *planner) preStop(c *runner.Container, grace time.Duration, cause runner
 	return true
 }
 
-func (p *planner) runHook(c *runner.Container, kind runner.HookKind, h *corev1.LifecycleHandler, spec *corev1.Container, limit time.Duration) {
+func (p *stopper) runHook(c *runner.Container, kind runner.HookKind, h *corev1.LifecycleHandler, spec *corev1.Container, limit time.Duration) {
 	run, err := hook.Resolve(h, spec, p.address())
 	p.add(runner.Action{
 		Kind: runner.RunHook, Container: c.Name, ContainerID: c.ID, Reason: string(kind), Timeout: limit,
@@ -70,7 +70,7 @@ func (p *planner) runHook(c *runner.Container, kind runner.HookKind, h *corev1.L
 }
 
 // address is where the pod's servers are found. On the host's network that is the host itself.
-func (p *planner) address() string {
+func (p *view) address() string {
 	sb := p.o.Sandbox
 	switch {
 	case sb == nil:
@@ -85,7 +85,7 @@ func (p *planner) address() string {
 
 // lifecycle returns the hooks that an instance has: those of the manifest that is followed if it was made from that,
 // else those of the recorded one.
-func (p *planner) lifecycle(c *runner.Container) (*corev1.Lifecycle, *corev1.Container) {
+func (p *view) lifecycle(c *runner.Container) (*corev1.Lifecycle, *corev1.Container) {
 	pods := []*manifests.Pod{p.pod, p.sandboxPod()}
 	if p.pod != nil && !p.fits(c.Name, c) {
 		pods = []*manifests.Pod{p.sandboxPod(), p.pod}
@@ -103,7 +103,7 @@ func (p *planner) lifecycle(c *runner.Container) (*corev1.Lifecycle, *corev1.Con
 
 // holdsBack says that a container is starting, or waits for its image only, but that its postStart hook has not
 // ended: those after it wait, as they do with a kubelet.
-func (p *planner) holdsBack(spec *corev1.Container) bool {
+func (p *containerPlanner) holdsBack(spec *corev1.Container) bool {
 	if !hasPostStart(spec) {
 		return false
 	}

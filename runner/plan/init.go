@@ -49,7 +49,7 @@ func RoleIn(spec *corev1.PodSpec, name string) role {
 }
 
 // roleOf returns the role in which an instance was made, or if nobody knows, the one it is to have.
-func (p *planner) roleOf(c *runner.Container) role {
+func (p *progress) roleOf(c *runner.Container) role {
 	for _, pod := range []*manifests.Pod{p.sandboxPod(), p.pod} {
 		if pod != nil && hasContainer(pod, c.Name) {
 			return RoleIn(&pod.Object.Spec, c.Name)
@@ -59,7 +59,7 @@ func (p *planner) roleOf(c *runner.Container) role {
 }
 
 // position is where a container stands among the init containers.
-func (p *planner) position(name string) int {
+func (p *progress) position(name string) int {
 	for _, pod := range []*manifests.Pod{p.sandboxPod(), p.pod} {
 		if pod == nil {
 			continue
@@ -71,10 +71,10 @@ func (p *planner) position(name string) int {
 	return -1
 }
 
-func (p *planner) isInit(name string) bool { return RoleIn(&p.pod.Object.Spec, name) == initial }
+func (p *view) isInit(name string) bool { return RoleIn(&p.pod.Object.Spec, name) == initial }
 
 // inOrder plans the containers of a pod that has init containers.
-func (p *planner) inOrder() {
+func (p *sequencer) inOrder() {
 	switch {
 	case p.initFailed():
 		p.conclude("pod has failed")
@@ -108,7 +108,7 @@ const (
 )
 
 // initialize plans the init containers and says what the regular ones may do.
-func (p *planner) initialize() gate {
+func (p *sequencer) initialize() gate {
 	serving := slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
 		return p.inSandbox(&c) && c.State == runner.ContainerRunning && p.roleOf(&c) == Regular
 	})
@@ -130,7 +130,7 @@ func (p *planner) initialize() gate {
 }
 
 // after says what may be done after an init container whose turn it is.
-func (p *planner) after(c *corev1.Container, serving bool) gate {
+func (p *sequencer) after(c *corev1.Container, serving bool) gate {
 	switch {
 	case !manifests.IsSidecar(c):
 		return gateShut
@@ -148,14 +148,14 @@ func startsAtOnce(c *corev1.Container) bool {
 }
 
 // untried says that no instance of a container has ended, nor failed to start.
-func (p *planner) untried(name string) bool {
+func (p *progress) untried(name string) bool {
 	_, failed := p.o.Failures[ManifestKey(p.manifest, name)]
 	return !failed && newestThatRan(p.instances(name)) == nil
 }
 
 // ahead plans a container whose turn has not come, and says what those after it may do. Where the wait turns out to be
 // longer, what was made early goes: it may have become outdated.
-func (p *planner) ahead(c *corev1.Container, g gate) gate {
+func (p *sequencer) ahead(c *corev1.Container, g gate) gate {
 	all := p.instances(c.Name)
 	if g != gateSoon {
 		p.takeBack(all)
@@ -177,7 +177,7 @@ func (p *planner) ahead(c *corev1.Container, g gate) gate {
 }
 
 // takeBack removes instances that were made early; those that take the place of one that ran stay, for its history.
-func (p *planner) takeBack(all []*runner.Container) {
+func (p *sequencer) takeBack(all []*runner.Container) {
 	for _, c := range all {
 		if c.State == runner.ContainerCreated && p.inSandbox(c) && c.RestartCount == 0 && c.Last == nil && newestThatRan(all) == nil {
 			p.removeInstance(c, "made too early")
@@ -189,7 +189,7 @@ func (p *planner) takeBack(all []*runner.Container) {
 
 // passed says that an init container need not run any more in this sandbox: it has succeeded, or a regular
 // container has been started, which it came before.
-func (p *planner) passed(name string) bool {
+func (p *progress) passed(name string) bool {
 	return !p.fresh && p.o.Sandbox != nil && InitPassed(&p.pod.Object.Spec, &p.o.PodState, p.round, name)
 }
 
@@ -212,7 +212,7 @@ func Succeeded(c *runner.Container) bool {
 }
 
 // initFailed says that an init container has failed for good, and the pod with it.
-func (p *planner) initFailed() bool {
+func (p *progress) initFailed() bool {
 	for i := range p.pod.Object.Spec.InitContainers {
 		name := p.pod.Object.Spec.InitContainers[i].Name
 		if p.fresh || !p.isInit(name) || p.passed(name) {
@@ -227,10 +227,10 @@ func (p *planner) initFailed() bool {
 }
 
 // ended says that the pod has nothing to do any more.
-func (p *planner) ended() bool { return p.initFailed() || p.completedAll() }
+func (p *progress) ended() bool { return p.initFailed() || p.completedAll() }
 
 // completedAll says that no regular container will run again.
-func (p *planner) completedAll() bool {
+func (p *progress) completedAll() bool {
 	for i := range p.pod.Object.Spec.Containers {
 		all := p.instances(p.pod.Object.Spec.Containers[i].Name)
 		if n := len(all); n == 0 || !p.completed(all[n-1]) {
@@ -241,7 +241,7 @@ func (p *planner) completedAll() bool {
 }
 
 // conclude stops what runs of a pod that has nothing more to do, sidecars last, and brings it to rest.
-func (p *planner) conclude(reason string) {
+func (p *stopper) conclude(reason string) {
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		if RoleIn(&p.pod.Object.Spec, spec.Name) != sidecar {
 			p.stopOthers(p.instances(spec.Name), reason)
@@ -254,7 +254,7 @@ func (p *planner) conclude(reason string) {
 }
 
 // rest ends the sidecars of a pod that has completed or failed, and brings the others to rest.
-func (p *planner) rest() {
+func (p *stopper) rest() {
 	var running []*runner.Container
 	others := false
 	for i := range p.o.Containers {
@@ -274,7 +274,7 @@ func (p *planner) rest() {
 }
 
 // tidyOne leaves one instance of a container: the newest that ran. One that runs still is not its business.
-func (p *planner) tidyOne(name string) {
+func (p *stopper) tidyOne(name string) {
 	all := p.instances(name)
 	stays := newestThatRan(all)
 	for _, c := range all {
@@ -288,18 +288,18 @@ func (p *planner) tidyOne(name string) {
 	}
 }
 
-func (p *planner) settleAll(name string) {
+func (p *stopper) settleAll(name string) {
 	for _, c := range p.instances(name) {
 		p.settle(c)
 	}
 }
 
-func (p *planner) runs(name string) bool {
+func (p *view) runs(name string) bool {
 	return slices.ContainsFunc(p.instances(name), func(c *runner.Container) bool { return c.State == runner.ContainerRunning })
 }
 
 // started says that a sidecar is as far as those after it wait for.
-func (p *planner) started(spec *corev1.Container) bool {
+func (p *progress) started(spec *corev1.Container) bool {
 	return slices.ContainsFunc(p.instances(spec.Name), func(c *runner.Container) bool {
 		return p.inSandbox(c) && (p.holding() || p.fits(c.Name, c)) && !c.Leaving() && p.o.Started(spec, c)
 	})
@@ -307,7 +307,7 @@ func (p *planner) started(spec *corev1.Container) bool {
 
 // getReady is for the time in which init containers run: what comes after them is made if that may be, else its images
 // are fetched, and what ended is put on record.
-func (p *planner) getReady(g gate) {
+func (p *sequencer) getReady(g gate) {
 	for i := range p.pod.Object.Spec.Containers {
 		g = p.ahead(&p.pod.Object.Spec.Containers[i], g)
 	}
@@ -324,13 +324,13 @@ func (p *planner) getReady(g gate) {
 	}
 }
 
-func (p *planner) planned(kind runner.ActionKind, name string) bool {
+func (p *steps) planned(kind runner.ActionKind, name string) bool {
 	return slices.ContainsFunc(p.actions, func(a runner.Action) bool { return a.Kind == kind && a.Container == name })
 }
 
 // anewInOrder makes the sandbox of a pod with init containers anew after a reboot: all of them run again, before anything
 // else. Old records stay until their container runs again, because they have its history.
-func (p *planner) anewInOrder(same bool) {
+func (p *reviver) anewInOrder(same bool) {
 	stays := func(c *runner.Container) bool {
 		all := p.instances(c.Name)
 		return same && c.State == runner.ContainerExited && c.ID == all[len(all)-1].ID
@@ -359,7 +359,7 @@ func (p *planner) anewInOrder(same bool) {
 }
 
 // surveyInOrder is survey for a pod with init containers.
-func (p *planner) surveyInOrder(same bool) []start {
+func (p *reviver) surveyInOrder(same bool) []start {
 	if same && p.ended() {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"monopod/internal/cause"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/probe"
 )
@@ -59,8 +60,8 @@ type Observed struct {
 	Waits bool
 	// Options are the configured limits.
 	Options Options
-	// Hashes spares the worker computing them again; Plan does without.
-	Hashes *Hashes
+	// Hashes caches the hashes of manifests between plans; may be nil.
+	Hashes *podhash.Cache
 }
 
 // Options of planning.

@@ -12,7 +12,7 @@ import (
 
 // withoutPins is update for a sandbox that has lost its namespaces and in which nothing is to be started. What still runs is
 // treated as in any other sandbox: hooks, probes, resizes, volumes, and its end once the pod has nothing more to do.
-func (p *planner) withoutPins() {
+func (p *sequencer) withoutPins() {
 	switch {
 	case len(p.pod.Object.Spec.InitContainers) > 0 && p.ended():
 		p.conclude("pod has ended")
@@ -30,7 +30,7 @@ func (p *planner) withoutPins() {
 }
 
 // leaveRunning keeps the old pod up while the new one cannot be made: nothing is stopped, and nothing can be started.
-func (p *planner) leaveRunning() {
+func (p *containerPlanner) leaveRunning() {
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		for _, c := range p.instances(spec.Name) {
 			if c.State == runner.ContainerRunning {
@@ -43,7 +43,7 @@ func (p *planner) leaveRunning() {
 }
 
 // tidy brings a pod to rest of which nothing is to be started: one instance of each container stays.
-func (p *planner) tidy() {
+func (p *containerPlanner) tidy() {
 	for spec := range manifests.AllContainers(&p.pod.Object.Spec) {
 		all := p.instances(spec.Name)
 		for _, c := range all[:max(0, len(all)-1)] {
@@ -63,7 +63,7 @@ func (p *planner) tidy() {
 }
 
 // settlePod brings the instances to rest while the pod has to wait.
-func (p *planner) settlePod() {
+func (p *stopper) settlePod() {
 	for i := range p.o.Containers {
 		p.settle(&p.o.Containers[i])
 	}

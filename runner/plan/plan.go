@@ -29,10 +29,7 @@ import (
 // several at once (see batch), but starts them in this order; what is created before its turn to be started is in the
 // plan without its start (see plan_init.go).
 func Plan(now time.Time, desired *manifests.Pod, o Observed) (actions []runner.Action, next time.Time) {
-	p := &planner{now: now, pod: desired, o: o, hashes: o.Hashes}
-	if p.hashes == nil {
-		p.hashes = &Hashes{}
-	}
+	p := newPlanner(&view{now: now, pod: desired, o: o, hashes: o.Hashes})
 	if p.final() {
 		desired = o.Sandbox.Pod
 		p.pod, p.manifest = desired, runner.RecordedManifest
@@ -78,42 +75,20 @@ func (p *planner) keep() {
 	}
 }
 
-// planner collects a plan. pod is the manifest that is followed: the desired one, or for parts of a plan the
-// recorded one (see byRecord).
-type planner struct {
-	now      time.Time
-	pod      *manifests.Pod
-	manifest runner.Manifest
-	o        Observed
-	hashes   *Hashes
-	actions  []runner.Action
-	next     time.Time
-	// fresh says that the sandbox is made in this plan: none of the observed containers is in it.
-	fresh bool
-	// evicting says that the pod is evicted in this plan.
-	evicting bool
-	// network says that the plan waits for the network already.
-	network bool
-	// round is the round that the pod is in; see plan_round.go.
-	round int
-	// held says that no container may be started: the hook of an earlier one runs.
-	held bool
-}
-
-func (p *planner) add(a runner.Action) {
+func (p *steps) add(a runner.Action) {
 	a.Manifest = p.manifest
 	p.actions = append(p.actions, a)
 }
 
 // at asks to be called again at t.
-func (p *planner) at(t time.Time) {
+func (p *steps) at(t time.Time) {
 	if p.next.IsZero() || t.Before(p.next) {
 		p.next = t
 	}
 }
 
 // blocked says that the last try failed not long enough ago. A failure in the future does not block.
-func (p *planner) blocked(key string) bool {
+func (p *steps) blocked(key string) bool {
 	f, ok := p.o.Failures[key]
 	if !ok || f.At.After(p.now) || !p.now.Before(f.Due()) {
 		return false
@@ -122,10 +97,10 @@ func (p *planner) blocked(key string) bool {
 	return true
 }
 
-func (p *planner) podBlocked() bool { return p.blocked(ManifestKey(p.manifest, "")) }
+func (p *steps) podBlocked() bool { return p.blocked(ManifestKey(p.manifest, "")) }
 
 // create makes a pod of which there is no sandbox.
-func (p *planner) create() {
+func (p *sandboxPlanner) create() {
 	if p.podBlocked() {
 		return
 	}
@@ -133,7 +108,7 @@ func (p *planner) create() {
 	p.containers()
 }
 
-func (p *planner) createSandbox(reason string) {
+func (p *sandboxPlanner) createSandbox(reason string) {
 	uid := string(p.pod.Object.UID)
 	if uid == "" {
 		uid = p.o.NewUID
@@ -147,7 +122,7 @@ func (p *planner) createSandbox(reason string) {
 }
 
 // update handles a pod whose sandbox is as desired: each container by itself.
-func (p *planner) update() {
+func (p *sequencer) update() {
 	p.containers()
 	p.resizePod()
 	p.record()
@@ -155,7 +130,7 @@ func (p *planner) update() {
 }
 
 // syncVolumes brings volumes of a pod that runs up to date. Those of new containers are made so.
-func (p *planner) syncVolumes() {
+func (p *steps) syncVolumes() {
 	if !p.o.VolumesStale || p.holding() || p.blocked(VolumesKey) {
 		return
 	}
@@ -164,7 +139,7 @@ func (p *planner) syncVolumes() {
 	}
 }
 
-func (p *planner) containers() {
+func (p *sequencer) containers() {
 	if p.nextRound() {
 		return
 	}
@@ -177,7 +152,7 @@ func (p *planner) containers() {
 }
 
 // regular plans the regular containers.
-func (p *planner) regular() {
+func (p *sequencer) regular() {
 	for i := range p.pod.Object.Spec.Containers {
 		c := &p.pod.Object.Spec.Containers[i]
 		if p.held && !p.runs(c.Name) {
@@ -194,14 +169,14 @@ func (p *planner) regular() {
 
 // portsTaken says that a container which is to serve on ports, and is new under its name, has to wait for one that the manifest
 // does not have any more and that still runs: it may be the same one under another name.
-func (p *planner) portsTaken(spec *corev1.Container) bool {
+func (p *view) portsTaken(spec *corev1.Container) bool {
 	return len(spec.Ports) > 0 && !p.holding() && newestThatRan(p.instances(spec.Name)) == nil && slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
 		return c.State == runner.ContainerRunning && p.inSandbox(&c) && !hasContainer(p.pod, c.Name)
 	})
 }
 
 // strangers takes containers away that the manifest does not have.
-func (p *planner) strangers() {
+func (p *containerPlanner) strangers() {
 	for i := range p.o.Containers {
 		switch c := &p.o.Containers[i]; {
 		case hasContainer(p.pod, c.Name):
@@ -215,37 +190,37 @@ func (p *planner) strangers() {
 
 // holding says that the manifest followed is the recorded one. It may be older than some of what runs, because
 // it is stored at the end of an update: what runs is then left alone, whatever its definition.
-func (p *planner) holding() bool { return p.o.Kept || p.manifest == runner.RecordedManifest }
+func (p *view) holding() bool { return p.o.Kept || p.manifest == runner.RecordedManifest }
 
 // record stores a changed manifest, but only when the stored one is no longer needed: while an instance runs
 // by a definition of the stored manifest that the desired one has replaced, it is what would be gone back to.
-func (p *planner) record() {
+func (p *steps) record() {
 	if p.holding() || !p.recordDiffers() || p.recordNeeded() || p.podBlocked() {
 		return
 	}
 	p.add(runner.Action{Kind: runner.RecordPod, Reason: "manifest changed"})
 }
 
-func (p *planner) recordDiffers() bool {
+func (p *view) recordDiffers() bool {
 	rec := p.o.Sandbox.Pod
 	if rec == nil || rec == p.pod {
 		return rec == nil
 	}
 	moved := rec.Origin.Source != p.pod.Origin.Source || rec.Origin.File != p.pod.Origin.File
-	return moved || !manifests.SameImages(rec, p.pod) || p.hashes.PodHash(rec) != p.hashes.PodHash(p.pod)
+	return moved || !manifests.SameImages(rec, p.pod) || p.hashes.Pod(rec) != p.hashes.Pod(p.pod)
 }
 
-func (p *planner) recordNeeded() bool {
+func (p *progress) recordNeeded() bool {
 	rec := p.o.Sandbox.Pod
 	return rec != nil && !p.ended() && slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
-		return hasContainer(p.pod, c.Name) && !p.hashes.Made(p.pod, &c) &&
-			hasContainer(rec, c.Name) && p.hashes.Made(rec, &c)
+		return hasContainer(p.pod, c.Name) && !Made(p.hashes, p.pod, &c) &&
+			hasContainer(rec, c.Name) && Made(p.hashes, rec, &c)
 	})
 }
 
 // replace handles a change that needs a new sandbox. Nothing is stopped before everything that can be
 // verified has been; until then, and if that fails, the old pod is kept alive from its recorded manifest.
-func (p *planner) replace() {
+func (p *sandboxPlanner) replace() {
 	if !p.stopping() {
 		switch {
 		case p.o.Kept, p.o.Prepared[""] == PreparationRunning:
@@ -263,7 +238,7 @@ func (p *planner) replace() {
 }
 
 // stopping says that the old pod is on its way out already: it was signaled, and nothing else runs.
-func (p *planner) stopping() bool {
+func (p *progress) stopping() bool {
 	begun := false
 	for i := range p.o.Containers {
 		c := &p.o.Containers[i]
@@ -275,26 +250,18 @@ func (p *planner) stopping() bool {
 	return begun
 }
 
-func (p *planner) keepOld() {
+func (p *sandboxPlanner) keepOld() {
 	switch {
 	case p.o.Sandbox.Pod == nil:
 	case p.o.Sandbox.Alive:
-		p.byRecord((*planner).containers)
+		p.recorded().containers()
 	default:
-		p.byRecord((*planner).withoutPins)
+		p.recorded().withoutPins()
 	}
 }
 
-// byRecord makes a part of the plan by the manifest recorded on the sandbox.
-func (p *planner) byRecord(part func(*planner)) {
-	q := *p
-	q.pod, q.manifest = p.o.Sandbox.Pod, runner.RecordedManifest
-	part(&q)
-	p.actions, p.next, p.network = q.actions, q.next, q.network
-}
-
 // rebuild takes everything down and starts the pod anew.
-func (p *planner) rebuild(reason string) {
+func (p *sandboxPlanner) rebuild(reason string) {
 	if !p.stopAll(reason) || p.podBlocked() || !p.removeAll(reason) {
 		return
 	}
@@ -304,7 +271,7 @@ func (p *planner) rebuild(reason string) {
 }
 
 // remove takes the whole pod away.
-func (p *planner) remove() {
+func (p *sandboxPlanner) remove() {
 	if p.o.Sandbox == nil && len(p.o.Containers) == 0 {
 		if p.o.Place != nil && !p.podBlocked() {
 			p.add(runner.Action{Kind: runner.RemoveSandbox, Reason: "pod removed"})
@@ -317,7 +284,7 @@ func (p *planner) remove() {
 }
 
 // removeAll removes all containers and the sandbox, and says whether nothing is left to be waited for.
-func (p *planner) removeAll(reason string) bool {
+func (p *sandboxPlanner) removeAll(reason string) bool {
 	ok := true
 	for i := range p.o.Containers {
 		ok = p.removeInstance(&p.o.Containers[i], reason) && ok
@@ -332,7 +299,7 @@ func (p *planner) removeAll(reason string) bool {
 // started it stays as it is: a completed pod stays completed. Otherwise it is set up again, or replaced if it is not
 // as desired. Images are seen to before the old records go, because those tell that the image was good enough before
 // (see image).
-func (p *planner) revive() {
+func (p *reviver) revive() {
 	same := p.sameSandbox(p.pod)
 	if !same && slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool { return c.State == runner.ContainerRunning }) {
 		p.replace()
@@ -372,7 +339,7 @@ func (p *planner) revive() {
 }
 
 // startAgain starts an instance that this plan creates after a reboot, unless an earlier one has a hook to wait for.
-func (p *planner) startAgain(name, reason string) {
+func (p *containerPlanner) startAgain(name, reason string) {
 	p.startNew(name, reason)
 	if spec := ContainerSpec(p.pod, name); spec != nil {
 		p.held = p.held || p.holdsBack(spec)
@@ -381,7 +348,7 @@ func (p *planner) startAgain(name, reason string) {
 
 // takeUp sets the sandbox up again, with its uid and what is on its disk, and starts what is ready in it. The old
 // instances go last: until then they are the history, should this be cut off.
-func (p *planner) takeUp(ready []start, reason string) {
+func (p *reviver) takeUp(ready []start, reason string) {
 	p.add(runner.Action{Kind: runner.ReviveSandbox, Reason: reason})
 	p.fresh = true
 	for _, s := range ready {
@@ -402,7 +369,7 @@ type start struct {
 
 // survey finds what is to be started in a new sandbox, and the instances that need not run again. Containers
 // that still run as desired (only the pins are gone) are no reason for a new sandbox, but go with it.
-func (p *planner) survey(same bool) (starts []start, complete map[string]bool) {
+func (p *reviver) survey(same bool) (starts []start, complete map[string]bool) {
 	if len(p.pod.Object.Spec.InitContainers) > 0 {
 		return p.surveyInOrder(same), nil
 	}
@@ -430,13 +397,13 @@ func (p *planner) survey(same bool) (starts []start, complete map[string]bool) {
 }
 
 // fine reports whether the instance runs as desired.
-func (p *planner) fine(c *runner.Container) bool {
+func (p *view) fine(c *runner.Container) bool {
 	return c.State == runner.ContainerRunning && !c.Leaving() && p.inSandbox(c) && (p.holding() || p.asWanted(c))
 }
 
 // completed says that the instance ended by itself and that its policy does not want it again. Restarts after a
 // reboot do not wait for their back-off: it was a longer break than most, and kubelet does not wait either.
-func (p *planner) completed(c *runner.Container) bool {
+func (p *progress) completed(c *runner.Container) bool {
 	return c.State == runner.ContainerExited && p.fits(c.Name, c) && !p.outdated(c) && !p.restart(c).Wanted
 }
 
@@ -453,7 +420,7 @@ func (s *start) carry() {
 
 // imagesFirst adds the image steps and returns the containers that can be created once these are done. It
 // returns none while an image is still on its way.
-func (p *planner) imagesFirst(starts []start) (ready []start) {
+func (p *reviver) imagesFirst(starts []start) (ready []start) {
 	for _, s := range starts {
 		switch p.image(s.create.Container, s.prev) {
 		case imageReady:
@@ -466,7 +433,7 @@ func (p *planner) imagesFirst(starts []start) (ready []start) {
 	return ready
 }
 
-func (p *planner) restart(c *runner.Container) Restart {
+func (p *progress) restart(c *runner.Container) Restart {
 	return NextRestart(p.now, &p.pod.Object.Spec, c, p.o.Options)
 }
 

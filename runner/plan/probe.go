@@ -46,7 +46,7 @@ func (o *Observed) Ready(spec *corev1.Container, c *runner.Container) bool {
 }
 
 // probes sees to what the probes of an instance that runs say.
-func (p *planner) probes(c *runner.Container) {
+func (p *stopper) probes(c *runner.Container) {
 	h, ok := p.o.Probes[c.ID]
 	if !ok || c.State != runner.ContainerRunning || p.blocked(instanceKey(c.ID)) {
 		return
@@ -79,7 +79,7 @@ func Unhealthy(v *probe.Verdict) string {
 
 // graceOf is how long an instance that is stopped for a cause may take. A probe that has failed can set another time
 // than the pod does.
-func (p *planner) graceOf(c *runner.Container, cause runner.StopCause) time.Duration {
+func (p *progress) graceOf(c *runner.Container, cause runner.StopCause) time.Duration {
 	if c.Leaving() {
 		cause = c.StopCause
 	}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 )
 
@@ -14,17 +15,17 @@ import (
 // containers have got what they are to have; that it is never too small meanwhile is seen to by the actions.
 
 // Made reports whether the instance was made from the container's definition in pod.
-func (h *Hashes) Made(pod *manifests.Pod, c *runner.Container) bool {
-	return ranWith(pod, c) && c.Hash == h.container(pod, c.Name)
+func Made(h *podhash.Cache, pod *manifests.Pod, c *runner.Container) bool {
+	return ranWith(pod, c) && c.Hash == h.Container(pod, c.Name)
 }
 
 // asWanted says that the instance was made from the definition that is followed, or has become so.
-func (p *planner) asWanted(c *runner.Container) bool {
-	return p.hashes.Made(p.pod, c) && !p.outgrown(c)
+func (p *view) asWanted(c *runner.Container) bool {
+	return Made(p.hashes, p.pod, c) && !p.outgrown(c)
 }
 
 // outgrown says that the instance can get the resources that are wanted only by being made anew.
-func (p *planner) outgrown(c *runner.Container) bool {
+func (p *view) outgrown(c *runner.Container) bool {
 	if p.sized(c) {
 		return false
 	}
@@ -38,8 +39,8 @@ func (p *planner) outgrown(c *runner.Container) bool {
 }
 
 // sized says that the instance has the resources that are wanted, or that nobody can tell.
-func (p *planner) sized(c *runner.Container) bool {
-	return p.holding() || c.ResourcesHash == "" || c.ResourcesHash == p.hashes.resources(p.pod, c.Name)
+func (p *view) sized(c *runner.Container) bool {
+	return p.holding() || c.ResourcesHash == "" || c.ResourcesHash == p.hashes.Resources(p.pod, c.Name)
 }
 
 // resizeRestarts says that one of the resources that differ is not to be changed while the container runs.
@@ -60,7 +61,7 @@ func sameAmount(a, b corev1.ResourceList, name corev1.ResourceName) bool {
 }
 
 // resize changes the resources of an instance that runs.
-func (p *planner) resize(c *runner.Container) {
+func (p *steps) resize(c *runner.Container) {
 	if c.State != runner.ContainerRunning || c.Leaving() || p.sized(c) || p.blocked(ResizeKey(c.Name)) {
 		return
 	}
@@ -68,13 +69,13 @@ func (p *planner) resize(c *runner.Container) {
 }
 
 // resizePod changes the pod's cgroup, once every container that runs has what it is to have.
-func (p *planner) resizePod() {
+func (p *steps) resizePod() {
 	s := p.o.Sandbox
-	if p.fresh || p.holding() || s.ResourcesHash == "" || s.ResourcesHash == p.hashes.podResources(p.pod) || p.blocked(ResizeKey("")) {
+	if p.fresh || p.holding() || s.ResourcesHash == "" || s.ResourcesHash == p.hashes.PodResources(p.pod) || p.blocked(ResizeKey("")) {
 		return
 	}
 	pending := slices.ContainsFunc(p.o.Containers, func(c runner.Container) bool {
-		return c.State == runner.ContainerRunning && (!p.hashes.Made(p.pod, &c) || !p.sized(&c))
+		return c.State == runner.ContainerRunning && (!Made(p.hashes, p.pod, &c) || !p.sized(&c))
 	})
 	if !pending {
 		p.add(runner.Action{Kind: runner.UpdateResources, Reason: "resources changed"})
@@ -82,9 +83,9 @@ func (p *planner) resizePod() {
 }
 
 // sameSandbox says that the sandbox fits the pod: its cgroup is among those of the pod's class, too.
-func (p *planner) sameSandbox(pod *manifests.Pod) bool {
+func (p *view) sameSandbox(pod *manifests.Pod) bool {
 	s := p.o.Sandbox
-	return s.Hash == p.hashes.sandbox(pod) && (s.QOSClass == "" || s.QOSClass == manifests.QOSClass(pod.Object))
+	return s.Hash == p.hashes.Sandbox(pod) && (s.QOSClass == "" || s.QOSClass == manifests.QOSClass(pod.Object))
 }
 
 // ResizeKey is where failures of UpdateResources are kept: they delay nothing else. The empty name is the pod's.

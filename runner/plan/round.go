@@ -45,13 +45,13 @@ func trigger(pod *corev1.PodSpec, o *runner.PodState, round int) *runner.Contain
 }
 
 // outdated says that an instance is of an earlier round than the pod.
-func (p *planner) outdated(c *runner.Container) bool {
+func (p *view) outdated(c *runner.Container) bool {
 	return !p.fresh && p.o.Sandbox != nil && c.SandboxID == p.o.Sandbox.ID && c.Round < p.round
 }
 
 // nextRound ends what belongs to an earlier round and says whether there is something to be waited for: until all of
 // it has ended, and the container that asked for it may be restarted, nothing is started.
-func (p *planner) nextRound() bool {
+func (p *sequencer) nextRound() bool {
 	if p.round == 0 {
 		return false
 	}
@@ -79,7 +79,7 @@ func (p *planner) nextRound() bool {
 }
 
 // inherit is the action that makes an instance in place of one of an earlier round, or of none.
-func (p *planner) inherit(old *runner.Container) runner.Action {
+func (p *containerPlanner) inherit(old *runner.Container) runner.Action {
 	a := runner.Action{Kind: runner.CreateContainer, Round: p.round}
 	if old == nil {
 		return a

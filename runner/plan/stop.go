@@ -26,7 +26,7 @@ const killAgain = 10 * time.Second
 const shortestStop = 2 * time.Second
 
 // stopAll stops what runs and says whether nothing runs any more.
-func (p *planner) stopAll(reason string) bool {
+func (p *stopper) stopAll(reason string) bool {
 	var sidecars []*runner.Container
 	others := false
 	for i := range p.o.Containers {
@@ -44,7 +44,7 @@ func (p *planner) stopAll(reason string) bool {
 }
 
 // stopInTurn stops sidecars that run, one after another, unless others have to end before them.
-func (p *planner) stopInTurn(sidecars []*runner.Container, others bool, reason string) {
+func (p *stopper) stopInTurn(sidecars []*runner.Container, others bool, reason string) {
 	order := func(c *runner.Container) int { return p.position(c.Name) }
 	slices.SortStableFunc(sidecars, func(a, b *runner.Container) int { return order(b) - order(a) })
 	for _, c := range sidecars {
@@ -58,7 +58,7 @@ func (p *planner) stopInTurn(sidecars []*runner.Container, others bool, reason s
 
 // stopLater begins the grace period of a sidecar whose turn has not come. Its signal does not wait any longer
 // than that.
-func (p *planner) stopLater(c *runner.Container, reason string) {
+func (p *stopper) stopLater(c *runner.Container, reason string) {
 	grace := p.graceOf(c, runner.StopUnwanted)
 	if !c.StopSentAt.IsZero() || grace == 0 || p.graceOver(c, grace) {
 		p.stop(c, reason)
@@ -77,7 +77,7 @@ func (p *planner) stopLater(c *runner.Container, reason string) {
 
 // graceOver says that a grace period that began before the signal is over. When the clock was set back since,
 // the rest of it cannot be known and is given up.
-func (p *planner) graceOver(c *runner.Container, grace time.Duration) bool {
+func (p *progress) graceOver(c *runner.Container, grace time.Duration) bool {
 	return !c.StoppingAt.IsZero() && (!p.now.Before(c.StoppingAt.Add(grace)) || c.StoppingAt.After(p.now))
 }
 
@@ -85,10 +85,10 @@ func (p *planner) graceOver(c *runner.Container, grace time.Duration) bool {
 // what the manifest says: kubelet's floor of 2 s is applied only where something else has used it up, and 0 kills
 // at once. It is counted again on each plan, so that an edit can shorten it. When the clock was set back since
 // the signal, the rest of the period cannot be known and is given up.
-func (p *planner) stop(c *runner.Container, reason string) { p.stopFor(c, runner.StopUnwanted, reason) }
+func (p *stopper) stop(c *runner.Container, reason string) { p.stopFor(c, runner.StopUnwanted, reason) }
 
 // stopFor is stop for a cause.
-func (p *planner) stopFor(c *runner.Container, cause runner.StopCause, reason string) {
+func (p *stopper) stopFor(c *runner.Container, cause runner.StopCause, reason string) {
 	if p.blocked(instanceKey(c.ID)) {
 		return
 	}
@@ -129,14 +129,14 @@ func KillTime(c *runner.Container, sent time.Time, grace time.Duration) time.Tim
 }
 
 // signal returns the stop signal of the manifest, empty when the image decides.
-func (p *planner) signal(c *runner.Container) string {
+func (p *view) signal(c *runner.Container) string {
 	if l, _ := p.lifecycle(c); l != nil && l.StopSignal != nil {
 		return string(*l.StopSignal)
 	}
 	return ""
 }
 
-func (p *planner) grace() time.Duration {
+func (p *view) grace() time.Duration {
 	if p.o.Grace != nil {
 		return *p.o.Grace
 	}
@@ -148,7 +148,7 @@ func (p *planner) grace() time.Duration {
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
-func (p *planner) sandboxPod() *manifests.Pod {
+func (p *view) sandboxPod() *manifests.Pod {
 	if p.o.Sandbox == nil {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/manifests"
+	"monopod/manifests/podhash"
 	"monopod/runner"
 	"monopod/runner/plan"
 	"monopod/runner/podstatus"
@@ -105,7 +106,7 @@ func newWorker(p *Pool, key manifests.Key) *worker {
 			Hooks:    map[plan.HookKey]plan.HookState{},
 			Killed:   map[string]time.Time{},
 			Options:  p.cfg.Options,
-			Hashes:   &plan.Hashes{},
+			Hashes:   &podhash.Cache{},
 		},
 	}
 }
@@ -328,7 +329,7 @@ func (w *worker) madeFor(name string, pod *manifests.Pod) bool {
 		return false
 	}
 	was := w.made[i].pod
-	return was == pod || manifests.SameRefs(was, pod) && w.observed.Hashes.PodHash(was) == w.observed.Hashes.PodHash(pod)
+	return was == pod || manifests.SameRefs(was, pod) && w.observed.Hashes.Pod(was) == w.observed.Hashes.Pod(pod)
 }
 
 // creationOf is a container that was made by this agent, from a manifest and what that refers to.
@@ -455,7 +456,7 @@ func (w *worker) refer(pod *manifests.Pod) {
 		return
 	}
 	h := w.observed.Hashes
-	if pod == nil || w.manifest == nil || h.PodHash(pod) != h.PodHash(w.manifest) {
+	if pod == nil || w.manifest == nil || h.Pod(pod) != h.Pod(w.manifest) {
 		clear(w.observed.Failures)
 		clear(w.warned)
 		w.dropObsolete(pod)

@@ -81,7 +81,7 @@ func (w *worker) probedAs(pod *manifests.Pod, c *runner.Container) *corev1.Conta
 			continue
 		}
 		spec := plan.ContainerSpec(p, c.Name)
-		if spec != nil && w.observed.Hashes.Made(p, c) {
+		if spec != nil && plan.Made(w.observed.Hashes, p, c) {
 			if probe.Has(spec) {
 				return spec
 			}
