@@ -32,7 +32,7 @@ const (
 	programMode = 0o755
 )
 
-// ErrNoExec says that no program can be run from the file system of a directory.
+// ErrNoExec reports that no program can be run from the file system of a directory.
 var ErrNoExec = errors.New("mounted with noexec")
 
 // Parcel is an archive of programs and the list of what is in it.
@@ -63,7 +63,7 @@ func newParcel(archive, text []byte) (*Parcel, error) {
 // Dir is where below dir the programs of this version are, or would be.
 func (p *Parcel) Dir(dir string) string { return filepath.Join(dir, p.list.version) }
 
-// Whole says whether final holds all programs, unchanged as far as sizes, times and owners tell. To compute checksums at
+// Whole reports whether final holds all programs, unchanged as far as sizes, times and owners tell. To compute checksums at
 // each start would take longer than what most commands do.
 func (p *Parcel) Whole(final string) bool {
 	_, ok := p.look(final)
@@ -90,7 +90,7 @@ func (p *Parcel) look(final string) (string, bool) {
 // unpackedAt is the time of all programs, by which a later start sees that nobody touched them.
 func unpackedAt() time.Time { return time.Unix(1, 0) }
 
-// Sound says whether final holds all programs with the right content. Checksums are computed once per boot, and when a file has been
+// Sound reports whether final holds all programs with the right content. Checksums are computed once per boot, and when a file has been
 // touched: neither a power cut nor a change is missed, and a daemon that is started again does not wait for them.
 func (p *Parcel) Sound(final string) bool {
 	seen, ok := p.look(final)

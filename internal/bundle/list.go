@@ -66,7 +66,7 @@ func parseLine(fields []string) (listed, error) {
 	return listed{fields[2], size, fields[0]}, err
 }
 
-// isVersion says whether name is what Version returns.
+// isVersion reports whether name is what Version returns.
 func isVersion(name string) bool {
 	b, err := hex.DecodeString(name)
 	return err == nil && len(b) == 8 && strings.ToLower(name) == name

@@ -32,7 +32,7 @@ func Pack(compress func(plain []byte) ([]byte, error), programs ...string) (arch
 	return archive, l.text(), nil
 }
 
-// Packed says whether archive and text are what Pack made of these programs.
+// Packed reports whether archive and text are what Pack made of these programs.
 func Packed(archive, text []byte, programs ...string) bool {
 	l, err := parseList(text)
 	if err != nil || l.version != Version(archive) {

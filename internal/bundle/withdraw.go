@@ -39,7 +39,7 @@ func Withdraw(program, proc string) error {
 	return err
 }
 
-// inUse says that processes other than this one run from dir, or that there are shims.
+// inUse reports whether processes other than this one run from dir, or that there are shims.
 func inUse(dir, proc string) bool {
 	running, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "exe"))
 	if err != nil {

@@ -63,7 +63,7 @@ type printer struct {
 // outStream is the state of one stream.
 type outStream struct {
 	w *bufio.Writer
-	// inLine says that the last entry was a partial one; skipped that the line it began is not printed.
+	// inLine reports whether the last entry was a partial one; skipped that the line it began is not printed.
 	inLine, skipped bool
 }
 
@@ -105,7 +105,7 @@ func (p *printer) print(e entry) error {
 	return p.write(s, e.content, []byte{'\n'})
 }
 
-// tooOld says whether an entry is older than asked for. An unreadable time counts as new.
+// tooOld reports whether an entry is older than asked for. An unreadable time counts as new.
 func (p *printer) tooOld(stamp []byte) bool {
 	if p.opts.Since.IsZero() {
 		return false

@@ -39,7 +39,7 @@ type logFile struct {
 	// file itself does not tell of, for the last of which cause is the reason.
 	dropped, lost, untold uint64
 	cause                 error
-	// stuck says that the file cannot be renamed, and that this was told.
+	// stuck reports whether the file cannot be renamed, and that this was told.
 	stuck, closed bool
 }
 
@@ -205,7 +205,7 @@ func (l *logFile) reopen() error {
 	return nil
 }
 
-// close closes the file, which no line comes to any more, and says whether it tells of all that were dropped.
+// close closes the file, which no line comes to any more, and reports whether it tells of all that were dropped.
 func (l *logFile) close() (told bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -150,7 +150,7 @@ func (j *journal) settle(path string) error {
 	return err
 }
 
-// look says whether the log file has the whole write, and else removes what it has of it.
+// look reports whether the log file has the whole write, and else removes what it has of it.
 func (j *journal) look(path string) (whole bool, err error) {
 	f, err := j.find(path)
 	if f == nil {

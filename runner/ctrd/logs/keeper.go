@@ -29,7 +29,7 @@ type Limits struct {
 	Total int64
 }
 
-// over says that n bytes more do not belong into a file of the given size.
+// over reports whether n bytes more do not belong into a file of the given size.
 func (l Limits) over(size int64, n int) bool {
 	return l.MaxSize > 0 && size > 0 && size+int64(n) > l.MaxSize
 }
@@ -70,7 +70,7 @@ type keeper struct {
 	used atomic.Int64
 	// stuck, where something could not be removed, is how much has to be used for the next try.
 	stuck atomic.Int64
-	// reclaiming says that there is a goroutine that makes it less.
+	// reclaiming reports whether there is a goroutine that makes it less.
 	reclaiming atomic.Bool
 
 	mu      sync.Mutex // guards all below

@@ -115,7 +115,7 @@ func content(t *testing.T, path string) string {
 	return string(b)
 }
 
-// has says that a file has a text; for a moment, while it is rotated, it is not there.
+// has reports whether a file has a text; for a moment, while it is rotated, it is not there.
 func has(path, text string) bool {
 	b, _ := os.ReadFile(path)
 	return strings.Contains(string(b), text)

@@ -4,11 +4,11 @@ package logs
 type NoticeKind int
 
 const (
-	// Dropping says that the log file of a container cannot be written, and its output is dropped. Told once a minute at most.
+	// Dropping reports whether the log file of a container cannot be written, and its output is dropped. Told once a minute at most.
 	Dropping NoticeKind = iota
-	// Resumed says that it is written again.
+	// Resumed reports whether it is written again.
 	Resumed
-	// Trimmed says that files were removed because all logs together were too large.
+	// Trimmed reports whether files were removed because all logs together were too large.
 	Trimmed
 )
 

@@ -116,7 +116,7 @@ func closeParts(parts []*part) {
 	}
 }
 
-// same says whether two open files are, or were made from, the same one. No two log files begin with the same line.
+// same reports whether two open files are, or were made from, the same one. No two log files begin with the same line.
 func (p *part) same(other *part) bool {
 	a, err1 := p.f.Stat()
 	b, err2 := other.f.Stat()

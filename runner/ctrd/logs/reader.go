@@ -103,7 +103,7 @@ type reader struct {
 	batch *batch
 	n     int
 	err   error
-	// loose says that the pending line is not in the spool, warned that this was told.
+	// loose reports whether the pending line is not in the spool, warned that this was told.
 	loose, warned bool
 }
 
@@ -274,7 +274,7 @@ func (r *reader) process() {
 	r.tidy(spoolSlack)
 }
 
-// spooled says whether the output in memory is in the spool too.
+// spooled reports whether the output in memory is in the spool too.
 func (r *reader) spooled() bool { return r.spool != nil && !r.loose }
 
 // mark returns the mark for a write of all that is not pending.

@@ -120,7 +120,7 @@ func (s *spool) next(buf []byte) (int, error) {
 	return n, nil
 }
 
-// left says whether there is anything to split.
+// left reports whether there is anything to split.
 func (s *spool) left() bool { return s.fed < s.end() }
 
 // shrink drops what is in the log once that is more than slack. rest is what remains, the bytes from start on.

@@ -42,11 +42,11 @@ func tailStart(f io.ReaderAt, size int64, c *tailCounter) (start int64, found bo
 // tailCounter counts lines, the last one first, over the files of a log.
 type tailCounter struct {
 	want, have int
-	// seen says that an entry of the stream was met, so that a P entry is not its last.
+	// seen reports whether an entry of the stream was met, so that a P entry is not its last.
 	seen [2]bool
 }
 
-// add takes the line before those added so far and says whether it is one too many.
+// add takes the line before those added so far and reports whether it is one too many.
 func (c *tailCounter) add(line []byte) bool {
 	line, whole := bytes.CutSuffix(line, []byte{'\n'})
 	e, ok := parseEntry(line)

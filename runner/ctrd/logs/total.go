@@ -14,7 +14,7 @@ type logSize struct {
 	path    string
 	size    int64
 	changed time.Time
-	// current says that it is the newest of its container: it is, or may be, written to.
+	// current reports whether it is the newest of its container: it is, or may be, written to.
 	current bool
 }
 

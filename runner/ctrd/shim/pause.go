@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsPause says that this process was started to be process 1 of a shared process namespace.
+// IsPause reports whether this process was started to be process 1 of a shared process namespace.
 func IsPause() bool { return filepath.Base(os.Args[0]) == "pause" }
 
 // Pause is that process: it does nothing until it is told to end. Whatever is left to it when it ends is collected

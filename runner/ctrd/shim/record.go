@@ -14,7 +14,7 @@ import (
 type ExitRecord struct {
 	ExitCode int       `json:"exitCode"`
 	ExitedAt time.Time `json:"exitedAt"`
-	// OOMKilled says that the kernel killed a process of the container for lack of memory.
+	// OOMKilled reports whether the kernel killed a process of the container for lack of memory.
 	OOMKilled bool `json:"oomKilled,omitempty"`
 }
 
@@ -90,7 +90,7 @@ func readBundle(bundle string) bundleSpec {
 
 func (s bundleSpec) exitFile() string { return s.Annotations[AnnotationExitFile] }
 
-// sharesPIDs says that the end of the init process does not end the others: it has no PID namespace of its own.
+// sharesPIDs reports whether the end of the init process does not end the others: it has no PID namespace of its own.
 func (s bundleSpec) sharesPIDs() bool {
 	for _, ns := range s.Linux.Namespaces {
 		if ns.Type == "pid" && ns.Path == "" {

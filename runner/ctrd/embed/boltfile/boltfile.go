@@ -1,4 +1,4 @@
-// Package boltfile reads bbolt databases without trusting a byte of them: it says whether one is sound, and copies one that
+// Package boltfile reads bbolt databases without trusting a byte of them: it reports whether one is sound, and copies one that
 // another part of this process has open.
 //
 // It owns no file and has no goroutines. It must not import bbolt: that maps the file into memory, and what it finds there ends
@@ -44,7 +44,7 @@ type Head struct {
 	Root, Freelist, Pages uint64
 	// Tx counts the transactions.
 	Tx uint64
-	// Torn says that the other meta page is not valid: its transaction may have been the last one.
+	// Torn reports whether the other meta page is not valid: its transaction may have been the last one.
 	Torn bool
 }
 
@@ -112,7 +112,7 @@ func readMeta(r io.ReaderAt, at int64) (Head, error) {
 // copyTries is how often Copy begins again because the database was written to meanwhile.
 const copyTries = 100
 
-// ErrBusy says that a database was written to all the time.
+// ErrBusy reports that a database was written to all the time.
 var ErrBusy = errors.New("the database is written to all the time")
 
 // Copy writes to w the state of a database after one of its transactions, while others may be committed, and returns

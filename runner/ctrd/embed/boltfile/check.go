@@ -50,7 +50,7 @@ type checker struct {
 	visit   Visit
 }
 
-// mark says that a page is in use, and whether it was before.
+// mark reports whether a page is in use, and whether it was before.
 func (c *checker) mark(id uint64) (again bool) {
 	bit := uint64(1) << (id % 64)
 	again = c.seen[id/64]&bit != 0

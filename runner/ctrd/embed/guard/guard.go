@@ -40,7 +40,7 @@ type Repair struct {
 	Cause error
 	// Copy is what it was replaced with; empty: nothing, it begins empty.
 	Copy string
-	// Current says that the copy was up to date: nothing of what runs is lost.
+	// Current reports whether the copy was up to date: nothing of what runs is lost.
 	Current bool
 	// Aside is where the damaged file is; empty: there was none.
 	Aside string
@@ -70,7 +70,7 @@ type Guard struct {
 	mu sync.Mutex // guards all below
 	// copied is what the mirror of each database has.
 	copied map[string]boltfile.Head
-	// watching says that Flush has something to do.
+	// watching reports whether Flush has something to do.
 	watching bool
 	// backedUp is what the backup of each database has, and when that was made.
 	backedUp map[string]uint64
@@ -204,7 +204,7 @@ func (g *Guard) replace(path string, cause error) (*Repair, error) {
 	return r, atomicfile.Write(path, data, 0o600)
 }
 
-// newer says that a database, as far as its head can be read, has transactions that its copy has not.
+// newer reports whether a database, as far as its head can be read, has transactions that its copy has not.
 func newer(path, than string) bool {
 	h, err := headOf(path)
 	c, cerr := headOf(than)

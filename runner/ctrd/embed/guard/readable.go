@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// readable says whether containerd can decode a value. One it cannot decode hides all others: its lists fail as a whole.
+// readable reports whether containerd can decode a value. One it cannot decode hides all others: its lists fail as a whole.
 // The layout is that of containerd's core/metadata/buckets.go and core/snapshots/storage/bolt.go, which are stable: other versions of
 // containerd read what earlier ones wrote.
 func readable(buckets []string, key, value []byte) error {
@@ -30,7 +30,7 @@ func readable(buckets []string, key, value []byte) error {
 	return nil
 }
 
-// decodes says whether a value is a message of a known form.
+// decodes reports whether a value is a message of a known form.
 func decodes(value []byte) error {
 	var a anypb.Any
 	if err := proto.Unmarshal(value, &a); err != nil {

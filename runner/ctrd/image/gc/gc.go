@@ -1,4 +1,5 @@
-// Package gc decides which images go when the disk is full or they are old. It is pure: no clock, no disk, no containerd.
+// Package gc selects the images that garbage collection removes because the disk is full or the images are old. It is pure; it must not access
+// clock, disk or containerd.
 package gc
 
 import (
@@ -8,29 +9,28 @@ import (
 	"time"
 )
 
-// Policy says when images go.
+// Policy configures the garbage collection of images.
 type Policy struct {
-	// High is how full the disk is, in percent, when images go, and Low how full it is when that ends. High 100: they do
-	// not go for that.
+	// High is the disk usage in percent that starts a collection, Low the usage at which it ends. High 100 disables it.
 	High, Low int
-	// MinAge is how long an image stays at least after it was first here.
+	// MinAge is how long an image stays at least after it was first seen.
 	MinAge time.Duration
-	// MaxAge is how long an image stays that nobody uses; 0: for ever.
+	// MaxAge is how long an unused image stays; 0: no limit.
 	MaxAge time.Duration
 }
 
-// Disabled says that no image ever goes.
+// Disabled reports whether the policy never removes an image.
 func (p Policy) Disabled() bool { return p.High >= 100 && p.MaxAge <= 0 }
 
-// Image is one image, with all its names.
+// Image is an image with all its names.
 type Image struct {
-	// Digest is that of its manifest or index.
+	// Digest is the digest of its manifest or index.
 	Digest string
-	// Size is how many bytes go with it: what it does not share with others.
+	// Size is how many bytes its removal frees: what it shares with no other image.
 	Size int64
-	// FirstSeen is when it came. LastUsed is when the last container with it was there; zero: never.
+	// FirstSeen is when it was pulled or imported. LastUsed is when its last container was removed; zero: never.
 	FirstSeen, LastUsed time.Time
-	// InUse says that there is a container with it, if only a dead one, or that it is being mounted.
+	// InUse reports whether it has a container, also a stopped one, or is being mounted.
 	InUse bool
 }
 
@@ -40,7 +40,7 @@ type Disk struct {
 	Capacity, Available int64
 }
 
-// Used is how full it is in percent, rounded as a kubelet does; 0 for one without a capacity.
+// Used returns the usage in percent, rounded as by a kubelet; 0 without a capacity.
 func (d Disk) Used() int {
 	if d.Capacity <= 0 {
 		return 0
@@ -48,31 +48,31 @@ func (d Disk) Used() int {
 	return 100 - int(d.Available*100/d.Capacity)
 }
 
-// Missing is how many bytes must come free until it is not more than percent full.
+// Missing returns how many bytes must be freed to reach a usage in percent.
 func (d Disk) Missing(percent int) int64 {
 	return max(0, d.Capacity*int64(100-percent)/100-d.Available)
 }
 
-// Removal is an image that goes.
+// Removal is the removal of an image.
 type Removal struct {
 	Digest string
-	// Size is how much that is expected to free, in bytes.
+	// Size is how many bytes it is expected to free.
 	Size int64
-	// Old says that it goes because it is older than Policy.MaxAge.
+	// Old reports whether the image is older than Policy.MaxAge.
 	Old bool
 }
 
-// Result is what a plan says.
+// Result is the result of a plan.
 type Result struct {
-	// Remove is what goes, in this order.
+	// Remove are the images to remove, in this order.
 	Remove []Removal
-	// Short is how many bytes are missing all the same.
+	// Short is how many bytes are missing after that.
 	Short int64
-	// Next is when time alone makes another image go; zero: never.
+	// Next is when the next image will be old enough to be removed; zero: never.
 	Next time.Time
 }
 
-// Plan says what goes now. Images that are in use, or whose digest is in needs, never go, whatever the disk looks like.
+// Plan selects the images to remove now. Images that are in use, or whose digest is in needs, are never removed.
 func (p Policy) Plan(now time.Time, images []Image, disk Disk, needs map[string]bool) Result {
 	free := p.free(now, images, needs)
 	r := Result{}
@@ -94,17 +94,17 @@ func (p Policy) Plan(now time.Time, images []Image, disk Disk, needs map[string]
 	return r
 }
 
-// Reclaim says what goes so that as many bytes come free, because somebody else needs them.
+// Reclaim selects images to free a number of bytes, regardless of the usage of the disk.
 func (p Policy) Reclaim(now time.Time, images []Image, bytes int64, needs map[string]bool) Result {
 	r := Result{}
 	r.take(p.free(now, images, needs), bytes)
 	return r
 }
 
-// All is a number of bytes that is never reached: everything goes that may.
+// All is more bytes than any disk has, to reclaim all unneeded images.
 const All = math.MaxInt64
 
-// take adds removals until so many bytes come free.
+// take adds removals until a number of bytes is freed.
 func (r *Result) take(free []Image, bytes int64) {
 	for _, i := range free {
 		if bytes <= 0 {
@@ -122,7 +122,7 @@ func (r *Result) soon(at time.Time) {
 	}
 }
 
-// free are the images that may go, those first that were not used for longest, then those that are here for longest.
+// free returns the removable images, the least recently used first, then the oldest.
 func (p Policy) free(now time.Time, images []Image, needs map[string]bool) []Image {
 	var free []Image
 	for _, i := range images {
@@ -136,7 +136,7 @@ func (p Policy) free(now time.Time, images []Image, needs map[string]bool) []Ima
 	return free
 }
 
-// since is when nobody uses it any more.
+// since returns when the image was used last, or first seen.
 func (i *Image) since() time.Time {
 	if i.LastUsed.After(i.FirstSeen) {
 		return i.LastUsed

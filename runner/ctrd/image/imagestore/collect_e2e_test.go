@@ -45,7 +45,7 @@ type shaky struct {
 	// cut is after how many bytes of a blob it goes down; 0: never. slow holds back what is behind these bytes instead.
 	cut  int64
 	slow chan struct{}
-	// deaf says that it understands no ranges.
+	// deaf reports whether it understands no ranges.
 	down, deaf bool
 	// sent are the bytes of blobs that it sent, ranges the offsets it was asked for.
 	sent   int64

@@ -33,20 +33,20 @@ const (
 )
 
 const (
-	// providerPatience is how long a plug-in may take.
-	providerPatience = time.Minute
-	// maxProviderOutput is the longest answer of one, in bytes.
+	// providerTimeout is the timeout of a plug-in.
+	providerTimeout = time.Minute
+	// maxProviderOutput limits the output of a plug-in, in bytes.
 	maxProviderOutput = 1 << 20
 )
 
-// providerConfig is a kubelet's CredentialProviderConfig.
+// providerConfig is the CredentialProviderConfig of a kubelet.
 type providerConfig struct {
 	APIVersion string     `json:"apiVersion"`
 	Kind       string     `json:"kind"`
 	Providers  []provider `json:"providers"`
 }
 
-// provider is an entry of it.
+// provider is an entry of a providerConfig.
 type provider struct {
 	Name                 string           `json:"name"`
 	MatchImages          []string         `json:"matchImages"`
@@ -57,7 +57,7 @@ type provider struct {
 		Name  string `json:"name"`
 		Value string `json:"value"`
 	} `json:"env,omitempty"`
-	// TokenAttributes are for plug-ins that want a token of the pod's service account, which there is none of here.
+	// TokenAttributes are for plug-ins that need a service account token. Pods have none here.
 	TokenAttributes *struct {
 		ServiceAccountTokenAudience          string   `json:"serviceAccountTokenAudience"`
 		CacheType                            string   `json:"cacheType"`
@@ -67,8 +67,7 @@ type provider struct {
 	} `json:"tokenAttributes,omitempty"`
 }
 
-// Providers are a kubelet's credential provider plug-ins: programs that are asked for logins when an image is pulled. A nil
-// one has none.
+// Providers are the credential provider plug-ins of a kubelet: programs that return logins when an image is pulled. Nil means none.
 type Providers struct {
 	file, binDir string
 	log          *slog.Logger
@@ -76,42 +75,41 @@ type Providers struct {
 	run func(ctx context.Context, p *provider, repository string) (*providerAnswer, error)
 
 	mu sync.Mutex
-	// turns are those of the plug-ins, by name.
-	turns map[string]*turn
-	Cache map[CacheKey]CachedLogins
-	// said is what was wrong with the file when it was read last.
-	said string
+	// queues serialize the calls of each plug-in, by its name.
+	queues map[string]*queue
+	Cache  map[CacheKey]CachedLogins
+	// lastError is the last error of reading the file.
+	lastError string
 }
 
-// turn has one after the other ask a plug-in, so that what it says is asked for once.
-type turn struct {
-	// taken is full while somebody asks.
-	taken chan struct{}
-	// silent is when the plug-in has last not answered in time. It belongs to who asks.
-	silent time.Time
+// queue serializes the calls of a plug-in, so that concurrent pulls use one answer.
+type queue struct {
+	// busy is full during a call.
+	busy chan struct{}
+	// timedOut is when the last call timed out. It is guarded by busy.
+	timedOut time.Time
 }
 
-// CacheKey is what logins are good for: an image, a registry or all images of a plug-in.
+// CacheKey is the scope of cached logins: an image, a registry or all images of a plug-in.
 type CacheKey struct{ provider, kind, of string }
 
-// CachedLogins are the logins that a plug-in returned, and until when they hold.
+// CachedLogins are logins that a plug-in returned, and their expiry.
 type CachedLogins struct {
 	logins []Login
 	until  time.Time
 }
 
-// NewProviders returns the plug-ins that file, a CredentialProviderConfig, describes, and that are in binDir; nil without
-// a file. It does no I/O.
+// NewProviders returns the plug-ins of a CredentialProviderConfig file, with programs in binDir; nil without a file. It does no I/O.
 func NewProviders(file, binDir string, log *slog.Logger) *Providers {
 	if file == "" {
 		return nil
 	}
-	ps := &Providers{file: file, binDir: binDir, log: log, turns: map[string]*turn{}, Cache: map[CacheKey]CachedLogins{}}
+	ps := &Providers{file: file, binDir: binDir, log: log, queues: map[string]*queue{}, Cache: map[CacheKey]CachedLogins{}}
 	ps.run = ps.execute
 	return ps
 }
 
-// CheckProviders says what is wrong with the file and its plug-ins, and which of these are not there, which may come later.
+// CheckProviders validates the file and its plug-ins. Missing programs are returned separately, because they may be installed later.
 func CheckProviders(file, binDir string) (wrong, missing error) {
 	conf, err := readProviders(file)
 	if err != nil {
@@ -159,7 +157,7 @@ func readProviders(file string) (*providerConfig, error) {
 	return conf, errors.Join(errs...)
 }
 
-// isVersionOf says that a version is v1, v1beta1 or v1alpha1 of an API, all of which have the same fields.
+// isVersionOf reports whether a version is v1, v1beta1 or v1alpha1 of an API. All have the same fields.
 func isVersionOf(version, v1 string) bool {
 	return version == v1 || version == v1+"beta1" || version == v1+"alpha1"
 }
@@ -178,14 +176,14 @@ func (p *provider) check() error {
 	return nil
 }
 
-// Logins asks the plug-ins that are for an image, a normalised name. What fails is no reason not to take what others say. When
-// ctx ends, so does waiting, with its cause.
+// Logins calls the plug-ins that match an image, a normalised name, and returns the logins of those that succeed together with the errors of the
+// others. When ctx ends it returns its cause.
 func (ps *Providers) Logins(ctx context.Context, name string) ([]Login, error) {
 	if ps == nil {
 		return nil, nil
 	}
 	conf, err := readProviders(ps.file)
-	ps.tell(err)
+	ps.report(err)
 	if err != nil {
 		return nil, err
 	}
@@ -213,41 +211,42 @@ func (ps *Providers) Logins(ctx context.Context, name string) ([]Login, error) {
 	return all, errors.Join(errs...)
 }
 
-// tell logs a mistake in the file when it is new, and that there is none any more: a pull that succeeds without plug-ins says nothing of it.
-func (ps *Providers) tell(err error) {
-	said := ""
+// report logs an error of the file once, and its end: a pull that succeeds without plug-ins would not mention it.
+func (ps *Providers) report(err error) {
+	text := ""
 	if err != nil {
-		said = err.Error()
+		text = err.Error()
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	switch {
-	case said == ps.said:
+	case text == ps.lastError:
 	case err != nil:
 		ps.log.Warn("no credential provider is asked", "err", err)
 	default:
 		ps.log.Info("credential providers are asked again", "file", ps.file)
 	}
-	ps.said = said
+	ps.lastError = text
 }
 
-// isFor says that a plug-in is asked about an image.
+// isFor reports whether a plug-in is used for an image.
 func (p *provider) isFor(repository string) bool {
 	if t := p.TokenAttributes; t != nil && t.RequireServiceAccount != nil && *t.RequireServiceAccount {
-		return false // as for a kubelet's static pods
+		return false // like a kubelet for static pods
 	}
 	return slices.ContainsFunc(p.MatchImages, func(pattern string) bool { return Login{Pattern: patternOf(pattern)}.matches(repository) })
 }
 
-// errSilent is the end of patience with a plug-in.
-var errSilent = fmt.Errorf("no answer for %s", providerPatience)
+// errTimeout reports that a plug-in timed out.
+var errTimeout = fmt.Errorf("no answer for %s", providerTimeout)
 
-// ask returns what a plug-in says, or said lately. Who has waited while it did not answer another one waits no second time.
+// ask returns the logins of a plug-in, from the cache if possible. A caller that waited while another call timed out does not call the plug-in
+// again.
 func (ps *Providers) ask(ctx context.Context, p *provider, repository string) ([]Login, error) {
-	turn, began := ps.turnOf(p.Name), time.Now()
+	q, began := ps.queueOf(p.Name), time.Now()
 	select {
-	case turn.taken <- struct{}{}:
-		defer func() { <-turn.taken }()
+	case q.busy <- struct{}{}:
+		defer func() { <-q.busy }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -256,12 +255,12 @@ func (ps *Providers) ask(ctx context.Context, p *provider, repository string) ([
 	if logins, ok := ps.cached(keys); ok {
 		return logins, nil
 	}
-	if turn.silent.After(began) {
-		return nil, errSilent
+	if q.timedOut.After(began) {
+		return nil, errTimeout
 	}
 	answer, err := ps.run(ctx, p, repository)
-	if errors.Is(err, errSilent) {
-		turn.silent = time.Now()
+	if errors.Is(err, errTimeout) {
+		q.timedOut = time.Now()
 	}
 	if err != nil {
 		return nil, err
@@ -287,16 +286,16 @@ func (ps *Providers) ask(ctx context.Context, p *provider, repository string) ([
 	return logins, nil
 }
 
-func (ps *Providers) turnOf(name string) *turn {
+func (ps *Providers) queueOf(name string) *queue {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if ps.turns[name] == nil {
-		ps.turns[name] = &turn{taken: make(chan struct{}, 1)}
+	if ps.queues[name] == nil {
+		ps.queues[name] = &queue{busy: make(chan struct{}, 1)}
 	}
-	return ps.turns[name]
+	return ps.queues[name]
 }
 
-// cached returns what is known and still good, and forgets what is not.
+// cached returns cached logins, and removes expired ones.
 func (ps *Providers) cached(keys map[string]CacheKey) ([]Login, bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -324,13 +323,13 @@ type providerAnswer struct {
 	} `json:"auth"`
 }
 
-// execute runs a plug-in. Its answer is in no error: it has secrets.
+// execute runs a plug-in. Its errors do not contain the output, which has secrets.
 func (ps *Providers) execute(ctx context.Context, p *provider, repository string) (*providerAnswer, error) {
 	request, err := json.Marshal(map[string]string{"kind": providerRequest, "apiVersion": p.APIVersion, "image": repository})
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, providerPatience, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, providerTimeout, errTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(ps.binDir, p.Name), p.Args...)
 	cmd.Env = os.Environ()
@@ -355,7 +354,7 @@ func (ps *Providers) execute(ctx context.Context, p *provider, repository string
 	return answer, nil
 }
 
-// limitedBuffer keeps the beginning of what is written.
+// limitedBuffer keeps the first bytes of its input.
 type limitedBuffer struct {
 	b    bytes.Buffer
 	left int

@@ -172,7 +172,7 @@ func TestNobodyWaitsForAPluginLongerThanHeMust(t *testing.T) {
 			mu.Lock()
 			asked++
 			mu.Unlock()
-			ctx, cancel := context.WithTimeoutCause(ctx, providerPatience, errSilent)
+			ctx, cancel := context.WithTimeoutCause(ctx, providerTimeout, errTimeout)
 			defer cancel()
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
@@ -189,9 +189,9 @@ func TestNobodyWaitsForAPluginLongerThanHeMust(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		ask(t.Context(), "r.io/first", errSilent, time.Minute)
+		ask(t.Context(), "r.io/first", errTimeout, time.Minute)
 		for _, image := range []string{"r.io/a", "r.io/b"} {
-			ask(t.Context(), image, errSilent, time.Minute)
+			ask(t.Context(), image, errTimeout, time.Minute)
 		}
 		ask(leaving, "r.io/deleted", gone, time.Second)
 		all.Wait()
@@ -199,7 +199,7 @@ func TestNobodyWaitsForAPluginLongerThanHeMust(t *testing.T) {
 			t.Errorf("it was asked %d times at once", asked)
 		}
 		began = time.Now()
-		ask(t.Context(), "r.io/a", errSilent, time.Minute)
+		ask(t.Context(), "r.io/a", errTimeout, time.Minute)
 		all.Wait()
 		if asked != 2 {
 			t.Errorf("afterwards it was asked %d times, want 1", asked-1)

@@ -22,35 +22,35 @@ import (
 	"monopod/internal/regular"
 )
 
-// What cosign calls its signatures.
+// Media types and annotations of cosign.
 const (
-	// SimpleType is the media type of a payload, whose signature is in the annotation SimpleAnnotation of its layer.
+	// SimpleType is the media type of a simple signing payload. Its signature is in SimpleAnnotation of its layer.
 	SimpleType       = "application/vnd.dev.cosign.simplesigning.v1+json"
 	SimpleAnnotation = "dev.cosignproject.cosign/signature"
-	// BundleType begins the artifact types of bundles, which refer to the image.
+	// BundleType begins the artifact types of bundles, which are referrers of the image.
 	BundleType = "application/vnd.dev.sigstore.bundle"
 
 	bundleKind   = "https://sigstore.dev/cosign/sign/v1"
 	statementAPI = "application/vnd.in-toto+json"
 )
 
-// SimpleTag is the tag under which signatures of a digest lie in the repository of the image.
+// SimpleTag returns the tag of the signatures of a digest, in the repository of the image.
 func SimpleTag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
 
-// Keys are public keys in PEM: as text, and in files that are read when they are needed.
+// Keys are public keys in PEM, as text or in files that are read on use.
 type Keys struct{ Texts, Files []string }
 
-// Parsed are keys that can be used.
+// Parsed are parsed keys.
 type Parsed struct {
 	keys []signature.Verifier
-	// Fingerprint names the set of keys.
+	// Fingerprint identifies the set of keys.
 	Fingerprint string
 }
 
-// maxKeyFile is more than the file of a public key has.
+// maxKeyFile limits the size of a key file in bytes.
 const maxKeyFile = 64 << 10
 
-// Parse reads the keys.
+// Parse parses the keys, and reads the files.
 func (k Keys) Parse() (*Parsed, error) {
 	texts := slices.Clone(k.Texts)
 	for _, path := range k.Files {
@@ -75,7 +75,7 @@ func (k Keys) Parse() (*Parsed, error) {
 	return p, nil
 }
 
-// CheckKey says what is wrong with a public key.
+// CheckKey validates a public key.
 func CheckKey(text string) error {
 	_, _, err := parseKey(text)
 	return err
@@ -100,7 +100,7 @@ func parseKey(text string) (signature.Verifier, []byte, error) {
 	return v, block.Bytes, nil
 }
 
-// signed says that one of the keys has signed a message.
+// signed reports whether one of the keys signed a message.
 func (p *Parsed) signed(message, sig []byte) bool {
 	return slices.ContainsFunc(p.keys, func(v signature.Verifier) bool {
 		return v.VerifySignature(bytes.NewReader(sig), bytes.NewReader(message)) == nil
@@ -112,7 +112,7 @@ var (
 	errOther   = errors.New("a signature of something else")
 )
 
-// Simple checks a payload of SimpleType with its signature in base64: one of the keys has signed that digest.
+// Simple verifies a payload of SimpleType: one of the keys signed it, with a signature in base64, and it is about that digest.
 func (p *Parsed) Simple(text []byte, sig64, digest string) error {
 	sig, err := base64.StdEncoding.DecodeString(sig64)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *Parsed) Simple(text []byte, sig64, digest string) error {
 	return nil
 }
 
-// Bundle checks a bundle: one of the keys has signed the statement that it is about that digest.
+// Bundle verifies a bundle: one of the keys signed its statement, and that is about the digest.
 func (p *Parsed) Bundle(data []byte, digest string) error {
 	var bundle struct {
 		Envelope json.RawMessage `json:"dsseEnvelope"`

@@ -1,5 +1,5 @@
-// Package trust says which images may be used, by their names and by who has signed them. It owns the rules and the formats
-// of signatures; it asks no registry and keeps nothing.
+// Package trust decides which images may be used, by their names and signatures. It owns the rules and the formats of signatures; it must not
+// contact a registry or store anything.
 package trust
 
 import (
@@ -9,27 +9,26 @@ import (
 	"strings"
 )
 
-// Rule says what counts for images whose names match.
+// Rule applies to images whose names match.
 type Rule struct {
 	// Match is host[:port][/path]: images of that host, or below that path. Labels of the host may have wildcards; "*" matches
 	// all images.
 	Match string
-	// Deny: these images are not used.
+	// Deny forbids the use of these images.
 	Deny bool
-	// Keys, if there are any, are those of which one must have signed an image.
+	// Keys are the public keys one of which must have signed an image. Without keys no signature is needed.
 	Keys Keys
-	// TrustPreloaded: images in an archive of a preload directory need no signature.
+	// TrustPreloaded accepts images from archives of preload directories without a signature.
 	TrustPreloaded bool
 }
 
-// Signed says that a signature is asked for.
+// Signed reports whether a signature is needed.
 func (r *Rule) Signed() bool { return len(r.Keys.Texts)+len(r.Keys.Files) > 0 }
 
-// Rules are asked in their order; the first one that matches counts. Without rules all images may be used, with rules only
-// those that one of them matches.
+// Rules are applied in order; the first that matches counts. Without rules all images may be used, with rules only those that match one.
 type Rules []Rule
 
-// DeniedError says that an image must not be used because of its name.
+// DeniedError reports an image whose name is not allowed.
 type DeniedError struct{ Image, Why string }
 
 // Error implements error.
@@ -37,7 +36,7 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("imagePolicy does not allow image %s: %s", e.Image, e.Why)
 }
 
-// For returns the rule for an image, a normalised name, or nil when there are no rules. The error is a *DeniedError.
+// For returns the rule for an image, a normalised name, or nil if there are no rules. The error is a *DeniedError.
 func (rs Rules) For(name string) (*Rule, error) {
 	for i := range rs {
 		r := &rs[i]
@@ -55,8 +54,8 @@ func (rs Rules) For(name string) (*Rule, error) {
 	return nil, nil //nolint:nilnil // there is no rule, and that is fine
 }
 
-// matches compares whole labels of the host, in which upper and lower case are the same, and whole elements of the path. What
-// Docker Hub itself publishes, docker.io/library/nginx, goes by docker.io/nginx, too.
+// matches compares whole labels of the host, case-insensitively, and whole elements of the path. Official images of Docker Hub, such as
+// docker.io/library/nginx, match as docker.io/nginx, too.
 func (r *Rule) matches(name string) bool {
 	if r.Match == "*" {
 		return true
@@ -92,7 +91,7 @@ func matchHost(pattern, host string) bool {
 	return true
 }
 
-// CheckMatch says what is wrong with a pattern.
+// CheckMatch validates a pattern.
 func CheckMatch(pattern string) error {
 	host, rest, nested := strings.Cut(pattern, "/")
 	switch {

@@ -1,9 +1,8 @@
-// Package hostports keeps two monopods of one machine from opening the same port of it, and a pod from taking a port
-// on which a process of the machine listens.
+// Package hostports prevents that two monopods of one machine open the same host port, and that a pod takes a port on which a process of the
+// machine listens.
 //
-// It owns one file per sandbox in a directory that all monopods share. A claim is as good as the namespace that it
-// names: when that is gone, however the pod or its monopod ended, so is the claim. It must not open ports. It has no
-// goroutines.
+// It owns one file per sandbox in a directory that all monopods share. A claim is valid as long as the namespace that it names exists, however
+// the pod or its monopod ended. It must not open ports.
 package hostports
 
 import (
@@ -31,7 +30,7 @@ type Port struct {
 	Port uint16     `json:"port"`
 }
 
-// String is the port as the admission of pods writes it.
+// String returns the port in the format of the admission of pods.
 func (p Port) String() string {
 	s := fmt.Sprintf("%d/%s", p.Port, strings.ToUpper(p.Protocol))
 	if p.IP.IsValid() {
@@ -40,37 +39,37 @@ func (p Port) String() string {
 	return s
 }
 
-// Overlaps reports whether the two cannot be open at the same time.
+// Overlaps reports whether two ports cannot be open at the same time.
 func (p Port) Overlaps(o Port) bool {
 	return p.Protocol == o.Protocol && p.Port == o.Port && (p.IP == o.IP || everywhere(p.IP) || everywhere(o.IP))
 }
 
 func everywhere(a netip.Addr) bool { return !a.IsValid() || a.IsUnspecified() }
 
-// Claim is the ports of one pod.
+// Claim is the claim of the ports of a pod.
 type Claim struct {
-	// Owner names the monopod, by its directory.
+	// Owner identifies the monopod, by its directory.
 	Owner string `json:"owner"`
 	// Pod is NAMESPACE/NAME.
 	Pod     string `json:"pod"`
 	Sandbox string `json:"sandbox"`
-	// Pin is the path of a namespace that exists as long as the pod does.
+	// Pin is the path of a namespace that exists as long as the pod.
 	Pin   string `json:"pin"`
 	Ports []Port `json:"ports"`
 }
 
-// Process is a process of this machine that listens.
+// Process is a listening process of this machine.
 type Process struct {
 	Port Port
-	// Name and PID are empty when they are not known.
+	// Name and PID may be unknown.
 	Name string
 	PID  int
 }
 
-// HeldError says that a port is another's.
+// HeldError reports a port that is in use.
 type HeldError struct {
 	Port Port
-	// Pod and Owner are set when a pod of another monopod has it, Process otherwise.
+	// Pod and Owner are set if a pod of another monopod has the port, else Process is.
 	Pod, Owner string
 	Process    Process
 }
@@ -86,23 +85,23 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("host port %s is taken: something on this machine listens on %s", e.Port, e.Process.Port)
 }
 
-// Store is the claims of this machine, as one monopod sees them.
+// Store is the claims of this machine, as seen by one monopod.
 type Store struct {
 	dir, owner string
-	// listeners lists the processes that listen on the ports wanted.
+	// listeners returns the processes that listen on wanted ports.
 	listeners func(wanted func(port int) bool) ([]Process, error)
 }
 
-// New returns a Store; without a directory it lets everything pass. It does no I/O.
+// New returns a Store. Without a directory it accepts all claims. It does no I/O.
 func New(dir, owner string, listeners func(wanted func(port int) bool) ([]Process, error)) *Store {
 	return &Store{dir: dir, owner: owner, listeners: listeners}
 }
 
-// maxClaim bounds a file: a pod has a hundred ports at most.
+// maxClaim limits the size of a file. A pod has at most a hundred ports.
 const maxClaim = 1 << 20
 
-// Take claims ports, unless another monopod or, if listening says to look for it, a process has one of them; that is a
-// *HeldError. Own claims of other pods are no obstacle: the admission of pods knows more about them.
+// Take claims ports. If another monopod, or with listening also a process, has one of them, it returns a *HeldError. Claims of other pods of
+// this monopod do not count, because the admission of pods checks them.
 func (s *Store) Take(c Claim, listening bool) error {
 	if s.dir == "" || len(c.Ports) == 0 {
 		return nil
@@ -132,7 +131,7 @@ func (s *Store) Take(c Claim, listening bool) error {
 	return s.write(c)
 }
 
-// Keep claims ports that a pod has already, whatever others say.
+// Keep claims ports that a pod has already, without a check.
 func (s *Store) Keep(c Claim) error {
 	if s.dir == "" || len(c.Ports) == 0 {
 		return nil
@@ -155,7 +154,7 @@ func first(all []Port, p Port) (Port, bool) {
 	return Port{}, false
 }
 
-// free looks for processes that listen.
+// free returns a *HeldError if a process listens on one of the ports.
 func (s *Store) free(ports []Port) error {
 	if s.listeners == nil {
 		return nil
@@ -179,7 +178,7 @@ func (s *Store) free(ports []Port) error {
 	return nil
 }
 
-// write stores a claim; the directory is in memory, and the caller holds the lock.
+// write stores a claim in the directory, which is on a tmpfs. The caller holds the lock.
 func (s *Store) write(c Claim) error {
 	b, err := json.Marshal(c)
 	if err != nil {
@@ -195,7 +194,7 @@ func (s *Store) write(c Claim) error {
 	return nil
 }
 
-// Drop gives the claim of a sandbox up. It is idempotent.
+// Drop removes the claim of a sandbox. It is idempotent.
 func (s *Store) Drop(sandbox string) error {
 	if s.dir == "" {
 		return nil
@@ -220,8 +219,8 @@ func (s *Store) lock() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// others are the claims of other monopods whose pods still exist. Files of pods that are gone are removed, whoever
-// wrote them; damaged ones are no claims.
+// others returns the claims of other monopods whose pods still exist, and removes the files of all pods that do not. Damaged files are not
+// claims.
 func (s *Store) others() ([]Claim, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -258,7 +257,7 @@ func read(path string) (c Claim, err error) {
 	return c, json.Unmarshal(b, &c)
 }
 
-// isNamespace says whether path is a live namespace file.
+// isNamespace reports whether path is a pinned namespace.
 func isNamespace(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC

@@ -1,9 +1,7 @@
-// Package lease hands out pod addresses and keeps them on disk in the format of the CNI plugin host-local, so that pods
-// keep their address over an upgrade from, or a downgrade to, a monopod that runs that plugin.
+// Package lease allocates pod addresses and stores them on disk in the format of the CNI plugin host-local, which CNI tools can read.
 //
-// It owns the directory of one network: a file per address with the sandbox and the interface in it,
-// last_reserved_ip.N per subnet, and the lock that host-local takes as well. It must not know what an address is used
-// for. It has no goroutines.
+// It owns the directory of one network: a file per address with the sandbox and the interface, last_reserved_ip.N per subnet, and the lock of
+// host-local. It must not know what an address is used for.
 package lease
 
 import (
@@ -22,26 +20,26 @@ import (
 	"monopod/internal/atomicfile"
 )
 
-// ErrExhausted says that a subnet has no free address.
+// ErrExhausted reports that a subnet has no free address.
 var ErrExhausted = errors.New("no IP addresses available")
 
-// Store is the leases of one network. Its methods may be called concurrently, also by several processes.
+// Store is the leases of one network. It is safe for concurrent use, also by several processes.
 type Store struct {
 	dir   string
 	iface string
 
 	mu sync.Mutex // guards byID, and serializes changes in this process
-	// byID are the addresses of each sandbox; nil until the directory was read.
+	// byID are the addresses by sandbox; nil until the directory was read.
 	byID map[string][]netip.Addr
 }
 
-// New returns a Store for the interface name of pods. It does no I/O.
+// New returns a Store. iface is the interface name in pods. It does no I/O.
 func New(dir, iface string) *Store { return &Store{dir: dir, iface: iface} }
 
-// separator is between the sandbox and the interface in a file.
+// separator separates sandbox and interface in a file.
 const separator = "\r\n"
 
-// Of returns the addresses of a sandbox, IPv4 first; none when it has no lease.
+// Of returns the addresses of a sandbox, IPv4 first, or none.
 func (s *Store) Of(id string) ([]netip.Addr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +49,7 @@ func (s *Store) Of(id string) ([]netip.Addr, error) {
 	return slices.Clone(s.byID[id]), nil
 }
 
-// Acquire returns an address of each subnet for a sandbox: those it has already, else the next free ones. After an
-// error it has no new ones.
+// Acquire returns an address of each subnet for a sandbox: existing leases, or the next free addresses. After an error it has no new leases.
 func (s *Store) Acquire(id string, subnets []netip.Prefix) ([]netip.Prefix, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +81,7 @@ func (s *Store) Acquire(id string, subnets []netip.Prefix) ([]netip.Prefix, erro
 	return out, nil
 }
 
-// Release drops all leases of a sandbox. It is idempotent.
+// Release removes all leases of a sandbox. It is idempotent.
 func (s *Store) Release(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,9 +100,8 @@ func (s *Store) Release(id string) error {
 	return errors.Join(errs...)
 }
 
-// DropEmpty removes the files that were just being made when the power went: nothing would ever release them, as
-// their owner is not in them. It also removes whatever is not a file: a directory in the place of the lock would keep
-// every address from being leased.
+// DropEmpty removes files that a power loss left empty, which would never be released, because they do not name a sandbox. It also removes
+// everything that is not a file: a directory in place of the lock would prevent all leases.
 func (s *Store) DropEmpty() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +136,7 @@ func (s *Store) dropIrregular() error {
 	return errors.Join(errs...)
 }
 
-// load reads the directory unless that was done. The caller holds mu.
+// load reads the directory once. The caller holds mu.
 func (s *Store) load() error {
 	if s.byID != nil {
 		return nil
@@ -148,7 +144,7 @@ func (s *Store) load() error {
 	byID := map[string][]netip.Addr{}
 	err := s.each(func(a netip.Addr, owner string) {
 		id, iface, found := strings.Cut(owner, separator)
-		if !found || iface == s.iface { // older versions of host-local wrote the sandbox only
+		if !found || iface == s.iface { // older versions of host-local write only the sandbox
 			byID[id] = append(byID[id], a)
 		}
 	})
@@ -162,7 +158,7 @@ func (s *Store) load() error {
 	return nil
 }
 
-// each calls f with every address that has a file, and the file's text. A file that goes meanwhile is none.
+// each calls f with every leased address and the text of its file. Files that disappear meanwhile are skipped.
 func (s *Store) each(f func(a netip.Addr, owner string)) error {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,7 +184,7 @@ func (s *Store) each(f func(a netip.Addr, owner string)) error {
 	return nil
 }
 
-// readSmall reads what fits into a page: no lease is longer, whatever a damaged file has become.
+// readSmall reads at most a page: leases are shorter, but damaged files may not be.
 func readSmall(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -205,7 +201,7 @@ func readSmall(path string) (string, error) {
 
 func (s *Store) path(a netip.Addr) string { return filepath.Join(s.dir, a.String()) }
 
-// lock takes host-local's lock.
+// lock acquires the lock of host-local.
 func (s *Store) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("lock IP leases: %w", err)
@@ -216,8 +212,7 @@ func (s *Store) lock() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// reserve takes the next free address behind the last one that was given out, so that an address is reused as late as
-// possible.
+// reserve leases the next free address after the last one, so that addresses are reused as late as possible.
 func (s *Store) reserve(id string, index int, subnet netip.Prefix) (netip.Addr, error) {
 	last := filepath.Join(s.dir, "last_reserved_ip."+strconv.Itoa(index))
 	start := subnet.Addr()
@@ -232,14 +227,14 @@ func (s *Store) reserve(id string, index int, subnet netip.Prefix) (netip.Addr, 
 			return netip.Addr{}, err
 		}
 		if ok {
-			// As in host-local, not atomically: a damaged one costs the order only.
+			// Not atomic, as in host-local: a damaged file costs only the order.
 			return a, os.WriteFile(last, []byte(a.String()), 0o600)
 		}
 	}
 	return netip.Addr{}, fmt.Errorf("%w in range set: %s", ErrExhausted, subnet)
 }
 
-// following returns the next address for a pod: neither the network's own, nor the gateway, nor IPv4's broadcast.
+// following returns the next address for a pod. It skips the network address, the gateway and the IPv4 broadcast address.
 func following(a netip.Addr, subnet netip.Prefix) netip.Addr {
 	first := subnet.Addr().Next().Next()
 	next := a.Next()
@@ -249,7 +244,7 @@ func following(a netip.Addr, subnet netip.Prefix) netip.Addr {
 	return next
 }
 
-// create writes a lease; false: the address is another's.
+// create writes a lease, and returns false if the address is leased to another sandbox.
 func (s *Store) create(a netip.Addr, id string) (bool, error) {
 	f, err := os.OpenFile(s.path(a), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -265,7 +260,7 @@ func (s *Store) create(a netip.Addr, id string) (bool, error) {
 	return true, nil
 }
 
-// drop removes a lease if it is still the sandbox's.
+// drop removes the lease of an address if it still belongs to the sandbox.
 func (s *Store) drop(id string, a netip.Addr) error {
 	b, err := readSmall(s.path(a))
 	owner, _, _ := strings.Cut(strings.TrimSpace(b), separator)
@@ -284,7 +279,7 @@ func (s *Store) drop(id string, a netip.Addr) error {
 	return nil
 }
 
-// within returns the address of a subnet among several.
+// within returns the address that is in a subnet.
 func within(all []netip.Addr, subnet netip.Prefix) (netip.Addr, bool) {
 	for _, a := range all {
 		if subnet.Contains(a) {

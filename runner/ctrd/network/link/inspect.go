@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// State is what a pod's end is like.
+// State is the observed state of a pod's end.
 type State struct {
-	// Gone says that the namespace does not exist: there is no pod to connect.
+	// Gone reports whether the namespace does not exist, so that there is no pod to connect.
 	Gone bool
-	// Exists is false when the namespace has no eth0; the rest is unset then.
+	// Exists is false if the namespace has no eth0. The other fields are unset then.
 	Exists bool
-	// Veth is false when something else is called eth0.
+	// Veth is false if eth0 is another kind of device.
 	Veth bool
 	Up   bool
-	// Host is the index of the host end, NSID what the host's namespace calls the pod's.
+	// Host is the index of the host end, NSID the id of the pod's namespace in the host's.
 	Host, NSID int
 	Addrs      []netip.Prefix
-	// Default4 and Default6 say that there is a default route, whichever.
+	// Default4 and Default6 report whether any default route exists.
 	Default4, Default6 bool
 }
 
-// Inspect looks into a namespace.
+// Inspect returns the state in a namespace.
 func Inspect(path string) (State, error) {
 	s := State{NSID: -1}
 	ns, err := os.Open(path)
@@ -82,7 +82,7 @@ func (s *State) read() error {
 	return nil
 }
 
-// Prefix translates an address or a destination; false: there is none.
+// Prefix converts an address or a destination. ok is false without one.
 func Prefix(n *net.IPNet) (netip.Prefix, bool) {
 	if n == nil {
 		return netip.Prefix{}, false
@@ -98,7 +98,7 @@ func Prefix(n *net.IPNet) (netip.Prefix, bool) {
 	return netip.PrefixFrom(addr, ones), true
 }
 
-// Retry repeats a netlink dump that a change of the table has interrupted.
+// Retry repeats a netlink dump that was interrupted by a change.
 func Retry[T any](list func() ([]T, error)) ([]T, error) {
 	for range 10 {
 		out, err := list()
@@ -117,7 +117,7 @@ type Port struct {
 	Master int
 }
 
-// Ports lists the devices of the host by index.
+// Ports returns the devices of the host by index.
 func Ports() (map[int]Port, error) {
 	links, err := Retry(netlink.LinkList)
 	if err != nil {

@@ -1,8 +1,7 @@
 // Package link connects pods to the bridge: a veth pair with one end in the pod's network namespace, its addresses,
 // routes and settings, by netlink.
 //
-// It owns no state: what there is lives in the kernel. It must not know pods beyond their namespace, nor decide what is
-// to be repaired. Its only goroutines end with the calls that start them.
+// It owns no state, because all of it is in the kernel. It must not know pods beyond their namespace, nor decide what to repair.
 package link
 
 import (
@@ -23,45 +22,43 @@ import (
 // Interface is the name of a pod's end.
 const Interface = "eth0"
 
-// HostPrefix begins the name of every host end that this package makes. Tools that leave container interfaces alone
-// know them by "veth".
+// HostPrefix begins the names of host ends. Other tools recognize container interfaces by "veth".
 const HostPrefix = "vethmp"
 
-// HostName is the name of a sandbox's host end.
+// HostName returns the name of the host end of a sandbox.
 func HostName(sandbox string) string {
 	sum := sha256.Sum256([]byte(sandbox))
 	return HostPrefix + hex.EncodeToString(sum[:])[:unix.IFNAMSIZ-1-len(HostPrefix)]
 }
 
-// Pod is a pod's interface as it should be.
+// Pod is the desired interface of a pod.
 type Pod struct {
 	// NetNS is the path of the namespace.
 	NetNS string
 	// Host is the name of the host end.
 	Host string
-	// Addrs are the pod's addresses with the length of their subnets, Gateways the default route per address.
+	// Addrs are the addresses of the pod with the prefix lengths of their subnets, Gateways the default route for each address.
 	Addrs    []netip.Prefix
 	Gateways []netip.Addr
-	// MTU is that of both ends; 0: the kernel's.
+	// MTU is the MTU of both ends; 0: the kernel's default.
 	MTU int
 }
 
-// mac is derived from the address: a pair that is made again has the same, and so no neighbor has a stale entry.
+// mac derives the hardware address from an IP address, so that a recreated pair has the same one, and no neighbour has a stale entry.
 func (p Pod) mac() net.HardwareAddr {
 	b := p.Addrs[0].Addr().AsSlice()
 	return append(net.HardwareAddr{0x0a, 0x58}, b[len(b)-4:]...)
 }
 
-// Ends are the two ends of a pair as the host sees them.
+// Ends are the two ends of a pair as seen by the host.
 type Ends struct {
-	// Index is that of the host end.
+	// Index is the index of the host end.
 	Index int
-	// NSID is what the host's namespace calls the pod's; -1: it has no name for it.
+	// NSID is the id of the pod's namespace in the host's; -1: none.
 	NSID int
 }
 
-// Connect makes the pair, attaches it to the bridge and sets up the pod's end. A pair that exists is replaced. After an
-// error no pair is left.
+// Connect creates the pair, attaches it to the bridge and configures the pod's end. An existing pair is replaced. After an error no pair exists.
 func Connect(p Pod, bridge int) (Ends, error) {
 	ns, err := os.Open(p.NetNS)
 	if err != nil {
@@ -90,8 +87,7 @@ func Connect(p Pod, bridge int) (Ends, error) {
 	return ends, nil
 }
 
-// carrier waits until the kernel has noticed that both ends are up: what is sent before is lost, and a lost ARP request
-// costs a second.
+// carrier waits until the kernel reports both ends as up. Packets sent earlier are lost, and a lost ARP request costs a second.
 func carrier(host int) error {
 	return await("the link does not come up", func() (bool, error) {
 		l, err := netlink.LinkByIndex(host)
@@ -99,7 +95,7 @@ func carrier(host int) error {
 	})
 }
 
-// await looks again and again at what the kernel does on its own, until it is done; failure says that it was not in time.
+// await polls the kernel until done returns true. failure is the error of a timeout.
 func await(failure string, done func() (bool, error)) error {
 	const step, patience = 200 * time.Microsecond, 5 * time.Second
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(step) {
@@ -122,7 +118,7 @@ func makePair(p Pod, ns, bridge int) (*netlink.Veth, error) {
 	return veth, err
 }
 
-// configure sets up the pod's end; the calling thread is in its namespace.
+// configure configures the pod's end. The calling thread is in its namespace.
 func (p Pod) configure() error {
 	if err := p.settings(); err != nil {
 		return err
@@ -134,7 +130,7 @@ func (p Pod) configure() error {
 	return p.complete(eth)
 }
 
-// complete adds addresses and routes, and brings the end up; what is there already stays.
+// complete adds missing addresses and routes, and brings the end up.
 func (p Pod) complete(eth netlink.Link) error {
 	for _, a := range p.Addrs {
 		if err := AddAddr(eth, a); err != nil {
@@ -160,11 +156,11 @@ func everything(of netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: make(net.IP, of.BitLen()/8), Mask: net.CIDRMask(0, of.BitLen())}
 }
 
-// AddAddr adds an address; one that exists is fine.
+// AddAddr adds an address, unless it exists.
 func AddAddr(l netlink.Link, p netip.Prefix) error {
 	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 	if p.Addr().Is6() {
-		// The address is ours alone; detection of duplicates would only delay the pod.
+		// The address is used nowhere else. Duplicate address detection would only delay the pod.
 		a.Flags = unix.IFA_F_NODAD
 	}
 	if err := netlink.AddrAdd(l, a); err != nil && !errors.Is(err, os.ErrExist) {
@@ -173,9 +169,8 @@ func AddAddr(l netlink.Link, p netip.Prefix) error {
 	return nil
 }
 
-// Delivered waits until the kernel delivers what is sent to these addresses of a link that is up. It adds the local route of an
-// IPv6 address in a worker of its own, after the address can be used: the answer to what is sent before would be dropped, and TCP
-// would send again after a second.
+// Delivered waits until the kernel delivers packets to these addresses of a link that is up. It adds the local route of an IPv6 address
+// asynchronously, after the address can be used: the answer to an earlier packet would be dropped, and TCP would retransmit after a second.
 func Delivered(l netlink.Link, addrs []netip.Prefix) error {
 	for _, a := range addrs {
 		if a.Addr().Is4() {
@@ -198,8 +193,7 @@ func hasLocalRoute(l netlink.Link, addr netip.Addr) error {
 	})
 }
 
-// settings are those of the CNI plugins bridge and host-local. A kernel may lack each of them but those of IPv6 that an
-// address of it needs.
+// settings returns the sysctls that the CNI plugins bridge and host-local set. A kernel may lack any, except those of IPv6 for an IPv6 address.
 func (p Pod) settings() error {
 	_ = write("ipv4/conf/"+Interface+"/arp_notify", "1")
 	_ = write("ipv6/conf/"+Interface+"/accept_dad", "0")
@@ -248,8 +242,8 @@ func remove(name string) error {
 	return err
 }
 
-// Mute stops the bridge from forwarding by a port that is about to go with its namespace, at once and without the wait
-// that deleting it takes: until it is gone, nothing shall answer for an address that may be another pod's by then.
+// Mute makes the bridge stop forwarding to a port whose namespace is about to be removed. Removing it takes time, during which nothing may
+// answer for an address that is leased to another pod.
 func Mute(port int) error {
 	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_BRIDGE)
@@ -265,7 +259,7 @@ func Mute(port int) error {
 	return err
 }
 
-// Attach puts a host end back on the bridge, which may be another one than before: its hardware address is forgotten.
+// Attach attaches a host end to the bridge again. The bridge may be a new one, so its hardware address is forgotten.
 func Attach(p Pod, index, bridge int) error {
 	l, err := netlink.LinkByIndex(index)
 	if err != nil {
@@ -279,7 +273,7 @@ func Attach(p Pod, index, bridge int) error {
 	return errors.Join(netlink.LinkSetHairpin(l, true), netlink.LinkSetUp(l), In(p.NetNS, p.forgetGateways))
 }
 
-// forgetGateways has the pod ask for the gateway's hardware address again.
+// forgetGateways makes the pod resolve the hardware addresses of its gateways again.
 func (p Pod) forgetGateways() error {
 	eth, err := netlink.LinkByName(Interface)
 	if err != nil {
@@ -294,5 +288,5 @@ func (p Pod) forgetGateways() error {
 	return nil
 }
 
-// Complete puts back what the pod's end lacks.
+// Complete adds what the pod's end lacks.
 func Complete(p Pod) error { return In(p.NetNS, p.configure) }

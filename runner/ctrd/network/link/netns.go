@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In calls fn on a thread that is in the network namespace at path. fn must not start goroutines that need it.
+// In calls fn on a thread in the network namespace at path. fn must not start goroutines that need the namespace.
 func In(path string, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -29,7 +29,7 @@ func In(path string, fn func() error) error {
 	return <-done
 }
 
-// enter moves the calling thread, and returns how to move it back.
+// enter moves the calling thread to a namespace, and returns how to move it back.
 func enter(path string) (back func() error, err error) {
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {

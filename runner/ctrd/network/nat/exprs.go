@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fam is what differs between the address families.
+// fam has the differences of an address family.
 type fam struct {
 	family       nftables.TableFamily
 	addr         nftables.SetDatatype
@@ -40,7 +40,7 @@ func (f fam) dnat() []expr.Any {
 	return []expr.Any{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.family), RegAddrMin: reg, RegProtoMin: reg + f.size/4, Specified: true}}
 }
 
-// addrIn matches an address of the packet that is, or is not, in a subnet.
+// addrIn matches packets with an address inside, or outside, of a subnet.
 func (f fam) addrIn(offset uint32, p netip.Prefix, op expr.CmpOp) []expr.Any {
 	mask := make([]byte, f.size)
 	for i := range p.Bits() {

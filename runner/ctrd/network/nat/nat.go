@@ -1,7 +1,7 @@
-// Package nat opens host ports for pods and masquerades what pods send to the world.
+// Package nat opens host ports for pods and masquerades their traffic to other networks.
 //
-// It owns one nftables table per address family, named after the subnets, or, on a kernel without nftables, two
-// iptables chains. It must not know pods, only ports and addresses. It has no goroutines.
+// It owns one nftables table per address family, named after the subnets, or two iptables chains on a kernel without nftables. It must not know
+// pods, only ports and addresses.
 package nat
 
 import (
@@ -20,16 +20,16 @@ const (
 	SCTP = "sctp"
 )
 
-// Port is a host port that leads to a pod.
+// Port is a host port that is forwarded to a pod.
 type Port struct {
 	Protocol string
-	// HostIP is the address of the host that it is open on; the zero Addr: all of the family of To.
+	// HostIP is the address of the host on which it is open; the zero Addr: all of the address family of To.
 	HostIP   netip.Addr
 	HostPort uint16
 	To       netip.AddrPort
 }
 
-// String is the port as in an error message.
+// String returns the port as in an error message.
 func (p Port) String() string {
 	host := "*"
 	if p.HostIP.IsValid() {
@@ -38,7 +38,7 @@ func (p Port) String() string {
 	return fmt.Sprintf("%s/%s:%d -> %s", p.Protocol, host, p.HostPort, p.To)
 }
 
-// key is what may be there once.
+// key identifies a port that can be open only once.
 type key struct {
 	v6       bool
 	protocol string
@@ -48,7 +48,7 @@ type key struct {
 
 func (p Port) key() key { return key{p.To.Addr().Is6(), p.Protocol, p.HostIP, p.HostPort} }
 
-// unique leaves out ports that others before them have taken.
+// unique returns ports without those that an earlier one conflicts with.
 func unique(ports []Port) []Port {
 	seen := make(map[key]bool, len(ports))
 	var out []Port
@@ -61,8 +61,8 @@ func unique(ports []Port) []Port {
 	return out
 }
 
-// change returns which elements change when ports are added and deleted. Those that another port keeps in use stay;
-// replaced says that a port takes over one that is open.
+// change returns which elements to add and delete for added and deleted ports. Elements that another port needs stay. replaced reports whether a
+// port replaces an open one.
 func change(del, all []Port) (gone []Port, replaced bool) {
 	users := make(map[key]int, len(all))
 	for _, p := range all {
@@ -77,7 +77,7 @@ func change(del, all []Port) (gone []Port, replaced bool) {
 	return gone, replaced
 }
 
-// family returns the ports of one address family.
+// family returns the ports of an address family.
 func family(ports []Port, of netip.Addr) []Port {
 	var out []Port
 	for _, p := range ports {
@@ -91,30 +91,30 @@ func family(ports []Port, of netip.Addr) []Port {
 // Config of a backend.
 type Config struct {
 	Bridge string
-	// CIDRs are the pods' subnets, at most one of each family.
+	// CIDRs are the subnets of pods, at most one of each address family.
 	CIDRs []netip.Prefix
 	// ID is part of the names of tables and chains.
 	ID string
 }
 
-// TablePrefix begins the names of all our nftables tables.
+// TablePrefix begins the names of the nftables tables of all monopods.
 const TablePrefix = "monopod_"
 
-// Table is the name of the nftables table.
+// Table returns the name of the nftables table.
 func (c Config) Table() string { return TablePrefix + c.ID }
 
-// Backend is one way to the kernel's packet filter. Calls are serialized by the caller.
+// Backend accesses the packet filter of the kernel. Calls are serialized by the caller.
 type Backend interface {
-	// Name is the name CNI plugins have for it.
+	// Name returns its name, as used by CNI plugins.
 	Name() string
-	// Replace makes the rules and ports what they should be, whatever is there.
+	// Replace sets rules and ports, whatever exists.
 	Replace(ctx context.Context, ports []Port) error
-	// Change adds and deletes some ports; all are those that there should be then, and of two that cannot be open at
-	// the same time the first is. Where the rules are not as expected, it replaces them.
+	// Change adds and deletes ports; all are the desired ports after it. Of two conflicting ports the first is open. If the rules are not as
+	// expected it replaces them.
 	Change(ctx context.Context, add, del, all []Port) error
-	// Intact reports whether rules and ports are in place.
+	// Intact reports whether rules and ports exist.
 	Intact(ctx context.Context, ports []Port) (bool, error)
-	// Remove takes everything away. It is idempotent.
+	// Remove removes rules and ports. It is idempotent.
 	Remove(ctx context.Context) error
 }
 
@@ -124,13 +124,13 @@ const (
 	XTables  = "iptables"
 )
 
-// Choose returns the backend that works on this machine, with its rules in place. Ports that are open stay open: the
-// caller does not know yet which pods run.
+// Choose returns the backend that works on this machine, with its rules set. Open ports stay open, because the caller does not know yet which
+// pods run.
 func Choose(ctx context.Context, cfg Config) (Backend, error) {
 	nft := &NFT{cfg: cfg}
 	nftErr := nft.keep(ctx)
 	if nftErr == nil {
-		// A version before this one masqueraded by iptables.
+		// Remove the rules of an earlier run in which nftables did not work.
 		return nft, (&IPTables{cfg: cfg}).Remove(ctx)
 	}
 	ipt := &IPTables{cfg: cfg}
@@ -141,7 +141,7 @@ func Choose(ctx context.Context, cfg Config) (Backend, error) {
 	return nil, fmt.Errorf("neither nftables nor iptables works here; enable nf_tables in the kernel or install iptables: %w", errors.Join(nftErr, iptErr))
 }
 
-// multicast is the range of a family that is never masqueraded.
+// multicast returns the multicast range of an address family, which is never masqueraded.
 func multicast(of netip.Addr) netip.Prefix {
 	if of.Is6() {
 		return netip.MustParsePrefix("ff00::/8")
@@ -149,19 +149,19 @@ func multicast(of netip.Addr) netip.Prefix {
 	return netip.MustParsePrefix("224.0.0.0/4")
 }
 
-// loopback are the addresses that connections of the host to itself come from.
+// loopback returns the source addresses of connections of the host to itself.
 func loopback() netip.Prefix { return netip.MustParsePrefix("127.0.0.0/8") }
 
 // IPTables is a Backend for kernels without nftables. Each change of a port is one iptables-restore.
 type IPTables struct{ cfg Config }
 
-// NewIPTables returns the backend without looking whether another one works.
+// NewIPTables returns the backend without checking whether another one works.
 func NewIPTables(cfg Config) *IPTables { return &IPTables{cfg: cfg} }
 
 // Name implements Backend.
 func (*IPTables) Name() string { return XTables }
 
-// set is all rules of one family.
+// set returns all rules of an address family.
 func (b *IPTables) set(cidr netip.Prefix, ports []Port) xtables.Set {
 	masq, open := "MONOPOD-MASQ-"+b.cfg.ID, "MONOPOD-PORT-"+b.cfg.ID
 	leaving := []string{
@@ -192,7 +192,7 @@ func (b *IPTables) set(cidr netip.Prefix, ports []Port) xtables.Set {
 	}
 }
 
-// keep makes the rules unless the chains are there.
+// keep sets the rules unless the chains exist.
 func (b *IPTables) keep(ctx context.Context) error {
 	for _, c := range b.cfg.CIDRs {
 		s := b.set(c, nil)
@@ -238,7 +238,7 @@ func (b *IPTables) Intact(ctx context.Context, ports []Port) (bool, error) {
 	return true, nil
 }
 
-// Remove implements Backend. Where the tool cannot list rules, because it or its table is missing, there are none.
+// Remove implements Backend. If the tool cannot list rules, because it or its table is missing, there are none.
 func (b *IPTables) Remove(ctx context.Context) error {
 	var errs []error
 	for _, c := range b.cfg.CIDRs {

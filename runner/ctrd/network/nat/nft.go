@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NFT is the Backend for nftables, by netlink. Per family there is a table with two maps: a port is one element.
+// NFT is the Backend for nftables, by netlink. It has a table per address family with two maps, in which a port is an element.
 //
 //	table ip monopod_ID {
 //		map addressed { type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service }
@@ -33,15 +33,15 @@ type NFT struct{ cfg Config }
 func (*NFT) Name() string { return NFTables }
 
 const (
-	// reg is the first of the 32-bit registers; a value that is longer goes on in those that follow.
+	// reg is the first of the 32-bit registers. Longer values occupy the following ones, too.
 	reg = unix.NFT_REG32_00
-	// chunk bounds the elements of one message, whose attributes are 64 KiB at most.
+	// chunk limits the elements of a message, whose attributes have at most 64 KiB.
 	chunk = 200
-	// dumpTries bounds how often a dump is repeated that a change has interrupted.
+	// dumpTries limits how often a dump is repeated that was interrupted by a change.
 	dumpTries = 5
 )
 
-// plan is the table of one family.
+// plan is the desired table of an address family.
 type plan struct {
 	table            *nftables.Table
 	addressed, ports *nftables.Set
@@ -49,7 +49,7 @@ type plan struct {
 	rules            []*nftables.Rule
 }
 
-// layout describes the table for one subnet.
+// layout returns the table for a subnet.
 func (b *NFT) layout(cidr netip.Prefix) plan {
 	f := families[cidr.Addr().Is6()]
 	t := &nftables.Table{Family: f.family, Name: b.cfg.Table()}
@@ -97,7 +97,7 @@ func (b *NFT) layout(cidr netip.Prefix) plan {
 	return p
 }
 
-// number is a transport protocol's.
+// number returns the number of a transport protocol.
 func number(protocol string) byte {
 	switch protocol {
 	case UDP:
@@ -108,7 +108,7 @@ func number(protocol string) byte {
 	return unix.IPPROTO_TCP
 }
 
-// element is a port in one of the maps; every part begins in a 32-bit word of its own.
+// element is a port in one of the maps. Each part begins at a 32-bit word.
 func element(p Port) nftables.SetElement {
 	word := func(n uint16) []byte { return append(binary.BigEndian.AppendUint16(nil, n), 0, 0) }
 	key := slices.Concat([]byte{number(p.Protocol), 0, 0, 0}, word(p.HostPort))
@@ -118,7 +118,7 @@ func element(p Port) nftables.SetElement {
 	return nftables.SetElement{Key: key, Val: append(p.To.Addr().AsSlice(), word(p.To.Port())...)}
 }
 
-// elements are ports by the map that they are in.
+// elements are the elements by map.
 func (p plan) elements(ports []Port) map[*nftables.Set][]nftables.SetElement {
 	all := map[*nftables.Set][]nftables.SetElement{}
 	for _, port := range ports {
@@ -143,7 +143,7 @@ func each(all map[*nftables.Set][]nftables.SetElement, f func(*nftables.Set, []n
 	return nil
 }
 
-// keep makes the rules where they are not as they should be, with the ports that are open.
+// keep sets the rules if they differ, with the open ports.
 func (b *NFT) keep(context.Context) error {
 	for _, cidr := range b.cfg.CIDRs {
 		p := b.layout(cidr)
@@ -165,7 +165,7 @@ func (b *NFT) keep(context.Context) error {
 	return nil
 }
 
-// open lists the elements of both maps; a table or map that does not exist has none.
+// open returns the elements of both maps. A missing table or map has none.
 func (p plan) open() (map[*nftables.Set][]nftables.SetElement, error) {
 	c, err := nftables.New()
 	if err != nil {
@@ -184,10 +184,10 @@ func (p plan) open() (map[*nftables.Set][]nftables.SetElement, error) {
 	return out, nil
 }
 
-// padded fills the last word up, which the kernel need not do.
+// padded pads a key to a whole number of words, because the kernel may omit the padding.
 func padded(b []byte) []byte { return append(slices.Clone(b), make([]byte, -len(b)&3)...) }
 
-// Replace implements Backend, for each family in one transaction.
+// Replace implements Backend, with a transaction per address family.
 func (b *NFT) Replace(_ context.Context, ports []Port) error {
 	for _, cidr := range b.cfg.CIDRs {
 		p := b.layout(cidr)
@@ -282,7 +282,7 @@ func index(all []nftables.SetElement) map[string]string {
 	return out
 }
 
-// ruled says whether all chains have our rules, by what is written on those.
+// ruled reports whether all chains have the expected rules, by the comments on the rules.
 func (p plan) ruled() (bool, error) {
 	c, err := nftables.New()
 	if err != nil {
@@ -309,7 +309,7 @@ func (p plan) ruled() (bool, error) {
 	return true, nil
 }
 
-// dump repeats a dump that a change of the ruleset has interrupted.
+// dump repeats a dump that was interrupted by a change.
 func dump[T any](list func() ([]T, error)) (out []T, err error) {
 	for range dumpTries {
 		if out, err = list(); !is(err, unix.EINTR) {
@@ -336,8 +336,7 @@ func (b *NFT) Remove(context.Context) error {
 	return nil
 }
 
-// CloseFor deletes what leads to the addresses of a pod in any table of ours. It is for pods of which nothing else is
-// known any more.
+// CloseFor deletes all elements for the addresses of a pod, in the tables of all monopods. It is for pods whose ports are unknown.
 func CloseFor(addrs []netip.Addr) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -355,7 +354,7 @@ func CloseFor(addrs []netip.Addr) error {
 			m := &nftables.Set{Table: t, Name: name}
 			elements, err := dump(func() ([]nftables.SetElement, error) { return c.GetSetElements(m) })
 			if err != nil {
-				continue // one of a former version has none
+				continue // the map does not exist
 			}
 			stale := slices.DeleteFunc(elements, func(e nftables.SetElement) bool { return !leadsTo(e, addrs) })
 			if len(stale) == 0 {

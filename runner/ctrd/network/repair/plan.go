@@ -1,6 +1,6 @@
-// Package repair decides what is to be done about a pod network that is not as it should be.
+// Package repair decides how to repair the network of pods, given its desired and its observed state.
 //
-// It owns nothing and does nothing: Plan is a pure function. It has no goroutines.
+// Plan is a pure function; it must not change or read the network.
 package repair
 
 import (
@@ -13,54 +13,54 @@ import (
 	"monopod/runner/ctrd/network/link"
 )
 
-// Pod is a pod as it should be connected.
+// Pod is the desired connection of a pod.
 type Pod struct {
-	// ID is the sandbox's.
+	// ID is the id of the sandbox.
 	ID       string
 	Addrs    []netip.Prefix
 	Gateways []netip.Addr
 }
 
-// Desired is the network as it should be.
+// Desired is the desired network.
 type Desired struct {
-	// Bridge is its name.
+	// Bridge is the name of the bridge.
 	Bridge string
-	// Pods are those to look at.
+	// Pods are the pods to check.
 	Pods []Pod
-	// Names are the host ends of all pods, also of those that are not looked at; nil: strays are left alone.
+	// Names are the host ends of all pods, including those that are not checked; nil: unknown ports stay.
 	Names map[string]bool
 }
 
-// Bridge is what was found of the bridge.
+// Bridge is the observed bridge.
 type Bridge struct {
-	// Index is 0 when there is none.
+	// Index is 0 if it does not exist.
 	Index int
-	// Foreign says why a device of its name is not ours.
+	// Foreign is why a device with its name cannot be used.
 	Foreign string
 	Down    bool
-	// Lost are addresses, routes and settings that it lacks.
+	// Lost are missing addresses, routes and settings.
 	Lost []string
 }
 
-// Observed is the network as it is.
+// Observed is the observed network.
 type Observed struct {
 	Bridge Bridge
-	// Links are the host's devices by index.
+	// Links are the devices of the host by index.
 	Links map[int]link.Port
-	// Pods are the ends of the desired pods by id; one that could not be read is missing.
+	// Pods are the observed ends of desired pods by id, except those that could not be read.
 	Pods map[string]link.State
-	// Unlimited are the pods whose limit of bandwidth is not there.
+	// Unlimited are the pods whose bandwidth limit is missing.
 	Unlimited map[string]bool
-	// Ports says that masquerading and host ports are as they should be, Filter that pods' traffic is let through.
+	// Ports reports whether masquerading and host ports are intact, Filter whether the traffic of pods is accepted.
 	Ports, Filter bool
 }
 
-// Kind is what is to be done.
+// Kind is the kind of an action.
 type Kind string
 
-// The kinds of actions, in the order in which they are done.
+// The kinds of actions, in the order in which they are executed.
 const (
-	// GiveUp reports what cannot be repaired.
+	// GiveUp only reports damage that cannot be repaired.
 	GiveUp     Kind = "GiveUp"
 	MakeBridge Kind = "MakeBridge"
 	SetPorts   Kind = "SetPorts"
@@ -68,29 +68,29 @@ const (
 	Connect    Kind = "Connect"
 	Attach     Kind = "Attach"
 	Complete   Kind = "Complete"
-	// Limit sets the pod's bandwidth again; Connect does it, too.
+	// Limit sets the bandwidth limit of the pod. Connect does that, too.
 	Limit Kind = "Limit"
 	// Drop deletes a port of the bridge that belongs to no pod.
 	Drop Kind = "Drop"
 )
 
-// Action is one step of a repair.
+// Action is a step of a repair.
 type Action struct {
 	Kind Kind
-	// Pod is the sandbox's id; empty: it is about all pods.
+	// Pod is the id of the sandbox; empty: the action concerns all pods.
 	Pod string
-	// Port is the host end that Attach and Drop are about.
+	// Port is the host end for Attach and Drop.
 	Port int
-	// Damage is what was found, for logs and events.
+	// Damage describes the damage, for logs and events.
 	Damage string
 }
 
-// String is for logs.
+// String describes the action for logs.
 func (a Action) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s (%s)", a.Kind, a.Pod, a.Damage))
 }
 
-// Plan returns what is to be done, in order; nothing when all is as it should be.
+// Plan returns the actions that repair the network, in order.
 func Plan(d Desired, o Observed) []Action {
 	var out []Action
 	b := o.Bridge
@@ -126,7 +126,7 @@ func Plan(d Desired, o Observed) []Action {
 	return append(out, strays(d, o)...)
 }
 
-// plan is about one pod.
+// plan returns the action for a pod.
 func (p Pod) plan(s link.State, bridge int, links map[int]link.Port) []Action {
 	host, hasHost := links[s.Host]
 	switch {
@@ -152,7 +152,7 @@ func (p Pod) plan(s link.State, bridge int, links map[int]link.Port) []Action {
 	return out
 }
 
-// lost is what the pod's end lacks. A default route of another kind is the pod's own business.
+// lost returns what the pod's end lacks. A different default route is up to the pod.
 func (p Pod) lost(s link.State) []string {
 	var lost []string
 	if !s.Up {
@@ -171,7 +171,7 @@ func (p Pod) lost(s link.State) []string {
 	return lost
 }
 
-// strays are ports that a killed process left.
+// strays returns ports that a killed process left.
 func strays(d Desired, o Observed) []Action {
 	if o.Bridge.Index == 0 || d.Names == nil {
 		return nil

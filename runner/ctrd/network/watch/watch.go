@@ -1,7 +1,7 @@
-// Package watch reports changes of links, addresses, routes, queues and nftables rules as the kernel makes them, also in the
-// namespaces of pods, whose other ends the host has.
+// Package watch reports changes of links, addresses, routes, queues and nftables rules by the kernel, also in those network namespaces of pods
+// that are connected to the host.
 //
-// It owns two netlink sockets while it runs. It must not know what a change means. Its goroutines end with Run.
+// It owns two netlink sockets while it runs. It must not know what a change means.
 package watch
 
 import (
@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind is what an event is about.
+// Kind is the kind of an event.
 type Kind int
 
 // The kinds of events.
 const (
-	// Lost says that events were dropped: anything may have changed.
+	// Lost reports dropped events: anything may have changed.
 	Lost Kind = iota
 	Link
 	Addr
@@ -36,23 +36,23 @@ const Host = -1
 // Event is a change.
 type Event struct {
 	Kind Kind
-	// Deleted says that something went, or that a port left its bridge.
+	// Deleted reports whether something was removed, or a port left its bridge.
 	Deleted bool
-	// NSID is what the host's namespace calls the namespace; Host for itself.
+	// NSID is the id of the namespace in the host's namespace, or Host.
 	NSID int
-	// Index is the device's: of a link, an address, a queue, or a route's way out.
+	// Index is the index of the device of a link, an address or a queue, or the outgoing device of a route.
 	Index int
-	// Up and Master are a link's.
+	// Up and Master are set for links.
 	Up     bool
 	Master int
-	// Table is that of Rules.
+	// Table is set for Rules.
 	Table string
 }
 
-// bufferSize is how much the kernel keeps of what was not read yet.
+// bufferSize is the size of the receive buffers in bytes.
 const bufferSize = 1 << 20
 
-// Watcher has the sockets open, so that nothing that happens from then on is missed.
+// Watcher has open sockets, so that later events are not missed.
 type Watcher struct {
 	route *os.File
 	rules *os.File // nil: the kernel has no nftables
@@ -83,7 +83,7 @@ func listen(protocol int, name string, groups ...int) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	if protocol == unix.NETLINK_ROUTE {
-		// The namespaces of pods too; without it only what happens on the host is seen at once.
+		// Subscribe to the namespaces of pods. If that fails, only events in the host are reported.
 		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_LISTEN_ALL_NSID, 1)
 	}
 	for _, g := range groups {
@@ -94,7 +94,7 @@ func listen(protocol int, name string, groups ...int) (*os.File, error) {
 	return f, nil
 }
 
-// Close ends a Run that is under way.
+// Close ends a Run in progress.
 func (w *Watcher) Close() error {
 	err := w.route.Close()
 	if w.rules != nil {
@@ -103,8 +103,8 @@ func (w *Watcher) Close() error {
 	return err
 }
 
-// Run calls tell with every event until ctx ends; tell must not block, and may be called concurrently.
-func (w *Watcher) Run(ctx context.Context, tell func(Event)) error {
+// Run calls report with every event until ctx ends. report must not block, and may be called concurrently.
+func (w *Watcher) Run(ctx context.Context, report func(Event)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = w.Close() })
 	defer stop()
@@ -120,7 +120,7 @@ func (w *Watcher) Run(ctx context.Context, tell func(Event)) error {
 }
 
 // follow reads a socket.
-func follow(f *os.File, tell func(Event), parse func(message, int) (Event, bool)) error {
+func follow(f *os.File, report func(Event), parse func(message, int) (Event, bool)) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func follow(f *os.File, tell func(Event), parse func(message, int) (Event, bool)
 		case err != nil:
 			return fmt.Errorf("%s: %w", f.Name(), os.ErrClosed)
 		case errors.Is(recvErr, unix.ENOBUFS):
-			tell(Event{Kind: Lost})
+			report(Event{Kind: Lost})
 			continue
 		case recvErr != nil:
 			return fmt.Errorf("watch %s: %w", f.Name(), recvErr)
@@ -145,13 +145,13 @@ func follow(f *os.File, tell func(Event), parse func(message, int) (Event, bool)
 		nsid := origin(control[:oobn])
 		for m := range messages(b[:n]) {
 			if e, ok := parse(m, nsid); ok {
-				tell(e)
+				report(e)
 			}
 		}
 	}
 }
 
-// origin is the namespace of a message.
+// origin returns the namespace id of a message.
 func origin(control []byte) int {
 	all, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -171,7 +171,7 @@ type message struct {
 	data []byte
 }
 
-// messages splits what was read; a damaged message ends it.
+// messages splits the data of a read. It stops at a damaged message.
 func messages(b []byte) func(func(message) bool) {
 	return func(yield func(message) bool) {
 		for len(b) >= unix.NLMSG_HDRLEN {
@@ -245,7 +245,7 @@ func links(m message, nsid int) (Event, bool) {
 	return e, true
 }
 
-// rules parses a message of nftables; only what went is of interest.
+// rules parses a message of nftables. Only removals are reported.
 func rules(m message, _ int) (Event, bool) {
 	e := Event{Kind: Rules, NSID: Host, Deleted: true}
 	if m.kind>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.data) < 4 {

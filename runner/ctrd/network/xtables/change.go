@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// ErrUnlisted says that the tool cannot even list the rules.
+// ErrUnlisted reports that the tool cannot list the rules.
 var ErrUnlisted = errors.New("the rules cannot be listed")
 
-// maxTries bounds how often a change is planned again because others changed the rules in between.
+// maxTries limits how often a change is planned again because the rules were changed concurrently.
 const maxTries = 10
 
-// Apply puts chains and jumps in place, whatever is there of them, each jump once.
+// Apply sets chains and jumps, whatever exists, each jump once.
 func (s Set) Apply(ctx context.Context) error { return s.change(ctx, s.placed) }
 
-// Remove takes away the chains with all that leads to them, whoever made it. It is idempotent.
+// Remove removes the chains and all jumps to them, including those that were added by others. It is idempotent.
 func (s Set) Remove(ctx context.Context) error { return s.change(ctx, s.removed) }
 
-// change reads the rules and makes of them what plan says, in one transaction. It fails as a whole when others, perhaps
-// another program, have changed the rules since they were read: then it is planned again from what they are now.
+// change reads the rules and applies a planned change in one transaction. The transaction fails if the rules were changed since they were read;
+// then the change is planned again.
 func (s Set) change(ctx context.Context, plan func(table string, now listing) string) error {
 	var last string
 	var failed error
@@ -39,7 +39,7 @@ func (s Set) change(ctx context.Context, plan func(table string, now listing) st
 		if input.Len() == 0 {
 			return nil
 		}
-		if input.String() == last { // nobody else is to blame
+		if input.String() == last { // the rules were not changed concurrently
 			return failed
 		}
 		last = input.String()
@@ -50,7 +50,7 @@ func (s Set) change(ctx context.Context, plan func(table string, now listing) st
 	return failed
 }
 
-// tables are those that the chains are in.
+// tables returns the tables of the chains.
 func (s Set) tables() []string {
 	var out []string
 	for _, c := range s.Chains {
@@ -61,7 +61,7 @@ func (s Set) tables() []string {
 	return out
 }
 
-// listing is a table as the tool prints it.
+// listing is the rules of a table as printed by the tool.
 type listing struct {
 	chains []string
 	rules  []string
@@ -81,12 +81,12 @@ func parse(out string) listing {
 	return l
 }
 
-// leadsTo reports whether a rule jumps to a chain; nothing follows the target when it is a chain.
+// leadsTo reports whether a rule jumps to a chain. A jump to a chain has no options after its target.
 func leadsTo(rule, chain string) bool {
 	return strings.HasSuffix(rule, " -j "+chain) || strings.HasSuffix(rule, " -g "+chain)
 }
 
-// removed is how the chains go. They are flushed first, for they may lead to each other.
+// removed plans the removal. The chains are flushed first, because they may jump to each other.
 func (s Set) removed(table string, now listing) string {
 	var flush, unlink, drop strings.Builder
 	for _, c := range s.Chains {
@@ -104,13 +104,12 @@ func (s Set) removed(table string, now listing) string {
 	return flush.String() + unlink.String() + drop.String()
 }
 
-// has says whether a chain is ours.
+// has reports whether a chain belongs to the set.
 func (s Set) has(table, name string) bool {
 	return slices.ContainsFunc(s.Chains, func(c Chain) bool { return c.Table == table && c.Name == name })
 }
 
-// placed is how chains and jumps get as they should be. A jump that is right stays where it is; two of them, or those
-// of an earlier version with another match, are replaced by one.
+// placed plans chains and jumps. A correct jump stays where it is. Duplicates, and jumps with another match, are replaced by one.
 func (s Set) placed(table string, now listing) string {
 	var b strings.Builder
 	b.WriteString(s.content(table))

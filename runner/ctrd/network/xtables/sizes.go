@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size tells two states of a legacy table apart, as a rule that comes or goes changes it.
+// Size identifies the state of a legacy table: adding or removing a rule changes it.
 type Size struct {
 	Table         string
 	V6            bool
 	Entries, Size uint32
 }
 
-// getInfo is the kernel's struct ipt_getinfo, which ip6t_getinfo equals.
+// getInfo is the kernel's struct ipt_getinfo, which is the same as ip6t_getinfo.
 type getInfo struct {
 	name       [32]byte
 	validHooks uint32
@@ -26,7 +26,7 @@ type getInfo struct {
 // getInfoOption is IPT_SO_GET_INFO and IP6T_SO_GET_INFO.
 const getInfoOption = 64
 
-// Sizes returns those of the legacy tables filter and nat of both families that can be read, without running a program.
+// Sizes returns the sizes of the legacy tables filter and nat of both address families, as far as they can be read. It runs no program.
 func Sizes() []Size {
 	var out []Size
 	for _, f := range []struct {

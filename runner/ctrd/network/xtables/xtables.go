@@ -1,6 +1,6 @@
-// Package xtables keeps chains of our own in iptables and ip6tables, whichever kernel interface those tools use.
+// Package xtables maintains chains in iptables and ip6tables, with either kernel interface of those tools.
 //
-// It owns no state: the rules live in the kernel. It must not know what they are for. It has no goroutines.
+// It owns no state: the rules are in the kernel. It must not know what they are for.
 package xtables
 
 import (
@@ -19,26 +19,26 @@ func Tool(a netip.Addr) string {
 	return "iptables"
 }
 
-// Usable returns nil when the tool works on this machine.
+// Usable returns nil if the tool works on this machine.
 func Usable(ctx context.Context, tool, table string) error {
 	_, err := run(ctx, "", tool, "-w", "5", "-t", table, "-S")
 	return err
 }
 
-// Legacy reports whether the tool uses the kernel's old interface, which notifies nobody of changes.
+// Legacy reports whether the tool uses the old kernel interface, which does not report changes.
 func Legacy(ctx context.Context, tool string) bool {
 	out, err := run(ctx, "", tool, "--version")
 	return err == nil && !strings.Contains(out, "nf_tables")
 }
 
-// Chain is one of our own, with everything in it.
+// Chain is a chain with all its rules.
 type Chain struct {
 	Table, Name string
-	// Rules are without "-A NAME".
+	// Rules are its rules without "-A NAME".
 	Rules []string
 }
 
-// Position is where a jump goes in a built-in chain.
+// Position is the position of a jump in a built-in chain.
 type Position string
 
 // The positions of a jump.
@@ -47,7 +47,7 @@ const (
 	Last  Position = "-A"
 )
 
-// Jump leads from a built-in chain to one of ours.
+// Jump is a jump from a built-in chain to a Chain.
 type Jump struct {
 	Table, From, To string
 	At              Position
@@ -59,14 +59,14 @@ func (j Jump) args(command string) []string {
 	return append(args, "-j", j.To)
 }
 
-// Set is all that one tool keeps for one purpose.
+// Set is the chains and jumps of one tool for one purpose.
 type Set struct {
 	Tool   string
 	Chains []Chain
 	Jumps  []Jump
 }
 
-// Present reports whether all chains have as many rules as they should, and all jumps are there.
+// Present reports whether all chains have the expected number of rules, and all jumps exist.
 func (s Set) Present(ctx context.Context) bool {
 	for _, c := range s.Chains {
 		out, err := run(ctx, "", s.Tool, "-w", "5", "-t", c.Table, "-S", c.Name)
@@ -82,7 +82,7 @@ func (s Set) Present(ctx context.Context) bool {
 	return true
 }
 
-// Made reports whether all chains and jumps are there, whatever the chains hold.
+// Made reports whether all chains and jumps exist, regardless of the rules.
 func (s Set) Made(ctx context.Context) bool {
 	for _, c := range s.Chains {
 		if _, err := run(ctx, "", s.Tool, "-w", "5", "-t", c.Table, "-S", c.Name); err != nil {
@@ -92,7 +92,7 @@ func (s Set) Made(ctx context.Context) bool {
 	return Set{Tool: s.Tool, Jumps: s.Jumps}.Present(ctx)
 }
 
-// Restore is the input of iptables-restore --noflush that makes or refills our chains and touches no other.
+// Restore returns the input of iptables-restore --noflush that creates or refills the chains.
 func (s Set) Restore() string {
 	var b strings.Builder
 	for _, t := range s.tables() {
@@ -101,7 +101,7 @@ func (s Set) Restore() string {
 	return b.String()
 }
 
-// content is what makes or refills the chains of one table.
+// content returns the lines that create or refill the chains of a table.
 func (s Set) content(table string) string {
 	var b strings.Builder
 	for _, c := range s.Chains {
@@ -116,13 +116,13 @@ func (s Set) content(table string) string {
 	return b.String()
 }
 
-// Refill replaces the content of our chains, and makes them if need be; jumps are left alone.
+// Refill replaces the rules of the chains, and creates them if necessary. Jumps are not changed.
 func (s Set) Refill(ctx context.Context) error {
 	_, err := run(ctx, s.Restore(), s.Tool+"-restore", "-w", "5", "--noflush")
 	return err
 }
 
-// run executes a tool; its error has what the tool said.
+// run runs a tool. Its error contains the output of the tool.
 func run(ctx context.Context, stdin, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -29,7 +29,7 @@ func Write(bundle string, answer []byte) error {
 	return err
 }
 
-// Is says that there is a note.
+// Is reports whether there is a note.
 func Is(bundle string) bool {
 	var st syscall.Stat_t
 	return syscall.Stat(bundle+"/"+file, &st) == nil
@@ -44,7 +44,7 @@ func Read(bundle string) (answer []byte, ok bool) {
 	return text[1:], true
 }
 
-// Answer answers the question that this process was started to answer, and says whether it could. The process is in the bundle
+// Answer answers the question that this process was started to answer, and reports whether it could. The process is in the bundle
 // of a container, and asked about that one, or one in a bundle beside it.
 func Answer() bool {
 	id, ok := parse(string(read("/proc/self/cmdline", maxCommand)))
