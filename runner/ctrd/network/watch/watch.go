@@ -108,9 +108,9 @@ func (w *Watcher) Run(ctx context.Context, report func(Event)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = w.Close() })
 	defer stop()
-	g.Go(func() error { return follow(w.route, tell, links) })
+	g.Go(func() error { return follow(w.route, report, links) })
 	if w.rules != nil {
-		g.Go(func() error { return follow(w.rules, tell, rules) })
+		g.Go(func() error { return follow(w.rules, report, rules) })
 	}
 	err := g.Wait()
 	if ctx.Err() != nil && errors.Is(err, os.ErrClosed) {
