@@ -63,54 +63,119 @@ type View struct {
 // Controller decides while an agent runs. Its methods may be called from any goroutine; Rollback waits for the disk, and
 // State while what must be stored before it is acted on is being written.
 type Controller struct {
-	cfg     Config
-	trigger chan struct{}
-	// beat gives Run's loop a way to say that it goes round.
-	beat chan struct{}
-	// write wakes the writer: what was held back is due.
-	write chan struct{}
+	cfg Config
+	// trigger wakes Run's loop, beat is written by it when it has nothing else to do.
+	trigger, beat chan struct{}
 
 	// work guards what is decided on. It is held while states are written that must be stored before they are acted on, not
 	// while others are; inbox is taken within it, never the other way.
-	work   sync.Mutex
-	states map[manifests.Key]*State
-	pods   map[manifests.Key]*followed
-	units  map[string]*unit
-	// timed are the units that ask for another look at a time; none does before soonest.
-	timed   map[string]*unit
-	soonest time.Duration
-	// awake are the units that are fresh or busy.
-	awake  map[string]*unit
-	wanted request
+	work sync.Mutex
+	saver
+	inbox
+	pods map[manifests.Key]*followed
+	// timed are the units that must be decided on at a time, none before soonest; awake are those that are fresh or busy.
+	units, timed, awake map[string]*unit
+	soonest             time.Duration
+	wanted              request
 	// listed are the pods of wanted that follow has seen last, passing of these are not followed: they are not Stable.
 	listed  []*manifests.Pod
 	passing int
 	// apart are the pods that are not to run what is written.
-	apart map[manifests.Key]bool
-	// moved says that pods may have another revision to run than was handed out.
-	moved bool
-	// unsaved are the states that are not on disk; late is when to write them.
-	unsaved map[manifests.Key]bool
-	late    time.Duration
-	// refused are states that the disk did not take; again is when they are tried again, trouble what was said of it.
-	refused map[manifests.Key]bool
-	again   time.Duration
-	trouble string
-	// number is that of the last Entry.
-	number uint64
-	// dead are pods whose states are to be removed from disk.
-	dead []manifests.Key
-	// images are those of states. imagesTold says that Config.Images knows them.
-	images     digests
-	imagesTold bool
+	apart  map[manifests.Key]bool
+	images digests
+	// moved reports that pods may have another revision to run than was handed out, imagesTold that Config.Images knows images.
+	moved, imagesTold bool
+}
 
-	inbox sync.Mutex
-	// next is what Update left; nil: nothing new.
-	next  *request
-	seen  map[manifests.Key]Observed
-	noted map[manifests.Key]bool // seen anew since the last turn
-	busy  map[manifests.Key]bool // what is seen of them matters
-	views map[manifests.Key]View
+// inbox is what other goroutines pass to a Controller, and what they read of it. Its mutex may be locked while Controller.work is, never
+// the other way around.
+type inbox struct {
+	// wake makes the Controller look into it.
+	wake func()
+
+	mu sync.Mutex
+	// next is the latest request; nil: nothing new.
+	next *request
+	seen map[manifests.Key]Observed
+	// noted are the pods observed since the last turn, busy those whose observations matter.
+	noted, busy map[manifests.Key]bool
+	views       map[manifests.Key]View
+}
+
+// Observe reports how a pod is; nil: it cannot be observed now.
+func (b *inbox) Observe(key manifests.Key, o *Observed) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o == nil {
+		delete(b.seen, key)
+	} else {
+		b.seen[key] = *o
+	}
+	if b.noted[key] = true; b.busy[key] {
+		b.wake()
+	}
+}
+
+// Blind forgets how the pods are: another runner has taken over and has not observed them yet.
+func (b *inbox) Blind() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.seen)
+}
+
+// View returns what is to be shown of a pod; false: nothing is noted of it.
+func (b *inbox) View(key manifests.Key) (View, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v, ok := b.views[key]
+	return v, ok
+}
+
+// empty takes what is in the inbox.
+func (b *inbox) empty() (next *request, noted map[manifests.Key]bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next, noted = b.next, b.noted
+	b.next, b.noted = nil, map[manifests.Key]bool{}
+	return next, noted
+}
+
+// sight is what was last seen of a pod.
+func (b *inbox) sight(key manifests.Key, f *followed) *Seen {
+	b.mu.Lock()
+	o, ok := b.seen[key]
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	if o.Recorded == nil {
+		o.Hash = ""
+		return &o.Seen
+	}
+	switch {
+	case f.carried == o.Recorded:
+	case f.pod == o.Recorded:
+		f.carried, f.hashed = f.pod, f.hash
+	default:
+		f.carried, f.hashed = o.Recorded, Hash(o.Recorded.Object)
+	}
+	o.Hash = f.hashed
+	return &o.Seen
+}
+
+// show publishes what is known of a pod and says whether that is new.
+func (b *inbox) show(key manifests.Key, v Verdict, busy bool) bool {
+	view := viewOf(v.State, v.Waits)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.views[key]
+	b.views[key] = view
+	if b.busy[key] = busy; !busy {
+		delete(b.busy, key)
+	} else if b.noted[key] { // while it was decided on what was seen before
+		b.wake()
+	}
+	return old != view
 }
 
 // Observed is Seen as a runner has it.
@@ -120,76 +185,46 @@ type Observed struct {
 	Seen
 }
 
-// followed is a pod of the present Wanted.
+// followed is a pod of the current request.
 type followed struct {
-	pod  *manifests.Pod
-	hash string
-	unit string
-	// fresh says that pod is another one than was decided on.
+	pod *manifests.Pod
+	// hash is that of pod, hashed that of carried.
+	hash, unit, hashed string
+	// fresh reports that pod has not been decided on.
 	fresh bool
-	// old is the pod that runs instead, made of the revision with the number.
-	old     *manifests.Pod
-	number  int
-	origin  manifests.Origin
-	carried *manifests.Pod // what carriedHash is of
-	hashed  string
+	// old is the pod that runs instead, made of the revision with the number. carried is the recorded manifest.
+	old, carried *manifests.Pod
+	number       int
+	origin       manifests.Origin
 }
 
 // unit is the pods that are decided on together.
 type unit struct {
 	id   string
 	keys []manifests.Key
-	// fresh says that it was not decided on with these pods.
-	fresh bool
-	next  time.Duration
-	busy  bool
+	// fresh reports that it has not been decided on with these pods.
+	fresh, busy bool
+	next        time.Duration
 }
 
 // New returns a Controller. It does nothing until Run is called.
 func New(cfg Config) *Controller {
-	return &Controller{
-		cfg: cfg, trigger: make(chan struct{}, 1), beat: make(chan struct{}), write: make(chan struct{}, 1), states: map[manifests.Key]*State{}, awake: map[string]*unit{}, apart: map[manifests.Key]bool{}, pods: map[manifests.Key]*followed{}, units: map[string]*unit{}, timed: map[string]*unit{},
-		unsaved: map[manifests.Key]bool{}, refused: map[manifests.Key]bool{}, seen: map[manifests.Key]Observed{}, noted: map[manifests.Key]bool{}, busy: map[manifests.Key]bool{}, views: map[manifests.Key]View{},
-		images: digests{},
+	c := &Controller{
+		cfg: cfg, trigger: make(chan struct{}, 1), beat: make(chan struct{}), awake: map[string]*unit{}, apart: map[manifests.Key]bool{},
+		pods: map[manifests.Key]*followed{}, units: map[string]*unit{}, timed: map[string]*unit{}, images: digests{},
 	}
+	c.saver = saver{cfg: &c.cfg, wake: c.wake, write: make(chan struct{}, 1), work: &c.work, states: map[manifests.Key]*State{}, unsaved: map[manifests.Key]bool{}, refused: map[manifests.Key]bool{}}
+	c.inbox = inbox{wake: c.wake, seen: map[manifests.Key]Observed{}, noted: map[manifests.Key]bool{}, busy: map[manifests.Key]bool{}, views: map[manifests.Key]View{}}
+	return c
 }
 
 // Update replaces what is desired. Run calls hand with d, in which pods that are rolled back have their earlier revision, now and
 // whenever they change; hand must not block. Update never blocks; of several updates in a row only the last counts.
 func (c *Controller) Update(d model.Desired, hand func(model.Desired)) {
-	c.inbox.Lock()
+	c.inbox.mu.Lock()
 	c.next = &request{d, hand}
-	c.inbox.Unlock()
+	c.inbox.mu.Unlock()
 	c.wake()
-}
-
-// Observe tells how a pod is. nil: it cannot be seen now.
-func (c *Controller) Observe(key manifests.Key, o *Observed) {
-	c.inbox.Lock()
-	defer c.inbox.Unlock()
-	if o == nil {
-		delete(c.seen, key)
-	} else {
-		c.seen[key] = *o
-	}
-	if c.noted[key] = true; c.busy[key] {
-		c.wake()
-	}
-}
-
-// Blind forgets how the pods are: there is another runner, which has not looked yet.
-func (c *Controller) Blind() {
-	c.inbox.Lock()
-	defer c.inbox.Unlock()
-	clear(c.seen)
-}
-
-// View returns what is to be shown of a pod; false: nothing is noted of it.
-func (c *Controller) View(key manifests.Key) (View, bool) {
-	c.inbox.Lock()
-	defer c.inbox.Unlock()
-	v, ok := c.views[key]
-	return v, ok
 }
 
 // State returns what is noted of a pod, nil if there is nothing.
@@ -256,9 +291,9 @@ func (c *Controller) load() {
 	if err != nil {
 		c.cfg.Log.Error("revisions are lost; the pods run what is written", "err", err)
 	}
-	c.states = states
-	c.inbox.Lock()
-	defer c.inbox.Unlock()
+	maps.Copy(c.states, states)
+	c.inbox.mu.Lock()
+	defer c.inbox.mu.Unlock()
 	for key, s := range states {
 		c.note(nil, s)
 		c.put(key, s)
@@ -311,15 +346,6 @@ func (c *Controller) due(now boottime.Moment, all bool, noted map[manifests.Key]
 		units = append(units, c.units[id])
 	}
 	return units
-}
-
-// empty takes what is in the inbox.
-func (c *Controller) empty() (next *request, noted map[manifests.Key]bool) {
-	c.inbox.Lock()
-	defer c.inbox.Unlock()
-	next, noted = c.next, c.noted
-	c.next, c.noted = nil, map[manifests.Key]bool{}
-	return next, noted
 }
 
 func (c *Controller) nextTurn(now boottime.Moment) time.Duration {
@@ -440,17 +466,10 @@ func (c *Controller) forget(key manifests.Key) {
 	delete(c.apart, key)
 	c.dead = append(c.dead, key)
 	c.soon()
-	c.inbox.Lock()
-	defer c.inbox.Unlock()
+	c.inbox.mu.Lock()
+	defer c.inbox.mu.Unlock()
 	delete(c.views, key)
 	delete(c.busy, key)
-}
-
-// soon has what was held back written in a moment.
-func (c *Controller) soon() {
-	if c.late == 0 {
-		c.late = c.cfg.Clock().Since + saveAfter
-	}
 }
 
 // decide decides on units, and writes what must be written before it is acted on.
@@ -527,46 +546,8 @@ func (c *Controller) members(u *unit) []Member {
 	return all
 }
 
-// sight is what was last seen of a pod.
-func (c *Controller) sight(key manifests.Key, f *followed) *Seen {
-	c.inbox.Lock()
-	o, ok := c.seen[key]
-	c.inbox.Unlock()
-	if !ok {
-		return nil
-	}
-	if o.Recorded == nil {
-		o.Hash = ""
-		return &o.Seen
-	}
-	switch {
-	case f.carried == o.Recorded:
-	case f.pod == o.Recorded:
-		f.carried, f.hashed = f.pod, f.hash
-	default:
-		f.carried, f.hashed = o.Recorded, Hash(o.Recorded.Object)
-	}
-	o.Hash = f.hashed
-	return &o.Seen
-}
-
 func viewOf(s *State, waits manifests.Key) View {
 	return View{Active: s.Active, Wanted: s.Wanted, Written: s.Revision(s.Wanted).Hash, Rollback: s.Rollback, Trial: s.Trial, Base: s.Base, Waits: waits}
-}
-
-// show publishes what is known of a pod and says whether that is new.
-func (c *Controller) show(key manifests.Key, v Verdict, busy bool) bool {
-	view := viewOf(v.State, v.Waits)
-	c.inbox.Lock()
-	defer c.inbox.Unlock()
-	old := c.views[key]
-	c.views[key] = view
-	if c.busy[key] = busy; !busy {
-		delete(c.busy, key)
-	} else if c.noted[key] { // while it was decided on what was seen before
-		c.wake()
-	}
-	return old != view
 }
 
 // hand gives out the pods to run if they may be others than before.
@@ -576,15 +557,12 @@ func (c *Controller) hand() {
 	}
 	c.moved = false
 	d := c.wanted.Desired
-	run := slices.Clone(d.Pods)
-	if len(c.apart) > 0 {
-		for i, p := range run {
-			if c.apart[p.Key()] {
-				run[i] = c.toRun(p)
-			}
+	d.Pods = slices.Clone(d.Pods)
+	for i := 0; i < len(d.Pods) && len(c.apart) > 0; i++ {
+		if c.apart[d.Pods[i].Key()] {
+			d.Pods[i] = c.toRun(d.Pods[i])
 		}
 	}
-	d.Pods = run
 	c.wanted.hand(d)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
+	"time"
 
 	"monopod/internal/boottime"
 	"monopod/manifests"
@@ -15,9 +17,29 @@ var ErrUnknown = errors.New("monopod keeps no revisions of it")
 // ErrNotStored says that a rollback is carried out, but would not survive the agent.
 var ErrNotStored = errors.New("it is not stored and lasts only until monopod is restarted")
 
+// saver stores the states of a Controller: those that must be stored before they are acted on at once, others in the background.
+type saver struct {
+	cfg *Config
+	// wake makes the Controller look again; write wakes the writer: what was held back is due.
+	wake  func()
+	write chan struct{}
+	// work guards what follows. It is that of the Controller, and so are the states.
+	work   *sync.Mutex
+	states map[manifests.Key]*State
+	// unsaved are the states that are not on disk, late is when to write them. refused are the states that could not be written, again
+	// is when they are tried again, trouble the error that was logged.
+	unsaved, refused map[manifests.Key]bool
+	late, again      time.Duration
+	trouble          string
+	// number is that of the last Entry.
+	number uint64
+	// dead are the pods whose states are to be removed from disk.
+	dead []manifests.Key
+}
+
 // save writes states now, by Store.Save or Store.SaveUnordered. One that cannot be written is acted on all the same, and tried again later: a full disk must
 // not keep a bad revision running.
-func (c *Controller) save(entries []Entry, by func(*Store, []Entry) ([]Entry, error)) error {
+func (c *saver) save(entries []Entry, by func(*Store, []Entry) ([]Entry, error)) error {
 	if c.cfg.Store == nil || len(entries) == 0 {
 		return nil
 	}
@@ -27,14 +49,14 @@ func (c *Controller) save(entries []Entry, by func(*Store, []Entry) ([]Entry, er
 }
 
 // entry is the present state of a pod, to be stored in place of all that was so before.
-func (c *Controller) entry(key manifests.Key) Entry {
+func (c *saver) entry(key manifests.Key) Entry {
 	c.number++
 	return Entry{Key: key, State: c.states[key], Number: c.number}
 }
 
 // saved notes what became of states that were to be written. One that there is a newer one of by now is not asked for
 // any more.
-func (c *Controller) saved(entries, failed []Entry, err error) {
+func (c *saver) saved(entries, failed []Entry, err error) {
 	for _, e := range entries {
 		if c.states[e.Key] == e.State {
 			delete(c.unsaved, e.Key)
@@ -62,7 +84,7 @@ func (c *Controller) saved(entries, failed []Entry, err error) {
 }
 
 // retry has what could not be written tried again, if it is time.
-func (c *Controller) retry(now boottime.Moment) {
+func (c *saver) retry(now boottime.Moment) {
 	if c.again == 0 || now.Since < c.again {
 		return
 	}
@@ -72,14 +94,14 @@ func (c *Controller) retry(now boottime.Moment) {
 }
 
 // hold has a state written in a moment.
-func (c *Controller) hold(key manifests.Key) {
+func (c *saver) hold(key manifests.Key) {
 	c.unsaved[key] = true
 	c.soon()
 }
 
 // writeLate writes what was held back whenever it is due, until ctx ends. A disk that is slow or hangs keeps nobody else
 // waiting.
-func (c *Controller) writeLate(ctx context.Context) {
+func (c *saver) writeLate(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -92,7 +114,7 @@ func (c *Controller) writeLate(ctx context.Context) {
 }
 
 // flush writes all that was held back, and tries once more what the disk did not take. It is called when nobody else writes.
-func (c *Controller) flush() {
+func (c *saver) flush() {
 	c.work.Lock()
 	maps.Copy(c.unsaved, c.refused)
 	clear(c.refused)
@@ -103,7 +125,7 @@ func (c *Controller) flush() {
 
 // saveLate writes what was held back, or the first part of it, and says whether there is more to be written now. One
 // goroutine at a time may call it.
-func (c *Controller) saveLate() (more bool) {
+func (c *saver) saveLate() (more bool) {
 	entries, dead := c.takeLate()
 	for _, e := range dead {
 		if err := c.cfg.Store.Remove(e); err != nil {
@@ -123,7 +145,7 @@ func (c *Controller) saveLate() (more bool) {
 }
 
 // takeLate returns the states to write now, and the entries without one of the pods that are to be forgotten.
-func (c *Controller) takeLate() (entries, dead []Entry) {
+func (c *saver) takeLate() (entries, dead []Entry) {
 	c.work.Lock()
 	defer c.work.Unlock()
 	if c.cfg.Store == nil {
@@ -146,4 +168,11 @@ func (c *Controller) takeLate() (entries, dead []Entry) {
 		}
 	}
 	return entries, dead
+}
+
+// soon has what was held back written in a moment.
+func (c *saver) soon() {
+	if c.late == 0 {
+		c.late = c.cfg.Clock().Since + saveAfter
+	}
 }
