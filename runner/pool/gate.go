@@ -17,7 +17,7 @@ func (p *Pool) Gate(g Gate) {
 }
 
 // gateLocked asks the Gate about a pod.
-func (p *Pool) gateLocked(e *entry) runner.Rule {
+func (p *registry) gateLocked(e *entry) runner.Rule {
 	wanted := e.wish.round == p.round
 	pod := e.report.holds
 	if wanted {

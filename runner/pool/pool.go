@@ -94,8 +94,7 @@ func (c Config) withDefaults() Config {
 
 // Pool runs the desired pods. All methods may be called from any goroutine, before, during and after Run.
 type Pool struct {
-	rt  runner.Runtime
-	cfg Config
+	rt runner.Runtime
 	// starts and stops bound what goes on at the same time; see worker.acquire.
 	starts, stops *turns
 	// trigger wakes Run's loop: there is something to hand out. freed does so too: a pod is not as it was, and others wait for
@@ -106,6 +105,12 @@ type Pool struct {
 	// beats are taken by Run's loop when it has nothing else to do.
 	beats chan struct{}
 	group sync.WaitGroup
+	registry
+}
+
+// registry is what a Pool knows of its pods: what is desired of them, what their workers reported, and who waits for whom.
+type registry struct {
+	cfg Config
 
 	mu sync.Mutex
 	// All below is guarded by mu.
@@ -202,15 +207,13 @@ func New(rt runner.Runtime, cfg Config) *Pool {
 	cfg = cfg.withDefaults()
 	return &Pool{
 		rt:       rt,
-		cfg:      cfg,
 		starts:   newTurns(cfg.MaxConcurrent),
 		stops:    newTurns(cfg.MaxConcurrent),
 		trigger:  make(chan struct{}, 1),
 		freed:    make(chan struct{}, 1),
 		lost:     make(chan struct{}, 1),
 		beats:    make(chan struct{}),
-		entries:  map[manifests.Key]*entry{},
-		watchers: map[*Subscription]struct{}{},
+		registry: registry{cfg: cfg, entries: map[manifests.Key]*entry{}, watchers: map[*Subscription]struct{}{}},
 	}
 }
 
@@ -243,7 +246,7 @@ func (p *Pool) Conditions(byUID map[string][]corev1.PodCondition) {
 }
 
 // givenLocked are the conditions that others have set on a pod.
-func (p *Pool) givenLocked(e *entry) []corev1.PodCondition {
+func (p *registry) givenLocked(e *entry) []corev1.PodCondition {
 	if e.report.status.Pod == nil || len(p.given) == 0 {
 		return nil
 	}
@@ -452,7 +455,7 @@ func (p *Pool) handOut(ctx context.Context) {
 }
 
 // follow tells what is desired, once it is known.
-func (p *Pool) follow() {
+func (p *registry) follow() {
 	if p.cfg.Follow == nil {
 		return
 	}
@@ -482,7 +485,7 @@ func (p *Pool) assignLocked(e *entry, a assignment) {
 }
 
 // assignment returns the latest assignment of a worker. Its channel is emptied first, so that nothing is missed.
-func (p *Pool) assignment(w *worker) assignment {
+func (p *registry) assignment(w *worker) assignment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
@@ -528,7 +531,7 @@ func (p *Pool) reportCrash(w *worker, err error) {
 	p.setStatusLocked(p.entries[w.key], s)
 }
 
-func (p *Pool) node() podstatus.Node {
+func (p *registry) node() podstatus.Node {
 	return podstatus.Node{Name: p.cfg.NodeName, IPs: p.cfg.NodeIPs()}
 }
 
@@ -553,7 +556,7 @@ func (p *Pool) retire(w *worker) bool {
 
 // Pods returns all pods, sorted by namespace and name: those that are desired, and those that exist still.
 // They share memory with the pool: do not change them.
-func (p *Pool) Pods() []podstatus.Status {
+func (p *registry) Pods() []podstatus.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make([]podstatus.Status, 0, len(p.entries))
@@ -586,7 +589,7 @@ func (p *Pool) Beat(ctx context.Context) error {
 
 // Seen says that the pods of the runtime are known, and that each of them has been looked at, as has each pod of wanted: what
 // Update was told is carried out later.
-func (p *Pool) Seen(wanted ...*manifests.Pod) bool {
+func (p *registry) Seen(wanted ...*manifests.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, pod := range wanted {

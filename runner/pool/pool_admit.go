@@ -13,7 +13,7 @@ import (
 
 // admitLocked has decided which pods must wait. As long as there is room for all, only those need looking at that ask for what others may
 // have: ports of the host, or another node.
-func (p *Pool) admitLocked() admit.Decision {
+func (p *registry) admitLocked() admit.Decision {
 	crowded := p.crowdedLocked()
 	a := admit.Input{Known: map[manifests.Key]admit.Holding{}, Listed: p.listed, Blind: !p.listed, Node: p.cfg.NodeName, Labels: p.cfg.NodeLabels, Platform: p.cfg.Platform}
 	if crowded {
@@ -39,7 +39,7 @@ func (p *Pool) admitLocked() admit.Decision {
 	return admit.Decide(a)
 }
 
-func (p *Pool) holdingLocked(e *entry) admit.Holding {
+func (p *registry) holdingLocked(e *entry) admit.Holding {
 	h := admit.Holding{Seen: e.report.seen, UID: e.report.uid, Pod: e.report.holds, Place: e.place, Idle: e.report.idle()}
 	switch {
 	case e.wish.round == p.round:
@@ -51,7 +51,7 @@ func (p *Pool) holdingLocked(e *entry) admit.Holding {
 }
 
 // crowdedLocked says that there may not be room for all that run and all that are desired. A pod that is both counts with the more it asks for.
-func (p *Pool) crowdedLocked() bool {
+func (p *registry) crowdedLocked() bool {
 	places, sum := 0, admit.Requests{}
 	for _, e := range p.entries {
 		active, wanted := e.report.active() || e.place != nil, e.wish.round == p.round && e.asks()
@@ -88,7 +88,7 @@ func (p *Pool) crowdedLocked() bool {
 }
 
 // preemptLocked orders that pods make room.
-func (p *Pool) preemptLocked(all map[manifests.Key]manifests.Key) {
+func (p *registry) preemptLocked(all map[manifests.Key]manifests.Key) {
 	for key, by := range all {
 		e := p.entries[key]
 		if e == nil || e.report.status.Pod == nil || e.evict != nil {
@@ -105,7 +105,7 @@ func (p *Pool) preemptLocked(all map[manifests.Key]manifests.Key) {
 
 // countermandLocked takes back the orders to make room for pods that do not wait any more: they are not wanted now, or have got room
 // elsewhere. What is carried out already goes on.
-func (p *Pool) countermandLocked(decided admit.Decision) (some bool) {
+func (p *registry) countermandLocked(decided admit.Decision) (some bool) {
 	for key, e := range p.entries {
 		if e.evictFor == nil || e.evicted() {
 			continue
@@ -152,7 +152,7 @@ func (e *entry) keepPlace(r report) {
 }
 
 // findPlaceLocked takes the place of a pod that was being made anew when an agent was killed, and gives up that of one that nobody wants.
-func (p *Pool) findPlaceLocked(e *entry) {
+func (p *registry) findPlaceLocked(e *entry) {
 	left := e.report.place
 	switch {
 	case e.report.holds != nil:

@@ -7,7 +7,7 @@ import (
 )
 
 // twinsLocked are the uids that more than one pod has or asks for. Most manifests have none.
-func (p *Pool) twinsLocked() map[types.UID]bool {
+func (p *registry) twinsLocked() map[types.UID]bool {
 	asked := false
 	for _, pod := range p.desired.Pods {
 		asked = asked || pod.Object.UID != ""

@@ -21,14 +21,14 @@ type Change struct {
 
 // Subscription keeps the changes for one reader until they are read: the latest for each pod.
 type Subscription struct {
-	pool    *Pool
+	pool    *registry
 	pending map[manifests.Key]Change // guarded by Pool.mu
 	wake    chan struct{}
 }
 
 // Subscribe begins to follow the pods: a pod that is removed between Subscribe and Watch is told of as gone. Watch
 // must be called, it ends the subscription.
-func (p *Pool) Subscribe() *Subscription {
+func (p *registry) Subscribe() *Subscription {
 	s := &Subscription{pool: p, pending: map[manifests.Key]Change{}, wake: make(chan struct{}, 1)}
 	p.subscribe(s)
 	return s
@@ -53,11 +53,11 @@ func (s *Subscription) Watch(ctx context.Context, fn func(Change) error) error {
 }
 
 // Watch follows the pods from now on; see Subscription.Watch.
-func (p *Pool) Watch(ctx context.Context, fn func(Change) error) error {
+func (p *registry) Watch(ctx context.Context, fn func(Change) error) error {
 	return p.Subscribe().Watch(ctx, fn)
 }
 
-func (p *Pool) subscribe(w *Subscription) {
+func (p *registry) subscribe(w *Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watchers[w] = struct{}{}
@@ -68,13 +68,13 @@ func (p *Pool) subscribe(w *Subscription) {
 	}
 }
 
-func (p *Pool) unsubscribe(w *Subscription) {
+func (p *registry) unsubscribe(w *Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.watchers, w)
 }
 
-func (p *Pool) take(w *Subscription) []Change {
+func (p *registry) take(w *Subscription) []Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make([]Change, 0, len(w.pending))
@@ -100,7 +100,7 @@ func (p *Pool) setStatusLocked(e *entry, s podstatus.Status) {
 }
 
 // goneLocked tells the watchers that a pod does not exist any more.
-func (p *Pool) goneLocked(key manifests.Key, last podstatus.Status) {
+func (p *registry) goneLocked(key manifests.Key, last podstatus.Status) {
 	for w := range p.watchers {
 		w.pending[key] = Change{Key: key, Status: last, Gone: true}
 		signal(w.wake)
