@@ -18,7 +18,7 @@ func largePackages() map[string]int {
 		"node/why":         2284,
 		"runner/ctrd/logs": 2624,
 		"runner/plan":      1902,
-		"runner/pool":      2458,
+		"runner/pool":      2460,
 		"runner/rollout":   1595,
 		"runner/spec":      2819,
 	}
@@ -32,6 +32,5 @@ func manyMethods() map[string]int {
 		"internal/daemon.App":         64,
 		"node.Server":                 38,
 		"node/why.builder":            76,
-		"runner/pool.worker":          69,
 	}
 }

@@ -48,36 +48,59 @@ type assignment struct {
 	keeps func(was, now manifests.Origin) bool
 }
 
+// subject is the pod of a worker, as far as the worker knows it.
+type subject struct {
+	key      manifests.Key
+	pool     *Pool
+	ready    chan struct{} // a preparation has ended
+	now      assignment    // of this turn
+	observed plan.Observed
+	manifest *manifests.Pod // failures and preparations are about it
+	recorded *manifests.Pod // what recordedPod returned last
+	made     []creationOf   // what CreateContainer was last applied for, of each container
+	warned   map[string]string
+	removing bool
+	told     told
+}
+
+// recorder records the events of the pod.
+type recorder struct{ subject }
+
+// prober runs the probes of the pod.
+type prober struct {
+	recorder
+	probing probing
+}
+
+// hookRunner runs the hooks of the pod.
+type hookRunner struct {
+	prober
+	hooks map[plan.HookKey]*step
+}
+
+// preparer runs what is prepared in the background: image pulls and checks of pods.
+type preparer struct {
+	hookRunner
+	preparation map[string]*step
+}
+
 // worker owns one pod: it alone applies actions to it. All fields below the first group belong to its goroutine.
 //
 //	observe -> plan -> apply --+-> (again, until the plan is empty) -> wait for an event, the pool, or a time
 //	   ^___________________________________________________________________________________________|
 type worker struct {
-	key    manifests.Key
-	pool   *Pool
+	preparer
 	events chan struct{}             // the pod may have changed
 	assign chan struct{}             // the assignment has changed
-	ready  chan struct{}             // a preparation has ended
 	retry  atomic.Pointer[time.Time] // the back-off of failures before then is over
 	doing  doings                    // what the runtime has not answered yet
 
-	now         assignment // of this turn
-	observed    plan.Observed
-	blind       error
-	blindFor    int
-	adopted     bool
-	synced      *manifests.Pod // what SyncVolumes was last applied for
-	recorded    *manifests.Pod // what recordedPod returned last
-	manifest    *manifests.Pod // failures and preparations are about it
-	made        []creationOf   // what CreateContainer was last applied for, of each container
-	preparation map[string]*step
-	hooks       map[plan.HookKey]*step
-	probing     probing
-	warned      map[string]string
-	removing    bool
-	told        told
-	shown       *corev1.Pod // what publish last showed
-	rounds      int         // plans carried out without coming to rest
+	blind    error
+	blindFor int
+	adopted  bool
+	synced   *manifests.Pod // what SyncVolumes was last applied for
+	shown    *corev1.Pod    // what publish last showed
+	rounds   int            // plans carried out without coming to rest
 
 	parked *parked // guarded by Pool.mu; nil: it has a goroutine, or none yet
 }
@@ -90,29 +113,18 @@ const maxRounds = 8
 const observeTimeout = 30 * time.Second
 
 func newWorker(p *Pool, key manifests.Key) *worker {
-	return &worker{
-		key:         key,
-		pool:        p,
-		events:      make(chan struct{}, 1),
-		assign:      make(chan struct{}, 1),
-		ready:       make(chan struct{}, 1),
-		preparation: map[string]*step{},
-		hooks:       map[plan.HookKey]*step{},
-		warned:      map[string]string{},
-		observed: plan.Observed{
-			NewUID:   p.cfg.NewUID(),
-			Prepared: map[string]plan.Preparation{},
-			Failures: map[string]plan.Failure{},
-			Hooks:    map[plan.HookKey]plan.HookState{},
-			Killed:   map[string]time.Time{},
-			Options:  p.cfg.Options,
-			Hashes:   &podhash.Cache{},
-		},
+	w := &worker{events: make(chan struct{}, 1), assign: make(chan struct{}, 1)}
+	w.preparation, w.hooks = map[string]*step{}, map[plan.HookKey]*step{}
+	w.subject = subject{key: key, pool: p, ready: make(chan struct{}, 1), warned: map[string]string{}}
+	w.observed = plan.Observed{
+		NewUID: p.cfg.NewUID(), Prepared: map[string]plan.Preparation{}, Failures: map[string]plan.Failure{}, Hooks: map[plan.HookKey]plan.HookState{},
+		Killed: map[string]time.Time{}, Options: p.cfg.Options, Hashes: &podhash.Cache{},
 	}
+	return w
 }
 
 // log is of this pod. Most workers have nothing to say most of the time, so nobody keeps it.
-func (w *worker) log() *slog.Logger { return w.pool.cfg.Log.With("pod", w.key.String()) }
+func (w *subject) log() *slog.Logger { return w.pool.cfg.Log.With("pod", w.key.String()) }
 
 // signal wakes the receiver of a channel of size one; what it has not noticed yet counts for this as well.
 func signal(c chan struct{}) {
@@ -295,7 +307,7 @@ func (w *worker) choose() (pod *manifests.Pod, removing bool) {
 }
 
 // graceAsked is how long somebody gives the pod that is removed; nil: the manifest decides.
-func (w *worker) graceAsked() *time.Duration {
+func (w *subject) graceAsked() *time.Duration {
 	if sb := w.observed.Sandbox; w.removing && sb != nil {
 		if d, ok := w.now.graces[sb.UID]; ok {
 			return &d
@@ -305,7 +317,7 @@ func (w *worker) graceAsked() *time.Duration {
 }
 
 // stale finds the instances that wait to be started and were made with content that may have changed since.
-func (w *worker) stale(pod *manifests.Pod) map[string]bool {
+func (w *preparer) stale(pod *manifests.Pod) map[string]bool {
 	var stale map[string]bool
 	for i := range w.observed.Containers {
 		c := &w.observed.Containers[i]
@@ -323,7 +335,7 @@ func (w *worker) stale(pod *manifests.Pod) map[string]bool {
 }
 
 // madeFor says that the newest instance of a container was made by this agent from this manifest and content.
-func (w *worker) madeFor(name string, pod *manifests.Pod) bool {
+func (w *subject) madeFor(name string, pod *manifests.Pod) bool {
 	i := slices.IndexFunc(w.made, func(c creationOf) bool { return c.container == name })
 	if i < 0 {
 		return false
@@ -339,19 +351,19 @@ type creationOf struct {
 }
 
 // makes notes what a container was made from.
-func (w *worker) makes(container string, pod *manifests.Pod) {
+func (w *preparer) makes(container string, pod *manifests.Pod) {
 	w.made = slices.DeleteFunc(w.made, func(c creationOf) bool { return c.container == container })
 	w.made = append(w.made, creationOf{container, pod})
 }
 
 // recordedPod is the manifest on the sandbox with what it refers to.
-func (w *worker) recordedPod() *manifests.Pod {
+func (w *preparer) recordedPod() *manifests.Pod {
 	w.recorded = manifests.WithRefs(w.observed.Sandbox.Pod, w.recorded, w.now.objects)
 	return w.recorded
 }
 
 // origin is where the pod was written that is there, or was.
-func (w *worker) origin() manifests.Origin {
+func (w *subject) origin() manifests.Origin {
 	if w.observed.Sandbox == nil && w.observed.Place != nil {
 		return w.observed.Place.Origin
 	}
@@ -415,7 +427,7 @@ func (w *worker) retryNow(at time.Time) {
 }
 
 // instance returns a container that was seen last; nil when there is none.
-func (w *worker) instance(id string) *runner.Container {
+func (w *subject) instance(id string) *runner.Container {
 	for i := range w.observed.Containers {
 		if c := &w.observed.Containers[i]; c.ID == id {
 			return c
@@ -499,7 +511,7 @@ func (w *worker) publish(next time.Time) {
 }
 
 // warn logs a failure once for each text.
-func (w *worker) warn(key string, err error, args ...any) {
+func (w *preparer) warn(key string, err error, args ...any) {
 	args = append(args, "error", err)
 	if w.warned[key] == err.Error() {
 		w.log().Debug("still failing", args...)
@@ -510,7 +522,7 @@ func (w *worker) warn(key string, err error, args ...any) {
 }
 
 // fail books a failed action.
-func (w *worker) fail(a runner.Action, failed error) {
+func (w *preparer) fail(a runner.Action, failed error) {
 	err := fmt.Errorf("%s: %w", verb(a.Kind), failed)
 	f := plan.Failure{Reason: failureReason(a, err), Message: err.Error(), Count: 1, At: w.pool.cfg.Now()}
 	f.Cause = failureCause(f.Reason, a.Container, failed)
@@ -590,7 +602,7 @@ func failureReason(a runner.Action, err error) string {
 
 // succeed forgets the failures that a successful action proves to be over. That a container could be created
 // proves nothing yet: only its start does.
-func (w *worker) succeed(a runner.Action) {
+func (w *preparer) succeed(a runner.Action) {
 	key := plan.FailureKey(a)
 	f, failed := w.observed.Failures[key]
 	if !failed || a.Kind == runner.CreateContainer || a.Kind == runner.EnsureImage && !f.IsImage() {

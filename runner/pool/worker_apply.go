@@ -198,7 +198,7 @@ type step struct {
 }
 
 // background begins an action that may take Action.Timeout; do carries it out.
-func (w *worker) background(ctx context.Context, a runner.Action, do func(context.Context) error) *step {
+func (w *recorder) background(ctx context.Context, a runner.Action, do func(context.Context) error) *step {
 	ctx, cancel := withTimeout(ctx, a.Timeout)
 	s := &step{action: a, cancel: cancel, over: make(chan struct{})}
 	w.pool.group.Go(func() {
@@ -253,7 +253,7 @@ func (w *worker) prepare(ctx context.Context, pod *manifests.Pod, a runner.Actio
 }
 
 // settlePreparation books the result of a preparation that is over.
-func (w *worker) settlePreparation(p *step) outcome {
+func (w *preparer) settlePreparation(p *step) outcome {
 	p.cancel()
 	if p.err == nil {
 		w.observed.Prepared[p.action.Container] = plan.PreparationDone
@@ -269,7 +269,7 @@ func (w *worker) settlePreparation(p *step) outcome {
 }
 
 // collect books the preparations that have ended in the background.
-func (w *worker) collect() {
+func (w *preparer) collect() {
 	for name, p := range w.preparation {
 		select {
 		case <-p.over:
@@ -282,7 +282,7 @@ func (w *worker) collect() {
 }
 
 // forget ends a preparation, or uses it up.
-func (w *worker) forget(name string) {
+func (w *preparer) forget(name string) {
 	if p, ok := w.preparation[name]; ok {
 		p.cancel()
 		delete(w.preparation, name)
@@ -291,7 +291,7 @@ func (w *worker) forget(name string) {
 }
 
 // consume uses up the preparations that an action was prepared by: the next one asks again.
-func (w *worker) consume(a runner.Action) {
+func (w *preparer) consume(a runner.Action) {
 	switch {
 	case a.Manifest != runner.DesiredManifest:
 	case a.Kind == runner.CreateContainer:
@@ -302,7 +302,7 @@ func (w *worker) consume(a runner.Action) {
 }
 
 // dropObsolete cancels preparations that a new manifest has no use for.
-func (w *worker) dropObsolete(pod *manifests.Pod) {
+func (w *preparer) dropObsolete(pod *manifests.Pod) {
 	w.forget("")
 	for name := range w.preparation {
 		if pod == nil || w.manifest == nil || !sameImage(pod, w.manifest, name) {
@@ -311,7 +311,7 @@ func (w *worker) dropObsolete(pod *manifests.Pod) {
 	}
 }
 
-func (w *worker) dropPreparations() {
+func (w *preparer) dropPreparations() {
 	for name := range w.preparation {
 		w.forget(name)
 	}

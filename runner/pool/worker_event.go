@@ -29,7 +29,7 @@ type told struct {
 }
 
 // ref refers to the pod, or with a name to one of its containers.
-func (w *worker) ref(container string) corev1.ObjectReference {
+func (w *recorder) ref(container string) corev1.ObjectReference {
 	r := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.key.Namespace, Name: w.key.Name, UID: types.UID(w.uid())}
 	pod := w.manifest
 	if sb := w.observed.Sandbox; pod == nil && sb != nil {
@@ -42,7 +42,7 @@ func (w *worker) ref(container string) corev1.ObjectReference {
 }
 
 // uid is that of the sandbox, or else the one that the next will have.
-func (w *worker) uid() string {
+func (w *subject) uid() string {
 	switch {
 	case w.told.uid != "":
 		return w.told.uid
@@ -60,12 +60,12 @@ func fieldPath(pod *manifests.Pod, container string) string {
 	return "spec.containers{" + container + "}"
 }
 
-func (w *worker) record(container string, o occurrence) {
+func (w *recorder) record(container string, o occurrence) {
 	w.pool.cfg.Events.Event(w.ref(container), o.kind, o.reason, o.message)
 }
 
 // recordApplied records what an action has done. An instance is told to stop once, however many actions that takes.
-func (w *worker) recordApplied(a runner.Action) {
+func (w *recorder) recordApplied(a runner.Action) {
 	if a.Kind == runner.CreateSandbox {
 		w.told.uid = a.UID
 	}
@@ -83,7 +83,7 @@ func (w *worker) recordApplied(a runner.Action) {
 }
 
 // recordFailed records an action that failed with a waiting reason.
-func (w *worker) recordFailed(a runner.Action, f plan.Failure, err error) {
+func (w *recorder) recordFailed(a runner.Action, f plan.Failure, err error) {
 	image := ""
 	if w.manifest != nil {
 		if spec := plan.ContainerSpec(w.manifest, a.Container); spec != nil {
@@ -98,7 +98,7 @@ func (w *worker) recordFailed(a runner.Action, f plan.Failure, err error) {
 
 // recordLook records what the pod shows that no action of this worker has done: processes that have ended are
 // recorded where they are logged, see tell.
-func (w *worker) recordLook(status *corev1.Pod) {
+func (w *recorder) recordLook(status *corev1.Pod) {
 	for id := range w.told.killing {
 		if w.instance(id) == nil {
 			delete(w.told.killing, id)
@@ -118,7 +118,7 @@ func (w *worker) recordLook(status *corev1.Pod) {
 }
 
 // recordBackOff records, once for each instance that has ended, that its successor has to wait.
-func (w *worker) recordBackOff(c *corev1.ContainerStatus) {
+func (w *recorder) recordBackOff(c *corev1.ContainerStatus) {
 	if c.State.Waiting == nil || c.State.Waiting.Reason != runner.ReasonCrashLoopBackOff || w.told.backOff[c.Name] == c.ContainerID {
 		return
 	}
@@ -130,7 +130,7 @@ func (w *worker) recordBackOff(c *corev1.ContainerStatus) {
 }
 
 // recordHook records a hook that has failed.
-func (w *worker) recordHook(container string, kind runner.HookKind, err error) {
+func (w *recorder) recordHook(container string, kind runner.HookKind, err error) {
 	if kind == runner.PreStopHook {
 		w.record(container, warning(EventFailedPreStopHook, "PreStopHook failed: %v", err))
 		return
@@ -140,7 +140,7 @@ func (w *worker) recordHook(container string, kind runner.HookKind, err error) {
 
 // imageProgress returns the context of a preparation; what it tells of images is recorded, also when this worker is
 // about something else by then.
-func (w *worker) imageProgress(ctx context.Context, a runner.Action) context.Context {
+func (w *recorder) imageProgress(ctx context.Context, a runner.Action) context.Context {
 	if _, nobody := w.pool.cfg.Events.(noRecorder); nobody || a.Kind != runner.EnsureImage {
 		return ctx
 	}
@@ -152,7 +152,7 @@ func (w *worker) imageProgress(ctx context.Context, a runner.Action) context.Con
 }
 
 // probeRecorder returns what records the attempts of a container's probes that do not succeed.
-func (w *worker) probeRecorder(container string) func(probe.Kind, probe.Outcome) {
+func (w *recorder) probeRecorder(container string) func(probe.Kind, probe.Outcome) {
 	ref := w.ref(container)
 	return func(kind probe.Kind, outcome probe.Outcome) {
 		o := probeEvent(kind, outcome)
@@ -161,6 +161,6 @@ func (w *worker) probeRecorder(container string) func(probe.Kind, probe.Outcome)
 }
 
 // recordCrash records that the worker itself has failed.
-func (w *worker) recordCrash(err error) {
+func (w *recorder) recordCrash(err error) {
 	w.record("", warning(EventFailedSync, "internal error: %s", printer.FirstLine(err.Error())))
 }

@@ -14,7 +14,7 @@ import (
 const hookOutput = 1024
 
 // runHook begins a hook in the background.
-func (w *worker) runHook(ctx context.Context, a runner.Action) {
+func (w *hookRunner) runHook(ctx context.Context, a runner.Action) {
 	key := plan.HookKey{ContainerID: a.ContainerID, Hook: a.Hook}
 	if _, begun := w.hooks[key]; begun {
 		return
@@ -25,7 +25,7 @@ func (w *worker) runHook(ctx context.Context, a runner.Action) {
 }
 
 // hookError runs a hook and returns why it failed.
-func (w *worker) hookError(ctx context.Context, a runner.Action) error {
+func (w *hookRunner) hookError(ctx context.Context, a runner.Action) error {
 	if a.Handler.Err != nil {
 		return a.Handler.Err
 	}
@@ -38,7 +38,7 @@ func (w *worker) hookError(ctx context.Context, a runner.Action) error {
 }
 
 // collectHooks books the hooks that have ended, and forgets those of containers that are gone.
-func (w *worker) collectHooks() {
+func (w *hookRunner) collectHooks() {
 	for key, h := range w.hooks {
 		c := w.instance(key.ContainerID)
 		running := c != nil && c.State == runner.ContainerRunning
@@ -60,7 +60,7 @@ func (w *worker) collectHooks() {
 	}
 }
 
-func (w *worker) bookHook(key plan.HookKey, h *step, running bool) {
+func (w *hookRunner) bookHook(key plan.HookKey, h *step, running bool) {
 	h.cancel()
 	w.observed.Hooks[key] = plan.HookDone
 	if h.err == nil {
@@ -83,7 +83,7 @@ func (w *worker) bookHook(key plan.HookKey, h *step, running bool) {
 }
 
 // endHooks cancels the hooks of a container that gets its signal: their time is over.
-func (w *worker) endHooks(id string) {
+func (w *hookRunner) endHooks(id string) {
 	for key, h := range w.hooks {
 		if key.ContainerID == id {
 			h.cancel()
@@ -91,7 +91,7 @@ func (w *worker) endHooks(id string) {
 	}
 }
 
-func (w *worker) dropHooks() {
+func (w *hookRunner) dropHooks() {
 	for _, h := range w.hooks {
 		h.cancel()
 	}

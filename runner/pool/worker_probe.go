@@ -39,7 +39,7 @@ type probeWatch struct {
 }
 
 // watchProbes makes the probes follow what was observed and what is wanted, and collects what they say.
-func (w *worker) watchProbes(ctx context.Context, pod *manifests.Pod) {
+func (w *prober) watchProbes(ctx context.Context, pod *manifests.Pod) {
 	found := !w.probing.looked
 	w.probing.looked = true
 	w.observed.Probes = nil
@@ -68,7 +68,7 @@ func (w *worker) watchProbes(ctx context.Context, pod *manifests.Pod) {
 
 // probedAs returns the definition of a container that is to be probed: the one it was made from, and of two that do
 // not differ in that, the wanted one.
-func (w *worker) probedAs(pod *manifests.Pod, c *runner.Container) *corev1.Container {
+func (w *prober) probedAs(pod *manifests.Pod, c *runner.Container) *corev1.Container {
 	if c.State != runner.ContainerRunning {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (w *worker) probedAs(pod *manifests.Pod, c *runner.Container) *corev1.Conta
 }
 
 // watchContainer starts the probes of an instance, unless they are asked already as they are wanted.
-func (w *worker) watchContainer(ctx context.Context, c *runner.Container, spec *corev1.Container, found bool) {
+func (w *prober) watchContainer(ctx context.Context, c *runner.Container, spec *corev1.Container, found bool) {
 	w.probing.mu.Lock()
 	old := w.probing.watches[c.ID]
 	w.probing.mu.Unlock()
@@ -133,7 +133,7 @@ func sameProbes(a, b *corev1.Container) bool {
 }
 
 // podAddress is the pod's own address; empty when it has none, as on the host's network.
-func (w *worker) podAddress() string {
+func (w *subject) podAddress() string {
 	if sb := w.observed.Sandbox; sb != nil && len(sb.IPs) > 0 {
 		return sb.IPs[0]
 	}
@@ -142,7 +142,7 @@ func (w *worker) podAddress() string {
 
 // probeHost is the address of now. A pod on the host's network has the node's, which may change; without one it is
 // looked for on the loopback interface.
-func (w *worker) probeHost() string {
+func (w *prober) probeHost() string {
 	if a := w.probing.address.Load(); a != nil && *a != "" {
 		return *a
 	}
@@ -152,7 +152,7 @@ func (w *worker) probeHost() string {
 	return ""
 }
 
-func (w *worker) probeExec(id string) probe.Exec {
+func (w *prober) probeExec(id string) probe.Exec {
 	return func(ctx context.Context, command []string, timeout time.Duration, limit int) (int, []byte, error) {
 		r, err := w.pool.rt.Exec(ctx, w.key, runner.ExecRequest{ContainerID: id, Command: command, Timeout: timeout, Limit: limit})
 		if errors.Is(err, runner.ErrExecTimeout) {
@@ -163,7 +163,7 @@ func (w *worker) probeExec(id string) probe.Exec {
 }
 
 // probeReport logs what probes say, once for each text, and records it.
-func (w *worker) probeReport(container string) func(probe.Kind, probe.Outcome) {
+func (w *prober) probeReport(container string) func(probe.Kind, probe.Outcome) {
 	record := w.probeRecorder(container)
 	var mu sync.Mutex
 	last := map[probe.Kind]string{}
@@ -190,7 +190,7 @@ func (w *worker) probeReport(container string) func(probe.Kind, probe.Outcome) {
 }
 
 // probeStatuses returns the state of all probes, by container and kind.
-func (w *worker) probeStatuses() []model.Probe {
+func (w *prober) probeStatuses() []model.Probe {
 	w.probing.mu.Lock()
 	defer w.probing.mu.Unlock()
 	var all []model.Probe
@@ -202,7 +202,7 @@ func (w *worker) probeStatuses() []model.Probe {
 }
 
 // dropProbes ends all of them.
-func (w *worker) dropProbes() {
+func (w *prober) dropProbes() {
 	w.probing.mu.Lock()
 	defer w.probing.mu.Unlock()
 	for id, watch := range w.probing.watches {
