@@ -107,7 +107,7 @@ func TestApplyStoresWhatIsNewAndSaysSo(t *testing.T) {
 	d.says(0, "pod/web deleted (dry run)\n", "", "delete", "pod", "web", "--dry-run")
 	d.says(0, "pod/web deleted\n", "", "delete", "pod", "web")
 	d.says(1, "", "monopod: pod \"web\" not found in namespace \"default\"\n", "get", "pod", "web")
-	d.says(1, "configmap/app deleted\n", "monopod: pod/web not found among what was applied\n", "delete", "-f", dir)
+	d.says(1, "configmap/app deleted\n", "monopod: pod/web not found among applied objects\n", "delete", "-f", dir)
 	d.says(0, "", "", "delete", "cm/app", "--ignore-not-found")
 	if got := d.applied(); got != "" {
 		t.Errorf("left: %s", got)
@@ -133,7 +133,7 @@ func TestARefusedDocumentNamesItsPlaceAndNothingIsStored(t *testing.T) {
 		t.Errorf("code %d: %s", r.code, r.stderr)
 	}
 	d.says(1, "", "monopod: open $DIR/files/none.yaml: no such file or directory\n", "apply", "-f", d.path("files", "none.yaml"))
-	d.says(2, "", "monopod: what is to be applied? Name files or directories with -f, or -f - for the standard input\nsee `monopod apply --help`\n", "apply")
+	d.says(2, "", "monopod: no manifests; use -f FILE, -f DIR or -f - for standard input\nsee `monopod apply --help`\n", "apply")
 	if got := d.applied(); got != "" {
 		t.Errorf("stored: %s", got)
 	}
@@ -512,7 +512,7 @@ func TestApplyOfAURLSaysWhatToDoInstead(t *testing.T) {
 	}
 }
 
-// Before the daemon has told of the pods that there are, nobody can say that one does not exist.
+// Before the initial list of pods is complete, a missing pod is not reported.
 func TestWaitDoesNotSayThatAPodIsNotThereBeforeItKnows(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
@@ -562,7 +562,7 @@ func TestWaitGoesOnOverARestartOfTheDaemon(t *testing.T) {
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) || asked != 2 {
 		t.Errorf("%v, asked %d times", err, asked)
 	}
-	// Nobody has been there from the start: that is no restart.
+	// No daemon ran at startup of the command: this is not a restart.
 	d.says(1, "", "monopod: $DIR/run/monopod.sock does not exist; is monopod running? Start it with `monopod run`, or name its socket with --socket or MONOPOD_SOCKET\n", "wait", "web")
 }
 
@@ -631,7 +631,7 @@ func TestWithoutADaemonNothingIsApplied(t *testing.T) {
 	}
 }
 
-// A pod that is taken back to what it was will never be as it was applied, however long anybody waits.
+// A pod that was rolled back never reaches the applied manifest, so the wait ends at once.
 func TestWhoWaitsForAPodThatIsTakenBackIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)

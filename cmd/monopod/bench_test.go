@@ -126,7 +126,7 @@ func newScale(b *testing.B, n int) (*testDaemon, *firsts) {
 
 func scales() []int { return []int{1000, 3000, 10000} }
 
-// growth tells how the cost of a pod grows with their number: 1.00 is that of a pod among the fewest that were measured.
+// growth relates the cost per pod to that of the smallest measurement, which is 1.00.
 type growth struct{ first float64 }
 
 // of returns the cost of one of n pods that cost total together, in comparison.
@@ -354,7 +354,7 @@ func measureResident(b *testing.B, n int) resident {
 	return r
 }
 
-// stored says that a revision of each of n pods is on the disk.
+// stored checks that a revision of each of n pods is on disk.
 func (d *testDaemon) stored(n int) error {
 	if dirs, _ := os.ReadDir(d.path("root", "revisions", "default")); len(dirs) < n { // it is a lot of work to look into each
 		return fmt.Errorf("revisions of %d pods at most", len(dirs))

@@ -120,7 +120,7 @@ func (d *testDaemon) pipes(t *testing.T) {
 	}
 }
 
-// endless never ends: who sends it hears all the same that nobody wants it.
+// endless never ends: the client must notice nevertheless that the server refused it.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }

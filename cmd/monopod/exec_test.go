@@ -64,7 +64,7 @@ func TestExecAttachAndPortForward(t *testing.T) {
 	d.forwards(t)
 }
 
-// forwards connects to a port of the pod by its name, and to one that is not there.
+// forwards connects to a named port of the pod, and to a closed one.
 func (d *testDaemon) forwards(t *testing.T) {
 	t.Helper()
 	p := d.program()

@@ -2,7 +2,7 @@ package main
 
 import "monopod/internal/reference"
 
-// groups are the tasks by which `monopod help` lists the commands; each command is in one of them.
+// groups lists the commands by task for `monopod help`; each command is in one group.
 func groups() []reference.Group {
 	return []reference.Group{
 		{Title: "Inspect", Rows: []reference.Row{

@@ -284,7 +284,7 @@ func clientCommands(manifest string) [][]string {
 	}
 }
 
-// localCommands ask nobody: they read files whose names and contents are evil.
+// localCommands need no daemon: they read files with hostile names and contents.
 func localCommands(manifests string) [][]string {
 	return [][]string{
 		{"validate", manifests},

@@ -268,7 +268,7 @@ func TestInstallTouchesNothingOfOthers(t *testing.T) {
 	if err := os.Remove(d.path("booted")); err != nil {
 		t.Fatal(err)
 	}
-	if r := command("install"); r.code != program.ExitError || !strings.Contains(r.stderr, "systemd does not run here") {
+	if r := command("install"); r.code != program.ExitError || !strings.Contains(r.stderr, "systemd not found") {
 		t.Errorf("%+v", r)
 	}
 }

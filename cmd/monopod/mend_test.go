@@ -13,7 +13,7 @@ import (
 	"monopod/internal/program"
 )
 
-// remedy is how somebody reads a message who knows nothing else: where, and what to write there.
+// remedy is the fix that a message contains: where, and what to write there.
 type remedy struct {
 	says *regexp.Regexp
 	// do edits the lines; at counts from 0, column from 1, groups are those of says.
@@ -78,7 +78,7 @@ func remedies() []remedy {
 // place is where an input has a mistake, at the beginning of a message.
 var mistakePlace = regexp.MustCompile(`^\s*\S+/pod\.(?:yaml|json):(\d+)(?::(\d+))?: `)
 
-// mend does what the first message says that it understands.
+// mend applies the first message that it understands.
 func mend(t *testing.T, text, said string) string {
 	t.Helper()
 	for line := range strings.Lines(said) {
@@ -98,8 +98,7 @@ func mend(t *testing.T, text, said string) string {
 	return ""
 }
 
-// TestWhatWhySaysOfRefusedManifestsIsEnoughToMendThem has manifests that others wrote, which are broken as they are: a
-// kubelet refuses them, too. Only what `monopod why` says is read, and done, until nothing is refused any more.
+// Broken manifests of other projects are fixed with nothing but the advice of `monopod why`, until all are accepted.
 func TestWhatWhySaysOfRefusedManifestsIsEnoughToMendThem(t *testing.T) {
 	t.Parallel()
 	files := corpus.Open(t)

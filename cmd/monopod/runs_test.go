@@ -227,7 +227,7 @@ func cameOut(r result, code int, rows []string) error {
 	return errors.Join(errs...)
 }
 
-// hasWords says that a line has the words in their order.
+// hasWords reports whether a line contains the words in this order.
 func hasWords(line, words string) bool {
 	fields := strings.Fields(line)
 	for w := range strings.FieldsSeq(words) {
@@ -435,7 +435,7 @@ func TestWhatOnceLeavesIsLookedAfterAndDownRemovesIt(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	// Nobody but `down` touches it.
+	// Only `down` removes it.
 	if r := b.do("up", "-f", file, "--", "sh", "-c", "echo $MONOPOD_SOCKET"); r.code != 0 || !strings.Contains(r.stdout, b.path("run-runs", "1")) {
 		t.Errorf("beside it: code %d: %s%s", r.code, r.stdout, r.stderr)
 	}

@@ -15,7 +15,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting: who checks a configuration is told all the same.
+// The daemon starts with an invalid file that it reads later; `monopod config` reports it.
 func TestAMistakeInAFileThatIsReadLaterKeepsNoDaemonFromStarting(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "imageCredentialProviderConfig: providers.yaml")

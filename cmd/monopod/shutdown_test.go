@@ -21,7 +21,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// standInLogind is a logind that waits for 5 s at most until it is told otherwise. The VM of .ci/vm-systemd has the real one.
+// standInLogind is a logind with an InhibitDelayMaxSec of 5 s. The VM of .ci/vm-systemd has the real one.
 type standInLogind struct {
 	next chan bool
 

@@ -21,7 +21,7 @@ import (
 	"monopod/runner/runtimetest"
 )
 
-// manifestServer says what it is told to, by path.
+// manifestServer serves configured answers by path.
 type manifestServer struct {
 	*httptest.Server
 	body atomic.Pointer[map[string]string]
@@ -132,14 +132,14 @@ func TestOneBadObjectOfAURLDoesNotStopTheOthers(t *testing.T) {
 }
 
 func TestTheSourcesInTheDocsAreAConfiguration(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/change.md")
+	docs, err := os.ReadFile("../../docs/sources.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(docs), "```yaml\n# /etc/monopod/config.yaml\n")
 	text, _, ok := strings.Cut(rest, "```")
 	if !ok {
-		t.Fatal("there is no configuration in docs/change.md")
+		t.Fatal("there is no configuration in docs/sources.md")
 	}
 	dir := t.TempDir()
 	testfiles.Write(t, dir+"/config.yaml", text)

@@ -88,7 +88,7 @@ func TestTop(t *testing.T) {
 			t.Errorf("%s:\n%+v, want\n%+v", args, got, want)
 		}
 	}
-	// With --watch it goes on until it is interrupted.
+	// With --watch it runs until interrupted.
 	ctx, stop := context.WithCancel(t.Context())
 	p := newProgram()
 	p.Stdout = writerFunc(func(b []byte) (int, error) { stop(); return len(b), nil })

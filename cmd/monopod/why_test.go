@@ -138,7 +138,7 @@ func TestWhyWithoutADaemonTellsWhatTheDiskKnows(t *testing.T) {
 			}
 		})
 	}
-	// Another instance than the default one: it is named, and nothing is said from the disk of the default one.
+	// For another instance, its name is printed and the disk of the default one is not read.
 	for name, c := range map[string]struct {
 		args, environ []string
 		want, not     string

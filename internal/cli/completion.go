@@ -25,7 +25,7 @@ import (
 // completionPatience is how long a shell waits for a word at most.
 const completionPatience = 2 * time.Second
 
-// completion knows the words of a command line that the daemon knows. Without a daemon there are none, and nobody hears of it.
+// completion asks the daemon for words that complete a command line. Without a daemon it offers none, silently.
 type completion struct{ p *program.Program }
 
 // answers returns what may come behind args.

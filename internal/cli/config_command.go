@@ -23,7 +23,7 @@ func (p Commands) ConfigCommand() *cobra.Command {
 	}
 	flags := p.ConfigFlags(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: yaml (default) or json")
-	cmd.Flags().BoolVar(&docs, "docs", false, "describe all keys, as docs/config.md")
+	cmd.Flags().BoolVar(&docs, "docs", false, "describe all keys, like 'monopod docs config'")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if err := program.OneOfOutputs(output, "yaml", "json"); err != nil {
 			return err

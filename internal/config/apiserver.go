@@ -17,13 +17,13 @@ const ownPodsOnly = "monopod.dev/own-pods-only:NoSchedule"
 // apiServerKeys are the keys about the API server that this machine is reported to.
 func apiServerKeys() []Key {
 	return []Key{
-		{Path: "kubeconfig", Kind: kindPath, doc: "File that says to which Kubernetes API server this machine and its pods are reported, and as whom; see apiserver.md. Empty: to none."},
+		{Path: "kubeconfig", Kind: kindPath, doc: "File that says to which Kubernetes API server this machine and its pods are reported, and as whom; see `monopod docs apiserver`. Empty: to none."},
 		{Path: "bootstrapKubeconfig", Kind: kindPath, doc: "File with which a client certificate is asked for when `kubeconfig` does not exist, which is written then."},
 		{Path: "certDirectory", Kind: kindPath, derived: "`pki` in `rootDirectory`", doc: "Where certificates that an API server has signed are kept, with their keys."},
 		{Path: "rotateCertificates", Kind: kindBool, def: true, doc: "Whether a client certificate that was asked for is replaced before it ends."},
 		{Path: "serverTLSBootstrap", Kind: kindBool, def: false, doc: "Whether a serving certificate is asked for, too."},
 		{Path: "registerNode", Kind: kindBool, def: true, doc: "Whether the Node object is made when there is none."},
-		{Path: "apiServerPods", Kind: kindBool, def: false, doc: "Whether pods that the API server binds to this node run here, besides those of manifests; see apiserver.md. Those of manifests win over them."},
+		{Path: "apiServerPods", Kind: kindBool, def: false, doc: "Whether pods that the API server binds to this node run here, besides those of manifests; see `monopod docs apiserver`. Those of manifests win over them."},
 		{Path: "registerWithTaints", Kind: KindStrings, def: []string{ownPodsOnly}, doc: "Taints of the Node when it is made, as `key=value:NoSchedule`. The default keeps schedulers away: only the pods of this machine's own manifests run here; with `apiServerPods` it is left out."},
 		{Path: "nodeLeaseDurationSeconds", Kind: kindInt, def: int64(40), doc: "How long the API server believes that this machine lives after it was last heard of. The lease is renewed four times in it."},
 		{Path: "nodeStatusUpdateFrequency", Kind: kindDuration, def: 10 * time.Second, doc: "How often is looked whether the status of the Node has changed."},

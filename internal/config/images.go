@@ -28,7 +28,7 @@ func imageKeys() []Key {
 		{Path: "registryPullQPS", Kind: kindInt, def: int64(5), doc: "How many pulls may begin in a second; further ones wait. 0: no limit."},
 		{Path: "registryBurst", Kind: kindInt, def: int64(10), doc: "How many pulls may begin at once before `registryPullQPS` counts."},
 		{Path: "imagePullBandwidth", Kind: kindString, doc: "How many bytes a second all pulls together may take of the network, as `2Mi`. Empty: no limit."},
-		{Path: "imagePolicy", Kind: kindRules, doc: "Which images may be used, and who must have signed them: rules, of which the first one that matches counts. With rules, an image that none matches is refused; what runs already runs on. See [images.md](images.md#which-images-may-be-used)."},
+		{Path: "imagePolicy", Kind: kindRules, doc: "Which images may be used, and who must have signed them: rules, of which the first one that matches counts. With rules, an image that none matches is refused; what runs already runs on. See `monopod docs images`."},
 		{Path: "imageGCHighThresholdPercent", Kind: kindInt, def: int64(85), doc: "How full the file system of the images is, in percent, when images are removed that nobody needs. 100: none is for that."},
 		{Path: "imageGCLowThresholdPercent", Kind: kindInt, def: int64(80), doc: "How full it is when removing them ends."},
 		{Path: "imageMinimumGCAge", Kind: kindDuration, def: 2 * time.Minute, doc: "How long an image stays at least after it has come."},

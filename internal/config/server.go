@@ -68,7 +68,7 @@ const (
 func serverKeys() []Key {
 	return []Key{
 		{Path: "address", Kind: kindString, def: "0.0.0.0", doc: "IP address on which `port` and `readOnlyPort` are served; `::` for IPv6 too."},
-		{Path: "port", Kind: kindInt, def: int64(0), doc: "TCP port of the kubelet's API, with TLS, for those who prove who they are; a kubelet's is 10250. 0: none. See endpoints.md."},
+		{Path: "port", Kind: kindInt, def: int64(0), doc: "TCP port of the kubelet's API, with TLS, for those who prove who they are; a kubelet's is 10250. 0: none. See `monopod docs endpoints`."},
 		{Path: "tlsCertFile", Kind: kindPath, derived: "the one that the API server has signed, with `serverTLSBootstrap`; else, and until there is one, a self-signed certificate, made and kept in `pki` in `rootDirectory`", doc: "Certificate of `port`, with those between it and its authority, in PEM. It is read again when it has changed."},
 		{Path: "tlsPrivateKeyFile", Kind: kindPath, doc: "Key of `tlsCertFile`, in PEM."},
 		{Path: "tlsMinVersion", Kind: kindString, derived: "`VersionTLS12`", doc: "Oldest version of TLS that is spoken: `VersionTLS12` or `VersionTLS13`."},

@@ -25,7 +25,7 @@ func shutdownGraceKeys() []Key {
 
 func machineKeys() []Key {
 	return []Key{
-		{Path: "shutdownGracePeriod", Kind: kindDuration, def: time.Duration(0), doc: "How long a shutdown of the machine waits for pods to stop. 0: it does not, and pods are killed with everything else. See docs/machine.md."},
+		{Path: "shutdownGracePeriod", Kind: kindDuration, def: time.Duration(0), doc: "How long a shutdown of the machine waits for pods to stop. 0: it does not, and pods are killed with everything else. See `monopod docs machine`."},
 		{Path: "shutdownGracePeriodCriticalPods", Kind: kindDuration, def: time.Duration(0), doc: "Which part of `shutdownGracePeriod` is for pods of priority 2000000000 and above, such as `system-node-critical`, after all others."},
 		{Path: "shutdownGracePeriodByPodPriority", Kind: kindGraces, doc: "Instead of the two others: time by priority, the lowest first, as in `[{priority: 0, shutdownGracePeriodSeconds: 20}, {priority: 1000, shutdownGracePeriodSeconds: 10}]`."},
 		{Path: "agentMemoryBudget", Kind: kindString, doc: "How much memory monopod itself may use, as `96Mi`: the limit of a cgroup of its own. Its garbage collector works harder the nearer it comes to three quarters of that (or to `GOMEMLIMIT`). Pods and shims are not in it. Empty: as little as it gets by with anyway."},

@@ -13,7 +13,7 @@ type Tracing struct {
 
 func tracingKeys() []Key {
 	return []Key{
-		{Path: "tracing.endpoint", Kind: kindString, doc: "`host:port` of a collector of OpenTelemetry to which is told how long the start of each pod took, and what of it: by OTLP over gRPC without TLS, which is `localhost:4317` as a rule. Empty: nobody is told. See endpoints.md."},
+		{Path: "tracing.endpoint", Kind: kindString, doc: "`host:port` of a collector of OpenTelemetry to which is told how long the start of each pod took, and what of it: by OTLP over gRPC without TLS, which is `localhost:4317` as a rule. Empty: nobody is told. See `monopod docs endpoints`."},
 		{Path: "tracing.samplingRatePerMillion", Kind: kindInt, def: int64(0), doc: "Of a million starts, how many are told; 1000000: all. As for a kubelet, none unless it is set."},
 	}
 }

@@ -80,7 +80,7 @@ func sidecar() corev1.ContainerStatus {
 	return s
 }
 
-// initPod has a running container behind two init containers, the second of which is a sidecar when its status is that of one.
+// initPod has a running container and two init containers; the second is a sidecar if its status is that of one.
 func initPod(statuses ...corev1.ContainerStatus) corev1.Pod {
 	p := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: statuses, ContainerStatuses: []corev1.ContainerStatus{runningAnd("ready")}}}
 	p.Spec.InitContainers = make([]corev1.Container, 2)

@@ -77,7 +77,7 @@ func age(pod *corev1.Pod, now time.Time) string {
 	return duration.HumanDuration(now.Sub(since))
 }
 
-// PodStatus is kubectl's STATUS column: the first thing in the way, else the phase.
+// PodStatus is kubectl's STATUS column: the first problem, or the phase.
 func PodStatus(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "Terminating"
@@ -110,7 +110,7 @@ func PodStatus(pod *corev1.Pod) string {
 	return status
 }
 
-// mayNotRun says that nothing of a pod runs because nothing may: what its containers have to say is not why.
+// mayNotRun reports whether the pod as a whole is not allowed to run: the states of its containers are not the reason.
 func mayNotRun(pod *corev1.Pod) bool {
 	if slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool { return c.State.Running != nil }) {
 		return false

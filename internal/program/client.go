@@ -65,7 +65,7 @@ func (p *Program) FindSocket(flag string) string {
 	if s := p.Env.Lookup(config.Key{Path: "socket"}.Env()); s != "" {
 		return s
 	}
-	// A configuration that cannot be read is the daemon's problem, not that of who asks it.
+	// A client ignores an invalid configuration: the daemon reports it.
 	if cfg, err := config.Load(&config.Flags{}, p.Env); err == nil {
 		return cfg.Socket
 	}
@@ -90,7 +90,7 @@ func (c *ClientFlags) PodKey(arg string) (manifests.Key, error) {
 	return manifests.Key{Namespace: ns, Name: name}, nil
 }
 
-// IsPodWord says whether the argument names the kind Pod.
+// IsPodWord reports whether the argument names the kind Pod.
 func IsPodWord(s string) bool { return s == "pod" || s == "pods" || s == "po" }
 
 // PodArg reads "pod NAME", "pod/NAME" or "NAME".
@@ -99,11 +99,11 @@ func (c *ClientFlags) PodArg(args []string) (manifests.Key, error) {
 	case len(args) == 2 && IsPodWord(args[0]):
 		return c.PodKey(args[1])
 	case len(args) == 2:
-		return manifests.Key{}, Usagef("monopod has no %q; write: pod NAME", args[0])
+		return manifests.Key{}, Usagef("unknown kind %q; expected pod NAME", args[0])
 	case slash && IsPodWord(kind):
 		return c.PodKey(name)
 	case IsPodWord(args[0]):
-		return manifests.Key{}, Usagef("which pod?")
+		return manifests.Key{}, Usagef("expected pod NAME")
 	default:
 		return c.PodKey(args[0])
 	}

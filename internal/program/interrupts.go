@@ -14,12 +14,12 @@ import (
 // wait for that. While another process is the point of this one, it gets them instead.
 type Interrupts struct {
 	signals chan os.Signal
-	// ignored are the signals that the process was started to ignore, as a background job of a script is: it goes on ignoring them. What it starts does not.
+	// ignored are the signals that the process was started to ignore, as a background job of a script is: it continues to ignore them. Its child processes do not.
 	ignored []os.Signal
 	Stop    func()
 
 	Mu sync.Mutex // guards what follows
-	// To, unless nil, gets all signals.
+	// To gets all signals if it is set.
 	To func(os.Signal)
 	// last is done before the process is ended at once.
 	last func()
@@ -42,7 +42,7 @@ func (i *Interrupts) Run() {
 	}
 }
 
-// Take deals with a signal, and says whether the process is to end at once.
+// Take handles a signal and reports whether the process must end at once.
 func (i *Interrupts) Take(s os.Signal) bool {
 	i.Mu.Lock()
 	defer i.Mu.Unlock()
@@ -62,7 +62,7 @@ func (i *Interrupts) Take(s os.Signal) bool {
 	return false
 }
 
-// Forward hands signals to another process from now on, more kinds of them than end this one; nil: not any more.
+// Forward passes signals on to another process, including kinds that do not end this one; nil ends that.
 func (i *Interrupts) Forward(to func(os.Signal)) {
 	if i == nil { // a test without a process of its own
 		return

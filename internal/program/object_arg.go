@@ -35,7 +35,7 @@ func (c *ClientFlags) ObjectArg(args []string) (Object, error) {
 	case len(args) == 2 && !known:
 		return Object{}, UnknownKind(args[0])
 	case !slash && known && kind == "Pod":
-		return Object{}, Usagef("which pod?")
+		return Object{}, Usagef("expected pod NAME")
 	case !slash || !known: // NAME or NAMESPACE/NAME
 		key, err := c.PodKey(args[0])
 		return Object{Kind: "Pod", Key: key}, err
@@ -54,7 +54,7 @@ func (c *ClientFlags) ObjectArg(args []string) (Object, error) {
 
 // UnknownKind is the error about a word that is no kind.
 func UnknownKind(word string) error {
-	return Usagef("monopod has no %q%s", word, AppendHint(config.DidYouMean(word, KindWords())))
+	return Usagef("unknown kind %q%s", word, AppendHint(config.DidYouMean(word, KindWords())))
 }
 
 // KindWords are those that `get` knows.
@@ -80,7 +80,7 @@ func Plural(kind string) string {
 	return word + "s"
 }
 
-// NotFoundError says that there is no such object.
+// NotFoundError is returned for an object that does not exist.
 type NotFoundError struct{ Object }
 
 // Error implements error.
@@ -108,7 +108,7 @@ func (c *ClientFlags) WaitArgs(args []string) ([]Object, error) {
 	return all, nil
 }
 
-// Elsewhere says that the question was sent to a socket of another instance than the configuration is of.
+// Elsewhere reports whether the socket belongs to another instance than the configuration.
 func (c *ClientFlags) Elsewhere(cfg *config.Loaded) bool {
 	if c.Socket != "" {
 		return cfg.Socket != c.Socket

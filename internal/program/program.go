@@ -28,7 +28,7 @@ const (
 	ExitUsage = 2
 	// ExitTimeout is for what did not come in time: pods of a run that are not up, say.
 	ExitTimeout = 2
-	// ExitNotRun says that a run did not come to what its exit code is about.
+	// ExitNotRun is for runs that failed before their exit code could mean anything.
 	ExitNotRun = 125
 	// ExitSignal is what a shell reports for Ctrl-C.
 	ExitSignal = 130
@@ -42,9 +42,9 @@ type Program struct {
 	Env     config.Environment
 	Machine daemon.Machine
 	Host    host.Host
-	// Euid tells whether this is root.
+	// Euid returns the effective user id.
 	Euid func() int
-	// Manager is the service manager that has started this process; nil: it is looked for.
+	// Manager is the service manager that started this process; nil: it is detected.
 	Manager *systemd.Notifier
 	// Signals is nil in tests.
 	Signals *Interrupts

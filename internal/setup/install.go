@@ -71,7 +71,7 @@ func (p Commands) InstallCommand() *cobra.Command {
 func (p Commands) install(ctx context.Context, cfg *config.Loaded, o *installOptions, args []string) error {
 	h := &p.Host
 	if !h.HasSystemd() {
-		return errors.New("systemd does not run here; have `monopod run` started by what does: see docs/machine.md")
+		return errors.New("systemd not found; start `monopod run` from your init system (`monopod docs install`)")
 	}
 	old, err := os.ReadFile(h.Unit())
 	switch {

@@ -130,7 +130,7 @@ func schedulingFates() []fieldFate {
 		{path: "spec.tolerations", fate: harmless, note: "there are no taints"},
 		{path: "spec.topologySpreadConstraints", fate: harmless, note: oneNode},
 		{path: "spec.schedulerName", fate: harmless, note: "there is nothing to schedule"},
-		{path: "spec.priorityClassName", fate: enforced, note: "a PriorityClass document, or one of the two that are built in ([pressure.md](pressure.md#priority))"},
+		{path: "spec.priorityClassName", fate: enforced, note: "a PriorityClass document, or one of the two that are built in (`monopod docs resources`)"},
 		{path: "spec.priority", fate: enforced, note: "order of admission, start, eviction, and stop; a pod that does not fit has those of a lower one make room"},
 		{path: "spec.preemptionPolicy", fate: enforced, note: "Never keeps a pod from having others make room; without it, that of its class"},
 		{
@@ -220,7 +220,7 @@ func resourceFates() []fieldFate {
 	const (
 		r         = "spec.containers[].resources."
 		hugepages = "by the hugetlb cgroup controller; where a machine does not have it, or the page size, the container waits with the reason"
-		disk      = "writable layer and logs of the container, with the emptyDirs on disk those of the pod, by accounting every 10 s: the pod is evicted, and comes back with back-off; see docs/differences.md"
+		disk      = "writable layer and logs of the container, with the emptyDirs on disk those of the pod, by accounting every 10 s: the pod is evicted, and comes back with back-off; see `monopod docs differences`"
 		reserved  = "a scheduler counts it when it looks for a node; the downward API shows it"
 	)
 	all := []fieldFate{
@@ -302,9 +302,9 @@ func volumeFates() []fieldFate {
 		{path: v + "hostPath", fate: enforced, note: "all types; a relative path is refused"},
 		{path: v + "image", fate: enforced, note: "pulled with the images of the containers that mount it; read-only, nothing in it can be executed"},
 		{path: v + "emptyDir.medium", fate: enforced, note: "HugePages of a size that the pod requests", only: []string{"", "Memory", "HugePages", "HugePages-*"}, other: noMedium},
-		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "on disk by accounting every 10 s: the pod is evicted, and comes back with back-off; see docs/differences.md"},
+		{path: v + "emptyDir.sizeLimit", fate: enforced, note: "on disk by accounting every 10 s: the pod is evicted, and comes back with back-off; see `monopod docs differences`"},
 		{path: v + "emptyDir.mode", fate: enforced, note: "fsGroup adds the rights of the group"},
-		{path: v + "persistentVolumeClaim", fate: enforced, note: "bound to a PersistentVolume document (hostPath, local, nfs, iscsi), else a directory below `<rootDirectory>/volumes`; see docs/volumes.md"},
+		{path: v + "persistentVolumeClaim", fate: enforced, note: "bound to a PersistentVolume document (hostPath, local, nfs, iscsi), else a directory below `<rootDirectory>/volumes`; see `monopod docs volumes`"},
 	}
 	all = append(all, ephemeralFates(v+"ephemeral.volumeClaimTemplate.")...)
 	for _, name := range []string{"configMap", "secret", "downwardAPI", "projected"} {

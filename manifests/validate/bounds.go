@@ -9,7 +9,7 @@ import (
 )
 
 // Limits of one pod and of one workload, beyond what runs on one machine: a field of a few bytes must not stand for
-// gigabytes of memory. docs/operating.md lists them.
+// gigabytes of memory. docs/limits.md lists them.
 const (
 	maxContainers = 100
 	maxVolumes    = 500

@@ -77,7 +77,7 @@ func newMain(src Sources) *mainFamily {
 	f.active = f.add(gauge, "kubelet_active_pods", "Number of pods that have not ended.", "static")
 	f.pods = f.add(gauge, "monopod_pods", "Number of pods by their phase.", "phase")
 	f.inputs = f.add(gauge, "monopod_inputs", "Number of files and URLs that manifests are read from, by source and state.", "source", "state")
-	f.condition = f.add(gauge, "monopod_node_condition", "Whether the machine has too little of something; docs/pressure.md.", "condition")
+	f.condition = f.add(gauge, "monopod_node_condition", "Whether the machine is under memory, disk or PID pressure; see `monopod docs resources`.", "condition")
 	f.podsStarted = f.add(counter, "kubelet_started_pods_total", "Number of pods that were started.")
 	f.podErrors = f.add(counter, "kubelet_started_pods_errors_total", "Number of errors when starting pods.")
 	f.started = f.add(counter, "kubelet_started_containers_total", "Number of containers that were started.", "container_type")

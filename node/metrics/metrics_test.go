@@ -241,8 +241,8 @@ func TestTheDocsHaveEachMetric(t *testing.T) {
 }
 
 const docsHead = "# Metrics\n\n<!-- Made by `go test ./node/metrics -update`; a test compares. -->\n\n" +
-	"What monopod tells Prometheus, on the socket and over TCP (see [endpoints](endpoints.md)). Names are those of a kubelet and of cAdvisor where the\n" +
-	"meaning is the same. `/metrics` has the usual `process_*` and `go_*` besides. Nothing is measured between two requests.\n"
+	"Metrics for Prometheus, on the socket and over TCP ([endpoints](endpoints.md)). Names are those of a kubelet and of cAdvisor where the\n" +
+	"meaning is the same. `/metrics` also has the usual `process_*` and `go_*` metrics. Nothing is measured between requests.\n"
 
 func TestHistogramsCountEachBucketOnce(t *testing.T) {
 	h := newTiming([]float64{1, 2})

@@ -130,7 +130,7 @@ func (p Commands) copyOut(ctx context.Context, c *localclient.Client, from local
 	return append(warnings, more...), err
 }
 
-// absolute is a path from the root directory on, which still says whether it must be a directory.
+// absolute returns an absolute path; a trailing slash, which requires a directory, is kept.
 func absolute(path string) (string, error) {
 	full, err := filepath.Abs(path)
 	if err == nil && strings.HasSuffix(path, "/") {

@@ -57,7 +57,7 @@ func (p Commands) LogsCommand() *cobra.Command {
 			case o.allContainers && o.container != "":
 				return program.Usagef("give a container or --all-containers, not both")
 			case (len(args) == 0) == (o.selector == ""):
-				return program.Usagef("which log? Write the name of a pod, KIND/NAME, or -l LABELS")
+				return program.Usagef("expected POD, KIND/NAME or -l LABELS")
 			case o.selector != "":
 				return p.logs(cmd.Context(), o, nil)
 			}
@@ -159,7 +159,7 @@ func (p Commands) logs(ctx context.Context, o *logsOptions, target *program.Obje
 	return nil
 }
 
-// defaultContainer chooses a container as kubectl does, and says so when there was a choice.
+// defaultContainer chooses a container as kubectl does, and prints which one if there are several.
 func (p Commands) defaultContainer(pod *corev1.Pod) string {
 	names := node.ContainerNames(pod)
 	if name := pod.Annotations[annotationDefaultContainer]; name != "" || len(names) == 0 {

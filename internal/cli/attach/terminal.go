@@ -78,7 +78,7 @@ var errDetach = errors.New("detached")
 // detachable is input that ends with the two keys to leave.
 type detachable struct {
 	from io.Reader
-	// held says that the first key has come and was kept back.
+	// held reports that the first key was typed and not passed on yet.
 	held  bool
 	rest  []byte
 	leave func()

@@ -84,7 +84,7 @@ func (p Commands) apply(ctx context.Context, o *applyOptions) error {
 		return err
 	}
 	if len(o.files) == 0 {
-		return program.Usagef("what is to be applied? Name files or directories with -f, or -f - for the standard input")
+		return program.Usagef("no manifests; use -f FILE, -f DIR or -f - for standard input")
 	}
 	files, err := p.readManifests(o.files)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p Commands) apply(ctx context.Context, o *applyOptions) error {
 	return p.await(ctx, c, awaited{goals: goals, timeout: o.timeout})
 }
 
-// printRollbacks says of which pods an earlier revision runs although what is written was applied again: that is no change.
+// printRollbacks warns of pods that run an earlier revision: applying the same manifest again does not change that.
 func (p Commands) printRollbacks(r localapi.ApplyResult) {
 	for _, object := range r.Objects {
 		for _, pod := range object.Pods {
@@ -177,7 +177,7 @@ func (p Commands) delete(ctx context.Context, o *applyOptions, args []string) er
 		return err
 	}
 	if (len(o.files) == 0) == (len(args) == 0) {
-		return program.Usagef("what is to be deleted? Write a kind and names, as `monopod delete pod web`, or name files with -f")
+		return program.Usagef("nothing to delete; expected KIND NAME, for example `monopod delete pod web`, or -f FILE")
 	}
 	refs, err := o.objectRefs(args)
 	if err != nil {
@@ -217,7 +217,7 @@ func (p Commands) printMissing(o *applyOptions, r localapi.ApplyResult) bool {
 	for _, object := range r.Objects {
 		if object.Verdict == localapi.NotFound && !o.ignoreNotFound {
 			missing = true
-			p.Errs().Printf("monopod: %s not found among what was applied\n", object)
+			p.Errs().Printf("monopod: %s not found among applied objects\n", object)
 		}
 	}
 	return missing
@@ -237,7 +237,7 @@ func (o *applyOptions) objectRefs(args []string) ([]localapi.ObjectRef, error) {
 		case word != "":
 			kind, name = word, arg
 		default:
-			return nil, program.Usagef("%q is no KIND/NAME", arg)
+			return nil, program.Usagef("invalid %q; expected KIND/NAME", arg)
 		}
 		ref, err := o.objectRef(kind, name)
 		if err != nil {
@@ -246,7 +246,7 @@ func (o *applyOptions) objectRefs(args []string) ([]localapi.ObjectRef, error) {
 		refs = append(refs, ref)
 	}
 	if len(args) > 0 && len(refs) == 0 {
-		return nil, program.Usagef("which %s? Write: %s NAME", args[0], args[0])
+		return nil, program.Usagef("expected KIND NAME, for example `delete %s web`", args[0])
 	}
 	return refs, nil
 }
@@ -254,7 +254,7 @@ func (o *applyOptions) objectRefs(args []string) ([]localapi.ObjectRef, error) {
 func (o *applyOptions) objectRef(word, name string) (localapi.ObjectRef, error) {
 	kind, namespaced, ok := kinds.Find(word)
 	if !ok {
-		return localapi.ObjectRef{}, program.Usagef("monopod has no %q%s", word, program.AppendHint(config.DidYouMean(word, lowerKinds())))
+		return localapi.ObjectRef{}, program.Usagef("unknown kind %q%s", word, program.AppendHint(config.DidYouMean(word, lowerKinds())))
 	}
 	if !namespaced {
 		if name == "" || strings.Contains(name, "/") {

@@ -12,8 +12,7 @@ import (
 	"monopod/node/localclient"
 )
 
-// What was gone back to before somebody waits is as good as what is written; what goes back meanwhile is not what was
-// waited for.
+// A rollback before the wait started does not fail it; a rollback during the wait does.
 func TestWaitHearsOfARollbackThatComesMeanwhile(t *testing.T) {
 	const back, other = "revision 1 runs instead of 2 until the manifest changes: why", "revision 2 runs instead of 3 until the manifest changes: by hand"
 	pod := func(revision, rollback string, ready corev1.ConditionStatus) corev1.Pod {

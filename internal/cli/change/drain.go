@@ -82,7 +82,7 @@ func (p Commands) drain(ctx context.Context, o *drainOptions, r localapi.DrainRe
 		}
 		switch s = now; {
 		case !now.Drained:
-			return errors.New("somebody else has ended the drain")
+			return errors.New("another client ended the drain")
 		case len(now.Stopping) == 0 && now.Unseen == "":
 			return errDrained
 		}

@@ -34,7 +34,7 @@ func (p Commands) ScaleCommand() *cobra.Command {
 		Args:    program.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if replicas < 0 {
-				return program.Usagef("how many? Write --replicas=N")
+				return program.Usagef("--replicas=N is required")
 			}
 			return p.change(cmd.Context(), o, args, amendment{verdict: "scaled", kinds: []string{"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"}, do: func(tree map[string]any) error {
 				return unstructured.SetNestedField(tree, replicas, "spec", "replicas")
@@ -72,7 +72,7 @@ func (p Commands) RestartCommand() *cobra.Command {
 
 // amendment is a change of a workload.
 type amendment struct {
-	// verdict is what is said once it is done.
+	// verdict is printed on success.
 	verdict string
 	kinds   []string
 	do      func(tree map[string]any) error

@@ -27,10 +27,10 @@ import (
 type goal struct {
 	// what names it, as "condition Ready".
 	what string
-	// met looks at a pod that is there; gone says that one that is not there is what is wanted.
+	// met checks an existing pod; gone reports that a missing pod meets the goal.
 	met  func(*corev1.Pod) bool
 	gone bool
-	// lost says that the pod has come to rest somewhere else; nil: that does not matter.
+	// lost reports that the pod ended in a state from which the goal cannot be met; nil never does.
 	lost func(*corev1.Pod) bool
 	// hash is that of the manifest that is to run; empty: whichever does.
 	hash string
@@ -41,7 +41,7 @@ func goneGoal() goal {
 	return goal{what: "deletion", met: func(*corev1.Pod) bool { return false }, gone: true}
 }
 
-// appliedGoal is that the manifest with this hash is carried out, and the pod Ready or at its end.
+// appliedGoal is met when the manifest with this hash was applied and the pod is Ready or completed.
 func appliedGoal(hash string) goal {
 	current := func(p *corev1.Pod) bool { return p.Annotations[node.AnnotationManifest] == hash }
 	return goal{
@@ -86,7 +86,7 @@ func conditionStatus(p *corev1.Pod, kind string) corev1.ConditionStatus {
 	return ""
 }
 
-// atRest says that the pod has ended, and that nothing more happens to it by itself.
+// atRest reports whether the pod has ended and will not be restarted.
 func atRest(p *corev1.Pod) bool {
 	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	return ended && p.Annotations[node.AnnotationNextTry] == ""
@@ -105,7 +105,7 @@ func parseGoal(text string) (goal, error) {
 	case kind == "phase":
 		return goal{}, program.Usagef("a pod has no phase %q; its phases are Pending, Running, Succeeded, Failed and Unknown", value)
 	}
-	return goal{}, program.Usagef("--for=%s means nothing; write condition=Ready, phase=Running or delete", text)
+	return goal{}, program.Usagef("invalid --for=%s; expected condition=Ready, phase=Running or delete", text)
 }
 
 func phases() []corev1.PodPhase {
@@ -116,7 +116,7 @@ func phases() []corev1.PodPhase {
 type awaited struct {
 	goals   map[manifests.Key]goal
 	timeout time.Duration
-	// met hears of each pod that has reached its goal; nil: nobody does.
+	// met is called for each pod that reached its goal; nil disables it.
 	met func(manifests.Key, goal)
 }
 
@@ -189,7 +189,7 @@ func (p Commands) waitedFor(ctx context.Context, c *localclient.Client, o *waitO
 	case o.allNamespaces:
 		return nil, program.Usagef("--all-namespaces is for -l")
 	case len(args) == 0:
-		return nil, program.Usagef("which pods?")
+		return nil, program.Usagef("expected POD, KIND/NAME or -l LABELS")
 	}
 	return o.WaitArgs(args)
 }
@@ -264,12 +264,12 @@ func (p Commands) await(ctx context.Context, c *localclient.Client, a awaited) e
 // waiting follows a watch.
 type waiting struct {
 	awaited
-	// left are the pods that have not reached their goal, pods what is known of all.
+	// left has the pods that have not reached their goal, pods the latest state of all.
 	left map[manifests.Key]goal
 	pods map[manifests.Key]*corev1.Pod
 	// before are the rollbacks that pods had when they were seen first, empty for none.
 	before map[manifests.Key]string
-	// seen says that the daemon has told of all pods that there are: one that is not in pods does not exist.
+	// seen reports that the initial list is complete: a pod that is not in pods does not exist.
 	seen bool
 }
 
@@ -301,8 +301,8 @@ type lostError string
 // Error implements error.
 func (e lostError) Error() string { return string(e) }
 
-// takenBack says why a pod does not run, or run any more, what its goal is about. It is empty for none of that: what had
-// been gone back to before is as good as any other revision when no certain one is waited for.
+// takenBack returns why a pod no longer runs the revision that its goal is about, or an empty string. A rollback before the
+// wait counts only if the goal names a manifest.
 func (w *waiting) takenBack(key manifests.Key, g goal, pod *corev1.Pod) string {
 	rollback := pod.Annotations[node.AnnotationRollback]
 	if g.hash != "" {
@@ -379,7 +379,7 @@ func (w *waiting) reached(key manifests.Key) {
 	delete(w.left, key)
 }
 
-// state says how a pod is that is not as it is to be.
+// state describes a pod that has not reached its goal.
 func (w *waiting) state(key manifests.Key) string {
 	pod := w.pods[key]
 	switch {

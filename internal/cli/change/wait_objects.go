@@ -104,7 +104,7 @@ func (p Commands) conditionMet(o program.Object) error {
 	return nil
 }
 
-// objectState reports whether an object has a condition, as NAME or NAME=VALUE; lost says why it never will.
+// objectState reports whether an object has a condition, as NAME or NAME=VALUE; lost is the reason why it never will.
 func objectState(i objects.Item, condition string) (met bool, lost string) {
 	name, want, explicit := strings.Cut(condition, "=")
 	if !explicit {

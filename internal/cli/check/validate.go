@@ -35,7 +35,7 @@ func (p Commands) ValidateCommand() *cobra.Command {
 		Example: "monopod validate web.yaml\nmonopod validate --strict manifests",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return program.Usagef("what is to be validated? Name files or directories, or - for the standard input")
+				return program.Usagef("no manifests; name files or directories, or - for standard input")
 			}
 			return nil
 		},
@@ -110,7 +110,7 @@ type manifestFile struct {
 	Content []byte
 	// Err is why it cannot be read.
 	Err error
-	// Ignored says that the daemon would not read it either, by its name.
+	// Ignored reports that the daemon would not read a file with this name either.
 	Ignored bool
 }
 

@@ -56,7 +56,7 @@ func (d *description) probeState(s *model.Probe) string {
 	return text
 }
 
-// probeTarget says what is asked, as kubectl does.
+// probeTarget describes the target of a probe, in the words of kubectl.
 func probeTarget(p *corev1.Probe) string {
 	switch {
 	case p.Exec != nil:

@@ -63,7 +63,7 @@ func (p Commands) WhyCommand() *cobra.Command {
 	return cmd
 }
 
-// whyRequest is a question, and of which instance it is asked.
+// whyRequest is a question and the instance that it is for.
 type whyRequest struct {
 	program.ClientFlags
 	key    manifests.Key

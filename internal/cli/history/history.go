@@ -66,7 +66,7 @@ func (p Commands) printHistory(h *localapi.History) {
 	}
 }
 
-// revisionNote says what a revision is at the moment, and why its outcome is what it is.
+// revisionNote returns the state of a revision and the reason for its outcome.
 func revisionNote(h *localapi.History, r *localapi.Revision) string {
 	var notes []string
 	if r.Number == h.Active {

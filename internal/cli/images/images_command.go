@@ -111,7 +111,7 @@ func imageRow(i *localapi.Image, now time.Time, wide bool) []string {
 // shownReasons is how many reasons of an image a line has.
 const shownReasons = 2
 
-// staysFor says why an image is not removed.
+// staysFor returns why an image is kept.
 func staysFor(i *localapi.Image, all bool) string {
 	var reasons []string
 	for _, pod := range i.UsedBy {
@@ -192,7 +192,7 @@ func (p Commands) pull(ctx context.Context, o *pullOptions, refs []string) error
 	return err
 }
 
-// pullEnd says how a pull ended.
+// pullEnd describes the result of a pull.
 func pullEnd(e localapi.PullEvent) string {
 	if e.State == localapi.PullFailed {
 		return strings.TrimPrefix(cmp.Or(e.Reason, "failed")+": "+printer.OneLine(e.Error), ": ")
@@ -204,10 +204,10 @@ func pullEnd(e localapi.PullEvent) string {
 	return fmt.Sprintf("%s in %s", text, time.Duration(e.Seconds*float64(time.Second)).Round(time.Millisecond))
 }
 
-// pullLineEvery is how often a line tells how far a pull is.
+// pullLineEvery is the interval between progress lines of a pull.
 const pullLineEvery = 5 * time.Second
 
-// pullLines tell progress where nobody sees a bar.
+// pullLines prints progress as lines, where standard error is not a terminal.
 type pullLines struct {
 	*program.Program
 	said map[string]time.Time
@@ -234,7 +234,7 @@ type pullBars struct {
 	// size returns how many columns and lines the terminal has.
 	size func() (width, height int)
 	bars []localapi.PullEvent
-	// drawn is how many lines are to be drawn anew.
+	// drawn is the number of lines to redraw.
 	drawn int
 }
 
@@ -254,7 +254,7 @@ func (p Commands) screen() (width, height int) {
 	return commonWidth, commonHeight
 }
 
-// show draws no line that is wider than the terminal, and no more of them than it has: such could not be changed any more.
+// show draws only lines that fit on the terminal: others could not be redrawn.
 func (b *pullBars) show(e localapi.PullEvent) {
 	i := slices.IndexFunc(b.bars, func(o localapi.PullEvent) bool { return o.Image == e.Image })
 	ended := e.State != localapi.PullPulling

@@ -208,7 +208,7 @@ func (p Commands) watchPods(ctx context.Context, c *localclient.Client, o *GetOp
 	})
 }
 
-// printProblems lists the inputs that are not as somebody meant them, on stderr.
+// printProblems lists inputs with problems on stderr.
 func (p Commands) printProblems(inputs []model.Input) {
 	first := true
 	for _, i := range inputs {

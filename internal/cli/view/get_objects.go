@@ -63,7 +63,7 @@ func (o *GetOptions) wanted(args []string) ([]wantedObjects, error) {
 		for _, arg := range args {
 			word, name, _ := strings.Cut(arg, "/")
 			if _, _, known := objects.Find(word); !known || name == "" {
-				return nil, program.Usagef("%q is no KIND/NAME", arg)
+				return nil, program.Usagef("invalid %q; expected KIND/NAME", arg)
 			}
 			one, err := o.ObjectArg([]string{arg})
 			if err != nil {
