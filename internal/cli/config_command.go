@@ -10,6 +10,7 @@ import (
 	"monopod/internal/program"
 )
 
+// ConfigCommand returns `monopod config`.
 func (p Commands) ConfigCommand() *cobra.Command {
 	var output string
 	var docs bool

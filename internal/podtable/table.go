@@ -24,6 +24,7 @@ type PodRow struct {
 	Ip, node, revision, source, why               string
 }
 
+// PodHeader returns the column titles.
 func PodHeader() PodRow {
 	return PodRow{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "REVISION", "SOURCE", "WHY"}
 }

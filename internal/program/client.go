@@ -31,6 +31,7 @@ func (c *ClientFlags) AddSocket(set *pflag.FlagSet) {
 	set.Lookup("request-timeout").DefValue = "0s" // the text has the default
 }
 
+// Add adds the flags of clients to set: those of the socket, and the namespace.
 func (c *ClientFlags) Add(set *pflag.FlagSet) {
 	c.AddSocket(set)
 	set.StringVarP(&c.Namespace, "namespace", "n", "", "`namespace` of the object")
@@ -58,6 +59,7 @@ func (p *Program) requestTimeout(flag, known time.Duration) time.Duration {
 	return known
 }
 
+// FindSocket returns the socket of the flag, of the environment or of the configuration.
 func (p *Program) FindSocket(flag string) string {
 	if flag != "" {
 		return flag

@@ -27,6 +27,7 @@ type Interrupts struct {
 	first syscall.Signal
 }
 
+// NewInterrupts returns the handling of signals; stop is called at the first one.
 func NewInterrupts(stop func()) *Interrupts {
 	i := &Interrupts{signals: make(chan os.Signal, 8), ignored: signals.Adopt(), Stop: stop}
 	i.Also(syscall.SIGINT, syscall.SIGTERM)

@@ -15,7 +15,9 @@ import (
 
 // Out and errs print for people on standard output and standard error. All text goes through them: names and messages come from
 // containers, registries, servers and files. Only raw, rawErr and printObject pass bytes on.
-func (p *Program) Out() printer.Printer  { return printer.New(p.Stdout) }
+func (p *Program) Out() printer.Printer { return printer.New(p.Stdout) }
+
+// Errs returns the printer for standard error.
 func (p *Program) Errs() printer.Printer { return printer.New(p.Stderr) }
 
 // Raw is standard output for what must arrive as it is: the output of a container, an archive, text that is a constant of the program.
@@ -62,6 +64,7 @@ func (t *Table) Fit(cells []string) {
 	}
 }
 
+// Print prints a row.
 func (t *Table) Print(cells []string) {
 	t.Fit(cells)
 	var b strings.Builder
@@ -75,6 +78,7 @@ func (t *Table) Print(cells []string) {
 	t.W.Printf("%s\n", strings.TrimRight(b.String(), " "))
 }
 
+// PrintAll prints rows with columns as wide as their longest cell.
 func (t *Table) PrintAll(rows [][]string) {
 	for _, r := range rows {
 		t.Fit(r)

@@ -81,8 +81,10 @@ func (p *Program) PrintError(err error) {
 	}
 }
 
+// Usagef returns a UsageError.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
+// AppendHint returns a hint to append to a message; it is empty without one.
 func AppendHint(hint string) string {
 	if hint == "" {
 		return ""

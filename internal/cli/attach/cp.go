@@ -24,6 +24,7 @@ type copyOptions struct {
 	container string
 }
 
+// CopyCommand returns `monopod cp`.
 func (p Commands) CopyCommand() *cobra.Command {
 	o := &copyOptions{}
 	cmd := &cobra.Command{

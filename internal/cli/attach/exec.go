@@ -27,13 +27,14 @@ type execOptions struct {
 
 func (o *execOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.ClientFlags.Add(f)
+	o.Add(f)
 	f.StringVarP(&o.container, "container", "c", "", "container `name` (default: the first one)")
 	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass standard input to the container")
 	f.BoolVarP(&o.tty, "tty", "t", false, "allocate a terminal")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the output of the process")
 }
 
+// ExecCommand returns `monopod exec`.
 func (p Commands) ExecCommand() *cobra.Command {
 	o := &execOptions{}
 	cmd := &cobra.Command{
@@ -124,6 +125,7 @@ func (p Commands) streams(o *execOptions) (s streams.Streams, done func(), err e
 	return s, done, nil
 }
 
+// AttachCommand returns `monopod attach`.
 func (p Commands) AttachCommand() *cobra.Command {
 	o := &execOptions{}
 	cmd := &cobra.Command{

@@ -38,6 +38,7 @@ type logsOptions struct {
 	selector      string
 }
 
+// LogsCommand returns `monopod logs`.
 func (p Commands) LogsCommand() *cobra.Command {
 	o := &logsOptions{}
 	cmd := &cobra.Command{

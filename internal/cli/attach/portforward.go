@@ -23,6 +23,7 @@ type forwardOptions struct {
 	addresses []string
 }
 
+// PortForwardCommand returns `monopod port-forward`.
 func (p Commands) PortForwardCommand() *cobra.Command {
 	o := &forwardOptions{}
 	cmd := &cobra.Command{

@@ -38,6 +38,7 @@ func (o *applyOptions) add(set *pflag.FlagSet, what string) {
 	set.StringVarP(&o.output, "output", "o", "", "output `format`: name")
 }
 
+// ApplyCommand returns `monopod apply`.
 func (p Commands) ApplyCommand() *cobra.Command {
 	o := &applyOptions{}
 	cmd := &cobra.Command{
@@ -59,6 +60,7 @@ func (p Commands) ApplyCommand() *cobra.Command {
 	return cmd
 }
 
+// DeleteCommand returns `monopod delete`.
 func (p Commands) DeleteCommand() *cobra.Command {
 	o := &applyOptions{}
 	cmd := &cobra.Command{

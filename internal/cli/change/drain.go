@@ -23,6 +23,7 @@ type drainOptions struct {
 	untilBoot     bool
 }
 
+// DrainCommand returns `monopod drain`.
 func (p Commands) DrainCommand() *cobra.Command {
 	o := &drainOptions{}
 	cmd := &cobra.Command{
@@ -103,6 +104,7 @@ func (p Commands) drain(ctx context.Context, o *drainOptions, r localapi.DrainRe
 // errDrained is the good end of a drain.
 var errDrained = errors.New("drained")
 
+// CordonCommand returns `monopod cordon`.
 func (p Commands) CordonCommand() *cobra.Command {
 	o := &drainOptions{}
 	cmd := &cobra.Command{
@@ -121,6 +123,7 @@ func (p Commands) CordonCommand() *cobra.Command {
 	return cmd
 }
 
+// UndrainCommand returns `monopod undrain`.
 func (p Commands) UndrainCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	cmd := &cobra.Command{

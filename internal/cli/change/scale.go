@@ -22,6 +22,7 @@ import (
 	"monopod/node/localclient"
 )
 
+// ScaleCommand returns `monopod scale`.
 func (p Commands) ScaleCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	replicas := int64(-1)
@@ -46,6 +47,7 @@ func (p Commands) ScaleCommand() *cobra.Command {
 	return cmd
 }
 
+// RestartCommand returns `monopod restart`.
 func (p Commands) RestartCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	cmd := &cobra.Command{

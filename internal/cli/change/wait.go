@@ -128,6 +128,7 @@ type waitOptions struct {
 	allNamespaces bool
 }
 
+// WaitCommand returns `monopod wait`.
 func (p Commands) WaitCommand() *cobra.Command {
 	o := &waitOptions{}
 	cmd := &cobra.Command{

@@ -22,6 +22,7 @@ import (
 	"monopod/manifests/document"
 )
 
+// ValidateCommand returns `monopod validate`.
 func (p Commands) ValidateCommand() *cobra.Command {
 	var o validateOptions
 	cmd := &cobra.Command{

@@ -25,6 +25,7 @@ import (
 	"monopod/node/localclient"
 )
 
+// DescribeCommand returns `monopod describe`.
 func (p Commands) DescribeCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	cmd := &cobra.Command{

@@ -31,6 +31,7 @@ type EventsOptions struct {
 	NoHeaders bool
 }
 
+// EventsCommand returns `monopod events`.
 func (p Commands) EventsCommand() *cobra.Command {
 	o := &EventsOptions{}
 	cmd := &cobra.Command{
@@ -51,6 +52,7 @@ func (p Commands) EventsCommand() *cobra.Command {
 	return cmd
 }
 
+// Events prints the events of all objects, or of the one that args name.
 func (p Commands) Events(ctx context.Context, o *EventsOptions, args []string) error {
 	if err := program.OneOfOutputs(o.Output, "json", "yaml"); err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"monopod/watcher/fetch"
 )
 
+// WhyCommand returns `monopod why`.
 func (p Commands) WhyCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	var output, file string

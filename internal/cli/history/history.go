@@ -17,6 +17,7 @@ import (
 	"monopod/node/localapi"
 )
 
+// HistoryCommand returns `monopod history`.
 func (p Commands) HistoryCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	output := ""
@@ -81,6 +82,7 @@ func revisionNote(h *localapi.History, r *localapi.Revision) string {
 	return strings.Join(notes, "; ")
 }
 
+// RollbackCommand returns `monopod rollback`.
 func (p Commands) RollbackCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	to := 0
@@ -125,6 +127,7 @@ type diffOptions struct {
 	from, to int
 }
 
+// DiffCommand returns `monopod diff`.
 func (p Commands) DiffCommand() *cobra.Command {
 	o := &diffOptions{}
 	cmd := &cobra.Command{

@@ -21,6 +21,7 @@ import (
 	"monopod/node/localapi"
 )
 
+// ImagesCommand returns `monopod images`.
 func (p Commands) ImagesCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	var output string
@@ -144,6 +145,7 @@ type pullOptions struct {
 	absent bool
 }
 
+// PullCommand returns `monopod pull`.
 func (p Commands) PullCommand() *cobra.Command {
 	o := &pullOptions{}
 	cmd := &cobra.Command{

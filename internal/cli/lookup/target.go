@@ -63,6 +63,7 @@ type Reached struct {
 	by  objects.Item
 }
 
+// Key returns the name of the pod.
 func (r Reached) Key() manifests.Key {
 	return manifests.Key{Namespace: r.Pod.Namespace, Name: r.Pod.Name}
 }

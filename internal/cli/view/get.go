@@ -40,6 +40,7 @@ type GetOptions struct {
 	Chosen labels.Selector
 }
 
+// GetCommand returns `monopod get`.
 func (p Commands) GetCommand() *cobra.Command {
 	o := &GetOptions{}
 	cmd := &cobra.Command{
@@ -275,6 +276,7 @@ func (p Commands) getSources(ctx context.Context, c *localclient.Client, o *GetO
 	return nil
 }
 
+// SinceText returns an age as tables show it.
 func SinceText(since, now time.Time) string {
 	if since.IsZero() {
 		return "<unknown>"

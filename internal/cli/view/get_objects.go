@@ -156,6 +156,7 @@ func (p Commands) itemsOf(ctx context.Context, c *localclient.Client, o *GetOpti
 	return items, missing, nil
 }
 
+// ListItems returns the objects of a kind that the options select.
 func (p Commands) ListItems(ctx context.Context, c *localclient.Client, o *GetOptions, kind string) ([]objects.Item, error) {
 	var all []objects.Item
 	switch kind {

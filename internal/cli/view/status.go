@@ -14,6 +14,7 @@ import (
 	"monopod/node/localclient"
 )
 
+// StatusCommand returns `monopod status`.
 func (p Commands) StatusCommand() *cobra.Command {
 	o := &program.ClientFlags{}
 	output := ""

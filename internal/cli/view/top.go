@@ -30,6 +30,7 @@ type topOptions struct {
 // topPeriod is the time between two looks with --watch.
 const topPeriod = 2 * time.Second
 
+// TopCommand returns `monopod top`.
 func (p Commands) TopCommand() *cobra.Command {
 	o := &topOptions{}
 	cmd := &cobra.Command{
