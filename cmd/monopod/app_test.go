@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/internal/program"
 	"monopod/internal/testfiles"
@@ -31,7 +31,7 @@ const (
 func actAsDaemon() {
 	p := newProgram()
 	p.Euid = func() int { return 0 }
-	p.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+	p.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
 		fake := runtimetest.NewFake()
 		fake.Forgetful = true
 		return &daemontest.FakeRuntime{Fake: fake, Stuck: os.Getenv(actStuck) != ""}, nil
@@ -71,8 +71,8 @@ func newDaemon(t testing.TB, settings ...string) *testDaemon {
 		t.Fatal(err)
 	}
 	d.prog = d.program()
-	d.prog.Machine.TakenUp = time.Hour // however slow the machine is, what an answer tells of can be seen
-	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+	d.prog.Machine.VisibleTimeout = time.Hour // however slow the machine is, what an answer tells of can be seen
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
 		return &daemontest.FakeRuntime{Fake: d.fake, Pinned: d.pins, Store: d.imgs, RootDir: d.path("container")}, nil
 	}
 	return d

@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/internal/program"
 	"monopod/internal/run"
@@ -25,12 +24,12 @@ func TestCleanupNeedsAStoppedDaemonWithoutPods(t *testing.T) {
 	failures := 0
 	cleanup := func() result {
 		p := d.program()
-		p.Machine.Open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (daemon.Runtime, error) {
+		p.Machine.Open = func(ctx context.Context, cfg *config.Loaded, deps containers.Deps) (containers.Runtime, error) {
 			if failures > 0 {
 				failures--
 				return nil, errors.New("not yet")
 			}
-			return d.prog.Machine.Open(ctx, cfg, log)
+			return d.prog.Machine.Open(ctx, cfg, deps)
 		}
 		errs := &daemontest.SyncBuffer{}
 		p.Stderr = errs

@@ -17,6 +17,7 @@ import (
 	"monopod/internal/cli/view"
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/dirlock"
 	"monopod/internal/host"
 	"monopod/internal/program"
@@ -30,7 +31,7 @@ import (
 
 func newProgram() *program.Program {
 	return &program.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: config.OSEnvironment(), Machine: daemon.Machine{
-		Open: daemon.OpenCtrd, Addresses: netinfo.Addresses, Capacity: capacity.Read, Gateways: daemon.ResolverGateways, Patience: dirlock.LockPatience,
+		Open: containers.OpenCtrd, Addresses: netinfo.Addresses, Capacity: capacity.Read, Gateways: containers.Gateways, LockTimeout: dirlock.LockPatience,
 		Runs: daemon.RunMachine{SubnetLocks: "/run/monopod-subnets.lock", Free: network.Free, Keep: run.KeepRun},
 	}, Host: host.This(), Euid: os.Geteuid}
 }

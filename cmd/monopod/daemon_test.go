@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -15,7 +14,7 @@ import (
 	"time"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/internal/podtable"
 	"monopod/internal/program"
@@ -145,7 +144,7 @@ func TestWhileTheRuntimeCannotBeOpenedPodsAreUnknownAndItIsTriedAgain(t *testing
 	d := newDaemon(t)
 	var tries int
 	up := make(chan struct{})
-	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
 		tries++
 		select {
 		case <-up:
@@ -171,7 +170,7 @@ func TestWhileTheRuntimeCannotBeOpenedPodsAreUnknownAndItIsTriedAgain(t *testing
 func TestASlowRuntimeIsNamedAndASignalDoesNotWaitForIt(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "containerRuntimeEndpoint: unix:///no/such.sock")
-	d.prog.Machine.Open = func(ctx context.Context, _ *config.Loaded, _ *slog.Logger) (daemon.Runtime, error) {
+	d.prog.Machine.Open = func(ctx context.Context, _ *config.Loaded, _ containers.Deps) (containers.Runtime, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -185,7 +184,7 @@ func TestARuntimeThatEndsIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	fail := make(chan error)
-	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
 		return &endingRuntime{daemontest.FakeRuntime{Fake: d.fake}, fail}, nil
 	}
 	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -12,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/internal/program"
 	"monopod/runner/runtimetest"
@@ -140,7 +139,7 @@ func TestEventsTellThatContainerdIsLostAndBack(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t)
 	up := make(chan struct{})
-	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
 		select {
 		case <-up:
 			return &daemontest.FakeRuntime{Fake: d.fake}, nil

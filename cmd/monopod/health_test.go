@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/runner/runtimetest"
 )
@@ -73,7 +72,9 @@ func TestADaemonWithoutRuntimeIsAliveAndNotReady(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, `staticPodURL: "http://127.0.0.1:1/none"`)
 	opening := errors.New("no containerd")
-	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) { return nil, opening }
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
+		return nil, opening
+	}
 	d.start()
 	d.answers("/readyz", 500, "[-]runtime failed: no containerd\n[-]sources failed: source http has not been read yet\n[-]podsseen failed: no containerd\n[+]store ok\n")
 	d.answers("/livez", 200, "ok")

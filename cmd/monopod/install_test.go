@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +11,7 @@ import (
 	"testing"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/internal/host"
 	"monopod/internal/program"
@@ -121,9 +120,9 @@ func uninstaller(d *testDaemon, h host.Host) func() (result, int) {
 		p, opened := d.program(), 0
 		out, errs := &daemontest.SyncBuffer{}, &daemontest.SyncBuffer{}
 		p.Host, p.Stdout, p.Stderr = h, out, errs
-		p.Machine.Open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (daemon.Runtime, error) {
+		p.Machine.Open = func(ctx context.Context, cfg *config.Loaded, deps containers.Deps) (containers.Runtime, error) {
 			opened++
-			return d.prog.Machine.Open(ctx, cfg, log)
+			return d.prog.Machine.Open(ctx, cfg, deps)
 		}
 		code := NewCommands(p).run(d.t.Context(), []string{"uninstall", "--yes", "--config", d.path("config.yaml")})
 		return result{code: code, stdout: out.String(), stderr: errs.String()}, opened

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/internal/program"
 	"monopod/manifests"
@@ -37,7 +36,7 @@ func TestARemovedPodIsShownUntilNothingOfItIsLeft(t *testing.T) {
 		pod := &manifests.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}, Origin: manifests.Origin{File: "/m/" + name + ".yaml"}}
 		return ctrd.Removal{Pod: pod, UID: "u", Since: time.Now().Add(-20 * time.Second), Failed: 3, Err: errors.New("unmount /x: device or resource busy"), Next: time.Now().Add(8 * time.Second)}
 	}
-	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
 		return &removingRuntime{daemontest.FakeRuntime{Fake: d.fake}, func() []ctrd.Removal {
 			if over.Load() {
 				return nil

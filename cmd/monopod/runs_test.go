@@ -24,6 +24,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/internal/dirlock"
 	"monopod/internal/program"
@@ -75,7 +76,7 @@ func (b *runBench) keep(_ context.Context, cfg *config.Loaded, file string) erro
 // prog returns a command line with its own output.
 func (b *runBench) prog() (*program.Program, *bytes.Buffer, *bytes.Buffer) {
 	p := b.program()
-	p.Machine.Open = func(_ context.Context, cfg *config.Loaded, _ *slog.Logger) (daemon.Runtime, error) {
+	p.Machine.Open = func(_ context.Context, cfg *config.Loaded, _ containers.Deps) (containers.Runtime, error) {
 		f := b.machine(cfg.RootDirectory)
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -294,7 +295,7 @@ func TestARuntimeThatCannotBeOpenedEndsARun(t *testing.T) {
 	t.Parallel()
 	b := newRunBench(t)
 	p, _, errs := b.prog()
-	p.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+	p.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
 		return nil, errors.New("runc is not in PATH")
 	}
 	code := NewCommands(p).run(t.Context(), []string{"once", "--rm", "--config", b.path("config.yaml"), "-f", b.file("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))})

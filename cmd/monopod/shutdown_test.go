@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -14,7 +13,7 @@ import (
 	"time"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/testfiles"
 	"monopod/node/shutdown"
 	"monopod/runner"
@@ -160,11 +159,11 @@ func TestAShutdownStopsPodsByPriorityThenLetsTheMachineGo(t *testing.T) {
 	d.end()
 	d.prog.Host.Booted = d.path("none") // it is too late for logind
 	open := d.prog.Machine.Open
-	d.prog.Machine.Open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (daemon.Runtime, error) {
+	d.prog.Machine.Open = func(ctx context.Context, cfg *config.Loaded, deps containers.Deps) (containers.Runtime, error) {
 		if !strings.Contains(d.log.String(), "the machine was shutting down when monopod ended") {
 			t.Error("pods could be started before it is known that the machine is going down")
 		}
-		return open(ctx, cfg, log)
+		return open(ctx, cfg, deps)
 	}
 	d.start()
 	d.phase("usual", "Terminated")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,7 +13,7 @@ import (
 
 	"monopod/internal/cause"
 	"monopod/internal/config"
-	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/internal/program"
 	"monopod/internal/testfiles"
@@ -90,7 +89,7 @@ func TestWhyWithoutANameCoversAllThatIsNotFine(t *testing.T) {
 func TestWhyAnswersWhileContainersCannotBeSeen(t *testing.T) {
 	t.Parallel()
 	d := newDaemon(t, "containerRuntimeEndpoint: unix:///no/such.sock")
-	d.prog.Machine.Open = func(context.Context, *config.Loaded, *slog.Logger) (daemon.Runtime, error) {
+	d.prog.Machine.Open = func(context.Context, *config.Loaded, containers.Deps) (containers.Runtime, error) {
 		return nil, errors.New("containerd: connection refused")
 	}
 	d.put("web.yaml", daemontest.PodYAML("web", runtimetest.ScriptServe))

@@ -16,8 +16,6 @@ import (
 
 	"monopod/internal/bundle"
 	"monopod/internal/regular"
-	"monopod/runner"
-	"monopod/runner/spec"
 )
 
 const (
@@ -76,16 +74,6 @@ type Loaded struct {
 	Files []string
 	// Warnings tell about things that were found beside the configuration and not used.
 	Warnings []string
-	// Resolver returns where monopod itself resolves names for pods; nil: it does not.
-	Resolver func() []string
-	// Events keeps what happens; nil: nobody does.
-	Events runner.Recorder
-	// PodsLimits are those of all pods together.
-	PodsLimits spec.PodsLimits
-	// ShimCgroups are the directories of cgroups in which shims are born; nil: those of this process.
-	ShimCgroups []string
-	// Containerd, which may be nil, is told why containerd does not answer any more, and with nil that it does again.
-	Containerd func(error)
 }
 
 // setting is the value one layer gives to a key.

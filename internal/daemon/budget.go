@@ -10,12 +10,12 @@ import (
 	"monopod/node/budget"
 )
 
-// KeepToBudget moves this process into a cgroup of its own, if it is to have one, and says where shims go then. Where cgroups
-// cannot be changed it works without.
+// KeepToBudget limits this process as configured: by the Go runtime, and by a cgroup of its own, which it returns. If cgroups
+// cannot be changed, it logs a warning.
 func KeepToBudget(sys budget.System, cfg *config.Loaded, log *slog.Logger) budget.Cgroup {
 	l := cfg.Budgets()
 	if l.Memory > 0 && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(l.Memory / 4 * 3) // the kernel counts more than the heap
+		debug.SetMemoryLimit(l.Memory / 4 * 3) // the kernel counts more than the Go heap
 	}
 	if n := max(2, int(l.MilliCPU+999)/1000); l.MilliCPU > 0 && n < runtime.GOMAXPROCS(0) && os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(n)
@@ -30,6 +30,5 @@ func KeepToBudget(sys budget.System, cfg *config.Loaded, log *slog.Logger) budge
 	if place.OOMKills > 0 {
 		log.Warn("the kernel has killed monopod, or what it started, because agentMemoryBudget was too small", "processes", place.OOMKills)
 	}
-	cfg.ShimCgroups = place.Shims
 	return place
 }

@@ -32,7 +32,7 @@ func TestABudgetIsKeptByTheCollectorWhereCgroupsCannotBeChanged(t *testing.T) { 
 	}
 	cfg.AgentMemoryBudget, cfg.AgentCPUBudget = "1Gi", "100m"
 	got := KeepToBudget(sys, cfg, log)
-	if got.Name != "" || cfg.ShimCgroups != nil || debug.SetMemoryLimit(-1) != 768<<20 || runtime.GOMAXPROCS(0) > 2 {
+	if got.Name != "" || got.Shims != nil || debug.SetMemoryLimit(-1) != 768<<20 || runtime.GOMAXPROCS(0) > 2 {
 		t.Errorf("%+v, %d bytes, %d processors", got, debug.SetMemoryLimit(-1), runtime.GOMAXPROCS(0))
 	}
 	if said := out.String(); strings.Count(said, "level=WARN") != 1 || !strings.Contains(said, "no cgroups are mounted") {

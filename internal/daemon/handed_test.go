@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"monopod/internal/config"
-	"monopod/internal/daemon/counters"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/daemontest"
 	"monopod/internal/testfiles"
 	"monopod/node/capacity"
@@ -173,40 +173,44 @@ func merged(a, b map[string]string) map[string]string {
 func partsOf(t *testing.T, cfg *config.Loaded) map[string]string {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	a := New(cfg, log, Machine{Cgroups: daemontest.MountedCgroups, Addresses: func() ([]string, error) { return nil, nil }, Gateways: func(*config.Config) ([]netip.Prefix, error) { return nil, nil }, Capacity: func(string) (capacity.Machine, error) {
-		return capacity.Machine{MilliCPU: 8000, Memory: 64 << 30, Storage: 1 << 40, PIDs: 10000}, nil
-	}})
-	if err := a.measure(); err != nil {
-		t.Fatal(err)
+	machine := Machine{
+		Cgroups: daemontest.MountedCgroups, Addresses: func() ([]string, error) { return nil, nil },
+		Gateways: func(*config.Config) ([]netip.Prefix, error) { return nil, nil },
+		Capacity: func(string) (capacity.Machine, error) {
+			return capacity.Machine{MilliCPU: 8000, Memory: 64 << 30, Storage: 1 << 40, PIDs: 10000}, nil
+		},
 	}
-	rollouts, err := a.newRollouts()
+	c, err := newCore(cfg, Deps{Log: log, Machine: machine})
 	if err != nil {
 		t.Fatal(err)
 	}
-	collector, err := counters.NewCollector(&cfg.Config, a.machine.Cgroups, &a.gauges)
+	m, err := newMachineParts(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.rollouts, a.stats = rollouts, collector
-	containers, err := ctrdConfig(cfg, log)
+	server, api, err := newServer(c, m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.openEndpoints()
-	handler, _ := containers.Handlers("seven")
-	evictions, err := cfg.Pressure(cfg.PodsLimits.Memory > 0)
+	loop := newRuntimeLoop(c, m)
+	runtime, err := containers.CtrdConfig(cfg, loop.deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, _ := runtime.Handlers("seven")
+	evictions, err := cfg.Pressure(m.podsLimits.Memory > 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sources := map[string]watcher.Source{}
-	for _, s := range a.sources() {
+	for _, s := range m.sources {
 		sources[s.Name()] = s
 	}
 	d := dumper{out: map[string]string{}}
 	for name, part := range map[string]any{
-		"containers": containers, "apiserver": a.reporter, "endpoints": a.ends, "ports": a.ports(), "pool": a.poolConfig(nil), "images": a.images, "rollouts": rollouts,
-		"stats": collector, "sources": sources, "handler": handler, "order": cfg.SourceNames(), "resources": a.resources, "limits": cfg.PodsLimits, "shutdown": cfg.ShutdownGroups(),
-		"pressure": evictions, "socket": a.server(), "budget": cfg.Budgets(), "traces": a.newTraces(),
+		"containers": runtime, "apiserver": m.link.Agent, "endpoints": api.Socket, "ports": api.Ports(), "pool": loop.poolConfig(nil), "images": c.images, "rollouts": c.state.Rollouts,
+		"stats": c.stats, "sources": sources, "handler": handler, "order": cfg.SourceNames(), "resources": m.resources, "limits": m.podsLimits, "shutdown": cfg.ShutdownGroups(),
+		"pressure": evictions, "socket": server, "budget": cfg.Budgets(), "traces": c.traces,
 		"log": fmt.Sprintf("%T", NewLogger(io.Discard, cfg.Logging).Handler()), "logs": NewLogger(io.Discard, cfg.Logging).Enabled(t.Context(), slog.LevelInfo),
 	} {
 		d.seen = map[uintptr]bool{}
@@ -222,10 +226,10 @@ type dumper struct {
 }
 
 // opaque are types that are the same for all, or have the whole configuration.
-var opaque = regexp.MustCompile(`^\*?(main\.(App|LoadedConfig|Config|board|pins)|slog\.|sync\.|atomic\.|http\.(Client|Transport|ServeMux)|events\.|time\.(Time|Timer|Location)|json\.RawMessage|rest\.|metrics\.|trace\.)`)
+var opaque = regexp.MustCompile(`^\*?(config\.(Loaded|Config)|state\.Store|imagegc\.Pins|slog\.|sync\.|atomic\.|http\.(Client|Transport|ServeMux)|events\.|time\.(Time|Timer|Location)|json\.RawMessage|rest\.|metrics\.|trace\.)`)
 
 func (d *dumper) walk(path string, v reflect.Value, depth int) {
-	if !v.IsValid() || depth > 12 || opaque.MatchString(v.Type().String()) || strings.HasSuffix(path, ".Configuration") || strings.HasSuffix(path, ".configuration") {
+	if !v.IsValid() || depth > 12 || strings.HasSuffix(path, ".Fetcher.agent") || opaque.MatchString(v.Type().String()) || strings.HasSuffix(path, ".Configuration") || strings.HasSuffix(path, ".configuration") {
 		return
 	}
 	switch v.Kind() {

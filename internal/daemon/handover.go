@@ -10,16 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/internal/config"
+	"monopod/internal/daemon/nodeevents"
 	"monopod/internal/pause"
+	"monopod/node/admission"
 	"monopod/node/lockfile"
 	"monopod/node/systemd"
 )
 
-// errHandedOver ends an App because another agent takes over.
+// errHandedOver ends a Daemon because another agent takes over.
 var errHandedOver = errors.New("another agent takes over this machine")
 
-// WaitForLock takes the lock file, if there is to be one, and waits while another agent holds it. A service manager is told
-// so: a service that waits has started, and is well.
+// WaitForLock acquires the lock file, if one is configured, and waits while another agent holds it. The service manager is
+// notified, because a waiting service counts as started and healthy. The lock is nil if none is configured.
 func WaitForLock(ctx context.Context, cfg *config.Loaded, manager *systemd.Notifier, log *slog.Logger) (*lockfile.Lock, error) {
 	if cfg.LockFile == "" {
 		return nil, nil
@@ -40,14 +42,14 @@ func WaitForLock(ctx context.Context, cfg *config.Loaded, manager *systemd.Notif
 	})
 }
 
-// ping tells again and again that all is well, until ctx ends.
+// ping notifies the watchdog until ctx ends.
 func ping(ctx context.Context, every time.Duration, tell func(...string)) {
 	for pause.For(ctx, every); ctx.Err() == nil; pause.For(ctx, every) {
 		tell("WATCHDOG=1")
 	}
 }
 
-// IgnoreCanceled returns nil for the error of a cancelled context, and every other error as it is.
+// IgnoreCanceled returns nil for context.Canceled.
 func IgnoreCanceled(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -55,19 +57,28 @@ func IgnoreCanceled(err error) error {
 	return err
 }
 
-// handOver waits until another agent wants the lock file, sees to it that it finds what it needs, and returns errHandedOver.
-func (a *App) handOver(ctx context.Context) error {
-	how, err := a.Lock.Contended(ctx)
+// handover gives the machine to another agent that wants the lock file.
+type handover struct {
+	lock   *lockfile.Lock
+	cfg    *config.Loaded
+	gate   *admission.Controller
+	events *nodeevents.Recorder
+	log    *slog.Logger
+}
+
+// run waits until another agent wants the lock file, removes the pods if so configured, and returns errHandedOver.
+func (h *handover) run(ctx context.Context) error {
+	how, err := h.lock.Contended(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil
 	case err != nil:
 		return fmt.Errorf("exitOnLockContention: %w", err)
 	}
-	a.Log.Warn("another agent takes over this machine", "lockFile", a.cfg.LockFile, "was", how, "pods", a.cfg.LockContentionPods)
-	a.tell(corev1.EventTypeNormal, "HandOver", "Somebody has "+how+" "+a.cfg.LockFile+"; monopod leaves the machine to them")
-	if a.cfg.LockContentionPods == config.ContentionStop {
-		a.gate.HandOver(ctx)
+	h.log.Warn("another agent takes over this machine", "lockFile", h.cfg.LockFile, "was", how, "pods", h.cfg.LockContentionPods)
+	h.events.Node(corev1.EventTypeNormal, "HandOver", "Somebody has "+how+" "+h.cfg.LockFile+"; monopod leaves the machine to them")
+	if h.cfg.LockContentionPods == config.ContentionStop {
+		h.gate.HandOver(ctx)
 	}
 	return errHandedOver
 }

@@ -20,7 +20,7 @@ func TestTheWatchdogIsNotPingedWhileALoopStandsStill(t *testing.T) {
 	stuck.Store(true)
 	asked := make(chan struct{}, 3)
 	s := &service{
-		manager: n, log: slog.New(slog.NewTextHandler(log, nil)), patience: time.Hour,
+		manager: n, log: slog.New(slog.NewTextHandler(log, nil)), readyTimeout: time.Hour,
 		changed: func() (<-chan struct{}, func()) { return nil, func() {} },
 		status:  func() (string, bool) { return "x", false },
 		alive: func(ctx context.Context) error {
@@ -60,7 +60,7 @@ func TestAServiceIsReadyThoughItsRuntimeIsNot(t *testing.T) {
 	t.Parallel()
 	n, told := daemontest.ServiceManager(t, 0)
 	s := &service{
-		manager: n, log: slog.New(slog.DiscardHandler), patience: 10 * time.Millisecond,
+		manager: n, log: slog.New(slog.DiscardHandler), readyTimeout: 10 * time.Millisecond,
 		changed: func() (<-chan struct{}, func()) { return nil, func() {} },
 		status:  func() (string, bool) { return "containers cannot be seen: x", false },
 	}

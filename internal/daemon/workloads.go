@@ -15,63 +15,63 @@ import (
 )
 
 const (
-	// seenWithin is how often is asked, after a start, whether all pods have been looked at.
+	// seenWithin is the interval of polling, after a start, whether all pods have been observed.
 	seenWithin = 20 * time.Millisecond
-	// longestRest is the longest time for which changes of pods are gathered before workloads are looked at again: each look
-	// goes through all pods, so that with thousands at most a quarter of the time is spent on it.
+	// longestRest limits the pause after an expansion. Each expansion goes through all pods: with thousands of pods the pause
+	// is three times as long as the expansion.
 	longestRest = time.Second
 )
 
-// workloads keeps the pool at what documents and workloads together ask for.
+// workloads keeps the pool updated with the desired pods and those of workloads.
 type workloads struct {
 	pool *pool.Pool
-	// rollouts stands between the workloads and the pool.
+	// rollouts passes the pods to the pool.
 	rollouts *rollout.Controller
-	// seen says that each pod that was there at the start has been looked at.
+	// seen is true once each existing pod has been observed.
 	seen     bool
 	expander *workload.Expander
-	// last is what was handed on, lastSeen what it was made of.
+	// last is the state passed on last, which was derived from lastSeen; handed is false before that.
 	last, lastSeen model.Desired
 	handed         bool
 	claims         []*manifests.Object
 	clashes        []workload.Clash
 }
 
-// followWorkloads expands the workloads whenever documents or pods have changed, until ctx ends. It sleeps while there
-// are none and none have been.
-func (a *App) followWorkloads(ctx context.Context, pool *pool.Pool) {
-	x, err := workload.NewExpander(workload.NewStore(filepath.Join(a.cfg.RootDirectory, "workloads.json")), a.Log)
+// followWorkloads expands the workloads whenever desired objects or pods have changed, until ctx ends. It sleeps if there
+// have never been workloads.
+func followWorkloads(ctx context.Context, c *core, pool *pool.Pool) {
+	x, err := workload.NewExpander(workload.NewStore(filepath.Join(c.cfg.RootDirectory, "workloads.json")), c.deps.Log)
 	if err != nil {
-		a.Log.Error("read what Jobs have done", "err", err)
+		c.deps.Log.Error("read what Jobs have done", "err", err)
 	}
 	if !x.Idle() {
-		a.Board.StartExpanding()
+		c.state.Workloads.Enable()
 	}
-	w := &workloads{pool: pool, rollouts: a.rollouts, expander: x}
+	w := &workloads{pool: pool, rollouts: c.state.Rollouts, expander: x}
 	timer := time.NewTimer(pause.FarAway)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.Board.Expand:
+		case <-c.state.Workloads.Due():
 		case <-timer.C:
 		}
 		wait, began := pause.FarAway, time.Now()
-		if d, ok := a.Board.Wanted(pool); ok && !a.gate.ShuttingDown() { // else Jobs would count what is stopped as failed
+		if d, ok := c.state.Expandable(pool); ok && !c.gate.ShuttingDown() { // during a shutdown, Jobs would count stopped pods as failed
 			wait = w.update(began, d)
-			a.Board.NoteJobs(x.Finished(), x.LastRuns())
-			a.Board.NoteClashes(w.clashes)
+			c.state.Workloads.SetResults(x.Finished(), x.LastRuns())
+			c.state.Workloads.SetClashes(w.clashes)
 		}
 		timer.Reset(wait)
 		pause.For(ctx, min(3*time.Since(began), longestRest))
 	}
 }
 
-// update expands once and returns when to look again.
+// update expands once and returns when to do so again.
 func (w *workloads) update(now time.Time, d model.Desired) time.Duration {
 	if w.seen = w.seen || w.pool.Seen(); !w.seen {
-		// What runs is not known yet, so nothing of a workload may be made or taken away.
+		// It is not known yet what runs, so no pod of a workload may be created or removed.
 		d.Incomplete = true
 		if !w.handed || !slices.Equal(w.last.Pods, d.Pods) || !slices.Equal(w.last.Objects, d.Objects) {
 			w.hand(d, d)
@@ -94,7 +94,7 @@ func (w *workloads) update(now time.Time, d model.Desired) time.Duration {
 	return max(r.Next.Sub(now), time.Millisecond)
 }
 
-// hand makes the rollouts and the pool follow to, which was made of d.
+// hand passes to, which was derived from d, to the rollouts and the pool.
 func (w *workloads) hand(d, to model.Desired) {
 	w.lastSeen, w.last, w.handed = d, to, true
 	w.rollouts.Update(to, w.pool.Update)

@@ -18,6 +18,8 @@ const (
 	maxPackage, smallPackage = 3000, 1500
 	maxFunction              = 80
 	maxMethods               = 30
+	// maxFields is the most fields that a struct of the daemon may have.
+	maxFields = 20
 )
 
 // testSupport lists the packages that exist for tests: their code is no product code. A name with a slash at its end is that of a folder.
@@ -128,6 +130,29 @@ func TestTypesHaveFewMethods(t *testing.T) {
 		}
 	})
 	tooLarge(t, "methods", maxMethods, methods, manyMethods())
+}
+
+// A struct of the daemon with more fields has more than one job: make it of parts.
+func TestStructsOfTheDaemonHaveFewFields(t *testing.T) {
+	eachProductFile(t, func(file string, files *token.FileSet, f *ast.File) {
+		if dir := path.Dir(file); dir != "internal/run" && dir != "internal/daemon" && !strings.HasPrefix(dir, "internal/daemon/") {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			s, ok := n.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			fields := 0
+			for _, field := range s.Fields.List {
+				fields += max(1, len(field.Names))
+			}
+			if fields > maxFields {
+				t.Errorf("%s: a struct with %d fields, more than %d", files.Position(s.Pos()), fields, maxFields)
+			}
+			return true
+		})
+	})
 }
 
 // receiver is the name of the type of a receiver.

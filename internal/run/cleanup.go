@@ -13,6 +13,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/dirlock"
 	"monopod/internal/host"
 	"monopod/internal/pause"
@@ -22,6 +23,7 @@ import (
 // cleanupPatience is how long removals that are still going on may take.
 const cleanupPatience = 2 * time.Minute
 
+// CleanupCommand returns `monopod cleanup`.
 func (p Commands) CleanupCommand() *cobra.Command {
 	var runs bool
 	cmd := &cobra.Command{
@@ -47,7 +49,7 @@ func (p Commands) CleanupCommand() *cobra.Command {
 
 func (p Commands) cleanup(ctx context.Context, cfg *config.Loaded) error {
 	swept := p.sweep(ctx, cfg)
-	held, err := dirlock.TakeLocks(p.Machine.Patience, cfg.StateDirectory, cfg.RootDirectory)
+	held, err := dirlock.TakeLocks(p.Machine.LockTimeout, cfg.StateDirectory, cfg.RootDirectory)
 	if err != nil {
 		return errors.Join(swept, err)
 	}
@@ -57,16 +59,16 @@ func (p Commands) cleanup(ctx context.Context, cfg *config.Loaded) error {
 
 // giveBack undoes what an instance without pods has set up. Its locks must be held.
 func (p Commands) giveBack(ctx context.Context, cfg *config.Loaded, log *slog.Logger) error {
-	return p.GiveBackAnd(ctx, cfg, log, func(context.Context, daemon.Runtime) error { return nil })
+	return p.GiveBackAnd(ctx, cfg, log, func(context.Context, containers.Runtime) error { return nil })
 }
 
 // GiveBackAnd does something more, at the end.
-func (p Commands) GiveBackAnd(ctx context.Context, cfg *config.Loaded, log *slog.Logger, more func(context.Context, daemon.Runtime) error) (err error) {
-	rt, err := p.Machine.Open(ctx, cfg, log)
+func (p Commands) GiveBackAnd(ctx context.Context, cfg *config.Loaded, log *slog.Logger, more func(context.Context, containers.Runtime) error) (err error) {
+	rt, err := p.Machine.Open(ctx, cfg, containers.Deps{Log: log})
 	for tries := 1; err != nil && tries < MaxOpenFailures && ctx.Err() == nil; tries++ {
 		log.Warn("containers cannot be seen now; trying again", "in", daemon.FirstReopen, "err", err)
 		pause.For(ctx, daemon.FirstReopen)
-		rt, err = p.Machine.Open(ctx, cfg, log)
+		rt, err = p.Machine.Open(ctx, cfg, containers.Deps{Log: log})
 	}
 	if err != nil {
 		return err

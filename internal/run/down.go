@@ -23,6 +23,7 @@ import (
 // KeeperEnd is how long the agent of a run may take to end.
 const KeeperEnd = 30 * time.Second
 
+// DownCommand returns `monopod down`.
 func (p Commands) DownCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
@@ -106,7 +107,7 @@ func (p Commands) DownSlot(ctx context.Context, s *Slot) error {
 // takeOver locks the slot, which the agent of the run has as long as it lives.
 func (s *Slot) takeOver(ctx context.Context) error {
 	asked := 0
-	for deadline := time.Now().Add(KeeperEnd); ; pause.For(ctx, daemon.LookAgain/4) {
+	for deadline := time.Now().Add(KeeperEnd); ; pause.For(ctx, daemon.PollInterval/4) {
 		err := s.Lock()
 		if !dirlock.IsHeld(err) {
 			return err

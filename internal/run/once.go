@@ -22,6 +22,7 @@ type onceOptions struct {
 	env string
 }
 
+// OnceCommand returns `monopod once`.
 func (p Commands) OnceCommand() *cobra.Command {
 	o := &onceOptions{}
 	cmd := &cobra.Command{

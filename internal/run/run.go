@@ -15,6 +15,7 @@ import (
 	"monopod/node/systemd"
 )
 
+// RunCommand returns `monopod run`.
 func (p Commands) RunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -43,7 +44,7 @@ func (p Commands) AsRoot(cmd *cobra.Command, denial string, do func(context.Cont
 	}
 }
 
-// serve runs an App until ctx ends.
+// serve runs the daemon of this machine until ctx ends.
 func (p Commands) serve(ctx context.Context, cfg *config.Loaded) error {
 	manager := p.Manager
 	if manager == nil {
@@ -58,18 +59,15 @@ func (p Commands) serve(ctx context.Context, cfg *config.Loaded) error {
 	if lock != nil {
 		defer func() { _ = lock.Close() }() // after all else
 	}
-	app := daemon.New(cfg, log, p.Machine)
-	app.Manager, app.Place = manager, place
-	if err := app.Open(); err != nil {
+	deps := daemon.Deps{Log: log, Machine: p.Machine, Host: p.Host, Manager: manager, Cgroup: place}
+	if cfg.ExitOnLockContention {
+		deps.Lock = lock
+	}
+	d, err := daemon.Open(cfg, deps)
+	if err != nil {
 		return err
 	}
-	defer app.Close()
-	if cfg.ExitOnLockContention {
-		app.Lock = lock
-	}
-	if len(cfg.ShutdownGroups()) > 0 {
-		app.Shutdown = app.NewShutdown(p.Host)
-	}
+	defer d.Close()
 	held := ReserveAgain(cfg, log)
-	return errors.Join(app.Run(ctx), CloseAll(held))
+	return errors.Join(d.Run(ctx), CloseAll(held))
 }

@@ -48,6 +48,7 @@ type Slot struct {
 	subnet *os.File
 }
 
+// NewSlot returns the slot with a number.
 func NewSlot(base *config.Loaded, number int) *Slot {
 	n := strconv.Itoa(number)
 	return &Slot{number: number, base: base, Root: filepath.Join(base.RootDirectory+RunsSuffix, n), State: filepath.Join(base.StateDirectory+RunsSuffix, n)}
@@ -86,6 +87,7 @@ func (s *Slot) Release() {
 	}
 }
 
+// Has reports whether the slot contains a file.
 func (s *Slot) Has(name string) bool {
 	_, err := os.Stat(filepath.Join(s.Root, name))
 	return err == nil
@@ -220,6 +222,7 @@ func (s *Slot) clear() error {
 	return IgnoreGone(os.Remove(filepath.Join(s.Root, runFile)))
 }
 
+// IgnoreGone returns nil for fs.ErrNotExist.
 func IgnoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/model"
 	"monopod/internal/pause"
 	"monopod/internal/program"
@@ -49,6 +50,7 @@ type staged struct {
 	emptied chan struct{}
 }
 
+// NewStaged returns a source with fixed content.
 func NewStaged(c *Content) *staged { return &staged{set: c.set(), emptied: make(chan struct{})} }
 
 // Name implements watcher.Source.
@@ -85,9 +87,10 @@ type stage struct {
 	p      *program.Program
 	slot   *Slot
 	cfg    *config.Loaded
-	app    *daemon.App
+	daemon *daemon.Daemon
 	source *staged
 	log    *os.File
+	logger *slog.Logger
 	stop   context.CancelFunc
 	// ended gets the result of the App.
 	ended chan error
@@ -123,8 +126,8 @@ func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *
 	}
 	m := p.Machine
 	failures := 0
-	m.Open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (daemon.Runtime, error) {
-		rt, err := p.Machine.Open(ctx, cfg, log)
+	m.Open = func(ctx context.Context, cfg *config.Loaded, deps containers.Deps) (containers.Runtime, error) {
+		rt, err := p.Machine.Open(ctx, cfg, deps)
 		switch failures++; {
 		case err == nil:
 			g.opened.Store(true)
@@ -133,15 +136,13 @@ func (p Commands) newStage(ctx context.Context, s *Slot, cfg *config.Loaded, c *
 		}
 		return rt, err
 	}
-	g.app = daemon.New(cfg, daemon.NewLogger(f, cfg.Logging), m)
-	g.app.Lent = true
-	g.app.Only = []watcher.Source{g.source} // what came from others, in a run that was left, goes
-	if err := g.app.Open(); err != nil {
+	g.logger = daemon.NewLogger(f, cfg.Logging)
+	if g.daemon, err = daemon.OpenRun(cfg, daemon.Deps{Log: g.logger, Machine: m}, g.source); err != nil {
 		f.Close()
 		return nil, err
 	}
 	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go func() { g.ended <- g.app.Run(ctx) }()
+	go func() { g.ended <- g.daemon.Run(ctx) }()
 	return g, nil
 }
 
@@ -164,7 +165,7 @@ type waitLimits struct {
 // wait follows the pods until each has come out somehow, time is up, or ctx ends. An error says that this run cannot
 // come to anything.
 func (g *stage) wait(ctx context.Context, t *trial.Trial, w waitLimits) (trial.Report, error) {
-	changed, cancel := g.app.Board.Subscribe()
+	changed, cancel := g.daemon.State.Subscribe()
 	defer cancel()
 	var deadline <-chan time.Time
 	if w.timeout > 0 {
@@ -205,8 +206,8 @@ func (g *stage) wait(ctx context.Context, t *trial.Trial, w waitLimits) (trial.R
 
 // look judges the pods as they are; visible says that all can be seen.
 func (g *stage) look(t *trial.Trial) (r trial.Report, next time.Time, visible bool) {
-	jobs := g.app.Board.Finished() // before the pods: those of a Job that has ended are seen as they came out
-	pods, err := g.app.Board.Pods()
+	jobs := g.daemon.State.Workloads.Finished() // before the pods: those of a Job that has ended are seen as they came out
+	pods, err := g.daemon.State.Pods()
 	g.views = g.views[:0]
 	for _, v := range pods {
 		g.views = append(g.views, trial.View{Pod: v.Pod, Why: v.Why, Failing: v.Failing})
@@ -223,7 +224,7 @@ func (g *stage) look(t *trial.Trial) (r trial.Report, next time.Time, visible bo
 func (g *stage) end() error {
 	g.stop()
 	err := <-g.ended
-	g.app.Close()
+	g.daemon.Close()
 	for _, f := range g.ports {
 		f.Close()
 	}
@@ -239,7 +240,7 @@ func (g *stage) remove(ctx context.Context) error {
 	if g.fresh && !g.opened.Load() { // there was nothing to make pods with
 		err = g.end()
 	} else if err = errors.Join(g.gone(ctx), g.end()); err == nil {
-		err = NewCommands(g.p).giveBack(ctx, g.cfg, g.app.Log)
+		err = NewCommands(g.p).giveBack(ctx, g.cfg, g.logger)
 	}
 	err = errors.Join(err, g.log.Close())
 	if err == nil {
@@ -253,11 +254,11 @@ func (g *stage) remove(ctx context.Context) error {
 
 // gone waits until there are no pods.
 func (g *stage) gone(ctx context.Context) error {
-	changed, cancel := g.app.Board.Subscribe()
+	changed, cancel := g.daemon.State.Subscribe()
 	defer cancel()
-	again := time.NewTicker(daemon.LookAgain)
+	again := time.NewTicker(daemon.PollInterval)
 	defer again.Stop()
-	for !g.app.Board.Emptied() {
+	for !g.daemon.State.Empty() {
 		select {
 		case <-changed:
 		case <-again.C:

@@ -225,6 +225,7 @@ func (c *Content) assignPorts() (held []io.Closer, err error) {
 	return held, nil
 }
 
+// CloseAll closes all, and joins the errors.
 func CloseAll(list []io.Closer) error {
 	var errs []error
 	for _, c := range list {

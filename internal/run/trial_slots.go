@@ -171,7 +171,7 @@ func KeepRun(ctx context.Context, cfg *config.Loaded, configFile string) error {
 			return errors.Join(errors.New("its agent has ended"), err)
 		case <-ctx.Done():
 			return fmt.Errorf("its agent does not answer: %w", err)
-		case <-time.After(daemon.LookAgain / 2):
+		case <-time.After(daemon.PollInterval / 2):
 		}
 	}
 }

@@ -34,6 +34,7 @@ type upOptions struct {
 	untilEOF bool
 }
 
+// UpCommand returns `monopod up`.
 func (p Commands) UpCommand() *cobra.Command {
 	o := &upOptions{}
 	cmd := &cobra.Command{

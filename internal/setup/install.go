@@ -29,6 +29,7 @@ type installOptions struct {
 	noStart bool
 }
 
+// InstallCommand returns `monopod install`.
 func (p Commands) InstallCommand() *cobra.Command {
 	o := &installOptions{}
 	cmd := &cobra.Command{

@@ -20,6 +20,7 @@ import (
 
 	"monopod/internal/config"
 	"monopod/internal/daemon"
+	"monopod/internal/daemon/containers"
 	"monopod/internal/dirlock"
 	"monopod/internal/host"
 	"monopod/internal/pause"
@@ -28,7 +29,6 @@ import (
 	"monopod/manifests"
 	"monopod/node/systemd"
 	"monopod/runner/pool"
-	"monopod/watcher"
 )
 
 // uninstallOptions are the flags of `uninstall`.
@@ -36,6 +36,7 @@ type uninstallOptions struct {
 	yes, keepData bool
 }
 
+// UninstallCommand returns `monopod uninstall`.
 func (p Commands) UninstallCommand() *cobra.Command {
 	o := &uninstallOptions{}
 	cmd := &cobra.Command{
@@ -136,7 +137,7 @@ func (p Commands) agreed(cfg *config.Loaded, o *uninstallOptions) (bool, error) 
 // takeFromDaemon takes the locks, after it has told a daemon that holds them to end.
 func (p Commands) takeFromDaemon(ctx context.Context, cfg *config.Loaded) (dirlock.Locks, error) {
 	asked := 0
-	for deadline := time.Now().Add(run.KeeperEnd); ; pause.For(ctx, daemon.LookAgain/4) {
+	for deadline := time.Now().Add(run.KeeperEnd); ; pause.For(ctx, daemon.PollInterval/4) {
 		held, err := dirlock.TakeLocks(0, cfg.StateDirectory, cfg.RootDirectory)
 		if !dirlock.IsHeld(err) || time.Now().After(deadline) || ctx.Err() != nil {
 			return held, err
@@ -188,7 +189,7 @@ func (p Commands) removeWorkloads(ctx context.Context, cfg *config.Loaded, o *un
 	if err := p.removePods(ctx, cfg, log); err != nil {
 		return err
 	}
-	return run.NewCommands(p.Program).GiveBackAnd(ctx, cfg, log, func(ctx context.Context, rt daemon.Runtime) error {
+	return run.NewCommands(p.Program).GiveBackAnd(ctx, cfg, log, func(ctx context.Context, rt containers.Runtime) error {
 		if o.keepData || cfg.ContainerRuntimeEndpoint == "" {
 			return nil
 		}
@@ -200,8 +201,8 @@ func (p Commands) removeWorkloads(ctx context.Context, cfg *config.Loaded, o *un
 func (p Commands) removePods(ctx context.Context, cfg *config.Loaded, log *slog.Logger) error {
 	m := p.Machine
 	broken, failures := make(chan error, 1), 0
-	m.Open = func(ctx context.Context, cfg *config.Loaded, log *slog.Logger) (daemon.Runtime, error) {
-		rt, err := p.Machine.Open(ctx, cfg, log)
+	m.Open = func(ctx context.Context, cfg *config.Loaded, deps containers.Deps) (containers.Runtime, error) {
+		rt, err := p.Machine.Open(ctx, cfg, deps)
 		if err != nil {
 			if failures++; failures == run.MaxOpenFailures {
 				broken <- err
@@ -209,42 +210,38 @@ func (p Commands) removePods(ctx context.Context, cfg *config.Loaded, log *slog.
 		}
 		return rt, err
 	}
-	app := daemon.New(cfg, log, m)
-	app.Lent, app.Removing = true, true
-	app.Only = []watcher.Source{run.NewStaged(&run.Content{})}
-	app.Board.Stir = p.told(app.Board.Stir)
-	if err := app.Open(); err != nil {
+	d, err := daemon.OpenRemoval(cfg, daemon.Deps{Log: log, Machine: m}, run.NewStaged(&run.Content{}), p.printRemovals())
+	if err != nil {
 		return err
 	}
-	defer app.Close()
+	defer d.Close()
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- app.Run(running) }()
-	err := p.untilGone(ctx, app, broken)
+	go func() { ended <- d.Run(running) }()
+	err = p.untilGone(ctx, d, broken)
 	stop()
 	return errors.Join(err, <-ended)
 }
 
-// told says of each pod that changes that it goes.
-func (p Commands) told(next func(pool.Change)) func(pool.Change) {
-	said := map[manifests.Key]bool{}
+// printRemovals returns a function that prints each pod once.
+func (p Commands) printRemovals() func(pool.Change) {
+	printed := map[manifests.Key]bool{}
 	return func(c pool.Change) {
-		if !said[c.Key] {
-			said[c.Key] = true
+		if !printed[c.Key] {
+			printed[c.Key] = true
 			p.Out().Println("removing pod", c.Key)
 		}
-		next(c)
 	}
 }
 
-// untilGone waits until an App has no pods.
-func (p Commands) untilGone(ctx context.Context, app *daemon.App, broken <-chan error) error {
-	changed, cancel := app.Board.Subscribe()
+// untilGone waits until a daemon has no pods.
+func (p Commands) untilGone(ctx context.Context, d *daemon.Daemon, broken <-chan error) error {
+	changed, cancel := d.State.Subscribe()
 	defer cancel()
-	for !app.Board.Emptied() {
+	for !d.State.Empty() {
 		select {
 		case <-changed:
-		case <-time.After(daemon.LookAgain):
+		case <-time.After(daemon.PollInterval):
 		case err := <-broken:
 			return fmt.Errorf("containers cannot be seen: %w", err)
 		case <-ctx.Done():

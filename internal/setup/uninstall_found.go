@@ -53,6 +53,7 @@ func (p Commands) find(cfg *config.Loaded) (found, error) {
 	return f, nil
 }
 
+// Exists reports whether a path exists.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -1,4 +1,4 @@
-// Package imagegc collects images that nothing needs any more, pulls and removes them on request, and keeps those of revisions.
+// Package imagegc garbage-collects unused images, pulls and removes images on request, and pins the images of kept revisions.
 //
 // It must not decide which pods run. Its goroutines end with the contexts they are given.
 package imagegc
@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"monopod/internal/daemon/board"
 	"monopod/internal/model"
 	"monopod/internal/needs"
 	"monopod/internal/units"
@@ -26,48 +25,58 @@ import (
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/gc"
+	"monopod/runner/podstatus"
 )
 
-// How often the file system of the images is looked at while nothing changes, and how long changes are waited for to be
-// looked at together.
 const (
-	collectEvery  = 5 * time.Minute
+	// collectEvery is how often disk usage is checked while no image changes.
+	collectEvery = 5 * time.Minute
+	// collectSettle is the delay of a collection after a change, which gathers further changes.
 	collectSettle = 10 * time.Second
 )
 
-// Reasons of events, which are a kubelet's.
+// Reasons of events, as of a kubelet.
 const (
 	eventImageGCFailed       = "ImageGCFailed"
 	eventFreeDiskSpaceFailed = "FreeDiskSpaceFailed"
 	eventInvalidDiskCapacity = "InvalidDiskCapacity"
 )
 
-// Images knows why images are needed, has those collected that are not, and answers about all of them.
+// Pods tells which pods need images.
+type Pods interface {
+	// Current returns the desired state and the known status of pods; complete is false until each pod has been observed.
+	Current() (desired model.Desired, statuses []podstatus.Status, complete bool)
+	// TroubleText returns in one line why no runtime is open.
+	TroubleText() string
+}
+
+// Images knows why each image is needed, and has the others collected. It implements node.Images.
 type Images struct {
 	Policy gc.Policy
-	Board  *board.Board
+	Pods   Pods
 	Pins   *Pins
-	// Tell records something about this machine.
-	Tell func(eventType, reason, message string)
-	Log  *slog.Logger
-	// trouble is that of follow, which alone knows of it.
-	trouble gcTrouble
+	// Record records an event of the node.
+	Record func(eventType, reason, message string)
+	Log    *slog.Logger
+	// reported is used by the goroutine of Follow only.
+	reported reportedTrouble
 
 	mu sync.Mutex
-	// service is that of the runtime that is open, nil while none is. preloaded says that its archives are imported.
+	// service is that of the open runtime, nil while none is open. preloaded: its image archives have been imported.
 	service   needs.ImageService
 	preloaded bool
-	// changes counts how often images came or went.
+	// changes counts how often images were added or removed.
 	changes uint64
 }
 
-// gcTrouble is what was wrong when images were last collected.
-type gcTrouble struct {
+// reportedTrouble is what the last collections have reported, so that each event is recorded once.
+type reportedTrouble struct {
 	failures int
 	short    bool
 	capacity bool
 }
 
+// Use sets the image service of the open runtime; nil: there is none.
 func (m *Images) Use(service needs.ImageService, preloaded bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,30 +84,30 @@ func (m *Images) Use(service needs.ImageService, preloaded bool) {
 	m.changes++
 }
 
-// Changed notes that images may have come or gone; state is another one then.
+// Changed counts a possible change of the images: State returns another number then.
 func (m *Images) Changed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.changes++
 }
 
-// State tells one state of the images from another.
+// State returns a number that changes whenever images may have changed.
 func (m *Images) State() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changes
 }
 
-// List returns the images with what the runtime knows of them.
+// List returns the images of the runtime.
 func (m *Images) List(ctx context.Context) ([]ctrd.ImageUse, error) {
 	service, _ := m.current()
 	if service == nil {
-		return nil, errors.New("images cannot be seen now: " + m.Board.WhyBlind())
+		return nil, errors.New("images cannot be seen now: " + m.Pods.TroubleText())
 	}
 	return service.List(ctx)
 }
 
-// Follow has images collected in a runtime until ctx ends, once imported says that preload archives have been.
+// Follow collects images of a runtime until ctx ends. It starts once imported is closed: preloaded images must not be collected before.
 func (m *Images) Follow(ctx context.Context, service needs.ImageService, imported <-chan struct{}) {
 	m.Use(service, false)
 	defer m.Use(nil, false)
@@ -129,7 +138,7 @@ func (m *Images) Follow(ctx context.Context, service needs.ImageService, importe
 		if ctx.Err() != nil {
 			return
 		}
-		m.judge(out, err)
+		m.report(out, err)
 		wait := collectEvery
 		if !out.Next.IsZero() {
 			wait = min(wait, max(time.Until(out.Next), collectSettle))
@@ -139,7 +148,7 @@ func (m *Images) Follow(ctx context.Context, service needs.ImageService, importe
 	}
 }
 
-// makeRoom removes images that nobody needs for one that is needed, and may take so many bytes.
+// makeRoom removes unused images to free bytes for an image that is being pulled.
 func (m *Images) makeRoom(ctx context.Context, bytes int64) {
 	if bytes <= 0 {
 		return
@@ -148,10 +157,10 @@ func (m *Images) makeRoom(ctx context.Context, bytes int64) {
 	m.Log.Info("the disk was too full for an image: images that nobody needs are removed", "freed", out.Freed, "removed", out.Removed, "err", err)
 }
 
-// errUndecided says that it is not known yet which images are needed.
+// errUndecided means that it is not known yet which images are needed.
 var errUndecided = errors.New("not all sources, revisions and preload archives have been read yet")
 
-// collect frees so many bytes, 0: as many as the policy says.
+// collect frees at least bytes; 0: as many as the policy requires.
 func (m *Images) collect(ctx context.Context, bytes int64) (image.Collected, error) {
 	service, preloaded := m.current()
 	if service == nil {
@@ -163,15 +172,14 @@ func (m *Images) collect(ctx context.Context, bytes int64) (image.Collected, err
 	defer m.Changed()
 	return service.Collect(ctx, image.Collection{Policy: m.Policy, Bytes: bytes, Needs: func() (refs, digests []string, err error) {
 		n, decided := m.needs()
-		if !decided { // any more: containerd has gone meanwhile
+		if !decided { // the runtime was lost meanwhile
 			return nil, nil, errUndecided
 		}
 		return slices.Collect(maps.Keys(n.Refs)), slices.Collect(maps.Keys(n.Digests)), nil
 	}})
 }
 
-// ReclaimImages frees bytes by removing images that nobody needs, those first that were not used for longest, and returns
-// how many came free.
+// ReclaimImages frees bytes by removing unused images, the least recently used first, and returns how many it has freed.
 func (m *Images) ReclaimImages(ctx context.Context, bytes int64) (freed int64, err error) {
 	if bytes <= 0 {
 		return 0, nil
@@ -180,15 +188,15 @@ func (m *Images) ReclaimImages(ctx context.Context, bytes int64) (freed int64, e
 	return out.Freed, err
 }
 
-// judge records what is wrong, as a kubelet does, but once and not each time.
-func (m *Images) judge(out image.Collected, err error) {
+// report records the result of a collection as events, as a kubelet does, but each trouble once.
+func (m *Images) report(out image.Collected, err error) {
 	if errors.Is(err, errUndecided) || errors.Is(err, node.ErrStarting) {
 		return
 	}
-	t := &m.trouble
+	t := &m.reported
 	if errors.Is(err, image.ErrNoCapacity) {
 		if !t.capacity {
-			m.Tell(corev1.EventTypeWarning, eventInvalidDiskCapacity, image.ErrNoCapacity.Error())
+			m.Record(corev1.EventTypeWarning, eventInvalidDiskCapacity, image.ErrNoCapacity.Error())
 		}
 		t.capacity = true
 		return
@@ -196,25 +204,25 @@ func (m *Images) judge(out image.Collected, err error) {
 	t.capacity = false
 	if err != nil {
 		t.failures++
-		if t.failures == 2 { // the first may pass
-			m.Tell(corev1.EventTypeWarning, eventImageGCFailed, err.Error())
+		if t.failures == 2 { // the first may be temporary
+			m.Record(corev1.EventTypeWarning, eventImageGCFailed, err.Error())
 		}
 		m.Log.Debug("collect images", "err", err)
 		return
 	}
 	t.failures = 0
 	if out.Short > 0 && !t.short {
-		m.Tell(corev1.EventTypeWarning, eventFreeDiskSpaceFailed, fmt.Sprintf(
+		m.Record(corev1.EventTypeWarning, eventFreeDiskSpaceFailed, fmt.Sprintf(
 			"Insufficient free disk space on the node's image filesystem (%d%% of %s used). Failed to free sufficient space by deleting unused images (freed %d bytes). Investigate disk usage, as it could be used by active images, volumes, logs, or other data.",
 			out.Disk.Used(), units.Bytes(out.Disk.Capacity), out.Freed))
 	}
 	t.short = out.Short > 0
 }
 
-// needs returns who needs which images. Until it is decided there may be others who do.
+// needs returns what needs which images. Until decided is true, other images may be needed, too.
 func (m *Images) needs() (n needs.Images, decided bool) {
 	n = needs.Images{Refs: map[string][]localapi.ImageNeed{}, Digests: map[string][]localapi.ImageNeed{}}
-	desired, statuses, ok := m.Board.Wants()
+	desired, statuses, ok := m.Pods.Current()
 	for _, p := range desired.Pods {
 		n.Spec(&p.Object.Spec, "pod "+p.Key().String())
 		for _, dig := range p.Images {
@@ -250,7 +258,7 @@ func (m *Images) needs() (n needs.Images, decided bool) {
 func (m *Images) Images(ctx context.Context) (*localapi.ImageList, error) {
 	service, preloaded := m.current()
 	if service == nil {
-		return nil, errors.New("images cannot be seen now: " + m.Board.WhyBlind())
+		return nil, errors.New("images cannot be seen now: " + m.Pods.TroubleText())
 	}
 	all, err := service.List(ctx)
 	if err != nil {
@@ -329,14 +337,14 @@ func addNeeds(to, more []localapi.ImageNeed) []localapi.ImageNeed {
 	return to
 }
 
-// pullTick is how often somebody who waits for a pull hears how far it is.
+// pullTick is the interval of progress reports to a client that waits for a pull.
 const pullTick = 250 * time.Millisecond
 
 // Pull implements node.Images.
-func (m *Images) Pull(ctx context.Context, r localapi.PullRequest, tell func(localapi.PullEvent)) error {
+func (m *Images) Pull(ctx context.Context, r localapi.PullRequest, report func(localapi.PullEvent)) error {
 	service, _ := m.current()
 	if service == nil {
-		return errors.New("nothing can be pulled now: " + m.Board.WhyBlind())
+		return errors.New("nothing can be pulled now: " + m.Pods.TroubleText())
 	}
 	policy := corev1.PullAlways
 	if r.IfNotPresent {
@@ -349,7 +357,7 @@ func (m *Images) Pull(ctx context.Context, r localapi.PullRequest, tell func(loc
 			pullOne(ctx, service, ref, policy, func(e localapi.PullEvent) {
 				told.Lock()
 				defer told.Unlock()
-				tell(e)
+				report(e)
 			})
 		})
 	}
@@ -357,8 +365,8 @@ func (m *Images) Pull(ctx context.Context, r localapi.PullRequest, tell func(loc
 	return nil
 }
 
-// pullOne pulls an image and tells how far it is.
-func pullOne(ctx context.Context, service needs.ImageService, ref string, policy corev1.PullPolicy, tell func(localapi.PullEvent)) {
+// pullOne pulls an image and reports its progress.
+func pullOne(ctx context.Context, service needs.ImageService, ref string, policy corev1.PullPolicy, report func(localapi.PullEvent)) {
 	began, ended := time.Now(), make(chan localapi.PullEvent, 1)
 	go func() {
 		img, err := service.Pull(ctx, ref, policy)
@@ -373,7 +381,7 @@ func pullOne(ctx context.Context, service needs.ImageService, ref string, policy
 		}
 		ended <- e
 	}()
-	tell(localapi.PullEvent{Image: ref, State: localapi.PullPulling})
+	report(localapi.PullEvent{Image: ref, State: localapi.PullPulling})
 	tick := time.NewTicker(pullTick)
 	defer tick.Stop()
 	last := localapi.PullEvent{}
@@ -383,7 +391,7 @@ func pullOne(ctx context.Context, service needs.ImageService, ref string, policy
 			if e.State == localapi.PullPulled {
 				e.Done, e.Total = last.Total, last.Total
 			}
-			tell(e)
+			report(e)
 			return
 		case <-tick.C:
 		}
@@ -393,7 +401,7 @@ func pullOne(ctx context.Context, service needs.ImageService, ref string, policy
 		}
 		e := localapi.PullEvent{Image: ref, State: localapi.PullPulling, Done: pulls[0].Done, Total: pulls[0].Total}
 		if e != last {
-			tell(e)
+			report(e)
 			last = e
 		}
 	}

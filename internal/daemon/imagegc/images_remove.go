@@ -21,7 +21,7 @@ func (m *Images) current() (service needs.ImageService, preloaded bool) {
 func (m *Images) Remove(ctx context.Context, r localapi.ImageRemoval) (out localapi.ImagesRemoved, err error) {
 	service, _ := m.current()
 	if service == nil {
-		return out, errors.New("images cannot be seen now: " + m.Board.WhyBlind())
+		return out, errors.New("images cannot be seen now: " + m.Pods.TroubleText())
 	}
 	for _, ref := range r.Images {
 		done := localapi.RemovedImage{Image: ref}
@@ -39,7 +39,7 @@ func (m *Images) Remove(ctx context.Context, r localapi.ImageRemoval) (out local
 	return out, nil
 }
 
-// digestOf is the digest of an image that is here, by its reference or its digest itself.
+// digestOf returns the digest of a present image, given its reference or its digest.
 func digestOf(ctx context.Context, service needs.ImageService, ref string) (string, error) {
 	if strings.HasPrefix(ref, "sha256:") {
 		all, err := service.List(ctx)

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"monopod/internal/daemon/board"
 	"monopod/internal/daemontest"
 	"monopod/internal/model"
 	"monopod/internal/testfiles"
@@ -22,19 +21,45 @@ import (
 	"monopod/runner/ctrd"
 	"monopod/runner/ctrd/image"
 	"monopod/runner/ctrd/image/gc"
-	"monopod/runner/pool"
-	"monopod/runner/runtimetest"
+	"monopod/runner/podstatus"
 )
 
-// imageKeeper is an images with a pool that has looked at its pods, in a bubble of synctest.
+// imageKeeper is Images with a known set of pods, in a bubble of synctest.
 type imageKeeper struct {
 	*Images
 	t     *testing.T
 	fake  *daemontest.FakeImages
+	pods  *knownPods
 	ready chan struct{}
 
 	mu   sync.Mutex
 	told []string // guarded by mu
+}
+
+// knownPods implements Pods.
+type knownPods struct {
+	mu sync.Mutex
+	// desired is nil until the sources have been read.
+	desired  *model.Desired
+	observed bool
+}
+
+func (p *knownPods) Current() (model.Desired, []podstatus.Status, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.desired == nil {
+		return model.Desired{}, nil, false
+	}
+	return *p.desired, nil, p.observed
+}
+
+func (p *knownPods) TroubleText() string { return "no runtime" }
+
+// lose is the end of the runtime.
+func (p *knownPods) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.observed = false
 }
 
 func (c *imageKeeper) said() []string {
@@ -46,15 +71,8 @@ func (c *imageKeeper) said() []string {
 func newKeeper(t *testing.T, policy gc.Policy) *imageKeeper {
 	t.Helper()
 	c := &imageKeeper{t: t, fake: daemontest.NewFakeImages(), ready: make(chan struct{})}
-	b := board.New()
-	p := pool.New(runtimetest.NewFake(), pool.Config{Log: slog.New(slog.DiscardHandler), NodeName: "n", NodeIPs: func() []string { return nil }})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = p.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	b.Pool = p
-	p.Update(model.Desired{})
-	c.Images = &Images{Policy: policy, Board: b, Pins: NewPins(slog.New(slog.DiscardHandler)), Log: slog.New(slog.DiscardHandler), Tell: func(kind, reason, message string) {
+	c.pods = &knownPods{observed: true}
+	c.Images = &Images{Policy: policy, Pods: c.pods, Pins: NewPins(slog.New(slog.DiscardHandler)), Log: slog.New(slog.DiscardHandler), Record: func(kind, reason, message string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.told = append(c.told, kind+" "+reason+": "+message)
@@ -77,10 +95,9 @@ func (c *imageKeeper) publish(reports []model.Input, docs string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.Board.Mu.Lock()
-	defer c.Board.Mu.Unlock()
-	c.Board.Published = true
-	c.Board.Desired = model.Desired{
+	c.pods.mu.Lock()
+	defer c.pods.mu.Unlock()
+	c.pods.desired = &model.Desired{
 		Pods: content.Pods, Workloads: content.Workloads, Order: []string{"file", "http"}, Reported: map[string]bool{"file": true}, Inputs: reports,
 	}
 }
@@ -174,9 +191,9 @@ func TestUnusedImagesGoWhenTheDiskWasTooFullForAnother(t *testing.T) {
 			}
 			c.full(84)
 			c.publish(nil, fmt.Sprintf(daemontest.PodOfImage, "a", "pod"))
-			c.Board.Mu.Lock()
-			c.Board.Desired.Reported["http"] = true
-			c.Board.Mu.Unlock()
+			c.pods.mu.Lock()
+			c.pods.desired.Reported["http"] = true
+			c.pods.mu.Unlock()
 			c.Pins.Want(nil)
 			close(c.ready)
 			c.follows()
@@ -204,7 +221,7 @@ func TestNothingIsCollectedWhenThePodsCannotBeSeenAnyMore(t *testing.T) {
 		if _, decided := c.needs(); !decided {
 			t.Fatal("it is not known who needs which")
 		}
-		c.fake.Before = c.Board.Detach
+		c.fake.Before = c.pods.lose
 		if freed, err := c.ReclaimImages(t.Context(), 5); freed != 0 || !errors.Is(err, errUndecided) {
 			t.Errorf("%d, %v", freed, err)
 		}

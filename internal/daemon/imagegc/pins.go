@@ -16,22 +16,23 @@ const (
 	lastRepin  = 5 * time.Minute
 )
 
-// Pins keeps the images that kept revisions ran with in the runtime that is open: it is the only one who pins and unpins.
+// Pins keeps the images of kept revisions in the open runtime. Nothing else pins or unpins images.
 type Pins struct {
 	log     *slog.Logger
 	changed chan struct{}
 
 	mu      sync.Mutex
 	digests []string
-	// known says that there have been digests, if only none: before, nothing may be unpinned.
+	// known is true after the first Want: before it, nothing may be unpinned.
 	known bool
 }
 
-// pinner keeps images, see Runtime.
+// pinner pins images; see containers.Runtime.
 type pinner interface {
 	SyncPins(ctx context.Context, digests []string) (gone []string, err error)
 }
 
+// NewPins returns Pins that pin nothing until Want is called.
 func NewPins(log *slog.Logger) *Pins { return &Pins{log: log, changed: make(chan struct{}, 1)} }
 
 // Want replaces the digests of all images to keep. It does not block.
@@ -45,7 +46,7 @@ func (p *Pins) Want(digests []string) {
 	}
 }
 
-// take returns the digests of all images to keep; that they have changed is not news any more.
+// take returns the digests of all images to keep, and clears the signal of a change.
 func (p *Pins) take() (digests []string, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,11 +64,11 @@ func (p *Pins) wanted() (digests []string, known bool) {
 	return p.digests, p.known
 }
 
-// Follow makes a runtime keep what is wanted, now and whenever that changes, until ctx ends.
+// Follow pins the wanted images in a runtime, now and after each change, until ctx ends.
 func (p *Pins) Follow(ctx context.Context, rt pinner) {
 	timer := time.NewTimer(pause.FarAway)
 	defer timer.Stop()
-	told := toldPins{log: p.log}
+	told := pinLog{log: p.log}
 	wait := firstRepin
 	for {
 		timer.Stop()
@@ -93,14 +94,14 @@ func (p *Pins) Follow(ctx context.Context, rt pinner) {
 	}
 }
 
-// toldPins tells what is wrong once.
-type toldPins struct {
+// pinLog logs each trouble once.
+type pinLog struct {
 	log  *slog.Logger
 	err  string
 	gone []string
 }
 
-func (t *toldPins) tell(gone []string, err error) {
+func (t *pinLog) tell(gone []string, err error) {
 	if err != nil {
 		if err.Error() != t.err {
 			t.log.Warn("images of kept revisions may be lost when their tags move; trying again", "err", err)

@@ -1,0 +1,212 @@
+package apply
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"monopod/internal/config"
+	"monopod/internal/verdict"
+	"monopod/manifests"
+	"monopod/manifests/decode"
+	"monopod/node"
+	"monopod/node/localapi"
+	"monopod/runner/rollout"
+	"monopod/runner/workload"
+)
+
+// view is what is desired and what clients see at one moment.
+type view struct {
+	// documents are the desired pods, objects the other desired objects.
+	documents map[manifests.Key]*manifests.Pod
+	objects   map[manifests.ObjectID]*manifests.Object
+	// removable reports whether pods of an origin are removed when it does not name them any more.
+	removable func(manifests.Origin) bool
+	// pods are those that clients see. visible is false while containers cannot be seen.
+	pods    map[manifests.Key]node.PodView
+	visible bool
+}
+
+// view returns what is known now.
+func (a *Applier) view() view {
+	views, err := a.State.Pods()
+	d, _ := a.State.Desired()
+	v := view{
+		documents: make(map[manifests.Key]*manifests.Pod, len(d.Pods)), objects: map[manifests.ObjectID]*manifests.Object{},
+		removable: d.Removable, pods: make(map[manifests.Key]node.PodView, len(views)), visible: err == nil,
+	}
+	for _, p := range d.Pods {
+		v.documents[p.Key()] = p
+	}
+	for _, o := range slices.Concat(d.Objects, d.Workloads) {
+		v.objects[o.ID()] = o
+	}
+	for _, p := range views {
+		v.pods[manifests.Key{Namespace: p.Pod.Namespace, Name: p.Pod.Name}] = p
+	}
+	return v
+}
+
+// document returns the desired pod with an id; nil: there is none.
+func (v view) document(id manifests.ObjectID) *manifests.Pod {
+	if id.Kind != "Pod" {
+		return nil
+	}
+	return v.documents[manifests.Key{Namespace: id.Namespace, Name: id.Name}]
+}
+
+// shown returns a pod as clients see it.
+func (v view) shown(id manifests.ObjectID) (node.PodView, bool) {
+	p, ok := v.pods[manifests.Key{Namespace: id.Namespace, Name: id.Name}]
+	return p, ok && id.Kind == "Pod"
+}
+
+// owner is where the effective definition of an object is; the zero value: it has none.
+type owner struct {
+	At manifests.Origin
+	// Workload names the workload that creates the pod, as "Deployment web".
+	Workload string
+	// unread: the source has not been read since the daemon started. The pod runs from its recorded manifest.
+	unread bool
+}
+
+// String completes a sentence that starts with "it is".
+func (o owner) String() string {
+	switch {
+	case o.Workload != "":
+		return fmt.Sprintf("a pod of %s, written in %s", o.Workload, verdict.Place(o.At))
+	case o.unread:
+		return "defined in " + verdict.Place(o.At) + " (not read since monopod started)"
+	}
+	return "defined in " + verdict.Place(o.At)
+}
+
+// owner returns where an object is defined.
+func (v view) owner(id manifests.ObjectID) owner {
+	if p := v.document(id); p != nil {
+		return owner{At: p.Origin}
+	}
+	if o := v.objects[id]; o != nil {
+		return owner{At: o.Origin}
+	}
+	p, ok := v.shown(id)
+	if !ok {
+		return owner{}
+	}
+	if c := metav1.GetControllerOf(p.Pod); c != nil {
+		w := v.objects[manifests.ObjectID{Kind: c.Kind, Namespace: id.Namespace, Name: c.Name}]
+		if w != nil {
+			return owner{At: w.Origin, Workload: c.Kind + " " + c.Name}
+		}
+	}
+	if v.removable(p.Origin) || p.Origin.Source == "" {
+		return owner{} // it is being removed
+	}
+	return owner{At: p.Origin, unread: true}
+}
+
+// same reports whether the effective definition equals the one to apply.
+func (v view) same(p *pushed) bool {
+	if was := v.document(p.ID); was != nil {
+		return p.Pod != nil && reflect.DeepEqual(was.Object, p.Pod.Object)
+	}
+	if was := v.objects[p.ID]; was != nil {
+		return p.Object != nil && reflect.DeepEqual(was.Object, p.Object.Object)
+	}
+	was, ok := v.shown(p.ID)
+	return ok && p.Pod != nil && was.Manifest == rollout.Hash(p.Pod.Object)
+}
+
+// podsOf returns the pods of an object: the object itself, or the pods of a workload.
+func (v view) podsOf(id manifests.ObjectID) []localapi.AppliedPod {
+	if id.Kind == "Pod" {
+		return []localapi.AppliedPod{{Namespace: id.Namespace, Name: id.Name}}
+	}
+	var pods []localapi.AppliedPod
+	for key, p := range v.pods {
+		owner := metav1.GetControllerOf(p.Pod)
+		if owner != nil && owner.Kind == id.Kind && owner.Name == id.Name && key.Namespace == id.Namespace {
+			pods = append(pods, localapi.AppliedPod{Namespace: key.Namespace, Name: key.Name})
+		}
+	}
+	return pods
+}
+
+// shows reports whether an applied object is desired, or another source overrides it, and whether its pod is visible.
+func (v view) shows(p *pushed) bool {
+	at := v.source(p.ID)
+	if at == "" || at == config.SourceApplied && !v.same(p) {
+		return false
+	}
+	_, shown := v.shown(p.ID)
+	return shown || p.Pod == nil || !v.visible
+}
+
+// addRollbacks marks the applied pods that run an earlier revision.
+func (v view) addRollbacks(r localapi.ApplyResult) {
+	for _, o := range r.Objects {
+		for i := range o.Pods {
+			p := &o.Pods[i]
+			if shown := v.pods[manifests.Key{Namespace: p.Namespace, Name: p.Name}].Revision; o.Verdict == localapi.Unchanged && shown.Written == p.Manifest {
+				p.Rollback = shown.Rollback
+			}
+		}
+	}
+}
+
+// source returns the source of the effective definition; empty: there is none.
+func (v view) source(id manifests.ObjectID) string {
+	if p := v.document(id); p != nil {
+		return p.Origin.Source
+	}
+	if o := v.objects[id]; o != nil {
+		return o.Origin.Source
+	}
+	return ""
+}
+
+// lacks reports whether the effective definition of an object, if any, is not an applied one.
+func (v view) lacks(id manifests.ObjectID) bool { return v.source(id) != config.SourceApplied }
+
+// pushed is one object of a request.
+type pushed struct {
+	decode.Document
+	File string
+	// Pod or Object is the defaulted and valid document.
+	Pod    *manifests.Pod
+	Object *manifests.Object
+	// Workload: Object creates pods.
+	Workload bool
+	Verdict  localapi.Verdict
+	Warning  string
+}
+
+// Origin returns the place of the object in the request.
+func (p *pushed) Origin() manifests.Origin {
+	return manifests.Origin{Source: config.SourceApplied, File: p.File, Line: p.Line}
+}
+
+// Pods returns the pods that the object defines.
+func (p *pushed) Pods() []*manifests.Pod {
+	switch {
+	case p.Pod != nil:
+		return []*manifests.Pod{p.Pod}
+	case p.Workload:
+		return workload.Final(p.Object)
+	}
+	return nil
+}
+
+// Refuse returns an error about the object.
+func (p *pushed) Refuse(msg, hint string) *manifests.Error {
+	kind, name := p.ID.Kind, p.ID.Name
+	if p.ID.Namespace != "" {
+		name = p.ID.Namespace + "/" + name
+	}
+	if kind == "Pod" {
+		kind = ""
+	}
+	return &manifests.Error{File: p.File, Line: p.Line, Kind: kind, Pod: name, Msg: msg, Hint: hint}
+}

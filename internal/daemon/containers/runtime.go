@@ -1,0 +1,70 @@
+// Package containers is the daemon's side of its container runtime: the interface, how the runtime is opened from the configuration, and access to
+// the open one.
+//
+// It must not know containerd's API, which belongs to runner/ctrd, nor decide when actions are applied. It starts no goroutines.
+package containers
+
+import (
+	"context"
+	"log/slog"
+
+	"monopod/internal/config"
+	"monopod/internal/daemon/telemetry"
+	"monopod/internal/needs"
+	"monopod/manifests"
+	"monopod/runner"
+	"monopod/runner/spec"
+)
+
+// Runtime runs pods and keeps their images.
+type Runtime interface {
+	runner.Runtime
+	telemetry.Measured
+	// Run does the runtime's background work until ctx ends.
+	Run(ctx context.Context) error
+	// Preload imports the configured image archives, calls done once, and imports changed archives until ctx ends.
+	Preload(ctx context.Context, done func(error)) error
+	// FollowObjects sets the objects that pods may refer to, and for which origins missing objects are known to be deleted.
+	FollowObjects(objects *manifests.Objects, removable func(manifests.Origin) bool)
+	// Cleanup removes what is not part of a pod: bridge, firewall rules, cgroups. It fails while there are pods. Run must be running.
+	Cleanup(ctx context.Context) error
+	// Purge deletes the remaining images and records of this instance in an external containerd, after Cleanup.
+	Purge(ctx context.Context) error
+	// SyncPins keeps exactly the images with these digests, even if their tags move. gone are those that are not present.
+	SyncPins(ctx context.Context, digests []string) (gone []string, err error)
+	// Images returns the image service.
+	Images() needs.ImageService
+	// ReclaimContainers deletes ended containers that are not needed any more, and returns how many bytes that freed.
+	ReclaimContainers(ctx context.Context) (int64, error)
+	// Close releases the runtime. Containers keep running.
+	Close() error
+}
+
+// Deps is what a runtime gets from the daemon that opens it. Commands that open a runtime without a daemon set Log only.
+type Deps struct {
+	Log *slog.Logger
+	// Events records events of pods; nil: they are not recorded.
+	Events runner.Recorder
+	// NameServers returns the addresses of monopod's own DNS server for pods; nil: there is none.
+	NameServers func() []string
+	// Connection is called with an error when containerd stops answering, and with nil when it answers again. It may be nil.
+	Connection func(error)
+	// PodsLimits limits all pods together; the zero value: no limit.
+	PodsLimits spec.PodsLimits
+	// ShimCgroups are the cgroup directories in which shims are started; nil: those of this process.
+	ShimCgroups []string
+}
+
+// OpenFunc opens a runtime.
+type OpenFunc func(ctx context.Context, cfg *config.Loaded, d Deps) (Runtime, error)
+
+// NodeIPs returns a function that reads the addresses of this machine at each call, because they change with its network.
+func NodeIPs(addresses func() ([]string, error), log *slog.Logger) func() []string {
+	return func() []string {
+		ips, err := addresses()
+		if err != nil {
+			log.Debug("pods have no host address", "err", err)
+		}
+		return ips
+	}
+}

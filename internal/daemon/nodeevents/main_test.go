@@ -1,0 +1,14 @@
+package nodeevents
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"monopod/internal/signals"
+)
+
+func TestMain(m *testing.M) {
+	signals.Adopt() // tests send them to what they start
+	goleak.VerifyTestMain(m)
+}
