@@ -15,7 +15,7 @@ import (
 const Module = "monopod"
 
 // Set by the linker: -X monopod/internal/version.release=... (see the Makefile). Empty in builds without make.
-var (
+var ( //nolint:gochecknoglobals // the linker sets them
 	release string // the tag, if the commit has one
 	commit  string
 	runc    string // the version in the bundle
