@@ -15,10 +15,10 @@ import (
 const Module = "monopod"
 
 // Set by the linker: -X monopod/internal/version.release=... (see the Makefile). Empty in builds without make.
-var ( //nolint:gochecknoglobals // the linker sets them
-	release string // the tag, if the commit has one
-	commit  string
-	runc    string // the version in the bundle
+var (
+	release string //nolint:gochecknoglobals // the tag, if the commit has one; the linker sets it
+	commit  string //nolint:gochecknoglobals // the linker sets it
+	runc    string //nolint:gochecknoglobals // the version in the bundle; the linker sets it
 )
 
 // containerd is the module whose version Info reports.
