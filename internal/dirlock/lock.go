@@ -1,6 +1,6 @@
-// Package dirlock holds the locks of the directories of an instance, so that no two of them use one.
+// Package dirlock locks the directories of an instance, so that no two instances use the same one.
 //
-// It must not know what is in the directories. It has no goroutines.
+// It must not know what is in the directories. It starts no goroutines.
 package dirlock
 
 import (
@@ -18,15 +18,15 @@ import (
 	"monopod/internal/atomicfile"
 )
 
-// LockName is the file in rootDirectory and stateDirectory that a running instance holds locked. The kernel
-// gives the lock back when the process ends, however it ends.
+// LockName is the file in rootDirectory and stateDirectory that a running instance keeps locked. The kernel
+// releases the lock when the process ends, however it ends.
 const LockName = "monopod.pid"
 
 // Locks are the locks of an instance.
 type Locks []*os.File
 
-// TakeLocks locks each directory for this process, making it if necessary. A lock that somebody holds is
-// waited for as long as patience.
+// TakeLocks locks each directory for this process, and creates missing ones. It waits up to patience for a lock that another
+// process holds.
 func TakeLocks(patience time.Duration, dirs ...string) (Locks, error) {
 	var held Locks
 	for _, dir := range dirs {
@@ -40,7 +40,7 @@ func TakeLocks(patience time.Duration, dirs ...string) (Locks, error) {
 	return held, nil
 }
 
-// heldError says that somebody else holds a lock.
+// heldError means that another process holds a lock.
 type heldError struct{ error }
 
 func IsHeld(err error) bool {
@@ -48,7 +48,7 @@ func IsHeld(err error) bool {
 	return held
 }
 
-// openTries is how often a directory is made again that somebody removes before the lock is in it.
+// openTries limits how often a directory is recreated that another process removes before it is locked.
 const openTries = 20
 
 // openLock opens the file to lock. A slot of a run may be cleaned up by its last user at that moment.
@@ -90,18 +90,18 @@ func takeLock(patience time.Duration, dir string) (*os.File, error) {
 	return f, nil
 }
 
-// isAt says that a path leads to an open file.
+// isAt reports whether a path refers to an open file.
 func isAt(f *os.File, path string) bool {
 	a, errA := f.Stat()
 	b, errB := os.Stat(path)
 	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
-// LockPatience is how long a process that was just killed may take to be gone: whoever kills one and starts the
-// next need not wait in between.
+// LockPatience is how long to wait for a process that has just been killed, so that the next one can be started without
+// a pause.
 const LockPatience = time.Second
 
-// flock locks a file, or says after patience who did not let go of it: nothing else tells that a lock is free.
+// flock locks a file, or returns after patience which process holds it. It polls, because nothing announces that a lock is free.
 func flock(f *os.File, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -116,7 +116,7 @@ func writePID(f *os.File) error {
 	return err
 }
 
-// holder names the process that holds the lock, as far as its file says so.
+// holder returns the process that holds the lock, if the file contains its id.
 func holder(f *os.File) string {
 	b, err := io.ReadAll(io.LimitReader(f, 32))
 	pid := strings.TrimSpace(string(b))
@@ -126,7 +126,7 @@ func holder(f *os.File) string {
 	return " (pid " + pid + ")"
 }
 
-// Release gives the locks back, also where a process that is being started has them still, until it becomes another program.
+// Release releases the locks, even if a process that is being started has inherited them and has not executed its program yet.
 func (l Locks) Release() {
 	for _, f := range l {
 		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
