@@ -26,7 +26,7 @@ const (
 func testSupport() []string {
 	return []string{
 		"e2e/", "examples/", "internal/atomicfile/damagetest", "internal/daemontest", "internal/golden", "internal/house", "internal/loopback",
-		"internal/testfiles", "manifests/manifesttest", "node/apiserver/apitest", "runner/ctrd/embed/embedtest", "runner/runtimetest",
+		"internal/testfiles", "manifests/manifesttest", "manifests/validate/validatetest", "node/apiserver/apitest", "runner/ctrd/embed/embedtest", "runner/runtimetest",
 		"watcher/watchertest",
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"testing"
 
+	"monopod/manifests/manifesttest"
 	"monopod/manifests/podhash"
 )
 
 // BenchmarkLoad loads manifests of the size that people write; 1,000 of them are to take less than 2 s.
 func BenchmarkLoad(b *testing.B) {
 	for _, name := range []string{"minimal.yaml", "enforced.yaml"} {
-		data := files(b, "valid")[name]
+		data := manifesttest.Files(b, "testdata/valid")[name]
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -24,7 +25,7 @@ func BenchmarkLoad(b *testing.B) {
 
 // BenchmarkLoadRefused is the way with positions and hints.
 func BenchmarkLoadRefused(b *testing.B) {
-	data := files(b, "invalid")["refused.yaml"]
+	data := manifesttest.Files(b, "testdata/invalid")["refused.yaml"]
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Pods("f", data, Options{}); err == nil {
@@ -35,7 +36,7 @@ func BenchmarkLoadRefused(b *testing.B) {
 
 // BenchmarkHashes hashes all of a pod, as a worker does for each new manifest.
 func BenchmarkHashes(b *testing.B) {
-	pods, err := Pods("f", files(b, "valid")["enforced.yaml"], Options{})
+	pods, err := Pods("f", manifesttest.Files(b, "testdata/valid")["enforced.yaml"], Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

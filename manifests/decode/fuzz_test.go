@@ -9,7 +9,7 @@ import (
 
 	"monopod/manifests"
 	"monopod/manifests/defaults"
-	"monopod/manifests/document"
+	"monopod/manifests/manifesttest"
 	"monopod/manifests/podhash"
 )
 
@@ -17,7 +17,7 @@ import (
 // input, no document overlooked, and an accepted pod loads again from its own JSON as the same pod.
 func FuzzLoad(f *testing.F) {
 	for _, dir := range []string{"valid", "invalid"} {
-		for _, data := range files(f, dir) {
+		for _, data := range manifesttest.Files(f, "testdata/"+dir) {
 			f.Add(data)
 		}
 	}
@@ -60,22 +60,4 @@ func reload(t *testing.T, p *manifests.Pod) {
 	if defaults.Pod(defaulted); !cmp.Equal(defaulted, p.Object, cmpopts.EquateEmpty()) {
 		t.Fatalf("defaults are not idempotent: %s", cmp.Diff(p.Object, defaulted))
 	}
-}
-
-// FuzzSplit compares the splitter with a parser: it may find more documents than one, never fewer.
-func FuzzSplit(f *testing.F) {
-	for _, data := range files(f, "valid") {
-		f.Add(data)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		docs := document.Split(data)
-		if want, ok := countDocuments(data); ok && len(docs) < want {
-			t.Fatalf("%d documents, a parser finds %d", len(docs), want)
-		}
-		for _, d := range docs {
-			if n, ok := countDocuments(d.Data); ok && n > 1 && !d.JSON {
-				t.Fatalf("a document holds %d: %q", n, d.Data)
-			}
-		}
-	})
 }

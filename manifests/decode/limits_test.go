@@ -75,17 +75,6 @@ func TestAliasesAreUsedAsTheyAreMeant(t *testing.T) {
 	}
 }
 
-func TestLinesAreCountedWhateverEndsThem(t *testing.T) {
-	for _, end := range []string{"\n", "\r\n", "\r", "\u0085", "\u2028"} {
-		for pad := range 5 { // the end lies across the edge of what is looked at first
-			data := []byte(strings.Repeat("x", 1020+pad) + end + strings.Repeat("y", 5000) + end + "z")
-			if line, column := document.LineColumn(data, len(data)-1); line != 3 || column != 1 {
-				t.Errorf("%q behind %d: line %d, column %d", end, 1020+pad, line, column)
-			}
-		}
-	}
-}
-
 func TestWhatMeansNothingHereMayBeLarge(t *testing.T) {
 	text := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"x"},"spec":{"versions":[` +
 		strings.Repeat("{},", maxOwnParts) + "{}]}}"

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,29 +15,9 @@ import (
 	"monopod/internal/golden"
 	"monopod/manifests"
 	"monopod/manifests/document"
+	"monopod/manifests/manifesttest"
 	"monopod/manifests/podhash"
 )
-
-// files returns the files of a directory below testdata.
-func files(tb testing.TB, dir string) map[string][]byte {
-	tb.Helper()
-	entries, err := os.ReadDir(filepath.Join("testdata", dir))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	all := map[string][]byte{}
-	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join("testdata", dir, e.Name()))
-		if err != nil {
-			tb.Fatal(err)
-		}
-		all[e.Name()] = data
-	}
-	if len(all) == 0 {
-		tb.Fatalf("testdata/%s is empty", dir)
-	}
-	return all
-}
 
 func TestValidManifestsAreAccepted(t *testing.T) {
 	want := map[string]string{
@@ -53,7 +32,7 @@ func TestValidManifestsAreAccepted(t *testing.T) {
 		"crlf-bom.yaml":   "default/windows-editor:1",
 		"stream.json":     "default/one:1 default/two:8",
 	}
-	for name, data := range files(t, "valid") {
+	for name, data := range manifesttest.Files(t, "testdata/valid") {
 		pods, err := Pods(name, data, Options{Source: "file"})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -73,7 +52,7 @@ func TestValidManifestsAreAccepted(t *testing.T) {
 }
 
 func TestInvalidManifestsAreRefusedWithAllProblems(t *testing.T) {
-	for name, data := range files(t, "invalid") {
+	for name, data := range manifesttest.Files(t, "testdata/invalid") {
 		if strings.HasSuffix(name, ".err") {
 			continue
 		}
@@ -149,7 +128,7 @@ func TestErrorPrintsLikeACompiler(t *testing.T) {
 }
 
 func TestAPodReloadsFromItsOwnJSON(t *testing.T) {
-	for name, data := range files(t, "valid") {
+	for name, data := range manifesttest.Files(t, "testdata/valid") {
 		pods, err := Pods(name, data, Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -7,11 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"monopod/manifests"
+	"monopod/manifests/manifesttest"
 )
 
 // FuzzCanonical takes accepted inputs apart: each object of them, in its canonical form, is accepted as the same object.
 func FuzzCanonical(f *testing.F) {
-	for _, data := range files(f, "valid") {
+	for _, data := range manifesttest.Files(f, "testdata/valid") {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"monopod/manifests"
-	"monopod/manifests/kinds"
 )
 
 // joined is the content of several inputs, as if they were one.
@@ -136,18 +135,6 @@ func TestCanonicalDocumentsDoNotDependOnStyle(t *testing.T) {
 	c, _ := Split("c", []byte("kind: Pod\napiVersion: v1\nmetadata: {name: web, labels: {b: \"2\", a: x}}\n"))
 	if bytes.Equal(a[0].Canonical, c[0].Canonical) {
 		t.Error("another label is no difference")
-	}
-}
-
-func TestFindKind(t *testing.T) {
-	for word, want := range map[string]string{
-		"pod": "Pod", "pods": "Pod", "PO": "Pod", "deploy": "Deployment", "deployments": "Deployment", "StorageClass": "StorageClass",
-		"storageclasses": "StorageClass", "cm": "ConfigMap", "node": "", "": "",
-	} {
-		kind, namespaced, ok := kinds.Find(word)
-		if kind != want || ok != (want != "") || namespaced != (ok && kind != "StorageClass") {
-			t.Errorf("%q: %q %v %v, want %q", word, kind, namespaced, ok, want)
-		}
 	}
 }
 

@@ -4,6 +4,8 @@
 package manifesttest
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,4 +25,28 @@ func Pod(tb testing.TB, text string) *corev1.Pod {
 		tb.Fatal(err, strict)
 	}
 	return &pod
+}
+
+// Files returns the contents of the files of a directory, by name.
+func Files(tb testing.TB, dir string) map[string][]byte {
+	tb.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all[e.Name()] = data
+	}
+	if len(all) == 0 {
+		tb.Fatalf("%s is empty", dir)
+	}
+	return all
 }

@@ -1,4 +1,4 @@
-package decode
+package storage_test
 
 import (
 	"slices"
@@ -8,8 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/manifests/defaults"
-	"monopod/manifests/document"
+	"monopod/manifests/manifesttest"
 	"monopod/manifests/podhash"
 	"monopod/manifests/policy"
 )
@@ -50,7 +51,7 @@ spec:
 `
 
 func TestStorageDocumentsAreRead(t *testing.T) {
-	c, err := All("f", []byte(goodStorage), Options{})
+	c, err := decode.All("f", []byte(goodStorage), decode.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestStorageDocumentsAreChecked(t *testing.T) {
 		if !strings.Contains(goodStorage, tt.from) {
 			t.Errorf("there is no %s", tt.from)
 		}
-		_, err := All("f", []byte(strings.Replace(goodStorage, tt.from, tt.to, 1)), Options{})
+		_, err := decode.All("f", []byte(strings.Replace(goodStorage, tt.from, tt.to, 1)), decode.Options{})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v\nwant %s", tt.to, err, tt.want)
 		}
@@ -120,12 +121,12 @@ func TestStorageDocumentsAreChecked(t *testing.T) {
 func TestVolumesOfTheMachineAreForAdministrators(t *testing.T) {
 	const nfs = "nfs: {server: s, path: /x}"
 	for _, level := range policy.PodSecurityLevels() {
-		_, err := All("f", []byte(goodStorage), Options{Policy: policy.Policy{PodSecurity: level}})
+		_, err := decode.All("f", []byte(goodStorage), decode.Options{Policy: policy.Policy{PodSecurity: level}})
 		if refused := err != nil && strings.Contains(err.Error(), `spec.hostPath: violates PodSecurity "`+level+`"`); refused != (level != "privileged") {
 			t.Errorf("%s: %v", level, err)
 		}
 		one := strings.Split(strings.Replace(goodStorage, "hostPath: {path: /x}", nfs, 1), "---")[1]
-		if _, err := All("f", []byte(one), Options{Policy: policy.Policy{PodSecurity: level}}); (err != nil) != (level == "restricted") {
+		if _, err := decode.All("f", []byte(one), decode.Options{Policy: policy.Policy{PodSecurity: level}}); (err != nil) != (level == "restricted") {
 			t.Errorf("%s: %v", level, err)
 		}
 	}
@@ -139,7 +140,7 @@ func TestEphemeralVolumesAreChecked(t *testing.T) {
 		"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, dataSource: {kind: K, name: n}}": "volumeClaimTemplate.spec.dataSource: not supported: nothing here copies",
 		"spec: {resources: {requests: {storage: 1Gi}}}":                                                               "volumeClaimTemplate.spec.accessModes: Required value",
 	} {
-		_, err := Pods("f", []byte(strings.Replace(pod, "%", template, 1)), Options{})
+		_, err := decode.Pods("f", []byte(strings.Replace(pod, "%", template, 1)), decode.Options{})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v\nwant %s", template, err, want)
 		}
@@ -164,7 +165,7 @@ spec:
 	if !slices.Equal(names.Claims, []string{"c", "p-e"}) || !slices.Equal(names.Secrets, []string{"chap"}) {
 		t.Errorf("names %+v", names)
 	}
-	c, err := All("f", []byte(strings.Replace(goodStorage, "spec: {accessModes: [ReadWriteOnce], resources", "spec: {volumeName: i, accessModes: [ReadWriteOnce], resources", 1)), Options{})
+	c, err := decode.All("f", []byte(strings.Replace(goodStorage, "spec: {accessModes: [ReadWriteOnce], resources", "spec: {volumeName: i, accessModes: [ReadWriteOnce], resources", 1)), decode.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,13 +181,10 @@ spec:
 	}
 }
 
-// onlyPod decodes a pod, whatever its fields' fates are.
+// onlyPod decodes a pod and sets its defaults. Validation and the fates of its fields do not matter.
 func onlyPod(t *testing.T, text string) *corev1.Pod {
 	t.Helper()
-	pod, err := strictPod(document.Document{Data: []byte(strings.TrimPrefix(text, "\n---\n"))})
-	if err != nil || pod == nil {
-		t.Fatal(err)
-	}
+	pod := manifesttest.Pod(t, strings.TrimPrefix(text, "\n---\n"))
 	pod.Namespace = "default"
 	defaults.Pod(pod)
 	return pod

@@ -1,10 +1,11 @@
-package decode
+package manifests_test
 
 import (
 	"strings"
 	"testing"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 const classFile = `
@@ -24,7 +25,7 @@ handler: crun
 // classed loads a pod with more fields, and resolves it by classFile.
 func classed(t *testing.T, fields string) *manifests.Pod {
 	t.Helper()
-	pods, err := Pods("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, image: i}]\n"+fields), Options{})
+	pods, err := decode.Pods("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, image: i}]\n"+fields), decode.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestRuntimeClassesAreValidated(t *testing.T) {
 		head + "handler: a\nscheduling: {tolerations: [{operator: Equal}]}\n":                                             `scheduling.tolerations[0].operator: Invalid value: "Equal"`,
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {overhead: {cpu: 1}, containers: [{name: c, image: i}]}\n": `spec.overhead: ` + manifests.NoOverhead,
 	} {
-		if _, err := All("f", []byte(doc), Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := decode.All("f", []byte(doc), decode.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", doc, err, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package decode
+package document_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package decode
+package lenient_test
 
 import (
 	"fmt"
@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 // notesOf loads a text that must be valid, and returns its notes.
 func notesOf(t *testing.T, text string) (*manifests.Content, string) {
 	t.Helper()
-	c, err := All("f.yaml", []byte(text), Options{})
+	c, err := decode.All("f.yaml", []byte(text), decode.Options{})
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
@@ -108,8 +109,8 @@ func TestWhatIsAmbiguousIsRefused(t *testing.T) {
 func TestWhatAnAPIServerSaysIsReadStrictly(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(aPod, "image: b", "image: b, args: [1]", 1)
-	for _, a := range []Author{AuthorAPIServer, AuthorWorkload} {
-		if _, err := All("f", []byte(text), Options{Author: a}); err == nil {
+	for _, a := range []decode.Author{decode.AuthorAPIServer, decode.AuthorWorkload} {
+		if _, err := decode.All("f", []byte(text), decode.Options{Author: a}); err == nil {
 			t.Errorf("author %d: it is accepted", a)
 		}
 	}
@@ -131,13 +132,26 @@ func TestOptionsForWindowsAreIgnored(t *testing.T) {
 	t.Parallel()
 	const options = "securityContext: {windowsOptions: {runAsUserName: x}}"
 	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: default, uid: u}\nspec: {" + options + ", containers: [{name: c, image: b, " + options + "}]}\n"
-	for _, a := range []Author{AuthorUser, AuthorAPIServer} {
-		c, err := All("f.yaml", []byte(text), Options{Author: a})
+	for _, a := range []decode.Author{decode.AuthorUser, decode.AuthorAPIServer} {
+		c, err := decode.All("f.yaml", []byte(text), decode.Options{Author: a})
 		if err != nil || len(c.Pods) != 1 {
 			t.Fatalf("author %d: %v", a, err)
 		}
-		if notes := strings.Join(c.Remarks(), "\n"); a == AuthorUser && strings.Count(notes, "windowsOptions: ignored: it has an effect on Windows nodes only") != 2 {
+		if notes := strings.Join(c.Remarks(), "\n"); a == decode.AuthorUser && strings.Count(notes, "windowsOptions: ignored: it has an effect on Windows nodes only") != 2 {
 			t.Errorf("%s", notes)
 		}
 	}
+}
+
+// aPod is a manifest with one container.
+const aPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - {name: a, image: b}\n"
+
+// said returns the errors of a manifest.
+func said(t *testing.T, text string) string {
+	t.Helper()
+	_, err := decode.All("f.yaml", []byte(text), decode.Options{})
+	if err == nil {
+		t.Fatalf("no error in\n%s", text)
+	}
+	return err.Error()
 }

@@ -1,10 +1,11 @@
-package decode
+package explain_test
 
 import (
 	"strings"
 	"testing"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 // aPod is a manifest with one container, at lines 1 to 6, and what follows it.
@@ -53,7 +54,7 @@ func TestWhatToWriteInstead(t *testing.T) {
 // said is what is wrong with a text, with the rules for names left out.
 func said(t *testing.T, text string) string {
 	t.Helper()
-	_, err := All("f.yaml", []byte(text), Options{})
+	_, err := decode.All("f.yaml", []byte(text), decode.Options{})
 	if err == nil {
 		t.Fatalf("nothing is wrong with\n%s", text)
 	}

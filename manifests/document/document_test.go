@@ -1,4 +1,4 @@
-package decode
+package document_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"monopod/manifests/document"
+	"monopod/manifests/manifesttest"
 )
 
 func TestSplitDocuments(t *testing.T) {
@@ -79,7 +80,7 @@ func countDocuments(data []byte) (n int, ok bool) {
 // would be dropped without a word.
 func TestNoDocumentIsLost(t *testing.T) {
 	for _, dir := range []string{"valid", "invalid"} {
-		for name, data := range files(t, dir) {
+		for name, data := range manifesttest.Files(t, "../decode/testdata/"+dir) {
 			want, ok := countDocuments(data)
 			if !ok || strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".err") {
 				continue
@@ -96,4 +97,33 @@ func TestLineColumnCountsCharacters(t *testing.T) {
 	if line != 2 || column != 3 {
 		t.Errorf("got %d:%d, want 2:3", line, column)
 	}
+}
+
+func TestLinesAreCountedWhateverEndsThem(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n", "\r", "\u0085", "\u2028"} {
+		for pad := range 5 { // the end lies across the edge of what is looked at first
+			data := []byte(strings.Repeat("x", 1020+pad) + end + strings.Repeat("y", 5000) + end + "z")
+			if line, column := document.LineColumn(data, len(data)-1); line != 3 || column != 1 {
+				t.Errorf("%q behind %d: line %d, column %d", end, 1020+pad, line, column)
+			}
+		}
+	}
+}
+
+// FuzzSplit compares the splitter with a parser: it may find more documents than one, never fewer.
+func FuzzSplit(f *testing.F) {
+	for _, data := range manifesttest.Files(f, "../decode/testdata/valid") {
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		docs := document.Split(data)
+		if want, ok := countDocuments(data); ok && len(docs) < want {
+			t.Fatalf("%d documents, a parser finds %d", len(docs), want)
+		}
+		for _, d := range docs {
+			if n, ok := countDocuments(d.Data); ok && n > 1 && !d.JSON {
+				t.Fatalf("a document holds %d: %q", n, d.Data)
+			}
+		}
+	})
 }

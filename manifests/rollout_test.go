@@ -1,4 +1,4 @@
-package decode
+package manifests_test
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 )
 
 func TestPodRolloutReadsTheAnnotations(t *testing.T) {
@@ -34,7 +35,7 @@ func TestPodRolloutReadsTheAnnotations(t *testing.T) {
 		{"a word", "    monopod.dev/update-order: first\n", manifests.Rollout{}, "must be an integer"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			pods, err := Pods("f.yaml", []byte(head+tt.annotations+tail), Options{})
+			pods, err := decode.Pods("f.yaml", []byte(head+tt.annotations+tail), decode.Options{})
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("Pods: %v, want %q", err, tt.err)

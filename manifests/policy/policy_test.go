@@ -1,10 +1,11 @@
-package decode
+package policy_test
 
 import (
 	"strings"
 	"testing"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/manifests/policy"
 )
 
@@ -27,7 +28,7 @@ func TestSysctlsOfANode(t *testing.T) {
 		{name: "vm.swappiness", want: "it belongs to the whole machine"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Pods("f", []byte(strings.Replace(pod, "NAME", tt.name, 1)), Options{Policy: policy.Policy{AllowedUnsafeSysctls: tt.allowed}})
+			_, err := decode.Pods("f", []byte(strings.Replace(pod, "NAME", tt.name, 1)), decode.Options{Policy: policy.Policy{AllowedUnsafeSysctls: tt.allowed}})
 			switch {
 			case tt.want == "" && err != nil:
 				t.Error(err)
@@ -76,7 +77,7 @@ func TestPodSecurityStandards(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			text := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  " + tt.spec + "\n  containers: [{name: c, image: i, securityContext: " + tt.container + "}]\n"
-			_, err := Pods("f", []byte(text), Options{Policy: policy.Policy{PodSecurity: tt.level}})
+			_, err := decode.Pods("f", []byte(text), decode.Options{Policy: policy.Policy{PodSecurity: tt.level}})
 			errs := manifests.Errors(err)
 			if len(errs) != len(tt.want) {
 				t.Fatalf("%d problems, want %d: %v", len(errs), len(tt.want), err)
@@ -121,7 +122,7 @@ func TestThePolicyOfANodeIsThatOfWorkloadsToo(t *testing.T) {
 			}
 			text := strings.Replace(tt.workload, "TEMPLATE", template, 1)
 			text = strings.NewReplacer("POLICY", policy, "SECURITY", tt.security, "SYSCTLS", tt.sysctls).Replace(text)
-			_, err := All("f", []byte(text), Options{Policy: tt.policy})
+			_, err := decode.All("f", []byte(text), decode.Options{Policy: tt.policy})
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("error is %v, want %q", err, tt.want)
 			}
@@ -141,17 +142,17 @@ func TestCriticalPodsOfANode(t *testing.T) {
 		{"true", "", "metadata.annotations[monopod.dev/protected]"},
 	} {
 		text := []byte(strings.NewReplacer("PROTECTED", tt.protected, "SPEC", tt.spec).Replace(pod))
-		if _, err := Pods("f", text, Options{}); err != nil {
+		if _, err := decode.Pods("f", text, decode.Options{}); err != nil {
 			t.Errorf("%s, where all may be critical: %v", text, err)
 		}
-		_, err := Pods("f", text, Options{Policy: policy.Policy{RefuseCritical: true}})
+		_, err := decode.Pods("f", text, decode.Options{Policy: policy.Policy{RefuseCritical: true}})
 		all := manifests.Errors(err)
 		if tt.field == "" && err != nil || tt.field != "" && (len(all) != 1 || all[0].Field != tt.field || all[0].Line != 1 || !strings.Contains(all[0].Hint, "criticalPods: true")) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	job := []byte(`--- {apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: {restartPolicy: Never, priorityClassName: system-node-critical, containers: [{name: c, image: i}]}}}}`)
-	if _, err := Pods("f", job, Options{Policy: policy.Policy{RefuseCritical: true}}); err == nil || !strings.Contains(err.Error(), "spec.template.spec.priorityClassName") {
+	if _, err := decode.Pods("f", job, decode.Options{Policy: policy.Policy{RefuseCritical: true}}); err == nil || !strings.Contains(err.Error(), "spec.template.spec.priorityClassName") {
 		t.Errorf("a Job: %v", err)
 	}
 }
@@ -167,10 +168,10 @@ func TestDefaultsForAllOfANode(t *testing.T) {
 		{`{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: c, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}, provisioner: kubernetes.io/no-provisioner}`, "metadata.annotations"},
 	} {
 		text := []byte("--- " + tt.text)
-		if _, err := All("f", text, Options{}); err != nil {
+		if _, err := decode.All("f", text, decode.Options{}); err != nil {
 			t.Errorf("%s, where all may be critical: %v", text, err)
 		}
-		_, err := All("f", text, Options{Policy: policy.Policy{RefuseCritical: true}})
+		_, err := decode.All("f", text, decode.Options{Policy: policy.Policy{RefuseCritical: true}})
 		all := manifests.Errors(err)
 		if tt.field == "" && err != nil || tt.field != "" && (len(all) != 1 || all[0].Field != tt.field || all[0].Line != 1 || !strings.Contains(all[0].Hint, "criticalPods: true")) {
 			t.Errorf("%s: %v", text, err)

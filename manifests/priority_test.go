@@ -1,10 +1,11 @@
-package decode
+package manifests_test
 
 import (
 	"strings"
 	"testing"
 
 	"monopod/manifests"
+	"monopod/manifests/decode"
 	"monopod/manifests/podhash"
 )
 
@@ -54,7 +55,7 @@ func TestPriorityOf(t *testing.T) {
 		{"a number and a default", "  priority: 1\n", defaultsFile, manifests.Priority{Value: 1, Explicit: true, Preempts: true}},
 		{"beside other references", "  priorityClassName: high\n  runtimeClassName: light\n", prioritiesFile + "---" + classFile, manifests.Priority{Value: 1000, Explicit: true, Class: "high", Preempts: true}},
 	} {
-		pods, err := Pods("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, image: i}]\n"+c.fields), Options{})
+		pods, err := decode.Pods("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: [{name: c, image: i}]\n"+c.fields), decode.Options{})
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -76,7 +77,7 @@ func TestPriorityOf(t *testing.T) {
 }
 
 func TestAnotherPriorityClassMakesAnotherPod(t *testing.T) {
-	pods, err := Pods("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {priorityClassName: high, containers: [{name: c, image: i}]}\n"), Options{})
+	pods, err := decode.Pods("f", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {priorityClassName: high, containers: [{name: c, image: i}]}\n"), decode.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,13 +101,23 @@ func TestPriorityClassesAreValidated(t *testing.T) {
 		doc("a", "value: many\n"):                             "value",
 		doc("a", "value: 1\nglobalDefault: true\nextra: 1\n"): "extra",
 	} {
-		if _, err := All("f", []byte(doc), Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := decode.All("f", []byte(doc), decode.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", doc, err, want)
 		}
 	}
 	for _, good := range []string{doc("system-node-critical", "value: 2000001000\n"), doc("a", "value: 1000000000\n"), doc("a", "value: -2147483648\n")} {
-		if _, err := All("f", []byte(good), Options{}); err != nil {
+		if _, err := decode.All("f", []byte(good), decode.Options{}); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
+}
+
+// objectsOf decodes objects.
+func objectsOf(t *testing.T, doc string) []*manifests.Object {
+	t.Helper()
+	c, err := decode.All("f", []byte(doc), decode.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Objects
 }

@@ -1,10 +1,9 @@
-package decode
+package document_test
 
 import (
 	"fmt"
 	"testing"
 
-	"monopod/manifests"
 	"monopod/manifests/document"
 )
 
@@ -60,12 +59,5 @@ func TestPositionsWithoutASyntaxTree(t *testing.T) {
 	}
 	if got := s.Scalar("a"); got != "" {
 		t.Errorf("got %q", got)
-	}
-}
-
-func TestKeysSortByNamespaceThenName(t *testing.T) {
-	a, b, c := manifests.Key{Namespace: "a", Name: "z"}, manifests.Key{Namespace: "b", Name: "a"}, manifests.Key{Namespace: "b", Name: "b"}
-	if !a.Less(b) || !b.Less(c) || b.Less(a) || c.Less(b) || a.Less(a) {
-		t.Error("wrong order")
 	}
 }
