@@ -7,6 +7,8 @@ import (
 	"monopod/manifests"
 	"monopod/manifests/decode"
 	"monopod/manifests/podhash"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const prioritiesFile = `
@@ -120,4 +122,14 @@ func objectsOf(t *testing.T, doc string) []*manifests.Object {
 		t.Fatal(err)
 	}
 	return c.Objects
+}
+
+// workloadOf decodes one workload.
+func workloadOf(t *testing.T, doc string) metav1.Object {
+	t.Helper()
+	c, err := decode.All("f", []byte(doc), decode.Options{})
+	if err != nil || len(c.Workloads) != 1 {
+		t.Fatal(len(c.Workloads), err)
+	}
+	return c.Workloads[0].Object
 }
