@@ -1,8 +1,9 @@
 package kinds_test
 
 import (
-	"monopod/manifests/kinds"
 	"testing"
+
+	"monopod/manifests/kinds"
 )
 
 func TestFindKind(t *testing.T) {
