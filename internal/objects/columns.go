@@ -28,29 +28,39 @@ type columns struct {
 func columnsOf(kind string) columns {
 	switch kind {
 	case "Deployment":
-		return columns{[]string{"READY", "UP-TO-DATE", "AVAILABLE"}, deploymentRow}
+		return columns{[]string{"READY", "UP-TO-DATE", "AVAILABLE"}, row(deploymentRow)}
 	case "ReplicaSet", "ReplicationController":
 		return columns{[]string{"DESIRED", "CURRENT", "READY"}, replicaSetRow}
 	case "StatefulSet":
-		return columns{[]string{"READY"}, statefulSetRow}
+		return columns{[]string{"READY"}, row(statefulSetRow)}
 	case "DaemonSet":
-		return columns{[]string{"DESIRED", "CURRENT", "READY", "UP-TO-DATE", "AVAILABLE"}, daemonSetRow}
+		return columns{[]string{"DESIRED", "CURRENT", "READY", "UP-TO-DATE", "AVAILABLE"}, row(daemonSetRow)}
 	case "Job":
-		return columns{[]string{"STATUS", "COMPLETIONS"}, jobRow}
+		return columns{[]string{"STATUS", "COMPLETIONS"}, row(jobRow)}
 	case "CronJob":
-		return columns{[]string{"SCHEDULE", "TIMEZONE", "SUSPEND", "ACTIVE", "LAST SCHEDULE", "NEXT RUN"}, cronJobRow}
+		return columns{[]string{"SCHEDULE", "TIMEZONE", "SUSPEND", "ACTIVE", "LAST SCHEDULE", "NEXT RUN"}, row(cronJobRow)}
 	case "Service":
-		return columns{[]string{"TYPE", "CLUSTER-IP", "PORT(S)"}, serviceRow}
+		return columns{[]string{"TYPE", "CLUSTER-IP", "PORT(S)"}, row(serviceRow)}
 	case "ConfigMap":
-		return columns{[]string{"DATA"}, configMapRow}
+		return columns{[]string{"DATA"}, row(configMapRow)}
 	case "Secret":
-		return columns{[]string{"TYPE", "DATA"}, secretRow}
+		return columns{[]string{"TYPE", "DATA"}, row(secretRow)}
 	case "PersistentVolumeClaim":
-		return columns{[]string{"STORAGECLASS", "ACCESS MODES"}, claimRow}
+		return columns{[]string{"STORAGECLASS", "ACCESS MODES"}, row(claimRow)}
 	case Node:
-		return columns{[]string{"STATUS", "VERSION"}, nodeRow}
+		return columns{[]string{"STATUS", "VERSION"}, row(nodeRow)}
 	}
 	return columns{row: func(metav1.Object, time.Time) []string { return nil }}
+}
+
+// row makes a function for any object of one for objects of one type. Objects of other types have no cells.
+func row[T metav1.Object](cells func(o T, now time.Time) []string) func(metav1.Object, time.Time) []string {
+	return func(o metav1.Object, now time.Time) []string {
+		if o, ok := o.(T); ok {
+			return cells(o, now)
+		}
+		return nil
+	}
 }
 
 // Header returns the titles of the columns of a kind.
@@ -67,29 +77,25 @@ func Header(kind string, wide bool) []string {
 
 // Row returns the cells of an object. source is where it is written.
 func Row(i Item, now time.Time, wide bool, source string) []string {
-	row := append([]string{cmp.Or(i.Object.GetNamespace(), "-"), i.Object.GetName()}, columnsOf(i.Kind).row(i.Object, now)...)
-	if t := Template(i.Object); wide && IsWorkload(i.Kind) {
+	cells := append([]string{cmp.Or(i.Object.GetNamespace(), "-"), i.Object.GetName()}, columnsOf(i.Kind).row(i.Object, now)...)
+	if t := manifests.PodTemplate(i.Object); wide && IsWorkload(i.Kind) {
 		var names, images []string
 		if t != nil {
 			for _, c := range t.Spec.Containers {
 				names, images = append(names, c.Name), append(images, c.Image)
 			}
 		}
-		row = append(row, cmp.Or(strings.Join(names, ","), none), cmp.Or(strings.Join(images, ","), none))
+		cells = append(cells, cmp.Or(strings.Join(names, ","), none), cmp.Or(strings.Join(images, ","), none))
 	}
 	if wide {
-		row = append(row, cmp.Or(source, none))
+		cells = append(cells, cmp.Or(source, none))
 	}
-	return row
+	return cells
 }
 
 func text(n int32) string { return strconv.Itoa(int(n)) }
 
-func deploymentRow(o metav1.Object, _ time.Time) []string {
-	d, ok := o.(*appsv1.Deployment)
-	if !ok {
-		return nil
-	}
+func deploymentRow(d *appsv1.Deployment, _ time.Time) []string {
 	return []string{fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, number(d.Spec.Replicas)), text(d.Status.UpdatedReplicas), text(d.Status.AvailableReplicas)}
 }
 
@@ -103,28 +109,16 @@ func replicaSetRow(o metav1.Object, _ time.Time) []string {
 	return nil
 }
 
-func statefulSetRow(o metav1.Object, _ time.Time) []string {
-	s, ok := o.(*appsv1.StatefulSet)
-	if !ok {
-		return nil
-	}
+func statefulSetRow(s *appsv1.StatefulSet, _ time.Time) []string {
 	return []string{fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, number(s.Spec.Replicas))}
 }
 
-func daemonSetRow(o metav1.Object, _ time.Time) []string {
-	d, ok := o.(*appsv1.DaemonSet)
-	if !ok {
-		return nil
-	}
+func daemonSetRow(d *appsv1.DaemonSet, _ time.Time) []string {
 	s := d.Status
 	return []string{text(s.DesiredNumberScheduled), text(s.CurrentNumberScheduled), text(s.NumberReady), text(s.UpdatedNumberScheduled), text(s.NumberAvailable)}
 }
 
-func jobRow(o metav1.Object, _ time.Time) []string {
-	j, ok := o.(*batchv1.Job)
-	if !ok {
-		return nil
-	}
+func jobRow(j *batchv1.Job, _ time.Time) []string {
 	status := "Running"
 	if j.Spec.Suspend != nil && *j.Spec.Suspend {
 		status = "Suspended"
@@ -137,11 +131,7 @@ func jobRow(o metav1.Object, _ time.Time) []string {
 	return []string{status, fmt.Sprintf("%d/%d", j.Status.Succeeded, completions(j))}
 }
 
-func cronJobRow(o metav1.Object, now time.Time) []string {
-	c, ok := o.(*batchv1.CronJob)
-	if !ok {
-		return nil
-	}
+func cronJobRow(c *batchv1.CronJob, now time.Time) []string {
 	zone, last, suspended := none, none, c.Spec.Suspend != nil && *c.Spec.Suspend
 	if c.Spec.TimeZone != nil {
 		zone = *c.Spec.TimeZone
@@ -168,11 +158,7 @@ func NextRun(c *batchv1.CronJob, now time.Time) string {
 	return fmt.Sprintf("%s (in %s)", next.Local().Format("2006-01-02 15:04"), duration.HumanDuration(next.Sub(now)))
 }
 
-func serviceRow(o metav1.Object, _ time.Time) []string {
-	s, ok := o.(*corev1.Service)
-	if !ok {
-		return nil
-	}
+func serviceRow(s *corev1.Service, _ time.Time) []string {
 	var ports []string
 	for _, p := range s.Spec.Ports {
 		port := strconv.Itoa(int(p.Port))
@@ -184,27 +170,15 @@ func serviceRow(o metav1.Object, _ time.Time) []string {
 	return []string{cmp.Or(string(s.Spec.Type), "ClusterIP"), cmp.Or(s.Spec.ClusterIP, none), cmp.Or(strings.Join(ports, ","), none)}
 }
 
-func configMapRow(o metav1.Object, _ time.Time) []string {
-	c, ok := o.(*corev1.ConfigMap)
-	if !ok {
-		return nil
-	}
+func configMapRow(c *corev1.ConfigMap, _ time.Time) []string {
 	return []string{strconv.Itoa(len(c.Data) + len(c.BinaryData))}
 }
 
-func secretRow(o metav1.Object, _ time.Time) []string {
-	s, ok := o.(*corev1.Secret)
-	if !ok {
-		return nil
-	}
+func secretRow(s *corev1.Secret, _ time.Time) []string {
 	return []string{cmp.Or(string(s.Type), string(corev1.SecretTypeOpaque)), strconv.Itoa(len(s.Data))}
 }
 
-func claimRow(o metav1.Object, _ time.Time) []string {
-	c, ok := o.(*corev1.PersistentVolumeClaim)
-	if !ok {
-		return nil
-	}
+func claimRow(c *corev1.PersistentVolumeClaim, _ time.Time) []string {
 	class := none
 	if c.Spec.StorageClassName != nil && *c.Spec.StorageClassName != "" {
 		class = *c.Spec.StorageClassName
@@ -216,11 +190,7 @@ func claimRow(o metav1.Object, _ time.Time) []string {
 	return []string{class, cmp.Or(strings.Join(modes, ","), none)}
 }
 
-func nodeRow(o metav1.Object, _ time.Time) []string {
-	n, ok := o.(*corev1.Node)
-	if !ok {
-		return nil
-	}
+func nodeRow(n *corev1.Node, _ time.Time) []string {
 	status := "NotReady"
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {

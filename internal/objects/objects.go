@@ -130,27 +130,6 @@ func (i Item) Name() string {
 	return kind + "/" + i.Object.GetName()
 }
 
-// Template returns the pods of a workload; nil for kinds that have none.
-func Template(o metav1.Object) *corev1.PodTemplateSpec {
-	switch o := o.(type) {
-	case *appsv1.Deployment:
-		return &o.Spec.Template
-	case *appsv1.ReplicaSet:
-		return &o.Spec.Template
-	case *appsv1.StatefulSet:
-		return &o.Spec.Template
-	case *appsv1.DaemonSet:
-		return &o.Spec.Template
-	case *batchv1.Job:
-		return &o.Spec.Template
-	case *batchv1.CronJob:
-		return &o.Spec.JobTemplate.Spec.Template
-	case *corev1.ReplicationController:
-		return o.Spec.Template
-	}
-	return nil
-}
-
 // Owns reports whether a pod belongs to an object: it was made for it, or the selector of a Service selects it.
 func Owns(kind string, o metav1.Object, pod *corev1.Pod) bool {
 	if pod.Namespace != o.GetNamespace() {

@@ -30,7 +30,7 @@ type tally struct {
 func (f Facts) tally(o *manifests.Object) tally {
 	var n tally
 	revision := ""
-	if t := Template(o.Object); t != nil && f.Revision != nil {
+	if t := manifests.PodTemplate(o.Object); t != nil && f.Revision != nil {
 		revision = f.Revision(*t)
 	}
 	for _, pod := range f.Pods {

@@ -22,7 +22,6 @@ import (
 	"monopod/internal/config"
 	"monopod/internal/daemon"
 	"monopod/internal/dirlock"
-	"monopod/internal/objects"
 	"monopod/internal/trial"
 	"monopod/manifests"
 	"monopod/node/localclient"
@@ -177,7 +176,7 @@ func KeepRun(ctx context.Context, cfg *config.Loaded, configFile string) error {
 }
 
 // template is that of the pods of a workload.
-func template(w *manifests.Object) *corev1.PodTemplateSpec { return objects.Template(w.Object) }
+func template(w *manifests.Object) *corev1.PodTemplateSpec { return manifests.PodTemplate(w.Object) }
 
 // reservation is a socket that has a port and does not listen on it: the kernel gives the port to nobody else, and
 // whoever connects before the pod is there is refused.
